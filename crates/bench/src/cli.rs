@@ -1,0 +1,142 @@
+//! What one call of `poolctl` costs: from spawn to exit, with many sessions in the pool.
+
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::options::Options;
+use crate::pool::Pool;
+use crate::stats::{self, Times};
+use crate::{print, report};
+
+/// Calls of each command before the first that counts.
+const WARM_UP: usize = 10;
+
+/// One measured command.
+struct Subject {
+    label: &'static str,
+    command: Command,
+    times: Times,
+    /// At most so many times as long as `true`.
+    goal: Option<f64>,
+}
+
+/// Runs the suite and prints its table.
+///
+/// # Errors
+/// The pool does not start or stop, or a command fails.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let pool = Pool::start(&options.bin_dir, options.sessions)?;
+    let measured = measure(&pool, options);
+    let stopped = pool.stop();
+    print(&table(&measured?, options))?;
+    stopped
+}
+
+fn measure(pool: &Pool, options: &Options) -> Result<Vec<Subject>> {
+    report(&format!("creating {} sessions", options.sessions));
+    for n in 0..options.sessions {
+        pool.create(&format!("bench-{n}"))?;
+    }
+    let mut subjects = subjects(pool);
+    check(&mut subjects, options.sessions)?;
+    report(&format!("measuring each of {} commands {} times, in turn", subjects.len(), options.runs));
+    for run in 0..WARM_UP + options.runs {
+        for subject in &mut subjects {
+            let began = Instant::now();
+            let status = subject.command.status().context(subject.label)?;
+            let took = began.elapsed();
+            ensure!(status.success(), "{}: {status}", subject.label);
+            if run >= WARM_UP {
+                subject.times.push(took);
+            }
+        }
+    }
+    Ok(subjects)
+}
+
+fn subjects(pool: &Pool) -> Vec<Subject> {
+    let subject = |label, mut command: Command, arguments: &[&str], goal| {
+        command.args(arguments).stdout(Stdio::null());
+        Subject { label, command, times: Times::default(), goal }
+    };
+    vec![
+        subject("true", pool.command("true"), &[], None),
+        subject("tmux list-sessions", pool.tmux(), &["list-sessions"], None),
+        subject("poolctl status", pool.command("poolctl"), &["status"], Some(1.8)),
+        subject("poolctl ls", pool.command("poolctl"), &["ls"], Some(2.5)),
+    ]
+}
+
+/// That both lists show all sessions: an empty answer would be a quick one.
+fn check(subjects: &mut [Subject], sessions: usize) -> Result<()> {
+    for subject in subjects.iter_mut().filter(|subject| subject.label.contains(" l")) {
+        let output = subject.command.stdout(Stdio::piped()).output().context(subject.label)?;
+        subject.command.stdout(Stdio::null());
+        let shown = output.stdout.split(|&byte| byte == b'\n').filter(|line| has_session(line)).count();
+        ensure!(shown == sessions, "{} shows {shown} of {sessions} sessions", subject.label);
+    }
+    Ok(())
+}
+
+fn has_session(line: &[u8]) -> bool {
+    line.windows(6).any(|word| word == b"bench-")
+}
+
+fn table(subjects: &[Subject], options: &Options) -> String {
+    let p50 = |at: usize| subjects.get(at).map_or(f64::NAN, |subject| subject.times.quantile_us(0.5));
+    let (floor, peer) = (p50(0), p50(1));
+    let mut text = format!(
+        "spawn to exit with {} sessions, {} runs each in turn; load {}\n\n{:<20}{:>10}{:>10}{:>9}{:>9}  goal\n",
+        options.sessions,
+        options.runs,
+        stats::load(),
+        "command",
+        "p50 us",
+        "p99 us",
+        "x true",
+        "x tmux",
+    );
+    for subject in subjects {
+        let (p50, p99) = (subject.times.quantile_us(0.5), subject.times.quantile_us(0.99));
+        let (of_floor, of_peer) = (p50 / floor, p50 / peer);
+        let goal = subject.goal.map(|goal| {
+            let met = if of_floor <= goal && of_peer < 1.0 { "met" } else { "missed" };
+            format!("  {met}: at most {goal} x true, and under tmux")
+        });
+        text.push_str(&format!(
+            "{:<20}{p50:>10.0}{p99:>10.0}{of_floor:>9.2}{of_peer:>9.2}{}\n",
+            subject.label,
+            goal.unwrap_or_default(),
+        ));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn subject(label: &'static str, us: u64, goal: Option<f64>) -> Subject {
+        let mut times = Times::default();
+        times.push(Duration::from_micros(us));
+        Subject { label, command: Command::new("true"), times, goal }
+    }
+
+    #[test]
+    fn the_table_compares_with_floor_and_peer() {
+        let subjects = [
+            subject("true", 600, None),
+            subject("tmux", 1800, None),
+            subject("quick", 900, Some(1.8)),
+            subject("slow", 1801, Some(9.0)),
+        ];
+        let options = Options { bin_dir: "/".into(), runs: 1, sessions: 1 };
+        let text = table(&subjects, &options);
+        assert!(text.contains("1.50     0.50  met: at most 1.8 x true"), "{text}");
+        assert!(text.contains("3.00     1.00  missed"), "{text}");
+    }
+}

@@ -1,0 +1,88 @@
+//! A pool for a benchmark: in a directory of its own, gone at the end.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+use tempfile::TempDir;
+
+/// A running pool.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    bin_dir: PathBuf,
+    dir: TempDir,
+}
+
+impl Pool {
+    /// Starts one with room for this many sessions.
+    ///
+    /// # Errors
+    /// No directory, or it does not start.
+    pub(crate) fn start(bin_dir: &Path, sessions: usize) -> Result<Self> {
+        // `/tmp` itself: a socket's path is short, and TMPDIR may be long.
+        let dir = tempfile::Builder::new().prefix("pool-bench.").tempdir_in("/tmp")?;
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o700))?;
+        fs::write(dir.path().join("config.toml"), format!("[pool]\nmax_sessions = {}\n", sessions + 1))?;
+        let pool = Self { bin_dir: bin_dir.to_owned(), dir };
+        pool.poolctl(["up"])?;
+        Ok(pool)
+    }
+
+    /// Creates a session that waits for input.
+    ///
+    /// # Errors
+    /// It is not created.
+    pub(crate) fn create(&self, name: &str) -> Result<()> {
+        self.poolctl(["--timeout", "60s", "new", name, "--", "cat"]).map(drop)
+    }
+
+    /// A command in the pool's environment, with a program from its directory if it is there.
+    #[must_use]
+    pub(crate) fn command(&self, program: &str) -> Command {
+        let own = self.bin_dir.join(program);
+        let mut command = Command::new(if own.exists() { own.as_os_str() } else { OsStr::new(program) });
+        command
+            .env("POOL_NAME", "bench")
+            .env("POOL_STATE_DIR", self.state())
+            .env("POOL_CONFIG", self.dir.path().join("config.toml"))
+            .env_remove("POOL_SOCKET")
+            .env_remove("TMUX")
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// `tmux` on the pool's server.
+    #[must_use]
+    pub(crate) fn tmux(&self) -> Command {
+        let mut command = self.command("tmux");
+        command.arg("-S").arg(self.state().join("run/tmux.sock"));
+        command
+    }
+
+    fn state(&self) -> PathBuf {
+        self.dir.path().join("state")
+    }
+
+    fn poolctl<const N: usize>(&self, arguments: [&str; N]) -> Result<Output> {
+        let output = self.command("poolctl").args(arguments).output().context("poolctl")?;
+        if !output.status.success() {
+            bail!("poolctl {arguments:?}: {}", String::from_utf8_lossy(&output.stderr).trim());
+        }
+        Ok(output)
+    }
+
+    /// Ends the sessions, the daemons and the tmux server. The directory goes with the value.
+    ///
+    /// # Errors
+    /// Something does not end.
+    pub(crate) fn stop(&self) -> Result<()> {
+        let down = self.poolctl(["--timeout", "120s", "down", "--stop-sessions"]);
+        let ended = self.tmux().arg("kill-server").status().context("tmux kill-server")?;
+        down?;
+        ensure!(ended.success(), "tmux kill-server: {ended}");
+        Ok(())
+    }
+}

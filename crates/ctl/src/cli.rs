@@ -1,0 +1,262 @@
+//! The command line: what is common to all verbs. The arguments of a verb are in the verb's file.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::error::ErrorKind;
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use protocol::ids::OP_ID_MAX;
+use serde_json::json;
+
+use crate::show::{out, time};
+use crate::verb;
+
+/// A crash-safe pool of tmux-hosted agent sessions.
+#[derive(Debug, Parser)]
+#[command(name = "poolctl", version, max_term_width = 100, after_help = AFTER)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub global: Global,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const AFTER: &str = "A SESSION is an id (sess_12), a name or a workspace, or - for the one this shell runs in.\n\
+    Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 conflict, 5 refused, 6 timeout, 7 unavailable,\n\
+    8 protocol, 9 storage; `run` and `wait --for exit` end with the session's own, and 125 for poolctl's.";
+
+/// Flags of every verb.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Global options")]
+pub(crate) struct Global {
+    /// The pool [env: POOL_NAME] [default: default]
+    #[arg(long, global = true, value_name = "NAME")]
+    pub pool: Option<OsString>,
+    /// Where poold listens [env: POOL_SOCKET]
+    #[arg(long, global = true, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+    /// Print JSON; one document, or one a line
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Print only what a script needs
+    #[arg(short, long, global = true)]
+    pub quiet: bool,
+    /// Say more on standard error
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    pub verbose: u8,
+    /// How long to wait for an answer; 0 or off: for ever [default: 10s; off where a verb waits or follows]
+    #[arg(long, global = true, value_name = "DUR", value_parser = limit)]
+    pub timeout: Option<Limit>,
+    /// Colours; auto also heeds NO_COLOR
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", hide_possible_values = false)]
+    pub color: Colour,
+}
+
+/// When to use colours.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Colour {
+    /// On a terminal.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// A limit on waiting; `None` is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Limit(pub Option<Duration>);
+
+fn limit(text: &str) -> Result<Limit, String> {
+    if text == "off" {
+        return Ok(Limit(None));
+    }
+    time::parse(text).map(|duration| Limit(Some(duration).filter(|d| !d.is_zero())))
+}
+
+/// Makes the repeat of a command explicit.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct Repeat {
+    /// Names this operation: repeating it under the same id changes nothing and answers alike
+    #[arg(long, value_name = "ID", value_parser = op_id)]
+    pub op_id: Option<String>,
+}
+
+fn op_id(text: &str) -> Result<String, String> {
+    let fits = (1..=OP_ID_MAX).contains(&text.len()) && text.bytes().all(|b| (b' '..=b'~').contains(&b));
+    if fits { Ok(text.to_owned()) } else { Err(format!("1 to {OP_ID_MAX} printable ASCII characters")) }
+}
+
+/// A pair like `K=V`.
+///
+/// # Errors
+/// A sentence for the user.
+pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("write it like KEY=VALUE")?;
+    if key.is_empty() { Err("the key is empty".into()) } else { Ok((key.to_owned(), value.to_owned())) }
+}
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Up(verb::up::Args),
+    Down(verb::down::Args),
+    Status(verb::status::Args),
+    Sync(verb::sync::Args),
+    New(verb::new::Args),
+    Ls(verb::ls::Args),
+    Show(verb::show::Args),
+    Attach(verb::attach::Args),
+    Send(verb::send::Args),
+    Keys(verb::keys::Args),
+    Capture(verb::capture::Args),
+    Logs(verb::logs::Args),
+    Wait(verb::wait::Args),
+    Run(verb::run::Args),
+    Kill(verb::kill::Args),
+    Rm(verb::rm::Args),
+    Rename(verb::rename::Args),
+    Label(verb::label::Args),
+    Restart(verb::restart::Args),
+    #[command(subcommand)]
+    Queue(verb::queue::Command),
+    Events(verb::events::Args),
+    Reap(verb::reap::Args),
+    Rpc(verb::rpc::Args),
+    #[command(subcommand)]
+    Config(verb::config::Command),
+    Completions(verb::completions::Args),
+    Become(verb::become_daemon::Args),
+}
+
+/// Shows why a command line was not understood, or the help that it asked for. The exit code.
+pub(crate) fn refuse(error: &clap::Error, args: &[OsString]) -> u8 {
+    let exit = u8::try_from(error.exit_code()).unwrap_or(2);
+    let asked = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+    let json = args.iter().take_while(|arg| *arg != "--").any(|arg| arg == "--json");
+    if json && !asked {
+        let message = error.render().to_string();
+        let message = message.trim().trim_start_matches("error: ");
+        let document = json!({"error": {"code": "usage", "message": message, "exit": exit}});
+        out::note(&document.to_string());
+    } else {
+        // Output that cannot be written leaves nobody to tell.
+        drop(error.print());
+    }
+    exit
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(line.split(' '))
+    }
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_line_of_the_contract_is_understood() {
+        let lines = [
+            "poolctl up --foreground",
+            "poolctl down --stop-sessions",
+            "poolctl --pool p status --json",
+            "poolctl sync --timeout 30s",
+            "poolctl new web --agent shell --workspace w --cwd . --env K=V --env K --env-file f --label a=b --reuse",
+            "poolctl new --size 80x24 --op-id x --prompt hi -- sh -c --json",
+            "poolctl ls --all --state live --label a=b --agent claude",
+            "poolctl show -",
+            "poolctl attach web --read-only",
+            "poolctl attach web --window",
+            "poolctl send web hello world --key k --wait done --ttl 5m",
+            "poolctl send web -",
+            "poolctl send web --file f",
+            "poolctl keys web C-c Enter",
+            "poolctl capture web --lines 5 --ansi",
+            "poolctl capture web --all",
+            "poolctl logs web -f --lines 5 --raw",
+            "poolctl wait web --for exit",
+            "poolctl wait web --for queue-empty --timeout 5",
+            "poolctl wait web --for message:12",
+            "poolctl run --rm --no-stream --env A=1 -- true",
+            "poolctl kill web --grace 200ms",
+            "poolctl rm web --keep-tmux --force --purge",
+            "poolctl rm --all --stopped",
+            "poolctl rename web www",
+            "poolctl label web a=b --remove c",
+            "poolctl restart web",
+            "poolctl queue ls web",
+            "poolctl queue show web 3",
+            "poolctl queue resolve web 3 --as retry",
+            "poolctl events --since 3 --follow --session web --kind session_live",
+            "poolctl reap --dry-run",
+            "poolctl rpc",
+            "poolctl config show",
+            "poolctl config path",
+            "poolctl config check",
+            "poolctl config reload",
+            "poolctl completions bash",
+        ];
+        for line in lines {
+            if let Err(error) = parse(line) {
+                panic!("{line}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_a_usage_error() {
+        let lines = [
+            "poolctl",
+            "poolctl nonsense",
+            "poolctl new --size 0x5",
+            "poolctl new --size 5",
+            "poolctl new --label a",
+            "poolctl ls --state asleep",
+            "poolctl capture web --lines 5 --all",
+            "poolctl wait web --for sunrise",
+            "poolctl wait web",
+            "poolctl rm",
+            "poolctl rm --all",
+            "poolctl run",
+            "poolctl reap",
+            "poolctl keys web",
+            "poolctl queue resolve web 3",
+            "poolctl status --timeout soon",
+            "poolctl send web hi --file f",
+        ];
+        for line in lines {
+            match parse(line) {
+                Ok(cli) => panic!("{line}: {cli:?}"),
+                Err(error) => assert_eq!(error.exit_code(), 2, "{line}"),
+            }
+        }
+    }
+
+    #[test]
+    fn help_is_no_failure_and_hides_what_is_not_for_people() {
+        assert_eq!(parse("poolctl --help").unwrap_err().exit_code(), 0);
+        assert!(!Cli::command().render_long_help().to_string().contains("become"));
+    }
+
+    #[test]
+    fn no_limit_has_two_spellings() {
+        assert_eq!(limit("0"), Ok(Limit(None)));
+        assert_eq!(limit("off"), Ok(Limit(None)));
+        assert_eq!(limit("1m"), Ok(Limit(Some(Duration::from_secs(60)))));
+    }
+
+    #[test]
+    fn operation_ids_have_a_rule() {
+        assert!(op_id(&"x".repeat(64)).is_ok() && op_id("a b").is_ok());
+        assert!(op_id("").is_err() && op_id(&"x".repeat(65)).is_err() && op_id("é").is_err());
+    }
+}

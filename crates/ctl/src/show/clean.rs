@@ -1,0 +1,152 @@
+//! Program output for a terminal: what it says, without what would command the terminal.
+
+/// How much is taken out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Nothing.
+    Raw,
+    /// The carriage return that a terminal's line ending has.
+    Plain,
+    /// All control sequences and control characters but newline and tab.
+    Safe,
+}
+
+/// Cleans a stream of bytes; a sequence may be cut anywhere between two pieces.
+#[derive(Debug)]
+pub(crate) struct Cleaner {
+    mode: Mode,
+    state: State,
+    carriage_return: bool,
+}
+
+/// Where in a control sequence (ECMA-48) the stream is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// In none.
+    Ground,
+    /// After ESC.
+    Escape,
+    /// After ESC and an intermediate byte.
+    Intermediate,
+    /// After ESC [.
+    Parameters,
+    /// In a string (OSC, DCS, …), which ends with BEL or ESC \. A newline ends it too, so that one
+    /// that is never closed cannot swallow the rest.
+    Text,
+    /// After the first byte of a C1 control in UTF-8.
+    HighControl,
+}
+
+const ESC: u8 = 0x1b;
+const BEL: u8 = 0x07;
+
+impl Cleaner {
+    /// A cleaner at the start of a stream.
+    #[must_use]
+    pub(crate) fn new(mode: Mode) -> Self {
+        Self { mode, state: State::Ground, carriage_return: false }
+    }
+
+    /// What is left of a piece.
+    pub(crate) fn clean(&mut self, piece: &[u8]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(piece.len());
+        match self.mode {
+            Mode::Raw => out.extend_from_slice(piece),
+            Mode::Plain => piece.iter().for_each(|byte| self.line_end(*byte, b"\r", &mut out)),
+            Mode::Safe => piece.iter().for_each(|byte| self.safe(*byte, &mut out)),
+        }
+        out
+    }
+
+    /// Writes a byte; a carriage return waits for what follows it, and stands for `alone` where
+    /// that is not a newline.
+    fn line_end(&mut self, byte: u8, alone: &[u8], out: &mut Vec<u8>) {
+        if self.carriage_return && byte != b'\n' && byte != b'\r' {
+            out.extend_from_slice(alone);
+        }
+        self.carriage_return = byte == b'\r';
+        if byte != b'\r' {
+            out.push(byte);
+        }
+    }
+
+    fn safe(&mut self, byte: u8, out: &mut Vec<u8>) {
+        self.state = match self.state {
+            State::Ground => self.ground(byte, out),
+            State::Escape => match byte {
+                b'[' => State::Parameters,
+                b']' | b'P' | b'X' | b'^' | b'_' => State::Text,
+                0x20..=0x2f => State::Intermediate,
+                ESC => State::Escape,
+                b'\n' => self.ground(byte, out),
+                _ => State::Ground,
+            },
+            State::Intermediate if (0x20..=0x2f).contains(&byte) => State::Intermediate,
+            State::Parameters if (0x20..=0x3f).contains(&byte) => State::Parameters,
+            State::Text => match byte {
+                BEL => State::Ground,
+                ESC => State::Escape,
+                b'\n' => self.ground(byte, out),
+                _ => State::Text,
+            },
+            State::HighControl => self.high(byte, out),
+            State::Intermediate | State::Parameters if byte.is_ascii_control() => self.ground(byte, out),
+            State::Intermediate | State::Parameters => State::Ground,
+        };
+    }
+
+    fn ground(&mut self, byte: u8, out: &mut Vec<u8>) -> State {
+        match byte {
+            ESC => return State::Escape,
+            0xc2 => return State::HighControl,
+            b'\n' | b'\t' | b'\r' => self.line_end(byte, b"\n", out),
+            byte if byte.is_ascii_control() => {}
+            byte => self.line_end(byte, b"\n", out),
+        }
+        State::Ground
+    }
+
+    /// U+0080 to U+009F are the same controls without ESC; the rest after 0xC2 is text.
+    fn high(&mut self, byte: u8, out: &mut Vec<u8>) -> State {
+        match byte {
+            0x9b => State::Parameters,
+            0x90 | 0x98 | 0x9d | 0x9e | 0x9f => State::Text,
+            0x80..=0x9a | 0x9c => State::Ground,
+            byte => {
+                self.line_end(0xc2, b"\n", out);
+                self.ground(byte, out)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn clean(mode: Mode, text: &[u8]) -> String {
+        let whole = Cleaner::new(mode).clean(text);
+        let mut cleaner = Cleaner::new(mode);
+        let bytes: Vec<u8> = text.iter().flat_map(|byte| cleaner.clean(&[*byte])).collect();
+        assert_eq!(whole, bytes, "where it is cut makes no difference");
+        String::from_utf8(whole).unwrap()
+    }
+
+    #[test]
+    fn a_terminal_is_not_commanded() {
+        let safe = |text: &str| clean(Mode::Safe, text.as_bytes());
+        assert_eq!(safe("a\x1b[31mred\x1b[0m b\tc\n"), "ared b\tc\n");
+        assert_eq!(safe("x\x1b]0;title\x07y\x1b]52;c;AAAA\x1b\\z\x1bP1$q\x1b\\!"), "xyz!");
+        assert_eq!(safe("\x1b(Ba\x1bcb\x1b[?25l\x1b[1;2Hc\x07\x08\0\x7f"), "abc");
+        assert_eq!(safe("a\u{9b}31mb\u{9d}0;t\x07c\u{85}d é ©"), "abcd é ©");
+        assert_eq!(safe("\x1b]0;never closed\nnext line\n"), "\nnext line\n");
+        assert_eq!(safe("\x1b[31\nx"), "\nx");
+    }
+
+    #[test]
+    fn line_ends_are_newlines() {
+        assert_eq!(clean(Mode::Safe, b"a\r\nb\r\r\n10%\r20%\n"), "a\nb\n10%\n20%\n");
+        assert_eq!(clean(Mode::Plain, b"a\r\nb\rc\x1b[0m\n"), "a\nb\rc\x1b[0m\n");
+        assert_eq!(clean(Mode::Raw, b"a\r\n\x1b"), "a\r\n\x1b");
+    }
+}

@@ -1,0 +1,56 @@
+//! Makes text that an agent, a message or a user supplied harmless on a terminal.
+
+use std::fmt::Write;
+
+/// Text for one cell of a line: every control character is written as its escape.
+#[must_use]
+pub(crate) fn line(text: &str) -> String {
+    escape(text, is_control)
+}
+
+/// Text of several lines: newlines and tabs stay.
+#[must_use]
+pub(crate) fn lines(text: &str) -> String {
+    escape(text, |c| is_control(c) && c != '\n' && c != '\t')
+}
+
+fn escape(text: &str, escaped: impl Fn(char) -> bool) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if escaped(c) { push_escape(&mut out, c) } else { out.push(c) }
+    }
+    out
+}
+
+fn push_escape(out: &mut String, c: char) {
+    match c {
+        '\n' => out.push_str("\\n"),
+        '\r' => out.push_str("\\r"),
+        '\t' => out.push_str("\\t"),
+        c if u32::from(c) < 0x100 => {
+            // Writing to a String cannot fail.
+            let _ = write!(out, "\\x{:02x}", u32::from(c));
+        }
+        c => {
+            let _ = write!(out, "\\u{{{:x}}}", u32::from(c));
+        }
+    }
+}
+
+/// Control characters, C1 included, and the marks that turn the direction of text around.
+fn is_control(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_a_terminal_obeys_is_left() {
+        assert_eq!(line("a\x1b]0;evil\x07b\n\t\u{9b}31m"), "a\\x1b]0;evil\\x07b\\n\\t\\x9b31m");
+        assert_eq!(line("abc\u{202e}cba"), "abc\\u{202e}cba");
+        assert_eq!(line("grün 日本"), "grün 日本");
+        assert_eq!(lines("one\n\ttwo\r\x1b[2J"), "one\n\ttwo\\r\\x1b[2J");
+    }
+}

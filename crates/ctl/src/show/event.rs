@@ -1,0 +1,175 @@
+//! An event as one flat JSON document, and as a line for people.
+
+use protocol::event::{Event, Stamped};
+use protocol::{Seq, Timestamp};
+use serde_json::{Map, Value, json};
+
+use crate::show::time::{rfc3339, rfc3339_of_seconds};
+
+/// `{"seq", "at", "kind", "session", …}` with the event's own fields beside them. Where one of those
+/// has a name of these four, it gets its owner's name in front (`message_kind`, `candidate_kind`).
+#[must_use]
+pub(crate) fn document(stamped: &Stamped) -> Map<String, Value> {
+    let event = &stamped.event;
+    let mut document = envelope(stamped.seq, Some(stamped.at), event.kind());
+    document.insert("session".into(), json!(event.session().map(|id| id.to_string())));
+    for (key, value) in fields(event) {
+        let key = own_name(event, key);
+        let value = readable(&key, value);
+        document.entry(key).or_insert(value);
+    }
+    document
+}
+
+/// The mark between the state at the start and what follows.
+#[must_use]
+pub(crate) fn synced(seq: Seq) -> Map<String, Value> {
+    envelope(seq, None, "synced")
+}
+
+/// One line for people: the fields in a row, without what the columns before them say.
+#[must_use]
+pub(crate) fn details(stamped: &Stamped) -> String {
+    let envelope = ["seq", "at", "kind", "session"];
+    let shown = |(key, value): (&String, &Value)| {
+        let hidden = envelope.contains(&key.as_str()) || value.is_null() || is_long(value);
+        (!hidden).then(|| format!("{key}={}", plain(value)))
+    };
+    document(stamped).iter().filter_map(shown).collect::<Vec<_>>().join(" ")
+}
+
+fn envelope(seq: Seq, at: Option<Timestamp>, kind: &str) -> Map<String, Value> {
+    let mut document = Map::new();
+    document.insert("seq".into(), json!(seq));
+    document.insert("at".into(), json!(at.map(rfc3339)));
+    document.insert("kind".into(), json!(kind));
+    document.insert("session".into(), Value::Null);
+    document
+}
+
+fn is_long(value: &Value) -> bool {
+    match value {
+        Value::Object(map) => map.is_empty() || map.len() > 3,
+        Value::Array(items) => items.is_empty() || items.len() > 3,
+        _ => false,
+    }
+}
+
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// The fields of the variant. What a program must not learn from the journal is not in it.
+fn fields(event: &Event) -> Map<String, Value> {
+    // The tag of an enum and its content: {"session_live": {…}}.
+    let Ok(Value::Object(tagged)) = serde_json::to_value(event) else { return Map::new() };
+    let Some(Value::Object(mut fields)) = tagged.into_iter().next().map(|(_, content)| content) else {
+        return Map::new();
+    };
+    fields.remove("digest");
+    if let Some(Value::Object(spec)) = fields.get_mut("spec") {
+        spec.remove("env");
+    }
+    fields
+}
+
+fn own_name(event: &Event, key: String) -> String {
+    let owner = match event {
+        Event::SessionCreated(_) => "session",
+        Event::MessageQueued(_) => "message",
+        _ => "candidate",
+    };
+    if matches!(key.as_str(), "seq" | "at" | "kind") { format!("{owner}_{key}") } else { key }
+}
+
+/// Times as text: everything named `…_at`, `at` or `…_since` is in milliseconds, but what tmux says
+/// of its server's start is in seconds.
+fn readable(key: &str, value: Value) -> Value {
+    match value {
+        Value::Object(map) if key == "server" => {
+            Value::Object(map.into_iter().map(|(key, value)| seconds(key, value)).collect())
+        }
+        Value::Object(map) => Value::Object(
+            map.into_iter()
+                .map(|(key, value)| {
+                    let value = readable(&key, value);
+                    (key, value)
+                })
+                .collect(),
+        ),
+        Value::Array(items) => Value::Array(items.into_iter().map(|item| readable(key, item)).collect()),
+        Value::Number(number) if is_time(key) => number.as_u64().map(|ms| rfc3339(Timestamp(ms))).into(),
+        other => other,
+    }
+}
+
+fn seconds(key: String, value: Value) -> (String, Value) {
+    let value = match value.as_u64() {
+        Some(seconds) if key == "started_at" => json!(rfc3339_of_seconds(seconds)),
+        _ => value,
+    };
+    (key, value)
+}
+
+fn is_time(key: &str) -> bool {
+    key == "at" || key.ends_with("_at") || key.ends_with("_since")
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::reap::CandidateKind;
+    use protocol::session::Exit;
+    use protocol::{Reason, SessionId, Tag};
+
+    use super::*;
+    use crate::testing::{message, session};
+
+    fn shown(event: Event) -> Value {
+        let at = Timestamp(1_700_000_000_000);
+        Value::Object(document(&Stamped { seq: Seq(9), at, event }))
+    }
+
+    #[test]
+    fn an_event_is_flat_and_its_times_are_text() {
+        let exit = Some(Exit { code: Some(3), signal: None, at: Timestamp(1000) });
+        let stopped = Event::SessionStopped { session: SessionId(12), reason: Reason::Exited, exit };
+        let expected = json!({
+            "seq": 9, "at": "2023-11-14T22:13:20.000Z", "kind": "session_stopped", "session": "sess_12",
+            "reason": "exited", "exit": {"code": 3, "signal": null, "at": "1970-01-01T00:00:01.000Z"}
+        });
+        assert_eq!(shown(stopped), expected);
+    }
+
+    #[test]
+    fn an_event_of_no_session_says_null() {
+        let value = shown(Event::WatcherLost { reason: "gone".into() });
+        assert_eq!(value["session"], Value::Null);
+        assert_eq!((&value["kind"], &value["reason"]), (&json!("watcher_lost"), &json!("gone")));
+    }
+
+    #[test]
+    fn no_field_hides_the_kind_of_the_event() {
+        let value = shown(Event::MessageQueued(Box::new(message(7))));
+        assert_eq!((&value["kind"], &value["message_kind"]), (&json!("message_queued"), &json!("prompt")));
+        assert_eq!((&value["id"], &value["session"]), (&json!(7), &json!("sess_1")));
+        assert!(value.get("digest").is_none());
+        let (kind, tag, token) = (CandidateKind::Requested, Tag([1; 16]), "1.2".parse().unwrap());
+        let value = shown(Event::ReapStarted { session: SessionId(1), kind, tag, token });
+        assert_eq!((&value["kind"], &value["candidate_kind"]), (&json!("reap_started"), &json!("requested")));
+    }
+
+    #[test]
+    fn a_created_session_keeps_its_secrets() {
+        let record = session("web").session;
+        let value = shown(Event::SessionCreated(Box::new(record)));
+        assert_eq!((&value["session"], &value["name"]), (&json!("sess_1"), &json!("web")));
+        assert_eq!(value["incarnation"]["server"]["started_at"], "2023-11-14T22:13:20.000Z");
+        assert!(!value.to_string().contains("hunter2"));
+    }
+
+    #[test]
+    fn people_read_one_line() {
+        let event = Event::SessionStopped { session: SessionId(1), reason: Reason::Killed, exit: None };
+        assert_eq!(details(&Stamped { seq: Seq(1), at: Timestamp(0), event }), "reason=killed");
+    }
+}

@@ -1,0 +1,366 @@
+//! The JSON documents that scripts depend on. Each is a struct, so a key can neither be missing nor
+//! slip in; what is not known is null.
+
+use std::collections::BTreeMap;
+
+use protocol::message::MessageState;
+use protocol::reply::{QueueCounts, SessionView};
+use protocol::{Lifecycle, Message, OsBytes, Session, Timestamp};
+use serde::Serialize;
+
+use crate::show::time::{rfc3339, rfc3339_of_seconds};
+
+/// How long after its last activity a session counts as drowsy, in milliseconds.
+const DROWSY_AFTER_MS: u64 = 30_000;
+
+/// A session, as `ls`, `show` and `new` print it.
+#[derive(Debug, Serialize)]
+pub(crate) struct SessionJson<'a> {
+    id: String,
+    name: &'a str,
+    workspace: &'a str,
+    dir: &'a OsBytes,
+    agent: &'a str,
+    command: &'a [OsBytes],
+    cwd: &'a OsBytes,
+    labels: &'a BTreeMap<String, String>,
+    lifecycle: Lifecycle,
+    reason: Option<protocol::Reason>,
+    detail: Option<&'a str>,
+    activity: &'static str,
+    activity_source: Option<&'static str>,
+    activity_since: Option<String>,
+    status: Option<&'static str>,
+    rest_state: &'static str,
+    attached_clients: u32,
+    current_command: Option<&'a OsBytes>,
+    generator: Option<Generator>,
+    tmux: Tmux<'a>,
+    queue: Queue,
+    total_requests: u64,
+    active_requests: u64,
+    created_at: String,
+    last_activity_at: String,
+    incarnations: u32,
+    restarts: u32,
+    exit: Option<ExitJson>,
+    limits: Option<()>,
+    restart_policy: &'static str,
+    thought: Option<()>,
+    verified_at: Option<String>,
+    recovered: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Generator {
+    pid: u32,
+    start_time: u64,
+    kind: &'static str,
+    last_activity_at: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Tmux<'a> {
+    socket: &'a OsBytes,
+    server_pid: Option<u32>,
+    server_started_at: Option<String>,
+    session_id: Option<String>,
+    pane_id: Option<String>,
+}
+
+/// Counts of messages.
+#[derive(Debug, Serialize)]
+pub(crate) struct Queue {
+    queued: u64,
+    claimed: u64,
+    in_doubt: u64,
+    dead: u64,
+    oldest_at: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct ExitJson {
+    code: Option<i32>,
+    signal: Option<i32>,
+    at: String,
+}
+
+impl<'a> SessionJson<'a> {
+    /// The document of a session at this time.
+    #[must_use]
+    pub(crate) fn new(view: &'a SessionView, now: Timestamp) -> Self {
+        let session = &view.session;
+        Self {
+            id: session.id.to_string(),
+            name: session.name.as_str(),
+            workspace: session.workspace.as_str(),
+            dir: &session.dir,
+            agent: &session.spec.agent,
+            command: &session.spec.command,
+            cwd: &session.spec.cwd,
+            labels: &session.labels,
+            lifecycle: session.lifecycle,
+            reason: session.reason,
+            detail: session.detail.as_deref(),
+            activity: "unknown",
+            activity_source: None,
+            activity_since: None,
+            status: status(view),
+            rest_state: rest_state(view, now),
+            attached_clients: session.attached_clients,
+            current_command: session.current_command.as_ref(),
+            generator: generator(session),
+            tmux: tmux(view),
+            queue: queue(&view.queue),
+            total_requests: session.total_requests,
+            active_requests: view.queue.claimed,
+            created_at: rfc3339(session.created_at),
+            last_activity_at: rfc3339(session.last_activity_at),
+            incarnations: session.incarnations,
+            restarts: session.restarts,
+            exit: session.exit.map(|e| ExitJson { code: e.code, signal: e.signal, at: rfc3339(e.at) }),
+            limits: None,
+            restart_policy: "no",
+            thought: None,
+            verified_at: session.verified_at.map(rfc3339),
+            recovered: session.recovered,
+        }
+    }
+}
+
+/// The word shown to users and gateways, only while the session is live or draining.
+#[must_use]
+pub(crate) fn status(view: &SessionView) -> Option<&'static str> {
+    let busy = view.queue.queued + view.queue.claimed + view.queue.in_doubt > 0;
+    match view.session.lifecycle {
+        Lifecycle::Live if busy => Some("active"),
+        Lifecycle::Live => Some("idle"),
+        Lifecycle::Draining => Some("draining"),
+        _ => None,
+    }
+}
+
+/// How deep it rests. Deep sleep is what does not run; a parked one can be woken.
+fn rest_state(view: &SessionView, now: Timestamp) -> &'static str {
+    let quiet_ms = now.0.saturating_sub(view.session.last_activity_at.0);
+    match view.session.lifecycle {
+        Lifecycle::Parked => "sleeping",
+        Lifecycle::Stopped | Lifecycle::Lost | Lifecycle::Failed => "deep_sleep",
+        Lifecycle::Live if status(view) == Some("idle") && quiet_ms >= DROWSY_AFTER_MS => "drowsy",
+        Lifecycle::Starting | Lifecycle::Live | Lifecycle::Draining => "active",
+    }
+}
+
+fn generator(session: &Session) -> Option<Generator> {
+    let agent = session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot())?.agent?;
+    let last_activity_at = rfc3339(session.last_activity_at);
+    Some(Generator {
+        pid: agent.pid,
+        start_time: agent.start,
+        kind: protocol::message::PROMPT,
+        last_activity_at,
+    })
+}
+
+fn tmux(view: &SessionView) -> Tmux<'_> {
+    let incarnation = view.session.incarnation.as_ref();
+    let server = incarnation.and_then(|i| i.server);
+    Tmux {
+        socket: &view.tmux_socket,
+        server_pid: server.map(|s| s.process.pid),
+        server_started_at: server.map(|s| rfc3339_of_seconds(s.started_at)),
+        session_id: incarnation.and_then(|i| i.session).map(|id| id.to_string()),
+        pane_id: incarnation.and_then(|i| i.pane).map(|id| id.to_string()),
+    }
+}
+
+/// The document of a queue's counts.
+#[must_use]
+pub(crate) fn queue(counts: &QueueCounts) -> Queue {
+    Queue {
+        queued: counts.queued,
+        claimed: counts.claimed,
+        in_doubt: counts.in_doubt,
+        dead: counts.dead,
+        oldest_at: counts.oldest_at.map(rfc3339),
+    }
+}
+
+/// A message, as `queue ls` and `send` print it.
+#[derive(Debug, Serialize)]
+pub(crate) struct MessageJson<'a> {
+    id: u64,
+    session: String,
+    kind: &'a str,
+    key: Option<&'a str>,
+    origin: &'a str,
+    state: MessageState,
+    priority: Option<()>,
+    attempts: u32,
+    max_attempts: Option<u32>,
+    size: u32,
+    created_at: String,
+    not_before: Option<String>,
+    expires_at: Option<String>,
+    claim: Option<Claim>,
+    accepted_at: Option<String>,
+    finished_at: Option<String>,
+    result: Option<()>,
+    reason: Option<&'a str>,
+}
+
+#[derive(Debug, Serialize)]
+struct Claim {
+    generator: Option<()>,
+    token: String,
+    deadline_at: Option<String>,
+}
+
+impl<'a> MessageJson<'a> {
+    /// The document of a message.
+    #[must_use]
+    pub(crate) fn new(message: &'a Message) -> Self {
+        let changed_at = || rfc3339(message.changed_at);
+        let token = message.token.filter(|_| message.state.in_flight());
+        Self {
+            id: message.id.0,
+            session: message.session.to_string(),
+            kind: &message.kind,
+            key: message.key.as_deref(),
+            origin: &message.origin,
+            state: message.state,
+            priority: None,
+            attempts: message.attempts,
+            max_attempts: None,
+            size: message.size,
+            created_at: rfc3339(message.created_at),
+            not_before: None,
+            expires_at: message.expires_at.map(rfc3339),
+            claim: token.map(|t| Claim { generator: None, token: t.to_string(), deadline_at: None }),
+            accepted_at: (message.state == MessageState::Accepted).then(changed_at),
+            finished_at: message.state.is_final().then(changed_at),
+            result: None,
+            reason: message.reason.as_deref(),
+        }
+    }
+}
+
+/// A message with what happened to it, as `queue show` prints it.
+#[derive(Debug)]
+pub(crate) struct MessageHistory<'a> {
+    /// The message.
+    pub message: &'a Message,
+    /// Its steps, oldest first.
+    pub history: &'a [Step],
+}
+
+/// A step in a message's life.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Step {
+    /// When.
+    pub at: String,
+    /// The state that it went into.
+    pub state: MessageState,
+    /// How often it had been given out.
+    pub attempts: u32,
+    /// Why.
+    pub reason: Option<String>,
+}
+
+impl MessageHistory<'_> {
+    /// The document: a message's, and `history`.
+    ///
+    /// # Errors
+    /// None that can occur: every key is a string.
+    pub(crate) fn document(&self) -> serde_json::Result<serde_json::Value> {
+        let mut document = serde_json::to_value(MessageJson::new(self.message))?;
+        document["history"] = serde_json::to_value(self.history)?;
+        Ok(document)
+    }
+}
+
+/// The word of a state or reason: what it is in JSON.
+#[must_use]
+pub(crate) fn word(value: &impl Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(serde_json::Value::String(word)) => word,
+        Ok(other) => other.to_string(),
+        Err(_) => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::testing::{message, session};
+
+    fn keys(value: &Value) -> Vec<&str> {
+        value.as_object().unwrap().keys().map(String::as_str).collect()
+    }
+
+    fn sorted(text: &'static str) -> Vec<&'static str> {
+        let mut keys: Vec<_> = text.split([',', ' ', '\n']).filter(|key| !key.is_empty()).collect();
+        keys.sort_unstable();
+        keys
+    }
+
+    #[test]
+    fn a_session_has_every_key_of_the_contract() {
+        let mut view = session("web");
+        let value = serde_json::to_value(SessionJson::new(&view, Timestamp(0))).unwrap();
+        let contract = "id, name, workspace, dir, agent, command, cwd, labels, lifecycle, reason, detail, activity,
+            activity_source, activity_since, status, rest_state, attached_clients, current_command, generator, tmux,
+            queue, total_requests, active_requests, created_at, last_activity_at, incarnations, restarts, exit,
+            limits, restart_policy, thought, verified_at, recovered";
+        assert_eq!(keys(&value), sorted(contract));
+        assert_eq!(keys(&value["tmux"]), sorted("socket server_pid server_started_at session_id pane_id"));
+        assert_eq!(keys(&value["queue"]), sorted("queued claimed in_doubt dead oldest_at"));
+        assert_eq!(keys(&value["generator"]), sorted("pid start_time kind last_activity_at"));
+        assert_eq!(value["id"], "sess_1");
+        assert_eq!(value["tmux"]["pane_id"], "%4");
+        assert_eq!(value["tmux"]["server_started_at"], "2023-11-14T22:13:20.000Z");
+        assert_eq!(value["status"], "idle");
+        view.session.incarnation = None;
+        view.session.lifecycle = Lifecycle::Stopped;
+        let value = serde_json::to_value(SessionJson::new(&view, Timestamp(0))).unwrap();
+        assert_eq!(keys(&value), sorted(contract));
+        assert_eq!(keys(&value["tmux"]), sorted("socket server_pid server_started_at session_id pane_id"));
+        assert!(value["generator"].is_null() && value["status"].is_null());
+        assert!(!value.to_string().contains("hunter2"), "the environment is secret");
+    }
+
+    #[test]
+    fn a_message_has_every_key_of_the_contract() {
+        let message = message(7);
+        let value = serde_json::to_value(MessageJson::new(&message)).unwrap();
+        let contract =
+            "id, session, kind, key, origin, state, priority, attempts, max_attempts, size, created_at,
+            not_before, expires_at, claim, accepted_at, finished_at, result, reason";
+        assert_eq!(keys(&value), sorted(contract));
+        let shown = MessageHistory { message: &message, history: &[] }.document().unwrap();
+        assert_eq!(shown["history"], serde_json::json!([]));
+        let mut claimed = message;
+        claimed.state = MessageState::Typing;
+        claimed.token = Some("3.17".parse().unwrap());
+        let value = serde_json::to_value(MessageJson::new(&claimed)).unwrap();
+        assert_eq!(keys(&value["claim"]), sorted("generator token deadline_at"));
+        assert_eq!(value["claim"]["token"], "3.17");
+    }
+
+    #[test]
+    fn rest_follows_life_and_quiet() {
+        let mut view = session("web");
+        let at = |view: &SessionView, ms| rest_state(view, Timestamp(view.session.last_activity_at.0 + ms));
+        assert_eq!((at(&view, 29_999), at(&view, 30_000)), ("active", "drowsy"));
+        view.queue.queued = 1;
+        assert_eq!((status(&view), at(&view, 30_000)), (Some("active"), "active"));
+        view.session.lifecycle = Lifecycle::Parked;
+        assert_eq!((status(&view), at(&view, 0)), (None, "sleeping"));
+        view.session.lifecycle = Lifecycle::Lost;
+        assert_eq!(at(&view, 0), "deep_sleep");
+        view.session.lifecycle = Lifecycle::Draining;
+        assert_eq!(status(&view), Some("draining"));
+    }
+}

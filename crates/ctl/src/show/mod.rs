@@ -1,0 +1,12 @@
+//! Output: for people, and as JSON.
+
+pub(crate) mod clean;
+pub(crate) mod escape;
+pub(crate) mod event;
+pub(crate) mod human;
+pub(crate) mod json;
+pub(crate) mod out;
+pub(crate) mod progress;
+pub(crate) mod status;
+pub(crate) mod table;
+pub(crate) mod time;

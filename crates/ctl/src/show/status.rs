@@ -1,0 +1,175 @@
+//! The pool's status, for people and as JSON.
+
+use protocol::Timestamp;
+use protocol::reply::{Component, Status};
+use serde_json::{Map, Value, json};
+
+use crate::show::escape;
+use crate::show::human::when;
+use crate::show::json::queue;
+use crate::show::out::Style;
+use crate::show::table::Table;
+use crate::show::time::{rfc3339, rfc3339_of_seconds};
+
+/// The components that a pool needs beside `poold`.
+const NEEDED: [&str; 2] = ["tmux-watch", "reaper"];
+
+/// Whether nothing is wrong.
+#[must_use]
+pub(crate) fn is_healthy(status: &Status) -> bool {
+    status.problems.is_empty() && is_complete(status)
+}
+
+/// Whether all the pool's daemons are at work.
+#[must_use]
+pub(crate) fn is_complete(status: &Status) -> bool {
+    NEEDED.iter().all(|name| component(status, name).is_some_and(|component| component.connected))
+}
+
+/// A component by its name.
+#[must_use]
+pub(crate) fn component<'a>(status: &'a Status, name: &str) -> Option<&'a Component> {
+    status.components.iter().find(|component| component.name == name)
+}
+
+/// The document of `status --json`.
+#[must_use]
+pub(crate) fn document(status: &Status) -> Value {
+    let server = status.tmux.server;
+    json!({
+        "pool": status.pool,
+        "healthy": is_healthy(status),
+        "build": status.build,
+        "pid": status.process.pid,
+        "start_time": status.process.start,
+        "epoch": status.epoch,
+        "seq": status.seq,
+        "started_at": rfc3339(status.started_at),
+        "components": status.components.iter().map(component_document).collect::<Vec<_>>(),
+        "tmux": {
+            "socket": status.tmux.socket,
+            "state": status.tmux.state,
+            "detail": status.tmux.detail,
+            "server_pid": server.map(|server| server.process.pid),
+            "server_started_at": server.map(|server| rfc3339_of_seconds(server.started_at)),
+            "seen_at": status.tmux.seen_at.map(rfc3339),
+        },
+        "sessions": status.sessions.iter().map(|(state, n)| (state.clone(), json!(n))).collect::<Map<_, _>>(),
+        "slots": {"used": status.slots_used, "max": status.slots_max},
+        "queue": queue(&status.queue),
+        "foreign": status.foreign,
+        "database_bytes": status.database_bytes,
+        "state_dir": status.state_dir,
+        "problems": status.problems,
+    })
+}
+
+fn component_document(component: &Component) -> Value {
+    json!({
+        "name": component.name,
+        "connected": component.connected,
+        "build": component.build,
+        "pid": component.pid,
+        "since": rfc3339(component.since),
+    })
+}
+
+/// The overview for people.
+#[must_use]
+pub(crate) fn overview(status: &Status, style: Style, now: Timestamp) -> String {
+    let (code, word) = if is_healthy(status) { (32, "healthy") } else { (31, "not healthy") };
+    let mut text = format!("pool {}: {}\n", status.pool, style.paint(code, word));
+    text.push_str(&table(status, style, now).render());
+    for problem in &status.problems {
+        text.push_str(&format!("{} {}\n", style.paint(31, "problem:"), escape::line(problem)));
+    }
+    text
+}
+
+fn table(status: &Status, style: Style, now: Timestamp) -> Table {
+    let mut table = Table::new(&[]);
+    let mut row = |key: &str, value: String| table.row([key.to_owned(), value]);
+    let since = when(status.started_at, style, now);
+    row("poold", format!("pid {}, {}, started {since}", status.process.pid, status.build));
+    for name in NEEDED {
+        row(name, component_line(component(status, name), style, now));
+    }
+    row("tmux", tmux_line(status));
+    let sessions: Vec<String> = status.sessions.iter().map(|(state, n)| format!("{n} {state}")).collect();
+    row("sessions", if sessions.is_empty() { "none".to_owned() } else { sessions.join(", ") });
+    row("slots", format!("{} of {} taken", status.slots_used, status.slots_max));
+    row("queue", queue_line(status, style, now));
+    if !status.foreign.is_empty() {
+        row("foreign", format!("{} (never touched)", status.foreign.join(" ")));
+    }
+    row("database", format!("{} KiB", status.database_bytes.div_ceil(1024)));
+    row("state", status.state_dir.to_string_lossy());
+    table
+}
+
+fn component_line(component: Option<&Component>, style: Style, now: Timestamp) -> String {
+    let Some(component) = component else { return "never connected".to_owned() };
+    let since = when(component.since, style, now);
+    if !component.connected {
+        return format!("not connected, lost {since}");
+    }
+    let pid = component.pid.map(|pid| format!("pid {pid}, ")).unwrap_or_default();
+    let build = component.build.as_deref().map(|build| format!("{build}, ")).unwrap_or_default();
+    format!("{pid}{build}connected {since}")
+}
+
+fn tmux_line(status: &Status) -> String {
+    let tmux = &status.tmux;
+    let pid = tmux.server.map(|server| format!(", pid {}", server.process.pid)).unwrap_or_default();
+    let detail = tmux.detail.as_deref().map(|detail| format!(": {detail}")).unwrap_or_default();
+    format!("{}{detail}{pid}, socket {}", tmux.state, tmux.socket.to_string_lossy())
+}
+
+fn queue_line(status: &Status, style: Style, now: Timestamp) -> String {
+    let queue = &status.queue;
+    let oldest = queue.oldest_at.map(|at| format!("; oldest waits since {}", when(at, style, now)));
+    let counts = format!(
+        "{} queued, {} claimed, {} in doubt, {} dead",
+        queue.queued, queue.claimed, queue.in_doubt, queue.dead
+    );
+    counts + &oldest.unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::status;
+
+    #[test]
+    fn healthy_is_all_at_work_and_nothing_wrong() {
+        let mut status = status();
+        assert!(is_healthy(&status));
+        status.problems.push("disk low".into());
+        assert!(!is_healthy(&status) && is_complete(&status));
+        status.problems.clear();
+        status.components[1].connected = false;
+        assert!(!is_healthy(&status));
+        status.components.clear();
+        assert!(!is_complete(&status), "a component that never came is missing");
+    }
+
+    #[test]
+    fn the_overview_names_what_is_wrong() {
+        let mut status = status();
+        status.problems.push("tmux is missing\x1b[2J".into());
+        let text = overview(&status, Style::default(), Timestamp(0));
+        assert!(text.starts_with("pool default: not healthy\n"), "{text}");
+        assert!(text.ends_with("problem: tmux is missing\\x1b[2J\n"), "{text}");
+        assert!(text.contains("slots       1 of 16 taken\n"), "{text}");
+    }
+
+    #[test]
+    fn the_document_has_its_keys() {
+        let document = document(&status());
+        assert_eq!(document["healthy"], true);
+        assert_eq!(document["slots"], json!({"used": 1, "max": 16}));
+        assert_eq!(document["sessions"], json!({"live": 1}));
+        assert_eq!(document["tmux"]["server_pid"], 50);
+        assert_eq!(document["components"][0]["since"], "1970-01-01T00:00:00.000Z");
+    }
+}

@@ -1,0 +1,61 @@
+//! Tables with aligned columns.
+
+use crate::show::escape;
+
+/// Blanks between two columns.
+const GAP: &str = "  ";
+
+/// Rows under a header. Cells are escaped here, so no caller can forget it.
+#[derive(Debug)]
+pub(crate) struct Table {
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table with this header; without one where `header` is empty.
+    #[must_use]
+    pub(crate) fn new(header: &[&str]) -> Self {
+        let mut table = Self { rows: Vec::new() };
+        if !header.is_empty() {
+            table.row(header.iter().map(|&cell| cell.to_owned()));
+        }
+        table
+    }
+
+    /// Adds a row. An empty cell is shown as `-`, so that scripts can split at blanks.
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        let cell = |text: String| if text.is_empty() { "-".to_owned() } else { escape::line(&text) };
+        self.rows.push(cells.into_iter().map(cell).collect());
+    }
+
+    /// The text, one line a row; nothing follows the last cell of a line.
+    #[must_use]
+    pub(crate) fn render(&self) -> String {
+        let width =
+            |column: usize| self.rows.iter().filter_map(|row| Some(row.get(column)?.chars().count())).max();
+        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..columns).filter_map(width).collect();
+        let mut text = String::new();
+        for row in &self.rows {
+            let padded = row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:width$}"));
+            text.push_str(padded.collect::<Vec<_>>().join(GAP).trim_end());
+            text.push('\n');
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up_and_cells_are_escaped() {
+        let mut table = Table::new(&["ID", "NAME", "WHY"]);
+        table.row(["sess_1".into(), "a".into(), String::new()]);
+        table.row(["sess_22".into(), "böse\x1b[2J".into(), "x\ny".into()]);
+        let expected = "ID       NAME         WHY\nsess_1   a            -\nsess_22  böse\\x1b[2J  x\\ny\n";
+        assert_eq!(table.render(), expected);
+        assert_eq!(Table::new(&[]).render(), "");
+    }
+}

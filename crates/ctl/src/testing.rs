@@ -1,0 +1,118 @@
+//! Samples for the tests of this crate.
+
+use std::collections::BTreeMap;
+
+use protocol::message::MessageState;
+use protocol::reply::{Component, QueueCounts, SessionView, Status, TmuxStatus};
+use protocol::session::{Incarnation, Lifecycle, Size, Spec};
+use protocol::{
+    Epoch, Message, MessageId, OsBytes, PaneId, ProcId, Seq, ServerId, Session, SessionId, Tag, Timestamp,
+    TmuxSessionId,
+};
+
+/// A live session with one secret in its environment.
+pub(crate) fn session(name: &str) -> SessionView {
+    let at = Timestamp(1_700_000_000_000);
+    let incarnation = Incarnation {
+        server: Some(ServerId { process: ProcId { pid: 50, start: 5 }, started_at: 1_700_000_000 }),
+        session: Some(TmuxSessionId(3)),
+        pane: Some(PaneId(4)),
+        init: Some(ProcId { pid: 60, start: 6 }),
+        agent: Some(ProcId { pid: 61, start: 7 }),
+        ..Incarnation::intended(Tag([7; 16]), at)
+    };
+    let spec = Spec {
+        agent: "shell".into(),
+        command: vec!["sh".into()],
+        cwd: "/tmp".into(),
+        env: vec![("PASSWORD".into(), "hunter2".into())],
+        size: Size { cols: 200, rows: 50 },
+    };
+    let session = Session {
+        id: SessionId(1),
+        name: name.parse().unwrap(),
+        workspace: name.parse().unwrap(),
+        dir: OsBytes::from("/state/sessions/sess_1"),
+        spec,
+        labels: BTreeMap::new(),
+        lifecycle: Lifecycle::Live,
+        reason: None,
+        detail: None,
+        incarnation: Some(incarnation),
+        incarnations: 1,
+        restarts: 0,
+        exit: None,
+        total_requests: 0,
+        recovered: false,
+        created_at: at,
+        changed_at: at,
+        last_activity_at: at,
+        verified_at: Some(at),
+        current_command: Some("sh".into()),
+        attached_clients: 0,
+    };
+    SessionView {
+        session,
+        queue: QueueCounts::default(),
+        tmux_socket: "/state/run/tmux.sock".into(),
+        lock: None,
+    }
+}
+
+/// A queued message of `sess_1`.
+pub(crate) fn message(id: u64) -> Message {
+    Message {
+        id: MessageId(id),
+        session: SessionId(1),
+        ordinal: 1,
+        kind: "prompt".into(),
+        key: None,
+        origin: "cli".into(),
+        size: 5,
+        digest: 1,
+        enter: true,
+        state: MessageState::Queued,
+        attempts: 0,
+        token: None,
+        created_at: Timestamp(1_700_000_000_000),
+        expires_at: None,
+        changed_at: Timestamp(1_700_000_000_000),
+        reason: None,
+    }
+}
+
+/// The status of a healthy pool with one session.
+pub(crate) fn status() -> Status {
+    let component = |name: &str| Component {
+        name: name.into(),
+        connected: true,
+        build: Some("0.1.0".into()),
+        pid: Some(70),
+        since: Timestamp(0),
+    };
+    let server = ServerId { process: ProcId { pid: 50, start: 5 }, started_at: 1_700_000_000 };
+    Status {
+        pool: "default".into(),
+        build: "poold 0.1.0".into(),
+        process: ProcId { pid: 40, start: 4 },
+        epoch: Epoch(1),
+        seq: Seq(9),
+        started_at: Timestamp(0),
+        components: vec![component("tmux-watch"), component("reaper")],
+        tmux: TmuxStatus {
+            socket: "/state/run/tmux.sock".into(),
+            state: "up".into(),
+            detail: None,
+            server: Some(server),
+            seen_at: None,
+        },
+        sessions: vec![("live".into(), 1)],
+        slots_used: 1,
+        slots_max: 16,
+        queue: QueueCounts::default(),
+        foreign: Vec::new(),
+        database_bytes: 1024,
+        state_dir: "/state".into(),
+        problems: Vec::new(),
+    }
+}

@@ -1,0 +1,82 @@
+//! Waiting until a pool is up: `poold` answers, and its watcher and reaper are connected to it.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use protocol::reply::Status;
+use protocol::socket::Paths;
+use protocol::{Request, Response};
+
+use crate::client::Client;
+use crate::context::Context;
+use crate::error::Error;
+use crate::show::{escape, status};
+use crate::up::{logfile, service};
+
+/// How long one look may take.
+const LOOK: Duration = Duration::from_secs(2);
+/// Time between two looks.
+const PAUSE: Duration = Duration::from_millis(50);
+/// How many lines of each log explain a failure.
+const LINES: usize = 5;
+
+/// The pool's status now; `None` where `poold` does not answer.
+#[must_use]
+pub(crate) fn look(context: &Context) -> Option<Status> {
+    match Client::new(context, Some(LOOK)).ask_once(Request::Status, LOOK) {
+        Ok(Response::Status(status)) => Some(*status),
+        _ => None,
+    }
+}
+
+/// The status, once the pool is up. `supervised` says whether somebody still works at that.
+///
+/// # Errors
+/// It did not come up in time, or nobody works at it any more; with the ends of the logs.
+pub(crate) fn wait(context: &Context, mut supervised: impl FnMut() -> bool) -> Result<Status, Error> {
+    let began = Instant::now();
+    let _progress = context.progress("the pool to come up");
+    loop {
+        let found = look(context);
+        if let Some(status) = found.as_ref().filter(|status| status::is_complete(status)) {
+            return Ok(status.clone());
+        }
+        if !supervised() {
+            return Err(Error::failed(format!(
+                "the pool did not come up: its supervisor ended{}",
+                logs(&context.paths)
+            )));
+        }
+        if context.limit().is_some_and(|limit| began.elapsed() >= limit) {
+            let missing = missing(found.as_ref());
+            return Err(Error::timeout(format!(
+                "the pool is not up yet: {missing}; it is still being tried, see `poolctl status`{}",
+                logs(&context.paths)
+            )));
+        }
+        thread::sleep(PAUSE);
+    }
+}
+
+fn missing(found: Option<&Status>) -> String {
+    let Some(found) = found else { return "poold does not answer".to_owned() };
+    let connected = |name: &str| status::component(found, name).is_some_and(|component| component.connected);
+    let missing: Vec<&str> = service::NAMES[1..].iter().copied().filter(|name| !connected(name)).collect();
+    format!("{} not connected", missing.join(" and "))
+}
+
+/// The last lines of the logs, each under its file's name.
+fn logs(paths: &Paths) -> String {
+    let mut text = String::new();
+    for name in ["up"].into_iter().chain(service::NAMES) {
+        let path = service::log(paths, name);
+        let lines = logfile::last_lines(&path, LINES);
+        if !lines.is_empty() {
+            text.push_str(&format!("\n==> {}", path.display()));
+        }
+        for line in lines {
+            text.push_str(&format!("\n{}", escape::line(&line)));
+        }
+    }
+    text
+}

@@ -1,0 +1,9 @@
+//! The small supervisor that `poolctl up` is: it keeps the three daemons of a pool running where
+//! no service manager does.
+
+pub(crate) mod health;
+pub(crate) mod lock;
+pub(crate) mod logfile;
+pub(crate) mod programs;
+pub(crate) mod service;
+pub(crate) mod supervisor;

@@ -1,0 +1,52 @@
+//! `attach`: become the command line that `poold` gives.
+
+use std::io::{self, IsTerminal};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use protocol::request::Attach;
+use protocol::{OsBytes, Request, Response};
+
+use crate::context::Context;
+use crate::error::Error;
+use crate::show::{escape, out};
+
+/// Attach the terminal to a session
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Which session
+    pub session: String,
+    /// Look only
+    #[arg(long)]
+    pub read_only: bool,
+    /// Inside another tmux: open a window there instead of nesting
+    #[arg(long)]
+    pub window: bool,
+}
+
+/// Attaches; does not return where that works.
+pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
+    if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
+        return Err(Error::usage(
+            "attach needs a terminal; see `capture`, `logs -f` or `send` for use in scripts",
+        ));
+    }
+    let attach = Attach {
+        session: context.session(&args.session)?,
+        read_only: args.read_only,
+        tmux_env: std::env::var_os("TMUX").filter(|value| !value.is_empty()).map(OsBytes::from),
+        window: args.window,
+    };
+    let command = match context.client().ask(Request::Attach(attach))? {
+        Response::Attach(command) => command,
+        other => return Err(Error::unexpected(&other)),
+    };
+    if let Some(hint) = command.hint.filter(|_| !context.style.quiet) {
+        out::note(&escape::lines(&hint));
+    }
+    let [program, rest @ ..] = command.argv.as_slice() else {
+        return Err(Error::failed("poold gave no command"));
+    };
+    let error = Command::new(program.as_os_str()).args(rest.iter().map(OsBytes::as_os_str)).exec();
+    Err(Error::failed(format!("cannot run {}: {error}", program.to_string_lossy())))
+}

@@ -1,0 +1,202 @@
+//! `events`: the durable journal, and what follows.
+
+use std::time::Instant;
+
+use protocol::request::{Events, Subscribe};
+use protocol::{Frame, Refusal, Request, Response, Role, Seq, SessionId, Stamped, TransportError};
+use serde_json::{Map, Value, json};
+
+use crate::client::{Client, Patience};
+use crate::context::Context;
+use crate::error::Error;
+use crate::exit;
+use crate::show::{escape, event, human, out, time};
+use crate::verb::expect_session;
+
+/// How many events are asked for at a time.
+const PAGE: u32 = 1000;
+
+/// Print the journal; with --follow, what happens from now on
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Those after this one
+    #[arg(long, value_name = "SEQ")]
+    pub since: Option<Seq>,
+    /// Go on with what happens; without --since the state comes first
+    #[arg(short, long)]
+    pub follow: bool,
+    /// Only those of this session
+    #[arg(long)]
+    pub session: Option<String>,
+    /// Only those of this kind (session_live, message_done, …); several are any of them
+    #[arg(long)]
+    pub kind: Vec<String>,
+}
+
+/// Prints them.
+pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
+    let mut client = if args.follow { context.patient_client() } else { context.client() };
+    let session = match &args.session {
+        Some(session) => Some(session_id(context, &mut client, session)?),
+        None => None,
+    };
+    let printer = Printer { context, session, kinds: &args.kind, marked: args.follow };
+    if args.follow {
+        return Follower { printer, client, since: args.since }.follow();
+    }
+    let mut since = args.since.unwrap_or_default();
+    loop {
+        let events = match client.ask(Request::Events(Events { since, limit: PAGE }))? {
+            Response::Events(events) => events,
+            other => return Err(Error::unexpected(&other)),
+        };
+        let Some(last) = events.last() else { return Ok(exit::OK) };
+        since = last.seq;
+        events.iter().try_for_each(|event| printer.print(event, false))?;
+    }
+}
+
+/// An id stands for itself, so that a session that is removed can be asked about too.
+fn session_id(context: &Context, client: &mut Client, session: &str) -> Result<SessionId, Error> {
+    let session = context.session(session)?;
+    match session.0.parse() {
+        Ok(id) => Ok(id),
+        Err(_) => Ok(expect_session(client.ask(Request::Show(session))?)?.session.id),
+    }
+}
+
+struct Printer<'a> {
+    context: &'a Context,
+    session: Option<SessionId>,
+    kinds: &'a [String],
+    /// Whether an event says if it belongs to the state at the start.
+    marked: bool,
+}
+
+impl Printer<'_> {
+    fn print(&self, stamped: &Stamped, snapshot: bool) -> Result<(), Error> {
+        if !self.wants(stamped) {
+            return Ok(());
+        }
+        let style = self.context.style;
+        if !style.json {
+            return out::line(&line(stamped, style));
+        }
+        let mut document = event::document(stamped);
+        self.mark(&mut document, snapshot);
+        out::json(&document)
+    }
+
+    fn synced(&self, seq: Seq) -> Result<(), Error> {
+        if !self.context.style.json {
+            return Ok(());
+        }
+        let mut document = event::synced(seq);
+        self.mark(&mut document, true);
+        out::json(&document)
+    }
+
+    fn mark(&self, document: &mut Map<String, Value>, snapshot: bool) {
+        if self.marked {
+            document.insert("snapshot".into(), json!(snapshot));
+        }
+    }
+
+    /// What is never in the journal only concerns the pool itself.
+    fn wants(&self, stamped: &Stamped) -> bool {
+        let event = &stamped.event;
+        event.is_journaled()
+            && (self.session.is_none() || event.session() == self.session)
+            && (self.kinds.is_empty() || self.kinds.iter().any(|kind| kind == event.kind()))
+    }
+}
+
+fn line(stamped: &Stamped, style: out::Style) -> String {
+    let session = stamped.event.session().map_or_else(|| "-".to_owned(), |id| id.to_string());
+    let at =
+        if style.terminal { human::when(stamped.at, style, time::now()) } else { time::rfc3339(stamped.at) };
+    let kind = stamped.event.kind();
+    let line = format!(
+        "{:>6}  {at}  {kind:<22}  {session:<8}  {}",
+        stamped.seq,
+        escape::line(&event::details(stamped))
+    );
+    line.trim_end().to_owned()
+}
+
+struct Follower<'a> {
+    printer: Printer<'a>,
+    client: Client,
+    /// The last event that was shown; what a new connection goes on after.
+    since: Option<Seq>,
+}
+
+impl Follower<'_> {
+    /// Prints until the connection is lost for good.
+    fn follow(mut self) -> Result<u8, Error> {
+        let mut patience = Patience::new(self.printer.context.waiting_limit());
+        loop {
+            let began = Instant::now();
+            match self.stream(&patience) {
+                Err(Cut::Passing(_)) if patience.again(began) => {}
+                Err(Cut::Passing(refusal)) => return Err(refusal.into()),
+                Err(Cut::Final(error)) => return Err(error),
+                Ok(()) => {}
+            }
+        }
+    }
+
+    /// One connection. `Ok` where the daemon cut it because this side was too slow.
+    fn stream(&mut self, patience: &Patience) -> Result<(), Cut> {
+        let mut connection = self.client.connect(Role::Subscriber, patience.left()).map_err(|error| {
+            let refusal = error.refusal();
+            if self.client.may_come_back(&error) { Cut::Passing(refusal) } else { Cut::Final(refusal.into()) }
+        })?;
+        connection.send(Request::Subscribe(Subscribe { since: self.since }))?;
+        loop {
+            connection.set_timeout(patience.left());
+            match connection.next_frame()? {
+                Frame::Event { stamped, snapshot } => {
+                    self.printer.print(&stamped, snapshot)?;
+                    if !snapshot {
+                        self.since = Some(stamped.seq);
+                    }
+                }
+                Frame::Synced { seq } => {
+                    self.since = Some(seq);
+                    self.printer.synced(seq)?;
+                }
+                Frame::Lagged { from, .. } => {
+                    self.since = Some(from);
+                    return Ok(());
+                }
+                Frame::Reply { reply: Err(refusal), .. } => return Err(Cut::Final(refusal.into())),
+                Frame::Reply { .. } | Frame::Part { .. } | Frame::Ask(_) => {}
+            }
+        }
+    }
+}
+
+/// Why a stream ended.
+enum Cut {
+    /// As it does while the daemon restarts.
+    Passing(Refusal),
+    /// Trying again would not help.
+    Final(Error),
+}
+
+impl From<Error> for Cut {
+    fn from(error: Error) -> Self {
+        Self::Final(error)
+    }
+}
+
+impl From<TransportError> for Cut {
+    fn from(error: TransportError) -> Self {
+        let refusal = error.refusal();
+        match error {
+            TransportError::Closed | TransportError::Io(_) => Self::Passing(refusal),
+            TransportError::Timeout | TransportError::Frame(_) => Self::Final(refusal.into()),
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! `kill`: end a session's incarnation, verified.
+
+use std::time::Duration;
+
+use protocol::Request;
+use protocol::request::Kill;
+
+use crate::cli::Repeat;
+use crate::client::Client;
+use crate::context::Context;
+use crate::error::Error;
+use crate::exit;
+use crate::show::{human, time};
+use crate::verb::{expect_session, for_each, only_one, print_session};
+
+/// End what a session runs, and prove it gone
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Which sessions
+    #[arg(required = true, value_name = "SESSION")]
+    pub sessions: Vec<String>,
+    /// Time between TERM and KILL [default: the configuration's]
+    #[arg(long, value_name = "DUR", value_parser = time::parse)]
+    pub grace: Option<Duration>,
+    #[command(flatten)]
+    pub repeat: Repeat,
+}
+
+/// Kills them one after the other.
+pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
+    only_one(&args.repeat, args.sessions.len())?;
+    let mut client = context.client_within(args.grace.unwrap_or_default());
+    for_each(&args.sessions, |session| kill(context, &mut client, args, session))?;
+    Ok(exit::OK)
+}
+
+fn kill(context: &Context, client: &mut Client, args: &Args, session: &str) -> Result<(), Error> {
+    let kill = Kill { session: context.session(session)?, grace_ms: args.grace.map(time::millis) };
+    let progress = context.progress(&format!("{session} to end"));
+    let view = expect_session(client.change(&args.repeat, Request::Kill(kill))?)?;
+    drop(progress);
+    print_session(context, &view, &human::state_line(&view))
+}

@@ -1,0 +1,77 @@
+//! `ls`: list sessions.
+
+use std::collections::BTreeMap;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use protocol::reply::SessionView;
+use protocol::request::List;
+use protocol::{Lifecycle, Request, Response};
+
+use crate::cli::pair;
+use crate::client::Client;
+use crate::context::Context;
+use crate::error::Error;
+use crate::exit;
+use crate::show::json::SessionJson;
+use crate::show::{human, out, time};
+
+/// List sessions
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Stopped, parked, lost and failed ones too
+    #[arg(short, long)]
+    pub all: bool,
+    /// Only those in this state
+    #[arg(long, value_parser = state())]
+    pub state: Option<Lifecycle>,
+    /// Only those with this label; several must all be there
+    #[arg(long, value_name = "K=V", value_parser = pair)]
+    pub label: Vec<(String, String)>,
+    /// Only those of this agent kind
+    #[arg(long, value_name = "KIND")]
+    pub agent: Option<String>,
+}
+
+const STATES: [&str; 7] = ["starting", "live", "draining", "parked", "stopped", "lost", "failed"];
+
+fn state() -> impl TypedValueParser<Value = Lifecycle> {
+    PossibleValuesParser::new(STATES).try_map(|word| serde_json::from_value(word.into()))
+}
+
+/// Prints them.
+pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
+    let labels: BTreeMap<_, _> = args.label.into_iter().collect();
+    // A state that was asked for is shown, whether it is among those shown otherwise or not.
+    let all = args.all || args.state.is_some();
+    let list = List { all, state: args.state, labels, agent: args.agent };
+    let views = sessions(&mut context.client(), list)?;
+    let now = time::now();
+    if context.style.json {
+        views.iter().try_for_each(|view| out::json(&SessionJson::new(view, now)))?;
+    } else if context.style.quiet {
+        views.iter().try_for_each(|view| out::line(&view.session.id.to_string()))?;
+    } else {
+        out::text(&human::sessions(&views, context.style, now))?;
+    }
+    Ok(exit::OK)
+}
+
+/// The sessions that this asks for.
+pub(crate) fn sessions(client: &mut Client, list: List) -> Result<Vec<SessionView>, Error> {
+    match client.ask(Request::List(list))? {
+        Response::Sessions(views) => Ok(views),
+        other => Err(Error::unexpected(&other)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_state_can_be_asked_for() {
+        for state in STATES {
+            assert!(serde_json::from_value::<Lifecycle>(state.into()).is_ok(), "{state}");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! `run`: create a session, stream its output, end with its exit code.
+
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread;
+
+use nix::sys::signal::{SigSet, Signal};
+use protocol::reply::SessionView;
+use protocol::request::{Keys, Remove, Until, Wait};
+use protocol::{Request, SessionRef};
+
+use crate::cli::Repeat;
+use crate::client::Client;
+use crate::context::Context;
+use crate::error::Error;
+use crate::exit;
+use crate::show::json::SessionJson;
+use crate::show::{out, time};
+use crate::tail::{Cleaned, Tail};
+use crate::verb::{expect_done, expect_session, logs, new, wait};
+
+/// Create a session, stream its output and end with its exit code
+#[derive(Debug, clap::Args)]
+#[group(skip)]
+#[command(mut_arg("command", |arg| arg.required_unless_present("agent")))]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub new: new::Args,
+    /// Remove the session afterwards
+    #[arg(long)]
+    pub rm: bool,
+    /// Show no output, only wait
+    #[arg(long)]
+    pub no_stream: bool,
+}
+
+/// What ends the streaming.
+enum Over {
+    Ended(Box<SessionView>),
+    Interrupted,
+}
+
+/// Runs it. The first Ctrl-C goes to the session, the second one ends this command alone.
+pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
+    let Args { new: mut args, rm, no_stream } = args;
+    let mut client = context.patient_client();
+    let (prompt, repeat) = (args.prompt.take(), args.repeat.clone());
+    let id: SessionRef = new::create(context, &mut client, args)?.session.id.into();
+    context.remark(&format!("{id} runs"));
+    let over = when_over(context, &id)?;
+    if let Some(prompt) = prompt {
+        new::first_prompt(&mut client, id.clone(), &prompt, &repeat)?;
+    }
+    let shown = if no_stream || context.style.json { None } else { Some(logs::files(&mut client, &id)?) };
+    let over = match shown {
+        Some(files) => stream(context, &mut Tail::new(&files), &over)?,
+        None => over.recv().unwrap_or_else(|_| Err(Error::failed("nobody waits for the end any more")))?,
+    };
+    match over {
+        Over::Interrupted => {
+            out::note(&format!("poolctl: {id} runs on: see `poolctl attach {id}`, `poolctl kill {id}`"));
+            Ok(exit::INTERRUPTED)
+        }
+        Over::Ended(view) => end(context, &mut client, &view, rm),
+    }
+}
+
+fn stream(context: &Context, tail: &mut Tail, over: &Receiver<Result<Over, Error>>) -> Result<Over, Error> {
+    let mut sink = Cleaned::new(context.style.terminal);
+    let over = tail.follow(&mut sink, over)?;
+    if matches!(over, Over::Ended(_)) {
+        tail.finish(&mut sink)?;
+    }
+    Ok(over)
+}
+
+fn end(context: &Context, client: &mut Client, view: &SessionView, rm: bool) -> Result<u8, Error> {
+    if context.style.json {
+        out::json(&SessionJson::new(view, time::now()))?;
+    }
+    let code = wait::code_of(view);
+    if rm {
+        let session = view.session.id.into();
+        let remove = Remove { session, keep_tmux: false, force: true, purge: false };
+        expect_done(&client.change(&Repeat::default(), Request::Remove(remove))?)?;
+    }
+    code
+}
+
+/// Says when the program is over, or that the user wants to go.
+fn when_over(context: &Context, session: &SessionRef) -> Result<Receiver<Result<Over, Error>>, Error> {
+    // Held back before the first thread is made, so that each inherits it and one alone receives it.
+    let mut interrupts = SigSet::empty();
+    interrupts.add(Signal::SIGINT);
+    interrupts.thread_block().map_err(|error| Error::failed(format!("cannot hold back signals: {error}")))?;
+    let (sender, over) = mpsc::channel();
+    let ended = (sender.clone(), context.patient_client(), session.clone());
+    let timeout_ms = context.waiting_limit().map(time::millis);
+    thread::spawn(move || {
+        let (sender, mut client, session) = ended;
+        let wait = Wait { session, until: Until::Exit, timeout_ms };
+        let view = client.ask(Request::Wait(wait)).and_then(expect_session);
+        // Whoever waited may be gone.
+        drop(sender.send(view.map(|view| Over::Ended(Box::new(view)))));
+    });
+    let pass_on = (context.client(), session.clone());
+    thread::spawn(move || interrupted(interrupts, pass_on, &sender));
+    Ok(over)
+}
+
+fn interrupted(
+    interrupts: SigSet,
+    (mut client, session): (Client, SessionRef),
+    over: &Sender<Result<Over, Error>>,
+) {
+    if interrupts.wait().is_err() {
+        return;
+    }
+    let second = over.clone();
+    thread::spawn(move || {
+        if interrupts.wait().is_ok() {
+            drop(second.send(Ok(Over::Interrupted)));
+        }
+    });
+    let keys = Keys { session, keys: vec!["C-c".into()] };
+    if let Err(error) = client.change(&Repeat::default(), Request::Keys(keys)) {
+        out::note(&format!("poolctl: Ctrl-C did not reach the session: {error}"));
+    }
+}

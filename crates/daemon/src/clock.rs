@@ -1,0 +1,40 @@
+//! The only clock of the daemon, the only source of chance.
+
+use std::time::SystemTime;
+
+use protocol::{Tag, Timestamp};
+
+/// Now.
+pub(crate) fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// A time as `YYYYmmdd-HHMMSS` in UTC, for names.
+pub(crate) fn stamp(at: Timestamp) -> String {
+    let time = SystemTime::UNIX_EPOCH + std::time::Duration::from_millis(at.0);
+    let text = humantime::format_rfc3339_seconds(time).to_string();
+    let digits: String = text.chars().filter(char::is_ascii_digit).collect();
+    format!("{}-{}", &digits[..8], &digits[8..])
+}
+
+/// A fresh random tag.
+///
+/// # Errors
+/// What the system's random source reports.
+pub(crate) fn tag() -> std::io::Result<Tag> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
+    Ok(Tag(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stamps_sort_like_times() {
+        assert_eq!(stamp(Timestamp(1_700_000_000_000)), "20231114-221320");
+        assert_ne!(tag().unwrap(), tag().unwrap());
+    }
+}

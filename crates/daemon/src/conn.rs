@@ -1,0 +1,221 @@
+//! Connections: who may connect, the hello, and the table of roles.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use interprocess::local_socket::tokio::Listener;
+use interprocess::local_socket::traits::tokio::Listener as _;
+use protocol::aio::{FrameReader, ReadHalf, WriteHalf, check_peer, split, write_frame};
+use protocol::hello::{MAGIC, OLDEST_VERSION, VERSION};
+use protocol::{ErrorCode, Frame, Hello, Refusal, Reply, Response, Role, Welcome, frame, job};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::time::{sleep, timeout};
+
+use crate::context::{BUILD, Daemon};
+use crate::{endings, role};
+
+/// Connections at once: more than a thousand sessions with a hook each.
+const CONNECTIONS_MAX: usize = 4096;
+/// Connections that have not said hello yet.
+const STRANGERS_MAX: usize = 64;
+/// How long a peer may take to say hello.
+const HELLO_LIMIT: Duration = Duration::from_secs(5);
+/// How long a peer may take to read what it asked for.
+const WRITE_LIMIT: Duration = Duration::from_secs(10);
+/// Pause after the system refused a connection, for want of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// Frames that wait to be written to one peer.
+const OUTBOX: usize = 64;
+
+/// A connection after its hello.
+pub(crate) struct Connection {
+    pub(crate) id: u64,
+    pub(crate) hello: Hello,
+    pub(crate) pid: Option<u32>,
+    pub(crate) reader: FrameReader<ReadHalf>,
+    pub(crate) outbox: Outbox,
+}
+
+/// Where frames for a peer go. Full means that the peer is slow: whoever writes waits.
+#[derive(Clone)]
+pub(crate) struct Outbox(mpsc::Sender<Frame>);
+
+impl Outbox {
+    /// # Errors
+    /// The peer is gone.
+    pub(crate) async fn send(&self, frame: Frame) -> Result<(), Gone> {
+        self.0.send(frame).await.map_err(|_| Gone)
+    }
+
+    /// A reply, in as many frames as it takes.
+    ///
+    /// # Errors
+    /// The peer is gone.
+    pub(crate) async fn reply(&self, id: u64, reply: Reply) -> Result<(), Gone> {
+        let (parts, last) = match reply {
+            Ok(response) => crate::parts::split(response),
+            refusal => (Vec::new(), refusal),
+        };
+        for part in parts {
+            self.send(Frame::Part { id, part }).await?;
+        }
+        self.send(Frame::Reply { id, reply: last }).await
+    }
+}
+
+/// The peer is gone.
+#[derive(Debug)]
+pub(crate) struct Gone;
+
+/// Accepts until the listener is dropped.
+pub(crate) async fn accept(daemon: Arc<Daemon>, listener: Listener) {
+    let (all, strangers) =
+        (Arc::new(Semaphore::new(CONNECTIONS_MAX)), Arc::new(Semaphore::new(STRANGERS_MAX)));
+    let ids = AtomicU64::new(1);
+    loop {
+        let Ok(place) = Arc::clone(&all).acquire_owned().await else { return };
+        let Ok(stranger) = Arc::clone(&strangers).acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok(stream) => {
+                let (daemon, id) = (Arc::clone(&daemon), ids.fetch_add(1, Ordering::Relaxed));
+                tokio::spawn(async move {
+                    let greeted = match check_peer(&stream) {
+                        Ok(peer) => {
+                            let (reader, writer) = split(stream);
+                            let greeting = greet(&daemon, id, peer.pid, (FrameReader::new(reader), writer));
+                            timeout(HELLO_LIMIT, greeting).await.ok().flatten()
+                        }
+                        Err(error) => {
+                            tracing::warn!(%error, "a connection was refused");
+                            None
+                        }
+                    };
+                    drop(stranger);
+                    if let Some(connection) = greeted {
+                        role::serve(&daemon, connection).await;
+                    }
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection");
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+type Halves = (FrameReader<ReadHalf>, WriteHalf);
+
+/// The first frame: a hello, or a nudge, which is not answered.
+async fn greet(
+    daemon: &Arc<Daemon>,
+    id: u64,
+    pid: Option<u32>,
+    (mut reader, mut writer): Halves,
+) -> Option<Connection> {
+    let payload = match reader.next().await {
+        Ok(payload) => payload?,
+        Err(error) => {
+            let refusal = Refusal::new(ErrorCode::Protocol, format!("not a tmux-pool frame: {error}"));
+            refuse(&mut writer, refusal).await;
+            return None;
+        }
+    };
+    if let Some(tag) = job::parse_nudge(&payload) {
+        tokio::spawn(endings::nudged(Arc::clone(daemon), tag));
+        return None;
+    }
+    let hello =
+        match frame::decode::<Hello>(&payload).map_err(|e| e.to_string()).and_then(|h| fits(daemon, h)) {
+            Ok(hello) => hello,
+            Err(why) => {
+                refuse(&mut writer, Refusal::new(ErrorCode::Protocol, why)).await;
+                return None;
+            }
+        };
+    let status = daemon.engine.turn(|turn| (turn.pool().epoch(), turn.pool().seq())).await.ok()?;
+    let welcome = Welcome {
+        version: hello.version.min(VERSION),
+        epoch: status.0,
+        seq: status.1,
+        build: BUILD.to_owned(),
+        capabilities: Vec::new(),
+    };
+    if let Err(refusal) = role::admit(daemon, id, &hello, pid).await {
+        refuse(&mut writer, refusal).await;
+        return None;
+    }
+    let (sender, receiver) = mpsc::channel(OUTBOX);
+    tokio::spawn(write(writer, welcome, receiver));
+    Some(Connection { id, hello, pid, reader, outbox: Outbox(sender) })
+}
+
+fn fits(daemon: &Daemon, hello: Hello) -> Result<Hello, String> {
+    if hello.magic != MAGIC {
+        return Err("not a tmux-pool hello".to_owned());
+    }
+    if hello.version < OLDEST_VERSION {
+        return Err(format!(
+            "{} speaks version {}, and {BUILD} no older one than {OLDEST_VERSION}: upgrade {0}",
+            hello.build, hello.version
+        ));
+    }
+    if hello.version > VERSION {
+        return Err(format!(
+            "{} speaks version {}, and {BUILD} only {VERSION}: upgrade and restart poold",
+            hello.build, hello.version
+        ));
+    }
+    if !hello.pool.is_empty() && hello.pool != daemon.paths.pool.as_str() {
+        return Err(format!("this is the pool {}, not {}", daemon.paths.pool, hello.pool));
+    }
+    Ok(hello)
+}
+
+async fn refuse(writer: &mut WriteHalf, refusal: Refusal) {
+    tracing::info!(%refusal, "a hello was refused");
+    let answer: Result<Welcome, Refusal> = Err(refusal);
+    // It may be gone already.
+    drop(write_frame(writer, &answer).await);
+}
+
+/// Writes the welcome and then what comes, until the peer is gone or too slow.
+async fn write(mut writer: WriteHalf, welcome: Welcome, mut frames: mpsc::Receiver<Frame>) {
+    let answer: Result<Welcome, Refusal> = Ok(welcome);
+    let mut written = timeout(WRITE_LIMIT, write_frame(&mut writer, &answer)).await;
+    while matches!(written, Ok(Ok(()))) {
+        let Some(frame) = frames.recv().await else { return };
+        written = timeout(WRITE_LIMIT, put(&mut writer, frame)).await;
+    }
+    tracing::debug!("a peer is gone or too slow");
+}
+
+/// Writes a frame; a reply that is too large becomes a refusal instead.
+async fn put(writer: &mut WriteHalf, frame: Frame) -> Result<(), protocol::frame::FrameError> {
+    match (protocol::frame::encode(&frame), &frame) {
+        (Err(error), Frame::Reply { id, .. } | Frame::Part { id, .. }) => {
+            let reply =
+                Err(Refusal::new(ErrorCode::Failed, format!("the answer does not fit a frame: {error}")));
+            write_frame(writer, &Frame::Reply { id: *id, reply }).await
+        }
+        _ => write_frame(writer, &frame).await,
+    }
+}
+
+/// A reply that says nothing but done.
+pub(crate) fn done() -> Reply {
+    Ok(Response::Done)
+}
+
+/// What a role is for, for people.
+pub(crate) fn role_word(role: Role) -> &'static str {
+    match role {
+        Role::Client => "client",
+        Role::Watcher => "watcher",
+        Role::Reaper => "reaper",
+        Role::Generator => "generator",
+        Role::Subscriber => "subscriber",
+    }
+}

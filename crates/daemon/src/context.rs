@@ -1,0 +1,63 @@
+//! What every part of the daemon works with.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use pool::Settings;
+use protocol::session::Size;
+use protocol::socket::Paths;
+use protocol::{Incarnation, OsBytes, ProcId, Timestamp};
+use tmux::{Device, Driver, PaneRef};
+use tokio::sync::watch;
+
+use crate::config::Config;
+use crate::handle::Handle;
+
+/// What every part of the daemon works with.
+pub(crate) struct Daemon {
+    pub(crate) paths: Paths,
+    pub(crate) engine: Handle,
+    pub(crate) tmux: Arc<dyn Driver>,
+    /// The same server as data, for command lines that others run.
+    pub(crate) device: Device,
+    /// The init and log writer of each pane.
+    pub(crate) init: PathBuf,
+    pub(crate) process: ProcId,
+    pub(crate) started_at: Timestamp,
+    pub(crate) config: watch::Sender<Arc<Loaded>>,
+    /// Asks the watcher for the snapshot with this number.
+    pub(crate) snapshots: watch::Sender<u64>,
+}
+
+/// The configuration in force.
+pub(crate) struct Loaded {
+    pub(crate) config: Config,
+    pub(crate) settings: Settings,
+}
+
+/// This build, as peers and people see it.
+pub(crate) const BUILD: &str = concat!("poold ", env!("CARGO_PKG_VERSION"));
+
+impl Daemon {
+    pub(crate) fn settings(&self) -> Settings {
+        self.config.borrow().settings.clone()
+    }
+
+    pub(crate) fn history_limit(&self) -> Option<u32> {
+        let own = self.device.socket == self.paths.tmux_socket;
+        own.then(|| self.config.borrow().config.tmux.history_limit)
+    }
+
+    pub(crate) fn tmux_socket(&self) -> OsBytes {
+        self.device.socket.clone().into()
+    }
+}
+
+/// The pane of an incarnation, once its server and pane are known.
+pub(crate) fn pane_of(run: &Incarnation) -> Option<PaneRef> {
+    Some(PaneRef { server: run.server?.into(), pane: run.pane?, tag: run.tag })
+}
+
+pub(crate) fn tmux_size(size: Size) -> tmux::Size {
+    tmux::Size { width: size.cols, height: size.rows }
+}

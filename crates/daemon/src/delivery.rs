@@ -1,0 +1,127 @@
+//! Types waiting prompts into their panes: level-triggered, after every turn that changed anything.
+//! `typing` is on disk before the first byte goes, so that a crash leaves a message in doubt and
+//! never has it typed twice.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use protocol::{Message, MessageState, Refusal, SessionId};
+use tmux::{Answer, PaneRef};
+use tokio::time::sleep;
+
+use crate::context::{Daemon, pane_of};
+use crate::engine::Turn;
+
+/// Pause before Enter, without which programs take it for a part of the paste; and a little more
+/// for each byte. Measured with real agents.
+const ENTER_PAUSE: Duration = Duration::from_millis(150);
+const ENTER_BYTES_PER_SECOND: u32 = 40_000;
+/// Pause before the next try, where nothing was typed.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
+
+/// Delivers for ever.
+pub(crate) async fn run(daemon: Arc<Daemon>) {
+    let mut turns = daemon.engine.turns();
+    loop {
+        turns.borrow_and_update();
+        let Ok(ready) = daemon.engine.turn(claim_sessions).await else { return };
+        for session in ready {
+            let daemon = Arc::clone(&daemon);
+            tokio::spawn(async move {
+                if let Err(refusal) = deliver_all(&daemon, session).await {
+                    tracing::warn!(%session, %refusal, "delivery stopped");
+                }
+                daemon.engine.post(move |turn| {
+                    turn.rest.view.busy.remove(&session);
+                    turn.stir();
+                });
+            });
+        }
+        if turns.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Sessions with something to type that nobody types into yet.
+fn claim_sessions(turn: &mut Turn<'_>) -> Vec<SessionId> {
+    let ready: Vec<SessionId> = pool::queue::deliverable(turn.pool()).collect();
+    ready.into_iter().filter(|session| turn.rest.view.busy.insert(*session)).collect()
+}
+
+async fn deliver_all(daemon: &Arc<Daemon>, session: SessionId) -> Result<(), Refusal> {
+    while let Some(typed) = deliver_one(daemon, session).await? {
+        if !typed {
+            sleep(RETRY_PAUSE).await;
+        }
+    }
+    Ok(())
+}
+
+/// What is to be typed, where, with `typing` on disk.
+struct Claim {
+    message: Message,
+    body: Vec<u8>,
+    pane: PaneRef,
+}
+
+/// Types one message. `None`: there is none; else whether it was typed.
+async fn deliver_one(daemon: &Arc<Daemon>, session: SessionId) -> Result<Option<bool>, Refusal> {
+    let grant = daemon.engine.lock(session, "deliver").await?;
+    let token = grant.token();
+    let claim = daemon.engine.turn(move |turn| claim(turn, session, token)).await?;
+    let Some(claim) = claim else { return Ok(None) };
+    crate::crash::point("deliver-typing");
+    let (state, reason) = match daemon.tmux.paste(claim.pane, &claim.body).await {
+        Ok(Answer::Done) => entered(daemon, &claim).await,
+        Ok(answer) => (MessageState::Queued, Some(format!("not typed: {answer:?}"))),
+        Err(error) if error.in_doubt() => (MessageState::InDoubt, Some(error.to_string())),
+        Err(error) => (MessageState::Queued, Some(format!("not typed: {error}"))),
+    };
+    crate::crash::point("deliver-typed");
+    let id = claim.message.id;
+    let settle = move |turn: &mut Turn<'_>| {
+        let Some(message) = turn.pool().message(id).cloned() else { return };
+        if state == MessageState::Done {
+            turn.emit(pool::queue::moved(&message, MessageState::Typed, None));
+        }
+        turn.emit(pool::queue::moved(&message, state, reason.as_deref()));
+    };
+    daemon.engine.turn(settle).await?;
+    drop(grant);
+    Ok(Some(state != MessageState::Queued))
+}
+
+fn claim(turn: &mut Turn<'_>, session: SessionId, token: protocol::Token) -> Option<Claim> {
+    let expired = pool::queue::expired(turn.pool(), turn.now());
+    turn.emit_all(expired);
+    let message = pool::queue::next(turn.pool(), session)?.clone();
+    let pane = pane_of(turn.pool().session(session)?.incarnation.as_ref()?)?;
+    match turn.store().body(message.id) {
+        Ok(Some(body)) => {
+            turn.emit(pool::queue::typing(&message, token));
+            Some(Claim { message, body, pane })
+        }
+        missing => {
+            tracing::error!(id = message.id.0, ?missing, "the body of a message is not readable");
+            turn.emit(pool::queue::moved(&message, MessageState::Dead, Some("its body is not readable")));
+            None
+        }
+    }
+}
+
+/// It was pasted: Enter, after a pause by length. There is nobody who could confirm it.
+async fn entered(daemon: &Daemon, claim: &Claim) -> (MessageState, Option<String>) {
+    let done = (MessageState::Done, Some("unconfirmed".to_owned()));
+    if !claim.message.enter {
+        return done;
+    }
+    sleep(ENTER_PAUSE + Duration::from_secs(1) * claim.message.size / ENTER_BYTES_PER_SECOND).await;
+    match daemon.tmux.enter(claim.pane).await {
+        Ok(Answer::Done) => done,
+        Ok(answer) => {
+            (MessageState::InDoubt, Some(format!("typed, and Enter could not be pressed: {answer:?}")))
+        }
+        Err(error) => (MessageState::InDoubt, Some(format!("typed, and Enter is in doubt: {error}"))),
+    }
+}

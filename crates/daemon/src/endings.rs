@@ -1,0 +1,56 @@
+//! The ends of programs, as their inits report them: a nudge says "look at your files".
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use protocol::session::Reason;
+use protocol::{Event, Lifecycle, ProcId, Tag};
+use tokio::time::{Instant, sleep};
+
+use crate::context::Daemon;
+use crate::engine::Turn;
+use crate::{files, verb};
+
+/// How long an init may take to end what its program left behind.
+const CLEAN_UP_LIMIT: Duration = Duration::from_secs(15);
+
+/// An init nudged: its program ended.
+pub(crate) async fn nudged(daemon: Arc<Daemon>, tag: Tag) {
+    let run = daemon.paths.run.clone();
+    let Ok(Some(init)) = daemon.engine.turn(move |turn| note_exit(turn, &run, tag)).await else { return };
+    if await_exit(init).await {
+        daemon.engine.post(|turn| turn.stir());
+        // Now the pane is closed, or about to be: seen sooner than by the watcher's next look.
+        drop(verb::snapshot(&daemon).await);
+    }
+}
+
+/// Commits how a program ended. Answers which init is now cleaning up.
+pub(crate) fn note_exit(turn: &mut Turn<'_>, run: &std::path::Path, tag: Tag) -> Option<ProcId> {
+    let (exit, _) = files::read_exit(run, tag)?;
+    let session = turn.pool().tagged(tag)?;
+    let (id, incarnation) = (session.id, session.incarnation.as_ref()?);
+    let (init, missing_since) = (incarnation.init, incarnation.missing_since);
+    let reason = match session.lifecycle {
+        Lifecycle::Live => Reason::Exited,
+        Lifecycle::Draining => session.reason.unwrap_or(Reason::Exited),
+        _ => return init,
+    };
+    if session.exit != Some(exit) || session.lifecycle == Lifecycle::Live {
+        turn.emit(Event::SessionDraining { session: id, reason, exit: Some(exit), missing_since });
+    }
+    init
+}
+
+async fn await_exit(init: ProcId) -> bool {
+    let deadline = Instant::now() + CLEAN_UP_LIMIT;
+    let mut pause = Duration::from_millis(1);
+    while !process::identity::exited(init).unwrap_or(false) {
+        if Instant::now() >= deadline {
+            return false;
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_millis(50));
+    }
+    true
+}

@@ -1,0 +1,166 @@
+//! The files that the daemon and the inits exchange, and each session's directory.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use protocol::job::{ExitRecord, Job, Started};
+use protocol::{Exit, SessionId, Tag};
+
+/// Who has an incarnation's job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fence {
+    /// Nobody: it will never run.
+    Never,
+    /// An init claimed it: it runs or ran.
+    Claimed,
+}
+
+fn path(run: &Path, tag: Tag, what: &str) -> PathBuf {
+    run.join(format!("{tag}.{what}"))
+}
+
+/// Writes a job, on disk before this returns.
+pub(crate) fn write_job(run: &Path, job: &Job) -> io::Result<PathBuf> {
+    let path = path(run, job.tag, "job");
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+    file.write_all(&serde_json::to_vec(job)?)?;
+    file.sync_all()?;
+    File::open(run)?.sync_all()?;
+    Ok(path)
+}
+
+/// Takes a job away from whoever might still start it.
+pub(crate) fn fence(run: &Path, tag: Tag) -> io::Result<Fence> {
+    match fs::remove_file(path(run, tag, "job")) {
+        Ok(()) => Ok(Fence::Never),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let traces = ["taken", "started", "exit"].iter().any(|what| path(run, tag, what).exists());
+            Ok(if traces { Fence::Claimed } else { Fence::Never })
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// That the program of this incarnation runs or ran.
+pub(crate) fn read_started(run: &Path, tag: Tag) -> Option<Started> {
+    read(run, tag, "started")
+}
+
+/// How the program of this incarnation ended, and why it could not be executed, if it was that.
+pub(crate) fn read_exit(run: &Path, tag: Tag) -> Option<(Exit, Option<String>)> {
+    let record: ExitRecord = read(run, tag, "exit")?;
+    let exit = Exit { code: record.code, signal: record.signal, at: record.at };
+    Some((exit, record.exec_error))
+}
+
+fn read<T: serde::de::DeserializeOwned>(run: &Path, tag: Tag, what: &str) -> Option<T> {
+    let path = path(run, tag, what);
+    let text = fs::read(&path).ok()?;
+    serde_json::from_slice(&text)
+        .inspect_err(|error| tracing::warn!(path = %path.display(), %error, "unreadable; left as it is"))
+        .ok()
+}
+
+/// Removes what an ended incarnation left, once its end is on disk.
+pub(crate) fn forget(run: &Path, tag: Tag) {
+    for what in ["job", "taken", "started", "exit"] {
+        // Most of them are not there.
+        drop(fs::remove_file(path(run, tag, what)));
+    }
+}
+
+/// Makes a session's directory and what is in it, each 0700.
+pub(crate) fn make_session_dir(dir: &Path) -> io::Result<()> {
+    for dir in [dir, &dir.join("work"), &dir.join("logs"), &dir.join("tmp")] {
+        DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    }
+    Ok(())
+}
+
+/// Where a session's last screen is kept.
+pub(crate) fn screen(sessions: &Path, id: SessionId) -> PathBuf {
+    sessions.join(id.to_string()).join("screen")
+}
+
+/// The files of a session's log, oldest first.
+pub(crate) fn logs(sessions: &Path, id: SessionId) -> Vec<PathBuf> {
+    vec![sessions.join(id.to_string()).join("logs").join("output.log")]
+}
+
+/// Removes a deleted session's directory; `work/` stays unless it is empty or `purge` is asked for.
+/// The path is made from the id alone, and nothing is followed out of it.
+pub(crate) fn remove_session_dir(sessions: &Path, id: SessionId, purge: bool) -> io::Result<()> {
+    let dir = sessions.join(id.to_string());
+    if purge {
+        return ignore_missing(fs::remove_dir_all(&dir));
+    }
+    ignore_missing(fs::remove_dir_all(dir.join("tmp")))?;
+    ignore_missing(fs::remove_dir_all(dir.join("logs")))?;
+    ignore_missing(fs::remove_file(dir.join("screen")))?;
+    // What is not empty stays.
+    drop(fs::remove_dir(dir.join("work")));
+    drop(fs::remove_dir(&dir));
+    Ok(())
+}
+
+fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+/// Writes a file whole or not at all.
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let fresh = path.with_extension("new");
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
+    file.write_all(bytes)?;
+    fs::rename(&fresh, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(tag: Tag) -> Job {
+        Job {
+            version: 1,
+            session: SessionId(1),
+            tag,
+            argv: vec!["true".into()],
+            cwd: "/".into(),
+            env: vec![],
+            see_tmux: false,
+            socket: "/s".into(),
+            grace_ms: 1,
+        }
+    }
+
+    #[test]
+    fn whoever_moves_the_job_first_wins() {
+        let dir = tempfile::tempdir().unwrap();
+        let tag = Tag([7; 16]);
+        assert_eq!(fence(dir.path(), tag).unwrap(), Fence::Never, "it was never written");
+        let path = write_job(dir.path(), &job(tag)).unwrap();
+        fs::rename(&path, path.with_extension("taken")).unwrap();
+        assert_eq!(fence(dir.path(), tag).unwrap(), Fence::Claimed);
+        forget(dir.path(), tag);
+        write_job(dir.path(), &job(tag)).unwrap();
+        assert_eq!(fence(dir.path(), tag).unwrap(), Fence::Never);
+    }
+
+    #[test]
+    fn a_deleted_session_leaves_its_work() {
+        let dir = tempfile::tempdir().unwrap();
+        let session = dir.path().join("sess_1");
+        make_session_dir(&session).unwrap();
+        fs::write(session.join("work/kept"), "x").unwrap();
+        remove_session_dir(dir.path(), SessionId(1), false).unwrap();
+        assert!(session.join("work/kept").exists() && !session.join("logs").exists());
+        remove_session_dir(dir.path(), SessionId(1), true).unwrap();
+        assert!(!session.exists());
+        remove_session_dir(dir.path(), SessionId(1), true).unwrap();
+    }
+}

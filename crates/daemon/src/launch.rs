@@ -1,0 +1,251 @@
+//! Brings a decided incarnation to life: directories, job, tmux, and what came of it. Runs under
+//! the session's lock, after the intent is on disk; each step may be the last one before a crash.
+
+use std::time::Duration;
+
+use protocol::session::Reason;
+use protocol::tmux::{Server, TmuxState};
+use protocol::{Event, Exit, Incarnation, Lifecycle, ProcId, Refusal, ServerId, Session, SessionId, Tag};
+use tmux::{Create, Created, PaneRef, TmuxError};
+use tokio::time::{Instant, sleep};
+
+use crate::clock;
+use crate::context::{Daemon, tmux_size};
+use crate::engine::Turn;
+use crate::files::{self, Fence};
+
+/// How long a claimed job may take until its program runs.
+const START_LIMIT: Duration = Duration::from_secs(5);
+/// How long after tmux's answer is in doubt a pane may take to be seen.
+const DOUBT_LIMIT: Duration = Duration::from_secs(2);
+
+/// What came of a launch.
+#[derive(Debug)]
+pub(crate) enum Launched {
+    /// It runs, or ran and ended already.
+    Ran {
+        /// The incarnation with what is known of it.
+        run: Box<Incarnation>,
+        /// How it ended, where it did.
+        exit: Option<Exit>,
+    },
+    /// It certainly does not run and never will.
+    Failed { reason: Reason, detail: String, exit: Option<Exit> },
+    /// Not known yet: it stays `starting` until its tag is seen.
+    Unknown(String),
+}
+
+/// Launches the session's intended incarnation and commits what came of it. `finish` adds to that
+/// commit.
+pub(crate) async fn launch<R: Send + 'static>(
+    daemon: &Daemon,
+    session: SessionId,
+    finish: impl FnOnce(&mut Turn<'_>) -> R + Send + 'static,
+) -> Result<R, Refusal> {
+    let record = daemon.engine.turn(move |turn| turn.pool().session(session).cloned()).await?;
+    let outcome = match record {
+        Some(record) if record.lifecycle == Lifecycle::Starting => Some(attempt(daemon, &record).await),
+        _ => None,
+    };
+    let run_dir = daemon.paths.run.clone();
+    daemon
+        .engine
+        .turn(move |turn| {
+            if let Some((tag, launched)) = outcome.flatten() {
+                settle(turn, &run_dir, session, (tag, launched));
+            }
+            finish(turn)
+        })
+        .await
+}
+
+async fn attempt(daemon: &Daemon, session: &Session) -> Option<(Tag, Launched)> {
+    let run = session.incarnation.as_ref()?;
+    let launched = match start(daemon, session, run).await {
+        Ok(launched) => launched,
+        Err((reason, detail)) => Launched::Failed { reason, detail, exit: None },
+    };
+    tracing::info!(session = %session.id, tag = %run.tag, ?launched, "launched");
+    Some((run.tag, launched))
+}
+
+/// The facts of what came of a launch, unless somebody else settled it meanwhile.
+pub(crate) fn settle(
+    turn: &mut Turn<'_>,
+    run_dir: &std::path::Path,
+    session: SessionId,
+    (tag, launched): (Tag, Launched),
+) {
+    let Some(record) = turn.pool().session(session) else { return };
+    let current = record.incarnation.as_ref().is_some_and(|i| i.tag == tag);
+    let starting = record.lifecycle == Lifecycle::Starting;
+    if !current || !starting && record.lifecycle != Lifecycle::Live {
+        return;
+    }
+    match launched {
+        Launched::Ran { run, exit } => {
+            turn.emit(Event::SessionLive { session, incarnation: *run, recovered: false });
+            if exit.is_some() {
+                let draining =
+                    Event::SessionDraining { session, reason: Reason::Exited, exit, missing_since: None };
+                turn.emit(draining);
+            }
+        }
+        Launched::Failed { reason, detail, exit } if starting => {
+            turn.emit(Event::SessionFailed { session, reason, detail, exit });
+            turn.emit(Event::TagRetired { tag, session });
+            files::forget(run_dir, tag);
+        }
+        Launched::Failed { .. } | Launched::Unknown(_) => {}
+    }
+}
+
+type Setup = (Reason, String);
+
+async fn start(daemon: &Daemon, session: &Session, run: &Incarnation) -> Result<Launched, Setup> {
+    let job = prepare(daemon, session, run).map_err(|detail| (Reason::Setup, detail))?;
+    crate::crash::point("new-before-tmux");
+    let create = Create {
+        name: session.name.clone(),
+        tag: run.tag,
+        size: tmux_size(session.spec.size),
+        history_limit: daemon.history_limit(),
+        init: daemon.init.clone(),
+        job,
+        log_dir: daemon.paths.session(session.id).join("logs"),
+    };
+    let created = daemon.tmux.create(&create).await;
+    crate::crash::point("new-after-tmux");
+    let placed = match created {
+        Ok(created) => placed(run, &created),
+        Err(error) if !error.in_doubt() => {
+            drop(files::fence(&daemon.paths.run, run.tag));
+            return Err((Reason::TmuxFailed, explain(&error, session)));
+        }
+        Err(error) => match doubted(daemon, run, &error).await {
+            Ok(placed) => placed,
+            Err(launched) => return Ok(launched),
+        },
+    };
+    Ok(await_start(daemon, placed).await)
+}
+
+/// Directories and the job file. A sentence where that is not possible.
+fn prepare(daemon: &Daemon, session: &Session, run: &Incarnation) -> Result<std::path::PathBuf, String> {
+    let dir = daemon.paths.session(session.id);
+    files::make_session_dir(&dir).map_err(|e| format!("cannot make {}: {e}", dir.display()))?;
+    let cwd = session.spec.cwd.as_path();
+    if !cwd.is_dir() {
+        return Err(format!("{} is not a directory", cwd.display()));
+    }
+    let job = pool::launch::job(session, run, &daemon.settings(), &daemon.paths.socket);
+    files::write_job(&daemon.paths.run, &job).map_err(|e| format!("cannot write the job file: {e}"))
+}
+
+fn explain(error: &TmuxError, session: &Session) -> String {
+    match error {
+        TmuxError::Missing(binary) => format!("tmux not found ({}): install tmux", binary.display()),
+        TmuxError::NoServer => "no tmux server runs at the pool's socket; start its unit".to_owned(),
+        TmuxError::Duplicate(_) => {
+            format!("tmux has a session named {} that is not the pool's; rename one of them", session.name)
+        }
+        other => other.to_string(),
+    }
+}
+
+fn placed(run: &Incarnation, created: &Created) -> Incarnation {
+    let PaneRef { server, pane, .. } = created.pane;
+    let identify = |pid| process::identity::identify(pid).ok().flatten();
+    Incarnation {
+        server: identify(server.pid).map(|process| ServerId { process, started_at: server.started_at }),
+        session: Some(created.session),
+        pane: Some(pane),
+        init: identify(created.pid),
+        ..run.clone()
+    }
+}
+
+/// tmux's answer is in doubt: takes the job away if it can, else looks for the pane.
+async fn doubted(daemon: &Daemon, run: &Incarnation, error: &TmuxError) -> Result<Incarnation, Launched> {
+    match files::fence(&daemon.paths.run, run.tag) {
+        Ok(Fence::Never) => Err(Launched::Failed {
+            reason: Reason::TmuxFailed,
+            detail: format!("{error}; the program was not started"),
+            exit: None,
+        }),
+        Ok(Fence::Claimed) => {
+            let found = find(daemon, run, DOUBT_LIMIT).await;
+            found.ok_or_else(|| Launched::Unknown(format!("{error}; the program may run")))
+        }
+        Err(fence) => Err(Launched::Unknown(format!("{error}; and {fence}"))),
+    }
+}
+
+/// Looks for the incarnation's tag in complete listings.
+pub(crate) async fn find(daemon: &Daemon, run: &Incarnation, limit: Duration) -> Option<Incarnation> {
+    let deadline = Instant::now() + limit;
+    loop {
+        let state = observe(daemon).await;
+        if let Server::Up(server) = state.server
+            && let Some((id, pane)) = state.panes.iter().find(|(_, pane)| pane.tag == Some(run.tag))
+        {
+            let found = run.clone();
+            return Some(Incarnation {
+                server: Some(server),
+                session: Some(pane.session),
+                pane: Some(*id),
+                init: pane.process.or(run.init),
+                ..found
+            });
+        }
+        if Instant::now() >= deadline {
+            return None;
+        }
+        sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// The daemon's own look at tmux.
+pub(crate) async fn observe(daemon: &Daemon) -> TmuxState {
+    tmux::observe::state(daemon.tmux.observe().await, |pid| process::identity::identify(pid).ok().flatten())
+}
+
+/// Waits until the program runs, or its init says why not.
+pub(crate) async fn await_start(daemon: &Daemon, run: Incarnation) -> Launched {
+    let deadline = Instant::now() + START_LIMIT;
+    let mut pause = Duration::from_micros(500);
+    loop {
+        let dir = &daemon.paths.run;
+        let ended = files::read_exit(dir, run.tag);
+        if let Some((exit, Some(error))) = ended {
+            return Launched::Failed { reason: Reason::ExecFailed, detail: error, exit: Some(exit) };
+        }
+        if let Some(started) = files::read_started(dir, run.tag) {
+            let exit = ended.map(|(exit, _)| exit);
+            return Launched::Ran { run: Box::new(with_processes(run, started.init, started.agent)), exit };
+        }
+        if let Some((exit, None)) = ended {
+            return Launched::Ran { run: Box::new(run), exit: Some(exit) };
+        }
+        if Instant::now() >= deadline {
+            return Launched::Unknown("the program did not start in time".to_owned());
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_millis(20));
+    }
+}
+
+fn with_processes(run: Incarnation, init: ProcId, agent: ProcId) -> Incarnation {
+    Incarnation { init: Some(init), agent: Some(agent), ..run }
+}
+
+/// A fresh incarnation in the place of one that is proved not to run.
+pub(crate) fn renew(turn: &mut Turn<'_>, session: SessionId) -> std::io::Result<()> {
+    let tag = clock::tag()?;
+    let now = turn.now();
+    if let Some(record) = turn.pool().session(session) {
+        let events = pool::admit::next_incarnation(record, tag, now);
+        turn.emit_all(events);
+    }
+    Ok(())
+}

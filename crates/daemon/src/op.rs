@@ -1,0 +1,119 @@
+//! Operations: a mutating request with a client-made id. The same id and content gets the same
+//! answer, whether the first is over, under way, or was cut off by a crash.
+
+use pool::OperationState;
+use protocol::{ErrorCode, Event, OpId, Refusal, Reply, Request, SessionId, Timestamp};
+use tokio::sync::oneshot;
+
+use crate::digest::digest;
+use crate::engine::Turn;
+
+/// How long random ids are remembered: longer than any client repeats.
+pub(crate) const KEEP_RANDOM_MS: u64 = 10 * 60 * 1000;
+/// How long ids that a user gave are remembered.
+pub(crate) const KEEP_NAMED_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// One operation.
+#[derive(Debug, Clone)]
+pub(crate) struct Op {
+    id: OpId,
+    digest: u64,
+}
+
+/// What is known of an operation when it is asked for.
+pub(crate) enum Begin {
+    /// Nothing: carry it out.
+    Fresh,
+    /// It was answered.
+    Answered(Reply),
+    /// It is under way here.
+    Running(oneshot::Receiver<Reply>),
+    /// A daemon that ended had begun it; its outcome is what becomes of this session.
+    Hanging(SessionId),
+}
+
+impl Op {
+    /// # Errors
+    /// Usage, where there is no usable id.
+    pub(crate) fn new(id: Option<OpId>, request: &Request) -> Result<Self, Refusal> {
+        let usage = |message: &str| Err(Refusal::new(ErrorCode::Usage, message));
+        let Some(id) = id else { return usage("a request that changes something needs an operation id") };
+        if let OpId::Named(name) = &id {
+            let printable = name.bytes().all(|b| b.is_ascii_graphic());
+            if name.is_empty() || name.len() > protocol::ids::OP_ID_MAX || !printable {
+                return usage("an operation id is 1 to 64 printable characters without blanks");
+            }
+        }
+        let content = match request {
+            // Where it was called from does not make it another operation.
+            Request::New(new) => {
+                Request::New(protocol::request::New { caller_env: Vec::new(), ..new.clone() })
+            }
+            other => other.clone(),
+        };
+        let bytes = protocol::frame::encode_record(&content)
+            .map_err(|e| Refusal::new(ErrorCode::Usage, e.to_string()))?;
+        Ok(Self { id, digest: digest(&bytes) })
+    }
+
+    /// Looks what is known of it, and marks it as under way where that is nothing.
+    pub(crate) fn begin(&self, turn: &mut Turn<'_>) -> Begin {
+        if let Some(waiters) = turn.rest.running.get_mut(&self.id) {
+            let (waiter, answer) = oneshot::channel();
+            waiters.push(waiter);
+            return Begin::Running(answer);
+        }
+        let known = turn.pool().operation(&self.id).map(|known| (known.digest, known.state.clone()));
+        match known {
+            Some((digest, _)) if digest != self.digest => Begin::Answered(Err(Refusal::new(
+                ErrorCode::Conflict,
+                "this operation id was used for something else",
+            ))),
+            Some((_, OperationState::Done(reply))) => Begin::Answered(decode(&reply)),
+            Some((_, OperationState::Begun(session))) => Begin::Hanging(session),
+            None => {
+                turn.rest.running.insert(self.id.clone(), Vec::new());
+                Begin::Fresh
+            }
+        }
+    }
+
+    /// Makes its outcome hang on this session, in the turn of its intent.
+    pub(crate) fn begun(&self, turn: &mut Turn<'_>, session: SessionId) {
+        let (op, digest, at) = (self.id.clone(), self.digest, turn.now());
+        turn.emit(Event::OperationBegun { op, digest, session, at });
+    }
+
+    /// Makes this its answer, in the turn of its outcome.
+    pub(crate) fn conclude(&self, turn: &mut Turn<'_>, reply: &Reply) {
+        // A reply that does not fit a frame could not be sent either.
+        if let Ok(reply) = protocol::frame::encode_record(reply) {
+            let (op, digest, at) = (self.id.clone(), self.digest, turn.now());
+            turn.emit(Event::OperationDone { op, digest, reply, at });
+        }
+    }
+
+    /// It is over: whoever repeated it meanwhile gets the answer.
+    pub(crate) fn over(&self, turn: &mut Turn<'_>, reply: &Reply) {
+        for waiter in turn.rest.running.remove(&self.id).unwrap_or_default() {
+            // A waiter that left needs no answer.
+            drop(waiter.send(reply.clone()));
+        }
+    }
+}
+
+fn decode(reply: &[u8]) -> Reply {
+    protocol::frame::decode_record::<Reply>(reply).unwrap_or_else(|e| {
+        Err(Refusal::new(ErrorCode::Storage, format!("the stored answer is unreadable: {e}")))
+    })
+}
+
+/// Operations whose time of being remembered is over.
+pub(crate) fn outdated(pool: &pool::Pool, now: Timestamp) -> Vec<Event> {
+    let old = |op: &OpId, at: Timestamp| {
+        let keep = if matches!(op, OpId::Random(_)) { KEEP_RANDOM_MS } else { KEEP_NAMED_MS };
+        now.0.saturating_sub(at.0) > keep
+    };
+    let over = pool.operations().filter(|(op, known)| old(op, known.at));
+    over.map(|(op, _)| Event::OperationForgotten { op: op.clone() }).collect()
+}

@@ -1,0 +1,50 @@
+//! What a connection is for: one file a role.
+
+mod client;
+mod reaper;
+mod subscriber;
+mod watcher;
+
+use std::sync::Arc;
+
+use protocol::{ErrorCode, Hello, Refusal, Role};
+
+use crate::conn::{Connection, role_word};
+use crate::context::Daemon;
+
+/// Takes a peer in under its role, before it is welcomed.
+///
+/// # Errors
+/// A second watcher, and roles that nobody serves yet.
+pub(crate) async fn admit(
+    daemon: &Arc<Daemon>,
+    id: u64,
+    hello: &Hello,
+    pid: Option<u32>,
+) -> Result<(), Refusal> {
+    match hello.role {
+        Role::Watcher => watcher::admit(daemon, id, hello, pid).await,
+        Role::Reaper => reaper::admit(daemon, id, hello, pid).await,
+        Role::Client | Role::Subscriber => Ok(()),
+        Role::Generator => Err(Refusal::new(ErrorCode::Usage, "this poold has no work for generators")),
+    }
+}
+
+/// Serves a connection until it ends.
+pub(crate) async fn serve(daemon: &Arc<Daemon>, connection: Connection) {
+    let (id, role) = (connection.id, connection.hello.role);
+    tracing::debug!(
+        id,
+        role = role_word(role),
+        pid = connection.pid,
+        build = connection.hello.build,
+        "connected"
+    );
+    match role {
+        Role::Watcher => watcher::serve(daemon, connection).await,
+        Role::Reaper => reaper::serve(daemon, connection).await,
+        Role::Subscriber => subscriber::serve(daemon, connection).await,
+        Role::Client | Role::Generator => client::serve(daemon, connection).await,
+    }
+    tracing::debug!(id, role = role_word(role), "disconnected");
+}

@@ -1,0 +1,202 @@
+//! Reapers: candidates out, leases, verdicts in. A lease is the session's lock; it ends with the
+//! verdict, or with the connection, and then the next reaper goes on.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use protocol::reap::{Candidate, Lease, Outcome, Verdict};
+use protocol::session::Reason;
+use protocol::tmux::Server;
+use protocol::{
+    Call, ErrorCode, Event, Hello, Lifecycle, Refusal, Reply, Request, Response, SessionId, Tag, Token, frame,
+};
+use tmux::Answer;
+use tmux::act::Lines;
+use tokio::time::timeout;
+
+use crate::conn::{Connection, done};
+use crate::context::{Daemon, pane_of};
+use crate::engine::Turn;
+use crate::handle::Grant;
+use crate::view::{self, Peer};
+use crate::{files, verb};
+
+/// How long a reaper waits for a session's lock before it asks for something else.
+const LOCK_LIMIT: Duration = Duration::from_secs(10);
+/// How long a reaper may ask to wait for a candidate.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+
+pub(super) async fn admit(
+    daemon: &Arc<Daemon>,
+    id: u64,
+    hello: &Hello,
+    pid: Option<u32>,
+) -> Result<(), Refusal> {
+    let build = hello.build.clone();
+    let take = move |turn: &mut Turn<'_>| {
+        if turn.rest.view.reapers.is_empty() {
+            turn.rest.view.reaper_since = turn.now();
+        }
+        turn.rest.view.reapers.insert(id, Peer { connection: id, build, pid });
+        turn.stir();
+    };
+    daemon.engine.turn(take).await
+}
+
+pub(super) async fn serve(daemon: &Arc<Daemon>, mut connection: Connection) {
+    let mut leases = Leases::default();
+    loop {
+        let call = match connection.reader.next().await {
+            Ok(Some(payload)) => frame::decode::<Call>(&payload),
+            Ok(None) => break,
+            Err(error) => Err(error),
+        };
+        let call = match call {
+            Ok(call) => call,
+            Err(error) => {
+                tracing::info!(%error, "a reaper was cut off");
+                break;
+            }
+        };
+        let id = call.id;
+        let answering = answer(daemon, &mut leases, call);
+        // It says nothing while it waits, so anything read here is its end.
+        let reply = tokio::select! {
+            reply = answering => reply,
+            _ = connection.reader.next() => break,
+        };
+        if connection.outbox.reply(id, reply).await.is_err() {
+            break;
+        }
+    }
+    let (id, tags) = (connection.id, leases.tags());
+    daemon.engine.post(move |turn| {
+        turn.rest.view.reapers.remove(&id);
+        if turn.rest.view.reapers.is_empty() {
+            turn.rest.view.reaper_since = turn.now();
+        }
+        for tag in tags {
+            turn.rest.view.leased.remove(&tag);
+        }
+        turn.stir();
+    });
+}
+
+/// The leases of one connection.
+#[derive(Default)]
+struct Leases(HashMap<Token, (Grant, Candidate)>);
+
+impl Leases {
+    fn tags(&self) -> Vec<Tag> {
+        self.0.values().map(|(_, candidate)| candidate.tag).collect()
+    }
+}
+
+async fn answer(daemon: &Arc<Daemon>, leases: &mut Leases, call: Call) -> Reply {
+    match call.request {
+        Request::NextCandidate { wait_ms } => {
+            next(daemon, Duration::from_millis(wait_ms).min(WAIT_MAX)).await
+        }
+        Request::TakeLease { session, tag } => lease(daemon, leases, session, tag).await,
+        Request::Settle(verdict) => settle(daemon, leases, verdict).await,
+        _ => verb::answer(daemon, call).await,
+    }
+}
+
+async fn next(daemon: &Arc<Daemon>, wait: Duration) -> Reply {
+    let context = Arc::clone(daemon);
+    let look = move |turn: &mut Turn<'_>| view::candidates(turn, &context).into_iter().next();
+    match daemon.engine.wait_for(Some(wait), look).await {
+        Ok(candidate) => Ok(Response::Candidates(vec![candidate])),
+        Err(refusal) if refusal.code == ErrorCode::Timeout => Ok(Response::Candidates(Vec::new())),
+        Err(refusal) => Err(refusal),
+    }
+}
+
+/// The session's lock, the reason checked again, the last screen kept: then the lease.
+async fn lease(daemon: &Arc<Daemon>, leases: &mut Leases, session: SessionId, tag: Tag) -> Reply {
+    let lock = daemon.engine.lock(session, "reap");
+    let Ok(grant) = timeout(LOCK_LIMIT, lock).await else {
+        return Err(Refusal::new(ErrorCode::Conflict, format!("{session} is locked by somebody else")));
+    };
+    let grant = grant?;
+    keep_screen(daemon, session, tag).await;
+    let (context, token) = (Arc::clone(daemon), grant.token());
+    let decide = move |turn: &mut Turn<'_>| {
+        let found =
+            view::candidates(turn, &context).into_iter().find(|c| c.tag == tag && c.session == session);
+        let Some(candidate) = found else {
+            return Err(Refusal::new(ErrorCode::NotFound, "there is no reason for it any more"));
+        };
+        turn.emit(Event::ReapStarted { session, kind: candidate.kind, tag, token });
+        turn.rest.view.leased.insert(tag);
+        Ok((candidate, protected(turn, &context)))
+    };
+    let (candidate, protected) = daemon.engine.turn(decide).await??;
+    leases.0.insert(token, (grant, candidate.clone()));
+    Ok(Response::Lease(Box::new(Lease { token, candidate, tmux_socket: daemon.tmux_socket(), protected })))
+}
+
+/// The tmux server and the daemons: never signalled.
+fn protected(turn: &Turn<'_>, daemon: &Daemon) -> Vec<u32> {
+    let view = &turn.rest.view;
+    let server = match view.state.server {
+        Server::Up(server) => Some(server.process.pid),
+        _ => turn.pool().server().map(|s| s.process.pid),
+    };
+    let peers = view.watcher.iter().chain(view.reapers.values()).filter_map(|peer| peer.pid);
+    std::iter::once(daemon.process.pid).chain(server).chain(peers).collect()
+}
+
+/// What a session showed last can still be seen when it is over.
+async fn keep_screen(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) {
+    let read = move |turn: &mut Turn<'_>| turn.pool().session(session)?.incarnation.clone();
+    let run = daemon.engine.turn(read).await.ok().flatten().filter(|run| run.tag == tag);
+    let Some(pane) = run.as_ref().and_then(pane_of) else { return };
+    match daemon.tmux.capture(pane, Lines::Visible, false).await {
+        Ok((Answer::Done, screen)) => {
+            let path = files::screen(&daemon.paths.sessions, session);
+            if let Err(error) = files::replace(&path, &screen) {
+                tracing::warn!(%session, %error, "its last screen was not kept");
+            }
+        }
+        other => tracing::debug!(%session, ?other, "its last screen is not to be had"),
+    }
+}
+
+/// Takes a verdict in, if its lease still stands.
+async fn settle(daemon: &Arc<Daemon>, leases: &mut Leases, verdict: Verdict) -> Reply {
+    let Some((grant, candidate)) = leases.0.remove(&verdict.token) else {
+        return Err(Refusal::new(ErrorCode::Conflict, "that lease is not valid any more"));
+    };
+    let run = daemon.paths.run.clone();
+    let apply = move |turn: &mut Turn<'_>| {
+        turn.rest.view.leased.remove(&candidate.tag);
+        turn.rest.view.verdicts.insert(candidate.tag, verdict.outcome.clone());
+        let gone = matches!(verdict.outcome, Outcome::Gone { .. });
+        let (session, kind, tag) = (candidate.session, candidate.kind, candidate.tag);
+        turn.emit(Event::ReapFinished { session, kind, tag, outcome: verdict.outcome });
+        if gone {
+            stop(turn, &run, &candidate);
+        }
+        turn.stir();
+    };
+    daemon.engine.turn(apply).await?;
+    drop(grant);
+    done()
+}
+
+/// Its processes are proved gone: the session is over, if this was its current incarnation.
+fn stop(turn: &mut Turn<'_>, run: &std::path::Path, candidate: &Candidate) {
+    let current = turn.pool().session(candidate.session).filter(|s| {
+        s.lifecycle == Lifecycle::Draining && s.incarnation.as_ref().is_some_and(|i| i.tag == candidate.tag)
+    });
+    if let Some(session) = current {
+        let exit = files::read_exit(run, candidate.tag).map(|(exit, _)| exit).or(session.exit);
+        let reason = session.reason.unwrap_or(Reason::Exited);
+        turn.emit(Event::SessionStopped { session: candidate.session, reason, exit });
+    }
+    turn.rest.view.verdicts.remove(&candidate.tag);
+    files::forget(run, candidate.tag);
+}

@@ -1,0 +1,261 @@
+//! Start and stop.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use pool::Pool;
+use pool::locks::LockTable;
+use protocol::socket::{Env, Paths, prepare_dir};
+use protocol::{Epoch, Event, Seq, Stamped};
+use store::{Store, StoreError};
+use tmux::Device;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use crate::config::Config;
+use crate::context::{BUILD, Daemon, Loaded};
+use crate::engine::{Engine, Job, Publish, Rest};
+use crate::fatal::Fatal;
+use crate::handle::Handle;
+use crate::listen::{self, Socket};
+use crate::view::View;
+use crate::{clock, conn, delivery, files, housekeeping, notify, recover, verb};
+
+/// Open files that the daemon asks for, and with it a tmux server that it starts: some for each pane.
+const OPEN_FILES: u64 = 65_536;
+/// How long what is under way may take at the end.
+const STOP_LIMIT: Duration = Duration::from_secs(5);
+
+/// How the daemon is started.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The variables that decide on paths, with what the command line says put in.
+    pub env: Env,
+    /// The configuration file, where it is not the usual one.
+    pub config: Option<PathBuf>,
+    /// Whether it may start a tmux server. Not under a service manager, where the server must not
+    /// live in this service's control group.
+    pub start_server: bool,
+}
+
+/// Runs until it is told to end.
+///
+/// # Errors
+/// Why it did not start, or had to end.
+pub fn run(options: Options) -> Result<(), Fatal> {
+    nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
+    let limit = process::limits::raise_open_files(OPEN_FILES);
+    tracing::debug!(?limit, "open files");
+    let paths = paths(&options)?;
+    for dir in [&paths.state, &paths.run, &paths.sessions] {
+        prepare_dir(dir)?;
+    }
+    if let Some(dir) = paths.socket.parent() {
+        prepare_dir(dir)?;
+    }
+    let lock = listen::lock(&paths.lock)?;
+    let loaded = load_config(&paths)?;
+    let (store, pool) = open_store(&paths)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| Fatal::Other(format!("cannot start: {e}")))?;
+    let result = runtime.block_on(serve(&options, paths, loaded, (store, pool)));
+    drop(lock);
+    result
+}
+
+fn paths(options: &Options) -> Result<Paths, Fatal> {
+    let mut paths = Paths::new(&options.env)?;
+    if let Some(config) = &options.config {
+        paths.config.clone_from(config);
+    }
+    Ok(paths)
+}
+
+fn load_config(paths: &Paths) -> Result<Loaded, Fatal> {
+    let wrong = |e: crate::config::ConfigError| Fatal::Config(e.to_string());
+    let config = Config::read(&paths.config).map_err(wrong)?;
+    let settings = config.settings(&paths.sessions).map_err(wrong)?;
+    Ok(Loaded { config, settings })
+}
+
+/// A large database takes a while to check or repair; whoever supervises is told that it goes on.
+fn progress(done: f64) {
+    tracing::info!(percent = (done * 100.0).round(), "the database is repaired");
+}
+
+fn storage(error: StoreError) -> Fatal {
+    Fatal::Storage(error.to_string())
+}
+
+/// Opens the database and commits this start: a new epoch, and what the last daemon left half-way.
+fn open_store(paths: &Paths) -> Result<(Store, Pool), Fatal> {
+    let (mut store, loaded) = Store::open(&paths.database, progress).map_err(storage)?;
+    for lost in &loaded.quarantined {
+        tracing::error!(?lost, "a damaged record was set aside");
+    }
+    let mut pool = loaded.pool;
+    let boot = process::identity::boot_id().unwrap_or_default();
+    let mut events = recover::at_open(&pool, &boot);
+    events.insert(0, Event::PoolStarted { epoch: Epoch(pool.epoch().0 + 1), build: BUILD.to_owned(), boot });
+    let at = clock::now();
+    let mut stamped = Vec::new();
+    for event in events {
+        let seq = if event.is_journaled() { Seq(pool.seq().0 + 1) } else { pool.seq() };
+        let fact = Stamped { seq, at, event };
+        pool.apply(&fact);
+        stamped.push(fact);
+    }
+    store.commit(&pool, &stamped, &[]).map_err(storage)?;
+    Ok((store, pool))
+}
+
+async fn serve(
+    options: &Options,
+    paths: Paths,
+    loaded: Loaded,
+    (store, pool): (Store, Pool),
+) -> Result<(), Fatal> {
+    let (jobs, inbox) = mpsc::channel::<Job>();
+    let publish = Publish::new();
+    let engine = Engine {
+        rest: Rest {
+            locks: LockTable::new(pool.epoch()),
+            waiting: Default::default(),
+            running: Default::default(),
+            view: View::new(clock::now()),
+            keep_events: loaded.config.events.keep,
+            stopping: false,
+        },
+        pool,
+        store,
+        publish: publish.clone(),
+    };
+    let thread = std::thread::Builder::new()
+        .name("engine".to_owned())
+        .spawn(move || engine.run(&inbox))
+        .map_err(|e| Fatal::Other(format!("cannot start the engine: {e}")))?;
+    let handle = Handle::new(jobs, publish);
+    let daemon = Arc::new(daemon(options, paths, loaded, handle)?);
+    let (listener, own) = listen::socket(&daemon.paths.socket)?.into_parts();
+    tokio::spawn(conn::accept(Arc::clone(&daemon), listener));
+    notify::ready();
+    tracing::info!(socket = %daemon.paths.socket.display(), "ready");
+    tokio::spawn(notify::watchdog(Arc::clone(&daemon)));
+    tokio::spawn(recover::resume(Arc::clone(&daemon)));
+    tokio::spawn(delivery::run(Arc::clone(&daemon)));
+    tokio::spawn(housekeeping::run(Arc::clone(&daemon)));
+    let ended = until_told(&daemon).await;
+    notify::stopping();
+    Socket::remove(own);
+    if ended.is_ok() {
+        stop(&daemon, thread).await;
+    }
+    ended
+}
+
+fn daemon(options: &Options, paths: Paths, loaded: Loaded, engine: Handle) -> Result<Daemon, Fatal> {
+    let device = device(options, &paths, &loaded.config)?;
+    let process =
+        process::identity::me().map_err(|e| Fatal::Other(format!("cannot read the process table: {e}")))?;
+    Ok(Daemon {
+        engine,
+        tmux: Arc::new(device.clone()),
+        device,
+        init: init_binary()?,
+        process,
+        started_at: clock::now(),
+        config: watch::channel(Arc::new(loaded)).0,
+        snapshots: watch::channel(0).0,
+        paths,
+    })
+}
+
+/// The tmux server of this pool, and the configuration that it is started with.
+fn device(options: &Options, paths: &Paths, config: &Config) -> Result<Device, Fatal> {
+    let socket = config.tmux_socket(&paths.tmux_socket).map_err(|e| Fatal::Config(e.to_string()))?;
+    let own = socket == paths.tmux_socket;
+    let mut device = Device::new(in_path(&config.tmux.binary), socket);
+    device.start_server = options.start_server && own;
+    if config.tmux.config.is_empty() {
+        let text = tmux::config::text(config.tmux.history_limit);
+        files::replace(&paths.tmux_conf, text.as_bytes()).map_err(|e| Fatal::io(&paths.tmux_conf, e))?;
+        device.config = Some(paths.tmux_conf.clone());
+    } else {
+        device.config = Some(PathBuf::from(&config.tmux.config));
+    }
+    Ok(device)
+}
+
+/// A program's absolute path, or its name where it is not there yet.
+fn in_path(program: &str) -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let absolute = std::env::split_paths(&path).map(|dir| dir.join(program)).find(|file| file.is_file());
+    if program.contains('/') { PathBuf::from(program) } else { absolute.unwrap_or_else(|| program.into()) }
+}
+
+/// The `reaper` beside this program, which is the init of every pane.
+fn init_binary() -> Result<PathBuf, Fatal> {
+    let beside = std::env::current_exe().ok().and_then(|exe| exe.parent().map(Path::to_owned));
+    let dir = std::env::var_os("POOL_BIN_DIR").map(PathBuf::from).or(beside);
+    let reaper = dir.map(|dir| dir.join("reaper")).filter(|file| file.is_file());
+    let reaper = reaper.unwrap_or_else(|| in_path("reaper"));
+    if reaper.is_absolute() {
+        return Ok(reaper);
+    }
+    Err(Fatal::Other("the program `reaper` is not beside poold, nor in PATH; set POOL_BIN_DIR".to_owned()))
+}
+
+/// Until a signal asks for the end, or the store failed.
+async fn until_told(daemon: &Arc<Daemon>) -> Result<(), Fatal> {
+    let signals = |e: std::io::Error| Fatal::Other(format!("cannot listen for signals: {e}"));
+    let mut term = signal(SignalKind::terminate()).map_err(signals)?;
+    let mut int = signal(SignalKind::interrupt()).map_err(signals)?;
+    let mut hup = signal(SignalKind::hangup()).map_err(signals)?;
+    let mut failed = daemon.engine.failed();
+    loop {
+        tokio::select! {
+            _ = term.recv() => return Ok(()),
+            _ = int.recv() => return Ok(()),
+            _ = hup.recv() => match verb::read::reload(daemon) {
+                Ok(said) => tracing::info!(?said, "configuration read again"),
+                Err(refusal) => tracing::error!(%refusal, "configuration not read again"),
+            },
+            _ = failed.changed() => {
+                let why = failed.borrow().clone().unwrap_or_default();
+                return Err(Fatal::Storage(why));
+            }
+        }
+    }
+}
+
+/// The engine finishes what waits and closes the store.
+async fn stop(daemon: &Arc<Daemon>, thread: std::thread::JoinHandle<()>) {
+    daemon.engine.post(|turn| turn.rest.stopping = true);
+    let joined = tokio::task::spawn_blocking(move || thread.join());
+    if tokio::time::timeout(STOP_LIMIT, joined).await.is_err() {
+        tracing::warn!("the engine did not end in time");
+    }
+}
+
+/// Checks a configuration file. The answer is for people.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_config(path: &Path) -> Result<String, String> {
+    let there = path.exists();
+    Config::read(path).map_err(|e| e.to_string())?;
+    let what = if there { "is in order" } else { "is not there: every key has its default" };
+    Ok(format!("{} {what}", path.display()))
+}
+
+/// The configuration that a daemon started now would have, as TOML.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn print_config(options: &Options) -> Result<String, String> {
+    let paths = paths(options).map_err(|e| e.to_string())?;
+    Config::read(&paths.config).and_then(|config| config.to_toml()).map_err(|e| e.to_string())
+}

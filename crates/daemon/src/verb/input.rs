@@ -1,0 +1,99 @@
+//! `send`, `keys`, `queue resolve`.
+
+use std::sync::Arc;
+
+use pool::admit::{Body, Sent};
+use protocol::request::{Keys, ResolveMessage, Send};
+use protocol::{ErrorCode, Event, Lifecycle, Refusal, Reply, Response};
+use tmux::Answer;
+
+use super::shown;
+use crate::context::{Daemon, pane_of};
+use crate::digest::digest;
+use crate::engine::Turn;
+use crate::op::Op;
+
+/// One turn, one commit: the message, its body and the answer.
+pub(super) async fn send(daemon: &Arc<Daemon>, op: &Op, asked: Send) -> Reply {
+    let body = body(&asked)?;
+    let (settings, operation) = (daemon.settings(), op.clone());
+    let decide = move |turn: &mut Turn<'_>| {
+        let session = pool::admit::resolve(turn.pool(), &asked.session)?;
+        let place = (turn.next_seq(), turn.now());
+        let id = match pool::admit::send(turn.pool(), &settings, (session, &asked, &body), place)? {
+            Sent::Existing(id) => id,
+            Sent::Queued(message) => {
+                let id = message.id;
+                turn.emit(Event::MessageQueued(message));
+                turn.keep_body(id, body.bytes);
+                id
+            }
+        };
+        let message = turn.pool().message(id).cloned();
+        let reply = message.map(|m| Response::Message(Box::new(m))).ok_or_else(crate::handle::in_doubt);
+        operation.conclude(turn, &reply);
+        reply
+    };
+    daemon.engine.turn(decide).await?
+}
+
+/// The text as it will be typed.
+fn body(asked: &Send) -> Result<Body, Refusal> {
+    let text = std::str::from_utf8(&asked.body.0)
+        .map_err(|_| Refusal::new(ErrorCode::Usage, "the text is not UTF-8"))?;
+    let bytes = pool::queue::printable(text).into_bytes();
+    Ok(Body { digest: digest(&bytes), bytes })
+}
+
+pub(super) async fn resolve(daemon: &Arc<Daemon>, op: &Op, asked: ResolveMessage) -> Reply {
+    let operation = op.clone();
+    let decide = move |turn: &mut Turn<'_>| {
+        let events = pool::admit::resolve_message(turn.pool(), &asked)?;
+        turn.emit_all(events);
+        let message = turn.pool().message(asked.id).cloned();
+        let reply = message.map(|m| Response::Message(Box::new(m))).ok_or_else(crate::handle::in_doubt);
+        operation.conclude(turn, &reply);
+        reply
+    };
+    daemon.engine.turn(decide).await?
+}
+
+pub(super) async fn keys(daemon: &Arc<Daemon>, op: &Op, asked: Keys) -> Reply {
+    let keys = tmux::keys::parse(&asked.keys).map_err(|e| Refusal::new(ErrorCode::Usage, e.to_string()))?;
+    if keys.is_empty() {
+        return Err(Refusal::new(ErrorCode::Usage, "no keys"));
+    }
+    let session = shown::find(daemon, asked.session).await?;
+    let grant = daemon.engine.lock(session.id, "keys").await?;
+    let id = session.id;
+    let now = daemon.engine.turn(move |turn| turn.pool().session(id).cloned()).await?;
+    let live = now.filter(|s| s.lifecycle == Lifecycle::Live);
+    let Some(pane) = live.and_then(|s| s.incarnation).as_ref().and_then(pane_of) else {
+        return Err(Refusal::new(ErrorCode::Refused, format!("{} does not run", session.name)));
+    };
+    let typed = daemon.tmux.keys(pane, &keys).await;
+    drop(grant);
+    let reply = answered(typed);
+    if reply.is_ok() {
+        let operation = op.clone();
+        daemon.engine.turn(move |turn| operation.conclude(turn, &Ok(Response::Done))).await?;
+    }
+    reply
+}
+
+/// The reply that an effect on a pane comes to.
+pub(super) fn answered(effect: Result<Answer, tmux::TmuxError>) -> Reply {
+    let failed = |message: &str| Err(Refusal::new(ErrorCode::Failed, message));
+    match effect {
+        Ok(Answer::Done) => Ok(Response::Done),
+        Ok(Answer::InMode) => failed("the pane is in copy mode, which would swallow it; nothing was typed"),
+        Ok(Answer::InputOff) => failed("the pane does not take input; nothing was typed"),
+        Ok(Answer::Dead | Answer::Gone) => failed("its program ended; nothing was typed"),
+        Ok(Answer::NotOurs) => failed("the pane has lost the pool's mark; nothing was done"),
+        Ok(Answer::OtherServer) => failed("another tmux server answers; nothing was done"),
+        Err(error) if error.in_doubt() => {
+            Err(Refusal::new(ErrorCode::Unavailable, format!("{error}; it may have been done")))
+        }
+        Err(error) => Err(Refusal::new(ErrorCode::Unavailable, format!("{error}; nothing was done"))),
+    }
+}

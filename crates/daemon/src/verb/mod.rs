@@ -1,0 +1,111 @@
+//! One request, one answer. A table, and the frame around everything that changes something.
+
+mod change;
+mod create;
+mod end;
+mod input;
+pub(crate) mod read;
+mod remove;
+mod screen;
+mod shown;
+mod status;
+mod sync;
+mod wait;
+
+use std::sync::Arc;
+
+use protocol::{ErrorCode, Lifecycle, Refusal, Reply, Request, Response, SessionId};
+
+pub(crate) use create::resume as resume_start;
+pub(crate) use end::resume as resume_restart;
+pub(crate) use sync::snapshot;
+
+use crate::context::Daemon;
+use crate::handle::in_doubt;
+use crate::op::{Begin, Op};
+
+/// Answers a request of a client.
+pub(crate) async fn answer(daemon: &Arc<Daemon>, call: protocol::Call) -> Reply {
+    if call.lock.is_some() {
+        return Err(Refusal::new(ErrorCode::Conflict, "that lock token is not valid any more"));
+    }
+    match call.request {
+        Request::Ping => daemon.engine.turn(|_| Ok(Response::Done)).await?,
+        Request::Status => status::status(daemon).await,
+        Request::Sync => sync::sync(daemon).await,
+        Request::List(list) => read::list(daemon, list).await,
+        Request::Show(session) => read::show(daemon, session).await,
+        Request::ShowMessage(id) => read::message(daemon, id).await,
+        Request::ListMessages(session) => read::messages(daemon, session).await,
+        Request::Logs(session) => read::logs(daemon, session).await,
+        Request::Events(events) => read::events(daemon, events).await,
+        Request::Candidates => read::candidates(daemon).await,
+        Request::Config => read::config(daemon),
+        Request::ConfigReload => read::reload(daemon),
+        Request::Capture(capture) => screen::capture(daemon, capture).await,
+        Request::Attach(attach) => screen::attach(daemon, attach).await,
+        Request::Wait(wait) => wait::wait(daemon, wait).await,
+        Request::New(_)
+        | Request::Send(_)
+        | Request::ResolveMessage(_)
+        | Request::Keys(_)
+        | Request::Kill(_)
+        | Request::Remove(_)
+        | Request::Rename(_)
+        | Request::Label(_)
+        | Request::Restart(_) => operate(daemon, call.op, call.request).await,
+        Request::Subscribe(_)
+        | Request::NextCandidate { .. }
+        | Request::TakeLease { .. }
+        | Request::Settle(_)
+        | Request::Observe(_) => Err(Refusal::new(ErrorCode::Usage, "that request belongs to another role")),
+    }
+}
+
+/// Carries an operation out once, whoever asks for it how often.
+async fn operate(daemon: &Arc<Daemon>, id: Option<protocol::OpId>, request: Request) -> Reply {
+    let op = Op::new(id, &request)?;
+    let begin = op.clone();
+    match daemon.engine.turn(move |turn| begin.begin(turn)).await? {
+        Begin::Answered(reply) => reply,
+        Begin::Running(answer) => answer.await.map_err(|_| in_doubt())?,
+        Begin::Hanging(session) => settled(daemon, session).await,
+        Begin::Fresh => {
+            let daemon = Arc::clone(daemon);
+            // A task of its own: a client that leaves does not stop it half-way.
+            let task = tokio::spawn(async move {
+                let reply = carry_out(&daemon, &op, request).await;
+                let answer = reply.clone();
+                daemon.engine.turn(move |turn| op.over(turn, &answer)).await?;
+                reply
+            });
+            task.await.map_err(|_| in_doubt())?
+        }
+    }
+}
+
+async fn carry_out(daemon: &Arc<Daemon>, op: &Op, request: Request) -> Reply {
+    match request {
+        Request::New(new) => create::new(daemon, op, new).await,
+        Request::Send(send) => input::send(daemon, op, send).await,
+        Request::ResolveMessage(resolve) => input::resolve(daemon, op, resolve).await,
+        Request::Keys(keys) => input::keys(daemon, op, keys).await,
+        Request::Kill(kill) => end::kill(daemon, op, kill).await,
+        Request::Remove(remove) => remove::remove(daemon, op, remove).await,
+        Request::Rename(rename) => change::rename(daemon, op, rename).await,
+        Request::Label(label) => change::label(daemon, op, label).await,
+        Request::Restart(restart) => end::restart(daemon, op, restart).await,
+        _ => Err(Refusal::new(ErrorCode::Usage, "not an operation")),
+    }
+}
+
+/// What became of an operation that an earlier daemon had begun.
+async fn settled(daemon: &Arc<Daemon>, session: SessionId) -> Reply {
+    let shower = Arc::clone(daemon);
+    let look = move |turn: &mut crate::engine::Turn<'_>| {
+        let record = turn.pool().session(session)?;
+        let over = !matches!(record.lifecycle, Lifecycle::Starting | Lifecycle::Draining);
+        over.then(|| create::outcome(turn, &shower, session))
+    };
+    daemon.engine.wait_for(Some(create::OUTCOME_LIMIT), look).await?
+}

@@ -1,0 +1,86 @@
+//! `rm`: ends what runs, forgets the record, then removes the files.
+
+use std::sync::Arc;
+
+use protocol::request::Remove;
+use protocol::{ErrorCode, Event, Refusal, Reply, Response, Session};
+
+use super::end;
+use crate::context::{Daemon, pane_of};
+use crate::engine::Turn;
+use crate::files;
+use crate::op::Op;
+
+pub(super) async fn remove(daemon: &Arc<Daemon>, op: &Op, asked: Remove) -> Reply {
+    let session = checked(daemon, &asked).await?;
+    if session.lifecycle.holds_slot() && !asked.keep_tmux {
+        end_first(daemon, &session).await?;
+    }
+    let grant = daemon.engine.lock(session.id, "rm").await?;
+    let (operation, ask) = (op.clone(), asked.clone());
+    let id = session.id;
+    let decide = move |turn: &mut Turn<'_>| {
+        let Some(session) = turn.pool().session(id).cloned() else { return Ok(None) };
+        if session.lifecycle.holds_slot() && !ask.keep_tmux {
+            return Err(Refusal::new(
+                ErrorCode::Conflict,
+                format!("{} was started again meanwhile", session.name),
+            ));
+        }
+        let events = pool::admit::remove(turn.pool(), &session, &ask)?;
+        turn.emit_all(events);
+        operation.conclude(turn, &Ok(Response::Done));
+        Ok(Some(session))
+    };
+    let removed: Option<Session> = daemon.engine.turn(decide).await??;
+    if let Some(session) = removed {
+        clean_up(daemon, &session, &asked).await;
+    }
+    drop(grant);
+    Ok(Response::Done)
+}
+
+/// Refuses what is being worked on or looked at, before anything is ended.
+async fn checked(daemon: &Arc<Daemon>, asked: &Remove) -> Result<Session, Refusal> {
+    let asked = asked.clone();
+    let check = move |turn: &mut Turn<'_>| {
+        let session = pool::admit::resolve(turn.pool(), &asked.session)?;
+        if !asked.force {
+            pool::admit::idle_enough(turn.pool(), session)?;
+        }
+        Ok(session.clone())
+    };
+    daemon.engine.turn(check).await?
+}
+
+async fn end_first(daemon: &Arc<Daemon>, session: &Session) -> Result<(), Refusal> {
+    let id = session.id;
+    let doomed = move |turn: &mut Turn<'_>| {
+        let events: Vec<Event> = turn.pool().session(id).map(pool::admit::kill).unwrap_or_default();
+        turn.emit_all(events);
+        turn.pool().session(id).cloned()
+    };
+    match daemon.engine.turn(doomed).await? {
+        Some(session) => end::ended(daemon, &session).await,
+        None => Ok(()),
+    }
+}
+
+/// The record is gone; what is left of it goes too, or is left to its user.
+async fn clean_up(daemon: &Arc<Daemon>, session: &Session, asked: &Remove) {
+    let pane = session.incarnation.as_ref().and_then(pane_of);
+    if asked.keep_tmux {
+        if let Some(pane) = pane.filter(|_| session.lifecycle.holds_slot())
+            && let Err(error) = daemon.tmux.release(pane).await
+        {
+            tracing::warn!(session = %session.id, %error, "its pane keeps the pool's marks");
+        }
+        return;
+    }
+    if let Some(run) = &session.incarnation {
+        files::forget(&daemon.paths.run, run.tag);
+    }
+    if let Err(error) = files::remove_session_dir(&daemon.paths.sessions, session.id, asked.purge) {
+        tracing::warn!(session = %session.id, %error, "its directory was not removed");
+    }
+}

@@ -1,0 +1,236 @@
+//! `new`: a name, a slot, a record. The record is on disk before anything is done.
+
+use std::collections::BTreeMap;
+
+use protocol::request::New;
+use protocol::session::Size;
+use protocol::{
+    ErrorCode, Event, Incarnation, Lifecycle, Name, OsBytes, Refusal, Session, SessionId, Tag, Timestamp,
+};
+
+use super::{refuse, text};
+use crate::launch::is_ours;
+use crate::pool::Pool;
+use crate::settings::{Agent, Naming, Settings};
+
+/// The agent kind of a session that was given a command and no kind.
+const COMMAND: &str = "command";
+/// The agent kind of a session that was given nothing.
+const SHELL: &str = "shell";
+
+/// What the shell adds to the request.
+#[derive(Debug)]
+pub struct Launch<'a> {
+    /// A fresh random tag.
+    pub tag: Tag,
+    /// Now.
+    pub now: Timestamp,
+    /// Now as `YYYYmmdd-HHMMSS`, for a name.
+    pub stamp: &'a str,
+}
+
+/// What an admitted request comes to.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Admitted {
+    /// These events, then the session's creation in tmux.
+    Create(Made),
+    /// There is such a session already, and it runs or is about to.
+    Existing(SessionId),
+    /// There is such a session already, and it is to be started again.
+    Start(SessionId),
+}
+
+/// A decided session.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Made {
+    /// The session.
+    pub session: SessionId,
+    /// The intent.
+    pub events: Vec<Event>,
+}
+
+/// Decides on `new`.
+///
+/// # Errors
+/// Usage, conflict (the name is taken) or refused (no slot).
+pub fn new(pool: &Pool, settings: &Settings, asked: &New, launch: &Launch<'_>) -> Result<Admitted, Refusal> {
+    let (name, workspace) = names(pool, settings, asked, launch)?;
+    if asked.reuse
+        && let Some(existing) = pool.named(workspace.as_str())
+    {
+        let runs = existing.lifecycle.holds_slot();
+        return Ok(if runs { Admitted::Existing(existing.id) } else { Admitted::Start(existing.id) });
+    }
+    for taken in [&name, &workspace] {
+        if let Some(other) = pool.named(taken.as_str()) {
+            return refuse(ErrorCode::Conflict, taken_by(taken, other));
+        }
+    }
+    has_slot(pool, settings)?;
+    let session = record(pool, settings, asked, launch, (name, workspace))?;
+    Ok(Admitted::Create(Made { session: session.id, events: vec![Event::SessionCreated(Box::new(session))] }))
+}
+
+/// Refuses where every slot is taken.
+pub(super) fn has_slot(pool: &Pool, settings: &Settings) -> Result<(), Refusal> {
+    let used = pool.slots_used();
+    if used < settings.max_sessions {
+        return Ok(());
+    }
+    let how = "kill a session, or raise [pool] max_sessions";
+    refuse(
+        ErrorCode::Refused,
+        format!("the pool is full: {used} of {} slots are taken; {how}", settings.max_sessions),
+    )
+}
+
+fn taken_by(name: &Name, other: &Session) -> String {
+    let state = match other.lifecycle {
+        Lifecycle::Stopped | Lifecycle::Failed | Lifecycle::Lost => {
+            format!(
+                "; it is not running: `poolctl restart {}` starts it, `poolctl rm {0}` removes it",
+                other.name
+            )
+        }
+        _ => "; --reuse takes it as it is".to_owned(),
+    };
+    format!("{name} is the name or workspace of {} already{state}", other.id)
+}
+
+fn names(
+    pool: &Pool,
+    settings: &Settings,
+    asked: &New,
+    launch: &Launch<'_>,
+) -> Result<(Name, Name), Refusal> {
+    let workspace = asked.workspace.as_deref().map(text::name).transpose()?;
+    let name = match (&asked.name, &workspace) {
+        (Some(name), _) => text::name(name.trim())?,
+        (None, Some(workspace)) => workspace.clone(),
+        (None, None) => made_up(pool, settings, asked, launch)?,
+    };
+    let workspace = workspace.unwrap_or_else(|| name.clone());
+    Ok((name, workspace))
+}
+
+fn made_up(pool: &Pool, settings: &Settings, asked: &New, launch: &Launch<'_>) -> Result<Name, Refusal> {
+    match settings.naming {
+        Naming::Numeric => text::name(&next_number(pool).to_string()),
+        Naming::Timestamp => {
+            let agent = agent_kind(asked);
+            let base = format!("{agent}-{}", launch.stamp);
+            let free = |name: &String| pool.named(name).is_none();
+            let numbered = (2..).map(|n| format!("{base}-{n}"));
+            let name = std::iter::once(base.clone()).chain(numbered).find(free).unwrap_or(base);
+            text::name(&name)
+        }
+    }
+}
+
+/// One more than the highest name that is plain digits.
+fn next_number(pool: &Pool) -> u64 {
+    let digits = |name: &String| name.bytes().all(|b| b.is_ascii_digit());
+    pool.names
+        .keys()
+        .filter(|name| digits(name))
+        .filter_map(|name| name.parse().ok())
+        .max()
+        .map_or(1, |n: u64| n.saturating_add(1))
+}
+
+fn agent_kind(asked: &New) -> &str {
+    match &asked.agent {
+        Some(agent) => agent,
+        None if asked.command.is_empty() => SHELL,
+        None => COMMAND,
+    }
+}
+
+fn record(
+    pool: &Pool,
+    settings: &Settings,
+    asked: &New,
+    launch: &Launch<'_>,
+    (name, workspace): (Name, Name),
+) -> Result<Session, Refusal> {
+    let id = SessionId(pool.next_session());
+    let dir = settings.sessions_dir.join(id.to_string());
+    let kind = agent_kind(asked);
+    let agent = agent(settings, kind)?;
+    let cwd = asked.cwd.clone().unwrap_or_else(|| dir.join("work").into());
+    text::directory(&cwd)?;
+    text::labels(&asked.labels)?;
+    text::environment(&asked.env)?;
+    let env = environment(asked, &agent);
+    let command = command(asked, &agent, &env);
+    text::command(&command)?;
+    text::launch_size(&command, &env)?;
+    let size = checked_size(asked.size.unwrap_or(settings.size))?;
+    Ok(Session {
+        id,
+        name,
+        workspace,
+        dir: dir.into(),
+        spec: protocol::Spec { agent: kind.to_owned(), command, cwd, env, size },
+        labels: asked.labels.clone(),
+        lifecycle: Lifecycle::Starting,
+        reason: None,
+        detail: None,
+        incarnation: Some(Incarnation::intended(launch.tag, launch.now)),
+        incarnations: 1,
+        restarts: 0,
+        exit: None,
+        total_requests: 0,
+        recovered: false,
+        created_at: launch.now,
+        changed_at: launch.now,
+        last_activity_at: launch.now,
+        verified_at: None,
+        current_command: None,
+        attached_clients: 0,
+    })
+}
+
+fn agent(settings: &Settings, kind: &str) -> Result<Agent, Refusal> {
+    if let Some(agent) = settings.agents.get(kind) {
+        return Ok(agent.clone());
+    }
+    if kind == COMMAND {
+        return Ok(Agent::default());
+    }
+    let known: Vec<&str> = settings.agents.keys().map(String::as_str).collect();
+    refuse(
+        ErrorCode::Usage,
+        format!("no agent kind {kind:?} in the configuration; there are {}", known.join(", ")),
+    )
+}
+
+/// The caller's, then the agent's, then what the user asked for; later ones win.
+fn environment(asked: &New, agent: &Agent) -> Vec<(OsBytes, OsBytes)> {
+    let mut env: BTreeMap<OsBytes, OsBytes> = BTreeMap::new();
+    env.extend(asked.caller_env.iter().cloned());
+    env.extend(agent.env.iter().map(|(k, v)| (k.as_str().into(), v.as_str().into())));
+    env.extend(asked.env.iter().cloned());
+    env.retain(|key, _| !is_ours(key));
+    env.into_iter().collect()
+}
+
+/// What was asked for, else the agent's, else the caller's shell.
+fn command(asked: &New, agent: &Agent, env: &[(OsBytes, OsBytes)]) -> Vec<OsBytes> {
+    if !asked.command.is_empty() {
+        return asked.command.clone();
+    }
+    if !agent.command.is_empty() {
+        return agent.command.iter().map(|word| word.as_str().into()).collect();
+    }
+    let shell = env.iter().find(|(key, value)| key.0 == b"SHELL" && value.0.starts_with(b"/"));
+    vec![shell.map_or_else(|| "/bin/sh".into(), |(_, value)| value.clone())]
+}
+
+fn checked_size(size: Size) -> Result<Size, Refusal> {
+    let fits = |n: u16| (1..=10_000).contains(&n);
+    if fits(size.cols) && fits(size.rows) {
+        return Ok(size);
+    }
+    refuse(ErrorCode::Usage, "a terminal has 1 to 10000 columns and rows")
+}

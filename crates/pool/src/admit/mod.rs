@@ -1,0 +1,19 @@
+//! What a request may do, decided without doing it: the events of the intent, or a refusal that
+//! says what is wrong and what to do. One file a verb.
+
+mod change;
+mod create;
+mod resolve;
+mod send;
+mod text;
+
+pub use change::{idle_enough, kill, label, next_incarnation, remove, rename, restart};
+pub use create::{Admitted, Launch, Made, new};
+pub use resolve::{not_found, resolve};
+pub use send::{Body, Sent, resolve_message, send};
+
+use protocol::{ErrorCode, Refusal};
+
+fn refuse<T>(code: ErrorCode, message: impl Into<String>) -> Result<T, Refusal> {
+    Err(Refusal::new(code, message))
+}

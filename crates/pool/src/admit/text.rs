@@ -1,0 +1,75 @@
+//! Checks of texts that users give.
+
+use std::collections::BTreeMap;
+
+use protocol::text::{LABEL_KEY_MAX, LABEL_VALUE_MAX, LABELS_MAX};
+use protocol::{ErrorCode, Name, OsBytes, Refusal};
+
+use super::refuse;
+
+/// The most bytes of a command line with its environment: what a frame can carry beside the rest.
+const LAUNCH_MAX: usize = 512 * 1024;
+
+pub(super) fn name(text: &str) -> Result<Name, Refusal> {
+    text.parse().map_err(|e| Refusal::new(ErrorCode::Usage, format!("bad name: {e}")))
+}
+
+pub(super) fn labels(labels: &BTreeMap<String, String>) -> Result<(), Refusal> {
+    if labels.len() > LABELS_MAX {
+        return refuse(ErrorCode::Usage, format!("a session has at most {LABELS_MAX} labels"));
+    }
+    labels.iter().try_for_each(|(key, value)| label(key, value))
+}
+
+fn label(key: &str, value: &str) -> Result<(), Refusal> {
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || b"._/-".contains(&b);
+    let starts = key.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric());
+    if !starts || key.len() > LABEL_KEY_MAX || !key.bytes().all(allowed) {
+        let rule =
+            format!("starts with a letter or digit, then also . _ / -, {LABEL_KEY_MAX} characters at most");
+        return refuse(ErrorCode::Usage, format!("bad label key {key:?}: it {rule}"));
+    }
+    if value.len() > LABEL_VALUE_MAX {
+        return refuse(ErrorCode::Usage, format!("the value of label {key} is over {LABEL_VALUE_MAX} bytes"));
+    }
+    Ok(())
+}
+
+pub(super) fn command(argv: &[OsBytes]) -> Result<(), Refusal> {
+    let Some(program) = argv.first().filter(|program| !program.0.is_empty()) else {
+        return refuse(ErrorCode::Usage, "no command to run");
+    };
+    if argv.iter().any(|arg| arg.0.contains(&0)) {
+        return refuse(ErrorCode::Usage, format!("an argument of {program:?} contains a NUL byte"));
+    }
+    Ok(())
+}
+
+pub(super) fn environment(env: &[(OsBytes, OsBytes)]) -> Result<(), Refusal> {
+    for (key, value) in env {
+        let bad_key = key.0.is_empty() || key.0.contains(&b'=') || key.0.contains(&0);
+        if bad_key || value.0.contains(&0) {
+            return refuse(ErrorCode::Usage, format!("bad environment variable {key:?}"));
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn launch_size(argv: &[OsBytes], env: &[(OsBytes, OsBytes)]) -> Result<(), Refusal> {
+    let bytes: usize =
+        argv.iter().map(|a| a.0.len()).chain(env.iter().map(|(k, v)| k.0.len() + v.0.len())).sum();
+    if bytes > LAUNCH_MAX {
+        return refuse(
+            ErrorCode::Usage,
+            format!("command and environment are {bytes} bytes, over {LAUNCH_MAX}"),
+        );
+    }
+    Ok(())
+}
+
+pub(super) fn directory(path: &OsBytes) -> Result<(), Refusal> {
+    if path.as_path().is_absolute() && !path.0.contains(&0) {
+        return Ok(());
+    }
+    refuse(ErrorCode::Usage, format!("bad directory {path:?}: it must be absolute"))
+}

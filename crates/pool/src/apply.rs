@@ -1,0 +1,200 @@
+//! The fold: the only place where a [`Pool`] changes. Total: an event about something unknown is
+//! ignored, and nothing panics.
+
+use protocol::session::Reason;
+use protocol::{Event, Exit, Incarnation, Lifecycle, MessageState, Session, SessionId, Stamped, Timestamp};
+
+use crate::pool::{Operation, OperationState, Pool};
+
+impl Pool {
+    /// Takes a fact in.
+    pub fn apply(&mut self, stamped: &Stamped) {
+        self.seq = self.seq.max(stamped.seq);
+        if !self.apply_session(&stamped.event, stamped.at) {
+            self.apply_rest(&stamped.event, stamped.at);
+        }
+    }
+
+    /// Facts about one session. Answers whether it was one.
+    fn apply_session(&mut self, event: &Event, at: Timestamp) -> bool {
+        match event {
+            Event::SessionCreated(session) => self.insert(session),
+            Event::SessionDeleted { session, .. } => self.forget(*session),
+            Event::SessionStarting { session, incarnation, incarnations, restarts } => {
+                self.change(*session, |s| {
+                    enter(s, Lifecycle::Starting, None, at);
+                    s.incarnation = Some(incarnation.clone());
+                    s.incarnations = *incarnations;
+                    s.restarts = *restarts;
+                    s.exit = None;
+                    s.current_command = None;
+                    s.attached_clients = 0;
+                });
+            }
+            Event::SessionLive { session, incarnation, recovered } => self.change(*session, |s| {
+                enter(s, Lifecycle::Live, None, at);
+                s.incarnation = Some(incarnation.clone());
+                s.recovered = *recovered;
+                s.verified_at = Some(at);
+            }),
+            Event::SessionRenamed { session, name } => {
+                if let Some(s) = self.sessions.get_mut(session) {
+                    s.name = name.clone();
+                }
+                self.index_names();
+            }
+            Event::SessionLabelled { session, labels } => {
+                self.change(*session, |s| s.labels = labels.clone());
+            }
+            Event::SessionDraining { session, reason, exit, missing_since } => self.change(*session, |s| {
+                enter(s, Lifecycle::Draining, Some(*reason), at);
+                keep_exit(s, *exit);
+                if let Some(incarnation) = &mut s.incarnation {
+                    incarnation.missing_since = *missing_since;
+                }
+            }),
+            Event::SessionStopped { session, reason, exit } => {
+                self.finish(*session, at, (Lifecycle::Stopped, *reason), *exit);
+            }
+            Event::SessionLost { session, reason, exit } => {
+                self.finish(*session, at, (Lifecycle::Lost, *reason), *exit);
+            }
+            Event::SessionFailed { session, reason, detail, exit } => {
+                self.finish(*session, at, (Lifecycle::Failed, *reason), *exit);
+                self.change(*session, |s| s.detail = Some(detail.clone()));
+            }
+            Event::SessionObserved { session, at: seen, dead, attached, current_command } => {
+                self.change(*session, |s| {
+                    s.verified_at = Some(*seen);
+                    s.attached_clients = *attached;
+                    s.current_command = current_command.clone();
+                    with_incarnation(s, |i| {
+                        i.dead = *dead;
+                        i.missing_since = None;
+                    });
+                });
+            }
+            Event::AgentStarted { session, tag, init, agent } => self.change(*session, |s| {
+                with_incarnation(s, |i| {
+                    if i.tag == *tag {
+                        i.init = Some(*init);
+                        i.agent = Some(*agent);
+                    }
+                });
+            }),
+            _ => return false,
+        }
+        true
+    }
+
+    fn apply_rest(&mut self, event: &Event, at: Timestamp) {
+        match event {
+            Event::PoolStarted { epoch, build, boot } => {
+                self.epoch = self.epoch.max(*epoch);
+                self.build.clone_from(build);
+                self.boot.clone_from(boot);
+            }
+            Event::NextSession { next } => self.next_session = self.next_session.max(*next),
+            Event::TagRetired { tag, session } => {
+                self.retired.insert(*tag, *session);
+            }
+            Event::MessageQueued(message) => {
+                self.messages.insert(message.id, (**message).clone());
+                self.change(message.session, |s| {
+                    s.total_requests = s.total_requests.max(message.ordinal);
+                    s.last_activity_at = s.last_activity_at.max(message.created_at);
+                });
+            }
+            Event::MessageChanged { id, state, token, attempts, reason, .. } => {
+                if let Some(message) = self.messages.get_mut(id) {
+                    message.state = *state;
+                    message.token = *token;
+                    message.attempts = *attempts;
+                    message.reason.clone_from(reason);
+                    message.changed_at = at;
+                }
+            }
+            Event::MessageForgotten { id } => {
+                self.messages.remove(id);
+            }
+            Event::TmuxServerChanged { server } => self.server = *server,
+            Event::OperationBegun { op, digest, session, at } => {
+                let begun = Operation { digest: *digest, at: *at, state: OperationState::Begun(*session) };
+                self.operations.insert(op.clone(), begun);
+            }
+            Event::OperationDone { op, digest, reply, at } => {
+                let done = Operation { digest: *digest, at: *at, state: OperationState::Done(reply.clone()) };
+                self.operations.insert(op.clone(), done);
+            }
+            Event::OperationForgotten { op } => {
+                self.operations.remove(op);
+            }
+            _ => {}
+        }
+    }
+
+    fn insert(&mut self, session: &Session) {
+        self.next_session = self.next_session.max(session.id.0.saturating_add(1));
+        self.sessions.insert(session.id, session.clone());
+        self.index_names();
+    }
+
+    fn forget(&mut self, id: SessionId) {
+        self.sessions.remove(&id);
+        self.messages.retain(|_, m| m.session != id);
+        self.index_names();
+    }
+
+    fn finish(&mut self, id: SessionId, at: Timestamp, end: (Lifecycle, Reason), exit: Option<Exit>) {
+        self.change(id, |s| {
+            enter(s, end.0, Some(end.1), at);
+            keep_exit(s, exit);
+            s.attached_clients = 0;
+            s.current_command = None;
+        });
+    }
+
+    fn change(&mut self, id: SessionId, f: impl FnOnce(&mut Session)) {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            f(session);
+        }
+    }
+
+    fn index_names(&mut self) {
+        self.names.clear();
+        for session in self.sessions.values() {
+            for name in [&session.workspace, &session.name] {
+                self.names.insert(name.as_str().to_owned(), session.id);
+            }
+        }
+    }
+}
+
+fn enter(session: &mut Session, lifecycle: Lifecycle, reason: Option<Reason>, at: Timestamp) {
+    if session.lifecycle != lifecycle || session.reason != reason {
+        session.changed_at = at;
+        session.last_activity_at = session.last_activity_at.max(at);
+    }
+    session.lifecycle = lifecycle;
+    session.reason = reason;
+    session.detail = None;
+}
+
+/// How a program ended stays known once it is known.
+fn keep_exit(session: &mut Session, exit: Option<Exit>) {
+    session.exit = exit.or(session.exit);
+}
+
+fn with_incarnation(session: &mut Session, f: impl FnOnce(&mut Incarnation)) {
+    if let Some(incarnation) = &mut session.incarnation {
+        f(incarnation);
+    }
+}
+
+/// States that a running daemon may leave behind and a new one must settle.
+impl Pool {
+    /// Messages whose typing was cut off.
+    pub fn cut_off(&self) -> impl Iterator<Item = &protocol::Message> {
+        self.messages().filter(|m| m.state == MessageState::Typing)
+    }
+}

@@ -1,0 +1,64 @@
+//! What an incarnation runs: the job, derived from the record alone.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use protocol::job::{JOB_VERSION, Job};
+use protocol::{Incarnation, OsBytes, Session};
+
+use crate::settings::Settings;
+
+/// How long what a program left behind has between TERM and KILL, in milliseconds.
+pub const LEFTOVER_GRACE_MS: u64 = 2000;
+
+/// The job of an incarnation. `socket` is the daemon's.
+#[must_use]
+pub fn job(session: &Session, run: &Incarnation, settings: &Settings, socket: &Path) -> Job {
+    let see_tmux = settings.agents.get(&session.spec.agent).is_some_and(|a| a.see_tmux);
+    Job {
+        version: JOB_VERSION,
+        session: session.id,
+        tag: run.tag,
+        argv: session.spec.command.clone(),
+        cwd: session.spec.cwd.clone(),
+        env: environment(session, run, see_tmux, socket),
+        see_tmux,
+        socket: socket.into(),
+        grace_ms: LEFTOVER_GRACE_MS,
+    }
+}
+
+/// The whole environment: what the record has, then what the pool sets, which nobody overrides.
+fn environment(
+    session: &Session,
+    run: &Incarnation,
+    see_tmux: bool,
+    socket: &Path,
+) -> Vec<(OsBytes, OsBytes)> {
+    let mut env: BTreeMap<OsBytes, OsBytes> = session.spec.env.iter().cloned().collect();
+    env.retain(|key, _| !is_ours(key));
+    let dir = session.dir.as_path();
+    env.entry("TMPDIR".into()).or_insert_with(|| dir.join("tmp").into());
+    if !see_tmux {
+        // A tmux command of the agent's finds a server of its own here, never the pool's.
+        env.insert("TMUX_TMPDIR".into(), dir.join("tmp").into());
+    }
+    let ours: [(&str, OsBytes); 5] = [
+        ("POOL_SESSION", session.id.to_string().into()),
+        ("POOL_INCARNATION", run.tag.to_string().into()),
+        ("POOL_SOCKET", socket.into()),
+        ("POOL_NAME", session.name.as_str().into()),
+        ("POOL_WORKSPACE", session.workspace.as_str().into()),
+    ];
+    env.extend(ours.map(|(key, value)| (key.into(), value)));
+    env.into_iter().collect()
+}
+
+/// Variables that only the pool, tmux or a service manager sets; never passed on.
+#[must_use]
+pub fn is_ours(key: &OsBytes) -> bool {
+    let key = key.0.as_slice();
+    let exact: [&[u8]; 3] = [b"TMUX", b"TMUX_PANE", b"NOTIFY_SOCKET"];
+    let prefixes: [&[u8]; 3] = [b"POOL_", b"LISTEN_", b"WATCHDOG_"];
+    exact.contains(&key) || prefixes.iter().any(|p| key.starts_with(p))
+}

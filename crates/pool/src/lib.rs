@@ -1,0 +1,25 @@
+//! The pure core of the pool: what is true ([`Pool`]), what follows from an observation
+//! ([`reconcile`]), what a request may do ([`admit`]), who may act ([`locks`]), what should be dead
+//! ([`stale`]), what is to be typed ([`queue`]). No clock, no files, no processes: what it needs to
+//! know of the world is an argument.
+//!
+//! The laws, each guarded by a property test in `tests/laws.rs`:
+//! 1. The state's events, applied to an empty pool, give the state again.
+//! 2. Reconciling twice with the same observation finds nothing the second time.
+//! 3. Applying an event twice is applying it once; applying any event never panics.
+//! 4. A lock has at most one holder, is granted in the order of asking, and tokens only grow.
+
+pub mod admit;
+mod apply;
+pub mod launch;
+pub mod locks;
+mod pool;
+pub mod queue;
+pub mod reconcile;
+mod replicate;
+pub mod settings;
+pub mod stale;
+pub mod view;
+
+pub use pool::{Operation, OperationState, Pool};
+pub use settings::{Agent, Naming, Settings};

@@ -1,0 +1,136 @@
+//! The state of a pool. Changed only by [`Pool::apply`].
+
+use std::collections::{BTreeMap, HashMap};
+
+use protocol::{Epoch, Message, MessageId, OpId, Seq, ServerId, Session, SessionId, Tag, Timestamp};
+
+/// All that a pool remembers, bodies of messages aside.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Pool {
+    pub(crate) epoch: Epoch,
+    pub(crate) build: String,
+    pub(crate) boot: String,
+    pub(crate) seq: Seq,
+    pub(crate) next_session: u64,
+    pub(crate) server: Option<ServerId>,
+    pub(crate) sessions: BTreeMap<SessionId, Session>,
+    /// Derived: names and workspaces of all sessions.
+    pub(crate) names: HashMap<String, SessionId>,
+    pub(crate) messages: BTreeMap<MessageId, Message>,
+    pub(crate) retired: BTreeMap<Tag, SessionId>,
+    pub(crate) operations: HashMap<OpId, Operation>,
+}
+
+/// What is remembered of an operation, so that a repeat gets the same answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Operation {
+    /// Digest of its content.
+    pub digest: u64,
+    /// When it was begun or answered.
+    pub at: Timestamp,
+    /// How far it is.
+    pub state: OperationState,
+}
+
+/// How far an operation is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OperationState {
+    /// Its outcome hangs on this session.
+    Begun(SessionId),
+    /// Answered: the encoded reply.
+    Done(Vec<u8>),
+}
+
+impl Pool {
+    /// The daemon's current start number.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// The build and the machine's boot at the last start.
+    #[must_use]
+    pub fn started_by(&self) -> (&str, &str) {
+        (&self.build, &self.boot)
+    }
+
+    /// The last event in the journal.
+    #[must_use]
+    pub fn seq(&self) -> Seq {
+        self.seq
+    }
+
+    /// The `N` of the next `sess_N`.
+    #[must_use]
+    pub fn next_session(&self) -> u64 {
+        self.next_session.max(1)
+    }
+
+    /// The tmux server that last answered.
+    #[must_use]
+    pub fn server(&self) -> Option<ServerId> {
+        self.server
+    }
+
+    /// One session.
+    #[must_use]
+    pub fn session(&self, id: SessionId) -> Option<&Session> {
+        self.sessions.get(&id)
+    }
+
+    /// All sessions, by id.
+    pub fn sessions(&self) -> impl Iterator<Item = &Session> {
+        self.sessions.values()
+    }
+
+    /// The session with this name or workspace.
+    #[must_use]
+    pub fn named(&self, name: &str) -> Option<&Session> {
+        self.names.get(name).and_then(|id| self.sessions.get(id))
+    }
+
+    /// The session whose current incarnation has this tag.
+    #[must_use]
+    pub fn tagged(&self, tag: Tag) -> Option<&Session> {
+        self.sessions().find(|s| s.incarnation.as_ref().is_some_and(|i| i.tag == tag))
+    }
+
+    /// The session that an ended incarnation belonged to.
+    #[must_use]
+    pub fn retired(&self, tag: Tag) -> Option<SessionId> {
+        self.retired.get(&tag).copied()
+    }
+
+    /// One message.
+    #[must_use]
+    pub fn message(&self, id: MessageId) -> Option<&Message> {
+        self.messages.get(&id)
+    }
+
+    /// All messages, in the order they were queued.
+    pub fn messages(&self) -> impl DoubleEndedIterator<Item = &Message> {
+        self.messages.values()
+    }
+
+    /// The messages of one session, in the order they were queued.
+    pub fn messages_of(&self, session: SessionId) -> impl DoubleEndedIterator<Item = &Message> {
+        self.messages.values().filter(move |m| m.session == session)
+    }
+
+    /// What is remembered of an operation.
+    #[must_use]
+    pub fn operation(&self, op: &OpId) -> Option<&Operation> {
+        self.operations.get(op)
+    }
+
+    /// All remembered operations.
+    pub fn operations(&self) -> impl Iterator<Item = (&OpId, &Operation)> {
+        self.operations.iter()
+    }
+
+    /// How many slots are taken.
+    #[must_use]
+    pub fn slots_used(&self) -> usize {
+        self.sessions().filter(|s| s.lifecycle.holds_slot()).count()
+    }
+}

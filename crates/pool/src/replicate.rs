@@ -1,0 +1,30 @@
+//! The state as events: for a late subscriber, for a restart, for a test.
+
+use protocol::{Event, Stamped, Timestamp};
+
+use crate::pool::{OperationState, Pool};
+
+impl Pool {
+    /// Events that, applied to an empty pool, give this state.
+    #[must_use]
+    pub fn replicate(&self) -> Vec<Stamped> {
+        let mut events = vec![
+            Event::PoolStarted { epoch: self.epoch, build: self.build.clone(), boot: self.boot.clone() },
+            Event::NextSession { next: self.next_session },
+            Event::TmuxServerChanged { server: self.server },
+        ];
+        events.extend(self.sessions().map(|s| Event::SessionCreated(Box::new(s.clone()))));
+        events.extend(self.messages().map(|m| Event::MessageQueued(Box::new(m.clone()))));
+        let retired = self.retired.iter();
+        events.extend(retired.map(|(tag, session)| Event::TagRetired { tag: *tag, session: *session }));
+        events.extend(self.operations().map(|(op, operation)| {
+            let (op, digest, at) = (op.clone(), operation.digest, operation.at);
+            match &operation.state {
+                OperationState::Begun(session) => Event::OperationBegun { op, digest, session: *session, at },
+                OperationState::Done(reply) => Event::OperationDone { op, digest, reply: reply.clone(), at },
+            }
+        }));
+        let stamp = |event| Stamped { seq: self.seq, at: Timestamp(0), event };
+        events.into_iter().map(stamp).collect()
+    }
+}

@@ -1,0 +1,105 @@
+//! What should be dead, each with its evidence. The reaper asks for these and picks none by itself.
+
+use std::collections::BTreeSet;
+
+use protocol::reap::{Candidate, CandidateKind};
+use protocol::session::Reason;
+use protocol::tmux::{Server, TmuxPane, TmuxState};
+use protocol::{Incarnation, Lifecycle, Name, PaneId, ProcId, Session};
+
+use crate::pool::Pool;
+
+/// What the shell knows beside the pool.
+#[derive(Debug)]
+pub struct Facts<'a> {
+    /// tmux as last seen.
+    pub state: &'a TmuxState,
+    /// Processes of the records that are proved to have ended.
+    pub exited: &'a BTreeSet<ProcId>,
+    /// Time between TERM and KILL, in milliseconds.
+    pub grace_ms: u64,
+}
+
+/// Everything that should be dead now.
+#[must_use]
+pub fn candidates(pool: &Pool, facts: &Facts<'_>) -> Vec<Candidate> {
+    let sessions = pool.sessions().filter_map(|s| of_session(s, facts));
+    let panes = facts.state.panes.iter().filter_map(|(id, pane)| of_pane(pool, facts, *id, pane));
+    sessions.chain(panes).collect()
+}
+
+fn of_session(session: &Session, facts: &Facts<'_>) -> Option<Candidate> {
+    let incarnation = session.incarnation.as_ref()?;
+    if session.lifecycle != Lifecycle::Draining {
+        return None;
+    }
+    match session.reason? {
+        Reason::Killed => {
+            Some(candidate(session, incarnation, CandidateKind::Requested, "kill was asked for", facts))
+        }
+        Reason::Restarted => {
+            let named =
+                candidate(session, incarnation, CandidateKind::Requested, "restart was asked for", facts);
+            Some(Candidate { remove_pane: false, ..named })
+        }
+        Reason::Exited if is_zombie(incarnation, facts) => {
+            let evidence = "its program ended and its pane is left";
+            Some(candidate(session, incarnation, CandidateKind::ZombiePane, evidence, facts))
+        }
+        _ => None,
+    }
+}
+
+/// The pane is closed, or its first process is over, which closes it.
+fn is_zombie(incarnation: &Incarnation, facts: &Facts<'_>) -> bool {
+    let seen = incarnation.pane.and_then(|id| facts.state.panes.get(&id));
+    let dead = seen.is_some_and(|pane| pane.dead && pane.tag == Some(incarnation.tag));
+    dead || incarnation.init.is_some_and(|init| facts.exited.contains(&init))
+}
+
+/// A pane that an ended incarnation left.
+fn of_pane(pool: &Pool, facts: &Facts<'_>, id: PaneId, pane: &TmuxPane) -> Option<Candidate> {
+    let tag = pane.tag?;
+    let Server::Up(server) = facts.state.server else { return None };
+    let session = pool.retired(tag).filter(|_| pool.tagged(tag).is_none())?;
+    Some(Candidate {
+        session,
+        name: pool.session(session).map_or_else(unnamed, |s| s.name.clone()),
+        kind: CandidateKind::RetiredTag,
+        evidence: "its incarnation is over and its pane is left".to_owned(),
+        tag,
+        server: Some(server),
+        pane: Some(id),
+        init: pane.process,
+        agent: None,
+        grace_ms: facts.grace_ms,
+        remove_pane: true,
+    })
+}
+
+fn candidate(
+    session: &Session,
+    run: &Incarnation,
+    kind: CandidateKind,
+    evidence: &str,
+    facts: &Facts<'_>,
+) -> Candidate {
+    Candidate {
+        session: session.id,
+        name: session.name.clone(),
+        kind,
+        evidence: evidence.to_owned(),
+        tag: run.tag,
+        server: run.server,
+        pane: run.pane,
+        init: run.init,
+        agent: run.agent,
+        grace_ms: facts.grace_ms,
+        remove_pane: true,
+    }
+}
+
+/// Stands for the name of a session whose record is gone.
+fn unnamed() -> Name {
+    "removed".parse().unwrap_or_else(|_| unreachable!("a valid name"))
+}

@@ -1,0 +1,59 @@
+//! A session as it is shown, without its secrets.
+
+use protocol::reply::SessionView;
+use protocol::request::List;
+use protocol::{Lifecycle, OsBytes, Session, Timestamp, Token};
+
+use crate::pool::Pool;
+use crate::queue;
+
+/// What the shell knows beside the pool.
+#[derive(Debug)]
+pub struct Shown<'a> {
+    /// Where tmux listens.
+    pub tmux_socket: &'a OsBytes,
+    /// When the last complete listing was taken, which confirms what runs.
+    pub seen_at: Option<Timestamp>,
+    /// Who holds the lock.
+    pub lock: Option<(Token, String)>,
+}
+
+/// A session as it is shown.
+#[must_use]
+pub fn view(pool: &Pool, session: &Session, shown: Shown<'_>) -> SessionView {
+    let confirmed = matches!(session.lifecycle, Lifecycle::Live) && !is_missing(session);
+    let mut record = without_secrets(session);
+    if confirmed {
+        record.verified_at = record.verified_at.max(shown.seen_at);
+    }
+    SessionView {
+        session: record,
+        queue: queue::counts(pool, Some(session.id)),
+        tmux_socket: shown.tmux_socket.clone(),
+        lock: shown.lock,
+    }
+}
+
+/// The record without the environment.
+#[must_use]
+pub fn without_secrets(session: &Session) -> Session {
+    let mut record = session.clone();
+    record.spec.env.clear();
+    record
+}
+
+/// Whether a listing's filter lets it through.
+#[must_use]
+pub fn listed(session: &Session, filter: &List) -> bool {
+    let state = match filter.state {
+        Some(state) => session.lifecycle == state,
+        None => filter.all || session.lifecycle.holds_slot() || session.lifecycle == Lifecycle::Parked,
+    };
+    let labels = filter.labels.iter().all(|(key, value)| session.labels.get(key) == Some(value));
+    let agent = filter.agent.as_ref().is_none_or(|agent| session.spec.agent == *agent);
+    state && labels && agent
+}
+
+fn is_missing(session: &Session) -> bool {
+    session.incarnation.as_ref().is_some_and(|i| i.missing_since.is_some())
+}

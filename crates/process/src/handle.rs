@@ -1,0 +1,131 @@
+//! A held process: what it names is verified, and stays that process whatever happens to its number.
+//!
+//! On Linux the descriptor is a pidfd, opened before the identity is read, and every signal goes
+//! through it. On macOS it is a kqueue that watches for the exit; a signal is sent by number between
+//! two checks, so a window of microseconds remains.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::Signal;
+use nix::unistd::getuid;
+use protocol::ids::ProcId;
+
+use crate::{Error, platform};
+
+/// A process that can be signalled and waited for.
+#[derive(Debug)]
+pub struct Handle {
+    id: ProcId,
+    fd: OwnedFd,
+}
+
+impl Handle {
+    /// Takes hold of this very process; `None` where it has ended.
+    ///
+    /// # Errors
+    /// [`Error::Forbidden`] for pid 0, 1 and the caller, [`Error::OtherUser`], or [`Error::System`].
+    pub fn open(id: ProcId) -> Result<Option<Self>, Error> {
+        if id.pid <= 1 || id.pid == std::process::id() {
+            return Err(Error::Forbidden(id.pid));
+        }
+        let Some(fd) = platform::hold(id.pid).map_err(Error::system("hold a process"))? else {
+            return Ok(None);
+        };
+        let handle = Self { id, fd };
+        let found = platform::read(id.pid).map_err(Error::system("read a process"))?;
+        // Still alive after the reading: what was read belongs to the process that is held.
+        let Some(process) = found.filter(|process| process.id == id) else { return Ok(None) };
+        if handle.exited()? {
+            return Ok(None);
+        }
+        if process.uid != getuid().as_raw() {
+            return Err(Error::OtherUser(id));
+        }
+        Ok(Some(handle))
+    }
+
+    /// Which process.
+    #[must_use]
+    pub fn id(&self) -> ProcId {
+        self.id
+    }
+
+    /// Sends a signal; `false` where the process has ended.
+    ///
+    /// # Errors
+    /// [`Error::System`], in particular where permission is refused.
+    pub fn signal(&self, signal: Signal) -> Result<bool, Error> {
+        platform::send(&self.fd, self.id, signal).map_err(Error::system("signal a process"))
+    }
+
+    /// Whether it has ended (as a zombie, too).
+    ///
+    /// # Errors
+    /// [`Error::System`].
+    pub fn exited(&self) -> Result<bool, Error> {
+        self.wait(Duration::ZERO)
+    }
+
+    /// Waits at most this long for its end, and says whether it came.
+    ///
+    /// # Errors
+    /// [`Error::System`].
+    pub fn wait(&self, limit: Duration) -> Result<bool, Error> {
+        let deadline = Instant::now() + limit;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+            match poll(&mut [PollFd::new(self.fd.as_fd(), PollFlags::POLLIN)], timeout) {
+                Ok(0) if left.is_zero() => return Ok(false),
+                Ok(0) | Err(Errno::EINTR) => {}
+                Ok(_) => return Ok(true),
+                Err(error) => return Err(Error::system("wait for a process")(error)),
+            }
+        }
+    }
+}
+
+impl AsFd for Handle {
+    /// Becomes readable when the process ends.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+    use crate::identity;
+
+    const LONG: Duration = Duration::from_secs(10);
+
+    #[test]
+    fn only_this_very_process_is_signalled() {
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let id = identity::identify(child.id()).unwrap().unwrap();
+        let impostor = ProcId { start: id.start + 1, ..id };
+        assert!(Handle::open(impostor).unwrap().is_none());
+        let handle = Handle::open(id).unwrap().unwrap();
+        assert!(!handle.exited().unwrap());
+        assert!(handle.signal(Signal::SIGKILL).unwrap());
+        assert!(handle.wait(LONG).unwrap());
+        assert!(Handle::open(id).unwrap().is_none(), "a zombie is not held");
+        child.wait().unwrap();
+        assert!(!handle.signal(Signal::SIGKILL).unwrap());
+        assert!(Handle::open(id).unwrap().is_none());
+    }
+
+    #[test]
+    fn p02_never_pid_one_nor_myself() {
+        let me = identity::me().unwrap();
+        for pid in [0, 1, me.pid] {
+            let id = ProcId { pid, start: me.start };
+            assert!(matches!(Handle::open(id), Err(Error::Forbidden(p)) if p == pid), "{pid}");
+        }
+    }
+}

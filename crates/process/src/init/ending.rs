@@ -1,0 +1,44 @@
+//! After the program: ends what is left of its tree, so that an init never leaves orphans behind.
+
+use std::time::Duration;
+
+use nix::unistd::getsid;
+use protocol::job::Job;
+
+use super::{say, watch};
+use crate::identity;
+use crate::kill::{Options, kill};
+use crate::tree::Evidence;
+
+/// Returns when nothing of the tree is left. Only what belongs to another user is not waited for:
+/// it cannot be ended.
+pub(super) fn end_tree(job: &Job) {
+    let children = watch::reap_all();
+    // A subreaper without children has no descendants either.
+    if cfg!(target_os = "linux") && !children {
+        return;
+    }
+    let Ok(me) = identity::me() else { return };
+    // Somebody else's session, where the init was not started by tmux, is not ours to end.
+    let leads = getsid(None).is_ok_and(|sid| sid.as_raw().unsigned_abs() == me.pid);
+    let evidence = Evidence { init: Some(me), sid: leads.then_some(me.pid), tag: job.tag };
+    let mut options = Options { grace: Duration::from_millis(job.grace_ms), ..Options::default() };
+    loop {
+        let report = kill(&evidence, &options);
+        watch::reap_all();
+        match report {
+            Ok(report) if report.survivors.is_empty() => return,
+            Ok(report) => {
+                for member in &report.survivors {
+                    say(&format!(
+                        "process {} ({}) does not end",
+                        member.id.pid,
+                        member.comm.to_string_lossy()
+                    ));
+                }
+                options.grace = Duration::ZERO;
+            }
+            Err(error) => return say(&format!("what is left of the program was not ended: {error}")),
+        }
+    }
+}

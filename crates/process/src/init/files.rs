@@ -1,0 +1,80 @@
+//! The files between an init and `poold`; [`protocol::job`] says what each means.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use nix::unistd::Pid;
+use protocol::job::{ExitRecord, JOB_VERSION, Job, Started};
+use protocol::time::Timestamp;
+use serde::Serialize;
+
+use crate::identity;
+
+pub(super) struct Files {
+    job: PathBuf,
+}
+
+impl Files {
+    pub(super) fn new(job: &Path) -> Self {
+        Self { job: job.to_owned() }
+    }
+
+    /// Takes the job away, so that it is run once whoever else tries.
+    pub(super) fn claim(&self) -> io::Result<()> {
+        fs::rename(&self.job, self.taken())
+    }
+
+    /// The claimed job; its file goes, for it holds the program's secrets.
+    pub(super) fn read(&self) -> io::Result<Job> {
+        let text = fs::read(self.taken())?;
+        fs::remove_file(self.taken())?;
+        Ok(serde_json::from_slice(&text)?)
+    }
+
+    fn taken(&self) -> PathBuf {
+        self.job.with_extension("taken")
+    }
+
+    /// A hint only, so not synced, and a failure is no reason to stop.
+    pub(super) fn write_started(&self, agent: Pid) {
+        let identities =
+            identity::me().ok().zip(identity::read(agent.as_raw().unsigned_abs()).ok().flatten());
+        let Some((init, agent)) = identities else { return };
+        let started = Started { version: JOB_VERSION, init, agent: agent.id, at: now() };
+        drop(self.write("started", &started, |_| Ok(())));
+    }
+
+    /// On disk when it returns: the record outlives a crash of the machine.
+    pub(super) fn write_exit(&self, record: &ExitRecord) -> io::Result<()> {
+        self.write("exit", record, File::sync_all)?;
+        File::open(self.job.parent().unwrap_or(Path::new(".")))?.sync_all()
+    }
+
+    /// Whole or not at all.
+    fn write(
+        &self,
+        extension: &str,
+        record: &impl Serialize,
+        sync: impl Fn(&File) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let temporary = self.job.with_extension(format!("{extension}.tmp"));
+        let written = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary);
+        let written = written.and_then(|mut file| {
+            file.write_all(&serde_json::to_vec(record)?)?;
+            sync(&file)
+        });
+        let written = written.and_then(|()| fs::rename(&temporary, self.job.with_extension(extension)));
+        if written.is_err() {
+            drop(fs::remove_file(&temporary));
+        }
+        written
+    }
+}
+
+pub(super) fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp::default().after(since)
+}

@@ -1,0 +1,200 @@
+//! Ends the tree of one incarnation and shows that it is gone. Descendants first: the init
+//! inherits what they leave behind, so it lives until the last of them has gone, and then ends by
+//! itself. Safe to repeat after a crash at any point.
+
+use std::collections::{BTreeMap, HashSet};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use protocol::ids::ProcId;
+
+use crate::Error;
+use crate::handle::Handle;
+use crate::identity::{self, State};
+use crate::ladder::{Ladder, Step};
+use crate::tree::{Evidence, Member, Via, members, still_belongs};
+
+/// How long an init whose tree has gone may take to end by itself: it still writes and syncs its
+/// exit record and nudges the daemon (250 ms at most).
+const MOMENT: Duration = Duration::from_secs(1);
+/// The shortest and the longest pause between two looks, which cost a few milliseconds each.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
+
+/// How to end it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Between TERM and KILL.
+    pub grace: Duration,
+    /// Between the first KILL and giving up.
+    pub verify: Duration,
+    /// Never touched, nor what descends from them: the tmux server, `poold`.
+    pub protected: Vec<u32>,
+}
+
+impl Default for Options {
+    /// 5 s and 5 s, nothing protected.
+    fn default() -> Self {
+        Self { grace: Duration::from_secs(5), verify: Duration::from_secs(5), protected: Vec::new() }
+    }
+}
+
+/// What became of the members.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Found alive and now ended, each shown by its handle or by its absence.
+    pub killed: Vec<Member>,
+    /// Still there after the time for verification, with the state they are in.
+    pub survivors: Vec<Member>,
+}
+
+/// Ends every member but the caller's own line. Takes at most about grace + verify for the
+/// descendants and [`Options::verify`] + 2 s for the init.
+///
+/// # Errors
+/// Where the list of processes cannot be had. A process that cannot be signalled is a survivor.
+pub fn kill(evidence: &Evidence, options: &Options) -> Result<Report, Error> {
+    let start = Instant::now();
+    let mut tree = Tree { evidence, options, known: BTreeMap::new() };
+    let gone = tree.climb_down(Whom::Descendants, options.grace)?;
+    if gone && let Some(init) = tree.init()? {
+        init.signal(Signal::SIGCONT)?;
+        if !init.wait(MOMENT)? {
+            let left = options.grace.saturating_sub(start.elapsed());
+            tree.climb_down(Whom::All, left.max(MOMENT))?;
+        }
+    }
+    tree.report()
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Whom {
+    Descendants,
+    All,
+}
+
+/// Everything that was ever found: once a member, always a member.
+struct Tree<'a> {
+    evidence: &'a Evidence,
+    options: &'a Options,
+    known: BTreeMap<ProcId, Known>,
+}
+
+struct Known {
+    member: Member,
+    handle: Option<Handle>,
+    ended: bool,
+}
+
+impl Tree<'_> {
+    /// Whether none is left.
+    fn climb_down(&mut self, whom: Whom, grace: Duration) -> Result<bool, Error> {
+        let start = Instant::now();
+        let mut ladder = Ladder::new(grace, self.options.verify);
+        let mut pause = PAUSES.0;
+        loop {
+            let found = self.look(whom)?;
+            match ladder.step(start.elapsed(), &found) {
+                Step::Done => return Ok(true),
+                Step::GiveUp(_) => return Ok(false),
+                Step::Look => pause = PAUSES.0,
+                Step::Term(ids) => {
+                    pause = if ids.is_empty() { (pause * 2).min(PAUSES.1) } else { PAUSES.0 };
+                    self.signal(&ids, &[Signal::SIGTERM, Signal::SIGCONT]);
+                }
+                Step::Kill(ids) => {
+                    pause = PAUSES.0;
+                    self.signal(&ids, &[Signal::SIGKILL]);
+                }
+            }
+            self.rest(&found, pause.min(grace.saturating_sub(start.elapsed()).max(PAUSES.0)));
+        }
+    }
+
+    /// Those that are alive: the members now, and every one that was held and has escaped all nets
+    /// since. One that was only seen, and is no member now, was none of ours.
+    fn look(&mut self, whom: Whom) -> Result<Vec<ProcId>, Error> {
+        let mut now =
+            members(self.evidence, &self.options.protected).map_err(Error::system("list processes"))?;
+        now.retain(|member| whom == Whom::All || member.via != Via::Init);
+        let seen: HashSet<ProcId> = now.iter().map(|member| member.id).collect();
+        for member in now {
+            let known = self.known.entry(member.id).or_insert(Known {
+                member: member.clone(),
+                handle: None,
+                ended: false,
+            });
+            known.member = member;
+        }
+        for known in self.known.values_mut() {
+            known.check()?;
+        }
+        self.known.retain(|id, known| known.ended || known.handle.is_some() || seen.contains(id));
+        Ok(self.known.iter().filter(|(_, known)| !known.ended).map(|(id, _)| *id).collect())
+    }
+
+    /// A process that cannot be held or signalled now is found again by the next look.
+    fn signal(&mut self, ids: &[ProcId], signals: &[Signal]) {
+        for id in ids {
+            let Some(known) = self.known.get_mut(id) else { continue };
+            let sent = known.hold(self.evidence).and_then(|handle| match handle {
+                Some(handle) => signals.iter().try_for_each(|signal| handle.signal(*signal).map(drop)),
+                None => Ok(()),
+            });
+            if let Err(error) = sent {
+                tracing::debug!(%id, %error, "not signalled");
+            }
+        }
+    }
+
+    /// Waits for one of them to end, but no longer than this.
+    fn rest(&self, found: &[ProcId], pause: Duration) {
+        let mut handles = found.iter().filter_map(|id| self.known.get(id)?.handle.as_ref());
+        if !handles.next().is_some_and(|handle| handle.wait(pause).is_ok()) {
+            std::thread::sleep(pause);
+        }
+    }
+
+    /// The init, where it is alive and may be ended.
+    fn init(&self) -> Result<Option<Handle>, Error> {
+        let spared = |id: &ProcId| id.pid == std::process::id() || self.options.protected.contains(&id.pid);
+        let Some(id) = self.evidence.init.filter(|id| !spared(id)) else { return Ok(None) };
+        match Handle::open(id) {
+            Err(Error::OtherUser(_) | Error::Forbidden(_)) => Ok(None),
+            other => other,
+        }
+    }
+
+    fn report(self) -> Result<Report, Error> {
+        let mut report = Report::default();
+        for (id, known) in self.known {
+            let state = identity::state(id).map_err(Error::system("read a process"))?;
+            let gone = matches!(state, State::Gone | State::Zombie);
+            let list = if gone { &mut report.killed } else { &mut report.survivors };
+            list.push(Member { state: if gone { State::Gone } else { state }, ..known.member });
+        }
+        Ok(report)
+    }
+}
+
+impl Known {
+    /// Takes note of its end.
+    fn check(&mut self) -> Result<(), Error> {
+        self.ended = self.ended
+            || match &self.handle {
+                Some(handle) => handle.exited()?,
+                None => identity::exited(self.member.id).map_err(Error::system("read a process"))?,
+            };
+        if self.ended {
+            self.handle = None;
+        }
+        Ok(())
+    }
+
+    /// Holds the process first, then asks again whether it belongs.
+    fn hold(&mut self, evidence: &Evidence) -> Result<Option<&Handle>, Error> {
+        if self.handle.is_none() {
+            self.handle = Handle::open(self.member.id)?.filter(|_| still_belongs(evidence, &self.member));
+        }
+        Ok(self.handle.as_ref())
+    }
+}

@@ -1,0 +1,28 @@
+//! One operating-system process, identified safely: who it is, what belongs to it, how it is ended
+//! and shown to be gone; the small init of a session and its log writer. The only crate that sends
+//! signals. Synchronous.
+//!
+//! Three rules hold everywhere. A signal goes through a [`handle::Handle`], which holds the process
+//! before its identity is checked, so that a reused number never gets one. Never signalled are pid
+//! 0 and 1, the caller and its ancestors, processes of other users, and the group of anything but
+//! an init's own program. And gone means proved: two empty looks in a row.
+
+pub mod detach;
+pub mod env;
+mod error;
+pub mod foreground;
+pub mod handle;
+pub mod identity;
+pub mod init;
+pub mod kill;
+pub mod ladder;
+pub mod limits;
+pub mod log_writer;
+pub mod proc;
+pub mod tree;
+
+#[cfg_attr(target_os = "linux", path = "linux.rs")]
+#[cfg_attr(target_os = "macos", path = "macos.rs")]
+mod platform;
+
+pub use error::Error;

@@ -1,0 +1,185 @@
+//! Which processes belong to one incarnation of a session. Three nets, because each alone leaks:
+//! descent from the init (which inherits every orphan where there are subreapers), the init's
+//! terminal session, and the tag in the environment that a process was started with. Whatever
+//! descends from a member is a member.
+//!
+//! Membership looks at these alone: a member that serves a socket (a tmux server that an agent
+//! started for itself, say) is a member like any other. Callers that must spare one name it as
+//! protected, and whatever descends from a protected process is spared with it.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+
+use nix::unistd::getuid;
+use protocol::ids::{ProcId, Tag};
+use protocol::text::OsBytes;
+
+use crate::identity::{Process, State};
+use crate::platform;
+
+/// What is known of an incarnation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Evidence {
+    /// Its init, or the program of an adopted pane.
+    pub init: Option<ProcId>,
+    /// The session that its init leads. Believed only where the leader is still the init, or
+    /// where a tagged process is in it: session numbers are reused like process numbers.
+    pub sid: Option<u32>,
+    /// Its tag.
+    pub tag: Tag,
+}
+
+/// Why a process belongs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Via {
+    /// It is the init.
+    Init,
+    /// It descends from the init or from another member.
+    Descent,
+    /// Its environment has the tag.
+    Tag,
+    /// It is in the init's session.
+    Session,
+}
+
+/// A process that belongs; never a zombie.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    /// Which.
+    pub id: ProcId,
+    /// Its parent when it was seen.
+    pub ppid: u32,
+    /// Its name.
+    pub comm: OsBytes,
+    /// What it was doing when it was seen.
+    pub state: State,
+    /// Why it belongs.
+    pub via: Via,
+}
+
+/// One look at the whole machine: the live processes that belong, by number. Left out are the
+/// caller and its ancestors, pid 0 and 1, the processes of other users, and those `protected`.
+///
+/// # Errors
+/// Where the list of processes cannot be had; one that cannot be read is left out.
+pub fn members(evidence: &Evidence, protected: &[u32]) -> io::Result<Vec<Member>> {
+    let uid = getuid().as_raw();
+    let all: Vec<Process> =
+        platform::pids()?.into_iter().filter_map(|pid| platform::read(pid).ok().flatten()).collect();
+    let live = all.iter().filter(|process| process.uid == uid && process.state != State::Zombie);
+    let tagged =
+        live.map(|process| process.id.pid).filter(|pid| platform::has_tag(*pid, evidence.tag)).collect();
+    Ok(Machine { all, tagged, me: std::process::id(), uid }.members(evidence, protected))
+}
+
+/// Whether the reason for which a member was found holds now; asked while the process is held, so
+/// that no stranger is taken for it.
+pub(crate) fn still_belongs(evidence: &Evidence, member: &Member) -> bool {
+    let Ok(Some(now)) = platform::read(member.id.pid) else { return false };
+    let inherited = evidence.init.is_some_and(|init| init.pid == now.ppid);
+    now.id == member.id
+        && match member.via {
+            Via::Init => evidence.init == Some(now.id),
+            Via::Descent => now.ppid == member.ppid || inherited,
+            Via::Tag => platform::has_tag(now.id.pid, evidence.tag),
+            Via::Session => evidence.sid == Some(now.sid),
+        }
+}
+
+/// The machine as it was seen.
+#[derive(Debug)]
+struct Machine {
+    all: Vec<Process>,
+    tagged: HashSet<u32>,
+    me: u32,
+    uid: u32,
+}
+
+impl Machine {
+    fn members(&self, evidence: &Evidence, protected: &[u32]) -> Vec<Member> {
+        let exempt = self.exempt(protected);
+        let mut found = self.roots(evidence);
+        found.retain(|pid, _| !protected.contains(pid));
+        self.descend(&mut found, protected);
+        let mut members: Vec<Member> =
+            self.all.iter().filter_map(|p| member(p, *found.get(&p.id.pid)?)).collect();
+        members.retain(|member| !exempt.contains(&member.id.pid));
+        members.sort_by_key(|member| member.id);
+        members
+    }
+
+    /// Those that belong for a reason of their own.
+    fn roots(&self, evidence: &Evidence) -> HashMap<u32, Via> {
+        let sid = evidence.sid.filter(|sid| *sid > 1 && self.session_is_ours(*sid, evidence.init));
+        let why = |process: &Process| {
+            if evidence.init == Some(process.id) {
+                Some(Via::Init)
+            } else if self.tagged.contains(&process.id.pid) {
+                Some(Via::Tag)
+            } else {
+                (sid == Some(process.sid)).then_some(Via::Session)
+            }
+        };
+        self.all.iter().filter_map(|process| Some((process.id.pid, why(process)?))).collect()
+    }
+
+    fn session_is_ours(&self, sid: u32, init: Option<ProcId>) -> bool {
+        match self.all.iter().find(|process| process.id.pid == sid) {
+            Some(leader) => init == Some(leader.id) || self.tagged.contains(&sid),
+            None => {
+                self.all.iter().any(|process| process.sid == sid && self.tagged.contains(&process.id.pid))
+            }
+        }
+    }
+
+    /// Adds what descends from those found, through processes of other users but not through the
+    /// caller (unless it is the init itself) or a protected process.
+    fn descend(&self, found: &mut HashMap<u32, Via>, protected: &[u32]) {
+        let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
+        for process in &self.all {
+            children.entry(process.ppid).or_default().push(process.id.pid);
+        }
+        let mut todo: Vec<u32> = found.keys().copied().collect();
+        while let Some(parent) = todo.pop() {
+            if parent == self.me && found.get(&parent) != Some(&Via::Init) {
+                continue;
+            }
+            for child in children.get(&parent).into_iter().flatten() {
+                if !found.contains_key(child) && !protected.contains(child) {
+                    found.insert(*child, Via::Descent);
+                    todo.push(*child);
+                }
+            }
+        }
+    }
+
+    fn exempt(&self, protected: &[u32]) -> HashSet<u32> {
+        let parents: HashMap<u32, u32> =
+            self.all.iter().map(|process| (process.id.pid, process.ppid)).collect();
+        let mut exempt: HashSet<u32> = protected.iter().copied().collect();
+        exempt.extend([0, 1]);
+        exempt
+            .extend(self.all.iter().filter(|process| process.uid != self.uid).map(|process| process.id.pid));
+        let mut line = HashSet::new();
+        let mut ancestor = Some(self.me);
+        while let Some(pid) = ancestor.filter(|pid| line.insert(*pid)) {
+            ancestor = parents.get(&pid).copied();
+        }
+        exempt.extend(line);
+        exempt
+    }
+}
+
+fn member(process: &Process, via: Via) -> Option<Member> {
+    (process.state != State::Zombie).then(|| Member {
+        id: process.id,
+        ppid: process.ppid,
+        comm: process.comm.clone(),
+        state: process.state,
+        via,
+    })
+}
+
+#[cfg(test)]
+#[path = "tree_tests.rs"]
+mod tests;

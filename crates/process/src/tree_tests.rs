@@ -1,0 +1,127 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const UID: u32 = 1000;
+const ME: u32 = 50;
+const INIT: ProcId = ProcId { pid: 100, start: 7 };
+const TAG: Tag = Tag([5; 16]);
+
+fn process(pid: u32, ppid: u32, sid: u32) -> Process {
+    Process {
+        id: ProcId { pid, start: 7 },
+        ppid,
+        pgid: pid,
+        sid,
+        uid: UID,
+        tpgid: None,
+        state: State::Running,
+        comm: OsBytes::default(),
+    }
+}
+
+/// The caller (50, below a shell 49), a tmux server (60), and what the test adds.
+fn machine(more: impl IntoIterator<Item = Process>, tagged: &[u32]) -> Machine {
+    let mut all = vec![process(1, 0, 1), process(49, 1, 49), process(ME, 49, 49), process(60, 1, 60)];
+    all.extend(more);
+    Machine { all, tagged: tagged.iter().copied().collect(), me: ME, uid: UID }
+}
+
+fn found(machine: &Machine, evidence: Evidence, protected: &[u32]) -> Vec<(u32, Via)> {
+    machine.members(&evidence, protected).iter().map(|member| (member.id.pid, member.via)).collect()
+}
+
+fn evidence() -> Evidence {
+    Evidence { init: Some(INIT), sid: Some(100), tag: TAG }
+}
+
+#[test]
+fn each_net_catches_its_own() {
+    let more = [
+        process(100, 60, 100),
+        process(101, 100, 100),
+        process(102, 101, 102),
+        process(103, 1, 100),
+        process(104, 1, 104),
+        process(105, 104, 105),
+        process(106, 1, 106),
+    ];
+    let members = found(&machine(more, &[104]), evidence(), &[60]);
+    let expected = [
+        (100, Via::Init),
+        (101, Via::Session),
+        (102, Via::Descent),
+        (103, Via::Session),
+        (104, Via::Tag),
+        (105, Via::Descent),
+    ];
+    assert_eq!(members, expected);
+}
+
+#[test]
+fn a_reused_init_number_names_a_stranger() {
+    let stranger = Process { id: ProcId { start: 8, ..INIT }, ..process(100, 1, 100) };
+    let all = [stranger, process(101, 100, 100), process(102, 100, 102)];
+    assert_eq!(found(&machine(all, &[]), evidence(), &[]), []);
+}
+
+#[test]
+fn a_session_without_its_leader_is_believed_only_by_a_tag() {
+    let all = || [process(101, 1, 100), process(102, 1, 100)];
+    assert_eq!(found(&machine(all(), &[]), evidence(), &[]), []);
+    assert_eq!(found(&machine(all(), &[102]), evidence(), &[]), [(101, Via::Session), (102, Via::Tag)]);
+}
+
+#[test]
+fn p02_spared_are_zombies_other_users_and_the_protected_with_all_below() {
+    let all = || {
+        [
+            process(100, 60, 100),
+            Process { state: State::Zombie, ..process(101, 100, 100) },
+            Process { uid: 0, ..process(102, 100, 100) },
+            process(103, 102, 103),
+            process(104, 100, 104),
+            process(105, 104, 105),
+        ]
+    };
+    let through_sudo = (103, Via::Descent);
+    let members = found(&machine(all(), &[]), evidence(), &[104]);
+    assert_eq!(members, [(100, Via::Init), through_sudo]);
+    assert_eq!(found(&machine(all(), &[]), evidence(), &[100, 104]), [through_sudo]);
+}
+
+#[test]
+fn p02_a_caller_within_the_tree_spares_its_own_line() {
+    let mut machine = machine([process(100, 60, 100), process(101, 100, 100)], &[49, ME]);
+    machine.all[1].ppid = 100;
+    machine.all.push(process(51, ME, 51));
+    assert_eq!(found(&machine, evidence(), &[]), [(101, Via::Session)]);
+}
+
+#[test]
+fn an_init_that_looks_itself_finds_what_is_below_it() {
+    let mut machine = machine([process(100, 60, 100), process(101, 100, 100), process(102, 101, 102)], &[]);
+    machine.me = 100;
+    assert_eq!(found(&machine, evidence(), &[]), [(101, Via::Session), (102, Via::Descent)]);
+}
+
+proptest! {
+    /// Whatever the machine looks like (parents in circles too): it ends, and never returns who is spared.
+    #[test]
+    fn p02_no_machine_yields_the_spared(
+        links in proptest::collection::vec((0u32..30, 0u32..30, 0u32..3, any::<bool>()), 0..30),
+        protected in proptest::collection::vec(0u32..30, 0..3),
+        init in 0u32..30,
+    ) {
+        let all: Vec<Process> = links.iter().enumerate()
+            .map(|(n, (ppid, sid, uid, _))| Process { uid: *uid, ..process(u32::try_from(n).unwrap(), *ppid, *sid) })
+            .collect();
+        let tagged = links.iter().enumerate().filter(|(_, l)| l.3).map(|(n, _)| u32::try_from(n).unwrap()).collect();
+        let machine = Machine { all, tagged, me: 3, uid: 1 };
+        let evidence = Evidence { init: Some(ProcId { pid: init, start: 7 }), sid: Some(init), tag: TAG };
+        for member in machine.members(&evidence, &protected) {
+            prop_assert!(member.id.pid > 1 && member.id.pid != 3 && !protected.contains(&member.id.pid));
+            prop_assert_eq!(machine.all[member.id.pid as usize].uid, 1);
+        }
+    }
+}

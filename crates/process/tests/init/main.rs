@@ -1,0 +1,69 @@
+//! The init, the log writer and the kill ladder against real processes in a real terminal. This
+//! program runs itself again to be the init; without arguments it runs every test, with arguments
+//! those whose name holds one of them.
+
+#[cfg(target_os = "linux")]
+mod ending;
+#[cfg(target_os = "linux")]
+mod logging;
+#[cfg(target_os = "linux")]
+mod pane;
+#[cfg(target_os = "linux")]
+mod running;
+
+use std::process::ExitCode;
+
+#[cfg(target_os = "linux")]
+fn main() -> ExitCode {
+    let argument = std::env::var_os("TEST_ARGUMENT").map(std::path::PathBuf::from).unwrap_or_default();
+    match std::env::var("TEST_ROLE").as_deref() {
+        Ok("init") => match process::init::exec(&argument) {
+            process::init::End::Code(code) => ExitCode::from(code),
+            process::init::End::Signal(signal) => {
+                process::init::resignal(signal);
+                ExitCode::FAILURE
+            }
+        },
+        Ok("log") => {
+            process::log_writer::write_log(&argument).map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS)
+        }
+        _ => run_tests(),
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[expect(clippy::print_stdout, reason = "this is the test runner")]
+fn run_tests() -> ExitCode {
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let list = std::env::args().any(|word| word == "--list");
+    let tests = [running::TESTS, ending::TESTS, logging::TESTS].concat();
+    let chosen = |name: &str| wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str()));
+    let mut failed = 0;
+    for (name, test) in tests.into_iter().filter(|(name, _)| chosen(name)) {
+        if list {
+            println!("{name}: test");
+            continue;
+        }
+        let passed = std::panic::catch_unwind(test).is_ok();
+        println!("test {name} ... {}", if passed { "ok" } else { "FAILED" });
+        failed += u8::from(!passed);
+    }
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(101) }
+}
+
+#[cfg(not(target_os = "linux"))]
+#[expect(clippy::print_stdout, reason = "a skipped test says so")]
+fn main() -> ExitCode {
+    println!("skipped: these tests read /proc");
+    ExitCode::SUCCESS
+}
+
+/// A list of tests by their names.
+#[cfg(target_os = "linux")]
+macro_rules! tests {
+    ($($name:ident),* $(,)?) => {
+        pub const TESTS: &[(&str, fn())] = &[$((stringify!($name), $name)),*];
+    };
+}
+#[cfg(target_os = "linux")]
+use tests;

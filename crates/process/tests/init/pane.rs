@@ -1,0 +1,215 @@
+//! A pane without tmux: an init in a terminal of its own, with what it prints, its files, and the
+//! processes that were started in its directory.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::pty::openpty;
+use process::init::End;
+use process::tree::Evidence;
+use protocol::ids::{SessionId, Tag};
+use protocol::job::{ExitRecord, JOB_VERSION, Job};
+
+/// Long enough for any machine: reached only by a test that fails.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+pub const TAG: Tag = Tag([0xa5; 16]);
+
+pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + DEADLINE;
+    while !condition() {
+        assert!(Instant::now() < deadline, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+pub struct Pane {
+    pub dir: tempfile::TempDir,
+    pub init: Child,
+    keys: Option<fs::File>,
+    output: Arc<Mutex<Vec<u8>>>,
+    closed: Arc<AtomicBool>,
+    reader: Option<JoinHandle<()>>,
+}
+
+fn read_screen(mut screen: fs::File, shown: &Mutex<Vec<u8>>, stop: &AtomicBool) {
+    let mut buffer = [0; 4096];
+    while !stop.load(Ordering::Relaxed) {
+        let mut ready = [PollFd::new(screen.as_fd(), PollFlags::POLLIN)];
+        if poll(&mut ready, PollTimeout::from(10_u8)).is_ok_and(|count| count == 0) {
+            continue;
+        }
+        // An error is the end: no process has the terminal open.
+        let Ok(length @ 1..) = screen.read(&mut buffer) else { return };
+        shown.lock().unwrap().extend(&buffer[..length]);
+    }
+}
+
+/// What this test program is when it is run again.
+pub fn myself(role: &str, argument: &Path) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.env_clear().env("TEST_ROLE", role).env("TEST_ARGUMENT", argument);
+    command.env("TERM", "of-tmux").env("TMUX", "server").env("TMUX_PANE", "%1");
+    command
+}
+
+pub fn job(dir: &Path, argv: &[&str]) -> Job {
+    let variable = |name: &str, value: &str| (name.into(), value.into());
+    Job {
+        version: JOB_VERSION,
+        session: SessionId(1),
+        tag: TAG,
+        argv: argv.iter().map(|word| (*word).into()).collect(),
+        cwd: dir.into(),
+        env: vec![
+            variable("PATH", "/usr/local/bin:/usr/bin:/bin"),
+            variable("POOL_INCARNATION", &TAG.to_string()),
+        ],
+        see_tmux: false,
+        socket: dir.join("sock").into(),
+        grace_ms: 200,
+    }
+}
+
+pub fn write_job(dir: &Path, job: &Job) -> PathBuf {
+    let path = dir.join(format!("{TAG}.job"));
+    fs::write(&path, serde_json::to_vec(job).unwrap()).unwrap();
+    path
+}
+
+impl Pane {
+    /// Runs a shell script as the session's program.
+    pub fn script(script: &str) -> Self {
+        Self::run(&["sh", "-c", script], |_| ())
+    }
+
+    pub fn run(argv: &[&str], change: impl FnOnce(&mut Job)) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let mut job = job(dir.path(), argv);
+        change(&mut job);
+        let path = write_job(dir.path(), &job);
+        Self::start(dir, &path)
+    }
+
+    #[expect(unsafe_code, reason = "the terminal is made the controlling one between fork and exec")]
+    pub fn start(dir: tempfile::TempDir, job: &Path) -> Self {
+        let ends = openpty(None, None).unwrap();
+        let mut command = myself("init", job);
+        command.current_dir(dir.path());
+        for stream in [Command::stdin, Command::stdout, Command::stderr] {
+            stream(&mut command, Stdio::from(ends.slave.try_clone().unwrap()));
+        }
+        for end in [ends.master.as_raw_fd(), ends.slave.as_raw_fd()] {
+            // SAFETY: a descriptor flag of a descriptor that is open.
+            unsafe { nix::libc::fcntl(end, nix::libc::F_SETFD, nix::libc::FD_CLOEXEC) };
+        }
+        // SAFETY: both calls are async-signal-safe and nothing is allocated.
+        unsafe {
+            command.pre_exec(|| {
+                nix::libc::setsid();
+                nix::libc::ioctl(0, nix::libc::TIOCSCTTY, 0);
+                Ok(())
+            });
+        }
+        let init = command.spawn().unwrap();
+        let (output, closed) = (Arc::default(), Arc::new(AtomicBool::new(false)));
+        let (shown, stop) = (Arc::clone(&output), Arc::clone(&closed));
+        let screen = fs::File::from(ends.master.try_clone().unwrap());
+        let reader = Some(std::thread::spawn(move || read_screen(screen, &shown, &stop)));
+        Self { dir, init, keys: Some(ends.master.into()), output, closed, reader }
+    }
+
+    /// Closes the terminal, as `kill-pane` does.
+    pub fn hang_up(&mut self) {
+        self.closed.store(true, Ordering::Relaxed);
+        self.reader.take().unwrap().join().unwrap();
+        self.keys = None;
+    }
+
+    pub fn type_keys(&mut self, keys: &[u8]) {
+        self.keys.as_mut().unwrap().write_all(keys).unwrap();
+    }
+
+    pub fn output(&self) -> String {
+        String::from_utf8_lossy(&self.output.lock().unwrap()).into_owned()
+    }
+
+    pub fn wait_for_output(&self, text: &str) {
+        wait_until(text, || self.output().contains(text));
+    }
+
+    pub fn file(&self, extension: &str) -> PathBuf {
+        self.dir.path().join(format!("{TAG}.{extension}"))
+    }
+
+    /// Lets a script that waits for the file `go` end.
+    pub fn go(&self) {
+        fs::write(self.dir.path().join("go"), "").unwrap();
+    }
+
+    pub fn record(&self) -> ExitRecord {
+        serde_json::from_slice(&fs::read(self.file("exit")).unwrap()).unwrap()
+    }
+
+    pub fn started(&self) -> protocol::job::Started {
+        wait_until("the program's start", || self.file("started").exists());
+        serde_json::from_slice(&fs::read(self.file("started")).unwrap()).unwrap()
+    }
+
+    pub fn evidence(&self) -> Evidence {
+        let init = self.started().init;
+        Evidence { init: Some(init), sid: Some(init.pid), tag: TAG }
+    }
+
+    /// Waits for the init's end.
+    pub fn end(&mut self) -> End {
+        let mut status = None;
+        wait_until("the init's end", || {
+            status = self.init.try_wait().unwrap();
+            status.is_some()
+        });
+        let status = status.unwrap();
+        match status.code() {
+            Some(code) => End::Code(u8::try_from(code).unwrap()),
+            None => End::Signal(status.signal().unwrap()),
+        }
+    }
+
+    /// The init's end, and proof that nothing of it is left.
+    pub fn end_alone(&mut self) -> End {
+        let end = self.end();
+        assert_eq!(self.living(), Vec::<u32>::new(), "left behind");
+        end
+    }
+
+    /// The live processes whose directory is the pane's.
+    pub fn living(&self) -> Vec<u32> {
+        let here = self.dir.path().canonicalize().unwrap();
+        let inside = |pid: &u32| fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == here);
+        let names =
+            fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let alive = |pid: &u32| process::identity::identify(*pid).unwrap().is_some();
+        names.filter_map(|name| name.parse().ok()).filter(inside).filter(alive).collect()
+    }
+}
+
+impl Drop for Pane {
+    fn drop(&mut self) {
+        let _ = (self.init.kill(), self.init.wait());
+        for pid in self.living() {
+            let Ok(Some(id)) = process::identity::identify(pid) else { continue };
+            if let Ok(Some(handle)) = process::handle::Handle::open(id) {
+                let _ = handle.signal(nix::sys::signal::Signal::SIGKILL);
+            }
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! A connection without a runtime: for `poolctl`, the reaper and scripts. One call at a time, each
+//! under one deadline from its first byte to its last.
+
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use interprocess::ConnectWaitMode;
+use interprocess::local_socket::{ConnectOptions, GenericFilePath, ToFsName};
+use interprocess::os::unix::uds_local_socket::Stream;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use crate::connect::{self, CONNECT_TIMEOUT, ConnectError, RETRY_PAUSE, TransportError};
+use crate::frame::{self, CHUNK, FrameError, Incoming};
+use crate::hello::{Hello, HelloReply, Welcome};
+use crate::ids::{OpId, Tag, Token};
+use crate::job;
+use crate::peer::{self, PeerError};
+use crate::reply::{Frame, Reply, Response};
+use crate::request::{Call, Request};
+
+/// A welcomed connection.
+#[derive(Debug)]
+pub struct Connection {
+    stream: Stream,
+    incoming: Incoming,
+    timeout: Option<Duration>,
+    calls: u64,
+}
+
+impl Connection {
+    /// Connects and says hello, within [`CONNECT_TIMEOUT`]; calls have that long too until
+    /// [`Connection::set_timeout`] says otherwise.
+    ///
+    /// # Errors
+    /// See [`ConnectError`].
+    pub fn connect(path: &Path, hello: &Hello) -> Result<(Self, Welcome), ConnectError> {
+        Self::connect_within(path, hello, Some(CONNECT_TIMEOUT))
+    }
+
+    /// The same with another limit for this and for each call; `None` waits for ever.
+    ///
+    /// # Errors
+    /// See [`ConnectError`].
+    pub fn connect_within(
+        path: &Path,
+        hello: &Hello,
+        timeout: Option<Duration>,
+    ) -> Result<(Self, Welcome), ConnectError> {
+        let deadline = Deadline::after(timeout);
+        let stream = open(path, deadline)?;
+        let mut connection = Self { stream, incoming: Incoming::default(), timeout, calls: 0 };
+        let welcome = connection.hello(hello, deadline).map_err(|e| ConnectError::from_transport(path, e))?;
+        Ok((connection, connect::accept(welcome)?))
+    }
+
+    fn hello(&mut self, hello: &Hello, deadline: Deadline) -> Result<HelloReply, TransportError> {
+        self.write(&frame::encode(hello)?, deadline)?;
+        Ok(frame::decode(&self.read(deadline)?)?)
+    }
+
+    /// How long each call, and each [`Connection::next_frame`], may take in all; `None` for ever.
+    pub fn set_timeout(&mut self, timeout: Option<Duration>) {
+        self.timeout = timeout;
+    }
+
+    /// Asks, and waits for the whole answer; what comes in parts is joined.
+    ///
+    /// # Errors
+    /// See [`TransportError`]. A refusal is no error here: it is in the reply.
+    pub fn call(
+        &mut self,
+        op: Option<OpId>,
+        lock: Option<Token>,
+        request: Request,
+    ) -> Result<Reply, TransportError> {
+        let mut parts: Option<Response> = None;
+        let mut fits = true;
+        let mut join = |next: Response| match &mut parts {
+            Some(whole) => fits &= whole.append(next),
+            None => parts = Some(next),
+        };
+        match self.call_each(op, lock, request, &mut join)? {
+            Ok(last) => join(last),
+            refused => return Ok(refused),
+        }
+        match parts {
+            Some(whole) if fits => Ok(Ok(whole)),
+            _ => Err(FrameError::Unexpected("a part of another kind than the one before").into()),
+        }
+    }
+
+    /// Asks, hands over each part as it comes, and returns the reply, which holds the last part.
+    ///
+    /// # Errors
+    /// See [`TransportError`].
+    pub fn call_each(
+        &mut self,
+        op: Option<OpId>,
+        lock: Option<Token>,
+        request: Request,
+        mut part: impl FnMut(Response),
+    ) -> Result<Reply, TransportError> {
+        let deadline = Deadline::after(self.timeout);
+        let id = self.post(Call { id: 0, op, lock, request }, deadline)?;
+        loop {
+            match self.frame(deadline)? {
+                Frame::Part { id: of, part: next } if of == id => part(next),
+                Frame::Reply { id: of, reply } if of == id => return Ok(reply),
+                Frame::Reply { id: 0, reply: Err(refusal) } => return Ok(Err(refusal)),
+                // The late answer to a call that was given up, or a subscriber's frame.
+                _ => {}
+            }
+        }
+    }
+
+    /// Sends a request without waiting for its answer, as [`Request::Subscribe`] wants. Its id.
+    ///
+    /// # Errors
+    /// See [`TransportError`].
+    pub fn send(&mut self, request: Request) -> Result<u64, TransportError> {
+        let deadline = Deadline::after(self.timeout);
+        self.post(Call { id: 0, op: None, lock: None, request }, deadline)
+    }
+
+    /// The next frame, whatever it is. After [`TransportError::Timeout`] it may be asked for again:
+    /// nothing is lost.
+    ///
+    /// # Errors
+    /// See [`TransportError`].
+    pub fn next_frame(&mut self) -> Result<Frame, TransportError> {
+        self.frame(Deadline::after(self.timeout))
+    }
+
+    /// Numbers the call and writes it.
+    fn post(&mut self, mut call: Call, deadline: Deadline) -> Result<u64, TransportError> {
+        self.calls += 1;
+        call.id = self.calls;
+        self.write(&frame::encode(&call)?, deadline)?;
+        Ok(call.id)
+    }
+
+    fn frame(&mut self, deadline: Deadline) -> Result<Frame, TransportError> {
+        Ok(frame::decode(&self.read(deadline)?)?)
+    }
+
+    fn read(&mut self, deadline: Deadline) -> Result<Vec<u8>, TransportError> {
+        loop {
+            if let Some(payload) = self.incoming.take()? {
+                return Ok(payload);
+            }
+            if read_some(&self.stream, self.incoming.space(), deadline)? == 0 {
+                return Err(TransportError::Closed);
+            }
+        }
+    }
+
+    /// Writes a whole frame. Where that fails half-way the connection is of no more use, and closed.
+    fn write(&mut self, bytes: &[u8], deadline: Deadline) -> Result<(), TransportError> {
+        write_all(&self.stream, bytes, deadline).map_err(|error| {
+            // It may be closed already; then there is nothing left to do.
+            drop(self.stream.inner().shutdown(Shutdown::Both));
+            error.into()
+        })
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+/// Tells `poold` that the files of this incarnation are worth a look. It has at most this long;
+/// nobody answers, and a failure is harmless because `poold` looks by itself too.
+///
+/// # Errors
+/// See [`ConnectError`].
+pub fn nudge(path: &Path, tag: Tag, within: Duration) -> Result<(), ConnectError> {
+    let deadline = Deadline::after(Some(within));
+    let stream = open(path, deadline)?;
+    let bytes = frame::wrap(&job::nudge(tag));
+    write_all(&stream, &bytes, deadline).map_err(|error| ConnectError::from_io(path, error))
+}
+
+/// A connected socket whose peer is this user.
+fn open(path: &Path, deadline: Deadline) -> Result<Stream, ConnectError> {
+    loop {
+        let stream = dial(path, deadline).map_err(|error| ConnectError::from_io(path, error))?;
+        match peer::check(&stream) {
+            Ok(_) => return Ok(stream),
+            // The daemon's queue of connections is full: on Linux the socket is then left unconnected.
+            Err(PeerError::Io(error)) if error.kind() == io::ErrorKind::NotConnected => {
+                deadline.left().map_err(|error| ConnectError::from_io(path, error))?;
+                thread::sleep(RETRY_PAUSE);
+            }
+            Err(error) => return Err(ConnectError::from_peer(path, error)),
+        }
+    }
+}
+
+fn dial(path: &Path, deadline: Deadline) -> io::Result<Stream> {
+    let wait = deadline.left()?.map_or(ConnectWaitMode::Unbounded, ConnectWaitMode::Timeout);
+    let name = path.to_fs_name::<GenericFilePath>()?;
+    ConnectOptions::new().name(name).wait_mode(wait).nonblocking_stream(true).connect_sync_as()
+}
+
+fn read_some(mut stream: &Stream, into: &mut Vec<u8>, deadline: Deadline) -> io::Result<usize> {
+    let end = into.len();
+    into.resize(end + CHUNK, 0);
+    let read = retry(stream.as_fd(), PollFlags::POLLIN, deadline, || stream.read(&mut into[end..]));
+    into.truncate(end + read.as_ref().copied().unwrap_or(0));
+    read
+}
+
+fn write_all(mut stream: &Stream, mut bytes: &[u8], deadline: Deadline) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let written = retry(stream.as_fd(), PollFlags::POLLOUT, deadline, || stream.write(bytes))?;
+        bytes = &bytes[written..];
+    }
+    Ok(())
+}
+
+/// Does `attempt` as soon as the socket is ready for it.
+fn retry(
+    fd: BorrowedFd<'_>,
+    ready: PollFlags,
+    deadline: Deadline,
+    mut attempt: impl FnMut() -> io::Result<usize>,
+) -> io::Result<usize> {
+    loop {
+        match attempt() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => wait(fd, ready, deadline)?,
+            result => return result,
+        }
+    }
+}
+
+fn wait(fd: BorrowedFd<'_>, ready: PollFlags, deadline: Deadline) -> io::Result<()> {
+    let timeout = match deadline.left()? {
+        // One millisecond more than what is left of them: poll must not return just before the deadline.
+        Some(left) => PollTimeout::try_from(left.as_millis() + 1).unwrap_or(PollTimeout::MAX),
+        None => PollTimeout::NONE,
+    };
+    match poll(&mut [PollFd::new(fd, ready)], timeout) {
+        Ok(_) | Err(Errno::EINTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// When an operation must be over; `None` is never.
+#[derive(Debug, Clone, Copy)]
+struct Deadline(Option<Instant>);
+
+impl Deadline {
+    fn after(timeout: Option<Duration>) -> Self {
+        Self(timeout.and_then(|timeout| Instant::now().checked_add(timeout)))
+    }
+
+    /// What is left; [`io::ErrorKind::TimedOut`] where that is nothing.
+    fn left(self) -> io::Result<Option<Duration>> {
+        let Some(end) = self.0 else { return Ok(None) };
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
+    }
+}

@@ -1,0 +1,340 @@
+//! Events: the one type for facts. The core returns them, the store commits them, the hub publishes
+//! them, every reader folds them. They carry new values, never changes of values, so that applying
+//! one twice is applying it once.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{Epoch, MessageId, OpId, ProcId, Seq, ServerId, SessionId, Tag, Token};
+use crate::message::{Message, MessageState};
+use crate::reap::{CandidateKind, Outcome};
+use crate::session::{DeleteMode, Exit, Incarnation, Reason, Session};
+use crate::text::{Name, OsBytes};
+use crate::time::Timestamp;
+
+/// An event with its place in the journal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stamped {
+    /// Its place; for events that are never in the journal, the place of the one before.
+    pub seq: Seq,
+    /// When it was decided.
+    pub at: Timestamp,
+    /// The fact.
+    pub event: Event,
+}
+
+/// A fact.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Event {
+    /// `poold` started; every token of an earlier epoch is smaller than any of this one.
+    PoolStarted {
+        /// The new epoch.
+        epoch: Epoch,
+        /// The daemon's version.
+        build: String,
+        /// Identity of the machine's boot.
+        boot: String,
+    },
+    /// High-water mark: no session id below this is ever given out again. Never in the journal: the
+    /// creation that raises it is.
+    NextSession {
+        /// The next `N` of `sess_N`.
+        next: u64,
+    },
+    /// A session was decided upon: its record, `starting`.
+    SessionCreated(Box<Session>),
+    /// A further incarnation was decided upon.
+    SessionStarting {
+        /// Which session.
+        session: SessionId,
+        /// The incarnation to be.
+        incarnation: Incarnation,
+        /// Incarnations so far, this one included.
+        incarnations: u32,
+        /// Restarts so far, this one included.
+        restarts: u32,
+    },
+    /// Its incarnation was seen running.
+    SessionLive {
+        /// Which session.
+        session: SessionId,
+        /// The incarnation, with all its identities.
+        incarnation: Incarnation,
+        /// Whether it was found again after a restart of `poold`.
+        recovered: bool,
+    },
+    /// It has a new name.
+    SessionRenamed {
+        /// Which session.
+        session: SessionId,
+        /// The new name.
+        name: Name,
+    },
+    /// It has these labels now.
+    SessionLabelled {
+        /// Which session.
+        session: SessionId,
+        /// All of its labels.
+        labels: BTreeMap<String, String>,
+    },
+    /// Its incarnation is ending.
+    SessionDraining {
+        /// Which session.
+        session: SessionId,
+        /// Why.
+        reason: Reason,
+        /// How its program ended, where that is known.
+        exit: Option<Exit>,
+        /// Since when complete listings lack it.
+        missing_since: Option<Timestamp>,
+    },
+    /// Its incarnation is proved gone.
+    SessionStopped {
+        /// Which session.
+        session: SessionId,
+        /// Why.
+        reason: Reason,
+        /// How its program ended, where that is known.
+        exit: Option<Exit>,
+    },
+    /// Its tmux server is proved gone.
+    SessionLost {
+        /// Which session.
+        session: SessionId,
+        /// Why.
+        reason: Reason,
+        /// How its program ended, where that is known.
+        exit: Option<Exit>,
+    },
+    /// Its creation failed.
+    SessionFailed {
+        /// Which session.
+        session: SessionId,
+        /// Why.
+        reason: Reason,
+        /// A sentence for people.
+        detail: String,
+        /// How its program ended, where it could not be executed.
+        exit: Option<Exit>,
+    },
+    /// Its record is gone.
+    SessionDeleted {
+        /// Which session.
+        session: SessionId,
+        /// Why.
+        reason: Reason,
+        /// How.
+        mode: DeleteMode,
+        /// Whether its tmux session lives on.
+        tmux_alive: bool,
+    },
+    /// What changes often, seen at a listing. Goes to the row, never to the journal.
+    SessionObserved {
+        /// Which session.
+        session: SessionId,
+        /// When it was seen.
+        at: Timestamp,
+        /// Its pane's terminal was closed.
+        dead: bool,
+        /// Clients attached.
+        attached: u32,
+        /// Foreground program.
+        current_command: Option<OsBytes>,
+    },
+    /// The agent's process became known.
+    AgentStarted {
+        /// Which session.
+        session: SessionId,
+        /// The incarnation it belongs to.
+        tag: Tag,
+        /// The init.
+        init: ProcId,
+        /// The agent.
+        agent: ProcId,
+    },
+    /// An incarnation is over: a pane that still carries its tag is its remains.
+    TagRetired {
+        /// The tag.
+        tag: Tag,
+        /// Whose it was.
+        session: SessionId,
+    },
+    /// A message is on disk.
+    MessageQueued(Box<Message>),
+    /// A message moved on.
+    MessageChanged {
+        /// Which message.
+        id: MessageId,
+        /// Whose it is.
+        session: SessionId,
+        /// Where it is now.
+        state: MessageState,
+        /// The token it is held under, while it is.
+        token: Option<Token>,
+        /// How often it was given out.
+        attempts: u32,
+        /// Why.
+        reason: Option<String>,
+    },
+    /// A message's record went out of retention. Never in the journal.
+    MessageForgotten {
+        /// Which message.
+        id: MessageId,
+    },
+    /// The reaper took a lease.
+    ReapStarted {
+        /// The session.
+        session: SessionId,
+        /// Why it is a candidate.
+        kind: CandidateKind,
+        /// The incarnation to end.
+        tag: Tag,
+        /// The lock's token.
+        token: Token,
+    },
+    /// A lease was settled.
+    ReapFinished {
+        /// The session.
+        session: SessionId,
+        /// Why it was a candidate.
+        kind: CandidateKind,
+        /// The incarnation.
+        tag: Tag,
+        /// What came of it.
+        outcome: Outcome,
+    },
+    /// A watcher connected.
+    WatcherConnected {
+        /// Its build.
+        build: String,
+    },
+    /// The watcher is gone; what follows is unverified until one comes.
+    WatcherLost {
+        /// Why.
+        reason: String,
+    },
+    /// Another tmux server than before answers, or none.
+    TmuxServerChanged {
+        /// The server, if one answers.
+        server: Option<ServerId>,
+    },
+    /// An operation was answered; a repeat gets the same answer. Never in the journal.
+    OperationDone {
+        /// Its id.
+        op: OpId,
+        /// Digest of its content.
+        digest: u64,
+        /// The encoded reply.
+        reply: Vec<u8>,
+        /// When.
+        at: Timestamp,
+    },
+    /// An operation was begun and its outcome hangs on this session. Never in the journal.
+    OperationBegun {
+        /// Its id.
+        op: OpId,
+        /// Digest of its content.
+        digest: u64,
+        /// The session it creates or changes.
+        session: SessionId,
+        /// When.
+        at: Timestamp,
+    },
+    /// An operation id went out of retention. Never in the journal.
+    OperationForgotten {
+        /// Its id.
+        op: OpId,
+    },
+}
+
+impl Event {
+    /// The word that users see (`poolctl events`, `--kind`).
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::PoolStarted { .. } => "pool_started",
+            Self::NextSession { .. } => "next_session",
+            Self::SessionCreated(_) => "session_created",
+            Self::SessionStarting { .. } => "session_starting",
+            Self::SessionLive { .. } => "session_live",
+            Self::SessionRenamed { .. } => "session_renamed",
+            Self::SessionLabelled { .. } => "session_labelled",
+            Self::SessionDraining { .. } => "session_draining",
+            Self::SessionStopped { .. } => "session_stopped",
+            Self::SessionLost { .. } => "session_lost",
+            Self::SessionFailed { .. } => "session_failed",
+            Self::SessionDeleted { .. } => "session_deleted",
+            Self::SessionObserved { .. } => "session_observed",
+            Self::AgentStarted { .. } => "generator_registered",
+            Self::TagRetired { .. } => "generator_ended",
+            Self::MessageQueued(_) => "message_queued",
+            Self::MessageChanged { state, .. } => state_kind(*state),
+            Self::MessageForgotten { .. } => "message_forgotten",
+            Self::ReapStarted { .. } => "reap_started",
+            Self::ReapFinished { .. } => "reap_finished",
+            Self::WatcherConnected { .. } => "watcher_connected",
+            Self::WatcherLost { .. } => "watcher_lost",
+            Self::TmuxServerChanged { .. } => "tmux_server_changed",
+            Self::OperationDone { .. } => "operation_done",
+            Self::OperationBegun { .. } => "operation_begun",
+            Self::OperationForgotten { .. } => "operation_forgotten",
+        }
+    }
+
+    /// The session it is about, if it is about one.
+    #[must_use]
+    pub fn session(&self) -> Option<SessionId> {
+        match self {
+            Self::SessionCreated(session) => Some(session.id),
+            Self::MessageQueued(message) => Some(message.session),
+            Self::SessionStarting { session, .. }
+            | Self::SessionLive { session, .. }
+            | Self::SessionRenamed { session, .. }
+            | Self::SessionLabelled { session, .. }
+            | Self::SessionDraining { session, .. }
+            | Self::SessionStopped { session, .. }
+            | Self::SessionLost { session, .. }
+            | Self::SessionFailed { session, .. }
+            | Self::SessionDeleted { session, .. }
+            | Self::SessionObserved { session, .. }
+            | Self::AgentStarted { session, .. }
+            | Self::TagRetired { session, .. }
+            | Self::MessageChanged { session, .. }
+            | Self::ReapStarted { session, .. }
+            | Self::ReapFinished { session, .. }
+            | Self::OperationBegun { session, .. } => Some(*session),
+            _ => None,
+        }
+    }
+
+    /// Whether it is kept in the journal and published; the others only change rows.
+    #[must_use]
+    pub fn is_journaled(&self) -> bool {
+        !matches!(
+            self,
+            Self::NextSession { .. }
+                | Self::SessionObserved { .. }
+                | Self::MessageForgotten { .. }
+                | Self::OperationDone { .. }
+                | Self::OperationBegun { .. }
+                | Self::OperationForgotten { .. }
+        )
+    }
+}
+
+fn state_kind(state: MessageState) -> &'static str {
+    match state {
+        MessageState::Queued => "message_failed",
+        MessageState::Claimed => "message_claimed",
+        MessageState::Typing => "message_typing",
+        MessageState::Typed => "message_typed",
+        MessageState::Accepted => "message_accepted",
+        MessageState::InDoubt => "message_in_doubt",
+        MessageState::Done => "message_done",
+        MessageState::Dead => "message_dead",
+        MessageState::Cancelled => "message_cancelled",
+        MessageState::Expired => "message_expired",
+    }
+}

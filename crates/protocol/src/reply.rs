@@ -1,0 +1,260 @@
+//! Replies and everything else that `poold` sends.
+
+use serde::{Deserialize, Serialize};
+
+use crate::event::Stamped;
+use crate::ids::{Epoch, ProcId, Seq, ServerId, SessionId};
+use crate::message::Message;
+use crate::reap::{Candidate, Lease};
+use crate::refusal::Refusal;
+use crate::session::Session;
+use crate::text::OsBytes;
+use crate::time::Timestamp;
+
+/// What a request came to. Transport errors are apart from refusals: they are `io::Error`s.
+pub type Reply = Result<Response, Refusal>;
+
+/// A frame from `poold`, after its welcome.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Frame {
+    /// The answer to a call; its last frame.
+    Reply {
+        /// The call's id.
+        id: u64,
+        /// What it came to.
+        reply: Reply,
+    },
+    /// A part of a long answer; more frames with this id follow.
+    Part {
+        /// The call's id.
+        id: u64,
+        /// The part.
+        part: Response,
+    },
+    /// Subscriber: an event; state that is sent first is marked as snapshot.
+    Event {
+        /// The event.
+        stamped: Box<Stamped>,
+        /// Whether it belongs to the state at the start.
+        snapshot: bool,
+    },
+    /// Subscriber: the state at the start is complete.
+    Synced {
+        /// The event after which the changes follow.
+        seq: Seq,
+    },
+    /// Subscriber: too slow, and cut. Subscribe again with `since: from`.
+    Lagged {
+        /// The last one sent.
+        from: Seq,
+        /// The newest.
+        to: Seq,
+    },
+    /// Watcher: something is asked of it.
+    Ask(Ask),
+}
+
+/// What `poold` asks of its watcher.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ask {
+    /// First: what to watch.
+    Watch(WatchSetup),
+    /// A snapshot taken from now on, marked with this number.
+    Snapshot {
+        /// Its number.
+        n: u64,
+    },
+}
+
+/// What to watch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WatchSetup {
+    /// The tmux program.
+    pub binary: OsBytes,
+    /// Its socket.
+    pub socket: OsBytes,
+    /// Longest time between two frames, in milliseconds.
+    pub heartbeat_ms: u64,
+}
+
+/// An answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Response {
+    /// Done, and nothing to show.
+    Done,
+    /// A watcher must send a snapshot.
+    SendSnapshot,
+    /// Status.
+    Status(Box<Status>),
+    /// A snapshot was applied.
+    Synced(Synced),
+    /// A session.
+    Session(Box<SessionView>),
+    /// Sessions.
+    Sessions(Vec<SessionView>),
+    /// A message.
+    Message(Box<Message>),
+    /// Messages.
+    Messages(Vec<Message>),
+    /// How to attach.
+    Attach(AttachCommand),
+    /// A piece of a screen.
+    Screen(OsBytes),
+    /// Where logs are.
+    Logs(LogFiles),
+    /// Events.
+    Events(Vec<Stamped>),
+    /// Text.
+    Text(String),
+    /// Candidates.
+    Candidates(Vec<Candidate>),
+    /// A lease.
+    Lease(Box<Lease>),
+}
+
+impl Response {
+    /// Joins the next part of a long answer to this one. False where it is of another kind.
+    #[must_use]
+    pub fn append(&mut self, next: Self) -> bool {
+        match (self, next) {
+            (Self::Sessions(all), Self::Sessions(next)) => all.extend(next),
+            (Self::Messages(all), Self::Messages(next)) => all.extend(next),
+            (Self::Events(all), Self::Events(next)) => all.extend(next),
+            (Self::Candidates(all), Self::Candidates(next)) => all.extend(next),
+            (Self::Screen(all), Self::Screen(next)) => all.0.extend(next.0),
+            (Self::Text(all), Self::Text(next)) => all.push_str(&next),
+            (_, Self::Done) => {}
+            _ => return false,
+        }
+        true
+    }
+}
+
+/// A session as it is shown: its record and what is derived from the rest of the pool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionView {
+    /// The record; its environment is left out.
+    pub session: Session,
+    /// Counts of its messages.
+    pub queue: QueueCounts,
+    /// Where its tmux server listens.
+    pub tmux_socket: OsBytes,
+    /// Who holds its lock, if somebody does: the token and what for.
+    pub lock: Option<(crate::ids::Token, String)>,
+}
+
+/// Counts of a session's messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct QueueCounts {
+    /// Waiting.
+    pub queued: u64,
+    /// In flight.
+    pub claimed: u64,
+    /// In doubt.
+    pub in_doubt: u64,
+    /// Dead.
+    pub dead: u64,
+    /// When the oldest waiting one was queued.
+    pub oldest_at: Option<Timestamp>,
+}
+
+/// `status`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// The pool's name.
+    pub pool: String,
+    /// The daemon's name and version.
+    pub build: String,
+    /// The daemon's process.
+    pub process: ProcId,
+    /// The daemon's start number.
+    pub epoch: Epoch,
+    /// The last event committed.
+    pub seq: Seq,
+    /// When the daemon started.
+    pub started_at: Timestamp,
+    /// The other components.
+    pub components: Vec<Component>,
+    /// The tmux server.
+    pub tmux: TmuxStatus,
+    /// Sessions in each lifecycle state, by its word.
+    pub sessions: Vec<(String, u64)>,
+    /// Slots taken.
+    pub slots_used: u64,
+    /// Slots there are.
+    pub slots_max: u64,
+    /// Counts over all queues.
+    pub queue: QueueCounts,
+    /// tmux sessions on the socket that are not the pool's, which are never touched.
+    pub foreign: Vec<String>,
+    /// Size of the database file in bytes.
+    pub database_bytes: u64,
+    /// Where the state is.
+    pub state_dir: OsBytes,
+    /// What is wrong, each a sentence with what to do. Healthy is when there is none.
+    pub problems: Vec<String>,
+}
+
+/// A component of the pool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Component {
+    /// `tmux-watch`, `reaper`.
+    pub name: String,
+    /// Whether it is connected.
+    pub connected: bool,
+    /// Its build, while it is.
+    pub build: Option<String>,
+    /// Its pid, where the system tells.
+    pub pid: Option<u32>,
+    /// Since when it is as it is.
+    pub since: Timestamp,
+}
+
+/// The tmux server, as last seen.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TmuxStatus {
+    /// Its socket.
+    pub socket: OsBytes,
+    /// `up`, `absent` or `unknown`.
+    pub state: String,
+    /// Why it is unknown.
+    pub detail: Option<String>,
+    /// Which server.
+    pub server: Option<ServerId>,
+    /// When it was last seen.
+    pub seen_at: Option<Timestamp>,
+}
+
+/// `sync`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Synced {
+    /// Who took the snapshot: `tmux-watch` or `poold`.
+    pub by: String,
+    /// tmux sessions seen.
+    pub sessions: u64,
+    /// Panes seen.
+    pub panes: u64,
+    /// How many of them are not the pool's.
+    pub foreign: u64,
+    /// Pool sessions whose record changed.
+    pub changed: Vec<SessionId>,
+}
+
+/// `attach`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttachCommand {
+    /// The command line to become.
+    pub argv: Vec<OsBytes>,
+    /// A sentence for people before it starts (nesting).
+    pub hint: Option<String>,
+}
+
+/// `logs`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogFiles {
+    /// The files, oldest first; the last one is written to.
+    pub files: Vec<OsBytes>,
+}

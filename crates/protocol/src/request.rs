@@ -1,0 +1,339 @@
+//! Requests: one struct a verb, named like the verb.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{MessageId, OpId, Seq, SessionId, Tag, Token};
+use crate::reap::Verdict;
+use crate::session::{Lifecycle, Size};
+use crate::text::{OsBytes, SessionRef};
+use crate::tmux::TmuxState;
+
+/// One request on a connection.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Call {
+    /// Chosen by the client; the reply carries it. At most 64 calls of a connection are under way.
+    pub id: u64,
+    /// Makes a mutating request repeatable; required for those.
+    pub op: Option<OpId>,
+    /// The lock under which it is made, inside `poolctl lock`.
+    pub lock: Option<Token>,
+    /// What is asked.
+    pub request: Request,
+}
+
+/// What can be asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Request {
+    /// Is the daemon there? Answered through the engine. → `Done`
+    Ping,
+    /// → `Status`
+    Status,
+    /// A full snapshot of tmux now, applied before the answer. → `Synced`
+    Sync,
+    /// Create a session. → `Session`, when it is verified running. Mutates.
+    New(New),
+    /// → `Sessions`, in parts
+    List(List),
+    /// → `Session`
+    Show(SessionRef),
+    /// → `Attach`
+    Attach(Attach),
+    /// Queue a message. → `Message`, once it is on disk. Mutates.
+    Send(Send),
+    /// → `Message`
+    ShowMessage(MessageId),
+    /// → `Messages`, those of a session that are not final, and the newest that are
+    ListMessages(SessionRef),
+    /// End an in-doubt message. → `Message`. Mutates.
+    ResolveMessage(ResolveMessage),
+    /// Raw keys at once. → `Done`. Mutates.
+    Keys(Keys),
+    /// → `Screen`, in parts
+    Capture(Capture),
+    /// Where the session's logs are. → `Logs`
+    Logs(SessionRef),
+    /// End a session's incarnation, verified. → `Session`. Mutates.
+    Kill(Kill),
+    /// Remove a session's record. → `Done`. Mutates.
+    Remove(Remove),
+    /// → `Session`. Mutates.
+    Rename(Rename),
+    /// Set and remove labels. → `Session`. Mutates.
+    Label(Label),
+    /// End the incarnation, if one runs, and start another. → `Session`. Mutates.
+    Restart(Restart),
+    /// Block until it is so; looks first. → `Session` or `Message`
+    Wait(Wait),
+    /// A part of the journal. → `Events`, in parts
+    Events(Events),
+    /// Subscriber only: the state, then changes. Not answered; frames follow.
+    Subscribe(Subscribe),
+    /// The configuration in force, as TOML. → `Text`
+    Config,
+    /// Read the configuration file again. → `Text`: what changed and what needs a restart
+    ConfigReload,
+    /// What the reaper would do now. → `Candidates`
+    Candidates,
+    /// Reaper only: wait this long for a candidate. → `Candidates` (none or one)
+    NextCandidate {
+        /// At most this long, in milliseconds.
+        wait_ms: u64,
+    },
+    /// Reaper only: take the lease on a candidate. → `Lease`
+    TakeLease {
+        /// The candidate's session.
+        session: SessionId,
+        /// The candidate's incarnation.
+        tag: Tag,
+    },
+    /// Reaper only: report. → `Done`
+    Settle(Verdict),
+    /// Watcher only: what is seen. → `Done`, or `SendSnapshot` after a gap
+    Observe(Observe),
+}
+
+/// `new`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct New {
+    /// The name; without one the pool makes it.
+    pub name: Option<String>,
+    /// The workspace; defaults to the name.
+    pub workspace: Option<String>,
+    /// The agent kind; defaults to `shell`, or to none where a command is given.
+    pub agent: Option<String>,
+    /// The program and arguments; defaults to the agent's.
+    pub command: Vec<OsBytes>,
+    /// The directory; defaults to the session's own `work/`.
+    pub cwd: Option<OsBytes>,
+    /// Added to the environment.
+    pub env: Vec<(OsBytes, OsBytes)>,
+    /// Variables of the caller's environment that the pool passes on by its allow-list (`PATH`, `LANG`, …).
+    pub caller_env: Vec<(OsBytes, OsBytes)>,
+    /// Labels.
+    pub labels: BTreeMap<String, String>,
+    /// Terminal size; defaults to the configuration's.
+    pub size: Option<Size>,
+    /// Take the session of this workspace if there is one; start it if it does not run.
+    pub reuse: bool,
+}
+
+/// `ls`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct List {
+    /// Stopped, parked, lost and failed ones too.
+    pub all: bool,
+    /// Only those in this state.
+    pub state: Option<Lifecycle>,
+    /// Only those with all of these labels.
+    pub labels: BTreeMap<String, String>,
+    /// Only those of this agent kind.
+    pub agent: Option<String>,
+}
+
+/// `attach`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attach {
+    /// Which session.
+    pub session: SessionRef,
+    /// Look only.
+    pub read_only: bool,
+    /// The value of `TMUX` at the client, where it runs inside tmux.
+    pub tmux_env: Option<OsBytes>,
+    /// Open a window there instead of nesting.
+    pub window: bool,
+}
+
+/// `send`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Send {
+    /// To which session.
+    pub session: SessionRef,
+    /// The text.
+    pub body: OsBytes,
+    /// Kind; `prompt` goes to the pane.
+    pub kind: String,
+    /// Idempotency key.
+    pub key: Option<String>,
+    /// Who sends.
+    pub origin: String,
+    /// Given up after this long, in milliseconds.
+    pub ttl_ms: Option<u64>,
+    /// Whether Enter follows it.
+    pub enter: bool,
+}
+
+/// `queue resolve`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResolveMessage {
+    /// Which message.
+    pub id: MessageId,
+    /// What it is to be.
+    pub resolution: Resolution,
+}
+
+/// How an in-doubt message ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Resolution {
+    /// It was typed.
+    Done,
+    /// It was not; type it.
+    Retry,
+    /// Give it up.
+    Dead,
+}
+
+/// `keys`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Keys {
+    /// To which session.
+    pub session: SessionRef,
+    /// Key names as tmux knows them (`C-c`, `Enter`), or single characters.
+    pub keys: Vec<String>,
+}
+
+/// `capture`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Capture {
+    /// Of which session.
+    pub session: SessionRef,
+    /// How far back.
+    pub extent: Extent,
+    /// With colours and attributes.
+    pub ansi: bool,
+}
+
+/// How much of a screen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Extent {
+    /// What is visible.
+    Visible,
+    /// The last so many lines, scrollback included.
+    Last(u32),
+    /// The whole scrollback.
+    All,
+}
+
+/// `kill`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kill {
+    /// Which session.
+    pub session: SessionRef,
+    /// Time between TERM and KILL, in milliseconds; defaults to the configuration's.
+    pub grace_ms: Option<u64>,
+}
+
+/// `rm`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Remove {
+    /// Which session.
+    pub session: SessionRef,
+    /// Forget it and let tmux keep it.
+    pub keep_tmux: bool,
+    /// Even with work in flight or a client attached.
+    pub force: bool,
+    /// Its directory too.
+    pub purge: bool,
+}
+
+/// `rename`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rename {
+    /// Which session.
+    pub session: SessionRef,
+    /// The new name.
+    pub name: String,
+}
+
+/// `label`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Label {
+    /// Which session.
+    pub session: SessionRef,
+    /// Set these.
+    pub set: BTreeMap<String, String>,
+    /// Remove these.
+    pub remove: Vec<String>,
+}
+
+/// `restart`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Restart {
+    /// Which session.
+    pub session: SessionRef,
+    /// Time between TERM and KILL, in milliseconds; defaults to the configuration's.
+    pub grace_ms: Option<u64>,
+}
+
+/// `wait`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wait {
+    /// For which session.
+    pub session: SessionRef,
+    /// For what.
+    pub until: Until,
+    /// At most this long, in milliseconds; without it, for ever.
+    pub timeout_ms: Option<u64>,
+}
+
+/// What is waited for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Until {
+    /// Its program ended and everything it wrote is in the log.
+    Exit,
+    /// Nothing waits or is in flight in its queue.
+    QueueEmpty,
+    /// This message is final.
+    Message(MessageId),
+}
+
+/// `events`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Events {
+    /// Those after this one.
+    pub since: Seq,
+    /// At most so many.
+    pub limit: u32,
+}
+
+/// `events --follow`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Subscribe {
+    /// Those after this one; without it the state comes first.
+    pub since: Option<Seq>,
+}
+
+/// A watcher's frame.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Observe {
+    /// Random per run of a watcher.
+    pub watcher: u64,
+    /// Counts from 1 within the run; a gap makes `poold` ask for a snapshot.
+    pub seq: u64,
+    /// The number of the [`crate::reply::Ask::Snapshot`] that this answers, or 0.
+    pub asked: u64,
+    /// What is seen.
+    pub view: View,
+}
+
+/// A whole observation, or what changed since the last.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum View {
+    /// A snapshot. One that does not fit a frame comes in parts, joined before it is applied.
+    Snapshot {
+        /// The whole, or this part of it.
+        state: TmuxState,
+        /// Whether further parts follow.
+        more: bool,
+    },
+    /// Changes since the last frame.
+    Diff(Vec<crate::diff::Change>),
+    /// Nothing changed; a complete listing was taken.
+    Unchanged,
+}

@@ -1,0 +1,212 @@
+//! A session's durable record, and the words for its states.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{PaneId, ProcId, ServerId, SessionId, Tag, TmuxSessionId};
+use crate::text::{Name, OsBytes};
+use crate::time::Timestamp;
+
+/// Everything the pool remembers of one session. The tmux session is only its running [`Incarnation`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Session {
+    /// `sess_N`.
+    pub id: SessionId,
+    /// The tmux session's name. Names and workspaces share one namespace.
+    pub name: Name,
+    /// The logical name it was asked for; at most one session a workspace.
+    pub workspace: Name,
+    /// The session's private directory.
+    pub dir: OsBytes,
+    /// What it runs.
+    pub spec: Spec,
+    /// Free key-value pairs of the user's.
+    pub labels: BTreeMap<String, String>,
+    /// Where it is in its life.
+    pub lifecycle: Lifecycle,
+    /// Why it is there, where there is a reason.
+    pub reason: Option<Reason>,
+    /// A sentence for people beside the reason.
+    pub detail: Option<String>,
+    /// The current or last run in tmux.
+    pub incarnation: Option<Incarnation>,
+    /// How many incarnations there have been.
+    pub incarnations: u32,
+    /// How many of them were restarts.
+    pub restarts: u32,
+    /// How the last program ended, where that is known exactly.
+    pub exit: Option<Exit>,
+    /// How many messages it was ever sent.
+    pub total_requests: u64,
+    /// Whether its running incarnation was found again after `poold` restarted.
+    pub recovered: bool,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// When its lifecycle last changed.
+    pub changed_at: Timestamp,
+    /// When it last did or was sent something.
+    pub last_activity_at: Timestamp,
+    /// When tmux last confirmed what is written here.
+    pub verified_at: Option<Timestamp>,
+    /// Name of the program in the foreground of its terminal.
+    pub current_command: Option<OsBytes>,
+    /// How many clients are attached.
+    pub attached_clients: u32,
+}
+
+/// What a session runs, and how; the same for every incarnation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spec {
+    /// The agent kind: a table of the configuration.
+    pub agent: String,
+    /// Program and arguments; at least one.
+    pub command: Vec<OsBytes>,
+    /// Directory it starts in.
+    pub cwd: OsBytes,
+    /// Environment asked for by the user and the agent's table, without what the pool adds. Secret:
+    /// never shown, never in an argument list.
+    pub env: Vec<(OsBytes, OsBytes)>,
+    /// Size of the terminal while nobody is attached.
+    pub size: Size,
+}
+
+/// A terminal's size in character cells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Size {
+    /// Columns, 1 to 10,000 (tmux's own bounds).
+    pub cols: u16,
+    /// Rows, likewise.
+    pub rows: u16,
+}
+
+/// One run of a session in tmux.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Incarnation {
+    /// Its random mark.
+    pub tag: Tag,
+    /// The tmux server it runs in, once known.
+    pub server: Option<ServerId>,
+    /// Its tmux session, once known.
+    pub session: Option<TmuxSessionId>,
+    /// The pane that the pool owns, once known.
+    pub pane: Option<PaneId>,
+    /// The pane's process (`reaper exec`), once known.
+    pub init: Option<ProcId>,
+    /// The agent, once known.
+    pub agent: Option<ProcId>,
+    /// When its creation was decided.
+    pub started_at: Timestamp,
+    /// Since when complete listings lack it, while that is not yet proof that it is gone.
+    pub missing_since: Option<Timestamp>,
+    /// Whether its terminal was closed (`pane_dead`).
+    pub dead: bool,
+}
+
+impl Incarnation {
+    /// One that was decided and not seen yet.
+    #[must_use]
+    pub fn intended(tag: Tag, started_at: Timestamp) -> Self {
+        Self {
+            tag,
+            server: None,
+            session: None,
+            pane: None,
+            init: None,
+            agent: None,
+            started_at,
+            missing_since: None,
+            dead: false,
+        }
+    }
+}
+
+/// Where a session is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Lifecycle {
+    /// Its creation was decided; its outcome is not known yet.
+    Starting,
+    /// Its incarnation runs.
+    Live,
+    /// Its incarnation is ending: the program ended or is being ended, and its remains are not proved gone.
+    Draining,
+    /// Put aside to free its slot; a prompt wakes it.
+    Parked,
+    /// Its program is over.
+    Stopped,
+    /// Its tmux server went away under it.
+    Lost,
+    /// Its creation failed.
+    Failed,
+}
+
+impl Lifecycle {
+    /// Whether an incarnation may be running: it holds a slot.
+    #[must_use]
+    pub fn holds_slot(self) -> bool {
+        matches!(self, Self::Starting | Self::Live | Self::Draining)
+    }
+}
+
+/// Why a session left a state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reason {
+    /// Its program ended by itself.
+    Exited,
+    /// A user killed it.
+    Killed,
+    /// It is being restarted.
+    Restarted,
+    /// Parked for another session.
+    Evicted,
+    /// Parked after its idle time.
+    Idle,
+    /// It worked off its queue and was closed.
+    Drained,
+    /// Its pane vanished from a living server.
+    TmuxGone,
+    /// Its server died.
+    ServerGone,
+    /// It was not in tmux when `poold` started.
+    StartupMissingTmux,
+    /// A user deleted it.
+    ApiDelete,
+    /// Its program could not be executed.
+    ExecFailed,
+    /// tmux refused or did not answer when it was created.
+    TmuxFailed,
+    /// Its directories or files could not be made.
+    Setup,
+}
+
+/// How a program ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exit {
+    /// Exit code, where it exited.
+    pub code: Option<i32>,
+    /// Signal number, where a signal ended it.
+    pub signal: Option<i32>,
+    /// When.
+    pub at: Timestamp,
+}
+
+impl Exit {
+    /// The code a shell would show: the exit code, or 128 and the signal.
+    #[must_use]
+    pub fn shell_code(self) -> u8 {
+        let code = self.code.or_else(|| self.signal.map(|s| 128 + s)).unwrap_or(255);
+        u8::try_from(code).unwrap_or(255)
+    }
+}
+
+/// How a record was removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DeleteMode {
+    /// Its tmux session was ended, or had ended before.
+    KillTmux,
+    /// The pool forgot it; tmux keeps it.
+    Detach,
+}

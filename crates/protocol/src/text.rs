@@ -1,0 +1,287 @@
+//! Texts that cross the protocol: names with their rules, and bytes as the operating system has them.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use crate::ids::SessionId;
+
+/// The longest name of a session or workspace, in bytes: fits a tmux status line and any file system.
+pub const NAME_MAX: usize = 64;
+/// The longest label key, in bytes (as in container labels).
+pub const LABEL_KEY_MAX: usize = 63;
+/// The longest label value, in bytes.
+pub const LABEL_VALUE_MAX: usize = 1024;
+/// The most labels of one session.
+pub const LABELS_MAX: usize = 64;
+
+/// Why a name was refused; the sentence is for the user.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    /// Length zero or over [`NAME_MAX`].
+    #[error("a name has 1 to 64 characters")]
+    Length,
+    /// A character outside `a-z 0-9 _ -`, or a first one that is `_` or `-`.
+    #[error("a name is made of a-z, 0-9, '_' and '-', and starts with a letter or digit: {0:?}")]
+    Character(String),
+    /// `sess_N` is how ids are written.
+    #[error("{0:?} is reserved: names like sess_12 are session ids")]
+    Reserved(String),
+}
+
+/// The name of a session or workspace: `^[a-z0-9][a-z0-9_-]{0,63}$`, and not like `sess_12`.
+/// Nothing in it means anything to tmux, a shell or a file system.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name(String);
+
+impl Name {
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for Name {
+    type Err = NameError;
+    fn from_str(text: &str) -> Result<Self, NameError> {
+        if text.is_empty() || text.len() > NAME_MAX {
+            return Err(NameError::Length);
+        }
+        let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-';
+        if !text.bytes().all(allowed) || text.starts_with(['_', '-']) {
+            return Err(NameError::Character(text.to_owned()));
+        }
+        if text.strip_prefix("sess_").is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+        {
+            return Err(NameError::Reserved(text.to_owned()));
+        }
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl Serialize for Name {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.serialize_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Name {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        String::deserialize(d)?.parse().map_err(de::Error::custom)
+    }
+}
+
+/// What a user wrote where a session is meant: an id (`sess_12`), a name or a workspace; matched exactly.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SessionRef(pub String);
+
+impl From<SessionId> for SessionRef {
+    fn from(id: SessionId) -> Self {
+        Self(id.to_string())
+    }
+}
+
+impl fmt::Display for SessionRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Bytes as the operating system has them: an argument, a path, a value of the environment. Not
+/// necessarily UTF-8. In JSON a string where it is UTF-8, else `{"hex": "…"}`.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct OsBytes(pub Vec<u8>);
+
+impl OsBytes {
+    /// As an operating-system string.
+    #[must_use]
+    pub fn as_os_str(&self) -> &OsStr {
+        OsStr::from_bytes(&self.0)
+    }
+
+    /// As a path.
+    #[must_use]
+    pub fn as_path(&self) -> &Path {
+        Path::new(self.as_os_str())
+    }
+
+    /// As text, each byte that is not UTF-8 replaced.
+    #[must_use]
+    pub fn to_string_lossy(&self) -> String {
+        String::from_utf8_lossy(&self.0).into_owned()
+    }
+}
+
+impl fmt::Debug for OsBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_os_str().fmt(f)
+    }
+}
+
+impl From<&str> for OsBytes {
+    fn from(text: &str) -> Self {
+        Self(text.as_bytes().to_vec())
+    }
+}
+
+impl From<String> for OsBytes {
+    fn from(text: String) -> Self {
+        Self(text.into_bytes())
+    }
+}
+
+impl From<&OsStr> for OsBytes {
+    fn from(text: &OsStr) -> Self {
+        Self(text.as_bytes().to_vec())
+    }
+}
+
+impl From<&Path> for OsBytes {
+    fn from(path: &Path) -> Self {
+        Self(path.as_os_str().as_bytes().to_vec())
+    }
+}
+
+impl From<OsString> for OsBytes {
+    fn from(text: OsString) -> Self {
+        Self(text.into_vec())
+    }
+}
+
+impl From<PathBuf> for OsBytes {
+    fn from(path: PathBuf) -> Self {
+        path.into_os_string().into()
+    }
+}
+
+impl From<&OsBytes> for OsString {
+    fn from(bytes: &OsBytes) -> Self {
+        Self::from_vec(bytes.0.clone())
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Hex {
+    hex: String,
+}
+
+impl Serialize for OsBytes {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        if !s.is_human_readable() {
+            return s.serialize_bytes(&self.0);
+        }
+        match std::str::from_utf8(&self.0) {
+            Ok(text) => s.serialize_str(text),
+            Err(_) => Hex { hex: self.0.iter().map(|b| format!("{b:02x}")).collect() }.serialize(s),
+        }
+    }
+}
+
+struct OsBytesVisitor;
+
+impl<'de> de::Visitor<'de> for OsBytesVisitor {
+    type Value = OsBytes;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string, or {\"hex\": \"…\"} for bytes that are not UTF-8")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<OsBytes, E> {
+        Ok(text.into())
+    }
+
+    fn visit_bytes<E: de::Error>(self, bytes: &[u8]) -> Result<OsBytes, E> {
+        Ok(OsBytes(bytes.to_vec()))
+    }
+
+    fn visit_byte_buf<E: de::Error>(self, bytes: Vec<u8>) -> Result<OsBytes, E> {
+        Ok(OsBytes(bytes))
+    }
+
+    fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<OsBytes, A::Error> {
+        let Hex { hex } = Hex::deserialize(de::value::MapAccessDeserializer::new(map))?;
+        let digits = hex.len() % 2 == 0 && hex.bytes().all(|b| b.is_ascii_hexdigit());
+        if !digits {
+            return Err(de::Error::custom("hex must be pairs of hexadecimal digits"));
+        }
+        let byte = |i| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).map_err(de::Error::custom);
+        (0..hex.len() / 2).map(byte).collect::<Result<_, _>>().map(OsBytes)
+    }
+}
+
+impl<'de> Deserialize<'de> for OsBytes {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        if d.is_human_readable() {
+            d.deserialize_any(OsBytesVisitor)
+        } else {
+            d.deserialize_byte_buf(OsBytesVisitor)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hostile_names_are_refused() {
+        let long = "a".repeat(65);
+        let hostile = [
+            "",
+            "-x",
+            "_x",
+            "a.b",
+            "a:b",
+            "a b",
+            "A",
+            "é",
+            "=x",
+            "$1",
+            "@2",
+            "%3",
+            "#(touch x)",
+            "#{pid}",
+            "a;b",
+            "a\n",
+            "a\0",
+            "../x",
+            "*",
+            "p*",
+            "'",
+            "\"",
+            "`",
+            "\\",
+            "~",
+            "sess_1",
+            "sess_007",
+            &long,
+        ];
+        for text in hostile {
+            assert!(text.parse::<Name>().is_err(), "{text:?}");
+        }
+        for good in ["a", "7", "a-b_c", "sess_", "sess_x", &"a".repeat(64)] {
+            assert!(good.parse::<Name>().is_ok(), "{good:?}");
+        }
+    }
+
+    #[test]
+    fn bytes_survive_json() {
+        for bytes in [&b"plain"[..], b"\xff\x00x", b""] {
+            let value = OsBytes(bytes.to_vec());
+            let json = serde_json::to_string(&value).unwrap();
+            assert_eq!(serde_json::from_str::<OsBytes>(&json).unwrap(), value, "{json}");
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! The one time type of core, wire and disk.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// Wall-clock time in milliseconds since the Unix epoch (UTC). For records and for people; every
+/// deadline is kept on the daemon's monotonic clock instead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Timestamp(pub u64);
+
+impl Timestamp {
+    /// The time this much later; saturates.
+    #[must_use]
+    pub fn after(self, delay: Duration) -> Self {
+        Self(self.0.saturating_add(u64::try_from(delay.as_millis()).unwrap_or(u64::MAX)))
+    }
+
+    /// How long after `earlier` this is; zero where the clock went back.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(self.0.saturating_sub(earlier.0))
+    }
+}

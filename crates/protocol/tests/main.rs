@@ -1,0 +1,19 @@
+//! The tests of the protocol, in one binary. (`cfg(test)` is what tells clippy that this is test code.)
+
+#[cfg(test)]
+mod any;
+#[cfg(test)]
+mod connection;
+#[cfg(test)]
+mod diff;
+#[cfg(test)]
+mod frame;
+#[cfg(test)]
+mod golden;
+#[cfg(test)]
+mod serde_rules;
+#[cfg(test)]
+mod socket;
+#[cfg(test)]
+#[path = "aio.rs"]
+mod with_tokio;

@@ -1,0 +1,22 @@
+//! bincode writes no names: an attribute that leaves fields out, or must look ahead, loses data there.
+
+use std::fs;
+use std::path::Path;
+
+#[test]
+fn no_wire_type_uses_what_bincode_cannot_carry() {
+    let forbidden = ["skip", "flatten", "untagged", "tag", "default", "with", "other", "remote"];
+    let mut files = 0;
+    for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("src")).unwrap() {
+        let path = entry.unwrap().path();
+        let text = fs::read_to_string(&path).unwrap();
+        files += 1;
+        for attribute in text.split("#[serde(").skip(1) {
+            let words = attribute.split(")]").next().unwrap();
+            let mut names = words.split([',', '=', '(', ' ']).map(str::trim);
+            let bad = names.find(|name| forbidden.iter().any(|bad| name.split('_').next() == Some(bad)));
+            assert_eq!(bad, None, "{}: #[serde({words})]", path.display());
+        }
+    }
+    assert!(files > 10, "the sources were found");
+}

@@ -1,0 +1,94 @@
+//! The tables. Keys and values are bytes; a number as a key is 8 bytes, most significant first, so
+//! that rows lie in its order. A name ends in the version of its rows' layout.
+
+use protocol::OpId;
+use redb::TableDefinition;
+
+/// A table. Every value is a record: a version, a payload, a checksum.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Table {
+    /// What there is one of. Key: one of the names below. Value: a number or an event.
+    Meta,
+    /// Key: session id. Value: `SessionCreated` with the session as it is now.
+    Sessions,
+    /// Append-only. Key: message id. Value: `MessageQueued` with the message as it was when it was
+    /// committed, and its body.
+    Messages,
+    /// Apart from the messages, so that a change of state never rewrites a body. Key: message id.
+    /// Value: `MessageChanged` with the state as it is now; no row until the first change.
+    MessageStates,
+    /// Key: tag. Value: `TagRetired`.
+    Retired,
+    /// Key: `r` and 16 bytes, or `n` and the text. Value: `OperationBegun` or `OperationDone`.
+    Operations,
+    /// For subscribers; trimmed from its old end. Key: sequence number. Value: the event.
+    Journal,
+    /// Records that could not be read. Key: the table's name, a zero byte, the record's key. Value:
+    /// the length of the reason (2 bytes, little endian), the reason, the bytes as they were.
+    Quarantine,
+}
+
+/// Key in [`Table::Meta`]: the schema version, a number.
+pub(crate) const SCHEMA_KEY: &[u8] = b"schema";
+/// Key in [`Table::Meta`]: the last sequence number that was given out.
+pub(crate) const SEQ_KEY: &[u8] = b"seq";
+/// Key in [`Table::Meta`]: the `N` of the next `sess_N`, a number.
+pub(crate) const NEXT_SESSION_KEY: &[u8] = b"next_session";
+/// Key in [`Table::Meta`]: `PoolStarted` with the current epoch, build and boot.
+pub(crate) const STARTED_KEY: &[u8] = b"started";
+/// Key in [`Table::Meta`]: `TmuxServerChanged` with the current server.
+pub(crate) const SERVER_KEY: &[u8] = b"server";
+
+/// A table as redb sees it.
+pub(crate) type Definition = TableDefinition<'static, &'static [u8], &'static [u8]>;
+
+impl Table {
+    /// All tables; they are made together, and never one without the others.
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Meta,
+        Self::Sessions,
+        Self::Messages,
+        Self::MessageStates,
+        Self::Retired,
+        Self::Operations,
+        Self::Journal,
+        Self::Quarantine,
+    ];
+
+    /// Its name in the file.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Meta => "meta-1",
+            Self::Sessions => "sessions-1",
+            Self::Messages => "messages-1",
+            Self::MessageStates => "message-states-1",
+            Self::Retired => "retired-1",
+            Self::Operations => "operations-1",
+            Self::Journal => "journal-1",
+            Self::Quarantine => "quarantine-1",
+        }
+    }
+
+    pub(crate) const fn definition(self) -> Definition {
+        TableDefinition::new(self.name())
+    }
+}
+
+/// The key for a number.
+pub(crate) fn number_key(n: u64) -> [u8; 8] {
+    n.to_be_bytes()
+}
+
+/// The number of a key.
+pub(crate) fn key_number(key: &[u8]) -> Option<u64> {
+    key.try_into().ok().map(u64::from_be_bytes)
+}
+
+/// The key of an operation.
+pub(crate) fn op_key(op: &OpId) -> Vec<u8> {
+    match op {
+        OpId::Random(bytes) => [b"r", bytes.as_slice()].concat(),
+        OpId::Named(text) => [b"n", text.as_bytes()].concat(),
+    }
+}

@@ -1,0 +1,174 @@
+//! Damaged files and damaged records.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use protocol::{Event, MessageState, Seq};
+use redb::{Database, ReadableDatabase, TableDefinition};
+use store::{Store, StoreError, Table};
+
+use crate::backend::Disk;
+use crate::world::{Batch, Expected, Rng, World};
+
+/// A closed database with a history in it, and next to no free space.
+fn closed(seed: u64) -> (World, Disk) {
+    let disk = Disk::default();
+    let mut world = World::new(seed);
+    let mut store = Store::with_backend(disk.clone()).unwrap().0;
+    for _ in 0..20 {
+        let batch = world.batch(8);
+        store.commit(&world.now.pool, &batch.events, &batch.bodies).unwrap();
+    }
+    store.close().unwrap();
+    let mut db = raw(&disk);
+    while db.compact().unwrap() {}
+    db.close().unwrap();
+    (world, disk)
+}
+
+#[test]
+fn d8_a_flipped_bit_is_reported_or_harmless() {
+    let (world, disk) = closed(5);
+    let bytes = disk.bytes();
+    let mut rng = Rng(99);
+    let mut reported = 0;
+    for flip in 0..200 {
+        let mut flipped = bytes.clone();
+        let at = rng.index(bytes.len());
+        flipped[at] ^= 1 << rng.below(8);
+        let open = AssertUnwindSafe(|| {
+            let (store, loaded) = Store::with_backend(Disk::holding(flipped.clone()))?;
+            Ok::<_, StoreError>(Expected::found(&store, loaded))
+        });
+        match catch_unwind(open) {
+            Ok(Ok(found)) => assert_eq!(found, world.now, "flip {flip} at {at}"),
+            Ok(Err(StoreError::Damaged(_))) => reported += 1,
+            Ok(Err(other)) => panic!("flip {flip} at {at}: {other:?}"),
+            Err(_) => panic!("flip {flip} at {at}: a panic"),
+        }
+    }
+    assert!(reported > 50, "the flips hit something: {reported}");
+}
+
+fn raw(disk: &Disk) -> Database {
+    Database::builder().create_with_backend(disk.clone()).unwrap()
+}
+
+fn overwrite(disk: &Disk, table: Table, key: &[u8], value: &[u8]) {
+    let db = raw(disk);
+    let write = db.begin_write().unwrap();
+    {
+        let definition: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new(table.name());
+        write.open_table(definition).unwrap().insert(key, value).unwrap();
+    }
+    write.commit().unwrap();
+    db.close().unwrap();
+}
+
+fn stored(disk: &Disk, table: Table, key: &[u8]) -> Vec<u8> {
+    let definition: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new(table.name());
+    let db = raw(disk);
+    let read = db.begin_read().unwrap();
+    read.open_table(definition).unwrap().get(key).unwrap().unwrap().value().to_vec()
+}
+
+/// Two sessions and two messages of the first, the second message already typed.
+fn small() -> (World, Disk) {
+    let disk = Disk::default();
+    let mut world = World::new(3);
+    let mut store = Store::with_backend(disk.clone()).unwrap().0;
+    let mut batch = Batch::default();
+    world.step(0, &mut batch);
+    world.step(13_000, &mut batch);
+    world.step(13_000, &mut batch);
+    store.commit(&world.now.pool, &batch.events, &batch.bodies).unwrap();
+    let last = world.now.pool.messages().next_back().unwrap();
+    let (id, session, token) = (last.id, last.session, None);
+    let typed =
+        Event::MessageChanged { id, session, state: MessageState::Typed, token, attempts: 1, reason: None };
+    let mut batch = Batch::default();
+    world.emit(typed, &mut batch);
+    world.step(0, &mut batch);
+    store.commit(&world.now.pool, &batch.events, &batch.bodies).unwrap();
+    store.close().unwrap();
+    (world, disk)
+}
+
+#[test]
+fn d8_a_damaged_record_is_put_aside_and_hides_nothing() {
+    let (world, disk) = small();
+    let key = 1u64.to_be_bytes();
+    overwrite(&disk, Table::Sessions, &key, b"garbage");
+    for _ in 0..2 {
+        let (store, loaded) = Store::with_backend(disk.clone()).unwrap();
+        let [aside] = loaded.quarantined.as_slice() else { panic!("{:?}", loaded.quarantined) };
+        assert_eq!((aside.table.as_str(), aside.key.as_slice()), (Table::Sessions.name(), key.as_slice()));
+        assert_eq!(aside.bytes, b"garbage");
+        assert!(!aside.why.is_empty());
+        assert_eq!(loaded.pool.sessions().map(|s| s.id.0).collect::<Vec<_>>(), [2]);
+        assert_eq!(loaded.pool.messages().count(), 2);
+        assert_eq!(loaded.pool.next_session(), world.now.pool.next_session(), "no id is given out twice");
+        store.close().unwrap();
+    }
+}
+
+#[test]
+fn a_message_whose_state_is_damaged_is_in_doubt() {
+    let (world, disk) = small();
+    let id = world.now.pool.messages().next_back().unwrap().id;
+    overwrite(&disk, Table::MessageStates, &id.0.to_be_bytes(), b"");
+    for _ in 0..2 {
+        let (store, loaded) = Store::with_backend(disk.clone()).unwrap();
+        assert_eq!(loaded.pool.message(id).unwrap().state, MessageState::InDoubt);
+        assert_eq!(loaded.quarantined.len(), 1);
+        assert_eq!(store.body(id).unwrap().as_ref(), world.now.bodies.get(&id));
+        let news = store.events_since(world.now.pool.seq(), 10).unwrap();
+        assert!(matches!(news[0].event, Event::MessageChanged { state: MessageState::InDoubt, .. }));
+        store.close().unwrap();
+    }
+}
+
+#[test]
+fn a_state_without_its_message_is_put_aside_with_it() {
+    let (world, disk) = small();
+    let id = world.now.pool.messages().next_back().unwrap().id;
+    overwrite(&disk, Table::Messages, &id.0.to_be_bytes(), &[1; 40]);
+    let (_, loaded) = Store::with_backend(disk).unwrap();
+    assert_eq!(loaded.quarantined.len(), 2);
+    assert_eq!(loaded.pool.messages().count(), 1);
+}
+
+#[test]
+fn a_record_in_the_wrong_place_is_found_out() {
+    let (_, disk) = small();
+    let second = stored(&disk, Table::Sessions, &2u64.to_be_bytes());
+    overwrite(&disk, Table::Sessions, &1u64.to_be_bytes(), &second);
+    let (_, loaded) = Store::with_backend(disk).unwrap();
+    assert_eq!(loaded.quarantined.len(), 1);
+}
+
+#[test]
+fn damage_in_the_journal_or_a_body_fails_that_read_alone() {
+    let (world, disk) = small();
+    overwrite(&disk, Table::Journal, &2u64.to_be_bytes(), b"?");
+    let (store, _) = Store::with_backend(disk).unwrap();
+    assert_eq!(store.events_since(Seq(0), 10).unwrap().len(), 1);
+    assert!(matches!(store.events_since(Seq(1), 10), Err(StoreError::Record { .. })));
+    assert_eq!(store.events_since(Seq(2), 10).unwrap()[0].seq, Seq(3));
+    assert!(store.body(world.now.pool.messages().next().unwrap().id).unwrap().is_some());
+}
+
+#[test]
+fn damage_in_what_there_is_one_of_is_fatal() {
+    for key in [b"seq".as_slice(), b"next_session", b"schema"] {
+        let (_, disk) = small();
+        overwrite(&disk, Table::Meta, key, b"garbage");
+        let opened = Store::with_backend(disk);
+        assert!(matches!(opened, Err(StoreError::Damaged(_))), "{opened:?}");
+    }
+}
+
+#[test]
+fn another_kind_of_file_is_damage() {
+    let disk = Disk::holding(b"-- a database of another kind --".repeat(2000));
+    assert!(matches!(Store::with_backend(disk), Err(StoreError::Damaged(_))));
+}

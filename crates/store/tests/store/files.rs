@@ -1,0 +1,197 @@
+//! The file itself: mode, lock, versions, old files.
+
+use std::env;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use redb::{Database, TableDefinition};
+use store::{SCHEMA, Store, StoreError, Table};
+
+use crate::world::{Batch, Expected, World};
+
+const DEFINITION: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new(Table::Meta.name());
+
+fn open(path: &Path) -> Result<(Store, store::Loaded), StoreError> {
+    Store::open(path, |_| {})
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[test]
+fn d7_the_file_is_private_and_whole_before_it_has_its_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool.redb");
+    fs::write(dir.path().join("pool.new"), "left by a crash").unwrap();
+    let (store, _) = open(&path).unwrap();
+    assert_eq!(mode(&path), 0o600);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    assert_eq!(store.bytes(), fs::metadata(&path).unwrap().len());
+    store.close().unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+    drop(open(&path).unwrap());
+    assert_eq!(mode(&path), 0o600);
+}
+
+#[test]
+fn an_empty_file_is_a_new_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool.redb");
+    fs::write(&path, "").unwrap();
+    let (_, loaded) = open(&path).unwrap();
+    assert_eq!(loaded.pool, pool::Pool::default());
+    assert_eq!(mode(&path), 0o600);
+}
+
+#[test]
+fn a_second_open_is_locked_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool.redb");
+    let (store, _) = open(&path).unwrap();
+    assert!(matches!(open(&path), Err(StoreError::Locked)));
+    drop(store);
+    assert!(open(&path).is_ok());
+}
+
+#[test]
+fn a_crashed_file_is_repaired_and_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool.redb");
+    let mut world = World::new(8);
+    let (mut store, _) = open(&path).unwrap();
+    let batch = world.batch(40);
+    store.commit(&world.now.pool, &batch.events, &batch.bodies).unwrap();
+    let copy = dir.path().join("crashed.redb");
+    fs::copy(&path, &copy).unwrap();
+    let (again, loaded) = open(&copy).unwrap();
+    assert_eq!(Expected::found(&again, loaded), world.now);
+}
+
+fn newer(path: &Path, version: u64) {
+    // The record of the next schema: the same layout, another number.
+    let mut record = vec![1];
+    record.extend_from_slice(&version.to_be_bytes());
+    let sum = crc32(&[Table::Meta.name().as_bytes(), b"schema", &record].concat());
+    record.extend_from_slice(&sum.to_le_bytes());
+    let db = Database::open(path).unwrap();
+    let write = db.begin_write().unwrap();
+    write.open_table(DEFINITION).unwrap().insert(b"schema".as_slice(), record.as_slice()).unwrap();
+    write.commit().unwrap();
+    db.close().unwrap();
+}
+
+fn crc32(bytes: &[u8]) -> u32 {
+    let bits = bytes.iter().flat_map(|byte| (0..8).map(move |bit| u32::from(byte >> bit & 1)));
+    !bits.fold(!0, |crc, bit| (crc >> 1) ^ if (crc & 1) ^ bit == 1 { 0xedb8_8320 } else { 0 })
+}
+
+#[test]
+fn d9_a_newer_schema_is_refused_and_not_touched() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool.redb");
+    open(&path).unwrap().0.close().unwrap();
+    newer(&path, u64::from(SCHEMA) + 1);
+    let before = fs::read(&path).unwrap();
+    let opened = open(&path);
+    assert!(
+        matches!(opened, Err(StoreError::Newer { found, known: SCHEMA }) if found == SCHEMA + 1),
+        "{opened:?}"
+    );
+    assert_eq!(fs::read(&path).unwrap(), before);
+    newer(&path, 0);
+    assert!(matches!(open(&path), Err(StoreError::Damaged(_))));
+}
+
+#[test]
+fn a_large_file_is_not_checked_whole_and_a_newer_one_is_not_touched() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool.redb");
+    let (mut store, _) = open(&path).unwrap();
+    let mut world = World::new(4);
+    let mut batch = Batch::default();
+    world.step(0, &mut batch);
+    for _ in 0..300 {
+        world.step(13_000, &mut batch);
+    }
+    for (id, body) in &mut batch.bodies {
+        *body = vec![7; 256 * 1024];
+        world.now.bodies.insert(*id, body.clone());
+    }
+    store.commit(&world.now.pool, &batch.events, &batch.bodies).unwrap();
+    assert!(store.bytes() > 64 << 20);
+    store.close().unwrap();
+    let (store, loaded) = open(&path).unwrap();
+    assert_eq!(Expected::found(&store, loaded), world.now);
+    store.close().unwrap();
+    newer(&path, u64::from(SCHEMA) + 1);
+    let before = fs::read(&path).unwrap();
+    assert!(matches!(open(&path), Err(StoreError::Newer { .. })));
+    assert!(fs::read(&path).unwrap() == before);
+}
+
+/// A file that the first version wrote, and what it said was in it. `BLESS=1` makes both anew, which
+/// is right only as long as nothing with this schema was released.
+#[test]
+fn a_file_of_the_first_version_loads() {
+    let data = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data");
+    let (file, told) = (data.join("v1.redb"), data.join("v1.txt"));
+    if env::var_os("BLESS").is_some() {
+        fs::create_dir_all(&data).unwrap();
+        fs::write(&told, summary(&bless(&file))).unwrap();
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let copy = dir.path().join("v1.redb");
+    fs::copy(&file, &copy).unwrap();
+    let (store, loaded) = open(&copy).unwrap();
+    assert_eq!(summary(&Expected::found(&store, loaded)), fs::read_to_string(&told).unwrap());
+}
+
+fn bless(file: &Path) -> Expected {
+    drop(fs::remove_file(file));
+    let mut world = World::new(2026);
+    let (mut store, _) = open(file).unwrap();
+    for _ in 0..2 {
+        let mut batch = Batch::default();
+        for _ in 0..120 {
+            let choice = world.rng.next();
+            world.step(choice, &mut batch);
+        }
+        store.commit(&world.now.pool, &batch.events, &batch.bodies).unwrap();
+    }
+    store.close().unwrap();
+    let mut db = Database::open(file).unwrap();
+    while db.compact().unwrap() {}
+    db.close().unwrap();
+    world.now
+}
+
+/// One line a fact, in words that outlive the types.
+fn summary(found: &Expected) -> String {
+    let pool = &found.pool;
+    let (build, boot) = pool.started_by();
+    let (epoch, seq, next) = (pool.epoch(), pool.seq(), pool.next_session());
+    let mut lines = vec![format!("epoch {epoch}, seq {seq}, next {next}, build {build}, boot {boot}")];
+    lines.extend(pool.server().map(|server| server.to_string()));
+    for s in pool.sessions() {
+        let tag = s.incarnation.as_ref().map(|i| i.tag.to_string()).unwrap_or_default();
+        let exit = s.exit.map(|exit| exit.shell_code());
+        let (workspace, name) = (s.workspace.as_str(), s.name.as_str());
+        lines.push(format!("{} {workspace} {name} {:?} {exit:?} {tag}", s.id, s.lifecycle));
+        lines
+            .push(format!("  {} requests, {} restarts, labels {:?}", s.total_requests, s.restarts, s.labels));
+    }
+    for m in pool.messages() {
+        let sum = crc32(&found.bodies[&m.id]);
+        lines.push(format!(
+            "message {} of {}: {:?}, {} tries, body {sum:08x}",
+            m.id, m.session, m.state, m.attempts
+        ));
+    }
+    let mut operations: Vec<_> = pool.operations().map(|(op, o)| format!("{op:?} {}", o.digest)).collect();
+    operations.sort();
+    lines.extend(operations);
+    lines.extend(found.journal.iter().map(|e| format!("{} {} {}", e.seq, e.at.0, e.event.kind())));
+    lines.join("\n") + "\n"
+}

@@ -1,0 +1,11 @@
+//! The store against random histories, power cuts, failing disks, flipped bits and old files.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod backend;
+mod crash;
+mod damage;
+mod faults;
+mod files;
+mod rows;
+mod world;

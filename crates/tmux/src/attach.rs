@@ -1,0 +1,59 @@
+//! Command lines for a person's own terminal. They are for someone else to run: `poolctl` execs them.
+
+use std::ffi::OsString;
+
+use protocol::ids::TmuxSessionId;
+use protocol::text::OsBytes;
+
+use crate::command::Line;
+use crate::device::Device;
+
+impl Device {
+    /// Attaches the terminal that it runs in, outside of this server. Starts no server, and leaves
+    /// to tmux whether the terminal knows UTF-8.
+    #[must_use]
+    pub fn attach_command(&self, session: TmuxSessionId, read_only: bool) -> Vec<OsBytes> {
+        let target = session.to_string();
+        let mut words = vec!["attach-session", "-t", &target];
+        if read_only {
+            words.push("-r");
+        }
+        self.client(&Line::default().then(words))
+    }
+
+    /// Shows the session to the client that it runs in, inside of this server. `switch-client -r`
+    /// would make a client that only looks on writable again, so the flag is set instead, and first.
+    #[must_use]
+    pub fn switch_command(&self, session: TmuxSessionId, read_only: bool) -> Vec<OsBytes> {
+        let target = session.to_string();
+        let mut line = Line::default();
+        if read_only {
+            line = line.then(["refresh-client", "-f", "read-only"]);
+        }
+        self.client(&line.then(["switch-client", "-t", &target]))
+    }
+
+    fn client(&self, line: &Line) -> Vec<OsBytes> {
+        let program: [OsString; 4] =
+            [self.binary.clone().into(), "-N".into(), "-S".into(), self.socket.clone().into()];
+        program.into_iter().chain(line.words().iter().cloned()).map(OsBytes::from).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_is_attached_by_its_id() {
+        let device = Device::new("/usr/bin/tmux", "/run/pool tmux.sock");
+        let words = |argv: Vec<OsBytes>| argv.iter().map(OsBytes::to_string_lossy).collect::<Vec<_>>();
+        let attach = words(device.attach_command(TmuxSessionId(3), true));
+        assert_eq!(
+            attach,
+            ["/usr/bin/tmux", "-N", "-S", "/run/pool tmux.sock", "attach-session", "-t", "$3", "-r"]
+        );
+        let switch = words(device.switch_command(TmuxSessionId(3), true));
+        assert_eq!(switch[4..], ["refresh-client", "-f", "read-only", ";", "switch-client", "-t", "$3"]);
+    }
+}

@@ -1,0 +1,99 @@
+//! Words for tmux: the one place that quotes. Free text never comes here, only ids, numbers,
+//! names that obey their rules, our own formats, and paths.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+/// One command line of one client: commands that the server runs in one queue pass. An error ends
+/// the line; what follows it is not run.
+#[derive(Debug, Default)]
+pub(crate) struct Line(Vec<OsString>);
+
+impl Line {
+    /// Appends a command.
+    pub(crate) fn then<W: AsRef<OsStr>>(mut self, words: impl IntoIterator<Item = W>) -> Self {
+        if !self.0.is_empty() {
+            self.0.push(";".into());
+        }
+        self.0.extend(words.into_iter().map(|word| argument(word.as_ref())));
+        self
+    }
+
+    pub(crate) fn words(&self) -> &[OsString] {
+        &self.0
+    }
+}
+
+/// A word of a command line as it is meant: tmux takes a `;` at the end of a word for a separator.
+fn argument(word: &OsStr) -> OsString {
+    match word.as_bytes().strip_suffix(b";") {
+        Some(rest) => OsString::from_vec([rest, b"\\;"].concat()),
+        None => word.to_owned(),
+    }
+}
+
+/// Commands as one text, for the bodies of `if-shell`.
+pub(crate) fn script<'a>(commands: impl IntoIterator<Item = &'a [&'a str]>) -> String {
+    let quoted = |words: &[&str]| words.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ");
+    commands.into_iter().map(quoted).collect::<Vec<_>>().join(" ; ")
+}
+
+/// One word inside a [`script`].
+pub(crate) fn quote(word: &str) -> String {
+    let mut quoted = String::with_capacity(word.len() + 2);
+    quoted.push('"');
+    for c in word.chars() {
+        match c {
+            '"' | '\\' | '$' => quoted.extend(['\\', c]),
+            '\n' => quoted.push_str("\\n"),
+            '\r' => quoted.push_str("\\r"),
+            '\t' => quoted.push_str("\\t"),
+            _ => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// A shell command for `pipe-pane`, which gives it to `strftime`, then expands formats in it, then
+/// gives it to `sh`. The word after a `#` is kept apart from it, as `##[` and `##{` are not `#[`, `#{`.
+pub(crate) fn shell_for_format(words: &[&OsStr]) -> OsString {
+    let mut shell = Vec::new();
+    for (i, word) in words.iter().enumerate() {
+        shell.extend_from_slice(if i == 0 { b"'" } else { b" '" });
+        for &byte in word.as_bytes() {
+            match byte {
+                b'\'' => shell.extend_from_slice(b"'\\''"),
+                b'#' => shell.extend_from_slice(b"##''"),
+                b'%' => shell.extend_from_slice(b"%%"),
+                _ => shell.push(byte),
+            }
+        }
+        shell.push(b'\'');
+    }
+    OsString::from_vec(shell)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_separator_is_never_made_of_a_word() {
+        let line = Line::default().then(["a;", ";", "b\\;", "c"]).then(["d"]);
+        let words: Vec<_> = line.words().iter().map(|w| w.to_str().unwrap()).collect();
+        assert_eq!(words, ["a\\;", "\\;", "b\\\\;", "c", ";", "d"]);
+    }
+
+    #[test]
+    fn quoting_is_reversible() {
+        assert_eq!(quote("$3 \"x\" \\ ;\n"), "\"\\$3 \\\"x\\\" \\\\ ;\\n\"");
+        assert_eq!(script([&["a", "b c"][..], &["d"]]), "\"a\" \"b c\" ; \"d\"");
+    }
+
+    #[test]
+    fn a_shell_word_survives_strftime_and_formats() {
+        let shell = shell_for_format(&[OsStr::new("/a b"), OsStr::new("/#[x]%d'")]);
+        assert_eq!(shell, OsStr::new("'/a b' '/##''[x]%%d'\\'''"));
+    }
+}

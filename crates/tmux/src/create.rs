@@ -1,0 +1,159 @@
+//! Creates a session: one command line, hence all of it or nothing that lives on unseen.
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+
+use protocol::ids::{PaneId, Tag, TmuxSessionId, WindowId};
+use protocol::text::Name;
+
+use crate::command::{Line, shell_for_format};
+use crate::device::Device;
+use crate::error::TmuxError;
+use crate::format;
+use crate::guard::{Nonce, PaneRef, ServerRef};
+
+/// Columns and rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Size {
+    /// Columns.
+    pub width: u16,
+    /// Rows.
+    pub height: u16,
+}
+
+/// A session to create. No word of a user is in it: what runs is in the job file.
+#[derive(Debug, Clone)]
+pub struct Create {
+    /// Name of the tmux session and of its window.
+    pub name: Name,
+    /// What the pane's option `@pool_id` will say.
+    pub tag: Tag,
+    /// Size of the window while nobody is attached.
+    pub size: Size,
+    /// Lines of history, set for the whole server because a pane takes it when it is made. `None`
+    /// leaves the server as it is, which is the rule on a user's own.
+    pub history_limit: Option<u32>,
+    /// The `reaper` binary, absolute: it is the init of the pane, and writes the log.
+    pub init: PathBuf,
+    /// The job file, absolute.
+    pub job: PathBuf,
+    /// The directory of the log, absolute.
+    pub log_dir: PathBuf,
+}
+
+/// What was created.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Created {
+    /// The pane, with its server and its tag.
+    pub pane: PaneRef,
+    /// Its tmux session.
+    pub session: TmuxSessionId,
+    /// Its window.
+    pub window: WindowId,
+    /// The init's pid.
+    pub pid: u32,
+}
+
+const CREATED: &str = "#{session_id}\t#{window_id}\t#{pane_id}\t#{pane_pid}\t#{pid}\t#{start_time}";
+
+impl Device {
+    /// Creates the session, and starts the server where [`Device::start_server`] allows it.
+    ///
+    /// # Errors
+    /// [`TmuxError::Duplicate`] where the name is taken. An error that is not
+    /// [in doubt](TmuxError::in_doubt) means that there is no such session; after one that is, look
+    /// for the tag in a complete listing.
+    pub async fn create(&self, create: &Create) -> Result<Created, TmuxError> {
+        let nonce = Nonce::new();
+        let reply = self.run(&create.line(nonce), None, self.start_server).await?;
+        match create.read(nonce, &reply.stdout)? {
+            Some(created) => Ok(created),
+            None if reply.stdout.is_empty() => Err(reply.error()),
+            None => {
+                tracing::warn!(error = %reply.error(), "a session was created in part");
+                Err(TmuxError::Incomplete)
+            }
+        }
+    }
+}
+
+impl Create {
+    /// The tag comes first after the session, so that a failure further on leaves a pane that is
+    /// known. A dead pane keeps its last screen: tmux (from 3.3, before that `-q` drops the option)
+    /// would scroll it to write that the pane is dead.
+    fn line(&self, nonce: Nonce) -> Line {
+        let target = format!("={}:", self.name.as_str());
+        let tag = self.tag.to_string();
+        let log = shell_for_format(&[self.init.as_os_str(), OsStr::new("log"), self.log_dir.as_os_str()]);
+        let mut log_command = OsString::from("exec ");
+        log_command.push(log);
+        let end = format!("END {nonce}");
+        let mut line = Line::default();
+        if let Some(limit) = self.history_limit {
+            line = line.then(["set-option", "-g", "history-limit", &limit.to_string()]);
+        }
+        line.then(self.new_session())
+            .then(["set-option", "-p", "-t", &target, "@pool_id", &tag])
+            .then(["set-option", "-w", "-t", &target, "remain-on-exit", "on"])
+            .then(["set-option", "-wq", "-t", &target, "remain-on-exit-format", ""])
+            .then(["pipe-pane", "-O", "-t", &target].map(OsString::from).into_iter().chain([log_command]))
+            .then(["display-message", "-p", &end])
+    }
+
+    /// Three words for tmux to run, so that it execs them without a shell.
+    fn new_session(&self) -> Vec<OsString> {
+        let name = self.name.as_str();
+        let (width, height) = (self.size.width.to_string(), self.size.height.to_string());
+        let options = ["new-session", "-d", "-s", name, "-n", name, "-x", &width, "-y", &height];
+        let mut words: Vec<OsString> = options.map(OsString::from).to_vec();
+        words.extend(["-P", "-F", CREATED, "--"].map(OsString::from));
+        words.extend([self.init.clone().into(), "exec".into(), self.job.clone().into()]);
+        words
+    }
+
+    /// The ids and the end mark; `None` where not both are there.
+    fn read(&self, nonce: Nonce, text: &[u8]) -> Result<Option<Created>, TmuxError> {
+        let Some(ids) = text.strip_suffix(format!("END {nonce}\n").as_bytes()) else { return Ok(None) };
+        let Some((line, b"")) = format::take_line(ids) else { return Err(format::bad(ids)) };
+        self.ids(line).map(Some).ok_or_else(|| format::bad(ids))
+    }
+
+    fn ids(&self, line: &[u8]) -> Option<Created> {
+        let mut fields = line.split(|&b| b == b'\t');
+        let session = format::field(fields.next())?;
+        let window = format::field(fields.next())?;
+        let pane: PaneId = format::field(fields.next())?;
+        let pid = format::field(fields.next())?;
+        let server =
+            ServerRef { pid: format::field(fields.next())?, started_at: format::field(fields.next())? };
+        let created = Created { pane: PaneRef { server, pane, tag: self.tag }, session, window, pid };
+        if fields.next().is_none() { Some(created) } else { None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_and_end_mark_are_both_needed() {
+        let create = Create {
+            name: "a".parse().unwrap(),
+            tag: Tag([1; 16]),
+            size: Size { width: 80, height: 24 },
+            history_limit: None,
+            init: "/i".into(),
+            job: "/j".into(),
+            log_dir: "/l".into(),
+        };
+        let nonce = Nonce::new();
+        let read = |text: &str| create.read(nonce, text.as_bytes());
+        let ids = "$3\t@4\t%7\t4242\t10\t99\n";
+        let created = read(&format!("{ids}END {nonce}\n")).unwrap().unwrap();
+        assert_eq!((created.session, created.window, created.pid), (TmuxSessionId(3), WindowId(4), 4242));
+        assert_eq!(created.pane.server, ServerRef { pid: 10, started_at: 99 });
+        assert!(read(ids).unwrap().is_none());
+        assert!(read(&format!("END {nonce}\n")).is_err());
+        assert!(read(&format!("$3\t@4\t%7\t4242\t10\nEND {nonce}\n")).is_err());
+    }
+}

@@ -1,0 +1,112 @@
+//! tmux as its callers see it, so that a test can put another one in its place.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use protocol::ids::TmuxSessionId;
+use protocol::text::Name;
+
+use crate::act::{Client, Lines};
+use crate::create::{Create, Created, Size};
+use crate::device::Device;
+use crate::error::TmuxError;
+use crate::guard::{Answer, PaneRef, ServerRef};
+use crate::keys::Key;
+use crate::observe::Listing;
+
+/// A call under way. Dropping it ends the client, not always the effect.
+pub type Call<'a, T> = Pin<Box<dyn Future<Output = Result<T, TmuxError>> + Send + 'a>>;
+
+/// One tmux server. Each method is the one of [`Device`] with its name.
+pub trait Driver: Send + Sync {
+    /// See [`Device::observe`].
+    fn observe(&self) -> Call<'_, Listing>;
+    /// See [`Device::create`].
+    fn create<'a>(&'a self, create: &'a Create) -> Call<'a, Created>;
+    /// See [`Device::capture`].
+    fn capture(&self, pane: PaneRef, lines: Lines, ansi: bool) -> Call<'_, (Answer, Vec<u8>)>;
+    /// See [`Device::paste`].
+    fn paste<'a>(&'a self, pane: PaneRef, text: &'a [u8]) -> Call<'a, Answer>;
+    /// See [`Device::enter`].
+    fn enter(&self, pane: PaneRef) -> Call<'_, Answer>;
+    /// See [`Device::keys`].
+    fn keys<'a>(&'a self, pane: PaneRef, keys: &'a [Key]) -> Call<'a, Answer>;
+    /// See [`Device::kill_pane`].
+    fn kill_pane(&self, pane: PaneRef) -> Call<'_, Answer>;
+    /// See [`Device::rename`].
+    fn rename<'a>(&'a self, pane: PaneRef, session: TmuxSessionId, name: &'a Name) -> Call<'a, Answer>;
+    /// See [`Device::release`].
+    fn release(&self, pane: PaneRef) -> Call<'_, Answer>;
+    /// See [`Device::resize`].
+    fn resize(&self, pane: PaneRef, size: Size) -> Call<'_, Answer>;
+    /// See [`Device::clear_history`].
+    fn clear_history(&self, pane: PaneRef) -> Call<'_, Answer>;
+    /// See [`Device::clients`].
+    fn clients(&self, server: ServerRef, session: TmuxSessionId) -> Call<'_, Vec<Client>>;
+    /// See [`Device::switch_client`].
+    fn switch_client<'a>(
+        &'a self,
+        server: ServerRef,
+        client: &'a str,
+        session: TmuxSessionId,
+    ) -> Call<'a, ()>;
+}
+
+impl Driver for Device {
+    fn observe(&self) -> Call<'_, Listing> {
+        Box::pin(self.observe())
+    }
+
+    fn create<'a>(&'a self, create: &'a Create) -> Call<'a, Created> {
+        Box::pin(self.create(create))
+    }
+
+    fn capture(&self, pane: PaneRef, lines: Lines, ansi: bool) -> Call<'_, (Answer, Vec<u8>)> {
+        Box::pin(self.capture(pane, lines, ansi))
+    }
+
+    fn paste<'a>(&'a self, pane: PaneRef, text: &'a [u8]) -> Call<'a, Answer> {
+        Box::pin(self.paste(pane, text))
+    }
+
+    fn enter(&self, pane: PaneRef) -> Call<'_, Answer> {
+        Box::pin(self.enter(pane))
+    }
+
+    fn keys<'a>(&'a self, pane: PaneRef, keys: &'a [Key]) -> Call<'a, Answer> {
+        Box::pin(self.keys(pane, keys))
+    }
+
+    fn kill_pane(&self, pane: PaneRef) -> Call<'_, Answer> {
+        Box::pin(self.kill_pane(pane))
+    }
+
+    fn rename<'a>(&'a self, pane: PaneRef, session: TmuxSessionId, name: &'a Name) -> Call<'a, Answer> {
+        Box::pin(self.rename(pane, session, name))
+    }
+
+    fn release(&self, pane: PaneRef) -> Call<'_, Answer> {
+        Box::pin(self.release(pane))
+    }
+
+    fn resize(&self, pane: PaneRef, size: Size) -> Call<'_, Answer> {
+        Box::pin(self.resize(pane, size))
+    }
+
+    fn clear_history(&self, pane: PaneRef) -> Call<'_, Answer> {
+        Box::pin(self.clear_history(pane))
+    }
+
+    fn clients(&self, server: ServerRef, session: TmuxSessionId) -> Call<'_, Vec<Client>> {
+        Box::pin(self.clients(server, session))
+    }
+
+    fn switch_client<'a>(
+        &'a self,
+        server: ServerRef,
+        client: &'a str,
+        session: TmuxSessionId,
+    ) -> Call<'a, ()> {
+        Box::pin(self.switch_client(server, client, session))
+    }
+}

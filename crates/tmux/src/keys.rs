@@ -1,0 +1,150 @@
+//! Names of keys. tmux types a word that it does not know as a key letter by letter, so only known
+//! ones are let through.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Named keys, as tmux writes them.
+const NAMED: [&str; 40] = [
+    "Enter", "Escape", "Tab", "BTab", "Space", "BSpace", "Up", "Down", "Left", "Right", "Home", "End",
+    "NPage", "PPage", "IC", "DC", "F1", "F2", "F3", "F4", "F5", "F6", "F7", "F8", "F9", "F10", "F11", "F12",
+    "KP0", "KP1", "KP2", "KP3", "KP4", "KP5", "KP6", "KP7", "KP8", "KP9", "KPEnter", "KP.",
+];
+
+/// Other names that people and tmux know.
+const OTHERWISE: [(&str, &str); 8] = [
+    ("PageDown", "NPage"),
+    ("PgDn", "NPage"),
+    ("PageUp", "PPage"),
+    ("PgUp", "PPage"),
+    ("Insert", "IC"),
+    ("Delete", "DC"),
+    ("Backspace", "BSpace"),
+    ("Esc", "Escape"),
+];
+
+/// The word is not the name of a key.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("not a key: {0:?} (a key is a character, or a name like Enter, Up, F5, with C-, M- or S- before it)")]
+pub struct UnknownKey(pub String);
+
+/// A key: one visible ASCII character or a name, with modifiers `C-`, `M-`, `S-` before it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Key(String);
+
+impl Key {
+    /// Its name as tmux knows it.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for Key {
+    type Err = UnknownKey;
+    fn from_str(text: &str) -> Result<Self, UnknownKey> {
+        let unknown = || UnknownKey(text.chars().take(40).collect());
+        let (modifiers, base) = split(text);
+        let base = canonical(base).ok_or_else(unknown)?;
+        // tmux has control characters for these only; with other characters it would type the word.
+        let control = modifiers.contains(&'C');
+        let has_control = |b: u8| b.is_ascii_alphabetic() || b"@[\\]^_? ".contains(&b);
+        if control && base.len() == 1 && !base.bytes().all(has_control) {
+            return Err(unknown());
+        }
+        if modifiers.contains(&'S') && base.len() == 1 {
+            return Err(unknown());
+        }
+        let prefix: String = modifiers.iter().flat_map(|m| [*m, '-']).collect();
+        Ok(Self(prefix + base))
+    }
+}
+
+/// The modifiers, each at most once, and what they modify.
+fn split(text: &str) -> (Vec<char>, &str) {
+    let mut modifiers = Vec::new();
+    let mut rest = text;
+    while let [letter, b'-', _, ..] = rest.as_bytes() {
+        let modifier = letter.to_ascii_uppercase() as char;
+        if !"CMS".contains(modifier) || modifiers.contains(&modifier) {
+            break;
+        }
+        modifiers.push(modifier);
+        rest = &rest[2..];
+    }
+    (modifiers, rest)
+}
+
+fn canonical(base: &str) -> Option<&str> {
+    if base.len() == 1 && base.bytes().all(|b| b.is_ascii_graphic()) {
+        return Some(base);
+    }
+    let other = OTHERWISE.iter().find(|(name, _)| name.eq_ignore_ascii_case(base)).map(|(_, known)| *known);
+    other.or_else(|| NAMED.into_iter().find(|name| name.eq_ignore_ascii_case(base)))
+}
+
+/// All the words as keys.
+///
+/// # Errors
+/// The first word that is not a key.
+pub fn parse(words: &[String]) -> Result<Vec<Key>, UnknownKey> {
+    words.iter().map(|word| word.parse()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_known_by_their_names() {
+        let key = |text: &str| text.parse::<Key>().map(|key| key.0);
+        let same =
+            ["C-c", "Enter", "Escape", "F1", "F12", "M-x", "Up", "C-M-a", "S-Up", ";", "-", "q", "C-[", "#"];
+        for text in same {
+            assert_eq!(key(text).as_deref(), Ok(text));
+        }
+        for (text, name) in [("enter", "Enter"), ("pgdn", "NPage"), ("c-Space", "C-Space"), ("Esc", "Escape")]
+        {
+            assert_eq!(key(text).as_deref(), Ok(name));
+        }
+    }
+
+    #[test]
+    fn words_that_tmux_would_type_or_obey_are_refused() {
+        let words = [
+            "",
+            "-t",
+            "-l",
+            "%5",
+            "hello",
+            "Entr",
+            "F13",
+            "C-",
+            "C-C-c",
+            "X-a",
+            "C-é",
+            "é",
+            "a;",
+            " ",
+            "\n",
+            "C-1",
+            "S-a",
+            "0x1b",
+            "Any",
+            "MouseDown1Pane",
+            "#{pid}",
+            "--",
+        ];
+        for word in words {
+            assert!(word.parse::<Key>().is_err(), "{word:?}");
+        }
+        let words = ["Up".to_owned(), "Entr".to_owned()];
+        assert_eq!(parse(&words), Err(UnknownKey("Entr".to_owned())));
+    }
+}

@@ -1,0 +1,31 @@
+//! tmux as a typed device: the only crate that runs tmux. It knows nothing of pools.
+//!
+//! Every call is one short-lived tmux client with a deadline and an output cap, and every answer
+//! is believed only with its end mark. Panes are addressed by id under a known server identity and
+//! guarded by their tag, checked by the server in the same queue pass as the effect.
+
+pub mod act;
+pub mod attach;
+mod command;
+pub mod config;
+pub mod create;
+mod device;
+pub mod driver;
+mod error;
+#[cfg(any(test, feature = "testing"))]
+pub mod fake;
+pub mod format;
+mod guard;
+pub mod keys;
+pub mod observe;
+mod run;
+pub mod typing;
+pub mod version;
+
+pub use create::{Create, Created, Size};
+pub use device::{DEADLINE, Device, OUTPUT_CAP};
+pub use driver::{Call, Driver};
+pub use error::TmuxError;
+pub use guard::{Answer, PaneRef, ServerRef};
+pub use keys::Key;
+pub use observe::Listing;

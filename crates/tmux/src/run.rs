@@ -1,0 +1,158 @@
+//! Runs one tmux client: a deadline, an output cap, and no orphan.
+
+use std::convert::Infallible;
+use std::future::pending;
+use std::io;
+use std::os::fd::AsFd;
+use std::process::{ExitStatus, Stdio};
+
+use nix::errno::Errno;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, ChildStdin, Command};
+
+use crate::command::Line;
+use crate::device::{Device, is_private};
+use crate::error::TmuxError;
+
+/// Where standard error is cut, in bytes; tmux's messages are one line.
+const STDERR_CAP: usize = 64 << 10;
+
+/// What a client that ended by itself left.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) ok: bool,
+    pub(crate) stdout: Vec<u8>,
+    stderr: Vec<u8>,
+}
+
+impl Reply {
+    /// Why there is no end mark.
+    pub(crate) fn error(&self) -> TmuxError {
+        TmuxError::from_message(&String::from_utf8_lossy(&self.stderr))
+    }
+}
+
+impl Device {
+    /// Runs one command line, `input` on its standard input, and waits for the client's exit: never
+    /// for the end of its output, because a stopped server holds that open. A reply says that the
+    /// client ended, not that it succeeded: look for the end mark.
+    ///
+    /// Dropping the future kills the client. On Linux the client also ends with the thread that
+    /// started it, so call this from a thread that lives as long as the program wants answers.
+    ///
+    /// # Errors
+    /// [`TmuxError::Missing`], [`TmuxError::Spawn`], [`TmuxError::TimedOut`], [`TmuxError::TooLong`], and
+    /// [`TmuxError::Incomplete`] where the client could not be waited for.
+    pub(crate) async fn run(
+        &self,
+        line: &Line,
+        input: Option<&[u8]>,
+        may_start: bool,
+    ) -> Result<Reply, TmuxError> {
+        tracing::trace!(?line, "tmux");
+        let mut child = self.spawn(line, input.is_some(), may_start)?;
+        let answer = tokio::time::timeout(self.deadline, exchange(&mut child, input, self.output_cap)).await;
+        let failure = match answer {
+            Ok(Ok(Ok(reply))) => return Ok(reply),
+            Ok(Ok(Err(TooMuch))) => TmuxError::TooLong(self.output_cap),
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "a tmux client could not be waited for");
+                TmuxError::Incomplete
+            }
+            Err(_elapsed) => TmuxError::TimedOut(self.deadline),
+        };
+        if let Err(error) = child.kill().await {
+            tracing::warn!(%error, "a tmux client could not be ended");
+        }
+        Err(failure)
+    }
+
+    fn spawn(&self, line: &Line, has_input: bool, may_start: bool) -> Result<Child, TmuxError> {
+        let mut command = Command::new(&self.binary);
+        command.args(self.options(may_start)).args(line.words());
+        for (name, _) in std::env::vars_os().filter(|(name, _)| is_private(name)) {
+            command.env_remove(name);
+        }
+        command.stdin(if has_input { Stdio::piped() } else { Stdio::null() });
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        #[cfg(target_os = "linux")]
+        end_with_parent(&mut command);
+        command.spawn().map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => TmuxError::Missing(self.binary.clone()),
+            _ => TmuxError::Spawn(error),
+        })
+    }
+}
+
+/// A client that outlives a crash of ours can keep a dying server from ending.
+#[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "pre_exec is the only way to set the parent-death signal before exec")]
+fn end_with_parent(command: &mut Command) {
+    let parent = nix::unistd::getpid();
+    let before_exec = move || {
+        nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGTERM)?;
+        // The parent may have died before the signal was asked for.
+        if nix::unistd::getppid() == parent { Ok(()) } else { Err(Errno::ESRCH.into()) }
+    };
+    // SAFETY: runs between fork and exec; it makes two system calls, and neither allocates nor
+    // takes a lock (an io::Error made of an errno is a plain number).
+    unsafe { command.pre_exec(before_exec) };
+}
+
+struct TooMuch;
+
+/// Feeds and reads the client until it ends.
+async fn exchange(child: &mut Child, input: Option<&[u8]>, cap: usize) -> io::Result<Result<Reply, TooMuch>> {
+    let stdin = child.stdin.take();
+    let (Some(mut out), Some(mut err)) = (child.stdout.take(), child.stderr.take()) else {
+        return Err(io::ErrorKind::BrokenPipe.into());
+    };
+    let (mut stdout, mut stderr) = (Vec::with_capacity(4096), Vec::new());
+    let status: ExitStatus = tokio::select! {
+        status = child.wait() => status?,
+        TooMuch = collect(&mut out, &mut stdout, cap) => return Ok(Err(TooMuch)),
+        TooMuch = collect(&mut err, &mut stderr, STDERR_CAP) => return Ok(Err(TooMuch)),
+        never = feed(stdin, input.unwrap_or_default()) => match never {},
+    };
+    drain(&out, &mut stdout, cap);
+    drain(&err, &mut stderr, STDERR_CAP);
+    if stdout.len() > cap {
+        return Ok(Err(TooMuch));
+    }
+    Ok(Ok(Reply { ok: status.success(), stdout, stderr }))
+}
+
+/// Writes what the client reads, then closes. Its exit says whether it took it.
+async fn feed(stdin: Option<ChildStdin>, input: &[u8]) -> Infallible {
+    if let Some(mut stdin) = stdin
+        && let Err(error) = stdin.write_all(input).await
+    {
+        tracing::debug!(%error, "the tmux client closed its input");
+    }
+    pending().await
+}
+
+/// Reads until there is too much.
+async fn collect(from: &mut (impl AsyncRead + Unpin), into: &mut Vec<u8>, cap: usize) -> TooMuch {
+    while into.len() <= cap {
+        match from.read_buf(into).await {
+            Ok(0) | Err(_) => pending().await,
+            Ok(_) => {}
+        }
+    }
+    TooMuch
+}
+
+/// Takes what is there after the exit, without waiting: tokio made the pipe non-blocking, and
+/// reading past its readiness bookkeeping sees bytes that it has not been told of yet.
+fn drain(from: impl AsFd, into: &mut Vec<u8>, cap: usize) {
+    let mut chunk = [0; 16 << 10];
+    while into.len() <= cap {
+        match nix::unistd::read(from.as_fd(), &mut chunk) {
+            Ok(0) => return,
+            Ok(n) => into.extend_from_slice(&chunk[..n]),
+            Err(Errno::EINTR) => {}
+            Err(_) => return,
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Text into a pane, by way of a tmux buffer: a message is typed into the pane that is meant, or not at all.
+//!
+//! Text never stands on a command line, where tmux would split it at `;`, and `send-keys` would lose
+//! bytes in a mode. `paste-buffer` into a dead pane crashes tmux up to 3.3a; the guard is in the same
+//! queue pass.
+
+use crate::command::{Line, script};
+use crate::device::Device;
+use crate::error::TmuxError;
+use crate::guard::{Answer, Guarded, Needs, Nonce, PaneRef};
+use crate::keys::Key;
+use crate::version::PASTE_ALTERS;
+
+impl Device {
+    /// Pastes bytes as they are; as a bracketed paste where the program asked for those. Filter
+    /// control bytes before: an escape sequence could end the paste early. Nothing at all is
+    /// pasted for no bytes.
+    ///
+    /// # Errors
+    /// As any call; unless the error is [in doubt](TmuxError::in_doubt), certainly nothing was typed.
+    pub async fn paste(&self, pane: PaneRef, text: &[u8]) -> Result<Answer, TmuxError> {
+        if text.is_empty() {
+            return Err(TmuxError::Refused("an empty text cannot be pasted".to_owned()));
+        }
+        let nonce = Nonce::new();
+        let buffer = format!("pool-{nonce}");
+        let guarded = Guarded { pane, needs: Needs::Typable, commands: &[] };
+        let effect = paste_buffer(&guarded, nonce, &["-p", "-r", "-d", "-b", &buffer]);
+        let forget: &[&str] = &["delete-buffer", "-b", &buffer];
+        let line = Line::default().then(["load-buffer", "-b", &buffer, "-"]).then(guarded.words(
+            &nonce,
+            &effect,
+            Some(forget),
+        ));
+        let reply = self.run(&line, Some(text), false).await?;
+        let answer = guarded.answer(nonce, &reply.stdout).unwrap_or_else(|| Err(reply.error()))?;
+        Ok(answer.0)
+    }
+
+    /// Presses Enter: a carriage return, which reaches the program in copy mode too.
+    ///
+    /// # Errors
+    /// As for [`Device::paste`].
+    pub async fn enter(&self, pane: PaneRef) -> Result<Answer, TmuxError> {
+        let nonce = Nonce::new();
+        let buffer = format!("pool-{nonce}");
+        let guarded = Guarded { pane, needs: Needs::Open, commands: &[] };
+        let fill = script([&["set-buffer", "-b", &buffer, "\r"][..]]);
+        let paste = paste_buffer(&guarded, nonce, &["-r", "-d", "-b", &buffer]);
+        let line = Line::default().then(guarded.words(&nonce, &format!("{fill} ; {paste}"), None));
+        let reply = self.run(&line, None, false).await?;
+        let answer = guarded.answer(nonce, &reply.stdout).unwrap_or_else(|| Err(reply.error()))?;
+        Ok(answer.0)
+    }
+
+    /// Sends keys by name, in order.
+    ///
+    /// # Errors
+    /// As for [`Device::paste`].
+    pub async fn keys(&self, pane: PaneRef, keys: &[Key]) -> Result<Answer, TmuxError> {
+        let target = pane.pane.to_string();
+        let mut send = vec!["send-keys", "-t", &target, "--"];
+        send.extend(keys.iter().map(Key::as_str));
+        let guarded = Guarded { pane, needs: Needs::Typable, commands: &[&send] };
+        guarded.run(self).await.map(|(answer, _)| answer)
+    }
+}
+
+/// `paste-buffer`, byte-exact on every version. The mark of success stands in the same body as the
+/// paste: an error in a nested body would not keep the outer one from going on.
+fn paste_buffer(guarded: &Guarded<'_>, nonce: Nonce, options: &[&str]) -> String {
+    let target = guarded.pane.pane.to_string();
+    let done = format!("YES {nonce}");
+    let body = |exact: &[&str]| {
+        let paste = [&["paste-buffer"][..], exact, options, &["-t", &target]].concat();
+        script([&paste[..], &["display-message", "-p", &done]])
+    };
+    script([&["if-shell", "-F", PASTE_ALTERS, &body(&["-S"]), &body(&[])][..]])
+}

@@ -1,0 +1,102 @@
+//! Which tmux this is.
+
+use std::cmp::Ordering;
+
+use crate::command::Line;
+use crate::device::Device;
+use crate::error::{TmuxError, shorten};
+
+/// The oldest tmux that has everything used here: `-N`, `new-session` with several words, client flags.
+pub const OLDEST: Version = Version { major: 3, minor: 2, next: false };
+
+/// A condition that is true in servers (3.7 and later) whose `paste-buffer` alters control bytes
+/// unless told `-S`; earlier ones do not know the flag. Asked of the server that pastes, since it may
+/// be older than the binary.
+pub(crate) const PASTE_ALTERS: &str = "#{m/r:^(next-)?(3\\.([7-9]|[1-9][0-9])|[4-9]\\.),#{version}}";
+
+/// A version of tmux, without its patch letter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Version {
+    /// The `3` of 3.3a.
+    pub major: u16,
+    /// The second 3 of 3.3a.
+    pub minor: u16,
+    /// Whether it is a development state that will become this version.
+    pub next: bool,
+}
+
+impl Ord for Version {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.major, self.minor, !self.next).cmp(&(other.major, other.minor, !other.next))
+    }
+}
+
+impl PartialOrd for Version {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Version {
+    /// Reads `tmux 3.3a`, `tmux next-3.8`, `tmux master`. OpenBSD's own numbers (`openbsd-7.6`) say
+    /// nothing of tmux's: `None`, as for anything else.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let text = text.strip_prefix("tmux ").unwrap_or(text);
+        if text == "master" {
+            return Some(Self { major: u16::MAX, minor: 0, next: true });
+        }
+        let (next, numbers) = match text.strip_prefix("next-") {
+            Some(rest) => (true, rest),
+            None => (false, text),
+        };
+        let (major, rest) = numbers.split_once('.')?;
+        let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let (minor, letter) = rest.split_at(end);
+        let known = letter.is_empty() || letter.starts_with(|c: char| c.is_ascii_lowercase() || c == '-');
+        let digits = major.bytes().all(|b| b.is_ascii_digit());
+        if known && digits {
+            Some(Self { major: major.parse().ok()?, minor: minor.parse().ok()?, next })
+        } else {
+            None
+        }
+    }
+}
+
+impl Device {
+    /// The version of the binary; a running server may have been started by an older one. Does not
+    /// change while the binary stays, so ask once.
+    ///
+    /// # Errors
+    /// As any call; [`TmuxError::Output`] where the answer is not a version that is known.
+    pub async fn version(&self) -> Result<Version, TmuxError> {
+        let reply = self.run(&Line::default().then(["-V"]), None, false).await?;
+        let text = String::from_utf8_lossy(&reply.stdout);
+        if !reply.ok {
+            return Err(reply.error());
+        }
+        Version::parse(&text).ok_or_else(|| TmuxError::Output(shorten(&text)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_parse_and_order() {
+        let version = |text| Version::parse(text).unwrap();
+        assert_eq!(version("tmux 3.3a\n"), Version { major: 3, minor: 3, next: false });
+        assert_eq!(version("tmux 3.7c"), version("3.7"));
+        assert_eq!(version("3.5-rc2"), version("3.5"));
+        assert!(version("tmux next-3.8") < version("tmux 3.8"));
+        assert!(version("tmux next-3.8") > version("tmux 3.7c"));
+        assert!(version("3.10") > version("3.9a"));
+        assert!(version("master") > version("4.0"));
+        assert!(version("3.2a") >= OLDEST && version("3.1c") < OLDEST);
+        for bad in ["", "tmux", "tmux openbsd-7.6", "3", "3.", ".3", "3.x", "-3.3", "3.3 a", "99999999.1"] {
+            assert_eq!(Version::parse(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Creating, observing, renaming and leaving sessions.
+
+use std::fs;
+use std::os::unix::net::UnixListener;
+use std::process::{Command, Stdio};
+
+use protocol::ids::{ProcId, TmuxSessionId};
+use protocol::tmux::Server;
+use tmux::act::{Lines, stale_name};
+use tmux::{Answer, Create, Size, TmuxError, observe};
+
+use crate::support::{Rig, eventually, executable, until};
+
+#[tokio::test]
+async fn a_created_session_is_observed_whole() {
+    let rig = Rig::new();
+    let created = rig.start("a-b_c", "exec sleep 1000").await;
+    let listing = rig.device.observe().await.unwrap();
+    assert_eq!(listing.server, created.pane.server);
+    let session = &listing.sessions[&created.session];
+    assert_eq!((session.name.as_str(), session.attached), ("a-b_c", 0));
+    let pane = &listing.panes[&created.pane.pane];
+    assert_eq!((pane.session, pane.window, pane.pid), (created.session, created.window, created.pid));
+    assert_eq!((pane.tag, pane.dead, pane.in_mode), (Some(created.pane.tag), false, false));
+    assert_eq!((pane.width, pane.height), (80, 24));
+    let state = observe::state(Ok(listing), |pid| Some(ProcId { pid, start: 7 }));
+    assert!(matches!(state.server, Server::Up(id) if id.process.pid == created.pane.server.pid));
+    assert_eq!(state.panes[&created.pane.pane].process, Some(ProcId { pid: created.pid, start: 7 }));
+    assert_eq!(rig.raw(&["show-options", "-gv", "history-limit"]), "2000\n");
+    let taken = rig.device.create(&rig.job("a-b_c", "exit")).await.unwrap_err();
+    assert!(matches!(taken, TmuxError::Duplicate(_)) && !taken.in_doubt());
+}
+
+#[tokio::test]
+async fn hostile_paths_are_only_paths() {
+    let rig = Rig::new();
+    let canary = rig.path("canary");
+    let hostile =
+        format!("a b'c\"d$HOME`id`#{{pid}}#[x]##%d%%;-\\#(touch {})", canary.display()).replace('/', "_");
+    for (i, end) in ["", ";", "\\;", "\\", "#", "%"].into_iter().enumerate() {
+        let dir = rig.path(&format!("{hostile}{end}"));
+        fs::create_dir(&dir).unwrap();
+        let plain = rig.job(&format!("s{i}"), "echo in the log; exec sleep 1000");
+        let job = dir.join(format!("job{end}"));
+        fs::copy(&plain.job, &job).unwrap();
+        let init = dir.join(format!("init{end}"));
+        executable(&init, &fs::read_to_string(&plain.init).unwrap());
+        let create = Create { init, job, log_dir: dir.clone(), ..plain };
+        rig.device.create(&create).await.unwrap();
+        until("the log is written", || {
+            fs::read(dir.join("log")).is_ok_and(|log| log.starts_with(b"in the log"))
+        })
+        .await;
+    }
+    assert!(!canary.exists() && !rig.path("_canary").exists());
+}
+
+#[tokio::test]
+async fn a_program_that_ends_at_once_is_kept_with_its_status() {
+    let rig = Rig::new();
+    let mut panes = Vec::new();
+    for i in 0..10 {
+        panes.push(rig.start(&format!("s{i}"), "exit 7").await.pane);
+    }
+    for pane in panes {
+        // Some builds of tmux miss the end of a pane's process until the next child's.
+        eventually("the status is there", async || {
+            rig.signal(pane, nix::sys::signal::Signal::SIGCHLD);
+            let listing = rig.device.observe().await.unwrap();
+            let found = &listing.panes[&pane.pane];
+            found.dead && found.exit_status == Some(7) && found.tag == Some(pane.tag)
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_without_sessions_is_a_complete_empty_listing() {
+    let rig = Rig::new();
+    let pane = rig.start("a", "exec sleep 1000").await.pane;
+    assert_eq!(rig.device.kill_pane(pane).await.unwrap(), Answer::Done);
+    let listing = rig.device.observe().await.unwrap();
+    assert_eq!(listing.server, pane.server);
+    assert!(listing.sessions.is_empty() && listing.panes.is_empty());
+    assert_eq!(rig.device.kill_pane(pane).await.unwrap(), Answer::Gone);
+    assert_eq!(rig.device.paste(pane, b"x").await.unwrap(), Answer::Gone);
+    let again = rig.start("a", "exec sleep 1000").await;
+    assert_eq!(again.pane.server, pane.server);
+}
+
+#[tokio::test]
+async fn no_server_is_told_from_the_rest_and_none_is_started() {
+    let mut rig = Rig::new();
+    let absent = rig.device.observe().await;
+    assert!(matches!(absent, Err(TmuxError::NoServer)));
+    assert_eq!(observe::state(absent, |_| None).server, Server::Absent);
+    drop(UnixListener::bind(&rig.device.socket).unwrap());
+    assert!(matches!(rig.device.observe().await, Err(TmuxError::NoServer)), "a stale socket");
+    rig.device.start_server = false;
+    let refused = rig.device.create(&rig.job("a", "exit")).await.unwrap_err();
+    assert!(matches!(refused, TmuxError::NoServer) && !refused.in_doubt());
+    rig.device.socket = rig.path("missing/socket");
+    rig.device.start_server = true;
+    let refused = rig.device.create(&rig.job("a", "exit")).await.unwrap_err();
+    assert!(matches!(refused, TmuxError::Refused(_) | TmuxError::NoServer), "{refused:?}");
+}
+
+#[tokio::test]
+async fn grouped_sessions_show_a_pane_once() {
+    let rig = Rig::new();
+    let created = rig.start("a", "exec sleep 1000").await;
+    rig.raw(&["new-session", "-d", "-t", "=a", "-s", "odd name; #{pid}"]);
+    let listing = rig.device.observe().await.unwrap();
+    assert_eq!((listing.sessions.len(), listing.panes.len()), (2, 1));
+    assert_eq!(listing.panes[&created.pane.pane].session, created.session);
+    assert!(listing.sessions.contains_key(&TmuxSessionId(created.session.0 + 1)));
+}
+
+#[tokio::test]
+async fn a_session_is_renamed_resized_and_captured() {
+    let rig = Rig::new();
+    let script = "i=0; while [ $i -lt 300 ]; do echo line $i; i=$((i+1)); done; printf '\\033[31mred'; exec sleep 1000";
+    let created = rig.start("a", script).await;
+    let pane = created.pane;
+    let capture = async |lines, ansi| {
+        let (answer, text) = rig.device.capture(pane, lines, ansi).await.unwrap();
+        assert_eq!(answer, Answer::Done);
+        String::from_utf8(text).unwrap()
+    };
+    eventually("the end is shown", async || capture(Lines::Visible, false).await.contains("red")).await;
+    assert_eq!(capture(Lines::Last(2), false).await, "line 299\nred\n");
+    assert_eq!(capture(Lines::Last(100), false).await.lines().next(), Some("line 201"));
+    assert!(capture(Lines::All, false).await.starts_with("line 0\nline 1\n"));
+    assert!(capture(Lines::Last(1), true).await.contains("\x1b[31mred"));
+
+    let size = Size { width: 100, height: 30 };
+    assert_eq!(rig.device.resize(pane, size).await.unwrap(), Answer::Done);
+    rig.start("taken", "exec sleep 1000").await;
+    let taken = rig.device.rename(pane, created.session, &"taken".parse().unwrap()).await;
+    assert!(matches!(taken, Err(TmuxError::Duplicate(_))));
+    let stale = stale_name(pane.tag);
+    assert_eq!(rig.device.rename(pane, created.session, &stale).await.unwrap(), Answer::Done);
+    let listing = rig.device.observe().await.unwrap();
+    assert_eq!(listing.sessions[&created.session].name, stale.as_str());
+    let found = &listing.panes[&pane.pane];
+    assert_eq!((found.width, found.height), (100, 30));
+    assert_eq!(rig.raw(&["display-message", "-p", "-t", "%0", "#{window_name}"]).trim_end(), stale.as_str());
+
+    assert_eq!(rig.device.clear_history(pane).await.unwrap(), Answer::Done);
+    assert!(capture(Lines::All, false).await.lines().count() <= 30);
+}
+
+#[tokio::test]
+async fn a_released_pane_is_its_users() {
+    let rig = Rig::new();
+    let alive = rig.start("a", "exec sleep 1000").await.pane;
+    let dead = rig.start("b", "exit 0").await.pane;
+    rig.dead(dead).await;
+    for pane in [alive, dead] {
+        assert_eq!(rig.device.release(pane).await.unwrap(), Answer::Done);
+        assert_eq!(rig.device.release(pane).await.unwrap(), Answer::NotOurs);
+    }
+    assert_eq!(rig.device.observe().await.unwrap().panes[&alive.pane].tag, None);
+    let left = rig.raw(&["display-message", "-p", "-t", "%0", "#{pane_pipe} #{remain-on-exit}"]);
+    assert_eq!(left.trim_end(), "0 off");
+}
+
+#[tokio::test]
+async fn attached_clients_are_listed_and_switched() {
+    let rig = Rig::new();
+    let from = rig.start("a", "exec sleep 1000").await;
+    let to = rig.start("b", "exec sleep 1000").await;
+    let server = from.pane.server;
+    let mut command = Command::new("tmux");
+    command.arg("-NCS").arg(&rig.device.socket).args(["attach-session", "-t", &from.session.to_string()]);
+    let mut attached = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    eventually("the client is attached", async || {
+        rig.device.clients(server, from.session).await.unwrap().len() == 1
+    })
+    .await;
+    let client = rig.device.clients(server, from.session).await.unwrap().remove(0);
+    assert_eq!((client.pid, client.control, client.read_only), (attached.id(), true, false));
+    rig.device.switch_client(server, &client.name, to.session).await.unwrap();
+    assert!(rig.device.clients(server, from.session).await.unwrap().is_empty());
+    assert_eq!(rig.device.clients(server, to.session).await.unwrap(), std::slice::from_ref(&client));
+    assert_eq!(rig.device.observe().await.unwrap().sessions[&to.session].attached, 1);
+    let nobody = rig.device.switch_client(server, "no;body\"$", from.session).await;
+    assert!(matches!(nobody, Err(TmuxError::NotFound(_))), "{nobody:?}");
+    let mut old = server;
+    old.started_at -= 1;
+    assert!(matches!(
+        rig.device.switch_client(old, &client.name, from.session).await,
+        Err(TmuxError::NotFound(_))
+    ));
+    drop(attached.stdin.take());
+    attached.wait().unwrap();
+}

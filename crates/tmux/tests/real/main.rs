@@ -1,0 +1,10 @@
+//! Against a real tmux, each test on a server of its own behind a socket in a temporary directory.
+
+#![expect(clippy::unwrap_used, reason = "a test says what failed by failing")]
+
+mod client;
+mod fake;
+mod guard;
+mod lifecycle;
+mod support;
+mod typing;

@@ -1,0 +1,129 @@
+//! A private tmux server, and jobs for its panes.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use protocol::ids::Tag;
+use tempfile::TempDir;
+use tmux::{Create, Created, Device, PaneRef, Size, config};
+
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Stands in for the pool's init and log writer: `SCRIPT exec JOB` runs a shell script, `SCRIPT log DIR` writes.
+const INIT: &str = "#!/bin/sh\ncase $1 in exec) . \"$2\" ;; log) exec cat >>\"$2/log\" ;; esac\n";
+
+pub(crate) struct Rig {
+    pub(crate) dir: TempDir,
+    pub(crate) device: Device,
+}
+
+impl Rig {
+    pub(crate) fn new() -> Self {
+        let dir = TempDir::new().unwrap();
+        let mut device = Device::new("tmux", dir.path().join("socket"));
+        device.start_server = true;
+        let config = dir.path().join("conf");
+        fs::write(&config, config::text(2000)).unwrap();
+        device.config = Some(config);
+        device.deadline = PATIENCE;
+        Self { dir, device }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// A session running this shell script in which `$d` is the rig's directory.
+    pub(crate) fn job(&self, name: &str, script: &str) -> Create {
+        let job = self.path(&format!("{name}.job"));
+        fs::write(&job, format!("d='{}'\n{script}\n", self.dir.path().display())).unwrap();
+        let mut tag = [0x5a; 16];
+        tag.iter_mut().zip(name.bytes()).for_each(|(byte, letter)| *byte = letter);
+        Create {
+            name: name.parse().unwrap(),
+            tag: Tag(tag),
+            size: Size { width: 80, height: 24 },
+            history_limit: Some(2000),
+            init: executable(&self.path("init"), INIT),
+            job,
+            log_dir: self.dir.path().to_owned(),
+        }
+    }
+
+    pub(crate) async fn start(&self, name: &str, script: &str) -> Created {
+        self.device.create(&self.job(name, script)).await.unwrap()
+    }
+
+    /// A session whose program copies its raw input to the file `out`.
+    pub(crate) async fn recorder(&self, name: &str) -> Created {
+        let script = "stty raw -echo; touch \"$d/ready\"; exec cat >\"$d/out\"";
+        let created = self.start(name, script).await;
+        until("the program runs", || self.path("ready").exists()).await;
+        created
+    }
+
+    /// What the recorder has, once it has so many bytes.
+    pub(crate) async fn recorded(&self, length: usize) -> Vec<u8> {
+        until("the bytes arrive", || fs::metadata(self.path("out")).is_ok_and(|m| m.len() >= length as u64))
+            .await;
+        fs::read(self.path("out")).unwrap()
+    }
+
+    /// tmux itself, for what only a user or an agent would do.
+    pub(crate) fn raw(&self, words: &[&str]) -> String {
+        let mut command = Command::new("tmux");
+        let output = command.arg("-uS").arg(&self.device.socket).args(words).output().unwrap();
+        assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    pub(crate) async fn dead(&self, pane: PaneRef) {
+        eventually("the pane is dead", async || self.device.observe().await.unwrap().panes[&pane.pane].dead)
+            .await;
+    }
+
+    pub(crate) fn signal(&self, pane: PaneRef, signal: Signal) {
+        send(pane.server.pid, signal);
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        let mut command = Command::new("tmux");
+        let output =
+            command.arg("-NS").arg(&self.device.socket).args(["display-message", "-p", "#{pid}"]).output();
+        let pid = output.ok().and_then(|output| String::from_utf8(output.stdout).ok()?.trim().parse().ok());
+        if let Some(pid) = pid {
+            send(pid, Signal::SIGKILL);
+        }
+    }
+}
+
+pub(crate) fn send(pid: u32, signal: Signal) {
+    kill(Pid::from_raw(i32::try_from(pid).unwrap()), signal).unwrap();
+}
+
+pub(crate) fn executable(path: &Path, text: &str) -> PathBuf {
+    if !path.exists() {
+        fs::write(path, text).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    path.to_owned()
+}
+
+pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    eventually(what, async || holds()).await;
+}
+
+pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds().await {
+        assert!(Instant::now() < deadline, "not in time: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}

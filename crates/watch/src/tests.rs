@@ -1,0 +1,382 @@
+//! The whole watcher, against a scripted `poold` and a tmux server of its own.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use interprocess::local_socket::tokio::Listener;
+use interprocess::local_socket::traits::tokio::Listener as _;
+use nix::sys::signal::Signal;
+use process::handle::Handle;
+use process::identity;
+use protocol::aio::{self, FrameReader, ReadHalf, WriteHalf};
+use protocol::hello::HelloReply;
+use protocol::reply::{Ask, WatchSetup};
+use protocol::request::{Observe, View};
+use protocol::tmux::{Server, TmuxPane, TmuxState};
+use protocol::{
+    Call, Epoch, ErrorCode, Frame, Hello, OsBytes, ProcId, Refusal, Request, Response, Role, Seq, Tag,
+    Welcome, frame,
+};
+use tempfile::TempDir;
+use tmux::{Create, Created, Device, Size};
+use tokio::task::JoinHandle;
+
+use crate::{Options, print, run};
+
+const LONG: Duration = Duration::from_secs(20);
+
+/// A tmux server of the test's own; it ends with it.
+struct Tmux {
+    dir: TempDir,
+    device: Device,
+    server: Option<ProcId>,
+}
+
+impl Tmux {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let init = dir.path().join("init");
+        fs::write(&init, "#!/bin/sh\n[ $1 = log ] && exit\nexec /bin/sh \"$2\"\n").unwrap();
+        fs::set_permissions(&init, Permissions::from_mode(0o700)).unwrap();
+        let device = Device { start_server: true, ..Device::new("tmux", dir.path().join("tmux")) };
+        Self { dir, device, server: None }
+    }
+
+    /// A session with this shell script in its pane.
+    async fn create(&mut self, name: &str, script: &str) -> Created {
+        let job = self.dir.path().join(format!("{name}.sh"));
+        fs::write(&job, script).unwrap();
+        let create = Create {
+            name: name.parse().unwrap(),
+            tag: tag(name),
+            size: Size { width: 80, height: 24 },
+            history_limit: None,
+            init: self.dir.path().join("init"),
+            job,
+            log_dir: self.dir.path().to_owned(),
+        };
+        let created = self.device.create(&create).await.unwrap();
+        self.server = identity::identify(created.pane.server.pid).unwrap();
+        created
+    }
+
+    fn signal(&self, signal: Signal) {
+        let held = self.server.and_then(|server| Handle::open(server).unwrap());
+        held.map(|server| server.signal(signal).unwrap());
+    }
+}
+
+impl Drop for Tmux {
+    fn drop(&mut self) {
+        self.signal(Signal::SIGKILL);
+    }
+}
+
+fn tag(name: &str) -> Tag {
+    let mut tag = [7; 16];
+    tag[..name.len()].copy_from_slice(name.as_bytes());
+    Tag(tag)
+}
+
+fn of<'a>(state: &'a TmuxState, name: &str) -> Option<&'a TmuxPane> {
+    state.panes.values().find(|pane| pane.tag == Some(tag(name)))
+}
+
+/// `poold` as far as a watcher sees it, with a socket of its own.
+struct Poold {
+    _dir: TempDir,
+    socket: PathBuf,
+    listener: Listener,
+}
+
+impl Poold {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("poold");
+        Self { listener: aio::listen(&socket).unwrap(), socket, _dir: dir }
+    }
+
+    /// A watcher of this `poold`.
+    fn watcher(&self) -> JoinHandle<anyhow::Result<()>> {
+        let options = Options {
+            socket: self.socket.clone(),
+            pool: "default".to_owned(),
+            build: "tmux-watch test".to_owned(),
+        };
+        tokio::spawn(run(options, std::future::pending()))
+    }
+
+    /// The next connection, answered so.
+    async fn answer(&self, reply: HelloReply) -> Peer {
+        let accepted = tokio::time::timeout(LONG, self.listener.accept()).await;
+        let (reader, mut writer) = aio::split(accepted.expect("a watcher connects").unwrap());
+        let mut reader = FrameReader::new(reader);
+        let hello: Hello = frame::decode(&reader.next().await.unwrap().unwrap()).unwrap();
+        assert_eq!(hello.role, Role::Watcher);
+        aio::write_frame(&mut writer, &reply).await.unwrap();
+        Peer { reader, writer, state: TmuxState::default(), last: None, joining: None }
+    }
+
+    /// The next watcher, which is to watch this tmux.
+    async fn welcome(&self, tmux: &Tmux) -> Peer {
+        let welcome = Welcome {
+            version: 1,
+            epoch: Epoch(1),
+            seq: Seq(0),
+            build: "poold test".to_owned(),
+            capabilities: Vec::new(),
+        };
+        let mut peer = self.answer(Ok(welcome)).await;
+        let bytes = |path: &std::path::Path| OsBytes(path.as_os_str().as_encoded_bytes().to_vec());
+        let (binary, socket) = (bytes(&tmux.device.binary), bytes(&tmux.device.socket));
+        peer.ask(Ask::Watch(WatchSetup { binary, socket, heartbeat_ms: 1000 })).await;
+        peer
+    }
+}
+
+fn refused(code: ErrorCode) -> HelloReply {
+    Err(Refusal::new(code, "not you"))
+}
+
+/// A watcher as `poold` has it: its observations joined and applied.
+struct Peer {
+    reader: FrameReader<ReadHalf>,
+    writer: WriteHalf,
+    state: TmuxState,
+    last: Option<Observe>,
+    joining: Option<TmuxState>,
+}
+
+impl Peer {
+    async fn ask(&mut self, ask: Ask) {
+        aio::write_frame(&mut self.writer, &Frame::Ask(ask)).await.unwrap();
+    }
+
+    /// The next observation, answered with `Done`.
+    async fn observe(&mut self) -> Observe {
+        self.observe_and(Response::Done).await
+    }
+
+    async fn observe_and(&mut self, response: Response) -> Observe {
+        let payload = tokio::time::timeout(LONG, self.reader.next()).await.expect("it speaks");
+        let call: Call = frame::decode(&payload.unwrap().expect("it stays")).unwrap();
+        let Request::Observe(observe) = call.request else { panic!("not an observation") };
+        if let Some(last) = self.last.replace(observe.clone()) {
+            assert_eq!((observe.watcher, observe.seq), (last.watcher, last.seq + 1));
+        }
+        self.apply(observe.view.clone());
+        let reply = Frame::Reply { id: call.id, reply: Ok(response) };
+        aio::write_frame(&mut self.writer, &reply).await.unwrap();
+        observe
+    }
+
+    fn apply(&mut self, view: View) {
+        match view {
+            View::Snapshot { state, more } => {
+                let whole = self.joining.get_or_insert_default();
+                whole.server = state.server;
+                whole.sessions.extend(state.sessions);
+                whole.panes.extend(state.panes);
+                if !more {
+                    self.state = self.joining.take().unwrap();
+                }
+            }
+            View::Diff(changes) => changes.into_iter().for_each(|change| self.state.apply(change)),
+            View::Unchanged => {}
+        }
+    }
+
+    async fn until(&mut self, what: &str, is_so: impl Fn(&TmuxState) -> bool) {
+        let wait = async {
+            while !is_so(&self.state) {
+                self.observe().await;
+            }
+        };
+        let came = tokio::time::timeout(LONG, wait).await;
+        assert!(came.is_ok(), "{what}: {:#?}", self.state);
+    }
+}
+
+fn is_snapshot(observe: &Observe) -> bool {
+    matches!(observe.view, View::Snapshot { .. })
+}
+
+#[tokio::test]
+async fn first_all_then_what_changes_then_that_nothing_does() {
+    let (mut tmux, poold) = (Tmux::new(), Poold::new());
+    let created = tmux.create("one", "exec sleep 1000").await;
+    let _watcher = poold.watcher();
+    let mut peer = poold.welcome(&tmux).await;
+    let first = peer.observe().await;
+    assert!(is_snapshot(&first) && first.seq == 1 && first.asked == 0);
+    assert!(matches!(peer.state.server, Server::Up(server) if Some(server.process) == tmux.server));
+    peer.until("the program runs", |state| {
+        of(state, "one").unwrap().current_command == Some(OsBytes(b"sleep".to_vec()))
+    })
+    .await;
+    let pane = of(&peer.state, "one").unwrap();
+    assert_eq!(pane.process, identity::identify(created.pid).unwrap());
+    tmux.create("two", "exec sleep 1000").await;
+    peer.until("the second comes", |state| of(state, "two").is_some()).await;
+    assert!(matches!(peer.last.as_ref().unwrap().view, View::Diff(_)));
+    while peer.observe().await.view != View::Unchanged {}
+    tmux.device.kill_pane(created.pane).await.unwrap();
+    peer.until("the first goes", |state| of(state, "one").is_none() && of(state, "two").is_some()).await;
+}
+
+#[tokio::test]
+async fn a_snapshot_on_demand_begins_after_the_demand() {
+    let (mut tmux, poold) = (Tmux::new(), Poold::new());
+    tmux.create("one", "exec sleep 1000").await;
+    let _watcher = poold.watcher();
+    let mut peer = poold.welcome(&tmux).await;
+    for n in 1..=5 {
+        let name = format!("s{n}");
+        tmux.create(&name, "exec sleep 1000").await;
+        peer.ask(Ask::Snapshot { n }).await;
+        let snapshot = async { while peer.observe().await.asked != n {} };
+        tokio::time::timeout(LONG, snapshot).await.expect("what was asked for");
+        assert!(is_snapshot(peer.last.as_ref().unwrap()));
+        assert!(of(&peer.state, &name).is_some(), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn t04_a_gap_is_mended_by_a_snapshot() {
+    let (mut tmux, poold) = (Tmux::new(), Poold::new());
+    tmux.create("one", "exec sleep 1000").await;
+    let _watcher = poold.watcher();
+    let mut peer = poold.welcome(&tmux).await;
+    peer.until("it is there", |state| of(state, "one").is_some()).await;
+    for _ in 0..3 {
+        while is_snapshot(&peer.observe_and(Response::SendSnapshot).await) {}
+        let before = peer.last.as_ref().unwrap().seq;
+        while !is_snapshot(&peer.observe().await) {
+            // At most what was on its way before the answer was heard.
+            assert!(peer.last.as_ref().unwrap().seq < before + 4);
+        }
+        assert!(!is_snapshot(&peer.observe().await), "one is enough");
+    }
+}
+
+#[tokio::test]
+async fn t05_poold_is_lost_and_found_and_stamps_outlive_it() {
+    let (mut tmux, poold) = (Tmux::new(), Poold::new());
+    let go = tmux.dir.path().join("go");
+    let script = format!("while [ ! -e '{}' ]; do sleep 0.02; done", go.display());
+    tmux.create("two", "exec sleep 1000").await;
+    let created = tmux.create("one", &script).await;
+    let _watcher = poold.watcher();
+    let mut peer = poold.welcome(&tmux).await;
+    peer.until("it is there", |state| of(state, "one").is_some()).await;
+    let stamp = of(&peer.state, "one").unwrap().process;
+    assert_eq!(stamp, identity::identify(created.pid).unwrap());
+    let watcher = peer.last.take().unwrap().watcher;
+    drop(peer);
+    fs::write(go, "").unwrap();
+    let mut peer = poold.welcome(&tmux).await;
+    let first = peer.observe().await;
+    assert!(is_snapshot(&first) && first.seq == 1 && first.watcher != watcher);
+    peer.until("it ends", |state| of(state, "one").unwrap().dead).await;
+    assert_eq!(of(&peer.state, "one").unwrap().process, stamp, "poold can see that it ended");
+}
+
+#[tokio::test]
+async fn one_watcher_waits_for_the_other() {
+    let (mut tmux, poold) = (Tmux::new(), Poold::new());
+    tmux.create("one", "exec sleep 1000").await;
+    let _watcher = poold.watcher();
+    drop(poold.answer(refused(ErrorCode::Conflict)).await);
+    let mut peer = poold.welcome(&tmux).await;
+    assert!(is_snapshot(&peer.observe().await));
+}
+
+#[tokio::test]
+async fn versions_that_do_not_fit_are_the_end() {
+    let poold = Poold::new();
+    let watcher = poold.watcher();
+    drop(poold.answer(refused(ErrorCode::Protocol)).await);
+    let ended = tokio::time::timeout(LONG, watcher).await.unwrap().unwrap();
+    assert_eq!(ended.unwrap_err().to_string(), "not you");
+}
+
+#[tokio::test]
+async fn it_ends_when_it_is_told_to() {
+    let options = Options { socket: "/nowhere/at/all".into(), pool: String::new(), build: String::new() };
+    tokio::time::timeout(LONG, run(options, std::future::ready(()))).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn t01_silence_is_unknown_and_absence_is_absent() {
+    let (mut tmux, poold) = (Tmux::new(), Poold::new());
+    let _watcher = poold.watcher();
+    let mut peer = poold.welcome(&tmux).await;
+    assert!(is_snapshot(&peer.observe().await));
+    assert_eq!(peer.state.server, Server::Absent);
+    tmux.create("one", "exec sleep 1000").await;
+    peer.until("it is there", |state| of(state, "one").is_some()).await;
+    tmux.signal(Signal::SIGSTOP);
+    peer.until("silent", |state| matches!(state.server, Server::Unknown(_))).await;
+    for _ in 0..2 {
+        assert!(peer.observe().await.view != View::Unchanged, "no complete listing was taken");
+        assert!(matches!(peer.state.server, Server::Unknown(_)) && peer.state.panes.is_empty());
+    }
+    tmux.signal(Signal::SIGCONT);
+    peer.until("it is back", |state| of(state, "one").is_some()).await;
+    tmux.signal(Signal::SIGKILL);
+    peer.until("it is gone", |state| state.server == Server::Absent).await;
+}
+
+/// One after the other: the news of the next would bring the lost news of the one before.
+#[tokio::test]
+async fn every_end_is_known_in_the_end() {
+    let (mut tmux, poold) = (Tmux::new(), Poold::new());
+    let go = |name: &str| tmux.dir.path().join(format!("go-{name}"));
+    let names: Vec<(String, PathBuf)> =
+        (0..6).map(|n| format!("s{n}")).map(|n| (n.clone(), go(&n))).collect();
+    for (name, go) in &names {
+        let script = format!("while [ ! -e '{}' ]; do sleep 0.02; done; exit 3", go.display());
+        tmux.create(name, &script).await;
+    }
+    let _watcher = poold.watcher();
+    let mut peer = poold.welcome(&tmux).await;
+    for (name, go) in names {
+        fs::write(go, "").unwrap();
+        let known = |pane: &TmuxPane| pane.dead && pane.exit_status == Some(3);
+        peer.until(&name, |state| of(state, &name).is_some_and(known)).await;
+    }
+}
+
+#[tokio::test]
+async fn t06_a_server_whose_socket_was_removed_is_reached_again() {
+    let (mut tmux, poold) = (Tmux::new(), Poold::new());
+    tmux.create("one", "exec sleep 1000").await;
+    let _watcher = poold.watcher();
+    let mut peer = poold.welcome(&tmux).await;
+    peer.until("it is there", |state| of(state, "one").is_some()).await;
+    fs::remove_file(&tmux.device.socket).unwrap();
+    peer.until("out of reach", |state| state.server == Server::Absent).await;
+    peer.until("it is back", |state| of(state, "one").is_some()).await;
+}
+
+#[tokio::test]
+async fn printing_ends_when_nobody_reads() {
+    let mut tmux = Tmux::new();
+    tmux.create("one", "exec sleep 1000").await;
+    let (mut read, write) = std::io::pipe().unwrap();
+    let printing = tokio::spawn(print(tmux.device.clone(), write, std::future::pending()));
+    let reading = tokio::task::spawn_blocking(move || {
+        let mut text = Vec::new();
+        while text.last() != Some(&b'\n') {
+            let mut chunk = [0; 4096];
+            let length = std::io::Read::read(&mut read, &mut chunk).unwrap();
+            text.extend_from_slice(&chunk[..length]);
+        }
+        text
+    });
+    let text = String::from_utf8(reading.await.unwrap()).unwrap();
+    assert!(text.starts_with("{\"snapshot\":{") && text.contains(&tag("one").to_string()), "{text}");
+    tokio::time::timeout(LONG, printing).await.expect("it ends").unwrap().unwrap();
+}
