@@ -1,1 +1,6 @@
-//! system tests
+//! The system tests: the real programs, each test with a pool, a tmux server and directories of its own.
+
+#![expect(clippy::unwrap_used, reason = "a test says what failed by failing")]
+
+mod behaviour;
+mod harness;

@@ -14,7 +14,7 @@ use crate::verb;
 
 /// A crash-safe pool of tmux-hosted agent sessions.
 #[derive(Debug, Parser)]
-#[command(name = "poolctl", version, max_term_width = 100, after_help = AFTER)]
+#[command(name = "poolctl", bin_name = "poolctl", version, max_term_width = 100, after_help = AFTER)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub global: Global,
@@ -49,19 +49,16 @@ pub(crate) struct Global {
     #[arg(long, global = true, value_name = "DUR", value_parser = limit)]
     pub timeout: Option<Limit>,
     /// Colours; auto also heeds NO_COLOR
-    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", hide_possible_values = false)]
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     pub color: Colour,
 }
 
-/// When to use colours.
+/// When to use colours: on a terminal, or regardless.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Colour {
-    /// On a terminal.
     #[default]
     Auto,
-    /// Always.
     Always,
-    /// Never.
     Never,
 }
 

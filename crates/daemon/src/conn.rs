@@ -1,15 +1,14 @@
 //! Connections: who may connect, the hello, and the table of roles.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use interprocess::local_socket::tokio::Listener;
+use interprocess::local_socket::tokio::{Listener, Stream};
 use interprocess::local_socket::traits::tokio::Listener as _;
 use protocol::aio::{FrameReader, ReadHalf, WriteHalf, check_peer, split, write_frame};
-use protocol::hello::{MAGIC, OLDEST_VERSION, VERSION};
 use protocol::{ErrorCode, Frame, Hello, Refusal, Reply, Response, Role, Welcome, frame, job};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::{sleep, timeout};
 
 use crate::context::{BUILD, Daemon};
@@ -42,6 +41,11 @@ pub(crate) struct Connection {
 pub(crate) struct Outbox(mpsc::Sender<Frame>);
 
 impl Outbox {
+    /// Whether the peer is gone or was too slow.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.0.is_closed()
+    }
+
     /// # Errors
     /// The peer is gone.
     pub(crate) async fn send(&self, frame: Frame) -> Result<(), Gone> {
@@ -68,40 +72,51 @@ impl Outbox {
 #[derive(Debug)]
 pub(crate) struct Gone;
 
-/// Accepts until the listener is dropped.
+/// Accepts for ever. Where too many peers have not said hello, the one that has been silent for
+/// longest makes room, so that strangers never keep a good client waiting.
 pub(crate) async fn accept(daemon: Arc<Daemon>, listener: Listener) {
-    let (all, strangers) =
-        (Arc::new(Semaphore::new(CONNECTIONS_MAX)), Arc::new(Semaphore::new(STRANGERS_MAX)));
-    let ids = AtomicU64::new(1);
-    loop {
+    let all = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut strangers: VecDeque<oneshot::Sender<()>> = VecDeque::new();
+    for id in 1.. {
         let Ok(place) = Arc::clone(&all).acquire_owned().await else { return };
-        let Ok(stranger) = Arc::clone(&strangers).acquire_owned().await else { return };
-        match listener.accept().await {
-            Ok(stream) => {
-                let (daemon, id) = (Arc::clone(&daemon), ids.fetch_add(1, Ordering::Relaxed));
-                tokio::spawn(async move {
-                    let greeted = match check_peer(&stream) {
-                        Ok(peer) => {
-                            let (reader, writer) = split(stream);
-                            let greeting = greet(&daemon, id, peer.pid, (FrameReader::new(reader), writer));
-                            timeout(HELLO_LIMIT, greeting).await.ok().flatten()
-                        }
-                        Err(error) => {
-                            tracing::warn!(%error, "a connection was refused");
-                            None
-                        }
-                    };
-                    drop(stranger);
-                    if let Some(connection) = greeted {
-                        role::serve(&daemon, connection).await;
-                    }
-                    drop(place);
-                });
-            }
+        let stream = match listener.accept().await {
+            Ok(stream) => stream,
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection");
                 sleep(ACCEPT_PAUSE).await;
+                continue;
             }
+        };
+        strangers.retain(|stranger| !stranger.is_closed());
+        if strangers.len() >= STRANGERS_MAX {
+            strangers.pop_front();
+        }
+        let (stranger, evicted) = oneshot::channel();
+        strangers.push_back(stranger);
+        let daemon = Arc::clone(&daemon);
+        tokio::spawn(async move {
+            let greeted = tokio::select! {
+                greeted = timeout(HELLO_LIMIT, meet(&daemon, id, stream)) => greeted.ok().flatten(),
+                _ = evicted => None,
+            };
+            if let Some(connection) = greeted {
+                role::serve(&daemon, connection).await;
+            }
+            drop(place);
+        });
+    }
+}
+
+/// Checks who it is before a byte is read.
+async fn meet(daemon: &Arc<Daemon>, id: u64, stream: Stream) -> Option<Connection> {
+    match check_peer(&stream) {
+        Ok(peer) => {
+            let (reader, writer) = split(stream);
+            greet(daemon, id, peer.pid, (FrameReader::new(reader), writer)).await
+        }
+        Err(error) => {
+            tracing::warn!(%error, "a connection was refused");
+            None
         }
     }
 }
@@ -127,17 +142,19 @@ async fn greet(
         tokio::spawn(endings::nudged(Arc::clone(daemon), tag));
         return None;
     }
-    let hello =
-        match frame::decode::<Hello>(&payload).map_err(|e| e.to_string()).and_then(|h| fits(daemon, h)) {
-            Ok(hello) => hello,
-            Err(why) => {
-                refuse(&mut writer, Refusal::new(ErrorCode::Protocol, why)).await;
-                return None;
-            }
-        };
+    let checked = frame::decode::<Hello>(&payload)
+        .map_err(|e| Refusal::new(ErrorCode::Protocol, format!("not a tmux-pool hello: {e}")))
+        .and_then(|hello| Ok((hello.check(daemon.paths.pool.as_str())?, hello)));
+    let (version, hello) = match checked {
+        Ok(checked) => checked,
+        Err(refusal) => {
+            refuse(&mut writer, refusal).await;
+            return None;
+        }
+    };
     let status = daemon.engine.turn(|turn| (turn.pool().epoch(), turn.pool().seq())).await.ok()?;
     let welcome = Welcome {
-        version: hello.version.min(VERSION),
+        version,
         epoch: status.0,
         seq: status.1,
         build: BUILD.to_owned(),
@@ -150,28 +167,6 @@ async fn greet(
     let (sender, receiver) = mpsc::channel(OUTBOX);
     tokio::spawn(write(writer, welcome, receiver));
     Some(Connection { id, hello, pid, reader, outbox: Outbox(sender) })
-}
-
-fn fits(daemon: &Daemon, hello: Hello) -> Result<Hello, String> {
-    if hello.magic != MAGIC {
-        return Err("not a tmux-pool hello".to_owned());
-    }
-    if hello.version < OLDEST_VERSION {
-        return Err(format!(
-            "{} speaks version {}, and {BUILD} no older one than {OLDEST_VERSION}: upgrade {0}",
-            hello.build, hello.version
-        ));
-    }
-    if hello.version > VERSION {
-        return Err(format!(
-            "{} speaks version {}, and {BUILD} only {VERSION}: upgrade and restart poold",
-            hello.build, hello.version
-        ));
-    }
-    if !hello.pool.is_empty() && hello.pool != daemon.paths.pool.as_str() {
-        return Err(format!("this is the pool {}, not {}", daemon.paths.pool, hello.pool));
-    }
-    Ok(hello)
 }
 
 async fn refuse(writer: &mut WriteHalf, refusal: Refusal) {

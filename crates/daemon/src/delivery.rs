@@ -18,6 +18,8 @@ const ENTER_PAUSE: Duration = Duration::from_millis(150);
 const ENTER_BYTES_PER_SECOND: u32 = 40_000;
 /// Pause before the next try, where nothing was typed.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
+/// It doubles up to this: somebody may read in copy mode for hours.
+const RETRY_PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// Delivers for ever.
 pub(crate) async fn run(daemon: Arc<Daemon>) {
@@ -50,9 +52,13 @@ fn claim_sessions(turn: &mut Turn<'_>) -> Vec<SessionId> {
 }
 
 async fn deliver_all(daemon: &Arc<Daemon>, session: SessionId) -> Result<(), Refusal> {
+    let mut pause = RETRY_PAUSE;
     while let Some(typed) = deliver_one(daemon, session).await? {
-        if !typed {
-            sleep(RETRY_PAUSE).await;
+        if typed {
+            pause = RETRY_PAUSE;
+        } else {
+            sleep(pause).await;
+            pause = (pause * 2).min(RETRY_PAUSE_MAX);
         }
     }
     Ok(())

@@ -65,7 +65,13 @@ async fn attempt(daemon: &Daemon, session: &Session) -> Option<(Tag, Launched)> 
         Ok(launched) => launched,
         Err((reason, detail)) => Launched::Failed { reason, detail, exit: None },
     };
-    tracing::info!(session = %session.id, tag = %run.tag, ?launched, "launched");
+    match &launched {
+        Launched::Ran { .. } => tracing::info!(session = %session.id, tag = %run.tag, "launched"),
+        Launched::Failed { reason, detail, .. } => {
+            tracing::warn!(session = %session.id, ?reason, detail, "not launched");
+        }
+        Launched::Unknown(why) => tracing::warn!(session = %session.id, why, "not known whether it runs"),
+    }
     Some((run.tag, launched))
 }
 

@@ -83,7 +83,7 @@ fn load_config(paths: &Paths) -> Result<Loaded, Fatal> {
 
 /// A large database takes a while to check or repair; whoever supervises is told that it goes on.
 fn progress(done: f64) {
-    tracing::info!(percent = (done * 100.0).round(), "the database is repaired");
+    tracing::debug!(percent = (done * 100.0).round(), "the database is checked");
 }
 
 fn storage(error: StoreError) -> Fatal {
@@ -240,13 +240,14 @@ async fn stop(daemon: &Arc<Daemon>, thread: std::thread::JoinHandle<()>) {
     }
 }
 
-/// Checks a configuration file. The answer is for people.
+/// Checks the configuration file. The answer is for people.
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn check_config(path: &Path) -> Result<String, String> {
+pub fn check_config(options: &Options) -> Result<String, String> {
+    let path = paths(options).map_err(|e| e.to_string())?.config;
     let there = path.exists();
-    Config::read(path).map_err(|e| e.to_string())?;
+    Config::read(&path).map_err(|e| e.to_string())?;
     let what = if there { "is in order" } else { "is not there: every key has its default" };
     Ok(format!("{} {what}", path.display()))
 }

@@ -1,7 +1,7 @@
 //! What the daemon knows and need not remember: tmux as last seen, who is connected, verdicts.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::path::PathBuf;
+use std::path::Path;
 
 use protocol::reap::Outcome;
 use protocol::tmux::{Server, TmuxState};
@@ -34,8 +34,8 @@ pub(crate) struct View {
     pub(crate) verdicts: HashMap<Tag, Outcome>,
     /// Grace that a user asked for, by session.
     pub(crate) graces: HashMap<SessionId, u64>,
-    /// Candidates that a reaper has leased.
-    pub(crate) leased: BTreeSet<Tag>,
+    /// Candidates that a reaper has leased, each with its connection.
+    pub(crate) leased: BTreeMap<Tag, u64>,
     /// Sessions that somebody types into or starts right now.
     pub(crate) busy: BTreeSet<SessionId>,
 }
@@ -65,7 +65,7 @@ impl View {
             answered: 0,
             verdicts: HashMap::new(),
             graces: HashMap::new(),
-            leased: BTreeSet::new(),
+            leased: BTreeMap::new(),
             busy: BTreeSet::new(),
         }
     }
@@ -78,7 +78,7 @@ pub(crate) fn exited<'a>(runs: impl Iterator<Item = ProcId> + 'a) -> BTreeSet<Pr
 }
 
 /// Takes an observation in. Answers which sessions it changed.
-pub(crate) fn observe(turn: &mut Turn<'_>, run: &PathBuf, state: TmuxState) -> Vec<SessionId> {
+pub(crate) fn observe(turn: &mut Turn<'_>, run: &Path, state: TmuxState) -> Vec<SessionId> {
     let complete = !matches!(state.server, Server::Unknown(_));
     let (ids, tags): (Vec<_>, Vec<_>) = pool::reconcile::suspects(turn.pool(), &state)
         .map(|i| ([i.init, i.agent, i.server.map(|s| s.process)], i.tag))
@@ -121,7 +121,7 @@ pub(crate) fn candidates(turn: &Turn<'_>, daemon: &Daemon) -> Vec<protocol::reap
         grace_ms: daemon.settings().grace_ms,
     };
     let mut found = pool::stale::candidates(turn.pool(), &facts);
-    found.retain(|c| !view.leased.contains(&c.tag));
+    found.retain(|c| !view.leased.contains_key(&c.tag));
     for candidate in &mut found {
         if let Some(grace) = view.graces.get(&candidate.session) {
             candidate.grace_ms = *grace;

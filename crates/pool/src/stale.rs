@@ -61,7 +61,8 @@ fn is_zombie(incarnation: &Incarnation, facts: &Facts<'_>) -> bool {
 fn of_pane(pool: &Pool, facts: &Facts<'_>, id: PaneId, pane: &TmuxPane) -> Option<Candidate> {
     let tag = pane.tag?;
     let Server::Up(server) = facts.state.server else { return None };
-    let session = pool.retired(tag).filter(|_| pool.tagged(tag).is_none())?;
+    let running = pool.tagged(tag).is_some_and(|s| s.lifecycle.holds_slot());
+    let session = pool.retired(tag).filter(|_| !running)?;
     Some(Candidate {
         session,
         name: pool.session(session).map_or_else(unnamed, |s| s.name.clone()),

@@ -27,7 +27,7 @@ pub struct Options {
     pub grace: Duration,
     /// Between the first KILL and giving up.
     pub verify: Duration,
-    /// Never touched, nor what descends from them: the tmux server, `poold`.
+    /// Never touched, whatever they belong to: the tmux server, `poold`.
     pub protected: Vec<u32>,
 }
 
@@ -53,8 +53,17 @@ pub struct Report {
 /// # Errors
 /// Where the list of processes cannot be had. A process that cannot be signalled is a survivor.
 pub fn kill(evidence: &Evidence, options: &Options) -> Result<Report, Error> {
+    kill_while(evidence, options, &|| ())
+}
+
+/// The same, for one who has something to do before each look.
+pub(crate) fn kill_while(
+    evidence: &Evidence,
+    options: &Options,
+    before_look: &dyn Fn(),
+) -> Result<Report, Error> {
     let start = Instant::now();
-    let mut tree = Tree { evidence, options, known: BTreeMap::new() };
+    let mut tree = Tree { evidence, options, before_look, known: BTreeMap::new() };
     let gone = tree.climb_down(Whom::Descendants, options.grace)?;
     if gone && let Some(init) = tree.init()? {
         init.signal(Signal::SIGCONT)?;
@@ -76,6 +85,7 @@ enum Whom {
 struct Tree<'a> {
     evidence: &'a Evidence,
     options: &'a Options,
+    before_look: &'a dyn Fn(),
     known: BTreeMap<ProcId, Known>,
 }
 
@@ -110,25 +120,23 @@ impl Tree<'_> {
         }
     }
 
-    /// Those that are alive: the members now, and every one that was held and has escaped all nets
-    /// since. One that was only seen, and is no member now, was none of ours.
+    /// The members now (a look that found one was not empty, even if that one has ended since), and
+    /// those that were held and have escaped all nets. One that was only seen, lives, and is no
+    /// member now, was none of ours.
     fn look(&mut self, whom: Whom) -> Result<Vec<ProcId>, Error> {
+        (self.before_look)();
         let mut now =
             members(self.evidence, &self.options.protected).map_err(Error::system("list processes"))?;
         now.retain(|member| whom == Whom::All || member.via != Via::Init);
-        let seen: HashSet<ProcId> = now.iter().map(|member| member.id).collect();
-        for member in now {
-            let known = self.known.entry(member.id).or_insert(Known {
-                member: member.clone(),
-                handle: None,
-                ended: false,
-            });
-            known.member = member;
-        }
-        for known in self.known.values_mut() {
+        let found: HashSet<ProcId> = now.iter().map(|member| member.id).collect();
+        for known in self.known.values_mut().filter(|known| !found.contains(&known.member.id)) {
             known.check()?;
         }
-        self.known.retain(|id, known| known.ended || known.handle.is_some() || seen.contains(id));
+        self.known.retain(|id, known| known.ended || known.handle.is_some() || found.contains(id));
+        for member in now {
+            let handle = self.known.remove(&member.id).and_then(|known| known.handle);
+            self.known.insert(member.id, Known { member, handle, ended: false });
+        }
         Ok(self.known.iter().filter(|(_, known)| !known.ended).map(|(id, _)| *id).collect())
     }
 
@@ -149,7 +157,7 @@ impl Tree<'_> {
     /// Waits for one of them to end, but no longer than this.
     fn rest(&self, found: &[ProcId], pause: Duration) {
         let mut handles = found.iter().filter_map(|id| self.known.get(id)?.handle.as_ref());
-        if !handles.next().is_some_and(|handle| handle.wait(pause).is_ok()) {
+        if handles.next().is_none_or(|handle| handle.wait(pause).is_err()) {
             std::thread::sleep(pause);
         }
     }

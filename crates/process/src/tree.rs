@@ -5,8 +5,9 @@
 //!
 //! Membership looks at these alone: a member that serves a socket (a tmux server that an agent
 //! started for itself, say) is a member like any other. Callers that must spare one name it as
-//! protected, and whatever descends from a protected process is spared with it.
+//! protected; then nothing belongs merely because it descends from that one.
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::io;
 
@@ -16,6 +17,11 @@ use protocol::text::OsBytes;
 
 use crate::identity::{Process, State};
 use crate::platform;
+
+/// How often a look is completed with what was started during it. Reading all takes milliseconds,
+/// in which a process that only ever forks and exits is somewhere else; reading what is new takes a
+/// fraction of one, so two or three rounds are usual even on a busy machine.
+const MOST_ROUNDS: u32 = 50;
 
 /// What is known of an incarnation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,13 +69,18 @@ pub struct Member {
 /// # Errors
 /// Where the list of processes cannot be had; one that cannot be read is left out.
 pub fn members(evidence: &Evidence, protected: &[u32]) -> io::Result<Vec<Member>> {
-    let uid = getuid().as_raw();
-    let all: Vec<Process> =
-        platform::pids()?.into_iter().filter_map(|pid| platform::read(pid).ok().flatten()).collect();
-    let live = all.iter().filter(|process| process.uid == uid && process.state != State::Zombie);
-    let tagged =
-        live.map(|process| process.id.pid).filter(|pid| platform::has_tag(*pid, evidence.tag)).collect();
-    Ok(Machine { all, tagged, me: std::process::id(), uid }.members(evidence, protected))
+    let mut machine = Machine {
+        all: HashMap::new(),
+        tagged: HashSet::new(),
+        me: std::process::id(),
+        uid: getuid().as_raw(),
+    };
+    for _ in 0..MOST_ROUNDS {
+        if machine.catch_up(evidence.tag)? {
+            break;
+        }
+    }
+    Ok(machine.members(evidence, protected))
 }
 
 /// Whether the reason for which a member was found holds now; asked while the process is held, so
@@ -89,20 +100,50 @@ pub(crate) fn still_belongs(evidence: &Evidence, member: &Member) -> bool {
 /// The machine as it was seen.
 #[derive(Debug)]
 struct Machine {
-    all: Vec<Process>,
+    all: HashMap<u32, Process>,
     tagged: HashSet<u32>,
     me: u32,
     uid: u32,
 }
 
 impl Machine {
+    /// Reads what the list of processes has and `self` has not, and what has lost its parent since.
+    /// Whether nothing got away between list and reading: then this is how the machine was at the
+    /// time of the list.
+    fn catch_up(&mut self, tag: Tag) -> io::Result<bool> {
+        let mut listed = platform::pids()?;
+        let now: HashSet<u32> = listed.iter().copied().collect();
+        self.all
+            .retain(|pid, process| now.contains(pid) && (process.ppid == 0 || now.contains(&process.ppid)));
+        listed.retain(|pid| !self.all.contains_key(pid));
+        // The youngest first: they are gone soonest.
+        listed.sort_unstable_by_key(|pid| Reverse(*pid));
+        let mut complete = true;
+        for pid in listed {
+            match platform::read(pid) {
+                Ok(Some(process)) => self.add(process, tag),
+                Ok(None) => complete = false,
+                Err(_) => {}
+            }
+        }
+        Ok(complete)
+    }
+
+    fn add(&mut self, process: Process, tag: Tag) {
+        let pid = process.id.pid;
+        if process.uid == self.uid && process.state != State::Zombie && platform::has_tag(pid, tag) {
+            self.tagged.insert(pid);
+        }
+        self.all.insert(pid, process);
+    }
+
     fn members(&self, evidence: &Evidence, protected: &[u32]) -> Vec<Member> {
         let exempt = self.exempt(protected);
         let mut found = self.roots(evidence);
         found.retain(|pid, _| !protected.contains(pid));
         self.descend(&mut found, protected);
         let mut members: Vec<Member> =
-            self.all.iter().filter_map(|p| member(p, *found.get(&p.id.pid)?)).collect();
+            self.all.values().filter_map(|p| member(p, *found.get(&p.id.pid)?)).collect();
         members.retain(|member| !exempt.contains(&member.id.pid));
         members.sort_by_key(|member| member.id);
         members
@@ -120,14 +161,14 @@ impl Machine {
                 (sid == Some(process.sid)).then_some(Via::Session)
             }
         };
-        self.all.iter().filter_map(|process| Some((process.id.pid, why(process)?))).collect()
+        self.all.values().filter_map(|process| Some((process.id.pid, why(process)?))).collect()
     }
 
     fn session_is_ours(&self, sid: u32, init: Option<ProcId>) -> bool {
-        match self.all.iter().find(|process| process.id.pid == sid) {
+        match self.all.get(&sid) {
             Some(leader) => init == Some(leader.id) || self.tagged.contains(&sid),
             None => {
-                self.all.iter().any(|process| process.sid == sid && self.tagged.contains(&process.id.pid))
+                self.all.values().any(|process| process.sid == sid && self.tagged.contains(&process.id.pid))
             }
         }
     }
@@ -136,7 +177,7 @@ impl Machine {
     /// caller (unless it is the init itself) or a protected process.
     fn descend(&self, found: &mut HashMap<u32, Via>, protected: &[u32]) {
         let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
-        for process in &self.all {
+        for process in self.all.values() {
             children.entry(process.ppid).or_default().push(process.id.pid);
         }
         let mut todo: Vec<u32> = found.keys().copied().collect();
@@ -154,16 +195,15 @@ impl Machine {
     }
 
     fn exempt(&self, protected: &[u32]) -> HashSet<u32> {
-        let parents: HashMap<u32, u32> =
-            self.all.iter().map(|process| (process.id.pid, process.ppid)).collect();
         let mut exempt: HashSet<u32> = protected.iter().copied().collect();
         exempt.extend([0, 1]);
-        exempt
-            .extend(self.all.iter().filter(|process| process.uid != self.uid).map(|process| process.id.pid));
+        exempt.extend(
+            self.all.values().filter(|process| process.uid != self.uid).map(|process| process.id.pid),
+        );
         let mut line = HashSet::new();
         let mut ancestor = Some(self.me);
         while let Some(pid) = ancestor.filter(|pid| line.insert(*pid)) {
-            ancestor = parents.get(&pid).copied();
+            ancestor = self.all.get(&pid).map(|process| process.ppid);
         }
         exempt.extend(line);
         exempt

@@ -24,7 +24,11 @@ fn process(pid: u32, ppid: u32, sid: u32) -> Process {
 fn machine(more: impl IntoIterator<Item = Process>, tagged: &[u32]) -> Machine {
     let mut all = vec![process(1, 0, 1), process(49, 1, 49), process(ME, 49, 49), process(60, 1, 60)];
     all.extend(more);
-    Machine { all, tagged: tagged.iter().copied().collect(), me: ME, uid: UID }
+    Machine { all: by_pid(all), tagged: tagged.iter().copied().collect(), me: ME, uid: UID }
+}
+
+fn by_pid(all: Vec<Process>) -> HashMap<u32, Process> {
+    all.into_iter().map(|process| (process.id.pid, process)).collect()
 }
 
 fn found(machine: &Machine, evidence: Evidence, protected: &[u32]) -> Vec<(u32, Via)> {
@@ -73,7 +77,7 @@ fn a_session_without_its_leader_is_believed_only_by_a_tag() {
 }
 
 #[test]
-fn p02_spared_are_zombies_other_users_and_the_protected_with_all_below() {
+fn p02_spared_are_zombies_other_users_the_protected_and_what_only_they_lead_to() {
     let all = || {
         [
             process(100, 60, 100),
@@ -93,8 +97,8 @@ fn p02_spared_are_zombies_other_users_and_the_protected_with_all_below() {
 #[test]
 fn p02_a_caller_within_the_tree_spares_its_own_line() {
     let mut machine = machine([process(100, 60, 100), process(101, 100, 100)], &[49, ME]);
-    machine.all[1].ppid = 100;
-    machine.all.push(process(51, ME, 51));
+    machine.all.insert(49, process(49, 100, 49));
+    machine.all.insert(51, process(51, ME, 51));
     assert_eq!(found(&machine, evidence(), &[]), [(101, Via::Session)]);
 }
 
@@ -117,11 +121,11 @@ proptest! {
             .map(|(n, (ppid, sid, uid, _))| Process { uid: *uid, ..process(u32::try_from(n).unwrap(), *ppid, *sid) })
             .collect();
         let tagged = links.iter().enumerate().filter(|(_, l)| l.3).map(|(n, _)| u32::try_from(n).unwrap()).collect();
-        let machine = Machine { all, tagged, me: 3, uid: 1 };
+        let machine = Machine { all: by_pid(all), tagged, me: 3, uid: 1 };
         let evidence = Evidence { init: Some(ProcId { pid: init, start: 7 }), sid: Some(init), tag: TAG };
         for member in machine.members(&evidence, &protected) {
             prop_assert!(member.id.pid > 1 && member.id.pid != 3 && !protected.contains(&member.id.pid));
-            prop_assert_eq!(machine.all[member.id.pid as usize].uid, 1);
+            prop_assert_eq!(machine.all[&member.id.pid].uid, 1);
         }
     }
 }

@@ -111,6 +111,7 @@ impl Connection {
             match self.frame(deadline)? {
                 Frame::Part { id: of, part: next } if of == id => part(next),
                 Frame::Reply { id: of, reply } if of == id => return Ok(reply),
+                // Why the connection ends: the call could not be read.
                 Frame::Reply { id: 0, reply: Err(refusal) } => return Ok(Err(refusal)),
                 // The late answer to a call that was given up, or a subscriber's frame.
                 _ => {}
@@ -153,6 +154,8 @@ impl Connection {
             if let Some(payload) = self.incoming.take()? {
                 return Ok(payload);
             }
+            // Also where there is always more to read.
+            deadline.left()?;
             if read_some(&self.stream, self.incoming.space(), deadline)? == 0 {
                 return Err(TransportError::Closed);
             }

@@ -68,10 +68,10 @@
 //! | client | [`Call`]s | [`Frame::Reply`], [`Frame::Part`] |
 //! | subscriber | one call of [`Request::Subscribe`] | [`Frame::Event`], [`Frame::Synced`], [`Frame::Lagged`] |
 //! | watcher | calls of [`Request::Observe`] | [`Frame::Ask`], and a reply to each call |
-//! | reaper | [`Request::NextCandidate`], [`Request::TakeLease`], [`Request::Settle`]; what a client may read | as a client |
+//! | reaper | one call at a time: [`Request::NextCandidate`], [`Request::TakeLease`], [`Request::Settle`], or what a client may read | as a client |
 //! | generator | what a client may; no request of this version is its own | as a client |
 //!
-//! A request that is not the role's is refused. One watcher is connected at a time.
+//! A request that is not the role's is refused, or ends the connection. One watcher is connected at a time.
 //!
 //! # Calls, replies, parts
 //!
@@ -79,11 +79,13 @@
 //! [`Frame::Part`]s with that id and then one [`Frame::Reply`]. Parts and the `Ok` of the reply are
 //! pieces of one answer of one kind, in order: lists are appended, screens and texts concatenated
 //! ([`Response::append`]); the last piece may be [`Response::Done`]. [`Request`] says for each variant
-//! what answers it. A call that cannot even be read is answered under id 0, and the connection ends.
+//! what answers it. A call that cannot even be read ends the connection; a refusal under id 0 may say
+//! why before.
 //!
-//! At most 64 calls of a connection are under way. They are begun in the order in which they were sent;
-//! the replies come in any order, so a client that needs one after the other waits for the reply.
-//! Frames of an id that nobody waits for any more are skipped.
+//! At most 64 calls of a connection are under way; the daemon reads no further until one of them is
+//! answered, so a client that sends more must not wait with reading. They are begun in the order in
+//! which they were sent; the replies come in any order, so a client that needs one after the other
+//! waits for the reply. Frames of an id that nobody waits for any more are skipped.
 //!
 //! There are three outcomes, kept apart: a [`Response`]; a [`Refusal`], which is an [`ErrorCode`] of a
 //! closed list and a sentence for people, and means that nothing further will come of the call unless
@@ -124,12 +126,12 @@
 //! often to speak at least. The watcher sends [`Request::Observe`]: `watcher` is random for each run,
 //! `seq` counts its frames from 1. The first holds a whole [`request::View::Snapshot`], the others what
 //! changed, or that nothing did. A snapshot that does not fit a frame comes in several with `more` set
-//! on all but the last; they count on and are applied together. The daemon applies a frame only where
-//! `seq` is one more than the one before of the same run. Any gap is answered with
-//! [`Response::SendSnapshot`]; until the snapshot comes the rest is ignored. [`reply::Ask::Snapshot`]
-//! wants a listing that begins now; the answer carries its number in `asked`. A listing counts only
-//! where it is proved complete, and a server about which nothing was learnt is [`tmux::Server::Unknown`]:
-//! that never removes anything.
+//! on all but the last; each has its own `seq`, and they are applied together. A change applies only
+//! where `seq` is one more than the one before of the same run and a snapshot came earlier; after a gap
+//! it is answered with [`Response::SendSnapshot`], and so is every other until the snapshot comes.
+//! [`reply::Ask::Snapshot`] wants a listing that begins now; the answer carries its number in `asked`.
+//! A listing counts only where it is proved complete, and a server about which nothing was learnt is
+//! [`tmux::Server::Unknown`]: that never removes anything.
 //!
 //! # The reaper
 //!
@@ -178,8 +180,8 @@
 //! # JSON
 //!
 //! `poolctl rpc` carries the same types as JSON, one line a request and one a reply. A request is a
-//! [`Request`], `"status"` or `{"show":"sess_1"}`, or an object with `op`, `lock` and `request`. A reply
-//! is `{"ok":…}` with a [`Response`] or `{"error":{"code":…,"message":…,"exit":…}}`. The rules:
+//! [`Request`], `"status"` or `{"show":"sess_1"}`, or an object with `request`, and with `op` (the text of
+//! a given operation id) and `lock` where they are wanted. A reply is `{"ok":…}` with a [`Response`] or `{"error":{"code":…,"message":…,"exit":…}}`. The rules:
 //!
 //! | type | JSON |
 //! |---|---|

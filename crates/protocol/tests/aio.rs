@@ -7,7 +7,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
-use std::thread;
 
 use interprocess::local_socket::tokio::prelude::*;
 use protocol::aio::{FrameReader, check_peer, connect, from_fd, listen, read_payload, split, write_frame};
@@ -16,7 +15,7 @@ use protocol::hello::VERSION;
 use protocol::{ConnectError, FrameError, Hello, Refusal};
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 
-use crate::connection::{Served, hello, welcome};
+use crate::connection::{hello, welcome};
 
 #[tokio::test]
 async fn frames_go_through_and_an_end_between_them_is_clean() {
@@ -159,9 +158,9 @@ async fn a_full_queue_is_waited_for() {
             Poll::Ready(())
         })
         .await;
-        let daemon = thread::spawn(move || {
+        let daemon = std::thread::spawn(move || {
             waiting.iter().for_each(|_| drop(listener.accept().unwrap()));
-            Served::accept(&listener).greet();
+            crate::connection::Served::accept(&listener).greet();
         });
         client.await.unwrap();
         daemon

@@ -161,8 +161,10 @@ fn stop(services: &mut [Service], wakes: &Receiver<Wake>) {
             continue;
         };
         let left = deadline.saturating_duration_since(Instant::now());
-        if let Err(error) = end(handle, left) {
-            out::note(&format!("{} cannot be stopped: {error}", service.name));
+        match end(handle, left) {
+            Ok(true) => {}
+            Ok(false) => out::note(&format!("{} did not stop in time and was killed", service.name)),
+            Err(error) => out::note(&format!("{} cannot be stopped: {error}", service.name)),
         }
     }
     // Their ends are noted before the supervisor's own, so that none is left as a zombie of its heir.
@@ -175,10 +177,12 @@ fn stop(services: &mut [Service], wakes: &Receiver<Wake>) {
     }
 }
 
-fn end(handle: &Handle, limit: Duration) -> Result<(), process::Error> {
+/// Whether it ended without being killed.
+fn end(handle: &Handle, limit: Duration) -> Result<bool, process::Error> {
     handle.signal(Signal::SIGTERM)?;
-    if !handle.wait(limit)? {
+    let ended = handle.wait(limit)?;
+    if !ended {
         handle.signal(Signal::SIGKILL)?;
     }
-    Ok(())
+    Ok(ended)
 }

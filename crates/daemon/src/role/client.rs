@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use protocol::{Call, frame};
+use protocol::{Call, ErrorCode, Refusal, frame};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -17,7 +17,7 @@ pub(super) async fn serve(daemon: &Arc<Daemon>, mut connection: Connection) {
     let places = Arc::new(Semaphore::new(CALLS_MAX));
     // Dropped with the connection: what only it waits for ends with it.
     let mut calls = JoinSet::new();
-    loop {
+    while !connection.outbox.is_closed() {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         let call = match connection.reader.next().await {
             Ok(Some(payload)) => frame::decode::<Call>(&payload),
@@ -26,7 +26,13 @@ pub(super) async fn serve(daemon: &Arc<Daemon>, mut connection: Connection) {
         };
         let call = match call {
             Ok(call) => call,
-            Err(error) => return tracing::info!(%error, "a client was cut off"),
+            Err(error) => {
+                // No call has this id: it says why the connection ends.
+                let why =
+                    Refusal::new(ErrorCode::Protocol, format!("not a request that poold knows: {error}"));
+                drop(connection.outbox.reply(0, Err(why)).await);
+                return tracing::info!(%error, "a client was cut off");
+            }
         };
         while calls.try_join_next().is_some() {}
         let (daemon, outbox) = (Arc::clone(daemon), connection.outbox.clone());

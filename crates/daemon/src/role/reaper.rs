@@ -45,7 +45,7 @@ pub(super) async fn admit(
 }
 
 pub(super) async fn serve(daemon: &Arc<Daemon>, mut connection: Connection) {
-    let mut leases = Leases::default();
+    let mut leases = Leases { connection: connection.id, held: HashMap::new() };
     loop {
         let call = match connection.reader.next().await {
             Ok(Some(payload)) => frame::decode::<Call>(&payload),
@@ -70,27 +70,21 @@ pub(super) async fn serve(daemon: &Arc<Daemon>, mut connection: Connection) {
             break;
         }
     }
-    let (id, tags) = (connection.id, leases.tags());
+    let id = connection.id;
     daemon.engine.post(move |turn| {
         turn.rest.view.reapers.remove(&id);
         if turn.rest.view.reapers.is_empty() {
             turn.rest.view.reaper_since = turn.now();
         }
-        for tag in tags {
-            turn.rest.view.leased.remove(&tag);
-        }
+        turn.rest.view.leased.retain(|_, connection| *connection != id);
         turn.stir();
     });
 }
 
 /// The leases of one connection.
-#[derive(Default)]
-struct Leases(HashMap<Token, (Grant, Candidate)>);
-
-impl Leases {
-    fn tags(&self) -> Vec<Tag> {
-        self.0.values().map(|(_, candidate)| candidate.tag).collect()
-    }
+struct Leases {
+    connection: u64,
+    held: HashMap<Token, (Grant, Candidate)>,
 }
 
 async fn answer(daemon: &Arc<Daemon>, leases: &mut Leases, call: Call) -> Reply {
@@ -122,7 +116,7 @@ async fn lease(daemon: &Arc<Daemon>, leases: &mut Leases, session: SessionId, ta
     };
     let grant = grant?;
     keep_screen(daemon, session, tag).await;
-    let (context, token) = (Arc::clone(daemon), grant.token());
+    let (context, token, connection) = (Arc::clone(daemon), grant.token(), leases.connection);
     let decide = move |turn: &mut Turn<'_>| {
         let found =
             view::candidates(turn, &context).into_iter().find(|c| c.tag == tag && c.session == session);
@@ -130,11 +124,11 @@ async fn lease(daemon: &Arc<Daemon>, leases: &mut Leases, session: SessionId, ta
             return Err(Refusal::new(ErrorCode::NotFound, "there is no reason for it any more"));
         };
         turn.emit(Event::ReapStarted { session, kind: candidate.kind, tag, token });
-        turn.rest.view.leased.insert(tag);
+        turn.rest.view.leased.insert(tag, connection);
         Ok((candidate, protected(turn, &context)))
     };
     let (candidate, protected) = daemon.engine.turn(decide).await??;
-    leases.0.insert(token, (grant, candidate.clone()));
+    leases.held.insert(token, (grant, candidate.clone()));
     Ok(Response::Lease(Box::new(Lease { token, candidate, tmux_socket: daemon.tmux_socket(), protected })))
 }
 
@@ -167,7 +161,7 @@ async fn keep_screen(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) {
 
 /// Takes a verdict in, if its lease still stands.
 async fn settle(daemon: &Arc<Daemon>, leases: &mut Leases, verdict: Verdict) -> Reply {
-    let Some((grant, candidate)) = leases.0.remove(&verdict.token) else {
+    let Some((grant, candidate)) = leases.held.remove(&verdict.token) else {
         return Err(Refusal::new(ErrorCode::Conflict, "that lease is not valid any more"));
     };
     let run = daemon.paths.run.clone();

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use pool::admit::{Admitted, Launch, Made};
 use protocol::request::New;
+use protocol::session::Reason;
 use protocol::{ErrorCode, Lifecycle, Refusal, Reply, SessionId};
 
 use super::{end, shown};
@@ -78,7 +79,11 @@ pub(super) fn outcome(turn: &mut Turn<'_>, daemon: &Daemon, id: SessionId) -> Re
     let detail = session.detail.clone().unwrap_or_default();
     match session.lifecycle {
         Lifecycle::Failed => Err(Refusal::new(
-            ErrorCode::Failed,
+            if session.reason == Some(Reason::TmuxFailed) {
+                ErrorCode::Unavailable
+            } else {
+                ErrorCode::Failed
+            },
             format!(
                 "{id} ({}) failed to start: {detail}; `poolctl restart` tries again, `poolctl rm` removes it",
                 session.name

@@ -14,6 +14,7 @@ mod wait;
 
 use std::sync::Arc;
 
+use protocol::session::Reason;
 use protocol::{ErrorCode, Lifecycle, Refusal, Reply, Request, Response, SessionId};
 
 pub(crate) use create::resume as resume_start;
@@ -104,7 +105,8 @@ async fn settled(daemon: &Arc<Daemon>, session: SessionId) -> Reply {
     let shower = Arc::clone(daemon);
     let look = move |turn: &mut crate::engine::Turn<'_>| {
         let record = turn.pool().session(session)?;
-        let over = !matches!(record.lifecycle, Lifecycle::Starting | Lifecycle::Draining);
+        let between = record.lifecycle == Lifecycle::Stopped && record.reason == Some(Reason::Restarted);
+        let over = !between && !matches!(record.lifecycle, Lifecycle::Starting | Lifecycle::Draining);
         over.then(|| create::outcome(turn, &shower, session))
     };
     daemon.engine.wait_for(Some(create::OUTCOME_LIMIT), look).await?

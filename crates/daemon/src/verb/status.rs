@@ -114,7 +114,7 @@ fn problems(pool: &pool::Pool, view: &View) -> Vec<String> {
     let running = pool.sessions().filter(|s| s.lifecycle.holds_slot()).count();
     match &view.state.server {
         Server::Unknown(why) => {
-            problems.push(format!("the tmux server is not seen: {why}; its sessions are left as they are"))
+            problems.push(format!("the tmux server is not seen: {why}; its sessions are left as they are"));
         }
         Server::Absent if running > 0 => problems.push(format!(
             "nothing answers at the tmux socket, and the server of {running} sessions is not proved dead; \

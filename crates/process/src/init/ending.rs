@@ -7,7 +7,7 @@ use protocol::job::Job;
 
 use super::{say, watch};
 use crate::identity;
-use crate::kill::{Options, kill};
+use crate::kill::{Options, kill_while};
 use crate::tree::Evidence;
 
 /// Returns when nothing of the tree is left. Only what belongs to another user is not waited for:
@@ -24,7 +24,9 @@ pub(super) fn end_tree(job: &Job) {
     let evidence = Evidence { init: Some(me), sid: leads.then_some(me.pid), tag: job.tag };
     let mut options = Options { grace: Duration::from_millis(job.grace_ms), ..Options::default() };
     loop {
-        let report = kill(&evidence, &options);
+        let report = kill_while(&evidence, &options, &|| {
+            watch::reap_all();
+        });
         watch::reap_all();
         match report {
             Ok(report) if report.survivors.is_empty() => return,

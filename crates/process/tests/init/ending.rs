@@ -16,7 +16,7 @@ crate::tests![
     the_ladder_ends_every_tree,
     the_ladder_ends_what_a_dead_init_left,
     the_ladder_ends_a_stopped_init,
-    the_protected_are_spared_with_the_init_above_them,
+    the_protected_are_spared_and_lead_to_nobody,
     ending_twice_is_ending_once,
     a_stranger_is_no_target,
 ];
@@ -57,7 +57,7 @@ fn options(grace: u64) -> Options {
 
 /// The tree, below a program that ends with code 7 at the Enter key.
 fn grown(tree: &str, grown: Grown) -> Pane {
-    let pane = Pane::script(&format!("{tree} read line; exit 7"));
+    let pane = Pane::script(&format!("{tree}\nread line; exit 7"));
     wait_until(tree, || {
         let living: Vec<_> =
             pane.living().into_iter().filter_map(|pid| identity::read(pid).unwrap()).collect();
@@ -130,15 +130,18 @@ fn the_ladder_ends_a_stopped_init() {
     assert_eq!(pane.end_alone(), End::Signal(15));
 }
 
-fn the_protected_are_spared_with_the_init_above_them() {
-    let pane = grown("setsid sh -c 'sleep 1000 & echo $$ >spared; wait' &", Grown::Sleeps(2));
+fn the_protected_are_spared_and_lead_to_nobody() {
+    let pane = grown("setsid sh -c 'env -i sleep 1000 & echo $$ >spared; wait' &", Grown::Sleeps(2));
     let spared = pane.dir.path().join("spared");
     wait_until("the number", || std::fs::read_to_string(&spared).is_ok_and(|text| text.ends_with('\n')));
     let pid: u32 = std::fs::read_to_string(&spared).unwrap().trim().parse().unwrap();
-    let protected = vec![pid, pane.init.id()];
+    // A running init would end them itself once its program has gone.
+    let init = pane.started().init;
+    assert!(Handle::open(init).unwrap().unwrap().signal(Signal::SIGSTOP).unwrap());
+    let protected = vec![pid, init.pid];
     let report = kill(&pane.evidence(), &Options { protected, ..options(200) }).unwrap();
     assert_eq!(report.survivors, []);
-    assert!(pane.living().contains(&pid));
+    assert_eq!(pane.living().len(), 3, "the init, the protected and its child");
 }
 
 fn ending_twice_is_ending_once() {

@@ -62,7 +62,7 @@ fn main() -> ExitCode {
 #[cfg(target_os = "linux")]
 macro_rules! tests {
     ($($name:ident),* $(,)?) => {
-        pub const TESTS: &[(&str, fn())] = &[$((stringify!($name), $name)),*];
+        pub(crate) const TESTS: &[(&str, fn())] = &[$((stringify!($name), $name)),*];
     };
 }
 #[cfg(target_os = "linux")]

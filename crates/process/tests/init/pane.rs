@@ -22,9 +22,9 @@ use protocol::job::{ExitRecord, JOB_VERSION, Job};
 /// Long enough for any machine: reached only by a test that fails.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-pub const TAG: Tag = Tag([0xa5; 16]);
+pub(crate) const TAG: Tag = Tag([0xa5; 16]);
 
-pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + DEADLINE;
     while !condition() {
         assert!(Instant::now() < deadline, "waited in vain: {what}");
@@ -32,9 +32,9 @@ pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-pub struct Pane {
-    pub dir: tempfile::TempDir,
-    pub init: Child,
+pub(crate) struct Pane {
+    pub(crate) dir: tempfile::TempDir,
+    pub(crate) init: Child,
     keys: Option<fs::File>,
     output: Arc<Mutex<Vec<u8>>>,
     closed: Arc<AtomicBool>,
@@ -55,14 +55,14 @@ fn read_screen(mut screen: fs::File, shown: &Mutex<Vec<u8>>, stop: &AtomicBool) 
 }
 
 /// What this test program is when it is run again.
-pub fn myself(role: &str, argument: &Path) -> Command {
+pub(crate) fn myself(role: &str, argument: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.env_clear().env("TEST_ROLE", role).env("TEST_ARGUMENT", argument);
     command.env("TERM", "of-tmux").env("TMUX", "server").env("TMUX_PANE", "%1");
     command
 }
 
-pub fn job(dir: &Path, argv: &[&str]) -> Job {
+pub(crate) fn job(dir: &Path, argv: &[&str]) -> Job {
     let variable = |name: &str, value: &str| (name.into(), value.into());
     Job {
         version: JOB_VERSION,
@@ -80,7 +80,7 @@ pub fn job(dir: &Path, argv: &[&str]) -> Job {
     }
 }
 
-pub fn write_job(dir: &Path, job: &Job) -> PathBuf {
+pub(crate) fn write_job(dir: &Path, job: &Job) -> PathBuf {
     let path = dir.join(format!("{TAG}.job"));
     fs::write(&path, serde_json::to_vec(job).unwrap()).unwrap();
     path
@@ -88,11 +88,11 @@ pub fn write_job(dir: &Path, job: &Job) -> PathBuf {
 
 impl Pane {
     /// Runs a shell script as the session's program.
-    pub fn script(script: &str) -> Self {
+    pub(crate) fn script(script: &str) -> Self {
         Self::run(&["sh", "-c", script], |_| ())
     }
 
-    pub fn run(argv: &[&str], change: impl FnOnce(&mut Job)) -> Self {
+    pub(crate) fn run(argv: &[&str], change: impl FnOnce(&mut Job)) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let mut job = job(dir.path(), argv);
         change(&mut job);
@@ -101,7 +101,7 @@ impl Pane {
     }
 
     #[expect(unsafe_code, reason = "the terminal is made the controlling one between fork and exec")]
-    pub fn start(dir: tempfile::TempDir, job: &Path) -> Self {
+    pub(crate) fn start(dir: tempfile::TempDir, job: &Path) -> Self {
         let ends = openpty(None, None).unwrap();
         let mut command = myself("init", job);
         command.current_dir(dir.path());
@@ -129,49 +129,49 @@ impl Pane {
     }
 
     /// Closes the terminal, as `kill-pane` does.
-    pub fn hang_up(&mut self) {
+    pub(crate) fn hang_up(&mut self) {
         self.closed.store(true, Ordering::Relaxed);
         self.reader.take().unwrap().join().unwrap();
         self.keys = None;
     }
 
-    pub fn type_keys(&mut self, keys: &[u8]) {
+    pub(crate) fn type_keys(&mut self, keys: &[u8]) {
         self.keys.as_mut().unwrap().write_all(keys).unwrap();
     }
 
-    pub fn output(&self) -> String {
+    pub(crate) fn output(&self) -> String {
         String::from_utf8_lossy(&self.output.lock().unwrap()).into_owned()
     }
 
-    pub fn wait_for_output(&self, text: &str) {
+    pub(crate) fn wait_for_output(&self, text: &str) {
         wait_until(text, || self.output().contains(text));
     }
 
-    pub fn file(&self, extension: &str) -> PathBuf {
+    pub(crate) fn file(&self, extension: &str) -> PathBuf {
         self.dir.path().join(format!("{TAG}.{extension}"))
     }
 
     /// Lets a script that waits for the file `go` end.
-    pub fn go(&self) {
+    pub(crate) fn go(&self) {
         fs::write(self.dir.path().join("go"), "").unwrap();
     }
 
-    pub fn record(&self) -> ExitRecord {
+    pub(crate) fn record(&self) -> ExitRecord {
         serde_json::from_slice(&fs::read(self.file("exit")).unwrap()).unwrap()
     }
 
-    pub fn started(&self) -> protocol::job::Started {
+    pub(crate) fn started(&self) -> protocol::job::Started {
         wait_until("the program's start", || self.file("started").exists());
         serde_json::from_slice(&fs::read(self.file("started")).unwrap()).unwrap()
     }
 
-    pub fn evidence(&self) -> Evidence {
+    pub(crate) fn evidence(&self) -> Evidence {
         let init = self.started().init;
         Evidence { init: Some(init), sid: Some(init.pid), tag: TAG }
     }
 
     /// Waits for the init's end.
-    pub fn end(&mut self) -> End {
+    pub(crate) fn end(&mut self) -> End {
         let mut status = None;
         wait_until("the init's end", || {
             status = self.init.try_wait().unwrap();
@@ -185,14 +185,14 @@ impl Pane {
     }
 
     /// The init's end, and proof that nothing of it is left.
-    pub fn end_alone(&mut self) -> End {
+    pub(crate) fn end_alone(&mut self) -> End {
         let end = self.end();
         assert_eq!(self.living(), Vec::<u32>::new(), "left behind");
         end
     }
 
     /// The live processes whose directory is the pane's.
-    pub fn living(&self) -> Vec<u32> {
+    pub(crate) fn living(&self) -> Vec<u32> {
         let here = self.dir.path().canonicalize().unwrap();
         let inside = |pid: &u32| fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == here);
         let names =
@@ -204,11 +204,11 @@ impl Pane {
 
 impl Drop for Pane {
     fn drop(&mut self) {
-        let _ = (self.init.kill(), self.init.wait());
+        drop((self.init.kill(), self.init.wait()));
         for pid in self.living() {
             let Ok(Some(id)) = process::identity::identify(pid) else { continue };
             if let Ok(Some(handle)) = process::handle::Handle::open(id) {
-                let _ = handle.signal(nix::sys::signal::Signal::SIGKILL);
+                drop(handle.signal(nix::sys::signal::Signal::SIGKILL));
             }
         }
     }

@@ -54,6 +54,12 @@ impl Disk {
         disk
     }
 
+    /// Fails from now on.
+    pub(crate) fn fail(&self) {
+        let mut inner = self.inner();
+        inner.fault = Some(Fault { nth: inner.done + 1, persistent: true, kind: ErrorKind::Other });
+    }
+
     pub(crate) fn bytes(&self) -> Vec<u8> {
         self.inner().bytes.clone()
     }

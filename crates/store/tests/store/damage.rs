@@ -64,11 +64,11 @@ fn overwrite(disk: &Disk, table: Table, key: &[u8], value: &[u8]) {
     db.close().unwrap();
 }
 
-fn stored(disk: &Disk, table: Table, key: &[u8]) -> Vec<u8> {
+fn stored(disk: &Disk, table: Table, key: &[u8]) -> Option<Vec<u8>> {
     let definition: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new(table.name());
     let db = raw(disk);
     let read = db.begin_read().unwrap();
-    read.open_table(definition).unwrap().get(key).unwrap().unwrap().value().to_vec()
+    read.open_table(definition).unwrap().get(key).unwrap().map(|row| row.value().to_vec())
 }
 
 /// Two sessions and two messages of the first, the second message already typed.
@@ -108,6 +108,7 @@ fn d8_a_damaged_record_is_put_aside_and_hides_nothing() {
         assert_eq!(loaded.pool.messages().count(), 2);
         assert_eq!(loaded.pool.next_session(), world.now.pool.next_session(), "no id is given out twice");
         store.close().unwrap();
+        assert_eq!(stored(&disk, Table::Sessions, &key), None);
     }
 }
 
@@ -140,7 +141,7 @@ fn a_state_without_its_message_is_put_aside_with_it() {
 #[test]
 fn a_record_in_the_wrong_place_is_found_out() {
     let (_, disk) = small();
-    let second = stored(&disk, Table::Sessions, &2u64.to_be_bytes());
+    let second = stored(&disk, Table::Sessions, &2u64.to_be_bytes()).unwrap();
     overwrite(&disk, Table::Sessions, &1u64.to_be_bytes(), &second);
     let (_, loaded) = Store::with_backend(disk).unwrap();
     assert_eq!(loaded.quarantined.len(), 1);

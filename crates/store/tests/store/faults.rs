@@ -2,11 +2,12 @@
 
 use std::io::ErrorKind;
 
+use protocol::message::BODY_MAX;
 use store::{Store, StoreError};
 
 use crate::backend::{Disk, Fault};
 use crate::crash::created;
-use crate::world::{Expected, World};
+use crate::world::{Batch, Expected, World};
 
 const COMMITS: usize = 12;
 
@@ -29,6 +30,24 @@ fn d5_a_failing_disk_latches_and_loses_nothing() {
             store.commit(&world.now.pool, &batch.events, &batch.bodies).expect("it goes on");
         }
     }
+}
+
+#[test]
+fn d5_a_failing_read_latches_too() {
+    let disk = Disk::default();
+    let mut store = Store::with_backend(disk.clone()).unwrap().0;
+    let mut world = World::new(4);
+    let mut batch = Batch::default();
+    world.step(0, &mut batch);
+    (0..100).for_each(|_| world.step(13_000, &mut batch));
+    // More than the cache holds.
+    batch.bodies.iter_mut().for_each(|(_, body)| *body = vec![7; BODY_MAX]);
+    store.commit(&world.now.pool, &batch.events, &batch.bodies).unwrap();
+    disk.fail();
+    let mut reads = world.now.pool.messages().map(|m| store.body(m.id));
+    let failed = reads.find_map(Result::err);
+    assert!(matches!(failed, Some(StoreError::Io(_))), "{failed:?}");
+    assert!(reads.all(|read| matches!(read, Err(StoreError::Latched))));
 }
 
 struct Run {

@@ -4,10 +4,13 @@ use std::env;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use redb::{Database, TableDefinition};
 use store::{SCHEMA, Store, StoreError, Table};
 
+use crate::crash::created;
 use crate::world::{Batch, Expected, World};
 
 const DEFINITION: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new(Table::Meta.name());
@@ -65,17 +68,19 @@ fn a_crashed_file_is_repaired_and_says_so() {
     store.commit(&world.now.pool, &batch.events, &batch.bodies).unwrap();
     let copy = dir.path().join("crashed.redb");
     fs::copy(&path, &copy).unwrap();
-    let (again, loaded) = open(&copy).unwrap();
+    let heard = Arc::new(AtomicBool::new(false));
+    let hears = Arc::clone(&heard);
+    let (again, loaded) = Store::open(&copy, move |_| hears.store(true, Ordering::Relaxed)).unwrap();
+    assert!(heard.load(Ordering::Relaxed));
     assert_eq!(Expected::found(&again, loaded), world.now);
 }
 
-fn newer(path: &Path, version: u64) {
+fn newer(db: Database, version: u64) {
     // The record of the next schema: the same layout, another number.
     let mut record = vec![1];
     record.extend_from_slice(&version.to_be_bytes());
     let sum = crc32(&[Table::Meta.name().as_bytes(), b"schema", &record].concat());
     record.extend_from_slice(&sum.to_le_bytes());
-    let db = Database::open(path).unwrap();
     let write = db.begin_write().unwrap();
     write.open_table(DEFINITION).unwrap().insert(b"schema".as_slice(), record.as_slice()).unwrap();
     write.commit().unwrap();
@@ -92,7 +97,7 @@ fn d9_a_newer_schema_is_refused_and_not_touched() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pool.redb");
     open(&path).unwrap().0.close().unwrap();
-    newer(&path, u64::from(SCHEMA) + 1);
+    newer(Database::open(&path).unwrap(), u64::from(SCHEMA) + 1);
     let before = fs::read(&path).unwrap();
     let opened = open(&path);
     assert!(
@@ -100,7 +105,7 @@ fn d9_a_newer_schema_is_refused_and_not_touched() {
         "{opened:?}"
     );
     assert_eq!(fs::read(&path).unwrap(), before);
-    newer(&path, 0);
+    newer(Database::open(&path).unwrap(), 0);
     assert!(matches!(open(&path), Err(StoreError::Damaged(_))));
 }
 
@@ -125,10 +130,18 @@ fn a_large_file_is_not_checked_whole_and_a_newer_one_is_not_touched() {
     let (store, loaded) = open(&path).unwrap();
     assert_eq!(Expected::found(&store, loaded), world.now);
     store.close().unwrap();
-    newer(&path, u64::from(SCHEMA) + 1);
+    newer(Database::open(&path).unwrap(), u64::from(SCHEMA) + 1);
     let before = fs::read(&path).unwrap();
     assert!(matches!(open(&path), Err(StoreError::Newer { .. })));
     assert!(fs::read(&path).unwrap() == before);
+}
+
+#[test]
+fn d9_a_newer_schema_is_refused_on_any_storage() {
+    let disk = created();
+    newer(Database::builder().create_with_backend(disk.clone()).unwrap(), u64::from(SCHEMA) + 1);
+    let opened = Store::with_backend(disk);
+    assert!(matches!(opened, Err(StoreError::Newer { .. })), "{opened:?}");
 }
 
 /// A file that the first version wrote, and what it said was in it. `BLESS=1` makes both anew, which

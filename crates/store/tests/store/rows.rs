@@ -63,8 +63,6 @@ fn a_change_of_state_does_not_rewrite_the_body() {
     let (id, body) = world.now.bodies.iter().find(|(_, body)| body.len() >= 20_000).unwrap();
     let (id, needle) = (*id, body[100..164].to_vec());
     let from = disk.writes();
-    let change = store::Table::MessageStates.name();
-    assert_eq!(change, "message-states-1");
     let session = world.now.pool.message(id).unwrap().session;
     let (state, token) = (protocol::MessageState::Typing, None);
     let mut batch = Batch::default();
@@ -73,6 +71,29 @@ fn a_change_of_state_does_not_rewrite_the_body() {
     assert!(disk.writes() > from);
     assert!(!disk.written_since(from, &needle), "the body was written again");
     assert!(disk.written_since(0, &needle), "the body was written once");
+}
+
+#[test]
+fn a_message_that_is_queued_again_is_what_it_was() {
+    let disk = Disk::default();
+    let mut store = Store::with_backend(disk.clone()).unwrap().0;
+    let mut world = World::new(1);
+    let mut batch = Batch::default();
+    world.step(0, &mut batch);
+    world.step(13_000, &mut batch);
+    commit(&mut store, &world, &batch);
+    let queued = batch.events[1].event.clone();
+    let (id, session) = (world.now.pool.messages().next().unwrap().id, protocol::SessionId(1));
+    let (state, token) = (protocol::MessageState::Done, None);
+    let mut change = Batch::default();
+    world.emit(Event::MessageChanged { id, session, state, token, attempts: 1, reason: None }, &mut change);
+    commit(&mut store, &world, &change);
+    let mut again = Batch { events: vec![], bodies: batch.bodies };
+    world.emit(queued, &mut again);
+    commit(&mut store, &world, &again);
+    drop(store);
+    let (store, loaded) = Store::with_backend(disk).unwrap();
+    assert_eq!(Expected::found(&store, loaded), world.now);
 }
 
 #[test]

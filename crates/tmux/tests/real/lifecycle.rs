@@ -58,6 +58,8 @@ async fn hostile_paths_are_only_paths() {
 #[tokio::test]
 async fn a_program_that_ends_at_once_is_kept_with_its_status() {
     let rig = Rig::new();
+    rig.start("keeper", "exec sleep 1000").await;
+    rig.raw(&["set-option", "-g", "remain-on-exit", "off"]);
     let mut panes = Vec::new();
     for i in 0..10 {
         panes.push(rig.start(&format!("s{i}"), "exit 7").await.pane);

@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
@@ -20,6 +21,7 @@ const INIT: &str = "#!/bin/sh\ncase $1 in exec) . \"$2\" ;; log) exec cat >>\"$2
 pub(crate) struct Rig {
     pub(crate) dir: TempDir,
     pub(crate) device: Device,
+    server: AtomicU32,
 }
 
 impl Rig {
@@ -31,7 +33,7 @@ impl Rig {
         fs::write(&config, config::text(2000)).unwrap();
         device.config = Some(config);
         device.deadline = PATIENCE;
-        Self { dir, device }
+        Self { dir, device, server: AtomicU32::new(0) }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -56,7 +58,9 @@ impl Rig {
     }
 
     pub(crate) async fn start(&self, name: &str, script: &str) -> Created {
-        self.device.create(&self.job(name, script)).await.unwrap()
+        let created = self.device.create(&self.job(name, script)).await.unwrap();
+        self.server.store(created.pane.server.pid, Ordering::Relaxed);
+        created
     }
 
     /// A session whose program copies its raw input to the file `out`.
@@ -94,6 +98,10 @@ impl Rig {
 
 impl Drop for Rig {
     fn drop(&mut self) {
+        // A test that failed may have left it stopped, and then it would not answer.
+        if let Ok(pid @ 1..) = i32::try_from(*self.server.get_mut()) {
+            let _may_be_gone = kill(Pid::from_raw(pid), Signal::SIGCONT);
+        }
         let mut command = Command::new("tmux");
         let output =
             command.arg("-NS").arg(&self.device.socket).args(["display-message", "-p", "#{pid}"]).output();

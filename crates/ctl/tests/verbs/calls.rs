@@ -1,0 +1,276 @@
+//! Verbs with one answer.
+
+use std::io::Write;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use protocol::request::{Until, Wait};
+use protocol::session::Exit;
+use protocol::{ErrorCode, Lifecycle, MessageState, OpId, Refusal, Request, Response, SessionRef, Timestamp};
+use serde_json::{Value, json};
+
+use crate::fake::{Answer, Pool, Ran, ok};
+use crate::samples::{message, session, status};
+
+pub(crate) const TESTS: &[(&str, fn())] = &[
+    ("no_daemon_says_how_to_start_one", no_daemon_says_how_to_start_one),
+    ("usage_is_refused_in_both_forms", usage_is_refused_in_both_forms),
+    ("status_is_zero_only_when_healthy", status_is_zero_only_when_healthy),
+    ("a_list_comes_in_parts", a_list_comes_in_parts),
+    ("a_refusal_has_its_code", a_refusal_has_its_code),
+    ("new_takes_what_it_should_from_its_caller", new_takes_what_it_should_from_its_caller),
+    ("new_with_a_prompt_sends_it_once", new_with_a_prompt_sends_it_once),
+    ("a_lost_connection_repeats_the_same_operation", a_lost_connection_repeats_the_same_operation),
+    ("no_answer_is_a_timeout", no_answer_is_a_timeout),
+    ("a_lock_token_goes_along", a_lock_token_goes_along),
+    ("send_reads_standard_input", send_reads_standard_input),
+    ("send_waits_for_the_end_of_a_message", send_waits_for_the_end_of_a_message),
+    ("wait_ends_with_the_code_of_the_session", wait_ends_with_the_code_of_the_session),
+    ("a_session_is_also_the_one_of_this_shell", a_session_is_also_the_one_of_this_shell),
+    ("kill_goes_on_after_a_failure", kill_goes_on_after_a_failure),
+    ("attach_needs_a_terminal", attach_needs_a_terminal),
+    ("rpc_answers_every_line", rpc_answers_every_line),
+    ("a_closed_pipe_is_no_panic", a_closed_pipe_is_no_panic),
+];
+
+fn no_daemon_says_how_to_start_one() {
+    let pool = Pool::empty();
+    let ran = pool.run("status");
+    assert_eq!((ran.code, ran.out.as_str()), (7, ""));
+    assert!(ran.err.contains("poolctl up"), "{}", ran.err);
+    let ran = pool.run("ls --json");
+    let error: Value = serde_json::from_str(&ran.err).unwrap();
+    assert_eq!(
+        (ran.code, &error["error"]["code"], &error["error"]["exit"]),
+        (7, &json!("unavailable"), &json!(7))
+    );
+    assert_eq!(pool.run("wait web --for exit").code, 125);
+    assert_eq!(pool.run("run -- true").code, 125);
+}
+
+fn usage_is_refused_in_both_forms() {
+    let pool = Pool::empty();
+    let ran = pool.run("new --size 5");
+    assert_eq!((ran.code, ran.out.as_str()), (2, ""));
+    assert!(ran.err.starts_with("error: invalid value '5'"), "{}", ran.err);
+    let ran = pool.run("--json new --size 5");
+    let error: Value = serde_json::from_str(&ran.err).unwrap();
+    assert_eq!((ran.code, &error["error"]["code"], &error["error"]["exit"]), (2, &json!("usage"), &json!(2)));
+    assert_eq!(pool.run("show -").code, 2, "this shell is in no session");
+    assert_eq!(pool.run("status --pool No").code, 2);
+    let ran = pool.run("--help");
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    assert!(ran.out.contains("attach") && !ran.out.contains("become"), "{}", ran.out);
+}
+
+fn status_is_zero_only_when_healthy() {
+    let pool = Pool::new(|_| ok(Response::Status(Box::new(status()))));
+    assert!(pool.run("status").success().starts_with("pool default: healthy\n"));
+    let pool = Pool::new(|_| {
+        let mut status = status();
+        status.components[0].connected = false;
+        ok(Response::Status(Box::new(status)))
+    });
+    let ran = pool.run("status --json");
+    let document: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!((ran.code, &document["healthy"]), (1, &json!(false)));
+}
+
+fn a_list_comes_in_parts() {
+    let pool = Pool::new(|_| {
+        let sessions = |name| Response::Sessions(vec![session(name)]);
+        Answer::Parts(vec![sessions("one")], sessions("two"))
+    });
+    let text = pool.run("ls").success();
+    assert_eq!(
+        text.lines().map(|line| line.split_whitespace().nth(1).unwrap()).collect::<Vec<_>>(),
+        ["NAME", "one", "two"]
+    );
+    let lines = pool.run("ls --json").success();
+    let documents: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(documents.iter().map(|d| d["name"].as_str().unwrap()).collect::<Vec<_>>(), ["one", "two"]);
+    assert_eq!(pool.run("ls -q").success(), "sess_1\nsess_1\n");
+}
+
+fn a_refusal_has_its_code() {
+    let no = || Refusal::new(ErrorCode::NotFound, "no session \"wen\x1b\": did you mean web?");
+    let pool = Pool::new(move |_| Answer::Reply(Err(no())));
+    let ran = pool.run("show wen");
+    assert_eq!((ran.code, ran.err.as_str()), (3, "poolctl: no session \"wen\\x1b\": did you mean web?\n"));
+    let ran = pool.run("show wen --json");
+    let expected = json!({"error": {"code": "not_found", "message": no().message, "exit": 3}});
+    assert_eq!((ran.code, serde_json::from_str::<Value>(&ran.err).unwrap()), (3, expected));
+}
+
+fn new_takes_what_it_should_from_its_caller() {
+    let pool = Pool::new(|_| ok(Response::Session(Box::new(session("web")))));
+    let mut command =
+        pool.poolctl(["new", "web", "--cwd", "sub", "--env", "A=1", "--env", "SECRET", "--op-id", "x"]);
+    command.args(["--label", "k=v=w", "--size", "80x24", "--", "sh", "-c", "--json"]);
+    command
+        .current_dir(pool.dir.path())
+        .env("SECRET", "s3")
+        .env("TMUX", "t")
+        .env("POOL_NAME", "p")
+        .env("TERM", "x");
+    assert_eq!(Ran::new(&command.output().unwrap()).success(), "sess_1\n");
+    let calls = pool.calls();
+    assert_eq!(calls[0].op, Some(OpId::Named("x".into())));
+    let Request::New(new) = calls[0].request.clone() else { panic!("{calls:?}") };
+    assert_eq!(new.cwd, Some(std::fs::canonicalize(pool.dir.path()).unwrap().join("sub").into()));
+    assert_eq!(new.env, [("A".into(), "1".into()), ("SECRET".into(), "s3".into())]);
+    let names: Vec<String> = new.caller_env.iter().map(|(name, _)| name.to_string_lossy()).collect();
+    assert_eq!(
+        {
+            let mut names = names;
+            names.sort();
+            names
+        },
+        ["HOME", "LC_ALL", "PATH"]
+    );
+    assert_eq!(new.command, ["sh".into(), "-c".into(), "--json".into()]);
+    assert_eq!(new.labels["k"], "v=w");
+}
+
+fn new_with_a_prompt_sends_it_once() {
+    let pool = Pool::new(|call| match call.request {
+        Request::New(_) => ok(Response::Session(Box::new(session("web")))),
+        _ => ok(Response::Message(Box::new(message(7)))),
+    });
+    pool.run("new web --prompt hi --op-id x").success();
+    let calls = pool.calls();
+    let Request::Send(send) = calls[1].request.clone() else { panic!("{calls:?}") };
+    assert_eq!((send.session, send.body), (SessionRef("sess_1".into()), "hi".into()));
+    assert!(send.key.is_some(), "a repeat of the command is no second prompt");
+    assert!(matches!(calls[1].op, Some(OpId::Random(_))));
+}
+
+fn a_lost_connection_repeats_the_same_operation() {
+    let lost = AtomicU32::new(0);
+    let pool = Pool::new(move |_| match lost.fetch_add(1, Ordering::SeqCst) {
+        0..3 => Answer::HangUp,
+        _ => ok(Response::Session(Box::new(session("www")))),
+    });
+    assert_eq!(pool.run("rename web www").success(), "sess_1  www  live\n");
+    let calls = pool.calls();
+    assert_eq!(calls.len(), 4);
+    assert!(matches!(calls[0].op, Some(OpId::Random(_))));
+    assert!(calls.iter().all(|call| call.op == calls[0].op && call.request == calls[0].request));
+    let pool = Pool::new(|_| Answer::HangUp);
+    let ran = pool.run("rename web www --timeout 200ms");
+    assert_eq!(ran.code, 7);
+    assert!(ran.err.contains("may have been done"), "{}", ran.err);
+}
+
+fn no_answer_is_a_timeout() {
+    let pool = Pool::new(|_| Answer::Silence);
+    let ran = pool.run("sync --timeout 100ms");
+    assert_eq!((ran.code, pool.request()), (6, Request::Sync));
+}
+
+fn a_lock_token_goes_along() {
+    let pool = Pool::new(|_| ok(Response::Done));
+    let output = pool.poolctl(["keys", "web", "C-c"]).env("POOL_LOCK_TOKEN", "3.17").output().unwrap();
+    assert_eq!(Ran::new(&output).success(), "");
+    assert_eq!(pool.calls()[0].lock, "3.17".parse().ok());
+    let output = pool.poolctl(["keys", "web", "C-c"]).env("POOL_LOCK_TOKEN", "x").output().unwrap();
+    assert_eq!(Ran::new(&output).code, 2);
+}
+
+fn send_reads_standard_input() {
+    let pool = Pool::new(|_| ok(Response::Message(Box::new(message(7)))));
+    let mut child = pool
+        .poolctl(["send", "web", "-", "--key", "k", "--ttl", "2s"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"one\n!two\n").unwrap();
+    assert_eq!(Ran::new(&child.wait_with_output().unwrap()).success(), "7\n");
+    let Request::Send(send) = pool.request() else { panic!() };
+    assert_eq!((send.body, send.key, send.ttl_ms), ("one\n!two".into(), Some("k".into()), Some(2000)));
+    assert!(send.enter);
+    let pool = Pool::new(|_| ok(Response::Message(Box::new(message(7)))));
+    pool.run("send web hello world --json").success();
+    let Request::Send(send) = pool.request() else { panic!() };
+    assert_eq!(send.body, "hello world".into());
+}
+
+fn send_waits_for_the_end_of_a_message() {
+    let pool = Pool::new(|call| {
+        let mut message = message(7);
+        if matches!(call.request, Request::Wait(_)) {
+            message.state = MessageState::Expired;
+        }
+        ok(Response::Message(Box::new(message)))
+    });
+    let ran = pool.run("send web hi --wait done");
+    assert_eq!((ran.code, ran.out.as_str()), (1, "7\n"));
+    assert_eq!(ran.err, "poolctl: message 7 is expired\n");
+    assert!(matches!(pool.calls()[1].request, Request::Wait(Wait { until: Until::Message(_), .. })));
+}
+
+fn wait_ends_with_the_code_of_the_session() {
+    let pool = Pool::new(|_| {
+        let mut view = session("web");
+        view.session.lifecycle = Lifecycle::Stopped;
+        view.session.exit = Some(Exit { code: Some(42), signal: None, at: Timestamp(0) });
+        ok(Response::Session(Box::new(view)))
+    });
+    let ran = pool.run("wait web --for exit");
+    assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (42, "", ""));
+    assert_eq!(pool.run("wait web --for queue-empty").code, 0);
+}
+
+fn a_session_is_also_the_one_of_this_shell() {
+    let pool = Pool::new(|_| ok(Response::Session(Box::new(session("web")))));
+    let output = pool.poolctl(["show", "-"]).env("POOL_SESSION", "sess_9").output().unwrap();
+    assert!(Ran::new(&output).success().starts_with("id             sess_1\n"));
+    assert_eq!(pool.request(), Request::Show(SessionRef("sess_9".into())));
+}
+
+fn kill_goes_on_after_a_failure() {
+    let pool = Pool::new(|call| match &call.request {
+        Request::Kill(kill) if kill.session.0 == "bad" => {
+            Answer::Reply(Err(Refusal::new(ErrorCode::NotFound, "no bad")))
+        }
+        _ => ok(Response::Session(Box::new(session("web")))),
+    });
+    let ran = pool.run("kill bad web --grace 1s");
+    assert_eq!(
+        (ran.code, ran.out.as_str(), ran.err.as_str()),
+        (3, "sess_1  web  live\n", "poolctl: no bad\n")
+    );
+    assert_eq!(pool.run("kill a b --op-id x").code, 2);
+}
+
+fn attach_needs_a_terminal() {
+    let pool = Pool::empty();
+    assert_eq!(pool.run("attach web").code, 2);
+}
+
+fn rpc_answers_every_line() {
+    let pool = Pool::new(|call| match call.request {
+        Request::Ping => ok(Response::Done),
+        _ => Answer::Reply(Err(Refusal::new(ErrorCode::NotFound, "no"))),
+    });
+    let mut child = pool.poolctl(["rpc"]).stdin(Stdio::piped()).spawn().unwrap();
+    let lines =
+        "\"ping\"\nnonsense\n\n{\"op\":\"x\",\"request\":{\"rename\":{\"session\":\"a\",\"name\":\"b\"}}}\n";
+    child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+    let text = Ran::new(&child.wait_with_output().unwrap()).success();
+    let answers: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(answers.len(), 3);
+    assert_eq!(answers[0], json!({"ok": "done"}));
+    assert_eq!(answers[1]["error"]["code"], "usage");
+    assert_eq!(answers[2], json!({"error": {"code": "not_found", "message": "no", "exit": 3}}));
+    assert_eq!(pool.calls()[1].op, Some(OpId::Named("x".into())));
+}
+
+fn a_closed_pipe_is_no_panic() {
+    let pool = Pool::new(|_| ok(Response::Sessions(vec![session("web")])));
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = pool.poolctl(["ls"]).stdout(writer).output().unwrap();
+    let ran = Ran::new(&output);
+    assert_eq!((ran.code, ran.err.as_str()), (141, ""));
+}

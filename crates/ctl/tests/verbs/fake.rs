@@ -1,0 +1,255 @@
+//! The daemon's side of the protocol, scripted; and a pool of programs for `up`.
+
+use std::ffi::OsStr;
+use std::io::{Read, Write};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Output, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use protocol::blocking::Connection;
+use protocol::hello::{HelloReply, VERSION};
+use protocol::{Call, Epoch, Frame, Hello, Reply, Request, Response, Role, Seq, Welcome, frame};
+
+use crate::ACT;
+use crate::samples;
+
+/// No wait in a test lasts longer.
+pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+
+/// What the daemon does about a call.
+pub(crate) enum Answer {
+    /// Replies.
+    Reply(Reply),
+    /// Replies in parts.
+    Parts(Vec<Response>, Response),
+    /// Sends these, then hangs up.
+    Frames(Vec<Frame>),
+    /// Hangs up without a reply, as a daemon that is killed does.
+    HangUp,
+    /// Says nothing.
+    Silence,
+}
+
+/// A reply that is no refusal.
+pub(crate) fn ok(response: Response) -> Answer {
+    Answer::Reply(Ok(response))
+}
+
+type Script = Arc<dyn Fn(&Call) -> Answer + Send + Sync>;
+
+/// A state directory, and a daemon in it where a script was given.
+pub(crate) struct Pool {
+    pub(crate) dir: tempfile::TempDir,
+    calls: Arc<Mutex<Vec<Call>>>,
+}
+
+impl Pool {
+    /// A pool without a daemon.
+    pub(crate) fn empty() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let run = dir.path().join("run");
+        std::fs::create_dir(&run).unwrap();
+        for private in [dir.path(), &run] {
+            std::fs::set_permissions(private, PermissionsExt::from_mode(0o700)).unwrap();
+        }
+        Self { dir, calls: Arc::default() }
+    }
+
+    /// A pool whose daemon answers like this.
+    pub(crate) fn new(script: impl Fn(&Call) -> Answer + Send + Sync + 'static) -> Self {
+        let pool = Self::empty();
+        let listener = UnixListener::bind(pool.socket()).unwrap();
+        let (calls, script): (_, Script) = (pool.calls.clone(), Arc::new(script));
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (calls, script) = (calls.clone(), script.clone());
+                thread::spawn(move || converse(stream.unwrap(), &calls, &script));
+            }
+        });
+        pool
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.dir.path().join("run/poold.sock")
+    }
+
+    /// What the daemon was asked so far.
+    pub(crate) fn calls(&self) -> Vec<Call> {
+        self.calls.lock().unwrap().clone()
+    }
+
+    /// The only request of the only call.
+    pub(crate) fn request(&self) -> Request {
+        let calls = self.calls();
+        assert_eq!(calls.len(), 1, "{calls:?}");
+        calls[0].request.clone()
+    }
+
+    /// A `poolctl` of this pool, in an environment of its own.
+    pub(crate) fn poolctl(&self, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(args).env_clear().env(ACT, "poolctl").env("PATH", std::env::var_os("PATH").unwrap());
+        command.env("HOME", self.dir.path()).env("POOL_STATE_DIR", self.dir.path()).env("LC_ALL", "C");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// Runs a `poolctl` whose words are separated by blanks.
+    pub(crate) fn run(&self, line: &str) -> Ran {
+        Ran::new(&self.poolctl(line.split(' ')).output().unwrap())
+    }
+}
+
+/// What came of a command.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Ran {
+    pub(crate) fn new(output: &Output) -> Self {
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        Self {
+            code: output.status.code().unwrap_or(-1),
+            out: text(&output.stdout),
+            err: text(&output.stderr),
+        }
+    }
+
+    /// The output, which must be all there is.
+    #[track_caller]
+    pub(crate) fn success(self) -> String {
+        assert_eq!((self.code, self.err.as_str()), (0, ""), "{}", self.out);
+        self.out
+    }
+}
+
+/// Waits until something is so.
+#[track_caller]
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + LIMIT;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "not in time: {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn read_payload(stream: &mut UnixStream) -> Option<Vec<u8>> {
+    let mut prefix = [0; 4];
+    stream.read_exact(&mut prefix).ok()?;
+    let mut payload = vec![0; frame::length(prefix).unwrap()];
+    stream.read_exact(&mut payload).ok()?;
+    Some(payload)
+}
+
+fn welcome(stream: &mut UnixStream) -> Option<Role> {
+    let hello: Hello = frame::decode(&read_payload(stream)?).unwrap();
+    let build = "fake".to_owned();
+    let welcome = Welcome { version: VERSION, epoch: Epoch(1), seq: Seq(0), build, capabilities: Vec::new() };
+    stream.write_all(&frame::encode::<HelloReply>(&Ok(welcome)).unwrap()).ok()?;
+    Some(hello.role)
+}
+
+fn converse(mut stream: UnixStream, calls: &Mutex<Vec<Call>>, script: &Script) {
+    if welcome(&mut stream).is_none() {
+        return;
+    }
+    while let Some(payload) = read_payload(&mut stream) {
+        let call: Call = frame::decode(&payload).unwrap();
+        calls.lock().unwrap().push(call.clone());
+        let id = call.id;
+        let part = |part| Frame::Part { id, part };
+        let (frames, go_on) = match script(&call) {
+            Answer::Reply(reply) => (vec![Frame::Reply { id, reply }], true),
+            Answer::Parts(parts, last) => {
+                (parts.into_iter().map(part).chain([Frame::Reply { id, reply: Ok(last) }]).collect(), true)
+            }
+            Answer::Frames(frames) => (frames, false),
+            Answer::HangUp => (Vec::new(), false),
+            Answer::Silence => (Vec::new(), true),
+        };
+        let sent = frames.iter().try_for_each(|frame| stream.write_all(&frame::encode(frame).unwrap()));
+        if sent.is_err() || !go_on {
+            return;
+        }
+    }
+}
+
+/// Leaves its process id beside the program, and a word in its log.
+fn introduce(program: &Path) {
+    let (fresh, pid) = (program.with_extension("new"), program.with_extension("pid"));
+    std::fs::write(&fresh, std::process::id().to_string()).unwrap();
+    std::fs::rename(fresh, pid).unwrap();
+    println!("{} speaks", program.file_name().unwrap().display());
+}
+
+/// Acts as a daemon that knows nothing but who is connected to it.
+pub(crate) fn poold(program: &Path) -> ExitCode {
+    introduce(program);
+    let socket = PathBuf::from(std::env::var_os("POOL_SOCKET").unwrap());
+    drop(std::fs::remove_file(&socket));
+    let connected: Arc<Mutex<Vec<Role>>> = Arc::default();
+    for stream in UnixListener::bind(&socket).unwrap().incoming() {
+        let connected = connected.clone();
+        thread::spawn(move || attend(stream.unwrap(), &connected));
+    }
+    ExitCode::SUCCESS
+}
+
+fn attend(mut stream: UnixStream, connected: &Mutex<Vec<Role>>) {
+    let Some(role) = welcome(&mut stream) else { return };
+    connected.lock().unwrap().push(role);
+    while let Some(payload) = read_payload(&mut stream) {
+        let call: Call = frame::decode(&payload).unwrap();
+        let response = match call.request {
+            Request::Status => Response::Status(Box::new(status(&connected.lock().unwrap()))),
+            Request::List(_) => Response::Sessions(vec![samples::session("web")]),
+            _ => Response::Done,
+        };
+        let reply = Frame::Reply { id: call.id, reply: Ok(response) };
+        if stream.write_all(&frame::encode(&reply).unwrap()).is_err() {
+            break;
+        }
+    }
+    let mut connected = connected.lock().unwrap();
+    let at = connected.iter().position(|found| *found == role).unwrap();
+    connected.remove(at);
+}
+
+fn status(connected: &[Role]) -> protocol::reply::Status {
+    let mut status = samples::status();
+    status.process = process::identity::me().unwrap();
+    for (component, role) in status.components.iter_mut().zip([Role::Watcher, Role::Reaper]) {
+        component.connected = connected.contains(&role);
+    }
+    status
+}
+
+/// Acts as the watcher or the reaper: stays connected.
+pub(crate) fn component(program: &Path, role: Role) -> ExitCode {
+    introduce(program);
+    let socket = PathBuf::from(std::env::var_os("POOL_SOCKET").unwrap());
+    loop {
+        if let Ok((mut connection, _)) = Connection::connect(&socket, &Hello::new(role, "", "fake")) {
+            connection.set_timeout(None);
+            drop(connection.next_frame());
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Programs for `up`: this one, under other names.
+pub(crate) fn programs(dir: &Path) -> PathBuf {
+    let bin = dir.join("bin");
+    std::fs::create_dir(&bin).unwrap();
+    for name in ["poold", "tmux-watch", "reaper"] {
+        symlink(std::env::current_exe().unwrap(), bin.join(name)).unwrap();
+    }
+    bin
+}

@@ -1,0 +1,187 @@
+//! Verbs that stream.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use nix::fcntl::{Flock, FlockArg};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use protocol::reply::LogFiles;
+use protocol::request::{Keys, Subscribe};
+use protocol::session::Exit;
+use protocol::{Event, Frame, Lifecycle, Reason, Request, Response, Seq, SessionId, Stamped, Timestamp};
+use serde_json::Value;
+
+use crate::fake::{Answer, Pool, Ran, ok, until};
+use crate::samples::session;
+
+pub(crate) const TESTS: &[(&str, fn())] = &[
+    ("run_shows_everything_and_ends_alike", run_shows_everything_and_ends_alike),
+    ("ctrl_c_goes_to_the_session_first", ctrl_c_goes_to_the_session_first),
+    ("logs_are_shown_as_they_are_asked_for", logs_are_shown_as_they_are_asked_for),
+    ("logs_follow_until_the_session_is_over", logs_follow_until_the_session_is_over),
+    ("the_journal_is_read_in_pages", the_journal_is_read_in_pages),
+    ("following_goes_on_where_it_was_cut", following_goes_on_where_it_was_cut),
+];
+
+fn stopped(code: i32) -> Response {
+    let mut view = session("web");
+    view.session.lifecycle = Lifecycle::Stopped;
+    view.session.reason = Some(Reason::Exited);
+    view.session.exit = Some(Exit { code: Some(code), signal: None, at: Timestamp(0) });
+    Response::Session(Box::new(view))
+}
+
+fn log_files(path: &Path) -> Response {
+    Response::Logs(LogFiles { files: vec![path.into()] })
+}
+
+fn run_shows_everything_and_ends_alike() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("output.log");
+    let log = path.clone();
+    let pool = Pool::new(move |call| match &call.request {
+        Request::New(_) => ok(Response::Session(Box::new(session("web")))),
+        Request::Logs(_) => ok(log_files(&log)),
+        Request::Wait(_) => {
+            // The program is over, and its writer still has something to write.
+            let file = File::options().create(true).append(true).open(&log).unwrap();
+            let mut writer = Flock::lock(file, FlockArg::LockExclusive).ok().unwrap();
+            writer.write_all(b"one\r\n").unwrap();
+            std::thread::spawn(move || {
+                let rest: String = (0..100_000).map(|n| format!("line {n}\r\n")).collect();
+                writer.write_all(rest.as_bytes()).unwrap();
+                drop(writer);
+            });
+            ok(stopped(3))
+        }
+        _ => ok(Response::Done),
+    });
+    let ran = pool.run("run web --rm -- program");
+    assert_eq!((ran.code, ran.err.as_str()), (3, ""));
+    let expected: String = (0..100_000).map(|n| format!("line {n}\n")).collect();
+    assert!(ran.out == format!("one\n{expected}"), "{} bytes", ran.out.len());
+    assert!(matches!(pool.calls().last().unwrap().request, Request::Remove(_)));
+    let ran = pool.run("run web --json -- program");
+    let document: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!((ran.code, document["exit"]["code"].as_i64()), (3, Some(3)));
+}
+
+fn ctrl_c_goes_to_the_session_first() {
+    let (dir, pressed) = (tempfile::tempdir().unwrap(), Arc::new(AtomicBool::new(false)));
+    let (log, seen) = (dir.path().join("output.log"), pressed.clone());
+    let pool = Pool::new(move |call| match &call.request {
+        Request::New(_) => ok(Response::Session(Box::new(session("web")))),
+        Request::Logs(_) => ok(log_files(&log)),
+        Request::Keys(Keys { keys, .. }) => {
+            assert_eq!(keys, &["C-c"]);
+            seen.store(true, Ordering::SeqCst);
+            ok(Response::Done)
+        }
+        _ => Answer::Silence,
+    });
+    let child = pool.poolctl(["run", "web", "--", "program"]).spawn().unwrap();
+    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());
+    until("the wait", || pool.calls().iter().any(|call| matches!(call.request, Request::Wait(_))));
+    kill(pid, Signal::SIGINT).unwrap();
+    until("the key", || pressed.load(Ordering::SeqCst));
+    kill(pid, Signal::SIGINT).unwrap();
+    let ran = Ran::new(&child.wait_with_output().unwrap());
+    assert_eq!(ran.code, 130);
+    assert!(ran.err.contains("sess_1 runs on"), "{}", ran.err);
+}
+
+fn logs_are_shown_as_they_are_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("output.log");
+    std::fs::write(&path, "one\r\ntwo\x1b[0m\r\nthree").unwrap();
+    let log = path.clone();
+    let pool = Pool::new(move |call| match &call.request {
+        Request::Logs(_) => ok(log_files(&log)),
+        _ => ok(Response::Session(Box::new(session("web")))),
+    });
+    assert_eq!(pool.run("logs web").success(), "one\ntwo\x1b[0m\nthree");
+    assert_eq!(pool.run("logs web --raw --lines 2").success(), "two\x1b[0m\r\nthree");
+    let lines = pool.run("logs web --json --lines 2").success();
+    let documents: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(documents[0], serde_json::json!({"session": "sess_1", "offset": 5, "text": "two\x1b[0m"}));
+    assert_eq!(documents[1], serde_json::json!({"session": "sess_1", "offset": 14, "text": "three"}));
+}
+
+fn logs_follow_until_the_session_is_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("output.log");
+    let over = Arc::new(AtomicBool::new(false));
+    let (log, is_over) = (path.clone(), over.clone());
+    let pool = Pool::new(move |call| match &call.request {
+        Request::Logs(_) => ok(log_files(&log)),
+        _ if is_over.load(Ordering::SeqCst) => ok(stopped(0)),
+        _ => ok(Response::Session(Box::new(session("web")))),
+    });
+    let mut child = pool.poolctl(["logs", "web", "-f"]).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut file = File::create(&path).unwrap();
+    file.write_all(b"one\n").unwrap();
+    assert_eq!(lines.next().unwrap().unwrap(), "one");
+    file.write_all(b"two\n").unwrap();
+    assert_eq!(lines.next().unwrap().unwrap(), "two");
+    over.store(true, Ordering::SeqCst);
+    file.write_all(b"three\n").unwrap();
+    assert_eq!(lines.next().unwrap().unwrap(), "three");
+    assert!(lines.next().is_none());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+fn event(seq: u64) -> Stamped {
+    let event = Event::SessionStopped { session: SessionId(1), reason: Reason::Exited, exit: None };
+    Stamped { seq: Seq(seq), at: Timestamp(0), event }
+}
+
+fn seqs(text: &str) -> Vec<u64> {
+    text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["seq"].as_u64().unwrap()).collect()
+}
+
+fn the_journal_is_read_in_pages() {
+    let pool = Pool::new(|call| match &call.request {
+        Request::Events(events) if events.since.0 < 9 => {
+            let first = events.since.0 + 1;
+            Answer::Parts(
+                vec![Response::Events(vec![event(first)])],
+                Response::Events(vec![event(first + 1)]),
+            )
+        }
+        _ => ok(Response::Events(Vec::new())),
+    });
+    assert_eq!(seqs(&pool.run("events --since 5 --json").success()), [6, 7, 8, 9]);
+    assert_eq!(pool.run("events --since 5 --json --kind message_done").success(), "");
+    assert_eq!(pool.run("events --since 5 --json --session sess_2").success(), "");
+    let expected = "     9  1970-01-01T00:00:00.000Z  session_stopped         sess_1    reason=exited\n";
+    assert!(pool.run("events --since 7").success().contains(expected));
+}
+
+fn following_goes_on_where_it_was_cut() {
+    let connections = AtomicU32::new(0);
+    let pool = Pool::new(move |call| {
+        let frame = |seq, snapshot| Frame::Event { stamped: Box::new(event(seq)), snapshot };
+        let Request::Subscribe(Subscribe { since }) = &call.request else { panic!("{call:?}") };
+        match (connections.fetch_add(1, Ordering::SeqCst), since.map(|seq| seq.0)) {
+            // Cut before the state was complete: it must come again from the start.
+            (0, None) => Answer::Frames(vec![frame(3, true)]),
+            (1, None) => Answer::Frames(vec![frame(3, true), Frame::Synced { seq: Seq(4) }, frame(5, false)]),
+            (2, Some(5)) => Answer::Frames(vec![frame(6, false), Frame::Lagged { from: Seq(6), to: Seq(9) }]),
+            (3, Some(6)) => {
+                Answer::Reply(Err(protocol::Refusal::new(protocol::ErrorCode::Refused, "enough")))
+            }
+            other => panic!("{other:?}"),
+        }
+    });
+    let ran = pool.run("events --follow --json");
+    assert_eq!((ran.code, ran.err.contains("enough")), (5, true), "{}", ran.err);
+    assert_eq!(seqs(&ran.out), [3, 3, 4, 5, 6]);
+    let last: Value = serde_json::from_str(ran.out.lines().last().unwrap()).unwrap();
+    let synced: Value = serde_json::from_str(ran.out.lines().nth(2).unwrap()).unwrap();
+    assert_eq!((&last["snapshot"], &synced["kind"]), (&Value::Bool(false), &Value::from("synced")));
+}

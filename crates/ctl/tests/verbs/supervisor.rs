@@ -1,0 +1,106 @@
+//! `up` and `down` with a pool of fake programs.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use process::identity::{self, identify};
+use protocol::ProcId;
+use serde_json::Value;
+
+use crate::fake::{Pool, Ran, programs, until};
+
+pub(crate) const TESTS: &[(&str, fn())] = &[
+    ("up_keeps_three_daemons_and_down_stops_them", up_keeps_three_daemons_and_down_stops_them),
+    ("up_tells_why_it_failed", up_tells_why_it_failed),
+    ("down_of_a_pool_that_is_not_up_is_done", down_of_a_pool_that_is_not_up_is_done),
+];
+
+/// A pool of fake programs; taken down even where a test fails.
+struct Programs {
+    pool: Pool,
+    bin: PathBuf,
+}
+
+impl Programs {
+    fn new() -> Self {
+        let pool = Pool::empty();
+        let bin = programs(pool.dir.path());
+        Self { pool, bin }
+    }
+
+    fn run(&self, line: &str) -> Ran {
+        Ran::new(&self.pool.poolctl(line.split(' ')).env("POOL_BIN_DIR", &self.bin).output().unwrap())
+    }
+}
+
+impl Drop for Programs {
+    fn drop(&mut self) {
+        drop(self.pool.poolctl(["down"]).output());
+    }
+}
+
+fn pid(bin: &Path, name: &str) -> Option<ProcId> {
+    let text = std::fs::read_to_string(bin.join(format!("{name}.pid"))).ok()?;
+    identify(text.trim().parse().ok()?).unwrap()
+}
+
+fn up_keeps_three_daemons_and_down_stops_them() {
+    let programs = Programs::new();
+    let (pool, bin) = (&programs.pool, programs.bin.as_path());
+    let ran = programs.run("up --json");
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert_eq!(serde_json::from_str::<Value>(&ran.out).unwrap()["already"], false);
+    let names = ["poold", "tmux-watch", "reaper"];
+    let first = names.map(|name| pid(bin, name).unwrap());
+    for id in first {
+        let process = identity::read(id.pid).unwrap().unwrap();
+        assert_eq!((process.sid, process.tpgid), (id.pid, None), "each leads a session without a terminal");
+    }
+    assert!(programs.run("up").success().contains("already up"));
+    assert!(programs.run("up --foreground").success().contains("already up"));
+    assert_eq!(names.map(|name| pid(bin, name).unwrap()), first, "nothing is started twice");
+
+    kill(Pid::from_raw(i32::try_from(first[1].pid).unwrap()), Signal::SIGKILL).unwrap();
+    until("another watcher", || pid(bin, "tmux-watch").is_some_and(|id| id != first[1]));
+    assert_eq!(pid(bin, "poold"), Some(first[0]), "one that lives is left alone");
+    assert!(programs.run("status").out.starts_with("pool default:"));
+
+    let last = names.map(|name| pid(bin, name).unwrap());
+    assert_eq!(programs.run("down").success(), "pool default stopped; 1 session lives on\n");
+    assert!(last.iter().all(|id| identity::exited(*id).unwrap()), "they have ended");
+    let log = |name: &str| std::fs::read_to_string(pool.dir.path().join("log").join(name)).unwrap();
+    assert_eq!(log("poold.log"), "poold speaks\n");
+    assert!(!log("up.log").contains("killed"), "{}", log("up.log"));
+}
+
+fn up_tells_why_it_failed() {
+    let programs = Programs::new();
+    let bin = programs.bin.as_path();
+    let reaper = bin.join("reaper");
+    std::fs::remove_file(&reaper).unwrap();
+    std::fs::write(&reaper, "#!/bin/sh\necho the reaper is broken\nexit 3\n").unwrap();
+    std::fs::set_permissions(&reaper, PermissionsExt::from_mode(0o700)).unwrap();
+    let ran = programs.run("up --timeout 1500ms");
+    assert_eq!(ran.code, 6);
+    assert!(
+        ran.err.contains("reaper not connected") && ran.err.contains("the reaper is broken"),
+        "{}",
+        ran.err
+    );
+    assert_eq!(programs.run("status").code, 1);
+    assert_eq!(programs.run("down").code, 0);
+    until("the end of poold", || pid(bin, "poold").is_none());
+}
+
+fn down_of_a_pool_that_is_not_up_is_done() {
+    let pool = Pool::empty();
+    assert_eq!(pool.run("down").success(), "pool default was not running\n");
+    let document: Value = serde_json::from_str(&pool.run("down --json").success()).unwrap();
+    assert_eq!(document, serde_json::json!({"pool": "default", "stopped": false, "sessions_alive": null}));
+    let pool = Pool::new(|_| crate::fake::ok(protocol::Response::Status(Box::new(crate::samples::status()))));
+    let ran = pool.run("down");
+    assert_eq!(ran.code, 1);
+    assert!(ran.err.contains("not started by `poolctl up`"), "{}", ran.err);
+}

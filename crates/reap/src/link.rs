@@ -1,0 +1,106 @@
+//! A connection to `poold`: one call at a time.
+
+use std::time::Duration;
+
+use protocol::aio::{self, FrameReader, ReadHalf, WriteHalf};
+use protocol::reap::{Candidate, Lease, Verdict};
+use protocol::{
+    Call, Frame, FrameError, Hello, Reply, Request, Response, Role, SessionId, Tag, TransportError, frame,
+};
+
+use crate::Options;
+use crate::error::Error;
+
+/// How long `poold` may take for an answer, beside what it is asked to wait. A lease waits for the
+/// session's lock, 10 s, and for a last look at its screen, 5 s.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A welcomed connection.
+pub(crate) struct Link {
+    reader: FrameReader<ReadHalf>,
+    writer: WriteHalf,
+    calls: u64,
+}
+
+impl Link {
+    pub(crate) async fn open(options: &Options) -> Result<Self, Error> {
+        let hello = Hello::new(Role::Reaper, &options.pool, &options.build);
+        let (reader, writer, _welcome) = aio::connect(&options.socket, &hello).await?;
+        Ok(Self { reader: FrameReader::new(reader), writer, calls: 0 })
+    }
+
+    /// The next candidate, waiting for it at most this long.
+    pub(crate) async fn next_candidate(&mut self, wait: Duration) -> Result<Option<Candidate>, Error> {
+        let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+        match self.call(Request::NextCandidate { wait_ms }, wait + PATIENCE).await? {
+            Response::Candidates(named) => Ok(named.into_iter().next()),
+            _ => Err(unexpected("no candidate")),
+        }
+    }
+
+    /// All candidates.
+    pub(crate) async fn candidates(&mut self) -> Result<Vec<Candidate>, Error> {
+        match self.call(Request::Candidates, PATIENCE).await? {
+            Response::Candidates(named) => Ok(named),
+            _ => Err(unexpected("no candidates")),
+        }
+    }
+
+    pub(crate) async fn take_lease(&mut self, session: SessionId, tag: Tag) -> Result<Lease, Error> {
+        match self.call(Request::TakeLease { session, tag }, PATIENCE).await? {
+            Response::Lease(lease) => Ok(*lease),
+            _ => Err(unexpected("no lease")),
+        }
+    }
+
+    pub(crate) async fn settle(&mut self, verdict: Verdict) -> Result<(), Error> {
+        self.call(Request::Settle(verdict), PATIENCE).await.map(drop)
+    }
+
+    /// The configuration in force, as TOML.
+    pub(crate) async fn config(&mut self) -> Result<String, Error> {
+        match self.call(Request::Config, PATIENCE).await? {
+            Response::Text(text) => Ok(text),
+            _ => Err(unexpected("no text")),
+        }
+    }
+
+    /// Asks, and joins the parts of the answer.
+    async fn call(&mut self, request: Request, limit: Duration) -> Result<Response, Error> {
+        let answer = tokio::time::timeout(limit, self.exchange(request)).await;
+        Ok(answer.unwrap_or(Err(TransportError::Timeout))??)
+    }
+
+    async fn exchange(&mut self, request: Request) -> Result<Reply, TransportError> {
+        self.calls += 1;
+        let call = Call { id: self.calls, op: None, lock: None, request };
+        aio::write_frame(&mut self.writer, &call).await?;
+        let mut whole: Option<Response> = None;
+        loop {
+            let (part, is_last) = match self.frame().await? {
+                Frame::Part { id, part } if id == self.calls => (part, false),
+                Frame::Reply { id, reply: Ok(part) } if id == self.calls => (part, true),
+                Frame::Reply { reply: Err(refusal), .. } => return Ok(Err(refusal)),
+                _ => continue,
+            };
+            let fits = whole.as_mut().is_none_or(|whole| whole.append(part.clone()));
+            if !fits {
+                return Err(FrameError::Unexpected("a part of another kind than the one before").into());
+            }
+            let joined = whole.take().unwrap_or(part);
+            if is_last {
+                return Ok(Ok(joined));
+            }
+            whole = Some(joined);
+        }
+    }
+
+    async fn frame(&mut self) -> Result<Frame, TransportError> {
+        let payload = self.reader.next().await?.ok_or(TransportError::Closed)?;
+        Ok(frame::decode(&payload)?)
+    }
+}
+
+fn unexpected(what: &'static str) -> Error {
+    Error::Lost(TransportError::Frame(FrameError::Unexpected(what)))
+}

@@ -1,0 +1,476 @@
+//! The whole reaper, against a scripted `poold`, real processes and a tmux server of its own.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use interprocess::local_socket::tokio::Listener;
+use interprocess::local_socket::traits::tokio::Listener as _;
+use nix::sys::signal::Signal;
+use process::handle::Handle;
+use process::identity;
+use protocol::aio::{self, FrameReader};
+use protocol::hello::HelloReply;
+use protocol::reap::{Candidate, CandidateKind, Lease, Outcome};
+use protocol::{
+    Call, Epoch, ErrorCode, Frame, Hello, OsBytes, ProcId, Refusal, Reply, Request, Response, Role, Seq,
+    ServerId, SessionId, Tag, Token, Welcome, frame,
+};
+use tempfile::TempDir;
+use tmux::fake::{Fake, Fault};
+use tmux::{Create, Created, Device, Driver, Size};
+use tokio::task::JoinHandle;
+
+use crate::{Form, Options, cycle, list, once, run};
+
+const LONG: Duration = Duration::from_secs(20);
+
+/// A tmux server of the test's own; it ends with it.
+struct Tmux {
+    dir: TempDir,
+    device: Device,
+    server: Option<ProcId>,
+}
+
+impl Tmux {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let init = dir.path().join("init");
+        fs::write(&init, "#!/bin/sh\n[ $1 = log ] && exit\nexec /bin/sh \"$2\"\n").unwrap();
+        fs::set_permissions(&init, Permissions::from_mode(0o700)).unwrap();
+        let device = Device { start_server: true, ..Device::new("tmux", dir.path().join("tmux")) };
+        Self { dir, device, server: None }
+    }
+
+    /// A session with this shell script in its pane.
+    async fn create(&mut self, name: &str, script: &str) -> Created {
+        let job = self.dir.path().join(format!("{name}.sh"));
+        fs::write(&job, script).unwrap();
+        let create = Create {
+            name: name.parse().unwrap(),
+            tag: tag(name),
+            size: Size { width: 80, height: 24 },
+            history_limit: None,
+            init: self.dir.path().join("init"),
+            job,
+            log_dir: self.dir.path().to_owned(),
+        };
+        let created = self.device.create(&create).await.unwrap();
+        self.server = identity::identify(created.pane.server.pid).unwrap();
+        created
+    }
+
+    async fn tags(&self) -> BTreeSet<Tag> {
+        self.device.observe().await.unwrap().panes.values().filter_map(|pane| pane.tag).collect()
+    }
+
+    fn candidate(&self, name: &str, created: &Created) -> Candidate {
+        let started_at = created.pane.server.started_at;
+        Candidate {
+            server: self.server.map(|process| ServerId { process, started_at }),
+            pane: Some(created.pane.pane),
+            init: identity::identify(created.pid).unwrap(),
+            ..candidate(name)
+        }
+    }
+}
+
+impl Drop for Tmux {
+    fn drop(&mut self) {
+        if let Some(server) = self.server.and_then(|server| Handle::open(server).unwrap()) {
+            server.signal(Signal::SIGKILL).unwrap();
+        }
+    }
+}
+
+fn tag(name: &str) -> Tag {
+    let mut tag = [0; 16];
+    tag[..4].copy_from_slice(&std::process::id().to_le_bytes());
+    tag[4..4 + name.len()].copy_from_slice(name.as_bytes());
+    Tag(tag)
+}
+
+/// Only processes.
+fn candidate(name: &str) -> Candidate {
+    Candidate {
+        session: SessionId(name.bytes().map(u64::from).sum()),
+        name: name.parse().unwrap(),
+        kind: CandidateKind::Requested,
+        evidence: "asked for".to_owned(),
+        tag: tag(name),
+        server: None,
+        pane: None,
+        init: None,
+        agent: None,
+        grace_ms: 100,
+        remove_pane: false,
+    }
+}
+
+/// A process that ends by KILL only, with the tag where one is given. Ends with the test.
+struct Stubborn(Child);
+
+impl Stubborn {
+    fn start(tag: Option<Tag>) -> Self {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", "trap '' TERM HUP; echo; while :; do read -r line || sleep 1000; done"]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        command.envs(tag.map(|tag| ("POOL_INCARNATION", tag.to_string())));
+        let mut child = command.spawn().unwrap();
+        // It has set its trap once it has spoken.
+        std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut [0]).unwrap();
+        Self(child)
+    }
+
+    fn id(&self) -> ProcId {
+        identity::identify(self.0.id()).unwrap().unwrap()
+    }
+
+    fn lives(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_none()
+    }
+}
+
+impl Drop for Stubborn {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+/// `poold` as far as a reaper sees it.
+struct Poold {
+    _dir: TempDir,
+    socket: PathBuf,
+    state: Arc<Mutex<State>>,
+    serving: JoinHandle<()>,
+}
+
+#[derive(Default)]
+struct State {
+    /// By name, in order; the first is always the next, leased or not.
+    candidates: BTreeMap<String, Candidate>,
+    refused: BTreeSet<Tag>,
+    /// So many leases must be asked for before the first is given.
+    together: usize,
+    leases: Vec<Tag>,
+    verdicts: BTreeMap<Tag, Outcome>,
+    tmux_socket: PathBuf,
+    welcomes: usize,
+    refuse_hello: Option<ErrorCode>,
+    hang_up: bool,
+}
+
+impl Poold {
+    fn new(candidates: impl IntoIterator<Item = Candidate>) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("poold");
+        let listener = aio::listen(&socket).unwrap();
+        let candidates = candidates.into_iter().map(|c| (c.name.to_string(), c)).collect();
+        let state = Arc::new(Mutex::new(State { candidates, ..State::default() }));
+        let serving = tokio::spawn(serve(listener, Arc::clone(&state)));
+        Self { _dir: dir, socket, state, serving }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    fn options(&self) -> Options {
+        let build = "reaper test".to_owned();
+        Options { socket: self.socket.clone(), pool: "default".to_owned(), build, tmux: None }
+    }
+
+    fn reaper(&self) -> JoinHandle<anyhow::Result<()>> {
+        tokio::spawn(run(self.options(), std::future::pending()))
+    }
+
+    async fn until(&self, what: &str, is_so: impl Fn(&State) -> bool) {
+        let wait = async {
+            while !is_so(&self.state()) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        assert!(tokio::time::timeout(LONG, wait).await.is_ok(), "{what}");
+    }
+
+    async fn verdict(&self, name: &str) -> Outcome {
+        self.until(name, |state| state.verdicts.contains_key(&tag(name))).await;
+        self.state().verdicts[&tag(name)].clone()
+    }
+}
+
+impl Drop for Poold {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+async fn serve(listener: Listener, state: Arc<Mutex<State>>) {
+    loop {
+        let stream = listener.accept().await.unwrap();
+        tokio::spawn(connection(aio::split(stream), Arc::clone(&state)));
+    }
+}
+
+/// Ends where the reaper does, too.
+async fn connection(
+    (reader, mut writer): (aio::ReadHalf, aio::WriteHalf),
+    state: Arc<Mutex<State>>,
+) -> Option<()> {
+    let mut reader = FrameReader::new(reader);
+    let hello: Hello = frame::decode(&reader.next().await.ok()??).unwrap();
+    assert_eq!(hello.role, Role::Reaper);
+    let reply = state.lock().unwrap().hello();
+    aio::write_frame(&mut writer, &reply).await.ok()?;
+    loop {
+        let call: Call = frame::decode(&reader.next().await.ok()??).unwrap();
+        let reply = answer(&state, call.request).await?;
+        aio::write_frame(&mut writer, &Frame::Reply { id: call.id, reply }).await.ok()?;
+    }
+}
+
+async fn answer(state: &Mutex<State>, request: Request) -> Option<Reply> {
+    let look = || state.lock().unwrap();
+    Some(Ok(match request {
+        Request::Config => Response::Text("[tmux]\nbinary = \"tmux\"\n".to_owned()),
+        Request::Candidates => Response::Candidates(look().candidates.values().cloned().collect()),
+        Request::NextCandidate { .. } => loop {
+            if std::mem::take(&mut look().hang_up) {
+                return None;
+            }
+            let next = look().candidates.values().next().cloned();
+            if let Some(next) = next {
+                break Response::Candidates(vec![next]);
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        },
+        Request::TakeLease { tag, .. } => {
+            look().leases.push(tag);
+            while look().leases.len() < look().together {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            return Some(look().lease(tag));
+        }
+        Request::Settle(verdict) => {
+            if matches!(verdict.outcome, Outcome::Gone { .. }) {
+                look().candidates.retain(|_, candidate| candidate.tag != verdict.tag);
+            }
+            look().verdicts.insert(verdict.tag, verdict.outcome);
+            Response::Done
+        }
+        other => panic!("{other:?}"),
+    }))
+}
+
+impl State {
+    fn hello(&mut self) -> HelloReply {
+        if let Some(code) = self.refuse_hello {
+            return Err(Refusal::new(code, "not you"));
+        }
+        self.welcomes += 1;
+        let (build, capabilities) = ("poold test".to_owned(), Vec::new());
+        Ok(Welcome { version: 1, epoch: Epoch(1), seq: Seq(0), build, capabilities })
+    }
+
+    fn lease(&self, tag: Tag) -> Reply {
+        let found = self.candidates.values().find(|candidate| candidate.tag == tag);
+        let Some(candidate) = found.filter(|_| !self.refused.contains(&tag)) else {
+            return Err(Refusal::new(ErrorCode::Conflict, "somebody else has it"));
+        };
+        let token = Token { epoch: Epoch(1), n: self.leases.len() as u64 };
+        Ok(Response::Lease(Box::new(lease(candidate.clone(), token, &self.tmux_socket))))
+    }
+}
+
+fn lease(candidate: Candidate, token: Token, socket: &std::path::Path) -> Lease {
+    let tmux_socket = OsBytes(socket.as_os_str().as_encoded_bytes().to_vec());
+    Lease { token, candidate, tmux_socket, protected: Vec::new() }
+}
+
+fn is_gone(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Gone { .. })
+}
+
+#[tokio::test]
+async fn a_session_is_ended_and_its_neighbour_is_not() {
+    let mut tmux = Tmux::new();
+    let one = tmux.create("one", "trap '' HUP TERM; sleep 1000 & while :; do wait; done").await;
+    let two = tmux.create("two", "exec sleep 1000").await;
+    let poold = Poold::new([Candidate { remove_pane: true, ..tmux.candidate("one", &one) }]);
+    poold.state().tmux_socket.clone_from(&tmux.device.socket);
+    let _reaper = poold.reaper();
+    let Outcome::Gone { killed } = poold.verdict("one").await else { panic!("not gone") };
+    assert!(killed.iter().any(|id| id.pid == one.pid), "{killed:?}");
+    assert_eq!(identity::identify(one.pid).unwrap(), None);
+    assert_eq!(tmux.tags().await, [tag("two")].into());
+    assert!(identity::identify(two.pid).unwrap().is_some());
+}
+
+#[tokio::test]
+async fn a_zombie_pane_goes_and_a_restart_keeps_its_own() {
+    let mut tmux = Tmux::new();
+    let (one, two) = (tmux.create("one", "exit 3").await, tmux.create("two", "exit 3").await);
+    tmux.create("three", "exec sleep 1000").await;
+    let ended = async {
+        while !tmux.device.observe().await.unwrap().panes.values().filter(|pane| pane.dead).count().eq(&2) {}
+    };
+    tokio::time::timeout(LONG, ended).await.unwrap();
+    let kind = CandidateKind::ZombiePane;
+    let zombie = Candidate { kind, remove_pane: true, ..tmux.candidate("one", &one) };
+    let poold = Poold::new([zombie, tmux.candidate("two", &two)]);
+    poold.state().tmux_socket.clone_from(&tmux.device.socket);
+    let _reaper = poold.reaper();
+    assert!(is_gone(&poold.verdict("one").await) && is_gone(&poold.verdict("two").await));
+    assert_eq!(tmux.tags().await, [tag("two"), tag("three")].into());
+}
+
+#[tokio::test]
+async fn p04_stubborn_and_stopped_processes_end_and_strangers_do_not() {
+    let (mut stubborn, mut stopped) = (Stubborn::start(Some(tag("one"))), Stubborn::start(Some(tag("one"))));
+    let mut stranger = Stubborn::start(Some(tag("two")));
+    Handle::open(stopped.id()).unwrap().unwrap().signal(Signal::SIGSTOP).unwrap();
+    let poold = Poold::new([candidate("one")]);
+    let _reaper = poold.reaper();
+    assert!(is_gone(&poold.verdict("one").await));
+    assert!(!stubborn.lives() && !stopped.lives());
+    assert!(stranger.lives());
+}
+
+#[tokio::test]
+async fn an_agent_that_left_every_net_is_known_by_name() {
+    let mut agent = Stubborn::start(None);
+    let poold = Poold::new([Candidate { agent: Some(agent.id()), ..candidate("one") }]);
+    let _reaper = poold.reaper();
+    assert!(is_gone(&poold.verdict("one").await));
+    assert!(!agent.lives());
+}
+
+#[tokio::test]
+async fn one_that_is_refused_keeps_no_other_waiting() {
+    let poold = Poold::new([candidate("a"), candidate("b"), candidate("c")]);
+    poold.state().refused.insert(tag("a"));
+    let _reaper = poold.reaper();
+    assert!(is_gone(&poold.verdict("b").await) && is_gone(&poold.verdict("c").await));
+    assert_eq!(poold.state().leases.iter().filter(|leased| **leased == tag("b")).count(), 1);
+    poold.state().refused.clear();
+    assert!(is_gone(&poold.verdict("a").await));
+}
+
+#[tokio::test]
+async fn many_are_ended_together() {
+    let names: Vec<String> = (0..8).map(|n| format!("s{n}")).collect();
+    let poold = Poold::new(names.iter().map(|name| candidate(name)));
+    poold.state().together = names.len();
+    let _reaper = poold.reaper();
+    for name in &names {
+        assert!(is_gone(&poold.verdict(name).await));
+    }
+}
+
+#[tokio::test]
+async fn poold_is_lost_and_found() {
+    let poold = Poold::new([]);
+    let _reaper = poold.reaper();
+    poold.until("it connects", |state| state.welcomes == 1).await;
+    poold.state().hang_up = true;
+    poold.until("it connects again", |state| state.welcomes > 1).await;
+    poold.state().candidates.insert("one".to_owned(), candidate("one"));
+    assert!(is_gone(&poold.verdict("one").await));
+}
+
+#[tokio::test]
+async fn versions_that_do_not_fit_are_the_end() {
+    let poold = Poold::new([]);
+    poold.state().refuse_hello = Some(ErrorCode::Protocol);
+    let ended = tokio::time::timeout(LONG, poold.reaper()).await.unwrap().unwrap();
+    assert_eq!(ended.unwrap_err().to_string(), "not you");
+}
+
+#[tokio::test]
+async fn told_to_end_it_finishes_what_it_is_at() {
+    let poold = Poold::new([candidate("one"), candidate("two")]);
+    poold.state().together = 3;
+    let (stop, stopped) = tokio::sync::oneshot::channel();
+    let reaper = tokio::spawn(run(poold.options(), async { drop(stopped.await) }));
+    poold.until("two are asked for", |state| state.leases.len() == 2).await;
+    stop.send(()).unwrap();
+    tokio::task::yield_now().await;
+    poold.state().together = 0;
+    tokio::time::timeout(LONG, reaper).await.unwrap().unwrap().unwrap();
+    assert!(is_gone(&poold.state().verdicts[&tag("one")]) && is_gone(&poold.state().verdicts[&tag("two")]));
+}
+
+#[tokio::test]
+async fn once_says_whether_all_is_gone() {
+    let poold = Poold::new([candidate("one"), candidate("two")]);
+    assert!(once(poold.options()).await.unwrap());
+    assert_eq!(poold.state().verdicts.len(), 2);
+    let dir = tempfile::tempdir().unwrap();
+    poold.state().tmux_socket = dir.path().join("no-server");
+    let left = Candidate { remove_pane: true, ..candidate("three") };
+    poold.state().candidates.insert("three".to_owned(), left);
+    assert!(!once(poold.options()).await.unwrap(), "no server is no proof");
+    assert!(matches!(poold.state().verdicts[&tag("three")], Outcome::Untouched { .. }));
+}
+
+#[tokio::test]
+async fn a_list_touches_nothing() {
+    let mut victim = Stubborn::start(Some(tag("one")));
+    let poold = Poold::new([candidate("one")]);
+    let (mut table, mut json) = (Vec::new(), Vec::new());
+    list(poold.options(), Form::Table, &mut table).await.unwrap();
+    list(poold.options(), Form::Json, &mut json).await.unwrap();
+    assert!(String::from_utf8(table).unwrap().contains("requested"));
+    assert_eq!(serde_json::from_slice::<Candidate>(&json).unwrap(), candidate("one"));
+    assert!(poold.state().leases.is_empty() && victim.lives());
+}
+
+/// The processes of a lease on a tmux that says what the test wants.
+async fn outcome(tmux: &Fake, victim: Option<&Stubborn>) -> Outcome {
+    let candidate = Candidate { remove_pane: true, agent: victim.map(Stubborn::id), ..candidate("one") };
+    let token = Token { epoch: Epoch(1), n: 1 };
+    cycle::end(tmux, &lease(candidate, token, std::path::Path::new("/unused"))).await
+}
+
+#[tokio::test]
+async fn a_silent_server_is_no_proof() {
+    let tmux = Fake::default();
+    tmux.fail(std::iter::repeat_n(Fault::Hang, 1000));
+    assert!(matches!(outcome(&tmux, None).await, Outcome::Untouched { .. }));
+    let mut victim = Stubborn::start(None);
+    assert!(matches!(outcome(&tmux, Some(&victim)).await, Outcome::Survivors { .. }));
+    assert!(!victim.lives(), "its processes are ended all the same");
+}
+
+#[tokio::test]
+async fn p06_what_has_another_tag_is_not_touched() {
+    let tmux = Fake::default();
+    let create = Create {
+        name: "one".parse().unwrap(),
+        tag: tag("other"),
+        size: Size { width: 80, height: 24 },
+        history_limit: None,
+        init: "/i".into(),
+        job: "/j".into(),
+        log_dir: "/l".into(),
+    };
+    let created = tmux.create(&create).await.unwrap();
+    let mut victim = Stubborn::start(Some(tag("one")));
+    let process = ProcId { pid: created.pane.server.pid, start: 0 };
+    let server = ServerId { process, started_at: created.pane.server.started_at };
+    let candidate = Candidate {
+        server: Some(server),
+        pane: Some(created.pane.pane),
+        remove_pane: true,
+        ..candidate("one")
+    };
+    let lease = lease(candidate, Token::default(), std::path::Path::new("/unused"));
+    assert!(matches!(cycle::end(&tmux, &lease).await, Outcome::Untouched { .. }));
+    assert!(victim.lives());
+    assert_eq!(tmux.observe().await.unwrap().panes.len(), 1);
+}

@@ -1,0 +1,177 @@
+//! Names, labels, directories and commands of ill will: refused, or stored and shown exactly; never executed.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use serde_json::{Value, json};
+
+use crate::harness::{Output, Pool};
+
+/// Texts that mean something to tmux, a shell, a file system, a terminal or a parser.
+fn texts(pool: &Pool) -> Vec<Vec<u8>> {
+    let canary = pool.path("canary").display().to_string();
+    let mut texts: Vec<Vec<u8>> = [
+        "", " ", "two words", "quo'te", "quo\"te", "back\\slash", "new\nline", "carriage\rreturn", "tab\tbed", "semi;colon",
+        "ends;", "\\;", "#{pid}", "#S", "##", "-leading", "--", "--help", "-t", "$1", "$HOME", "=x", "={last}", "%0", "$0", "@0",
+        ":1", "a:b", "a.b", "../up", "/abs", "..", ".", "~", "*", "?", "[a]", "{a,b}", "!!", "&& true", "| cat", "> file",
+        "é", "漢字", "🦀", "\u{202e}rtl", "\u{feff}bom", "\x1b[2J", "\x07", "\x7f", "UPPER", "sess_1", "sess_99", "null", "%s%n",
+    ]
+    .map(|text| text.as_bytes().to_vec())
+    .to_vec();
+    texts.extend([
+        format!("#(touch {canary})").into_bytes(),
+        format!("`touch {canary}`").into_bytes(),
+        format!("$(touch {canary})").into_bytes(),
+        format!("x; touch {canary}; :").into_bytes(),
+        format!("' ; run-shell 'touch {canary}' ; '").into_bytes(),
+        "n".repeat(1000).into_bytes(),
+        b"bad\xff\xfeutf8".to_vec(),
+        b"\xc3".to_vec(),
+    ]);
+    texts
+}
+
+fn os(bytes: &[u8]) -> OsString {
+    OsString::from_vec(bytes.to_vec())
+}
+
+/// How bytes are shown in JSON.
+fn shown(bytes: &[u8]) -> Value {
+    let hex = || json!({"hex": bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>()});
+    std::str::from_utf8(bytes).map_or_else(|_| hex(), Value::from)
+}
+
+fn assert_nothing_ran(pool: &Pool) {
+    assert!(!pool.path("canary").exists(), "something was executed");
+}
+
+#[test]
+fn hostile_names_are_refused() {
+    let pool = Pool::new();
+    let cases = texts(&pool);
+    assert!(cases.len() >= 40);
+    for text in &cases {
+        for flag in ["--workspace=", ""] {
+            let mut name = OsString::from(flag);
+            name.push(os(text));
+            let mut command = pool.poolctl();
+            command.arg("new");
+            if flag.is_empty() {
+                command.args(["--agent=command"]);
+            }
+            // A name that looks like a flag is one for any program; `--` would start the command.
+            command.arg(&name).args(["--", "sleep", "1000"]);
+            let output = Output::of(&mut command, b"");
+            let asked_for_help = name == OsStr::new("--help");
+            if !asked_for_help && name != OsStr::new("--") {
+                assert_eq!(output.code, 2, "{name:?}: {output:?}");
+            }
+        }
+    }
+    let left = pool.lines(&["ls", "--all"]);
+    for session in &left {
+        let name = session["name"].as_str().unwrap();
+        assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-'), "{name:?}");
+    }
+    assert!(left.len() <= 2, "{left:?}");
+    assert_nothing_ran(&pool);
+}
+
+#[test]
+fn w05_names_are_checked_and_not_bent() {
+    let pool = Pool::new();
+    for name in ["+7", "7.0", "a.b", "a:b", "Web", "_x", "-x", "sess_7", &"a".repeat(65), "", "   "] {
+        let output = pool.ctl(&["rpc"]);
+        drop(output.expect(0));
+        let new = json!({"new": {"name": name, "workspace": null, "agent": null, "command": ["sleep", "1000"],
+            "cwd": null, "env": [], "caller_env": [], "labels": {}, "size": null, "reuse": false}});
+        let answer = pool.ctl_in(&["rpc"], new.to_string().as_bytes()).expect(0).json();
+        assert_eq!(answer["error"]["exit"], 2, "{name:?}: {answer}");
+    }
+    let longest = "a".repeat(64);
+    let id = pool.ok(&["new", &longest, "--", "sleep", "1000"]);
+    assert_eq!(pool.tmux_text(&["list-sessions", "-F", "#{session_name}"]), longest);
+    pool.ctl(&["rename", &id, "bad.name"]).expect(2);
+    pool.ctl(&["rename", &id, "sess_12"]).expect(2);
+    assert_eq!(pool.show(&id)["name"], longest.as_str());
+}
+
+#[test]
+fn hostile_labels_are_refused_or_shown_exactly() {
+    let pool = Pool::new();
+    let id = pool.ok(&["new", "web", "--", "sleep", "1000"]);
+    for text in texts(&pool) {
+        let mut value = OsString::from("key=");
+        value.push(os(&text));
+        let output = Output::of(pool.poolctl().args(["--json", "label", &id]).arg(&value), b"");
+        match output.code {
+            0 => assert_eq!(output.json()["labels"]["key"], shown(&text)),
+            code => assert_eq!((code, std::str::from_utf8(&text).is_ok()), (2, false), "{output:?}"),
+        }
+        let mut key = os(&text);
+        key.push("=value");
+        let output = Output::of(pool.poolctl().args(["--json", "label", &id, "--remove=none"]).arg("--").arg(&key), b"");
+        match output.code {
+            0 => assert_eq!(output.json()["labels"][str::from_utf8(&text).unwrap()], "value"),
+            code => assert_eq!(code, 2, "{output:?}"),
+        }
+    }
+    pool.restart_poold();
+    let plain = pool.ok(&["show", &id]);
+    assert!(!plain.contains('\x1b'), "no control sequence reaches a terminal by a label");
+    assert_nothing_ran(&pool);
+}
+
+#[test]
+fn hostile_directories_are_used_as_they_are() {
+    let pool = Pool::with("[pool]\nmax_sessions = 100\n");
+    let mut made = 0;
+    for (n, text) in texts(&pool).into_iter().enumerate() {
+        let base = pool.path("work").join(format!("d{n}"));
+        let dir = base.join(OsStr::from_bytes(&text));
+        let usable = !text.is_empty() && !text.contains(&b'/') && text.len() < 255 && text != b"." && text != b"..";
+        let is_made = usable && fs::create_dir_all(&dir).is_ok();
+        let name = format!("s{n}");
+        let mut command = pool.poolctl();
+        command.args(["run", &name, "--no-stream", "--cwd"]).arg(&dir).args(["--", "sh", "-c", "pwd >here"]);
+        let output = Output::of(&mut command, b"");
+        if is_made {
+            made += 1;
+            assert_eq!(output.code, 0, "{dir:?}: {output:?}");
+            let here = fs::read(dir.join("here")).unwrap();
+            assert_eq!(here, [dir.as_os_str().as_bytes(), b"\n"].concat());
+            assert_eq!(pool.show(&name)["cwd"], shown(dir.as_os_str().as_bytes()));
+        } else {
+            assert_eq!(output.code, 125, "{dir:?}: {output:?}");
+            assert!(output.stderr.contains("is not a directory"), "{output:?}");
+            pool.ctl(&["new", &name, "--cwd", "/surely/not/here", "--", "true"]).expect(2);
+        }
+    }
+    assert!(made >= 40, "{made}");
+    assert_nothing_ran(&pool);
+}
+
+#[test]
+fn w17_hostile_commands_arrive_word_for_word() {
+    let pool = Pool::new();
+    let words = texts(&pool);
+    let out = pool.path("argv");
+    let mut command = pool.poolctl();
+    command.args(["run", "all", "--no-stream", "--", "sh", "-c", r#"out=$1; shift; printf '%s\0' "$@" >"$out""#, "sh"]);
+    command.arg(&out).args(words.iter().map(|word| os(word)));
+    drop(Output::of(&mut command, b"").expect(0));
+    let expected: Vec<u8> = words.iter().flat_map(|word| [word.as_slice(), b"\0"].concat()).collect();
+    assert!(fs::read(&out).unwrap() == expected, "the words arrive as they were given");
+    let stored = pool.show("all")["command"].as_array().unwrap()[5..].to_vec();
+    assert_eq!(stored, words.iter().map(|word| shown(word)).collect::<Vec<_>>());
+    let human = Output::of(pool.poolctl().args(["show", "all"]), b"").expect(0);
+    assert!(!human.stdout.contains('\x1b') && !human.stdout.contains('\x07'), "{human:?}");
+    for text in words.iter().filter(|word| !word.contains(&b'/')) {
+        // As the program itself: there is none of that name.
+        let output = Output::of(pool.poolctl().args(["new", "it", "--"]).arg(os(text)), b"");
+        assert!([1, 2].contains(&output.code), "{text:?}: {output:?}");
+        let _none = pool.ctl(&["rm", "it"]);
+    }
+    assert_nothing_ran(&pool);
+}

@@ -1,0 +1,13 @@
+//! What a user of the pool sees, against real processes and a real tmux.
+
+mod exits;
+mod hostile;
+mod input;
+mod ops;
+mod persistence;
+mod secrets;
+mod sync;
+mod terminal;
+mod tree;
+mod verbs;
+mod words;

@@ -1,0 +1,219 @@
+//! Each verb from end to end, for people and for scripts.
+
+use std::path::Path;
+
+use crate::harness::{PATIENCE, Pool, gone, wait_until};
+
+#[test]
+fn a_session_from_new_to_rm() {
+    let pool = Pool::new();
+    let id = pool.ok(&["new", "web", "--", "cat"]);
+    assert_eq!(id, "sess_1");
+    let table = pool.ok(&["ls"]);
+    assert!(table.contains("sess_1") && table.contains("web") && table.contains("live"), "{table}");
+    assert_eq!(pool.ok(&["-q", "ls"]), "sess_1");
+    let shown = pool.ok(&["show", "web"]);
+    assert!(shown.contains("sess_1") && shown.contains("cat"), "{shown}");
+    pool.ok(&["send", "web", "--wait", "done", "hello", "there"]);
+    wait_until("it is on the screen", PATIENCE, || pool.ok(&["capture", "web"]).contains("hello there\nhello there"));
+    assert!(pool.json(&["capture", "web"])["text"].as_str().unwrap().starts_with("hello there\n"));
+    pool.ok(&["keys", "web", "h", "i", "Enter"]);
+    wait_until("it is in the log", PATIENCE, || pool.ok(&["logs", "web"]).ends_with("hi\nhi"));
+    let lines = pool.lines(&["logs", "web"]);
+    assert_eq!(lines[0]["text"], "hello there");
+    assert_eq!(pool.ok(&["capture", "web", "--lines", "1000"]).matches("hello there").count(), 2);
+    pool.ok(&["label", "web", "team=core", "tier=2"]);
+    pool.ok(&["label", "web", "--remove", "tier"]);
+    assert_eq!(pool.show("web")["labels"], serde_json::json!({"team": "core"}));
+    assert_eq!(pool.lines(&["ls", "--label", "team=core"]).len(), 1);
+    assert_eq!(pool.lines(&["ls", "--label", "team=other"]).len(), 0);
+    pool.ok(&["rename", "web", "site"]);
+    assert_eq!(pool.tmux_text(&["list-sessions", "-F", "#{session_name}"]), "site");
+    assert_eq!(pool.show("web")["name"], "site", "the workspace names it still");
+    pool.ok(&["kill", "site"]);
+    assert_eq!(pool.ok(&["ls"]).lines().filter(|line| line.contains("sess_1")).count(), 0);
+    assert!(pool.ok(&["ls", "--all"]).contains("stopped"));
+    assert_eq!(pool.lines(&["ls", "--state", "stopped"]).len(), 1);
+    pool.ok(&["rm", "site"]);
+    assert_eq!(pool.lines(&["ls", "--all"]).len(), 0);
+}
+
+#[test]
+fn restart_is_the_same_session_with_a_new_run() {
+    let pool = Pool::new();
+    let id = pool.script("web", "echo run; exec cat");
+    let before = (pool.show(&id), pool.pane_pids(&id));
+    pool.ok(&["restart", &id]);
+    let after = (pool.show(&id), pool.pane_pids(&id));
+    assert_ne!(before.1, after.1);
+    assert!(gone(before.1.0) && gone(before.1.1));
+    for key in ["id", "name", "workspace", "command", "created_at", "dir"] {
+        assert_eq!(before.0[key], after.0[key]);
+    }
+    assert_eq!((&after.0["incarnations"], &after.0["restarts"], &after.0["lifecycle"]), (&2.into(), &1.into(), &"live".into()));
+    wait_until("both runs are in the log", PATIENCE, || pool.ok(&["logs", &id]).matches("run").count() == 2);
+    let panes = || pool.tmux_text(&["list-panes", "-a", "-F", "#{session_name}"]);
+    wait_until("the last run's pane is gone", PATIENCE, || panes() == "web");
+    pool.ok(&["kill", &id]);
+    pool.ok(&["restart", &id]);
+    assert_eq!(pool.show(&id)["incarnations"], 3);
+}
+
+#[test]
+fn run_streams_and_ends_like_its_program() {
+    let pool = Pool::new();
+    let run = pool.ctl(&["run", "--rm", "--", "sh", "-c", "echo one; echo two; exit 9"]).expect(9);
+    assert_eq!(run.stdout.lines().collect::<Vec<_>>(), ["one", "two"]);
+    assert_eq!(pool.lines(&["ls", "--all"]).len(), 0);
+    let silent = pool.ctl(&["run", "kept", "--no-stream", "--", "echo", "text"]).expect(0);
+    assert_eq!(silent.stdout, "");
+    assert_eq!(pool.lines(&["ls", "--all"]).len(), 1);
+    let document = pool.ctl(&["--json", "run", "--", "false"]).expect(1).json();
+    assert_eq!(document["exit"]["code"], 1);
+    pool.ok(&["rm", "--all", "--stopped"]);
+    assert_eq!(pool.lines(&["ls", "--all"]).len(), 0);
+}
+
+#[test]
+fn wait_looks_first_and_then_listens() {
+    let pool = Pool::new();
+    let id = pool.script("web", "while [ ! -e go ]; do sleep 0.02; done; exit 6");
+    pool.ok(&["wait", &id, "--for", "queue-empty"]);
+    std::thread::scope(|scope| {
+        let waits: Vec<_> =
+            (0..3).map(|_| scope.spawn(|| pool.ctl(&["wait", &id, "--for", "exit"]))).collect();
+        let dir = pool.show(&id)["dir"].as_str().unwrap().to_owned();
+        std::fs::write(Path::new(&dir).join("work/go"), "").unwrap();
+        waits.into_iter().for_each(|wait| drop(wait.join().unwrap().expect(6)));
+    });
+    pool.ctl(&["wait", &id, "--for", "exit"]).expect(6);
+}
+
+#[test]
+fn logs_are_followed_to_the_end() {
+    let pool = Pool::new();
+    let id = pool.script("web", "for n in 1 2 3; do echo line $n; sleep 0.1; done");
+    let logs = pool.ctl(&["logs", "-f", &id]).expect(0);
+    assert_eq!(logs.stdout.lines().collect::<Vec<_>>(), ["line 1", "line 2", "line 3"]);
+}
+
+#[test]
+fn new_takes_a_prompt_a_size_and_an_environment() {
+    let pool = Pool::new();
+    let id = pool.ok(&["new", "web", "--size", "77x22", "--env", "A=b c", "--prompt", "hello", "--", "sh", "-c",
+        "stty size; echo \"A=$A\"; read line; echo \"got $line\"; exec sleep 1000"]);
+    wait_until("it got the prompt", PATIENCE, || pool.ok(&["logs", &id]).contains("got hello"));
+    let logs = pool.ok(&["logs", &id]);
+    assert!(logs.starts_with("22 77\nA=b c\n"), "{logs}");
+    assert_eq!(pool.show(&id)["total_requests"], 1);
+}
+
+#[test]
+fn agents_are_a_table_of_the_configuration() {
+    let pool = Pool::with("[agents.robot]\ncommand = 'sh'\nargs = ['-c', 'echo \"I am $ROLE\"; exec cat']\nenv = { ROLE = 'robot' }\n");
+    let id = pool.ok(&["new", "--agent", "robot"]);
+    let shown = pool.show(&id);
+    assert!(shown["name"].as_str().unwrap().starts_with("robot-"), "{shown}");
+    assert_eq!(shown["agent"], "robot");
+    wait_until("it speaks", PATIENCE, || pool.ok(&["logs", &id]).starts_with("I am robot"));
+    assert_eq!(pool.lines(&["ls", "--agent", "robot"]).len(), 1);
+    assert_eq!(pool.lines(&["ls", "--agent", "shell"]).len(), 0);
+}
+
+#[test]
+fn rm_refuses_what_is_worked_on() {
+    let pool = Pool::new();
+    let id = pool.script("web", "exec cat");
+    pool.tmux_text(&["copy-mode", "-t", "=web:"]);
+    pool.ok(&["send", &id, "waits"]);
+    pool.ctl(&["rm", &id]).expect(4);
+    assert_eq!(pool.lifecycle(&id), "live");
+    pool.ok(&["rm", "--force", &id]);
+}
+
+#[test]
+fn rpc_answers_a_line_each() {
+    let pool = Pool::new();
+    let lines = "\"ping\"\n{\"show\": \"nobody\"}\nnot json\n{\"op\": \"x1\", \"request\": {\"kill\": {\"session\": \"nobody\", \"grace_ms\": null}}}\n\"status\"\n";
+    let answers = pool.ctl_in(&["rpc"], lines.as_bytes()).expect(0).json_lines();
+    assert_eq!(answers.len(), 5);
+    assert_eq!(answers[0]["ok"], "done");
+    assert_eq!(answers[1]["error"]["code"], "not_found");
+    assert_eq!(answers[2]["error"]["exit"], 2);
+    assert_eq!(answers[3]["error"]["exit"], 3);
+    assert_eq!(answers[4]["ok"]["status"]["pool"], "default");
+}
+
+#[test]
+fn the_configuration_is_shown_checked_and_reloaded() {
+    let pool = Pool::with("[pool]\nmax_sessions = 3\n");
+    assert_eq!(pool.ok(&["config", "path"]), pool.path("config.toml").to_str().unwrap());
+    assert!(pool.ok(&["config", "show"]).contains("max_sessions = 3"));
+    pool.ok(&["config", "check"]);
+    assert!(pool.ok(&["config", "reload"]).contains("nothing changed"));
+    pool.configure("[pool]\nmax_sesions = 3\n");
+    assert!(pool.ctl(&["config", "check"]).expect(2).stderr.contains("max_sessions"));
+    pool.ctl(&["config", "reload"]).expect(2);
+    assert_eq!(pool.json(&["status"])["slots"]["max"], 3, "what is wrong changes nothing");
+}
+
+#[test]
+fn completions_and_help_are_there_without_a_daemon() {
+    let pool = Pool::bare("");
+    for shell in ["bash", "zsh", "fish"] {
+        let script = pool.ok(&["completions", shell]);
+        assert!(script.contains("poolctl") && script.contains("restart"), "{shell}");
+    }
+    pool.ctl(&["completions", "tcsh"]).expect(2);
+    let help = pool.ok(&["--help"]);
+    for verb in ["new", "send", "run", "wait", "events"] {
+        assert!(help.contains(verb), "{verb}");
+    }
+    assert!(!help.contains("become"), "what is not for people is absent");
+    pool.ctl::<&str>(&[]).expect(2);
+}
+
+#[test]
+fn up_and_down_keep_a_pool() {
+    let pool = Pool::bare("");
+    let up = pool.json(&["up"]);
+    assert_eq!(up["already"], false);
+    assert_eq!(pool.json(&["up"])["already"], true, "it is idempotent");
+    pool.ctl(&["status"]).expect(0);
+    let id = pool.script("web", "exec sleep 1000");
+    let (agent, init) = pool.pane_pids(&id);
+    let down = pool.json(&["down"]);
+    assert_eq!((&down["stopped"], &down["sessions_alive"]), (&true.into(), &1.into()));
+    let poold = u32::try_from(up["poold_pid"].as_u64().unwrap()).unwrap();
+    wait_until("poold is gone", PATIENCE, || gone(poold));
+    pool.ctl(&["--timeout", "300ms", "ls"]).expect(7);
+    pool.ok(&["up"]);
+    assert_eq!(pool.pane_pids(&id), (agent, init));
+    pool.ok(&["down", "--stop-sessions"]);
+    assert!(gone(agent) && gone(init));
+}
+
+#[test]
+fn attach_needs_a_terminal() {
+    let pool = Pool::new();
+    let id = pool.script("web", "exec cat");
+    pool.ctl(&["attach", &id]).expect(2);
+    pool.ctl(&["attach", "nobody"]).expect(2);
+    // A terminal of tmux's own: the pool's server is attached to from a pane of another session.
+    let ctl = env!("CARGO_BIN_EXE_poolctl");
+    let attach = format!("unset TMUX; exec env POOL_STATE_DIR='{}' {ctl} attach web", pool.state().display());
+    pool.tmux_text(&["new-session", "-d", "-s", "outer", "-x", "100", "-y", "30", &attach]);
+    wait_until("a client is attached", PATIENCE, || pool.show(&id)["attached_clients"] == 1);
+    pool.ctl(&["rm", &id]).expect(4);
+    pool.tmux_text(&["kill-session", "-t", "=outer"]);
+    wait_until("it is detached", PATIENCE, || pool.show(&id)["attached_clients"] == 0);
+}
+
+#[test]
+fn reap_shows_what_it_would_do() {
+    let pool = Pool::new();
+    pool.script("web", "exec sleep 1000");
+    let candidates = pool.json(&["reap", "--dry-run"]);
+    assert_eq!(candidates["candidates"].as_array().unwrap().len(), 0, "{candidates}");
+    pool.ctl(&["reap"]).expect(2);
+}

@@ -1,0 +1,15 @@
+//! What every system test stands on: a hermetic pool, waiting for conditions, processes, skipping.
+
+mod daemons;
+mod output;
+mod pool;
+mod procs;
+mod wait;
+
+pub(crate) use daemons::Program;
+pub(crate) use output::Output;
+pub(crate) use pool::{Pool, skipped};
+pub(crate) use procs::{
+    alive, children, descendants, environ, find_marked, gone, is_stopped, pids, send_signal, words,
+};
+pub(crate) use wait::{PATIENCE, eventually, wait_until};

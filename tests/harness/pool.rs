@@ -1,0 +1,414 @@
+//! A pool of a test's own: directories, environment, daemons, a tmux server; and its end without a trace.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::daemons::{Daemon, Program};
+use super::output::Output;
+use super::procs::{find_marked, send_signal};
+use super::wait::{PATIENCE, eventually, wait_until};
+
+/// Says on the real standard error that a test was left out, why, and how many were.
+pub(crate) fn skipped(reason: &str) {
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed) + 1;
+    let name = std::thread::current().name().unwrap_or_default().to_owned();
+    // Written past the capture of the test runner; nobody is harmed if it cannot be.
+    drop(writeln!(std::io::stderr(), "skipped ({count} so far): {name}: {reason}"));
+}
+
+/// A pool with an environment of its own.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    dir: TempDir,
+    daemons: Mutex<Vec<(Program, Daemon)>>,
+}
+
+impl Pool {
+    /// Directories and configuration; nothing runs.
+    pub(crate) fn bare(config: &str) -> Self {
+        // Short: the path of a socket has 107 bytes at most.
+        let dir = tempfile::Builder::new().prefix("tp").rand_bytes(6).tempdir_in("/tmp").unwrap();
+        for name in ["home", "work"] {
+            fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        fs::write(dir.path().join("config.toml"), config).unwrap();
+        Self { dir, daemons: Mutex::default() }
+    }
+
+    /// The three daemons run and have found each other.
+    #[track_caller]
+    pub(crate) fn with(config: &str) -> Self {
+        let pool = Self::bare(config);
+        pool.start_all();
+        pool
+    }
+
+    /// The same with everything as it is by default, but a short grace.
+    #[track_caller]
+    pub(crate) fn new() -> Self {
+        Self::with("[reaper]\ngrace = \"500ms\"\n")
+    }
+
+    /// A path in the test's own directory.
+    pub(crate) fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// The pool's state directory.
+    pub(crate) fn state(&self) -> PathBuf {
+        self.path("s")
+    }
+
+    /// Where `poold` listens.
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.state().join("run/poold.sock")
+    }
+
+    /// Where the pool's tmux server listens.
+    pub(crate) fn tmux_socket(&self) -> PathBuf {
+        self.state().join("run/tmux.sock")
+    }
+
+    /// The database.
+    pub(crate) fn database(&self) -> PathBuf {
+        self.state().join("pool.redb")
+    }
+
+    /// A program in the test's environment, and nothing of the caller's but where programs are.
+    pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command.env_clear().current_dir(self.path("work"));
+        command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command.env("HOME", self.path("home")).env("TMPDIR", self.dir.path());
+        command.env("SHELL", "/bin/sh").env("LANG", "C.UTF-8").env("TERM", "xterm-256color");
+        command.env("XDG_CONFIG_HOME", self.path("xc")).env("XDG_STATE_HOME", self.path("xs"));
+        command.env("POOL_STATE_DIR", self.state()).env("POOL_CONFIG", self.path("config.toml"));
+        command
+    }
+
+    /// Replaces the configuration file; whoever runs is not told.
+    pub(crate) fn configure(&self, text: &str) {
+        fs::write(self.path("config.toml"), text).unwrap();
+    }
+
+    // ---- poolctl ----
+
+    /// `poolctl` in the test's environment, to be run or changed.
+    pub(crate) fn poolctl(&self) -> Command {
+        self.command(env!("CARGO_BIN_EXE_poolctl"))
+    }
+
+    /// Runs `poolctl`.
+    #[track_caller]
+    pub(crate) fn ctl<S: AsRef<OsStr>>(&self, args: &[S]) -> Output {
+        self.ctl_in(args, b"")
+    }
+
+    /// Runs `poolctl` with this on its standard input.
+    #[track_caller]
+    pub(crate) fn ctl_in<S: AsRef<OsStr>>(&self, args: &[S], input: &[u8]) -> Output {
+        Output::of(self.poolctl().args(args), input)
+    }
+
+    /// Runs `poolctl`, which is to end well; its output without the last newline.
+    #[track_caller]
+    pub(crate) fn ok<S: AsRef<OsStr>>(&self, args: &[S]) -> String {
+        self.ctl(args).expect(0).text().to_owned()
+    }
+
+    /// Runs `poolctl --json`, which is to end well; its one document.
+    #[track_caller]
+    pub(crate) fn json<S: AsRef<OsStr>>(&self, args: &[S]) -> Value {
+        Output::of(self.poolctl().arg("--json").args(args), b"").expect(0).json()
+    }
+
+    /// Runs `poolctl --json`, which is to end well; its documents.
+    #[track_caller]
+    pub(crate) fn lines<S: AsRef<OsStr>>(&self, args: &[S]) -> Vec<Value> {
+        Output::of(self.poolctl().arg("--json").args(args), b"").expect(0).json_lines()
+    }
+
+    /// A new session that runs this shell script; its id.
+    #[track_caller]
+    pub(crate) fn script(&self, name: &str, script: &str) -> String {
+        self.ok(&["new", name, "--", "sh", "-c", script])
+    }
+
+    /// `show --json` of a session.
+    #[track_caller]
+    pub(crate) fn show(&self, session: &str) -> Value {
+        self.json(&["show", session])
+    }
+
+    /// A session's lifecycle.
+    #[track_caller]
+    pub(crate) fn lifecycle(&self, session: &str) -> String {
+        self.show(session)["lifecycle"].as_str().unwrap().to_owned()
+    }
+
+    /// Waits until a session is in this state; the session then.
+    #[track_caller]
+    pub(crate) fn await_lifecycle(&self, session: &str, state: &str) -> Value {
+        let mut last = Value::Null;
+        eventually(&format!("{session} is {state}"), PATIENCE, || {
+            last = self.show(session);
+            (last["lifecycle"] == state).then(|| last.clone())
+        })
+    }
+
+    /// The whole journal.
+    #[track_caller]
+    pub(crate) fn events(&self) -> Vec<Value> {
+        self.lines(&["events"])
+    }
+
+    /// The kinds of a session's events, in order.
+    #[track_caller]
+    pub(crate) fn event_kinds(&self, session: &str) -> Vec<String> {
+        let events = self.lines(&["events", "--session", session]);
+        events.iter().map(|event| event["kind"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// The agent's process and the pane's own, which is its init.
+    #[track_caller]
+    pub(crate) fn pane_pids(&self, session: &str) -> (u32, u32) {
+        let shown = self.show(session);
+        let agent = shown["generator"]["pid"].as_u64().unwrap_or_else(|| panic!("no agent: {shown}"));
+        let pane = shown["tmux"]["pane_id"].as_str().unwrap().to_owned();
+        let init = self.tmux_text(&["display-message", "-p", "-t", &pane, "#{pane_pid}"]);
+        (u32::try_from(agent).unwrap(), init.parse().unwrap())
+    }
+
+    /// Waits until a file of the test has this content; relative names are in the test's directory.
+    #[track_caller]
+    pub(crate) fn await_file(&self, name: impl AsRef<Path>, holds: impl Fn(&[u8]) -> bool) -> Vec<u8> {
+        let path = self.path(name);
+        eventually(&format!("{} is as it should be", path.display()), PATIENCE, || {
+            fs::read(&path).ok().filter(|bytes| holds(bytes))
+        })
+    }
+
+    // ---- tmux ----
+
+    /// tmux on the pool's own server; never starts one.
+    #[track_caller]
+    pub(crate) fn tmux<S: AsRef<OsStr>>(&self, args: &[S]) -> Output {
+        let mut command = self.command("tmux");
+        Output::of(command.arg("-uN").arg("-S").arg(self.tmux_socket()).args(args), b"")
+    }
+
+    /// The same, which is to end well; its output without the last newline.
+    #[track_caller]
+    pub(crate) fn tmux_text<S: AsRef<OsStr>>(&self, args: &[S]) -> String {
+        self.tmux(args).expect(0).text().to_owned()
+    }
+
+    /// The pool's tmux server, if it answers.
+    pub(crate) fn tmux_pid(&self) -> Option<u32> {
+        let mut command = self.command("tmux");
+        command.arg("-N").arg("-S").arg(self.tmux_socket()).args(["display-message", "-p", "#{pid}"]);
+        Output::of(&mut command, b"").text().parse().ok()
+    }
+
+    // ---- daemons ----
+
+    /// A daemon's command line, to be changed and then given to [`Pool::start_as`].
+    pub(crate) fn daemon(&self, program: Program) -> Command {
+        self.command(program.path())
+    }
+
+    /// Starts a daemon. Nothing is waited for.
+    #[track_caller]
+    pub(crate) fn start(&self, program: Program) -> u32 {
+        self.start_as(program, self.daemon(program))
+    }
+
+    /// Starts a daemon by this command.
+    #[track_caller]
+    pub(crate) fn start_as(&self, program: Program, command: Command) -> u32 {
+        let daemon = Daemon::start(command, &self.log(program));
+        let pid = daemon.pid();
+        self.daemons.lock().unwrap().push((program, daemon));
+        pid
+    }
+
+    /// Starts all three and waits until the pool says that it is complete.
+    #[track_caller]
+    pub(crate) fn start_all(&self) {
+        for program in Program::ALL {
+            self.start(program);
+        }
+        self.await_complete();
+    }
+
+    /// Waits until poold answers.
+    #[track_caller]
+    pub(crate) fn await_poold(&self) {
+        wait_until("poold answers", PATIENCE, || self.ctl(&["ls", "--timeout", "1s"]).code == 0);
+    }
+
+    /// Waits until the watcher and the reaper are connected, and tmux was seen.
+    #[track_caller]
+    pub(crate) fn await_complete(&self) {
+        let mut last = String::new();
+        let began = Instant::now();
+        loop {
+            let status = self.ctl(&["--json", "--timeout", "1s", "status"]);
+            if status.code == 0 {
+                return;
+            }
+            last.clone_from(&status.stdout);
+            assert!(began.elapsed() < PATIENCE, "the pool is not complete: {last} {}", self.logs());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// The daemon's process, where this test runs it.
+    pub(crate) fn pid(&self, program: Program) -> Option<u32> {
+        let daemons = self.daemons.lock().unwrap();
+        daemons.iter().rev().find(|(other, _)| *other == program).map(|(_, daemon)| daemon.pid())
+    }
+
+    /// How the daemon that was started last ended, if it did.
+    pub(crate) fn ended(&self, program: Program) -> Option<i32> {
+        let mut daemons = self.daemons.lock().unwrap();
+        let (_, daemon) = daemons.iter_mut().rev().find(|(other, _)| *other == program)?;
+        daemon.ended()
+    }
+
+    /// Waits for the end of the daemon that was started last; how it ended.
+    #[track_caller]
+    pub(crate) fn await_end(&self, program: Program) -> i32 {
+        eventually(&format!("{} ends", program.name()), PATIENCE, || self.ended(program))
+    }
+
+    /// Ends the daemon with a signal, every instance that this test started.
+    #[track_caller]
+    pub(crate) fn end(&self, program: Program, signal: Signal) {
+        let mut daemons = self.daemons.lock().unwrap();
+        for (_, daemon) in daemons.iter_mut().filter(|(other, _)| *other == program) {
+            daemon.end(signal);
+        }
+        daemons.retain(|(other, _)| *other != program);
+    }
+
+    /// As `kill -9`.
+    #[track_caller]
+    pub(crate) fn kill9(&self, program: Program) {
+        self.end(program, Signal::SIGKILL);
+    }
+
+    /// Kills `poold` and starts it again; returns when it answers.
+    #[track_caller]
+    pub(crate) fn restart_poold(&self) {
+        self.kill9(Program::Poold);
+        self.start(Program::Poold);
+        self.await_poold();
+    }
+
+    fn log(&self, program: Program) -> PathBuf {
+        self.path(format!("{}.log", program.name()))
+    }
+
+    /// The end of what the daemons logged.
+    pub(crate) fn logs(&self) -> String {
+        let mut text = String::new();
+        for program in Program::ALL {
+            let log = fs::read_to_string(self.log(program)).unwrap_or_default();
+            let lines: Vec<&str> = log.lines().rev().take(60).collect();
+            let lines: Vec<&str> = lines.into_iter().rev().collect();
+            text.push_str(&format!("\n--- {}\n{}", program.name(), lines.join("\n")));
+        }
+        text
+    }
+
+    // ---- the end ----
+
+    /// What runs with this pool's mark in its environment, and the incarnation it belongs to.
+    pub(crate) fn marked(&self) -> Vec<(u32, String)> {
+        find_marked(&format!("POOL_SOCKET={}", self.socket().display()), "POOL_INCARNATION")
+    }
+
+    /// What runs with the mark of an incarnation that has no pane.
+    fn leaked(&self) -> Vec<(u32, String)> {
+        if self.marked().is_empty() {
+            return Vec::new();
+        }
+        let panes = self.tmux(&["list-panes", "-a", "-F", "#{@pool_id}"]);
+        if panes.code != 0 {
+            return Vec::new();
+        }
+        let is_leaked = |(_, tag): &(u32, String)| !panes.stdout.lines().any(|pane| pane == tag);
+        self.marked().into_iter().filter(|found| !tag_is_empty(found) && is_leaked(found)).collect()
+    }
+
+    fn end_all(&self) -> Result<(), String> {
+        if self.state().join("run/up.lock").exists() {
+            let _down = self.ctl(&["down"]);
+        }
+        let leaked = settle(Duration::from_secs(8), || self.leaked());
+        for program in Program::ALL {
+            self.end(program, Signal::SIGKILL);
+        }
+        if let Some(pid) = self.tmux_pid() {
+            let _killed = self.tmux(&["kill-server"]);
+            wait_until("the tmux server ends", PATIENCE, || super::procs::gone(pid));
+        }
+        self.marked().iter().for_each(|(pid, _)| send_signal(*pid, Signal::SIGTERM));
+        let stubborn = settle(Duration::from_secs(4), || self.marked());
+        stubborn.iter().for_each(|(pid, _)| send_signal(*pid, Signal::SIGKILL));
+        let left = settle(PATIENCE, || {
+            let left = self.marked();
+            left.iter().for_each(|(pid, _)| send_signal(*pid, Signal::SIGKILL));
+            left
+        });
+        match (leaked.is_empty(), left.is_empty()) {
+            (true, true) => Ok(()),
+            (false, _) => Err(format!("these run on though their pane is gone: {leaked:?}")),
+            _ => Err(format!("these could not be ended: {left:?}")),
+        }
+    }
+}
+
+fn tag_is_empty((_, tag): &(u32, String)) -> bool {
+    tag.is_empty()
+}
+
+/// Looks until there is nothing, for so long at most; what is there at the end.
+fn settle(limit: Duration, mut look: impl FnMut() -> Vec<(u32, String)>) -> Vec<(u32, String)> {
+    let deadline = Instant::now() + limit;
+    loop {
+        let found = look();
+        if found.is_empty() || Instant::now() >= deadline {
+            return found;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        let panicking = std::thread::panicking();
+        if panicking {
+            eprintln!("{}", self.logs());
+        }
+        match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.end_all())) {
+            Ok(Ok(())) => {}
+            Ok(Err(left)) if panicking => eprintln!("{left}"),
+            Ok(Err(left)) => panic!("{left}"),
+            Err(_) if panicking => {}
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+}

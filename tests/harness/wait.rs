@@ -1,0 +1,28 @@
+//! Waiting for a condition, never for a duration.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long anything may take on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Looks until it is so, in pauses that double from 1 to 50 ms.
+#[track_caller]
+pub(crate) fn wait_until(what: &str, deadline: Duration, mut holds: impl FnMut() -> bool) {
+    eventually(what, deadline, || holds().then_some(()));
+}
+
+/// Looks until there is something.
+#[track_caller]
+pub(crate) fn eventually<T>(what: &str, deadline: Duration, mut look: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    let mut pause = Duration::from_millis(1);
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(began.elapsed() < deadline, "not within {deadline:?}: {what}");
+        thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(50));
+    }
+}
