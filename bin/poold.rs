@@ -5,20 +5,18 @@ mod shared;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Parser;
-
 /// Own the pool: its database, its locks, its decisions
-#[derive(Parser)]
+#[derive(clap::Parser)]
 #[command(name = "poold", version)]
 struct Args {
     #[command(flatten)]
     common: shared::Common,
     /// The configuration file
-    #[arg(long, env = "POOL_CONFIG")]
+    #[arg(long, env = "POOL_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Check the configuration file, and end
-    #[arg(long)]
-    check_config: bool,
+    /// Check the configuration file, this one or the usual one, and end
+    #[arg(long, value_name = "FILE")]
+    check_config: Option<Option<PathBuf>>,
     /// Print the configuration that would be in force, and end
     #[arg(long)]
     print_config: bool,
@@ -28,14 +26,13 @@ struct Args {
 }
 
 fn main() -> ExitCode {
-    let args = Args::parse();
-    args.common.start();
-    let options =
-        daemon::Options { env: args.common.env(), config: args.config, start_server: !args.no_start_server };
-    if args.check_config || args.print_config {
-        let said =
-            if args.check_config { daemon::check_config(&options) } else { daemon::print_config(&options) };
-        return shared::exit(said.map(|text| println!("{text}")), |_| 2);
+    let args: Args = shared::start(|args: &Args| &args.common);
+    let file = args.check_config.clone().flatten().or(args.config);
+    let env = args.common.env();
+    let options = daemon::Options { env, config: file, start_server: !args.no_start_server };
+    match (&args.check_config, args.print_config) {
+        (Some(_), _) => shared::say(daemon::check_config(&options)),
+        (_, true) => shared::say(daemon::print_config(&options)),
+        _ => shared::exit(daemon::run(options), daemon::Fatal::exit_code),
     }
-    shared::exit(daemon::run(options), daemon::Fatal::exit_code)
 }

@@ -4,14 +4,8 @@ mod shared;
 #[path = "shared/watching.rs"]
 mod watching;
 
-use std::path::PathBuf;
-use std::process::ExitCode;
-
-use clap::Parser;
-use protocol::socket::Paths;
-
 /// Watch tmux for the pool
-#[derive(Parser)]
+#[derive(clap::Parser)]
 #[command(name = "tmux-watch", version)]
 struct Args {
     #[command(flatten)]
@@ -21,24 +15,21 @@ struct Args {
     print: bool,
     /// With --print: the tmux socket, where it is not the pool's own
     #[arg(long, requires = "print")]
-    tmux_socket: Option<PathBuf>,
+    tmux_socket: Option<std::path::PathBuf>,
 }
 
-fn main() -> ExitCode {
-    let args = Args::parse();
-    args.common.start();
-    shared::exit(run(&args), |_| 1)
+fn main() -> std::process::ExitCode {
+    shared::main(|args: &Args| &args.common, run)
 }
 
-fn run(args: &Args) -> anyhow::Result<()> {
-    let paths = Paths::new(&args.common.env())?;
+fn run(args: Args) -> anyhow::Result<()> {
     if args.print {
-        let socket = args.tmux_socket.clone().unwrap_or(paths.tmux_socket);
-        return watching::until_signal(async |told| {
-            watch::print(tmux::Device::new("tmux", socket), std::io::stdout(), told).await
-        });
+        let socket = args.tmux_socket.map_or_else(|| args.common.tmux_socket(), Ok)?;
+        let device = tmux::Device::new("tmux", socket);
+        return watching::until_signal(async |told| watch::print(device, std::io::stdout(), told).await);
     }
+    let (socket, pool) = args.common.poold()?;
     let build = concat!("tmux-watch ", env!("CARGO_PKG_VERSION")).to_owned();
-    let options = watch::Options { socket: paths.socket, pool: paths.pool.to_string(), build };
+    let options = watch::Options { socket, pool, build };
     watching::until_signal(async |told| watch::run(options, told).await)
 }

@@ -3,4 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test says what failed by failing")]
 
 mod behaviour;
+mod faults;
 mod harness;
+mod tidy;
+mod traps;

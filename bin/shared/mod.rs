@@ -1,36 +1,57 @@
 //! What the three daemons' mains share.
+#![expect(dead_code, reason = "each main uses its part")]
 
 use std::ffi::OsString;
 use std::fmt::Display;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use protocol::socket::Env;
+use clap::Parser;
+use protocol::socket::{Env, PathError, Paths};
 use tracing_subscriber::EnvFilter;
 
 /// Which pool is meant, and how much is said.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Common {
-    /// The pool's name
-    #[arg(long, env = "POOL_NAME")]
+    /// The pool [env: POOL_NAME] [default: default]
+    #[arg(long, value_name = "NAME")]
     pool: Option<OsString>,
-    /// Where poold listens
-    #[arg(long, env = "POOL_SOCKET")]
-    socket: Option<OsString>,
-    /// Say more; twice, everything
-    #[arg(short, action = clap::ArgAction::Count)]
+    /// Where poold listens [env: POOL_SOCKET]
+    #[arg(long, value_name = "PATH", value_parser = absolute)]
+    socket: Option<PathBuf>,
+    /// Say more on standard error [env: POOL_LOG]; twice, everything
+    #[arg(short, long, action = clap::ArgAction::Count)]
     verbose: u8,
+}
+
+fn absolute(path: &str) -> std::io::Result<PathBuf> {
+    std::path::absolute(path)
 }
 
 impl Common {
     /// The variables that decide on paths.
     pub(crate) fn env(&self) -> Env {
         let environment = Env::from_environment();
-        Env { pool: self.pool.clone(), socket: self.socket.clone(), ..environment }
+        Env {
+            pool: self.pool.clone().or(environment.pool),
+            socket: self.socket.clone().map(PathBuf::into_os_string).or(environment.socket),
+            ..environment
+        }
+    }
+
+    /// Where `poold` listens, and its pool.
+    pub(crate) fn poold(&self) -> Result<(PathBuf, String), PathError> {
+        Paths::new(&self.env()).map(|paths| (paths.socket, paths.pool.to_string()))
+    }
+
+    /// Where the pool's own tmux server listens.
+    pub(crate) fn tmux_socket(&self) -> Result<PathBuf, PathError> {
+        Paths::new(&self.env()).map(|paths| paths.tmux_socket)
     }
 
     /// Log lines to standard error, by `-v` or `POOL_LOG`; a panic is logged and ends the process.
-    pub(crate) fn start(&self) {
+    fn start(&self) {
         let level = ["info", "debug", "trace"][usize::from(self.verbose.min(2))];
         let filter = EnvFilter::try_from_env("POOL_LOG").unwrap_or_else(|_| EnvFilter::new(level));
         let ansi = std::io::stderr().is_terminal();
@@ -42,9 +63,33 @@ impl Common {
     }
 }
 
+/// The command line, once the log is open.
+pub(crate) fn start<A: Parser>(common: impl FnOnce(&A) -> &Common) -> A {
+    let args = A::parse();
+    common(&args).start();
+    args
+}
+
+/// The whole of a main whose every failure is 1.
+pub(crate) fn main<A: Parser>(
+    common: impl FnOnce(&A) -> &Common,
+    run: impl FnOnce(A) -> anyhow::Result<()>,
+) -> ExitCode {
+    exit(run(start(common)), |_| 1)
+}
+
 /// Logs why it ends, if there is a reason.
 pub(crate) fn exit<E: Display>(result: Result<(), E>, code: impl FnOnce(&E) -> u8) -> ExitCode {
     let Err(error) = result else { return ExitCode::SUCCESS };
     tracing::error!("{error:#}");
     ExitCode::from(code(&error))
+}
+
+/// Prints what there is to say; what is wrong with a configuration is a matter of usage, 2.
+pub(crate) fn say(said: Result<String, String>) -> ExitCode {
+    let text = match said {
+        Ok(text) => text,
+        wrong => return exit(wrong.map(drop), |_| 2),
+    };
+    exit(writeln!(std::io::stdout(), "{}", text.trim_end()), |_| 1)
 }

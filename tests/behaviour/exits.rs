@@ -46,7 +46,7 @@ fn every_exit_code_comes_through() {
     }
     assert_eq!(pool.show("code-77")["exit"]["code"], 77);
     pool.ctl(&["wait", "code-77", "--for", "exit"]).expect(77);
-    assert_eq!(pool.json(&["status"])["slots"]["used"], 0);
+    assert_eq!(pool.status()["slots"]["used"], 0);
 }
 
 #[test]

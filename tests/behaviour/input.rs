@@ -2,16 +2,14 @@
 
 use std::fs;
 
-use crate::harness::{PATIENCE, Output, Pool, wait_until};
+use crate::harness::{Output, PATIENCE, Pool, wait_until};
 
 /// A session whose program copies its raw terminal input to the file `out` of the test.
 fn recorder(pool: &Pool) -> String {
     let out = pool.path("out");
     let script = format!("stty raw -echo; exec cat >'{}'", out.display());
     let id = pool.script("recorder", &script);
-    wait_until("the program reads", PATIENCE, || {
-        pool.show(&id)["current_command"] == "cat" || out.exists()
-    });
+    wait_until("the program reads", PATIENCE, || pool.show(&id)["current_command"] == "cat" || out.exists());
     id
 }
 
@@ -21,7 +19,19 @@ fn recorded(pool: &Pool, length: usize) -> Vec<u8> {
 
 /// Text of this many bytes with everything in it that might mean something to somebody.
 fn text(length: usize) -> String {
-    let pieces = ["plain ", "é漢🦀", "line\n", "\ttab", ";", "#{pid} ", "#(date)", " -t x", "$HOME `id` ", "'\"\\", "\n\n"];
+    let pieces = [
+        "plain ",
+        "é漢🦀",
+        "line\n",
+        "\ttab",
+        ";",
+        "#{pid} ",
+        "#(date)",
+        " -t x",
+        "$HOME `id` ",
+        "'\"\\",
+        "\n\n",
+    ];
     let mut text = String::new();
     let mut at = 7_usize;
     while text.len() < length {
@@ -38,7 +48,8 @@ fn text(length: usize) -> String {
 fn i1_what_is_sent_arrives_byte_for_byte() {
     let pool = Pool::new();
     let id = recorder(&pool);
-    let special = [";", "a;", "-t", "#{pid}", "#(touch x)", "$1", "~", "\\;", "!ls", "/help", " ", "é", "a\nb\n\nc"];
+    let special =
+        [";", "a;", "-t", "#{pid}", "#(touch x)", "$1", "~", "\\;", "!ls", "/help", " ", "é", "a\nb\n\nc"];
     let mut expected = Vec::new();
     let mut texts: Vec<String> = special.map(str::to_owned).to_vec();
     texts.extend([1, 2, 4095, 4096, 4097, 65_536].map(text));
@@ -127,7 +138,8 @@ fn w18_a_message_that_cannot_be_typed_waits_and_is_typed_once() {
     pool.ok(&["wait", &id, "--for", &until]);
     assert_eq!(recorded(&pool, 9), b"patience\r");
     let history = pool.lines(&["queue", "show", &id, &message]);
-    let states: Vec<_> = history[0]["history"].as_array().unwrap().iter().map(|s| s["state"].clone()).collect();
+    let states: Vec<_> =
+        history[0]["history"].as_array().unwrap().iter().map(|s| s["state"].clone()).collect();
     assert_eq!((&states[0], states.last()), (&"queued".into(), Some(&"done".into())), "{states:?}");
 }
 
@@ -170,7 +182,12 @@ fn the_log_has_ten_megabytes_from_the_first_byte() {
     let expected = [fs::read(&data).unwrap(), b"the end\n".to_vec()].concat();
     assert!(expected.len() > 10_000_000);
     let logged = pool.ctl(&["logs", "big", "--raw"]).expect(0).bytes;
-    assert!(logged == expected, "{} of {} bytes are as they were written", same(&logged, &expected), expected.len());
+    assert!(
+        logged == expected,
+        "{} of {} bytes are as they were written",
+        same(&logged, &expected),
+        expected.len()
+    );
     let last = pool.ctl(&["logs", "big", "--lines", "1"]).expect(0);
     assert_eq!(last.text(), "the end");
 }

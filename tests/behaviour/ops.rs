@@ -79,7 +79,7 @@ fn t21_the_cap_holds_under_many_at_once() {
     });
     assert_eq!(codes.iter().filter(|code| **code == 0).count(), 3, "{codes:?}");
     assert_eq!(codes.iter().filter(|code| **code == 5).count(), 5, "{codes:?}");
-    let status = pool.json(&["status"]);
+    let status = pool.status();
     assert_eq!((&status["slots"]["used"], &status["slots"]["max"]), (&3.into(), &3.into()));
     pool.configure("[pool]\nmax_sessions = 4\n");
     pool.ok(&["config", "reload"]);

@@ -63,7 +63,7 @@ fn p10_fallback_without_metadata() {
     pool.start_all();
     pool.ok(&["sync"]);
     assert_eq!(pool.lines(&["ls", "--all"]).len(), 0, "nothing is invented");
-    assert_eq!(pool.json(&["status"])["foreign"], serde_json::json!(["web"]));
+    assert_eq!(pool.status()["foreign"], serde_json::json!(["web"]));
     pool.ctl(&["kill", "web"]).expect(3);
     assert!(alive(agent), "and nothing is touched");
     let other = pool.script("other", "exec sleep 1000");
@@ -184,7 +184,11 @@ fn w01_ids_and_names_are_numbered_apart() {
     assert_eq!(pool.show(&numbered)["name"], "1");
     pool.ok(&["new", "41", "--", "sleep", "1000"]);
     let next = pool.ok(&["new", "--", "sleep", "1000"]);
-    assert_eq!((next.as_str(), &pool.show(&next)["name"]), ("sess_4", &"42".into()), "w05: the highest and one");
+    assert_eq!(
+        (next.as_str(), &pool.show(&next)["name"]),
+        ("sess_4", &"42".into()),
+        "w05: the highest and one"
+    );
 }
 
 #[test]

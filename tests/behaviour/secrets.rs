@@ -64,15 +64,28 @@ fn tmux_and_the_journal_hold_no_secret() {
     let env = format!("TOKEN={SECRET}");
     let file = pool.path("env");
     fs::write(&file, format!("# comment\n{env}\n")).unwrap();
-    let id = pool.ok(&["new", "web", "--env-file", file.to_str().unwrap(), "--", "sh", "-c", &format!(": {WORD}; exec sleep 1000")]);
+    let id = pool.ok(&[
+        "new",
+        "web",
+        "--env-file",
+        file.to_str().unwrap(),
+        "--",
+        "sh",
+        "-c",
+        &format!(": {WORD}; exec sleep 1000"),
+    ]);
     let mut told = vec![
         pool.tmux_text(&["show-environment", "-g"]),
         pool.tmux_text(&["show-environment", "-t", "=web:"]),
         pool.tmux_text(&["list-panes", "-a", "-F", "#{pane_start_command} #{pane_title} #{window_name}"]),
     ];
-    told.extend(fs::read_dir(pool.state().join("run")).unwrap().flatten().filter(|f| f.path().is_file()).map(
-        |file| String::from_utf8_lossy(&fs::read(file.path()).unwrap()).into_owned(),
-    ));
+    told.extend(
+        fs::read_dir(pool.state().join("run"))
+            .unwrap()
+            .flatten()
+            .filter(|f| f.path().is_file())
+            .map(|file| String::from_utf8_lossy(&fs::read(file.path()).unwrap()).into_owned()),
+    );
     for text in &told {
         assert!(!text.contains(SECRET) && !text.contains(WORD), "{text}");
     }
@@ -86,7 +99,11 @@ fn tmux_and_the_journal_hold_no_secret() {
 fn only_what_is_allowed_of_the_callers_environment_goes_along() {
     let pool = Pool::new();
     let mut command = pool.poolctl();
-    command.env("AWS_SECRET", SECRET).env("TMUX", "/x,1,0").env("LC_TIME", "C").env("POOL_SESSION", "sess_99");
+    command
+        .env("AWS_SECRET", SECRET)
+        .env("TMUX", "/x,1,0")
+        .env("LC_TIME", "C")
+        .env("POOL_SESSION", "sess_99");
     command.args(["new", "web", "--", "sh", "-c", "env >env; exec sleep 1000"]);
     drop(crate::harness::Output::of(&mut command, b"").expect(0));
     let dir = pool.show("web")["dir"].as_str().unwrap().to_owned();

@@ -17,7 +17,7 @@ fn t13_external_kill_is_detected() {
     wait_until("its program is gone", PATIENCE, || gone(agent));
     assert!(shown["generator"].is_null() && shown["status"].is_null(), "{shown}");
     assert!(pool.event_kinds(&id).contains(&"session_stopped".to_owned()));
-    assert_eq!(pool.json(&["status"])["slots"]["used"], 0);
+    assert_eq!(pool.status()["slots"]["used"], 0);
     pool.ctl(&["send", &id, "late"]).expect(5);
 }
 
@@ -39,7 +39,7 @@ fn t13_externally_created_session_is_foreign_and_untouched() {
     pool.tmux_text(&["new-session", "-d", "-s", "claude-other-1", "exec sleep 1001"]);
     let pid: u32 =
         pool.tmux_text(&["display-message", "-p", "-t", "=claude-other-1:", "#{pane_pid}"]).parse().unwrap();
-    wait_until("it is seen", PATIENCE, || pool.json(&["status"])["foreign"][0] == "claude-other-1");
+    wait_until("it is seen", PATIENCE, || pool.status()["foreign"][0] == "claude-other-1");
     let synced = pool.json(&["sync"]);
     assert_eq!((&synced["foreign"], &synced["sessions"]), (&1.into(), &2.into()), "{synced}");
     assert_eq!(pool.lines(&["ls", "--all"]).len(), 1, "it is no session of the pool");
@@ -128,7 +128,7 @@ fn t08_kill_is_idempotent_and_a_miss_is_told() {
 #[test]
 fn t09_no_server_is_an_answer_and_no_failure() {
     let pool = Pool::new();
-    let status = pool.json(&["status"]);
+    let status = pool.status();
     assert_eq!((&status["healthy"], &status["tmux"]["state"]), (&true.into(), &"absent".into()), "{status}");
     assert_eq!(pool.json(&["sync"])["sessions"], 0);
     assert_eq!(pool.lines(&["ls", "--all"]).len(), 0);
@@ -159,7 +159,7 @@ fn t24_a_stopped_server_removes_nothing() {
     let unseen = pool.ctl(&["--json", "--timeout", "30s", "sync"]).expect(7);
     assert_eq!(unseen.error()["code"], "unavailable", "a typed error, whatever the text");
     assert_eq!(pool.lifecycle(&id), "live");
-    assert_eq!(pool.json(&["status"])["tmux"]["state"], "unknown");
+    assert_eq!(pool.status()["tmux"]["state"], "unknown");
     send_signal(server, Signal::SIGCONT);
     pool.await_complete();
     assert_eq!((pool.lifecycle(&id).as_str(), pool.pane_pids(&id).0), ("live", agent));
@@ -184,9 +184,9 @@ fn t28_stopping_the_daemons_ends_no_session() {
 fn w07_a_server_that_never_ran_counts_as_none() {
     let pool = Pool::new();
     assert!(!pool.tmux_socket().exists());
-    assert_eq!(pool.json(&["status"])["tmux"]["state"], "absent");
+    assert_eq!(pool.status()["tmux"]["state"], "absent");
     pool.script("web", "exec sleep 1000");
-    wait_until("it is seen", PATIENCE, || pool.json(&["status"])["tmux"]["state"] == "up");
+    wait_until("it is seen", PATIENCE, || pool.status()["tmux"]["state"] == "up");
 }
 
 #[test]
@@ -199,7 +199,7 @@ fn w08_a_foreign_name_is_shown_as_it_is() {
     }
     let listed = pool.tmux_text(&["list-sessions", "-F", "#{session_name}"]);
     wait_until("all are seen", PATIENCE, || {
-        let status = pool.json(&["status"]);
+        let status = pool.status();
         let foreign = status["foreign"].as_array().unwrap();
         foreign.len() == names.len()
             && [" padded ", "with space", "-dash"].iter().all(|name| foreign.iter().any(|f| f == name))
@@ -262,7 +262,7 @@ fn w20_a_session_that_tmux_keeps_is_not_adopted_again() {
     assert!(alive(agent));
     pool.ctl(&["show", &id]).expect(3);
     assert_eq!(pool.lines(&["ls", "--all"]).len(), 0);
-    assert_eq!(pool.json(&["status"])["foreign"], serde_json::json!(["web"]));
+    assert_eq!(pool.status()["foreign"], serde_json::json!(["web"]));
     let deleted = &pool.lines(&["events", "--session", &id, "--kind", "session_deleted"])[0];
     assert_eq!((&deleted["mode"], &deleted["tmux_alive"]), (&"detach".into(), &true.into()));
     send_signal(agent, Signal::SIGKILL);

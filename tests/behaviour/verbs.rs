@@ -15,7 +15,9 @@ fn a_session_from_new_to_rm() {
     let shown = pool.ok(&["show", "web"]);
     assert!(shown.contains("sess_1") && shown.contains("cat"), "{shown}");
     pool.ok(&["send", "web", "--wait", "done", "hello", "there"]);
-    wait_until("it is on the screen", PATIENCE, || pool.ok(&["capture", "web"]).contains("hello there\nhello there"));
+    wait_until("it is on the screen", PATIENCE, || {
+        pool.ok(&["capture", "web"]).contains("hello there\nhello there")
+    });
     assert!(pool.json(&["capture", "web"])["text"].as_str().unwrap().starts_with("hello there\n"));
     pool.ok(&["keys", "web", "h", "i", "Enter"]);
     wait_until("it is in the log", PATIENCE, || pool.ok(&["logs", "web"]).ends_with("hi\nhi"));
@@ -50,7 +52,10 @@ fn restart_is_the_same_session_with_a_new_run() {
     for key in ["id", "name", "workspace", "command", "created_at", "dir"] {
         assert_eq!(before.0[key], after.0[key]);
     }
-    assert_eq!((&after.0["incarnations"], &after.0["restarts"], &after.0["lifecycle"]), (&2.into(), &1.into(), &"live".into()));
+    assert_eq!(
+        (&after.0["incarnations"], &after.0["restarts"], &after.0["lifecycle"]),
+        (&2.into(), &1.into(), &"live".into())
+    );
     wait_until("both runs are in the log", PATIENCE, || pool.ok(&["logs", &id]).matches("run").count() == 2);
     let panes = || pool.tmux_text(&["list-panes", "-a", "-F", "#{session_name}"]);
     wait_until("the last run's pane is gone", PATIENCE, || panes() == "web");
@@ -100,8 +105,20 @@ fn logs_are_followed_to_the_end() {
 #[test]
 fn new_takes_a_prompt_a_size_and_an_environment() {
     let pool = Pool::new();
-    let id = pool.ok(&["new", "web", "--size", "77x22", "--env", "A=b c", "--prompt", "hello", "--", "sh", "-c",
-        "stty size; echo \"A=$A\"; read line; echo \"got $line\"; exec sleep 1000"]);
+    let id = pool.ok(&[
+        "new",
+        "web",
+        "--size",
+        "77x22",
+        "--env",
+        "A=b c",
+        "--prompt",
+        "hello",
+        "--",
+        "sh",
+        "-c",
+        "stty size; echo \"A=$A\"; read line; echo \"got $line\"; exec sleep 1000",
+    ]);
     wait_until("it got the prompt", PATIENCE, || pool.ok(&["logs", &id]).contains("got hello"));
     let logs = pool.ok(&["logs", &id]);
     assert!(logs.starts_with("22 77\nA=b c\n"), "{logs}");
@@ -110,7 +127,9 @@ fn new_takes_a_prompt_a_size_and_an_environment() {
 
 #[test]
 fn agents_are_a_table_of_the_configuration() {
-    let pool = Pool::with("[agents.robot]\ncommand = 'sh'\nargs = ['-c', 'echo \"I am $ROLE\"; exec cat']\nenv = { ROLE = 'robot' }\n");
+    let pool = Pool::with(
+        "[agents.robot]\ncommand = 'sh'\nargs = ['-c', 'echo \"I am $ROLE\"; exec cat']\nenv = { ROLE = 'robot' }\n",
+    );
     let id = pool.ok(&["new", "--agent", "robot"]);
     let shown = pool.show(&id);
     assert!(shown["name"].as_str().unwrap().starts_with("robot-"), "{shown}");
@@ -154,7 +173,7 @@ fn the_configuration_is_shown_checked_and_reloaded() {
     pool.configure("[pool]\nmax_sesions = 3\n");
     assert!(pool.ctl(&["config", "check"]).expect(2).stderr.contains("max_sessions"));
     pool.ctl(&["config", "reload"]).expect(2);
-    assert_eq!(pool.json(&["status"])["slots"]["max"], 3, "what is wrong changes nothing");
+    assert_eq!(pool.status()["slots"]["max"], 3, "what is wrong changes nothing");
 }
 
 #[test]

@@ -47,8 +47,11 @@ fn w35_documents_have_every_key_of_the_contract() {
         has_keys(&event, "seq at kind session");
         is_time(&event["at"]);
     }
-    let status = pool.json(&["status"]);
-    has_keys(&status, "pool healthy build pid epoch seq components tmux sessions slots queue foreign database_bytes problems");
+    let status = pool.status();
+    has_keys(
+        &status,
+        "pool healthy build pid epoch seq components tmux sessions slots queue foreign database_bytes problems",
+    );
     assert_eq!(pool.json(&["rm", "--force", "web"])["removed"], true);
     pool.ctl(&["run", "ended", "--", "false"]).expect(1);
     let ended = pool.show("ended");
@@ -64,7 +67,8 @@ fn w12_events_carry_the_facts() {
     pool.ok(&["kill", &id]);
     pool.ok(&["rm", &id]);
     let events = pool.lines(&["events", "--session", &id]);
-    let of = |kind: &str| events.iter().find(|event| event["kind"] == kind).unwrap_or_else(|| panic!("no {kind}"));
+    let of =
+        |kind: &str| events.iter().find(|event| event["kind"] == kind).unwrap_or_else(|| panic!("no {kind}"));
     let created = of("session_created");
     assert_eq!((&created["name"], &created["labels"]["a"]), (&"web".into(), &"b".into()), "no placeholder");
     assert_eq!(of("session_renamed")["name"], "site");
@@ -129,7 +133,9 @@ fn exit_codes_are_those_of_the_contract() {
     pool.ctl(&["--timeout", "200ms", "wait", &id, "--for", "exit"]).expect(125);
     pool.ctl(&["run", "web", "--", "true"]).expect(125);
     pool.kill9(Program::Reaper);
-    crate::harness::wait_until("the pool is not healthy", crate::harness::PATIENCE, || pool.ctl(&["status"]).code == 1);
+    crate::harness::wait_until("the pool is not healthy", crate::harness::PATIENCE, || {
+        pool.ctl(&["status"]).code == 1
+    });
     pool.kill9(Program::Poold);
     code(&["--timeout", "300ms", "ls"], 7, "unavailable");
     let told = pool.ctl(&["--timeout", "300ms", "ls"]);

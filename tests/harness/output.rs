@@ -13,7 +13,6 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// The end of a program.
 #[derive(Debug)]
-#[must_use = "look at the output or assert how it ended"]
 pub(crate) struct Output {
     /// The command line, for messages.
     pub(crate) what: String,
@@ -27,6 +26,7 @@ pub(crate) struct Output {
 impl Output {
     /// Runs it with this on its standard input.
     #[track_caller]
+    #[must_use = "look at the output or assert how it ended"]
     pub(crate) fn of(command: &mut Command, input: &[u8]) -> Self {
         let what = format!("{:?} {:?}", command.get_program(), command.get_args().collect::<Vec<_>>());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -85,8 +85,7 @@ impl Output {
     #[track_caller]
     pub(crate) fn error(&self) -> Value {
         let last = self.stderr.lines().last().unwrap_or_default();
-        let document: Value =
-            serde_json::from_str(last).unwrap_or_else(|error| panic!("{error}: {self:?}"));
+        let document: Value = serde_json::from_str(last).unwrap_or_else(|error| panic!("{error}: {self:?}"));
         document["error"].clone()
     }
 

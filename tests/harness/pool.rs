@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
@@ -15,7 +16,7 @@ use tempfile::TempDir;
 
 use super::daemons::{Daemon, Program};
 use super::output::Output;
-use super::procs::{find_marked, send_signal};
+use super::procs::{find_marked, pids, send_signal, words};
 use super::wait::{PATIENCE, eventually, wait_until};
 
 /// Says on the real standard error that a test was left out, why, and how many were.
@@ -111,12 +112,14 @@ impl Pool {
 
     /// Runs `poolctl`.
     #[track_caller]
+    #[must_use = "look at the output or assert how it ended"]
     pub(crate) fn ctl<S: AsRef<OsStr>>(&self, args: &[S]) -> Output {
         self.ctl_in(args, b"")
     }
 
     /// Runs `poolctl` with this on its standard input.
     #[track_caller]
+    #[must_use = "look at the output or assert how it ended"]
     pub(crate) fn ctl_in<S: AsRef<OsStr>>(&self, args: &[S], input: &[u8]) -> Output {
         Output::of(self.poolctl().args(args), input)
     }
@@ -155,6 +158,12 @@ impl Pool {
     #[track_caller]
     pub(crate) fn lifecycle(&self, session: &str) -> String {
         self.show(session)["lifecycle"].as_str().unwrap().to_owned()
+    }
+
+    /// `status --json`, healthy or not.
+    #[track_caller]
+    pub(crate) fn status(&self) -> Value {
+        self.ctl(&["--json", "status"]).json()
     }
 
     /// Waits until a session is in this state; the session then.
@@ -203,6 +212,7 @@ impl Pool {
 
     /// tmux on the pool's own server; never starts one.
     #[track_caller]
+    #[must_use = "look at the output or assert how it ended"]
     pub(crate) fn tmux<S: AsRef<OsStr>>(&self, args: &[S]) -> Output {
         let mut command = self.command("tmux");
         Output::of(command.arg("-uN").arg("-S").arg(self.tmux_socket()).args(args), b"")
@@ -353,7 +363,20 @@ impl Pool {
         self.marked().into_iter().filter(|found| !tag_is_empty(found) && is_leaked(found)).collect()
     }
 
+    /// The tmux server by its command line: one that is stopped answers nothing.
+    fn wake_tmux(&self) {
+        let socket = self.tmux_socket();
+        let is_server = |pid: &u32| {
+            let line = words(*pid);
+            let mut words = line.split(|byte| *byte == 0);
+            words.next().is_some_and(|program| program.ends_with(b"tmux"))
+                && words.any(|word| word == socket.as_os_str().as_bytes())
+        };
+        pids().into_iter().filter(is_server).for_each(|pid| send_signal(pid, Signal::SIGCONT));
+    }
+
     fn end_all(&self) -> Result<(), String> {
+        self.wake_tmux();
         if self.state().join("run/up.lock").exists() {
             let _down = self.ctl(&["down"]);
         }

@@ -80,7 +80,7 @@ pub(crate) fn find_marked(variable: &str, other: &str) -> Vec<(u32, String)> {
 #[track_caller]
 pub(crate) fn send_signal(pid: u32, signal: Signal) {
     // Gone already is as good.
-    drop(kill(target(pid), signal));
+    let _ = kill(target(pid), signal);
 }
 
 #[track_caller]

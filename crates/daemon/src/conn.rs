@@ -14,9 +14,10 @@ use tokio::time::{sleep, timeout};
 use crate::context::{BUILD, Daemon};
 use crate::{endings, role};
 
-/// Connections at once: more than a thousand sessions with a hook each.
+/// Connections at once: more than a thousand sessions with a hook each. Fewer where the system
+/// allows few open files, of which the database and tmux need some.
 const CONNECTIONS_MAX: usize = 4096;
-/// Connections that have not said hello yet.
+/// Connections that have not said hello yet, and those that are turned away.
 const STRANGERS_MAX: usize = 64;
 /// How long a peer may take to say hello.
 const HELLO_LIMIT: Duration = Duration::from_secs(5);
@@ -75,10 +76,10 @@ pub(crate) struct Gone;
 /// Accepts for ever. Where too many peers have not said hello, the one that has been silent for
 /// longest makes room, so that strangers never keep a good client waiting.
 pub(crate) async fn accept(daemon: Arc<Daemon>, listener: Listener) {
-    let all = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let (connections_max, strangers_max) = room();
+    let all = Arc::new(Semaphore::new(connections_max));
     let mut strangers: VecDeque<oneshot::Sender<()>> = VecDeque::new();
     for id in 1.. {
-        let Ok(place) = Arc::clone(&all).acquire_owned().await else { return };
         let stream = match listener.accept().await {
             Ok(stream) => stream,
             Err(error) => {
@@ -88,15 +89,16 @@ pub(crate) async fn accept(daemon: Arc<Daemon>, listener: Listener) {
             }
         };
         strangers.retain(|stranger| !stranger.is_closed());
-        if strangers.len() >= STRANGERS_MAX {
+        if strangers.len() >= strangers_max {
             strangers.pop_front();
         }
         let (stranger, evicted) = oneshot::channel();
         strangers.push_back(stranger);
         let daemon = Arc::clone(&daemon);
+        let place = Arc::clone(&all).try_acquire_owned().ok();
         tokio::spawn(async move {
             let greeted = tokio::select! {
-                greeted = timeout(HELLO_LIMIT, meet(&daemon, id, stream)) => greeted.ok().flatten(),
+                greeted = timeout(HELLO_LIMIT, meet(&daemon, id, stream, place.is_some())) => greeted.ok().flatten(),
                 _ = evicted => None,
             };
             if let Some(connection) = greeted {
@@ -107,12 +109,20 @@ pub(crate) async fn accept(daemon: Arc<Daemon>, listener: Listener) {
     }
 }
 
+/// How many connections there is room for, and how many strangers beside them.
+fn room() -> (usize, usize) {
+    let limit = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE);
+    let files = limit.map_or(usize::MAX, |(soft, _)| usize::try_from(soft).unwrap_or(usize::MAX));
+    (CONNECTIONS_MAX.min(files / 8 * 3), STRANGERS_MAX.min(files / 8))
+}
+
 /// Checks who it is before a byte is read.
-async fn meet(daemon: &Arc<Daemon>, id: u64, stream: Stream) -> Option<Connection> {
+async fn meet(daemon: &Arc<Daemon>, id: u64, stream: Stream, has_place: bool) -> Option<Connection> {
     match check_peer(&stream) {
         Ok(peer) => {
             let (reader, writer) = split(stream);
-            greet(daemon, id, peer.pid, (FrameReader::new(reader), writer)).await
+            let halves = (FrameReader::new(reader), writer);
+            if has_place { greet(daemon, id, peer.pid, halves).await } else { turn_away(halves).await }
         }
         Err(error) => {
             tracing::warn!(%error, "a connection was refused");
@@ -167,6 +177,15 @@ async fn greet(
     let (sender, receiver) = mpsc::channel(OUTBOX);
     tokio::spawn(write(writer, welcome, receiver));
     Some(Connection { id, hello, pid, reader, outbox: Outbox(sender) })
+}
+
+/// There is no room. The hello is read first, so that its sender gets to read the answer.
+async fn turn_away((mut reader, mut writer): Halves) -> Option<Connection> {
+    if let Ok(Some(_)) = reader.next().await {
+        let full = "poold has as many connections as it can hold; try again when some have ended";
+        refuse(&mut writer, Refusal::new(ErrorCode::Unavailable, full)).await;
+    }
+    None
 }
 
 async fn refuse(writer: &mut WriteHalf, refusal: Refusal) {

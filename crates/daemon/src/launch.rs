@@ -6,13 +6,14 @@ use std::time::Duration;
 use protocol::session::Reason;
 use protocol::tmux::{Server, TmuxState};
 use protocol::{Event, Exit, Incarnation, Lifecycle, ProcId, Refusal, ServerId, Session, SessionId, Tag};
-use tmux::{Create, Created, PaneRef, TmuxError};
+use tmux::{Create, Created, Device, PaneRef, TmuxError};
 use tokio::time::{Instant, sleep};
 
 use crate::clock;
 use crate::context::{Daemon, tmux_size};
 use crate::engine::Turn;
 use crate::files::{self, Fence};
+use crate::remains;
 
 /// How long a claimed job may take until its program runs.
 const START_LIMIT: Duration = Duration::from_secs(5);
@@ -120,7 +121,10 @@ async fn start(daemon: &Daemon, session: &Session, run: &Incarnation) -> Result<
         job,
         log_dir: daemon.paths.session(session.id).join("logs"),
     };
-    let created = daemon.tmux.create(&create).await;
+    let mut created = create_in_tmux(daemon, &create).await;
+    if matches!(created, Err(TmuxError::Duplicate(_))) && remains::give_up_name(daemon, &create.name).await {
+        created = create_in_tmux(daemon, &create).await;
+    }
     crate::crash::point("new-after-tmux");
     let placed = match created {
         Ok(created) => placed(run, &created),
@@ -136,6 +140,24 @@ async fn start(daemon: &Daemon, session: &Session, run: &Incarnation) -> Result<
     Ok(await_start(daemon, placed).await)
 }
 
+/// A new server is never started beside one that lives and cannot be reached, its socket having
+/// been deleted, say: then there would be two.
+async fn create_in_tmux(daemon: &Daemon, create: &Create) -> Result<Created, TmuxError> {
+    let known = |turn: &mut Turn<'_>| {
+        let running = turn.pool().sessions().filter(|s| s.lifecycle.holds_slot());
+        let servers = running.filter_map(|s| s.incarnation.as_ref()?.server).chain(turn.pool().server());
+        servers.map(|server| server.process).collect::<std::collections::BTreeSet<_>>()
+    };
+    // A stopping engine answers nothing; then nothing is started either.
+    let servers = daemon.engine.turn(known).await.map_err(|_| TmuxError::NoServer)?;
+    let lives = servers.into_iter().any(|server| !process::identity::exited(server).unwrap_or(false));
+    if lives {
+        Device { start_server: false, ..daemon.device.clone() }.create(create).await
+    } else {
+        daemon.tmux.create(create).await
+    }
+}
+
 /// Directories and the job file. A sentence where that is not possible.
 fn prepare(daemon: &Daemon, session: &Session, run: &Incarnation) -> Result<std::path::PathBuf, String> {
     let dir = daemon.paths.session(session.id);
@@ -144,14 +166,16 @@ fn prepare(daemon: &Daemon, session: &Session, run: &Incarnation) -> Result<std:
     if !cwd.is_dir() {
         return Err(format!("{} is not a directory", cwd.display()));
     }
-    let job = pool::launch::job(session, run, &daemon.settings(), &daemon.paths.socket);
+    let job = pool::launch::job(session, run, &daemon.settings(), &daemon.paths);
     files::write_job(&daemon.paths.run, &job).map_err(|e| format!("cannot write the job file: {e}"))
 }
 
 fn explain(error: &TmuxError, session: &Session) -> String {
     match error {
         TmuxError::Missing(binary) => format!("tmux not found ({}): install tmux", binary.display()),
-        TmuxError::NoServer => "no tmux server runs at the pool's socket; start its unit".to_owned(),
+        TmuxError::NoServer => "no tmux server answers at the pool's socket: start its unit, or, where one \
+             lives and its socket was deleted, send it SIGUSR1"
+            .to_owned(),
         TmuxError::Duplicate(_) => {
             format!("tmux has a session named {} that is not the pool's; rename one of them", session.name)
         }

@@ -20,6 +20,7 @@ mod notify;
 mod op;
 mod parts;
 mod recover;
+mod remains;
 mod role;
 mod start;
 mod verb;

@@ -135,8 +135,12 @@ impl Pool {
 
     fn insert(&mut self, session: &Session) {
         self.next_session = self.next_session.max(session.id.0.saturating_add(1));
-        self.sessions.insert(session.id, session.clone());
-        self.index_names();
+        if self.sessions.insert(session.id, session.clone()).is_some() {
+            return self.index_names();
+        }
+        for name in [&session.workspace, &session.name] {
+            self.names.insert(name.as_str().to_owned(), session.id);
+        }
     }
 
     fn forget(&mut self, id: SessionId) {

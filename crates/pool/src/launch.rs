@@ -1,9 +1,9 @@
 //! What an incarnation runs: the job, derived from the record alone.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use protocol::job::{JOB_VERSION, Job};
+use protocol::socket::Paths;
 use protocol::{Incarnation, OsBytes, Session};
 
 use crate::settings::Settings;
@@ -11,9 +11,9 @@ use crate::settings::Settings;
 /// How long what a program left behind has between TERM and KILL, in milliseconds.
 pub const LEFTOVER_GRACE_MS: u64 = 2000;
 
-/// The job of an incarnation. `socket` is the daemon's.
+/// The job of an incarnation. `paths` are the pool's.
 #[must_use]
-pub fn job(session: &Session, run: &Incarnation, settings: &Settings, socket: &Path) -> Job {
+pub fn job(session: &Session, run: &Incarnation, settings: &Settings, paths: &Paths) -> Job {
     let see_tmux = settings.agents.get(&session.spec.agent).is_some_and(|a| a.see_tmux);
     Job {
         version: JOB_VERSION,
@@ -21,9 +21,9 @@ pub fn job(session: &Session, run: &Incarnation, settings: &Settings, socket: &P
         tag: run.tag,
         argv: session.spec.command.clone(),
         cwd: session.spec.cwd.clone(),
-        env: environment(session, run, see_tmux, socket),
+        env: environment(session, run, see_tmux, paths),
         see_tmux,
-        socket: socket.into(),
+        socket: paths.socket.clone().into(),
         grace_ms: LEFTOVER_GRACE_MS,
     }
 }
@@ -33,7 +33,7 @@ fn environment(
     session: &Session,
     run: &Incarnation,
     see_tmux: bool,
-    socket: &Path,
+    paths: &Paths,
 ) -> Vec<(OsBytes, OsBytes)> {
     let mut env: BTreeMap<OsBytes, OsBytes> = session.spec.env.iter().cloned().collect();
     env.retain(|key, _| !is_ours(key));
@@ -46,8 +46,8 @@ fn environment(
     let ours: [(&str, OsBytes); 5] = [
         ("POOL_SESSION", session.id.to_string().into()),
         ("POOL_INCARNATION", run.tag.to_string().into()),
-        ("POOL_SOCKET", socket.into()),
-        ("POOL_NAME", session.name.as_str().into()),
+        ("POOL_SOCKET", paths.socket.clone().into()),
+        ("POOL_NAME", paths.pool.as_str().into()),
         ("POOL_WORKSPACE", session.workspace.as_str().into()),
     ];
     env.extend(ours.map(|(key, value)| (key.into(), value)));

@@ -149,7 +149,7 @@ impl Case<'_> {
             // Its creation is not over; whoever creates it finds out.
             None => None,
             Some(known) if known != server && !self.has_exited(Some(known.process)) => None,
-            Some(known) if known != server => Some(self.lost()),
+            Some(known) if known != server => self.lost(),
             Some(_) => self.vanished(),
         }
     }
@@ -177,20 +177,18 @@ impl Case<'_> {
     /// Nothing listens at the socket: proof only where the server's process ended.
     fn server_silent(&self) -> Option<Event> {
         let server = self.incarnation.server?;
-        self.has_exited(Some(server.process)).then(|| self.lost())
+        if self.has_exited(Some(server.process)) { self.lost() } else { None }
     }
 
-    /// Its server is dead. What a user is ending stays under way until its processes are proved gone.
-    fn lost(&self) -> Event {
+    /// Its server is dead. What is being ended stays under way until its processes are proved gone.
+    fn lost(&self) -> Option<Event> {
         let (session, exit) = (self.session.id, self.exit());
         match (self.session.lifecycle, self.session.reason) {
             (Lifecycle::Draining, Some(reason)) if self.has_exited(self.incarnation.init) => {
-                Event::SessionStopped { session, reason, exit }
+                Some(Event::SessionStopped { session, reason, exit })
             }
-            (Lifecycle::Draining, Some(reason)) if reason != Reason::TmuxGone => {
-                self.draining(reason, exit, self.incarnation.missing_since)
-            }
-            _ => Event::SessionLost { session, reason: Reason::ServerGone, exit },
+            (Lifecycle::Draining, Some(reason)) if reason != Reason::TmuxGone => None,
+            _ => Some(Event::SessionLost { session, reason: Reason::ServerGone, exit }),
         }
     }
 

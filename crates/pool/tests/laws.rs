@@ -442,7 +442,7 @@ fn play(steps: Vec<Step>) -> (World, Vec<Stamped>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn law_1_the_states_events_give_the_state(steps in vec(step(), 0..60)) {

@@ -43,7 +43,8 @@ impl Default for Options {
 pub struct Report {
     /// Found alive and now ended, each shown by its handle or by its absence.
     pub killed: Vec<Member>,
-    /// Still there after the time for verification, with the state they are in.
+    /// Still there after the time for verification, with the state they are in: [`State::Gone`] is
+    /// one that ended at last but was seen to live on in others.
     pub survivors: Vec<Member>,
 }
 
@@ -63,7 +64,7 @@ pub(crate) fn kill_while(
     before_look: &dyn Fn(),
 ) -> Result<Report, Error> {
     let start = Instant::now();
-    let mut tree = Tree { evidence, options, before_look, known: BTreeMap::new() };
+    let mut tree = Tree { evidence, options, before_look, known: BTreeMap::new(), unbeaten: HashSet::new() };
     let gone = tree.climb_down(Whom::Descendants, options.grace)?;
     if gone && let Some(init) = tree.init()? {
         init.signal(Signal::SIGCONT)?;
@@ -87,6 +88,9 @@ struct Tree<'a> {
     options: &'a Options,
     before_look: &'a dyn Fn(),
     known: BTreeMap<ProcId, Known>,
+    /// What the last look before giving up found. One that has ended since has left others behind:
+    /// it forks faster than it is caught.
+    unbeaten: HashSet<ProcId>,
 }
 
 struct Known {
@@ -105,7 +109,10 @@ impl Tree<'_> {
             let found = self.look(whom)?;
             match ladder.step(start.elapsed(), &found) {
                 Step::Done => return Ok(true),
-                Step::GiveUp(_) => return Ok(false),
+                Step::GiveUp(ids) => {
+                    self.unbeaten.extend(ids);
+                    return Ok(false);
+                }
                 Step::Look => pause = PAUSES.0,
                 Step::Term(ids) => {
                     pause = if ids.is_empty() { (pause * 2).min(PAUSES.1) } else { PAUSES.0 };
@@ -176,9 +183,10 @@ impl Tree<'_> {
         let mut report = Report::default();
         for (id, known) in self.known {
             let state = identity::state(id).map_err(Error::system("read a process"))?;
-            let gone = matches!(state, State::Gone | State::Zombie);
-            let list = if gone { &mut report.killed } else { &mut report.survivors };
-            list.push(Member { state: if gone { State::Gone } else { state }, ..known.member });
+            let ended = matches!(state, State::Gone | State::Zombie);
+            let beaten = ended && !self.unbeaten.contains(&id);
+            let list = if beaten { &mut report.killed } else { &mut report.survivors };
+            list.push(Member { state: if ended { State::Gone } else { state }, ..known.member });
         }
         Ok(report)
     }

@@ -108,8 +108,8 @@ struct Machine {
 
 impl Machine {
     /// Reads what the list of processes has and `self` has not, and what has lost its parent since.
-    /// Whether nothing got away between list and reading: then this is how the machine was at the
-    /// time of the list.
+    /// Whether none ended between list and reading, when it may have left another behind: then this
+    /// is how the machine was at the time of the list.
     fn catch_up(&mut self, tag: Tag) -> io::Result<bool> {
         let mut listed = platform::pids()?;
         let now: HashSet<u32> = listed.iter().copied().collect();
@@ -121,7 +121,10 @@ impl Machine {
         let mut complete = true;
         for pid in listed {
             match platform::read(pid) {
-                Ok(Some(process)) => self.add(process, tag),
+                Ok(Some(process)) => {
+                    complete &= process.state != State::Zombie;
+                    self.add(process, tag);
+                }
                 Ok(None) => complete = false,
                 Err(_) => {}
             }

@@ -1,3 +1,5 @@
+//! The tree of processes, found in random process tables.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use desk::Desk;
 use error::Error;
 
-pub use list::{Form, list};
+pub use list::list;
 
 /// How long jobs may take to finish what they are at when the reaper is told to end: a usual grace.
 /// A job that is cut off loses its lease, and is begun anew by whoever gets the next one.

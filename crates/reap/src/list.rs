@@ -7,25 +7,14 @@ use protocol::reap::{Candidate, CandidateKind};
 use crate::Options;
 use crate::link::Link;
 
-/// How a list is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
-    /// Columns, for people.
-    Table,
-    /// One JSON object a line.
-    Json,
-}
-
-/// Writes the candidates, and touches none.
+/// Writes the candidates, as columns for people or as one JSON object a line, and touches none.
 ///
 /// # Errors
 /// There is no `poold`, or the output cannot be written.
-pub async fn list(options: Options, form: Form, mut out: impl Write) -> anyhow::Result<()> {
+pub async fn list(options: Options, json: bool, mut out: impl Write) -> anyhow::Result<()> {
     for candidate in Link::open(&options).await?.candidates().await? {
-        match form {
-            Form::Table => writeln!(out, "{}", row(&candidate))?,
-            Form::Json => writeln!(out, "{}", serde_json::to_string(&candidate)?)?,
-        }
+        let line = if json { serde_json::to_string(&candidate)? } else { row(&candidate) };
+        writeln!(out, "{line}")?;
     }
     Ok(())
 }

@@ -25,7 +25,7 @@ use tmux::fake::{Fake, Fault};
 use tmux::{Create, Created, Device, Driver, Size};
 use tokio::task::JoinHandle;
 
-use crate::{Form, Options, cycle, list, once, run};
+use crate::{Options, cycle, list, once, run};
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -116,9 +116,13 @@ struct Stubborn(Child);
 
 impl Stubborn {
     fn start(tag: Option<Tag>) -> Self {
+        Self::running("read -r line", tag)
+    }
+
+    fn running(script: &str, tag: Option<Tag>) -> Self {
         let mut command = Command::new("/bin/sh");
-        command.args(["-c", "trap '' TERM HUP; echo; while :; do read -r line || sleep 1000; done"]);
-        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        command.args(["-c", &format!("trap '' TERM HUP; echo; {script}")]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         command.envs(tag.map(|tag| ("POOL_INCARNATION", tag.to_string())));
         let mut child = command.spawn().unwrap();
         // It has set its trap once it has spoken.
@@ -251,7 +255,7 @@ async fn answer(state: &Mutex<State>, request: Request) -> Option<Reply> {
         },
         Request::TakeLease { tag, .. } => {
             look().leases.push(tag);
-            while look().leases.len() < look().together {
+            while look().is_short() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
             return Some(look().lease(tag));
@@ -275,6 +279,10 @@ impl State {
         self.welcomes += 1;
         let (build, capabilities) = ("poold test".to_owned(), Vec::new());
         Ok(Welcome { version: 1, epoch: Epoch(1), seq: Seq(0), build, capabilities })
+    }
+
+    fn is_short(&self) -> bool {
+        self.leases.len() < self.together
     }
 
     fn lease(&self, tag: Tag) -> Reply {
@@ -343,11 +351,13 @@ async fn p04_stubborn_and_stopped_processes_end_and_strangers_do_not() {
 
 #[tokio::test]
 async fn an_agent_that_left_every_net_is_known_by_name() {
-    let mut agent = Stubborn::start(None);
-    let poold = Poold::new([Candidate { agent: Some(agent.id()), ..candidate("one") }]);
-    let _reaper = poold.reaper();
-    assert!(is_gone(&poold.verdict("one").await));
-    assert!(!agent.lives());
+    for script in ["read -r line", "while :; do sleep 1000; done"] {
+        let mut agent = Stubborn::running(script, None);
+        let poold = Poold::new([Candidate { agent: Some(agent.id()), ..candidate("one") }]);
+        let _reaper = poold.reaper();
+        assert!(is_gone(&poold.verdict("one").await), "{script}");
+        assert!(!agent.lives(), "{script}");
+    }
 }
 
 #[tokio::test]
@@ -423,8 +433,8 @@ async fn a_list_touches_nothing() {
     let mut victim = Stubborn::start(Some(tag("one")));
     let poold = Poold::new([candidate("one")]);
     let (mut table, mut json) = (Vec::new(), Vec::new());
-    list(poold.options(), Form::Table, &mut table).await.unwrap();
-    list(poold.options(), Form::Json, &mut json).await.unwrap();
+    list(poold.options(), false, &mut table).await.unwrap();
+    list(poold.options(), true, &mut json).await.unwrap();
     assert!(String::from_utf8(table).unwrap().contains("requested"));
     assert_eq!(serde_json::from_slice::<Candidate>(&json).unwrap(), candidate("one"));
     assert!(poold.state().leases.is_empty() && victim.lives());

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use nix::sys::signal::Signal;
+use process::handle::Handle;
 use process::identity::{self, State};
 use process::kill::{self, Options, Report};
 use process::tree::{Evidence, Member};
@@ -34,6 +36,7 @@ fn end_blocking(candidate: &Candidate, options: &Options) -> Ended {
     // A program that cleared its environment and lost its init is in none of the nets, but known.
     for stray in [agent, init].into_iter().flatten().filter(|id| lives(*id)) {
         if ended.left.is_empty() {
+            freeze(stray);
             let more = climb(&Evidence { init: Some(stray), sid: None, tag }, options);
             ended.killed.extend(more.killed);
             ended.left.extend(more.left);
@@ -43,6 +46,15 @@ fn end_blocking(candidate: &Candidate, options: &Options) -> Ended {
         }
     }
     ended
+}
+
+/// What follows ends the descendants first, and only an init stands by while that is done: anything
+/// else might put new ones in their place.
+fn freeze(id: ProcId) {
+    let frozen = Handle::open(id).and_then(|handle| handle.map_or(Ok(false), |h| h.signal(Signal::SIGSTOP)));
+    if let Err(error) = frozen {
+        tracing::debug!(%id, %error, "not stopped");
+    }
 }
 
 fn climb(evidence: &Evidence, options: &Options) -> Ended {

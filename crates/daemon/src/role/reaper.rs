@@ -191,6 +191,10 @@ fn stop(turn: &mut Turn<'_>, run: &std::path::Path, candidate: &Candidate) {
         let reason = session.reason.unwrap_or(Reason::Exited);
         turn.emit(Event::SessionStopped { session: candidate.session, reason, exit });
     }
+    if let Some(pane) = candidate.pane.filter(|_| candidate.remove_pane) {
+        // Seen gone by the reaper, sooner than by the watcher.
+        turn.rest.view.state.panes.remove(&pane);
+    }
     turn.rest.view.verdicts.remove(&candidate.tag);
     files::forget(run, candidate.tag);
 }

@@ -120,7 +120,21 @@ fn problems(pool: &pool::Pool, view: &View) -> Vec<String> {
             "nothing answers at the tmux socket, and the server of {running} sessions is not proved dead; \
              if its socket was deleted, send SIGUSR1 to the server"
         )),
-        _ => {}
+        Server::Absent => {}
+        Server::Up(server) => {
+            let elsewhere = |s: &&protocol::Session| {
+                let own = s.incarnation.as_ref().and_then(|run| run.server);
+                s.lifecycle.holds_slot() && own.is_some_and(|own| own != *server)
+            };
+            let elsewhere = pool.sessions().filter(elsewhere).count();
+            if elsewhere > 0 {
+                problems.push(format!(
+                    "another tmux server (pid {}) answers at the socket, and that of {elsewhere} sessions is \
+                     not proved dead; they are left as they are",
+                    server.process.pid
+                ));
+            }
+        }
     }
     let in_doubt = queue::counts(pool, None).in_doubt;
     if in_doubt > 0 {

@@ -7,6 +7,7 @@ use process::handle::Handle;
 use process::identity::{self, State};
 use process::init::End;
 use process::kill::{Options, kill};
+use process::tree::{Member, members};
 
 use crate::pane::{Pane, wait_until};
 
@@ -14,6 +15,7 @@ crate::tests![
     the_init_leaves_nothing_behind,
     signals_during_the_clean_up_change_nothing,
     the_ladder_ends_every_tree,
+    nothing_outruns_the_ladder,
     the_ladder_ends_what_a_dead_init_left,
     the_ladder_ends_a_stopped_init,
     the_protected_are_spared_and_lead_to_nobody,
@@ -103,9 +105,34 @@ fn the_ladder_ends_every_tree() {
             assert_eq!(report.survivors, [], "{name}");
             assert!(report.killed.len() > 1, "{name}: {report:?}");
             assert!(pane.living().iter().all(|pid| *pid == pane.init.id()), "{name}");
-            assert_eq!(pane.end(), End::Signal(15), "{name}: the init ends by itself, as its program did");
+            assert_eq!(
+                pane.end_alone(),
+                End::Signal(15),
+                "{name}: the init ends by itself, as its program did"
+            );
             assert_eq!(pane.record().signal, Some(15), "{name}");
         }
+    }
+}
+
+/// A process that forks and ends all the time is never where it was seen.
+fn nothing_outruns_the_ladder() {
+    let myself = std::env::current_exe().unwrap();
+    for by_init in [true, false, true, false] {
+        let script = format!("TEST_ROLE=runner {} & read line; exit 7", myself.display());
+        let mut pane = Pane::script(&script);
+        let evidence = pane.evidence();
+        let agent = pane.started().agent;
+        let runs = |m: &Member| m.id != agent && m.ppid == evidence.init.unwrap().pid;
+        wait_until("the runner", || members(&evidence, &[]).unwrap().iter().any(runs));
+        let expected = if by_init {
+            pane.type_keys(b"\n");
+            End::Code(7)
+        } else {
+            assert_eq!(kill(&evidence, &options(200)).unwrap().survivors, []);
+            End::Signal(15)
+        };
+        assert_eq!(pane.end_alone(), expected);
     }
 }
 

@@ -2,6 +2,8 @@
 //! program runs itself again to be the init; without arguments it runs every test, with arguments
 //! those whose name holds one of them.
 
+#![cfg_attr(target_os = "linux", expect(clippy::unwrap_used, reason = "a test may stop at a surprise"))]
+
 #[cfg(target_os = "linux")]
 mod ending;
 #[cfg(target_os = "linux")]
@@ -27,7 +29,25 @@ fn main() -> ExitCode {
         Ok("log") => {
             process::log_writer::write_log(&argument).map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS)
         }
+        Ok("runner") => run_on(),
         _ => run_tests(),
+    }
+}
+
+/// Lives on as ever new processes, each of which ends at once; deaf to TERM, in no session of ours.
+#[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "it forks")]
+fn run_on() -> ExitCode {
+    use nix::libc;
+    // SAFETY: there is one thread, and every call is async-signal-safe.
+    unsafe {
+        libc::signal(libc::SIGTERM, libc::SIG_IGN);
+        loop {
+            if libc::fork() != 0 {
+                libc::_exit(0);
+            }
+            libc::setsid();
+        }
     }
 }
 

@@ -184,10 +184,14 @@ impl Pane {
         }
     }
 
-    /// The init's end, and proof that nothing of it is left.
+    /// The init's end, and proof that nothing of it is left: no process in its directory, and none
+    /// that has its terminal open, however fast it runs.
     pub(crate) fn end_alone(&mut self) -> End {
         let end = self.end();
         assert_eq!(self.living(), Vec::<u32>::new(), "left behind");
+        if let Some(reader) = self.reader.take() {
+            wait_until("the terminal's last user", || reader.is_finished());
+        }
         end
     }
 

@@ -1,0 +1,31 @@
+//! What ended incarnations leave in tmux until the reaper comes, and that it gives its name up for a new one.
+
+use protocol::tmux::{Server, TmuxState};
+use protocol::{Name, Tag, TmuxSessionId};
+use tmux::{Answer, PaneRef};
+
+use crate::context::Daemon;
+use crate::engine::Turn;
+use crate::launch::observe;
+
+/// Renames the tmux session of this name if it is such a remainder. Whether it was.
+pub(crate) async fn give_up_name(daemon: &Daemon, name: &Name) -> bool {
+    let state = observe(daemon).await;
+    let found = bearers(&state, name);
+    let retired = move |turn: &mut Turn<'_>| {
+        found.into_iter().find(|(_, pane)| turn.pool().retired(pane.tag).is_some())
+    };
+    let Ok(Some((session, pane))) = daemon.engine.turn(retired).await else { return false };
+    let renamed = daemon.tmux.rename(pane, session, &tmux::act::stale_name(pane.tag)).await;
+    tracing::debug!(%name, ?renamed, "its name was asked of an ended incarnation");
+    matches!(renamed, Ok(Answer::Done))
+}
+
+/// The tagged panes of the tmux session with this name.
+fn bearers(state: &TmuxState, name: &Name) -> Vec<(TmuxSessionId, PaneRef)> {
+    let Server::Up(server) = state.server else { return Vec::new() };
+    let bears = |session: &TmuxSessionId| state.sessions.get(session).is_some_and(|s| s.name == name.as_str());
+    let pane_of = |pane, tag: Tag| PaneRef { server: server.into(), pane, tag };
+    let tagged = state.panes.iter().filter(|(_, pane)| bears(&pane.session));
+    tagged.filter_map(|(id, pane)| Some((pane.session, pane_of(*id, pane.tag?)))).collect()
+}

@@ -1,0 +1,13 @@
+//! What goes wrong in the world: killed daemons, a lost tmux, hostile peers, failing disks.
+
+mod crash_points;
+mod disks;
+mod kills;
+mod peers;
+mod reaping;
+mod refusals;
+mod restarts;
+mod server;
+mod state_dir;
+mod strangers;
+mod support;

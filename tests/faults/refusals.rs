@@ -1,0 +1,48 @@
+//! What cannot work is refused with the code that the contract has for it, and says what to do.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use crate::harness::{PATIENCE, Pool, Program, eventually};
+
+#[test]
+fn without_tmux_a_new_session_says_what_to_install() {
+    let pool = Pool::bare("");
+    let bin = pool.path("bin");
+    fs::create_dir(&bin).unwrap();
+    symlink("/bin/sh", bin.join("sh")).unwrap();
+    for program in Program::ALL {
+        let mut command = pool.daemon(program);
+        command.env("PATH", &bin);
+        pool.start_as(program, command);
+    }
+    pool.await_poold();
+    let refused = pool.ctl(&["new", "web", "--", "true"]).expect(7);
+    assert!(refused.stderr.contains("install tmux"), "{}", refused.stderr);
+    assert_eq!(pool.lifecycle("web"), "failed");
+    let status = eventually("the watcher says so too", PATIENCE, || {
+        let status = pool.ctl(&["status"]);
+        (status.code == 1 && status.stdout.contains("tmux")).then_some(status)
+    });
+    assert_eq!(status.code, 1);
+    pool.ok(&["rm", "web"]);
+}
+
+#[test]
+fn what_cannot_work_is_refused_by_its_code() {
+    let pool = Pool::with("[pool]\nmax_sessions = 2\n[reaper]\ngrace = '200ms'\n");
+    let nowhere = pool.path("nowhere");
+    let refused = pool.ctl(&["new", "lost", "--cwd", nowhere.to_str().unwrap(), "--", "true"]).expect(2);
+    assert!(refused.stderr.contains("nowhere"), "{}", refused.stderr);
+    pool.ctl(&["show", "lost"]).expect(3);
+    pool.script("one", "exec cat");
+    pool.script("two", "exec cat");
+    let full = pool.ctl(&["new", "three", "--", "cat"]).expect(5);
+    assert!(full.stderr.contains('2'), "it says how many there may be: {}", full.stderr);
+    pool.ctl(&["show", "three"]).expect(3);
+    pool.ok(&["kill", "two"]);
+    pool.ctl(&["send", "two", "text"]).expect(5);
+    assert_eq!(pool.lines(&["queue", "ls", "two"]).len(), 0);
+    pool.script("three", "exec cat");
+    pool.ctl(&["restart", "two"]).expect(5);
+}

@@ -1,0 +1,102 @@
+//! The daemons come and go in every order; what runs in the panes does not notice.
+
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+
+use super::support::{panes, records};
+use crate::harness::{PATIENCE, Pool, Program, gone, send_signal, wait_until};
+
+const PANES: usize = 8;
+
+/// Every order of the three.
+const ORDERS: [[Program; 3]; 6] = {
+    use Program::{Poold, Reaper, Watch};
+    [
+        [Poold, Watch, Reaper],
+        [Poold, Reaper, Watch],
+        [Watch, Poold, Reaper],
+        [Watch, Reaper, Poold],
+        [Reaper, Poold, Watch],
+        [Reaper, Watch, Poold],
+    ]
+};
+
+/// Sessions with some history.
+fn populate(pool: &Pool) {
+    for n in 0..PANES {
+        let id = pool.ok(&["new", &format!("s{n}"), "--label", &format!("n={n}"), "--", "cat"]);
+        for text in 0..=n % 3 {
+            pool.ok(&["send", &id, "--wait", "done", &format!("line {text}")]);
+        }
+    }
+    pool.ok(&["sync"]);
+}
+
+#[test]
+fn t05_every_order_of_deaths_and_starts_changes_no_pane() {
+    let pool = Pool::new();
+    populate(&pool);
+    let (panes_before, before) = (panes(&pool), records(&pool));
+    assert_eq!((panes_before.len(), before.len()), (PANES, PANES));
+    let mut last_id = PANES;
+    for (n, deaths) in ORDERS.iter().enumerate() {
+        for starts in ORDERS {
+            deaths.iter().for_each(|program| pool.kill9(*program));
+            starts.iter().for_each(|program| drop(pool.start(*program)));
+            pool.await_complete();
+            let round = format!("{deaths:?} {starts:?}");
+            assert_eq!(panes(&pool), panes_before, "{round}");
+            assert_eq!(records(&pool), before, "{round}");
+        }
+        let id = pool.ok(&["new", &format!("extra{n}"), "--", "cat"]);
+        last_id += 1;
+        assert_eq!(id, format!("sess_{last_id}"), "an id is never used twice");
+        pool.ok(&["rm", "--force", "--purge", &id]);
+    }
+}
+
+/// The processes of the daemons, as the pool says.
+fn daemon_pids(pool: &Pool) -> Option<[u32; 3]> {
+    let status = pool.ctl(&["--json", "--timeout", "1s", "status"]);
+    if status.code != 0 {
+        return None;
+    }
+    let status = status.json();
+    let pid = |value: &serde_json::Value| u32::try_from(value.as_u64()?).ok();
+    let component = |name: &str| {
+        let mut all = status["components"].as_array()?.iter();
+        pid(&all.find(|component| component["name"] == name)?["pid"])
+    };
+    Some([pid(&status["pid"])?, component("tmux-watch")?, component("reaper")?])
+}
+
+/// Waits until all three are there again and none of these is among them. How long that took.
+fn await_others(pool: &Pool, killed: &[u32]) -> Duration {
+    let began = Instant::now();
+    wait_until("the daemons are back and connected", PATIENCE, || {
+        daemon_pids(pool).is_some_and(|pids| pids.iter().all(|pid| !killed.contains(pid)))
+    });
+    began.elapsed()
+}
+
+#[test]
+fn up_brings_killed_daemons_back_each_and_all() {
+    let pool = Pool::bare("");
+    pool.ok(&["--timeout", "30s", "up"]);
+    populate(&pool);
+    let (panes_before, before) = (panes(&pool), records(&pool));
+    let mut took = Vec::new();
+    for which in [&[0][..], &[1], &[2], &[0, 1, 2]] {
+        let pids = daemon_pids(&pool).unwrap();
+        let killed: Vec<u32> = which.iter().map(|n| pids[*n]).collect();
+        killed.iter().for_each(|pid| send_signal(*pid, Signal::SIGKILL));
+        wait_until("they are dead", PATIENCE, || killed.iter().all(|pid| gone(*pid)));
+        took.push(await_others(&pool, &killed));
+        assert_eq!(panes(&pool), panes_before, "{which:?}");
+        assert_eq!(records(&pool), before, "{which:?}");
+    }
+    eprintln!("back after {took:?}");
+    pool.ok(&["down"]);
+    assert_eq!(panes(&pool), panes_before, "the end of the pool is not the end of its sessions");
+}

@@ -1,0 +1,126 @@
+//! What several of these tests use: a stopped process, the panes as tmux has them, a program that
+//! leaves a trace of each run.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::harness::{PATIENCE, Pool, Program, is_stopped, send_signal, wait_until};
+
+/// A process that a signal stopped. It goes on when this is dropped, however the test ends.
+#[derive(Debug)]
+pub(super) struct Stopped(u32);
+
+impl Stopped {
+    #[track_caller]
+    pub(super) fn new(pid: u32) -> Self {
+        send_signal(pid, Signal::SIGSTOP);
+        let stopped = Self(pid);
+        if cfg!(target_os = "linux") {
+            wait_until("it is stopped", PATIENCE, || is_stopped(pid));
+        }
+        stopped
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        send_signal(self.0, Signal::SIGCONT);
+    }
+}
+
+/// Every pane of the pool's server: id, process, tag; in order.
+#[track_caller]
+pub(super) fn panes(pool: &Pool) -> Vec<String> {
+    let text = pool.tmux_text(&["list-panes", "-a", "-F", "#{pane_id} #{pane_pid} #{pane_dead} #{@pool_id}"]);
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+/// The sessions, every state, with what must never change of a session that runs on.
+#[track_caller]
+pub(super) fn records(pool: &Pool) -> Vec<Value> {
+    let keys = [
+        "id",
+        "name",
+        "workspace",
+        "dir",
+        "command",
+        "cwd",
+        "labels",
+        "lifecycle",
+        "tmux",
+        "total_requests",
+        "active_requests",
+        "created_at",
+        "incarnations",
+        "restarts",
+    ];
+    let sessions = pool.lines(&["ls", "--all"]);
+    let kept = |session: &Value| {
+        let mut kept: Vec<Value> = keys.iter().map(|key| session[*key].clone()).collect();
+        kept.extend([session["generator"]["pid"].clone(), session["generator"]["start_time"].clone()]);
+        Value::from(kept)
+    };
+    sessions.iter().map(kept).collect()
+}
+
+/// A shell script that notes each of its runs in the file `runs`, then reads for ever and keeps
+/// what it reads in the file `got`.
+pub(super) fn recorder(pool: &Pool) -> String {
+    let (runs, got) = (pool.path("runs"), pool.path("got"));
+    format!("echo run >>{}; exec cat >>{}", runs.display(), got.display())
+}
+
+/// The lines of a file of the test; none where it is not there.
+pub(super) fn lines_of(pool: &Pool, name: &str) -> Vec<String> {
+    let text = fs::read_to_string(pool.path(name)).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+/// `poold` that aborts at this point.
+pub(super) fn crashing(pool: &Pool, point: &str) -> Command {
+    let mut command = pool.daemon(Program::Poold);
+    command.env("POOL_CRASH_AT", point);
+    command
+}
+
+/// `poold` under a shell command like `ulimit -n 64; exec`, which the program is added to.
+pub(super) fn under(pool: &Pool, prefix: &str) -> Command {
+    let mut command = pool.command("sh");
+    command.arg("-c").arg(format!("{prefix} \"$0\"")).arg(Program::Poold.path());
+    command
+}
+
+/// The messages that were ever queued: key and id.
+#[track_caller]
+pub(super) fn queued(pool: &Pool) -> Vec<(String, u64)> {
+    let events = pool.lines(&["events", "--kind", "message_queued"]);
+    let of = |event: &Value| {
+        (event["key"].as_str().unwrap_or_default().to_owned(), event["id"].as_u64().unwrap_or_default())
+    };
+    events.iter().map(of).collect()
+}
+
+/// Whether this test may mount, change owners and become another user; says so where it may not.
+pub(super) fn is_root() -> bool {
+    let root = nix::unistd::geteuid().is_root() && cfg!(target_os = "linux");
+    if !root {
+        crate::harness::skipped("needs root on Linux");
+    }
+    root
+}
+
+/// Whether a program is to be found; says so where it is not.
+pub(super) fn has(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).any(|dir: PathBuf| dir.join(program).is_file());
+    if !found {
+        crate::harness::skipped(&format!("needs {program}"));
+    }
+    found
+}

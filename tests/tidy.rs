@@ -1,0 +1,390 @@
+//! Checks the code and the README against their own rules.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Which crates of this workspace a crate may depend on.
+const ARROWS: [(&str, &[&str]); 11] = [
+    ("protocol", &[]),
+    ("pool", &["protocol"]),
+    ("store", &["pool", "protocol"]),
+    ("tmux", &["protocol"]),
+    ("process", &["protocol"]),
+    ("daemon", &["pool", "process", "protocol", "store", "tmux"]),
+    ("watch", &["process", "protocol", "tmux"]),
+    ("reap", &["process", "protocol", "tmux"]),
+    ("ctl", &["process", "protocol"]),
+    ("bench", &[]),
+    ("tmux-pool", &["ctl", "daemon", "process", "protocol", "reap", "tmux", "watch"]),
+];
+
+/// What only these crates may depend on.
+const RESERVED: [(&str, &[&str]); 5] = [
+    ("redb", &["store"]),
+    ("bincode", &["protocol"]),
+    ("rustix", &["process"]),
+    ("clap", &["ctl", "tmux-pool"]),
+    ("tokio", &["protocol", "tmux", "daemon", "watch", "reap", "tmux-pool"]),
+];
+
+/// The most lines of a file, of one in `bin/`, and of a function.
+const FILE_MAX: usize = 400;
+const MAIN_MAX: usize = 40;
+const FUNCTION_MAX: usize = 70;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// All files of the repository below a directory, relative to the root.
+fn files(dir: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut dirs = vec![root().join(dir)];
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(&dir).unwrap().flatten() {
+            let (path, name) = (entry.path(), entry.file_name());
+            if path.is_dir() && name != "target" && name != ".git" {
+                dirs.push(path);
+            } else if path.is_file() {
+                found.push(path.strip_prefix(root()).unwrap().to_owned());
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(root().join(path)).unwrap()
+}
+
+/// Source files: of libraries and programs, or also of tests.
+fn sources(with_tests: bool) -> Vec<PathBuf> {
+    let is_test = |path: &Path| {
+        let name = path.file_stem().unwrap().to_string_lossy();
+        path.components().any(|part| part.as_os_str() == "tests")
+            || name == "tests"
+            || name.ends_with("_tests")
+    };
+    let all = ["bin", "crates", "tests"].into_iter().flat_map(files);
+    all.filter(|path| path.extension().is_some_and(|ext| ext == "rs"))
+        .filter(|path| with_tests || !is_test(path))
+        .collect()
+}
+
+/// The code of a file without its tests and comments.
+fn code(path: &Path) -> String {
+    let text = read(path);
+    let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    code.lines().map(|line| line.split("//").next().unwrap_or_default()).collect::<Vec<_>>().join("\n")
+}
+
+/// The crate that a source file belongs to.
+fn owner(path: &Path) -> String {
+    let mut parts = path.iter().map(|part| part.to_string_lossy());
+    match parts.next().as_deref() {
+        Some("crates") => parts.next().unwrap().into_owned(),
+        _ => "tmux-pool".to_owned(),
+    }
+}
+
+/// The names in `[dependencies]` and the like of a manifest; those of tests only where asked for.
+fn dependencies(manifest: &str, with_dev: bool) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    let mut wanted = false;
+    for line in manifest.lines().map(str::trim) {
+        if let Some(section) = line.strip_prefix('[') {
+            let section = section.trim_end_matches(']');
+            wanted = section.ends_with("dependencies")
+                && !section.starts_with("workspace")
+                && (with_dev || !section.ends_with("dev-dependencies"));
+        } else if wanted
+            && let Some(name) = line.split(['.', ' ', '=']).next().filter(|name| !name.is_empty())
+        {
+            if !name.starts_with('#') {
+                names.insert(name.to_owned());
+            }
+        }
+    }
+    names
+}
+
+fn manifests() -> BTreeMap<String, String> {
+    let crates = fs::read_dir(root().join("crates")).unwrap().flatten();
+    let mut manifests: BTreeMap<String, String> = crates
+        .map(|dir| {
+            (
+                dir.file_name().into_string().unwrap(),
+                fs::read_to_string(dir.path().join("Cargo.toml")).unwrap(),
+            )
+        })
+        .collect();
+    manifests.insert("tmux-pool".to_owned(), read(Path::new("Cargo.toml")));
+    manifests
+}
+
+/// Fails with all that is wrong, a line each.
+#[track_caller]
+fn none(wrong: impl IntoIterator<Item = String>) {
+    let wrong: Vec<String> = wrong.into_iter().collect();
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+/// Places in product code where this occurs, outside the crates that may.
+fn outside(needle: &str, allowed: &[&str]) -> Vec<String> {
+    let mut found = Vec::new();
+    for path in sources(false).iter().filter(|path| !allowed.contains(&owner(path).as_str())) {
+        let lines = code(path);
+        let hits = lines.lines().enumerate().filter(|(_, line)| line.contains(needle));
+        found.extend(hits.map(|(n, line)| format!("{}:{}: {}", path.display(), n + 1, line.trim())));
+    }
+    found
+}
+
+#[test]
+fn dependencies_point_one_way() {
+    let manifests = manifests();
+    let arrows: BTreeMap<&str, &[&str]> = ARROWS.into();
+    assert_eq!(
+        manifests.keys().map(String::as_str).collect::<Vec<_>>(),
+        arrows.keys().copied().collect::<Vec<_>>()
+    );
+    let mut wrong = Vec::new();
+    for (name, manifest) in &manifests {
+        let depends = dependencies(manifest, false);
+        assert!(depends.len() >= 2, "{name}: {depends:?}");
+        let ours = depends.iter().filter(|d| arrows.contains_key(d.as_str()));
+        wrong.extend(
+            ours.filter(|d| !arrows[name.as_str()].contains(&d.as_str())).map(|d| format!("{name} → {d}")),
+        );
+        for (external, allowed) in RESERVED {
+            if depends.contains(external) && !allowed.contains(&name.as_str()) {
+                wrong.push(format!("{name} → {external}, which only {allowed:?} may use"));
+            }
+        }
+    }
+    none(wrong);
+}
+
+#[test]
+fn the_core_is_pure() {
+    let impure = [
+        "std::fs",
+        "std::env",
+        "std::process",
+        "SystemTime",
+        "Instant",
+        "std::net",
+        "std::thread",
+        "tokio",
+        "nix::",
+    ];
+    let in_core = |needle: &&str| {
+        let others: Vec<&str> = ARROWS.iter().map(|(name, _)| *name).filter(|name| *name != "pool").collect();
+        outside(needle, &others)
+    };
+    none(impure.iter().flat_map(in_core));
+}
+
+#[test]
+fn only_tmux_spawns_tmux() {
+    // Programs are started by the device (tmux), and by poolctl: the daemons, and what poold names for attach.
+    none(outside("Command::new", &["tmux", "ctl", "bench"]));
+    none(outside("\"tmux\"", &["tmux", "bench"]).into_iter().filter(|hit| hit.contains("Command")));
+    none(outside("tokio::process", &["tmux"]));
+}
+
+#[test]
+fn only_process_sends_signals() {
+    for needle in
+        ["pidfd_send_signal", "signal::kill", "libc::kill", "kill(Pid", "kill_process", "killpg", "raise("]
+    {
+        none(outside(needle, &["process"]));
+    }
+}
+
+#[test]
+fn p2_no_signal_goes_to_everybody() {
+    let everywhere = |needle: &str| outside(needle, &[]);
+    none(
+        ["kill(0", "kill(-1", "from_raw(0)", "from_raw(-1)", "kill_current_process_group"]
+            .into_iter()
+            .flat_map(everywhere),
+    );
+    // An init passes signals on to its program's own group, which it made; nothing else knows groups.
+    let groups = ["killpg", "kill_process_group"].into_iter().flat_map(everywhere);
+    none(groups.filter(|hit| !hit.starts_with("crates/process/src/init/")));
+}
+
+#[test]
+fn only_programs_end_the_process() {
+    let hits = ["process::exit", "process::abort", "libc::_exit", "panic!("]
+        .into_iter()
+        .flat_map(|n| outside(n, &["tmux-pool"]));
+    // A crash point is a crash, and not in a release; an init's child that could not exec has no other way out.
+    let meant = ["crates/daemon/src/crash.rs", "crates/process/src/init/spawn.rs"];
+    none(hits.filter(|hit| !meant.iter().any(|path| hit.starts_with(path))));
+}
+
+#[test]
+fn unsafe_code_is_where_it_may_be() {
+    let mut wrong = outside("unsafe ", &["process", "tmux"]);
+    for path in sources(false) {
+        let text = read(&path);
+        let lines: Vec<&str> = text.lines().collect();
+        for (n, line) in lines.iter().enumerate().filter(|(_, line)| line.contains("unsafe {")) {
+            let argued = lines[n.saturating_sub(8)..=n].iter().any(|line| line.contains("SAFETY:"));
+            if !argued && !line.trim_start().starts_with("//") {
+                wrong.push(format!("{}:{}: no SAFETY argument", path.display(), n + 1));
+            }
+        }
+    }
+    none(wrong);
+}
+
+#[test]
+fn the_codec_is_one_file() {
+    none(
+        outside("bincode::", &[]).into_iter().filter(|hit| !hit.starts_with("crates/protocol/src/frame.rs")),
+    );
+}
+
+#[test]
+fn files_and_functions_are_short() {
+    let mut wrong = Vec::new();
+    for path in sources(false) {
+        let lines = read(&path).split("#[cfg(test)]\nmod tests {").next().unwrap_or_default().lines().count();
+        let is_main = path.starts_with("bin") && path.parent() == Some(Path::new("bin"));
+        let most = if is_main { MAIN_MAX } else { FILE_MAX };
+        if lines > most {
+            wrong.push(format!("{}: {lines} lines, over {most}", path.display()));
+        }
+    }
+    none(wrong);
+    let limits = read(Path::new(".clippy.toml"));
+    assert!(
+        limits.contains(&format!("too-many-lines-threshold = {FUNCTION_MAX}")),
+        "clippy measures functions"
+    );
+    assert!(read(Path::new("Cargo.toml")).contains("too_many_lines = "));
+}
+
+#[test]
+fn every_module_says_what_it_is_for() {
+    let opens = |path: &PathBuf| read(path).lines().next().is_some_and(|line| line.starts_with("//! "));
+    none(sources(true).into_iter().filter(|path| !opens(path)).map(|path| path.display().to_string()));
+}
+
+#[test]
+fn lints_are_the_workspaces_own_and_never_just_allowed() {
+    none(
+        manifests()
+            .into_iter()
+            .filter(|(_, text)| !text.contains("[lints]\nworkspace = true"))
+            .map(|(name, _)| name),
+    );
+    let needle = ["#[", "allow("].concat();
+    none(
+        sources(true)
+            .iter()
+            .filter(|path| read(path).contains(&needle))
+            .map(|path| path.display().to_string()),
+    );
+}
+
+#[test]
+fn no_c_is_compiled() {
+    let lock = read(Path::new("Cargo.lock"));
+    let compiles = |package: &&str| {
+        package.lines().any(|line| matches!(line.trim(), "\"cc\"," | "\"cmake\"," | "\"bindgen\","))
+    };
+    none(
+        lock.split("[[package]]")
+            .filter(compiles)
+            .map(|package| package.lines().nth(1).unwrap_or_default().to_owned()),
+    );
+}
+
+/// The names of all functions in the tests and sources.
+pub(crate) fn functions() -> BTreeSet<String> {
+    let name = |line: &str| {
+        let rest = line.trim_start().strip_prefix("pub(crate) ").unwrap_or(line.trim_start());
+        let rest = rest.strip_prefix("async ").unwrap_or(rest).strip_prefix("fn ")?;
+        rest.split(['(', '<']).next().map(str::to_owned)
+    };
+    sources(true).iter().flat_map(|path| read(path).lines().filter_map(name).collect::<Vec<_>>()).collect()
+}
+
+#[test]
+fn every_invariant_of_the_readme_has_its_test() {
+    let readme = read(Path::new("README.md"));
+    let section = readme.split("### Invariants").nth(1).expect("a section of invariants");
+    let section = section.split("\n### ").next().unwrap_or_default();
+    let known = functions();
+    let rows: Vec<&str> =
+        section.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| invariant")).collect();
+    assert!(rows.len() >= 10, "{rows:?}");
+    let missing = |row: &&str| {
+        let names: Vec<&str> =
+            row.rsplit_once(" | ").map_or("", |(_, cell)| cell).split('`').skip(1).step_by(2).collect();
+        names.is_empty() || names.iter().any(|name| !known.contains(*name))
+    };
+    none(rows.into_iter().filter(missing).map(str::to_owned));
+}
+
+#[test]
+fn every_path_of_the_readme_exists() {
+    let readme = read(Path::new("README.md"));
+    let paths = readme.split('`').skip(1).step_by(2).filter(|word| {
+        ["crates/", "bin/", "tests/", "scripts/"].iter().any(|dir| word.starts_with(dir))
+            && !word.contains(['*', ' ', '…'])
+    });
+    none(paths.filter(|path| !root().join(path).exists()).map(str::to_owned));
+}
+
+#[test]
+fn every_file_of_the_tests_is_a_part_of_them() {
+    let mut wrong = Vec::new();
+    for path in files("tests").iter().filter(|path| path.extension().is_some_and(|ext| ext == "rs")) {
+        let stem = path.file_stem().unwrap().to_string_lossy().into_owned();
+        let dir = path.parent().unwrap();
+        let (module, parent) = match stem.as_str() {
+            "main" => continue,
+            "mod" => (dir.file_name().unwrap().to_string_lossy().into_owned(), dir.parent().unwrap()),
+            _ => (stem, dir),
+        };
+        let parent =
+            if parent == Path::new("tests") { parent.join("main.rs") } else { parent.join("mod.rs") };
+        if !read(&parent)
+            .lines()
+            .any(|line| line.trim_start_matches("pub(crate) ") == format!("mod {module};"))
+        {
+            wrong.push(format!("{} is not in {}", path.display(), parent.display()));
+        }
+    }
+    none(wrong);
+}
+
+#[test]
+fn no_text_names_a_place_of_one_machine() {
+    // Put together here, so that this file does not hold them.
+    let places = [["/wo", "rk/"], ["/ro", "ot/"], ["/fa", "rm/"]].map(|parts| parts.concat());
+    let mut wrong = Vec::new();
+    for path in files("").into_iter().filter(|path| path.file_name().is_some_and(|name| name != "Cargo.lock"))
+    {
+        let Ok(text) = fs::read_to_string(root().join(&path)) else { continue };
+        for (n, line) in text.lines().enumerate() {
+            let absolute = |place: &String| {
+                line.match_indices(place.as_str()).any(|(at, _)| {
+                    let before = line[..at].chars().next_back();
+                    before.is_none_or(|c| c.is_whitespace() || "\"'`(=:".contains(c))
+                })
+            };
+            if places.iter().any(absolute) {
+                wrong.push(format!("{}:{}: {}", path.display(), n + 1, line.trim()));
+            }
+        }
+    }
+    none(wrong);
+}
