@@ -99,12 +99,8 @@ fn dependencies(manifest: &str, with_dev: bool) -> BTreeSet<String> {
             wanted = section.ends_with("dependencies")
                 && !section.starts_with("workspace")
                 && (with_dev || !section.ends_with("dev-dependencies"));
-        } else if wanted
-            && let Some(name) = line.split(['.', ' ', '=']).next().filter(|name| !name.is_empty())
-        {
-            if !name.starts_with('#') {
-                names.insert(name.to_owned());
-            }
+        } else if wanted && !line.is_empty() && !line.starts_with('#') {
+            names.extend(line.split(['.', ' ', '=']).next().map(str::to_owned));
         }
     }
     names

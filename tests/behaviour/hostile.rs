@@ -9,67 +9,21 @@ use serde_json::{Value, json};
 use crate::harness::{Output, Pool};
 
 /// Texts that mean something to tmux, a shell, a file system, a terminal or a parser.
+#[rustfmt::skip]
+const TEXTS: &[&str] = &[
+    "", " ", "two words", "quo'te", "quo\"te", "back\\slash", "new\nline", "carriage\rreturn", "tab\tbed",
+    "semi;colon", "ends;", "\\;", "#{pid}", "#S", "##", "-leading", "--", "--help",
+    "-t", "$1", "$HOME", "=x", "={last}", "%0", "$0", "@0", ":1",
+    "a:b", "a.b", "../up", "/abs", "..", ".", "~", "*", "?",
+    "[a]", "{a,b}", "!!", "&& true", "| cat", "> file", "é", "漢字", "🦀",
+    "\u{202e}rtl", "\u{feff}bom", "\x1b[2J", "\x07", "\x7f", "UPPER", "sess_1", "sess_99", "null",
+    "%s%n",
+];
+
+/// The same, and some with a canary in them, too long, or not even text.
 fn texts(pool: &Pool) -> Vec<Vec<u8>> {
     let canary = pool.path("canary").display().to_string();
-    let mut texts: Vec<Vec<u8>> = [
-        "",
-        " ",
-        "two words",
-        "quo'te",
-        "quo\"te",
-        "back\\slash",
-        "new\nline",
-        "carriage\rreturn",
-        "tab\tbed",
-        "semi;colon",
-        "ends;",
-        "\\;",
-        "#{pid}",
-        "#S",
-        "##",
-        "-leading",
-        "--",
-        "--help",
-        "-t",
-        "$1",
-        "$HOME",
-        "=x",
-        "={last}",
-        "%0",
-        "$0",
-        "@0",
-        ":1",
-        "a:b",
-        "a.b",
-        "../up",
-        "/abs",
-        "..",
-        ".",
-        "~",
-        "*",
-        "?",
-        "[a]",
-        "{a,b}",
-        "!!",
-        "&& true",
-        "| cat",
-        "> file",
-        "é",
-        "漢字",
-        "🦀",
-        "\u{202e}rtl",
-        "\u{feff}bom",
-        "\x1b[2J",
-        "\x07",
-        "\x7f",
-        "UPPER",
-        "sess_1",
-        "sess_99",
-        "null",
-        "%s%n",
-    ]
-    .map(|text| text.as_bytes().to_vec())
-    .to_vec();
+    let mut texts: Vec<Vec<u8>> = TEXTS.iter().map(|text| text.as_bytes().to_vec()).collect();
     texts.extend([
         format!("#(touch {canary})").into_bytes(),
         format!("`touch {canary}`").into_bytes(),

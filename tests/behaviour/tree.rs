@@ -85,6 +85,20 @@ fn a_shell_sees_the_tmux_it_is_in() {
 }
 
 #[test]
+fn o5_what_a_session_leaves_behind_would_be_noticed() {
+    let pool = Pool::new();
+    pool.script("web", "exec sleep 1000");
+    assert_eq!(pool.leaked(), []);
+    let mut stray = pool.command("sleep");
+    stray.arg("1000").env("POOL_SOCKET", pool.socket()).env("POOL_INCARNATION", "0".repeat(32));
+    let mut stray = stray.spawn().unwrap();
+    wait_until("it is found", PATIENCE, || pool.leaked().iter().any(|(pid, _)| *pid == stray.id()));
+    stray.kill().unwrap();
+    stray.wait().unwrap();
+    assert_eq!(pool.leaked(), []);
+}
+
+#[test]
 fn a_session_knows_itself() {
     let pool = Pool::new();
     let ctl = env!("CARGO_BIN_EXE_poolctl");

@@ -1,1 +1,229 @@
-//! later
+//! The disk is full, fails, or gives back something else than was written. What was acknowledged
+//! stays; after the first failure nothing more is.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::thread;
+
+use nix::sys::signal::Signal;
+
+use super::support::{has, is_root, queued};
+use crate::harness::{Output, PATIENCE, Pool, Program, eventually};
+
+/// A file system of its own at a path, until it is dropped.
+struct Mount(PathBuf);
+
+impl Mount {
+    /// `None` where it may not be made, which it says.
+    fn new(path: PathBuf, size: &str) -> Option<Self> {
+        fs::create_dir(&path).unwrap();
+        let mount = Self(path);
+        mount.run(Command::new("mount").args(["-t", "tmpfs", "-o", &options(size), "tmpfs"])).then_some(mount)
+    }
+
+    fn resize(&self, size: &str) {
+        assert!(self.run(Command::new("mount").args(["-o", &format!("remount,{}", options(size))])));
+    }
+
+    fn run(&self, command: &mut Command) -> bool {
+        let output = Output::of(command.arg(&self.0), b"");
+        if output.code != 0 {
+            crate::harness::skipped(&output.stderr);
+        }
+        output.code == 0
+    }
+}
+
+fn options(size: &str) -> String {
+    format!("size={size},mode=0700")
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        // Lazily: the pool is gone by now, but for what is just ending.
+        let output = Output::of(Command::new("umount").arg("-l").arg(&self.0), b"");
+        assert_eq!(output.code, 0, "{output:?}");
+        drop(fs::remove_dir_all(self.0.parent().unwrap()));
+    }
+}
+
+/// Sends one message; whether it was acknowledged, and then its key and id.
+fn send(pool: &Pool, key: String, body: &[u8]) -> Result<(String, u64), Output> {
+    let sent = pool.ctl_in(&["--timeout", "3s", "send", "web", "--key", &key, "-"], body);
+    if sent.code == 0 { Ok((key, sent.text().parse().unwrap())) } else { Err(sent) }
+}
+
+#[track_caller]
+fn are_there(pool: &Pool, acknowledged: &[(String, u64)]) {
+    let there = queued(pool);
+    for message in acknowledged {
+        assert_eq!(there.iter().filter(|found| found.0 == message.0).collect::<Vec<_>>(), [message]);
+    }
+}
+
+#[test]
+fn d10_a_full_disk_loses_nothing_that_was_acknowledged() {
+    if !is_root() || !has("mount") {
+        return;
+    }
+    // Declared first, so that it is there until the pool has ended.
+    let mount;
+    let pool = Pool::bare("");
+    mount = Mount::new(pool.state(), "3m");
+    let Some(mount) = &mount else { return };
+    let body = vec![b'x'; 32 * 1024];
+    pool.start(Program::Poold);
+    pool.await_poold();
+    pool.script("web", "exec sleep 1000");
+    let mut acknowledged = Vec::new();
+    let failed = loop {
+        match send(&pool, format!("k{}", acknowledged.len()), &body) {
+            Ok(message) => acknowledged.push(message),
+            Err(failed) => break failed,
+        }
+        assert!(acknowledged.len() < 1000, "the disk never fills");
+    };
+    assert!([5, 7, 9].contains(&failed.code), "{failed:?}");
+    assert!(!acknowledged.is_empty());
+    if failed.code == 5 {
+        assert_eq!(pool.ended(Program::Poold), None, "who refuses in time has not failed");
+        pool.end(Program::Poold, Signal::SIGTERM);
+    } else {
+        assert_eq!(pool.await_end(Program::Poold), 9, "{}", pool.logs());
+    }
+    mount.resize("32m");
+    pool.start(Program::Poold);
+    pool.await_poold();
+    are_there(&pool, &acknowledged);
+    acknowledged.push(send(&pool, "after".to_owned(), &body).unwrap());
+    are_there(&pool, &acknowledged);
+}
+
+#[test]
+fn d08_a_damaged_database_is_refused_or_right() {
+    let pool = Pool::bare("");
+    pool.start(Program::Poold);
+    pool.await_poold();
+    pool.start(Program::Watch);
+    pool.script("web", "exec cat");
+    let message = send(&pool, "key".to_owned(), b"text").unwrap();
+    pool.kill9(Program::Watch);
+    pool.end(Program::Poold, Signal::SIGTERM);
+    let good = fs::read(pool.database()).unwrap();
+    let sessions = |pool: &Pool| pool.lines(&["ls", "--all"])[0]["id"].clone();
+    let attempt = |bytes: &[u8], what: &str| {
+        fs::write(pool.database(), bytes).unwrap();
+        pool.start(Program::Poold);
+        let code = eventually("poold answers or ends", PATIENCE, || {
+            let ended = pool.ended(Program::Poold);
+            ended.or_else(|| (pool.ctl(&["--timeout", "1s", "ls"]).code == 0).then_some(0))
+        });
+        if code == 0 {
+            assert_eq!(sessions(&pool), "sess_1", "{what}");
+            are_there(&pool, std::slice::from_ref(&message));
+        } else {
+            assert_eq!(code, 9, "{what}: {}", pool.logs());
+            pool.ctl(&["ls"]).expect(7);
+            let kept = fs::read(pool.database()).unwrap();
+            assert_eq!(kept.len(), bytes.len(), "{what}: it is kept as it is");
+        }
+        pool.kill9(Program::Poold);
+        code
+    };
+    let half = &good[..good.len() / 2];
+    for (what, bytes) in [("half", half), ("garbage", &vec![0x5a; 8192][..]), ("a few bytes", &good[..100])] {
+        assert_eq!(attempt(bytes, what), 9, "{what}");
+        assert_eq!(fs::read(pool.database()).unwrap(), bytes, "{what}: nothing was written over it");
+    }
+    for n in 0..10 {
+        let mut flipped = good.clone();
+        let at = good.len() / 11 * n + 97 * (n + 1);
+        flipped[at] ^= 1 << (n % 8);
+        attempt(&flipped, &format!("a bit at {at}"));
+    }
+    assert_eq!(attempt(&good, "untouched"), 0);
+}
+
+/// `poold` of which the system call fails like this.
+fn with_faults(pool: &Pool, fault: &str) -> Command {
+    let mut command = pool.command("strace");
+    let (call, how) = fault.split_once(':').unwrap();
+    // With -D the tracer is not in between: what is started is `poold` itself.
+    command.args(["-D", "-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={call}")]);
+    command.args(["-e", &format!("inject={call}:{how}")]).arg(Program::Poold.path());
+    command
+}
+
+const BEFORE_GIVING_UP: usize = 40;
+
+/// Faults from the N-th call on; the first calls are those of the opening.
+fn faults(first: usize) -> Vec<String> {
+    let ways = [
+        "fdatasync:error=EIO:when=",
+        "pwrite64:error=ENOSPC:when=",
+        "fdatasync:error=EIO:when=",
+        "pwrite64:error=EIO:when=",
+    ];
+    let of = |n: usize| format!("{}{}{}", ways[n % 4], n * 3 / 2 + 1, if n % 2 == 0 { "+" } else { "" });
+    (first..first + 20).map(of).collect()
+}
+
+/// After the first failure nothing is acknowledged any more, and it ends; the next `poold` has all
+/// that was.
+fn survives(pool: &Pool, fault: &str, acknowledged: &mut Vec<(String, u64)>) -> bool {
+    pool.start_as(Program::Poold, with_faults(pool, fault));
+    let answers = || pool.ctl(&["--timeout", "1s", "ls"]).code == 0;
+    let opened = eventually("poold answers or ends", PATIENCE, || {
+        pool.ended(Program::Poold).map(|_| false).or_else(|| answers().then_some(true))
+    });
+    let mut failed = !opened;
+    for n in 0..BEFORE_GIVING_UP {
+        if !opened || failed {
+            break;
+        }
+        match send(pool, format!("{fault} {n}"), b"text") {
+            Ok(message) => acknowledged.push(message),
+            Err(output) => {
+                assert!([7, 9].contains(&output.code), "{fault}: {output:?}");
+                failed = true;
+            }
+        }
+    }
+    if failed {
+        assert_eq!(pool.await_end(Program::Poold), 9, "{fault}: {}", pool.logs());
+    }
+    pool.kill9(Program::Poold);
+    pool.start(Program::Poold);
+    pool.await_poold();
+    are_there(pool, acknowledged);
+    pool.kill9(Program::Poold);
+    failed
+}
+
+#[test]
+fn d05_after_the_first_failure_of_the_disk_nothing_is_acknowledged() {
+    if !cfg!(target_os = "linux") || !has("strace") {
+        return;
+    }
+    if Output::of(Command::new("strace").args(["-qq", "-o", "/dev/null", "true"]), b"").code != 0 {
+        return crate::harness::skipped("strace may not trace here");
+    }
+    thread::scope(|scope| {
+        for first in [0, 20] {
+            scope.spawn(move || {
+                let pool = Pool::bare("");
+                pool.start(Program::Poold);
+                pool.await_poold();
+                pool.start(Program::Watch);
+                pool.script("web", "exec sleep 1000");
+                pool.kill9(Program::Watch);
+                pool.kill9(Program::Poold);
+                let mut acknowledged = Vec::new();
+                let failures =
+                    faults(first).iter().filter(|fault| survives(&pool, fault, &mut acknowledged)).count();
+                assert!(failures >= 10, "only {failures} faults were met");
+            });
+        }
+    });
+}

@@ -1,1 +1,64 @@
-//! later
+//! `poold` is killed again and again under clients that send. What was acknowledged is there, once.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use super::support::queued;
+use crate::harness::{PATIENCE, Pool, wait_until};
+
+const CLIENTS: usize = 4;
+const KILLS: usize = 40;
+
+/// Sends until it is told to stop; key and id of what was acknowledged.
+fn send_on(pool: &Pool, client: usize, stop: &AtomicBool) -> Vec<(String, u64)> {
+    let mut acknowledged = Vec::new();
+    for n in 0.. {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let key = format!("c{client}-{n}");
+        let sent = pool.ctl(&["--timeout", "20s", "send", "web", "--key", &key, &key]);
+        match sent.code {
+            0 => acknowledged.push((key, sent.text().parse().unwrap())),
+            // Nobody knows; the queue may be full. It is not counted as acknowledged.
+            5..=7 | 9 => {}
+            _ => panic!("{sent:?}"),
+        }
+    }
+    acknowledged
+}
+
+fn sent(pool: &Pool) -> u64 {
+    pool.show("web")["total_requests"].as_u64().unwrap()
+}
+
+#[test]
+fn d01_every_acknowledged_message_is_there_once_after_forty_kills() {
+    let pool = Pool::with("[queue]\nmax_messages = 1000000\n");
+    pool.script("web", "exec cat >/dev/null");
+    let stop = AtomicBool::new(false);
+    let acknowledged: Vec<(String, u64)> = thread::scope(|scope| {
+        let (pool, stop) = (&pool, &stop);
+        let clients: Vec<_> = (0..CLIENTS).map(|n| scope.spawn(move || send_on(pool, n, stop))).collect();
+        for _ in 0..KILLS {
+            pool.restart_poold();
+            let before = sent(pool);
+            wait_until("something is sent between two kills", PATIENCE, || sent(pool) > before);
+        }
+        stop.store(true, Ordering::Relaxed);
+        clients.into_iter().flat_map(|client| client.join().unwrap()).collect()
+    });
+    assert!(acknowledged.len() > KILLS, "only {} were sent at all", acknowledged.len());
+    pool.restart_poold();
+    let mut there: HashMap<String, Vec<u64>> = HashMap::new();
+    for (key, id) in queued(&pool) {
+        there.entry(key).or_default().push(id);
+    }
+    for (key, id) in &acknowledged {
+        assert_eq!(there.get(key), Some(&vec![*id]), "{key}");
+    }
+    let doubled: Vec<_> = there.iter().filter(|(_, ids)| ids.len() > 1).collect();
+    assert!(doubled.is_empty(), "{doubled:?}");
+    assert_eq!(sent(&pool), there.len() as u64);
+}

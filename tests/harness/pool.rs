@@ -351,7 +351,7 @@ impl Pool {
     }
 
     /// What runs with the mark of an incarnation that has no pane.
-    fn leaked(&self) -> Vec<(u32, String)> {
+    pub(crate) fn leaked(&self) -> Vec<(u32, String)> {
         if self.marked().is_empty() {
             return Vec::new();
         }
@@ -408,6 +408,12 @@ fn tag_is_empty((_, tag): &(u32, String)) -> bool {
     tag.is_empty()
 }
 
+/// Says it beside the failure of a test.
+#[expect(clippy::print_stderr, reason = "the test runner shows it with the test that failed")]
+fn tell(text: &str) {
+    eprintln!("{text}");
+}
+
 /// Looks until there is nothing, for so long at most; what is there at the end.
 fn settle(limit: Duration, mut look: impl FnMut() -> Vec<(u32, String)>) -> Vec<(u32, String)> {
     let deadline = Instant::now() + limit;
@@ -424,11 +430,11 @@ impl Drop for Pool {
     fn drop(&mut self) {
         let panicking = std::thread::panicking();
         if panicking {
-            eprintln!("{}", self.logs());
+            tell(&self.logs());
         }
         match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.end_all())) {
             Ok(Ok(())) => {}
-            Ok(Err(left)) if panicking => eprintln!("{left}"),
+            Ok(Err(left)) if panicking => tell(&left),
             Ok(Err(left)) => panic!("{left}"),
             Err(_) if panicking => {}
             Err(panic) => std::panic::resume_unwind(panic),

@@ -1,4 +1,5 @@
 //! What one call of `poolctl` costs: from spawn to exit, with many sessions in the pool.
+//! Each round measures all commands once.
 
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -43,7 +44,8 @@ fn measure(pool: &Pool, options: &Options) -> Result<Vec<Subject>> {
     check(&mut subjects, options.sessions)?;
     report(&format!("measuring each of {} commands {} times, in turn", subjects.len(), options.runs));
     for run in 0..WARM_UP + options.runs {
-        for subject in &mut subjects {
+        for at in order(run, subjects.len()) {
+            let subject = &mut subjects[at];
             let began = Instant::now();
             let status = subject.command.status().context(subject.label)?;
             let took = began.elapsed();
@@ -54,6 +56,19 @@ fn measure(pool: &Pool, options: &Options) -> Result<Vec<Subject>> {
         }
     }
     Ok(subjects)
+}
+
+/// The places 0 to `len` in the order of this run: all orders take their turn, so that none is always measured in
+/// the wake of the same other one.
+fn order(mut run: usize, len: usize) -> Vec<usize> {
+    let mut rest: Vec<usize> = (0..len).collect();
+    let mut order = Vec::with_capacity(len);
+    while !rest.is_empty() {
+        let choices = rest.len();
+        order.push(rest.remove(run % choices));
+        run /= choices;
+    }
+    order
 }
 
 fn subjects(pool: &Pool) -> Vec<Subject> {
@@ -119,6 +134,13 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn all_orders_take_their_turn() {
+        let orders: std::collections::BTreeSet<_> = (0..24).map(|run| order(run, 4)).collect();
+        assert_eq!(orders.len(), 24);
+        assert!(orders.iter().all(|order| order.iter().sum::<usize>() == 6));
+    }
 
     fn subject(label: &'static str, us: u64, goal: Option<f64>) -> Subject {
         let mut times = Times::default();

@@ -9,7 +9,7 @@ use interprocess::local_socket::traits::tokio::Listener as _;
 use protocol::aio::{FrameReader, ReadHalf, WriteHalf, check_peer, split, write_frame};
 use protocol::{ErrorCode, Frame, Hello, Refusal, Reply, Response, Role, Welcome, frame, job};
 use tokio::sync::{Semaphore, mpsc, oneshot};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::context::{BUILD, Daemon};
 use crate::{endings, role};
@@ -21,6 +21,8 @@ const CONNECTIONS_MAX: usize = 4096;
 const STRANGERS_MAX: usize = 64;
 /// How long a peer may take to say hello.
 const HELLO_LIMIT: Duration = Duration::from_secs(5);
+/// How long a peer has at least before another one takes its place.
+const STRANGER_MIN: Duration = Duration::from_millis(500);
 /// How long a peer may take to read what it asked for.
 const WRITE_LIMIT: Duration = Duration::from_secs(10);
 /// Pause after the system refused a connection, for want of descriptors.
@@ -35,6 +37,7 @@ pub(crate) struct Connection {
     pub(crate) pid: Option<u32>,
     pub(crate) reader: FrameReader<ReadHalf>,
     pub(crate) outbox: Outbox,
+    pub(crate) registration: role::Registration,
 }
 
 /// Where frames for a peer go. Full means that the peer is slow: whoever writes waits.
@@ -78,7 +81,7 @@ pub(crate) struct Gone;
 pub(crate) async fn accept(daemon: Arc<Daemon>, listener: Listener) {
     let (connections_max, strangers_max) = room();
     let all = Arc::new(Semaphore::new(connections_max));
-    let mut strangers: VecDeque<oneshot::Sender<()>> = VecDeque::new();
+    let mut strangers: VecDeque<(Instant, oneshot::Sender<()>)> = VecDeque::new();
     for id in 1.. {
         let stream = match listener.accept().await {
             Ok(stream) => stream,
@@ -88,12 +91,9 @@ pub(crate) async fn accept(daemon: Arc<Daemon>, listener: Listener) {
                 continue;
             }
         };
-        strangers.retain(|stranger| !stranger.is_closed());
-        if strangers.len() >= strangers_max {
-            strangers.pop_front();
-        }
+        make_room(&mut strangers, strangers_max).await;
         let (stranger, evicted) = oneshot::channel();
-        strangers.push_back(stranger);
+        strangers.push_back((Instant::now(), stranger));
         let daemon = Arc::clone(&daemon);
         let place = Arc::clone(&all).try_acquire_owned().ok();
         tokio::spawn(async move {
@@ -106,6 +106,21 @@ pub(crate) async fn accept(daemon: Arc<Daemon>, listener: Listener) {
             }
             drop(place);
         });
+    }
+}
+
+/// Waits until there are fewer strangers than that; one that was silent for long enough goes.
+async fn make_room(strangers: &mut VecDeque<(Instant, oneshot::Sender<()>)>, max: usize) {
+    loop {
+        strangers.retain(|(_, stranger)| !stranger.is_closed());
+        if strangers.len() < max.max(1) {
+            return;
+        }
+        if strangers.front().is_some_and(|(since, _)| since.elapsed() >= STRANGER_MIN) {
+            strangers.pop_front();
+        } else {
+            sleep(Duration::from_millis(5)).await;
+        }
     }
 }
 
@@ -170,13 +185,14 @@ async fn greet(
         build: BUILD.to_owned(),
         capabilities: Vec::new(),
     };
+    let registration = role::Registration::new(daemon, id);
     if let Err(refusal) = role::admit(daemon, id, &hello, pid).await {
         refuse(&mut writer, refusal).await;
         return None;
     }
     let (sender, receiver) = mpsc::channel(OUTBOX);
     tokio::spawn(write(writer, welcome, receiver));
-    Some(Connection { id, hello, pid, reader, outbox: Outbox(sender) })
+    Some(Connection { id, hello, pid, reader, outbox: Outbox(sender), registration })
 }
 
 /// There is no room. The hello is read first, so that its sender gets to read the answer.

@@ -34,7 +34,7 @@ pub(crate) async fn run(daemon: Arc<Daemon>) {
                     tracing::warn!(%session, %refusal, "delivery stopped");
                 }
                 daemon.engine.post(move |turn| {
-                    turn.rest.view.busy.remove(&session);
+                    turn.rest.view.typing.remove(&session);
                     turn.stir();
                 });
             });
@@ -47,8 +47,11 @@ pub(crate) async fn run(daemon: Arc<Daemon>) {
 
 /// Sessions with something to type that nobody types into yet.
 fn claim_sessions(turn: &mut Turn<'_>) -> Vec<SessionId> {
+    if turn.rest.view.ending {
+        return Vec::new();
+    }
     let ready: Vec<SessionId> = pool::queue::deliverable(turn.pool()).collect();
-    ready.into_iter().filter(|session| turn.rest.view.busy.insert(*session)).collect()
+    ready.into_iter().filter(|session| turn.rest.view.typing.insert(*session)).collect()
 }
 
 async fn deliver_all(daemon: &Arc<Daemon>, session: SessionId) -> Result<(), Refusal> {
@@ -99,6 +102,9 @@ async fn deliver_one(daemon: &Arc<Daemon>, session: SessionId) -> Result<Option<
 }
 
 fn claim(turn: &mut Turn<'_>, session: SessionId, token: protocol::Token) -> Option<Claim> {
+    if turn.rest.view.ending {
+        return None;
+    }
     let expired = pool::queue::expired(turn.pool(), turn.now());
     turn.emit_all(expired);
     let message = pool::queue::next(turn.pool(), session)?.clone();

@@ -31,7 +31,10 @@ pub(crate) fn note_exit(turn: &mut Turn<'_>, run: &std::path::Path, tag: Tag) ->
     let session = turn.pool().tagged(tag)?;
     let (id, incarnation) = (session.id, session.incarnation.as_ref()?);
     let (init, missing_since) = (incarnation.init, incarnation.missing_since);
+    // Its terminal went with the server: it did not end by itself.
+    let hung_up = incarnation.server.is_some_and(|s| process::identity::exited(s.process).unwrap_or(false));
     let reason = match session.lifecycle {
+        Lifecycle::Live if hung_up => Reason::ServerGone,
         Lifecycle::Live => Reason::Exited,
         Lifecycle::Draining => session.reason.unwrap_or(Reason::Exited),
         _ => return init,

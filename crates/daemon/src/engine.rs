@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
 use pool::Pool;
 use pool::locks::{LockTable, Ticket};
@@ -18,6 +19,8 @@ const BATCH: usize = 256;
 /// Events that a subscriber may be behind before it is cut.
 const SUBSCRIBER_BACKLOG: usize = 1024;
 
+/// How long an observation may wait for a commit.
+const SEEN_LIMIT: Duration = Duration::from_secs(1);
 /// Events between two trimmings of the journal.
 const TRIM_EVERY: u64 = 4096;
 
@@ -32,13 +35,18 @@ pub(crate) struct Engine {
     pub(crate) store: Store,
     pub(crate) rest: Rest,
     pub(crate) publish: Publish,
+    /// Observations that are not on disk yet.
+    pub(crate) seen: Vec<Stamped>,
+    /// When the last commit was.
+    pub(crate) committed: Instant,
 }
 
 /// What the engine keeps beside the durable pool; dies with the process.
 pub(crate) struct Rest {
     pub(crate) locks: LockTable,
     pub(crate) waiting: HashMap<Ticket, oneshot::Sender<Token>>,
-    pub(crate) running: HashMap<OpId, Vec<oneshot::Sender<Reply>>>,
+    /// Operations under way: digest, and who waits for the answer.
+    pub(crate) running: HashMap<OpId, (u64, Vec<oneshot::Sender<Reply>>)>,
     pub(crate) view: View,
     /// Events that the journal keeps.
     pub(crate) keep_events: u64,
@@ -157,8 +165,17 @@ impl Engine {
         };
         let after: Vec<After> = batch.into_iter().map(|job| job(&mut turn)).collect();
         let Turn { events, bodies, stirred, .. } = turn;
-        if !events.is_empty() {
-            self.store.commit(&self.pool, &events, &bodies)?;
+        // What changes often goes with whatever comes next, at most so long after.
+        let only_seen = events.iter().all(|s| matches!(s.event, Event::SessionObserved { .. }));
+        self.seen.extend(events.iter().filter(|_| only_seen).cloned());
+        if !only_seen
+            || (!self.seen.is_empty() && self.committed.elapsed() >= SEEN_LIMIT)
+            || self.rest.stopping
+        {
+            let mut all = std::mem::take(&mut self.seen);
+            all.extend(events.iter().filter(|_| !only_seen).cloned());
+            self.store.commit(&self.pool, &all, &bodies)?;
+            self.committed = Instant::now();
         }
         self.trim(&events)?;
         let stirred = stirred || !events.is_empty();

@@ -1,12 +1,14 @@
 //! The files that the daemon and the inits exchange, and each session's directory.
 
+use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use protocol::job::{ExitRecord, Job, Started};
-use protocol::{Exit, SessionId, Tag};
+use protocol::{Exit, ProcId, SessionId, Tag};
 
 /// Who has an incarnation's job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +43,26 @@ pub(crate) fn fence(run: &Path, tag: Tag) -> io::Result<Fence> {
         }
         Err(error) => Err(error),
     }
+}
+
+/// The init that claimed an incarnation's job.
+pub(crate) fn claimed_by(run: &Path, tag: Tag) -> Option<ProcId> {
+    let text = fs::read(path(run, tag, "taken")).ok()?;
+    serde_json::from_slice(&text).ok()
+}
+
+/// The tags of which there are files.
+pub(crate) fn tags(run: &Path) -> BTreeSet<Tag> {
+    let names = fs::read_dir(run).into_iter().flatten().flatten().map(|entry| entry.file_name());
+    names.filter_map(|name| name.to_str()?.split_once('.')?.0.parse().ok()).collect()
+}
+
+/// How long a file system may take before it counts as dead.
+const FILE_LIMIT: Duration = Duration::from_secs(10);
+
+/// Does this on a thread for slow work. `None` where the file system does not answer.
+pub(crate) async fn elsewhere<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    tokio::time::timeout(FILE_LIMIT, tokio::task::spawn_blocking(work)).await.ok()?.ok()
 }
 
 /// That the program of this incarnation runs or ran.

@@ -1,6 +1,7 @@
 //! Brings a decided incarnation to life: directories, job, tmux, and what came of it. Runs under
 //! the session's lock, after the intent is on disk; each step may be the last one before a crash.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use protocol::session::Reason;
@@ -33,7 +34,11 @@ pub(crate) enum Launched {
     /// It certainly does not run and never will.
     Failed { reason: Reason, detail: String, exit: Option<Exit> },
     /// Not known yet: it stays `starting` until its tag is seen.
-    Unknown(String),
+    Unknown {
+        why: String,
+        /// The incarnation with what is known of it.
+        run: Box<Incarnation>,
+    },
 }
 
 /// Launches the session's intended incarnation and commits what came of it. `finish` adds to that
@@ -48,16 +53,13 @@ pub(crate) async fn launch<R: Send + 'static>(
         Some(record) if record.lifecycle == Lifecycle::Starting => Some(attempt(daemon, &record).await),
         _ => None,
     };
-    let run_dir = daemon.paths.run.clone();
-    daemon
-        .engine
-        .turn(move |turn| {
-            if let Some((tag, launched)) = outcome.flatten() {
-                settle(turn, &run_dir, session, (tag, launched));
-            }
-            finish(turn)
-        })
-        .await
+    let settled = move |turn: &mut Turn<'_>| {
+        if let Some(outcome) = outcome.flatten() {
+            settle(turn, session, outcome);
+        }
+        finish(turn)
+    };
+    daemon.engine.turn(settled).await
 }
 
 async fn attempt(daemon: &Daemon, session: &Session) -> Option<(Tag, Launched)> {
@@ -71,46 +73,47 @@ async fn attempt(daemon: &Daemon, session: &Session) -> Option<(Tag, Launched)> 
         Launched::Failed { reason, detail, .. } => {
             tracing::warn!(session = %session.id, ?reason, detail, "not launched");
         }
-        Launched::Unknown(why) => tracing::warn!(session = %session.id, why, "not known whether it runs"),
+        Launched::Unknown { why, .. } => {
+            tracing::warn!(session = %session.id, why, "not known whether it runs")
+        }
     }
     Some((run.tag, launched))
 }
 
-/// The facts of what came of a launch, unless somebody else settled it meanwhile.
-pub(crate) fn settle(
-    turn: &mut Turn<'_>,
-    run_dir: &std::path::Path,
-    session: SessionId,
-    (tag, launched): (Tag, Launched),
-) {
-    let Some(record) = turn.pool().session(session) else { return };
-    let current = record.incarnation.as_ref().is_some_and(|i| i.tag == tag);
-    let starting = record.lifecycle == Lifecycle::Starting;
-    if !current || !starting && record.lifecycle != Lifecycle::Live {
+/// The facts of what came of a launch, unless its incarnation was settled by somebody else meanwhile.
+pub(crate) fn settle(turn: &mut Turn<'_>, session: SessionId, (tag, launched): (Tag, Launched)) {
+    let record = turn.pool().session(session).filter(|s| s.lifecycle.holds_slot());
+    let Some(record) = record.filter(|s| s.incarnation.as_ref().is_some_and(|i| i.tag == tag)) else {
         return;
-    }
+    };
+    let wanted = matches!(record.lifecycle, Lifecycle::Starting | Lifecycle::Live);
+    let reason = record.reason.unwrap_or(Reason::Exited);
     match launched {
         Launched::Ran { run, exit } => {
-            turn.emit(Event::SessionLive { session, incarnation: *run, recovered: false });
+            let incarnation = *run;
+            turn.emit(if wanted {
+                Event::SessionLive { session, incarnation, recovered: false }
+            } else {
+                Event::SessionPlaced { session, incarnation }
+            });
             if exit.is_some() {
-                let draining =
-                    Event::SessionDraining { session, reason: Reason::Exited, exit, missing_since: None };
-                turn.emit(draining);
+                turn.emit(Event::SessionDraining { session, reason, exit, missing_since: None });
             }
         }
-        Launched::Failed { reason, detail, exit } if starting => {
-            turn.emit(Event::SessionFailed { session, reason, detail, exit });
+        Launched::Failed { reason: failed, detail, exit } if wanted || reason == Reason::Exited => {
+            turn.emit(Event::SessionFailed { session, reason: failed, detail, exit });
             turn.emit(Event::TagRetired { tag, session });
-            files::forget(run_dir, tag);
         }
-        Launched::Failed { .. } | Launched::Unknown(_) => {}
+        // It is being ended: the reaper says when it is over.
+        Launched::Failed { .. } => {}
+        Launched::Unknown { run, .. } => turn.emit(Event::SessionPlaced { session, incarnation: *run }),
     }
 }
 
 type Setup = (Reason, String);
 
 async fn start(daemon: &Daemon, session: &Session, run: &Incarnation) -> Result<Launched, Setup> {
-    let job = prepare(daemon, session, run).map_err(|detail| (Reason::Setup, detail))?;
+    let job = prepare(daemon, session, run).await.map_err(|detail| (Reason::Setup, detail))?;
     crate::crash::point("new-before-tmux");
     let create = Create {
         name: session.name.clone(),
@@ -130,7 +133,9 @@ async fn start(daemon: &Daemon, session: &Session, run: &Incarnation) -> Result<
         Ok(created) => placed(run, &created),
         Err(error) if !error.in_doubt() => {
             drop(files::fence(&daemon.paths.run, run.tag));
-            return Err((Reason::TmuxFailed, explain(&error, session)));
+            let taken = matches!(error, TmuxError::Duplicate(_));
+            let reason = if taken { Reason::NameTaken } else { Reason::TmuxFailed };
+            return Err((reason, explain(&error, session)));
         }
         Err(error) => match doubted(daemon, run, &error).await {
             Ok(placed) => placed,
@@ -159,15 +164,17 @@ async fn create_in_tmux(daemon: &Daemon, create: &Create) -> Result<Created, Tmu
 }
 
 /// Directories and the job file. A sentence where that is not possible.
-fn prepare(daemon: &Daemon, session: &Session, run: &Incarnation) -> Result<std::path::PathBuf, String> {
-    let dir = daemon.paths.session(session.id);
-    files::make_session_dir(&dir).map_err(|e| format!("cannot make {}: {e}", dir.display()))?;
-    let cwd = session.spec.cwd.as_path();
-    if !cwd.is_dir() {
-        return Err(format!("{} is not a directory", cwd.display()));
-    }
+async fn prepare(daemon: &Daemon, session: &Session, run: &Incarnation) -> Result<PathBuf, String> {
     let job = pool::launch::job(session, run, &daemon.settings(), &daemon.paths);
-    files::write_job(&daemon.paths.run, &job).map_err(|e| format!("cannot write the job file: {e}"))
+    let (dir, run_dir) = (daemon.paths.session(session.id), daemon.paths.run.clone());
+    let write = move || {
+        files::make_session_dir(&dir).map_err(|e| format!("cannot make {}: {e}", dir.display()))?;
+        if !job.cwd.as_path().is_dir() {
+            return Err(format!("{} is not a directory", job.cwd.as_path().display()));
+        }
+        files::write_job(&run_dir, &job).map_err(|e| format!("cannot write the job file: {e}"))
+    };
+    files::elsewhere(write).await.unwrap_or_else(|| Err("the file system does not answer".to_owned()))
 }
 
 fn explain(error: &TmuxError, session: &Session) -> String {
@@ -197,6 +204,7 @@ fn placed(run: &Incarnation, created: &Created) -> Incarnation {
 
 /// tmux's answer is in doubt: takes the job away if it can, else looks for the pane.
 async fn doubted(daemon: &Daemon, run: &Incarnation, error: &TmuxError) -> Result<Incarnation, Launched> {
+    let unknown = |why: String| Launched::Unknown { why, run: Box::new(claimed(daemon, run)) };
     match files::fence(&daemon.paths.run, run.tag) {
         Ok(Fence::Never) => Err(Launched::Failed {
             reason: Reason::TmuxFailed,
@@ -205,10 +213,16 @@ async fn doubted(daemon: &Daemon, run: &Incarnation, error: &TmuxError) -> Resul
         }),
         Ok(Fence::Claimed) => {
             let found = find(daemon, run, DOUBT_LIMIT).await;
-            found.ok_or_else(|| Launched::Unknown(format!("{error}; the program may run")))
+            found.ok_or_else(|| unknown(format!("{error}; the program may run")))
         }
-        Err(fence) => Err(Launched::Unknown(format!("{error}; and {fence}"))),
+        Err(fence) => Err(unknown(format!("{error}; and {fence}"))),
     }
+}
+
+/// The incarnation with the init that claimed its job.
+pub(crate) fn claimed(daemon: &Daemon, run: &Incarnation) -> Incarnation {
+    let init = run.init.or_else(|| files::claimed_by(&daemon.paths.run, run.tag));
+    Incarnation { init, ..run.clone() }
 }
 
 /// Looks for the incarnation's tag in complete listings.
@@ -255,10 +269,11 @@ pub(crate) async fn await_start(daemon: &Daemon, run: Incarnation) -> Launched {
             return Launched::Ran { run: Box::new(with_processes(run, started.init, started.agent)), exit };
         }
         if let Some((exit, None)) = ended {
-            return Launched::Ran { run: Box::new(run), exit: Some(exit) };
+            return Launched::Ran { run: Box::new(claimed(daemon, &run)), exit: Some(exit) };
         }
         if Instant::now() >= deadline {
-            return Launched::Unknown("the program did not start in time".to_owned());
+            let why = "the program did not start in time".to_owned();
+            return Launched::Unknown { why, run: Box::new(claimed(daemon, &run)) };
         }
         sleep(pause).await;
         pause = (pause * 2).min(Duration::from_millis(20));

@@ -58,21 +58,21 @@ impl Op {
 
     /// Looks what is known of it, and marks it as under way where that is nothing.
     pub(crate) fn begin(&self, turn: &mut Turn<'_>) -> Begin {
-        if let Some(waiters) = turn.rest.running.get_mut(&self.id) {
+        if let Some((digest, waiters)) = turn.rest.running.get_mut(&self.id) {
+            if *digest != self.digest {
+                return Begin::Answered(Err(reused()));
+            }
             let (waiter, answer) = oneshot::channel();
             waiters.push(waiter);
             return Begin::Running(answer);
         }
         let known = turn.pool().operation(&self.id).map(|known| (known.digest, known.state.clone()));
         match known {
-            Some((digest, _)) if digest != self.digest => Begin::Answered(Err(Refusal::new(
-                ErrorCode::Conflict,
-                "this operation id was used for something else",
-            ))),
+            Some((digest, _)) if digest != self.digest => Begin::Answered(Err(reused())),
             Some((_, OperationState::Done(reply))) => Begin::Answered(decode(&reply)),
             Some((_, OperationState::Begun(session))) => Begin::Hanging(session),
             None => {
-                turn.rest.running.insert(self.id.clone(), Vec::new());
+                turn.rest.running.insert(self.id.clone(), (self.digest, Vec::new()));
                 Begin::Fresh
             }
         }
@@ -95,11 +95,16 @@ impl Op {
 
     /// It is over: whoever repeated it meanwhile gets the answer.
     pub(crate) fn over(&self, turn: &mut Turn<'_>, reply: &Reply) {
-        for waiter in turn.rest.running.remove(&self.id).unwrap_or_default() {
+        let (_, waiters) = turn.rest.running.remove(&self.id).unwrap_or_default();
+        for waiter in waiters {
             // A waiter that left needs no answer.
             drop(waiter.send(reply.clone()));
         }
     }
+}
+
+fn reused() -> Refusal {
+    Refusal::new(ErrorCode::Conflict, "this operation id was used for something else")
 }
 
 fn decode(reply: &[u8]) -> Reply {

@@ -1,19 +1,25 @@
 //! After a start: what the last daemon left half-way is settled, level by level, from the record.
 
+use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use protocol::session::Reason;
-use protocol::{Event, Lifecycle, Session};
+use protocol::{Event, Lifecycle, Session, SessionId};
+use tokio::time::sleep;
 
 use crate::context::Daemon;
 use crate::engine::Turn;
-use crate::verb;
+use crate::{files, verb};
+
+/// Between two tries for one session.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// What can be said at once, before anybody may ask.
 pub(crate) fn at_open(pool: &pool::Pool, boot: &str) -> Vec<Event> {
     let mut events = pool::queue::recover(pool);
     let (_, last_boot) = pool.started_by();
-    if !last_boot.is_empty() && last_boot != boot {
+    if !last_boot.is_empty() && !boot.is_empty() && last_boot != boot {
         // Another boot: every process of the records is gone.
         events.extend(pool.sessions().filter(|s| s.lifecycle.holds_slot()).map(lost));
         events.push(Event::TmuxServerChanged { server: None });
@@ -29,28 +35,45 @@ fn lost(session: &Session) -> Event {
     }
 }
 
-/// What needs tmux, each session under its lock and on its own.
-pub(crate) async fn resume(daemon: Arc<Daemon>) {
-    let sessions = |turn: &mut Turn<'_>| turn.pool().sessions().cloned().collect::<Vec<_>>();
-    let Ok(sessions) = daemon.engine.turn(sessions).await else { return };
-    for session in sessions {
-        let daemon = Arc::clone(&daemon);
-        let id = session.id;
-        let restarting = session.reason == Some(Reason::Restarted)
-            && matches!(session.lifecycle, Lifecycle::Draining | Lifecycle::Stopped);
-        let resumed = async move {
-            if session.lifecycle == Lifecycle::Starting {
-                verb::resume_start(daemon, id).await
-            } else if restarting {
-                verb::resume_restart(daemon, session).await
-            } else {
-                Ok(())
-            }
-        };
-        tokio::spawn(async move {
-            if let Err(refusal) = resumed.await {
-                tracing::warn!(session = %id, %refusal, "not settled yet");
-            }
-        });
+/// Settles for ever what nobody is at: creations of which nobody knows what became, and sessions
+/// that were ended in order to start again.
+pub(crate) async fn run(daemon: Arc<Daemon>) {
+    let mut turns = daemon.engine.turns();
+    loop {
+        turns.borrow_and_update();
+        let Ok(due) = daemon.engine.turn(claim).await else { return };
+        for (session, between) in due {
+            tokio::spawn(settle(Arc::clone(&daemon), session, between));
+        }
+        if turns.changed().await.is_err() {
+            return;
+        }
     }
+}
+
+/// Sessions to settle, and whether each is between two runs.
+fn claim(turn: &mut Turn<'_>) -> Vec<(SessionId, bool)> {
+    let open = |s: &&Session| s.lifecycle == Lifecycle::Starting || pool::is_between(s);
+    let due: Vec<_> = turn.pool().sessions().filter(open).map(|s| (s.id, pool::is_between(s))).collect();
+    due.into_iter().filter(|(id, _)| turn.rest.view.starting.insert(*id)).collect()
+}
+
+async fn settle(daemon: Arc<Daemon>, session: SessionId, between: bool) {
+    let starting = verb::Starting::new(&daemon, session);
+    let settled = if between {
+        verb::start_next(&daemon, session, true, |_| ()).await.map(drop)
+    } else {
+        verb::resume_start(&daemon, session).await
+    };
+    if let Err(refusal) = settled {
+        tracing::warn!(%session, %refusal, "not settled yet");
+    }
+    sleep(PAUSE).await;
+    drop(starting);
+}
+
+/// Files of incarnations that no running session has: what a crash left behind.
+pub(crate) fn sweep(pool: &pool::Pool, run: &Path) {
+    let runs = |tag| pool.tagged(tag).is_some_and(|s| s.lifecycle.holds_slot());
+    files::tags(run).into_iter().filter(|tag| !runs(*tag)).for_each(|tag| files::forget(run, tag));
 }

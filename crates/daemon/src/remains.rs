@@ -24,7 +24,8 @@ pub(crate) async fn give_up_name(daemon: &Daemon, name: &Name) -> bool {
 /// The tagged panes of the tmux session with this name.
 fn bearers(state: &TmuxState, name: &Name) -> Vec<(TmuxSessionId, PaneRef)> {
     let Server::Up(server) = state.server else { return Vec::new() };
-    let bears = |session: &TmuxSessionId| state.sessions.get(session).is_some_and(|s| s.name == name.as_str());
+    let bears =
+        |session: &TmuxSessionId| state.sessions.get(session).is_some_and(|s| s.name == name.as_str());
     let pane_of = |pane, tag: Tag| PaneRef { server: server.into(), pane, tag };
     let tagged = state.panes.iter().filter(|(_, pane)| bears(&pane.session));
     tagged.filter_map(|(id, pane)| Some((pane.session, pane_of(*id, pane.tag?)))).collect()

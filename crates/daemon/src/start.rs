@@ -12,10 +12,11 @@ use store::{Store, StoreError};
 use tmux::Device;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
 
 use crate::config::Config;
 use crate::context::{BUILD, Daemon, Loaded};
-use crate::engine::{Engine, Job, Publish, Rest};
+use crate::engine::{Engine, Job, Publish, Rest, Turn};
 use crate::fatal::Fatal;
 use crate::handle::Handle;
 use crate::listen::{self, Socket};
@@ -62,6 +63,8 @@ pub fn run(options: Options) -> Result<(), Fatal> {
         .build()
         .map_err(|e| Fatal::Other(format!("cannot start: {e}")))?;
     let result = runtime.block_on(serve(&options, paths, loaded, (store, pool)));
+    // What still hangs does not keep the process.
+    runtime.shutdown_background();
     drop(lock);
     result
 }
@@ -97,7 +100,8 @@ fn open_store(paths: &Paths) -> Result<(Store, Pool), Fatal> {
         tracing::error!(?lost, "a damaged record was set aside");
     }
     let mut pool = loaded.pool;
-    let boot = process::identity::boot_id().unwrap_or_default();
+    let boot = process::identity::boot_id().unwrap_or_else(|_| pool.started_by().1.to_owned());
+    recover::sweep(&pool, &paths.run);
     let mut events = recover::at_open(&pool, &boot);
     events.insert(0, Event::PoolStarted { epoch: Epoch(pool.epoch().0 + 1), build: BUILD.to_owned(), boot });
     let at = clock::now();
@@ -132,6 +136,8 @@ async fn serve(
         pool,
         store,
         publish: publish.clone(),
+        seen: Vec::new(),
+        committed: std::time::Instant::now(),
     };
     let thread = std::thread::Builder::new()
         .name("engine".to_owned())
@@ -144,7 +150,7 @@ async fn serve(
     notify::ready();
     tracing::info!(socket = %daemon.paths.socket.display(), "ready");
     tokio::spawn(notify::watchdog(Arc::clone(&daemon)));
-    tokio::spawn(recover::resume(Arc::clone(&daemon)));
+    tokio::spawn(recover::run(Arc::clone(&daemon)));
     tokio::spawn(delivery::run(Arc::clone(&daemon)));
     tokio::spawn(housekeeping::run(Arc::clone(&daemon)));
     let ended = until_told(&daemon).await;
@@ -231,12 +237,17 @@ async fn until_told(daemon: &Arc<Daemon>) -> Result<(), Fatal> {
     }
 }
 
-/// The engine finishes what waits and closes the store.
+/// What is being typed is finished, then the engine finishes what waits and closes the store.
 async fn stop(daemon: &Arc<Daemon>, thread: std::thread::JoinHandle<()>) {
+    daemon.engine.post(|turn| turn.rest.view.ending = true);
+    let typed = |turn: &mut Turn<'_>| turn.rest.view.typing.is_empty().then_some(());
+    if daemon.engine.wait_for(Some(STOP_LIMIT), typed).await.is_err() {
+        tracing::warn!("ended while a message was typed");
+    }
     daemon.engine.post(|turn| turn.rest.stopping = true);
-    let joined = tokio::task::spawn_blocking(move || thread.join());
-    if tokio::time::timeout(STOP_LIMIT, joined).await.is_err() {
-        tracing::warn!("the engine did not end in time");
+    let deadline = Instant::now() + STOP_LIMIT;
+    while !thread.is_finished() && Instant::now() < deadline {
+        sleep(Duration::from_millis(5)).await;
     }
 }
 

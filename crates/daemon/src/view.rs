@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
+use std::time::Duration;
 
 use protocol::reap::Outcome;
 use protocol::tmux::{Server, TmuxState};
@@ -32,12 +33,16 @@ pub(crate) struct View {
     pub(crate) answered: u64,
     /// The newest verdict on each incarnation that is being ended.
     pub(crate) verdicts: HashMap<Tag, Outcome>,
-    /// Grace that a user asked for, by session.
-    pub(crate) graces: HashMap<SessionId, u64>,
+    /// Grace that a user asked for, by incarnation.
+    pub(crate) graces: HashMap<Tag, u64>,
     /// Candidates that a reaper has leased, each with its connection.
     pub(crate) leased: BTreeMap<Tag, u64>,
-    /// Sessions that somebody types into or starts right now.
-    pub(crate) busy: BTreeSet<SessionId>,
+    /// Sessions that somebody types into right now.
+    pub(crate) typing: BTreeSet<SessionId>,
+    /// Sessions that somebody starts right now.
+    pub(crate) starting: BTreeSet<SessionId>,
+    /// Whether the daemon is ending: nothing new is typed.
+    pub(crate) ending: bool,
 }
 
 /// A connected component.
@@ -66,7 +71,9 @@ impl View {
             verdicts: HashMap::new(),
             graces: HashMap::new(),
             leased: BTreeMap::new(),
-            busy: BTreeSet::new(),
+            typing: BTreeSet::new(),
+            starting: BTreeSet::new(),
+            ending: false,
         }
     }
 }
@@ -77,8 +84,8 @@ pub(crate) fn exited<'a>(runs: impl Iterator<Item = ProcId> + 'a) -> BTreeSet<Pr
     runs.filter(|id| process::identity::exited(*id).unwrap_or(false)).collect()
 }
 
-/// Takes an observation in. Answers which sessions it changed.
-pub(crate) fn observe(turn: &mut Turn<'_>, run: &Path, state: TmuxState) -> Vec<SessionId> {
+/// Takes an observation in that began this long ago. Answers which sessions it changed.
+pub(crate) fn observe(turn: &mut Turn<'_>, run: &Path, state: TmuxState, age: Duration) -> Vec<SessionId> {
     let complete = !matches!(state.server, Server::Unknown(_));
     let (ids, tags): (Vec<_>, Vec<_>) = pool::reconcile::suspects(turn.pool(), &state)
         .map(|i| ([i.init, i.agent, i.server.map(|s| s.process)], i.tag))
@@ -90,6 +97,7 @@ pub(crate) fn observe(turn: &mut Turn<'_>, run: &Path, state: TmuxState) -> Vec<
     let seen = pool::reconcile::Evidence {
         state: &state,
         now: turn.now(),
+        began: Timestamp(turn.now().0.saturating_sub(u64::try_from(age.as_millis()).unwrap_or(u64::MAX))),
         exited: &exited,
         exits: &exits,
         first: turn.rest.view.first,
@@ -118,12 +126,13 @@ pub(crate) fn candidates(turn: &Turn<'_>, daemon: &Daemon) -> Vec<protocol::reap
     let facts = pool::stale::Facts {
         state: &view.state,
         exited: &exited(inits.into_iter()),
+        now: turn.now(),
         grace_ms: daemon.settings().grace_ms,
     };
     let mut found = pool::stale::candidates(turn.pool(), &facts);
     found.retain(|c| !view.leased.contains_key(&c.tag));
     for candidate in &mut found {
-        if let Some(grace) = view.graces.get(&candidate.session) {
+        if let Some(grace) = view.graces.get(&candidate.tag) {
             candidate.grace_ms = *grace;
         }
     }

@@ -1,8 +1,12 @@
 //! The fold: the only place where a [`Pool`] changes. Total: an event about something unknown is
 //! ignored, and nothing panics.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use protocol::session::Reason;
-use protocol::{Event, Exit, Incarnation, Lifecycle, MessageState, Session, SessionId, Stamped, Timestamp};
+use protocol::{
+    Event, Exit, Incarnation, Lifecycle, MessageId, MessageState, Session, SessionId, Stamped, Timestamp,
+};
 
 use crate::pool::{Operation, OperationState, Pool};
 
@@ -36,6 +40,13 @@ impl Pool {
                 s.incarnation = Some(incarnation.clone());
                 s.recovered = *recovered;
                 s.verified_at = Some(at);
+            }),
+            Event::SessionPlaced { session, incarnation } => self.change(*session, |s| {
+                with_incarnation(s, |i| {
+                    if i.tag == incarnation.tag {
+                        *i = incarnation.clone();
+                    }
+                });
             }),
             Event::SessionRenamed { session, name } => {
                 if let Some(s) = self.sessions.get_mut(session) {
@@ -100,6 +111,7 @@ impl Pool {
             }
             Event::MessageQueued(message) => {
                 self.messages.insert(message.id, (**message).clone());
+                self.index_message(message.id);
                 self.change(message.session, |s| {
                     s.total_requests = s.total_requests.max(message.ordinal);
                     s.last_activity_at = s.last_activity_at.max(message.created_at);
@@ -113,9 +125,10 @@ impl Pool {
                     message.reason.clone_from(reason);
                     message.changed_at = at;
                 }
+                self.index_message(*id);
             }
             Event::MessageForgotten { id } => {
-                self.messages.remove(id);
+                self.drop_message(*id);
             }
             Event::TmuxServerChanged { server } => self.server = *server,
             Event::OperationBegun { op, digest, session, at } => {
@@ -145,7 +158,10 @@ impl Pool {
 
     fn forget(&mut self, id: SessionId) {
         self.sessions.remove(&id);
-        self.messages.retain(|_, m| m.session != id);
+        for message in self.by_session.remove(&id).unwrap_or_default() {
+            self.messages.remove(&message);
+        }
+        self.open.remove(&id);
         self.index_names();
     }
 
@@ -164,12 +180,39 @@ impl Pool {
         }
     }
 
+    /// Keeps what is derived of a message's state.
+    fn index_message(&mut self, id: MessageId) {
+        let Some(message) = self.messages.get(&id) else { return };
+        self.by_session.entry(message.session).or_default().insert(id);
+        if message.state.is_final() {
+            remove_from(&mut self.open, message.session, id);
+        } else {
+            self.open.entry(message.session).or_default().insert(id);
+        }
+    }
+
+    fn drop_message(&mut self, id: MessageId) {
+        if let Some(message) = self.messages.remove(&id) {
+            remove_from(&mut self.by_session, message.session, id);
+            remove_from(&mut self.open, message.session, id);
+        }
+    }
+
     fn index_names(&mut self) {
         self.names.clear();
         for session in self.sessions.values() {
             for name in [&session.workspace, &session.name] {
                 self.names.insert(name.as_str().to_owned(), session.id);
             }
+        }
+    }
+}
+
+fn remove_from(index: &mut BTreeMap<SessionId, BTreeSet<MessageId>>, session: SessionId, id: MessageId) {
+    if let Some(ids) = index.get_mut(&session) {
+        ids.remove(&id);
+        if ids.is_empty() {
+            index.remove(&session);
         }
     }
 }

@@ -21,5 +21,5 @@ pub mod settings;
 pub mod stale;
 pub mod view;
 
-pub use pool::{Operation, OperationState, Pool};
+pub use pool::{Operation, OperationState, Pool, is_between};
 pub use settings::{Agent, Naming, Settings};

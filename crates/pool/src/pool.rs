@@ -1,8 +1,11 @@
 //! The state of a pool. Changed only by [`Pool::apply`].
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use protocol::{Epoch, Message, MessageId, OpId, Seq, ServerId, Session, SessionId, Tag, Timestamp};
+use protocol::session::Reason;
+use protocol::{
+    Epoch, Lifecycle, Message, MessageId, OpId, Seq, ServerId, Session, SessionId, Tag, Timestamp,
+};
 
 /// All that a pool remembers, bodies of messages aside.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -17,6 +20,10 @@ pub struct Pool {
     /// Derived: names and workspaces of all sessions.
     pub(crate) names: HashMap<String, SessionId>,
     pub(crate) messages: BTreeMap<MessageId, Message>,
+    /// Derived: the messages of each session.
+    pub(crate) by_session: BTreeMap<SessionId, BTreeSet<MessageId>>,
+    /// Derived: those of them that are not final.
+    pub(crate) open: BTreeMap<SessionId, BTreeSet<MessageId>>,
     pub(crate) retired: BTreeMap<Tag, SessionId>,
     pub(crate) operations: HashMap<OpId, Operation>,
 }
@@ -114,7 +121,17 @@ impl Pool {
 
     /// The messages of one session, in the order they were queued.
     pub fn messages_of(&self, session: SessionId) -> impl DoubleEndedIterator<Item = &Message> {
-        self.messages.values().filter(move |m| m.session == session)
+        self.by_session.get(&session).into_iter().flatten().filter_map(|id| self.messages.get(id))
+    }
+
+    /// Those of them that are not final.
+    pub fn open_messages_of(&self, session: SessionId) -> impl DoubleEndedIterator<Item = &Message> {
+        self.open.get(&session).into_iter().flatten().filter_map(|id| self.messages.get(id))
+    }
+
+    /// All messages that are not final.
+    pub fn open_messages(&self) -> impl Iterator<Item = &Message> {
+        self.open.values().flatten().filter_map(|id| self.messages.get(id))
     }
 
     /// What is remembered of an operation.
@@ -128,9 +145,15 @@ impl Pool {
         self.operations.iter()
     }
 
-    /// How many slots are taken.
+    /// How many slots are taken. A session between two incarnations keeps its slot.
     #[must_use]
     pub fn slots_used(&self) -> usize {
-        self.sessions().filter(|s| s.lifecycle.holds_slot()).count()
+        self.sessions().filter(|s| s.lifecycle.holds_slot() || is_between(s)).count()
     }
+}
+
+/// Whether a session's last incarnation is over and the next one, which was asked for, is still to come.
+#[must_use]
+pub fn is_between(session: &Session) -> bool {
+    session.lifecycle == Lifecycle::Stopped && session.reason == Some(Reason::Restarted)
 }

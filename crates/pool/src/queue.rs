@@ -2,7 +2,7 @@
 
 use protocol::message::PROMPT;
 use protocol::reply::QueueCounts;
-use protocol::{Event, Lifecycle, Message, MessageState, Session, SessionId, Timestamp, Token};
+use protocol::{Event, Incarnation, Lifecycle, Message, MessageState, Session, SessionId, Timestamp, Token};
 
 use crate::pool::Pool;
 
@@ -14,22 +14,30 @@ pub fn deliverable(pool: &Pool) -> impl Iterator<Item = SessionId> + '_ {
 /// The message to type next into a session, if it may be typed now.
 #[must_use]
 pub fn next(pool: &Pool, session: SessionId) -> Option<&Message> {
-    let takes =
-        |s: &Session| s.lifecycle == Lifecycle::Live && s.incarnation.as_ref().is_some_and(|i| !i.dead);
+    let takes = |s: &Session| s.lifecycle == Lifecycle::Live && s.incarnation.as_ref().is_some_and(is_open);
     if !pool.session(session).is_some_and(takes) {
         return None;
     }
-    let mut lane = pool.messages_of(session).filter(|m| m.kind == PROMPT && !m.state.is_final());
+    let mut lane = pool.open_messages_of(session).filter(|m| m.kind == PROMPT);
     let first = lane.next()?;
     let held = first.state.in_flight() || lane.any(|m| m.state.in_flight());
     (!held).then_some(first)
+}
+
+/// Its pane is known and takes input.
+fn is_open(run: &Incarnation) -> bool {
+    !run.dead && run.server.is_some() && run.pane.is_some()
 }
 
 /// Counts of a session's messages, or of all.
 #[must_use]
 pub fn counts(pool: &Pool, session: Option<SessionId>) -> QueueCounts {
     let mut counts = QueueCounts::default();
-    for message in pool.messages().filter(|m| session.is_none_or(|s| m.session == s)) {
+    let all: Box<dyn Iterator<Item = &Message>> = match session {
+        Some(session) => Box::new(pool.messages_of(session)),
+        None => Box::new(pool.messages()),
+    };
+    for message in all {
         match message.state {
             MessageState::Queued => {
                 counts.queued += 1;
@@ -47,7 +55,7 @@ pub fn counts(pool: &Pool, session: Option<SessionId>) -> QueueCounts {
 /// Whether nothing of a session waits or is in flight.
 #[must_use]
 pub fn is_empty(pool: &Pool, session: SessionId) -> bool {
-    pool.messages_of(session).all(|m| m.state.is_final())
+    pool.open_messages_of(session).next().is_none()
 }
 
 /// It is given out under this token: durable before the first byte goes to the pane.
@@ -87,7 +95,10 @@ pub fn expired(pool: &Pool, now: Timestamp) -> Vec<Event> {
         let waits = matches!(m.state, MessageState::Queued | MessageState::InDoubt);
         waits && m.expires_at.is_some_and(|at| at <= now)
     };
-    pool.messages().filter(over).map(|m| moved(m, MessageState::Expired, Some("its time ran out"))).collect()
+    pool.open_messages()
+        .filter(over)
+        .map(|m| moved(m, MessageState::Expired, Some("its time ran out")))
+        .collect()
 }
 
 /// After a start: what was being typed when the last daemon ended may or may not have arrived.

@@ -19,8 +19,10 @@ pub const ABSENCE_PROOF: Duration = Duration::from_secs(1);
 pub struct Evidence<'a> {
     /// tmux as seen.
     pub state: &'a TmuxState,
-    /// When.
+    /// When it was over.
     pub now: Timestamp,
+    /// When it began: what came after that may be missing in it.
+    pub began: Timestamp,
     /// Processes of the records that are proved to have ended.
     pub exited: &'a BTreeSet<ProcId>,
     /// How programs ended, as far as their inits wrote it.
@@ -68,6 +70,12 @@ fn server_events(pool: &Pool, seen: &Evidence<'_>, server: Option<ServerId>) -> 
     let dead = pool.server().is_some_and(|s| seen.exited.contains(&s.process));
     let changed = pool.server() != server && (server.is_some() || dead);
     if changed { vec![Event::TmuxServerChanged { server }] } else { Vec::new() }
+}
+
+/// Whether a session that ends for this reason was lost, rather than ended.
+#[must_use]
+pub fn is_loss(reason: Reason) -> bool {
+    matches!(reason, Reason::ServerGone | Reason::TmuxGone | Reason::StartupMissingTmux)
 }
 
 struct Case<'a> {
@@ -150,6 +158,8 @@ impl Case<'_> {
             None => None,
             Some(known) if known != server && !self.has_exited(Some(known.process)) => None,
             Some(known) if known != server => self.lost(),
+            // It may have been made while the listing was taken.
+            Some(_) if self.seen.began <= self.session.changed_at => None,
             Some(_) => self.vanished(),
         }
     }
@@ -160,6 +170,8 @@ impl Case<'_> {
         match self.incarnation.missing_since {
             _ if ended => Some(self.stopped(reason)),
             None => Some(self.draining(reason, self.exit(), Some(self.seen.now))),
+            // What is known to live keeps the slot: the reaper ends it.
+            Some(_) if self.incarnation.init.is_some() => None,
             Some(since) if self.seen.now.since(since) >= ABSENCE_PROOF => Some(self.stopped(reason)),
             Some(_) => None,
         }
@@ -180,14 +192,16 @@ impl Case<'_> {
         if self.has_exited(Some(server.process)) { self.lost() } else { None }
     }
 
-    /// Its server is dead. What is being ended stays under way until its processes are proved gone.
+    /// Its server is dead. What is known to live keeps the slot: the reaper ends it first.
     fn lost(&self) -> Option<Event> {
         let (session, exit) = (self.session.id, self.exit());
+        let alive = self.incarnation.init.is_some() && !self.has_exited(self.incarnation.init);
         match (self.session.lifecycle, self.session.reason) {
-            (Lifecycle::Draining, Some(reason)) if self.has_exited(self.incarnation.init) => {
+            (Lifecycle::Draining, _) if alive => None,
+            (Lifecycle::Draining, Some(reason)) if !is_loss(reason) => {
                 Some(Event::SessionStopped { session, reason, exit })
             }
-            (Lifecycle::Draining, Some(reason)) if reason != Reason::TmuxGone => None,
+            _ if alive => Some(self.draining(Reason::ServerGone, exit, Some(self.seen.now))),
             _ => Some(Event::SessionLost { session, reason: Reason::ServerGone, exit }),
         }
     }

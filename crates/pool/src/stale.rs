@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use protocol::reap::{Candidate, CandidateKind};
 use protocol::session::Reason;
 use protocol::tmux::{Server, TmuxPane, TmuxState};
-use protocol::{Incarnation, Lifecycle, Name, PaneId, ProcId, Session};
+use protocol::{Incarnation, Lifecycle, Name, PaneId, ProcId, Session, Timestamp};
 
-use crate::pool::Pool;
+use crate::pool::{Pool, is_between};
+use crate::reconcile::{ABSENCE_PROOF, is_loss};
 
 /// What the shell knows beside the pool.
 #[derive(Debug)]
@@ -16,6 +17,8 @@ pub struct Facts<'a> {
     pub state: &'a TmuxState,
     /// Processes of the records that are proved to have ended.
     pub exited: &'a BTreeSet<ProcId>,
+    /// Now.
+    pub now: Timestamp,
     /// Time between TERM and KILL, in milliseconds.
     pub grace_ms: u64,
 }
@@ -42,12 +45,22 @@ fn of_session(session: &Session, facts: &Facts<'_>) -> Option<Candidate> {
                 candidate(session, incarnation, CandidateKind::Requested, "restart was asked for", facts);
             Some(Candidate { remove_pane: false, ..named })
         }
+        reason if is_loss(reason) && is_left_over(incarnation, facts) => {
+            let evidence = "its pane is gone and its processes are left";
+            Some(candidate(session, incarnation, CandidateKind::Leftover, evidence, facts))
+        }
         Reason::Exited if is_zombie(incarnation, facts) => {
             let evidence = "its program ended and its pane is left";
             Some(candidate(session, incarnation, CandidateKind::ZombiePane, evidence, facts))
         }
         _ => None,
     }
+}
+
+/// It was missing for long enough, and its first process is known to live.
+fn is_left_over(incarnation: &Incarnation, facts: &Facts<'_>) -> bool {
+    let proved = incarnation.missing_since.is_some_and(|since| facts.now.since(since) >= ABSENCE_PROOF);
+    proved && incarnation.init.is_some_and(|init| !facts.exited.contains(&init))
 }
 
 /// The pane is closed, or its first process is over, which closes it.
@@ -61,8 +74,11 @@ fn is_zombie(incarnation: &Incarnation, facts: &Facts<'_>) -> bool {
 fn of_pane(pool: &Pool, facts: &Facts<'_>, id: PaneId, pane: &TmuxPane) -> Option<Candidate> {
     let tag = pane.tag?;
     let Server::Up(server) = facts.state.server else { return None };
-    let running = pool.tagged(tag).is_some_and(|s| s.lifecycle.holds_slot());
-    let session = pool.retired(tag).filter(|_| !running)?;
+    let over = |s: &&Session| !s.lifecycle.holds_slot() && !is_between(s);
+    let session = match pool.tagged(tag) {
+        Some(session) => Some(session).filter(over)?.id,
+        None => pool.retired(tag)?,
+    };
     Some(Candidate {
         session,
         name: pool.session(session).map_or_else(unnamed, |s| s.name.clone()),
@@ -85,15 +101,18 @@ fn candidate(
     evidence: &str,
     facts: &Facts<'_>,
 ) -> Candidate {
+    // What the record does not have yet, the last look may.
+    let seen = facts.state.panes.iter().find(|(_, pane)| pane.tag == Some(run.tag));
+    let server = if let Server::Up(server) = facts.state.server { Some(server) } else { None };
     Candidate {
         session: session.id,
         name: session.name.clone(),
         kind,
         evidence: evidence.to_owned(),
         tag: run.tag,
-        server: run.server,
-        pane: run.pane,
-        init: run.init,
+        server: run.server.or(seen.and(server)),
+        pane: run.pane.or(seen.map(|(id, _)| *id)),
+        init: run.init.or_else(|| seen.and_then(|(_, pane)| pane.process)),
         agent: run.agent,
         grace_ms: facts.grace_ms,
         remove_pane: true,

@@ -87,6 +87,7 @@ impl World {
         let seen = Evidence {
             state,
             now: Timestamp(self.now),
+            began: Timestamp(self.now + 1),
             exited: &exited,
             exits: &BTreeMap::new(),
             first: false,
@@ -140,6 +141,8 @@ fn up(n: u32, panes: Vec<(PaneId, TmuxPane)>) -> TmuxState {
 fn t02_first_absence_is_published_and_the_second_is_proof() {
     let mut world = World::default();
     let id = world.live("a", server(1), 1);
+    let run = world.pool.session(id).unwrap().incarnation.clone().unwrap();
+    world.emit(Event::SessionPlaced { session: id, incarnation: Incarnation { init: None, ..run } });
     let empty = up(1, vec![]);
     world.now = 1000;
     world.see(&empty, &[]);
@@ -150,6 +153,37 @@ fn t02_first_absence_is_published_and_the_second_is_proof() {
     world.see(&empty, &[]);
     assert_eq!(world.lifecycle(id), Lifecycle::Stopped);
     assert_eq!(world.pool.session(id).unwrap().reason, Some(Reason::TmuxGone));
+}
+
+#[test]
+fn what_is_known_to_live_keeps_its_slot_until_the_reaper_ended_it() {
+    for (state, dead, end) in [
+        (up(1, vec![]), vec![], Lifecycle::Stopped),
+        (TmuxState::default(), vec![server(1).process], Lifecycle::Lost),
+    ] {
+        let mut world = World::default();
+        let id = world.live("a", server(1), 1);
+        for now in [1000, 3000, 9000] {
+            world.now = now;
+            world.see(&state, &dead);
+            assert_eq!(world.lifecycle(id), Lifecycle::Draining);
+        }
+        let exited = dead.iter().copied().collect();
+        let facts = stale::Facts { state: &state, exited: &exited, now: Timestamp(world.now), grace_ms: 1 };
+        let kinds: Vec<_> = stale::candidates(&world.pool, &facts).iter().map(|c| c.kind).collect();
+        assert_eq!(kinds, [protocol::reap::CandidateKind::Leftover]);
+        world.see(&state, &[dead, vec![process(101)]].concat());
+        assert_eq!(world.lifecycle(id), end);
+    }
+}
+
+#[test]
+fn a_listing_that_began_before_the_session_says_nothing_of_it() {
+    let mut world = World { now: 5000, ..World::default() };
+    let id = world.live("a", server(1), 1);
+    world.now = 4000;
+    world.see(&up(1, vec![]), &[process(101)]);
+    assert_eq!(world.lifecycle(id), Lifecycle::Live);
 }
 
 #[test]
@@ -174,7 +208,7 @@ fn t01_unknown_and_silence_remove_nothing() {
         }
     }
     assert_eq!(world.lifecycle(id), Lifecycle::Live);
-    world.see(&TmuxState::default(), &[server(1).process]);
+    world.see(&TmuxState::default(), &[server(1).process, process(101)]);
     assert_eq!(world.lifecycle(id), Lifecycle::Lost);
 }
 
@@ -187,7 +221,7 @@ fn t03_a_recycled_id_in_a_new_server_is_never_the_old_pane() {
     let replaced = up(2, vec![(number, stranger)]);
     world.see(&replaced, &[]);
     assert_eq!(world.lifecycle(id), Lifecycle::Live, "the old server is not proved dead");
-    world.see(&replaced, &[server(1).process]);
+    world.see(&replaced, &[server(1).process, process(101)]);
     assert_eq!(world.lifecycle(id), Lifecycle::Lost);
 }
 
@@ -213,7 +247,8 @@ fn w13_a_tag_of_an_ended_incarnation_is_removed_and_never_adopted() {
     let state = up(1, vec![(number, old)]);
     world.see(&state, &[]);
     assert_eq!(world.lifecycle(id), Lifecycle::Starting);
-    let facts = stale::Facts { state: &state, exited: &BTreeSet::new(), grace_ms: 1 };
+    let facts =
+        stale::Facts { state: &state, exited: &BTreeSet::new(), now: Timestamp(world.now), grace_ms: 1 };
     let found = stale::candidates(&world.pool, &facts);
     assert_eq!(
         found.iter().map(|c| (c.kind, c.pane)).collect::<Vec<_>>(),
@@ -229,7 +264,8 @@ fn p06_a_pane_without_a_record_is_never_a_candidate() {
     stranger.tag = Some(Tag([0xaa; 16]));
     stranger.dead = true;
     let state = up(1, vec![pane(&world, id, 1), (number, stranger)]);
-    let facts = stale::Facts { state: &state, exited: &BTreeSet::new(), grace_ms: 1 };
+    let facts =
+        stale::Facts { state: &state, exited: &BTreeSet::new(), now: Timestamp(world.now), grace_ms: 1 };
     assert_eq!(stale::candidates(&world.pool, &facts), vec![]);
 }
 

@@ -247,6 +247,13 @@ pub enum Event {
         /// Its id.
         op: OpId,
     },
+    /// More is known of where its incarnation is, though not yet whether it runs. Never in the journal.
+    SessionPlaced {
+        /// Which session.
+        session: SessionId,
+        /// The incarnation with what is known of it; of the same tag.
+        incarnation: Incarnation,
+    },
 }
 
 impl Event {
@@ -280,6 +287,7 @@ impl Event {
             Self::OperationDone { .. } => "operation_done",
             Self::OperationBegun { .. } => "operation_begun",
             Self::OperationForgotten { .. } => "operation_forgotten",
+            Self::SessionPlaced { .. } => "session_placed",
         }
     }
 
@@ -302,6 +310,7 @@ impl Event {
             | Self::AgentStarted { session, .. }
             | Self::TagRetired { session, .. }
             | Self::MessageChanged { session, .. }
+            | Self::SessionPlaced { session, .. }
             | Self::ReapStarted { session, .. }
             | Self::ReapFinished { session, .. }
             | Self::OperationBegun { session, .. } => Some(*session),
@@ -316,6 +325,7 @@ impl Event {
             self,
             Self::NextSession { .. }
                 | Self::SessionObserved { .. }
+                | Self::SessionPlaced { .. }
                 | Self::MessageForgotten { .. }
                 | Self::OperationDone { .. }
                 | Self::OperationBegun { .. }

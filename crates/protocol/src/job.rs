@@ -5,12 +5,13 @@
 //! | file | writer → reader | meaning |
 //! |---|---|---|
 //! | `TAG.job` | poold → init | what to run ([`Job`]); 0600, fsynced. The init *claims* it by renaming it |
-//! | `TAG.taken` | init | the claimed job, removed once it was read |
+//! | `TAG.taken` | init → poold | the claim: the job, replaced by the init's [`ProcId`] once it was read |
 //! | `TAG.started` | init → poold | the program runs ([`Started`]) |
 //! | `TAG.exit` | init → poold | how it ended ([`ExitRecord`]); written to a temporary name, fsynced, renamed |
 //!
 //! Whoever moves `TAG.job` away first wins: `poold` that unlinks it knows that the program never
-//! starts; an init that finds none exits at once with code 125.
+//! starts; an init that finds none exits at once with code 125. The claim stays until the daemon
+//! removes it with the rest, so that a claimed job is never taken for one that nobody has.
 
 use serde::{Deserialize, Serialize};
 

@@ -42,6 +42,8 @@ pub enum CandidateKind {
     ZombiePane,
     /// A pane with the tag of an incarnation that is over.
     RetiredTag,
+    /// Its pane or its server is gone, and processes of it are left.
+    Leftover,
 }
 
 /// The right to end a candidate: the session's lock, and what to act on.

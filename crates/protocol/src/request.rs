@@ -317,6 +317,8 @@ pub struct Observe {
     pub seq: u64,
     /// The number of the [`crate::reply::Ask::Snapshot`] that this answers, or 0.
     pub asked: u64,
+    /// How long before this was sent the look began, in milliseconds: what is younger may be missing in it.
+    pub age_ms: u64,
     /// What is seen.
     pub view: View,
 }

@@ -179,6 +179,8 @@ pub enum Reason {
     TmuxFailed,
     /// Its directories or files could not be made.
     Setup,
+    /// tmux has a session of that name that is not the pool's.
+    NameTaken,
 }
 
 /// How a program ended.

@@ -63,13 +63,14 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> anyhow
     Ok(())
 }
 
-/// Works what there is now, each once, and says whether all of it is gone.
+/// Works what there is now, each once.
 ///
 /// # Errors
-/// There is no `poold`, or it was lost.
-pub async fn once(options: Options) -> anyhow::Result<bool> {
-    let mut desk = Desk::new(options);
-    Ok(desk.once().await?)
+/// Not all of it is gone; or there is no `poold`, or it was lost.
+pub async fn once(options: Options) -> anyhow::Result<()> {
+    let all_gone = Desk::new(options).once().await?;
+    anyhow::ensure!(all_gone, "not all of it is gone");
+    Ok(())
 }
 
 async fn serve(desk: &mut Desk) -> Error {

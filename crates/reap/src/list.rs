@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use protocol::reap::{Candidate, CandidateKind};
+use protocol::reap::Candidate;
 
 use crate::Options;
 use crate::link::Link;
@@ -13,18 +13,15 @@ use crate::link::Link;
 /// There is no `poold`, or the output cannot be written.
 pub async fn list(options: Options, json: bool, mut out: impl Write) -> anyhow::Result<()> {
     for candidate in Link::open(&options).await?.candidates().await? {
-        let line = if json { serde_json::to_string(&candidate)? } else { row(&candidate) };
+        let line = if json { serde_json::to_string(&candidate)? } else { row(&candidate)? };
         writeln!(out, "{line}")?;
     }
     Ok(())
 }
 
-fn row(candidate: &Candidate) -> String {
-    let why = match candidate.kind {
-        CandidateKind::Requested => "requested",
-        CandidateKind::ZombiePane => "zombie_pane",
-        CandidateKind::RetiredTag => "retired_tag",
-    };
-    let Candidate { session, name, evidence, .. } = candidate;
-    format!("{session:<10} {name:<24} {why:<12} {}", evidence.replace(char::is_control, " "))
+fn row(candidate: &Candidate) -> anyhow::Result<String> {
+    let Candidate { session, name, kind, evidence, .. } = candidate;
+    let why = serde_json::to_value(kind)?;
+    let why = why.as_str().unwrap_or_default();
+    Ok(format!("{session:<10} {name:<24} {why:<12} {}", evidence.replace(char::is_control, " ")))
 }

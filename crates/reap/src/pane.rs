@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use process::identity;
 use protocol::ServerId;
 use protocol::reap::Candidate;
-use tmux::{Answer, Driver, Listing, PaneRef, ServerRef};
+use tmux::{Answer, Driver, Listing, PaneRef, ServerRef, TmuxError};
 
 /// How long a pane, or a server whose last pane it was, may take to go.
 const LIMIT: Duration = Duration::from_secs(2);
@@ -30,6 +30,8 @@ pub(crate) async fn find(tmux: &dyn Driver, candidate: &Candidate) -> Pane {
     match tmux.observe().await {
         Ok(listing) => in_listing(candidate, &listing),
         Err(_) if candidate.server.is_some_and(is_dead) => Pane::Gone,
+        // It was never seen in a server, and there is none.
+        Err(TmuxError::NoServer) if candidate.server.is_none() => Pane::Gone,
         Err(error) => Pane::Unknown(format!("its pane: {error}")),
     }
 }
@@ -188,7 +190,7 @@ mod tests {
             assert_eq!(find(&tmux, &candidate(Some(created), 0)).await, Pane::Gone, "{fault:?}");
         }
         tmux.fail([Fault::NoServer]);
-        assert!(matches!(find(&tmux, &candidate(None, 0)).await, Pane::Unknown(_)));
+        assert_eq!(find(&tmux, &candidate(None, 0)).await, Pane::Gone, "it was never seen in a server");
     }
 
     #[tokio::test]

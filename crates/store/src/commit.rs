@@ -79,6 +79,7 @@ impl Touch<'_> {
             | Event::SessionLost { session, .. }
             | Event::SessionFailed { session, .. }
             | Event::SessionObserved { session, .. }
+            | Event::SessionPlaced { session, .. }
             | Event::AgentStarted { session, .. } => self.session(*session),
             Event::SessionDeleted { session, .. } => self.session_deleted(*session),
             Event::TagRetired { tag, .. } => self.retired(*tag),

@@ -30,6 +30,8 @@ pub(crate) struct Stream<'a> {
     /// What `poold` has been told.
     told: TmuxState,
     told_at: Instant,
+    /// When the last look began.
+    began: Instant,
     /// The number of the snapshot that is asked for, or 0.
     asked: u64,
     /// Whether the next frame must be a snapshot: at the start, and after a gap.
@@ -49,6 +51,7 @@ impl<'a> Stream<'a> {
             heartbeat: Duration::from_millis(heartbeat_ms.max(SHORTEST_BEAT_MS)),
             told: TmuxState::default(),
             told_at: Instant::now(),
+            began: Instant::now(),
             asked: 0,
             whole: true,
             snapshot_call: 0,
@@ -60,6 +63,7 @@ impl<'a> Stream<'a> {
         loop {
             // Asked before this look began, so this look answers it.
             let asked = std::mem::take(&mut self.asked);
+            self.began = Instant::now();
             let state = self.look().await?;
             let looked_at = Instant::now();
             self.tell(state, asked).await?;
@@ -137,7 +141,8 @@ impl<'a> Stream<'a> {
         }
         self.seq += 1;
         self.told_at = Instant::now();
-        self.link.send(Observe { watcher: self.watcher, seq: self.seq, asked, view }).await
+        let age_ms = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.link.send(Observe { watcher: self.watcher, seq: self.seq, asked, age_ms, view }).await
     }
 
     fn interval(&self) -> Duration {

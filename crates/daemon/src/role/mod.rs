@@ -11,6 +11,35 @@ use protocol::{ErrorCode, Hello, Refusal, Role};
 
 use crate::conn::{Connection, role_word};
 use crate::context::Daemon;
+use crate::handle::Handle;
+
+/// That a peer is taken in: however its connection ends, even before its welcome, it is forgotten.
+pub(crate) struct Registration {
+    engine: Handle,
+    id: u64,
+    why: String,
+}
+
+impl Registration {
+    pub(crate) fn new(daemon: &Daemon, id: u64) -> Self {
+        Self { engine: daemon.engine.clone(), id, why: "it went away".to_owned() }
+    }
+
+    /// Why its connection ends.
+    pub(crate) fn ends(&mut self, why: String) {
+        self.why = why;
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        let (id, why) = (self.id, std::mem::take(&mut self.why));
+        self.engine.post(move |turn| {
+            watcher::forget(turn, id, why);
+            reaper::forget(turn, id);
+        });
+    }
+}
 
 /// Takes a peer in under its role, before it is welcomed.
 ///

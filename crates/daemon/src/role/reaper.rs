@@ -13,7 +13,7 @@ use protocol::{
 };
 use tmux::Answer;
 use tmux::act::Lines;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::conn::{Connection, done};
 use crate::context::{Daemon, pane_of};
@@ -24,6 +24,8 @@ use crate::{files, verb};
 
 /// How long a reaper waits for a session's lock before it asks for something else.
 const LOCK_LIMIT: Duration = Duration::from_secs(10);
+/// What a lease lasts beyond two graces: verification, and a busy machine.
+const LEASE_SLACK: Duration = Duration::from_secs(40);
 /// How long a reaper may ask to wait for a candidate.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
@@ -45,9 +47,16 @@ pub(super) async fn admit(
 }
 
 pub(super) async fn serve(daemon: &Arc<Daemon>, mut connection: Connection) {
-    let mut leases = Leases { connection: connection.id, held: HashMap::new() };
+    let mut leases = Leases { connection: connection.id, held: HashMap::new(), deadline: None };
     loop {
-        let call = match connection.reader.next().await {
+        let payload = tokio::select! {
+            payload = connection.reader.next() => payload,
+            () = leases.overdue() => {
+                tracing::warn!("a reaper did not settle its lease in time");
+                break;
+            }
+        };
+        let call = match payload {
             Ok(Some(payload)) => frame::decode::<Call>(&payload),
             Ok(None) => break,
             Err(error) => Err(error),
@@ -70,21 +79,36 @@ pub(super) async fn serve(daemon: &Arc<Daemon>, mut connection: Connection) {
             break;
         }
     }
-    let id = connection.id;
-    daemon.engine.post(move |turn| {
-        turn.rest.view.reapers.remove(&id);
-        if turn.rest.view.reapers.is_empty() {
-            turn.rest.view.reaper_since = turn.now();
-        }
-        turn.rest.view.leased.retain(|_, connection| *connection != id);
-        turn.stir();
-    });
+}
+
+/// The connection ended; if it was a reaper's, its leases end too.
+pub(super) fn forget(turn: &mut Turn<'_>, id: u64) {
+    if turn.rest.view.reapers.remove(&id).is_none() {
+        return;
+    }
+    if turn.rest.view.reapers.is_empty() {
+        turn.rest.view.reaper_since = turn.now();
+    }
+    turn.rest.view.leased.retain(|_, connection| *connection != id);
+    turn.stir();
 }
 
 /// The leases of one connection.
 struct Leases {
     connection: u64,
     held: HashMap<Token, (Grant, Candidate)>,
+    /// When the newest lease must be settled: no lock is held for ever by a reaper that hangs.
+    deadline: Option<Instant>,
+}
+
+impl Leases {
+    /// Ends when a lease is held for too long; never without one.
+    async fn overdue(&self) {
+        match self.deadline.filter(|_| !self.held.is_empty()) {
+            Some(deadline) => tokio::time::sleep_until(deadline).await,
+            None => std::future::pending().await,
+        }
+    }
 }
 
 async fn answer(daemon: &Arc<Daemon>, leases: &mut Leases, call: Call) -> Reply {
@@ -128,6 +152,7 @@ async fn lease(daemon: &Arc<Daemon>, leases: &mut Leases, session: SessionId, ta
         Ok((candidate, protected(turn, &context)))
     };
     let (candidate, protected) = daemon.engine.turn(decide).await??;
+    leases.deadline = Some(Instant::now() + 2 * Duration::from_millis(candidate.grace_ms) + LEASE_SLACK);
     leases.held.insert(token, (grant, candidate.clone()));
     Ok(Response::Lease(Box::new(Lease { token, candidate, tmux_socket: daemon.tmux_socket(), protected })))
 }
@@ -188,13 +213,17 @@ fn stop(turn: &mut Turn<'_>, run: &std::path::Path, candidate: &Candidate) {
     });
     if let Some(session) = current {
         let exit = files::read_exit(run, candidate.tag).map(|(exit, _)| exit).or(session.exit);
-        let reason = session.reason.unwrap_or(Reason::Exited);
-        turn.emit(Event::SessionStopped { session: candidate.session, reason, exit });
+        let (session, reason) = (candidate.session, session.reason.unwrap_or(Reason::Exited));
+        turn.emit(match reason {
+            Reason::ServerGone => Event::SessionLost { session, reason, exit },
+            _ => Event::SessionStopped { session, reason, exit },
+        });
     }
     if let Some(pane) = candidate.pane.filter(|_| candidate.remove_pane) {
         // Seen gone by the reaper, sooner than by the watcher.
         turn.rest.view.state.panes.remove(&pane);
     }
     turn.rest.view.verdicts.remove(&candidate.tag);
+    turn.rest.view.graces.remove(&candidate.tag);
     files::forget(run, candidate.tag);
 }

@@ -47,7 +47,9 @@ async fn start(daemon: &Arc<Daemon>, since: Option<Seq>) -> Result<Start, protoc
         let events = turn.subscribe();
         let oldest = turn.store().oldest_seq().ok().flatten().unwrap_or(Seq(1));
         match since {
-            Some(since) if since.0 + 1 >= oldest.0 => (Vec::new(), since, events),
+            Some(since) if since.0 + 1 >= oldest.0 && since <= turn.pool().seq() => {
+                (Vec::new(), since, events)
+            }
             _ => {
                 let state = turn.pool().replicate();
                 let shown = state.into_iter().filter(|s| s.event.is_journaled()).map(|s| (s, true)).collect();
@@ -67,7 +69,8 @@ async fn follow(
     loop {
         let from = sent;
         let read = move |turn: &mut crate::engine::Turn<'_>| turn.store().events_since(from, PAGE);
-        let page = daemon.engine.turn(read).await.ok().and_then(Result::ok).unwrap_or_default();
+        // A journal that is not readable is a gap: it ends here, and the state comes first next time.
+        let Ok(Ok(page)) = daemon.engine.turn(read).await else { return Err(Gone) };
         let more = page.len() == PAGE;
         for stamped in page {
             sent = stamped.seq;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use protocol::reply::{Ask, WatchSetup};
 use protocol::request::{Observe, View};
-use protocol::tmux::TmuxState;
+use protocol::tmux::{Server, TmuxState};
 use protocol::{Call, ErrorCode, Event, Frame, Hello, Refusal, Reply, Request, Response, frame};
 use tokio::time::timeout;
 
@@ -31,6 +31,9 @@ pub(super) async fn admit(
         }
         turn.rest.view.watcher = Some(Peer { connection: id, build: build.clone(), pid });
         turn.rest.view.watcher_since = turn.now();
+        // What another one saw last says nothing about now.
+        let server = Server::Unknown("tmux-watch has only just connected".to_owned());
+        turn.rest.view.state = TmuxState { server, ..TmuxState::default() };
         turn.emit(Event::WatcherConnected { build });
         Ok(())
     };
@@ -39,14 +42,16 @@ pub(super) async fn admit(
 
 pub(super) async fn serve(daemon: &Arc<Daemon>, mut connection: Connection) {
     let why = watch(daemon, &mut connection).await;
-    let id = connection.id;
-    daemon.engine.post(move |turn| {
-        if turn.rest.view.watcher.as_ref().is_some_and(|w| w.connection == id) {
-            turn.rest.view.watcher = None;
-            turn.rest.view.watcher_since = turn.now();
-            turn.emit(Event::WatcherLost { reason: why });
-        }
-    });
+    connection.registration.ends(why);
+}
+
+/// The connection ended; if it was the watcher's, there is none now.
+pub(super) fn forget(turn: &mut crate::engine::Turn<'_>, id: u64, reason: String) {
+    if turn.rest.view.watcher.as_ref().is_some_and(|w| w.connection == id) {
+        turn.rest.view.watcher = None;
+        turn.rest.view.watcher_since = turn.now();
+        turn.emit(Event::WatcherLost { reason });
+    }
 }
 
 /// Serves it until it ends. Answers why it did.
@@ -132,8 +137,9 @@ impl Stream {
         }
         let (state, asked, run) =
             (self.state.clone().unwrap_or_default(), observe.asked, daemon.paths.run.clone());
+        let age = Duration::from_millis(observe.age_ms);
         let apply = move |turn: &mut crate::engine::Turn<'_>| {
-            view::observe(turn, &run, state);
+            view::observe(turn, &run, state, age);
             if asked > turn.rest.view.answered {
                 turn.rest.view.answered = asked;
                 turn.stir();

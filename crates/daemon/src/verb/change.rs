@@ -24,24 +24,23 @@ pub(super) async fn label(daemon: &Arc<Daemon>, op: &Op, asked: Label) -> Reply 
     daemon.engine.turn(decide).await?
 }
 
-/// The record first, then tmux; where tmux certainly did not follow, the record goes back.
+/// The record first, then tmux, also where the record has the name already: a crash may have come
+/// between. Where tmux certainly did not follow, the record goes back.
 pub(super) async fn rename(daemon: &Arc<Daemon>, op: &Op, asked: Rename) -> Reply {
-    let session = shown::find(daemon, asked.session).await?;
-    let id = session.id;
+    let id = shown::find(daemon, asked.session).await?.id;
     let grant = daemon.engine.lock(id, "rename").await?;
-    let name = asked.name;
     let decide = move |turn: &mut Turn<'_>| {
         let Some(session) = turn.pool().session(id).cloned() else {
             return Err(pool::admit::not_found(turn.pool(), &id.to_string()));
         };
-        let name = pool::admit::rename(turn.pool(), &session, &name)?;
-        if let Some(name) = &name {
-            turn.emit(Event::SessionRenamed { session: id, name: name.clone() });
+        if let Some(name) = pool::admit::rename(turn.pool(), &session, &asked.name)? {
+            turn.emit(Event::SessionRenamed { session: id, name });
         }
-        Ok((session, name))
+        Ok(session)
     };
-    let (before, renamed) = daemon.engine.turn(decide).await??;
-    let failed = match &renamed {
+    let before = daemon.engine.turn(decide).await??;
+    let now = daemon.engine.turn(move |turn| turn.pool().session(id).map(|s| s.name.clone())).await?;
+    let failed = match &now {
         Some(name) => in_tmux(daemon, &before, name).await.err(),
         None => None,
     };
@@ -49,8 +48,11 @@ pub(super) async fn rename(daemon: &Arc<Daemon>, op: &Op, asked: Rename) -> Repl
     let conclude = move |turn: &mut Turn<'_>| {
         let reply = match failed {
             None => shown::reply(turn, &context, id),
-            Some(refusal) => {
-                turn.emit(Event::SessionRenamed { session: id, name: before.name });
+            Some((refusal, certain)) => {
+                let free = turn.pool().named(before.name.as_str()).is_none_or(|other| other.id == id);
+                if certain && free {
+                    turn.emit(Event::SessionRenamed { session: id, name: before.name });
+                }
                 Err(refusal)
             }
         };
@@ -62,17 +64,19 @@ pub(super) async fn rename(daemon: &Arc<Daemon>, op: &Op, asked: Rename) -> Repl
     reply
 }
 
-async fn in_tmux(daemon: &Daemon, session: &Session, name: &Name) -> Result<(), Refusal> {
+/// Why tmux did not follow, and whether that is certain.
+async fn in_tmux(daemon: &Daemon, session: &Session, name: &Name) -> Result<(), (Refusal, bool)> {
     let run = session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot());
     let Some((pane, tmux_session)) = run.and_then(|run| Some((pane_of(run)?, run.session?))) else {
         return Ok(());
     };
+    let failed = |why: String, certain| {
+        let left = if certain { "the name is as before" } else { "repeat it when tmux answers" };
+        Err((Refusal::new(ErrorCode::Failed, format!("{why}; {left}")), certain))
+    };
     match daemon.tmux.rename(pane, tmux_session, name).await {
         Ok(tmux::Answer::Done | tmux::Answer::Gone) => Ok(()),
-        Ok(answer) => Err(Refusal::new(
-            ErrorCode::Failed,
-            format!("tmux did not rename it: {answer:?}; the name is as before"),
-        )),
-        Err(error) => Err(Refusal::new(ErrorCode::Failed, format!("{error}; the name is as before"))),
+        Ok(answer) => failed(format!("tmux did not rename it: {answer:?}"), true),
+        Err(error) => failed(error.to_string(), !error.in_doubt()),
     }
 }

@@ -6,38 +6,42 @@ use std::time::Duration;
 use pool::admit::{Admitted, Launch, Made};
 use protocol::request::New;
 use protocol::session::Reason;
-use protocol::{ErrorCode, Lifecycle, Refusal, Reply, SessionId};
+use protocol::{ErrorCode, Incarnation, Lifecycle, Refusal, Reply, SessionId};
 
 use super::{end, shown};
 use crate::clock;
 use crate::context::Daemon;
 use crate::engine::Turn;
 use crate::files::{self, Fence};
-use crate::launch::{self, launch};
+use crate::handle::Handle;
+use crate::launch::{self, Launched, launch};
 use crate::op::Op;
 
 /// How long a repeat waits for the outcome of what an earlier daemon had begun.
 pub(super) const OUTCOME_LIMIT: Duration = Duration::from_secs(30);
 
 pub(super) async fn new(daemon: &Arc<Daemon>, op: &Op, asked: New) -> Reply {
-    check_directory(&asked)?;
+    check_directory(&asked).await?;
     let (context, operation) = (Arc::clone(daemon), op.clone());
     let admitted = daemon.engine.turn(move |turn| admit(turn, &context, &operation, &asked)).await??;
     crate::crash::point("new-intent");
     match admitted {
         Admitted::Create(Made { session, .. }) => run(daemon, op, session).await,
-        Admitted::Start(session) => end::start_again(daemon, op, session).await,
+        Admitted::Start(session) => end::start_again(daemon, op, session, false).await,
         Admitted::Existing(session) => existing(daemon, op, session).await,
     }
 }
 
 /// Before anything is written: a directory that is not there is a mistake in the request.
-fn check_directory(asked: &New) -> Result<(), Refusal> {
-    match &asked.cwd {
-        Some(cwd) if !cwd.as_path().is_dir() => {
+async fn check_directory(asked: &New) -> Result<(), Refusal> {
+    let Some(cwd) = asked.cwd.clone() else { return Ok(()) };
+    let path = cwd.as_path().to_owned();
+    match files::elsewhere(move || path.is_dir()).await {
+        Some(true) => Ok(()),
+        Some(false) => {
             Err(Refusal::new(ErrorCode::Usage, format!("{} is not a directory", cwd.as_path().display())))
         }
-        _ => Ok(()),
+        None => Err(Refusal::new(ErrorCode::Failed, format!("{} does not answer", cwd.as_path().display()))),
     }
 }
 
@@ -50,24 +54,52 @@ fn admit(turn: &mut Turn<'_>, daemon: &Daemon, op: &Op, asked: &New) -> Result<A
     if let Admitted::Create(made) = &mut admitted {
         turn.emit_all(made.events.drain(..));
         op.begun(turn, made.session);
-        turn.rest.view.busy.insert(made.session);
+        turn.rest.view.starting.insert(made.session);
     }
     Ok(admitted)
 }
 
 /// Launches what was decided and answers with what came of it.
 pub(super) async fn run(daemon: &Arc<Daemon>, op: &Op, session: SessionId) -> Reply {
+    let _starting = Starting::new(daemon, session);
     let grant = daemon.engine.lock(session, "start").await?;
     let (context, operation) = (Arc::clone(daemon), op.clone());
-    let reply = launch(daemon, session, move |turn| {
-        turn.rest.view.busy.remove(&session);
-        let reply = outcome(turn, &context, session);
-        operation.conclude(turn, &reply);
-        reply
-    });
+    let reply = launch(daemon, session, move |turn| conclude(turn, &context, &operation, session));
     let reply = reply.await?;
     drop(grant);
     crate::crash::point("new-outcome");
+    reply
+}
+
+/// That somebody is at a session's start: nobody else settles it meanwhile.
+pub(crate) struct Starting {
+    engine: Handle,
+    session: SessionId,
+}
+
+impl Starting {
+    /// For a session that was put among those that are started, in a turn before.
+    pub(crate) fn new(daemon: &Daemon, session: SessionId) -> Self {
+        Self { engine: daemon.engine.clone(), session }
+    }
+}
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        let session = self.session;
+        self.engine.post(move |turn| {
+            turn.rest.view.starting.remove(&session);
+            turn.stir();
+        });
+    }
+}
+
+/// The answer that a session's state after a launch comes to; final once it is known whether it runs.
+pub(super) fn conclude(turn: &mut Turn<'_>, daemon: &Daemon, op: &Op, id: SessionId) -> Reply {
+    let reply = outcome(turn, daemon, id);
+    if turn.pool().session(id).is_none_or(|s| s.lifecycle != Lifecycle::Starting) {
+        op.conclude(turn, &reply);
+    }
     reply
 }
 
@@ -79,11 +111,7 @@ pub(super) fn outcome(turn: &mut Turn<'_>, daemon: &Daemon, id: SessionId) -> Re
     let detail = session.detail.clone().unwrap_or_default();
     match session.lifecycle {
         Lifecycle::Failed => Err(Refusal::new(
-            if session.reason == Some(Reason::TmuxFailed) {
-                ErrorCode::Unavailable
-            } else {
-                ErrorCode::Failed
-            },
+            failure(session.reason),
             format!(
                 "{id} ({}) failed to start: {detail}; `poolctl restart` tries again, `poolctl rm` removes it",
                 session.name
@@ -100,21 +128,31 @@ pub(super) fn outcome(turn: &mut Turn<'_>, daemon: &Daemon, id: SessionId) -> Re
     }
 }
 
-async fn existing(daemon: &Arc<Daemon>, op: &Op, session: SessionId) -> Reply {
-    let (context, operation) = (Arc::clone(daemon), op.clone());
-    let look = move |turn: &mut Turn<'_>| {
-        let starting = turn.pool().session(session).is_some_and(|s| s.lifecycle == Lifecycle::Starting);
-        (!starting).then(|| {
-            let reply = outcome(turn, &context, session);
-            operation.conclude(turn, &reply);
-            reply
-        })
-    };
-    daemon.engine.wait_for(Some(OUTCOME_LIMIT), look).await?
+fn failure(reason: Option<Reason>) -> ErrorCode {
+    match reason {
+        Some(Reason::TmuxFailed) => ErrorCode::Unavailable,
+        Some(Reason::NameTaken) => ErrorCode::Conflict,
+        _ => ErrorCode::Failed,
+    }
 }
 
-/// After a start of the daemon: finds out what became of a creation that was under way.
-pub(crate) async fn resume(daemon: Arc<Daemon>, session: SessionId) -> Result<(), Refusal> {
+/// Once it is known what becomes of it: as it is, or started again where it was just ending.
+pub(super) async fn existing(daemon: &Arc<Daemon>, op: &Op, session: SessionId) -> Reply {
+    let known = move |turn: &mut Turn<'_>| {
+        let Some(record) = turn.pool().session(session) else { return Some(false) };
+        let open =
+            matches!(record.lifecycle, Lifecycle::Starting | Lifecycle::Draining) || pool::is_between(record);
+        (!open).then_some(record.lifecycle == Lifecycle::Live)
+    };
+    if !daemon.engine.wait_for(Some(OUTCOME_LIMIT), known).await? {
+        return Box::pin(end::start_again(daemon, op, session, false)).await;
+    }
+    let (context, operation) = (Arc::clone(daemon), op.clone());
+    daemon.engine.turn(move |turn| conclude(turn, &context, &operation, session)).await?
+}
+
+/// Finds out what became of a creation of which nobody knows.
+pub(crate) async fn resume(daemon: &Arc<Daemon>, session: SessionId) -> Result<(), Refusal> {
     let grant = daemon.engine.lock(session, "start").await?;
     let record = daemon.engine.turn(move |turn| turn.pool().session(session).cloned()).await?;
     let Some(run) = record.filter(|s| s.lifecycle == Lifecycle::Starting).and_then(|s| s.incarnation) else {
@@ -125,28 +163,32 @@ pub(crate) async fn resume(daemon: Arc<Daemon>, session: SessionId) -> Result<()
             // It never ran and never will; what was decided still holds, with a new tag.
             let renewed = daemon.engine.turn(move |turn| launch::renew(turn, session)).await?;
             renewed.map_err(|e| Refusal::new(ErrorCode::Failed, e.to_string()))?;
-            launch(&daemon, session, |_| ()).await?;
+            launch(daemon, session, |_| ()).await?;
         }
-        Ok(Fence::Claimed) => found_again(&daemon, session, &run).await?,
+        Ok(Fence::Claimed) => found_again(daemon, session, &run).await?,
         Err(error) => tracing::error!(%session, %error, "its job file cannot be looked at"),
     }
     drop(grant);
     Ok(())
 }
 
-/// Its init claimed the job: it is, or was, in tmux. Until it is seen the session stays `starting`.
-async fn found_again(
-    daemon: &Arc<Daemon>,
-    session: SessionId,
-    run: &protocol::Incarnation,
-) -> Result<(), Refusal> {
-    let placed = launch::find(daemon, run, Duration::from_secs(2)).await;
-    let launched = launch::await_start(daemon, placed.clone().unwrap_or_else(|| run.clone())).await;
-    let (tag, dir) = (run.tag, daemon.paths.run.clone());
-    let known = placed.is_some()
-        || matches!(launched, launch::Launched::Failed { .. } | launch::Launched::Ran { exit: Some(_), .. });
-    if known {
-        daemon.engine.turn(move |turn| launch::settle(turn, &dir, session, (tag, launched))).await?;
+/// Its init claimed the job: it is, or was, in tmux. Until it is seen, or its init is proved to have
+/// ended, the session stays `starting`.
+async fn found_again(daemon: &Arc<Daemon>, session: SessionId, run: &Incarnation) -> Result<(), Refusal> {
+    let run = launch::claimed(daemon, run);
+    let placed = launch::find(daemon, &run, Duration::from_secs(2)).await;
+    let seen = placed.is_some();
+    let mut launched = launch::await_start(daemon, placed.unwrap_or_else(|| run.clone())).await;
+    let ended = run.init.is_some_and(|init| process::identity::exited(init).unwrap_or(false));
+    if let Launched::Unknown { .. } = launched
+        && ended
+    {
+        let detail = "its init ended before the program ran".to_owned();
+        launched = Launched::Failed { reason: Reason::TmuxFailed, detail, exit: None };
+    }
+    let ran_unseen = matches!(launched, Launched::Ran { exit: None, .. }) && !seen && !ended;
+    if !ran_unseen {
+        daemon.engine.turn(move |turn| launch::settle(turn, session, (run.tag, launched))).await?;
     }
     Ok(())
 }

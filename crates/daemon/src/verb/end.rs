@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use protocol::reap::Outcome;
 use protocol::request::{Kill, Restart};
-use protocol::session::Reason;
-use protocol::{ErrorCode, Lifecycle, Refusal, Reply, Session, SessionId, SessionRef, Tag};
+use protocol::{ErrorCode, Refusal, Reply, Session, SessionId, SessionRef, Tag};
 
-use super::{create, shown};
+use super::create::{self, Starting};
+use super::shown;
 use crate::context::{Daemon, pane_of};
 use crate::engine::Turn;
+use crate::files;
 use crate::launch::{self, launch};
 use crate::op::Op;
 
@@ -20,9 +21,8 @@ const REAPER_LIMIT: Duration = Duration::from_secs(1);
 const END_SLACK: Duration = Duration::from_secs(15);
 
 pub(super) async fn kill(daemon: &Arc<Daemon>, op: &Op, asked: Kill) -> Reply {
-    let session =
-        doom(daemon, asked.session, asked.grace_ms, |session, _, _| Ok(pool::admit::kill(session)), None)
-            .await?;
+    let admit: Admit = |session, _, _| Ok(pool::admit::kill(session));
+    let session = doom(daemon, op, (asked.session, asked.grace_ms), admit).await?;
     ended(daemon, &session).await?;
     let (context, operation, id) = (Arc::clone(daemon), op.clone(), session.id);
     let conclude = move |turn: &mut Turn<'_>| {
@@ -33,41 +33,43 @@ pub(super) async fn kill(daemon: &Arc<Daemon>, op: &Op, asked: Kill) -> Reply {
     daemon.engine.turn(conclude).await?
 }
 
+/// Where it fails half-way the session is still to start again, and is once its last run is over.
 pub(super) async fn restart(daemon: &Arc<Daemon>, op: &Op, asked: Restart) -> Reply {
-    let admit = |session: &Session, pool: &pool::Pool, settings: &pool::Settings| {
-        pool::admit::restart(pool, settings, session)
-    };
-    let session = doom(daemon, asked.session, asked.grace_ms, admit, Some(op)).await?;
+    let admit: Admit = |session, pool, settings| pool::admit::restart(pool, settings, session);
+    let session = doom(daemon, op, (asked.session, asked.grace_ms), admit).await?;
+    let ran = session.lifecycle.holds_slot();
+    let claim = move |turn: &mut Turn<'_>| turn.rest.view.starting.insert(session.id);
+    let starting = daemon.engine.turn(claim).await?.then(|| Starting::new(daemon, session.id));
     ended(daemon, &session).await?;
-    start_again(daemon, op, session.id).await
+    let reply = start_again(daemon, op, session.id, ran).await;
+    drop(starting);
+    reply
 }
+
+type Admit = fn(&Session, &pool::Pool, &pool::Settings) -> Result<Vec<protocol::Event>, Refusal>;
 
 /// Commits that an incarnation is to end, and answers with the session as it is then.
 async fn doom(
     daemon: &Arc<Daemon>,
-    wanted: SessionRef,
-    grace_ms: Option<u64>,
-    admit: impl FnOnce(&Session, &pool::Pool, &pool::Settings) -> Result<Vec<protocol::Event>, Refusal>
-    + Send
-    + 'static,
-    begun: Option<&Op>,
+    op: &Op,
+    (wanted, grace_ms): (SessionRef, Option<u64>),
+    admit: Admit,
 ) -> Result<Session, Refusal> {
-    let (settings, begun) = (daemon.settings(), begun.cloned());
+    let (settings, op) = (daemon.settings(), op.clone());
     let decide = move |turn: &mut Turn<'_>| {
-        let session = pool::admit::resolve(turn.pool(), &wanted)?;
-        let (id, tag) = (session.id, session.incarnation.as_ref().map(|i| i.tag));
-        let events = admit(session, turn.pool(), &settings)?;
-        if let Some(grace) = grace_ms {
-            turn.rest.view.graces.insert(id, grace);
-        }
-        if let Some(tag) = tag {
+        let session = pool::admit::resolve(turn.pool(), &wanted)?.clone();
+        let events = admit(&session, turn.pool(), &settings)?;
+        if let Some(tag) =
+            session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot()).map(|i| i.tag)
+        {
             turn.rest.view.verdicts.remove(&tag);
+            if let Some(grace) = grace_ms {
+                turn.rest.view.graces.insert(tag, grace);
+            }
         }
-        if let Some(op) = begun {
-            op.begun(turn, id);
-        }
+        op.begun(turn, session.id);
         turn.emit_all(events);
-        turn.pool().session(id).cloned().ok_or_else(|| pool::admit::not_found(turn.pool(), &wanted.0))
+        turn.pool().session(session.id).cloned().ok_or_else(|| pool::admit::not_found(turn.pool(), &wanted.0))
     };
     daemon.engine.turn(decide).await?
 }
@@ -86,12 +88,9 @@ pub(super) async fn ended(daemon: &Arc<Daemon>, session: &Session) -> Result<(),
         Err(refusal) if refusal.code == ErrorCode::Timeout => return without_reaper(daemon, session).await,
         Err(refusal) => return Err(refusal),
     }
-    let grace = daemon.engine.turn(move |turn| turn.rest.view.graces.get(&id).copied()).await?;
+    let grace = daemon.engine.turn(move |turn| turn.rest.view.graces.get(&tag).copied()).await?;
     let limit = Duration::from_millis(grace.unwrap_or(daemon.settings().grace_ms)) + END_SLACK;
     let verdict = daemon.engine.wait_for(Some(limit), move |turn| over(turn, id, tag)).await;
-    daemon.engine.post(move |turn| {
-        turn.rest.view.graces.remove(&id);
-    });
     match verdict {
         Ok(verdict) => verdict,
         Err(refusal) if refusal.code == ErrorCode::Timeout => Err(Refusal::new(
@@ -143,41 +142,55 @@ async fn without_reaper(daemon: &Arc<Daemon>, session: &Session) -> Result<(), R
     ))
 }
 
-/// Decides on the next incarnation of a session that does not run, launches it, and moves whoever
-/// is attached to it over from the last one's remains.
-pub(super) async fn start_again(daemon: &Arc<Daemon>, op: &Op, id: SessionId) -> Reply {
+/// Starts a session that does not run. `asked`: it is one that was ended in order to start again.
+pub(super) async fn start_again(daemon: &Arc<Daemon>, op: &Op, id: SessionId, asked: bool) -> Reply {
     let (context, operation) = (Arc::clone(daemon), op.clone());
-    let conclude = move |turn: &mut Turn<'_>| {
-        let reply = create::outcome(turn, &context, id);
-        operation.conclude(turn, &reply);
-        reply
-    };
-    again(daemon, id, conclude).await?
+    let conclude = move |turn: &mut Turn<'_>| create::conclude(turn, &context, &operation, id);
+    match again(daemon, id, asked, conclude).await? {
+        Some(reply) => reply,
+        None => create::existing(daemon, op, id).await,
+    }
 }
 
-async fn again<R: Send + 'static>(
+/// Decides on the next incarnation, launches it, and moves whoever is attached over from the last
+/// one's remains. `None`: it runs already.
+pub(crate) async fn again<R: Send + 'static>(
     daemon: &Arc<Daemon>,
     id: SessionId,
+    asked: bool,
     conclude: impl FnOnce(&mut Turn<'_>) -> R + Send + 'static,
-) -> Result<R, Refusal> {
+) -> Result<Option<R>, Refusal> {
     let grant = daemon.engine.lock(id, "restart").await?;
+    let settings = daemon.settings();
     let decide = move |turn: &mut Turn<'_>| {
-        let session = turn.pool().session(id).filter(|s| !s.lifecycle.holds_slot()).cloned();
-        let Some(session) = session else { return Ok(None) };
+        let Some(session) = turn.pool().session(id).cloned() else {
+            return Err(pool::admit::not_found(turn.pool(), &id.to_string()));
+        };
+        if session.lifecycle.holds_slot() {
+            return Ok(None);
+        }
+        if asked && !pool::is_between(&session) {
+            let why = format!("{} was killed before it started again", session.name);
+            return Err(Refusal::new(ErrorCode::Conflict, why));
+        }
+        pool::admit::has_slot_for(turn.pool(), &settings, &session)?;
         launch::renew(turn, id).map_err(|e| Refusal::new(ErrorCode::Failed, e.to_string()))?;
+        turn.rest.view.starting.insert(id);
         Ok(Some(session))
     };
-    let before: Option<Session> = daemon.engine.turn(decide).await??;
-    let remains = before.as_ref().and_then(|s| s.incarnation.clone());
-    if let Some(run) = &remains {
+    let Some(before): Option<Session> = daemon.engine.turn(decide).await?? else { return Ok(None) };
+    let _starting = Starting::new(daemon, id);
+    let last = before.incarnation;
+    if let Some(run) = &last {
         make_room(daemon, run).await;
     }
     let result = launch(daemon, id, conclude).await;
-    if let Some(run) = remains {
+    if let Some(run) = last {
         hand_over(daemon, id, &run).await;
+        files::forget(&daemon.paths.run, run.tag);
     }
     drop(grant);
-    result
+    result.map(Some)
 }
 
 /// The last incarnation's tmux session gives its name up. Where that fails the launch says why.
@@ -206,19 +219,4 @@ async fn hand_over(daemon: &Arc<Daemon>, id: SessionId, last: &protocol::Incarna
         Ok(answer) => tracing::debug!(?answer, "the last pane"),
         Err(error) => tracing::debug!(%error, "the last pane"),
     }
-}
-
-/// After a start of the daemon: a restart that was under way goes on.
-pub(crate) async fn resume(daemon: Arc<Daemon>, session: Session) -> Result<(), Refusal> {
-    ended(&daemon, &session).await?;
-    let id = session.id;
-    let still = move |turn: &mut Turn<'_>| {
-        turn.pool()
-            .session(id)
-            .is_some_and(|s| s.lifecycle == Lifecycle::Stopped && s.reason == Some(Reason::Restarted))
-    };
-    if daemon.engine.turn(still).await? {
-        again(&daemon, id, |_| ()).await?;
-    }
-    Ok(())
 }

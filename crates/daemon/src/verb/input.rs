@@ -66,18 +66,21 @@ pub(super) async fn keys(daemon: &Arc<Daemon>, op: &Op, asked: Keys) -> Reply {
     let session = shown::find(daemon, asked.session).await?;
     let grant = daemon.engine.lock(session.id, "keys").await?;
     let id = session.id;
-    let now = daemon.engine.turn(move |turn| turn.pool().session(id).cloned()).await?;
+    let begun = op.clone();
+    let begin = move |turn: &mut Turn<'_>| {
+        begun.begun(turn, id);
+        turn.pool().session(id).cloned()
+    };
+    let now = daemon.engine.turn(begin).await?;
     let live = now.filter(|s| s.lifecycle == Lifecycle::Live);
     let Some(pane) = live.and_then(|s| s.incarnation).as_ref().and_then(pane_of) else {
         return Err(Refusal::new(ErrorCode::Refused, format!("{} does not run", session.name)));
     };
     let typed = daemon.tmux.keys(pane, &keys).await;
     drop(grant);
-    let reply = answered(typed);
-    if reply.is_ok() {
-        let operation = op.clone();
-        daemon.engine.turn(move |turn| operation.conclude(turn, &Ok(Response::Done))).await?;
-    }
+    let (operation, reply) = (op.clone(), answered(typed));
+    let answer = reply.clone();
+    daemon.engine.turn(move |turn| operation.conclude(turn, &answer)).await?;
     reply
 }
 

@@ -14,11 +14,10 @@ mod wait;
 
 use std::sync::Arc;
 
-use protocol::session::Reason;
 use protocol::{ErrorCode, Lifecycle, Refusal, Reply, Request, Response, SessionId};
 
-pub(crate) use create::resume as resume_start;
-pub(crate) use end::resume as resume_restart;
+pub(crate) use create::{Starting, resume as resume_start};
+pub(crate) use end::again as start_next;
 pub(crate) use sync::snapshot;
 
 use crate::context::Daemon;
@@ -63,24 +62,25 @@ pub(crate) async fn answer(daemon: &Arc<Daemon>, call: protocol::Call) -> Reply 
     }
 }
 
-/// Carries an operation out once, whoever asks for it how often.
+/// Carries an operation out once, whoever asks for it how often. In a task of its own: a client
+/// that leaves does not stop it half-way.
 async fn operate(daemon: &Arc<Daemon>, id: Option<protocol::OpId>, request: Request) -> Reply {
     let op = Op::new(id, &request)?;
+    let daemon = Arc::clone(daemon);
+    tokio::spawn(async move { once(&daemon, op, request).await }).await.map_err(|_| in_doubt())?
+}
+
+async fn once(daemon: &Arc<Daemon>, op: Op, request: Request) -> Reply {
     let begin = op.clone();
     match daemon.engine.turn(move |turn| begin.begin(turn)).await? {
         Begin::Answered(reply) => reply,
         Begin::Running(answer) => answer.await.map_err(|_| in_doubt())?,
-        Begin::Hanging(session) => settled(daemon, session).await,
+        Begin::Hanging(session) => settled(daemon, session, &request).await,
         Begin::Fresh => {
-            let daemon = Arc::clone(daemon);
-            // A task of its own: a client that leaves does not stop it half-way.
-            let task = tokio::spawn(async move {
-                let reply = carry_out(&daemon, &op, request).await;
-                let answer = reply.clone();
-                daemon.engine.turn(move |turn| op.over(turn, &answer)).await?;
-                reply
-            });
-            task.await.map_err(|_| in_doubt())?
+            let reply = carry_out(daemon, &op, request).await;
+            let answer = reply.clone();
+            daemon.engine.turn(move |turn| op.over(turn, &answer)).await?;
+            reply
         }
     }
 }
@@ -100,13 +100,18 @@ async fn carry_out(daemon: &Arc<Daemon>, op: &Op, request: Request) -> Reply {
     }
 }
 
-/// What became of an operation that an earlier daemon had begun.
-async fn settled(daemon: &Arc<Daemon>, session: SessionId) -> Reply {
+/// What became of an operation that an earlier daemon had begun, or that nobody knew the end of.
+async fn settled(daemon: &Arc<Daemon>, session: SessionId, request: &Request) -> Reply {
+    if let Request::Keys(_) = request {
+        let why =
+            "the daemon stopped while these keys were pressed; they may have been, and are not pressed again";
+        return Err(Refusal::new(ErrorCode::Unavailable, why));
+    }
     let shower = Arc::clone(daemon);
     let look = move |turn: &mut crate::engine::Turn<'_>| {
         let record = turn.pool().session(session)?;
-        let between = record.lifecycle == Lifecycle::Stopped && record.reason == Some(Reason::Restarted);
-        let over = !between && !matches!(record.lifecycle, Lifecycle::Starting | Lifecycle::Draining);
+        let over = !pool::is_between(record)
+            && !matches!(record.lifecycle, Lifecycle::Starting | Lifecycle::Draining);
         over.then(|| create::outcome(turn, &shower, session))
     };
     daemon.engine.wait_for(Some(create::OUTCOME_LIMIT), look).await?

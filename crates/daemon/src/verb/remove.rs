@@ -58,6 +58,9 @@ async fn end_first(daemon: &Arc<Daemon>, session: &Session) -> Result<(), Refusa
     let doomed = move |turn: &mut Turn<'_>| {
         let events: Vec<Event> = turn.pool().session(id).map(pool::admit::kill).unwrap_or_default();
         turn.emit_all(events);
+        if let Some(tag) = turn.pool().session(id).and_then(|s| s.incarnation.as_ref()).map(|i| i.tag) {
+            turn.rest.view.verdicts.remove(&tag);
+        }
         turn.pool().session(id).cloned()
     };
     match daemon.engine.turn(doomed).await? {
@@ -80,7 +83,9 @@ async fn clean_up(daemon: &Arc<Daemon>, session: &Session, asked: &Remove) {
     if let Some(run) = &session.incarnation {
         files::forget(&daemon.paths.run, run.tag);
     }
-    if let Err(error) = files::remove_session_dir(&daemon.paths.sessions, session.id, asked.purge) {
-        tracing::warn!(session = %session.id, %error, "its directory was not removed");
+    let (sessions, id, purge) = (daemon.paths.sessions.clone(), session.id, asked.purge);
+    let removed = tokio::task::spawn_blocking(move || files::remove_session_dir(&sessions, id, purge)).await;
+    if !matches!(removed, Ok(Ok(()))) {
+        tracing::warn!(session = %session.id, ?removed, "its directory was not removed");
     }
 }

@@ -111,7 +111,9 @@ fn problems(pool: &pool::Pool, view: &View) -> Vec<String> {
             "the reaper is not connected: ended sessions keep their slots; `poolctl up` starts it".to_owned(),
         );
     }
-    let running = pool.sessions().filter(|s| s.lifecycle.holds_slot()).count();
+    // What was started since tmux was last seen is not missing.
+    let is_due = |s: &&protocol::Session| view.seen_at.is_some_and(|at| s.changed_at < at);
+    let running = pool.sessions().filter(|s| s.lifecycle.holds_slot()).filter(is_due).count();
     match &view.state.server {
         Server::Unknown(why) => {
             problems.push(format!("the tmux server is not seen: {why}; its sessions are left as they are"));

@@ -63,8 +63,10 @@ pub(crate) async fn snapshot(daemon: &Arc<Daemon>) -> Result<String, Refusal> {
 }
 
 async fn by_myself(daemon: &Arc<Daemon>) -> Result<String, Refusal> {
+    let began = tokio::time::Instant::now();
     let state = launch::observe(daemon).await;
+    let age = began.elapsed();
     let run = daemon.paths.run.clone();
-    daemon.engine.turn(move |turn| drop(view::observe(turn, &run, state))).await?;
+    daemon.engine.turn(move |turn| drop(view::observe(turn, &run, state, age))).await?;
     Ok("poold".to_owned())
 }

@@ -7,7 +7,7 @@ use protocol::session::{DeleteMode, Reason};
 use protocol::{ErrorCode, Event, Incarnation, Lifecycle, Name, Refusal, Session, Tag, Timestamp};
 
 use super::{create, refuse, text};
-use crate::pool::Pool;
+use crate::pool::{Pool, is_between};
 use crate::queue;
 use crate::settings::Settings;
 
@@ -47,12 +47,13 @@ pub fn label(session: &Session, asked: &Label) -> Result<Vec<Event>, Refusal> {
 pub fn kill(session: &Session) -> Vec<Event> {
     match session.lifecycle {
         Lifecycle::Starting | Lifecycle::Live => vec![ending(session, Reason::Killed)],
-        // Its pane is missing, and it is not proved that its processes are: the reaper finds out.
-        Lifecycle::Draining if session.reason == Some(Reason::TmuxGone) => {
+        // However it is ending: what is left of it is not waited for any longer.
+        Lifecycle::Draining if session.reason != Some(Reason::Killed) => {
             vec![ending(session, Reason::Killed)]
         }
-        Lifecycle::Draining if session.reason == Some(Reason::Restarted) => {
-            vec![ending(session, Reason::Killed)]
+        // It was to start again, and is not to now.
+        Lifecycle::Stopped if is_between(session) => {
+            vec![Event::SessionStopped { session: session.id, reason: Reason::Killed, exit: session.exit }]
         }
         _ => Vec::new(),
     }
@@ -67,8 +68,16 @@ pub fn restart(pool: &Pool, settings: &Settings, session: &Session) -> Result<Ve
         let under_way = session.lifecycle == Lifecycle::Draining && session.reason == Some(Reason::Restarted);
         return Ok(if under_way { Vec::new() } else { vec![ending(session, Reason::Restarted)] });
     }
-    create::has_slot(pool, settings)?;
+    has_slot_for(pool, settings, session)?;
     Ok(Vec::new())
+}
+
+/// Refuses where every slot is taken by other sessions.
+///
+/// # Errors
+/// Refused.
+pub fn has_slot_for(pool: &Pool, settings: &Settings, session: &Session) -> Result<(), Refusal> {
+    if is_between(session) { Ok(()) } else { create::has_slot(pool, settings) }
 }
 
 /// The next incarnation of a session whose last one is proved gone.

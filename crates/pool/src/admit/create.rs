@@ -58,8 +58,11 @@ pub fn new(pool: &Pool, settings: &Settings, asked: &New, launch: &Launch<'_>) -
     if asked.reuse
         && let Some(existing) = pool.named(workspace.as_str())
     {
-        let runs = existing.lifecycle.holds_slot();
-        return Ok(if runs { Admitted::Existing(existing.id) } else { Admitted::Start(existing.id) });
+        if existing.lifecycle.holds_slot() {
+            return Ok(Admitted::Existing(existing.id));
+        }
+        has_slot(pool, settings)?;
+        return Ok(Admitted::Start(existing.id));
     }
     for taken in [&name, &workspace] {
         if let Some(other) = pool.named(taken.as_str()) {

@@ -7,7 +7,7 @@ mod resolve;
 mod send;
 mod text;
 
-pub use change::{idle_enough, kill, label, next_incarnation, remove, rename, restart};
+pub use change::{has_slot_for, idle_enough, kill, label, next_incarnation, remove, rename, restart};
 pub use create::{Admitted, Launch, Made, new};
 pub use resolve::{not_found, resolve};
 pub use send::{Body, Sent, resolve_message, send};

@@ -110,7 +110,7 @@ fn accepts(session: &Session) -> Result<(), Refusal> {
 }
 
 fn has_room(pool: &Pool, settings: &Settings, session: &Session, body: &Body) -> Result<(), Refusal> {
-    let open = || pool.messages_of(session.id).filter(|m| !m.state.is_final());
+    let open = || pool.open_messages_of(session.id);
     let (count, bytes) = (open().count() as u64, open().map(|m| u64::from(m.size)).sum::<u64>());
     if count < settings.queue_messages && bytes + body.bytes.len() as u64 <= settings.queue_bytes {
         return Ok(());
