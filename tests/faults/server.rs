@@ -101,7 +101,8 @@ fn t06_a_deleted_socket_is_no_proof_and_the_server_is_reminded() {
     pool.ok(&["sync"]);
     let (before, server) = (panes(&pool), pool.tmux_pid().unwrap());
     let known = records(&pool);
-    pool.kill9(Program::Watch);
+    // The watcher would remind the server at once.
+    let watcher = Stopped::new(pool.pid(Program::Watch).unwrap());
     fs::remove_file(pool.tmux_socket()).unwrap();
     pool.ctl(&["keys", &id, "x"]).expect(7);
     pool.ctl(&["capture", &id]).expect(7);
@@ -110,9 +111,17 @@ fn t06_a_deleted_socket_is_no_proof_and_the_server_is_reminded() {
     assert!(!pool.tmux_socket().exists());
     assert_eq!(pool.lifecycle(&id), "live");
     pool.ok(&["rm", "late"]);
-    pool.start(Program::Watch);
+    drop(watcher);
+    wait_until("the server listens again", PATIENCE, || pool.tmux_pid() == Some(server));
     await_health(&pool);
-    assert_eq!(pool.tmux_pid(), Some(server));
+    assert_eq!((panes(&pool), records(&pool)), (before.clone(), known.clone()));
+    // A watcher that never saw the server cannot know whom to remind; then status says what to do.
+    pool.kill9(Program::Watch);
+    fs::remove_file(pool.tmux_socket()).unwrap();
+    pool.start(Program::Watch);
+    await_fault(&pool, "SIGUSR1");
+    send_signal(server, Signal::SIGUSR1);
+    await_health(&pool);
     assert_eq!((panes(&pool), records(&pool)), (before, known));
     pool.ok(&["keys", &id, "x"]);
 }

@@ -187,7 +187,7 @@ impl Config {
         let table: toml::Table = toml::from_str(text).map_err(|e| ConfigError(e.to_string()))?;
         known_keys(&table)?;
         let config: Self = toml::from_str(text).map_err(|e| ConfigError(e.to_string()))?;
-        config.settings(Path::new("/")).map(|_| ())?;
+        config.settings(Path::new("/"), 0).map(|_| ())?;
         config.heartbeat().map(|_| ())?;
         config.keep_done().map(|_| ())?;
         Ok(config)
@@ -205,7 +205,7 @@ impl Config {
     ///
     /// # Errors
     /// A value that does not parse.
-    pub fn settings(&self, sessions_dir: &Path) -> Result<Settings, ConfigError> {
+    pub fn settings(&self, sessions_dir: &Path, umask: u32) -> Result<Settings, ConfigError> {
         if self.pool.max_sessions == 0 {
             return wrong("[pool] max_sessions must be at least 1");
         }
@@ -218,6 +218,7 @@ impl Config {
             size: size(&self.tmux.size)?,
             sessions_dir: sessions_dir.to_owned(),
             agents: self.agents()?,
+            umask,
             queue_messages: self.queue.max_messages,
             queue_bytes: bytes("[queue] max_bytes", &self.queue.max_bytes)?,
             grace_ms: u64::try_from(duration("[reaper] grace", &self.reaper.grace)?.as_millis())
@@ -350,7 +351,7 @@ mod tests {
     fn defaults_are_valid_and_survive_a_round_trip() {
         let config = Config::parse("").unwrap();
         assert_eq!(Config::parse(&config.to_toml().unwrap()).unwrap(), config);
-        assert_eq!(config.settings(Path::new("/s")).unwrap().max_sessions, 16);
+        assert_eq!(config.settings(Path::new("/s"), 0).unwrap().max_sessions, 16);
     }
 
     #[test]
@@ -368,7 +369,7 @@ mod tests {
     #[test]
     fn an_agent_is_a_table() {
         let config = Config::parse("[agents.aider]\ncommand = 'aider'\nargs = ['--yes']").unwrap();
-        let settings = config.settings(Path::new("/s")).unwrap();
+        let settings = config.settings(Path::new("/s"), 0).unwrap();
         assert_eq!(settings.agents["aider"].command, ["aider", "--yes"]);
         assert!(settings.agents["shell"].see_tmux && !settings.agents["claude"].see_tmux);
     }

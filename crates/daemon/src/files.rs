@@ -157,6 +157,7 @@ mod tests {
             see_tmux: false,
             socket: "/s".into(),
             grace_ms: 1,
+            umask: 0o022,
         }
     }
 

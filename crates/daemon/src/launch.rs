@@ -74,7 +74,7 @@ async fn attempt(daemon: &Daemon, session: &Session) -> Option<(Tag, Launched)> 
             tracing::warn!(session = %session.id, ?reason, detail, "not launched");
         }
         Launched::Unknown { why, .. } => {
-            tracing::warn!(session = %session.id, why, "not known whether it runs")
+            tracing::warn!(session = %session.id, why, "not known whether it runs");
         }
     }
     Some((run.tag, launched))

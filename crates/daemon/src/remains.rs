@@ -8,9 +8,14 @@ use crate::context::Daemon;
 use crate::engine::Turn;
 use crate::launch::observe;
 
-/// Renames the tmux session of this name if it is such a remainder. Whether it was.
+/// Renames the tmux session of this name if it is such a remainder. Whether the name is free now.
 pub(crate) async fn give_up_name(daemon: &Daemon, name: &Name) -> bool {
     let state = observe(daemon).await;
+    let taken = state.sessions.values().any(|session| session.name == name.as_str());
+    if !taken {
+        // The reaper came meanwhile.
+        return matches!(state.server, Server::Up(_));
+    }
     let found = bearers(&state, name);
     let retired = move |turn: &mut Turn<'_>| {
         found.into_iter().find(|(_, pane)| turn.pool().retired(pane.tag).is_some())
@@ -18,7 +23,7 @@ pub(crate) async fn give_up_name(daemon: &Daemon, name: &Name) -> bool {
     let Ok(Some((session, pane))) = daemon.engine.turn(retired).await else { return false };
     let renamed = daemon.tmux.rename(pane, session, &tmux::act::stale_name(pane.tag)).await;
     tracing::debug!(%name, ?renamed, "its name was asked of an ended incarnation");
-    matches!(renamed, Ok(Answer::Done))
+    matches!(renamed, Ok(Answer::Done | Answer::Gone))
 }
 
 /// The tagged panes of the tmux session with this name.

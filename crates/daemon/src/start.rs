@@ -45,7 +45,7 @@ pub struct Options {
 /// # Errors
 /// Why it did not start, or had to end.
 pub fn run(options: Options) -> Result<(), Fatal> {
-    nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
+    let umask = nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
     let limit = process::limits::raise_open_files(OPEN_FILES);
     tracing::debug!(?limit, "open files");
     let paths = paths(&options)?;
@@ -56,7 +56,7 @@ pub fn run(options: Options) -> Result<(), Fatal> {
         prepare_dir(dir)?;
     }
     let lock = listen::lock(&paths.lock)?;
-    let loaded = load_config(&paths)?;
+    let loaded = load_config(&paths, bits(umask.bits()))?;
     let (store, pool) = open_store(&paths)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -69,6 +69,11 @@ pub fn run(options: Options) -> Result<(), Fatal> {
     result
 }
 
+/// Of another width on another system.
+fn bits(mode: impl Into<u32>) -> u32 {
+    mode.into()
+}
+
 fn paths(options: &Options) -> Result<Paths, Fatal> {
     let mut paths = Paths::new(&options.env)?;
     if let Some(config) = &options.config {
@@ -77,10 +82,10 @@ fn paths(options: &Options) -> Result<Paths, Fatal> {
     Ok(paths)
 }
 
-fn load_config(paths: &Paths) -> Result<Loaded, Fatal> {
+fn load_config(paths: &Paths, umask: u32) -> Result<Loaded, Fatal> {
     let wrong = |e: crate::config::ConfigError| Fatal::Config(e.to_string());
     let config = Config::read(&paths.config).map_err(wrong)?;
-    let settings = config.settings(&paths.sessions).map_err(wrong)?;
+    let settings = config.settings(&paths.sessions, umask).map_err(wrong)?;
     Ok(Loaded { config, settings })
 }
 

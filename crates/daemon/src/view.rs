@@ -102,7 +102,8 @@ pub(crate) fn observe(turn: &mut Turn<'_>, run: &Path, state: TmuxState, age: Du
         exits: &exits,
         first: turn.rest.view.first,
     };
-    let events = pool::reconcile::reconcile(turn.pool(), &seen);
+    let mut events = pool::reconcile::reconcile(turn.pool(), &seen);
+    events.retain(|event| !event.session().is_some_and(|id| is_being_started(turn, id)));
     let mut changed: Vec<SessionId> = events.iter().filter_map(protocol::Event::session).collect();
     changed.dedup();
     turn.emit_all(events);
@@ -116,6 +117,12 @@ pub(crate) fn observe(turn: &mut Turn<'_>, run: &Path, state: TmuxState, age: Du
         turn.stir();
     }
     changed
+}
+
+/// Whether somebody starts it right now, and will say what came of it.
+fn is_being_started(turn: &Turn<'_>, id: SessionId) -> bool {
+    let starting = turn.pool().session(id).is_some_and(|s| s.lifecycle == protocol::Lifecycle::Starting);
+    starting && turn.rest.view.starting.contains(&id)
 }
 
 /// Everything that should be dead now and that nobody is at.

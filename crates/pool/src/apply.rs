@@ -14,7 +14,7 @@ impl Pool {
     /// Takes a fact in.
     pub fn apply(&mut self, stamped: &Stamped) {
         self.seq = self.seq.max(stamped.seq);
-        if !self.apply_session(&stamped.event, stamped.at) {
+        if !self.apply_session(&stamped.event, stamped.at) && !self.apply_end(&stamped.event, stamped.at) {
             self.apply_rest(&stamped.event, stamped.at);
         }
     }
@@ -64,16 +64,6 @@ impl Pool {
                     incarnation.missing_since = *missing_since;
                 }
             }),
-            Event::SessionStopped { session, reason, exit } => {
-                self.finish(*session, at, (Lifecycle::Stopped, *reason), *exit);
-            }
-            Event::SessionLost { session, reason, exit } => {
-                self.finish(*session, at, (Lifecycle::Lost, *reason), *exit);
-            }
-            Event::SessionFailed { session, reason, detail, exit } => {
-                self.finish(*session, at, (Lifecycle::Failed, *reason), *exit);
-                self.change(*session, |s| s.detail = Some(detail.clone()));
-            }
             Event::SessionObserved { session, at: seen, dead, attached, current_command } => {
                 self.change(*session, |s| {
                     s.verified_at = Some(*seen);
@@ -93,6 +83,24 @@ impl Pool {
                     }
                 });
             }),
+            _ => return false,
+        }
+        true
+    }
+
+    /// Facts about the end of a session's run. Answers whether it was one.
+    fn apply_end(&mut self, event: &Event, at: Timestamp) -> bool {
+        match event {
+            Event::SessionStopped { session, reason, exit } => {
+                self.finish(*session, at, (Lifecycle::Stopped, *reason), *exit);
+            }
+            Event::SessionLost { session, reason, exit } => {
+                self.finish(*session, at, (Lifecycle::Lost, *reason), *exit);
+            }
+            Event::SessionFailed { session, reason, detail, exit } => {
+                self.finish(*session, at, (Lifecycle::Failed, *reason), *exit);
+                self.change(*session, |s| s.detail = Some(detail.clone()));
+            }
             _ => return false,
         }
         true

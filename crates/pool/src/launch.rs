@@ -25,6 +25,7 @@ pub fn job(session: &Session, run: &Incarnation, settings: &Settings, paths: &Pa
         see_tmux,
         socket: paths.socket.clone().into(),
         grace_ms: LEFTOVER_GRACE_MS,
+        umask: settings.umask,
     }
 }
 

@@ -24,6 +24,8 @@ pub struct Settings {
     pub queue_bytes: u64,
     /// Time between TERM and KILL, in milliseconds.
     pub grace_ms: u64,
+    /// File mode creation mask of what sessions run.
+    pub umask: u32,
 }
 
 /// How names are made.

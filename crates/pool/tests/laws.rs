@@ -28,6 +28,7 @@ fn settings() -> Settings {
         queue_messages: 3,
         queue_bytes: 1000,
         grace_ms: 5000,
+        umask: 0o022,
     }
 }
 

@@ -50,6 +50,8 @@ pub struct Job {
     pub socket: OsBytes,
     /// How long what is left of the tree has between TERM and KILL after the program's end, in milliseconds.
     pub grace_ms: u64,
+    /// The program's file mode creation mask: that with which the daemon was started, not its own.
+    pub umask: u32,
 }
 
 /// That the program runs: its exec succeeded.

@@ -258,6 +258,7 @@ fn files_of_an_init() {
         see_tmux: true,
         socket: "/home/me/.local/state/tmux-pool/default/run/poold.sock".into(),
         grace_ms: 2000,
+        umask: 0o022,
     };
     let process = |pid| ProcId { pid, start: 123_456 };
     let at = Timestamp(1_700_000_000_123);

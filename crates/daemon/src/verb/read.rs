@@ -91,7 +91,7 @@ pub(crate) fn reload(daemon: &Daemon) -> Reply {
         Refusal::new(ErrorCode::Usage, format!("{e}; the configuration is as before"))
     };
     let config = Config::read(&daemon.paths.config).map_err(usage)?;
-    let settings = config.settings(&daemon.paths.sessions).map_err(usage)?;
+    let settings = config.settings(&daemon.paths.sessions, daemon.settings().umask).map_err(usage)?;
     let before = daemon.config.borrow().config.clone();
     let restart = before.tmux.socket != config.tmux.socket
         || before.tmux.binary != config.tmux.binary

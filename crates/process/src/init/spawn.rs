@@ -83,6 +83,7 @@ fn close_on_exec_pipe() -> io::Result<(OwnedFd, OwnedFd)> {
 /// All that the child needs, as the kernel wants it.
 struct Plan {
     directory: CString,
+    umask: libc::mode_t,
     /// The program's name as given.
     name: CString,
     /// Where it may be.
@@ -101,6 +102,7 @@ impl Plan {
         by_shell.extend(&arguments.pointers[1..]);
         Ok(Self {
             directory: CString::new(job.cwd.0.as_slice())?,
+            umask: libc::mode_t::try_from(job.umask & 0o777).unwrap_or(0o077),
             name: CString::new(program.0.as_slice())?,
             candidates: candidates(&program.0, job)?,
             environment: Strings::new(environment(job).into_iter().map(CString::new))?,
@@ -114,6 +116,7 @@ impl Plan {
         // SAFETY: only async-signal-safe calls; every pointer is to a NUL-terminated string or a
         // null-terminated array that `self` owns. SIGTTOU is still blocked when the terminal is taken.
         unsafe {
+            libc::umask(self.umask);
             libc::setpgid(0, 0);
             libc::tcsetpgrp(libc::STDIN_FILENO, libc::getpid());
             for signal in 1..=LAST_SIGNAL {

@@ -77,6 +77,7 @@ pub(crate) fn job(dir: &Path, argv: &[&str]) -> Job {
         see_tmux: false,
         socket: dir.join("sock").into(),
         grace_ms: 200,
+        umask: 0o027,
     }
 }
 

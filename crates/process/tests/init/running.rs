@@ -90,7 +90,10 @@ fn an_unreadable_job_is_recorded() {
     assert_eq!(pane.end(), End::Code(125));
     assert_eq!(pane.record().code, Some(125));
     assert!(pane.record().exec_error.unwrap().contains("missing field"));
-    assert!(std::fs::read_to_string(pane.file("taken")).unwrap().contains("pid"), "the claim stays, without secrets");
+    assert!(
+        std::fs::read_to_string(pane.file("taken")).unwrap().contains("pid"),
+        "the claim stays, without secrets"
+    );
 }
 
 fn a_missing_program_is_127() {
