@@ -7,6 +7,9 @@ use std::process::Command;
 use std::thread;
 
 use nix::sys::signal::Signal;
+use protocol::blocking::Connection;
+use protocol::request::Send;
+use protocol::{ErrorCode, Hello, OpId, OsBytes, Request, Response, Role, SessionRef};
 
 use super::support::{has, is_root, queued};
 use crate::harness::{Output, PATIENCE, Pool, Program, eventually};
@@ -155,7 +158,29 @@ fn with_faults(pool: &Pool, fault: &str) -> Command {
     command
 }
 
-const BEFORE_GIVING_UP: usize = 40;
+/// How many are sent to each `poold` that fails.
+const MESSAGES: usize = 40;
+
+/// Sends one message without a second try; its key and id, if it was acknowledged.
+fn send_once(pool: &Pool, key: String) -> Option<(String, u64)> {
+    let hello = Hello::new(Role::Client, "", "test");
+    let mut connection = Connection::connect_within(&pool.socket(), &hello, Some(PATIENCE)).ok()?.0;
+    connection.set_timeout(Some(PATIENCE));
+    let send = Send {
+        session: SessionRef("web".to_owned()),
+        body: OsBytes(b"text".to_vec()),
+        kind: "prompt".to_owned(),
+        key: Some(key.clone()),
+        origin: "test".to_owned(),
+        ttl_ms: None,
+        enter: true,
+    };
+    match connection.call(Some(OpId::Named(key.replace(' ', "-"))), None, Request::Send(send)) {
+        Ok(Ok(Response::Message(message))) => Some((key, message.id.0)),
+        Ok(Err(refusal)) if refusal.code != ErrorCode::Storage => panic!("{key}: {refusal:?}"),
+        _ => None,
+    }
+}
 
 /// Faults from the N-th call on; the first calls are those of the opening.
 fn faults(first: usize) -> Vec<String> {
@@ -165,7 +190,8 @@ fn faults(first: usize) -> Vec<String> {
         "fdatasync:error=EIO:when=",
         "pwrite64:error=EIO:when=",
     ];
-    let of = |n: usize| format!("{}{}{}", ways[n % 4], n * 3 / 2 + 1, if n % 2 == 0 { "+" } else { "" });
+    // Half of them fail once, half from then on.
+    let of = |n: usize| format!("{}{}{}", ways[n % 4], n * 3 / 2 + 1, ["", "+"][n / 4 % 2]);
     (first..first + 20).map(of).collect()
 }
 
@@ -178,15 +204,14 @@ fn survives(pool: &Pool, fault: &str, acknowledged: &mut Vec<(String, u64)>) -> 
         pool.ended(Program::Poold).map(|_| false).or_else(|| answers().then_some(true))
     });
     let mut failed = !opened;
-    for n in 0..BEFORE_GIVING_UP {
-        if !opened || failed {
-            break;
-        }
-        match send(pool, format!("{fault} {n}"), b"text") {
-            Ok(message) => acknowledged.push(message),
-            Err(output) => {
-                assert!([7, 9].contains(&output.code), "{fault}: {output:?}");
-                failed = true;
+    if opened {
+        for n in 0..MESSAGES {
+            match send_once(pool, format!("{fault} {n}")) {
+                Some(message) => {
+                    assert!(!failed, "{fault}: message {n} was acknowledged after a failure");
+                    acknowledged.push(message);
+                }
+                None => failed = true,
             }
         }
     }

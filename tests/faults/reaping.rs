@@ -122,7 +122,8 @@ fn p06_panes_of_others_are_never_touched() {
     assert_eq!(left.lines().collect::<Vec<_>>(), ["ended", "foreign", "forged"]);
     assert!(alive(foreign));
     let status = pool.json(&["status"]);
-    let mut named: Vec<&str> = status["foreign"].as_array().unwrap().iter().filter_map(|name| name.as_str()).collect();
+    let mut named: Vec<&str> =
+        status["foreign"].as_array().unwrap().iter().filter_map(|name| name.as_str()).collect();
     named.sort_unstable();
     assert_eq!(named, ["ended", "foreign", "forged"]);
     assert!(!fs::read_to_string(pool.path("reaper.log")).unwrap().contains("foreign"));

@@ -43,7 +43,9 @@ fn t05_every_order_of_deaths_and_starts_changes_no_pane() {
     for (n, deaths) in ORDERS.iter().enumerate() {
         for starts in ORDERS {
             deaths.iter().for_each(|program| pool.kill9(*program));
-            starts.iter().for_each(|program| drop(pool.start(*program)));
+            for program in starts {
+                pool.start(program);
+            }
             pool.await_complete();
             let round = format!("{deaths:?} {starts:?}");
             assert_eq!(panes(&pool), panes_before, "{round}");

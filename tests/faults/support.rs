@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
+use std::thread;
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -29,6 +30,18 @@ impl Stopped {
 impl Drop for Stopped {
     fn drop(&mut self) {
         send_signal(self.0, Signal::SIGCONT);
+    }
+}
+
+/// A tmux server that the harness cannot reach by its socket: a failing test ends it here.
+#[derive(Debug)]
+pub(super) struct OutOfReach(pub(super) u32);
+
+impl Drop for OutOfReach {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            send_signal(self.0, Signal::SIGKILL);
+        }
     }
 }
 

@@ -35,11 +35,14 @@ pub(crate) struct Client {
     reached: bool,
 }
 
+/// A connection, and what it answered.
+type Asked = (Connection, Result<Reply, TransportError>);
+
 /// How an attempt failed.
 enum Failure {
-    /// As it does while a daemon restarts. Nothing was sent.
+    /// As it does while a daemon restarts. Nothing was sent that changes anything.
     Away(Refusal),
-    /// The same, with the request on its way.
+    /// The same, with the request taken in.
     Lost(Refusal),
     /// Trying again would not help.
     Final(Refusal),
@@ -120,20 +123,42 @@ impl Client {
         request: Request,
         left: Option<Duration>,
     ) -> Result<Reply, Failure> {
-        let mut connection = match self.connection.take() {
-            Some(connection) => connection,
-            None => self.connect(Role::Client, left).map_err(|error| {
-                let refusal = error.refusal();
-                if self.may_come_back(&error) { Failure::Away(refusal) } else { Failure::Final(refusal) }
-            })?,
-        };
-        connection.set_timeout(left);
-        let reply = connection.call(op, self.lock, request).map_err(|error| match error {
+        let (connection, reply) = match self.connection.take() {
+            // A change waits for its welcome: without one it was certainly not made.
+            None if op.is_none() => self.connect_and_ask(request, left),
+            None => self.connect(Role::Client, left).map(|new| self.call_on(new, op, request, left)),
+            Some(kept) => Ok(self.call_on(kept, op, request, left)),
+        }
+        .map_err(|error| {
+            let refusal = error.refusal();
+            if self.may_come_back(&error) { Failure::Away(refusal) } else { Failure::Final(refusal) }
+        })?;
+        let reply = reply.map_err(|error| match error {
             TransportError::Closed | TransportError::Io(_) => Failure::Lost(error.refusal()),
             TransportError::Timeout | TransportError::Frame(_) => Failure::Final(error.refusal()),
         })?;
         self.connection = Some(connection);
         Ok(reply)
+    }
+
+    fn call_on(
+        &self,
+        mut connection: Connection,
+        op: Option<OpId>,
+        request: Request,
+        left: Option<Duration>,
+    ) -> Asked {
+        connection.set_timeout(left);
+        let reply = connection.call(op, self.lock, request);
+        (connection, reply)
+    }
+
+    /// A new connection, with the first question asked along with the hello.
+    fn connect_and_ask(&mut self, request: Request, left: Option<Duration>) -> Result<Asked, ConnectError> {
+        let hello = self.hello(Role::Client);
+        let asked = Connection::connect_and_ask(&self.socket, &hello, left, self.lock, request)?;
+        self.reached = true;
+        Ok(asked)
     }
 
     /// Whether a daemon that is not reached is worth waiting for. One that is not there and never
@@ -150,10 +175,13 @@ impl Client {
     /// See [`ConnectError`].
     pub(crate) fn connect(&mut self, role: Role, left: Option<Duration>) -> Result<Connection, ConnectError> {
         let within = left.unwrap_or(CONNECT_TIMEOUT).min(CONNECT_TIMEOUT);
-        let hello = Hello::new(role, &self.pool, concat!("poolctl ", env!("CARGO_PKG_VERSION")));
-        let (connection, _) = Connection::connect_within(&self.socket, &hello, Some(within))?;
+        let (connection, _) = Connection::connect_within(&self.socket, &self.hello(role), Some(within))?;
         self.reached = true;
         Ok(connection)
+    }
+
+    fn hello(&self, role: Role) -> Hello {
+        Hello::new(role, &self.pool, concat!("poolctl ", env!("CARGO_PKG_VERSION")))
     }
 }
 

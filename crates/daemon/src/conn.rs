@@ -7,7 +7,9 @@ use std::time::Duration;
 use interprocess::local_socket::tokio::{Listener, Stream};
 use interprocess::local_socket::traits::tokio::Listener as _;
 use protocol::aio::{FrameReader, ReadHalf, WriteHalf, check_peer, split, write_frame};
+use protocol::hello::HelloReply;
 use protocol::{ErrorCode, Frame, Hello, Refusal, Reply, Response, Role, Welcome, frame, job};
+use tokio::io::AsyncWriteExt;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -40,9 +42,9 @@ pub(crate) struct Connection {
     pub(crate) registration: role::Registration,
 }
 
-/// Where frames for a peer go. Full means that the peer is slow: whoever writes waits.
+/// Where frames for a peer go, ready to be written. Full means that the peer is slow: whoever writes waits.
 #[derive(Clone)]
-pub(crate) struct Outbox(mpsc::Sender<Frame>);
+pub(crate) struct Outbox(mpsc::Sender<Vec<u8>>);
 
 impl Outbox {
     /// Whether the peer is gone or was too slow.
@@ -50,10 +52,21 @@ impl Outbox {
         self.0.is_closed()
     }
 
+    /// A reply that is too large becomes a refusal instead.
+    ///
     /// # Errors
-    /// The peer is gone.
-    pub(crate) async fn send(&self, frame: Frame) -> Result<(), Gone> {
-        self.0.send(frame).await.map_err(|_| Gone)
+    /// The peer is gone, or a frame that is no reply is too large.
+    pub(crate) async fn send(&self, sent: Frame) -> Result<(), Gone> {
+        let bytes = match (frame::encode(&sent), sent) {
+            (Ok(bytes), _) => bytes,
+            (Err(error), Frame::Reply { id, .. } | Frame::Part { id, .. }) => {
+                let why = format!("the answer does not fit a frame: {error}");
+                let reply = Err(Refusal::new(ErrorCode::Failed, why));
+                frame::encode(&Frame::Reply { id, reply }).map_err(|_| Gone)?
+            }
+            (Err(_), _) => return Err(Gone),
+        };
+        self.0.send(bytes).await.map_err(|_| Gone)
     }
 
     /// A reply, in as many frames as it takes.
@@ -61,14 +74,19 @@ impl Outbox {
     /// # Errors
     /// The peer is gone.
     pub(crate) async fn reply(&self, id: u64, reply: Reply) -> Result<(), Gone> {
-        let (parts, last) = match reply {
-            Ok(response) => crate::parts::split(response),
-            refusal => (Vec::new(), refusal),
-        };
-        for part in parts {
-            self.send(Frame::Part { id, part }).await?;
+        let whole = Frame::Reply { id, reply };
+        // Most answers fit one frame: they are measured and encoded in one go.
+        match (frame::encode(&whole), whole) {
+            (Ok(bytes), _) => self.0.send(bytes).await.map_err(|_| Gone),
+            (Err(_), Frame::Reply { reply: Ok(response), .. }) => {
+                let (parts, last) = crate::parts::split(response);
+                for part in parts {
+                    self.send(Frame::Part { id, part }).await?;
+                }
+                self.send(Frame::Reply { id, reply: last }).await
+            }
+            (Err(_), refusal) => self.send(refusal).await,
         }
-        self.send(Frame::Reply { id, reply: last }).await
     }
 }
 
@@ -177,21 +195,13 @@ async fn greet(
             return None;
         }
     };
-    let status = daemon.engine.turn(|turn| (turn.pool().epoch(), turn.pool().seq())).await.ok()?;
-    let welcome = Welcome {
-        version,
-        epoch: status.0,
-        seq: status.1,
-        build: BUILD.to_owned(),
-        capabilities: Vec::new(),
-    };
     let registration = role::Registration::new(daemon, id);
     if let Err(refusal) = role::admit(daemon, id, &hello, pid).await {
         refuse(&mut writer, refusal).await;
         return None;
     }
     let (sender, receiver) = mpsc::channel(OUTBOX);
-    tokio::spawn(write(writer, welcome, receiver));
+    tokio::spawn(write(Arc::clone(daemon), version, writer, receiver));
     Some(Connection { id, hello, pid, reader, outbox: Outbox(sender), registration })
 }
 
@@ -206,32 +216,40 @@ async fn turn_away((mut reader, mut writer): Halves) -> Option<Connection> {
 
 async fn refuse(writer: &mut WriteHalf, refusal: Refusal) {
     tracing::info!(%refusal, "a hello was refused");
-    let answer: Result<Welcome, Refusal> = Err(refusal);
+    let answer: HelloReply = Err(refusal);
     // It may be gone already.
     drop(write_frame(writer, &answer).await);
 }
 
-/// Writes the welcome and then what comes, until the peer is gone or too slow.
-async fn write(mut writer: WriteHalf, welcome: Welcome, mut frames: mpsc::Receiver<Frame>) {
-    let answer: Result<Welcome, Refusal> = Ok(welcome);
-    let mut written = timeout(WRITE_LIMIT, write_frame(&mut writer, &answer)).await;
-    while matches!(written, Ok(Ok(()))) {
-        let Some(frame) = frames.recv().await else { return };
-        written = timeout(WRITE_LIMIT, put(&mut writer, frame)).await;
+/// Writes the welcome and then what comes, until the peer is gone or too slow. What was asked along
+/// with the hello is under way meanwhile, so that both share the engine's turn.
+async fn write(
+    daemon: Arc<Daemon>,
+    version: u16,
+    mut writer: WriteHalf,
+    mut frames: mpsc::Receiver<Vec<u8>>,
+) {
+    let Some(mut bytes) = welcome(&daemon, version).await else { return };
+    loop {
+        // Small frames that wait go together.
+        while bytes.len() < frame::CHUNK
+            && let Ok(next) = frames.try_recv()
+        {
+            bytes.extend(next);
+        }
+        if !matches!(timeout(WRITE_LIMIT, writer.write_all(&bytes)).await, Ok(Ok(()))) {
+            return tracing::debug!("a peer is gone or too slow");
+        }
+        let Some(next) = frames.recv().await else { return };
+        bytes = next;
     }
-    tracing::debug!("a peer is gone or too slow");
 }
 
-/// Writes a frame; a reply that is too large becomes a refusal instead.
-async fn put(writer: &mut WriteHalf, frame: Frame) -> Result<(), protocol::frame::FrameError> {
-    match (protocol::frame::encode(&frame), &frame) {
-        (Err(error), Frame::Reply { id, .. } | Frame::Part { id, .. }) => {
-            let reply =
-                Err(Refusal::new(ErrorCode::Failed, format!("the answer does not fit a frame: {error}")));
-            write_frame(writer, &Frame::Reply { id: *id, reply }).await
-        }
-        _ => write_frame(writer, &frame).await,
-    }
+/// The frame that answers a hello; none where the engine has ended.
+async fn welcome(daemon: &Daemon, version: u16) -> Option<Vec<u8>> {
+    let (epoch, seq) = daemon.engine.turn(|turn| (turn.pool().epoch(), turn.pool().seq())).await.ok()?;
+    let welcome = Welcome { version, epoch, seq, build: BUILD.to_owned(), capabilities: Vec::new() };
+    frame::encode(&HelloReply::Ok(welcome)).ok()
 }
 
 /// A reply that says nothing but done.

@@ -112,8 +112,11 @@ pub(crate) fn observe(turn: &mut Turn<'_>, run: &Path, state: TmuxState, age: Du
         view.first = false;
         view.seen_at = Some(seen.now);
     }
-    if view.state != state {
-        view.state = state;
+    let differs = view.state != state;
+    view.state = state;
+    // What drains becomes a candidate by the passing of time too, of which no event tells.
+    let drains = turn.pool().sessions().any(|s| s.lifecycle == protocol::Lifecycle::Draining);
+    if differs || drains {
         turn.stir();
     }
     changed

@@ -13,6 +13,7 @@ use nix::sys::signal::Signal;
 use nix::unistd::getuid;
 use protocol::ids::ProcId;
 
+use crate::identity::Process;
 use crate::{Error, platform};
 
 /// A process that can be signalled and waited for.
@@ -28,6 +29,11 @@ impl Handle {
     /// # Errors
     /// [`Error::Forbidden`] for pid 0, 1 and the caller, [`Error::OtherUser`], or [`Error::System`].
     pub fn open(id: ProcId) -> Result<Option<Self>, Error> {
+        Self::open_if(id, |_| true)
+    }
+
+    /// The same, on a condition that is checked while the process is held.
+    pub(crate) fn open_if(id: ProcId, wanted: impl FnOnce(&Process) -> bool) -> Result<Option<Self>, Error> {
         if id.pid <= 1 || id.pid == std::process::id() {
             return Err(Error::Forbidden(id.pid));
         }
@@ -37,7 +43,9 @@ impl Handle {
         let handle = Self { id, fd };
         let found = platform::read(id.pid).map_err(Error::system("read a process"))?;
         // Still alive after the reading: what was read belongs to the process that is held.
-        let Some(process) = found.filter(|process| process.id == id) else { return Ok(None) };
+        let Some(process) = found.filter(|process| process.id == id && wanted(process)) else {
+            return Ok(None);
+        };
         if handle.exited()? {
             return Ok(None);
         }

@@ -14,8 +14,8 @@ use crate::identity::{self, State};
 use crate::ladder::{Ladder, Step};
 use crate::tree::{Evidence, Member, Via, members, still_belongs};
 
-/// How long an init whose tree has gone may take to end by itself: it still writes and syncs its
-/// exit record and nudges the daemon (250 ms at most).
+/// How long an init whose tree has gone is left alone: it ends by itself. Then it gets a TERM, which
+/// is nothing to it, and may still take [`Options::verify`] to sync its exit record on a slow disk.
 const MOMENT: Duration = Duration::from_secs(1);
 /// The shortest and the longest pause between two looks, which cost a few milliseconds each.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
@@ -49,7 +49,7 @@ pub struct Report {
 }
 
 /// Ends every member but the caller's own line. Takes at most about grace + verify for the
-/// descendants and [`Options::verify`] + 2 s for the init.
+/// descendants, and about as long again plus a second for an init that does not end by itself.
 ///
 /// # Errors
 /// Where the list of processes cannot be had. A process that cannot be signalled is a survivor.
@@ -70,7 +70,7 @@ pub(crate) fn kill_while(
         init.signal(Signal::SIGCONT)?;
         if !init.wait(MOMENT)? {
             let left = options.grace.saturating_sub(start.elapsed());
-            tree.climb_down(Whom::All, left.max(MOMENT))?;
+            tree.climb_down(Whom::All, left.max(options.verify))?;
         }
     }
     tree.report()
@@ -149,7 +149,8 @@ impl Tree<'_> {
 
     /// A process that cannot be held or signalled now is found again by the next look.
     fn signal(&mut self, ids: &[ProcId], signals: &[Signal]) {
-        for id in ids {
+        // The youngest first: they are gone soonest.
+        for id in ids.iter().rev() {
             let Some(known) = self.known.get_mut(id) else { continue };
             let sent = known.hold(self.evidence).and_then(|handle| match handle {
                 Some(handle) => signals.iter().try_for_each(|signal| handle.signal(*signal).map(drop)),
@@ -209,7 +210,8 @@ impl Known {
     /// Holds the process first, then asks again whether it belongs.
     fn hold(&mut self, evidence: &Evidence) -> Result<Option<&Handle>, Error> {
         if self.handle.is_none() {
-            self.handle = Handle::open(self.member.id)?.filter(|_| still_belongs(evidence, &self.member));
+            let member = &self.member;
+            self.handle = Handle::open_if(member.id, |now| still_belongs(evidence, member, now))?;
         }
         Ok(self.handle.as_ref())
     }

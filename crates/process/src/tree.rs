@@ -85,16 +85,14 @@ pub fn members(evidence: &Evidence, protected: &[u32]) -> io::Result<Vec<Member>
 
 /// Whether the reason for which a member was found holds now; asked while the process is held, so
 /// that no stranger is taken for it.
-pub(crate) fn still_belongs(evidence: &Evidence, member: &Member) -> bool {
-    let Ok(Some(now)) = platform::read(member.id.pid) else { return false };
+pub(crate) fn still_belongs(evidence: &Evidence, member: &Member, now: &Process) -> bool {
     let inherited = evidence.init.is_some_and(|init| init.pid == now.ppid);
-    now.id == member.id
-        && match member.via {
-            Via::Init => evidence.init == Some(now.id),
-            Via::Descent => now.ppid == member.ppid || inherited,
-            Via::Tag => platform::has_tag(now.id.pid, evidence.tag),
-            Via::Session => evidence.sid == Some(now.sid),
-        }
+    match member.via {
+        Via::Init => evidence.init == Some(now.id),
+        Via::Descent => now.ppid == member.ppid || inherited,
+        Via::Tag => platform::has_tag(now.id.pid, evidence.tag),
+        Via::Session => evidence.sid == Some(now.sid),
+    }
 }
 
 /// The machine as it was seen.

@@ -52,15 +52,60 @@ impl Connection {
         timeout: Option<Duration>,
     ) -> Result<(Self, Welcome), ConnectError> {
         let deadline = Deadline::after(timeout);
-        let stream = open(path, deadline)?;
-        let mut connection = Self { stream, incoming: Incoming::default(), timeout, calls: 0 };
-        let welcome = connection.hello(hello, deadline).map_err(|e| ConnectError::from_transport(path, e))?;
-        Ok((connection, connect::accept(welcome)?))
+        let mut connection = Self::open(path, deadline, timeout)?;
+        let welcome = connection.greet(path, frame::encode(hello), deadline)?;
+        Ok((connection, welcome))
     }
 
-    fn hello(&mut self, hello: &Hello, deadline: Deadline) -> Result<HelloReply, TransportError> {
-        self.write(&frame::encode(hello)?, deadline)?;
-        Ok(frame::decode(&self.read(deadline)?)?)
+    /// Connects, says hello and asks, all at once: one round trip where [`Connection::connect_within`]
+    /// and [`Connection::call`] take two. The whole may take this long, the welcome at most
+    /// [`CONNECT_TIMEOUT`] of it.
+    ///
+    /// Only for what changes nothing: where there is no welcome, the daemon may yet do what was asked.
+    ///
+    /// # Errors
+    /// As [`Connection::connect_within`]; within the result, as [`Connection::call`].
+    pub fn connect_and_ask(
+        path: &Path,
+        hello: &Hello,
+        timeout: Option<Duration>,
+        lock: Option<Token>,
+        request: Request,
+    ) -> Result<(Self, Result<Reply, TransportError>), ConnectError> {
+        let deadline = Deadline::after(timeout);
+        let welcomed = Deadline::after(Some(timeout.unwrap_or(CONNECT_TIMEOUT).min(CONNECT_TIMEOUT)));
+        let mut connection = Self::open(path, welcomed, timeout)?;
+        let call = Call { id: 1, op: None, lock, request };
+        // A longer one could be cut off by the end of a connection whose hello was refused.
+        let along = frame::encode(&call).ok().filter(|call| call.len() <= CHUNK);
+        let first = frame::encode(hello).map(|hello| [hello, along.clone().unwrap_or_default()].concat());
+        connection.greet(path, first, welcomed)?;
+        let reply = match along {
+            None => connection.call(None, call.lock, call.request),
+            Some(_) => {
+                connection.calls = call.id;
+                joined(|part| connection.answer(call.id, deadline, part))
+            }
+        };
+        Ok((connection, reply))
+    }
+
+    fn open(path: &Path, deadline: Deadline, timeout: Option<Duration>) -> Result<Self, ConnectError> {
+        Ok(Self { stream: open(path, deadline)?, incoming: Incoming::default(), timeout, calls: 0 })
+    }
+
+    /// Writes these first bytes and reads the welcome.
+    fn greet(
+        &mut self,
+        path: &Path,
+        first: Result<Vec<u8>, FrameError>,
+        deadline: Deadline,
+    ) -> Result<Welcome, ConnectError> {
+        let exchange = || -> Result<HelloReply, TransportError> {
+            self.write(&first?, deadline)?;
+            Ok(frame::decode(&self.read(deadline)?)?)
+        };
+        connect::accept(exchange().map_err(|error| ConnectError::from_transport(path, error))?)
     }
 
     /// How long each call, and each [`Connection::next_frame`], may take in all; `None` for ever.
@@ -78,20 +123,7 @@ impl Connection {
         lock: Option<Token>,
         request: Request,
     ) -> Result<Reply, TransportError> {
-        let mut parts: Option<Response> = None;
-        let mut fits = true;
-        let mut join = |next: Response| match &mut parts {
-            Some(whole) => fits &= whole.append(next),
-            None => parts = Some(next),
-        };
-        match self.call_each(op, lock, request, &mut join)? {
-            Ok(last) => join(last),
-            refused => return Ok(refused),
-        }
-        match parts {
-            Some(whole) if fits => Ok(Ok(whole)),
-            _ => Err(FrameError::Unexpected("a part of another kind than the one before").into()),
-        }
+        joined(|part| self.call_each(op, lock, request, part))
     }
 
     /// Asks, hands over each part as it comes, and returns the reply, which holds the last part.
@@ -103,10 +135,20 @@ impl Connection {
         op: Option<OpId>,
         lock: Option<Token>,
         request: Request,
-        mut part: impl FnMut(Response),
+        part: impl FnMut(Response),
     ) -> Result<Reply, TransportError> {
         let deadline = Deadline::after(self.timeout);
         let id = self.post(Call { id: 0, op, lock, request }, deadline)?;
+        self.answer(id, deadline, part)
+    }
+
+    /// Reads the answer of the call with this id.
+    fn answer(
+        &mut self,
+        id: u64,
+        deadline: Deadline,
+        mut part: impl FnMut(Response),
+    ) -> Result<Reply, TransportError> {
         loop {
             match self.frame(deadline)? {
                 Frame::Part { id: of, part: next } if of == id => part(next),
@@ -188,6 +230,26 @@ pub fn nudge(path: &Path, tag: Tag, within: Duration) -> Result<(), ConnectError
     let stream = open(path, deadline)?;
     let bytes = frame::wrap(&job::nudge(tag));
     write_all(&stream, &bytes, deadline).map_err(|error| ConnectError::from_io(path, error))
+}
+
+/// The whole answer of a call that hands its parts over one by one.
+fn joined(
+    call: impl FnOnce(&mut dyn FnMut(Response)) -> Result<Reply, TransportError>,
+) -> Result<Reply, TransportError> {
+    let mut parts: Option<Response> = None;
+    let mut fits = true;
+    let mut join = |next: Response| match &mut parts {
+        Some(whole) => fits &= whole.append(next),
+        None => parts = Some(next),
+    };
+    match call(&mut join)? {
+        Ok(last) => join(last),
+        refused => return Ok(refused),
+    }
+    match parts {
+        Some(whole) if fits => Ok(Ok(whole)),
+        _ => Err(FrameError::Unexpected("a part of another kind than the one before").into()),
+    }
 }
 
 /// A connected socket whose peer is this user.

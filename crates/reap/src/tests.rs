@@ -34,6 +34,7 @@ struct Tmux {
     dir: TempDir,
     device: Device,
     server: Option<ProcId>,
+    panes: Vec<ProcId>,
 }
 
 impl Tmux {
@@ -43,7 +44,7 @@ impl Tmux {
         fs::write(&init, "#!/bin/sh\n[ $1 = log ] && exit\nexec /bin/sh \"$2\"\n").unwrap();
         fs::set_permissions(&init, Permissions::from_mode(0o700)).unwrap();
         let device = Device { start_server: true, ..Device::new("tmux", dir.path().join("tmux")) };
-        Self { dir, device, server: None }
+        Self { dir, device, server: None, panes: Vec::new() }
     }
 
     /// A session with this shell script in its pane.
@@ -61,6 +62,7 @@ impl Tmux {
         };
         let created = self.device.create(&create).await.unwrap();
         self.server = identity::identify(created.pane.server.pid).unwrap();
+        self.panes.extend(identity::identify(created.pid).unwrap());
         created
     }
 
@@ -81,8 +83,11 @@ impl Tmux {
 
 impl Drop for Tmux {
     fn drop(&mut self) {
-        if let Some(server) = self.server.and_then(|server| Handle::open(server).unwrap()) {
-            server.signal(Signal::SIGKILL).unwrap();
+        // The panes' programs too: some ignore that their terminal is gone.
+        for id in self.server.iter().chain(&self.panes) {
+            if let Ok(Some(process)) = Handle::open(*id) {
+                drop(process.signal(Signal::SIGKILL));
+            }
         }
     }
 }
@@ -307,7 +312,7 @@ fn is_gone(outcome: &Outcome) -> bool {
 #[tokio::test]
 async fn a_session_is_ended_and_its_neighbour_is_not() {
     let mut tmux = Tmux::new();
-    let one = tmux.create("one", "trap '' HUP TERM; sleep 1000 & while :; do wait; done").await;
+    let one = tmux.create("one", "trap '' HUP TERM; sleep 1000 & wait; read line").await;
     let two = tmux.create("two", "exec sleep 1000").await;
     let poold = Poold::new([Candidate { remove_pane: true, ..tmux.candidate("one", &one) }]);
     poold.state().tmux_socket.clone_from(&tmux.device.socket);
@@ -422,9 +427,10 @@ async fn once_says_whether_all_is_gone() {
     assert_eq!(poold.state().verdicts.len(), 2);
     let dir = tempfile::tempdir().unwrap();
     poold.state().tmux_socket = dir.path().join("no-server");
-    let left = Candidate { remove_pane: true, ..candidate("three") };
+    let living = ServerId { process: identity::me().unwrap(), started_at: 1 };
+    let left = Candidate { remove_pane: true, server: Some(living), ..candidate("three") };
     poold.state().candidates.insert("three".to_owned(), left);
-    assert!(once(poold.options()).await.is_err(), "no server is no proof");
+    assert!(once(poold.options()).await.is_err(), "silence is no proof where the server lives");
     assert!(matches!(poold.state().verdicts[&tag("three")], Outcome::Untouched { .. }));
 }
 

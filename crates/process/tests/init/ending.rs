@@ -105,12 +105,10 @@ fn the_ladder_ends_every_tree() {
             assert_eq!(report.survivors, [], "{name}");
             assert!(report.killed.len() > 1, "{name}: {report:?}");
             assert!(pane.living().iter().all(|pid| *pid == pane.init.id()), "{name}");
-            assert_eq!(
-                pane.end_alone(),
-                End::Signal(15),
-                "{name}: the init ends by itself, as its program did"
-            );
-            assert_eq!(pane.record().signal, Some(15), "{name}");
+            // The init ends by itself, as its program did: by TERM, or by KILL where the machine was
+            // too busy for the short grace.
+            let End::Signal(signal @ (9 | 15)) = pane.end_alone() else { panic!("{name}") };
+            assert_eq!(pane.record().signal, Some(signal), "{name}");
         }
     }
 }

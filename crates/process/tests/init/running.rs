@@ -176,7 +176,8 @@ fn the_end_is_recorded_then_nudged() {
     assert_eq!(fs::metadata(pane.file("exit")).unwrap().permissions().mode() & 0o777, 0o600);
     let mut names: Vec<_> = fs::read_dir(pane.dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
     names.sort();
-    assert_eq!(names, [format!("{TAG}.exit").as_str(), &format!("{TAG}.started"), "go", "sock"]);
+    let left = ["exit", "started", "taken"].map(|what| format!("{TAG}.{what}"));
+    assert_eq!(names, [left[0].as_str(), &left[1], &left[2], "go", "sock"]);
 }
 
 /// The record's temporary name is taken by a directory: as unwritable as a full disk, for root too.
