@@ -66,7 +66,7 @@ impl Context {
     /// The same for what is known to take this much longer.
     #[must_use]
     pub(crate) fn client_within(&self, longer: Duration) -> Client {
-        Client::new(self, self.limit.unwrap_or(Limit(Some(DEFAULT_LIMIT + longer))).0)
+        Client::new(self, self.limit.unwrap_or(Limit(Some(DEFAULT_LIMIT.saturating_add(longer)))).0)
     }
 
     /// A client that waits for ever unless it was told otherwise.

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -66,6 +66,8 @@ pub(crate) struct Tail {
     open: Option<File>,
     /// Offset in the whole stream of what comes next.
     offset: u64,
+    /// Offset in the last file of the first byte that is wanted of it.
+    from: u64,
 }
 
 impl Tail {
@@ -73,7 +75,7 @@ impl Tail {
     #[must_use]
     pub(crate) fn new(log: &LogFiles) -> Self {
         let files = log.files.iter().map(|file| file.as_path().to_owned()).collect();
-        Self { files, at: 0, open: None, offset: 0 }
+        Self { files, at: 0, open: None, offset: 0, from: 0 }
     }
 
     /// Skips what is before the last so many lines.
@@ -93,6 +95,7 @@ impl Tail {
             if let Some(start) = start {
                 let before: u64 = lengths[..at].iter().sum();
                 (self.at, self.offset) = (at, before + start);
+                self.from = if last { start } else { 0 };
                 let mut file = File::open(&self.files[at]).map_err(|error| self.unreadable(&error))?;
                 file.seek(SeekFrom::Start(start)).map_err(|error| self.unreadable(&error))?;
                 self.open = Some(file);
@@ -154,7 +157,7 @@ impl Tail {
     /// As [`Tail::copy`].
     pub(crate) fn finish(&mut self, sink: &mut dyn Sink) -> Result<(), Error> {
         if let Some(path) = self.files.last() {
-            wait_for_writer(path);
+            wait_for_writer(path, self.from);
         }
         self.copy(sink).map(drop)
     }
@@ -186,7 +189,7 @@ impl Tail {
 
 /// Where the last `left` lines of a file start; `None` where it has fewer, which `left` is then less.
 /// A newline at the end of the `last` file ends its last line.
-fn start_of_last(path: &std::path::Path, left: &mut u64, last: bool) -> io::Result<Option<u64>> {
+fn start_of_last(path: &Path, left: &mut u64, last: bool) -> io::Result<Option<u64>> {
     let mut file = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         opened => opened?,
@@ -215,15 +218,23 @@ fn start_of_last(path: &std::path::Path, left: &mut u64, last: bool) -> io::Resu
     Ok((*left == 0 && last).then_some(length))
 }
 
-/// The writer holds its log exclusively while it runs.
-fn wait_for_writer(path: &std::path::Path) {
+/// Waits until the writer is done, which may not even have begun: a program can be faster than it.
+fn wait_for_writer(path: &Path, from: u64) {
     let deadline = Instant::now() + WRITER_LIMIT;
-    while let Ok(file) = File::open(path) {
-        if Flock::lock(file, FlockArg::LockSharedNonblock).is_ok() || Instant::now() >= deadline {
-            return;
-        }
+    let mut seen = false;
+    while !is_written(path, from, &mut seen) && Instant::now() < deadline {
         thread::sleep(SHORT_PAUSE);
     }
+}
+
+/// The writer holds its log exclusively while it runs. It is done once it let go: where it was `seen`
+/// at work, or has left something after this offset.
+fn is_written(path: &Path, from: u64, seen: &mut bool) -> bool {
+    let Ok(file) = File::open(path) else { return false };
+    let left_something = file.metadata().is_ok_and(|found| found.len() > from);
+    let free = Flock::lock(file, FlockArg::LockSharedNonblock).is_ok();
+    *seen |= !free;
+    free && (*seen || left_something)
 }
 
 #[cfg(test)]
@@ -300,5 +311,22 @@ mod tests {
         tail.finish(&mut sink).unwrap();
         assert_eq!(sink.0, b"one\ntwo\n");
         late.join().unwrap();
+    }
+
+    #[test]
+    fn a_writer_that_has_not_begun_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        let mut seen = false;
+        assert!(!is_written(&path, 0, &mut seen), "not there yet");
+        let mut writer = File::create(&path).unwrap();
+        assert!(!is_written(&path, 0, &mut seen), "not held yet, and empty");
+        writer.write_all(b"one\n").unwrap();
+        assert!(is_written(&path, 0, &mut seen) && !seen, "done before it was looked at");
+        assert!(!is_written(&path, 4, &mut seen), "what was there before is not its work");
+        let held = Flock::lock(writer, FlockArg::LockExclusive).ok().unwrap();
+        assert!(!is_written(&path, 0, &mut seen) && seen);
+        drop(held);
+        assert!(is_written(&path, 4, &mut seen), "it was at work, and wrote nothing");
     }
 }

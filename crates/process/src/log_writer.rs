@@ -24,6 +24,9 @@ const RETRY: Duration = Duration::from_millis(10);
 const IGNORED: [Signal; 5] =
     [Signal::SIGHUP, Signal::SIGINT, Signal::SIGTERM, Signal::SIGPIPE, Signal::SIGXFSZ];
 
+/// How long a log that cannot be opened is tried again.
+const OPEN_LIMIT: Duration = Duration::from_secs(60);
+
 /// Appends standard input to the log until its end. The directory is made (0700) where it is
 /// missing, the file too (0600).
 ///
@@ -32,11 +35,24 @@ const IGNORED: [Signal; 5] =
 /// error: what is lost is counted, and the log says so once it can be written again.
 pub fn write_log(dir: &Path) -> io::Result<()> {
     ignore_signals()?;
-    DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
-    let file = OpenOptions::new().append(true).create(true).mode(0o600).open(dir.join(LOG_NAME))?;
+    let file = open(dir)?;
     let mut lock = Lock { file: &file, held: false };
     lock.wait();
     copy(io::stdin().lock(), &file, || lock.attempt())
+}
+
+/// The log, tried again for a while where the machine lacks something: what is written meanwhile
+/// waits in the pipe.
+fn open(dir: &Path) -> io::Result<File> {
+    let deadline = Instant::now() + OPEN_LIMIT;
+    loop {
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
+        let log = OpenOptions::new().append(true).create(true).mode(0o600).clone();
+        match made.and_then(|()| log.open(dir.join(LOG_NAME))) {
+            Err(_) if Instant::now() < deadline => std::thread::sleep(RETRY),
+            result => return result,
+        }
+    }
 }
 
 #[expect(unsafe_code, reason = "dispositions have no safe interface")]

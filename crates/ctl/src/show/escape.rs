@@ -8,6 +8,12 @@ pub(crate) fn line(text: &str) -> String {
     escape(text, is_control)
 }
 
+/// The same of text that need not be kept: most has nothing to escape.
+#[must_use]
+pub(crate) fn cell(text: String) -> String {
+    if text.chars().any(is_control) { line(&text) } else { text }
+}
+
 /// Text of several lines: newlines and tabs stay.
 #[must_use]
 pub(crate) fn lines(text: &str) -> String {
@@ -50,6 +56,8 @@ mod tests {
     fn nothing_that_a_terminal_obeys_is_left() {
         assert_eq!(line("a\x1b]0;evil\x07b\n\t\u{9b}31m"), "a\\x1b]0;evil\\x07b\\n\\t\\x9b31m");
         assert_eq!(line("abc\u{202e}cba"), "abc\\u{202e}cba");
+        assert_eq!(cell("abc\u{202e}cba".to_owned()), "abc\\u{202e}cba");
+        assert_eq!(cell("grün".to_owned()), "grün");
         assert_eq!(line("grün 日本"), "grün 日本");
         assert_eq!(lines("one\n\ttwo\r\x1b[2J"), "one\n\ttwo\\r\\x1b[2J");
     }

@@ -24,21 +24,29 @@ impl Table {
 
     /// Adds a row. An empty cell is shown as `-`, so that scripts can split at blanks.
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        let cell = |text: String| if text.is_empty() { "-".to_owned() } else { escape::line(&text) };
+        let cell = |text: String| if text.is_empty() { "-".to_owned() } else { escape::cell(text) };
         self.rows.push(cells.into_iter().map(cell).collect());
     }
 
     /// The text, one line a row; nothing follows the last cell of a line.
     #[must_use]
     pub(crate) fn render(&self) -> String {
-        let width =
-            |column: usize| self.rows.iter().filter_map(|row| Some(row.get(column)?.chars().count())).max();
-        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
-        let widths: Vec<usize> = (0..columns).filter_map(width).collect();
-        let mut text = String::new();
+        let mut widths: Vec<usize> = Vec::new();
         for row in &self.rows {
-            let padded = row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:width$}"));
-            text.push_str(padded.collect::<Vec<_>>().join(GAP).trim_end());
+            widths.resize(widths.len().max(row.len()), 0);
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(cell.chars().count());
+            }
+        }
+        let mut text =
+            String::with_capacity(self.rows.len() * widths.iter().map(|w| w + GAP.len()).sum::<usize>());
+        for row in &self.rows {
+            for (cell, &width) in row.iter().zip(&widths) {
+                text.push_str(cell);
+                let blanks = width - cell.chars().count() + GAP.len();
+                text.extend(std::iter::repeat_n(' ', blanks));
+            }
+            text.truncate(text.trim_end_matches(' ').len());
             text.push('\n');
         }
         text

@@ -6,6 +6,8 @@ use protocol::Timestamp;
 
 /// The last millisecond of the year 9999, the end of what RFC 3339 can say.
 const LAST: u64 = 253_402_300_799_999;
+/// The longest duration that a flag takes, 100 years: adding it to any time there is does not overflow.
+const LONGEST: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 /// Now.
 #[must_use]
@@ -49,10 +51,12 @@ pub(crate) fn short(duration: Duration) -> String {
 /// # Errors
 /// A sentence for the user.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
-    if let Ok(seconds) = text.parse::<u32>() {
-        return Ok(Duration::from_secs(seconds.into()));
-    }
-    humantime::parse_duration(text).map_err(|error| format!("{error}; write it like 500ms, 90s or 2h"))
+    let duration = match text.parse::<u64>() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => humantime::parse_duration(text)
+            .map_err(|error| format!("{error}; write it like 500ms, 90s or 2h"))?,
+    };
+    if duration > LONGEST { Err("longer than 100 years".into()) } else { Ok(duration) }
 }
 
 /// A duration in milliseconds, as the protocol has it.
@@ -86,6 +90,10 @@ mod tests {
         assert_eq!(parse("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(parse("90"), Ok(Duration::from_secs(90)));
         assert_eq!(parse("1h 30m"), Ok(Duration::from_secs(5400)));
+        assert_eq!(parse("3153600000"), Ok(LONGEST));
+        for long in ["3153600001", "18446744073709551615", "18446744073709551615s", "101years"] {
+            assert!(parse(long).is_err(), "{long}");
+        }
         assert!(parse("soon").is_err() && parse("-1").is_err() && parse("").is_err());
     }
 }

@@ -30,7 +30,7 @@ pub(crate) struct Args {
 pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
     only_one(&args.repeat, args.sessions.len())?;
     let mut client = context.client_within(args.grace.unwrap_or_default());
-    for_each(&args.sessions, |session| kill(context, &mut client, args, session))?;
+    for_each(context, &args.sessions, |session| kill(context, &mut client, args, session))?;
     Ok(exit::OK)
 }
 

@@ -33,6 +33,7 @@ use protocol::{Message, Response};
 use crate::cli::{Command, Repeat};
 use crate::context::Context;
 use crate::error::Error;
+use crate::exit;
 use crate::show::json::SessionJson;
 use crate::show::{out, time};
 
@@ -123,13 +124,17 @@ fn only_one(repeat: &Repeat, operations: usize) -> Result<(), Error> {
 }
 
 /// Does `each` for all, going on after a failure; the first failure is the command's.
-fn for_each<T>(items: &[T], mut each: impl FnMut(&T) -> Result<(), Error>) -> Result<(), Error> {
+fn for_each<T>(
+    context: &Context,
+    items: &[T],
+    mut each: impl FnMut(&T) -> Result<(), Error>,
+) -> Result<(), Error> {
     let mut first = Ok(());
     for item in items {
         match each(item) {
             Err(Error::Output(error)) => return Err(Error::Output(error)),
             Err(error) if first.is_ok() => first = Err(error),
-            Err(error) => out::note(&format!("poolctl: {error}")),
+            Err(error) => exit::report(&error, context.style.json, exit::code(&error, false)),
             Ok(()) => {}
         }
     }

@@ -42,7 +42,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
     let mut client = context.client();
     let sessions = if args.all { stopped(&mut client)? } else { args.sessions.clone() };
     only_one(&args.repeat, if args.all { 1 } else { sessions.len() })?;
-    for_each(&sessions, |session| remove(context, &mut client, args, session))?;
+    for_each(context, &sessions, |session| remove(context, &mut client, args, session))?;
     Ok(exit::OK)
 }
 

@@ -6,7 +6,7 @@ use std::thread;
 use nix::sys::signal::{SigSet, Signal};
 use protocol::reply::SessionView;
 use protocol::request::{Keys, Remove, Until, Wait};
-use protocol::{Request, SessionRef};
+use protocol::{Refusal, Request, SessionRef};
 
 use crate::cli::Repeat;
 use crate::client::Client;
@@ -81,9 +81,18 @@ fn end(context: &Context, client: &mut Client, view: &SessionView, rm: bool) -> 
     if rm {
         let session = view.session.id.into();
         let remove = Remove { session, keep_tmux: false, force: true, purge: false };
-        expect_done(&client.change(&Repeat::default(), Request::Remove(remove))?)?;
+        let removed = client.change(&Repeat::default(), Request::Remove(remove));
+        if let Err(error) = removed.and_then(|response| expect_done(&response)) {
+            report(context.style.json, &format!("{} is not removed", view.session.id), &error);
+        }
     }
     code
+}
+
+/// Says what failed beside the program, which the exit code is not about.
+fn report(json: bool, what: &str, error: &Error) {
+    let error = Refusal::new(error.code(), format!("{what}: {error}")).into();
+    exit::report(&error, json, exit::OWN_FAILURE);
 }
 
 /// Says when the program is over, or that the user wants to go.
@@ -102,14 +111,14 @@ fn when_over(context: &Context, session: &SessionRef) -> Result<Receiver<Result<
         // Whoever waited may be gone.
         drop(sender.send(view.map(|view| Over::Ended(Box::new(view)))));
     });
-    let pass_on = (context.client(), session.clone());
+    let pass_on = (context.client(), session.clone(), context.style.json);
     thread::spawn(move || interrupted(interrupts, pass_on, &sender));
     Ok(over)
 }
 
 fn interrupted(
     interrupts: SigSet,
-    (mut client, session): (Client, SessionRef),
+    (mut client, session, json): (Client, SessionRef, bool),
     over: &Sender<Result<Over, Error>>,
 ) {
     if interrupts.wait().is_err() {
@@ -123,6 +132,6 @@ fn interrupted(
     });
     let keys = Keys { session, keys: vec!["C-c".into()] };
     if let Err(error) = client.change(&Repeat::default(), Request::Keys(keys)) {
-        out::note(&format!("poolctl: Ctrl-C did not reach the session: {error}"));
+        report(json, "Ctrl-C did not reach the session", &error);
     }
 }

@@ -17,10 +17,10 @@ const FINISHED_SHOWN: usize = 100;
 const EVENTS_MAX: u32 = 100_000;
 
 pub(super) async fn list(daemon: &Arc<Daemon>, filter: List) -> Reply {
-    let context = Arc::clone(daemon);
+    let socket = daemon.tmux_socket();
     let read = move |turn: &mut crate::engine::Turn<'_>| {
         let listed = turn.pool().sessions().filter(|s| pool::view::listed(s, &filter));
-        Response::Sessions(listed.map(|s| shown::shown(turn, &context, s)).collect())
+        Response::Sessions(listed.map(|s| shown::shown(turn, &socket, s)).collect())
     };
     daemon.engine.turn(read).await
 }

@@ -4,16 +4,15 @@ use std::sync::Arc;
 
 use pool::view::{Shown, view};
 use protocol::reply::SessionView;
-use protocol::{Refusal, Reply, Response, Session, SessionId, SessionRef};
+use protocol::{OsBytes, Refusal, Reply, Response, Session, SessionId, SessionRef};
 
 use crate::context::Daemon;
 use crate::engine::Turn;
 
-/// A session as it is shown.
-pub(super) fn shown(turn: &Turn<'_>, daemon: &Daemon, session: &Session) -> SessionView {
+/// A session as it is shown, in the tmux server at this socket.
+pub(super) fn shown(turn: &Turn<'_>, tmux_socket: &OsBytes, session: &Session) -> SessionView {
     let lock = turn.rest.locks.holder(session.id).map(|(token, what)| (token, what.to_owned()));
-    let socket = daemon.tmux_socket();
-    view(turn.pool(), session, Shown { tmux_socket: &socket, seen_at: turn.rest.view.seen_at, lock })
+    view(turn.pool(), session, Shown { tmux_socket, seen_at: turn.rest.view.seen_at, lock })
 }
 
 /// The reply that shows a session.
@@ -21,7 +20,7 @@ pub(super) fn reply(turn: &Turn<'_>, daemon: &Daemon, id: SessionId) -> Reply {
     let Some(session) = turn.pool().session(id) else {
         return Err(pool::admit::not_found(turn.pool(), &id.to_string()));
     };
-    Ok(Response::Session(Box::new(shown(turn, daemon, session))))
+    Ok(Response::Session(Box::new(shown(turn, &daemon.tmux_socket(), session))))
 }
 
 /// The session that is meant.

@@ -10,6 +10,9 @@ use crate::identity;
 use crate::kill::{Options, kill_while};
 use crate::tree::Evidence;
 
+/// Between two tries where the machine lacks something.
+const PAUSE: Duration = Duration::from_millis(500);
+
 /// Returns when nothing of the tree is left. Only what belongs to another user is not waited for:
 /// it cannot be ended.
 pub(super) fn end_tree(job: &Job) {
@@ -18,7 +21,12 @@ pub(super) fn end_tree(job: &Job) {
     if cfg!(target_os = "linux") && !children {
         return;
     }
-    let Ok(me) = identity::me() else { return };
+    let me = loop {
+        match identity::me() {
+            Ok(me) => break me,
+            Err(_) => std::thread::sleep(PAUSE),
+        }
+    };
     // Somebody else's session, where the init was not started by tmux, is not ours to end.
     let leads = getsid(None).is_ok_and(|sid| sid.as_raw().unsigned_abs() == me.pid);
     let evidence = Evidence { init: Some(me), sid: leads.then_some(me.pid), tag: job.tag };
@@ -40,7 +48,14 @@ pub(super) fn end_tree(job: &Job) {
                 }
                 options.grace = Duration::ZERO;
             }
-            Err(error) => return say(&format!("what is left of the program was not ended: {error}")),
+            // For want of memory or descriptors, say: it passes, and orphans would stay.
+            Err(error) => {
+                say(&format!("what is left of the program is not ended yet: {error}"));
+                if !watch::reap_all() {
+                    return;
+                }
+                std::thread::sleep(PAUSE);
+            }
         }
     }
 }

@@ -8,7 +8,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,14 @@ use protocol::job::{ExitRecord, JOB_VERSION, Job};
 /// Long enough for any machine: reached only by a test that fails.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-pub(crate) const TAG: Tag = Tag([0xa5; 16]);
+/// Of this run alone: members are found by it on the whole machine.
+pub(crate) fn tag() -> Tag {
+    static TAG: LazyLock<Tag> = LazyLock::new(|| {
+        let since = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos();
+        Tag((since ^ u128::from(std::process::id()) << 96).to_be_bytes())
+    });
+    *TAG
+}
 
 pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + DEADLINE;
@@ -67,12 +74,12 @@ pub(crate) fn job(dir: &Path, argv: &[&str]) -> Job {
     Job {
         version: JOB_VERSION,
         session: SessionId(1),
-        tag: TAG,
+        tag: tag(),
         argv: argv.iter().map(|word| (*word).into()).collect(),
         cwd: dir.into(),
         env: vec![
             variable("PATH", "/usr/local/bin:/usr/bin:/bin"),
-            variable("POOL_INCARNATION", &TAG.to_string()),
+            variable("POOL_INCARNATION", &tag().to_string()),
         ],
         see_tmux: false,
         socket: dir.join("sock").into(),
@@ -82,7 +89,7 @@ pub(crate) fn job(dir: &Path, argv: &[&str]) -> Job {
 }
 
 pub(crate) fn write_job(dir: &Path, job: &Job) -> PathBuf {
-    let path = dir.join(format!("{TAG}.job"));
+    let path = dir.join(format!("{}.job", tag()));
     fs::write(&path, serde_json::to_vec(job).unwrap()).unwrap();
     path
 }
@@ -149,7 +156,7 @@ impl Pane {
     }
 
     pub(crate) fn file(&self, extension: &str) -> PathBuf {
-        self.dir.path().join(format!("{TAG}.{extension}"))
+        self.dir.path().join(format!("{}.{extension}", tag()))
     }
 
     /// Lets a script that waits for the file `go` end.
@@ -168,7 +175,7 @@ impl Pane {
 
     pub(crate) fn evidence(&self) -> Evidence {
         let init = self.started().init;
-        Evidence { init: Some(init), sid: Some(init.pid), tag: TAG }
+        Evidence { init: Some(init), sid: Some(init.pid), tag: tag() }
     }
 
     /// Waits for the init's end.

@@ -15,7 +15,7 @@ use process::init::End;
 use protocol::ids::ProcId;
 use protocol::job::parse_nudge;
 
-use crate::pane::{Pane, TAG, job, myself, wait_until, write_job};
+use crate::pane::{Pane, job, myself, tag, wait_until, write_job};
 
 crate::tests![
     every_exit_code_passes_through,
@@ -84,7 +84,7 @@ fn nothing_is_run_without_a_job() {
 
 fn an_unreadable_job_is_recorded() {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join(format!("{TAG}.job"));
+    let path = dir.path().join(format!("{}.job", tag()));
     fs::write(&path, "{\"version\": 1}").unwrap();
     let mut pane = Pane::start(dir, &path);
     assert_eq!(pane.end(), End::Code(125));
@@ -139,7 +139,7 @@ fn the_environment_is_the_jobs() {
     let mut pane = Pane::run(&["env"], |job| job.env.push(("ODD".into(), "a=b c".into())));
     assert_eq!(pane.end_alone(), End::Code(0));
     let expected =
-        format!("PATH=/usr/local/bin:/usr/bin:/bin\nPOOL_INCARNATION={TAG}\nODD=a=b c\nTERM=of-tmux\n");
+        format!("PATH=/usr/local/bin:/usr/bin:/bin\nPOOL_INCARNATION={}\nODD=a=b c\nTERM=of-tmux\n", tag());
     wait_until("env", || pane.output().replace('\r', "") == expected);
 }
 
@@ -169,14 +169,14 @@ fn the_end_is_recorded_then_nudged() {
     poold.accept().unwrap().0.read_to_end(&mut frame).unwrap();
     assert_eq!(pane.record().code, Some(3), "the record is there when the nudge comes");
     assert_eq!(frame[..4], 24_u32.to_le_bytes());
-    assert_eq!(parse_nudge(&frame[4..]), Some(TAG));
+    assert_eq!(parse_nudge(&frame[4..]), Some(tag()));
     assert_eq!(pane.end_alone(), End::Code(3));
     let record = pane.record();
     assert!(record.max_rss_kib > 100 && record.at > started.at, "{record:?}");
     assert_eq!(fs::metadata(pane.file("exit")).unwrap().permissions().mode() & 0o777, 0o600);
     let mut names: Vec<_> = fs::read_dir(pane.dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
     names.sort();
-    let left = ["exit", "started", "taken"].map(|what| format!("{TAG}.{what}"));
+    let left = ["exit", "started", "taken"].map(|what| format!("{}.{what}", tag()));
     assert_eq!(names, [left[0].as_str(), &left[1], &left[2], "go", "sock"]);
 }
 
