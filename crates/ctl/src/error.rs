@@ -32,6 +32,11 @@ impl Error {
         Refusal::new(ErrorCode::Timeout, message).into()
     }
 
+    /// Not in this state of things.
+    pub(crate) fn refused(message: impl Into<String>) -> Self {
+        Refusal::new(ErrorCode::Refused, message).into()
+    }
+
     /// No such thing.
     pub(crate) fn not_found(message: impl Into<String>) -> Self {
         Refusal::new(ErrorCode::NotFound, message).into()

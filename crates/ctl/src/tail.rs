@@ -19,6 +19,8 @@ const BLOCK: usize = 64 * 1024;
 /// Pauses between two looks at a log: short after something came, longer while nothing does.
 const SHORT_PAUSE: Duration = Duration::from_millis(20);
 const LONG_PAUSE: Duration = Duration::from_millis(200);
+/// How long the log's writer may take from making its file to holding it.
+const WRITER_START: Duration = Duration::from_millis(200);
 /// How long the log's writer may take to write out what a program left behind.
 const WRITER_LIMIT: Duration = Duration::from_secs(2);
 
@@ -228,13 +230,16 @@ fn wait_for_writer(path: &Path, from: u64) {
 }
 
 /// The writer holds its log exclusively while it runs. It is done once it let go: where it was `seen`
-/// at work, or has left something after this offset.
+/// at work, has left something after this offset, or has had the time to begin: one that wrote
+/// nothing looks like one that has only just made its file.
 fn is_written(path: &Path, from: u64, seen: &mut bool) -> bool {
     let Ok(file) = File::open(path) else { return false };
-    let left_something = file.metadata().is_ok_and(|found| found.len() > from);
+    let Ok(found) = file.metadata() else { return false };
+    let left_something = found.len() > from;
+    let begun = found.modified().is_ok_and(|at| at.elapsed().is_ok_and(|age| age >= WRITER_START));
     let free = Flock::lock(file, FlockArg::LockSharedNonblock).is_ok();
     *seen |= !free;
-    free && (*seen || left_something)
+    free && (*seen || left_something || begun)
 }
 
 #[cfg(test)]
@@ -242,6 +247,7 @@ mod tests {
     use std::fs;
     use std::io::Write;
     use std::sync::mpsc;
+    use std::time::SystemTime;
 
     use super::*;
 
@@ -320,13 +326,18 @@ mod tests {
         let mut seen = false;
         assert!(!is_written(&path, 0, &mut seen), "not there yet");
         let mut writer = File::create(&path).unwrap();
+        let fresh = |log: &File| log.set_modified(SystemTime::now() + WRITER_LIMIT * 100).unwrap();
+        fresh(&writer);
         assert!(!is_written(&path, 0, &mut seen), "not held yet, and empty");
         writer.write_all(b"one\n").unwrap();
+        fresh(&writer);
         assert!(is_written(&path, 0, &mut seen) && !seen, "done before it was looked at");
         assert!(!is_written(&path, 4, &mut seen), "what was there before is not its work");
         let held = Flock::lock(writer, FlockArg::LockExclusive).ok().unwrap();
         assert!(!is_written(&path, 0, &mut seen) && seen);
         drop(held);
         assert!(is_written(&path, 4, &mut seen), "it was at work, and wrote nothing");
+        File::open(&path).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        assert!(is_written(&path, 4, &mut false), "it had the time to begin");
     }
 }

@@ -11,8 +11,8 @@ use protocol::blocking::{Connection, nudge};
 use protocol::frame::{Incoming, decode, encode, wrap};
 use protocol::hello::{HelloReply, VERSION};
 use protocol::{
-    Call, ConnectError, Epoch, ErrorCode, Frame, Hello, OpId, Refusal, Request, Response, Role, Seq, Tag,
-    Token, TransportError, Welcome, job, peer,
+    Call, ConnectError, Epoch, ErrorCode, Frame, Hello, OpId, Refusal, Reply, Request, Response, Role, Seq,
+    Tag, Token, TransportError, Welcome, job, peer,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -120,6 +120,66 @@ fn a_call_is_answered() {
     assert_eq!(unread.code, ErrorCode::Protocol);
     daemon.thread.join().unwrap();
     assert!(matches!(connection.call(None, None, Request::Ping), Err(TransportError::Closed)));
+}
+
+/// Asks along with the hello.
+fn ask(path: &Path, request: Request) -> Result<(Connection, Result<Reply, TransportError>), ConnectError> {
+    Connection::connect_and_ask(path, &hello(), Some(LONG), None, request)
+}
+
+#[test]
+fn a_first_question_goes_along_with_the_hello() {
+    let daemon = daemon(|mut served| {
+        assert_eq!(served.expect::<Hello>(), hello());
+        // Before the welcome.
+        let call: Call = served.expect();
+        assert_eq!(call, Call { id: 1, op: None, lock: None, request: Request::Config });
+        served.send(&welcome(VERSION));
+        served.send(&Frame::Part { id: 1, part: text("a") });
+        served.reply(1, text("b"));
+        let second = served.expect::<Call>().id;
+        assert_ne!(second, 1);
+        served.reply(second, Response::Done);
+    });
+    let (mut connection, answer) = ask(&daemon.path, Request::Config).unwrap();
+    assert_eq!(answer.unwrap(), Ok(text("ab")));
+    assert_eq!(connection.call(None, None, Request::Ping).unwrap(), Ok(Response::Done));
+    daemon.thread.join().unwrap();
+}
+
+#[test]
+fn a_long_first_question_waits_for_the_welcome() {
+    let daemon = daemon(|mut served| {
+        assert_eq!(served.expect::<Hello>(), hello());
+        assert!(served.incoming.is_empty());
+        served.send(&welcome(VERSION));
+        let id = served.expect::<Call>().id;
+        served.reply(id, Response::Done);
+    });
+    let long = Request::Show(protocol::SessionRef("x".repeat(20_000)));
+    assert_eq!(ask(&daemon.path, long).unwrap().1.unwrap(), Ok(Response::Done));
+    daemon.thread.join().unwrap();
+}
+
+#[test]
+fn a_first_question_and_a_hello_that_is_not_welcome() {
+    let asked = |answer: fn(Served)| {
+        let daemon = daemon(move |mut served| {
+            served.expect::<Hello>();
+            answer(served);
+        });
+        let asked = ask(&daemon.path, Request::Ping);
+        daemon.thread.join().unwrap();
+        asked.map(|(_, answer)| answer)
+    };
+    let refused = asked(|mut served| served.send(&HelloReply::Err(Refusal::new(ErrorCode::Protocol, "no"))));
+    assert!(matches!(&refused, Err(ConnectError::Refused(r)) if r.message == "no"), "{refused:?}");
+    let newer = asked(|mut served| served.send(&welcome(VERSION + 1)));
+    assert!(matches!(newer, Err(ConnectError::Version { .. })), "{newer:?}");
+    let gone = asked(drop);
+    assert!(matches!(gone, Err(ConnectError::Closed(_))), "{gone:?}");
+    let lost = asked(|mut served| served.send(&welcome(VERSION)));
+    assert!(matches!(lost, Ok(Err(TransportError::Closed))), "{lost:?}");
 }
 
 #[test]

@@ -10,10 +10,17 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use protocol::ProcId;
 
-/// The lock, until it is dropped.
+/// The lock, until it is dropped. The holder's name goes with it, but stays of one that is killed.
 #[derive(Debug)]
 pub(crate) struct Held {
-    _file: Flock<File>,
+    file: Flock<File>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // A name that stays is that of a process that has ended.
+        drop(self.file.set_len(0));
+    }
 }
 
 /// Takes the lock; `None` where another process has it.
@@ -30,7 +37,7 @@ pub(crate) fn take(path: &Path) -> io::Result<Option<Held>> {
     let me = serde_json::to_string(&process::identity::me()?)?;
     file.set_len(0)?;
     file.write_all(me.as_bytes())?;
-    Ok(Some(Held { _file: file }))
+    Ok(Some(Held { file }))
 }
 
 /// Whether somebody has the lock.
@@ -43,10 +50,21 @@ pub(crate) fn is_held(path: &Path) -> bool {
 /// Who has the lock. `None` where nobody has, or the holder has not written yet.
 #[must_use]
 pub(crate) fn holder(path: &Path) -> Option<ProcId> {
-    let mut text = String::new();
     // Read before the look at the lock: what was written by a holder that still is one.
+    named(path).filter(|_| is_held(path))
+}
+
+/// Whether the last holder was killed: it is still named, and has ended.
+#[must_use]
+pub(crate) fn is_orphaned(path: &Path) -> bool {
+    let ended = |id| process::identity::exited(id).unwrap_or(false);
+    named(path).is_some_and(|id| !is_held(path) && ended(id))
+}
+
+fn named(path: &Path) -> Option<ProcId> {
+    let mut text = String::new();
     File::open(path).ok()?.read_to_string(&mut text).ok()?;
-    if is_held(path) { serde_json::from_str(&text).ok() } else { None }
+    serde_json::from_str(&text).ok()
 }
 
 #[cfg(test)]
@@ -62,7 +80,22 @@ mod tests {
         assert!(take(&path).unwrap().is_none());
         assert_eq!(holder(&path), Some(process::identity::me().unwrap()));
         drop(held);
-        assert!(!is_held(&path) && holder(&path).is_none(), "what is written outlives its writer");
+        assert!(!is_held(&path) && holder(&path).is_none());
         assert!(take(&path).unwrap().is_some());
+    }
+
+    #[test]
+    fn one_that_was_killed_is_still_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("up.lock");
+        assert!(!is_orphaned(&path));
+        drop(take(&path).unwrap());
+        assert!(!is_orphaned(&path), "it ended as it should");
+        let me = process::identity::me().unwrap();
+        std::fs::write(&path, serde_json::to_string(&me).unwrap()).unwrap();
+        assert!(!is_orphaned(&path), "it lives");
+        let other = ProcId { start: me.start + 1, ..me };
+        std::fs::write(&path, serde_json::to_string(&other).unwrap()).unwrap();
+        assert!(is_orphaned(&path) && holder(&path).is_none());
     }
 }

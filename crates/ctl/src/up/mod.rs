@@ -4,6 +4,7 @@
 pub(crate) mod health;
 pub(crate) mod lock;
 pub(crate) mod logfile;
+pub(crate) mod orphans;
 pub(crate) mod programs;
 pub(crate) mod service;
 pub(crate) mod supervisor;

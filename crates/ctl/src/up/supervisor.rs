@@ -24,6 +24,13 @@ const CAP_EVERY: Duration = Duration::from_secs(60);
 const LEAVE_TO_THEM: Duration = Duration::from_secs(5);
 /// How long all daemons together may take to stop before they are killed.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
+/// How long each has at least, also where one before it used up the time of all.
+const STOP_LEAST: Duration = Duration::from_secs(3);
+/// How long those that were killed may take to be gone.
+const KILL_LIMIT: Duration = Duration::from_secs(1);
+/// How often a daemon that could not be held is tried again when it is to be stopped.
+const HOLD_TRIES: u32 = 5;
+const HOLD_PAUSE: Duration = Duration::from_millis(50);
 
 /// What wakes the loop.
 enum Wake {
@@ -42,7 +49,8 @@ struct Service {
 
 struct Running {
     since: Instant,
-    /// `None` where it had ended before it could be held.
+    pid: u32,
+    /// `None` where it could not be held, as one that had ended before cannot.
     handle: Option<Handle>,
 }
 
@@ -88,8 +96,9 @@ impl Service {
         }
         match service::start(&context.paths, self.name) {
             Ok(child) => {
-                out::note(&format!("{} started, pid {}", self.name, child.id()));
-                self.running = Some(Running { since: now, handle: hold(&child) });
+                let pid = child.id();
+                out::note(&format!("{} started, pid {pid}", self.name));
+                self.running = Some(Running { since: now, pid, handle: hold(pid).ok().flatten() });
                 watch(child, number, wakes.clone());
             }
             Err(error) => {
@@ -115,9 +124,34 @@ fn is_run_by_another(context: &Context, name: &str) -> bool {
     name == service::NAMES[0] || status::component(&found, name).is_some_and(|component| component.connected)
 }
 
-fn hold(child: &Child) -> Option<Handle> {
-    let id = identity::identify(child.id()).ok().flatten()?;
-    Handle::open(id).ok().flatten()
+/// Takes hold of a child of this process; `None` where it has ended.
+fn hold(pid: u32) -> Result<Option<Handle>, Error> {
+    let failed = |error: &dyn std::fmt::Display| Error::failed(format!("cannot hold pid {pid}: {error}"));
+    let found = identity::read(pid).map_err(|error| failed(&error))?;
+    match found.filter(|process| process.ppid == std::process::id()) {
+        Some(process) => Handle::open(process.id).map_err(|error| failed(&error)),
+        None => Ok(None),
+    }
+}
+
+impl Running {
+    /// Takes hold of it where that failed when it was started.
+    fn held(&mut self) -> Result<Option<&Handle>, Error> {
+        for tries_left in (0..HOLD_TRIES).rev() {
+            if self.handle.is_some() {
+                break;
+            }
+            match hold(self.pid) {
+                Ok(handle) => {
+                    self.handle = handle;
+                    break;
+                }
+                Err(error) if tries_left == 0 => return Err(error),
+                Err(_) => thread::sleep(HOLD_PAUSE),
+            }
+        }
+        Ok(self.handle.as_ref())
+    }
 }
 
 /// Takes note of its end.
@@ -157,11 +191,9 @@ fn cap_logs(context: &Context) {
 fn stop(services: &mut [Service], wakes: &Receiver<Wake>) {
     let deadline = Instant::now() + STOP_LIMIT;
     for service in services.iter_mut().rev() {
-        let Some(handle) = service.running.as_ref().and_then(|running| running.handle.as_ref()) else {
-            continue;
-        };
-        let left = deadline.saturating_duration_since(Instant::now());
-        match end(handle, left) {
+        let Some(running) = &mut service.running else { continue };
+        let left = deadline.saturating_duration_since(Instant::now()).max(STOP_LEAST);
+        match running.held().and_then(|handle| handle.map_or(Ok(true), |handle| end(handle, left))) {
             Ok(true) => {}
             Ok(false) => out::note(&format!("{} did not stop in time and was killed", service.name)),
             Err(error) => out::note(&format!("{} cannot be stopped: {error}", service.name)),
@@ -169,6 +201,7 @@ fn stop(services: &mut [Service], wakes: &Receiver<Wake>) {
     }
     // Their ends are noted before the supervisor's own, so that none is left as a zombie of its heir.
     let running = services.iter().filter(|service| service.running.is_some()).count();
+    let deadline = deadline.max(Instant::now() + KILL_LIMIT);
     for _ in 0..running {
         let ended = wakes.recv_timeout(deadline.saturating_duration_since(Instant::now()));
         if ended.is_err() {
@@ -178,11 +211,12 @@ fn stop(services: &mut [Service], wakes: &Receiver<Wake>) {
 }
 
 /// Whether it ended without being killed.
-fn end(handle: &Handle, limit: Duration) -> Result<bool, process::Error> {
-    handle.signal(Signal::SIGTERM)?;
-    let ended = handle.wait(limit)?;
+fn end(handle: &Handle, limit: Duration) -> Result<bool, Error> {
+    let failed = |error: process::Error| Error::failed(error.to_string());
+    handle.signal(Signal::SIGTERM).map_err(failed)?;
+    let ended = handle.wait(limit).map_err(failed)?;
     if !ended {
-        handle.signal(Signal::SIGKILL)?;
+        handle.signal(Signal::SIGKILL).map_err(failed)?;
     }
     Ok(ended)
 }

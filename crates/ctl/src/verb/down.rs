@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use process::handle::Handle;
-use protocol::reply::SessionView;
+use protocol::reply::{SessionView, Status};
 use protocol::request::{Kill, List};
-use protocol::{Request, Response};
+use protocol::socket::Paths;
+use protocol::{ErrorCode, Request, Response};
 use serde_json::json;
 
 use crate::cli::Repeat;
@@ -15,11 +16,12 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::exit;
 use crate::show::out;
-use crate::up::{health, lock};
+use crate::up::{health, lock, orphans};
 use crate::verb::{expect_session, for_each};
 
-/// How long the supervisor may take: it kills what has not stopped after 10 s.
-const LIMIT: Duration = Duration::from_secs(15);
+/// How long the supervisor may take: 10 s for all daemons, and more
+/// for those that come after one that hangs.
+const LIMIT: Duration = Duration::from_secs(20);
 /// How long the daemon may take to say which sessions there are.
 const LOOK: Duration = Duration::from_secs(2);
 
@@ -36,29 +38,56 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
     let mut client = context.client();
     let mut alive = running(&mut client);
     if args.stop_sessions {
-        for_each(&alive.clone().unwrap_or_default(), |view| kill(context, &mut client, view))?;
-        alive = running(&mut client);
+        alive = match alive {
+            Err(error) if is_there(context, &error) => return Err(error),
+            Err(error) => Err(error),
+            Ok(views) => {
+                for_each(context, &views, |view| kill(context, &mut client, view))?;
+                running(&mut client)
+            }
+        };
     }
-    let stopped = stop(context)?;
-    if !stopped && let Some(found) = health::look(context) {
-        return Err(Error::failed(format!(
-            "poold (pid {}) was not started by `poolctl up`: stop it the way it was started",
-            found.process.pid
-        )));
+    let mut stopped = stop(context)?;
+    if (stopped || lock::is_orphaned(&context.paths.up_lock))
+        && let Some(left) = health::look(context)
+    {
+        let _progress = context.progress("the daemons to stop");
+        orphans::end(&left)?;
+        stopped = true;
     }
-    tell(context, stopped, alive.map(|views| views.len()))?;
+    if let Some(left) = health::look(context) {
+        return Err(still_there(&left, stopped));
+    }
+    if lock::is_held(&context.paths.lock) {
+        return Err(Error::failed("poold still runs, and does not answer"));
+    }
+    tell(context, stopped, alive.ok().map(|views| views.len()))?;
     Ok(exit::OK)
 }
 
-/// The sessions that run; `None` where nobody can tell.
-fn running(client: &mut Client) -> Option<Vec<SessionView>> {
-    match client.ask_once(Request::List(List::default()), LOOK) {
-        Ok(Response::Sessions(mut views)) => {
-            views.retain(|view| view.session.lifecycle.holds_slot());
-            Some(views)
-        }
-        _ => None,
-    }
+/// The sessions that run.
+fn running(client: &mut Client) -> Result<Vec<SessionView>, Error> {
+    let mut views = match client.ask_once(Request::List(List::default()), LOOK)? {
+        Response::Sessions(views) => views,
+        other => return Err(Error::unexpected(&other)),
+    };
+    views.retain(|view| view.session.lifecycle.holds_slot());
+    Ok(views)
+}
+
+/// Whether there is a pool, though asking it failed like this.
+fn is_there(context: &Context, error: &Error) -> bool {
+    let Paths { up_lock, lock, .. } = &context.paths;
+    error.code() != ErrorCode::Unavailable || lock::is_held(up_lock) || lock::is_held(lock)
+}
+
+fn still_there(left: &Status, stopped: bool) -> Error {
+    let pid = left.process.pid;
+    Error::failed(if stopped {
+        format!("poold (pid {pid}) still answers: somebody else starts it")
+    } else {
+        format!("poold (pid {pid}) was not started by `poolctl up`: stop it the way it was started")
+    })
 }
 
 fn kill(context: &Context, client: &mut Client, view: &SessionView) -> Result<(), Error> {

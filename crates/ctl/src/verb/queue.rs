@@ -66,12 +66,12 @@ pub(crate) fn run(context: &Context, command: Command) -> Result<u8, Error> {
         Command::Ls { session } => list(context, &mut client, &session)?,
         Command::Show { session, ids } => {
             let of = session_id(context, &mut client, &session)?;
-            for_each(&ids, |id| show(context, &mut client, of, *id))?;
+            for_each(context, &ids, |id| show(context, &mut client, of, *id))?;
         }
         Command::Resolve { session, ids, resolution, repeat } => {
             only_one(&repeat, ids.len())?;
             let of = session_id(context, &mut client, &session)?;
-            for_each(&ids, |id| resolve(context, &mut client, (of, *id), (resolution, &repeat)))?;
+            for_each(context, &ids, |id| resolve(context, &mut client, (of, *id), (resolution, &repeat)))?;
         }
     }
     Ok(exit::OK)

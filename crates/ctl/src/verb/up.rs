@@ -30,22 +30,39 @@ pub(crate) struct Args {
 /// Returns when the pool is up.
 pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
     let paths = &context.paths;
+    if std::env::var_os("POOL_INCARNATION").is_some_and(|value| !value.is_empty()) {
+        return Err(Error::refused(
+            "this is a session of a pool, and the daemons would end with it: run `poolctl up` outside",
+        ));
+    }
     for dir in [&paths.state, &paths.run, &paths.logs] {
         prepare_dir(dir).map_err(|error: PathError| Error::failed(error.to_string()))?;
     }
     if args.foreground {
         return foreground(context);
     }
-    if let Some(found) = health::look(context).filter(status::is_complete) {
-        return tell(context, &found, true);
-    }
     if lock::is_held(&paths.up_lock) {
         let found = health::wait(context, || lock::is_held(&paths.up_lock))?;
         return tell(context, &found, true);
     }
+    let already = health::look(context).is_some_and(|found| status::is_complete(&found));
     let mut child = detach(context)?;
     let found = health::wait(context, || still_at_it(context, &mut child))?;
-    tell(context, &found, false)
+    supervised(context, &mut child)?;
+    tell(context, &found, already)
+}
+
+/// Waits until there is a supervisor, which a pool that is up already does not prove.
+fn supervised(context: &Context, child: &mut Child) -> Result<(), Error> {
+    let path = &context.paths.up_lock;
+    while lock::holder(path).is_none() {
+        if !still_at_it(context, child) {
+            let log = service::log(&context.paths, "up");
+            return Err(Error::failed(format!("the supervisor ended, see {}", log.display())));
+        }
+        thread::sleep(PAUSE);
+    }
+    Ok(())
 }
 
 fn foreground(context: &Context) -> Result<u8, Error> {

@@ -241,6 +241,10 @@ fn kill_goes_on_after_a_failure() {
         (3, "sess_1  web  live\n", "poolctl: no bad\n")
     );
     assert_eq!(pool.run("kill a b --op-id x").code, 2);
+    let ran = pool.run("kill bad bad --json");
+    let errors: Vec<Value> = ran.err.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let error = json!({"error": {"code": "not_found", "message": "no bad", "exit": 3}});
+    assert_eq!((ran.code, errors), (3, vec![error.clone(), error]));
 }
 
 fn attach_needs_a_terminal() {

@@ -196,19 +196,19 @@ pub(crate) fn poold(program: &Path) -> ExitCode {
     drop(std::fs::remove_file(&socket));
     let connected: Arc<Mutex<Vec<Role>>> = Arc::default();
     for stream in UnixListener::bind(&socket).unwrap().incoming() {
-        let connected = connected.clone();
-        thread::spawn(move || attend(stream.unwrap(), &connected));
+        let (connected, program) = (connected.clone(), program.to_owned());
+        thread::spawn(move || attend(stream.unwrap(), &program, &connected));
     }
     ExitCode::SUCCESS
 }
 
-fn attend(mut stream: UnixStream, connected: &Mutex<Vec<Role>>) {
+fn attend(mut stream: UnixStream, program: &Path, connected: &Mutex<Vec<Role>>) {
     let Some(role) = welcome(&mut stream) else { return };
     connected.lock().unwrap().push(role);
     while let Some(payload) = read_payload(&mut stream) {
         let call: Call = frame::decode(&payload).unwrap();
         let response = match call.request {
-            Request::Status => Response::Status(Box::new(status(&connected.lock().unwrap()))),
+            Request::Status => Response::Status(Box::new(status(program, &connected.lock().unwrap()))),
             Request::List(_) => Response::Sessions(vec![samples::session("web")]),
             _ => Response::Done,
         };
@@ -222,11 +222,13 @@ fn attend(mut stream: UnixStream, connected: &Mutex<Vec<Role>>) {
     connected.remove(at);
 }
 
-fn status(connected: &[Role]) -> protocol::reply::Status {
+fn status(program: &Path, connected: &[Role]) -> protocol::reply::Status {
     let mut status = samples::status();
     status.process = process::identity::me().unwrap();
     for (component, role) in status.components.iter_mut().zip([Role::Watcher, Role::Reaper]) {
         component.connected = connected.contains(&role);
+        let pid = std::fs::read_to_string(program.with_file_name(format!("{}.pid", component.name)));
+        component.pid = pid.ok().and_then(|pid| pid.parse().ok());
     }
     status
 }

@@ -12,7 +12,10 @@ use nix::unistd::Pid;
 use protocol::reply::LogFiles;
 use protocol::request::{Keys, Subscribe};
 use protocol::session::Exit;
-use protocol::{Event, Frame, Lifecycle, Reason, Request, Response, Seq, SessionId, Stamped, Timestamp};
+use protocol::{
+    ErrorCode, Event, Frame, Lifecycle, Reason, Refusal, Request, Response, Seq, SessionId, Stamped,
+    Timestamp,
+};
 use serde_json::Value;
 
 use crate::fake::{Answer, Pool, Ran, ok, until};
@@ -20,6 +23,7 @@ use crate::samples::session;
 
 pub(crate) const TESTS: &[(&str, fn())] = &[
     ("run_shows_everything_and_ends_alike", run_shows_everything_and_ends_alike),
+    ("run_keeps_the_code_where_it_cannot_remove", run_keeps_the_code_where_it_cannot_remove),
     ("ctrl_c_goes_to_the_session_first", ctrl_c_goes_to_the_session_first),
     ("logs_are_shown_as_they_are_asked_for", logs_are_shown_as_they_are_asked_for),
     ("logs_follow_until_the_session_is_over", logs_follow_until_the_session_is_over),
@@ -68,6 +72,16 @@ fn run_shows_everything_and_ends_alike() {
     let ran = pool.run("run web --json -- program");
     let document: Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!((ran.code, document["exit"]["code"].as_i64()), (3, Some(3)));
+}
+
+fn run_keeps_the_code_where_it_cannot_remove() {
+    let pool = Pool::new(|call| match &call.request {
+        Request::New(_) => ok(Response::Session(Box::new(session("web")))),
+        Request::Wait(_) => ok(stopped(3)),
+        _ => Answer::Reply(Err(Refusal::new(ErrorCode::Refused, "not\x1bnow"))),
+    });
+    let ran = pool.run("run web --rm --no-stream -- program");
+    assert_eq!((ran.code, ran.err.as_str()), (3, "poolctl: sess_1 is not removed: not\\x1bnow\n"));
 }
 
 fn ctrl_c_goes_to_the_session_first() {

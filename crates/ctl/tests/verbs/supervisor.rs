@@ -15,6 +15,12 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
     ("up_keeps_three_daemons_and_down_stops_them", up_keeps_three_daemons_and_down_stops_them),
     ("up_tells_why_it_failed", up_tells_why_it_failed),
     ("down_of_a_pool_that_is_not_up_is_done", down_of_a_pool_that_is_not_up_is_done),
+    (
+        "the_daemons_of_a_killed_supervisor_are_kept_and_stopped",
+        the_daemons_of_a_killed_supervisor_are_kept_and_stopped,
+    ),
+    ("up_is_refused_inside_a_session", up_is_refused_inside_a_session),
+    ("down_ends_the_sessions_or_nothing", down_ends_the_sessions_or_nothing),
 ];
 
 /// A pool of fake programs; taken down even where a test fails.
@@ -103,4 +109,56 @@ fn down_of_a_pool_that_is_not_up_is_done() {
     let ran = pool.run("down");
     assert_eq!(ran.code, 1);
     assert!(ran.err.contains("not started by `poolctl up`"), "{}", ran.err);
+}
+
+/// Kills the supervisor; its daemons live on.
+fn kill_supervisor(pool: &Pool) {
+    let text = std::fs::read_to_string(pool.dir.path().join("run/up.lock")).unwrap();
+    let id: ProcId = serde_json::from_str(&text).unwrap();
+    kill(Pid::from_raw(i32::try_from(id.pid).unwrap()), Signal::SIGKILL).unwrap();
+    until("the end of the supervisor", || identity::exited(id).unwrap());
+}
+
+fn the_daemons_of_a_killed_supervisor_are_kept_and_stopped() {
+    let programs = Programs::new();
+    let (pool, bin) = (&programs.pool, programs.bin.as_path());
+    let names = ["poold", "tmux-watch", "reaper"];
+    assert_eq!(programs.run("up").code, 0);
+    let first = names.map(|name| pid(bin, name).unwrap());
+    kill_supervisor(pool);
+    assert!(programs.run("up").success().contains("already up"));
+    assert_eq!(names.map(|name| pid(bin, name).unwrap()), first, "those that run are left alone");
+    kill(Pid::from_raw(i32::try_from(first[2].pid).unwrap()), Signal::SIGKILL).unwrap();
+    until("another reaper", || pid(bin, "reaper").is_some_and(|id| id != first[2]));
+    assert!(programs.run("down").success().starts_with("pool default stopped"));
+    assert!(
+        first.iter().all(|id| identity::exited(*id).unwrap()),
+        "also those that the supervisor only found"
+    );
+
+    assert_eq!(programs.run("up").code, 0);
+    let second = names.map(|name| pid(bin, name).unwrap());
+    kill_supervisor(pool);
+    assert!(programs.run("down").success().starts_with("pool default stopped"));
+    assert!(second.iter().all(|id| identity::exited(*id).unwrap()), "those of one that was killed");
+    assert_eq!(programs.run("down").success(), "pool default was not running\n");
+}
+
+fn up_is_refused_inside_a_session() {
+    let pool = Pool::empty();
+    let ran = Ran::new(&pool.poolctl(["up"]).env("POOL_INCARNATION", "ab").output().unwrap());
+    assert_eq!(ran.code, 5, "{}", ran.err);
+    assert!(!pool.dir.path().join("run/up.lock").exists());
+}
+
+fn down_ends_the_sessions_or_nothing() {
+    let pool = Pool::new(|_| crate::fake::Answer::Silence);
+    assert_eq!(pool.run("down --stop-sessions").code, 6);
+    let pool = Pool::empty();
+    assert_eq!(pool.run("down --stop-sessions").success(), "pool default was not running\n");
+    let lock = std::fs::File::create(pool.dir.path().join("run/up.lock")).unwrap();
+    let _held = nix::fcntl::Flock::lock(lock, nix::fcntl::FlockArg::LockExclusive).ok().unwrap();
+    assert_eq!(pool.run("down --stop-sessions").code, 7, "there is a supervisor");
+    std::fs::rename(pool.dir.path().join("run/up.lock"), pool.dir.path().join("run/poold.lock")).unwrap();
+    assert_eq!(pool.run("down").code, 1, "there is a daemon");
 }

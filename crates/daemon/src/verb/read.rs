@@ -19,8 +19,11 @@ const EVENTS_MAX: u32 = 100_000;
 pub(super) async fn list(daemon: &Arc<Daemon>, filter: List) -> Reply {
     let socket = daemon.tmux_socket();
     let read = move |turn: &mut crate::engine::Turn<'_>| {
+        // Views are large: a vector that grows copies them again and again.
+        let mut views = Vec::with_capacity(turn.pool().sessions().count());
         let listed = turn.pool().sessions().filter(|s| pool::view::listed(s, &filter));
-        Response::Sessions(listed.map(|s| shown::shown(turn, &socket, s)).collect())
+        views.extend(listed.map(|s| shown::shown(turn, &socket, s)));
+        Response::Sessions(views)
     };
     daemon.engine.turn(read).await
 }
