@@ -77,7 +77,7 @@ impl Connection {
         let mut connection = Self::open(path, welcomed, timeout)?;
         let call = Call { id: 1, op: None, lock, request };
         // A longer one could be cut off by the end of a connection whose hello was refused.
-        let along = frame::encode(&call).ok().filter(|call| call.len() < 1);
+        let along = frame::encode(&call).ok().filter(|call| call.len() <= CHUNK);
         let first = frame::encode(hello).map(|hello| [hello, along.clone().unwrap_or_default()].concat());
         connection.greet(path, first, welcomed)?;
         let reply = match along {
