@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::error::ErrorKind;
-use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use protocol::ids::OP_ID_MAX;
 use serde_json::json;
 
@@ -95,8 +95,10 @@ pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
     if key.is_empty() { Err("the key is empty".into()) } else { Ok((key.to_owned(), value.to_owned())) }
 }
 
-/// The verbs.
+/// The verbs. Only the one that is asked for defines its arguments: to define them all takes longer
+/// than a round trip to `poold`.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub(crate) enum Command {
     Up(verb::up::Args),
     Down(verb::down::Args),
@@ -128,6 +130,22 @@ pub(crate) enum Command {
     Become(verb::become_daemon::Args),
 }
 
+/// Understands a command line.
+///
+/// # Errors
+/// What to tell instead: help that was asked for, or what is wrong.
+pub(crate) fn parse(args: &[OsString]) -> Result<Cli, clap::Error> {
+    // Help shows what only the definition of each verb knows.
+    Cli::try_parse_from(args).or_else(|_| Cli::from_arg_matches(&whole().try_get_matches_from(args)?))
+}
+
+/// The definition with that of every verb.
+pub(crate) fn whole() -> clap::Command {
+    let mut command = Cli::command();
+    command.build();
+    command
+}
+
 /// Shows why a command line was not understood, or the help that it asked for. The exit code.
 pub(crate) fn refuse(error: &clap::Error, args: &[OsString]) -> u8 {
     let exit = u8::try_from(error.exit_code()).unwrap_or(2);
@@ -147,12 +165,10 @@ pub(crate) fn refuse(error: &clap::Error, args: &[OsString]) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     fn parse(line: &str) -> Result<Cli, clap::Error> {
-        Cli::try_parse_from(line.split(' '))
+        super::parse(&line.split(' ').map(OsString::from).collect::<Vec<_>>())
     }
 
     #[test]
@@ -240,8 +256,10 @@ mod tests {
 
     #[test]
     fn help_is_no_failure_and_hides_what_is_not_for_people() {
-        assert_eq!(parse("poolctl --help").unwrap_err().exit_code(), 0);
-        assert!(!Cli::command().render_long_help().to_string().contains("become"));
+        let help = parse("poolctl --help").unwrap_err();
+        assert_eq!(help.exit_code(), 0);
+        let help = help.to_string();
+        assert!(help.contains("exit 0 only when healthy") && !help.contains("become"), "{help}");
     }
 
     #[test]

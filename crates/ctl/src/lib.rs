@@ -17,8 +17,6 @@ mod verb;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::Parser;
-
 pub use error::Error;
 
 use cli::Cli;
@@ -28,7 +26,7 @@ use context::Context;
 #[must_use]
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.into_iter().collect();
-    match Cli::try_parse_from(&args) {
+    match cli::parse(&args) {
         Ok(cli) => ExitCode::from(carry_out(cli)),
         Err(error) => ExitCode::from(cli::refuse(&error, &args)),
     }
