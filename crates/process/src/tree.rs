@@ -147,10 +147,12 @@ impl Machine {
     }
 
     /// Numbers that were given to somebody else while the machine was read: nothing descends from
-    /// what had them before. Only roots matter, for everything else is reached from one.
+    /// what had them before. Only roots matter, for everything else is reached from one. What only
+    /// ended stays: it was there, and may have left another behind.
     fn forget_reused(&mut self, evidence: &Evidence) {
         for pid in self.roots(evidence).into_keys() {
-            if self.all.get(&pid).is_some_and(|process| !is_now(process.id)) {
+            let now = platform::read(pid).ok().flatten();
+            if now.is_some_and(|now| self.all.get(&pid).is_some_and(|seen| seen.id != now.id)) {
                 self.all.remove(&pid);
             }
         }
