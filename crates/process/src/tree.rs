@@ -53,10 +53,8 @@ pub enum Via {
 pub struct Member {
     /// Which.
     pub id: ProcId,
-    /// Its parent's number when it was seen.
+    /// Its parent when it was seen.
     pub ppid: u32,
-    /// Its parent, where that was seen too: a number alone may be another's by now.
-    pub parent: Option<ProcId>,
     /// Its name.
     pub comm: OsBytes,
     /// What it was doing when it was seen.
@@ -82,32 +80,26 @@ pub fn members(evidence: &Evidence, protected: &[u32]) -> io::Result<Vec<Member>
             break;
         }
     }
-    machine.forget_reused(evidence);
     Ok(machine.members(evidence, protected))
 }
 
 /// Whether the reason for which a member was found holds now; asked while the process is held, so
 /// that no stranger is taken for it.
 pub(crate) fn still_belongs(evidence: &Evidence, member: &Member, now: &Process) -> bool {
-    let is_child_of = |parent: ProcId| now.ppid == parent.pid && is_now(parent);
+    let inherited = evidence.init.is_some_and(|init| init.pid == now.ppid);
     match member.via {
         Via::Init => evidence.init == Some(now.id),
-        Via::Descent => member.parent.into_iter().chain(evidence.init).any(is_child_of),
+        Via::Descent => now.ppid == member.ppid || inherited,
         Via::Tag => platform::has_tag(now.id.pid, evidence.tag),
         Via::Session => evidence.sid == Some(now.sid),
     }
-}
-
-/// Whether this number is still this process's.
-fn is_now(id: ProcId) -> bool {
-    matches!(platform::read(id.pid), Ok(Some(process)) if process.id == id)
 }
 
 /// The machine as it was seen.
 #[derive(Debug)]
 struct Machine {
     all: HashMap<u32, Process>,
-    tagged: HashSet<ProcId>,
+    tagged: HashSet<u32>,
     me: u32,
     uid: u32,
 }
@@ -141,21 +133,9 @@ impl Machine {
     fn add(&mut self, process: Process, tag: Tag) {
         let pid = process.id.pid;
         if process.uid == self.uid && process.state != State::Zombie && platform::has_tag(pid, tag) {
-            self.tagged.insert(process.id);
+            self.tagged.insert(pid);
         }
         self.all.insert(pid, process);
-    }
-
-    /// Numbers that were given to somebody else while the machine was read: nothing descends from
-    /// what had them before. Only roots matter, for everything else is reached from one. What only
-    /// ended stays: it was there, and may have left another behind.
-    fn forget_reused(&mut self, evidence: &Evidence) {
-        for pid in self.roots(evidence).into_keys() {
-            let now = platform::read(pid).ok().flatten();
-            if now.is_some_and(|now| self.all.get(&pid).is_some_and(|seen| seen.id != now.id)) {
-                self.all.remove(&pid);
-            }
-        }
     }
 
     fn members(&self, evidence: &Evidence, protected: &[u32]) -> Vec<Member> {
@@ -164,7 +144,7 @@ impl Machine {
         found.retain(|pid, _| !protected.contains(pid));
         self.descend(&mut found, protected);
         let mut members: Vec<Member> =
-            self.all.values().filter_map(|p| self.member(p, *found.get(&p.id.pid)?)).collect();
+            self.all.values().filter_map(|p| member(p, *found.get(&p.id.pid)?)).collect();
         members.retain(|member| !exempt.contains(&member.id.pid));
         members.sort_by_key(|member| member.id);
         members
@@ -176,7 +156,7 @@ impl Machine {
         let why = |process: &Process| {
             if evidence.init == Some(process.id) {
                 Some(Via::Init)
-            } else if self.tagged.contains(&process.id) {
+            } else if self.tagged.contains(&process.id.pid) {
                 Some(Via::Tag)
             } else {
                 (sid == Some(process.sid)).then_some(Via::Session)
@@ -187,8 +167,10 @@ impl Machine {
 
     fn session_is_ours(&self, sid: u32, init: Option<ProcId>) -> bool {
         match self.all.get(&sid) {
-            Some(leader) => init == Some(leader.id) || self.tagged.contains(&leader.id),
-            None => self.all.values().any(|process| process.sid == sid && self.tagged.contains(&process.id)),
+            Some(leader) => init == Some(leader.id) || self.tagged.contains(&sid),
+            None => {
+                self.all.values().any(|process| process.sid == sid && self.tagged.contains(&process.id.pid))
+            }
         }
     }
 
@@ -213,17 +195,6 @@ impl Machine {
         }
     }
 
-    fn member(&self, process: &Process, via: Via) -> Option<Member> {
-        (process.state != State::Zombie).then(|| Member {
-            id: process.id,
-            ppid: process.ppid,
-            parent: self.all.get(&process.ppid).map(|parent| parent.id),
-            comm: process.comm.clone(),
-            state: process.state,
-            via,
-        })
-    }
-
     fn exempt(&self, protected: &[u32]) -> HashSet<u32> {
         let mut exempt: HashSet<u32> = protected.iter().copied().collect();
         exempt.extend([0, 1]);
@@ -238,6 +209,16 @@ impl Machine {
         exempt.extend(line);
         exempt
     }
+}
+
+fn member(process: &Process, via: Via) -> Option<Member> {
+    (process.state != State::Zombie).then(|| Member {
+        id: process.id,
+        ppid: process.ppid,
+        comm: process.comm.clone(),
+        state: process.state,
+        via,
+    })
 }
 
 #[cfg(test)]

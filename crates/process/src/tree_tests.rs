@@ -26,9 +26,7 @@ fn process(pid: u32, ppid: u32, sid: u32) -> Process {
 fn machine(more: impl IntoIterator<Item = Process>, tagged: &[u32]) -> Machine {
     let mut all = vec![process(1, 0, 1), process(49, 1, 49), process(ME, 49, 49), process(60, 1, 60)];
     all.extend(more);
-    let all = by_pid(all);
-    let tagged = tagged.iter().map(|pid| all[pid].id).collect();
-    Machine { all, tagged, me: ME, uid: UID }
+    Machine { all: by_pid(all), tagged: tagged.iter().copied().collect(), me: ME, uid: UID }
 }
 
 fn by_pid(all: Vec<Process>) -> HashMap<u32, Process> {
@@ -124,9 +122,8 @@ proptest! {
         let all: Vec<Process> = links.iter().enumerate()
             .map(|(n, (ppid, sid, uid, _))| Process { uid: *uid, ..process(u32::try_from(n).unwrap(), *ppid, *sid) })
             .collect();
-        let all = by_pid(all);
-        let tagged = links.iter().enumerate().filter(|(_, l)| l.3).filter_map(|(n, _)| Some(all.get(&u32::try_from(n).unwrap())?.id)).collect();
-        let machine = Machine { all, tagged, me: 3, uid: 1 };
+        let tagged = links.iter().enumerate().filter(|(_, l)| l.3).map(|(n, _)| u32::try_from(n).unwrap()).collect();
+        let machine = Machine { all: by_pid(all), tagged, me: 3, uid: 1 };
         let evidence = Evidence { init: Some(ProcId { pid: init, start: 7 }), sid: Some(init), tag: TAG };
         for member in machine.members(&evidence, &protected) {
             prop_assert!(member.id.pid > 1 && member.id.pid != 3 && !protected.contains(&member.id.pid));
