@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{Epoch, MessageId, OpId, ProcId, Seq, ServerId, SessionId, Tag, Token};
+use crate::ids::{Epoch, MessageId, OpId, ProcId, Seq, ServerId, SessionId, Tag, TmuxSessionId, Token};
 use crate::message::{Message, MessageState};
 use crate::reap::{CandidateKind, Outcome};
 use crate::session::{DeleteMode, Exit, Incarnation, Reason, Session};
@@ -254,6 +254,20 @@ pub enum Event {
         /// The incarnation with what is known of it; of the same tag.
         incarnation: Incarnation,
     },
+    /// A tmux session that is not the pool's appeared, or has another name now. It is left alone.
+    ForeignSeen {
+        /// Its id in tmux.
+        tmux: TmuxSessionId,
+        /// Its name as tmux shows it.
+        name: String,
+    },
+    /// A tmux session that was not the pool's is gone, or became the pool's.
+    ForeignGone {
+        /// Its id in tmux.
+        tmux: TmuxSessionId,
+        /// Its last name.
+        name: String,
+    },
 }
 
 impl Event {
@@ -288,6 +302,8 @@ impl Event {
             Self::OperationBegun { .. } => "operation_begun",
             Self::OperationForgotten { .. } => "operation_forgotten",
             Self::SessionPlaced { .. } => "session_placed",
+            Self::ForeignSeen { .. } => "foreign_seen",
+            Self::ForeignGone { .. } => "foreign_gone",
         }
     }
 

@@ -75,6 +75,8 @@ pub enum Role {
     Generator,
     /// Receives the state, then events.
     Subscriber,
+    /// A watcher that takes the place of the one there is, which is sent away.
+    NextWatcher,
 }
 
 /// What answers a hello.

@@ -66,8 +66,8 @@
 //! | role | sends | receives |
 //! |---|---|---|
 //! | client | [`Call`]s | [`Frame::Reply`], [`Frame::Part`] |
-//! | subscriber | one call of [`Request::Subscribe`] | [`Frame::Event`], [`Frame::Synced`], [`Frame::Lagged`] |
-//! | watcher | calls of [`Request::Observe`] | [`Frame::Ask`], and a reply to each call |
+//! | subscriber | one call of [`Request::Subscribe`], or of [`Request::Watch`] | [`Frame::Event`], [`Frame::Synced`], [`Frame::Lagged`]; [`Frame::Observed`] |
+//! | watcher, next_watcher | calls of [`Request::Observe`] and [`Request::WatchingBy`] | [`Frame::Ask`], and a reply to each call |
 //! | reaper | one call at a time: [`Request::NextCandidate`], [`Request::TakeLease`], [`Request::Settle`], or what a client may read | as a client |
 //! | generator | what a client may; no request of this version is its own | as a client |
 //!
@@ -126,10 +126,19 @@
 //! often to speak at least. The watcher sends [`Request::Observe`]: `watcher` is random for each run,
 //! `seq` counts its frames from 1. The first holds a whole [`request::View::Snapshot`], the others what
 //! changed, or that nothing did. A snapshot that does not fit a frame comes in several with `more` set
-//! on all but the last; each has its own `seq`, and they are applied together. A change applies only
+//! on all but the last, numbered by `part` from 0; each has its own `seq`, and they are applied together. A change applies only
 //! where `seq` is one more than the one before of the same run and a snapshot came earlier; after a gap
 //! it is answered with [`Response::SendSnapshot`], and so is every other until the snapshot comes.
 //! [`reply::Ask::Snapshot`] wants a listing that begins now; the answer carries its number in `asked`.
+//! Nothing follows from what a frame does not name, unless it is `complete`: then it comes of a listing of
+//! the whole server. [`request::View::Alive`] says that the server answers and nothing was listed.
+//! [`Request::WatchingBy`] says how changes are noticed. A frame that was taken in already is answered and
+//! ignored. A watcher that says hello as [`Role::NextWatcher`] takes the place of the one there is, which is
+//! told so by a refusal with call id 0.
+//!
+//! Subscribers that send [`Request::Watch`] get all of this as [`Frame::Observed`], the state first, with
+//! numbers of their own.
+//!
 //! A listing counts only where it is proved complete, and a server about which nothing was learnt is
 //! [`tmux::Server::Unknown`]: that never removes anything.
 //!
@@ -205,6 +214,7 @@ pub mod hello;
 pub mod ids;
 pub mod job;
 pub mod message;
+pub mod parts;
 pub mod peer;
 pub mod reap;
 pub mod refusal;

@@ -7,9 +7,11 @@ use crate::ids::{Epoch, ProcId, Seq, ServerId, SessionId};
 use crate::message::Message;
 use crate::reap::{Candidate, Lease};
 use crate::refusal::Refusal;
+use crate::request::Observe;
 use crate::session::Session;
 use crate::text::OsBytes;
 use crate::time::Timestamp;
+use crate::tmux::Means;
 
 /// What a request came to. Transport errors are apart from refusals: they are `io::Error`s.
 pub type Reply = Result<Response, Refusal>;
@@ -53,6 +55,8 @@ pub enum Frame {
     },
     /// Watcher: something is asked of it.
     Ask(Ask),
+    /// Subscriber to tmux: what the watcher sent, first a snapshot of all that it sent before.
+    Observed(Box<Observe>),
 }
 
 /// What `poold` asks of its watcher.
@@ -77,6 +81,12 @@ pub struct WatchSetup {
     pub socket: OsBytes,
     /// Longest time between two frames, in milliseconds.
     pub heartbeat_ms: u64,
+    /// Whether it is the pool's own server: only there may the watcher make its hidden session.
+    pub own: bool,
+    /// How it is to learn of changes; the best way that works, where nothing is said.
+    pub means: Option<Means>,
+    /// Time between two whole listings, in milliseconds; by the number of panes, where nothing is said.
+    pub sweep_ms: Option<u64>,
 }
 
 /// An answer.
@@ -144,6 +154,21 @@ pub struct SessionView {
     pub tmux_socket: OsBytes,
     /// Who holds its lock, if somebody does: the token and what for.
     pub lock: Option<(crate::ids::Token, String)>,
+    /// Working directory of the program in the foreground of its terminal, as last seen.
+    pub current_dir: Option<OsBytes>,
+    /// The processes of its incarnation, parents first; only where one session is shown.
+    pub processes: Vec<TreeProcess>,
+}
+
+/// A process of a session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TreeProcess {
+    /// Which.
+    pub process: ProcId,
+    /// Its parent's number.
+    pub parent: u32,
+    /// Its name as the kernel keeps it.
+    pub command: OsBytes,
 }
 
 /// Counts of a session's messages.
@@ -218,10 +243,15 @@ pub struct Component {
 pub struct TmuxStatus {
     /// Its socket.
     pub socket: OsBytes,
-    /// `up`, `absent` or `unknown`.
+    /// `up`, `replaced` (another one answers and that of some sessions lives), `absent`, or what is the
+    /// matter: `stopped`, `spinning`, `unreachable`, `full`, `forbidden`, `no_tmux`, `unknown`.
     pub state: String,
-    /// Why it is unknown.
+    /// Why it is so, and what to do.
     pub detail: Option<String>,
+    /// How the watcher learns of changes, while there is one.
+    pub means: Option<Means>,
+    /// Files that the server has open, and how many it may have, where the system tells.
+    pub open_files: Option<(u64, u64)>,
     /// Which server.
     pub server: Option<ServerId>,
     /// When it was last seen.

@@ -8,7 +8,7 @@ use crate::ids::{MessageId, OpId, Seq, SessionId, Tag, Token};
 use crate::reap::Verdict;
 use crate::session::{Lifecycle, Size};
 use crate::text::{OsBytes, SessionRef};
-use crate::tmux::TmuxState;
+use crate::tmux::{Means, TmuxState};
 
 /// One request on a connection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -93,6 +93,12 @@ pub enum Request {
     Settle(Verdict),
     /// Watcher only: what is seen. → `Done`, or `SendSnapshot` after a gap
     Observe(Observe),
+    /// Watcher only: how it learns of changes. → `Done`
+    WatchingBy(Means),
+    /// Take in a tmux session that the pool did not create. → `Session`. Mutates.
+    Adopt(Adopt),
+    /// Subscriber only: tmux as `poold` has it, then what its watcher sends. Not answered; frames follow.
+    Watch,
 }
 
 /// `new`.
@@ -308,6 +314,15 @@ pub struct Subscribe {
     pub since: Option<Seq>,
 }
 
+/// `adopt`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Adopt {
+    /// A pane (`%3`), a tmux session (`$3`), or the exact name of one, which then has one pane only.
+    pub target: String,
+    /// The workspace; defaults to the name.
+    pub workspace: Option<String>,
+}
+
 /// A watcher's frame.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Observe {
@@ -319,6 +334,9 @@ pub struct Observe {
     pub asked: u64,
     /// How long before this was sent the look began, in milliseconds: what is younger may be missing in it.
     pub age_ms: u64,
+    /// Whether it comes of a listing of the whole server: then what is not in it is absent. Else only
+    /// what a diff names was looked at.
+    pub complete: bool,
     /// What is seen.
     pub view: View,
 }
@@ -331,6 +349,8 @@ pub enum View {
     Snapshot {
         /// The whole, or this part of it.
         state: TmuxState,
+        /// Which part it is, from 0: without an earlier one it is no snapshot.
+        part: u32,
         /// Whether further parts follow.
         more: bool,
     },
@@ -338,4 +358,6 @@ pub enum View {
     Diff(Vec<crate::diff::Change>),
     /// Nothing changed; a complete listing was taken.
     Unchanged,
+    /// The server answers; nothing was listed.
+    Alive,
 }
