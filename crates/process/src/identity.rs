@@ -42,6 +42,29 @@ pub struct Process {
     pub comm: OsBytes,
 }
 
+/// What the first glance tells of a process, which costs half of a [`Process`] on Linux.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Glance {
+    pub(crate) id: ProcId,
+    pub(crate) ppid: u32,
+    pub(crate) pgid: u32,
+    pub(crate) sid: u32,
+    pub(crate) tpgid: Option<u32>,
+    pub(crate) state: State,
+    pub(crate) comm: OsBytes,
+}
+
+impl Glance {
+    pub(crate) fn is_alive(&self) -> bool {
+        self.state != State::Zombie
+    }
+
+    pub(crate) fn with_user(self, uid: u32) -> Process {
+        let Self { id, ppid, pgid, sid, tpgid, state, comm } = self;
+        Process { id, ppid, pgid, sid, uid, tpgid, state, comm }
+    }
+}
+
 /// What is known of a process number; `None` where no process has it. A zombie is a process.
 ///
 /// # Errors
@@ -55,7 +78,7 @@ pub fn read(pid: u32) -> io::Result<Option<Process>> {
 /// # Errors
 /// As [`read`].
 pub fn identify(pid: u32) -> io::Result<Option<ProcId>> {
-    Ok(read(pid)?.filter(|process| process.state != State::Zombie).map(|process| process.id))
+    Ok(platform::glance(pid)?.filter(Glance::is_alive).map(|process| process.id))
 }
 
 /// The caller.
@@ -71,7 +94,8 @@ pub fn me() -> io::Result<ProcId> {
 /// # Errors
 /// As [`read`].
 pub fn state(id: ProcId) -> io::Result<State> {
-    Ok(read(id.pid)?.filter(|process| process.id == id).map_or(State::Gone, |process| process.state))
+    let found = platform::glance(id.pid)?.filter(|process| process.id == id);
+    Ok(found.map_or(State::Gone, |process| process.state))
 }
 
 /// Whether this very process has ended.

@@ -10,7 +10,7 @@
 pub mod detach;
 pub mod env;
 mod error;
-pub mod foreground;
+pub mod exits;
 pub mod handle;
 pub mod identity;
 pub mod init;
@@ -18,8 +18,12 @@ pub mod kill;
 pub mod ladder;
 pub mod limits;
 pub mod log_writer;
+pub mod place;
 pub mod proc;
+#[cfg(test)]
+mod testing;
 pub mod tree;
+pub mod vitals;
 
 #[cfg_attr(target_os = "linux", path = "linux.rs")]
 #[cfg_attr(target_os = "macos", path = "macos.rs")]

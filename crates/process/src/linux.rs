@@ -3,22 +3,31 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
+use nix::unistd::{SysconfVar, getpgid, sysconf};
 use protocol::ids::{ProcId, Tag};
 use protocol::text::OsBytes;
 use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
 
-use crate::identity::{Process, State};
+use crate::identity::{Glance, Process, State};
+use crate::place::Front;
 use crate::proc;
+use crate::vitals::Vitals;
 
-/// Reads a file of a process; `None` where the process went.
-fn slurp(pid: u32, name: &str) -> io::Result<Option<Vec<u8>>> {
-    let mut bytes = Vec::with_capacity(1024);
-    let read = File::open(format!("/proc/{pid}/{name}")).and_then(|mut file| file.read_to_end(&mut bytes));
-    match read {
-        Ok(_) => Ok(Some(bytes)),
+/// Longer than any `stat` file: 52 numbers of at most 20 digits and a name of at most 64 bytes.
+const PIECE: usize = 2048;
+/// What the kernel puts behind the path of a directory that was removed.
+const DELETED: &[u8] = b" (deleted)";
+
+/// `None` where the process went.
+fn present<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
         Err(error) if gone(&error) => Ok(None),
         Err(error) => Err(error),
     }
@@ -28,31 +37,150 @@ fn gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(Errno::ESRCH as i32)
 }
 
-pub(crate) fn read(pid: u32) -> io::Result<Option<Process>> {
-    let (Some(stat), Some(status)) = (slurp(pid, "stat")?, slurp(pid, "status")?) else { return Ok(None) };
-    let unreadable = || io::Error::new(io::ErrorKind::InvalidData, format!("/proc/{pid} is not readable"));
-    let uid = proc::parse_uid(&status).ok_or_else(unreadable)?;
-    let stat = proc::parse_stat(&stat).ok_or_else(unreadable)?;
-    Ok(state(&stat).map(|state| Process {
-        id: ProcId { pid: stat.pid, start: stat.start },
-        ppid: stat.ppid,
-        pgid: stat.pgid,
-        sid: stat.sid,
-        uid,
-        tpgid: stat.tpgid,
-        state,
-        comm: OsBytes(stat.comm.to_vec()),
+fn unreadable(pid: u32) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("/proc/{pid} is not readable"))
+}
+
+fn open(pid: u32, name: &str) -> io::Result<File> {
+    File::open(format!("/proc/{pid}/{name}"))
+}
+
+/// Reads a file of a process; `None` where the process went.
+fn slurp(pid: u32, name: &str) -> io::Result<Option<Vec<u8>>> {
+    present(open(pid, name).and_then(|file| {
+        let mut bytes = Vec::with_capacity(1024);
+        // Through `Take`, which spares the two calls that ask such a file for a size it has not.
+        file.take(u64::MAX).read_to_end(&mut bytes)?;
+        Ok(bytes)
     }))
+}
+
+/// Reads a file of a process that comes whole in one piece.
+fn read_piece<T>(pid: u32, name: &str, parse: impl FnOnce(&[u8]) -> T) -> io::Result<Option<T>> {
+    let mut bytes = [0; PIECE];
+    let length = present(open(pid, name).and_then(|mut file| file.read(&mut bytes)))?;
+    Ok(length.map(|length| parse(&bytes[..length])))
+}
+
+pub(crate) fn with_stat<T>(pid: u32, parse: impl FnOnce(&[u8]) -> Option<T>) -> io::Result<Option<T>> {
+    let parsed = read_piece(pid, "stat", parse)?;
+    parsed.map(|parsed| parsed.ok_or_else(|| unreadable(pid))).transpose()
+}
+
+/// Without the user, whom only a second file tells.
+pub(crate) fn glance(pid: u32) -> io::Result<Option<Glance>> {
+    let seen = with_stat(pid, |bytes| {
+        let stat = proc::parse_stat(bytes)?;
+        Some(state(&stat).map(|state| Glance {
+            id: ProcId { pid: stat.pid, start: stat.start },
+            ppid: stat.ppid,
+            pgid: stat.pgid,
+            sid: stat.sid,
+            tpgid: stat.tpgid,
+            state,
+            comm: OsBytes(stat.comm.to_vec()),
+        }))
+    });
+    Ok(seen?.flatten())
+}
+
+pub(crate) fn read(pid: u32) -> io::Result<Option<Process>> {
+    let (Some(seen), Some(status)) = (glance(pid)?, slurp(pid, "status")?) else { return Ok(None) };
+    let uid = proc::parse_uid(&status).ok_or_else(|| unreadable(pid))?;
+    Ok(Some(seen.with_user(uid)))
 }
 
 /// A first thread that has ended is a zombie though the others run on.
 fn state(stat: &proc::Stat<'_>) -> Option<State> {
     match stat.state {
         b'X' | b'x' => None,
-        b'Z' if stat.threads <= 1 => Some(State::Zombie),
+        _ if stat.threads == 0 => None,
+        b'Z' if stat.threads == 1 => Some(State::Zombie),
         b'T' | b't' => Some(State::Stopped),
         _ => Some(State::Running),
     }
+}
+
+/// The working directory. One that was removed has the path it had: then, and only then, is the
+/// kernel's suffix taken off, as a directory's name may end so.
+pub(crate) fn current_dir(pid: u32) -> io::Result<Option<OsBytes>> {
+    let link = format!("/proc/{pid}/cwd");
+    let Some(target) = present(std::fs::read_link(&link))? else { return Ok(None) };
+    let mut path = target.into_os_string().into_vec();
+    if path.ends_with(DELETED) && present(std::fs::metadata(&link))?.is_some_and(|dir| dir.nlink() == 0) {
+        path.truncate(path.len() - DELETED.len());
+    }
+    Ok(Some(OsBytes(path)))
+}
+
+pub(crate) fn argv(pid: u32) -> io::Result<Option<Vec<OsBytes>>> {
+    Ok(slurp(pid, "cmdline")?.map(|bytes| proc::parse_cmdline(&bytes)))
+}
+
+/// The living leader of a process group, without its `stat`, which costs twice as much: only one that
+/// lives has a directory. `None` where this cannot tell, as of another user's.
+pub(crate) fn leader(group: u32) -> Option<Front> {
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(group).ok()?);
+    if getpgid(Some(pid)) != Ok(pid) {
+        return None;
+    }
+    let dir = current_dir(group).ok()??;
+    let name = |comm: &[u8]| OsBytes(comm.strip_suffix(b"\n").unwrap_or(comm).to_vec());
+    Some(Front { command: read_piece(group, "comm", name).ok()??, dir: Some(dir) })
+}
+
+/// Some living member of the foreground group of this process's terminal: first it is looked for
+/// among those that descend from the process.
+pub(crate) fn member(pid: u32, group: u32) -> io::Result<Option<Glance>> {
+    let in_group = |pid: u32| glance(pid).ok().flatten().filter(|seen| seen.is_alive() && seen.pgid == group);
+    let mut todo = children(pid);
+    while let Some(child) = todo.pop() {
+        if let Some(found) = in_group(child) {
+            return Ok(Some(found));
+        }
+        todo.extend(children(child));
+    }
+    Ok(pids()?.into_iter().find_map(in_group))
+}
+
+/// Those that each of its threads has started or inherited; none where the kernel does not tell.
+fn children(pid: u32) -> Vec<u32> {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    let lists = threads.flatten().filter_map(|thread| std::fs::read(thread.path().join("children")).ok());
+    lists.flat_map(|list| proc::parse_pids(&list)).collect()
+}
+
+/// Each figure that the kernel denies is `None`.
+pub(crate) fn vitals(id: ProcId) -> io::Result<Option<Vitals>> {
+    let open_files = count_files(id.pid);
+    let limits = slurp(id.pid, "limits").ok().flatten();
+    // After the rest: as the number is still that process's, all of it was about this one.
+    let found = with_stat(id.pid, |bytes| {
+        let stat = proc::parse_stat(bytes)?;
+        Some(state(&stat).filter(|_| stat.start == id.start).map(|state| (state, stat.cpu)))
+    })?;
+    let found = found.flatten().filter(|(state, _)| *state != State::Zombie);
+    Ok(found.map(|(state, ticks)| Vitals {
+        state,
+        cpu: duration(ticks),
+        open_files,
+        open_files_max: limits.and_then(|limits| proc::parse_open_files_max(&limits)),
+    }))
+}
+
+/// Since Linux 6.2 the size of the directory is their number; before that it is 0.
+fn count_files(pid: u32) -> Option<u64> {
+    let path = format!("/proc/{pid}/fd");
+    match std::fs::metadata(&path).ok()?.len() {
+        0 => std::fs::read_dir(path).ok().map(|entries| entries.count() as u64),
+        count => Some(count),
+    }
+}
+
+fn duration(ticks: u64) -> Duration {
+    // 100 on every Linux.
+    let per_second = sysconf(SysconfVar::CLK_TCK).ok().flatten().and_then(|n| u64::try_from(n).ok());
+    Duration::from_millis(ticks.saturating_mul(1000) / per_second.unwrap_or(100).max(1))
 }
 
 pub(crate) fn pids() -> io::Result<Vec<u32>> {
@@ -91,5 +219,21 @@ pub(crate) fn send(fd: &OwnedFd, _id: ProcId, signal: Signal) -> io::Result<bool
         Ok(()) => Ok(true),
         Err(rustix::io::Errno::SRCH) => Ok(false),
         Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_zombie_has_no_other_thread_and_one_that_is_released_has_none() {
+        let of = |state: char, threads: u32| {
+            let text = format!("9 (x) {state} 1 9 9 0 -1 0 0 0 0 0 1 2 0 0 20 0 {threads} 0 8 ");
+            super::state(&proc::parse_stat(text.as_bytes())?)
+        };
+        assert_eq!([of('Z', 1), of('Z', 2)], [Some(State::Zombie), Some(State::Running)]);
+        assert_eq!([of('Z', 0), of('S', 0), of('X', 1)], [None; 3]);
+        assert_eq!([of('S', 1), of('t', 1)], [Some(State::Running), Some(State::Stopped)]);
     }
 }

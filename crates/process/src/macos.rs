@@ -5,6 +5,7 @@ use std::ffi::{CStr, c_int, c_void};
 use std::io;
 use std::mem;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::event::{EvFlags, EventFilter, FilterFlag, KEvent, Kqueue};
@@ -13,25 +14,29 @@ use nix::unistd::{Pid, getsid};
 use protocol::ids::{ProcId, Tag};
 use protocol::text::OsBytes;
 
-use crate::identity::{Process, State};
+use crate::identity::{Glance, Process, State};
+use crate::place::Front;
 use crate::proc;
+use crate::vitals::Vitals;
 
 fn number(pid: u32) -> io::Result<c_int> {
     c_int::try_from(pid).map_err(|_| io::ErrorKind::InvalidInput.into())
 }
 
-/// `None`: no such process, or one of another user that may not be read.
-fn info(pid: u32) -> io::Result<Option<libc::proc_bsdinfo>> {
-    // SAFETY: proc_bsdinfo is plain integers and arrays of them, for which zeros are a value.
-    let mut info: libc::proc_bsdinfo = unsafe { mem::zeroed() };
-    let size = mem::size_of::<libc::proc_bsdinfo>() as c_int;
-    // The argument 1 asks for zombies too.
+/// What the kernel tells of a process by the name `what`. `None`: no such process, or one of another
+/// user that may not be read.
+///
+/// # Safety
+/// `T` is the structure of integers that belongs to the name.
+unsafe fn ask<T>(pid: u32, what: c_int, argument: u64) -> io::Result<Option<T>> {
+    // SAFETY: integers, for which zeros are a value.
+    let mut answer: T = unsafe { mem::zeroed() };
+    let size = mem::size_of::<T>() as c_int;
+    let place = (&raw mut answer).cast::<c_void>();
     // SAFETY: the buffer is `size` bytes long and lives over the call.
-    let got = unsafe {
-        libc::proc_pidinfo(number(pid)?, libc::PROC_PIDTBSDINFO, 1, (&raw mut info).cast::<c_void>(), size)
-    };
+    let got = unsafe { libc::proc_pidinfo(number(pid)?, what, argument, place, size) };
     if got == size {
-        return Ok(Some(info));
+        return Ok(Some(answer));
     }
     match Errno::last() {
         Errno::ESRCH | Errno::EPERM => Ok(None),
@@ -39,23 +44,115 @@ fn info(pid: u32) -> io::Result<Option<libc::proc_bsdinfo>> {
     }
 }
 
-pub(crate) fn read(pid: u32) -> io::Result<Option<Process>> {
-    let Some(info) = info(pid)? else { return Ok(None) };
+fn info(pid: u32) -> io::Result<Option<libc::proc_bsdinfo>> {
+    // The argument 1 asks for zombies too.
+    // SAFETY: that is its structure.
+    unsafe { ask(pid, libc::PROC_PIDTBSDINFO, 1) }
+}
+
+fn start(info: &libc::proc_bsdinfo) -> u64 {
+    info.pbi_start_tvsec * 1_000_000 + info.pbi_start_tvusec
+}
+
+fn state(info: &libc::proc_bsdinfo) -> State {
+    match info.pbi_status {
+        libc::SZOMB => State::Zombie,
+        libc::SSTOP => State::Stopped,
+        _ => State::Running,
+    }
+}
+
+fn glance_of(pid: u32, info: &libc::proc_bsdinfo) -> io::Result<Glance> {
     let sid = getsid(Some(Pid::from_raw(number(pid)?))).ok().and_then(|sid| u32::try_from(sid.as_raw()).ok());
-    Ok(Some(Process {
-        id: ProcId { pid, start: info.pbi_start_tvsec * 1_000_000 + info.pbi_start_tvusec },
+    Ok(Glance {
+        id: ProcId { pid, start: start(info) },
         ppid: info.pbi_ppid,
         pgid: info.pbi_pgid,
         sid: sid.unwrap_or(0),
-        uid: info.pbi_ruid,
         tpgid: Some(info.e_tpgid).filter(|group| *group != 0 && *group != u32::MAX),
-        state: match info.pbi_status {
-            libc::SZOMB => State::Zombie,
-            libc::SSTOP => State::Stopped,
-            _ => State::Running,
-        },
+        state: state(info),
         comm: OsBytes(info.pbi_comm.iter().map(|c| c.cast_unsigned()).take_while(|b| *b != 0).collect()),
+    })
+}
+
+pub(crate) fn glance(pid: u32) -> io::Result<Option<Glance>> {
+    info(pid)?.map(|info| glance_of(pid, &info)).transpose()
+}
+
+pub(crate) fn read(pid: u32) -> io::Result<Option<Process>> {
+    let Some(info) = info(pid)? else { return Ok(None) };
+    Ok(Some(glance_of(pid, &info)?.with_user(info.pbi_ruid)))
+}
+
+/// The working directory; of one that was removed the path it had, where the kernel still knows it.
+pub(crate) fn current_dir(pid: u32) -> io::Result<Option<OsBytes>> {
+    // SAFETY: that is its structure.
+    let found: Option<libc::proc_vnodepathinfo> = unsafe { ask(pid, libc::PROC_PIDVNODEPATHINFO, 0) }?;
+    let Some(found) = found else { return Ok(None) };
+    let path = found.pvi_cdir.vip_path.as_flattened().iter().map(|c| c.cast_unsigned());
+    let path: Vec<u8> = path.take_while(|b| *b != 0).collect();
+    Ok((!path.is_empty()).then_some(OsBytes(path)))
+}
+
+pub(crate) fn argv(pid: u32) -> io::Result<Option<Vec<OsBytes>>> {
+    match arguments(pid) {
+        Ok(bytes) => Ok(proc::parse_procargs(&bytes)),
+        // So it is answered for a process that does not exist, too.
+        Err(error) if error.raw_os_error() == Some(Errno::EINVAL as i32) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The living leader of a process group.
+pub(crate) fn leader(group: u32) -> Option<Front> {
+    let leader = glance(group).ok()??;
+    let in_front = leader.pgid == group && leader.is_alive();
+    in_front.then(|| Front { command: leader.comm, dir: current_dir(group).ok().flatten() })
+}
+
+/// Some living member of the group.
+pub(crate) fn member(_pid: u32, group: u32) -> io::Result<Option<Glance>> {
+    let in_group = |seen: &Glance| seen.pgid == group && seen.is_alive();
+    Ok(pids()?.into_iter().find_map(|pid| glance(pid).ok().flatten().filter(in_group)))
+}
+
+/// The limit of descriptors is not told of other processes.
+pub(crate) fn vitals(id: ProcId) -> io::Result<Option<Vitals>> {
+    // SAFETY: that is its structure.
+    let task: Option<libc::proc_taskinfo> = unsafe { ask(id.pid, libc::PROC_PIDTASKINFO, 0) }?;
+    let open_files = count_files(id.pid);
+    // After the rest: as the number is still that process's, all of it was about this one.
+    let info = info(id.pid)?.filter(|info| start(info) == id.start && state(info) != State::Zombie);
+    let Some(info) = info else { return Ok(None) };
+    let task = task.ok_or(io::ErrorKind::PermissionDenied)?;
+    Ok(Some(Vitals {
+        state: state(&info),
+        cpu: duration(task.pti_total_user.saturating_add(task.pti_total_system)),
+        open_files,
+        open_files_max: None,
     }))
+}
+
+fn count_files(pid: u32) -> Option<u64> {
+    let pid = number(pid).ok()?;
+    // SAFETY: with no buffer the call only returns how many bytes would do, with some room.
+    let room = unsafe { libc::proc_pidinfo(pid, libc::PROC_PIDLISTFDS, 0, std::ptr::null_mut(), 0) };
+    let mut list = vec![0_u8; usize::try_from(room).ok().filter(|room| *room > 0)?];
+    // SAFETY: the buffer is `room` bytes long and lives over the call.
+    let got = unsafe {
+        libc::proc_pidinfo(pid, libc::PROC_PIDLISTFDS, 0, list.as_mut_ptr().cast::<c_void>(), room)
+    };
+    u64::try_from(got / libc::PROC_PIDLISTFD_SIZE).ok().filter(|count| *count > 0)
+}
+
+/// The kernel counts in its own ticks: 1 ns on Intel, 125/3 ns on Apple's processors.
+#[expect(deprecated, reason = "the crate that libc points to is not worth one function")]
+fn duration(ticks: u64) -> Duration {
+    let mut scale = libc::mach_timebase_info { numer: 1, denom: 1 };
+    // SAFETY: the structure lives over the call, which fills it in and cannot fail.
+    unsafe { libc::mach_timebase_info(&raw mut scale) };
+    let nanoseconds = u128::from(ticks) * u128::from(scale.numer) / u128::from(scale.denom.max(1));
+    Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
 }
 
 pub(crate) fn pids() -> io::Result<Vec<u32>> {

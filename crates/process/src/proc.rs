@@ -1,6 +1,8 @@
 //! Parsers of the files in `/proc/PID`, on bytes: a process chooses its own name and environment,
 //! so neither is trusted to be text or to be well formed.
 
+use protocol::text::OsBytes;
+
 /// What `/proc/PID/stat` says (`proc_pid_stat(5)`), as far as it is used here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stat<'a> {
@@ -12,37 +14,93 @@ pub struct Stat<'a> {
     pub state: u8,
     /// Field 4: the parent; 0 for none.
     pub ppid: u32,
-    /// Field 5: the process group.
+    /// Field 5: the process group; 0 where it was released while it was read.
     pub pgid: u32,
-    /// Field 6: the session.
+    /// Field 6: the session; 0 where it was released while it was read.
     pub sid: u32,
     /// Field 8: the foreground group of its terminal, where it has one.
     pub tpgid: Option<u32>,
-    /// Field 20. A state of `Z` with more than one means that only the first thread has ended.
+    /// Fields 14 and 15: clock ticks in user mode and in the kernel, of all threads there were.
+    pub cpu: u64,
+    /// Field 20. A state of `Z` with more than one means that only the first thread has ended; 0
+    /// that the process was released while it was read.
     pub threads: u32,
     /// Field 22: clock ticks since boot.
     pub start: u64,
 }
 
-/// Parses a `stat` file. The name may hold `)` and blanks, so the fields start after the last `)`.
+/// Parses a `stat` file.
 #[must_use]
 pub fn parse_stat(bytes: &[u8]) -> Option<Stat<'_>> {
     let open = bytes.iter().position(|b| *b == b'(')?;
     let close = bytes.iter().rposition(|b| *b == b')')?;
     let comm = bytes.get(open + 1..close)?;
-    let rest = std::str::from_utf8(bytes.get(close + 1..)?).ok()?;
-    let fields: [&str; 20] = first_fields(rest)?;
+    let fields: [&str; 20] = first_fields(after_name(bytes)?)?;
+    let ticks = |field: &str| field.parse::<u64>().ok();
     Some(Stat {
         pid: std::str::from_utf8(&bytes[..open]).ok()?.trim().parse().ok()?,
         comm,
         state: *fields[0].as_bytes().first()?,
         ppid: fields[1].parse().ok()?,
-        pgid: fields[2].parse().ok()?,
-        sid: fields[3].parse().ok()?,
+        pgid: if fields[2] == "-1" { 0 } else { fields[2].parse().ok()? },
+        sid: if fields[3] == "-1" { 0 } else { fields[3].parse().ok()? },
         tpgid: fields[5].parse().ok(),
+        cpu: ticks(fields[11])?.saturating_add(ticks(fields[12])?),
         threads: fields[17].parse().ok()?,
         start: fields[19].parse().ok()?,
     })
+}
+
+/// The fields from the third on: the name may hold `)` and blanks, so they start after the last `)`.
+fn after_name(bytes: &[u8]) -> Option<&str> {
+    let close = bytes.iter().rposition(|b| *b == b')')?;
+    std::str::from_utf8(&bytes[close + 1..]).ok()
+}
+
+/// Field 52 of a `stat` file, in the form of `wait(2)`: how a process that has ended did so. To one
+/// who may not trace the process the kernel shows 0.
+#[must_use]
+pub fn parse_exit_status(stat: &[u8]) -> Option<i32> {
+    let fields = after_name(stat)?;
+    fields.ends_with('\n').then(|| fields.split_ascii_whitespace().nth(49))??.parse().ok()
+}
+
+/// The soft limit of open files in a `limits` file; [`u64::MAX`] for unlimited.
+#[must_use]
+pub fn parse_open_files_max(limits: &[u8]) -> Option<u64> {
+    let line = limits.split(|b| *b == b'\n').find_map(|line| line.strip_prefix(b"Max open files "))?;
+    match std::str::from_utf8(line).ok()?.split_ascii_whitespace().next()? {
+        "unlimited" => Some(u64::MAX),
+        number => number.parse().ok(),
+    }
+}
+
+/// The numbers in a `children` file of a thread.
+#[must_use]
+pub fn parse_pids(children: &[u8]) -> Vec<u32> {
+    let words = children.split(u8::is_ascii_whitespace);
+    words.filter_map(|word| std::str::from_utf8(word).ok()?.parse().ok()).collect()
+}
+
+/// The words of a `cmdline` file.
+#[must_use]
+pub fn parse_cmdline(bytes: &[u8]) -> Vec<OsBytes> {
+    let Some(words) = bytes.strip_suffix(b"\0").or((!bytes.is_empty()).then_some(bytes)) else {
+        return Vec::new();
+    };
+    words.split(|b| *b == 0).map(|word| OsBytes(word.to_vec())).collect()
+}
+
+/// The words in what `KERN_PROCARGS2` of macOS answers: their number, the program's path, padding,
+/// the words, the environment.
+#[must_use]
+pub fn parse_procargs(bytes: &[u8]) -> Option<Vec<OsBytes>> {
+    let (count, rest) = bytes.split_first_chunk::<4>()?;
+    let count = usize::try_from(i32::from_ne_bytes(*count)).ok()?;
+    let path = rest.iter().position(|b| *b == 0)?;
+    let padding = rest[path..].iter().position(|b| *b != 0)?;
+    let words: Vec<_> = rest[path + padding..].split(|b| *b == 0).take(count).collect();
+    (words.len() == count).then(|| words.into_iter().map(|word| OsBytes(word.to_vec())).collect())
 }
 
 fn first_fields<const N: usize>(text: &str) -> Option<[&str; N]> {
@@ -92,6 +150,47 @@ mod tests {
     }
 
     #[test]
+    fn a_process_that_is_being_released_has_no_group() {
+        let text =
+            format!("9 (x{}", TAIL.replace("4 5 6 34816 7", "0 -1 -1 0 -1").replace("20 0 1", "20 0 0"));
+        let stat = parse_stat(text.as_bytes()).unwrap();
+        assert_eq!((stat.pgid, stat.sid, stat.threads), (0, 0, 0));
+    }
+
+    #[test]
+    fn the_status_is_field_52_of_a_whole_file() {
+        let text = |status: &str| format!("9 () 1 (x{}{} 33 {status}\n", TAIL, " 0".repeat(25));
+        assert_eq!(parse_exit_status(text("1792").as_bytes()), Some(1792));
+        assert_eq!(parse_exit_status(text("9 5").as_bytes()), Some(9), "a later kernel may tell more");
+        assert_eq!(parse_exit_status(text("").as_bytes()), None);
+        assert_eq!(parse_exit_status(text("1792").trim_end().as_bytes()), None, "cut");
+    }
+
+    #[test]
+    fn the_soft_limit_of_open_files() {
+        let text = |n: &str| {
+            format!("Limit   Soft\nMax processes 5 6\nMax open files            {n}    9   files\n")
+        };
+        assert_eq!(parse_open_files_max(text("1024").as_bytes()), Some(1024));
+        assert_eq!(parse_open_files_max(text("unlimited").as_bytes()), Some(u64::MAX));
+        assert_eq!(parse_open_files_max(b"Max processes 5 6\n"), None);
+    }
+
+    #[test]
+    fn words_come_back_with_the_empty_ones() {
+        let words = |words: &[&str]| words.iter().map(|word| OsBytes::from(*word)).collect::<Vec<_>>();
+        assert_eq!(parse_cmdline(b""), []);
+        assert_eq!(parse_cmdline(b"\0"), words(&[""]));
+        assert_eq!(parse_cmdline(b"sh\0-c\0\0"), words(&["sh", "-c", ""]));
+        assert_eq!(parse_cmdline(b"a title"), words(&["a title"]), "rewritten, with no end");
+        let mut bytes = 3_i32.to_ne_bytes().to_vec();
+        bytes.extend(b"/bin/sh\0\0\0\0sh\0\0x y\0PATH=/bin\0");
+        assert_eq!(parse_procargs(&bytes), Some(words(&["sh", "", "x y"])));
+        assert_eq!(parse_procargs(&bytes[..16]), None);
+        assert_eq!(parse_pids(b"12 7 \n"), [12, 7]);
+    }
+
+    #[test]
     fn the_real_user_id() {
         assert_eq!(parse_uid(b"Name:\tUid:\nUid:\t1000\t0\t0\t0\nGid:\t5\t5\t5\t5\n"), Some(1000));
         assert_eq!(parse_uid(b"Name:\tx\n"), None);
@@ -110,7 +209,9 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_survived(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-            let _ = (parse_stat(&bytes), parse_uid(&bytes), has_entry(&bytes, b"A=1"));
+            let _ = (parse_stat(&bytes), parse_uid(&bytes), has_entry(&bytes, b"A=1"), parse_exit_status(&bytes));
+            let _ = parse_open_files_max(&bytes);
+            drop((parse_cmdline(&bytes), parse_procargs(&bytes), parse_pids(&bytes)));
         }
 
         #[test]

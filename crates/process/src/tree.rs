@@ -18,6 +18,10 @@ use protocol::text::OsBytes;
 use crate::identity::{Process, State};
 use crate::platform;
 
+mod table;
+
+pub use table::{Table, processes};
+
 /// How often a look is completed with what was started during it. Reading all takes milliseconds,
 /// in which a process that only ever forks and exits is somewhere else; reading what is new takes a
 /// fraction of one, so two or three rounds are usual even on a busy machine.

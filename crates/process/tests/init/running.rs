@@ -8,10 +8,10 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 
 use nix::sys::signal::Signal;
-use process::foreground::foreground_command;
 use process::handle::Handle;
 use process::identity::{self, State};
 use process::init::End;
+use process::place::front;
 use protocol::ids::ProcId;
 use protocol::job::parse_nudge;
 
@@ -197,7 +197,7 @@ fn the_program_is_in_front() {
     let agent = identity::read(started.agent.pid).unwrap().unwrap();
     assert_eq!((agent.pgid, agent.tpgid, agent.sid), (agent.id.pid, Some(agent.id.pid), init.id.pid));
     assert_ne!(init.pgid, agent.pgid);
-    assert_eq!(foreground_command(init.id.pid).unwrap(), Some("sleep".into()));
+    assert_eq!(front(init.id.pid).unwrap().unwrap().command, "sleep".into());
     send(started.agent, Signal::SIGKILL);
     assert_eq!(pane.end_alone(), End::Signal(9));
 }

@@ -1,0 +1,154 @@
+//! The process table for showing: what descends from a process. Nothing is signalled by it.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+
+use protocol::ids::ProcId;
+
+use crate::identity::{Glance, Process};
+use crate::platform;
+
+/// One look at the living processes of the whole machine, which may serve many questions.
+#[derive(Debug)]
+pub struct Table {
+    all: HashMap<u32, Glance>,
+    children: HashMap<u32, Vec<u32>>,
+}
+
+impl Table {
+    /// Looks.
+    ///
+    /// # Errors
+    /// Where the list of processes cannot be had; one that cannot be read is left out.
+    pub fn look() -> io::Result<Self> {
+        let glances = platform::pids()?.into_iter().filter_map(|pid| platform::glance(pid).ok().flatten());
+        Ok(Self::of(glances))
+    }
+
+    fn of(glances: impl Iterator<Item = Glance>) -> Self {
+        let all: HashMap<u32, Glance> =
+            glances.filter(Glance::is_alive).map(|glance| (glance.id.pid, glance)).collect();
+        let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
+        for glance in all.values() {
+            // A younger parent is none: its number was reused during the look.
+            if all.get(&glance.ppid).is_some_and(|parent| parent.id.start <= glance.id.start) {
+                children.entry(glance.ppid).or_default().push(glance.id.pid);
+            }
+        }
+        children.values_mut().for_each(|pids| pids.sort_unstable());
+        Self { all, children }
+    }
+
+    /// This very process and what descends from it, each followed by what descends from it, siblings
+    /// by number, without those that have ended since; empty where it has ended itself.
+    #[must_use]
+    pub fn processes(&self, root: ProcId) -> Vec<Process> {
+        self.line(root).into_iter().filter_map(with_user).collect()
+    }
+
+    fn line(&self, root: ProcId) -> Vec<&Glance> {
+        let mut line = Vec::new();
+        let mut met = HashSet::new();
+        let mut todo: Vec<&Glance> =
+            self.all.get(&root.pid).filter(|seen| seen.id == root).into_iter().collect();
+        while let Some(seen) = todo.pop() {
+            // A number that was reused during the look can close a circle.
+            if met.insert(seen.id.pid) {
+                line.push(seen);
+                let children = self.children.get(&seen.id.pid).into_iter().flatten().rev();
+                todo.extend(children.filter_map(|pid| self.all.get(pid)));
+            }
+        }
+        line
+    }
+}
+
+fn with_user(seen: &Glance) -> Option<Process> {
+    let now = platform::read(seen.id.pid).ok()??;
+    (now.id == seen.id).then(|| seen.clone().with_user(now.uid))
+}
+
+/// The same, from a look of its own.
+///
+/// # Errors
+/// As [`Table::look`].
+pub fn processes(root: ProcId) -> io::Result<Vec<Process>> {
+    Ok(Table::look()?.processes(root))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::process::{Command, Stdio};
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::identity::{State, identify};
+    use crate::testing::{Running, wait_until};
+
+    fn glance(pid: u32, ppid: u32, start: u64) -> Glance {
+        let id = ProcId { pid, start };
+        Glance { id, ppid, pgid: pid, sid: 1, tpgid: None, state: State::Running, comm: "x".into() }
+    }
+
+    fn line(table: &Table, pid: u32, start: u64) -> Vec<u32> {
+        table.line(ProcId { pid, start }).iter().map(|seen| seen.id.pid).collect()
+    }
+
+    #[test]
+    fn each_is_followed_by_what_descends_from_it() {
+        let all = [(1, 0, 0), (10, 1, 5), (13, 10, 7), (11, 10, 6), (12, 11, 6), (14, 1, 9), (5, 11, 8)];
+        let table = Table::of(all.into_iter().map(|(pid, ppid, start)| glance(pid, ppid, start)));
+        assert_eq!(line(&table, 10, 5), [10, 11, 5, 12, 13]);
+        assert_eq!(line(&table, 10, 4), [0; 0], "an impostor");
+        assert_eq!(line(&table, 99, 4), [0; 0]);
+    }
+
+    #[test]
+    fn a_younger_parent_is_none() {
+        let table = Table::of([glance(10, 1, 5), glance(11, 10, 4), glance(12, 10, 5)].into_iter());
+        assert_eq!(line(&table, 10, 5), [10, 12]);
+    }
+
+    #[test]
+    fn a_zombie_is_not_shown() {
+        let zombie = Glance { state: State::Zombie, ..glance(11, 10, 6) };
+        let table = Table::of([glance(10, 1, 5), zombie].into_iter());
+        assert_eq!((line(&table, 10, 5), line(&table, 11, 6)), (vec![10], vec![]));
+    }
+
+    #[test]
+    fn the_living_below_a_shell() {
+        let mut command = Command::new("sh");
+        // Each ends when the one above it does: its input is the pipe that this one holds.
+        command.args(["-c", "true & sh -c 'cat <&3 & echo; wait; :' 3<&0; :"]);
+        let mut child = Running::start(command.stdin(Stdio::piped()).stdout(Stdio::piped()));
+        child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        let root = identify(child.id()).unwrap().unwrap();
+        let names = || processes(root).unwrap().iter().map(|p| p.comm.to_string_lossy()).collect::<Vec<_>>();
+        // One that has just been forked has its parent's name, and `true` may live a while.
+        wait_until("its children", || names() == ["sh", "sh", "cat"]);
+        let found = processes(root).unwrap();
+        assert_eq!((found[0].id, found[1].ppid, found[2].ppid), (root, root.pid, found[1].id.pid));
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert_eq!(processes(root).unwrap(), []);
+    }
+
+    proptest! {
+        /// Circles too: it ends, and tells of each at most once and after its parent.
+        #[test]
+        fn any_table_has_an_end(links in proptest::collection::vec((0u32..20, 0u64..3), 1..20), root in 0u32..20) {
+            let all = (0u32..).zip(&links).map(|(pid, (ppid, start))| glance(pid, *ppid, *start));
+            let table = Table::of(all);
+            let Some(start) = links.get(root as usize).map(|link| link.1) else { return Ok(()) };
+            let line = line(&table, root, start);
+            prop_assert_eq!(line[0], root);
+            for (at, pid) in line.iter().enumerate().skip(1) {
+                prop_assert!(line[..at].contains(&links[*pid as usize].0));
+                prop_assert!(!line[..at].contains(pid));
+            }
+        }
+    }
+}
