@@ -88,7 +88,8 @@ impl Device {
         self.effect(pane, &[rename, &["rename-window", "-t", &target, name.as_str()]]).await
     }
 
-    /// Leaves the pane to its user: no tag, no log, and it closes when its program ends.
+    /// Leaves the pane to its user: no tag but a word that it was given back, no log, and it closes
+    /// when its program ends.
     ///
     /// # Errors
     /// As any call. Once done, a repeat answers [`Answer::NotOurs`].
@@ -99,7 +100,7 @@ impl Device {
         let no_log: &[&str] = &["if-shell", "-F", "-t", &target, "#{?pane_dead,,1}", &no_log];
         let close: &[&str] = &["set-option", "-w", "-t", &target, "remain-on-exit", "off"];
         let message: &[&str] = &["set-option", "-wqu", "-t", &target, "remain-on-exit-format"];
-        let no_tag: &[&str] = &["set-option", "-p", "-u", "-t", &target, "@pool_id"];
+        let no_tag: &[&str] = &["set-option", "-p", "-t", &target, "@pool_id", format::DETACHED];
         self.effect(pane, &[no_log, close, message, no_tag]).await
     }
 

@@ -32,23 +32,28 @@ fn argument(word: &OsStr) -> OsString {
     }
 }
 
-/// Commands as one text, for the bodies of `if-shell`.
-pub(crate) fn script<'a>(commands: impl IntoIterator<Item = &'a [&'a str]>) -> String {
-    let quoted = |words: &[&str]| words.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ");
+/// Commands as one text, for the bodies of `if-shell` and for a connection.
+pub(crate) fn script<'a, W: AsRef<OsStr> + 'a>(commands: impl IntoIterator<Item = &'a [W]>) -> String {
+    let quoted = |words: &[W]| words.iter().map(|word| quote(word.as_ref())).collect::<Vec<_>>().join(" ");
     commands.into_iter().map(quoted).collect::<Vec<_>>().join(" ; ")
 }
 
-/// One word inside a [`script`].
-pub(crate) fn quote(word: &str) -> String {
+/// One word inside a [`script`]. Bytes that are no text are written as octal numbers.
+fn quote(word: &OsStr) -> String {
     let mut quoted = String::with_capacity(word.len() + 2);
     quoted.push('"');
-    for c in word.chars() {
-        match c {
-            '"' | '\\' | '$' => quoted.extend(['\\', c]),
-            '\n' => quoted.push_str("\\n"),
-            '\r' => quoted.push_str("\\r"),
-            '\t' => quoted.push_str("\\t"),
-            _ => quoted.push(c),
+    for chunk in word.as_bytes().utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c {
+                '"' | '\\' | '$' => quoted.extend(['\\', c]),
+                '\n' => quoted.push_str("\\n"),
+                '\r' => quoted.push_str("\\r"),
+                '\t' => quoted.push_str("\\t"),
+                _ => quoted.push(c),
+            }
+        }
+        for byte in chunk.invalid() {
+            quoted.push_str(&format!("\\{byte:03o}"));
         }
     }
     quoted.push('"');
@@ -87,7 +92,9 @@ mod tests {
 
     #[test]
     fn quoting_is_reversible() {
-        assert_eq!(quote("$3 \"x\" \\ ;\n"), "\"\\$3 \\\"x\\\" \\\\ ;\\n\"");
+        let quote = |word: &[u8]| super::quote(OsStr::from_bytes(word));
+        assert_eq!(quote(b"a\xe9\xff9"), "\"a\\351\\3779\"");
+        assert_eq!(quote(b"$3 \"x\" \\ ;\n"), "\"\\$3 \\\"x\\\" \\\\ ;\\n\"");
         assert_eq!(script([&["a", "b c"][..], &["d"]]), "\"a\" \"b c\" ; \"d\"");
     }
 

@@ -1,7 +1,7 @@
 //! Creates a session: one command line, hence all of it or nothing that lives on unseen.
 
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use protocol::ids::{PaneId, Tag, TmuxSessionId, WindowId};
 use protocol::text::Name;
@@ -77,6 +77,13 @@ impl Device {
     }
 }
 
+/// What `pipe-pane` is to run: the log writer.
+pub(crate) fn log_command(init: &Path, log_dir: &Path) -> OsString {
+    let mut command = OsString::from("exec ");
+    command.push(shell_for_format(&[init.as_os_str(), OsStr::new("log"), log_dir.as_os_str()]));
+    command
+}
+
 impl Create {
     /// The tag comes first after the session, so that a failure further on leaves a pane that is
     /// known. A dead pane keeps its last screen: tmux (from 3.3, before that `-q` drops the option)
@@ -84,9 +91,7 @@ impl Create {
     fn line(&self, nonce: Nonce) -> Line {
         let target = format!("={}:", self.name.as_str());
         let tag = self.tag.to_string();
-        let log = shell_for_format(&[self.init.as_os_str(), OsStr::new("log"), self.log_dir.as_os_str()]);
-        let mut log_command = OsString::from("exec ");
-        log_command.push(log);
+        let log = log_command(&self.init, &self.log_dir);
         let end = format!("END {nonce}");
         let mut line = Line::default();
         if let Some(limit) = self.history_limit {
@@ -96,7 +101,7 @@ impl Create {
             .then(["set-option", "-p", "-t", &target, "@pool_id", &tag])
             .then(["set-option", "-w", "-t", &target, "remain-on-exit", "on"])
             .then(["set-option", "-wq", "-t", &target, "remain-on-exit-format", ""])
-            .then(["pipe-pane", "-O", "-t", &target].map(OsString::from).into_iter().chain([log_command]))
+            .then(["pipe-pane", "-O", "-t", &target].map(OsString::from).into_iter().chain([log]))
             .then(["display-message", "-p", &end])
     }
 

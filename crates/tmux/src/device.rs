@@ -23,6 +23,9 @@ pub struct Device {
     pub config: Option<PathBuf>,
     /// Whether creating a session may start the server. Nothing else ever does.
     pub start_server: bool,
+    /// Whether it is the pool's own server: only there the hidden session is made, and left out of
+    /// every listing.
+    pub own: bool,
     /// How long one call may take.
     pub deadline: Duration,
     /// The most that one call may write, in bytes.
@@ -38,6 +41,7 @@ impl Device {
             socket: socket.into(),
             config: None,
             start_server: false,
+            own: false,
             deadline: DEADLINE,
             output_cap: OUTPUT_CAP,
         }

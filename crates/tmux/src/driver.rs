@@ -3,10 +3,11 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use protocol::ids::TmuxSessionId;
+use protocol::ids::{PaneId, TmuxSessionId};
 use protocol::text::Name;
 
 use crate::act::{Client, Lines};
+use crate::adopt::Adopt;
 use crate::create::{Create, Created, Size};
 use crate::device::Device;
 use crate::error::TmuxError;
@@ -37,6 +38,14 @@ pub trait Driver: Send + Sync {
     fn rename<'a>(&'a self, pane: PaneRef, session: TmuxSessionId, name: &'a Name) -> Call<'a, Answer>;
     /// See [`Device::release`].
     fn release(&self, pane: PaneRef) -> Call<'_, Answer>;
+    /// See [`Device::adopt`].
+    fn adopt<'a>(
+        &'a self,
+        server: ServerRef,
+        session: TmuxSessionId,
+        pane: PaneId,
+        adopt: &'a Adopt,
+    ) -> Call<'a, Answer>;
     /// See [`Device::resize`].
     fn resize(&self, pane: PaneRef, size: Size) -> Call<'_, Answer>;
     /// See [`Device::clear_history`].
@@ -87,6 +96,16 @@ impl Driver for Device {
 
     fn release(&self, pane: PaneRef) -> Call<'_, Answer> {
         Box::pin(self.release(pane))
+    }
+
+    fn adopt<'a>(
+        &'a self,
+        server: ServerRef,
+        session: TmuxSessionId,
+        pane: PaneId,
+        adopt: &'a Adopt,
+    ) -> Call<'a, Answer> {
+        Box::pin(self.adopt(server, session, pane, adopt))
     }
 
     fn resize(&self, pane: PaneRef, size: Size) -> Call<'_, Answer> {

@@ -15,6 +15,12 @@ pub enum TmuxError {
     /// Nothing listens at the socket. Does not prove that an earlier server is dead.
     #[error("no tmux server at the socket")]
     NoServer,
+    /// The socket cannot be connected to.
+    #[error("the tmux socket could not be opened: {0}")]
+    Connect(#[source] std::io::Error),
+    /// The connection to the server is over; the server may live on.
+    #[error("the connection to the tmux server is over")]
+    Closed,
     /// The server went away during the call.
     #[error("the tmux server exited during the call")]
     ServerExited,
@@ -46,9 +52,9 @@ impl TmuxError {
     #[must_use]
     pub fn in_doubt(&self) -> bool {
         match self {
-            Self::Missing(_) | Self::Spawn(_) | Self::NoServer => false,
+            Self::Missing(_) | Self::Spawn(_) | Self::NoServer | Self::Connect(_) => false,
             Self::NotFound(_) | Self::Duplicate(_) | Self::Refused(_) => false,
-            Self::ServerExited | Self::TimedOut(_) | Self::Incomplete => true,
+            Self::ServerExited | Self::TimedOut(_) | Self::Incomplete | Self::Closed => true,
             Self::TooLong(_) | Self::Output(_) => true,
         }
     }

@@ -8,6 +8,7 @@ use protocol::text::Name;
 use protocol::tmux::{TmuxPane, TmuxSession};
 
 use crate::act::{Client, Lines};
+use crate::adopt::Adopt;
 use crate::create::{Create, Created, Size};
 use crate::device::DEADLINE;
 use crate::driver::{Call, Driver};
@@ -176,12 +177,15 @@ impl State {
             process: None,
             pid: FIRST_PID + n,
             dead: false,
+            exited: false,
             exit_status: None,
             exit_signal: None,
             in_mode: false,
             width: size.width,
             height: size.height,
             current_command: None,
+            current_dir: None,
+            detached: false,
         };
         self.panes.insert(id, pane);
         (session, id)
@@ -328,8 +332,34 @@ impl Driver for Fake {
     fn release(&self, pane: PaneRef) -> Call<'_, Answer> {
         self.call("release", move |state| {
             state.guarded(pane, Needs::Ours, |state| {
-                state.panes.entry(pane.pane).and_modify(|found| found.tag = None);
+                let found = state.panes.entry(pane.pane);
+                found.and_modify(|found| (found.tag, found.detached) = (None, true));
                 Ok(())
+            })
+        })
+    }
+
+    fn adopt<'a>(
+        &'a self,
+        server: ServerRef,
+        session: TmuxSessionId,
+        pane: PaneId,
+        adopt: &'a Adopt,
+    ) -> Call<'a, Answer> {
+        self.call("adopt", move |state| {
+            if state.up()? != server {
+                return Ok(Answer::OtherServer);
+            }
+            Ok(match state.panes.get_mut(&pane) {
+                Some(found) if found.session == session && found.dead => Answer::Dead,
+                Some(found) if found.session == session => {
+                    if found.tag.is_some_and(|tag| tag != adopt.tag) {
+                        return Ok(Answer::NotOurs);
+                    }
+                    (found.tag, found.detached) = (Some(adopt.tag), false);
+                    Answer::Done
+                }
+                _ => Answer::Gone,
             })
         })
     }

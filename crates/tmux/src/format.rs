@@ -14,12 +14,16 @@ use crate::error::{TmuxError, shorten};
 pub const SESSION: &str = "S\t#{session_id}\t#{session_created}\t#{session_attached}\t#{session_name}";
 
 /// One pane a line. The option is settable to anything, line ends included, by whoever works in the
-/// pane: it is printed only where it has a tag's length in bytes, and read by length.
+/// pane: it is printed only where it has a tag's length in bytes, and read by length. `=` stands for
+/// `detached`.
 pub const PANE: &str = concat!(
     "P\t#{session_id}\t#{window_id}\t#{pane_id}\t#{pane_pid}\t#{pane_dead}\t#{pane_dead_status}\t",
     "#{pane_dead_signal}\t#{pane_in_mode}\t#{pane_width}\t#{pane_height}\t",
-    "#{?#{==:#{n:@pool_id},32},+#{@pool_id},-}"
+    "#{?#{==:#{@pool_id},detached},=,#{?#{==:#{n:@pool_id},32},+#{@pool_id},-}}"
 );
+
+/// What the option says of a pane that was given back.
+pub(crate) const DETACHED: &str = "detached";
 
 /// Bytes of a written [`Tag`].
 const TAG_LEN: usize = 32;
@@ -53,16 +57,20 @@ fn session(line: &[u8]) -> Option<(TmuxSessionId, TmuxSession)> {
     if name.is_empty() { None } else { Some((id, TmuxSession { name, created_at, attached })) }
 }
 
-/// The panes of a listing, by id, without processes. A pane that several sessions show belongs to
-/// the one with the lowest id.
+/// The panes of a listing, by id, without processes and without what only the session `hidden` shows.
+/// A pane that several sessions show belongs to the one with the lowest id.
 ///
 /// # Errors
 /// [`TmuxError::Output`] for bytes that are not a pane, or for one pane listed with differing facts.
-pub fn panes(text: &[u8]) -> Result<BTreeMap<PaneId, TmuxPane>, TmuxError> {
+pub fn panes(text: &[u8], hidden: Option<TmuxSessionId>) -> Result<BTreeMap<PaneId, TmuxPane>, TmuxError> {
     let mut panes: BTreeMap<PaneId, TmuxPane> = BTreeMap::new();
     let mut rest = text;
     while !rest.is_empty() {
         let (id, mut pane, after) = pane(rest).ok_or_else(|| bad(rest))?;
+        if Some(pane.session) == hidden {
+            rest = after;
+            continue;
+        }
         if let Some(known) = panes.get(&id) {
             let lowest = pane.session.min(known.session);
             pane.session = known.session;
@@ -92,7 +100,7 @@ fn pane(text: &[u8]) -> Option<(PaneId, TmuxPane, &[u8])> {
     let in_mode = field::<u32>(fields.next())? > 0;
     let width = field(fields.next())?;
     let height = field(fields.next())?;
-    let (tag, after) = tag(fields.next()?)?;
+    let (tag, detached, after) = tag(fields.next()?)?;
     let known = TmuxPane {
         session,
         window,
@@ -100,29 +108,33 @@ fn pane(text: &[u8]) -> Option<(PaneId, TmuxPane, &[u8])> {
         process: None,
         pid,
         dead,
+        exited: false,
         exit_status,
         exit_signal,
         in_mode,
         width,
         height,
         current_command: None,
+        current_dir: None,
+        detached,
     };
     Some((id, known, after))
 }
 
-/// `-`, or `+` and 32 bytes of anything; then the line's end. tmux 3.4 and 3.5 print control bytes
-/// as escapes, which makes the text longer but leaves no line end in it.
-fn tag(text: &[u8]) -> Option<(Option<Tag>, &[u8])> {
-    if let Some(after) = text.strip_prefix(b"-\n") {
-        return Some((None, after));
+/// `-`, `=`, or `+` and 32 bytes of anything; then the line's end. tmux 3.4 and 3.5 print control bytes
+/// as escapes, which makes the text longer but leaves no line end in it. The tag, whether the pane was
+/// given back, and what follows.
+fn tag(text: &[u8]) -> Option<(Option<Tag>, bool, &[u8])> {
+    if let Some((sign @ (b"-" | b"="), after)) = take_line(text) {
+        return Some((None, sign == b"=", after));
     }
     let text = text.strip_prefix(b"+")?;
     if let Some((value, after)) = text.split_at_checked(TAG_LEN)
         && let Some(after) = after.strip_prefix(b"\n")
     {
-        return Some((field(Some(value)), after));
+        return Some((field(Some(value)), false, after));
     }
-    take_line(text).filter(|(value, _)| value.len() > TAG_LEN).map(|(_, after)| (None, after))
+    take_line(text).filter(|(value, _)| value.len() > TAG_LEN).map(|(_, after)| (None, false, after))
 }
 
 /// A pane that never had a process has no pid; 0 stands for it.

@@ -87,6 +87,25 @@ impl fmt::Display for Nonce {
     }
 }
 
+/// What came of a guard, as its marks tell.
+pub(crate) enum Outcome<'a> {
+    /// It held; what the commands behind it wrote.
+    Done(&'a [u8]),
+    /// It did not; the facts that it was about.
+    Refused(String),
+}
+
+/// `None` without either mark. Only the very last line can be the mark of success, and only the very
+/// first the mark of refusal.
+pub(crate) fn outcome(nonce: Nonce, stdout: &[u8]) -> Option<Outcome<'_>> {
+    if let Some(body) = stdout.strip_suffix(format!("YES {nonce}\n").as_bytes()) {
+        return Some(Outcome::Done(body));
+    }
+    let rest = stdout.strip_prefix(format!("NO {nonce} ").as_bytes())?;
+    let first = rest.split(|&b| b == b'\n').next().unwrap_or_default();
+    Some(Outcome::Refused(String::from_utf8_lossy(first).into_owned()))
+}
+
 /// An effect on a pane.
 pub(crate) struct Guarded<'a> {
     pub(crate) pane: PaneRef,
@@ -131,17 +150,15 @@ impl Guarded<'_> {
         )
     }
 
-    /// What the output says, or `None` without either mark. Only the very last line can be the
-    /// mark of success, and only the very first the mark of refusal.
+    /// What the output says, or `None` without either mark.
     pub(crate) fn answer(&self, nonce: Nonce, stdout: &[u8]) -> Option<Result<(Answer, Vec<u8>), TmuxError>> {
-        if let Some(body) = stdout.strip_suffix(format!("YES {nonce}\n").as_bytes()) {
-            return Some(Ok((Answer::Done, body.to_vec())));
-        }
-        let rest = stdout.strip_prefix(format!("NO {nonce} ").as_bytes())?;
-        let first = rest.split(|&b| b == b'\n').next().unwrap_or_default();
-        let facts = String::from_utf8_lossy(first);
-        let reason = self.reason(&facts).ok_or_else(|| TmuxError::Output(shorten(&facts)));
-        Some(reason.map(|answer| (answer, Vec::new())))
+        Some(match outcome(nonce, stdout)? {
+            Outcome::Done(body) => Ok((Answer::Done, body.to_vec())),
+            Outcome::Refused(facts) => match self.reason(&facts) {
+                Some(answer) => Ok((answer, Vec::new())),
+                None => Err(TmuxError::Output(shorten(&facts))),
+            },
+        })
     }
 
     /// The first of the facts that is not as it must be; `None` where they do not explain a refusal.

@@ -1,10 +1,12 @@
 //! tmux as a typed device: the only crate that runs tmux. It knows nothing of pools.
 //!
-//! Every call is one short-lived tmux client with a deadline and an output cap, and every answer
-//! is believed only with its end mark. Panes are addressed by id under a known server identity and
-//! guarded by their tag, checked by the server in the same queue pass as the effect.
+//! Every call of [`Device`] is one short-lived tmux client with a deadline and an output cap; [`Live`]
+//! is a connection that stays. Every answer is believed only with its end mark. Panes are addressed by
+//! id under a known server identity and guarded by their tag, checked by the server in the same queue
+//! pass as the effect.
 
 pub mod act;
+mod adopt;
 pub mod attach;
 mod command;
 pub mod config;
@@ -17,15 +19,19 @@ pub mod fake;
 pub mod format;
 mod guard;
 pub mod keys;
+pub mod live;
 pub mod observe;
+mod query;
 mod run;
 pub mod typing;
 pub mod version;
 
+pub use adopt::Adopt;
 pub use create::{Create, Created, Size};
 pub use device::{DEADLINE, Device, OUTPUT_CAP};
 pub use driver::{Call, Driver};
 pub use error::TmuxError;
 pub use guard::{Answer, PaneRef, ServerRef};
 pub use keys::Key;
+pub use live::Live;
 pub use observe::Listing;

@@ -68,19 +68,30 @@ impl Device {
     }
 
     fn spawn(&self, line: &Line, has_input: bool, may_start: bool) -> Result<Child, TmuxError> {
+        let mut command = self.command(may_start);
+        command.args(line.words());
+        command.stdin(if has_input { Stdio::piped() } else { Stdio::null() });
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().map_err(|error| self.not_run(error))
+    }
+
+    /// A client that ends with us, still without its command.
+    pub(crate) fn command(&self, may_start: bool) -> Command {
         let mut command = Command::new(&self.binary);
-        command.args(self.options(may_start)).args(line.words());
+        command.args(self.options(may_start)).kill_on_drop(true);
         for (name, _) in std::env::vars_os().filter(|(name, _)| is_private(name)) {
             command.env_remove(name);
         }
-        command.stdin(if has_input { Stdio::piped() } else { Stdio::null() });
-        command.stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         #[cfg(target_os = "linux")]
         end_with_parent(&mut command);
-        command.spawn().map_err(|error| match error.kind() {
+        command
+    }
+
+    pub(crate) fn not_run(&self, error: io::Error) -> TmuxError {
+        match error.kind() {
             io::ErrorKind::NotFound => TmuxError::Missing(self.binary.clone()),
             _ => TmuxError::Spawn(error),
-        })
+        }
     }
 }
 

@@ -12,7 +12,11 @@ fn session_line(id: TmuxSessionId, session: &TmuxSession) -> String {
 
 fn pane_line(id: PaneId, pane: &TmuxPane) -> String {
     let number = |value: Option<i32>| value.map(|n| n.to_string()).unwrap_or_default();
-    let tag = pane.tag.map_or("-".to_owned(), |tag| format!("+{tag}"));
+    let tag = match (pane.tag, pane.detached) {
+        (Some(tag), _) => format!("+{tag}"),
+        (None, true) => "=".to_owned(),
+        (None, false) => "-".to_owned(),
+    };
     let (dead, mode) = (u8::from(pane.dead), u8::from(pane.in_mode));
     let (status, signal) = (number(pane.exit_status), number(pane.exit_signal));
     let TmuxPane { session, window, pid, width, height, .. } = pane;
@@ -25,10 +29,12 @@ prop_compose! {
     fn any_pane()(
         session in 0..4u32, window: u32, tag: Option<[u8; 16]>, pid: u32, dead: bool,
         exit_status: Option<i32>, exit_signal: Option<i32>, in_mode: bool, width: u16, height: u16,
+        detached: bool,
     ) -> TmuxPane {
         TmuxPane {
             session: TmuxSessionId(session), window: WindowId(window), tag: tag.map(Tag), process: None, pid,
-            dead, exit_status, exit_signal, in_mode, width, height, current_command: None,
+            dead, exited: false, exit_status, exit_signal, in_mode, width, height, current_command: None,
+            current_dir: None, detached: detached && tag.is_none(),
         }
     }
 }
@@ -47,6 +53,7 @@ fn nearly_pane() -> impl Strategy<Value = String> {
         Just("P".to_owned()),
         Just(String::new()),
         Just("-".to_owned()),
+        Just("=".to_owned()),
         "\\+[0-9a-f\\n]{31,33}",
         ".{0,4}",
     ];
@@ -57,7 +64,7 @@ proptest! {
     #[test]
     fn panes_round_trip(listed in prop::collection::btree_map(any::<u32>().prop_map(PaneId), any_pane(), 0..20)) {
         let text: String = listed.iter().map(|(id, pane)| pane_line(*id, pane)).collect();
-        prop_assert_eq!(panes(text.as_bytes()).unwrap(), listed);
+        prop_assert_eq!(panes(text.as_bytes(), None).unwrap(), listed);
     }
 
     #[test]
@@ -70,10 +77,10 @@ proptest! {
 
     #[test]
     fn what_is_accepted_has_one_spelling(text in nearly_pane()) {
-        if let Ok(listed) = panes(text.as_bytes()) {
+        if let Ok(listed) = panes(text.as_bytes(), None) {
             prop_assert_eq!(listed.len(), 1);
             let (id, pane) = listed.iter().next().unwrap();
-            if pane.tag.is_some() || text.ends_with("\t-\n") {
+            if pane.tag.is_some() || text.ends_with("\t-\n") || pane.detached {
                 let pid_of_none = text.replace("\t-1\t", "\t0\t").replace("\t\t0\t", "\t0\t0\t");
                 prop_assert!([&text, &pid_of_none].contains(&&pane_line(*id, pane)), "{:?}", text);
             }
@@ -83,12 +90,12 @@ proptest! {
     #[test]
     fn a_cut_listing_is_refused(pane in any_pane(), cut in 1..20usize) {
         let text = pane_line(PaneId(1), &pane);
-        prop_assert!(panes(&text.as_bytes()[..text.len() - cut]).is_err());
+        prop_assert!(panes(&text.as_bytes()[..text.len() - cut], None).is_err());
     }
 
     #[test]
     fn bytes_never_panic(bytes: Vec<u8>) {
-        drop((panes(&bytes), sessions(&bytes)));
+        drop((panes(&bytes, None), sessions(&bytes)));
     }
 }
 
@@ -96,7 +103,7 @@ const GOOD: &str = "P\t$1\t@2\t%3\t44\t0\t\t\t0\t80\t24\t-\n";
 
 #[test]
 fn hostile_lines_spoil_the_listing() {
-    assert!(panes(GOOD.as_bytes()).is_ok());
+    assert!(panes(GOOD.as_bytes(), None).is_ok());
     let spoilt = [
         GOOD.replace("$1", "1"),
         GOOD.replace("$1", "$01"),
@@ -107,6 +114,7 @@ fn hostile_lines_spoil_the_listing() {
         GOOD.replace('P', "Q"),
         GOOD.replace("\t-", ""),
         GOOD.replace("\t-\n", "\t-x\n"),
+        GOOD.replace("\t-\n", "\t=x\n"),
         GOOD.replace("\t-\n", "\t+short\n"),
         GOOD.replace("\t-\n", "\t-\n\n"),
         GOOD.replace("44\t0", "44\t2"),
@@ -114,7 +122,7 @@ fn hostile_lines_spoil_the_listing() {
         GOOD.replace("%3", "%99999999999"),
     ];
     for text in spoilt {
-        assert!(panes(format!("{GOOD}{text}").replacen("%3", "%4", 1).as_bytes()).is_err(), "{text:?}");
+        assert!(panes(format!("{GOOD}{text}").replacen("%3", "%4", 1).as_bytes(), None).is_err(), "{text:?}");
     }
     for text in ["S\t$1\t5\t0\t\n", "S\t$1\t5\t0\n", "S\t$1\t-5\t0\tx\n", "S\t$1\t5\t0\tx", "x\n", "\n"] {
         assert!(sessions(text.as_bytes()).is_err(), "{text:?}");
@@ -124,10 +132,10 @@ fn hostile_lines_spoil_the_listing() {
 #[test]
 fn one_pane_in_two_sessions_is_one_pane() {
     let other = GOOD.replace("$1", "$0");
-    let listed = panes(format!("{GOOD}{other}").as_bytes()).unwrap();
+    let listed = panes(format!("{GOOD}{other}").as_bytes(), None).unwrap();
     assert_eq!(listed[&PaneId(3)].session, TmuxSessionId(0));
     let differing = other.replace("44", "45");
-    assert!(panes(format!("{GOOD}{differing}").as_bytes()).is_err());
+    assert!(panes(format!("{GOOD}{differing}").as_bytes(), None).is_err());
     assert!(sessions(b"S\t$1\t5\t0\tx\nS\t$1\t5\t0\tx\n").is_err());
 }
 
@@ -135,9 +143,19 @@ fn one_pane_in_two_sessions_is_one_pane() {
 fn an_option_cannot_forge_a_pane() {
     let forged = "P\t$1\t@2\t%9\t1\t0\t\t\t0\t1\t1\t-\n";
     let value: String = format!("x\n{forged}").chars().chain("padding".chars()).take(32).collect();
-    let listed = panes(GOOD.replace("\t-\n", &format!("\t+{value}\n")).as_bytes()).unwrap();
+    let listed = panes(GOOD.replace("\t-\n", &format!("\t+{value}\n")).as_bytes(), None).unwrap();
     assert_eq!(listed.keys().collect::<Vec<_>>(), [&PaneId(3)]);
     assert_eq!(listed[&PaneId(3)].tag, None);
     let escaped = GOOD.replace("\t-\n", &format!("\t+{}\\012\n", "y".repeat(31)));
-    assert_eq!(panes(escaped.as_bytes()).unwrap()[&PaneId(3)].tag, None);
+    assert_eq!(panes(escaped.as_bytes(), None).unwrap()[&PaneId(3)].tag, None);
+}
+
+#[test]
+fn what_only_the_hidden_session_shows_is_not_there() {
+    let hidden = GOOD.replace("$1", "$0");
+    let alone = GOOD.replace("$1", "$0").replace("%3", "%4").replace('-', "=");
+    let text = format!("{hidden}{alone}{GOOD}");
+    let left = panes(text.as_bytes(), Some(TmuxSessionId(0))).unwrap();
+    assert_eq!(left.iter().map(|(id, pane)| (id.0, pane.session.0)).collect::<Vec<_>>(), [(3, 1)]);
+    assert!(panes(text.as_bytes(), None).unwrap()[&PaneId(4)].detached);
 }

@@ -1,7 +1,8 @@
 //! The in-memory tmux gives the answers of the real one.
 
+use protocol::ids::TmuxSessionId;
 use tmux::fake::{Fake, Fault};
-use tmux::{Answer, Driver, PaneRef, TmuxError};
+use tmux::{Adopt, Answer, Driver, PaneRef, TmuxError};
 
 use crate::support::Rig;
 
@@ -25,6 +26,19 @@ async fn story(driver: &dyn Driver, rig: &Rig) {
     assert_eq!(driver.rename(pane, created.session, &"b".parse().unwrap()).await.unwrap(), Answer::Done);
     assert_eq!(driver.observe().await.unwrap().sessions[&created.session].name, "b");
     assert!(driver.clients(pane.server, created.session).await.unwrap().is_empty());
+    assert_eq!(driver.release(pane).await.unwrap(), Answer::Done);
+    let left = &driver.observe().await.unwrap().panes[&pane.pane];
+    assert_eq!((left.tag, left.detached), (None, true));
+    let adopt = Adopt { tag: pane.tag, init: create.init.clone(), log_dir: create.log_dir.clone() };
+    let adopted = async |server, session, tag| {
+        let adopt = Adopt { tag, ..adopt.clone() };
+        driver.adopt(server, session, pane.pane, &adopt).await.unwrap()
+    };
+    assert_eq!(adopted(other.server, created.session, pane.tag).await, Answer::OtherServer);
+    assert_eq!(adopted(pane.server, TmuxSessionId(99), pane.tag).await, Answer::Gone);
+    assert_eq!(adopted(pane.server, created.session, pane.tag).await, Answer::Done);
+    assert_eq!(adopted(pane.server, created.session, wrong.tag).await, Answer::NotOurs);
+    assert!(!driver.observe().await.unwrap().panes[&pane.pane].detached);
     assert_eq!(driver.kill_pane(pane).await.unwrap(), Answer::Done);
     assert_eq!(driver.kill_pane(pane).await.unwrap(), Answer::Gone);
     assert!(driver.observe().await.unwrap().sessions.is_empty());

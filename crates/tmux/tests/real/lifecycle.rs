@@ -162,7 +162,11 @@ async fn a_released_pane_is_its_users() {
         assert_eq!(rig.device.release(pane).await.unwrap(), Answer::Done);
         assert_eq!(rig.device.release(pane).await.unwrap(), Answer::NotOurs);
     }
-    assert_eq!(rig.device.observe().await.unwrap().panes[&alive.pane].tag, None);
+    let listing = rig.device.observe().await.unwrap();
+    for pane in [alive, dead] {
+        let pane = &listing.panes[&pane.pane];
+        assert_eq!((pane.tag, pane.detached), (None, true));
+    }
     let left = rig.raw(&["display-message", "-p", "-t", "%0", "#{pane_pipe} #{remain-on-exit}"]);
     assert_eq!(left.trim_end(), "0 off");
 }

@@ -2,9 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test says what failed by failing")]
 
+mod adopt;
 mod client;
 mod fake;
 mod guard;
 mod lifecycle;
+mod live;
 mod support;
 mod typing;

@@ -1,0 +1,116 @@
+//! Makes a pane that somebody else created one of ours: it gets a tag and a log, and nothing else.
+
+use std::path::PathBuf;
+
+use protocol::ids::{PaneId, Tag, TmuxSessionId};
+
+use crate::command::{Line, script};
+use crate::create::log_command;
+use crate::device::Device;
+use crate::error::{TmuxError, shorten};
+use crate::guard::{Answer, Nonce, Outcome, ServerRef, outcome};
+
+/// How to adopt a pane.
+#[derive(Debug, Clone)]
+pub struct Adopt {
+    /// What the pane's option `@pool_id` will say.
+    pub tag: Tag,
+    /// The `reaper` binary, absolute: it writes the log.
+    pub init: PathBuf,
+    /// The directory of the log, absolute.
+    pub log_dir: PathBuf,
+}
+
+/// What the pane must be. The option comes last: whoever works in the pane can set it to anything.
+const FACTS: &str = "#{pid} #{start_time} #{pane_id} #{pane_dead} #{@pool_id}";
+
+/// True of a pane that is no incarnation of any pool.
+const UNTAGGED: &str = "#{!=:#{n:@pool_id},32}";
+
+impl Device {
+    /// Tags a pane, and opens its log unless its output is piped elsewhere: the user's own pipe stays.
+    /// [`Answer::NotOurs`] where it has another tag; with this one it is adopted again.
+    ///
+    /// # Errors
+    /// As any call. Safe to repeat.
+    pub async fn adopt(
+        &self,
+        server: ServerRef,
+        session: TmuxSessionId,
+        pane: PaneId,
+        adopt: &Adopt,
+    ) -> Result<Answer, TmuxError> {
+        let nonce = Nonce::new();
+        let meant = format!("{} {} {pane} 0", server.pid, server.started_at);
+        let reply = self.run(&adopt.line(nonce, session, pane, &meant), None, false).await?;
+        match outcome(nonce, &reply.stdout) {
+            Some(Outcome::Done(_)) => Ok(Answer::Done),
+            Some(Outcome::Refused(facts)) => {
+                adopt.reason(&meant, &facts).ok_or_else(|| TmuxError::Output(shorten(&facts)))
+            }
+            None => Err(reply.error()),
+        }
+    }
+}
+
+impl Adopt {
+    /// Two guards: that the session shows the pane, and what the pane is. A target made of both would
+    /// not do: some commands take such a pane from another session too.
+    fn line(&self, nonce: Nonce, session: TmuxSessionId, pane: PaneId, meant: &str) -> Line {
+        let (session, target) = (&session.to_string(), &pane.to_string());
+        let tag = self.tag.to_string();
+        let (yes, no) = (format!("YES {nonce}"), format!("NO {nonce} {FACTS}"));
+        let done: &[&str] = &["display-message", "-p", &yes];
+        let log = log_command(&self.init, &self.log_dir);
+        let pipe = ["pipe-pane".as_ref(), "-O".as_ref(), "-t".as_ref(), target.as_ref(), log.as_os_str()];
+        let piped = script([&pipe[..]]) + " ; " + &script([done]);
+        let tagged: &[&str] = &["set-option", "-p", "-t", target, "@pool_id", &tag];
+        let log: &[&str] = &["if-shell", "-F", "-t", target, "#{pane_pipe}", &script([done]), &piped];
+        let (facts, _tag) = FACTS.rsplit_once(' ').unwrap_or_default();
+        let condition =
+            format!("#{{&&:#{{==:{facts},{meant}}},#{{||:{UNTAGGED},#{{==:#{{@pool_id}},{tag}}}}}}}");
+        let refusal = script([&["display-message", "-p", "-t", target, no.as_str()][..]]);
+        let effect = script([tagged, log]);
+        let guarded: &[&str] = &["if-shell", "-F", "-t", target, &condition, &effect, &refusal];
+        let shown = format!("#{{m:* {pane} *,#{{W:#{{P: #{{pane_id}}}}}} }}");
+        Line::default().then(["if-shell", "-F", "-t", session, &shown, &script([guarded]), &refusal])
+    }
+
+    /// The first of the facts that is not as it must be: with none, it is not in that session. `None`
+    /// for what are no facts.
+    fn reason(&self, meant: &str, facts: &str) -> Option<Answer> {
+        let meant: Vec<&str> = meant.split(' ').collect();
+        let facts: Vec<&str> = facts.splitn(5, ' ').collect();
+        let &[_, _, _, dead, tag] = facts.as_slice() else { return None };
+        if facts.get(..2) != meant.get(..2) {
+            Some(Answer::OtherServer)
+        } else if facts.get(..3) != meant.get(..3) {
+            Some(Answer::Gone)
+        } else if dead != "0" {
+            Some(Answer::Dead)
+        } else if tag.len() == self.tag.to_string().len() && tag != self.tag.to_string() {
+            Some(Answer::NotOurs)
+        } else {
+            Some(Answer::Gone)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_is_named() {
+        let adopt = Adopt { tag: Tag([0xab; 16]), init: "/i".into(), log_dir: "/l".into() };
+        let read = |facts: &str| adopt.reason("10 99 %7 0", facts);
+        assert_eq!(read("11 99 %7 0 "), Some(Answer::OtherServer));
+        assert_eq!(read("10 99    "), Some(Answer::Gone));
+        assert_eq!(read("10 99 %8 0 "), Some(Answer::Gone));
+        assert_eq!(read("10 99 %7 1 "), Some(Answer::Dead));
+        assert_eq!(read(&format!("10 99 %7 0 {}", "cd".repeat(16))), Some(Answer::NotOurs));
+        assert_eq!(read(&format!("10 99 %7 0 {}", adopt.tag)), Some(Answer::Gone));
+        assert_eq!(read("10 99 %7 0 x"), Some(Answer::Gone));
+        assert_eq!(read("nonsense"), None);
+    }
+}

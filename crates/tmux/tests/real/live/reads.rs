@@ -1,0 +1,148 @@
+//! What is read over a connection is what a plain listing says.
+
+use std::time::Duration;
+
+use protocol::ids::{TmuxSessionId, WindowId};
+use protocol::tmux::Means;
+use tmux::live::{Ask, Heard, Live, Part, Read};
+use tmux::{Created, TmuxError};
+
+use super::{open, other, own, part, read, sessions, whole};
+use crate::support::Rig;
+
+/// Every kind of question, and that the answers agree with a plain listing.
+async fn reads(rig: &Rig, live: &mut Live, created: &Created) {
+    let plain = rig.device.observe().await.unwrap();
+    assert_eq!(live.server(), created.pane.server);
+    assert_eq!(read(live, Ask::Alive).await, Read::Alive);
+    assert_eq!(whole(live).await, plain);
+    assert_eq!(read(live, Ask::Sessions).await, Read::Sessions(plain.sessions.clone()));
+    let expected = Part {
+        id: created.session,
+        session: plain.sessions[&created.session].clone(),
+        panes: plain.panes.clone().into_iter().filter(|(_, pane)| pane.session == created.session).collect(),
+    };
+    assert_eq!(part(live, Ask::Session(created.session)).await, Some(expected.clone()));
+    assert_eq!(part(live, Ask::Window(created.window)).await, Some(expected));
+    assert_eq!(part(live, Ask::Session(TmuxSessionId(99))).await, None);
+    assert_eq!(part(live, Ask::Window(WindowId(99))).await, None);
+    assert_eq!(whole(live).await, plain, "and after a question about what is not there");
+}
+
+#[tokio::test]
+async fn every_question_is_answered_natively_and_by_a_client() {
+    let (rig, created) = own().await;
+    rig.start("b", "exec sleep 1000").await;
+    for means in [Means::Native, Means::Control] {
+        let mut live = Live::open(&rig.device, means).await.unwrap();
+        assert_eq!(live.means(), means);
+        reads(&rig, &mut live, &created).await;
+    }
+}
+
+#[tokio::test]
+async fn another_ones_server_is_read_and_not_changed() {
+    let (rig, created) = other().await;
+    rig.start("b", "exec sleep 1000").await;
+    let before = rig.device.observe().await.unwrap();
+    let mut live = open(&rig).await;
+    reads(&rig, &mut live, &created).await;
+    assert_eq!(rig.device.observe().await.unwrap(), before);
+    assert_eq!(rig.raw(&["list-clients"]), "");
+    assert!(matches!(Live::open(&rig.device, Means::Control).await, Err(TmuxError::Refused(_))));
+}
+
+#[tokio::test]
+async fn shared_windows_belong_to_the_first_session() {
+    for (rig, created) in [own().await, other().await] {
+        let second = rig.start("b", "exec sleep 1000").await;
+        rig.raw(&["new-window", "-d", "-t", "=b:", "sleep 1000"]);
+        rig.raw(&["new-session", "-d", "-t", "=a:", "-s", "grouped"]);
+        rig.raw(&["link-window", "-d", "-s", "=b:0", "-t", "=a:7"]);
+        rig.raw(&["link-window", "-d", "-s", "=b:0", "-t", "=b:8"]);
+        let mut live = open(&rig).await;
+        let all = whole(&mut live).await;
+        assert_eq!(all.panes[&second.pane.pane].session, created.session);
+        for (&id, session) in &all.sessions {
+            let panes = all.panes.clone().into_iter().filter(|(_, pane)| pane.session == id).collect();
+            let expected = Part { id, session: session.clone(), panes };
+            assert_eq!(part(&mut live, Ask::Session(id)).await, Some(expected));
+        }
+        for window in all.panes.values().map(|pane| pane.window) {
+            let found = part(&mut live, Ask::Window(window)).await.unwrap();
+            let panes = all.panes.clone().into_iter().filter(|(_, pane)| pane.window == window).collect();
+            assert_eq!(found.panes, panes);
+            assert!(panes.values().all(|pane| pane.session == found.id));
+        }
+    }
+}
+
+#[tokio::test]
+async fn many_questions_are_answered_in_their_order_though_hearing_is_given_up_often() {
+    for (rig, created) in [own().await, other().await] {
+        let mut live = open(&rig).await;
+        let kinds = [
+            Ask::All,
+            Ask::Alive,
+            Ask::Session(created.session),
+            Ask::Session(TmuxSessionId(99)),
+            Ask::Sessions,
+        ];
+        let asked: Vec<Ask> = kinds.into_iter().cycle().take(200).collect();
+        asked.iter().for_each(|ask| live.ask(*ask));
+        let mut answered = Vec::new();
+        while answered.len() < asked.len() {
+            let given_up = tokio::time::timeout(Duration::from_micros(50), live.hear()).await;
+            match given_up.map(Result::unwrap) {
+                Ok(Heard::Read(ask, read)) => {
+                    let gone = ask == Ask::Session(TmuxSessionId(99));
+                    assert_eq!(gone, read == Read::Part(None));
+                    answered.push(ask);
+                }
+                Ok(Heard::Notice(_)) | Err(_) => {}
+            }
+        }
+        assert_eq!(answered, asked);
+    }
+}
+
+#[tokio::test]
+async fn an_empty_server_is_read_as_empty() {
+    for own in [true, false] {
+        let mut rig = Rig::new();
+        rig.device.own = own;
+        rig.start("a", "exec sleep 1000").await;
+        rig.raw(&["set-option", "-s", "exit-empty", "off"]);
+        rig.raw(&["kill-session", "-t", "=a:"]);
+        let mut live = open(&rig).await;
+        let listing = whole(&mut live).await;
+        assert!(listing.sessions.is_empty() && listing.panes.is_empty());
+        assert!(sessions(&mut live).await.is_empty());
+        assert_eq!(part(&mut live, Ask::Session(TmuxSessionId(0))).await, None);
+        assert!(rig.device.observe().await.unwrap().panes.is_empty());
+        let created = rig.start("b", "exec sleep 1000").await;
+        assert!(whole(&mut live).await.panes.contains_key(&created.pane.pane));
+    }
+}
+
+#[tokio::test]
+async fn names_are_only_names() {
+    let (rig, _) = own().await;
+    let names = ["#{pid} #(id) %d", "a;b \"c\" 'd'", "%end 1 1 1", "é\\n", "$0", "=x", "_pool2"];
+    for name in names {
+        rig.raw(&["new-session", "-d", "-s", &name.replace('#', "##"), "sleep 1000"]);
+        // From 3.7 on that is no name.
+        let mut window = std::process::Command::new("tmux");
+        window.arg("-S").arg(&rig.device.socket).args(["new-window", "-d", "-n", "w\n%begin 1 1 1\n"]);
+        let _may_be_refused = window.arg("sleep 1000").output().unwrap();
+    }
+    let plain = rig.device.observe().await.unwrap();
+    assert_eq!(plain.sessions.len(), names.len() + 1);
+    for means in [Means::Native, Means::Control] {
+        let mut live = Live::open(&rig.device, means).await.unwrap();
+        assert_eq!(whole(&mut live).await, plain);
+        for (id, session) in &plain.sessions {
+            assert_eq!(part(&mut live, Ask::Session(*id)).await.unwrap().session, *session);
+        }
+    }
+}
