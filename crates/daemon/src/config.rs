@@ -1,11 +1,15 @@
 //! The configuration file: every key has a default, an unknown key is an error that names the nearest.
 
+mod sections;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pool::{Agent, Naming, Settings};
+use pool::{Adoption, Agent, Naming, Settings};
 use protocol::session::Size;
+use protocol::tmux::Means;
+pub use sections::*;
 use serde::{Deserialize, Serialize};
 
 /// Everything that can be configured.
@@ -26,134 +30,6 @@ pub struct Config {
     pub events: EventsSection,
     /// `[agents.NAME]`
     pub agents: BTreeMap<String, AgentSection>,
-}
-
-/// `[pool]`
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct PoolSection {
-    /// How many sessions may run at once.
-    pub max_sessions: usize,
-    /// `timestamp` or `numeric`.
-    pub naming: NamingWord,
-}
-
-impl Default for PoolSection {
-    fn default() -> Self {
-        Self { max_sessions: 16, naming: NamingWord::Timestamp }
-    }
-}
-
-/// How names are made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum NamingWord {
-    /// Agent, date and time.
-    Timestamp,
-    /// The next number.
-    Numeric,
-}
-
-/// `[tmux]`
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct TmuxSection {
-    /// `own`, or the path of a server's socket.
-    pub socket: String,
-    /// The tmux program.
-    pub binary: String,
-    /// The configuration of a server that the pool starts; its own minimal one where empty.
-    pub config: String,
-    /// Size of a new terminal, `COLSxROWS`.
-    pub size: String,
-    /// Lines of scrollback.
-    pub history_limit: u32,
-}
-
-impl Default for TmuxSection {
-    fn default() -> Self {
-        Self {
-            socket: "own".to_owned(),
-            binary: "tmux".to_owned(),
-            config: String::new(),
-            size: "200x50".to_owned(),
-            history_limit: 50_000,
-        }
-    }
-}
-
-/// `[watch]`
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct WatchSection {
-    /// Longest silence of a healthy watcher.
-    pub heartbeat: String,
-}
-
-impl Default for WatchSection {
-    fn default() -> Self {
-        Self { heartbeat: "2s".to_owned() }
-    }
-}
-
-/// `[queue]`
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct QueueSection {
-    /// Messages of a session that are not final.
-    pub max_messages: u64,
-    /// Bytes of them.
-    pub max_bytes: String,
-    /// How long a final message is kept.
-    pub keep_done: String,
-}
-
-impl Default for QueueSection {
-    fn default() -> Self {
-        Self { max_messages: 10_000, max_bytes: "64MiB".to_owned(), keep_done: "24h".to_owned() }
-    }
-}
-
-/// `[reaper]`
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct ReaperSection {
-    /// Time between TERM and KILL.
-    pub grace: String,
-}
-
-impl Default for ReaperSection {
-    fn default() -> Self {
-        Self { grace: "5s".to_owned() }
-    }
-}
-
-/// `[events]`
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct EventsSection {
-    /// Events that the journal keeps.
-    pub keep: u64,
-}
-
-impl Default for EventsSection {
-    fn default() -> Self {
-        Self { keep: 100_000 }
-    }
-}
-
-/// `[agents.NAME]`
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct AgentSection {
-    /// The program; the caller's shell where empty.
-    pub command: String,
-    /// Its arguments.
-    pub args: Vec<String>,
-    /// Added to its environment.
-    pub env: BTreeMap<String, String>,
-    /// Whether it sees the tmux it runs in.
-    pub see_tmux: bool,
 }
 
 /// What is wrong with a configuration, as a sentence.
@@ -189,6 +65,8 @@ impl Config {
         let config: Self = toml::from_str(text).map_err(|e| ConfigError(e.to_string()))?;
         config.settings(Path::new("/"), 0).map(|_| ())?;
         config.heartbeat().map(|_| ())?;
+        config.sweep().map(|_| ())?;
+        config.means().map(|_| ())?;
         config.keep_done().map(|_| ())?;
         Ok(config)
     }
@@ -219,6 +97,7 @@ impl Config {
             sessions_dir: sessions_dir.to_owned(),
             agents: self.agents()?,
             umask,
+            adoption: adoption(&self.tmux.adopt)?,
             queue_messages: self.queue.max_messages,
             queue_bytes: bytes("[queue] max_bytes", &self.queue.max_bytes)?,
             grace_ms: u64::try_from(duration("[reaper] grace", &self.reaper.grace)?.as_millis())
@@ -239,6 +118,35 @@ impl Config {
         }
     }
 
+    /// Time between two whole listings, in milliseconds; `None`: by the number of panes.
+    ///
+    /// # Errors
+    /// A value that does not parse.
+    pub fn sweep(&self) -> Result<Option<u64>, ConfigError> {
+        match self.watch.sweep.as_str() {
+            "auto" => Ok(None),
+            text => {
+                let ms = duration("[watch] sweep", text)?.as_millis();
+                let ms = u64::try_from(ms).ok().filter(|ms| *ms >= 100);
+                ms.map(Some).ok_or_else(|| ConfigError("[watch] sweep is under 100ms".to_owned()))
+            }
+        }
+    }
+
+    /// How the watcher is to notice changes; `None`: the best way that works.
+    ///
+    /// # Errors
+    /// Another word.
+    pub fn means(&self) -> Result<Option<Means>, ConfigError> {
+        match self.watch.connection.as_str() {
+            "auto" => Ok(None),
+            word => word.parse().map(Some).map_err(|_| {
+                let words = "\"auto\", \"native\", \"control\" or \"listings\"";
+                ConfigError(format!("[watch] connection is {words}, not {word:?}"))
+            }),
+        }
+    }
+
     /// How long a final message is kept.
     ///
     /// # Errors
@@ -254,8 +162,11 @@ impl Config {
     pub fn tmux_socket(&self, own: &Path) -> Result<PathBuf, ConfigError> {
         match self.tmux.socket.as_str() {
             "own" => Ok(own.to_owned()),
+            "default" => Ok(default_socket()),
             path if Path::new(path).is_absolute() => Ok(path.into()),
-            other => wrong(format!("[tmux] socket is \"own\" or an absolute path, not {other:?}")),
+            other => {
+                wrong(format!("[tmux] socket is \"own\", \"default\" or an absolute path, not {other:?}"))
+            }
         }
     }
 
@@ -284,6 +195,21 @@ impl Config {
             agents.insert(name.clone(), agent);
         }
         Ok(agents)
+    }
+}
+
+/// Where tmux itself listens unless told otherwise.
+fn default_socket() -> PathBuf {
+    let dir = std::env::var_os("TMUX_TMPDIR").filter(|dir| !dir.is_empty()).unwrap_or_else(|| "/tmp".into());
+    Path::new(&dir).join(format!("tmux-{}", nix::unistd::getuid())).join("default")
+}
+
+fn adoption(text: &str) -> Result<Adoption, ConfigError> {
+    match (text, text.strip_prefix("prefix:")) {
+        ("never", _) => Ok(Adoption::Never),
+        ("all", _) => Ok(Adoption::All),
+        (_, Some(prefix)) if !prefix.is_empty() => Ok(Adoption::Prefix(prefix.to_owned())),
+        _ => wrong(format!("[tmux] adopt is \"never\", \"prefix:…\" or \"all\", not {text:?}")),
     }
 }
 

@@ -261,7 +261,7 @@ pub(crate) fn done() -> Reply {
 pub(crate) fn role_word(role: Role) -> &'static str {
     match role {
         Role::Client => "client",
-        Role::Watcher => "watcher",
+        Role::Watcher | Role::NextWatcher => "watcher",
         Role::Reaper => "reaper",
         Role::Generator => "generator",
         Role::Subscriber => "subscriber",

@@ -8,7 +8,7 @@ use protocol::session::Size;
 use protocol::socket::Paths;
 use protocol::{Incarnation, OsBytes, ProcId, Timestamp};
 use tmux::{Device, Driver, PaneRef};
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 
 use crate::config::Config;
 use crate::handle::Handle;
@@ -27,6 +27,10 @@ pub(crate) struct Daemon {
     pub(crate) config: watch::Sender<Arc<Loaded>>,
     /// Asks the watcher for the snapshot with this number.
     pub(crate) snapshots: watch::Sender<u64>,
+    /// The connection of the newest watcher.
+    pub(crate) newest_watcher: watch::Sender<u64>,
+    /// Held by whoever looks at tmux in the watcher's place.
+    pub(crate) looking: Mutex<()>,
 }
 
 /// The configuration in force.

@@ -3,7 +3,7 @@
 //! After the first storage error nothing is answered any more and the process ends.
 
 use std::collections::HashMap;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use pool::Pool;
@@ -12,7 +12,7 @@ use protocol::{Event, MessageId, OpId, Reply, Seq, Stamped, Timestamp, Token};
 use store::Store;
 use tokio::sync::{broadcast, oneshot, watch};
 
-use crate::view::View;
+use crate::view::{Seen, View};
 
 /// The most pieces of work of one turn: enough to share a commit, few enough to answer soon.
 const BATCH: usize = 256;
@@ -59,6 +59,8 @@ pub(crate) struct Rest {
 pub(crate) struct Publish {
     /// Journaled events in order.
     pub(crate) events: broadcast::Sender<Stamped>,
+    /// Observations of tmux in order.
+    pub(crate) observed: broadcast::Sender<Arc<Seen>>,
     /// Counts the turns after which something may have become true.
     pub(crate) turns: watch::Sender<u64>,
     /// Whether the store failed; the daemon then ends.
@@ -69,6 +71,7 @@ impl Publish {
     pub(crate) fn new() -> Self {
         Self {
             events: broadcast::channel(SUBSCRIBER_BACKLOG).0,
+            observed: broadcast::channel(SUBSCRIBER_BACKLOG).0,
             turns: watch::channel(0).0,
             failed: watch::channel(None).0,
         }
@@ -130,6 +133,18 @@ impl Turn<'_> {
     /// Events from now on. Those of this turn may come too: skip what the state shown already has.
     pub(crate) fn subscribe(&self) -> broadcast::Receiver<Stamped> {
         self.publish.events.subscribe()
+    }
+
+    /// Observations from now on.
+    pub(crate) fn subscribe_to_tmux(&self) -> broadcast::Receiver<Arc<Seen>> {
+        self.publish.observed.subscribe()
+    }
+
+    /// Shows an observation to whoever follows tmux.
+    pub(crate) fn show(&self, seen: &Seen) {
+        if self.publish.observed.receiver_count() > 0 {
+            drop(self.publish.observed.send(Arc::new(seen.clone())));
+        }
     }
 }
 

@@ -157,6 +157,7 @@ async fn serve(
     tokio::spawn(notify::watchdog(Arc::clone(&daemon)));
     tokio::spawn(recover::run(Arc::clone(&daemon)));
     tokio::spawn(delivery::run(Arc::clone(&daemon)));
+    tokio::spawn(verb::adopt_by_itself(Arc::clone(&daemon)));
     tokio::spawn(housekeeping::run(Arc::clone(&daemon)));
     let ended = until_told(&daemon).await;
     notify::stopping();
@@ -180,6 +181,8 @@ fn daemon(options: &Options, paths: Paths, loaded: Loaded, engine: Handle) -> Re
         started_at: clock::now(),
         config: watch::channel(Arc::new(loaded)).0,
         snapshots: watch::channel(0).0,
+        newest_watcher: watch::channel(0).0,
+        looking: tokio::sync::Mutex::new(()),
         paths,
     })
 }
@@ -189,6 +192,7 @@ fn device(options: &Options, paths: &Paths, config: &Config) -> Result<Device, F
     let socket = config.tmux_socket(&paths.tmux_socket).map_err(|e| Fatal::Config(e.to_string()))?;
     let own = socket == paths.tmux_socket;
     let mut device = Device::new(in_path(&config.tmux.binary), socket);
+    device.own = own;
     device.start_server = options.start_server && own;
     if config.tmux.config.is_empty() {
         let text = tmux::config::text(config.tmux.history_limit);

@@ -4,9 +4,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::time::Duration;
 
+use pool::foreign::{self, Foreign};
+use pool::reconcile::{self, Touched};
+use protocol::diff::Change;
 use protocol::reap::Outcome;
-use protocol::tmux::{Server, TmuxState};
-use protocol::{Exit, ProcId, SessionId, Tag, Timestamp};
+use protocol::tmux::{Means, Server, TmuxState};
+use protocol::{Event, Exit, PaneId, ProcId, SessionId, Tag, Timestamp};
 
 use crate::context::Daemon;
 use crate::engine::Turn;
@@ -18,6 +21,18 @@ pub(crate) struct View {
     pub(crate) state: TmuxState,
     /// When a complete listing was last taken.
     pub(crate) seen_at: Option<Timestamp>,
+    /// When anybody last looked, whatever came of it.
+    pub(crate) looked_at: Option<Timestamp>,
+    /// Whether the watcher must send a snapshot, because the state is not what it sent.
+    pub(crate) resync: bool,
+    /// How the watcher notices changes.
+    pub(crate) means: Option<Means>,
+    /// tmux sessions that are not the pool's, once they were seen.
+    pub(crate) foreign: Option<Foreign>,
+    /// Panes that somebody adopts right now, or could not adopt a moment ago.
+    pub(crate) adopting: BTreeSet<PaneId>,
+    /// When the pool itself last renamed a session.
+    pub(crate) renamed_at: HashMap<SessionId, Timestamp>,
     /// Whether no complete observation was taken in since the start.
     pub(crate) first: bool,
     /// The watcher that is connected.
@@ -56,11 +71,14 @@ pub(crate) struct Peer {
 impl View {
     pub(crate) fn new(now: Timestamp) -> Self {
         Self {
-            state: TmuxState {
-                server: Server::Unknown("not looked at yet".to_owned()),
-                ..TmuxState::default()
-            },
+            state: TmuxState { server: Server::unknown("not looked at yet"), ..TmuxState::default() },
             seen_at: None,
+            looked_at: None,
+            resync: false,
+            means: None,
+            foreign: None,
+            adopting: BTreeSet::new(),
+            renamed_at: HashMap::new(),
             first: true,
             watcher: None,
             watcher_since: now,
@@ -84,35 +102,54 @@ pub(crate) fn exited<'a>(runs: impl Iterator<Item = ProcId> + 'a) -> BTreeSet<Pr
     runs.filter(|id| process::identity::exited(*id).unwrap_or(false)).collect()
 }
 
-/// Takes an observation in that began this long ago. Answers which sessions it changed.
-pub(crate) fn observe(turn: &mut Turn<'_>, run: &Path, state: TmuxState, age: Duration) -> Vec<SessionId> {
-    let complete = !matches!(state.server, Server::Unknown(_));
-    let (ids, tags): (Vec<_>, Vec<_>) = pool::reconcile::suspects(turn.pool(), &state)
-        .map(|i| ([i.init, i.agent, i.server.map(|s| s.process)], i.tag))
-        .unzip();
-    let processes = ids.into_iter().flatten().flatten().chain(turn.pool().server().map(|s| s.process));
-    let exited = exited(processes);
-    let exits: BTreeMap<Tag, Exit> =
-        tags.into_iter().filter_map(|tag| Some((tag, files::read_exit(run, tag)?.0))).collect();
-    let seen = pool::reconcile::Evidence {
-        state: &state,
-        now: turn.now(),
-        began: Timestamp(turn.now().0.saturating_sub(u64::try_from(age.as_millis()).unwrap_or(u64::MAX))),
-        exited: &exited,
-        exits: &exits,
-        first: turn.rest.view.first,
+/// An observation, as it comes to the engine.
+#[derive(Debug, Clone)]
+pub(crate) struct Seen {
+    pub(crate) look: Look,
+    /// Whether the whole server was looked at.
+    pub(crate) complete: bool,
+    /// How long ago the look began.
+    pub(crate) age: Duration,
+}
+
+/// What was seen.
+#[derive(Debug, Clone)]
+pub(crate) enum Look {
+    Whole(TmuxState),
+    Changes(Vec<Change>),
+    Same,
+    Alive,
+}
+
+impl Seen {
+    /// The daemon's own look, or a watcher's snapshot.
+    pub(crate) fn whole(state: TmuxState, age: Duration) -> Self {
+        Self { look: Look::Whole(state), complete: true, age }
+    }
+}
+
+/// Takes an observation in. Answers which sessions it changed.
+pub(crate) fn observe(turn: &mut Turn<'_>, run: &Path, seen: Seen) -> Vec<SessionId> {
+    turn.show(&seen);
+    let mut state = std::mem::take(&mut turn.rest.view.state);
+    let only = match &seen.look {
+        Look::Alive => Some(Touched::default()),
+        Look::Changes(changes) if !seen.complete => reconcile::touched(turn.pool(), &state, changes),
+        _ => None,
     };
-    let mut events = pool::reconcile::reconcile(turn.pool(), &seen);
-    events.retain(|event| !event.session().is_some_and(|id| is_being_started(turn, id)));
-    let mut changed: Vec<SessionId> = events.iter().filter_map(protocol::Event::session).collect();
+    let differs = take(&mut state, seen.look);
+    let events = facts(turn, run, (&state, only.as_ref()), seen.age);
+    let mut changed: Vec<SessionId> = events.iter().filter_map(Event::session).collect();
     changed.dedup();
     turn.emit_all(events);
+    note_foreign(turn, &state);
+    let now = turn.now();
     let view = &mut turn.rest.view;
-    if complete {
+    if seen.complete && !matches!(state.server, Server::Unknown(_)) {
         view.first = false;
-        view.seen_at = Some(seen.now);
+        view.seen_at = Some(now);
     }
-    let differs = view.state != state;
+    view.looked_at = Some(now);
     view.state = state;
     // What drains becomes a candidate by the passing of time too, of which no event tells.
     let drains = turn.pool().sessions().any(|s| s.lifecycle == protocol::Lifecycle::Draining);
@@ -120,6 +157,70 @@ pub(crate) fn observe(turn: &mut Turn<'_>, run: &Path, state: TmuxState, age: Du
         turn.stir();
     }
     changed
+}
+
+/// Whether it makes a difference.
+fn take(state: &mut TmuxState, look: Look) -> bool {
+    match look {
+        Look::Whole(whole) => {
+            let differs = *state != whole;
+            *state = whole;
+            differs
+        }
+        Look::Changes(changes) => {
+            let differs = !changes.is_empty();
+            changes.into_iter().for_each(|change| state.apply(change));
+            differs
+        }
+        Look::Same | Look::Alive => false,
+    }
+}
+
+/// What follows from an observation, with what its processes and their inits say.
+fn facts(
+    turn: &Turn<'_>,
+    run: &Path,
+    (state, only): (&TmuxState, Option<&Touched>),
+    age: Duration,
+) -> Vec<Event> {
+    let pool = turn.pool();
+    let (ids, tags): (Vec<_>, Vec<_>) = reconcile::suspects(pool, state, only)
+        .map(|i| ([i.init, i.agent, i.server.map(|s| s.process)], i.tag))
+        .unzip();
+    let processes = ids.into_iter().flatten().flatten();
+    let server = pool.server().filter(|server| state.server != Server::Up(*server));
+    let exited = exited(processes.chain(server.map(|s| s.process)));
+    let exits: BTreeMap<Tag, Exit> =
+        tags.into_iter().filter_map(|tag| Some((tag, files::read_exit(run, tag)?.0))).collect();
+    let age = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
+    let began = Timestamp(turn.now().0.saturating_sub(age));
+    let first = turn.rest.view.first;
+    let seen =
+        reconcile::Evidence { state, now: turn.now(), began, exited: &exited, exits: &exits, first, only };
+    let mut events = reconcile::reconcile(pool, &seen);
+    events.retain(|event| match event {
+        Event::SessionRenamed { session, .. } => may_be_renamed(turn, *session, began),
+        event => !event.session().is_some_and(|id| is_being_started(turn, id)),
+    });
+    events
+}
+
+/// Not while the pool itself renames it, nor by what was seen before it had.
+fn may_be_renamed(turn: &Turn<'_>, id: SessionId, began: Timestamp) -> bool {
+    let renamed_at = turn.rest.view.renamed_at.get(&id);
+    turn.rest.locks.holder(id).is_none() && renamed_at.is_none_or(|at| began > *at)
+}
+
+/// Reports tmux sessions that are not the pool's. What there was at the start is no news.
+fn note_foreign(turn: &mut Turn<'_>, state: &TmuxState) {
+    if matches!(state.server, Server::Unknown(_)) {
+        return;
+    }
+    let now = foreign::foreign(turn.pool(), state);
+    match turn.rest.view.foreign.replace(now.clone()) {
+        Some(before) if before != now => turn.emit_all(foreign::changes(&before, &now)),
+        _ => {}
+    }
 }
 
 /// Whether somebody starts it right now, and will say what came of it.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use protocol::session::Reason;
 use protocol::{
-    Event, Exit, Incarnation, Lifecycle, MessageId, MessageState, Session, SessionId, Stamped, Timestamp,
+    Event, Exit, Incarnation, Lifecycle, MessageId, MessageState, Session, SessionId, Stamped, Tag, Timestamp,
 };
 
 use crate::pool::{Operation, OperationState, Pool};
@@ -156,7 +156,9 @@ impl Pool {
 
     fn insert(&mut self, session: &Session) {
         self.next_session = self.next_session.max(session.id.0.saturating_add(1));
-        if self.sessions.insert(session.id, session.clone()).is_some() {
+        let before = self.sessions.insert(session.id, session.clone());
+        self.index_tag(session.id, before.as_ref().and_then(tag_of));
+        if before.is_some() {
             return self.index_names();
         }
         for name in [&session.workspace, &session.name] {
@@ -165,7 +167,9 @@ impl Pool {
     }
 
     fn forget(&mut self, id: SessionId) {
-        self.sessions.remove(&id);
+        if let Some(tag) = self.sessions.remove(&id).as_ref().and_then(tag_of) {
+            self.tags.remove(&(tag, id));
+        }
         for message in self.by_session.remove(&id).unwrap_or_default() {
             self.messages.remove(&message);
         }
@@ -183,8 +187,18 @@ impl Pool {
     }
 
     fn change(&mut self, id: SessionId, f: impl FnOnce(&mut Session)) {
-        if let Some(session) = self.sessions.get_mut(&id) {
-            f(session);
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let before = tag_of(session);
+        f(session);
+        self.index_tag(id, before);
+    }
+
+    /// Keeps what is derived of a session's incarnation, which had this tag before.
+    fn index_tag(&mut self, id: SessionId, before: Option<Tag>) {
+        let now = self.sessions.get(&id).and_then(tag_of);
+        if before != now {
+            before.map(|tag| self.tags.remove(&(tag, id)));
+            now.map(|tag| self.tags.insert((tag, id)));
         }
     }
 
@@ -223,6 +237,10 @@ fn remove_from(index: &mut BTreeMap<SessionId, BTreeSet<MessageId>>, session: Se
             index.remove(&session);
         }
     }
+}
+
+fn tag_of(session: &Session) -> Option<Tag> {
+    session.incarnation.as_ref().map(|run| run.tag)
 }
 
 fn enter(session: &mut Session, lifecycle: Lifecycle, reason: Option<Reason>, at: Timestamp) {

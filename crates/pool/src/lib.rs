@@ -11,6 +11,7 @@
 
 pub mod admit;
 mod apply;
+pub mod foreign;
 pub mod launch;
 pub mod locks;
 mod pool;
@@ -22,4 +23,4 @@ pub mod stale;
 pub mod view;
 
 pub use pool::{Operation, OperationState, Pool, is_between};
-pub use settings::{Agent, Naming, Settings};
+pub use settings::{Adoption, Agent, Naming, Settings};

@@ -19,6 +19,8 @@ pub struct Pool {
     pub(crate) sessions: BTreeMap<SessionId, Session>,
     /// Derived: names and workspaces of all sessions.
     pub(crate) names: HashMap<String, SessionId>,
+    /// Derived: the tags of current incarnations.
+    pub(crate) tags: BTreeSet<(Tag, SessionId)>,
     pub(crate) messages: BTreeMap<MessageId, Message>,
     /// Derived: the messages of each session.
     pub(crate) by_session: BTreeMap<SessionId, BTreeSet<MessageId>>,
@@ -99,7 +101,8 @@ impl Pool {
     /// The session whose current incarnation has this tag.
     #[must_use]
     pub fn tagged(&self, tag: Tag) -> Option<&Session> {
-        self.sessions().find(|s| s.incarnation.as_ref().is_some_and(|i| i.tag == tag))
+        let (_, id) = self.tags.range((tag, SessionId(0))..).next().filter(|(found, _)| *found == tag)?;
+        self.sessions.get(id)
     }
 
     /// The session that an ended incarnation belonged to.

@@ -5,9 +5,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use protocol::diff::Change;
 use protocol::session::Reason;
 use protocol::tmux::{Server, TmuxPane, TmuxState};
-use protocol::{Event, Exit, Incarnation, Lifecycle, PaneId, ProcId, ServerId, Session, Tag, Timestamp};
+use protocol::{
+    Event, Exit, Incarnation, Lifecycle, Name, PaneId, ProcId, ServerId, Session, SessionId, Tag, Timestamp,
+    TmuxSessionId,
+};
 
 use crate::pool::Pool;
 
@@ -29,18 +33,73 @@ pub struct Evidence<'a> {
     pub exits: &'a BTreeMap<Tag, Exit>,
     /// Whether it is the first complete observation since the daemon started.
     pub first: bool,
+    /// What was looked at, where that is not the whole server: nothing follows for anything else.
+    pub only: Option<&'a Touched>,
+}
+
+/// What a diff is about.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Touched {
+    /// Sessions of the pool.
+    pub sessions: BTreeSet<SessionId>,
+    /// tmux sessions that were read.
+    pub tmux: BTreeSet<TmuxSessionId>,
+}
+
+/// What these changes of `before` are about; `None` where it is everything.
+#[must_use]
+pub fn touched(pool: &Pool, before: &TmuxState, changes: &[Change]) -> Option<Touched> {
+    let mut touched = Touched::default();
+    let mut tags: BTreeSet<Tag> = BTreeSet::new();
+    for change in changes {
+        match change {
+            Change::Server(_) => return None,
+            Change::Session(id, _) | Change::SessionGone(id) => {
+                touched.tmux.insert(*id);
+            }
+            Change::Pane(id, pane) => {
+                tags.extend(pane.tag.into_iter().chain(before.panes.get(id).and_then(|pane| pane.tag)));
+            }
+            Change::PaneGone(id) => tags.extend(before.panes.get(id).and_then(|pane| pane.tag)),
+        }
+    }
+    if !touched.tmux.is_empty() {
+        let shown = before.panes.values().filter(|pane| touched.tmux.contains(&pane.session));
+        tags.extend(shown.filter_map(|pane| pane.tag));
+    }
+    touched.sessions = tags.into_iter().filter_map(|tag| Some(pool.tagged(tag)?.id)).collect();
+    Some(touched)
 }
 
 /// The incarnations that an observation does not simply confirm: the shell looks whether their
 /// processes live and whether their programs' ends were recorded.
-pub fn suspects<'a>(pool: &'a Pool, state: &'a TmuxState) -> impl Iterator<Item = &'a Incarnation> {
-    let tags: BTreeSet<Tag> =
-        state.panes.values().filter(|pane| !pane.dead).filter_map(|pane| pane.tag).collect();
-    let running = pool.sessions().filter(|s| s.lifecycle.holds_slot());
-    running
-        .filter_map(|s| Some((s, s.incarnation.as_ref()?)))
-        .filter(move |(s, run)| s.lifecycle != Lifecycle::Live || !tags.contains(&run.tag))
+pub fn suspects<'a>(
+    pool: &'a Pool,
+    state: &'a TmuxState,
+    only: Option<&'a Touched>,
+) -> impl Iterator<Item = &'a Incarnation> {
+    let confirmed =
+        |run: &Incarnation| pane_of(state, run).is_some_and(|(_, pane)| !pane.dead && !pane.exited);
+    running(pool, only)
+        .filter(move |(s, run)| s.lifecycle != Lifecycle::Live || !confirmed(run))
         .map(|(_, run)| run)
+}
+
+/// The sessions that hold a slot, as far as they were looked at.
+fn running<'a>(
+    pool: &'a Pool,
+    only: Option<&'a Touched>,
+) -> impl Iterator<Item = (&'a Session, &'a Incarnation)> {
+    let all = only.is_none().then(|| pool.sessions()).into_iter().flatten();
+    let some = only.into_iter().flat_map(|only| &only.sessions).filter_map(|id| pool.session(*id));
+    all.chain(some).filter(|s| s.lifecycle.holds_slot()).filter_map(|s| Some((s, s.incarnation.as_ref()?)))
+}
+
+/// The pane with the incarnation's tag: usually where it was seen before.
+fn pane_of<'a>(state: &'a TmuxState, run: &Incarnation) -> Option<(PaneId, &'a TmuxPane)> {
+    let is_its = |pane: &TmuxPane| pane.tag == Some(run.tag);
+    let known = run.pane.and_then(|id| Some((id, state.panes.get(&id)?))).filter(|(_, pane)| is_its(pane));
+    known.or_else(|| state.panes.iter().find(|(_, pane)| is_its(pane)).map(|(id, pane)| (*id, pane)))
 }
 
 /// What follows from an observation.
@@ -52,13 +111,13 @@ pub fn reconcile(pool: &Pool, seen: &Evidence<'_>) -> Vec<Event> {
         Server::Up(server) => Some(*server),
     };
     let mut events = server_events(pool, seen, server);
-    let by_tag: BTreeMap<Tag, (PaneId, &TmuxPane)> =
-        seen.state.panes.iter().filter_map(|(id, pane)| Some((pane.tag?, (*id, pane)))).collect();
-    for session in pool.sessions().filter(|s| s.lifecycle.holds_slot()) {
-        let Some(incarnation) = &session.incarnation else { continue };
+    for (session, incarnation) in running(pool, seen.only) {
         let case = Case { session, incarnation, seen };
-        match (server, by_tag.get(&incarnation.tag)) {
-            (Some(server), Some((id, pane))) => events.extend(case.present(server, *id, pane)),
+        match (server, pane_of(seen.state, incarnation)) {
+            (Some(server), Some((id, pane))) => {
+                events.extend(case.present(server, id, pane));
+                events.extend(case.renamed(pool, pane));
+            }
             (Some(server), None) => events.extend(case.absent(server)),
             (None, _) => events.extend(case.server_silent()),
         }
@@ -110,7 +169,7 @@ impl Case<'_> {
         }
         events.extend(self.observed(pane));
         if (live || starting || came_back)
-            && pane.dead
+            && (pane.dead || pane.exited)
             && (self.exit().is_some() || self.has_exited(self.incarnation.init))
         {
             events.push(self.draining(
@@ -120,6 +179,19 @@ impl Case<'_> {
             ));
         }
         events
+    }
+
+    /// tmux shows it under another name, which it can have: somebody renamed it there. What obeys no
+    /// rule for names, or is taken, stays tmux's own.
+    fn renamed(&self, pool: &Pool, pane: &TmuxPane) -> Option<Event> {
+        let was_read = self.seen.only.is_none_or(|only| only.tmux.contains(&pane.session));
+        let shown = &self.seen.state.sessions.get(&pane.session)?.name;
+        if !was_read || shown == self.session.name.as_str() || self.session.lifecycle == Lifecycle::Starting {
+            return None;
+        }
+        let name: Name = shown.parse().ok()?;
+        let free = pool.named(shown).is_none_or(|other| other.id == self.session.id);
+        free.then_some(Event::SessionRenamed { session: self.session.id, name })
     }
 
     /// The incarnation with what the listing adds to it.

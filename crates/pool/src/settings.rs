@@ -26,6 +26,19 @@ pub struct Settings {
     pub grace_ms: u64,
     /// File mode creation mask of what sessions run.
     pub umask: u32,
+    /// Which foreign tmux sessions are taken in without being asked for.
+    pub adoption: Adoption,
+}
+
+/// Which foreign tmux sessions are taken in without being asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Adoption {
+    /// None.
+    Never,
+    /// Those whose name begins so.
+    Prefix(String),
+    /// All.
+    All,
 }
 
 /// How names are made.

@@ -1,6 +1,6 @@
 //! A session as it is shown, without its secrets.
 
-use protocol::reply::SessionView;
+use protocol::reply::{SessionView, TreeProcess};
 use protocol::request::List;
 use protocol::{Lifecycle, OsBytes, Session, Timestamp, Token};
 
@@ -16,6 +16,10 @@ pub struct Shown<'a> {
     pub seen_at: Option<Timestamp>,
     /// Who holds the lock.
     pub lock: Option<(Token, String)>,
+    /// Working directory of its foreground program.
+    pub current_dir: Option<OsBytes>,
+    /// Its processes, where they were asked for.
+    pub processes: Vec<TreeProcess>,
 }
 
 /// A session as it is shown.
@@ -31,6 +35,8 @@ pub fn view(pool: &Pool, session: &Session, shown: Shown<'_>) -> SessionView {
         queue: queue::counts(pool, Some(session.id)),
         tmux_socket: shown.tmux_socket.clone(),
         lock: shown.lock,
+        current_dir: shown.current_dir,
+        processes: shown.processes,
     }
 }
 

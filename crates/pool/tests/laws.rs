@@ -6,10 +6,11 @@ use std::path::PathBuf;
 
 use pool::admit::{self, Admitted, Launch};
 use pool::locks::{LockTable, Ticket};
-use pool::reconcile::{Evidence, reconcile};
+use pool::reconcile::{Evidence, Touched, reconcile, touched};
 use pool::{Naming, Pool, Settings, queue, stale};
 use proptest::collection::vec;
 use proptest::prelude::*;
+use protocol::diff::Change;
 use protocol::request::{New, Send};
 use protocol::session::{Reason, Size};
 use protocol::tmux::{Server, TmuxPane, TmuxSession, TmuxState};
@@ -29,6 +30,7 @@ fn settings() -> Settings {
         queue_bytes: 1000,
         grace_ms: 5000,
         umask: 0o022,
+        adoption: pool::Adoption::Never,
     }
 }
 
@@ -84,6 +86,14 @@ impl World {
     }
 
     fn see(&mut self, state: &TmuxState, exited: &[ProcId]) -> Vec<Event> {
+        self.see_all(state, exited, None)
+    }
+
+    fn see_only(&mut self, state: &TmuxState, only: Option<&Touched>) -> Vec<Event> {
+        self.see_all(state, &[], only)
+    }
+
+    fn see_all(&mut self, state: &TmuxState, exited: &[ProcId], only: Option<&Touched>) -> Vec<Event> {
         let exited: BTreeSet<ProcId> = exited.iter().copied().collect();
         let seen = Evidence {
             state,
@@ -92,6 +102,7 @@ impl World {
             exited: &exited,
             exits: &BTreeMap::new(),
             first: false,
+            only,
         };
         let events = reconcile(&self.pool, &seen);
         self.emit_all(events.clone());
@@ -120,19 +131,22 @@ fn pane(world: &World, id: SessionId, n: u32) -> (PaneId, TmuxPane) {
         process: Some(process(100 + n)),
         pid: 100 + n,
         dead: false,
+        exited: false,
         exit_status: None,
         exit_signal: None,
         in_mode: false,
         width: 80,
         height: 24,
         current_command: None,
+        current_dir: None,
+        detached: false,
     };
     (PaneId(n), pane)
 }
 
 fn up(n: u32, panes: Vec<(PaneId, TmuxPane)>) -> TmuxState {
     let session = |pane: &TmuxPane| {
-        (pane.session, TmuxSession { name: format!("s{}", pane.session.0), created_at: 1, attached: 0 })
+        (pane.session, TmuxSession { name: format!("S{}", pane.session.0), created_at: 1, attached: 0 })
     };
     let sessions = panes.iter().map(|(_, pane)| session(pane)).collect();
     TmuxState { server: Server::Up(server(n)), sessions, panes: panes.into_iter().collect() }
@@ -188,6 +202,55 @@ fn a_listing_that_began_before_the_session_says_nothing_of_it() {
 }
 
 #[test]
+fn t02_a_diff_says_nothing_of_what_it_does_not_name() {
+    let mut world = World::default();
+    let (one, two) = (world.live("one", server(1), 1), world.live("two", server(1), 2));
+    let before = up(1, vec![pane(&world, one, 1), pane(&world, two, 2)]);
+    let changes = [Change::PaneGone(PaneId(1)), Change::SessionGone(TmuxSessionId(1))];
+    let touched = touched(&world.pool, &before, &changes).unwrap();
+    assert_eq!(touched.sessions, BTreeSet::from([one]));
+    // As little as was read: the other is not in it either.
+    let events = world.see_only(&up(1, vec![]), Some(&touched));
+    let drained: Vec<_> = events.iter().filter_map(Event::session).collect();
+    assert_eq!(drained, [one]);
+    assert_eq!(world.lifecycle(two), Lifecycle::Live);
+    assert_eq!(pool::reconcile::touched(&world.pool, &before, &[Change::Server(Server::Absent)]), None);
+}
+
+#[test]
+fn w05_a_session_renamed_in_tmux_keeps_its_record() {
+    let mut world = World::default();
+    let (one, two) = (world.live("one", server(1), 1), world.live("two", server(1), 2));
+    let mut state = up(1, vec![pane(&world, one, 1), pane(&world, two, 2)]);
+    let mut named = |world: &mut World, name: &str| {
+        state
+            .sessions
+            .insert(TmuxSessionId(1), TmuxSession { name: name.to_owned(), created_at: 1, attached: 0 });
+        world.see(&state, &[]);
+        world.pool.session(one).unwrap().name.to_string()
+    };
+    assert_eq!(named(&mut world, "uno"), "uno");
+    assert_eq!(named(&mut world, "Not A Name"), "uno");
+    assert_eq!(named(&mut world, "two"), "uno", "taken");
+    assert_eq!(named(&mut world, "one"), "one", "its own workspace");
+    assert_eq!(world.pool.named("uno"), None);
+}
+
+#[test]
+fn a_process_seen_to_end_is_the_end_of_its_session() {
+    let mut world = World::default();
+    let id = world.live("one", server(1), 1);
+    let (at, mut seen) = pane(&world, id, 1);
+    (seen.exited, seen.exit_signal) = (true, Some(9));
+    let state = up(1, vec![(at, seen)]);
+    assert_eq!(pool::reconcile::suspects(&world.pool, &state, None).count(), 1);
+    world.see(&state, &[process(101)]);
+    let session = world.pool.session(id).unwrap();
+    assert_eq!((session.lifecycle, session.reason), (Lifecycle::Draining, Some(Reason::Exited)));
+    assert_eq!(session.exit.and_then(|exit| exit.signal), Some(9));
+}
+
+#[test]
 fn t02_absence_with_the_processs_end_is_proof_at_once() {
     let mut world = World::default();
     let id = world.live("a", server(1), 1);
@@ -199,10 +262,9 @@ fn t02_absence_with_the_processs_end_is_proof_at_once() {
 fn t01_unknown_and_silence_remove_nothing() {
     let mut world = World::default();
     let id = world.live("a", server(1), 1);
-    for state in [
-        TmuxState { server: Server::Unknown("timed out".into()), ..TmuxState::default() },
-        TmuxState::default(),
-    ] {
+    for state in
+        [TmuxState { server: Server::unknown("timed out"), ..TmuxState::default() }, TmuxState::default()]
+    {
         for now in [0, 5000, 500_000] {
             world.now = now;
             assert_eq!(world.see(&state, &[]), vec![]);
@@ -500,8 +562,8 @@ proptest! {
             let tag = known.then_some(Tag([tag; 16]));
             (PaneId(n), TmuxPane {
                 session: TmuxSessionId(n), window: WindowId(n), tag, process: Some(process(100 + n)), pid: 100 + n,
-                dead, exit_status: dead.then_some(3), exit_signal: None, in_mode: false, width: 1, height: 1,
-                current_command: None,
+                dead, exited: dead, exit_status: dead.then_some(3), exit_signal: None, in_mode: false, width: 1, height: 1,
+                current_command: None, current_dir: None, detached: false,
             })
         }).collect();
         let state = match answer { 0 => TmuxState::default(), n => up(n, panes) };

@@ -89,7 +89,9 @@ impl Touch<'_> {
             Event::OperationDone { op, .. }
             | Event::OperationBegun { op, .. }
             | Event::OperationForgotten { op } => self.operation(op),
-            Event::ReapStarted { .. }
+            Event::ForeignSeen { .. }
+            | Event::ForeignGone { .. }
+            | Event::ReapStarted { .. }
             | Event::ReapFinished { .. }
             | Event::WatcherConnected { .. }
             | Event::WatcherLost { .. } => Ok(()),

@@ -52,7 +52,7 @@ pub(crate) async fn admit(
     pid: Option<u32>,
 ) -> Result<(), Refusal> {
     match hello.role {
-        Role::Watcher => watcher::admit(daemon, id, hello, pid).await,
+        Role::Watcher | Role::NextWatcher => watcher::admit(daemon, id, hello, pid).await,
         Role::Reaper => reaper::admit(daemon, id, hello, pid).await,
         Role::Client | Role::Subscriber => Ok(()),
         Role::Generator => Err(Refusal::new(ErrorCode::Usage, "this poold has no work for generators")),
@@ -70,7 +70,7 @@ pub(crate) async fn serve(daemon: &Arc<Daemon>, connection: Connection) {
         "connected"
     );
     match role {
-        Role::Watcher => watcher::serve(daemon, connection).await,
+        Role::Watcher | Role::NextWatcher => watcher::serve(daemon, connection).await,
         Role::Reaper => reaper::serve(daemon, connection).await,
         Role::Subscriber => subscriber::serve(daemon, connection).await,
         Role::Client | Role::Generator => client::serve(daemon, connection).await,

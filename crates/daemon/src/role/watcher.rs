@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use protocol::reply::{Ask, WatchSetup};
 use protocol::request::{Observe, View};
-use protocol::tmux::{Server, TmuxState};
-use protocol::{Call, ErrorCode, Event, Frame, Hello, Refusal, Reply, Request, Response, frame};
+use protocol::tmux::{Means, Server, TmuxState};
+use protocol::{Call, ErrorCode, Event, Frame, Hello, Refusal, Reply, Request, Response, Role, frame, parts};
 use tokio::time::timeout;
 
 use crate::conn::{Connection, done};
 use crate::context::Daemon;
-use crate::view::{self, Peer};
+use crate::engine::Turn;
+use crate::view::{self, Look, Peer, Seen};
 
 /// Silence of a watcher after which it is taken for dead, at least: tmux's own deadline twice.
 const SILENCE: Duration = Duration::from_secs(10);
@@ -24,20 +25,28 @@ pub(super) async fn admit(
     pid: Option<u32>,
 ) -> Result<(), Refusal> {
     let build = hello.build.clone();
-    let take = move |turn: &mut crate::engine::Turn<'_>| {
+    let takes_over = hello.role == Role::NextWatcher;
+    let take = move |turn: &mut Turn<'_>| {
         if let Some(other) = &turn.rest.view.watcher {
-            let who = other.pid.map_or_else(|| "another one".to_owned(), |pid| format!("pid {pid}"));
-            return Err(Refusal::new(ErrorCode::Conflict, format!("{who} watches already")));
+            let who = who(other.pid);
+            if !takes_over {
+                let why = format!("{who} watches already; --take-over takes its place");
+                return Err(Refusal::new(ErrorCode::Conflict, why));
+            }
+            turn.emit(Event::WatcherLost { reason: format!("{who} made room for {}", self::who(pid)) });
         }
         turn.rest.view.watcher = Some(Peer { connection: id, build: build.clone(), pid });
         turn.rest.view.watcher_since = turn.now();
+        (turn.rest.view.means, turn.rest.view.resync) = (None, false);
         // What another one saw last says nothing about now.
-        let server = Server::Unknown("tmux-watch has only just connected".to_owned());
+        let server = Server::unknown("tmux-watch has only just connected");
         turn.rest.view.state = TmuxState { server, ..TmuxState::default() };
         turn.emit(Event::WatcherConnected { build });
         Ok(())
     };
-    daemon.engine.turn(take).await?
+    daemon.engine.turn(take).await??;
+    daemon.newest_watcher.send_replace(id);
+    Ok(())
 }
 
 pub(super) async fn serve(daemon: &Arc<Daemon>, mut connection: Connection) {
@@ -45,10 +54,15 @@ pub(super) async fn serve(daemon: &Arc<Daemon>, mut connection: Connection) {
     connection.registration.ends(why);
 }
 
+fn who(pid: Option<u32>) -> String {
+    pid.map_or_else(|| "another one".to_owned(), |pid| format!("pid {pid}"))
+}
+
 /// The connection ended; if it was the watcher's, there is none now.
-pub(super) fn forget(turn: &mut crate::engine::Turn<'_>, id: u64, reason: String) {
+pub(super) fn forget(turn: &mut Turn<'_>, id: u64, reason: String) {
     if turn.rest.view.watcher.as_ref().is_some_and(|w| w.connection == id) {
         turn.rest.view.watcher = None;
+        turn.rest.view.means = None;
         turn.rest.view.watcher_since = turn.now();
         turn.emit(Event::WatcherLost { reason });
     }
@@ -56,15 +70,20 @@ pub(super) fn forget(turn: &mut crate::engine::Turn<'_>, id: u64, reason: String
 
 /// Serves it until it ends. Answers why it did.
 async fn watch(daemon: &Arc<Daemon>, connection: &mut Connection) -> String {
-    let heartbeat = daemon.config.borrow().config.heartbeat().unwrap_or(Duration::from_secs(2));
+    let config = daemon.config.borrow().config.clone();
+    let heartbeat = config.heartbeat().unwrap_or(Duration::from_secs(2));
     let setup = WatchSetup {
         binary: daemon.device.binary.clone().into(),
         socket: daemon.tmux_socket(),
         heartbeat_ms: u64::try_from(heartbeat.as_millis()).unwrap_or(u64::MAX),
+        own: daemon.device.own,
+        means: config.means().unwrap_or_default(),
+        sweep_ms: config.sweep().unwrap_or_default(),
     };
     let mut asked = daemon.snapshots.subscribe();
     asked.mark_unchanged();
-    let mut stream = Stream::default();
+    let (mine, mut newest) = (connection.id, daemon.newest_watcher.subscribe());
+    let mut stream = Stream { connection: connection.id, ..Stream::default() };
     if connection.outbox.send(Frame::Ask(Ask::Watch(setup))).await.is_err() {
         return "it went away".to_owned();
     }
@@ -77,6 +96,12 @@ async fn watch(daemon: &Arc<Daemon>, connection: &mut Connection) -> String {
                     return "it went away".to_owned();
                 }
                 continue;
+            }
+            () = async { drop(newest.wait_for(|newest| *newest > mine).await) } => {
+                let gone = Err(Refusal::new(ErrorCode::Conflict, "another watcher has taken over"));
+                // No call has this number: it says why the connection ends.
+                drop(connection.outbox.reply(0, gone).await);
+                return "it made room for another".to_owned();
             }
         };
         let call = match payload {
@@ -91,9 +116,11 @@ async fn watch(daemon: &Arc<Daemon>, connection: &mut Connection) -> String {
         };
         let reply = match call.request {
             Request::Observe(observe) => stream.take(daemon, observe).await,
+            Request::WatchingBy(means) => stream.watching_by(daemon, means).await,
             _ => Err(Refusal::new(ErrorCode::Usage, "a watcher only observes")),
         };
-        if connection.outbox.reply(call.id, reply).await.is_err() {
+        let replaced = reply.as_ref().is_err_and(|refusal| refusal.code == ErrorCode::Conflict);
+        if connection.outbox.reply(call.id, reply).await.is_err() || replaced {
             return "it went away".to_owned();
         }
     }
@@ -102,58 +129,88 @@ async fn watch(daemon: &Arc<Daemon>, connection: &mut Connection) -> String {
 /// What a watcher sent so far.
 #[derive(Default)]
 struct Stream {
+    connection: u64,
     watcher: u64,
     seq: u64,
-    state: Option<TmuxState>,
-    /// The parts of a snapshot that is not whole yet.
-    coming: Option<TmuxState>,
+    /// Whether the state is that of its last snapshot with all that followed.
+    in_step: bool,
+    /// The parts of a snapshot that is not whole yet, and the number of the next.
+    coming: Option<(u32, TmuxState)>,
 }
 
 impl Stream {
     async fn take(&mut self, daemon: &Arc<Daemon>, observe: Observe) -> Reply {
-        let follows = observe.watcher == self.watcher && observe.seq == self.seq + 1;
+        let follows = observe.watcher == self.watcher && Some(observe.seq) == self.seq.checked_add(1);
+        if observe.watcher == self.watcher
+            && observe.seq <= self.seq
+            && (self.in_step || self.coming.is_some())
+        {
+            // Taken in already.
+            return done();
+        }
         (self.watcher, self.seq) = (observe.watcher, observe.seq);
         if !follows {
             self.coming = None;
         }
-        match observe.view {
-            View::Snapshot { state, more } => {
-                let whole = join(self.coming.take(), state);
+        let look = match observe.view {
+            View::Snapshot { part, .. } if self.coming.as_ref().map_or(0, |(next, _)| *next) != part => {
+                return self.lost_step();
+            }
+            View::Snapshot { state, part, more } => {
+                let whole = parts::join(self.coming.take().map(|(_, before)| before), state);
                 if more {
-                    self.coming = Some(whole);
+                    (self.in_step, self.coming) = (false, Some((part.saturating_add(1), whole)));
                     return done();
                 }
-                self.state = Some(whole);
+                Look::Whole(whole)
             }
-            View::Diff(_) | View::Unchanged if !follows || self.state.is_none() => {
-                self.state = None;
-                return Ok(Response::SendSnapshot);
+            _ if !follows || !self.in_step => return self.lost_step(),
+            View::Diff(changes) => Look::Changes(changes),
+            View::Unchanged => Look::Same,
+            View::Alive => Look::Alive,
+        };
+        let seen = Seen { look, complete: observe.complete, age: Duration::from_millis(observe.age_ms) };
+        let (asked, run, connection) = (observe.asked, daemon.paths.run.clone(), self.connection);
+        let apply = move |turn: &mut Turn<'_>| {
+            still_watcher(turn, connection)?;
+            let is_whole = matches!(seen.look, Look::Whole(_));
+            if std::mem::take(&mut turn.rest.view.resync) && !is_whole {
+                return Ok(false);
             }
-            View::Diff(changes) => {
-                let state = self.state.get_or_insert_default();
-                changes.into_iter().for_each(|change| state.apply(change));
-            }
-            View::Unchanged => {}
-        }
-        let (state, asked, run) =
-            (self.state.clone().unwrap_or_default(), observe.asked, daemon.paths.run.clone());
-        let age = Duration::from_millis(observe.age_ms);
-        let apply = move |turn: &mut crate::engine::Turn<'_>| {
-            view::observe(turn, &run, state, age);
+            view::observe(turn, &run, seen);
             if asked > turn.rest.view.answered {
                 turn.rest.view.answered = asked;
                 turn.stir();
             }
+            Ok(true)
         };
-        daemon.engine.turn(apply).await?;
-        done()
+        self.in_step = daemon.engine.turn(apply).await??;
+        if self.in_step { done() } else { self.lost_step() }
+    }
+
+    fn lost_step(&mut self) -> Reply {
+        (self.in_step, self.coming) = (false, None);
+        Ok(Response::SendSnapshot)
+    }
+
+    async fn watching_by(&self, daemon: &Arc<Daemon>, means: Means) -> Reply {
+        let connection = self.connection;
+        let note = move |turn: &mut Turn<'_>| {
+            still_watcher(turn, connection)?;
+            turn.rest.view.means = Some(means);
+            Ok(Response::Done)
+        };
+        daemon.engine.turn(note).await?
     }
 }
 
-fn join(before: Option<TmuxState>, part: TmuxState) -> TmuxState {
-    let Some(mut whole) = before else { return part };
-    whole.server = part.server;
-    whole.sessions.extend(part.sessions);
-    whole.panes.extend(part.panes);
-    whole
+/// Refuses what comes from a watcher whose place was taken.
+fn still_watcher(turn: &Turn<'_>, connection: u64) -> Result<(), Refusal> {
+    match &turn.rest.view.watcher {
+        Some(watcher) if watcher.connection == connection => Ok(()),
+        other => {
+            let who = who(other.as_ref().and_then(|other| other.pid));
+            Err(Refusal::new(ErrorCode::Conflict, format!("{who} has taken over")))
+        }
+    }
 }

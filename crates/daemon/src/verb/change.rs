@@ -56,6 +56,9 @@ pub(super) async fn rename(daemon: &Arc<Daemon>, op: &Op, asked: Rename) -> Repl
                 Err(refusal)
             }
         };
+        // What was seen before now shows the old name.
+        let now = turn.now();
+        turn.rest.view.renamed_at.insert(id, now);
         operation.conclude(turn, &reply);
         reply
     };

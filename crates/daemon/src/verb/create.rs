@@ -8,7 +8,7 @@ use protocol::request::New;
 use protocol::session::Reason;
 use protocol::{ErrorCode, Incarnation, Lifecycle, Refusal, Reply, SessionId};
 
-use super::{end, shown};
+use super::{adopt, end, shown};
 use crate::clock;
 use crate::context::Daemon;
 use crate::engine::Turn;
@@ -46,6 +46,7 @@ async fn check_directory(asked: &New) -> Result<(), Refusal> {
 }
 
 fn admit(turn: &mut Turn<'_>, daemon: &Daemon, op: &Op, asked: &New) -> Result<Admitted, Refusal> {
+    super::status::has_room(turn)?;
     let now = turn.now();
     let tag = clock::tag().map_err(|e| Refusal::new(ErrorCode::Failed, format!("no random numbers: {e}")))?;
     let stamp = clock::stamp(now);
@@ -155,6 +156,9 @@ pub(super) async fn existing(daemon: &Arc<Daemon>, op: &Op, session: SessionId) 
 pub(crate) async fn resume(daemon: &Arc<Daemon>, session: SessionId) -> Result<(), Refusal> {
     let grant = daemon.engine.lock(session, "start").await?;
     let record = daemon.engine.turn(move |turn| turn.pool().session(session).cloned()).await?;
+    if let Some(record) = record.as_ref().filter(|s| pool::admit::is_adoption(s)) {
+        return adopt::resume(daemon, record).await;
+    }
     let Some(run) = record.filter(|s| s.lifecycle == Lifecycle::Starting).and_then(|s| s.incarnation) else {
         return Ok(());
     };

@@ -1,5 +1,6 @@
 //! One request, one answer. A table, and the frame around everything that changes something.
 
+mod adopt;
 mod change;
 mod create;
 mod end;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 
 use protocol::{ErrorCode, Lifecycle, Refusal, Reply, Request, Response, SessionId};
 
+pub(crate) use adopt::run as adopt_by_itself;
 pub(crate) use create::{Starting, resume as resume_start};
 pub(crate) use end::again as start_next;
 pub(crate) use sync::snapshot;
@@ -28,6 +30,9 @@ use crate::op::{Begin, Op};
 pub(crate) async fn answer(daemon: &Arc<Daemon>, call: protocol::Call) -> Reply {
     if call.lock.is_some() {
         return Err(Refusal::new(ErrorCode::Conflict, "that lock token is not valid any more"));
+    }
+    if needs_tmux(&call.request) {
+        sync::look(daemon).await?;
     }
     match call.request {
         Request::Ping => daemon.engine.turn(|_| Ok(Response::Done)).await?,
@@ -53,13 +58,32 @@ pub(crate) async fn answer(daemon: &Arc<Daemon>, call: protocol::Call) -> Reply 
         | Request::Remove(_)
         | Request::Rename(_)
         | Request::Label(_)
-        | Request::Restart(_) => operate(daemon, call.op, call.request).await,
+        | Request::Restart(_)
+        | Request::Adopt(_) => operate(daemon, call.op, call.request).await,
         Request::Subscribe(_)
         | Request::NextCandidate { .. }
         | Request::TakeLease { .. }
         | Request::Settle(_)
+        | Request::Watch
+        | Request::WatchingBy(_)
         | Request::Observe(_) => Err(Refusal::new(ErrorCode::Usage, "that request belongs to another role")),
     }
+}
+
+/// Whether what is known of tmux matters for it.
+fn needs_tmux(request: &Request) -> bool {
+    !matches!(
+        request,
+        Request::Ping
+            | Request::Sync
+            | Request::Config
+            | Request::ConfigReload
+            | Request::Events(_)
+            | Request::Logs(_)
+            | Request::ShowMessage(_)
+            | Request::ListMessages(_)
+            | Request::Adopt(_)
+    )
 }
 
 /// Carries an operation out once, whoever asks for it how often. In a task of its own: a client
@@ -96,6 +120,7 @@ async fn carry_out(daemon: &Arc<Daemon>, op: &Op, request: Request) -> Reply {
         Request::Rename(rename) => change::rename(daemon, op, rename).await,
         Request::Label(label) => change::label(daemon, op, label).await,
         Request::Restart(restart) => end::restart(daemon, op, restart).await,
+        Request::Adopt(adopt) => adopt::adopt(daemon, op, adopt).await,
         _ => Err(Refusal::new(ErrorCode::Usage, "not an operation")),
     }
 }

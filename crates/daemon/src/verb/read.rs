@@ -30,8 +30,13 @@ pub(super) async fn list(daemon: &Arc<Daemon>, filter: List) -> Reply {
 
 pub(super) async fn show(daemon: &Arc<Daemon>, wanted: SessionRef) -> Reply {
     let session = shown::find(daemon, wanted).await?;
+    let processes = shown::processes(&session).await;
     let context = Arc::clone(daemon);
-    daemon.engine.turn(move |turn| shown::reply(turn, &context, session.id)).await?
+    let mut reply = daemon.engine.turn(move |turn| shown::reply(turn, &context, session.id)).await?;
+    if let Ok(Response::Session(view)) = &mut reply {
+        view.processes = processes;
+    }
+    reply
 }
 
 pub(super) async fn message(daemon: &Arc<Daemon>, id: MessageId) -> Reply {

@@ -3,16 +3,35 @@
 use std::sync::Arc;
 
 use pool::view::{Shown, view};
-use protocol::reply::SessionView;
+use protocol::reply::{SessionView, TreeProcess};
 use protocol::{OsBytes, Refusal, Reply, Response, Session, SessionId, SessionRef};
 
 use crate::context::Daemon;
 use crate::engine::Turn;
 
+/// The most processes of a session that are shown: what fits a frame, and a screen.
+const PROCESSES_SHOWN: usize = 1000;
+
 /// A session as it is shown, in the tmux server at this socket.
 pub(super) fn shown(turn: &Turn<'_>, tmux_socket: &OsBytes, session: &Session) -> SessionView {
     let lock = turn.rest.locks.holder(session.id).map(|(token, what)| (token, what.to_owned()));
-    view(turn.pool(), session, Shown { tmux_socket, seen_at: turn.rest.view.seen_at, lock })
+    let seen = &turn.rest.view;
+    let pane =
+        session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot()).and_then(|run| run.pane);
+    let current_dir = pane.and_then(|id| seen.state.panes.get(&id)?.current_dir.clone());
+    let shown = Shown { tmux_socket, seen_at: seen.seen_at, lock, current_dir, processes: Vec::new() };
+    view(turn.pool(), session, shown)
+}
+
+/// The living processes of a session, by the process table.
+pub(super) async fn processes(session: &Session) -> Vec<TreeProcess> {
+    let run = session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot());
+    let Some(init) = run.and_then(|run| run.init) else { return Vec::new() };
+    let read = move || process::tree::processes(init).unwrap_or_default();
+    let found = crate::files::elsewhere(read).await.unwrap_or_default();
+    let shown =
+        |p: process::identity::Process| TreeProcess { process: p.id, parent: p.ppid, command: p.comm };
+    found.into_iter().take(PROCESSES_SHOWN).map(shown).collect()
 }
 
 /// The reply that shows a session.

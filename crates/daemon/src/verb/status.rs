@@ -1,12 +1,15 @@
 //! `status`: what runs, what is wrong, and what to do about it.
 
+mod server;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pool::queue;
-use protocol::reply::{Component, Status, TmuxStatus};
-use protocol::tmux::Server;
+use protocol::reply::{Component, Status};
 use protocol::{Lifecycle, Reply, Response, Timestamp};
+
+pub(super) use server::has_room;
 
 use crate::context::{BUILD, Daemon};
 use crate::engine::Turn;
@@ -20,6 +23,8 @@ pub(super) async fn status(daemon: &Arc<Daemon>) -> Reply {
 
 fn overview(turn: &Turn<'_>, daemon: &Daemon) -> Status {
     let (pool, view) = (turn.pool(), &turn.rest.view);
+    let tmux = server::status(pool, view, daemon.tmux_socket());
+    let counts = queue::counts(pool, None);
     Status {
         pool: daemon.paths.pool.to_string(),
         build: BUILD.to_owned(),
@@ -28,15 +33,15 @@ fn overview(turn: &Turn<'_>, daemon: &Daemon) -> Status {
         seq: pool.seq(),
         started_at: daemon.started_at,
         components: components(view),
-        tmux: tmux_status(daemon, view),
         sessions: lifecycles(pool),
         slots_used: pool.slots_used() as u64,
         slots_max: daemon.settings().max_sessions as u64,
-        queue: queue::counts(pool, None),
-        foreign: foreign(pool, view),
+        queue: counts,
+        foreign: view.foreign.iter().flatten().map(|(_, name)| name.clone()).collect(),
         database_bytes: turn.store().bytes(),
         state_dir: daemon.paths.state.clone().into(),
-        problems: problems(pool, view),
+        problems: problems(view, server::problem(pool, view, &tmux), counts.in_doubt),
+        tmux,
     }
 }
 
@@ -52,21 +57,6 @@ fn components(view: &View) -> Vec<Component> {
         component("tmux-watch", view.watcher.as_ref(), view.watcher_since),
         component("reaper", view.reapers.values().next(), view.reaper_since),
     ]
-}
-
-fn tmux_status(daemon: &Daemon, view: &View) -> TmuxStatus {
-    let (state, detail, server) = match &view.state.server {
-        Server::Unknown(why) => ("unknown", Some(why.clone()), None),
-        Server::Absent => ("absent", None, None),
-        Server::Up(server) => ("up", None, Some(*server)),
-    };
-    TmuxStatus {
-        socket: daemon.tmux_socket(),
-        state: state.to_owned(),
-        detail,
-        server,
-        seen_at: view.seen_at,
-    }
 }
 
 fn lifecycles(pool: &pool::Pool) -> Vec<(String, u64)> {
@@ -85,25 +75,13 @@ fn lifecycles(pool: &pool::Pool) -> Vec<(String, u64)> {
     words.into_iter().map(|(state, word)| (word.to_owned(), count(state))).collect()
 }
 
-/// Names of tmux sessions of which no pane is the pool's.
-fn foreign(pool: &pool::Pool, view: &View) -> Vec<String> {
-    let known = |tag| pool.tagged(tag).is_some() || pool.retired(tag).is_some();
-    let ours: Vec<_> = view
-        .state
-        .panes
-        .values()
-        .filter(|pane| pane.tag.is_some_and(known))
-        .map(|pane| pane.session)
-        .collect();
-    let others = view.state.sessions.iter().filter(|(id, _)| !ours.contains(id));
-    others.map(|(_, session)| session.name.clone()).collect()
-}
-
-fn problems(pool: &pool::Pool, view: &View) -> Vec<String> {
+fn problems(view: &View, server: Option<String>, in_doubt: u64) -> Vec<String> {
     let mut problems = Vec::new();
     if view.watcher.is_none() {
         problems.push(
-            "tmux-watch is not connected: what is shown is unverified; `poolctl up` starts it".to_owned(),
+            "tmux-watch is not connected: poold looks at tmux itself at each operation, and notices nothing in \
+             between; `poolctl up` starts it"
+                .to_owned(),
         );
     }
     if view.reapers.is_empty() {
@@ -111,34 +89,7 @@ fn problems(pool: &pool::Pool, view: &View) -> Vec<String> {
             "the reaper is not connected: ended sessions keep their slots; `poolctl up` starts it".to_owned(),
         );
     }
-    // What was started since tmux was last seen is not missing.
-    let is_due = |s: &&protocol::Session| view.seen_at.is_some_and(|at| s.changed_at < at);
-    let running = pool.sessions().filter(|s| s.lifecycle.holds_slot()).filter(is_due).count();
-    match &view.state.server {
-        Server::Unknown(why) => {
-            problems.push(format!("the tmux server is not seen: {why}; its sessions are left as they are"));
-        }
-        Server::Absent if running > 0 => problems.push(format!(
-            "nothing answers at the tmux socket, and the server of {running} sessions is not proved dead; \
-             if its socket was deleted, send SIGUSR1 to the server"
-        )),
-        Server::Absent => {}
-        Server::Up(server) => {
-            let elsewhere = |s: &&protocol::Session| {
-                let own = s.incarnation.as_ref().and_then(|run| run.server);
-                s.lifecycle.holds_slot() && own.is_some_and(|own| own != *server)
-            };
-            let elsewhere = pool.sessions().filter(elsewhere).count();
-            if elsewhere > 0 {
-                problems.push(format!(
-                    "another tmux server (pid {}) answers at the socket, and that of {elsewhere} sessions is \
-                     not proved dead; they are left as they are",
-                    server.process.pid
-                ));
-            }
-        }
-    }
-    let in_doubt = queue::counts(pool, None).in_doubt;
+    problems.extend(server);
     if in_doubt > 0 {
         problems.push(format!(
             "{in_doubt} messages are in doubt: `poolctl queue ls SESSION`, then `poolctl queue resolve`"

@@ -5,22 +5,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::reply::Synced;
-use protocol::tmux::Server;
-use protocol::{ErrorCode, Refusal, Reply, Response, SessionId};
+use protocol::tmux::{Server, TmuxState};
+use protocol::{ErrorCode, Refusal, Reply, Response, SessionId, Timestamp};
 
 use crate::context::Daemon;
 use crate::engine::Turn;
-use crate::{launch, view};
+use crate::launch;
+use crate::view::{self, Seen};
 
 /// How long the watcher may take: tmux's own deadline and a little more.
 const SNAPSHOT_LIMIT: Duration = Duration::from_secs(6);
+/// How long the daemon's own look may take: whoever asked for something else waits for it.
+const LOOK_LIMIT: Duration = Duration::from_secs(2);
+/// How old the last look may be, without a watcher.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 pub(super) async fn sync(daemon: &Arc<Daemon>) -> Reply {
     let before = daemon.engine.turn(|turn| turn.pool().seq()).await?;
     let by = snapshot(daemon).await?;
     let report = move |turn: &mut Turn<'_>| {
         let seen = &turn.rest.view.state;
-        if let Server::Unknown(why) = &seen.server {
+        if let Server::Unknown(silence) = &seen.server {
+            let why = &silence.detail;
             return Err(Refusal::new(ErrorCode::Unavailable, format!("tmux was not seen: {why}")));
         }
         let events = turn.store().events_since(before, 10_000).unwrap_or_default();
@@ -64,9 +70,39 @@ pub(crate) async fn snapshot(daemon: &Arc<Daemon>) -> Result<String, Refusal> {
 
 async fn by_myself(daemon: &Arc<Daemon>) -> Result<String, Refusal> {
     let began = tokio::time::Instant::now();
-    let state = launch::observe(daemon).await;
+    let looked = tokio::time::timeout(LOOK_LIMIT, launch::observe(daemon)).await;
+    let silent = |_| {
+        let server = Server::unknown(format!("tmux did not answer within {LOOK_LIMIT:?}"));
+        TmuxState { server, ..TmuxState::default() }
+    };
+    let state = looked.unwrap_or_else(silent);
     let age = began.elapsed();
     let run = daemon.paths.run.clone();
-    daemon.engine.turn(move |turn| drop(view::observe(turn, &run, state, age))).await?;
+    let apply = move |turn: &mut Turn<'_>| {
+        // A watcher's diffs do not follow from this.
+        turn.rest.view.resync = true;
+        view::observe(turn, &run, Seen::whole(state, age));
+    };
+    daemon.engine.turn(apply).await?;
     Ok("poold".to_owned())
+}
+
+/// Without a watcher, what is about to be shown or acted on is looked at first.
+pub(super) async fn look(daemon: &Arc<Daemon>) -> Result<(), Refusal> {
+    if !daemon.engine.turn(|turn| is_due(turn)).await? {
+        return Ok(());
+    }
+    // One look serves all who wait for it.
+    let _looking = daemon.looking.lock().await;
+    if daemon.engine.turn(|turn| is_due(turn)).await? {
+        by_myself(daemon).await?;
+    }
+    Ok(())
+}
+
+/// Whether nobody watches, and the last look is too old to rely on.
+fn is_due(turn: &Turn<'_>) -> bool {
+    let view = &turn.rest.view;
+    let recent = |at: Timestamp| turn.now().since(at) < LOOK_AGAIN;
+    view.watcher.is_none() && !view.looked_at.is_some_and(recent)
 }

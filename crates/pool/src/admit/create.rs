@@ -14,7 +14,7 @@ use crate::pool::Pool;
 use crate::settings::{Agent, Naming, Settings};
 
 /// The agent kind of a session that was given a command and no kind.
-const COMMAND: &str = "command";
+pub(super) const COMMAND: &str = "command";
 /// The agent kind of a session that was given nothing.
 const SHELL: &str = "shell";
 

@@ -1,12 +1,14 @@
 //! What a request may do, decided without doing it: the events of the intent, or a refusal that
 //! says what is wrong and what to do. One file a verb.
 
+mod adopt;
 mod change;
 mod create;
 mod resolve;
 mod send;
 mod text;
 
+pub use adopt::{Adoptee, Program, Target, adopt, is_adoption, target};
 pub use change::{has_slot_for, idle_enough, kill, label, next_incarnation, remove, rename, restart};
 pub use create::{Admitted, Launch, Made, new};
 pub use resolve::{not_found, resolve};

@@ -1,0 +1,226 @@
+//! `adopt`: a tmux session that somebody else created becomes one of the pool's. The record is on disk
+//! first; then its pane gets the pool's mark, checked by tmux in the same pass; nothing else of it changes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pool::admit::{Adoptee, Launch, Program, Target};
+use protocol::request::Adopt;
+use protocol::session::{DeleteMode, Reason};
+use protocol::tmux::Server;
+use protocol::{ErrorCode, Event, Incarnation, Lifecycle, PaneId, Refusal, Reply, Session, SessionId};
+use tmux::Answer;
+use tokio::time::sleep;
+
+use super::create::{self, Starting};
+use super::{shown, sync};
+use crate::context::{Daemon, pane_of};
+use crate::engine::Turn;
+use crate::op::Op;
+use crate::{clock, files, launch};
+
+/// How long a pane that could not be adopted by itself is left alone.
+const PAUSE: Duration = Duration::from_secs(5);
+/// How often a command line that is empty is read again, and the time between: to execute takes less.
+const ARGV_TRIES: u32 = 20;
+const ARGV_PAUSE: Duration = Duration::from_millis(10);
+
+pub(super) async fn adopt(daemon: &Arc<Daemon>, op: &Op, asked: Adopt) -> Reply {
+    sync::snapshot(daemon).await?;
+    let target = asked.target.clone();
+    let find = move |turn: &mut Turn<'_>| pool::admit::target(turn.pool(), &turn.rest.view.state, &target);
+    match daemon.engine.turn(find).await?? {
+        Target::Ours(session) => create::existing(daemon, op, session).await,
+        Target::Foreign(adoptee) => take_in(daemon, Some(op), *adoptee, asked.workspace).await,
+    }
+}
+
+/// Decides, marks, and answers with what came of it.
+async fn take_in(
+    daemon: &Arc<Daemon>,
+    op: Option<&Op>,
+    adoptee: Adoptee,
+    workspace: Option<String>,
+) -> Reply {
+    let program = program(&adoptee).await?;
+    let (context, operation) = (Arc::clone(daemon), op.cloned());
+    let decide = move |turn: &mut Turn<'_>| {
+        let now = turn.now();
+        let tag =
+            clock::tag().map_err(|e| Refusal::new(ErrorCode::Failed, format!("no random numbers: {e}")))?;
+        let launch = Launch { tag, now, stamp: &clock::stamp(now) };
+        let with = (program, workspace.as_deref());
+        let made = pool::admit::adopt(turn.pool(), &context.settings(), &adoptee, with, &launch)?;
+        turn.emit_all(made.events);
+        turn.rest.view.starting.insert(made.session);
+        if let Some(op) = operation {
+            op.begun(turn, made.session);
+        }
+        Ok(made.session)
+    };
+    let session: SessionId = daemon.engine.turn(decide).await??;
+    let _starting = Starting::new(daemon, session);
+    let grant = daemon.engine.lock(session, "adopt").await?;
+    crate::crash::point("adopt-intent");
+    let record = daemon.engine.turn(move |turn| turn.pool().session(session).cloned()).await?;
+    let outcome = match &record {
+        Some(record) => mark(daemon, record).await,
+        None => Ok(()),
+    };
+    let (context, operation) = (Arc::clone(daemon), op.cloned());
+    let conclude = move |turn: &mut Turn<'_>| {
+        let reply = outcome.and_then(|()| shown::reply(turn, &context, session));
+        if let Some(op) = operation.filter(|_| !is_open(turn, session)) {
+            op.conclude(turn, &reply);
+        }
+        reply
+    };
+    let reply = daemon.engine.turn(conclude).await?;
+    drop(grant);
+    reply
+}
+
+fn is_open(turn: &Turn<'_>, session: SessionId) -> bool {
+    turn.pool().session(session).is_some_and(|s| s.lifecycle == Lifecycle::Starting)
+}
+
+/// What the process table says of its program. For a moment, while it executes another, that is nothing.
+async fn program(adoptee: &Adoptee) -> Result<Program, Refusal> {
+    let ended = || Refusal::new(ErrorCode::Refused, format!("the program in {} has ended", adoptee.id));
+    let process = adoptee.pane.process.ok_or_else(ended)?;
+    for _ in 0..ARGV_TRIES {
+        let argv = process::place::argv(process).ok().flatten().ok_or_else(ended)?;
+        if !argv.is_empty() {
+            let cwd = process::place::current_dir(process.pid).ok().flatten();
+            return Ok(Program { argv, cwd: cwd.unwrap_or_else(|| "/".into()) });
+        }
+        sleep(ARGV_PAUSE).await;
+    }
+    Err(Refusal::new(ErrorCode::Failed, format!("{} has no command line", adoptee.id)))
+}
+
+/// Marks the pane of a decided adoption and commits what came of it.
+async fn mark(daemon: &Arc<Daemon>, record: &Session) -> Result<(), Refusal> {
+    let placed = record.incarnation.as_ref().and_then(|run| Some((run, pane_of(run)?, run.session?)));
+    let Some((run, pane, session)) = placed else { return Ok(()) };
+    let dir = daemon.paths.session(record.id);
+    let log_dir = dir.join("logs");
+    let made = files::elsewhere(move || files::make_session_dir(&dir)).await;
+    if !matches!(made, Some(Ok(()))) {
+        give_up(daemon, record.id).await?;
+        return Err(Refusal::new(
+            ErrorCode::Failed,
+            "the session's directory cannot be made; nothing was changed",
+        ));
+    }
+    let marking = tmux::Adopt { tag: run.tag, init: daemon.init.clone(), log_dir };
+    let answer = daemon.tmux.adopt(pane.server, session, pane.pane, &marking).await;
+    crate::crash::point("adopt-marked");
+    match answer {
+        Ok(Answer::Done) => settle(daemon, record.id, run.clone()).await,
+        Ok(answer) => {
+            give_up(daemon, record.id).await?;
+            Err(Refusal::new(ErrorCode::Conflict, format!("{} was not adopted: {}", pane.pane, why(answer))))
+        }
+        Err(error) if !error.in_doubt() => {
+            give_up(daemon, record.id).await?;
+            Err(Refusal::new(ErrorCode::Unavailable, format!("{} was not adopted: {error}", pane.pane)))
+        }
+        Err(error) => Err(Refusal::new(
+            ErrorCode::Unavailable,
+            format!("{error}; {} stays starting until it is known whether its pane is marked", record.id),
+        )),
+    }
+}
+
+fn why(answer: Answer) -> &'static str {
+    match answer {
+        Answer::Gone => "its pane is gone",
+        Answer::NotOurs => "its pane has another mark",
+        Answer::OtherServer => "another tmux server answers",
+        Answer::Dead => "its program has ended",
+        Answer::Done | Answer::InMode | Answer::InputOff => "tmux did not do it",
+    }
+}
+
+async fn settle(daemon: &Daemon, session: SessionId, run: Incarnation) -> Result<(), Refusal> {
+    let live = move |turn: &mut Turn<'_>| {
+        if is_open(turn, session) {
+            turn.emit(Event::SessionLive { session, incarnation: run, recovered: false });
+        }
+    };
+    daemon.engine.turn(live).await
+}
+
+/// Certainly not adopted: there is no such session, and tmux keeps what is its own. The tag is not
+/// retired, because a pane with a retired tag is removed.
+async fn give_up(daemon: &Daemon, session: SessionId) -> Result<(), Refusal> {
+    let forget = move |turn: &mut Turn<'_>| {
+        if is_open(turn, session) {
+            let (reason, mode) = (Reason::TmuxFailed, DeleteMode::Detach);
+            turn.emit(Event::SessionDeleted { session, reason, mode, tmux_alive: true });
+        }
+    };
+    daemon.engine.turn(forget).await?;
+    let sessions = daemon.paths.sessions.clone();
+    drop(files::elsewhere(move || files::remove_session_dir(&sessions, session, false)).await);
+    Ok(())
+}
+
+/// Finds out what became of an adoption that was cut off: the pane has its mark, or can still get it.
+pub(super) async fn resume(daemon: &Arc<Daemon>, record: &Session) -> Result<(), Refusal> {
+    let Some(run) = &record.incarnation else { return Ok(()) };
+    let state = launch::observe(daemon).await;
+    let marked = state.panes.values().any(|pane| pane.tag == Some(run.tag));
+    match (&state.server, run.server) {
+        (Server::Up(server), Some(known)) if *server == known && marked => {
+            settle(daemon, record.id, run.clone()).await
+        }
+        (Server::Up(server), Some(known)) if *server == known => mark(daemon, record).await,
+        (_, Some(known)) if process::identity::exited(known.process).unwrap_or(false) => {
+            give_up(daemon, record.id).await
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Adopts what the configuration says, for ever.
+pub(crate) async fn run(daemon: Arc<Daemon>) {
+    let mut turns = daemon.engine.turns();
+    loop {
+        turns.borrow_and_update();
+        let adoption = daemon.settings().adoption;
+        let claim = move |turn: &mut Turn<'_>| {
+            let (Some(foreign), state) = (&turn.rest.view.foreign, &turn.rest.view.state) else {
+                return Vec::new();
+            };
+            let due = pool::foreign::to_adopt(&adoption, foreign, state);
+            let due = due.into_iter().filter(|pane| turn.rest.view.adopting.insert(*pane));
+            due.collect()
+        };
+        let claimed: Result<Vec<PaneId>, Refusal> = daemon.engine.turn(claim).await;
+        let Ok(due) = claimed else { return };
+        for pane in due {
+            tokio::spawn(adopt_one(Arc::clone(&daemon), pane));
+        }
+        if turns.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn adopt_one(daemon: Arc<Daemon>, pane: PaneId) {
+    let find =
+        move |turn: &mut Turn<'_>| pool::admit::target(turn.pool(), &turn.rest.view.state, &pane.to_string());
+    let found = daemon.engine.turn(find).await;
+    if let Ok(Ok(Target::Foreign(adoptee))) = found
+        && let Err(refusal) = take_in(&daemon, None, *adoptee, None).await
+    {
+        tracing::warn!(%pane, %refusal, "not adopted");
+        sleep(PAUSE).await;
+    }
+    daemon.engine.post(move |turn| {
+        turn.rest.view.adopting.remove(&pane);
+        turn.stir();
+    });
+}

@@ -1,0 +1,59 @@
+//! tmux sessions that are not the pool's: they are reported and left alone.
+
+use std::collections::BTreeMap;
+
+use protocol::tmux::{TmuxPane, TmuxState};
+use protocol::{Event, PaneId, TmuxSessionId};
+
+use crate::pool::Pool;
+use crate::settings::Adoption;
+
+/// The names of foreign tmux sessions, by id.
+pub type Foreign = BTreeMap<TmuxSessionId, String>;
+
+/// The tmux sessions none of whose panes is, or was, the pool's. One that only shows panes of others is
+/// a view of them and no session of its own.
+#[must_use]
+pub fn foreign(pool: &Pool, state: &TmuxState) -> Foreign {
+    let mut foreign: BTreeMap<TmuxSessionId, bool> = BTreeMap::new();
+    for pane in state.panes.values() {
+        let ours = pane.tag.is_some_and(|tag| pool.tagged(tag).is_some() || pool.retired(tag).is_some());
+        *foreign.entry(pane.session).or_insert(true) &= !ours;
+    }
+    let foreign = foreign.into_iter().filter(|(_, foreign)| *foreign);
+    foreign.filter_map(|(id, _)| Some((id, state.sessions.get(&id)?.name.clone()))).collect()
+}
+
+/// What changed among them.
+#[must_use]
+pub fn changes(before: &Foreign, after: &Foreign) -> Vec<Event> {
+    let gone = before.iter().filter(|(id, _)| !after.contains_key(id));
+    let seen = after.iter().filter(|(id, name)| before.get(id) != Some(name));
+    gone.map(|(id, name)| Event::ForeignGone { tmux: *id, name: name.clone() })
+        .chain(seen.map(|(id, name)| Event::ForeignSeen { tmux: *id, name: name.clone() }))
+        .collect()
+}
+
+/// Those that the configuration says to adopt: the first open pane of each. What the pool gave back
+/// to tmux is not taken in again by itself.
+#[must_use]
+pub fn to_adopt(adoption: &Adoption, foreign: &Foreign, state: &TmuxState) -> Vec<PaneId> {
+    if *adoption == Adoption::Never {
+        return Vec::new();
+    }
+    let wanted = |name: &str| match adoption {
+        Adoption::Never => false,
+        Adoption::Prefix(prefix) => name.starts_with(prefix),
+        Adoption::All => true,
+    };
+    let first = |id: &TmuxSessionId| {
+        let mut panes = state.panes.iter().filter(|(_, pane)| pane.session == *id);
+        panes.next().filter(|(_, pane)| is_open(pane)).map(|(id, _)| *id)
+    };
+    foreign.iter().filter(|(_, name)| wanted(name)).filter_map(|(id, _)| first(id)).collect()
+}
+
+/// Whether a pane can be adopted without being asked for by name.
+fn is_open(pane: &TmuxPane) -> bool {
+    pane.tag.is_none() && !pane.dead && !pane.exited && !pane.detached && pane.process.is_some()
+}

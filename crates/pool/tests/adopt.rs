@@ -1,0 +1,175 @@
+//! `adopt`: which pane is meant, what it becomes, and what is never taken in.
+#![expect(clippy::unwrap_used, reason = "what a test needs is there, or the test fails")]
+
+use std::collections::BTreeMap;
+
+use pool::admit::{self, Adoptee, Launch, Program, Target};
+use pool::foreign::{changes, foreign, to_adopt};
+use pool::{Adoption, Agent, Naming, Pool, Settings};
+use protocol::session::Size;
+use protocol::tmux::{Server, TmuxPane, TmuxSession, TmuxState};
+use protocol::{
+    ErrorCode, Event, Lifecycle, PaneId, ProcId, Seq, ServerId, Session, Stamped, Tag, Timestamp,
+    TmuxSessionId, WindowId,
+};
+
+fn settings() -> Settings {
+    Settings {
+        max_sessions: 2,
+        naming: Naming::Numeric,
+        size: Size { cols: 80, rows: 24 },
+        sessions_dir: "/state/sessions".into(),
+        agents: BTreeMap::from([("claude".to_owned(), Agent::default())]),
+        queue_messages: 3,
+        queue_bytes: 1000,
+        grace_ms: 5000,
+        umask: 0o022,
+        adoption: Adoption::Never,
+    }
+}
+
+fn pane(session: u32) -> TmuxPane {
+    TmuxPane {
+        session: TmuxSessionId(session),
+        window: WindowId(session),
+        tag: None,
+        process: Some(ProcId { pid: 100 + session, start: 5 }),
+        pid: 100 + session,
+        dead: false,
+        exited: false,
+        exit_status: None,
+        exit_signal: None,
+        in_mode: false,
+        width: 80,
+        height: 24,
+        current_command: None,
+        current_dir: None,
+        detached: false,
+    }
+}
+
+/// Sessions by these names with one pane each; the last has two.
+fn state(names: &[&str]) -> TmuxState {
+    let session = |name: &str| TmuxSession { name: name.to_owned(), created_at: 1, attached: 0 };
+    let ids = 1_u32..;
+    let mut panes: BTreeMap<PaneId, TmuxPane> =
+        ids.clone().zip(names).map(|(id, _)| (PaneId(id), pane(id))).collect();
+    let last = u32::try_from(names.len()).unwrap();
+    panes.insert(PaneId(90), pane(last));
+    TmuxState {
+        server: Server::Up(server()),
+        sessions: ids.zip(names).map(|(id, name)| (TmuxSessionId(id), session(name))).collect(),
+        panes,
+    }
+}
+
+fn server() -> ServerId {
+    ServerId { process: ProcId { pid: 10, start: 1 }, started_at: 1 }
+}
+
+fn found(pool: &Pool, state: &TmuxState, target: &str) -> Result<Adoptee, ErrorCode> {
+    match admit::target(pool, state, target) {
+        Ok(Target::Foreign(adoptee)) => Ok(*adoptee),
+        Ok(Target::Ours(_)) => Err(ErrorCode::Conflict),
+        Err(refusal) => Err(refusal.code),
+    }
+}
+
+fn adopt_one(pool: &mut Pool, state: &TmuxState, target: &str, n: u8) -> Result<Session, ErrorCode> {
+    let adoptee = found(pool, state, target)?;
+    adopt(pool, &adoptee, n, None)
+}
+
+fn adopt(pool: &mut Pool, adoptee: &Adoptee, n: u8, workspace: Option<&str>) -> Result<Session, ErrorCode> {
+    let launch = Launch { tag: Tag([n; 16]), now: Timestamp(9), stamp: "" };
+    let program = Program { argv: vec!["/usr/bin/claude".into()], cwd: "/src".into() };
+    let made = admit::adopt(pool, &settings(), adoptee, (program, workspace), &launch).map_err(|r| r.code)?;
+    for event in made.events {
+        pool.apply(&Stamped { seq: Seq(1), at: Timestamp(9), event });
+    }
+    Ok(pool.session(made.session).unwrap().clone())
+}
+
+#[test]
+fn a_target_is_a_pane_a_session_or_an_exact_name() {
+    let (pool, state) = (Pool::default(), state(&["one", "two words", "both"]));
+    for target in ["%1", "$1", "one", "=one"] {
+        assert_eq!(found(&pool, &state, target).unwrap().id, PaneId(1), "{target}");
+    }
+    assert_eq!(found(&pool, &state, "two words").unwrap().id, PaneId(2));
+    for missing in ["on", "o*", "%77", "$77", "", "two"] {
+        assert_eq!(found(&pool, &state, missing), Err(ErrorCode::NotFound), "{missing}");
+    }
+    assert_eq!(found(&pool, &state, "both"), Err(ErrorCode::Conflict), "two panes");
+    assert_eq!(found(&pool, &state, "%90").unwrap().name, "both");
+    assert_eq!(found(&pool, &TmuxState::default(), "one"), Err(ErrorCode::Unavailable));
+}
+
+#[test]
+fn an_ended_program_and_anothers_pane_are_refused() {
+    let pool = Pool::default();
+    let mut state = state(&["one"]);
+    let seen = |state: &mut TmuxState, change: fn(&mut TmuxPane)| {
+        let mut pane = pane(1);
+        change(&mut pane);
+        state.panes = [(PaneId(1), pane)].into();
+        found(&Pool::default(), state, "one")
+    };
+    assert_eq!(seen(&mut state, |pane| pane.exited = true), Err(ErrorCode::Refused));
+    assert_eq!(seen(&mut state, |pane| pane.dead = true), Err(ErrorCode::Refused));
+    assert_eq!(seen(&mut state, |pane| pane.tag = Some(Tag([9; 16]))), Err(ErrorCode::Conflict));
+    assert!(seen(&mut state, |pane| pane.detached = true).is_ok(), "asked for by name");
+    assert!(foreign(&pool, &state).contains_key(&TmuxSessionId(1)));
+}
+
+#[test]
+fn an_adopted_session_has_a_record_like_any_other() {
+    let mut pool = Pool::default();
+    let state = state(&["My Project.x", "web", "web"]);
+    let one = adopt_one(&mut pool, &state, "%1", 1).unwrap();
+    assert_eq!((one.name.as_str(), one.workspace.as_str()), ("my-project-x", "my-project-x"));
+    assert_eq!((one.spec.agent.as_str(), one.lifecycle), ("claude", Lifecycle::Starting));
+    assert!(admit::is_adoption(&one) && one.incarnation.unwrap().pane == Some(PaneId(1)));
+    let adoptee = found(&pool, &state, "%2").unwrap();
+    assert_eq!(adopt(&mut pool, &adoptee, 2, Some("my-project-x")).unwrap_err(), ErrorCode::Conflict);
+    assert_eq!(adopt(&mut pool, &adoptee, 2, Some("no good")).unwrap_err(), ErrorCode::Usage);
+    let two = adopt(&mut pool, &adoptee, 2, Some("site")).unwrap();
+    assert_eq!((two.name.as_str(), two.workspace.as_str()), ("web", "site"));
+    assert_eq!(adopt_one(&mut pool, &state, "%3", 3).unwrap_err(), ErrorCode::Refused);
+}
+
+#[test]
+fn any_name_of_tmux_gives_a_name() {
+    for name in ["", "...", "UPPER", "-x-", "日本", "sess_5", &"long".repeat(40), "#(rm)", "a:b"] {
+        let state = state(&[name]);
+        let mut pool = Pool::default();
+        let first = adopt_one(&mut pool, &state, "%1", 1);
+        let second = adopt_one(&mut pool, &state, "%90", 2);
+        assert_ne!(first.unwrap().name, second.unwrap().name, "{name}");
+    }
+}
+
+#[test]
+fn w13_only_what_the_configuration_names_is_adopted_and_never_what_was_given_back() {
+    let pool = Pool::default();
+    let mut state = state(&["x-one", "other", "x-two"]);
+    let due = |state: &TmuxState, adoption: &Adoption| to_adopt(adoption, &foreign(&pool, state), state);
+    assert_eq!(due(&state, &Adoption::Never), []);
+    assert_eq!(due(&state, &Adoption::Prefix("x-".into())), [PaneId(1), PaneId(3)]);
+    assert_eq!(due(&state, &Adoption::All), [PaneId(1), PaneId(2), PaneId(3)]);
+    state.panes.get_mut(&PaneId(1)).unwrap().detached = true;
+    state.panes.get_mut(&PaneId(2)).unwrap().tag = Some(Tag([7; 16]));
+    assert_eq!(due(&state, &Adoption::All), [PaneId(3)]);
+}
+
+#[test]
+fn foreign_sessions_come_get_other_names_and_go() {
+    let pool = Pool::default();
+    let before = foreign(&pool, &state(&["one", "two"]));
+    let after = foreign(&pool, &state(&["uno"]));
+    let seen: Vec<String> = changes(&before, &after).iter().map(|event| format!("{event:?}")).collect();
+    let [gone, new] = seen.as_slice() else { panic!("{seen:?}") };
+    assert!(gone.starts_with("ForeignGone") && gone.contains("two"));
+    assert!(new.starts_with("ForeignSeen") && new.contains("uno"));
+    assert_eq!(changes(&after, &after), Vec::<Event>::new());
+}
