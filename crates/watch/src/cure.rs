@@ -8,79 +8,136 @@
 //! is tried a few times only.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use process::handle::Handle;
 use process::identity::{self, State};
-use protocol::tmux::{Server, TmuxPane, TmuxState};
+use protocol::tmux::TmuxPane;
 use protocol::{PaneId, ServerId};
+use tokio::time::Instant;
 
 /// How often each cure is tried: one signal may come while the server is deaf, three in a row were
 /// always enough.
 const TRIES: u8 = 3;
-/// So many looks in a row must miss the socket: a server that is ending is silent for one or two.
+/// So many looks in a row must miss the socket: a server that is ending is out of reach for one or two.
 const SILENT_LOOKS: u32 = 4;
+/// How long after an end, and after each look, it is looked what the server made of it. With
+/// utempter the server itself takes two milliseconds for each.
+const LOOKS: [Duration; 5] = [
+    Duration::from_millis(4),
+    Duration::from_millis(10),
+    Duration::from_millis(30),
+    Duration::from_millis(100),
+    Duration::from_millis(400),
+];
 
 /// What was tried.
 #[derive(Debug, Default)]
 pub(crate) struct Cure {
-    server: Option<ServerId>,
-    exits: BTreeMap<PaneId, u8>,
-    silent: u32,
+    ends: BTreeMap<PaneId, End>,
+    misses: u32,
     listens: u8,
 }
 
+/// The end of a pane's program, until the server knows of it.
+#[derive(Debug, PartialEq, Eq)]
+struct End {
+    pid: u32,
+    /// The next look, and its number.
+    due: Option<Instant>,
+    looks: usize,
+    pokes: u8,
+}
+
+/// What is to be done about ends.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Needed {
+    /// Whether the server must look at its children.
+    pub(crate) poke: bool,
+    /// What the server shows of these panes may have changed.
+    pub(crate) read: Vec<PaneId>,
+}
+
 impl Cure {
-    /// Looks whether the server, the one seen last, has missed something.
-    pub(crate) fn tend(&mut self, state: &TmuxState, server: Option<ServerId>, socket: &Path) {
-        let Some(server) = server else { return };
-        if self.server.replace(server) != Some(server) {
-            (self.exits, self.silent, self.listens) = (BTreeMap::new(), 0, 0);
-        }
-        match state.server {
-            Server::Up(_) => {
-                (self.silent, self.listens) = (0, 0);
-                if self.needs_sigchld(state, |pane| is_zombie_child(pane.pid, server)) {
-                    signal(server, Signal::SIGCHLD);
-                }
-            }
-            Server::Absent if self.needs_sigusr1(socket) => signal(server, Signal::SIGUSR1),
-            Server::Absent | Server::Unknown(_) => {}
+    /// The program of this pane has ended: it is looked after until the server knows.
+    pub(crate) fn ended(&mut self, id: PaneId, pid: u32, now: Instant) {
+        let known = self.ends.get(&id).is_some_and(|end| end.pid == pid);
+        if !known {
+            self.ends.insert(id, End { pid, due: Some(now + LOOKS[0]), looks: 0, pokes: 0 });
         }
     }
 
-    /// Whether a pane's program has ended and the server does not know how.
-    fn needs_sigchld(&mut self, state: &TmuxState, is_zombie: impl Fn(&TmuxPane) -> bool) -> bool {
-        self.exits.retain(|id, _| state.panes.contains_key(id));
-        let unknown = |pane: &TmuxPane| pane.exit_status.is_none() && pane.exit_signal.is_none();
-        let mut needed = false;
-        for (id, _) in state.panes.iter().filter(|(_, pane)| pane.dead && unknown(pane) && is_zombie(pane)) {
-            let tries = self.exits.entry(*id).or_default();
-            needed |= *tries < TRIES;
-            *tries = tries.saturating_add(1);
+    /// Only these panes are there.
+    pub(crate) fn retain(&mut self, is_there: impl Fn(PaneId) -> bool) {
+        self.ends.retain(|id, _| is_there(*id));
+    }
+
+    /// When the next look is due.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.ends.values().filter_map(|end| end.due).min()
+    }
+
+    /// What is needed now. An end that the server knows, with `is_known`, is done with.
+    pub(crate) fn look(
+        &mut self,
+        now: Instant,
+        is_known: impl Fn(PaneId) -> bool,
+        is_zombie: impl Fn(u32) -> bool,
+    ) -> Needed {
+        let mut needed = Needed::default();
+        for (id, end) in self.ends.iter_mut().filter(|(_, end)| end.due.is_some_and(|due| due <= now)) {
+            let zombie = is_zombie(end.pid);
+            if zombie && end.pokes < TRIES {
+                end.pokes += 1;
+                needed.poke = true;
+            }
+            end.looks += 1;
+            end.due = LOOKS.get(end.looks).map(|pause| now + *pause).filter(|_| zombie || !is_known(*id));
+            needed.read.push(*id);
         }
         needed
     }
 
-    fn needs_sigusr1(&mut self, socket: &Path) -> bool {
-        let missing = socket.symlink_metadata().is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound);
-        self.silent = if missing { self.silent + 1 } else { 0 };
-        let needed = self.silent >= SILENT_LOOKS && self.listens < TRIES;
+    /// The server's socket is there, or there is no server.
+    pub(crate) fn in_reach(&mut self) {
+        (self.misses, self.listens) = (0, 0);
+    }
+
+    /// The server lives, and its socket is not there. Whether it must listen anew.
+    pub(crate) fn out_of_reach(&mut self) -> bool {
+        self.misses += 1;
+        let needed = self.misses >= SILENT_LOOKS && self.listens < TRIES;
         if needed {
-            (self.silent, self.listens) = (0, self.listens + 1);
+            (self.misses, self.listens) = (0, self.listens + 1);
         }
         needed
     }
 }
 
-/// Also says that the server is the parent of its panes, so a tmux server for sure.
-fn is_zombie_child(pid: u32, server: ServerId) -> bool {
+/// Whether this process has ended and waits for this server to take note.
+pub(crate) fn is_zombie_child(pid: u32, server: ServerId) -> bool {
     let process = identity::read(pid).ok().flatten();
     process.is_some_and(|process| process.state == State::Zombie && process.ppid == server.process.pid)
 }
 
-fn signal(server: ServerId, signal: Signal) {
+/// Whether a process that runs in one of these panes is a child of this server.
+pub(crate) fn is_parent(server: ServerId, panes: &BTreeMap<PaneId, TmuxPane>) -> bool {
+    panes.values().filter_map(|pane| pane.process).any(|id| {
+        let process = identity::read(id.pid).ok().flatten();
+        process.is_some_and(|process| process.id == id && process.ppid == server.process.pid)
+    })
+}
+
+/// Signals the server, if it is that very process, and a tmux server: by its name, or because it has
+/// a `child` in a pane.
+pub(crate) fn signal(server: ServerId, signal: Signal, child: impl Fn() -> bool) {
+    let found = identity::read(server.process.pid).ok().flatten();
+    let named =
+        found.is_some_and(|process| process.id == server.process && process.comm.0.starts_with(b"tmux"));
+    if !named && !child() {
+        return tracing::warn!(%server, "not signalled: it does not look like a tmux server");
+    }
     let sent = Handle::open(server.process)
         .and_then(|handle| handle.map_or(Ok(false), |handle| handle.signal(signal)));
     match sent {
@@ -93,33 +150,44 @@ fn signal(server: ServerId, signal: Signal) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::pane;
 
-    fn dead(exit_status: Option<i32>) -> TmuxState {
-        let (id, pane) = pane(1, 42);
-        let pane = TmuxPane { dead: true, exit_status, ..pane };
-        TmuxState { panes: [(id, pane)].into(), ..TmuxState::default() }
+    const PANE: PaneId = PaneId(1);
+
+    /// Looks until none is due; how often the server was poked, and the pane read.
+    fn looked(cure: &mut Cure, known: impl Fn() -> bool, zombie: impl Fn() -> bool) -> (usize, usize) {
+        let (mut pokes, mut reads) = (0, 0);
+        while let Some(due) = cure.due() {
+            let needed = cure.look(due, |_| known(), |_| zombie());
+            pokes += usize::from(needed.poke);
+            reads += needed.read.len();
+        }
+        (pokes, reads)
     }
 
     #[test]
     fn an_unknown_end_is_asked_for_a_few_times() {
+        let now = Instant::now();
         let mut cure = Cure::default();
-        assert!(!cure.needs_sigchld(&dead(Some(0)), |_| true), "known");
-        assert!(!cure.needs_sigchld(&dead(None), |_| false), "no zombie");
-        let tries = (0..10).filter(|_| cure.needs_sigchld(&dead(None), |_| true)).count();
-        assert_eq!(tries, usize::from(TRIES));
-        cure.needs_sigchld(&TmuxState::default(), |_| true);
-        assert!(cure.needs_sigchld(&dead(None), |_| true), "another pane of that number");
+        assert_eq!(looked(&mut cure, || true, || true), (0, 0), "nothing ended");
+        cure.ended(PANE, 42, now);
+        assert_eq!(looked(&mut cure, || false, || true), (usize::from(TRIES), LOOKS.len()));
+        cure.ended(PANE, 42, now);
+        assert_eq!(cure.due(), None, "it was tried");
+        cure.ended(PANE, 43, now);
+        assert_eq!(looked(&mut cure, || true, || false), (0, 1), "the server knows");
+        cure.retain(|_| false);
+        cure.ended(PANE, 43, now);
+        assert_eq!(looked(&mut cure, || false, || false), (0, LOOKS.len()), "another pane of that number");
     }
 
     #[test]
     fn a_missing_socket_is_asked_for_a_few_times_only() {
-        let dir = tempfile::tempdir().unwrap();
         let mut cure = Cure::default();
-        let mut asked = |looks| (0..looks).filter(|_| cure.needs_sigusr1(&dir.path().join("s"))).count();
+        let mut asked = |looks| (0..looks).filter(|_| cure.out_of_reach()).count();
         assert_eq!(asked(SILENT_LOOKS - 1), 0);
         assert_eq!(asked(1), 1);
         assert_eq!(asked(100), usize::from(TRIES) - 1);
-        assert!((0..100).all(|_| !Cure::default().needs_sigusr1(dir.path())), "it is there");
+        cure.in_reach();
+        assert!((0..SILENT_LOOKS).any(|_| cure.out_of_reach()));
     }
 }

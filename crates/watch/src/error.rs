@@ -1,4 +1,4 @@
-//! Why there is no `poold` to tell.
+//! Why nobody can be told.
 
 use protocol::{ConnectError, ErrorCode, Refusal, TransportError};
 
@@ -11,6 +11,12 @@ pub(crate) enum Error {
     /// It was lost, or nothing came in time.
     #[error(transparent)]
     Lost(#[from] TransportError),
+    /// The output cannot be written.
+    #[error("cannot print: {0}")]
+    Print(#[source] std::io::Error),
+    /// Nothing can be watched.
+    #[error("cannot watch: {0}")]
+    Start(#[source] std::io::Error),
     /// `poold` wants no observations from here.
     #[error("poold refuses this watcher: {0}")]
     Refused(Refusal),

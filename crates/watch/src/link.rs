@@ -6,27 +6,18 @@ use std::time::Duration;
 use protocol::aio::{self, FrameReader, ReadHalf, WriteHalf};
 use protocol::reply::{Ask, WatchSetup};
 use protocol::request::Observe;
+use protocol::tmux::Means;
 use protocol::{Call, Frame, FrameError, Hello, Request, Response, Role, TransportError, frame};
 
 use crate::Options;
 use crate::error::Error;
+use crate::stream::{Heard, Sink};
 
 /// How long `poold` may take to read or to answer before it is given up: a turn of its engine is
 /// milliseconds, and a disk that stalls for longer than this helps nobody.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// So many observations may be unanswered.
 const WINDOW: u64 = 4;
-
-/// What `poold` says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Heard {
-    /// Observation number `.0` of this connection left a gap: a whole snapshot is needed.
-    Gap(u64),
-    /// A snapshot with this number is asked for, taken from now on.
-    Asked(u64),
-    /// Nothing to act on.
-    Fine,
-}
 
 /// A welcomed connection.
 pub(crate) struct Link {
@@ -37,9 +28,9 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Connects, and hears what to watch.
-    pub(crate) async fn open(options: &Options) -> Result<(Self, WatchSetup), Error> {
-        let hello = Hello::new(Role::Watcher, &options.pool, &options.build);
+    /// Connects as a watcher in this role, and hears what to watch.
+    pub(crate) async fn open(options: &Options, role: Role) -> Result<(Self, WatchSetup), Error> {
+        let hello = Hello::new(role, &options.pool, &options.build);
         let (reader, writer, _welcome) = aio::connect(Path::new(&options.socket), &hello).await?;
         let mut link = Self { reader: FrameReader::new(reader), writer, sent: 0, answered: 0 };
         match in_time(link.frame()).await? {
@@ -49,26 +40,39 @@ impl Link {
         }
     }
 
-    /// Whether another observation may be sent before an answer was heard.
-    pub(crate) fn has_room(&self) -> bool {
-        self.sent - self.answered < WINDOW
-    }
-
-    /// The number that the next observation will have.
-    pub(crate) fn next_call(&self) -> u64 {
-        self.sent + 1
-    }
-
-    /// Sends an observation. Not to be cancelled.
-    pub(crate) async fn send(&mut self, observe: Observe) -> Result<(), Error> {
+    /// Not to be cancelled.
+    async fn call(&mut self, request: Request) -> Result<(), Error> {
         self.sent += 1;
-        let call = Call { id: self.sent, op: None, lock: None, request: Request::Observe(observe) };
+        let call = Call { id: self.sent, op: None, lock: None, request };
         let written = aio::write_frame(&mut self.writer, &call);
         in_time(async { Ok(written.await.map_err(TransportError::from)?) }).await
     }
 
-    /// What `poold` says next. May be cancelled.
-    pub(crate) async fn hear(&mut self) -> Result<Heard, Error> {
+    async fn frame(&mut self) -> Result<Frame, Error> {
+        let payload = self.reader.next().await.map_err(TransportError::from)?;
+        let payload = payload.ok_or(TransportError::Closed)?;
+        Ok(frame::decode(&payload).map_err(TransportError::from)?)
+    }
+}
+
+impl Sink for Link {
+    fn has_room(&self) -> bool {
+        self.sent - self.answered < WINDOW
+    }
+
+    fn next_call(&self) -> u64 {
+        self.sent + 1
+    }
+
+    async fn observe(&mut self, observe: Observe) -> Result<(), Error> {
+        self.call(Request::Observe(observe)).await
+    }
+
+    async fn watching_by(&mut self, means: Means) -> Result<(), Error> {
+        self.call(Request::WatchingBy(means)).await
+    }
+
+    async fn hear(&mut self) -> Result<Heard, Error> {
         Ok(match self.frame().await? {
             Frame::Ask(Ask::Snapshot { n }) => Heard::Asked(n),
             Frame::Reply { reply: Err(refusal), .. } => return Err(Error::Refused(refusal)),
@@ -80,15 +84,8 @@ impl Link {
         })
     }
 
-    /// As [`Link::hear`], where silence means that `poold` is stuck.
-    pub(crate) async fn hear_soon(&mut self) -> Result<Heard, Error> {
+    async fn hear_soon(&mut self) -> Result<Heard, Error> {
         in_time(self.hear()).await
-    }
-
-    async fn frame(&mut self) -> Result<Frame, Error> {
-        let payload = self.reader.next().await.map_err(TransportError::from)?;
-        let payload = payload.ok_or(TransportError::Closed)?;
-        Ok(frame::decode(&payload).map_err(TransportError::from)?)
     }
 }
 

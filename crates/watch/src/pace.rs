@@ -4,20 +4,30 @@ use std::time::Duration;
 
 use crate::error::Error;
 
-/// The shortest time between two looks: a user who looks at the state sees it as current.
+/// The shortest time between two listings, where they are the only means.
 pub(crate) const FLOOR: Duration = Duration::from_millis(250);
 /// The longest one, however slow the server.
 const CEILING: Duration = Duration::from_secs(5);
-/// A look takes at most one in so many of the server's only thread: 2 %.
+/// A listing takes at most one in so many of the server's only thread: 2 %.
 const SHARE: u32 = 50;
+
+/// The shortest and the longest time between two sweeps for silent changes.
+const SWEEP: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
+/// A sweep takes at most one in so many of the server's only thread: 0.5 %.
+const SWEEP_SHARE: u32 = 200;
 
 /// A connection that lasted this long worked; the next loss starts the waiting anew.
 pub(crate) const SETTLED: Duration = Duration::from_secs(2);
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
-/// The time between two looks, where the last one took `look` and a frame is due every `beat`.
-pub(crate) fn interval(look: Duration, beat: Duration) -> Duration {
-    (look * SHARE).clamp(FLOOR, CEILING).min(beat)
+/// The time between two listings, where they are the only means and the last one took `look`.
+pub(crate) fn interval(look: Duration) -> Duration {
+    look.saturating_mul(SHARE).clamp(FLOOR, CEILING)
+}
+
+/// The time between two sweeps, where the last one took `look`.
+pub(crate) fn sweep(look: Duration) -> Duration {
+    look.saturating_mul(SWEEP_SHARE).clamp(SWEEP.0, SWEEP.1)
 }
 
 /// The time until the next try for `poold`: doubles.
@@ -50,11 +60,14 @@ mod tests {
 
     #[test]
     fn a_slow_server_is_asked_less_often() {
-        let beat = Duration::from_secs(60);
-        assert_eq!(interval(Duration::from_millis(1), beat), FLOOR);
-        assert_eq!(interval(Duration::from_millis(20), beat), Duration::from_secs(1));
-        assert_eq!(interval(Duration::from_secs(3), beat), CEILING);
-        assert_eq!(interval(Duration::from_secs(3), Duration::from_secs(1)), Duration::from_secs(1));
+        let millis = Duration::from_millis;
+        assert_eq!(interval(millis(1)), FLOOR);
+        assert_eq!(interval(millis(20)), millis(1000));
+        assert_eq!(interval(millis(3000)), CEILING);
+        assert_eq!(
+            (sweep(millis(5)), sweep(millis(20)), sweep(millis(56))),
+            (SWEEP.0, millis(4000), SWEEP.1)
+        );
     }
 
     #[test]

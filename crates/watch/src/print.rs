@@ -1,48 +1,44 @@
-//! `tmux-watch --print`: the same observations as JSON lines on a stream, without a pool.
+//! `tmux-watch --print`: what `poold` would be told, as JSON lines on a stream, without a pool.
 
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use protocol::diff::diff;
-use protocol::tmux::{Server, TmuxState};
-use serde_json::json;
+use protocol::request::Observe;
+use protocol::tmux::Means;
 use tmux::Device;
 use tokio::io::Interest;
 use tokio::net::unix::pipe;
 
-use crate::pace::interval;
+use crate::error::Error;
+use crate::plan;
 use crate::source::Source;
+use crate::stream::{Heard, Sink, Stream};
 
-/// Prints what tmux shows, first `{"snapshot":…}`, then a `{"change":…}` for each change, and
-/// `{"unknown":"why"}` where nothing could be learnt; until `shutdown`, or until nobody reads.
+/// The longest time between two lines, in milliseconds.
+const HEARTBEAT_MS: u64 = 2000;
+
+/// Prints each observation of this server as one line of JSON, first a snapshot, then what changes;
+/// until `shutdown`, or until nobody reads. By `means`, or the best that work.
 ///
 /// # Errors
 /// Where the output cannot be written, other than for want of a reader.
 pub async fn print(
     device: Device,
-    out: impl Write + AsFd,
+    means: Option<Means>,
+    out: impl Write + AsFd + Send,
     shutdown: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
     let unread = unread(out.as_fd().try_clone_to_owned()?);
+    let mut source = Source::new(device, plan(means, None, HEARTBEAT_MS))?;
+    let stream = Stream::new(Printer { out }, &mut source, Duration::from_millis(HEARTBEAT_MS));
     tokio::select! {
         () = shutdown => Ok(()),
         () = unread => Ok(()),
-        error = watch(device, Printer { out, seen: None, silent: None }) => match error {
-            error if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Err(error) = stream.run() => match error {
+            Error::Print(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             error => Err(error.into()),
         },
-    }
-}
-
-async fn watch(device: Device, mut printer: Printer<impl Write>) -> io::Error {
-    let mut source = Source::of(device);
-    loop {
-        let look = source.ask().await;
-        if let Err(error) = printer.print(source.read(look)) {
-            return error;
-        }
-        tokio::time::sleep(interval(source.cost(), Duration::MAX)).await;
     }
 }
 
@@ -57,59 +53,66 @@ async fn unread(out: OwnedFd) {
     std::future::pending::<()>().await;
 }
 
+/// Writes lines, and is never told anything.
 struct Printer<W> {
     out: W,
-    /// What was printed, as far as it is known.
-    seen: Option<TmuxState>,
-    /// The silence that was printed.
-    silent: Option<String>,
 }
 
-impl<W: Write> Printer<W> {
-    fn print(&mut self, state: TmuxState) -> io::Result<()> {
-        if let Server::Unknown(why) = state.server {
-            let known = self.silent.replace(why.clone()) == Some(why.clone());
-            return if known { Ok(()) } else { self.line(&json!({ "unknown": why })) };
-        }
-        self.silent = None;
-        match self.seen.replace(state.clone()) {
-            None => self.line(&json!({ "snapshot": state })),
-            Some(seen) => {
-                diff(&seen, &state).iter().try_for_each(|change| self.line(&json!({ "change": change })))
-            }
-        }
+impl<W: Write + Send> Sink for Printer<W> {
+    fn has_room(&self) -> bool {
+        true
     }
 
-    fn line(&mut self, value: &serde_json::Value) -> io::Result<()> {
-        writeln!(self.out, "{value}")?;
-        self.out.flush()
+    fn next_call(&self) -> u64 {
+        0
+    }
+
+    async fn observe(&mut self, observe: Observe) -> Result<(), Error> {
+        let mut line = serde_json::to_vec(&observe).map_err(|error| Error::Print(error.into()))?;
+        line.push(b'\n');
+        self.out.write_all(&line).and_then(|()| self.out.flush()).map_err(Error::Print)
+    }
+
+    async fn watching_by(&mut self, means: Means) -> Result<(), Error> {
+        tracing::info!(means = means.word(), "watching");
+        Ok(())
+    }
+
+    async fn hear(&mut self) -> Result<Heard, Error> {
+        std::future::pending().await
+    }
+
+    async fn hear_soon(&mut self) -> Result<Heard, Error> {
+        self.hear().await
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use protocol::request::View;
+    use protocol::tmux::TmuxState;
+
     use super::*;
     use crate::testing::session;
 
-    fn lines(states: impl IntoIterator<Item = TmuxState>) -> Vec<String> {
-        let mut printer = Printer { out: Vec::new(), seen: None, silent: None };
-        states.into_iter().for_each(|state| printer.print(state).unwrap());
-        String::from_utf8(printer.out).unwrap().lines().map(str::to_owned).collect()
-    }
-
-    fn unknown(why: &str) -> TmuxState {
-        TmuxState { server: Server::Unknown(why.to_owned()), ..TmuxState::default() }
-    }
-
-    #[test]
-    fn a_silence_is_printed_once_and_removes_nothing() {
-        let one = TmuxState { sessions: [session(1, "a")].into(), ..TmuxState::default() };
-        let two = TmuxState { sessions: [session(1, "b")].into(), ..TmuxState::default() };
-        let printed = lines([unknown("x"), one.clone(), one, unknown("y"), unknown("y"), two]);
-        let (change, rest) = printed.split_last().unwrap();
-        assert_eq!(rest[0], r#"{"unknown":"x"}"#);
-        assert!(rest[1].starts_with(r#"{"snapshot":{"#) && rest[1].contains(r#""$1":{"#), "{}", rest[1]);
-        assert_eq!(rest[2..], [r#"{"unknown":"y"}"#]);
-        assert!(change.starts_with(r#"{"change":{"session":["$1",{"#), "{change}");
+    #[tokio::test]
+    async fn a_line_is_the_observation_as_it_goes_over_the_wire() {
+        let state = TmuxState { sessions: [session(1, "a")].into(), ..TmuxState::default() };
+        let observe = |seq, view| Observe { watcher: 7, seq, asked: 0, age_ms: 3, complete: true, view };
+        let all = [observe(1, View::Snapshot { state, part: 0, more: false }), observe(2, View::Unchanged)];
+        let mut printer = Printer { out: Vec::new() };
+        for observe in all.clone() {
+            printer.observe(observe).await.unwrap();
+        }
+        let text = String::from_utf8(printer.out).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines[1],
+            r#"{"watcher":7,"seq":2,"asked":0,"age_ms":3,"complete":true,"view":"unchanged"}"#
+        );
+        assert!(lines[0].contains(r#""view":{"snapshot":{"state":{"server":"absent","sessions":{"$1":{"#));
+        for (line, observe) in lines.iter().zip(all) {
+            assert_eq!(serde_json::from_str::<Observe>(line).unwrap(), observe, "it can be fed again");
+        }
     }
 }

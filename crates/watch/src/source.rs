@@ -1,67 +1,311 @@
-//! Where observations come from: one tmux server, and the processes in it.
+//! One tmux server as it is watched: connects, asks what the model wants to know, and looks after
+//! processes. In the order in which things happen: `begin` starts what is due, `next` waits, `hear`
+//! and `due` take in what came.
 
-use std::time::{Duration, Instant};
+mod hear;
 
-use process::{foreground, identity};
-use protocol::reply::WatchSetup;
-use protocol::tmux::TmuxState;
-use tmux::{Device, Listing, TmuxError};
+use std::collections::VecDeque;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Duration;
 
-use crate::cure::Cure;
-use crate::stamp::Stamps;
+use nix::sys::signal::Signal;
+use protocol::ServerId;
+use protocol::tmux::{Means, TmuxState};
+use tmux::Device;
+use tmux::live::Ask;
+use tokio::time::{Instant, sleep_until};
+
+use crate::cure::{self, Cure};
+use crate::ladder::Ladder;
+use crate::model::Model;
+use crate::pace::{FLOOR, sweep};
+use crate::procs::{End, Procs};
+use crate::server::{Failure, Looks};
+use crate::settle::is_known;
+use crate::touched::Touched;
+use crate::wire::Wire;
+
+/// How often it is looked whether the socket's file is still that of the connected server.
+const SOCKET: Duration = Duration::from_secs(1);
+/// Of the server's time at most one in so many goes to whole listings that are asked for to settle a
+/// contradiction.
+const DOUBT_SHARE: u32 = 20;
+/// But so long none waits.
+const DOUBT_MAX: Duration = Duration::from_secs(2);
+/// When after a connection was made the end of the hidden session's own program is brought to the
+/// server's mind, which may have missed it. No listing shows whether it did.
+const REMINDERS: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
+
+/// What to watch, and how.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Plan {
+    pub(crate) means: Option<Means>,
+    pub(crate) sweep: Option<Duration>,
+    /// How long nothing may come of a question before the server is looked at.
+    pub(crate) patience: Duration,
+}
+
+/// What was learnt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// The whole server, asked for then; or that there is none.
+    Whole(Instant),
+    /// A part of it, asked for then.
+    Part(Instant),
+    /// That it answers.
+    Alive,
+    /// That it does not.
+    Silence,
+}
 
 /// One tmux server as it is watched.
 pub(crate) struct Source {
     device: Device,
-    stamps: Stamps,
+    plan: Plan,
+    model: Model,
+    procs: Procs,
     cure: Cure,
+    looks: Looks,
+    ladder: Ladder,
+    wire: Wire,
+    means: Option<Means>,
+    /// The server at the other end of the connection, and whether it was read since.
+    server: Option<ServerId>,
+    useful: bool,
+    /// The socket's file when the connection was made, and when to look for it next.
+    socket: Option<(u64, u64)>,
+    socket_due: Instant,
+    reminders: VecDeque<Instant>,
+    /// What was asked, and when.
+    asked: VecDeque<(Ask, Instant)>,
+    /// Since when an answer is waited for, and the last look at a server that gave none.
+    since: Instant,
+    looked: Instant,
+    /// When the last whole listing began, and how long it took.
+    swept: Instant,
     cost: Duration,
+    /// Whether a whole listing that begins from now on is asked for.
+    demanded: bool,
 }
 
 impl Source {
-    /// Watches what `poold` says.
-    pub(crate) fn new(setup: &WatchSetup) -> Self {
-        Self::of(Device::new(setup.binary.as_path(), setup.socket.as_path()))
+    /// # Errors
+    /// Where the operating system has no descriptor left.
+    pub(crate) fn new(device: Device, plan: Plan) -> io::Result<Self> {
+        let now = Instant::now();
+        Ok(Self {
+            ladder: Ladder::new(plan.means, device.own, now),
+            device,
+            plan,
+            model: Model::default(),
+            procs: Procs::new()?,
+            cure: Cure::default(),
+            looks: Looks::default(),
+            wire: Wire::Idle,
+            means: None,
+            server: None,
+            useful: false,
+            socket: None,
+            socket_due: now,
+            reminders: VecDeque::new(),
+            asked: VecDeque::new(),
+            since: now,
+            looked: now,
+            swept: now,
+            cost: Duration::ZERO,
+            demanded: false,
+        })
     }
 
-    /// Watches this server, and never starts one.
-    pub(crate) fn of(device: Device) -> Self {
-        Self { device, stamps: Stamps::default(), cure: Cure::default(), cost: Duration::ZERO }
+    /// Whether it watches this server in this way.
+    pub(crate) fn is(&self, device: &Device, plan: &Plan) -> bool {
+        let same = self.device.binary == device.binary && self.device.socket == device.socket;
+        same && self.device.own == device.own && self.plan == *plan
     }
 
-    /// Whether it is the server that `poold` means.
-    pub(crate) fn watches(&self, setup: &WatchSetup) -> bool {
-        self.device.binary == setup.binary.as_path() && self.device.socket == setup.socket.as_path()
+    /// tmux as far as it is known.
+    pub(crate) fn state(&self) -> &TmuxState {
+        self.model.state()
     }
 
-    /// A call for a listing that begins now; its answer is for [`Source::read`].
-    pub(crate) fn ask(&self) -> impl Future<Output = Look> + use<> {
-        let device = self.device.clone();
-        async move {
-            let began = Instant::now();
-            Look { began, observed: device.observe().await }
+    /// What of it may have changed since this was last asked.
+    pub(crate) fn take_touched(&mut self) -> Touched {
+        self.model.take_touched()
+    }
+
+    /// How it learns of changes, once something was learnt.
+    pub(crate) fn means(&self) -> Option<Means> {
+        self.means
+    }
+
+    /// A whole listing is to begin from now on, soon.
+    pub(crate) fn demand(&mut self) {
+        self.demanded = true;
+        self.model.doubt_all();
+        self.ladder.hurry(Instant::now());
+    }
+
+    /// Something is to be learnt soon, if only that the server answers.
+    pub(crate) fn prove(&mut self) {
+        let now = Instant::now();
+        match &mut self.wire {
+            Wire::Live(live) if self.asked.is_empty() => {
+                live.ask(Ask::Alive);
+                self.since = now;
+                self.asked.push_back((Ask::Alive, now));
+            }
+            Wire::Idle => self.ladder.hurry(now),
+            _ => {}
         }
     }
 
-    /// What a listing says, with its processes.
-    pub(crate) fn read(&mut self, look: Look) -> TmuxState {
-        let mut state = self.stamps.state(look.observed, |pid| identity::read(pid).ok().flatten());
-        for pane in state.panes.values_mut().filter(|pane| !pane.dead && pane.process.is_some()) {
-            pane.current_command = foreground::foreground_command(pane.pid).ok().flatten();
+    /// What is learnt next. May be cancelled.
+    pub(crate) async fn next(&mut self) -> Seen {
+        loop {
+            self.begin(Instant::now());
+            let due = self.due_at();
+            let seen = tokio::select! {
+                ends = self.procs.ends() => self.ended(&ends),
+                said = self.wire.says() => self.hear(said),
+                () = sleep_until(due) => self.due(Instant::now()),
+            };
+            if let Some(seen) = seen {
+                return seen;
+            }
         }
-        self.cure.tend(&state, self.stamps.server(), &self.device.socket);
-        self.cost = look.began.elapsed();
-        state
     }
 
-    /// How long the last look took in all.
-    pub(crate) fn cost(&self) -> Duration {
-        self.cost
+    /// Starts what is due: a connection, a listing, or the next questions.
+    fn begin(&mut self, now: Instant) {
+        let (idle_until, allowed) = (self.idle_until(), self.demanded || now >= self.settle_at());
+        match &mut self.wire {
+            Wire::Idle if now >= idle_until => {
+                let means = self.ladder.next(now);
+                if means == Means::Listings {
+                    self.swept = now;
+                }
+                (self.since, self.demanded) = (now, false);
+                self.wire = Wire::begin(means, &self.device);
+            }
+            Wire::Live(live) if self.asked.is_empty() => {
+                for ask in self.model.batch(allowed) {
+                    if ask == Ask::All {
+                        (self.swept, self.demanded) = (now, false);
+                    }
+                    live.ask(ask);
+                    self.since = now;
+                    self.asked.push_back((ask, now));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Until when nothing is tried. Where there are only listings, doubts are settled sooner.
+    fn idle_until(&self) -> Instant {
+        let due = self.ladder.due();
+        let doubts = self.means == Some(Means::Listings) && self.model.is_dirty();
+        if doubts { due.min(self.swept + FLOOR) } else { due }
+    }
+
+    fn due_at(&self) -> Instant {
+        let waits = match &self.wire {
+            Wire::Idle => self.idle_until(),
+            Wire::Live(_) if self.asked.is_empty() && self.model.is_dirty() => {
+                self.settle_at().min(self.socket_due)
+            }
+            Wire::Live(_) if self.asked.is_empty() => self.sweep_at().min(self.socket_due),
+            Wire::Live(_) => self.look_at().min(self.socket_due),
+            Wire::Opening(..) | Wire::Listing(_) => self.look_at(),
+        };
+        let others = [self.procs.due(), self.cure.due(), self.reminders.front().copied()];
+        others.into_iter().flatten().fold(waits, Instant::min)
+    }
+
+    /// From then on a contradiction may be settled by a whole listing.
+    fn settle_at(&self) -> Instant {
+        self.swept + (self.cost * DOUBT_SHARE).min(DOUBT_MAX)
+    }
+
+    fn sweep_at(&self) -> Instant {
+        self.swept + self.plan.sweep.unwrap_or_else(|| sweep(self.cost))
+    }
+
+    fn look_at(&self) -> Instant {
+        self.since.max(self.looked) + self.plan.patience
+    }
+
+    /// Does what the clock says.
+    fn due(&mut self, now: Instant) -> Option<Seen> {
+        self.procs.look(&mut self.model, now);
+        self.tend(now);
+        if matches!(self.wire, Wire::Live(_)) && now >= self.socket_due {
+            self.socket_due = now + SOCKET;
+            if self.socket != file_of(&self.device.socket) {
+                tracing::warn!("tmux's socket is not the connected server's any more");
+                self.disconnect(now);
+            }
+        }
+        let waits = match &self.wire {
+            Wire::Idle => false,
+            Wire::Live(_) => !self.asked.is_empty(),
+            Wire::Opening(..) | Wire::Listing(_) => true,
+        };
+        if waits && now >= self.look_at() {
+            return Some(self.look(Failure::Silent, now));
+        }
+        if matches!(self.wire, Wire::Live(_)) && !waits && now >= self.sweep_at() {
+            self.model.doubt_all();
+        }
+        Some(Seen::Part(now))
+    }
+
+    /// Looks whether the server knows of the ends that were seen.
+    fn tend(&mut self, now: Instant) {
+        let Some(server) = self.model.server().or(self.server) else { return };
+        let state = self.model.state();
+        let is_over = |id| state.panes.get(&id).is_none_or(|pane| pane.dead && is_known(pane));
+        let needed = self.cure.look(now, is_over, |pid| cure::is_zombie_child(pid, server));
+        let reminded = self.reminders.front().is_some_and(|due| *due <= now);
+        if reminded {
+            self.reminders.pop_front();
+        }
+        if needed.poke {
+            cure::signal(server, Signal::SIGCHLD, || true);
+        } else if reminded {
+            cure::signal(server, Signal::SIGCHLD, || false);
+        }
+        for id in needed.read {
+            if self.model.state().panes.contains_key(&id) {
+                self.model.reread(id);
+            }
+        }
+    }
+
+    /// Processes have ended.
+    fn ended(&mut self, ends: &[End]) -> Option<Seen> {
+        let now = Instant::now();
+        for end in ends {
+            match *end {
+                End::Pane(id, process, how) => {
+                    self.model.ended(id, process, how);
+                    self.cure.ended(id, process.pid, now);
+                }
+                End::Server(_) => {
+                    if matches!(self.wire, Wire::Live(_)) {
+                        self.disconnect(now);
+                    }
+                    self.ladder.hurry(now);
+                }
+            }
+        }
+        (!ends.is_empty()).then_some(Seen::Part(now))
     }
 }
 
-/// The outcome of one call.
-pub(crate) struct Look {
-    began: Instant,
-    observed: Result<Listing, TmuxError>,
+/// Which file a path leads to.
+fn file_of(path: &Path) -> Option<(u64, u64)> {
+    path.metadata().ok().map(|file| (file.dev(), file.ino()))
 }

@@ -1,173 +1,221 @@
-//! What `poold` is told over one connection: a whole snapshot first, then what changes.
+//! What is told: a whole snapshot first, then what changes, each as soon as it is known; and that
+//! nothing does.
 
 use std::convert::Infallible;
 use std::hash::{BuildHasher, RandomState};
-use std::pin::pin;
 use std::time::Duration;
 
-use protocol::diff::{Change, diff};
+use protocol::diff::Change;
 use protocol::request::{Observe, View};
-use protocol::tmux::{Server, TmuxState};
+use protocol::tmux::{Means, Server, TmuxState};
 use tokio::time::{Instant, sleep_until};
 
 use crate::error::Error;
-use crate::link::{Heard, Link};
-use crate::pace::{FLOOR, interval};
-use crate::parts::{self, CHANGES};
-use crate::source::Source;
+use crate::parts;
+use crate::source::{Seen, Source};
+use crate::wanted::Wanted;
 
-/// The shortest heartbeat that is kept, in milliseconds: below it looking would be all that is done.
-const SHORTEST_BEAT_MS: u64 = 20;
-
-/// One connection's worth of observations.
-pub(crate) struct Stream<'a> {
-    link: Link,
-    source: &'a mut Source,
-    /// Random, so that no numbers of an earlier connection are taken for this one's.
-    watcher: u64,
-    seq: u64,
-    heartbeat: Duration,
-    /// What `poold` has been told.
-    told: TmuxState,
-    told_at: Instant,
-    /// When the last look began.
-    began: Instant,
-    /// The number of the snapshot that is asked for, or 0.
-    asked: u64,
-    /// Whether the next frame must be a snapshot: at the start, and after a gap.
-    whole: bool,
-    /// The call that began the last snapshot.
-    snapshot_call: u64,
+/// Whoever is told.
+pub(crate) trait Sink: Send {
+    /// Whether more may be told before an answer was heard.
+    fn has_room(&self) -> bool;
+    /// The number that the next call will have.
+    fn next_call(&self) -> u64;
+    /// Sends an observation. Not to be cancelled.
+    fn observe(&mut self, observe: Observe) -> impl Future<Output = Result<(), Error>> + Send;
+    /// Says how changes are learnt. Not to be cancelled.
+    fn watching_by(&mut self, means: Means) -> impl Future<Output = Result<(), Error>> + Send;
+    /// What is said back. May be cancelled.
+    fn hear(&mut self) -> impl Future<Output = Result<Heard, Error>> + Send;
+    /// The same, where silence means that whoever is told is stuck.
+    fn hear_soon(&mut self) -> impl Future<Output = Result<Heard, Error>> + Send;
 }
 
-impl<'a> Stream<'a> {
-    pub(crate) fn new(link: Link, source: &'a mut Source, heartbeat_ms: u64) -> Self {
-        Self {
-            link,
-            source,
-            // The standard library seeds its hashes from the operating system.
-            watcher: RandomState::new().hash_one(std::process::id()),
-            seq: 0,
-            heartbeat: Duration::from_millis(heartbeat_ms.max(SHORTEST_BEAT_MS)),
-            told: TmuxState::default(),
-            told_at: Instant::now(),
-            began: Instant::now(),
-            asked: 0,
-            whole: true,
-            snapshot_call: 0,
-        }
-    }
+/// What is said back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Heard {
+    /// Call number `.0` left a gap: a whole snapshot is needed.
+    Gap(u64),
+    /// A snapshot with this number is asked for, taken from now on.
+    Asked(u64),
+    /// Nothing to act on.
+    Fine,
+}
 
-    /// Until the connection is lost.
-    pub(crate) async fn run(mut self) -> Result<Infallible, Error> {
-        loop {
-            // Asked before this look began, so this look answers it.
-            let asked = std::mem::take(&mut self.asked);
-            self.began = Instant::now();
-            let state = self.look().await?;
-            let looked_at = Instant::now();
-            self.tell(state, asked).await?;
-            self.rest(looked_at).await?;
-        }
-    }
+/// What was learnt and not told yet, besides what is different.
+#[derive(Debug, Clone, Copy, Default)]
+struct News {
+    /// When the newest reading of the whole server began.
+    whole: Option<Instant>,
+    /// When the oldest reading of a part began.
+    part: Option<Instant>,
+    /// Whether the server answered, and whether it did not.
+    alive: bool,
+    silence: bool,
+}
 
+/// One run of observations.
+pub(crate) struct Stream<'a, S> {
+    sink: S,
+    source: &'a mut Source,
+    /// Random, so that no numbers of an earlier run are taken for this one's.
+    watcher: u64,
+    seq: u64,
     /// Half of the heartbeat: then even a late frame is in time.
-    fn beat(&self) -> Duration {
-        self.heartbeat / 2
+    beat: Duration,
+    told: TmuxState,
+    told_at: Instant,
+    told_means: Option<Means>,
+    news: News,
+    wanted: Wanted,
+    /// Whether nothing can be told but a snapshot: at the start, and after a gap.
+    lost: bool,
+    /// The call that began the last snapshot.
+    snapshot_call: u64,
+    /// Whether the server was asked if it answers, for want of anything to tell.
+    proving: bool,
+}
+
+impl<'a, S: Sink> Stream<'a, S> {
+    pub(crate) fn new(sink: S, source: &'a mut Source, heartbeat: Duration) -> Self {
+        let now = Instant::now();
+        Self {
+            sink,
+            source,
+            // The standard library seeds its hashes from the operating system. Exact as a JSON number.
+            watcher: RandomState::new().hash_one(std::process::id()) >> 11,
+            seq: 0,
+            beat: heartbeat / 2,
+            told: TmuxState::default(),
+            told_at: now,
+            told_means: None,
+            news: News::default(),
+            wanted: Wanted::default(),
+            lost: true,
+            snapshot_call: 0,
+            proving: false,
+        }
     }
 
-    /// Takes a listing. `poold` is heard meanwhile, and told when tmux is silent.
-    async fn look(&mut self) -> Result<TmuxState, Error> {
-        let began = Instant::now();
-        let mut listing = pin!(self.source.ask());
+    /// Until nobody can be told any more.
+    pub(crate) async fn run(mut self) -> Result<Infallible, Error> {
+        self.want(0);
         loop {
-            let patience = self.told_at + self.heartbeat * 3 / 4;
+            let quiet = self.told_at + self.beat;
             tokio::select! {
-                look = &mut listing => return Ok(self.source.read(look)),
-                heard = self.link.hear() => self.note(heard?),
-                () = sleep_until(patience), if self.seq > 0 => {
-                    let why = format!("tmux has not answered for {:.1} s", began.elapsed().as_secs_f32());
-                    self.say(TmuxState { server: Server::Unknown(why), ..TmuxState::default() }).await?;
+                seen = self.source.next() => self.see(seen),
+                heard = self.sink.hear() => self.note(heard?),
+                () = sleep_until(quiet), if self.seq > 0 && !self.proving => {
+                    self.source.prove();
+                    self.proving = true;
                 }
+            }
+            if self.sink.has_room() {
+                self.tell().await?;
             }
         }
     }
 
+    fn want(&mut self, number: u64) {
+        self.wanted.push(number, Instant::now());
+        self.source.demand();
+    }
+
     fn note(&mut self, heard: Heard) {
         match heard {
-            Heard::Asked(n) => self.asked = n,
+            Heard::Asked(n) => self.want(n),
             // Before that call a snapshot has mended the gap already.
-            Heard::Gap(call) => self.whole |= call >= self.snapshot_call,
-            Heard::Fine => {}
+            Heard::Gap(call) if call >= self.snapshot_call && !self.lost => {
+                self.lost = true;
+                self.want(0);
+            }
+            Heard::Gap(_) | Heard::Fine => {}
         }
     }
 
-    async fn tell(&mut self, state: TmuxState, asked: u64) -> Result<(), Error> {
-        if self.whole || asked != 0 {
-            self.snapshot(state, asked).await
-        } else if state != self.told {
-            self.say(state).await
-        } else if self.told_at.elapsed() + self.interval() >= self.beat() {
-            self.send(unchanged(&state.server), 0).await
+    fn see(&mut self, seen: Seen) {
+        match seen {
+            Seen::Whole(began) => self.news.whole = Some(began),
+            Seen::Part(began) => self.news.part = Some(self.news.part.map_or(began, |old| old.min(began))),
+            Seen::Alive => self.news.alive = true,
+            Seen::Silence => self.news.silence = true,
+        }
+    }
+
+    async fn tell(&mut self) -> Result<(), Error> {
+        if let Some(means) = self.source.means().filter(|means| self.told_means != Some(*means)) {
+            self.told_means = Some(means);
+            self.sink.watching_by(means).await?;
+        }
+        let news = std::mem::take(&mut self.news);
+        if let Some(asked) = self.wanted.answered(news.whole, news.silence) {
+            return self.snapshot(asked, news.whole).await;
+        }
+        if self.lost {
+            return Ok(());
+        }
+        let changes = self.source.take_touched().changes(&self.told, self.source.state());
+        let pieces = parts::diffs(changes);
+        if pieces.len() > 1 && news.whole.is_some() {
+            return self.snapshot(0, news.whole).await;
+        }
+        if pieces.is_empty() {
+            return self.nothing_new(&news).await;
+        }
+        for piece in pieces {
+            piece.iter().cloned().for_each(|change| self.told.apply(change));
+            self.send(View::Diff(piece), news.whole, news.part).await?;
+        }
+        Ok(())
+    }
+
+    /// That nothing changed is told of the whole server each time, of less only when a frame is due.
+    async fn nothing_new(&mut self, news: &News) -> Result<(), Error> {
+        let due = self.told_at.elapsed() >= self.beat;
+        if news.whole.is_some() {
+            self.send(View::Unchanged, news.whole, None).await
+        } else if due && news.silence {
+            let again = Change::Server(self.told.server.clone());
+            self.send(View::Diff(vec![again]), None, None).await
+        } else if due && news.alive {
+            self.send(View::Alive, None, None).await
         } else {
             Ok(())
         }
     }
 
-    /// Tells what is different.
-    async fn say(&mut self, state: TmuxState) -> Result<(), Error> {
-        let changes = diff(&self.told, &state);
-        if changes.len() > CHANGES {
-            return self.snapshot(state, 0).await;
-        }
-        self.told = state;
-        self.send(View::Diff(changes), 0).await
-    }
-
-    async fn snapshot(&mut self, state: TmuxState, asked: u64) -> Result<(), Error> {
-        self.whole = false;
-        self.snapshot_call = self.link.next_call();
-        self.told = state.clone();
-        for view in parts::snapshot(state) {
-            self.send(view, asked).await?;
+    async fn snapshot(&mut self, asked: u64, whole: Option<Instant>) -> Result<(), Error> {
+        self.lost = false;
+        self.snapshot_call = self.sink.next_call();
+        drop(self.source.take_touched());
+        self.told = self.source.state().clone();
+        let whole = whole.filter(|_| !matches!(self.told.server, Server::Unknown(_)));
+        for view in parts::snapshot(self.told.clone()) {
+            self.send_as(view, asked, whole, None).await?;
         }
         Ok(())
     }
 
-    async fn send(&mut self, view: View, asked: u64) -> Result<(), Error> {
-        while !self.link.has_room() {
-            let heard = self.link.hear_soon().await?;
+    async fn send(&mut self, view: View, whole: Option<Instant>, part: Option<Instant>) -> Result<(), Error> {
+        self.send_as(view, 0, whole, part).await
+    }
+
+    async fn send_as(
+        &mut self,
+        view: View,
+        asked: u64,
+        whole: Option<Instant>,
+        part: Option<Instant>,
+    ) -> Result<(), Error> {
+        while !self.sink.has_room() {
+            let heard = self.sink.hear_soon().await?;
             self.note(heard);
         }
         self.seq += 1;
-        self.told_at = Instant::now();
-        let age_ms = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.link.send(Observe { watcher: self.watcher, seq: self.seq, asked, age_ms, view }).await
-    }
-
-    fn interval(&self) -> Duration {
-        interval(self.source.cost(), self.beat())
-    }
-
-    /// Until the next look is due, or asked for.
-    async fn rest(&mut self, looked_at: Instant) -> Result<(), Error> {
-        loop {
-            let pause = if self.whole { FLOOR.min(self.interval()) } else { self.interval() };
-            tokio::select! {
-                heard = self.link.hear() => self.note(heard?),
-                () = sleep_until(looked_at + pause) => return Ok(()),
-            }
-            if self.asked != 0 {
-                return Ok(());
-            }
-        }
-    }
-}
-
-/// Nothing changed. After a silence that may not be said with the word for a complete listing.
-fn unchanged(server: &Server) -> View {
-    match server {
-        Server::Unknown(_) => View::Diff(vec![Change::Server(server.clone())]),
-        Server::Absent | Server::Up(_) => View::Unchanged,
+        (self.told_at, self.proving) = (Instant::now(), false);
+        let age = whole.or(part).map_or(Duration::ZERO, |began| began.elapsed());
+        let age_ms = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
+        let (watcher, seq, complete) = (self.watcher, self.seq, whole.is_some());
+        self.sink.observe(Observe { watcher, seq, asked, age_ms, complete, view }).await
     }
 }

@@ -3,7 +3,6 @@
 use process::identity::{Process, State};
 use protocol::tmux::{TmuxPane, TmuxSession};
 use protocol::{PaneId, ProcId, TmuxSessionId, WindowId};
-use tmux::{Listing, ServerRef};
 
 pub(crate) fn session(n: u32, name: &str) -> (TmuxSessionId, TmuxSession) {
     (TmuxSessionId(n), TmuxSession { name: name.to_owned(), created_at: 7, attached: 0 })
@@ -17,23 +16,17 @@ pub(crate) fn pane(n: u32, pid: u32) -> (PaneId, TmuxPane) {
         process: None,
         pid,
         dead: false,
+        exited: false,
         exit_status: None,
         exit_signal: None,
         in_mode: false,
         width: 80,
         height: 24,
         current_command: None,
+        current_dir: None,
+        detached: false,
     };
     (PaneId(n), pane)
-}
-
-/// What server 10 shows.
-pub(crate) fn listing(panes: impl IntoIterator<Item = (PaneId, TmuxPane)>) -> Listing {
-    Listing {
-        server: ServerRef { pid: 10, started_at: 99 },
-        sessions: [session(1, "one")].into(),
-        panes: panes.into_iter().collect(),
-    }
 }
 
 pub(crate) fn child(pid: u32, ppid: u32, start: u64) -> Process {

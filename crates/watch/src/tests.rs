@@ -1,8 +1,12 @@
 //! The whole watcher, against a scripted `poold` and a tmux server of its own.
 
+mod events;
+mod trouble;
+
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
 use interprocess::local_socket::tokio::Listener;
@@ -14,7 +18,7 @@ use protocol::aio::{self, FrameReader, ReadHalf, WriteHalf};
 use protocol::hello::HelloReply;
 use protocol::reply::{Ask, WatchSetup};
 use protocol::request::{Observe, View};
-use protocol::tmux::{Server, TmuxPane, TmuxState};
+use protocol::tmux::{Means, Server, TmuxPane, TmuxState};
 use protocol::{
     Call, Epoch, ErrorCode, Frame, Hello, OsBytes, ProcId, Refusal, Request, Response, Role, Seq, Tag,
     Welcome, frame,
@@ -62,6 +66,15 @@ impl Tmux {
         created
     }
 
+    /// Does this to the server as anybody could, with words between which blanks stand.
+    fn does(&self, words: &str) -> String {
+        let socket = self.device.socket.to_str().unwrap();
+        let mut command = Command::new("tmux");
+        let out = command.args(["-N", "-S", socket]).args(words.split(' ')).output().unwrap();
+        assert!(out.status.success(), "{words}: {}", String::from_utf8_lossy(&out.stderr));
+        String::from_utf8(out.stdout).unwrap()
+    }
+
     fn signal(&self, signal: Signal) {
         let held = self.server.and_then(|server| Handle::open(server).unwrap());
         held.map(|server| server.signal(signal).unwrap());
@@ -100,39 +113,78 @@ impl Poold {
 
     /// A watcher of this `poold`.
     fn watcher(&self) -> JoinHandle<anyhow::Result<()>> {
-        let options = Options {
+        self.watcher_with(|_| {})
+    }
+
+    fn watcher_with(&self, change: impl FnOnce(&mut Options)) -> JoinHandle<anyhow::Result<()>> {
+        let mut options = Options {
             socket: self.socket.clone(),
             pool: "default".to_owned(),
             build: "tmux-watch test".to_owned(),
+            take_over: false,
+            means: None,
         };
+        change(&mut options);
         tokio::spawn(run(options, std::future::pending()))
     }
 
     /// The next connection, answered so.
     async fn answer(&self, reply: HelloReply) -> Peer {
+        let (role, peer) = self.answer_any(reply).await;
+        assert_eq!(role, Role::Watcher);
+        peer
+    }
+
+    /// Sends the next one away that is no more than busy, whoever it is.
+    async fn refuse_any(&self) -> Role {
+        self.answer_any(refused(ErrorCode::Conflict)).await.0
+    }
+
+    async fn answer_any(&self, reply: HelloReply) -> (Role, Peer) {
         let accepted = tokio::time::timeout(LONG, self.listener.accept()).await;
         let (reader, mut writer) = aio::split(accepted.expect("a watcher connects").unwrap());
         let mut reader = FrameReader::new(reader);
         let hello: Hello = frame::decode(&reader.next().await.unwrap().unwrap()).unwrap();
-        assert_eq!(hello.role, Role::Watcher);
         aio::write_frame(&mut writer, &reply).await.unwrap();
-        Peer { reader, writer, state: TmuxState::default(), last: None, joining: None }
+        let peer = Peer {
+            reader,
+            writer,
+            state: TmuxState::default(),
+            means: None,
+            frames: Vec::new(),
+            joining: None,
+        };
+        (hello.role, peer)
     }
 
     /// The next watcher, which is to watch this tmux.
     async fn welcome(&self, tmux: &Tmux) -> Peer {
-        let welcome = Welcome {
-            version: 1,
-            epoch: Epoch(1),
-            seq: Seq(0),
-            build: "poold test".to_owned(),
-            capabilities: Vec::new(),
-        };
-        let mut peer = self.answer(Ok(welcome)).await;
-        let bytes = |path: &std::path::Path| OsBytes(path.as_os_str().as_encoded_bytes().to_vec());
-        let (binary, socket) = (bytes(&tmux.device.binary), bytes(&tmux.device.socket));
-        peer.ask(Ask::Watch(WatchSetup { binary, socket, heartbeat_ms: 1000 })).await;
+        self.welcome_to(tmux, |_| {}).await
+    }
+
+    /// The same, by a setup that is not quite the usual one.
+    async fn welcome_to(&self, tmux: &Tmux, change: impl FnOnce(&mut WatchSetup)) -> Peer {
+        let mut peer = self.answer(Ok(welcome())).await;
+        peer.is_set_up(tmux, change).await;
         peer
+    }
+
+    /// The next watcher, in this role.
+    async fn welcome_as(&self, role: Role, tmux: &Tmux) -> Peer {
+        let (found, mut peer) = self.answer_any(Ok(welcome())).await;
+        assert_eq!(found, role);
+        peer.is_set_up(tmux, |_| {}).await;
+        peer
+    }
+}
+
+fn welcome() -> Welcome {
+    Welcome {
+        version: 1,
+        epoch: Epoch(1),
+        seq: Seq(0),
+        build: "poold test".to_owned(),
+        capabilities: Vec::new(),
     }
 }
 
@@ -145,11 +197,24 @@ struct Peer {
     reader: FrameReader<ReadHalf>,
     writer: WriteHalf,
     state: TmuxState,
-    last: Option<Observe>,
+    /// How it says that it learns of changes.
+    means: Option<Means>,
+    /// Everything that it sent.
+    frames: Vec<Observe>,
     joining: Option<TmuxState>,
 }
 
 impl Peer {
+    /// Says what to watch, by a setup that is not quite the usual one.
+    async fn is_set_up(&mut self, tmux: &Tmux, change: impl FnOnce(&mut WatchSetup)) {
+        let bytes = |path: &std::path::Path| OsBytes(path.as_os_str().as_encoded_bytes().to_vec());
+        let (binary, socket) = (bytes(&tmux.device.binary), bytes(&tmux.device.socket));
+        let mut setup =
+            WatchSetup { binary, socket, heartbeat_ms: 1000, own: true, means: None, sweep_ms: None };
+        change(&mut setup);
+        self.ask(Ask::Watch(setup)).await;
+    }
+
     async fn ask(&mut self, ask: Ask) {
         aio::write_frame(&mut self.writer, &Frame::Ask(ask)).await.unwrap();
     }
@@ -160,21 +225,40 @@ impl Peer {
     }
 
     async fn observe_and(&mut self, response: Response) -> Observe {
-        let payload = tokio::time::timeout(LONG, self.reader.next()).await.expect("it speaks");
-        let call: Call = frame::decode(&payload.unwrap().expect("it stays")).unwrap();
-        let Request::Observe(observe) = call.request else { panic!("not an observation") };
-        if let Some(last) = self.last.replace(observe.clone()) {
-            assert_eq!((observe.watcher, observe.seq), (last.watcher, last.seq + 1));
+        loop {
+            let payload = tokio::time::timeout(LONG, self.reader.next()).await.expect("it speaks");
+            let call: Call = frame::decode(&payload.unwrap().expect("it stays")).unwrap();
+            let observe = match call.request {
+                Request::WatchingBy(means) => {
+                    self.means = Some(means);
+                    self.reply(call.id, Response::Done).await;
+                    continue;
+                }
+                Request::Observe(observe) => observe,
+                other => panic!("not an observation: {other:?}"),
+            };
+            if let Some(last) = self.frames.last() {
+                assert_eq!((observe.watcher, observe.seq), (last.watcher, last.seq + 1));
+            }
+            self.frames.push(observe.clone());
+            self.apply(observe.view.clone());
+            self.reply(call.id, response).await;
+            return observe;
         }
-        self.apply(observe.view.clone());
-        let reply = Frame::Reply { id: call.id, reply: Ok(response) };
+    }
+
+    async fn reply(&mut self, id: u64, response: Response) {
+        let reply = Frame::Reply { id, reply: Ok(response) };
         aio::write_frame(&mut self.writer, &reply).await.unwrap();
-        observe
+    }
+
+    fn last(&self) -> &Observe {
+        self.frames.last().unwrap()
     }
 
     fn apply(&mut self, view: View) {
         match view {
-            View::Snapshot { state, more } => {
+            View::Snapshot { state, more, .. } => {
                 let whole = self.joining.get_or_insert_default();
                 whole.server = state.server;
                 whole.sessions.extend(state.sessions);
@@ -184,7 +268,7 @@ impl Peer {
                 }
             }
             View::Diff(changes) => changes.into_iter().for_each(|change| self.state.apply(change)),
-            View::Unchanged => {}
+            View::Unchanged | View::Alive => {}
         }
     }
 
@@ -220,7 +304,7 @@ async fn first_all_then_what_changes_then_that_nothing_does() {
     assert_eq!(pane.process, identity::identify(created.pid).unwrap());
     tmux.create("two", "exec sleep 1000").await;
     peer.until("the second comes", |state| of(state, "two").is_some()).await;
-    assert!(matches!(peer.last.as_ref().unwrap().view, View::Diff(_)));
+    assert!(matches!(peer.last().view, View::Diff(_)));
     while peer.observe().await.view != View::Unchanged {}
     tmux.device.kill_pane(created.pane).await.unwrap();
     peer.until("the first goes", |state| of(state, "one").is_none() && of(state, "two").is_some()).await;
@@ -238,7 +322,7 @@ async fn a_snapshot_on_demand_begins_after_the_demand() {
         peer.ask(Ask::Snapshot { n }).await;
         let snapshot = async { while peer.observe().await.asked != n {} };
         tokio::time::timeout(LONG, snapshot).await.expect("what was asked for");
-        assert!(is_snapshot(peer.last.as_ref().unwrap()));
+        assert!(is_snapshot(peer.last()));
         assert!(of(&peer.state, &name).is_some(), "{name}");
     }
 }
@@ -252,10 +336,10 @@ async fn t04_a_gap_is_mended_by_a_snapshot() {
     peer.until("it is there", |state| of(state, "one").is_some()).await;
     for _ in 0..3 {
         while is_snapshot(&peer.observe_and(Response::SendSnapshot).await) {}
-        let before = peer.last.as_ref().unwrap().seq;
+        let before = peer.last().seq;
         while !is_snapshot(&peer.observe().await) {
             // At most what was on its way before the answer was heard.
-            assert!(peer.last.as_ref().unwrap().seq < before + 4);
+            assert!(peer.last().seq < before + 4);
         }
         assert!(!is_snapshot(&peer.observe().await), "one is enough");
     }
@@ -273,7 +357,7 @@ async fn t05_poold_is_lost_and_found_and_stamps_outlive_it() {
     peer.until("it is there", |state| of(state, "one").is_some()).await;
     let stamp = of(&peer.state, "one").unwrap().process;
     assert_eq!(stamp, identity::identify(created.pid).unwrap());
-    let watcher = peer.last.take().unwrap().watcher;
+    let watcher = peer.last().watcher;
     drop(peer);
     fs::write(go, "").unwrap();
     let mut peer = poold.welcome(&tmux).await;
@@ -304,29 +388,14 @@ async fn versions_that_do_not_fit_are_the_end() {
 
 #[tokio::test]
 async fn it_ends_when_it_is_told_to() {
-    let options = Options { socket: "/nowhere/at/all".into(), pool: String::new(), build: String::new() };
+    let options = Options {
+        socket: "/nowhere/at/all".into(),
+        pool: String::new(),
+        build: String::new(),
+        take_over: false,
+        means: None,
+    };
     tokio::time::timeout(LONG, run(options, std::future::ready(()))).await.unwrap().unwrap();
-}
-
-#[tokio::test]
-async fn t01_silence_is_unknown_and_absence_is_absent() {
-    let (mut tmux, poold) = (Tmux::new(), Poold::new());
-    let _watcher = poold.watcher();
-    let mut peer = poold.welcome(&tmux).await;
-    assert!(is_snapshot(&peer.observe().await));
-    assert_eq!(peer.state.server, Server::Absent);
-    tmux.create("one", "exec sleep 1000").await;
-    peer.until("it is there", |state| of(state, "one").is_some()).await;
-    tmux.signal(Signal::SIGSTOP);
-    peer.until("silent", |state| matches!(state.server, Server::Unknown(_))).await;
-    for _ in 0..2 {
-        assert!(peer.observe().await.view != View::Unchanged, "no complete listing was taken");
-        assert!(matches!(peer.state.server, Server::Unknown(_)) && peer.state.panes.is_empty());
-    }
-    tmux.signal(Signal::SIGCONT);
-    peer.until("it is back", |state| of(state, "one").is_some()).await;
-    tmux.signal(Signal::SIGKILL);
-    peer.until("it is gone", |state| state.server == Server::Absent).await;
 }
 
 /// One after the other: the news of the next would bring the lost news of the one before.
@@ -350,23 +419,11 @@ async fn every_end_is_known_in_the_end() {
 }
 
 #[tokio::test]
-async fn t06_a_server_whose_socket_was_removed_is_reached_again() {
-    let (mut tmux, poold) = (Tmux::new(), Poold::new());
-    tmux.create("one", "exec sleep 1000").await;
-    let _watcher = poold.watcher();
-    let mut peer = poold.welcome(&tmux).await;
-    peer.until("it is there", |state| of(state, "one").is_some()).await;
-    fs::remove_file(&tmux.device.socket).unwrap();
-    peer.until("out of reach", |state| state.server == Server::Absent).await;
-    peer.until("it is back", |state| of(state, "one").is_some()).await;
-}
-
-#[tokio::test]
 async fn printing_ends_when_nobody_reads() {
     let mut tmux = Tmux::new();
     tmux.create("one", "exec sleep 1000").await;
     let (mut read, write) = std::io::pipe().unwrap();
-    let printing = tokio::spawn(print(tmux.device.clone(), write, std::future::pending()));
+    let printing = tokio::spawn(print(tmux.device.clone(), None, write, std::future::pending()));
     let reading = tokio::task::spawn_blocking(move || {
         let mut text = Vec::new();
         while text.last() != Some(&b'\n') {
@@ -377,6 +434,6 @@ async fn printing_ends_when_nobody_reads() {
         text
     });
     let text = String::from_utf8(reading.await.unwrap()).unwrap();
-    assert!(text.starts_with("{\"snapshot\":{") && text.contains(&tag("one").to_string()), "{text}");
+    assert!(text.contains("\"view\":{\"snapshot\":{") && text.contains(&tag("one").to_string()), "{text}");
     tokio::time::timeout(LONG, printing).await.expect("it ends").unwrap().unwrap();
 }
