@@ -7,6 +7,7 @@ mod client;
 mod context;
 mod error;
 mod exit;
+mod follow;
 mod show;
 mod tail;
 #[cfg(test)]

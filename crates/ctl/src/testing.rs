@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use protocol::message::MessageState;
 use protocol::reply::{Component, QueueCounts, SessionView, Status, TmuxStatus};
 use protocol::session::{Incarnation, Lifecycle, Size, Spec};
+use protocol::tmux::Means;
 use protocol::{
     Epoch, Message, MessageId, OsBytes, PaneId, ProcId, Seq, ServerId, Session, SessionId, Tag, Timestamp,
     TmuxSessionId,
@@ -56,6 +57,8 @@ pub(crate) fn session(name: &str) -> SessionView {
         queue: QueueCounts::default(),
         tmux_socket: "/state/run/tmux.sock".into(),
         lock: None,
+        current_dir: Some("/tmp/sub".into()),
+        processes: Vec::new(),
     }
 }
 
@@ -103,6 +106,8 @@ pub(crate) fn status() -> Status {
             socket: "/state/run/tmux.sock".into(),
             state: "up".into(),
             detail: None,
+            means: Some(Means::Native),
+            open_files: Some((37, 65_536)),
             server: Some(server),
             seen_at: None,
         },

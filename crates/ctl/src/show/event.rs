@@ -148,6 +148,20 @@ mod tests {
     }
 
     #[test]
+    fn a_foreign_session_is_named_as_tmux_does() {
+        let (tmux, name) = (protocol::TmuxSessionId(3), "my own".to_owned());
+        let expected = json!({
+            "seq": 9, "at": "2023-11-14T22:13:20.000Z", "kind": "foreign_seen", "session": null,
+            "tmux": "$3", "name": "my own"
+        });
+        assert_eq!(shown(Event::ForeignSeen { tmux, name: name.clone() }), expected);
+        let event = Event::ForeignGone { tmux, name };
+        assert_eq!(event.kind(), "foreign_gone");
+        let people = details(&Stamped { seq: Seq(1), at: Timestamp(0), event });
+        assert!(people == "name=my own tmux=$3", "{people}");
+    }
+
+    #[test]
     fn no_field_hides_the_kind_of_the_event() {
         let value = shown(Event::MessageQueued(Box::new(message(7))));
         assert_eq!((&value["kind"], &value["message_kind"]), (&json!("message_queued"), &json!("prompt")));

@@ -9,7 +9,7 @@ use protocol::{Message, OsBytes, Timestamp};
 use crate::show::json::{status, word};
 use crate::show::out::Style;
 use crate::show::table::Table;
-use crate::show::{escape, time};
+use crate::show::{escape, time, tree};
 
 /// A table of sessions.
 #[must_use]
@@ -72,6 +72,7 @@ pub(crate) fn session(view: &SessionView, style: Style, now: Timestamp) -> Strin
     rows.add("labels", labels(&session.labels));
     rows.add("size", format!("{}x{}", session.spec.size.cols, session.spec.size.rows));
     rows.maybe("runs", session.current_command.as_ref().map(OsBytes::to_string_lossy));
+    rows.maybe("runs in", view.current_dir.as_ref().map(OsBytes::to_string_lossy));
     rows.maybe("agent process", incarnation.and_then(|i| i.agent).map(|process| process.pid.to_string()));
     rows.maybe("init process", incarnation.and_then(|i| i.init).map(|process| process.pid.to_string()));
     rows.maybe("pane", incarnation.and_then(|i| i.pane).map(|pane| pane.to_string()));
@@ -95,7 +96,8 @@ pub(crate) fn session(view: &SessionView, style: Style, now: Timestamp) -> Strin
     rows.add("created", when(session.created_at, style, now));
     rows.add("active", when(session.last_activity_at, style, now));
     rows.maybe("verified", session.verified_at.map(|at| when(at, style, now)));
-    rows.0.render()
+    let processes = tree::render(&view.processes);
+    rows.0.render() + &if processes.is_empty() { processes } else { format!("processes\n{processes}") }
 }
 
 /// `sess_1  web  stopped (exited), exit 0`, as the verbs that change a session answer.
@@ -165,6 +167,7 @@ impl Rows {
 
 #[cfg(test)]
 mod tests {
+    use protocol::reply::TreeProcess;
     use protocol::{Lifecycle, Reason};
 
     use super::*;
@@ -202,6 +205,16 @@ mod tests {
         view.session.reason = Some(Reason::Killed);
         view.session.exit = Some(Exit { code: None, signal: Some(15), at: NOW });
         assert_eq!(state_line(&view), "sess_1  web  stopped(killed), signal 15");
+    }
+
+    #[test]
+    fn a_session_shows_where_it_is_and_its_processes() {
+        let mut view = testing::session("web");
+        let shown = session(&view, Style::default(), NOW);
+        assert!(shown.contains("runs in        /tmp/sub\n") && !shown.contains("processes"), "{shown}");
+        let process = protocol::ProcId { pid: 60, start: 6 };
+        view.processes = vec![TreeProcess { process, parent: 1, command: "reaper".into() }];
+        assert!(session(&view, Style::default(), NOW).ends_with("processes\n  60  reaper\n"));
     }
 
     #[test]

@@ -34,6 +34,8 @@ pub(crate) struct SessionJson<'a> {
     rest_state: &'static str,
     attached_clients: u32,
     current_command: Option<&'a OsBytes>,
+    current_directory: Option<&'a OsBytes>,
+    processes: Option<Vec<ProcessJson<'a>>>,
     generator: Option<Generator>,
     tmux: Tmux<'a>,
     queue: Queue,
@@ -49,6 +51,14 @@ pub(crate) struct SessionJson<'a> {
     thought: Option<()>,
     verified_at: Option<String>,
     recovered: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct ProcessJson<'a> {
+    pid: u32,
+    start_time: u64,
+    parent: u32,
+    command: &'a OsBytes,
 }
 
 #[derive(Debug, Serialize)]
@@ -109,6 +119,8 @@ impl<'a> SessionJson<'a> {
             rest_state: rest_state(view, now),
             attached_clients: session.attached_clients,
             current_command: session.current_command.as_ref(),
+            current_directory: view.current_dir.as_ref(),
+            processes: None,
             generator: generator(session),
             tmux: tmux(view),
             queue: queue(&view.queue),
@@ -125,6 +137,18 @@ impl<'a> SessionJson<'a> {
             verified_at: session.verified_at.map(rfc3339),
             recovered: session.recovered,
         }
+    }
+
+    /// The same with its processes, which are known where one session is shown.
+    #[must_use]
+    pub(crate) fn with_processes(self, view: &'a SessionView) -> Self {
+        let processes = view.processes.iter().map(|found| ProcessJson {
+            pid: found.process.pid,
+            start_time: found.process.start,
+            parent: found.parent,
+            command: &found.command,
+        });
+        Self { processes: Some(processes.collect()), ..self }
     }
 }
 
@@ -291,6 +315,8 @@ pub(crate) fn word(value: &impl Serialize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use protocol::ProcId;
+    use protocol::reply::TreeProcess;
     use serde_json::Value;
 
     use super::*;
@@ -311,7 +337,8 @@ mod tests {
         let mut view = session("web");
         let value = serde_json::to_value(SessionJson::new(&view, Timestamp(0))).unwrap();
         let contract = "id, name, workspace, dir, agent, command, cwd, labels, lifecycle, reason, detail, activity,
-            activity_source, activity_since, status, rest_state, attached_clients, current_command, generator, tmux,
+            activity_source, activity_since, status, rest_state, attached_clients, current_command,
+            current_directory, processes, generator, tmux,
             queue, total_requests, active_requests, created_at, last_activity_at, incarnations, restarts, exit,
             limits, restart_policy, thought, verified_at, recovered";
         assert_eq!(keys(&value), sorted(contract));
@@ -322,6 +349,12 @@ mod tests {
         assert_eq!(value["tmux"]["pane_id"], "%4");
         assert_eq!(value["tmux"]["server_started_at"], "2023-11-14T22:13:20.000Z");
         assert_eq!(value["status"], "idle");
+        assert_eq!((&value["current_directory"], &value["processes"]), (&"/tmp/sub".into(), &Value::Null));
+        let process = ProcId { pid: 60, start: 6 };
+        view.processes = vec![TreeProcess { process, parent: 1, command: "reaper".into() }];
+        let shown = SessionJson::new(&view, Timestamp(0)).with_processes(&view);
+        let process = serde_json::json!({"pid": 60, "start_time": 6, "parent": 1, "command": "reaper"});
+        assert_eq!(serde_json::to_value(shown).unwrap()["processes"], serde_json::json!([process]));
         view.session.incarnation = None;
         view.session.lifecycle = Lifecycle::Stopped;
         let value = serde_json::to_value(SessionJson::new(&view, Timestamp(0))).unwrap();

@@ -1,5 +1,6 @@
 //! Output: for people, and as JSON.
 
+pub(crate) mod change;
 pub(crate) mod clean;
 pub(crate) mod escape;
 pub(crate) mod event;
@@ -10,3 +11,4 @@ pub(crate) mod progress;
 pub(crate) mod status;
 pub(crate) mod table;
 pub(crate) mod time;
+pub(crate) mod tree;

@@ -2,6 +2,7 @@
 
 use protocol::Timestamp;
 use protocol::reply::{Component, Status};
+use protocol::tmux::Means;
 use serde_json::{Map, Value, json};
 
 use crate::show::escape;
@@ -53,6 +54,8 @@ pub(crate) fn document(status: &Status) -> Value {
             "server_pid": server.map(|server| server.process.pid),
             "server_started_at": server.map(|server| rfc3339_of_seconds(server.started_at)),
             "seen_at": status.tmux.seen_at.map(rfc3339),
+            "connection": status.tmux.means.map(Means::word),
+            "open_files": status.tmux.open_files.map(|(used, max)| json!({"used": used, "max": max})),
         },
         "sessions": status.sessions.iter().map(|(state, n)| (state.clone(), json!(n))).collect::<Map<_, _>>(),
         "slots": {"used": status.slots_used, "max": status.slots_max},
@@ -94,13 +97,16 @@ fn table(status: &Status, style: Style, now: Timestamp) -> Table {
     for name in NEEDED {
         row(name, component_line(component(status, name), style, now));
     }
-    row("tmux", tmux_line(status));
+    row("tmux", tmux_line(status, style, now));
     let sessions: Vec<String> = status.sessions.iter().map(|(state, n)| format!("{n} {state}")).collect();
     row("sessions", if sessions.is_empty() { "none".to_owned() } else { sessions.join(", ") });
     row("slots", format!("{} of {} taken", status.slots_used, status.slots_max));
     row("queue", queue_line(status, style, now));
     if !status.foreign.is_empty() {
-        row("foreign", format!("{} (never touched)", status.foreign.join(" ")));
+        row(
+            "foreign",
+            format!("{} (never touched; take one in: poolctl adopt NAME)", status.foreign.join(" ")),
+        );
     }
     row("database", format!("{} KiB", status.database_bytes.div_ceil(1024)));
     row("state", status.state_dir.to_string_lossy());
@@ -118,11 +124,29 @@ fn component_line(component: Option<&Component>, style: Style, now: Timestamp) -
     format!("{pid}{build}connected {since}")
 }
 
-fn tmux_line(status: &Status) -> String {
+fn tmux_line(status: &Status, style: Style, now: Timestamp) -> String {
     let tmux = &status.tmux;
-    let pid = tmux.server.map(|server| format!(", pid {}", server.process.pid)).unwrap_or_default();
+    let pid = tmux.server.map(|server| format!("pid {}", server.process.pid));
+    let connection = tmux.means.map(|means| match means {
+        Means::Native | Means::Control => format!("{} connection", means.word()),
+        Means::Listings => means.word().to_owned(),
+    });
+    let files = tmux.open_files.map(|(used, max)| format!("{used}/{max} files open"));
+    let socket = format!("socket {}", tmux.socket.to_string_lossy());
+    let verified = verified(component(status, NEEDED[0]), style, now);
     let detail = tmux.detail.as_deref().map(|detail| format!(": {detail}")).unwrap_or_default();
-    format!("{}{detail}{pid}, socket {}", tmux.state, tmux.socket.to_string_lossy())
+    let facts = [pid, connection, files, Some(socket), Some(verified)];
+    let facts: Vec<String> = facts.into_iter().flatten().collect();
+    format!("{}{detail}, {}", tmux.state, facts.join(", "))
+}
+
+/// Since when what is known of tmux is kept true by a watcher, or is not.
+fn verified(watcher: Option<&Component>, style: Style, now: Timestamp) -> String {
+    match watcher {
+        Some(watcher) if watcher.connected => format!("watched since {}", when(watcher.since, style, now)),
+        Some(watcher) => format!("unverified since {}", when(watcher.since, style, now)),
+        None => "unverified".to_owned(),
+    }
 }
 
 fn queue_line(status: &Status, style: Style, now: Timestamp) -> String {
@@ -170,6 +194,42 @@ mod tests {
         assert_eq!(document["slots"], json!({"used": 1, "max": 16}));
         assert_eq!(document["sessions"], json!({"live": 1}));
         assert_eq!(document["tmux"]["server_pid"], 50);
+        assert_eq!(document["tmux"]["connection"], "native");
+        assert_eq!(document["tmux"]["open_files"], json!({"used": 37, "max": 65_536}));
         assert_eq!(document["components"][0]["since"], "1970-01-01T00:00:00.000Z");
+    }
+
+    #[test]
+    fn what_is_not_known_of_tmux_is_null() {
+        let mut status = status();
+        (status.tmux.means, status.tmux.open_files) = (None, None);
+        let document = document(&status);
+        for key in ["detail", "seen_at", "connection", "open_files"] {
+            assert_eq!(document["tmux"].get(key), Some(&Value::Null), "{key}");
+        }
+    }
+
+    #[test]
+    fn people_see_how_tmux_is_watched_and_whose_it_is() {
+        let mut status = status();
+        let line = |status: &Status| tmux_line(status, Style::default(), Timestamp(0));
+        assert_eq!(
+            line(&status),
+            "up, pid 50, native connection, 37/65536 files open, socket /state/run/tmux.sock, \
+             watched since 1970-01-01T00:00:00.000Z"
+        );
+        status.tmux.state = "stopped".into();
+        status.tmux.detail = Some("SIGSTOP; kill -CONT 50".into());
+        (status.tmux.means, status.tmux.open_files) = (Some(Means::Listings), None);
+        status.components[0].connected = false;
+        assert_eq!(
+            line(&status),
+            "stopped: SIGSTOP; kill -CONT 50, pid 50, listings, socket /state/run/tmux.sock, \
+             unverified since 1970-01-01T00:00:00.000Z"
+        );
+        status.foreign = vec!["mine".into(), "other".into()];
+        let text = overview(&status, Style::default(), Timestamp(0));
+        let hint = "foreign     mine other (never touched; take one in: poolctl adopt NAME)\n";
+        assert!(text.contains(hint), "{text}");
     }
 }

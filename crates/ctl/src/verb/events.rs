@@ -1,15 +1,16 @@
 //! `events`: the durable journal, and what follows.
 
-use std::time::Instant;
+use std::ops::ControlFlow;
 
 use protocol::request::{Events, Subscribe};
-use protocol::{Frame, Refusal, Request, Response, Role, Seq, SessionId, Stamped, TransportError};
+use protocol::{Frame, Request, Response, Seq, SessionId, Stamped};
 use serde_json::{Map, Value, json};
 
-use crate::client::{Client, Patience};
+use crate::client::Client;
 use crate::context::Context;
 use crate::error::Error;
 use crate::exit;
+use crate::follow::{Follower, follow};
 use crate::show::{escape, event, human, out, time};
 use crate::verb::expect_session;
 
@@ -42,7 +43,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
     };
     let printer = Printer { context, session, kinds: &args.kind, marked: args.follow };
     if args.follow {
-        return Follower { printer, client, since: args.since }.follow();
+        match follow(context, client, &mut Journal { printer, since: args.since })? {}
     }
     let mut since = args.since.unwrap_or_default();
     loop {
@@ -124,79 +125,36 @@ fn line(stamped: &Stamped, style: out::Style) -> String {
     line.trim_end().to_owned()
 }
 
-struct Follower<'a> {
+struct Journal<'a> {
     printer: Printer<'a>,
-    client: Client,
     /// The last event that was shown; what a new connection goes on after.
     since: Option<Seq>,
 }
 
-impl Follower<'_> {
-    /// Prints until the connection is lost for good.
-    fn follow(mut self) -> Result<u8, Error> {
-        let mut patience = Patience::new(self.printer.context.waiting_limit());
-        loop {
-            let began = Instant::now();
-            match self.stream(&patience) {
-                Err(Cut::Passing(_)) if patience.again(began) => {}
-                Err(Cut::Passing(refusal)) => return Err(refusal.into()),
-                Err(Cut::Final(error)) => return Err(error),
-                Ok(()) => {}
+impl Follower for Journal<'_> {
+    fn request(&self) -> Request {
+        Request::Subscribe(Subscribe { since: self.since })
+    }
+
+    fn take(&mut self, frame: Frame) -> Result<ControlFlow<()>, Error> {
+        match frame {
+            Frame::Event { stamped, snapshot } => {
+                self.printer.print(&stamped, snapshot)?;
+                if !snapshot {
+                    self.since = Some(stamped.seq);
+                }
             }
-        }
-    }
-
-    /// One connection. `Ok` where the daemon cut it because this side was too slow.
-    fn stream(&mut self, patience: &Patience) -> Result<(), Cut> {
-        let mut connection = self.client.connect(Role::Subscriber, patience.left()).map_err(|error| {
-            let refusal = error.refusal();
-            if self.client.may_come_back(&error) { Cut::Passing(refusal) } else { Cut::Final(refusal.into()) }
-        })?;
-        connection.send(Request::Subscribe(Subscribe { since: self.since }))?;
-        loop {
-            connection.set_timeout(patience.left());
-            match connection.next_frame()? {
-                Frame::Event { stamped, snapshot } => {
-                    self.printer.print(&stamped, snapshot)?;
-                    if !snapshot {
-                        self.since = Some(stamped.seq);
-                    }
-                }
-                Frame::Synced { seq } => {
-                    self.since = Some(seq);
-                    self.printer.synced(seq)?;
-                }
-                Frame::Lagged { from, .. } => {
-                    self.since = Some(from);
-                    return Ok(());
-                }
-                Frame::Reply { reply: Err(refusal), .. } => return Err(Cut::Final(refusal.into())),
-                Frame::Reply { .. } | Frame::Part { .. } | Frame::Ask(_) => {}
+            Frame::Synced { seq } => {
+                self.since = Some(seq);
+                self.printer.synced(seq)?;
             }
+            // This side was too slow, and is cut.
+            Frame::Lagged { from, .. } => {
+                self.since = Some(from);
+                return Ok(ControlFlow::Break(()));
+            }
+            Frame::Reply { .. } | Frame::Part { .. } | Frame::Ask(_) | Frame::Observed(_) => {}
         }
-    }
-}
-
-/// Why a stream ended.
-enum Cut {
-    /// As it does while the daemon restarts.
-    Passing(Refusal),
-    /// Trying again would not help.
-    Final(Error),
-}
-
-impl From<Error> for Cut {
-    fn from(error: Error) -> Self {
-        Self::Final(error)
-    }
-}
-
-impl From<TransportError> for Cut {
-    fn from(error: TransportError) -> Self {
-        let refusal = error.refusal();
-        match error {
-            TransportError::Closed | TransportError::Io(_) => Self::Passing(refusal),
-            TransportError::Timeout | TransportError::Frame(_) => Self::Final(refusal.into()),
-        }
+        Ok(ControlFlow::Continue(()))
     }
 }

@@ -1,5 +1,6 @@
 //! The verbs, one a file: its arguments, its request, what it shows.
 
+pub(crate) mod adopt;
 pub(crate) mod attach;
 pub(crate) mod become_daemon;
 pub(crate) mod capture;
@@ -7,6 +8,7 @@ pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod down;
 pub(crate) mod events;
+pub(crate) mod feed;
 pub(crate) mod keys;
 pub(crate) mod kill;
 pub(crate) mod label;
@@ -26,6 +28,7 @@ pub(crate) mod status;
 pub(crate) mod sync;
 pub(crate) mod up;
 pub(crate) mod wait;
+pub(crate) mod watch;
 
 use protocol::reply::SessionView;
 use protocol::{Message, Response};
@@ -63,7 +66,10 @@ pub(crate) fn run(context: &Context, command: Command) -> Result<u8, Error> {
         Command::Label(args) => label::run(context, args),
         Command::Restart(args) => restart::run(context, &args),
         Command::Queue(command) => queue::run(context, command),
+        Command::Adopt(args) => adopt::run(context, args),
         Command::Events(args) => events::run(context, &args),
+        Command::Watch(args) => watch::run(context, &args),
+        Command::Feed(args) => feed::run(context, &args),
         Command::Reap(args) => reap::run(context, &args),
         Command::Rpc(args) => rpc::run(context, &args),
         Command::Config(command) => config::run(context, &command),

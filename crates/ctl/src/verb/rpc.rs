@@ -63,10 +63,15 @@ fn parse(line: &str) -> Result<Line, Error> {
 }
 
 fn ask(context: &Context, client: &mut Client, line: Line) -> Result<protocol::Response, Error> {
-    if matches!(line.request, Request::Subscribe(_)) {
-        return Err(Error::usage(
-            "a subscription is no request with one reply: use `poolctl events --follow --json`",
-        ));
+    let instead = match line.request {
+        Request::Subscribe(_) => Some("events --follow --json"),
+        Request::Watch => Some("watch --print"),
+        _ => None,
+    };
+    if let Some(verb) = instead {
+        return Err(Error::usage(format!(
+            "a subscription is no request with one reply: use `poolctl {verb}`"
+        )));
     }
     let op = match line.op {
         Some(id) => Some(OpId::Named(id)),
@@ -90,6 +95,7 @@ fn mutates(request: &Request) -> bool {
             | Request::Rename(_)
             | Request::Label(_)
             | Request::Restart(_)
+            | Request::Adopt(_)
     )
 }
 
@@ -124,6 +130,7 @@ mod tests {
     #[test]
     fn only_changes_need_an_operation() {
         assert!(mutates(&parse(r#"{"rename":{"session":"a","name":"b"}}"#).unwrap().request));
+        assert!(mutates(&parse(r#"{"adopt":{"target":"$3"}}"#).unwrap().request));
         assert!(!mutates(&Request::Status) && !mutates(&Request::Sync));
     }
 }

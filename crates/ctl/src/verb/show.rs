@@ -22,7 +22,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
     let view = expect_session(context.client().ask(Request::Show(session))?)?;
     let now = time::now();
     if context.style.json {
-        out::json(&SessionJson::new(&view, now))?;
+        out::json(&SessionJson::new(&view, now).with_processes(&view))?;
     } else {
         out::text(&human::session(&view, context.style, now))?;
     }

@@ -28,6 +28,8 @@ pub(crate) enum Answer {
     Parts(Vec<Response>, Response),
     /// Sends these, then hangs up.
     Frames(Vec<Frame>),
+    /// Sends these, replies, and sends those.
+    Among(Vec<Frame>, Reply, Vec<Frame>),
     /// Hangs up without a reply, as a daemon that is killed does.
     HangUp,
     /// Says nothing.
@@ -171,6 +173,9 @@ fn converse(mut stream: UnixStream, calls: &Mutex<Vec<Call>>, script: &Script) {
                 (parts.into_iter().map(part).chain([Frame::Reply { id, reply: Ok(last) }]).collect(), true)
             }
             Answer::Frames(frames) => (frames, false),
+            Answer::Among(before, reply, after) => {
+                (before.into_iter().chain([Frame::Reply { id, reply }]).chain(after).collect(), true)
+            }
             Answer::HangUp => (Vec::new(), false),
             Answer::Silence => (Vec::new(), true),
         };

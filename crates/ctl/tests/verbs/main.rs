@@ -9,6 +9,7 @@ mod fake;
 mod samples;
 mod streams;
 mod supervisor;
+mod tmux;
 
 use std::ffi::OsStr;
 use std::panic;
@@ -33,7 +34,7 @@ fn main() -> ExitCode {
 
 fn tests() -> ExitCode {
     let filter = std::env::args().skip(1).find(|arg| !arg.starts_with('-')).unwrap_or_default();
-    let all = [calls::TESTS, streams::TESTS, supervisor::TESTS].concat();
+    let all = [calls::TESTS, streams::TESTS, supervisor::TESTS, tmux::TESTS].concat();
     if std::env::args().any(|arg| arg == "--list") {
         all.iter().for_each(|(name, _)| println!("{name}: test"));
         return ExitCode::SUCCESS;

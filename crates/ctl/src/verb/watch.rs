@@ -1,0 +1,162 @@
+//! `watch`: tmux as `poold` has it, then what its watcher sends.
+
+use std::io;
+use std::ops::ControlFlow;
+
+use protocol::diff::{Change, diff};
+use protocol::request::View;
+use protocol::tmux::{Server, TmuxState};
+use protocol::{Frame, Request, parts};
+
+use crate::context::Context;
+use crate::error::Error;
+use crate::exit;
+use crate::follow::{Follower, follow};
+use crate::show::out::Style;
+use crate::show::{change, out, time};
+
+/// Show what happens in tmux, as it happens
+///
+/// The state comes first. A line starts with + for what is new, ~ for what is different and - for
+/// what is gone; a session is written like $3, a pane like %7.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Print exactly what tmux-watch sends, as JSON lines; `poolctl feed` reads them
+    #[arg(long)]
+    pub print: bool,
+}
+
+/// Shows it until nobody reads any more.
+pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
+    let style = Style { json: context.style.json || args.print, ..context.style };
+    let mut watch = Watch { style, known: None, coming: None };
+    match follow(context, context.patient_client(), &mut watch) {
+        Err(Error::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(exit::OK),
+        Err(error) => Err(error),
+        Ok(never) => match never {},
+    }
+}
+
+struct Watch {
+    style: Style,
+    /// What was shown.
+    known: Option<TmuxState>,
+    /// The parts of a snapshot that is not whole yet.
+    coming: Option<TmuxState>,
+}
+
+impl Follower for Watch {
+    fn request(&self) -> Request {
+        Request::Watch
+    }
+
+    fn take(&mut self, frame: Frame) -> Result<ControlFlow<()>, Error> {
+        match frame {
+            Frame::Observed(observe) if self.style.json => out::json(&observe)?,
+            Frame::Observed(observe) => {
+                let now = time::rfc3339(time::now());
+                let lines = self.lines(observe.view).into_iter().map(|line| format!("{now}  {line}\n"));
+                out::text(&lines.collect::<String>())?;
+            }
+            // This side was too slow, and is cut: the state comes again.
+            Frame::Lagged { .. } => return Ok(ControlFlow::Break(())),
+            _ => {}
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+impl Watch {
+    /// What is new in it, for people.
+    fn lines(&mut self, view: View) -> Vec<String> {
+        let changes = match view {
+            View::Snapshot { state, part, more } => {
+                let whole = parts::join(self.coming.take().filter(|_| part > 0), state);
+                if more {
+                    self.coming = Some(whole);
+                    return Vec::new();
+                }
+                self.until(&whole)
+            }
+            View::Diff(changes) => changes,
+            View::Unchanged | View::Alive => return Vec::new(),
+        };
+        let known = self.known.get_or_insert_default();
+        let mut lines = Vec::new();
+        for change in changes {
+            lines.extend(change::line(known, &change, self.style));
+            known.apply(change);
+        }
+        lines
+    }
+
+    /// What changed from what was shown to this. The server is shown first in any case; where nothing
+    /// was learnt of it, nothing is gone.
+    fn until(&self, whole: &TmuxState) -> Vec<Change> {
+        match &self.known {
+            Some(known) if matches!(whole.server, Server::Unknown(_)) => {
+                diff(known, &TmuxState { server: whole.server.clone(), ..known.clone() })
+            }
+            Some(known) => diff(known, whole),
+            None => {
+                let none = TmuxState { server: whole.server.clone(), ..TmuxState::default() };
+                [vec![Change::Server(whole.server.clone())], diff(&none, whole)].concat()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::TmuxSessionId;
+    use protocol::tmux::TmuxSession;
+
+    use super::*;
+
+    fn state(sessions: &[(u32, &str)]) -> TmuxState {
+        let session = |name: &str| TmuxSession { name: name.to_owned(), created_at: 1, attached: 0 };
+        let sessions = sessions.iter().map(|(id, name)| (TmuxSessionId(*id), session(name)));
+        TmuxState { sessions: sessions.collect(), ..TmuxState::default() }
+    }
+
+    fn watch() -> Watch {
+        Watch { style: Style::default(), known: None, coming: None }
+    }
+
+    #[test]
+    fn the_state_comes_first_and_once() {
+        let mut watch = watch();
+        let part = |state, part, more| View::Snapshot { state, part, more };
+        assert_eq!(watch.lines(part(state(&[(1, "a")]), 0, true)), Vec::<String>::new());
+        let first = watch.lines(part(state(&[(2, "b")]), 1, false));
+        assert_eq!(first, ["server: absent", "+ $1 a", "+ $2 b"]);
+        assert_eq!(watch.lines(View::Alive), Vec::<String>::new());
+        // Another snapshot, as after a lost connection, says only what is new.
+        assert_eq!(
+            watch.lines(part(state(&[(2, "c"), (3, "d")]), 0, false)),
+            ["- $1 a", "~ $2 b → c", "+ $3 d"]
+        );
+        let changes = vec![Change::SessionGone(TmuxSessionId(2)), Change::Server(Server::unknown("x"))];
+        assert_eq!(watch.lines(View::Diff(changes)), ["- $2 c", "server: unknown: x"]);
+        assert_eq!(watch.lines(part(state(&[(3, "d")]), 0, false)), ["server: absent"]);
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_gone() {
+        let mut watch = watch();
+        let snapshot = |state| View::Snapshot { state, part: 0, more: false };
+        watch.lines(snapshot(state(&[(1, "a")])));
+        let unknown = TmuxState { server: Server::unknown("x"), ..TmuxState::default() };
+        assert_eq!(watch.lines(snapshot(unknown.clone())), ["server: unknown: x"]);
+        assert_eq!(watch.lines(snapshot(unknown)), Vec::<String>::new());
+        assert_eq!(watch.lines(snapshot(state(&[(1, "b")]))), ["server: absent", "~ $1 a → b"]);
+    }
+
+    #[test]
+    fn half_a_snapshot_of_a_lost_connection_is_forgotten() {
+        let mut watch = watch();
+        watch.lines(View::Snapshot { state: state(&[(1, "a")]), part: 0, more: true });
+        let lines = watch.lines(View::Snapshot { state: state(&[(2, "b")]), part: 0, more: false });
+        assert_eq!(lines, ["server: absent", "+ $2 b"]);
+    }
+}
