@@ -7,9 +7,10 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 
 use crate::options::Options;
+use crate::order::order;
 use crate::pool::Pool;
 use crate::stats::{self, Times};
-use crate::{print, report};
+use crate::{interrupt, print, report};
 
 /// Calls of each command before the first that counts.
 const WARM_UP: usize = 10;
@@ -27,23 +28,24 @@ struct Subject {
 ///
 /// # Errors
 /// The pool does not start or stop, or a command fails.
-pub(crate) fn run(options: &Options) -> Result<()> {
-    let pool = Pool::start(&options.bin_dir, options.sessions)?;
-    let measured = measure(&pool, options);
+pub(crate) fn run(options: &Options, sessions: usize) -> Result<()> {
+    let pool = Pool::start(&options.bin_dir, sessions)?;
+    let measured = measure(&pool, options.runs, sessions);
     let stopped = pool.stop();
-    print(&table(&measured?, options))?;
+    print(&table(&measured?, options.runs, sessions))?;
     stopped
 }
 
-fn measure(pool: &Pool, options: &Options) -> Result<Vec<Subject>> {
-    report(&format!("creating {} sessions", options.sessions));
-    for n in 0..options.sessions {
+fn measure(pool: &Pool, runs: usize, sessions: usize) -> Result<Vec<Subject>> {
+    report(&format!("creating {sessions} sessions"));
+    for n in 0..sessions {
         pool.create(&format!("bench-{n}"))?;
     }
     let mut subjects = subjects(pool);
-    check(&mut subjects, options.sessions)?;
-    report(&format!("measuring each of {} commands {} times, in turn", subjects.len(), options.runs));
-    for run in 0..WARM_UP + options.runs {
+    check(&mut subjects, sessions)?;
+    report(&format!("measuring each of {} commands {runs} times, in turn", subjects.len()));
+    for run in 0..WARM_UP + runs {
+        interrupt::check()?;
         for at in order(run, subjects.len()) {
             let subject = &mut subjects[at];
             let began = Instant::now();
@@ -56,19 +58,6 @@ fn measure(pool: &Pool, options: &Options) -> Result<Vec<Subject>> {
         }
     }
     Ok(subjects)
-}
-
-/// The places 0 to `len` in the order of this run: all orders take their turn, so that none is always measured in
-/// the wake of the same other one.
-fn order(mut run: usize, len: usize) -> Vec<usize> {
-    let mut rest: Vec<usize> = (0..len).collect();
-    let mut order = Vec::with_capacity(len);
-    while !rest.is_empty() {
-        let choices = rest.len();
-        order.push(rest.remove(run % choices));
-        run /= choices;
-    }
-    order
 }
 
 fn subjects(pool: &Pool) -> Vec<Subject> {
@@ -99,13 +88,11 @@ fn has_session(line: &[u8]) -> bool {
     line.windows(6).any(|word| word == b"bench-")
 }
 
-fn table(subjects: &[Subject], options: &Options) -> String {
+fn table(subjects: &[Subject], runs: usize, sessions: usize) -> String {
     let p50 = |at: usize| subjects.get(at).map_or(f64::NAN, |subject| subject.times.quantile_us(0.5));
     let (floor, peer) = (p50(0), p50(1));
     let mut text = format!(
-        "spawn to exit with {} sessions, {} runs each in turn; load {}\n\n{:<20}{:>10}{:>10}{:>9}{:>9}  goal\n",
-        options.sessions,
-        options.runs,
+        "spawn to exit with {sessions} sessions, {runs} runs each in turn; load {}\n\n{:<20}{:>10}{:>10}{:>9}{:>9}  goal\n",
         stats::load(),
         "command",
         "p50 us",
@@ -135,13 +122,6 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn all_orders_take_their_turn() {
-        let orders: std::collections::BTreeSet<_> = (0..24).map(|run| order(run, 4)).collect();
-        assert_eq!(orders.len(), 24);
-        assert!(orders.iter().all(|order| order.iter().sum::<usize>() == 6));
-    }
-
     fn subject(label: &'static str, us: u64, goal: Option<f64>) -> Subject {
         let mut times = Times::default();
         times.push(Duration::from_micros(us));
@@ -156,8 +136,7 @@ mod tests {
             subject("quick", 900, Some(1.8)),
             subject("slow", 1801, Some(9.0)),
         ];
-        let options = Options { bin_dir: "/".into(), runs: 1, sessions: 1 };
-        let text = table(&subjects, &options);
+        let text = table(&subjects, 1, 1);
         assert!(text.contains("1.50     0.50  met: at most 1.8 x true"), "{text}");
         assert!(text.contains("3.00     1.00  missed"), "{text}");
     }

@@ -2,28 +2,39 @@
 //! busy machine slows all of them alike and the ratios stay meaningful.
 
 mod cli;
+mod floors;
+mod interrupt;
 mod options;
+mod order;
 mod pool;
+mod remains;
 mod stats;
+mod subscriber;
+mod usage;
+mod watch;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use options::Options;
+use options::{Options, Suite};
 
 const USAGE: &str = "\
-usage: bench cli [--bin-dir DIR] [--runs N] [--sessions N]
+usage: bench cli   [--bin-dir DIR] [--runs N] [--sessions N,…]
+       bench watch [--bin-dir DIR] [--runs N] [--sessions N,…] [--idle SECONDS]
 
-  cli   time to start and end: `poolctl status` and `poolctl ls` against `true` and `tmux list-sessions`
+  cli    time to start and end: `poolctl status` and `poolctl ls` against `true` and `tmux list-sessions`
+  watch  time from a change in tmux, or the death of a pane's process, to its event at a subscriber of the
+         pool, against the floors of each part of the way; processor time and memory, idle and in a storm
 
   --bin-dir DIR   where the binaries are; default: beside this one
-  --runs N        how often each command is measured (200)
-  --sessions N    how many sessions there are meanwhile (200)
+  --runs N        how often each thing is measured (cli: 200, watch: 30)
+  --sessions N,…  how many sessions there are meanwhile (cli: 200, watch: 10,100,1000)
+  --idle SECONDS  for how long the idle processes are watched (20)
 ";
 
 fn main() -> ExitCode {
     let outcome = match Options::parse(std::env::args_os().skip(1)) {
-        Ok(Some(options)) => cli::run(&options),
+        Ok(Some(options)) => run(&options),
         Ok(None) => print(USAGE),
         Err(error) => {
             report(&format!("{error}\n\n{USAGE}"));
@@ -37,6 +48,15 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn run(options: &Options) -> anyhow::Result<()> {
+    interrupt::listen()?;
+    let suite = match options.suite {
+        Suite::Cli => cli::run,
+        Suite::Watch => watch::run,
+    };
+    options.sessions.iter().try_for_each(|sessions| suite(options, *sessions))
 }
 
 /// Writes to standard output.

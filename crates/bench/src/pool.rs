@@ -1,5 +1,6 @@
 //! A pool for a benchmark: in a directory of its own, gone at the end.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -7,7 +8,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
+use protocol::ProcId;
 use tempfile::TempDir;
+
+use crate::remains;
+
+/// Its name.
+pub(crate) const NAME: &str = "bench";
 
 /// A running pool.
 #[derive(Debug)]
@@ -45,7 +52,7 @@ impl Pool {
         let own = self.bin_dir.join(program);
         let mut command = Command::new(if own.exists() { own.as_os_str() } else { OsStr::new(program) });
         command
-            .env("POOL_NAME", "bench")
+            .env("POOL_NAME", NAME)
             .env("POOL_STATE_DIR", self.state())
             .env("POOL_CONFIG", self.dir.path().join("config.toml"))
             .env_remove("POOL_SOCKET")
@@ -58,11 +65,25 @@ impl Pool {
     #[must_use]
     pub(crate) fn tmux(&self) -> Command {
         let mut command = self.command("tmux");
-        command.arg("-S").arg(self.state().join("run/tmux.sock"));
+        command.arg("-S").arg(self.tmux_socket());
         command
     }
 
-    fn state(&self) -> PathBuf {
+    /// Where its tmux server listens.
+    #[must_use]
+    pub(crate) fn tmux_socket(&self) -> PathBuf {
+        self.state().join("run/tmux.sock")
+    }
+
+    /// Where its daemon listens.
+    #[must_use]
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.state().join("run/poold.sock")
+    }
+
+    /// Its state directory.
+    #[must_use]
+    pub(crate) fn state(&self) -> PathBuf {
         self.dir.path().join("state")
     }
 
@@ -74,15 +95,30 @@ impl Pool {
         Ok(output)
     }
 
-    /// Ends the sessions, the daemons and the tmux server. The directory goes with the value.
+    /// Ends the sessions, the daemons and the tmux server with all that ran in it. The directory goes
+    /// with the value.
     ///
     /// # Errors
     /// Something does not end.
     pub(crate) fn stop(&self) -> Result<()> {
+        let processes = self.processes();
         let down = self.poolctl(["--timeout", "120s", "down", "--stop-sessions"]);
         let ended = self.tmux().arg("kill-server").status().context("tmux kill-server")?;
+        remains::end(&processes?)?;
         down?;
         ensure!(ended.success(), "tmux kill-server: {ended}");
         Ok(())
+    }
+
+    /// The tmux server and the program of each pane.
+    fn processes(&self) -> Result<BTreeSet<ProcId>> {
+        let output = self.tmux().args(["list-panes", "-a", "-F", "#{pid} #{pane_pid}"]).output()?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let pids: BTreeSet<u32> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+        let mut processes = BTreeSet::new();
+        for pid in pids {
+            processes.extend(process::identity::identify(pid)?);
+        }
+        Ok(processes)
     }
 }

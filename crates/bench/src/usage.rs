@@ -1,0 +1,73 @@
+//! What a process has used: processor time and memory.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use protocol::ProcId;
+
+/// Memory of a process, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Memory {
+    /// Resident now.
+    pub(crate) resident: u64,
+    /// The most that ever was.
+    pub(crate) peak: u64,
+}
+
+/// Time on a processor so far, of all its threads, also those that ended.
+///
+/// # Errors
+/// It has ended.
+pub(crate) fn cpu(id: ProcId) -> Result<Duration> {
+    let vitals = process::vitals::vitals(id)?.with_context(|| format!("process {id} has ended"))?;
+    Ok(precise(id.pid).unwrap_or(vitals.cpu))
+}
+
+/// By the clock of the process, which counts nanoseconds.
+#[cfg(target_os = "linux")]
+fn precise(pid: u32) -> Option<Duration> {
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(pid).ok()?);
+    Some(nix::time::ClockId::pid_cpu_clock_id(pid).ok()?.now().ok()?.into())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn precise(_pid: u32) -> Option<Duration> {
+    None
+}
+
+/// Its memory; `None` where the system does not tell.
+#[must_use]
+pub(crate) fn memory(id: ProcId) -> Option<Memory> {
+    parse(&std::fs::read_to_string(format!("/proc/{}/status", id.pid)).ok()?)
+}
+
+fn parse(status: &str) -> Option<Memory> {
+    let bytes = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        let kib: u64 = line.trim_start_matches(':').trim().strip_suffix(" kB")?.parse().ok()?;
+        Some(kib * 1024)
+    };
+    Some(Memory { resident: bytes("VmRSS")?, peak: bytes("VmHWM")? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_of_a_status_file() {
+        let text = "Name:\tx\nVmHWM:\t    3072 kB\nVmRSS:\t    2048 kB\n";
+        assert_eq!(parse(text), Some(Memory { resident: 2 << 20, peak: 3 << 20 }));
+        assert_eq!(parse("Name:\tx\n"), None);
+    }
+
+    #[test]
+    fn time_passes_while_one_computes() {
+        let me = process::identity::me().unwrap();
+        let before = cpu(me).unwrap();
+        let deadline = std::time::Instant::now() + Duration::from_secs(30);
+        while cpu(me).unwrap() == before {
+            assert!(std::time::Instant::now() < deadline);
+        }
+    }
+}
