@@ -1,33 +1,74 @@
-//! Cuts a snapshot to the size of frames.
+//! Cuts what is told to the size of frames.
 
+use crate::diff::Change;
 use crate::request::View;
-use crate::tmux::TmuxState;
+use crate::text::OsBytes;
+use crate::tmux::{TmuxPane, TmuxSession, TmuxState};
 
-/// Sessions in one part. A foreign session's name is free text, as long as a command of tmux may
-/// be: 16 KiB. So many fit a frame.
-const SESSIONS: usize = 40;
-/// Panes in one part. A path is 4 KiB at most, the rest of a pane about 100 bytes.
-const PANES: usize = 80;
-/// More changes than this are told by a snapshot: it is not longer, and fits for sure.
-pub const CHANGES: usize = SESSIONS;
+/// So many bytes of one frame are used, about: half of what one may have. A single session's name may
+/// take 16 KiB, a pane's directory 4 KiB.
+const BUDGET: usize = 512 << 10;
+/// The most that anything takes besides its texts.
+const REST: usize = 128;
 
 /// The snapshot as one view or several, all but the last marked as having a successor.
 #[must_use]
 pub fn snapshot(state: TmuxState) -> Vec<View> {
-    let TmuxState { server, sessions, panes } = state;
-    let count = sessions.len().div_ceil(SESSIONS).max(panes.len().div_ceil(PANES)).max(1);
-    let count = u32::try_from(count).unwrap_or(u32::MAX);
-    let (mut sessions, mut panes) = (sessions.into_iter(), panes.into_iter());
-    let part = |n: u32| View::Snapshot {
-        state: TmuxState {
-            server: server.clone(),
-            sessions: sessions.by_ref().take(SESSIONS).collect(),
-            panes: panes.by_ref().take(PANES).collect(),
-        },
-        part: n,
-        more: n + 1 < count,
+    let empty = || TmuxState { server: state.server.clone(), ..TmuxState::default() };
+    let (mut parts, mut used) = (vec![empty()], 0);
+    let mut part = |size: usize| {
+        used += size;
+        if used > BUDGET {
+            used = size;
+            parts.push(empty());
+        }
+        parts.len() - 1
     };
-    (0..count).map(part).collect()
+    let sessions: Vec<_> = state.sessions.into_iter().map(|(id, s)| (part(of_session(&s)), id, s)).collect();
+    let panes: Vec<_> = state.panes.into_iter().map(|(id, pane)| (part(of_pane(&pane)), id, pane)).collect();
+    sessions.into_iter().for_each(|(at, id, session)| drop(parts[at].sessions.insert(id, session)));
+    panes.into_iter().for_each(|(at, id, pane)| drop(parts[at].panes.insert(id, pane)));
+    let last = parts.len() - 1;
+    let views = parts.into_iter().enumerate();
+    views
+        .map(|(at, state)| View::Snapshot {
+            state,
+            part: u32::try_from(at).unwrap_or(u32::MAX),
+            more: at < last,
+        })
+        .collect()
+}
+
+/// The changes, as many in one piece as fit a frame.
+#[must_use]
+pub fn diffs(changes: Vec<Change>) -> Vec<Vec<Change>> {
+    let (mut pieces, mut used): (Vec<Vec<Change>>, usize) = (Vec::new(), BUDGET);
+    for change in changes {
+        let size = match &change {
+            Change::Session(_, session) => of_session(session),
+            Change::Pane(_, pane) => of_pane(pane),
+            Change::Server(_) => 1024,
+            Change::SessionGone(_) | Change::PaneGone(_) => 8,
+        };
+        used += size;
+        match pieces.last_mut().filter(|_| used <= BUDGET) {
+            Some(piece) => piece.push(change),
+            None => {
+                used = size;
+                pieces.push(vec![change]);
+            }
+        }
+    }
+    pieces
+}
+
+fn of_session(session: &TmuxSession) -> usize {
+    REST + session.name.len()
+}
+
+fn of_pane(pane: &TmuxPane) -> usize {
+    let text = |text: &Option<OsBytes>| text.as_ref().map_or(0, |text| text.0.len());
+    REST + text(&pane.current_command) + text(&pane.current_dir)
 }
 
 /// Joins a part to those before it.

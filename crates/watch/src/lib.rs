@@ -5,7 +5,7 @@
 //! In the order in which a change travels: `wire` is the connection to tmux (`ladder` says by which
 //! means), whose notices the `model` turns into questions (`dirty`) and whose answers into what is known, with the
 //! processes that `settle` stamps and `procs` holds; `source` drives them, and looks at the `server`
-//! and after it (`cure`). `stream` tells what is new, cut by `parts` to the size of frames, over the
+//! and after it (`cure`). `stream` tells what is new, cut to the size of frames, over the
 //! `link` to `poold` or in `print`.
 
 mod cure;
@@ -15,7 +15,6 @@ mod ladder;
 mod link;
 mod model;
 mod pace;
-mod parts;
 mod print;
 mod procs;
 mod server;

@@ -6,12 +6,12 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use protocol::diff::Change;
+use protocol::parts;
 use protocol::request::{Observe, View};
 use protocol::tmux::{Means, Server, TmuxState};
 use tokio::time::{Instant, sleep_until};
 
 use crate::error::Error;
-use crate::parts;
 use crate::source::{Seen, Source};
 use crate::wanted::Wanted;
 

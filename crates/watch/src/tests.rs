@@ -1,6 +1,7 @@
 //! The whole watcher, against a scripted `poold` and a tmux server of its own.
 
 mod events;
+mod parts;
 mod trouble;
 
 use std::fs::{self, Permissions};
