@@ -17,6 +17,8 @@ use crate::pool::Pool;
 
 /// How far apart two listings must be that together prove an absence.
 pub const ABSENCE_PROOF: Duration = Duration::from_secs(1);
+/// The signal of a closed terminal, of the same number everywhere.
+const SIGHUP: i32 = 1;
 
 /// An observation and what else was learnt with it.
 #[derive(Debug)]
@@ -137,6 +139,16 @@ pub fn is_loss(reason: Reason) -> bool {
     matches!(reason, Reason::ServerGone | Reason::TmuxGone | Reason::StartupMissingTmux)
 }
 
+/// Whether a program that was seen to end was ended by tmux, as is known once its pane is gone: the pane
+/// of one that ends by itself remains. An adopted one's may not; but tmux ends programs by hanging up.
+#[must_use]
+pub fn ended_by_tmux(session: &Session) -> bool {
+    let Some(run) = &session.incarnation else { return false };
+    let adopted = run.init.is_some() && run.init == run.agent;
+    let hung_up = session.exit.and_then(|exit| exit.signal) == Some(SIGHUP);
+    session.reason == Some(Reason::Exited) && !run.dead && (!adopted || hung_up)
+}
+
 struct Case<'a> {
     session: &'a Session,
     incarnation: &'a Incarnation,
@@ -252,7 +264,7 @@ impl Case<'_> {
     /// Why it is absent: what was under way, else that tmux lost it.
     fn absence_reason(&self) -> Reason {
         match (self.session.lifecycle, self.session.reason) {
-            (Lifecycle::Draining, Some(reason)) => reason,
+            (Lifecycle::Draining, Some(reason)) if !ended_by_tmux(self.session) => reason,
             _ if self.seen.first => Reason::StartupMissingTmux,
             _ => Reason::TmuxGone,
         }
@@ -270,7 +282,7 @@ impl Case<'_> {
         let alive = self.incarnation.init.is_some() && !self.has_exited(self.incarnation.init);
         match (self.session.lifecycle, self.session.reason) {
             (Lifecycle::Draining, _) if alive => None,
-            (Lifecycle::Draining, Some(reason)) if !is_loss(reason) => {
+            (Lifecycle::Draining, Some(reason)) if !is_loss(reason) && !ended_by_tmux(self.session) => {
                 Some(Event::SessionStopped { session, reason, exit })
             }
             _ if alive => Some(self.draining(Reason::ServerGone, exit, Some(self.seen.now))),

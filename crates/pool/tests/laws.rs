@@ -237,6 +237,31 @@ fn w05_a_session_renamed_in_tmux_keeps_its_record() {
 }
 
 #[test]
+fn w32_a_program_whose_pane_went_with_it_was_ended_by_tmux() {
+    let ends = |dead: bool, server_dead: bool| {
+        let mut world = World::default();
+        let id = world.live("one", server(1), 1);
+        let (at, mut seen) = pane(&world, id, 1);
+        (seen.exited, seen.exit_signal) = (true, Some(1));
+        world.see(&up(1, vec![(at, seen.clone())]), &[process(101)]);
+        assert_eq!(world.pool.session(id).unwrap().reason, Some(Reason::Exited));
+        if dead {
+            seen.dead = true;
+            world.see(&up(1, vec![(at, seen)]), &[process(101)]);
+        }
+        let state = if server_dead { TmuxState::default() } else { up(1, vec![]) };
+        world.now += 1;
+        world.see(&state, &[process(101), process(1)][..1 + usize::from(server_dead)]);
+        let session = world.pool.session(id).unwrap();
+        (session.lifecycle, session.reason.unwrap())
+    };
+    assert_eq!(ends(true, false), (Lifecycle::Stopped, Reason::Exited), "its pane was left");
+    assert_eq!(ends(false, false), (Lifecycle::Stopped, Reason::TmuxGone));
+    assert_eq!(ends(true, true), (Lifecycle::Stopped, Reason::Exited));
+    assert_eq!(ends(false, true), (Lifecycle::Lost, Reason::ServerGone));
+}
+
+#[test]
 fn a_process_seen_to_end_is_the_end_of_its_session() {
     let mut world = World::default();
     let id = world.live("one", server(1), 1);

@@ -5,11 +5,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pool::reconcile::ended_by_tmux;
 use protocol::reap::{Candidate, Lease, Outcome, Verdict};
 use protocol::session::Reason;
 use protocol::tmux::Server;
 use protocol::{
-    Call, ErrorCode, Event, Hello, Lifecycle, Refusal, Reply, Request, Response, SessionId, Tag, Token, frame,
+    Call, ErrorCode, Event, Hello, Lifecycle, Refusal, Reply, Request, Response, Session, SessionId, Tag,
+    Token, frame,
 };
 use tmux::Answer;
 use tmux::act::Lines;
@@ -139,7 +141,11 @@ async fn lease(daemon: &Arc<Daemon>, leases: &mut Leases, session: SessionId, ta
         return Err(Refusal::new(ErrorCode::Conflict, format!("{session} is locked by somebody else")));
     };
     let grant = grant?;
-    keep_screen(daemon, session, tag).await;
+    let pane = keep_screen(daemon, session, tag).await;
+    if daemon.engine.turn(move |turn| note_pane(turn, session, tag, pane)).await? {
+        // It drains for another reason, which an observation settles.
+        drop(verb::snapshot(daemon).await);
+    }
     let (context, token, connection) = (Arc::clone(daemon), grant.token(), leases.connection);
     let decide = move |turn: &mut Turn<'_>| {
         let found =
@@ -168,19 +174,60 @@ fn protected(turn: &Turn<'_>, daemon: &Daemon) -> Vec<u32> {
     std::iter::once(daemon.process.pid).chain(server).chain(peers).collect()
 }
 
-/// What a session showed last can still be seen when it is over.
-async fn keep_screen(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) {
+/// Whether a pane is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pane {
+    Here,
+    Gone,
+    Unknown,
+}
+
+/// Why a program ended: by itself, where its pane is left; else tmux ended it. Answers whether that is news.
+fn note_pane(turn: &mut Turn<'_>, id: SessionId, tag: Tag, pane: Pane) -> bool {
+    let Some(session) = turn.pool().session(id) else { return false };
+    let current = session.incarnation.as_ref().is_some_and(|run| run.tag == tag);
+    if session.lifecycle != Lifecycle::Draining || !current || !ended_by_tmux(session) {
+        return false;
+    }
+    let (exit, now) = (session.exit, turn.now());
+    let (attached, current_command) = (session.attached_clients, session.current_command.clone());
+    let reason = match pane {
+        Pane::Here => {
+            turn.emit(Event::SessionObserved { session: id, at: now, dead: true, attached, current_command });
+            return false;
+        }
+        Pane::Gone => Reason::TmuxGone,
+        Pane::Unknown if lost_its_server(session) => Reason::ServerGone,
+        Pane::Unknown => return false,
+    };
+    turn.emit(Event::SessionDraining { session: id, reason, exit, missing_since: Some(now) });
+    true
+}
+
+/// Whether its server is proved dead.
+fn lost_its_server(session: &Session) -> bool {
+    let server = session.incarnation.as_ref().and_then(|run| run.server);
+    server.is_some_and(|server| process::identity::exited(server.process).unwrap_or(false))
+}
+
+/// What a session showed last can still be seen when it is over. Answers whether its pane is left.
+async fn keep_screen(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) -> Pane {
     let read = move |turn: &mut Turn<'_>| turn.pool().session(session)?.incarnation.clone();
     let run = daemon.engine.turn(read).await.ok().flatten().filter(|run| run.tag == tag);
-    let Some(pane) = run.as_ref().and_then(pane_of) else { return };
+    let Some(pane) = run.as_ref().and_then(pane_of) else { return Pane::Unknown };
     match daemon.tmux.capture(pane, Lines::Visible, false).await {
         Ok((Answer::Done, screen)) => {
             let path = files::screen(&daemon.paths.sessions, session);
             if let Err(error) = files::replace(&path, &screen) {
                 tracing::warn!(%session, %error, "its last screen was not kept");
             }
+            Pane::Here
         }
-        other => tracing::debug!(%session, ?other, "its last screen is not to be had"),
+        Ok((Answer::Gone, _)) => Pane::Gone,
+        other => {
+            tracing::debug!(%session, ?other, "its last screen is not to be had");
+            Pane::Unknown
+        }
     }
 }
 
@@ -213,7 +260,9 @@ fn stop(turn: &mut Turn<'_>, run: &std::path::Path, candidate: &Candidate) {
     });
     if let Some(session) = current {
         let exit = files::read_exit(run, candidate.tag).map(|(exit, _)| exit).or(session.exit);
-        let (session, reason) = (candidate.session, session.reason.unwrap_or(Reason::Exited));
+        let lost = ended_by_tmux(session) && lost_its_server(session);
+        let reason = if lost { Reason::ServerGone } else { session.reason.unwrap_or(Reason::Exited) };
+        let session = candidate.session;
         turn.emit(match reason {
             Reason::ServerGone => Event::SessionLost { session, reason, exit },
             _ => Event::SessionStopped { session, reason, exit },

@@ -117,7 +117,12 @@ async fn mark(daemon: &Arc<Daemon>, record: &Session) -> Result<(), Refusal> {
     let answer = daemon.tmux.adopt(pane.server, session, pane.pane, &marking).await;
     crate::crash::point("adopt-marked");
     match answer {
-        Ok(Answer::Done) => settle(daemon, record.id, run.clone()).await,
+        Ok(Answer::Done) => {
+            // tmux tells nobody of an option: what is known of the pane must have the mark before anything
+            // is concluded from it. Without an answer the next whole listing brings it.
+            drop(sync::snapshot(daemon).await);
+            settle(daemon, record.id, run.clone()).await
+        }
         Ok(answer) => {
             give_up(daemon, record.id).await?;
             Err(Refusal::new(ErrorCode::Conflict, format!("{} was not adopted: {}", pane.pane, why(answer))))
@@ -216,7 +221,11 @@ async fn adopt_one(daemon: Arc<Daemon>, pane: PaneId) {
     if let Ok(Ok(Target::Foreign(adoptee))) = found
         && let Err(refusal) = take_in(&daemon, None, *adoptee, None).await
     {
-        tracing::warn!(%pane, %refusal, "not adopted");
+        match refusal.code {
+            // The pool is full: it is tried again.
+            ErrorCode::Refused => tracing::debug!(%pane, %refusal, "not adopted yet"),
+            _ => tracing::warn!(%pane, %refusal, "not adopted"),
+        }
         sleep(PAUSE).await;
     }
     daemon.engine.post(move |turn| {
