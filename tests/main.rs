@@ -7,3 +7,4 @@ mod faults;
 mod harness;
 mod tidy;
 mod traps;
+mod watching;

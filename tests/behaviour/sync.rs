@@ -56,10 +56,7 @@ fn t13_externally_created_session_is_foreign_and_untouched() {
     pool.ok(&["kill", "ours"]);
     assert!(alive(pid));
     assert_eq!(pool.tmux_text(&["show-options", "-pqv", "-t", "=claude-other-1:", "@pool_id"]), "");
-    assert_eq!(
-        pool.tmux_text(&["list-sessions", "-F", "#{session_name}"]).lines().collect::<Vec<_>>(),
-        ["claude-other-1"]
-    );
+    assert_eq!(pool.tmux_sessions(), ["claude-other-1"]);
 }
 
 #[test]
@@ -159,7 +156,7 @@ fn t24_a_stopped_server_removes_nothing() {
     let unseen = pool.ctl(&["--json", "--timeout", "30s", "sync"]).expect(7);
     assert_eq!(unseen.error()["code"], "unavailable", "a typed error, whatever the text");
     assert_eq!(pool.lifecycle(&id), "live");
-    assert_eq!(pool.status()["tmux"]["state"], "unknown");
+    assert_eq!(pool.status()["tmux"]["state"], "stopped");
     send_signal(server, Signal::SIGCONT);
     pool.await_complete();
     assert_eq!((pool.lifecycle(&id).as_str(), pool.pane_pids(&id).0), ("live", agent));
@@ -197,14 +194,14 @@ fn w08_a_foreign_name_is_shown_as_it_is() {
     for name in names {
         pool.tmux_text(&["new-session", "-d", "-s", name, "exec sleep 1001"]);
     }
-    let listed = pool.tmux_text(&["list-sessions", "-F", "#{session_name}"]);
+    let listed = pool.tmux_sessions();
     wait_until("all are seen", PATIENCE, || {
         let status = pool.status();
         let foreign = status["foreign"].as_array().unwrap();
         foreign.len() == names.len()
             && [" padded ", "with space", "-dash"].iter().all(|name| foreign.iter().any(|f| f == name))
     });
-    assert_eq!(listed.lines().count(), names.len() + 1);
+    assert_eq!(listed.len(), names.len() + 1);
     assert_eq!(pool.lines(&["ls", "--all"]).len(), 1);
 }
 
@@ -222,8 +219,8 @@ fn w15_creating_while_discovering_makes_each_once() {
     });
     let listed = pool.lines(&["ls", "--all"]);
     assert_eq!(listed.len(), 6);
-    let panes = pool.tmux_text(&["list-panes", "-a", "-F", "#{@pool_id} #{session_name}"]);
-    assert_eq!(panes.lines().count(), 6, "{panes}");
+    let panes = pool.tmux_panes("#{@pool_id} #{session_name}");
+    assert_eq!(panes.len(), 6, "{panes:?}");
     for session in &listed {
         let kinds = pool.event_kinds(session["id"].as_str().unwrap());
         let count = |kind: &str| kinds.iter().filter(|k| *k == kind).count();

@@ -30,7 +30,7 @@ fn a_session_from_new_to_rm() {
     assert_eq!(pool.lines(&["ls", "--label", "team=core"]).len(), 1);
     assert_eq!(pool.lines(&["ls", "--label", "team=other"]).len(), 0);
     pool.ok(&["rename", "web", "site"]);
-    assert_eq!(pool.tmux_text(&["list-sessions", "-F", "#{session_name}"]), "site");
+    assert_eq!(pool.tmux_sessions(), ["site"]);
     assert_eq!(pool.show("web")["name"], "site", "the workspace names it still");
     pool.ok(&["kill", "site"]);
     assert_eq!(pool.ok(&["ls"]).lines().filter(|line| line.contains("sess_1")).count(), 0);
@@ -57,8 +57,7 @@ fn restart_is_the_same_session_with_a_new_run() {
         (&2.into(), &1.into(), &"live".into())
     );
     wait_until("both runs are in the log", PATIENCE, || pool.ok(&["logs", &id]).matches("run").count() == 2);
-    let panes = || pool.tmux_text(&["list-panes", "-a", "-F", "#{session_name}"]);
-    wait_until("the last run's pane is gone", PATIENCE, || panes() == "web");
+    wait_until("the last run's pane is gone", PATIENCE, || pool.tmux_panes("#{session_name}") == ["web"]);
     pool.ok(&["kill", &id]);
     pool.ok(&["restart", &id]);
     assert_eq!(pool.show(&id)["incarnations"], 3);

@@ -36,8 +36,7 @@ fn repeat(pool: &Pool, op: &str, script: &str) -> Output {
 
 /// The tags of the panes that there are.
 fn tags(pool: &Pool) -> Vec<String> {
-    let text = pool.tmux(&["list-panes", "-a", "-F", "#{@pool_id}"]).stdout;
-    text.lines().map(str::to_owned).collect()
+    pool.tmux_panes("#{@pool_id}")
 }
 
 /// The tags of what runs.

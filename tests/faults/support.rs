@@ -48,8 +48,7 @@ impl Drop for OutOfReach {
 /// Every pane of the pool's server: id, process, tag; in order.
 #[track_caller]
 pub(super) fn panes(pool: &Pool) -> Vec<String> {
-    let text = pool.tmux_text(&["list-panes", "-a", "-F", "#{pane_id} #{pane_pid} #{pane_dead} #{@pool_id}"]);
-    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let mut lines = pool.tmux_panes("#{pane_id} #{pane_pid} #{pane_dead} #{@pool_id}");
     lines.sort();
     lines
 }

@@ -9,5 +9,5 @@ mod wait;
 pub(crate) use daemons::Program;
 pub(crate) use output::Output;
 pub(crate) use pool::{Pool, skipped};
-pub(crate) use procs::{alive, descendants, environ, gone, is_stopped, pids, send_signal, words};
+pub(crate) use procs::{alive, children, descendants, environ, gone, is_stopped, pids, send_signal, words};
 pub(crate) use wait::{PATIENCE, eventually, wait_until};

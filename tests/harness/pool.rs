@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
@@ -11,6 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
+use protocol::tmux::HIDDEN_SESSION;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -18,6 +20,9 @@ use super::daemons::{Daemon, Program};
 use super::output::Output;
 use super::procs::{find_marked, pids, send_signal, words};
 use super::wait::{PATIENCE, eventually, wait_until};
+
+/// The user who owns nothing, on Linux.
+const NOBODY: u32 = 65534;
 
 /// Says on the real standard error that a test was left out, why, and how many were.
 pub(crate) fn skipped(reason: &str) {
@@ -33,6 +38,8 @@ pub(crate) fn skipped(reason: &str) {
 pub(crate) struct Pool {
     dir: TempDir,
     daemons: Mutex<Vec<(Program, Daemon)>>,
+    /// As whom everything runs, where that is somebody else.
+    user: Option<u32>,
 }
 
 impl Pool {
@@ -44,7 +51,19 @@ impl Pool {
             fs::create_dir(dir.path().join(name)).unwrap();
         }
         fs::write(dir.path().join("config.toml"), config).unwrap();
-        Self { dir, daemons: Mutex::default() }
+        Self { dir, daemons: Mutex::default(), user: None }
+    }
+
+    /// The same as a user without any rights of root, whoever runs the test.
+    pub(crate) fn bare_without_rights(config: &str) -> Self {
+        let mut pool = Self::bare(config);
+        if nix::unistd::geteuid().is_root() {
+            for name in ["", "home", "work", "config.toml"] {
+                std::os::unix::fs::chown(pool.path(name), Some(NOBODY), Some(NOBODY)).unwrap();
+            }
+            pool.user = Some(NOBODY);
+        }
+        pool
     }
 
     /// The three daemons run and have found each other.
@@ -89,6 +108,9 @@ impl Pool {
     /// A program in the test's environment, and nothing of the caller's but where programs are.
     pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
+        if let Some(user) = self.user {
+            command.uid(user).gid(user);
+        }
         command.env_clear().current_dir(self.path("work"));
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.env("HOME", self.path("home")).env("TMPDIR", self.dir.path());
@@ -169,17 +191,27 @@ impl Pool {
     /// Waits until a session is in this state; the session then.
     #[track_caller]
     pub(crate) fn await_lifecycle(&self, session: &str, state: &str) -> Value {
-        let mut last = Value::Null;
-        eventually(&format!("{session} is {state}"), PATIENCE, || {
-            last = self.show(session);
-            (last["lifecycle"] == state).then(|| last.clone())
-        })
+        let began = Instant::now();
+        loop {
+            let shown = self.show(session);
+            if shown["lifecycle"] == state {
+                return shown;
+            }
+            assert!(began.elapsed() < PATIENCE, "{session} is not {state}: {shown}\n{}", self.journal());
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// The whole journal.
     #[track_caller]
     pub(crate) fn events(&self) -> Vec<Value> {
         self.lines(&["events"])
+    }
+
+    /// The same as text, for messages.
+    #[track_caller]
+    pub(crate) fn journal(&self) -> String {
+        self.ok(&["--json", "events"])
     }
 
     /// The kinds of a session's events, in order.
@@ -229,6 +261,22 @@ impl Pool {
         let mut command = self.command("tmux");
         command.arg("-N").arg("-S").arg(self.tmux_socket()).args(["display-message", "-p", "#{pid}"]);
         Output::of(&mut command, b"").text().parse().ok()
+    }
+
+    /// The names of the sessions in the pool's tmux server, without the one its watcher listens through.
+    #[track_caller]
+    pub(crate) fn tmux_sessions(&self) -> Vec<String> {
+        let names = self.tmux_text(&["list-sessions", "-F", "#{session_name}"]);
+        names.lines().filter(|name| *name != HIDDEN_SESSION).map(str::to_owned).collect()
+    }
+
+    /// Every pane in the pool's tmux server in this format, without that of its watcher's session.
+    #[track_caller]
+    pub(crate) fn tmux_panes(&self, format: &str) -> Vec<String> {
+        let format = format!("#{{session_name}}\t{format}");
+        let panes = self.tmux(&["list-panes", "-a", "-F", &format]).stdout;
+        let panes = panes.lines().filter_map(|line| line.split_once('\t'));
+        panes.filter(|(session, _)| *session != HIDDEN_SESSION).map(|(_, pane)| pane.to_owned()).collect()
     }
 
     // ---- daemons ----
@@ -313,6 +361,15 @@ impl Pool {
         daemons.retain(|(other, _)| *other != program);
     }
 
+    /// Ends one instance of a daemon with a signal.
+    #[track_caller]
+    pub(crate) fn end_one(&self, pid: u32, signal: Signal) {
+        let mut daemons = self.daemons.lock().unwrap();
+        let at = daemons.iter().position(|(_, daemon)| daemon.pid() == pid).unwrap();
+        daemons[at].1.end(signal);
+        daemons.remove(at);
+    }
+
     /// As `kill -9`.
     #[track_caller]
     pub(crate) fn kill9(&self, program: Program) {
@@ -336,7 +393,9 @@ impl Pool {
         let mut text = String::new();
         for program in Program::ALL {
             let log = fs::read_to_string(self.log(program)).unwrap_or_default();
-            let lines: Vec<&str> = log.lines().rev().take(60).collect();
+            // The frames of a panic say little, and there are many.
+            let lines = log.lines().filter(|line| !line.starts_with("  "));
+            let lines: Vec<&str> = lines.rev().take(60).collect();
             let lines: Vec<&str> = lines.into_iter().rev().collect();
             text.push_str(&format!("\n--- {}\n{}", program.name(), lines.join("\n")));
         }

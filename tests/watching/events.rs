@@ -1,0 +1,144 @@
+//! What changes in tmux is in the journal at once, told by events: no whole listing is taken here.
+
+use nix::sys::signal::Signal;
+
+use super::support::{NO_SWEEP, await_connection, await_end_of, await_event};
+use crate::harness::{PATIENCE, Pool, gone, send_signal, wait_until};
+
+/// A pool that is told of changes, with a session.
+#[track_caller]
+fn told() -> (Pool, String) {
+    let pool = Pool::with(NO_SWEEP);
+    let id = pool.script("web", "exec sleep 1000");
+    await_connection(&pool, "native");
+    (pool, id)
+}
+
+#[test]
+fn w13_an_external_kill_is_told_without_polling() {
+    let (pool, id) = told();
+    let (agent, _) = pool.pane_pids(&id);
+    pool.tmux_text(&["kill-session", "-t", "=web"]);
+    let first = await_end_of(&pool, &id);
+    assert_eq!(first["reason"], "tmux_gone", "{first}");
+    let stopped = await_event(&pool, "session_stopped", |event| event["session"] == id.as_str());
+    assert_eq!(stopped["reason"], "tmux_gone", "{stopped}");
+    assert!(gone(agent));
+}
+
+#[test]
+fn w05_an_external_rename_is_followed_where_it_is_a_name() {
+    let (pool, id) = told();
+    let workspace = pool.show(&id)["workspace"].clone();
+    pool.tmux_text(&["rename-session", "-t", "=web", "site"]);
+    let renamed = await_event(&pool, "session_renamed", |event| event["session"] == id.as_str());
+    assert_eq!(renamed["name"], "site", "{renamed}");
+    let shown = pool.show("site");
+    assert_eq!(
+        (&shown["id"], &shown["workspace"], &shown["lifecycle"]),
+        (&id.into(), &workspace, &"live".into())
+    );
+    // What is no name of a pool stays tmux's own. The change after it is told after it.
+    let pane = shown["tmux"]["pane_id"].as_str().unwrap().to_owned();
+    for (n, free) in ["No Name", "_hidden", "sess_9", "-x"].into_iter().enumerate() {
+        pool.tmux_text(&["rename-session", "-t", &pane, "--", free]);
+        let mark = format!("mark{n}");
+        pool.tmux_text(&["new-session", "-d", "-s", &mark, "exec sleep 1001"]);
+        await_event(&pool, "foreign_seen", |event| event["name"] == mark.as_str());
+        assert_eq!(
+            (&pool.show("site")["name"], &pool.show("site")["lifecycle"]),
+            (&"site".into(), &"live".into())
+        );
+    }
+    let renamed = pool.lines(&["events", "--kind", "session_renamed"]);
+    assert_eq!(renamed.len(), 1, "{renamed:?}");
+    pool.tmux_text(&["rename-session", "-t", &pane, "shop"]);
+    await_event(&pool, "session_renamed", |event| event["name"] == "shop");
+    pool.ctl(&["show", "site"]).expect(3);
+    assert_eq!(pool.ok(&["capture", "shop"]), "");
+}
+
+#[test]
+fn w05_a_name_that_another_session_has_is_not_taken_over() {
+    let (pool, web) = told();
+    let shop = pool.script("shop", "exec sleep 1000");
+    pool.ok(&["kill", &shop]);
+    pool.tmux_text(&["rename-session", "-t", "=web", "shop"]);
+    pool.tmux_text(&["new-session", "-d", "-s", "mark", "exec sleep 1001"]);
+    await_event(&pool, "foreign_seen", |event| event["name"] == "mark");
+    assert_eq!((&pool.show(&web)["name"], &pool.show("shop")["id"]), (&"web".into(), &shop.into()));
+}
+
+#[test]
+fn w12_foreign_sessions_come_and_go_in_the_journal() {
+    let (pool, _) = told();
+    pool.tmux_text(&["new-session", "-d", "-s", "theirs", "exec sleep 1001"]);
+    let seen = await_event(&pool, "foreign_seen", |event| event["name"] == "theirs");
+    assert!(seen["session"].is_null() && seen["tmux"].as_str().unwrap().starts_with('$'), "{seen}");
+    assert_eq!(pool.status()["foreign"], serde_json::json!(["theirs"]));
+    pool.tmux_text(&["rename-session", "-t", "=theirs", "Their Own"]);
+    let again = await_event(&pool, "foreign_seen", |event| event["name"] == "Their Own");
+    assert_eq!(again["tmux"], seen["tmux"], "the same, under another name");
+    pool.tmux_text(&["kill-session", "-t", "=Their Own"]);
+    let gone = await_event(&pool, "foreign_gone", |event| event["tmux"] == seen["tmux"]);
+    assert_eq!(gone["name"], "Their Own");
+    assert_eq!(pool.status()["foreign"], serde_json::json!([]));
+    assert_eq!(pool.lines(&["events", "--kind", "foreign_gone"]).len(), 1);
+}
+
+#[test]
+fn w32_the_death_of_a_pane_process_is_told_with_its_signal() {
+    let (pool, id) = told();
+    let other = pool.script("other", "exec sleep 1000");
+    // The program of one; of the other its init, which is the pane's own process.
+    let ((agent, _), (orphan, init)) = (pool.pane_pids(&id), pool.pane_pids(&other));
+    send_signal(agent, Signal::SIGKILL);
+    send_signal(init, Signal::SIGKILL);
+    for session in [&id, &other] {
+        await_event(&pool, "session_stopped", |event| event["session"] == session.as_str());
+        let shown = pool.show(session);
+        assert_eq!(
+            (&shown["lifecycle"], &shown["exit"]["signal"]),
+            (&"stopped".into(), &9.into()),
+            "{shown}"
+        );
+        assert!(shown["exit"]["code"].is_null(), "{shown}");
+    }
+    wait_until("nothing is left of either", PATIENCE, || gone(agent) && gone(orphan));
+}
+
+#[test]
+fn w32_who_detaches_ends_nothing() {
+    let (pool, id) = told();
+    let mut attached = pool.command("tmux");
+    attached.arg("-uN").arg("-C").arg("-S").arg(pool.tmux_socket()).args(["attach-session", "-t", "=web"]);
+    let client = super::support::Talk::start(&mut attached);
+    wait_until("it is attached", PATIENCE, || pool.show(&id)["attached_clients"] == 1);
+    drop(client);
+    wait_until("it is detached", PATIENCE, || pool.show(&id)["attached_clients"] == 0);
+    assert_eq!(pool.lifecycle(&id), "live");
+    let kinds = pool.event_kinds(&id);
+    assert!(!kinds.iter().any(|kind| kind.contains("drain") || kind.contains("stop")), "{kinds:?}");
+}
+
+#[test]
+fn g13_the_pane_of_the_pool_decides_and_no_other() {
+    let (pool, id) = told();
+    let (_, init) = pool.pane_pids(&id);
+    let split =
+        pool.tmux_text(&["split-window", "-d", "-t", "=web:", "-P", "-F", "#{pane_pid}", "exec sleep 1001"]);
+    let split: u32 = split.parse().unwrap();
+    pool.ok(&["sync"]);
+    assert_eq!(pool.pane_pids(&id).1, init, "a pane that a user splits off is not the pool's");
+    send_signal(split, Signal::SIGKILL);
+    wait_until("the user's is gone", PATIENCE, || gone(split));
+    pool.ok(&["sync"]);
+    assert_eq!(pool.lifecycle(&id), "live");
+    // And the other way round: the pool's ends, and the user's stays as it is.
+    let other =
+        pool.tmux_text(&["split-window", "-d", "-t", "=web:", "-P", "-F", "#{pane_pid}", "exec sleep 1001"]);
+    let other: u32 = other.parse().unwrap();
+    send_signal(init, Signal::SIGKILL);
+    pool.await_lifecycle(&id, "stopped");
+    assert!(crate::harness::alive(other));
+}

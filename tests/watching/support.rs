@@ -1,0 +1,374 @@
+//! What several of these tests use: programs that print lines while they run, tmux as a stream of
+//! observations tells it and as tmux itself lists it, tmux servers of the test's own, chance.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use protocol::request::{Observe, View};
+use protocol::tmux::{HIDDEN_SESSION, TmuxState};
+use protocol::{PaneId, TmuxSessionId, parts};
+use serde_json::Value;
+
+use crate::harness::{Output, PATIENCE, Pool, alive, eventually, gone, send_signal, wait_until};
+
+/// No whole listing is taken while a test runs: what is seen was told by an event.
+pub(super) const NO_SWEEP: &str = "[watch]\nsweep = \"10m\"\n[reaper]\ngrace = \"500ms\"\n";
+
+/// A program that runs and prints lines. It is killed when this is dropped.
+#[derive(Debug)]
+pub(super) struct Talk {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    lines: Arc<Mutex<Vec<String>>>,
+    errors: Arc<Mutex<Vec<String>>>,
+    readers: Vec<JoinHandle<()>>,
+}
+
+impl Talk {
+    #[track_caller]
+    pub(super) fn start(command: &mut Command) -> Self {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let (lines, errors) = (Arc::default(), Arc::default());
+        let readers = vec![
+            gather(child.stdout.take().unwrap(), Arc::clone(&lines)),
+            gather(child.stderr.take().unwrap(), Arc::clone(&errors)),
+        ];
+        Self { stdin: child.stdin.take(), child, lines, errors, readers }
+    }
+
+    /// What it printed so far.
+    pub(super) fn lines(&self) -> Vec<String> {
+        self.lines.lock().unwrap().clone()
+    }
+
+    /// What it printed from this line on.
+    pub(super) fn lines_from(&self, first: usize) -> Vec<String> {
+        self.lines.lock().unwrap()[first..].to_vec()
+    }
+
+    /// What it complained of so far.
+    pub(super) fn errors(&self) -> String {
+        self.errors.lock().unwrap().join("\n")
+    }
+
+    /// Writes it a line.
+    #[track_caller]
+    pub(super) fn say(&mut self, line: &str) {
+        let stdin = self.stdin.as_mut().unwrap();
+        let said = stdin.write_all(format!("{line}\n").as_bytes());
+        said.unwrap_or_else(|error| panic!("{error}: {}", self.errors()));
+    }
+
+    /// Its standard input ends.
+    pub(super) fn hang_up(&mut self) {
+        self.stdin = None;
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits for its end by itself: the exit code.
+    #[track_caller]
+    pub(super) fn await_end(&mut self) -> Option<i32> {
+        let status = eventually("it ends", PATIENCE, || self.child.try_wait().unwrap());
+        self.readers.drain(..).for_each(|reader| reader.join().unwrap());
+        status.code()
+    }
+
+    /// Ends it; all it printed.
+    pub(super) fn end(mut self) -> Vec<String> {
+        drop(self.child.kill());
+        self.child.wait().unwrap();
+        self.readers.drain(..).for_each(|reader| reader.join().unwrap());
+        self.lines()
+    }
+}
+
+impl Drop for Talk {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+fn gather(from: impl std::io::Read + Send + 'static, into: Arc<Mutex<Vec<String>>>) -> JoinHandle<()> {
+    thread::spawn(move || {
+        for line in BufReader::new(from).lines() {
+            let Ok(line) = line else { return };
+            into.lock().unwrap().push(line);
+        }
+    })
+}
+
+// ---- what a stream tells ----
+
+/// tmux as a stream of observations tells it.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    /// Whether a whole snapshot came.
+    pub(super) whole: bool,
+    pub(super) state: TmuxState,
+    coming: Option<TmuxState>,
+}
+
+impl Told {
+    /// Takes an observation in; whether it completed a state.
+    pub(super) fn take(&mut self, observe: Observe) -> bool {
+        match observe.view {
+            View::Snapshot { state, part, more } => {
+                let before = self.coming.take().filter(|_| part > 0);
+                let joined = parts::join(before, state);
+                if more {
+                    self.coming = Some(joined);
+                    return false;
+                }
+                (self.whole, self.state) = (true, joined);
+            }
+            View::Diff(changes) => changes.into_iter().for_each(|change| self.state.apply(change)),
+            View::Unchanged | View::Alive => {}
+        }
+        self.whole
+    }
+
+    pub(super) fn of(lines: &[String]) -> Self {
+        let mut told = Self::default();
+        for line in lines {
+            told.take(observation(line));
+        }
+        told
+    }
+}
+
+#[track_caller]
+pub(super) fn observation(line: &str) -> Observe {
+    serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))
+}
+
+/// `poolctl watch --print`.
+#[track_caller]
+pub(super) fn watch(pool: &Pool) -> Talk {
+    Talk::start(pool.poolctl().args(["watch", "--print"]))
+}
+
+/// tmux as `poold` has it now: the snapshot that a subscriber gets first.
+#[track_caller]
+pub(super) fn seen(pool: &Pool) -> TmuxState {
+    let subscriber = watch(pool);
+    eventually("a snapshot comes", PATIENCE, || {
+        let told = Told::of(&subscriber.lines());
+        told.whole.then_some(told.state)
+    })
+}
+
+// ---- what tmux itself lists ----
+
+/// What can be compared: of each session its name, of each pane its session, window, process and size.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Listed {
+    sessions: BTreeMap<TmuxSessionId, String>,
+    panes: BTreeMap<PaneId, String>,
+}
+
+impl Listed {
+    pub(super) fn of(state: &TmuxState) -> Self {
+        let sessions = state.sessions.iter().map(|(id, session)| (*id, session.name.clone()));
+        let panes = state.panes.iter().map(|(id, pane)| {
+            let size = format!("{}x{}", pane.width, pane.height);
+            (*id, format!("{} {} {} {size} {}", pane.session, pane.window, pane.pid, pane.dead))
+        });
+        Self { sessions: sessions.collect(), panes: panes.collect() }
+    }
+
+    /// By tmux's own commands; without the session that the watcher listens through.
+    #[track_caller]
+    pub(super) fn by(tmux: impl Fn(&[&str]) -> Output) -> Self {
+        let sessions = tmux(&["list-sessions", "-F", "#{session_id}\t#{session_name}"]).expect(0);
+        let sessions = sessions.stdout.lines().map(|line| line.split_once('\t').unwrap());
+        let sessions: BTreeMap<TmuxSessionId, String> = sessions
+            .filter(|(_, name)| *name != HIDDEN_SESSION)
+            .map(|(id, name)| (id.parse().unwrap(), name.to_owned()))
+            .collect();
+        let format = "#{pane_id}\t#{session_name}\t#{session_id} #{window_id} #{pane_pid} \
+                      #{pane_width}x#{pane_height} #{?pane_dead,true,false}";
+        let panes = tmux(&["list-panes", "-a", "-F", format]).stdout;
+        let panes = panes.lines().map(|line| {
+            let [id, name, facts] = line.splitn(3, '\t').collect::<Vec<_>>()[..] else { panic!("{line}") };
+            (id.parse().unwrap(), name.to_owned(), facts.to_owned())
+        });
+        let panes = panes.filter(|(_, name, _)| name != HIDDEN_SESSION).map(|(id, _, facts)| (id, facts));
+        Self { sessions, panes: panes.collect() }
+    }
+
+    pub(super) fn sessions(&self) -> usize {
+        self.sessions.len()
+    }
+
+    pub(super) fn panes(&self) -> usize {
+        self.panes.len()
+    }
+}
+
+/// A snapshot taken now is what tmux lists, in every comparable detail.
+#[track_caller]
+pub(super) fn assert_exact(pool: &Pool) -> Listed {
+    pool.ok(&["--timeout", "30s", "sync"]);
+    let (told, listed) = (Listed::of(&seen(pool)), Listed::by(|args| pool.tmux(args)));
+    assert_eq!(told, listed);
+    listed
+}
+
+// ---- events ----
+
+/// Waits for the first event that tells of a session's end, or of the beginning of it: where all is
+/// proved at once, nothing drains.
+#[track_caller]
+pub(super) fn await_end_of(pool: &Pool, session: &str) -> Value {
+    await_any(pool, &["session_draining", "session_stopped"], |event| event["session"] == session)
+}
+
+/// Waits for an event of the journal, which nothing is looked at for.
+#[track_caller]
+pub(super) fn await_event(pool: &Pool, kind: &str, is_it: impl Fn(&Value) -> bool) -> Value {
+    await_any(pool, &[kind], is_it)
+}
+
+#[track_caller]
+fn await_any(pool: &Pool, kinds: &[&str], is_it: impl Fn(&Value) -> bool) -> Value {
+    let began = Instant::now();
+    loop {
+        let events = pool.events();
+        if let Some(event) =
+            events.iter().find(|event| kinds.iter().any(|kind| event["kind"] == *kind) && is_it(event))
+        {
+            return event.clone();
+        }
+        assert!(began.elapsed() < PATIENCE, "no such {kinds:?} in the journal:\n{}", pool.journal());
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Waits until the watcher learns of changes in this way.
+#[track_caller]
+pub(super) fn await_connection(pool: &Pool, word: &str) {
+    let mut last = Value::Null;
+    wait_until(&format!("the connection is {word}"), PATIENCE, || {
+        last = pool.status()["tmux"].clone();
+        last["connection"] == word
+    });
+}
+
+// ---- tmux servers that are no pool's ----
+
+/// A tmux server of somebody else, with a session `first`. It is ended when this is dropped.
+#[derive(Debug)]
+pub(super) struct Theirs<'a> {
+    pool: &'a Pool,
+    socket: PathBuf,
+    pid: u32,
+}
+
+impl<'a> Theirs<'a> {
+    /// Started as a user does, after this in a shell (like `ulimit -n 64;`).
+    #[track_caller]
+    pub(super) fn start(pool: &'a Pool, socket: &Path, before: &str) -> Self {
+        let mut shell = pool.command("sh");
+        shell.arg("-c").arg(format!("{before} exec tmux -u -S \"$0\" -f /dev/null \"$@\"")).arg(socket);
+        Output::of(shell.args(["new-session", "-d", "-s", "first", "exec cat"]), b"").expect(0);
+        let mut theirs = Self { pool, socket: socket.to_owned(), pid: 0 };
+        theirs.pid = theirs.text(&["display-message", "-p", "#{pid}"]).parse().unwrap();
+        theirs
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    #[track_caller]
+    pub(super) fn tmux<S: AsRef<OsStr>>(&self, args: &[S]) -> Output {
+        let mut command = self.pool.command("tmux");
+        Output::of(command.arg("-uN").arg("-S").arg(&self.socket).args(args), b"")
+    }
+
+    /// The same, which is to end well; its output without the last newline.
+    #[track_caller]
+    pub(super) fn text<S: AsRef<OsStr>>(&self, args: &[S]) -> String {
+        self.tmux(args).expect(0).text().to_owned()
+    }
+
+    /// Everything that an option, a hook or a key can be set to, and what each session, window and pane
+    /// is like, but for the session of the pool's watcher: what nobody else may change.
+    #[track_caller]
+    pub(super) fn everything(&self) -> Vec<String> {
+        let visible = format!("#{{!=:#{{session_name}},{HIDDEN_SESSION}}}");
+        let panes = |format: &str| self.text(&["list-panes", "-a", "-f", &visible, "-F", format]);
+        let mut all = panes(
+            "#{session_id} #{session_name} #{session_attached} #{window_id} #{window_name} \
+             #{window_width}x#{window_height} #{pane_id} #{pane_pid} #{pane_pipe} #{pane_dead}",
+        );
+        let mut look = |args: &[&str]| all.push_str(&format!("\n{args:?}\n{}", self.text(args)));
+        for args in [&["show-options", "-s"][..], &["show-options", "-g"], &["show-options", "-gw"]] {
+            look(args);
+        }
+        for args in [&["show-hooks", "-g"][..], &["list-keys"], &["show-environment", "-g"]] {
+            look(args);
+        }
+        for target in panes("#{session_id}: #{pane_id}").lines() {
+            let (session, pane) = target.split_once(' ').unwrap();
+            for (flags, target) in [("-t", session), ("-wt", session), ("-pt", pane)] {
+                look(&["show-options", flags, target]);
+            }
+            look(&["show-environment", "-t", session]);
+        }
+        all.lines().map(str::to_owned).collect()
+    }
+}
+
+impl Drop for Theirs<'_> {
+    fn drop(&mut self) {
+        if alive(self.pid) {
+            send_signal(self.pid, Signal::SIGCONT);
+            let _ended = self.tmux(&["kill-server"]);
+            wait_until("their server ends", PATIENCE, || gone(self.pid));
+        }
+    }
+}
+
+// ---- chance ----
+
+/// Numbers that look like chance and are the same each time.
+#[derive(Debug)]
+pub(super) struct Chance(u64);
+
+impl Chance {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    /// One of `0..n`.
+    pub(super) fn below(&mut self, n: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 >> 33).unwrap() % n
+    }
+
+    /// One in `n` times.
+    pub(super) fn one_in(&mut self, n: usize) -> bool {
+        self.below(n) == 0
+    }
+
+    /// One of these, if there are any.
+    pub(super) fn pick<T: Clone>(&mut self, from: &[T]) -> Option<T> {
+        if from.is_empty() { None } else { Some(from[self.below(from.len())].clone()) }
+    }
+}
