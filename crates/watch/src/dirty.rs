@@ -52,10 +52,10 @@ impl Dirty {
         }
     }
 
-    /// Whether there is nothing to read.
-    pub(crate) fn is_empty(&self) -> bool {
-        let whole = self.all || self.sessions || self.coming_or_going > 0;
-        !whole && self.windows.is_empty() && self.parts.is_empty()
+    /// Whether there is something to ask, where a question for the whole server is `allowed` or not.
+    pub(crate) fn asks(&self, allowed: bool) -> bool {
+        let list = self.sessions || self.coming_or_going > 0;
+        (self.all && allowed) || list || !self.windows.is_empty() || !self.parts.is_empty()
     }
 
     /// What to ask now: windows first, because a pane that left one may be in another; then sessions,
@@ -100,7 +100,7 @@ mod tests {
             dirty.session(S);
         }
         assert_eq!(dirty.take(true), [Ask::Window(W), Ask::Session(S)]);
-        assert!(dirty.is_empty() && dirty.take(true).is_empty());
+        assert!(!dirty.asks(true) && dirty.take(true).is_empty());
     }
 
     #[test]
@@ -112,13 +112,13 @@ mod tests {
         dirty.window(W, None);
         assert_eq!(dirty.take(true), [Ask::Window(W)]);
         dirty.explained(1);
-        assert!(dirty.is_empty());
+        assert!(!dirty.asks(true));
         dirty.came_or_went();
         dirty.window(W, None);
         assert_eq!(dirty.take(true), [Ask::Window(W)]);
         dirty.explained(0);
         assert_eq!(dirty.take(true), [Ask::Sessions]);
-        assert!(dirty.is_empty());
+        assert!(!dirty.asks(true));
     }
 
     #[test]
@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(dirty.take(false), [Ask::Window(W), Ask::Session(S)], "not yet");
         dirty.window(W, Some(S));
         assert_eq!(dirty.take(true), [Ask::All]);
-        assert!(dirty.is_empty());
+        assert!(!dirty.asks(true));
     }
 
     #[test]

@@ -88,9 +88,9 @@ impl Model {
         self.dirty.window(id, shown);
     }
 
-    /// Whether something is to be read.
-    pub(crate) fn is_dirty(&self) -> bool {
-        !self.dirty.is_empty()
+    /// Whether something is to be read; everything only where that is `allowed`.
+    pub(crate) fn asks(&self, allowed: bool) -> bool {
+        self.dirty.asks(allowed)
     }
 
     /// Everything is to be read.

@@ -250,7 +250,7 @@ impl Watcher {
 
     fn settle(&mut self, world: &World) {
         for _ in 0..200 {
-            if self.asked.is_empty() && !self.model.is_dirty() {
+            if self.asked.is_empty() && !self.model.asks(true) {
                 return;
             }
             self.answer(world);
@@ -318,7 +318,7 @@ fn an_absence_is_known_after_one_targeted_answer() {
     let first = watcher.answer(&world);
     assert!(matches!(first[..], [Change::PaneGone(_)]), "{first:?}");
     assert!(matches!(watcher.answer(&world)[..], [Change::SessionGone(_)]));
-    assert!(watcher.asked.is_empty() && !watcher.model.is_dirty() && watcher.wholes == 0);
+    assert!(watcher.asked.is_empty() && !watcher.model.asks(true) && watcher.wholes == 0);
     assert!(watcher.knows(&world));
 }
 
@@ -329,7 +329,7 @@ fn a_new_session_comes_with_one_answer() {
     watcher.hear(&mut world);
     let first = watcher.answer(&world);
     assert!(matches!(first[..], [Change::Session(..), Change::Pane(..)]), "{first:?}");
-    assert!(watcher.asked.is_empty() && !watcher.model.is_dirty() && watcher.knows(&world));
+    assert!(watcher.asked.is_empty() && !watcher.model.asks(true) && watcher.knows(&world));
 }
 
 #[test]
@@ -338,7 +338,7 @@ fn a_pane_that_moved_is_never_said_to_be_gone() {
         let (mut world, mut watcher) = with_sessions(2);
         world.does(&deed);
         watcher.hear(&mut world);
-        while !watcher.asked.is_empty() || watcher.model.is_dirty() {
+        while !watcher.asked.is_empty() || watcher.model.asks(true) {
             let changes = watcher.answer(&world);
             assert!(!changes.iter().any(|c| matches!(c, Change::PaneGone(_))), "{deed:?}: {changes:?}");
         }
@@ -360,7 +360,7 @@ fn what_two_sessions_show_outlives_one_of_them() {
     assert_eq!(watcher.wholes, 1, "that both show it is known");
     world.does(&Deed::Kill(0));
     watcher.hear(&mut world);
-    while !watcher.asked.is_empty() || watcher.model.is_dirty() {
+    while !watcher.asked.is_empty() || watcher.model.asks(true) {
         assert!(!watcher.answer(&world).iter().any(|c| matches!(c, Change::PaneGone(_))));
     }
     assert!(watcher.knows(&world));
@@ -376,7 +376,7 @@ fn a_missing_pane_is_gone_only_when_its_program_ended() {
     world.windows.get_mut(&window).unwrap().remove(&pane);
     watcher.model.notice(Notice::Window(window));
     assert_eq!(watcher.answer(&world), [], "it may be elsewhere");
-    assert!(watcher.model.is_dirty());
+    assert!(watcher.model.asks(true));
     let process = watcher.model.state().panes[&pane].process.unwrap();
     watcher.model.ended(pane, process, Some(Ended { code: None, signal: Some(9) }));
     watcher.tell();

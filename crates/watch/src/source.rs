@@ -1,5 +1,5 @@
 //! One tmux server as it is watched: connects, asks what the model wants to know, and looks after
-//! processes. In the order in which things happen: `begin` starts what is due, `next` waits, `hear`
+//! processes. In the order in which things happen: `next` waits, `begin` starts what is due, `hear`
 //! and `due` take in what came.
 
 mod hear;
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use protocol::ServerId;
-use protocol::tmux::{Means, TmuxState};
+use protocol::tmux::{Means, Server, TmuxState};
 use tmux::Device;
 use tmux::live::Ask;
 use tokio::time::{Instant, sleep_until};
@@ -28,7 +28,7 @@ use crate::touched::Touched;
 use crate::wire::Wire;
 
 /// How often it is looked whether the socket's file is still that of the connected server.
-const SOCKET: Duration = Duration::from_secs(1);
+const SOCKET: Duration = Duration::from_secs(2);
 /// Of the server's time at most one in so many goes to whole listings that are asked for to settle a
 /// contradiction.
 const DOUBT_SHARE: u32 = 20;
@@ -80,6 +80,8 @@ pub(crate) struct Source {
     reminders: VecDeque<Instant>,
     /// What was asked, and when.
     asked: VecDeque<(Ask, Instant)>,
+    /// When the last answer came over the connection.
+    answered: Option<Instant>,
     /// Since when an answer is waited for, and the last look at a server that gave none.
     since: Instant,
     looked: Instant,
@@ -111,6 +113,7 @@ impl Source {
             socket_due: now,
             reminders: VecDeque::new(),
             asked: VecDeque::new(),
+            answered: None,
             since: now,
             looked: now,
             swept: now,
@@ -140,6 +143,12 @@ impl Source {
         self.means
     }
 
+    /// When the server last answered over the connection, while that lasts and nothing speaks against it.
+    pub(crate) fn answered_at(&self) -> Option<Instant> {
+        let up = matches!(self.model.state().server, Server::Up(_)) && matches!(self.wire, Wire::Live(_));
+        self.answered.filter(|_| up)
+    }
+
     /// A whole listing is to begin from now on, soon.
     pub(crate) fn demand(&mut self) {
         self.demanded = true;
@@ -164,11 +173,18 @@ impl Source {
     /// What is learnt next. May be cancelled.
     pub(crate) async fn next(&mut self) -> Seen {
         loop {
-            self.begin(Instant::now());
-            let due = self.due_at();
+            let now = Instant::now();
+            let (begins, due) = (self.begins(now), self.due_at());
+            // In this order: what has come already is heard before anything is asked, so that one
+            // batch of questions is about all of it.
             let seen = tokio::select! {
+                biased;
                 ends = self.procs.ends() => self.ended(&ends),
                 said = self.wire.says() => self.hear(said),
+                () = std::future::ready(()), if begins => {
+                    self.begin(now);
+                    None
+                }
                 () = sleep_until(due) => self.due(Instant::now()),
             };
             if let Some(seen) = seen {
@@ -177,11 +193,24 @@ impl Source {
         }
     }
 
-    /// Starts what is due: a connection, a listing, or the next questions.
+    /// Whether a connection, a listing or a question is due.
+    fn begins(&self, now: Instant) -> bool {
+        match &self.wire {
+            Wire::Idle => now >= self.idle_until(),
+            Wire::Live(_) => self.asked.is_empty() && self.model.asks(self.may_ask_all(now)),
+            Wire::Opening(..) | Wire::Listing(_) => false,
+        }
+    }
+
+    fn may_ask_all(&self, now: Instant) -> bool {
+        self.demanded || now >= self.settle_at()
+    }
+
+    /// Starts it.
     fn begin(&mut self, now: Instant) {
-        let (idle_until, allowed) = (self.idle_until(), self.demanded || now >= self.settle_at());
+        let allowed = self.may_ask_all(now);
         match &mut self.wire {
-            Wire::Idle if now >= idle_until => {
+            Wire::Idle => {
                 let means = self.ladder.next(now);
                 if means == Means::Listings {
                     self.swept = now;
@@ -189,7 +218,7 @@ impl Source {
                 (self.since, self.demanded) = (now, false);
                 self.wire = Wire::begin(means, &self.device);
             }
-            Wire::Live(live) if self.asked.is_empty() => {
+            Wire::Live(live) => {
                 for ask in self.model.batch(allowed) {
                     if ask == Ask::All {
                         (self.swept, self.demanded) = (now, false);
@@ -199,21 +228,21 @@ impl Source {
                     self.asked.push_back((ask, now));
                 }
             }
-            _ => {}
+            Wire::Opening(..) | Wire::Listing(_) => {}
         }
     }
 
     /// Until when nothing is tried. Where there are only listings, doubts are settled sooner.
     fn idle_until(&self) -> Instant {
         let due = self.ladder.due();
-        let doubts = self.means == Some(Means::Listings) && self.model.is_dirty();
+        let doubts = self.means == Some(Means::Listings) && self.model.asks(true);
         if doubts { due.min(self.swept + FLOOR) } else { due }
     }
 
     fn due_at(&self) -> Instant {
         let waits = match &self.wire {
             Wire::Idle => self.idle_until(),
-            Wire::Live(_) if self.asked.is_empty() && self.model.is_dirty() => {
+            Wire::Live(_) if self.asked.is_empty() && self.model.asks(true) => {
                 self.settle_at().min(self.socket_due)
             }
             Wire::Live(_) if self.asked.is_empty() => self.sweep_at().min(self.socket_due),

@@ -49,8 +49,8 @@ struct News {
     whole: Option<Instant>,
     /// When the oldest reading of a part began.
     part: Option<Instant>,
-    /// Whether the server answered, and whether it did not.
-    alive: bool,
+    /// When the server answered, if that is news, and whether it did not.
+    alive: Option<Instant>,
     silence: bool,
 }
 
@@ -72,7 +72,7 @@ pub(crate) struct Stream<'a, S> {
     lost: bool,
     /// The call that began the last snapshot.
     snapshot_call: u64,
-    /// Whether the server was asked if it answers, for want of anything to tell.
+    /// Whether a frame is due and comes.
     proving: bool,
 }
 
@@ -105,14 +105,21 @@ impl<'a, S: Sink> Stream<'a, S> {
             tokio::select! {
                 seen = self.source.next() => self.see(seen),
                 heard = self.sink.hear() => self.note(heard?),
-                () = sleep_until(quiet), if self.seq > 0 && !self.proving => {
-                    self.source.prove();
-                    self.proving = true;
-                }
+                () = sleep_until(quiet), if self.seq > 0 && !self.proving => self.be_heard(),
             }
             if self.sink.has_room() {
                 self.tell().await?;
             }
+        }
+    }
+
+    /// A frame is due, and there is nothing to tell but that the server answered lately, or that it
+    /// does when it is asked.
+    fn be_heard(&mut self) {
+        self.proving = true;
+        self.news.alive = self.source.answered_at().filter(|at| at.elapsed() < self.beat * 2);
+        if self.news.alive.is_none() {
+            self.source.prove();
         }
     }
 
@@ -137,7 +144,7 @@ impl<'a, S: Sink> Stream<'a, S> {
         match seen {
             Seen::Whole(began) => self.news.whole = Some(began),
             Seen::Part(began) => self.news.part = Some(self.news.part.map_or(began, |old| old.min(began))),
-            Seen::Alive => self.news.alive = true,
+            Seen::Alive => self.news.alive = Some(Instant::now()),
             Seen::Silence => self.news.silence = true,
         }
     }
@@ -177,8 +184,8 @@ impl<'a, S: Sink> Stream<'a, S> {
         } else if due && news.silence {
             let again = Change::Server(self.told.server.clone());
             self.send(View::Diff(vec![again]), None, None).await
-        } else if due && news.alive {
-            self.send(View::Alive, None, None).await
+        } else if due && news.alive.is_some() {
+            self.send(View::Alive, None, news.alive).await
         } else {
             Ok(())
         }

@@ -76,6 +76,13 @@ impl Tmux {
         String::from_utf8(out.stdout).unwrap()
     }
 
+    /// Ends the server, and waits for that.
+    fn end(&self) {
+        let held = Handle::open(self.server.unwrap()).unwrap().unwrap();
+        held.signal(Signal::SIGKILL).unwrap();
+        assert!(held.wait(LONG).unwrap());
+    }
+
     fn signal(&self, signal: Signal) {
         let held = self.server.and_then(|server| Handle::open(server).unwrap());
         held.map(|server| server.signal(signal).unwrap());

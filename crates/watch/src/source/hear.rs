@@ -24,6 +24,7 @@ impl Source {
             Said::Opened(means, Ok(live)) => self.opened(means, live, now),
             Said::Opened(means, Err(error)) => self.not_opened(means, &error, now),
             Said::Heard(Ok(Heard::Notice(notice))) => {
+                tracing::trace!(?notice);
                 self.model.notice(notice);
                 None
             }
@@ -52,7 +53,7 @@ impl Source {
             return None;
         }
         tracing::info!(%server, means = means.word(), "connected to tmux");
-        (self.server, self.useful) = (Some(server), false);
+        (self.server, self.useful, self.answered) = (Some(server), false, None);
         (self.socket, self.socket_due) = (file_of(&self.device.socket), now + SOCKET);
         self.reminders = REMINDERS.iter().filter(|_| self.device.own).map(|after| now + *after).collect();
         self.model.connected();
@@ -98,7 +99,8 @@ impl Source {
             self.disconnect(now);
             return None;
         };
-        self.since = now;
+        tracing::trace!(?ask, took = ?now.duration_since(began));
+        (self.since, self.answered) = (now, Some(now));
         self.looks.answered();
         self.cure.in_reach();
         self.model.read(ask, read, server, |pid| stamped(pid, server));

@@ -88,7 +88,7 @@ async fn t03_another_server_at_the_socket_has_its_own_identity_and_stamps() {
     let mut peer = poold.welcome(&tmux).await;
     peer.until("it is there", |state| of(state, "one").is_some()).await;
     let (old, ids) = (up(&peer.state).unwrap(), peer.state.panes.clone());
-    tmux.signal(Signal::SIGKILL);
+    tmux.end();
     let created = tmux.create("two", "exec sleep 1000").await;
     peer.until("the other", |state| of(state, "two").is_some_and(|pane| pane.process.is_some())).await;
     assert_eq!(
