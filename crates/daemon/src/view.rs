@@ -21,6 +21,8 @@ pub(crate) struct View {
     pub(crate) state: TmuxState,
     /// When a complete listing was last taken.
     pub(crate) seen_at: Option<Timestamp>,
+    /// When the last complete listing of a server that answered began.
+    pub(crate) listed_from: Option<Timestamp>,
     /// When anybody last looked, whatever came of it.
     pub(crate) looked_at: Option<Timestamp>,
     /// Whether the watcher must send a snapshot, because the state is not what it sent.
@@ -73,6 +75,7 @@ impl View {
         Self {
             state: TmuxState { server: Server::unknown("not looked at yet"), ..TmuxState::default() },
             seen_at: None,
+            listed_from: None,
             looked_at: None,
             resync: false,
             means: None,
@@ -132,22 +135,27 @@ impl Seen {
 pub(crate) fn observe(turn: &mut Turn<'_>, run: &Path, seen: Seen) -> Vec<SessionId> {
     turn.show(&seen);
     let mut state = std::mem::take(&mut turn.rest.view.state);
+    let complete = seen.complete && !matches!(seen.look, Look::Alive);
     let only = match &seen.look {
-        Look::Alive => Some(Touched::default()),
-        Look::Changes(changes) if !seen.complete => reconcile::touched(turn.pool(), &state, changes),
-        _ => None,
+        _ if complete => None,
+        Look::Changes(changes) => reconcile::touched(turn.pool(), &state, changes),
+        // Of nothing that a listing does not prove anything follows.
+        Look::Alive | Look::Same | Look::Whole(_) => Some(Touched::default()),
     };
     let differs = take(&mut state, seen.look);
     let events = facts(turn, run, (&state, only.as_ref()), seen.age);
     let mut changed: Vec<SessionId> = events.iter().filter_map(Event::session).collect();
     changed.dedup();
     turn.emit_all(events);
-    note_foreign(turn, &state);
-    let now = turn.now();
+    if differs || !changed.is_empty() || turn.rest.view.foreign.is_none() {
+        note_foreign(turn, &state);
+    }
+    let (now, began) = (turn.now(), began(turn, seen.age));
     let view = &mut turn.rest.view;
-    if seen.complete && !matches!(state.server, Server::Unknown(_)) {
+    if complete && !matches!(state.server, Server::Unknown(_)) {
         view.first = false;
         view.seen_at = Some(now);
+        view.listed_from = Some(began);
     }
     view.looked_at = Some(now);
     view.state = state;
@@ -192,8 +200,7 @@ fn facts(
     let exited = exited(processes.chain(server.map(|s| s.process)));
     let exits: BTreeMap<Tag, Exit> =
         tags.into_iter().filter_map(|tag| Some((tag, files::read_exit(run, tag)?.0))).collect();
-    let age = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
-    let began = Timestamp(turn.now().0.saturating_sub(age));
+    let began = began(turn, age);
     let first = turn.rest.view.first;
     let seen =
         reconcile::Evidence { state, now: turn.now(), began, exited: &exited, exits: &exits, first, only };
@@ -203,6 +210,12 @@ fn facts(
         event => !event.session().is_some_and(|id| is_being_started(turn, id)),
     });
     events
+}
+
+/// When a look of this age began.
+fn began(turn: &Turn<'_>, age: Duration) -> Timestamp {
+    let age = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
+    Timestamp(turn.now().0.saturating_sub(age))
 }
 
 /// Not while the pool itself renames it, nor by what was seen before it had.
@@ -238,6 +251,7 @@ pub(crate) fn candidates(turn: &Turn<'_>, daemon: &Daemon) -> Vec<protocol::reap
         state: &view.state,
         exited: &exited(inits.into_iter()),
         now: turn.now(),
+        listed_from: view.listed_from,
         grace_ms: daemon.settings().grace_ms,
     };
     let mut found = pool::stale::candidates(turn.pool(), &facts);

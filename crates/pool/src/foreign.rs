@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use protocol::tmux::{TmuxPane, TmuxState};
+use protocol::tmux::{Server, TmuxPane, TmuxState};
 use protocol::{Event, PaneId, TmuxSessionId};
 
 use crate::pool::Pool;
@@ -34,11 +34,11 @@ pub fn changes(before: &Foreign, after: &Foreign) -> Vec<Event> {
         .collect()
 }
 
-/// Those that the configuration says to adopt: the first open pane of each. What the pool gave back
-/// to tmux is not taken in again by itself.
+/// Those that the configuration says to adopt: the first pane of each, if it is open. What the pool gave
+/// back to tmux is not taken in again by itself, nor its neighbours.
 #[must_use]
 pub fn to_adopt(adoption: &Adoption, foreign: &Foreign, state: &TmuxState) -> Vec<PaneId> {
-    if *adoption == Adoption::Never {
+    if *adoption == Adoption::Never || !matches!(state.server, Server::Up(_)) {
         return Vec::new();
     }
     let wanted = |name: &str| match adoption {
@@ -46,11 +46,15 @@ pub fn to_adopt(adoption: &Adoption, foreign: &Foreign, state: &TmuxState) -> Ve
         Adoption::Prefix(prefix) => name.starts_with(prefix),
         Adoption::All => true,
     };
-    let first = |id: &TmuxSessionId| {
-        let mut panes = state.panes.iter().filter(|(_, pane)| pane.session == *id);
-        panes.next().filter(|(_, pane)| is_open(pane)).map(|(id, _)| *id)
-    };
-    foreign.iter().filter(|(_, name)| wanted(name)).filter_map(|(id, _)| first(id)).collect()
+    let mut first: BTreeMap<TmuxSessionId, Option<PaneId>> = BTreeMap::new();
+    for (id, pane) in &state.panes {
+        let its = first.entry(pane.session).or_insert_with(|| is_open(pane).then_some(*id));
+        if pane.detached || pane.tag.is_some() {
+            *its = None;
+        }
+    }
+    let named = foreign.iter().filter(|(_, name)| wanted(name));
+    named.filter_map(|(id, _)| first.get(id).copied().flatten()).collect()
 }
 
 /// Whether a pane can be adopted without being asked for by name.

@@ -113,12 +113,16 @@ pub fn reconcile(pool: &Pool, seen: &Evidence<'_>) -> Vec<Event> {
         Server::Up(server) => Some(*server),
     };
     let mut events = server_events(pool, seen, server);
+    let mut given: BTreeSet<TmuxSessionId> = BTreeSet::new();
     for (session, incarnation) in running(pool, seen.only) {
         let case = Case { session, incarnation, seen };
         match (server, pane_of(seen.state, incarnation)) {
             (Some(server), Some((id, pane))) => {
                 events.extend(case.present(server, id, pane));
-                events.extend(case.renamed(pool, pane));
+                // The name of a tmux session that shows several of ours is that of the first.
+                if given.insert(pane.session) {
+                    events.extend(case.renamed(pool, pane));
+                }
             }
             (Some(server), None) => events.extend(case.absent(server)),
             (None, _) => events.extend(case.server_silent()),
@@ -238,8 +242,9 @@ impl Case<'_> {
     /// A complete listing of a living server lacks it.
     fn absent(&self, server: ServerId) -> Option<Event> {
         match self.incarnation.server {
-            // Its creation is not over; whoever creates it finds out.
+            // Its creation, or adoption, is not over; whoever is at it finds out.
             None => None,
+            Some(known) if known == server && self.session.lifecycle == Lifecycle::Starting => None,
             Some(known) if known != server && !self.has_exited(Some(known.process)) => None,
             Some(known) if known != server => self.lost(),
             // It may have been made while the listing was taken.
@@ -256,7 +261,9 @@ impl Case<'_> {
             None => Some(self.draining(reason, self.exit(), Some(self.seen.now))),
             // What is known to live keeps the slot: the reaper ends it.
             Some(_) if self.incarnation.init.is_some() => None,
-            Some(since) if self.seen.now.since(since) >= ABSENCE_PROOF => Some(self.stopped(reason)),
+            Some(since) if self.seen.only.is_none() && self.seen.began.since(since) >= ABSENCE_PROOF => {
+                Some(self.stopped(reason))
+            }
             Some(_) => None,
         }
     }

@@ -19,6 +19,8 @@ pub struct Facts<'a> {
     pub exited: &'a BTreeSet<ProcId>,
     /// Now.
     pub now: Timestamp,
+    /// When the last complete listing of a server that answered began.
+    pub listed_from: Option<Timestamp>,
     /// Time between TERM and KILL, in milliseconds.
     pub grace_ms: u64,
 }
@@ -45,7 +47,7 @@ fn of_session(session: &Session, facts: &Facts<'_>) -> Option<Candidate> {
                 candidate(session, incarnation, CandidateKind::Requested, "restart was asked for", facts);
             Some(Candidate { remove_pane: false, ..named })
         }
-        reason if is_loss(reason) && is_left_over(incarnation, facts) => {
+        reason if is_loss(reason) && is_left_over(reason, incarnation, facts) => {
             let evidence = "its pane is gone and its processes are left";
             Some(candidate(session, incarnation, CandidateKind::Leftover, evidence, facts))
         }
@@ -57,9 +59,13 @@ fn of_session(session: &Session, facts: &Facts<'_>) -> Option<Candidate> {
     }
 }
 
-/// It was missing for long enough, and its first process is known to live.
-fn is_left_over(incarnation: &Incarnation, facts: &Facts<'_>) -> bool {
-    let proved = incarnation.missing_since.is_some_and(|since| facts.now.since(since) >= ABSENCE_PROOF);
+/// It is proved missing, and its first process is known to live: its server is dead, or a complete
+/// listing that began long enough after it was first missed lacks it too.
+fn is_left_over(reason: Reason, incarnation: &Incarnation, facts: &Facts<'_>) -> bool {
+    let looked = if reason == Reason::ServerGone { Some(facts.now) } else { facts.listed_from };
+    let apart = |(since, looked): (Timestamp, Timestamp)| looked.since(since) >= ABSENCE_PROOF;
+    let seen = || facts.state.panes.values().any(|pane| pane.tag == Some(incarnation.tag));
+    let proved = incarnation.missing_since.zip(looked).is_some_and(apart) && !seen();
     proved && incarnation.init.is_some_and(|init| !facts.exited.contains(&init))
 }
 

@@ -162,12 +162,57 @@ fn t02_first_absence_is_published_and_the_second_is_proof() {
     world.now = 1000;
     world.see(&empty, &[]);
     assert_eq!(world.lifecycle(id), Lifecycle::Draining);
-    world.now = 1999;
+    world.now = 1998;
     assert_eq!(world.see(&empty, &[]), vec![]);
     world.now = 2000;
+    let part = Touched { sessions: [id].into(), ..Touched::default() };
+    assert_eq!(world.see_only(&empty, Some(&part)), vec![], "not a listing of the whole server");
     world.see(&empty, &[]);
     assert_eq!(world.lifecycle(id), Lifecycle::Stopped);
     assert_eq!(world.pool.session(id).unwrap().reason, Some(Reason::TmuxGone));
+}
+
+#[test]
+fn t02_nothing_is_left_over_before_a_second_listing_lacks_it() {
+    let mut world = World::default();
+    let id = world.live("a", server(1), 1);
+    let there = up(1, vec![pane(&world, id, 1)]);
+    world.now = 1000;
+    world.see(&up(1, vec![]), &[]);
+    assert_eq!(world.lifecycle(id), Lifecycle::Draining);
+    world.now = 9000;
+    let left = |state: &TmuxState, listed_from: u64| {
+        let (exited, now, listed_from) = (BTreeSet::new(), Timestamp(9000), Some(Timestamp(listed_from)));
+        let facts = stale::Facts { state, exited: &exited, now, listed_from, grace_ms: 1 };
+        stale::candidates(&world.pool, &facts).len()
+    };
+    assert_eq!(left(&up(1, vec![]), 1000), 0, "time alone proves nothing");
+    assert_eq!(left(&up(1, vec![]), 2000), 1);
+    assert_eq!(left(&there, 2000), 0, "it is there");
+}
+
+#[test]
+fn one_tmux_session_names_one_session() {
+    let mut world = World::default();
+    let (one, two) = (world.live("one", server(1), 1), world.live("two", server(1), 2));
+    let (mut state, moved) = (up(1, vec![pane(&world, one, 1)]), pane(&world, two, 2));
+    state.panes.insert(moved.0, TmuxPane { session: TmuxSessionId(1), ..moved.1 });
+    let fresh = TmuxSession { name: "fresh".into(), created_at: 1, attached: 0 };
+    state.sessions.insert(TmuxSessionId(1), fresh);
+    world.see(&state, &[]);
+    let names = [one, two].map(|id| world.pool.session(id).unwrap().name.to_string());
+    assert_eq!(names, ["fresh", "two"]);
+}
+
+#[test]
+fn what_is_being_adopted_is_not_missing_before_it_has_its_mark() {
+    let mut world = World::default();
+    let id = world.live("a", server(1), 1);
+    let mut record = world.pool.session(id).unwrap().clone();
+    record.lifecycle = Lifecycle::Starting;
+    world.emit(Event::SessionCreated(Box::new(record)));
+    assert_eq!(world.see(&up(1, vec![]), &[]).iter().filter_map(Event::session).count(), 0);
+    assert_eq!(world.lifecycle(id), Lifecycle::Starting);
 }
 
 #[test]
@@ -184,7 +229,13 @@ fn what_is_known_to_live_keeps_its_slot_until_the_reaper_ended_it() {
             assert_eq!(world.lifecycle(id), Lifecycle::Draining);
         }
         let exited = dead.iter().copied().collect();
-        let facts = stale::Facts { state: &state, exited: &exited, now: Timestamp(world.now), grace_ms: 1 };
+        let facts = stale::Facts {
+            state: &state,
+            exited: &exited,
+            now: Timestamp(world.now),
+            listed_from: Some(Timestamp(world.now)),
+            grace_ms: 1,
+        };
         let kinds: Vec<_> = stale::candidates(&world.pool, &facts).iter().map(|c| c.kind).collect();
         assert_eq!(kinds, [protocol::reap::CandidateKind::Leftover]);
         world.see(&state, &[dead, vec![process(101)]].concat());
@@ -335,8 +386,13 @@ fn w13_a_tag_of_an_ended_incarnation_is_removed_and_never_adopted() {
     let state = up(1, vec![(number, old)]);
     world.see(&state, &[]);
     assert_eq!(world.lifecycle(id), Lifecycle::Starting);
-    let facts =
-        stale::Facts { state: &state, exited: &BTreeSet::new(), now: Timestamp(world.now), grace_ms: 1 };
+    let facts = stale::Facts {
+        state: &state,
+        exited: &BTreeSet::new(),
+        now: Timestamp(world.now),
+        listed_from: Some(Timestamp(world.now)),
+        grace_ms: 1,
+    };
     let found = stale::candidates(&world.pool, &facts);
     assert_eq!(
         found.iter().map(|c| (c.kind, c.pane)).collect::<Vec<_>>(),
@@ -352,8 +408,13 @@ fn p06_a_pane_without_a_record_is_never_a_candidate() {
     stranger.tag = Some(Tag([0xaa; 16]));
     stranger.dead = true;
     let state = up(1, vec![pane(&world, id, 1), (number, stranger)]);
-    let facts =
-        stale::Facts { state: &state, exited: &BTreeSet::new(), now: Timestamp(world.now), grace_ms: 1 };
+    let facts = stale::Facts {
+        state: &state,
+        exited: &BTreeSet::new(),
+        now: Timestamp(world.now),
+        listed_from: Some(Timestamp(world.now)),
+        grace_ms: 1,
+    };
     assert_eq!(stale::candidates(&world.pool, &facts), vec![]);
 }
 

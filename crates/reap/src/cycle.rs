@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use protocol::reap::{Candidate, Lease, Outcome, Verdict};
+use protocol::reap::{Candidate, CandidateKind, Lease, Outcome, Verdict};
 use protocol::{ErrorCode, SessionId, Tag};
 use tmux::{Device, Driver};
 
@@ -48,10 +48,13 @@ async fn lease_to_verdict(
 /// Ends what the lease is for. Processes first: the pane shows what they say at the end.
 pub(crate) async fn end(tmux: &dyn Driver, lease: &Lease) -> Outcome {
     let candidate = &lease.candidate;
-    if candidate.remove_pane
-        && let Pane::NotOurs(why) = pane::find(tmux, candidate).await
-    {
-        return Outcome::Untouched { why };
+    match pane::find(tmux, candidate).await {
+        Pane::NotOurs(why) => return Outcome::Untouched { why },
+        // It was missing when it was named, and is not.
+        Pane::Here(pane) if candidate.kind == CandidateKind::Leftover => {
+            return Outcome::Untouched { why: format!("its pane {} is there", pane.pane) };
+        }
+        _ => {}
     }
     let tree::Ended { killed, mut left } = tree::end(candidate, &lease.protected).await;
     if candidate.remove_pane

@@ -463,12 +463,12 @@ async fn a_silent_server_is_no_proof() {
     assert!(!victim.lives(), "its processes are ended all the same");
 }
 
-#[tokio::test]
-async fn p06_what_has_another_tag_is_not_touched() {
+/// The outcome of a lease on the process of `one`, whose pane has this tag; and whether it lives on.
+async fn in_pane(tagged: &str, kind: CandidateKind, remove_pane: bool) -> (Outcome, bool) {
     let tmux = Fake::default();
     let create = Create {
         name: "one".parse().unwrap(),
-        tag: tag("other"),
+        tag: tag(tagged),
         size: Size { width: 80, height: 24 },
         history_limit: None,
         init: "/i".into(),
@@ -478,15 +478,27 @@ async fn p06_what_has_another_tag_is_not_touched() {
     let created = tmux.create(&create).await.unwrap();
     let mut victim = Stubborn::start(Some(tag("one")));
     let process = ProcId { pid: created.pane.server.pid, start: 0 };
-    let server = ServerId { process, started_at: created.pane.server.started_at };
-    let candidate = Candidate {
-        server: Some(server),
-        pane: Some(created.pane.pane),
-        remove_pane: true,
-        ..candidate("one")
-    };
+    let server = Some(ServerId { process, started_at: created.pane.server.started_at });
+    let candidate =
+        Candidate { kind, server, pane: Some(created.pane.pane), remove_pane, ..candidate("one") };
     let lease = lease(candidate, Token::default(), std::path::Path::new("/unused"));
-    assert!(matches!(cycle::end(&tmux, &lease).await, Outcome::Untouched { .. }));
-    assert!(victim.lives());
-    assert_eq!(tmux.observe().await.unwrap().panes.len(), 1);
+    let outcome = cycle::end(&tmux, &lease).await;
+    let panes = tmux.observe().await.unwrap().panes.len();
+    (outcome, victim.lives() && panes == 1)
+}
+
+#[tokio::test]
+async fn p06_what_has_another_tag_is_not_touched() {
+    for remove_pane in [true, false] {
+        let (outcome, spared) = in_pane("other", CandidateKind::Requested, remove_pane).await;
+        assert!(matches!(outcome, Outcome::Untouched { .. }) && spared, "{outcome:?}");
+    }
+}
+
+#[tokio::test]
+async fn t02_what_was_missing_and_is_there_is_not_left_over() {
+    let (outcome, spared) = in_pane("one", CandidateKind::Leftover, true).await;
+    assert!(matches!(outcome, Outcome::Untouched { .. }) && spared, "{outcome:?}");
+    let (_, spared) = in_pane("one", CandidateKind::Requested, true).await;
+    assert!(!spared);
 }

@@ -52,7 +52,7 @@ async fn start(daemon: &Arc<Daemon>, since: Option<Seq>) -> Result<Start, protoc
         let events = turn.subscribe();
         let oldest = turn.store().oldest_seq().ok().flatten().unwrap_or(Seq(1));
         match since {
-            Some(since) if since.0 + 1 >= oldest.0 && since <= turn.pool().seq() => {
+            Some(since) if since.0.saturating_add(1) >= oldest.0 && since <= turn.pool().seq() => {
                 (Vec::new(), since, events)
             }
             _ => {

@@ -4,11 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use protocol::diff::Change;
 use protocol::reply::{Ask, WatchSetup};
 use protocol::request::{Observe, View};
 use protocol::tmux::{Means, Server, TmuxState};
 use protocol::{Call, ErrorCode, Event, Frame, Hello, Refusal, Reply, Request, Response, Role, frame, parts};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use crate::conn::{Connection, done};
 use crate::context::Daemon;
@@ -81,7 +82,12 @@ async fn watch(daemon: &Arc<Daemon>, connection: &mut Connection) -> String {
         sweep_ms: config.sweep().unwrap_or_default(),
     };
     let mut asked = daemon.snapshots.subscribe();
-    asked.mark_unchanged();
+    if *asked.borrow() > 0 {
+        // Asked of the one before, it may be waited for still.
+        asked.mark_changed();
+    }
+    let silence = SILENCE.max(heartbeat * 5);
+    let mut deadline = Instant::now() + silence;
     let (mine, mut newest) = (connection.id, daemon.newest_watcher.subscribe());
     let mut stream = Stream { connection: connection.id, ..Stream::default() };
     if connection.outbox.send(Frame::Ask(Ask::Watch(setup))).await.is_err() {
@@ -89,7 +95,7 @@ async fn watch(daemon: &Arc<Daemon>, connection: &mut Connection) -> String {
     }
     loop {
         let payload = tokio::select! {
-            payload = timeout(SILENCE.max(heartbeat * 5), connection.reader.next()) => payload,
+            payload = timeout_at(deadline, connection.reader.next()) => payload,
             _ = asked.changed() => {
                 let n = *asked.borrow_and_update();
                 if connection.outbox.send(Frame::Ask(Ask::Snapshot { n })).await.is_err() {
@@ -104,6 +110,7 @@ async fn watch(daemon: &Arc<Daemon>, connection: &mut Connection) -> String {
                 return "it made room for another".to_owned();
             }
         };
+        deadline = Instant::now() + silence;
         let call = match payload {
             Err(_) => return "it was silent for too long".to_owned(),
             Ok(Ok(None)) => return "it went away".to_owned(),
@@ -141,12 +148,9 @@ struct Stream {
 impl Stream {
     async fn take(&mut self, daemon: &Arc<Daemon>, observe: Observe) -> Reply {
         let follows = observe.watcher == self.watcher && Some(observe.seq) == self.seq.checked_add(1);
-        if observe.watcher == self.watcher
-            && observe.seq <= self.seq
-            && (self.in_step || self.coming.is_some())
-        {
-            // Taken in already.
-            return done();
+        if observe.watcher == self.watcher && observe.seq <= self.seq {
+            // Taken in already, or too late to be.
+            return if self.in_step || self.coming.is_some() { done() } else { self.lost_step() };
         }
         (self.watcher, self.seq) = (observe.watcher, observe.seq);
         if !follows {
@@ -165,6 +169,10 @@ impl Stream {
                 Look::Whole(whole)
             }
             _ if !follows || !self.in_step => return self.lost_step(),
+            // Only a whole look tells that there is a server, or none.
+            View::Diff(changes) if !observe.complete && changes.iter().any(is_about_a_server) => {
+                return self.lost_step();
+            }
             View::Diff(changes) => Look::Changes(changes),
             View::Unchanged => Look::Same,
             View::Alive => Look::Alive,
@@ -178,7 +186,7 @@ impl Stream {
                 return Ok(false);
             }
             view::observe(turn, &run, seen);
-            if asked > turn.rest.view.answered {
+            if is_whole && asked <= turn.rest.view.asked && asked > turn.rest.view.answered {
                 turn.rest.view.answered = asked;
                 turn.stir();
             }
@@ -202,6 +210,10 @@ impl Stream {
         };
         daemon.engine.turn(note).await?
     }
+}
+
+fn is_about_a_server(change: &Change) -> bool {
+    matches!(change, Change::Server(Server::Up(_) | Server::Absent))
 }
 
 /// Refuses what comes from a watcher whose place was taken.

@@ -12,7 +12,7 @@ use protocol::{ErrorCode, Event, Incarnation, Lifecycle, PaneId, Refusal, Reply,
 use tmux::Answer;
 use tokio::time::sleep;
 
-use super::create::{self, Starting};
+use super::create::Starting;
 use super::{shown, sync};
 use crate::context::{Daemon, pane_of};
 use crate::engine::Turn;
@@ -30,9 +30,33 @@ pub(super) async fn adopt(daemon: &Arc<Daemon>, op: &Op, asked: Adopt) -> Reply 
     let target = asked.target.clone();
     let find = move |turn: &mut Turn<'_>| pool::admit::target(turn.pool(), &turn.rest.view.state, &target);
     match daemon.engine.turn(find).await?? {
-        Target::Ours(session) => create::existing(daemon, op, session).await,
+        Target::Ours(session) => ours(daemon, op, session, asked.workspace).await,
         Target::Foreign(adoptee) => take_in(daemon, Some(op), *adoptee, asked.workspace).await,
     }
+}
+
+/// It is the pool's already: that is what was asked for, unless it is over or in another workspace.
+async fn ours(daemon: &Arc<Daemon>, op: &Op, id: SessionId, workspace: Option<String>) -> Reply {
+    let (context, operation) = (Arc::clone(daemon), op.clone());
+    let show = move |turn: &mut Turn<'_>| {
+        let record = turn.pool().session(id);
+        let elsewhere = |s: &&Session| workspace.as_ref().is_some_and(|w| *w != s.workspace.as_str());
+        let reply = match record {
+            Some(s) if !matches!(s.lifecycle, Lifecycle::Live | Lifecycle::Starting) => {
+                let why =
+                    format!("it is what is left of {id} ({}); `poolctl restart` starts that again", s.name);
+                Err(Refusal::new(ErrorCode::Conflict, why))
+            }
+            Some(s) if elsewhere(&s) => {
+                let why = format!("it is {id} already, whose workspace is {}", s.workspace);
+                Err(Refusal::new(ErrorCode::Conflict, why))
+            }
+            _ => shown::reply(turn, &context, id),
+        };
+        operation.conclude(turn, &reply);
+        reply
+    };
+    daemon.engine.turn(show).await?
 }
 
 /// Decides, marks, and answers with what came of it.
@@ -43,7 +67,7 @@ async fn take_in(
     workspace: Option<String>,
 ) -> Reply {
     let program = program(&adoptee).await?;
-    let (context, operation) = (Arc::clone(daemon), op.cloned());
+    let (context, operation, pane) = (Arc::clone(daemon), op.cloned(), adoptee.id);
     let decide = move |turn: &mut Turn<'_>| {
         let now = turn.now();
         let tag =
@@ -53,6 +77,7 @@ async fn take_in(
         let made = pool::admit::adopt(turn.pool(), &context.settings(), &adoptee, with, &launch)?;
         turn.emit_all(made.events);
         turn.rest.view.starting.insert(made.session);
+        turn.rest.view.adopting.insert(pane);
         if let Some(op) = operation {
             op.begun(turn, made.session);
         }
@@ -60,6 +85,8 @@ async fn take_in(
     };
     let session: SessionId = daemon.engine.turn(decide).await??;
     let _starting = Starting::new(daemon, session);
+    // What is adopted by itself is noted there already, and for longer.
+    let _adopting = op.map(|_| Adopting { daemon: Arc::clone(daemon), pane });
     let grant = daemon.engine.lock(session, "adopt").await?;
     crate::crash::point("adopt-intent");
     let record = daemon.engine.turn(move |turn| turn.pool().session(session).cloned()).await?;
@@ -78,6 +105,22 @@ async fn take_in(
     let reply = daemon.engine.turn(conclude).await?;
     drop(grant);
     reply
+}
+
+/// That somebody is at the adoption of a pane: nobody else is meanwhile.
+struct Adopting {
+    daemon: Arc<Daemon>,
+    pane: PaneId,
+}
+
+impl Drop for Adopting {
+    fn drop(&mut self) {
+        let pane = self.pane;
+        self.daemon.engine.post(move |turn| {
+            turn.rest.view.adopting.remove(&pane);
+            turn.stir();
+        });
+    }
 }
 
 fn is_open(turn: &Turn<'_>, session: SessionId) -> bool {
@@ -161,7 +204,8 @@ async fn settle(daemon: &Daemon, session: SessionId, run: Incarnation) -> Result
 /// retired, because a pane with a retired tag is removed.
 async fn give_up(daemon: &Daemon, session: SessionId) -> Result<(), Refusal> {
     let forget = move |turn: &mut Turn<'_>| {
-        if is_open(turn, session) {
+        // Also where it was killed meanwhile: its pane is not the pool's to end.
+        if turn.pool().session(session).is_some_and(|s| s.lifecycle.holds_slot()) {
             let (reason, mode) = (Reason::TmuxFailed, DeleteMode::Detach);
             turn.emit(Event::SessionDeleted { session, reason, mode, tmux_alive: true });
         }
@@ -194,12 +238,15 @@ pub(crate) async fn run(daemon: Arc<Daemon>) {
     let mut turns = daemon.engine.turns();
     loop {
         turns.borrow_and_update();
-        let adoption = daemon.settings().adoption;
+        let settings = daemon.settings();
         let claim = move |turn: &mut Turn<'_>| {
+            if turn.pool().slots_used() >= settings.max_sessions {
+                return Vec::new();
+            }
             let (Some(foreign), state) = (&turn.rest.view.foreign, &turn.rest.view.state) else {
                 return Vec::new();
             };
-            let due = pool::foreign::to_adopt(&adoption, foreign, state);
+            let due = pool::foreign::to_adopt(&settings.adoption, foreign, state);
             let due = due.into_iter().filter(|pane| turn.rest.view.adopting.insert(*pane));
             due.collect()
         };
@@ -215,21 +262,23 @@ pub(crate) async fn run(daemon: Arc<Daemon>) {
 }
 
 async fn adopt_one(daemon: Arc<Daemon>, pane: PaneId) {
+    let _adopting = Adopting { daemon: Arc::clone(&daemon), pane };
     let find =
         move |turn: &mut Turn<'_>| pool::admit::target(turn.pool(), &turn.rest.view.state, &pane.to_string());
-    let found = daemon.engine.turn(find).await;
-    if let Ok(Ok(Target::Foreign(adoptee))) = found
-        && let Err(refusal) = take_in(&daemon, None, *adoptee, None).await
-    {
+    let found = daemon.engine.turn(find).await.and_then(|found| found);
+    let done = match found {
+        Ok(Target::Foreign(adoptee)) => take_in(&daemon, None, *adoptee, None).await.map(drop),
+        Ok(Target::Ours(_)) => Ok(()),
+        Err(refusal) => Err(refusal),
+    };
+    if let Err(refusal) = done {
         match refusal.code {
-            // The pool is full: it is tried again.
-            ErrorCode::Refused => tracing::debug!(%pane, %refusal, "not adopted yet"),
+            // The pool is full, or the server is silent: it is tried again.
+            ErrorCode::Refused | ErrorCode::Unavailable => {
+                tracing::debug!(%pane, %refusal, "not adopted yet");
+            }
             _ => tracing::warn!(%pane, %refusal, "not adopted"),
         }
         sleep(PAUSE).await;
     }
-    daemon.engine.post(move |turn| {
-        turn.rest.view.adopting.remove(&pane);
-        turn.stir();
-    });
 }

@@ -134,7 +134,10 @@ async fn settled(daemon: &Arc<Daemon>, session: SessionId, request: &Request) ->
     }
     let shower = Arc::clone(daemon);
     let look = move |turn: &mut crate::engine::Turn<'_>| {
-        let record = turn.pool().session(session)?;
+        let Some(record) = turn.pool().session(session) else {
+            // Given up, and forgotten.
+            return Some(create::outcome(turn, &shower, session));
+        };
         let over = !pool::is_between(record)
             && !matches!(record.lifecycle, Lifecycle::Starting | Lifecycle::Draining);
         over.then(|| create::outcome(turn, &shower, session))
