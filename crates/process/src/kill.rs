@@ -29,12 +29,20 @@ pub struct Options {
     pub verify: Duration,
     /// Never touched, whatever they belong to: the tmux server, `poold`.
     pub protected: Vec<u32>,
+    /// Whether the init is one of a session, which ends by itself after its last descendant; else it is a
+    /// program like any other, and ended along with them.
+    pub init_stands_by: bool,
 }
 
 impl Default for Options {
-    /// 5 s and 5 s, nothing protected.
+    /// 5 s and 5 s, nothing protected, and an init that stands by.
     fn default() -> Self {
-        Self { grace: Duration::from_secs(5), verify: Duration::from_secs(5), protected: Vec::new() }
+        Self {
+            grace: Duration::from_secs(5),
+            verify: Duration::from_secs(5),
+            protected: Vec::new(),
+            init_stands_by: true,
+        }
     }
 }
 
@@ -65,6 +73,10 @@ pub(crate) fn kill_while(
 ) -> Result<Report, Error> {
     let start = Instant::now();
     let mut tree = Tree { evidence, options, before_look, known: BTreeMap::new(), unbeaten: HashSet::new() };
+    if !options.init_stands_by {
+        tree.climb_down(Whom::All, options.grace)?;
+        return tree.report();
+    }
     let gone = tree.climb_down(Whom::Descendants, options.grace)?;
     if gone && let Some(init) = tree.init()? {
         init.signal(Signal::SIGCONT)?;

@@ -21,8 +21,10 @@ pub(crate) struct Ended {
 /// Ends them all, and looks that they are gone.
 pub(crate) async fn end(candidate: &Candidate, protected: &[u32]) -> Ended {
     let protected = protected.iter().copied().chain([std::process::id()]).collect();
-    let options =
-        Options { grace: Duration::from_millis(candidate.grace_ms), protected, ..Options::default() };
+    // An adopted program has no init: it is its own.
+    let init_stands_by = candidate.init.is_none() || candidate.init != candidate.agent;
+    let grace = Duration::from_millis(candidate.grace_ms);
+    let options = Options { grace, protected, init_stands_by, ..Options::default() };
     let candidate = candidate.clone();
     let ended = tokio::task::spawn_blocking(move || end_blocking(&candidate, &options)).await;
     ended.unwrap_or_else(|error| failed(&error))

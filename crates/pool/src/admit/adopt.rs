@@ -187,7 +187,7 @@ fn record(
         changed_at: launch.now,
         last_activity_at: launch.now,
         verified_at: None,
-        current_command: None,
+        current_command: pane.current_command.clone(),
         attached_clients: 0,
     }
 }

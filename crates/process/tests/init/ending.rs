@@ -54,7 +54,7 @@ const TREES: [(&str, &str, Grown); 11] = [
 ];
 
 fn options(grace: u64) -> Options {
-    Options { grace: Duration::from_millis(grace), verify: Duration::from_secs(20), protected: vec![] }
+    Options { grace: Duration::from_millis(grace), verify: Duration::from_secs(20), ..Options::default() }
 }
 
 /// The tree, below a program that ends with code 7 at the Enter key.
