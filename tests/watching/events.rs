@@ -20,7 +20,8 @@ fn w13_an_external_kill_is_told_without_polling() {
     let (agent, _) = pool.pane_pids(&id);
     pool.tmux_text(&["kill-session", "-t", "=web"]);
     let first = await_end_of(&pool, &id);
-    assert_eq!(first["reason"], "tmux_gone", "{first}");
+    // That its program ended may be known before it is known why.
+    assert!(first["reason"] == "tmux_gone" || first["reason"] == "exited", "{first}");
     let stopped = await_event(&pool, "session_stopped", |event| event["session"] == id.as_str());
     assert_eq!(stopped["reason"], "tmux_gone", "{stopped}");
     assert!(gone(agent));

@@ -147,7 +147,7 @@ pub(crate) fn observe(turn: &mut Turn<'_>, run: &Path, seen: Seen) -> Vec<Sessio
     let mut changed: Vec<SessionId> = events.iter().filter_map(Event::session).collect();
     changed.dedup();
     turn.emit_all(events);
-    if differs || !changed.is_empty() || turn.rest.view.foreign.is_none() {
+    if differs || complete || turn.rest.view.foreign.is_none() {
         note_foreign(turn, &state);
     }
     let (now, began) = (turn.now(), began(turn, seen.age));

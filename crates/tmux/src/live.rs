@@ -35,6 +35,8 @@ pub enum Ask {
     Session(TmuxSessionId),
     /// One window with its panes, and its session.
     Window(WindowId),
+    /// One pane, wherever it is now, and its session.
+    Pane(PaneId),
 }
 
 /// What was read, proved complete.
@@ -46,18 +48,22 @@ pub enum Read {
     All(Listing),
     /// For [`Ask::Sessions`]: what is not in it is absent.
     Sessions(BTreeMap<TmuxSessionId, TmuxSession>),
-    /// For [`Ask::Session`] and [`Ask::Window`]: `None` where this server has none of that id.
+    /// For [`Ask::Session`], [`Ask::Window`] and [`Ask::Pane`]: `None` where this server has none of
+    /// that id.
     Part(Option<Part>),
+    /// For the same: it is there, and several sessions may show it or some of it. To which it belongs,
+    /// only [`Ask::All`] tells.
+    Shared,
 }
 
-/// A session, whole or one window of it.
+/// A session, whole, or one window or pane of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
     /// Its id.
     pub id: TmuxSessionId,
     /// Its facts.
     pub session: TmuxSession,
-    /// Its panes, or those of the window.
+    /// Its panes, those of the window, or the one.
     pub panes: BTreeMap<PaneId, TmuxPane>,
 }
 
@@ -68,8 +74,10 @@ pub enum Notice {
     Sessions,
     /// This session has another name, other windows or other clients.
     Session(TmuxSessionId),
-    /// This window came, went, or has other panes.
+    /// This window came, or has other panes.
     Window(WindowId),
+    /// This window went, from all sessions or from one.
+    Closed(WindowId),
     /// This pane is in another mode.
     Pane(PaneId),
     /// A client left; which session it was attached to is not said.

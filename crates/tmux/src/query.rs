@@ -14,7 +14,7 @@ use crate::live::{Ask, Part, Read};
 use crate::observe::Listing;
 
 /// True of a window that more than one session shows, or one session twice: the list has a comma. The
-/// number of them means another thing from 3.7 on. A comma in a name only costs a whole listing.
+/// number of them means another thing from 3.7 on. A comma in a name looks the same.
 const LINKED: &str = "#{m:*#,*,#{window_linked_sessions_list}}";
 
 /// True of a session that has such a window.
@@ -65,27 +65,29 @@ impl Query {
     fn commands(&self) -> Vec<Vec<String>> {
         let mark = |word| words(&["display-message", "-p", &(self.mark(word) + "#{pid} #{start_time}")]);
         let sessions = words(&["list-sessions", "-F", format::SESSION]);
-        let all = vec![
-            sessions.clone(),
-            mark("PANES"),
-            words(&["list-panes", "-a", "-F", format::PANE]),
-            mark("END"),
-        ];
         // A window that several sessions show belongs to the first of them: which that is, only a
         // whole listing tells. A target that is missing gives an error, after the first mark.
         let part = |target: &str, has_linked, list: &[&str]| {
             let list = [list, &["-t", target, "-F", format::PANE]].concat();
             let one = words(&["display-message", "-p", "-t", target, format::SESSION]);
             let body = [one, mark("PANES"), words(&list), mark("END")];
-            let [part, whole] = [&body[..], &all].map(|body| script(body.iter().map(Vec::as_slice)));
-            vec![words(&["if-shell", "-F", "-t", target, has_linked, &whole, &part])]
+            let shared = script([mark("SHARED"), mark("END")].iter().map(Vec::as_slice));
+            let part = script(body.iter().map(Vec::as_slice));
+            vec![words(&["if-shell", "-F", "-t", target, has_linked, &shared, &part])]
         };
         let body = match self.ask {
             Ask::Alive => vec![mark("END")],
             Ask::Sessions => vec![sessions, mark("END")],
-            Ask::All => all,
+            Ask::All => {
+                let panes = words(&["list-panes", "-a", "-F", format::PANE]);
+                vec![sessions, mark("PANES"), panes, mark("END")]
+            }
             Ask::Session(id) => part(&id.to_string(), HAS_LINKED, &["list-panes", "-s"]),
             Ask::Window(id) => part(&id.to_string(), LINKED, &["list-panes"]),
+            Ask::Pane(id) => {
+                let only = format!("#{{==:#{{pane_id}},{id}}}");
+                part(&id.to_string(), LINKED, &["list-panes", "-f", &only])
+            }
         };
         std::iter::once(mark("BEGIN")).chain(body).collect()
     }
@@ -94,9 +96,12 @@ impl Query {
     /// [`TmuxError::NotFound`] and the first mark is there, what was asked for is not.
     pub(crate) fn read(&self, text: &[u8], otherwise: TmuxError) -> Result<(ServerRef, Read), TmuxError> {
         let Some((server, rest)) = mark(text, &self.begins()) else { return Err(otherwise) };
-        let is_part = matches!(self.ask, Ask::Session(_) | Ask::Window(_));
+        let is_part = matches!(self.ask, Ask::Session(_) | Ask::Window(_) | Ask::Pane(_));
         if is_part && matches!(otherwise, TmuxError::NotFound(_)) {
             return Ok((server, Read::Part(None)));
+        }
+        if is_part && self.is_shared(server, rest) {
+            return Ok((server, Read::Shared));
         }
         let Some(listing) = self.listing(server, rest)? else { return Err(otherwise) };
         let read = match self.ask {
@@ -108,8 +113,18 @@ impl Query {
                 let session = listing.panes.values().find(|pane| pane.window == id).map(|pane| pane.session);
                 Read::Part(session.and_then(|session| part(listing, session, Some(id))))
             }
+            Ask::Pane(id) => {
+                let pane = listing.panes.get(&id).map(|pane| (pane.session, pane.window));
+                Read::Part(pane.and_then(|(session, window)| part(listing, session, Some(window))))
+            }
         };
         Ok((server, read))
+    }
+
+    /// Whether what follows the first mark says that several sessions show it.
+    fn is_shared(&self, server: ServerRef, text: &[u8]) -> bool {
+        let Some((first, rest)) = mark(text, &self.mark("SHARED")) else { return false };
+        matches!(mark(rest, &self.ends()), Some((second, b"")) if first == server && second == server)
     }
 
     /// What follows the first mark; `None` where a further one is missing. With no sessions
@@ -269,6 +284,17 @@ mod tests {
         assert_eq!(panes_of(Ask::Session(TmuxSessionId(4))), None);
         assert_eq!(panes_of(Ask::Window(WindowId(5))), Some((3, vec![8])));
         assert_eq!(panes_of(Ask::Window(WindowId(7))), None);
+    }
+
+    #[test]
+    fn what_several_sessions_show_is_only_said_to_be_there() {
+        let pane = query(Ask::Pane(protocol::ids::PaneId(7)));
+        let at = |word| format!("{}10 99\n", pane.mark(word));
+        let text = at("BEGIN") + &at("SHARED") + &at("END");
+        assert_eq!(read(pane, &text).unwrap(), Read::Shared);
+        assert!(read(pane, &text[..text.len() - 1]).is_err(), "cut");
+        let Read::Part(Some(found)) = read(pane, &framed(pane, ONE, PANE)).unwrap() else { panic!() };
+        assert_eq!((found.id.0, found.panes.len()), (3, 1));
     }
 
     #[test]

@@ -22,6 +22,8 @@ use tokio::time::Instant;
 const TRIES: u8 = 3;
 /// So many looks in a row must miss the socket: a server that is ending is out of reach for one or two.
 const SILENT_LOOKS: u32 = 4;
+/// And for so long.
+const SILENT_TIME: Duration = Duration::from_secs(2);
 /// How long after an end, and after each look, it is looked what the server made of it. With
 /// utempter the server itself takes two milliseconds for each.
 const LOOKS: [Duration; 5] = [
@@ -37,6 +39,8 @@ const LOOKS: [Duration; 5] = [
 pub(crate) struct Cure {
     ends: BTreeMap<PaneId, End>,
     misses: u32,
+    /// The first of these misses.
+    missed: Option<Instant>,
     listens: u8,
 }
 
@@ -101,15 +105,16 @@ impl Cure {
 
     /// The server's socket is there, or there is no server.
     pub(crate) fn in_reach(&mut self) {
-        (self.misses, self.listens) = (0, 0);
+        (self.misses, self.missed, self.listens) = (0, None, 0);
     }
 
     /// The server lives, and its socket is not there. Whether it must listen anew.
-    pub(crate) fn out_of_reach(&mut self) -> bool {
+    pub(crate) fn out_of_reach(&mut self, now: Instant) -> bool {
         self.misses += 1;
-        let needed = self.misses >= SILENT_LOOKS && self.listens < TRIES;
+        let long = now.duration_since(*self.missed.get_or_insert(now)) >= SILENT_TIME;
+        let needed = long && self.misses >= SILENT_LOOKS && self.listens < TRIES;
         if needed {
-            (self.misses, self.listens) = (0, self.listens + 1);
+            (self.misses, self.missed, self.listens) = (0, None, self.listens + 1);
         }
         needed
     }
@@ -182,12 +187,20 @@ mod tests {
 
     #[test]
     fn a_missing_socket_is_asked_for_a_few_times_only() {
-        let mut cure = Cure::default();
-        let mut asked = |looks| (0..looks).filter(|_| cure.out_of_reach()).count();
-        assert_eq!(asked(SILENT_LOOKS - 1), 0);
-        assert_eq!(asked(1), 1);
-        assert_eq!(asked(100), usize::from(TRIES) - 1);
+        let (mut cure, mut now) = (Cure::default(), Instant::now());
+        assert!((0..100).all(|_| !cure.out_of_reach(now)), "too soon");
         cure.in_reach();
-        assert!((0..SILENT_LOOKS).any(|_| cure.out_of_reach()));
+        let mut asked = |cure: &mut Cure, looks| {
+            let mut later = || {
+                now += SILENT_TIME;
+                now
+            };
+            (0..looks).filter(|_| cure.out_of_reach(later())).count()
+        };
+        assert_eq!(asked(&mut cure, SILENT_LOOKS - 1), 0);
+        assert_eq!(asked(&mut cure, 1), 1);
+        assert_eq!(asked(&mut cure, 100), usize::from(TRIES) - 1);
+        cure.in_reach();
+        assert_eq!(asked(&mut cure, SILENT_LOOKS), 1);
     }
 }

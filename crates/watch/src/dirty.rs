@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use protocol::{TmuxSessionId, WindowId};
+use protocol::{PaneId, TmuxSessionId, WindowId};
 use tmux::live::Ask;
 
 /// So many questions in one batch: the server answers the first while the last is on its way, and
@@ -14,19 +14,22 @@ const BATCH: usize = 64;
 pub(crate) struct Dirty {
     /// The whole server.
     pub(crate) all: bool,
-    /// Whether a session came or went that no window spoke of.
+    /// The list of sessions.
     sessions: bool,
-    /// Notices of sessions that came or went, which the windows that are read should explain.
-    coming_or_going: usize,
+    panes: BTreeSet<PaneId>,
     windows: BTreeSet<WindowId>,
     parts: BTreeSet<TmuxSessionId>,
 }
 
 impl Dirty {
-    /// One window, and the session that shows it, where that is known.
-    pub(crate) fn window(&mut self, id: WindowId, session: Option<TmuxSessionId>) {
+    /// One pane, wherever it is.
+    pub(crate) fn pane(&mut self, id: PaneId) {
+        self.panes.insert(id);
+    }
+
+    /// One window.
+    pub(crate) fn window(&mut self, id: WindowId) {
         self.windows.insert(id);
-        self.parts.extend(session);
     }
 
     /// One session.
@@ -39,49 +42,37 @@ impl Dirty {
         self.sessions = true;
     }
 
-    /// A session came or went.
-    pub(crate) fn came_or_went(&mut self) {
-        self.coming_or_going += 1;
-    }
-
-    /// So many sessions were seen to come or go.
-    pub(crate) fn explained(&mut self, count: usize) {
-        self.coming_or_going = self.coming_or_going.saturating_sub(count);
-        if self.windows.is_empty() && self.parts.is_empty() && self.coming_or_going > 0 {
-            self.sessions = true;
-        }
-    }
-
     /// Whether there is something to ask, where a question for the whole server is `allowed` or not.
     pub(crate) fn asks(&self, allowed: bool) -> bool {
-        let list = self.sessions || self.coming_or_going > 0;
-        (self.all && allowed) || list || !self.windows.is_empty() || !self.parts.is_empty()
+        let parts = self.panes.is_empty() && self.windows.is_empty() && self.parts.is_empty();
+        (self.all && allowed) || self.sessions || !parts
     }
 
-    /// What to ask now: windows first, because a pane that left one may be in another; then sessions,
-    /// then the list of them, only where nothing else says who came or went. A question for the whole
-    /// server, where one is `allowed`, makes all others needless.
+    /// What to ask now: panes first, because they are waited for most; then windows and sessions, then
+    /// the list of those. A question for the whole server, where one is `allowed`, makes all others
+    /// needless.
     pub(crate) fn take(&mut self, allowed: bool) -> Vec<Ask> {
         if self.all && allowed {
             *self = Self::default();
             return vec![Ask::All];
         }
-        let mut batch: Vec<Ask> = Vec::new();
-        while batch.len() < BATCH
-            && let Some(id) = self.windows.pop_first()
-        {
-            batch.push(Ask::Window(id));
-        }
-        while batch.len() < BATCH
-            && let Some(id) = self.parts.pop_first()
-        {
-            batch.push(Ask::Session(id));
-        }
-        if self.sessions || (batch.is_empty() && self.coming_or_going > 0) {
-            (self.sessions, self.coming_or_going) = (false, 0);
+        let mut batch = Vec::new();
+        fill(&mut batch, &mut self.panes, Ask::Pane);
+        fill(&mut batch, &mut self.windows, Ask::Window);
+        fill(&mut batch, &mut self.parts, Ask::Session);
+        if std::mem::take(&mut self.sessions) {
             batch.push(Ask::Sessions);
         }
         batch
+    }
+}
+
+/// Takes what still fits into the batch.
+fn fill<T: Ord>(batch: &mut Vec<Ask>, from: &mut BTreeSet<T>, ask: impl Fn(T) -> Ask) {
+    while batch.len() < BATCH
+        && let Some(id) = from.pop_first()
+    {
+        batch.push(ask(id));
     }
 }
 
@@ -89,44 +80,31 @@ impl Dirty {
 mod tests {
     use super::*;
 
+    const P: PaneId = PaneId(7);
     const W: WindowId = WindowId(4);
     const S: TmuxSessionId = TmuxSessionId(2);
+
+    fn notice(dirty: &mut Dirty) {
+        dirty.pane(P);
+        dirty.window(W);
+        dirty.session(S);
+        dirty.sessions();
+    }
 
     #[test]
     fn many_notices_are_one_question_each() {
         let mut dirty = Dirty::default();
-        for _ in 0..3 {
-            dirty.window(W, Some(S));
-            dirty.session(S);
-        }
-        assert_eq!(dirty.take(true), [Ask::Window(W), Ask::Session(S)]);
+        (0..3).for_each(|_| notice(&mut dirty));
+        assert_eq!(dirty.take(true), [Ask::Pane(P), Ask::Window(W), Ask::Session(S), Ask::Sessions]);
         assert!(!dirty.asks(true) && dirty.take(true).is_empty());
-    }
-
-    #[test]
-    fn the_list_of_sessions_is_asked_for_where_no_window_explains_the_notice() {
-        let mut dirty = Dirty::default();
-        dirty.came_or_went();
-        assert_eq!(dirty.take(true), [Ask::Sessions]);
-        dirty.came_or_went();
-        dirty.window(W, None);
-        assert_eq!(dirty.take(true), [Ask::Window(W)]);
-        dirty.explained(1);
-        assert!(!dirty.asks(true));
-        dirty.came_or_went();
-        dirty.window(W, None);
-        assert_eq!(dirty.take(true), [Ask::Window(W)]);
-        dirty.explained(0);
-        assert_eq!(dirty.take(true), [Ask::Sessions]);
-        assert!(!dirty.asks(true));
     }
 
     #[test]
     fn the_whole_server_is_all_there_is_to_ask() {
         let mut dirty = Dirty { all: true, ..Dirty::default() };
-        dirty.window(W, Some(S));
-        assert_eq!(dirty.take(false), [Ask::Window(W), Ask::Session(S)], "not yet");
-        dirty.window(W, Some(S));
+        notice(&mut dirty);
+        assert_eq!(dirty.take(false).len(), 4, "not yet");
+        notice(&mut dirty);
         assert_eq!(dirty.take(true), [Ask::All]);
         assert!(!dirty.asks(true));
     }

@@ -25,7 +25,7 @@ pub(crate) struct Ladder {
     own: bool,
     /// The best that is thought to work.
     rung: Means,
-    /// Connections that failed where the server answers a listing.
+    /// Native connections that were refused, in a row, where the server answers a listing.
     refusals: u8,
     /// Whether a listing is to tell if the server answers at all.
     probe: bool,
@@ -89,7 +89,21 @@ impl Ladder {
         self.wait(now);
     }
 
-    /// These means failed for another reason than that nothing listens.
+    /// The connection was of use: something was learnt by it.
+    pub(crate) fn useful(&mut self) {
+        self.refusals = 0;
+    }
+
+    /// Nothing came in time: that says nothing of the means.
+    pub(crate) fn timed_out(&mut self, means: Means, now: Instant) {
+        let refusals = self.refusals;
+        self.failed(means, now);
+        if means == Means::Native {
+            self.refusals = refusals;
+        }
+    }
+
+    /// These means failed for another reason than that nothing listens or that nothing came in time.
     pub(crate) fn failed(&mut self, means: Means, now: Instant) {
         match means {
             Means::Native => {
@@ -174,6 +188,25 @@ mod tests {
             }
             assert_eq!(ladder.next(now), lesser);
             assert_eq!(ladder.next(now + PATIENCE), Means::Native, "again, some time");
+        }
+    }
+
+    #[test]
+    fn only_refusals_in_a_row_speak_against_native_connections() {
+        let now = Instant::now();
+        let mut ladder = Ladder::new(None, true, now);
+        for _ in 0..5 {
+            ladder.failed(Means::Native, now);
+            ladder.listed(now);
+            ladder.opened(Means::Native, now);
+            ladder.useful();
+            ladder.lost(true, now);
+            assert_eq!(ladder.next(now), Means::Native, "it worked in between");
+        }
+        for _ in 0..5 {
+            ladder.timed_out(Means::Native, now);
+            ladder.listed(now);
+            assert_eq!(ladder.next(now), Means::Native, "it may be slow");
         }
     }
 

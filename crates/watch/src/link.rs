@@ -84,8 +84,8 @@ impl Sink for Link {
         })
     }
 
-    async fn hear_soon(&mut self) -> Result<Heard, Error> {
-        in_time(self.hear()).await
+    fn patience(&self) -> Option<Duration> {
+        Some(PATIENCE)
     }
 }
 

@@ -2,11 +2,10 @@
 //! no clock, and looks at no process itself.
 //!
 //! That something is gone is believed only where an answer proves it. A pane may leave its window
-//! and live on in another, or be shown by several sessions; so the end of a session proves nothing of
-//! its panes while their programs live, and the end of a window only when the other windows that
-//! were asked for with it are known.
+//! and its session and live on elsewhere, dead or alive; so their end proves nothing of it. It is gone
+//! where the server, asked for this very pane, has none, or does not list it with all the others.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use process::exits::Ended;
 use process::place::Front;
@@ -29,14 +28,6 @@ pub(crate) struct Model {
     dirty: Dirty,
     /// Questions that are not answered, in the order in which they were asked.
     asked: VecDeque<Ask>,
-    /// Windows that this batch found gone.
-    closed: BTreeSet<WindowId>,
-    /// Sessions that this batch found to have come or gone.
-    came_or_went: usize,
-    /// Windows that a session shows though they are known as those of a lower one, until the whole
-    /// server is read; and those of which that said that both show them.
-    doubted: BTreeMap<WindowId, TmuxSessionId>,
-    linked: BTreeSet<WindowId>,
     /// Panes that were read, or are gone, since this was last asked.
     read: Vec<PaneId>,
 }
@@ -64,28 +55,30 @@ impl Model {
     /// Something may have changed.
     pub(crate) fn notice(&mut self, notice: Notice) {
         match notice {
-            Notice::Sessions => self.dirty.came_or_went(),
+            Notice::Sessions | Notice::Clients => self.dirty.sessions(),
             Notice::Session(id) => self.dirty.session(id),
-            Notice::Window(id) => {
-                self.linked.remove(&id);
-                self.window_is_dirty(id);
-            }
+            Notice::Window(id) => self.window_is_dirty(id, is_over),
+            // Its panes are asked for at once, so that what ended with it is known with one answer.
+            Notice::Closed(id) => self.window_is_dirty(id, |_| true),
             Notice::Pane(id) => self.reread(id),
-            Notice::Clients => self.dirty.sessions(),
         }
     }
 
     /// What is known of this pane may be wrong.
     pub(crate) fn reread(&mut self, id: PaneId) {
-        match self.state.panes.get(&id).map(|pane| pane.window) {
-            Some(window) => self.dirty.window(window, None),
-            None => self.dirty.all = true,
-        }
+        self.dirty.pane(id);
     }
 
-    fn window_is_dirty(&mut self, id: WindowId) {
-        let shown = self.state.panes.values().find(|pane| pane.window == id).map(|pane| pane.session);
-        self.dirty.window(id, shown);
+    /// This window may be other than known, and those of its panes that are `suspect`.
+    fn window_is_dirty(&mut self, id: WindowId, suspect: impl Fn(&TmuxPane) -> bool) {
+        let panes = self.state.panes.iter().filter(|(_, pane)| pane.window == id);
+        for (pane, known) in panes {
+            self.dirty.session(known.session);
+            if suspect(known) {
+                self.dirty.pane(*pane);
+            }
+        }
+        self.dirty.window(id);
     }
 
     /// Whether something is to be read; everything only where that is `allowed`.
@@ -112,7 +105,7 @@ impl Model {
 
     /// Another server is asked, or the same one anew: what was asked before is not answered any more.
     pub(crate) fn connected(&mut self) {
-        (self.asked, self.closed, self.came_or_went) = (VecDeque::new(), BTreeSet::new(), 0);
+        self.asked = VecDeque::new();
         self.dirty = Dirty::default();
         self.dirty.all = true;
     }
@@ -132,17 +125,14 @@ impl Model {
             (_, Read::Alive) => {}
             (_, Read::All(listing)) => self.all(listing, server, stamp),
             (_, Read::Sessions(sessions)) => self.sessions(sessions),
-            (Ask::Window(window), Read::Part(Some(part))) => self.part(part, Some(window), stamp),
-            (Ask::Window(window), Read::Part(None)) => drop(self.closed.insert(window)),
-            (_, Read::Part(Some(part))) => self.part(part, None, stamp),
+            (Ask::Window(id), Read::Part(part)) => {
+                self.part(part, |pane, _| pane.window == id, stamp);
+            }
+            (Ask::Pane(id), Read::Part(None)) => self.pane_is_gone(id),
+            (Ask::Pane(_), Read::Part(part)) => self.part(part, |_, _| false, stamp),
             (Ask::Session(id), Read::Part(None)) => self.session_is_gone(id),
-            (_, Read::Part(None)) => self.dirty.all = true,
-        }
-        if !self.asked.iter().any(|ask| matches!(ask, Ask::Window(_))) {
-            self.settle_closed();
-        }
-        if self.asked.is_empty() {
-            self.dirty.explained(std::mem::take(&mut self.came_or_went));
+            (_, Read::Part(part)) => self.part(part, |pane, part| Some(pane.session) == part, stamp),
+            (_, Read::Shared) => self.dirty.all = true,
         }
     }
 
@@ -158,13 +148,6 @@ impl Model {
         self.read.extend(panes.keys());
         self.state = TmuxState { server: Server::Up(server), sessions: listing.sessions, panes };
         self.touched.all();
-        let windows: BTreeSet<WindowId> = self.state.panes.values().map(|pane| pane.window).collect();
-        self.linked.retain(|window| windows.contains(window));
-        for (window, by) in std::mem::take(&mut self.doubted) {
-            if self.state.panes.values().any(|pane| pane.window == window && pane.session != by) {
-                self.linked.insert(window);
-            }
-        }
     }
 
     fn sessions(&mut self, sessions: BTreeMap<TmuxSessionId, TmuxSession>) {
@@ -181,81 +164,52 @@ impl Model {
 
     fn session_is(&mut self, id: TmuxSessionId, session: TmuxSession) {
         if self.state.sessions.get(&id) != Some(&session) {
-            self.came_or_went += usize::from(self.state.sessions.insert(id, session).is_none());
+            self.state.sessions.insert(id, session);
             self.touched.session(id);
         }
     }
 
     fn session_is_gone(&mut self, id: TmuxSessionId) {
-        self.came_or_went += usize::from(self.state.sessions.remove(&id).is_some());
+        self.state.sessions.remove(&id);
         self.touched.session(id);
-        let left = self.panes_where(|pane| pane.session == id);
-        self.are_missing(&left, |model, window| model.dirty.window(window, None));
+        self.doubt_panes(|_, pane| pane.session == id);
     }
 
-    /// Takes a session in, or one `window` of it.
-    fn part(&mut self, part: Part, window: Option<WindowId>, stamp: impl Fn(u32) -> Option<ProcId>) {
-        self.session_is(part.id, part.session);
-        let known = self.panes_where(|pane| match window {
-            Some(window) => pane.window == window,
-            None => pane.session == part.id,
+    /// Takes a session in, or a part of it. Of the panes that `belong` there and are not in it, each is
+    /// asked for.
+    fn part(
+        &mut self,
+        part: Option<Part>,
+        belong: impl Fn(&TmuxPane, Option<TmuxSessionId>) -> bool,
+        stamp: impl Fn(u32) -> Option<ProcId>,
+    ) {
+        let session = part.as_ref().map(|part| part.id);
+        let panes = part.map_or_else(BTreeMap::new, |part| {
+            self.session_is(part.id, part.session);
+            part.panes
         });
-        let missing: Vec<PaneId> = known.into_iter().filter(|id| !part.panes.contains_key(id)).collect();
-        self.read.extend(part.panes.keys());
-        for (id, pane) in part.panes {
+        self.doubt_panes(|id, pane| belong(pane, session) && !panes.contains_key(&id));
+        self.read.extend(panes.keys());
+        for (id, pane) in panes {
             let earlier = self.state.panes.get(&id);
-            let mut settled = settle(pane, earlier, &stamp);
-            if let Some(shown) = earlier.filter(|shown| shown.window == settled.window).map(|p| p.session)
-                && shown < settled.session
-                && self.state.sessions.contains_key(&shown)
-            {
-                if !self.linked.contains(&settled.window) {
-                    self.doubted.insert(settled.window, settled.session);
-                    self.dirty.all = true;
-                }
-                settled.session = shown;
-            }
+            let settled = settle(pane, earlier, &stamp);
             if earlier != Some(&settled) {
                 self.state.panes.insert(id, settled);
                 self.touched.pane(id);
             }
         }
-        self.are_missing(&missing, |model, its_window| match window {
-            Some(_) => model.dirty.all = true,
-            None => model.dirty.window(its_window, None),
-        });
     }
 
-    /// These panes are not where they were. Gone they are if their programs have ended; else `doubt`
-    /// their windows.
-    fn are_missing(&mut self, panes: &[PaneId], doubt: impl Fn(&mut Self, WindowId)) {
-        for id in panes {
-            let Some(pane) = self.state.panes.get(id) else { continue };
-            if is_over(pane) {
-                self.pane_is_gone(*id);
-            } else {
-                doubt(self, pane.window);
-            }
-        }
-    }
-
-    /// All windows that were asked for are known: what is still in one of those that closed is gone.
-    fn settle_closed(&mut self) {
-        let closed = std::mem::take(&mut self.closed);
-        if !closed.is_empty() {
-            let gone = self.panes_where(|pane| closed.contains(&pane.window));
-            gone.into_iter().for_each(|id| self.pane_is_gone(id));
-        }
+    /// These panes are to be asked for.
+    fn doubt_panes(&mut self, which: impl Fn(PaneId, &TmuxPane) -> bool) {
+        let doubted = self.state.panes.iter().filter(|(id, pane)| which(**id, pane));
+        doubted.for_each(|(id, _)| self.dirty.pane(*id));
     }
 
     fn pane_is_gone(&mut self, id: PaneId) {
         self.state.panes.remove(&id);
         self.touched.pane(id);
         self.read.push(id);
-    }
-
-    fn panes_where(&self, is_so: impl Fn(&TmuxPane) -> bool) -> Vec<PaneId> {
-        self.state.panes.iter().filter(|(_, pane)| is_so(pane)).map(|(id, _)| *id).collect()
     }
 
     /// The process of this pane has ended, in this way where that is known exactly.

@@ -148,11 +148,14 @@ impl Looks {
         now: Instant,
     ) -> Server {
         let socket = access_to(path);
+        let held = known.map(|server| server.process).or(self.used.map(|(process, ..)| process));
+        // A stopped server takes no connection in: each further one would wait there for its return.
+        let stopped = held.is_some_and(is_stopped);
         let listens = match (socket, &failure) {
-            (Socket::There, Failure::Silent) => listener(path),
+            (Socket::There, Failure::Silent) if !stopped => listener(path),
             _ => None,
         };
-        let process = listens.or(known.map(|server| server.process));
+        let process = listens.or(held.filter(|_| stopped)).or(known.map(|server| server.process));
         let life = process.map_or(Life::Unknown, |id| self.life(id, now));
         let evidence = Evidence { failure, pid: process.map_or(0, |id| id.pid), life, socket };
         let Some((trouble, detail)) = judge(&evidence) else { return Server::Absent };
@@ -179,7 +182,11 @@ impl Looks {
     }
 }
 
-fn access_to(path: &Path) -> Socket {
+fn is_stopped(id: ProcId) -> bool {
+    matches!(vitals(id), Ok(Some(Vitals { state: State::Stopped, .. })))
+}
+
+pub(crate) fn access_to(path: &Path) -> Socket {
     match access(path, AccessFlags::R_OK | AccessFlags::W_OK) {
         Ok(()) => Socket::There,
         Err(Errno::ENOENT | Errno::ENOTDIR) => Socket::Missing,

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use protocol::ServerId;
-use protocol::tmux::{Means, Server, TmuxState};
+use protocol::tmux::{Means, Server, TmuxState, Trouble};
 use tmux::Device;
 use tmux::live::Ask;
 use tokio::time::{Instant, sleep_until};
@@ -34,6 +34,9 @@ const SOCKET: Duration = Duration::from_secs(2);
 const DOUBT_SHARE: u32 = 20;
 /// But so long none waits.
 const DOUBT_MAX: Duration = Duration::from_secs(2);
+/// So many looks in a row at a server with which nothing is the matter, while an answer is waited for,
+/// before the connection is taken for broken.
+const SILENCES: u32 = 4;
 /// When after a connection was made the end of the hidden session's own program is brought to the
 /// server's mind, which may have missed it. No listing shows whether it did.
 const REMINDERS: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
@@ -74,7 +77,7 @@ pub(crate) struct Source {
     /// The server at the other end of the connection, and whether it was read since.
     server: Option<ServerId>,
     useful: bool,
-    /// The socket's file when the connection was made, and when to look for it next.
+    /// The socket's file before the connection was made, and when to look for it next.
     socket: Option<(u64, u64)>,
     socket_due: Instant,
     reminders: VecDeque<Instant>,
@@ -85,6 +88,8 @@ pub(crate) struct Source {
     /// Since when an answer is waited for, and the last look at a server that gave none.
     since: Instant,
     looked: Instant,
+    /// How often in a row such a look found nothing the matter.
+    silences: u32,
     /// When the last whole listing began, and how long it took.
     swept: Instant,
     cost: Duration,
@@ -116,6 +121,7 @@ impl Source {
             answered: None,
             since: now,
             looked: now,
+            silences: 0,
             swept: now,
             cost: Duration::ZERO,
             demanded: false,
@@ -160,9 +166,11 @@ impl Source {
     pub(crate) fn prove(&mut self) {
         let now = Instant::now();
         match &mut self.wire {
-            Wire::Live(live) if self.asked.is_empty() => {
+            Wire::Live(live) if self.asked.iter().all(|(ask, _)| *ask != Ask::Alive) => {
                 live.ask(Ask::Alive);
-                self.since = now;
+                if self.asked.is_empty() {
+                    self.since = now;
+                }
                 self.asked.push_back((Ask::Alive, now));
             }
             Wire::Idle => self.ladder.hurry(now),
@@ -216,6 +224,7 @@ impl Source {
                     self.swept = now;
                 }
                 (self.since, self.demanded) = (now, false);
+                self.socket = file_of(&self.device.socket);
                 self.wire = Wire::begin(means, &self.device);
             }
             Wire::Live(live) => {
@@ -283,12 +292,26 @@ impl Source {
             Wire::Opening(..) | Wire::Listing(_) => true,
         };
         if waits && now >= self.look_at() {
-            return Some(self.look(Failure::Silent, now));
+            let seen = self.look(Failure::Silent, now);
+            self.give_up(now);
+            return Some(seen);
         }
         if matches!(self.wire, Wire::Live(_)) && !waits && now >= self.sweep_at() {
             self.model.doubt_all();
         }
         Some(Seen::Part(now))
+    }
+
+    /// Starts over where a connection stays silent and nothing is the matter with the server.
+    fn give_up(&mut self, now: Instant) {
+        let Server::Unknown(silence) = &self.model.state().server else { return };
+        if silence.trouble == Trouble::Unknown && matches!(self.wire, Wire::Live(_)) {
+            self.silences += 1;
+            if self.silences >= SILENCES {
+                tracing::warn!("the connection to tmux stays silent");
+                self.disconnect(now);
+            }
+        }
     }
 
     /// Looks whether the server knows of the ends that were seen.

@@ -1,10 +1,12 @@
 //! What is told: a whole snapshot first, then what changes, each as soon as it is known; and that
 //! nothing does.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
+use protocol::TransportError;
 use protocol::diff::Change;
 use protocol::parts;
 use protocol::request::{Observe, View};
@@ -25,10 +27,10 @@ pub(crate) trait Sink: Send {
     fn observe(&mut self, observe: Observe) -> impl Future<Output = Result<(), Error>> + Send;
     /// Says how changes are learnt. Not to be cancelled.
     fn watching_by(&mut self, means: Means) -> impl Future<Output = Result<(), Error>> + Send;
-    /// What is said back. May be cancelled.
+    /// What is said back, or that there is room again. May be cancelled.
     fn hear(&mut self) -> impl Future<Output = Result<Heard, Error>> + Send;
-    /// The same, where silence means that whoever is told is stuck.
-    fn hear_soon(&mut self) -> impl Future<Output = Result<Heard, Error>> + Send;
+    /// How long there may be no room before whoever is told counts as stuck; `None` for ever.
+    fn patience(&self) -> Option<Duration>;
 }
 
 /// What is said back.
@@ -54,6 +56,25 @@ struct News {
     silence: bool,
 }
 
+impl News {
+    fn see(&mut self, seen: Seen) {
+        match seen {
+            Seen::Whole(began) => self.whole = Some(began),
+            Seen::Part(began) => self.part = Some(self.part.map_or(began, |old| old.min(began))),
+            Seen::Alive => self.alive = Some(Instant::now()),
+            Seen::Silence => self.silence = true,
+        }
+    }
+}
+
+/// What is to be sent: when the reading of the whole server began, if it is one, and else of a part.
+struct Piece {
+    view: View,
+    asked: u64,
+    whole: Option<Instant>,
+    part: Option<Instant>,
+}
+
 /// One run of observations.
 pub(crate) struct Stream<'a, S> {
     sink: S,
@@ -72,8 +93,12 @@ pub(crate) struct Stream<'a, S> {
     lost: bool,
     /// The call that began the last snapshot.
     snapshot_call: u64,
-    /// Whether a frame is due and comes.
-    proving: bool,
+    /// When it was last seen to it that there is something to tell.
+    proved_at: Instant,
+    /// What waits for room; nothing is added to it before it is sent.
+    outbox: VecDeque<Piece>,
+    /// When there was room last.
+    room_at: Instant,
 }
 
 impl<'a, S: Sink> Stream<'a, S> {
@@ -93,7 +118,9 @@ impl<'a, S: Sink> Stream<'a, S> {
             wanted: Wanted::default(),
             lost: true,
             snapshot_call: 0,
-            proving: false,
+            proved_at: now,
+            outbox: VecDeque::new(),
+            room_at: now,
         }
     }
 
@@ -101,22 +128,51 @@ impl<'a, S: Sink> Stream<'a, S> {
     pub(crate) async fn run(mut self) -> Result<Infallible, Error> {
         self.want(0);
         loop {
-            let quiet = self.told_at + self.beat;
+            let quiet = self.told_at.max(self.proved_at) + self.beat;
+            let stuck = self.sink.patience().filter(|_| !self.sink.has_room());
+            let stuck_at = self.room_at + stuck.unwrap_or_default();
             tokio::select! {
-                seen = self.source.next() => self.see(seen),
+                seen = self.source.next() => self.news.see(seen),
                 heard = self.sink.hear() => self.note(heard?),
-                () = sleep_until(quiet), if self.seq > 0 && !self.proving => self.be_heard(),
+                () = sleep_until(quiet), if self.seq > 0 => self.be_heard(),
+                () = sleep_until(stuck_at), if stuck.is_some() => return Err(TransportError::Timeout.into()),
             }
-            if self.sink.has_room() {
+            self.send().await?;
+            if self.sink.has_room() && self.outbox.is_empty() {
                 self.tell().await?;
+                self.send().await?;
             }
         }
+    }
+
+    /// Sends what waits, as far as there is room. tmux is heard meanwhile: it must never wait for
+    /// whoever is told.
+    async fn send(&mut self) -> Result<(), Error> {
+        while self.sink.has_room() {
+            self.room_at = Instant::now();
+            let Some(Piece { view, asked, whole, part }) = self.outbox.pop_front() else { break };
+            self.seq += 1;
+            self.told_at = self.room_at;
+            let age = whole.or(part).map_or(Duration::ZERO, |began| began.elapsed());
+            let age_ms = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
+            let (watcher, seq, complete) = (self.watcher, self.seq, whole.is_some());
+            let sent = self.sink.observe(Observe { watcher, seq, asked, age_ms, complete, view });
+            let mut sent = std::pin::pin!(sent);
+            loop {
+                tokio::select! {
+                    biased;
+                    sent = &mut sent => break sent?,
+                    seen = self.source.next() => self.news.see(seen),
+                }
+            }
+        }
+        Ok(())
     }
 
     /// A frame is due, and there is nothing to tell but that the server answered lately, or that it
     /// does when it is asked.
     fn be_heard(&mut self) {
-        self.proving = true;
+        self.proved_at = Instant::now();
         self.news.alive = self.source.answered_at().filter(|at| at.elapsed() < self.beat * 2);
         if self.news.alive.is_none() {
             self.source.prove();
@@ -140,15 +196,6 @@ impl<'a, S: Sink> Stream<'a, S> {
         }
     }
 
-    fn see(&mut self, seen: Seen) {
-        match seen {
-            Seen::Whole(began) => self.news.whole = Some(began),
-            Seen::Part(began) => self.news.part = Some(self.news.part.map_or(began, |old| old.min(began))),
-            Seen::Alive => self.news.alive = Some(Instant::now()),
-            Seen::Silence => self.news.silence = true,
-        }
-    }
-
     async fn tell(&mut self) -> Result<(), Error> {
         if let Some(means) = self.source.means().filter(|means| self.told_means != Some(*means)) {
             self.told_means = Some(means);
@@ -156,7 +203,8 @@ impl<'a, S: Sink> Stream<'a, S> {
         }
         let news = std::mem::take(&mut self.news);
         if let Some(asked) = self.wanted.answered(news.whole, news.silence) {
-            return self.snapshot(asked, news.whole).await;
+            self.snapshot(asked, news.whole);
+            return Ok(());
         }
         if self.lost {
             return Ok(());
@@ -164,65 +212,43 @@ impl<'a, S: Sink> Stream<'a, S> {
         let changes = self.source.take_touched().changes(&self.told, self.source.state());
         let pieces = parts::diffs(changes);
         if pieces.len() > 1 && news.whole.is_some() {
-            return self.snapshot(0, news.whole).await;
+            self.snapshot(0, news.whole);
+            return Ok(());
         }
         if pieces.is_empty() {
-            return self.nothing_new(&news).await;
+            self.nothing_new(&news);
         }
         for piece in pieces {
             piece.iter().cloned().for_each(|change| self.told.apply(change));
-            self.send(View::Diff(piece), news.whole, news.part).await?;
+            self.push(View::Diff(piece), news.whole, news.part);
         }
         Ok(())
     }
 
     /// That nothing changed is told of the whole server each time, of less only when a frame is due.
-    async fn nothing_new(&mut self, news: &News) -> Result<(), Error> {
+    fn nothing_new(&mut self, news: &News) {
         let due = self.told_at.elapsed() >= self.beat;
         if news.whole.is_some() {
-            self.send(View::Unchanged, news.whole, None).await
+            self.push(View::Unchanged, news.whole, None);
         } else if due && news.silence {
             let again = Change::Server(self.told.server.clone());
-            self.send(View::Diff(vec![again]), None, None).await
+            self.push(View::Diff(vec![again]), None, None);
         } else if due && news.alive.is_some() {
-            self.send(View::Alive, None, news.alive).await
-        } else {
-            Ok(())
+            self.push(View::Alive, None, news.alive);
         }
     }
 
-    async fn snapshot(&mut self, asked: u64, whole: Option<Instant>) -> Result<(), Error> {
+    fn snapshot(&mut self, asked: u64, whole: Option<Instant>) {
         self.lost = false;
         self.snapshot_call = self.sink.next_call();
         drop(self.source.take_touched());
         self.told = self.source.state().clone();
         let whole = whole.filter(|_| !matches!(self.told.server, Server::Unknown(_)));
-        for view in parts::snapshot(self.told.clone()) {
-            self.send_as(view, asked, whole, None).await?;
-        }
-        Ok(())
+        let views = parts::snapshot(self.told.clone());
+        self.outbox.extend(views.into_iter().map(|view| Piece { view, asked, whole, part: None }));
     }
 
-    async fn send(&mut self, view: View, whole: Option<Instant>, part: Option<Instant>) -> Result<(), Error> {
-        self.send_as(view, 0, whole, part).await
-    }
-
-    async fn send_as(
-        &mut self,
-        view: View,
-        asked: u64,
-        whole: Option<Instant>,
-        part: Option<Instant>,
-    ) -> Result<(), Error> {
-        while !self.sink.has_room() {
-            let heard = self.sink.hear_soon().await?;
-            self.note(heard);
-        }
-        self.seq += 1;
-        (self.told_at, self.proving) = (Instant::now(), false);
-        let age = whole.or(part).map_or(Duration::ZERO, |began| began.elapsed());
-        let age_ms = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
-        let (watcher, seq, complete) = (self.watcher, self.seq, whole.is_some());
-        self.sink.observe(Observe { watcher, seq, asked, age_ms, complete, view }).await
+    fn push(&mut self, view: View, whole: Option<Instant>, part: Option<Instant>) {
+        self.outbox.push_back(Piece { view, asked: 0, whole, part });
     }
 }

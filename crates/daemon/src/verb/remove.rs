@@ -73,10 +73,13 @@ async fn end_first(daemon: &Arc<Daemon>, session: &Session) -> Result<(), Refusa
 async fn clean_up(daemon: &Arc<Daemon>, session: &Session, asked: &Remove) {
     let pane = session.incarnation.as_ref().and_then(pane_of);
     if asked.keep_tmux {
-        if let Some(pane) = pane.filter(|_| session.lifecycle.holds_slot())
-            && let Err(error) = daemon.tmux.release(pane).await
-        {
-            tracing::warn!(session = %session.id, %error, "its pane keeps the pool's marks");
+        if let Some(pane) = pane.filter(|_| session.lifecycle.holds_slot()) {
+            if let Err(error) = daemon.tmux.release(pane).await {
+                tracing::warn!(session = %session.id, %error, "its pane keeps the pool's marks");
+            }
+            // tmux tells nobody of an option.
+            let daemon = Arc::clone(daemon);
+            tokio::spawn(async move { drop(super::snapshot(&daemon).await) });
         }
         return;
     }

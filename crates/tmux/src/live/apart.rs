@@ -98,7 +98,7 @@ impl Apart {
         let empty = match read {
             Read::All(listing) => listing.sessions.is_empty(),
             Read::Sessions(sessions) => sessions.is_empty(),
-            Read::Alive | Read::Part(_) => return,
+            Read::Alive | Read::Part(_) | Read::Shared => return,
         };
         if empty && self.had_sessions {
             self.wire.close();

@@ -167,10 +167,10 @@ fn notices(line: &[u8]) -> Option<(Notice, Option<Notice>)> {
             // The session that the client was attached to before has one less, and is not named.
             return Some((Notice::Session(session), Some(Notice::Clients)));
         }
-        b"%window-add" | b"%window-close" | b"%unlinked-window-add" | b"%unlinked-window-close" => {
+        b"%window-add" | b"%unlinked-window-add" | b"%layout-change" | b"%window-pane-changed" => {
             Notice::Window(format::field(words.next())?)
         }
-        b"%layout-change" | b"%window-pane-changed" => Notice::Window(format::field(words.next())?),
+        b"%window-close" | b"%unlinked-window-close" => Notice::Closed(format::field(words.next())?),
         b"%pane-mode-changed" => Notice::Pane(format::field(words.next())?),
         _ => return None,
     };
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn notifications_say_where_to_look() {
-        use Notice::{Clients, Pane, Session, Sessions, Window};
+        use Notice::{Clients, Closed, Pane, Session, Sessions, Window};
         let (one, two, three) = (TmuxSessionId(1), WindowId(2), PaneId(3));
         let known = [
             ("%sessions-changed", vec![Sessions]),
@@ -244,9 +244,9 @@ mod tests {
             ("%client-session-changed an odd name $1 $5", vec![Session(one), Clients]),
             ("%client-detached client-77", vec![Clients]),
             ("%window-add @2", vec![Window(two)]),
-            ("%window-close @2", vec![Window(two)]),
+            ("%window-close @2", vec![Closed(two)]),
             ("%unlinked-window-add @2", vec![Window(two)]),
-            ("%unlinked-window-close @2", vec![Window(two)]),
+            ("%unlinked-window-close @2", vec![Closed(two)]),
             ("%layout-change @2 b25d,80x24,0,0,0 b25d,80x24,0,0,0 *", vec![Window(two)]),
             ("%window-pane-changed @2 %3", vec![Window(two)]),
             ("%pane-mode-changed %3", vec![Pane(three)]),

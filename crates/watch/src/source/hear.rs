@@ -12,7 +12,7 @@ use super::{REMINDERS, SOCKET, Seen, Source, file_of};
 use crate::cure;
 use crate::pace::interval;
 use crate::procs;
-use crate::server::{Failure, identify};
+use crate::server::{Failure, Socket, access_to, identify};
 use crate::settle::{is_known, stamp};
 use crate::wire::{Said, Wire};
 
@@ -44,6 +44,11 @@ impl Source {
 
     fn opened(&mut self, means: Means, live: Box<Live>, now: Instant) -> Option<Seen> {
         self.ladder.opened(means, now);
+        if self.socket != file_of(&self.device.socket) {
+            // Another server may have taken the path meanwhile: to whom this leads is not certain.
+            self.ladder.lost(true, now);
+            return None;
+        }
         let Some(server) = identify(live.server()) else {
             self.ladder.lost(false, now);
             return Some(self.look(Failure::Other(not_found(live.server())), now));
@@ -54,7 +59,7 @@ impl Source {
         }
         tracing::info!(%server, means = means.word(), "connected to tmux");
         (self.server, self.useful, self.answered) = (Some(server), false, None);
-        (self.socket, self.socket_due) = (file_of(&self.device.socket), now + SOCKET);
+        self.socket_due = now + SOCKET;
         self.reminders = REMINDERS.iter().filter(|_| self.device.own).map(|after| now + *after).collect();
         self.model.connected();
         self.demanded = true;
@@ -74,7 +79,11 @@ impl Source {
             TmuxError::NoServer => self.ladder.no_server(now),
             _ => {
                 tracing::info!(%error, means = means.word(), "tmux was not reached");
-                self.ladder.failed(means, now);
+                if matches!(error, TmuxError::TimedOut(_)) {
+                    self.ladder.timed_out(means, now);
+                } else {
+                    self.ladder.failed(means, now);
+                }
             }
         }
         if self.demanded {
@@ -85,6 +94,7 @@ impl Source {
     /// The connection is over.
     pub(super) fn disconnect(&mut self, now: Instant) {
         self.wire = Wire::Idle;
+        self.silences = 0;
         self.asked.clear();
         self.reminders.clear();
         self.ladder.lost(self.useful, now);
@@ -100,13 +110,14 @@ impl Source {
             return None;
         };
         tracing::trace!(?ask, took = ?now.duration_since(began));
-        (self.since, self.answered) = (now, Some(now));
+        (self.since, self.answered, self.silences) = (now, Some(now), 0);
         self.looks.answered();
         self.cure.in_reach();
         self.model.read(ask, read, server, |pid| stamped(pid, server));
         self.follow(now);
         if ask == Ask::All {
             (self.useful, self.cost) = (true, now.duration_since(began));
+            self.ladder.useful();
             if let Wire::Live(live) = &self.wire {
                 self.means = Some(live.means());
             }
@@ -178,7 +189,8 @@ impl Source {
             Server::Unknown(silence) => {
                 if silence.trouble == Trouble::Unreachable
                     && let Some(server) = silence.server
-                    && self.cure.out_of_reach()
+                    && self.cure.out_of_reach(now)
+                    && access_to(&self.device.socket) == Socket::Missing
                 {
                     let state = self.model.state();
                     cure::signal(server, Signal::SIGUSR1, || cure::is_parent(server, &state.panes));

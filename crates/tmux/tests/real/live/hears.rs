@@ -35,10 +35,10 @@ async fn changes_of_other_sessions_are_noticed() {
     let created = rig.start("b", "exec sleep 1000").await;
     notice(&mut live, Notice::Window(created.window)).await;
     let second = rig.raw(&["new-window", "-dP", "-F", "#{window_id}", "-t", "=b:", "sleep 1000"]);
-    let second = Notice::Window(second.trim_end().parse().unwrap());
-    notice(&mut live, second).await;
+    let second = second.trim_end().parse().unwrap();
+    notice(&mut live, Notice::Window(second)).await;
     rig.raw(&["kill-window", "-t", "=b:1"]);
-    notice(&mut live, second).await;
+    notice(&mut live, Notice::Closed(second)).await;
 }
 
 #[tokio::test]

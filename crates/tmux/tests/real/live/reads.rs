@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use protocol::ids::{TmuxSessionId, WindowId};
+use protocol::ids::{PaneId, TmuxSessionId, WindowId};
 use protocol::tmux::Means;
 use tmux::live::{Ask, Heard, Live, Part, Read};
 use tmux::{Created, TmuxError};
@@ -23,9 +23,11 @@ async fn reads(rig: &Rig, live: &mut Live, created: &Created) {
         panes: plain.panes.clone().into_iter().filter(|(_, pane)| pane.session == created.session).collect(),
     };
     assert_eq!(part(live, Ask::Session(created.session)).await, Some(expected.clone()));
-    assert_eq!(part(live, Ask::Window(created.window)).await, Some(expected));
+    assert_eq!(part(live, Ask::Window(created.window)).await, Some(expected.clone()));
+    assert_eq!(part(live, Ask::Pane(created.pane.pane)).await, Some(expected));
     assert_eq!(part(live, Ask::Session(TmuxSessionId(99))).await, None);
     assert_eq!(part(live, Ask::Window(WindowId(99))).await, None);
+    assert_eq!(part(live, Ask::Pane(PaneId(99))).await, None);
     assert_eq!(whole(live).await, plain, "and after a question about what is not there");
 }
 
@@ -63,17 +65,33 @@ async fn shared_windows_belong_to_the_first_session() {
         let mut live = open(&rig).await;
         let all = whole(&mut live).await;
         assert_eq!(all.panes[&second.pane.pane].session, created.session);
-        for (&id, session) in &all.sessions {
-            let panes = all.panes.clone().into_iter().filter(|(_, pane)| pane.session == id).collect();
-            let expected = Part { id, session: session.clone(), panes };
-            assert_eq!(part(&mut live, Ask::Session(id)).await, Some(expected));
+        let twice = [created.session, second.session];
+        for &id in all.sessions.keys() {
+            assert_eq!(read(&mut live, Ask::Session(id)).await, Read::Shared);
         }
-        for window in all.panes.values().map(|pane| pane.window) {
-            let found = part(&mut live, Ask::Window(window)).await.unwrap();
-            let panes = all.panes.clone().into_iter().filter(|(_, pane)| pane.window == window).collect();
-            assert_eq!(found.panes, panes);
-            assert!(panes.values().all(|pane| pane.session == found.id));
+        for (&id, pane) in &all.panes {
+            // The second window of `b` is its alone.
+            let alone = !twice.contains(&pane.session) || pane.window.0 == 2;
+            for ask in [Ask::Window(pane.window), Ask::Pane(id)] {
+                let answer = read(&mut live, ask).await;
+                assert_eq!(matches!(answer, Read::Part(Some(_))), alone, "{ask:?}: {answer:?}");
+            }
         }
+    }
+}
+
+#[tokio::test]
+async fn a_pane_is_found_wherever_it_went() {
+    for (rig, created) in [own().await, other().await] {
+        let second = rig.start("b", "exec sleep 1000").await;
+        let mut live = open(&rig).await;
+        let pane = created.pane.pane;
+        rig.raw(&["join-pane", "-d", "-h", "-s", &pane.to_string(), "-t", "=b:0"]);
+        let found = part(&mut live, Ask::Pane(pane)).await.unwrap();
+        assert_eq!((found.id, found.panes.keys().copied().collect::<Vec<_>>()), (second.session, vec![pane]));
+        assert_eq!(part(&mut live, Ask::Window(created.window)).await, None);
+        rig.raw(&["kill-pane", "-t", &pane.to_string()]);
+        assert_eq!(part(&mut live, Ask::Pane(pane)).await, None);
     }
 }
 
