@@ -66,7 +66,7 @@ fn signal(signal: i32) -> Option<Ended> {
 
 #[test]
 fn an_unreaped_process_tells_how_it_ended() {
-    let mut children = Children::of(&["exit 7", "kill -9 $$", "exit 0", "kill -HUP $$", "exit 255"]);
+    let mut children = Children::of(&["exit 7", "kill -9 $$", "exit 0", "kill -TERM $$", "exit 255"]);
     let ids = children.ids();
     let mut exits = watching(&ids);
     assert!(!readable(&exits, Duration::ZERO));
@@ -75,7 +75,7 @@ fn an_unreaped_process_tells_how_it_ended() {
     wait_for_zombies(&ids);
     assert!(readable(&exits, Duration::ZERO));
     let taken: HashMap<_, _> = exits.take().unwrap().into_iter().collect();
-    let expected = [code(7), signal(9), code(0), signal(1), code(255)];
+    let expected = [code(7), signal(9), code(0), signal(15), code(255)];
     assert_eq!(taken, ids.iter().copied().zip(expected).collect());
     assert!(exits.is_empty() && !readable(&exits, Duration::ZERO), "each is told once");
     assert_eq!(exits.take().unwrap(), []);

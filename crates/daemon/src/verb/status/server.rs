@@ -56,8 +56,9 @@ fn problem_of(pool: &pool::Pool, view: &View, socket: &OsBytes) -> Option<String
         Server::Absent => match missing(pool, view) {
             0 => None,
             running => Some(format!(
-                "nothing answers at the tmux socket, and the server of {running} sessions is not proved dead; \
-                 if its socket was deleted, send SIGUSR1 to the server"
+                "nothing answers at the tmux socket, and the server of {running} sessions{} is not proved dead; \
+                 if its socket was deleted, send SIGUSR1 to the server",
+                pool.server().map(|server| format!(" (pid {})", server.process.pid)).unwrap_or_default()
             )),
         },
         Server::Up(server) => match elsewhere(pool, view) {
