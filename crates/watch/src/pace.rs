@@ -13,8 +13,8 @@ const SHARE: u32 = 50;
 
 /// The shortest and the longest time between two sweeps for silent changes.
 const SWEEP: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(30));
-/// A sweep takes at most one in so many of the server's only thread: 0.4 %, which leaves some for the rest.
-const SWEEP_SHARE: u32 = 250;
+/// A sweep takes at most one in so many of the server's only thread: 0.25 %, which leaves some for heartbeats.
+const SWEEP_SHARE: u32 = 400;
 
 /// A connection that lasted this long worked; the next loss starts the waiting anew.
 pub(crate) const SETTLED: Duration = Duration::from_secs(2);
@@ -66,7 +66,7 @@ mod tests {
         assert_eq!(interval(millis(3000)), CEILING);
         assert_eq!(
             (sweep(millis(5)), sweep(millis(20)), sweep(millis(560))),
-            (SWEEP.0, millis(5000), SWEEP.1)
+            (SWEEP.0, millis(8000), SWEEP.1)
         );
     }
 
