@@ -59,5 +59,5 @@ pub fn to_adopt(adoption: &Adoption, foreign: &Foreign, state: &TmuxState) -> Ve
 
 /// Whether a pane can be adopted without being asked for by name.
 fn is_open(pane: &TmuxPane) -> bool {
-    pane.tag.is_none() && !pane.dead && !pane.exited && !pane.detached && pane.process.is_some()
+    pane.tag.is_none() && !pane.is_over() && !pane.detached && pane.process.is_some()
 }

@@ -80,8 +80,7 @@ pub fn suspects<'a>(
     state: &'a TmuxState,
     only: Option<&'a Touched>,
 ) -> impl Iterator<Item = &'a Incarnation> {
-    let confirmed =
-        |run: &Incarnation| pane_of(state, run).is_some_and(|(_, pane)| !pane.dead && !pane.exited);
+    let confirmed = |run: &Incarnation| pane_of(state, run).is_some_and(|(_, pane)| !pane.is_over());
     running(pool, only)
         .filter(move |(s, run)| s.lifecycle != Lifecycle::Live || !confirmed(run))
         .map(|(_, run)| run)
@@ -148,9 +147,8 @@ pub fn is_loss(reason: Reason) -> bool {
 #[must_use]
 pub fn ended_by_tmux(session: &Session) -> bool {
     let Some(run) = &session.incarnation else { return false };
-    let adopted = run.init.is_some() && run.init == run.agent;
     let hung_up = session.exit.and_then(|exit| exit.signal) == Some(SIGHUP);
-    session.reason == Some(Reason::Exited) && !run.dead && (!adopted || hung_up)
+    session.reason == Some(Reason::Exited) && !run.dead && (!run.is_adopted() || hung_up)
 }
 
 struct Case<'a> {
@@ -185,7 +183,7 @@ impl Case<'_> {
         }
         events.extend(self.observed(pane));
         if (live || starting || came_back)
-            && (pane.dead || pane.exited)
+            && pane.is_over()
             && (self.exit().is_some() || self.has_exited(self.incarnation.init))
         {
             events.push(self.draining(
@@ -308,7 +306,6 @@ impl Case<'_> {
 
 /// How tmux says that it ended, where no init wrote it.
 fn tmux_exit(pane: &TmuxPane, at: Timestamp) -> Option<Exit> {
-    let known = pane.exit_status.is_some() || pane.exit_signal.is_some();
     let code = pane.exit_status.filter(|_| pane.exit_signal.is_none());
-    known.then_some(Exit { code, signal: pane.exit_signal, at })
+    pane.has_known_end().then_some(Exit { code, signal: pane.exit_signal, at })
 }

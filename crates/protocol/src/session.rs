@@ -55,6 +55,44 @@ pub struct Session {
     pub attached_clients: u32,
 }
 
+impl Session {
+    /// One that was decided on with its first incarnation, and not seen yet. `names` are its own and its
+    /// workspace's.
+    #[must_use]
+    pub fn intended(
+        id: SessionId,
+        names: (Name, Name),
+        dir: OsBytes,
+        spec: Spec,
+        incarnation: Incarnation,
+    ) -> Self {
+        let now = incarnation.started_at;
+        Self {
+            id,
+            name: names.0,
+            workspace: names.1,
+            dir,
+            spec,
+            labels: BTreeMap::new(),
+            lifecycle: Lifecycle::Starting,
+            reason: None,
+            detail: None,
+            incarnation: Some(incarnation),
+            incarnations: 1,
+            restarts: 0,
+            exit: None,
+            total_requests: 0,
+            recovered: false,
+            created_at: now,
+            changed_at: now,
+            last_activity_at: now,
+            verified_at: None,
+            current_command: None,
+            attached_clients: 0,
+        }
+    }
+}
+
 /// What a session runs, and how; the same for every incarnation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spec {
@@ -118,6 +156,12 @@ impl Incarnation {
             missing_since: None,
             dead: false,
         }
+    }
+
+    /// Whether it was adopted: its program has no init of ours, and is its own.
+    #[must_use]
+    pub fn is_adopted(&self) -> bool {
+        self.init.is_some() && self.init == self.agent
     }
 }
 

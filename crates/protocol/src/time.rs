@@ -10,11 +10,17 @@ use serde::{Deserialize, Serialize};
 #[serde(transparent)]
 pub struct Timestamp(pub u64);
 
+/// A duration in whole milliseconds; saturates.
+#[must_use]
+pub fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
 impl Timestamp {
     /// The time this much later; saturates.
     #[must_use]
     pub fn after(self, delay: Duration) -> Self {
-        Self(self.0.saturating_add(u64::try_from(delay.as_millis()).unwrap_or(u64::MAX)))
+        Self(self.0.saturating_add(millis(delay)))
     }
 
     /// How long after `earlier` this is; zero where the clock went back.

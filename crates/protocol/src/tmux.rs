@@ -9,7 +9,8 @@ use crate::text::OsBytes;
 
 /// Everything known about one tmux server at one time: made from listings that were proved complete,
 /// of the whole server or of a part of it. With [`Server::Absent`] there is nothing in it; with
-/// [`Server::Unknown`] at most what was seen before, which then says nothing of now. The session through which a watcher listens ([`HIDDEN_SESSION`]) is never in it.
+/// [`Server::Unknown`] at most what was seen before, which then says nothing of now. The session through
+/// which a watcher listens ([`HIDDEN_SESSION`]) is never in it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct TmuxState {
     /// Which server answered, if one did.
@@ -66,6 +67,22 @@ pub enum Trouble {
     Forbidden,
     /// tmux itself is missing or does not run.
     NoTmux,
+}
+
+impl Trouble {
+    /// The word for it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Stopped => "stopped",
+            Self::Spinning => "spinning",
+            Self::Unreachable => "unreachable",
+            Self::Full => "full",
+            Self::Forbidden => "forbidden",
+            Self::NoTmux => "no_tmux",
+        }
+    }
 }
 
 impl Server {
@@ -154,4 +171,40 @@ pub struct TmuxPane {
     pub current_dir: Option<OsBytes>,
     /// The pool gave it back to tmux (its `@pool_id` says `detached`): it is not adopted by itself again.
     pub detached: bool,
+}
+
+impl TmuxPane {
+    /// An open pane of 80 columns and 24 rows of which nothing else is known.
+    #[must_use]
+    pub fn bare(session: TmuxSessionId, window: WindowId, pid: u32) -> Self {
+        Self {
+            session,
+            window,
+            tag: None,
+            process: None,
+            pid,
+            dead: false,
+            exited: false,
+            exit_status: None,
+            exit_signal: None,
+            in_mode: false,
+            width: 80,
+            height: 24,
+            current_command: None,
+            current_dir: None,
+            detached: false,
+        }
+    }
+
+    /// Whether its program has ended, or has no terminal any more.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.dead || self.exited
+    }
+
+    /// Whether it is known how its program ended.
+    #[must_use]
+    pub fn has_known_end(&self) -> bool {
+        self.exit_status.is_some() || self.exit_signal.is_some()
+    }
 }

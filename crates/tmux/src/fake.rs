@@ -171,21 +171,10 @@ impl State {
         let created_at = self.server.map_or(0, |server| server.started_at);
         self.sessions.insert(session, TmuxSession { name: name.to_owned(), created_at, attached: 0 });
         let pane = TmuxPane {
-            session,
-            window,
             tag,
-            process: None,
-            pid: FIRST_PID + n,
-            dead: false,
-            exited: false,
-            exit_status: None,
-            exit_signal: None,
-            in_mode: false,
             width: size.width,
             height: size.height,
-            current_command: None,
-            current_dir: None,
-            detached: false,
+            ..TmuxPane::bare(session, window, FIRST_PID + n)
         };
         self.panes.insert(id, pane);
         (session, id)

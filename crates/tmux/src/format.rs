@@ -102,21 +102,15 @@ fn pane(text: &[u8]) -> Option<(PaneId, TmuxPane, &[u8])> {
     let height = field(fields.next())?;
     let (tag, detached, after) = tag(fields.next()?)?;
     let known = TmuxPane {
-        session,
-        window,
         tag,
-        process: None,
-        pid,
         dead,
-        exited: false,
         exit_status,
         exit_signal,
         in_mode,
         width,
         height,
-        current_command: None,
-        current_dir: None,
         detached,
+        ..TmuxPane::bare(session, window, pid)
     };
     Some((id, known, after))
 }

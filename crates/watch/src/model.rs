@@ -5,7 +5,7 @@
 //! and its session and live on elsewhere, dead or alive; so their end proves nothing of it. It is gone
 //! where the server, asked for this very pane, has none, or does not list it with all the others.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use process::exits::Ended;
 use process::place::Front;
@@ -15,7 +15,7 @@ use tmux::Listing;
 use tmux::live::{Ask, Notice, Part, Read};
 
 use crate::dirty::Dirty;
-use crate::settle::{is_known, is_over, settle};
+use crate::settle::settle;
 use crate::touched::Touched;
 
 /// tmux as far as it is known.
@@ -26,8 +26,6 @@ pub(crate) struct Model {
     server: Option<ServerId>,
     touched: Touched,
     dirty: Dirty,
-    /// Questions that are not answered, in the order in which they were asked.
-    asked: VecDeque<Ask>,
     /// Panes that were read, or are gone, since this was last asked.
     read: Vec<PaneId>,
 }
@@ -57,7 +55,7 @@ impl Model {
         match notice {
             Notice::Sessions | Notice::Clients => self.dirty.sessions(),
             Notice::Session(id) => self.dirty.session(id),
-            Notice::Window(id) => self.window_is_dirty(id, is_over),
+            Notice::Window(id) => self.window_is_dirty(id, TmuxPane::is_over),
             // Its panes are asked for at once, so that what ended with it is known with one answer.
             Notice::Closed(id) => self.window_is_dirty(id, |_| true),
             Notice::Pane(id) => self.reread(id),
@@ -96,21 +94,18 @@ impl Model {
         self.dirty = Dirty::default();
     }
 
-    /// What to ask now; everything only where that is `allowed`. Not before all is answered.
+    /// What to ask now; everything only where that is `allowed`.
     pub(crate) fn batch(&mut self, allowed: bool) -> Vec<Ask> {
-        let batch = self.dirty.take(allowed);
-        self.asked.extend(&batch);
-        batch
+        self.dirty.take(allowed)
     }
 
     /// Another server is asked, or the same one anew: what was asked before is not answered any more.
     pub(crate) fn connected(&mut self) {
-        self.asked = VecDeque::new();
         self.dirty = Dirty::default();
         self.dirty.all = true;
     }
 
-    /// Takes the answer to the oldest question in.
+    /// Takes an answer in.
     pub(crate) fn read(
         &mut self,
         ask: Ask,
@@ -118,9 +113,6 @@ impl Model {
         server: ServerId,
         stamp: impl Fn(u32) -> Option<ProcId>,
     ) {
-        if self.asked.front() == Some(&ask) {
-            self.asked.pop_front();
-        }
         match (ask, read) {
             (_, Read::Alive) => {}
             (_, Read::All(listing)) => self.all(listing, server, stamp),
@@ -218,7 +210,7 @@ impl Model {
         let Some(pane) = pane else { return };
         pane.exited = true;
         (pane.current_command, pane.current_dir) = (None, None);
-        if let Some(how) = how.filter(|_| !is_known(pane)) {
+        if let Some(how) = how.filter(|_| !pane.has_known_end()) {
             (pane.exit_status, pane.exit_signal) = (how.code, how.signal);
         }
         self.touched.pane(id);
@@ -226,7 +218,7 @@ impl Model {
 
     /// This runs in the foreground of a pane.
     pub(crate) fn front(&mut self, id: PaneId, front: Option<Front>) {
-        let pane = self.state.panes.get_mut(&id).filter(|pane| !is_over(pane));
+        let pane = self.state.panes.get_mut(&id).filter(|pane| !pane.is_over());
         let Some(pane) = pane else { return };
         let (command, dir) = front.map_or((None, None), |front| (Some(front.command), front.dir));
         if pane.current_command != command || pane.current_dir != dir {

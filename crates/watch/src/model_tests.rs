@@ -1,6 +1,8 @@
 //! The model against a made-up server: whatever happens there, and whenever the questions are answered,
 //! in the end it knows what a whole listing says; and nothing that lives was ever said to be gone.
 
+use std::collections::VecDeque;
+
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;

@@ -15,7 +15,6 @@ use tokio::io::unix::AsyncFd;
 use tokio::time::Instant;
 
 use crate::model::Model;
-use crate::settle::is_over;
 
 /// Panes that are looked at in one go: less than a millisecond.
 const SLICE: usize = 32;
@@ -184,7 +183,7 @@ impl Procs {
 
 /// Looks what runs in the foreground of this pane.
 pub(crate) fn front(model: &mut Model, id: PaneId) {
-    let pane = model.state().panes.get(&id).filter(|pane| pane.process.is_some() && !is_over(pane));
+    let pane = model.state().panes.get(&id).filter(|pane| pane.process.is_some() && !pane.is_over());
     let Some(pid) = pane.map(|pane| pane.pid) else { return };
     if let Ok(front) = place::front(pid) {
         model.front(id, front);

@@ -15,10 +15,10 @@ pub(crate) fn settle(
 ) -> TmuxPane {
     if let Some(earlier) = earlier.filter(|earlier| earlier.pid == pane.pid) {
         (pane.process, pane.exited) = (earlier.process, earlier.exited);
-        if is_known(earlier) {
+        if earlier.has_known_end() {
             (pane.exit_status, pane.exit_signal) = (earlier.exit_status, earlier.exit_signal);
         }
-        if !is_over(&pane) {
+        if !pane.is_over() {
             pane.current_command.clone_from(&earlier.current_command);
             pane.current_dir.clone_from(&earlier.current_dir);
         }
@@ -27,16 +27,6 @@ pub(crate) fn settle(
         pane.process = stamp(pane.pid);
     }
     pane
-}
-
-/// Whether it is known how the pane's program ended.
-pub(crate) fn is_known(pane: &TmuxPane) -> bool {
-    pane.exit_status.is_some() || pane.exit_signal.is_some()
-}
-
-/// Whether the pane's program has ended, or has no terminal any more.
-pub(crate) fn is_over(pane: &TmuxPane) -> bool {
-    pane.dead || pane.exited
 }
 
 /// The stamp of a living child of the server.

@@ -23,7 +23,6 @@ use crate::model::Model;
 use crate::pace::{FLOOR, sweep};
 use crate::procs::{End, Procs};
 use crate::server::{Failure, Looks};
-use crate::settle::is_known;
 use crate::touched::Touched;
 use crate::wire::Wire;
 
@@ -318,7 +317,7 @@ impl Source {
     fn tend(&mut self, now: Instant) {
         let Some(server) = self.model.server().or(self.server) else { return };
         let state = self.model.state();
-        let is_over = |id| state.panes.get(&id).is_none_or(|pane| pane.dead && is_known(pane));
+        let is_over = |id| state.panes.get(&id).is_none_or(|pane| pane.dead && pane.has_known_end());
         let needed = self.cure.look(now, is_over, |pid| cure::is_zombie_child(pid, server));
         let reminded = self.reminders.front().is_some_and(|due| *due <= now);
         if reminded {

@@ -9,24 +9,7 @@ pub(crate) fn session(n: u32, name: &str) -> (TmuxSessionId, TmuxSession) {
 }
 
 pub(crate) fn pane(n: u32, pid: u32) -> (PaneId, TmuxPane) {
-    let pane = TmuxPane {
-        session: TmuxSessionId(1),
-        window: WindowId(n),
-        tag: None,
-        process: None,
-        pid,
-        dead: false,
-        exited: false,
-        exit_status: None,
-        exit_signal: None,
-        in_mode: false,
-        width: 80,
-        height: 24,
-        current_command: None,
-        current_dir: None,
-        detached: false,
-    };
-    (PaneId(n), pane)
+    (PaneId(n), TmuxPane::bare(TmuxSessionId(1), WindowId(n), pid))
 }
 
 pub(crate) fn child(pid: u32, ppid: u32, start: u64) -> Process {

@@ -8,7 +8,7 @@ use protocol::{
     Spec, TmuxSessionId,
 };
 
-use super::create::{COMMAND, Launch, Made, has_slot};
+use super::create::{COMMAND, Launch, Made, first_free, has_slot, taken};
 use super::{refuse, text};
 use crate::pool::Pool;
 use crate::settings::Settings;
@@ -65,7 +65,7 @@ pub fn target(pool: &Pool, state: &TmuxState, target: &str) -> Result<Target, Re
             format!("{id} has the mark of another pool, or of an ended session"),
         );
     }
-    if pane.dead || pane.exited || pane.process.is_none() {
+    if pane.is_over() || pane.process.is_none() {
         return refuse(ErrorCode::Refused, format!("the program in {id} has ended"));
     }
     let name = state.sessions.get(&pane.session).map(|s| s.name.clone()).unwrap_or_default();
@@ -117,12 +117,10 @@ pub fn adopt(
     launch: &Launch<'_>,
 ) -> Result<Made, Refusal> {
     let workspace = workspace.map(text::name).transpose()?;
-    if let Some(other) = workspace.as_ref().and_then(|taken| pool.named(taken.as_str())) {
-        let taken = workspace.as_ref().map(Name::as_str).unwrap_or_default();
-        return refuse(
-            ErrorCode::Conflict,
-            format!("{taken} is the name or workspace of {} already", other.id),
-        );
+    if let Some(wanted) = &workspace
+        && let Some(other) = pool.named(wanted.as_str())
+    {
+        return refuse(ErrorCode::Conflict, taken(wanted, other));
     }
     has_slot(pool, settings)?;
     let name = free_name(pool, &adoptee.name)?;
@@ -138,17 +136,14 @@ fn free_name(pool: &Pool, shown: &str) -> Result<Name, Refusal> {
     let clean: String = lower.chars().map(|c| if allowed(c) { c } else { '-' }).take(48).collect();
     let clean = clean.trim_matches(['-', '_']);
     let base = if clean.parse::<Name>().is_ok() { clean.to_owned() } else { format!("tmux-{clean}") };
-    let base = base.trim_end_matches('-').to_owned();
-    let numbered = (2..).map(|n: u32| format!("{base}-{n}"));
-    let free = |name: &String| pool.named(name).is_none();
-    text::name(&std::iter::once(base.clone()).chain(numbered).find(free).unwrap_or_default())
+    text::name(&first_free(pool, base.trim_end_matches('-')))
 }
 
 fn record(
     pool: &Pool,
     settings: &Settings,
     (adoptee, program): (&Adoptee, Program),
-    (name, workspace): (Name, Name),
+    names: (Name, Name),
     launch: &Launch<'_>,
 ) -> Session {
     let id = SessionId(pool.next_session());
@@ -161,35 +156,16 @@ fn record(
         agent: pane.process,
         ..Incarnation::intended(launch.tag, launch.now)
     };
-    Session {
-        id,
-        name,
-        workspace,
-        dir: settings.sessions_dir.join(id.to_string()).into(),
-        spec: Spec {
-            agent: agent_kind(settings, &program.argv),
-            command: program.argv,
-            cwd: program.cwd,
-            env: Vec::new(),
-            size: Size { cols: pane.width.max(1), rows: pane.height.max(1) },
-        },
-        labels: Default::default(),
-        lifecycle: Lifecycle::Starting,
-        reason: None,
-        detail: None,
-        incarnation: Some(incarnation),
-        incarnations: 1,
-        restarts: 0,
-        exit: None,
-        total_requests: 0,
-        recovered: false,
-        created_at: launch.now,
-        changed_at: launch.now,
-        last_activity_at: launch.now,
-        verified_at: None,
-        current_command: pane.current_command.clone(),
-        attached_clients: 0,
-    }
+    let spec = Spec {
+        agent: agent_kind(settings, &program.argv),
+        command: program.argv,
+        cwd: program.cwd,
+        env: Vec::new(),
+        size: Size { cols: pane.width.max(1), rows: pane.height.max(1) },
+    };
+    let dir = settings.sessions_dir.join(id.to_string()).into();
+    let current_command = pane.current_command.clone();
+    Session { current_command, ..Session::intended(id, names, dir, spec, incarnation) }
 }
 
 /// The kind whose name the program has, if there is one.
@@ -202,6 +178,6 @@ fn agent_kind(settings: &Settings, argv: &[OsBytes]) -> String {
 /// Whether a session that is starting is one that is being adopted: its pane was there before.
 #[must_use]
 pub fn is_adoption(session: &Session) -> bool {
-    let placed = |run: &Incarnation| run.pane.is_some() && run.init.is_some() && run.init == run.agent;
+    let placed = |run: &Incarnation| run.pane.is_some() && run.is_adopted();
     session.lifecycle == Lifecycle::Starting && session.incarnation.as_ref().is_some_and(placed)
 }

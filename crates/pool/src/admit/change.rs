@@ -21,9 +21,7 @@ pub fn rename(pool: &Pool, session: &Session, name: &str) -> Result<Option<Name>
         return Ok(None);
     }
     match pool.named(name.as_str()) {
-        Some(other) if other.id != session.id => {
-            refuse(ErrorCode::Conflict, format!("{name} is the name or workspace of {} already", other.id))
-        }
+        Some(other) if other.id != session.id => refuse(ErrorCode::Conflict, create::taken(&name, other)),
         _ => Ok(Some(name)),
     }
 }

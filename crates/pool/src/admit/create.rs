@@ -87,6 +87,11 @@ pub(super) fn has_slot(pool: &Pool, settings: &Settings) -> Result<(), Refusal> 
     )
 }
 
+/// That the name is not free.
+pub(super) fn taken(name: &Name, other: &Session) -> String {
+    format!("{name} is the name or workspace of {} already", other.id)
+}
+
 fn taken_by(name: &Name, other: &Session) -> String {
     let state = match other.lifecycle {
         Lifecycle::Stopped | Lifecycle::Failed | Lifecycle::Lost => {
@@ -97,7 +102,7 @@ fn taken_by(name: &Name, other: &Session) -> String {
         }
         _ => "; --reuse takes it as it is".to_owned(),
     };
-    format!("{name} is the name or workspace of {} already{state}", other.id)
+    format!("{}{state}", taken(name, other))
 }
 
 fn names(
@@ -122,12 +127,16 @@ fn made_up(pool: &Pool, settings: &Settings, asked: &New, launch: &Launch<'_>) -
         Naming::Timestamp => {
             let agent = agent_kind(asked);
             let base = format!("{agent}-{}", launch.stamp);
-            let free = |name: &String| pool.named(name).is_none();
-            let numbered = (2..).map(|n| format!("{base}-{n}"));
-            let name = std::iter::once(base.clone()).chain(numbered).find(free).unwrap_or(base);
-            text::name(&name)
+            text::name(&first_free(pool, &base))
         }
     }
+}
+
+/// This name, or where it is taken, the same with a number behind.
+pub(super) fn first_free(pool: &Pool, base: &str) -> String {
+    let free = |name: &String| pool.named(name).is_none();
+    let numbered = (2..).map(|n| format!("{base}-{n}"));
+    std::iter::once(base.to_owned()).chain(numbered).find(free).unwrap_or_default()
 }
 
 /// One more than the highest name that is plain digits.
@@ -154,7 +163,7 @@ fn record(
     settings: &Settings,
     asked: &New,
     launch: &Launch<'_>,
-    (name, workspace): (Name, Name),
+    names: (Name, Name),
 ) -> Result<Session, Refusal> {
     let id = SessionId(pool.next_session());
     let dir = settings.sessions_dir.join(id.to_string());
@@ -169,29 +178,10 @@ fn record(
     text::command(&command)?;
     text::launch_size(&command, &env)?;
     let size = checked_size(asked.size.unwrap_or(settings.size))?;
-    Ok(Session {
-        id,
-        name,
-        workspace,
-        dir: dir.into(),
-        spec: protocol::Spec { agent: kind.to_owned(), command, cwd, env, size },
-        labels: asked.labels.clone(),
-        lifecycle: Lifecycle::Starting,
-        reason: None,
-        detail: None,
-        incarnation: Some(Incarnation::intended(launch.tag, launch.now)),
-        incarnations: 1,
-        restarts: 0,
-        exit: None,
-        total_requests: 0,
-        recovered: false,
-        created_at: launch.now,
-        changed_at: launch.now,
-        last_activity_at: launch.now,
-        verified_at: None,
-        current_command: None,
-        attached_clients: 0,
-    })
+    let spec = protocol::Spec { agent: kind.to_owned(), command, cwd, env, size };
+    let incarnation = Incarnation::intended(launch.tag, launch.now);
+    let session = Session::intended(id, names, dir.into(), spec, incarnation);
+    Ok(Session { labels: asked.labels.clone(), ..session })
 }
 
 fn agent(settings: &Settings, kind: &str) -> Result<Agent, Refusal> {

@@ -13,7 +13,7 @@ use crate::cure;
 use crate::pace::interval;
 use crate::procs;
 use crate::server::{Failure, Socket, access_to, identify};
-use crate::settle::{is_known, stamp};
+use crate::settle::stamp;
 use crate::wire::{Said, Wire};
 
 impl Source {
@@ -163,7 +163,7 @@ impl Source {
         for id in read {
             let pane = self.model.state().panes.get(&id);
             let process = pane.and_then(|pane| pane.process);
-            let lost = pane.filter(|pane| pane.dead && !is_known(pane)).map(|pane| pane.pid);
+            let lost = pane.filter(|pane| pane.dead && !pane.has_known_end()).map(|pane| pane.pid);
             let looked_at = pane.is_some_and(|pane| pane.current_command.is_some());
             if self.procs.follow(id, pane, now)
                 && let Some(process) = process
