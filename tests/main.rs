@@ -5,6 +5,7 @@
 mod behaviour;
 mod faults;
 mod harness;
+mod queue;
 mod tidy;
 mod traps;
 mod watching;

@@ -87,9 +87,14 @@ pub(crate) fn exit<E: Display>(result: Result<(), E>, code: impl FnOnce(&E) -> u
 
 /// Prints what there is to say; what is wrong with a configuration is a matter of usage, 2.
 pub(crate) fn say(said: Result<String, String>) -> ExitCode {
+    say_or(said, |_| 2)
+}
+
+/// Prints what there is to say, or logs why there is nothing.
+pub(crate) fn say_or<E: Display>(said: Result<String, E>, code: impl FnOnce(&E) -> u8) -> ExitCode {
     let text = match said {
         Ok(text) => text,
-        wrong => return exit(wrong.map(drop), |_| 2),
+        wrong => return exit(wrong.map(drop), code),
     };
     exit(writeln!(std::io::stdout(), "{}", text.trim_end()), |_| 1)
 }

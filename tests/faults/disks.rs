@@ -174,9 +174,11 @@ fn send_once(pool: &Pool, key: String) -> Option<(String, u64)> {
         origin: "test".to_owned(),
         ttl_ms: None,
         enter: true,
+        priority: 0,
+        cause: None,
     };
     match connection.call(Some(OpId::Named(key.replace(' ', "-"))), None, Request::Send(send)) {
-        Ok(Ok(Response::Message(message))) => Some((key, message.id.0)),
+        Ok(Ok(Response::Sent(sent))) => Some((key, sent.message.id.0)),
         Ok(Err(refusal)) if refusal.code != ErrorCode::Storage => panic!("{key}: {refusal:?}"),
         _ => None,
     }

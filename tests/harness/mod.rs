@@ -4,10 +4,12 @@ mod daemons;
 mod output;
 mod pool;
 mod procs;
+mod talk;
 mod wait;
 
 pub(crate) use daemons::Program;
 pub(crate) use output::Output;
 pub(crate) use pool::{Pool, skipped};
 pub(crate) use procs::{alive, children, descendants, environ, gone, is_stopped, pids, send_signal, words};
+pub(crate) use talk::Talk;
 pub(crate) use wait::{PATIENCE, eventually, wait_until};

@@ -3,7 +3,7 @@
 use nix::sys::signal::Signal;
 
 use super::support::{NO_SWEEP, await_connection, await_end_of, await_event};
-use crate::harness::{PATIENCE, Pool, gone, send_signal, wait_until};
+use crate::harness::{PATIENCE, Pool, Talk, gone, send_signal, wait_until};
 
 /// A pool that is told of changes, with a session.
 #[track_caller]
@@ -113,7 +113,7 @@ fn w32_who_detaches_ends_nothing() {
     let (pool, id) = told();
     let mut attached = pool.command("tmux");
     attached.arg("-uN").arg("-C").arg("-S").arg(pool.tmux_socket()).args(["attach-session", "-t", "=web"]);
-    let client = super::support::Talk::start(&mut attached);
+    let client = Talk::start(&mut attached);
     wait_until("it is attached", PATIENCE, || pool.show(&id)["attached_clients"] == 1);
     drop(client);
     wait_until("it is detached", PATIENCE, || pool.show(&id)["attached_clients"] == 0);

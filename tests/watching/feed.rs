@@ -9,8 +9,8 @@ use protocol::tmux::{Server, TmuxPane, TmuxSession, TmuxState};
 use protocol::{OsBytes, PaneId, ProcId, ServerId, TmuxSessionId, WindowId};
 use serde_json::{Value, json};
 
-use super::support::{Chance, Listed, NO_SWEEP, Talk, Theirs, Told, observation, seen, watch};
-use crate::harness::{PATIENCE, Pool, Program, eventually, wait_until};
+use super::support::{Chance, Listed, NO_SWEEP, Theirs, Told, observation, seen, watch};
+use crate::harness::{PATIENCE, Pool, Program, Talk, eventually, wait_until};
 
 /// A pool without a watcher, and the feed that is to be one.
 #[track_caller]

@@ -3,8 +3,8 @@
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-use super::support::{NO_SWEEP, Talk, await_connection, await_event, seen, watch};
-use crate::harness::{PATIENCE, Pool, Program, eventually, wait_until};
+use super::support::{NO_SWEEP, await_connection, await_event, seen, watch};
+use crate::harness::{PATIENCE, Pool, Program, Talk, eventually, wait_until};
 
 const NAME: &str = "_pool";
 

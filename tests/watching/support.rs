@@ -1,13 +1,10 @@
-//! What several of these tests use: programs that print lines while they run, tmux as a stream of
-//! observations tells it and as tmux itself lists it, tmux servers of the test's own, chance.
+//! What several of these tests use: tmux as a stream of observations tells it and as tmux itself lists it, tmux servers of the test's own, chance.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::{Arc, Mutex};
-use std::thread::{self, JoinHandle};
+use std::process::{Child, Command, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
@@ -16,99 +13,10 @@ use protocol::tmux::{HIDDEN_SESSION, TmuxState};
 use protocol::{PaneId, TmuxSessionId, parts};
 use serde_json::Value;
 
-use crate::harness::{Output, PATIENCE, Pool, alive, eventually, gone, send_signal, wait_until};
+use crate::harness::{Output, PATIENCE, Pool, Talk, alive, eventually, gone, send_signal, wait_until};
 
 /// No whole listing is taken while a test runs: what is seen was told by an event.
 pub(super) const NO_SWEEP: &str = "[watch]\nsweep = \"10m\"\n[reaper]\ngrace = \"500ms\"\n";
-
-/// A program that runs and prints lines. It is killed when this is dropped.
-#[derive(Debug)]
-pub(super) struct Talk {
-    child: Child,
-    stdin: Option<ChildStdin>,
-    lines: Arc<Mutex<Vec<String>>>,
-    errors: Arc<Mutex<Vec<String>>>,
-    readers: Vec<JoinHandle<()>>,
-}
-
-impl Talk {
-    #[track_caller]
-    pub(super) fn start(command: &mut Command) -> Self {
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let (lines, errors) = (Arc::default(), Arc::default());
-        let readers = vec![
-            gather(child.stdout.take().unwrap(), Arc::clone(&lines)),
-            gather(child.stderr.take().unwrap(), Arc::clone(&errors)),
-        ];
-        Self { stdin: child.stdin.take(), child, lines, errors, readers }
-    }
-
-    /// What it printed so far.
-    pub(super) fn lines(&self) -> Vec<String> {
-        self.lines.lock().unwrap().clone()
-    }
-
-    /// What it printed from this line on.
-    pub(super) fn lines_from(&self, first: usize) -> Vec<String> {
-        self.lines.lock().unwrap()[first..].to_vec()
-    }
-
-    /// What it complained of so far.
-    pub(super) fn errors(&self) -> String {
-        self.errors.lock().unwrap().join("\n")
-    }
-
-    /// Writes it a line.
-    #[track_caller]
-    pub(super) fn say(&mut self, line: &str) {
-        let stdin = self.stdin.as_mut().unwrap();
-        let said = stdin.write_all(format!("{line}\n").as_bytes());
-        said.unwrap_or_else(|error| panic!("{error}: {}", self.errors()));
-    }
-
-    /// Its standard input ends.
-    pub(super) fn hang_up(&mut self) {
-        self.stdin = None;
-    }
-
-    pub(super) fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
-    /// Waits for its end by itself: the exit code.
-    #[track_caller]
-    pub(super) fn await_end(&mut self) -> Option<i32> {
-        let status = eventually("it ends", PATIENCE, || self.child.try_wait().unwrap());
-        self.readers.drain(..).for_each(|reader| reader.join().unwrap());
-        status.code()
-    }
-
-    /// Ends it; all it printed.
-    pub(super) fn end(mut self) -> Vec<String> {
-        drop(self.child.kill());
-        self.child.wait().unwrap();
-        self.readers.drain(..).for_each(|reader| reader.join().unwrap());
-        self.lines()
-    }
-}
-
-impl Drop for Talk {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
-}
-
-fn gather(from: impl std::io::Read + Send + 'static, into: Arc<Mutex<Vec<String>>>) -> JoinHandle<()> {
-    thread::spawn(move || {
-        for line in BufReader::new(from).lines() {
-            let Ok(line) = line else { return };
-            into.lock().unwrap().push(line);
-        }
-    })
-}
 
 // ---- what a stream tells ----
 

@@ -3,8 +3,8 @@
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use super::support::{NO_SWEEP, Talk, await_event, seen, watch};
-use crate::harness::{PATIENCE, Pool, Program, alive, wait_until};
+use super::support::{NO_SWEEP, await_event, seen, watch};
+use crate::harness::{PATIENCE, Pool, Program, Talk, alive, wait_until};
 
 fn watcher(pool: &Pool) -> Value {
     pool.status()["components"][0].clone()

@@ -7,6 +7,7 @@ mod interrupt;
 mod options;
 mod order;
 mod pool;
+mod queue;
 mod remains;
 mod stats;
 mod subscriber;
@@ -21,18 +22,32 @@ use options::{Options, Suite};
 const USAGE: &str = "\
 usage: bench cli   [--bin-dir DIR] [--runs N] [--sessions N,…]
        bench watch [--bin-dir DIR] [--runs N] [--sessions N,…] [--idle SECONDS]
+       bench queue [--million | --hostile] [--bin-dir DIR] [--dir DIR] [--runs N] [--seconds S] [--sessions N,…]
+                   [--clients N,…] [--messages N]
 
   cli    time to start and end: `poolctl status` and `poolctl ls` against `true` and `tmux list-sessions`
   watch  time from a change in tmux, or the death of a pane's process, to its event at a subscriber of the
          pool, against the floors of each part of the way; processor time and memory, idle and in a storm
 
+  queue  messages kept on disk: handed over, and handed over, taken and settled; against the disk itself, a bare
+         log, and those of beanstalkd, Redis, SQLite and pueue that are installed
+         --million: with a million that wait: memory, disk, time to start again after a kill -9
+         --hostile: one good client among subscribers, clients and sessions that are stuck
+
   --bin-dir DIR   where the binaries are; default: beside this one
-  --runs N        how often each thing is measured (cli: 200, watch: 30)
-  --sessions N,…  how many sessions there are meanwhile (cli: 200, watch: 10,100,1000)
-  --idle SECONDS  for how long the idle processes are watched (20)
+  --dir DIR       queue: on which disk (/var/tmp)
+  --runs N        how often each thing is measured (cli: 200, watch: 30, queue: 5 rounds, --million: 3)
+  --seconds S     queue: how long each time (1, --hostile: 2)
+  --sessions N,…  how many sessions there are meanwhile (cli: 200, watch: 10,100,1000, queue: 64, --million: 100)
+  --clients N,…   queue: with how many clients messages are handed over (1,8,64)
+  --messages N    --million: how many wait (1000000)
+  --idle SECONDS  watch: for how long the idle processes are watched (20)
 ";
 
 fn main() -> ExitCode {
+    if let Some(served) = queue::server::requested(std::env::args_os().skip(1)) {
+        return ended(served);
+    }
     let outcome = match Options::parse(std::env::args_os().skip(1)) {
         Ok(Some(options)) => run(&options),
         Ok(None) => print(USAGE),
@@ -41,6 +56,10 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    ended(outcome)
+}
+
+fn ended(outcome: anyhow::Result<()>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -55,6 +74,9 @@ fn run(options: &Options) -> anyhow::Result<()> {
     let suite = match options.suite {
         Suite::Cli => cli::run,
         Suite::Watch => watch::run,
+        Suite::Queue => queue::run,
+        Suite::Million => queue::million::run,
+        Suite::Hostile => queue::hostile::run,
     };
     options.sessions.iter().try_for_each(|sessions| suite(options, *sessions))
 }

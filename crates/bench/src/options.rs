@@ -13,6 +13,12 @@ pub(crate) enum Suite {
     Cli,
     /// From a change in tmux to its event.
     Watch,
+    /// How quickly messages are kept.
+    Queue,
+    /// A million messages that wait.
+    Million,
+    /// One client among hostile ones.
+    Hostile,
 }
 
 impl Suite {
@@ -21,6 +27,8 @@ impl Suite {
         match self {
             Self::Cli => 200,
             Self::Watch => 30,
+            Self::Queue | Self::Hostile => 5,
+            Self::Million => 3,
         }
     }
 
@@ -29,12 +37,32 @@ impl Suite {
         match self {
             Self::Cli => vec![200],
             Self::Watch => vec![10, 100, 1000],
+            Self::Queue => vec![64],
+            Self::Million => vec![100],
+            Self::Hostile => vec![1],
         }
+    }
+
+    /// Whether it is one of those about messages.
+    fn is_queue(self) -> bool {
+        matches!(self, Self::Queue | Self::Million | Self::Hostile)
+    }
+
+    /// How long one measurement of messages takes, unless it is said.
+    fn time(self) -> Duration {
+        Duration::from_secs(if self == Self::Hostile { 2 } else { 1 })
     }
 }
 
 /// How long nothing happens, unless it is said.
 const IDLE: Duration = Duration::from_secs(20);
+
+/// With how many clients messages are handed over, unless it is said.
+const CLIENTS: [usize; 3] = [1, 8, 64];
+/// How many messages wait, unless it is said.
+const MESSAGES: usize = 1_000_000;
+/// Where databases are made, unless it is said: `/tmp` may be in memory, where keeping costs nothing.
+const DISK: &str = "/var/tmp";
 
 /// What to measure, and how.
 #[derive(Debug, PartialEq, Eq)]
@@ -49,6 +77,14 @@ pub(crate) struct Options {
     pub(crate) sessions: Vec<usize>,
     /// For how long the idle processes are watched.
     pub(crate) idle: Duration,
+    /// How long one measurement of messages takes.
+    pub(crate) time: Duration,
+    /// With how many clients messages are handed over.
+    pub(crate) clients: Vec<usize>,
+    /// How many messages wait.
+    pub(crate) messages: usize,
+    /// The disk on which messages are kept.
+    pub(crate) dir: PathBuf,
 }
 
 impl Options {
@@ -60,28 +96,58 @@ impl Options {
         let suite = match arguments.next().as_ref().and_then(|word| word.to_str()) {
             Some("cli") => Suite::Cli,
             Some("watch") => Suite::Watch,
+            Some("queue") => Suite::Queue,
             Some("-h" | "--help") => return Ok(None),
             _ => bail!("which benchmark?"),
         };
-        let (mut runs, mut sessions, mut idle) = (suite.runs(), suite.sessions(), IDLE);
-        let mut bin_dir = None;
+        let mut arguments = arguments.peekable();
+        let other = match arguments.peek().and_then(|word| word.to_str()).filter(|_| suite == Suite::Queue) {
+            Some("--million") => Some(Suite::Million),
+            Some("--hostile") => Some(Suite::Hostile),
+            _ => None,
+        };
+        if other.is_some() {
+            arguments.next();
+        }
+        let mut options = Self::of(other.unwrap_or(suite))?;
         while let Some(flag) = arguments.next() {
             let flag = flag.to_string_lossy().into_owned();
             let value = arguments.next().with_context(|| format!("{flag} wants a value"))?;
-            match flag.as_str() {
-                "--bin-dir" => bin_dir = Some(PathBuf::from(value)),
-                "--runs" => runs = count(&flag, &value)?,
-                "--sessions" => sessions = counts(&flag, &value)?,
-                "--idle" if suite == Suite::Watch => {
-                    idle = Duration::from_secs(count(&flag, &value)?.try_into()?);
-                }
-                _ => bail!("no such flag: {flag}"),
-            }
+            options.set(&flag, &value)?;
         }
-        let bin_dir = bin_dir.map_or_else(beside_this, |dir| {
-            std::path::absolute(&dir).with_context(|| dir.display().to_string())
-        })?;
-        Ok(Some(Self { suite, bin_dir, runs, sessions, idle }))
+        Ok(Some(options))
+    }
+
+    /// What is not said.
+    fn of(suite: Suite) -> Result<Self> {
+        Ok(Self {
+            suite,
+            bin_dir: beside_this()?,
+            runs: suite.runs(),
+            sessions: suite.sessions(),
+            idle: IDLE,
+            time: suite.time(),
+            clients: CLIENTS.into(),
+            messages: MESSAGES,
+            dir: DISK.into(),
+        })
+    }
+
+    fn set(&mut self, flag: &str, value: &OsStr) -> Result<()> {
+        let seconds = || Ok::<_, anyhow::Error>(Duration::from_secs(count(flag, value)?.try_into()?));
+        let path = || std::path::absolute(value).with_context(|| PathBuf::from(value).display().to_string());
+        match flag {
+            "--bin-dir" => self.bin_dir = path()?,
+            "--runs" => self.runs = count(flag, value)?,
+            "--sessions" => self.sessions = counts(flag, value)?,
+            "--idle" if self.suite == Suite::Watch => self.idle = seconds()?,
+            "--dir" if self.suite.is_queue() => self.dir = path()?,
+            "--seconds" if self.suite.is_queue() => self.time = seconds()?,
+            "--clients" if self.suite == Suite::Queue => self.clients = counts(flag, value)?,
+            "--messages" if self.suite == Suite::Million => self.messages = count(flag, value)?,
+            _ => bail!("no such flag: {flag}"),
+        }
+        Ok(())
     }
 }
 
@@ -112,12 +178,18 @@ mod tests {
     #[test]
     fn flags_and_defaults() {
         let options = parse(&["cli", "--runs", "5", "--bin-dir", "/b"]).unwrap().unwrap();
-        let expected =
-            Options { suite: Suite::Cli, bin_dir: "/b".into(), runs: 5, sessions: vec![200], idle: IDLE };
+        let expected = Options { bin_dir: "/b".into(), runs: 5, ..Options::of(Suite::Cli).unwrap() };
         assert_eq!(options, expected);
+        assert_eq!(options.sessions, [200]);
         let options = parse(&["watch", "--sessions", "10,100", "--idle", "2"]).unwrap().unwrap();
         assert_eq!((options.runs, options.sessions), (30, vec![10, 100]));
         assert_eq!(options.idle, Duration::from_secs(2));
+        let options = parse(&["queue", "--clients", "1,64", "--seconds", "2"]).unwrap().unwrap();
+        assert_eq!((options.suite, options.clients), (Suite::Queue, vec![1, 64]));
+        assert_eq!(options.time, Duration::from_secs(2));
+        let options = parse(&["queue", "--million", "--messages", "7"]).unwrap().unwrap();
+        assert_eq!((options.suite, options.messages), (Suite::Million, 7));
+        assert_eq!(parse(&["queue", "--hostile"]).unwrap().unwrap().suite, Suite::Hostile);
         assert_eq!(parse(&["--help"]).unwrap(), None);
     }
 
@@ -131,6 +203,9 @@ mod tests {
             &["cli", "--x", "1"],
             &["cli", "--idle", "1"],
             &["watch", "--sessions", "10,"],
+            &["watch", "--million"],
+            &["queue", "--messages", "7"],
+            &["queue", "--seconds", "0"],
         ] {
             assert!(parse(wrong).is_err(), "{wrong:?}");
         }

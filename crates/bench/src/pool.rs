@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use protocol::ProcId;
 use tempfile::TempDir;
 
-use crate::remains;
+use crate::{interrupt, remains, report};
 
 /// Its name.
 pub(crate) const NAME: &str = "bench";
@@ -30,12 +30,64 @@ impl Pool {
     /// No directory, or it does not start.
     pub(crate) fn start(bin_dir: &Path, sessions: usize) -> Result<Self> {
         // `/tmp` itself: a socket's path is short, and TMPDIR may be long.
-        let dir = tempfile::Builder::new().prefix("pool-bench.").tempdir_in("/tmp")?;
-        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o700))?;
-        fs::write(dir.path().join("config.toml"), format!("[pool]\nmax_sessions = {}\n", sessions + 1))?;
-        let pool = Self { bin_dir: bin_dir.to_owned(), dir };
-        pool.poolctl(["up"])?;
+        let pool = Self::new(bin_dir, Path::new("/tmp"), sessions, "")?;
+        pool.up()?;
         Ok(pool)
+    }
+
+    /// One with room for this many sessions, below `parent`, with more to its configuration; nothing of it runs.
+    ///
+    /// # Errors
+    /// No directory.
+    pub(crate) fn new(bin_dir: &Path, parent: &Path, sessions: usize, config: &str) -> Result<Self> {
+        let dir = tempfile::Builder::new().prefix("pool-bench.").tempdir_in(parent)?;
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o700))?;
+        let config = format!("[pool]\nmax_sessions = {}\n{config}", sessions + 1);
+        fs::write(dir.path().join("config.toml"), config)?;
+        Ok(Self { bin_dir: bin_dir.to_owned(), dir })
+    }
+
+    /// Starts its daemons.
+    ///
+    /// # Errors
+    /// They don't start.
+    pub(crate) fn up(&self) -> Result<()> {
+        self.poolctl(["up"]).map(drop)
+    }
+
+    /// Stops its daemons; its sessions live on.
+    ///
+    /// # Errors
+    /// They don't stop.
+    pub(crate) fn down(&self) -> Result<()> {
+        self.poolctl(["down"]).map(drop)
+    }
+
+    /// Starts its daemons, does this, and ends all of it, whatever came of it.
+    ///
+    /// # Errors
+    /// Of all three the first.
+    pub(crate) fn while_up<T>(&self, measure: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
+        let measured = self.up().and_then(|()| measure(self));
+        report("ending all of it");
+        let stopped = self.stop();
+        let measured = measured?;
+        stopped?;
+        Ok(measured)
+    }
+
+    /// Creates this many sessions, and gives their names.
+    ///
+    /// # Errors
+    /// One is not created.
+    pub(crate) fn create_all(&self, count: usize) -> Result<Vec<String>> {
+        report(&format!("creating {count} sessions"));
+        let names: Vec<String> = (0..count).map(|n| format!("bench-{n}")).collect();
+        for name in &names {
+            interrupt::check()?;
+            self.create(name)?;
+        }
+        Ok(names)
     }
 
     /// Creates a session that waits for input.
@@ -81,10 +133,16 @@ impl Pool {
         self.state().join("run/poold.sock")
     }
 
+    /// Its directory, with all that is its own.
+    #[must_use]
+    pub(crate) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
     /// Its state directory.
     #[must_use]
     pub(crate) fn state(&self) -> PathBuf {
-        self.dir.path().join("state")
+        self.dir().join("state")
     }
 
     fn poolctl<const N: usize>(&self, arguments: [&str; N]) -> Result<Output> {

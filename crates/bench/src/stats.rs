@@ -13,6 +13,12 @@ impl Times {
         self.0.push(time);
     }
 
+    /// How many there are.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// The time in microseconds that this share of the measurements (0 to 1) does not exceed: the nearest rank.
     /// 0 where nothing was measured.
     #[must_use]
@@ -30,6 +36,34 @@ impl Times {
     }
 }
 
+/// What one round of a throughput measurement came to, or the medians over all rounds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Figures {
+    /// Operations a second.
+    pub(crate) rate: f64,
+    /// Half of them took at most so long, in microseconds.
+    pub(crate) p50: f64,
+    /// And 99 of 100.
+    pub(crate) p99: f64,
+}
+
+impl Figures {
+    /// The medians, each on its own.
+    #[must_use]
+    pub(crate) fn median(rounds: &[Self]) -> Self {
+        let of = |figure: fn(&Self) -> f64| median(rounds.iter().map(figure));
+        Self { rate: of(|round| round.rate), p50: of(|round| round.p50), p99: of(|round| round.p99) }
+    }
+}
+
+/// The median: of an even number the lower one of the middle two. No number where there is none.
+#[must_use]
+pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut sorted: Vec<f64> = values.collect();
+    sorted.sort_unstable_by(f64::total_cmp);
+    sorted.get(sorted.len().saturating_sub(1) / 2).copied().unwrap_or(f64::NAN)
+}
+
 /// The load averages over 1, 5 and 15 minutes, as the system writes them.
 #[must_use]
 pub(crate) fn load() -> String {
@@ -45,6 +79,13 @@ pub(crate) fn load() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_median_is_a_measured_value() {
+        assert!(median(std::iter::empty()).is_nan());
+        assert!((median([3.0, 1.0, 2.0].into_iter()) - 2.0).abs() < 1e-9);
+        assert!((median([4.0, 1.0, 2.0, 3.0].into_iter()) - 2.0).abs() < 1e-9);
+    }
 
     #[test]
     fn quantiles_are_measured_values() {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use protocol::ids::OP_ID_MAX;
+use protocol::message::KIND_MAX;
 use serde_json::json;
 
 use crate::show::{out, time};
@@ -95,6 +96,20 @@ pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
     if key.is_empty() { Err("the key is empty".into()) } else { Ok((key.to_owned(), value.to_owned())) }
 }
 
+/// The kind of a message.
+///
+/// # Errors
+/// A sentence for the user.
+pub(crate) fn kind(text: &str) -> Result<String, String> {
+    let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-';
+    let fits = (1..=KIND_MAX).contains(&text.len()) && text.bytes().all(allowed);
+    if fits && !text.starts_with(['_', '-']) {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("1 to {KIND_MAX} of a-z, 0-9, '_' and '-', the first a letter or digit"))
+    }
+}
+
 /// The verbs. Only the one that is asked for defines its arguments: to define them all takes longer
 /// than a round trip to `poold`.
 #[derive(Debug, Subcommand)]
@@ -121,12 +136,19 @@ pub(crate) enum Command {
     Restart(verb::restart::Args),
     #[command(subcommand)]
     Queue(verb::queue::Command),
+    Work(verb::work::Args),
+    Generators(verb::generators::Args),
     Adopt(verb::adopt::Args),
     Events(verb::events::Args),
     Watch(verb::watch::Args),
     Feed(verb::feed::Args),
     Reap(verb::reap::Args),
     Rpc(verb::rpc::Args),
+    Export(verb::export::Args),
+    Import(verb::import::Args),
+    Backup(verb::backup::Args),
+    Check(verb::check::Args),
+    Compact(verb::compact::Args),
     #[command(subcommand)]
     Config(verb::config::Command),
     Completions(verb::completions::Args),
@@ -179,55 +201,80 @@ mod tests {
         Cli::command().debug_assert();
     }
 
+    /// As the contract has them.
+    const LINES: &[&str] = &[
+        "poolctl up --foreground",
+        "poolctl down --stop-sessions",
+        "poolctl --pool p status --json",
+        "poolctl sync --timeout 30s",
+        "poolctl new web --agent shell --workspace w --cwd . --env K=V --env K --env-file f --label a=b --reuse",
+        "poolctl new --size 80x24 --op-id x --prompt hi -- sh -c --json",
+        "poolctl ls --all --state live --label a=b --agent claude",
+        "poolctl show -",
+        "poolctl attach web --read-only",
+        "poolctl attach web --window",
+        "poolctl send web hello world --key k --wait done --ttl 5m",
+        "poolctl send web -",
+        "poolctl send web --file f",
+        "poolctl keys web C-c Enter",
+        "poolctl capture web --lines 5 --ansi",
+        "poolctl capture web --all",
+        "poolctl logs web -f --lines 5 --raw",
+        "poolctl wait web --for exit",
+        "poolctl wait web --for queue-empty --timeout 5",
+        "poolctl wait web --for message:12",
+        "poolctl run --rm --no-stream --env A=1 -- true",
+        "poolctl kill web --grace 200ms",
+        "poolctl rm web --keep-tmux --force --purge",
+        "poolctl rm --all --stopped",
+        "poolctl rename web www",
+        "poolctl label web a=b --remove c",
+        "poolctl restart web",
+        "poolctl queue ls web",
+        "poolctl queue ls web --state queued --state in_doubt --kind a --limit 5",
+        "poolctl queue show web 3",
+        "poolctl queue show web 3 4 --body",
+        "poolctl queue cancel web 3 4",
+        "poolctl queue cancel web --all --kind a --kind b",
+        "poolctl queue retry web 3 --op-id x",
+        "poolctl queue retry web --dead",
+        "poolctl queue dead web --kind a",
+        "poolctl queue purge web",
+        "poolctl queue purge web 3 --state done --older-than 24h",
+        "poolctl queue resolve web 3 --as retry",
+        "poolctl send web hi --kind summarize --priority -100 --wait accepted",
+        "poolctl work web -- handler --json",
+        "poolctl work web --kind a --kind b --concurrency 4 --heartbeat 5s --lease 30s --result -- h",
+        "poolctl work web --once -- h",
+        "poolctl work web --until-empty -- h",
+        "poolctl generators",
+        "poolctl generators web",
+        "poolctl export",
+        "poolctl export file",
+        "poolctl import -",
+        "poolctl backup file",
+        "poolctl check --offline",
+        "poolctl compact",
+        "poolctl compact --offline",
+        "poolctl events --since 3 --follow --session web --kind session_live",
+        "poolctl reap --dry-run",
+        "poolctl watch",
+        "poolctl watch --print",
+        "poolctl feed",
+        "poolctl feed --take-over",
+        "poolctl adopt %7",
+        "poolctl adopt $3 --workspace w --op-id x",
+        "poolctl rpc",
+        "poolctl config show",
+        "poolctl config path",
+        "poolctl config check",
+        "poolctl config reload",
+        "poolctl completions bash",
+    ];
+
     #[test]
     fn every_line_of_the_contract_is_understood() {
-        let lines = [
-            "poolctl up --foreground",
-            "poolctl down --stop-sessions",
-            "poolctl --pool p status --json",
-            "poolctl sync --timeout 30s",
-            "poolctl new web --agent shell --workspace w --cwd . --env K=V --env K --env-file f --label a=b --reuse",
-            "poolctl new --size 80x24 --op-id x --prompt hi -- sh -c --json",
-            "poolctl ls --all --state live --label a=b --agent claude",
-            "poolctl show -",
-            "poolctl attach web --read-only",
-            "poolctl attach web --window",
-            "poolctl send web hello world --key k --wait done --ttl 5m",
-            "poolctl send web -",
-            "poolctl send web --file f",
-            "poolctl keys web C-c Enter",
-            "poolctl capture web --lines 5 --ansi",
-            "poolctl capture web --all",
-            "poolctl logs web -f --lines 5 --raw",
-            "poolctl wait web --for exit",
-            "poolctl wait web --for queue-empty --timeout 5",
-            "poolctl wait web --for message:12",
-            "poolctl run --rm --no-stream --env A=1 -- true",
-            "poolctl kill web --grace 200ms",
-            "poolctl rm web --keep-tmux --force --purge",
-            "poolctl rm --all --stopped",
-            "poolctl rename web www",
-            "poolctl label web a=b --remove c",
-            "poolctl restart web",
-            "poolctl queue ls web",
-            "poolctl queue show web 3",
-            "poolctl queue resolve web 3 --as retry",
-            "poolctl events --since 3 --follow --session web --kind session_live",
-            "poolctl reap --dry-run",
-            "poolctl watch",
-            "poolctl watch --print",
-            "poolctl feed",
-            "poolctl feed --take-over",
-            "poolctl adopt %7",
-            "poolctl adopt $3 --workspace w --op-id x",
-            "poolctl rpc",
-            "poolctl config show",
-            "poolctl config path",
-            "poolctl config check",
-            "poolctl config reload",
-            "poolctl completions bash",
-        ];
-        for line in lines {
+        for line in LINES {
             if let Err(error) = parse(line) {
                 panic!("{line}: {error}");
             }
@@ -255,6 +302,18 @@ mod tests {
             "poolctl feed file",
             "poolctl keys web",
             "poolctl queue resolve web 3",
+            "poolctl queue ls web --state asleep",
+            "poolctl queue show web",
+            "poolctl queue cancel web 3 --kind a",
+            "poolctl queue purge web --state queued",
+            "poolctl send web hi --kind Prompt",
+            "poolctl send web hi --priority 101",
+            "poolctl work web",
+            "poolctl work web handler",
+            "poolctl work web --concurrency 0 -- h",
+            "poolctl work web --kind a/b -- h",
+            "poolctl import",
+            "poolctl backup",
             "poolctl status --timeout soon",
             "poolctl send web hi --file f",
         ];

@@ -21,6 +21,9 @@ const LOSS: Duration = Duration::from_secs(30);
 /// Time between two tries to reach a daemon that is away.
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// How long a daemon has to answer when only its presence matters.
+const LOOK: Duration = Duration::from_secs(1);
+
 /// A client of one pool; connects when it is first needed.
 #[derive(Debug)]
 pub(crate) struct Client {
@@ -167,6 +170,12 @@ impl Client {
     pub(crate) fn may_come_back(&self, error: &ConnectError) -> bool {
         let never_there = matches!(error, ConnectError::NotThere(_)) && !self.reached;
         error.is_passing() && (!never_there || lock::is_held(&self.up_lock))
+    }
+
+    /// Whether anything listens at the socket. What does may be no daemon, or one that does not answer.
+    #[must_use]
+    pub(crate) fn anybody_there(&mut self) -> bool {
+        !matches!(self.connect(Role::Client, Some(LOOK)), Err(ConnectError::NotThere(_)))
     }
 
     /// A new connection in this role.

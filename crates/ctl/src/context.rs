@@ -101,6 +101,12 @@ impl Context {
         })
     }
 
+    /// Who acts: the session that this shell runs in, or a person.
+    #[must_use]
+    pub(crate) fn origin(&self) -> String {
+        self.current.as_ref().map_or_else(|| "cli".to_owned(), |session| format!("session:{session}"))
+    }
+
     /// Shows on a terminal that something takes long, until it is dropped.
     #[must_use]
     pub(crate) fn progress(&self, what: &str) -> Progress {

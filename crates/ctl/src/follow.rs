@@ -14,11 +14,20 @@ use protocol::{ErrorCode, Frame, Refusal, Request, Role, TransportError};
 use crate::client::{Client, Patience};
 use crate::context::Context;
 use crate::error::Error;
+use crate::show::out;
+
+/// Time between two tries to reach a daemon that is away.
+const AWAY: Duration = Duration::from_millis(250);
 
 /// What is followed, and what becomes of it.
 pub(crate) trait Follower {
     /// What to ask for on a new connection.
     fn request(&self) -> Request;
+
+    /// Whether a daemon that was reached once is waited for however long it is away.
+    fn persists(&self) -> bool {
+        false
+    }
 
     /// Takes the next frame. `Break` where another connection is to go on.
     ///
@@ -38,15 +47,36 @@ pub(crate) fn follow(
     follower: &mut impl Follower,
 ) -> Result<Infallible, Error> {
     let mut patience = Patience::new(context.waiting_limit());
+    let mut told = context.style.quiet;
     loop {
         let began = Instant::now();
         match stream(&mut client, follower, &patience) {
+            Err(Cut::Passing(_)) if follower.persists() && patience.left() != Some(Duration::ZERO) => {
+                if !std::mem::replace(&mut told, true) {
+                    out::note("poolctl: the connection to poold was lost; this goes on when it is back");
+                }
+                pause(patience.left().map_or(AWAY, |left| left.min(AWAY)))?;
+            }
             Err(Cut::Passing(_)) if patience.again(began) => {}
             Err(Cut::Passing(refusal)) => return Err(refusal.into()),
             Err(Cut::Final(error)) => return Err(error),
             Ok(()) => {}
         }
     }
+}
+
+/// Lets some time pass, unless nobody reads standard output any more.
+fn pause(time: Duration) -> Result<(), Error> {
+    let stdout = io::stdout();
+    let fds = &mut [PollFd::new(stdout.as_fd(), PollFlags::empty())];
+    wait(fds, Some(time))?;
+    has_reader(&fds[0])
+}
+
+/// That its reader is gone is always reported.
+fn has_reader(stdout: &PollFd<'_>) -> Result<(), Error> {
+    let gone = has(stdout, PollFlags::POLLERR | PollFlags::POLLHUP);
+    if gone { Err(Error::Output(io::ErrorKind::BrokenPipe.into())) } else { Ok(()) }
 }
 
 /// One connection. `Ok` where another is to go on at once.
@@ -75,13 +105,10 @@ fn next(connection: &mut Connection, left: Option<Duration>) -> Result<Frame, Cu
     let stdout = io::stdout();
     let fds = &mut [
         PollFd::new(connection.as_fd(), PollFlags::POLLIN),
-        // That its reader is gone is always reported.
         PollFd::new(stdout.as_fd(), PollFlags::empty()),
     ];
     wait(fds, left)?;
-    if has(&fds[1], PollFlags::POLLERR | PollFlags::POLLHUP) {
-        return Err(Error::Output(io::ErrorKind::BrokenPipe.into()).into());
-    }
+    has_reader(&fds[1])?;
     connection.set_timeout(left);
     Ok(connection.next_frame()?)
 }

@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use protocol::message::MessageState;
 use protocol::reply::{Component, QueueCounts, SessionView, Status, TmuxStatus};
 use protocol::session::{Incarnation, Lifecycle, Size, Spec};
 use protocol::tmux::Means;
 use protocol::{
-    Epoch, Message, MessageId, OsBytes, PaneId, ProcId, Seq, ServerId, Session, SessionId, Tag, Timestamp,
-    TmuxSessionId,
+    Epoch, Message, MessageId, MessageStatus, OsBytes, PaneId, ProcId, Seq, ServerId, Session, SessionId,
+    Tag, Timestamp, TmuxSessionId,
 };
 
 /// A live session with one secret in its environment.
@@ -70,17 +69,19 @@ pub(crate) fn message(id: u64) -> Message {
         ordinal: 1,
         kind: "prompt".into(),
         key: None,
+        op: None,
         origin: "cli".into(),
+        cause: None,
+        hops: 0,
+        priority: 0,
         size: 5,
         digest: 1,
         enter: true,
-        state: MessageState::Queued,
-        attempts: 0,
-        token: None,
+        max_attempts: 5,
         created_at: Timestamp(1_700_000_000_000),
         expires_at: None,
-        changed_at: Timestamp(1_700_000_000_000),
-        reason: None,
+        status: MessageStatus { changed_at: Timestamp(1_700_000_000_000), ..MessageStatus::default() },
+        steps: Vec::new(),
     }
 }
 
@@ -117,6 +118,10 @@ pub(crate) fn status() -> Status {
         queue: QueueCounts::default(),
         foreign: Vec::new(),
         database_bytes: 1024,
+        quarantined: 0,
+        free_bytes: Some(8 << 30),
+        breakers: Vec::new(),
+        generators: 0,
         state_dir: "/state".into(),
         problems: Vec::new(),
     }

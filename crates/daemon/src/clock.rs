@@ -1,13 +1,20 @@
 //! The only clock of the daemon, the only source of chance.
 
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
+use pool::deadlines::Mono;
+use protocol::time::millis;
 use protocol::{Tag, Timestamp};
 
 /// Now.
 pub(crate) fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    Timestamp(millis(since))
+}
+
+/// Now on the clock that only goes forward, and stands still while the machine sleeps.
+pub(crate) fn mono(started: Instant) -> Mono {
+    Mono(millis(started.elapsed()))
 }
 
 /// A time as `YYYYmmdd-HHMMSS` in UTC, for names.

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use pool::queue::Rules;
 use pool::{Adoption, Agent, Naming, Settings};
 use protocol::session::Size;
 use protocol::tmux::Means;
@@ -67,7 +68,8 @@ impl Config {
         config.heartbeat().map(|_| ())?;
         config.sweep().map(|_| ())?;
         config.means().map(|_| ())?;
-        config.keep_done().map(|_| ())?;
+        config.min_free_disk().map(|_| ())?;
+        config.keep_events_for().map(|_| ())?;
         Ok(config)
     }
 
@@ -98,8 +100,7 @@ impl Config {
             agents: self.agents()?,
             umask,
             adoption: adoption(&self.tmux.adopt)?,
-            queue_messages: self.queue.max_messages,
-            queue_bytes: bytes("[queue] max_bytes", &self.queue.max_bytes)?,
+            queue: self.rules()?,
             grace_ms: u64::try_from(duration("[reaper] grace", &self.reaper.grace)?.as_millis())
                 .unwrap_or(u64::MAX),
         })
@@ -147,12 +148,46 @@ impl Config {
         }
     }
 
-    /// How long a final message is kept.
+    /// Below so many free bytes no message is taken.
     ///
     /// # Errors
     /// A value that does not parse.
-    pub fn keep_done(&self) -> Result<Duration, ConfigError> {
-        duration("[queue] keep_done", &self.queue.keep_done)
+    pub fn min_free_disk(&self) -> Result<u64, ConfigError> {
+        bytes("[queue] min_free_disk", &self.queue.min_free_disk)
+    }
+
+    /// How long the journal keeps events.
+    ///
+    /// # Errors
+    /// A value that does not parse.
+    pub fn keep_events_for(&self) -> Result<Duration, ConfigError> {
+        duration("[events] keep_for", &self.events.keep_for)
+    }
+
+    fn rules(&self) -> Result<Rules, ConfigError> {
+        let queue = &self.queue;
+        let time = |key: &str, text: &str| duration(&format!("[queue] {key}"), text);
+        if queue.max_attempts == 0 {
+            return wrong("[queue] max_attempts must be at least 1");
+        }
+        let lease = time("lease", &queue.lease)?;
+        if lease < Duration::from_secs(1) {
+            return wrong("[queue] lease is under 1s");
+        }
+        Ok(Rules {
+            max_messages: queue.max_messages,
+            max_bytes: bytes("[queue] max_bytes", &queue.max_bytes)?,
+            pool_max_messages: queue.pool_max_messages,
+            pool_max_bytes: bytes("[queue] pool_max_bytes", &queue.pool_max_bytes)?,
+            max_attempts: queue.max_attempts,
+            lease,
+            retry_backoff: time("retry_backoff", &queue.retry_backoff)?,
+            breaker_failures: queue.breaker_failures,
+            breaker_pause: time("breaker_pause", &queue.breaker_pause)?,
+            keep_done: time("keep_done", &queue.keep_done)?,
+            keep_dead: time("keep_dead", &queue.keep_dead)?,
+            keep_count: queue.keep_count,
+        })
     }
 
     /// Where tmux listens; `own` is the pool's own server.

@@ -8,12 +8,12 @@ use interprocess::local_socket::tokio::{Listener, Stream};
 use interprocess::local_socket::traits::tokio::Listener as _;
 use protocol::aio::{FrameReader, ReadHalf, WriteHalf, check_peer, split, write_frame};
 use protocol::hello::HelloReply;
-use protocol::{ErrorCode, Frame, Hello, Refusal, Reply, Response, Role, Welcome, frame, job};
-use tokio::io::AsyncWriteExt;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use protocol::{ErrorCode, Hello, Refusal, Reply, Response, Role, Welcome, frame, job};
+use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::context::{BUILD, Daemon};
+use crate::outbox::Outbox;
 use crate::{endings, role};
 
 /// Connections at once: more than a thousand sessions with a hook each. Fewer where the system
@@ -25,12 +25,8 @@ const STRANGERS_MAX: usize = 64;
 const HELLO_LIMIT: Duration = Duration::from_secs(5);
 /// How long a peer has at least before another one takes its place.
 const STRANGER_MIN: Duration = Duration::from_millis(500);
-/// How long a peer may take to read what it asked for.
-const WRITE_LIMIT: Duration = Duration::from_secs(10);
 /// Pause after the system refused a connection, for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// Frames that wait to be written to one peer.
-const OUTBOX: usize = 64;
 
 /// A connection after its hello.
 pub(crate) struct Connection {
@@ -41,58 +37,6 @@ pub(crate) struct Connection {
     pub(crate) outbox: Outbox,
     pub(crate) registration: role::Registration,
 }
-
-/// Where frames for a peer go, ready to be written. Full means that the peer is slow: whoever writes waits.
-#[derive(Clone)]
-pub(crate) struct Outbox(mpsc::Sender<Vec<u8>>);
-
-impl Outbox {
-    /// Whether the peer is gone or was too slow.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.0.is_closed()
-    }
-
-    /// A reply that is too large becomes a refusal instead.
-    ///
-    /// # Errors
-    /// The peer is gone, or a frame that is no reply is too large.
-    pub(crate) async fn send(&self, sent: Frame) -> Result<(), Gone> {
-        let bytes = match (frame::encode(&sent), sent) {
-            (Ok(bytes), _) => bytes,
-            (Err(error), Frame::Reply { id, .. } | Frame::Part { id, .. }) => {
-                let why = format!("the answer does not fit a frame: {error}");
-                let reply = Err(Refusal::new(ErrorCode::Failed, why));
-                frame::encode(&Frame::Reply { id, reply }).map_err(|_| Gone)?
-            }
-            (Err(_), _) => return Err(Gone),
-        };
-        self.0.send(bytes).await.map_err(|_| Gone)
-    }
-
-    /// A reply, in as many frames as it takes.
-    ///
-    /// # Errors
-    /// The peer is gone.
-    pub(crate) async fn reply(&self, id: u64, reply: Reply) -> Result<(), Gone> {
-        let whole = Frame::Reply { id, reply };
-        // Most answers fit one frame: they are measured and encoded in one go.
-        match (frame::encode(&whole), whole) {
-            (Ok(bytes), _) => self.0.send(bytes).await.map_err(|_| Gone),
-            (Err(_), Frame::Reply { reply: Ok(response), .. }) => {
-                let (parts, last) = crate::parts::split(response);
-                for part in parts {
-                    self.send(Frame::Part { id, part }).await?;
-                }
-                self.send(Frame::Reply { id, reply: last }).await
-            }
-            (Err(_), refusal) => self.send(refusal).await,
-        }
-    }
-}
-
-/// The peer is gone.
-#[derive(Debug)]
-pub(crate) struct Gone;
 
 /// Accepts for ever. Where too many peers have not said hello, the one that has been silent for
 /// longest makes room, so that strangers never keep a good client waiting.
@@ -200,9 +144,10 @@ async fn greet(
         refuse(&mut writer, refusal).await;
         return None;
     }
-    let (sender, receiver) = mpsc::channel(OUTBOX);
-    tokio::spawn(write(Arc::clone(daemon), version, writer, receiver));
-    Some(Connection { id, hello, pid, reader, outbox: Outbox(sender), registration })
+    // What was asked along with the hello is under way meanwhile, so that both share the engine's turn.
+    let (outbox, writing) = Outbox::new(writer, welcome(Arc::clone(daemon), version));
+    tokio::spawn(writing);
+    Some(Connection { id, hello, pid, reader, outbox, registration })
 }
 
 /// There is no room. The hello is read first, so that its sender gets to read the answer.
@@ -221,32 +166,8 @@ async fn refuse(writer: &mut WriteHalf, refusal: Refusal) {
     drop(write_frame(writer, &answer).await);
 }
 
-/// Writes the welcome and then what comes, until the peer is gone or too slow. What was asked along
-/// with the hello is under way meanwhile, so that both share the engine's turn.
-async fn write(
-    daemon: Arc<Daemon>,
-    version: u16,
-    mut writer: WriteHalf,
-    mut frames: mpsc::Receiver<Vec<u8>>,
-) {
-    let Some(mut bytes) = welcome(&daemon, version).await else { return };
-    loop {
-        // Small frames that wait go together.
-        while bytes.len() < frame::CHUNK
-            && let Ok(next) = frames.try_recv()
-        {
-            bytes.extend(next);
-        }
-        if !matches!(timeout(WRITE_LIMIT, writer.write_all(&bytes)).await, Ok(Ok(()))) {
-            return tracing::debug!("a peer is gone or too slow");
-        }
-        let Some(next) = frames.recv().await else { return };
-        bytes = next;
-    }
-}
-
 /// The frame that answers a hello; none where the engine has ended.
-async fn welcome(daemon: &Daemon, version: u16) -> Option<Vec<u8>> {
+async fn welcome(daemon: Arc<Daemon>, version: u16) -> Option<Vec<u8>> {
     let (epoch, seq) = daemon.engine.turn(|turn| (turn.pool().epoch(), turn.pool().seq())).await.ok()?;
     let welcome = Welcome { version, epoch, seq, build: BUILD.to_owned(), capabilities: Vec::new() };
     frame::encode(&HelloReply::Ok(welcome)).ok()

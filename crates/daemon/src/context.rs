@@ -8,7 +8,7 @@ use protocol::session::Size;
 use protocol::socket::Paths;
 use protocol::{Incarnation, OsBytes, ProcId, Timestamp};
 use tmux::{Device, Driver, PaneRef};
-use tokio::sync::{Mutex, watch};
+use tokio::sync::{Mutex, mpsc, watch};
 
 use crate::config::Config;
 use crate::handle::Handle;
@@ -25,10 +25,12 @@ pub(crate) struct Daemon {
     pub(crate) process: ProcId,
     pub(crate) started_at: Timestamp,
     pub(crate) config: watch::Sender<Arc<Loaded>>,
+    /// Processes that hold messages, to be watched.
+    pub(crate) holders: mpsc::UnboundedSender<ProcId>,
     /// Asks the watcher for the snapshot with this number.
     pub(crate) snapshots: watch::Sender<u64>,
-    /// The connection of the newest watcher.
-    pub(crate) newest_watcher: watch::Sender<u64>,
+    /// The connection of the watcher that there is.
+    pub(crate) watched: watch::Sender<Option<u64>>,
     /// Held by whoever looks at tmux in the watcher's place.
     pub(crate) looking: Mutex<()>,
 }
@@ -37,6 +39,8 @@ pub(crate) struct Daemon {
 pub(crate) struct Loaded {
     pub(crate) config: Config,
     pub(crate) settings: Settings,
+    /// Below so many free bytes no message is taken.
+    pub(crate) min_free_disk: u64,
 }
 
 /// This build, as peers and people see it.
@@ -45,6 +49,10 @@ pub(crate) const BUILD: &str = concat!("poold ", env!("CARGO_PKG_VERSION"));
 impl Daemon {
     pub(crate) fn settings(&self) -> Settings {
         self.config.borrow().settings.clone()
+    }
+
+    pub(crate) fn loaded(&self) -> Arc<Loaded> {
+        Arc::clone(&self.config.borrow())
     }
 
     pub(crate) fn history_limit(&self) -> Option<u32> {

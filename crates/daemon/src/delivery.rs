@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use pool::queue;
 use protocol::{Message, MessageState, Refusal, SessionId};
 use tmux::{Answer, PaneRef};
 use tokio::time::sleep;
@@ -50,7 +51,7 @@ fn claim_sessions(turn: &mut Turn<'_>) -> Vec<SessionId> {
     if turn.rest.view.ending {
         return Vec::new();
     }
-    let ready: Vec<SessionId> = pool::queue::deliverable(turn.pool()).collect();
+    let ready: Vec<SessionId> = pool::queue::deliverable(turn.pool(), turn.now()).collect();
     ready.into_iter().filter(|session| turn.rest.view.typing.insert(*session)).collect()
 }
 
@@ -90,11 +91,19 @@ async fn deliver_one(daemon: &Arc<Daemon>, session: SessionId) -> Result<Option<
     crate::crash::point("deliver-typed");
     let id = claim.message.id;
     let settle = move |turn: &mut Turn<'_>| {
-        let Some(message) = turn.pool().message(id).cloned() else { return };
-        if state == MessageState::Done {
-            turn.emit(pool::queue::moved(&message, MessageState::Typed, None));
-        }
-        turn.emit(pool::queue::moved(&message, state, reason.as_deref()));
+        let now = turn.now();
+        let Some(open) = turn.pool().open_message(session, id) else { return };
+        let reason = reason.as_deref();
+        let events = match state {
+            MessageState::Done => {
+                let typed = queue::moved(&open, MessageState::Typed, None, now);
+                vec![typed, queue::moved(&open, state, reason, now)]
+            }
+            // Nothing was typed: it was no attempt.
+            MessageState::Queued => vec![queue::withdrawn(&open, reason.unwrap_or_default(), now)],
+            _ => vec![queue::moved(&open, state, reason, now)],
+        };
+        turn.emit_all(events);
     };
     daemon.engine.turn(settle).await?;
     drop(grant);
@@ -105,18 +114,24 @@ fn claim(turn: &mut Turn<'_>, session: SessionId, token: protocol::Token) -> Opt
     if turn.rest.view.ending {
         return None;
     }
-    let expired = pool::queue::expired(turn.pool(), turn.now());
+    let now = turn.now();
+    let expired = queue::expired(turn.pool(), now);
     turn.emit_all(expired);
-    let message = pool::queue::next(turn.pool(), session)?.clone();
+    let id = queue::next(turn.pool(), session, now)?.id;
     let pane = pane_of(turn.pool().session(session)?.incarnation.as_ref()?)?;
-    match turn.store().body(message.id) {
-        Ok(Some(body)) => {
-            turn.emit(pool::queue::typing(&message, token));
+    let found = turn.message(id);
+    let open = turn.pool().open_message(session, id)?;
+    match found {
+        Ok(Some((message, body))) => {
+            let event = queue::typing(&open, token, now);
+            turn.emit(event);
             Some(Claim { message, body, pane })
         }
         missing => {
-            tracing::error!(id = message.id.0, ?missing, "the body of a message is not readable");
-            turn.emit(pool::queue::moved(&message, MessageState::Dead, Some("its body is not readable")));
+            tracing::error!(id = id.0, ?missing, "a message is not readable");
+            let event = queue::moved(&open, MessageState::Dead, Some("its record is not readable"), now);
+            turn.emit(event);
+            turn.stir();
             None
         }
     }

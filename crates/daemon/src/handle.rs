@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use pool::locks::Ticket;
 use protocol::{ErrorCode, Refusal, SessionId, Token};
-use tokio::sync::{oneshot, watch};
-use tokio::time::Instant;
+use tokio::sync::{Notify, oneshot, watch};
 
-use crate::engine::{Job, Publish, Turn};
+use crate::engine::{After, Job, Look, Publish, Turn, Waiter};
 
 /// A way into the engine.
 #[derive(Clone)]
@@ -49,6 +48,14 @@ impl Handle {
         answered.await.map_err(|_| in_doubt())
     }
 
+    /// Runs this within a turn; what it returns is done by the engine itself once the turn is on disk.
+    ///
+    /// # Errors
+    /// Storage, where the daemon ends.
+    pub(crate) fn submit(&self, job: Job) -> Result<(), Refusal> {
+        self.jobs.send(job).map_err(|_| in_doubt())
+    }
+
     /// Leaves this to be done, without waiting for it.
     pub(crate) fn post(&self, work: impl FnOnce(&mut Turn<'_>) + Send + 'static) {
         let job: Job = Box::new(move |turn| {
@@ -76,34 +83,76 @@ impl Handle {
         Ok(Grant { token, _place: place })
     }
 
-    /// Looks until `find` finds something, again after each turn that changed anything.
+    /// Looks until `find` finds something, again after each turn that changed anything but messages.
     ///
     /// # Errors
     /// Timeout, or storage where the daemon ends before.
     pub(crate) async fn wait_for<R: Send + 'static>(
         &self,
         limit: Option<Duration>,
-        mut find: impl FnMut(&mut Turn<'_>) -> Option<R> + Send + Clone + 'static,
+        find: impl FnMut(&mut Turn<'_>) -> Option<R> + Send + 'static,
     ) -> Result<R, Refusal> {
-        let deadline = limit.map(|limit| Instant::now() + limit);
-        let mut turns = self.publish.turns.subscribe();
-        loop {
-            turns.borrow_and_update();
-            let mut look = find.clone();
-            let (found, next) = self.turn(move |turn| (look(turn), look)).await?;
-            if let Some(found) = found {
-                return Ok(found);
-            }
-            find = next;
-            let changed = turns.changed();
-            match deadline {
-                None => changed.await.map_err(|_| in_doubt())?,
-                Some(at) => tokio::time::timeout_at(at, changed)
-                    .await
-                    .map_err(|_| Refusal::new(ErrorCode::Timeout, "the wait ran out"))?
-                    .map_err(|_| in_doubt())?,
-            }
+        self.wait(None, limit, find).await
+    }
+
+    /// The same, again after each turn that changed anything of a session, messages included. It looks
+    /// within the turn that changes something, so nothing comes in between, and nothing is missed.
+    ///
+    /// # Errors
+    /// Timeout, or storage where the daemon ends before.
+    pub(crate) async fn wait_on<R: Send + 'static>(
+        &self,
+        session: SessionId,
+        limit: Option<Duration>,
+        find: impl FnMut(&mut Turn<'_>) -> Option<R> + Send + 'static,
+    ) -> Result<R, Refusal> {
+        self.wait(Some(session), limit, find).await
+    }
+
+    async fn wait<R: Send + 'static>(
+        &self,
+        session: Option<SessionId>,
+        limit: Option<Duration>,
+        mut find: impl FnMut(&mut Turn<'_>) -> Option<R> + Send + 'static,
+    ) -> Result<R, Refusal> {
+        let id = self.tickets.fetch_add(1, Ordering::Relaxed);
+        // Forgotten also where this future is dropped half-way.
+        let mut waiting = Waiting { handle: Some(self.clone()), id };
+        let (answer, mut answered) = oneshot::channel();
+        let mut answer = Some(answer);
+        let mut look: Look = Box::new(move |turn| {
+            let found = find(turn)?;
+            let answer = answer.take()?;
+            Some(Box::new(move || drop(answer.send(found))) as After)
+        });
+        let job: Job = Box::new(move |turn| {
+            look(turn).unwrap_or_else(|| {
+                turn.rest.waiters.insert(id, Waiter { session, look });
+                Box::new(|| {})
+            })
+        });
+        self.jobs.send(job).map_err(|_| in_doubt())?;
+        let found = match limit {
+            None => answered.await,
+            Some(limit) => match tokio::time::timeout(limit, &mut answered).await {
+                Ok(found) => found,
+                // It may have come true meanwhile, and then something was done for it.
+                Err(_) if self.forget(id).await? => {
+                    waiting.handle = None;
+                    return Err(Refusal::new(ErrorCode::Timeout, "the wait ran out"));
+                }
+                Err(_) => answered.await,
+            },
+        };
+        if found.is_ok() {
+            waiting.handle = None;
         }
+        found.map_err(|_| in_doubt())
+    }
+
+    /// Whether somebody still waited, who does no longer.
+    async fn forget(&self, id: u64) -> Result<bool, Refusal> {
+        self.turn(move |turn| turn.rest.waiters.remove(&id).is_some()).await
     }
 
     /// Counts turns that changed something.
@@ -111,9 +160,30 @@ impl Handle {
         self.publish.turns.subscribe()
     }
 
+    /// Tells when something is to be done at an earlier time than before.
+    pub(crate) fn sooner(&self) -> Arc<Notify> {
+        Arc::clone(&self.publish.sooner)
+    }
+
     /// Says why, once the store failed.
     pub(crate) fn failed(&self) -> watch::Receiver<Option<String>> {
         self.publish.failed.subscribe()
+    }
+}
+
+/// Somebody who waits, until this is dropped.
+struct Waiting {
+    /// None once it has its answer.
+    handle: Option<Handle>,
+    id: u64,
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let id = self.id;
+        if let Some(handle) = &self.handle {
+            handle.post(move |turn| drop(turn.rest.waiters.remove(&id)));
+        }
     }
 }
 

@@ -7,9 +7,18 @@ use tokio::time::sleep;
 
 use crate::context::Daemon;
 
+/// How long the next step of a recovery may take, in microseconds.
+const EXTENSION_US: u32 = 60_000_000;
+
 /// Recovery is over and the socket answers.
 pub(crate) fn ready() {
     tell(NotifyState::Ready);
+}
+
+/// The database is being checked or repaired: the start takes longer than usual.
+pub(crate) fn recovering(percent: f64) {
+    tell(NotifyState::ExtendTimeoutUsec(EXTENSION_US));
+    tell(NotifyState::Status(&format!("recovering the database: {percent} %")));
 }
 
 /// On the way out.

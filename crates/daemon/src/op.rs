@@ -36,14 +36,7 @@ impl Op {
     /// # Errors
     /// Usage, where there is no usable id.
     pub(crate) fn new(id: Option<OpId>, request: &Request) -> Result<Self, Refusal> {
-        let usage = |message: &str| Err(Refusal::new(ErrorCode::Usage, message));
-        let Some(id) = id else { return usage("a request that changes something needs an operation id") };
-        if let OpId::Named(name) = &id {
-            let printable = name.bytes().all(|b| b.is_ascii_graphic());
-            if name.is_empty() || name.len() > protocol::ids::OP_ID_MAX || !printable {
-                return usage("an operation id is 1 to 64 printable characters without blanks");
-            }
-        }
+        let id = usable(id)?;
         let content = match request {
             // Where it was called from does not make it another operation.
             Request::New(new) => {
@@ -71,6 +64,7 @@ impl Op {
             Some((digest, _)) if digest != self.digest => Begin::Answered(Err(reused())),
             Some((_, OperationState::Done(reply))) => Begin::Answered(decode(&reply)),
             Some((_, OperationState::Begun(session))) => Begin::Hanging(session),
+            None if turn.pool().sent_by(&self.id).is_some() => Begin::Answered(Err(reused())),
             None => {
                 turn.rest.running.insert(self.id.clone(), (self.digest, Vec::new()));
                 Begin::Fresh
@@ -103,8 +97,24 @@ impl Op {
     }
 }
 
-fn reused() -> Refusal {
+pub(crate) fn reused() -> Refusal {
     Refusal::new(ErrorCode::Conflict, "this operation id was used for something else")
+}
+
+/// An operation id that may be used.
+///
+/// # Errors
+/// Usage, where there is none.
+pub(crate) fn usable(id: Option<OpId>) -> Result<OpId, Refusal> {
+    let usage = |message: &str| Err(Refusal::new(ErrorCode::Usage, message));
+    let Some(id) = id else { return usage("a request that changes something needs an operation id") };
+    if let OpId::Named(name) = &id {
+        let printable = name.bytes().all(|b| b.is_ascii_graphic());
+        if name.is_empty() || name.len() > protocol::ids::OP_ID_MAX || !printable {
+            return usage("an operation id is 1 to 64 printable characters without blanks");
+        }
+    }
+    Ok(id)
 }
 
 fn decode(reply: &[u8]) -> Reply {

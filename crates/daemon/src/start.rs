@@ -7,11 +7,11 @@ use std::time::Duration;
 use pool::Pool;
 use pool::locks::LockTable;
 use protocol::socket::{Env, Paths, prepare_dir};
-use protocol::{Epoch, Event, Seq, Stamped};
+use protocol::{Epoch, Event, ProcId, Seq, Stamped};
 use store::{Store, StoreError};
 use tmux::Device;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
+use tokio::sync::{mpsc as mpsc_async, watch};
 use tokio::time::{Instant, sleep};
 
 use crate::config::Config;
@@ -21,6 +21,7 @@ use crate::fatal::Fatal;
 use crate::handle::Handle;
 use crate::listen::{self, Socket};
 use crate::view::View;
+use crate::work::{Work, holders, leases};
 use crate::{clock, conn, delivery, files, housekeeping, notify, recover, verb};
 
 /// Open files that the daemon asks for, and with it a tmux server that it starts: some for each pane.
@@ -74,7 +75,7 @@ fn bits(mode: impl Into<u32>) -> u32 {
     mode.into()
 }
 
-fn paths(options: &Options) -> Result<Paths, Fatal> {
+pub(crate) fn paths(options: &Options) -> Result<Paths, Fatal> {
     let mut paths = Paths::new(&options.env)?;
     if let Some(config) = &options.config {
         paths.config.clone_from(config);
@@ -86,12 +87,23 @@ fn load_config(paths: &Paths, umask: u32) -> Result<Loaded, Fatal> {
     let wrong = |e: crate::config::ConfigError| Fatal::Config(e.to_string());
     let config = Config::read(&paths.config).map_err(wrong)?;
     let settings = config.settings(&paths.sessions, umask).map_err(wrong)?;
-    Ok(Loaded { config, settings })
+    let min_free_disk = config.min_free_disk().map_err(wrong)?;
+    Ok(Loaded { config, settings, min_free_disk })
 }
 
-/// A large database takes a while to check or repair; whoever supervises is told that it goes on.
-fn progress(done: f64) {
-    tracing::debug!(percent = (done * 100.0).round(), "the database is checked");
+/// A large database takes a while to check or repair; whoever supervises, and `poolctl status`, is told that it goes on.
+fn progress(recovery: PathBuf) -> impl Fn(f64) {
+    let told = std::cell::Cell::new(None);
+    move |done| {
+        let percent = (done * 100.0).clamp(0.0, 100.0).round();
+        if told.replace(Some(percent)) == Some(percent) {
+            return;
+        }
+        tracing::debug!(percent, "the database is recovered");
+        notify::recovering(percent);
+        // Only for people: a start does not fail for want of it.
+        drop(std::fs::write(&recovery, format!("{} {percent}\n", std::process::id())));
+    }
 }
 
 fn storage(error: StoreError) -> Fatal {
@@ -100,16 +112,19 @@ fn storage(error: StoreError) -> Fatal {
 
 /// Opens the database and commits this start: a new epoch, and what the last daemon left half-way.
 fn open_store(paths: &Paths) -> Result<(Store, Pool), Fatal> {
-    let (mut store, loaded) = Store::open(&paths.database, progress).map_err(storage)?;
+    let recovery = paths.run.join("recovery");
+    let opened = Store::open(&paths.database, progress(recovery.clone()));
+    drop(std::fs::remove_file(recovery));
+    let (mut store, loaded) = opened.map_err(storage)?;
     for lost in &loaded.quarantined {
         tracing::error!(?lost, "a damaged record was set aside");
     }
     let mut pool = loaded.pool;
     let boot = process::identity::boot_id().unwrap_or_else(|_| pool.started_by().1.to_owned());
     recover::sweep(&pool, &paths.run);
-    let mut events = recover::at_open(&pool, &boot);
-    events.insert(0, Event::PoolStarted { epoch: Epoch(pool.epoch().0 + 1), build: BUILD.to_owned(), boot });
     let at = clock::now();
+    let mut events = recover::at_open(&pool, &boot, at);
+    events.insert(0, Event::PoolStarted { epoch: Epoch(pool.epoch().0 + 1), build: BUILD.to_owned(), boot });
     let mut stamped = Vec::new();
     for event in events {
         let seq = if event.is_journaled() { Seq(pool.seq().0 + 1) } else { pool.seq() };
@@ -134,8 +149,11 @@ async fn serve(
             locks: LockTable::new(pool.epoch()),
             waiting: Default::default(),
             running: Default::default(),
+            waiters: Default::default(),
             view: View::new(clock::now()),
+            work: Work::default(),
             keep_events: loaded.config.events.keep,
+            keep_events_for: loaded.config.keep_events_for().unwrap_or(Duration::MAX),
             stopping: false,
         },
         pool,
@@ -143,13 +161,18 @@ async fn serve(
         publish: publish.clone(),
         seen: Vec::new(),
         committed: std::time::Instant::now(),
+        started: std::time::Instant::now(),
+        pace: Default::default(),
     };
     let thread = std::thread::Builder::new()
         .name("engine".to_owned())
         .spawn(move || engine.run(&inbox))
         .map_err(|e| Fatal::Other(format!("cannot start the engine: {e}")))?;
     let handle = Handle::new(jobs, publish);
-    let daemon = Arc::new(daemon(options, paths, loaded, handle)?);
+    let (holders, held) = mpsc_async::unbounded_channel();
+    let daemon = Arc::new(daemon(options, paths, loaded, (handle, holders))?);
+    tokio::spawn(holders::run(Arc::clone(&daemon), held));
+    resume_claims(&daemon).await?;
     let (listener, own) = listen::socket(&daemon.paths.socket)?.into_parts();
     tokio::spawn(conn::accept(Arc::clone(&daemon), listener));
     notify::ready();
@@ -159,6 +182,7 @@ async fn serve(
     tokio::spawn(delivery::run(Arc::clone(&daemon)));
     tokio::spawn(verb::adopt_by_itself(Arc::clone(&daemon)));
     tokio::spawn(housekeeping::run(Arc::clone(&daemon)));
+    tokio::spawn(leases::run(Arc::clone(&daemon)));
     let ended = until_told(&daemon).await;
     notify::stopping();
     Socket::remove(own);
@@ -168,7 +192,23 @@ async fn serve(
     ended
 }
 
-fn daemon(options: &Options, paths: Paths, loaded: Loaded, engine: Handle) -> Result<Daemon, Fatal> {
+/// Claims of before, each with its whole lease before it, and their holders watched.
+async fn resume_claims(daemon: &Arc<Daemon>) -> Result<(), Fatal> {
+    let context = Arc::clone(daemon);
+    let holders = daemon.engine.turn(move |turn| leases::recover(turn, &context)).await;
+    for process in holders.map_err(|refusal| Fatal::Storage(refusal.to_string()))? {
+        // Its other end is in a task of the daemon's own.
+        daemon.holders.send(process).ok();
+    }
+    Ok(())
+}
+
+fn daemon(
+    options: &Options,
+    paths: Paths,
+    loaded: Loaded,
+    (engine, holders): (Handle, mpsc_async::UnboundedSender<ProcId>),
+) -> Result<Daemon, Fatal> {
     let device = device(options, &paths, &loaded.config)?;
     let process =
         process::identity::me().map_err(|e| Fatal::Other(format!("cannot read the process table: {e}")))?;
@@ -180,8 +220,9 @@ fn daemon(options: &Options, paths: Paths, loaded: Loaded, engine: Handle) -> Re
         process,
         started_at: clock::now(),
         config: watch::channel(Arc::new(loaded)).0,
+        holders,
         snapshots: watch::channel(0).0,
-        newest_watcher: watch::channel(0).0,
+        watched: watch::channel(None).0,
         looking: tokio::sync::Mutex::new(()),
         paths,
     })

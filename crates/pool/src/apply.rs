@@ -1,12 +1,8 @@
 //! The fold: the only place where a [`Pool`] changes. Total: an event about something unknown is
 //! ignored, and nothing panics.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use protocol::session::Reason;
-use protocol::{
-    Event, Exit, Incarnation, Lifecycle, MessageId, MessageState, Session, SessionId, Stamped, Tag, Timestamp,
-};
+use protocol::{Event, Exit, Incarnation, Lifecycle, Session, SessionId, Stamped, Tag, Timestamp};
 
 use crate::pool::{Operation, OperationState, Pool};
 
@@ -15,7 +11,7 @@ impl Pool {
     pub fn apply(&mut self, stamped: &Stamped) {
         self.seq = self.seq.max(stamped.seq);
         if !self.apply_session(&stamped.event, stamped.at) && !self.apply_end(&stamped.event, stamped.at) {
-            self.apply_rest(&stamped.event, stamped.at);
+            self.apply_rest(&stamped.event);
         }
     }
 
@@ -106,7 +102,7 @@ impl Pool {
         true
     }
 
-    fn apply_rest(&mut self, event: &Event, at: Timestamp) {
+    fn apply_rest(&mut self, event: &Event) {
         match event {
             Event::PoolStarted { epoch, build, boot } => {
                 self.epoch = self.epoch.max(*epoch);
@@ -118,25 +114,16 @@ impl Pool {
                 self.retired.insert(*tag, *session);
             }
             Event::MessageQueued(message) => {
-                self.messages.insert(message.id, (**message).clone());
-                self.index_message(message.id);
+                self.book.queued(message);
                 self.change(message.session, |s| {
                     s.total_requests = s.total_requests.max(message.ordinal);
                     s.last_activity_at = s.last_activity_at.max(message.created_at);
                 });
             }
-            Event::MessageChanged { id, state, token, attempts, reason, .. } => {
-                if let Some(message) = self.messages.get_mut(id) {
-                    message.state = *state;
-                    message.token = *token;
-                    message.attempts = *attempts;
-                    message.reason.clone_from(reason);
-                    message.changed_at = at;
-                }
-                self.index_message(*id);
-            }
-            Event::MessageForgotten { id } => {
-                self.drop_message(*id);
+            Event::MessageChanged { id, session, status } => self.book.changed(*id, *session, status),
+            Event::MessageForgotten { id, session } => self.book.forgotten(*id, *session),
+            Event::BreakerChanged { session, kind, breaker, .. } => {
+                self.book.breaker_changed(*session, kind, breaker);
             }
             Event::TmuxServerChanged { server } => self.server = *server,
             Event::OperationBegun { op, digest, session, at } => {
@@ -170,10 +157,7 @@ impl Pool {
         if let Some(tag) = self.sessions.remove(&id).as_ref().and_then(tag_of) {
             self.tags.remove(&(tag, id));
         }
-        for message in self.by_session.remove(&id).unwrap_or_default() {
-            self.messages.remove(&message);
-        }
-        self.open.remove(&id);
+        self.book.dropped(id);
         self.index_names();
     }
 
@@ -202,39 +186,12 @@ impl Pool {
         }
     }
 
-    /// Keeps what is derived of a message's state.
-    fn index_message(&mut self, id: MessageId) {
-        let Some(message) = self.messages.get(&id) else { return };
-        self.by_session.entry(message.session).or_default().insert(id);
-        if message.state.is_final() {
-            remove_from(&mut self.open, message.session, id);
-        } else {
-            self.open.entry(message.session).or_default().insert(id);
-        }
-    }
-
-    fn drop_message(&mut self, id: MessageId) {
-        if let Some(message) = self.messages.remove(&id) {
-            remove_from(&mut self.by_session, message.session, id);
-            remove_from(&mut self.open, message.session, id);
-        }
-    }
-
     fn index_names(&mut self) {
         self.names.clear();
         for session in self.sessions.values() {
             for name in [&session.workspace, &session.name] {
                 self.names.insert(name.as_str().to_owned(), session.id);
             }
-        }
-    }
-}
-
-fn remove_from(index: &mut BTreeMap<SessionId, BTreeSet<MessageId>>, session: SessionId, id: MessageId) {
-    if let Some(ids) = index.get_mut(&session) {
-        ids.remove(&id);
-        if ids.is_empty() {
-            index.remove(&session);
         }
     }
 }
@@ -261,13 +218,5 @@ fn keep_exit(session: &mut Session, exit: Option<Exit>) {
 fn with_incarnation(session: &mut Session, f: impl FnOnce(&mut Incarnation)) {
     if let Some(incarnation) = &mut session.incarnation {
         f(incarnation);
-    }
-}
-
-/// States that a running daemon may leave behind and a new one must settle.
-impl Pool {
-    /// Messages whose typing was cut off.
-    pub fn cut_off(&self) -> impl Iterator<Item = &protocol::Message> {
-        self.messages().filter(|m| m.state == MessageState::Typing)
     }
 }

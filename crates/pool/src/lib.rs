@@ -3,14 +3,16 @@
 //! ([`stale`]), what is to be typed ([`queue`]). No clock, no files, no processes: what it needs to
 //! know of the world is an argument.
 //!
-//! The laws, each guarded by a property test in `tests/laws.rs`:
-//! 1. The state's events, applied to an empty pool, give the state again.
+//! The laws, each guarded by a property test in `tests/laws`:
+//! 1. The state's events and the rows of its messages, applied to an empty pool, give the state again.
 //! 2. Reconciling twice with the same observation finds nothing the second time.
 //! 3. Applying an event twice is applying it once; applying any event never panics.
 //! 4. A lock has at most one holder, is granted in the order of asking, and tokens only grow.
+//! 5. Queues are what a plain list of messages would be, over crashes and jumps of the clock too.
 
 pub mod admit;
 mod apply;
+pub mod deadlines;
 pub mod foreign;
 pub mod launch;
 pub mod locks;

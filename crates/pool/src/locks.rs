@@ -47,7 +47,7 @@ impl LockTable {
             line.waiting.push_back((ticket, purpose.to_owned()));
             return None;
         }
-        let grant = Grant { ticket, token: self.next_token() };
+        let grant = Grant { ticket, token: self.issue() };
         let line = Line { holder: (grant.clone(), purpose.to_owned()), waiting: VecDeque::new() };
         self.lines.insert(session, line);
         Some(grant)
@@ -82,7 +82,8 @@ impl LockTable {
         self.holder(session).is_some_and(|(held, _)| held == token)
     }
 
-    fn next_token(&mut self) -> Token {
+    /// A token that is larger than every one before: for a claim.
+    pub fn issue(&mut self) -> Token {
         self.issued += 1;
         Token { epoch: self.epoch, n: self.issued }
     }

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use protocol::session::Reason;
-use protocol::{
-    Epoch, Lifecycle, Message, MessageId, OpId, Seq, ServerId, Session, SessionId, Tag, Timestamp,
-};
+use protocol::{Epoch, Lifecycle, OpId, Seq, ServerId, Session, SessionId, Tag, Timestamp};
 
-/// All that a pool remembers, bodies of messages aside.
+use crate::queue::Book;
+
+/// All that a pool remembers in memory: of messages, where they are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pool {
     pub(crate) epoch: Epoch,
@@ -21,11 +21,7 @@ pub struct Pool {
     pub(crate) names: HashMap<String, SessionId>,
     /// Derived: the tags of current incarnations.
     pub(crate) tags: BTreeSet<(Tag, SessionId)>,
-    pub(crate) messages: BTreeMap<MessageId, Message>,
-    /// Derived: the messages of each session.
-    pub(crate) by_session: BTreeMap<SessionId, BTreeSet<MessageId>>,
-    /// Derived: those of them that are not final.
-    pub(crate) open: BTreeMap<SessionId, BTreeSet<MessageId>>,
+    pub(crate) book: Book,
     pub(crate) retired: BTreeMap<Tag, SessionId>,
     pub(crate) operations: HashMap<OpId, Operation>,
 }
@@ -109,32 +105,6 @@ impl Pool {
     #[must_use]
     pub fn retired(&self, tag: Tag) -> Option<SessionId> {
         self.retired.get(&tag).copied()
-    }
-
-    /// One message.
-    #[must_use]
-    pub fn message(&self, id: MessageId) -> Option<&Message> {
-        self.messages.get(&id)
-    }
-
-    /// All messages, in the order they were queued.
-    pub fn messages(&self) -> impl DoubleEndedIterator<Item = &Message> {
-        self.messages.values()
-    }
-
-    /// The messages of one session, in the order they were queued.
-    pub fn messages_of(&self, session: SessionId) -> impl DoubleEndedIterator<Item = &Message> {
-        self.by_session.get(&session).into_iter().flatten().filter_map(|id| self.messages.get(id))
-    }
-
-    /// Those of them that are not final.
-    pub fn open_messages_of(&self, session: SessionId) -> impl DoubleEndedIterator<Item = &Message> {
-        self.open.get(&session).into_iter().flatten().filter_map(|id| self.messages.get(id))
-    }
-
-    /// All messages that are not final.
-    pub fn open_messages(&self) -> impl Iterator<Item = &Message> {
-        self.open.values().flatten().filter_map(|id| self.messages.get(id))
     }
 
     /// What is remembered of an operation.

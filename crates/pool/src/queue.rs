@@ -1,27 +1,222 @@
-//! What is to be typed next. One prompt at a time a session, in the order they were queued.
+//! The queues: what is worked next, who holds what, how it ends. Messages of one kind of a session are
+//! worked one after the other, in the order in which they were queued, higher priority first.
+
+mod book;
+mod breaker;
+mod give;
+mod known;
+mod lane;
+mod retention;
+mod settle;
+mod slot;
+
+use std::time::Duration;
 
 use protocol::message::PROMPT;
 use protocol::reply::QueueCounts;
-use protocol::{Event, Incarnation, Lifecycle, Message, MessageState, Session, SessionId, Timestamp, Token};
+use protocol::{
+    Breaker, Event, Incarnation, Lifecycle, MessageId, MessageState, OpId, Session, SessionId, Timestamp,
+};
 
 use crate::pool::Pool;
 
-/// The sessions whose next prompt can be typed now.
-pub fn deliverable(pool: &Pool) -> impl Iterator<Item = SessionId> + '_ {
-    pool.sessions().filter(|s| next(pool, s.id).is_some()).map(|s| s.id)
+pub(crate) use book::Book;
+pub use book::Open;
+pub use give::{Asked, claimable, given, next_due, typing};
+pub use retention::outdated;
+pub(crate) use settle::reopen;
+pub use settle::{Gone, ack, dead_worker, fail, lapsed, moved, recover, withdrawn};
+
+/// What the configuration says of queues.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rules {
+    /// Messages that a session's queue may hold, those that are over not counted.
+    pub max_messages: u64,
+    /// Bytes of them.
+    pub max_bytes: u64,
+    /// Messages that all queues together may hold.
+    pub pool_max_messages: u64,
+    /// Bytes of them.
+    pub pool_max_bytes: u64,
+    /// How often a message is given out at most.
+    pub max_attempts: u32,
+    /// How long a holder may be silent.
+    pub lease: Duration,
+    /// Pause before the second attempt; doubles with each further one.
+    pub retry_backoff: Duration,
+    /// Failures in a row after which a kind is held back; 0 for never.
+    pub breaker_failures: u32,
+    /// Time before the first probe; doubles with each that fails.
+    pub breaker_pause: Duration,
+    /// How long a message that was worked, cancelled or expired is kept.
+    pub keep_done: Duration,
+    /// How long a dead one is.
+    pub keep_dead: Duration,
+    /// How many of either are kept for each session, whatever their age.
+    pub keep_count: u64,
 }
 
-/// The message to type next into a session, if it may be typed now.
-#[must_use]
-pub fn next(pool: &Pool, session: SessionId) -> Option<&Message> {
-    let takes = |s: &Session| s.lifecycle == Lifecycle::Live && s.incarnation.as_ref().is_some_and(is_open);
-    if !pool.session(session).is_some_and(takes) {
-        return None;
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            max_messages: 10_000,
+            max_bytes: 64 << 20,
+            pool_max_messages: 1_000_000,
+            pool_max_bytes: 4 << 30,
+            max_attempts: 5,
+            lease: Duration::from_secs(60),
+            retry_backoff: Duration::from_secs(1),
+            breaker_failures: 3,
+            breaker_pause: Duration::from_secs(60),
+            keep_done: Duration::from_secs(24 * 3600),
+            keep_dead: Duration::from_secs(30 * 24 * 3600),
+            keep_count: 100_000,
+        }
     }
-    let mut lane = pool.open_messages_of(session).filter(|m| m.kind == PROMPT);
-    let first = lane.next()?;
-    let held = first.state.in_flight() || lane.any(|m| m.state.in_flight());
-    (!held).then_some(first)
+}
+
+/// A pause between two attempts grows no longer than this.
+pub const RETRY_PAUSE_MAX: Duration = Duration::from_secs(60);
+/// A pause between two probes grows no longer than this.
+pub const PROBE_PAUSE_MAX: Duration = Duration::from_secs(30 * 60);
+
+/// `base`, doubled `times` times, at most `max`.
+fn doubled(base: Duration, times: u32, max: Duration) -> Duration {
+    base.saturating_mul(1_u32.checked_shl(times).unwrap_or(u32::MAX)).min(max)
+}
+
+impl Pool {
+    /// A message that is not over.
+    #[must_use]
+    pub fn open_message(&self, session: SessionId, id: MessageId) -> Option<Open<'_>> {
+        self.book.queue(session)?.get(session, id)
+    }
+
+    /// The same where only its number is known.
+    #[must_use]
+    pub fn find_open(&self, id: MessageId) -> Option<Open<'_>> {
+        self.book.queues().find_map(|(session, queue)| queue.get(session, id))
+    }
+
+    /// All messages of a session that are not over; those of one kind in the order in which they are worked.
+    pub fn open_messages_of(&self, session: SessionId) -> impl Iterator<Item = Open<'_>> {
+        let lanes = self
+            .book
+            .queue(session)
+            .into_iter()
+            .flat_map(|queue| queue.lanes.iter().map(move |(kind, lane)| (queue, kind, lane)));
+        lanes.flat_map(move |(queue, kind, lane)| {
+            lane.iter().map(move |slot| queue.open_slot(session, kind, slot))
+        })
+    }
+
+    /// All messages in flight: claimed, being typed, in doubt.
+    pub fn held_messages(&self) -> impl Iterator<Item = Open<'_>> {
+        self.book
+            .queues()
+            .flat_map(|(session, queue)| queue.held.keys().filter_map(move |id| queue.get(session, *id)))
+    }
+
+    /// Messages of a session that are over, oldest end first: number, where it is, kind, when.
+    pub fn over_messages_of(
+        &self,
+        session: SessionId,
+    ) -> impl DoubleEndedIterator<Item = (MessageId, MessageState, &str, Timestamp)> {
+        let all = self.book.queue(session).into_iter().flat_map(|queue| queue.dead.iter().chain(&queue.over));
+        all.map(|over| (over.id(), over.state, over.kind(), over.at))
+    }
+
+    /// Whose a message is and where, over or not.
+    #[must_use]
+    pub fn find_message(&self, id: MessageId) -> Option<(SessionId, MessageState)> {
+        let sessions = self.book.queues().map(|(session, _)| session);
+        sessions.filter_map(|session| Some((session, self.message_state(session, id)?))).next()
+    }
+
+    /// Bytes of the body of a message that is over.
+    #[must_use]
+    pub fn size_if_over(&self, session: SessionId, id: MessageId) -> Option<u32> {
+        Some(self.book.queue(session)?.find_over(id)?.size())
+    }
+
+    /// The kind of a message, over or not.
+    #[must_use]
+    pub fn message_kind(&self, session: SessionId, id: MessageId) -> Option<&str> {
+        let queue = self.book.queue(session)?;
+        let open = queue.get(session, id).map(|open| open.kind);
+        open.or_else(|| queue.find_over(id).map(|over| over.kind()))
+    }
+
+    /// The kinds of which messages of a session wait, how many, and since when the first does.
+    pub fn waiting_kinds(&self, session: SessionId) -> impl Iterator<Item = (&str, u64, Timestamp)> {
+        let lanes = self.book.queue(session).into_iter().flat_map(|queue| &queue.lanes);
+        lanes.filter_map(|(kind, lane)| Some((kind.as_ref(), lane.waiting(), lane.oldest()?)))
+    }
+
+    /// Messages of a session that are not over, and their bytes.
+    #[must_use]
+    pub fn queue_size(&self, session: SessionId) -> (u64, u64) {
+        self.book.queue(session).map_or((0, 0), |queue| (queue.open(), queue.bytes))
+    }
+
+    /// Where a message is, over or not.
+    #[must_use]
+    pub fn message_state(&self, session: SessionId, id: MessageId) -> Option<MessageState> {
+        let queue = self.book.queue(session)?;
+        let open = queue.get(session, id).map(|open| open.state);
+        open.or_else(|| queue.find_over(id).map(|over| over.state))
+    }
+
+    /// The message of a session that has perhaps this key.
+    #[must_use]
+    pub fn keyed(&self, session: SessionId, key: &str) -> Option<MessageId> {
+        self.book.keyed(session, key)
+    }
+
+    /// The message that was perhaps queued by this operation.
+    #[must_use]
+    pub fn sent_by(&self, op: &OpId) -> Option<MessageId> {
+        self.book.sent_by(op)
+    }
+
+    /// Half of the time that random operation ids are remembered has passed.
+    pub fn age_operations(&mut self) {
+        self.book.age_operations();
+    }
+
+    /// The failures of a kind, where there are any.
+    #[must_use]
+    pub fn breaker(&self, session: SessionId, kind: &str) -> Option<&Breaker> {
+        // The key owns its text; a look-up is rare, and only while something fails.
+        if self.book.breakers.is_empty() {
+            return None;
+        }
+        self.book.breakers.get(&(session, kind.to_owned()))
+    }
+
+    /// All kinds with failures.
+    pub fn breakers(&self) -> impl Iterator<Item = (SessionId, &str, &Breaker)> {
+        self.book.breakers.iter().map(|((session, kind), breaker)| (*session, kind.as_str(), breaker))
+    }
+
+    /// Messages that are not over, of all sessions, and their bytes.
+    #[must_use]
+    pub fn queue_totals(&self) -> (u64, u64) {
+        self.book.totals()
+    }
+}
+
+/// The sessions whose next prompt can be typed now.
+pub fn deliverable(pool: &Pool, now: Timestamp) -> impl Iterator<Item = SessionId> + '_ {
+    pool.sessions().filter(move |s| next(pool, s.id, now).is_some()).map(|s| s.id)
+}
+
+/// The prompt to type next into a session, if it may be typed now.
+#[must_use]
+pub fn next(pool: &Pool, session: SessionId, now: Timestamp) -> Option<Open<'_>> {
+    let takes = |s: &Session| s.lifecycle == Lifecycle::Live && s.incarnation.as_ref().is_some_and(is_open);
+    pool.session(session).filter(|s| takes(s))?;
+    give::head(pool, session, PROMPT, now)
 }
 
 /// Its pane is known and takes input.
@@ -33,21 +228,18 @@ fn is_open(run: &Incarnation) -> bool {
 #[must_use]
 pub fn counts(pool: &Pool, session: Option<SessionId>) -> QueueCounts {
     let mut counts = QueueCounts::default();
-    let all: Box<dyn Iterator<Item = &Message>> = match session {
-        Some(session) => Box::new(pool.messages_of(session)),
-        None => Box::new(pool.messages()),
-    };
-    for message in all {
-        match message.state {
-            MessageState::Queued => {
-                counts.queued += 1;
-                counts.oldest_at = counts.oldest_at.or(Some(message.created_at));
-            }
-            MessageState::InDoubt => counts.in_doubt += 1,
-            MessageState::Dead => counts.dead += 1,
-            state if state.in_flight() => counts.claimed += 1,
-            _ => {}
-        }
+    let all = pool.book.queues().filter(|(of, _)| session.is_none_or(|session| *of == session));
+    let one = session.and_then(|session| Some((session, pool.book.queue(session)?)));
+    let queues: Box<dyn Iterator<Item = (SessionId, &book::Queue)>> =
+        if session.is_some() { Box::new(one.into_iter()) } else { Box::new(all) };
+    for (_, queue) in queues {
+        counts.queued += queue.lanes.values().map(|lane| lane.waiting()).sum::<u64>();
+        counts.dead += queue.dead.len() as u64;
+        let doubts = queue.held_in(MessageState::InDoubt);
+        counts.in_doubt += doubts;
+        counts.claimed += queue.held.len() as u64 - doubts;
+        let oldest = queue.oldest();
+        counts.oldest_at = [counts.oldest_at, oldest].into_iter().flatten().min();
     }
     counts
 }
@@ -55,58 +247,21 @@ pub fn counts(pool: &Pool, session: Option<SessionId>) -> QueueCounts {
 /// Whether nothing of a session waits or is in flight.
 #[must_use]
 pub fn is_empty(pool: &Pool, session: SessionId) -> bool {
-    pool.open_messages_of(session).next().is_none()
+    pool.book.queue(session).is_none_or(|queue| queue.open() == 0)
 }
 
-/// It is given out under this token: durable before the first byte goes to the pane.
-#[must_use]
-pub fn typing(message: &Message, token: Token) -> Event {
-    let attempts = message.attempts.saturating_add(1);
-    changed(message, MessageState::Typing, Some(token), attempts, None)
-}
-
-/// It moves on, with a reason where there is one.
-#[must_use]
-pub fn moved(message: &Message, state: MessageState, reason: Option<&str>) -> Event {
-    changed(message, state, None, message.attempts, reason)
-}
-
-fn changed(
-    message: &Message,
-    state: MessageState,
-    token: Option<Token>,
-    attempts: u32,
-    reason: Option<&str>,
-) -> Event {
-    Event::MessageChanged {
-        id: message.id,
-        session: message.session,
-        state,
-        token,
-        attempts,
-        reason: reason.map(str::to_owned),
-    }
+/// What is given up when its time has run out, soonest first: not what is in flight then.
+fn given_up(pool: &Pool) -> impl Iterator<Item = (Timestamp, Open<'_>)> {
+    let limited = pool.book.expiring();
+    let open = limited.filter_map(|(at, session, id)| Some((at, pool.open_message(session, id)?)));
+    open.filter(|(_, open)| matches!(open.state, MessageState::Queued | MessageState::InDoubt))
 }
 
 /// What waits and whose time ran out.
 #[must_use]
 pub fn expired(pool: &Pool, now: Timestamp) -> Vec<Event> {
-    let over = |m: &&Message| {
-        let waits = matches!(m.state, MessageState::Queued | MessageState::InDoubt);
-        waits && m.expires_at.is_some_and(|at| at <= now)
-    };
-    pool.open_messages()
-        .filter(over)
-        .map(|m| moved(m, MessageState::Expired, Some("its time ran out")))
-        .collect()
-}
-
-/// After a start: what was being typed when the last daemon ended may or may not have arrived.
-#[must_use]
-pub fn recover(pool: &Pool) -> Vec<Event> {
-    pool.cut_off()
-        .map(|m| moved(m, MessageState::InDoubt, Some("the daemon stopped while it was typed")))
-        .collect()
+    let due = given_up(pool).take_while(|(at, _)| *at <= now);
+    due.map(|(_, m)| moved(&m, MessageState::Expired, Some("its time ran out"), now)).collect()
 }
 
 /// The text with everything removed that could leave paste mode or act as a key: C0 controls but

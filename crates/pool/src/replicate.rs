@@ -1,11 +1,12 @@
-//! The state as events: for a late subscriber, for a restart, for a test.
+//! The state as events: for a late subscriber, for a restart, for a test. Messages are not among them:
+//! they are on disk, and read from there.
 
 use protocol::{Event, Stamped, Timestamp};
 
 use crate::pool::{OperationState, Pool};
 
 impl Pool {
-    /// Events that, applied to an empty pool, give this state.
+    /// Events that, applied to an empty pool, give this state but for its messages.
     #[must_use]
     pub fn replicate(&self) -> Vec<Stamped> {
         let mut events = vec![
@@ -14,7 +15,12 @@ impl Pool {
             Event::TmuxServerChanged { server: self.server },
         ];
         events.extend(self.sessions().map(|s| Event::SessionCreated(Box::new(s.clone()))));
-        events.extend(self.messages().map(|m| Event::MessageQueued(Box::new(m.clone()))));
+        events.extend(self.breakers().map(|(session, kind, breaker)| Event::BreakerChanged {
+            session,
+            kind: kind.to_owned(),
+            breaker: breaker.clone(),
+            turned: breaker.is_open(),
+        }));
         let retired = self.retired.iter();
         events.extend(retired.map(|(tag, session)| Event::TagRetired { tag: *tag, session: *session }));
         events.extend(self.operations().map(|(op, operation)| {

@@ -18,10 +18,8 @@ pub struct Settings {
     pub sessions_dir: PathBuf,
     /// Agent kinds.
     pub agents: BTreeMap<String, Agent>,
-    /// Messages that a session's queue may hold.
-    pub queue_messages: u64,
-    /// Bytes that a session's queue may hold.
-    pub queue_bytes: u64,
+    /// Queues.
+    pub queue: crate::queue::Rules,
     /// Time between TERM and KILL, in milliseconds.
     pub grace_ms: u64,
     /// File mode creation mask of what sessions run.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use protocol::reap::{Candidate, CandidateKind};
 use protocol::session::Reason;
 use protocol::tmux::{Server, TmuxPane, TmuxState};
-use protocol::{Incarnation, Lifecycle, Name, PaneId, ProcId, Session, Timestamp};
+use protocol::{Incarnation, Lifecycle, MessageState, Name, PaneId, ProcId, Session, Tag, Timestamp};
 
 use crate::pool::{Pool, is_between};
 use crate::reconcile::{ABSENCE_PROOF, is_loss};
@@ -30,7 +30,29 @@ pub struct Facts<'a> {
 pub fn candidates(pool: &Pool, facts: &Facts<'_>) -> Vec<Candidate> {
     let sessions = pool.sessions().filter_map(|s| of_session(s, facts));
     let panes = facts.state.panes.iter().filter_map(|(id, pane)| of_pane(pool, facts, *id, pane));
-    sessions.chain(panes).collect()
+    sessions.chain(panes).chain(workers(pool, facts)).collect()
+}
+
+/// Generators that were silent for longer than their lease and live on.
+fn workers<'a>(pool: &'a Pool, facts: &'a Facts<'_>) -> impl Iterator<Item = Candidate> + 'a {
+    let revoked = pool.held_messages().filter(|m| m.state == MessageState::Revoking);
+    revoked.filter_map(|m| {
+        let (token, process) = (m.token?, m.holder?.process?);
+        Some(Candidate {
+            session: m.session,
+            name: pool.session(m.session).map_or_else(unnamed, |s| s.name.clone()),
+            kind: CandidateKind::StaleWorker,
+            evidence: format!("silent about message {} for longer than its lease", m.id),
+            tag: Tag::of(token),
+            server: None,
+            pane: None,
+            // It is its own init: ended along with what it started.
+            init: Some(process),
+            agent: Some(process),
+            grace_ms: facts.grace_ms,
+            remove_pane: false,
+        })
+    })
 }
 
 fn of_session(session: &Session, facts: &Facts<'_>) -> Option<Candidate> {

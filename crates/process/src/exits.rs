@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use protocol::ids::ProcId;
 
@@ -96,6 +96,13 @@ impl AsFd for Exits {
     /// Readable as long as there is something to take. Can be polled within another epoll or kqueue.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.queue.as_fd()
+    }
+}
+
+/// For those who wait for it with tokio.
+impl AsRawFd for Exits {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
     }
 }
 

@@ -192,16 +192,19 @@ impl Connection {
     }
 
     fn read(&mut self, deadline: Deadline) -> Result<Vec<u8>, TransportError> {
-        loop {
+        for look in 0_u64.. {
             if let Some(payload) = self.incoming.take()? {
                 return Ok(payload);
             }
-            // Also where there is always more to read.
-            deadline.left()?;
+            // What is here already is read however little time there is, but not for ever.
+            if look > 0 {
+                deadline.left()?;
+            }
             if read_some(&self.stream, self.incoming.space(), deadline)? == 0 {
                 return Err(TransportError::Closed);
             }
         }
+        Err(TransportError::Timeout)
     }
 
     /// Writes a whole frame. Where that fails half-way the connection is of no more use, and closed.

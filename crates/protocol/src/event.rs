@@ -6,8 +6,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{Epoch, MessageId, OpId, ProcId, Seq, ServerId, SessionId, Tag, TmuxSessionId, Token};
-use crate::message::{Message, MessageState};
+use crate::ids::{
+    Epoch, GeneratorId, MessageId, OpId, ProcId, Seq, ServerId, SessionId, Tag, TmuxSessionId, Token,
+};
+use crate::message::{Breaker, Message, MessageStatus};
 use crate::reap::{CandidateKind, Outcome};
 use crate::session::{DeleteMode, Exit, Incarnation, Reason, Session};
 use crate::text::{Name, OsBytes};
@@ -169,19 +171,15 @@ pub enum Event {
         id: MessageId,
         /// Whose it is.
         session: SessionId,
-        /// Where it is now.
-        state: MessageState,
-        /// The token it is held under, while it is.
-        token: Option<Token>,
-        /// How often it was given out.
-        attempts: u32,
-        /// Why.
-        reason: Option<String>,
+        /// How it is now.
+        status: Box<MessageStatus>,
     },
     /// A message's record went out of retention. Never in the journal.
     MessageForgotten {
         /// Which message.
         id: MessageId,
+        /// Whose it was.
+        session: SessionId,
     },
     /// The reaper took a lease.
     ReapStarted {
@@ -268,6 +266,37 @@ pub enum Event {
         /// Its last name.
         name: String,
     },
+    /// A generator registered.
+    GeneratorRegistered {
+        /// Its number: the place of this event.
+        id: GeneratorId,
+        /// The session whose messages it works.
+        session: SessionId,
+        /// The kinds that it asks for; none for all but prompts.
+        kinds: Vec<String>,
+        /// Its process, where the system tells.
+        process: Option<ProcId>,
+    },
+    /// A generator is gone, or left.
+    GeneratorEnded {
+        /// Its number.
+        id: GeneratorId,
+        /// The session whose messages it worked.
+        session: SessionId,
+        /// Why.
+        reason: String,
+    },
+    /// The failures of a kind of messages changed; only opening and closing are in the journal.
+    BreakerChanged {
+        /// Whose messages.
+        session: SessionId,
+        /// Their kind.
+        kind: String,
+        /// How it is now; the default when all is well.
+        breaker: Breaker,
+        /// Whether it opened or closed with this.
+        turned: bool,
+    },
 }
 
 impl Event {
@@ -291,7 +320,7 @@ impl Event {
             Self::AgentStarted { .. } => "generator_registered",
             Self::TagRetired { .. } => "generator_ended",
             Self::MessageQueued(_) => "message_queued",
-            Self::MessageChanged { state, .. } => state_kind(*state),
+            Self::MessageChanged { status, .. } => status.event_kind(),
             Self::MessageForgotten { .. } => "message_forgotten",
             Self::ReapStarted { .. } => "reap_started",
             Self::ReapFinished { .. } => "reap_finished",
@@ -304,6 +333,10 @@ impl Event {
             Self::SessionPlaced { .. } => "session_placed",
             Self::ForeignSeen { .. } => "foreign_seen",
             Self::ForeignGone { .. } => "foreign_gone",
+            Self::GeneratorRegistered { .. } => "generator_registered",
+            Self::GeneratorEnded { .. } => "generator_ended",
+            Self::BreakerChanged { breaker, .. } if breaker.is_open() => "breaker_opened",
+            Self::BreakerChanged { .. } => "breaker_closed",
         }
     }
 
@@ -326,7 +359,11 @@ impl Event {
             | Self::AgentStarted { session, .. }
             | Self::TagRetired { session, .. }
             | Self::MessageChanged { session, .. }
+            | Self::MessageForgotten { session, .. }
             | Self::SessionPlaced { session, .. }
+            | Self::GeneratorRegistered { session, .. }
+            | Self::GeneratorEnded { session, .. }
+            | Self::BreakerChanged { session, .. }
             | Self::ReapStarted { session, .. }
             | Self::ReapFinished { session, .. }
             | Self::OperationBegun { session, .. } => Some(*session),
@@ -342,25 +379,11 @@ impl Event {
             Self::NextSession { .. }
                 | Self::SessionObserved { .. }
                 | Self::SessionPlaced { .. }
+                | Self::BreakerChanged { turned: false, .. }
                 | Self::MessageForgotten { .. }
                 | Self::OperationDone { .. }
                 | Self::OperationBegun { .. }
                 | Self::OperationForgotten { .. }
         )
-    }
-}
-
-fn state_kind(state: MessageState) -> &'static str {
-    match state {
-        MessageState::Queued => "message_failed",
-        MessageState::Claimed => "message_claimed",
-        MessageState::Typing => "message_typing",
-        MessageState::Typed => "message_typed",
-        MessageState::Accepted => "message_accepted",
-        MessageState::InDoubt => "message_in_doubt",
-        MessageState::Done => "message_done",
-        MessageState::Dead => "message_dead",
-        MessageState::Cancelled => "message_cancelled",
-        MessageState::Expired => "message_expired",
     }
 }

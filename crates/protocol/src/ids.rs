@@ -109,6 +109,9 @@ plain_number!(
     /// A message's number: the [`Seq`] of the event that queued it.
     MessageId);
 plain_number!(
+    /// A generator's number: the [`Seq`] of the event that registered it.
+    GeneratorId);
+plain_number!(
     /// How many times this pool's `poold` has started; grows by one durably at each start.
     Epoch);
 
@@ -171,6 +174,18 @@ impl FromStr for Tag {
     type Err = ParseIdError;
     fn from_str(text: &str) -> Result<Self, ParseIdError> {
         parse_hex16(text).map(Self).ok_or_else(|| parse_error("a tag of 32 hexadecimal digits", text))
+    }
+}
+
+impl Tag {
+    /// The tag under which the holder of a claim is named to the reaper. No incarnation has it: theirs
+    /// are random, and a token's first bytes are zero for ever.
+    #[must_use]
+    pub fn of(token: Token) -> Self {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&token.epoch.0.to_be_bytes());
+        bytes[8..].copy_from_slice(&token.n.to_be_bytes());
+        Self(bytes)
     }
 }
 

@@ -39,7 +39,7 @@
 //! |---|---|
 //! | `u16 u32 u64` | below 251: one byte. Else 251 and 2 bytes, 252 and 4, or 253 and 8, little endian; the shortest that holds it |
 //! | `i32` | the same, of `2n` for n ≥ 0 and `-2n-1` below |
-//! | `u8`, `bool` | one byte; `bool` 0 or 1 |
+//! | `u8`, `i8`, `bool` | one byte; `bool` 0 or 1 |
 //! | `Option` | 0, or 1 and the value |
 //! | `String`, `OsBytes`, `Vec`, `BTreeMap` | the number of bytes or items as `u64`, then they; of a map key, value, key, value; strings are UTF-8 |
 //! | struct, tuple, array | the fields in their order, nothing between |
@@ -69,7 +69,7 @@
 //! | subscriber | one call of [`Request::Subscribe`], or of [`Request::Watch`] | [`Frame::Event`], [`Frame::Synced`], [`Frame::Lagged`]; [`Frame::Observed`] |
 //! | watcher, next_watcher | calls of [`Request::Observe`] and [`Request::WatchingBy`] | [`Frame::Ask`], and a reply to each call |
 //! | reaper | one call at a time: [`Request::NextCandidate`], [`Request::TakeLease`], [`Request::Settle`], or what a client may read | as a client |
-//! | generator | what a client may; no request of this version is its own | as a client |
+//! | generator | [`Request::Register`] first, then what a client may | as a client |
 //!
 //! A request that is not the role's is refused, or ends the connection. One watcher is connected at a time.
 //!
@@ -104,6 +104,32 @@
 //! the order in which it arrived; a call may carry the [`Token`] of the session's lock, and is refused
 //! as `conflict` where that is no longer the holder's. An operation belongs to the daemon, not to the
 //! connection: a client that leaves does not stop it. Reads see everything that was answered before.
+//!
+//! # Messages and those who work them
+//!
+//! A message is acknowledged ([`Response::Sent`]) when it is on disk. Messages of a session with the same
+//! `kind` are worked one after the other: higher priority first, then as they were queued; one that is tried
+//! again keeps its place. The kind `prompt` is typed into the session's pane by the daemon. All others wait for
+//! whoever asks:
+//!
+//! 1. [`Request::Claim`] gives messages out, each under a [`Token`] that is larger than every token before,
+//!    over restarts too. The attempt is counted in the same commit. It waits until there is one.
+//! 2. [`Request::Heartbeat`] within the lease keeps it: deadlines are the daemon's, on its monotonic clock, and
+//!    begin anew when the daemon was away.
+//! 3. [`Request::Ack`] or [`Request::Fail`] with the token settles it. A token that is not the current one is
+//!    refused as `conflict` and changes nothing; the same one again gets the same answer.
+//!
+//! A claim whose holder is proved dead is over at once; one whose connection ended, after 5 seconds unless a heartbeat
+//! comes over another; else when its lease is. A holder that registered as a generator ([`Request::Register`],
+//! role generator) promises to be ended before its message goes to somebody else: while it lives on past its lease, the
+//! message is `revoking`, and the reaper is asked to end it. Any other holder is only fenced off by the token.
+//! After `max_attempts` a message is `dead`, and stays to be looked at, retried or purged.
+//!
+//! Attempts of one kind that fail several times in a row open its [`Breaker`]: then one message now and then is
+//! given out as a probe, until one does not fail. [`reply::Sent::held_back`] tells a sender.
+//!
+//! A message that is sent while another is worked names it as its `cause`. One that would be of the same session and kind as
+//! its cause, and one at the end of a chain of [`message::HOPS_MAX`], is refused: nothing feeds itself.
 //!
 //! # Events and subscriptions
 //!
@@ -231,9 +257,10 @@ pub use event::{Event, Stamped};
 pub use frame::FrameError;
 pub use hello::{Hello, Role, Welcome};
 pub use ids::{
-    Epoch, MessageId, OpId, PaneId, ProcId, Seq, ServerId, SessionId, Tag, TmuxSessionId, Token, WindowId,
+    Epoch, GeneratorId, MessageId, OpId, PaneId, ProcId, Seq, ServerId, SessionId, Tag, TmuxSessionId, Token,
+    WindowId,
 };
-pub use message::{Message, MessageState};
+pub use message::{Breaker, Claimed, Holder, Message, MessageState, MessageStatus, Step};
 pub use refusal::{ErrorCode, Refusal};
 pub use reply::{Frame, Reply, Response};
 pub use request::{Call, Request};

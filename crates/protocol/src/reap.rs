@@ -44,6 +44,9 @@ pub enum CandidateKind {
     RetiredTag,
     /// Its pane or its server is gone, and processes of it are left.
     Leftover,
+    /// A generator that was silent for longer than its lease and lives on: its process is the candidate's
+    /// `init`, its tag the token of the claim ([`Tag::of`]).
+    StaleWorker,
 }
 
 /// The right to end a candidate: the session's lock, and what to act on.

@@ -1,10 +1,12 @@
 //! Replies and everything else that `poold` sends.
 
+mod queue;
+
 use serde::{Deserialize, Serialize};
 
 use crate::event::Stamped;
 use crate::ids::{Epoch, ProcId, Seq, ServerId, SessionId};
-use crate::message::Message;
+use crate::message::{Claimed, Message};
 use crate::reap::{Candidate, Lease};
 use crate::refusal::Refusal;
 use crate::request::Observe;
@@ -12,6 +14,8 @@ use crate::session::Session;
 use crate::text::OsBytes;
 use crate::time::Timestamp;
 use crate::tmux::Means;
+
+pub use queue::{BreakerView, Checked, GeneratorView, HeldView, Registered, Sent};
 
 /// What a request came to. Transport errors are apart from refusals: they are `io::Error`s.
 pub type Reply = Result<Response, Refusal>;
@@ -123,6 +127,30 @@ pub enum Response {
     Candidates(Vec<Candidate>),
     /// A lease.
     Lease(Box<Lease>),
+    /// A message is on disk.
+    Sent(Box<Sent>),
+    /// A generator is registered.
+    Registered(Registered),
+    /// Messages to work on.
+    Claimed(Vec<Claimed>),
+    /// So many messages were forgotten.
+    Purged {
+        /// How many.
+        messages: u64,
+    },
+    /// Generators.
+    Generators(Vec<GeneratorView>),
+    /// A body.
+    Body(OsBytes),
+    /// What a check found.
+    Checked(Checked),
+    /// Space was given back.
+    Compacted {
+        /// Size of the file before, in bytes.
+        before: u64,
+        /// And after.
+        after: u64,
+    },
 }
 
 impl Response {
@@ -136,6 +164,7 @@ impl Response {
             (Self::Candidates(all), Self::Candidates(next)) => all.extend(next),
             (Self::Screen(all), Self::Screen(next)) => all.0.extend(next.0),
             (Self::Text(all), Self::Text(next)) => all.push_str(&next),
+            (Self::Generators(all), Self::Generators(next)) => all.extend(next),
             (_, Self::Done) => {}
             _ => return false,
         }
@@ -217,6 +246,14 @@ pub struct Status {
     pub foreign: Vec<String>,
     /// Size of the database file in bytes.
     pub database_bytes: u64,
+    /// Records that could not be read and were put aside.
+    pub quarantined: u64,
+    /// Free space where the database is, in bytes, where the system tells.
+    pub free_bytes: Option<u64>,
+    /// Kinds of messages that are held back.
+    pub breakers: Vec<BreakerView>,
+    /// Generators that are connected.
+    pub generators: u64,
     /// Where the state is.
     pub state_dir: OsBytes,
     /// What is wrong, each a sentence with what to do. Healthy is when there is none.

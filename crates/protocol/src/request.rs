@@ -1,5 +1,7 @@
 //! Requests: one struct a verb, named like the verb.
 
+mod queue;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -9,6 +11,10 @@ use crate::reap::Verdict;
 use crate::session::{Lifecycle, Size};
 use crate::text::{OsBytes, SessionRef};
 use crate::tmux::{Means, TmuxState};
+
+pub use queue::{
+    Ack, CLAIM_MAX, Claim, Fail, Held, Messages, Purge, Register, Resolution, ResolveMessage, Send, Then,
+};
 
 /// One request on a connection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,7 +47,7 @@ pub enum Request {
     Show(SessionRef),
     /// → `Attach`
     Attach(Attach),
-    /// Queue a message. → `Message`, once it is on disk. Mutates.
+    /// Queue a message. → `Sent`, once it is on disk. Mutates.
     Send(Send),
     /// → `Message`
     ShowMessage(MessageId),
@@ -99,6 +105,42 @@ pub enum Request {
     Adopt(Adopt),
     /// Subscriber only: tmux as `poold` has it, then what its watcher sends. Not answered; frames follow.
     Watch,
+    /// Generator only, first: what it works. → `Registered`
+    Register(Register),
+    /// Take messages to work on, waiting for them. → `Claimed`, none where the wait ran out. With an
+    /// operation id a repeat gets the same messages while they are held.
+    Claim(Claim),
+    /// Still at work on these: their leases begin anew. → `Done`, or conflict where a token is stale
+    Heartbeat(Vec<Held>),
+    /// It is worked. → `Message`; a repeat with the same token gets it again
+    Ack(Ack),
+    /// It is not. → `Message`; a repeat with the same token gets it again
+    Fail(Fail),
+    /// Cancel what waits, is in doubt, or is being worked. → `Message`. Mutates.
+    Cancel(MessageId),
+    /// Queue a dead, cancelled, expired or in-doubt message again, or one that waits for its next try at
+    /// once; closes the breaker of its kind. → `Message`. Mutates.
+    Retry(MessageId),
+    /// Forget messages that are over. → `Purged`. Mutates.
+    Purge(Purge),
+    /// → `Generators`
+    Generators,
+    /// The messages of a session, with bodies only where one is asked for by its id. → `Messages`, in parts
+    Messages(Messages),
+    /// The body of a message. → `Body`
+    Body(MessageId),
+    /// The whole database as JSON lines. → `Text`, in parts
+    Export,
+    /// A consistent copy of the database, made while it is in use. → `Text`: what was written. The file must
+    /// not be there yet.
+    Backup {
+        /// Its absolute path.
+        path: OsBytes,
+    },
+    /// Read every record and compare it with what is in memory. → `Checked`
+    Check,
+    /// Give unused space of the database back. → `Compacted`. Nothing else is answered meanwhile.
+    Compact,
 }
 
 /// `new`.
@@ -150,46 +192,6 @@ pub struct Attach {
     pub tmux_env: Option<OsBytes>,
     /// Open a window there instead of nesting.
     pub window: bool,
-}
-
-/// `send`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Send {
-    /// To which session.
-    pub session: SessionRef,
-    /// The text.
-    pub body: OsBytes,
-    /// Kind; `prompt` goes to the pane.
-    pub kind: String,
-    /// Idempotency key.
-    pub key: Option<String>,
-    /// Who sends.
-    pub origin: String,
-    /// Given up after this long, in milliseconds.
-    pub ttl_ms: Option<u64>,
-    /// Whether Enter follows it.
-    pub enter: bool,
-}
-
-/// `queue resolve`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ResolveMessage {
-    /// Which message.
-    pub id: MessageId,
-    /// What it is to be.
-    pub resolution: Resolution,
-}
-
-/// How an in-doubt message ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Resolution {
-    /// It was typed.
-    Done,
-    /// It was not; type it.
-    Retry,
-    /// Give it up.
-    Dead,
 }
 
 /// `keys`.
@@ -296,6 +298,8 @@ pub enum Until {
     QueueEmpty,
     /// This message is final.
     Message(MessageId),
+    /// This message was taken: its agent confirmed it, or it is further.
+    Accepted(MessageId),
 }
 
 /// `events`.

@@ -13,12 +13,12 @@ use protocol::hello::HelloReply;
 use protocol::job::{ExitRecord, JOB_VERSION, Job, Started, nudge, parse_nudge};
 use protocol::reap::{Candidate, CandidateKind, Lease, Outcome, Verdict};
 use protocol::reply::Ask;
-use protocol::request::{Extent, Observe, Resolution, Until, View};
+use protocol::request::{Extent, Observe, Resolution, Then, Until, View};
 use protocol::session::DeleteMode;
 use protocol::tmux::{Server, TmuxState};
 use protocol::{
-    Call, ErrorCode, Event, Frame, Hello, Lifecycle, Message, MessageState, OpId, OsBytes, ProcId, Reason,
-    Refusal, Request, Response, Role, Session, SessionId, Stamped, Tag, Timestamp, Welcome,
+    Call, ErrorCode, Event, Frame, Hello, Lifecycle, Message, MessageState, MessageStatus, OpId, OsBytes,
+    ProcId, Reason, Refusal, Request, Response, Role, Session, SessionId, Stamped, Tag, Timestamp, Welcome,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -175,6 +175,7 @@ fn calls() {
         .of_enum::<Extent>("extent")
         .of_enum::<Resolution>("resolution")
         .of_enum::<Until>("until")
+        .of_enum::<Then>("then")
         .check("calls");
 }
 
@@ -198,6 +199,7 @@ fn events() {
         .of_struct::<Stamped>("stamped")
         .of_struct::<Session>("session")
         .of_struct::<Message>("message")
+        .of_struct::<MessageStatus>("message-status")
         .of_enum::<Lifecycle>("lifecycle")
         .of_enum::<Reason>("reason")
         .of_enum::<DeleteMode>("delete-mode")

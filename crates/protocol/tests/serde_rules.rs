@@ -7,8 +7,12 @@ use std::path::Path;
 fn no_wire_type_uses_what_bincode_cannot_carry() {
     let forbidden = ["skip", "flatten", "untagged", "tag", "default", "with", "other", "remote"];
     let mut files = 0;
-    for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("src")).unwrap() {
-        let path = entry.unwrap().path();
+    let mut paths = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
+    while let Some(path) = paths.pop() {
+        if path.is_dir() {
+            paths.extend(fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
+            continue;
+        }
         let text = fs::read_to_string(&path).unwrap();
         files += 1;
         for attribute in text.split("#[serde(").skip(1) {

@@ -48,7 +48,9 @@ async fn lease_to_verdict(
 /// Ends what the lease is for. Processes first: the pane shows what they say at the end.
 pub(crate) async fn end(tmux: &dyn Driver, lease: &Lease) -> Outcome {
     let candidate = &lease.candidate;
-    match pane::find(tmux, candidate).await {
+    // A worker has no pane.
+    let has_pane = candidate.kind != CandidateKind::StaleWorker;
+    match if has_pane { pane::find(tmux, candidate).await } else { Pane::Gone } {
         Pane::NotOurs(why) => return Outcome::Untouched { why },
         // It was missing when it was named, and is not.
         Pane::Here(pane) if candidate.kind == CandidateKind::Leftover => {

@@ -1,74 +1,118 @@
-//! From events to rows, and rows to the disk in one transaction.
-
-use std::collections::BTreeMap;
+//! From events to rows, and rows to the disk in one transaction. What queues a message is one row of
+//! one table.
 
 use pool::{Operation, OperationState, Pool};
-use protocol::{Event, Message, MessageId, OpId, SessionId, Stamped, Tag, Timestamp};
-use redb::Database;
+use protocol::message::STEPS_MAX;
+use protocol::{Breaker, Event, Message, MessageId, OpId, SessionId, Stamped, Step, Tag, Timestamp};
+use redb::{Database, ReadableTable, WriteTransaction};
 
-use crate::Owners;
 use crate::error::StoreError;
-use crate::record::{seal, seal_event, seal_message};
-use crate::tables::{NEXT_SESSION_KEY, SEQ_KEY, SERVER_KEY, STARTED_KEY, Table, number_key, op_key};
+use crate::quarantine;
+use crate::record::{seal, seal_event, seal_message, seal_state, split_message, unseal_state};
+use crate::tables::{
+    NEXT_SESSION_KEY, SEQ_KEY, SERVER_KEY, STARTED_KEY, Table, breaker_key, number_key, op_key,
+};
 
-/// Rows to put (`Some`) and to remove (`None`), the last word on each.
-pub(crate) type Changes = BTreeMap<Table, BTreeMap<Vec<u8>, Option<Vec<u8>>>>;
-
-/// What these events change, taken from the state after them.
-pub(crate) fn changes(
-    pool: &Pool,
-    events: &[Stamped],
-    bodies: &[(MessageId, Vec<u8>)],
-    owners: &mut Owners,
-) -> Result<Changes, StoreError> {
-    let mut touch = Touch { pool, bodies, owners, changes: Changes::new() };
-    for stamped in events {
-        touch.event(&stamped.event)?;
-        if stamped.event.is_journaled() {
-            let key = number_key(stamped.seq.0);
-            touch.set(Table::Journal, &key, Some(seal_event(Table::Journal, &key, stamped)?));
-            touch.number(SEQ_KEY, pool.seq().0);
-        }
-    }
-    Ok(touch.changes)
+/// What goes into one commit.
+#[derive(Clone, Copy)]
+pub(crate) struct Batch<'a> {
+    /// The state after the events.
+    pub(crate) pool: &'a Pool,
+    pub(crate) events: &'a [Stamped],
+    /// By id.
+    pub(crate) bodies: &'a [(MessageId, Vec<u8>)],
+    /// The last sequence number that was trimmed from the journal.
+    pub(crate) floor: u64,
 }
 
-/// Writes the changes; durable when this returns `Ok`. redb's defaults are meant: immediate
+/// Writes what the events change; durable when this returns `Ok`. redb's defaults are meant: immediate
 /// durability, one phase.
-pub(crate) fn write(db: &Database, changes: Changes) -> Result<(), StoreError> {
-    if changes.is_empty() {
-        return Ok(());
-    }
+pub(crate) fn commit(db: &Database, batch: Batch<'_>) -> Result<(), StoreError> {
     let transaction = db.begin_write()?;
-    for (table, rows) in changes {
-        let mut table = transaction.open_table(table.definition())?;
-        for (key, row) in rows {
-            match row {
-                Some(row) => drop(table.insert(key.as_slice(), row.as_slice())?),
-                None => drop(table.remove(key.as_slice())?),
-            }
-        }
-    }
+    write(&mut Tables::new(&transaction), batch)?;
     Ok(transaction.commit()?)
 }
 
-struct Touch<'a> {
-    pool: &'a Pool,
-    bodies: &'a [(MessageId, Vec<u8>)],
-    owners: &'a mut Owners,
-    changes: Changes,
+/// The same within a transaction.
+pub(crate) fn write(tables: &mut Tables<'_>, batch: Batch<'_>) -> Result<(), StoreError> {
+    let mut writing = Writing { tables, batch, rows: Vec::new() };
+    for stamped in batch.events {
+        writing.event(stamped)?;
+    }
+    // Each row once, as it is after all events.
+    let mut rows = std::mem::take(&mut writing.rows);
+    rows.sort_unstable();
+    rows.dedup();
+    rows.into_iter().try_for_each(|row| writing.row(row))
 }
 
-impl Touch<'_> {
+type WriteTable<'t> = redb::Table<'t, &'static [u8], &'static [u8]>;
+
+/// The tables of a transaction, each opened when it is first needed.
+pub(crate) struct Tables<'t> {
+    transaction: &'t WriteTransaction,
+    open: [Option<WriteTable<'t>>; Table::ALL.len()],
+}
+
+impl<'t> Tables<'t> {
+    pub(crate) fn new(transaction: &'t WriteTransaction) -> Self {
+        Self { transaction, open: [const { None }; Table::ALL.len()] }
+    }
+
+    pub(crate) fn get(&mut self, table: Table) -> Result<&mut WriteTable<'t>, StoreError> {
+        match &mut self.open[table as usize] {
+            Some(open) => Ok(open),
+            closed => Ok(closed.insert(self.transaction.open_table(table.definition())?)),
+        }
+    }
+
+    pub(crate) fn put(&mut self, table: Table, key: &[u8], record: &[u8]) -> Result<(), StoreError> {
+        self.get(table)?.insert(key, record)?;
+        Ok(())
+    }
+
+    pub(crate) fn remove(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError> {
+        self.get(table)?.remove(key)?;
+        Ok(())
+    }
+
+    pub(crate) fn number(&mut self, key: &[u8], n: u64) -> Result<(), StoreError> {
+        self.put(Table::Meta, key, &seal(Table::Meta.name(), key, &[&number_key(n)]))
+    }
+}
+
+/// A row that is written from the state after all events.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Row<'a> {
+    Seq,
+    NextSession,
+    Started,
+    Server,
+    Session(SessionId),
+    Retired(Tag),
+    Operation(&'a OpId),
+    Breaker(SessionId, &'a str),
+    Breakers(SessionId),
+}
+
+struct Writing<'w, 't, 'a> {
+    tables: &'w mut Tables<'t>,
+    batch: Batch<'a>,
+    rows: Vec<Row<'a>>,
+}
+
+impl<'a> Writing<'_, '_, 'a> {
     /// Which rows an event touches. Every event is named, so that a new one cannot be forgotten.
-    fn event(&mut self, event: &Event) -> Result<(), StoreError> {
-        match event {
-            Event::PoolStarted { .. } => self.started(),
-            Event::NextSession { .. } => self.next_session(),
-            Event::TmuxServerChanged { .. } => self.server(),
+    fn event(&mut self, stamped: &'a Stamped) -> Result<(), StoreError> {
+        match &stamped.event {
+            Event::MessageQueued(message) => return self.message_queued(stamped, message),
+            Event::MessageChanged { id, .. } => self.message_changed(stamped, *id)?,
+            Event::MessageForgotten { id, session } => self.message_forgotten(*id, *session)?,
+            Event::PoolStarted { .. } => self.rows.push(Row::Started),
+            Event::NextSession { .. } => self.rows.push(Row::NextSession),
+            Event::TmuxServerChanged { .. } => self.rows.push(Row::Server),
             Event::SessionCreated(session) => {
-                self.next_session()?;
-                self.session(session.id)
+                self.rows.extend([Row::NextSession, Row::Session(session.id)]);
             }
             Event::SessionStarting { session, .. }
             | Event::SessionLive { session, .. }
@@ -80,138 +124,134 @@ impl Touch<'_> {
             | Event::SessionFailed { session, .. }
             | Event::SessionObserved { session, .. }
             | Event::SessionPlaced { session, .. }
-            | Event::AgentStarted { session, .. } => self.session(*session),
-            Event::SessionDeleted { session, .. } => self.session_deleted(*session),
-            Event::TagRetired { tag, .. } => self.retired(*tag),
-            Event::MessageQueued(message) => self.message_queued(message),
-            Event::MessageChanged { id, .. } => self.message_state(*id),
-            Event::MessageForgotten { id } => self.message_gone(*id),
+            | Event::AgentStarted { session, .. } => self.rows.push(Row::Session(*session)),
+            Event::SessionDeleted { session, .. } => {
+                self.rows.extend([Row::Session(*session), Row::Breakers(*session)]);
+            }
+            Event::TagRetired { tag, .. } => self.rows.push(Row::Retired(*tag)),
+            Event::BreakerChanged { session, kind, .. } => self.rows.push(Row::Breaker(*session, kind)),
             Event::OperationDone { op, .. }
             | Event::OperationBegun { op, .. }
-            | Event::OperationForgotten { op } => self.operation(op),
+            | Event::OperationForgotten { op } => self.rows.push(Row::Operation(op)),
             Event::ForeignSeen { .. }
             | Event::ForeignGone { .. }
+            | Event::GeneratorRegistered { .. }
+            | Event::GeneratorEnded { .. }
             | Event::ReapStarted { .. }
             | Event::ReapFinished { .. }
             | Event::WatcherConnected { .. }
-            | Event::WatcherLost { .. } => Ok(()),
+            | Event::WatcherLost { .. } => {}
         }
-    }
-}
-
-/// One function for each kind of row: what it is now, or that it is gone.
-impl Touch<'_> {
-    fn started(&mut self) -> Result<(), StoreError> {
-        let (build, boot) = self.pool.started_by();
-        let (epoch, build, boot) = (self.pool.epoch(), build.to_owned(), boot.to_owned());
-        self.row(Table::Meta, STARTED_KEY, Some(Event::PoolStarted { epoch, build, boot }))
+        if stamped.event.is_journaled() { self.journal(stamped) } else { Ok(()) }
     }
 
-    fn next_session(&mut self) -> Result<(), StoreError> {
-        self.number(NEXT_SESSION_KEY, self.pool.next_session());
-        Ok(())
-    }
-
-    fn server(&mut self) -> Result<(), StoreError> {
-        let server = self.pool.server();
-        self.row(Table::Meta, SERVER_KEY, Some(Event::TmuxServerChanged { server }))
-    }
-
-    fn session(&mut self, id: SessionId) -> Result<(), StoreError> {
-        let session = self.pool.session(id).cloned().map(Box::new);
-        self.row(Table::Sessions, &number_key(id.0), session.map(Event::SessionCreated))
-    }
-
-    fn session_deleted(&mut self, id: SessionId) -> Result<(), StoreError> {
-        let messages = self.owners.iter().filter(|(_, owner)| **owner == id).map(|(message, _)| *message);
-        for message in messages.collect::<Vec<_>>() {
-            self.message_gone(message)?;
+    /// A row for a row: the last word on it.
+    fn row(&mut self, row: Row<'_>) -> Result<(), StoreError> {
+        let pool = self.batch.pool;
+        match row {
+            Row::Seq => self.tables.number(SEQ_KEY, pool.seq().0),
+            Row::NextSession => self.tables.number(NEXT_SESSION_KEY, pool.next_session()),
+            Row::Started => {
+                let (build, boot) = pool.started_by();
+                let (epoch, build, boot) = (pool.epoch(), build.to_owned(), boot.to_owned());
+                self.set(Table::Meta, STARTED_KEY, Some(Event::PoolStarted { epoch, build, boot }))
+            }
+            Row::Server => {
+                let server = pool.server();
+                self.set(Table::Meta, SERVER_KEY, Some(Event::TmuxServerChanged { server }))
+            }
+            Row::Session(id) => {
+                let session = pool.session(id).cloned().map(Box::new);
+                self.set(Table::Sessions, &number_key(id.0), session.map(Event::SessionCreated))
+            }
+            Row::Retired(tag) => {
+                let retired = pool.retired(tag).map(|session| Event::TagRetired { tag, session });
+                self.set(Table::Retired, &tag.0, retired)
+            }
+            Row::Operation(op) => {
+                let operation = pool.operation(op).map(|operation| remembered(op, operation));
+                self.set(Table::Operations, &op_key(op), operation)
+            }
+            Row::Breaker(session, kind) => {
+                let breaker = pool.breaker(session, kind).map(|breaker| failing(session, kind, breaker));
+                self.set(Table::Breakers, &breaker_key(session, kind), breaker)
+            }
+            Row::Breakers(session) => self.no_breakers(session),
         }
-        self.session(id)
-    }
-
-    fn retired(&mut self, tag: Tag) -> Result<(), StoreError> {
-        let session = self.pool.retired(tag);
-        self.row(Table::Retired, &tag.0, session.map(|session| Event::TagRetired { tag, session }))
     }
 
     /// The session's row is not written: its count and its time follow from the message's row.
-    fn message_queued(&mut self, queued: &Message) -> Result<(), StoreError> {
-        let (pool, bodies, id) = (self.pool, self.bodies, queued.id);
-        let known = self.owners.insert(id, queued.session).is_some();
-        let Some(message) = pool.message(id) else { return self.message_gone(id) };
-        let body = bodies.iter().find(|(of, _)| *of == id).map(|(_, body)| body);
-        let body = body.ok_or(StoreError::NoBody(id))?;
+    fn message_queued(&mut self, stamped: &Stamped, message: &Message) -> Result<(), StoreError> {
+        let (id, bodies) = (message.id, self.batch.bodies);
+        let at = bodies.binary_search_by_key(&id, |(of, _)| *of).map_err(|_| StoreError::NoBody(id))?;
         let key = number_key(id.0);
-        let event = self.stamped(message.created_at, Event::MessageQueued(Box::new(message.clone())));
-        let record = seal_message(&key, &event, body)?;
-        self.set(Table::Messages, &key, Some(record));
-        if known { self.message_state(id) } else { Ok(()) }
+        self.tables.put(Table::Messages, &key, &seal_message(&key, stamped, &bodies[at].1)?)
     }
 
-    fn message_state(&mut self, id: MessageId) -> Result<(), StoreError> {
+    fn message_changed(&mut self, stamped: &Stamped, id: MessageId) -> Result<(), StoreError> {
+        let Event::MessageChanged { status, .. } = &stamped.event else { return Ok(()) };
         let key = number_key(id.0);
-        let Some(message) = self.pool.message(id) else {
-            self.set(Table::MessageStates, &key, None);
-            return Ok(());
+        let mut steps = self.steps(&key)?;
+        // The queueing is the first step and always told; of the others the newest.
+        if steps.len() + 1 >= STEPS_MAX {
+            steps.drain(..steps.len() + 2 - STEPS_MAX);
+        }
+        steps.push(status.step());
+        self.tables.put(Table::MessageStates, &key, &seal_state(&key, stamped, &steps)?)
+    }
+
+    /// The steps of a message so far, without its queueing.
+    fn steps(&mut self, key: &[u8]) -> Result<Vec<Step>, StoreError> {
+        let (record, why) = {
+            let row = self.tables.get(Table::MessageStates)?.get(key)?;
+            let Some(row) = row else { return Ok(Vec::new()) };
+            match unseal_state(key, row.value()) {
+                Ok((_, steps)) => return Ok(steps),
+                Err(why) => (row.value().to_vec(), why.to_string()),
+            }
         };
-        let event = self.stamped(message.changed_at, state_of(message));
-        self.set(Table::MessageStates, &key, Some(seal_event(Table::MessageStates, &key, &event)?));
-        Ok(())
+        quarantine::put(self.tables, Table::MessageStates.name(), key, (&record, &why))?;
+        Ok(Vec::new())
     }
 
-    /// Once a message's row is gone, its session's count and time no longer follow from it.
-    fn message_gone(&mut self, id: MessageId) -> Result<(), StoreError> {
-        if self.pool.message(id).is_some() {
-            return Ok(());
-        }
+    /// Once a message's row is gone, its session's count and time no longer follow from it, and the
+    /// journal has to hold its event itself.
+    fn message_forgotten(&mut self, id: MessageId, session: SessionId) -> Result<(), StoreError> {
         let key = number_key(id.0);
-        self.set(Table::Messages, &key, None);
-        self.set(Table::MessageStates, &key, None);
-        match self.owners.remove(&id) {
-            Some(session) => self.session(session),
-            None => Ok(()),
+        self.tables.remove(Table::MessageStates, &key)?;
+        self.rows.extend([Row::Seq, Row::Session(session)]);
+        let Some(row) = self.tables.get(Table::Messages)?.remove(key.as_slice())? else { return Ok(()) };
+        let record = row.value().to_vec();
+        drop(row);
+        match split_message(Table::Messages.name(), &key, &record) {
+            Ok((event, _)) if id.0 > self.batch.floor => {
+                self.tables.put(Table::Journal, &key, &seal(Table::Journal.name(), &key, &[event]))
+            }
+            Ok(_) => Ok(()),
+            Err(why) => {
+                quarantine::put(self.tables, Table::Messages.name(), &key, (&record, &why.to_string()))
+            }
         }
     }
 
-    fn operation(&mut self, op: &OpId) -> Result<(), StoreError> {
-        let event = self.pool.operation(op).map(|operation| remembered(op, operation));
-        self.row(Table::Operations, &op_key(op), event)
+    fn no_breakers(&mut self, session: SessionId) -> Result<(), StoreError> {
+        let breakers = self.tables.get(Table::Breakers)?;
+        let (from, to) = (number_key(session.0), number_key(session.0.saturating_add(1)));
+        let rows = breakers.range(from.as_slice()..to.as_slice())?;
+        let keys = rows.map(|row| Ok(row?.0.value().to_vec())).collect::<Result<Vec<_>, StoreError>>()?;
+        keys.iter().try_for_each(|key| self.tables.remove(Table::Breakers, key))
     }
 
-    /// Sets a row to an event, once a commit: every further time the event is the same.
-    fn row(&mut self, table: Table, key: &[u8], event: Option<Event>) -> Result<(), StoreError> {
-        if self.changes.get(&table).is_some_and(|rows| rows.contains_key(key)) {
-            return Ok(());
-        }
-        let record = event.map(|event| seal_event(table, key, &self.stamped(Timestamp(0), event)));
-        self.set(table, key, record.transpose()?);
-        Ok(())
+    fn journal(&mut self, stamped: &Stamped) -> Result<(), StoreError> {
+        let key = number_key(stamped.seq.0);
+        self.tables.put(Table::Journal, &key, &seal_event(Table::Journal, &key, stamped)?)
     }
 
-    fn number(&mut self, key: &[u8], n: u64) {
-        self.set(Table::Meta, key, Some(seal(Table::Meta, key, &number_key(n))));
-    }
-
-    fn set(&mut self, table: Table, key: &[u8], record: Option<Vec<u8>>) {
-        self.changes.entry(table).or_default().insert(key.to_vec(), record);
-    }
-
-    /// A row says where the journal was when it was written.
-    fn stamped(&self, at: Timestamp, event: Event) -> Stamped {
-        Stamped { seq: self.pool.seq(), at, event }
-    }
-}
-
-/// The change that makes a message what it is now.
-pub(crate) fn state_of(message: &Message) -> Event {
-    Event::MessageChanged {
-        id: message.id,
-        session: message.session,
-        state: message.state,
-        token: message.token,
-        attempts: message.attempts,
-        reason: message.reason.clone(),
+    /// What a row is now, or that it is gone. It says where the journal was when it was written.
+    fn set(&mut self, table: Table, key: &[u8], event: Option<Event>) -> Result<(), StoreError> {
+        let Some(event) = event else { return self.tables.remove(table, key) };
+        let stamped = Stamped { seq: self.batch.pool.seq(), at: Timestamp(0), event };
+        self.tables.put(table, key, &seal_event(table, key, &stamped)?)
     }
 }
 
@@ -221,4 +261,9 @@ fn remembered(op: &OpId, operation: &Operation) -> Event {
         OperationState::Begun(session) => Event::OperationBegun { op, digest, session: *session, at },
         OperationState::Done(reply) => Event::OperationDone { op, digest, reply: reply.clone(), at },
     }
+}
+
+fn failing(session: SessionId, kind: &str, breaker: &Breaker) -> Event {
+    let turned = breaker.is_open();
+    Event::BreakerChanged { session, kind: kind.to_owned(), breaker: breaker.clone(), turned }
 }

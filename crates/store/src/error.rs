@@ -1,5 +1,7 @@
 //! What can go wrong with the database.
 
+use std::path::PathBuf;
+
 use protocol::{FrameError, MessageId};
 
 /// A failure of the store.
@@ -22,6 +24,12 @@ pub enum StoreError {
     /// An earlier call failed.
     #[error("the database failed before; it must be opened again")]
     Latched,
+    /// It was closed.
+    #[error("the database is closed")]
+    Closed,
+    /// Somebody reads it, and must not for this.
+    #[error("the database is being read; try again")]
+    Busy,
     /// One record is damaged; the others are not affected.
     #[error("{} record {}: {why}", .table, key.escape_ascii())]
     Record {
@@ -35,6 +43,20 @@ pub enum StoreError {
     /// A queued message came without its body.
     #[error("message {0} came without its body")]
     NoBody(MessageId),
+    /// A file that is to be made is there already.
+    #[error("{} is there already", .0.display())]
+    Exists(PathBuf),
+    /// An export that is not whole, was changed, or is of another version.
+    #[error("line {line} of the export: {why}")]
+    Export {
+        /// Counted from 1.
+        line: u64,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// An export cannot be written, or not be read.
+    #[error("the export failed: {0}")]
+    Stream(#[source] std::io::Error),
     /// A fact that cannot be written down.
     #[error("a record cannot be encoded: {0}")]
     Encode(FrameError),
@@ -61,9 +83,19 @@ pub enum RecordError {
     /// Sound bytes that are not what the table holds.
     #[error("it does not decode: {0}")]
     Decode(FrameError),
+    /// Sound bytes of something else.
+    #[error("it holds another kind of fact than its table")]
+    Kind,
     /// A change of a message that is not there.
     #[error("its message is missing")]
     Orphan,
+}
+
+impl StoreError {
+    /// Whether nothing may be read or written after it: a failure of the storage, not of one record.
+    pub(crate) fn latches(&self) -> bool {
+        !matches!(self, Self::Record { .. } | Self::Closed | Self::Busy)
+    }
 }
 
 impl From<redb::Error> for StoreError {
@@ -71,6 +103,8 @@ impl From<redb::Error> for StoreError {
         use redb::Error as E;
         match error {
             E::DatabaseAlreadyOpen | E::LockProtocolMismatch => Self::Locked,
+            E::DatabaseClosed => Self::Closed,
+            E::TransactionInProgress => Self::Busy,
             E::Io(error) => Self::Io(error),
             E::Corrupted(_)
             | E::RepairAborted
@@ -94,4 +128,4 @@ macro_rules! through_redb {
     };
 }
 
-through_redb!(CommitError, DatabaseError, StorageError, TableError, TransactionError);
+through_redb!(CommitError, CompactionError, DatabaseError, StorageError, TableError, TransactionError);

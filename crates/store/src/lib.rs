@@ -10,47 +10,63 @@
 //! more, because going on after a failed write is how data is lost. Open it again to go on.
 //!
 //! Rows are the truth. Each row is an event: the one that, applied to an empty pool, makes what the
-//! row says. [`Store::open`] builds the pool from rows alone; the journal serves subscribers.
+//! row says. [`Store::open`] builds the pool from rows alone; the journal serves subscribers. A
+//! message's row is the very event that queued it, at its place in the journal, with its body.
 
+pub mod care;
 mod commit;
 mod error;
 mod journal;
 mod load;
+mod migrate;
+mod names;
 mod open;
+mod overlay;
+mod quarantine;
+mod reader;
 mod record;
 mod schema;
 mod tables;
 
-use std::cell::Cell;
-use std::collections::HashMap;
-use std::fs;
-use std::path::PathBuf;
+use std::ops::Deref;
 
 use pool::Pool;
-use protocol::{MessageId, SessionId, Stamped};
-use redb::{Database, ReadableDatabase};
+use protocol::{MessageId, Stamped, Timestamp};
 
 pub use error::{RecordError, StoreError};
-pub use load::{Loaded, Quarantined};
+pub use load::Loaded;
+pub use quarantine::Quarantined;
+pub use reader::Reader;
 pub use schema::SCHEMA;
 pub use tables::Table;
 
-/// Whose each stored message is; keeps the deletion of a session from reading every message.
-type Owners = HashMap<MessageId, SessionId>;
-
-/// An open database.
+/// An open database. There is one writer; what only reads is [`Reader`]'s, and may be done from other
+/// threads meanwhile.
 #[derive(Debug)]
 pub struct Store {
-    db: Database,
-    path: Option<PathBuf>,
-    owners: Owners,
-    latched: Cell<bool>,
+    reader: Reader,
+    /// The last sequence number that was trimmed from the journal.
+    floor: u64,
+}
+
+impl Deref for Store {
+    type Target = Reader;
+
+    fn deref(&self) -> &Reader {
+        &self.reader
+    }
 }
 
 impl Store {
+    /// One that reads, for other threads.
+    #[must_use]
+    pub fn reader(&self) -> Reader {
+        self.reader.clone()
+    }
+
     /// Writes what these events touched, and the events themselves where they are journaled, in one
     /// transaction. `pool` is the state with the events already applied; `bodies` holds the body of
-    /// each message that they queued. Without events nothing is written.
+    /// each message that they queued, by id. Without events nothing is written.
     ///
     /// # Errors
     /// Any error latches the store and leaves the commit in doubt.
@@ -61,56 +77,33 @@ impl Store {
         bodies: &[(MessageId, Vec<u8>)],
     ) -> Result<(), StoreError> {
         self.check()?;
-        let committed = commit::changes(pool, events, bodies, &mut self.owners)
-            .and_then(|changes| commit::write(&self.db, changes));
-        if committed.is_err() {
-            self.latched.set(true);
+        if events.is_empty() {
+            return Ok(());
         }
-        committed
+        let batch = commit::Batch { pool, events, bodies, floor: self.floor };
+        self.reader.with(|db| commit::commit(db, batch)).inspect_err(|_| self.reader.latch())
     }
 
-    /// The body of a message, if the message is stored.
+    /// Trims the journal from its old end: to the newest `keep` places, and further to what is not
+    /// older than `older_than`. The newest event stays. Up to 4,096 rows go at a time; answers how many
+    /// did. Events that queued a message go with it, not here: they are only not shown any more.
     ///
     /// # Errors
-    /// [`StoreError::Record`] where its record is damaged; that does not latch.
-    pub fn body(&self, id: MessageId) -> Result<Option<Vec<u8>>, StoreError> {
-        self.guarded(|db| {
-            let key = tables::number_key(id.0);
-            let row = db.begin_read()?.open_table(Table::Messages.definition())?.get(key.as_slice())?;
-            let Some(row) = row else { return Ok(None) };
-            match record::unseal_message(&key, row.value()) {
-                Ok((_, body)) => Ok(Some(body.to_vec())),
-                Err(why) => Err(record::damaged(Table::Messages, &key, why)),
-            }
-        })
+    /// A failure of the storage; it latches.
+    pub fn trim_journal(&mut self, keep: u64, older_than: Timestamp) -> Result<u64, StoreError> {
+        let trimmed = self.reader.with(|db| journal::trim(db, keep, older_than));
+        let (rows, floor) = self.reader.latch_on(trimmed)?;
+        self.floor = floor;
+        Ok(rows)
     }
 
-    /// Size of the file in bytes; 0 where there is none.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        self.path.as_ref().and_then(|path| fs::metadata(path).ok()).map_or(0, |file| file.len())
-    }
-
-    /// Closes the file, so that the next open need not repair it.
+    /// Closes the file, so that the next open need not repair it. Whoever still reads it fails with
+    /// [`StoreError::Closed`].
     ///
     /// # Errors
     /// A failure of the storage; what was committed is safe all the same.
     pub fn close(self) -> Result<(), StoreError> {
         self.check()?;
-        Ok(self.db.close()?)
-    }
-
-    fn check(&self) -> Result<(), StoreError> {
-        if self.latched.get() { Err(StoreError::Latched) } else { Ok(()) }
-    }
-
-    /// A failure of the storage latches, a damaged record does not.
-    fn guarded<T>(&self, f: impl FnOnce(&Database) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        self.check()?;
-        let result = f(&self.db);
-        if result.as_ref().is_err_and(|error| !matches!(error, StoreError::Record { .. })) {
-            self.latched.set(true);
-        }
-        result
+        self.reader.take().map_or(Ok(()), |db| Ok(db.close()?))
     }
 }

@@ -1,16 +1,18 @@
 //! Opening: the file, its mode, its directory, then the rows.
 
-use std::cell::Cell;
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
+use std::rc::Rc;
 
 use redb::{Builder, Database, DatabaseError, StorageBackend, StorageError};
 
 use crate::error::StoreError;
 use crate::load::{Loaded, load};
-use crate::{Store, schema};
+use crate::names::{Names, Os, place};
+use crate::reader::Reader;
+use crate::{Store, migrate, schema};
 
 /// Memory for pages, in bytes.
 const CACHE: usize = 16 << 20;
@@ -22,24 +24,39 @@ const MODE: u32 = 0o600;
 
 impl Store {
     /// Opens the database, or makes it. The caller owns the directory: nobody else makes a database
-    /// in it at the same time. `progress` hears, from 0.0 to 1.0, how far a repair is: a file that
-    /// was not closed is repaired first.
+    /// in it at the same time. `progress` hears, from 0.0 to 1.0, how far it is: a file that was not
+    /// closed is repaired in the first half, in the second its rows are read. A file of an older schema
+    /// is brought up to date; as it was it is kept beside it, with its version as a further ending.
     ///
     /// # Errors
     /// [`StoreError::Newer`], [`StoreError::Damaged`], [`StoreError::Locked`], or the file system's.
     pub fn open(path: &Path, progress: impl Fn(f64) + 'static) -> Result<(Self, Loaded), StoreError> {
+        Self::open_with(&Os, path, Rc::new(progress))
+    }
+
+    pub(crate) fn open_with(
+        names: &dyn Names,
+        path: &Path,
+        progress: Rc<dyn Fn(f64)>,
+    ) -> Result<(Self, Loaded), StoreError> {
         match fs::metadata(path) {
             Ok(file) if file.len() > 0 => private(path, &file.permissions())?,
-            Ok(_) => create(path)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => create(path)?,
+            Ok(_) => create(names, path)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => create(names, path)?,
             Err(error) => return Err(error.into()),
         }
-        schema::refuse_newer(path)?;
+        let keep = |version| migrate::keep(names, path, version);
+        if let Some(version) = schema::look(path)?
+            && version < schema::SCHEMA
+        {
+            keep(version)?;
+        }
         let integrity = fs::metadata(path)?.len() < INTEGRITY_MAX;
-        let db = builder(integrity, progress).open(path).map_err(opening)?;
-        let (mut store, loaded) = Self::from_database(db)?;
-        store.path = Some(path.to_owned());
-        Ok((store, loaded))
+        let heard = Rc::clone(&progress);
+        let db = builder(integrity, move |done| heard(done / 2.0)).open(path).map_err(opening)?;
+        schema::prepare(&db, keep)?;
+        let (loaded, floor) = load(&db, &|done| progress(0.5 + done / 2.0))?;
+        Ok((Self { reader: Reader::new(db, Some(path.to_owned())), floor }, loaded))
     }
 
     /// The same over any storage, empty or not.
@@ -47,13 +64,10 @@ impl Store {
     /// # Errors
     /// As [`Store::open`].
     pub fn with_backend(backend: impl StorageBackend) -> Result<(Self, Loaded), StoreError> {
-        Self::from_database(builder(true, |_| {}).create_with_backend(backend).map_err(opening)?)
-    }
-
-    fn from_database(db: Database) -> Result<(Self, Loaded), StoreError> {
-        schema::prepare(&db)?;
-        let (loaded, owners) = load(&db)?;
-        Ok((Self { db, path: None, owners, latched: Cell::new(false) }, loaded))
+        let db = builder(true, |_| {}).create_with_backend(backend).map_err(opening)?;
+        schema::prepare(&db, |_| Ok(()))?;
+        let (loaded, floor) = load(&db, &|_| {})?;
+        Ok((Self { reader: Reader::new(db, None), floor }, loaded))
     }
 }
 
@@ -65,21 +79,18 @@ pub(crate) fn builder(integrity: bool, progress: impl Fn(f64) + 'static) -> Buil
     builder
 }
 
-/// Makes the file under another name and moves it when it is whole, so that a crash meanwhile
-/// leaves nothing that looks like a damaged database.
-fn create(path: &Path) -> Result<(), StoreError> {
-    let unfinished = path.with_extension("new");
-    match fs::remove_file(&unfinished) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
-        _ => {}
-    }
-    drop(OpenOptions::new().write(true).create_new(true).mode(MODE).open(&unfinished)?);
-    let db = builder(false, |_| {}).create(&unfinished)?;
-    schema::prepare(&db)?;
-    db.close()?;
-    fs::rename(&unfinished, path)?;
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    Ok(File::open(directory.unwrap_or(Path::new(".")))?.sync_all()?)
+fn create(names: &dyn Names, path: &Path) -> Result<(), StoreError> {
+    place(names, path, |unfinished| {
+        let db = empty(unfinished)?;
+        schema::prepare(&db, |_| Ok(()))?;
+        Ok(db.close()?)
+    })
+}
+
+/// A new file with nothing in it, not even tables.
+pub(crate) fn empty(path: &Path) -> Result<Database, StoreError> {
+    drop(OpenOptions::new().write(true).create_new(true).mode(MODE).open(path)?);
+    Ok(builder(false, |_| {}).create(path)?)
 }
 
 fn private(path: &Path, permissions: &Permissions) -> io::Result<()> {
@@ -90,7 +101,7 @@ fn private(path: &Path, permissions: &Permissions) -> io::Result<()> {
 }
 
 /// At an open, bytes that make no sense mean damage, whatever redb calls it.
-fn opening(error: DatabaseError) -> StoreError {
+pub(crate) fn opening(error: DatabaseError) -> StoreError {
     match error {
         DatabaseError::Storage(StorageError::Io(error))
             if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) =>

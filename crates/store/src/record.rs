@@ -3,11 +3,12 @@
 //! found when it is read.
 
 use crc32fast::Hasher;
-use protocol::Stamped;
 use protocol::frame::{decode_record, encode_record};
+use protocol::{Event, Stamped, Step};
+use serde::Serialize;
 
 use crate::error::{RecordError, StoreError};
-use crate::tables::Table;
+use crate::tables::{SERVER_KEY, STARTED_KEY, Table};
 
 /// Version of this layout.
 const VERSION: u8 = 1;
@@ -16,18 +17,19 @@ const CRC: usize = 4;
 /// Bytes of the length in front of the event in a message's payload.
 const LENGTH: usize = 4;
 
-/// A record with this payload.
-pub(crate) fn seal(table: Table, key: &[u8], payload: &[u8]) -> Vec<u8> {
-    let mut record = Vec::with_capacity(1 + payload.len() + CRC);
+/// A record with this payload, given in parts.
+pub(crate) fn seal(table: &str, key: &[u8], payload: &[&[u8]]) -> Vec<u8> {
+    let length: usize = payload.iter().map(|part| part.len()).sum();
+    let mut record = Vec::with_capacity(1 + length + CRC);
     record.push(VERSION);
-    record.extend_from_slice(payload);
+    payload.iter().for_each(|part| record.extend_from_slice(part));
     let sum = checksum(table, key, &record);
     record.extend_from_slice(&sum.to_le_bytes());
     record
 }
 
 /// The payload of a record.
-pub(crate) fn unseal<'a>(table: Table, key: &[u8], record: &'a [u8]) -> Result<&'a [u8], RecordError> {
+pub(crate) fn unseal<'a>(table: &str, key: &[u8], record: &'a [u8]) -> Result<&'a [u8], RecordError> {
     let (sealed, sum) = record.split_last_chunk::<CRC>().ok_or(RecordError::Short)?;
     let (version, payload) = sealed.split_first().ok_or(RecordError::Short)?;
     if checksum(table, key, sealed) != u32::from_le_bytes(*sum) {
@@ -38,28 +40,82 @@ pub(crate) fn unseal<'a>(table: Table, key: &[u8], record: &'a [u8]) -> Result<&
 
 /// A record that holds an event.
 pub(crate) fn seal_event(table: Table, key: &[u8], event: &Stamped) -> Result<Vec<u8>, StoreError> {
-    Ok(seal(table, key, &encode_record(event).map_err(StoreError::Encode)?))
+    Ok(seal(table.name(), key, &[&encoded(event)?]))
 }
 
 /// The event that a record holds.
 pub(crate) fn unseal_event(table: Table, key: &[u8], record: &[u8]) -> Result<Stamped, RecordError> {
-    decode_record(unseal(table, key, record)?).map_err(RecordError::Decode)
+    decode_record(unseal(table.name(), key, record)?).map_err(RecordError::Decode)
 }
 
 /// A message's record: the event's length (4 bytes, little endian), the event, the body.
 pub(crate) fn seal_message(key: &[u8], event: &Stamped, body: &[u8]) -> Result<Vec<u8>, StoreError> {
-    let event = encode_record(event).map_err(StoreError::Encode)?;
+    let event = encoded(event)?;
     let length = u32::try_from(event.len()).unwrap_or(u32::MAX);
-    Ok(seal(Table::Messages, key, &[length.to_le_bytes().as_slice(), &event, body].concat()))
+    Ok(seal(Table::Messages.name(), key, &[&length.to_le_bytes(), &event, body]))
+}
+
+/// The encoded event and the body of a message's record.
+pub(crate) fn split_message<'a>(
+    table: &str,
+    key: &[u8],
+    record: &'a [u8],
+) -> Result<(&'a [u8], &'a [u8]), RecordError> {
+    let payload = unseal(table, key, record)?;
+    let (length, rest) = payload.split_first_chunk::<LENGTH>().ok_or(RecordError::Short)?;
+    let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
+    rest.split_at_checked(length).ok_or(RecordError::Short)
 }
 
 /// The event and the body of a message's record.
 pub(crate) fn unseal_message<'a>(key: &[u8], record: &'a [u8]) -> Result<(Stamped, &'a [u8]), RecordError> {
-    let payload = unseal(Table::Messages, key, record)?;
-    let (length, rest) = payload.split_first_chunk::<LENGTH>().ok_or(RecordError::Short)?;
-    let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
-    let (event, body) = rest.split_at_checked(length).ok_or(RecordError::Short)?;
+    let (event, body) = split_message(Table::Messages.name(), key, record)?;
     Ok((decode_record(event).map_err(RecordError::Decode)?, body))
+}
+
+/// The record of a message's state: the last change, and the steps up to it without the queueing.
+pub(crate) fn seal_state(key: &[u8], change: &Stamped, steps: &[Step]) -> Result<Vec<u8>, StoreError> {
+    Ok(seal(Table::MessageStates.name(), key, &[&encoded(&(change, steps))?]))
+}
+
+/// The change and the steps of a state's record.
+pub(crate) fn unseal_state(key: &[u8], record: &[u8]) -> Result<(Stamped, Vec<Step>), RecordError> {
+    decode_record(unseal(Table::MessageStates.name(), key, record)?).map_err(RecordError::Decode)
+}
+
+/// What is wrong with a record, if anything is: its checksum, its encoding, the kind of its fact.
+pub(crate) fn fault(table: Table, key: &[u8], record: &[u8]) -> Option<RecordError> {
+    let event = match table {
+        Table::Messages => unseal_message(key, record).map(|(event, _)| event),
+        Table::MessageStates => unseal_state(key, record).map(|(event, _)| event),
+        Table::Quarantine => return unseal(table.name(), key, record).err(),
+        Table::Meta if !is_event(key) => return unseal(table.name(), key, record).err(),
+        _ => unseal_event(table, key, record),
+    };
+    match event {
+        Ok(stamped) if belongs(table, &stamped.event) => None,
+        Ok(_) => Some(RecordError::Kind),
+        Err(why) => Some(why),
+    }
+}
+
+/// Whether a row of [`Table::Meta`] is an event, not a number.
+pub(crate) fn is_event(key: &[u8]) -> bool {
+    [STARTED_KEY, SERVER_KEY].contains(&key)
+}
+
+fn belongs(table: Table, event: &Event) -> bool {
+    match table {
+        Table::Sessions => matches!(event, Event::SessionCreated(_)),
+        Table::Messages => matches!(event, Event::MessageQueued(_)),
+        Table::MessageStates => matches!(event, Event::MessageChanged { .. }),
+        Table::Breakers => matches!(event, Event::BreakerChanged { .. }),
+        Table::Retired => matches!(event, Event::TagRetired { .. }),
+        Table::Operations => matches!(event, Event::OperationBegun { .. } | Event::OperationDone { .. }),
+        Table::Meta => matches!(event, Event::PoolStarted { .. } | Event::TmuxServerChanged { .. }),
+        Table::Journal => event.is_journaled(),
+        Table::Quarantine => false,
+    }
 }
 
 /// The error for one damaged record.
@@ -67,9 +123,13 @@ pub(crate) fn damaged(table: Table, key: &[u8], why: RecordError) -> StoreError 
     StoreError::Record { table: table.name(), key: key.to_vec(), why }
 }
 
-fn checksum(table: Table, key: &[u8], sealed: &[u8]) -> u32 {
+fn encoded<T: Serialize>(value: &T) -> Result<Vec<u8>, StoreError> {
+    encode_record(value).map_err(StoreError::Encode)
+}
+
+fn checksum(table: &str, key: &[u8], sealed: &[u8]) -> u32 {
     let mut hasher = Hasher::new();
-    hasher.update(table.name().as_bytes());
+    hasher.update(table.as_bytes());
     hasher.update(key);
     hasher.update(sealed);
     hasher.finalize()

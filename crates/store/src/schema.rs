@@ -1,22 +1,27 @@
 //! The version of the whole file. A file of a newer version is refused before anything is written
-//! to it; a file of an older one is brought up to date here.
+//! to it; a file of an older one is brought up to date.
 
 use std::fs;
 use std::path::Path;
 
-use redb::backends::InMemoryBackend;
-use redb::{Database, ReadTransaction, ReadableDatabase, StorageBackend};
+use redb::{Database, ReadTransaction, ReadableDatabase};
 
 use crate::error::StoreError;
+use crate::migrate;
 use crate::open::{INTEGRITY_MAX, builder};
+use crate::overlay::Overlay;
 use crate::record::{damaged, seal, unseal};
 use crate::tables::{SCHEMA_KEY, Table, key_number, number_key};
 
 /// The schema version that this build reads and writes.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 
-/// Makes the tables in a new file; in any other, sees to it that it has this build's version.
-pub(crate) fn prepare(db: &Database) -> Result<(), StoreError> {
+/// Makes the tables in a new file; brings any other to this build's version. `keep` keeps the file as
+/// it is, and is called before an older one is changed.
+pub(crate) fn prepare(
+    db: &Database,
+    keep: impl FnOnce(u32) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
     let read = db.begin_read()?;
     if read.list_tables()?.next().is_none() {
         return create(db);
@@ -24,17 +29,23 @@ pub(crate) fn prepare(db: &Database) -> Result<(), StoreError> {
     match version(&read)? {
         SCHEMA => Ok(()),
         found if found > SCHEMA => Err(StoreError::Newer { found, known: SCHEMA }),
-        // Migrations go here, one function and one file for each step.
+        1 => {
+            drop(read);
+            keep(1)?;
+            migrate::from_1(db)
+        }
         found => Err(StoreError::Damaged(format!("schema version {found} never existed"))),
     }
 }
 
-/// Refuses a file of a newer version without touching it: what the file holds is looked at in
-/// memory, or read-only where it is large. Whatever else is wrong with it is found at the real open.
-pub(crate) fn refuse_newer(path: &Path) -> Result<(), StoreError> {
+/// The version of a file, which is not touched: what it holds is looked at in memory, or read-only
+/// where it is large; none where that cannot be told so. A newer one is refused.
+pub(crate) fn look(path: &Path) -> Result<Option<u32>, StoreError> {
     match peek(path) {
         Ok(found) if found > SCHEMA => Err(StoreError::Newer { found, known: SCHEMA }),
-        _ => Ok(()),
+        Ok(found) => Ok(Some(found)),
+        // Whatever is wrong with it is found at the real open.
+        Err(_) => Ok(None),
     }
 }
 
@@ -42,11 +53,7 @@ fn peek(path: &Path) -> Result<u32, StoreError> {
     if fs::metadata(path)?.len() >= INTEGRITY_MAX {
         return version(&builder(false, |_| {}).open_read_only(path)?.begin_read()?);
     }
-    let bytes = fs::read(path)?;
-    let copy = InMemoryBackend::new();
-    StorageBackend::set_len(&copy, bytes.len() as u64)?;
-    StorageBackend::write(&copy, 0, &bytes)?;
-    version(&builder(true, |_| {}).create_with_backend(copy)?.begin_read()?)
+    version(&builder(true, |_| {}).create_with_backend(Overlay::over(path)?)?.begin_read()?)
 }
 
 fn create(db: &Database) -> Result<(), StoreError> {
@@ -54,14 +61,18 @@ fn create(db: &Database) -> Result<(), StoreError> {
     for table in Table::ALL {
         let mut rows = transaction.open_table(table.definition())?;
         if table == Table::Meta {
-            let record = seal(table, SCHEMA_KEY, &number_key(u64::from(SCHEMA)));
-            drop(rows.insert(SCHEMA_KEY, record.as_slice())?);
+            drop(rows.insert(SCHEMA_KEY, row().as_slice())?);
         }
     }
     Ok(transaction.commit()?)
 }
 
-fn version(read: &ReadTransaction) -> Result<u32, StoreError> {
+/// The row that says that a file has this build's version.
+pub(crate) fn row() -> Vec<u8> {
+    seal(Table::Meta.name(), SCHEMA_KEY, &[&number_key(u64::from(SCHEMA))])
+}
+
+pub(crate) fn version(read: &ReadTransaction) -> Result<u32, StoreError> {
     let version = meta_number(read, SCHEMA_KEY)?;
     let version = version.ok_or_else(|| StoreError::Damaged("it has no schema version".to_owned()))?;
     u32::try_from(version).map_err(|_| StoreError::Damaged(format!("schema version {version}")))
@@ -71,7 +82,7 @@ fn version(read: &ReadTransaction) -> Result<u32, StoreError> {
 pub(crate) fn meta_number(read: &ReadTransaction, key: &[u8]) -> Result<Option<u64>, StoreError> {
     let row = read.open_table(Table::Meta.definition())?.get(key)?;
     let Some(row) = row else { return Ok(None) };
-    let payload = unseal(Table::Meta, key, row.value());
+    let payload = unseal(Table::Meta.name(), key, row.value());
     let number = payload.map_err(|why| StoreError::Damaged(damaged(Table::Meta, key, why).to_string()))?;
     Ok(key_number(number))
 }

@@ -1,7 +1,7 @@
 //! The tables. Keys and values are bytes; a number as a key is 8 bytes, most significant first, so
 //! that rows lie in its order. A name ends in the version of its rows' layout.
 
-use protocol::OpId;
+use protocol::{OpId, SessionId};
 use redb::TableDefinition;
 
 /// A table. Every value is a record: a version, a payload, a checksum.
@@ -11,17 +11,20 @@ pub enum Table {
     Meta,
     /// Key: session id. Value: `SessionCreated` with the session as it is now.
     Sessions,
-    /// Append-only. Key: message id. Value: `MessageQueued` with the message as it was when it was
-    /// committed, and its body.
+    /// Append-only, and a part of the journal. Key: message id. Value: the `MessageQueued` that queued
+    /// it, and its body.
     Messages,
-    /// Apart from the messages, so that a change of state never rewrites a body. Key: message id.
-    /// Value: `MessageChanged` with the state as it is now; no row until the first change.
+    /// Apart from the messages, so that a change never rewrites a body. Key: message id. Value: the last
+    /// `MessageChanged`, and the steps since it was queued; no row until the first change.
     MessageStates,
+    /// Key: session id, kind. Value: `BreakerChanged`; no row while all is well.
+    Breakers,
     /// Key: tag. Value: `TagRetired`.
     Retired,
     /// Key: `r` and 16 bytes, or `n` and the text. Value: `OperationBegun` or `OperationDone`.
     Operations,
-    /// For subscribers; trimmed from its old end. Key: sequence number. Value: the event.
+    /// For subscribers; trimmed from its old end. Key: sequence number. Value: the event. Those that
+    /// queued a message come here when their message is forgotten.
     Journal,
     /// Records that could not be read. Key: the table's name, a zero byte, the record's key. Value:
     /// the length of the reason (2 bytes, little endian), the reason, the bytes as they were.
@@ -30,8 +33,11 @@ pub enum Table {
 
 /// Key in [`Table::Meta`]: the schema version, a number.
 pub(crate) const SCHEMA_KEY: &[u8] = b"schema";
-/// Key in [`Table::Meta`]: the last sequence number that was given out.
+/// Key in [`Table::Meta`]: no sequence number up to this is given out again. Written only where rows
+/// go: else the last keys of the journal and the messages tell.
 pub(crate) const SEQ_KEY: &[u8] = b"seq";
+/// Key in [`Table::Meta`]: the last sequence number that was trimmed from the journal.
+pub(crate) const FLOOR_KEY: &[u8] = b"floor";
 /// Key in [`Table::Meta`]: the `N` of the next `sess_N`, a number.
 pub(crate) const NEXT_SESSION_KEY: &[u8] = b"next_session";
 /// Key in [`Table::Meta`]: `PoolStarted` with the current epoch, build and boot.
@@ -44,11 +50,12 @@ pub(crate) type Definition = TableDefinition<'static, &'static [u8], &'static [u
 
 impl Table {
     /// All tables; they are made together, and never one without the others.
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Meta,
         Self::Sessions,
         Self::Messages,
         Self::MessageStates,
+        Self::Breakers,
         Self::Retired,
         Self::Operations,
         Self::Journal,
@@ -61,13 +68,24 @@ impl Table {
         match self {
             Self::Meta => "meta-1",
             Self::Sessions => "sessions-1",
-            Self::Messages => "messages-1",
-            Self::MessageStates => "message-states-1",
+            Self::Messages => "messages-2",
+            Self::MessageStates => "message-states-2",
+            Self::Breakers => "breakers-1",
             Self::Retired => "retired-1",
             Self::Operations => "operations-1",
-            Self::Journal => "journal-1",
+            Self::Journal => "journal-2",
             Self::Quarantine => "quarantine-1",
         }
+    }
+
+    /// What it holds: its name without the version.
+    pub(crate) fn word(self) -> &'static str {
+        self.name().rsplit_once('-').map_or(self.name(), |(word, _)| word)
+    }
+
+    /// Whether its keys are numbers.
+    pub(crate) const fn is_numbered(self) -> bool {
+        matches!(self, Self::Sessions | Self::Messages | Self::MessageStates | Self::Journal)
     }
 
     pub(crate) const fn definition(self) -> Definition {
@@ -91,4 +109,9 @@ pub(crate) fn op_key(op: &OpId) -> Vec<u8> {
         OpId::Random(bytes) => [b"r", bytes.as_slice()].concat(),
         OpId::Named(text) => [b"n", text.as_bytes()].concat(),
     }
+}
+
+/// The key of a breaker.
+pub(crate) fn breaker_key(session: SessionId, kind: &str) -> Vec<u8> {
+    [number_key(session.0).as_slice(), kind.as_bytes()].concat()
 }

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::time::Duration;
 
 use process::exits::{Ended, Exits};
@@ -27,7 +26,7 @@ const YOUNG: Duration = Duration::from_millis(150);
 
 /// The processes of one server and of its panes.
 pub(crate) struct Procs {
-    exits: AsyncFd<Watched>,
+    exits: AsyncFd<Exits>,
     panes: BTreeMap<PaneId, ProcId>,
     server: Option<ProcId>,
     /// Panes that are looked at once more, soon, oldest first.
@@ -41,15 +40,6 @@ pub(crate) struct Procs {
     warned: bool,
     /// Whether ends cannot be waited for.
     broken: bool,
-}
-
-/// That a descriptor of it can be waited for by tokio.
-struct Watched(Exits);
-
-impl AsRawFd for Watched {
-    fn as_raw_fd(&self) -> RawFd {
-        self.0.as_fd().as_raw_fd()
-    }
 }
 
 /// A process that has ended.
@@ -66,11 +56,11 @@ impl Procs {
     /// Where the operating system has no descriptor left.
     #[expect(
         deprecated,
-        reason = "its successor is unsafe; `Watched` keeps its descriptor as long as it lives"
+        reason = "its successor is unsafe; `Exits` keeps its descriptor as long as it lives"
     )]
     pub(crate) fn new() -> io::Result<Self> {
         Ok(Self {
-            exits: AsyncFd::with_interest(Watched(Exits::new()?), Interest::READABLE)?,
+            exits: AsyncFd::with_interest(Exits::new()?, Interest::READABLE)?,
             panes: BTreeMap::new(),
             server: None,
             young: Vec::new(),
@@ -97,7 +87,7 @@ impl Procs {
 
     async fn take(&mut self) -> io::Result<Vec<(ProcId, Option<Ended>)>> {
         let mut ready = self.exits.readable_mut().await?;
-        let ended = ready.get_inner_mut().0.take()?;
+        let ended = ready.get_inner_mut().take()?;
         if ended.is_empty() {
             ready.clear_ready();
         }
@@ -119,7 +109,7 @@ impl Procs {
         if self.server == server {
             return false;
         }
-        self.server.take().into_iter().for_each(|id| self.exits.get_mut().0.forget(id));
+        self.server.take().into_iter().for_each(|id| self.exits.get_mut().forget(id));
         let Some(id) = server else { return false };
         let watched = self.watch(id);
         self.server = server.filter(|_| watched == Some(true));
@@ -132,7 +122,7 @@ impl Procs {
         if self.panes.get(&id).copied() == process {
             return false;
         }
-        self.panes.remove(&id).into_iter().for_each(|old| self.exits.get_mut().0.forget(old));
+        self.panes.remove(&id).into_iter().for_each(|old| self.exits.get_mut().forget(old));
         let Some(process) = process else { return false };
         let watched = self.watch(process);
         if watched == Some(true) {
@@ -144,7 +134,7 @@ impl Procs {
 
     /// `Some(false)`: it has ended. `None`: it cannot be held.
     fn watch(&mut self, id: ProcId) -> Option<bool> {
-        let watched = self.exits.get_mut().0.watch(id);
+        let watched = self.exits.get_mut().watch(id);
         if let Err(error) = &watched
             && !std::mem::replace(&mut self.warned, true)
         {

@@ -59,14 +59,24 @@ fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// The fields of the variant. What a program must not learn from the journal is not in it.
+/// The fields of the variant, and those of what it wraps, side by side. What a program must not learn from
+/// the journal is not in it.
 fn fields(event: &Event) -> Map<String, Value> {
     // The tag of an enum and its content: {"session_live": {…}}.
     let Ok(Value::Object(tagged)) = serde_json::to_value(event) else { return Map::new() };
     let Some(Value::Object(mut fields)) = tagged.into_iter().next().map(|(_, content)| content) else {
         return Map::new();
     };
-    fields.remove("digest");
+    for inner in ["status", "breaker"] {
+        if let Some(Value::Object(inner)) = fields.remove(inner) {
+            fields.extend(inner);
+        }
+    }
+    // Of use to the daemon alone. A message that is only queued now has one step at most.
+    ["digest", "op", "hops", "steps", "turned"].iter().for_each(|name| drop(fields.remove(*name)));
+    if let Some(Value::Object(holder)) = fields.get_mut("holder") {
+        holder.remove("op");
+    }
     if let Some(Value::Object(spec)) = fields.get_mut("spec") {
         spec.remove("env");
     }
@@ -76,13 +86,13 @@ fn fields(event: &Event) -> Map<String, Value> {
 fn own_name(event: &Event, key: String) -> String {
     let owner = match event {
         Event::SessionCreated(_) => "session",
-        Event::MessageQueued(_) => "message",
+        Event::MessageQueued(_) | Event::BreakerChanged { .. } => "message",
         _ => "candidate",
     };
     if matches!(key.as_str(), "seq" | "at" | "kind") { format!("{owner}_{key}") } else { key }
 }
 
-/// Times as text: everything named `…_at`, `at` or `…_since` is in milliseconds, but what tmux says
+/// Times as text: everything named `…_at`, `at`, `not_before` or `…_since` is in milliseconds, but what tmux says
 /// of its server's start is in seconds.
 fn readable(key: &str, value: Value) -> Value {
     match value {
@@ -112,14 +122,17 @@ fn seconds(key: String, value: Value) -> (String, Value) {
 }
 
 fn is_time(key: &str) -> bool {
-    key == "at" || key.ends_with("_at") || key.ends_with("_since")
+    key == "at" || key == "not_before" || key.ends_with("_at") || key.ends_with("_since")
 }
 
 #[cfg(test)]
 mod tests {
+    use protocol::message::Holder;
     use protocol::reap::CandidateKind;
     use protocol::session::Exit;
-    use protocol::{Reason, SessionId, Tag};
+    use protocol::{
+        Breaker, GeneratorId, MessageId, MessageState, MessageStatus, OpId, ProcId, Reason, SessionId, Tag,
+    };
 
     use super::*;
     use crate::testing::{message, session};
@@ -170,6 +183,53 @@ mod tests {
         let (kind, tag, token) = (CandidateKind::Requested, Tag([1; 16]), "1.2".parse().unwrap());
         let value = shown(Event::ReapStarted { session: SessionId(1), kind, tag, token });
         assert_eq!((&value["kind"], &value["candidate_kind"]), (&json!("reap_started"), &json!("requested")));
+    }
+
+    #[test]
+    fn what_is_wrapped_is_flat_too() {
+        let generator = Some(GeneratorId(4));
+        let op = Some(OpId::Named("x".into()));
+        let status = MessageStatus {
+            state: MessageState::Done,
+            attempts: 2,
+            token: "3.17".parse().ok(),
+            holder: Some(Holder { generator, process: None, lease_ms: 60_000, op }),
+            result: Some("fine".into()),
+            not_before: Some(Timestamp(1000)),
+            ..MessageStatus::default()
+        };
+        let changed =
+            Event::MessageChanged { id: MessageId(7), session: SessionId(1), status: Box::new(status) };
+        let value = shown(changed);
+        assert_eq!((&value["kind"], &value["id"]), (&json!("message_done"), &json!(7)));
+        assert_eq!(
+            (&value["state"], &value["attempts"], &value["token"]),
+            (&json!("done"), &json!(2), &json!("3.17"))
+        );
+        assert_eq!(value["holder"], json!({"generator": 4, "process": null, "lease_ms": 60_000}));
+        assert_eq!(
+            (&value["result"], &value["not_before"]),
+            (&json!("fine"), &json!("1970-01-01T00:00:01.000Z"))
+        );
+        let breaker = Breaker {
+            failures: 3,
+            opened_at: Some(Timestamp(0)),
+            probe_at: Some(Timestamp(1000)),
+            reason: Some("exit 1".into()),
+        };
+        let (session, kind) = (SessionId(1), "summarize".to_owned());
+        let value = shown(Event::BreakerChanged { session, kind, breaker, turned: true });
+        let expected = json!({
+            "seq": 9, "at": "2023-11-14T22:13:20.000Z", "kind": "breaker_opened", "session": "sess_1",
+            "message_kind": "summarize", "failures": 3, "opened_at": "1970-01-01T00:00:00.000Z",
+            "probe_at": "1970-01-01T00:00:01.000Z", "reason": "exit 1"
+        });
+        assert_eq!(value, expected);
+        let (kinds, process) = (vec!["a".to_owned()], Some(ProcId { pid: 5, start: 6 }));
+        let (id, session) = (GeneratorId(9), SessionId(1));
+        let value = shown(Event::GeneratorRegistered { id, session, kinds, process });
+        assert_eq!((&value["id"], &value["kinds"]), (&json!(9), &json!(["a"])));
+        assert_eq!(value["process"], json!({"pid": 5, "start": 6}));
     }
 
     #[test]

@@ -1,10 +1,10 @@
-//! Sessions and messages as people read them.
+//! Sessions as people read them.
 
 use std::collections::BTreeMap;
 
 use protocol::reply::SessionView;
 use protocol::session::Exit;
-use protocol::{Message, OsBytes, Timestamp};
+use protocol::{OsBytes, Timestamp};
 
 use crate::show::json::{status, word};
 use crate::show::out::Style;
@@ -26,25 +26,6 @@ pub(crate) fn sessions(views: &[SessionView], style: Style, now: Timestamp) -> S
             (view.queue.queued + view.queue.claimed + view.queue.in_doubt).to_string(),
             session.current_command.as_ref().map(OsBytes::to_string_lossy).unwrap_or_default(),
             when(session.last_activity_at, style, now),
-        ]);
-    }
-    table.render()
-}
-
-/// A table of messages.
-#[must_use]
-pub(crate) fn messages(messages: &[Message], style: Style, now: Timestamp) -> String {
-    let mut table = Table::new(&["ID", "KIND", "STATE", "TRIES", "SIZE", "QUEUED", "KEY", "REASON"]);
-    for message in messages {
-        table.row([
-            message.id.to_string(),
-            message.kind.clone(),
-            word(&message.state),
-            message.attempts.to_string(),
-            message.size.to_string(),
-            when(message.created_at, style, now),
-            message.key.clone().unwrap_or_default(),
-            message.reason.clone().unwrap_or_default(),
         ]);
     }
     table.render()
@@ -215,14 +196,5 @@ mod tests {
         let process = protocol::ProcId { pid: 60, start: 6 };
         view.processes = vec![TreeProcess { process, parent: 1, command: "reaper".into() }];
         assert!(session(&view, Style::default(), NOW).ends_with("processes\n  60  reaper\n"));
-    }
-
-    #[test]
-    fn messages_are_listed() {
-        let mut message = testing::message(7);
-        message.key = Some("a\nb".into());
-        let expected = "ID  KIND    STATE   TRIES  SIZE  QUEUED                    KEY   REASON\n\
-                        7   prompt  queued  0      5     2023-11-14T22:13:20.000Z  a\\nb  -\n";
-        assert_eq!(messages(&[message], Style::default(), NOW), expected);
     }
 }

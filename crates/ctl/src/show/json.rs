@@ -1,12 +1,15 @@
 //! The JSON documents that scripts depend on. Each is a struct, so a key can neither be missing nor
 //! slip in; what is not known is null.
 
+mod message;
+
 use std::collections::BTreeMap;
 
-use protocol::message::MessageState;
 use protocol::reply::{QueueCounts, SessionView};
-use protocol::{Lifecycle, Message, OsBytes, Session, Timestamp};
+use protocol::{Lifecycle, OsBytes, Session, Timestamp};
 use serde::Serialize;
+
+pub(crate) use message::{MessageJson, breaker, with_history};
 
 use crate::show::time::{rfc3339, rfc3339_of_seconds};
 
@@ -210,99 +213,6 @@ pub(crate) fn queue(counts: &QueueCounts) -> Queue {
     }
 }
 
-/// A message, as `queue ls` and `send` print it.
-#[derive(Debug, Serialize)]
-pub(crate) struct MessageJson<'a> {
-    id: u64,
-    session: String,
-    kind: &'a str,
-    key: Option<&'a str>,
-    origin: &'a str,
-    state: MessageState,
-    priority: Option<()>,
-    attempts: u32,
-    max_attempts: Option<u32>,
-    size: u32,
-    created_at: String,
-    not_before: Option<String>,
-    expires_at: Option<String>,
-    claim: Option<Claim>,
-    accepted_at: Option<String>,
-    finished_at: Option<String>,
-    result: Option<()>,
-    reason: Option<&'a str>,
-}
-
-#[derive(Debug, Serialize)]
-struct Claim {
-    generator: Option<()>,
-    token: String,
-    deadline_at: Option<String>,
-}
-
-impl<'a> MessageJson<'a> {
-    /// The document of a message.
-    #[must_use]
-    pub(crate) fn new(message: &'a Message) -> Self {
-        let changed_at = || rfc3339(message.changed_at);
-        let token = message.token.filter(|_| message.state.in_flight());
-        Self {
-            id: message.id.0,
-            session: message.session.to_string(),
-            kind: &message.kind,
-            key: message.key.as_deref(),
-            origin: &message.origin,
-            state: message.state,
-            priority: None,
-            attempts: message.attempts,
-            max_attempts: None,
-            size: message.size,
-            created_at: rfc3339(message.created_at),
-            not_before: None,
-            expires_at: message.expires_at.map(rfc3339),
-            claim: token.map(|t| Claim { generator: None, token: t.to_string(), deadline_at: None }),
-            accepted_at: (message.state == MessageState::Accepted).then(changed_at),
-            finished_at: message.state.is_final().then(changed_at),
-            result: None,
-            reason: message.reason.as_deref(),
-        }
-    }
-}
-
-/// A message with what happened to it, as `queue show` prints it.
-#[derive(Debug)]
-pub(crate) struct MessageHistory<'a> {
-    /// The message.
-    pub message: &'a Message,
-    /// Its steps, oldest first.
-    pub history: &'a [Step],
-}
-
-/// A step in a message's life.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Step {
-    /// When.
-    pub at: String,
-    /// The state that it went into.
-    pub state: MessageState,
-    /// How often it had been given out.
-    pub attempts: u32,
-    /// Why.
-    pub reason: Option<String>,
-}
-
-impl MessageHistory<'_> {
-    /// The document: a message's, and `history`.
-    ///
-    /// # Errors
-    /// None that can occur: every key is a string.
-    pub(crate) fn document(&self) -> serde_json::Result<serde_json::Value> {
-        let mut document = serde_json::to_value(MessageJson::new(self.message))?;
-        document["history"] = serde_json::to_value(self.history)?;
-        Ok(document)
-    }
-}
-
 /// The word of a state or reason: what it is in JSON.
 #[must_use]
 pub(crate) fn word(value: &impl Serialize) -> String {
@@ -320,7 +230,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::testing::{message, session};
+    use crate::testing::session;
 
     fn keys(value: &Value) -> Vec<&str> {
         value.as_object().unwrap().keys().map(String::as_str).collect()
@@ -362,24 +272,6 @@ mod tests {
         assert_eq!(keys(&value["tmux"]), sorted("socket server_pid server_started_at session_id pane_id"));
         assert!(value["generator"].is_null() && value["status"].is_null());
         assert!(!value.to_string().contains("hunter2"), "the environment is secret");
-    }
-
-    #[test]
-    fn a_message_has_every_key_of_the_contract() {
-        let message = message(7);
-        let value = serde_json::to_value(MessageJson::new(&message)).unwrap();
-        let contract =
-            "id, session, kind, key, origin, state, priority, attempts, max_attempts, size, created_at,
-            not_before, expires_at, claim, accepted_at, finished_at, result, reason";
-        assert_eq!(keys(&value), sorted(contract));
-        let shown = MessageHistory { message: &message, history: &[] }.document().unwrap();
-        assert_eq!(shown["history"], serde_json::json!([]));
-        let mut claimed = message;
-        claimed.state = MessageState::Typing;
-        claimed.token = Some("3.17".parse().unwrap());
-        let value = serde_json::to_value(MessageJson::new(&claimed)).unwrap();
-        assert_eq!(keys(&value["claim"]), sorted("generator token deadline_at"));
-        assert_eq!(value["claim"]["token"], "3.17");
     }
 
     #[test]

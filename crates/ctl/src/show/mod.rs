@@ -8,6 +8,7 @@ pub(crate) mod human;
 pub(crate) mod json;
 pub(crate) mod out;
 pub(crate) mod progress;
+pub(crate) mod queue;
 pub(crate) mod status;
 pub(crate) mod table;
 pub(crate) mod time;

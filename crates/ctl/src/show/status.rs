@@ -1,16 +1,16 @@
 //! The pool's status, for people and as JSON.
 
 use protocol::Timestamp;
-use protocol::reply::{Component, Status};
+use protocol::reply::{BreakerView, Component, Status};
 use protocol::tmux::Means;
 use serde_json::{Map, Value, json};
 
-use crate::show::escape;
 use crate::show::human::when;
-use crate::show::json::queue;
+use crate::show::json::{breaker, queue};
 use crate::show::out::Style;
 use crate::show::table::Table;
 use crate::show::time::{rfc3339, rfc3339_of_seconds};
+use crate::show::{self, escape};
 
 /// The components that a pool needs beside `poold`.
 const NEEDED: [&str; 2] = ["tmux-watch", "reaper"];
@@ -61,7 +61,11 @@ pub(crate) fn document(status: &Status) -> Value {
         "slots": {"used": status.slots_used, "max": status.slots_max},
         "queue": queue(&status.queue),
         "foreign": status.foreign,
+        "generators": status.generators,
+        "breakers": status.breakers.iter().map(breaker_document).collect::<Vec<_>>(),
         "database_bytes": status.database_bytes,
+        "quarantined": status.quarantined,
+        "free_bytes": status.free_bytes,
         "state_dir": status.state_dir,
         "problems": status.problems,
     })
@@ -75,6 +79,14 @@ fn component_document(component: &Component) -> Value {
         "pid": component.pid,
         "since": rfc3339(component.since),
     })
+}
+
+fn breaker_document(view: &BreakerView) -> Value {
+    let mut document = breaker(&view.breaker);
+    document.insert("session".into(), json!(view.session));
+    document.insert("name".into(), json!(view.name));
+    document.insert("kind".into(), json!(view.kind));
+    Value::Object(document)
 }
 
 /// The overview for people.
@@ -102,15 +114,30 @@ fn table(status: &Status, style: Style, now: Timestamp) -> Table {
     row("sessions", if sessions.is_empty() { "none".to_owned() } else { sessions.join(", ") });
     row("slots", format!("{} of {} taken", status.slots_used, status.slots_max));
     row("queue", queue_line(status, style, now));
+    row("generators", status.generators.to_string());
+    for held in &status.breakers {
+        let why = show::queue::breaker(&held.kind, &held.breaker, now);
+        row("held back", format!("{}  {}: {why}", held.session, held.name));
+    }
     if !status.foreign.is_empty() {
         row(
             "foreign",
             format!("{} (never touched; take one in: poolctl adopt NAME)", status.foreign.join(" ")),
         );
     }
-    row("database", format!("{} KiB", status.database_bytes.div_ceil(1024)));
+    row("database", database_line(status));
     row("state", status.state_dir.to_string_lossy());
     table
+}
+
+fn database_line(status: &Status) -> String {
+    let size = format!("{} KiB", status.database_bytes.div_ceil(1024));
+    let free = status.free_bytes.map(|bytes| format!(", {} MiB free on its disk", bytes >> 20));
+    let aside = match status.quarantined {
+        0 => String::new(),
+        n => format!(", {n} unreadable records put aside (see `poolctl check`)"),
+    };
+    size + &free.unwrap_or_default() + &aside
 }
 
 fn component_line(component: Option<&Component>, style: Style, now: Timestamp) -> String {
@@ -161,6 +188,8 @@ fn queue_line(status: &Status, style: Style, now: Timestamp) -> String {
 
 #[cfg(test)]
 mod tests {
+    use protocol::{Breaker, SessionId};
+
     use super::*;
     use crate::testing::status;
 
@@ -185,6 +214,27 @@ mod tests {
         assert!(text.starts_with("pool default: not healthy\n"), "{text}");
         assert!(text.ends_with("problem: tmux is missing\\x1b[2J\n"), "{text}");
         assert!(text.contains("slots       1 of 16 taken\n"), "{text}");
+        assert!(text.contains("database    1 KiB, 8192 MiB free on its disk\n"), "{text}");
+    }
+
+    #[test]
+    fn what_is_held_back_or_put_aside_is_named() {
+        let mut status = status();
+        let breaker = Breaker { failures: 3, opened_at: Some(Timestamp(0)), ..Breaker::default() };
+        let (session, name) = (SessionId(1), "web".parse().unwrap());
+        status.breakers = vec![BreakerView { session, name, kind: "summarize".into(), breaker }];
+        (status.quarantined, status.generators) = (2, 4);
+        let text = overview(&status, Style::default(), Timestamp(0));
+        let held = "held back   sess_1  web: summarize failed 3 times in a row\n";
+        assert!(text.contains(held) && text.contains("2 unreadable records put aside"), "{text}");
+        let document = document(&status);
+        assert_eq!((&document["quarantined"], &document["generators"]), (&json!(2), &json!(4)));
+        assert_eq!(document["free_bytes"], 8_u64 << 30);
+        let first = &document["breakers"][0];
+        assert_eq!(
+            (&first["kind"], &first["session"], &first["failures"]),
+            (&json!("summarize"), &json!("sess_1"), &json!(3))
+        );
     }
 
     #[test]

@@ -1,9 +1,13 @@
 //! The pool's other programs: where they are, and what environment they get.
 
+use std::ffi::OsStr;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 
 use protocol::socket::Paths;
+
+use crate::error::Error;
 
 /// What a daemon may be told through its environment, beside where its pool is.
 const PASSED: [&str; 3] = ["POOL_CONFIG", "POOL_LOG", "POOL_BIN_DIR"];
@@ -37,4 +41,13 @@ pub(crate) fn environment(command: &mut Command, paths: &Paths) {
             command.env(name, value);
         }
     }
+}
+
+/// Becomes `poold` for a task that it does while no daemon runs. Does not return where that works.
+pub(crate) fn become_poold(paths: &Paths, args: &[&OsStr]) -> Error {
+    let program = find("poold");
+    let mut command = Command::new(&program);
+    environment(&mut command, paths);
+    let error = command.args(args).exec();
+    Error::failed(format!("cannot run {}: {error}", program.display()))
 }

@@ -136,6 +136,10 @@ impl Follower for Journal<'_> {
         Request::Subscribe(Subscribe { since: self.since })
     }
 
+    fn persists(&self) -> bool {
+        true
+    }
+
     fn take(&mut self, frame: Frame) -> Result<ControlFlow<()>, Error> {
         match frame {
             Frame::Event { stamped, snapshot } => {
@@ -148,11 +152,8 @@ impl Follower for Journal<'_> {
                 self.since = Some(seq);
                 self.printer.synced(seq)?;
             }
-            // This side was too slow, and is cut.
-            Frame::Lagged { from, .. } => {
-                self.since = Some(from);
-                return Ok(ControlFlow::Break(()));
-            }
+            // This side was too slow, and is cut: it goes on after what it has.
+            Frame::Lagged { .. } => return Ok(ControlFlow::Break(())),
             Frame::Reply { .. } | Frame::Part { .. } | Frame::Ask(_) | Frame::Observed(_) => {}
         }
         Ok(ControlFlow::Continue(()))

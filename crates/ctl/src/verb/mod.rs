@@ -2,13 +2,19 @@
 
 pub(crate) mod adopt;
 pub(crate) mod attach;
+pub(crate) mod backup;
 pub(crate) mod become_daemon;
 pub(crate) mod capture;
+pub(crate) mod check;
+pub(crate) mod compact;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod down;
 pub(crate) mod events;
+pub(crate) mod export;
 pub(crate) mod feed;
+pub(crate) mod generators;
+pub(crate) mod import;
 pub(crate) mod keys;
 pub(crate) mod kill;
 pub(crate) mod label;
@@ -29,6 +35,7 @@ pub(crate) mod sync;
 pub(crate) mod up;
 pub(crate) mod wait;
 pub(crate) mod watch;
+pub(crate) mod work;
 
 use protocol::reply::SessionView;
 use protocol::{Message, Response};
@@ -66,12 +73,19 @@ pub(crate) fn run(context: &Context, command: Command) -> Result<u8, Error> {
         Command::Label(args) => label::run(context, args),
         Command::Restart(args) => restart::run(context, &args),
         Command::Queue(command) => queue::run(context, command),
+        Command::Work(args) => work::run(context, args),
+        Command::Generators(args) => generators::run(context, &args),
         Command::Adopt(args) => adopt::run(context, args),
         Command::Events(args) => events::run(context, &args),
         Command::Watch(args) => watch::run(context, &args),
         Command::Feed(args) => feed::run(context, &args),
         Command::Reap(args) => reap::run(context, &args),
         Command::Rpc(args) => rpc::run(context, &args),
+        Command::Export(args) => export::run(context, &args),
+        Command::Import(args) => import::run(context, &args),
+        Command::Backup(args) => backup::run(context, &args),
+        Command::Check(args) => check::run(context, &args),
+        Command::Compact(args) => compact::run(context, &args),
         Command::Config(command) => config::run(context, &command),
         Command::Completions(args) => completions::run(&args),
         Command::Become(args) => become_daemon::run(&args),
@@ -124,7 +138,7 @@ fn print_session(context: &Context, view: &SessionView, line: &str) -> Result<()
 /// An operation id names one operation, so it cannot be given to several.
 fn only_one(repeat: &Repeat, operations: usize) -> Result<(), Error> {
     if repeat.op_id.is_some() && operations != 1 {
-        return Err(Error::usage("--op-id names one operation: give one session"));
+        return Err(Error::usage("--op-id names one operation: it cannot be given to several"));
     }
     Ok(())
 }

@@ -82,7 +82,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
         out::line(&id.to_string())?;
     }
     if let Some(prompt) = prompt {
-        first_prompt(&mut client, id.into(), &prompt, &repeat)?;
+        first_prompt(context, &mut client, id.into(), (&prompt, &repeat))?;
     }
     Ok(exit::OK)
 }
@@ -97,14 +97,14 @@ pub(crate) fn create(context: &Context, client: &mut Client, args: Args) -> Resu
 
 /// Sends the text of `--prompt`. Repeating the whole command under its id sends it once.
 pub(crate) fn first_prompt(
+    context: &Context,
     client: &mut Client,
     session: SessionRef,
-    text: &OsStr,
-    repeat: &Repeat,
+    (text, repeat): (&OsStr, &Repeat),
 ) -> Result<(), Error> {
     let key = repeat.op_id.as_ref().map(|id| format!("prompt of {id}"));
-    let send = send::prompt(session.clone(), OsBytes::from(text), key);
-    let sent = send::checked(send).and_then(|send| client.change(&Repeat::default(), Request::Send(send)));
+    let send = send::prompt(context, session.clone(), OsBytes::from(text), key).and_then(send::checked);
+    let sent = send.and_then(|send| client.change(&Repeat::default(), Request::Send(send)));
     sent.map(drop).map_err(|error| match error {
         Error::Refused(mut refusal) => {
             refusal.message = format!("{session} runs, but its prompt was not sent: {}", refusal.message);

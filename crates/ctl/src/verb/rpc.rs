@@ -82,7 +82,7 @@ fn ask(context: &Context, client: &mut Client, line: Line) -> Result<protocol::R
     client.call(op, line.request)
 }
 
-/// Whether a request needs an operation id.
+/// Whether a request needs an operation id, or, as a claim, gets the same answer again with one.
 fn mutates(request: &Request) -> bool {
     matches!(
         request,
@@ -96,6 +96,10 @@ fn mutates(request: &Request) -> bool {
             | Request::Label(_)
             | Request::Restart(_)
             | Request::Adopt(_)
+            | Request::Claim(_)
+            | Request::Cancel(_)
+            | Request::Retry(_)
+            | Request::Purge(_)
     )
 }
 

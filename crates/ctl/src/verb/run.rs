@@ -48,7 +48,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     context.remark(&format!("{id} runs"));
     let over = when_over(context, &id)?;
     if let Some(prompt) = prompt {
-        new::first_prompt(&mut client, id.clone(), &prompt, &repeat)?;
+        new::first_prompt(context, &mut client, id.clone(), (&prompt, &repeat))?;
     }
     let shown = if no_stream || context.style.json { None } else { Some(logs::files(&mut client, &id)?) };
     let over = match shown {

@@ -8,21 +8,18 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::ValueEnum;
-use protocol::message::{BODY_MAX, PROMPT};
+use protocol::message::{BODY_MAX, Breaker, PROMPT};
 use protocol::request::{Send, Until, Wait};
-use protocol::{Message, MessageState, OsBytes, Request, SessionRef};
+use protocol::{Message, MessageId, MessageState, OsBytes, Request, Response, SessionRef};
+use serde_json::{Value, json};
 
-use crate::cli::Repeat;
-use crate::client::Client;
+use crate::cli::{Repeat, kind};
 use crate::context::Context;
 use crate::error::Error;
 use crate::exit;
-use crate::show::json::{MessageJson, word};
-use crate::show::{out, time};
+use crate::show::json::{self, MessageJson, word};
+use crate::show::{escape, out, queue, time};
 use crate::verb::expect_message;
-
-/// Time between two looks at a message that is waited for.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// Send a durable message; prints its id once it is on disk
 #[derive(Debug, clap::Args)]
@@ -38,6 +35,12 @@ pub(crate) struct Args {
     /// Idempotency key: a second message with it is the first one again
     #[arg(long)]
     pub key: Option<String>,
+    /// Its kind: prompt goes to the agent in the pane, any other name waits for a worker that asks for it
+    #[arg(long, default_value = PROMPT, value_parser = kind)]
+    pub kind: String,
+    /// From -100 to 100: higher is worked first among those of its kind
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = clap::value_parser!(i8).range(-100..=100))]
+    pub priority: i8,
     /// Return when it is this far
     #[arg(long, value_enum, default_value = "queued", value_name = "STATE")]
     pub wait: Stage,
@@ -62,23 +65,55 @@ pub(crate) enum Stage {
 /// Sends it, prints its id, and waits as asked.
 pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     let session = context.session(&args.session)?;
-    let body = body(&args)?;
-    let mut send = checked(prompt(session.clone(), body, args.key))?;
-    send.ttl_ms = args.ttl.map(time::millis);
-    let message = expect_message(context.client().change(&args.repeat, Request::Send(send))?)?;
+    let send = prompt(context, session.clone(), body(&args)?, args.key)?;
+    let ttl_ms = args.ttl.map(time::millis);
+    let send = checked(Send { kind: args.kind, priority: args.priority, ttl_ms, ..send })?;
+    let sent = match context.client().change(&args.repeat, Request::Send(send))? {
+        Response::Sent(sent) => *sent,
+        other => return Err(Error::unexpected(&other)),
+    };
     if !context.style.json {
-        out::line(&message.id.to_string())?;
+        out::line(&sent.message.id.to_string())?;
     }
-    let message = wait(context, &session, message, args.wait)?;
+    if let Some(breaker) = &sent.held_back {
+        tell_held_back(context, &sent.message.kind, breaker);
+    }
+    let message = wait(context, &session, sent.message, args.wait)?;
     if context.style.json {
-        out::json(&MessageJson::new(&message))?;
+        out::json(&document(&message, sent.held_back.as_ref())?)?;
+    }
+    if args.wait != Stage::Queued && message.status.state == MessageState::InDoubt {
+        let hint = format!("see `poolctl queue resolve {session} {} --as …`", message.id);
+        return Err(Error::failed(format!("{}; {hint}", ended(&message))));
     }
     fate(&message)
 }
 
-/// A message for the agent in the pane, with Enter after it.
-pub(crate) fn prompt(session: SessionRef, body: OsBytes, key: Option<String>) -> Send {
-    Send { session, body, kind: PROMPT.into(), key, origin: "cli".into(), ttl_ms: None, enter: true }
+/// A message for the agent in the pane, with Enter after it, that says where it comes from.
+pub(crate) fn prompt(
+    context: &Context,
+    session: SessionRef,
+    body: OsBytes,
+    key: Option<String>,
+) -> Result<Send, Error> {
+    Ok(Send {
+        session,
+        body,
+        kind: PROMPT.into(),
+        key,
+        origin: context.origin(),
+        ttl_ms: None,
+        enter: true,
+        priority: 0,
+        cause: cause()?,
+    })
+}
+
+/// The message that is being worked here: its worker says so in the environment.
+fn cause() -> Result<Option<MessageId>, Error> {
+    let id = std::env::var("POOL_MESSAGE_ID").ok().filter(|id| !id.is_empty());
+    let id = id.map(|id| id.parse()).transpose();
+    id.map_err(|error| Error::usage(format!("POOL_MESSAGE_ID: {error}")))
 }
 
 /// The same message, unless it is too long to be sent.
@@ -91,42 +126,48 @@ pub(crate) fn checked(send: Send) -> Result<Send, Error> {
     Ok(send)
 }
 
+fn tell_held_back(context: &Context, kind: &str, breaker: &Breaker) {
+    if !context.style.json && !context.style.quiet {
+        let why = queue::breaker(kind, breaker, time::now());
+        out::note(&format!("poolctl: held back: {}", escape::line(&why)));
+    }
+}
+
+/// The message, and whether its kind is held back.
+fn document(message: &Message, held_back: Option<&Breaker>) -> Result<Value, Error> {
+    let document = serde_json::to_value(MessageJson::new(message));
+    let mut document = document.map_err(|error| Error::Output(error.into()))?;
+    document["held_back"] = json!(held_back.map(json::breaker));
+    Ok(document)
+}
+
 /// Code and sentence for a message that is waited for no longer.
 pub(crate) fn fate(message: &Message) -> Result<u8, Error> {
-    let why = message.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
-    match message.state {
+    match message.status.state {
         MessageState::Dead | MessageState::Cancelled | MessageState::Expired => {
-            Err(Error::failed(format!("message {} is {}{why}", message.id, word(&message.state))))
+            Err(Error::failed(ended(message)))
         }
         _ => Ok(exit::OK),
     }
 }
 
-fn wait(context: &Context, session: &SessionRef, message: Message, stage: Stage) -> Result<Message, Error> {
-    let _progress = context.progress(&format!("message {}", message.id));
-    let mut client = context.patient_client();
-    match stage {
-        Stage::Queued => Ok(message),
-        Stage::Accepted => accepted(context, &mut client, message),
-        Stage::Done => {
-            let timeout_ms = context.waiting_limit().map(time::millis);
-            let until = Until::Message(message.id);
-            let wait = Wait { session: session.clone(), until, timeout_ms };
-            expect_message(client.ask(Request::Wait(wait))?)
-        }
-    }
+fn ended(message: &Message) -> String {
+    let status = &message.status;
+    let why = status.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    let state = word(&status.state).replace('_', " ");
+    format!("message {} is {state}{why}", message.id)
 }
 
-fn accepted(context: &Context, client: &mut Client, mut message: Message) -> Result<Message, Error> {
-    let began = std::time::Instant::now();
-    while message.state != MessageState::Accepted && !message.state.is_final() {
-        if context.waiting_limit().is_some_and(|limit| began.elapsed() >= limit) {
-            return Err(Error::timeout(format!("message {} is still {}", message.id, word(&message.state))));
-        }
-        std::thread::sleep(LOOK_AGAIN);
-        message = expect_message(client.ask(Request::ShowMessage(message.id))?)?;
-    }
-    Ok(message)
+fn wait(context: &Context, session: &SessionRef, message: Message, stage: Stage) -> Result<Message, Error> {
+    let until = match stage {
+        Stage::Queued => return Ok(message),
+        Stage::Accepted => Until::Accepted(message.id),
+        Stage::Done => Until::Message(message.id),
+    };
+    let _progress = context.progress(&format!("message {}", message.id));
+    let timeout_ms = context.waiting_limit().map(time::millis);
+    let wait = Wait { session: session.clone(), until, timeout_ms };
+    expect_message(context.patient_client().ask(Request::Wait(wait))?)
 }
 
 fn body(args: &Args) -> Result<OsBytes, Error> {
@@ -174,7 +215,10 @@ mod tests {
     fn a_text_too_long_is_refused_before_it_is_sent() {
         let send = |length: usize| {
             let body = read(io::repeat(b'x').take(length as u64), Path::new("x")).unwrap();
-            checked(prompt(SessionRef("web".into()), body, None))
+            let session = SessionRef("web".into());
+            let (kind, origin) = (PROMPT.into(), "cli".into());
+            let (key, ttl_ms, cause) = (None, None, None);
+            checked(Send { session, body, kind, key, origin, ttl_ms, enter: true, priority: 0, cause })
         };
         assert!(send(BODY_MAX).is_ok());
         assert!(send(BODY_MAX + 1).is_err() && send(10 * BODY_MAX).is_err());
@@ -184,8 +228,8 @@ mod tests {
     fn a_message_that_was_not_worked_is_a_failure() {
         let mut message = message(3);
         assert_eq!(fate(&message).unwrap(), 0);
-        message.state = MessageState::Dead;
-        message.reason = Some("agent_ended".into());
+        message.status.state = MessageState::Dead;
+        message.status.reason = Some("agent_ended".into());
         assert_eq!(fate(&message).unwrap_err().to_string(), "message 3 is dead: agent_ended");
     }
 }

@@ -1,7 +1,10 @@
 //! `status`: the components and their health; exit 0 only when healthy.
 
+use std::path::Path;
+use std::time::Duration;
+
 use protocol::reply::Status;
-use protocol::{Request, Response};
+use protocol::{ErrorCode, Refusal, Request, Response};
 
 use crate::client::Client;
 use crate::context::Context;
@@ -9,6 +12,8 @@ use crate::error::Error;
 use crate::exit;
 use crate::show::{out, status, time};
 
+/// How long a daemon that recovers its database has to answer nevertheless.
+const RECOVERING: Duration = Duration::from_secs(1);
 /// What a pool that is not healthy ends with: as a command that failed.
 const NOT_HEALTHY: u8 = 1;
 
@@ -18,13 +23,38 @@ pub(crate) struct Args {}
 
 /// Prints it.
 pub(crate) fn run(context: &Context, _: &Args) -> Result<u8, Error> {
-    let found = status(&mut context.client())?;
+    let found = look(context)?;
     if context.style.json {
         out::json(&status::document(&found))?;
     } else {
         context.say(status::overview(&found, context.style, time::now()).trim_end())?;
     }
     Ok(if status::is_healthy(&found) { exit::OK } else { NOT_HEALTHY })
+}
+
+/// The status; of a daemon that does not answer yet, how far it is.
+fn look(context: &Context) -> Result<Status, Error> {
+    let Some((pid, percent)) = recovery(&context.paths.run) else {
+        return status(&mut context.client());
+    };
+    match context.client().ask_once(Request::Status, RECOVERING) {
+        Ok(Response::Status(status)) => Ok(*status),
+        Ok(other) => Err(Error::unexpected(&other)),
+        Err(error) if matches!(error.code(), ErrorCode::Unavailable | ErrorCode::Timeout) => {
+            let recovering = format!("poold (pid {pid}) is recovering its database: {percent} %");
+            Err(Refusal::new(ErrorCode::Unavailable, recovering).into())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The daemon that recovers its database, and how much of it is done.
+fn recovery(run: &Path) -> Option<(u32, u8)> {
+    let text = std::fs::read_to_string(run.join("recovery")).ok()?;
+    let (pid, percent) = text.trim().split_once(' ')?;
+    let (pid, percent) = (pid.parse().ok()?, percent.parse().ok()?);
+    process::identity::identify(pid).ok()??;
+    Some((pid, percent))
 }
 
 /// Asks for it.

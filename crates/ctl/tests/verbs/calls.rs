@@ -4,9 +4,13 @@ use std::io::Write;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use protocol::reply::Sent;
 use protocol::request::{Until, Wait};
 use protocol::session::Exit;
-use protocol::{ErrorCode, Lifecycle, MessageState, OpId, Refusal, Request, Response, SessionRef, Timestamp};
+use protocol::{
+    Breaker, ErrorCode, Lifecycle, MessageId, MessageState, OpId, Refusal, Request, Response, SessionRef,
+    Timestamp,
+};
 use serde_json::{Value, json};
 
 use crate::fake::{Answer, Pool, Ran, ok};
@@ -24,6 +28,11 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
     ("no_answer_is_a_timeout", no_answer_is_a_timeout),
     ("a_lock_token_goes_along", a_lock_token_goes_along),
     ("send_reads_standard_input", send_reads_standard_input),
+    (
+        "send_says_where_it_comes_from_and_what_holds_it_back",
+        send_says_where_it_comes_from_and_what_holds_it_back,
+    ),
+    ("a_daemon_that_recovers_says_how_far_it_is", a_daemon_that_recovers_says_how_far_it_is),
     ("send_waits_for_the_end_of_a_message", send_waits_for_the_end_of_a_message),
     ("wait_ends_with_the_code_of_the_session", wait_ends_with_the_code_of_the_session),
     ("a_session_is_also_the_one_of_this_shell", a_session_is_also_the_one_of_this_shell),
@@ -32,6 +41,10 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
     ("rpc_answers_every_line", rpc_answers_every_line),
     ("a_closed_pipe_is_no_panic", a_closed_pipe_is_no_panic),
 ];
+
+fn sent(id: u64) -> Response {
+    Response::Sent(Box::new(Sent { message: message(id), held_back: None }))
+}
 
 fn no_daemon_says_how_to_start_one() {
     let pool = Pool::empty();
@@ -74,6 +87,24 @@ fn status_is_zero_only_when_healthy() {
     let ran = pool.run("status --json");
     let document: Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!((ran.code, &document["healthy"]), (1, &json!(false)));
+}
+
+fn a_daemon_that_recovers_says_how_far_it_is() {
+    let pool = Pool::empty();
+    let file = pool.dir.path().join("run/recovery");
+    std::fs::write(&file, format!("{} 43\n", std::process::id())).unwrap();
+    let ran = pool.run("status");
+    let said = format!("poolctl: poold (pid {}) is recovering its database: 43 %\n", std::process::id());
+    assert_eq!((ran.code, ran.err), (7, said));
+    let mut ended = std::process::Command::new("true").spawn().unwrap();
+    ended.wait().unwrap();
+    std::fs::write(&file, format!("{} 43\n", ended.id())).unwrap();
+    let ran = pool.run("status");
+    assert_eq!((ran.code, ran.err.contains("poolctl up")), (7, true), "{}", ran.err);
+    let pool = Pool::new(|_| ok(Response::Status(Box::new(status()))));
+    let file = pool.dir.path().join("run/recovery");
+    std::fs::write(&file, format!("{} 100\n", std::process::id())).unwrap();
+    assert!(pool.run("status").success().starts_with("pool default: healthy\n"), "it answers");
 }
 
 fn a_list_comes_in_parts() {
@@ -135,7 +166,7 @@ fn new_takes_what_it_should_from_its_caller() {
 fn new_with_a_prompt_sends_it_once() {
     let pool = Pool::new(|call| match call.request {
         Request::New(_) => ok(Response::Session(Box::new(session("web")))),
-        _ => ok(Response::Message(Box::new(message(7)))),
+        _ => ok(sent(7)),
     });
     pool.run("new web --prompt hi --op-id x").success();
     let calls = pool.calls();
@@ -178,7 +209,7 @@ fn a_lock_token_goes_along() {
 }
 
 fn send_reads_standard_input() {
-    let pool = Pool::new(|_| ok(Response::Message(Box::new(message(7)))));
+    let pool = Pool::new(|_| ok(sent(7)));
     let mut child = pool
         .poolctl(["send", "web", "-", "--key", "k", "--ttl", "2s"])
         .stdin(Stdio::piped())
@@ -189,24 +220,55 @@ fn send_reads_standard_input() {
     let Request::Send(send) = pool.request() else { panic!() };
     assert_eq!((send.body, send.key, send.ttl_ms), ("one\n!two".into(), Some("k".into()), Some(2000)));
     assert!(send.enter);
-    let pool = Pool::new(|_| ok(Response::Message(Box::new(message(7)))));
+    assert_eq!((send.kind.as_str(), send.priority, send.origin.as_str()), ("prompt", 0, "cli"));
+    let pool = Pool::new(|_| ok(sent(7)));
     pool.run("send web hello world --json").success();
     let Request::Send(send) = pool.request() else { panic!() };
     assert_eq!(send.body, "hello world".into());
 }
 
-fn send_waits_for_the_end_of_a_message() {
-    let pool = Pool::new(|call| {
+fn send_says_where_it_comes_from_and_what_holds_it_back() {
+    let pool = Pool::new(|_| {
+        let (probe_at, reason) = (Some(Timestamp(0)), Some("exit 1\x1b".to_owned()));
+        let breaker = Breaker { failures: 3, opened_at: Some(Timestamp(0)), probe_at, reason };
         let mut message = message(7);
-        if matches!(call.request, Request::Wait(_)) {
-            message.state = MessageState::Expired;
+        message.kind = "summarize".into();
+        ok(Response::Sent(Box::new(Sent { message, held_back: Some(breaker) })))
+    });
+    let line = ["send", "web", "hi", "--kind", "summarize", "--priority", "-7"];
+    let mut command = pool.poolctl(line);
+    let ran = Ran::new(&command.env("POOL_SESSION", "sess_9").env("POOL_MESSAGE_ID", "5").output().unwrap());
+    let held = "poolctl: held back: summarize failed 3 times in a row, last: exit 1\\x1b; next probe now\n";
+    assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, "7\n", held));
+    let Request::Send(send) = pool.request() else { panic!() };
+    assert_eq!((send.kind.as_str(), send.priority), ("summarize", -7));
+    assert_eq!((send.origin.as_str(), send.cause), ("session:sess_9", Some(MessageId(5))));
+    let document: Value =
+        serde_json::from_str(&pool.run("send web hi --kind summarize --json").success()).unwrap();
+    assert_eq!((&document["held_back"]["failures"], &document["kind"]), (&json!(3), &json!("summarize")));
+    let mut command = pool.poolctl(["send", "web", "hi"]);
+    assert_eq!(Ran::new(&command.env("POOL_MESSAGE_ID", "x").output().unwrap()).code, 2);
+}
+
+fn send_waits_for_the_end_of_a_message() {
+    let pool = Pool::new(|call| match &call.request {
+        Request::Wait(wait) => {
+            let mut message = message(7);
+            message.status.state = match wait.until {
+                Until::Accepted(_) => MessageState::InDoubt,
+                _ => MessageState::Expired,
+            };
+            ok(Response::Message(Box::new(message)))
         }
-        ok(Response::Message(Box::new(message)))
+        _ => ok(sent(7)),
     });
     let ran = pool.run("send web hi --wait done");
     assert_eq!((ran.code, ran.out.as_str()), (1, "7\n"));
     assert_eq!(ran.err, "poolctl: message 7 is expired\n");
     assert!(matches!(pool.calls()[1].request, Request::Wait(Wait { until: Until::Message(_), .. })));
+    let ran = pool.run("send web hi --wait accepted");
+    assert_eq!((ran.code, ran.out.as_str()), (1, "7\n"));
+    assert!(ran.err.starts_with("poolctl: message 7 is in doubt; see `poolctl queue resolve"), "{}", ran.err);
 }
 
 fn wait_ends_with_the_code_of_the_session() {

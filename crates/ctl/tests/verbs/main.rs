@@ -4,12 +4,15 @@
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "all of this program is a test")]
 
 mod calls;
+mod database;
 mod fake;
+mod queue;
 #[path = "../../src/testing.rs"]
 mod samples;
 mod streams;
 mod supervisor;
 mod tmux;
+mod work;
 
 use std::ffi::OsStr;
 use std::panic;
@@ -34,7 +37,16 @@ fn main() -> ExitCode {
 
 fn tests() -> ExitCode {
     let filter = std::env::args().skip(1).find(|arg| !arg.starts_with('-')).unwrap_or_default();
-    let all = [calls::TESTS, streams::TESTS, supervisor::TESTS, tmux::TESTS].concat();
+    let all = [
+        calls::TESTS,
+        database::TESTS,
+        queue::TESTS,
+        streams::TESTS,
+        supervisor::TESTS,
+        tmux::TESTS,
+        work::TESTS,
+    ]
+    .concat();
     if std::env::args().any(|arg| arg == "--list") {
         all.iter().for_each(|(name, _)| println!("{name}: test"));
         return ExitCode::SUCCESS;

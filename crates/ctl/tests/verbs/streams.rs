@@ -29,6 +29,7 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
     ("logs_follow_until_the_session_is_over", logs_follow_until_the_session_is_over),
     ("the_journal_is_read_in_pages", the_journal_is_read_in_pages),
     ("following_goes_on_where_it_was_cut", following_goes_on_where_it_was_cut),
+    ("following_outlasts_the_daemon", following_outlasts_the_daemon),
 ];
 
 fn stopped(code: i32) -> Response {
@@ -174,6 +175,34 @@ fn the_journal_is_read_in_pages() {
     assert_eq!(pool.run("events --since 5 --json --session sess_2").success(), "");
     let expected = "     9  1970-01-01T00:00:00.000Z  session_stopped         sess_1    reason=exited\n";
     assert!(pool.run("events --since 7").success().contains(expected));
+}
+
+fn following_outlasts_the_daemon() {
+    let connections = Arc::new(AtomicU32::new(0));
+    let counted = connections.clone();
+    let pool = Pool::new(move |call| {
+        let frame = |seq| Frame::Event { stamped: Box::new(event(seq)), snapshot: false };
+        let Request::Subscribe(Subscribe { since }) = &call.request else { panic!("{call:?}") };
+        let next = since.map_or(0, |seq| seq.0) + 1;
+        match counted.fetch_add(1, Ordering::SeqCst) {
+            0 => Answer::Frames(vec![frame(next), Frame::Lagged { from: Seq(next), to: Seq(99) }]),
+            1 | 2 => Answer::Frames(vec![frame(next)]),
+            3 => Answer::Frames(Vec::new()),
+            4 => Answer::Frames(vec![frame(next), Frame::Lagged { from: Seq(0), to: Seq(99) }]),
+            _ => Answer::Silence,
+        }
+    });
+    let mut child = pool.poolctl(["events", "--follow", "--since", "5", "--json"]).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let seen: Vec<u64> = lines.by_ref().take(4).map(|line| seqs(&line.unwrap())[0]).collect();
+    assert_eq!(seen, [6, 7, 8, 9], "none twice, none left out");
+    until("the last connection", || connections.load(Ordering::SeqCst) == 6);
+    let Request::Subscribe(last) = pool.calls()[5].request.clone() else { panic!() };
+    assert_eq!(last.since, Some(Seq(9)), "after what it has, whatever it was told");
+    drop(lines);
+    let ran = Ran::new(&child.wait_with_output().unwrap());
+    assert_eq!((ran.code, ran.err.lines().count()), (141, 1), "told once: {}", ran.err);
+    assert!(ran.err.contains("was lost"), "{}", ran.err);
 }
 
 fn following_goes_on_where_it_was_cut() {

@@ -87,13 +87,47 @@ pub struct QueueSection {
     pub max_messages: u64,
     /// Bytes of them.
     pub max_bytes: String,
-    /// How long a final message is kept.
+    /// Messages of all sessions.
+    pub pool_max_messages: u64,
+    /// Bytes of them.
+    pub pool_max_bytes: String,
+    /// No message is taken with less free space than that.
+    pub min_free_disk: String,
+    /// How often a message is given out.
+    pub max_attempts: u32,
+    /// How long a worker may be silent about a message.
+    pub lease: String,
+    /// Pause before the second attempt; it doubles, up to a minute.
+    pub retry_backoff: String,
+    /// Failures of a kind in a row after which it is held back; 0 for never.
+    pub breaker_failures: u32,
+    /// Time until it is probed; it doubles, up to half an hour.
+    pub breaker_pause: String,
+    /// How long a message that is done, cancelled or expired is kept.
     pub keep_done: String,
+    /// How long a dead one is.
+    pub keep_dead: String,
+    /// How many of either are kept for each session, whatever their age.
+    pub keep_count: u64,
 }
 
 impl Default for QueueSection {
     fn default() -> Self {
-        Self { max_messages: 10_000, max_bytes: "64MiB".to_owned(), keep_done: "24h".to_owned() }
+        Self {
+            max_messages: 10_000,
+            max_bytes: "64MiB".to_owned(),
+            pool_max_messages: 1_000_000,
+            pool_max_bytes: "4GiB".to_owned(),
+            min_free_disk: "64MiB".to_owned(),
+            max_attempts: 5,
+            lease: "60s".to_owned(),
+            retry_backoff: "1s".to_owned(),
+            breaker_failures: 3,
+            breaker_pause: "1m".to_owned(),
+            keep_done: "24h".to_owned(),
+            keep_dead: "30d".to_owned(),
+            keep_count: 100_000,
+        }
     }
 }
 
@@ -117,11 +151,13 @@ impl Default for ReaperSection {
 pub struct EventsSection {
     /// Events that the journal keeps.
     pub keep: u64,
+    /// How long it keeps them.
+    pub keep_for: String,
 }
 
 impl Default for EventsSection {
     fn default() -> Self {
-        Self { keep: 100_000 }
+        Self { keep: 100_000, keep_for: "7d".to_owned() }
     }
 }
 

@@ -1,23 +1,45 @@
-//! Clients: requests in, answers out, several at a time.
+//! Clients and generators: requests in, answers out, several at a time. What is decided within one turn
+//! is answered by the engine itself, as soon as it is on disk.
 
 use std::sync::Arc;
 
-use protocol::{Call, ErrorCode, Refusal, frame};
-use tokio::sync::Semaphore;
+use protocol::{Call, ErrorCode, ProcId, Refusal, Reply, Request, Role, frame};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
 use crate::conn::Connection;
 use crate::context::Daemon;
-use crate::verb;
+use crate::engine::{Job, Turn};
+use crate::op;
+use crate::outbox::Outbox;
+use crate::verb::claim::{self, Peer};
+use crate::verb::{self, queue};
 
 /// Calls of one connection that may be under way.
 const CALLS_MAX: usize = 64;
 
+/// A client may claim: what it holds hangs on its connection.
+pub(super) async fn admit(daemon: &Arc<Daemon>, id: u64, pid: Option<u32>) -> Result<(), Refusal> {
+    daemon.engine.turn(move |turn| turn.rest.work.joined(id, pid.and_then(process), turn.now())).await
+}
+
+/// The process behind a number, where it still is.
+fn process(pid: u32) -> Option<ProcId> {
+    process::identity::identify(pid).ok().flatten()
+}
+
 pub(super) async fn serve(daemon: &Arc<Daemon>, mut connection: Connection) {
     let places = Arc::new(Semaphore::new(CALLS_MAX));
+    let client = Client {
+        daemon: Arc::clone(daemon),
+        outbox: connection.outbox.clone(),
+        id: connection.id,
+        pid: connection.pid,
+        role: connection.hello.role,
+    };
     // Dropped with the connection: what only it waits for ends with it.
     let mut calls = JoinSet::new();
-    while !connection.outbox.is_closed() {
+    while client.outbox.room().await.is_ok() {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         let call = match connection.reader.next().await {
             Ok(Some(payload)) => frame::decode::<Call>(&payload),
@@ -30,18 +52,95 @@ pub(super) async fn serve(daemon: &Arc<Daemon>, mut connection: Connection) {
                 // No call has this id: it says why the connection ends.
                 let why =
                     Refusal::new(ErrorCode::Protocol, format!("not a request that poold knows: {error}"));
-                drop(connection.outbox.reply(0, Err(why)).await);
+                drop(client.outbox.reply(0, Err(why)));
                 return tracing::info!(%error, "a client was cut off");
             }
         };
         while calls.try_join_next().is_some() {}
-        let (daemon, outbox) = (Arc::clone(daemon), connection.outbox.clone());
+        let Some((call, place)) = client.at_once(call, place) else { continue };
+        let client = client.clone();
         calls.spawn(async move {
             let id = call.id;
-            let reply = verb::answer(&daemon, call).await;
+            let reply = client.answer(call).await;
             // A client that left needs no answer.
-            drop(outbox.reply(id, reply).await);
+            drop(client.outbox.reply(id, reply));
             drop(place);
         });
+    }
+}
+
+/// One connection.
+#[derive(Clone)]
+struct Client {
+    daemon: Arc<Daemon>,
+    outbox: Outbox,
+    id: u64,
+    pid: Option<u32>,
+    role: Role,
+}
+
+impl Client {
+    /// Has a call decided and answered within a turn, if it is one that can be; else gives it back.
+    fn at_once(&self, call: Call, place: OwnedSemaphorePermit) -> Option<(Call, OwnedSemaphorePermit)> {
+        let (id, daemon, connection) = (call.id, Arc::clone(&self.daemon), self.id);
+        if call.lock.is_some() {
+            return Some((call, place));
+        }
+        match call.request {
+            Request::Send(mut send) => {
+                let ready = op::usable(call.op).and_then(|op| Ok((op, queue::body(&mut send)?)));
+                match ready {
+                    Ok((op, body)) => {
+                        self.submit(id, place, move |turn| queue::send(turn, &daemon, &op, (&send, body)));
+                    }
+                    Err(refusal) => drop(self.outbox.reply(id, Err(refusal))),
+                }
+            }
+            Request::Heartbeat(held) => {
+                self.submit(id, place, move |turn| queue::heartbeat(turn, connection, &held));
+            }
+            Request::Ack(ack) => self.submit(id, place, move |turn| queue::ack(turn, ack)),
+            Request::Fail(fail) => self.submit(id, place, move |turn| queue::fail(turn, &daemon, &fail)),
+            request => return Some((Call { request, ..call }, place)),
+        }
+        None
+    }
+
+    fn submit(
+        &self,
+        id: u64,
+        place: OwnedSemaphorePermit,
+        decide: impl FnOnce(&mut Turn<'_>) -> Reply + Send + 'static,
+    ) {
+        let outbox = self.outbox.clone();
+        let job: Job = Box::new(move |turn| {
+            let reply = decide(turn);
+            Box::new(move || {
+                // A client that left needs no answer.
+                drop(outbox.reply(id, reply));
+                drop(place);
+            })
+        });
+        if let Err(refusal) = self.daemon.engine.submit(job) {
+            drop(self.outbox.reply(id, Err(refusal)));
+        }
+    }
+
+    async fn answer(&self, call: Call) -> Reply {
+        if call.lock.is_some() {
+            return verb::answer(&self.daemon, call).await;
+        }
+        match call.request {
+            Request::Register(register) if self.role == Role::Generator => {
+                claim::register(&self.daemon, self.peer(), register).await
+            }
+            Request::Claim(asked) => claim::claim(&self.daemon, self.peer(), call.op, asked).await,
+            Request::Export => verb::export(&self.daemon, &self.outbox, call.id).await,
+            request => verb::answer(&self.daemon, Call { request, ..call }).await,
+        }
+    }
+
+    fn peer(&self) -> Peer {
+        Peer { connection: self.id, process: self.pid.and_then(process) }
     }
 }

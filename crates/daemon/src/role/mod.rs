@@ -7,10 +7,11 @@ mod watcher;
 
 use std::sync::Arc;
 
-use protocol::{ErrorCode, Hello, Refusal, Role};
+use protocol::{Event, Hello, Refusal, Role};
 
 use crate::conn::{Connection, role_word};
 use crate::context::Daemon;
+use crate::engine::Turn;
 use crate::handle::Handle;
 
 /// That a peer is taken in: however its connection ends, even before its welcome, it is forgotten.
@@ -35,16 +36,26 @@ impl Drop for Registration {
     fn drop(&mut self) {
         let (id, why) = (self.id, std::mem::take(&mut self.why));
         self.engine.post(move |turn| {
+            left(turn, id);
             watcher::forget(turn, id, why);
             reaper::forget(turn, id);
         });
     }
 }
 
+/// A connection that may have claimed messages has ended.
+fn left(turn: &mut Turn<'_>, id: u64) {
+    let mono = turn.mono();
+    if let Some(registered) = turn.rest.work.left(id, mono).and_then(|worker| worker.generator) {
+        let (id, session) = (registered.id, registered.session);
+        turn.emit(Event::GeneratorEnded { id, session, reason: "its connection ended".to_owned() });
+    }
+}
+
 /// Takes a peer in under its role, before it is welcomed.
 ///
 /// # Errors
-/// A second watcher, and roles that nobody serves yet.
+/// A second watcher.
 pub(crate) async fn admit(
     daemon: &Arc<Daemon>,
     id: u64,
@@ -54,8 +65,8 @@ pub(crate) async fn admit(
     match hello.role {
         Role::Watcher | Role::NextWatcher => watcher::admit(daemon, id, hello, pid).await,
         Role::Reaper => reaper::admit(daemon, id, hello, pid).await,
-        Role::Client | Role::Subscriber => Ok(()),
-        Role::Generator => Err(Refusal::new(ErrorCode::Usage, "this poold has no work for generators")),
+        Role::Client | Role::Generator => client::admit(daemon, id, pid).await,
+        Role::Subscriber => Ok(()),
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pool::reconcile::ended_by_tmux;
-use protocol::reap::{Candidate, Lease, Outcome, Verdict};
+use protocol::reap::{Candidate, CandidateKind, Lease, Outcome, Verdict};
 use protocol::session::Reason;
 use protocol::tmux::Server;
 use protocol::{
@@ -22,6 +22,7 @@ use crate::context::{Daemon, pane_of};
 use crate::engine::Turn;
 use crate::handle::Grant;
 use crate::view::{self, Peer};
+use crate::work::leases;
 use crate::{files, verb};
 
 /// How long a reaper waits for a session's lock before it asks for something else.
@@ -77,7 +78,7 @@ pub(super) async fn serve(daemon: &Arc<Daemon>, mut connection: Connection) {
             reply = answering => reply,
             _ = connection.reader.next() => break,
         };
-        if connection.outbox.reply(id, reply).await.is_err() {
+        if connection.outbox.reply(id, reply).is_err() {
             break;
         }
     }
@@ -141,6 +142,7 @@ async fn lease(daemon: &Arc<Daemon>, leases: &mut Leases, session: SessionId, ta
         return Err(Refusal::new(ErrorCode::Conflict, format!("{session} is locked by somebody else")));
     };
     let grant = grant?;
+    // Of a worker there is none.
     let pane = keep_screen(daemon, session, tag).await;
     if daemon.engine.turn(move |turn| note_pane(turn, session, tag, pane)).await? {
         // It drains for another reason, which an observation settles.
@@ -236,15 +238,17 @@ async fn settle(daemon: &Arc<Daemon>, leases: &mut Leases, verdict: Verdict) -> 
     let Some((grant, candidate)) = leases.held.remove(&verdict.token) else {
         return Err(Refusal::new(ErrorCode::Conflict, "that lease is not valid any more"));
     };
-    let run = daemon.paths.run.clone();
+    let (run, context) = (daemon.paths.run.clone(), Arc::clone(daemon));
     let apply = move |turn: &mut Turn<'_>| {
         turn.rest.view.leased.remove(&candidate.tag);
         turn.rest.view.verdicts.insert(candidate.tag, verdict.outcome.clone());
         let gone = matches!(verdict.outcome, Outcome::Gone { .. });
         let (session, kind, tag) = (candidate.session, candidate.kind, candidate.tag);
         turn.emit(Event::ReapFinished { session, kind, tag, outcome: verdict.outcome });
-        if gone {
-            stop(turn, &run, &candidate);
+        match (gone, kind, candidate.init) {
+            (true, CandidateKind::StaleWorker, Some(worker)) => leases::died(turn, &context, worker),
+            (true, ..) => stop(turn, &run, &candidate),
+            (false, ..) => {}
         }
         turn.stir();
     };

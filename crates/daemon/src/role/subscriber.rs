@@ -5,13 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::request::{Observe, View};
-use protocol::{Call, Frame, Request, Seq, Stamped, frame, parts};
+use protocol::{Call, Event, Frame, MessageId, Request, Seq, Stamped, frame, parts};
+use store::{Reader, StoreError};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
-use crate::conn::{Connection, Gone};
+use crate::conn::Connection;
 use crate::context::Daemon;
 use crate::engine::Turn;
+use crate::outbox::{Gone, Outbox};
 use crate::verb::read::redacted;
 use crate::view::{Look, Seen};
 
@@ -27,59 +29,70 @@ pub(super) async fn serve(daemon: &Arc<Daemon>, mut connection: Connection) {
         Err(error) => return tracing::info!(%error, "a subscriber was cut off"),
     };
     let (reader, outbox) = (&mut connection.reader, &connection.outbox);
-    let follow = async {
-        let Ok((first, sent, events)) = start(daemon, since).await else { return };
-        for (stamped, snapshot) in first {
-            let Ok(()) = outbox.send(Frame::Event { stamped: Box::new(redacted(stamped)), snapshot }).await
-            else {
-                return;
-            };
-        }
-        drop(follow(daemon, &connection.outbox, sent, events).await);
-    };
     tokio::select! {
-        () = follow => {}
+        followed = follow(daemon, outbox, since) => drop(followed),
         // It says nothing more; this is its end.
         _ = reader.next() => {}
     }
 }
 
-type Start = (Vec<(Stamped, bool)>, Seq, broadcast::Receiver<Stamped>);
-
-/// The state, or nothing where the journal continues from `since`; and changes from there on.
-async fn start(daemon: &Arc<Daemon>, since: Option<Seq>) -> Result<Start, protocol::Refusal> {
-    let begin = move |turn: &mut Turn<'_>| {
-        let events = turn.subscribe();
-        let oldest = turn.store().oldest_seq().ok().flatten().unwrap_or(Seq(1));
-        match since {
-            Some(since) if since.0.saturating_add(1) >= oldest.0 && since <= turn.pool().seq() => {
-                (Vec::new(), since, events)
-            }
-            _ => {
-                let state = turn.pool().replicate();
-                let shown = state.into_iter().filter(|s| s.event.is_journaled()).map(|s| (s, true)).collect();
-                (shown, turn.pool().seq(), events)
-            }
-        }
-    };
-    daemon.engine.turn(begin).await
+/// Where a subscriber begins.
+struct Start {
+    /// The state but for its messages, and the messages that are not over; none of both where the journal continues
+    /// from where the subscriber was.
+    state: Vec<Stamped>,
+    messages: Vec<MessageId>,
+    sent: Seq,
+    events: broadcast::Receiver<Stamped>,
+    reader: Reader,
 }
 
-async fn follow(
-    daemon: &Arc<Daemon>,
-    outbox: &crate::conn::Outbox,
-    mut sent: Seq,
-    mut events: broadcast::Receiver<Stamped>,
-) -> Result<(), Gone> {
+/// The state, or nothing where the journal continues from `since`; and changes from there on.
+fn start(turn: &mut Turn<'_>, since: Option<Seq>) -> Start {
+    let (events, reader) = (turn.subscribe(), turn.reader());
+    let oldest = reader.oldest_seq().ok().flatten().unwrap_or(Seq(1));
+    let continues = |since: &Seq| since.0.saturating_add(1) >= oldest.0 && *since <= turn.pool().seq();
+    if let Some(sent) = since.filter(continues) {
+        return Start { state: Vec::new(), messages: Vec::new(), sent, events, reader };
+    }
+    let state = turn.pool().replicate().into_iter().filter(|s| s.event.is_journaled()).collect();
+    let sessions = turn.pool().sessions();
+    let messages = sessions.flat_map(|s| turn.pool().open_messages_of(s.id)).map(|m| m.id).collect();
+    Start { state, messages, sent: turn.pool().seq(), events, reader }
+}
+
+/// Reads elsewhere: neither the engine nor the other connections wait for the disk.
+async fn read<T: Send + 'static>(
+    reader: &Reader,
+    work: impl FnOnce(&Reader) -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, Gone> {
+    let reader = reader.clone();
+    // What is not readable is a gap: it ends here, and the state comes first next time.
+    tokio::task::spawn_blocking(move || work(&reader)).await.map_err(|_| Gone)?.map_err(|_| Gone)
+}
+
+async fn follow(daemon: &Arc<Daemon>, outbox: &Outbox, since: Option<Seq>) -> Result<(), Gone> {
+    let Ok(start) = daemon.engine.turn(move |turn| start(turn, since)).await else { return Err(Gone) };
+    let Start { state, mut messages, mut sent, mut events, reader } = start;
+    for stamped in state {
+        outbox.send(event(stamped, true)).await?;
+    }
+    messages.sort_unstable();
+    for ids in messages.chunks(PAGE) {
+        let ids = ids.to_vec();
+        for message in read(&reader, move |reader| reader.messages(&ids)).await? {
+            let (seq, at) = (sent, message.status.changed_at);
+            let stamped = Stamped { seq, at, event: Event::MessageQueued(Box::new(message)) };
+            outbox.send(event(stamped, true)).await?;
+        }
+    }
     loop {
         let from = sent;
-        let read = move |turn: &mut Turn<'_>| turn.store().events_since(from, PAGE);
-        // A journal that is not readable is a gap: it ends here, and the state comes first next time.
-        let Ok(Ok(page)) = daemon.engine.turn(read).await else { return Err(Gone) };
+        let page = read(&reader, move |reader| reader.events_since(from, PAGE)).await?;
         let more = page.len() == PAGE;
         for stamped in page {
             sent = stamped.seq;
-            outbox.send(event(stamped)).await?;
+            outbox.send(event(stamped, false)).await?;
         }
         if !more {
             break;
@@ -91,7 +104,7 @@ async fn follow(
             Ok(stamped) if stamped.seq <= sent => {}
             Ok(stamped) => {
                 sent = stamped.seq;
-                outbox.send(event(stamped)).await?;
+                outbox.send(event(stamped, false)).await?;
             }
             Err(RecvError::Lagged(missed)) => {
                 let to = Seq(sent.0 + missed);
@@ -153,6 +166,6 @@ impl Numbered {
     }
 }
 
-fn event(stamped: Stamped) -> Frame {
-    Frame::Event { stamped: Box::new(redacted(stamped)), snapshot: false }
+fn event(stamped: Stamped, snapshot: bool) -> Frame {
+    Frame::Event { stamped: Box::new(redacted(stamped)), snapshot }
 }

@@ -46,12 +46,19 @@ pub(super) async fn admit(
         Ok(())
     };
     daemon.engine.turn(take).await??;
-    daemon.newest_watcher.send_replace(id);
+    daemon.watched.send_replace(Some(id));
     Ok(())
 }
 
 pub(super) async fn serve(daemon: &Arc<Daemon>, mut connection: Connection) {
     let why = watch(daemon, &mut connection).await;
+    daemon.watched.send_if_modified(|watched| {
+        let mine = *watched == Some(connection.id);
+        if mine {
+            *watched = None;
+        }
+        mine
+    });
     connection.registration.ends(why);
 }
 
@@ -88,7 +95,7 @@ async fn watch(daemon: &Arc<Daemon>, connection: &mut Connection) -> String {
     }
     let silence = SILENCE.max(heartbeat * 5);
     let mut deadline = Instant::now() + silence;
-    let (mine, mut newest) = (connection.id, daemon.newest_watcher.subscribe());
+    let (mine, mut watched) = (connection.id, daemon.watched.subscribe());
     let mut stream = Stream { connection: connection.id, ..Stream::default() };
     if connection.outbox.send(Frame::Ask(Ask::Watch(setup))).await.is_err() {
         return "it went away".to_owned();
@@ -103,10 +110,10 @@ async fn watch(daemon: &Arc<Daemon>, connection: &mut Connection) -> String {
                 }
                 continue;
             }
-            () = async { drop(newest.wait_for(|newest| *newest > mine).await) } => {
+            () = async { drop(watched.wait_for(|other| other.is_some_and(|other| other > mine)).await) } => {
                 let gone = Err(Refusal::new(ErrorCode::Conflict, "another watcher has taken over"));
                 // No call has this number: it says why the connection ends.
-                drop(connection.outbox.reply(0, gone).await);
+                drop(connection.outbox.reply(0, gone));
                 return "it made room for another".to_owned();
             }
         };
@@ -127,7 +134,7 @@ async fn watch(daemon: &Arc<Daemon>, connection: &mut Connection) -> String {
             _ => Err(Refusal::new(ErrorCode::Usage, "a watcher only observes")),
         };
         let replaced = reply.as_ref().is_err_and(|refusal| refusal.code == ErrorCode::Conflict);
-        if connection.outbox.reply(call.id, reply).await.is_err() || replaced {
+        if connection.outbox.reply(call.id, reply).is_err() || replaced {
             return "it went away".to_owned();
         }
     }

@@ -207,6 +207,8 @@ async fn give_up(daemon: &Daemon, session: SessionId) -> Result<(), Refusal> {
         // Also where it was killed meanwhile: its pane is not the pool's to end.
         if turn.pool().session(session).is_some_and(|s| s.lifecycle.holds_slot()) {
             let (reason, mode) = (Reason::TmuxFailed, DeleteMode::Detach);
+            let messages = pool::admit::forget_messages(turn.pool(), session, turn.now());
+            turn.emit_all(messages);
             turn.emit(Event::SessionDeleted { session, reason, mode, tmux_alive: true });
         }
     };

@@ -1,62 +1,15 @@
-//! `send`, `keys`, `queue resolve`.
+//! `keys`.
 
 use std::sync::Arc;
 
-use pool::admit::{Body, Sent};
-use protocol::request::{Keys, ResolveMessage, Send};
-use protocol::{ErrorCode, Event, Lifecycle, Refusal, Reply, Response};
+use protocol::request::Keys;
+use protocol::{ErrorCode, Lifecycle, Refusal, Reply, Response};
 use tmux::Answer;
 
 use super::shown;
 use crate::context::{Daemon, pane_of};
-use crate::digest::digest;
 use crate::engine::Turn;
 use crate::op::Op;
-
-/// One turn, one commit: the message, its body and the answer.
-pub(super) async fn send(daemon: &Arc<Daemon>, op: &Op, asked: Send) -> Reply {
-    let body = body(&asked)?;
-    let (settings, operation) = (daemon.settings(), op.clone());
-    let decide = move |turn: &mut Turn<'_>| {
-        let session = pool::admit::resolve(turn.pool(), &asked.session)?;
-        let place = (turn.next_seq(), turn.now());
-        let id = match pool::admit::send(turn.pool(), &settings, (session, &asked, &body), place)? {
-            Sent::Existing(id) => id,
-            Sent::Queued(message) => {
-                let id = message.id;
-                turn.emit(Event::MessageQueued(message));
-                turn.keep_body(id, body.bytes);
-                id
-            }
-        };
-        let message = turn.pool().message(id).cloned();
-        let reply = message.map(|m| Response::Message(Box::new(m))).ok_or_else(crate::handle::in_doubt);
-        operation.conclude(turn, &reply);
-        reply
-    };
-    daemon.engine.turn(decide).await?
-}
-
-/// The text as it will be typed.
-fn body(asked: &Send) -> Result<Body, Refusal> {
-    let text = std::str::from_utf8(&asked.body.0)
-        .map_err(|_| Refusal::new(ErrorCode::Usage, "the text is not UTF-8"))?;
-    let bytes = pool::queue::printable(text).into_bytes();
-    Ok(Body { digest: digest(&bytes), bytes })
-}
-
-pub(super) async fn resolve(daemon: &Arc<Daemon>, op: &Op, asked: ResolveMessage) -> Reply {
-    let operation = op.clone();
-    let decide = move |turn: &mut Turn<'_>| {
-        let events = pool::admit::resolve_message(turn.pool(), &asked)?;
-        turn.emit_all(events);
-        let message = turn.pool().message(asked.id).cloned();
-        let reply = message.map(|m| Response::Message(Box::new(m))).ok_or_else(crate::handle::in_doubt);
-        operation.conclude(turn, &reply);
-        reply
-    };
-    daemon.engine.turn(decide).await?
-}
 
 pub(super) async fn keys(daemon: &Arc<Daemon>, op: &Op, asked: Keys) -> Reply {
     let keys = tmux::keys::parse(&asked.keys).map_err(|e| Refusal::new(ErrorCode::Usage, e.to_string()))?;

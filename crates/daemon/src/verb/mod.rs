@@ -1,10 +1,13 @@
 //! One request, one answer. A table, and the frame around everything that changes something.
 
 mod adopt;
+mod care;
 mod change;
+pub(crate) mod claim;
 mod create;
 mod end;
 mod input;
+pub(crate) mod queue;
 pub(crate) mod read;
 mod remove;
 mod screen;
@@ -18,6 +21,7 @@ use std::sync::Arc;
 use protocol::{ErrorCode, Lifecycle, Refusal, Reply, Request, Response, SessionId};
 
 pub(crate) use adopt::run as adopt_by_itself;
+pub(crate) use care::export;
 pub(crate) use create::{Starting, resume as resume_start};
 pub(crate) use end::again as start_next;
 pub(crate) use sync::snapshot;
@@ -51,8 +55,10 @@ pub(crate) async fn answer(daemon: &Arc<Daemon>, call: protocol::Call) -> Reply 
         Request::Attach(attach) => screen::attach(daemon, attach).await,
         Request::Wait(wait) => wait::wait(daemon, wait).await,
         Request::New(_)
-        | Request::Send(_)
         | Request::ResolveMessage(_)
+        | Request::Cancel(_)
+        | Request::Retry(_)
+        | Request::Purge(_)
         | Request::Keys(_)
         | Request::Kill(_)
         | Request::Remove(_)
@@ -60,7 +66,20 @@ pub(crate) async fn answer(daemon: &Arc<Daemon>, call: protocol::Call) -> Reply 
         | Request::Label(_)
         | Request::Restart(_)
         | Request::Adopt(_) => operate(daemon, call.op, call.request).await,
+        Request::Generators => claim::generators(daemon).await,
+        Request::Messages(asked) => read::some_messages(daemon, asked).await,
+        Request::Body(id) => read::body(daemon, id).await,
+        Request::Backup { path } => care::backup(daemon, path).await,
+        Request::Check => care::check(daemon).await,
+        Request::Compact => care::compact(daemon).await,
         Request::Subscribe(_)
+        | Request::Send(_)
+        | Request::Register(_)
+        | Request::Claim(_)
+        | Request::Heartbeat(_)
+        | Request::Ack(_)
+        | Request::Fail(_)
+        | Request::Export
         | Request::NextCandidate { .. }
         | Request::TakeLease { .. }
         | Request::Settle(_)
@@ -82,6 +101,15 @@ fn needs_tmux(request: &Request) -> bool {
             | Request::Logs(_)
             | Request::ShowMessage(_)
             | Request::ListMessages(_)
+            | Request::Messages(_)
+            | Request::Body(_)
+            | Request::ResolveMessage(_)
+            | Request::Cancel(_)
+            | Request::Retry(_)
+            | Request::Purge(_)
+            | Request::Backup { .. }
+            | Request::Check
+            | Request::Compact
             | Request::Adopt(_)
     )
 }
@@ -112,8 +140,10 @@ async fn once(daemon: &Arc<Daemon>, op: Op, request: Request) -> Reply {
 async fn carry_out(daemon: &Arc<Daemon>, op: &Op, request: Request) -> Reply {
     match request {
         Request::New(new) => create::new(daemon, op, new).await,
-        Request::Send(send) => input::send(daemon, op, send).await,
-        Request::ResolveMessage(resolve) => input::resolve(daemon, op, resolve).await,
+        Request::ResolveMessage(_) | Request::Cancel(_) | Request::Retry(_) | Request::Purge(_) => {
+            let (op, context) = (op.clone(), Arc::clone(daemon));
+            daemon.engine.turn(move |turn| queue::mend(turn, &context, &op, &request)).await?
+        }
         Request::Keys(keys) => input::keys(daemon, op, keys).await,
         Request::Kill(kill) => end::kill(daemon, op, kill).await,
         Request::Remove(remove) => remove::remove(daemon, op, remove).await,

@@ -3,16 +3,18 @@
 use std::sync::Arc;
 
 use protocol::reply::LogFiles;
-use protocol::request::{Events, List};
-use protocol::{ErrorCode, MessageId, Refusal, Reply, Response, SessionRef};
+use protocol::request::{Events, List, Messages};
+use protocol::{ErrorCode, Message, MessageId, OsBytes, Refusal, Reply, Response, SessionRef};
 
-use super::shown;
+use super::{queue, shown};
 use crate::config::Config;
 use crate::context::{Daemon, Loaded};
+use crate::engine::Turn;
 use crate::files;
+use crate::handle::in_doubt;
 
 /// Finished messages that a listing shows beside the unfinished ones.
-const FINISHED_SHOWN: usize = 100;
+const FINISHED_SHOWN: u32 = 100;
 /// The most events of one answer.
 const EVENTS_MAX: u32 = 100_000;
 
@@ -40,25 +42,55 @@ pub(super) async fn show(daemon: &Arc<Daemon>, wanted: SessionRef) -> Reply {
 }
 
 pub(super) async fn message(daemon: &Arc<Daemon>, id: MessageId) -> Reply {
-    let found = daemon.engine.turn(move |turn| turn.pool().message(id).cloned()).await?;
-    let message = found.ok_or_else(|| Refusal::new(ErrorCode::NotFound, format!("no message {id}")))?;
+    let (message, _) = stored(daemon, id).await?;
     Ok(Response::Message(Box::new(message)))
 }
 
-pub(super) async fn messages(daemon: &Arc<Daemon>, wanted: SessionRef) -> Reply {
-    let session = shown::find(daemon, wanted).await?;
-    let read = move |turn: &mut crate::engine::Turn<'_>| {
-        let all = || turn.pool().messages_of(session.id);
-        let finished = all().filter(|m| m.state.is_final()).count();
-        let mut skipped = finished.saturating_sub(FINISHED_SHOWN);
-        let shown = all().filter(|m| {
-            let skip = m.state.is_final() && skipped > 0;
-            skipped -= usize::from(skip);
-            !skip
-        });
-        Response::Messages(shown.cloned().collect())
+pub(super) async fn body(daemon: &Arc<Daemon>, id: MessageId) -> Reply {
+    let (_, body) = stored(daemon, id).await?;
+    Ok(Response::Body(OsBytes(body)))
+}
+
+async fn stored(daemon: &Arc<Daemon>, id: MessageId) -> Result<(Message, Vec<u8>), Refusal> {
+    let found = daemon.engine.turn(move |turn| queue::message(turn, id)).await??;
+    found.ok_or_else(|| queue::absent(id))
+}
+
+pub(super) async fn messages(daemon: &Arc<Daemon>, session: SessionRef) -> Reply {
+    let all = Messages { session, kinds: Vec::new(), states: Vec::new(), limit: FINISHED_SHOWN };
+    list_messages(daemon, all, u32::MAX).await
+}
+
+pub(super) async fn some_messages(daemon: &Arc<Daemon>, asked: Messages) -> Reply {
+    let open = asked.limit;
+    list_messages(daemon, asked, open).await
+}
+
+/// The first so many that are not over, in the order in which they were queued, and the newest that are.
+/// Read from the disk, elsewhere: the engine goes on meanwhile.
+async fn list_messages(daemon: &Arc<Daemon>, asked: Messages, open: u32) -> Reply {
+    let choose = move |turn: &mut Turn<'_>| {
+        let session = pool::admit::resolve(turn.pool(), &asked.session)?.id;
+        let of_kind = |kind: &str| asked.kinds.is_empty() || asked.kinds.iter().any(|wanted| wanted == kind);
+        let of_state = |state| asked.states.is_empty() || asked.states.contains(&state);
+        let waiting = turn.pool().open_messages_of(session).filter(|m| of_kind(m.kind) && of_state(m.state));
+        let mut ids: Vec<MessageId> = waiting.map(|m| m.id).collect();
+        ids.sort_unstable();
+        ids.truncate(open as usize);
+        let over = turn.pool().over_messages_of(session);
+        let mut over: Vec<_> = over
+            .filter(|(_, state, kind, _)| of_kind(kind) && of_state(*state))
+            .map(|m| (m.3, m.0))
+            .collect();
+        over.sort_unstable();
+        let newest = over.len().saturating_sub(asked.limit as usize);
+        ids.extend(over[newest..].iter().map(|(_, id)| *id));
+        ids.sort_unstable();
+        Ok((ids, turn.reader()))
     };
-    daemon.engine.turn(read).await
+    let (ids, reader): (Vec<MessageId>, store::Reader) = daemon.engine.turn(choose).await??;
+    let read = tokio::task::spawn_blocking(move || reader.messages(&ids)).await.map_err(|_| in_doubt())?;
+    read.map(Response::Messages).map_err(|e| Refusal::new(ErrorCode::Storage, e.to_string()))
 }
 
 pub(super) async fn logs(daemon: &Arc<Daemon>, wanted: SessionRef) -> Reply {
@@ -69,8 +101,10 @@ pub(super) async fn logs(daemon: &Arc<Daemon>, wanted: SessionRef) -> Reply {
 
 pub(super) async fn events(daemon: &Arc<Daemon>, asked: Events) -> Reply {
     let limit = asked.limit.clamp(1, EVENTS_MAX) as usize;
-    let read = daemon.engine.turn(move |turn| turn.store().events_since(asked.since, limit)).await?;
-    let events = read.map_err(|e| Refusal::new(ErrorCode::Storage, e.to_string()))?;
+    let reader = daemon.engine.turn(|turn| turn.reader()).await?;
+    let read = tokio::task::spawn_blocking(move || reader.events_since(asked.since, limit));
+    let events = read.await.map_err(|_| in_doubt())?;
+    let events = events.map_err(|e| Refusal::new(ErrorCode::Storage, e.to_string()))?;
     Ok(Response::Events(events.into_iter().map(redacted).collect()))
 }
 
@@ -106,7 +140,10 @@ pub(crate) fn reload(daemon: &Daemon) -> Reply {
         || before.tmux.config != config.tmux.config
         || before.watch != config.watch;
     let changed = before != config;
-    daemon.config.send_replace(Arc::new(Loaded { config, settings }));
+    let min_free_disk = config.min_free_disk().map_err(usage)?;
+    let (keep, keep_for) = (config.events.keep, config.keep_events_for().map_err(usage)?);
+    daemon.config.send_replace(Arc::new(Loaded { config, settings, min_free_disk }));
+    daemon.engine.post(move |turn| (turn.rest.keep_events, turn.rest.keep_events_for) = (keep, keep_for));
     Ok(Response::Text(match (changed, restart) {
         (false, _) => "nothing changed".to_owned(),
         (true, false) => "the new configuration is in force".to_owned(),

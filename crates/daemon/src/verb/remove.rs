@@ -27,7 +27,7 @@ pub(super) async fn remove(daemon: &Arc<Daemon>, op: &Op, asked: Remove) -> Repl
                 format!("{} was started again meanwhile", session.name),
             ));
         }
-        let events = pool::admit::remove(turn.pool(), &session, &ask)?;
+        let events = pool::admit::remove(turn.pool(), &session, &ask, turn.now())?;
         turn.emit_all(events);
         operation.conclude(turn, &Ok(Response::Done));
         Ok(Some(session))

@@ -1,12 +1,13 @@
 //! `status`: what runs, what is wrong, and what to do about it.
 
+mod queues;
 mod server;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pool::queue;
-use protocol::reply::{Component, Status};
+use protocol::reply::{BreakerView, Component, Status};
 use protocol::{Lifecycle, Reply, Response, Timestamp};
 
 pub(super) use server::has_room;
@@ -14,6 +15,7 @@ pub(super) use server::has_room;
 use crate::context::{BUILD, Daemon};
 use crate::engine::Turn;
 use crate::view::{Peer, View};
+use crate::work::disk;
 
 pub(super) async fn status(daemon: &Arc<Daemon>) -> Reply {
     let context = Arc::clone(daemon);
@@ -25,6 +27,9 @@ fn overview(turn: &Turn<'_>, daemon: &Daemon) -> Status {
     let (pool, view) = (turn.pool(), &turn.rest.view);
     let tmux = server::status(pool, view, daemon.tmux_socket());
     let counts = queue::counts(pool, None);
+    let quarantined = turn.reader().quarantined().unwrap_or_default();
+    let mut problems = problems(view, server::problem(pool, view, &tmux), counts.in_doubt);
+    problems.extend(queues::problems(turn, daemon, quarantined));
     Status {
         pool: daemon.paths.pool.to_string(),
         build: BUILD.to_owned(),
@@ -38,9 +43,13 @@ fn overview(turn: &Turn<'_>, daemon: &Daemon) -> Status {
         slots_max: daemon.settings().max_sessions as u64,
         queue: counts,
         foreign: view.foreign.iter().flatten().map(|(_, name)| name.clone()).collect(),
-        database_bytes: turn.store().bytes(),
+        database_bytes: turn.reader().bytes(),
+        quarantined,
+        free_bytes: disk::free(&daemon.paths.state),
+        breakers: breakers(pool),
+        generators: turn.rest.work.workers().filter(|(_, worker)| worker.generator.is_some()).count() as u64,
         state_dir: daemon.paths.state.clone().into(),
-        problems: problems(view, server::problem(pool, view, &tmux), counts.in_doubt),
+        problems,
         tmux,
     }
 }
@@ -57,6 +66,15 @@ fn components(view: &View) -> Vec<Component> {
         component("tmux-watch", view.watcher.as_ref(), view.watcher_since),
         component("reaper", view.reapers.values().next(), view.reaper_since),
     ]
+}
+
+fn breakers(pool: &pool::Pool) -> Vec<BreakerView> {
+    let open = pool.breakers().filter(|(_, _, breaker)| breaker.is_open());
+    open.filter_map(|(session, kind, breaker)| {
+        let name = pool.session(session)?.name.clone();
+        Some(BreakerView { session, name, kind: kind.to_owned(), breaker: breaker.clone() })
+    })
+    .collect()
 }
 
 fn lifecycles(pool: &pool::Pool) -> Vec<(String, u64)> {

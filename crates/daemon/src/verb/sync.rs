@@ -29,7 +29,7 @@ pub(super) async fn sync(daemon: &Arc<Daemon>) -> Reply {
             let why = &silence.detail;
             return Err(Refusal::new(ErrorCode::Unavailable, format!("tmux was not seen: {why}")));
         }
-        let events = turn.store().events_since(before, 10_000).unwrap_or_default();
+        let events = turn.reader().events_since(before, 10_000).unwrap_or_default();
         let mut changed: Vec<SessionId> = events.iter().filter_map(|e| e.event.session()).collect();
         changed.sort_unstable();
         changed.dedup();
@@ -89,7 +89,7 @@ async fn by_myself(daemon: &Arc<Daemon>) -> Result<String, Refusal> {
 
 /// Without a watcher, what is about to be shown or acted on is looked at first.
 pub(super) async fn look(daemon: &Arc<Daemon>) -> Result<(), Refusal> {
-    if !daemon.engine.turn(|turn| is_due(turn)).await? {
+    if daemon.watched.borrow().is_some() {
         return Ok(());
     }
     // One look serves all who wait for it.

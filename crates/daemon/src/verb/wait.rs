@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::request::{Until, Wait};
-use protocol::{ErrorCode, Refusal, Reply, Response, SessionId};
+use protocol::{ErrorCode, MessageId, MessageState, Refusal, Reply, Session, SessionId};
 
-use super::shown;
+use super::{queue, shown};
 use crate::context::Daemon;
 use crate::engine::Turn;
 
@@ -15,7 +15,23 @@ pub(super) async fn wait(daemon: &Arc<Daemon>, asked: Wait) -> Reply {
     let (id, until, context) = (session.id, asked.until, Arc::clone(daemon));
     let look = move |turn: &mut Turn<'_>| reached(turn, &context, id, &until);
     let limit = asked.timeout_ms.map(Duration::from_millis);
-    daemon.engine.wait_for(limit, look).await?
+    daemon.engine.wait_on(id, limit, look).await?
+}
+
+/// The message, once it is so far.
+fn of_message(
+    turn: &Turn<'_>,
+    session: &Session,
+    id: MessageId,
+    so: impl Fn(MessageState) -> bool,
+) -> Option<Reply> {
+    match turn.pool().message_state(session.id, id) {
+        None => {
+            let why = format!("no message {id} of {}", session.name);
+            Some(Err(Refusal::new(ErrorCode::NotFound, why)))
+        }
+        Some(state) => so(state).then(|| queue::shown(turn, id)),
+    }
 }
 
 fn reached(turn: &Turn<'_>, daemon: &Daemon, id: SessionId, until: &Until) -> Option<Reply> {
@@ -26,12 +42,9 @@ fn reached(turn: &Turn<'_>, daemon: &Daemon, id: SessionId, until: &Until) -> Op
     match until {
         Until::Exit => (!session.lifecycle.holds_slot()).then(|| shown::reply(turn, daemon, id)),
         Until::QueueEmpty => pool::queue::is_empty(turn.pool(), id).then(|| shown::reply(turn, daemon, id)),
-        Until::Message(message) => match turn.pool().message(*message).filter(|m| m.session == id) {
-            None => Some(Err(Refusal::new(
-                ErrorCode::NotFound,
-                format!("no message {message} of {}", session.name),
-            ))),
-            Some(found) => found.state.is_final().then(|| Ok(Response::Message(Box::new(found.clone())))),
-        },
+        Until::Message(message) => of_message(turn, session, *message, MessageState::is_final),
+        Until::Accepted(message) => of_message(turn, session, *message, |state| {
+            state.is_final() || matches!(state, MessageState::Accepted | MessageState::InDoubt)
+        }),
     }
 }

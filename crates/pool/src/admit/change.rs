@@ -99,13 +99,13 @@ pub fn next_incarnation(session: &Session, tag: Tag, now: Timestamp) -> Vec<Even
 ///
 /// # Errors
 /// Conflict with work in flight or a client attached, unless forced.
-pub fn remove(pool: &Pool, session: &Session, asked: &Remove) -> Result<Vec<Event>, Refusal> {
+pub fn remove(pool: &Pool, session: &Session, asked: &Remove, now: Timestamp) -> Result<Vec<Event>, Refusal> {
     if !asked.force {
         idle_enough(pool, session)?;
     }
     let alive = asked.keep_tmux && session.lifecycle.holds_slot();
     let mode = if asked.keep_tmux { DeleteMode::Detach } else { DeleteMode::KillTmux };
-    let mut events = Vec::new();
+    let mut events = super::forget_messages(pool, session.id, now);
     if !alive && let Some(last) = &session.incarnation {
         events.push(Event::TagRetired { tag: last.tag, session: session.id });
     }

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use protocol::message::{BODY_MAX, KEY_MAX, PROMPT};
-use protocol::request::{Resolution, ResolveMessage, Send};
+use protocol::message::{BODY_MAX, HOPS_MAX, KEY_MAX, KIND_MAX, PROMPT};
+use protocol::request::Send;
 use protocol::{
-    ErrorCode, Event, Lifecycle, Message, MessageId, MessageState, Refusal, Seq, Session, Timestamp,
+    ErrorCode, Lifecycle, Message, MessageId, MessageStatus, OpId, Refusal, Seq, Session, SessionId,
+    Timestamp,
 };
 
 use super::refuse;
 use crate::pool::Pool;
-use crate::queue;
-use crate::settings::Settings;
+use crate::queue::Rules;
 
 /// A body as it is stored, which is as it will be typed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +20,28 @@ pub struct Body {
     pub bytes: Vec<u8>,
     /// Their digest.
     pub digest: u64,
+}
+
+/// What is to be decided on.
+#[derive(Debug, Clone, Copy)]
+pub struct Sending<'a> {
+    /// Whose message it is to be.
+    pub session: &'a Session,
+    /// What was asked.
+    pub send: &'a Send,
+    /// Its body.
+    pub body: &'a Body,
+    /// The operation.
+    pub op: &'a OpId,
+}
+
+/// What of earlier messages matters, read from the disk.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Earlier<'a> {
+    /// The message that [`Pool::keyed`] names.
+    pub keyed: Option<&'a Message>,
+    /// The message that is named as the cause.
+    pub cause: Option<&'a Message>,
 }
 
 /// What an admitted message comes to.
@@ -34,55 +56,54 @@ pub enum Sent {
 /// Decides on `send`. `seq` is where the event will stand in the journal.
 ///
 /// # Errors
-/// Usage, refused (closed or full), conflict (the key with another body).
+/// Usage, refused (closed, full, or it would feed itself), conflict (the key with another body).
 pub fn send(
     pool: &Pool,
-    settings: &Settings,
-    asked: (&Session, &Send, &Body),
+    rules: &Rules,
+    sending: Sending<'_>,
+    earlier: Earlier<'_>,
     (seq, now): (Seq, Timestamp),
 ) -> Result<Sent, Refusal> {
-    let (session, send, body) = asked;
+    let Sending { session, send, body, op } = sending;
     check(send, body)?;
-    if let Some(key) = &send.key
-        && let Some(first) = pool.messages_of(session.id).find(|m| m.key.as_ref() == Some(key))
-    {
-        if first.digest == body.digest && first.kind == send.kind {
-            return Ok(Sent::Existing(first.id));
-        }
-        return refuse(
-            ErrorCode::Conflict,
-            format!("key {key:?} belongs to message {} with another text", first.id),
-        );
+    if let Some(first) = earlier.keyed.filter(|first| first.session == session.id && first.key == send.key) {
+        return same(first, send, body);
     }
     accepts(session)?;
-    has_room(pool, settings, session, body)?;
+    let hops = hops(session, send, earlier.cause)?;
+    has_room(pool, rules, session.id, body.bytes.len() as u64)?;
     Ok(Sent::Queued(Box::new(Message {
         id: MessageId(seq.0),
         session: session.id,
         ordinal: session.total_requests.saturating_add(1),
         kind: send.kind.clone(),
         key: send.key.clone(),
+        op: Some(op.clone()),
         origin: send.origin.clone(),
+        cause: send.cause,
+        hops,
+        priority: send.priority,
         size: u32::try_from(body.bytes.len()).unwrap_or(u32::MAX),
         digest: body.digest,
         enter: send.enter,
-        state: MessageState::Queued,
-        attempts: 0,
-        token: None,
+        max_attempts: rules.max_attempts,
         created_at: now,
         expires_at: send.ttl_ms.map(|ms| now.after(Duration::from_millis(ms))),
-        changed_at: now,
-        reason: None,
+        status: MessageStatus { changed_at: now, ..MessageStatus::default() },
+        steps: Vec::new(),
     })))
 }
 
-fn check(send: &Send, body: &Body) -> Result<(), Refusal> {
-    if send.kind != PROMPT {
-        return refuse(
-            ErrorCode::Usage,
-            format!("kind {:?} has no worker yet; only {PROMPT:?} is delivered", send.kind),
-        );
+fn same(first: &Message, send: &Send, body: &Body) -> Result<Sent, Refusal> {
+    if first.digest == body.digest && first.kind == send.kind {
+        return Ok(Sent::Existing(first.id));
     }
+    let key = send.key.as_deref().unwrap_or_default();
+    refuse(ErrorCode::Conflict, format!("key {key:?} belongs to message {} with another text", first.id))
+}
+
+fn check(send: &Send, body: &Body) -> Result<(), Refusal> {
+    kind(&send.kind)?;
     if body.bytes.is_empty() {
         return refuse(ErrorCode::Usage, "the text is empty");
     }
@@ -98,6 +119,21 @@ fn check(send: &Send, body: &Body) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// Whether a text is the name of a kind.
+///
+/// # Errors
+/// Usage.
+pub fn kind(text: &str) -> Result<(), Refusal> {
+    let follows = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-';
+    let starts = text.bytes().next().is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+    if starts && text.len() <= KIND_MAX && text.bytes().all(follows) {
+        return Ok(());
+    }
+    let shown: String = text.chars().take(KIND_MAX * 2).collect();
+    let rule = format!("lower-case letters, digits, _ and -, {KIND_MAX} characters at most");
+    refuse(ErrorCode::Usage, format!("bad kind {shown:?}: {rule}"))
+}
+
 /// Parked and lost sessions keep and take messages; those that are over or ending refuse them.
 fn accepts(session: &Session) -> Result<(), Refusal> {
     match session.lifecycle {
@@ -109,36 +145,45 @@ fn accepts(session: &Session) -> Result<(), Refusal> {
     }
 }
 
-fn has_room(pool: &Pool, settings: &Settings, session: &Session, body: &Body) -> Result<(), Refusal> {
-    let open = || pool.open_messages_of(session.id);
-    let (count, bytes) = (open().count() as u64, open().map(|m| u64::from(m.size)).sum::<u64>());
-    if count < settings.queue_messages && bytes + body.bytes.len() as u64 <= settings.queue_bytes {
-        return Ok(());
+/// Nothing feeds itself: neither a worker the queue that it works, nor an agent's hook the agent.
+fn hops(session: &Session, send: &Send, cause: Option<&Message>) -> Result<u8, Refusal> {
+    let name = &session.name;
+    if send.kind == PROMPT && send.origin == format!("hook:{}", session.id) {
+        let why = format!("what the agent of {name} said is not a prompt for itself");
+        return refuse(ErrorCode::Refused, why);
     }
-    refuse(
-        ErrorCode::Refused,
-        format!("the queue of {} is full: {count} messages, {bytes} bytes", session.name),
-    )
+    let Some(cause) = cause else { return Ok(0) };
+    if cause.session == session.id && cause.kind == send.kind {
+        let why = format!(
+            "a {} for {name} that is sent while message {} of the same kind is worked would feed itself",
+            send.kind, cause.id
+        );
+        return refuse(ErrorCode::Refused, why);
+    }
+    if cause.hops >= HOPS_MAX {
+        let why =
+            format!("message {} is the end of a chain of {HOPS_MAX} that follow from one another", cause.id);
+        return refuse(ErrorCode::Refused, why);
+    }
+    Ok(cause.hops + 1)
 }
 
-/// Decides on `queue resolve`.
-///
-/// # Errors
-/// Not found, or conflict where it is not in doubt.
-pub fn resolve_message(pool: &Pool, asked: &ResolveMessage) -> Result<Vec<Event>, Refusal> {
-    let Some(message) = pool.message(asked.id) else {
-        return refuse(ErrorCode::NotFound, format!("no message {}", asked.id));
+/// Whether one more message of this size may wait.
+pub(super) fn has_room(pool: &Pool, rules: &Rules, session: SessionId, size: u64) -> Result<(), Refusal> {
+    let full = |whose: &str, count: u64, bytes: u64, key: &str| {
+        let why = format!(
+            "{whose} full: {count} messages, {bytes} bytes ([queue] {key}max_messages, {key}max_bytes)"
+        );
+        refuse(ErrorCode::Refused, why)
     };
-    let wanted = match asked.resolution {
-        Resolution::Done => MessageState::Done,
-        Resolution::Retry => MessageState::Queued,
-        Resolution::Dead => MessageState::Dead,
-    };
-    if message.state == wanted {
-        return Ok(Vec::new());
+    let (count, bytes) = pool.queue_size(session);
+    if count >= rules.max_messages || bytes + size > rules.max_bytes {
+        let name = pool.session(session).map_or_else(|| session.to_string(), |s| s.name.to_string());
+        return full(&format!("the queue of {name} is"), count, bytes, "");
     }
-    if message.state != MessageState::InDoubt {
-        return refuse(ErrorCode::Conflict, format!("message {} is not in doubt", asked.id));
+    let (count, bytes) = pool.queue_totals();
+    if count >= rules.pool_max_messages || bytes + size > rules.pool_max_bytes {
+        return full("the pool's queues are", count, bytes, "pool_");
     }
-    Ok(vec![queue::moved(message, wanted, Some("resolved by a user"))])
+    Ok(())
 }

@@ -114,6 +114,22 @@ impl Disk {
         bytes
     }
 
+    /// What a power cut after the first `point` changes leaves where of those since the last sync exactly
+    /// one is lost, and where exactly one is there, for each of them.
+    pub(crate) fn single_images(&self, point: usize) -> Vec<Vec<u8>> {
+        let inner = self.inner();
+        let log = &inner.log[..point];
+        let synced = log.iter().rposition(|op| matches!(op, Op::Sync)).map_or(0, |last| last + 1);
+        let image = |kept: &dyn Fn(usize) -> bool| {
+            let mut bytes = inner.start.clone();
+            let ops = log.iter().enumerate().filter(|(n, _)| *n < synced || kept(*n));
+            ops.for_each(|(_, op)| apply(&mut bytes, op));
+            bytes
+        };
+        let each = |n: usize| [image(&|other| other != n), image(&|other| other == n)];
+        (synced..point).flat_map(each).collect()
+    }
+
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.0.lock().unwrap()
     }

@@ -4,6 +4,7 @@
 use std::env;
 use std::thread;
 
+use protocol::Timestamp;
 use store::Store;
 
 use crate::backend::Disk;
@@ -26,32 +27,67 @@ fn d1_d3_a_power_cut_loses_no_acknowledged_commit() {
 
 /// A history, and power cuts at random points of it.
 fn history(seed: u64) {
-    let mut world = World::new(seed);
-    let disk = created();
-    let mut store = Store::with_backend(disk.clone()).unwrap().0;
-    // The state after each commit, and where the disk was when it was acknowledged.
-    let mut states = vec![(world.now.clone(), 0)];
-    for n in 0..12 {
-        let batch = world.batch(8);
-        store.commit(&world.now.pool, &batch.events, &batch.bodies).unwrap();
-        states.push((world.now.clone(), disk.writes()));
-        if n == 6 && seed.is_multiple_of(2) {
-            store.close().unwrap();
-            store = Store::with_backend(disk.clone()).unwrap().0;
-        }
-    }
+    let (disk, states) = lived(seed, 12);
     let mut rng = Rng(!seed);
     for image in 0..PER_HISTORY {
         let point = rng.index(disk.writes() + 1);
-        let acknowledged = states.iter().rposition(|(_, at)| *at <= point).unwrap();
         let mut survivor = Disk::holding(disk.image(point, &mut rng));
         while rng.below(4) == 0 {
             survivor = cut_off_at_recovery(&survivor, &mut rng);
         }
         let found = open(&survivor);
-        let prefix = states[acknowledged..].iter().position(|(state, _)| *state == found);
-        assert!(prefix.is_some(), "seed {seed}, image {image}, cut at {point}: found {:?}", found.pool);
+        assert!(is_prefix(&states, point, &found), "seed {seed}, image {image}, cut at {point}: {found:?}");
     }
+}
+
+/// Of the changes of a short history, each lost alone and each there alone, wherever the cut comes.
+#[test]
+fn d1_d3_no_single_write_matters_before_it_is_acknowledged() {
+    for seed in 0..2 {
+        let (disk, states) = lived(seed, 4);
+        assert!(disk.writes() >= 40);
+        for point in 0..=disk.writes() {
+            for image in disk.single_images(point) {
+                let found = open(&Disk::holding(image));
+                assert!(is_prefix(&states, point, &found), "seed {seed}, cut at {point}: {found:?}");
+            }
+        }
+    }
+}
+
+/// The state after each commit, and where the disk was when it was acknowledged.
+type States = Vec<(Expected, usize)>;
+
+fn lived(seed: u64, commits: usize) -> (Disk, States) {
+    let mut world = World::new(seed);
+    let disk = created();
+    let mut store = Store::with_backend(disk.clone()).unwrap().0;
+    let mut states = vec![(world.now.clone(), 0)];
+    for n in 0..commits {
+        let batch = world.batch(8);
+        store.commit(&world.now.pool, &batch.events, &batch.bodies).unwrap();
+        states.push((world.now.clone(), disk.writes()));
+        if n % 5 == 3 {
+            store.trim_journal(4, Timestamp(0)).unwrap();
+            let oldest = store.oldest_seq().unwrap().unwrap_or_default();
+            world.now.journal.retain(|event| event.seq >= oldest);
+            states.push((world.now.clone(), disk.writes()));
+        }
+        if n == 6 && seed.is_multiple_of(2) {
+            store.close().unwrap();
+            store = Store::with_backend(disk.clone()).unwrap().0;
+        }
+        if n == 8 && seed.is_multiple_of(3) {
+            store.compact().unwrap();
+        }
+    }
+    (disk, states)
+}
+
+/// Whether it is the state after some of the commits, every one among them that was acknowledged.
+fn is_prefix(states: &States, point: usize, found: &Expected) -> bool {
+    let acknowledged = states.iter().rposition(|(_, at)| *at <= point).unwrap();
+    states[acknowledged..].iter().any(|(state, _)| state == found)
 }
 
 /// D6: the next cut may come during the recovery from the one before.
@@ -61,7 +97,7 @@ fn cut_off_at_recovery(disk: &Disk, rng: &mut Rng) -> Disk {
     Disk::holding(disk.image(point, rng))
 }
 
-fn open(disk: &Disk) -> Expected {
+pub(crate) fn open(disk: &Disk) -> Expected {
     let (store, loaded) = Store::with_backend(disk.clone()).expect("it opens");
     Expected::found(&store, loaded)
 }

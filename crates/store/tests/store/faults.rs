@@ -1,6 +1,7 @@
 //! A disk that fails: no panic, no answer after the failure, nothing acknowledged is lost.
 
 use std::io::ErrorKind;
+use std::thread;
 
 use protocol::message::BODY_MAX;
 use store::{Store, StoreError};
@@ -16,19 +17,25 @@ fn d5_a_failing_disk_latches_and_loses_nothing() {
     let whole = run(&created(), 0);
     assert_eq!(whole.acknowledged, COMMITS);
     assert!(whole.operations > 50, "the script does something: {}", whole.operations);
-    for (persistent, kind) in [(false, ErrorKind::Other), (true, ErrorKind::StorageFull)] {
-        for nth in 1..=whole.operations {
-            let disk = Disk::failing(created().bytes(), Fault { nth, persistent, kind });
-            let broken = run(&disk, nth);
-            let (mut store, loaded) =
-                Store::with_backend(Disk::holding(disk.bytes())).expect("it opens again");
-            let found = Expected::found(&store, loaded);
-            let states = &broken.states[broken.acknowledged..];
-            assert!(states.contains(&found), "operation {nth}, persistent {persistent}");
-            let mut world = World { now: found, ..World::new(nth) };
-            let batch = world.batch(2);
-            store.commit(&world.now.pool, &batch.events, &batch.bodies).expect("it goes on");
-        }
+    let half =
+        |kind| move || [false, true].into_iter().for_each(|lasts| each_fault(whole.operations, lasts, kind));
+    let other = thread::spawn(half(ErrorKind::StorageFull));
+    half(ErrorKind::Other)();
+    other.join().unwrap();
+}
+
+/// The first operation fails, then the second, and so on.
+fn each_fault(operations: u64, persistent: bool, kind: ErrorKind) {
+    for nth in 1..=operations {
+        let disk = Disk::failing(created().bytes(), Fault { nth, persistent, kind });
+        let broken = run(&disk, nth);
+        let (mut store, loaded) = Store::with_backend(Disk::holding(disk.bytes())).expect("it opens again");
+        let found = Expected::found(&store, loaded);
+        let states = &broken.states[broken.acknowledged..];
+        assert!(states.contains(&found), "operation {nth}, persistent {persistent}");
+        let mut world = World { now: found, ..World::new(nth) };
+        let batch = world.batch(2);
+        store.commit(&world.now.pool, &batch.events, &batch.bodies).expect("it goes on");
     }
 }
 
@@ -38,13 +45,15 @@ fn d5_a_failing_read_latches_too() {
     let mut store = Store::with_backend(disk.clone()).unwrap().0;
     let mut world = World::new(4);
     let mut batch = Batch::default();
-    world.step(0, &mut batch);
-    (0..100).for_each(|_| world.step(13_000, &mut batch));
+    world.create(&mut batch);
+    for _ in 0..100 {
+        world.send(&mut batch);
+    }
     // More than the cache holds.
     batch.bodies.iter_mut().for_each(|(_, body)| *body = vec![7; BODY_MAX]);
     store.commit(&world.now.pool, &batch.events, &batch.bodies).unwrap();
     disk.fail();
-    let mut reads = world.now.pool.messages().map(|m| store.body(m.id));
+    let mut reads = world.now.messages.keys().map(|id| store.message(*id));
     let failed = reads.find_map(Result::err);
     assert!(matches!(failed, Some(StoreError::Io(_))), "{failed:?}");
     assert!(reads.all(|read| matches!(read, Err(StoreError::Latched))));
@@ -68,7 +77,7 @@ fn run(disk: &Disk, nth: u64) -> Run {
             let committed = store.commit(&world.now.pool, &batch.events, &batch.bodies);
             let read = committed.and_then(|()| {
                 acknowledged = n + 1;
-                world.now.bodies.keys().next().map_or(Ok(None), |id| store.body(*id))
+                world.now.messages.keys().next().map_or(Ok(None), |id| store.message(*id))
             });
             if let Err(error) = read {
                 assert!(!matches!(error, StoreError::Latched | StoreError::Damaged(_)), "{nth}: {error:?}");

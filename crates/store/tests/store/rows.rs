@@ -1,9 +1,15 @@
 //! What is committed is what the next open finds.
 
+use std::collections::BTreeMap;
+use std::sync::mpsc;
+use std::thread;
+
 use proptest::prelude::*;
-use protocol::{Event, MessageId, Seq};
+use protocol::message::STEPS_MAX;
+use protocol::{Event, MessageId, MessageState, Seq, Timestamp};
 use redb::backends::InMemoryBackend;
-use store::{Store, StoreError};
+use redb::{Database, ReadableDatabase, ReadableTableMetadata, TableDefinition, TableHandle};
+use store::{Store, StoreError, Table};
 
 use crate::backend::Disk;
 use crate::world::{Batch, Expected, World};
@@ -55,45 +61,120 @@ fn a_change_of_state_does_not_rewrite_the_body() {
     let mut store = Store::with_backend(disk.clone()).unwrap().0;
     let mut world = World::new(1);
     let mut batch = Batch::default();
-    world.step(0, &mut batch);
-    while world.now.bodies.values().all(|body| body.len() < 20_000) {
-        world.step(13_000, &mut batch);
-    }
+    world.create(&mut batch);
+    let id = world.send(&mut batch);
+    let needle = world.rng.next().to_le_bytes().repeat(8);
+    world.set_body(id, needle.repeat(300), &mut batch);
     commit(&mut store, &world, &batch);
-    let (id, body) = world.now.bodies.iter().find(|(_, body)| body.len() >= 20_000).unwrap();
-    let (id, needle) = (*id, body[100..164].to_vec());
     let from = disk.writes();
-    let session = world.now.pool.message(id).unwrap().session;
-    let (state, token) = (protocol::MessageState::Typing, None);
     let mut batch = Batch::default();
-    world.emit(Event::MessageChanged { id, session, state, token, attempts: 1, reason: None }, &mut batch);
+    world.moved(id, MessageState::Typing, &mut batch);
     commit(&mut store, &world, &batch);
     assert!(disk.writes() > from);
     assert!(!disk.written_since(from, &needle), "the body was written again");
     assert!(disk.written_since(0, &needle), "the body was written once");
 }
 
+/// Names of tables and how many rows each has.
+fn rows(disk: &Disk) -> BTreeMap<String, u64> {
+    let db = Database::builder().create_with_backend(Disk::holding(disk.bytes())).unwrap();
+    let read = db.begin_read().unwrap();
+    let names: Vec<String> = read.list_tables().unwrap().map(|table| table.name().to_owned()).collect();
+    let len = |name: &str| {
+        let definition: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new(name);
+        read.open_table(definition).unwrap().len().unwrap()
+    };
+    names.into_iter().map(|name| (name.clone(), len(&name))).collect()
+}
+
 #[test]
-fn a_message_that_is_queued_again_is_what_it_was() {
+fn an_enqueue_is_one_row_of_one_table() {
     let disk = Disk::default();
     let mut store = Store::with_backend(disk.clone()).unwrap().0;
     let mut world = World::new(1);
     let mut batch = Batch::default();
-    world.step(0, &mut batch);
-    world.step(13_000, &mut batch);
+    world.create(&mut batch);
     commit(&mut store, &world, &batch);
-    let queued = batch.events[1].event.clone();
-    let (id, session) = (world.now.pool.messages().next().unwrap().id, protocol::SessionId(1));
-    let (state, token) = (protocol::MessageState::Done, None);
-    let mut change = Batch::default();
-    world.emit(Event::MessageChanged { id, session, state, token, attempts: 1, reason: None }, &mut change);
-    commit(&mut store, &world, &change);
-    let mut again = Batch { events: vec![], bodies: batch.bodies };
-    world.emit(queued, &mut again);
-    commit(&mut store, &world, &again);
+    let before = rows(&disk);
+    let mut batch = Batch::default();
+    for _ in 0..3 {
+        world.send(&mut batch);
+    }
+    commit(&mut store, &world, &batch);
+    let mut expected = before;
+    *expected.get_mut(Table::Messages.name()).unwrap() += 3;
+    assert_eq!(rows(&disk), expected);
+}
+
+#[test]
+fn a_message_tells_its_first_step_and_the_newest() {
+    let mut store = Store::with_backend(InMemoryBackend::new()).unwrap().0;
+    let mut world = World::new(1);
+    let mut batch = Batch::default();
+    world.create(&mut batch);
+    let id = world.send(&mut batch);
+    for n in 0..STEPS_MAX + 7 {
+        world.clock += 1;
+        let states = [MessageState::Claimed, MessageState::Queued];
+        world.moved(id, states[n % 2], &mut batch);
+        if n % 3 == 0 {
+            commit(&mut store, &world, &batch);
+            batch = Batch::default();
+        }
+    }
+    commit(&mut store, &world, &batch);
+    let (message, body) = store.message(id).unwrap().unwrap();
+    assert_eq!((&message, &body), (&world.now.messages[&id].0, &world.now.messages[&id].1));
+    assert_eq!(message.steps.len(), STEPS_MAX);
+    assert_eq!(message.steps[0].at, message.created_at);
+    assert_eq!(message.steps.last(), Some(&message.status.step()));
+    let [listed] = store.messages(&[id, MessageId(99)]).unwrap().try_into().unwrap();
+    assert_eq!(listed, protocol::Message { steps: vec![], ..message });
+    assert_eq!(store.message(MessageId(99)).unwrap(), None);
+}
+
+#[test]
+fn a_message_that_is_queued_and_forgotten_in_one_commit_leaves_its_event() {
+    let disk = Disk::default();
+    let mut store = Store::with_backend(disk.clone()).unwrap().0;
+    let mut world = World::new(1);
+    let mut batch = Batch::default();
+    world.create(&mut batch);
+    let (first, second) = (world.send(&mut batch), world.send(&mut batch));
+    world.moved(second, MessageState::Done, &mut batch);
+    world.forget(second, &mut batch);
+    commit(&mut store, &world, &batch);
+    let mut batch = Batch::default();
+    world.forget(first, &mut batch);
+    commit(&mut store, &world, &batch);
+    assert_eq!(store.events_since(Seq(0), 99).unwrap(), world.now.journal);
     drop(store);
     let (store, loaded) = Store::with_backend(disk).unwrap();
     assert_eq!(Expected::found(&store, loaded), world.now);
+    assert_eq!(world.now.pool.sessions().next().unwrap().total_requests, 2);
+}
+
+#[test]
+fn no_sequence_number_is_given_out_twice() {
+    let disk = Disk::default();
+    let mut store = Store::with_backend(disk.clone()).unwrap().0;
+    let mut world = World::new(1);
+    let mut batch = Batch::default();
+    world.create(&mut batch);
+    commit(&mut store, &world, &batch);
+    let mut batch = Batch::default();
+    let id = world.send(&mut batch);
+    commit(&mut store, &world, &batch);
+    // The newest event is the message's own row, and then only the number is left of it.
+    store.trim_journal(0, Timestamp(0)).unwrap();
+    let mut batch = Batch::default();
+    world.forget(id, &mut batch);
+    commit(&mut store, &world, &batch);
+    store.trim_journal(0, Timestamp(0)).unwrap();
+    drop(store);
+    let (store, loaded) = Store::with_backend(disk).unwrap();
+    assert_eq!(loaded.pool.seq().0, id.0);
+    assert_eq!(store.oldest_seq().unwrap(), Some(Seq(id.0)));
 }
 
 #[test]
@@ -101,16 +182,51 @@ fn a_message_without_its_body_is_refused_and_latches() {
     let mut store = Store::with_backend(InMemoryBackend::new()).unwrap().0;
     let mut world = World::new(1);
     let mut batch = Batch::default();
-    world.step(0, &mut batch);
-    world.step(13_000, &mut batch);
+    world.create(&mut batch);
+    world.send(&mut batch);
+    let reader = store.reader();
     let refused = store.commit(&world.now.pool, &batch.events, &[]);
     assert!(matches!(refused, Err(StoreError::NoBody(_))), "{refused:?}");
     assert!(matches!(store.commit(&world.now.pool, &[], &[]), Err(StoreError::Latched)));
-    assert!(matches!(store.body(MessageId(1)), Err(StoreError::Latched)));
+    assert!(matches!(store.message(MessageId(1)), Err(StoreError::Latched)));
     assert!(matches!(store.events_since(Seq(0), 1), Err(StoreError::Latched)));
     assert!(matches!(store.oldest_seq(), Err(StoreError::Latched)));
-    assert!(matches!(store.trim_journal(0), Err(StoreError::Latched)));
+    assert!(matches!(store.trim_journal(0, Timestamp(0)), Err(StoreError::Latched)));
     assert!(matches!(store.close(), Err(StoreError::Latched)));
+    assert!(matches!(reader.messages(&[]), Err(StoreError::Latched)), "for other threads too");
+}
+
+#[test]
+fn a_reader_works_beside_the_writer_and_ends_with_it() {
+    fn is_shared<T: Send + Sync + Clone>(_: &T) {}
+    let mut store = Store::with_backend(InMemoryBackend::new()).unwrap().0;
+    let reader = store.reader();
+    is_shared(&reader);
+    let (ends, ended) = mpsc::channel::<()>();
+    let reads = thread::spawn(move || {
+        let mut seen = 0;
+        while ended.try_recv() == Err(mpsc::TryRecvError::Empty) {
+            let events = reader.events_since(Seq(0), usize::MAX).unwrap();
+            assert!(events.len() >= seen, "what was there stays");
+            assert!(events.iter().map(|e| e.seq.0).eq(1..=events.len() as u64));
+            seen = events.len();
+        }
+        reader
+    });
+    let mut world = World::new(9);
+    for _ in 0..60 {
+        let batch = world.batch(9);
+        commit(&mut store, &world, &batch);
+    }
+    drop(ends);
+    let reader = reads.join().unwrap();
+    assert_eq!(reader.events_since(Seq(0), usize::MAX).unwrap(), world.now.journal);
+    store.close().unwrap();
+    assert!(matches!(reader.oldest_seq(), Err(StoreError::Closed)));
+}
+
+fn lost(world: &mut World, batch: &mut Batch) {
+    world.emit(Event::WatcherLost { reason: "gone".to_owned() }, batch);
 }
 
 #[test]
@@ -119,18 +235,54 @@ fn the_journal_is_read_in_parts_and_trimmed_from_its_old_end() {
     assert_eq!(store.oldest_seq().unwrap(), None);
     let mut world = World::new(2);
     let mut batch = Batch::default();
-    for _ in 0..10_000 {
-        world.emit(Event::WatcherLost { reason: "gone".to_owned() }, &mut batch);
-    }
+    (0..10_000).for_each(|_| lost(&mut world, &mut batch));
     commit(&mut store, &world, &batch);
     let part = store.events_since(Seq(7), 3).unwrap();
     assert_eq!(part.iter().map(|e| e.seq.0).collect::<Vec<_>>(), [8, 9, 10]);
     assert_eq!(store.events_since(Seq(10_000), 3).unwrap(), []);
-    assert_eq!(store.trim_journal(10_000).unwrap(), 0);
-    assert_eq!(store.trim_journal(100).unwrap(), 4096);
+    assert_eq!(store.trim_journal(10_000, Timestamp(0)).unwrap(), 0);
+    assert_eq!(store.trim_journal(100, Timestamp(0)).unwrap(), 4096);
     assert_eq!(store.oldest_seq().unwrap(), Some(Seq(4097)));
-    while store.trim_journal(100).unwrap() > 0 {}
+    while store.trim_journal(100, Timestamp(0)).unwrap() > 0 {}
     assert_eq!(store.oldest_seq().unwrap(), Some(Seq(9901)));
     assert_eq!(store.events_since(Seq(0), usize::MAX).unwrap().len(), 100);
-    assert_eq!(store.body(MessageId(1)).unwrap(), None);
+    assert_eq!(store.message(MessageId(1)).unwrap(), None);
+    while store.trim_journal(0, Timestamp(0)).unwrap() > 0 {}
+    assert_eq!(store.oldest_seq().unwrap(), Some(Seq(10_000)), "the newest stays");
+}
+
+#[test]
+fn the_journal_is_trimmed_by_age_and_hides_messages() {
+    let disk = Disk::default();
+    let mut store = Store::with_backend(disk.clone()).unwrap().0;
+    let mut world = World::new(2);
+    let mut batch = Batch::default();
+    world.create(&mut batch);
+    let mut at = vec![0; 2];
+    for n in 0..300 {
+        world.clock += 10;
+        match n % 3 {
+            0 => lost(&mut world, &mut batch),
+            _ => drop(world.send(&mut batch)),
+        }
+        at.push(world.clock);
+    }
+    commit(&mut store, &world, &batch);
+    for (place, keep) in [(50, 1000), (50, 252), (180, 252), (180, 122), (290, 0)] {
+        store.trim_journal(keep, Timestamp(at[place])).unwrap();
+        let first = if keep == 0 { 301 } else { place as u64 };
+        assert_eq!(store.oldest_seq().unwrap(), Some(Seq(first)), "{place}");
+        let left = store.events_since(Seq(0), usize::MAX).unwrap();
+        assert_eq!(left, world.now.journal[usize::try_from(first).unwrap() - 1..]);
+    }
+    // A message that is hidden leaves nothing in the journal when it goes.
+    let hidden = *world.now.messages.keys().next().unwrap();
+    let mut batch = Batch::default();
+    world.forget(hidden, &mut batch);
+    commit(&mut store, &world, &batch);
+    assert_eq!(store.oldest_seq().unwrap(), Some(Seq(301)));
+    drop(store);
+    let (store, loaded) = Store::with_backend(disk).unwrap();
+    world.now.journal.drain(..300);
+    assert_eq!(Expected::found(&store, loaded), world.now);
 }

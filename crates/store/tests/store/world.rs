@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 
 use pool::Pool;
-use protocol::message::PROMPT;
+use protocol::message::{PROMPT, STEPS_MAX};
 use protocol::reap::{CandidateKind, Outcome};
 use protocol::session::{DeleteMode, Size};
+use protocol::text::{Name, OsBytes};
 use protocol::{
-    Epoch, Event, Exit, Incarnation, Lifecycle, Message, MessageId, MessageState, OpId, PaneId, ProcId,
-    Reason, Seq, ServerId, Session, SessionId, Spec, Stamped, Tag, Timestamp, TmuxSessionId, Token,
+    Breaker, Epoch, Event, Exit, GeneratorId, Holder, Incarnation, Message, MessageId, MessageState,
+    MessageStatus, OpId, PaneId, ProcId, Reason, Seq, ServerId, Session, SessionId, Spec, Stamped, Tag,
+    Timestamp, TmuxSessionId, Token,
 };
 use store::{Loaded, Store};
 
@@ -38,11 +40,11 @@ impl Rng {
     }
 }
 
-/// What a store must hold: the state, the bodies, the journal.
+/// What a store must hold: the state, the messages with their bodies, the journal.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Expected {
     pub(crate) pool: Pool,
-    pub(crate) bodies: BTreeMap<MessageId, Vec<u8>>,
+    pub(crate) messages: BTreeMap<MessageId, (Message, Vec<u8>)>,
     pub(crate) journal: Vec<Stamped>,
 }
 
@@ -50,9 +52,37 @@ impl Expected {
     /// What a store that was just opened holds.
     pub(crate) fn found(store: &Store, loaded: Loaded) -> Self {
         assert_eq!(loaded.quarantined, [], "nothing is to be damaged");
-        let ids: Vec<_> = loaded.pool.messages().map(|m| m.id).collect();
-        let bodies = ids.into_iter().map(|id| (id, store.body(id).unwrap().expect("a body"))).collect();
-        Self { pool: loaded.pool, bodies, journal: store.events_since(Seq(0), usize::MAX).unwrap() }
+        let mut messages = BTreeMap::new();
+        let each = |message: Message, body: &[u8]| {
+            messages.insert(message.id, (message, body.to_vec()));
+            true
+        };
+        store.each_message(MessageId(0), each).unwrap();
+        Self { pool: loaded.pool, messages, journal: store.events_since(Seq(0), usize::MAX).unwrap() }
+    }
+
+    /// What happens to messages, as the store is to tell it.
+    fn take(&mut self, stamped: &Stamped, bodies: &[(MessageId, Vec<u8>)]) {
+        match &stamped.event {
+            Event::MessageQueued(queued) => {
+                let mut message = (**queued).clone();
+                message.status.changed_at = message.created_at;
+                message.steps = vec![message.status.step()];
+                let body = bodies.iter().find(|(id, _)| *id == message.id).unwrap().1.clone();
+                self.messages.insert(message.id, (message, body));
+            }
+            Event::MessageChanged { id, status, .. } => {
+                if let Some((message, _)) = self.messages.get_mut(id) {
+                    message.status = (**status).clone();
+                    message.steps.push(status.step());
+                    if message.steps.len() > STEPS_MAX {
+                        message.steps.remove(1);
+                    }
+                }
+            }
+            Event::MessageForgotten { id, .. } => drop(self.messages.remove(id)),
+            _ => {}
+        }
     }
 }
 
@@ -92,11 +122,12 @@ impl World {
         let kind = choice / 1000 % 32;
         let event = match kind {
             0..=2 => Some(self.created()),
-            3..=12 => self.session_change(kind),
-            13..=18 => self.queued(batch),
-            19..=24 => self.changed(),
-            25 => self.now.pool.messages().next().map(|m| Event::MessageForgotten { id: m.id }),
-            26..=28 => Some(self.operation(kind)),
+            3..=10 => self.session_change(kind, batch),
+            11..=16 => self.queued(batch),
+            17..=23 => self.changed(),
+            24..=25 => self.forgotten(),
+            26..=27 => self.breaker(),
+            28..=29 => Some(self.operation()),
             _ => Some(self.rare(choice / 1000 / 32)),
         };
         if let Some(event) = event {
@@ -104,15 +135,46 @@ impl World {
         }
     }
 
+    /// A session more.
+    pub(crate) fn create(&mut self, batch: &mut Batch) -> SessionId {
+        self.step(0, batch);
+        self.now.pool.sessions().last().unwrap().id
+    }
+
+    /// A message more, for any session.
+    pub(crate) fn send(&mut self, batch: &mut Batch) -> MessageId {
+        self.step(11_000, batch);
+        *self.now.messages.keys().next_back().unwrap()
+    }
+
+    /// A message is somewhere else.
+    pub(crate) fn moved(&mut self, id: MessageId, state: MessageState, batch: &mut Batch) {
+        let session = self.now.messages[&id].0.session;
+        let changed_at = Timestamp(self.clock);
+        let status = Box::new(MessageStatus { state, attempts: 1, changed_at, ..Default::default() });
+        self.emit(Event::MessageChanged { id, session, status }, batch);
+    }
+
+    /// Another body for a message of this batch.
+    pub(crate) fn set_body(&mut self, id: MessageId, body: Vec<u8>, batch: &mut Batch) {
+        let (_, kept) = batch.bodies.iter_mut().find(|(of, _)| *of == id).unwrap();
+        kept.clone_from(&body);
+        self.now.messages.get_mut(&id).unwrap().1 = body;
+    }
+
+    pub(crate) fn forget(&mut self, id: MessageId, batch: &mut Batch) {
+        let session = self.now.messages[&id].0.session;
+        self.emit(Event::MessageForgotten { id, session }, batch);
+    }
+
     pub(crate) fn emit(&mut self, event: Event, batch: &mut Batch) {
         let seq = Seq(self.now.pool.seq().0 + u64::from(event.is_journaled()));
         let stamped = Stamped { seq, at: Timestamp(self.clock), event };
         self.now.pool.apply(&stamped);
+        self.now.take(&stamped, &batch.bodies);
         if stamped.event.is_journaled() {
             self.now.journal.push(stamped.clone());
         }
-        let pool = &self.now.pool;
-        self.now.bodies.retain(|id, _| pool.message(*id).is_some());
         batch.events.push(stamped);
     }
 
@@ -135,32 +197,14 @@ impl World {
         let env = vec![("KEY".into(), "x".repeat(self.rng.index(300)).into())];
         let command = vec!["sleep".into(), "1000".into()];
         let incarnation = self.incarnation();
-        Event::SessionCreated(Box::new(Session {
-            id: SessionId(n),
-            name: format!("w{n}").parse().unwrap(),
-            workspace: format!("w{n}").parse().unwrap(),
-            dir: format!("/pool/sessions/sess_{n}").into(),
-            spec: Spec { agent: "shell".to_owned(), command, cwd: "/".into(), env, size },
-            labels: BTreeMap::new(),
-            lifecycle: Lifecycle::Starting,
-            reason: None,
-            detail: None,
-            incarnation: Some(incarnation),
-            incarnations: 1,
-            restarts: 0,
-            exit: None,
-            total_requests: 0,
-            recovered: false,
-            created_at: Timestamp(self.clock),
-            changed_at: Timestamp(self.clock),
-            last_activity_at: Timestamp(self.clock),
-            verified_at: None,
-            current_command: None,
-            attached_clients: 0,
-        }))
+        let spec = Spec { agent: "shell".to_owned(), command, cwd: "/".into(), env, size };
+        let name: Name = format!("w{n}").parse().unwrap();
+        let dir = format!("/pool/sessions/sess_{n}").into();
+        let names = (name.clone(), name);
+        Event::SessionCreated(Box::new(Session::intended(SessionId(n), names, dir, spec, incarnation)))
     }
 
-    fn session_change(&mut self, kind: u64) -> Option<Event> {
+    fn session_change(&mut self, kind: u64, batch: &mut Batch) -> Option<Event> {
         let ids: Vec<_> = self.now.pool.sessions().map(|s| s.id).collect();
         let session = self.rng.pick(&ids)?;
         let exit = Some(Exit { code: Some(3), signal: None, at: Timestamp(self.clock) });
@@ -178,22 +222,28 @@ impl World {
             },
             5 => Event::SessionRenamed { session, name: format!("n{}", self.rng.next()).parse().unwrap() },
             6 => Event::SessionLabelled { session, labels: [("a".to_owned(), now.0.to_string())].into() },
-            7 => Event::SessionDraining { session, reason, exit: None, missing_since: Some(now) },
-            8 => Event::SessionStopped { session, reason, exit },
-            9 => Event::SessionLost { session, reason: Reason::ServerGone, exit: None },
-            10 => Event::SessionObserved {
+            7 => match restarts % 3 {
+                0 => Event::SessionDraining { session, reason, exit: None, missing_since: Some(now) },
+                1 => Event::SessionStopped { session, reason, exit },
+                _ => Event::SessionLost { session, reason: Reason::ServerGone, exit: None },
+            },
+            8 => Event::SessionObserved {
                 session,
                 at: now,
                 dead: restarts.is_multiple_of(3),
                 attached: restarts % 5,
-                current_command: Some("vim".into()),
+                // Not every program's name is UTF-8.
+                current_command: Some(OsBytes(vec![b'v', restarts as u8])),
             },
-            11 => {
+            9 => {
                 let tag = self.now.pool.session(session)?.incarnation.as_ref()?.tag;
                 let process = ProcId { pid: restarts, start: now.0 };
                 Event::AgentStarted { session, tag, init: process, agent: process }
             }
             _ if self.rng.below(3) == 0 => {
+                let its = self.now.messages.values().filter(|(m, _)| m.session == session);
+                let its: Vec<_> = its.map(|(m, _)| m.id).collect();
+                its.into_iter().for_each(|id| self.forget(id, batch));
                 Event::SessionDeleted { session, reason, mode: DeleteMode::KillTmux, tmux_alive: false }
             }
             _ => Event::SessionFailed { session, reason: Reason::Setup, detail: "no room".to_owned(), exit },
@@ -206,46 +256,90 @@ impl World {
         let id = MessageId(self.now.pool.seq().0 + 1);
         let size = if self.rng.below(20) == 0 { 20_000 } else { self.rng.index(400) };
         let body: Vec<u8> = (0..size).map(|_| self.rng.next() as u8).collect();
-        self.now.bodies.insert(id, body.clone());
         batch.bodies.push((id, body));
+        let kinds = [PROMPT, "observation", "summarize"];
+        let ops = [None, Some(OpId::Named(format!("send-{id}"))), Some(OpId::Random([id.0 as u8; 16]))];
+        let n = self.rng.below(100);
+        let expires = n.is_multiple_of(3);
         Some(Event::MessageQueued(Box::new(Message {
             id,
             session,
             ordinal: self.now.pool.session(session)?.total_requests + 1,
-            kind: PROMPT.to_owned(),
-            key: Some(format!("key-{id}")),
+            kind: self.rng.pick(&kinds)?.to_owned(),
+            key: n.is_multiple_of(2).then(|| format!("key-{id}")),
+            op: ops[self.rng.index(3)].clone(),
             origin: "cli".to_owned(),
+            cause: n.is_multiple_of(5).then_some(MessageId(n)),
+            hops: (n % 16) as u8,
+            priority: n as i8 % 3 - 1,
             size: u32::try_from(size).unwrap(),
             digest: self.rng.next(),
             enter: true,
-            state: MessageState::Queued,
-            attempts: 0,
-            token: None,
+            max_attempts: 5,
             created_at: Timestamp(self.clock),
-            expires_at: None,
-            changed_at: Timestamp(self.clock),
-            reason: None,
+            expires_at: expires.then(|| Timestamp(self.clock + 60_000)),
+            status: MessageStatus::default(),
+            steps: Vec::new(),
         })))
     }
 
+    /// Claims, retries, ends.
     fn changed(&mut self) -> Option<Event> {
-        let all: Vec<_> = self.now.pool.messages().map(|m| (m.id, m.session)).collect();
+        let all: Vec<_> = self.now.messages.values().map(|(m, _)| (m.id, m.session)).collect();
         let (id, session) = self.rng.pick(&all)?;
-        let states = [MessageState::Typing, MessageState::Typed, MessageState::Done, MessageState::Queued];
-        let state = self.rng.pick(&states)?;
-        let token = Some(Token { epoch: self.now.pool.epoch(), n: self.rng.below(100) });
-        let attempts = self.rng.below(5) as u32;
-        Some(Event::MessageChanged { id, session, state, token, attempts, reason: Some("so".to_owned()) })
+        let now = Timestamp(self.clock);
+        let n = self.rng.below(100);
+        let token = Token { epoch: self.now.pool.epoch(), n };
+        let attempts = self.now.messages[&id].0.status.attempts;
+        let status = MessageStatus { attempts, changed_at: now, ..Default::default() };
+        let holder = Holder {
+            generator: Some(GeneratorId(n)),
+            process: Some(ProcId { pid: 7, start: n }),
+            lease_ms: 60_000,
+            op: n.is_multiple_of(2).then(|| OpId::Named(format!("claim-{n}"))),
+        };
+        let (state, attempts) = (MessageState::Claimed, attempts + 1);
+        let claimed =
+            MessageStatus { state, attempts, token: Some(token), holder: Some(holder), ..status.clone() };
+        let pause = Some(Timestamp(self.clock + 1000));
+        let reason = Some("exit status 3".to_owned());
+        let result = Some(OsBytes(vec![n as u8; 9]));
+        let status = match n % 8 {
+            0..=2 => claimed,
+            3 => MessageStatus { not_before: pause, reason, ..status },
+            4 => MessageStatus { state: MessageState::Done, result, ..status },
+            5 => MessageStatus { state: MessageState::Dead, reason, ..status },
+            6 => MessageStatus { state: MessageState::Typing, token: Some(token), ..status },
+            _ => MessageStatus { state: MessageState::Revoking, ..claimed },
+        };
+        Some(Event::MessageChanged { id, session, status: Box::new(status) })
     }
 
-    fn operation(&mut self, kind: u64) -> Event {
+    fn forgotten(&mut self) -> Option<Event> {
+        let all: Vec<_> = self.now.messages.values().map(|(m, _)| (m.id, m.session)).collect();
+        let (id, session) = self.rng.pick(&all)?;
+        Some(Event::MessageForgotten { id, session })
+    }
+
+    fn breaker(&mut self) -> Option<Event> {
+        let ids: Vec<_> = self.now.pool.sessions().map(|s| s.id).collect();
+        let session = self.rng.pick(&ids)?;
+        let failures = self.rng.below(5) as u32;
+        let opened_at = (failures > 2).then_some(Timestamp(self.clock));
+        let reason = (failures > 0).then(|| "exit status 1".to_owned());
+        let breaker = Breaker { failures, opened_at, probe_at: opened_at, reason };
+        let kind = ["observation", "summarize"][self.rng.index(2)].to_owned();
+        Some(Event::BreakerChanged { session, kind, turned: breaker.is_open(), breaker })
+    }
+
+    fn operation(&mut self) -> Event {
         let n = self.rng.below(12);
         let op =
             if n.is_multiple_of(2) { OpId::Named(format!("op-{n}")) } else { OpId::Random([n as u8; 16]) };
         let (digest, at) = (self.rng.next(), Timestamp(self.clock));
-        match kind {
-            26 => Event::OperationBegun { op, digest, session: SessionId(n), at },
-            27 => Event::OperationDone { op, digest, reply: vec![9; self.rng.index(64)], at },
+        match self.rng.below(3) {
+            0 => Event::OperationBegun { op, digest, session: SessionId(n), at },
+            1 => Event::OperationDone { op, digest, reply: vec![9; self.rng.index(64)], at },
             _ => Event::OperationForgotten { op },
         }
     }
@@ -253,7 +347,7 @@ impl World {
     fn rare(&mut self, choice: u64) -> Event {
         let (session, token) = (SessionId(1), Token { epoch: Epoch(1), n: 1 });
         let kind = CandidateKind::Requested;
-        match choice % 8 {
+        match choice % 10 {
             0 => Event::PoolStarted {
                 epoch: Epoch(self.now.pool.epoch().0 + 1),
                 build: "0.1.0".to_owned(),
@@ -270,6 +364,11 @@ impl World {
             },
             5 => Event::WatcherConnected { build: "0.1.0".to_owned() },
             6 => Event::WatcherLost { reason: "gone".to_owned() },
+            7 => {
+                let (id, kinds) = (GeneratorId(self.now.pool.seq().0 + 1), vec!["summarize".to_owned()]);
+                Event::GeneratorRegistered { id, session, kinds, process: None }
+            }
+            8 => Event::GeneratorEnded { id: GeneratorId(7), session, reason: "it left".to_owned() },
             _ => Event::TmuxServerChanged {
                 server: (!choice.is_multiple_of(3))
                     .then_some(ServerId { process: ProcId { pid: 9, start: choice }, started_at: 5 }),

@@ -1,51 +1,26 @@
 //! `adopt`: which pane is meant, what it becomes, and what is never taken in.
-#![expect(clippy::unwrap_used, reason = "what a test needs is there, or the test fails")]
 
 use std::collections::BTreeMap;
 
 use pool::admit::{self, Adoptee, Launch, Program, Target};
 use pool::foreign::{changes, foreign, to_adopt};
-use pool::{Adoption, Agent, Naming, Pool, Settings};
-use protocol::session::Size;
+use pool::{Adoption, Agent, Pool, Settings};
 use protocol::tmux::{Server, TmuxPane, TmuxSession, TmuxState};
 use protocol::{
     ErrorCode, Event, Lifecycle, PaneId, ProcId, Seq, ServerId, Session, Stamped, Tag, Timestamp,
     TmuxSessionId, WindowId,
 };
 
+use crate::world;
+
 fn settings() -> Settings {
-    Settings {
-        max_sessions: 2,
-        naming: Naming::Numeric,
-        size: Size { cols: 80, rows: 24 },
-        sessions_dir: "/state/sessions".into(),
-        agents: BTreeMap::from([("claude".to_owned(), Agent::default())]),
-        queue_messages: 3,
-        queue_bytes: 1000,
-        grace_ms: 5000,
-        umask: 0o022,
-        adoption: Adoption::Never,
-    }
+    let agents = BTreeMap::from([("claude".to_owned(), Agent::default())]);
+    Settings { max_sessions: 2, agents, ..world::settings() }
 }
 
 fn pane(session: u32) -> TmuxPane {
-    TmuxPane {
-        session: TmuxSessionId(session),
-        window: WindowId(session),
-        tag: None,
-        process: Some(ProcId { pid: 100 + session, start: 5 }),
-        pid: 100 + session,
-        dead: false,
-        exited: false,
-        exit_status: None,
-        exit_signal: None,
-        in_mode: false,
-        width: 80,
-        height: 24,
-        current_command: None,
-        current_dir: None,
-        detached: false,
-    }
+    let process = Some(ProcId { pid: 100 + session, start: 5 });
+    TmuxPane { process, ..TmuxPane::bare(TmuxSessionId(session), WindowId(session), 100 + session) }
 }
 
 /// Sessions by these names with one pane each; the last has two.

@@ -1,0 +1,138 @@
+//! Messages, and those who work them, as people read them.
+
+use protocol::message::{Breaker, Step};
+use protocol::reply::GeneratorView;
+use protocol::{Message, Timestamp};
+
+use crate::show::human::when;
+use crate::show::json::word;
+use crate::show::out::Style;
+use crate::show::table::Table;
+use crate::show::time;
+
+/// A table of messages.
+#[must_use]
+pub(crate) fn messages(messages: &[Message], style: Style, now: Timestamp) -> String {
+    let mut table = Table::new(&["ID", "KIND", "STATE", "TRIES", "SIZE", "QUEUED", "KEY", "REASON"]);
+    for message in messages {
+        table.row([
+            message.id.to_string(),
+            message.kind.clone(),
+            word(&message.status.state),
+            message.status.attempts.to_string(),
+            message.size.to_string(),
+            when(message.created_at, style, now),
+            message.key.clone().unwrap_or_default(),
+            message.status.reason.clone().unwrap_or_default(),
+        ]);
+    }
+    table.render()
+}
+
+/// A table of dead letters.
+#[must_use]
+pub(crate) fn dead(messages: &[Message], style: Style, now: Timestamp) -> String {
+    let mut table = Table::new(&["ID", "KIND", "TRIES", "SIZE", "DEAD", "KEY", "REASON"]);
+    for message in messages {
+        table.row([
+            message.id.to_string(),
+            message.kind.clone(),
+            format!("{}/{}", message.status.attempts, message.max_attempts),
+            message.size.to_string(),
+            when(message.status.changed_at, style, now),
+            message.key.clone().unwrap_or_default(),
+            message.status.reason.clone().unwrap_or_default(),
+        ]);
+    }
+    table.render()
+}
+
+/// What happened to a message, a line each.
+#[must_use]
+pub(crate) fn history(steps: &[Step]) -> String {
+    let mut table = Table::new(&[]);
+    for step in steps {
+        let tries = format!("try {}", step.attempts);
+        table.row([
+            time::rfc3339(step.at),
+            word(&step.state),
+            tries,
+            step.reason.clone().unwrap_or_default(),
+        ]);
+    }
+    table.render()
+}
+
+/// A table of those who work messages.
+#[must_use]
+pub(crate) fn generators(views: &[GeneratorView], style: Style, now: Timestamp) -> String {
+    let header = ["ID", "SESSION", "NAME", "ROLE", "KINDS", "PID", "SINCE", "ACTIVE", "HOLDS"];
+    let mut table = Table::new(&header);
+    for view in views {
+        let holds = view.holds.iter().map(|held| format!("{}({})", held.held.id, held.kind));
+        table.row([
+            view.id.map(|id| id.to_string()).unwrap_or_default(),
+            view.session.to_string(),
+            view.name.to_string(),
+            view.role.clone(),
+            view.kinds.join(","),
+            view.process.map(|process| process.pid.to_string()).unwrap_or_default(),
+            when(view.since, style, now),
+            when(view.last_activity_at, style, now),
+            holds.collect::<Vec<_>>().join(" "),
+        ]);
+    }
+    table.render()
+}
+
+/// `summarize failed 3 times in a row, last: exit 1; next probe in 40s`.
+#[must_use]
+pub(crate) fn breaker(kind: &str, breaker: &Breaker, now: Timestamp) -> String {
+    let times = if breaker.failures == 1 { "once".to_owned() } else { format!("{} times", breaker.failures) };
+    let last = breaker.reason.as_deref().map(|reason| format!(", last: {reason}")).unwrap_or_default();
+    let probe = breaker.probe_at.map(|at| match at.since(now) {
+        left if left.is_zero() => "; next probe now".to_owned(),
+        left => format!("; next probe in {}", time::short(left)),
+    });
+    format!("{kind} failed {times} in a row{last}{}", probe.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::MessageState;
+
+    use super::*;
+    use crate::testing;
+
+    const NOW: Timestamp = Timestamp(1_700_000_300_000);
+
+    #[test]
+    fn messages_are_listed() {
+        let mut message = testing::message(7);
+        message.key = Some("a\nb".into());
+        let expected = "ID  KIND    STATE   TRIES  SIZE  QUEUED                    KEY   REASON\n\
+                        7   prompt  queued  0      5     2023-11-14T22:13:20.000Z  a\\nb  -\n";
+        assert_eq!(messages(&[message.clone()], Style::default(), NOW), expected);
+        message.status.state = MessageState::Dead;
+        message.status.attempts = 5;
+        message.status.reason = Some("exit 3\x1b[2J".into());
+        let expected = "ID  KIND    TRIES  SIZE  DEAD                      KEY   REASON\n\
+                        7   prompt  5/5    5     2023-11-14T22:13:20.000Z  a\\nb  exit 3\\x1b[2J\n";
+        assert_eq!(dead(&[message], Style::default(), NOW), expected);
+    }
+
+    #[test]
+    fn a_kind_that_is_held_back_says_why_and_until_when() {
+        let mut state = Breaker {
+            failures: 3,
+            opened_at: Some(NOW),
+            probe_at: Some(Timestamp(NOW.0 + 40_000)),
+            reason: Some("exit 1".into()),
+        };
+        let said = breaker("summarize", &state, NOW);
+        assert_eq!(said, "summarize failed 3 times in a row, last: exit 1; next probe in 40s");
+        assert!(breaker("x", &state, Timestamp(NOW.0 + 90_000)).ends_with("; next probe now"));
+        (state.failures, state.reason, state.probe_at) = (1, None, None);
+        assert_eq!(breaker("x", &state, NOW), "x failed once in a row");
+    }
+}

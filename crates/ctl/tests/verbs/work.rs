@@ -1,0 +1,381 @@
+//! `work`: the whole life of a generator, with a daemon that gives out what it is told to.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::process::Child;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use process::identity;
+use protocol::reply::Registered;
+use protocol::request::{Ack, Fail, Then};
+use protocol::{
+    Call, Claimed, ErrorCode, GeneratorId, MessageState, OsBytes, ProcId, Refusal, Request, Response,
+    SessionId, Timestamp,
+};
+use serde_json::{Value, json};
+
+use crate::fake::{Answer, Pool, Ran, ok, until};
+use crate::samples::message;
+
+pub(crate) const TESTS: &[(&str, fn())] = &[
+    ("work_settles_by_how_the_handler_ends", work_settles_by_how_the_handler_ends),
+    ("work_tells_the_handler_what_it_works_on", work_tells_the_handler_what_it_works_on),
+    ("work_keeps_what_is_printed_as_the_result", work_keeps_what_is_printed_as_the_result),
+    ("work_takes_the_body_as_it_is", work_takes_the_body_as_it_is),
+    ("a_handler_that_cannot_be_run_burns_no_attempt", a_handler_that_cannot_be_run_burns_no_attempt),
+    (
+        "a_stale_message_is_not_settled_and_its_handler_ends",
+        a_stale_message_is_not_settled_and_its_handler_ends,
+    ),
+    ("work_of_no_session_is_refused", work_of_no_session_is_refused),
+    ("work_goes_on_while_poold_is_away", work_goes_on_while_poold_is_away),
+    ("the_first_signal_lets_handlers_end", the_first_signal_lets_handlers_end),
+    ("the_second_signal_ends_handlers_and_gives_back", the_second_signal_ends_handlers_and_gives_back),
+    ("work_once_works_one", work_once_works_one),
+    ("work_until_empty_waits_for_what_is_tried_again", work_until_empty_waits_for_what_is_tried_again),
+    ("handlers_run_side_by_side", handlers_run_side_by_side),
+    ("a_handler_dies_with_its_worker", a_handler_dies_with_its_worker),
+];
+
+/// A message of a kind to work on.
+fn claimed(id: u64, kind: &str, body: &str) -> Claimed {
+    let mut message = message(id);
+    message.kind = kind.into();
+    message.status.state = MessageState::Claimed;
+    message.status.token = format!("3.{id}").parse().ok();
+    message.status.attempts = 1;
+    Claimed { message, body: body.into() }
+}
+
+fn registered() -> Response {
+    let generator = GeneratorId(4);
+    Response::Registered(Registered { generator, session: SessionId(1), lease_ms: 60_000 })
+}
+
+fn refused(code: ErrorCode) -> Answer {
+    Answer::Reply(Err(Refusal::new(code, "no")))
+}
+
+/// Answers as a daemon that has these messages, one a claim.
+fn gives(messages: Vec<Claimed>) -> impl Fn(&Call) -> Answer + Send + Sync {
+    let waiting = Mutex::new(VecDeque::from(messages));
+    move |call| match &call.request {
+        Request::Register(_) => ok(registered()),
+        Request::Claim(claim) => match waiting.lock().unwrap().pop_front() {
+            Some(first) => ok(Response::Claimed(vec![first])),
+            None if claim.wait_ms > 1000 => Answer::Silence,
+            None => {
+                std::thread::sleep(Duration::from_millis(claim.wait_ms.min(10)));
+                ok(Response::Claimed(Vec::new()))
+            }
+        },
+        Request::Messages(_) => ok(Response::Messages(Vec::new())),
+        Request::Heartbeat(_) => ok(Response::Done),
+        Request::Ack(Ack { held, .. }) | Request::Fail(Fail { held, .. }) => {
+            ok(Response::Message(Box::new(message(held.id.0))))
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn work(pool: &Pool, flags: &str, handler: &str) -> std::process::Command {
+    let mut command = pool.poolctl(["work", "web"]);
+    command.args(flags.split(' ').filter(|flag| !flag.is_empty()));
+    command.args(["--", "sh", "-c", handler]).current_dir(pool.dir.path());
+    command
+}
+
+/// A worker that ends with its test, whatever becomes of that.
+struct Started(Option<Child>);
+
+impl Started {
+    fn new(mut command: std::process::Command) -> Self {
+        Self(Some(command.spawn().unwrap()))
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = self.0.as_ref().unwrap().id();
+        kill(Pid::from_raw(i32::try_from(pid).unwrap()), signal).unwrap();
+    }
+
+    /// What came of it, once it has ended.
+    fn end(mut self) -> Ran {
+        Ran::new(&self.0.take().unwrap().wait_with_output().unwrap())
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.0.take() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+}
+
+fn lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn fails(pool: &Pool) -> Vec<(u64, String, Then)> {
+    let of = |call: Call| match call.request {
+        Request::Fail(fail) => Some((fail.held.id.0, fail.reason, fail.then)),
+        _ => None,
+    };
+    pool.calls().into_iter().filter_map(of).collect()
+}
+
+fn acks(pool: &Pool) -> Vec<Ack> {
+    let of = |call: Call| if let Request::Ack(ack) = call.request { Some(ack) } else { None };
+    pool.calls().into_iter().filter_map(of).collect()
+}
+
+/// The process whose number is in this file, as soon as there is one.
+fn written(path: &Path) -> ProcId {
+    let read = || std::fs::read_to_string(path).ok()?.strip_suffix('\n')?.parse::<u32>().ok();
+    until("the process id", || read().is_some());
+    identity::identify(read().unwrap()).unwrap().unwrap()
+}
+
+fn work_settles_by_how_the_handler_ends() {
+    let bodies = ["exit 0", "exit 75", "exit 3", "kill -9 $$"];
+    let all = bodies.iter().zip(10..).map(|(body, id)| claimed(id, "a", body));
+    let pool = Pool::new(gives(all.collect()));
+    let ran = Ran::new(&work(&pool, "--until-empty --json --kind a", "eval $(cat)").output().unwrap());
+    let out = lines(&ran.success());
+    let outcomes: Vec<_> = out.iter().map(|line| (&line["id"], &line["outcome"], &line["reason"])).collect();
+    let expected = [
+        (&json!(10), &json!("done"), &json!(null)),
+        (&json!(11), &json!("later"), &json!("exit 75")),
+        (&json!(12), &json!("retry"), &json!("exit 3")),
+        (&json!(13), &json!("retry"), &json!("killed by signal 9")),
+    ];
+    assert_eq!(outcomes, expected);
+    assert!(out.iter().all(|line| line["kind"] == "a" && line["duration_ms"].is_u64()), "{out:?}");
+    let expected = [
+        (11, "exit 75".to_owned(), Then::Later(None)),
+        (12, "exit 3".to_owned(), Then::Retry),
+        (13, "killed by signal 9".to_owned(), Then::Retry),
+    ];
+    assert_eq!(fails(&pool), expected);
+    let acks = acks(&pool);
+    assert_eq!((acks.len(), acks[0].held.token.to_string(), &acks[0].result), (1, "3.10".into(), &None));
+    let calls = pool.calls();
+    assert!(matches!(&calls[0].request, Request::Register(register) if register.kinds == ["a"]));
+    let Request::Claim(claim) = &calls[1].request else { panic!("{calls:?}") };
+    assert_eq!((claim.max, claim.lease_ms), (1, None));
+    assert!(calls[1].op.is_some(), "its repeat is the same claim");
+}
+
+fn work_tells_the_handler_what_it_works_on() {
+    let mut first = claimed(12, "summarize", "body");
+    first.message.key = Some("k y".into());
+    first.message.created_at = Timestamp(0);
+    let pool = Pool::new(gives(vec![first, claimed(13, "summarize", "")]));
+    let mut command = work(&pool, "--until-empty", "env | grep ^POOL_ | sort; cat; echo");
+    let ran = Ran::new(&command.env("POOL_MESSAGE_KEY", "outer").output().unwrap());
+    let text = ran.success();
+    let socket = pool.socket();
+    for line in [
+        "POOL_MESSAGE_ATTEMPT=1",
+        "POOL_MESSAGE_CREATED_AT=1970-01-01T00:00:00.000Z",
+        "POOL_MESSAGE_ID=12",
+        "POOL_MESSAGE_KEY=k y",
+        "POOL_MESSAGE_KIND=summarize",
+        "POOL_MESSAGE_MAX_ATTEMPTS=5",
+        "POOL_MESSAGE_ORIGIN=cli",
+        "POOL_MESSAGE_TOKEN=3.12",
+        "POOL_NAME=default",
+        "POOL_SESSION=sess_1",
+        &format!("POOL_SOCKET={}", socket.display()),
+        "body",
+        "POOL_MESSAGE_ID=13",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line} is not in:\n{text}");
+    }
+    assert!(!text.contains("outer"), "a message without a key has none");
+}
+
+fn work_keeps_what_is_printed_as_the_result() {
+    let pool = Pool::new(gives(vec![claimed(12, "a", "one"), claimed(13, "a", "two")]));
+    let handler = "if test $POOL_MESSAGE_ID = 12; then cat; else yes | head -c 200000; fi";
+    let ran = Ran::new(&work(&pool, "--until-empty --result", handler).output().unwrap());
+    assert_eq!(ran.success(), "", "it is kept, not printed");
+    let results: Vec<Vec<u8>> = acks(&pool).into_iter().map(|ack| ack.result.unwrap().0).collect();
+    assert_eq!((results[0].as_slice(), results[1].len()), (&b"one"[..], 65_536));
+}
+
+fn work_takes_the_body_as_it_is() {
+    let mut big = claimed(12, "a", "");
+    big.body = OsBytes((0..=255).cycle().take(256 * 1024).collect());
+    let body = big.body.0.clone();
+    let pool = Pool::new(gives(vec![claimed(11, "a", &"x".repeat(200_000)), big]));
+    let handler = "test $POOL_MESSAGE_ID = 11 || cat > body";
+    Ran::new(&work(&pool, "--until-empty", handler).output().unwrap()).success();
+    assert!(std::fs::read(pool.dir.path().join("body")).unwrap() == body);
+    assert_eq!(acks(&pool).len(), 2, "one that does not read its body may do so");
+}
+
+fn a_handler_that_cannot_be_run_burns_no_attempt() {
+    let pool = Pool::new(gives(vec![claimed(12, "a", ""), claimed(13, "a", "")]));
+    let ran = pool.run("work web --json -- /nonexistent/handler");
+    let line = lines(&ran.out);
+    assert_eq!((ran.code, line.len(), &line[0]["outcome"]), (1, 1, &json!("given_back")));
+    let error: Value = serde_json::from_str(ran.err.trim()).unwrap();
+    let message = error["error"]["message"].as_str().unwrap();
+    assert!(message.starts_with("cannot run /nonexistent/handler: "), "{message}");
+    let fails = fails(&pool);
+    assert_eq!((fails.len(), fails[0].0, fails[0].2), (1, 12, Then::GiveBack));
+    assert!(fails[0].1.starts_with("cannot run "), "{fails:?}");
+}
+
+fn a_stale_message_is_not_settled_and_its_handler_ends() {
+    let rest = gives(vec![claimed(12, "a", ""), claimed(13, "b", "")]);
+    let pool = Pool::new(move |call| match &call.request {
+        // Together they are refused, and so is one of them alone.
+        Request::Heartbeat(held) if held.iter().any(|held| held.id.0 == 12) => refused(ErrorCode::Conflict),
+        _ => rest(call),
+    });
+    let handler = "if test $POOL_MESSAGE_ID = 12; then sh -c 'echo $$ > pid; sleep 1000; true'; true; else
+        while ! test -e go; do sleep 0.01; done; fi";
+    let flags = "--until-empty --json --concurrency 2 --heartbeat 20ms";
+    let child = Started::new(work(&pool, flags, handler));
+    let descendant = written(&pool.dir.path().join("pid"));
+    until("its end", || identity::exited(descendant).unwrap());
+    std::fs::write(pool.dir.path().join("go"), "").unwrap();
+    let ran = child.end();
+    let out = lines(&ran.out);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let outcomes: Vec<_> = out.iter().map(|line| (&line["id"], &line["outcome"])).collect();
+    assert_eq!(outcomes, [(&json!(12), &json!("stale")), (&json!(13), &json!("done"))]);
+    assert_eq!((acks(&pool).len(), fails(&pool).len()), (1, 0));
+}
+
+fn work_of_no_session_is_refused() {
+    let pool = Pool::new(|_| refused(ErrorCode::NotFound));
+    let ran = pool.run("work web -- true");
+    assert_eq!((ran.code, ran.err.as_str()), (3, "poolctl: no\n"));
+    assert_eq!(Pool::empty().run("work web -- true").code, 7);
+}
+
+fn work_goes_on_while_poold_is_away() {
+    let (claims, acked) = (AtomicU32::new(0), AtomicU32::new(0));
+    let rest = gives(vec![claimed(12, "a", "")]);
+    let pool = Pool::new(move |call| match &call.request {
+        Request::Claim(_) if claims.fetch_add(1, Ordering::SeqCst) == 1 => Answer::HangUp,
+        Request::Ack(_) if acked.fetch_add(1, Ordering::SeqCst) == 0 => Answer::HangUp,
+        _ => rest(call),
+    });
+    let handler = "while ! test -e go; do sleep 0.01; done";
+    let child = Started::new(work(&pool, "--concurrency 2 --json", handler));
+    let of =
+        |wanted: fn(&Request) -> bool| pool.calls().into_iter().filter(move |call| wanted(&call.request));
+    until("the repeat of the claim", || of(|request| matches!(request, Request::Claim(_))).count() == 3);
+    let claims: Vec<Call> = of(|request| matches!(request, Request::Claim(_))).collect();
+    assert_eq!(claims[1].op, claims[2].op, "what was given out on the lost connection comes again");
+    assert_ne!(claims[0].op, claims[1].op);
+    assert_eq!(of(|request| matches!(request, Request::Register(_))).count(), 2);
+    until("a sign of life", || of(|request| matches!(request, Request::Heartbeat(_))).count() == 1);
+    std::fs::write(pool.dir.path().join("go"), "").unwrap();
+    until("the repeat of the ack", || acks(&pool).len() == 2);
+    let settling = of(|request| matches!(request, Request::Ack(_) | Request::Heartbeat(_)));
+    let words: Vec<bool> = settling.map(|call| matches!(call.request, Request::Ack(_))).collect();
+    assert_eq!(words, [false, true, false, true], "a new connection begins with a sign of life");
+    child.signal(Signal::SIGTERM);
+    let ran = child.end();
+    assert_eq!((ran.code, lines(&ran.out)[0]["outcome"].clone()), (0, json!("done")));
+    assert!(ran.err.contains("was lost") && ran.err.contains("poold is back"), "{}", ran.err);
+}
+
+fn the_first_signal_lets_handlers_end() {
+    let rest = gives(vec![claimed(12, "a", "")]);
+    let pool = Pool::new(move |call| match &call.request {
+        // What the claim had brought by the time its connection was given up.
+        Request::Claim(claim) if claim.wait_ms == 0 => ok(Response::Claimed(vec![claimed(13, "b", "")])),
+        _ => rest(call),
+    });
+    let handler = "echo $$ > pid; while ! test -e go; do sleep 0.01; done";
+    let child = Started::new(work(&pool, "--concurrency 2 --json", handler));
+    let running = written(&pool.dir.path().join("pid"));
+    until("the second claim", || {
+        pool.calls().iter().filter(|call| matches!(call.request, Request::Claim(_))).count() == 2
+    });
+    child.signal(Signal::SIGINT);
+    std::fs::write(pool.dir.path().join("go"), "").unwrap();
+    let ran = child.end();
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(identity::exited(running).unwrap());
+    let out = lines(&ran.out);
+    let outcomes: Vec<_> = out.iter().map(|line| (&line["id"], &line["outcome"])).collect();
+    assert_eq!(outcomes, [(&json!(12), &json!("done")), (&json!(13), &json!("given_back"))]);
+    assert_eq!(fails(&pool), [(13, "not begun".to_owned(), Then::GiveBack)]);
+    let claims: Vec<Call> =
+        pool.calls().into_iter().filter(|call| matches!(call.request, Request::Claim(_))).collect();
+    assert_eq!((claims.len(), &claims[1].op), (3, &claims[2].op));
+}
+
+fn the_second_signal_ends_handlers_and_gives_back() {
+    let pool = Pool::new(gives(vec![claimed(12, "a", "")]));
+    let child = Started::new(work(&pool, "--json", "echo $$ > pid; sleep 1000; true"));
+    let running = written(&pool.dir.path().join("pid"));
+    child.signal(Signal::SIGTERM);
+    child.signal(Signal::SIGINT);
+    let ran = child.end();
+    assert!(matches!(ran.code, 130 | 143), "{ran:?}");
+    assert!(identity::exited(running).unwrap());
+    assert_eq!(lines(&ran.out)[0]["outcome"], "given_back");
+    assert_eq!(fails(&pool), [(12, "told to end".to_owned(), Then::GiveBack)]);
+}
+
+fn work_once_works_one() {
+    let pool = Pool::new(gives(vec![claimed(12, "a", ""), claimed(13, "a", "")]));
+    let ran = Ran::new(&work(&pool, "--once --concurrency 4", "exit 3").output().unwrap());
+    assert_eq!(ran.success(), "", "only a terminal is told in words");
+    assert_eq!(fails(&pool).len(), 1);
+}
+
+fn work_until_empty_waits_for_what_is_tried_again() {
+    let tried = Arc::new(AtomicBool::new(false));
+    let (again, rest) = (tried.clone(), gives(vec![claimed(12, "a", "")]));
+    let pool = Pool::new(move |call| match &call.request {
+        Request::Messages(which) => {
+            assert_eq!(which.states, [MessageState::Queued]);
+            let waits =
+                if again.load(Ordering::SeqCst) { Vec::new() } else { vec![claimed(12, "a", "").message] };
+            ok(Response::Messages(waits))
+        }
+        Request::Claim(claim) if claim.wait_ms > 0 => {
+            again.store(true, Ordering::SeqCst);
+            ok(Response::Claimed(vec![claimed(12, "a", "")]))
+        }
+        _ => rest(call),
+    });
+    Ran::new(&work(&pool, "--until-empty", "true").output().unwrap()).success();
+    assert_eq!(acks(&pool).len(), 2);
+    assert!(tried.load(Ordering::SeqCst));
+}
+
+fn handlers_run_side_by_side() {
+    let all = ["a", "b", "c"].iter().zip(11..).map(|(kind, id)| claimed(id, kind, ""));
+    let pool = Pool::new(gives(all.collect()));
+    // Each waits until all are there.
+    let handler = "touch $POOL_MESSAGE_ID; while ! test -e 11 -a -e 12 -a -e 13; do sleep 0.01; done";
+    Ran::new(&work(&pool, "--until-empty --concurrency 3", handler).output().unwrap()).success();
+    assert_eq!(acks(&pool).len(), 3);
+}
+
+fn a_handler_dies_with_its_worker() {
+    if !cfg!(target_os = "linux") {
+        return;
+    }
+    let pool = Pool::new(gives(vec![claimed(12, "a", "")]));
+    let child = Started::new(work(&pool, "", "echo $$ > pid; exec sleep 1000"));
+    let running = written(&pool.dir.path().join("pid"));
+    assert_eq!(identity::read(running.pid).unwrap().unwrap().pgid, running.pid, "in a group of its own");
+    drop(child);
+    until("its end", || identity::exited(running).unwrap());
+}

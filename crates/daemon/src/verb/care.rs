@@ -1,0 +1,100 @@
+//! Looking after the database while it is in use: `export`, `backup`, `check`, `compact`.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use protocol::{ErrorCode, Frame, OsBytes, Refusal, Reply, Response};
+use store::{Reader, StoreError, care};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::spawn_blocking;
+
+use crate::context::Daemon;
+use crate::handle::in_doubt;
+use crate::outbox::Outbox;
+
+/// Bytes of one part of an export.
+const PART: usize = 128 * 1024;
+
+async fn reader(daemon: &Arc<Daemon>) -> Result<Reader, Refusal> {
+    daemon.engine.turn(|turn| turn.reader()).await
+}
+
+fn failed(error: &StoreError) -> Refusal {
+    let code = match error {
+        StoreError::Exists(_) => ErrorCode::Conflict,
+        StoreError::Io(_) | StoreError::Busy => ErrorCode::Failed,
+        _ => ErrorCode::Storage,
+    };
+    Refusal::new(code, error.to_string())
+}
+
+/// Sends the whole database as parts, as fast as the peer reads.
+pub(crate) async fn export(daemon: &Arc<Daemon>, outbox: &Outbox, id: u64) -> Reply {
+    let reader = reader(daemon).await?;
+    let (sender, mut parts) = mpsc::channel::<String>(4);
+    let writing = spawn_blocking(move || {
+        let mut out = Parts { sender, text: Vec::with_capacity(PART) };
+        care::export(&reader, &mut out).and_then(|()| Ok(out.flush()?))
+    });
+    while let Some(text) = parts.recv().await {
+        if outbox.send(Frame::Part { id, part: Response::Text(text) }).await.is_err() {
+            // The thread learns it at its next part.
+            return Err(Refusal::new(ErrorCode::Unavailable, "the client is gone"));
+        }
+    }
+    match writing.await {
+        Ok(Ok(())) => Ok(Response::Done),
+        Ok(Err(error)) => Err(failed(&error)),
+        Err(_) => Err(in_doubt()),
+    }
+}
+
+/// Collects what is written into parts; JSON is text.
+struct Parts {
+    sender: mpsc::Sender<String>,
+    text: Vec<u8>,
+}
+
+impl Write for Parts {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.text.extend_from_slice(bytes);
+        if self.text.len() >= PART && self.text.ends_with(b"\n") {
+            self.flush()?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.text.is_empty() {
+            return Ok(());
+        }
+        let text = String::from_utf8(std::mem::take(&mut self.text)).map_err(io::Error::other)?;
+        self.sender.blocking_send(text).map_err(|_| io::ErrorKind::BrokenPipe.into())
+    }
+}
+
+pub(super) async fn backup(daemon: &Arc<Daemon>, path: OsBytes) -> Reply {
+    if !path.as_path().is_absolute() {
+        return Err(Refusal::new(ErrorCode::Usage, "the path of a backup is absolute"));
+    }
+    let reader = reader(daemon).await?;
+    let made = spawn_blocking(move || {
+        care::backup(&reader, path.as_path()).and_then(|()| Ok(std::fs::metadata(path.as_path())?.len()))
+    });
+    let bytes = made.await.map_err(|_| in_doubt())?.map_err(|error| failed(&error))?;
+    Ok(Response::Text(format!("{bytes} bytes")))
+}
+
+pub(super) async fn check(daemon: &Arc<Daemon>) -> Reply {
+    let reader = reader(daemon).await?;
+    let checked = spawn_blocking(move || care::check(&reader)).await.map_err(|_| in_doubt())?;
+    checked.map(Response::Checked).map_err(|error| failed(&error))
+}
+
+/// By the engine, after a turn: nothing else is done meanwhile.
+pub(super) async fn compact(daemon: &Arc<Daemon>) -> Reply {
+    let (answer, answered) = oneshot::channel();
+    daemon.engine.turn(move |turn| turn.compact(answer)).await?;
+    let (before, after) = answered.await.map_err(|_| in_doubt())?.map_err(|error| failed(&error))?;
+    Ok(Response::Compacted { before, after })
+}

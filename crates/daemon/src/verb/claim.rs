@@ -1,0 +1,233 @@
+//! `claim`: messages for whoever works them, as soon as there are some; and who works what.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pool::queue::{self, Asked};
+use protocol::ids::GeneratorId;
+use protocol::reply::{GeneratorView, HeldView, Registered};
+use protocol::request::{CLAIM_MAX, Claim, Held, Register};
+use protocol::{
+    Claimed, ErrorCode, Event, Holder, Lifecycle, MessageId, MessageState, OpId, OsBytes, ProcId, Refusal,
+    Reply, Response, SessionId, Timestamp,
+};
+
+use super::queue::message;
+use crate::context::Daemon;
+use crate::engine::Turn;
+use crate::work::Registration;
+
+/// Bytes of bodies that go with one answer; one body goes whatever its size.
+const BYTES_MAX: usize = 512 * 1024;
+/// The longest that a claim waits.
+const WAIT_MAX: Duration = Duration::from_secs(600);
+/// The shortest and the longest lease.
+const LEASE: std::ops::RangeInclusive<u64> = 1_000..=24 * 3600 * 1000;
+
+/// Who claims.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Peer {
+    pub(crate) connection: u64,
+    pub(crate) process: Option<ProcId>,
+}
+
+/// Registers a generator, once a connection.
+pub(crate) async fn register(daemon: &Arc<Daemon>, peer: Peer, asked: Register) -> Reply {
+    asked.kinds.iter().try_for_each(|kind| pool::admit::kind(kind))?;
+    let lease_ms = protocol::time::millis(daemon.loaded().settings.queue.lease);
+    let take = move |turn: &mut Turn<'_>| {
+        let session = pool::admit::resolve(turn.pool(), &asked.session)?.id;
+        let id = GeneratorId(turn.next_seq().0);
+        let Some(worker) = turn.rest.work.worker(peer.connection) else {
+            return Err(Refusal::new(ErrorCode::Unavailable, "the connection has ended"));
+        };
+        if worker.generator.is_some() {
+            return Err(Refusal::new(ErrorCode::Usage, "a connection registers once"));
+        }
+        worker.process = peer.process;
+        worker.generator = Some(Registration { id, session, kinds: asked.kinds.clone() });
+        turn.emit(Event::GeneratorRegistered { id, session, kinds: asked.kinds, process: peer.process });
+        Ok(Response::Registered(Registered { generator: id, session, lease_ms }))
+    };
+    daemon.engine.turn(take).await?
+}
+
+/// Gives out what there is, or waits for it.
+pub(crate) async fn claim(daemon: &Arc<Daemon>, peer: Peer, op: Option<OpId>, asked: Claim) -> Reply {
+    asked.kinds.iter().try_for_each(|kind| pool::admit::kind(kind))?;
+    if asked.max == 0 || asked.max > CLAIM_MAX {
+        return Err(Refusal::new(ErrorCode::Usage, format!("a claim is for 1 to {CLAIM_MAX} messages")));
+    }
+    let wanted = asked.session.clone();
+    let session =
+        daemon.engine.turn(move |turn| pool::admit::resolve(turn.pool(), &wanted).map(|s| s.id)).await??;
+    let default = protocol::time::millis(daemon.loaded().settings.queue.lease);
+    let lease_ms = asked.lease_ms.unwrap_or(default).clamp(*LEASE.start(), *LEASE.end());
+    let wait = Duration::from_millis(asked.wait_ms).min(WAIT_MAX);
+    let claiming = Claiming { peer, op, session, lease_ms, asked };
+    if let Some(process) = peer.process {
+        // Dropped only with the daemon.
+        daemon.holders.send(process).ok();
+    }
+    match daemon.engine.wait_on(session, Some(wait), move |turn| claiming.look(turn)).await {
+        Err(refusal) if refusal.code == ErrorCode::Timeout => Ok(Response::Claimed(Vec::new())),
+        Err(refusal) => Err(refusal),
+        Ok(reply) => reply,
+    }
+}
+
+struct Claiming {
+    peer: Peer,
+    op: Option<OpId>,
+    session: SessionId,
+    lease_ms: u64,
+    asked: Claim,
+}
+
+impl Claiming {
+    fn look(&self, turn: &mut Turn<'_>) -> Option<Reply> {
+        let now = turn.now();
+        let Some(worker) = turn.rest.work.worker(self.peer.connection) else {
+            return Some(Err(Refusal::new(ErrorCode::Unavailable, "the connection has ended")));
+        };
+        worker.heard_at = now;
+        if turn.pool().session(self.session).is_none() {
+            return Some(Err(pool::admit::not_found(turn.pool(), &self.session.to_string())));
+        }
+        let repeated = self.repeated(turn);
+        let given = if repeated.is_empty() { self.give(turn) } else { repeated };
+        if given.is_empty() {
+            return None;
+        }
+        let claimed: Result<Vec<Claimed>, Refusal> =
+            given.into_iter().filter_map(|id| claimed(turn, id)).collect();
+        Some(claimed.map(Response::Claimed))
+    }
+
+    /// What the same operation was given before.
+    fn repeated(&self, turn: &mut Turn<'_>) -> Vec<MessageId> {
+        let Some(op) = &self.op else { return Vec::new() };
+        let same = |holder: &Holder| holder.op.as_ref() == Some(op);
+        let held = turn.pool().held_messages().filter(|open| {
+            open.session == self.session
+                && open.state == MessageState::Claimed
+                && open.holder.is_some_and(same)
+        });
+        let ids: Vec<MessageId> = held.map(|open| open.id).collect();
+        let deadline = turn.mono().after(Duration::from_millis(self.lease_ms));
+        for id in &ids {
+            turn.rest.work.heard(*id, self.peer.connection, deadline);
+        }
+        ids
+    }
+
+    fn give(&self, turn: &mut Turn<'_>) -> Vec<MessageId> {
+        if turn.rest.view.ending {
+            return Vec::new();
+        }
+        let now = turn.now();
+        let asked = Asked { session: self.session, kinds: &self.asked.kinds, max: self.asked.max as usize };
+        let mut bytes = 0;
+        let open = queue::claimable(turn.pool(), asked, now);
+        let fits = |size: u32| {
+            let first = bytes == 0;
+            bytes += size as usize;
+            first || bytes <= BYTES_MAX
+        };
+        let mut fits = fits;
+        let ids: Vec<MessageId> =
+            open.iter().take_while(|open| fits(open.size)).map(|open| open.id).collect();
+        let generator =
+            turn.rest.work.worker(self.peer.connection).and_then(|w| Some(w.generator.as_ref()?.id));
+        ids.into_iter().filter(|id| self.give_one(turn, *id, (generator, now))).collect()
+    }
+
+    fn give_one(
+        &self,
+        turn: &mut Turn<'_>,
+        id: MessageId,
+        (generator, now): (Option<GeneratorId>, Timestamp),
+    ) -> bool {
+        let body_is_there = matches!(turn.message(id), Ok(Some(_)));
+        let token = turn.rest.locks.issue();
+        let Some(open) = turn.pool().open_message(self.session, id) else { return false };
+        if !body_is_there {
+            // Said, and no other message waits behind it for ever.
+            let event = queue::moved(&open, MessageState::Dead, Some("its record is not readable"), now);
+            turn.emit(event);
+            return false;
+        }
+        let holder =
+            Holder { generator, process: self.peer.process, lease_ms: self.lease_ms, op: self.op.clone() };
+        let event = queue::given(&open, token, holder, now);
+        turn.emit(event);
+        let deadline = turn.mono().after(Duration::from_millis(self.lease_ms));
+        turn.rest.work.heard(id, self.peer.connection, deadline);
+        true
+    }
+}
+
+fn claimed(turn: &Turn<'_>, id: MessageId) -> Option<Result<Claimed, Refusal>> {
+    let found = message(turn, id).transpose()?;
+    Some(found.map(|(mut message, body)| {
+        message.steps = Vec::new();
+        Claimed { message, body: OsBytes(body) }
+    }))
+}
+
+/// `generators`: workers, the agents of sessions, and clients that hold something.
+pub(super) async fn generators(daemon: &Arc<Daemon>) -> Reply {
+    daemon.engine.turn(|turn| Ok(Response::Generators(list(turn)))).await?
+}
+
+fn list(turn: &Turn<'_>) -> Vec<GeneratorView> {
+    let name = |id: SessionId| turn.pool().session(id).map(|session| session.name.clone());
+    let mut all = Vec::new();
+    for session in turn.pool().sessions().filter(|s| s.lifecycle == Lifecycle::Live) {
+        let run = session.incarnation.as_ref();
+        all.push(GeneratorView {
+            id: None,
+            session: session.id,
+            name: session.name.clone(),
+            role: "agent".to_owned(),
+            kinds: vec![protocol::message::PROMPT.to_owned()],
+            process: run.and_then(|run| run.agent.or(run.init)),
+            since: session.changed_at,
+            last_activity_at: session.last_activity_at,
+            holds: holds(turn, session.id, |open| open.kind == protocol::message::PROMPT),
+        });
+    }
+    for (connection, worker) in turn.rest.work.workers() {
+        let over = |id: MessageId| turn.rest.work.connection_of(id) == Some(connection);
+        let held: Vec<SessionId> =
+            turn.pool().held_messages().filter(|open| over(open.id)).map(|open| open.session).collect();
+        let registered = worker.generator.as_ref();
+        let Some(session) = registered.map(|r| r.session).or(held.first().copied()) else { continue };
+        let Some(name) = name(session) else { continue };
+        all.push(GeneratorView {
+            id: registered.map(|r| r.id),
+            session,
+            name,
+            role: if registered.is_some() { "worker" } else { "client" }.to_owned(),
+            kinds: registered.map(|r| r.kinds.clone()).unwrap_or_default(),
+            process: worker.process,
+            since: worker.since,
+            last_activity_at: worker.heard_at,
+            holds: holds(turn, session, |open| over(open.id)),
+        });
+    }
+    all
+}
+
+fn holds(turn: &Turn<'_>, session: SessionId, its: impl Fn(&queue::Open<'_>) -> bool) -> Vec<HeldView> {
+    let held = turn.pool().held_messages().filter(|open| open.session == session && its(open));
+    let view = |open: queue::Open<'_>| {
+        let left = turn.rest.work.leases.get(open.id).map(|at| turn.mono().until(at));
+        Some(HeldView {
+            held: Held { id: open.id, token: open.token? },
+            kind: open.kind.to_owned(),
+            deadline_at: left.map(|left| turn.now().after(left)),
+        })
+    };
+    held.filter_map(view).collect()
+}

@@ -1,0 +1,221 @@
+//! What is decided about queues within one turn: `send`, heartbeats, settling, mending.
+
+use std::time::Duration;
+
+use pool::admit::{self, Body, Earlier, Sending, Sent};
+use pool::queue;
+use protocol::message::PROMPT;
+use protocol::reply;
+use protocol::request::{Ack, Fail, Held, Purge, ResolveMessage, Send};
+use protocol::{ErrorCode, Event, Message, MessageId, MessageState, OpId, Refusal, Reply, Request, Response};
+use store::StoreError;
+
+use crate::context::{Daemon, Loaded};
+use crate::digest::digest;
+use crate::engine::Turn;
+use crate::handle::in_doubt;
+use crate::op::{Op, reused};
+
+/// A message that could not be read.
+fn unreadable(error: &StoreError) -> Refusal {
+    match error {
+        StoreError::Record { .. } => {
+            Refusal::new(ErrorCode::Storage, format!("{error}; `poolctl check` tells more"))
+        }
+        _ => in_doubt(),
+    }
+}
+
+/// A message as it is now, with its body.
+pub(super) fn message(turn: &Turn<'_>, id: MessageId) -> Result<Option<(Message, Vec<u8>)>, Refusal> {
+    turn.message(id).map_err(|error| unreadable(&error))
+}
+
+/// The answer that shows a message.
+pub(super) fn shown(turn: &Turn<'_>, id: MessageId) -> Reply {
+    let (mut message, _) = message(turn, id)?.ok_or_else(|| absent(id))?;
+    message.steps = Vec::new();
+    Ok(Response::Message(Box::new(message)))
+}
+
+pub(super) fn absent(id: MessageId) -> Refusal {
+    Refusal::new(ErrorCode::NotFound, format!("no message {id}"))
+}
+
+/// The text as it is stored: a prompt as it will be typed, anything else byte for byte.
+pub(crate) fn body(asked: &mut Send) -> Result<Body, Refusal> {
+    let bytes = std::mem::take(&mut asked.body.0);
+    if asked.kind != PROMPT {
+        return Ok(Body { digest: digest(&bytes), bytes });
+    }
+    let text =
+        String::from_utf8(bytes).map_err(|_| Refusal::new(ErrorCode::Usage, "the text is not UTF-8"))?;
+    let bytes = queue::printable(&text).into_bytes();
+    Ok(Body { digest: digest(&bytes), bytes })
+}
+
+/// `send`: one turn, one commit, one row.
+pub(crate) fn send(turn: &mut Turn<'_>, daemon: &Daemon, op: &OpId, (asked, body): (&Send, Body)) -> Reply {
+    if let Some(earlier) = turn.pool().sent_by(op)
+        && let Some((message, _)) =
+            message(turn, earlier)?.filter(|(message, _)| message.op.as_ref() == Some(op))
+    {
+        return if is_repeat(&message, asked, &body) { sent(turn, message) } else { Err(reused()) };
+    }
+    if turn.pool().operation(op).is_some() || turn.rest.running.contains_key(op) {
+        return Err(reused());
+    }
+    let loaded = daemon.loaded();
+    let session = admit::resolve(turn.pool(), &asked.session)?.clone();
+    let keyed = asked.key.as_ref().and_then(|key| turn.pool().keyed(session.id, key));
+    let (keyed, cause) = (read(turn, keyed)?, read(turn, asked.cause)?);
+    let sending = Sending { session: &session, send: asked, body: &body, op };
+    let earlier = Earlier { keyed: keyed.as_ref(), cause: cause.as_ref() };
+    let place = (turn.next_seq(), turn.now());
+    match admit::send(turn.pool(), &loaded.settings.queue, sending, earlier, place)? {
+        Sent::Existing(_) => keyed.ok_or_else(in_doubt).and_then(|first| sent(turn, first)),
+        Sent::Queued(message) => {
+            has_disk(turn, daemon, &loaded, body.bytes.len() as u64)?;
+            let id = message.id;
+            turn.emit(Event::MessageQueued(message.clone()));
+            turn.keep_body(id, body.bytes);
+            sent(turn, *message)
+        }
+    }
+}
+
+fn read(turn: &Turn<'_>, id: Option<MessageId>) -> Result<Option<Message>, Refusal> {
+    let Some(id) = id else { return Ok(None) };
+    Ok(message(turn, id)?.map(|(message, _)| message))
+}
+
+/// Whether a repeat of an operation asks for the same.
+fn is_repeat(first: &Message, asked: &Send, body: &Body) -> bool {
+    let ttl = first.expires_at.map(|at| protocol::time::millis(at.since(first.created_at)));
+    first.digest == body.digest
+        && first.kind == asked.kind
+        && first.key == asked.key
+        && first.origin == asked.origin
+        && (first.enter, first.priority, first.cause) == (asked.enter, asked.priority, asked.cause)
+        && ttl == asked.ttl_ms
+}
+
+fn sent(turn: &Turn<'_>, mut message: Message) -> Reply {
+    message.steps = Vec::new();
+    let breaker = turn.pool().breaker(message.session, &message.kind).filter(|breaker| breaker.is_open());
+    let held_back = breaker.cloned();
+    Ok(Response::Sent(Box::new(reply::Sent { message, held_back })))
+}
+
+/// Refuses new messages before the disk is full.
+fn has_disk(turn: &mut Turn<'_>, daemon: &Daemon, loaded: &Loaded, more: u64) -> Result<(), Refusal> {
+    let (least, mono) = (loaded.min_free_disk, turn.mono());
+    match turn.rest.work.disk.free(&daemon.paths.state, more, mono) {
+        Some(free) if free < least.saturating_add(more) => {
+            let (free, least) = (free >> 20, least >> 20);
+            let why = format!(
+                "the disk of {} has {free} MiB left, and [queue] min_free_disk keeps {least}: make room there",
+                daemon.paths.state.display()
+            );
+            Err(Refusal::new(ErrorCode::Refused, why))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Still at work: leases begin anew. All or none.
+pub(crate) fn heartbeat(turn: &mut Turn<'_>, connection: u64, held: &[Held]) -> Reply {
+    let now = turn.now();
+    if let Some(worker) = turn.rest.work.worker(connection) {
+        worker.heard_at = now;
+    }
+    let mut deadlines = Vec::with_capacity(held.len());
+    let mut stale = Vec::new();
+    for one in held {
+        let open = turn.pool().find_open(one.id);
+        let current =
+            open.filter(|open| open.state == MessageState::Claimed && open.token == Some(one.token));
+        match current.and_then(|open| open.holder) {
+            Some(holder) => {
+                deadlines.push((one.id, turn.mono().after(Duration::from_millis(holder.lease_ms))));
+            }
+            None => stale.push(one.id.to_string()),
+        }
+    }
+    for (id, deadline) in deadlines {
+        turn.rest.work.heard(id, connection, deadline);
+    }
+    if stale.is_empty() {
+        return Ok(Response::Done);
+    }
+    let why = format!("no longer held under these tokens: {}", stale.join(", "));
+    Err(Refusal::new(ErrorCode::Conflict, why))
+}
+
+/// `ack`. A repeat gets the same answer.
+pub(crate) fn ack(turn: &mut Turn<'_>, asked: Ack) -> Reply {
+    let held = asked.held;
+    match queue::ack(turn.pool(), held, asked.result, turn.now()) {
+        Ok(events) => turn.emit_all(events),
+        Err(refusal) => settled_before(turn, held, refusal, |state| state == MessageState::Done)?,
+    }
+    shown(turn, held.id)
+}
+
+/// `fail`. A repeat gets the same answer.
+pub(crate) fn fail(turn: &mut Turn<'_>, daemon: &Daemon, asked: &Fail) -> Reply {
+    let (held, rules) = (asked.held, &daemon.loaded().settings.queue);
+    match queue::fail(turn.pool(), rules, held, (&asked.reason, asked.then), turn.now()) {
+        Ok(events) => turn.emit_all(events),
+        Err(refusal) => {
+            let over = |state| matches!(state, MessageState::Queued | MessageState::Dead);
+            settled_before(turn, held, refusal, over)?;
+        }
+    }
+    shown(turn, held.id)
+}
+
+/// Whether the same token settled it so before.
+fn settled_before(
+    turn: &Turn<'_>,
+    held: Held,
+    refusal: Refusal,
+    so: impl Fn(MessageState) -> bool,
+) -> Result<(), Refusal> {
+    if refusal.code != ErrorCode::Conflict {
+        return Err(refusal);
+    }
+    let status = message(turn, held.id)?.map(|(message, _)| message.status);
+    let before = status.is_some_and(|status| status.token == Some(held.token) && so(status.state));
+    if before { Ok(()) } else { Err(refusal) }
+}
+
+/// `queue resolve`, `cancel`, `retry`, `purge`, as operations.
+pub(super) fn mend(turn: &mut Turn<'_>, daemon: &Daemon, op: &Op, request: &Request) -> Reply {
+    let now = turn.now();
+    let reply = match request {
+        Request::ResolveMessage(ResolveMessage { id, .. }) | Request::Cancel(id) | Request::Retry(id) => {
+            let events = match request {
+                Request::ResolveMessage(asked) => admit::resolve_message(turn.pool(), asked, now)?,
+                Request::Cancel(id) => admit::cancel(turn.pool(), *id, now)?,
+                _ => admit::retry(turn.pool(), &daemon.loaded().settings.queue, *id, now)?,
+            };
+            turn.emit_all(events);
+            shown(turn, *id)
+        }
+        Request::Purge(asked) => purge(turn, asked),
+        _ => Err(Refusal::new(ErrorCode::Usage, "not an operation")),
+    };
+    // Prompts may go on now, and whoever waited for a message.
+    turn.stir();
+    op.conclude(turn, &reply);
+    reply
+}
+
+fn purge(turn: &mut Turn<'_>, asked: &Purge) -> Reply {
+    let session = admit::resolve(turn.pool(), &asked.session)?;
+    let events = admit::purge(turn.pool(), session, asked, turn.now())?;
+    let messages = events.len() as u64;
+    turn.emit_all(events);
+    Ok(Response::Purged { messages })
+}

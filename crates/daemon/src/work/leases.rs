@@ -1,0 +1,139 @@
+//! What the passing of time does to queues: leases that are over, messages that expire, pauses and
+//! probes that have come. One task, which sleeps until the next of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pool::deadlines::Mono;
+use pool::queue::{self, Gone};
+use protocol::{MessageId, MessageState, ProcId, Tag, Token};
+use tokio::time::sleep;
+
+use crate::context::Daemon;
+use crate::engine::Turn;
+
+/// The longest sleep: wall-clock times are looked at again, lest the clock was set.
+const SLEEP_MAX: Duration = Duration::from_secs(30);
+/// The shortest.
+const SLEEP_MIN: Duration = Duration::from_millis(10);
+
+/// Keeps time for ever.
+pub(crate) async fn run(daemon: Arc<Daemon>) {
+    let sooner = daemon.engine.sooner();
+    loop {
+        let context = Arc::clone(&daemon);
+        let Ok(next) = daemon.engine.turn(move |turn| tick(turn, &context)).await else { return };
+        tokio::select! {
+            () = sleep(next.clamp(SLEEP_MIN, SLEEP_MAX)) => {}
+            () = sooner.notified() => {}
+        }
+    }
+}
+
+/// Does what is due. Answers how long until the next.
+fn tick(turn: &mut Turn<'_>, daemon: &Daemon) -> Duration {
+    let (now, mono) = (turn.now(), turn.mono());
+    let expired = queue::expired(turn.pool(), now);
+    if !expired.is_empty() {
+        turn.emit_all(expired);
+        turn.stir();
+    }
+    for id in turn.rest.work.leases.take_passed(mono) {
+        let connected = turn.rest.work.connection_of(id).is_some();
+        let silent = "its worker was silent for longer than the lease";
+        lapse(turn, daemon, id, if connected { silent } else { "its worker was not heard of any more" });
+    }
+    // A reaper that left in the middle gave no verdict.
+    let ended: Vec<ProcId> =
+        revoked(turn).map(|(holder, _)| holder).filter(|holder| is_dead(*holder)).collect();
+    ended.into_iter().for_each(|process| died(turn, daemon, process));
+    let pauses = queue::next_due(turn.pool(), now);
+    if turn.rest.work.passed(pauses) {
+        // What was to wait may be given out now.
+        turn.stir();
+    }
+    let lease = turn.rest.work.leases.first().map(|at| mono.until(at));
+    let pause = pauses.map(|at| at.since(now));
+    let next = lease.into_iter().chain(pause).min().unwrap_or(SLEEP_MAX).min(SLEEP_MAX);
+    turn.rest.work.armed = mono.after(next);
+    next
+}
+
+/// The claim on a message is over.
+pub(crate) fn lapse(turn: &mut Turn<'_>, daemon: &Daemon, id: MessageId, reason: &str) {
+    let now = turn.now();
+    let Some(open) = turn.pool().find_open(id).filter(|open| open.state == MessageState::Claimed) else {
+        return;
+    };
+    let process = open.holder.and_then(|holder| holder.process);
+    let promised = open.holder.is_some_and(|holder| holder.generator.is_some());
+    let gone = match process.filter(|_| promised) {
+        // It keeps its token, by which the reaper finds what it started; that is fenced off by its state.
+        Some(process) if !is_dead(process) => open.token.map_or(Gone::YesOrFenced, Gone::No),
+        _ => Gone::YesOrFenced,
+    };
+    let rules = &daemon.loaded().settings.queue;
+    let Some(open) = turn.pool().find_open(id) else { return };
+    let events = queue::lapsed(turn.pool(), rules, &open, (gone, reason), now);
+    tracing::info!(id = id.0, ?gone, reason, "a claim is over");
+    turn.emit_all(events);
+    // Who has to be ended first is a candidate now.
+    turn.stir();
+}
+
+/// What a process held is free again: it is proved dead. While the reaper is at it, what it started may live
+/// on: then its verdict frees it.
+pub(crate) fn died(turn: &mut Turn<'_>, daemon: &Daemon, process: ProcId) {
+    turn.rest.work.watched.remove(&process);
+    if is_being_ended(turn, process) {
+        return;
+    }
+    let rules = &daemon.loaded().settings.queue;
+    let events = queue::dead_worker(turn.pool(), rules, process, turn.now());
+    if !events.is_empty() {
+        tracing::info!(%process, "a worker died");
+        turn.emit_all(events);
+        turn.stir();
+    }
+}
+
+/// Whether the reaper has a lease on it.
+fn is_being_ended(turn: &Turn<'_>, process: ProcId) -> bool {
+    let leased = |token: Token| turn.rest.view.leased.contains_key(&Tag::of(token));
+    revoked(turn).any(|(holder, token)| holder == process && leased(token))
+}
+
+/// Those who have to be ended before what they hold goes on, each under its token.
+fn revoked(turn: &Turn<'_>) -> impl Iterator<Item = (ProcId, Token)> {
+    let revoking = turn.pool().held_messages().filter(|open| open.state == MessageState::Revoking);
+    revoking.filter_map(|open| Some((open.holder?.process?, open.token?)))
+}
+
+/// Whether it is proved dead. What cannot be looked at is not.
+pub(crate) fn is_dead(process: ProcId) -> bool {
+    process::identity::exited(process).unwrap_or(false)
+}
+
+/// After a start: claims keep their token and their holder, and have their whole lease before them.
+pub(crate) fn recover(turn: &mut Turn<'_>, daemon: &Daemon) -> Vec<ProcId> {
+    let mono = turn.mono();
+    let claims: Vec<(MessageId, u64, Option<ProcId>)> = turn
+        .pool()
+        .held_messages()
+        .filter(|open| matches!(open.state, MessageState::Claimed | MessageState::Revoking))
+        .filter_map(|open| open.holder.map(|holder| (open, holder)))
+        .map(|(open, holder)| {
+            (open.id, if open.state == MessageState::Claimed { holder.lease_ms } else { 0 }, holder.process)
+        })
+        .collect();
+    for (id, lease_ms, _) in claims.iter().filter(|(_, lease_ms, _)| *lease_ms > 0) {
+        turn.rest.work.leases.set(*id, Mono(mono.0.saturating_add(*lease_ms)));
+    }
+    let processes: Vec<ProcId> = claims.into_iter().filter_map(|(_, _, process)| process).collect();
+    for process in &processes {
+        if is_dead(*process) {
+            died(turn, daemon, *process);
+        }
+    }
+    processes
+}

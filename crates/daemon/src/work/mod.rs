@@ -1,0 +1,136 @@
+//! Those who work messages: what they hold, over which connection, until when. Dies with the process;
+//! what is durable of a claim is in the message's record.
+
+pub(crate) mod disk;
+pub(crate) mod holders;
+pub(crate) mod leases;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
+
+use pool::deadlines::{Deadlines, Mono};
+use protocol::ids::GeneratorId;
+use protocol::{MessageId, MessageState, MessageStatus, ProcId, SessionId, Timestamp};
+
+use disk::Disk;
+
+use crate::op::KEEP_RANDOM_MS;
+
+/// How long a claim lasts beyond the end of its connection, where its holder is not proved dead.
+const DISCONNECT_GRACE: Duration = Duration::from_secs(5);
+
+/// Those who work messages.
+#[derive(Default)]
+pub(crate) struct Work {
+    /// When the lease of each claimed message is over.
+    pub(crate) leases: Deadlines,
+    /// Over which connection each claimed message was last heard of.
+    over: HashMap<MessageId, u64>,
+    /// Connections that may hold something.
+    peers: BTreeMap<u64, Worker>,
+    /// Processes that hold something and are watched.
+    pub(crate) watched: BTreeSet<ProcId>,
+    pub(crate) disk: Disk,
+    /// When leases are looked at next.
+    pub(crate) armed: Mono,
+    /// When random operation ids last aged.
+    aged_at: Mono,
+    /// The next moment at which something that waits for its time can go on.
+    next: Option<Timestamp>,
+}
+
+/// Somebody who works messages, or may.
+#[derive(Debug, Clone)]
+pub(crate) struct Worker {
+    pub(crate) process: Option<ProcId>,
+    /// Its registration as a generator.
+    pub(crate) generator: Option<Registration>,
+    pub(crate) since: Timestamp,
+    pub(crate) heard_at: Timestamp,
+}
+
+/// What a generator said that it works.
+#[derive(Debug, Clone)]
+pub(crate) struct Registration {
+    pub(crate) id: GeneratorId,
+    pub(crate) session: SessionId,
+    pub(crate) kinds: Vec<String>,
+}
+
+impl Work {
+    /// A connection that may claim.
+    pub(crate) fn joined(&mut self, connection: u64, process: Option<ProcId>, now: Timestamp) {
+        let worker = Worker { process, generator: None, since: now, heard_at: now };
+        self.peers.insert(connection, worker);
+    }
+
+    pub(crate) fn worker(&mut self, connection: u64) -> Option<&mut Worker> {
+        self.peers.get_mut(&connection)
+    }
+
+    pub(crate) fn workers(&self) -> impl Iterator<Item = (u64, &Worker)> {
+        self.peers.iter().map(|(id, worker)| (*id, worker))
+    }
+
+    /// The connection ended: what it holds has a little time to be heard of over another. A generator
+    /// that promised to be ended before keeps its lease: it may live on, and comes back.
+    pub(crate) fn left(&mut self, connection: u64, now: Mono) -> Option<Worker> {
+        let left = self.peers.remove(&connection)?;
+        let held = self.over.iter().filter(|(_, over)| **over == connection).map(|(id, _)| *id);
+        for id in held.collect::<Vec<_>>() {
+            self.over.remove(&id);
+            if left.generator.is_none() {
+                self.leases.hasten(id, now.after(DISCONNECT_GRACE));
+            }
+        }
+        Some(left)
+    }
+
+    /// A message was heard of over a connection.
+    pub(crate) fn heard(&mut self, id: MessageId, connection: u64, deadline: Mono) {
+        self.leases.set(id, deadline);
+        self.over.insert(id, connection);
+    }
+
+    /// The connection over which a message was last heard of.
+    pub(crate) fn connection_of(&self, id: MessageId) -> Option<u64> {
+        self.over.get(&id).copied()
+    }
+
+    /// Whether a lease is over before they are looked at.
+    pub(crate) fn is_sooner(&mut self) -> bool {
+        let sooner = self.leases.first().is_some_and(|first| first < self.armed);
+        if let Some(first) = self.leases.first().filter(|_| sooner) {
+            self.armed = first;
+        }
+        sooner
+    }
+
+    /// Whether half of the time has passed that random operation ids are remembered.
+    pub(crate) fn half_time(&mut self, now: Mono) -> bool {
+        let due = self.aged_at.until(now) >= Duration::from_millis(KEEP_RANDOM_MS / 2);
+        if due {
+            self.aged_at = now;
+        }
+        due
+    }
+
+    /// Whether the moment that was the next one has passed.
+    pub(crate) fn passed(&mut self, next: Option<Timestamp>) -> bool {
+        let before = std::mem::replace(&mut self.next, next);
+        before.is_some() && before != next
+    }
+
+    /// A message moved: a claim begins, or is over.
+    pub(crate) fn moved(&mut self, id: MessageId, status: &MessageStatus, now: Mono) {
+        match (&status.holder, status.state) {
+            (Some(holder), MessageState::Claimed) => {
+                self.leases.set(id, now.after(Duration::from_millis(holder.lease_ms)));
+            }
+            _ => {
+                self.leases.clear(id);
+                self.over.remove(&id);
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Deadlines on the daemon's monotonic clock: no jump of the wall clock, no sleep of the machine and no
+//! downtime of the daemon makes one pass. They die with the process; a new one sets them anew.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use protocol::MessageId;
+
+/// A moment of a clock that only goes forward, in milliseconds since some start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Mono(pub u64);
+
+impl Mono {
+    /// The moment this much later; saturates.
+    #[must_use]
+    pub fn after(self, delay: Duration) -> Self {
+        Self(self.0.saturating_add(protocol::time::millis(delay)))
+    }
+
+    /// How long until `later`; zero where it has passed.
+    #[must_use]
+    pub fn until(self, later: Self) -> Duration {
+        Duration::from_millis(later.0.saturating_sub(self.0))
+    }
+}
+
+/// At most one deadline a message.
+#[derive(Debug, Clone, Default)]
+pub struct Deadlines {
+    at: BTreeMap<MessageId, Mono>,
+    order: BTreeSet<(Mono, MessageId)>,
+}
+
+impl Deadlines {
+    /// Sets it, in place of the one there was.
+    pub fn set(&mut self, id: MessageId, at: Mono) {
+        self.clear(id);
+        self.at.insert(id, at);
+        self.order.insert((at, id));
+    }
+
+    /// Only where it comes sooner than the one there is.
+    pub fn hasten(&mut self, id: MessageId, at: Mono) {
+        if self.at.get(&id).is_some_and(|before| at < *before) {
+            self.set(id, at);
+        }
+    }
+
+    /// Takes it away.
+    pub fn clear(&mut self, id: MessageId) {
+        if let Some(at) = self.at.remove(&id) {
+            self.order.remove(&(at, id));
+        }
+    }
+
+    /// The deadline of a message.
+    #[must_use]
+    pub fn get(&self, id: MessageId) -> Option<Mono> {
+        self.at.get(&id).copied()
+    }
+
+    /// The next one.
+    #[must_use]
+    pub fn first(&self) -> Option<Mono> {
+        self.order.first().map(|(at, _)| *at)
+    }
+
+    /// Takes out those that have passed, soonest first.
+    pub fn take_passed(&mut self, now: Mono) -> Vec<MessageId> {
+        let mut passed = Vec::new();
+        while let Some((at, id)) = self.order.first().copied().filter(|(at, _)| *at <= now) {
+            self.order.remove(&(at, id));
+            self.at.remove(&id);
+            passed.push(id);
+        }
+        passed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_soonest_passes_first_and_once() {
+        let mut deadlines = Deadlines::default();
+        for (id, at) in [(1, 30), (2, 10), (3, 20), (1, 15)] {
+            deadlines.set(MessageId(id), Mono(at));
+        }
+        deadlines.hasten(MessageId(3), Mono(25));
+        deadlines.hasten(MessageId(2), Mono(5));
+        deadlines.hasten(MessageId(9), Mono(1));
+        assert_eq!(deadlines.first(), Some(Mono(5)));
+        assert_eq!(deadlines.take_passed(Mono(15)), [MessageId(2), MessageId(1)]);
+        assert_eq!(deadlines.take_passed(Mono(15)), []);
+        deadlines.clear(MessageId(3));
+        assert_eq!((deadlines.first(), deadlines.get(MessageId(1))), (None, None));
+    }
+}

@@ -1,0 +1,164 @@
+//! How a message that was given out comes back: worked, failed, taken away, cut off.
+
+use std::time::Duration;
+
+use protocol::message::{REASON_MAX, RESULT_MAX};
+use protocol::request::{Held, Then};
+use protocol::{
+    ErrorCode, Event, MessageState, MessageStatus, OsBytes, ProcId, Refusal, SessionId, Timestamp, Token,
+};
+
+use super::book::Open;
+use super::give::changed;
+use super::{RETRY_PAUSE_MAX, Rules, breaker, doubled};
+use crate::pool::Pool;
+
+/// It moves on, with a reason where there is one. The token stays, so that a repeat is known.
+#[must_use]
+pub fn moved(open: &Open<'_>, state: MessageState, reason: Option<&str>, now: Timestamp) -> Event {
+    changed(open, status(open, state, reason, now))
+}
+
+fn status(open: &Open<'_>, state: MessageState, reason: Option<&str>, now: Timestamp) -> MessageStatus {
+    MessageStatus {
+        state,
+        attempts: open.attempts,
+        token: open.token,
+        changed_at: now,
+        reason: reason.map(str::to_owned),
+        ..MessageStatus::default()
+    }
+}
+
+/// The message that is held under this token now.
+fn current(pool: &Pool, held: Held) -> Result<Open<'_>, Refusal> {
+    let holds = |open: &Open<'_>| open.state == MessageState::Claimed && open.token == Some(held.token);
+    pool.find_open(held.id).filter(holds).ok_or_else(|| {
+        let Held { id, token } = held;
+        let why =
+            format!("token {token} does not hold message {id}: it was taken away, settled or never given");
+        Refusal::new(ErrorCode::Conflict, why)
+    })
+}
+
+/// It is worked.
+///
+/// # Errors
+/// Conflict, where the token is not the current one; usage, where the result is too long.
+pub fn ack(pool: &Pool, held: Held, result: Option<OsBytes>, now: Timestamp) -> Result<Vec<Event>, Refusal> {
+    if result.as_ref().is_some_and(|result| result.0.len() > RESULT_MAX) {
+        let why = format!("a result has at most {RESULT_MAX} bytes");
+        return Err(Refusal::new(ErrorCode::Usage, why));
+    }
+    let open = current(pool, held)?;
+    let done = changed(&open, MessageStatus { result, ..status(&open, MessageState::Done, None, now) });
+    Ok([done].into_iter().chain(breaker::closed(pool, open.session, open.kind)).collect())
+}
+
+/// It is not worked.
+///
+/// # Errors
+/// Conflict, where the token is not the current one; usage, where the reason is too long.
+pub fn fail(
+    pool: &Pool,
+    rules: &Rules,
+    held: Held,
+    (reason, then): (&str, Then),
+    now: Timestamp,
+) -> Result<Vec<Event>, Refusal> {
+    if reason.len() > REASON_MAX {
+        return Err(Refusal::new(ErrorCode::Usage, format!("a reason has at most {REASON_MAX} bytes")));
+    }
+    let open = current(pool, held)?;
+    Ok(match then {
+        Then::Retry => failed(pool, rules, &open, reason, now),
+        Then::Later(pause) => {
+            let pause = pause.map(Duration::from_millis);
+            vec![again(rules, &open, reason, pause, now)]
+        }
+        Then::Dead => {
+            let dead = moved(&open, MessageState::Dead, Some(reason), now);
+            let kind = (open.session, open.kind);
+            [dead].into_iter().chain(breaker::failed(pool, rules, kind, now, reason)).collect()
+        }
+        Then::GiveBack => vec![withdrawn(&open, reason, now)],
+    })
+}
+
+/// It was not begun: the attempt does not count.
+#[must_use]
+pub fn withdrawn(open: &Open<'_>, reason: &str, now: Timestamp) -> Event {
+    let status = status(open, MessageState::Queued, Some(reason), now);
+    let attempts = open.attempts.saturating_sub(1);
+    changed(open, MessageStatus { attempts, ..status })
+}
+
+fn failed(pool: &Pool, rules: &Rules, open: &Open<'_>, reason: &str, now: Timestamp) -> Vec<Event> {
+    let kind = (open.session, open.kind);
+    let breaker = breaker::failed(pool, rules, kind, now, reason);
+    [again(rules, open, reason, None, now)].into_iter().chain(breaker).collect()
+}
+
+/// Another attempt after a pause, unless there were enough.
+fn again(rules: &Rules, open: &Open<'_>, reason: &str, pause: Option<Duration>, now: Timestamp) -> Event {
+    if open.attempts >= rules.max_attempts {
+        let why = format!("{} of {} attempts: {reason}", open.attempts, rules.max_attempts);
+        return moved(open, MessageState::Dead, Some(&why), now);
+    }
+    let times = open.attempts.saturating_sub(1);
+    let pause = pause.unwrap_or_else(|| doubled(rules.retry_backoff, times, RETRY_PAUSE_MAX));
+    let not_before = Some(now.after(pause));
+    changed(open, MessageStatus { not_before, ..status(open, MessageState::Queued, Some(reason), now) })
+}
+
+/// What is known of the holder of a lease that is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gone {
+    /// It is proved dead, or it never promised to be ended first: the message goes to the next.
+    YesOrFenced,
+    /// It promised and lives: the message waits until it is ended. The new token takes the claim from it.
+    No(Token),
+}
+
+/// A lease is over, or its holder is gone.
+#[must_use]
+pub fn lapsed(
+    pool: &Pool,
+    rules: &Rules,
+    open: &Open<'_>,
+    (gone, reason): (Gone, &str),
+    now: Timestamp,
+) -> Vec<Event> {
+    match gone {
+        Gone::YesOrFenced => failed(pool, rules, open, reason, now),
+        Gone::No(token) => {
+            let status = status(open, MessageState::Revoking, Some(reason), now);
+            let (token, holder) = (Some(token), open.holder.cloned());
+            vec![changed(open, MessageStatus { token, holder, ..status })]
+        }
+    }
+}
+
+/// A process that held messages is proved dead: they are free.
+#[must_use]
+pub fn dead_worker(pool: &Pool, rules: &Rules, process: ProcId, now: Timestamp) -> Vec<Event> {
+    let its = |open: &Open<'_>| {
+        let worker = matches!(open.state, MessageState::Claimed | MessageState::Revoking);
+        worker && open.holder.is_some_and(|holder| holder.process == Some(process))
+    };
+    let held: Vec<Open<'_>> = pool.held_messages().filter(its).collect();
+    held.iter().flat_map(|open| failed(pool, rules, open, "its worker died", now)).collect()
+}
+
+/// After a start: what was being typed when the last daemon ended may or may not have arrived.
+#[must_use]
+pub fn recover(pool: &Pool, now: Timestamp) -> Vec<Event> {
+    let cut_off = pool.held_messages().filter(|open| open.state == MessageState::Typing);
+    let why = "the daemon stopped while it was typed";
+    cut_off.map(|open| moved(&open, MessageState::InDoubt, Some(why), now)).collect()
+}
+
+/// A user wants a kind tried at once: its breaker closes.
+pub(crate) fn reopen(pool: &Pool, session: SessionId, kind: &str) -> Option<Event> {
+    breaker::closed(pool, session, kind)
+}

@@ -1,0 +1,9 @@
+//! The laws of the core.
+#![expect(clippy::unwrap_used, reason = "what a test needs is there, or the test fails")]
+
+mod adopt;
+mod queue;
+mod random;
+mod reconcile;
+mod sessions;
+mod world;

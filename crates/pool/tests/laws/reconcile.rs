@@ -1,0 +1,278 @@
+//! What follows from an observation of tmux, and what should be dead.
+
+use std::collections::BTreeSet;
+
+use pool::reconcile::{Touched, touched};
+use pool::{admit, stale};
+use protocol::diff::Change;
+use protocol::session::Reason;
+use protocol::tmux::{Server, TmuxPane, TmuxSession, TmuxState};
+use protocol::{Event, Incarnation, Lifecycle, PaneId, Tag, Timestamp, TmuxSessionId};
+
+use crate::world::{World, pane, process, server, up};
+
+#[test]
+fn t02_first_absence_is_published_and_the_second_is_proof() {
+    let mut world = World::default();
+    let id = world.live("a", server(1), 1);
+    let run = world.pool.session(id).unwrap().incarnation.clone().unwrap();
+    world.emit(Event::SessionPlaced { session: id, incarnation: Incarnation { init: None, ..run } });
+    let empty = up(1, vec![]);
+    world.now = 1000;
+    world.see(&empty, &[]);
+    assert_eq!(world.lifecycle(id), Lifecycle::Draining);
+    world.now = 1998;
+    assert_eq!(world.see(&empty, &[]), vec![]);
+    world.now = 2000;
+    let part = Touched { sessions: [id].into(), ..Touched::default() };
+    assert_eq!(world.see_only(&empty, Some(&part)), vec![], "not a listing of the whole server");
+    world.see(&empty, &[]);
+    assert_eq!(world.lifecycle(id), Lifecycle::Stopped);
+    assert_eq!(world.pool.session(id).unwrap().reason, Some(Reason::TmuxGone));
+}
+
+#[test]
+fn t02_nothing_is_left_over_before_a_second_listing_lacks_it() {
+    let mut world = World::default();
+    let id = world.live("a", server(1), 1);
+    let there = up(1, vec![pane(&world, id, 1)]);
+    world.now = 1000;
+    world.see(&up(1, vec![]), &[]);
+    assert_eq!(world.lifecycle(id), Lifecycle::Draining);
+    world.now = 9000;
+    let left = |state: &TmuxState, listed_from: u64| {
+        let (exited, now, listed_from) = (BTreeSet::new(), Timestamp(9000), Some(Timestamp(listed_from)));
+        let facts = stale::Facts { state, exited: &exited, now, listed_from, grace_ms: 1 };
+        stale::candidates(&world.pool, &facts).len()
+    };
+    assert_eq!(left(&up(1, vec![]), 1000), 0, "time alone proves nothing");
+    assert_eq!(left(&up(1, vec![]), 2000), 1);
+    assert_eq!(left(&there, 2000), 0, "it is there");
+}
+
+#[test]
+fn one_tmux_session_names_one_session() {
+    let mut world = World::default();
+    let (one, two) = (world.live("one", server(1), 1), world.live("two", server(1), 2));
+    let (mut state, moved) = (up(1, vec![pane(&world, one, 1)]), pane(&world, two, 2));
+    state.panes.insert(moved.0, TmuxPane { session: TmuxSessionId(1), ..moved.1 });
+    let fresh = TmuxSession { name: "fresh".into(), created_at: 1, attached: 0 };
+    state.sessions.insert(TmuxSessionId(1), fresh);
+    world.see(&state, &[]);
+    let names = [one, two].map(|id| world.pool.session(id).unwrap().name.to_string());
+    assert_eq!(names, ["fresh", "two"]);
+}
+
+#[test]
+fn what_is_being_adopted_is_not_missing_before_it_has_its_mark() {
+    let mut world = World::default();
+    let id = world.live("a", server(1), 1);
+    let mut record = world.pool.session(id).unwrap().clone();
+    record.lifecycle = Lifecycle::Starting;
+    world.emit(Event::SessionCreated(Box::new(record)));
+    assert_eq!(world.see(&up(1, vec![]), &[]).iter().filter_map(Event::session).count(), 0);
+    assert_eq!(world.lifecycle(id), Lifecycle::Starting);
+}
+
+#[test]
+fn what_is_known_to_live_keeps_its_slot_until_the_reaper_ended_it() {
+    for (state, dead, end) in [
+        (up(1, vec![]), vec![], Lifecycle::Stopped),
+        (TmuxState::default(), vec![server(1).process], Lifecycle::Lost),
+    ] {
+        let mut world = World::default();
+        let id = world.live("a", server(1), 1);
+        for now in [1000, 3000, 9000] {
+            world.now = now;
+            world.see(&state, &dead);
+            assert_eq!(world.lifecycle(id), Lifecycle::Draining);
+        }
+        let exited = dead.iter().copied().collect();
+        let facts = stale::Facts {
+            state: &state,
+            exited: &exited,
+            now: Timestamp(world.now),
+            listed_from: Some(Timestamp(world.now)),
+            grace_ms: 1,
+        };
+        let kinds: Vec<_> = stale::candidates(&world.pool, &facts).iter().map(|c| c.kind).collect();
+        assert_eq!(kinds, [protocol::reap::CandidateKind::Leftover]);
+        world.see(&state, &[dead, vec![process(101)]].concat());
+        assert_eq!(world.lifecycle(id), end);
+    }
+}
+
+#[test]
+fn a_listing_that_began_before_the_session_says_nothing_of_it() {
+    let mut world = World { now: 5000, ..World::default() };
+    let id = world.live("a", server(1), 1);
+    world.now = 4000;
+    world.see(&up(1, vec![]), &[process(101)]);
+    assert_eq!(world.lifecycle(id), Lifecycle::Live);
+}
+
+#[test]
+fn t02_a_diff_says_nothing_of_what_it_does_not_name() {
+    let mut world = World::default();
+    let (one, two) = (world.live("one", server(1), 1), world.live("two", server(1), 2));
+    let before = up(1, vec![pane(&world, one, 1), pane(&world, two, 2)]);
+    let changes = [Change::PaneGone(PaneId(1)), Change::SessionGone(TmuxSessionId(1))];
+    let touched = touched(&world.pool, &before, &changes).unwrap();
+    assert_eq!(touched.sessions, BTreeSet::from([one]));
+    // As little as was read: the other is not in it either.
+    let events = world.see_only(&up(1, vec![]), Some(&touched));
+    let drained: Vec<_> = events.iter().filter_map(Event::session).collect();
+    assert_eq!(drained, [one]);
+    assert_eq!(world.lifecycle(two), Lifecycle::Live);
+    assert_eq!(pool::reconcile::touched(&world.pool, &before, &[Change::Server(Server::Absent)]), None);
+}
+
+#[test]
+fn w05_a_session_renamed_in_tmux_keeps_its_record() {
+    let mut world = World::default();
+    let (one, two) = (world.live("one", server(1), 1), world.live("two", server(1), 2));
+    let mut state = up(1, vec![pane(&world, one, 1), pane(&world, two, 2)]);
+    let mut named = |world: &mut World, name: &str| {
+        state
+            .sessions
+            .insert(TmuxSessionId(1), TmuxSession { name: name.to_owned(), created_at: 1, attached: 0 });
+        world.see(&state, &[]);
+        world.pool.session(one).unwrap().name.to_string()
+    };
+    assert_eq!(named(&mut world, "uno"), "uno");
+    assert_eq!(named(&mut world, "Not A Name"), "uno");
+    assert_eq!(named(&mut world, "two"), "uno", "taken");
+    assert_eq!(named(&mut world, "one"), "one", "its own workspace");
+    assert_eq!(world.pool.named("uno"), None);
+}
+
+#[test]
+fn w32_a_program_whose_pane_went_with_it_was_ended_by_tmux() {
+    let ends = |dead: bool, server_dead: bool| {
+        let mut world = World::default();
+        let id = world.live("one", server(1), 1);
+        let (at, mut seen) = pane(&world, id, 1);
+        (seen.exited, seen.exit_signal) = (true, Some(1));
+        world.see(&up(1, vec![(at, seen.clone())]), &[process(101)]);
+        assert_eq!(world.pool.session(id).unwrap().reason, Some(Reason::Exited));
+        if dead {
+            seen.dead = true;
+            world.see(&up(1, vec![(at, seen)]), &[process(101)]);
+        }
+        let state = if server_dead { TmuxState::default() } else { up(1, vec![]) };
+        world.now += 1;
+        world.see(&state, &[process(101), process(1)][..1 + usize::from(server_dead)]);
+        let session = world.pool.session(id).unwrap();
+        (session.lifecycle, session.reason.unwrap())
+    };
+    assert_eq!(ends(true, false), (Lifecycle::Stopped, Reason::Exited), "its pane was left");
+    assert_eq!(ends(false, false), (Lifecycle::Stopped, Reason::TmuxGone));
+    assert_eq!(ends(true, true), (Lifecycle::Stopped, Reason::Exited));
+    assert_eq!(ends(false, true), (Lifecycle::Lost, Reason::ServerGone));
+}
+
+#[test]
+fn a_process_seen_to_end_is_the_end_of_its_session() {
+    let mut world = World::default();
+    let id = world.live("one", server(1), 1);
+    let (at, mut seen) = pane(&world, id, 1);
+    (seen.exited, seen.exit_signal) = (true, Some(9));
+    let state = up(1, vec![(at, seen)]);
+    assert_eq!(pool::reconcile::suspects(&world.pool, &state, None).count(), 1);
+    world.see(&state, &[process(101)]);
+    let session = world.pool.session(id).unwrap();
+    assert_eq!((session.lifecycle, session.reason), (Lifecycle::Draining, Some(Reason::Exited)));
+    assert_eq!(session.exit.and_then(|exit| exit.signal), Some(9));
+}
+
+#[test]
+fn t02_absence_with_the_processs_end_is_proof_at_once() {
+    let mut world = World::default();
+    let id = world.live("a", server(1), 1);
+    world.see(&up(1, vec![]), &[process(101)]);
+    assert_eq!(world.lifecycle(id), Lifecycle::Stopped);
+}
+
+#[test]
+fn t01_unknown_and_silence_remove_nothing() {
+    let mut world = World::default();
+    let id = world.live("a", server(1), 1);
+    for state in
+        [TmuxState { server: Server::unknown("timed out"), ..TmuxState::default() }, TmuxState::default()]
+    {
+        for now in [0, 5000, 500_000] {
+            world.now = now;
+            assert_eq!(world.see(&state, &[]), vec![]);
+        }
+    }
+    assert_eq!(world.lifecycle(id), Lifecycle::Live);
+    world.see(&TmuxState::default(), &[server(1).process, process(101)]);
+    assert_eq!(world.lifecycle(id), Lifecycle::Lost);
+}
+
+#[test]
+fn t03_a_recycled_id_in_a_new_server_is_never_the_old_pane() {
+    let mut world = World::default();
+    let id = world.live("a", server(1), 1);
+    let (number, mut stranger) = pane(&world, id, 1);
+    stranger.tag = Some(Tag([0xee; 16]));
+    let replaced = up(2, vec![(number, stranger)]);
+    world.see(&replaced, &[]);
+    assert_eq!(world.lifecycle(id), Lifecycle::Live, "the old server is not proved dead");
+    world.see(&replaced, &[server(1).process, process(101)]);
+    assert_eq!(world.lifecycle(id), Lifecycle::Lost);
+}
+
+#[test]
+fn a_pane_that_comes_back_is_live_again() {
+    let mut world = World::default();
+    let id = world.live("a", server(1), 1);
+    let there = pane(&world, id, 1);
+    world.see(&up(1, vec![]), &[]);
+    world.see(&up(1, vec![there]), &[]);
+    assert_eq!(world.lifecycle(id), Lifecycle::Live);
+}
+
+#[test]
+fn w13_a_tag_of_an_ended_incarnation_is_removed_and_never_adopted() {
+    let mut world = World::default();
+    let id = world.live("a", server(1), 1);
+    let (number, old) = pane(&world, id, 1);
+    world.emit(Event::SessionStopped { session: id, reason: Reason::Restarted, exit: None });
+    let (tag, now) = (world.tag(), Timestamp(world.now));
+    let events = admit::next_incarnation(world.pool.session(id).unwrap(), tag, now);
+    world.emit_all(events);
+    let state = up(1, vec![(number, old)]);
+    world.see(&state, &[]);
+    assert_eq!(world.lifecycle(id), Lifecycle::Starting);
+    let facts = stale::Facts {
+        state: &state,
+        exited: &BTreeSet::new(),
+        now: Timestamp(world.now),
+        listed_from: Some(Timestamp(world.now)),
+        grace_ms: 1,
+    };
+    let found = stale::candidates(&world.pool, &facts);
+    assert_eq!(
+        found.iter().map(|c| (c.kind, c.pane)).collect::<Vec<_>>(),
+        [(protocol::reap::CandidateKind::RetiredTag, Some(number))]
+    );
+}
+
+#[test]
+fn p06_a_pane_without_a_record_is_never_a_candidate() {
+    let mut world = World::default();
+    let id = world.live("a", server(1), 1);
+    let (number, mut stranger) = pane(&world, id, 7);
+    stranger.tag = Some(Tag([0xaa; 16]));
+    stranger.dead = true;
+    let state = up(1, vec![pane(&world, id, 1), (number, stranger)]);
+    let facts = stale::Facts {
+        state: &state,
+        exited: &BTreeSet::new(),
+        now: Timestamp(world.now),
+        listed_from: Some(Timestamp(world.now)),
+        grace_ms: 1,
+    };
+    assert_eq!(stale::candidates(&world.pool, &facts), vec![]);
+}

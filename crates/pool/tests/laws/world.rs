@@ -1,0 +1,203 @@
+//! A pool under test with what a shell brings: the clock, tags, and a disk with its rows.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use pool::admit::{self, Admitted, Launch};
+use pool::reconcile::{Evidence, Touched, reconcile};
+use pool::{Naming, Pool, Settings, queue};
+use protocol::request::New;
+use protocol::session::Size;
+use protocol::tmux::{Server, TmuxPane, TmuxSession, TmuxState};
+use protocol::{
+    Breaker, Event, Incarnation, Lifecycle, Message, MessageId, MessageStatus, PaneId, ProcId, Seq, ServerId,
+    SessionId, Stamped, Tag, Timestamp, TmuxSessionId, WindowId,
+};
+
+pub(crate) fn settings() -> Settings {
+    Settings {
+        max_sessions: 4,
+        naming: Naming::Numeric,
+        size: Size { cols: 80, rows: 24 },
+        sessions_dir: PathBuf::from("/state/sessions"),
+        agents: BTreeMap::new(),
+        queue: queue::Rules::default(),
+        grace_ms: 5000,
+        umask: 0o022,
+        adoption: pool::Adoption::Never,
+    }
+}
+
+/// What a store has of messages: how each was queued and its last change; and the breakers.
+#[derive(Debug, Default)]
+pub(crate) struct Disk {
+    pub(crate) messages: BTreeMap<MessageId, (Message, Option<MessageStatus>)>,
+    pub(crate) breakers: BTreeMap<(SessionId, String), Breaker>,
+}
+
+impl Disk {
+    fn keep(&mut self, event: &Event) {
+        match event {
+            Event::MessageQueued(message) => {
+                self.messages.insert(message.id, (message.as_ref().clone(), None));
+            }
+            Event::MessageChanged { id, status, .. } => {
+                if let Some((_, last)) = self.messages.get_mut(id) {
+                    *last = Some(status.as_ref().clone());
+                }
+            }
+            Event::MessageForgotten { id, .. } => {
+                self.messages.remove(id);
+            }
+            Event::BreakerChanged { session, kind, breaker, .. } => {
+                let key = (*session, kind.clone());
+                if *breaker == Breaker::default() {
+                    self.breakers.remove(&key);
+                } else {
+                    self.breakers.insert(key, breaker.clone());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn events(&self) -> Vec<Event> {
+        let breakers = self.breakers.iter().map(|((session, kind), breaker)| Event::BreakerChanged {
+            session: *session,
+            kind: kind.clone(),
+            breaker: breaker.clone(),
+            turned: false,
+        });
+        let messages = self.messages.values().flat_map(|(message, last)| {
+            let (id, session) = (message.id, message.session);
+            let changed = last.iter().map(move |status| Event::MessageChanged {
+                id,
+                session,
+                status: Box::new(status.clone()),
+            });
+            [Event::MessageQueued(Box::new(message.clone()))].into_iter().chain(changed)
+        });
+        breakers.chain(messages).collect()
+    }
+}
+
+/// A pool under test.
+#[derive(Debug, Default)]
+pub(crate) struct World {
+    pub(crate) pool: Pool,
+    pub(crate) now: u64,
+    pub(crate) tags: u8,
+    pub(crate) disk: Disk,
+}
+
+impl World {
+    pub(crate) fn emit(&mut self, event: Event) -> Stamped {
+        let seq = Seq(self.pool.seq().0 + u64::from(event.is_journaled()));
+        self.disk.keep(&event);
+        let stamped = Stamped { seq, at: Timestamp(self.now), event };
+        self.pool.apply(&stamped);
+        stamped
+    }
+
+    pub(crate) fn emit_all(&mut self, events: Vec<Event>) -> Vec<Stamped> {
+        events.into_iter().map(|e| self.emit(e)).collect()
+    }
+
+    /// The pool as a new daemon reads it from the disk: messages by id, each with its last change.
+    pub(crate) fn rebuilt(&self) -> Pool {
+        let mut pool = Pool::default();
+        let rows = self.pool.replicate().into_iter();
+        let rows = rows.filter(|row| !matches!(row.event, Event::BreakerChanged { .. }));
+        rows.for_each(|row| pool.apply(&row));
+        let stamp = |event| Stamped { seq: self.pool.seq(), at: Timestamp(0), event };
+        self.disk.events().into_iter().map(stamp).for_each(|row| pool.apply(&row));
+        pool
+    }
+
+    pub(crate) fn tag(&mut self) -> Tag {
+        self.tags += 1;
+        Tag([self.tags; 16])
+    }
+
+    pub(crate) fn create(&mut self, name: &str) -> Option<SessionId> {
+        let launch = Launch { tag: self.tag(), now: Timestamp(self.now), stamp: "20260101-000000" };
+        let asked = New { name: Some(name.to_owned()), command: vec!["cat".into()], ..New::default() };
+        match admit::new(&self.pool, &settings(), &asked, &launch) {
+            Ok(Admitted::Create(made)) => {
+                self.emit_all(made.events);
+                Some(made.session)
+            }
+            _ => None,
+        }
+    }
+
+    pub(crate) fn live(&mut self, name: &str, server: ServerId, pane: u32) -> SessionId {
+        let id = self.create(name).unwrap();
+        let run = self.pool.session(id).unwrap().incarnation.clone().unwrap();
+        let incarnation = Incarnation {
+            server: Some(server),
+            session: Some(TmuxSessionId(pane)),
+            pane: Some(PaneId(pane)),
+            init: Some(process(100 + pane)),
+            ..run
+        };
+        self.emit(Event::SessionLive { session: id, incarnation, recovered: true });
+        id
+    }
+
+    pub(crate) fn see(&mut self, state: &TmuxState, exited: &[ProcId]) -> Vec<Event> {
+        self.see_all(state, exited, None)
+    }
+
+    pub(crate) fn see_only(&mut self, state: &TmuxState, only: Option<&Touched>) -> Vec<Event> {
+        self.see_all(state, &[], only)
+    }
+
+    pub(crate) fn see_all(
+        &mut self,
+        state: &TmuxState,
+        exited: &[ProcId],
+        only: Option<&Touched>,
+    ) -> Vec<Event> {
+        let exited: BTreeSet<ProcId> = exited.iter().copied().collect();
+        let seen = Evidence {
+            state,
+            now: Timestamp(self.now),
+            began: Timestamp(self.now + 1),
+            exited: &exited,
+            exits: &BTreeMap::new(),
+            first: false,
+            only,
+        };
+        let events = reconcile(&self.pool, &seen);
+        self.emit_all(events.clone());
+        events
+    }
+
+    pub(crate) fn lifecycle(&self, id: SessionId) -> Lifecycle {
+        self.pool.session(id).unwrap().lifecycle
+    }
+}
+
+pub(crate) fn process(pid: u32) -> ProcId {
+    ProcId { pid, start: u64::from(pid) * 10 }
+}
+
+pub(crate) fn server(n: u32) -> ServerId {
+    ServerId { process: process(n), started_at: u64::from(n) }
+}
+
+pub(crate) fn pane(world: &World, id: SessionId, n: u32) -> (PaneId, TmuxPane) {
+    let tag = world.pool.session(id).unwrap().incarnation.as_ref().unwrap().tag;
+    let bare = TmuxPane::bare(TmuxSessionId(n), WindowId(n), 100 + n);
+    let pane = TmuxPane { tag: Some(tag), process: Some(process(100 + n)), ..bare };
+    (PaneId(n), pane)
+}
+
+pub(crate) fn up(n: u32, panes: Vec<(PaneId, TmuxPane)>) -> TmuxState {
+    let session = |pane: &TmuxPane| {
+        (pane.session, TmuxSession { name: format!("S{}", pane.session.0), created_at: 1, attached: 0 })
+    };
+    let sessions = panes.iter().map(|(_, pane)| session(pane)).collect();
+    TmuxState { server: Server::Up(server(n)), sessions, panes: panes.into_iter().collect() }
+}

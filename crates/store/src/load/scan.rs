@@ -1,0 +1,84 @@
+//! Reading all messages, each followed by what became of it.
+
+use std::iter::Peekable;
+
+use protocol::Event;
+use redb::{ReadTransaction, StorageError};
+
+use super::{Bad, Found};
+use crate::error::{RecordError, StoreError};
+use crate::reader::open;
+use crate::record::{unseal_message, unseal_state};
+use crate::tables::Table;
+
+/// Tells all that is found, in order.
+pub(super) fn messages(read: &ReadTransaction, found: impl FnMut(Found)) -> Result<(), StoreError> {
+    let states = open(read, Table::MessageStates)?.range::<&[u8]>(..)?.peekable();
+    let mut scan = Scan { states, found };
+    for row in open(read, Table::Messages)?.range::<&[u8]>(..)? {
+        let (key, record) = row?;
+        scan.orphans(Some(key.value()))?;
+        scan.message(key.value(), record.value())?;
+    }
+    scan.orphans(None)
+}
+
+type Guard = redb::AccessGuard<'static, &'static [u8]>;
+type Row = Result<(Guard, Guard), StorageError>;
+
+struct Scan<F> {
+    states: Peekable<redb::Range<'static, &'static [u8], &'static [u8]>>,
+    found: F,
+}
+
+impl<F: FnMut(Found)> Scan<F> {
+    fn message(&mut self, key: &[u8], record: &[u8]) -> Result<(), StoreError> {
+        let queued = match unseal_message(key, record) {
+            Ok((queued, _)) => queued,
+            Err(why) => {
+                self.bad(Table::Messages, key, record, &why);
+                return Ok(());
+            }
+        };
+        let Event::MessageQueued(message) = &queued.event else {
+            self.bad(Table::Messages, key, record, &RecordError::Kind);
+            return Ok(());
+        };
+        let doubt = Found::Doubt(message.id, message.session, message.created_at);
+        (self.found)(Found::Event(queued));
+        if let Some((_, record)) = self.states.next_if(|row| is_at(row, key)).transpose()? {
+            match unseal_state(key, record.value()) {
+                Ok((change, _)) => (self.found)(Found::Event(change)),
+                Err(why) => {
+                    self.bad(Table::MessageStates, key, record.value(), &why);
+                    (self.found)(doubt);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// States of messages that are not there, up to this one.
+    fn orphans(&mut self, before: Option<&[u8]>) -> Result<(), StoreError> {
+        while let Some(row) = self.states.next_if(|row| is_before(row, before)) {
+            let (key, record) = row?;
+            self.bad(Table::MessageStates, key.value(), record.value(), &RecordError::Orphan);
+        }
+        Ok(())
+    }
+
+    fn bad(&mut self, table: Table, key: &[u8], record: &[u8], why: &RecordError) {
+        (self.found)(Found::Bad(Bad::new(table, key, record, why)));
+    }
+}
+
+fn is_at(row: &Row, at: &[u8]) -> bool {
+    row.as_ref().map_or(true, |(key, _)| key.value() == at)
+}
+
+fn is_before(row: &Row, before: Option<&[u8]>) -> bool {
+    match (row, before) {
+        (Ok((key, _)), Some(before)) => key.value() < before,
+        _ => true,
+    }
+}

@@ -1,0 +1,97 @@
+//! A program that a test listens to while it runs.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+
+use super::wait::{PATIENCE, eventually};
+
+/// A program that runs and prints lines. It is killed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Talk {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    lines: Arc<Mutex<Vec<String>>>,
+    errors: Arc<Mutex<Vec<String>>>,
+    readers: Vec<JoinHandle<()>>,
+}
+
+impl Talk {
+    #[track_caller]
+    pub(crate) fn start(command: &mut Command) -> Self {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let (lines, errors) = (Arc::default(), Arc::default());
+        let readers = vec![
+            gather(child.stdout.take().unwrap(), Arc::clone(&lines)),
+            gather(child.stderr.take().unwrap(), Arc::clone(&errors)),
+        ];
+        Self { stdin: child.stdin.take(), child, lines, errors, readers }
+    }
+
+    /// What it printed so far.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.lines.lock().unwrap().clone()
+    }
+
+    /// What it printed from this line on.
+    pub(crate) fn lines_from(&self, first: usize) -> Vec<String> {
+        self.lines.lock().unwrap()[first..].to_vec()
+    }
+
+    /// What it complained of so far.
+    pub(crate) fn errors(&self) -> String {
+        self.errors.lock().unwrap().join("\n")
+    }
+
+    /// Writes it a line.
+    #[track_caller]
+    pub(crate) fn say(&mut self, line: &str) {
+        let stdin = self.stdin.as_mut().unwrap();
+        let said = stdin.write_all(format!("{line}\n").as_bytes());
+        said.unwrap_or_else(|error| panic!("{error}: {}", self.errors()));
+    }
+
+    /// Its standard input ends.
+    pub(crate) fn hang_up(&mut self) {
+        self.stdin = None;
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits for its end by itself: the exit code.
+    #[track_caller]
+    pub(crate) fn await_end(&mut self) -> Option<i32> {
+        let status = eventually("it ends", PATIENCE, || self.child.try_wait().unwrap());
+        self.readers.drain(..).for_each(|reader| reader.join().unwrap());
+        status.code()
+    }
+
+    /// Ends it; all it printed.
+    pub(crate) fn end(mut self) -> Vec<String> {
+        drop(self.child.kill());
+        self.child.wait().unwrap();
+        self.readers.drain(..).for_each(|reader| reader.join().unwrap());
+        self.lines()
+    }
+}
+
+impl Drop for Talk {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+fn gather(from: impl Read + Send + 'static, into: Arc<Mutex<Vec<String>>>) -> JoinHandle<()> {
+    thread::spawn(move || {
+        for line in BufReader::new(from).lines() {
+            let Ok(line) = line else { return };
+            into.lock().unwrap().push(line);
+        }
+    })
+}

@@ -1,0 +1,254 @@
+//! Looking after the database: copies of it are whole, and what cannot be read is refused as it is.
+
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use nix::sys::signal::Signal;
+use protocol::request::Then;
+use serde_json::Value;
+
+use super::support::{Client, held, pool, session, shown};
+use crate::harness::{PATIENCE, Pool, Program, wait_until};
+
+/// A pool that never ran, with this database.
+fn with_database(config: &str, from: &Path) -> Pool {
+    let pool = Pool::bare(config);
+    DirBuilder::new().mode(0o700).create(pool.state()).unwrap();
+    fs::copy(from, pool.database()).unwrap();
+    fs::set_permissions(pool.database(), fs::Permissions::from_mode(0o600)).unwrap();
+    pool
+}
+
+/// Messages in every state, and whatever else there is to keep.
+fn populated() -> Pool {
+    let pool = pool(
+        "[queue]\nmax_attempts = 1\nretry_backoff = '0ms'\nbreaker_failures = 1\nbreaker_pause = '10m'\n",
+    );
+    session(&pool, "other");
+    pool.ok(&["label", "web", "team=a", "note=ü \"x\""]);
+    let mut client = Client::new(&pool);
+    let done = client.sent(protocol::request::Send {
+        key: Some("k\u{1}".to_owned()),
+        priority: -3,
+        ttl_ms: Some(3_600_000),
+        ..super::support::sending("a", b"\xff\x00 bytes")
+    });
+    let claimed = client.take(&["a"]).unwrap();
+    let result = Some(protocol::OsBytes(b"\xfe result".to_vec()));
+    let ack = protocol::request::Ack { held: held(&claimed), result };
+    client.call(None, protocol::Request::Ack(ack)).unwrap();
+    assert_eq!(claimed.message.id, done.unwrap());
+    client.send("b", b"dies, and holds its kind back");
+    let claimed = client.take(&["b"]).unwrap();
+    client.fail(held(&claimed), Then::Retry).unwrap();
+    let cancelled = client.send("c", b"x");
+    pool.ok(&["queue", "cancel", "web", &cancelled.to_string(), "--op-id", "cancelled"]);
+    client.send("d", b"claimed");
+    client.take(&["d"]).unwrap();
+    client.send("b", &vec![b'w'; protocol::message::BODY_MAX]);
+    pool.ok(&["send", "other", "--wait", "done", "typed"]);
+    pool
+}
+
+/// An export without what a start of the daemon changes.
+fn stored(pool: &Pool) -> Vec<String> {
+    let text = pool.ok(&["export"]);
+    let last = text.lines().last().unwrap();
+    assert!(last.contains("\"end\""), "{last}");
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn an_export_makes_the_same_pool_elsewhere() {
+    let pool = populated();
+    pool.end(Program::Poold, Signal::SIGTERM);
+    pool.start(Program::Poold);
+    pool.await_poold();
+    let export = pool.path("export");
+    pool.ok(&["export", export.to_str().unwrap()]);
+    assert_eq!(fs::metadata(&export).unwrap().permissions().mode() & 0o777, 0o600);
+    let first = fs::read_to_string(&export).unwrap();
+    assert_eq!(first.lines().collect::<Vec<_>>(), stored(&pool), "nothing happened meanwhile");
+    let other = Pool::bare("");
+    other.ok(&["import", export.to_str().unwrap()]);
+    // Of the database as it is, before any daemon begins anew with it.
+    let again = other.path("again");
+    let copy = with_database("", &other.database());
+    let third = Pool::bare("");
+    copy.start(Program::Poold);
+    copy.await_poold();
+    copy.ok(&["export", again.to_str().unwrap()]);
+    let text = fs::read_to_string(&again).unwrap();
+    third.ctl_in(&["import", "-"], text.as_bytes()).expect(0);
+    third.start(Program::Poold);
+    third.await_poold();
+    // Each start is one more line of the journal, and the newest epoch; nothing else differs.
+    let journal = |pool: &Pool| pool.events();
+    let (one, three) = (journal(&pool), journal(&third));
+    assert_eq!(three[..one.len()], one);
+    assert!(
+        three[one.len()..].iter().all(|event| event["kind"] == "pool_started"),
+        "{:?}",
+        &three[one.len()..]
+    );
+    assert_eq!(three.len(), one.len() + 2);
+    for id in messages(&pool) {
+        assert_eq!(shown(&third, &id), shown(&pool, &id));
+        let body = |pool: &Pool| pool.ctl(&["queue", "show", "web", &id, "--body"]).expect(0).bytes;
+        assert_eq!(body(&third), body(&pool), "{id}");
+    }
+    assert_eq!(third.status()["breakers"], pool.status()["breakers"]);
+    let names = |pool: &Pool| -> Vec<Value> {
+        pool.lines(&["ls", "--all"])
+            .iter()
+            .map(|s| serde_json::json!([s["id"], s["name"], s["labels"], s["total_requests"]]))
+            .collect()
+    };
+    assert_eq!(names(&third), names(&pool));
+    // What was remembered is: the key, and the operation.
+    let mut client = Client::new(&third);
+    let repeat = protocol::request::Send {
+        key: Some("k\u{1}".to_owned()),
+        ..super::support::sending("a", b"\xff\x00 bytes")
+    };
+    assert_eq!(client.sent(repeat).unwrap().to_string(), messages(&pool)[0]);
+    third.ctl(&["send", "web", "--kind", "a", "--op-id", "cancelled", "x"]).expect(4);
+    // Never over one that is there, nor beside a daemon; never half of one.
+    third.ctl(&["import", export.to_str().unwrap()]).expect(5);
+    other.ctl(&["import", export.to_str().unwrap()]).expect(1);
+    for cut in [first.len() / 2, first.len() - first.lines().last().unwrap().len() - 1] {
+        let half = Pool::bare("");
+        assert_ne!(half.ctl_in(&["import", "-"], &first.as_bytes()[..cut]).code, 0);
+        assert!(!half.database().exists(), "nothing is left of it");
+    }
+}
+
+/// The ids of the messages of `web`, in order.
+fn messages(pool: &Pool) -> Vec<String> {
+    pool.lines(&["queue", "ls", "web"]).iter().map(|message| message["id"].to_string()).collect()
+}
+
+#[test]
+fn a_backup_is_one_moment_with_all_that_was_acknowledged_before() {
+    const CLIENTS: usize = 4;
+    const BEFORE: usize = 40;
+    let pool = pool("");
+    let (stop, acknowledged) = (AtomicBool::new(false), Mutex::new(Vec::new()));
+    let send = || {
+        let mut client = Client::new(&pool);
+        while !stop.load(Ordering::Relaxed) {
+            let id = client.send("a", b"text").0;
+            acknowledged.lock().unwrap().push(id);
+        }
+    };
+    let backup = pool.path("backup");
+    let before = thread::scope(|scope| {
+        (0..CLIENTS).for_each(|_| drop(scope.spawn(send)));
+        wait_until("some are sent", PATIENCE, || acknowledged.lock().unwrap().len() >= BEFORE);
+        let before = acknowledged.lock().unwrap().clone();
+        let copied = pool.ctl(&["--timeout", "30s", "backup", backup.to_str().unwrap()]);
+        let sent = acknowledged.lock().unwrap().len();
+        wait_until("it goes on", PATIENCE, || acknowledged.lock().unwrap().len() > sent + CLIENTS);
+        stop.store(true, Ordering::Relaxed);
+        copied.expect(0);
+        before
+    });
+    assert_eq!(fs::metadata(&backup).unwrap().permissions().mode() & 0o777, 0o600);
+    pool.ctl(&["backup", backup.to_str().unwrap()]).expect(4);
+    let copy = with_database("", &backup);
+    copy.ctl(&["check", "--offline"]).expect(0);
+    copy.start(Program::Poold);
+    copy.await_poold();
+    let ids = |pool: &Pool| -> Vec<u64> {
+        let events = pool.lines(&["events", "--kind", "message_queued"]);
+        events.iter().map(|event| event["id"].as_u64().unwrap()).collect()
+    };
+    let (all, there) = (ids(&pool), ids(&copy));
+    assert!(there.len() < all.len() && there[..] == all[..there.len()], "a prefix");
+    assert!(before.iter().all(|id| there.contains(id)), "what was acknowledged before it began");
+    // A message's row is there with its event.
+    assert_eq!(copy.show("web")["total_requests"], there.len() as u64);
+    copy.ctl(&["queue", "show", "web", &there.last().unwrap().to_string(), "--body"]).expect(0);
+}
+
+#[test]
+fn a_database_is_checked_and_compacted_with_a_daemon_and_without() {
+    let pool = populated();
+    let found = pool.json(&["check"]);
+    assert!(found["records"].as_u64().unwrap() > 20, "{found}");
+    assert_eq!((&found["problems"], &found["quarantined"]), (&serde_json::json!([]), &serde_json::json!([])));
+    pool.ctl(&["check", "--offline"]).expect(7);
+    let mut client = Client::new(&pool);
+    for _ in 0..20 {
+        client.send("e", &vec![b'x'; protocol::message::BODY_MAX]);
+    }
+    pool.ok(&["queue", "cancel", "web", "--all"]);
+    pool.ok(&["queue", "purge", "web", "--state", "cancelled"]);
+    let before: Vec<Value> = messages(&pool).iter().map(|id| shown(&pool, id)).collect();
+    let compacted = pool.json(&["compact"]);
+    assert!(compacted["after_bytes"].as_u64() < compacted["before_bytes"].as_u64(), "{compacted}");
+    let after: Vec<Value> = messages(&pool).iter().map(|id| shown(&pool, id)).collect();
+    assert_eq!(after, before);
+    client.send("e", b"it goes on");
+    pool.end(Program::Poold, Signal::SIGTERM);
+    pool.ctl(&["check"]).expect(0);
+    pool.ctl(&["check", "--offline"]).expect(0);
+    pool.ctl(&["compact", "--offline"]).expect(0);
+    pool.start(Program::Poold);
+    pool.await_poold();
+    assert_eq!(messages(&pool).len(), before.len() + 1);
+}
+
+/// A file of this repository.
+fn data(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+#[test]
+fn d09_a_database_of_a_newer_version_is_refused_and_left_alone() {
+    let file = data("tests/data/newer.redb");
+    let pool = with_database("", &file);
+    pool.start(Program::Poold);
+    assert_eq!(pool.await_end(Program::Poold), 9, "{}", pool.logs());
+    assert!(pool.logs().contains("9999"), "{}", pool.logs());
+    for verb in [&["check", "--offline"][..], &["compact", "--offline"]] {
+        pool.ctl(verb).expect(9);
+    }
+    assert_eq!(fs::read(pool.database()).unwrap(), fs::read(&file).unwrap());
+}
+
+#[test]
+fn d09_a_database_of_the_first_version_is_taken_over_and_kept() {
+    let file = data("crates/store/tests/data/v1.redb");
+    let pool = with_database("", &file);
+    pool.start(Program::Poold);
+    pool.await_poold();
+    let kept = pool.state().join("pool.redb.v1");
+    assert_eq!(fs::read(&kept).unwrap(), fs::read(&file).unwrap(), "as it was");
+    assert_eq!(fs::metadata(&kept).unwrap().permissions().mode() & 0o777, 0o600);
+    let text = fs::read_to_string(data("crates/store/tests/data/v1.txt")).unwrap();
+    let mut told: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.split(' ').next().filter(|word| word.starts_with("sess_")))
+        .collect();
+    let sessions = pool.lines(&["ls", "--all"]);
+    let mut found: Vec<&str> = sessions.iter().map(|session| session["id"].as_str().unwrap()).collect();
+    (told.sort_unstable(), found.sort_unstable());
+    assert_eq!(found, told);
+    let epoch = pool.status()["epoch"].as_u64().unwrap();
+    assert_eq!(epoch, 4, "one more than in the file");
+    // It goes on with it, once more after a kill.
+    for round in 0..2 {
+        pool.ctl(&["check"]).expect(0);
+        let name = format!("new{round}");
+        session(&pool, &name);
+        let id = pool.ok(&["send", &name, "--kind", "a", "text"]);
+        assert_eq!(pool.json(&["queue", "show", &name, &id])["state"], "queued");
+        pool.restart_poold();
+    }
+    assert_eq!(fs::read(&kept).unwrap(), fs::read(&file).unwrap());
+}

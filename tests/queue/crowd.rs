@@ -1,0 +1,115 @@
+//! Many clients, and bad ones among them: a good one goes on.
+
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::thread;
+
+use nix::sys::signal::Signal;
+use protocol::blocking::Connection;
+use protocol::request::Subscribe;
+use protocol::{Hello, Request, Role, Seq, frame};
+
+use super::events::memory;
+use super::support::{Client, held, session};
+use crate::harness::{PATIENCE, Pool, Program, is_stopped, send_signal, wait_until};
+
+/// Half-open in every way: silent, with half a hello, with half a call; those that the pool cuts are
+/// replaced by others.
+fn half_open(pool: &Pool, n: usize) -> UnixStream {
+    let mut stream = UnixStream::connect(pool.socket()).unwrap();
+    let hello = frame::encode(&Hello::new(Role::Client, "", "half")).unwrap();
+    let said: &[u8] = match n % 4 {
+        0 => &[],
+        1 => &hello[..3],
+        2 => &hello[..hello.len() - 1],
+        _ => &[hello.as_slice(), b"\x10\0\0\0half"].concat(),
+    };
+    // It may be cut already.
+    drop(stream.write_all(said));
+    stream
+}
+
+/// A message typed into a tmux that does not answer.
+fn stick(pool: &Pool) -> u32 {
+    let tmux = pool.tmux_pid().unwrap();
+    send_signal(tmux, Signal::SIGSTOP);
+    wait_until("it is stopped", PATIENCE, || is_stopped(tmux));
+    pool.ok(&["send", "stuck", "never typed"]);
+    tmux
+}
+
+#[test]
+fn s04_q09_a_good_client_goes_on_among_bad_ones() {
+    const BAD: usize = 256;
+    const GOOD: usize = 4;
+    const MESSAGES: usize = 60;
+    let pool = super::support::pool("");
+    session(&pool, "stuck");
+    let tmux = stick(&pool);
+    let hello = Hello::new(Role::Subscriber, "", "deaf");
+    let deaf: Vec<Connection> = (0..4)
+        .map(|_| {
+            let (mut connection, _) =
+                Connection::connect_within(&pool.socket(), &hello, Some(PATIENCE)).unwrap();
+            connection.send(Request::Subscribe(Subscribe { since: Some(Seq(0)) })).unwrap();
+            connection
+        })
+        .collect();
+    let work = |n: usize| {
+        let kind = format!("k{n}");
+        let mut client = Client::new(&pool);
+        for _ in 0..MESSAGES {
+            let id = client.send(&kind, b"text");
+            let claimed = client.take(&[&kind]).unwrap();
+            assert_eq!(claimed.message.id, id);
+            client.ack(held(&claimed)).unwrap();
+        }
+    };
+    let bad = thread::scope(|scope| {
+        let bad = scope.spawn(|| (0..BAD).map(|n| half_open(&pool, n)).collect::<Vec<_>>());
+        let good: Vec<_> = (0..GOOD).map(|n| scope.spawn(move || work(n))).collect();
+        good.into_iter().for_each(|good| good.join().unwrap());
+        bad.join().unwrap()
+    });
+    // With all of them there, those who come are met too.
+    work(GOOD);
+    pool.ok(&["send", "web", "--kind", "a", "text"]);
+    let used = memory(pool.pid(Program::Poold).unwrap());
+    assert!(used < 100 << 20, "{} MiB", used >> 20);
+    assert_eq!(pool.show("web")["total_requests"], ((GOOD + 1) * MESSAGES + 1) as u64);
+    drop((bad, deaf));
+    send_signal(tmux, Signal::SIGCONT);
+}
+
+#[test]
+fn o05_what_clients_leave_behind_is_given_back() {
+    let pool = super::support::pool("");
+    let poold = pool.pid(Program::Poold).unwrap();
+    let count = |what: &str| std::fs::read_dir(format!("/proc/{poold}/{what}")).map_or(0, Iterator::count);
+    let visit = || {
+        thread::scope(|scope| {
+            for n in 0..16 {
+                let pool = &pool;
+                scope.spawn(move || {
+                    let mut client = Client::new(pool);
+                    client.send("a", b"text");
+                    drop(client.take(&["a"]));
+                    drop(half_open(pool, n));
+                });
+            }
+        });
+    };
+    visit();
+    let settled = |before: Option<(usize, usize)>| {
+        let mut last = (usize::MAX, usize::MAX);
+        wait_until("its descriptors and threads are as before", PATIENCE, || {
+            let now = (count("fd"), count("task"));
+            let same = std::mem::replace(&mut last, now) == now;
+            before.map_or(same, |(fds, threads)| now.0 <= fds && now.1 <= threads + 2)
+        });
+        last
+    };
+    let before = settled(None);
+    (0..5).for_each(|_| visit());
+    settled(Some(before));
+}

@@ -1,0 +1,225 @@
+//! The journal: whoever follows it has all of it, whatever happens to either side; and it has an end.
+
+use std::collections::BTreeMap;
+use std::thread;
+
+use nix::sys::signal::Signal;
+use protocol::blocking::Connection;
+use protocol::request::{Ack, Subscribe};
+use protocol::{Frame, Hello, OsBytes, Request, Role, Seq, TransportError};
+use serde_json::Value;
+
+use super::support::{Client, events, held, pool, send};
+use crate::harness::{PATIENCE, Pool, Program, Talk, is_stopped, send_signal, wait_until};
+
+/// Whether the line is an event of the stream, not of the state before it.
+fn streamed(line: &str) -> Option<(u64, Value)> {
+    let event: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+    let seq = event["seq"].as_u64().unwrap();
+    (event["snapshot"] == false).then_some((seq, event))
+}
+
+/// That it has every event of the journal from the first on, once and in order.
+#[track_caller]
+fn has_all(pool: &Pool, follower: &Talk) {
+    let journal: Vec<(u64, String)> = numbered(&pool.events());
+    let last = journal.last().unwrap().0;
+    let seen =
+        || -> Vec<(u64, Value)> { follower.lines().iter().filter_map(|line| streamed(line)).collect() };
+    wait_until("it has the last event", PATIENCE, || seen().last().is_some_and(|(seq, _)| *seq >= last));
+    let seen = numbered(&seen().into_iter().map(|(_, event)| event).collect::<Vec<_>>());
+    let seqs = |all: &[(u64, String)]| all.iter().map(|(seq, _)| *seq).collect::<Vec<_>>();
+    assert_eq!(seqs(&seen), seqs(&journal), "no gap, nothing twice");
+    assert_eq!(seen, journal);
+}
+
+/// Place and kind of each.
+fn numbered(events: &[Value]) -> Vec<(u64, String)> {
+    let of = |event: &Value| (event["seq"].as_u64().unwrap(), event["kind"].as_str().unwrap().to_owned());
+    events.iter().map(of).collect()
+}
+
+/// `events --follow` from the first event on.
+fn follow(pool: &Pool) -> Talk {
+    Talk::start(pool.poolctl().args(["--json", "events", "--follow", "--since", "0"]))
+}
+
+/// Sends so many messages from several clients at once.
+fn flood(pool: &Pool, messages: usize) {
+    const CLIENTS: usize = 8;
+    thread::scope(|scope| {
+        for n in 0..CLIENTS {
+            scope.spawn(move || {
+                let mut client = Client::new(pool);
+                let send = |m: usize| {
+                    let key = Some(format!("{n}-{m}-{}", "k".repeat(200)));
+                    let origin = "o".repeat(200);
+                    client
+                        .sent(protocol::request::Send {
+                            key,
+                            origin,
+                            ..super::support::sending("flood", b"x")
+                        })
+                        .unwrap();
+                };
+                (0..messages / CLIENTS).for_each(send);
+            });
+        }
+    });
+}
+
+/// Has a message worked so often, each time with the longest result.
+fn work(pool: &Pool, times: usize) {
+    let mut client = Client::new(pool);
+    let result = Some(OsBytes(vec![b'r'; protocol::message::RESULT_MAX]));
+    for _ in 0..times {
+        client.send("big", b"x");
+        let claimed = client.take(&["big"]).unwrap();
+        client.call(None, Request::Ack(Ack { held: held(&claimed), result: result.clone() })).unwrap();
+    }
+}
+
+#[test]
+fn who_follows_misses_nothing_when_the_daemon_is_killed() {
+    let pool = pool("");
+    let follower = follow(&pool);
+    for round in 0..3 {
+        (0..10).for_each(|n| drop(send(&pool, "a", &format!("{round} {n}"))));
+        pool.restart_poold();
+    }
+    send(&pool, "a", "last");
+    has_all(&pool, &follower);
+    assert_eq!(events(&pool, &["message_queued"]).len(), 31);
+}
+
+#[test]
+fn who_does_not_read_for_a_while_misses_nothing() {
+    let pool = pool("[queue]\nmax_messages = 100000\n");
+    let follower = follow(&pool);
+    has_all(&pool, &follower);
+    send_signal(follower.pid(), Signal::SIGSTOP);
+    wait_until("it is stopped", PATIENCE, || is_stopped(follower.pid()));
+    work(&pool, 80);
+    flood(&pool, 2000);
+    send_signal(follower.pid(), Signal::SIGCONT);
+    has_all(&pool, &follower);
+    assert!(events(&pool, &["message_done"]).len() == 80);
+}
+
+/// A subscriber on the socket itself.
+struct Subscriber {
+    connection: Connection,
+}
+
+impl Subscriber {
+    #[track_caller]
+    fn new(pool: &Pool, since: Option<Seq>) -> Self {
+        let hello = Hello::new(Role::Subscriber, "", "test");
+        let (mut connection, _) = Connection::connect_within(&pool.socket(), &hello, Some(PATIENCE)).unwrap();
+        connection.set_timeout(Some(PATIENCE));
+        connection.send(Request::Subscribe(Subscribe { since })).unwrap();
+        Self { connection }
+    }
+
+    /// The events up to the mark, and whether they are of the state; then the mark.
+    #[track_caller]
+    fn beginning(&mut self) -> (Vec<(u64, bool)>, Seq) {
+        let mut events = Vec::new();
+        loop {
+            match self.connection.next_frame().unwrap() {
+                Frame::Event { stamped, snapshot } => events.push((stamped.seq.0, snapshot)),
+                Frame::Synced { seq } => return (events, seq),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn s05_a_subscriber_that_lags_is_cut_told_from_where_and_goes_on_there() {
+    let pool = pool("[queue]\nmax_messages = 100000\n");
+    let mut slow = Subscriber::new(&pool, Some(Seq(0)));
+    let (first, _) = slow.beginning();
+    let mut seen: BTreeMap<u64, usize> = BTreeMap::new();
+    first.iter().for_each(|(seq, _)| *seen.entry(*seq).or_default() += 1);
+    work(&pool, 40);
+    flood(&pool, 4000);
+    let mut from = None;
+    loop {
+        match slow.connection.next_frame() {
+            Ok(Frame::Event { stamped, snapshot: false }) => *seen.entry(stamped.seq.0).or_default() += 1,
+            Ok(Frame::Lagged { from: last, to }) => {
+                assert!(to > last);
+                from = Some(last);
+            }
+            Ok(other) => panic!("{other:?}"),
+            Err(TransportError::Closed | TransportError::Io(_)) => break,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    let last = Seq(*seen.keys().last().unwrap());
+    // One that stays away for too long is cut without a word; else it is told what it has.
+    assert_eq!(from.unwrap_or(last), last);
+    let journal = numbered(&pool.events());
+    assert!(last.0 < journal.last().unwrap().0, "it was never slow");
+    let mut again = Subscriber::new(&pool, Some(last));
+    let (rest, synced) = again.beginning();
+    assert!(rest.iter().all(|(_, snapshot)| !snapshot), "the journal reaches so far back");
+    rest.iter().for_each(|(seq, _)| *seen.entry(*seq).or_default() += 1);
+    assert!(seen.values().all(|times| *times == 1));
+    assert_eq!(
+        seen.keys().copied().collect::<Vec<_>>(),
+        journal.iter().map(|(seq, _)| *seq).collect::<Vec<_>>()
+    );
+    assert_eq!(synced.0, journal.last().unwrap().0);
+}
+
+#[test]
+fn o04_the_journal_is_cut_by_number_and_by_age_and_then_the_state_comes_first() {
+    const EVENTS: usize = 4600;
+    let of = |config: &str| {
+        let pool = pool(&format!("{config}[queue]\nmax_messages = 100000\n"));
+        flood(&pool, EVENTS);
+        let journal = numbered(&pool.events());
+        let (first, last) = (journal[0].0, journal.last().unwrap().0);
+        assert!(first > 1 && journal.len() < EVENTS, "{config}: {first} to {last}, {} events", journal.len());
+        assert_eq!(journal.len() as u64, last - first + 1, "no gap");
+        // A subscriber from before that gets the state, with every message; one from after it does not.
+        for (since, state) in [(Some(Seq(1)), true), (None, true), (Some(Seq(first)), false)] {
+            let (events, synced) = Subscriber::new(&pool, since).beginning();
+            assert_eq!(events.iter().any(|(_, snapshot)| *snapshot), state, "{config} since {since:?}");
+            assert_eq!(synced.0, last, "{config}");
+            if state {
+                assert!(events.len() > EVENTS, "{config}: {}", events.len());
+            } else {
+                assert_eq!(events.len() as u64, last - first, "{config}");
+            }
+        }
+        // What is cut is cut for good; the messages are all there.
+        pool.restart_poold();
+        assert_eq!(numbered(&pool.events())[..journal.len()], journal, "{config}");
+        assert_eq!(pool.show("web")["total_requests"], EVENTS as u64, "{config}");
+    };
+    thread::scope(|scope| {
+        scope.spawn(move || of("[events]\nkeep = 300\n"));
+        scope.spawn(move || of("[events]\nkeep_for = '1ms'\n"));
+    });
+}
+
+#[test]
+fn s05_a_subscriber_that_never_reads_costs_little() {
+    let pool = pool("[queue]\nmax_messages = 100000\n");
+    let silent: Vec<Subscriber> = (0..8).map(|_| Subscriber::new(&pool, Some(Seq(0)))).collect();
+    work(&pool, 40);
+    flood(&pool, 3000);
+    let used = memory(pool.pid(Program::Poold).unwrap());
+    assert!(used < 100 << 20, "{} MiB", used >> 20);
+    drop(silent);
+}
+
+/// Bytes of memory that a process has now.
+pub(super) fn memory(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    line.map_or(0, |line| line.trim().trim_end_matches(" kB").trim().parse::<u64>().unwrap() * 1024)
+}

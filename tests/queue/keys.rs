@@ -1,0 +1,83 @@
+//! What is sent twice is there once: by its key, by its operation id, over a killed daemon too.
+
+use protocol::{ErrorCode, OpId, Request, Response};
+use serde_json::json;
+
+use super::support::{Client, pool, refused, send, sending, shown};
+
+#[test]
+fn d02_a_key_stands_for_one_message_over_a_kill() {
+    let pool = pool("");
+    let send = |key: &str, text: &str| pool.ctl(&["send", "web", "--kind", "a", "--key", key, text]);
+    let first = send("k1", "text").expect(0).text().to_owned();
+    assert_eq!(send("k1", "text").expect(0).text(), first);
+    pool.restart_poold();
+    assert_eq!(send("k1", "text").expect(0).text(), first);
+    let refusal = send("k1", "other").expect(4);
+    assert!(refusal.stderr.contains("k1") && refusal.stderr.contains(&first), "{}", refusal.stderr);
+    pool.ctl(&["send", "web", "--kind", "b", "--key", "k1", "text"]).expect(4);
+    // Also when it is worked, and after that over a kill.
+    let mut client = Client::new(&pool);
+    let claimed = client.take(&["a"]).unwrap();
+    client.ack(super::support::held(&claimed)).unwrap();
+    assert_eq!(send("k1", "text").expect(0).text(), first);
+    pool.restart_poold();
+    assert_eq!(send("k1", "text").expect(0).text(), first);
+    assert_ne!(send("k2", "text").expect(0).text(), first);
+    assert_eq!(super::support::events(&pool, &["message_queued"]).len(), 2);
+}
+
+#[test]
+fn o01_an_operation_is_done_once_and_has_one_content() {
+    let pool = pool("");
+    let id = |op: &str, args: &[&str]| pool.ctl(&[args, &["--op-id", op]].concat());
+    let text = ["send", "web", "--kind", "a", "text"];
+    let first = id("o1", &text).expect(0).text().to_owned();
+    for round in 0..2 {
+        assert_eq!(id("o1", &text).expect(0).text(), first, "round {round}");
+        for other in [
+            ["send", "web", "--kind", "a", "other"],
+            ["send", "web", "--kind", "b", "text"],
+            ["queue", "cancel", "web", &first, "-q"],
+        ] {
+            id("o1", &other).expect(4);
+        }
+        pool.ctl(&["send", "web", "--kind", "a", "--priority", "1", "--op-id", "o1", "text"]).expect(4);
+        pool.ctl(&["send", "web", "--kind", "a", "--ttl", "1h", "--op-id", "o1", "text"]).expect(4);
+        if round == 0 {
+            pool.restart_poold();
+        }
+    }
+    assert_eq!(super::support::events(&pool, &["message_queued"]).len(), 1);
+    // Of the others too: the answer is the one of then, whatever happened since.
+    let cancelled = id("o2", &["--json", "queue", "cancel", "web", &first]).expect(0);
+    pool.ok(&["queue", "retry", "web", &first]);
+    pool.restart_poold();
+    assert_eq!(id("o2", &["--json", "queue", "cancel", "web", &first]).expect(0).stdout, cancelled.stdout);
+    assert_eq!(shown(&pool, &first)["state"], "queued", "it was not cancelled again");
+    id("o2", &text).expect(4);
+    id("o2", &["queue", "retry", "web", &first]).expect(4);
+    let purge = ["--json", "queue", "purge", "web", "--state", "cancelled"];
+    assert_eq!(id("o3", &purge).expect(0).json(), json!({"purged": 0}));
+    send(&pool, "b", "text");
+    pool.ok(&["queue", "cancel", "web", "--all"]);
+    assert_eq!(id("o3", &purge).expect(0).json(), json!({"purged": 0}));
+}
+
+#[test]
+fn o01_a_change_without_an_operation_id_is_refused() {
+    let pool = pool("");
+    let mut client = Client::new(&pool);
+    refused(client.call(None, Request::Send(sending("a", b"x"))), ErrorCode::Usage);
+    let blank = Some(OpId::Named("a b".to_owned()));
+    refused(client.call(blank, Request::Send(sending("a", b"x"))), ErrorCode::Usage);
+    let random = Some(OpId::Random([7; 16]));
+    let first = client.call(random.clone(), Request::Send(sending("a", b"x"))).unwrap();
+    assert_eq!(client.call(random.clone(), Request::Send(sending("a", b"x"))).unwrap(), first);
+    pool.restart_poold();
+    let mut client = Client::new(&pool);
+    let again = client.call(random.clone(), Request::Send(sending("a", b"x"))).unwrap();
+    let (Response::Sent(first), Response::Sent(again)) = (first, again) else { panic!("not sent") };
+    assert_eq!(first.message.id, again.message.id);
+    refused(client.call(random, Request::Send(sending("a", b"y"))), ErrorCode::Conflict);
+}

@@ -1,0 +1,211 @@
+//! What several of these tests use: a pool without a watcher, a client on the socket, messages as shown.
+
+use std::time::Duration;
+
+use protocol::blocking::Connection;
+use protocol::request::{Ack, Claim, Fail, Held, Register, Send, Then};
+use protocol::{
+    Claimed, ErrorCode, Hello, MessageId, OpId, OsBytes, Refusal, Reply, Request, Response, Role, SessionRef,
+    TransportError,
+};
+use serde_json::Value;
+
+use crate::harness::{PATIENCE, Pool, Program, Talk, wait_until};
+
+/// A pool of `poold` alone, with a session `web` that runs on: what is worked needs nothing else.
+#[track_caller]
+pub(super) fn pool(config: &str) -> Pool {
+    let pool = Pool::bare(config);
+    pool.start(Program::Poold);
+    pool.await_poold();
+    session(&pool, "web");
+    pool
+}
+
+/// A session that runs on.
+#[track_caller]
+pub(super) fn session(pool: &Pool, name: &str) -> String {
+    pool.script(name, "exec sleep 1000")
+}
+
+/// A program of its own that holds what it claims without being registered: requests as JSON lines.
+#[track_caller]
+pub(super) fn rpc(pool: &Pool) -> Talk {
+    Talk::start(pool.poolctl().args(["--timeout", "30s", "rpc"]))
+}
+
+/// A registered worker, a program of its own, that runs this shell script for each message.
+#[track_caller]
+pub(super) fn worker(pool: &Pool, flags: &[&str], script: &str) -> Talk {
+    let mut command = pool.poolctl();
+    Talk::start(command.args(["--json", "work", "web"]).args(flags).args(["--", "sh", "-c", script]))
+}
+
+/// Sends a message by `poolctl`; its id.
+#[track_caller]
+pub(super) fn send(pool: &Pool, kind: &str, text: &str) -> String {
+    pool.ok(&["send", "web", "--kind", kind, text])
+}
+
+/// A message as `queue show` has it.
+#[track_caller]
+pub(super) fn shown(pool: &Pool, id: impl ToString) -> Value {
+    pool.json(&["queue", "show", "web", &id.to_string()])
+}
+
+#[track_caller]
+pub(super) fn state(pool: &Pool, id: impl ToString) -> String {
+    shown(pool, id)["state"].as_str().unwrap().to_owned()
+}
+
+#[track_caller]
+pub(super) fn await_state(pool: &Pool, id: impl ToString, wanted: &str) {
+    let id = id.to_string();
+    wait_until(&format!("message {id} is {wanted}"), PATIENCE, || state(pool, &id) == wanted);
+}
+
+/// The events of these kinds.
+#[track_caller]
+pub(super) fn events(pool: &Pool, kinds: &[&str]) -> Vec<Value> {
+    let mut args = vec!["events"];
+    kinds.iter().for_each(|kind| args.extend(["--kind", kind]));
+    pool.lines(&args)
+}
+
+/// What there is to work on a connection of this process.
+#[derive(Debug)]
+pub(super) struct Client {
+    pub(super) connection: Connection,
+}
+
+/// The socket's address or the pool's refusal.
+fn connect(pool: &Pool, role: Role) -> Connection {
+    let hello = Hello::new(role, "", "test");
+    let (mut connection, _) = Connection::connect_within(&pool.socket(), &hello, Some(PATIENCE)).unwrap();
+    connection.set_timeout(Some(PATIENCE));
+    connection
+}
+
+pub(super) fn sending(kind: &str, body: &[u8]) -> Send {
+    Send {
+        session: SessionRef("web".to_owned()),
+        body: OsBytes(body.to_vec()),
+        kind: kind.to_owned(),
+        key: None,
+        origin: "test".to_owned(),
+        ttl_ms: None,
+        enter: true,
+        priority: 0,
+        cause: None,
+    }
+}
+
+pub(super) fn claiming(kinds: &[&str], max: u32, wait: Duration) -> Claim {
+    Claim {
+        session: SessionRef("web".to_owned()),
+        kinds: kinds.iter().map(|kind| (*kind).to_owned()).collect(),
+        max,
+        lease_ms: None,
+        wait_ms: u64::try_from(wait.as_millis()).unwrap(),
+    }
+}
+
+/// An operation id that nobody else has.
+pub(super) fn op() -> OpId {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    OpId::Named(format!("op-{}", NEXT.fetch_add(1, Ordering::Relaxed)))
+}
+
+/// The claim that came with a message.
+#[track_caller]
+pub(super) fn held(claimed: &Claimed) -> Held {
+    Held { id: claimed.message.id, token: claimed.message.status.token.unwrap() }
+}
+
+/// That it was refused, and with this code.
+#[track_caller]
+pub(super) fn refused(reply: Reply, code: ErrorCode) -> Refusal {
+    let refusal = reply.unwrap_err();
+    assert_eq!(refusal.code, code, "{refusal:?}");
+    refusal
+}
+
+impl Client {
+    #[track_caller]
+    pub(super) fn new(pool: &Pool) -> Self {
+        Self { connection: connect(pool, Role::Client) }
+    }
+
+    /// One that says it works `web`. Only where no reaper runs: it would end this process.
+    #[track_caller]
+    pub(super) fn generator(pool: &Pool, kinds: &[&str]) -> Self {
+        let mut client = Self { connection: connect(pool, Role::Generator) };
+        let kinds = kinds.iter().map(|kind| (*kind).to_owned()).collect();
+        let registered =
+            client.call(None, Request::Register(Register { session: SessionRef("web".to_owned()), kinds }));
+        assert!(matches!(registered, Ok(Response::Registered(_))), "{registered:?}");
+        client
+    }
+
+    /// Asks, with an operation id or without.
+    ///
+    /// # Errors
+    /// The connection's.
+    pub(super) fn attempt(&mut self, op: Option<OpId>, request: Request) -> Result<Reply, TransportError> {
+        self.connection.call(op, None, request)
+    }
+
+    #[track_caller]
+    pub(super) fn call(&mut self, op: Option<OpId>, request: Request) -> Reply {
+        self.attempt(op, request).unwrap()
+    }
+
+    #[track_caller]
+    pub(super) fn send(&mut self, kind: &str, body: &[u8]) -> MessageId {
+        self.sent(sending(kind, body)).unwrap()
+    }
+
+    #[track_caller]
+    pub(super) fn sent(&mut self, send: Send) -> Result<MessageId, Refusal> {
+        match self.call(Some(op()), Request::Send(send))? {
+            Response::Sent(sent) => Ok(sent.message.id),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[track_caller]
+    pub(super) fn claims(&mut self, op: Option<OpId>, claim: Claim) -> Vec<Claimed> {
+        match self.call(op, Request::Claim(claim)) {
+            Ok(Response::Claimed(messages)) => messages,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// One message, if there is one now.
+    #[track_caller]
+    pub(super) fn take(&mut self, kinds: &[&str]) -> Option<Claimed> {
+        self.claims(None, claiming(kinds, 1, Duration::ZERO)).pop()
+    }
+
+    /// One message, waited for.
+    #[track_caller]
+    pub(super) fn await_one(&mut self, kinds: &[&str]) -> Claimed {
+        self.claims(None, claiming(kinds, 1, PATIENCE)).pop().expect("a message comes")
+    }
+
+    #[track_caller]
+    pub(super) fn ack(&mut self, held: Held) -> Reply {
+        self.call(None, Request::Ack(Ack { held, result: None }))
+    }
+
+    #[track_caller]
+    pub(super) fn fail(&mut self, held: Held, then: Then) -> Reply {
+        self.call(None, Request::Fail(Fail { held, reason: "no".to_owned(), then }))
+    }
+
+    #[track_caller]
+    pub(super) fn beat(&mut self, held: Held) -> Reply {
+        self.call(None, Request::Heartbeat(vec![held]))
+    }
+}
