@@ -6,9 +6,10 @@ use std::thread;
 use serde_json::Value;
 
 use super::support::{Stopped, crashing, lines_of, recorder};
-use crate::harness::{Output, PATIENCE, Pool, Program, eventually, wait_until};
+use crate::harness::{Output, PATIENCE, Pool, Program, eventually, number, wait_until};
 
 const STEPS: [&str; 4] = ["new-intent", "new-before-tmux", "new-after-tmux", "new-outcome"];
+/// Each so often; `POOL_CRASH_ROUNDS` asks for more.
 const ROUNDS: usize = 3;
 /// What an abort ends with.
 const ABORTED: i32 = 134;
@@ -55,7 +56,7 @@ fn sessions(pool: &Pool) -> Vec<Value> {
 fn a_crash_at_any_step_of_new_leaves_one_session() {
     let each = |point: &&str| {
         let pool = Pool::new();
-        for round in 0..ROUNDS {
+        for round in 0..number("POOL_CRASH_ROUNDS", ROUNDS) {
             let op = format!("op{round}");
             let told = new_across_a_crash(&pool, point, &op).expect(0).json();
             let again = repeat(&pool, &op, &recorder(&pool)).expect(0).json();
@@ -141,7 +142,7 @@ fn times(pool: &Pool, text: &str) -> usize {
 #[test]
 fn q06_a_crash_before_typing_leaves_a_message_in_doubt_until_somebody_says() {
     let (pool, _) = reader();
-    for round in 0..ROUNDS {
+    for round in 0..number("POOL_CRASH_ROUNDS", ROUNDS) {
         let text = format!("text {round}");
         let message = send_across_a_crash(&pool, "deliver-typing", &text);
         assert_eq!(state(&pool, &message), "in_doubt");
@@ -162,7 +163,7 @@ fn q06_a_crash_before_typing_leaves_a_message_in_doubt_until_somebody_says() {
 #[test]
 fn q06_a_crash_after_typing_never_types_again() {
     let (pool, _) = reader();
-    for round in 0..ROUNDS {
+    for round in 0..number("POOL_CRASH_ROUNDS", ROUNDS) {
         let text = format!("text {round}");
         let message = send_across_a_crash(&pool, "deliver-typed", &text);
         assert_eq!(state(&pool, &message), "in_doubt");

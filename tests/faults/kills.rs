@@ -1,13 +1,16 @@
-//! `poold` is killed again and again under clients that send. What was acknowledged is there, once.
+//! `poold` is killed again and again under clients that send and workers that settle. What was acknowledged
+//! is there, once.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use super::load::{Load, Running};
 use super::support::queued;
-use crate::harness::{PATIENCE, Pool, wait_until};
+use crate::harness::{PATIENCE, Pool, number, wait_until};
 
 const CLIENTS: usize = 4;
+/// In a normal run; `POOL_KILLS` asks for more.
 const KILLS: usize = 40;
 
 /// Sends until it is told to stop; key and id of what was acknowledged.
@@ -35,21 +38,26 @@ fn sent(pool: &Pool) -> u64 {
 
 #[test]
 fn d01_every_acknowledged_message_is_there_once_after_forty_kills() {
-    let pool = Pool::with("[queue]\nmax_messages = 1000000\n");
+    let kills = number("POOL_KILLS", KILLS);
+    let pool = Pool::with("[queue]\nmax_messages = 1000000\n[events]\nkeep = 100000000\n");
     pool.script("web", "exec cat >/dev/null");
     let stop = AtomicBool::new(false);
+    let load = Load::default();
     let acknowledged: Vec<(String, u64)> = thread::scope(|scope| {
-        let (pool, stop) = (&pool, &stop);
+        let (pool, stop, load) = (&pool, &stop, &load);
         let clients: Vec<_> = (0..CLIENTS).map(|n| scope.spawn(move || send_on(pool, n, stop))).collect();
-        for _ in 0..KILLS {
+        let running = (load.start(scope, pool), Running(stop));
+        for _ in 0..kills {
             pool.restart_poold();
-            let before = sent(pool);
-            wait_until("something is sent between two kills", PATIENCE, || sent(pool) > before);
+            let before = (sent(pool), load.done());
+            wait_until("something is sent and something worked between two kills", PATIENCE, || {
+                sent(pool) > before.0 && load.done() > before.1
+            });
         }
-        stop.store(true, Ordering::Relaxed);
+        drop(running);
         clients.into_iter().flat_map(|client| client.join().unwrap()).collect()
     });
-    assert!(acknowledged.len() > KILLS, "only {} were sent at all", acknowledged.len());
+    assert!(acknowledged.len() > kills, "only {} were sent at all", acknowledged.len());
     pool.restart_poold();
     let mut there: HashMap<String, Vec<u64>> = HashMap::new();
     for (key, id) in queued(&pool) {
@@ -61,4 +69,5 @@ fn d01_every_acknowledged_message_is_there_once_after_forty_kills() {
     let doubled: Vec<_> = there.iter().filter(|(_, ids)| ids.len() > 1).collect();
     assert!(doubled.is_empty(), "{doubled:?}");
     assert_eq!(sent(&pool), there.len() as u64);
+    load.holds(&pool);
 }

@@ -3,7 +3,9 @@
 mod crash_points;
 mod disks;
 mod kills;
+mod load;
 mod peers;
+mod queue_points;
 mod reaping;
 mod refusals;
 mod restarts;

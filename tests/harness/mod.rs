@@ -12,4 +12,4 @@ pub(crate) use output::Output;
 pub(crate) use pool::{Pool, skipped};
 pub(crate) use procs::{alive, children, descendants, environ, gone, is_stopped, pids, send_signal, words};
 pub(crate) use talk::Talk;
-pub(crate) use wait::{PATIENCE, eventually, wait_until};
+pub(crate) use wait::{PATIENCE, eventually, number, wait_until};

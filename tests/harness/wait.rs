@@ -26,3 +26,9 @@ pub(crate) fn eventually<T>(what: &str, deadline: Duration, mut look: impl FnMut
         pause = (pause * 2).min(Duration::from_millis(50));
     }
 }
+
+/// How often something is done: as this variable of the environment says, or so often.
+pub(crate) fn number(variable: &str, usual: usize) -> usize {
+    let asked = std::env::var(variable).ok();
+    asked.map_or(usual, |text| text.parse().unwrap_or_else(|_| panic!("{variable} is no number: {text}")))
+}

@@ -181,7 +181,7 @@ fn a_database_is_checked_and_compacted_with_a_daemon_and_without() {
     let found = pool.json(&["check"]);
     assert!(found["records"].as_u64().unwrap() > 20, "{found}");
     assert_eq!((&found["problems"], &found["quarantined"]), (&serde_json::json!([]), &serde_json::json!([])));
-    pool.ctl(&["check", "--offline"]).expect(7);
+    pool.ctl(&["check", "--offline"]).expect(4);
     let mut client = Client::new(&pool);
     for _ in 0..20 {
         client.send("e", &vec![b'x'; protocol::message::BODY_MAX]);

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::support::{Client, await_state, claiming, held, pool, send, session};
-use crate::harness::{Pool, Talk};
+use crate::harness::{PATIENCE, Pool, Program, Talk, wait_until};
 
 #[test]
 fn q07_every_claim_that_waits_gets_what_comes() {
@@ -79,8 +79,21 @@ fn q07_who_waits_for_an_empty_queue_or_the_end_of_a_message_hears_of_it() {
 fn q07_who_waits_goes_on_with_the_next_daemon() {
     let pool = pool("");
     let id = send(&pool, "a", "text");
+    pool.kill9(Program::Poold);
+    let mut poold = pool.daemon(Program::Poold);
+    poold.env("POOL_LOG", "debug");
+    pool.start_as(Program::Poold, poold);
+    pool.await_poold();
     let mut end = waits(&pool, &format!("message:{id}"));
     let mut empty = waits(&pool, "queue-empty");
+    // One that never reached a daemon does not wait for another.
+    let log = pool.path("poold.log");
+    let has_met = |pid: u32| {
+        let log = std::fs::read_to_string(&log).unwrap();
+        log.lines().any(|line| line.contains("connected") && line.contains(&format!("pid={pid} ")))
+    };
+    wait_until("both are connected", PATIENCE, || has_met(end.pid()) && has_met(empty.pid()));
+    pool.ok(&["ls"]);
     pool.restart_poold();
     let mut client = Client::new(&pool);
     let claimed = client.claims(None, claiming(&[], 1, Duration::ZERO)).remove(0);

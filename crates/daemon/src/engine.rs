@@ -109,7 +109,7 @@ impl Publish {
 impl Engine {
     /// Works until nobody is left who could send work, or the store fails.
     pub(crate) fn run(mut self, jobs: &mpsc::Receiver<Job>) {
-        while let Ok(first) = jobs.recv() {
+        while let Some(first) = self.pace.next(jobs, self.committed) {
             let batch = self.pace.gather(first, jobs);
             if let Err(error) = self.turn(batch) {
                 tracing::error!(%error, "the store failed; nothing more is answered");

@@ -32,6 +32,9 @@ fn tidy(turn: &mut Turn<'_>, rules: &Rules) -> bool {
     let forgotten = queue::outdated(turn.pool(), rules, now);
     let more = !forgotten.is_empty();
     turn.emit_all(forgotten);
+    if more {
+        crate::crash::point("forget");
+    }
     let over = op::outdated(turn.pool(), now);
     turn.emit_all(over);
     turn.trim();

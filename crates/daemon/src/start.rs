@@ -132,7 +132,9 @@ fn open_store(paths: &Paths) -> Result<(Store, Pool), Fatal> {
         pool.apply(&fact);
         stamped.push(fact);
     }
+    crate::crash::point("recover-begin");
     store.commit(&pool, &stamped, &[]).map_err(storage)?;
+    crate::crash::point("recover-written");
     Ok((store, pool))
 }
 

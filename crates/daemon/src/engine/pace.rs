@@ -9,6 +9,10 @@ use super::{BATCH, Job};
 /// at most. One client alone never waits.
 const GATHER_PART: u32 = 4;
 const GATHER_MAX: Duration = Duration::from_micros(500);
+/// How long the next piece of work is looked for after a commit before the thread sleeps: who was just
+/// answered often asks again at once, and to be woken takes about as long.
+const LOOK: Duration = Duration::from_micros(100);
+
 /// How turns went lately.
 #[derive(Default)]
 pub(crate) struct Pace {
@@ -19,6 +23,18 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
+    /// The next piece of work; none where nobody is left who could send one.
+    pub(super) fn next(&self, jobs: &mpsc::Receiver<Job>, committed: Instant) -> Option<Job> {
+        let until = committed + LOOK;
+        while self.together == 1 && Instant::now() < until {
+            match jobs.try_recv() {
+                Err(mpsc::TryRecvError::Empty) => std::hint::spin_loop(),
+                other => return other.ok(),
+            }
+        }
+        jobs.recv().ok()
+    }
+
     /// What waits; where several came together last time, they are waited for a moment: answered
     /// together, they send the next together too, and a commit for each alone would take far longer.
     pub(super) fn gather(&mut self, first: Job, jobs: &mpsc::Receiver<Job>) -> Vec<Job> {

@@ -91,16 +91,20 @@ impl Client {
                 let ready = op::usable(call.op).and_then(|op| Ok((op, queue::body(&mut send)?)));
                 match ready {
                     Ok((op, body)) => {
-                        self.submit(id, place, move |turn| queue::send(turn, &daemon, &op, (&send, body)));
+                        self.submit(id, (place, "send-stored"), move |turn| {
+                            queue::send(turn, &daemon, &op, (&send, body))
+                        });
                     }
                     Err(refusal) => drop(self.outbox.reply(id, Err(refusal))),
                 }
             }
             Request::Heartbeat(held) => {
-                self.submit(id, place, move |turn| queue::heartbeat(turn, connection, &held));
+                self.submit(id, (place, "claim-kept"), move |turn| queue::heartbeat(turn, connection, &held));
             }
-            Request::Ack(ack) => self.submit(id, place, move |turn| queue::ack(turn, ack)),
-            Request::Fail(fail) => self.submit(id, place, move |turn| queue::fail(turn, &daemon, &fail)),
+            Request::Ack(ack) => self.submit(id, (place, "ack-stored"), move |turn| queue::ack(turn, ack)),
+            Request::Fail(fail) => {
+                self.submit(id, (place, "fail-stored"), move |turn| queue::fail(turn, &daemon, &fail));
+            }
             request => return Some((Call { request, ..call }, place)),
         }
         None
@@ -109,13 +113,14 @@ impl Client {
     fn submit(
         &self,
         id: u64,
-        place: OwnedSemaphorePermit,
+        (place, point): (OwnedSemaphorePermit, &'static str),
         decide: impl FnOnce(&mut Turn<'_>) -> Reply + Send + 'static,
     ) {
         let outbox = self.outbox.clone();
         let job: Job = Box::new(move |turn| {
             let reply = decide(turn);
             Box::new(move || {
+                crate::crash::point(point);
                 // A client that left needs no answer.
                 drop(outbox.reply(id, reply));
                 drop(place);
@@ -134,7 +139,11 @@ impl Client {
             Request::Register(register) if self.role == Role::Generator => {
                 claim::register(&self.daemon, self.peer(), register).await
             }
-            Request::Claim(asked) => claim::claim(&self.daemon, self.peer(), call.op, asked).await,
+            Request::Claim(asked) => {
+                let given = claim::claim(&self.daemon, self.peer(), call.op, asked).await;
+                crate::crash::point("claim-given");
+                given
+            }
             Request::Export => verb::export(&self.daemon, &self.outbox, call.id).await,
             request => verb::answer(&self.daemon, Call { request, ..call }).await,
         }

@@ -198,10 +198,16 @@ fn list(turn: &Turn<'_>) -> Vec<GeneratorView> {
         });
     }
     for (connection, worker) in turn.rest.work.workers() {
-        let over = |id: MessageId| turn.rest.work.connection_of(id) == Some(connection);
-        let held: Vec<SessionId> =
-            turn.pool().held_messages().filter(|open| over(open.id)).map(|open| open.session).collect();
         let registered = worker.generator.as_ref();
+        // A generator may be heard of over another connection than its own.
+        let its = |open: &queue::Open<'_>| match (registered, open.holder.and_then(|holder| holder.generator))
+        {
+            (Some(registered), generator) => generator == Some(registered.id),
+            (None, Some(_)) => false,
+            (None, None) => turn.rest.work.connection_of(open.id) == Some(connection),
+        };
+        let held: Vec<SessionId> =
+            turn.pool().held_messages().filter(|open| its(open)).map(|open| open.session).collect();
         let Some(session) = registered.map(|r| r.session).or(held.first().copied()) else { continue };
         let Some(name) = name(session) else { continue };
         all.push(GeneratorView {
@@ -213,7 +219,7 @@ fn list(turn: &Turn<'_>) -> Vec<GeneratorView> {
             process: worker.process,
             since: worker.since,
             last_activity_at: worker.heard_at,
-            holds: holds(turn, session, |open| over(open.id)),
+            holds: holds(turn, session, its),
         });
     }
     all

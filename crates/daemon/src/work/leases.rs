@@ -77,6 +77,10 @@ pub(crate) fn lapse(turn: &mut Turn<'_>, daemon: &Daemon, id: MessageId, reason:
     let events = queue::lapsed(turn.pool(), rules, &open, (gone, reason), now);
     tracing::info!(id = id.0, ?gone, reason, "a claim is over");
     turn.emit_all(events);
+    crate::crash::point(match gone {
+        Gone::No(_) => "claim-revoked",
+        Gone::YesOrFenced => "claim-lapsed",
+    });
     // Who has to be ended first is a candidate now.
     turn.stir();
 }
@@ -93,6 +97,7 @@ pub(crate) fn died(turn: &mut Turn<'_>, daemon: &Daemon, process: ProcId) {
     if !events.is_empty() {
         tracing::info!(%process, "a worker died");
         turn.emit_all(events);
+        crate::crash::point("worker-died");
         turn.stir();
     }
 }

@@ -161,12 +161,34 @@ fn a_state_without_its_message_is_put_aside_with_it() {
 }
 
 #[test]
-fn a_state_behind_the_last_message_is_put_aside() {
-    let (_, disk) = small();
-    overwrite(&disk, Table::MessageStates, &99u64.to_be_bytes(), b"whose?");
-    let (store, loaded) = Store::with_backend(disk).unwrap();
-    assert_eq!(loaded.quarantined.len(), 1);
-    assert_eq!(stored_messages(&store).len(), 2);
+fn a_state_of_no_message_is_put_aside_alone() {
+    // Before the first message, between both, behind the last.
+    for key in [0_u64, 1, 99] {
+        let (world, disk) = small();
+        overwrite(&disk, Table::MessageStates, &key.to_be_bytes(), b"whose?");
+        let (store, loaded) = Store::with_backend(disk).unwrap();
+        assert_eq!(loaded.quarantined.len(), 1);
+        assert_eq!(loaded.pool, world.now.pool);
+        assert_eq!(stored_messages(&store).len(), 2);
+    }
+}
+
+#[test]
+fn the_number_of_a_damaged_message_is_not_given_out_again() {
+    let disk = Disk::default();
+    let mut world = World::new(3);
+    let mut store = Store::with_backend(disk.clone()).unwrap().0;
+    let mut batch = Batch::default();
+    world.create(&mut batch);
+    let id = world.send(&mut batch);
+    store.commit(&world.now.pool, &batch.events, &batch.bodies).unwrap();
+    store.close().unwrap();
+    overwrite(&disk, Table::Messages, &id.0.to_be_bytes(), b"rot");
+    for _ in 0..2 {
+        let (store, loaded) = Store::with_backend(disk.clone()).unwrap();
+        assert_eq!(loaded.pool.seq().0, id.0);
+        store.close().unwrap();
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@ use store::{Store, StoreError};
 use crate::backend::{Disk, Fault};
 use crate::crash::open;
 use crate::files::data;
+use crate::rows::rows;
 use crate::world::{Expected, Rng, World};
 
 fn old() -> Vec<u8> {
@@ -57,6 +58,8 @@ fn d6_a_power_cut_at_any_write_of_a_migration_loses_nothing() {
             let survivor = Disk::holding(image);
             assert_eq!(open(&survivor), whole, "cut at {point}");
             assert_eq!(open(&survivor), whole, "cut at {point}, and opened again");
+            let tables = rows(&survivor);
+            assert!(!tables.contains_key("journal-1") && tables.len() == 9, "cut at {point}: {tables:?}");
             images += 1;
         }
     }

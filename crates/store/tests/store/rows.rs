@@ -76,7 +76,7 @@ fn a_change_of_state_does_not_rewrite_the_body() {
 }
 
 /// Names of tables and how many rows each has.
-fn rows(disk: &Disk) -> BTreeMap<String, u64> {
+pub(crate) fn rows(disk: &Disk) -> BTreeMap<String, u64> {
     let db = Database::builder().create_with_backend(Disk::holding(disk.bytes())).unwrap();
     let read = db.begin_read().unwrap();
     let names: Vec<String> = read.list_tables().unwrap().map(|table| table.name().to_owned()).collect();
@@ -277,9 +277,11 @@ fn the_journal_is_trimmed_by_age_and_hides_messages() {
     }
     // A message that is hidden leaves nothing in the journal when it goes.
     let hidden = *world.now.messages.keys().next().unwrap();
+    let before = rows(&disk)[Table::Journal.name()];
     let mut batch = Batch::default();
     world.forget(hidden, &mut batch);
     commit(&mut store, &world, &batch);
+    assert_eq!(rows(&disk)[Table::Journal.name()], before);
     assert_eq!(store.oldest_seq().unwrap(), Some(Seq(301)));
     drop(store);
     let (store, loaded) = Store::with_backend(disk).unwrap();

@@ -1,0 +1,166 @@
+//! `poold` dies at any step of the queue's work, under load. Whoever was told something finds it so, and
+//! whoever was not asks again and is told once.
+
+use std::thread;
+
+use protocol::blocking::Connection;
+use protocol::request::{Claim, Register, Send};
+use protocol::{Hello, OpId, OsBytes, Request, Role, SessionRef};
+
+use super::load::Load;
+use super::support::crashing;
+use crate::harness::{PATIENCE, Pool, Program, Talk, eventually, number, wait_until};
+
+/// Each so often; `POOL_CRASH_ROUNDS` asks for more.
+const ROUNDS: usize = 3;
+/// What an abort ends with.
+const ABORTED: i32 = 134;
+/// How many messages that are over are kept.
+const KEPT: usize = 5;
+/// Pools at a time.
+const LANES: usize = 4;
+
+/// The points, and the how-manieth time round counts where that makes a difference.
+const POINTS: [&str; 16] = [
+    "commit-begin",
+    "commit-begin:7",
+    "commit-written",
+    "commit-written:7",
+    "send-stored:3",
+    "claim-given",
+    "claim-given:4",
+    "claim-kept:2",
+    "ack-stored",
+    "ack-stored:3",
+    "fail-stored",
+    "claim-lapsed",
+    "claim-revoked",
+    "worker-died",
+    "journal-trim",
+    "forget",
+];
+
+const CONFIG: &str = "[queue]\nmax_messages = 1000000\nkeep_count = 5\nmax_attempts = 1000\n\
+                      retry_backoff = '0ms'\nbreaker_failures = 0\n[events]\nkeep = 100000000\n";
+
+#[track_caller]
+fn under_load() -> Pool {
+    let pool = Pool::bare(CONFIG);
+    pool.start(Program::Poold);
+    pool.await_poold();
+    pool.script("web", "exec sleep 1000");
+    pool
+}
+
+/// A `poold` that dies at this point, and one that does not.
+#[track_caller]
+fn crash(pool: &Pool, load: &Load, points: &[&str]) {
+    for point in points {
+        pool.kill9(Program::Poold);
+        pool.start_as(Program::Poold, crashing(pool, point));
+        let code = match *point {
+            "claim-revoked" => {
+                let _holder = registered(pool);
+                end(pool, point)
+            }
+            "worker-died" => {
+                killed(pool);
+                end(pool, point)
+            }
+            _ => end(pool, point),
+        };
+        assert_eq!(code, ABORTED, "{point}: {}", pool.logs());
+    }
+    pool.kill9(Program::Poold);
+    pool.start(Program::Poold);
+    pool.await_poold();
+    let before = load.done();
+    wait_until("work goes on", PATIENCE, || load.done() > before + KEPT);
+}
+
+#[track_caller]
+fn end(pool: &Pool, point: &str) -> i32 {
+    eventually(&format!("poold comes to {point}"), PATIENCE, || pool.ended(Program::Poold))
+}
+
+const HELD: &str = "held";
+
+/// A registered holder in this process, which is not heard of for longer than its lease.
+fn registered(pool: &Pool) -> Option<Connection> {
+    wait_until("it listens", PATIENCE, || std::os::unix::net::UnixStream::connect(pool.socket()).is_ok());
+    let hello = Hello::new(Role::Generator, "", "test");
+    let mut connection = Connection::connect_within(&pool.socket(), &hello, Some(PATIENCE)).ok()?.0;
+    connection.set_timeout(Some(PATIENCE));
+    let session = || SessionRef("web".to_owned());
+    let register = Register { session: session(), kinds: Vec::new() };
+    connection.call(None, None, Request::Register(register)).ok()?.ok()?;
+    let pid = pool.pid(Program::Poold).unwrap();
+    // Of a kind of its own each time: the one before is not given out any more while this process lives.
+    let kind = format!("{HELD}-{pid}");
+    let send = Send {
+        session: session(),
+        body: OsBytes(b"text".to_vec()),
+        kind: kind.clone(),
+        key: None,
+        origin: "test".to_owned(),
+        ttl_ms: None,
+        enter: true,
+        priority: 0,
+        cause: None,
+    };
+    connection.call(Some(OpId::Named(kind.clone())), None, Request::Send(send)).ok()?.ok()?;
+    let claim = Claim { session: session(), kinds: vec![kind], max: 1, lease_ms: Some(1000), wait_ms: 10_000 };
+    connection.call(None, None, Request::Claim(claim)).ok()?.ok()?;
+    Some(connection)
+}
+
+/// A worker in the middle of a handler, which is killed.
+fn killed(pool: &Pool) {
+    wait_until("it listens", PATIENCE, || std::os::unix::net::UnixStream::connect(pool.socket()).is_ok());
+    let started = pool.path(format!("started-{}", pool.pid(Program::Poold).unwrap()));
+    pool.ok(&["send", "web", "--kind", HELD, "text"]);
+    let script = format!(": >{}; exec sleep 1000", started.display());
+    let worker = Talk::start(pool.poolctl().args(["work", "web", "--kind", HELD, "--", "sh", "-c", &script]));
+    wait_until("it works", PATIENCE, || started.exists());
+    worker.end();
+}
+
+#[test]
+fn d01_q01_a_crash_at_any_step_of_the_queue_keeps_what_was_told() {
+    let rounds = number("POOL_CRASH_ROUNDS", ROUNDS);
+    let each = |point: &&str| {
+        let (pool, load) = (under_load(), Load::default());
+        thread::scope(|scope| {
+            let running = load.start(scope, &pool);
+            wait_until("something is worked", PATIENCE, || load.done() > 2 * KEPT);
+            (0..rounds).for_each(|_| crash(&pool, &load, &[point]));
+            drop(running);
+        });
+        load.holds(&pool);
+    };
+    in_lanes(&POINTS, &each);
+}
+
+#[test]
+fn d06_a_crash_of_the_recovery_itself_however_often_makes_no_difference() {
+    let rounds = number("POOL_CRASH_ROUNDS", ROUNDS);
+    let (pool, load) = (under_load(), Load::default());
+    thread::scope(|scope| {
+        let running = load.start(scope, &pool);
+        let again = ["commit-written:9", "recover-begin", "recover-written", "recover-begin", "recover-written"];
+        (0..rounds).for_each(|_| crash(&pool, &load, &again));
+        drop(running);
+    });
+    load.holds(&pool);
+    let epoch = pool.status()["epoch"].as_u64().unwrap();
+    assert!(epoch > 2 * rounds as u64, "each start that got so far has a number of its own");
+}
+
+/// Does it for each, several at a time.
+fn in_lanes(points: &[&str], each: &(impl Fn(&&str) + Sync)) {
+    thread::scope(|scope| {
+        for lane in 0..LANES {
+            scope.spawn(move || points.iter().skip(lane).step_by(LANES).for_each(each));
+        }
+    });
+}
