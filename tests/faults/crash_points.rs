@@ -55,7 +55,7 @@ fn sessions(pool: &Pool) -> Vec<Value> {
 #[test]
 fn a_crash_at_any_step_of_new_leaves_one_session() {
     let each = |point: &&str| {
-        let pool = Pool::new();
+        let pool = Pool::with("[pool]\nmax_sessions = 64\n[reaper]\ngrace = '500ms'\n");
         for round in 0..number("POOL_CRASH_ROUNDS", ROUNDS) {
             let op = format!("op{round}");
             let told = new_across_a_crash(&pool, point, &op).expect(0).json();

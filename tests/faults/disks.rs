@@ -235,7 +235,12 @@ const FAULTS: usize = 40;
 fn fault(n: usize) -> String {
     let ways = [
         ["fdatasync:error=EIO", "pwrite64:error=ENOSPC", "fdatasync:error=EIO", "pwrite64:error=EIO"],
-        ["fdatasync:signal=SIGKILL", "ftruncate:error=ENOSPC", "fdatasync:error=ENOSPC", "pwrite64:signal=SIGKILL"],
+        [
+            "fdatasync:signal=SIGKILL",
+            "ftruncate:error=ENOSPC",
+            "fdatasync:error=ENOSPC",
+            "pwrite64:signal=SIGKILL",
+        ],
         ["fdatasync:error=EDQUOT", "ftruncate:error=EIO", "pwrite64:error=EDQUOT", "fdatasync:error=EROFS"],
     ];
     let (round, n) = (n / FAULTS, n % FAULTS);

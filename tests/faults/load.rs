@@ -54,7 +54,8 @@ impl Persistent<'_> {
     fn ask(&mut self, op: &OpId, request: &Request) -> Result<Response, Refusal> {
         let began = Instant::now();
         loop {
-            let unknown = |refusal: &Refusal| matches!(refusal.code, ErrorCode::Storage | ErrorCode::Unavailable);
+            let unknown =
+                |refusal: &Refusal| matches!(refusal.code, ErrorCode::Storage | ErrorCode::Unavailable);
             match self.once(op, request) {
                 Some(Err(refusal)) if unknown(&refusal) => {}
                 Some(reply) => return reply,
@@ -192,7 +193,9 @@ impl Load {
             (event["kind"] == kind && event["id"].is_u64()).then(|| event["id"].as_u64().unwrap())
         };
         let mut queued: BTreeMap<String, u64> = BTreeMap::new();
-        for event in events.iter().filter(|event| event["kind"] == "message_queued" && event["origin"] == "load") {
+        for event in
+            events.iter().filter(|event| event["kind"] == "message_queued" && event["origin"] == "load")
+        {
             let key = event["key"].as_str().unwrap().to_owned();
             let twice = queued.insert(key.clone(), event["id"].as_u64().unwrap());
             assert!(twice.is_none(), "{key} is there twice");
@@ -214,7 +217,8 @@ impl Load {
         let mut tokens: BTreeMap<u64, Token> = BTreeMap::new();
         for event in &events {
             let begins = of(event, "message_claimed");
-            let ends = ["message_failed", "message_done", "message_dead"].iter().find_map(|kind| of(event, kind));
+            let ends =
+                ["message_failed", "message_done", "message_dead"].iter().find_map(|kind| of(event, kind));
             if let Some(id) = begins.filter(|id| mine.contains(id)) {
                 assert!(open.insert(id), "{id} has two holders: {event}");
                 let token: Token = event["token"].as_str().unwrap().parse().unwrap();

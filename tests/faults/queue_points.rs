@@ -109,7 +109,8 @@ fn registered(pool: &Pool) -> Option<Connection> {
         cause: None,
     };
     connection.call(Some(OpId::Named(kind.clone())), None, Request::Send(send)).ok()?.ok()?;
-    let claim = Claim { session: session(), kinds: vec![kind], max: 1, lease_ms: Some(1000), wait_ms: 10_000 };
+    let claim =
+        Claim { session: session(), kinds: vec![kind], max: 1, lease_ms: Some(1000), wait_ms: 10_000 };
     connection.call(None, None, Request::Claim(claim)).ok()?.ok()?;
     Some(connection)
 }
@@ -147,7 +148,8 @@ fn d06_a_crash_of_the_recovery_itself_however_often_makes_no_difference() {
     let (pool, load) = (under_load(), Load::default());
     thread::scope(|scope| {
         let running = load.start(scope, &pool);
-        let again = ["commit-written:9", "recover-begin", "recover-written", "recover-begin", "recover-written"];
+        let again =
+            ["commit-written:9", "recover-begin", "recover-written", "recover-begin", "recover-written"];
         (0..rounds).for_each(|_| crash(&pool, &load, &again));
         drop(running);
     });

@@ -200,7 +200,10 @@ fn o04_the_journal_is_cut_by_number_and_by_age_and_then_the_state_comes_first() 
         let after = numbered(&pool.events());
         let same: Vec<_> = after.iter().filter(|(seq, _)| *seq <= last).cloned().collect();
         assert!(journal.ends_with(&same), "{config}");
-        assert!(after.iter().any(|(seq, kind)| *seq == last + 1 && kind == "pool_started"), "{config}: {after:?}");
+        assert!(
+            after.iter().any(|(seq, kind)| *seq == last + 1 && kind == "pool_started"),
+            "{config}: {after:?}"
+        );
         assert_eq!(pool.show("web")["total_requests"], EVENTS as u64, "{config}");
     };
     thread::scope(|scope| {

@@ -1,6 +1,8 @@
 //! Connections: who may connect, the hello, and the table of roles.
 
 use std::collections::VecDeque;
+#[cfg(target_os = "linux")]
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +10,8 @@ use interprocess::local_socket::tokio::{Listener, Stream};
 use interprocess::local_socket::traits::tokio::Listener as _;
 use protocol::aio::{FrameReader, ReadHalf, WriteHalf, check_peer, split, write_frame};
 use protocol::hello::HelloReply;
-use protocol::{ErrorCode, Hello, Refusal, Reply, Response, Role, Welcome, frame, job};
+use protocol::{ErrorCode, Hello, ProcId, Refusal, Reply, Response, Role, Welcome, frame, job};
+use tokio::net::UnixStream;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -33,6 +36,8 @@ pub(crate) struct Connection {
     pub(crate) id: u64,
     pub(crate) hello: Hello,
     pub(crate) pid: Option<u32>,
+    /// Its process, as it was when it connected.
+    pub(crate) process: Option<ProcId>,
     pub(crate) reader: FrameReader<ReadHalf>,
     pub(crate) outbox: Outbox,
     pub(crate) registration: role::Registration,
@@ -98,8 +103,13 @@ async fn meet(daemon: &Arc<Daemon>, id: u64, stream: Stream, has_place: bool) ->
     match check_peer(&stream) {
         Ok(peer) => {
             let (reader, writer) = split(stream);
+            let process = peer.pid.and_then(|pid| process_of(writer.as_ref(), pid));
             let halves = (FrameReader::new(reader), writer);
-            if has_place { greet(daemon, id, peer.pid, halves).await } else { turn_away(halves).await }
+            if has_place {
+                greet(daemon, id, (peer.pid, process), halves).await
+            } else {
+                turn_away(halves).await
+            }
         }
         Err(error) => {
             tracing::warn!(%error, "a connection was refused");
@@ -108,13 +118,28 @@ async fn meet(daemon: &Arc<Daemon>, id: u64, stream: Stream, has_place: bool) ->
     }
 }
 
+/// The process that connected. Where the kernel gives a handle on it, it is proved to be the very one:
+/// its number may be another's by now.
+fn process_of(stream: &UnixStream, pid: u32) -> Option<ProcId> {
+    #[cfg(target_os = "linux")]
+    let handle = nix::sys::socket::getsockopt(stream, nix::sys::socket::sockopt::PeerPidfd).ok();
+    let process = process::identity::identify(pid).ok().flatten()?;
+    #[cfg(target_os = "linux")]
+    if let Some(handle) = handle {
+        use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+        let ended = poll(&mut [PollFd::new(handle.as_fd(), PollFlags::POLLIN)], PollTimeout::ZERO);
+        return ended.is_ok_and(|ready| ready == 0).then_some(process);
+    }
+    Some(process)
+}
+
 type Halves = (FrameReader<ReadHalf>, WriteHalf);
 
 /// The first frame: a hello, or a nudge, which is not answered.
 async fn greet(
     daemon: &Arc<Daemon>,
     id: u64,
-    pid: Option<u32>,
+    (pid, process): (Option<u32>, Option<ProcId>),
     (mut reader, mut writer): Halves,
 ) -> Option<Connection> {
     let payload = match reader.next().await {
@@ -140,14 +165,14 @@ async fn greet(
         }
     };
     let registration = role::Registration::new(daemon, id);
-    if let Err(refusal) = role::admit(daemon, id, &hello, pid).await {
+    if let Err(refusal) = role::admit(daemon, id, &hello, (pid, process)).await {
         refuse(&mut writer, refusal).await;
         return None;
     }
     // What was asked along with the hello is under way meanwhile, so that both share the engine's turn.
     let (outbox, writing) = Outbox::new(writer, welcome(Arc::clone(daemon), version));
     tokio::spawn(writing);
-    Some(Connection { id, hello, pid, reader, outbox, registration })
+    Some(Connection { id, hello, pid, process, reader, outbox, registration })
 }
 
 /// There is no room. The hello is read first, so that its sender gets to read the answer.

@@ -24,6 +24,8 @@ pub(crate) struct Daemon {
     pub(crate) init: PathBuf,
     pub(crate) process: ProcId,
     pub(crate) started_at: Timestamp,
+    /// The same on the monotonic clock.
+    pub(crate) started: std::time::Instant,
     pub(crate) config: watch::Sender<Arc<Loaded>>,
     /// Processes that hold messages, to be watched.
     pub(crate) holders: mpsc::UnboundedSender<ProcId>,

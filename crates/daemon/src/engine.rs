@@ -176,7 +176,8 @@ impl Engine {
         self.seen.extend(events.iter().filter(|_| only_seen).cloned());
         let waited = !self.seen.is_empty() && self.committed.elapsed() >= SEEN_LIMIT;
         if only_seen && !waited && !self.rest.stopping {
-            return Ok(());
+            // A reader may have met a failure: then nothing is answered any more.
+            return self.store.check();
         }
         crate::crash::point("commit-begin");
         let began = Instant::now();

@@ -2,9 +2,11 @@
 //! nothing waits before it: a reply that took the way over another thread would come later. What the
 //! peer does not take waits here, and a task of the connection writes it.
 
+use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use nix::sys::socket::{Shutdown, shutdown};
 use protocol::aio::WriteHalf;
 use protocol::{ErrorCode, Frame, Refusal, Reply, frame};
 use tokio::sync::Notify;
@@ -177,6 +179,8 @@ async fn run(shared: Arc<Shared>, first: impl Future<Output = Option<Vec<u8>>>) 
     waiting.bytes = Vec::new();
     drop(waiting);
     shared.room.notify_waiters();
+    // Whoever reads from the peer, and the peer itself, learns that it is over. It may be gone already.
+    shutdown(shared.writer.as_ref().as_raw_fd(), Shutdown::Both).ok();
 }
 
 /// What waits, once something does; none where nobody sends any more.

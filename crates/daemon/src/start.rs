@@ -145,6 +145,7 @@ async fn serve(
     (store, pool): (Store, Pool),
 ) -> Result<(), Fatal> {
     let (jobs, inbox) = mpsc::channel::<Job>();
+    let started = std::time::Instant::now();
     let publish = Publish::new();
     let engine = Engine {
         rest: Rest {
@@ -163,7 +164,7 @@ async fn serve(
         publish: publish.clone(),
         seen: Vec::new(),
         committed: std::time::Instant::now(),
-        started: std::time::Instant::now(),
+        started,
         pace: Default::default(),
     };
     let thread = std::thread::Builder::new()
@@ -172,7 +173,7 @@ async fn serve(
         .map_err(|e| Fatal::Other(format!("cannot start the engine: {e}")))?;
     let handle = Handle::new(jobs, publish);
     let (holders, held) = mpsc_async::unbounded_channel();
-    let daemon = Arc::new(daemon(options, paths, loaded, (handle, holders))?);
+    let daemon = Arc::new(daemon(options, paths, loaded, (handle, holders, started))?);
     tokio::spawn(holders::run(Arc::clone(&daemon), held));
     resume_claims(&daemon).await?;
     let (listener, own) = listen::socket(&daemon.paths.socket)?.into_parts();
@@ -209,7 +210,7 @@ fn daemon(
     options: &Options,
     paths: Paths,
     loaded: Loaded,
-    (engine, holders): (Handle, mpsc_async::UnboundedSender<ProcId>),
+    (engine, holders, started): (Handle, mpsc_async::UnboundedSender<ProcId>, std::time::Instant),
 ) -> Result<Daemon, Fatal> {
     let device = device(options, &paths, &loaded.config)?;
     let process =
@@ -221,6 +222,7 @@ fn daemon(
         init: init_binary()?,
         process,
         started_at: clock::now(),
+        started,
         config: watch::channel(Arc::new(loaded)).0,
         holders,
         snapshots: watch::channel(0).0,

@@ -22,7 +22,7 @@ use crate::pool::Pool;
 
 pub(crate) use book::Book;
 pub use book::Open;
-pub use give::{Asked, claimable, given, next_due, typing};
+pub use give::{Asked, came_due, claimable, given, next_due, typing};
 pub use retention::outdated;
 pub(crate) use settle::reopen;
 pub use settle::{Gone, ack, dead_worker, fail, lapsed, moved, recover, withdrawn};
@@ -122,7 +122,7 @@ impl Pool {
         &self,
         session: SessionId,
     ) -> impl DoubleEndedIterator<Item = (MessageId, MessageState, &str, Timestamp)> {
-        let all = self.book.queue(session).into_iter().flat_map(|queue| queue.dead.iter().chain(&queue.over));
+        let all = self.book.queue(session).into_iter().flat_map(|queue| queue.overs());
         all.map(|over| (over.id(), over.state, over.kind(), over.at))
     }
 

@@ -84,7 +84,7 @@
 //!
 //! At most 64 calls of a connection are under way; the daemon reads no further until one of them is
 //! answered, so a client that sends more must not wait with reading. They are begun in the order in
-//! which they were sent; the replies come in any order, so a client that needs one after the other
+//! which they were sent, but that sends, heartbeats and settlements, which are decided at once, may overtake others; the replies come in any order, so a client that needs one after the other
 //! waits for the reply. Frames of an id that nobody waits for any more are skipped.
 //!
 //! There are three outcomes, kept apart: a [`Response`]; a [`Refusal`], which is an [`ErrorCode`] of a

@@ -50,7 +50,7 @@ pub struct Message {
     pub digest: u64,
     /// Whether it is followed by Enter when it is typed.
     pub enter: bool,
-    /// How often it may be given out.
+    /// How often it could be given out when it was queued; the configuration in force decides.
     pub max_attempts: u32,
     /// When it was queued.
     pub created_at: Timestamp,
@@ -73,7 +73,7 @@ pub struct MessageStatus {
     pub state: MessageState,
     /// How often it was given out.
     pub attempts: u32,
-    /// The token under which it was last given out.
+    /// The token under which it was last given out; none where it was taken away since.
     pub token: Option<Token>,
     /// Who holds it, while a worker does.
     pub holder: Option<Holder>,
@@ -124,7 +124,7 @@ impl MessageStatus {
     /// Whether it was queued anew by a user, as if nothing had happened: no token and no attempt is left.
     #[must_use]
     pub fn is_anew(&self) -> bool {
-        self.state == MessageState::Queued && self.token.is_none()
+        self.state == MessageState::Queued && self.token.is_none() && self.attempts == 0
     }
 
     /// The word for how it came to be so (`poolctl events`, `--kind`).

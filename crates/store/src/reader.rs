@@ -174,7 +174,11 @@ impl Reader {
         self.0.db.write().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    pub(crate) fn check(&self) -> Result<(), StoreError> {
+    /// Whether nothing has failed yet.
+    ///
+    /// # Errors
+    /// [`StoreError::Latched`].
+    pub fn check(&self) -> Result<(), StoreError> {
         if self.0.latched.load(Ordering::Acquire) { Err(StoreError::Latched) } else { Ok(()) }
     }
 

@@ -70,8 +70,13 @@ impl Turn<'_> {
         self.pool.apply(&stamped);
         self.news.sessions.extend(stamped.event.session());
         self.sooner |= has_its_time(&stamped.event);
-        if let Event::MessageChanged { id, status, .. } = &stamped.event {
+        if let Event::MessageChanged { id, session, status } = &stamped.event {
             self.rest.work.moved(*id, status, self.mono);
+            // The next prompt may be typed now.
+            let frees = !status.state.in_flight() && self.pool.message_kind(*session, *id) == Some(PROMPT);
+            if frees {
+                (self.stirred, self.news.stirred) = (true, true);
+            }
         } else if !is_of_workers(&stamped.event) {
             self.stir();
         }

@@ -19,13 +19,8 @@ use crate::verb::{self, queue};
 const CALLS_MAX: usize = 64;
 
 /// A client may claim: what it holds hangs on its connection.
-pub(super) async fn admit(daemon: &Arc<Daemon>, id: u64, pid: Option<u32>) -> Result<(), Refusal> {
-    daemon.engine.turn(move |turn| turn.rest.work.joined(id, pid.and_then(process), turn.now())).await
-}
-
-/// The process behind a number, where it still is.
-fn process(pid: u32) -> Option<ProcId> {
-    process::identity::identify(pid).ok().flatten()
+pub(super) async fn admit(daemon: &Arc<Daemon>, id: u64, process: Option<ProcId>) -> Result<(), Refusal> {
+    daemon.engine.turn(move |turn| turn.rest.work.joined(id, process, turn.now())).await
 }
 
 pub(super) async fn serve(daemon: &Arc<Daemon>, mut connection: Connection) {
@@ -34,7 +29,7 @@ pub(super) async fn serve(daemon: &Arc<Daemon>, mut connection: Connection) {
         daemon: Arc::clone(daemon),
         outbox: connection.outbox.clone(),
         id: connection.id,
-        pid: connection.pid,
+        process: connection.process,
         role: connection.hello.role,
     };
     // Dropped with the connection: what only it waits for ends with it.
@@ -62,7 +57,8 @@ pub(super) async fn serve(daemon: &Arc<Daemon>, mut connection: Connection) {
         calls.spawn(async move {
             let id = call.id;
             let reply = client.answer(call).await;
-            // A client that left needs no answer.
+            // A client that left needs no answer, and one that does not read waits for it.
+            drop(client.outbox.room().await);
             drop(client.outbox.reply(id, reply));
             drop(place);
         });
@@ -75,7 +71,7 @@ struct Client {
     daemon: Arc<Daemon>,
     outbox: Outbox,
     id: u64,
-    pid: Option<u32>,
+    process: Option<ProcId>,
     role: Role,
 }
 
@@ -150,6 +146,6 @@ impl Client {
     }
 
     fn peer(&self) -> Peer {
-        Peer { connection: self.id, process: self.pid.and_then(process) }
+        Peer { connection: self.id, process: self.process }
     }
 }

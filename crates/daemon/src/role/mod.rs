@@ -7,7 +7,7 @@ mod watcher;
 
 use std::sync::Arc;
 
-use protocol::{Event, Hello, Refusal, Role};
+use protocol::{Event, Hello, ProcId, Refusal, Role};
 
 use crate::conn::{Connection, role_word};
 use crate::context::Daemon;
@@ -60,12 +60,12 @@ pub(crate) async fn admit(
     daemon: &Arc<Daemon>,
     id: u64,
     hello: &Hello,
-    pid: Option<u32>,
+    (pid, process): (Option<u32>, Option<ProcId>),
 ) -> Result<(), Refusal> {
     match hello.role {
         Role::Watcher | Role::NextWatcher => watcher::admit(daemon, id, hello, pid).await,
         Role::Reaper => reaper::admit(daemon, id, hello, pid).await,
-        Role::Client | Role::Generator => client::admit(daemon, id, pid).await,
+        Role::Client | Role::Generator => client::admit(daemon, id, process).await,
         Role::Subscriber => Ok(()),
     }
 }

@@ -246,7 +246,10 @@ async fn settle(daemon: &Arc<Daemon>, leases: &mut Leases, verdict: Verdict) -> 
         let (session, kind, tag) = (candidate.session, candidate.kind, candidate.tag);
         turn.emit(Event::ReapFinished { session, kind, tag, outcome: verdict.outcome });
         match (gone, kind, candidate.init) {
-            (true, CandidateKind::StaleWorker, Some(worker)) => leases::died(turn, &context, worker),
+            (true, CandidateKind::StaleWorker, Some(worker)) => {
+                turn.rest.view.verdicts.remove(&tag);
+                leases::ended(turn, &context, worker);
+            }
             (true, ..) => stop(turn, &run, &candidate),
             (false, ..) => {}
         }

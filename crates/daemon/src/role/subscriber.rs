@@ -72,8 +72,23 @@ async fn read<T: Send + 'static>(
 }
 
 async fn follow(daemon: &Arc<Daemon>, outbox: &Outbox, since: Option<Seq>) -> Result<(), Gone> {
-    let Ok(start) = daemon.engine.turn(move |turn| start(turn, since)).await else { return Err(Gone) };
-    let Start { state, mut messages, mut sent, mut events, reader } = start;
+    let mut since = since;
+    loop {
+        let Ok(begun) = daemon.engine.turn(move |turn| start(turn, since)).await else { return Err(Gone) };
+        if let Some((sent, events)) = catch_up(outbox, begun).await? {
+            return live(outbox, sent, events).await;
+        }
+        // What comes next is gone, or not readable: the state comes instead.
+        since = None;
+    }
+}
+
+/// Sends what there was. None where the journal has a gap.
+async fn catch_up(
+    outbox: &Outbox,
+    start: Start,
+) -> Result<Option<(Seq, broadcast::Receiver<Stamped>)>, Gone> {
+    let Start { state, mut messages, mut sent, events, reader } = start;
     for stamped in state {
         outbox.send(event(stamped, true)).await?;
     }
@@ -88,20 +103,35 @@ async fn follow(daemon: &Arc<Daemon>, outbox: &Outbox, since: Option<Seq>) -> Re
     }
     loop {
         let from = sent;
-        let page = read(&reader, move |reader| reader.events_since(from, PAGE)).await?;
-        let more = page.len() == PAGE;
+        let page = read(&reader, move |reader| match reader.events_since(from, PAGE) {
+            Err(StoreError::Record { .. }) => Ok(None),
+            page => page.map(Some),
+        });
+        let Some(page) = page.await? else { return Ok(None) };
+        let last = page.len() < PAGE;
         for stamped in page {
+            if stamped.seq.0 != sent.0 + 1 {
+                return Ok(None);
+            }
             sent = stamped.seq;
             outbox.send(event(stamped, false)).await?;
         }
-        if !more {
-            break;
+        if last {
+            return Ok(Some((sent, events)));
         }
     }
+}
+
+/// Every change from here on.
+async fn live(outbox: &Outbox, mut sent: Seq, mut events: broadcast::Receiver<Stamped>) -> Result<(), Gone> {
     outbox.send(Frame::Synced { seq: sent }).await?;
     loop {
         match events.recv().await {
             Ok(stamped) if stamped.seq <= sent => {}
+            // The journal was not readable to its end.
+            Ok(stamped) if stamped.seq.0 != sent.0 + 1 => {
+                return outbox.send(Frame::Lagged { from: sent, to: stamped.seq }).await;
+            }
             Ok(stamped) => {
                 sent = stamped.seq;
                 outbox.send(event(stamped, false)).await?;

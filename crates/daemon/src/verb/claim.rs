@@ -6,7 +6,7 @@ use std::time::Duration;
 use pool::queue::{self, Asked};
 use protocol::ids::GeneratorId;
 use protocol::reply::{GeneratorView, HeldView, Registered};
-use protocol::request::{CLAIM_MAX, Claim, Held, Register};
+use protocol::request::{CLAIM_MAX, Claim, Held, Register, Then};
 use protocol::{
     Claimed, ErrorCode, Event, Holder, Lifecycle, MessageId, MessageState, OpId, OsBytes, ProcId, Refusal,
     Reply, Response, SessionId, Timestamp,
@@ -35,6 +35,11 @@ pub(crate) struct Peer {
 pub(crate) async fn register(daemon: &Arc<Daemon>, peer: Peer, asked: Register) -> Reply {
     asked.kinds.iter().try_for_each(|kind| pool::admit::kind(kind))?;
     let lease_ms = protocol::time::millis(daemon.loaded().settings.queue.lease);
+    if peer.process.is_none() {
+        let why =
+            "a generator is ended before its messages go to another, and its process cannot be identified";
+        return Err(Refusal::new(ErrorCode::Unavailable, why));
+    }
     let take = move |turn: &mut Turn<'_>| {
         let session = pool::admit::resolve(turn.pool(), &asked.session)?.id;
         let id = GeneratorId(turn.next_seq().0);
@@ -44,7 +49,6 @@ pub(crate) async fn register(daemon: &Arc<Daemon>, peer: Peer, asked: Register) 
         if worker.generator.is_some() {
             return Err(Refusal::new(ErrorCode::Usage, "a connection registers once"));
         }
-        worker.process = peer.process;
         worker.generator = Some(Registration { id, session, kinds: asked.kinds.clone() });
         turn.emit(Event::GeneratorRegistered { id, session, kinds: asked.kinds, process: peer.process });
         Ok(Response::Registered(Registered { generator: id, session, lease_ms }))
@@ -64,7 +68,7 @@ pub(crate) async fn claim(daemon: &Arc<Daemon>, peer: Peer, op: Option<OpId>, as
     let default = protocol::time::millis(daemon.loaded().settings.queue.lease);
     let lease_ms = asked.lease_ms.unwrap_or(default).clamp(*LEASE.start(), *LEASE.end());
     let wait = Duration::from_millis(asked.wait_ms).min(WAIT_MAX);
-    let claiming = Claiming { peer, op, session, lease_ms, asked };
+    let claiming = Claiming { daemon: Arc::clone(daemon), peer, op, session, lease_ms, asked };
     if let Some(process) = peer.process {
         // Dropped only with the daemon.
         daemon.holders.send(process).ok();
@@ -72,11 +76,12 @@ pub(crate) async fn claim(daemon: &Arc<Daemon>, peer: Peer, op: Option<OpId>, as
     match daemon.engine.wait_on(session, Some(wait), move |turn| claiming.look(turn)).await {
         Err(refusal) if refusal.code == ErrorCode::Timeout => Ok(Response::Claimed(Vec::new())),
         Err(refusal) => Err(refusal),
-        Ok(reply) => reply,
+        Ok(offer) => offer.map(|offer| Response::Claimed(offer.take())),
     }
 }
 
 struct Claiming {
+    daemon: Arc<Daemon>,
     peer: Peer,
     op: Option<OpId>,
     session: SessionId,
@@ -85,7 +90,7 @@ struct Claiming {
 }
 
 impl Claiming {
-    fn look(&self, turn: &mut Turn<'_>) -> Option<Reply> {
+    fn look(&self, turn: &mut Turn<'_>) -> Option<Result<Offer, Refusal>> {
         let now = turn.now();
         let Some(worker) = turn.rest.work.worker(self.peer.connection) else {
             return Some(Err(Refusal::new(ErrorCode::Unavailable, "the connection has ended")));
@@ -101,7 +106,7 @@ impl Claiming {
         }
         let claimed: Result<Vec<Claimed>, Refusal> =
             given.into_iter().filter_map(|id| claimed(turn, id)).collect();
-        Some(claimed.map(Response::Claimed))
+        Some(claimed.map(|claimed| Offer { claimed, daemon: Arc::clone(&self.daemon) }))
     }
 
     /// What the same operation was given before.
@@ -113,12 +118,13 @@ impl Claiming {
                 && open.state == MessageState::Claimed
                 && open.holder.is_some_and(same)
         });
-        let ids: Vec<MessageId> = held.map(|open| open.id).collect();
-        let deadline = turn.mono().after(Duration::from_millis(self.lease_ms));
-        for id in &ids {
-            turn.rest.work.heard(*id, self.peer.connection, deadline);
+        let held: Vec<(MessageId, Holder)> =
+            held.filter_map(|open| Some((open.id, open.holder?.clone()))).collect();
+        let mono = turn.mono();
+        for (id, holder) in &held {
+            turn.rest.work.heard(*id, holder, self.peer.connection, mono);
         }
-        ids
+        held.into_iter().map(|(id, _)| id).collect()
     }
 
     fn give(&self, turn: &mut Turn<'_>) -> Vec<MessageId> {
@@ -126,6 +132,8 @@ impl Claiming {
             return Vec::new();
         }
         let now = turn.now();
+        let expired = queue::expired(turn.pool(), now);
+        turn.emit_all(expired);
         let asked = Asked { session: self.session, kinds: &self.asked.kinds, max: self.asked.max as usize };
         let mut bytes = 0;
         let open = queue::claimable(turn.pool(), asked, now);
@@ -159,11 +167,46 @@ impl Claiming {
         }
         let holder =
             Holder { generator, process: self.peer.process, lease_ms: self.lease_ms, op: self.op.clone() };
-        let event = queue::given(&open, token, holder, now);
+        let event = queue::given(&open, token, holder.clone(), now);
         turn.emit(event);
-        let deadline = turn.mono().after(Duration::from_millis(self.lease_ms));
-        turn.rest.work.heard(id, self.peer.connection, deadline);
+        let mono = turn.mono();
+        turn.rest.work.heard(id, &holder, self.peer.connection, mono);
         true
+    }
+}
+
+/// What was given out and may not have reached anybody: where it has not, it is given back, and it was no
+/// attempt.
+struct Offer {
+    claimed: Vec<Claimed>,
+    daemon: Arc<Daemon>,
+}
+
+impl Offer {
+    /// It is on its way.
+    fn take(mut self) -> Vec<Claimed> {
+        std::mem::take(&mut self.claimed)
+    }
+}
+
+impl Drop for Offer {
+    fn drop(&mut self) {
+        let token = |claimed: &Claimed| Some((claimed.message.id, claimed.message.status.token?));
+        let held: Vec<Held> =
+            self.claimed.iter().filter_map(token).map(|(id, token)| Held { id, token }).collect();
+        if held.is_empty() {
+            return;
+        }
+        let context = Arc::clone(&self.daemon);
+        self.daemon.engine.post(move |turn| {
+            for held in held {
+                let rules = &context.loaded().settings.queue;
+                let back = ("whoever asked for it had left", Then::GiveBack);
+                // It may be settled already, by the same operation over another connection.
+                let events = queue::fail(turn.pool(), rules, held, back, turn.now()).unwrap_or_default();
+                turn.emit_all(events);
+            }
+        });
     }
 }
 

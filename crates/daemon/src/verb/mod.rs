@@ -140,7 +140,8 @@ async fn once(daemon: &Arc<Daemon>, op: Op, request: Request) -> Reply {
 async fn carry_out(daemon: &Arc<Daemon>, op: &Op, request: Request) -> Reply {
     match request {
         Request::New(new) => create::new(daemon, op, new).await,
-        Request::ResolveMessage(_) | Request::Cancel(_) | Request::Retry(_) | Request::Purge(_) => {
+        Request::Purge(purge) => queue::purge(daemon, op, purge).await,
+        Request::ResolveMessage(_) | Request::Cancel(_) | Request::Retry(_) => {
             let (op, context) = (op.clone(), Arc::clone(daemon));
             daemon.engine.turn(move |turn| queue::mend(turn, &context, &op, &request)).await?
         }

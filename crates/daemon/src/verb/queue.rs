@@ -1,6 +1,6 @@
-//! What is decided about queues within one turn: `send`, heartbeats, settling, mending.
+//! What is decided about queues within one turn: `send`, heartbeats, settling, mending. And `purge`, in several.
 
-use std::time::Duration;
+use std::sync::Arc;
 
 use pool::admit::{self, Body, Earlier, Sending, Sent};
 use pool::queue;
@@ -60,7 +60,11 @@ pub(crate) fn send(turn: &mut Turn<'_>, daemon: &Daemon, op: &OpId, (asked, body
         && let Some((message, _)) =
             message(turn, earlier)?.filter(|(message, _)| message.op.as_ref() == Some(op))
     {
-        return if is_repeat(&message, asked, &body) { sent(turn, message) } else { Err(reused()) };
+        // A name that is nobody's any more may have been its session's.
+        let meant = admit::resolve(turn.pool(), &asked.session);
+        let elsewhere = meant.is_ok_and(|session| session.id != message.session);
+        let repeats = !elsewhere && is_repeat(&message, asked, &body);
+        return if repeats { sent(turn, message) } else { Err(reused()) };
     }
     if turn.pool().operation(op).is_some() || turn.rest.running.contains_key(op) {
         return Err(reused());
@@ -129,21 +133,20 @@ pub(crate) fn heartbeat(turn: &mut Turn<'_>, connection: u64, held: &[Held]) -> 
     if let Some(worker) = turn.rest.work.worker(connection) {
         worker.heard_at = now;
     }
-    let mut deadlines = Vec::with_capacity(held.len());
+    let mono = turn.mono();
+    let mut kept = Vec::with_capacity(held.len());
     let mut stale = Vec::new();
     for one in held {
         let open = turn.pool().find_open(one.id);
         let current =
             open.filter(|open| open.state == MessageState::Claimed && open.token == Some(one.token));
         match current.and_then(|open| open.holder) {
-            Some(holder) => {
-                deadlines.push((one.id, turn.mono().after(Duration::from_millis(holder.lease_ms))));
-            }
+            Some(holder) => kept.push((one.id, holder.clone())),
             None => stale.push(one.id.to_string()),
         }
     }
-    for (id, deadline) in deadlines {
-        turn.rest.work.heard(id, connection, deadline);
+    for (id, holder) in kept {
+        turn.rest.work.heard(id, &holder, connection, mono);
     }
     if stale.is_empty() {
         return Ok(Response::Done);
@@ -190,7 +193,7 @@ fn settled_before(
     if before { Ok(()) } else { Err(refusal) }
 }
 
-/// `queue resolve`, `cancel`, `retry`, `purge`, as operations.
+/// `queue resolve`, `cancel`, `retry`, as operations.
 pub(super) fn mend(turn: &mut Turn<'_>, daemon: &Daemon, op: &Op, request: &Request) -> Reply {
     let now = turn.now();
     let reply = match request {
@@ -203,7 +206,6 @@ pub(super) fn mend(turn: &mut Turn<'_>, daemon: &Daemon, op: &Op, request: &Requ
             turn.emit_all(events);
             shown(turn, *id)
         }
-        Request::Purge(asked) => purge(turn, asked),
         _ => Err(Refusal::new(ErrorCode::Usage, "not an operation")),
     };
     // Prompts may go on now, and whoever waited for a message.
@@ -212,10 +214,31 @@ pub(super) fn mend(turn: &mut Turn<'_>, daemon: &Daemon, op: &Op, request: &Requ
     reply
 }
 
-fn purge(turn: &mut Turn<'_>, asked: &Purge) -> Reply {
-    let session = admit::resolve(turn.pool(), &asked.session)?;
-    let events = admit::purge(turn.pool(), session, asked, turn.now())?;
-    let messages = events.len() as u64;
-    turn.emit_all(events);
-    Ok(Response::Purged { messages })
+/// `queue purge`: a part of it in each turn, so that nobody else waits long.
+pub(super) async fn purge(daemon: &Arc<Daemon>, op: &Op, asked: Purge) -> Reply {
+    let check = asked.clone();
+    let may = move |turn: &mut Turn<'_>| {
+        let session = admit::resolve(turn.pool(), &check.session)?;
+        admit::may_purge(turn.pool(), session, &check).map(|()| session.id)
+    };
+    let session = daemon.engine.turn(may).await??;
+    let mut messages = 0;
+    loop {
+        let (asked, operation) = (asked.clone(), op.clone());
+        let part = move |turn: &mut Turn<'_>| {
+            let events = admit::purge(turn.pool(), session, &asked, turn.now());
+            let (forgotten, more) = (events.len() as u64, events.len() == admit::FORGET_AT_ONCE);
+            turn.emit_all(events);
+            let reply = Ok(Response::Purged { messages: messages + forgotten });
+            if !more {
+                operation.conclude(turn, &reply);
+            }
+            (forgotten, more, reply)
+        };
+        let (forgotten, more, reply) = daemon.engine.turn(part).await?;
+        messages += forgotten;
+        if !more {
+            return reply;
+        }
+    }
 }

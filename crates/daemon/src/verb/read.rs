@@ -90,7 +90,13 @@ async fn list_messages(daemon: &Arc<Daemon>, asked: Messages, open: u32) -> Repl
     };
     let (ids, reader): (Vec<MessageId>, store::Reader) = daemon.engine.turn(choose).await??;
     let read = tokio::task::spawn_blocking(move || reader.messages(&ids)).await.map_err(|_| in_doubt())?;
-    read.map(Response::Messages).map_err(|e| Refusal::new(ErrorCode::Storage, e.to_string()))
+    read.map(Response::Messages).map_err(|e| failed(daemon, &e))
+}
+
+/// The engine learns of it with its next turn: after a failure nothing is answered any more.
+fn failed(daemon: &Daemon, error: &store::StoreError) -> Refusal {
+    daemon.engine.post(|_| ());
+    Refusal::new(ErrorCode::Storage, error.to_string())
 }
 
 pub(super) async fn logs(daemon: &Arc<Daemon>, wanted: SessionRef) -> Reply {
@@ -104,7 +110,7 @@ pub(super) async fn events(daemon: &Arc<Daemon>, asked: Events) -> Reply {
     let reader = daemon.engine.turn(|turn| turn.reader()).await?;
     let read = tokio::task::spawn_blocking(move || reader.events_since(asked.since, limit));
     let events = read.await.map_err(|_| in_doubt())?;
-    let events = events.map_err(|e| Refusal::new(ErrorCode::Storage, e.to_string()))?;
+    let events = events.map_err(|e| failed(daemon, &e))?;
     Ok(Response::Events(events.into_iter().map(redacted).collect()))
 }
 

@@ -19,6 +19,7 @@ pub(super) async fn remove(daemon: &Arc<Daemon>, op: &Op, asked: Remove) -> Repl
     let grant = daemon.engine.lock(session.id, "rm").await?;
     let (operation, ask) = (op.clone(), asked.clone());
     let id = session.id;
+    forget_over(daemon, id).await?;
     let decide = move |turn: &mut Turn<'_>| {
         let Some(session) = turn.pool().session(id).cloned() else { return Ok(None) };
         if session.lifecycle.holds_slot() && !ask.keep_tmux {
@@ -38,6 +39,18 @@ pub(super) async fn remove(daemon: &Arc<Daemon>, op: &Op, asked: Remove) -> Repl
     }
     drop(grant);
     Ok(Response::Done)
+}
+
+/// Forgets the messages that are over, a part in each turn, so that nobody else waits long.
+async fn forget_over(daemon: &Arc<Daemon>, id: protocol::SessionId) -> Result<(), Refusal> {
+    let part = move |turn: &mut Turn<'_>| {
+        let events = pool::admit::forget_over(turn.pool(), id);
+        let more = events.len() == pool::admit::FORGET_AT_ONCE;
+        turn.emit_all(events);
+        more
+    };
+    while daemon.engine.turn(part).await? {}
+    Ok(())
 }
 
 /// Refuses what is being worked on or looked at, before anything is ended.

@@ -1,14 +1,16 @@
 //! What the passing of time does to queues: leases that are over, messages that expire, pauses and
 //! probes that have come. One task, which sleeps until the next of them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use pool::deadlines::Mono;
-use pool::queue::{self, Gone};
+use pool::queue::{self, Gone, Open};
 use protocol::{MessageId, MessageState, ProcId, Tag, Token};
 use tokio::time::sleep;
 
+use crate::clock;
 use crate::context::Daemon;
 use crate::engine::Turn;
 
@@ -17,12 +19,17 @@ const SLEEP_MAX: Duration = Duration::from_secs(30);
 /// The shortest.
 const SLEEP_MIN: Duration = Duration::from_millis(10);
 
+/// A look that comes so much later than it was to come means that the whole daemon stood still: then
+/// nobody could be heard of meanwhile, and nothing that stood still with it is judged.
+const STOOD_STILL: Duration = Duration::from_secs(1);
+
 /// Keeps time for ever.
 pub(crate) async fn run(daemon: Arc<Daemon>) {
     let sooner = daemon.engine.sooner();
     loop {
-        let context = Arc::clone(&daemon);
-        let Ok(next) = daemon.engine.turn(move |turn| tick(turn, &context)).await else { return };
+        // What was said before this moment is heard before it is judged by it.
+        let (context, asked_at) = (Arc::clone(&daemon), clock::mono(daemon.started));
+        let Ok(next) = daemon.engine.turn(move |turn| tick(turn, &context, asked_at)).await else { return };
         tokio::select! {
             () = sleep(next.clamp(SLEEP_MIN, SLEEP_MAX)) => {}
             () = sooner.notified() => {}
@@ -31,30 +38,37 @@ pub(crate) async fn run(daemon: Arc<Daemon>) {
 }
 
 /// Does what is due. Answers how long until the next.
-fn tick(turn: &mut Turn<'_>, daemon: &Daemon) -> Duration {
-    let (now, mono) = (turn.now(), turn.mono());
+fn tick(turn: &mut Turn<'_>, daemon: &Daemon, asked_at: Mono) -> Duration {
+    let now = turn.now();
     let expired = queue::expired(turn.pool(), now);
     if !expired.is_empty() {
         turn.emit_all(expired);
         turn.stir();
     }
-    for id in turn.rest.work.leases.take_passed(mono) {
+    let armed = turn.rest.work.armed;
+    let late = armed.until(asked_at);
+    if armed != Mono::default() && late >= STOOD_STILL {
+        tracing::warn!(?late, "the daemon stood still; leases begin anew from there");
+        turn.rest.work.leases.shift(late);
+    }
+    for id in turn.rest.work.leases.take_passed(asked_at) {
         let connected = turn.rest.work.connection_of(id).is_some();
         let silent = "its worker was silent for longer than the lease";
         lapse(turn, daemon, id, if connected { silent } else { "its worker was not heard of any more" });
     }
     // A reaper that left in the middle gave no verdict.
-    let ended: Vec<ProcId> =
+    let ended: BTreeSet<ProcId> =
         revoked(turn).map(|(holder, _)| holder).filter(|holder| is_dead(*holder)).collect();
     ended.into_iter().for_each(|process| died(turn, daemon, process));
-    let pauses = queue::next_due(turn.pool(), now);
-    if turn.rest.work.passed(pauses) {
+    let before = std::mem::replace(&mut turn.rest.work.ticked_at, now);
+    if queue::came_due(turn.pool(), before, now) {
         // What was to wait may be given out now.
         turn.stir();
     }
+    let mono = turn.mono();
     let lease = turn.rest.work.leases.first().map(|at| mono.until(at));
-    let pause = pauses.map(|at| at.since(now));
-    let next = lease.into_iter().chain(pause).min().unwrap_or(SLEEP_MAX).min(SLEEP_MAX);
+    let pause = queue::next_due(turn.pool(), now).map(|at| at.since(now));
+    let next = lease.into_iter().chain(pause).min().unwrap_or(SLEEP_MAX).clamp(SLEEP_MIN, SLEEP_MAX);
     turn.rest.work.armed = mono.after(next);
     next
 }
@@ -85,27 +99,37 @@ pub(crate) fn lapse(turn: &mut Turn<'_>, daemon: &Daemon, id: MessageId, reason:
     turn.stir();
 }
 
-/// What a process held is free again: it is proved dead. While the reaper is at it, what it started may live
-/// on: then its verdict frees it.
+/// A process is proved dead: what it held is free at once, but what the reaper is to prove it of: what it
+/// started may live on, and then the verdict frees it.
 pub(crate) fn died(turn: &mut Turn<'_>, daemon: &Daemon, process: ProcId) {
+    let view = &turn.rest.view;
+    let is_withheld = |token: Token| {
+        let tag = Tag::of(token);
+        view.leased.contains_key(&tag) || view.verdicts.contains_key(&tag)
+    };
+    let withheld: BTreeSet<Token> =
+        revoked(turn).map(|(_, token)| token).filter(|t| is_withheld(*t)).collect();
+    free(turn, daemon, process, &withheld);
+}
+
+/// A process and all that it started is proved gone.
+pub(crate) fn ended(turn: &mut Turn<'_>, daemon: &Daemon, process: ProcId) {
+    free(turn, daemon, process, &BTreeSet::new());
+}
+
+fn free(turn: &mut Turn<'_>, daemon: &Daemon, process: ProcId, withheld: &BTreeSet<Token>) {
     turn.rest.work.watched.remove(&process);
-    if is_being_ended(turn, process) {
-        return;
-    }
     let rules = &daemon.loaded().settings.queue;
-    let events = queue::dead_worker(turn.pool(), rules, process, turn.now());
+    let waits = |open: &Open<'_>| {
+        open.state == MessageState::Revoking && open.token.is_some_and(|token| withheld.contains(&token))
+    };
+    let events = queue::dead_worker(turn.pool(), rules, process, waits, turn.now());
     if !events.is_empty() {
         tracing::info!(%process, "a worker died");
         turn.emit_all(events);
         crate::crash::point("worker-died");
         turn.stir();
     }
-}
-
-/// Whether the reaper has a lease on it.
-fn is_being_ended(turn: &Turn<'_>, process: ProcId) -> bool {
-    let leased = |token: Token| turn.rest.view.leased.contains_key(&Tag::of(token));
-    revoked(turn).any(|(holder, token)| holder == process && leased(token))
 }
 
 /// Those who have to be ended before what they hold goes on, each under its token.

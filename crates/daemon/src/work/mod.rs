@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use pool::deadlines::{Deadlines, Mono};
 use protocol::ids::GeneratorId;
-use protocol::{MessageId, MessageState, MessageStatus, ProcId, SessionId, Timestamp};
+use protocol::{Holder, MessageId, MessageState, MessageStatus, ProcId, SessionId, Timestamp};
 
 use disk::Disk;
 
@@ -24,8 +24,9 @@ const DISCONNECT_GRACE: Duration = Duration::from_secs(5);
 pub(crate) struct Work {
     /// When the lease of each claimed message is over.
     pub(crate) leases: Deadlines,
-    /// Over which connection each claimed message was last heard of.
-    over: HashMap<MessageId, u64>,
+    /// Over which connection each claimed message was last heard of, and whether its holder promised to
+    /// be ended before it goes to another.
+    over: HashMap<MessageId, (u64, bool)>,
     /// Connections that may hold something.
     peers: BTreeMap<u64, Worker>,
     /// Processes that hold something and are watched.
@@ -35,8 +36,8 @@ pub(crate) struct Work {
     pub(crate) armed: Mono,
     /// When random operation ids last aged.
     aged_at: Mono,
-    /// The next moment at which something that waits for its time can go on.
-    next: Option<Timestamp>,
+    /// When time was last looked at.
+    pub(crate) ticked_at: Timestamp,
 }
 
 /// Somebody who works messages, or may.
@@ -76,10 +77,11 @@ impl Work {
     /// that promised to be ended before keeps its lease: it may live on, and comes back.
     pub(crate) fn left(&mut self, connection: u64, now: Mono) -> Option<Worker> {
         let left = self.peers.remove(&connection)?;
-        let held = self.over.iter().filter(|(_, over)| **over == connection).map(|(id, _)| *id);
-        for id in held.collect::<Vec<_>>() {
+        let its = self.over.iter().filter(|(_, (over, _))| *over == connection);
+        let held: Vec<(MessageId, bool)> = its.map(|(id, (_, promised))| (*id, *promised)).collect();
+        for (id, promised) in held {
             self.over.remove(&id);
-            if left.generator.is_none() {
+            if !promised {
                 self.leases.hasten(id, now.after(DISCONNECT_GRACE));
             }
         }
@@ -87,14 +89,14 @@ impl Work {
     }
 
     /// A message was heard of over a connection.
-    pub(crate) fn heard(&mut self, id: MessageId, connection: u64, deadline: Mono) {
-        self.leases.set(id, deadline);
-        self.over.insert(id, connection);
+    pub(crate) fn heard(&mut self, id: MessageId, holder: &Holder, connection: u64, now: Mono) {
+        self.leases.set(id, now.after(Duration::from_millis(holder.lease_ms)));
+        self.over.insert(id, (connection, holder.generator.is_some()));
     }
 
     /// The connection over which a message was last heard of.
     pub(crate) fn connection_of(&self, id: MessageId) -> Option<u64> {
-        self.over.get(&id).copied()
+        self.over.get(&id).map(|(connection, _)| *connection)
     }
 
     /// Whether a lease is over before they are looked at.
@@ -113,12 +115,6 @@ impl Work {
             self.aged_at = now;
         }
         due
-    }
-
-    /// Whether the moment that was the next one has passed.
-    pub(crate) fn passed(&mut self, next: Option<Timestamp>) -> bool {
-        let before = std::mem::replace(&mut self.next, next);
-        before.is_some() && before != next
     }
 
     /// A message moved: a claim begins, or is over.

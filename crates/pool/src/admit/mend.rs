@@ -1,5 +1,6 @@
 //! `queue resolve`, `cancel`, `retry`, `purge`: what a user does to messages.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use protocol::request::{Purge, Resolution, ResolveMessage};
@@ -103,12 +104,15 @@ fn anew(id: MessageId, session: SessionId, why: &str, now: Timestamp) -> Vec<Eve
     vec![Event::MessageChanged { id, session, status: Box::new(status) }]
 }
 
-/// Decides on `queue purge`.
+/// At most so many messages are forgotten in one go, so that nobody waits long for it.
+pub const FORGET_AT_ONCE: usize = 4096;
+
+/// Whether a purge makes sense.
 ///
 /// # Errors
 /// Usage for a state that is not final; not found, conflict, for an id that is not one of the session's,
 /// or not over.
-pub fn purge(pool: &Pool, session: &Session, asked: &Purge, now: Timestamp) -> Result<Vec<Event>, Refusal> {
+pub fn may_purge(pool: &Pool, session: &Session, asked: &Purge) -> Result<(), Refusal> {
     if asked.states.iter().any(|state| !state.is_final()) {
         return refuse(
             ErrorCode::Usage,
@@ -118,19 +122,37 @@ pub fn purge(pool: &Pool, session: &Session, asked: &Purge, now: Timestamp) -> R
     for id in &asked.ids {
         match pool.message_state(session.id, *id) {
             None => return refuse(ErrorCode::NotFound, format!("no message {id} of {}", session.name)),
-            Some(state) if !state.is_final() => return conflict(*id, "is not over; `queue cancel` ends it"),
+            Some(state) if !state.is_final() => {
+                return refuse(
+                    ErrorCode::Conflict,
+                    format!("message {id} is not over; `queue cancel` ends it"),
+                );
+            }
             Some(_) => {}
         }
     }
+    Ok(())
+}
+
+/// `queue purge`, [`FORGET_AT_ONCE`] messages at a time: none are left where there are fewer.
+#[must_use]
+pub fn purge(pool: &Pool, session: SessionId, asked: &Purge, now: Timestamp) -> Vec<Event> {
     let old = Duration::from_millis(asked.older_ms);
+    let ids: BTreeSet<MessageId> = asked.ids.iter().copied().collect();
     let wanted = |(id, state, _, at): &(MessageId, MessageState, &str, Timestamp)| {
-        let named = asked.ids.is_empty() || asked.ids.contains(id);
+        let named = ids.is_empty() || ids.contains(id);
         let of_state = asked.states.is_empty() || asked.states.contains(state);
         named && of_state && now.since(*at) >= old
     };
-    let session = session.id;
-    let forgotten = pool.over_messages_of(session).filter(wanted);
-    Ok(forgotten.map(|(id, ..)| Event::MessageForgotten { id, session }).collect())
+    let forgotten = pool.over_messages_of(session).filter(wanted).take(FORGET_AT_ONCE);
+    forgotten.map(|(id, ..)| Event::MessageForgotten { id, session }).collect()
+}
+
+/// Messages of a session that are over, [`FORGET_AT_ONCE`] at a time, before it is deleted.
+#[must_use]
+pub fn forget_over(pool: &Pool, session: SessionId) -> Vec<Event> {
+    let over = pool.over_messages_of(session).take(FORGET_AT_ONCE);
+    over.map(|(id, ..)| Event::MessageForgotten { id, session }).collect()
 }
 
 /// What becomes of a session's messages before it is deleted: what was not worked is cancelled, and all

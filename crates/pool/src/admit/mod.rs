@@ -12,7 +12,9 @@ mod text;
 pub use adopt::{Adoptee, Program, Target, adopt, is_adoption, target};
 pub use change::{has_slot_for, idle_enough, kill, label, next_incarnation, remove, rename, restart};
 pub use create::{Admitted, Launch, Made, new};
-pub use mend::{cancel, forget_messages, purge, resolve_message, retry};
+pub use mend::{
+    FORGET_AT_ONCE, cancel, forget_messages, forget_over, may_purge, purge, resolve_message, retry,
+};
 pub use resolve::{not_found, resolve};
 pub use send::{Body, Earlier, Sending, Sent, kind, send};
 

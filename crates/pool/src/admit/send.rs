@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use protocol::message::{BODY_MAX, HOPS_MAX, KEY_MAX, KIND_MAX, PROMPT};
 use protocol::request::Send;
+use protocol::session::Reason;
 use protocol::{
     ErrorCode, Lifecycle, Message, MessageId, MessageStatus, OpId, Refusal, Seq, Session, SessionId,
     Timestamp,
 };
 
 use super::refuse;
-use crate::pool::Pool;
+use crate::pool::{Pool, is_between};
 use crate::queue::Rules;
 
 /// A body as it is stored, which is as it will be typed.
@@ -136,7 +137,11 @@ pub fn kind(text: &str) -> Result<(), Refusal> {
 
 /// Parked and lost sessions keep and take messages; those that are over or ending refuse them.
 fn accepts(session: &Session) -> Result<(), Refusal> {
+    // What is on its way to start again, or to be lost, goes on to take them.
+    let passing = session.lifecycle == Lifecycle::Draining
+        && matches!(session.reason, Some(Reason::Restarted | Reason::ServerGone));
     match session.lifecycle {
+        _ if passing || is_between(session) => Ok(()),
         Lifecycle::Starting | Lifecycle::Live | Lifecycle::Parked | Lifecycle::Lost => Ok(()),
         Lifecycle::Stopped | Lifecycle::Failed | Lifecycle::Draining => refuse(
             ErrorCode::Refused,

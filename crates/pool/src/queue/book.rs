@@ -1,7 +1,7 @@
 //! All queues as they are kept in memory, and the fold of the events about messages. Bodies, keys,
 //! reasons and results are on disk only.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use protocol::{
@@ -34,10 +34,15 @@ pub(crate) struct Queue {
     /// Those that wait for another attempt.
     tried: BTreeMap<MessageId, Tried>,
     /// Those that are over, by the time they were: dead, and all others.
-    pub(crate) dead: VecDeque<Over>,
-    pub(crate) over: VecDeque<Over>,
+    pub(crate) dead: Overs,
+    pub(crate) over: Overs,
+    /// When each of them came to be over.
+    over_at: BTreeMap<MessageId, Timestamp>,
     pub(crate) bytes: u64,
 }
+
+/// Messages that are over, oldest end first.
+pub(crate) type Overs = BTreeMap<(Timestamp, MessageId), Over>;
 
 /// A message in flight.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -269,13 +274,19 @@ impl Queue {
     }
 
     fn ids(&self) -> impl Iterator<Item = MessageId> {
-        let over = self.dead.iter().chain(&self.over).map(Over::id);
+        let over = self.overs().map(Over::id);
         self.lanes.values().flat_map(Lane::iter).map(|(_, slot)| slot.id()).chain(over)
     }
 
     /// One that is over.
     pub(crate) fn find_over(&self, id: MessageId) -> Option<&Over> {
-        self.over.iter().rev().chain(self.dead.iter().rev()).find(|over| over.id() == id)
+        let key = (*self.over_at.get(&id)?, id);
+        self.over.get(&key).or_else(|| self.dead.get(&key))
+    }
+
+    /// All that are over: the dead first, each list oldest end first.
+    pub(crate) fn overs(&self) -> impl DoubleEndedIterator<Item = &Over> {
+        self.dead.values().chain(self.over.values())
     }
 
     fn take(&mut self, id: MessageId) -> Option<Moving> {
@@ -291,14 +302,8 @@ impl Queue {
             }
             return Some(moving);
         }
-        // What goes out of its time is the first of its list.
-        let first = |list: &mut VecDeque<Over>| {
-            let its = list.front().is_some_and(|over| over.id() == id);
-            if its { list.pop_front() } else { None }
-        };
-        let over = first(&mut self.dead).or_else(|| first(&mut self.over));
-        let over =
-            over.or_else(|| take_over(&mut self.over, id)).or_else(|| take_over(&mut self.dead, id))?;
+        let key = (self.over_at.remove(&id)?, id);
+        let over = self.over.remove(&key).or_else(|| self.dead.remove(&key))?;
         Some(Moving { slot: over.slot, priority: over.priority, kind: over.kind, was_open: false })
     }
 
@@ -313,8 +318,9 @@ impl Queue {
                 kind: moving.kind,
             };
             let list = if status.state == MessageState::Dead { &mut self.dead } else { &mut self.over };
-            let at = list.iter().rposition(|other| (other.at, other.id()) <= (over.at, id));
-            return list.insert(at.map_or(0, |at| at + 1), over);
+            list.insert((since, id), over);
+            self.over_at.insert(id, since);
+            return;
         }
         let waits = status.state == MessageState::Queued;
         let place = if waits { Place::Waiting } else { Place::InFlight };
@@ -385,9 +391,4 @@ impl Queue {
     pub(crate) fn pauses(&self) -> impl Iterator<Item = Timestamp> {
         self.tried.values().filter_map(|tried| tried.not_before)
     }
-}
-
-fn take_over(list: &mut VecDeque<Over>, id: MessageId) -> Option<Over> {
-    let at = list.iter().position(|over| over.id() == id)?;
-    list.remove(at)
 }

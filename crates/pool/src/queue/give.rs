@@ -55,13 +55,23 @@ fn is_due(open: &Open<'_>, now: Timestamp) -> bool {
     open.not_before.is_none_or(|at| at <= now || now < open.since)
 }
 
+/// Whether the time of something that had to wait came after `since`, or the clock went back.
+#[must_use]
+pub fn came_due(pool: &Pool, since: Timestamp, now: Timestamp) -> bool {
+    now < since || times(pool).any(|at| since < at && at <= now)
+}
+
+/// When what was tried may be tried again, and kinds are probed.
+fn times(pool: &Pool) -> impl Iterator<Item = Timestamp> {
+    let pauses = pool.book.queues().flat_map(|(_, queue)| queue.pauses());
+    pauses.chain(pool.breakers().filter_map(|(_, _, breaker)| breaker.probe_at))
+}
+
 /// When something that has to wait for its time can be given out, or is given up.
 #[must_use]
 pub fn next_due(pool: &Pool, now: Timestamp) -> Option<Timestamp> {
-    let pauses = pool.book.queues().flat_map(|(_, queue)| queue.pauses());
-    let probes = pool.breakers().filter_map(|(_, _, breaker)| breaker.probe_at);
     let expiry = super::given_up(pool).map(|(at, _)| at).next();
-    pauses.chain(probes).filter(|at| *at > now).chain(expiry).min()
+    times(pool).filter(|at| *at > now).chain(expiry).min()
 }
 
 /// It is given to a holder. The attempt counts from here on.

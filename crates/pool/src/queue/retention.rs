@@ -1,12 +1,11 @@
 //! What is over is forgotten after a while: bounded by age and by number.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use protocol::{Event, SessionId, Timestamp};
 
 use super::Rules;
-use super::book::{Book, Over};
+use super::book::{Book, Over, Overs};
 use crate::pool::Pool;
 
 /// How long a message with an idempotency key or a given operation id is remembered at least, from
@@ -33,14 +32,14 @@ pub fn outdated(pool: &Pool, rules: &Rules, now: Timestamp) -> Vec<Event> {
 
 fn of_list(
     book: &Book,
-    list: &VecDeque<Over>,
+    list: &Overs,
     (keep, age): (usize, Duration),
     now: Timestamp,
 ) -> impl Iterator<Item = protocol::MessageId> {
     let excess = list.len().saturating_sub(keep);
     let old = move |over: &&Over| now.since(over.at) > age;
     let named = move |over: &Over| now.since(over.created_at()) <= KEEP_NAMED && book.is_named(over.id());
-    let by_number = list.iter().take(excess);
-    let by_age = list.iter().skip(excess).take_while(old).filter(move |over| !named(over));
+    let by_number = list.values().take(excess);
+    let by_age = list.values().skip(excess).take_while(old).filter(move |over| !named(over));
     by_number.chain(by_age).map(Over::id)
 }

@@ -93,6 +93,12 @@ pub fn withdrawn(open: &Open<'_>, reason: &str, now: Timestamp) -> Event {
     changed(open, MessageStatus { attempts, ..status })
 }
 
+/// Taken away from its holder, which counts as a failure. No token is left: whatever the holder says under
+/// its own is refused from here on.
+fn taken(pool: &Pool, rules: &Rules, open: &Open<'_>, reason: &str, now: Timestamp) -> Vec<Event> {
+    failed(pool, rules, &Open { token: None, ..open.clone() }, reason, now)
+}
+
 fn failed(pool: &Pool, rules: &Rules, open: &Open<'_>, reason: &str, now: Timestamp) -> Vec<Event> {
     let kind = (open.session, open.kind);
     let breaker = breaker::failed(pool, rules, kind, now, reason);
@@ -130,7 +136,7 @@ pub fn lapsed(
     now: Timestamp,
 ) -> Vec<Event> {
     match gone {
-        Gone::YesOrFenced => failed(pool, rules, open, reason, now),
+        Gone::YesOrFenced => taken(pool, rules, open, reason, now),
         Gone::No(token) => {
             let status = status(open, MessageState::Revoking, Some(reason), now);
             let (token, holder) = (Some(token), open.holder.cloned());
@@ -139,15 +145,21 @@ pub fn lapsed(
     }
 }
 
-/// A process that held messages is proved dead: they are free.
+/// A process that held messages is proved dead: they are free, but those that are withheld.
 #[must_use]
-pub fn dead_worker(pool: &Pool, rules: &Rules, process: ProcId, now: Timestamp) -> Vec<Event> {
+pub fn dead_worker(
+    pool: &Pool,
+    rules: &Rules,
+    process: ProcId,
+    withheld: impl Fn(&Open<'_>) -> bool,
+    now: Timestamp,
+) -> Vec<Event> {
     let its = |open: &Open<'_>| {
         let worker = matches!(open.state, MessageState::Claimed | MessageState::Revoking);
         worker && open.holder.is_some_and(|holder| holder.process == Some(process))
     };
-    let held: Vec<Open<'_>> = pool.held_messages().filter(its).collect();
-    held.iter().flat_map(|open| failed(pool, rules, open, "its worker died", now)).collect()
+    let held = pool.held_messages().filter(|open| its(open) && !withheld(open));
+    held.flat_map(|open| taken(pool, rules, &open, "its worker died", now)).collect()
 }
 
 /// After a start: what was being typed when the last daemon ended may or may not have arrived.
