@@ -15,7 +15,7 @@ use crate::harness::{PATIENCE, Pool, Program, Talk, eventually, number, wait_unt
 const ROUNDS: usize = 3;
 /// What an abort ends with.
 const ABORTED: i32 = 134;
-/// How many messages that are over are kept.
+/// How many messages that are over are kept where they are to be forgotten.
 const KEPT: usize = 5;
 /// Pools at a time.
 const LANES: usize = 4;
@@ -40,12 +40,17 @@ const POINTS: [&str; 16] = [
     "forget",
 ];
 
-const CONFIG: &str = "[queue]\nmax_messages = 1000000\nkeep_count = 5\nmax_attempts = 1000\n\
-                      retry_backoff = '0ms'\nbreaker_failures = 0\n[events]\nkeep = 100000000\n";
+/// So many messages that are over are kept, but by the `poold` that is to die there are only a few.
+fn config(keep_count: usize) -> String {
+    format!(
+        "[queue]\nmax_messages = 1000000\nkeep_count = {keep_count}\nmax_attempts = 1000\nretry_backoff = '0ms'\n\
+         breaker_failures = 0\n[events]\nkeep = 100000000\n"
+    )
+}
 
 #[track_caller]
 fn under_load() -> Pool {
-    let pool = Pool::bare(CONFIG);
+    let pool = Pool::bare(&config(1_000_000));
     pool.start(Program::Poold);
     pool.await_poold();
     pool.script("web", "exec sleep 1000");
@@ -57,6 +62,7 @@ fn under_load() -> Pool {
 fn crash(pool: &Pool, load: &Load, points: &[&str]) {
     for point in points {
         pool.kill9(Program::Poold);
+        pool.configure(&config(KEPT));
         pool.start_as(Program::Poold, crashing(pool, point));
         let code = match *point {
             "claim-revoked" => {
@@ -72,6 +78,7 @@ fn crash(pool: &Pool, load: &Load, points: &[&str]) {
         assert_eq!(code, ABORTED, "{point}: {}", pool.logs());
     }
     pool.kill9(Program::Poold);
+    pool.configure(&config(1_000_000));
     pool.start(Program::Poold);
     pool.await_poold();
     let before = load.done();

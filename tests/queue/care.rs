@@ -237,7 +237,8 @@ fn d09_a_database_of_the_first_version_is_taken_over_and_kept() {
         .collect();
     let sessions = pool.lines(&["ls", "--all"]);
     let mut found: Vec<&str> = sessions.iter().map(|session| session["id"].as_str().unwrap()).collect();
-    (told.sort_unstable(), found.sort_unstable());
+    told.sort_unstable();
+    found.sort_unstable();
     assert_eq!(found, told);
     let epoch = pool.status()["epoch"].as_u64().unwrap();
     assert_eq!(epoch, 4, "one more than in the file");

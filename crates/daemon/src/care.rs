@@ -43,7 +43,7 @@ pub fn care(options: &Options, what: &Care) -> Result<String, Fatal> {
 
 fn failed(error: StoreError) -> Fatal {
     match error {
-        StoreError::Exists(path) => Fatal::Other(format!(
+        StoreError::Exists(path) => Fatal::Exists(format!(
             "{} is there already: move it away first, an import never replaces a database",
             path.display()
         )),

@@ -52,6 +52,8 @@ pub(crate) struct Engine {
     /// When the daemon started, for its monotonic clock.
     pub(crate) started: Instant,
     pub(crate) pace: Pace,
+    /// Whether the journal is still longer than it is to be.
+    pub(crate) trim_on: bool,
 }
 
 /// What the engine keeps beside the durable pool; dies with the process.
@@ -145,7 +147,10 @@ impl Engine {
         turn.look_again(&mut after);
         let Turn { events, bodies, stirred, sooner, trimmed, compaction, .. } = turn;
         self.write(&events, &bodies)?;
-        if trimmed || events.iter().any(|s| s.event.is_journaled() && s.seq.0.is_multiple_of(TRIM_EVERY)) {
+        if trimmed
+            || self.trim_on
+            || events.iter().any(|s| s.event.is_journaled() && s.seq.0.is_multiple_of(TRIM_EVERY))
+        {
             self.trim()?;
         }
         crate::crash::point("commit-written");
@@ -165,6 +170,7 @@ impl Engine {
         if let Some(answer) = compaction {
             // Whoever asked may have left.
             drop(answer.send(self.store.compact()));
+            self.store.check()?;
         }
         Ok(())
     }
@@ -198,6 +204,8 @@ impl Engine {
         let keep_for = protocol::time::millis(self.rest.keep_events_for);
         let oldest = Timestamp(crate::clock::now().0.saturating_sub(keep_for));
         crate::crash::point("journal-trim");
-        self.store.trim_journal(self.rest.keep_events, oldest).map(drop)
+        let removed = self.store.trim_journal(self.rest.keep_events, oldest)?;
+        self.trim_on = removed >= TRIM_EVERY;
+        Ok(())
     }
 }

@@ -18,6 +18,9 @@ pub enum Fatal {
     /// The database is damaged, full or failing.
     #[error("database: {0}")]
     Storage(String),
+    /// What is to be made is there already.
+    #[error("{0}")]
+    Exists(String),
     /// Anything else.
     #[error("{0}")]
     Other(String),
@@ -32,7 +35,7 @@ impl Fatal {
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::AlreadyRunning(_) => 4,
+            Self::AlreadyRunning(_) | Self::Exists(_) => 4,
             Self::Config(_) | Self::Path(_) => 2,
             Self::Storage(_) => 9,
             Self::Other(_) => 1,

@@ -117,7 +117,8 @@ fn open_store(paths: &Paths) -> Result<(Store, Pool), Fatal> {
     drop(std::fs::remove_file(recovery));
     let (mut store, loaded) = opened.map_err(storage)?;
     for lost in &loaded.quarantined {
-        tracing::error!(?lost, "a damaged record was set aside");
+        let (table, key, why) = (&lost.table, lost.key.escape_ascii(), &lost.why);
+        tracing::error!(table, %key, why, "a damaged record was put aside");
     }
     let mut pool = loaded.pool;
     let boot = process::identity::boot_id().unwrap_or_else(|_| pool.started_by().1.to_owned());
@@ -166,6 +167,7 @@ async fn serve(
         committed: std::time::Instant::now(),
         started,
         pace: Default::default(),
+        trim_on: false,
     };
     let thread = std::thread::Builder::new()
         .name("engine".to_owned())

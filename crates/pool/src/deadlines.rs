@@ -48,9 +48,7 @@ impl Deadlines {
 
     /// Puts all of them off.
     pub fn shift(&mut self, by: Duration) {
-        for (_, at) in &mut self.at {
-            *at = at.after(by);
-        }
+        self.at.values_mut().for_each(|at| *at = at.after(by));
         self.order = self.at.iter().map(|(id, at)| (*at, *id)).collect();
     }
 

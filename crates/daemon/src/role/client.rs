@@ -13,7 +13,7 @@ use crate::engine::{Job, Turn};
 use crate::op;
 use crate::outbox::Outbox;
 use crate::verb::claim::{self, Peer};
-use crate::verb::{self, queue};
+use crate::verb::{self, queue, read};
 
 /// Calls of one connection that may be under way.
 const CALLS_MAX: usize = 64;
@@ -141,6 +141,11 @@ impl Client {
                 given
             }
             Request::Export => verb::export(&self.daemon, &self.outbox, call.id).await,
+            Request::Messages(asked) => {
+                read::some_messages(&self.daemon, asked, (&self.outbox, call.id)).await
+            }
+            Request::ListMessages(of) => read::messages(&self.daemon, of, (&self.outbox, call.id)).await,
+            Request::Events(asked) => read::events(&self.daemon, asked, (&self.outbox, call.id)).await,
             request => verb::answer(&self.daemon, Call { request, ..call }).await,
         }
     }

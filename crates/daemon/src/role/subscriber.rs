@@ -30,7 +30,11 @@ pub(super) async fn serve(daemon: &Arc<Daemon>, mut connection: Connection) {
     };
     let (reader, outbox) = (&mut connection.reader, &connection.outbox);
     tokio::select! {
-        followed = follow(daemon, outbox, since) => drop(followed),
+        followed = follow(daemon, outbox, since) => {
+            drop(followed);
+            // After a failure of the database the engine learns of it with its next turn.
+            daemon.engine.post(|_| ());
+        }
         // It says nothing more; this is its end.
         _ = reader.next() => {}
     }

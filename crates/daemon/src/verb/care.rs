@@ -44,32 +44,45 @@ pub(crate) async fn export(daemon: &Arc<Daemon>, outbox: &Outbox, id: u64) -> Re
     }
     match writing.await {
         Ok(Ok(())) => Ok(Response::Done),
-        Ok(Err(error)) => Err(failed(&error)),
+        Ok(Err(error)) => {
+            daemon.engine.post(|_| ());
+            Err(failed(&error))
+        }
         Err(_) => Err(in_doubt()),
     }
 }
 
-/// Collects what is written into parts; JSON is text.
+/// Collects what is written into parts; JSON is text, which is cut anywhere between two characters.
 struct Parts {
     sender: mpsc::Sender<String>,
     text: Vec<u8>,
 }
 
+impl Parts {
+    /// Sends what is whole of the first so many bytes.
+    fn send(&mut self, bytes: usize) -> io::Result<()> {
+        let whole = match std::str::from_utf8(&self.text[..bytes]) {
+            Ok(text) => text.len(),
+            Err(cut) if cut.error_len().is_none() => cut.valid_up_to(),
+            Err(error) => return Err(io::Error::other(error)),
+        };
+        let rest = self.text.split_off(whole);
+        let text = String::from_utf8(std::mem::replace(&mut self.text, rest)).map_err(io::Error::other)?;
+        self.sender.blocking_send(text).map_err(|_| io::ErrorKind::BrokenPipe.into())
+    }
+}
+
 impl Write for Parts {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.text.extend_from_slice(bytes);
-        if self.text.len() >= PART && self.text.ends_with(b"\n") {
-            self.flush()?;
+        while self.text.len() >= PART {
+            self.send(PART)?;
         }
         Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        if self.text.is_empty() {
-            return Ok(());
-        }
-        let text = String::from_utf8(std::mem::take(&mut self.text)).map_err(io::Error::other)?;
-        self.sender.blocking_send(text).map_err(|_| io::ErrorKind::BrokenPipe.into())
+        if self.text.is_empty() { Ok(()) } else { self.send(self.text.len()) }
     }
 }
 

@@ -45,9 +45,7 @@ pub(crate) async fn answer(daemon: &Arc<Daemon>, call: protocol::Call) -> Reply 
         Request::List(list) => read::list(daemon, list).await,
         Request::Show(session) => read::show(daemon, session).await,
         Request::ShowMessage(id) => read::message(daemon, id).await,
-        Request::ListMessages(session) => read::messages(daemon, session).await,
         Request::Logs(session) => read::logs(daemon, session).await,
-        Request::Events(events) => read::events(daemon, events).await,
         Request::Candidates => read::candidates(daemon).await,
         Request::Config => read::config(daemon),
         Request::ConfigReload => read::reload(daemon),
@@ -67,7 +65,6 @@ pub(crate) async fn answer(daemon: &Arc<Daemon>, call: protocol::Call) -> Reply 
         | Request::Restart(_)
         | Request::Adopt(_) => operate(daemon, call.op, call.request).await,
         Request::Generators => claim::generators(daemon).await,
-        Request::Messages(asked) => read::some_messages(daemon, asked).await,
         Request::Body(id) => read::body(daemon, id).await,
         Request::Backup { path } => care::backup(daemon, path).await,
         Request::Check => care::check(daemon).await,
@@ -80,6 +77,9 @@ pub(crate) async fn answer(daemon: &Arc<Daemon>, call: protocol::Call) -> Reply 
         | Request::Ack(_)
         | Request::Fail(_)
         | Request::Export
+        | Request::ListMessages(_)
+        | Request::Messages(_)
+        | Request::Events(_)
         | Request::NextCandidate { .. }
         | Request::TakeLease { .. }
         | Request::Settle(_)
@@ -97,11 +97,8 @@ fn needs_tmux(request: &Request) -> bool {
             | Request::Sync
             | Request::Config
             | Request::ConfigReload
-            | Request::Events(_)
             | Request::Logs(_)
             | Request::ShowMessage(_)
-            | Request::ListMessages(_)
-            | Request::Messages(_)
             | Request::Body(_)
             | Request::ResolveMessage(_)
             | Request::Cancel(_)

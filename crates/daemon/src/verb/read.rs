@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use protocol::reply::LogFiles;
 use protocol::request::{Events, List, Messages};
-use protocol::{ErrorCode, Message, MessageId, OsBytes, Refusal, Reply, Response, SessionRef};
+use protocol::{
+    ErrorCode, Frame, Message, MessageId, OsBytes, Refusal, Reply, Response, SessionId, SessionRef,
+};
 
 use super::{queue, shown};
 use crate::config::Config;
@@ -12,9 +14,12 @@ use crate::context::{Daemon, Loaded};
 use crate::engine::Turn;
 use crate::files;
 use crate::handle::in_doubt;
+use crate::outbox::Outbox;
 
 /// Finished messages that a listing shows beside the unfinished ones.
 const FINISHED_SHOWN: u32 = 100;
+/// Messages or events that are read at once.
+const PAGE: usize = 500;
 /// The most events of one answer.
 const EVENTS_MAX: u32 = 100_000;
 
@@ -56,41 +61,58 @@ async fn stored(daemon: &Arc<Daemon>, id: MessageId) -> Result<(Message, Vec<u8>
     found.ok_or_else(|| queue::absent(id))
 }
 
-pub(super) async fn messages(daemon: &Arc<Daemon>, session: SessionRef) -> Reply {
+/// All that are not over, and the newest that are.
+pub(crate) async fn messages(daemon: &Arc<Daemon>, session: SessionRef, to: (&Outbox, u64)) -> Reply {
     let all = Messages { session, kinds: Vec::new(), states: Vec::new(), limit: FINISHED_SHOWN };
-    list_messages(daemon, all, u32::MAX).await
+    list_messages(daemon, all, u32::MAX, to).await
 }
 
-pub(super) async fn some_messages(daemon: &Arc<Daemon>, asked: Messages) -> Reply {
+pub(crate) async fn some_messages(daemon: &Arc<Daemon>, asked: Messages, to: (&Outbox, u64)) -> Reply {
     let open = asked.limit;
-    list_messages(daemon, asked, open).await
+    list_messages(daemon, asked, open, to).await
 }
 
 /// The first so many that are not over, in the order in which they were queued, and the newest that are.
-/// Read from the disk, elsewhere: the engine goes on meanwhile.
-async fn list_messages(daemon: &Arc<Daemon>, asked: Messages, open: u32) -> Reply {
+/// Read from the disk, elsewhere, and sent in parts as fast as the client reads.
+async fn list_messages(
+    daemon: &Arc<Daemon>,
+    asked: Messages,
+    open: u32,
+    (outbox, id): (&Outbox, u64),
+) -> Reply {
     let choose = move |turn: &mut Turn<'_>| {
         let session = pool::admit::resolve(turn.pool(), &asked.session)?.id;
-        let of_kind = |kind: &str| asked.kinds.is_empty() || asked.kinds.iter().any(|wanted| wanted == kind);
-        let of_state = |state| asked.states.is_empty() || asked.states.contains(&state);
-        let waiting = turn.pool().open_messages_of(session).filter(|m| of_kind(m.kind) && of_state(m.state));
-        let mut ids: Vec<MessageId> = waiting.map(|m| m.id).collect();
-        ids.sort_unstable();
-        ids.truncate(open as usize);
-        let over = turn.pool().over_messages_of(session);
-        let mut over: Vec<_> = over
-            .filter(|(_, state, kind, _)| of_kind(kind) && of_state(*state))
-            .map(|m| (m.3, m.0))
-            .collect();
-        over.sort_unstable();
-        let newest = over.len().saturating_sub(asked.limit as usize);
-        ids.extend(over[newest..].iter().map(|(_, id)| *id));
-        ids.sort_unstable();
-        Ok((ids, turn.reader()))
+        Ok((chosen(turn, session, &asked, open), turn.reader()))
     };
     let (ids, reader): (Vec<MessageId>, store::Reader) = daemon.engine.turn(choose).await??;
-    let read = tokio::task::spawn_blocking(move || reader.messages(&ids)).await.map_err(|_| in_doubt())?;
-    read.map(Response::Messages).map_err(|e| failed(daemon, &e))
+    for ids in ids.chunks(PAGE) {
+        let (ids, reader) = (ids.to_vec(), reader.clone());
+        let read =
+            tokio::task::spawn_blocking(move || reader.messages(&ids)).await.map_err(|_| in_doubt())?;
+        let part = read.map(Response::Messages).map_err(|e| failed(daemon, &e))?;
+        let (parts, last) = crate::parts::split(part);
+        for part in parts.into_iter().chain(last) {
+            outbox.send(Frame::Part { id, part }).await.map_err(|_| in_doubt())?;
+        }
+    }
+    Ok(Response::Messages(Vec::new()))
+}
+
+fn chosen(turn: &Turn<'_>, session: SessionId, asked: &Messages, open: u32) -> Vec<MessageId> {
+    let of_kind = |kind: &str| asked.kinds.is_empty() || asked.kinds.iter().any(|wanted| wanted == kind);
+    let of_state = |state| asked.states.is_empty() || asked.states.contains(&state);
+    let waiting = turn.pool().open_messages_of(session).filter(|m| of_kind(m.kind) && of_state(m.state));
+    let mut ids: Vec<MessageId> = waiting.map(|m| m.id).collect();
+    ids.sort_unstable();
+    ids.truncate(open as usize);
+    let over = turn.pool().over_messages_of(session);
+    let mut over: Vec<_> =
+        over.filter(|(_, state, kind, _)| of_kind(kind) && of_state(*state)).map(|m| (m.3, m.0)).collect();
+    over.sort_unstable();
+    let newest = over.len().saturating_sub(asked.limit as usize);
+    ids.extend(over[newest..].iter().map(|(_, id)| *id));
+    ids.sort_unstable();
+    ids
 }
 
 /// The engine learns of it with its next turn: after a failure nothing is answered any more.
@@ -105,13 +127,22 @@ pub(super) async fn logs(daemon: &Arc<Daemon>, wanted: SessionRef) -> Reply {
     Ok(Response::Logs(LogFiles { files: files.into_iter().map(Into::into).collect() }))
 }
 
-pub(super) async fn events(daemon: &Arc<Daemon>, asked: Events) -> Reply {
-    let limit = asked.limit.clamp(1, EVENTS_MAX) as usize;
+/// Read elsewhere, page by page, and sent as fast as the client reads.
+pub(crate) async fn events(daemon: &Arc<Daemon>, asked: Events, (outbox, id): (&Outbox, u64)) -> Reply {
+    let (mut since, mut left) = (asked.since, asked.limit.clamp(1, EVENTS_MAX) as usize);
     let reader = daemon.engine.turn(|turn| turn.reader()).await?;
-    let read = tokio::task::spawn_blocking(move || reader.events_since(asked.since, limit));
-    let events = read.await.map_err(|_| in_doubt())?;
-    let events = events.map_err(|e| failed(daemon, &e))?;
-    Ok(Response::Events(events.into_iter().map(redacted).collect()))
+    while left > 0 {
+        let (reader, page) = (reader.clone(), left.min(PAGE));
+        let read = tokio::task::spawn_blocking(move || reader.events_since(since, page));
+        let events = read.await.map_err(|_| in_doubt())?.map_err(|e| failed(daemon, &e))?;
+        let Some(last) = events.last() else { break };
+        (since, left) = (last.seq, left - events.len());
+        let (parts, last) = crate::parts::split(Response::Events(events.into_iter().map(redacted).collect()));
+        for part in parts.into_iter().chain(last) {
+            outbox.send(Frame::Part { id, part }).await.map_err(|_| in_doubt())?;
+        }
+    }
+    Ok(Response::Events(Vec::new()))
 }
 
 /// An event as it may be shown: without the environment of a new session.

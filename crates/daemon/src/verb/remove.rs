@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use protocol::request::Remove;
-use protocol::{ErrorCode, Event, Refusal, Reply, Response, Session};
+use protocol::{ErrorCode, Event, Refusal, Reply, Response, Session, SessionId};
 
 use super::end;
 use crate::context::{Daemon, pane_of};
@@ -19,15 +19,10 @@ pub(super) async fn remove(daemon: &Arc<Daemon>, op: &Op, asked: Remove) -> Repl
     let grant = daemon.engine.lock(session.id, "rm").await?;
     let (operation, ask) = (op.clone(), asked.clone());
     let id = session.id;
-    forget_over(daemon, id).await?;
+    forget_over(daemon, id, &asked).await?;
     let decide = move |turn: &mut Turn<'_>| {
         let Some(session) = turn.pool().session(id).cloned() else { return Ok(None) };
-        if session.lifecycle.holds_slot() && !ask.keep_tmux {
-            return Err(Refusal::new(
-                ErrorCode::Conflict,
-                format!("{} was started again meanwhile", session.name),
-            ));
-        }
+        may_go(turn, &session, &ask)?;
         let events = pool::admit::remove(turn.pool(), &session, &ask, turn.now())?;
         turn.emit_all(events);
         operation.conclude(turn, &Ok(Response::Done));
@@ -41,16 +36,32 @@ pub(super) async fn remove(daemon: &Arc<Daemon>, op: &Op, asked: Remove) -> Repl
     Ok(Response::Done)
 }
 
-/// Forgets the messages that are over, a part in each turn, so that nobody else waits long.
-async fn forget_over(daemon: &Arc<Daemon>, id: protocol::SessionId) -> Result<(), Refusal> {
-    let part = move |turn: &mut Turn<'_>| {
-        let events = pool::admit::forget_over(turn.pool(), id);
-        let more = events.len() == pool::admit::FORGET_AT_ONCE;
-        turn.emit_all(events);
-        more
-    };
-    while daemon.engine.turn(part).await? {}
-    Ok(())
+/// Forgets the messages that are over, a part in each turn, so that nobody else waits long. First it is
+/// seen that nothing speaks against it.
+async fn forget_over(daemon: &Arc<Daemon>, id: SessionId, asked: &Remove) -> Result<(), Refusal> {
+    loop {
+        let asked = asked.clone();
+        let part = move |turn: &mut Turn<'_>| {
+            if let Some(session) = turn.pool().session(id) {
+                may_go(turn, session, &asked)?;
+            }
+            let events = pool::admit::forget_over(turn.pool(), id);
+            let more = events.len() == pool::admit::FORGET_AT_ONCE;
+            turn.emit_all(events);
+            Ok(more)
+        };
+        if !daemon.engine.turn(part).await?? {
+            return Ok(());
+        }
+    }
+}
+
+fn may_go(turn: &Turn<'_>, session: &Session, asked: &Remove) -> Result<(), Refusal> {
+    if session.lifecycle.holds_slot() && !asked.keep_tmux {
+        let why = format!("{} was started again meanwhile", session.name);
+        return Err(Refusal::new(ErrorCode::Conflict, why));
+    }
+    if asked.force { Ok(()) } else { pool::admit::idle_enough(turn.pool(), session) }
 }
 
 /// Refuses what is being worked on or looked at, before anything is ended.

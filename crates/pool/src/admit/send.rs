@@ -111,11 +111,13 @@ fn check(send: &Send, body: &Body) -> Result<(), Refusal> {
     if body.bytes.len() > BODY_MAX {
         return refuse(ErrorCode::Usage, format!("the text is {} bytes, over {BODY_MAX}", body.bytes.len()));
     }
-    if send.key.as_ref().is_some_and(|key| key.is_empty() || key.len() > KEY_MAX) {
-        return refuse(ErrorCode::Usage, format!("a key has 1 to {KEY_MAX} bytes"));
+    let plain = |text: &str| text.len() <= KEY_MAX && !text.chars().any(char::is_control);
+    if send.key.as_ref().is_some_and(|key| key.is_empty() || !plain(key)) {
+        return refuse(ErrorCode::Usage, format!("a key has 1 to {KEY_MAX} bytes and no control characters"));
     }
-    if send.origin.len() > KEY_MAX {
-        return refuse(ErrorCode::Usage, format!("an origin has at most {KEY_MAX} bytes"));
+    if !plain(&send.origin) {
+        let why = format!("an origin has at most {KEY_MAX} bytes and no control characters");
+        return refuse(ErrorCode::Usage, why);
     }
     Ok(())
 }

@@ -274,7 +274,7 @@ impl Machine {
     fn worker_dies(&mut self, n: usize) {
         let (dead, now) = (process(self.workers[n]), self.now());
         self.workers[n] += 1;
-        let events = queue::dead_worker(&self.world.pool, &self.rules, dead, now);
+        let events = queue::dead_worker(&self.world.pool, &self.rules, dead, |_| false, now);
         self.world.emit_all(events);
         self.reference.dead_worker(dead, now.0);
     }
@@ -329,7 +329,9 @@ impl Machine {
         let asked =
             Purge { session: asked(session, PROMPT).session, ids: vec![], states: states.to_vec(), older_ms };
         let (record, now) = (self.world.pool.session(session).unwrap(), self.now());
-        let decided = admit::purge(&self.world.pool, record, &asked, now);
+        let pool = &self.world.pool;
+        let decided =
+            admit::may_purge(pool, record, &asked).map(|()| admit::purge(pool, record.id, &asked, now));
         if !states.iter().all(|state| state.is_final()) {
             return self.agree(decided, Err(ErrorCode::Usage));
         }
@@ -365,7 +367,7 @@ impl Machine {
         self.world.emit_all(events);
         match gone {
             Gone::No(token) => self.reference.revoke(id, token, now.0),
-            Gone::YesOrFenced => self.reference.failed(id, now.0),
+            Gone::YesOrFenced => self.reference.taken(id, now.0),
         }
     }
 

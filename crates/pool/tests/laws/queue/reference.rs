@@ -209,6 +209,12 @@ impl Reference {
         self.count_failure(id, now);
     }
 
+    /// Taken from its holder: its token is good for nothing from here on.
+    pub(crate) fn taken(&mut self, id: MessageId, now: u64) {
+        self.failed(id, now);
+        self.get_mut(id).token = None;
+    }
+
     fn again(&mut self, id: MessageId, pause: Option<u64>, now: u64) {
         let (most, base) = (self.rules.max_attempts, self.rules.retry_backoff);
         let m = self.get_mut(id);
@@ -246,7 +252,7 @@ impl Reference {
     pub(crate) fn dead_worker(&mut self, process: ProcId, now: u64) {
         let of = |m: &&Kept| matches!(m.state, Claimed | Revoking) && m.process == Some(process);
         let its: Vec<_> = self.messages.iter().filter(of).map(|m| m.id).collect();
-        its.into_iter().for_each(|id| self.failed(id, now));
+        its.into_iter().for_each(|id| self.taken(id, now));
     }
 
     pub(crate) fn crash(&mut self, now: u64) {
