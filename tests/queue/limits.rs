@@ -75,6 +75,8 @@ fn q08_what_is_too_long_is_refused_whoever_sends_it() {
     refuse(sending("A", b"x"));
     refuse(Send { key: Some("k".repeat(257)), ..sending("a", b"x") });
     refuse(Send { origin: "o".repeat(257), ..sending("a", b"x") });
+    refuse(Send { key: Some("k\u{1b}".to_owned()), ..sending("a", b"x") });
+    refuse(Send { origin: "o\n".to_owned(), ..sending("a", b"x") });
     refuse(Send { body: OsBytes(vec![0xff]), ..sending("prompt", b"") });
     let claimed = client.take(&["a"]).unwrap();
     assert_eq!(claimed.body.0, longest);

@@ -12,4 +12,5 @@ mod leases;
 mod life;
 mod limits;
 mod loops;
+mod promises;
 mod waits;

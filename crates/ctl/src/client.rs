@@ -91,11 +91,19 @@ impl Client {
     /// # Errors
     /// As [`Client::ask`].
     pub(crate) fn call(&mut self, op: Option<OpId>, request: Request) -> Result<Response, Error> {
+        self.persist(|client, left| client.attempt(op.clone(), request.clone(), left))
+    }
+
+    /// Tries until there is an answer, or the time is over.
+    fn persist(
+        &mut self,
+        mut attempt: impl FnMut(&mut Self, Option<Duration>) -> Result<Reply, Failure>,
+    ) -> Result<Response, Error> {
         let mut patience = Patience::new(self.limit);
         let mut lost: Option<Refusal> = None;
         loop {
             let began = Instant::now();
-            let refusal = match self.attempt(op.clone(), request.clone(), patience.left()) {
+            let refusal = match attempt(self, patience.left()) {
                 Ok(reply) => return Ok(reply?),
                 Err(Failure::Final(refusal)) => return Err(refusal.into()),
                 Err(Failure::Away(refusal)) => refusal,
@@ -105,6 +113,26 @@ impl Client {
                 return Err(lost.unwrap_or(refusal).into());
             }
         }
+    }
+
+    /// Asks for something that changes nothing and is long: it is handed over in parts, as they come.
+    ///
+    /// # Errors
+    /// As [`Client::ask`], that the answer was cut, and whatever `part` fails with.
+    pub(crate) fn ask_each(
+        &mut self,
+        request: &Request,
+        mut part: impl FnMut(Response) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let mut taken = Ok(());
+        let mut take = |next| {
+            if taken.is_ok() {
+                taken = part(next);
+            }
+        };
+        let last = self.persist(|client, left| client.attempt_each(request, left, &mut take))?;
+        take(last);
+        taken
     }
 
     /// Asks once, without patience.
@@ -132,16 +160,38 @@ impl Client {
             None => self.connect(Role::Client, left).map(|new| self.call_on(new, op, request, left)),
             Some(kept) => Ok(self.call_on(kept, op, request, left)),
         }
-        .map_err(|error| {
-            let refusal = error.refusal();
-            if self.may_come_back(&error) { Failure::Away(refusal) } else { Failure::Final(refusal) }
-        })?;
+        .map_err(|error| self.unreached(&error))?;
         let reply = reply.map_err(|error| match error {
             TransportError::Closed | TransportError::Io(_) => Failure::Lost(error.refusal()),
             TransportError::Timeout | TransportError::Frame(_) => Failure::Final(error.refusal()),
         })?;
         self.connection = Some(connection);
         Ok(reply)
+    }
+
+    /// On a connection of its own. Where that is lost once a part has come, trying again would bring it twice.
+    fn attempt_each(
+        &mut self,
+        request: &Request,
+        left: Option<Duration>,
+        part: &mut dyn FnMut(Response),
+    ) -> Result<Reply, Failure> {
+        let mut connection = self.connect(Role::Client, left).map_err(|error| self.unreached(&error))?;
+        connection.set_timeout(left);
+        let mut begun = false;
+        let reply = connection.call_each(None, self.lock, request.clone(), |next| {
+            begun = true;
+            part(next);
+        });
+        reply.map_err(|error| match error {
+            TransportError::Closed | TransportError::Io(_) if !begun => Failure::Lost(error.refusal()),
+            _ => Failure::Final(error.refusal()),
+        })
+    }
+
+    fn unreached(&self, error: &ConnectError) -> Failure {
+        let refusal = error.refusal();
+        if self.may_come_back(error) { Failure::Away(refusal) } else { Failure::Final(refusal) }
     }
 
     fn call_on(

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use protocol::ErrorCode;
 use serde_json::json;
 
 use crate::error::Error;
@@ -16,6 +17,18 @@ pub(crate) const BROKEN_PIPE: u8 = 141;
 /// Ended by Ctrl-C: 128 and SIGINT.
 pub(crate) const INTERRUPTED: u8 = 130;
 
+const CODES: [ErrorCode; 9] = [
+    ErrorCode::Failed,
+    ErrorCode::Usage,
+    ErrorCode::NotFound,
+    ErrorCode::Conflict,
+    ErrorCode::Refused,
+    ErrorCode::Timeout,
+    ErrorCode::Unavailable,
+    ErrorCode::Protocol,
+    ErrorCode::Storage,
+];
+
 /// The exit code of an error; `passes_on` for commands that end with the session's own code.
 #[must_use]
 pub(crate) fn code(error: &Error, passes_on: bool) -> u8 {
@@ -24,6 +37,12 @@ pub(crate) fn code(error: &Error, passes_on: bool) -> u8 {
         _ if passes_on => OWN_FAILURE,
         error => error.code().exit_code(),
     }
+}
+
+/// The code of which this is the exit code; none for those of other tables.
+#[must_use]
+pub(crate) fn meaning(exit: i32) -> Option<ErrorCode> {
+    CODES.into_iter().find(|code| i32::from(code.exit_code()) == exit)
 }
 
 /// Says on standard error what went wrong, in words or as JSON. A reader that went away is not news.
@@ -42,7 +61,7 @@ pub(crate) fn report(error: &Error, json: bool, exit: u8) {
 
 #[cfg(test)]
 mod tests {
-    use protocol::{ErrorCode, Refusal};
+    use protocol::Refusal;
 
     use super::*;
 
@@ -63,7 +82,9 @@ mod tests {
             let error = Error::from(Refusal::new(code, "x"));
             assert_eq!((code.word(), super::code(&error, false)), (word, exit));
             assert_eq!(super::code(&error, true), OWN_FAILURE);
+            assert_eq!(meaning(exit.into()), Some(code));
         }
+        assert_eq!(meaning(101), None);
     }
 
     #[test]

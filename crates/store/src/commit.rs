@@ -6,11 +6,11 @@ use protocol::message::STEPS_MAX;
 use protocol::{Breaker, Event, Message, MessageId, OpId, SessionId, Stamped, Step, Tag, Timestamp};
 use redb::{Database, ReadableTable, WriteTransaction};
 
-use crate::error::StoreError;
+use crate::error::{RecordError, StoreError};
 use crate::quarantine;
 use crate::record::{seal, seal_event, seal_message, seal_state, split_message, unseal_state};
 use crate::tables::{
-    NEXT_SESSION_KEY, SEQ_KEY, SERVER_KEY, STARTED_KEY, Table, breaker_key, number_key, op_key,
+    NEXT_SESSION_KEY, SEQ_KEY, SERVER_KEY, STARTED_KEY, Table, breaker_key, key_number, number_key, op_key,
 };
 
 /// What goes into one commit.
@@ -74,6 +74,11 @@ impl<'t> Tables<'t> {
     pub(crate) fn remove(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError> {
         self.get(table)?.remove(key)?;
         Ok(())
+    }
+
+    /// Removes a row, and answers what it held.
+    pub(crate) fn take(&mut self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        Ok(self.get(table)?.remove(key)?.map(|row| row.value().to_vec()))
     }
 
     pub(crate) fn number(&mut self, key: &[u8], n: u64) -> Result<(), StoreError> {
@@ -220,18 +225,9 @@ impl<'a> Writing<'_, '_, 'a> {
         let key = number_key(id.0);
         self.tables.remove(Table::MessageStates, &key)?;
         self.rows.extend([Row::Seq, Row::Session(session)]);
-        let Some(row) = self.tables.get(Table::Messages)?.remove(key.as_slice())? else { return Ok(()) };
-        let record = row.value().to_vec();
-        drop(row);
-        match split_message(Table::Messages.name(), &key, &record) {
-            Ok((event, _)) if id.0 > self.batch.floor => {
-                self.tables.put(Table::Journal, &key, &seal(Table::Journal.name(), &key, &[event]))
-            }
-            Ok(_) => Ok(()),
-            Err(why) => {
-                quarantine::put(self.tables, Table::Messages.name(), &key, (&record, &why.to_string()))
-            }
-        }
+        let Some(record) = self.tables.take(Table::Messages, &key)? else { return Ok(()) };
+        let Some(why) = keep_event(self.tables, (&key, &record), self.batch.floor)? else { return Ok(()) };
+        quarantine::put(self.tables, Table::Messages.name(), &key, (&record, &why.to_string()))
     }
 
     fn no_breakers(&mut self, session: SessionId) -> Result<(), StoreError> {
@@ -252,6 +248,22 @@ impl<'a> Writing<'_, '_, 'a> {
         let Some(event) = event else { return self.tables.remove(table, key) };
         let stamped = Stamped { seq: self.batch.pool.seq(), at: Timestamp(0), event };
         self.tables.put(table, key, &seal_event(table, key, &stamped)?)
+    }
+}
+
+/// Puts the event of a message whose row goes into the journal, unless it was trimmed already; answers
+/// what is wrong with the record where that is why it cannot.
+pub(crate) fn keep_event(
+    tables: &mut Tables<'_>,
+    (key, record): (&[u8], &[u8]),
+    floor: u64,
+) -> Result<Option<RecordError>, StoreError> {
+    match split_message(Table::Messages.name(), key, record) {
+        Ok((event, _)) if key_number(key).is_some_and(|place| place > floor) => {
+            tables.put(Table::Journal, key, &seal(Table::Journal.name(), key, &[event])).map(|()| None)
+        }
+        Ok(_) => Ok(None),
+        Err(why) => Ok(Some(why)),
     }
 }
 

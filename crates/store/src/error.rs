@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use protocol::{FrameError, MessageId};
+use protocol::{FrameError, MessageId, SessionId};
 
 /// A failure of the store.
 #[derive(Debug, thiserror::Error)]
@@ -89,6 +89,9 @@ pub enum RecordError {
     /// A change of a message that is not there.
     #[error("its message is missing")]
     Orphan,
+    /// A message of a session that is not there.
+    #[error("its session {0} is missing")]
+    NoSession(SessionId),
 }
 
 impl StoreError {

@@ -14,12 +14,12 @@ use crate::schema::meta_number;
 use crate::tables::{FLOOR_KEY, SEQ_KEY, Table, key_number, number_key};
 
 /// The most rows that one call of [`crate::Store::trim_journal`] removes, so that no turn is held up
-/// for long.
-const TRIM_MAX: usize = 4096;
+/// for long. Where it answers as many, there may be more.
+pub const TRIM_MAX: u64 = 4096;
 
 impl Reader {
-    /// Up to `limit` events after this place, in order. A gap between `since` and
-    /// [`Reader::oldest_seq`] was trimmed away.
+    /// Up to `limit` events after this place, in order; where that is older, after [`Reader::floor`]: what
+    /// lies between was trimmed away, and whoever needs it has to begin with the state.
     ///
     /// # Errors
     /// [`StoreError::Record`] where the next event is damaged: the journal ends there for who comes
@@ -39,7 +39,16 @@ impl Reader {
         })
     }
 
-    /// The first place that the journal still holds; none where it holds nothing.
+    /// The last place that was trimmed away, 0 where none was: the journal goes on for who has seen all
+    /// up to here.
+    ///
+    /// # Errors
+    /// A failure of the storage.
+    pub fn floor(&self) -> Result<Seq, StoreError> {
+        self.reading(|read| floor(read).map(Seq))
+    }
+
+    /// The first place that the journal still holds, which follows the floor; none where it holds nothing.
     ///
     /// # Errors
     /// A failure of the storage.
@@ -78,9 +87,10 @@ pub(crate) fn trim(db: &Database, keep: u64, older_than: Timestamp) -> Result<(u
         return Ok((0, floor));
     }
     let journal = open(&read, Table::Journal)?;
-    let rows = journal.range::<&[u8]>(..=number_key(to).as_slice())?.take(TRIM_MAX);
+    let rows = journal.range::<&[u8]>(..=number_key(to).as_slice())?.take(TRIM_MAX as usize);
     let keys = rows.map(|row| Ok(row?.0.value().to_vec())).collect::<Result<Vec<_>, StoreError>>()?;
-    if let Some(end) = keys.last().filter(|_| keys.len() == TRIM_MAX) {
+    let removed = keys.len() as u64;
+    if let Some(end) = keys.last().filter(|_| removed == TRIM_MAX) {
         to = key_number(end).unwrap_or(to);
     }
     drop((journal, read));
@@ -91,7 +101,7 @@ pub(crate) fn trim(db: &Database, keep: u64, older_than: Timestamp) -> Result<(u
     tables.number(SEQ_KEY, last)?;
     drop(tables);
     transaction.commit()?;
-    Ok((u64::try_from(keys.len()).unwrap_or(u64::MAX), to))
+    Ok((removed, to))
 }
 
 /// The last place in this range before which all is older than that, taking places to be in the

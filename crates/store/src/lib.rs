@@ -34,6 +34,7 @@ use pool::Pool;
 use protocol::{MessageId, Stamped, Timestamp};
 
 pub use error::{RecordError, StoreError};
+pub use journal::TRIM_MAX;
 pub use load::Loaded;
 pub use quarantine::Quarantined;
 pub use reader::Reader;
@@ -85,8 +86,8 @@ impl Store {
     }
 
     /// Trims the journal from its old end: to the newest `keep` places, and further to what is not
-    /// older than `older_than`. The newest event stays. Up to 4,096 rows go at a time; answers how many
-    /// did. Events that queued a message go with it, not here: they are only not shown any more.
+    /// older than `older_than`. The newest event stays. Up to [`TRIM_MAX`] rows go at a time; answers how
+    /// many did. Events that queued a message go with it, not here: they are only not shown any more.
     ///
     /// # Errors
     /// A failure of the storage; it latches.
@@ -95,6 +96,15 @@ impl Store {
         let (rows, floor) = self.reader.latch_on(trimmed)?;
         self.floor = floor;
         Ok(rows)
+    }
+
+    /// Forgets the records that were put aside, for good. Answers how many there were.
+    ///
+    /// # Errors
+    /// A failure of the storage; it latches.
+    pub fn forget_quarantined(&mut self) -> Result<u64, StoreError> {
+        let forgotten = self.reader.with(quarantine::forget);
+        self.reader.latch_on(forgotten)
     }
 
     /// Closes the file, so that the next open need not repair it. Whoever still reads it fails with

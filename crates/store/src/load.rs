@@ -3,6 +3,8 @@
 
 mod scan;
 
+use std::collections::BTreeSet;
+
 use pool::Pool;
 use protocol::{Event, MessageId, MessageState, MessageStatus, Seq, SessionId, Stamped, Timestamp};
 use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTableMetadata};
@@ -62,17 +64,22 @@ fn meta(read: &ReadTransaction) -> Result<Pool, StoreError> {
     Ok(pool)
 }
 
-/// A record that cannot be read.
+/// A record that cannot be read, or not be used.
 struct Bad {
     table: Table,
     key: Vec<u8>,
-    record: Vec<u8>,
-    why: String,
+    why: RecordError,
 }
 
 impl Bad {
-    fn new(table: Table, key: &[u8], record: &[u8], why: &RecordError) -> Self {
-        Self { table, key: key.to_vec(), record: record.to_vec(), why: why.to_string() }
+    fn put_aside(&self, tables: &mut Tables<'_>, floor: u64) -> Result<(), StoreError> {
+        let Self { table, key, why } = self;
+        let Some(record) = tables.take(*table, key)? else { return Ok(()) };
+        if matches!((table, why), (Table::Messages, RecordError::NoSession(_))) {
+            // A sound event all the same.
+            commit::keep_event(tables, (key, &record), floor)?;
+        }
+        quarantine::put(tables, table.name(), key, (&record, &why.to_string()))
     }
 }
 
@@ -96,7 +103,7 @@ impl Loading {
             let (key, record) = row?;
             match unseal_event(table, key.value(), record.value()) {
                 Ok(stamped) => self.pool.apply(&stamped),
-                Err(why) => self.bad.push(Bad::new(table, key.value(), record.value(), &why)),
+                Err(why) => self.bad.push(Bad { table, key: key.value().to_vec(), why }),
             }
         }
         Ok(())
@@ -105,7 +112,8 @@ impl Loading {
     fn messages(&mut self, read: &ReadTransaction, progress: &dyn Fn(f64)) -> Result<(), StoreError> {
         let of = open(read, Table::Messages)?.len()?.max(1);
         let mut rows = 0_u64;
-        scan::messages(read, |found| {
+        let sessions: BTreeSet<SessionId> = self.pool.sessions().map(|session| session.id).collect();
+        scan::messages(read, &sessions, |found| {
             self.take(found);
             rows += 1;
             if rows.is_multiple_of(REPORT) {
@@ -132,10 +140,7 @@ impl Loading {
         }
         let transaction = db.begin_write()?;
         let mut tables = Tables::new(&transaction);
-        for Bad { table, key, record, why } in &bad {
-            tables.remove(*table, key)?;
-            quarantine::put(&mut tables, table.name(), key, (record, why))?;
-        }
+        bad.iter().try_for_each(|bad| bad.put_aside(&mut tables, floor))?;
         let events: Vec<Stamped> = doubts.into_iter().map(|doubt| in_doubt(&mut pool, doubt)).collect();
         commit::write(&mut tables, Batch { pool: &pool, events: &events, bodies: &[], floor })?;
         tables.number(SEQ_KEY, pool.seq().0)?;

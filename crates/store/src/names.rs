@@ -1,15 +1,29 @@
 //! How a file gets its name: whole, and then for good. A name that was given is lost in a power cut
 //! until the directory is on disk, too.
 
-use std::fs::{self, File};
-use std::io;
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
 
 use crate::error::StoreError;
 
-/// The two acts that give a file its name; tests put a directory in their place that forgets.
+/// Nobody but the owner.
+pub(crate) const MODE: u32 = 0o600;
+
+/// The acts that give a file its name; tests put a directory in their place that forgets.
 pub(crate) trait Names {
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// In place of what has the name.
+    fn replace(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Where nothing has the name.
+    fn give(&self, from: &Path, to: &Path) -> io::Result<()>;
     fn sync(&self, directory: &Path) -> io::Result<()>;
 }
 
@@ -17,8 +31,18 @@ pub(crate) trait Names {
 pub(crate) struct Os;
 
 impl Names for Os {
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+    fn replace(&self, from: &Path, to: &Path) -> io::Result<()> {
         fs::rename(from, to)
+    }
+
+    fn give(&self, from: &Path, to: &Path) -> io::Result<()> {
+        match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+            // Not every file system has it.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
+                fs::hard_link(from, to).and_then(|()| fs::remove_file(from))
+            }
+            given => Ok(given?),
+        }
     }
 
     fn sync(&self, directory: &Path) -> io::Result<()> {
@@ -26,38 +50,86 @@ impl Names for Os {
     }
 }
 
-/// Lets `make` make a file under a working name beside `path`, and gives it this name when it is whole
-/// and on disk. A crash meanwhile leaves nothing that looks like a damaged file.
+/// Lets `make` fill an empty file that lies beside `path` under a name of its own, and gives it this name
+/// in place of what has it when it is whole and on disk. A crash meanwhile leaves nothing that looks like
+/// a damaged file. The caller owns the name; what is left of such a crash goes with the next call.
 pub(crate) fn place<T>(
     names: &dyn Names,
     path: &Path,
     make: impl FnOnce(&Path) -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {
-    let unfinished = with_ending(path, ".new");
-    match fs::remove_file(&unfinished) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
-        _ => {}
-    }
-    let made = make(&unfinished).and_then(|made| {
-        File::open(&unfinished)?.sync_all()?;
-        Ok(made)
-    });
-    let made = made.inspect_err(|_| drop(fs::remove_file(&unfinished)))?;
-    names.rename(&unfinished, path)?;
-    names.sync(directory(path))?;
-    Ok(made)
+    sweep(path)?;
+    made(names, path, make, |from| Ok(names.replace(from, path)?))
 }
 
-/// The same for a file that must not be there yet.
+/// The same for a file that must not be there yet, whoever makes one by this name meanwhile.
 pub(crate) fn place_new<T>(
     names: &dyn Names,
     path: &Path,
     make: impl FnOnce(&Path) -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {
+    let exists = || StoreError::Exists(path.to_owned());
     if fs::symlink_metadata(path).is_ok() {
-        return Err(StoreError::Exists(path.to_owned()));
+        return Err(exists());
     }
-    place(names, path, make)
+    made(names, path, make, |from| match names.give(from, path) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(exists()),
+        given => Ok(given?),
+    })
+}
+
+fn made<T>(
+    names: &dyn Names,
+    path: &Path,
+    make: impl FnOnce(&Path) -> Result<T, StoreError>,
+    name: impl FnOnce(&Path) -> Result<(), StoreError>,
+) -> Result<T, StoreError> {
+    let unfinished = unfinished(path)?;
+    let made = make(&unfinished).and_then(|made| {
+        File::open(&unfinished)?.sync_all()?;
+        name(&unfinished)?;
+        Ok(made)
+    });
+    let made = made.inspect_err(|_| drop(fs::remove_file(&unfinished)))?;
+    names.sync(directory(path))?;
+    Ok(made)
+}
+
+/// A new empty file beside `path` that is nobody else's: `.NAME.PID-N.new`.
+fn unfinished(path: &Path) -> io::Result<PathBuf> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let name = path.file_name().ok_or(ErrorKind::InvalidInput)?;
+    loop {
+        let mut own = OsStr::new(".").to_owned();
+        own.push(name);
+        own.push(format!(".{}-{}.new", process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
+        let own = path.with_file_name(own);
+        match OpenOptions::new().write(true).create_new(true).mode(MODE).open(&own) {
+            // Left by a process that had this one's number.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            opened => return opened.map(|_| own),
+        }
+    }
+}
+
+/// Removes what crashes left of files by this name.
+fn sweep(path: &Path) -> io::Result<()> {
+    let name = path.file_name().unwrap_or_default();
+    for entry in fs::read_dir(directory(path))? {
+        let entry = entry?;
+        if is_unfinished(&entry.file_name(), name) {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+fn is_unfinished(own: &OsStr, name: &OsStr) -> bool {
+    let rest = own.as_bytes().strip_prefix(b".").and_then(|own| own.strip_prefix(name.as_bytes()));
+    let numbers = rest.and_then(|rest| rest.strip_prefix(b".")?.strip_suffix(b".new"));
+    numbers.is_some_and(|numbers| {
+        !numbers.is_empty() && numbers.iter().all(|byte| byte.is_ascii_digit() || *byte == b'-')
+    })
 }
 
 fn directory(path: &Path) -> &Path {

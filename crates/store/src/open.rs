@@ -1,8 +1,8 @@
 //! Opening: the file, its mode, its directory, then the rows.
 
-use std::fs::{self, OpenOptions, Permissions};
+use std::fs::{self, Permissions};
 use std::io;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::rc::Rc;
 
@@ -10,7 +10,7 @@ use redb::{Builder, Database, DatabaseError, StorageBackend, StorageError};
 
 use crate::error::StoreError;
 use crate::load::{Loaded, load};
-use crate::names::{Names, Os, place};
+use crate::names::{MODE, Names, Os, place};
 use crate::reader::Reader;
 use crate::{Store, migrate, schema};
 
@@ -19,8 +19,6 @@ const CACHE: usize = 16 << 20;
 /// Up to this size, in bytes, every page's checksum is verified at each open (2 to 4 ms a MiB); a
 /// plain open of a file with one flipped bit serves wrong data every other time.
 pub(crate) const INTEGRITY_MAX: u64 = 64 << 20;
-/// Nobody but the owner.
-const MODE: u32 = 0o600;
 
 impl Store {
     /// Opens the database, or makes it. The caller owns the directory: nobody else makes a database
@@ -87,9 +85,8 @@ fn create(names: &dyn Names, path: &Path) -> Result<(), StoreError> {
     })
 }
 
-/// A new file with nothing in it, not even tables.
+/// A database with nothing in it, not even tables, in an empty file.
 pub(crate) fn empty(path: &Path) -> Result<Database, StoreError> {
-    drop(OpenOptions::new().write(true).create_new(true).mode(MODE).open(path)?);
     Ok(builder(false, |_| {}).create(path)?)
 }
 

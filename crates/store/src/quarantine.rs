@@ -1,13 +1,12 @@
 //! Where records go that cannot be read: aside, with their bytes, until somebody deals with them.
 
-use redb::Database;
+use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTableMetadata};
 
 use crate::commit::Tables;
 use crate::error::StoreError;
 use crate::reader::open;
 use crate::record::{seal, unseal};
 use crate::tables::Table;
-use redb::{ReadTransaction, ReadableDatabase};
 
 /// A record that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,6 +45,18 @@ pub(crate) fn in_snapshot(read: &ReadTransaction) -> Result<Vec<Quarantined>, St
     let rows = open(read, Table::Quarantine)?.range::<&[u8]>(..)?;
     rows.map(|row| row.map(|(key, record)| reported(key.value(), record.value())).map_err(Into::into))
         .collect()
+}
+
+/// Forgets all of them; answers how many there were.
+pub(crate) fn forget(db: &Database) -> Result<u64, StoreError> {
+    let transaction = db.begin_write()?;
+    let count = transaction.open_table(Table::Quarantine.definition())?.len()?;
+    if count > 0 {
+        transaction.delete_table(Table::Quarantine.definition())?;
+        drop(transaction.open_table(Table::Quarantine.definition())?);
+
+    }
+    Ok(count)
 }
 
 /// A row of the quarantine; one that is damaged itself is reported as it is.

@@ -24,7 +24,10 @@ pub(crate) struct Args {
 pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
     let mut client = context.patient_client();
     if args.offline || !client.anybody_there() {
-        return Err(programs::become_poold(&context.paths, &[OsStr::new("--check")]));
+        let said = programs::have_poold(context, &[OsStr::new("--check")])?;
+        // Anything else would have been a failure.
+        out::json(&json!({"said": said, "problems": [], "quarantined": []}))?;
+        return Ok(exit::OK);
     }
     let progress = context.progress("the check");
     let checked = match client.ask(Request::Check)? {

@@ -22,7 +22,9 @@ pub(crate) struct Args {
 /// Has it done.
 pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
     if args.offline {
-        return Err(programs::become_poold(&context.paths, &[OsStr::new("--compact")]));
+        let said = programs::have_poold(context, &[OsStr::new("--compact")])?;
+        out::json(&json!({"said": said}))?;
+        return Ok(exit::OK);
     }
     let _progress = context.progress("the database to be compacted");
     match context.patient_client().ask(Request::Compact)? {

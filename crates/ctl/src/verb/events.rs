@@ -45,13 +45,16 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
     if args.follow {
         match follow(context, client, &mut Journal { printer, since: args.since })? {}
     }
-    let mut since = args.since.unwrap_or_default();
+    let (mut since, mut asked) = (args.since.unwrap_or_default(), args.since);
     loop {
         let events = match client.ask(Request::Events(Events { since, limit: PAGE }))? {
             Response::Events(events) => events,
             other => return Err(Error::unexpected(&other)),
         };
-        let Some(last) = events.last() else { return Ok(exit::OK) };
+        let (Some(first), Some(last)) = (events.first(), events.last()) else { return Ok(exit::OK) };
+        if asked.take().is_some_and(|asked| first.seq.0 > asked.0.saturating_add(1)) {
+            out::note(&format!("poolctl: events before {} are gone", first.seq));
+        }
         since = last.seq;
         events.iter().try_for_each(|event| printer.print(event, false))?;
     }

@@ -14,6 +14,7 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
     ("a_check_that_finds_something_is_nine", a_check_that_finds_something_is_nine),
     ("a_compaction_says_what_it_gained", a_compaction_says_what_it_gained),
     ("without_a_daemon_poold_does_it", without_a_daemon_poold_does_it),
+    ("a_program_gets_one_document_without_a_daemon", a_program_gets_one_document_without_a_daemon),
     ("nothing_is_imported_beside_a_daemon", nothing_is_imported_beside_a_daemon),
 ];
 
@@ -91,9 +92,12 @@ fn a_compaction_says_what_it_gained() {
 
 /// A `poold` that says how it was started.
 fn with_poold(pool: &Pool, args: &[&str]) -> Ran {
+    with_this_poold(pool, args, "echo \"$@\" $POOL_NAME $POOL_STATE_DIR $POOL_LOCK_TOKEN; exit 9")
+}
+
+fn with_this_poold(pool: &Pool, args: &[&str], script: &str) -> Ran {
     let poold = pool.dir.path().join("poold");
-    std::fs::write(&poold, "#!/bin/sh\necho \"$@\" $POOL_NAME $POOL_STATE_DIR $POOL_LOCK_TOKEN\nexit 9\n")
-        .unwrap();
+    std::fs::write(&poold, format!("#!/bin/sh\n{script}\n")).unwrap();
     std::fs::set_permissions(&poold, PermissionsExt::from_mode(0o700)).unwrap();
     let mut command = pool.poolctl(args);
     command.env("POOL_BIN_DIR", pool.dir.path()).env("POOL_LOCK_TOKEN", "3.1");
@@ -112,6 +116,30 @@ fn without_a_daemon_poold_does_it() {
     ] {
         let ran = with_poold(&pool, args);
         assert_eq!((ran.code, ran.out), (9, format!("{started} default {state}\n")), "{args:?}");
+    }
+}
+
+fn a_program_gets_one_document_without_a_daemon() {
+    let pool = Pool::empty();
+    let document = |args: &[&str], script: &str| {
+        let ran = with_this_poold(&pool, args, script);
+        let text = if ran.code == 0 { &ran.out } else { &ran.err };
+        (
+            ran.code,
+            serde_json::from_str::<Value>(text).unwrap(),
+            if ran.code == 0 { ran.err } else { ran.out },
+        )
+    };
+    let said = |args: &[&str]| document(args, "echo \"$@ $(cat)\"");
+    let nothing = String::new;
+    assert_eq!(said(&["import", "-", "--json"]), (0, json!({"said": "--import -"}), nothing()));
+    assert_eq!(said(&["compact", "--offline", "--json"]), (0, json!({"said": "--compact"}), nothing()));
+    let sound = json!({"said": "--check", "problems": [], "quarantined": []});
+    assert_eq!(said(&["check", "--offline", "--json"]), (0, sound, nothing()));
+    for (exit, code, word) in [(4, 4, "conflict"), (9, 9, "storage"), (101, 1, "failed")] {
+        let script = format!("echo '2026-01-01T00:00:00Z ERROR poold: it is there: x' >&2; exit {exit}");
+        let error = json!({"error": {"code": word, "message": "it is there: x", "exit": code}});
+        assert_eq!(document(&["import", "file", "--json"], &script), (code, error, nothing()));
     }
 }
 

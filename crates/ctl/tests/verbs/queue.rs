@@ -4,8 +4,8 @@ use protocol::message::Step;
 use protocol::reply::{GeneratorView, HeldView};
 use protocol::request::{Held, Messages, Purge, ResolveMessage};
 use protocol::{
-    Call, ErrorCode, GeneratorId, Message, MessageId, MessageState, OpId, OsBytes, ProcId, Refusal, Request,
-    Response, SessionId, SessionRef, Timestamp,
+    Call, ErrorCode, Frame, GeneratorId, Message, MessageId, MessageState, OpId, OsBytes, ProcId, Refusal,
+    Request, Response, SessionId, SessionRef, Timestamp,
 };
 use serde_json::{Value, json};
 
@@ -17,6 +17,7 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
     ("a_message_is_shown_with_its_history_and_body", a_message_is_shown_with_its_history_and_body),
     ("messages_are_cancelled_and_tried_again", messages_are_cancelled_and_tried_again),
     ("many_are_mended_by_one_flag", many_are_mended_by_one_flag),
+    ("dead_letters_are_printed_as_they_come", dead_letters_are_printed_as_they_come),
     ("a_message_of_another_session_is_left_alone", a_message_of_another_session_is_left_alone),
     ("dead_letters_are_purged_and_counted", dead_letters_are_purged_and_counted),
     ("generators_are_listed", generators_are_listed),
@@ -51,8 +52,9 @@ fn holds(messages: Vec<Message>) -> impl Fn(&Call) -> Answer + Send + Sync {
                     (which.kinds.is_empty() || which.kinds.contains(&message.kind))
                         && (which.states.is_empty() || which.states.contains(&message.status.state))
                 };
-                let found = (1..20).filter_map(|id| one(MessageId(id))).filter(wanted).collect();
-                ok(Response::Messages(found))
+                let found = (1..20).filter_map(|id| one(MessageId(id))).filter(wanted);
+                let parts = found.map(|message| Response::Messages(vec![message])).collect();
+                Answer::Parts(parts, Response::Messages(Vec::new()))
             }
             Request::Body(_) => ok(Response::Body(OsBytes(b"a\x1b[2J\xff\n".to_vec()))),
             Request::Cancel(id) => changed(id, MessageState::Cancelled),
@@ -147,6 +149,13 @@ fn many_are_mended_by_one_flag() {
     assert_eq!(pool.run("queue dead web -q").success(), "3\n6\n");
     let dead = lines(&pool.run("queue dead web --kind b --json").success());
     assert_eq!((dead.len(), &dead[0]["max_attempts"]), (1, &json!(5)));
+}
+
+fn dead_letters_are_printed_as_they_come() {
+    let part = || Response::Messages(vec![of(3, "a", MessageState::Dead)]);
+    let pool = Pool::new(move |call| Answer::Frames(vec![Frame::Part { id: call.id, part: part() }]));
+    let ran = pool.run("queue dead web -q");
+    assert_eq!((ran.code, ran.out.as_str(), pool.calls().len()), (7, "3\n", 1), "{}", ran.err);
 }
 
 fn a_message_of_another_session_is_left_alone() {

@@ -175,6 +175,14 @@ fn the_journal_is_read_in_pages() {
     assert_eq!(pool.run("events --since 5 --json --session sess_2").success(), "");
     let expected = "     9  1970-01-01T00:00:00.000Z  session_stopped         sess_1    reason=exited\n";
     assert!(pool.run("events --since 7").success().contains(expected));
+    let pool = Pool::new(|call| match &call.request {
+        Request::Events(events) if events.since.0 < 9 => ok(Response::Events(vec![event(9)])),
+        _ => ok(Response::Events(Vec::new())),
+    });
+    let ran = pool.run("events --since 7 --json");
+    assert_eq!((seqs(&ran.out), ran.err.as_str()), (vec![9], "poolctl: events before 9 are gone\n"));
+    assert_eq!(seqs(&pool.run("events --since 8 --json").success()), [9]);
+    assert_eq!(seqs(&pool.run("events --json").success()), [9], "all there is was asked for");
 }
 
 fn following_outlasts_the_daemon() {

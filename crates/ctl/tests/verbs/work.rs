@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::process::Child;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
@@ -35,6 +35,12 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
     ("work_goes_on_while_poold_is_away", work_goes_on_while_poold_is_away),
     ("the_first_signal_lets_handlers_end", the_first_signal_lets_handlers_end),
     ("the_second_signal_ends_handlers_and_gives_back", the_second_signal_ends_handlers_and_gives_back),
+    ("nothing_is_given_back_while_what_was_started_runs", nothing_is_given_back_while_what_was_started_runs),
+    ("a_nul_in_a_key_is_passed_as_it_is_shown", a_nul_in_a_key_is_passed_as_it_is_shown),
+    ("what_a_handler_leaves_holds_nothing_up", what_a_handler_leaves_holds_nothing_up),
+    ("a_database_that_fails_again_is_final", a_database_that_fails_again_is_final),
+    ("a_database_that_ends_its_daemon_is_passing", a_database_that_ends_its_daemon_is_passing),
+    ("work_until_empty_sees_past_the_prompts", work_until_empty_sees_past_the_prompts),
     ("work_once_works_one", work_once_works_one),
     ("work_until_empty_waits_for_what_is_tried_again", work_until_empty_waits_for_what_is_tried_again),
     ("handlers_run_side_by_side", handlers_run_side_by_side),
@@ -378,4 +384,110 @@ fn a_handler_dies_with_its_worker() {
     assert_eq!(identity::read(running.pid).unwrap().unwrap().pgid, running.pid, "in a group of its own");
     drop(child);
     until("its end", || identity::exited(running).unwrap());
+}
+
+fn nothing_is_given_back_while_what_was_started_runs() {
+    let (rest, alone) = (gives(vec![claimed(12, "a", "")]), Arc::new(AtomicBool::new(false)));
+    let (started, was_alone) = (Arc::new(OnceLock::new()), alone.clone());
+    let of_it = started.clone();
+    let pool = Pool::new(move |call| {
+        if let Request::Fail(_) = &call.request {
+            let gone = of_it.get().is_some_and(|process| identity::exited(*process).unwrap());
+            was_alone.store(gone, Ordering::SeqCst);
+        }
+        rest(call)
+    });
+    // The handler ends at once; what it started takes its time, and is no child of the worker.
+    let slow = "trap 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; exit' TERM
+        echo $$ > pid; while :; do sleep 0.05; done";
+    let mut command = work(&pool, "--json", "sh -c \"$SLOW\" & wait");
+    command.env("SLOW", slow);
+    let child = Started::new(command);
+    let descendant = *started.get_or_init(|| written(&pool.dir.path().join("pid")));
+    child.signal(Signal::SIGTERM);
+    child.signal(Signal::SIGINT);
+    let ran = child.end();
+    assert_eq!(lines(&ran.out)[0]["outcome"], "given_back", "{}", ran.err);
+    assert!(identity::exited(descendant).unwrap());
+    assert!(alone.load(Ordering::SeqCst), "it ran when its message was given back");
+}
+
+fn a_nul_in_a_key_is_passed_as_it_is_shown() {
+    let mut first = claimed(12, "a", "");
+    (first.message.key, first.message.origin) = (Some("k\0\ny".into()), "o\0".into());
+    let mut second = claimed(13, "a", "");
+    second.message.key = Some("k\ny".into());
+    let pool = Pool::new(gives(vec![first, second]));
+    let handler = "printf '%s %s.' \"$POOL_MESSAGE_KEY\" \"$POOL_MESSAGE_ORIGIN\"";
+    let ran = Ran::new(&work(&pool, "--until-empty", handler).output().unwrap());
+    assert_eq!(ran.success(), "k\\x00\\ny o\\x00.k\ny cli.");
+    assert_eq!(acks(&pool).len(), 2);
+}
+
+fn what_a_handler_leaves_holds_nothing_up() {
+    let pool = Pool::new(gives(vec![claimed(12, "a", "")]));
+    // What is left ends when nobody reads it any more.
+    let handler = "echo first; sh -c 'echo $$ > pid; while echo more; do sleep 0.05; done' & true";
+    let child = Started::new(work(&pool, "--until-empty --result", handler));
+    let left = written(&pool.dir.path().join("pid"));
+    until("the ack", || acks(&pool).len() == 1);
+    let result = String::from_utf8(acks(&pool)[0].result.clone().unwrap().0).unwrap();
+    assert!(result.starts_with("first\n") && result.ends_with("more\n"), "{result}");
+    child.end();
+    until("its end", || identity::exited(left).unwrap());
+}
+
+fn a_database_that_fails_again_is_final() {
+    let rest = gives(vec![claimed(12, "a", "")]);
+    let pool = Pool::new(move |call| match &call.request {
+        Request::Ack(_) => refused(ErrorCode::Storage),
+        _ => rest(call),
+    });
+    let ran = Ran::new(&work(&pool, "--once --json", "true").output().unwrap());
+    assert_eq!((ran.code, &lines(&ran.out)[0]["outcome"]), (0, &json!("stale")), "{}", ran.err);
+    assert!(ran.err.contains("not settled: no"), "{}", ran.err);
+    assert_eq!(acks(&pool).len(), 2);
+    let pool = Pool::new(|call| match &call.request {
+        Request::Claim(_) => refused(ErrorCode::Storage),
+        _ => ok(registered()),
+    });
+    assert_eq!(pool.run("work web -- true").code, 9);
+    let calls = pool.calls();
+    assert_eq!((calls.len(), &calls[1]), (3, &Call { id: calls[1].id, ..calls[2].clone() }), "as it was");
+}
+
+fn a_database_that_ends_its_daemon_is_passing() {
+    let (rest, acked) = (gives(vec![claimed(12, "a", "")]), AtomicU32::new(0));
+    let pool = Pool::new(move |call| match &call.request {
+        Request::Ack(_) => match acked.fetch_add(1, Ordering::SeqCst) {
+            0 => refused(ErrorCode::Storage),
+            1 => Answer::HangUp,
+            _ => rest(call),
+        },
+        _ => rest(call),
+    });
+    let ran = Ran::new(&work(&pool, "--once --json", "true").output().unwrap());
+    assert_eq!(lines(&ran.success())[0]["outcome"], "done");
+    assert_eq!(acks(&pool).len(), 3);
+}
+
+fn work_until_empty_sees_past_the_prompts() {
+    let (worked, rest) = (AtomicBool::new(false), gives(Vec::new()));
+    let pool = Pool::new(move |call| match &call.request {
+        Request::Messages(which) => {
+            let mut waiting: Vec<_> = (1..=1500).map(|id| claimed(id, "prompt", "").message).collect();
+            if !worked.load(Ordering::SeqCst) {
+                waiting.push(claimed(1501, "a", "").message);
+            }
+            waiting.truncate(which.limit as usize);
+            let last = waiting.split_off(waiting.len() / 2);
+            Answer::Parts(vec![Response::Messages(waiting)], Response::Messages(last))
+        }
+        Request::Claim(claim) if claim.wait_ms > 0 && !worked.swap(true, Ordering::SeqCst) => {
+            ok(Response::Claimed(vec![claimed(1501, "a", "")]))
+        }
+        _ => rest(call),
+    });
+    Ran::new(&work(&pool, "--until-empty", "true").output().unwrap()).success();
+    assert_eq!(acks(&pool).len(), 1);
 }

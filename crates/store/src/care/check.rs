@@ -114,7 +114,7 @@ impl Checking<'_> {
             return Some(format!("its body has {} bytes, not {}", body.len(), message.size));
         }
         let session = message.session;
-        (!self.sessions.contains(&session)).then(|| format!("its session {session} is missing"))
+        (!self.sessions.contains(&session)).then(|| RecordError::NoSession(session).to_string())
     }
 
     fn state(&self, key: &[u8], record: &[u8]) -> Result<Option<String>, StoreError> {

@@ -1,5 +1,8 @@
 //! From schema 1: messages with fewer facts, their states apart and without steps, and every queueing
-//! a second time in the journal. The journal begins anew: who comes from before is given the state.
+//! a second time in the journal, and replies to sends apart. The journal begins anew: who comes from before
+//! is given the state.
+
+mod sends;
 
 use protocol::frame::decode_record;
 use protocol::message::{Message, MessageState, MessageStatus};
@@ -13,6 +16,7 @@ use crate::quarantine;
 use crate::record::{damaged, seal_message, seal_state, split_message, unseal};
 use crate::schema;
 use crate::tables::{Definition, FLOOR_KEY, SCHEMA_KEY, SEQ_KEY, Table, key_number};
+use sends::Sends;
 
 const MESSAGES: &str = "messages-1";
 const STATES: &str = "message-states-1";
@@ -63,16 +67,20 @@ fn last(transaction: &WriteTransaction, tables: &mut Tables<'_>) -> Result<u64, 
 fn messages(transaction: &WriteTransaction, tables: &mut Tables<'_>) -> Result<(), StoreError> {
     let messages = transaction.open_table(definition(MESSAGES))?;
     let states = transaction.open_table(definition(STATES))?;
+    let mut sends = Sends::read(tables)?;
     for row in messages.range::<&[u8]>(..)? {
         let (key, record) = row?;
         let (key, record) = (key.value(), record.value());
-        let (queued, status, body) = match message(key, record) {
+        let (mut queued, status, body) = match message(key, record) {
             Ok(found) => found,
             Err(why) => {
                 quarantine::put(tables, MESSAGES, key, (record, &why.to_string()))?;
                 continue;
             }
         };
+        if let Event::MessageQueued(message) = &mut queued.event {
+            sends.give(tables, message)?;
+        }
         tables.put(Table::Messages, key, &seal_message(key, &queued, body)?)?;
         let status = match states.get(key)? {
             Some(row) => match state(key, row.value()) {

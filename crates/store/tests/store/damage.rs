@@ -116,17 +116,52 @@ fn d8_a_damaged_record_is_put_aside_and_hides_nothing() {
     overwrite(&disk, Table::Sessions, &key, b"garbage");
     for _ in 0..2 {
         let (store, loaded) = Store::with_backend(disk.clone()).unwrap();
-        let [aside] = loaded.quarantined.as_slice() else { panic!("{:?}", loaded.quarantined) };
-        assert_eq!((aside.table.as_str(), aside.key.as_slice()), (Table::Sessions.name(), key.as_slice()));
+        let aside = loaded.quarantined.iter().find(|q| q.table == Table::Sessions.name()).unwrap();
+        assert_eq!(aside.key, key);
         assert_eq!(aside.bytes, b"garbage");
         assert!(!aside.why.is_empty());
         assert_eq!(loaded.pool.sessions().map(|s| s.id.0).collect::<Vec<_>>(), [2]);
-        assert_eq!(stored_messages(&store).len(), 2);
-        assert_eq!(store.quarantined().unwrap(), 1);
+        assert_eq!(store.quarantined().unwrap(), loaded.quarantined.len() as u64);
         assert_eq!(loaded.pool.next_session(), world.now.pool.next_session(), "no id is given out twice");
         store.close().unwrap();
         assert_eq!(stored(&disk, Table::Sessions, &key), None);
     }
+}
+
+#[test]
+fn messages_of_a_session_that_is_missing_are_put_aside_with_their_bytes() {
+    let (world, disk) = small();
+    let last = last(&world).0.to_be_bytes();
+    let message = stored(&disk, Table::Messages, &last).unwrap();
+    let state = stored(&disk, Table::MessageStates, &last).unwrap();
+    overwrite(&disk, Table::Sessions, &1u64.to_be_bytes(), b"garbage");
+    for _ in 0..2 {
+        let (store, loaded) = Store::with_backend(disk.clone()).unwrap();
+        assert_eq!(loaded.quarantined.len(), 4, "a session, two messages, a state");
+        for (table, bytes) in [(Table::Messages, &message), (Table::MessageStates, &state)] {
+            let mut aside = loaded.quarantined.iter().filter(|q| q.table == table.name());
+            let aside = aside.find(|q| q.key == last).unwrap();
+            assert_eq!((&aside.bytes, aside.why.as_str()), (bytes, "its session sess_1 is missing"));
+        }
+        assert_eq!(stored_messages(&store), []);
+        assert_eq!(loaded.pool.queue_totals(), (0, 0), "they do not count");
+        assert_eq!(loaded.pool.seq(), world.now.pool.seq());
+        assert_eq!(store.events_since(Seq(0), 10).unwrap(), world.now.journal, "the journal has no gap");
+        store.close().unwrap();
+    }
+}
+
+#[test]
+fn d8_what_was_put_aside_can_be_forgotten() {
+    let (_, disk) = small();
+    overwrite(&disk, Table::Sessions, &1u64.to_be_bytes(), b"garbage");
+    let (mut store, loaded) = Store::with_backend(disk.clone()).unwrap();
+    assert_eq!(store.forget_quarantined().unwrap(), loaded.quarantined.len() as u64);
+    assert_eq!((store.quarantined().unwrap(), store.forget_quarantined().unwrap()), (0, 0));
+    store.close().unwrap();
+    let (store, again) = Store::with_backend(disk).unwrap();
+    assert_eq!((again.quarantined, again.pool), (vec![], loaded.pool));
+    assert_eq!(store.quarantined().unwrap(), 0);
 }
 
 #[test]
@@ -194,8 +229,8 @@ fn the_number_of_a_damaged_message_is_not_given_out_again() {
 #[test]
 fn a_record_in_the_wrong_place_is_found_out() {
     let (_, disk) = small();
-    let second = stored(&disk, Table::Sessions, &2u64.to_be_bytes()).unwrap();
-    overwrite(&disk, Table::Sessions, &1u64.to_be_bytes(), &second);
+    let first = stored(&disk, Table::Sessions, &1u64.to_be_bytes()).unwrap();
+    overwrite(&disk, Table::Sessions, &2u64.to_be_bytes(), &first);
     let (_, loaded) = Store::with_backend(disk).unwrap();
     assert_eq!(loaded.quarantined.len(), 1);
 }

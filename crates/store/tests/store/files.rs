@@ -27,7 +27,7 @@ fn mode(path: &Path) -> u32 {
 fn d7_the_file_is_private_and_whole_before_it_has_its_name() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pool.redb");
-    fs::write(dir.path().join("pool.redb.new"), "left by a crash").unwrap();
+    fs::write(dir.path().join(".pool.redb.4711-0.new"), "left by a crash").unwrap();
     let (store, _) = open(&path).unwrap();
     assert_eq!(mode(&path), 0o600);
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
@@ -87,7 +87,7 @@ fn newer(db: Database, version: u64) {
     db.close().unwrap();
 }
 
-fn crc32(bytes: &[u8]) -> u32 {
+pub(crate) fn crc32(bytes: &[u8]) -> u32 {
     let bits = bytes.iter().flat_map(|byte| (0..8).map(move |bit| u32::from(byte >> bit & 1)));
     !bits.fold(!0, |crc, bit| (crc >> 1) ^ if (crc & 1) ^ bit == 1 { 0xedb8_8320 } else { 0 })
 }

@@ -4,12 +4,14 @@ use std::fs::{self, Permissions};
 use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 
-use protocol::{MessageId, MessageState, Seq};
-use store::{Store, StoreError};
+use protocol::frame::encode_record;
+use protocol::{Event, Message, MessageId, MessageState, OpId, Seq, Stamped, Timestamp, Token};
+use redb::{Database, TableDefinition};
+use store::{Store, StoreError, Table};
 
 use crate::backend::{Disk, Fault};
 use crate::crash::open;
-use crate::files::data;
+use crate::files::{crc32, data};
 use crate::rows::rows;
 use crate::world::{Expected, Rng, World};
 
@@ -105,4 +107,57 @@ fn states_are_carried_over_with_a_step() {
     assert_eq!((typing.status.state, typing.status.attempts), (MessageState::Typing, 2));
     assert_eq!(typing.steps.len(), 2);
     assert_eq!(typing.steps[1], typing.status.step());
+}
+
+/// A message as the first schema had it, in a reply: the seventh response.
+fn old_reply(message: &Message, changed_at: Timestamp) -> Vec<u8> {
+    let m = message.clone();
+    let (state, reason) = (MessageState::Queued, None::<String>);
+    let old = (
+        (m.id, m.session, m.ordinal, m.kind, m.key, m.origin, m.size, m.digest, m.enter),
+        (state, 0_u32, None::<Token>, m.created_at, m.expires_at, changed_at, reason),
+    );
+    [vec![0, 6], encode_record(&old).unwrap()].concat()
+}
+
+fn put_operation(disk: &Disk, op: &str, reply: Vec<u8>, at: Timestamp) {
+    let key = [b"n", op.as_bytes()].concat();
+    let event = Event::OperationDone { op: OpId::Named(op.to_owned()), digest: 7, reply, at };
+    let mut record = vec![1];
+    record.extend(encode_record(&Stamped { seq: Seq(1), at: Timestamp(0), event }).unwrap());
+    let sum = crc32(&[Table::Operations.name().as_bytes(), &key, &record].concat());
+    record.extend_from_slice(&sum.to_le_bytes());
+    let db = Database::builder().create_with_backend(disk.clone()).unwrap();
+    let write = db.begin_write().unwrap();
+    let definition: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new(Table::Operations.name());
+    write.open_table(definition).unwrap().insert(key.as_slice(), record.as_slice()).unwrap();
+    write.commit().unwrap();
+    db.close().unwrap();
+}
+
+#[test]
+fn a_repeat_of_a_send_from_before_finds_its_message() {
+    let whole = open(&Disk::holding(old()));
+    let (message, _) = &whole.messages[&MessageId(76)];
+    let (sent, later) = (message.created_at, Timestamp(message.created_at.0 + 9));
+    let disk = Disk::holding(old());
+    put_operation(&disk, "first", old_reply(message, sent), sent);
+    // It came upon the first one's key, and is answered by that again.
+    put_operation(&disk, "keyed", old_reply(message, sent), later);
+    put_operation(&disk, "resolved", old_reply(message, later), later);
+    let gone = Message { id: MessageId(3), ..message.clone() };
+    put_operation(&disk, "of-a-message-that-is-gone", old_reply(&gone, sent), sent);
+    for _ in 0..2 {
+        let (store, loaded) = Store::with_backend(disk.clone()).unwrap();
+        let (found, _) = store.message(message.id).unwrap().unwrap();
+        let first = OpId::Named("first".to_owned());
+        assert_eq!(found, Message { op: Some(first.clone()), ..message.clone() });
+        assert_eq!(loaded.pool.sent_by(&first), Some(message.id));
+        let kept = |op: &str| loaded.pool.operation(&OpId::Named(op.to_owned())).is_some();
+        assert_eq!(
+            ["first", "keyed", "resolved", "of-a-message-that-is-gone"].map(kept),
+            [false, false, true, true]
+        );
+        store.close().unwrap();
+    }
 }

@@ -9,7 +9,7 @@ use protocol::message::STEPS_MAX;
 use protocol::{Event, MessageId, MessageState, Seq, Timestamp};
 use redb::backends::InMemoryBackend;
 use redb::{Database, ReadableDatabase, ReadableTableMetadata, TableDefinition, TableHandle};
-use store::{Store, StoreError, Table};
+use store::{Store, StoreError, TRIM_MAX, Table};
 
 use crate::backend::Disk;
 use crate::world::{Batch, Expected, World};
@@ -241,7 +241,11 @@ fn the_journal_is_read_in_parts_and_trimmed_from_its_old_end() {
     assert_eq!(part.iter().map(|e| e.seq.0).collect::<Vec<_>>(), [8, 9, 10]);
     assert_eq!(store.events_since(Seq(10_000), 3).unwrap(), []);
     assert_eq!(store.trim_journal(10_000, Timestamp(0)).unwrap(), 0);
-    assert_eq!(store.trim_journal(100, Timestamp(0)).unwrap(), 4096);
+    assert_eq!(store.floor().unwrap(), Seq(0));
+    assert_eq!(store.trim_journal(100, Timestamp(0)).unwrap(), TRIM_MAX);
+    let floor = store.floor().unwrap();
+    assert_eq!(store.oldest_seq().unwrap(), Some(Seq(floor.0 + 1)));
+    assert_eq!(store.events_since(Seq(1), 1).unwrap()[0].seq, Seq(floor.0 + 1));
     assert_eq!(store.oldest_seq().unwrap(), Some(Seq(4097)));
     while store.trim_journal(100, Timestamp(0)).unwrap() > 0 {}
     assert_eq!(store.oldest_seq().unwrap(), Some(Seq(9901)));

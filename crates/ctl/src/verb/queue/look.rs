@@ -1,51 +1,63 @@
 //! What a queue holds.
 
 use protocol::request::Messages;
-use protocol::{Message, MessageId, MessageState, OsBytes, Request, Response, SessionId};
+use protocol::{Message, MessageId, MessageState, OsBytes, Request, Response, SessionId, Timestamp};
 
 use super::{find, messages, session_id};
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::Error;
 use crate::show::json::{MessageJson, with_history};
-use crate::show::{escape, out, queue, time};
+use crate::show::out::{self, Style};
+use crate::show::{escape, queue, time};
 use crate::verb::for_each;
 
 /// `queue ls`.
 pub(super) fn list(
     context: &Context,
-    client: &mut Client,
     session: &str,
     (kinds, states, limit): (Vec<String>, Vec<MessageState>, u32),
 ) -> Result<(), Error> {
     let session = context.session(session)?;
-    let found = messages(client, Messages { session, kinds, states, limit })?;
-    print(context, &found, &|| queue::messages(&found, context.style, time::now()))?;
+    let found = all(context, Messages { session, kinds, states, limit })?;
+    print(context, &found, queue::messages)?;
     if context.style.terminal && !context.style.quiet && u32::try_from(found.len()) == Ok(limit) {
         out::note(&format!("poolctl: that is {limit}, there may be more: see --limit"));
     }
     Ok(())
 }
 
-/// `queue dead`.
-pub(super) fn dead(
-    context: &Context,
-    client: &mut Client,
-    session: &str,
-    kinds: Vec<String>,
-) -> Result<(), Error> {
+/// `queue dead`: each as it comes and as fast as it is read, but for people, who get a table of all.
+pub(super) fn dead(context: &Context, session: &str, kinds: Vec<String>) -> Result<(), Error> {
     let (session, states) = (context.session(session)?, vec![MessageState::Dead]);
-    let found = messages(client, Messages { session, kinds, states, limit: u32::MAX })?;
-    print(context, &found, &|| queue::dead(&found, context.style, time::now()))
+    let which = Messages { session, kinds, states, limit: u32::MAX };
+    if context.style.json || context.style.quiet {
+        let each = |message| print(context, &[message], queue::dead);
+        messages(&mut context.patient_client(), which, each)
+    } else {
+        print(context, &all(context, which)?, queue::dead)
+    }
 }
 
-fn print(context: &Context, found: &[Message], table: &dyn Fn() -> String) -> Result<(), Error> {
+fn all(context: &Context, which: Messages) -> Result<Vec<Message>, Error> {
+    let mut found = Vec::new();
+    messages(&mut context.client(), which, |message| {
+        found.push(message);
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+/// Makes a table.
+type Shown = fn(&[Message], Style, Timestamp) -> String;
+
+fn print(context: &Context, found: &[Message], table: Shown) -> Result<(), Error> {
     if context.style.json {
         found.iter().try_for_each(|message| out::json(&MessageJson::new(message)))
     } else if context.style.quiet {
         found.iter().try_for_each(|message| out::line(&message.id.to_string()))
     } else {
-        out::text(&table())
+        out::text(&table(found, context.style, time::now()))
     }
 }
 

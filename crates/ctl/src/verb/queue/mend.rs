@@ -31,7 +31,12 @@ pub(super) fn each(
     let of = session_id(context, &mut client, session)?;
     let ids = if many {
         let which = Messages { session: of.into(), kinds: which.kind, states: vec![state], limit: u32::MAX };
-        messages(&mut client, which)?.iter().map(|message| message.id).collect()
+        let mut ids = Vec::new();
+        messages(&mut client, which, |message| {
+            ids.push(message.id);
+            Ok(())
+        })?;
+        ids
     } else {
         which.ids
     };

@@ -155,9 +155,9 @@ pub(crate) fn run(context: &Context, command: Command) -> Result<u8, Error> {
     let mut client = context.client();
     match command {
         Command::Ls { session, state, kind, limit } => {
-            look::list(context, &mut client, &session, (kind, state, limit))?;
+            look::list(context, &session, (kind, state, limit))?;
         }
-        Command::Dead { session, kind } => look::dead(context, &mut client, &session, kind)?,
+        Command::Dead { session, kind } => look::dead(context, &session, kind)?,
         Command::Show { session, ids, body } => look::show(context, &mut client, &session, (&ids, body))?,
         Command::Cancel { session, which, all, repeat } => {
             let many = (all, MessageState::Queued, "--all");
@@ -182,12 +182,16 @@ fn session_id(context: &Context, client: &mut Client, session: &str) -> Result<S
     Ok(expect_session(client.ask(Request::Show(session))?)?.session.id)
 }
 
-/// The messages that this asks for.
-fn messages(client: &mut Client, which: Messages) -> Result<Vec<Message>, Error> {
-    match client.ask(Request::Messages(which))? {
-        Response::Messages(messages) => Ok(messages),
+/// Hands over the messages that this asks for, as they come: there may be very many.
+fn messages(
+    client: &mut Client,
+    which: Messages,
+    mut each: impl FnMut(Message) -> Result<(), Error>,
+) -> Result<(), Error> {
+    client.ask_each(&Request::Messages(which), |part| match part {
+        Response::Messages(messages) => messages.into_iter().try_for_each(&mut each),
         other => Err(Error::unexpected(&other)),
-    }
+    })
 }
 
 /// The message, if it is one of this session.

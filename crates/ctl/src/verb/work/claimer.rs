@@ -13,14 +13,11 @@ use protocol::{Frame, MessageState, OpId, Reply, Request, Response, TransportErr
 
 use super::Event;
 use super::keeper::Job;
-use super::link::{Link, is_passing};
+use super::link::{LINGER, Link, is_passing, is_storage};
 use crate::client::random_op;
 use crate::error::Error;
 use crate::follow;
 use crate::show::out;
-
-/// How many waiting messages are looked at for one that is to be worked here.
-const LOOK: u32 = 1000;
 
 /// How long the rest of what is being read is waited for before there is a look at the orders.
 const MOMENT: Duration = Duration::from_millis(10);
@@ -66,6 +63,8 @@ struct Thread {
     keeper: Sender<Job>,
     /// The claim that is not answered. Its repeat under the same id brings the same messages.
     claim: Option<(OpId, Claim)>,
+    /// It was answered that the database failed.
+    doubted: bool,
 }
 
 impl Claimer {
@@ -76,7 +75,7 @@ impl Claimer {
     pub(super) fn start(self, events: Sender<Event>, keeper: Sender<Job>) -> std::io::Result<Orders> {
         let (woken, wake) = std::io::pipe()?;
         let (sender, orders) = mpsc::channel();
-        let mut thread = Thread { with: self, orders, woken, events, keeper, claim: None };
+        let mut thread = Thread { with: self, orders, woken, events, keeper, claim: None, doubted: false };
         thread::spawn(move || {
             let over = thread.run();
             // Whoever listened may be gone.
@@ -157,33 +156,45 @@ impl Thread {
     fn answered(&mut self, reply: Reply) -> Result<(), Error> {
         match reply {
             Ok(Response::Claimed(messages)) => {
-                self.claim = None;
-                let left = self.with.until_empty && messages.is_empty() && self.more_waits();
+                (self.claim, self.doubted) = (None, false);
+                let left = self.with.until_empty && messages.is_empty() && self.more_waits()?;
                 self.tell(Event::Claimed(messages, left));
                 Ok(())
             }
             Ok(other) => Err(Error::unexpected(&other)),
             reply if is_passing(&reply) => self.lost(),
+            reply if is_storage(&reply) && !std::mem::replace(&mut self.doubted, true) => {
+                thread::sleep(LINGER);
+                self.post()
+            }
             Err(refusal) => Err(refusal.into()),
         }
     }
 
-    /// Whether something of the kinds waits, if only for its next try.
-    fn more_waits(&mut self) -> bool {
+    /// Whether something of the kinds waits, if only for its next try. Prompts may be before it, however many.
+    fn more_waits(&mut self) -> Result<bool, Error> {
         let Register { session, kinds } = self.with.register.clone();
         let any = kinds.is_empty();
-        let which = Messages { session, kinds, states: vec![MessageState::Queued], limit: LOOK };
-        match self.with.link.ask(Request::Messages(which)) {
-            Some(Ok(Response::Messages(waiting))) => {
-                waiting.iter().any(|message| !any || message.kind != PROMPT)
+        let (states, limit) = (vec![MessageState::Queued], if any { u32::MAX } else { 1 });
+        let which = Request::Messages(Messages { session, kinds, states, limit });
+        let mut waits = false;
+        let mut look = |part: Response| {
+            if let Response::Messages(waiting) = part {
+                waits |= waiting.iter().any(|message| !any || message.kind != PROMPT);
             }
-            _ => true,
+        };
+        match self.with.link.ask_each(&which, &mut look) {
+            Some(Ok(last)) => look(last),
+            Some(Err(refusal)) => return Err(refusal.into()),
+            None => return Ok(true),
         }
+        Ok(waits)
     }
 
     /// The connection is gone, and with it the registration: what is held must be shown to live.
     fn lost(&mut self) -> Result<(), Error> {
         self.with.link.cut();
+        self.doubted = false;
         drop(self.keeper.send(Job::Beat));
         self.say("the connection to poold was lost; what runs goes on meanwhile");
         Ok(())
@@ -205,7 +216,7 @@ impl Thread {
                 }
                 Err(_) => continue,
             }
-            match self.with.link.ask(Request::Register(self.with.register.clone())) {
+            match self.with.link.ask(&Request::Register(self.with.register.clone())) {
                 Some(Ok(Response::Registered(_))) => break,
                 Some(Ok(other)) => return Err(Error::unexpected(&other)),
                 Some(Err(refusal)) => return Err(refusal.into()),

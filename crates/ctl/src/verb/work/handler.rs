@@ -1,11 +1,11 @@
 //! The handlers: how one is started, fed, waited for and ended.
 
 use std::ffi::OsString;
-use std::io::{self, Read, Write};
+use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{ChildStdout, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::Duration;
 
@@ -13,19 +13,19 @@ use process::dependent::spawn_dependent;
 use process::identity;
 use process::kill::{self, Options};
 use process::tree::Evidence;
-use protocol::message::RESULT_MAX;
 use protocol::socket::Paths;
 use protocol::{Claimed, Message, OsBytes, ProcId, SessionId, Tag, Token};
 
+use super::pipes::{self, Span};
 use super::{Args, Event};
 use crate::context::Context;
+use crate::show::escape;
 use crate::show::time::rfc3339;
 
 /// Time between TERM and KILL for a handler that is ended.
 pub(super) const GRACE: Duration = Duration::from_secs(5);
-/// How long the rest of an output is waited for once its handler has ended: what that left behind may
-/// keep it open.
-const REST: Duration = Duration::from_secs(1);
+/// Time after KILL in which all that descends from it is to be gone.
+pub(super) const VERIFY: Duration = Duration::from_secs(5);
 /// What a handler exits with to be tried later (`EX_TEMPFAIL` of sysexits.h).
 const LATER: i32 = 75;
 
@@ -93,21 +93,41 @@ impl Handlers {
     /// # Errors
     /// It cannot be executed.
     pub(super) fn start(&self, claimed: &Claimed, token: Token) -> io::Result<Option<ProcId>> {
+        let (over, running) = io::pipe()?;
+        let spans = [Span::new(over.try_clone()?), Span::new(over)];
         let mut child = spawn_dependent(self.command(&claimed.message, token)?)?;
         // Nobody has waited for it yet, so the number is its own.
         let process = identity::identify(child.id()).unwrap_or_default();
-        if let Some(mut stdin) = child.stdin.take() {
+        let [fed, read] = spans;
+        if let Some(stdin) = child.stdin.take() {
             let body = claimed.body.0.clone();
-            // One that reads no further is free to.
-            thread::spawn(move || drop(stdin.write_all(&body)));
+            thread::spawn(move || pipes::feed(stdin, &body, fed));
         }
-        let (output, events) = (child.stdout.take().map(collect), self.events.clone());
+        let output = child.stdout.take().map(|stdout| thread::spawn(move || pipes::collect(stdout, read)));
+        let events = self.events.clone();
         thread::spawn(move || {
             let status = child.wait();
-            let output = output.map(|pieces| rest(&pieces));
+            drop(running);
+            let output = output.and_then(|output| output.join().ok()).map(OsBytes);
             drop(events.send(Event::Ended(token, Ended { status, output })));
         });
         Ok(process)
+    }
+
+    /// Ends one and all that descends from it, in the background. What came of it is an [`Event::Killed`], its own
+    /// end is told as any other.
+    pub(super) fn end(&self, process: Option<ProcId>, token: Token) {
+        let evidence = Evidence { init: process, sid: None, tag: Tag::of(token) };
+        let options = Options { grace: GRACE, verify: VERIFY, init_stands_by: false, ..Options::default() };
+        let events = self.events.clone();
+        thread::spawn(move || {
+            let left = match kill::kill(&evidence, &options) {
+                Ok(report) if report.survivors.is_empty() => None,
+                Ok(report) => Some(format!("{} of its processes live on", report.survivors.len())),
+                Err(error) => Some(format!("its processes may live on: {error}")),
+            };
+            drop(events.send(Event::Killed(token, left)));
+        });
     }
 
     fn command(&self, message: &Message, token: Token) -> io::Result<Command> {
@@ -123,7 +143,7 @@ impl Handlers {
         }
         for (name, value) in variables(message, token) {
             match value {
-                Some(value) => command.env(name, value),
+                Some(value) => command.env(name, passable(value)),
                 None => command.env_remove(name),
             };
         }
@@ -148,37 +168,9 @@ fn variables(message: &Message, token: Token) -> [(&'static str, Option<String>)
     ]
 }
 
-/// Reads all that is printed, and hands over as much of it as a result may have.
-fn collect(mut stdout: ChildStdout) -> Receiver<Vec<u8>> {
-    let (sender, pieces) = mpsc::channel();
-    thread::spawn(move || {
-        let (mut left, mut piece) = (RESULT_MAX, vec![0; 16 * 1024]);
-        while let Ok(read @ 1..) = stdout.read(&mut piece) {
-            let kept = read.min(left);
-            left -= kept;
-            if kept > 0 && sender.send(piece[..kept].to_vec()).is_err() {
-                return;
-            }
-        }
-    });
-    pieces
-}
-
-/// What was printed, until the end or until there was nothing for a moment.
-fn rest(pieces: &Receiver<Vec<u8>>) -> OsBytes {
-    let mut all = Vec::new();
-    while let Ok(piece) = pieces.recv_timeout(REST) {
-        all.extend(piece);
-    }
-    OsBytes(all)
-}
-
-/// Ends a handler and all that descends from it, in the background. Its end is told as any other.
-pub(super) fn end(process: Option<ProcId>, token: Token) {
-    let evidence = Evidence { init: process, sid: None, tag: Tag::of(token) };
-    let options = Options { grace: GRACE, init_stands_by: false, ..Options::default() };
-    // What survives is seen by the next look at the claim: the pool gives nothing out before it is gone.
-    thread::spawn(move || drop(kill::kill(&evidence, &options)));
+/// A variable cannot have a NUL: one that has is passed as it is shown.
+fn passable(value: String) -> String {
+    if value.contains('\0') { escape::line(&value) } else { value }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use protocol::blocking::Connection;
 use protocol::reply::Registered;
 use protocol::request::Register;
-use protocol::{ConnectError, ErrorCode, OpId, Refusal, Reply, Request, Response, Role};
+use protocol::{ConnectError, ErrorCode, OpId, Refusal, Reply, Request, Response, Role, TransportError};
 
 use crate::client::{Client, Patience};
 use crate::context::Context;
@@ -18,6 +18,8 @@ const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(5);
 /// How long a connection may take to be made: signals wait for it.
 const CONNECT: Duration = Duration::from_secs(2);
+/// A daemon that cannot write its database is gone after this long. One that lives on could not read this alone.
+pub(super) const LINGER: Duration = Duration::from_millis(1500);
 /// How long an answer may take that waits for nothing.
 pub(super) const ANSWER: Duration = Duration::from_secs(10);
 
@@ -52,7 +54,7 @@ impl Link {
         loop {
             let began = Instant::now();
             let refusal = match link.dial() {
-                Ok(()) => match link.ask(Request::Register(register.clone())) {
+                Ok(()) => match link.ask(&Request::Register(register.clone())) {
                     Some(Ok(Response::Registered(registered))) => return Ok((link, registered)),
                     Some(Ok(other)) => return Err(Error::unexpected(&other)),
                     Some(Err(refusal)) => return Err(refusal.into()),
@@ -111,10 +113,27 @@ impl Link {
 
     /// Asks on the connection there is. `None` where it is lost, or the daemon about to end; then there is
     /// none any more.
-    pub(super) fn ask(&mut self, request: Request) -> Option<Reply> {
+    pub(super) fn ask(&mut self, request: &Request) -> Option<Reply> {
+        self.attempt(|connection| connection.call(None, None, request.clone()))
+    }
+
+    /// The same, of an answer that is handed over in parts; again from the first one where it is asked for twice.
+    pub(super) fn ask_each(&mut self, request: &Request, mut part: impl FnMut(Response)) -> Option<Reply> {
+        self.attempt(|connection| connection.call_each(None, None, request.clone(), &mut part))
+    }
+
+    fn attempt(
+        &mut self,
+        mut call: impl FnMut(&mut Connection) -> Result<Reply, TransportError>,
+    ) -> Option<Reply> {
         let connection = self.connection.as_mut()?;
         connection.set_timeout(Some(ANSWER));
-        let reply = connection.call(None, None, request).ok().filter(|reply| !is_passing(reply));
+        let mut reply = call(connection);
+        if reply.as_ref().is_ok_and(is_storage) {
+            thread::sleep(LINGER);
+            reply = call(connection);
+        }
+        let reply = reply.ok().filter(|reply| !is_passing(reply));
         match &reply {
             Some(_) => self.lost = false,
             None => self.cut(),
@@ -129,7 +148,7 @@ impl Link {
             // Why it cannot be made may change, whatever it is.
             drop(self.dial());
         }
-        self.ask(request.clone())
+        self.ask(request)
     }
 
     /// Asks once more on another connection, as a client and in no more than a moment.
@@ -145,8 +164,10 @@ impl Link {
 
 /// Whether a refusal says that the same may be asked again once the daemon is another one.
 pub(super) fn is_passing(reply: &Reply) -> bool {
-    matches!(
-        reply,
-        Err(Refusal { code: ErrorCode::Storage | ErrorCode::Unavailable | ErrorCode::Timeout, .. })
-    )
+    matches!(reply, Err(Refusal { code: ErrorCode::Unavailable | ErrorCode::Timeout, .. }))
+}
+
+/// Whether the database failed: passing where the daemon ends of it, else final.
+pub(super) fn is_storage(reply: &Reply) -> bool {
+    matches!(reply, Err(Refusal { code: ErrorCode::Storage, .. }))
 }

@@ -8,6 +8,7 @@ mod claimer;
 mod handler;
 mod keeper;
 mod link;
+mod pipes;
 mod report;
 mod worker;
 
@@ -42,7 +43,8 @@ const BEATS: u32 = 3;
 /// The handler gets the body on standard input, and in its environment POOL_MESSAGE_ID, _KIND, _KEY,
 /// _ORIGIN, _ATTEMPT, _MAX_ATTEMPTS, _TOKEN and _CREATED_AT, POOL_SESSION, POOL_SOCKET and POOL_NAME. Exit 0
 /// means that it is worked, 75 that it is to be tried later, anything else that it failed and is tried
-/// again. The first Ctrl-C or TERM lets what runs end; the second one ends it and gives the messages back.
+/// again. The first Ctrl-C or TERM lets what runs end; the second one ends it and gives the messages back, but
+/// for those of which a process could not be ended.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Whose messages
@@ -87,6 +89,8 @@ enum Event {
     Broken(Error),
     /// A handler ended.
     Ended(Token, Ended),
+    /// A handler that was to be ended is, with all that descends from it; or what is left of them.
+    Killed(Token, Option<String>),
     /// The message is no longer held.
     Stale(Token),
     /// The message is settled, or that was refused.

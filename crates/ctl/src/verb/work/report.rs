@@ -20,6 +20,8 @@ pub(super) enum Outcome {
     Later,
     /// It was no longer held here: nothing was settled.
     Stale,
+    /// What worked it could not be ended: nothing was settled, the lease decides.
+    Left,
     /// It was not worked, and given back.
     GivenBack,
 }
@@ -31,6 +33,7 @@ impl Outcome {
             Self::Retry => "retry",
             Self::Later => "later",
             Self::Stale => "stale",
+            Self::Left => "left",
             Self::GivenBack => "given_back",
         }
     }

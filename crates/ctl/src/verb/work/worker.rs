@@ -10,7 +10,7 @@ use protocol::request::{Ack, CLAIM_MAX, Fail, Held, Then};
 use protocol::{Message, ProcId, Refusal, Request, Token};
 
 use super::claimer::{Order, Orders};
-use super::handler::{self, Ended, GRACE, Handlers, Verdict};
+use super::handler::{Ended, GRACE, Handlers, VERIFY, Verdict};
 use super::keeper::{Job, is_lost};
 use super::report::{self, Outcome};
 use super::{Args, Event};
@@ -57,9 +57,18 @@ enum Fate {
     /// Its handler decides.
     Open,
     /// Its handler is being ended, and then it is this.
-    Ending(Outcome),
+    Ending(Outcome, Ending),
     /// It is being settled as this.
     Settling(Outcome, Option<String>),
+}
+
+/// How far the end of a handler is: nobody else may get its message while any of it works on.
+#[derive(Default)]
+struct Ending {
+    /// It has ended itself.
+    exited: bool,
+    /// Whatever descends from it has.
+    killed: bool,
 }
 
 /// How far this is.
@@ -150,6 +159,8 @@ impl<'a> Worker<'a> {
                 self.fail(error);
             }
             Event::Ended(token, ended) => self.ended(token, ended),
+            Event::Killed(token, None) => self.ending(token, |ending| ending.killed = true),
+            Event::Killed(token, Some(left)) => self.left(token, &left),
             Event::Stale(token) => self.stale(token),
             Event::Settled(token, settled) => self.settled(token, settled),
         }
@@ -164,11 +175,11 @@ impl<'a> Worker<'a> {
             }
         } else if !matches!(self.phase, Phase::Ending(..)) {
             let code = u8::try_from(128 + signal as i32).unwrap_or(exit::INTERRUPTED);
-            self.phase = Phase::Ending(Instant::now() + GRACE + LAST_WORDS, code);
+            self.phase = Phase::Ending(Instant::now() + GRACE + VERIFY + LAST_WORDS, code);
             let open = self.running.iter_mut().filter(|(_, running)| matches!(running.fate, Fate::Open));
             for (token, running) in open {
-                running.fate = Fate::Ending(Outcome::GivenBack);
-                handler::end(running.process, *token);
+                running.fate = Fate::Ending(Outcome::GivenBack, Ending::default());
+                self.handlers.end(running.process, *token);
             }
         }
     }
@@ -235,9 +246,33 @@ impl<'a> Worker<'a> {
                 Verdict::Later => self.settle(token, Outcome::Later, Some("exit 75".into()), None),
                 Verdict::Failed(reason) => self.settle(token, Outcome::Retry, Some(reason), None),
             },
-            Fate::Ending(Outcome::Stale) => self.over(token, (Outcome::Stale, Some("no longer held"))),
-            Fate::Ending(outcome) => self.settle(token, outcome, Some("told to end".into()), None),
+            Fate::Ending(..) => self.ending(token, |ending| ending.exited = true),
             Fate::Settling(..) => {}
+        }
+    }
+
+    /// Takes note of how far the end of a handler is. Once nothing of it is left, this is over.
+    fn ending(&mut self, token: Token, note: impl FnOnce(&mut Ending)) {
+        let Some(Running { fate: Fate::Ending(outcome, ending), .. }) = self.running.get_mut(&token) else {
+            return;
+        };
+        note(ending);
+        match (&*ending, *outcome) {
+            (Ending { exited: true, killed: true }, Outcome::Stale) => {
+                self.over(token, (Outcome::Stale, Some("no longer held")));
+            }
+            (Ending { exited: true, killed: true }, outcome) => {
+                self.settle(token, outcome, Some("told to end".into()), None);
+            }
+            _ => {}
+        }
+    }
+
+    /// Something of a handler could not be ended: its message is left to its lease.
+    fn left(&mut self, token: Token, what: &str) {
+        if let Some(running) = self.running.get(&token) {
+            out::note(&format!("poolctl: message {} is not settled: {what}", running.message.id));
+            self.over(token, (Outcome::Left, Some(what)));
         }
     }
 
@@ -249,7 +284,7 @@ impl<'a> Worker<'a> {
             Outcome::Done => None,
             Outcome::Later => Some(Then::Later(None)),
             Outcome::GivenBack => Some(Then::GiveBack),
-            Outcome::Retry | Outcome::Stale => Some(Then::Retry),
+            Outcome::Retry | Outcome::Stale | Outcome::Left => Some(Then::Retry),
         };
         let request = match then {
             None => Request::Ack(Ack { held, result: ended.and_then(|ended| ended.output) }),
@@ -264,13 +299,14 @@ impl<'a> Worker<'a> {
 
     /// It is somebody else's by now: its handler is ended, and nothing is settled.
     fn stale(&mut self, token: Token) {
-        if let Some(running) = self.running.get_mut(&token)
-            && matches!(running.fate, Fate::Open | Fate::Ending(_))
-        {
-            if matches!(running.fate, Fate::Open) {
-                handler::end(running.process, token);
+        let Some(running) = self.running.get_mut(&token) else { return };
+        match &mut running.fate {
+            Fate::Open => {
+                self.handlers.end(running.process, token);
+                running.fate = Fate::Ending(Outcome::Stale, Ending::default());
             }
-            running.fate = Fate::Ending(Outcome::Stale);
+            Fate::Ending(outcome, _) => *outcome = Outcome::Stale,
+            Fate::Settling(..) => {}
         }
     }
 
