@@ -10,9 +10,6 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{CWD, RenameFlags, renameat_with};
-use rustix::io::Errno;
-
 use crate::error::StoreError;
 
 /// Nobody but the owner.
@@ -36,12 +33,11 @@ impl Names for Os {
     }
 
     fn give(&self, from: &Path, to: &Path) -> io::Result<()> {
-        match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-            // Not every file system has it.
-            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
-                fs::hard_link(from, to).and_then(|()| fs::remove_file(from))
-            }
-            given => Ok(given?),
+        match fs::hard_link(from, to) {
+            Ok(()) => fs::remove_file(from),
+            Err(_) if fs::symlink_metadata(to).is_ok() => Err(ErrorKind::AlreadyExists.into()),
+            // A file system without links: who makes such a file in this very moment is replaced.
+            Err(_) => fs::rename(from, to),
         }
     }
 

@@ -54,7 +54,7 @@ pub(crate) fn forget(db: &Database) -> Result<u64, StoreError> {
     if count > 0 {
         transaction.delete_table(Table::Quarantine.definition())?;
         drop(transaction.open_table(Table::Quarantine.definition())?);
-
+        transaction.commit()?;
     }
     Ok(count)
 }
