@@ -280,13 +280,57 @@ fn survives(pool: &Pool, (n, fault): (usize, &str), acknowledged: &mut Vec<(Stri
     failed
 }
 
-#[test]
-fn d05_after_the_first_failure_of_the_disk_nothing_is_acknowledged() {
+/// Whether system calls may be watched and failed here; says so where they may not.
+fn may_trace() -> bool {
     if !cfg!(target_os = "linux") || !has("strace") {
+        return false;
+    }
+    let may = Output::of(Command::new("strace").args(["-qq", "-o", "/dev/null", "true"]), b"").code == 0;
+    if !may {
+        crate::harness::skipped("strace may not trace here");
+    }
+    may
+}
+
+#[test]
+fn d07_the_name_of_the_database_is_on_disk_before_anybody_can_connect() {
+    if !may_trace() {
         return;
     }
-    if Output::of(Command::new("strace").args(["-qq", "-o", "/dev/null", "true"]), b"").code != 0 {
-        return crate::harness::skipped("strace may not trace here");
+    let pool = Pool::bare("");
+    let (trace, database) = (pool.path("trace"), pool.database());
+    let mut command = pool.command("strace");
+    command.args([
+        "-D",
+        "-f",
+        "-y",
+        "-qq",
+        "-e",
+        "trace=fsync,fdatasync,rename,renameat,renameat2,link,linkat,bind",
+    ]);
+    command.arg("-o").arg(&trace).arg(Program::Poold.path());
+    pool.start_as(Program::Poold, command);
+    pool.await_poold();
+    let calls = fs::read_to_string(&trace).unwrap();
+    let calls: Vec<&str> = calls.lines().collect();
+    let first = |what: &str, from: usize, is: &dyn Fn(&str) -> bool| {
+        let at = calls[from..].iter().position(|call| is(call));
+        from + at.unwrap_or_else(|| panic!("no {what} from {from} on: {calls:#?}"))
+    };
+    let (name, state) = (format!("\"{}\"", database.display()), format!("<{}>)", pool.state().display()));
+    let named = first("name", 0, &|call| call.contains(&name) && !call.contains("bind("));
+    let unnamed = format!("{}/.", pool.state().display());
+    let whole = first("sync of the file", 0, &|call| call.contains("sync(") && call.contains(&unnamed));
+    let synced =
+        first("sync of the directory", named, &|call| call.contains("fsync(") && call.contains(&state));
+    let bound = first("socket", 0, &|call| call.contains("bind(") && call.contains("poold.sock"));
+    assert!(whole < named && synced < bound, "{calls:#?}");
+}
+
+#[test]
+fn d05_after_the_first_failure_of_the_disk_nothing_is_acknowledged() {
+    if !may_trace() {
+        return;
     }
     thread::scope(|scope| {
         let faults = number("POOL_STRACE_FAULTS", FAULTS);

@@ -1,6 +1,5 @@
 //! The journal: whoever follows it has all of it, whatever happens to either side; and it has an end.
 
-use std::collections::BTreeMap;
 use std::thread;
 
 use nix::sys::signal::Signal;
@@ -100,7 +99,7 @@ fn who_does_not_read_for_a_while_misses_nothing() {
     send_signal(follower.pid(), Signal::SIGSTOP);
     wait_until("it is stopped", PATIENCE, || is_stopped(follower.pid()));
     work(&pool, 80);
-    flood(&pool, 2000);
+    flood(&pool, 1600);
     send_signal(follower.pid(), Signal::SIGCONT);
     has_all(&pool, &follower);
     assert!(events(&pool, &["message_done"]).len() == 80);
@@ -135,43 +134,61 @@ impl Subscriber {
     }
 }
 
+/// Events past a subscriber that does not read: first what fills all that is between it and the pool, then
+/// more events than the pool remembers for it.
+fn overtake(pool: &Pool) {
+    work(pool, 40);
+    flood(pool, 1600);
+}
+
+impl Subscriber {
+    /// Reads until it is cut: the places of the events, and what it was told it had.
+    #[track_caller]
+    fn rest(&mut self) -> (Vec<u64>, Option<Seq>) {
+        let (mut events, mut told) = (Vec::new(), None);
+        loop {
+            match self.connection.next_frame() {
+                Ok(Frame::Event { stamped, snapshot: false }) => events.push(stamped.seq.0),
+                Ok(Frame::Lagged { from, to }) => {
+                    assert!(to > from);
+                    told = Some(from);
+                }
+                Ok(other) => panic!("{other:?}"),
+                Err(TransportError::Closed | TransportError::Io(_)) => return (events, told),
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+}
+
 #[test]
 fn s05_a_subscriber_that_lags_is_cut_told_from_where_and_goes_on_there() {
     let pool = pool("[queue]\nmax_messages = 100000\n");
-    let mut slow = Subscriber::new(&pool, Some(Seq(0)));
-    let (first, _) = slow.beginning();
-    let mut seen: BTreeMap<u64, usize> = BTreeMap::new();
-    first.iter().for_each(|(seq, _)| *seen.entry(*seq).or_default() += 1);
-    work(&pool, 40);
-    flood(&pool, 4000);
-    let mut from = None;
-    loop {
-        match slow.connection.next_frame() {
-            Ok(Frame::Event { stamped, snapshot: false }) => *seen.entry(stamped.seq.0).or_default() += 1,
-            Ok(Frame::Lagged { from: last, to }) => {
-                assert!(to > last);
-                from = Some(last);
-            }
-            Ok(other) => panic!("{other:?}"),
-            Err(TransportError::Closed | TransportError::Io(_)) => break,
-            Err(error) => panic!("{error}"),
+    let (mut seen, mut told) = (Vec::new(), None);
+    // One that stays away for too long, as on a machine that is busy, is cut without a word.
+    for _ in 0..5 {
+        let since = Seq(seen.last().copied().unwrap_or_default());
+        let mut slow = Subscriber::new(&pool, Some(since));
+        let (first, _) = slow.beginning();
+        assert!(first.iter().all(|(_, snapshot)| !snapshot), "the journal reaches so far back");
+        seen.extend(first.into_iter().map(|(seq, _)| seq));
+        overtake(&pool);
+        let (rest, from) = slow.rest();
+        seen.extend(rest);
+        assert!(from.is_none_or(|from| Some(&from.0) == seen.last()));
+        told = told.or(from);
+        if told.is_some() {
+            break;
         }
     }
-    let last = Seq(*seen.keys().last().unwrap());
-    // One that stays away for too long is cut without a word; else it is told what it has.
-    assert_eq!(from.unwrap_or(last), last);
-    let journal = numbered(&pool.events());
-    assert!(last.0 < journal.last().unwrap().0, "it was never slow");
-    let mut again = Subscriber::new(&pool, Some(last));
-    let (rest, synced) = again.beginning();
-    assert!(rest.iter().all(|(_, snapshot)| !snapshot), "the journal reaches so far back");
-    rest.iter().for_each(|(seq, _)| *seen.entry(*seq).or_default() += 1);
-    assert!(seen.values().all(|times| *times == 1));
-    assert_eq!(
-        seen.keys().copied().collect::<Vec<_>>(),
-        journal.iter().map(|(seq, _)| *seq).collect::<Vec<_>>()
-    );
-    assert_eq!(synced.0, journal.last().unwrap().0);
+    assert!(told.is_some(), "it was never told");
+    let journal: Vec<u64> = numbered(&pool.events()).into_iter().map(|(seq, _)| seq).collect();
+    let last = seen.last().copied().unwrap();
+    assert!(last < *journal.last().unwrap(), "it was never slow");
+    let (rest, synced) = Subscriber::new(&pool, Some(Seq(last))).beginning();
+    seen.extend(rest.into_iter().map(|(seq, _)| seq));
+    assert!(seen == journal, "no gap, nothing twice");
+    assert_eq!(Some(&synced.0), journal.last());
 }
 
 #[test]
@@ -216,8 +233,7 @@ fn o04_the_journal_is_cut_by_number_and_by_age_and_then_the_state_comes_first() 
 fn s05_a_subscriber_that_never_reads_costs_little() {
     let pool = pool("[queue]\nmax_messages = 100000\n");
     let silent: Vec<Subscriber> = (0..8).map(|_| Subscriber::new(&pool, Some(Seq(0)))).collect();
-    work(&pool, 40);
-    flood(&pool, 3000);
+    overtake(&pool);
     let used = memory(pool.pid(Program::Poold).unwrap());
     assert!(used < 100 << 20, "{} MiB", used >> 20);
     drop(silent);

@@ -205,7 +205,7 @@ impl Engine {
         let oldest = Timestamp(crate::clock::now().0.saturating_sub(keep_for));
         crate::crash::point("journal-trim");
         let removed = self.store.trim_journal(self.rest.keep_events, oldest)?;
-        self.trim_on = removed >= TRIM_EVERY;
+        self.trim_on = removed >= store::TRIM_MAX;
         Ok(())
     }
 }

@@ -54,8 +54,9 @@ struct Start {
 /// The state, or nothing where the journal continues from `since`; and changes from there on.
 fn start(turn: &mut Turn<'_>, since: Option<Seq>) -> Start {
     let (events, reader) = (turn.subscribe(), turn.reader());
-    let oldest = reader.oldest_seq().ok().flatten().unwrap_or(Seq(1));
-    let continues = |since: &Seq| since.0.saturating_add(1) >= oldest.0 && *since <= turn.pool().seq();
+    // Where that is not readable the state comes.
+    let floor = reader.floor().unwrap_or(Seq(u64::MAX));
+    let continues = |since: &Seq| (floor..=turn.pool().seq()).contains(since);
     if let Some(sent) = since.filter(continues) {
         return Start { state: Vec::new(), messages: Vec::new(), sent, events, reader };
     }
