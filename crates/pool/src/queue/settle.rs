@@ -122,7 +122,8 @@ fn again(rules: &Rules, open: &Open<'_>, reason: &str, pause: Option<Duration>, 
 pub enum Gone {
     /// It is proved dead, or it never promised to be ended first: the message goes to the next.
     YesOrFenced,
-    /// It promised and lives: the message waits until it is ended. The new token takes the claim from it.
+    /// It promised and lives: the message waits until it is ended. It keeps its token, by which what it started is
+    /// found; its state takes the claim from it.
     No(Token),
 }
 
