@@ -118,7 +118,6 @@ pub(crate) fn ended(turn: &mut Turn<'_>, daemon: &Daemon, process: ProcId) {
 }
 
 fn free(turn: &mut Turn<'_>, daemon: &Daemon, process: ProcId, withheld: &BTreeSet<Token>) {
-    turn.rest.work.watched.remove(&process);
     let rules = &daemon.loaded().settings.queue;
     let waits = |open: &Open<'_>| {
         open.state == MessageState::Revoking && open.token.is_some_and(|token| withheld.contains(&token))

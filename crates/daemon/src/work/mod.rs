@@ -5,7 +5,7 @@ pub(crate) mod disk;
 pub(crate) mod holders;
 pub(crate) mod leases;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use pool::deadlines::{Deadlines, Mono};
@@ -29,8 +29,6 @@ pub(crate) struct Work {
     over: HashMap<MessageId, (u64, bool)>,
     /// Connections that may hold something.
     peers: BTreeMap<u64, Worker>,
-    /// Processes that hold something and are watched.
-    pub(crate) watched: BTreeSet<ProcId>,
     pub(crate) disk: Disk,
     /// When leases are looked at next.
     pub(crate) armed: Mono,
