@@ -2,6 +2,8 @@
 //! them, every reader folds them. They carry new values, never changes of values, so that applying
 //! one twice is applying it once.
 
+mod facts;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -9,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{
     Epoch, GeneratorId, MessageId, OpId, ProcId, Seq, ServerId, SessionId, Tag, TmuxSessionId, Token,
 };
+use crate::life::{Account, Budget, Conversation, Policy};
 use crate::message::{Breaker, Message, MessageStatus};
 use crate::reap::{CandidateKind, Outcome};
 use crate::session::{DeleteMode, Exit, Incarnation, Reason, Session};
@@ -297,93 +300,59 @@ pub enum Event {
         /// Whether it opened or closed with this.
         turned: bool,
     },
-}
-
-impl Event {
-    /// The word that users see (`poolctl events`, `--kind`).
-    #[must_use]
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Self::PoolStarted { .. } => "pool_started",
-            Self::NextSession { .. } => "next_session",
-            Self::SessionCreated(_) => "session_created",
-            Self::SessionStarting { .. } => "session_starting",
-            Self::SessionLive { .. } => "session_live",
-            Self::SessionRenamed { .. } => "session_renamed",
-            Self::SessionLabelled { .. } => "session_labelled",
-            Self::SessionDraining { .. } => "session_draining",
-            Self::SessionStopped { .. } => "session_stopped",
-            Self::SessionLost { .. } => "session_lost",
-            Self::SessionFailed { .. } => "session_failed",
-            Self::SessionDeleted { .. } => "session_deleted",
-            Self::SessionObserved { .. } => "session_observed",
-            Self::AgentStarted { .. } => "generator_registered",
-            Self::TagRetired { .. } => "generator_ended",
-            Self::MessageQueued(_) => "message_queued",
-            Self::MessageChanged { status, .. } => status.event_kind(),
-            Self::MessageForgotten { .. } => "message_forgotten",
-            Self::ReapStarted { .. } => "reap_started",
-            Self::ReapFinished { .. } => "reap_finished",
-            Self::WatcherConnected { .. } => "watcher_connected",
-            Self::WatcherLost { .. } => "watcher_lost",
-            Self::TmuxServerChanged { .. } => "tmux_server_changed",
-            Self::OperationDone { .. } => "operation_done",
-            Self::OperationBegun { .. } => "operation_begun",
-            Self::OperationForgotten { .. } => "operation_forgotten",
-            Self::SessionPlaced { .. } => "session_placed",
-            Self::ForeignSeen { .. } => "foreign_seen",
-            Self::ForeignGone { .. } => "foreign_gone",
-            Self::GeneratorRegistered { .. } => "generator_registered",
-            Self::GeneratorEnded { .. } => "generator_ended",
-            Self::BreakerChanged { breaker, .. } if breaker.is_open() => "breaker_opened",
-            Self::BreakerChanged { .. } => "breaker_closed",
-        }
-    }
-
-    /// The session it is about, if it is about one.
-    #[must_use]
-    pub fn session(&self) -> Option<SessionId> {
-        match self {
-            Self::SessionCreated(session) => Some(session.id),
-            Self::MessageQueued(message) => Some(message.session),
-            Self::SessionStarting { session, .. }
-            | Self::SessionLive { session, .. }
-            | Self::SessionRenamed { session, .. }
-            | Self::SessionLabelled { session, .. }
-            | Self::SessionDraining { session, .. }
-            | Self::SessionStopped { session, .. }
-            | Self::SessionLost { session, .. }
-            | Self::SessionFailed { session, .. }
-            | Self::SessionDeleted { session, .. }
-            | Self::SessionObserved { session, .. }
-            | Self::AgentStarted { session, .. }
-            | Self::TagRetired { session, .. }
-            | Self::MessageChanged { session, .. }
-            | Self::MessageForgotten { session, .. }
-            | Self::SessionPlaced { session, .. }
-            | Self::GeneratorRegistered { session, .. }
-            | Self::GeneratorEnded { session, .. }
-            | Self::BreakerChanged { session, .. }
-            | Self::ReapStarted { session, .. }
-            | Self::ReapFinished { session, .. }
-            | Self::OperationBegun { session, .. } => Some(*session),
-            _ => None,
-        }
-    }
-
-    /// Whether it is kept in the journal and published; the others only change rows.
-    #[must_use]
-    pub fn is_journaled(&self) -> bool {
-        !matches!(
-            self,
-            Self::NextSession { .. }
-                | Self::SessionObserved { .. }
-                | Self::SessionPlaced { .. }
-                | Self::BreakerChanged { turned: false, .. }
-                | Self::MessageForgotten { .. }
-                | Self::OperationDone { .. }
-                | Self::OperationBegun { .. }
-                | Self::OperationForgotten { .. }
-        )
-    }
+    /// Its incarnation is proved gone, and it is put aside to be woken again.
+    SessionParked {
+        /// Which session.
+        session: SessionId,
+        /// Why.
+        reason: Reason,
+        /// How its program ended, where that is known.
+        exit: Option<Exit>,
+    },
+    /// What becomes of it is decided anew.
+    SessionPolicyChanged {
+        /// Which session.
+        session: SessionId,
+        /// All of its policy.
+        policy: Policy,
+    },
+    /// Its starts by itself changed. In the journal only where they are used up.
+    BudgetChanged {
+        /// Which session.
+        session: SessionId,
+        /// All of its budget.
+        budget: Budget,
+    },
+    /// The conversation of its agent began, or is another one. Never in the journal.
+    ConversationChanged {
+        /// Which session.
+        session: SessionId,
+        /// The conversation.
+        conversation: Option<Conversation>,
+    },
+    /// What its program used in all is known. Never in the journal.
+    SessionAccounted {
+        /// Which session.
+        session: SessionId,
+        /// What it used.
+        account: Account,
+    },
+    /// It went over a limit.
+    LimitExceeded {
+        /// Which session.
+        session: SessionId,
+        /// Which limit: `memory`, `disk`, `run_time`.
+        limit: String,
+        /// What it uses: bytes, or milliseconds.
+        used: u64,
+        /// What it may.
+        allowed: u64,
+        /// Whether it is ended for it.
+        ended: bool,
+    },
+    /// The writer of its log was lost and another one takes over: something may be missing between them.
+    LogResumed {
+        /// Which session.
+        session: SessionId,
+    },
 }

@@ -16,6 +16,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{ProcId, SessionId, Tag};
+use crate::life::Limits;
 use crate::text::OsBytes;
 use crate::time::Timestamp;
 
@@ -52,10 +53,16 @@ pub struct Job {
     pub grace_ms: u64,
     /// The program's file mode creation mask: that with which the daemon was started, not its own.
     pub umask: u32,
+    /// What bounds the program and all that it starts.
+    #[serde(default)]
+    pub limits: Limits,
+    /// The control group that the program enters before it runs; the init stays outside.
+    #[serde(default)]
+    pub cgroup: Option<OsBytes>,
 }
 
 /// That the program runs: its exec succeeded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Started {
     /// [`JOB_VERSION`].
     pub version: u32,
@@ -65,6 +72,9 @@ pub struct Started {
     pub agent: ProcId,
     /// When.
     pub at: Timestamp,
+    /// Limits that do not hold, and why, each a sentence.
+    #[serde(default)]
+    pub unenforced: Vec<String>,
 }
 
 /// How a program ended.
@@ -86,6 +96,9 @@ pub struct ExitRecord {
     pub system_us: u64,
     /// Largest resident set, in KiB.
     pub max_rss_kib: u64,
+    /// Processes of its control group that were ended for want of memory.
+    #[serde(default)]
+    pub oom_kills: Option<u64>,
 }
 
 /// The payload of a nudge: "look at the files of this incarnation". Sent instead of a hello; not answered.

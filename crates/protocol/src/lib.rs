@@ -239,6 +239,8 @@ pub mod frame;
 pub mod hello;
 pub mod ids;
 pub mod job;
+pub mod life;
+pub mod logs;
 pub mod message;
 pub mod parts;
 pub mod peer;

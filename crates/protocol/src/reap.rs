@@ -30,6 +30,8 @@ pub struct Candidate {
     pub grace_ms: u64,
     /// Whether the pane goes too; a restart keeps it until the new one stands.
     pub remove_pane: bool,
+    /// Its control group, where it has one: all that is in it belongs to it.
+    pub cgroup: Option<OsBytes>,
 }
 
 /// Why something is a candidate.

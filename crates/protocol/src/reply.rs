@@ -1,11 +1,13 @@
 //! Replies and everything else that `poold` sends.
 
+mod life;
 mod queue;
 
 use serde::{Deserialize, Serialize};
 
 use crate::event::Stamped;
 use crate::ids::{Epoch, ProcId, Seq, ServerId, SessionId};
+use crate::life::Usage;
 use crate::message::{Claimed, Message};
 use crate::reap::{Candidate, Lease};
 use crate::refusal::Refusal;
@@ -15,6 +17,7 @@ use crate::text::OsBytes;
 use crate::time::Timestamp;
 use crate::tmux::Means;
 
+pub use life::{Pruned, Room, UsageView};
 pub use queue::{BreakerView, Checked, GeneratorView, HeldView, Registered, Sent};
 
 /// What a request came to. Transport errors are apart from refusals: they are `io::Error`s.
@@ -151,6 +154,10 @@ pub enum Response {
         /// And after.
         after: u64,
     },
+    /// What was pruned.
+    Pruned(Pruned),
+    /// What sessions use.
+    Usage(Vec<UsageView>),
 }
 
 impl Response {
@@ -165,6 +172,7 @@ impl Response {
             (Self::Screen(all), Self::Screen(next)) => all.0.extend(next.0),
             (Self::Text(all), Self::Text(next)) => all.push_str(&next),
             (Self::Generators(all), Self::Generators(next)) => all.extend(next),
+            (Self::Usage(all), Self::Usage(next)) => all.extend(next),
             (_, Self::Done) => {}
             _ => return false,
         }
@@ -187,6 +195,12 @@ pub struct SessionView {
     pub current_dir: Option<OsBytes>,
     /// The processes of its incarnation, parents first; only where one session is shown.
     pub processes: Vec<TreeProcess>,
+    /// What they use; only where one session is shown.
+    pub usage: Option<Usage>,
+    /// Whether it may be parked to make room for another: its agent can resume, or is said to be parkable.
+    pub parkable: bool,
+    /// Its place among those that wait for a slot, from 1.
+    pub slot_wait: Option<u64>,
 }
 
 /// A process of a session.
@@ -258,6 +272,8 @@ pub struct Status {
     pub state_dir: OsBytes,
     /// What is wrong, each a sentence with what to do. Healthy is when there is none.
     pub problems: Vec<String>,
+    /// What room there is for sessions, and how they can be bounded.
+    pub room: Room,
 }
 
 /// A component of the pool.
@@ -322,6 +338,6 @@ pub struct AttachCommand {
 /// `logs`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogFiles {
-    /// The files, oldest first; the last one is written to.
-    pub files: Vec<OsBytes>,
+    /// The directory that they are in, as [`crate::logs`] has it.
+    pub dir: OsBytes,
 }

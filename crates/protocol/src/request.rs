@@ -1,5 +1,6 @@
 //! Requests: one struct a verb, named like the verb.
 
+mod life;
 mod queue;
 
 use std::collections::BTreeMap;
@@ -8,10 +9,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{MessageId, OpId, Seq, SessionId, Tag, Token};
 use crate::reap::Verdict;
-use crate::session::{Lifecycle, Size};
+use crate::session::Lifecycle;
 use crate::text::{OsBytes, SessionRef};
 use crate::tmux::{Means, TmuxState};
 
+pub use life::{New, Park, Pin, Prune, Restore};
 pub use queue::{
     Ack, CLAIM_MAX, Claim, Fail, Held, Messages, Purge, Register, Resolution, ResolveMessage, Send, Then,
 };
@@ -40,7 +42,7 @@ pub enum Request {
     /// A full snapshot of tmux now, applied before the answer. → `Synced`
     Sync,
     /// Create a session. → `Session`, when it is verified running. Mutates.
-    New(New),
+    New(Box<New>),
     /// → `Sessions`, in parts
     List(List),
     /// → `Session`
@@ -141,31 +143,21 @@ pub enum Request {
     Check,
     /// Give unused space of the database back. → `Compacted`. Nothing else is answered meanwhile.
     Compact,
-}
-
-/// `new`.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct New {
-    /// The name; without one the pool makes it.
-    pub name: Option<String>,
-    /// The workspace; defaults to the name.
-    pub workspace: Option<String>,
-    /// The agent kind; defaults to `shell`, or to none where a command is given.
-    pub agent: Option<String>,
-    /// The program and arguments; defaults to the agent's.
-    pub command: Vec<OsBytes>,
-    /// The directory; defaults to the session's own `work/`.
-    pub cwd: Option<OsBytes>,
-    /// Added to the environment.
-    pub env: Vec<(OsBytes, OsBytes)>,
-    /// Variables of the caller's environment that the pool passes on by its allow-list (`PATH`, `LANG`, …).
-    pub caller_env: Vec<(OsBytes, OsBytes)>,
-    /// Labels.
-    pub labels: BTreeMap<String, String>,
-    /// Terminal size; defaults to the configuration's.
-    pub size: Option<Size>,
-    /// Take the session of this workspace if there is one; start it if it does not run.
-    pub reuse: bool,
+    /// End a session's incarnation to free its slot; a prompt wakes it. → `Session`. Mutates.
+    Park(Park),
+    /// Start what was parked, lost or stopped. → `Session`, when it is verified running; for all that were
+    /// lost `Sessions`, which are then started one after the other. Mutates.
+    Restore(Restore),
+    /// Take no more messages, finish what is queued, then stop. → `Session`, at once. Mutates.
+    Drain(SessionRef),
+    /// → `Session`. Mutates.
+    Pin(Pin),
+    /// Empty a session's log and its terminal's history. → `Done`. Mutates.
+    Clear(SessionRef),
+    /// Remove what is over, and directories that belong to nobody. → `Pruned`. Mutates.
+    Prune(Prune),
+    /// What running sessions use: one, or all. → `Usage`, in parts
+    Usage(Option<SessionRef>),
 }
 
 /// `ls`.
@@ -246,6 +238,8 @@ pub struct Remove {
     pub force: bool,
     /// Its directory too.
     pub purge: bool,
+    /// First write what it leaves to an archive, and read that again.
+    pub archive: bool,
 }
 
 /// `rename`.
@@ -275,6 +269,10 @@ pub struct Restart {
     pub session: SessionRef,
     /// Time between TERM and KILL, in milliseconds; defaults to the configuration's.
     pub grace_ms: Option<u64>,
+    /// Begin a new conversation instead of taking up the last one.
+    pub fresh: bool,
+    /// How long to wait for a slot, in milliseconds; the configuration's time where nothing is said.
+    pub wait_slot_ms: Option<u64>,
 }
 
 /// `wait`.
@@ -300,6 +298,8 @@ pub enum Until {
     Message(MessageId),
     /// This message was taken: its agent confirmed it, or it is further.
     Accepted(MessageId),
+    /// It runs, or it is over and nobody is about to start it.
+    Started,
 }
 
 /// `events`.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{PaneId, ProcId, ServerId, SessionId, Tag, TmuxSessionId};
+use crate::life::{Account, Budget, Conversation, Limits, Policy};
 use crate::text::{Name, OsBytes};
 use crate::time::Timestamp;
 
@@ -53,6 +54,16 @@ pub struct Session {
     pub current_command: Option<OsBytes>,
     /// How many clients are attached.
     pub attached_clients: u32,
+    /// What becomes of it.
+    #[serde(default)]
+    pub policy: Policy,
+    /// Its starts by itself.
+    #[serde(default)]
+    pub budget: Budget,
+    /// The conversation of its agent, where that can take one up again.
+    pub conversation: Option<Conversation>,
+    /// What its last program used in all.
+    pub account: Option<Account>,
 }
 
 impl Session {
@@ -89,6 +100,10 @@ impl Session {
             verified_at: None,
             current_command: None,
             attached_clients: 0,
+            policy: Policy::default(),
+            budget: Budget::default(),
+            conversation: None,
+            account: None,
         }
     }
 }
@@ -107,6 +122,17 @@ pub struct Spec {
     pub env: Vec<(OsBytes, OsBytes)>,
     /// Size of the terminal while nobody is attached.
     pub size: Size,
+    /// Arguments that begin a conversation; `{conversation}` in them is its id.
+    #[serde(default)]
+    pub start_args: Vec<OsBytes>,
+    /// Arguments that take one up again, in their place.
+    #[serde(default)]
+    pub resume_args: Vec<OsBytes>,
+    /// What bounds its processes.
+    #[serde(default)]
+    pub limits: Limits,
+    /// How many tokens its agent can keep in mind, where that is known.
+    pub context_limit: Option<u64>,
 }
 
 /// A terminal's size in character cells.
@@ -139,6 +165,14 @@ pub struct Incarnation {
     pub missing_since: Option<Timestamp>,
     /// Whether its terminal was closed (`pane_dead`).
     pub dead: bool,
+    /// Its control group, where it has one.
+    pub cgroup: Option<OsBytes>,
+    /// Limits that do not hold, and why, each a sentence.
+    #[serde(default)]
+    pub unenforced: Vec<String>,
+    /// Whether it took up the conversation of an earlier one.
+    #[serde(default)]
+    pub resumed: bool,
 }
 
 impl Incarnation {
@@ -155,6 +189,9 @@ impl Incarnation {
             started_at,
             missing_since: None,
             dead: false,
+            cgroup: None,
+            unenforced: Vec::new(),
+            resumed: false,
         }
     }
 
@@ -225,6 +262,26 @@ pub enum Reason {
     Setup,
     /// tmux has a session of that name that is not the pool's.
     NameTaken,
+    /// A user parked it.
+    Parked,
+    /// It used more memory than it may.
+    MemoryLimit,
+    /// It used more of the disk than it may.
+    DiskLimit,
+    /// It ran for as long as it may.
+    RunTime,
+    /// It was kept for as long as it was to be.
+    Ttl,
+    /// It was to be removed at its end.
+    Ephemeral,
+}
+
+impl Reason {
+    /// Whether what ends for this reason is put aside, not over.
+    #[must_use]
+    pub fn parks(self) -> bool {
+        matches!(self, Self::Evicted | Self::Idle | Self::Parked)
+    }
 }
 
 /// How a program ended.

@@ -247,6 +247,12 @@ impl Paths {
         self.sessions.join(id.to_string())
     }
 
+    /// Where archives of removed sessions are.
+    #[must_use]
+    pub fn archives(&self) -> PathBuf {
+        self.state.join("archive")
+    }
+
     /// The job file of an incarnation; see [`crate::job`].
     #[must_use]
     pub fn job(&self, tag: Tag) -> PathBuf {

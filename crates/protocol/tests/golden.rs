@@ -11,8 +11,9 @@ use protocol::diff::Change;
 use protocol::frame::{decode_record, encode_record, wrap};
 use protocol::hello::HelloReply;
 use protocol::job::{ExitRecord, JOB_VERSION, Job, Started, nudge, parse_nudge};
+use protocol::life::{Account, Budget, Conversation, Limits, Policy, RestartPolicy, Usage};
 use protocol::reap::{Candidate, CandidateKind, Lease, Outcome, Verdict};
-use protocol::reply::Ask;
+use protocol::reply::{Ask, Pruned, Room};
 use protocol::request::{Extent, Observe, Resolution, Then, Until, View};
 use protocol::session::DeleteMode;
 use protocol::tmux::{Server, TmuxState};
@@ -208,6 +209,21 @@ fn events() {
 }
 
 #[test]
+fn life() {
+    Vectors::default()
+        .of_struct::<Policy>("policy")
+        .of_enum::<RestartPolicy>("restart-policy")
+        .of_struct::<Budget>("budget")
+        .of_struct::<Conversation>("conversation")
+        .of_struct::<Account>("account")
+        .of_struct::<Limits>("limits")
+        .of_struct::<Usage>("usage")
+        .of_struct::<Room>("room")
+        .of_struct::<Pruned>("pruned")
+        .check("life");
+}
+
+#[test]
 fn observations() {
     Vectors::default()
         .of_struct::<Observe>("observe")
@@ -261,10 +277,13 @@ fn files_of_an_init() {
         socket: "/home/me/.local/state/tmux-pool/default/run/poold.sock".into(),
         grace_ms: 2000,
         umask: 0o022,
+        limits: "mem=2G,cpu=150%,tasks=200,nofile=4096,core=0,nice=10,cpus=0-3,5".parse().unwrap(),
+        cgroup: Some("/sys/fs/cgroup/pool/12".into()),
     };
     let process = |pid| ProcId { pid, start: 123_456 };
     let at = Timestamp(1_700_000_000_123);
-    let started = Started { version: JOB_VERSION, init: process(41), agent: process(42), at };
+    let unenforced = vec!["cpu: no such control group".to_owned()];
+    let started = Started { version: JOB_VERSION, init: process(41), agent: process(42), at, unenforced };
     let ended = ExitRecord {
         version: JOB_VERSION,
         code: Some(3),
@@ -274,10 +293,31 @@ fn files_of_an_init() {
         user_us: 1500,
         system_us: 700,
         max_rss_kib: 2048,
+        oom_kills: Some(1),
     };
-    let unable =
-        ExitRecord { code: Some(127), exec_error: Some("no such program".to_owned()), ..ended.clone() };
+    let unable = ExitRecord {
+        code: Some(127),
+        exec_error: Some("no such program".to_owned()),
+        oom_kills: None,
+        ..ended.clone()
+    };
     let files =
         [file("job", &job), file("started", &started), file("exit", &ended), file("exit.unable", &unable)];
     compare("files.json.txt", &BTreeMap::from(files));
+}
+
+/// As the first daemons and inits wrote them, before there were limits.
+#[test]
+fn files_of_old_panes() {
+    let read = |name: &str| {
+        let files = include_str!("files-of-old-panes.txt").lines();
+        files.filter_map(|line| line.split_once(' ')).find(|(of, _)| *of == name).unwrap().1
+    };
+    let job: Job = serde_json::from_str(read("job")).unwrap();
+    assert_eq!((job.limits, job.cgroup), (Limits::default(), None));
+    assert_eq!((job.session, job.umask, job.argv.len()), (SessionId(12), 0o022, 3));
+    let started: Started = serde_json::from_str(read("started")).unwrap();
+    assert_eq!((started.agent.pid, started.unenforced), (42, vec![]));
+    let exits = ["exit", "exit.unable"].map(|name| serde_json::from_str::<ExitRecord>(read(name)).unwrap());
+    assert_eq!(exits.map(|exit| (exit.code, exit.oom_kills)), [(Some(3), None), (Some(127), None)]);
 }

@@ -27,6 +27,8 @@ pub struct Send {
     pub priority: i8,
     /// The message that is being worked where this one is sent.
     pub cause: Option<MessageId>,
+    /// Start the session where it is over.
+    pub wake: bool,
 }
 
 /// A generator's registration.
