@@ -27,6 +27,7 @@ impl Pool {
                     s.incarnations = *incarnations;
                     s.restarts = *restarts;
                     s.exit = None;
+                    s.account = None;
                     s.current_command = None;
                     s.attached_clients = 0;
                 });
@@ -90,6 +91,9 @@ impl Pool {
             Event::SessionStopped { session, reason, exit } => {
                 self.finish(*session, at, (Lifecycle::Stopped, *reason), *exit);
             }
+            Event::SessionParked { session, reason, exit } => {
+                self.finish(*session, at, (Lifecycle::Parked, *reason), *exit);
+            }
             Event::SessionLost { session, reason, exit } => {
                 self.finish(*session, at, (Lifecycle::Lost, *reason), *exit);
             }
@@ -124,6 +128,16 @@ impl Pool {
             Event::MessageForgotten { id, session } => self.book.forgotten(*id, *session),
             Event::BreakerChanged { session, kind, breaker, .. } => {
                 self.book.breaker_changed(*session, kind, breaker);
+            }
+            Event::SessionPolicyChanged { session, policy } => {
+                self.change(*session, |s| s.policy = policy.clone());
+            }
+            Event::BudgetChanged { session, budget } => self.change(*session, |s| s.budget = budget.clone()),
+            Event::ConversationChanged { session, conversation } => {
+                self.change(*session, |s| s.conversation = conversation.clone());
+            }
+            Event::SessionAccounted { session, account } => {
+                self.change(*session, |s| s.account = Some(*account));
             }
             Event::TmuxServerChanged { server } => self.server = *server,
             Event::OperationBegun { op, digest, session, at } => {

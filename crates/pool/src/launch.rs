@@ -19,13 +19,34 @@ pub fn job(session: &Session, run: &Incarnation, settings: &Settings, paths: &Pa
         version: JOB_VERSION,
         session: session.id,
         tag: run.tag,
-        argv: session.spec.command.clone(),
+        argv: argv(session, run),
         cwd: session.spec.cwd.clone(),
         env: environment(session, run, see_tmux, paths),
         see_tmux,
         socket: paths.socket.clone().into(),
         grace_ms: LEFTOVER_GRACE_MS,
         umask: settings.umask,
+        limits: session.spec.limits.clone(),
+        cgroup: run.cgroup.clone(),
+    }
+}
+
+/// Stands for the conversation's id in an agent's arguments.
+const CONVERSATION: &[u8] = b"{conversation}";
+
+/// The program, with the arguments that begin its conversation or take it up.
+fn argv(session: &Session, run: &Incarnation) -> Vec<OsBytes> {
+    let spec = &session.spec;
+    let id = session.conversation.as_ref().map_or("", |conversation| conversation.id.as_str());
+    let args = if run.resumed { &spec.resume_args } else { &spec.start_args };
+    let named = args.iter().map(|word| OsBytes(replaced(&word.0, CONVERSATION, id.as_bytes())));
+    spec.command.iter().cloned().chain(named).collect()
+}
+
+fn replaced(text: &[u8], what: &[u8], by: &[u8]) -> Vec<u8> {
+    match text.windows(what.len()).position(|window| window == what) {
+        Some(at) => [&text[..at], by, &replaced(&text[at + what.len()..], what, by)].concat(),
+        None => text.to_vec(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The pure core of the pool: what is true ([`Pool`]), what follows from an observation
 //! ([`reconcile`]), what a request may do ([`admit`]), who may act ([`locks`]), what should be dead
-//! ([`stale`]), what is to be typed ([`queue`]). No clock, no files, no processes: what it needs to
+//! ([`stale`]), what is to be typed ([`queue`]), who runs ([`slots`], [`budget`]). No clock, no files, no processes: what it needs to
 //! know of the world is an argument.
 //!
 //! The laws, each guarded by a property test in `tests/laws`:
@@ -12,6 +12,7 @@
 
 pub mod admit;
 mod apply;
+pub mod budget;
 pub mod deadlines;
 pub mod foreign;
 pub mod launch;
@@ -21,8 +22,9 @@ pub mod queue;
 pub mod reconcile;
 mod replicate;
 pub mod settings;
+pub mod slots;
 pub mod stale;
 pub mod view;
 
-pub use pool::{Operation, OperationState, Pool, is_between};
-pub use settings::{Adoption, Agent, Naming, Settings};
+pub use pool::{Operation, OperationState, Pool, ended, is_between};
+pub use settings::{Adoption, Agent, Naming, RestartRules, Settings};

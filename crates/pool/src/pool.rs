@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use protocol::session::Reason;
-use protocol::{Epoch, Lifecycle, OpId, Seq, ServerId, Session, SessionId, Tag, Timestamp};
+use protocol::{Epoch, Event, Exit, Lifecycle, OpId, Seq, ServerId, Session, SessionId, Tag, Timestamp};
 
 use crate::queue::Book;
 
@@ -122,6 +122,16 @@ impl Pool {
     #[must_use]
     pub fn slots_used(&self) -> usize {
         self.sessions().filter(|s| s.lifecycle.holds_slot() || is_between(s)).count()
+    }
+}
+
+/// That a session's incarnation is over: why it ended says where the session is then.
+#[must_use]
+pub fn ended(session: SessionId, reason: Reason, exit: Option<Exit>) -> Event {
+    match reason {
+        reason if reason.parks() => Event::SessionParked { session, reason, exit },
+        Reason::ServerGone => Event::SessionLost { session, reason, exit },
+        _ => Event::SessionStopped { session, reason, exit },
     }
 }
 

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use protocol::message::PROMPT;
 use protocol::reply::QueueCounts;
+use protocol::session::Reason;
 use protocol::{
     Breaker, Event, Incarnation, Lifecycle, MessageId, MessageState, OpId, Session, SessionId, Timestamp,
 };
@@ -214,7 +215,13 @@ pub fn deliverable(pool: &Pool, now: Timestamp) -> impl Iterator<Item = SessionI
 /// The prompt to type next into a session, if it may be typed now.
 #[must_use]
 pub fn next(pool: &Pool, session: SessionId, now: Timestamp) -> Option<Open<'_>> {
-    let takes = |s: &Session| s.lifecycle == Lifecycle::Live && s.incarnation.as_ref().is_some_and(is_open);
+    // One that drains works off what it has.
+    let works = |s: &Session| match s.lifecycle {
+        Lifecycle::Live => true,
+        Lifecycle::Draining => s.reason == Some(Reason::Drained),
+        _ => false,
+    };
+    let takes = |s: &Session| works(s) && s.incarnation.as_ref().is_some_and(is_open);
     pool.session(session).filter(|s| takes(s))?;
     give::head(pool, session, PROMPT, now)
 }

@@ -13,7 +13,7 @@ use protocol::{
     TmuxSessionId,
 };
 
-use crate::pool::Pool;
+use crate::pool::{Pool, ended};
 
 /// How far apart two listings must be that together prove an absence.
 pub const ABSENCE_PROOF: Duration = Duration::from_secs(1);
@@ -288,7 +288,7 @@ impl Case<'_> {
         match (self.session.lifecycle, self.session.reason) {
             (Lifecycle::Draining, _) if alive => None,
             (Lifecycle::Draining, Some(reason)) if !is_loss(reason) && !ended_by_tmux(self.session) => {
-                Some(Event::SessionStopped { session, reason, exit })
+                Some(ended(session, reason, exit))
             }
             _ if alive => Some(self.draining(Reason::ServerGone, exit, Some(self.seen.now))),
             _ => Some(Event::SessionLost { session, reason: Reason::ServerGone, exit }),
@@ -300,7 +300,7 @@ impl Case<'_> {
     }
 
     fn stopped(&self, reason: Reason) -> Event {
-        Event::SessionStopped { session: self.session.id, reason, exit: self.exit() }
+        ended(self.session.id, reason, self.exit())
     }
 }
 

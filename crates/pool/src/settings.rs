@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
+use protocol::life::{Limits, RestartPolicy};
 use protocol::session::Size;
 
 /// What the configuration tells the core.
@@ -26,6 +28,52 @@ pub struct Settings {
     pub umask: u32,
     /// Which foreign tmux sessions are taken in without being asked for.
     pub adoption: Adoption,
+    /// Starts by themselves.
+    pub restart: RestartRules,
+    /// After being idle for so long a session is parked, where it may be; `None` for never.
+    pub idle_timeout: Option<Duration>,
+    /// A program that has written nothing for so long is taken for idle.
+    pub idle_quiet: Duration,
+    /// What can be bounded by control groups now.
+    pub bounds: Bounds,
+}
+
+/// What can be bounded by control groups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Bounds {
+    /// Memory.
+    pub memory: bool,
+    /// Processes and threads.
+    pub tasks: bool,
+    /// Share of the processors.
+    pub cpu: bool,
+}
+
+/// Starts of sessions by themselves: after their ends, by policy, and to work messages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RestartRules {
+    /// The policy of sessions that say nothing.
+    pub policy: RestartPolicy,
+    /// Starts within the window, before a session stays as it is.
+    pub max: u32,
+    /// The window.
+    pub window: Duration,
+    /// Pause before the first; doubles with each failure in a row.
+    pub backoff: Duration,
+    /// The longest pause.
+    pub backoff_max: Duration,
+}
+
+impl Default for RestartRules {
+    fn default() -> Self {
+        Self {
+            policy: RestartPolicy::No,
+            max: 10,
+            window: Duration::from_secs(600),
+            backoff: Duration::from_secs(1),
+            backoff_max: Duration::from_secs(300),
+        }
+    }
 }
 
 /// Which foreign tmux sessions are taken in without being asked for.
@@ -57,4 +105,14 @@ pub struct Agent {
     pub env: BTreeMap<String, String>,
     /// Whether it may see which tmux it runs in.
     pub see_tmux: bool,
+    /// Arguments that begin a conversation; `{conversation}` is its id.
+    pub start_args: Vec<String>,
+    /// Arguments that take one up again; none where the agent cannot.
+    pub resume_args: Vec<String>,
+    /// Whether it may be parked although it cannot.
+    pub parkable: bool,
+    /// What bounds it.
+    pub limits: Limits,
+    /// How many tokens it can keep in mind.
+    pub context_limit: Option<u64>,
 }

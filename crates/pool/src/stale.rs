@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use protocol::reap::{Candidate, CandidateKind};
 use protocol::session::Reason;
 use protocol::tmux::{Server, TmuxPane, TmuxState};
-use protocol::{Incarnation, Lifecycle, MessageState, Name, PaneId, ProcId, Session, Tag, Timestamp};
+use protocol::{
+    Incarnation, Lifecycle, MessageState, Name, PaneId, ProcId, Session, SessionId, Tag, Timestamp,
+};
 
 use crate::pool::{Pool, is_between};
 use crate::reconcile::{ABSENCE_PROOF, is_loss};
@@ -23,6 +25,8 @@ pub struct Facts<'a> {
     pub listed_from: Option<Timestamp>,
     /// Time between TERM and KILL, in milliseconds.
     pub grace_ms: u64,
+    /// Sessions that have worked off what they had, and are still.
+    pub drained: &'a BTreeSet<SessionId>,
 }
 
 /// Everything that should be dead now.
@@ -51,6 +55,7 @@ fn workers<'a>(pool: &'a Pool, facts: &'a Facts<'_>) -> impl Iterator<Item = Can
             agent: Some(process),
             grace_ms: facts.grace_ms,
             remove_pane: false,
+            cgroup: None,
         })
     })
 }
@@ -64,16 +69,31 @@ fn of_session(session: &Session, facts: &Facts<'_>) -> Option<Candidate> {
         Reason::Killed => {
             Some(candidate(session, incarnation, CandidateKind::Requested, "kill was asked for", facts))
         }
+        Reason::Evicted | Reason::Idle | Reason::Parked => {
+            let evidence = "its slot is to come free";
+            Some(candidate(session, incarnation, CandidateKind::Requested, evidence, facts))
+        }
+        Reason::MemoryLimit | Reason::DiskLimit | Reason::RunTime => {
+            let evidence = "it went over a limit";
+            Some(candidate(session, incarnation, CandidateKind::Requested, evidence, facts))
+        }
+        Reason::Drained if facts.drained.contains(&session.id) => {
+            let evidence = "it has worked off its queue";
+            Some(candidate(session, incarnation, CandidateKind::Requested, evidence, facts))
+        }
         Reason::Restarted => {
             let named =
                 candidate(session, incarnation, CandidateKind::Requested, "restart was asked for", facts);
             Some(Candidate { remove_pane: false, ..named })
         }
-        reason if is_loss(reason) && is_left_over(reason, incarnation, facts) => {
+        // What has something left to work and cannot any more is over too.
+        reason
+            if (is_loss(reason) || reason == Reason::Drained) && is_left_over(reason, incarnation, facts) =>
+        {
             let evidence = "its pane is gone and its processes are left";
             Some(candidate(session, incarnation, CandidateKind::Leftover, evidence, facts))
         }
-        Reason::Exited if is_zombie(incarnation, facts) => {
+        Reason::Exited | Reason::Drained if is_zombie(incarnation, facts) => {
             let evidence = "its program ended and its pane is left";
             Some(candidate(session, incarnation, CandidateKind::ZombiePane, evidence, facts))
         }
@@ -87,8 +107,11 @@ fn is_left_over(reason: Reason, incarnation: &Incarnation, facts: &Facts<'_>) ->
     let looked = if reason == Reason::ServerGone { Some(facts.now) } else { facts.listed_from };
     let apart = |(since, looked): (Timestamp, Timestamp)| looked.since(since) >= ABSENCE_PROOF;
     let seen = || facts.state.panes.values().any(|pane| pane.tag == Some(incarnation.tag));
-    let proved = incarnation.missing_since.zip(looked).is_some_and(apart) && !seen();
-    proved && incarnation.init.is_some_and(|init| !facts.exited.contains(&init))
+    let missed = incarnation.missing_since.zip(looked).is_some_and(apart) && !seen();
+    // One that drains says so to its end, and not that its server died.
+    let cut_off = reason == Reason::Drained
+        && incarnation.server.is_some_and(|server| facts.exited.contains(&server.process));
+    (missed || cut_off) && incarnation.init.is_some_and(|init| !facts.exited.contains(&init))
 }
 
 /// The pane is closed, or its first process is over, which closes it.
@@ -119,6 +142,7 @@ fn of_pane(pool: &Pool, facts: &Facts<'_>, id: PaneId, pane: &TmuxPane) -> Optio
         agent: None,
         grace_ms: facts.grace_ms,
         remove_pane: true,
+        cgroup: None,
     })
 }
 
@@ -144,6 +168,7 @@ fn candidate(
         agent: run.agent,
         grace_ms: facts.grace_ms,
         remove_pane: true,
+        cgroup: run.cgroup.clone(),
     }
 }
 

@@ -1,5 +1,6 @@
 //! A session as it is shown, without its secrets.
 
+use protocol::life::Usage;
 use protocol::reply::{SessionView, TreeProcess};
 use protocol::request::List;
 use protocol::{Lifecycle, OsBytes, Session, Timestamp, Token};
@@ -20,6 +21,12 @@ pub struct Shown<'a> {
     pub current_dir: Option<OsBytes>,
     /// Its processes, where they were asked for.
     pub processes: Vec<TreeProcess>,
+    /// What they use, likewise.
+    pub usage: Option<Usage>,
+    /// Whether it may be parked to make room.
+    pub parkable: bool,
+    /// Its place among those that wait for a slot.
+    pub slot_wait: Option<u64>,
 }
 
 /// A session as it is shown.
@@ -37,6 +44,9 @@ pub fn view(pool: &Pool, session: &Session, shown: Shown<'_>) -> SessionView {
         lock: shown.lock,
         current_dir: shown.current_dir,
         processes: shown.processes,
+        usage: shown.usage,
+        parkable: shown.parkable,
+        slot_wait: shown.slot_wait,
     }
 }
 

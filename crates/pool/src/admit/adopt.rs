@@ -1,6 +1,7 @@
 //! `adopt`: a tmux session that the pool did not create becomes one of its own. Its record is on disk
 //! before its pane is marked.
 
+use protocol::life::Limits;
 use protocol::session::Size;
 use protocol::tmux::{Server, TmuxPane, TmuxState};
 use protocol::{
@@ -8,10 +9,11 @@ use protocol::{
     Spec, TmuxSessionId,
 };
 
-use super::create::{COMMAND, Launch, Made, first_free, has_slot, taken};
+use super::create::{COMMAND, Launch, Made, first_free, full, taken};
 use super::{refuse, text};
 use crate::pool::Pool;
 use crate::settings::Settings;
+use crate::slots;
 
 /// The pane that is meant.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -122,7 +124,9 @@ pub fn adopt(
     {
         return refuse(ErrorCode::Conflict, taken(wanted, other));
     }
-    has_slot(pool, settings)?;
+    if slots::free(pool, settings) <= launch.ahead {
+        return Err(full(pool, settings));
+    }
     let name = free_name(pool, &adoptee.name)?;
     let workspace = workspace.unwrap_or_else(|| name.clone());
     let session = record(pool, settings, (adoptee, program), (name, workspace), launch);
@@ -162,6 +166,10 @@ fn record(
         cwd: program.cwd,
         env: Vec::new(),
         size: Size { cols: pane.width.max(1), rows: pane.height.max(1) },
+        start_args: Vec::new(),
+        resume_args: Vec::new(),
+        limits: Limits::default(),
+        context_limit: None,
     };
     let dir = settings.sessions_dir.join(id.to_string()).into();
     let current_command = pane.current_command.clone();

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use protocol::life::Conversation;
 use protocol::request::{Label, Remove};
 use protocol::session::{DeleteMode, Reason};
 use protocol::{ErrorCode, Event, Incarnation, Lifecycle, Name, Refusal, Session, Tag, Timestamp};
@@ -9,7 +10,6 @@ use protocol::{ErrorCode, Event, Incarnation, Lifecycle, Name, Refusal, Session,
 use super::{create, refuse, text};
 use crate::pool::{Pool, is_between};
 use crate::queue;
-use crate::settings::Settings;
 
 /// Decides on `rename`. No event where the name is the same already.
 ///
@@ -50,7 +50,7 @@ pub fn kill(session: &Session) -> Vec<Event> {
             vec![ending(session, Reason::Killed)]
         }
         // It was to start again, and is not to now.
-        Lifecycle::Stopped if is_between(session) => {
+        _ if is_to_start(session) => {
             vec![Event::SessionStopped { session: session.id, reason: Reason::Killed, exit: session.exit }]
         }
         _ => Vec::new(),
@@ -58,37 +58,43 @@ pub fn kill(session: &Session) -> Vec<Event> {
 }
 
 /// Decides on `restart`: first the end of what runs, if something does.
-///
-/// # Errors
-/// Refused where there is no slot.
-pub fn restart(pool: &Pool, settings: &Settings, session: &Session) -> Result<Vec<Event>, Refusal> {
-    if session.lifecycle.holds_slot() {
-        let under_way = session.lifecycle == Lifecycle::Draining && session.reason == Some(Reason::Restarted);
-        return Ok(if under_way { Vec::new() } else { vec![ending(session, Reason::Restarted)] });
+#[must_use]
+pub fn restart(session: &Session) -> Vec<Event> {
+    let under_way = session.lifecycle == Lifecycle::Draining && session.reason == Some(Reason::Restarted);
+    if session.lifecycle.holds_slot() && !under_way {
+        return vec![ending(session, Reason::Restarted)];
     }
-    has_slot_for(pool, settings, session)?;
-    Ok(Vec::new())
+    Vec::new()
 }
 
-/// Refuses where every slot is taken by other sessions.
-///
-/// # Errors
-/// Refused.
-pub fn has_slot_for(pool: &Pool, settings: &Settings, session: &Session) -> Result<(), Refusal> {
-    if is_between(session) { Ok(()) } else { create::has_slot(pool, settings) }
+/// What the shell adds to the next start of a session.
+#[derive(Debug, Clone, Copy)]
+pub struct Next<'a> {
+    /// A fresh random tag.
+    pub tag: Tag,
+    /// Now.
+    pub now: Timestamp,
+    /// The id of a new conversation, where the last one is not to be taken up.
+    pub fresh: Option<&'a str>,
 }
 
 /// The next incarnation of a session whose last one is proved gone.
 #[must_use]
-pub fn next_incarnation(session: &Session, tag: Tag, now: Timestamp) -> Vec<Event> {
+pub fn next_incarnation(session: &Session, next: Next<'_>) -> Vec<Event> {
     let mut events = Vec::new();
     if let Some(last) = &session.incarnation {
         events.push(Event::TagRetired { tag: last.tag, session: session.id });
     }
+    let had = session.conversation.is_some();
+    let fresh = next.fresh.filter(|_| had).map(|id| Conversation { id: id.to_owned(), begun: false });
+    let resumed = fresh.is_none() && session.conversation.as_ref().is_some_and(|last| last.begun);
+    if fresh.is_some() {
+        events.push(Event::ConversationChanged { session: session.id, conversation: fresh });
+    }
     let restarts = session.restarts + u32::from(session.lifecycle != Lifecycle::Starting);
     events.push(Event::SessionStarting {
         session: session.id,
-        incarnation: Incarnation::intended(tag, now),
+        incarnation: Incarnation { resumed, ..Incarnation::intended(next.tag, next.now) },
         incarnations: session.incarnations.saturating_add(1),
         restarts,
     });
@@ -99,9 +105,15 @@ pub fn next_incarnation(session: &Session, tag: Tag, now: Timestamp) -> Vec<Even
 ///
 /// # Errors
 /// Conflict with work in flight or a client attached, unless forced.
-pub fn remove(pool: &Pool, session: &Session, asked: &Remove, now: Timestamp) -> Result<Vec<Event>, Refusal> {
+pub fn remove(
+    pool: &Pool,
+    session: &Session,
+    asked: &Remove,
+    reason: Reason,
+    now: Timestamp,
+) -> Result<Vec<Event>, Refusal> {
     if !asked.force {
-        idle_enough(pool, session)?;
+        idle_enough(pool, session, REMOVE)?;
     }
     let alive = asked.keep_tmux && session.lifecycle.holds_slot();
     let mode = if asked.keep_tmux { DeleteMode::Detach } else { DeleteMode::KillTmux };
@@ -109,39 +121,39 @@ pub fn remove(pool: &Pool, session: &Session, asked: &Remove, now: Timestamp) ->
     if !alive && let Some(last) = &session.incarnation {
         events.push(Event::TagRetired { tag: last.tag, session: session.id });
     }
-    events.push(Event::SessionDeleted {
-        session: session.id,
-        reason: Reason::ApiDelete,
-        mode,
-        tmux_alive: alive,
-    });
+    events.push(Event::SessionDeleted { session: session.id, reason, mode, tmux_alive: alive });
     Ok(events)
 }
 
-/// Refuses to remove what is being worked on or looked at, with the sentence for the user.
+/// What `rm` says to do with what is not idle.
+pub const REMOVE: &str = "--force removes it and its messages all the same";
+
+/// Refuses what is being worked on or looked at, with the sentence for the user: what to do `otherwise`.
 ///
 /// # Errors
 /// Conflict.
-pub fn idle_enough(pool: &Pool, session: &Session) -> Result<(), Refusal> {
+pub fn idle_enough(pool: &Pool, session: &Session, otherwise: &str) -> Result<(), Refusal> {
     let name = &session.name;
     if session.attached_clients > 0 && session.lifecycle.holds_slot() {
-        return refuse(
-            ErrorCode::Conflict,
-            format!("a client is attached to {name}; --force removes it all the same"),
-        );
+        return refuse(ErrorCode::Conflict, format!("a client is attached to {name}; {otherwise}"));
     }
     let waiting = queue::counts(pool, Some(session.id));
     let open = waiting.queued + waiting.claimed + waiting.in_doubt;
     if open > 0 {
         return refuse(
             ErrorCode::Conflict,
-            format!("{open} messages of {name} are not worked yet; --force removes it and them all the same"),
+            format!("{open} messages of {name} are not worked yet; {otherwise}"),
         );
     }
     Ok(())
 }
 
-fn ending(session: &Session, reason: Reason) -> Event {
+/// Whether its next incarnation is decided on already: it restarts, or is due.
+pub(super) fn is_to_start(session: &Session) -> bool {
+    !session.lifecycle.holds_slot() && (is_between(session) || session.budget.due_at.is_some())
+}
+
+pub(super) fn ending(session: &Session, reason: Reason) -> Event {
     let missing_since = session.incarnation.as_ref().and_then(|i| i.missing_since);
     Event::SessionDraining { session: session.id, reason, exit: None, missing_since }
 }

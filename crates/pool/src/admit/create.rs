@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use protocol::life::{Conversation, Limits, Policy, RestartPolicy};
 use protocol::request::New;
 use protocol::session::Size;
 use protocol::{
@@ -12,6 +13,7 @@ use super::{refuse, text};
 use crate::launch::is_ours;
 use crate::pool::Pool;
 use crate::settings::{Agent, Naming, Settings};
+use crate::slots;
 
 /// The agent kind of a session that was given a command and no kind.
 pub(super) const COMMAND: &str = "command";
@@ -27,6 +29,10 @@ pub struct Launch<'a> {
     pub now: Timestamp,
     /// Now as `YYYYmmdd-HHMMSS`, for a name.
     pub stamp: &'a str,
+    /// A fresh random id for its agent's conversation.
+    pub conversation: &'a str,
+    /// How many wait for a slot before it.
+    pub ahead: usize,
 }
 
 /// What an admitted request comes to.
@@ -38,6 +44,8 @@ pub enum Admitted {
     Existing(SessionId),
     /// There is such a session already, and it is to be started again.
     Start(SessionId),
+    /// All is well, but there is no slot for it.
+    Full,
 }
 
 /// A decided session.
@@ -52,7 +60,7 @@ pub struct Made {
 /// Decides on `new`.
 ///
 /// # Errors
-/// Usage, conflict (the name is taken) or refused (no slot).
+/// Usage, conflict (the name is taken), or refused (a limit that cannot be held).
 pub fn new(pool: &Pool, settings: &Settings, asked: &New, launch: &Launch<'_>) -> Result<Admitted, Refusal> {
     let (name, workspace) = names(pool, settings, asked, launch)?;
     if asked.reuse
@@ -61,7 +69,6 @@ pub fn new(pool: &Pool, settings: &Settings, asked: &New, launch: &Launch<'_>) -
         if existing.lifecycle.holds_slot() {
             return Ok(Admitted::Existing(existing.id));
         }
-        has_slot(pool, settings)?;
         return Ok(Admitted::Start(existing.id));
     }
     for taken in [&name, &workspace] {
@@ -69,22 +76,19 @@ pub fn new(pool: &Pool, settings: &Settings, asked: &New, launch: &Launch<'_>) -
             return refuse(ErrorCode::Conflict, taken_by(taken, other));
         }
     }
-    has_slot(pool, settings)?;
     let session = record(pool, settings, asked, launch, (name, workspace))?;
+    if slots::free(pool, settings) <= launch.ahead {
+        return Ok(Admitted::Full);
+    }
     Ok(Admitted::Create(Made { session: session.id, events: vec![Event::SessionCreated(Box::new(session))] }))
 }
 
-/// Refuses where every slot is taken.
-pub(super) fn has_slot(pool: &Pool, settings: &Settings) -> Result<(), Refusal> {
-    let used = pool.slots_used();
-    if used < settings.max_sessions {
-        return Ok(());
-    }
-    let how = "kill a session, or raise [pool] max_sessions";
-    refuse(
-        ErrorCode::Refused,
-        format!("the pool is full: {used} of {} slots are taken; {how}", settings.max_sessions),
-    )
+/// Every slot is taken, and nothing can be parked.
+#[must_use]
+pub fn full(pool: &Pool, settings: &Settings) -> Refusal {
+    let (used, of) = (pool.slots_used(), settings.max_sessions);
+    let how = "kill or park a session, wait with --wait-slot, or raise [pool] max_sessions";
+    Refusal::new(ErrorCode::Refused, format!("the pool is full: {used} of {of} slots are taken; {how}"))
 }
 
 /// That the name is not free.
@@ -178,10 +182,68 @@ fn record(
     text::command(&command)?;
     text::launch_size(&command, &env)?;
     let size = checked_size(asked.size.unwrap_or(settings.size))?;
-    let spec = protocol::Spec { agent: kind.to_owned(), command, cwd, env, size };
+    let limits = limits(settings, asked, &agent)?;
+    let policy = policy(settings, asked, &agent)?;
+    let words = |words: &[String]| words.iter().map(|word| word.as_str().into()).collect();
+    let (start_args, resume_args): (Vec<OsBytes>, Vec<OsBytes>) =
+        (words(&agent.start_args), words(&agent.resume_args));
+    let conversation = Conversation { id: launch.conversation.to_owned(), begun: false };
+    let conversation = (!resume_args.is_empty()).then_some(conversation);
+    let context_limit = agent.context_limit;
+    let agent = kind.to_owned();
+    let spec =
+        protocol::Spec { agent, command, cwd, env, size, start_args, resume_args, limits, context_limit };
     let incarnation = Incarnation::intended(launch.tag, launch.now);
     let session = Session::intended(id, names, dir.into(), spec, incarnation);
-    Ok(Session { labels: asked.labels.clone(), ..session })
+    Ok(Session { labels: asked.labels.clone(), policy, conversation, ..session })
+}
+
+/// What bounds it. What can only be bounded by a control group is refused where there is none.
+fn limits(settings: &Settings, asked: &New, agent: &Agent) -> Result<Limits, Refusal> {
+    let limits = asked.limits.clone().or(&agent.limits);
+    let bounds = settings.bounds;
+    let missing =
+        [("tasks", limits.tasks.is_some() && !bounds.tasks), ("cpu", limits.cpu.is_some() && !bounds.cpu)];
+    let missing: Vec<&str> =
+        missing.into_iter().filter(|(_, missing)| *missing).map(|(name, _)| name).collect();
+    if missing.is_empty() || limits.best_effort {
+        return Ok(limits);
+    }
+    let why = format!(
+        "{} cannot be limited here: there is no delegated control group (`poolctl status` says why); \
+         `--limits best-effort` starts it without",
+        missing.join(" and ")
+    );
+    refuse(ErrorCode::Refused, why)
+}
+
+fn policy(settings: &Settings, asked: &New, agent: &Agent) -> Result<Policy, Refusal> {
+    let restart =
+        asked.restart.unwrap_or(if asked.ephemeral { RestartPolicy::No } else { settings.restart.policy });
+    if asked.ephemeral && restart != RestartPolicy::No {
+        return refuse(
+            ErrorCode::Usage,
+            "what is removed at its end cannot be started again: ephemeral and restart",
+        );
+    }
+    let parks = asked.idle_timeout_ms.is_some_and(|ms| ms != u64::MAX);
+    if parks && agent.resume_args.is_empty() && !agent.parkable {
+        let kind = agent_kind(asked);
+        let why = format!(
+            "{kind} cannot take up where it was, so it is never parked by itself: an idle time-out says nothing for it; \
+             [agents.{kind}] parkable = true allows it"
+        );
+        return refuse(ErrorCode::Usage, why);
+    }
+    Ok(Policy {
+        restart,
+        max_restarts: asked.max_restarts,
+        idle_timeout_ms: asked.idle_timeout_ms,
+        ttl_ms: asked.ttl_ms,
+        max_runtime_ms: asked.max_runtime_ms,
+        ephemeral: asked.ephemeral,
+        pinned: asked.pinned,
+    })
 }
 
 fn agent(settings: &Settings, kind: &str) -> Result<Agent, Refusal> {

@@ -4,14 +4,16 @@
 mod adopt;
 mod change;
 mod create;
+mod life;
 mod mend;
 mod resolve;
 mod send;
 mod text;
 
 pub use adopt::{Adoptee, Program, Target, adopt, is_adoption, target};
-pub use change::{has_slot_for, idle_enough, kill, label, next_incarnation, remove, rename, restart};
-pub use create::{Admitted, Launch, Made, new};
+pub use change::{Next, REMOVE, idle_enough, kill, label, next_incarnation, remove, rename, restart};
+pub use create::{Admitted, Launch, Made, full, new};
+pub use life::{drain, is_drained, outdated, park, pin, put_aside, restore_all, spoken_to};
 pub use mend::{
     FORGET_AT_ONCE, cancel, forget_messages, forget_over, may_purge, purge, resolve_message, retry,
 };

@@ -70,7 +70,7 @@ pub fn send(
     if let Some(first) = earlier.keyed.filter(|first| first.session == session.id && first.key == send.key) {
         return same(first, send, body);
     }
-    accepts(session)?;
+    accepts(session, send.wake)?;
     let hops = hops(session, send, earlier.cause)?;
     has_room(pool, rules, session.id, body.bytes.len() as u64)?;
     Ok(Sent::Queued(Box::new(Message {
@@ -138,16 +138,27 @@ pub fn kind(text: &str) -> Result<(), Refusal> {
 }
 
 /// Parked and lost sessions keep and take messages; those that are over or ending refuse them.
-fn accepts(session: &Session) -> Result<(), Refusal> {
+fn accepts(session: &Session, wake: bool) -> Result<(), Refusal> {
     // What is on its way to start again, or to be lost, goes on to take them.
     let passing = session.lifecycle == Lifecycle::Draining
-        && matches!(session.reason, Some(Reason::Restarted | Reason::ServerGone));
+        && session
+            .reason
+            .is_some_and(|why| why.parks() || matches!(why, Reason::Restarted | Reason::ServerGone));
+    let starts = session.budget.due_at.is_some() || wake;
     match session.lifecycle {
         _ if passing || is_between(session) => Ok(()),
         Lifecycle::Starting | Lifecycle::Live | Lifecycle::Parked | Lifecycle::Lost => Ok(()),
+        Lifecycle::Stopped | Lifecycle::Failed if starts => Ok(()),
+        Lifecycle::Draining if session.reason == Some(Reason::Drained) => refuse(
+            ErrorCode::Refused,
+            format!("{} finishes what is queued and takes no more messages", session.name),
+        ),
         Lifecycle::Stopped | Lifecycle::Failed | Lifecycle::Draining => refuse(
             ErrorCode::Refused,
-            format!("{0} is over and takes no messages; `poolctl restart {0}` starts it again", session.name),
+            format!(
+                "{0} is over and takes no messages; `poolctl restart {0}` starts it again, `send --wake` does both",
+                session.name
+            ),
         ),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pool::admit::{self, Adoptee, Launch, Program, Target};
+use pool::admit::{self, Adoptee, Program, Target};
 use pool::foreign::{changes, foreign, to_adopt};
 use pool::{Adoption, Agent, Pool, Settings};
 use protocol::tmux::{Server, TmuxPane, TmuxSession, TmuxState};
@@ -56,7 +56,7 @@ fn adopt_one(pool: &mut Pool, state: &TmuxState, target: &str, n: u8) -> Result<
 }
 
 fn adopt(pool: &mut Pool, adoptee: &Adoptee, n: u8, workspace: Option<&str>) -> Result<Session, ErrorCode> {
-    let launch = Launch { tag: Tag([n; 16]), now: Timestamp(9), stamp: "" };
+    let launch = world::launch(Tag([n; 16]), 9);
     let program = Program { argv: vec!["/usr/bin/claude".into()], cwd: "/src".into() };
     let made = admit::adopt(pool, &settings(), adoptee, (program, workspace), &launch).map_err(|r| r.code)?;
     for event in made.events {

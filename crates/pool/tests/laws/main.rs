@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "what a test needs is there, or the test fails")]
 
 mod adopt;
+mod lives;
 mod queue;
 mod random;
 mod reconcile;

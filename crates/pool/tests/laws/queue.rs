@@ -26,6 +26,7 @@ pub(crate) fn asked(session: SessionId, kind: &str) -> Send {
         enter: true,
         priority: 0,
         cause: None,
+        wake: false,
     }
 }
 

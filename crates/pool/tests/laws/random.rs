@@ -6,6 +6,7 @@ use pool::locks::{LockTable, Ticket};
 use pool::queue;
 use proptest::collection::vec;
 use proptest::prelude::*;
+use protocol::life::{Account, Budget, Conversation, Policy};
 use protocol::session::Reason;
 use protocol::tmux::{TmuxPane, TmuxState};
 use protocol::{
@@ -67,6 +68,28 @@ fn session_event() -> impl Strategy<Value = Event> {
     })
 }
 
+/// What becomes of the session with this number; it may not exist.
+fn life_event() -> impl Strategy<Value = Event> {
+    let id = (1_u64..6).prop_map(SessionId);
+    let parks = prop::sample::select(vec![Reason::Evicted, Reason::Idle, Reason::Parked]);
+    (id, parks, exit(), any::<bool>(), 0_u64..9, 0..6).prop_map(|(session, reason, exit, yes, n, which)| {
+        let budget =
+            Budget { starts: vec![Timestamp(n)], failures: 1, due_at: Some(Timestamp(n)), exhausted: yes };
+        let policy = Policy { pinned: yes, ttl_ms: Some(n), ..Policy::default() };
+        match which {
+            0 => Event::SessionParked { session, reason, exit },
+            1 => Event::SessionDraining { session, reason, exit, missing_since: None },
+            2 => Event::BudgetChanged { session, budget },
+            3 => Event::SessionPolicyChanged { session, policy },
+            4 => {
+                let conversation = Some(Conversation { id: n.to_string(), begun: yes });
+                Event::ConversationChanged { session, conversation }
+            }
+            _ => Event::SessionAccounted { session, account: Account { user_us: n, ..Account::default() } },
+        }
+    })
+}
+
 fn other_event() -> impl Strategy<Value = Event> {
     let op = any::<u8>().prop_map(|n| OpId::Random([n % 4; 16]));
     (op, 0_u64..9, 0..5).prop_map(|(op, n, which)| match which {
@@ -118,6 +141,7 @@ fn step() -> impl Strategy<Value = Step> {
         (0_u8..6).prop_map(Step::New),
         (1_u64..6).prop_map(Step::Send),
         session_event().prop_map(Step::Fact),
+        life_event().prop_map(Step::Fact),
         other_event().prop_map(Step::Fact),
         (1_u64..30, prop::sample::select(states)).prop_map(|(id, state)| Step::Message(id, state)),
     ]
@@ -181,7 +205,7 @@ proptest! {
 
     #[test]
     fn law_3_applying_twice_is_applying_once(
-        steps in vec(step(), 0..40), event in prop_oneof![session_event(), message_event()],
+        steps in vec(step(), 0..40), event in prop_oneof![session_event(), life_event(), message_event()],
     ) {
         let mut world = play(steps);
         let before = world.pool.clone();

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use pool::admit::{self, Next};
 use pool::reconcile::{Touched, touched};
-use pool::{admit, stale};
+use pool::stale;
 use protocol::diff::Change;
 use protocol::session::Reason;
 use protocol::tmux::{Server, TmuxPane, TmuxSession, TmuxState};
@@ -42,7 +43,8 @@ fn t02_nothing_is_left_over_before_a_second_listing_lacks_it() {
     world.now = 9000;
     let left = |state: &TmuxState, listed_from: u64| {
         let (exited, now, listed_from) = (BTreeSet::new(), Timestamp(9000), Some(Timestamp(listed_from)));
-        let facts = stale::Facts { state, exited: &exited, now, listed_from, grace_ms: 1 };
+        let facts =
+            stale::Facts { state, exited: &exited, now, listed_from, grace_ms: 1, drained: &BTreeSet::new() };
         stale::candidates(&world.pool, &facts).len()
     };
     assert_eq!(left(&up(1, vec![]), 1000), 0, "time alone proves nothing");
@@ -94,6 +96,7 @@ fn what_is_known_to_live_keeps_its_slot_until_the_reaper_ended_it() {
             now: Timestamp(world.now),
             listed_from: Some(Timestamp(world.now)),
             grace_ms: 1,
+            drained: &BTreeSet::new(),
         };
         let kinds: Vec<_> = stale::candidates(&world.pool, &facts).iter().map(|c| c.kind).collect();
         assert_eq!(kinds, [protocol::reap::CandidateKind::Leftover]);
@@ -240,7 +243,7 @@ fn w13_a_tag_of_an_ended_incarnation_is_removed_and_never_adopted() {
     let (number, old) = pane(&world, id, 1);
     world.emit(Event::SessionStopped { session: id, reason: Reason::Restarted, exit: None });
     let (tag, now) = (world.tag(), Timestamp(world.now));
-    let events = admit::next_incarnation(world.pool.session(id).unwrap(), tag, now);
+    let events = admit::next_incarnation(world.pool.session(id).unwrap(), Next { tag, now, fresh: None });
     world.emit_all(events);
     let state = up(1, vec![(number, old)]);
     world.see(&state, &[]);
@@ -251,6 +254,7 @@ fn w13_a_tag_of_an_ended_incarnation_is_removed_and_never_adopted() {
         now: Timestamp(world.now),
         listed_from: Some(Timestamp(world.now)),
         grace_ms: 1,
+        drained: &BTreeSet::new(),
     };
     let found = stale::candidates(&world.pool, &facts);
     assert_eq!(
@@ -273,6 +277,7 @@ fn p06_a_pane_without_a_record_is_never_a_candidate() {
         now: Timestamp(world.now),
         listed_from: Some(Timestamp(world.now)),
         grace_ms: 1,
+        drained: &BTreeSet::new(),
     };
     assert_eq!(stale::candidates(&world.pool, &facts), vec![]);
 }

@@ -1,12 +1,12 @@
 //! What a request may do with sessions.
 
 use pool::Pool;
-use pool::admit::{self, Admitted, Launch};
+use pool::admit::{self, Admitted};
 use protocol::request::New;
 use protocol::session::Reason;
-use protocol::{Event, SessionId, Tag, Timestamp};
+use protocol::{Event, SessionId, Tag};
 
-use crate::world::{World, settings};
+use crate::world::{World, launch, settings};
 
 #[test]
 fn w02_an_id_is_never_used_twice() {
@@ -34,14 +34,13 @@ fn p22_slots_are_reserved_with_the_record() {
 #[test]
 fn names_and_workspaces_share_one_namespace() {
     let mut world = World::default();
-    let launch = |tag| Launch { tag, now: Timestamp(0), stamp: "x" };
     let asked = New {
         name: Some("a".into()),
         workspace: Some("w".into()),
         command: vec!["cat".into()],
         ..New::default()
     };
-    let Ok(Admitted::Create(made)) = admit::new(&world.pool, &settings(), &asked, &launch(Tag([1; 16])))
+    let Ok(Admitted::Create(made)) = admit::new(&world.pool, &settings(), &asked, &launch(Tag([1; 16]), 0))
     else {
         panic!()
     };
@@ -49,6 +48,6 @@ fn names_and_workspaces_share_one_namespace() {
     assert_eq!(world.create("w"), None);
     assert_eq!(world.create("a"), None);
     let reuse = New { workspace: Some("w".into()), reuse: true, ..asked };
-    let again = admit::new(&world.pool, &settings(), &reuse, &launch(Tag([2; 16])));
+    let again = admit::new(&world.pool, &settings(), &reuse, &launch(Tag([2; 16]), 0));
     assert_eq!(again, Ok(Admitted::Existing(made.session)));
 }

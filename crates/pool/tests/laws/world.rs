@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use pool::admit::{self, Admitted, Launch};
 use pool::reconcile::{Evidence, Touched, reconcile};
-use pool::{Naming, Pool, Settings, queue};
+use pool::settings::Bounds;
+use pool::{Naming, Pool, RestartRules, Settings, queue};
 use protocol::request::New;
 use protocol::session::Size;
 use protocol::tmux::{Server, TmuxPane, TmuxSession, TmuxState};
@@ -25,7 +27,16 @@ pub(crate) fn settings() -> Settings {
         grace_ms: 5000,
         umask: 0o022,
         adoption: pool::Adoption::Never,
+        restart: RestartRules::default(),
+        idle_timeout: None,
+        idle_quiet: Duration::from_secs(2),
+        bounds: Bounds::default(),
     }
+}
+
+/// What a shell adds to a request.
+pub(crate) fn launch(tag: Tag, now: u64) -> Launch<'static> {
+    Launch { tag, now: Timestamp(now), stamp: "20260101-000000", conversation: "talk", ahead: 0 }
 }
 
 /// What a store has of messages: how each was queued and its last change; and the breakers.
@@ -120,7 +131,7 @@ impl World {
     }
 
     pub(crate) fn create(&mut self, name: &str) -> Option<SessionId> {
-        let launch = Launch { tag: self.tag(), now: Timestamp(self.now), stamp: "20260101-000000" };
+        let launch = launch(self.tag(), self.now);
         let asked = New { name: Some(name.to_owned()), command: vec!["cat".into()], ..New::default() };
         match admit::new(&self.pool, &settings(), &asked, &launch) {
             Ok(Admitted::Create(made)) => {

@@ -274,7 +274,14 @@ fn l04_what_is_taken_from_a_worker_that_lives_waits_for_its_end() {
     assert!(open.token > Some(held.token), "fenced first");
     let (state_of_tmux, exited) = (TmuxState::default(), std::collections::BTreeSet::new());
     let (now, listed_from) = (machine.now(), None);
-    let facts = stale::Facts { state: &state_of_tmux, exited: &exited, now, listed_from, grace_ms: 1 };
+    let facts = stale::Facts {
+        state: &state_of_tmux,
+        exited: &exited,
+        now,
+        listed_from,
+        grace_ms: 1,
+        drained: &[].into(),
+    };
     let found = stale::candidates(&machine.world.pool, &facts);
     let found: Vec<_> = found.iter().map(|c| (c.kind, c.init, c.tag)).collect();
     let tag = Tag::of(open.token.unwrap());

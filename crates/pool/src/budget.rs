@@ -1,0 +1,129 @@
+//! Starts that nobody asked for by name: how many, how far apart, and when there were too many. All of it
+//! is in the record, so that a crash of anything neither forgives nor forgets one.
+
+use std::time::Duration;
+
+use protocol::life::{Budget, RestartPolicy};
+use protocol::session::Reason;
+use protocol::{Event, Lifecycle, Session, Timestamp};
+
+use crate::pool::{Pool, is_between};
+use crate::settings::{RestartRules, Settings};
+
+/// A program that ran for so long ran well: failures before it do not count.
+pub const RAN_WELL: Duration = Duration::from_secs(60);
+/// Starts that are remembered at most, whatever the window.
+const STARTS_MAX: usize = 128;
+
+/// Whether it may be started once more by itself; the time from which on it may, otherwise.
+///
+/// # Errors
+/// That time.
+pub fn allows(settings: &Settings, session: &Session, now: Timestamp) -> Result<(), Timestamp> {
+    let rules = &settings.restart;
+    let recent = recent(&session.budget, rules, now);
+    let max = usize::try_from(max(rules, session)).unwrap_or(usize::MAX).clamp(1, STARTS_MAX);
+    match recent.len().checked_sub(max) {
+        None => Ok(()),
+        Some(over) => Err(recent[over].after(rules.window)),
+    }
+}
+
+fn max(rules: &RestartRules, session: &Session) -> u32 {
+    session.policy.max_restarts.unwrap_or(rules.max)
+}
+
+/// The starts that the window reaches. One in the future is of a clock that went back since.
+fn recent<'a>(budget: &'a Budget, rules: &RestartRules, now: Timestamp) -> &'a [Timestamp] {
+    let old = budget.starts.iter().take_while(|at| now.since(**at) >= rules.window).count();
+    &budget.starts[old..]
+}
+
+/// It is started by itself now.
+#[must_use]
+pub fn spent(settings: &Settings, session: &Session, now: Timestamp) -> Event {
+    let mut starts = recent(&session.budget, &settings.restart, now).to_vec();
+    starts.push(now);
+    let extra = starts.len().saturating_sub(STARTS_MAX);
+    starts.drain(..extra);
+    let budget = Budget { starts, failures: session.budget.failures, ..Budget::default() };
+    Event::BudgetChanged { session: session.id, budget }
+}
+
+/// Somebody started it, or wants it to stay as it is: what was before does not count.
+#[must_use]
+pub fn renewed(session: &Session) -> Option<Event> {
+    let fresh = Budget::default();
+    let changed = session.budget != fresh;
+    changed.then_some(Event::BudgetChanged { session: session.id, budget: fresh })
+}
+
+/// It is over, and was sent something that is to start it; an event where that is so.
+#[must_use]
+pub fn woken(session: &Session, now: Timestamp) -> Option<Event> {
+    let over = matches!(session.lifecycle, Lifecycle::Stopped | Lifecycle::Failed | Lifecycle::Lost);
+    let budget = Budget { due_at: Some(now), ..Budget::default() };
+    (over && !is_between(session)).then_some(Event::BudgetChanged { session: session.id, budget })
+}
+
+/// What follows from the ends of programs, by their sessions' policies: when each is started again, or that
+/// it is not any more. Nothing follows twice.
+#[must_use]
+pub fn decide(pool: &Pool, settings: &Settings, now: Timestamp) -> Vec<Event> {
+    pool.sessions().filter_map(|session| after_end(settings, session, now)).collect()
+}
+
+fn after_end(settings: &Settings, session: &Session, now: Timestamp) -> Option<Event> {
+    let decided = session.budget.due_at.is_some() || session.budget.exhausted;
+    if decided || session.lifecycle.holds_slot() || is_between(session) || !is_to_restart(session) {
+        return None;
+    }
+    let budget = match allows(settings, session, now) {
+        Ok(()) => next(settings, session, now),
+        Err(_) => Budget { exhausted: true, ..session.budget.clone() },
+    };
+    Some(Event::BudgetChanged { session: session.id, budget })
+}
+
+fn next(settings: &Settings, session: &Session, now: Timestamp) -> Budget {
+    let failures = if ran_well(session) { 0 } else { session.budget.failures };
+    let delay = delay(&settings.restart, session, failures);
+    Budget { due_at: Some(now.after(delay)), failures: failures.saturating_add(1), ..session.budget.clone() }
+}
+
+/// From its start to its end.
+fn ran_well(session: &Session) -> bool {
+    let started = session.incarnation.as_ref().map(|run| run.started_at);
+    started.is_some_and(|at| session.changed_at.since(at) >= RAN_WELL)
+}
+
+/// Doubles with each failure in a row; up to a fifth longer, so that many that fail together do not start
+/// together.
+fn delay(rules: &RestartRules, session: &Session, failures: u32) -> Duration {
+    let doubled = 2_u32.checked_pow(failures).and_then(|factor| rules.backoff.checked_mul(factor));
+    let delay = doubled.unwrap_or(rules.backoff_max).min(rules.backoff_max);
+    let mixed = (session.id.0 ^ (u64::from(session.incarnations) << 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    delay + delay.mul_f64((mixed >> 40) as f64 / (1_u64 << 24) as f64 / 5.0)
+}
+
+/// Whether what ended is to run, by its policy. What its user ended stays as it is.
+fn is_to_restart(session: &Session) -> bool {
+    use Reason::{DiskLimit, ExecFailed, Exited, MemoryLimit, Setup, TmuxFailed, TmuxGone};
+    let Some(reason) = session.reason else { return false };
+    let again = session.incarnations > 1;
+    let failed = match (session.lifecycle, reason) {
+        (Lifecycle::Stopped, Exited) => session.exit.is_none_or(|exit| exit.code != Some(0)),
+        (Lifecycle::Stopped, MemoryLimit) => true,
+        (Lifecycle::Stopped, DiskLimit) => false,
+        (Lifecycle::Failed, TmuxFailed | Setup | ExecFailed) => again,
+        _ => false,
+    };
+    match session.policy.restart {
+        RestartPolicy::No => false,
+        RestartPolicy::OnFailure => failed,
+        RestartPolicy::Always => {
+            let ended = session.lifecycle == Lifecycle::Stopped && matches!(reason, Exited | TmuxGone);
+            failed || ended || session.lifecycle == Lifecycle::Lost
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Slots: who may have a running incarnation. Many sessions share few slots, so what is idle and can be
+//! woken again is put aside for what has something to do.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use protocol::message::PROMPT;
+use protocol::{Lifecycle, Session, SessionId, Tag, Timestamp};
+
+use crate::budget;
+use crate::pool::Pool;
+use crate::settings::Settings;
+
+/// A session that was woken, and was given nothing to do, keeps its slot at least so long.
+pub const STAY: Duration = Duration::from_secs(30);
+/// After so long a session gives its slot up between two messages, where others wait for one.
+pub const TURN: Duration = Duration::from_secs(600);
+
+/// What the shell knows of running sessions.
+#[derive(Debug)]
+pub struct Facts<'a> {
+    /// Now.
+    pub now: Timestamp,
+    /// Since when the programs of these sessions have written nothing.
+    pub quiet_since: &'a BTreeMap<SessionId, Timestamp>,
+    /// Incarnations that were given a message.
+    pub worked: &'a BTreeSet<Tag>,
+    /// Sessions that somebody types into, starts or ends right now.
+    pub busy: &'a BTreeSet<SessionId>,
+}
+
+/// How many sessions may still get a running incarnation.
+#[must_use]
+pub fn free(pool: &Pool, settings: &Settings) -> usize {
+    settings.max_sessions.saturating_sub(pool.slots_used())
+}
+
+/// Whether nothing is lost by parking it: its agent can take its conversation up again, or is said to be
+/// parkable. What was adopted is its user's own.
+#[must_use]
+pub fn is_parkable(settings: &Settings, session: &Session) -> bool {
+    let said = settings.agents.get(&session.spec.agent).is_some_and(|agent| agent.parkable);
+    let adopted = session.incarnation.as_ref().is_some_and(protocol::Incarnation::is_adopted);
+    !adopted && (said || !session.spec.resume_args.is_empty())
+}
+
+/// Since when a session is idle, by evidence; why it is not, otherwise.
+///
+/// # Errors
+/// What speaks against it.
+pub fn idle_since(
+    pool: &Pool,
+    settings: &Settings,
+    session: &Session,
+    facts: &Facts<'_>,
+) -> Result<Timestamp, &'static str> {
+    if session.lifecycle != Lifecycle::Live {
+        return Err("it does not run");
+    }
+    if session.attached_clients > 0 {
+        return Err("a client is attached");
+    }
+    if facts.busy.contains(&session.id) {
+        return Err("somebody is at it");
+    }
+    let prompts = pool.prompts(session.id);
+    if prompts.waiting > 0 || prompts.held {
+        return Err("it has messages to work");
+    }
+    quiet_since(settings, session, facts).ok_or("it writes something")
+}
+
+/// Since when it has written nothing and was given nothing, where that is for long enough.
+#[must_use]
+pub fn quiet_since(settings: &Settings, session: &Session, facts: &Facts<'_>) -> Option<Timestamp> {
+    let quiet = *facts.quiet_since.get(&session.id)?;
+    let since = quiet.max(session.last_activity_at);
+    (facts.now.since(since) >= settings.idle_quiet).then_some(since)
+}
+
+/// Whether it may be parked for another session, and since when it has been idle.
+///
+/// # Errors
+/// What speaks against it.
+pub fn evictable(
+    pool: &Pool,
+    settings: &Settings,
+    session: &Session,
+    facts: &Facts<'_>,
+) -> Result<Timestamp, &'static str> {
+    may_be_parked(settings, session)?;
+    let run = session.incarnation.as_ref().ok_or("it does not run")?;
+    let age = facts.now.since(run.started_at);
+    match idle_since(pool, settings, session, facts) {
+        Ok(_) if age < STAY && !facts.worked.contains(&run.tag) => Err("it has only just been started"),
+        Ok(since) => Ok(since),
+        Err(_) if between_messages(pool, settings, session, facts) && age >= TURN => Ok(run.started_at),
+        Err(why) => Err(why),
+    }
+}
+
+fn may_be_parked(settings: &Settings, session: &Session) -> Result<(), &'static str> {
+    if session.policy.pinned {
+        return Err("it is pinned");
+    }
+    if is_parkable(settings, session) { Ok(()) } else { Err("its agent cannot take up where it was") }
+}
+
+/// Messages wait, and none is being worked.
+fn between_messages(pool: &Pool, settings: &Settings, session: &Session, facts: &Facts<'_>) -> bool {
+    let prompts = pool.prompts(session.id);
+    let free = session.attached_clients == 0 && !facts.busy.contains(&session.id);
+    let live = session.lifecycle == Lifecycle::Live;
+    live && free && prompts.waiting > 0 && !prompts.held && quiet_since(settings, session, facts).is_some()
+}
+
+/// The session to park so that another one gets its slot: the one that has been idle for longest.
+#[must_use]
+pub fn victim(pool: &Pool, settings: &Settings, facts: &Facts<'_>) -> Option<SessionId> {
+    let evictable = |s: &Session| Some((evictable(pool, settings, s, facts).ok()?, s.id));
+    pool.sessions().filter_map(evictable).min().map(|(_, id)| id)
+}
+
+/// Sessions that have been idle for longer than they may.
+pub fn idle_for_too_long<'a>(
+    pool: &'a Pool,
+    settings: &'a Settings,
+    facts: &'a Facts<'_>,
+) -> impl Iterator<Item = SessionId> + 'a {
+    pool.sessions()
+        .filter(|session| {
+            let Some(limit) = idle_timeout(settings, session) else { return false };
+            let idle =
+                may_be_parked(settings, session).and_then(|()| idle_since(pool, settings, session, facts));
+            idle.is_ok_and(|since| facts.now.since(since) >= limit)
+        })
+        .map(|session| session.id)
+}
+
+/// After being idle for so long it is parked; `None` for never.
+#[must_use]
+pub fn idle_timeout(settings: &Settings, session: &Session) -> Option<Duration> {
+    match session.policy.idle_timeout_ms {
+        Some(u64::MAX) => None,
+        Some(ms) => Some(Duration::from_millis(ms)),
+        None => settings.idle_timeout,
+    }
+}
+
+/// The sessions that are to be started without being asked for by name, in the order in which that came up:
+/// parked ones with a prompt, and those that are due.
+#[must_use]
+pub fn wanting(pool: &Pool, settings: &Settings, now: Timestamp) -> Vec<SessionId> {
+    let since = |s: &Session| Some((wants_since(pool, settings, s, now)?, s.id));
+    let mut wanting: Vec<(Timestamp, SessionId)> = pool.sessions().filter_map(since).collect();
+    wanting.sort_unstable();
+    wanting.into_iter().map(|(_, id)| id).collect()
+}
+
+/// Since when it is to be started, where it is.
+fn wants_since(pool: &Pool, settings: &Settings, session: &Session, now: Timestamp) -> Option<Timestamp> {
+    if session.lifecycle.holds_slot() || session.budget.exhausted {
+        return None;
+    }
+    if let Some(due) = session.budget.due_at {
+        return (due <= now).then_some(due);
+    }
+    let waits = pool.prompts(session.id).oldest.filter(|_| session.lifecycle == Lifecycle::Parked)?;
+    budget::allows(settings, session, now).is_ok().then(|| waits.max(session.changed_at))
+}
+
+/// When something that has to wait for its time is to be started.
+#[must_use]
+pub fn next_start(pool: &Pool, settings: &Settings, now: Timestamp) -> Option<Timestamp> {
+    let at = |s: &Session| {
+        if s.lifecycle.holds_slot() || s.budget.exhausted {
+            return None;
+        }
+        let wakes = s.lifecycle == Lifecycle::Parked && pool.prompts(s.id).waiting > 0;
+        s.budget.due_at.or_else(|| budget::allows(settings, s, now).err().filter(|_| wakes))
+    };
+    pool.sessions().filter_map(at).filter(|at| *at > now).min()
+}
+
+/// The prompts of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Prompts {
+    /// How many wait.
+    pub waiting: u64,
+    /// Whether one is in flight or in doubt.
+    pub held: bool,
+    /// When the first that waits was queued.
+    pub oldest: Option<Timestamp>,
+}
+
+impl Pool {
+    /// The prompts of a session.
+    #[must_use]
+    pub fn prompts(&self, session: SessionId) -> Prompts {
+        let lane = self.book.queue(session).and_then(|queue| queue.lanes.get(PROMPT));
+        lane.map_or_else(Prompts::default, |lane| Prompts {
+            waiting: lane.waiting(),
+            held: lane.is_held(),
+            oldest: lane.oldest(),
+        })
+    }
+}

@@ -1,0 +1,138 @@
+//! What may happen to sessions, in any order. What a command is about is named by its place among what
+//! there is when its turn comes, so that every sequence of commands makes sense, and every part of one.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use protocol::life::RestartPolicy;
+use protocol::request::New;
+
+#[derive(Debug, Clone)]
+pub(crate) enum Command {
+    /// Somebody asks for one, and waits in the line where there is no slot.
+    New(Box<New>),
+    /// The one at this place of the line tries again.
+    Serve(usize),
+    /// All that can be served are, from the front.
+    Fill,
+    /// Room is made for those that wait.
+    Evict,
+    /// What was decided is made in tmux, or that fails.
+    Make(usize),
+    NotMade(usize),
+    /// A program ends by itself with this code; its pane vanishes; the tmux server dies, its programs too or not.
+    Exit(usize, i32),
+    Vanish(usize),
+    ServerDies {
+        survivors: bool,
+    },
+    /// The reaper ends the candidate with this number.
+    Reap(usize),
+    /// A session that is between two incarnations gets its next.
+    Continue(usize),
+    Send(usize),
+    Type(usize),
+    Settle(usize),
+    /// Somebody is at it, or not any more; its program writes; so many clients attach.
+    Busy(usize),
+    Write(usize),
+    Attach(usize, u32),
+    Pin(usize, bool),
+    Kill(usize),
+    Park(usize, bool),
+    Drain(usize),
+    Restart(usize),
+    /// Somebody wants it to run, and waits in the line for it.
+    Start(usize),
+    RestoreAll,
+    /// Time is up for those that are idle, and those that are over.
+    Idle,
+    Outdated,
+    /// Both clocks go on.
+    Pass(u64),
+    /// The wall clock alone jumps.
+    Jump(i64),
+    /// The daemon dies, and another one starts from the disk.
+    Crash,
+}
+
+/// Bits of a number, taken off from its low end.
+struct Bits(u64);
+
+impl Bits {
+    fn below(&mut self, n: usize) -> usize {
+        let n = n as u64;
+        let taken = self.0 % n;
+        self.0 /= n;
+        usize::try_from(taken).unwrap()
+    }
+
+    fn of<T: Clone>(&mut self, all: &[T]) -> T {
+        all[self.below(all.len())].clone()
+    }
+}
+
+const SECOND: u64 = 1000;
+const MINUTE: u64 = 60 * SECOND;
+
+fn new(bits: &mut Bits) -> New {
+    use RestartPolicy::{Always, No, OnFailure};
+    let agent = bits.of(&["claude", "claude", "batch", "shell"]);
+    let idle = bits.of(&[None, None, Some(5 * MINUTE), Some(u64::MAX)]).filter(|_| agent != "shell");
+    let restart = bits.of(&[No, Always, OnFailure, Always]);
+    New {
+        agent: Some(agent.to_owned()),
+        restart: Some(restart),
+        max_restarts: bits.of(&[None, Some(1), None, Some(0)]),
+        idle_timeout_ms: idle,
+        ttl_ms: bits.of(&[None, Some(60 * MINUTE), Some(u64::MAX)]),
+        pinned: bits.below(6) == 5,
+        ephemeral: restart == No && bits.below(4) == 3,
+        ..New::default()
+    }
+}
+
+/// The command that a number stands for.
+fn decode(which: u8, number: u64) -> Command {
+    let mut bits = Bits(number);
+    let bits = &mut bits;
+    let nth = bits.below(6);
+    match which {
+        0..=4 => Command::New(Box::new(new(bits))),
+        5..=6 => Command::Serve(nth),
+        7..=11 => Command::Fill,
+        12..=14 => Command::Evict,
+        15..=21 => Command::Make(nth),
+        22 => Command::NotMade(nth),
+        23..=25 => Command::Exit(nth, bits.of(&[0, 1, 137])),
+        26 => Command::Vanish(nth),
+        27 => Command::ServerDies { survivors: bits.below(2) == 1 },
+        28..=33 => Command::Reap(nth),
+        34..=35 => Command::Continue(nth),
+        36..=40 => Command::Send(nth),
+        41..=43 => Command::Type(nth),
+        44..=46 => Command::Settle(nth),
+        47 => Command::Busy(nth),
+        48 => Command::Write(nth),
+        49 => Command::Attach(nth, bits.of(&[0, 1])),
+        50 => Command::Pin(nth, bits.below(2) == 1),
+        51 => Command::Kill(nth),
+        52..=53 => Command::Park(nth, bits.below(2) == 1),
+        54 => Command::Drain(nth),
+        55 => Command::Restart(nth),
+        56..=57 => Command::Start(nth),
+        58 => Command::RestoreAll,
+        59 => Command::Idle,
+        60 => Command::Outdated,
+        61..=68 => {
+            let short = [SECOND, 3 * SECOND, 10 * SECOND, 31 * SECOND];
+            let long = [2 * MINUTE, 6 * MINUTE, 11 * MINUTE, 70 * MINUTE];
+            Command::Pass(bits.of(&[short.as_slice(), &short, &long].concat()))
+        }
+        69 => Command::Jump(bits.of(&[-3_600_000, 3_600_000, -2000, 2000])),
+        _ => Command::Crash,
+    }
+}
+
+pub(crate) fn commands(most: usize) -> impl Strategy<Value = Vec<Command>> {
+    vec((0_u8..71, any::<u64>()).prop_map(|(which, number)| decode(which, number)), 0..=most)
+}

@@ -1,0 +1,1 @@
+//! Many who create sessions at once where there are few slots.

@@ -1,0 +1,489 @@
+//! A pool with what is around it, and the reference, side by side: does what a daemon does, and compares
+//! after each step.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use pool::slots::Facts;
+use pool::{Settings, admit, budget, ended, is_between, queue, slots, stale};
+use protocol::reap::CandidateKind;
+use protocol::session::{DeleteMode, Reason};
+use protocol::{Epoch, ErrorCode, Event, Lifecycle, MessageState, Session, SessionId, Tag, Timestamp, Token};
+
+use super::command::Command;
+use super::host::Host;
+use super::reference::{Seen, accepts};
+use super::shell::{Lives, Waiter, tight};
+use crate::queue::send_prompt;
+use crate::world::World;
+
+/// When the clocks begin.
+const START: u64 = 1_800_000_000_000;
+/// Longer than anything that is waited for.
+const AGES: u64 = 1000 * 3_600_000;
+
+#[derive(Debug)]
+pub(crate) struct Machine {
+    pub(crate) world: World,
+    pub(crate) host: Host,
+    pub(crate) settings: Settings,
+    /// Milliseconds that really passed.
+    pub(crate) mono: u64,
+    pub(crate) line: Vec<Waiter>,
+    pub(crate) lives: Lives,
+    pub(crate) tags: u64,
+    seen: Seen,
+}
+
+impl Default for Machine {
+    fn default() -> Self {
+        Self {
+            world: World { now: START, ..World::default() },
+            host: Host::default(),
+            settings: tight(),
+            mono: 0,
+            line: Vec::new(),
+            lives: Lives::default(),
+            tags: 0,
+            seen: Seen::default(),
+        }
+    }
+}
+
+impl Machine {
+    pub(crate) fn run(&mut self, commands: &[Command]) {
+        for command in commands {
+            self.step(command);
+            self.follow();
+            self.compare();
+        }
+        assert_eq!(self.world.rebuilt(), self.world.pool);
+        self.wind_up();
+    }
+
+    fn step(&mut self, command: &Command) {
+        match command {
+            Command::New(asked) => {
+                self.line_up();
+                self.line.push(Waiter::New(asked.clone()));
+                self.serve(self.line.len() - 1);
+            }
+            Command::Serve(place) => drop(self.serve(*place)),
+            Command::Fill => while self.serve(0) {},
+            Command::Evict => self.evict(),
+            Command::Make(nth) => self.make(*nth),
+            Command::NotMade(nth) => self.not_made(*nth),
+            Command::Exit(nth, code) => self.with_program(*nth, |host, tag| host.exit(tag, *code)),
+            Command::Vanish(nth) => self.with_program(*nth, Host::remove),
+            Command::ServerDies { survivors } => self.host.server_dies(*survivors),
+            Command::Reap(nth) => drop(self.reap(*nth)),
+            Command::Continue(nth) => {
+                if let Some(id) = self.nth(*nth, is_between) {
+                    self.next(id);
+                }
+            }
+            Command::Send(nth) => self.send(*nth),
+            Command::Type(nth) => self.type_next(*nth),
+            Command::Settle(nth) => self.settle(*nth),
+            Command::Busy(nth) => {
+                if let Some(id) = self.nth(*nth, |_| true).filter(|id| !self.seen.busy.remove(id)) {
+                    self.seen.busy.insert(id);
+                }
+            }
+            Command::Write(nth) => {
+                let now = self.now();
+                let id = self.nth(*nth, |s| s.lifecycle == Lifecycle::Live);
+                id.map(|id| self.seen.quiet.insert(id, now));
+            }
+            Command::Attach(nth, clients) => {
+                self.with_program(*nth, |host, tag| host.attach(tag, *clients));
+            }
+            Command::RestoreAll => self.restore_all(),
+            Command::Idle => self.idle(),
+            Command::Outdated => self.outdated(),
+            Command::Pass(ms) => (self.mono, self.world.now) = (self.mono + ms, self.world.now + ms),
+            Command::Jump(ms) => {
+                self.world.now = self.world.now.saturating_add_signed(*ms);
+                // One that goes forward cannot be told from time that passes.
+                if *ms > 0 {
+                    self.lives.values_mut().for_each(|life| life.starts.clear());
+                }
+            }
+            Command::Crash => self.crash(),
+            Command::Pin(..) | Command::Kill(_) | Command::Park(..) | Command::Drain(_) => self.ask(command),
+            Command::Restart(_) | Command::Start(_) => self.ask(command),
+        }
+    }
+
+    /// What a user asks of a session.
+    fn ask(&mut self, command: &Command) {
+        let (Command::Pin(nth, _) | Command::Kill(nth) | Command::Park(nth, _)) = command else {
+            return self.ask_to_go_on(command);
+        };
+        let Some(id) = self.nth(*nth, |_| true) else { return };
+        match command {
+            Command::Pin(_, pinned) => {
+                let event = admit::pin(self.session(id), *pinned);
+                assert_eq!(event.is_some(), self.lives[&id].pinned != *pinned);
+                self.emit(event.into_iter().collect());
+                self.life(id).pinned = *pinned;
+            }
+            Command::Kill(_) => {
+                let events = admit::kill(self.session(id));
+                self.ended_by_user(id, events);
+            }
+            Command::Park(_, force) => self.park(id, *force),
+            _ => unreachable!(),
+        }
+    }
+
+    fn ask_to_go_on(&mut self, command: &Command) {
+        let (Command::Drain(nth) | Command::Restart(nth) | Command::Start(nth)) = command else {
+            unreachable!()
+        };
+        let Some(id) = self.nth(*nth, |_| true) else { return };
+        match command {
+            // Whoever makes it has its lock.
+            Command::Drain(_) if self.is(id, Lifecycle::Starting) => {}
+            Command::Drain(_) => match admit::drain(&self.world.pool, self.session(id)) {
+                Ok(events) => self.ended_by_user(id, events),
+                Err(refusal) => {
+                    let ends = self.is(id, Lifecycle::Draining);
+                    assert_eq!(refusal.code, if ends { ErrorCode::Conflict } else { ErrorCode::Refused });
+                    assert!(ends || !self.lives[&id].prompts().is_empty());
+                }
+            },
+            Command::Restart(_) => {
+                let events = admit::restart(self.session(id));
+                self.emit(events);
+                if self.session(id).lifecycle.holds_slot() {
+                    let renewed = budget::renewed(self.session(id));
+                    self.emit(renewed.into_iter().collect());
+                    self.life(id).renew();
+                }
+            }
+            _ => self.line.push(Waiter::Start(id)),
+        }
+    }
+
+    /// What its user ended is to stay so.
+    fn ended_by_user(&mut self, id: SessionId, events: Vec<Event>) {
+        // What is put aside has no program to end.
+        let aside = self.is(id, Lifecycle::Parked) && events.is_empty();
+        if self.emit(events) {
+            let renewed = budget::renewed(self.session(id));
+            self.emit(renewed.into_iter().collect());
+            self.life(id).renew();
+        }
+        self.life(id).ended = Some(Lifecycle::Stopped).filter(|_| !aside);
+    }
+
+    fn park(&mut self, id: SessionId, force: bool) {
+        let (session, life) = (self.session(id), &self.lives[&id]);
+        let open = session.attached_clients > 0 || !life.prompts().is_empty();
+        let parks = session.reason.is_some_and(Reason::parks);
+        let expected = match session.lifecycle {
+            Lifecycle::Parked => Ok(false),
+            Lifecycle::Draining if parks => Ok(false),
+            Lifecycle::Starting | Lifecycle::Draining => Err(ErrorCode::Conflict),
+            Lifecycle::Live if open && !force => Err(ErrorCode::Conflict),
+            Lifecycle::Live => Ok(true),
+            Lifecycle::Stopped | Lifecycle::Lost | Lifecycle::Failed => Err(ErrorCode::Refused),
+        };
+        let decided = admit::park(&self.world.pool, session, force);
+        assert_eq!(decided.as_ref().map(|events| !events.is_empty()).map_err(|r| r.code), expected);
+        if expected == Ok(true) {
+            self.emit(decided.unwrap());
+            self.life(id).ended = Some(Lifecycle::Parked);
+        }
+    }
+
+    /// Makes room for one that waits.
+    fn evict(&mut self) {
+        self.line_up();
+        if self.line.len() <= slots::free(&self.world.pool, &self.settings) {
+            return;
+        }
+        let Some(id) = self.victim() else { return };
+        let session = self.session(id);
+        assert!(self.lives[&id].is_parkable() && self.lives[&id].in_flight.is_none());
+        assert_eq!(self.host.attached(session.incarnation.as_ref().unwrap().tag), 0);
+        let event = admit::put_aside(session, Reason::Evicted);
+        self.world.emit(event);
+    }
+
+    fn facts(&self) -> Facts<'_> {
+        let (quiet_since, worked, busy) = (&self.seen.quiet, &self.seen.worked, &self.seen.busy);
+        Facts { now: self.now(), quiet_since, worked, busy }
+    }
+
+    fn victim(&self) -> Option<SessionId> {
+        slots::victim(&self.world.pool, &self.settings, &self.facts())
+    }
+
+    fn idle(&mut self) {
+        let facts = self.facts();
+        let idle: Vec<SessionId> =
+            slots::idle_for_too_long(&self.world.pool, &self.settings, &facts).collect();
+        for id in idle {
+            let life = &self.lives[&id];
+            let limit = life.asked.idle_timeout_ms.unwrap_or(1_800_000);
+            let session = self.session(id);
+            let quiet = self.seen.quiet[&id].max(session.last_activity_at);
+            assert!(self.world.now - quiet.0 >= limit && !life.pinned && life.is_parkable());
+            assert!(life.prompts().is_empty() && session.attached_clients == 0);
+            let event = admit::put_aside(session, Reason::Idle);
+            self.world.emit(event);
+        }
+    }
+
+    fn make(&mut self, nth: usize) {
+        let Some(id) = self.starting(nth) else { return };
+        self.host.make(self.tag_of(id));
+        self.look();
+        assert!(self.is(id, Lifecycle::Live));
+        let now = self.now();
+        self.seen.quiet.insert(id, now);
+    }
+
+    fn not_made(&mut self, nth: usize) {
+        let Some(session) = self.starting(nth) else { return };
+        self.host.jobs.remove(&self.tag_of(session));
+        let (reason, detail) = (Reason::TmuxFailed, "it does not answer".to_owned());
+        self.emit(vec![Event::SessionFailed { session, reason, detail, exit: None }]);
+    }
+
+    fn starting(&self, nth: usize) -> Option<SessionId> {
+        let has_job = |s: &Session| s.incarnation.as_ref().is_some_and(|i| self.host.jobs.contains(&i.tag));
+        self.nth(nth, |s| s.lifecycle == Lifecycle::Starting && has_job(s))
+    }
+
+    pub(crate) fn tag_of(&self, id: SessionId) -> Tag {
+        self.session(id).incarnation.as_ref().unwrap().tag
+    }
+
+    /// Something happens to a program that runs.
+    fn with_program(&mut self, nth: usize, happens: impl FnOnce(&mut Host, Tag)) {
+        let alive = |s: &Session| s.incarnation.as_ref().is_some_and(|i| self.host.is_alive(i.tag));
+        if let Some(id) = self.nth(nth, alive) {
+            let tag = self.tag_of(id);
+            happens(&mut self.host, tag);
+        }
+    }
+
+    fn reap(&mut self, nth: usize) -> bool {
+        let (state, dead) = (self.host.state(), self.host.dead());
+        let pool = &self.world.pool;
+        let drained = pool.sessions().filter(|s| admit::is_drained(pool, s)).map(|s| s.id).collect();
+        let exited = dead.into_iter().collect();
+        let (now, listed_from) = (self.now(), Some(self.now()));
+        let facts =
+            stale::Facts { state: &state, exited: &exited, now, listed_from, grace_ms: 1, drained: &drained };
+        let all = stale::candidates(pool, &facts);
+        if all.is_empty() {
+            return false;
+        }
+        let found = &all[nth % all.len()];
+        if let Some(session) = pool.tagged(found.tag) {
+            let drains = session.reason == Some(Reason::Drained) && found.kind == CandidateKind::Requested;
+            assert!(!drains || self.lives[&session.id].prompts().is_empty(), "it works off its queue first");
+            // Whoever takes the job away knows that the program never starts.
+            if self.host.jobs.remove(&found.tag) {
+                let over = ended(session.id, session.reason.unwrap(), None);
+                self.world.emit(over);
+            }
+        }
+        self.host.remove(found.tag);
+        true
+    }
+
+    fn send(&mut self, nth: usize) {
+        let Some(id) = self.nth(nth, |_| true) else { return };
+        let expected = accepts(self.session(id));
+        let sent = send_prompt(&mut self.world, id);
+        assert_eq!(sent.is_ok(), expected, "{sent:?} {:?}", self.session(id));
+        self.life(id).waiting.extend(sent.ok());
+    }
+
+    fn type_next(&mut self, nth: usize) {
+        let Some(id) = self.nth(nth, |s| s.lifecycle.holds_slot()) else { return };
+        let now = self.now();
+        let Some(open) = queue::next(&self.world.pool, id, now) else { return };
+        let token = Token { epoch: Epoch(1), n: self.tags };
+        let (message, event) = (open.id, queue::typing(&open, token, now));
+        self.world.emit(event);
+        let open = self.world.pool.find_open(message).unwrap();
+        let typed = queue::moved(&open, MessageState::Typed, None, now);
+        let said = admit::spoken_to(self.session(id));
+        let life = self.life(id);
+        assert_eq!((life.in_flight, life.waiting.remove(0)), (None, message), "each in its turn");
+        life.in_flight = Some(message);
+        assert_eq!(said.is_some(), !life.spoken && life.can_resume());
+        life.spoken = true;
+        self.emit([Some(typed), said].into_iter().flatten().collect());
+        self.seen.worked.insert(self.tag_of(id));
+    }
+
+    fn settle(&mut self, nth: usize) {
+        let held: Vec<SessionId> =
+            self.lives.iter().filter(|(_, life)| life.in_flight.is_some()).map(|(id, _)| *id).collect();
+        let Some(id) = held.get(nth % held.len().max(1)).copied() else { return };
+        let message = self.life(id).in_flight.take().unwrap();
+        let open = self.world.pool.find_open(message).unwrap();
+        let done = queue::moved(&open, MessageState::Done, None, self.now());
+        self.world.emit(done);
+    }
+
+    fn restore_all(&mut self) {
+        let spacing = Duration::from_secs(2);
+        let lost: Vec<SessionId> =
+            self.world.pool.sessions().filter(|s| s.lifecycle == Lifecycle::Lost).map(|s| s.id).collect();
+        let events = admit::restore_all(&self.world.pool, spacing, self.now());
+        self.emit(events);
+        for (n, id) in (0..).zip(lost) {
+            assert_eq!(self.session(id).budget.due_at, Some(self.now().after(spacing * n)));
+            self.life(id).renew();
+        }
+    }
+
+    fn outdated(&mut self) {
+        let (pool, now) = (&self.world.pool, self.now());
+        let keep = Some(Duration::from_secs(3 * 3600));
+        let gone: Vec<(SessionId, Reason)> =
+            admit::outdated(pool, keep, now).map(|(s, reason)| (s.id, reason)).collect();
+        for (session, reason) in gone {
+            let (record, life) = (self.session(session), &self.lives[&session]);
+            let over = matches!(record.lifecycle, Lifecycle::Stopped | Lifecycle::Failed);
+            assert!(over || (life.prompts().is_empty() && life.asked.ttl_ms.is_some()), "kept for its user");
+            assert!(!record.lifecycle.holds_slot() && record.budget.due_at.is_none());
+            let mut events = admit::forget_messages(&self.world.pool, session, now);
+            let mode = DeleteMode::KillTmux;
+            let retired = record.incarnation.as_ref().map(|i| Event::TagRetired { tag: i.tag, session });
+            events.extend(retired);
+            events.push(Event::SessionDeleted { session, reason, mode, tmux_alive: false });
+            self.emit(events);
+            self.lives.remove(&session);
+        }
+    }
+
+    fn crash(&mut self) {
+        self.world.pool = {
+            let rebuilt = self.world.rebuilt();
+            assert_eq!(rebuilt, self.world.pool);
+            rebuilt
+        };
+        // Those who waited ask again, or do not; the others find their way back into the line.
+        (self.line, self.seen) = (Vec::new(), Seen::default());
+        let now = self.now();
+        let live = self.world.pool.sessions().filter(|s| s.lifecycle == Lifecycle::Live);
+        self.seen.quiet = live.map(|s| (s.id, now)).collect();
+    }
+}
+
+/// What is the same after every step.
+impl Machine {
+    /// tmux is looked at, and what follows from ends is decided: both once.
+    fn follow(&mut self) {
+        self.look();
+        for twice in [false, true] {
+            let events = budget::decide(&self.world.pool, &self.settings, self.now());
+            assert!(!twice || events.is_empty(), "{events:?}");
+            self.emit(events);
+        }
+        for session in self.world.pool.sessions() {
+            let life = self.lives.get_mut(&session.id).unwrap();
+            assert!(session.budget.exhausted || !life.exhausted, "only somebody who starts it changes that");
+            life.exhausted = session.budget.exhausted;
+        }
+    }
+
+    fn look(&mut self) {
+        let (state, dead) = (self.host.state(), self.host.dead());
+        while !self.world.see(&state, &dead).is_empty() {}
+    }
+
+    fn compare(&self) {
+        self.compare_slots();
+        self.compare_starts();
+        let facts = self.facts();
+        let now = self.world.now;
+        let mut expected = BTreeMap::new();
+        for session in self.world.pool.sessions() {
+            let life = &self.lives[&session.id];
+            let since = self.seen.evictable(&self.settings, session, life, now);
+            let found = slots::evictable(&self.world.pool, &self.settings, session, &facts).ok();
+            assert_eq!(found, since.map(Timestamp), "{session:?}");
+            expected.extend(since.map(|since| ((since, session.id), session.id)));
+            let open: Vec<_> = self.world.pool.open_messages_of(session.id).map(|open| open.id).collect();
+            assert_eq!(open, life.prompts(), "none is lost, and each keeps its place");
+        }
+        assert_eq!(self.victim(), expected.into_values().next(), "the one that has been idle for longest");
+        assert_eq!(self.lives.len(), self.world.pool.sessions().count());
+    }
+
+    /// No more run than may, and a slot is taken exactly while something is there or may come.
+    fn compare_slots(&self) {
+        let used = self.world.pool.slots_used();
+        assert!(used <= self.settings.max_sessions && self.host.running() <= used);
+        let mut taken = 0;
+        for session in self.world.pool.sessions() {
+            let there = session.incarnation.as_ref().is_some_and(|run| self.host.has(run.tag));
+            let holds = session.lifecycle.holds_slot() || is_between(session);
+            // A look from before the last change, by the clock, says nothing of it.
+            let unsure = self.now() < session.changed_at;
+            assert!(!holds || there || is_between(session) || unsure, "a slot leaks: {session:?}");
+            let alive = session.incarnation.as_ref().is_some_and(|run| self.host.is_alive(run.tag));
+            assert!(holds || !alive, "it runs without a slot: {session:?}");
+            taken += usize::from(holds);
+        }
+        assert_eq!(taken, used);
+        assert_eq!(slots::free(&self.world.pool, &self.settings), self.settings.max_sessions - used);
+    }
+
+    fn compare_starts(&self) {
+        let (pool, now) = (&self.world.pool, self.now());
+        let wanting: BTreeSet<SessionId> = slots::wanting(pool, &self.settings, now).into_iter().collect();
+        let next = slots::next_start(pool, &self.settings, now);
+        for session in pool.sessions() {
+            let life = &self.lives[&session.id];
+            let parked = session.lifecycle == Lifecycle::Parked;
+            let waits = parked && !life.waiting.is_empty();
+            if wanting.contains(&session.id) {
+                assert!(!session.lifecycle.holds_slot() && !session.budget.exhausted);
+                let stays = life.ended.is_some();
+                assert!(!stays || (waits && life.ended == Some(Lifecycle::Parked)), "{session:?}");
+                continue;
+            }
+            let allowed = budget::allows(&self.settings, session, now).err();
+            let at = session.budget.due_at.or(allowed.filter(|_| waits));
+            let at = at.filter(|_| !session.lifecycle.holds_slot() && !session.budget.exhausted);
+            assert!(at.is_none_or(|at| next.is_some_and(|next| next <= at)), "{next:?} {session:?}");
+            assert!(!waits || at.is_some(), "what is parked with a prompt is started some time: {session:?}");
+        }
+        if let Some(at) = next {
+            assert!(at > now && !slots::wanting(pool, &self.settings, at).is_empty());
+        }
+    }
+
+    /// When every program is over, every slot is free.
+    fn wind_up(&mut self) {
+        self.line.clear();
+        while let Some(id) = self.starting(0) {
+            let _ = id;
+            self.not_made(0);
+        }
+        while self.nth(0, |s| s.incarnation.as_ref().is_some_and(|i| self.host.is_alive(i.tag))).is_some() {
+            self.with_program(0, |host, tag| host.exit(tag, 0));
+        }
+        self.world.now += AGES;
+        self.look();
+        while self.reap(0) {
+            self.look();
+        }
+        while let Some(id) = self.nth(0, is_between) {
+            let events = admit::kill(self.session(id));
+            assert!(self.emit(events));
+        }
+        assert_eq!(self.world.pool.slots_used(), 0);
+    }
+}
