@@ -1,6 +1,7 @@
 //! What can go wrong in this crate.
 
 use std::io;
+use std::path::PathBuf;
 
 use protocol::ids::ProcId;
 
@@ -13,6 +14,9 @@ pub enum Error {
     /// Its real user id is not ours.
     #[error("process {0} belongs to another user")]
     OtherUser(ProcId),
+    /// Something lives on in the control group of what was ended, though no process of it is seen.
+    #[error("something lives on in the control group {}", .0.display())]
+    Populated(PathBuf),
     /// The operating system refused.
     #[error("cannot {what}: {source}")]
     System {

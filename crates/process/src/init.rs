@@ -6,9 +6,11 @@
 //! before its work is done. Read in the order of a session's life: `files` (claim the job),
 //! `spawn`, `watch`, `files` (exit record), `nudge`, `ending`.
 
+mod bounds;
 mod ending;
 mod files;
 mod nudge;
+mod report;
 mod signals;
 mod spawn;
 mod watch;
@@ -17,6 +19,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use protocol::job::Job;
+use protocol::text::OsBytes;
 
 use files::Files;
 use spawn::SpawnError;
@@ -47,7 +50,7 @@ pub fn exec(job: &Path) -> End {
     }
     match files.read() {
         Ok(job) => run(&job, &files),
-        Err(error) => finish(&files, &never_ran(&SpawnError::Job(error))),
+        Err(error) => finish(&files, &never_ran(&SpawnError::Job(error)), None),
     }
 }
 
@@ -55,14 +58,17 @@ fn run(job: &Job, files: &Files) -> End {
     if let Err(error) = signals::take_all().and_then(|()| adopt_orphans()) {
         say(&format!("cannot look after the program: {error}"));
     }
+    // Where there is no room for the record of its end now, there may be then.
+    drop(files.reserve_exit());
     let ended = match spawn::spawn(job) {
-        Ok(agent) => {
-            files.write_started(agent);
-            watch::until_end(agent)
+        Ok(spawned) => {
+            files.write_started(&spawned);
+            watch::until_end(spawned.agent)
         }
         Err(error) => never_ran(&error),
     };
-    let end = finish(files, &ended);
+    let cgroup = job.cgroup.as_ref().map(OsBytes::as_path);
+    let end = finish(files, &ended, cgroup);
     nudge::nudge(job);
     ending::end_tree(job);
     end
@@ -73,8 +79,8 @@ fn never_ran(error: &SpawnError) -> Ended {
     Ended::never_ran(error)
 }
 
-fn finish(files: &Files, ended: &Ended) -> End {
-    if let Err(error) = files.write_exit(&ended.record()) {
+fn finish(files: &Files, ended: &Ended, cgroup: Option<&Path>) -> End {
+    if let Err(error) = files.write_exit(&ended.record(cgroup)) {
         say(&format!("how the program ended was not recorded: {error}"));
     }
     ended.end()

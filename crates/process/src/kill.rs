@@ -1,18 +1,21 @@
 //! Ends the tree of one incarnation and shows that it is gone. Descendants first: the init
 //! inherits what they leave behind, so it lives until the last of them has gone, and then ends by
-//! itself. Safe to repeat after a crash at any point.
+//! itself. Safe to repeat after a crash at any point. What has a control group is killed by that first,
+//! which nothing outruns, and is gone when that is empty.
 
 use std::collections::{BTreeMap, HashSet};
+use std::io;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use protocol::ids::ProcId;
 
-use crate::Error;
 use crate::handle::Handle;
 use crate::identity::{self, State};
 use crate::ladder::{Ladder, Step};
-use crate::tree::{Evidence, Member, Via, members, still_belongs};
+use crate::tree::{Evidence, Member, Via, members, own_line, still_belongs};
+use crate::{Error, cgroup};
 
 /// How long an init whose tree has gone is left alone: it ends by itself. Then it gets a TERM, which
 /// is nothing to it, and may still take [`Options::verify`] to sync its exit record on a slow disk.
@@ -60,7 +63,8 @@ pub struct Report {
 /// descendants, and about as long again plus a second for an init that does not end by itself.
 ///
 /// # Errors
-/// Where the list of processes cannot be had. A process that cannot be signalled is a survivor.
+/// Where the list of processes cannot be had, or the control group does not become empty. A process that
+/// cannot be signalled is a survivor.
 pub fn kill(evidence: &Evidence, options: &Options) -> Result<Report, Error> {
     kill_while(evidence, options, &|| ())
 }
@@ -120,7 +124,12 @@ impl Tree<'_> {
         loop {
             let found = self.look(whom)?;
             match ladder.step(start.elapsed(), &found) {
-                Step::Done => return Ok(true),
+                Step::Done if self.group_is_empty()? => return Ok(true),
+                // What is another user's is not seen, and cannot be asked.
+                Step::Done => {
+                    pause = (pause * 2).min(PAUSES.1);
+                    self.end_the_unseen(start.elapsed().checked_sub(grace))?;
+                }
                 Step::GiveUp(ids) => {
                     self.unbeaten.extend(ids);
                     return Ok(false);
@@ -132,6 +141,7 @@ impl Tree<'_> {
                 }
                 Step::Kill(ids) => {
                     pause = PAUSES.0;
+                    self.kill_group();
                     self.signal(&ids, &[Signal::SIGKILL]);
                 }
             }
@@ -157,6 +167,46 @@ impl Tree<'_> {
             self.known.insert(member.id, Known { member, handle, ended: false });
         }
         Ok(self.known.iter().filter(|(_, known)| !known.ended).map(|(id, _)| *id).collect())
+    }
+
+    /// Whether nothing but the spared lives in the control group, if there is one.
+    fn group_is_empty(&self) -> Result<bool, Error> {
+        let Some(group) = self.evidence.group() else { return Ok(true) };
+        let empty = cgroup::is_populated(group).and_then(|populated| {
+            let spared = if populated { self.spared_in(group)? } else { vec![true] };
+            Ok(!spared.is_empty() && spared.iter().all(|spared| *spared))
+        });
+        empty.map_err(Error::system("look into a control group"))
+    }
+
+    /// Kills what is in the group alone, `late` after the grace.
+    fn end_the_unseen(&self, late: Option<Duration>) -> Result<(), Error> {
+        if late.is_some_and(|late| late > self.options.verify) {
+            return Err(Error::Populated(self.evidence.group().map(Path::to_owned).unwrap_or_default()));
+        }
+        if late.is_some() {
+            self.kill_group();
+        }
+        Ok(())
+    }
+
+    /// All in the control group at once, also what forks faster than it is found. Where one of them is to be
+    /// spared this is left to the signals.
+    fn kill_group(&self) {
+        let Some(group) = self.evidence.group() else { return };
+        let killed = self
+            .spared_in(group)
+            .and_then(|spared| if spared.contains(&true) { Ok(()) } else { cgroup::kill(group) });
+        if let Err(error) = killed {
+            tracing::debug!(group = %group.display(), %error, "not killed as a whole");
+        }
+    }
+
+    /// Of each process in the group, whether it must not be touched.
+    fn spared_in(&self, group: &Path) -> io::Result<Vec<bool>> {
+        let line = own_line();
+        let spared = |pid: &u32| line.contains(pid) || self.options.protected.contains(pid);
+        Ok(cgroup::processes(group)?.iter().map(spared).collect())
     }
 
     /// A process that cannot be held or signalled now is found again by the next look.

@@ -49,7 +49,7 @@ impl Ladder {
     /// The next step, `elapsed` after the start, from those that this look found alive.
     pub fn step(&mut self, elapsed: Duration, found: &[ProcId]) -> Step {
         if found.is_empty() {
-            self.empty += 1;
+            self.empty = self.empty.saturating_add(1);
             return if self.empty >= EMPTY_LOOKS { Step::Done } else { Step::Look };
         }
         self.empty = 0;

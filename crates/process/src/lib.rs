@@ -7,6 +7,7 @@
 //! 0 and 1, the caller and its ancestors, processes of other users, and the group of anything but
 //! an init's own program. And gone means proved: two empty looks in a row.
 
+pub mod cgroup;
 pub mod dependent;
 pub mod detach;
 pub mod env;
@@ -19,11 +20,13 @@ pub mod kill;
 pub mod ladder;
 pub mod limits;
 pub mod log_writer;
+pub mod machine;
 pub mod place;
 pub mod proc;
 #[cfg(test)]
 mod testing;
 pub mod tree;
+pub mod usage;
 pub mod vitals;
 
 #[cfg_attr(target_os = "linux", path = "linux.rs")]

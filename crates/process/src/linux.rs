@@ -177,7 +177,7 @@ fn count_files(pid: u32) -> Option<u64> {
     }
 }
 
-fn duration(ticks: u64) -> Duration {
+pub(crate) fn duration(ticks: u64) -> Duration {
     // 100 on every Linux.
     let per_second = sysconf(SysconfVar::CLK_TCK).ok().flatten().and_then(|n| u64::try_from(n).ok());
     Duration::from_millis(ticks.saturating_mul(1000) / per_second.unwrap_or(100).max(1))

@@ -116,21 +116,30 @@ pub(crate) fn member(_pid: u32, group: u32) -> io::Result<Option<Glance>> {
     Ok(pids()?.into_iter().find_map(|pid| glance(pid).ok().flatten().filter(in_group)))
 }
 
-/// The limit of descriptors is not told of other processes.
-pub(crate) fn vitals(id: ProcId) -> io::Result<Option<Vitals>> {
+/// What this very process was doing, and its figures; `None` where it has ended.
+fn task(id: ProcId) -> io::Result<Option<(State, libc::proc_taskinfo)>> {
     // SAFETY: that is its structure.
     let task: Option<libc::proc_taskinfo> = unsafe { ask(id.pid, libc::PROC_PIDTASKINFO, 0) }?;
-    let open_files = count_files(id.pid);
-    // After the rest: as the number is still that process's, all of it was about this one.
+    // After the figures: as the number is still that process's, they were about this one.
     let info = info(id.pid)?.filter(|info| start(info) == id.start && state(info) != State::Zombie);
     let Some(info) = info else { return Ok(None) };
-    let task = task.ok_or(io::ErrorKind::PermissionDenied)?;
-    Ok(Some(Vitals {
-        state: state(&info),
-        cpu: duration(task.pti_total_user.saturating_add(task.pti_total_system)),
-        open_files,
-        open_files_max: None,
-    }))
+    Ok(Some((state(&info), task.ok_or(io::ErrorKind::PermissionDenied)?)))
+}
+
+fn cpu(task: &libc::proc_taskinfo) -> Duration {
+    duration(task.pti_total_user.saturating_add(task.pti_total_system))
+}
+
+/// The limit of descriptors is not told of other processes.
+pub(crate) fn vitals(id: ProcId) -> io::Result<Option<Vitals>> {
+    let open_files = count_files(id.pid);
+    let found = task(id)?;
+    Ok(found.map(|(state, task)| Vitals { state, cpu: cpu(&task), open_files, open_files_max: None }))
+}
+
+/// Resident bytes, and time on a processor; `None` where this very process has ended.
+pub(crate) fn memory_and_cpu(id: ProcId) -> io::Result<Option<(u64, Duration)>> {
+    Ok(task(id)?.map(|(_, task)| (task.pti_resident_size, cpu(&task))))
 }
 
 fn count_files(pid: u32) -> Option<u64> {

@@ -22,6 +22,8 @@ pub struct Stat<'a> {
     pub tpgid: Option<u32>,
     /// Fields 14 and 15: clock ticks in user mode and in the kernel, of all threads there were.
     pub cpu: u64,
+    /// Fields 16 and 17: the same of the children that it waited for.
+    pub cpu_waited: u64,
     /// Field 20. A state of `Z` with more than one means that only the first thread has ended; 0
     /// that the process was released while it was read.
     pub threads: u32,
@@ -46,6 +48,7 @@ pub fn parse_stat(bytes: &[u8]) -> Option<Stat<'_>> {
         sid: if fields[3] == "-1" { 0 } else { fields[3].parse().ok()? },
         tpgid: fields[5].parse().ok(),
         cpu: ticks(fields[11])?.saturating_add(ticks(fields[12])?),
+        cpu_waited: ticks(fields[13])?.saturating_add(ticks(fields[14])?),
         threads: fields[17].parse().ok()?,
         start: fields[19].parse().ok()?,
     })
@@ -73,6 +76,16 @@ pub fn parse_open_files_max(limits: &[u8]) -> Option<u64> {
         "unlimited" => Some(u64::MAX),
         number => number.parse().ok(),
     }
+}
+
+/// A figure in a file of lines `NAME:   FIGURE kB` (`status`, `smaps_rollup`, `meminfo`).
+#[must_use]
+pub fn parse_kib(text: &[u8], name: &str) -> Option<u64> {
+    let lines = text.split(|b| *b == b'\n');
+    let line = lines
+        .filter_map(|line| line.strip_prefix(name.as_bytes()))
+        .find_map(|line| line.strip_prefix(b":"))?;
+    std::str::from_utf8(line).ok()?.strip_suffix("kB")?.trim().parse().ok()
 }
 
 /// The numbers in a `children` file of a thread.
@@ -131,7 +144,7 @@ mod tests {
 
     use super::*;
 
-    const TAIL: &str = ") S 4 5 6 34816 7 4194304 1 2 3 4 10 11 0 0 20 0 1 0 8123 1 2 3";
+    const TAIL: &str = ") S 4 5 6 34816 7 4194304 1 2 3 4 10 11 2 3 20 0 1 0 8123 1 2 3";
 
     #[test]
     fn a_hostile_name_moves_no_field() {
@@ -140,6 +153,7 @@ mod tests {
             let stat = parse_stat(text.as_bytes()).unwrap();
             assert_eq!((stat.comm, stat.pid, stat.ppid), (name.as_bytes(), 77, 4), "{text}");
             assert_eq!((stat.pgid, stat.sid, stat.tpgid, stat.threads, stat.start), (5, 6, Some(7), 1, 8123));
+            assert_eq!((stat.cpu, stat.cpu_waited), (21, 5));
         }
     }
 
@@ -191,6 +205,16 @@ mod tests {
     }
 
     #[test]
+    fn a_figure_in_kib() {
+        let text = b"PssX: 1 kB\nPss:      77 kB\nPss_Dirty:   5 kB\nVmRSS:\tx kB\n";
+        assert_eq!(parse_kib(text, "Pss"), Some(77));
+        assert_eq!(
+            (parse_kib(text, "VmRSS"), parse_kib(text, "Ps"), parse_kib(b"Pss: 5", "Pss")),
+            (None, None, None)
+        );
+    }
+
+    #[test]
     fn the_real_user_id() {
         assert_eq!(parse_uid(b"Name:\tUid:\nUid:\t1000\t0\t0\t0\nGid:\t5\t5\t5\t5\n"), Some(1000));
         assert_eq!(parse_uid(b"Name:\tx\n"), None);
@@ -210,7 +234,7 @@ mod tests {
         #[test]
         fn any_bytes_are_survived(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
             let _ = (parse_stat(&bytes), parse_uid(&bytes), has_entry(&bytes, b"A=1"), parse_exit_status(&bytes));
-            let _ = parse_open_files_max(&bytes);
+            let _ = (parse_open_files_max(&bytes), parse_kib(&bytes, "a"));
             drop((parse_cmdline(&bytes), parse_procargs(&bytes), parse_pids(&bytes)));
         }
 

@@ -1,7 +1,8 @@
 //! Which processes belong to one incarnation of a session. Three nets, because each alone leaks:
 //! descent from the init (which inherits every orphan where there are subreapers), the init's
 //! terminal session, and the tag in the environment that a process was started with. Whatever
-//! descends from a member is a member.
+//! descends from a member is a member. Where the incarnation has a control group, that is a fourth
+//! one without a hole.
 //!
 //! Membership looks at these alone: a member that serves a socket (a tmux server that an agent
 //! started for itself, say) is a member like any other. Callers that must spare one name it as
@@ -10,13 +11,14 @@
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::io;
+use std::path::{Path, PathBuf};
 
 use nix::unistd::getuid;
 use protocol::ids::{ProcId, Tag};
 use protocol::text::OsBytes;
 
 use crate::identity::{Process, State};
-use crate::platform;
+use crate::{cgroup, platform};
 
 mod table;
 
@@ -28,7 +30,7 @@ pub use table::{Table, processes};
 const MOST_ROUNDS: u32 = 50;
 
 /// What is known of an incarnation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Evidence {
     /// Its init, or the program of an adopted pane.
     pub init: Option<ProcId>,
@@ -37,6 +39,17 @@ pub struct Evidence {
     pub sid: Option<u32>,
     /// Its tag.
     pub tag: Tag,
+    /// Its control group. Believed only where it is named for the tag.
+    pub cgroup: Option<PathBuf>,
+}
+
+impl Evidence {
+    /// The control group in which all belongs.
+    #[must_use]
+    pub fn group(&self) -> Option<&Path> {
+        let named = |path: &Path| path.file_name().is_some_and(|name| name == self.tag.to_string().as_str());
+        self.cgroup.as_deref().filter(|path| named(path))
+    }
 }
 
 /// Why a process belongs.
@@ -50,6 +63,8 @@ pub enum Via {
     Tag,
     /// It is in the init's session.
     Session,
+    /// It is in the control group.
+    Group,
 }
 
 /// A process that belongs; never a zombie.
@@ -76,6 +91,7 @@ pub fn members(evidence: &Evidence, protected: &[u32]) -> io::Result<Vec<Member>
     let mut machine = Machine {
         all: HashMap::new(),
         tagged: HashSet::new(),
+        grouped: HashSet::new(),
         me: std::process::id(),
         uid: getuid().as_raw(),
     };
@@ -84,6 +100,8 @@ pub fn members(evidence: &Evidence, protected: &[u32]) -> io::Result<Vec<Member>
             break;
         }
     }
+    let grouped = evidence.group().map(cgroup::processes).transpose()?;
+    machine.grouped.extend(grouped.into_iter().flatten());
     Ok(machine.members(evidence, protected))
 }
 
@@ -96,6 +114,7 @@ pub(crate) fn still_belongs(evidence: &Evidence, member: &Member, now: &Process)
         Via::Descent => now.ppid == member.ppid || inherited,
         Via::Tag => platform::has_tag(now.id.pid, evidence.tag),
         Via::Session => evidence.sid == Some(now.sid),
+        Via::Group => cgroup::has(evidence.tag, now.id.pid),
     }
 }
 
@@ -104,6 +123,7 @@ pub(crate) fn still_belongs(evidence: &Evidence, member: &Member, now: &Process)
 struct Machine {
     all: HashMap<u32, Process>,
     tagged: HashSet<u32>,
+    grouped: HashSet<u32>,
     me: u32,
     uid: u32,
 }
@@ -160,6 +180,8 @@ impl Machine {
         let why = |process: &Process| {
             if evidence.init == Some(process.id) {
                 Some(Via::Init)
+            } else if self.grouped.contains(&process.id.pid) {
+                Some(Via::Group)
             } else if self.tagged.contains(&process.id.pid) {
                 Some(Via::Tag)
             } else {
@@ -205,14 +227,24 @@ impl Machine {
         exempt.extend(
             self.all.values().filter(|process| process.uid != self.uid).map(|process| process.id.pid),
         );
-        let mut line = HashSet::new();
-        let mut ancestor = Some(self.me);
-        while let Some(pid) = ancestor.filter(|pid| line.insert(*pid)) {
-            ancestor = self.all.get(&pid).map(|process| process.ppid);
-        }
-        exempt.extend(line);
+        exempt.extend(line(self.me, |pid| self.all.get(&pid).map(|process| process.ppid)));
         exempt
     }
+}
+
+/// A process and its ancestors.
+fn line(pid: u32, parent: impl Fn(u32) -> Option<u32>) -> HashSet<u32> {
+    let mut line = HashSet::new();
+    let mut next = Some(pid);
+    while let Some(pid) = next.filter(|pid| line.insert(*pid)) {
+        next = parent(pid);
+    }
+    line
+}
+
+/// The caller and its ancestors now.
+pub(crate) fn own_line() -> HashSet<u32> {
+    line(std::process::id(), |pid| Some(platform::glance(pid).ok()??.ppid))
 }
 
 fn member(process: &Process, via: Via) -> Option<Member> {

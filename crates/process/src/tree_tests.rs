@@ -26,7 +26,13 @@ fn process(pid: u32, ppid: u32, sid: u32) -> Process {
 fn machine(more: impl IntoIterator<Item = Process>, tagged: &[u32]) -> Machine {
     let mut all = vec![process(1, 0, 1), process(49, 1, 49), process(ME, 49, 49), process(60, 1, 60)];
     all.extend(more);
-    Machine { all: by_pid(all), tagged: tagged.iter().copied().collect(), me: ME, uid: UID }
+    Machine {
+        all: by_pid(all),
+        tagged: tagged.iter().copied().collect(),
+        grouped: HashSet::new(),
+        me: ME,
+        uid: UID,
+    }
 }
 
 fn by_pid(all: Vec<Process>) -> HashMap<u32, Process> {
@@ -38,7 +44,7 @@ fn found(machine: &Machine, evidence: Evidence, protected: &[u32]) -> Vec<(u32, 
 }
 
 fn evidence() -> Evidence {
-    Evidence { init: Some(INIT), sid: Some(100), tag: TAG }
+    Evidence { init: Some(INIT), sid: Some(100), tag: TAG, cgroup: None }
 }
 
 #[test]
@@ -62,6 +68,34 @@ fn each_net_catches_its_own() {
         (105, Via::Descent),
     ];
     assert_eq!(members, expected);
+}
+
+#[test]
+fn what_is_in_the_group_belongs_and_leads_to_others() {
+    let more = [
+        process(100, 60, 100),
+        process(101, 1, 101),
+        process(102, 101, 102),
+        process(103, 1, 103),
+        Process { uid: 0, ..process(104, 1, 104) },
+        process(105, 1, 105),
+    ];
+    let mut machine = machine(more, &[]);
+    // One has ended since the look, and one is of the caller's line.
+    machine.grouped = [101, 103, 104, 106, 49].into();
+    let expected = [(100, Via::Init), (101, Via::Group), (102, Via::Descent)];
+    assert_eq!(found(&machine, evidence(), &[103]), expected);
+}
+
+#[test]
+fn a_group_of_another_name_is_not_believed() {
+    let path = |name: &str| Evidence { cgroup: Some(Path::new("/groups").join(name)), ..evidence() };
+    let own = path(&TAG.to_string());
+    assert_eq!(own.group(), own.cgroup.as_deref());
+    assert_eq!(
+        [path("sessions").group(), path("").group(), path("..").group(), evidence().group()],
+        [None; 4]
+    );
 }
 
 #[test]
@@ -123,8 +157,8 @@ proptest! {
             .map(|(n, (ppid, sid, uid, _))| Process { uid: *uid, ..process(u32::try_from(n).unwrap(), *ppid, *sid) })
             .collect();
         let tagged = links.iter().enumerate().filter(|(_, l)| l.3).map(|(n, _)| u32::try_from(n).unwrap()).collect();
-        let machine = Machine { all: by_pid(all), tagged, me: 3, uid: 1 };
-        let evidence = Evidence { init: Some(ProcId { pid: init, start: 7 }), sid: Some(init), tag: TAG };
+        let machine = Machine { all: by_pid(all), tagged, grouped: HashSet::new(), me: 3, uid: 1 };
+        let evidence = Evidence { init: Some(ProcId { pid: init, start: 7 }), sid: Some(init), tag: TAG, cgroup: None };
         for member in machine.members(&evidence, &protected) {
             prop_assert!(member.id.pid > 1 && member.id.pid != 3 && !protected.contains(&member.id.pid));
             prop_assert_eq!(machine.all[&member.id.pid].uid, 1);

@@ -111,7 +111,7 @@ mod tests {
             history_limit: None,
             init: "/i".into(),
             job: "/j".into(),
-            log_dir: "/l".into(),
+            log: tmux::LogOptions::new("/l"),
         };
         tmux.create(&create).await.unwrap()
     }

@@ -22,7 +22,7 @@ use protocol::{
 };
 use tempfile::TempDir;
 use tmux::fake::{Fake, Fault};
-use tmux::{Create, Created, Device, Driver, Size};
+use tmux::{Create, Created, Device, Driver, LogOptions, Size};
 use tokio::task::JoinHandle;
 
 use crate::{Options, cycle, list, once, run};
@@ -58,7 +58,7 @@ impl Tmux {
             history_limit: None,
             init: self.dir.path().join("init"),
             job,
-            log_dir: self.dir.path().to_owned(),
+            log: LogOptions::new(self.dir.path()),
         };
         let created = self.device.create(&create).await.unwrap();
         self.server = identity::identify(created.pane.server.pid).unwrap();
@@ -473,7 +473,7 @@ async fn in_pane(tagged: &str, kind: CandidateKind, remove_pane: bool) -> (Outco
         history_limit: None,
         init: "/i".into(),
         job: "/j".into(),
-        log_dir: "/l".into(),
+        log: LogOptions::new("/l"),
     };
     let created = tmux.create(&create).await.unwrap();
     let mut victim = Stubborn::start(Some(tag("one")));

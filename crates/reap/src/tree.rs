@@ -32,14 +32,15 @@ pub(crate) async fn end(candidate: &Candidate, protected: &[u32]) -> Ended {
 
 fn end_blocking(candidate: &Candidate, options: &Options) -> Ended {
     let Candidate { init, agent, tag, .. } = *candidate;
+    let cgroup = candidate.cgroup.as_ref().map(|path| path.as_path().to_owned());
     // The init leads the session of its terminal.
-    let all = Evidence { init, sid: init.map(|init| init.pid), tag };
+    let all = Evidence { init, sid: init.map(|init| init.pid), tag, cgroup };
     let mut ended = climb(&all, options);
     // A program that cleared its environment and lost its init is in none of the nets, but known.
     for stray in [agent, init].into_iter().flatten().filter(|id| lives(*id)) {
         if ended.left.is_empty() {
             freeze(stray);
-            let more = climb(&Evidence { init: Some(stray), sid: None, tag }, options);
+            let more = climb(&Evidence { init: Some(stray), sid: None, tag, cgroup: None }, options);
             ended.killed.extend(more.killed);
             ended.left.extend(more.left);
         }

@@ -9,16 +9,19 @@ use super::{say, watch};
 use crate::identity;
 use crate::kill::{Options, kill_while};
 use crate::tree::Evidence;
+use crate::{Error, cgroup};
 
 /// Between two tries where the machine lacks something.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Returns when nothing of the tree is left. Only what belongs to another user is not waited for:
-/// it cannot be ended.
+/// it cannot be ended. An empty control group stays: who made it removes it.
 pub(super) fn end_tree(job: &Job) {
+    let cgroup = job.cgroup.as_ref().map(|path| path.as_path().to_owned());
     let children = watch::reap_all();
+    let inside = cgroup.as_deref().is_some_and(|group| cgroup::is_populated(group).unwrap_or(true));
     // A subreaper without children has no descendants either.
-    if cfg!(target_os = "linux") && !children {
+    if cfg!(target_os = "linux") && !children && !inside {
         return;
     }
     let me = loop {
@@ -29,7 +32,7 @@ pub(super) fn end_tree(job: &Job) {
     };
     // Somebody else's session, where the init was not started by tmux, is not ours to end.
     let leads = getsid(None).is_ok_and(|sid| sid.as_raw().unsigned_abs() == me.pid);
-    let evidence = Evidence { init: Some(me), sid: leads.then_some(me.pid), tag: job.tag };
+    let evidence = Evidence { init: Some(me), sid: leads.then_some(me.pid), tag: job.tag, cgroup };
     let mut options = Options { grace: Duration::from_millis(job.grace_ms), ..Options::default() };
     loop {
         let report = kill_while(&evidence, &options, &|| {
@@ -48,6 +51,7 @@ pub(super) fn end_tree(job: &Job) {
                 }
                 options.grace = Duration::ZERO;
             }
+            Err(error @ Error::Populated(_)) => return say(&format!("{error}")),
             // For want of memory or descriptors, say: it passes, and orphans would stay.
             Err(error) => {
                 say(&format!("what is left of the program is not ended yet: {error}"));

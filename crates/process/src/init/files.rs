@@ -6,12 +6,15 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use nix::unistd::Pid;
 use protocol::job::{ExitRecord, JOB_VERSION, Job, Started};
 use protocol::time::Timestamp;
 use serde::Serialize;
 
+use super::spawn::Spawned;
 use crate::identity;
+
+/// Longer than any record but one with a long error.
+const RESERVED: usize = 1024;
 
 pub(super) struct Files {
     job: PathBuf,
@@ -42,12 +45,22 @@ impl Files {
     }
 
     /// A hint only, so not synced, and a failure is no reason to stop.
-    pub(super) fn write_started(&self, agent: Pid) {
-        let identities =
-            identity::me().ok().zip(identity::read(agent.as_raw().unsigned_abs()).ok().flatten());
+    pub(super) fn write_started(&self, spawned: &Spawned) {
+        let agent = spawned.agent.as_raw().unsigned_abs();
+        let identities = identity::me().ok().zip(identity::read(agent).ok().flatten());
         let Some((init, agent)) = identities else { return };
-        let started = Started { version: JOB_VERSION, init, agent: agent.id, at: now() };
+        let unenforced = spawned.unenforced.clone();
+        let started = Started { version: JOB_VERSION, init, agent: agent.id, at: now(), unenforced };
         drop(self.write("started", &started, |_| Ok(())));
+    }
+
+    /// Takes room on the disk for the record of the end, which is then written in its place: a disk that
+    /// the program fills has it still.
+    pub(super) fn reserve_exit(&self) -> io::Result<()> {
+        let mut file = self.temporary("exit")?;
+        // Blanks, for what is left of them behind the record means nothing there.
+        file.write_all(&[b' '; RESERVED])?;
+        file.sync_data()
     }
 
     /// On disk when it returns: the record outlives a crash of the machine.
@@ -63,17 +76,25 @@ impl Files {
         record: &impl Serialize,
         sync: impl Fn(&File) -> io::Result<()>,
     ) -> io::Result<()> {
-        let temporary = self.job.with_extension(format!("{extension}.tmp"));
-        let written = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary);
-        let written = written.and_then(|mut file| {
+        let written = self.temporary(extension).and_then(|mut file| {
             file.write_all(&serde_json::to_vec(record)?)?;
-            sync(&file)
+            sync(&file)?;
+            fs::rename(self.temporary_path(extension), self.job.with_extension(extension))
         });
-        let written = written.and_then(|()| fs::rename(&temporary, self.job.with_extension(extension)));
         if written.is_err() {
-            drop(fs::remove_file(&temporary));
+            drop(fs::remove_file(self.temporary_path(extension)));
         }
         written
+    }
+
+    /// As it is, where it was made before.
+    fn temporary(&self, extension: &str) -> io::Result<File> {
+        let path = self.temporary_path(extension);
+        OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)
+    }
+
+    fn temporary_path(&self, extension: &str) -> PathBuf {
+        self.job.with_extension(format!("{extension}.tmp"))
     }
 }
 

@@ -14,6 +14,9 @@ use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::unistd::{ForkResult, Pid, fork, pipe, setpgid};
 use protocol::job::Job;
 
+use super::bounds::{self, Rule};
+use super::report::{self, Step, tell};
+
 /// Where a program without `/` is looked for when the job has no `PATH`.
 const DEFAULT_PATH: &[u8] = b"/usr/local/bin:/usr/bin:/bin";
 /// Runs a file that the kernel cannot, as `execvp` does.
@@ -32,6 +35,8 @@ pub(super) enum SpawnError {
     Nul(#[from] NulError),
     #[error("cannot start a process: {0}")]
     Fork(io::Error),
+    #[error("not started without its limit {0}")]
+    Limit(String),
     #[error("cannot enter {0:?}: {1}")]
     Directory(CString, io::Error),
     #[error("cannot run {0:?}: {1}")]
@@ -54,9 +59,16 @@ impl SpawnError {
     }
 }
 
+/// A program that runs.
+pub(super) struct Spawned {
+    pub(super) agent: Pid,
+    /// Limits that do not hold, and why, each a sentence.
+    pub(super) unenforced: Vec<String>,
+}
+
 /// Runs the job's program in a group of its own, in the foreground of the terminal on standard
 /// input. Returns when it has been executed.
-pub(super) fn spawn(job: &Job) -> Result<Pid, SpawnError> {
+pub(super) fn spawn(job: &Job) -> Result<Spawned, SpawnError> {
     let mut plan = Plan::new(job)?;
     let (reports, report) = close_on_exec_pipe().map_err(SpawnError::Fork)?;
     // SAFETY: there is one thread, and the child runs only Plan::run, which keeps to
@@ -82,6 +94,7 @@ fn close_on_exec_pipe() -> io::Result<(OwnedFd, OwnedFd)> {
 
 /// All that the child needs, as the kernel wants it.
 struct Plan {
+    rules: Vec<Rule>,
     directory: CString,
     umask: libc::mode_t,
     /// The program's name as given.
@@ -101,6 +114,7 @@ impl Plan {
         let mut by_shell = vec![SHELL.as_ptr(), ptr::null()];
         by_shell.extend(&arguments.pointers[1..]);
         Ok(Self {
+            rules: bounds::rules(job),
             directory: CString::new(job.cwd.0.as_slice())?,
             umask: libc::mode_t::try_from(job.umask & 0o777).unwrap_or(0o077),
             name: CString::new(program.0.as_slice())?,
@@ -125,15 +139,29 @@ impl Plan {
             let mut none = std::mem::zeroed();
             libc::sigemptyset(&raw mut none);
             libc::sigprocmask(libc::SIG_SETMASK, &raw const none, ptr::null_mut());
+            self.bind(report);
             let (step, error) = if libc::chdir(self.directory.as_ptr()) == 0 {
-                (1, self.execute())
+                (Step::Execute, self.execute())
             } else {
-                (0, Errno::last_raw())
+                (Step::Enter, Errno::last_raw())
             };
-            let mut message = [step; 5];
-            message[1..].copy_from_slice(&error.to_ne_bytes());
-            libc::write(report, message.as_ptr().cast(), message.len());
+            tell(report, step, error);
             libc::_exit(127)
+        }
+    }
+
+    /// Applies what bounds the program. Ends the child where it must not run without.
+    ///
+    /// # Safety
+    /// In the child only.
+    unsafe fn bind(&self, report: RawFd) {
+        for (at, rule) in self.rules.iter().enumerate() {
+            let Err(error) = rule.apply() else { continue };
+            tell(report, Step::Bind(at), error as c_int);
+            if rule.strict {
+                // SAFETY: as in `run`.
+                unsafe { libc::_exit(126) }
+            }
         }
     }
 
@@ -164,19 +192,29 @@ impl Plan {
     }
 
     /// In the parent: waits until the program runs or has failed to.
-    fn outcome(self, child: Pid, reports: OwnedFd) -> Result<Pid, SpawnError> {
-        let mut message = [0; 5];
-        if File::from(reports).read_exact(&mut message).is_err() {
-            return Ok(child);
+    fn outcome(self, child: Pid, reports: OwnedFd) -> Result<Spawned, SpawnError> {
+        let mut told = Vec::new();
+        // What cannot be read is as if it were not told.
+        drop(File::from(reports).read_to_end(&mut told));
+        let mut unenforced = Vec::new();
+        for (step, errno) in report::parse(&told) {
+            let error = || io::Error::from_raw_os_error(errno);
+            let failure = match step {
+                Step::Enter => SpawnError::Directory(self.directory.clone(), error()),
+                Step::Execute => SpawnError::Exec(self.name.clone(), error()),
+                Step::Bind(at) => {
+                    let why = self.rules[at].why_not(Errno::from_raw(errno));
+                    if !self.rules[at].strict {
+                        unenforced.push(why);
+                        continue;
+                    }
+                    SpawnError::Limit(why)
+                }
+            };
+            let _ = nix::sys::wait::waitpid(child, None);
+            return Err(failure);
         }
-        let [step, error @ ..] = message;
-        let error = io::Error::from_raw_os_error(c_int::from_ne_bytes(error));
-        let _ = nix::sys::wait::waitpid(child, None);
-        Err(if step == 0 {
-            SpawnError::Directory(self.directory, error)
-        } else {
-            SpawnError::Exec(self.name, error)
-        })
+        Ok(Spawned { agent: child, unenforced })
     }
 }
 

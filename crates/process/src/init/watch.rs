@@ -4,6 +4,7 @@
 
 use std::ffi::c_int;
 use std::mem;
+use std::path::Path;
 
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, killpg};
@@ -12,6 +13,7 @@ use protocol::job::{ExitRecord, JOB_VERSION};
 
 use super::spawn::SpawnError;
 use super::{End, files, signals};
+use crate::cgroup;
 
 /// How the program ended.
 pub(super) struct Ended {
@@ -98,7 +100,8 @@ impl Ended {
         self.end
     }
 
-    pub(super) fn record(&self) -> ExitRecord {
+    /// `cgroup` is where the program was.
+    pub(super) fn record(&self, cgroup: Option<&Path>) -> ExitRecord {
         let (code, signal) = match self.end {
             End::Code(code) => (Some(code.into()), None),
             End::Signal(signal) => (None, Some(signal)),
@@ -114,6 +117,7 @@ impl Ended {
             user_us: microseconds(self.usage.ru_utime),
             system_us: microseconds(self.usage.ru_stime),
             max_rss_kib: u64::try_from(self.usage.ru_maxrss).unwrap_or(0) / unit,
+            oom_kills: cgroup.and_then(cgroup::oom_kills),
         }
     }
 }

@@ -46,6 +46,11 @@ impl Table {
         self.line(root).into_iter().filter_map(with_user).collect()
     }
 
+    /// The same, of which only the identities are wanted.
+    pub(crate) fn line_of(&self, root: ProcId) -> impl Iterator<Item = ProcId> {
+        self.line(root).into_iter().map(|seen| seen.id)
+    }
+
     fn line(&self, root: ProcId) -> Vec<&Glance> {
         let mut line = Vec::new();
         let mut met = HashSet::new();

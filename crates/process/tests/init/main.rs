@@ -5,11 +5,17 @@
 #![cfg_attr(target_os = "linux", expect(clippy::unwrap_used, reason = "a test may stop at a surprise"))]
 
 #[cfg(target_os = "linux")]
+mod bounds;
+#[cfg(target_os = "linux")]
 mod ending;
+#[cfg(target_os = "linux")]
+mod grouped;
 #[cfg(target_os = "linux")]
 mod logging;
 #[cfg(target_os = "linux")]
 mod pane;
+#[cfg(target_os = "linux")]
+mod records;
 #[cfg(target_os = "linux")]
 mod running;
 
@@ -27,31 +33,47 @@ fn main() -> ExitCode {
             }
         },
         Ok("log") => {
-            process::log_writer::write_log(&argument).map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS)
+            use process::log_writer::{Options, write_log};
+            let options = Options::parse(argument, std::env::args_os().skip(1));
+            write_log(&options).map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS)
         }
-        Ok("runner") => run_on(),
+        Ok("runner") => run_on(6000, 20_000),
+        Ok("bomb") => bomb(),
         _ => run_tests(),
     }
 }
 
-/// Lives on as ever new processes, each of which ends after 20 ms, two minutes long at most; deaf to TERM,
-/// in no session of ours. One that forks without any pause can outrun the looks of an idle machine.
+/// Lives on as ever new processes, as many as told at most, each of which ends after so many microseconds;
+/// deaf to TERM, in no session of ours. One that forks without any pause can outrun the looks of an idle machine.
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "it forks")]
-fn run_on() -> ExitCode {
+fn run_on(lives: u32, each: u32) -> ExitCode {
     use nix::libc;
     // SAFETY: there is one thread, and every call is async-signal-safe.
     unsafe {
         libc::signal(libc::SIGTERM, libc::SIG_IGN);
-        for _ in 0..6000 {
+        for _ in 0..lives {
             if libc::fork() != 0 {
                 libc::_exit(0);
             }
             libc::setsid();
-            libc::usleep(20_000);
+            libc::usleep(each);
         }
         libc::_exit(0)
     }
+}
+
+/// Two hundred of them: thousands of processes a second, a minute long at most.
+#[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "it forks")]
+fn bomb() -> ExitCode {
+    for n in 0..200 {
+        // SAFETY: there is one thread, and the child runs only what is async-signal-safe.
+        if unsafe { nix::libc::fork() } == 0 {
+            return run_on(4000, 5_000 + n * 25);
+        }
+    }
+    ExitCode::SUCCESS
 }
 
 #[cfg(target_os = "linux")]
@@ -59,7 +81,9 @@ fn run_on() -> ExitCode {
 fn run_tests() -> ExitCode {
     let wanted: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let list = std::env::args().any(|word| word == "--list");
-    let tests = [running::TESTS, ending::TESTS, logging::TESTS].concat();
+    let tests =
+        [running::TESTS, bounds::TESTS, records::TESTS, ending::TESTS, grouped::TESTS, logging::TESTS]
+            .concat();
     let chosen = |name: &str| wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str()));
     let mut failed = 0;
     for (name, test) in tests.into_iter().filter(|(name, _)| chosen(name)) {
@@ -72,6 +96,13 @@ fn run_tests() -> ExitCode {
         failed += u8::from(!passed);
     }
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(101) }
+}
+
+/// A test that cannot run here says why.
+#[cfg(target_os = "linux")]
+#[expect(clippy::print_stdout, reason = "a skipped test says so")]
+fn skipped(why: &str) {
+    println!("skipped: {why}");
 }
 
 #[cfg(not(target_os = "linux"))]

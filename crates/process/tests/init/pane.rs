@@ -18,9 +18,13 @@ use process::init::End;
 use process::tree::Evidence;
 use protocol::ids::{SessionId, Tag};
 use protocol::job::{ExitRecord, JOB_VERSION, Job};
+use protocol::life::Limits;
 
 /// Long enough for any machine: reached only by a test that fails.
 const DEADLINE: Duration = Duration::from_secs(30);
+
+/// In a script: waits for [`Pane::go`].
+pub(crate) const WAIT: &str = "while [ ! -e go ]; do sleep 0.01; done";
 
 /// Of this run alone: members are found by it on the whole machine.
 pub(crate) fn tag() -> Tag {
@@ -85,6 +89,8 @@ pub(crate) fn job(dir: &Path, argv: &[&str]) -> Job {
         socket: dir.join("sock").into(),
         grace_ms: 200,
         umask: 0o027,
+        limits: Limits::default(),
+        cgroup: None,
     }
 }
 
@@ -175,7 +181,7 @@ impl Pane {
 
     pub(crate) fn evidence(&self) -> Evidence {
         let init = self.started().init;
-        Evidence { init: Some(init), sid: Some(init.pid), tag: tag() }
+        Evidence { init: Some(init), sid: Some(init.pid), tag: tag(), cgroup: None }
     }
 
     /// Waits for the init's end.

@@ -15,7 +15,7 @@ use process::place::front;
 use protocol::ids::ProcId;
 use protocol::job::parse_nudge;
 
-use crate::pane::{Pane, job, myself, tag, wait_until, write_job};
+use crate::pane::{Pane, WAIT, job, myself, tag, wait_until, write_job};
 
 crate::tests![
     every_exit_code_passes_through,
@@ -29,7 +29,6 @@ crate::tests![
     the_environment_is_the_jobs,
     the_program_may_see_its_tmux,
     the_end_is_recorded_then_nudged,
-    a_full_disk_changes_nothing_but_the_record,
     the_program_is_in_front,
     ctrl_c_reaches_the_program_only,
     ctrl_z_does_nothing,
@@ -37,8 +36,6 @@ crate::tests![
     signals_are_passed_on,
     a_closed_terminal_is_passed_on_and_can_be_ignored,
 ];
-
-const WAIT: &str = "while [ ! -e go ]; do sleep 0.01; done";
 
 fn send(id: ProcId, signal: Signal) {
     assert!(Handle::open(id).unwrap().unwrap().signal(signal).unwrap());
@@ -178,16 +175,6 @@ fn the_end_is_recorded_then_nudged() {
     names.sort();
     let left = ["exit", "started", "taken"].map(|what| format!("{}.{what}", tag()));
     assert_eq!(names, [left[0].as_str(), &left[1], &left[2], "go", "sock"]);
-}
-
-/// The record's temporary name is taken by a directory: as unwritable as a full disk, for root too.
-fn a_full_disk_changes_nothing_but_the_record() {
-    let mut pane = Pane::script(&format!("{WAIT}; exit 9"));
-    fs::create_dir(pane.file("exit.tmp")).unwrap();
-    pane.go();
-    assert_eq!(pane.end_alone(), End::Code(9));
-    pane.wait_for_output("was not recorded");
-    assert!(!pane.file("exit").exists());
 }
 
 fn the_program_is_in_front() {

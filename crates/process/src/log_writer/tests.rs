@@ -1,0 +1,262 @@
+//! Whatever happens between two writes, every byte that was taken is where its offset says.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::path::Path;
+
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
+use proptest::prelude::*;
+use protocol::ids::Tag;
+use protocol::logs::{self, part_name};
+
+use super::compress::compress;
+use super::copy::write_fully;
+use super::files::Files;
+use super::log::Log;
+use super::options::Options;
+use super::{Parts, clear, has_writer, times};
+
+fn open(options: &Options) -> Log {
+    Log::open(Files::make(&options.dir).unwrap(), options).unwrap()
+}
+
+/// What is still there, and the offset of its first byte.
+fn kept(dir: &Path) -> (u64, Vec<u8>) {
+    let files = Files::open(dir).unwrap();
+    let _held = files.lock();
+    let parts = Parts::list(dir).unwrap();
+    let mut all = Vec::new();
+    for part in &parts.0 {
+        assert_eq!(part.offset - parts.start(), all.len() as u64, "{parts:?}");
+        let file = File::open(dir.join(part.name())).unwrap();
+        let mut source: Box<dyn Read> =
+            if part.compressed { Box::new(GzDecoder::new(file)) } else { Box::new(file) };
+        source.read_to_end(&mut all).unwrap();
+    }
+    assert_eq!(parts.end() - parts.start(), all.len() as u64, "{parts:?}");
+    all.extend(fs::read(dir.join(logs::CURRENT)).unwrap_or_default());
+    (parts.start(), all)
+}
+
+/// What all of its files have, in bytes.
+fn size(dir: &Path) -> u64 {
+    let entries = fs::read_dir(dir).unwrap().flatten();
+    entries.filter_map(|entry| entry.metadata().ok()).filter(|m| m.is_file()).map(|m| m.len()).sum()
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    /// So many bytes are written, of text that shrinks or noise that does not.
+    Write(usize, bool),
+    /// There can be no file of this name, or again.
+    Obstacle(&'static str),
+    /// The writer is killed, and another one begins.
+    Killed,
+    /// Another one begins beside it, and ends after so many bytes.
+    Beside(usize),
+    Clear,
+    /// The oldest part that is plain is compressed.
+    Compress,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let name = prop::sample::select(&[logs::NEXT, logs::COMPRESSING, logs::TIMES, logs::NEW_TIMES][..]);
+    prop_oneof![
+        8 => (1_usize..3000, any::<bool>()).prop_map(|(length, noise)| Step::Write(length, noise)),
+        1 => name.prop_map(Step::Obstacle),
+        1 => Just(Step::Killed),
+        1 => (1_usize..2000).prop_map(Step::Beside),
+        1 => Just(Step::Clear),
+        2 => Just(Step::Compress),
+    ]
+}
+
+/// Bytes from an offset on; no two places of them are alike.
+fn bytes(at: usize, length: usize, noise: bool) -> Vec<u8> {
+    let random = |n: usize| {
+        let mixed = (n as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        (mixed ^ (mixed >> 31)).wrapping_mul(0x94D0_49BB_1331_11EB) >> 40
+    };
+    (at..at + length).map(|n| if noise { random(n) as u8 } else { (n / 100) as u8 }).collect()
+}
+
+fn obstruct(path: &Path) {
+    if fs::remove_dir(path).is_err() {
+        // Where there is such a file already nothing is in the way.
+        let _is_file = fs::create_dir(path);
+    }
+}
+
+fn story(options: &Options, steps: Vec<Step>) {
+    let dir = &options.dir;
+    let (mut log, mut all) = (open(options), Vec::<u8>::new());
+    for step in steps {
+        match step {
+            Step::Write(length, noise) => {
+                let text = bytes(all.len(), length, noise);
+                let lost = write_fully(&mut log, &text);
+                all.extend(&text[..length - lost]);
+            }
+            Step::Obstacle(name) => obstruct(&dir.join(name)),
+            Step::Killed => {
+                for name in [logs::NEXT, logs::COMPRESSING, logs::NEW_TIMES] {
+                    let _none = fs::remove_dir(dir.join(name));
+                }
+                log = open(options);
+            }
+            Step::Beside(length) => {
+                for name in [logs::NEXT, logs::COMPRESSING, logs::NEW_TIMES] {
+                    let _none = fs::remove_dir(dir.join(name));
+                }
+                let text = bytes(all.len(), length, false);
+                let mut other = open(options);
+                assert_eq!(write_fully(&mut other, &text), 0);
+                all.extend(&text);
+                other.end();
+            }
+            Step::Clear => {
+                if clear(dir).is_ok() {
+                    assert_eq!(kept(dir), (all.len() as u64, Vec::new()));
+                }
+            }
+            Step::Compress => {
+                let files = Files::open(dir).unwrap();
+                let parts = Parts::list(dir).unwrap().0;
+                let plain = parts.iter().find(|p| !p.compressed && (1..=options.share()).contains(&p.length));
+                drop(plain.map(|part| compress(&files, part.offset)));
+            }
+        }
+        assert!(size(dir) <= options.max_size, "{} of {options:?}", size(dir));
+        let (start, kept) = kept(dir);
+        assert_eq!(start as usize + kept.len(), all.len(), "the end of it");
+        assert!(kept == all[start as usize..], "from {start} on");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+    #[test]
+    fn the_cap_holds_and_every_byte_is_in_its_place(
+        max_size in 4096_u64..20_000,
+        keep in 0_u32..5,
+        compress in any::<bool>(),
+        steps in prop::collection::vec(step(), 1..60),
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options { max_size, keep, compress, ..Options::new(dir.path()) };
+        story(&options, steps);
+    }
+}
+
+#[test]
+fn without_another_file_it_goes_on_in_the_same_one_within_its_cap() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options { max_size: 10_000, keep: 3, ..Options::new(dir.path()) };
+    let mut log = open(&options);
+    assert_eq!(write_fully(&mut log, &bytes(0, 9000, true)), 0);
+    let parts = Parts::list(dir.path()).unwrap().0.len();
+    assert_eq!(parts, 3);
+    fs::create_dir(dir.path().join(logs::NEXT)).unwrap();
+    let lost = write_fully(&mut log, &bytes(9000, 9000, true));
+    assert!((3000..6000).contains(&lost), "what does not fit beside the newest part: {lost}");
+    let (start, kept) = kept(dir.path());
+    assert!(start > 0 && kept == bytes(start as usize, 18_000 - lost - start as usize, true));
+    assert!(size(dir.path()) <= 10_000);
+    fs::remove_dir(dir.path().join(logs::NEXT)).unwrap();
+    assert_eq!(write_fully(&mut log, b"again"), 0);
+}
+
+#[test]
+fn what_a_writer_left_half_done_is_done_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    let options = Options { compress: true, ..Options::new(dir.path()) };
+    drop(open(&options));
+    let text = bytes(0, 50_000, false);
+    fs::write(path(&part_name(0, false)), &text[..30_000]).unwrap();
+    fs::write(path(&part_name(30_000, false)), &text[30_000..40_000]).unwrap();
+    fs::write(path(logs::CURRENT), &text[40_000..]).unwrap();
+    let mut torn = GzEncoder::new(Vec::new(), Compression::fast());
+    torn.write_all(&text[..30_000]).unwrap();
+    let torn = torn.finish().unwrap();
+    fs::write(path(&part_name(0, true)), &torn[..torn.len() / 2]).unwrap();
+    fs::write(path(logs::COMPRESSING), &torn[..torn.len() / 3]).unwrap();
+    fs::write(path(logs::NEXT), "").unwrap();
+    assert_eq!(kept(dir.path()), (0, text.clone()), "the plain one counts");
+    let log = open(&options);
+    let compressed = || Parts::look(dir.path()).unwrap().0.iter().all(|part| part.compressed);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while !compressed() {
+        assert!(std::time::Instant::now() < deadline, "not compressed");
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    assert_eq!(kept(dir.path()), (0, text));
+    log.end();
+    let names = |name: &std::ffi::OsStr| logs::parse_part(name.to_str().unwrap()).is_none();
+    let others =
+        fs::read_dir(dir.path()).unwrap().flatten().map(|e| e.file_name()).filter(|n| names(n)).count();
+    assert_eq!(others, 2, "the log and its times");
+}
+
+#[test]
+fn a_part_that_does_not_get_smaller_or_is_gone_meanwhile_stays_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = Files::make(dir.path()).unwrap();
+    let part = dir.path().join(part_name(0, false));
+    fs::write(&part, bytes(0, 100_000, true)).unwrap();
+    assert!(compress(&files, 0).is_err());
+    assert_eq!(fs::read(&part).unwrap(), bytes(0, 100_000, true));
+    assert!(!dir.path().join(logs::COMPRESSING).exists());
+    fs::write(&part, bytes(0, 100_000, false)).unwrap();
+    let other = File::create(dir.path().join(logs::COMPRESSING)).unwrap();
+    other.lock().unwrap();
+    assert!(compress(&files, 0).is_err(), "another one is at work");
+    drop(other);
+    compress(&files, 0).unwrap();
+    assert_eq!(kept(dir.path()), (0, bytes(0, 100_000, false)));
+}
+
+#[test]
+fn clearing_leaves_nothing_and_offsets_go_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let missing = dir.path().join("missing");
+    clear(&missing).unwrap();
+    assert!(!missing.exists());
+    let options = Options { tag: Some(Tag([7; 16])), ..Options::new(dir.path()) };
+    let mut log = open(&options);
+    assert_eq!(write_fully(&mut log, b"before"), 0);
+    for _ in 0..2 {
+        clear(dir.path()).unwrap();
+        assert_eq!(kept(dir.path()), (6, Vec::new()));
+    }
+    assert_eq!(write_fully(&mut log, b"after"), 0);
+    assert_eq!(kept(dir.path()), (6, b"after".to_vec()));
+    log.end();
+    drop(open(&options));
+    let times = times::read(dir.path()).unwrap();
+    assert_eq!(times.last().map(|entry| (entry.offset, entry.tag)), Some((11, options.tag)));
+    clear(dir.path()).unwrap();
+    assert_eq!(
+        times::read(dir.path()).unwrap().last().unwrap().tag,
+        options.tag,
+        "that it began is known still"
+    );
+}
+
+#[test]
+fn a_writer_is_seen_as_long_as_one_is_there() {
+    let dir = tempfile::tempdir().unwrap();
+    assert!(!has_writer(dir.path()));
+    let files = Files::make(dir.path()).unwrap();
+    let (first, second) = (files.announce().unwrap(), files.announce().unwrap());
+    assert!(has_writer(dir.path()) && has_writer(dir.path()), "looking changes nothing");
+    drop(first);
+    assert!(has_writer(dir.path()));
+    drop(second);
+    assert!(!has_writer(dir.path()));
+    let earlier = File::create(dir.path().join(logs::CURRENT)).unwrap();
+    earlier.lock().unwrap();
+    assert!(has_writer(dir.path()), "one of an earlier release");
+}
