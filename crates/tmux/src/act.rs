@@ -73,6 +73,17 @@ impl Device {
         self.effect(pane, &[&["kill-pane", "-t", &target]]).await
     }
 
+    /// The same, unless somebody is attached to its session: looked at in the same pass.
+    ///
+    /// # Errors
+    /// As any call. Safe to repeat.
+    pub async fn kill_unattended(&self, pane: PaneRef) -> Result<Answer, TmuxError> {
+        let target = pane.pane.to_string();
+        let commands: &[&[&str]] = &[&["kill-pane", "-t", &target]];
+        let guarded = Guarded { pane, needs: Needs::Unattended, commands };
+        guarded.run(self).await.map(|(answer, _)| answer)
+    }
+
     /// Renames the pane's session and window.
     ///
     /// # Errors

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use protocol::ids::{PaneId, Tag, TmuxSessionId};
 
 use crate::command::{Line, script};
-use crate::create::log_command;
 use crate::device::Device;
 use crate::error::{TmuxError, shorten};
 use crate::guard::{Answer, Nonce, Outcome, ServerRef, outcome};
+use crate::log::{self, LogOptions};
 
 /// How to adopt a pane.
 #[derive(Debug, Clone)]
@@ -17,8 +17,8 @@ pub struct Adopt {
     pub tag: Tag,
     /// The `reaper` binary, absolute: it writes the log.
     pub init: PathBuf,
-    /// The directory of the log, absolute.
-    pub log_dir: PathBuf,
+    /// Its log.
+    pub log: LogOptions,
 }
 
 /// What the pane must be. The option comes last: whoever works in the pane can set it to anything.
@@ -61,7 +61,7 @@ impl Adopt {
         let tag = self.tag.to_string();
         let (yes, no) = (format!("YES {nonce}"), format!("NO {nonce} {FACTS}"));
         let done: &[&str] = &["display-message", "-p", &yes];
-        let log = log_command(&self.init, &self.log_dir);
+        let log = log::command(&self.init, &self.log, self.tag);
         let pipe = ["pipe-pane".as_ref(), "-O".as_ref(), "-t".as_ref(), target.as_ref(), log.as_os_str()];
         let piped = script([&pipe[..]]) + " ; " + &script([done]);
         let tagged: &[&str] = &["set-option", "-p", "-t", target, "@pool_id", &tag];
@@ -102,7 +102,8 @@ mod tests {
 
     #[test]
     fn each_reason_is_named() {
-        let adopt = Adopt { tag: Tag([0xab; 16]), init: "/i".into(), log_dir: "/l".into() };
+        let log = LogOptions::new("/l");
+        let adopt = Adopt { tag: Tag([0xab; 16]), init: "/i".into(), log };
         let read = |facts: &str| adopt.reason("10 99 %7 0", facts);
         assert_eq!(read("11 99 %7 0 "), Some(Answer::OtherServer));
         assert_eq!(read("10 99    "), Some(Answer::Gone));

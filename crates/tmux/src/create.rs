@@ -1,16 +1,17 @@
 //! Creates a session: one command line, hence all of it or nothing that lives on unseen.
 
-use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
+use std::ffi::OsString;
+use std::path::PathBuf;
 
 use protocol::ids::{PaneId, Tag, TmuxSessionId, WindowId};
 use protocol::text::Name;
 
-use crate::command::{Line, shell_for_format};
+use crate::command::Line;
 use crate::device::Device;
 use crate::error::TmuxError;
 use crate::format;
 use crate::guard::{Nonce, PaneRef, ServerRef};
+use crate::log::{self, LogOptions};
 
 /// Columns and rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,8 +38,8 @@ pub struct Create {
     pub init: PathBuf,
     /// The job file, absolute.
     pub job: PathBuf,
-    /// The directory of the log, absolute.
-    pub log_dir: PathBuf,
+    /// Its log.
+    pub log: LogOptions,
 }
 
 /// What was created.
@@ -77,13 +78,6 @@ impl Device {
     }
 }
 
-/// What `pipe-pane` is to run: the log writer.
-pub(crate) fn log_command(init: &Path, log_dir: &Path) -> OsString {
-    let mut command = OsString::from("exec ");
-    command.push(shell_for_format(&[init.as_os_str(), OsStr::new("log"), log_dir.as_os_str()]));
-    command
-}
-
 impl Create {
     /// The tag comes first after the session, so that a failure further on leaves a pane that is
     /// known. A dead pane keeps its last screen: tmux (from 3.3, before that `-q` drops the option)
@@ -91,7 +85,7 @@ impl Create {
     fn line(&self, nonce: Nonce) -> Line {
         let target = format!("={}:", self.name.as_str());
         let tag = self.tag.to_string();
-        let log = log_command(&self.init, &self.log_dir);
+        let log = log::command(&self.init, &self.log, self.tag);
         let end = format!("END {nonce}");
         let mut line = Line::default();
         if let Some(limit) = self.history_limit {
@@ -149,7 +143,7 @@ mod tests {
             history_limit: None,
             init: "/i".into(),
             job: "/j".into(),
-            log_dir: "/l".into(),
+            log: LogOptions::new("/l"),
         };
         let nonce = Nonce::new();
         let read = |text: &str| create.read(nonce, text.as_bytes());

@@ -1,9 +1,11 @@
-//! Which tmux server is meant, and how its clients are started.
+//! Which tmux server is meant, and how it is spoken to.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use crate::direct::Direct;
 
 /// How long one call of tmux may take. A healthy server with a thousand panes answers in 60 ms; a
 /// server that is silent for this long is stopped, or spins without file descriptors.
@@ -30,6 +32,8 @@ pub struct Device {
     pub deadline: Duration,
     /// The most that one call may write, in bytes.
     pub output_cap: usize,
+    /// How its server takes commands.
+    pub direct: Direct,
 }
 
 impl Device {
@@ -44,6 +48,7 @@ impl Device {
             own: false,
             deadline: DEADLINE,
             output_cap: OUTPUT_CAP,
+            direct: Direct::default(),
         }
     }
 

@@ -1,6 +1,7 @@
 //! tmux as its callers see it, so that a test can put another one in its place.
 
 use std::future::Future;
+use std::path::Path;
 use std::pin::Pin;
 
 use protocol::ids::{PaneId, TmuxSessionId};
@@ -13,6 +14,7 @@ use crate::device::Device;
 use crate::error::TmuxError;
 use crate::guard::{Answer, PaneRef, ServerRef};
 use crate::keys::Key;
+use crate::log::LogOptions;
 use crate::observe::Listing;
 
 /// A call under way. Dropping it ends the client, not always the effect.
@@ -34,6 +36,8 @@ pub trait Driver: Send + Sync {
     fn keys<'a>(&'a self, pane: PaneRef, keys: &'a [Key]) -> Call<'a, Answer>;
     /// See [`Device::kill_pane`].
     fn kill_pane(&self, pane: PaneRef) -> Call<'_, Answer>;
+    /// See [`Device::kill_unattended`].
+    fn kill_unattended(&self, pane: PaneRef) -> Call<'_, Answer>;
     /// See [`Device::rename`].
     fn rename<'a>(&'a self, pane: PaneRef, session: TmuxSessionId, name: &'a Name) -> Call<'a, Answer>;
     /// See [`Device::release`].
@@ -46,6 +50,8 @@ pub trait Driver: Send + Sync {
         pane: PaneId,
         adopt: &'a Adopt,
     ) -> Call<'a, Answer>;
+    /// See [`Device::reopen_log`].
+    fn reopen_log<'a>(&'a self, pane: PaneRef, log: &'a LogOptions, init: &'a Path) -> Call<'a, Answer>;
     /// See [`Device::resize`].
     fn resize(&self, pane: PaneRef, size: Size) -> Call<'_, Answer>;
     /// See [`Device::clear_history`].
@@ -90,6 +96,10 @@ impl Driver for Device {
         Box::pin(self.kill_pane(pane))
     }
 
+    fn kill_unattended(&self, pane: PaneRef) -> Call<'_, Answer> {
+        Box::pin(self.kill_unattended(pane))
+    }
+
     fn rename<'a>(&'a self, pane: PaneRef, session: TmuxSessionId, name: &'a Name) -> Call<'a, Answer> {
         Box::pin(self.rename(pane, session, name))
     }
@@ -106,6 +116,10 @@ impl Driver for Device {
         adopt: &'a Adopt,
     ) -> Call<'a, Answer> {
         Box::pin(self.adopt(server, session, pane, adopt))
+    }
+
+    fn reopen_log<'a>(&'a self, pane: PaneRef, log: &'a LogOptions, init: &'a Path) -> Call<'a, Answer> {
+        Box::pin(self.reopen_log(pane, log, init))
     }
 
     fn resize(&self, pane: PaneRef, size: Size) -> Call<'_, Answer> {

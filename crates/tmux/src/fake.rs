@@ -1,6 +1,7 @@
 //! An in-memory tmux for tests, with failures on demand. It obeys the same guards as the real one.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use protocol::ids::{PaneId, Tag, TmuxSessionId, WindowId};
@@ -15,6 +16,7 @@ use crate::driver::{Call, Driver};
 use crate::error::TmuxError;
 use crate::guard::{Answer, Needs, PaneRef, ServerRef};
 use crate::keys::Key;
+use crate::log::LogOptions;
 use crate::observe::Listing;
 
 /// How a call fails.
@@ -209,8 +211,11 @@ impl State {
             return Ok(Answer::NotOurs);
         }
         match needs {
-            Needs::Open | Needs::Typable if found.dead => Ok(Answer::Dead),
+            Needs::Alive | Needs::Open | Needs::Typable if found.dead => Ok(Answer::Dead),
             Needs::Typable if found.in_mode => Ok(Answer::InMode),
+            Needs::Unattended if self.clients.get(&found.session).is_some_and(|c| !c.is_empty()) => {
+                Ok(Answer::Attached)
+            }
             _ => effect(self).map(|()| Answer::Done),
         }
     }
@@ -218,6 +223,13 @@ impl State {
     fn type_in(&mut self, pane: PaneRef, needs: Needs, text: &[u8]) -> Result<Answer, TmuxError> {
         self.guarded(pane, needs, |state| {
             state.typed.entry(pane.pane).or_default().extend_from_slice(text);
+            Ok(())
+        })
+    }
+
+    fn kill(&mut self, pane: PaneRef, needs: Needs) -> Result<Answer, TmuxError> {
+        self.guarded(pane, needs, |state| {
+            state.remove(pane.pane);
             Ok(())
         })
     }
@@ -304,12 +316,11 @@ impl Driver for Fake {
     }
 
     fn kill_pane(&self, pane: PaneRef) -> Call<'_, Answer> {
-        self.call("kill_pane", move |state| {
-            state.guarded(pane, Needs::Ours, |state| {
-                state.remove(pane.pane);
-                Ok(())
-            })
-        })
+        self.call("kill_pane", move |state| state.kill(pane, Needs::Ours))
+    }
+
+    fn kill_unattended(&self, pane: PaneRef) -> Call<'_, Answer> {
+        self.call("kill_unattended", move |state| state.kill(pane, Needs::Unattended))
     }
 
     fn rename<'a>(&'a self, pane: PaneRef, session: TmuxSessionId, name: &'a Name) -> Call<'a, Answer> {
@@ -351,6 +362,10 @@ impl Driver for Fake {
                 _ => Answer::Gone,
             })
         })
+    }
+
+    fn reopen_log<'a>(&'a self, pane: PaneRef, _: &'a LogOptions, _: &'a Path) -> Call<'a, Answer> {
+        self.call("reopen_log", move |state| state.guarded(pane, Needs::Alive, |_| Ok(())))
     }
 
     fn resize(&self, pane: PaneRef, size: Size) -> Call<'_, Answer> {

@@ -53,6 +53,8 @@ pub enum Answer {
     InMode,
     /// The pane does not take input (`select-pane -d`).
     InputOff,
+    /// A client is attached to the session that shows the pane.
+    Attached,
 }
 
 /// How much must be true of the pane besides that it is ours.
@@ -60,15 +62,19 @@ pub enum Answer {
 pub(crate) enum Needs {
     /// Nothing.
     Ours,
+    /// Its terminal is open.
+    Alive,
     /// Its terminal is open and takes input.
     Open,
     /// And no mode is in the way.
     Typable,
+    /// Nobody is attached to its session.
+    Unattended,
 }
 
 /// What [`Answer`] is read from. The option comes last: whoever works in the pane can set it to anything.
 const FACTS: &str =
-    "#{pid} #{start_time} #{pane_id} #{pane_dead} #{pane_input_off} #{pane_in_mode} #{@pool_id}";
+    "#{pid} #{start_time} #{pane_id} #{pane_dead} #{pane_input_off} #{pane_in_mode} #{session_attached} #{@pool_id}";
 
 /// A mark in tmux's output that nothing in a pane can know beforehand.
 #[derive(Debug, Clone, Copy)]
@@ -117,10 +123,19 @@ pub(crate) struct Guarded<'a> {
 impl Guarded<'_> {
     /// Runs it and returns what its commands wrote, which is empty unless it was done.
     pub(crate) async fn run(&self, device: &Device) -> Result<(Answer, Vec<u8>), TmuxError> {
+        self.run_script(device, &script(self.commands.iter().copied())).await
+    }
+
+    /// The same with the effect as a text, for words that are none.
+    pub(crate) async fn run_script(
+        &self,
+        device: &Device,
+        effect: &str,
+    ) -> Result<(Answer, Vec<u8>), TmuxError> {
         let nonce = Nonce::new();
         let done = format!("YES {nonce}");
         let last: &[&str] = &["display-message", "-p", &done];
-        let effect = script(self.commands.iter().copied().chain([last]));
+        let effect = format!("{effect} ; {}", script([last]));
         let line = Line::default().then(self.words(&nonce, &effect, None));
         let reply = device.run(&line, None, false).await?;
         self.answer(nonce, &reply.stdout).unwrap_or_else(|| Err(reply.error()))
@@ -140,7 +155,9 @@ impl Guarded<'_> {
     fn condition(&self) -> String {
         let (facts, state) = match self.needs {
             Needs::Ours => ("", ""),
+            Needs::Alive => ("#{pane_dead} ", "0 "),
             Needs::Open => ("#{pane_dead} #{pane_input_off} ", "0 0 "),
+            Needs::Unattended => ("#{session_attached} ", "0 "),
             Needs::Typable => ("#{pane_dead} #{pane_input_off} #{pane_in_mode} ", "0 0 0 "),
         };
         let PaneRef { server, pane, tag } = self.pane;
@@ -163,8 +180,8 @@ impl Guarded<'_> {
 
     /// The first of the facts that is not as it must be; `None` where they do not explain a refusal.
     fn reason(&self, facts: &str) -> Option<Answer> {
-        let fields: Vec<&str> = facts.splitn(7, ' ').collect();
-        let &[pid, started, pane, dead, input_off, mode, tag] = fields.as_slice() else { return None };
+        let fields: Vec<&str> = facts.splitn(8, ' ').collect();
+        let &[pid, started, pane, dead, input_off, mode, attached, tag] = fields.as_slice() else { return None };
         let expected = self.pane;
         if pid != expected.server.pid.to_string() || started != expected.server.started_at.to_string() {
             Some(Answer::OtherServer)
@@ -172,9 +189,11 @@ impl Guarded<'_> {
             Some(Answer::Gone)
         } else if tag != expected.tag.to_string() {
             Some(Answer::NotOurs)
+        } else if self.needs == Needs::Unattended {
+            (attached != "0").then_some(Answer::Attached)
         } else if self.needs != Needs::Ours && dead != "0" {
             Some(Answer::Dead)
-        } else if self.needs != Needs::Ours && input_off != "0" {
+        } else if !matches!(self.needs, Needs::Ours | Needs::Alive) && input_off != "0" {
             Some(Answer::InputOff)
         } else if self.needs == Needs::Typable && mode != "0" {
             Some(Answer::InMode)
@@ -201,14 +220,16 @@ mod tests {
     fn each_reason_is_named() {
         let tag = "ab".repeat(16);
         let line = |start: &str| format!("{start} {tag}");
-        assert_eq!(read(Needs::Ours, &line("11 99 %7 0 0 0")), Some(Answer::OtherServer));
-        assert_eq!(read(Needs::Ours, &line("10 98 %7 0 0 0")), Some(Answer::OtherServer));
-        assert_eq!(read(Needs::Ours, "10 99     "), Some(Answer::Gone));
-        assert_eq!(read(Needs::Ours, "10 99 %7 0 0 0 x y z"), Some(Answer::NotOurs));
-        assert_eq!(read(Needs::Open, &line("10 99 %7 1 0 0")), Some(Answer::Dead));
-        assert_eq!(read(Needs::Open, &line("10 99 %7 0 1 0")), Some(Answer::InputOff));
-        assert_eq!(read(Needs::Typable, &line("10 99 %7 0 0 2")), Some(Answer::InMode));
-        assert_eq!(read(Needs::Open, &line("10 99 %7 0 0 2")), None);
+        assert_eq!(read(Needs::Ours, &line("11 99 %7 0 0 0 0")), Some(Answer::OtherServer));
+        assert_eq!(read(Needs::Ours, &line("10 98 %7 0 0 0 0")), Some(Answer::OtherServer));
+        assert_eq!(read(Needs::Ours, "10 99      "), Some(Answer::Gone));
+        assert_eq!(read(Needs::Ours, "10 99 %7 0 0 0 0 x y z"), Some(Answer::NotOurs));
+        assert_eq!(read(Needs::Open, &line("10 99 %7 1 0 0 0")), Some(Answer::Dead));
+        assert_eq!(read(Needs::Open, &line("10 99 %7 0 1 0 0")), Some(Answer::InputOff));
+        assert_eq!(read(Needs::Typable, &line("10 99 %7 0 0 2 0")), Some(Answer::InMode));
+        assert_eq!(read(Needs::Open, &line("10 99 %7 0 0 2 0")), None);
+        assert_eq!(read(Needs::Unattended, &line("10 99 %7 0 0 0 1")), Some(Answer::Attached));
+        assert_eq!(read(Needs::Unattended, &line("10 99 %7 1 1 1 0")), None);
         assert_eq!(read(Needs::Ours, "nonsense"), None);
     }
 

@@ -5,7 +5,6 @@ mod answer;
 mod apart;
 mod attached;
 mod control;
-mod imsg;
 mod native;
 mod parse;
 mod wire;

@@ -1,4 +1,5 @@
-//! Runs one tmux client: a deadline, an output cap, and no orphan.
+//! Runs one command line, over a connection of our own or by a tmux client: a deadline, an output cap,
+//! and no orphan.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -9,20 +10,22 @@ use std::process::{ExitStatus, Stdio};
 use nix::errno::Errno;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStdin, Command};
+use tokio::time::{Instant, timeout_at};
 
 use crate::command::Line;
 use crate::device::{Device, is_private};
+use crate::direct;
 use crate::error::TmuxError;
 
 /// Where standard error is cut, in bytes; tmux's messages are one line.
-const STDERR_CAP: usize = 64 << 10;
+pub(crate) const STDERR_CAP: usize = 64 << 10;
 
-/// What a client that ended by itself left.
+/// What a command line left that came to its end.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) ok: bool,
     pub(crate) stdout: Vec<u8>,
-    stderr: Vec<u8>,
+    pub(crate) stderr: Vec<u8>,
 }
 
 impl Reply {
@@ -33,16 +36,18 @@ impl Reply {
 }
 
 impl Device {
-    /// Runs one command line, `input` on its standard input, and waits for the client's exit: never
-    /// for the end of its output, because a stopped server holds that open. A reply says that the
-    /// client ended, not that it succeeded: look for the end mark.
+    /// Runs one command line, `input` on its standard input, and waits for its end: never for the end
+    /// of its output, because a stopped server holds that open. A reply says that it ended, not that
+    /// it succeeded: look for the end mark.
     ///
-    /// Dropping the future kills the client. On Linux the client also ends with the thread that
-    /// started it, so call this from a thread that lives as long as the program wants answers.
+    /// No client is started where the server takes the line directly. Dropping the future ends the
+    /// connection or the client. On Linux a client also ends with the thread that started it, so call
+    /// this from a thread that lives as long as the program wants answers.
     ///
     /// # Errors
-    /// [`TmuxError::Missing`], [`TmuxError::Spawn`], [`TmuxError::TimedOut`], [`TmuxError::TooLong`], and
-    /// [`TmuxError::Incomplete`] where the client could not be waited for.
+    /// [`TmuxError::Missing`], [`TmuxError::Spawn`], [`TmuxError::TimedOut`], [`TmuxError::TooLong`],
+    /// [`TmuxError::ServerExited`], [`TmuxError::Output`], and [`TmuxError::Incomplete`] where a client
+    /// could not be waited for.
     pub(crate) async fn run(
         &self,
         line: &Line,
@@ -50,9 +55,23 @@ impl Device {
         may_start: bool,
     ) -> Result<Reply, TmuxError> {
         tracing::trace!(?line, "tmux");
+        let deadline = Instant::now() + self.deadline;
+        let late = |_elapsed| TmuxError::TimedOut(self.deadline);
+        match timeout_at(deadline, direct::run(self, line, input)).await.map_err(late)? {
+            Some(answer) => answer,
+            None => self.run_client(line, input, may_start, deadline).await,
+        }
+    }
+
+    async fn run_client(
+        &self,
+        line: &Line,
+        input: Option<&[u8]>,
+        may_start: bool,
+        deadline: Instant,
+    ) -> Result<Reply, TmuxError> {
         let mut child = self.spawn(line, input.is_some(), may_start)?;
-        let answer = tokio::time::timeout(self.deadline, exchange(&mut child, input, self.output_cap)).await;
-        let failure = match answer {
+        let failure = match timeout_at(deadline, exchange(&mut child, input, self.output_cap)).await {
             Ok(Ok(Ok(reply))) => return Ok(reply),
             Ok(Ok(Err(TooMuch))) => TmuxError::TooLong(self.output_cap),
             Ok(Err(error)) => {

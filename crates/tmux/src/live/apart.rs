@@ -8,13 +8,13 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use super::answer::{Answer, Answered};
-use super::imsg::Form;
 use super::parse::Event;
 use super::wire::Wire;
 use super::{Ask, Heard, Read, native};
 use crate::device::Device;
 use crate::error::TmuxError;
 use crate::guard::ServerRef;
+use crate::imsg::Form;
 use crate::query::Query;
 
 /// How many questions go out at a time.

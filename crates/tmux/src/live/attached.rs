@@ -6,7 +6,6 @@ use std::collections::VecDeque;
 use protocol::tmux::{HIDDEN_SESSION, Means};
 
 use super::answer::Answer;
-use super::imsg::Form;
 use super::parse::{Block, Event};
 use super::wire::Wire;
 use super::{Ask, Heard, control, native};
@@ -14,6 +13,7 @@ use crate::command::Line;
 use crate::device::Device;
 use crate::error::TmuxError;
 use crate::guard::ServerRef;
+use crate::imsg::Form;
 use crate::query::Query;
 
 pub(super) struct Attached {

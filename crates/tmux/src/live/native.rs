@@ -4,36 +4,19 @@
 use std::ffi::OsString;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 
-use super::imsg::{self, Form, Frame};
 use super::wire::{Pipes, Tie, Wire};
 use crate::device::Device;
 use crate::error::TmuxError;
+use crate::imsg::{self, Form, Frame, kind};
 
-/// Kinds of messages (tmux-protocol.h).
-mod kind {
-    pub(super) const VERSION: u32 = 12;
-    pub(super) const TERM: u32 = 101;
-    pub(super) const TTY_NAME: u32 = 102;
-    pub(super) const STDIN: u32 = 104;
-    pub(super) const DONE: u32 = 106;
-    pub(super) const CLIENT_PID: u32 = 107;
-    pub(super) const CWD: u32 = 108;
-    pub(super) const STDOUT: u32 = 110;
-    pub(super) const LONG_FLAGS: u32 = 111;
-    pub(super) const COMMAND: u32 = 200;
-    /// Detach, exit and shutdown, in the ways there are of saying so.
-    pub(super) const ENDS: [u32; 5] = [201, 202, 203, 204, 210];
-}
-
-/// `CLIENT_CONTROL | CLIENT_UTF8` (tmux.h).
-const FLAGS: u64 = 0x2000 | 0x1_0000;
+/// `CLIENT_CONTROL` (tmux.h) and UTF-8.
+const FLAGS: u64 = 0x2000 | imsg::UTF8;
 
 /// The server's socket, if something listens there.
 pub(super) async fn reach(socket: &Path) -> Result<UnixStream, TmuxError> {
@@ -55,28 +38,19 @@ pub(super) async fn connect(device: &Device, form: Form, command: &[OsString]) -
     packet(&[(kind::TERM, b"dumb\0"), (kind::TTY_NAME, b"\0"), (kind::CWD, b"/\0")], None)?;
     packet(&[(kind::STDIN, b"")], Some(far.commands.as_raw_fd()))?;
     packet(&[(kind::STDOUT, b"")], Some(far.replies.as_raw_fd()))?;
-    let (pid, command) = (std::process::id().to_ne_bytes(), words(command));
+    let (pid, data) = (std::process::id().to_ne_bytes(), imsg::words(command));
     // One packet: before 3.7 anything that the server notices between the flag and the end of the
     // identification crashes it.
     let mut last: Vec<(u32, &[u8])> =
         vec![(kind::CLIENT_PID, &pid), (kind::LONG_FLAGS, FLAGS_BYTES), (kind::DONE, b"")];
-    last.extend(command.as_deref().map(|words| (kind::COMMAND, words)));
+    if !command.is_empty() {
+        last.push((kind::COMMAND, &data));
+    }
     packet(&last, None)?;
     Ok(Wire::new(pipes, Tie::Socket(Socket { stream, form, buffer: Vec::new() }), device.output_cap))
 }
 
 const FLAGS_BYTES: &[u8] = &FLAGS.to_ne_bytes();
-
-/// The data of [`kind::COMMAND`]: how many words, and each with a zero at its end.
-fn words(command: &[OsString]) -> Option<Vec<u8>> {
-    let count = i32::try_from(command.len()).ok().filter(|&count| count > 0)?;
-    let mut data = count.to_ne_bytes().to_vec();
-    for word in command {
-        data.extend_from_slice(word.as_bytes());
-        data.push(0);
-    }
-    Some(data)
-}
 
 /// Sends messages at once. The socket is new, its buffer holds all that is ever sent.
 fn packet(

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use protocol::ids::{PaneId, Tag, TmuxSessionId};
 use tmux::act::Lines;
-use tmux::{Adopt, Answer, PaneRef, ServerRef};
+use tmux::{Adopt, Answer, LogOptions, PaneRef, ServerRef};
 
 use crate::support::{Rig, until};
 
@@ -19,7 +19,7 @@ async fn rig() -> (Rig, ServerRef, TmuxSessionId, PaneId, Adopt) {
     let ids = rig.raw(&["new-session", "-dP", "-F", "#{session_id} #{pane_id}", "-s", "their own", "cat"]);
     let (session, pane) = ids.trim_end().split_once(' ').unwrap();
     let (session, pane) = (session.parse().unwrap(), pane.parse().unwrap());
-    let adopt = Adopt { tag: TAG, init: rig.path("init"), log_dir: rig.dir.path().to_owned() };
+    let adopt = Adopt { tag: TAG, init: rig.path("init"), log: LogOptions::new(rig.dir.path()) };
     (rig, server, session, pane, adopt)
 }
 
@@ -35,7 +35,7 @@ async fn an_adopted_pane_has_a_tag_and_a_log_and_is_driven() {
     let (rig, server, session, pane, mut adopt) = rig().await;
     let hostile = rig.dir.path().join(OsStr::from_bytes(b"a 'b\"c$HOME`id`#{pid}%d\\;\xe9\xc3\xa9"));
     fs::create_dir(&hostile).unwrap();
-    adopt.log_dir = hostile.clone();
+    adopt.log.dir.clone_from(&hostile);
     let before = facts(&rig, session);
     assert_eq!(rig.device.adopt(server, session, pane, &adopt).await.unwrap(), Answer::Done);
     assert_eq!(facts(&rig, session), before);

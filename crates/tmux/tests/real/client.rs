@@ -8,14 +8,14 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use tmux::act::Lines;
 use tmux::version::{OLDEST, Version};
-use tmux::{Device, TmuxError};
+use tmux::{Device, Direct, TmuxError};
 
 use crate::support::{Rig, executable, send, until};
 
 /// A device whose clients write down their pids; they become what follows.
 fn noted(rig: &Rig, then: &str) -> Device {
     let script = format!("#!/bin/sh\necho $$ >>'{}'\n{then}\n", rig.path("pids").display());
-    Device { binary: executable(&rig.path("noted"), &script), ..rig.device.clone() }
+    Device { binary: executable(&rig.path("noted"), &script), direct: Direct::never(), ..rig.device.clone() }
 }
 
 fn pids(rig: &Rig) -> Vec<u32> {

@@ -29,7 +29,7 @@ async fn story(driver: &dyn Driver, rig: &Rig) {
     assert_eq!(driver.release(pane).await.unwrap(), Answer::Done);
     let left = &driver.observe().await.unwrap().panes[&pane.pane];
     assert_eq!((left.tag, left.detached), (None, true));
-    let adopt = Adopt { tag: pane.tag, init: create.init.clone(), log_dir: create.log_dir.clone() };
+    let adopt = Adopt { tag: pane.tag, init: create.init.clone(), log: create.log.clone() };
     let adopted = async |server, session, tag| {
         let adopt = Adopt { tag, ..adopt.clone() };
         driver.adopt(server, session, pane.pane, &adopt).await.unwrap()

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use protocol::ids::{ProcId, TmuxSessionId};
 use protocol::tmux::Server;
 use tmux::act::{Lines, stale_name};
-use tmux::{Answer, Create, Size, TmuxError, observe};
+use tmux::{Answer, Create, LogOptions, Size, TmuxError, observe};
 
 use crate::support::{Rig, eventually, executable, until};
 
@@ -45,7 +45,7 @@ async fn hostile_paths_are_only_paths() {
         fs::copy(&plain.job, &job).unwrap();
         let init = dir.join(format!("init{end}"));
         executable(&init, &fs::read_to_string(&plain.init).unwrap());
-        let create = Create { init, job, log_dir: dir.clone(), ..plain };
+        let create = Create { init, job, log: LogOptions::new(dir.clone()), ..plain };
         rig.device.create(&create).await.unwrap();
         until("the log is written", || {
             fs::read(dir.join("log")).is_ok_and(|log| log.starts_with(b"in the log"))

@@ -8,5 +8,6 @@ mod fake;
 mod guard;
 mod lifecycle;
 mod live;
+mod log;
 mod support;
 mod typing;

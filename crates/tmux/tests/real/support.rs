@@ -11,7 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use protocol::ids::Tag;
 use tempfile::TempDir;
-use tmux::{Create, Created, Device, PaneRef, Size, config};
+use tmux::{Create, Created, Device, LogOptions, PaneRef, Size, config};
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -53,7 +53,7 @@ impl Rig {
             history_limit: Some(2000),
             init: executable(&self.path("init"), INIT),
             job,
-            log_dir: self.dir.path().to_owned(),
+            log: LogOptions::new(self.dir.path()),
         }
     }
 

@@ -4,7 +4,7 @@ use std::fs;
 
 use tmux::{Answer, Key, TmuxError};
 
-use crate::support::Rig;
+use crate::support::{Rig, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn i1_every_text_arrives_exactly() {
@@ -125,5 +125,5 @@ async fn a_dead_pane_takes_nothing_and_the_server_lives() {
     let (answer, screen) = rig.device.capture(pane, tmux::act::Lines::Visible, false).await.unwrap();
     assert_eq!(answer, Answer::Done);
     assert!(screen.starts_with(b"last words\n"), "{}", String::from_utf8_lossy(&screen));
-    assert!(fs::read(rig.path("log")).unwrap().starts_with(b"last words"));
+    until("it is in the log", || fs::read(rig.path("log")).unwrap().starts_with(b"last words")).await;
 }

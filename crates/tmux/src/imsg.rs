@@ -1,16 +1,19 @@
 //! The frames of tmux's socket protocol, version 8. The header has two forms, and both ends must use
 //! the same one; which one a server speaks is not said anywhere.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+
 use crate::error::TmuxError;
 
 /// `PROTOCOL_VERSION` of every tmux from 3.2 to 3.8 (tmux-protocol.h, tmux.h).
 const VERSION: u32 = 8;
 
 /// `MAX_IMSGSIZE` (imsg.h): header and data of one frame, in bytes.
-pub(super) const MAX: usize = 16_384;
+pub(crate) const MAX: usize = 16_384;
 
 /// Bytes of a header, of either form.
-pub(super) const HEADER: usize = 16;
+pub(crate) const HEADER: usize = 16;
 
 /// Says in a [`Form::Wide`] header that a descriptor comes along (`IMSG_FD_MARK`).
 const WIDE_FD: u32 = 1 << 31;
@@ -18,9 +21,36 @@ const WIDE_FD: u32 = 1 << 31;
 /// Says the same in a [`Form::Narrow`] one (`IMSGF_HASFD`).
 const NARROW_FD: u16 = 1;
 
+/// Kinds of messages (tmux-protocol.h).
+pub(crate) mod kind {
+    pub(crate) const VERSION: u32 = 12;
+    pub(crate) const TERM: u32 = 101;
+    pub(crate) const TTY_NAME: u32 = 102;
+    pub(crate) const STDIN: u32 = 104;
+    pub(crate) const ENVIRON: u32 = 105;
+    pub(crate) const DONE: u32 = 106;
+    pub(crate) const CLIENT_PID: u32 = 107;
+    pub(crate) const CWD: u32 = 108;
+    pub(crate) const STDOUT: u32 = 110;
+    pub(crate) const LONG_FLAGS: u32 = 111;
+    pub(crate) const COMMAND: u32 = 200;
+    pub(crate) const EXIT: u32 = 203;
+    /// Detach, exit and shutdown, in the ways there are of saying so.
+    pub(crate) const ENDS: [u32; 5] = [201, 202, EXIT, 204, 210];
+    pub(crate) const READ_OPEN: u32 = 300;
+    pub(crate) const READ: u32 = 301;
+    pub(crate) const READ_DONE: u32 = 302;
+    pub(crate) const WRITE_OPEN: u32 = 303;
+    pub(crate) const WRITE: u32 = 304;
+    pub(crate) const WRITE_READY: u32 = 305;
+}
+
+/// `CLIENT_UTF8` (tmux.h): what is printed is not made ASCII.
+pub(crate) const UTF8: u64 = 0x1_0000;
+
 /// How the length and the descriptor are written in a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(crate) enum Form {
     /// Up to tmux 3.5a: a length of 16 bits, and flags.
     Narrow,
     /// From tmux 3.6 on: a length of 32 bits whose highest is the flag.
@@ -29,19 +59,19 @@ pub(super) enum Form {
 
 /// One message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Frame<'a> {
+pub(crate) struct Frame<'a> {
     /// What it is: a number of tmux-protocol.h.
-    pub(super) kind: u32,
+    pub(crate) kind: u32,
     /// Whether a descriptor comes along.
-    pub(super) carries: bool,
-    pub(super) data: &'a [u8],
+    pub(crate) carries: bool,
+    pub(crate) data: &'a [u8],
 }
 
 /// Appends a frame.
 ///
 /// # Errors
 /// [`TmuxError::TooLong`] for more data than a frame can hold.
-pub(super) fn encode(form: Form, frame: Frame<'_>, into: &mut Vec<u8>) -> Result<(), TmuxError> {
+pub(crate) fn encode(form: Form, frame: Frame<'_>, into: &mut Vec<u8>) -> Result<(), TmuxError> {
     let length = HEADER + frame.data.len();
     let narrow = u16::try_from(length).ok().filter(|_| length <= MAX).ok_or(TmuxError::TooLong(MAX))?;
     into.extend(frame.kind.to_ne_bytes());
@@ -61,11 +91,22 @@ pub(super) fn encode(form: Form, frame: Frame<'_>, into: &mut Vec<u8>) -> Result
     Ok(())
 }
 
+/// The data of [`kind::COMMAND`]: how many words, and each with a zero at its end.
+pub(crate) fn words(command: &[OsString]) -> Vec<u8> {
+    let count = i32::try_from(command.len()).unwrap_or(i32::MAX);
+    let mut data = count.to_ne_bytes().to_vec();
+    for word in command {
+        data.extend_from_slice(word.as_bytes());
+        data.push(0);
+    }
+    data
+}
+
 /// The frame at the start, and its length in bytes; `None` where it is not there in full.
 ///
 /// # Errors
 /// [`TmuxError::Output`] for a length that no frame can have.
-pub(super) fn decode(form: Form, bytes: &[u8]) -> Result<Option<(Frame<'_>, usize)>, TmuxError> {
+pub(crate) fn decode(form: Form, bytes: &[u8]) -> Result<Option<(Frame<'_>, usize)>, TmuxError> {
     let Some((header, _)) = bytes.split_first_chunk::<HEADER>() else { return Ok(None) };
     let [k0, k1, k2, k3, a, b, c, d, ..] = *header;
     let (length, carries) = match form {
