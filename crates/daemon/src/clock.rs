@@ -35,6 +35,18 @@ pub(crate) fn tag() -> std::io::Result<Tag> {
     Ok(Tag(bytes))
 }
 
+/// A fresh random UUID, version 4.
+///
+/// # Errors
+/// What the system's random source reports.
+pub(crate) fn uuid() -> std::io::Result<String> {
+    let Tag(mut bytes) = tag()?;
+    bytes[6] = (bytes[6] & 0x0f) | 0x40;
+    bytes[8] = (bytes[8] & 0x3f) | 0x80;
+    let hex = Tag(bytes).to_string();
+    Ok(format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -43,5 +55,7 @@ mod tests {
     fn stamps_sort_like_times() {
         assert_eq!(stamp(Timestamp(1_700_000_000_000)), "20231114-221320");
         assert_ne!(tag().unwrap(), tag().unwrap());
+        let uuid = uuid().unwrap();
+        assert_eq!((uuid.len(), &uuid[14..15]), (36, "4"));
     }
 }

@@ -1,13 +1,16 @@
 //! The configuration file: every key has a default, an unknown key is an error that names the nearest.
 
+mod agents;
+mod life;
 mod sections;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+pub(crate) use life::{Cgroup, Life};
 use pool::queue::Rules;
-use pool::{Adoption, Agent, Naming, Settings};
+use pool::{Adoption, Naming, Settings};
 use protocol::session::Size;
 use protocol::tmux::Means;
 pub use sections::*;
@@ -27,6 +30,12 @@ pub struct Config {
     pub queue: QueueSection,
     /// `[reaper]`
     pub reaper: ReaperSection,
+    /// `[logs]`
+    pub logs: LogsSection,
+    /// `[restart]`
+    pub restart: RestartSection,
+    /// `[restore]`
+    pub restore: RestoreSection,
     /// `[events]`
     pub events: EventsSection,
     /// `[agents.NAME]`
@@ -70,6 +79,7 @@ impl Config {
         config.means().map(|_| ())?;
         config.min_free_disk().map(|_| ())?;
         config.keep_events_for().map(|_| ())?;
+        config.life().map(|_| ())?;
         Ok(config)
     }
 
@@ -97,10 +107,14 @@ impl Config {
             },
             size: size(&self.tmux.size)?,
             sessions_dir: sessions_dir.to_owned(),
-            agents: self.agents()?,
+            agents: agents::agents(&self.agents)?,
             umask,
             adoption: adoption(&self.tmux.adopt)?,
             queue: self.rules()?,
+            restart: self.restart_rules()?,
+            idle_timeout: life::unless_never("[pool] idle_timeout", &self.pool.idle_timeout)?,
+            idle_quiet: duration("[pool] idle_quiet", &self.pool.idle_quiet)?,
+            bounds: Default::default(),
             grace_ms: u64::try_from(duration("[reaper] grace", &self.reaper.grace)?.as_millis())
                 .unwrap_or(u64::MAX),
         })
@@ -204,33 +218,6 @@ impl Config {
             }
         }
     }
-
-    fn agents(&self) -> Result<BTreeMap<String, Agent>, ConfigError> {
-        let mut agents: BTreeMap<String, Agent> = ["claude", "codex", "gemini", "shell"]
-            .map(|name| {
-                let command = if name == "shell" { vec![] } else { vec![name.to_owned()] };
-                (name.to_owned(), Agent { command, see_tmux: name == "shell", ..Agent::default() })
-            })
-            .into();
-        for (name, section) in &self.agents {
-            if name.parse::<protocol::Name>().is_err() || name.len() > 32 {
-                return wrong(format!(
-                    "[agents.{name}]: a kind is named like a session, 32 characters at most"
-                ));
-            }
-            if section.command.is_empty() && !section.args.is_empty() {
-                return wrong(format!("[agents.{name}] has args and no command"));
-            }
-            let words = std::iter::once(&section.command).filter(|c| !c.is_empty()).chain(&section.args);
-            let agent = Agent {
-                command: words.cloned().collect(),
-                env: section.env.clone(),
-                see_tmux: section.see_tmux,
-            };
-            agents.insert(name.clone(), agent);
-        }
-        Ok(agents)
-    }
 }
 
 /// Where tmux itself listens unless told otherwise.
@@ -277,7 +264,7 @@ fn bytes(key: &str, text: &str) -> Result<u64, ConfigError> {
 /// Every key that there is, below its section.
 fn known_keys(table: &toml::Table) -> Result<(), ConfigError> {
     let known = toml::Table::try_from(Config::default()).map_err(|e| ConfigError(e.to_string()))?;
-    let agent = toml::Table::try_from(AgentSection::default()).map_err(|e| ConfigError(e.to_string()))?;
+    let agent = toml::Table::try_from(AgentSection::full()).map_err(|e| ConfigError(e.to_string()))?;
     for (section, value) in table {
         is_known("", section, known.keys())?;
         let Some(value) = value.as_table() else { continue };
@@ -325,13 +312,5 @@ mod tests {
         assert!(says("[queue]\nmax_bytes = '1 furlong'").contains("size like 64MiB"));
         assert!(says("[tmux]\nsize = '0x5'").contains("200x50"));
         assert!(says("[pool\n").contains("TOML parse error"));
-    }
-
-    #[test]
-    fn an_agent_is_a_table() {
-        let config = Config::parse("[agents.aider]\ncommand = 'aider'\nargs = ['--yes']").unwrap();
-        let settings = config.settings(Path::new("/s"), 0).unwrap();
-        assert_eq!(settings.agents["aider"].command, ["aider", "--yes"]);
-        assert!(settings.agents["shell"].see_tmux && !settings.agents["claude"].see_tmux);
     }
 }

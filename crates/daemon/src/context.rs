@@ -6,11 +6,12 @@ use std::sync::Arc;
 use pool::Settings;
 use protocol::session::Size;
 use protocol::socket::Paths;
-use protocol::{Incarnation, OsBytes, ProcId, Timestamp};
-use tmux::{Device, Driver, PaneRef};
-use tokio::sync::{Mutex, mpsc, watch};
+use protocol::{Incarnation, OsBytes, ProcId, SessionId, Timestamp};
+use tmux::{Device, Driver, LogOptions, PaneRef};
+use tokio::sync::{Mutex, Semaphore, mpsc, watch};
 
-use crate::config::Config;
+use crate::cgroups::Cgroups;
+use crate::config::{Config, Life};
 use crate::handle::Handle;
 
 /// What every part of the daemon works with.
@@ -35,14 +36,19 @@ pub(crate) struct Daemon {
     pub(crate) watched: watch::Sender<Option<u64>>,
     /// Held by whoever looks at tmux in the watcher's place.
     pub(crate) looking: Mutex<()>,
+    pub(crate) cgroups: Cgroups,
+    /// Places for those who create in tmux.
+    pub(crate) launching: Semaphore,
 }
 
 /// The configuration in force.
+#[derive(Clone)]
 pub(crate) struct Loaded {
     pub(crate) config: Config,
     pub(crate) settings: Settings,
     /// Below so many free bytes no message is taken.
     pub(crate) min_free_disk: u64,
+    pub(crate) life: Life,
 }
 
 /// This build, as peers and people see it.
@@ -60,6 +66,18 @@ impl Daemon {
     pub(crate) fn history_limit(&self) -> Option<u32> {
         let own = self.device.socket == self.paths.tmux_socket;
         own.then(|| self.config.borrow().config.tmux.history_limit)
+    }
+
+    /// Where a session's output goes, and how much of it is kept.
+    pub(crate) fn log_options(&self, session: SessionId) -> LogOptions {
+        let loaded = self.config.borrow();
+        let logs = &loaded.config.logs;
+        LogOptions {
+            dir: self.paths.session(session).join("logs"),
+            max_size: loaded.life.log_size,
+            keep: logs.keep,
+            compress: logs.compress,
+        }
     }
 
     pub(crate) fn tmux_socket(&self) -> OsBytes {

@@ -125,6 +125,9 @@ fn claim(turn: &mut Turn<'_>, session: SessionId, token: protocol::Token) -> Opt
         Ok(Some((message, body))) => {
             let event = queue::typing(&open, token, now);
             turn.emit(event);
+            turn.rest.view.worked.insert(pane.tag);
+            let spoken = turn.pool().session(session).and_then(pool::admit::spoken_to);
+            turn.emit_all(spoken);
             Some(Claim { message, body, pane })
         }
         missing => {

@@ -11,6 +11,8 @@ use crate::context::Daemon;
 use crate::engine::Turn;
 use crate::{files, verb};
 
+/// The number of the signal with which the kernel ends what has no memory left.
+const KILL: i32 = 9;
 /// How long an init may take to end what its program left behind.
 const CLEAN_UP_LIMIT: Duration = Duration::from_secs(15);
 
@@ -40,6 +42,13 @@ pub(crate) fn note_exit(turn: &mut Turn<'_>, run: &std::path::Path, tag: Tag) ->
         _ => return init,
     };
     if session.exit != Some(exit) || session.lifecycle == Lifecycle::Live {
+        let account = files::read_account(run, tag);
+        let starved = account.and_then(|account| account.oom_kills).is_some_and(|kills| kills > 0);
+        let reason = match reason {
+            Reason::Exited if starved && exit.signal == Some(KILL) => Reason::MemoryLimit,
+            other => other,
+        };
+        turn.emit_all(account.map(|account| Event::SessionAccounted { session: id, account }));
         turn.emit(Event::SessionDraining { session: id, reason, exit: Some(exit), missing_since });
     }
     init

@@ -15,6 +15,7 @@ use protocol::{Event, MessageId, OpId, Reply, SessionId, Stamped, Timestamp, Tok
 use store::{Store, StoreError};
 use tokio::sync::{Notify, broadcast, oneshot, watch};
 
+use crate::slots::Line;
 use crate::view::{Seen, View};
 use crate::work::Work;
 
@@ -66,6 +67,8 @@ pub(crate) struct Rest {
     pub(crate) waiters: BTreeMap<u64, Waiter>,
     pub(crate) view: View,
     pub(crate) work: Work,
+    /// Who waits for a slot.
+    pub(crate) line: Line,
     /// Events that the journal keeps, and for how long.
     pub(crate) keep_events: u64,
     pub(crate) keep_events_for: Duration,

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use protocol::job::{ExitRecord, Job, Started};
+use protocol::life::Account;
 use protocol::{Exit, ProcId, SessionId, Tag};
 
 /// Who has an incarnation's job.
@@ -77,6 +78,12 @@ pub(crate) fn read_exit(run: &Path, tag: Tag) -> Option<(Exit, Option<String>)> 
     Some((exit, record.exec_error))
 }
 
+/// What the program of this incarnation used in all.
+pub(crate) fn read_account(run: &Path, tag: Tag) -> Option<Account> {
+    let ExitRecord { user_us, system_us, max_rss_kib, oom_kills, .. } = read(run, tag, "exit")?;
+    Some(Account { user_us, system_us, max_rss_kib, oom_kills })
+}
+
 fn read<T: serde::de::DeserializeOwned>(run: &Path, tag: Tag, what: &str) -> Option<T> {
     let path = path(run, tag, what);
     let text = fs::read(&path).ok()?;
@@ -106,34 +113,6 @@ pub(crate) fn screen(sessions: &Path, id: SessionId) -> PathBuf {
     sessions.join(id.to_string()).join("screen")
 }
 
-/// The files of a session's log, oldest first.
-pub(crate) fn logs(sessions: &Path, id: SessionId) -> Vec<PathBuf> {
-    vec![sessions.join(id.to_string()).join("logs").join("output.log")]
-}
-
-/// Removes a deleted session's directory; `work/` stays unless it is empty or `purge` is asked for.
-/// The path is made from the id alone, and nothing is followed out of it.
-pub(crate) fn remove_session_dir(sessions: &Path, id: SessionId, purge: bool) -> io::Result<()> {
-    let dir = sessions.join(id.to_string());
-    if purge {
-        return ignore_missing(fs::remove_dir_all(&dir));
-    }
-    ignore_missing(fs::remove_dir_all(dir.join("tmp")))?;
-    ignore_missing(fs::remove_dir_all(dir.join("logs")))?;
-    ignore_missing(fs::remove_file(dir.join("screen")))?;
-    // What is not empty stays.
-    drop(fs::remove_dir(dir.join("work")));
-    drop(fs::remove_dir(&dir));
-    Ok(())
-}
-
-fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
-    match result {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other,
-    }
-}
-
 /// Writes a file whole or not at all.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let fresh = path.with_extension("new");
@@ -158,6 +137,8 @@ mod tests {
             socket: "/s".into(),
             grace_ms: 1,
             umask: 0o022,
+            limits: Default::default(),
+            cgroup: None,
         }
     }
 
@@ -172,18 +153,5 @@ mod tests {
         forget(dir.path(), tag);
         write_job(dir.path(), &job(tag)).unwrap();
         assert_eq!(fence(dir.path(), tag).unwrap(), Fence::Never);
-    }
-
-    #[test]
-    fn a_deleted_session_leaves_its_work() {
-        let dir = tempfile::tempdir().unwrap();
-        let session = dir.path().join("sess_1");
-        make_session_dir(&session).unwrap();
-        fs::write(session.join("work/kept"), "x").unwrap();
-        remove_session_dir(dir.path(), SessionId(1), false).unwrap();
-        assert!(session.join("work/kept").exists() && !session.join("logs").exists());
-        remove_session_dir(dir.path(), SessionId(1), true).unwrap();
-        assert!(!session.exists());
-        remove_session_dir(dir.path(), SessionId(1), true).unwrap();
     }
 }

@@ -56,6 +56,11 @@ impl Handle {
         self.jobs.send(job).map_err(|_| in_doubt())
     }
 
+    /// A number that nobody else has.
+    pub(crate) fn ticket(&self) -> u64 {
+        self.tickets.fetch_add(1, Ordering::Relaxed)
+    }
+
     /// Leaves this to be done, without waiting for it.
     pub(crate) fn post(&self, work: impl FnOnce(&mut Turn<'_>) + Send + 'static) {
         let job: Job = Box::new(move |turn| {
@@ -71,7 +76,7 @@ impl Handle {
     /// # Errors
     /// Storage, where the daemon ends before.
     pub(crate) async fn lock(&self, session: SessionId, purpose: &'static str) -> Result<Grant, Refusal> {
-        let ticket = Ticket(self.tickets.fetch_add(1, Ordering::Relaxed));
+        let ticket = Ticket(self.ticket());
         // The place is given back also where this future is dropped half-way.
         let place = Place { handle: self.clone(), session, ticket };
         let (grant, granted) = oneshot::channel();
@@ -115,7 +120,7 @@ impl Handle {
         limit: Option<Duration>,
         mut find: impl FnMut(&mut Turn<'_>) -> Option<R> + Send + 'static,
     ) -> Result<R, Refusal> {
-        let id = self.tickets.fetch_add(1, Ordering::Relaxed);
+        let id = self.ticket();
         // Forgotten also where this future is dropped half-way.
         let mut waiting = Waiting { handle: Some(self.clone()), id };
         let (answer, mut answered) = oneshot::channel();

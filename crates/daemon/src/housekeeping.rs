@@ -37,6 +37,7 @@ fn tidy(turn: &mut Turn<'_>, rules: &Rules) -> bool {
     }
     let over = op::outdated(turn.pool(), now);
     turn.emit_all(over);
+    crate::gauge::forget(turn);
     turn.trim();
     if turn.rest.work.half_time(turn.mono()) {
         turn.age_operations();

@@ -2,11 +2,15 @@
 //! the session's lock, after the intent is on disk; each step may be the last one before a crash.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use pool::admit::Next;
+use protocol::job::Started;
+use protocol::life::Limits;
 use protocol::session::Reason;
 use protocol::tmux::{Server, TmuxState};
-use protocol::{Event, Exit, Incarnation, Lifecycle, ProcId, Refusal, ServerId, Session, SessionId, Tag};
+use protocol::{Event, Exit, Incarnation, Lifecycle, Refusal, ServerId, Session, SessionId, Tag};
 use tmux::{Create, Created, Device, PaneRef, TmuxError};
 use tokio::time::{Instant, sleep};
 
@@ -14,7 +18,7 @@ use crate::clock;
 use crate::context::{Daemon, tmux_size};
 use crate::engine::Turn;
 use crate::files::{self, Fence};
-use crate::remains;
+use crate::{cgroups, remains};
 
 /// How long a claimed job may take until its program runs.
 const START_LIMIT: Duration = Duration::from_secs(5);
@@ -44,7 +48,7 @@ pub(crate) enum Launched {
 /// Launches the session's intended incarnation and commits what came of it. `finish` adds to that
 /// commit.
 pub(crate) async fn launch<R: Send + 'static>(
-    daemon: &Daemon,
+    daemon: &Arc<Daemon>,
     session: SessionId,
     finish: impl FnOnce(&mut Turn<'_>) -> R + Send + 'static,
 ) -> Result<R, Refusal> {
@@ -62,8 +66,10 @@ pub(crate) async fn launch<R: Send + 'static>(
     daemon.engine.turn(settled).await
 }
 
-async fn attempt(daemon: &Daemon, session: &Session) -> Option<(Tag, Launched)> {
+async fn attempt(daemon: &Arc<Daemon>, session: &Session) -> Option<(Tag, Launched)> {
     let run = session.incarnation.as_ref()?;
+    // Never closed.
+    let _place = daemon.launching.acquire().await.ok();
     let launched = match start(daemon, session, run).await {
         Ok(launched) => launched,
         Err((reason, detail)) => Launched::Failed { reason, detail, exit: None },
@@ -112,7 +118,10 @@ pub(crate) fn settle(turn: &mut Turn<'_>, session: SessionId, (tag, launched): (
 
 type Setup = (Reason, String);
 
-async fn start(daemon: &Daemon, session: &Session, run: &Incarnation) -> Result<Launched, Setup> {
+async fn start(daemon: &Arc<Daemon>, session: &Session, run: &Incarnation) -> Result<Launched, Setup> {
+    cgroups::look(daemon).await;
+    let grouped = grouped(daemon, session, run).map_err(|detail| (Reason::Setup, detail))?;
+    let run = &grouped;
     let job = prepare(daemon, session, run).await.map_err(|detail| (Reason::Setup, detail))?;
     crate::crash::point("new-before-tmux");
     let create = Create {
@@ -122,7 +131,7 @@ async fn start(daemon: &Daemon, session: &Session, run: &Incarnation) -> Result<
         history_limit: daemon.history_limit(),
         init: daemon.init.clone(),
         job,
-        log_dir: daemon.paths.session(session.id).join("logs"),
+        log: daemon.log_options(session.id),
     };
     let mut created = create_in_tmux(daemon, &create).await;
     if matches!(created, Err(TmuxError::Duplicate(_))) && remains::give_up_name(daemon, &create.name).await {
@@ -143,6 +152,37 @@ async fn start(daemon: &Daemon, session: &Session, run: &Incarnation) -> Result<
         },
     };
     Ok(await_start(daemon, placed).await)
+}
+
+/// The incarnation with a control group of its own, where that can be had.
+fn grouped(daemon: &Daemon, session: &Session, run: &Incarnation) -> Result<Incarnation, String> {
+    let limits = &session.spec.limits;
+    match cgroups::create(daemon, run.tag, limits) {
+        Ok(Some(group)) if group.unenforced.is_empty() || limits.best_effort || !needs_group(limits) => {
+            Ok(Incarnation { cgroup: Some(group.path.into()), unenforced: group.unenforced, ..run.clone() })
+        }
+        Ok(Some(group)) => {
+            cgroups::remove(&group.path);
+            Err(group.unenforced.join("; "))
+        }
+        Ok(None) => Ok(Incarnation { unenforced: without_group(limits), ..run.clone() }),
+        Err(why) if limits.best_effort || !needs_group(limits) => {
+            Ok(Incarnation { unenforced: vec![why], ..run.clone() })
+        }
+        Err(why) => Err(why),
+    }
+}
+
+fn needs_group(limits: &Limits) -> bool {
+    limits.tasks.is_some() || limits.cpu.is_some()
+}
+
+/// What is asked for and cannot be held without a control group.
+fn without_group(limits: &Limits) -> Vec<String> {
+    let missing = |name: &str| format!("{name} is not limited: there is no control group");
+    let tasks = limits.tasks.map(|_| missing("tasks"));
+    let cpu = limits.cpu.map(|_| missing("cpu"));
+    tasks.into_iter().chain(cpu).collect()
 }
 
 /// A new server is never started beside one that lives and cannot be reached, its socket having
@@ -222,7 +262,8 @@ async fn doubted(daemon: &Daemon, run: &Incarnation, error: &TmuxError) -> Resul
 /// The incarnation with the init that claimed its job.
 pub(crate) fn claimed(daemon: &Daemon, run: &Incarnation) -> Incarnation {
     let init = run.init.or_else(|| files::claimed_by(&daemon.paths.run, run.tag));
-    Incarnation { init, ..run.clone() }
+    let cgroup = run.cgroup.clone().or_else(|| daemon.cgroups.find(run.tag).map(Into::into));
+    Incarnation { init, cgroup, ..run.clone() }
 }
 
 /// Looks for the incarnation's tag in complete listings.
@@ -266,7 +307,7 @@ pub(crate) async fn await_start(daemon: &Daemon, run: Incarnation) -> Launched {
         }
         if let Some(started) = files::read_started(dir, run.tag) {
             let exit = ended.map(|(exit, _)| exit);
-            return Launched::Ran { run: Box::new(with_processes(run, started.init, started.agent)), exit };
+            return Launched::Ran { run: Box::new(with_processes(run, started)), exit };
         }
         if let Some((exit, None)) = ended {
             return Launched::Ran { run: Box::new(claimed(daemon, &run)), exit: Some(exit) };
@@ -280,16 +321,17 @@ pub(crate) async fn await_start(daemon: &Daemon, run: Incarnation) -> Launched {
     }
 }
 
-fn with_processes(run: Incarnation, init: ProcId, agent: ProcId) -> Incarnation {
-    Incarnation { init: Some(init), agent: Some(agent), ..run }
+fn with_processes(run: Incarnation, started: Started) -> Incarnation {
+    let unenforced = run.unenforced.iter().cloned().chain(started.unenforced).collect();
+    Incarnation { init: Some(started.init), agent: Some(started.agent), unenforced, ..run }
 }
 
 /// A fresh incarnation in the place of one that is proved not to run.
-pub(crate) fn renew(turn: &mut Turn<'_>, session: SessionId) -> std::io::Result<()> {
+pub(crate) fn renew(turn: &mut Turn<'_>, session: SessionId, fresh: Option<&str>) -> std::io::Result<()> {
     let tag = clock::tag()?;
     let now = turn.now();
     if let Some(record) = turn.pool().session(session) {
-        let events = pool::admit::next_incarnation(record, tag, now);
+        let events = pool::admit::next_incarnation(record, Next { tag, now, fresh });
         turn.emit_all(events);
     }
     Ok(())

@@ -1,7 +1,9 @@
 //! The shell of `poold`: it starts, owns and stops everything around the pure core. The order at
 //! start: directories, lock, configuration, database, recovery, socket, ready; only then tmux.
 
+mod archive;
 mod care;
+mod cgroups;
 mod clock;
 pub mod config;
 mod conn;
@@ -9,10 +11,12 @@ mod context;
 mod crash;
 mod delivery;
 mod digest;
+mod disk_use;
 mod endings;
 mod engine;
 mod fatal;
 mod files;
+mod gauge;
 mod handle;
 mod housekeeping;
 mod launch;
@@ -20,10 +24,14 @@ mod listen;
 mod notify;
 mod op;
 mod outbox;
+mod park;
 mod parts;
 mod recover;
 mod remains;
+mod removal;
 mod role;
+mod room;
+mod slots;
 mod start;
 mod verb;
 mod view;

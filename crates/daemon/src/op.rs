@@ -40,7 +40,7 @@ impl Op {
         let content = match request {
             // Where it was called from does not make it another operation.
             Request::New(new) => {
-                Request::New(protocol::request::New { caller_env: Vec::new(), ..new.clone() })
+                Request::New(Box::new(protocol::request::New { caller_env: Vec::new(), ..(**new).clone() }))
             }
             other => other.clone(),
         };

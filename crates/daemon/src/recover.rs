@@ -10,6 +10,7 @@ use tokio::time::sleep;
 
 use crate::context::Daemon;
 use crate::engine::Turn;
+use crate::verb::Again;
 use crate::{files, verb};
 
 /// Between two tries for one session.
@@ -30,7 +31,7 @@ pub(crate) fn at_open(pool: &pool::Pool, boot: &str, now: Timestamp) -> Vec<Even
 fn lost(session: &Session) -> Event {
     let (id, exit) = (session.id, session.exit);
     match (session.lifecycle, session.reason) {
-        (Lifecycle::Draining, Some(reason)) => Event::SessionStopped { session: id, reason, exit },
+        (Lifecycle::Draining, Some(reason)) => pool::ended(id, reason, exit),
         _ => Event::SessionLost { session: id, reason: Reason::ServerGone, exit },
     }
 }
@@ -61,7 +62,7 @@ fn claim(turn: &mut Turn<'_>) -> Vec<(SessionId, bool)> {
 async fn settle(daemon: Arc<Daemon>, session: SessionId, between: bool) {
     let starting = verb::Starting::new(&daemon, session);
     let settled = if between {
-        verb::start_next(&daemon, session, true, |_| ()).await.map(drop)
+        verb::start_next(&daemon, session, Again { ended: true, ..Again::default() }, |_| ()).await.map(drop)
     } else {
         verb::resume_start(&daemon, session).await
     };

@@ -7,7 +7,7 @@ use std::time::Duration;
 use pool::Pool;
 use pool::locks::LockTable;
 use protocol::socket::{Env, Paths, prepare_dir};
-use protocol::{Epoch, Event, ProcId, Seq, Stamped};
+use protocol::{Epoch, Event, ProcId, Seq, Stamped, Timestamp};
 use store::{Store, StoreError};
 use tmux::Device;
 use tokio::signal::unix::{SignalKind, signal};
@@ -22,10 +22,12 @@ use crate::handle::Handle;
 use crate::listen::{self, Socket};
 use crate::view::View;
 use crate::work::{Work, holders, leases};
-use crate::{clock, conn, delivery, files, housekeeping, notify, recover, verb};
+use crate::{archive, clock, conn, delivery, files, gauge, housekeeping, notify, recover, slots, verb};
 
 /// Open files that the daemon asks for, and with it a tmux server that it starts: some for each pane.
 const OPEN_FILES: u64 = 65_536;
+/// Sessions that are created in tmux at a time.
+const LAUNCHES: usize = 4;
 /// How long what is under way may take at the end.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
 
@@ -58,11 +60,14 @@ pub fn run(options: Options) -> Result<(), Fatal> {
     }
     let lock = listen::lock(&paths.lock)?;
     let loaded = load_config(&paths, bits(umask.bits()))?;
-    let (store, pool) = open_store(&paths)?;
+    let (store, pool) = open_store(&paths, &loaded)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|e| Fatal::Other(format!("cannot start: {e}")))?;
+    if let Err(error) = archive::sweep(&paths.archives()) {
+        tracing::warn!(%error, "what is left of cut-off archives stays");
+    }
     let result = runtime.block_on(serve(&options, paths, loaded, (store, pool)));
     // What still hangs does not keep the process.
     runtime.shutdown_background();
@@ -88,7 +93,8 @@ fn load_config(paths: &Paths, umask: u32) -> Result<Loaded, Fatal> {
     let config = Config::read(&paths.config).map_err(wrong)?;
     let settings = config.settings(&paths.sessions, umask).map_err(wrong)?;
     let min_free_disk = config.min_free_disk().map_err(wrong)?;
-    Ok(Loaded { config, settings, min_free_disk })
+    let life = config.life().map_err(wrong)?;
+    Ok(Loaded { config, settings, min_free_disk, life })
 }
 
 /// A large database takes a while to check or repair; whoever supervises, and `poolctl status`, is told that it goes on.
@@ -111,32 +117,40 @@ fn storage(error: StoreError) -> Fatal {
 }
 
 /// Opens the database and commits this start: a new epoch, and what the last daemon left half-way.
-fn open_store(paths: &Paths) -> Result<(Store, Pool), Fatal> {
+fn open_store(paths: &Paths, loaded: &Loaded) -> Result<(Store, Pool), Fatal> {
     let recovery = paths.run.join("recovery");
     let opened = Store::open(&paths.database, progress(recovery.clone()));
     drop(std::fs::remove_file(recovery));
-    let (mut store, loaded) = opened.map_err(storage)?;
-    for lost in &loaded.quarantined {
+    let (mut store, found) = opened.map_err(storage)?;
+    for lost in &found.quarantined {
         let (table, key, why) = (&lost.table, lost.key.escape_ascii(), &lost.why);
         tracing::error!(table, %key, why, "a damaged record was put aside");
     }
-    let mut pool = loaded.pool;
+    let mut pool = found.pool;
     let boot = process::identity::boot_id().unwrap_or_else(|_| pool.started_by().1.to_owned());
     recover::sweep(&pool, &paths.run);
     let at = clock::now();
     let mut events = recover::at_open(&pool, &boot, at);
     events.insert(0, Event::PoolStarted { epoch: Epoch(pool.epoch().0 + 1), build: BUILD.to_owned(), boot });
     let mut stamped = Vec::new();
+    take_in(&mut pool, events, (at, &mut stamped));
+    if loaded.life.restore_on_start {
+        let restored = pool::admit::restore_all(&pool, loaded.life.spacing, at);
+        take_in(&mut pool, restored, (at, &mut stamped));
+    }
+    crate::crash::point("recover-begin");
+    store.commit(&pool, &stamped, &[]).map_err(storage)?;
+    crate::crash::point("recover-written");
+    Ok((store, pool))
+}
+
+fn take_in(pool: &mut Pool, events: Vec<Event>, (at, stamped): (Timestamp, &mut Vec<Stamped>)) {
     for event in events {
         let seq = if event.is_journaled() { Seq(pool.seq().0 + 1) } else { pool.seq() };
         let fact = Stamped { seq, at, event };
         pool.apply(&fact);
         stamped.push(fact);
     }
-    crate::crash::point("recover-begin");
-    store.commit(&pool, &stamped, &[]).map_err(storage)?;
-    crate::crash::point("recover-written");
-    Ok((store, pool))
 }
 
 async fn serve(
@@ -156,6 +170,7 @@ async fn serve(
             waiters: Default::default(),
             view: View::new(clock::now()),
             work: Work::default(),
+            line: Default::default(),
             keep_events: loaded.config.events.keep,
             keep_events_for: loaded.config.keep_events_for().unwrap_or(Duration::MAX),
             stopping: false,
@@ -188,6 +203,8 @@ async fn serve(
     tokio::spawn(verb::adopt_by_itself(Arc::clone(&daemon)));
     tokio::spawn(housekeeping::run(Arc::clone(&daemon)));
     tokio::spawn(leases::run(Arc::clone(&daemon)));
+    tokio::spawn(slots::run(Arc::clone(&daemon)));
+    tokio::spawn(gauge::run(Arc::clone(&daemon)));
     let ended = until_told(&daemon).await;
     notify::stopping();
     Socket::remove(own);
@@ -230,6 +247,8 @@ fn daemon(
         snapshots: watch::channel(0).0,
         watched: watch::channel(None).0,
         looking: tokio::sync::Mutex::new(()),
+        cgroups: Default::default(),
+        launching: tokio::sync::Semaphore::new(LAUNCHES),
         paths,
     })
 }

@@ -60,6 +60,18 @@ pub(crate) struct View {
     pub(crate) starting: BTreeSet<SessionId>,
     /// Whether the daemon is ending: nothing new is typed.
     pub(crate) ending: bool,
+    /// Since when programs have written nothing, and when that was looked at.
+    pub(crate) quiet: (Option<Timestamp>, BTreeMap<SessionId, Timestamp>),
+    /// Incarnations that were given a message.
+    pub(crate) worked: BTreeSet<Tag>,
+    /// Incarnations that are put aside, as long as it is not seen that nobody is attached.
+    pub(crate) guarded: BTreeSet<Tag>,
+    /// Sessions that have worked off what they had, and are still.
+    pub(crate) drained: BTreeSet<SessionId>,
+    /// Sessions that are removed by themselves right now.
+    pub(crate) removing: BTreeSet<SessionId>,
+    /// Limits that incarnations exceeded, and that were told.
+    pub(crate) reported: BTreeSet<(Tag, &'static str)>,
 }
 
 /// A connected component.
@@ -95,6 +107,12 @@ impl View {
             typing: BTreeSet::new(),
             starting: BTreeSet::new(),
             ending: false,
+            quiet: (None, BTreeMap::new()),
+            worked: BTreeSet::new(),
+            guarded: BTreeSet::new(),
+            drained: BTreeSet::new(),
+            removing: BTreeSet::new(),
+            reported: BTreeSet::new(),
         }
     }
 }
@@ -253,9 +271,10 @@ pub(crate) fn candidates(turn: &Turn<'_>, daemon: &Daemon) -> Vec<protocol::reap
         now: turn.now(),
         listed_from: view.listed_from,
         grace_ms: daemon.settings().grace_ms,
+        drained: &view.drained,
     };
     let mut found = pool::stale::candidates(turn.pool(), &facts);
-    found.retain(|c| !view.leased.contains_key(&c.tag));
+    found.retain(|c| !view.leased.contains_key(&c.tag) && !view.guarded.contains(&c.tag));
     for candidate in &mut found {
         if let Some(grace) = view.graces.get(&candidate.tag) {
             candidate.grace_ms = *grace;

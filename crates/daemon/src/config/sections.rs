@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+/// For a time that does not come.
+pub(super) const NEVER: &str = "never";
+
 /// `[pool]`
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -12,11 +15,36 @@ pub struct PoolSection {
     pub max_sessions: usize,
     /// `timestamp` or `numeric`.
     pub naming: NamingWord,
+    /// How long what asks for a session waits for a slot, where it does not say.
+    pub wait_slot: String,
+    /// No session is started with less memory available than that.
+    pub min_free_memory: String,
+    /// No session is started with less free space than that.
+    pub min_free_disk: String,
+    /// A session that has been idle for so long is parked, where it may be; `never`.
+    pub idle_timeout: String,
+    /// A program that has written nothing for so long is taken for idle.
+    pub idle_quiet: String,
+    /// What is over is removed after so long; `never`.
+    pub keep_stopped: String,
+    /// The control group below which each incarnation gets one of its own: `auto` for that of the tmux
+    /// server where it is delegated, `off`, or the path of one.
+    pub cgroup: String,
 }
 
 impl Default for PoolSection {
     fn default() -> Self {
-        Self { max_sessions: 16, naming: NamingWord::Timestamp }
+        Self {
+            max_sessions: 16,
+            naming: NamingWord::Timestamp,
+            wait_slot: "0s".to_owned(),
+            min_free_memory: "1GiB".to_owned(),
+            min_free_disk: "2GiB".to_owned(),
+            idle_timeout: NEVER.to_owned(),
+            idle_quiet: "5s".to_owned(),
+            keep_stopped: "30d".to_owned(),
+            cgroup: "auto".to_owned(),
+        }
     }
 }
 
@@ -137,11 +165,103 @@ impl Default for QueueSection {
 pub struct ReaperSection {
     /// Time between TERM and KILL.
     pub grace: String,
+    /// What becomes of what it finds.
+    pub policy: PolicySection,
+}
+
+/// `[reaper.policy]`: what becomes of a session that goes over a limit that was set for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PolicySection {
+    /// More memory, where no control group holds it.
+    pub memory: PolicyWord,
+    /// More disk.
+    pub disk: PolicyWord,
+    /// More time.
+    pub run_time: PolicyWord,
+}
+
+impl Default for PolicySection {
+    fn default() -> Self {
+        Self { memory: PolicyWord::Kill, disk: PolicyWord::Kill, run_time: PolicyWord::Kill }
+    }
+}
+
+/// What becomes of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PolicyWord {
+    /// It is ended.
+    Kill,
+    /// It is reported.
+    Report,
 }
 
 impl Default for ReaperSection {
     fn default() -> Self {
-        Self { grace: "5s".to_owned() }
+        Self { grace: "5s".to_owned(), policy: PolicySection::default() }
+    }
+}
+
+/// `[logs]`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LogsSection {
+    /// Bytes that a session's logs take on disk at most.
+    pub max_size: String,
+    /// Earlier parts that are kept.
+    pub keep: u32,
+    /// Whether they are compressed.
+    pub compress: bool,
+}
+
+impl Default for LogsSection {
+    fn default() -> Self {
+        Self { max_size: "32MiB".to_owned(), keep: 4, compress: true }
+    }
+}
+
+/// `[restart]`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RestartSection {
+    /// Of sessions that do not say: `no`, `on-failure` or `always`.
+    pub policy: String,
+    /// Starts of a session by itself within the window, before it stays as it is.
+    pub max: u32,
+    /// The window.
+    pub window: String,
+    /// Pause before the first; it doubles with each failure in a row.
+    pub backoff: String,
+    /// The longest pause.
+    pub backoff_max: String,
+}
+
+impl Default for RestartSection {
+    fn default() -> Self {
+        Self {
+            policy: "no".to_owned(),
+            max: 10,
+            window: "10m".to_owned(),
+            backoff: "1s".to_owned(),
+            backoff_max: "5m".to_owned(),
+        }
+    }
+}
+
+/// `[restore]`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RestoreSection {
+    /// Whether lost sessions are started when the daemon starts.
+    pub on_start: bool,
+    /// Time between two of them.
+    pub spacing: String,
+}
+
+impl Default for RestoreSection {
+    fn default() -> Self {
+        Self { on_start: false, spacing: "1s".to_owned() }
     }
 }
 
@@ -168,9 +288,19 @@ pub struct AgentSection {
     /// The program; the caller's shell where empty.
     pub command: String,
     /// Its arguments.
-    pub args: Vec<String>,
+    pub args: Option<Vec<String>>,
     /// Added to its environment.
     pub env: BTreeMap<String, String>,
     /// Whether it sees the tmux it runs in.
-    pub see_tmux: bool,
+    pub see_tmux: Option<bool>,
+    /// Arguments that begin a conversation; `{conversation}` is its id, a UUID.
+    pub start_args: Option<Vec<String>>,
+    /// Arguments that take one up again, in their place; such an agent may be parked.
+    pub resume_args: Option<Vec<String>>,
+    /// Whether it may be parked to make room although it cannot take up where it was.
+    pub parkable: Option<bool>,
+    /// What bounds it, like `mem=2G,nice=10`.
+    pub limits: String,
+    /// How many tokens it can keep in mind.
+    pub context_limit: Option<u64>,
 }

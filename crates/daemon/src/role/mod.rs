@@ -5,6 +5,8 @@ mod reaper;
 mod subscriber;
 mod watcher;
 
+pub(crate) use reaper::keep_screen;
+
 use std::sync::Arc;
 
 use protocol::{Event, Hello, ProcId, Refusal, Role};

@@ -178,7 +178,7 @@ fn protected(turn: &Turn<'_>, daemon: &Daemon) -> Vec<u32> {
 
 /// Whether a pane is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Pane {
+pub(crate) enum Pane {
     Here,
     Gone,
     Unknown,
@@ -213,7 +213,7 @@ fn lost_its_server(session: &Session) -> bool {
 }
 
 /// What a session showed last can still be seen when it is over. Answers whether its pane is left.
-async fn keep_screen(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) -> Pane {
+pub(crate) async fn keep_screen(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) -> Pane {
     let read = move |turn: &mut Turn<'_>| turn.pool().session(session)?.incarnation.clone();
     let run = daemon.engine.turn(read).await.ok().flatten().filter(|run| run.tag == tag);
     let Some(pane) = run.as_ref().and_then(pane_of) else { return Pane::Unknown };
@@ -270,10 +270,7 @@ fn stop(turn: &mut Turn<'_>, run: &std::path::Path, candidate: &Candidate) {
         let lost = ended_by_tmux(session) && lost_its_server(session);
         let reason = if lost { Reason::ServerGone } else { session.reason.unwrap_or(Reason::Exited) };
         let session = candidate.session;
-        turn.emit(match reason {
-            Reason::ServerGone => Event::SessionLost { session, reason, exit },
-            _ => Event::SessionStopped { session, reason, exit },
-        });
+        turn.emit(pool::ended(session, reason, exit));
     }
     if let Some(pane) = candidate.pane.filter(|_| candidate.remove_pane) {
         // Seen gone by the reaper, sooner than by the watcher.

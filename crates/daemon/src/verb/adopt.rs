@@ -17,7 +17,7 @@ use super::{shown, sync};
 use crate::context::{Daemon, pane_of};
 use crate::engine::Turn;
 use crate::op::Op;
-use crate::{clock, files, launch};
+use crate::{clock, files, launch, removal};
 
 /// How long a pane that could not be adopted by itself is left alone.
 const PAUSE: Duration = Duration::from_secs(5);
@@ -72,7 +72,8 @@ async fn take_in(
         let now = turn.now();
         let tag =
             clock::tag().map_err(|e| Refusal::new(ErrorCode::Failed, format!("no random numbers: {e}")))?;
-        let launch = Launch { tag, now, stamp: &clock::stamp(now) };
+        let ahead = turn.rest.line.len();
+        let launch = Launch { tag, now, stamp: &clock::stamp(now), conversation: "", ahead };
         let with = (program, workspace.as_deref());
         let made = pool::admit::adopt(turn.pool(), &context.settings(), &adoptee, with, &launch)?;
         turn.emit_all(made.events);
@@ -147,7 +148,6 @@ async fn mark(daemon: &Arc<Daemon>, record: &Session) -> Result<(), Refusal> {
     let placed = record.incarnation.as_ref().and_then(|run| Some((run, pane_of(run)?, run.session?)));
     let Some((run, pane, session)) = placed else { return Ok(()) };
     let dir = daemon.paths.session(record.id);
-    let log_dir = dir.join("logs");
     let made = files::elsewhere(move || files::make_session_dir(&dir)).await;
     if !matches!(made, Some(Ok(()))) {
         give_up(daemon, record.id).await?;
@@ -156,7 +156,7 @@ async fn mark(daemon: &Arc<Daemon>, record: &Session) -> Result<(), Refusal> {
             "the session's directory cannot be made; nothing was changed",
         ));
     }
-    let marking = tmux::Adopt { tag: run.tag, init: daemon.init.clone(), log_dir };
+    let marking = tmux::Adopt { tag: run.tag, init: daemon.init.clone(), log: daemon.log_options(record.id) };
     let answer = daemon.tmux.adopt(pane.server, session, pane.pane, &marking).await;
     crate::crash::point("adopt-marked");
     match answer {
@@ -187,7 +187,7 @@ fn why(answer: Answer) -> &'static str {
         Answer::NotOurs => "its pane has another mark",
         Answer::OtherServer => "another tmux server answers",
         Answer::Dead => "its program has ended",
-        Answer::Done | Answer::InMode | Answer::InputOff => "tmux did not do it",
+        Answer::Done | Answer::InMode | Answer::InputOff | Answer::Attached => "tmux did not do it",
     }
 }
 
@@ -214,7 +214,7 @@ async fn give_up(daemon: &Daemon, session: SessionId) -> Result<(), Refusal> {
     };
     daemon.engine.turn(forget).await?;
     let sessions = daemon.paths.sessions.clone();
-    drop(files::elsewhere(move || files::remove_session_dir(&sessions, session, false)).await);
+    drop(files::elsewhere(move || removal::remove_session_dir(&sessions, session, false)).await);
     Ok(())
 }
 

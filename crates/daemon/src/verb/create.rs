@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pool::admit::{Admitted, Launch, Made};
-use protocol::request::New;
+use pool::admit::{Admitted, Body, Launch, Made};
+use protocol::message::PROMPT;
+use protocol::request::{New, Send};
 use protocol::session::Reason;
-use protocol::{ErrorCode, Incarnation, Lifecycle, Refusal, Reply, SessionId};
+use protocol::{ErrorCode, Incarnation, Lifecycle, Refusal, Reply, SessionId, SessionRef};
 
-use super::{adopt, end, shown};
+use super::end::Again;
+use super::{adopt, end, queue, shown};
 use crate::clock;
 use crate::context::Daemon;
 use crate::engine::Turn;
@@ -16,19 +18,29 @@ use crate::files::{self, Fence};
 use crate::handle::Handle;
 use crate::launch::{self, Launched, launch};
 use crate::op::Op;
+use crate::slots::{self, Decided};
+use crate::{cgroups, room};
 
 /// How long a repeat waits for the outcome of what an earlier daemon had begun.
 pub(super) const OUTCOME_LIMIT: Duration = Duration::from_secs(30);
 
 pub(super) async fn new(daemon: &Arc<Daemon>, op: &Op, asked: New) -> Reply {
     check_directory(&asked).await?;
-    let (context, operation) = (Arc::clone(daemon), op.clone());
-    let admitted = daemon.engine.turn(move |turn| admit(turn, &context, &operation, &asked)).await??;
+    cgroups::look(daemon).await;
+    let first = first_message(&asked)?;
+    let (context, operation, wait_ms) = (Arc::clone(daemon), op.clone(), asked.wait_slot_ms);
+    let decide = move |turn: &mut Turn<'_>, ahead: usize| {
+        admit(turn, &context, &operation, (&asked, first.as_ref(), ahead))
+    };
+    let admitted = slots::with_slot(daemon, wait_ms, decide).await?;
     crate::crash::point("new-intent");
     match admitted {
         Admitted::Create(Made { session, .. }) => run(daemon, op, session).await,
-        Admitted::Start(session) => end::start_again(daemon, op, session, false).await,
+        Admitted::Start(session) => {
+            end::start_again(daemon, op, session, Again { wait_ms, ..Again::default() }).await
+        }
         Admitted::Existing(session) => existing(daemon, op, session).await,
+        Admitted::Full => Err(crate::handle::in_doubt()),
     }
 }
 
@@ -45,19 +57,57 @@ async fn check_directory(asked: &New) -> Result<(), Refusal> {
     }
 }
 
-fn admit(turn: &mut Turn<'_>, daemon: &Daemon, op: &Op, asked: &New) -> Result<Admitted, Refusal> {
-    super::status::has_room(turn)?;
+/// The text of `--prompt`, as a message for the session to be.
+fn first_message(asked: &New) -> Result<Option<(Send, Body)>, Refusal> {
+    let Some(body) = asked.prompt.clone() else { return Ok(None) };
+    let mut send = Send {
+        // Whose it is is known when it is queued.
+        session: SessionRef(String::new()),
+        body,
+        kind: PROMPT.to_owned(),
+        key: None,
+        origin: "new".to_owned(),
+        ttl_ms: None,
+        enter: true,
+        priority: 0,
+        cause: None,
+        wake: false,
+    };
+    let body = queue::body(&mut send)?;
+    Ok(Some((send, body)))
+}
+
+fn admit(
+    turn: &mut Turn<'_>,
+    daemon: &Daemon,
+    op: &Op,
+    (asked, first, ahead): (&New, Option<&(Send, Body)>, usize),
+) -> Result<Decided<Admitted>, Refusal> {
     let now = turn.now();
-    let tag = clock::tag().map_err(|e| Refusal::new(ErrorCode::Failed, format!("no random numbers: {e}")))?;
+    let random = |e| Refusal::new(ErrorCode::Failed, format!("no random numbers: {e}"));
+    let (tag, conversation) = (clock::tag().map_err(random)?, clock::uuid().map_err(random)?);
     let stamp = clock::stamp(now);
-    let launch = Launch { tag, now, stamp: &stamp };
+    let launch = Launch { tag, now, stamp: &stamp, conversation: &conversation, ahead };
     let mut admitted = pool::admit::new(turn.pool(), &daemon.settings(), asked, &launch)?;
-    if let Admitted::Create(made) = &mut admitted {
-        turn.emit_all(made.events.drain(..));
-        op.begun(turn, made.session);
-        turn.rest.view.starting.insert(made.session);
+    match &mut admitted {
+        Admitted::Full => return Ok(Decided::Full),
+        Admitted::Create(made) => {
+            room::check(turn, daemon)?;
+            turn.emit_all(made.events.drain(..));
+            op.begun(turn, made.session);
+            turn.rest.view.starting.insert(made.session);
+            if let Some((send, body)) = first {
+                queue::send_first(turn, daemon, made.session, (send, body))?;
+            }
+        }
+        // It was there before: its prompt is a message like any other.
+        Admitted::Start(session) | Admitted::Existing(session) => {
+            if let Some((send, body)) = first {
+                queue::send_first(turn, daemon, *session, (send, body))?;
+            }
+        }
     }
-    Ok(admitted)
+    Ok(Decided::Done(admitted))
 }
 
 /// Launches what was decided and answers with what came of it.
@@ -146,7 +196,7 @@ pub(super) async fn existing(daemon: &Arc<Daemon>, op: &Op, session: SessionId) 
         (!open).then_some(record.lifecycle == Lifecycle::Live)
     };
     if !daemon.engine.wait_for(Some(OUTCOME_LIMIT), known).await? {
-        return Box::pin(end::start_again(daemon, op, session, false)).await;
+        return Box::pin(end::start_again(daemon, op, session, Again::default())).await;
     }
     let (context, operation) = (Arc::clone(daemon), op.clone());
     daemon.engine.turn(move |turn| conclude(turn, &context, &operation, session)).await?
@@ -165,7 +215,7 @@ pub(crate) async fn resume(daemon: &Arc<Daemon>, session: SessionId) -> Result<(
     match files::fence(&daemon.paths.run, run.tag) {
         Ok(Fence::Never) => {
             // It never ran and never will; what was decided still holds, with a new tag.
-            let renewed = daemon.engine.turn(move |turn| launch::renew(turn, session)).await?;
+            let renewed = daemon.engine.turn(move |turn| launch::renew(turn, session, None)).await?;
             renewed.map_err(|e| Refusal::new(ErrorCode::Failed, e.to_string()))?;
             launch(daemon, session, |_| ()).await?;
         }

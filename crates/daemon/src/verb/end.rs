@@ -12,8 +12,10 @@ use super::shown;
 use crate::context::{Daemon, pane_of};
 use crate::engine::Turn;
 use crate::files;
-use crate::launch::{self, launch};
+use crate::launch::launch;
 use crate::op::Op;
+use crate::slots::{self, By, Decided};
+use crate::{cgroups, room};
 
 /// How long a reaper may take to appear before the daemon does without.
 const REAPER_LIMIT: Duration = Duration::from_secs(1);
@@ -21,7 +23,7 @@ const REAPER_LIMIT: Duration = Duration::from_secs(1);
 const END_SLACK: Duration = Duration::from_secs(15);
 
 pub(super) async fn kill(daemon: &Arc<Daemon>, op: &Op, asked: Kill) -> Reply {
-    let admit: Admit = |session, _, _| Ok(pool::admit::kill(session));
+    let admit: Admit = |session| Ok(pool::admit::kill(session));
     let session = doom(daemon, op, (asked.session, asked.grace_ms), admit).await?;
     ended(daemon, &session).await?;
     let (context, operation, id) = (Arc::clone(daemon), op.clone(), session.id);
@@ -35,18 +37,19 @@ pub(super) async fn kill(daemon: &Arc<Daemon>, op: &Op, asked: Kill) -> Reply {
 
 /// Where it fails half-way the session is still to start again, and is once its last run is over.
 pub(super) async fn restart(daemon: &Arc<Daemon>, op: &Op, asked: Restart) -> Reply {
-    let admit: Admit = |session, pool, settings| pool::admit::restart(pool, settings, session);
+    let admit: Admit = |session| Ok(pool::admit::restart(session));
     let session = doom(daemon, op, (asked.session, asked.grace_ms), admit).await?;
     let ran = session.lifecycle.holds_slot();
     let claim = move |turn: &mut Turn<'_>| turn.rest.view.starting.insert(session.id);
     let starting = daemon.engine.turn(claim).await?.then(|| Starting::new(daemon, session.id));
     ended(daemon, &session).await?;
-    let reply = start_again(daemon, op, session.id, ran).await;
+    let again = Again { ended: ran, fresh: asked.fresh, wait_ms: asked.wait_slot_ms };
+    let reply = start_again(daemon, op, session.id, again).await;
     drop(starting);
     reply
 }
 
-type Admit = fn(&Session, &pool::Pool, &pool::Settings) -> Result<Vec<protocol::Event>, Refusal>;
+type Admit = fn(&Session) -> Result<Vec<protocol::Event>, Refusal>;
 
 /// Commits that an incarnation is to end, and answers with the session as it is then.
 async fn doom(
@@ -55,10 +58,10 @@ async fn doom(
     (wanted, grace_ms): (SessionRef, Option<u64>),
     admit: Admit,
 ) -> Result<Session, Refusal> {
-    let (settings, op) = (daemon.settings(), op.clone());
+    let op = op.clone();
     let decide = move |turn: &mut Turn<'_>| {
         let session = pool::admit::resolve(turn.pool(), &wanted)?.clone();
-        let events = admit(&session, turn.pool(), &settings)?;
+        let events = admit(&session)?;
         if let Some(tag) =
             session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot()).map(|i| i.tag)
         {
@@ -76,12 +79,21 @@ async fn doom(
 
 /// Waits until the incarnation is verified gone, or nobody can say so.
 pub(super) async fn ended(daemon: &Arc<Daemon>, session: &Session) -> Result<(), Refusal> {
+    ended_unless(daemon, session, |_| false).await
+}
+
+/// The same, or until it is so with the session.
+pub(super) async fn ended_unless(
+    daemon: &Arc<Daemon>,
+    session: &Session,
+    so: fn(&Session) -> bool,
+) -> Result<(), Refusal> {
     let Some(run) = session.incarnation.clone().filter(|_| session.lifecycle.holds_slot()) else {
         return Ok(());
     };
     let (id, tag) = (session.id, run.tag);
     let reaper = move |turn: &mut Turn<'_>| {
-        (over(turn, id, tag).is_some() || !turn.rest.view.reapers.is_empty()).then_some(())
+        (over(turn, id, tag, so).is_some() || !turn.rest.view.reapers.is_empty()).then_some(())
     };
     match daemon.engine.wait_for(Some(REAPER_LIMIT), reaper).await {
         Ok(()) => {}
@@ -90,7 +102,7 @@ pub(super) async fn ended(daemon: &Arc<Daemon>, session: &Session) -> Result<(),
     }
     let grace = daemon.engine.turn(move |turn| turn.rest.view.graces.get(&tag).copied()).await?;
     let limit = Duration::from_millis(grace.unwrap_or(daemon.settings().grace_ms)) + END_SLACK;
-    let verdict = daemon.engine.wait_for(Some(limit), move |turn| over(turn, id, tag)).await;
+    let verdict = daemon.engine.wait_for(Some(limit), move |turn| over(turn, id, tag, so)).await;
     match verdict {
         Ok(verdict) => verdict,
         Err(refusal) if refusal.code == ErrorCode::Timeout => Err(Refusal::new(
@@ -102,12 +114,12 @@ pub(super) async fn ended(daemon: &Arc<Daemon>, session: &Session) -> Result<(),
 }
 
 /// Whether the incarnation is over, and if the reaper could not end it, why.
-fn over(turn: &Turn<'_>, id: SessionId, tag: Tag) -> Option<Result<(), Refusal>> {
+fn over(turn: &Turn<'_>, id: SessionId, tag: Tag, so: fn(&Session) -> bool) -> Option<Result<(), Refusal>> {
     let current = turn
         .pool()
         .session(id)
         .filter(|s| s.lifecycle.holds_slot() && s.incarnation.as_ref().is_some_and(|i| i.tag == tag));
-    if current.is_none() {
+    if current.is_none_or(so) {
         return Some(Ok(()));
     }
     let failed = |what: String| Some(Err(Refusal::new(ErrorCode::Failed, what)));
@@ -142,45 +154,72 @@ async fn without_reaper(daemon: &Arc<Daemon>, session: &Session) -> Result<(), R
     ))
 }
 
-/// Starts a session that does not run. `asked`: it is one that was ended in order to start again.
-pub(super) async fn start_again(daemon: &Arc<Daemon>, op: &Op, id: SessionId, asked: bool) -> Reply {
+/// How a session is started again.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Again {
+    /// It was ended in order to start again.
+    pub(crate) ended: bool,
+    /// With a new conversation.
+    pub(crate) fresh: bool,
+    /// How long to wait for a slot.
+    pub(crate) wait_ms: Option<u64>,
+}
+
+/// Starts a session that does not run.
+pub(super) async fn start_again(daemon: &Arc<Daemon>, op: &Op, id: SessionId, how: Again) -> Reply {
     let (context, operation) = (Arc::clone(daemon), op.clone());
     let conclude = move |turn: &mut Turn<'_>| create::conclude(turn, &context, &operation, id);
-    match again(daemon, id, asked, conclude).await? {
+    match again(daemon, id, how, conclude).await? {
         Some(reply) => reply,
         None => create::existing(daemon, op, id).await,
     }
 }
 
-/// Decides on the next incarnation, launches it, and moves whoever is attached over from the last
-/// one's remains. `None`: it runs already.
+/// Decides on the next incarnation, once there is a slot for it, and brings it up. `None`: it runs already.
 pub(crate) async fn again<R: Send + 'static>(
     daemon: &Arc<Daemon>,
     id: SessionId,
-    asked: bool,
+    how: Again,
     conclude: impl FnOnce(&mut Turn<'_>) -> R + Send + 'static,
 ) -> Result<Option<R>, Refusal> {
-    let grant = daemon.engine.lock(id, "restart").await?;
-    let settings = daemon.settings();
-    let decide = move |turn: &mut Turn<'_>| {
+    let context = Arc::clone(daemon);
+    let decide = move |turn: &mut Turn<'_>, ahead: usize| {
         let Some(session) = turn.pool().session(id).cloned() else {
             return Err(pool::admit::not_found(turn.pool(), &id.to_string()));
         };
         if session.lifecycle.holds_slot() {
-            return Ok(None);
+            return Ok(Decided::Done(None));
         }
-        if asked && !pool::is_between(&session) {
+        let between = pool::is_between(&session);
+        if how.ended && !between {
             let why = format!("{} was killed before it started again", session.name);
             return Err(Refusal::new(ErrorCode::Conflict, why));
         }
-        pool::admit::has_slot_for(turn.pool(), &settings, &session)?;
-        launch::renew(turn, id).map_err(|e| Refusal::new(ErrorCode::Failed, e.to_string()))?;
-        turn.rest.view.starting.insert(id);
-        Ok(Some(session))
+        if !between {
+            if pool::slots::free(turn.pool(), &context.settings()) <= ahead {
+                return Ok(Decided::Full);
+            }
+            room::check(turn, &context)?;
+        }
+        slots::begin(turn, &context, &session, By::Name { fresh: how.fresh })?;
+        Ok(Decided::Done(Some(session)))
     };
-    let Some(before): Option<Session> = daemon.engine.turn(decide).await?? else { return Ok(None) };
+    match slots::with_slot(daemon, how.wait_ms, decide).await? {
+        Some(before) => bring_up(daemon, before, conclude).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+/// Launches the next incarnation of a session, which was decided, and moves whoever is attached over from the
+/// last one's remains. `before` is the session as it was before that.
+pub(crate) async fn bring_up<R: Send + 'static>(
+    daemon: &Arc<Daemon>,
+    before: Session,
+    conclude: impl FnOnce(&mut Turn<'_>) -> R + Send + 'static,
+) -> Result<R, Refusal> {
+    let (id, last) = (before.id, before.incarnation);
     let _starting = Starting::new(daemon, id);
-    let last = before.incarnation;
+    let grant = daemon.engine.lock(id, "start").await?;
     if let Some(run) = &last {
         make_room(daemon, run).await;
     }
@@ -188,9 +227,12 @@ pub(crate) async fn again<R: Send + 'static>(
     if let Some(run) = last {
         hand_over(daemon, id, &run).await;
         files::forget(&daemon.paths.run, run.tag);
+        if let Some(group) = &run.cgroup {
+            cgroups::remove(group.as_path());
+        }
     }
     drop(grant);
-    result.map(Some)
+    result
 }
 
 /// The last incarnation's tmux session gives its name up. Where that fails the launch says why.

@@ -22,6 +22,8 @@ pub(super) async fn keys(daemon: &Arc<Daemon>, op: &Op, asked: Keys) -> Reply {
     let begun = op.clone();
     let begin = move |turn: &mut Turn<'_>| {
         begun.begun(turn, id);
+        let spoken = turn.pool().session(id).and_then(pool::admit::spoken_to);
+        turn.emit_all(spoken);
         turn.pool().session(id).cloned()
     };
     let now = daemon.engine.turn(begin).await?;
@@ -45,6 +47,7 @@ pub(super) fn answered(effect: Result<Answer, tmux::TmuxError>) -> Reply {
         Ok(Answer::InMode) => failed("the pane is in copy mode, which would swallow it; nothing was typed"),
         Ok(Answer::InputOff) => failed("the pane does not take input; nothing was typed"),
         Ok(Answer::Dead | Answer::Gone) => failed("its program ended; nothing was typed"),
+        Ok(Answer::Attached) => failed("a client is attached; nothing was done"),
         Ok(Answer::NotOurs) => failed("the pane has lost the pool's mark; nothing was done"),
         Ok(Answer::OtherServer) => failed("another tmux server answers; nothing was done"),
         Err(error) if error.in_doubt() => {

@@ -7,6 +7,8 @@ pub(crate) mod claim;
 mod create;
 mod end;
 mod input;
+mod life;
+mod prune;
 pub(crate) mod queue;
 pub(crate) mod read;
 mod remove;
@@ -14,6 +16,7 @@ mod screen;
 mod shown;
 mod status;
 mod sync;
+mod usage;
 mod wait;
 
 use std::sync::Arc;
@@ -23,7 +26,9 @@ use protocol::{ErrorCode, Lifecycle, Refusal, Reply, Request, Response, SessionI
 pub(crate) use adopt::run as adopt_by_itself;
 pub(crate) use care::export;
 pub(crate) use create::{Starting, resume as resume_start};
-pub(crate) use end::again as start_next;
+pub(crate) use end::{Again, again as start_next, bring_up};
+pub(crate) use remove::remove_outdated;
+pub(crate) use status::has_room;
 pub(crate) use sync::snapshot;
 
 use crate::context::Daemon;
@@ -63,7 +68,14 @@ pub(crate) async fn answer(daemon: &Arc<Daemon>, call: protocol::Call) -> Reply 
         | Request::Rename(_)
         | Request::Label(_)
         | Request::Restart(_)
+        | Request::Park(_)
+        | Request::Restore(_)
+        | Request::Drain(_)
+        | Request::Pin(_)
+        | Request::Clear(_)
+        | Request::Prune(_)
         | Request::Adopt(_) => operate(daemon, call.op, call.request).await,
+        Request::Usage(wanted) => usage::usage(daemon, wanted).await,
         Request::Generators => claim::generators(daemon).await,
         Request::Body(id) => read::body(daemon, id).await,
         Request::Backup { path } => care::backup(daemon, path).await,
@@ -107,6 +119,8 @@ fn needs_tmux(request: &Request) -> bool {
             | Request::Backup { .. }
             | Request::Check
             | Request::Compact
+            | Request::Pin(_)
+            | Request::Prune(_)
             | Request::Adopt(_)
     )
 }
@@ -136,7 +150,7 @@ async fn once(daemon: &Arc<Daemon>, op: Op, request: Request) -> Reply {
 
 async fn carry_out(daemon: &Arc<Daemon>, op: &Op, request: Request) -> Reply {
     match request {
-        Request::New(new) => create::new(daemon, op, new).await,
+        Request::New(new) => create::new(daemon, op, *new).await,
         Request::Purge(purge) => queue::purge(daemon, op, purge).await,
         Request::ResolveMessage(_) | Request::Cancel(_) | Request::Retry(_) => {
             let (op, context) = (op.clone(), Arc::clone(daemon));
@@ -149,6 +163,12 @@ async fn carry_out(daemon: &Arc<Daemon>, op: &Op, request: Request) -> Reply {
         Request::Label(label) => change::label(daemon, op, label).await,
         Request::Restart(restart) => end::restart(daemon, op, restart).await,
         Request::Adopt(adopt) => adopt::adopt(daemon, op, adopt).await,
+        Request::Park(park) => life::park(daemon, op, park).await,
+        Request::Restore(restore) => life::restore(daemon, op, restore).await,
+        Request::Drain(session) => life::drain(daemon, op, session).await,
+        Request::Pin(pin) => life::pin(daemon, op, pin).await,
+        Request::Clear(session) => life::clear(daemon, op, session).await,
+        Request::Prune(prune) => prune::prune(daemon, op, prune).await,
         _ => Err(Refusal::new(ErrorCode::Usage, "not an operation")),
     }
 }

@@ -7,7 +7,9 @@ use pool::queue;
 use protocol::message::PROMPT;
 use protocol::reply;
 use protocol::request::{Ack, Fail, Held, Purge, ResolveMessage, Send};
-use protocol::{ErrorCode, Event, Message, MessageId, MessageState, OpId, Refusal, Reply, Request, Response};
+use protocol::{
+    ErrorCode, Event, Message, MessageId, MessageState, OpId, Refusal, Reply, Request, Response, SessionId,
+};
 use store::StoreError;
 
 use crate::context::{Daemon, Loaded};
@@ -82,6 +84,10 @@ pub(crate) fn send(turn: &mut Turn<'_>, daemon: &Daemon, op: &OpId, (asked, body
             has_disk(turn, daemon, &loaded, body.bytes.len() as u64)?;
             let id = message.id;
             turn.emit(Event::MessageQueued(message.clone()));
+            if asked.wake {
+                let woken = turn.pool().session(session.id).and_then(|s| pool::budget::woken(s, turn.now()));
+                turn.emit_all(woken);
+            }
             turn.keep_body(id, body.bytes);
             sent(turn, *message)
         }
@@ -91,6 +97,32 @@ pub(crate) fn send(turn: &mut Turn<'_>, daemon: &Daemon, op: &OpId, (asked, body
 fn read(turn: &Turn<'_>, id: Option<MessageId>) -> Result<Option<Message>, Refusal> {
     let Some(id) = id else { return Ok(None) };
     Ok(message(turn, id)?.map(|(message, _)| message))
+}
+
+/// The first message of a session, in the turn that decides on it: the operation is that of its creation.
+///
+/// # Errors
+/// As `send`.
+pub(super) fn send_first(
+    turn: &mut Turn<'_>,
+    daemon: &Daemon,
+    session: SessionId,
+    (send, body): (&Send, &Body),
+) -> Result<(), Refusal> {
+    let loaded = daemon.loaded();
+    let Some(record) = turn.pool().session(session).cloned() else { return Err(in_doubt()) };
+    let op = OpId::Random([0; 16]);
+    let (send, op) = (&Send { wake: true, ..send.clone() }, &op);
+    let sending = Sending { session: &record, send, body, op };
+    let place = (turn.next_seq(), turn.now());
+    let sent = admit::send(turn.pool(), &loaded.settings.queue, sending, Earlier::default(), place)?;
+    if let Sent::Queued(message) = sent {
+        has_disk(turn, daemon, &loaded, body.bytes.len() as u64)?;
+        let id = message.id;
+        turn.emit(Event::MessageQueued(Box::new(Message { op: None, ..*message })));
+        turn.keep_body(id, body.bytes.clone());
+    }
+    Ok(())
 }
 
 /// Whether a repeat of an operation asks for the same.

@@ -8,7 +8,7 @@ use protocol::{
     ErrorCode, Frame, Message, MessageId, OsBytes, Refusal, Reply, Response, SessionId, SessionRef,
 };
 
-use super::{queue, shown};
+use super::{queue, shown, usage};
 use crate::config::Config;
 use crate::context::{Daemon, Loaded};
 use crate::engine::Turn;
@@ -24,12 +24,12 @@ const PAGE: usize = 500;
 const EVENTS_MAX: u32 = 100_000;
 
 pub(super) async fn list(daemon: &Arc<Daemon>, filter: List) -> Reply {
-    let socket = daemon.tmux_socket();
+    let (socket, context) = (daemon.tmux_socket(), Arc::clone(daemon));
     let read = move |turn: &mut crate::engine::Turn<'_>| {
         // Views are large: a vector that grows copies them again and again.
         let mut views = Vec::with_capacity(turn.pool().sessions().count());
         let listed = turn.pool().sessions().filter(|s| pool::view::listed(s, &filter));
-        views.extend(listed.map(|s| shown::shown(turn, &socket, s)));
+        views.extend(listed.map(|s| shown::shown(turn, &context, &socket, s)));
         Response::Sessions(views)
     };
     daemon.engine.turn(read).await
@@ -38,10 +38,13 @@ pub(super) async fn list(daemon: &Arc<Daemon>, filter: List) -> Reply {
 pub(super) async fn show(daemon: &Arc<Daemon>, wanted: SessionRef) -> Reply {
     let session = shown::find(daemon, wanted).await?;
     let processes = shown::processes(&session).await;
+    let measured = session.clone();
+    let usage = files::elsewhere(move || usage::measured(&measured)).await;
     let context = Arc::clone(daemon);
     let mut reply = daemon.engine.turn(move |turn| shown::reply(turn, &context, session.id)).await?;
     if let Ok(Response::Session(view)) = &mut reply {
         view.processes = processes;
+        view.usage = usage;
     }
     reply
 }
@@ -98,7 +101,7 @@ async fn list_messages(
     Ok(Response::Messages(Vec::new()))
 }
 
-fn chosen(turn: &Turn<'_>, session: SessionId, asked: &Messages, open: u32) -> Vec<MessageId> {
+pub(super) fn chosen(turn: &Turn<'_>, session: SessionId, asked: &Messages, open: u32) -> Vec<MessageId> {
     let of_kind = |kind: &str| asked.kinds.is_empty() || asked.kinds.iter().any(|wanted| wanted == kind);
     let of_state = |state| asked.states.is_empty() || asked.states.contains(&state);
     let waiting = turn.pool().open_messages_of(session).filter(|m| of_kind(m.kind) && of_state(m.state));
@@ -123,8 +126,7 @@ fn failed(daemon: &Daemon, error: &store::StoreError) -> Refusal {
 
 pub(super) async fn logs(daemon: &Arc<Daemon>, wanted: SessionRef) -> Reply {
     let session = shown::find(daemon, wanted).await?;
-    let files = files::logs(&daemon.paths.sessions, session.id);
-    Ok(Response::Logs(LogFiles { files: files.into_iter().map(Into::into).collect() }))
+    Ok(Response::Logs(LogFiles { dir: daemon.paths.session(session.id).join("logs").into() }))
 }
 
 /// Read elsewhere, page by page, and sent as fast as the client reads.
@@ -179,7 +181,9 @@ pub(crate) fn reload(daemon: &Daemon) -> Reply {
     let changed = before != config;
     let min_free_disk = config.min_free_disk().map_err(usage)?;
     let (keep, keep_for) = (config.events.keep, config.keep_events_for().map_err(usage)?);
-    daemon.config.send_replace(Arc::new(Loaded { config, settings, min_free_disk }));
+    let life = config.life().map_err(usage)?;
+    let settings = pool::Settings { bounds: daemon.settings().bounds, ..settings };
+    daemon.config.send_replace(Arc::new(Loaded { config, settings, min_free_disk, life }));
     daemon.engine.post(move |turn| (turn.rest.keep_events, turn.rest.keep_events_for) = (keep, keep_for));
     Ok(Response::Text(match (changed, restart) {
         (false, _) => "nothing changed".to_owned(),

@@ -1,39 +1,130 @@
-//! `rm`: ends what runs, forgets the record, then removes the files.
+//! `rm`: ends what runs, archives it where asked for, forgets the record, then removes the files.
 
 use std::sync::Arc;
 
-use protocol::request::Remove;
-use protocol::{ErrorCode, Event, Refusal, Reply, Response, Session, SessionId};
+use protocol::request::{Messages, Remove};
+use protocol::session::Reason;
+use protocol::{ErrorCode, Event, MessageId, OsBytes, Refusal, Reply, Response, Session, SessionId};
+use store::Reader;
 
-use super::end;
+use super::{end, read};
+use crate::archive::Contents;
 use crate::context::{Daemon, pane_of};
 use crate::engine::Turn;
-use crate::files;
 use crate::op::Op;
+use crate::{cgroups, files, removal};
+
+/// Messages that an archive is given at once.
+const ARCHIVE_PAGE: usize = 200;
 
 pub(super) async fn remove(daemon: &Arc<Daemon>, op: &Op, asked: Remove) -> Reply {
+    take_away(daemon, Some(op), asked).await?;
+    Ok(Response::Done)
+}
+
+/// What was kept for as long as it was to be.
+pub(crate) async fn remove_outdated(daemon: &Arc<Daemon>, id: SessionId, reason: Reason) {
+    let force = reason == Reason::Ephemeral;
+    let asked = Remove { session: id.into(), keep_tmux: false, force, purge: false, archive: false };
+    match end_and_forget(daemon, None, asked, reason).await {
+        Ok(_) => tracing::info!(session = %id, ?reason, "removed"),
+        Err(refusal) => tracing::warn!(session = %id, %refusal, "not removed"),
+    }
+    daemon.engine.post(move |turn| {
+        turn.rest.view.removing.remove(&id);
+    });
+}
+
+/// Ends it where it runs, archives it where that is asked for, removes it. Answers how many bytes came free.
+pub(super) async fn take_away(daemon: &Arc<Daemon>, op: Option<&Op>, asked: Remove) -> Result<u64, Refusal> {
+    end_and_forget(daemon, op, asked, Reason::ApiDelete).await
+}
+
+async fn end_and_forget(
+    daemon: &Arc<Daemon>,
+    op: Option<&Op>,
+    asked: Remove,
+    reason: Reason,
+) -> Result<u64, Refusal> {
     let session = checked(daemon, &asked).await?;
     if session.lifecycle.holds_slot() && !asked.keep_tmux {
         end_first(daemon, &session).await?;
     }
     let grant = daemon.engine.lock(session.id, "rm").await?;
-    let (operation, ask) = (op.clone(), asked.clone());
     let id = session.id;
+    if asked.archive {
+        archive(daemon, &asked, id).await?;
+    }
     forget_over(daemon, id, &asked).await?;
+    let (operation, ask) = (op.cloned(), asked.clone());
     let decide = move |turn: &mut Turn<'_>| {
         let Some(session) = turn.pool().session(id).cloned() else { return Ok(None) };
         may_go(turn, &session, &ask)?;
-        let events = pool::admit::remove(turn.pool(), &session, &ask, turn.now())?;
+        let events = pool::admit::remove(turn.pool(), &session, &ask, reason, turn.now())?;
         turn.emit_all(events);
-        operation.conclude(turn, &Ok(Response::Done));
+        if let Some(op) = operation {
+            op.conclude(turn, &Ok(Response::Done));
+        }
         Ok(Some(session))
     };
     let removed: Option<Session> = daemon.engine.turn(decide).await??;
-    if let Some(session) = removed {
-        clean_up(daemon, &session, &asked).await;
-    }
+    let bytes = match removed {
+        Some(session) => clean_up(daemon, &session, &asked).await,
+        None => 0,
+    };
     drop(grant);
-    Ok(Response::Done)
+    Ok(bytes)
+}
+
+/// The record, the messages and the files of a session, where they stay. Nothing is removed before it was read again.
+async fn archive(daemon: &Arc<Daemon>, asked: &Remove, id: SessionId) -> Result<(), Refusal> {
+    let check = asked.clone();
+    let read = move |turn: &mut Turn<'_>| {
+        let Some(session) = turn.pool().session(id).cloned() else {
+            return Err(pool::admit::not_found(turn.pool(), &id.to_string()));
+        };
+        may_go(turn, &session, &check)?;
+        let all = Messages { session: id.into(), kinds: Vec::new(), states: Vec::new(), limit: u32::MAX };
+        Ok((session, read::chosen(turn, id, &all, u32::MAX), turn.reader(), turn.now()))
+    };
+    let (session, ids, reader, now) = daemon.engine.turn(read).await??;
+    let (archives, sessions) = (daemon.paths.archives(), daemon.paths.sessions.clone());
+    let name = format!("{id}-{}-{}", session.name, crate::clock::stamp(now));
+    let work = asked.purge;
+    let write = move || {
+        let record = serde_json::to_vec_pretty(&pool::view::without_secrets(&session))?;
+        let mut pages = ids.chunks(ARCHIVE_PAGE);
+        let mut messages = || pages.next().map(|ids| lines(&reader, ids)).transpose();
+        let contents =
+            Contents { sessions: &sessions, session: id, record: &record, messages: &mut messages, work };
+        crate::archive::write(&archives, &name, contents).map_err(std::io::Error::other)
+    };
+    let failed =
+        |why: String| Refusal::new(ErrorCode::Failed, format!("{id} is not archived, so it stays: {why}"));
+    match tokio::task::spawn_blocking(write).await {
+        Ok(Ok(path)) => {
+            tracing::info!(session = %id, path = %path.display(), "archived");
+            Ok(())
+        }
+        Ok(Err(error)) => Err(failed(error.to_string())),
+        Err(_) => Err(failed("the work was cut off".to_owned())),
+    }
+}
+
+/// Messages with their bodies, a line each.
+fn lines(reader: &Reader, ids: &[MessageId]) -> std::io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    for id in ids {
+        let found = reader.message(*id).map_err(std::io::Error::other)?;
+        if let Some((message, body)) = found {
+            serde_json::to_writer(
+                &mut text,
+                &serde_json::json!({ "message": message, "body": OsBytes(body) }),
+            )?;
+            text.push(b'\n');
+        }
+    }
+    Ok(text)
 }
 
 /// Forgets the messages that are over, a part in each turn, so that nobody else waits long. First it is
@@ -61,7 +152,7 @@ fn may_go(turn: &Turn<'_>, session: &Session, asked: &Remove) -> Result<(), Refu
         let why = format!("{} was started again meanwhile", session.name);
         return Err(Refusal::new(ErrorCode::Conflict, why));
     }
-    if asked.force { Ok(()) } else { pool::admit::idle_enough(turn.pool(), session) }
+    if asked.force { Ok(()) } else { pool::admit::idle_enough(turn.pool(), session, pool::admit::REMOVE) }
 }
 
 /// Refuses what is being worked on or looked at, before anything is ended.
@@ -70,7 +161,7 @@ async fn checked(daemon: &Arc<Daemon>, asked: &Remove) -> Result<Session, Refusa
     let check = move |turn: &mut Turn<'_>| {
         let session = pool::admit::resolve(turn.pool(), &asked.session)?;
         if !asked.force {
-            pool::admit::idle_enough(turn.pool(), session)?;
+            pool::admit::idle_enough(turn.pool(), session, pool::admit::REMOVE)?;
         }
         Ok(session.clone())
     };
@@ -93,11 +184,11 @@ async fn end_first(daemon: &Arc<Daemon>, session: &Session) -> Result<(), Refusa
     }
 }
 
-/// The record is gone; what is left of it goes too, or is left to its user.
-async fn clean_up(daemon: &Arc<Daemon>, session: &Session, asked: &Remove) {
-    let pane = session.incarnation.as_ref().and_then(pane_of);
+/// The record is gone; what is left of it goes too, or is left to its user. Answers how many bytes came free.
+async fn clean_up(daemon: &Arc<Daemon>, session: &Session, asked: &Remove) -> u64 {
+    let run = session.incarnation.as_ref();
     if asked.keep_tmux {
-        if let Some(pane) = pane.filter(|_| session.lifecycle.holds_slot()) {
+        if let Some(pane) = run.and_then(pane_of).filter(|_| session.lifecycle.holds_slot()) {
             if let Err(error) = daemon.tmux.release(pane).await {
                 tracing::warn!(session = %session.id, %error, "its pane keeps the pool's marks");
             }
@@ -105,14 +196,22 @@ async fn clean_up(daemon: &Arc<Daemon>, session: &Session, asked: &Remove) {
             let daemon = Arc::clone(daemon);
             tokio::spawn(async move { drop(super::snapshot(&daemon).await) });
         }
-        return;
+        return 0;
     }
-    if let Some(run) = &session.incarnation {
+    if let Some(run) = run {
         files::forget(&daemon.paths.run, run.tag);
+        if let Some(group) = &run.cgroup {
+            cgroups::remove(group.as_path());
+        }
     }
     let (sessions, id, purge) = (daemon.paths.sessions.clone(), session.id, asked.purge);
-    let removed = tokio::task::spawn_blocking(move || files::remove_session_dir(&sessions, id, purge)).await;
-    if !matches!(removed, Ok(Ok(()))) {
-        tracing::warn!(session = %session.id, ?removed, "its directory was not removed");
+    let removed =
+        tokio::task::spawn_blocking(move || removal::remove_session_dir(&sessions, id, purge)).await;
+    match removed {
+        Ok(Ok(removed)) => removed.bytes,
+        other => {
+            tracing::warn!(session = %session.id, ?other, "its directory was not removed");
+            0
+        }
     }
 }

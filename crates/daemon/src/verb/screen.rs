@@ -8,7 +8,7 @@ use protocol::{ErrorCode, Lifecycle, OsBytes, Refusal, Reply, Response, Session,
 use tmux::Answer;
 use tmux::act::Lines;
 
-use super::{input, shown};
+use super::{input, life, shown};
 use crate::context::{Daemon, pane_of};
 use crate::files;
 
@@ -44,6 +44,12 @@ fn last_screen(daemon: &Daemon, session: &Session) -> Reply {
 
 pub(super) async fn attach(daemon: &Arc<Daemon>, asked: Attach) -> Reply {
     let session = shown::find(daemon, asked.session.clone()).await?;
+    let session = life::wake(daemon, session).await?;
+    let spoken = session.id;
+    daemon.engine.post(move |turn| {
+        let begun = turn.pool().session(spoken).and_then(pool::admit::spoken_to);
+        turn.emit_all(begun);
+    });
     let run = session
         .incarnation
         .as_ref()

@@ -13,13 +13,27 @@ use crate::engine::Turn;
 const PROCESSES_SHOWN: usize = 1000;
 
 /// A session as it is shown, in the tmux server at this socket.
-pub(super) fn shown(turn: &Turn<'_>, tmux_socket: &OsBytes, session: &Session) -> SessionView {
+pub(super) fn shown(
+    turn: &Turn<'_>,
+    daemon: &Daemon,
+    tmux_socket: &OsBytes,
+    session: &Session,
+) -> SessionView {
     let lock = turn.rest.locks.holder(session.id).map(|(token, what)| (token, what.to_owned()));
     let seen = &turn.rest.view;
     let pane =
         session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot()).and_then(|run| run.pane);
     let current_dir = pane.and_then(|id| seen.state.panes.get(&id)?.current_dir.clone());
-    let shown = Shown { tmux_socket, seen_at: seen.seen_at, lock, current_dir, processes: Vec::new() };
+    let shown = Shown {
+        tmux_socket,
+        seen_at: seen.seen_at,
+        lock,
+        current_dir,
+        processes: Vec::new(),
+        usage: None,
+        parkable: pool::slots::is_parkable(&daemon.loaded().settings, session),
+        slot_wait: turn.rest.line.place(session.id),
+    };
     view(turn.pool(), session, shown)
 }
 
@@ -39,7 +53,7 @@ pub(super) fn reply(turn: &Turn<'_>, daemon: &Daemon, id: SessionId) -> Reply {
     let Some(session) = turn.pool().session(id) else {
         return Err(pool::admit::not_found(turn.pool(), &id.to_string()));
     };
-    Ok(Response::Session(Box::new(shown(turn, &daemon.tmux_socket(), session))))
+    Ok(Response::Session(Box::new(shown(turn, daemon, &daemon.tmux_socket(), session))))
 }
 
 /// The session that is meant.

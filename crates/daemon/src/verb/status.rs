@@ -10,10 +10,11 @@ use pool::queue;
 use protocol::reply::{BreakerView, Component, Status};
 use protocol::{Lifecycle, Reply, Response, Timestamp};
 
-pub(super) use server::has_room;
+pub(crate) use server::has_room;
 
 use crate::context::{BUILD, Daemon};
 use crate::engine::Turn;
+use crate::room;
 use crate::view::{Peer, View};
 use crate::work::disk;
 
@@ -50,6 +51,7 @@ fn overview(turn: &Turn<'_>, daemon: &Daemon) -> Status {
         generators: turn.rest.work.workers().filter(|(_, worker)| worker.generator.is_some()).count() as u64,
         state_dir: daemon.paths.state.clone().into(),
         problems,
+        room: room::shown(turn, daemon),
         tmux,
     }
 }

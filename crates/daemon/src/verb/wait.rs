@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::request::{Until, Wait};
-use protocol::{ErrorCode, MessageId, MessageState, Refusal, Reply, Session, SessionId};
+use protocol::{ErrorCode, Lifecycle, MessageId, MessageState, Refusal, Reply, Session, SessionId};
 
 use super::{queue, shown};
 use crate::context::Daemon;
@@ -34,6 +34,15 @@ fn of_message(
     }
 }
 
+/// It runs, or it is over and nobody is about to start it.
+fn is_settled(turn: &Turn<'_>, session: &Session) -> bool {
+    let coming = session.lifecycle.holds_slot()
+        || session.budget.due_at.is_some()
+        || turn.rest.line.place(session.id).is_some()
+        || turn.rest.view.starting.contains(&session.id);
+    session.lifecycle == Lifecycle::Live || !coming
+}
+
 fn reached(turn: &Turn<'_>, daemon: &Daemon, id: SessionId, until: &Until) -> Option<Reply> {
     let Some(session) = turn.pool().session(id) else {
         let gone = format!("{id} was removed while it was waited for");
@@ -41,6 +50,7 @@ fn reached(turn: &Turn<'_>, daemon: &Daemon, id: SessionId, until: &Until) -> Op
     };
     match until {
         Until::Exit => (!session.lifecycle.holds_slot()).then(|| shown::reply(turn, daemon, id)),
+        Until::Started => is_settled(turn, session).then(|| shown::reply(turn, daemon, id)),
         Until::QueueEmpty => pool::queue::is_empty(turn.pool(), id).then(|| shown::reply(turn, daemon, id)),
         Until::Message(message) => of_message(turn, session, *message, MessageState::is_final),
         Until::Accepted(message) => of_message(turn, session, *message, |state| {

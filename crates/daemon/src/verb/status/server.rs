@@ -135,7 +135,7 @@ fn open_files(server: ServerId) -> Option<(u64, u64)> {
 ///
 /// # Errors
 /// Refused.
-pub(in crate::verb) fn has_room(turn: &Turn<'_>) -> Result<(), Refusal> {
+pub(crate) fn has_room(turn: &Turn<'_>) -> Result<(), Refusal> {
     let full = match turn.rest.view.state.server {
         Server::Up(server) => nearly_full(server),
         Server::Absent | Server::Unknown(_) => None,

@@ -1,0 +1,178 @@
+//! Slots: who waits for one, who gets it, and who gives it up. The line is first come, first served, for
+//! requests and for sessions that have something to do; what it decides is decided again after every
+//! turn, from the record, so that a crash loses nothing but the order of those who wait.
+
+mod line;
+mod tend;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pool::admit;
+use pool::slots::Facts;
+use protocol::time::millis;
+use protocol::{ErrorCode, Event, Lifecycle, Refusal, Session, SessionId, Timestamp};
+
+pub(crate) use line::{Line, Waiting};
+pub(crate) use tend::run;
+
+use crate::clock;
+use crate::context::Daemon;
+use crate::engine::Turn;
+use crate::launch;
+
+/// How long an eviction may take, where a request waits for nothing else: the end of a program, and its proof.
+const EVICTION_LIMIT: Duration = Duration::from_secs(30);
+/// How old what is known of the logs may be, in milliseconds.
+const QUIET_AGE_MS: u64 = 200;
+
+/// What came of a decision that needs a slot.
+pub(crate) enum Decided<R> {
+    /// It is decided: the slot is taken, or none was needed.
+    Done(R),
+    /// There is none.
+    Full,
+}
+
+/// Decides in the first turn in which there is a slot for it; told how many wait before it. Waits where
+/// that was asked for, or where a slot is about to come free.
+///
+/// # Errors
+/// What `decide` says, and refused where there is no slot.
+pub(crate) async fn with_slot<R: Send + 'static>(
+    daemon: &Arc<Daemon>,
+    wait_ms: Option<u64>,
+    mut decide: impl FnMut(&mut Turn<'_>, usize) -> Result<Decided<R>, Refusal> + Send + 'static,
+) -> Result<R, Refusal> {
+    let wait = wait_ms.map_or(daemon.loaded().life.wait_slot, Duration::from_millis);
+    let me = Waiting::Client(daemon.engine.ticket());
+    let _place = Place { daemon: Arc::clone(daemon), me };
+    let (context, patient) = (Arc::clone(daemon), !wait.is_zero());
+    let look = move |turn: &mut Turn<'_>| {
+        let ahead = turn.rest.line.ahead(me);
+        let decided = match decide(turn, ahead) {
+            Ok(Decided::Done(result)) => Ok(result),
+            Ok(Decided::Full) if patient || may_come_free(turn, &context, ahead) => {
+                if turn.rest.line.join(me) {
+                    turn.stir();
+                }
+                return None;
+            }
+            Ok(Decided::Full) => Err(admit::full(turn.pool(), &context.settings())),
+            Err(refusal) => Err(refusal),
+        };
+        turn.rest.line.leave(me);
+        Some(decided)
+    };
+    let limit = if patient { wait } else { EVICTION_LIMIT };
+    match daemon.engine.wait_for(Some(limit), look).await {
+        Ok(decided) => decided,
+        Err(refusal) if refusal.code == ErrorCode::Timeout => {
+            let why = format!("no slot came free within {}", humantime::format_duration(limit));
+            Err(Refusal::new(ErrorCode::Refused, format!("the pool is full: {why}")))
+        }
+        Err(refusal) => Err(refusal),
+    }
+}
+
+/// A place in the line, given up when dropped.
+struct Place {
+    daemon: Arc<Daemon>,
+    me: Waiting,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let me = self.me;
+        self.daemon.engine.post(move |turn| {
+            if turn.rest.line.leave(me) {
+                turn.stir();
+            }
+        });
+    }
+}
+
+/// Whether a slot is about to come free for whom so many wait before: something ends, or can be parked.
+fn may_come_free(turn: &mut Turn<'_>, daemon: &Daemon, ahead: usize) -> bool {
+    if leaving(turn) > ahead {
+        return true;
+    }
+    let settings = daemon.settings();
+    with_facts(turn, daemon, |turn, facts| pool::slots::victim(turn.pool(), &settings, facts).is_some())
+}
+
+/// How many sessions are about to give their slots up.
+fn leaving(turn: &Turn<'_>) -> usize {
+    let parks = |s: &&Session| s.lifecycle == Lifecycle::Draining && s.reason.is_some_and(|why| why.parks());
+    turn.pool().sessions().filter(parks).count()
+}
+
+/// What is known of the programs of running sessions, with the newest word of their logs.
+fn with_facts<R>(turn: &mut Turn<'_>, daemon: &Daemon, with: impl FnOnce(&Turn<'_>, &Facts<'_>) -> R) -> R {
+    let now = turn.now();
+    let known = std::mem::take(&mut turn.rest.view.quiet);
+    let fresh = known.0.is_some_and(|at| now.since(at) < Duration::from_millis(QUIET_AGE_MS) && at <= now);
+    let quiet = if fresh { known } else { (Some(now), quiet_since(turn, daemon)) };
+    let view = &turn.rest.view;
+    let busy = view.typing.iter().chain(&view.starting).copied().collect();
+    let result = with(turn, &Facts { now, quiet_since: &quiet.1, worked: &view.worked, busy: &busy });
+    turn.rest.view.quiet = quiet;
+    result
+}
+
+/// Since when each running program has written nothing: its log tells when it was last written to.
+fn quiet_since(turn: &Turn<'_>, daemon: &Daemon) -> BTreeMap<SessionId, Timestamp> {
+    let running =
+        turn.pool().sessions().filter(|s| matches!(s.lifecycle, Lifecycle::Live | Lifecycle::Draining));
+    let written = |session: &Session| {
+        let started = session.incarnation.as_ref()?.started_at;
+        let log = daemon.paths.session(session.id).join("logs").join(protocol::logs::CURRENT);
+        let modified = std::fs::metadata(log).and_then(|found| found.modified()).ok();
+        let since = modified.and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
+        // A clock that went back makes it no busier than now.
+        let at = since.map_or(started, |since| Timestamp(millis(since))).min(turn.now());
+        Some((session.id, at.max(started)))
+    };
+    running.filter_map(written).collect()
+}
+
+/// Who wants a session to start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum By {
+    /// Nobody: its policy, or a message that waits.
+    Itself,
+    /// Somebody; whether with a new conversation.
+    Name {
+        /// Whether the last conversation is left.
+        fresh: bool,
+    },
+}
+
+/// The intent to start a session once more. Its slot is taken from here on.
+///
+/// # Errors
+/// Failed, without random numbers.
+pub(crate) fn begin(turn: &mut Turn<'_>, daemon: &Daemon, session: &Session, by: By) -> Result<(), Refusal> {
+    let failed = |e: std::io::Error| Refusal::new(ErrorCode::Failed, format!("no random numbers: {e}"));
+    let new = clock::uuid().map_err(failed)?;
+    let budget = match by {
+        By::Itself => Some(pool::budget::spent(&daemon.settings(), session, turn.now())),
+        By::Name { .. } => pool::budget::renewed(session),
+    };
+    let fresh = matches!(by, By::Name { fresh: true }).then_some(new.as_str());
+    launch::renew(turn, session.id, fresh).map_err(failed)?;
+    turn.emit_all(budget);
+    turn.rest.view.starting.insert(session.id);
+    Ok(())
+}
+
+/// A session is put aside for this reason: first it is seen, within tmux, that nobody is attached.
+fn aside(turn: &mut Turn<'_>, session: &Session, reason: protocol::session::Reason) -> Option<tend::Work> {
+    let tag = session.incarnation.as_ref()?.tag;
+    let event: Event = admit::put_aside(session, reason);
+    turn.emit(event);
+    turn.rest.view.guarded.insert(tag);
+    turn.rest.view.verdicts.remove(&tag);
+    Some(tend::Work::Park(session.id, tag))
+}

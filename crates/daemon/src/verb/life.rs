@@ -1,0 +1,162 @@
+//! `park`, `restore`, `drain`, `pin`, `clear`: what becomes of a session that there is.
+
+use std::sync::Arc;
+
+use protocol::request::{Park, Pin, Restore};
+use protocol::{ErrorCode, Event, Lifecycle, Refusal, Reply, Response, Session, SessionId, SessionRef};
+
+use super::end::{self, Again};
+use super::{create, input, shown};
+use crate::context::{Daemon, pane_of};
+use crate::engine::Turn;
+use crate::files;
+use crate::op::Op;
+use crate::park;
+
+/// Answers when the slot is free.
+pub(super) async fn park(daemon: &Arc<Daemon>, op: &Op, asked: Park) -> Reply {
+    let (operation, force, grace_ms) = (op.clone(), asked.force, asked.grace_ms);
+    let decide = move |turn: &mut Turn<'_>| {
+        let session = pool::admit::resolve(turn.pool(), &asked.session)?.clone();
+        let events = pool::admit::park(turn.pool(), &session, force)?;
+        let tag = session.incarnation.as_ref().map(|run| run.tag).filter(|_| !events.is_empty());
+        if let Some(tag) = tag {
+            turn.rest.view.verdicts.remove(&tag);
+            if let Some(grace) = grace_ms {
+                turn.rest.view.graces.insert(tag, grace);
+            }
+            if !force {
+                turn.rest.view.guarded.insert(tag);
+            }
+        }
+        operation.begun(turn, session.id);
+        turn.emit_all(events);
+        let now = turn.pool().session(session.id).cloned();
+        Ok((now.unwrap_or(session), tag.filter(|_| !force)))
+    };
+    let (session, guarded) = daemon.engine.turn(decide).await??;
+    if let Some(tag) = guarded {
+        park::end_unattended(daemon, session.id, tag).await;
+    }
+    end::ended_unless(daemon, &session, |s| s.lifecycle == Lifecycle::Live).await?;
+    let (context, operation, id) = (Arc::clone(daemon), op.clone(), session.id);
+    let conclude = move |turn: &mut Turn<'_>| {
+        let live = turn.pool().session(id).is_some_and(|s| s.lifecycle == Lifecycle::Live);
+        let reply = if live && guarded.is_some() {
+            let why = format!(
+                "somebody attached to {} meanwhile; park --force parks it all the same",
+                session.name
+            );
+            Err(Refusal::new(ErrorCode::Conflict, why))
+        } else {
+            shown::reply(turn, &context, id)
+        };
+        operation.conclude(turn, &reply);
+        reply
+    };
+    daemon.engine.turn(conclude).await?
+}
+
+/// One: answers when it runs. All that were lost: they are due from now on, one after the other.
+pub(super) async fn restore(daemon: &Arc<Daemon>, op: &Op, asked: Restore) -> Reply {
+    let Some(wanted) = asked.session else { return restore_all(daemon, op).await };
+    let session = shown::find(daemon, wanted).await?;
+    let how = Again { wait_ms: asked.wait_slot_ms, ..Again::default() };
+    if session.lifecycle.holds_slot() || pool::is_between(&session) {
+        return create::existing(daemon, op, session.id).await;
+    }
+    let (operation, id) = (op.clone(), session.id);
+    daemon.engine.turn(move |turn| operation.begun(turn, id)).await?;
+    end::start_again(daemon, op, session.id, how).await
+}
+
+async fn restore_all(daemon: &Arc<Daemon>, op: &Op) -> Reply {
+    let (context, operation) = (Arc::clone(daemon), op.clone());
+    let decide = move |turn: &mut Turn<'_>| {
+        let events = pool::admit::restore_all(turn.pool(), context.loaded().life.spacing, turn.now());
+        let lost: Vec<SessionId> = events.iter().filter_map(Event::session).collect();
+        turn.emit_all(events);
+        let socket = context.tmux_socket();
+        let shown = lost
+            .iter()
+            .filter_map(|id| turn.pool().session(*id))
+            .map(|s| shown::shown(turn, &context, &socket, s));
+        let reply = Ok(Response::Sessions(shown.collect()));
+        operation.conclude(turn, &reply);
+        reply
+    };
+    daemon.engine.turn(decide).await?
+}
+
+/// Answers at once: what is queued is finished first.
+pub(super) async fn drain(daemon: &Arc<Daemon>, op: &Op, wanted: SessionRef) -> Reply {
+    let decide = |turn: &mut Turn<'_>, session: &Session| {
+        let events = pool::admit::drain(turn.pool(), session)?;
+        turn.emit_all(events);
+        Ok(())
+    };
+    at_once(daemon, op, wanted, decide).await
+}
+
+/// `pin` and `unpin`.
+pub(super) async fn pin(daemon: &Arc<Daemon>, op: &Op, asked: Pin) -> Reply {
+    let decide = move |turn: &mut Turn<'_>, session: &Session| {
+        turn.emit_all(pool::admit::pin(session, asked.pinned));
+        Ok(())
+    };
+    at_once(daemon, op, asked.session, decide).await
+}
+
+/// What is decided within one turn, and answered with the session as it is then.
+async fn at_once(
+    daemon: &Arc<Daemon>,
+    op: &Op,
+    wanted: SessionRef,
+    decide: impl FnOnce(&mut Turn<'_>, &Session) -> Result<(), Refusal> + Send + 'static,
+) -> Reply {
+    let (context, operation) = (Arc::clone(daemon), op.clone());
+    let decided = move |turn: &mut Turn<'_>| {
+        let session = pool::admit::resolve(turn.pool(), &wanted)?.clone();
+        decide(turn, &session)?;
+        let reply = shown::reply(turn, &context, session.id);
+        operation.conclude(turn, &reply);
+        reply
+    };
+    daemon.engine.turn(decided).await?
+}
+
+/// Empties the log, and the history of the terminal where there is one.
+pub(super) async fn clear(daemon: &Arc<Daemon>, op: &Op, wanted: SessionRef) -> Reply {
+    let session = shown::find(daemon, wanted).await?;
+    let grant = daemon.engine.lock(session.id, "clear").await?;
+    let dir = daemon.log_options(session.id).dir;
+    let cleared = files::elsewhere(move || process::log_writer::clear(&dir)).await;
+    let pane = session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot()).and_then(pane_of);
+    let reply = match (cleared, pane) {
+        (Some(Ok(())), Some(pane)) => input::answered(daemon.tmux.clear_history(pane).await),
+        (Some(Ok(())), None) => Ok(Response::Done),
+        (Some(Err(error)), _) => Err(Refusal::new(
+            ErrorCode::Failed,
+            format!("the log of {} is not emptied: {error}", session.name),
+        )),
+        (None, _) => Err(Refusal::new(ErrorCode::Failed, "the file system does not answer")),
+    };
+    drop(grant);
+    let (operation, answer) = (op.clone(), reply.clone());
+    daemon.engine.turn(move |turn| operation.conclude(turn, &answer)).await?;
+    reply
+}
+
+/// Starts what is parked or lost, because somebody wants to look at it.
+pub(super) async fn wake(daemon: &Arc<Daemon>, session: Session) -> Result<Session, Refusal> {
+    let aside = |s: &Session| {
+        let parks = s.lifecycle == Lifecycle::Draining && s.reason.is_some_and(|why| why.parks());
+        parks || matches!(s.lifecycle, Lifecycle::Parked | Lifecycle::Lost)
+    };
+    if !aside(&session) {
+        return Ok(session);
+    }
+    end::ended_unless(daemon, &session, |s| s.lifecycle == Lifecycle::Live).await?;
+    end::again(daemon, session.id, Again::default(), |_| ()).await?;
+    shown::find(daemon, session.id.into()).await
+}
