@@ -129,6 +129,11 @@ impl<'a> Writing<'_, '_, 'a> {
             | Event::SessionFailed { session, .. }
             | Event::SessionObserved { session, .. }
             | Event::SessionPlaced { session, .. }
+            | Event::SessionParked { session, .. }
+            | Event::SessionPolicyChanged { session, .. }
+            | Event::BudgetChanged { session, .. }
+            | Event::ConversationChanged { session, .. }
+            | Event::SessionAccounted { session, .. }
             | Event::AgentStarted { session, .. } => self.rows.push(Row::Session(*session)),
             Event::SessionDeleted { session, .. } => {
                 self.rows.extend([Row::Session(*session), Row::Breakers(*session)]);
@@ -144,6 +149,8 @@ impl<'a> Writing<'_, '_, 'a> {
             | Event::GeneratorEnded { .. }
             | Event::ReapStarted { .. }
             | Event::ReapFinished { .. }
+            | Event::LimitExceeded { .. }
+            | Event::LogResumed { .. }
             | Event::WatcherConnected { .. }
             | Event::WatcherLost { .. } => {}
         }

@@ -2,15 +2,46 @@
 //! copy of the file as it was.
 
 mod v1;
+mod v2;
 
 use std::fs;
 use std::path::Path;
 
+use redb::{Database, ReadableTable, TableDefinition, WriteTransaction};
+
+use crate::commit::Tables;
 use crate::error::StoreError;
 use crate::names::{Names, place, with_ending};
+use crate::record::{damaged, unseal};
 use crate::schema;
+use crate::tables::{Definition, FLOOR_KEY, SCHEMA_KEY, SEQ_KEY, Table, key_number};
 
-pub(crate) use v1::migrate as from_1;
+/// Brings a file of this older version to this build's in one transaction: until all of it is, none is.
+pub(crate) fn file(db: &Database, version: u32) -> Result<(), StoreError> {
+    let transaction = db.begin_write()?;
+    let mut tables = Tables::new(&transaction);
+    for table in Table::ALL {
+        tables.get(table)?;
+    }
+    if version < 2 {
+        v1::migrate(&transaction, &mut tables)?;
+    }
+    if version < 3 {
+        v2::migrate(&transaction, &mut tables)?;
+    }
+    tables.put(Table::Meta, SCHEMA_KEY, &schema::row(schema::SCHEMA))?;
+    drop(tables);
+    Ok(transaction.commit()?)
+}
+
+/// The same for tables that were filled from an export of this older version: in its lines, unlike in
+/// records, what came later is only missing.
+pub(crate) fn imported(tables: &mut Tables<'_>, version: u32) -> Result<(), StoreError> {
+    if version < 3 {
+        v2::operations(tables)?;
+    }
+    tables.put(Table::Meta, SCHEMA_KEY, &schema::row(schema::SCHEMA))
+}
 
 /// Keeps a copy of a file of this version, `pool.redb.v1`; one that is there already is left alone.
 pub(crate) fn keep(names: &dyn Names, path: &Path, version: u32) -> Result<(), StoreError> {
@@ -20,4 +51,31 @@ pub(crate) fn keep(names: &dyn Names, path: &Path, version: u32) -> Result<(), S
         return Ok(());
     }
     place(names, &kept, |unfinished| Ok(fs::copy(path, unfinished).map(drop)?))
+}
+
+/// A table of an older schema.
+const fn definition(name: &'static str) -> Definition {
+    TableDefinition::new(name)
+}
+
+/// Begins the journal anew, in place of the old one: what was given out so far is behind its floor, the
+/// queueing of the messages, too.
+fn new_journal(
+    transaction: &WriteTransaction,
+    tables: &mut Tables<'_>,
+    old: &'static str,
+) -> Result<(), StoreError> {
+    let mut last = 0;
+    if let Some(row) = tables.get(Table::Meta)?.get(SEQ_KEY)? {
+        let payload = unseal(Table::Meta.name(), SEQ_KEY, row.value());
+        let why = |why| StoreError::Damaged(damaged(Table::Meta, SEQ_KEY, why).to_string());
+        last = key_number(payload.map_err(why)?).unwrap_or(0);
+    }
+    let in_messages = tables.get(Table::Messages)?.last()?.and_then(|(key, _)| key_number(key.value()));
+    let in_journal =
+        transaction.open_table(definition(old))?.last()?.and_then(|(key, _)| key_number(key.value()));
+    let last = last.max(in_messages.unwrap_or(0)).max(in_journal.unwrap_or(0));
+    transaction.delete_table(definition(old))?;
+    tables.number(FLOOR_KEY, last)?;
+    tables.number(SEQ_KEY, last)
 }

@@ -14,7 +14,7 @@ use crate::record::{damaged, seal, unseal};
 use crate::tables::{SCHEMA_KEY, Table, key_number, number_key};
 
 /// The schema version that this build reads and writes.
-pub const SCHEMA: u32 = 2;
+pub const SCHEMA: u32 = 3;
 
 /// Makes the tables in a new file; brings any other to this build's version. `keep` keeps the file as
 /// it is, and is called before an older one is changed.
@@ -29,10 +29,10 @@ pub(crate) fn prepare(
     match version(&read)? {
         SCHEMA => Ok(()),
         found if found > SCHEMA => Err(StoreError::Newer { found, known: SCHEMA }),
-        1 => {
+        found @ 1.. => {
             drop(read);
-            keep(1)?;
-            migrate::from_1(db)
+            keep(found)?;
+            migrate::file(db, found)
         }
         found => Err(StoreError::Damaged(format!("schema version {found} never existed"))),
     }
@@ -61,15 +61,15 @@ fn create(db: &Database) -> Result<(), StoreError> {
     for table in Table::ALL {
         let mut rows = transaction.open_table(table.definition())?;
         if table == Table::Meta {
-            drop(rows.insert(SCHEMA_KEY, row().as_slice())?);
+            drop(rows.insert(SCHEMA_KEY, row(SCHEMA).as_slice())?);
         }
     }
     Ok(transaction.commit()?)
 }
 
-/// The row that says that a file has this build's version.
-pub(crate) fn row() -> Vec<u8> {
-    seal(Table::Meta.name(), SCHEMA_KEY, &[&number_key(u64::from(SCHEMA))])
+/// The row that says that a file has this version.
+pub(crate) fn row(version: u32) -> Vec<u8> {
+    seal(Table::Meta.name(), SCHEMA_KEY, &[&number_key(u64::from(version))])
 }
 
 pub(crate) fn version(read: &ReadTransaction) -> Result<u32, StoreError> {

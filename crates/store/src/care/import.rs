@@ -4,7 +4,7 @@ use std::io::{BufRead, Read};
 use std::path::Path;
 
 use crc32fast::Hasher;
-use redb::{Database, ReadableDatabase};
+use redb::{Database, ReadableTable};
 use serde::de::DeserializeOwned;
 
 use super::line::{End, Footer, Header, Line};
@@ -12,13 +12,13 @@ use crate::commit::Tables;
 use crate::error::StoreError;
 use crate::names::{Names, Os, place_new};
 use crate::open::empty;
-use crate::schema;
-use crate::tables::Table;
+use crate::tables::{SCHEMA_KEY, Table};
+use crate::{migrate, schema};
 
 /// The longest line, in bytes: the longest message many times over, whatever is escaped in it.
 const LINE_MAX: u64 = 16 << 20;
 
-/// Makes a new database file of an export. It has its name only when all of it is there and on disk.
+/// Makes a new database file of an export, by this build or by an earlier one. It has its name only when all of it is there and on disk.
 /// Answers how many lines there were, the first and the last not counted.
 ///
 /// # Errors
@@ -37,9 +37,6 @@ pub(crate) fn import_with(
         let db = empty(unfinished)?;
         let mut lines = Lines { input, sum: Hasher::new(), number: 0 };
         let count = fill(&db, &mut lines)?;
-        if schema::version(&db.begin_read()?).ok() != Some(schema::SCHEMA) {
-            return Err(lines.wrong("it has no schema version".to_owned()));
-        }
         db.close()?;
         Ok(count)
     })
@@ -53,7 +50,7 @@ fn fill(db: &Database, lines: &mut Lines<'_>) -> Result<u64, StoreError> {
     }
     let text = lines.next()?;
     let header: Header = lines.parsed(&text)?;
-    if header != Header::current() {
+    if !header.is_readable() {
         return Err(lines.wrong(format!("this build reads {:?}, not {header:?}", Header::current())));
     }
     let mut count = 0;
@@ -76,6 +73,11 @@ fn fill(db: &Database, lines: &mut Lines<'_>) -> Result<u64, StoreError> {
     if !lines.input.fill_buf().map_err(StoreError::Stream)?.is_empty() {
         return Err(lines.wrong("something follows its end".to_owned()));
     }
+    let version = tables.get(Table::Meta)?.get(SCHEMA_KEY)?.map(|row| row.value().to_vec());
+    if version != Some(schema::row(header.schema)) {
+        return Err(lines.wrong("it has no schema version".to_owned()));
+    }
+    migrate::imported(&mut tables, header.schema)?;
     drop(tables);
     transaction.commit()?;
     Ok(count)

@@ -11,6 +11,9 @@ use crate::record::{
 };
 use crate::tables::{Table, key_number, number_key};
 
+/// The schema of the first exports.
+const FIRST: u32 = 2;
+
 /// The first line.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -23,6 +26,12 @@ pub(super) struct Header {
 impl Header {
     pub(super) fn current() -> Self {
         Self { format: "tmux-pool export".to_owned(), version: 1, schema: crate::SCHEMA }
+    }
+
+    /// Whether this build can read what follows.
+    pub(super) fn is_readable(&self) -> bool {
+        let Self { format, version, schema } = Self::current();
+        self.format == format && self.version == version && (FIRST..=schema).contains(&self.schema)
     }
 }
 

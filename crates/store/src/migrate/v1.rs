@@ -7,15 +7,15 @@ mod sends;
 use protocol::frame::decode_record;
 use protocol::message::{Message, MessageState, MessageStatus};
 use protocol::{Event, MessageId, Seq, SessionId, Stamped, Timestamp, Token};
-use redb::{Database, ReadableTable, TableDefinition, WriteTransaction};
+use redb::{ReadableTable, WriteTransaction};
 use serde::Deserialize;
 
+use super::{definition, new_journal};
 use crate::commit::Tables;
 use crate::error::{RecordError, StoreError};
 use crate::quarantine;
-use crate::record::{damaged, seal_message, seal_state, split_message, unseal};
-use crate::schema;
-use crate::tables::{Definition, FLOOR_KEY, SCHEMA_KEY, SEQ_KEY, Table, key_number};
+use crate::record::{seal_message, seal_state, split_message, unseal};
+use crate::tables::Table;
 use sends::Sends;
 
 const MESSAGES: &str = "messages-1";
@@ -24,44 +24,15 @@ const JOURNAL: &str = "journal-1";
 /// Attempts of messages that did not say how many.
 const ATTEMPTS: u32 = 5;
 
-/// Rewrites the file in one transaction: it is of schema 1 until all of it is of this one.
-pub(crate) fn migrate(db: &Database) -> Result<(), StoreError> {
-    let transaction = db.begin_write()?;
-    {
-        let mut tables = Tables::new(&transaction);
-        for table in Table::ALL {
-            tables.get(table)?;
-        }
-        let last = last(&transaction, &mut tables)?;
-        messages(&transaction, &mut tables)?;
-        orphans(&transaction, &mut tables)?;
-        tables.number(FLOOR_KEY, last)?;
-        tables.number(SEQ_KEY, last)?;
-        tables.put(Table::Meta, SCHEMA_KEY, &schema::row())?;
-    }
-    for table in [MESSAGES, STATES, JOURNAL] {
+/// Rewrites the messages; the sessions are those of schema 2 already.
+pub(super) fn migrate(transaction: &WriteTransaction, tables: &mut Tables<'_>) -> Result<(), StoreError> {
+    messages(transaction, tables)?;
+    orphans(transaction, tables)?;
+    new_journal(transaction, tables, JOURNAL)?;
+    for table in [MESSAGES, STATES] {
         transaction.delete_table(definition(table))?;
     }
-    Ok(transaction.commit()?)
-}
-
-const fn definition(name: &'static str) -> Definition {
-    TableDefinition::new(name)
-}
-
-/// The last sequence number that was given out.
-fn last(transaction: &WriteTransaction, tables: &mut Tables<'_>) -> Result<u64, StoreError> {
-    let mut last = 0;
-    if let Some(row) = tables.get(Table::Meta)?.get(SEQ_KEY)? {
-        let payload = unseal(Table::Meta.name(), SEQ_KEY, row.value());
-        let why = |why| StoreError::Damaged(damaged(Table::Meta, SEQ_KEY, why).to_string());
-        last = key_number(payload.map_err(why)?).unwrap_or(0);
-    }
-    for table in [MESSAGES, JOURNAL] {
-        let table = transaction.open_table(definition(table))?;
-        last = last.max(table.last()?.and_then(|(key, _)| key_number(key.value())).unwrap_or(0));
-    }
-    Ok(last)
+    Ok(())
 }
 
 fn messages(transaction: &WriteTransaction, tables: &mut Tables<'_>) -> Result<(), StoreError> {

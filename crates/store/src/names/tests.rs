@@ -80,7 +80,7 @@ fn d7_copies_have_their_names_for_good() {
     import_with(&names, &at("import.redb"), &mut lines.as_slice()).unwrap();
     migrate::keep(&names, &at("pool.redb"), crate::SCHEMA).unwrap();
     names.power_cut();
-    for name in ["pool.redb", "backup.redb", "import.redb", "pool.redb.v2"] {
+    for name in ["pool.redb", "backup.redb", "import.redb", &format!("pool.redb.v{}", crate::SCHEMA)] {
         assert!(at(name).exists(), "{name} is lost");
     }
 }

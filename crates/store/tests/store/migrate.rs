@@ -1,13 +1,20 @@
-//! From the first schema: nothing is lost, whatever happens meanwhile, and the old file is kept.
+//! From earlier schemas: nothing is lost, whatever happens meanwhile, and the old file is kept.
 
+use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
 use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 
-use protocol::frame::encode_record;
-use protocol::{Event, Message, MessageId, MessageState, OpId, Seq, Stamped, Timestamp, Token};
-use redb::{Database, TableDefinition};
-use store::{Store, StoreError, Table};
+use pool::{Operation, OperationState};
+use protocol::frame::{decode_record, encode_record};
+use protocol::life::Policy;
+use protocol::{
+    ErrorCode, Event, Message, MessageId, MessageState, OpId, Refusal, Reply, Seq, Session, SessionId,
+    Stamped, Timestamp, Token,
+};
+use redb::{Database, ReadableDatabase, TableDefinition};
+use store::care::{check_file, import};
+use store::{SCHEMA, Store, StoreError, Table};
 
 use crate::backend::{Disk, Fault};
 use crate::crash::open;
@@ -15,94 +22,133 @@ use crate::files::{crc32, data};
 use crate::rows::rows;
 use crate::world::{Expected, Rng, World};
 
-fn old() -> Vec<u8> {
-    fs::read(data("v1.redb")).unwrap()
+/// A file of this version.
+fn old(version: u32) -> Vec<u8> {
+    fs::read(data(&format!("v{version}.redb"))).unwrap()
 }
 
 #[test]
 fn the_file_is_kept_as_it_was() {
-    let dir = tempfile::tempdir().unwrap();
-    let (path, kept) = (dir.path().join("pool.redb"), dir.path().join("pool.redb.v1"));
-    fs::write(&path, old()).unwrap();
-    fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
-    fs::write(&kept, "half of a copy, from elsewhere").unwrap();
-    for _ in 0..2 {
-        Store::open(&path, |_| {}).unwrap().0.close().unwrap();
-        assert!(fs::read(&kept).unwrap() == old());
-        assert_eq!(fs::metadata(&kept).unwrap().permissions().mode() & 0o777, 0o600);
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+    for version in 1..SCHEMA {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pool.redb");
+        let kept = dir.path().join(format!("pool.redb.v{version}"));
+        fs::write(&path, old(version)).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        fs::write(&kept, "half of a copy, from elsewhere").unwrap();
+        for _ in 0..2 {
+            Store::open(&path, |_| {}).unwrap().0.close().unwrap();
+            assert!(fs::read(&kept).unwrap() == old(version));
+            assert_eq!(fs::metadata(&kept).unwrap().permissions().mode() & 0o777, 0o600);
+            assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+        }
+        assert_eq!(check_file(&path).unwrap().0, SCHEMA);
+        let (store, loaded) = Store::open(&kept, |_| {}).unwrap();
+        let whole = open(&Disk::holding(old(version)));
+        assert_eq!(Expected::found(&store, loaded), whole, "and it is still good");
     }
-    let (store, loaded) = Store::open(&kept, |_| {}).unwrap();
-    assert_eq!(Expected::found(&store, loaded), open(&Disk::holding(old())), "and it is still good");
 }
 
 #[test]
 fn nothing_is_changed_where_the_file_cannot_be_kept() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("pool.redb");
-    fs::write(&path, old()).unwrap();
-    // A directory that has the copy's name.
-    fs::create_dir(dir.path().join("pool.redb.v1")).unwrap();
-    assert!(Store::open(&path, |_| {}).is_err());
-    assert!(fs::read(&path).unwrap() == old());
+    for version in 1..SCHEMA {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pool.redb");
+        fs::write(&path, old(version)).unwrap();
+        // A directory that has the copy's name.
+        fs::create_dir(dir.path().join(format!("pool.redb.v{version}"))).unwrap();
+        assert!(Store::open(&path, |_| {}).is_err());
+        assert!(fs::read(&path).unwrap() == old(version));
+    }
+}
+
+/// The number that a file says is its schema's.
+fn schema_of(disk: &Disk) -> u32 {
+    let db = Database::builder().create_with_backend(Disk::holding(disk.bytes())).unwrap();
+    let definition: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new(Table::Meta.name());
+    let row = db.begin_read().unwrap().open_table(definition).unwrap().get(&b"schema"[..]).unwrap().unwrap();
+    u32::from_be_bytes(row.value()[5..9].try_into().unwrap())
 }
 
 #[test]
 fn d6_a_power_cut_at_any_write_of_a_migration_loses_nothing() {
-    let disk = Disk::holding(old());
-    let whole = open(&disk);
-    assert!(whole.messages.len() > 10 && whole.journal.is_empty());
-    let mut rng = Rng(1);
-    let mut images = 0;
-    for point in 0..=disk.writes() {
-        let random = [disk.image(point, &mut rng), disk.image(point, &mut rng)];
-        for image in disk.single_images(point).into_iter().chain(random) {
-            let survivor = Disk::holding(image);
-            assert_eq!(open(&survivor), whole, "cut at {point}");
-            assert_eq!(open(&survivor), whole, "cut at {point}, and opened again");
-            let tables = rows(&survivor);
-            assert!(!tables.contains_key("journal-1") && tables.len() == 9, "cut at {point}: {tables:?}");
-            images += 1;
+    let new = rows(&crate::crash::created());
+    for version in 1..SCHEMA {
+        let disk = Disk::holding(old(version));
+        let whole = open(&disk);
+        assert!(whole.messages.len() > 10 && whole.journal.is_empty());
+        let mut rng = Rng(1);
+        let (mut images, mut schemas) = (0, BTreeSet::new());
+        for point in 0..=disk.writes() {
+            let random = [disk.image(point, &mut rng), disk.image(point, &mut rng)];
+            for image in disk.single_images(point).into_iter().chain(random) {
+                let survivor = Disk::holding(image);
+                schemas.insert(schema_of(&survivor));
+                assert_eq!(open(&survivor), whole, "cut at {point}");
+                assert_eq!(open(&survivor), whole, "cut at {point}, and opened again");
+                assert!(rows(&survivor).keys().eq(new.keys()), "cut at {point}: {:?}", rows(&survivor));
+                images += 1;
+            }
         }
+        assert!(images > 100, "{images}");
+        assert_eq!(schemas, BTreeSet::from([version, SCHEMA]), "never anything in between");
     }
-    assert!(images > 100, "{images}");
 }
 
 #[test]
 fn d5_a_disk_that_fails_during_a_migration_loses_nothing() {
-    let disk = Disk::holding(old());
-    let whole = open(&disk);
-    for nth in 1..=disk.done() {
-        let disk = Disk::failing(old(), Fault { nth, persistent: false, kind: ErrorKind::StorageFull });
-        // What it reads in vain at its end does not matter.
-        let opened = Store::with_backend(disk.clone());
-        if let Err(error) = &opened {
-            assert!(matches!(error, StoreError::Io(_) | StoreError::Storage(_)), "{nth}: {error:?}");
+    for version in 1..SCHEMA {
+        let disk = Disk::holding(old(version));
+        let whole = open(&disk);
+        for nth in 1..=disk.done() {
+            let fault = Fault { nth, persistent: false, kind: ErrorKind::StorageFull };
+            let disk = Disk::failing(old(version), fault);
+            // What it reads in vain at its end does not matter.
+            let opened = Store::with_backend(disk.clone());
+            if let Err(error) = &opened {
+                assert!(matches!(error, StoreError::Io(_) | StoreError::Storage(_)), "{nth}: {error:?}");
+            }
+            drop(opened);
+            assert_eq!(open(&Disk::holding(disk.bytes())), whole, "operation {nth}");
         }
-        drop(opened);
-        assert_eq!(open(&Disk::holding(disk.bytes())), whole, "operation {nth}");
     }
 }
 
 #[test]
 fn the_journal_begins_anew_and_goes_on() {
-    let disk = Disk::holding(old());
-    let (mut store, loaded) = Store::with_backend(disk.clone()).unwrap();
-    assert_eq!(store.oldest_seq().unwrap(), None);
-    let mut world = World::new(5);
-    world.now = Expected::found(&store, loaded);
-    let before = world.now.pool.seq();
-    let batch = world.batch(30);
-    store.commit(&world.now.pool, &batch.events, &batch.bodies).unwrap();
-    assert_eq!(store.oldest_seq().unwrap(), Some(Seq(before.0 + 1)));
-    assert_eq!(store.events_since(Seq(0), usize::MAX).unwrap(), world.now.journal);
-    drop(store);
-    assert_eq!(open(&disk), world.now);
+    for version in 1..SCHEMA {
+        let disk = Disk::holding(old(version));
+        let (mut store, loaded) = Store::with_backend(disk.clone()).unwrap();
+        assert_eq!(store.oldest_seq().unwrap(), None);
+        let mut world = World::new(5);
+        world.now = Expected::found(&store, loaded);
+        let before = world.now.pool.seq();
+        assert_eq!(store.floor().unwrap(), before);
+        let batch = world.batch(30);
+        store.commit(&world.now.pool, &batch.events, &batch.bodies).unwrap();
+        assert_eq!(store.oldest_seq().unwrap(), Some(Seq(before.0 + 1)));
+        assert_eq!(store.events_since(Seq(0), usize::MAX).unwrap(), world.now.journal);
+        drop(store);
+        assert_eq!(open(&disk), world.now);
+    }
+}
+
+#[test]
+fn no_place_of_the_old_journal_is_given_out_again() {
+    for version in 1..SCHEMA {
+        let disk = Disk::holding(old(version));
+        let event = Event::WatcherLost { reason: "gone".to_owned() };
+        let newest = Stamped { seq: Seq(500), at: Timestamp(1), event };
+        put(&disk, &format!("journal-{version}"), &500_u64.to_be_bytes(), &encode_record(&newest).unwrap());
+        for _ in 0..2 {
+            assert_eq!(open(&disk).pool.seq(), Seq(500));
+        }
+    }
 }
 
 #[test]
 fn states_are_carried_over_with_a_step() {
-    let (store, _) = Store::with_backend(Disk::holding(old())).unwrap();
+    let (store, _) = Store::with_backend(Disk::holding(old(1))).unwrap();
     let (typing, _) = store.message(MessageId(78)).unwrap().unwrap();
     assert_eq!((typing.status.state, typing.status.attempts), (MessageState::Typing, 2));
     assert_eq!(typing.steps.len(), 2);
@@ -120,27 +166,31 @@ fn old_reply(message: &Message, changed_at: Timestamp) -> Vec<u8> {
     [vec![0, 6], encode_record(&old).unwrap()].concat()
 }
 
-fn put_operation(disk: &Disk, op: &str, reply: Vec<u8>, at: Timestamp) {
-    let key = [b"n", op.as_bytes()].concat();
-    let event = Event::OperationDone { op: OpId::Named(op.to_owned()), digest: 7, reply, at };
-    let mut record = vec![1];
-    record.extend(encode_record(&Stamped { seq: Seq(1), at: Timestamp(0), event }).unwrap());
-    let sum = crc32(&[Table::Operations.name().as_bytes(), &key, &record].concat());
+/// A row as it was written, with what its record holds.
+fn put(disk: &Disk, table: &str, key: &[u8], payload: &[u8]) {
+    let mut record = [&[1], payload].concat();
+    let sum = crc32(&[table.as_bytes(), key, &record].concat());
     record.extend_from_slice(&sum.to_le_bytes());
     let db = Database::builder().create_with_backend(disk.clone()).unwrap();
     let write = db.begin_write().unwrap();
-    let definition: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new(Table::Operations.name());
-    write.open_table(definition).unwrap().insert(key.as_slice(), record.as_slice()).unwrap();
+    let definition: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new(table);
+    write.open_table(definition).unwrap().insert(key, record.as_slice()).unwrap();
     write.commit().unwrap();
     db.close().unwrap();
 }
 
+fn put_operation(disk: &Disk, op: &str, reply: Vec<u8>, at: Timestamp) {
+    let event = Event::OperationDone { op: OpId::Named(op.to_owned()), digest: 7, reply, at };
+    let payload = encode_record(&Stamped { seq: Seq(1), at: Timestamp(0), event }).unwrap();
+    put(disk, Table::Operations.name(), &[b"n", op.as_bytes()].concat(), &payload);
+}
+
 #[test]
 fn a_repeat_of_a_send_from_before_finds_its_message() {
-    let whole = open(&Disk::holding(old()));
+    let whole = open(&Disk::holding(old(1)));
     let (message, _) = &whole.messages[&MessageId(76)];
     let (sent, later) = (message.created_at, Timestamp(message.created_at.0 + 9));
-    let disk = Disk::holding(old());
+    let disk = Disk::holding(old(1));
     put_operation(&disk, "first", old_reply(message, sent), sent);
     // It came upon the first one's key, and is answered by that again.
     put_operation(&disk, "keyed", old_reply(message, sent), later);
@@ -160,4 +210,99 @@ fn a_repeat_of_a_send_from_before_finds_its_message() {
         );
         store.close().unwrap();
     }
+}
+
+/// What the second schema wrote, byte for byte.
+fn written(name: &str) -> &'static str {
+    let lines = include_str!("../data/v2-rows.txt").lines();
+    lines.filter_map(|line| line.split_once(' ')).find(|(of, _)| *of == name).unwrap().1
+}
+
+fn bytes(name: &str) -> Vec<u8> {
+    let hex = written(name);
+    (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
+}
+
+/// `SessionCreated` is the third event.
+fn put_session(disk: &Disk, name: &str, id: u64) {
+    put(disk, "sessions-1", &id.to_be_bytes(), &[vec![1, 0, 2], bytes(name)].concat());
+}
+
+#[test]
+fn a_session_is_carried_over_whole() {
+    let disk = Disk::holding(old(2));
+    put_session(&disk, "session.full", 1);
+    put_session(&disk, "session.least", 0);
+    let (_, loaded) = Store::with_backend(disk).unwrap();
+    assert_eq!(loaded.quarantined, []);
+    for (id, name) in [(1, "session.full.json"), (0, "session.least.json")] {
+        let mut told: Session = serde_json::from_str(written(name)).unwrap();
+        assert_eq!((&told.policy, told.conversation.is_none()), (&Policy::default(), true));
+        assert!(told.spec.limits.is_empty() && told.spec.resume_args.is_empty());
+        let found = loaded.pool.session(SessionId(id)).unwrap();
+        // Its messages count.
+        (told.total_requests, told.last_activity_at) = (found.total_requests, found.last_activity_at);
+        assert_eq!(*found, told);
+    }
+}
+
+#[test]
+fn a_repeat_is_answered_with_the_session_where_that_was_shown() {
+    let kept =
+        ["message.full", "sent.full", "purged.full", "done"].map(|name| bytes(&format!("reply.{name}")));
+    let refusal: Reply = Err(Refusal::new(ErrorCode::Conflict, "why"));
+    let kept = [&kept[..], &[encode_record(&refusal).unwrap(), vec![9; 40]]].concat();
+    for version in 1..SCHEMA {
+        let disk = Disk::holding(old(version));
+        put_operation(&disk, "full", bytes("reply.session.full"), Timestamp(5));
+        put_operation(&disk, "least", bytes("reply.session.least"), Timestamp(6));
+        for (n, reply) in kept.iter().enumerate() {
+            put_operation(&disk, &format!("kept-{n}"), reply.clone(), Timestamp(7));
+        }
+        let (_, loaded) = Store::with_backend(disk).unwrap();
+        assert_eq!(loaded.quarantined, []);
+        let found = |op: &str| loaded.pool.operation(&OpId::Named(op.to_owned())).unwrap();
+        let shown =
+            |id, at| Operation { digest: 7, at: Timestamp(at), state: OperationState::Begun(SessionId(id)) };
+        assert_eq!((found("full"), found("least")), (&shown(1, 5), &shown(0, 6)));
+        for (n, reply) in kept.iter().enumerate() {
+            let state = OperationState::Done(reply.clone());
+            assert_eq!(*found(&format!("kept-{n}")), Operation { digest: 7, at: Timestamp(7), state });
+            let read = decode_record::<Reply>(reply);
+            assert_eq!(read.is_ok(), reply[0] != 9, "all that could be read still can: {read:?}");
+        }
+    }
+}
+
+#[test]
+fn a_damaged_session_is_put_aside_and_keeps_nobody_up() {
+    let whole = open(&Disk::holding(old(2)));
+    let disk = Disk::holding(old(2));
+    let session = whole.messages.values().next().unwrap().0.session;
+    put(&disk, "sessions-1", &session.0.to_be_bytes(), b"rot");
+    let (_, loaded) = Store::with_backend(disk.clone()).unwrap();
+    let mut aside = loaded.quarantined.iter();
+    assert!(aside.any(|q| q.table == "sessions-1" && q.key == session.0.to_be_bytes()), "{aside:?}");
+    assert!(loaded.pool.session(session).is_none());
+    assert_eq!(loaded.pool.sessions().count() + 1, whole.pool.sessions().count());
+    let (_, again) = Store::with_backend(disk).unwrap();
+    assert_eq!(again.quarantined, loaded.quarantined, "it is told as long as it is there");
+}
+
+/// A file that the second schema exported, with an operation more.
+#[test]
+fn an_old_export_is_imported() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool.redb");
+    import(&path, &mut &fs::read(data("v2.export.jsonl")).unwrap()[..]).unwrap();
+    let (schema, checked) = check_file(&path).unwrap();
+    assert_eq!((schema, &checked.problems[..], &checked.quarantined[..]), (SCHEMA, &[][..], &[][..]));
+    let (store, loaded) = Store::open(&path, |_| {}).unwrap();
+    let mut found = Expected::found(&store, loaded);
+    // Lines say all that is needed for the journal to go on.
+    assert!(found.journal.iter().map(|event| event.seq.0).eq(1..=found.pool.seq().0));
+    found.journal.clear();
+    let disk = Disk::holding(old(2));
+    put_operation(&disk, "shown", bytes("reply.session.full"), Timestamp(9));
+    assert_eq!(found, open(&disk));
 }

@@ -5,6 +5,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use proptest::prelude::*;
+use protocol::life::{Account, Budget, Conversation};
 use protocol::message::STEPS_MAX;
 use protocol::{Event, MessageId, MessageState, Seq, Timestamp};
 use redb::backends::InMemoryBackend;
@@ -85,6 +86,51 @@ pub(crate) fn rows(disk: &Disk) -> BTreeMap<String, u64> {
         read.open_table(definition).unwrap().len().unwrap()
     };
     names.into_iter().map(|name| (name.clone(), len(&name))).collect()
+}
+
+/// Every row there is, by its table and key.
+fn all_rows(disk: &Disk) -> BTreeMap<(String, Vec<u8>), Vec<u8>> {
+    let db = Database::builder().create_with_backend(Disk::holding(disk.bytes())).unwrap();
+    let read = db.begin_read().unwrap();
+    let mut all = BTreeMap::new();
+    for table in read.list_tables().unwrap() {
+        let definition: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new(table.name());
+        for row in read.open_table(definition).unwrap().range::<&[u8]>(..).unwrap() {
+            let (key, record) = row.unwrap();
+            all.insert((table.name().to_owned(), key.value().to_vec()), record.value().to_vec());
+        }
+    }
+    all
+}
+
+#[test]
+fn what_a_session_uses_is_written_to_its_row_alone() {
+    let disk = Disk::default();
+    let mut store = Store::with_backend(disk.clone()).unwrap().0;
+    let mut world = World::new(1);
+    let mut batch = Batch::default();
+    let session = world.create(&mut batch);
+    world.create(&mut batch);
+    commit(&mut store, &world, &batch);
+    let row = (Table::Sessions.name().to_owned(), session.0.to_be_bytes().to_vec());
+    for n in 1..4 {
+        let before = all_rows(&disk);
+        let mut batch = Batch::default();
+        let budget = Budget { failures: n, ..Budget::default() };
+        world.emit(Event::BudgetChanged { session, budget }, &mut batch);
+        let account = Account { user_us: n.into(), ..Account::default() };
+        world.emit(Event::SessionAccounted { session, account }, &mut batch);
+        let conversation = Some(Conversation { id: n.to_string(), begun: true });
+        world.emit(Event::ConversationChanged { session, conversation }, &mut batch);
+        commit(&mut store, &world, &batch);
+        let mut expected = all_rows(&disk);
+        assert_ne!(expected.insert(row.clone(), before[&row].clone()), None);
+        assert_eq!(expected, before, "nothing else was written");
+        assert_ne!(all_rows(&disk)[&row], before[&row]);
+    }
+    drop(store);
+    let (store, loaded) = Store::with_backend(disk).unwrap();
+    assert_eq!(Expected::found(&store, loaded), world.now);
 }
 
 #[test]

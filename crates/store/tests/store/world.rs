@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use pool::Pool;
+use protocol::life::{Account, Budget, Conversation, Limits, Policy, RestartPolicy};
 use protocol::message::{PROMPT, STEPS_MAX};
 use protocol::reap::{CandidateKind, Outcome};
 use protocol::session::{DeleteMode, Size};
@@ -119,7 +120,7 @@ impl World {
     /// What one number makes happen.
     pub(crate) fn step(&mut self, choice: u64, batch: &mut Batch) {
         self.clock += choice % 1000;
-        let kind = choice / 1000 % 32;
+        let kind = choice / 1000 % 40;
         let event = match kind {
             0..=2 => Some(self.created()),
             3..=10 => self.session_change(kind, batch),
@@ -128,7 +129,8 @@ impl World {
             24..=25 => self.forgotten(),
             26..=27 => self.breaker(),
             28..=29 => Some(self.operation()),
-            _ => Some(self.rare(choice / 1000 / 32)),
+            30..=31 => Some(self.rare(choice / 1000 / 40)),
+            _ => self.life(kind),
         };
         if let Some(event) = event {
             self.emit(event, batch);
@@ -188,6 +190,11 @@ impl World {
         incarnation.pane = Some(PaneId(7));
         incarnation.session = Some(TmuxSessionId(3));
         incarnation.init = Some(ProcId { pid: 4242, start: self.clock });
+        if self.rng.below(2) == 0 {
+            incarnation.cgroup = Some(OsBytes(vec![b'/', 0xff]));
+            incarnation.unenforced = vec!["cpu: there is no control group".to_owned()];
+            incarnation.resumed = true;
+        }
         incarnation
     }
 
@@ -197,7 +204,19 @@ impl World {
         let env = vec![("KEY".into(), "x".repeat(self.rng.index(300)).into())];
         let command = vec!["sleep".into(), "1000".into()];
         let incarnation = self.incarnation();
-        let spec = Spec { agent: "shell".to_owned(), command, cwd: "/".into(), env, size };
+        let bounded = self.rng.below(2) == 0;
+        let args = |text: &str| if bounded { vec!["--resume".into(), text.into()] } else { vec![] };
+        let spec = Spec {
+            agent: "shell".to_owned(),
+            command,
+            cwd: "/".into(),
+            env,
+            size,
+            start_args: args("{conversation}"),
+            resume_args: args("again"),
+            limits: if bounded { "mem=2G,nice=5,cpus=0-3".parse().unwrap() } else { Limits::default() },
+            context_limit: bounded.then_some(200_000),
+        };
         let name: Name = format!("w{n}").parse().unwrap();
         let dir = format!("/pool/sessions/sess_{n}").into();
         let names = (name.clone(), name);
@@ -247,6 +266,52 @@ impl World {
                 Event::SessionDeleted { session, reason, mode: DeleteMode::KillTmux, tmux_alive: false }
             }
             _ => Event::SessionFailed { session, reason: Reason::Setup, detail: "no room".to_owned(), exit },
+        })
+    }
+
+    /// How a session lives.
+    fn life(&mut self, kind: u64) -> Option<Event> {
+        let ids: Vec<_> = self.now.pool.sessions().map(|s| s.id).collect();
+        let session = self.rng.pick(&ids)?;
+        let (n, now) = (self.rng.below(1 << 40), Timestamp(self.clock));
+        let yes = n.is_multiple_of(2);
+        Some(match kind {
+            32 => {
+                let reason = [Reason::Evicted, Reason::Idle, Reason::Parked][self.rng.index(3)];
+                let exit = yes.then_some(Exit { code: None, signal: Some(15), at: now });
+                Event::SessionParked { session, reason, exit }
+            }
+            33 => {
+                let restart = [RestartPolicy::No, RestartPolicy::OnFailure, RestartPolicy::Always];
+                let policy = Policy {
+                    restart: restart[self.rng.index(3)],
+                    max_restarts: yes.then_some(n as u32),
+                    ttl_ms: (!yes).then_some(n),
+                    pinned: yes,
+                    ..Policy::default()
+                };
+                Event::SessionPolicyChanged { session, policy }
+            }
+            34..=35 => {
+                let starts = (0..n % 4).map(|ago| Timestamp(self.clock - ago)).collect();
+                let budget =
+                    Budget { starts, failures: n as u32, due_at: yes.then_some(now), exhausted: !yes };
+                Event::BudgetChanged { session, budget }
+            }
+            36 => {
+                let conversation = Conversation { id: format!("{n:032x}"), begun: n.is_multiple_of(3) };
+                Event::ConversationChanged { session, conversation: yes.then_some(conversation) }
+            }
+            37 => {
+                let oom_kills = yes.then_some(n % 3);
+                let account = Account { user_us: n, system_us: n / 2, max_rss_kib: n / 3, oom_kills };
+                Event::SessionAccounted { session, account }
+            }
+            38 => {
+                let limit = "memory".to_owned();
+                Event::LimitExceeded { session, limit, used: n, allowed: n / 2, ended: yes }
+            }
+            _ => Event::LogResumed { session },
         })
     }
 
