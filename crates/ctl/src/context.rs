@@ -69,6 +69,12 @@ impl Context {
         Client::new(self, self.limit.unwrap_or(Limit(Some(DEFAULT_LIMIT.saturating_add(longer)))).0)
     }
 
+    /// A client for what may have to wait for a slot first, and takes this much longer besides.
+    #[must_use]
+    pub(crate) fn client_for_slot(&self, wait_slot: Option<Duration>, longer: Duration) -> Client {
+        if waits(wait_slot) { self.patient_client() } else { self.client_within(longer) }
+    }
+
     /// A client that waits for ever unless it was told otherwise.
     #[must_use]
     pub(crate) fn patient_client(&self) -> Client {
@@ -129,6 +135,11 @@ impl Context {
     }
 }
 
+/// Whether it is a wait for a slot that has its own end.
+fn waits(wait_slot: Option<Duration>) -> bool {
+    wait_slot.is_some_and(|wait| !wait.is_zero())
+}
+
 /// The path seen from this directory.
 ///
 /// # Errors
@@ -145,4 +156,15 @@ fn style(global: &Global, no_color: bool) -> Style {
         Colour::Auto => terminal && !no_color,
     };
     Style { json: global.json, quiet: global.quiet, terminal, colour }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_wait_for_a_slot_outlasts_the_usual_time() {
+        assert!(waits(Some(Duration::from_millis(1))));
+        assert!(!waits(None) && !waits(Some(Duration::ZERO)));
+    }
 }

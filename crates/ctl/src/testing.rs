@@ -1,13 +1,12 @@
 //! Samples for the tests of this crate.
 
-use std::collections::BTreeMap;
-
-use protocol::reply::{Component, QueueCounts, SessionView, Status, TmuxStatus};
+use protocol::life::Limits;
+use protocol::reply::{Component, QueueCounts, Room, SessionView, Status, TmuxStatus};
 use protocol::session::{Incarnation, Lifecycle, Size, Spec};
 use protocol::tmux::Means;
 use protocol::{
-    Epoch, Message, MessageId, MessageStatus, OsBytes, PaneId, ProcId, Seq, ServerId, Session, SessionId,
-    Tag, Timestamp, TmuxSessionId,
+    Epoch, Message, MessageId, MessageStatus, PaneId, ProcId, Seq, ServerId, Session, SessionId, Tag,
+    Timestamp, TmuxSessionId,
 };
 
 /// A live session with one secret in its environment.
@@ -27,29 +26,18 @@ pub(crate) fn session(name: &str) -> SessionView {
         cwd: "/tmp".into(),
         env: vec![("PASSWORD".into(), "hunter2".into())],
         size: Size { cols: 200, rows: 50 },
+        start_args: Vec::new(),
+        resume_args: Vec::new(),
+        limits: Limits::default(),
+        context_limit: None,
     };
+    let (id, names) = (SessionId(1), (name.parse().unwrap(), name.parse().unwrap()));
+    let intended = Session::intended(id, names, "/state/sessions/sess_1".into(), spec, incarnation);
     let session = Session {
-        id: SessionId(1),
-        name: name.parse().unwrap(),
-        workspace: name.parse().unwrap(),
-        dir: OsBytes::from("/state/sessions/sess_1"),
-        spec,
-        labels: BTreeMap::new(),
         lifecycle: Lifecycle::Live,
-        reason: None,
-        detail: None,
-        incarnation: Some(incarnation),
-        incarnations: 1,
-        restarts: 0,
-        exit: None,
-        total_requests: 0,
-        recovered: false,
-        created_at: at,
-        changed_at: at,
-        last_activity_at: at,
         verified_at: Some(at),
         current_command: Some("sh".into()),
-        attached_clients: 0,
+        ..intended
     };
     SessionView {
         session,
@@ -58,6 +46,9 @@ pub(crate) fn session(name: &str) -> SessionView {
         lock: None,
         current_dir: Some("/tmp/sub".into()),
         processes: Vec::new(),
+        usage: None,
+        parkable: false,
+        slot_wait: None,
     }
 }
 
@@ -124,5 +115,6 @@ pub(crate) fn status() -> Status {
         generators: 0,
         state_dir: "/state".into(),
         problems: Vec::new(),
+        room: Room::default(),
     }
 }

@@ -1,9 +1,13 @@
 //! An event as one flat JSON document, and as a line for people.
 
 use protocol::event::{Event, Stamped};
+use protocol::session::Spec;
 use protocol::{Seq, Timestamp};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use crate::show::json::{BudgetJson, LimitsJson, PolicyJson};
+use crate::show::redact;
 use crate::show::time::{rfc3339, rfc3339_of_seconds};
 
 /// `{"seq", "at", "kind", "session", …}` with the event's own fields beside them. Where one of those
@@ -77,10 +81,41 @@ fn fields(event: &Event) -> Map<String, Value> {
     if let Some(Value::Object(holder)) = fields.get_mut("holder") {
         holder.remove("op");
     }
-    if let Some(Value::Object(spec)) = fields.get_mut("spec") {
-        spec.remove("env");
+    match event {
+        Event::SessionCreated(session) => {
+            fields.insert("spec".into(), spec(&session.spec));
+            fields.insert("policy".into(), json!(PolicyJson::new(&session.policy)));
+            fields.insert("budget".into(), json!(BudgetJson::new(&session.budget)));
+        }
+        Event::SessionPolicyChanged { policy, .. } => {
+            instead(&mut fields, "policy", &PolicyJson::new(policy));
+        }
+        Event::BudgetChanged { budget, .. } => instead(&mut fields, "budget", &BudgetJson::new(budget)),
+        _ => {}
     }
     fields
+}
+
+/// What a session runs, without its environment.
+fn spec(spec: &Spec) -> Value {
+    json!({
+        "agent": spec.agent,
+        "command": redact::command(&spec.command),
+        "cwd": spec.cwd,
+        "size": spec.size,
+        "start_args": redact::command(&spec.start_args),
+        "resume_args": redact::command(&spec.resume_args),
+        "limits": LimitsJson::new(&spec.limits),
+        "context_limit": spec.context_limit,
+    })
+}
+
+/// The keys of a document, as those of a session have it, instead of one field.
+fn instead(fields: &mut Map<String, Value>, field: &str, document: &impl Serialize) {
+    fields.remove(field);
+    if let Ok(Value::Object(document)) = serde_json::to_value(document) {
+        fields.extend(document);
+    }
 }
 
 fn own_name(event: &Event, key: String) -> String {
@@ -127,6 +162,7 @@ fn is_time(key: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use protocol::life::{Budget, Policy};
     use protocol::message::Holder;
     use protocol::reap::CandidateKind;
     use protocol::session::Exit;
@@ -234,11 +270,58 @@ mod tests {
 
     #[test]
     fn a_created_session_keeps_its_secrets() {
-        let record = session("web").session;
+        let mut record = session("web").session;
+        record.spec.command = vec!["x".into(), "--token=hunter2".into()];
+        record.spec.resume_args = vec!["--password".into(), "hunter2".into()];
+        record.policy.ttl_ms = Some(u64::MAX);
         let value = shown(Event::SessionCreated(Box::new(record)));
         assert_eq!((&value["session"], &value["name"]), (&json!("sess_1"), &json!("web")));
         assert_eq!(value["incarnation"]["server"]["started_at"], "2023-11-14T22:13:20.000Z");
-        assert!(!value.to_string().contains("hunter2"));
+        assert!(!value.to_string().contains("hunter2"), "{value}");
+        assert_eq!(
+            (&value["policy"]["ttl_ms"], &value["budget"]["exhausted"]),
+            (&json!("never"), &json!(false))
+        );
+        assert_eq!(
+            (&value["spec"]["agent"], &value["spec"]["limits"]["text"]),
+            (&json!("shell"), &json!(""))
+        );
+    }
+
+    #[test]
+    fn what_becomes_of_a_session_is_told_as_it_is_shown() {
+        let session = SessionId(12);
+        let (at, envelope) = ("2023-11-14T22:13:20.000Z", ["seq", "at", "kind", "session"]);
+        let parked = Event::SessionParked { session, reason: Reason::Evicted, exit: None };
+        let expected = json!({
+            "seq": 9, "at": at, "kind": "session_parked", "session": "sess_12", "reason": "evicted", "exit": null
+        });
+        assert_eq!(shown(parked), expected);
+        let policy = Policy { pinned: true, idle_timeout_ms: Some(u64::MAX), ..Policy::default() };
+        let mut value = shown(Event::SessionPolicyChanged { session, policy });
+        assert_eq!(value["kind"], "session_policy_changed");
+        envelope.iter().for_each(|key| drop(value.as_object_mut().unwrap().remove(*key)));
+        let expected = json!({
+            "restart": "no", "max_restarts": null, "idle_timeout_ms": "never", "ttl_ms": null,
+            "max_runtime_ms": null, "ephemeral": false, "pinned": true
+        });
+        assert_eq!(value, expected);
+        let budget = Budget { starts: vec![Timestamp(0)], failures: 1, due_at: None, exhausted: true };
+        let expected = json!({
+            "seq": 9, "at": at, "kind": "restarts_exhausted", "session": "sess_12",
+            "restarts_in_window": 1, "failures": 1, "due_at": null, "exhausted": true
+        });
+        assert_eq!(shown(Event::BudgetChanged { session, budget }), expected);
+        let limit = "memory".to_owned();
+        let over = Event::LimitExceeded { session, limit, used: 2, allowed: 1, ended: true };
+        let expected = json!({
+            "seq": 9, "at": at, "kind": "limit_exceeded", "session": "sess_12", "limit": "memory", "used": 2,
+            "allowed": 1, "ended": true
+        });
+        assert_eq!(shown(over.clone()), expected);
+        let line = details(&Stamped { seq: Seq(1), at: Timestamp(0), event: over });
+        assert_eq!(line, "allowed=1 ended=true limit=memory used=2");
+        assert_eq!(shown(Event::LogResumed { session })["kind"], "log_resumed");
     }
 
     #[test]

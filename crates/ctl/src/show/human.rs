@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use protocol::reply::SessionView;
 use protocol::session::Exit;
-use protocol::{OsBytes, Timestamp};
+use protocol::{Lifecycle, OsBytes, Session, Timestamp};
 
 use crate::show::json::{status, word};
 use crate::show::out::Style;
 use crate::show::table::Table;
-use crate::show::{escape, time, tree};
+use crate::show::{escape, life, redact, time, tree};
 
 /// A table of sessions.
 #[must_use]
@@ -22,7 +22,7 @@ pub(crate) fn sessions(views: &[SessionView], style: Style, now: Timestamp) -> S
             session.name.to_string(),
             session.spec.agent.clone(),
             state(view),
-            status(view).unwrap_or_default().to_owned(),
+            status(view).or(view.slot_wait.map(|_| "waiting")).unwrap_or_default().to_owned(),
             (view.queue.queued + view.queue.claimed + view.queue.in_doubt).to_string(),
             session.current_command.as_ref().map(OsBytes::to_string_lossy).unwrap_or_default(),
             when(session.last_activity_at, style, now),
@@ -36,24 +36,27 @@ pub(crate) fn sessions(views: &[SessionView], style: Style, now: Timestamp) -> S
 pub(crate) fn session(view: &SessionView, style: Style, now: Timestamp) -> String {
     let session = &view.session;
     let incarnation = session.incarnation.as_ref();
-    let command: Vec<String> =
-        session.spec.command.iter().map(|word| quoted(&word.to_string_lossy())).collect();
+    let command = redact::command(&session.spec.command);
+    let command: Vec<String> = command.iter().map(|word| quoted(&word.to_string_lossy())).collect();
     let mut rows = Rows(Table::new(&[]));
     rows.add("id", session.id.to_string());
     rows.add("name", session.name.to_string());
     rows.add("workspace", session.workspace.to_string());
     rows.add("state", state(view));
-    rows.maybe("detail", session.detail.clone());
     rows.maybe("status", status(view).map(str::to_owned));
-    rows.maybe("exit", session.exit.map(|exit| ended(exit, style, now)));
+    rows.ending(session, style, now);
+    rows.maybe("next start", life::next_start(session, now));
+    rows.maybe("waits", view.slot_wait.map(|place| format!("for a slot, place {place}")));
     rows.add("agent", session.spec.agent.clone());
     rows.add("command", command.join(" "));
     rows.add("cwd", session.spec.cwd.to_string_lossy());
     rows.add("dir", session.dir.to_string_lossy());
     rows.add("labels", labels(&session.labels));
+    rows.bounds(view);
     rows.add("size", format!("{}x{}", session.spec.size.cols, session.spec.size.rows));
     rows.maybe("runs", session.current_command.as_ref().map(OsBytes::to_string_lossy));
     rows.maybe("runs in", view.current_dir.as_ref().map(OsBytes::to_string_lossy));
+    rows.maybe("uses", view.usage.as_ref().map(life::usage));
     rows.maybe("agent process", incarnation.and_then(|i| i.agent).map(|process| process.pid.to_string()));
     rows.maybe("init process", incarnation.and_then(|i| i.init).map(|process| process.pid.to_string()));
     rows.maybe("pane", incarnation.and_then(|i| i.pane).map(|pane| pane.to_string()));
@@ -89,6 +92,17 @@ pub(crate) fn state_line(view: &SessionView) -> String {
     format!("{}  {}  {}{exit}", view.session.id, view.session.name, state(view))
 }
 
+/// Why a session does not run, as a sentence: `sess_1 is lost: its tmux server went away`.
+#[must_use]
+pub(crate) fn why_over(view: &SessionView) -> String {
+    let session = &view.session;
+    let exit = session.exit.map(how);
+    let why = session.reason.and_then(life::why).map(str::to_owned);
+    let told = [why, session.detail.clone(), exit].into_iter().flatten().collect::<Vec<_>>().join("; ");
+    let state = format!("{} is {}", session.id, word(&session.lifecycle));
+    if told.is_empty() { state } else { format!("{state}: {told}") }
+}
+
 /// Labels in a row.
 #[must_use]
 pub(crate) fn labels(labels: &BTreeMap<String, String>) -> String {
@@ -104,8 +118,8 @@ pub(crate) fn when(at: Timestamp, style: Style, now: Timestamp) -> String {
 
 fn state(view: &SessionView) -> String {
     let state = word(&view.session.lifecycle);
-    match view.session.reason.filter(|_| view.session.lifecycle != protocol::Lifecycle::Live) {
-        Some(reason) => format!("{state}({})", word(&reason)),
+    match view.session.reason.filter(|_| view.session.lifecycle != Lifecycle::Live) {
+        Some(reason) => format!("{state}({})", life::word(reason)),
         None => state,
     }
 }
@@ -139,6 +153,38 @@ impl Rows {
         self.0.row([key.to_owned(), value]);
     }
 
+    /// How it came to be where it is, and how its program ended.
+    fn ending(&mut self, session: &Session, style: Style, now: Timestamp) {
+        let left = session.reason.filter(|_| session.lifecycle != Lifecycle::Live);
+        self.maybe("why", left.and_then(life::why).map(str::to_owned));
+        self.maybe("detail", session.detail.clone());
+        let ended = session.exit.map(|exit| ended(exit, style, now));
+        self.maybe("exit", ended.or_else(|| life::unknown_end(session)));
+        self.maybe("used in all", session.account.as_ref().map(life::account));
+        self.maybe("wakes by", life::again(session));
+    }
+
+    /// What bounds it and what becomes of it.
+    fn bounds(&mut self, view: &SessionView) {
+        let Session { spec, policy, incarnation, conversation, .. } = &view.session;
+        self.add("limits", life::limits(&spec.limits));
+        for lacking in incarnation.iter().flat_map(|i| &i.unenforced) {
+            self.add("does not hold", lacking.clone());
+        }
+        self.add("policy", life::policy(policy));
+        self.add("parkable", if view.parkable { "by itself" } else { "only by `poolctl park`" }.to_owned());
+        self.maybe(
+            "conversation",
+            conversation.as_ref().map(|conversation| {
+                let resumed = incarnation.as_ref().is_some_and(|i| i.resumed);
+                let how = if resumed { " (taken up again)" } else { "" };
+                format!("{}{how}", conversation.id)
+            }),
+        );
+        let cgroup = incarnation.as_ref().and_then(|i| i.cgroup.as_ref());
+        self.maybe("cgroup", cgroup.map(OsBytes::to_string_lossy));
+    }
+
     fn maybe(&mut self, key: &str, value: Option<String>) {
         if let Some(value) = value {
             self.add(key, value);
@@ -148,8 +194,9 @@ impl Rows {
 
 #[cfg(test)]
 mod tests {
+    use protocol::Reason;
+    use protocol::life::Conversation;
     use protocol::reply::TreeProcess;
-    use protocol::{Lifecycle, Reason};
 
     use super::*;
     use crate::testing;
@@ -186,6 +233,42 @@ mod tests {
         view.session.reason = Some(Reason::Killed);
         view.session.exit = Some(Exit { code: None, signal: Some(15), at: NOW });
         assert_eq!(state_line(&view), "sess_1  web  stopped(killed), signal 15");
+    }
+
+    #[test]
+    fn a_session_shows_what_becomes_of_it() {
+        let mut view = testing::session("web");
+        let shown = |view: &SessionView| {
+            let text = session(view, Style::default(), NOW);
+            text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
+        };
+        let has = |view: &SessionView, line: &str| {
+            assert!(shown(view).iter().any(|shown| shown == line), "{line}: {:#?}", shown(view));
+        };
+        has(&view, "limits none");
+        has(&view, "policy no restart");
+        has(&view, "parkable only by `poolctl park`");
+        view.session.spec.limits = "mem=2G,tasks=9".parse().unwrap();
+        view.session.spec.limits.best_effort = true;
+        let incarnation = view.session.incarnation.as_mut().unwrap();
+        incarnation.unenforced = vec!["tasks: no control group".into()];
+        incarnation.resumed = true;
+        view.session.conversation = Some(Conversation { id: "abc".into(), begun: true });
+        (view.parkable, view.slot_wait) = (true, Some(2));
+        has(&view, "limits mem=2G,tasks=9 (as far as they can be held)");
+        has(&view, "does not hold tasks: no control group");
+        has(&view, "conversation abc (taken up again)");
+        has(&view, "parkable by itself");
+        has(&view, "waits for a slot, place 2");
+        (view.session.lifecycle, view.session.reason) = (Lifecycle::Parked, Some(Reason::Evicted));
+        view.session.budget.due_at = Some(NOW.after(std::time::Duration::from_secs(12)));
+        has(&view, "state parked(evicted)");
+        has(&view, "why parked to make room for another session");
+        has(&view, "exit not known: its init was killed, or could not write, before it left a record");
+        has(&view, "wakes by a prompt, `poolctl attach web` or `poolctl restore web`");
+        has(&view, "next start in 12s");
+        let listed = sessions(std::slice::from_ref(&view), Style::default(), NOW);
+        assert!(listed.contains("parked(evicted)  waiting"), "{listed}");
     }
 
     #[test]

@@ -1,16 +1,20 @@
 //! The JSON documents that scripts depend on. Each is a struct, so a key can neither be missing nor
 //! slip in; what is not known is null.
 
+mod life;
 mod message;
 
 use std::collections::BTreeMap;
 
+use protocol::life::{Account, Conversation, Usage};
 use protocol::reply::{QueueCounts, SessionView};
 use protocol::{Lifecycle, OsBytes, Session, Timestamp};
 use serde::Serialize;
 
+pub(crate) use life::{BudgetJson, LimitsJson, PolicyJson};
 pub(crate) use message::{MessageJson, breaker, with_history};
 
+use crate::show::redact;
 use crate::show::time::{rfc3339, rfc3339_of_seconds};
 
 /// How long after its last activity a session counts as drowsy, in milliseconds.
@@ -24,7 +28,7 @@ pub(crate) struct SessionJson<'a> {
     workspace: &'a str,
     dir: &'a OsBytes,
     agent: &'a str,
-    command: &'a [OsBytes],
+    command: Vec<OsBytes>,
     cwd: &'a OsBytes,
     labels: &'a BTreeMap<String, String>,
     lifecycle: Lifecycle,
@@ -49,8 +53,19 @@ pub(crate) struct SessionJson<'a> {
     incarnations: u32,
     restarts: u32,
     exit: Option<ExitJson>,
-    limits: Option<()>,
+    account: Option<&'a Account>,
+    limits: LimitsJson<'a>,
+    unenforced: &'a [String],
+    cgroup: Option<&'a OsBytes>,
     restart_policy: &'static str,
+    policy: PolicyJson,
+    budget: BudgetJson,
+    resumed: bool,
+    conversation: Option<&'a Conversation>,
+    context_limit: Option<u64>,
+    parkable: bool,
+    slot_wait: Option<u64>,
+    usage: Option<&'a Usage>,
     thought: Option<()>,
     verified_at: Option<String>,
     recovered: bool,
@@ -103,13 +118,14 @@ impl<'a> SessionJson<'a> {
     #[must_use]
     pub(crate) fn new(view: &'a SessionView, now: Timestamp) -> Self {
         let session = &view.session;
+        let incarnation = session.incarnation.as_ref();
         Self {
             id: session.id.to_string(),
             name: session.name.as_str(),
             workspace: session.workspace.as_str(),
             dir: &session.dir,
             agent: &session.spec.agent,
-            command: &session.spec.command,
+            command: redact::command(&session.spec.command),
             cwd: &session.spec.cwd,
             labels: &session.labels,
             lifecycle: session.lifecycle,
@@ -134,8 +150,19 @@ impl<'a> SessionJson<'a> {
             incarnations: session.incarnations,
             restarts: session.restarts,
             exit: session.exit.map(|e| ExitJson { code: e.code, signal: e.signal, at: rfc3339(e.at) }),
-            limits: None,
-            restart_policy: "no",
+            account: session.account.as_ref(),
+            limits: LimitsJson::new(&session.spec.limits),
+            unenforced: incarnation.map(|i| i.unenforced.as_slice()).unwrap_or_default(),
+            cgroup: incarnation.and_then(|i| i.cgroup.as_ref()),
+            restart_policy: session.policy.restart.word(),
+            policy: PolicyJson::new(&session.policy),
+            budget: BudgetJson::new(&session.budget),
+            resumed: incarnation.is_some_and(|i| i.resumed),
+            conversation: session.conversation.as_ref(),
+            context_limit: session.spec.context_limit,
+            parkable: view.parkable,
+            slot_wait: view.slot_wait,
+            usage: view.usage.as_ref(),
             thought: None,
             verified_at: session.verified_at.map(rfc3339),
             recovered: session.recovered,
@@ -250,7 +277,8 @@ mod tests {
             activity_source, activity_since, status, rest_state, attached_clients, current_command,
             current_directory, processes, generator, tmux,
             queue, total_requests, active_requests, created_at, last_activity_at, incarnations, restarts, exit,
-            limits, restart_policy, thought, verified_at, recovered";
+            account, limits, unenforced, cgroup, restart_policy, policy, budget, resumed, conversation,
+            context_limit, parkable, slot_wait, usage, thought, verified_at, recovered";
         assert_eq!(keys(&value), sorted(contract));
         assert_eq!(keys(&value["tmux"]), sorted("socket server_pid server_started_at session_id pane_id"));
         assert_eq!(keys(&value["queue"]), sorted("queued claimed in_doubt dead oldest_at"));
@@ -272,6 +300,49 @@ mod tests {
         assert_eq!(keys(&value["tmux"]), sorted("socket server_pid server_started_at session_id pane_id"));
         assert!(value["generator"].is_null() && value["status"].is_null());
         assert!(!value.to_string().contains("hunter2"), "the environment is secret");
+    }
+
+    #[test]
+    fn a_life_is_shown_with_all_its_keys() {
+        let mut view = session("web");
+        let record = &mut view.session;
+        record.spec.limits = "mem=2G,cpus=0-1".parse().unwrap();
+        record.spec.command = ["claude", "--api-key=hunter2"].map(OsBytes::from).to_vec();
+        record.policy.idle_timeout_ms = Some(u64::MAX);
+        record.policy.restart = protocol::life::RestartPolicy::OnFailure;
+        record.budget.starts = vec![Timestamp(0), Timestamp(1)];
+        record.budget.due_at = Some(Timestamp(1000));
+        record.account = Some(Account { user_us: 5, ..Account::default() });
+        record.conversation = Some(Conversation { id: "abc".into(), begun: true });
+        record.incarnation.as_mut().unwrap().unenforced = vec!["tasks: no control group".into()];
+        let usage = Usage { processes: 2, ..Usage::default() };
+        (view.usage, view.parkable, view.slot_wait) = (Some(usage), true, Some(3));
+        let value = serde_json::to_value(SessionJson::new(&view, Timestamp(0))).unwrap();
+        let limits = "memory cpu tasks disk open_files core file_size nice cpus best_effort text";
+        assert_eq!(keys(&value["limits"]), sorted(limits));
+        assert_eq!(value["limits"]["memory"], 2_u64 << 30);
+        assert_eq!(
+            (&value["limits"]["text"], &value["limits"]["tasks"]),
+            (&"mem=2G,cpus=0-1".into(), &Value::Null)
+        );
+        let policy = "restart max_restarts idle_timeout_ms ttl_ms max_runtime_ms ephemeral pinned";
+        assert_eq!(keys(&value["policy"]), sorted(policy));
+        assert_eq!(value["policy"]["idle_timeout_ms"], "never");
+        assert_eq!(
+            (&value["restart_policy"], &value["policy"]["restart"]),
+            (&"on-failure".into(), &"on-failure".into())
+        );
+        let budget = serde_json::json!({
+            "restarts_in_window": 2, "failures": 0, "due_at": "1970-01-01T00:00:01.000Z", "exhausted": false
+        });
+        assert_eq!(value["budget"], budget);
+        assert_eq!(keys(&value["account"]), sorted("user_us system_us max_rss_kib oom_kills"));
+        assert_eq!(value["conversation"], serde_json::json!({"id": "abc", "begun": true}));
+        assert_eq!(value["unenforced"], serde_json::json!(["tasks: no control group"]));
+        let usage = "processes memory memory_by cpu_us cpu_percent disk log";
+        assert_eq!(keys(&value["usage"]), sorted(usage));
+        assert_eq!((&value["parkable"], &value["slot_wait"]), (&true.into(), &3.into()));
+        assert_eq!(value["command"], serde_json::json!(["claude", "--api-key=…redacted…"]));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The pool's status, for people and as JSON.
 
 use protocol::Timestamp;
-use protocol::reply::{BreakerView, Component, Status};
+use protocol::reply::{BreakerView, Component, Room, Status};
 use protocol::tmux::Means;
 use serde_json::{Map, Value, json};
 
@@ -10,7 +10,7 @@ use crate::show::json::{breaker, queue};
 use crate::show::out::Style;
 use crate::show::table::Table;
 use crate::show::time::{rfc3339, rfc3339_of_seconds};
-use crate::show::{self, escape};
+use crate::show::{self, escape, size};
 
 /// The components that a pool needs beside `poold`.
 const NEEDED: [&str; 2] = ["tmux-watch", "reaper"];
@@ -68,6 +68,18 @@ pub(crate) fn document(status: &Status) -> Value {
         "free_bytes": status.free_bytes,
         "state_dir": status.state_dir,
         "problems": status.problems,
+        "room": room_document(&status.room),
+    })
+}
+
+fn room_document(room: &Room) -> Value {
+    json!({
+        "waiting": room.waiting,
+        "memory_bytes": room.memory,
+        "terminals": room.terminals.map(|(used, max)| json!({"used": used, "max": max})),
+        "cgroup": room.cgroup,
+        "controllers": room.controllers,
+        "without": room.without,
     })
 }
 
@@ -112,7 +124,8 @@ fn table(status: &Status, style: Style, now: Timestamp) -> Table {
     row("tmux", tmux_line(status, style, now));
     let sessions: Vec<String> = status.sessions.iter().map(|(state, n)| format!("{n} {state}")).collect();
     row("sessions", if sessions.is_empty() { "none".to_owned() } else { sessions.join(", ") });
-    row("slots", format!("{} of {} taken", status.slots_used, status.slots_max));
+    row("slots", slots_line(status));
+    row("limits", limits_line(&status.room));
     row("queue", queue_line(status, style, now));
     row("generators", status.generators.to_string());
     for held in &status.breakers {
@@ -128,6 +141,32 @@ fn table(status: &Status, style: Style, now: Timestamp) -> Table {
     row("database", database_line(status));
     row("state", status.state_dir.to_string_lossy());
     table
+}
+
+fn slots_line(status: &Status) -> String {
+    let room = &status.room;
+    let taken = format!("{} of {} taken", status.slots_used, status.slots_max);
+    let waiting = (room.waiting > 0).then(|| format!("{} waiting", room.waiting));
+    let memory = room.memory.map(|bytes| format!("{} memory available", size::short(bytes)));
+    let terminals = room.terminals.map(|(used, max)| format!("{used}/{max} terminals in use"));
+    let facts = [Some(taken), waiting, memory, terminals];
+    facts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+/// What can be bounded by control groups, by the names of the controllers.
+const BOUNDED: [(&str, &str); 3] = [("memory", "memory"), ("pids", "tasks"), ("cpu", "CPU share")];
+
+/// Which limits a control group holds, and what is lacking for the others.
+fn limits_line(room: &Room) -> String {
+    let (held, lacking): (Vec<_>, Vec<_>) =
+        BOUNDED.iter().partition(|(controller, _)| room.controllers.iter().any(|known| known == controller));
+    let named = |which: &[&(&str, &str)]| which.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(", ");
+    let below = room.cgroup.as_ref().map(|path| format!(" below {}", path.to_string_lossy()));
+    let held = (!held.is_empty())
+        .then(|| format!("{} by control groups{}", named(&held), below.unwrap_or_default()));
+    let why = room.without.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
+    let lacking = (!lacking.is_empty()).then(|| format!("{} by none{why}", named(&lacking)));
+    [held, lacking].into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
 fn database_line(status: &Status) -> String {
@@ -235,6 +274,31 @@ mod tests {
             (&first["kind"], &first["session"], &first["failures"]),
             (&json!("summarize"), &json!("sess_1"), &json!(3))
         );
+    }
+
+    #[test]
+    fn the_room_there_is_and_what_holds_are_told() {
+        let mut status = status();
+        let text = overview(&status, Style::default(), Timestamp(0));
+        assert!(text.contains("limits      memory, tasks, CPU share by none\n"), "{text}");
+        status.room = Room {
+            waiting: 2,
+            memory: Some(8 << 30),
+            terminals: Some((12, 4096)),
+            cgroup: Some("/sys/fs/cgroup/x".into()),
+            controllers: vec!["memory".into(), "pids".into()],
+            without: Some("cpu is not delegated".into()),
+        };
+        let text = overview(&status, Style::default(), Timestamp(0));
+        let slots = "slots       1 of 16 taken, 2 waiting, 8G memory available, 12/4096 terminals in use\n";
+        let limits = "limits      memory, tasks by control groups below /sys/fs/cgroup/x; \
+                      CPU share by none: cpu is not delegated\n";
+        assert!(text.contains(slots) && text.contains(limits), "{text}");
+        let expected = json!({
+            "waiting": 2, "memory_bytes": 8_u64 << 30, "terminals": {"used": 12, "max": 4096},
+            "cgroup": "/sys/fs/cgroup/x", "controllers": ["memory", "pids"], "without": "cpu is not delegated"
+        });
+        assert_eq!(document(&status)["room"], expected);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::show::{escape, out};
 
-/// Attach the terminal to a session
+/// Attach the terminal to a session; one that is parked or lost is started first
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Which session
@@ -37,10 +37,13 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
         tmux_env: std::env::var_os("TMUX").filter(|value| !value.is_empty()).map(OsBytes::from),
         window: args.window,
     };
-    let command = match context.client().ask(Request::Attach(attach))? {
+    // One that is parked or lost is started first, which may have to wait for a slot.
+    let progress = context.progress(&format!("{} to run", args.session));
+    let command = match context.patient_client().ask(Request::Attach(attach))? {
         Response::Attach(command) => command,
         other => return Err(Error::unexpected(&other)),
     };
+    drop(progress);
     if let Some(hint) = command.hint.filter(|_| !context.style.quiet) {
         out::note(&escape::lines(&hint));
     }

@@ -8,14 +8,14 @@ use serde_json::json;
 use crate::context::Context;
 use crate::error::Error;
 use crate::exit;
-use crate::show::out;
+use crate::show::{out, redact};
 use crate::up::programs;
 use crate::verb::expect_text;
 
 /// The configuration
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
-    /// Print the configuration in force, defaults included
+    /// Print the configuration in force, defaults included, keys and passwords left out
     Show,
     /// Print where the configuration file is
     Path,
@@ -53,7 +53,7 @@ fn show(context: &Context) -> Result<u8, Error> {
         }
         Err(error) => return Err(error),
     };
-    print(context, "config", &config)?;
+    print(context, "config", &redact::text(&config))?;
     Ok(exit::OK)
 }
 

@@ -2,10 +2,12 @@
 
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
+use protocol::ids::Tag;
 use protocol::reply::LogFiles;
-use protocol::{ErrorCode, Lifecycle, Request, Response, SessionRef};
+use protocol::session::Session;
+use protocol::{ErrorCode, Lifecycle, Request, Response, SessionRef, Timestamp};
 use serde_json::json;
 
 use crate::client::Client;
@@ -13,8 +15,8 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::exit;
 use crate::show::clean::{Cleaner, Mode};
-use crate::show::out;
-use crate::tail::{Cleaned, Sink, Tail};
+use crate::show::{out, time};
+use crate::tail::{Cleaned, Sink, Tail, Times};
 use crate::verb::expect_session;
 
 /// Time between two questions whether a session that is followed still runs.
@@ -31,6 +33,9 @@ pub(crate) struct Args {
     /// Only the last so many lines
     #[arg(long, value_name = "N")]
     pub lines: Option<u64>,
+    /// Only what was written since then: how long ago (10m), or a time (2026-11-22T10:00:00Z)
+    #[arg(long, value_name = "TIME", value_parser = since)]
+    pub since: Option<Timestamp>,
     /// Exactly the bytes that were logged, control sequences and line ends included
     #[arg(long)]
     pub raw: bool,
@@ -42,14 +47,17 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
     let session = context.session(&args.session)?;
     let id = expect_session(client.ask(Request::Show(session))?)?.session.id.into();
     let mut tail = Tail::new(&files(&mut client, &id)?);
+    if let Some(at) = args.since {
+        tail.skip_to_time(at)?;
+    }
     if let Some(lines) = args.lines {
         tail.skip_to_last(lines)?;
     }
-    let mut sink = sink(context, args, &id, tail.offset());
+    let mut sink = sink(context, args, &id, tail.times());
     tail.copy(&mut *sink)?;
     if args.follow {
-        tail.follow(&mut *sink, &when_over(context.patient_client(), id))?;
-        tail.finish(&mut *sink)?;
+        let incarnation = tail.follow(&mut *sink, &when_over(context.patient_client(), id))?;
+        tail.finish(&mut *sink, incarnation)?;
     }
     sink.end()?;
     Ok(exit::OK)
@@ -63,9 +71,20 @@ pub(crate) fn files(client: &mut Client, session: &SessionRef) -> Result<LogFile
     }
 }
 
-fn sink(context: &Context, args: &Args, session: &SessionRef, offset: u64) -> Box<dyn Sink> {
+/// A time, or how long ago it was.
+fn since(text: &str) -> Result<Timestamp, String> {
+    if let Ok(at) = humantime::parse_rfc3339_weak(text) {
+        let since = at.duration_since(UNIX_EPOCH).map_err(|_| "before 1970".to_owned())?;
+        return Ok(Timestamp(time::millis(since)));
+    }
+    let ago = time::parse(text)
+        .map_err(|_| "write how long ago, like 90s or 2h, or a time like 2026-11-22T10:00:00Z".to_owned())?;
+    Ok(Timestamp(time::now().0.saturating_sub(time::millis(ago))))
+}
+
+fn sink(context: &Context, args: &Args, session: &SessionRef, times: Times) -> Box<dyn Sink> {
     if context.style.json {
-        Box::new(JsonLines { session: session.to_string(), offset, line: Vec::new() })
+        Box::new(JsonLines { session: session.to_string(), times, offset: 0, line: Vec::new() })
     } else if args.raw {
         Box::new(Cleaned(Cleaner::new(Mode::Raw)))
     } else {
@@ -73,16 +92,16 @@ fn sink(context: &Context, args: &Args, session: &SessionRef, offset: u64) -> Bo
     }
 }
 
-/// Says when the session neither runs nor can be woken, or is removed.
-fn when_over(mut client: Client, session: SessionRef) -> Receiver<Result<(), Error>> {
+/// Says when the session neither runs nor can be woken nor is about to be started again, or is removed;
+/// with its last incarnation.
+fn when_over(mut client: Client, session: SessionRef) -> Receiver<Result<Option<Tag>, Error>> {
     let (sender, over) = mpsc::channel();
     thread::spawn(move || {
         let result = loop {
             match client.ask(Request::Show(session.clone())).and_then(expect_session) {
-                Ok(view) if view.session.lifecycle.holds_slot() => {}
-                Ok(view) if view.session.lifecycle == Lifecycle::Parked => {}
-                Ok(_) => break Ok(()),
-                Err(error) if error.code() == ErrorCode::NotFound => break Ok(()),
+                Ok(view) if may_write_more(&view.session) => {}
+                Ok(view) => break Ok(view.session.incarnation.map(|run| run.tag)),
+                Err(error) if error.code() == ErrorCode::NotFound => break Ok(None),
                 Err(error) => break Err(error),
             }
             thread::sleep(LOOK_AGAIN);
@@ -93,9 +112,16 @@ fn when_over(mut client: Client, session: SessionRef) -> Receiver<Result<(), Err
     over
 }
 
-/// A JSON document a line: `{"session", "offset", "text"}`, the offset in bytes of the line's start.
+fn may_write_more(session: &Session) -> bool {
+    let lifecycle = session.lifecycle;
+    lifecycle.holds_slot() || lifecycle == Lifecycle::Parked || session.budget.due_at.is_some()
+}
+
+/// A JSON document a line: `{"session", "offset", "at", "text"}`: the offset of the line's first byte, and
+/// when that was written, where it is known.
 struct JsonLines {
     session: String,
+    times: Times,
     offset: u64,
     line: Vec<u8>,
 }
@@ -105,16 +131,27 @@ impl JsonLines {
         let line = std::mem::take(&mut self.line);
         let text = line.strip_suffix(b"\n").unwrap_or(&line);
         let text = text.strip_suffix(b"\r").unwrap_or(text);
-        let document =
-            json!({"session": self.session, "offset": self.offset, "text": String::from_utf8_lossy(text)});
-        self.offset += line.len() as u64;
+        let document = json!({
+            "session": self.session,
+            "offset": self.offset,
+            "at": self.times.at(self.offset).map(time::rfc3339),
+            "text": String::from_utf8_lossy(text),
+        });
         out::json(&document)
     }
 }
 
 impl Sink for JsonLines {
-    fn write(&mut self, piece: &[u8]) -> Result<(), Error> {
+    fn write(&mut self, mut offset: u64, piece: &[u8]) -> Result<(), Error> {
+        // What a gap cut off is a line of its own.
+        if offset != self.offset + self.line.len() as u64 {
+            self.end()?;
+        }
         for part in piece.split_inclusive(|byte| *byte == b'\n') {
+            if self.line.is_empty() {
+                self.offset = offset;
+            }
+            offset += part.len() as u64;
             self.line.extend_from_slice(part);
             if part.ends_with(b"\n") {
                 self.flush()?;

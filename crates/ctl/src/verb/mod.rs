@@ -6,10 +6,12 @@ pub(crate) mod backup;
 pub(crate) mod become_daemon;
 pub(crate) mod capture;
 pub(crate) mod check;
+pub(crate) mod clear;
 pub(crate) mod compact;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod down;
+pub(crate) mod drain;
 pub(crate) mod events;
 pub(crate) mod export;
 pub(crate) mod feed;
@@ -21,15 +23,20 @@ pub(crate) mod label;
 pub(crate) mod logs;
 pub(crate) mod ls;
 pub(crate) mod new;
+pub(crate) mod park;
+pub(crate) mod pin;
+pub(crate) mod prune;
 pub(crate) mod queue;
 pub(crate) mod reap;
 pub(crate) mod rename;
 pub(crate) mod restart;
+pub(crate) mod restore;
 pub(crate) mod rm;
 pub(crate) mod rpc;
 pub(crate) mod run;
 pub(crate) mod send;
 pub(crate) mod show;
+pub(crate) mod stats;
 pub(crate) mod status;
 pub(crate) mod sync;
 pub(crate) mod up;
@@ -72,6 +79,14 @@ pub(crate) fn run(context: &Context, command: Command) -> Result<u8, Error> {
         Command::Rename(args) => rename::run(context, args),
         Command::Label(args) => label::run(context, args),
         Command::Restart(args) => restart::run(context, &args),
+        Command::Park(args) => park::run(context, &args),
+        Command::Restore(args) => restore::run(context, &args),
+        Command::Drain(args) => drain::run(context, &args),
+        Command::Pin(args) => pin::run(context, &args, true),
+        Command::Unpin(args) => pin::run(context, &args.same, false),
+        Command::Clear(args) => clear::run(context, &args),
+        Command::Prune(args) => prune::run(context, &args),
+        Command::Stats(args) => stats::run(context, &args),
         Command::Queue(command) => queue::run(context, command),
         Command::Work(args) => work::run(context, args),
         Command::Generators(args) => generators::run(context, &args),

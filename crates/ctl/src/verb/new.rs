@@ -1,14 +1,17 @@
 //! `new`: create a session.
 
+mod life;
+
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use protocol::reply::SessionView;
 use protocol::request::New;
 use protocol::session::Size;
-use protocol::{OsBytes, Request, SessionRef};
+use protocol::{OsBytes, Request};
 
 use crate::cli::{Repeat, pair};
 use crate::client::Client;
@@ -18,6 +21,8 @@ use crate::exit;
 use crate::show::json::SessionJson;
 use crate::show::{out, time};
 use crate::verb::{expect_session, send};
+
+pub(crate) use life::Life;
 
 /// What of the caller's environment a session gets: where programs are, how to write and speak to
 /// the user, and the user's agent for keys. Nothing else leaks into it.
@@ -48,7 +53,7 @@ pub(crate) struct Args {
     /// Set a label
     #[arg(long, value_name = "K=V", value_parser = pair)]
     pub label: Vec<(String, String)>,
-    /// Send it this text once it runs
+    /// Its first message, queued with the session itself
     #[arg(long, value_name = "TEXT")]
     pub prompt: Option<OsString>,
     /// Take the session of this workspace if there is one; start it if it does not run
@@ -57,6 +62,8 @@ pub(crate) struct Args {
     /// Size of its terminal while nobody is attached
     #[arg(long, value_name = "COLSxROWS", value_parser = size)]
     pub size: Option<Size>,
+    #[command(flatten)]
+    pub life: Life,
     #[command(flatten)]
     pub repeat: Repeat,
     /// The program and its arguments [default: the agent's]
@@ -70,19 +77,14 @@ fn size(text: &str) -> Result<Size, String> {
     size.ok_or_else(|| "write it like 200x50, each from 1 to 10000".into())
 }
 
-/// Creates it, prints its id, sends the prompt.
+/// Creates it, prints its id.
 pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
-    let mut client = context.client();
-    let (prompt, repeat) = (args.prompt.clone(), args.repeat.clone());
+    let mut client = context.client_for_slot(args.life.wait_slot, Duration::ZERO);
     let view = create(context, &mut client, args)?;
-    let id = view.session.id;
     if context.style.json {
         out::json(&SessionJson::new(&view, time::now()))?;
     } else {
-        out::line(&id.to_string())?;
-    }
-    if let Some(prompt) = prompt {
-        first_prompt(context, &mut client, id.into(), (&prompt, &repeat))?;
+        out::line(&view.session.id.to_string())?;
     }
     Ok(exit::OK)
 }
@@ -92,26 +94,7 @@ pub(crate) fn create(context: &Context, client: &mut Client, args: Args) -> Resu
     let repeat = args.repeat.clone();
     let request = request(args)?;
     let _progress = context.progress("the session to run");
-    expect_session(client.change(&repeat, Request::New(request))?)
-}
-
-/// Sends the text of `--prompt`. Repeating the whole command under its id sends it once.
-pub(crate) fn first_prompt(
-    context: &Context,
-    client: &mut Client,
-    session: SessionRef,
-    (text, repeat): (&OsStr, &Repeat),
-) -> Result<(), Error> {
-    let key = repeat.op_id.as_ref().map(|id| format!("prompt of {id}"));
-    let send = send::prompt(context, session.clone(), OsBytes::from(text), key).and_then(send::checked);
-    let sent = send.and_then(|send| client.change(&Repeat::default(), Request::Send(send)));
-    sent.map(drop).map_err(|error| match error {
-        Error::Refused(mut refusal) => {
-            refusal.message = format!("{session} runs, but its prompt was not sent: {}", refusal.message);
-            refusal.into()
-        }
-        output => output,
-    })
+    expect_session(client.change(&repeat, Request::New(Box::new(request)))?)
 }
 
 fn request(args: Args) -> Result<New, Error> {
@@ -124,7 +107,8 @@ fn request(args: Args) -> Result<New, Error> {
     for entry in &args.env {
         env.extend(env_entry(entry.as_bytes()).map_err(|error| Error::usage(format!("--env: {error}")))?);
     }
-    Ok(New {
+    let prompt = args.prompt.map(OsBytes::from).map(send::fitting).transpose()?;
+    let new = New {
         name: args.name,
         workspace: args.workspace,
         agent: args.agent,
@@ -135,7 +119,10 @@ fn request(args: Args) -> Result<New, Error> {
         labels: args.label.into_iter().collect::<BTreeMap<_, _>>(),
         size: args.size,
         reuse: args.reuse,
-    })
+        prompt,
+        ..New::default()
+    };
+    Ok(args.life.applied(new))
 }
 
 type Variable = (OsBytes, OsBytes);

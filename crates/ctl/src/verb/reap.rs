@@ -47,6 +47,7 @@ fn document(candidate: &Candidate) -> Value {
         "agent_pid": candidate.agent.map(|process| process.pid),
         "grace_ms": candidate.grace_ms,
         "remove_pane": candidate.remove_pane,
+        "cgroup": candidate.cgroup,
     })
 }
 

@@ -16,7 +16,7 @@ use crate::verb::{expect_done, for_each, ls, only_one};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Which sessions
-    #[arg(required_unless_present = "all", value_name = "SESSION")]
+    #[arg(required_unless_present_any = ["all", "stopped"], value_name = "SESSION")]
     pub sessions: Vec<String>,
     /// Forget it and let tmux keep it
     #[arg(long)]
@@ -27,19 +27,29 @@ pub(crate) struct Args {
     /// Its directory too, work included
     #[arg(long)]
     pub purge: bool,
-    /// All that are stopped
-    #[arg(long, requires = "stopped", conflicts_with_all = ["sessions", "op_id"])]
+    /// First write what it leaves to an archive, and read that again
+    #[arg(long)]
+    pub archive: bool,
+    /// With --stopped: all that are over
+    #[arg(long, conflicts_with_all = ["sessions", "op_id"])]
     pub all: bool,
-    /// With --all
-    #[arg(long, requires = "all")]
+    /// With --all: those that are stopped or failed
+    #[arg(long)]
     pub stopped: bool,
     #[command(flatten)]
     pub repeat: Repeat,
 }
 
+const TOGETHER: &str = "--all and --stopped go together: `rm --all --stopped` removes all that are over \
+    (stopped or failed). What is parked or lost can run again, and goes only by its name";
+
 /// Removes them one after the other.
 pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
-    let mut client = context.client();
+    if args.all != args.stopped {
+        return Err(Error::usage(TOGETHER));
+    }
+    // How long an archive takes depends on how much there is.
+    let mut client = if args.archive { context.patient_client() } else { context.client() };
     let sessions = if args.all { stopped(&mut client)? } else { args.sessions.clone() };
     only_one(&args.repeat, if args.all { 1 } else { sessions.len() })?;
     for_each(context, &sessions, |session| remove(context, &mut client, args, session))?;
@@ -55,8 +65,8 @@ fn stopped(client: &mut Client) -> Result<Vec<String>, Error> {
 
 fn remove(context: &Context, client: &mut Client, args: &Args, session: &str) -> Result<(), Error> {
     let session = context.session(session)?;
-    let Args { keep_tmux, force, purge, .. } = *args;
-    let remove = Remove { session: session.clone(), keep_tmux, force, purge };
+    let Args { keep_tmux, force, purge, archive, .. } = *args;
+    let remove = Remove { session: session.clone(), keep_tmux, force, purge, archive };
     let progress = context.progress(&format!("{session} to be gone"));
     expect_done(&client.change(&args.repeat, Request::Remove(remove))?)?;
     drop(progress);

@@ -6,7 +6,7 @@ use std::thread;
 use nix::sys::signal::{SigSet, Signal};
 use protocol::reply::SessionView;
 use protocol::request::{Keys, Remove, Until, Wait};
-use protocol::{Refusal, Request, SessionRef};
+use protocol::{ErrorCode, Refusal, Request, SessionRef};
 
 use crate::cli::Repeat;
 use crate::client::Client;
@@ -26,7 +26,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     pub new: new::Args,
     /// Remove the session afterwards
-    #[arg(long)]
+    #[arg(long, conflicts_with = "restart")]
     pub rm: bool,
     /// Show no output, only wait
     #[arg(long)]
@@ -42,14 +42,12 @@ enum Over {
 /// Runs it. The first Ctrl-C goes to the session, the second one ends this command alone.
 pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     let Args { new: mut args, rm, no_stream } = args;
+    // Removed here, once all that it wrote is shown; by poold, should this command end before.
+    let rm = args.life.ephemeral || rm;
     let mut client = context.patient_client();
-    let (prompt, repeat) = (args.prompt.take(), args.repeat.clone());
     let id: SessionRef = new::create(context, &mut client, args)?.session.id.into();
     context.remark(&format!("{id} runs"));
     let over = when_over(context, &id)?;
-    if let Some(prompt) = prompt {
-        new::first_prompt(context, &mut client, id.clone(), (&prompt, &repeat))?;
-    }
     let shown = if no_stream || context.style.json { None } else { Some(logs::files(&mut client, &id)?) };
     let over = match shown {
         Some(files) => stream(context, &mut Tail::new(&files), &over)?,
@@ -67,8 +65,8 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
 fn stream(context: &Context, tail: &mut Tail, over: &Receiver<Result<Over, Error>>) -> Result<Over, Error> {
     let mut sink = Cleaned::new(context.style.terminal);
     let over = tail.follow(&mut sink, over)?;
-    if matches!(over, Over::Ended(_)) {
-        tail.finish(&mut sink)?;
+    if let Over::Ended(view) = &over {
+        tail.finish(&mut sink, view.session.incarnation.as_ref().map(|run| run.tag))?;
     }
     Ok(over)
 }
@@ -80,9 +78,11 @@ fn end(context: &Context, client: &mut Client, view: &SessionView, rm: bool) -> 
     let code = wait::code_of(view);
     if rm {
         let session = view.session.id.into();
-        let remove = Remove { session, keep_tmux: false, force: true, purge: false };
+        let remove = Remove { session, keep_tmux: false, force: true, purge: false, archive: false };
         let removed = client.change(&Repeat::default(), Request::Remove(remove));
-        if let Err(error) = removed.and_then(|response| expect_done(&response)) {
+        if let Err(error) = removed.and_then(|response| expect_done(&response))
+            && error.code() != ErrorCode::NotFound
+        {
             report(context.style.json, &format!("{} is not removed", view.session.id), &error);
         }
     }

@@ -47,6 +47,9 @@ pub(crate) struct Args {
     /// Give it up if it still waits after this long
     #[arg(long, value_name = "DUR", value_parser = time::parse)]
     pub ttl: Option<Duration>,
+    /// Start the session where it is over
+    #[arg(long)]
+    pub wake: bool,
     #[command(flatten)]
     pub repeat: Repeat,
 }
@@ -65,9 +68,18 @@ pub(crate) enum Stage {
 /// Sends it, prints its id, and waits as asked.
 pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     let session = context.session(&args.session)?;
-    let send = prompt(context, session.clone(), body(&args)?, args.key)?;
-    let ttl_ms = args.ttl.map(time::millis);
-    let send = checked(Send { kind: args.kind, priority: args.priority, ttl_ms, ..send })?;
+    let send = Send {
+        session: session.clone(),
+        body: fitting(body(&args)?)?,
+        kind: args.kind,
+        key: args.key,
+        origin: context.origin(),
+        ttl_ms: args.ttl.map(time::millis),
+        enter: true,
+        priority: args.priority,
+        cause: cause()?,
+        wake: args.wake,
+    };
     let sent = match context.client().change(&args.repeat, Request::Send(send))? {
         Response::Sent(sent) => *sent,
         other => return Err(Error::unexpected(&other)),
@@ -89,26 +101,6 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     fate(&message)
 }
 
-/// A message for the agent in the pane, with Enter after it, that says where it comes from.
-pub(crate) fn prompt(
-    context: &Context,
-    session: SessionRef,
-    body: OsBytes,
-    key: Option<String>,
-) -> Result<Send, Error> {
-    Ok(Send {
-        session,
-        body,
-        kind: PROMPT.into(),
-        key,
-        origin: context.origin(),
-        ttl_ms: None,
-        enter: true,
-        priority: 0,
-        cause: cause()?,
-    })
-}
-
 /// The message that is being worked here: its worker says so in the environment.
 fn cause() -> Result<Option<MessageId>, Error> {
     let id = std::env::var("POOL_MESSAGE_ID").ok().filter(|id| !id.is_empty());
@@ -116,14 +108,14 @@ fn cause() -> Result<Option<MessageId>, Error> {
     id.map_err(|error| Error::usage(format!("POOL_MESSAGE_ID: {error}")))
 }
 
-/// The same message, unless it is too long to be sent.
-pub(crate) fn checked(send: Send) -> Result<Send, Error> {
-    if send.body.0.len() > BODY_MAX {
+/// The same text, unless it is too long to be sent.
+pub(crate) fn fitting(body: OsBytes) -> Result<OsBytes, Error> {
+    if body.0.len() > BODY_MAX {
         return Err(Error::usage(format!(
             "a message has at most {BODY_MAX} bytes: put long text into a file and send its path"
         )));
     }
-    Ok(send)
+    Ok(body)
 }
 
 fn tell_held_back(context: &Context, kind: &str, breaker: &Breaker) {
@@ -213,15 +205,10 @@ mod tests {
 
     #[test]
     fn a_text_too_long_is_refused_before_it_is_sent() {
-        let send = |length: usize| {
-            let body = read(io::repeat(b'x').take(length as u64), Path::new("x")).unwrap();
-            let session = SessionRef("web".into());
-            let (kind, origin) = (PROMPT.into(), "cli".into());
-            let (key, ttl_ms, cause) = (None, None, None);
-            checked(Send { session, body, kind, key, origin, ttl_ms, enter: true, priority: 0, cause })
-        };
-        assert!(send(BODY_MAX).is_ok());
-        assert!(send(BODY_MAX + 1).is_err() && send(10 * BODY_MAX).is_err());
+        let text =
+            |length: usize| fitting(read(io::repeat(b'x').take(length as u64), Path::new("x")).unwrap());
+        assert!(text(BODY_MAX).is_ok());
+        assert!(text(BODY_MAX + 1).is_err() && text(10 * BODY_MAX).is_err());
     }
 
     #[test]

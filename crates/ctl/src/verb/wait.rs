@@ -8,7 +8,7 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::exit;
 use crate::show::json::{MessageJson, SessionJson, word};
-use crate::show::{out, time};
+use crate::show::{human, out, time};
 use crate::verb::send;
 
 /// Block until something is so; `--for exit` ends with the session's exit code
@@ -16,7 +16,7 @@ use crate::verb::send;
 pub(crate) struct Args {
     /// For which session
     pub session: String,
-    /// For what: exit, queue-empty, or message:ID
+    /// For what: started, exit, queue-empty, or message:ID
     #[arg(long = "for", value_name = "WHAT", value_parser = until)]
     pub until: Until,
 }
@@ -31,9 +31,10 @@ impl Args {
 fn until(text: &str) -> Result<Until, String> {
     match text.strip_prefix("message:") {
         Some(id) => id.parse::<MessageId>().map(Until::Message).map_err(|error| error.to_string()),
+        None if text == "started" => Ok(Until::Started),
         None if text == "exit" => Ok(Until::Exit),
         None if text == "queue-empty" => Ok(Until::QueueEmpty),
-        None => Err("one of exit, queue-empty, message:ID".into()),
+        None => Err("one of started, exit, queue-empty, message:ID".into()),
     }
 }
 
@@ -50,7 +51,13 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
             if context.style.json {
                 out::json(&SessionJson::new(&view, time::now()))?;
             }
-            if args.is_for_exit() { code_of(&view) } else { Ok(exit::OK) }
+            match args.until {
+                Until::Exit => code_of(&view),
+                Until::Started if !view.session.lifecycle.holds_slot() => {
+                    Err(Error::failed(human::why_over(&view)))
+                }
+                _ => Ok(exit::OK),
+            }
         }
         Response::Message(message) => {
             if context.style.json {
@@ -85,7 +92,7 @@ mod tests {
 
     #[test]
     fn what_can_be_waited_for() {
-        assert_eq!(until("exit"), Ok(Until::Exit));
+        assert_eq!((until("exit"), until("started")), (Ok(Until::Exit), Ok(Until::Started)));
         assert_eq!(until("message:12"), Ok(Until::Message(MessageId(12))));
         assert!(until("message:").is_err() && until("message:x").is_err() && until("Exit").is_err());
     }

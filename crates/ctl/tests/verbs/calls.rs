@@ -23,7 +23,7 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
     ("a_list_comes_in_parts", a_list_comes_in_parts),
     ("a_refusal_has_its_code", a_refusal_has_its_code),
     ("new_takes_what_it_should_from_its_caller", new_takes_what_it_should_from_its_caller),
-    ("new_with_a_prompt_sends_it_once", new_with_a_prompt_sends_it_once),
+    ("a_prompt_goes_with_its_session", a_prompt_goes_with_its_session),
     ("a_lost_connection_repeats_the_same_operation", a_lost_connection_repeats_the_same_operation),
     ("no_answer_is_a_timeout", no_answer_is_a_timeout),
     ("a_lock_token_goes_along", a_lock_token_goes_along),
@@ -163,17 +163,11 @@ fn new_takes_what_it_should_from_its_caller() {
     assert_eq!(new.labels["k"], "v=w");
 }
 
-fn new_with_a_prompt_sends_it_once() {
-    let pool = Pool::new(|call| match call.request {
-        Request::New(_) => ok(Response::Session(Box::new(session("web")))),
-        _ => ok(sent(7)),
-    });
+fn a_prompt_goes_with_its_session() {
+    let pool = Pool::new(|_| ok(Response::Session(Box::new(session("web")))));
     pool.run("new web --prompt hi --op-id x").success();
-    let calls = pool.calls();
-    let Request::Send(send) = calls[1].request.clone() else { panic!("{calls:?}") };
-    assert_eq!((send.session, send.body), (SessionRef("sess_1".into()), "hi".into()));
-    assert!(send.key.is_some(), "a repeat of the command is no second prompt");
-    assert!(matches!(calls[1].op, Some(OpId::Random(_))));
+    let Request::New(new) = pool.request() else { panic!() };
+    assert_eq!(new.prompt, Some("hi".into()));
 }
 
 fn a_lost_connection_repeats_the_same_operation() {
@@ -219,12 +213,12 @@ fn send_reads_standard_input() {
     assert_eq!(Ran::new(&child.wait_with_output().unwrap()).success(), "7\n");
     let Request::Send(send) = pool.request() else { panic!() };
     assert_eq!((send.body, send.key, send.ttl_ms), ("one\n!two".into(), Some("k".into()), Some(2000)));
-    assert!(send.enter);
+    assert!(send.enter && !send.wake);
     assert_eq!((send.kind.as_str(), send.priority, send.origin.as_str()), ("prompt", 0, "cli"));
     let pool = Pool::new(|_| ok(sent(7)));
-    pool.run("send web hello world --json").success();
+    pool.run("send web hello world --json --wake").success();
     let Request::Send(send) = pool.request() else { panic!() };
-    assert_eq!(send.body, "hello world".into());
+    assert_eq!((send.body, send.wake), ("hello world".into(), true));
 }
 
 fn send_says_where_it_comes_from_and_what_holds_it_back() {

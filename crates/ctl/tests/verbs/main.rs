@@ -6,6 +6,7 @@
 mod calls;
 mod database;
 mod fake;
+mod life;
 mod queue;
 #[path = "../../src/testing.rs"]
 mod samples;
@@ -40,6 +41,7 @@ fn tests() -> ExitCode {
     let all = [
         calls::TESTS,
         database::TESTS,
+        life::TESTS,
         queue::TESTS,
         streams::TESTS,
         supervisor::TESTS,

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use protocol::logs;
 use protocol::reply::LogFiles;
 use protocol::request::{Keys, Subscribe};
 use protocol::session::Exit;
@@ -40,8 +40,18 @@ fn stopped(code: i32) -> Response {
     Response::Session(Box::new(view))
 }
 
+/// The log in the directory of this file.
 fn log_files(path: &Path) -> Response {
-    Response::Logs(LogFiles { files: vec![path.into()] })
+    Response::Logs(LogFiles { dir: path.parent().unwrap().into() })
+}
+
+/// What a writer does first, and holds while it runs.
+fn begin_log(path: &Path) -> File {
+    let lock = File::create(path.with_file_name(logs::LOCK)).unwrap();
+    lock.lock_shared().unwrap();
+    let tag = session("web").session.incarnation.unwrap().tag;
+    std::fs::write(path.with_file_name(logs::TIMES), format!("1500 0 {tag}\n")).unwrap();
+    lock
 }
 
 fn run_shows_everything_and_ends_alike() {
@@ -53,13 +63,13 @@ fn run_shows_everything_and_ends_alike() {
         Request::Logs(_) => ok(log_files(&log)),
         Request::Wait(_) => {
             // The program is over, and its writer still has something to write.
-            let file = File::options().create(true).append(true).open(&log).unwrap();
-            let mut writer = Flock::lock(file, FlockArg::LockExclusive).ok().unwrap();
+            let lock = begin_log(&log);
+            let mut writer = File::options().create(true).append(true).open(&log).unwrap();
             writer.write_all(b"one\r\n").unwrap();
             std::thread::spawn(move || {
                 let rest: String = (0..100_000).map(|n| format!("line {n}\r\n")).collect();
                 writer.write_all(rest.as_bytes()).unwrap();
-                drop(writer);
+                drop(lock);
             });
             ok(stopped(3))
         }
@@ -122,29 +132,56 @@ fn logs_are_shown_as_they_are_asked_for() {
     assert_eq!(pool.run("logs web --raw --lines 2").success(), "two\x1b[0m\r\nthree");
     let lines = pool.run("logs web --json --lines 2").success();
     let documents: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(documents[0], serde_json::json!({"session": "sess_1", "offset": 5, "text": "two\x1b[0m"}));
-    assert_eq!(documents[1], serde_json::json!({"session": "sess_1", "offset": 14, "text": "three"}));
+    let document = |offset: u64, at: Option<&str>, text: &str| serde_json::json!({"session": "sess_1", "offset": offset, "at": at, "text": text});
+    assert_eq!(documents, [document(5, None, "two\x1b[0m"), document(14, None, "three")]);
+    std::fs::write(path.with_file_name(logs::TIMES), "1500 5\n5000 14\n").unwrap();
+    let lines = pool.run("logs web --json --since 1970-01-01T00:00:02Z").success();
+    let documents: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let (two, three) = (Some("1970-01-01T00:00:01.500Z"), Some("1970-01-01T00:00:05.000Z"));
+    assert_eq!(documents, [document(5, two, "two\x1b[0m"), document(14, three, "three")]);
+    assert_eq!(pool.run("logs web --since 2h").success(), "two\x1b[0m\nthree".split_once('\n').unwrap().1);
+    assert_eq!(pool.run("logs web --since 1h --lines 0").success(), "");
+    assert_eq!(pool.run("logs web --since soon").code, 2);
+    std::fs::rename(&path, path.with_file_name("output.log.00000000000000000050")).unwrap();
+    let ran = pool.run("logs web");
+    assert_eq!((ran.code, ran.out.as_str()), (0, "one\ntwo\x1b[0m\nthree"));
+    assert_eq!(ran.err, "poolctl: 50 bytes were dropped by the log's size limit\n");
+    std::fs::remove_file(path.with_file_name("output.log.00000000000000000050")).unwrap();
+    assert_eq!(pool.run("logs web --lines 5 --json").success(), "", "no log yet");
 }
 
 fn logs_follow_until_the_session_is_over() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("output.log");
     let over = Arc::new(AtomicBool::new(false));
-    let (log, is_over) = (path.clone(), over.clone());
-    let pool = Pool::new(move |call| match &call.request {
-        Request::Logs(_) => ok(log_files(&log)),
-        _ if is_over.load(Ordering::SeqCst) => ok(stopped(0)),
-        _ => ok(Response::Session(Box::new(session("web")))),
+    let (log, is_over, asked) = (path.clone(), over.clone(), Arc::new(AtomicU32::new(0)));
+    let counted = asked.clone();
+    let pool = Pool::new(move |call| match (&call.request, is_over.load(Ordering::SeqCst)) {
+        (Request::Logs(_), _) => ok(log_files(&log)),
+        (_, true) => ok(stopped(0)),
+        // Between two of its incarnations.
+        (_, false) => {
+            counted.fetch_add(1, Ordering::SeqCst);
+            let Response::Session(mut view) = stopped(1) else { panic!() };
+            view.session.budget.due_at = Some(Timestamp(5));
+            ok(Response::Session(view))
+        }
     });
     let mut child = pool.poolctl(["logs", "web", "-f"]).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let lock = begin_log(&path);
     let mut file = File::create(&path).unwrap();
     file.write_all(b"one\n").unwrap();
     assert_eq!(lines.next().unwrap().unwrap(), "one");
     file.write_all(b"two\n").unwrap();
     assert_eq!(lines.next().unwrap().unwrap(), "two");
+    until("it is asked again", || asked.load(Ordering::SeqCst) >= 3);
     over.store(true, Ordering::SeqCst);
+    // In another file, and over for good now.
+    std::fs::rename(&path, path.with_file_name("output.log.00000000000000000000")).unwrap();
+    let mut file = File::create(&path).unwrap();
     file.write_all(b"three\n").unwrap();
+    drop(lock);
     assert_eq!(lines.next().unwrap().unwrap(), "three");
     assert!(lines.next().is_none());
     assert_eq!(child.wait().unwrap().code(), Some(0));

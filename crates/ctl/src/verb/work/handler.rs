@@ -117,7 +117,7 @@ impl Handlers {
     /// Ends one and all that descends from it, in the background. What came of it is an [`Event::Killed`], its own
     /// end is told as any other.
     pub(super) fn end(&self, process: Option<ProcId>, token: Token) {
-        let evidence = Evidence { init: process, sid: None, tag: Tag::of(token) };
+        let evidence = Evidence { init: process, sid: None, tag: Tag::of(token), cgroup: None };
         let options = Options { grace: GRACE, verify: VERIFY, init_stands_by: false, ..Options::default() };
         let events = self.events.clone();
         thread::spawn(move || {

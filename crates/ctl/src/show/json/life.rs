@@ -1,0 +1,80 @@
+//! What bounds a session and what becomes of it, as JSON.
+
+use protocol::life::{Budget, Limits, Policy};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::show::time::rfc3339;
+
+/// Limits: each with its number, and all of them as they are written in flags.
+#[derive(Debug, Serialize)]
+pub(crate) struct LimitsJson<'a> {
+    #[serde(flatten)]
+    limits: &'a Limits,
+    text: String,
+}
+
+impl<'a> LimitsJson<'a> {
+    /// The document of these.
+    #[must_use]
+    pub(crate) fn new(limits: &'a Limits) -> Self {
+        Self { limits, text: limits.to_string() }
+    }
+}
+
+/// A policy; of its times `"never"` is never, and null what the configuration says.
+#[derive(Debug, Serialize)]
+pub(crate) struct PolicyJson {
+    restart: &'static str,
+    max_restarts: Option<u32>,
+    idle_timeout_ms: Value,
+    ttl_ms: Value,
+    max_runtime_ms: Value,
+    ephemeral: bool,
+    pinned: bool,
+}
+
+impl PolicyJson {
+    /// The document of this.
+    #[must_use]
+    pub(crate) fn new(policy: &Policy) -> Self {
+        Self {
+            restart: policy.restart.word(),
+            max_restarts: policy.max_restarts,
+            idle_timeout_ms: time(policy.idle_timeout_ms),
+            ttl_ms: time(policy.ttl_ms),
+            max_runtime_ms: time(policy.max_runtime_ms),
+            ephemeral: policy.ephemeral,
+            pinned: policy.pinned,
+        }
+    }
+}
+
+fn time(ms: Option<u64>) -> Value {
+    match ms {
+        Some(u64::MAX) => json!("never"),
+        ms => json!(ms),
+    }
+}
+
+/// The starts that nobody asked for by name.
+#[derive(Debug, Serialize)]
+pub(crate) struct BudgetJson {
+    restarts_in_window: usize,
+    failures: u32,
+    due_at: Option<String>,
+    exhausted: bool,
+}
+
+impl BudgetJson {
+    /// The document of this.
+    #[must_use]
+    pub(crate) fn new(budget: &Budget) -> Self {
+        Self {
+            restarts_in_window: budget.starts.len(),
+            failures: budget.failures,
+            due_at: budget.due_at.map(rfc3339),
+            exhausted: budget.exhausted,
+        }
+    }
+}
