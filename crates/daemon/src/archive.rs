@@ -23,7 +23,7 @@ pub(crate) struct Contents<'a> {
     pub(crate) record: &'a [u8],
     /// `messages.jsonl`, some lines at a time.
     pub(crate) messages: &'a mut dyn FnMut() -> io::Result<Option<Vec<u8>>>,
-    /// `work/`, too.
+    /// `work/`, too, and whatever else a purge removes, but for `tmp/`.
     pub(crate) work: bool,
 }
 
@@ -71,7 +71,7 @@ const NAME_MAX: usize = 200;
 /// disk and compares, and only then gives it its name. Memory is bounded, whatever the session left.
 ///
 /// In it, below `NAME/`: `session.json`, `messages.jsonl`, and as they are `screen`, `logs/` and, where asked
-/// for, `work/`. Links are stored as links. What is no file is not stored, and a file is stored with the length
+/// for, `work/`, and in `other/` what else lay beside it. Links are stored as links. What is no file is not stored, and a file is stored with the length
 /// that it had when it was opened; `skipped.txt` names these.
 pub(crate) fn write(archives: &Path, name: &str, contents: Contents<'_>) -> Result<PathBuf, ArchiveError> {
     write_then(archives, name, contents, &mut |_| ())

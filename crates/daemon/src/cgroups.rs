@@ -42,6 +42,13 @@ impl Cgroups {
         })
     }
 
+    /// Removes what incarnations left that nobody keeps.
+    pub(crate) fn sweep(&self, keep: &dyn Fn(Tag) -> bool) {
+        if let Some(subtree) = self.subtree() {
+            subtree.sweep(keep);
+        }
+    }
+
     fn subtree(&self) -> Option<Subtree> {
         self.known(|known| known.subtree.clone())
     }

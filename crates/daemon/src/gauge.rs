@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use process::tree::Table;
 use protocol::life::Usage;
 use protocol::session::Reason;
 use protocol::{Event, Lifecycle, Session, SessionId, Tag};
@@ -17,8 +18,10 @@ use crate::files;
 
 /// Time between two looks at what has limits.
 const OFTEN: Duration = Duration::from_secs(1);
-/// Time between two looks at everything.
+/// And otherwise.
 const SELDOM: Duration = Duration::from_secs(5);
+/// Time between two looks at the writers of all logs.
+const WRITERS: Duration = Duration::from_secs(10);
 /// How long counting the files of one session may take.
 const DISK_LIMIT: Duration = Duration::from_secs(2);
 /// A log writer is not missed before its incarnation is so old.
@@ -45,7 +48,7 @@ pub(crate) async fn run(daemon: Arc<Daemon>) {
         let Ok(sessions) = daemon.engine.turn(running).await else { return };
         let limited: Vec<Session> = sessions.iter().filter(|s| has_limits(s)).cloned().collect();
         let pause = if limited.is_empty() { SELDOM } else { OFTEN };
-        let excesses = files::elsewhere(move || limited.iter().flat_map(excesses).collect::<Vec<_>>()).await;
+        let excesses = files::elsewhere(move || all_excesses(&limited)).await;
         let context = Arc::clone(&daemon);
         let act = move |turn: &mut Turn<'_>| {
             excesses.into_iter().flatten().for_each(|excess| exceeded(turn, &context, excess));
@@ -53,7 +56,7 @@ pub(crate) async fn run(daemon: Arc<Daemon>) {
         if daemon.engine.turn(act).await.is_err() {
             return;
         }
-        if last.elapsed() >= SELDOM {
+        if last.elapsed() >= WRITERS {
             last = Instant::now();
             for session in &sessions {
                 keep_log(&daemon, session).await;
@@ -68,14 +71,20 @@ fn has_limits(session: &Session) -> bool {
     limits.memory.is_some() || limits.disk.is_some() || session.policy.max_runtime_ms.is_some()
 }
 
+fn all_excesses(limited: &[Session]) -> Vec<Excess> {
+    // One look at the machine's processes serves all of them.
+    let table = if limited.is_empty() { None } else { Table::look().ok() };
+    limited.iter().flat_map(|session| excesses(session, table.as_ref())).collect()
+}
+
 /// The limits of a session that it exceeds.
-fn excesses(session: &Session) -> Vec<Excess> {
+fn excesses(session: &Session, table: Option<&Table>) -> Vec<Excess> {
     let Some(run) = &session.incarnation else { return Vec::new() };
     let (limits, now) = (&session.spec.limits, crate::clock::now());
     let excess = |limit, reason, (used, allowed): (u64, u64)| {
         (used > allowed).then_some(Excess { session: session.id, tag: run.tag, limit, reason, used, allowed })
     };
-    let memory = limits.memory.and_then(|allowed| Some((usage(session)?.memory, allowed)));
+    let memory = limits.memory.and_then(|allowed| Some((usage_in(table?, session)?.memory, allowed)));
     let dir = session.dir.as_path();
     let disk = limits.disk.and_then(|allowed| Some((disk_use(dir, Instant::now() + DISK_LIMIT)?, allowed)));
     let time = session.policy.max_runtime_ms.map(|allowed| (now.0.saturating_sub(run.started_at.0), allowed));
@@ -90,9 +99,9 @@ fn excesses(session: &Session) -> Vec<Excess> {
 }
 
 /// What the processes of a session use, while it runs.
-pub(crate) fn usage(session: &Session) -> Option<Usage> {
+pub(crate) fn usage_in(table: &Table, session: &Session) -> Option<Usage> {
     let run = session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot())?;
-    process::usage::usage(run.init?, run.agent, run.cgroup.as_ref().map(|path| path.as_path()))
+    process::usage::usage_in(table, run.init?, run.agent, run.cgroup.as_ref().map(|path| path.as_path()))
 }
 
 /// It is ended or reported, by policy; reported once in each incarnation.
@@ -145,9 +154,10 @@ async fn keep_log(daemon: &Arc<Daemon>, session: &Session) {
 }
 
 /// Incarnations of which nothing is to be remembered any more.
-pub(crate) fn forget(turn: &mut Turn<'_>) {
+pub(crate) fn forget(turn: &mut Turn<'_>, daemon: &Daemon) {
     let runs: BTreeSet<Tag> =
         turn.pool().sessions().filter_map(|s| s.incarnation.as_ref()).map(|run| run.tag).collect();
     turn.rest.view.reported.retain(|(tag, _)| runs.contains(tag));
     turn.rest.view.worked.retain(|tag| runs.contains(tag));
+    daemon.cgroups.sweep(&|tag| runs.contains(&tag));
 }

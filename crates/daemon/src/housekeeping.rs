@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pool::queue::{self, Rules};
+use pool::queue;
 use tokio::time::sleep;
 
 use crate::context::Daemon;
@@ -18,8 +18,8 @@ const BUSY: Duration = Duration::from_millis(100);
 /// Keeps house for ever.
 pub(crate) async fn run(daemon: Arc<Daemon>) {
     loop {
-        let loaded = daemon.loaded();
-        let Ok(more) = daemon.engine.turn(move |turn| tidy(turn, &loaded.settings.queue)).await else {
+        let context = Arc::clone(&daemon);
+        let Ok(more) = daemon.engine.turn(move |turn| tidy(turn, &context)).await else {
             return;
         };
         sleep(if more { BUSY } else { PAUSE }).await;
@@ -27,7 +27,8 @@ pub(crate) async fn run(daemon: Arc<Daemon>) {
 }
 
 /// Does what is due. Answers whether there may be more.
-fn tidy(turn: &mut Turn<'_>, rules: &Rules) -> bool {
+fn tidy(turn: &mut Turn<'_>, daemon: &Daemon) -> bool {
+    let rules = &daemon.loaded().settings.queue;
     let now = turn.now();
     let forgotten = queue::outdated(turn.pool(), rules, now);
     let more = !forgotten.is_empty();
@@ -37,7 +38,7 @@ fn tidy(turn: &mut Turn<'_>, rules: &Rules) -> bool {
     }
     let over = op::outdated(turn.pool(), now);
     turn.emit_all(over);
-    crate::gauge::forget(turn);
+    crate::gauge::forget(turn, daemon);
     turn.trim();
     if turn.rest.work.half_time(turn.mono()) {
         turn.age_operations();

@@ -141,7 +141,7 @@ fn same_device(from: &Folder, name: &CStr) -> io::Result<bool> {
 }
 
 /// Directories of one directory that are remembered at a time.
-const BATCH: usize = 1024;
+const BATCH: usize = 256;
 /// How often a directory is looked through for what somebody puts into it meanwhile.
 const PASSES: u8 = 8;
 
@@ -475,7 +475,9 @@ mod tests {
     #[test]
     fn names_of_any_bytes_go() {
         let (_dir, sessions, session, _) = dirs();
-        for name in [&b"\xff\xfe"[..], b"new\nline", b" ", b"-rf", b"...", b"*"] {
+        // macOS has no names that are not UTF-8.
+        let odd = if cfg!(target_os = "linux") { &b"\xff\xfe"[..] } else { b"odd" };
+        for name in [odd, b"new\nline", b" ", b"-rf", b"...", b"*"] {
             let dir = session.join("tmp").join(std::ffi::OsStr::from_bytes(name));
             fs::create_dir(&dir).unwrap();
             fs::write(dir.join(std::ffi::OsStr::from_bytes(name)), "").unwrap();

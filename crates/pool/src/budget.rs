@@ -33,16 +33,18 @@ fn max(rules: &RestartRules, session: &Session) -> u32 {
     session.policy.max_restarts.unwrap_or(rules.max)
 }
 
-/// The starts that the window reaches. One in the future is of a clock that went back since.
-fn recent<'a>(budget: &'a Budget, rules: &RestartRules, now: Timestamp) -> &'a [Timestamp] {
-    let old = budget.starts.iter().take_while(|at| now.since(**at) >= rules.window).count();
-    &budget.starts[old..]
+/// The starts that the window reaches, oldest first. One in the future is of a clock that went back since.
+fn recent(budget: &Budget, rules: &RestartRules, now: Timestamp) -> Vec<Timestamp> {
+    let is_recent = |at: &Timestamp| now.since(*at) < rules.window;
+    let mut recent: Vec<Timestamp> = budget.starts.iter().copied().filter(is_recent).collect();
+    recent.sort_unstable();
+    recent
 }
 
 /// It is started by itself now.
 #[must_use]
 pub fn spent(settings: &Settings, session: &Session, now: Timestamp) -> Event {
-    let mut starts = recent(&session.budget, &settings.restart, now).to_vec();
+    let mut starts = recent(&session.budget, &settings.restart, now);
     starts.push(now);
     let extra = starts.len().saturating_sub(STARTS_MAX);
     starts.drain(..extra);
@@ -70,12 +72,13 @@ pub fn woken(session: &Session, now: Timestamp) -> Option<Event> {
 /// it is not any more. Nothing follows twice.
 #[must_use]
 pub fn decide(pool: &Pool, settings: &Settings, now: Timestamp) -> Vec<Event> {
-    pool.sessions().filter_map(|session| after_end(settings, session, now)).collect()
+    pool.sessions().filter_map(|session| after_end(pool, settings, session, now)).collect()
 }
 
-fn after_end(settings: &Settings, session: &Session, now: Timestamp) -> Option<Event> {
+fn after_end(pool: &Pool, settings: &Settings, session: &Session, now: Timestamp) -> Option<Event> {
     let decided = session.budget.due_at.is_some() || session.budget.exhausted;
-    if decided || session.lifecycle.holds_slot() || is_between(session) || !is_to_restart(session) {
+    let over = !session.lifecycle.holds_slot() && !is_between(session);
+    if decided || !over || !(is_to_restart(session) || is_to_be_woken(pool, session)) {
         return None;
     }
     let budget = match allows(settings, session, now) {
@@ -106,9 +109,17 @@ fn delay(rules: &RestartRules, session: &Session, failures: u32) -> Duration {
     delay + delay.mul_f64((mixed >> 40) as f64 / (1_u64 << 24) as f64 / 5.0)
 }
 
+/// It was woken to work its messages, and could not be started: it is tried again, whatever its policy.
+fn is_to_be_woken(pool: &Pool, session: &Session) -> bool {
+    let failed = session.lifecycle == Lifecycle::Failed && session.incarnations > 1;
+    failed && pool.prompts(session.id).waiting > 0
+}
+
 /// Whether what ended is to run, by its policy. What its user ended stays as it is.
 fn is_to_restart(session: &Session) -> bool {
-    use Reason::{DiskLimit, ExecFailed, Exited, MemoryLimit, Setup, TmuxFailed, TmuxGone};
+    use Reason::{
+        DiskLimit, ExecFailed, Exited, MemoryLimit, Setup, StartupMissingTmux, TmuxFailed, TmuxGone,
+    };
     let Some(reason) = session.reason else { return false };
     let again = session.incarnations > 1;
     let failed = match (session.lifecycle, reason) {
@@ -122,7 +133,8 @@ fn is_to_restart(session: &Session) -> bool {
         RestartPolicy::No => false,
         RestartPolicy::OnFailure => failed,
         RestartPolicy::Always => {
-            let ended = session.lifecycle == Lifecycle::Stopped && matches!(reason, Exited | TmuxGone);
+            let ended = session.lifecycle == Lifecycle::Stopped
+                && matches!(reason, Exited | TmuxGone | StartupMissingTmux);
             failed || ended || session.lifecycle == Lifecycle::Lost
         }
     }

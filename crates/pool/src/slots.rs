@@ -9,6 +9,7 @@ use protocol::{Lifecycle, Session, SessionId, Tag, Timestamp};
 
 use crate::budget;
 use crate::pool::Pool;
+use crate::queue;
 use crate::settings::Settings;
 
 /// A session that was woken, and was given nothing to do, keeps its slot at least so long.
@@ -63,8 +64,8 @@ pub fn idle_since(
     if facts.busy.contains(&session.id) {
         return Err("somebody is at it");
     }
-    let prompts = pool.prompts(session.id);
-    if prompts.waiting > 0 || prompts.held {
+    let counts = queue::counts(pool, Some(session.id));
+    if pool.prompts(session.id).waiting > 0 || counts.claimed + counts.in_doubt > 0 {
         return Err("it has messages to work");
     }
     quiet_since(settings, session, facts).ok_or("it writes something")

@@ -77,8 +77,8 @@ fn of_session(session: &Session, facts: &Facts<'_>) -> Option<Candidate> {
             let evidence = "it went over a limit";
             Some(candidate(session, incarnation, CandidateKind::Requested, evidence, facts))
         }
-        Reason::Drained if facts.drained.contains(&session.id) => {
-            let evidence = "it has worked off its queue";
+        Reason::Drained if facts.drained.contains(&session.id) || is_zombie(incarnation, facts) => {
+            let evidence = "it was drained, and is over or has worked off its queue";
             Some(candidate(session, incarnation, CandidateKind::Requested, evidence, facts))
         }
         Reason::Restarted => {

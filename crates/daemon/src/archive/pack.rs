@@ -66,19 +66,24 @@ impl Pack {
             .map_err(io::Error::from)
             .and_then(|id| Folder::open(contents.sessions)?.enter(&id));
         let Some(dir) = present(opened).map_err(cannot_read(&path))? else { return Ok(()) };
-        let parts: &[&CStr] = &[c"screen", c"logs", c"work"];
-        for part in &parts[..if contents.work { 3 } else { 2 }] {
-            if present(dir.stat(part)).map_err(cannot_read(&path))?.is_some() {
-                self.tree(&dir, part)?;
+        let names = names_in(&dir, NAMES_MAX).map_err(cannot_read(&path))?;
+        for name in names.iter().rev() {
+            match name.to_bytes() {
+                b"screen" | b"logs" => self.tree(&dir, name, self.name.clone())?,
+                b"work" if contents.work => self.tree(&dir, name, self.name.clone())?,
+                b"tmp" | b"screen.new" => {}
+                // A purge removes it. It may be called like something of ours.
+                _ if contents.work => self.tree(&dir, name, self.name.join("other"))?,
+                _ => {}
             }
         }
         Ok(())
     }
 
-    /// Stores what has this name in a directory, with all below it.
-    fn tree(&mut self, dir: &Folder, name: &CStr) -> Result<(), ArchiveError> {
-        let dir = dir.again().map_err(cannot_read(&self.name))?;
-        let mut walk = Walk::new(dir, self.name.clone());
+    /// Stores what has this name in a directory, with all below it, as a part of `top`.
+    fn tree(&mut self, dir: &Folder, name: &CStr, top: PathBuf) -> Result<(), ArchiveError> {
+        let dir = dir.again().map_err(cannot_read(&top))?;
+        let mut walk = Walk::new(dir, top);
         let mut pending = vec![vec![name.to_owned()]];
         while let Some(names) = pending.last_mut() {
             if let Some(name) = names.pop() {

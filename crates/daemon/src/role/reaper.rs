@@ -23,7 +23,7 @@ use crate::engine::Turn;
 use crate::handle::Grant;
 use crate::view::{self, Peer};
 use crate::work::leases;
-use crate::{files, verb};
+use crate::{cgroups, files, verb};
 
 /// How long a reaper waits for a session's lock before it asks for something else.
 const LOCK_LIMIT: Duration = Duration::from_secs(10);
@@ -278,5 +278,8 @@ fn stop(turn: &mut Turn<'_>, run: &std::path::Path, candidate: &Candidate) {
     }
     turn.rest.view.verdicts.remove(&candidate.tag);
     turn.rest.view.graces.remove(&candidate.tag);
+    if let Some(group) = &candidate.cgroup {
+        cgroups::remove(group.as_path());
+    }
     files::forget(run, candidate.tag);
 }

@@ -65,17 +65,18 @@ fn tend(turn: &mut Turn<'_>, daemon: &Arc<Daemon>) -> (Vec<Work>, Duration) {
     if turn.rest.view.ending {
         return (Vec::new(), LATER);
     }
-    let (settings, now) = (daemon.settings(), turn.now());
-    let decided = pool::budget::decide(turn.pool(), &settings, now);
+    let (loaded, now) = (daemon.loaded(), turn.now());
+    let settings = &loaded.settings;
+    let decided = pool::budget::decide(turn.pool(), settings, now);
     turn.emit_all(decided);
-    let wanting = pool::slots::wanting(turn.pool(), &settings, now);
+    let wanting = pool::slots::wanting(turn.pool(), settings, now);
     turn.rest.line.sessions(&wanting);
-    let mut work = start(turn, daemon, &settings);
-    work.extend(make_room(turn, daemon, &settings));
-    work.extend(idle(turn, daemon, &settings));
-    note_drained(turn, daemon, &settings);
+    let mut work = start(turn, daemon, settings);
+    work.extend(make_room(turn, daemon, settings));
+    work.extend(idle(turn, daemon, settings));
+    note_drained(turn, daemon, settings);
     work.extend(outdated(turn, daemon));
-    (work, pause(turn, &settings))
+    (work, pause(turn, settings))
 }
 
 /// Starts the sessions whose turn it is, as far as there are slots and the machine has room.

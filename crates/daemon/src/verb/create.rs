@@ -7,7 +7,7 @@ use pool::admit::{Admitted, Body, Launch, Made};
 use protocol::message::PROMPT;
 use protocol::request::{New, Send};
 use protocol::session::Reason;
-use protocol::{ErrorCode, Incarnation, Lifecycle, Refusal, Reply, SessionId, SessionRef};
+use protocol::{ErrorCode, Event, Incarnation, Lifecycle, Refusal, Reply, Seq, SessionId, SessionRef};
 
 use super::end::Again;
 use super::{adopt, end, queue, shown};
@@ -93,17 +93,28 @@ fn admit(
         Admitted::Full => return Ok(Decided::Full),
         Admitted::Create(made) => {
             room::check(turn, daemon)?;
+            // All of it, or nothing.
+            let message = match (first, made.events.first()) {
+                (Some((send, body)), Some(Event::SessionCreated(session))) => {
+                    let seq = Seq(turn.next_seq().0 + 1);
+                    queue::first(turn, daemon, session, (send, body), seq)?
+                }
+                _ => None,
+            };
             turn.emit_all(made.events.drain(..));
             op.begun(turn, made.session);
             turn.rest.view.starting.insert(made.session);
-            if let Some((send, body)) = first {
-                queue::send_first(turn, daemon, made.session, (send, body))?;
+            if let (Some(message), Some((_, body))) = (message, first) {
+                queue::queue_first(turn, message, body);
             }
         }
         // It was there before: its prompt is a message like any other.
-        Admitted::Start(session) | Admitted::Existing(session) => {
-            if let Some((send, body)) = first {
-                queue::send_first(turn, daemon, *session, (send, body))?;
+        Admitted::Start(id) | Admitted::Existing(id) => {
+            if let (Some((send, body)), Some(session)) = (first, turn.pool().session(*id).cloned()) {
+                let seq = turn.next_seq();
+                let message = queue::first(turn, daemon, &session, (send, body), seq)?;
+                message.into_iter().for_each(|message| queue::queue_first(turn, message, body));
+                op.begun(turn, *id);
             }
         }
     }

@@ -6,7 +6,7 @@ use protocol::request::{Park, Pin, Restore};
 use protocol::{ErrorCode, Event, Lifecycle, Refusal, Reply, Response, Session, SessionId, SessionRef};
 
 use super::end::{self, Again};
-use super::{create, input, shown};
+use super::{create, input, shown, sync};
 use crate::context::{Daemon, pane_of};
 use crate::engine::Turn;
 use crate::files;
@@ -71,6 +71,8 @@ pub(super) async fn restore(daemon: &Arc<Daemon>, op: &Op, asked: Restore) -> Re
 }
 
 async fn restore_all(daemon: &Arc<Daemon>, op: &Op) -> Reply {
+    // What is lost is known once somebody has looked.
+    sync::snapshot(daemon).await?;
     let (context, operation) = (Arc::clone(daemon), op.clone());
     let decide = move |turn: &mut Turn<'_>| {
         let events = pool::admit::restore_all(turn.pool(), context.loaded().life.spacing, turn.now());
@@ -90,6 +92,12 @@ async fn restore_all(daemon: &Arc<Daemon>, op: &Op) -> Reply {
 
 /// Answers at once: what is queued is finished first.
 pub(super) async fn drain(daemon: &Arc<Daemon>, op: &Op, wanted: SessionRef) -> Reply {
+    let id = shown::find(daemon, wanted.clone()).await?.id;
+    let started = move |turn: &mut Turn<'_>| {
+        let starting = turn.pool().session(id).is_some_and(|s| s.lifecycle == Lifecycle::Starting);
+        (!starting).then_some(())
+    };
+    daemon.engine.wait_for(Some(create::OUTCOME_LIMIT), started).await?;
     let decide = |turn: &mut Turn<'_>, session: &Session| {
         let events = pool::admit::drain(turn.pool(), session)?;
         turn.emit_all(events);

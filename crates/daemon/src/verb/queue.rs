@@ -8,7 +8,7 @@ use protocol::message::PROMPT;
 use protocol::reply;
 use protocol::request::{Ack, Fail, Held, Purge, ResolveMessage, Send};
 use protocol::{
-    ErrorCode, Event, Message, MessageId, MessageState, OpId, Refusal, Reply, Request, Response, SessionId,
+    ErrorCode, Event, Message, MessageId, MessageState, OpId, Refusal, Reply, Request, Response, Seq, Session,
 };
 use store::StoreError;
 
@@ -99,30 +99,37 @@ fn read(turn: &Turn<'_>, id: Option<MessageId>) -> Result<Option<Message>, Refus
     Ok(message(turn, id)?.map(|(message, _)| message))
 }
 
-/// The first message of a session, in the turn that decides on it: the operation is that of its creation.
+/// The first message of a session, which may be decided in the same turn: the operation is that of its creation.
+/// `seq` is where it will stand in the journal.
 ///
 /// # Errors
 /// As `send`.
-pub(super) fn send_first(
+pub(super) fn first(
     turn: &mut Turn<'_>,
     daemon: &Daemon,
-    session: SessionId,
+    session: &Session,
     (send, body): (&Send, &Body),
-) -> Result<(), Refusal> {
+    seq: Seq,
+) -> Result<Option<Message>, Refusal> {
     let loaded = daemon.loaded();
-    let Some(record) = turn.pool().session(session).cloned() else { return Err(in_doubt()) };
-    let op = OpId::Random([0; 16]);
-    let (send, op) = (&Send { wake: true, ..send.clone() }, &op);
-    let sending = Sending { session: &record, send, body, op };
-    let place = (turn.next_seq(), turn.now());
+    // It has none of its own.
+    let op = &OpId::Random([0; 16]);
+    let send = &Send { wake: true, ..send.clone() };
+    let sending = Sending { session, send, body, op };
+    let place = (seq, turn.now());
     let sent = admit::send(turn.pool(), &loaded.settings.queue, sending, Earlier::default(), place)?;
-    if let Sent::Queued(message) = sent {
-        has_disk(turn, daemon, &loaded, body.bytes.len() as u64)?;
-        let id = message.id;
-        turn.emit(Event::MessageQueued(Box::new(Message { op: None, ..*message })));
-        turn.keep_body(id, body.bytes.clone());
-    }
-    Ok(())
+    has_disk(turn, daemon, &loaded, body.bytes.len() as u64)?;
+    Ok(match sent {
+        Sent::Queued(message) => Some(Message { op: None, ..*message }),
+        Sent::Existing(_) => None,
+    })
+}
+
+/// Queues what was decided.
+pub(super) fn queue_first(turn: &mut Turn<'_>, message: Message, body: &Body) {
+    let id = message.id;
+    turn.emit(Event::MessageQueued(Box::new(message)));
+    turn.keep_body(id, body.bytes.clone());
 }
 
 /// Whether a repeat of an operation asks for the same.

@@ -18,6 +18,9 @@ use crate::room;
 use crate::view::{Peer, View};
 use crate::work::disk;
 
+/// The most sessions that a problem names.
+const NAMED: usize = 5;
+
 pub(super) async fn status(daemon: &Arc<Daemon>) -> Reply {
     let context = Arc::clone(daemon);
     let read = move |turn: &mut Turn<'_>| Response::Status(Box::new(overview(turn, &context)));
@@ -31,6 +34,7 @@ fn overview(turn: &Turn<'_>, daemon: &Daemon) -> Status {
     let quarantined = turn.reader().quarantined().unwrap_or_default();
     let mut problems = problems(view, server::problem(pool, view, &tmux), counts.in_doubt);
     problems.extend(queues::problems(turn, daemon, quarantined));
+    problems.extend(exhausted(pool));
     Status {
         pool: daemon.paths.pool.to_string(),
         build: BUILD.to_owned(),
@@ -77,6 +81,17 @@ fn breakers(pool: &pool::Pool) -> Vec<BreakerView> {
         Some(BreakerView { session, name, kind: kind.to_owned(), breaker: breaker.clone() })
     })
     .collect()
+}
+
+/// What was started by itself too often stays as it is.
+fn exhausted(pool: &pool::Pool) -> Option<String> {
+    let names: Vec<&str> =
+        pool.sessions().filter(|s| s.budget.exhausted).map(|s| s.name.as_str()).take(NAMED).collect();
+    let name = names.first()?;
+    Some(format!(
+        "started by themselves too often, and held back: {}; `poolctl logs {name}` may tell why, `poolctl restart` starts it",
+        names.join(", ")
+    ))
 }
 
 fn lifecycles(pool: &pool::Pool) -> Vec<(String, u64)> {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use process::tree::Table;
 use protocol::life::Usage;
 use protocol::reply::UsageView;
 use protocol::{ErrorCode, Refusal, Reply, Response, Session, SessionRef};
@@ -22,6 +23,8 @@ pub(super) async fn usage(daemon: &Arc<Daemon>, wanted: Option<SessionRef>) -> R
     };
     let sessions: Vec<Session> = daemon.engine.turn(find).await??;
     let look = move || {
+        let table = Table::look().ok();
+        let measured = |s: &Session| measured_in(table.as_ref(), s);
         let shown = |s: &Session| UsageView { session: s.id, name: s.name.clone(), usage: measured(s) };
         sessions.iter().map(shown).collect()
     };
@@ -33,11 +36,15 @@ pub(super) async fn usage(daemon: &Arc<Daemon>, wanted: Option<SessionRef>) -> R
 
 /// What a session uses now; nothing but disk where it does not run.
 pub(super) fn measured(session: &Session) -> Usage {
+    measured_in(Table::look().ok().as_ref(), session)
+}
+
+fn measured_in(table: Option<&Table>, session: &Session) -> Usage {
     let dir = session.dir.as_path();
     let until = |limit: Duration| Instant::now() + limit;
     Usage {
         disk: disk_use(dir, until(DISK_LIMIT)),
         log: disk_use(&dir.join("logs"), until(DISK_LIMIT)),
-        ..gauge::usage(session).unwrap_or_default()
+        ..table.and_then(|table| gauge::usage_in(table, session)).unwrap_or_default()
     }
 }

@@ -8,6 +8,7 @@ use protocol::session::{DeleteMode, Reason};
 use protocol::{ErrorCode, Event, Incarnation, Lifecycle, Name, Refusal, Session, Tag, Timestamp};
 
 use super::{create, refuse, text};
+use crate::budget;
 use crate::pool::{Pool, is_between};
 use crate::queue;
 
@@ -40,21 +41,20 @@ pub fn label(session: &Session, asked: &Label) -> Result<Vec<Event>, Refusal> {
     Ok(if changed { vec![Event::SessionLabelled { session: session.id, labels }] } else { Vec::new() })
 }
 
-/// Decides on `kill`. No event where it is ending or over already.
+/// Decides on `kill`. No event where it is ending or over already, and is not to start again.
 #[must_use]
 pub fn kill(session: &Session) -> Vec<Event> {
-    match session.lifecycle {
-        Lifecycle::Starting | Lifecycle::Live => vec![ending(session, Reason::Killed)],
+    let ends = match session.lifecycle {
+        Lifecycle::Starting | Lifecycle::Live => ending(session, Reason::Killed),
         // However it is ending: what is left of it is not waited for any longer.
-        Lifecycle::Draining if session.reason != Some(Reason::Killed) => {
-            vec![ending(session, Reason::Killed)]
-        }
+        Lifecycle::Draining if session.reason != Some(Reason::Killed) => ending(session, Reason::Killed),
         // It was to start again, and is not to now.
         _ if is_to_start(session) => {
-            vec![Event::SessionStopped { session: session.id, reason: Reason::Killed, exit: session.exit }]
+            Event::SessionStopped { session: session.id, reason: Reason::Killed, exit: session.exit }
         }
-        _ => Vec::new(),
-    }
+        _ => return Vec::new(),
+    };
+    std::iter::once(ends).chain(budget::renewed(session)).collect()
 }
 
 /// Decides on `restart`: first the end of what runs, if something does.

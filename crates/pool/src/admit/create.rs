@@ -127,7 +127,7 @@ fn names(
 
 fn made_up(pool: &Pool, settings: &Settings, asked: &New, launch: &Launch<'_>) -> Result<Name, Refusal> {
     match settings.naming {
-        Naming::Numeric => text::name(&next_number(pool).to_string()),
+        Naming::Numeric => text::name(&first_free(pool, &next_number(pool).to_string())),
         Naming::Timestamp => {
             let agent = agent_kind(asked);
             let base = format!("{agent}-{}", launch.stamp);

@@ -8,6 +8,7 @@ use protocol::{ErrorCode, Event, Lifecycle, Refusal, Session, Timestamp};
 
 use super::change::{ending, idle_enough, is_to_start};
 use super::refuse;
+use crate::budget;
 use crate::pool::{Pool, is_between};
 use crate::queue;
 
@@ -51,12 +52,16 @@ pub fn put_aside(session: &Session, reason: Reason) -> Event {
 pub fn drain(pool: &Pool, session: &Session) -> Result<Vec<Event>, Refusal> {
     let (id, name, exit) = (session.id, &session.name, session.exit);
     match (session.lifecycle, session.reason) {
-        (Lifecycle::Starting | Lifecycle::Live, _) => Ok(vec![ending(session, Reason::Drained)]),
+        (Lifecycle::Live, _) => Ok(vec![ending(session, Reason::Drained)]),
+        (Lifecycle::Starting, _) => {
+            refuse(ErrorCode::Conflict, format!("{name} is just starting; try again"))
+        }
         (Lifecycle::Draining, Some(Reason::Drained | Reason::Killed)) => Ok(Vec::new()),
         (Lifecycle::Draining, _) => refuse(ErrorCode::Conflict, format!("{name} is just ending; try again")),
         (Lifecycle::Stopped | Lifecycle::Failed, _) if !is_to_start(session) => Ok(Vec::new()),
         _ if queue::is_empty(pool, id) => {
-            Ok(vec![Event::SessionStopped { session: id, reason: Reason::Drained, exit }])
+            let stays = Event::SessionStopped { session: id, reason: Reason::Drained, exit };
+            Ok(std::iter::once(stays).chain(budget::renewed(session)).collect())
         }
         _ => {
             let why = format!(
@@ -74,10 +79,11 @@ pub fn is_drained(pool: &Pool, session: &Session) -> bool {
     drains && queue::is_empty(pool, session.id)
 }
 
-/// All that were lost are to be started, this far apart.
+/// All that were lost, or are about to be, are to be started, this far apart.
 #[must_use]
 pub fn restore_all(pool: &Pool, spacing: Duration, now: Timestamp) -> Vec<Event> {
-    let lost = pool.sessions().filter(|s| s.lifecycle == Lifecycle::Lost);
+    let ending = |s: &&Session| s.lifecycle == Lifecycle::Draining && s.reason == Some(Reason::ServerGone);
+    let lost = pool.sessions().filter(|s| s.lifecycle == Lifecycle::Lost || ending(s));
     let step = |n: usize| spacing.saturating_mul(u32::try_from(n).unwrap_or(u32::MAX));
     let due = |(n, s): (usize, &Session)| {
         let due_at = Some(now.after(step(n)));
@@ -124,4 +130,4 @@ pub fn outdated(
 }
 
 /// What is removed at its end stays so long, for those who want to know how it ended.
-const EPHEMERAL: Duration = Duration::from_secs(5);
+const EPHEMERAL: Duration = Duration::from_secs(10);
