@@ -51,6 +51,9 @@ fn wrong<T>(message: impl Into<String>) -> Result<T, ConfigError> {
     Err(ConfigError(message.into()))
 }
 
+/// What is shown in the place of a secret.
+const REDACTED: &str = "…redacted…";
+
 impl Config {
     /// Reads the file; defaults where there is none.
     ///
@@ -83,12 +86,15 @@ impl Config {
         Ok(config)
     }
 
-    /// The text of it, with every key.
+    /// The text of it, with every key; of what agents are given in their environment only the names.
     ///
     /// # Errors
     /// Never, for a configuration that was parsed.
     pub fn to_toml(&self) -> Result<String, ConfigError> {
-        toml::to_string_pretty(self).map_err(|e| ConfigError(e.to_string()))
+        let mut shown = self.clone();
+        let secrets = shown.agents.values_mut().flat_map(|agent| agent.env.values_mut());
+        secrets.for_each(|value| REDACTED.clone_into(value));
+        toml::to_string_pretty(&shown).map_err(|e| ConfigError(e.to_string()))
     }
 
     /// What the core needs of it.

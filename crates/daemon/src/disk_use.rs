@@ -15,22 +15,15 @@ use crate::archive::tree::{Folder, Kind, Walk, allocated, kind, present};
 /// with several names is counted once. 0 where there is none; what may not be looked into is left out.
 /// `None` where it could not be told until then.
 pub(crate) fn disk_use(dir: &Path, deadline: Instant) -> Option<u64> {
-    let Some(top) = present(Folder::open(dir)).ok()? else { return Some(0) };
     let mut sum = Sum { bytes: 0, seen: HashSet::new(), deadline };
-    let mut pending = vec![sum.folder(&top)?];
-    let mut walk = Walk::new(top, PathBuf::new());
-    while let Some(folders) = pending.last_mut() {
-        if let Some(name) = folders.pop() {
-            // It may be gone, closed to us, or a mount.
-            let Ok(folder) = walk.here.enter(&name) else { continue };
-            pending.push(sum.folder(&folder)?);
-            walk.down(name, folder);
-        } else {
-            pending.pop();
-            walk.up().ok()?;
-        }
-    }
-    Some(sum.bytes)
+    sum.all(dir).map(|()| sum.bytes)
+}
+
+/// The same, as far as it came until then: it is at least so much.
+pub(crate) fn disk_use_at_least(dir: &Path, deadline: Instant) -> u64 {
+    let mut sum = Sum { bytes: 0, seen: HashSet::new(), deadline };
+    sum.all(dir);
+    sum.bytes
 }
 
 struct Sum {
@@ -41,6 +34,25 @@ struct Sum {
 }
 
 impl Sum {
+    /// Adds all of it; `None` where that takes too long.
+    fn all(&mut self, dir: &Path) -> Option<()> {
+        let Some(top) = present(Folder::open(dir)).ok()? else { return Some(()) };
+        let mut pending = vec![self.folder(&top)?];
+        let mut walk = Walk::new(top, PathBuf::new());
+        while let Some(folders) = pending.last_mut() {
+            if let Some(name) = folders.pop() {
+                // It may be gone, closed to us, or a mount.
+                let Ok(folder) = walk.here.enter(&name) else { continue };
+                pending.push(self.folder(&folder)?);
+                walk.down(name, folder);
+            } else {
+                pending.pop();
+                walk.up().ok()?;
+            }
+        }
+        Some(())
+    }
+
     /// Adds a directory with its files; gives the names of the directories in it.
     fn folder(&mut self, folder: &Folder) -> Option<Vec<CString>> {
         self.bytes += folder.meta.blocks() * 512;

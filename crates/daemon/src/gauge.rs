@@ -12,7 +12,7 @@ use protocol::{Event, Lifecycle, Session, SessionId, Tag};
 use tokio::time::sleep;
 
 use crate::context::{Daemon, pane_of};
-use crate::disk_use::disk_use;
+use crate::disk_use::disk_use_at_least;
 use crate::engine::Turn;
 use crate::files;
 
@@ -86,7 +86,7 @@ fn excesses(session: &Session, table: Option<&Table>) -> Vec<Excess> {
     };
     let memory = limits.memory.and_then(|allowed| Some((usage_in(table?, session)?.memory, allowed)));
     let dir = session.dir.as_path();
-    let disk = limits.disk.and_then(|allowed| Some((disk_use(dir, Instant::now() + DISK_LIMIT)?, allowed)));
+    let disk = limits.disk.map(|allowed| (disk_use_at_least(dir, Instant::now() + DISK_LIMIT), allowed));
     let time = session.policy.max_runtime_ms.map(|allowed| (now.0.saturating_sub(run.started_at.0), allowed));
     [
         memory.and_then(|figures| excess("memory", Reason::MemoryLimit, figures)),

@@ -1,6 +1,8 @@
 //! Operations: a mutating request with a client-made id. The same id and content gets the same
 //! answer, whether the first is over, under way, or was cut off by a crash.
 
+use std::sync::{Arc, Weak};
+
 use pool::OperationState;
 use protocol::{ErrorCode, Event, OpId, Refusal, Reply, Request, SessionId, Timestamp};
 use tokio::sync::oneshot;
@@ -18,6 +20,8 @@ pub(crate) const KEEP_NAMED_MS: u64 = 24 * 60 * 60 * 1000;
 pub(crate) struct Op {
     id: OpId,
     digest: u64,
+    /// Whoever asked first, as long as it is there.
+    asker: Weak<()>,
 }
 
 /// What is known of an operation when it is asked for.
@@ -46,7 +50,21 @@ impl Op {
         };
         let bytes = protocol::frame::encode_record(&content)
             .map_err(|e| Refusal::new(ErrorCode::Usage, e.to_string()))?;
-        Ok(Self { id, digest: digest(&bytes) })
+        Ok(Self { id, digest: digest(&bytes), asker: Weak::new() })
+    }
+
+    /// The same, asked for by somebody who is there as long as this is kept.
+    pub(crate) fn asked_by(self, asker: &Arc<()>) -> Self {
+        Self { asker: Arc::downgrade(asker), ..self }
+    }
+
+    /// Whether somebody still waits for what comes of it.
+    pub(crate) fn is_awaited(&self, turn: &Turn<'_>) -> bool {
+        let repeated = || {
+            let running = turn.rest.running.get(&self.id);
+            running.is_some_and(|(_, waiters)| waiters.iter().any(|waiter| !waiter.is_closed()))
+        };
+        self.asker.strong_count() > 0 || repeated()
     }
 
     /// Looks what is known of it, and marks it as under way where that is nothing.

@@ -62,7 +62,9 @@ fn claim(turn: &mut Turn<'_>) -> Vec<(SessionId, bool)> {
 async fn settle(daemon: Arc<Daemon>, session: SessionId, between: bool) {
     let starting = verb::Starting::new(&daemon, session);
     let settled = if between {
-        verb::start_next(&daemon, session, Again { ended: true, ..Again::default() }, |_| ()).await.map(drop)
+        verb::start_next(&daemon, None, session, Again { ended: true, ..Again::default() }, |_| ())
+            .await
+            .map(drop)
     } else {
         verb::resume_start(&daemon, session).await
     };

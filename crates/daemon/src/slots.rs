@@ -20,7 +20,9 @@ pub(crate) use tend::run;
 use crate::clock;
 use crate::context::Daemon;
 use crate::engine::Turn;
+use crate::handle::in_doubt;
 use crate::launch;
+use crate::op::Op;
 
 /// How long an eviction may take, where a request waits for nothing else: the end of a program, and its proof.
 const EVICTION_LIMIT: Duration = Duration::from_secs(30);
@@ -36,20 +38,26 @@ pub(crate) enum Decided<R> {
 }
 
 /// Decides in the first turn in which there is a slot for it; told how many wait before it. Waits where
-/// that was asked for, or where a slot is about to come free.
+/// that was asked for, or where a slot is about to come free, as long as somebody waits for the operation.
 ///
 /// # Errors
 /// What `decide` says, and refused where there is no slot.
 pub(crate) async fn with_slot<R: Send + 'static>(
     daemon: &Arc<Daemon>,
+    op: Option<&Op>,
     wait_ms: Option<u64>,
     mut decide: impl FnMut(&mut Turn<'_>, usize) -> Result<Decided<R>, Refusal> + Send + 'static,
 ) -> Result<R, Refusal> {
     let wait = wait_ms.map_or(daemon.loaded().life.wait_slot, Duration::from_millis);
     let me = Waiting::Client(daemon.engine.ticket());
     let _place = Place { daemon: Arc::clone(daemon), me };
-    let (context, patient) = (Arc::clone(daemon), !wait.is_zero());
+    let (context, op, patient) = (Arc::clone(daemon), op.cloned(), !wait.is_zero());
     let look = move |turn: &mut Turn<'_>| {
+        let left = op.as_ref().is_some_and(|op| !op.is_awaited(turn));
+        if left {
+            turn.rest.line.leave(me);
+            return Some(Err(in_doubt()));
+        }
         let ahead = turn.rest.line.ahead(me);
         let decided = match decide(turn, ahead) {
             Ok(Decided::Done(result)) => Ok(result),

@@ -60,7 +60,7 @@ pub fn run(options: Options) -> Result<(), Fatal> {
     }
     let lock = listen::lock(&paths.lock)?;
     let loaded = load_config(&paths, bits(umask.bits()))?;
-    let (store, pool) = open_store(&paths, &loaded)?;
+    let (store, pool) = open_store(&paths)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -117,7 +117,7 @@ fn storage(error: StoreError) -> Fatal {
 }
 
 /// Opens the database and commits this start: a new epoch, and what the last daemon left half-way.
-fn open_store(paths: &Paths, loaded: &Loaded) -> Result<(Store, Pool), Fatal> {
+fn open_store(paths: &Paths) -> Result<(Store, Pool), Fatal> {
     let recovery = paths.run.join("recovery");
     let opened = Store::open(&paths.database, progress(recovery.clone()));
     drop(std::fs::remove_file(recovery));
@@ -134,10 +134,6 @@ fn open_store(paths: &Paths, loaded: &Loaded) -> Result<(Store, Pool), Fatal> {
     events.insert(0, Event::PoolStarted { epoch: Epoch(pool.epoch().0 + 1), build: BUILD.to_owned(), boot });
     let mut stamped = Vec::new();
     take_in(&mut pool, events, (at, &mut stamped));
-    if loaded.life.restore_on_start {
-        let restored = pool::admit::restore_all(&pool, loaded.life.spacing, at);
-        take_in(&mut pool, restored, (at, &mut stamped));
-    }
     crate::crash::point("recover-begin");
     store.commit(&pool, &stamped, &[]).map_err(storage)?;
     crate::crash::point("recover-written");

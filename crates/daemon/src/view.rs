@@ -68,6 +68,8 @@ pub(crate) struct View {
     pub(crate) guarded: BTreeSet<Tag>,
     /// Sessions that have worked off what they had, and are still.
     pub(crate) drained: BTreeSet<SessionId>,
+    /// Whether what was lost when the daemon started has been seen to, where that is to be done.
+    pub(crate) restored: bool,
     /// Sessions that are removed by themselves right now.
     pub(crate) removing: BTreeSet<SessionId>,
     /// Limits that incarnations exceeded, and that were told.
@@ -111,6 +113,7 @@ impl View {
             worked: BTreeSet::new(),
             guarded: BTreeSet::new(),
             drained: BTreeSet::new(),
+            restored: false,
             removing: BTreeSet::new(),
             reported: BTreeSet::new(),
         }

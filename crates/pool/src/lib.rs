@@ -9,6 +9,8 @@
 //! 3. Applying an event twice is applying it once; applying any event never panics.
 //! 4. A lock has at most one holder, is granted in the order of asking, and tokens only grow.
 //! 5. Queues are what a plain list of messages would be, over crashes and jumps of the clock too.
+//! 6. No more sessions run than may, no slot and no message is lost, and nothing is started by itself more
+//!    often than it may or against its user's wish: over crashes and jumps of the clock too.
 
 pub mod admit;
 mod apply;

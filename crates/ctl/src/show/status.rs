@@ -165,8 +165,11 @@ fn limits_line(room: &Room) -> String {
     let held = (!held.is_empty())
         .then(|| format!("{} by control groups{}", named(&held), below.unwrap_or_default()));
     let why = room.without.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
-    let lacking = (!lacking.is_empty()).then(|| format!("{} by none{why}", named(&lacking)));
-    [held, lacking].into_iter().flatten().collect::<Vec<_>>().join("; ")
+    // Memory is then looked at by poold itself.
+    let watched = lacking.iter().any(|(_, name)| *name == "memory").then(|| "memory is watched".to_owned());
+    let unbounded: Vec<_> = lacking.into_iter().filter(|(_, name)| *name != "memory").collect();
+    let unbounded = (!unbounded.is_empty()).then(|| format!("{} cannot be bounded{why}", named(&unbounded)));
+    [held, watched, unbounded].into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
 fn database_line(status: &Status) -> String {
@@ -280,7 +283,7 @@ mod tests {
     fn the_room_there_is_and_what_holds_are_told() {
         let mut status = status();
         let text = overview(&status, Style::default(), Timestamp(0));
-        assert!(text.contains("limits      memory, tasks, CPU share by none\n"), "{text}");
+        assert!(text.contains("limits      memory is watched; tasks, CPU share cannot be bounded\n"), "{text}");
         status.room = Room {
             waiting: 2,
             memory: Some(8 << 30),
@@ -292,7 +295,7 @@ mod tests {
         let text = overview(&status, Style::default(), Timestamp(0));
         let slots = "slots       1 of 16 taken, 2 waiting, 8G memory available, 12/4096 terminals in use\n";
         let limits = "limits      memory, tasks by control groups below /sys/fs/cgroup/x; \
-                      CPU share by none: cpu is not delegated\n";
+                      CPU share cannot be bounded: cpu is not delegated\n";
         assert!(text.contains(slots) && text.contains(limits), "{text}");
         let expected = json!({
             "waiting": 2, "memory_bytes": 8_u64 << 30, "terminals": {"used": 12, "max": 4096},

@@ -76,16 +76,12 @@ impl Source {
                     }
                 }
                 Some(Open::Current(file)) => {
-                    let mut read = file.read(block)?;
-                    let replaced = read == 0 && !is_current(file, &self.dir);
-                    if replaced {
-                        // What was written between the two looks; from now on nothing is.
-                        read = file.read(block)?;
-                    }
-                    if read > 0 || !replaced {
+                    let read = file.read(block)?;
+                    if read > 0 || is_current(file, &self.dir) {
                         self.offset += read as u64;
                         return Ok(read);
                     }
+                    // It is a part by now; what was written to it between the two looks is read there.
                     self.open = None;
                 }
                 Some(Open::Part(bytes, end)) => {

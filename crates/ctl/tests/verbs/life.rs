@@ -137,7 +137,7 @@ fn run_removes_what_is_ephemeral_when_it_is_shown() {
     let ran = pool.run("run --ephemeral --no-stream --prompt hi -- program");
     assert_eq!((ran.code, ran.err.contains("not removed")), (125, false), "{}", ran.err);
     let Request::New(new) = requests(&pool)[0].clone() else { panic!() };
-    assert_eq!((new.ephemeral, new.prompt), (false, Some("hi".into())));
+    assert_eq!((new.ephemeral, new.prompt), (true, Some("hi".into())));
     let remove =
         Remove { session: named("sess_1"), keep_tmux: false, force: true, purge: false, archive: false };
     assert_eq!(requests(&pool).last(), Some(&Request::Remove(remove)));

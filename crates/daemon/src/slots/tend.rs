@@ -67,6 +67,12 @@ fn tend(turn: &mut Turn<'_>, daemon: &Arc<Daemon>) -> (Vec<Work>, Duration) {
     }
     let (loaded, now) = (daemon.loaded(), turn.now());
     let settings = &loaded.settings;
+    // What is lost is known once somebody has looked.
+    if !turn.rest.view.first && !std::mem::replace(&mut turn.rest.view.restored, true) {
+        let life = &loaded.life;
+        let lost = life.restore_on_start.then(|| pool::admit::restore_all(turn.pool(), life.spacing, now));
+        turn.emit_all(lost.into_iter().flatten());
+    }
     let decided = pool::budget::decide(turn.pool(), settings, now);
     turn.emit_all(decided);
     let wanting = pool::slots::wanting(turn.pool(), settings, now);

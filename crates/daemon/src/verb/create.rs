@@ -32,7 +32,7 @@ pub(super) async fn new(daemon: &Arc<Daemon>, op: &Op, asked: New) -> Reply {
     let decide = move |turn: &mut Turn<'_>, ahead: usize| {
         admit(turn, &context, &operation, (&asked, first.as_ref(), ahead))
     };
-    let admitted = slots::with_slot(daemon, wait_ms, decide).await?;
+    let admitted = slots::with_slot(daemon, Some(op), wait_ms, decide).await?;
     crate::crash::point("new-intent");
     match admitted {
         Admitted::Create(Made { session, .. }) => run(daemon, op, session).await,

@@ -169,7 +169,7 @@ pub(crate) struct Again {
 pub(super) async fn start_again(daemon: &Arc<Daemon>, op: &Op, id: SessionId, how: Again) -> Reply {
     let (context, operation) = (Arc::clone(daemon), op.clone());
     let conclude = move |turn: &mut Turn<'_>| create::conclude(turn, &context, &operation, id);
-    match again(daemon, id, how, conclude).await? {
+    match again(daemon, Some(op), id, how, conclude).await? {
         Some(reply) => reply,
         None => create::existing(daemon, op, id).await,
     }
@@ -178,6 +178,7 @@ pub(super) async fn start_again(daemon: &Arc<Daemon>, op: &Op, id: SessionId, ho
 /// Decides on the next incarnation, once there is a slot for it, and brings it up. `None`: it runs already.
 pub(crate) async fn again<R: Send + 'static>(
     daemon: &Arc<Daemon>,
+    op: Option<&Op>,
     id: SessionId,
     how: Again,
     conclude: impl FnOnce(&mut Turn<'_>) -> R + Send + 'static,
@@ -204,7 +205,7 @@ pub(crate) async fn again<R: Send + 'static>(
         slots::begin(turn, &context, &session, By::Name { fresh: how.fresh })?;
         Ok(Decided::Done(Some(session)))
     };
-    match slots::with_slot(daemon, how.wait_ms, decide).await? {
+    match slots::with_slot(daemon, op, how.wait_ms, decide).await? {
         Some(before) => bring_up(daemon, before, conclude).await.map(Some),
         None => Ok(None),
     }

@@ -165,6 +165,6 @@ pub(super) async fn wake(daemon: &Arc<Daemon>, session: Session) -> Result<Sessi
         return Ok(session);
     }
     end::ended_unless(daemon, &session, |s| s.lifecycle == Lifecycle::Live).await?;
-    end::again(daemon, session.id, Again::default(), |_| ()).await?;
+    end::again(daemon, None, session.id, Again::default(), |_| ()).await?;
     shown::find(daemon, session.id.into()).await
 }

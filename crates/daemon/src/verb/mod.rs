@@ -128,9 +128,28 @@ fn needs_tmux(request: &Request) -> bool {
 /// Carries an operation out once, whoever asks for it how often. In a task of its own: a client
 /// that leaves does not stop it half-way.
 async fn operate(daemon: &Arc<Daemon>, id: Option<protocol::OpId>, request: Request) -> Reply {
+    let asker = Asker { daemon: Arc::clone(daemon), here: Some(Arc::default()) };
     let op = Op::new(id, &request)?;
+    let op = asker.here.iter().fold(op, Op::asked_by);
     let daemon = Arc::clone(daemon);
     tokio::spawn(async move { once(&daemon, op, request).await }).await.map_err(|_| in_doubt())?
+}
+
+/// Somebody who waits for an answer: one that leaves leaves every line.
+struct Asker {
+    daemon: Arc<Daemon>,
+    here: Option<Arc<()>>,
+}
+
+impl Drop for Asker {
+    fn drop(&mut self) {
+        self.here = None;
+        self.daemon.engine.post(|turn| {
+            if turn.rest.line.len() > 0 {
+                turn.stir();
+            }
+        });
+    }
 }
 
 async fn once(daemon: &Arc<Daemon>, op: Op, request: Request) -> Reply {

@@ -48,8 +48,8 @@ pub fn kill(session: &Session) -> Vec<Event> {
         Lifecycle::Starting | Lifecycle::Live => ending(session, Reason::Killed),
         // However it is ending: what is left of it is not waited for any longer.
         Lifecycle::Draining if session.reason != Some(Reason::Killed) => ending(session, Reason::Killed),
-        // It was to start again, and is not to now.
-        _ if is_to_start(session) => {
+        // It was to start again, or to be woken, and is not to now.
+        _ if is_to_start(session) || session.lifecycle == Lifecycle::Parked => {
             Event::SessionStopped { session: session.id, reason: Reason::Killed, exit: session.exit }
         }
         _ => return Vec::new(),

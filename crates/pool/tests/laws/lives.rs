@@ -13,7 +13,7 @@ use command::commands;
 use machine::Machine;
 
 /// Few enough for every run; `POOL_CASES` asks for more.
-const CASES: u32 = 1500;
+const CASES: u32 = 1000;
 const STEPS: usize = 90;
 
 #[expect(clippy::disallowed_methods, reason = "how long a test runs is asked of it from outside")]

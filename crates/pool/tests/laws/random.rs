@@ -131,7 +131,7 @@ fn message_event() -> impl Strategy<Value = Event> {
 enum Step {
     New(u8),
     Send(u64),
-    Fact(Event),
+    Fact(Box<Event>),
     Message(u64, MessageState),
 }
 
@@ -140,9 +140,9 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         (0_u8..6).prop_map(Step::New),
         (1_u64..6).prop_map(Step::Send),
-        session_event().prop_map(Step::Fact),
-        life_event().prop_map(Step::Fact),
-        other_event().prop_map(Step::Fact),
+        session_event().prop_map(|event| Step::Fact(Box::new(event))),
+        life_event().prop_map(|event| Step::Fact(Box::new(event))),
+        other_event().prop_map(|event| Step::Fact(Box::new(event))),
         (1_u64..30, prop::sample::select(states)).prop_map(|(id, state)| Step::Message(id, state)),
     ]
 }
@@ -160,7 +160,7 @@ fn play(steps: Vec<Step>) -> World {
                     assert_ne!(send_prompt(&mut world, SessionId(id)), Ok(MessageId(0)));
                 }
             }
-            Step::Fact(event) => drop(world.emit(event)),
+            Step::Fact(event) => drop(world.emit(*event)),
             Step::Message(id, state) => {
                 let now = Timestamp(world.now);
                 let open = world.pool.find_open(MessageId(id));

@@ -106,6 +106,32 @@ fn what_is_known_to_live_keeps_its_slot_until_the_reaper_ended_it() {
 }
 
 #[test]
+fn what_drains_and_cannot_work_its_queue_any_more_is_ended() {
+    let mut world = World::default();
+    let id = world.live("a", server(1), 1);
+    crate::queue::send_prompt(&mut world, id).unwrap();
+    let drained = admit::drain(&world.pool, world.pool.session(id).unwrap()).unwrap();
+    world.emit_all(drained);
+    let found = |world: &World, state: &TmuxState, exited: &[protocol::ProcId]| {
+        let exited = exited.iter().copied().collect();
+        let (now, listed_from) = (Timestamp(world.now), Some(Timestamp(world.now)));
+        let facts =
+            stale::Facts { state, exited: &exited, now, listed_from, grace_ms: 1, drained: &BTreeSet::new() };
+        stale::candidates(&world.pool, &facts).len()
+    };
+    let there = up(1, vec![pane(&world, id, 1)]);
+    assert_eq!(found(&world, &there, &[]), 0, "it works");
+    assert_eq!(found(&world, &there, &[process(101)]), 1, "its program is over");
+    world.see(&TmuxState::default(), &[server(1).process]);
+    assert_eq!(found(&world, &TmuxState::default(), &[server(1).process]), 1, "its server is dead");
+    world.now = 1000;
+    world.see(&up(1, vec![]), &[]);
+    assert_eq!((world.lifecycle(id), found(&world, &up(1, vec![]), &[])), (Lifecycle::Draining, 0));
+    world.now = 2000;
+    assert_eq!(found(&world, &up(1, vec![]), &[]), 1, "its pane is proved gone");
+}
+
+#[test]
 fn a_listing_that_began_before_the_session_says_nothing_of_it() {
     let mut world = World { now: 5000, ..World::default() };
     let id = world.live("a", server(1), 1);

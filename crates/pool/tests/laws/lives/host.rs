@@ -47,6 +47,12 @@ impl Host {
         }
     }
 
+    /// All programs with a pane end.
+    pub(crate) fn exit_all(&mut self) {
+        let shown: Vec<Tag> = self.panes.values().filter_map(|pane| pane.tag).collect();
+        shown.into_iter().for_each(|tag| self.exit(tag, 0));
+    }
+
     /// Its program is ended, and its pane removed.
     pub(crate) fn remove(&mut self, tag: Tag) {
         self.dead.extend(self.alive.remove(&tag));

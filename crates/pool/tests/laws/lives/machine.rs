@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use pool::slots::Facts;
 use pool::{Settings, admit, budget, ended, is_between, queue, slots, stale};
+use protocol::life::Budget;
 use protocol::reap::CandidateKind;
 use protocol::session::{DeleteMode, Reason};
 use protocol::{Epoch, ErrorCode, Event, Lifecycle, MessageState, Session, SessionId, Tag, Timestamp, Token};
@@ -143,12 +144,10 @@ impl Machine {
         };
         let Some(id) = self.nth(*nth, |_| true) else { return };
         match command {
-            // Whoever makes it has its lock.
-            Command::Drain(_) if self.is(id, Lifecycle::Starting) => {}
             Command::Drain(_) => match admit::drain(&self.world.pool, self.session(id)) {
                 Ok(events) => self.ended_by_user(id, events),
                 Err(refusal) => {
-                    let ends = self.is(id, Lifecycle::Draining);
+                    let ends = self.is(id, Lifecycle::Draining) || self.is(id, Lifecycle::Starting);
                     assert_eq!(refusal.code, if ends { ErrorCode::Conflict } else { ErrorCode::Refused });
                     assert!(ends || !self.lives[&id].prompts().is_empty());
                 }
@@ -170,9 +169,7 @@ impl Machine {
     fn ended_by_user(&mut self, id: SessionId, events: Vec<Event>) {
         // What is put aside has no program to end.
         let aside = self.is(id, Lifecycle::Parked) && events.is_empty();
-        if self.emit(events) {
-            let renewed = budget::renewed(self.session(id));
-            self.emit(renewed.into_iter().collect());
+        if self.emit(events) && self.session(id).budget == Budget::default() {
             self.life(id).renew();
         }
         self.life(id).ended = Some(Lifecycle::Stopped).filter(|_| !aside);
@@ -286,7 +283,8 @@ impl Machine {
         let found = &all[nth % all.len()];
         if let Some(session) = pool.tagged(found.tag) {
             let drains = session.reason == Some(Reason::Drained) && found.kind == CandidateKind::Requested;
-            assert!(!drains || self.lives[&session.id].prompts().is_empty(), "it works off its queue first");
+            let works = self.host.is_alive(found.tag) && !self.lives[&session.id].prompts().is_empty();
+            assert!(!drains || !works, "it works off its queue first");
             // Whoever takes the job away knows that the program never starts.
             if self.host.jobs.remove(&found.tag) {
                 let over = ended(session.id, session.reason.unwrap(), None);
@@ -336,8 +334,7 @@ impl Machine {
 
     fn restore_all(&mut self) {
         let spacing = Duration::from_secs(2);
-        let lost: Vec<SessionId> =
-            self.world.pool.sessions().filter(|s| s.lifecycle == Lifecycle::Lost).map(|s| s.id).collect();
+        let lost: Vec<SessionId> = self.world.pool.sessions().filter(|s| is_lost(s)).map(|s| s.id).collect();
         let events = admit::restore_all(&self.world.pool, spacing, self.now());
         self.emit(events);
         for (n, id) in (0..).zip(lost) {
@@ -378,6 +375,12 @@ impl Machine {
         let live = self.world.pool.sessions().filter(|s| s.lifecycle == Lifecycle::Live);
         self.seen.quiet = live.map(|s| (s.id, now)).collect();
     }
+}
+
+/// Its server is gone, whether or not its programs are.
+fn is_lost(s: &Session) -> bool {
+    s.lifecycle == Lifecycle::Lost
+        || s.lifecycle == Lifecycle::Draining && s.reason == Some(Reason::ServerGone)
 }
 
 /// What is the same after every step.
@@ -468,13 +471,11 @@ impl Machine {
     /// When every program is over, every slot is free.
     fn wind_up(&mut self) {
         self.line.clear();
-        while let Some(id) = self.starting(0) {
-            let _ = id;
+        while self.starting(0).is_some() {
             self.not_made(0);
         }
-        while self.nth(0, |s| s.incarnation.as_ref().is_some_and(|i| self.host.is_alive(i.tag))).is_some() {
-            self.with_program(0, |host, tag| host.exit(tag, 0));
-        }
+        // Those that outlived their server have to be ended.
+        self.host.exit_all();
         self.world.now += AGES;
         self.look();
         while self.reap(0) {

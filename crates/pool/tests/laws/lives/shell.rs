@@ -86,7 +86,7 @@ impl Machine {
             Some(Waiter::Wake(id)) => {
                 let now = self.now();
                 let session = self.session(id);
-                assert_eq!(budget::allows(&self.settings, session, now).is_ok(), true);
+                assert_eq!(budget::allows(&self.settings, session, now), Ok(()));
                 let spent = budget::spent(&self.settings, session, now);
                 self.world.emit(spent);
                 let (settings, mono) = (self.settings.clone(), self.mono);

@@ -1,0 +1,228 @@
+//! What becomes of `new`: its name, its arguments, its bounds, its policy.
+
+use std::collections::BTreeMap;
+
+use pool::admit::{self, Admitted, Next};
+use pool::settings::Bounds;
+use pool::{Agent, Naming, RestartRules, Settings, launch};
+use protocol::life::RestartPolicy;
+use protocol::request::New;
+use protocol::socket::{Env, Paths};
+use protocol::{ErrorCode, Session, SessionRef, Tag, Timestamp};
+
+use crate::world::{self, World, settings};
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+/// `claude` can resume, `batch` may be parked all the same, `shell` neither.
+fn agents() -> BTreeMap<String, Agent> {
+    let claude = Agent {
+        command: words(&["claude", "--quiet"]),
+        start_args: words(&["--session-id", "{conversation}"]),
+        resume_args: words(&["--resume={conversation}", "{conversation}-{conversation}"]),
+        limits: "nice=5,tasks=9".parse().unwrap(),
+        context_limit: Some(200_000),
+        ..Agent::default()
+    };
+    let batch = Agent { command: words(&["batch"]), parkable: true, ..Agent::default() };
+    let all = [("claude", claude), ("batch", batch), ("shell", Agent::default())];
+    all.map(|(name, agent)| (name.to_owned(), agent)).into()
+}
+
+fn with(bounds: Bounds, naming: Naming) -> Settings {
+    Settings { max_sessions: 20, agents: agents(), bounds, naming, ..settings() }
+}
+
+fn all() -> Bounds {
+    Bounds { memory: true, tasks: true, cpu: true }
+}
+
+fn create(world: &mut World, settings: &Settings, asked: &New) -> Result<Session, ErrorCode> {
+    let launch = world::launch(world.tag(), world.now);
+    match admit::new(&world.pool, settings, asked, &launch).map_err(|refusal| refusal.code)? {
+        Admitted::Create(made) => {
+            world.emit_all(made.events);
+            Ok(world.pool.session(made.session).unwrap().clone())
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn of(agent: &str) -> New {
+    New { agent: Some(agent.to_owned()), ..New::default() }
+}
+
+fn named(name: &str) -> New {
+    New { name: Some(name.to_owned()), ..of("shell") }
+}
+
+#[test]
+fn g01_two_of_the_same_second_have_different_names() {
+    let (mut world, settings) = (World::default(), with(all(), Naming::Timestamp));
+    let mut name = |asked: New| create(&mut world, &settings, &asked).unwrap().name.to_string();
+    assert_eq!(name(of("claude")), "claude-20260101-000000");
+    assert_eq!(name(of("claude")), "claude-20260101-000000-2");
+    assert_eq!(name(New { workspace: Some("claude-20260101-000000-3".into()), ..of("claude") }).len(), 24);
+    assert_eq!(name(of("claude")), "claude-20260101-000000-4", "a workspace is a name too");
+    assert_eq!(name(of("shell")), "shell-20260101-000000");
+    assert_eq!(name(New::default()), "shell-20260101-000000-2");
+    assert_eq!(name(New { command: vec!["make".into()], ..New::default() }), "command-20260101-000000");
+}
+
+#[test]
+fn g01_w05_numeric_names_go_on_from_the_highest() {
+    let (mut world, settings) = (World::default(), with(all(), Naming::Numeric));
+    let name = |world: &mut World, asked: New| create(world, &settings, &asked).unwrap().name.to_string();
+    assert_eq!(name(&mut world, of("shell")), "1");
+    assert_eq!(name(&mut world, of("shell")), "2");
+    assert_eq!(name(&mut world, named(" 41 ")), "41", "trimmed");
+    assert_eq!(name(&mut world, named("7up")), "7up");
+    assert_eq!(name(&mut world, of("shell")), "42");
+    assert_eq!(name(&mut world, New { workspace: Some("0099".into()), ..named("x") }), "x");
+    assert_eq!(name(&mut world, of("shell")), "100");
+}
+
+#[test]
+fn w05_what_is_no_name_and_no_number_is_refused() {
+    let (mut world, settings) = (World::default(), with(all(), Naming::Numeric));
+    let long = "x".repeat(65);
+    for bad in ["+7", "-7", "7.0", "a:b", "A", "", "  ", "é", "a b", "sess_7", &long] {
+        assert_eq!(create(&mut world, &settings, &named(bad)).unwrap_err(), ErrorCode::Usage, "{bad:?}");
+        let workspace = New { workspace: Some(bad.to_owned()), ..named("ok") };
+        assert_eq!(create(&mut world, &settings, &workspace).unwrap_err(), ErrorCode::Usage, "{bad:?}");
+    }
+    assert_eq!(create(&mut world, &settings, &of("shell")).unwrap().name.as_str(), "1");
+    assert_eq!(create(&mut world, &settings, &named("1")).unwrap_err(), ErrorCode::Conflict);
+}
+
+#[test]
+fn w05_the_highest_number_is_not_the_end_of_names() {
+    let (mut world, settings) = (World::default(), with(all(), Naming::Numeric));
+    create(&mut world, &settings, &named(&u64::MAX.to_string())).unwrap();
+    create(&mut world, &settings, &named("99999999999999999999999")).unwrap();
+    let names: Vec<String> =
+        (0..2).map(|_| create(&mut world, &settings, &of("shell")).unwrap().name.to_string()).collect();
+    assert_eq!(names, ["18446744073709551615-2", "18446744073709551615-3"]);
+}
+
+#[test]
+fn w04_an_id_is_its_prefix_and_plain_digits() {
+    let (mut world, settings) = (World::default(), with(all(), Naming::Numeric));
+    let id = create(&mut world, &settings, &named("a")).unwrap().id;
+    let found = |text: &str| admit::resolve(&world.pool, &SessionRef(text.to_owned())).ok().map(|s| s.id);
+    assert_eq!((found("sess_1"), found("a")), (Some(id), Some(id)));
+    for other in ["sess_+1", "sess_ 1", "sess_1 ", "sess_", "sess_1x", "SESS_1", "1", "xsess_1"] {
+        assert_eq!(found(other), None, "{other:?}");
+    }
+}
+
+fn argv(session: &Session, settings: &Settings) -> Vec<String> {
+    let env = Env { home: Some("/home".into()), ..Env::default() };
+    let job =
+        launch::job(session, session.incarnation.as_ref().unwrap(), settings, &Paths::new(&env).unwrap());
+    job.argv.iter().map(protocol::OsBytes::to_string_lossy).collect()
+}
+
+#[test]
+fn a_conversation_is_taken_up_only_once_something_was_said_in_it() {
+    let (mut world, settings) = (World::default(), with(all(), Naming::Numeric));
+    let session = create(&mut world, &settings, &of("claude")).unwrap();
+    assert_eq!(argv(&session, &settings), ["claude", "--quiet", "--session-id", "talk"]);
+    let next = |world: &mut World, fresh: Option<&str>| {
+        let (tag, now) = (world.tag(), Timestamp(world.now));
+        let events =
+            admit::next_incarnation(world.pool.session(session.id).unwrap(), Next { tag, now, fresh });
+        world.emit_all(events);
+        let session = world.pool.session(session.id).unwrap();
+        (session.incarnation.as_ref().unwrap().resumed, argv(session, &settings)[2..].to_vec())
+    };
+    assert_eq!(next(&mut world, None), (false, words(&["--session-id", "talk"])), "nothing was said");
+    let spoken = admit::spoken_to(world.pool.session(session.id).unwrap()).unwrap();
+    world.emit(spoken);
+    assert_eq!(admit::spoken_to(world.pool.session(session.id).unwrap()), None, "said once");
+    assert_eq!(next(&mut world, None), (true, words(&["--resume=talk", "talk-talk"])));
+    assert_eq!(next(&mut world, Some("new")), (false, words(&["--session-id", "new"])), "begun anew");
+    assert_eq!(next(&mut world, None), (false, words(&["--session-id", "new"])));
+}
+
+#[test]
+fn an_agent_that_cannot_resume_has_no_conversation() {
+    let (mut world, settings) = (World::default(), with(all(), Naming::Numeric));
+    let session = create(&mut world, &settings, &of("batch")).unwrap();
+    assert_eq!((&session.conversation, admit::spoken_to(&session)), (&None, None));
+    let next = Next { tag: Tag([9; 16]), now: Timestamp(0), fresh: Some("new") };
+    world.emit_all(admit::next_incarnation(&session, next));
+    let session = world.pool.session(session.id).unwrap();
+    assert_eq!((&session.conversation, argv(session, &settings)), (&None, words(&["batch"])));
+}
+
+#[test]
+fn what_cannot_be_bounded_is_refused_unless_that_is_said() {
+    let limited = |limits: &str, agent: &str| New { limits: limits.parse().unwrap(), ..of(agent) };
+    let (mut world, without) = (World::default(), with(Bounds::default(), Naming::Numeric));
+    let refused = |world: &mut World, settings: &Settings, asked: &New| create(world, settings, asked).err();
+    for (limits, agent) in [("tasks=9", "shell"), ("cpu=50%", "shell"), ("", "claude")] {
+        let asked = limited(limits, agent);
+        assert_eq!(refused(&mut world, &without, &asked), Some(ErrorCode::Refused), "{limits}");
+        let mut anyway = asked;
+        anyway.limits.best_effort = true;
+        assert_eq!(refused(&mut world, &without, &anyway), None);
+    }
+    // These are watched, or hold everywhere.
+    let watched = limited("mem=1G,disk=1G,nofile=99,core=0,fsize=1G,nice=3,cpus=0", "shell");
+    assert_eq!(refused(&mut world, &without, &watched), None);
+    let some = with(Bounds { tasks: true, ..Bounds::default() }, Naming::Numeric);
+    assert_eq!(refused(&mut world, &some, &limited("tasks=9", "shell")), None);
+    assert_eq!(refused(&mut world, &some, &limited("tasks=9,cpu=5", "shell")), Some(ErrorCode::Refused));
+}
+
+#[test]
+fn the_sessions_limits_win_over_its_agents() {
+    let (mut world, settings) = (World::default(), with(all(), Naming::Numeric));
+    let asked = New { limits: "tasks=50,mem=1G".parse().unwrap(), ..of("claude") };
+    let session = create(&mut world, &settings, &asked).unwrap();
+    assert_eq!(session.spec.limits.to_string(), "mem=1G,tasks=50,nice=5");
+    assert_eq!(session.spec.context_limit, Some(200_000));
+}
+
+#[test]
+fn what_is_removed_at_its_end_is_not_started_again() {
+    let restart = RestartRules { policy: RestartPolicy::Always, ..RestartRules::default() };
+    let (mut world, settings) = (World::default(), Settings { restart, ..with(all(), Naming::Numeric) });
+    let ephemeral = New { ephemeral: true, ..of("shell") };
+    for restart in [RestartPolicy::Always, RestartPolicy::OnFailure] {
+        let both = New { restart: Some(restart), ..ephemeral.clone() };
+        assert_eq!(create(&mut world, &settings, &both).unwrap_err(), ErrorCode::Usage);
+    }
+    let policy = |world: &mut World, asked: &New| create(world, &settings, asked).unwrap().policy.restart;
+    assert_eq!(policy(&mut world, &ephemeral), RestartPolicy::No);
+    assert_eq!(policy(&mut world, &New { restart: Some(RestartPolicy::No), ..ephemeral }), RestartPolicy::No);
+    assert_eq!(policy(&mut world, &of("shell")), RestartPolicy::Always, "as it is configured");
+}
+
+#[test]
+fn an_idle_time_is_for_what_can_be_parked() {
+    let (mut world, settings) = (World::default(), with(all(), Naming::Numeric));
+    let mut asked = |agent: &str, ms: u64| {
+        let asked = New { idle_timeout_ms: Some(ms), ..of(agent) };
+        create(&mut world, &settings, &asked).map(|session| session.policy.idle_timeout_ms)
+    };
+    assert_eq!(asked("shell", 60_000), Err(ErrorCode::Usage));
+    assert_eq!(asked("shell", u64::MAX), Ok(Some(u64::MAX)), "never is what it does");
+    assert_eq!(asked("claude", 60_000), Ok(Some(60_000)));
+    assert_eq!(asked("batch", 60_000), Ok(Some(60_000)));
+}
+
+#[test]
+fn those_who_wait_for_a_slot_come_first() {
+    let settings = Settings { max_sessions: 2, ..with(all(), Naming::Numeric) };
+    let world = World::default();
+    let ask = |ahead: usize| {
+        let launch = admit::Launch { ahead, ..world::launch(Tag([1; 16]), 0) };
+        admit::new(&world.pool, &settings, &of("shell"), &launch).unwrap()
+    };
+    assert!(matches!((ask(0), ask(1)), (Admitted::Create(_), Admitted::Create(_))));
+    assert_eq!(ask(2), Admitted::Full);
+}

@@ -1,0 +1,371 @@
+//! Who is put aside for whom, and what goes when.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use pool::slots::{self, Facts};
+use pool::{Agent, Settings, admit, budget, queue};
+use protocol::life::Policy;
+use protocol::message::PROMPT;
+use protocol::session::Reason;
+use protocol::{
+    Epoch, ErrorCode, Event, Lifecycle, MessageId, MessageState, OsBytes, Seq, SessionId, Stamped, Tag,
+    Timestamp, Token,
+};
+
+use crate::queue::{asked, send, send_prompt};
+use crate::world::{World, server, settings};
+
+/// Sessions named by letters, all live since 0 and able to resume, and what is known of them.
+struct Scene {
+    world: World,
+    quiet: BTreeMap<SessionId, Timestamp>,
+    worked: BTreeSet<Tag>,
+    busy: BTreeSet<SessionId>,
+}
+
+const MINUTE: u64 = 60_000;
+
+impl Scene {
+    fn new(sessions: u32) -> Self {
+        let mut world = World::default();
+        let ids: Vec<SessionId> = (0..sessions)
+            .map(|n| {
+                let id = world.live(&format!("s{n}"), server(1), n + 1);
+                let mut record = world.pool.session(id).unwrap().clone();
+                record.spec.resume_args = vec!["--resume".into()];
+                world.emit(Event::SessionCreated(Box::new(record)));
+                id
+            })
+            .collect();
+        let quiet = ids.into_iter().map(|id| (id, Timestamp(0))).collect();
+        Self { world, quiet, worked: BTreeSet::new(), busy: BTreeSet::new() }
+    }
+
+    fn change(&mut self, id: u64, change: impl FnOnce(&mut protocol::Session)) {
+        let mut record = self.world.pool.session(SessionId(id)).unwrap().clone();
+        change(&mut record);
+        self.world.emit(Event::SessionCreated(Box::new(record)));
+    }
+
+    fn is(&mut self, id: u64, lifecycle: Lifecycle, reason: Reason) {
+        self.change(id, |s| (s.lifecycle, s.reason) = (lifecycle, Some(reason)));
+    }
+
+    fn policy(&mut self, id: u64, policy: Policy) {
+        self.change(id, |s| s.policy = policy);
+    }
+
+    fn facts(&self) -> Facts<'_> {
+        let now = Timestamp(self.world.now);
+        Facts { now, quiet_since: &self.quiet, worked: &self.worked, busy: &self.busy }
+    }
+
+    fn victim(&self) -> Option<u64> {
+        slots::victim(&self.world.pool, &settings(), &self.facts()).map(|id| id.0)
+    }
+
+    fn prompt(&mut self, id: u64) -> MessageId {
+        send_prompt(&mut self.world, SessionId(id)).unwrap()
+    }
+
+    fn type_into(&mut self, id: u64) {
+        let (now, token) = (Timestamp(self.world.now), Token { epoch: Epoch(1), n: 1 });
+        let event = queue::typing(&queue::next(&self.world.pool, SessionId(id), now).unwrap(), token, now);
+        self.world.emit(event);
+    }
+}
+
+#[test]
+fn c11_the_idlest_is_put_aside_and_never_one_that_has_something_to_do() {
+    let mut scene = Scene::new(4);
+    scene.world.now = 5 * MINUTE;
+    for (id, quiet) in [(1, 10_000), (2, 20_000), (3, 30_000), (4, 40_000)] {
+        scene.quiet.insert(SessionId(id), Timestamp(quiet));
+    }
+    assert_eq!(scene.victim(), Some(1));
+    scene.prompt(1);
+    assert_eq!(scene.victim(), Some(2), "a message waits");
+    scene.type_into(1);
+    assert_eq!(scene.victim(), Some(2), "a message is in flight");
+    scene.change(2, |s| s.attached_clients = 1);
+    assert_eq!(scene.victim(), Some(3), "somebody looks at it");
+    scene.policy(3, Policy { pinned: true, ..Policy::default() });
+    assert_eq!(scene.victim(), Some(4), "it is pinned");
+    scene.busy.insert(SessionId(4));
+    assert_eq!(scene.victim(), None, "somebody is at it");
+    scene.busy.clear();
+    scene.is(4, Lifecycle::Draining, Reason::Exited);
+    assert_eq!(scene.victim(), None, "it ends anyhow");
+}
+
+#[test]
+fn c11_only_where_nothing_is_lost_by_it() {
+    let mut scene = Scene::new(1);
+    scene.world.now = 5 * MINUTE;
+    scene.change(1, |s| s.spec.resume_args.clear());
+    assert_eq!(scene.victim(), None, "it cannot take up where it was");
+    let agents = [("command".to_owned(), Agent { parkable: true, ..Agent::default() })].into();
+    let allowed = Settings { agents, ..settings() };
+    assert_eq!(slots::victim(&scene.world.pool, &allowed, &scene.facts()), Some(SessionId(1)));
+    scene.change(1, |s| s.incarnation.as_mut().unwrap().agent = s.incarnation.as_ref().unwrap().init);
+    assert_eq!(slots::victim(&scene.world.pool, &allowed, &scene.facts()), None, "it was adopted");
+}
+
+#[test]
+fn c11_what_is_written_now_or_not_known_is_not_idle() {
+    let mut scene = Scene::new(1);
+    scene.world.now = 5 * MINUTE;
+    scene.quiet.insert(SessionId(1), Timestamp(5 * MINUTE - 1999));
+    assert_eq!(scene.victim(), None);
+    scene.quiet.insert(SessionId(1), Timestamp(5 * MINUTE - 2000));
+    assert_eq!(scene.victim(), Some(1));
+    scene.quiet.clear();
+    assert_eq!(scene.victim(), None);
+}
+
+#[test]
+fn c12_idle_is_counted_from_what_it_last_did_not_from_its_start() {
+    let mut scene = Scene::new(2);
+    scene.quiet.insert(SessionId(2), Timestamp(9 * MINUTE));
+    scene.world.now = 8 * MINUTE;
+    let message = scene.prompt(1);
+    let cancelled = admit::cancel(&scene.world.pool, message, Timestamp(8 * MINUTE)).unwrap();
+    scene.world.emit_all(cancelled);
+    let idle = |scene: &Scene, now: u64| {
+        let (facts, settings) = (
+            Facts { now: Timestamp(now), ..scene.facts() },
+            Settings { idle_timeout: Some(Duration::from_secs(300)), ..settings() },
+        );
+        let ids: Vec<u64> =
+            slots::idle_for_too_long(&scene.world.pool, &settings, &facts).map(|id| id.0).collect();
+        ids
+    };
+    assert_eq!(idle(&scene, 13 * MINUTE - 1), [0; 0]);
+    assert_eq!(idle(&scene, 13 * MINUTE), [1], "it was sent something at 8");
+    assert_eq!(idle(&scene, 14 * MINUTE), [1, 2]);
+    scene.policy(1, Policy { idle_timeout_ms: Some(u64::MAX), ..Policy::default() });
+    scene.policy(2, Policy { idle_timeout_ms: Some(30 * MINUTE), ..Policy::default() });
+    assert_eq!(idle(&scene, 38 * MINUTE), [0; 0]);
+    assert_eq!(idle(&scene, 39 * MINUTE), [2]);
+}
+
+#[test]
+fn what_was_only_just_woken_stays_until_it_was_given_something() {
+    let mut scene = Scene::new(1);
+    scene.world.now = 29_999;
+    assert_eq!(scene.victim(), None);
+    scene.worked.insert(scene.world.pool.session(SessionId(1)).unwrap().incarnation.as_ref().unwrap().tag);
+    assert_eq!(scene.victim(), Some(1));
+    scene.worked.clear();
+    scene.world.now = 30_000;
+    assert_eq!(scene.victim(), Some(1));
+}
+
+#[test]
+fn what_has_had_its_turn_yields_between_two_messages() {
+    let mut scene = Scene::new(1);
+    scene.prompt(1);
+    scene.prompt(1);
+    scene.world.now = 10 * MINUTE - 1;
+    assert_eq!(scene.victim(), None);
+    scene.world.now = 10 * MINUTE;
+    assert_eq!(scene.victim(), Some(1));
+    scene.type_into(1);
+    assert_eq!(scene.victim(), None, "not within one");
+}
+
+#[test]
+fn park_is_refused_where_something_would_be_cut_off() {
+    let mut scene = Scene::new(1);
+    let park = |scene: &Scene, force: bool| {
+        let session = scene.world.pool.session(SessionId(1)).unwrap();
+        admit::park(&scene.world.pool, session, force).map_err(|refusal| refusal.code)
+    };
+    let ends = |events: Vec<Event>| match events.as_slice() {
+        [] => None,
+        [Event::SessionDraining { reason, .. }] => Some(*reason),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(park(&scene, false).map(ends), Ok(Some(Reason::Parked)));
+    scene.change(1, |s| s.attached_clients = 1);
+    assert_eq!(park(&scene, false), Err(ErrorCode::Conflict));
+    assert_eq!(park(&scene, true).map(ends), Ok(Some(Reason::Parked)));
+    scene.change(1, |s| s.attached_clients = 0);
+    scene.prompt(1);
+    assert_eq!(park(&scene, false), Err(ErrorCode::Conflict));
+    assert_eq!(park(&scene, true).map(ends), Ok(Some(Reason::Parked)));
+    for (lifecycle, reason, expected) in [
+        (Lifecycle::Parked, Reason::Idle, Ok(None)),
+        (Lifecycle::Draining, Reason::Evicted, Ok(None)),
+        (Lifecycle::Draining, Reason::Killed, Err(ErrorCode::Conflict)),
+        (Lifecycle::Starting, Reason::Restarted, Err(ErrorCode::Conflict)),
+        (Lifecycle::Stopped, Reason::Exited, Err(ErrorCode::Refused)),
+        (Lifecycle::Failed, Reason::Setup, Err(ErrorCode::Refused)),
+        (Lifecycle::Lost, Reason::ServerGone, Err(ErrorCode::Refused)),
+    ] {
+        scene.is(1, lifecycle, reason);
+        assert_eq!(park(&scene, true).map(ends), expected, "{lifecycle:?} {reason:?}");
+    }
+    scene.is(1, Lifecycle::Live, Reason::Exited);
+    scene.change(1, |s| s.incarnation.as_mut().unwrap().agent = s.incarnation.as_ref().unwrap().init);
+    assert_eq!(park(&scene, true), Err(ErrorCode::Refused), "what was adopted cannot be started again");
+}
+
+#[test]
+fn drain_takes_no_more_and_ends_when_all_is_worked() {
+    let mut scene = Scene::new(1);
+    scene.prompt(1);
+    let session = |scene: &Scene| scene.world.pool.session(SessionId(1)).unwrap().clone();
+    let drained = admit::drain(&scene.world.pool, &session(&scene)).unwrap();
+    scene.world.emit_all(drained);
+    assert_eq!(admit::drain(&scene.world.pool, &session(&scene)), Ok(vec![]));
+    assert_eq!(send_prompt(&mut scene.world, SessionId(1)), Err(ErrorCode::Refused));
+    assert!(!admit::is_drained(&scene.world.pool, &session(&scene)));
+    scene.type_into(1);
+    assert!(!admit::is_drained(&scene.world.pool, &session(&scene)), "in flight");
+    let open = scene.world.pool.held_messages().next().unwrap();
+    let done = queue::moved(&open, MessageState::Done, None, Timestamp(1));
+    scene.world.emit(done);
+    assert!(admit::is_drained(&scene.world.pool, &session(&scene)));
+}
+
+#[test]
+fn drain_and_kill_end_what_was_to_start_again_and_lose_no_message() {
+    for (lifecycle, reason) in [
+        (Lifecycle::Stopped, Reason::Exited),
+        (Lifecycle::Stopped, Reason::Restarted),
+        (Lifecycle::Failed, Reason::TmuxFailed),
+        (Lifecycle::Lost, Reason::ServerGone),
+    ] {
+        let mut scene = Scene::new(1);
+        scene.is(1, lifecycle, reason);
+        scene.change(1, |s| s.budget.due_at = Some(Timestamp(99)));
+        let session = scene.world.pool.session(SessionId(1)).unwrap();
+        for (events, reason) in [
+            (admit::kill(session), Reason::Killed),
+            (admit::drain(&scene.world.pool, session).unwrap(), Reason::Drained),
+        ] {
+            let mut after = scene.world.pool.clone();
+            let stamp = |event| Stamped { seq: Seq(1), at: Timestamp(5), event };
+            events.into_iter().map(stamp).for_each(|stamped| after.apply(&stamped));
+            let session = after.session(SessionId(1)).unwrap();
+            assert_eq!((session.lifecycle, session.reason), (Lifecycle::Stopped, Some(reason)));
+            assert_eq!(session.budget.due_at, None, "{lifecycle:?}");
+        }
+        scene.prompt(1);
+        let session = scene.world.pool.session(SessionId(1)).unwrap();
+        let refused = admit::drain(&scene.world.pool, session).unwrap_err();
+        assert_eq!(refused.code, ErrorCode::Refused, "{lifecycle:?}");
+    }
+    let mut scene = Scene::new(1);
+    scene.is(1, Lifecycle::Draining, Reason::Evicted);
+    let session = scene.world.pool.session(SessionId(1)).unwrap();
+    assert_eq!(admit::drain(&scene.world.pool, session).unwrap_err().code, ErrorCode::Conflict);
+}
+
+#[test]
+fn those_who_wait_longest_are_woken_first_and_nobody_who_does_not_wait() {
+    let mut scene = Scene::new(4);
+    for (id, at) in [(3, 100), (1, 200), (2, 300)] {
+        scene.world.now = at;
+        scene.prompt(id);
+    }
+    for (id, lifecycle) in
+        [(1, Lifecycle::Parked), (2, Lifecycle::Parked), (3, Lifecycle::Parked), (4, Lifecycle::Parked)]
+    {
+        scene.is(id, lifecycle, Reason::Idle);
+    }
+    // Put aside between two messages, it is behind those who waited meanwhile.
+    scene.change(3, |s| s.changed_at = Timestamp(250));
+    let other = OsBytes::from("for a worker");
+    let observation = protocol::request::Send { body: other, ..asked(SessionId(4), "observation") };
+    send(&mut scene.world, &queue::Rules::default(), &observation, &protocol::OpId::Named("o".into()))
+        .unwrap();
+    let wanting: Vec<u64> =
+        slots::wanting(&scene.world.pool, &settings(), Timestamp(400)).iter().map(|id| id.0).collect();
+    assert_eq!(wanting, [1, 3, 2]);
+    assert_eq!(asked(SessionId(4), PROMPT).kind, PROMPT);
+}
+
+#[test]
+fn a_wake_costs_and_one_too_many_waits_for_the_window() {
+    let mut scene = Scene::new(1);
+    scene.prompt(1);
+    scene.is(1, Lifecycle::Parked, Reason::Evicted);
+    for at in (0..10).map(|n| 1000 * n) {
+        let session = scene.world.pool.session(SessionId(1)).unwrap();
+        let spent = budget::spent(&settings(), session, Timestamp(at));
+        scene.world.emit(spent);
+    }
+    let wanting = |now: u64| slots::wanting(&scene.world.pool, &settings(), Timestamp(now)).len();
+    assert_eq!(wanting(9000), 0);
+    assert_eq!(slots::next_start(&scene.world.pool, &settings(), Timestamp(9000)), Some(Timestamp(600_000)));
+    assert_eq!((wanting(599_999), wanting(600_000)), (0, 1));
+}
+
+#[test]
+fn what_was_lost_is_started_one_after_the_other() {
+    let mut scene = Scene::new(3);
+    for id in [1, 3] {
+        scene.is(id, Lifecycle::Lost, Reason::ServerGone);
+        scene.change(id, |s| s.budget.exhausted = true);
+    }
+    let events = admit::restore_all(&scene.world.pool, Duration::from_secs(5), Timestamp(1000));
+    scene.world.emit_all(events);
+    let wanting = |now: u64| slots::wanting(&scene.world.pool, &settings(), Timestamp(now));
+    assert_eq!(wanting(1000), [SessionId(1)]);
+    assert_eq!(wanting(6000), [SessionId(1), SessionId(3)]);
+}
+
+#[test]
+fn what_goes_when_its_time_is_up() {
+    use Lifecycle::{Failed, Live, Lost, Parked, Stopped};
+    let hour = Some(60 * MINUTE);
+    let ttl = |ttl_ms| Policy { ttl_ms, ..Policy::default() };
+    let ephemeral = Policy { ephemeral: true, ..Policy::default() };
+    // What is configured for those that are over is two hours.
+    for (lifecycle, policy, from) in [
+        (Stopped, Policy::default(), Some(120 * MINUTE)),
+        (Failed, Policy::default(), Some(120 * MINUTE)),
+        (Stopped, ttl(hour), hour),
+        (Stopped, ttl(Some(u64::MAX)), None),
+        (Parked, Policy::default(), None),
+        (Lost, Policy::default(), None),
+        (Parked, ttl(hour), hour),
+        (Lost, ttl(hour), hour),
+        (Parked, ttl(Some(u64::MAX)), None),
+        (Live, ttl(hour), None),
+        (Stopped, ephemeral.clone(), Some(10_000)),
+        (Failed, ephemeral.clone(), Some(10_000)),
+        (Lost, ephemeral, None),
+    ] {
+        let mut scene = Scene::new(1);
+        scene.is(1, lifecycle, Reason::Exited);
+        scene.policy(1, policy.clone());
+        let gone = |scene: &Scene, now: u64| {
+            let keep = Some(Duration::from_millis(120 * MINUTE));
+            admit::outdated(&scene.world.pool, keep, Timestamp(now)).count() == 1
+        };
+        let found = (gone(&scene, from.unwrap_or(1) - 1), gone(&scene, from.unwrap_or(u64::MAX)));
+        assert_eq!(found, (false, from.is_some()), "{lifecycle:?} {policy:?}");
+        scene.change(1, |s| s.budget.due_at = Some(Timestamp(1)));
+        assert!(!gone(&scene, u64::MAX), "it is to start again");
+        scene.change(1, |s| s.budget.due_at = None);
+        if matches!(lifecycle, Parked | Lost) {
+            scene.prompt(1);
+            assert!(!gone(&scene, u64::MAX), "it has something to work");
+        }
+    }
+}
+
+#[test]
+fn a_pin_is_one_event_and_the_same_again_is_none() {
+    let mut scene = Scene::new(1);
+    let pin = |scene: &Scene, pinned| admit::pin(scene.world.pool.session(SessionId(1)).unwrap(), pinned);
+    assert_eq!(pin(&scene, false), None);
+    let event = pin(&scene, true).unwrap();
+    scene.world.emit(event);
+    assert_eq!(pin(&scene, true), None);
+    assert!(scene.world.pool.session(SessionId(1)).unwrap().policy.pinned);
+}
