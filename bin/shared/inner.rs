@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use process::init::{self, End};
-use process::log_writer;
+use process::log_writer::{self, Options};
 
 /// The session's init or its log writer, where the command line asks for one.
 pub(crate) fn run() -> Option<ExitCode> {
@@ -14,7 +14,8 @@ pub(crate) fn run() -> Option<ExitCode> {
     match verb.to_str()? {
         "exec" => Some(end(init::exec(Path::new(&path)))),
         "log" => {
-            Some(log_writer::write_log(Path::new(&path)).map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS))
+            let written = log_writer::write_log(&Options::parse(path, words));
+            Some(written.map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS))
         }
         _ => None,
     }

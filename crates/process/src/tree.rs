@@ -96,13 +96,20 @@ pub fn members(evidence: &Evidence, protected: &[u32]) -> io::Result<Vec<Member>
         uid: getuid().as_raw(),
     };
     for _ in 0..MOST_ROUNDS {
-        if machine.catch_up(evidence.tag)? {
+        let complete = machine.catch_up(evidence.tag)?;
+        machine.grouped = grouped(evidence)?;
+        // What outruns a look is ended with its group: only that nothing is left needs a whole one.
+        let found = || machine.members(evidence, protected).iter().any(|member| member.via != Via::Init);
+        if complete || (evidence.group().is_some() && found()) {
             break;
         }
     }
-    let grouped = evidence.group().map(cgroup::processes).transpose()?;
-    machine.grouped.extend(grouped.into_iter().flatten());
     Ok(machine.members(evidence, protected))
+}
+
+fn grouped(evidence: &Evidence) -> io::Result<HashSet<u32>> {
+    let pids = evidence.group().map(cgroup::processes).transpose()?;
+    Ok(pids.unwrap_or_default().into_iter().collect())
 }
 
 /// Whether the reason for which a member was found holds now; asked while the process is held, so

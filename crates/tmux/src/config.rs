@@ -10,6 +10,7 @@ pub fn text(history_limit: u32) -> String {
          set-option -g destroy-unattached off\n\
          # A program that ended leaves its last screen.\n\
          set-option -g remain-on-exit on\n\
+         set-option -gq remain-on-exit-format \"\"\n\
          set-option -g history-limit {history_limit}\n\
          set-option -g default-terminal tmux-256color\n\
          set-option -s escape-time 10\n\

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use protocol::ids::{PaneId, Tag, TmuxSessionId, WindowId};
 use protocol::text::Name;
 
-use crate::command::Line;
+use crate::command::{Line, script};
 use crate::device::Device;
 use crate::error::TmuxError;
 use crate::format;
@@ -80,21 +80,22 @@ impl Device {
 
 impl Create {
     /// The tag comes first after the session, so that a failure further on leaves a pane that is
-    /// known. A dead pane keeps its last screen: tmux (from 3.3, before that `-q` drops the option)
-    /// would scroll it to write that the pane is dead.
+    /// known. Options that are as they must be are left alone: setting one makes the server look at
+    /// all its windows.
     fn line(&self, nonce: Nonce) -> Line {
         let target = format!("={}:", self.name.as_str());
         let tag = self.tag.to_string();
         let log = log::command(&self.init, &self.log, self.tag);
         let end = format!("END {nonce}");
         let mut line = Line::default();
-        if let Some(limit) = self.history_limit {
-            line = line.then(["set-option", "-g", "history-limit", &limit.to_string()]);
+        if let Some(limit) = self.history_limit.map(|limit| limit.to_string()) {
+            let set: &[&str] = &["set-option", "-g", "history-limit", &limit];
+            line =
+                line.then(["if-shell", "-F", &format!("#{{!=:#{{history-limit}},{limit}}}"), &script([set])]);
         }
         line.then(self.new_session())
             .then(["set-option", "-p", "-t", &target, "@pool_id", &tag])
-            .then(["set-option", "-w", "-t", &target, "remain-on-exit", "on"])
-            .then(["set-option", "-wq", "-t", &target, "remain-on-exit-format", ""])
+            .then(["if-shell", "-F", "-t", &target, SCREEN_GOES, &keep_screen(&target)])
             .then(["pipe-pane", "-O", "-t", &target].map(OsString::from).into_iter().chain([log]))
             .then(["display-message", "-p", &end])
     }
@@ -128,6 +129,16 @@ impl Create {
         let created = Created { pane: PaneRef { server, pane, tag: self.tag }, session, window, pid };
         if fields.next().is_none() { Some(created) } else { None }
     }
+}
+
+/// True where the screen of a dead pane would go, or be scrolled to write that it is dead.
+const SCREEN_GOES: &str = "#{!=:#{remain-on-exit} #{remain-on-exit-format},on }";
+
+/// A dead pane keeps its last screen: tmux (from 3.3, before that `-q` drops the option) would scroll
+/// it to write that the pane is dead.
+fn keep_screen(target: &str) -> String {
+    let stay: &[&str] = &["set-option", "-w", "-t", target, "remain-on-exit", "on"];
+    script([stay, &["set-option", "-wq", "-t", target, "remain-on-exit-format", ""]])
 }
 
 #[cfg(test)]

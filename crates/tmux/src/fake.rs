@@ -38,7 +38,7 @@ pub enum Fault {
 #[derive(Debug)]
 pub struct Fake(Mutex<State>);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
     /// `None` while no server runs.
     server: Option<ServerRef>,
@@ -57,17 +57,7 @@ const FIRST_PID: u32 = 1000;
 
 impl Default for Fake {
     fn default() -> Self {
-        let mut state = State {
-            server: None,
-            starts: 0,
-            next: 0,
-            sessions: BTreeMap::new(),
-            panes: BTreeMap::new(),
-            typed: BTreeMap::new(),
-            clients: BTreeMap::new(),
-            faults: VecDeque::new(),
-            calls: Vec::new(),
-        };
+        let mut state = State::default();
         state.start();
         Self(Mutex::new(state))
     }

@@ -41,7 +41,7 @@ enum Over {
 
 /// Runs it. The first Ctrl-C goes to the session, the second one ends this command alone.
 pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
-    let Args { new: mut args, rm, no_stream } = args;
+    let Args { new: args, rm, no_stream } = args;
     // Removed here, once all that it wrote is shown; by poold, should this command end before.
     let rm = args.life.ephemeral || rm;
     let mut client = context.patient_client();

@@ -69,7 +69,7 @@ impl Subtree {
     }
 
     /// Whatever is there.
-    #[cfg(test)]
+    #[cfg(all(test, target_os = "linux"))]
     pub(super) fn below(path: &Path) -> Self {
         Self { path: path.to_owned() }
     }

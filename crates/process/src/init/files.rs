@@ -55,12 +55,11 @@ impl Files {
     }
 
     /// Takes room on the disk for the record of the end, which is then written in its place: a disk that
-    /// the program fills has it still.
+    /// the program fills has it still. Not synced: the room is taken by the writing, and to wait for a slow
+    /// disk would keep the program from its start or the init from its signals.
     pub(super) fn reserve_exit(&self) -> io::Result<()> {
-        let mut file = self.temporary("exit")?;
         // Blanks, for what is left of them behind the record means nothing there.
-        file.write_all(&[b' '; RESERVED])?;
-        file.sync_data()
+        self.temporary("exit")?.write_all(&[b' '; RESERVED])
     }
 
     /// On disk when it returns: the record outlives a crash of the machine.

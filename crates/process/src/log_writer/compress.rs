@@ -96,24 +96,37 @@ pub(super) fn compress(files: &Files, offset: u64) -> io::Result<()> {
     let length = source.metadata()?.len();
     let path = files.path(logs::COMPRESSING);
     let made = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path)?;
-    // Another writer's thread is at work.
-    made.try_lock().map_err(|_| ErrorKind::WouldBlock)?;
-    made.set_len(0)?;
+    claim(&path, &made)?;
     let written = write(&source, &made, length);
     let result = written.and_then(|()| {
         let _held = files.lock();
-        let still = fs::metadata(&plain)?;
-        if (still.ino(), still.len()) != (source.metadata()?.ino(), length) {
+        still_named(&plain, &source)?;
+        still_named(&path, &made)?;
+        if source.metadata()?.len() != length {
             return Err(ErrorKind::NotFound.into());
         }
         fs::rename(&path, files.path(&part_name(offset, true)))?;
         // Its place is given back when the last descriptor goes, without the lock.
         fs::remove_file(&plain)
     });
-    if result.is_err() {
+    if result.is_err() && still_named(&path, &made).is_ok() {
         drop(remove(&path));
     }
     result
+}
+
+/// Empties the file that was opened at this path, where it is nobody's: another writer's thread may be
+/// at work in it, or have given it the name of a part since it was opened.
+pub(super) fn claim(path: &Path, made: &File) -> io::Result<()> {
+    made.try_lock().map_err(|_| ErrorKind::WouldBlock)?;
+    still_named(path, made)?;
+    made.set_len(0)
+}
+
+/// Whether this is the file of this name.
+fn still_named(path: &Path, file: &File) -> io::Result<()> {
+    let same = fs::metadata(path)?.ino() == file.metadata()?.ino();
+    if same { Ok(()) } else { Err(ErrorKind::NotFound.into()) }
 }
 
 fn write(mut source: &File, made: &File, length: u64) -> io::Result<()> {

@@ -85,7 +85,13 @@ impl Parts {
             let part = parts.get(&offset).map_or(part, |known| both(*known));
             parts.insert(offset, part);
         }
-        Ok(Self(parts.into_values().collect()))
+        let mut parts: Vec<Part> = parts.into_values().collect();
+        // One that is damaged may say anything.
+        for at in 1..parts.len() {
+            let room = parts[at].offset - parts[at - 1].offset;
+            parts[at - 1].length = parts[at - 1].length.min(room);
+        }
+        Ok(Self(parts))
     }
 
     /// The offset of the first byte that is still there.

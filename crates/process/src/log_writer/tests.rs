@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use protocol::ids::Tag;
 use protocol::logs::{self, part_name};
 
-use super::compress::compress;
+use super::compress::{claim, compress};
 use super::copy::write_fully;
 use super::files::Files;
 use super::log::Log;
@@ -185,6 +185,8 @@ fn what_a_writer_left_half_done_is_done_again() {
     fs::write(path(logs::COMPRESSING), &torn[..torn.len() / 3]).unwrap();
     fs::write(path(logs::NEXT), "").unwrap();
     assert_eq!(kept(dir.path()), (0, text.clone()), "the plain one counts");
+    drop(open(&Options { compress: false, ..options.clone() }));
+    assert!(!path(&part_name(0, true)).exists() && !path(logs::COMPRESSING).exists());
     let log = open(&options);
     let compressed = || Parts::look(dir.path()).unwrap().0.iter().all(|part| part.compressed);
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
@@ -214,6 +216,14 @@ fn a_part_that_does_not_get_smaller_or_is_gone_meanwhile_stays_as_it_is() {
     other.lock().unwrap();
     assert!(compress(&files, 0).is_err(), "another one is at work");
     drop(other);
+    let (unnamed, done) = (dir.path().join(logs::COMPRESSING), dir.path().join("done"));
+    fs::write(&unnamed, "whole").unwrap();
+    let opened = File::options().write(true).open(&unnamed).unwrap();
+    fs::rename(&unnamed, &done).unwrap();
+    assert!(claim(&unnamed, &opened).is_err(), "it was done before it could be claimed");
+    assert_eq!(fs::read(&done).unwrap(), b"whole");
+    fs::remove_file(done).unwrap();
+    drop(opened);
     compress(&files, 0).unwrap();
     assert_eq!(kept(dir.path()), (0, bytes(0, 100_000, false)));
 }

@@ -249,7 +249,7 @@ mod tests {
         let times = read(dir.path()).unwrap();
         assert_eq!(times[0].tag, Some(tag));
         assert!(times[1].offset <= 15_000 && times[2].offset > 15_000, "{times:?}");
-        append(dir.path(), &[entry(1, 99_999)], 0, 10);
+        append(dir.path(), &[entry(1, 99_999)], 0, 8);
         assert_eq!(read(dir.path()).unwrap(), times, "there is no room at all");
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use process::init::End;
 use protocol::life::Limits;
 
@@ -75,7 +76,10 @@ fn shown(limit: &str) -> String {
 }
 
 fn at_best_effort_it_runs_and_what_does_not_hold_is_said() {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    setrlimit(Resource::RLIMIT_NOFILE, 500, hard).unwrap();
     let mut pane = limited(WAIT, &format!("{TOO_MANY},nice=3,cpus=8191"), true);
+    setrlimit(Resource::RLIMIT_NOFILE, soft, hard).unwrap();
     let started = pane.started();
     let (resources, cpus, nice) = bounds(started.agent.pid);
     let hard = &bounds(std::process::id()).0[1];

@@ -1,7 +1,7 @@
 //! A program in a control group of its own.
 
 use std::fs;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -22,6 +22,7 @@ use crate::pane::{Pane, WAIT, tag, wait_until};
 crate::tests![
     the_program_lives_in_its_group_and_the_init_outside,
     a_group_that_cannot_be_entered_is_a_limit_that_cannot_be_held,
+    the_init_ends_what_is_in_its_group,
     the_init_ends_a_fork_bomb,
     the_ladder_ends_a_fork_bomb_whose_init_is_dead,
     what_is_in_the_group_belongs_whatever_else_it_is,
@@ -136,6 +137,16 @@ fn bomb() -> String {
     format!("env -i TEST_ROLE=bomb {}", std::env::current_exe().unwrap().display())
 }
 
+/// Also what was never started by its program.
+fn the_init_ends_what_is_in_its_group() {
+    let Some(groups) = Groups::new() else { return };
+    let mut stranger = groups.stranger(None);
+    let mut pane = groups.pane("exit 3");
+    assert_eq!(pane.end_alone(), End::Code(3));
+    assert!(!cgroup::is_populated(&groups.group).unwrap());
+    assert_eq!(stranger.wait().unwrap().signal(), Some(Signal::SIGTERM as i32));
+}
+
 fn the_init_ends_a_fork_bomb() {
     let Some(groups) = Groups::new() else { return };
     let mut pane = groups.pane(&format!("{} & read line; exit 7", bomb()));
@@ -164,8 +175,8 @@ fn what_is_in_the_group_belongs_whatever_else_it_is() {
     let id = identity::identify(stranger.id()).unwrap().unwrap();
     let Report { killed, survivors } = kill(&groups.evidence(), &options()).unwrap();
     assert_eq!((killed.iter().map(|member| member.id).collect::<Vec<_>>(), survivors), (vec![id], vec![]));
-    let status = std::os::unix::process::ExitStatusExt::signal(&stranger.wait().unwrap());
-    assert_eq!(status, Some(Signal::SIGTERM as i32), "it was asked first");
+    let status = stranger.wait().unwrap();
+    assert_eq!(status.signal(), Some(Signal::SIGTERM as i32), "it was asked first");
 }
 
 fn the_protected_in_the_group_are_spared() {
@@ -190,8 +201,7 @@ fn another_users_process_in_the_group_ends_with_it() {
     }
     let mut other = groups.stranger(Some(NOBODY));
     assert_eq!(kill(&groups.evidence(), &options()).unwrap(), Report::default());
-    let status = std::os::unix::process::ExitStatusExt::signal(&other.wait().unwrap());
-    assert_eq!(status, Some(Signal::SIGKILL as i32));
+    assert_eq!(other.wait().unwrap().signal(), Some(Signal::SIGKILL as i32));
     assert!(!cgroup::is_populated(&groups.group).unwrap());
 
     // It is no proof of an end that nothing can be signalled.

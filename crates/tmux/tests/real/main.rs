@@ -4,6 +4,7 @@
 
 mod adopt;
 mod client;
+mod direct;
 mod fake;
 mod guard;
 mod lifecycle;
