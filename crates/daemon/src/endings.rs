@@ -54,6 +54,13 @@ pub(crate) fn note_exit(turn: &mut Turn<'_>, run: &std::path::Path, tag: Tag) ->
     init
 }
 
+/// What the program of a current incarnation used in all, where its init tells and it is news.
+pub(crate) fn account(pool: &pool::Pool, run: &std::path::Path, tag: Tag) -> Option<Event> {
+    let session = pool.tagged(tag).filter(|s| s.incarnation.as_ref().is_some_and(|i| i.tag == tag))?;
+    let account = files::read_account(run, tag)?;
+    (session.account != Some(account)).then_some(Event::SessionAccounted { session: session.id, account })
+}
+
 async fn await_exit(init: ProcId) -> bool {
     let deadline = Instant::now() + CLEAN_UP_LIMIT;
     let mut pause = Duration::from_millis(1);

@@ -13,7 +13,7 @@ use protocol::{Event, Exit, PaneId, ProcId, SessionId, Tag, Timestamp};
 
 use crate::context::Daemon;
 use crate::engine::Turn;
-use crate::files;
+use crate::{endings, files};
 
 /// What the daemon knows and need not remember.
 pub(crate) struct View {
@@ -226,6 +226,7 @@ fn facts(
     let seen =
         reconcile::Evidence { state, now: turn.now(), began, exited: &exited, exits: &exits, first, only };
     let mut events = reconcile::reconcile(pool, &seen);
+    events.extend(exits.keys().filter_map(|tag| endings::account(pool, run, *tag)));
     events.retain(|event| match event {
         Event::SessionRenamed { session, .. } => may_be_renamed(turn, *session, began),
         event => !event.session().is_some_and(|id| is_being_started(turn, id)),

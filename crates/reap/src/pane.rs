@@ -134,6 +134,7 @@ mod tests {
             agent: None,
             grace_ms: 0,
             remove_pane: true,
+            cgroup: None,
         }
     }
 

@@ -113,6 +113,7 @@ fn candidate(name: &str) -> Candidate {
         agent: None,
         grace_ms: 100,
         remove_pane: false,
+        cgroup: None,
     }
 }
 
@@ -352,6 +353,32 @@ async fn p04_stubborn_and_stopped_processes_end_and_strangers_do_not() {
     assert!(is_gone(&poold.verdict("one").await));
     assert!(!stubborn.lives() && !stopped.lives());
     assert!(stranger.lives());
+}
+
+/// Its group alone tells that it belongs.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn what_is_in_its_control_group_ends_with_a_session() {
+    use process::cgroup::{Subtree, remove};
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let mount =
+        mounts.lines().find(|line| line.contains(" - cgroup2 ")).and_then(|line| line.split(' ').nth(4));
+    let root = PathBuf::from(mount.unwrap_or("/nowhere")).join(format!("reap-test-{}", std::process::id()));
+    let group = Subtree::at(&root).and_then(|subtree| {
+        subtree.prepare()?;
+        subtree.create(tag("one"), &protocol::life::Limits::default())
+    });
+    let group = match group {
+        Ok(group) => group.path,
+        Err(error) => return eprintln!("skipped: {error}"),
+    };
+    let mut stubborn = Stubborn::start(None);
+    std::fs::write(group.join("cgroup.procs"), stubborn.id().pid.to_string()).unwrap();
+    let poold = Poold::new([Candidate { cgroup: Some(group.into()), ..candidate("one") }]);
+    let _reaper = poold.reaper();
+    assert!(is_gone(&poold.verdict("one").await));
+    assert!(!stubborn.lives());
+    remove(&root).unwrap();
 }
 
 #[tokio::test]

@@ -25,7 +25,7 @@ use protocol::{
     Welcome, frame,
 };
 use tempfile::TempDir;
-use tmux::{Create, Created, Device, Size};
+use tmux::{Create, Created, Device, LogOptions, Size};
 use tokio::task::JoinHandle;
 
 use crate::{Options, print, run};
@@ -60,7 +60,7 @@ impl Tmux {
             history_limit: None,
             init: self.dir.path().join("init"),
             job,
-            log_dir: self.dir.path().to_owned(),
+            log: LogOptions::new(self.dir.path()),
         };
         let created = self.device.create(&create).await.unwrap();
         self.server = identity::identify(created.pane.server.pid).unwrap();

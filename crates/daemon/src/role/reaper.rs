@@ -23,7 +23,7 @@ use crate::engine::Turn;
 use crate::handle::Grant;
 use crate::view::{self, Peer};
 use crate::work::leases;
-use crate::{cgroups, files, verb};
+use crate::{cgroups, endings, files, verb};
 
 /// How long a reaper waits for a session's lock before it asks for something else.
 const LOCK_LIMIT: Duration = Duration::from_secs(10);
@@ -270,6 +270,8 @@ fn stop(turn: &mut Turn<'_>, run: &std::path::Path, candidate: &Candidate) {
         let lost = ended_by_tmux(session) && lost_its_server(session);
         let reason = if lost { Reason::ServerGone } else { session.reason.unwrap_or(Reason::Exited) };
         let session = candidate.session;
+        let account = endings::account(turn.pool(), run, candidate.tag);
+        turn.emit_all(account);
         turn.emit(pool::ended(session, reason, exit));
     }
     if let Some(pane) = candidate.pane.filter(|_| candidate.remove_pane) {
