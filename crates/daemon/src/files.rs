@@ -94,7 +94,7 @@ fn read<T: serde::de::DeserializeOwned>(run: &Path, tag: Tag, what: &str) -> Opt
 
 /// Removes what an ended incarnation left, once its end is on disk.
 pub(crate) fn forget(run: &Path, tag: Tag) {
-    for what in ["job", "taken", "started", "exit"] {
+    for what in ["job", "taken", "started", "exit", "exit.tmp"] {
         // Most of them are not there.
         drop(fs::remove_file(path(run, tag, what)));
     }
