@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -115,8 +116,10 @@ impl Journal {
 /// A client of the pool.
 pub(crate) struct Client {
     connection: Connection,
-    calls: u128,
 }
+
+/// Of all clients.
+static CALLS: AtomicU64 = AtomicU64::new(1);
 
 impl Client {
     /// Connects.
@@ -126,7 +129,7 @@ impl Client {
     pub(crate) fn connect(pool: &Pool) -> Result<Self> {
         let hello = Hello::new(Role::Client, pool::NAME, "bench");
         let (connection, _welcome) = Connection::connect(&pool.socket(), &hello)?;
-        Ok(Self { connection, calls: 0 })
+        Ok(Self { connection })
     }
 
     /// Asks.
@@ -134,9 +137,8 @@ impl Client {
     /// # Errors
     /// A refusal, or no answer.
     pub(crate) fn call(&mut self, request: Request) -> Result<Response> {
-        self.calls += 1;
         // Unique in this pool, which nobody else uses.
-        let op = OpId::Random(self.calls.to_be_bytes());
+        let op = OpId::Random(u128::from(CALLS.fetch_add(1, Ordering::Relaxed)).to_be_bytes());
         match self.connection.call(Some(op), None, request)? {
             Ok(response) => Ok(response),
             Err(refusal) => bail!("{refusal}"),
@@ -148,7 +150,7 @@ impl Client {
     /// # Errors
     /// As [`Client::call`].
     pub(crate) fn commit(&mut self, session: SessionId) -> Result<Duration> {
-        let set = BTreeMap::from([("bench".to_owned(), self.calls.to_string())]);
+        let set = BTreeMap::from([("bench".to_owned(), CALLS.load(Ordering::Relaxed).to_string())]);
         let label = Label { session: session.into(), set, remove: Vec::new() };
         let began = Instant::now();
         self.call(Request::Label(label))?;

@@ -2,6 +2,7 @@
 //! busy machine slows all of them alike and the ratios stay meaningful.
 
 mod cli;
+mod create;
 mod floors;
 mod interrupt;
 mod options;
@@ -24,6 +25,8 @@ usage: bench cli   [--bin-dir DIR] [--runs N] [--sessions N,…]
        bench watch [--bin-dir DIR] [--runs N] [--sessions N,…] [--idle SECONDS]
        bench queue [--million | --hostile] [--bin-dir DIR] [--dir DIR] [--runs N] [--seconds S] [--sessions N,…]
                    [--clients N,…] [--messages N]
+       bench create [--bin-dir DIR] [--runs N] [--existing N,…]
+       bench create --thousand [--bin-dir DIR] [--sessions N,…] [--idle SECONDS]
 
   cli    time to start and end: `poolctl status` and `poolctl ls` against `true` and `tmux list-sessions`
   watch  time from a change in tmux, or the death of a pane's process, to its event at a subscriber of the
@@ -33,15 +36,20 @@ usage: bench cli   [--bin-dir DIR] [--runs N] [--sessions N,…]
          log, and those of beanstalkd, Redis, SQLite and pueue that are installed
          --million: with a million that wait: memory, disk, time to start again after a kill -9
          --hostile: one good client among subscribers, clients and sessions that are stuck
+  create time from asking for a session until it is proved to run, its init and log writer with it, one by one and
+         8 at a time, against the bare `tmux new-session`
+         --thousand: with a thousand that run: memory, and processor time while nothing happens
 
   --bin-dir DIR   where the binaries are; default: beside this one
   --dir DIR       queue: on which disk (/var/tmp)
-  --runs N        how often each thing is measured (cli: 200, watch: 30, queue: 5 rounds, --million: 3)
+  --runs N        how often each thing is measured (cli: 200, watch: 30, queue, create: 5 rounds, --million: 3)
   --seconds S     queue: how long each time (1, --hostile: 2)
-  --sessions N,…  how many sessions there are meanwhile (cli: 200, watch: 10,100,1000, queue: 64, --million: 100)
+  --sessions N,…  how many sessions there are meanwhile (cli: 200, watch: 10,100,1000, queue: 64, --million: 100,
+                  --thousand: 1000)
+  --existing N,…  create: how many there are already (0,500)
   --clients N,…   queue: with how many clients messages are handed over (1,8,64)
   --messages N    --million: how many wait (1000000)
-  --idle SECONDS  watch: for how long the idle processes are watched (20)
+  --idle SECONDS  watch, --thousand: for how long the idle processes are watched (20)
 ";
 
 fn main() -> ExitCode {
@@ -77,6 +85,8 @@ fn run(options: &Options) -> anyhow::Result<()> {
         Suite::Queue => queue::run,
         Suite::Million => queue::million::run,
         Suite::Hostile => queue::hostile::run,
+        Suite::Create => create::run,
+        Suite::Thousand => create::thousand::run,
     };
     options.sessions.iter().try_for_each(|sessions| suite(options, *sessions))
 }

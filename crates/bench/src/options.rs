@@ -19,6 +19,10 @@ pub(crate) enum Suite {
     Million,
     /// One client among hostile ones.
     Hostile,
+    /// How soon a session runs.
+    Create,
+    /// A thousand sessions that run.
+    Thousand,
 }
 
 impl Suite {
@@ -27,8 +31,9 @@ impl Suite {
         match self {
             Self::Cli => 200,
             Self::Watch => 30,
-            Self::Queue | Self::Hostile => 5,
+            Self::Queue | Self::Hostile | Self::Create => 5,
             Self::Million => 3,
+            Self::Thousand => 1,
         }
     }
 
@@ -40,6 +45,8 @@ impl Suite {
             Self::Queue => vec![64],
             Self::Million => vec![100],
             Self::Hostile => vec![1],
+            Self::Create => vec![0, 500],
+            Self::Thousand => vec![1000],
         }
     }
 
@@ -97,13 +104,15 @@ impl Options {
             Some("cli") => Suite::Cli,
             Some("watch") => Suite::Watch,
             Some("queue") => Suite::Queue,
+            Some("create") => Suite::Create,
             Some("-h" | "--help") => return Ok(None),
             _ => bail!("which benchmark?"),
         };
         let mut arguments = arguments.peekable();
-        let other = match arguments.peek().and_then(|word| word.to_str()).filter(|_| suite == Suite::Queue) {
-            Some("--million") => Some(Suite::Million),
-            Some("--hostile") => Some(Suite::Hostile),
+        let other = match (suite, arguments.peek().and_then(|word| word.to_str())) {
+            (Suite::Queue, Some("--million")) => Some(Suite::Million),
+            (Suite::Queue, Some("--hostile")) => Some(Suite::Hostile),
+            (Suite::Create, Some("--thousand")) => Some(Suite::Thousand),
             _ => None,
         };
         if other.is_some() {
@@ -139,11 +148,12 @@ impl Options {
         match flag {
             "--bin-dir" => self.bin_dir = path()?,
             "--runs" => self.runs = count(flag, value)?,
-            "--sessions" => self.sessions = counts(flag, value)?,
-            "--idle" if self.suite == Suite::Watch => self.idle = seconds()?,
+            "--existing" if self.suite == Suite::Create => self.sessions = counts(0, flag, value)?,
+            "--sessions" if self.suite != Suite::Create => self.sessions = counts(1, flag, value)?,
+            "--idle" if matches!(self.suite, Suite::Watch | Suite::Thousand) => self.idle = seconds()?,
             "--dir" if self.suite.is_queue() => self.dir = path()?,
             "--seconds" if self.suite.is_queue() => self.time = seconds()?,
-            "--clients" if self.suite == Suite::Queue => self.clients = counts(flag, value)?,
+            "--clients" if self.suite == Suite::Queue => self.clients = counts(1, flag, value)?,
             "--messages" if self.suite == Suite::Million => self.messages = count(flag, value)?,
             _ => bail!("no such flag: {flag}"),
         }
@@ -152,14 +162,18 @@ impl Options {
 }
 
 fn count(flag: &str, value: &OsStr) -> Result<usize> {
+    at_least(1, flag, value)
+}
+
+fn at_least(least: usize, flag: &str, value: &OsStr) -> Result<usize> {
     match value.to_str().and_then(|text| text.parse().ok()) {
-        Some(n) if n > 0 => Ok(n),
-        _ => bail!("{flag} wants a number above 0"),
+        Some(n) if n >= least => Ok(n),
+        _ => bail!("{flag} wants a number from {least} on"),
     }
 }
 
-fn counts(flag: &str, value: &OsStr) -> Result<Vec<usize>> {
-    value.to_string_lossy().split(',').map(|part| count(flag, OsStr::new(part))).collect()
+fn counts(least: usize, flag: &str, value: &OsStr) -> Result<Vec<usize>> {
+    value.to_string_lossy().split(',').map(|part| at_least(least, flag, OsStr::new(part))).collect()
 }
 
 fn beside_this() -> Result<PathBuf> {
@@ -190,6 +204,10 @@ mod tests {
         let options = parse(&["queue", "--million", "--messages", "7"]).unwrap().unwrap();
         assert_eq!((options.suite, options.messages), (Suite::Million, 7));
         assert_eq!(parse(&["queue", "--hostile"]).unwrap().unwrap().suite, Suite::Hostile);
+        let options = parse(&["create", "--existing", "0,9"]).unwrap().unwrap();
+        assert_eq!((options.suite, options.sessions), (Suite::Create, vec![0, 9]));
+        let options = parse(&["create", "--thousand", "--sessions", "7", "--idle", "2"]).unwrap().unwrap();
+        assert_eq!((options.suite, options.sessions), (Suite::Thousand, vec![7]));
         assert_eq!(parse(&["--help"]).unwrap(), None);
     }
 
@@ -206,6 +224,9 @@ mod tests {
             &["watch", "--million"],
             &["queue", "--messages", "7"],
             &["queue", "--seconds", "0"],
+            &["create", "--sessions", "1"],
+            &["create", "--existing", "x"],
+            &["cli", "--sessions", "0"],
         ] {
             assert!(parse(wrong).is_err(), "{wrong:?}");
         }

@@ -52,7 +52,7 @@ impl Pool {
     /// # Errors
     /// They don't start.
     pub(crate) fn up(&self) -> Result<()> {
-        self.poolctl(["up"]).map(drop)
+        self.poolctl(&["up"]).map(drop)
     }
 
     /// Stops its daemons; its sessions live on.
@@ -60,7 +60,7 @@ impl Pool {
     /// # Errors
     /// They don't stop.
     pub(crate) fn down(&self) -> Result<()> {
-        self.poolctl(["down"]).map(drop)
+        self.poolctl(&["down"]).map(drop)
     }
 
     /// Starts its daemons, does this, and ends all of it, whatever came of it.
@@ -95,7 +95,15 @@ impl Pool {
     /// # Errors
     /// It is not created.
     pub(crate) fn create(&self, name: &str) -> Result<()> {
-        self.poolctl(["--timeout", "60s", "new", name, "--", "cat"]).map(drop)
+        self.new_session(name, &["cat"])
+    }
+
+    /// Creates a session that runs this.
+    ///
+    /// # Errors
+    /// It is not created.
+    pub(crate) fn new_session(&self, name: &str, program: &[&str]) -> Result<()> {
+        self.poolctl(&[&["--timeout", "60s", "new", name, "--"], program].concat()).map(drop)
     }
 
     /// A command in the pool's environment, with a program from its directory if it is there.
@@ -145,7 +153,7 @@ impl Pool {
         self.dir().join("state")
     }
 
-    fn poolctl<const N: usize>(&self, arguments: [&str; N]) -> Result<Output> {
+    fn poolctl(&self, arguments: &[&str]) -> Result<Output> {
         let output = self.command("poolctl").args(arguments).output().context("poolctl")?;
         if !output.status.success() {
             bail!("poolctl {arguments:?}: {}", String::from_utf8_lossy(&output.stderr).trim());
@@ -160,7 +168,7 @@ impl Pool {
     /// Something does not end.
     pub(crate) fn stop(&self) -> Result<()> {
         let processes = self.processes();
-        let down = self.poolctl(["--timeout", "120s", "down", "--stop-sessions"]);
+        let down = self.poolctl(&["--timeout", "120s", "down", "--stop-sessions"]);
         let ended = self.tmux().arg("kill-server").status().context("tmux kill-server")?;
         remains::end(&processes?)?;
         down?;
@@ -170,13 +178,22 @@ impl Pool {
 
     /// The tmux server and the program of each pane.
     fn processes(&self) -> Result<BTreeSet<ProcId>> {
-        let output = self.tmux().args(["list-panes", "-a", "-F", "#{pid} #{pane_pid}"]).output()?;
-        let text = String::from_utf8_lossy(&output.stdout);
-        let pids: BTreeSet<u32> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-        let mut processes = BTreeSet::new();
-        for pid in pids {
-            processes.extend(process::identity::identify(pid)?);
-        }
-        Ok(processes)
+        processes(self.tmux())
     }
+}
+
+/// The server that this `tmux` speaks to, and the program of each of its panes.
+///
+/// # Errors
+/// tmux or the system does not tell.
+pub(crate) fn processes(mut tmux: Command) -> Result<BTreeSet<ProcId>> {
+    let output =
+        tmux.args(["list-panes", "-a", "-F", "#{pid} #{pane_pid}"]).stdout(Stdio::piped()).output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let pids: BTreeSet<u32> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    let mut processes = BTreeSet::new();
+    for pid in pids {
+        processes.extend(process::identity::identify(pid)?);
+    }
+    Ok(processes)
 }

@@ -41,6 +41,14 @@ pub(crate) fn memory(id: ProcId) -> Option<Memory> {
     parse(&std::fs::read_to_string(format!("/proc/{}/status", id.pid)).ok()?)
 }
 
+/// What it shares with no other process, in bytes; `None` where the system does not tell.
+#[must_use]
+pub(crate) fn own_memory(id: ProcId) -> Option<u64> {
+    let rollup = std::fs::read_to_string(format!("/proc/{}/smaps_rollup", id.pid)).ok()?;
+    let own = rollup.lines().filter(|line| line.starts_with("Private_"));
+    own.map(|line| Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? * 1024)).sum()
+}
+
 fn parse(status: &str) -> Option<Memory> {
     let bytes = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name))?;

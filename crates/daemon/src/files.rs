@@ -1,7 +1,7 @@
 //! The files that the daemon and the inits exchange, and each session's directory.
 
 use std::collections::BTreeSet;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -24,13 +24,12 @@ fn path(run: &Path, tag: Tag, what: &str) -> PathBuf {
     run.join(format!("{tag}.{what}"))
 }
 
-/// Writes a job, on disk before this returns.
+/// Writes a job. It need not outlive a crash of the machine, which its init would not either: one that is
+/// missing was never run.
 pub(crate) fn write_job(run: &Path, job: &Job) -> io::Result<PathBuf> {
     let path = path(run, job.tag, "job");
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
     file.write_all(&serde_json::to_vec(job)?)?;
-    file.sync_all()?;
-    File::open(run)?.sync_all()?;
     Ok(path)
 }
 

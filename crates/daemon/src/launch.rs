@@ -157,7 +157,10 @@ async fn start(daemon: &Arc<Daemon>, session: &Session, run: &Incarnation) -> Re
 /// The incarnation with a control group of its own, where that can be had.
 fn grouped(daemon: &Daemon, session: &Session, run: &Incarnation) -> Result<Incarnation, String> {
     let limits = &session.spec.limits;
-    match cgroups::create(daemon, run.tag, limits) {
+    // Memory that no group holds is looked at.
+    let bounds = daemon.loaded().settings.bounds;
+    let held = Limits { memory: limits.memory.filter(|_| bounds.memory), ..limits.clone() };
+    match cgroups::create(daemon, run.tag, &held) {
         Ok(Some(group)) if group.unenforced.is_empty() || limits.best_effort || !needs_group(limits) => {
             Ok(Incarnation { cgroup: Some(group.path.into()), unenforced: group.unenforced, ..run.clone() })
         }

@@ -84,6 +84,7 @@ pub(super) fn message(session: SessionRef, kind: &str, body: &[u8]) -> Request {
         enter: true,
         priority: 0,
         cause: None,
+        wake: false,
     })
 }
 

@@ -1,0 +1,93 @@
+//! The floor: tmux itself, on a server of its own.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use protocol::ProcId;
+
+use crate::pool::Pool;
+use crate::{interrupt, remains};
+
+/// Sessions that are made, or removed, by one command line.
+const AT_A_TIME: usize = 50;
+/// What runs in each session.
+pub(super) const PROGRAM: [&str; 2] = ["sleep", "100000"];
+
+/// A tmux server that no pool knows of.
+pub(super) struct Bare<'a> {
+    pool: &'a Pool,
+    socket: PathBuf,
+}
+
+impl<'a> Bare<'a> {
+    /// Starts it, with so many sessions.
+    ///
+    /// # Errors
+    /// tmux fails.
+    pub(super) fn start(pool: &'a Pool, existing: usize) -> Result<Self> {
+        let bare = Self { pool, socket: pool.dir().join("bare.sock") };
+        // As the pool's server has it, for the same reason: it is there before the first session.
+        bare.run(&["start-server", ";", "set-option", "-s", "exit-empty", "off"])?;
+        let names: Vec<String> = (0..existing).map(|n| format!("old-{n}")).collect();
+        for names in names.chunks(AT_A_TIME) {
+            interrupt::check()?;
+            let lines = names.iter().flat_map(|name| new(name).into_iter().chain([";"]));
+            bare.run(&lines.collect::<Vec<_>>())?;
+        }
+        Ok(bare)
+    }
+
+    /// Makes a session, as a script would do it.
+    ///
+    /// # Errors
+    /// tmux fails.
+    pub(super) fn make(&self, name: &str) -> Result<()> {
+        self.run(&new(name))
+    }
+
+    /// Removes sessions.
+    ///
+    /// # Errors
+    /// tmux fails.
+    pub(super) fn remove(&self, names: &[String]) -> Result<()> {
+        for names in names.chunks(AT_A_TIME) {
+            let targets: Vec<String> = names.iter().map(|name| format!("={name}")).collect();
+            let lines = targets.iter().flat_map(|target| ["kill-session", "-t", target, ";"]);
+            self.run(&lines.collect::<Vec<_>>())?;
+        }
+        Ok(())
+    }
+
+    /// Ends it with all that runs in it.
+    ///
+    /// # Errors
+    /// Something does not end.
+    pub(super) fn end(&self) -> Result<()> {
+        let processes = self.processes();
+        self.run(&["kill-server"])?;
+        remains::end(&processes?)
+    }
+
+    fn processes(&self) -> Result<BTreeSet<ProcId>> {
+        crate::pool::processes(self.command())
+    }
+
+    fn command(&self) -> Command {
+        let mut command = self.pool.command("tmux");
+        command.args(["-f", "/dev/null", "-S"]).arg(&self.socket).stdout(Stdio::null());
+        command
+    }
+
+    fn run(&self, words: &[&str]) -> Result<()> {
+        let mut command = self.command();
+        let status = command.args(words).status().context("tmux")?;
+        ensure!(status.success(), "{command:?}: {status}");
+        Ok(())
+    }
+}
+
+fn new(name: &str) -> [&str; 7] {
+    ["new-session", "-d", "-s", name, "--", PROGRAM[0], PROGRAM[1]]
+}

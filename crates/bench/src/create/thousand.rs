@@ -1,0 +1,143 @@
+//! What very many sessions that run take: memory, and processor time while nothing happens.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use protocol::{ProcId, Request, Response, SessionRef};
+
+use super::{OPEN_FILES, makers};
+use crate::floors::Client;
+use crate::options::Options;
+use crate::pool::Pool;
+use crate::usage::{self, Memory};
+use crate::{interrupt, print, report, stats};
+
+/// Until the last of them is settled.
+const SETTLE: Duration = Duration::from_secs(5);
+/// What is aimed at for poold, in bytes.
+const MEMORY: u64 = 48_000_000;
+
+/// What one process takes.
+struct Taken {
+    name: String,
+    memory: Memory,
+    /// What is its own alone, in bytes.
+    own: Option<u64>,
+    /// Share of a core while nothing happens, from 0.
+    idle: f64,
+}
+
+/// Runs the suite with so many sessions and prints its table.
+///
+/// # Errors
+/// The pool does not start or stop, or a session does not run.
+pub(crate) fn run(options: &Options, sessions: usize) -> Result<()> {
+    process::limits::raise_open_files(OPEN_FILES)?;
+    let pool = Pool::new(&options.bin_dir, "/tmp".as_ref(), sessions, "")?;
+    pool.while_up(|pool| {
+        report(&format!("making {sessions} sessions"));
+        let began = Instant::now();
+        makers::fill(pool, sessions)?;
+        let took = began.elapsed();
+        interrupt::sleep(SETTLE)?;
+        report(&format!("nothing happens for {} s", options.idle.as_secs()));
+        print(&table(sessions, took, &measure(pool, options.idle)?))
+    })
+}
+
+fn measure(pool: &Pool, time: Duration) -> Result<Vec<Taken>> {
+    let parties = parties(pool)?;
+    let cpu = || parties.iter().map(|(_, id)| usage::cpu(*id)).collect::<Result<Vec<_>>>();
+    let (before, began) = (cpu()?, Instant::now());
+    interrupt::sleep(time)?;
+    let (after, took) = (cpu()?, began.elapsed());
+    let used = before.into_iter().zip(after).map(|(before, after)| after.saturating_sub(before));
+    let taken = parties.iter().zip(used).map(|((name, id), used)| Taken {
+        name: name.clone(),
+        memory: usage::memory(*id).unwrap_or_default(),
+        own: usage::own_memory(*id),
+        idle: used.as_secs_f64() / took.as_secs_f64(),
+    });
+    Ok(taken.collect())
+}
+
+/// The processes that take part, and of the first session its init and log writer.
+fn parties(pool: &Pool) -> Result<Vec<(String, ProcId)>> {
+    let mut client = Client::connect(pool)?;
+    let Response::Status(status) = client.call(Request::Status)? else {
+        anyhow::bail!("poold answers something else than its status");
+    };
+    let Response::Session(view) = client.call(Request::Show(SessionRef("old-0".to_owned())))? else {
+        anyhow::bail!("poold answers something else than a session");
+    };
+    let mut parties = vec![("poold".to_owned(), status.process)];
+    for component in &status.components {
+        let id = component.pid.map(process::identity::identify).transpose()?.flatten();
+        parties.extend(id.map(|id| (component.name.clone(), id)));
+    }
+    let server = status.tmux.server.context("tmux is not watched")?.process;
+    parties.push(("tmux server".to_owned(), server));
+    let run = view.session.incarnation.context("a session without an incarnation")?;
+    parties.push(("one init".to_owned(), run.init.context("a session without an init")?));
+    let logs = pool.state().join("sessions").join(view.session.id.to_string()).join("logs");
+    parties.extend(writer(&logs.display().to_string())?.map(|id| ("one log writer".to_owned(), id)));
+    Ok(parties)
+}
+
+/// Who writes the log in this directory; `None` where the system does not tell.
+fn writer(logs: &str) -> Result<Option<ProcId>> {
+    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let mut words = line.split(|&b| b == 0);
+        if words.nth(1) == Some(b"log") && words.next() == Some(logs.as_bytes()) {
+            let pid = entry.file_name().to_string_lossy().parse()?;
+            return Ok(process::identity::identify(pid)?);
+        }
+    }
+    Ok(None)
+}
+
+fn table(sessions: usize, took: Duration, taken: &[Taken]) -> String {
+    let mib = |bytes: u64| {
+        #[expect(clippy::cast_precision_loss, reason = "less than 2^52 bytes")]
+        let bytes = bytes as f64;
+        bytes / f64::from(1 << 20)
+    };
+    #[expect(clippy::cast_precision_loss, reason = "a small number")]
+    let rate = sessions as f64 / took.as_secs_f64();
+    let mut text = format!(
+        "{sessions} sessions that run, made in {:.1} s ({rate:.0} a second, {} at a time); load {}\n\n{:<16}{:>10}{:>10}{:>10}{:>10}\n",
+        took.as_secs_f64(),
+        super::AT_A_TIME,
+        stats::load(),
+        "process",
+        "MiB",
+        "peak",
+        "its own",
+        "idle %",
+    );
+    for Taken { name, memory, own, idle } in taken {
+        let own = own.map_or_else(|| "-".to_owned(), |own| format!("{:.1}", mib(own)));
+        let (resident, peak, idle) = (mib(memory.resident), mib(memory.peak), 100.0 * idle);
+        text.push_str(&format!("{name:<16}{resident:>10.1}{peak:>10.1}{own:>10}{idle:>10.2}\n"));
+    }
+    let met = taken.first().is_some_and(|daemon| daemon.memory.peak < MEMORY);
+    text + &format!("\n{}: poold under {} MB\n", if met { "met" } else { "missed" }, MEMORY / 1_000_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn poold_is_to_stay_small() {
+        let text = |peak| {
+            let memory = Memory { resident: 1 << 20, peak };
+            let taken = [Taken { name: "poold".to_owned(), memory, own: Some(3 << 19), idle: 0.0125 }];
+            table(10, Duration::from_secs(2), &taken)
+        };
+        assert!(text(47_000_000).contains("\nmet: poold under 48 MB"), "{}", text(47_000_000));
+        assert!(text(49_000_000).contains("\nmissed: "));
+        assert!(text(1 << 21).contains("1.0       2.0       1.5      1.25"), "{}", text(1 << 21));
+    }
+}
