@@ -120,6 +120,7 @@ impl Config {
             restart: self.restart_rules()?,
             idle_timeout: life::unless_never("[pool] idle_timeout", &self.pool.idle_timeout)?,
             idle_quiet: duration("[pool] idle_quiet", &self.pool.idle_quiet)?,
+            idle_settle: duration("[pool] idle_settle", &self.pool.idle_settle)?,
             bounds: Default::default(),
             grace_ms: u64::try_from(duration("[reaper] grace", &self.reaper.grace)?.as_millis())
                 .unwrap_or(u64::MAX),

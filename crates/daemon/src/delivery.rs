@@ -52,7 +52,13 @@ fn claim_sessions(turn: &mut Turn<'_>) -> Vec<SessionId> {
         return Vec::new();
     }
     let ready: Vec<SessionId> = pool::queue::deliverable(turn.pool(), turn.now()).collect();
+    let ready = ready.into_iter().filter(|session| !gives_way(turn, *session)).collect::<Vec<_>>();
     ready.into_iter().filter(|session| turn.rest.view.typing.insert(*session)).collect()
+}
+
+/// It has had its turn, others wait for a slot, and it can be woken again: it gives way between two messages.
+fn gives_way(turn: &Turn<'_>, session: SessionId) -> bool {
+    turn.rest.line.len() > 0 && turn.rest.view.yields.contains(&session)
 }
 
 async fn deliver_all(daemon: &Arc<Daemon>, session: SessionId) -> Result<(), Refusal> {
@@ -90,8 +96,10 @@ async fn deliver_one(daemon: &Arc<Daemon>, session: SessionId) -> Result<Option<
     };
     crate::crash::point("deliver-typed");
     let id = claim.message.id;
+    let tag = claim.pane.tag;
     let settle = move |turn: &mut Turn<'_>| {
         let now = turn.now();
+        turn.rest.view.worked.insert(tag, now);
         let Some(open) = turn.pool().open_message(session, id) else { return };
         let reason = reason.as_deref();
         let events = match state {
@@ -111,7 +119,7 @@ async fn deliver_one(daemon: &Arc<Daemon>, session: SessionId) -> Result<Option<
 }
 
 fn claim(turn: &mut Turn<'_>, session: SessionId, token: protocol::Token) -> Option<Claim> {
-    if turn.rest.view.ending {
+    if turn.rest.view.ending || gives_way(turn, session) {
         return None;
     }
     let now = turn.now();
@@ -125,7 +133,7 @@ fn claim(turn: &mut Turn<'_>, session: SessionId, token: protocol::Token) -> Opt
         Ok(Some((message, body))) => {
             let event = queue::typing(&open, token, now);
             turn.emit(event);
-            turn.rest.view.worked.insert(pane.tag);
+            turn.rest.view.worked.insert(pane.tag, now);
             let spoken = turn.pool().session(session).and_then(pool::admit::spoken_to);
             turn.emit_all(spoken);
             Some(Claim { message, body, pane })

@@ -158,6 +158,7 @@ pub(crate) fn forget(turn: &mut Turn<'_>, daemon: &Daemon) {
     let runs: BTreeSet<Tag> =
         turn.pool().sessions().filter_map(|s| s.incarnation.as_ref()).map(|run| run.tag).collect();
     turn.rest.view.reported.retain(|(tag, _)| runs.contains(tag));
-    turn.rest.view.worked.retain(|tag| runs.contains(tag));
+    turn.rest.view.worked.retain(|tag, _| runs.contains(tag));
+    turn.rest.view.touched.retain(|tag| runs.contains(tag));
     daemon.cgroups.sweep(&|tag| runs.contains(&tag));
 }

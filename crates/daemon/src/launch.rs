@@ -330,11 +330,12 @@ fn with_processes(run: Incarnation, started: Started) -> Incarnation {
 }
 
 /// A fresh incarnation in the place of one that is proved not to run.
-pub(crate) fn renew(turn: &mut Turn<'_>, session: SessionId, fresh: Option<&str>) -> std::io::Result<()> {
-    let tag = clock::tag()?;
+pub(crate) fn renew(turn: &mut Turn<'_>, session: SessionId, fresh: bool) -> std::io::Result<()> {
+    let (tag, conversation) = (clock::tag()?, clock::uuid()?);
     let now = turn.now();
     if let Some(record) = turn.pool().session(session) {
-        let events = pool::admit::next_incarnation(record, Next { tag, now, fresh });
+        let events =
+            pool::admit::next_incarnation(record, Next { tag, now, conversation: &conversation, fresh });
         turn.emit_all(events);
     }
     Ok(())

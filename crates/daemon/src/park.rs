@@ -26,7 +26,7 @@ pub(crate) async fn end_unattended(daemon: &Arc<Daemon>, session: SessionId, tag
     drop(grant);
 }
 
-/// Whether somebody is attached, and nothing was done.
+/// Whether nothing was done, because somebody is attached, or tmux does not answer.
 async fn hang_up(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) -> bool {
     let read = move |turn: &mut Turn<'_>| turn.pool().session(session)?.incarnation.clone();
     let run = daemon.engine.turn(read).await.ok().flatten().filter(|run| run.tag == tag);
@@ -40,8 +40,9 @@ async fn hang_up(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) -> bool {
             false
         }
         Err(error) => {
-            tracing::debug!(%session, %error, "not hung up; the reaper ends it");
-            false
+            // Where it certainly was not, it is not parked either; else the reaper sees to it.
+            tracing::debug!(%session, %error, "not hung up");
+            !error.in_doubt()
         }
     }
 }

@@ -1,11 +1,12 @@
 //! After a start: what the last daemon left half-way is settled, level by level, from the record.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::session::Reason;
-use protocol::{Event, Lifecycle, Session, SessionId, Timestamp};
+use protocol::{Event, Lifecycle, Session, SessionId, Tag, Timestamp};
 use tokio::time::sleep;
 
 use crate::context::Daemon;
@@ -17,23 +18,42 @@ use crate::{files, verb};
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// What can be said at once, before anybody may ask.
-pub(crate) fn at_open(pool: &pool::Pool, boot: &str, now: Timestamp) -> Vec<Event> {
+pub(crate) fn at_open(pool: &pool::Pool, run: &Path, boot: &str, now: Timestamp) -> Vec<Event> {
     let mut events = pool::queue::recover(pool, now);
     let (_, last_boot) = pool.started_by();
     if !last_boot.is_empty() && !boot.is_empty() && last_boot != boot {
         // Another boot: every process of the records is gone.
-        events.extend(pool.sessions().filter(|s| s.lifecycle.holds_slot()).map(lost));
+        let running = pool.sessions().filter(|s| s.lifecycle.holds_slot());
+        events.extend(running.flat_map(|session| lost(session, run)));
         events.push(Event::TmuxServerChanged { server: None });
     }
     events
 }
 
-fn lost(session: &Session) -> Event {
-    let (id, exit) = (session.id, session.exit);
-    match (session.lifecycle, session.reason) {
+/// It ended with the machine, unless its init wrote that it had ended before.
+fn lost(session: &Session, run: &Path) -> Vec<Event> {
+    let (id, tag) = (session.id, session.incarnation.as_ref().map(|run| run.tag));
+    let told = tag.and_then(|tag| files::read_exit(run, tag)).map(|(exit, _)| exit);
+    let account = tag.and_then(|tag| files::read_account(run, tag));
+    let exit = told.or(session.exit);
+    let ended = match (session.lifecycle, session.reason) {
         (Lifecycle::Draining, Some(reason)) => pool::ended(id, reason, exit),
+        (Lifecycle::Live, _) if exit.is_some_and(|exit| exit.code.is_some()) => {
+            pool::ended(id, Reason::Exited, exit)
+        }
         _ => Event::SessionLost { session: id, reason: Reason::ServerGone, exit },
-    }
+    };
+    account
+        .map(|account| Event::SessionAccounted { session: id, account })
+        .into_iter()
+        .chain([ended])
+        .collect()
+}
+
+/// Incarnations that were being put aside: first it is seen that nobody is attached.
+pub(crate) fn half_parked(pool: &pool::Pool) -> BTreeSet<Tag> {
+    let parks = |s: &&Session| s.lifecycle == Lifecycle::Draining && s.reason.is_some_and(|why| why.parks());
+    pool.sessions().filter(parks).filter_map(|s| Some(s.incarnation.as_ref()?.tag)).collect()
 }
 
 /// Settles for ever what nobody is at: creations of which nobody knows what became, and sessions

@@ -5,7 +5,7 @@
 mod line;
 mod tend;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +17,6 @@ use protocol::{ErrorCode, Event, Lifecycle, Refusal, Session, SessionId, Timesta
 pub(crate) use line::{Line, Waiting};
 pub(crate) use tend::run;
 
-use crate::clock;
 use crate::context::Daemon;
 use crate::engine::Turn;
 use crate::handle::in_doubt;
@@ -26,6 +25,8 @@ use crate::op::Op;
 
 /// How long an eviction may take, where a request waits for nothing else: the end of a program, and its proof.
 const EVICTION_LIMIT: Duration = Duration::from_secs(30);
+/// What does not end within that time is not counted on.
+const LEAVING_LIMIT: Duration = Duration::from_secs(10);
 /// How old what is known of the logs may be, in milliseconds.
 const QUIET_AGE_MS: u64 = 200;
 
@@ -112,7 +113,11 @@ fn may_come_free(turn: &mut Turn<'_>, daemon: &Daemon, ahead: usize) -> bool {
 
 /// How many sessions are about to give their slots up.
 fn leaving(turn: &Turn<'_>) -> usize {
-    let parks = |s: &&Session| s.lifecycle == Lifecycle::Draining && s.reason.is_some_and(|why| why.parks());
+    let now = turn.now();
+    let parks = |s: &&Session| {
+        let parks = s.lifecycle == Lifecycle::Draining && s.reason.is_some_and(|why| why.parks());
+        parks && now.since(s.changed_at) < LEAVING_LIMIT
+    };
     turn.pool().sessions().filter(parks).count()
 }
 
@@ -123,10 +128,25 @@ fn with_facts<R>(turn: &mut Turn<'_>, daemon: &Daemon, with: impl FnOnce(&Turn<'
     let fresh = known.0.is_some_and(|at| now.since(at) < Duration::from_millis(QUIET_AGE_MS) && at <= now);
     let quiet = if fresh { known } else { (Some(now), quiet_since(turn, daemon)) };
     let view = &turn.rest.view;
-    let busy = view.typing.iter().chain(&view.starting).copied().collect();
-    let result = with(turn, &Facts { now, quiet_since: &quiet.1, worked: &view.worked, busy: &busy });
+    let mut busy: BTreeSet<SessionId> = view.typing.iter().chain(&view.starting).copied().collect();
+    busy.extend(shared(turn));
+    let view = &turn.rest.view;
+    let result = with(
+        turn,
+        &Facts { now, quiet_since: &quiet.1, worked: &view.worked, touched: &view.touched, busy: &busy },
+    );
     turn.rest.view.quiet = quiet;
     result
+}
+
+/// Sessions whose tmux sessions show panes that are not the pool's: somebody works there.
+fn shared(turn: &Turn<'_>) -> Vec<SessionId> {
+    let state = &turn.rest.view.state;
+    let mut panes: BTreeMap<protocol::TmuxSessionId, usize> = BTreeMap::new();
+    state.panes.values().for_each(|pane| *panes.entry(pane.session).or_default() += 1);
+    let tmux = |s: &Session| s.incarnation.as_ref().filter(|_| s.lifecycle.holds_slot())?.session;
+    let shared = |s: &&Session| tmux(s).is_some_and(|id| panes.get(&id).is_some_and(|count| *count > 1));
+    turn.pool().sessions().filter(shared).map(|s| s.id).collect()
 }
 
 /// Since when each running program has written nothing: its log tells when it was last written to.
@@ -163,13 +183,11 @@ pub(crate) enum By {
 /// Failed, without random numbers.
 pub(crate) fn begin(turn: &mut Turn<'_>, daemon: &Daemon, session: &Session, by: By) -> Result<(), Refusal> {
     let failed = |e: std::io::Error| Refusal::new(ErrorCode::Failed, format!("no random numbers: {e}"));
-    let new = clock::uuid().map_err(failed)?;
     let budget = match by {
         By::Itself => Some(pool::budget::spent(&daemon.settings(), session, turn.now())),
         By::Name { .. } => pool::budget::renewed(session),
     };
-    let fresh = matches!(by, By::Name { fresh: true }).then_some(new.as_str());
-    launch::renew(turn, session.id, fresh).map_err(failed)?;
+    launch::renew(turn, session.id, by == By::Name { fresh: true }).map_err(failed)?;
     turn.emit_all(budget);
     turn.rest.view.starting.insert(session.id);
     Ok(())

@@ -130,7 +130,7 @@ fn open_store(paths: &Paths) -> Result<(Store, Pool), Fatal> {
     let boot = process::identity::boot_id().unwrap_or_else(|_| pool.started_by().1.to_owned());
     recover::sweep(&pool, &paths.run);
     let at = clock::now();
-    let mut events = recover::at_open(&pool, &boot, at);
+    let mut events = recover::at_open(&pool, &paths.run, &boot, at);
     events.insert(0, Event::PoolStarted { epoch: Epoch(pool.epoch().0 + 1), build: BUILD.to_owned(), boot });
     let mut stamped = Vec::new();
     take_in(&mut pool, events, (at, &mut stamped));
@@ -164,7 +164,7 @@ async fn serve(
             waiting: Default::default(),
             running: Default::default(),
             waiters: Default::default(),
-            view: View::new(clock::now()),
+            view: View { guarded: recover::half_parked(&pool), ..View::new(clock::now()) },
             work: Work::default(),
             line: Default::default(),
             keep_events: loaded.config.events.keep,

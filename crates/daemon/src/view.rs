@@ -62,8 +62,12 @@ pub(crate) struct View {
     pub(crate) ending: bool,
     /// Since when programs have written nothing, and when that was looked at.
     pub(crate) quiet: (Option<Timestamp>, BTreeMap<SessionId, Timestamp>),
-    /// Incarnations that were given a message.
-    pub(crate) worked: BTreeSet<Tag>,
+    /// When incarnations were last given a message.
+    pub(crate) worked: BTreeMap<Tag, Timestamp>,
+    /// Incarnations that somebody spoke to by hand.
+    pub(crate) touched: BTreeSet<Tag>,
+    /// Sessions that have had their turn, where others wait.
+    pub(crate) yields: BTreeSet<SessionId>,
     /// Incarnations that are put aside, as long as it is not seen that nobody is attached.
     pub(crate) guarded: BTreeSet<Tag>,
     /// Sessions that have worked off what they had, and are still.
@@ -110,7 +114,9 @@ impl View {
             starting: BTreeSet::new(),
             ending: false,
             quiet: (None, BTreeMap::new()),
-            worked: BTreeSet::new(),
+            worked: BTreeMap::new(),
+            touched: BTreeSet::new(),
+            yields: BTreeSet::new(),
             guarded: BTreeSet::new(),
             drained: BTreeSet::new(),
             restored: false,

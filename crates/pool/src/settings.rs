@@ -34,6 +34,8 @@ pub struct Settings {
     pub idle_timeout: Option<Duration>,
     /// A program that has written nothing for so long is taken for idle.
     pub idle_quiet: Duration,
+    /// But not before so long after it was given a message that nothing confirmed.
+    pub idle_settle: Duration,
     /// What can be bounded by control groups now.
     pub bounds: Bounds,
 }

@@ -24,8 +24,10 @@ pub struct Facts<'a> {
     pub now: Timestamp,
     /// Since when the programs of these sessions have written nothing.
     pub quiet_since: &'a BTreeMap<SessionId, Timestamp>,
-    /// Incarnations that were given a message.
-    pub worked: &'a BTreeSet<Tag>,
+    /// When incarnations were last given a message to work.
+    pub worked: &'a BTreeMap<Tag, Timestamp>,
+    /// Incarnations that somebody spoke to by hand.
+    pub touched: &'a BTreeSet<Tag>,
     /// Sessions that somebody types into, starts or ends right now.
     pub busy: &'a BTreeSet<SessionId>,
 }
@@ -76,7 +78,10 @@ pub fn idle_since(
 pub fn quiet_since(settings: &Settings, session: &Session, facts: &Facts<'_>) -> Option<Timestamp> {
     let quiet = *facts.quiet_since.get(&session.id)?;
     let since = quiet.max(session.last_activity_at);
-    (facts.now.since(since) >= settings.idle_quiet).then_some(since)
+    // What nothing confirmed may not even have been read: silence says little soon after it.
+    let given = session.incarnation.as_ref().and_then(|run| facts.worked.get(&run.tag));
+    let settled = given.is_none_or(|at| facts.now.since(*at) >= settings.idle_settle);
+    (settled && facts.now.since(since) >= settings.idle_quiet).then_some(since)
 }
 
 /// Whether it may be parked for another session, and since when it has been idle.
@@ -93,11 +98,18 @@ pub fn evictable(
     let run = session.incarnation.as_ref().ok_or("it does not run")?;
     let age = facts.now.since(run.started_at);
     match idle_since(pool, settings, session, facts) {
-        Ok(_) if age < STAY && !facts.worked.contains(&run.tag) => Err("it has only just been started"),
+        Ok(_) if age < STAY && !facts.worked.contains_key(&run.tag) => Err("it has only just been started"),
+        Ok(_) if is_unknown(session, facts) => Err("somebody spoke to it by hand"),
         Ok(since) => Ok(since),
         Err(_) if between_messages(pool, settings, session, facts) && age >= TURN => Ok(run.started_at),
         Err(why) => Err(why),
     }
+}
+
+/// Its agent could take up what the pool said to it, which is nothing, and not what somebody else did.
+fn is_unknown(session: &Session, facts: &Facts<'_>) -> bool {
+    let touched = session.incarnation.as_ref().is_some_and(|run| facts.touched.contains(&run.tag));
+    touched && session.conversation.as_ref().is_some_and(|conversation| !conversation.begun)
 }
 
 fn may_be_parked(settings: &Settings, session: &Session) -> Result<(), &'static str> {
@@ -113,6 +125,22 @@ fn between_messages(pool: &Pool, settings: &Settings, session: &Session, facts: 
     let free = session.attached_clients == 0 && !facts.busy.contains(&session.id);
     let live = session.lifecycle == Lifecycle::Live;
     live && free && prompts.waiting > 0 && !prompts.held && quiet_since(settings, session, facts).is_some()
+}
+
+/// The sessions that have had their turn and can be woken again: where others wait they are given no further message.
+pub fn have_had_their_turn<'a>(
+    pool: &'a Pool,
+    settings: &'a Settings,
+    now: Timestamp,
+) -> impl Iterator<Item = SessionId> + 'a {
+    let had = move |s: &&Session| {
+        let age = s.incarnation.as_ref().map(|run| now.since(run.started_at));
+        s.lifecycle == Lifecycle::Live
+            && s.attached_clients == 0
+            && age.is_some_and(|age| age >= TURN)
+            && may_be_parked(settings, s).is_ok()
+    };
+    pool.sessions().filter(had).map(|s| s.id)
 }
 
 /// The session to park so that another one gets its slot: the one that has been idle for longest.
@@ -133,7 +161,7 @@ pub fn idle_for_too_long<'a>(
             let Some(limit) = idle_timeout(settings, session) else { return false };
             let idle =
                 may_be_parked(settings, session).and_then(|()| idle_since(pool, settings, session, facts));
-            idle.is_ok_and(|since| facts.now.since(since) >= limit)
+            !is_unknown(session, facts) && idle.is_ok_and(|since| facts.now.since(since) >= limit)
         })
         .map(|session| session.id)
 }
@@ -164,7 +192,8 @@ fn wants_since(pool: &Pool, settings: &Settings, session: &Session, now: Timesta
         return None;
     }
     if let Some(due) = session.budget.due_at {
-        return (due <= now).then_some(due);
+        // Where the clock went back it does not wait for that time once more.
+        return (due <= now || now < session.changed_at).then_some(due);
     }
     let waits = pool.prompts(session.id).oldest.filter(|_| session.lifecycle == Lifecycle::Parked)?;
     budget::allows(settings, session, now).is_ok().then(|| waits.max(session.changed_at))

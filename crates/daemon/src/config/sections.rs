@@ -25,6 +25,8 @@ pub struct PoolSection {
     pub idle_timeout: String,
     /// A program that has written nothing for so long is taken for idle.
     pub idle_quiet: String,
+    /// But not before so long after it was given a prompt, as long as nothing confirms it.
+    pub idle_settle: String,
     /// What is over is removed after so long; `never`.
     pub keep_stopped: String,
     /// The control group below which each incarnation gets one of its own: `auto` for that of the tmux
@@ -42,6 +44,7 @@ impl Default for PoolSection {
             min_free_disk: "2GiB".to_owned(),
             idle_timeout: NEVER.to_owned(),
             idle_quiet: "5s".to_owned(),
+            idle_settle: "30s".to_owned(),
             keep_stopped: "30d".to_owned(),
             cgroup: "auto".to_owned(),
         }

@@ -186,8 +186,11 @@ impl Stream {
         };
         let seen = Seen { look, complete: observe.complete, age: Duration::from_millis(observe.age_ms) };
         let (asked, run, connection) = (observe.asked, daemon.paths.run.clone(), self.connection);
+        let received = Instant::now();
         let apply = move |turn: &mut Turn<'_>| {
             still_watcher(turn, connection)?;
+            // It grew older while the engine was at something else.
+            let seen = Seen { age: seen.age + received.elapsed(), ..seen };
             let is_whole = matches!(seen.look, Look::Whole(_));
             if std::mem::take(&mut turn.rest.view.resync) && !is_whole {
                 return Ok(false);

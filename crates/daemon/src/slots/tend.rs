@@ -68,21 +68,35 @@ fn tend(turn: &mut Turn<'_>, daemon: &Arc<Daemon>) -> (Vec<Work>, Duration) {
     let (loaded, now) = (daemon.loaded(), turn.now());
     let settings = &loaded.settings;
     // What is lost is known once somebody has looked.
+    let mut work = Vec::new();
     if !turn.rest.view.first && !std::mem::replace(&mut turn.rest.view.restored, true) {
         let life = &loaded.life;
         let lost = life.restore_on_start.then(|| pool::admit::restore_all(turn.pool(), life.spacing, now));
         turn.emit_all(lost.into_iter().flatten());
+        work.extend(half_parked(turn).map(|(session, tag)| Work::Park(session, tag)));
     }
     let decided = pool::budget::decide(turn.pool(), settings, now);
     turn.emit_all(decided);
     let wanting = pool::slots::wanting(turn.pool(), settings, now);
     turn.rest.line.sessions(&wanting);
-    let mut work = start(turn, daemon, settings);
+    let attached = turn.pool().sessions().filter(|s| s.attached_clients > 0);
+    let touched: Vec<Tag> = attached.filter_map(|s| s.incarnation.as_ref()).map(|run| run.tag).collect();
+    turn.rest.view.touched.extend(touched);
+    turn.rest.view.yields = pool::slots::have_had_their_turn(turn.pool(), settings, now).collect();
+    work.extend(start(turn, daemon, settings));
     work.extend(make_room(turn, daemon, settings));
     work.extend(idle(turn, daemon, settings));
     note_drained(turn, daemon, settings);
     work.extend(outdated(turn, daemon));
     (work, pause(turn, settings))
+}
+
+/// What an earlier daemon was putting aside: nobody may be attached now, either.
+fn half_parked(turn: &Turn<'_>) -> impl Iterator<Item = (SessionId, Tag)> + use<> {
+    let guarded = &turn.rest.view.guarded;
+    let parks = turn.pool().sessions().filter(|s| s.reason.is_some_and(|why| why.parks()));
+    let tagged = parks.filter_map(|s| Some((s.id, s.incarnation.as_ref()?.tag)));
+    tagged.filter(|(_, tag)| guarded.contains(tag)).collect::<Vec<_>>().into_iter()
 }
 
 /// Starts the sessions whose turn it is, as far as there are slots and the machine has room.
@@ -94,7 +108,7 @@ fn start(turn: &mut Turn<'_>, daemon: &Daemon, settings: &pool::Settings) -> Vec
         let next = turn.rest.line.first_session(free).filter(|_| starting < AT_ONCE);
         let Some(session) = next.and_then(|id| turn.pool().session(id).cloned()) else { return work };
         if let Err(refusal) = room::check(turn, daemon) {
-            tracing::info!(session = %session.id, %refusal, "not started yet");
+            tracing::debug!(session = %session.id, %refusal, "not started yet");
             return work;
         }
         turn.rest.line.leave(Waiting::Session(session.id));

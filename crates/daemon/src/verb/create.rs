@@ -226,7 +226,7 @@ pub(crate) async fn resume(daemon: &Arc<Daemon>, session: SessionId) -> Result<(
     match files::fence(&daemon.paths.run, run.tag) {
         Ok(Fence::Never) => {
             // It never ran and never will; what was decided still holds, with a new tag.
-            let renewed = daemon.engine.turn(move |turn| launch::renew(turn, session, None)).await?;
+            let renewed = daemon.engine.turn(move |turn| launch::renew(turn, session, false)).await?;
             renewed.map_err(|e| Refusal::new(ErrorCode::Failed, e.to_string()))?;
             launch(daemon, session, |_| ()).await?;
         }

@@ -70,7 +70,10 @@ async fn doom(
                 turn.rest.view.graces.insert(tag, grace);
             }
         }
-        op.begun(turn, session.id);
+        // What does not run is only begun with its next incarnation.
+        if session.lifecycle.holds_slot() {
+            op.begun(turn, session.id);
+        }
         turn.emit_all(events);
         turn.pool().session(session.id).cloned().ok_or_else(|| pool::admit::not_found(turn.pool(), &wanted.0))
     };
@@ -183,7 +186,7 @@ pub(crate) async fn again<R: Send + 'static>(
     how: Again,
     conclude: impl FnOnce(&mut Turn<'_>) -> R + Send + 'static,
 ) -> Result<Option<R>, Refusal> {
-    let context = Arc::clone(daemon);
+    let (context, operation) = (Arc::clone(daemon), op.cloned());
     let decide = move |turn: &mut Turn<'_>, ahead: usize| {
         let Some(session) = turn.pool().session(id).cloned() else {
             return Err(pool::admit::not_found(turn.pool(), &id.to_string()));
@@ -203,6 +206,9 @@ pub(crate) async fn again<R: Send + 'static>(
             room::check(turn, &context)?;
         }
         slots::begin(turn, &context, &session, By::Name { fresh: how.fresh })?;
+        if let Some(op) = &operation {
+            op.begun(turn, id);
+        }
         Ok(Decided::Done(Some(session)))
     };
     match slots::with_slot(daemon, op, how.wait_ms, decide).await? {

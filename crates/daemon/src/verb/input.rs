@@ -22,9 +22,10 @@ pub(super) async fn keys(daemon: &Arc<Daemon>, op: &Op, asked: Keys) -> Reply {
     let begun = op.clone();
     let begin = move |turn: &mut Turn<'_>| {
         begun.begun(turn, id);
-        let spoken = turn.pool().session(id).and_then(pool::admit::spoken_to);
-        turn.emit_all(spoken);
-        turn.pool().session(id).cloned()
+        let session = turn.pool().session(id).cloned();
+        let run = session.as_ref().and_then(|s| s.incarnation.as_ref());
+        turn.rest.view.touched.extend(run.map(|run| run.tag));
+        session
     };
     let now = daemon.engine.turn(begin).await?;
     let live = now.filter(|s| s.lifecycle == Lifecycle::Live);

@@ -10,6 +10,7 @@ use super::{create, input, shown, sync};
 use crate::context::{Daemon, pane_of};
 use crate::engine::Turn;
 use crate::files;
+use crate::handle::in_doubt;
 use crate::op::Op;
 use crate::park;
 
@@ -65,8 +66,6 @@ pub(super) async fn restore(daemon: &Arc<Daemon>, op: &Op, asked: Restore) -> Re
     if session.lifecycle.holds_slot() || pool::is_between(&session) {
         return create::existing(daemon, op, session.id).await;
     }
-    let (operation, id) = (op.clone(), session.id);
-    daemon.engine.turn(move |turn| operation.begun(turn, id)).await?;
     end::start_again(daemon, op, session.id, how).await
 }
 
@@ -161,10 +160,20 @@ pub(super) async fn wake(daemon: &Arc<Daemon>, session: Session) -> Result<Sessi
         let parks = s.lifecycle == Lifecycle::Draining && s.reason.is_some_and(|why| why.parks());
         parks || matches!(s.lifecycle, Lifecycle::Parked | Lifecycle::Lost)
     };
-    if !aside(&session) {
-        return Ok(session);
+    let id = session.id;
+    if aside(&session) {
+        let daemon = Arc::clone(daemon);
+        // In a task of its own: a client that leaves does not stop it half-way.
+        let woken = tokio::spawn(async move {
+            end::ended_unless(&daemon, &session, |s| s.lifecycle == Lifecycle::Live).await?;
+            end::again(&daemon, None, id, Again::default(), |_| ()).await
+        });
+        woken.await.map_err(|_| in_doubt())??;
     }
-    end::ended_unless(daemon, &session, |s| s.lifecycle == Lifecycle::Live).await?;
-    end::again(daemon, None, session.id, Again::default(), |_| ()).await?;
-    shown::find(daemon, session.id.into()).await
+    let started = move |turn: &mut Turn<'_>| {
+        let starting = turn.pool().session(id).is_some_and(|s| s.lifecycle == Lifecycle::Starting);
+        (!starting).then_some(())
+    };
+    daemon.engine.wait_for(Some(create::OUTCOME_LIMIT), started).await?;
+    shown::find(daemon, id.into()).await
 }

@@ -45,11 +45,8 @@ fn last_screen(daemon: &Daemon, session: &Session) -> Reply {
 pub(super) async fn attach(daemon: &Arc<Daemon>, asked: Attach) -> Reply {
     let session = shown::find(daemon, asked.session.clone()).await?;
     let session = life::wake(daemon, session).await?;
-    let spoken = session.id;
-    daemon.engine.post(move |turn| {
-        let begun = turn.pool().session(spoken).and_then(pool::admit::spoken_to);
-        turn.emit_all(begun);
-    });
+    let touched = session.incarnation.as_ref().filter(|_| !asked.read_only).map(|run| run.tag);
+    daemon.engine.post(move |turn| turn.rest.view.touched.extend(touched));
     let run = session
         .incarnation
         .as_ref()

@@ -76,12 +76,11 @@ async fn by_myself(daemon: &Arc<Daemon>) -> Result<String, Refusal> {
         TmuxState { server, ..TmuxState::default() }
     };
     let state = looked.unwrap_or_else(silent);
-    let age = began.elapsed();
     let run = daemon.paths.run.clone();
     let apply = move |turn: &mut Turn<'_>| {
         // A watcher's diffs do not follow from this.
         turn.rest.view.resync = true;
-        view::observe(turn, &run, Seen::whole(state, age));
+        view::observe(turn, &run, Seen::whole(state, began.elapsed()));
     };
     daemon.engine.turn(apply).await?;
     Ok("poold".to_owned())

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use protocol::life::Conversation;
+use protocol::life::{Conversation, RestartPolicy};
 use protocol::request::{Label, Remove};
 use protocol::session::{DeleteMode, Reason};
 use protocol::{ErrorCode, Event, Incarnation, Lifecycle, Name, Refusal, Session, Tag, Timestamp};
@@ -49,12 +49,21 @@ pub fn kill(session: &Session) -> Vec<Event> {
         // However it is ending: what is left of it is not waited for any longer.
         Lifecycle::Draining if session.reason != Some(Reason::Killed) => ending(session, Reason::Killed),
         // It was to start again, or to be woken, and is not to now.
-        _ if is_to_start(session) || session.lifecycle == Lifecycle::Parked => {
+        _ if is_to_start(session)
+            || matches!(session.lifecycle, Lifecycle::Parked | Lifecycle::Lost)
+            || may_start_again(session) =>
+        {
             Event::SessionStopped { session: session.id, reason: Reason::Killed, exit: session.exit }
         }
         _ => return Vec::new(),
     };
     std::iter::once(ends).chain(budget::renewed(session)).collect()
+}
+
+/// It is over, and its policy may start it again before that is decided.
+fn may_start_again(session: &Session) -> bool {
+    let over = matches!(session.lifecycle, Lifecycle::Stopped | Lifecycle::Failed);
+    over && session.policy.restart != RestartPolicy::No && session.reason != Some(Reason::Killed)
 }
 
 /// Decides on `restart`: first the end of what runs, if something does.
@@ -74,8 +83,10 @@ pub struct Next<'a> {
     pub tag: Tag,
     /// Now.
     pub now: Timestamp,
-    /// The id of a new conversation, where the last one is not to be taken up.
-    pub fresh: Option<&'a str>,
+    /// The id of a new conversation, if one begins.
+    pub conversation: &'a str,
+    /// Whether the last one is not to be taken up.
+    pub fresh: bool,
 }
 
 /// The next incarnation of a session whose last one is proved gone.
@@ -86,8 +97,10 @@ pub fn next_incarnation(session: &Session, next: Next<'_>) -> Vec<Event> {
         events.push(Event::TagRetired { tag: last.tag, session: session.id });
     }
     let had = session.conversation.is_some();
-    let fresh = next.fresh.filter(|_| had).map(|id| Conversation { id: id.to_owned(), begun: false });
-    let resumed = fresh.is_none() && session.conversation.as_ref().is_some_and(|last| last.begun);
+    // One in which the pool said nothing is not taken up: somebody else may have used its id.
+    let begun = session.conversation.as_ref().is_some_and(|last| last.begun);
+    let resumed = begun && !next.fresh;
+    let fresh = (had && !resumed).then(|| Conversation { id: next.conversation.to_owned(), begun: false });
     if fresh.is_some() {
         events.push(Event::ConversationChanged { session: session.id, conversation: fresh });
     }

@@ -119,6 +119,9 @@ pub fn outdated(
         let aside = matches!(session.lifecycle, Lifecycle::Parked | Lifecycle::Lost);
         let settled = session.budget.due_at.is_none() && !is_between(session);
         let age = now.since(session.changed_at);
+        if session.policy.pinned {
+            return None;
+        }
         if over && settled && session.policy.ephemeral && age >= EPHEMERAL {
             return Some((session, Reason::Ephemeral));
         }
