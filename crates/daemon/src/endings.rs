@@ -38,6 +38,8 @@ pub(crate) fn note_exit(turn: &mut Turn<'_>, run: &std::path::Path, tag: Tag) ->
     let reason = match session.lifecycle {
         Lifecycle::Live if hung_up => Reason::ServerGone,
         Lifecycle::Live => Reason::Exited,
+        // It ended by itself before it had worked off what it had.
+        Lifecycle::Draining if gave_up(turn, session) => Reason::Exited,
         Lifecycle::Draining => session.reason.unwrap_or(Reason::Exited),
         _ => return init,
     };
@@ -52,6 +54,11 @@ pub(crate) fn note_exit(turn: &mut Turn<'_>, run: &std::path::Path, tag: Tag) ->
         turn.emit(Event::SessionDraining { session: id, reason, exit: Some(exit), missing_since });
     }
     init
+}
+
+fn gave_up(turn: &Turn<'_>, session: &protocol::Session) -> bool {
+    let drained = session.reason == Some(Reason::Drained) && !turn.rest.view.drained.contains(&session.id);
+    drained && !pool::queue::is_empty(turn.pool(), session.id)
 }
 
 /// What the program of a current incarnation used in all, where its init tells and it is news.

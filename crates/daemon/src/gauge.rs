@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 use process::tree::Table;
 use protocol::life::Usage;
 use protocol::session::Reason;
+use protocol::time::millis;
 use protocol::{Event, Lifecycle, Session, SessionId, Tag};
 use tokio::time::sleep;
 
 use crate::context::{Daemon, pane_of};
 use crate::disk_use::disk_use_at_least;
 use crate::engine::Turn;
-use crate::files;
+use crate::{cgroups, files};
 
 /// Time between two looks at what has limits.
 const OFTEN: Duration = Duration::from_secs(1);
@@ -22,8 +23,10 @@ const OFTEN: Duration = Duration::from_secs(1);
 const SELDOM: Duration = Duration::from_secs(5);
 /// Time between two looks at the writers of all logs.
 const WRITERS: Duration = Duration::from_secs(10);
-/// How long counting the files of one session may take.
-const DISK_LIMIT: Duration = Duration::from_secs(2);
+/// How long counting the files of one session may take: what is counted by then counts.
+const DISK_LIMIT: Duration = Duration::from_secs(10);
+/// So many times as long as the counting took nothing is counted after it.
+const REST: u32 = 10;
 /// A log writer is not missed before its incarnation is so old.
 const WRITER_START: Duration = Duration::from_secs(5);
 
@@ -39,31 +42,67 @@ struct Excess {
 
 /// Looks for ever.
 pub(crate) async fn run(daemon: Arc<Daemon>) {
-    let mut last = Instant::now();
-    loop {
-        let running = |turn: &mut Turn<'_>| {
-            let live = turn.pool().sessions().filter(|s| s.lifecycle == Lifecycle::Live);
-            live.cloned().collect::<Vec<Session>>()
-        };
-        let Ok(sessions) = daemon.engine.turn(running).await else { return };
-        let limited: Vec<Session> = sessions.iter().filter(|s| has_limits(s)).cloned().collect();
+    tokio::join!(quick(&daemon), disks(&daemon), logs(&daemon));
+}
+
+async fn running(daemon: &Daemon) -> Option<Vec<Session>> {
+    let running = |turn: &mut Turn<'_>| {
+        let live = turn.pool().sessions().filter(|s| s.lifecycle == Lifecycle::Live);
+        live.cloned().collect::<Vec<Session>>()
+    };
+    daemon.engine.turn(running).await.ok()
+}
+
+/// Run times, and memory that no control group holds. None of it waits for the other sessions' disks.
+async fn quick(daemon: &Arc<Daemon>) {
+    while let Some(sessions) = running(daemon).await {
+        cgroups::look(daemon).await;
+        let limited: Vec<Session> = sessions.into_iter().filter(has_limits).collect();
         let pause = if limited.is_empty() { SELDOM } else { OFTEN };
-        let excesses = files::elsewhere(move || all_excesses(&limited)).await;
-        let context = Arc::clone(&daemon);
-        let act = move |turn: &mut Turn<'_>| {
-            excesses.into_iter().flatten().for_each(|excess| exceeded(turn, &context, excess));
-        };
-        if daemon.engine.turn(act).await.is_err() {
-            return;
-        }
-        if last.elapsed() >= WRITERS {
-            last = Instant::now();
-            for session in &sessions {
-                keep_log(&daemon, session).await;
+        act(daemon, limited.iter().filter_map(run_time).collect());
+        if limited.iter().any(|s| s.spec.limits.memory.is_some()) {
+            match files::elsewhere(move || memories(&limited)).await {
+                Some(excesses) => act(daemon, excesses),
+                None => tracing::warn!("the process table does not answer: memory is not looked at"),
             }
         }
         sleep(pause).await;
     }
+}
+
+/// Disks, one session after the other: a large one takes its time, and is given a rest.
+async fn disks(daemon: &Arc<Daemon>) {
+    while let Some(sessions) = running(daemon).await {
+        let limited: Vec<Session> = sessions.into_iter().filter(|s| s.spec.limits.disk.is_some()).collect();
+        let mut rest = if limited.is_empty() { SELDOM } else { OFTEN };
+        for session in limited {
+            let began = Instant::now();
+            let counted = tokio::task::spawn_blocking(move || disk(&session)).await;
+            act(daemon, counted.ok().flatten().into_iter().collect());
+            rest += began.elapsed() * REST;
+        }
+        sleep(rest).await;
+    }
+}
+
+/// Logs whose writers are gone.
+async fn logs(daemon: &Arc<Daemon>) {
+    while let Some(sessions) = running(daemon).await {
+        for session in sessions {
+            tokio::time::timeout(WRITERS, keep_log(daemon, &session)).await.ok();
+        }
+        sleep(WRITERS).await;
+    }
+}
+
+fn act(daemon: &Arc<Daemon>, excesses: Vec<Excess>) {
+    if excesses.is_empty() {
+        return;
+    }
+    let context = Arc::clone(daemon);
+    daemon.engine.post(move |turn| {
+        excesses.into_iter().for_each(|excess| exceeded(turn, &context, excess));
+    });
 }
 
 fn has_limits(session: &Session) -> bool {
@@ -71,31 +110,36 @@ fn has_limits(session: &Session) -> bool {
     limits.memory.is_some() || limits.disk.is_some() || session.policy.max_runtime_ms.is_some()
 }
 
-fn all_excesses(limited: &[Session]) -> Vec<Excess> {
-    // One look at the machine's processes serves all of them.
-    let table = if limited.is_empty() { None } else { Table::look().ok() };
-    limited.iter().flat_map(|session| excesses(session, table.as_ref())).collect()
+fn excess(
+    session: &Session,
+    (limit, reason): (&'static str, Reason),
+    (used, allowed): (u64, u64),
+) -> Option<Excess> {
+    let tag = session.incarnation.as_ref()?.tag;
+    (used > allowed).then_some(Excess { session: session.id, tag, limit, reason, used, allowed })
 }
 
-/// The limits of a session that it exceeds.
-fn excesses(session: &Session, table: Option<&Table>) -> Vec<Excess> {
-    let Some(run) = &session.incarnation else { return Vec::new() };
-    let (limits, now) = (&session.spec.limits, crate::clock::now());
-    let excess = |limit, reason, (used, allowed): (u64, u64)| {
-        (used > allowed).then_some(Excess { session: session.id, tag: run.tag, limit, reason, used, allowed })
+fn run_time(session: &Session) -> Option<Excess> {
+    let allowed = session.policy.max_runtime_ms?;
+    let used = crate::clock::now().since(session.incarnation.as_ref()?.started_at);
+    excess(session, ("run_time", Reason::RunTime), (millis(used), allowed))
+}
+
+fn memories(limited: &[Session]) -> Vec<Excess> {
+    // One look at the machine's processes serves all of them.
+    let Ok(table) = Table::look() else { return Vec::new() };
+    let memory = |session: &Session| {
+        let allowed = session.spec.limits.memory?;
+        let used = usage_in(&table, session)?.memory;
+        excess(session, ("memory", Reason::MemoryLimit), (used, allowed))
     };
-    let memory = limits.memory.and_then(|allowed| Some((usage_in(table?, session)?.memory, allowed)));
-    let dir = session.dir.as_path();
-    let disk = limits.disk.map(|allowed| (disk_use_at_least(dir, Instant::now() + DISK_LIMIT), allowed));
-    let time = session.policy.max_runtime_ms.map(|allowed| (now.0.saturating_sub(run.started_at.0), allowed));
-    [
-        memory.and_then(|figures| excess("memory", Reason::MemoryLimit, figures)),
-        disk.and_then(|figures| excess("disk", Reason::DiskLimit, figures)),
-        time.and_then(|figures| excess("run_time", Reason::RunTime, figures)),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    limited.iter().filter_map(memory).collect()
+}
+
+fn disk(session: &Session) -> Option<Excess> {
+    let allowed = session.spec.limits.disk?;
+    let used = disk_use_at_least(session.dir.as_path(), Instant::now() + DISK_LIMIT);
+    excess(session, ("disk", Reason::DiskLimit), (used, allowed))
 }
 
 /// What the processes of a session use, while it runs.

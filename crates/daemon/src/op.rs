@@ -107,12 +107,25 @@ impl Op {
 
     /// It is over: whoever repeated it meanwhile gets the answer.
     pub(crate) fn over(&self, turn: &mut Turn<'_>, reply: &Reply) {
+        // What was begun and then refused for good is not answered by what becomes of the session.
+        let begun = turn
+            .pool()
+            .operation(&self.id)
+            .is_some_and(|known| matches!(known.state, OperationState::Begun(_)));
+        if begun && reply.as_ref().is_err_and(|refusal| is_definite(refusal.code)) {
+            self.conclude(turn, reply);
+        }
         let (_, waiters) = turn.rest.running.remove(&self.id).unwrap_or_default();
         for waiter in waiters {
             // A waiter that left needs no answer.
             drop(waiter.send(reply.clone()));
         }
     }
+}
+
+/// Whether a repeat could not come to anything else by waiting.
+fn is_definite(code: ErrorCode) -> bool {
+    matches!(code, ErrorCode::Usage | ErrorCode::NotFound | ErrorCode::Conflict | ErrorCode::Refused)
 }
 
 pub(crate) fn reused() -> Refusal {

@@ -19,6 +19,8 @@ use crate::pool::{Pool, ended};
 pub const ABSENCE_PROOF: Duration = Duration::from_secs(1);
 /// The signal of a closed terminal, of the same number everywhere.
 const SIGHUP: i32 = 1;
+/// The one that nothing can withstand, likewise.
+const SIGKILL: i32 = 9;
 
 /// An observation and what else was learnt with it.
 #[derive(Debug)]
@@ -186,13 +188,16 @@ impl Case<'_> {
             && pane.is_over()
             && (self.exit().is_some() || self.has_exited(self.incarnation.init))
         {
-            events.push(self.draining(
-                Reason::Exited,
-                self.exit().or_else(|| tmux_exit(pane, self.seen.now)),
-                None,
-            ));
+            events.push(self.draining(Reason::Exited, self.exit().or_else(|| self.shown_exit(pane)), None));
         }
         events
+    }
+
+    /// How its pane says that it ended. An init ends as its program did, if nobody ends the init itself, which
+    /// only KILL can.
+    fn shown_exit(&self, pane: &TmuxPane) -> Option<Exit> {
+        let told = self.incarnation.is_adopted() || pane.exit_signal != Some(SIGKILL);
+        if told { tmux_exit(pane, self.seen.now) } else { None }
     }
 
     /// tmux shows it under another name, which it can have: somebody renamed it there. What obeys no

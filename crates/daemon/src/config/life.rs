@@ -42,6 +42,8 @@ pub(crate) enum Cgroup {
     At(PathBuf),
 }
 
+/// The longest part of a log: what gzip can tell the length of.
+const LOG_PART_MAX: u64 = u32::MAX as u64;
 /// The smallest log that keeps anything.
 const LOG_MIN: u64 = 64 << 10;
 
@@ -53,6 +55,9 @@ impl Config {
         let log_size = bytes("[logs] max_size", &self.logs.max_size)?;
         if log_size < LOG_MIN {
             return wrong("[logs] max_size is under 64KiB");
+        }
+        if log_size / (u64::from(self.logs.keep) + 1) > LOG_PART_MAX {
+            return wrong("[logs] max_size: a part of it is over 4GiB; keep more, smaller ones");
         }
         if !(1..=100).contains(&self.logs.keep) {
             return wrong("[logs] keep is 1 to 100");

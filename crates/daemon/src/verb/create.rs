@@ -7,7 +7,10 @@ use pool::admit::{Admitted, Body, Launch, Made};
 use protocol::message::PROMPT;
 use protocol::request::{New, Send};
 use protocol::session::Reason;
-use protocol::{ErrorCode, Event, Incarnation, Lifecycle, Refusal, Reply, Seq, SessionId, SessionRef};
+use protocol::{
+    ErrorCode, Event, Incarnation, Lifecycle, Message, MessageId, Refusal, Reply, Seq, Session, SessionId,
+    SessionRef,
+};
 
 use super::end::Again;
 use super::{adopt, end, queue, shown};
@@ -18,7 +21,7 @@ use crate::files::{self, Fence};
 use crate::handle::Handle;
 use crate::launch::{self, Launched, launch};
 use crate::op::Op;
-use crate::slots::{self, Decided};
+use crate::slots::{self, By, Decided};
 use crate::{cgroups, room};
 
 /// How long a repeat waits for the outcome of what an earlier daemon had begun.
@@ -35,13 +38,24 @@ pub(super) async fn new(daemon: &Arc<Daemon>, op: &Op, asked: New) -> Reply {
     let admitted = slots::with_slot(daemon, Some(op), wait_ms, decide).await?;
     crate::crash::point("new-intent");
     match admitted {
-        Admitted::Create(Made { session, .. }) => run(daemon, op, session).await,
-        Admitted::Start(session) => {
-            end::start_again(daemon, op, session, Again { wait_ms, ..Again::default() }).await
+        Way::Create(session) => run(daemon, op, session).await,
+        Way::Start(before) => {
+            let (context, operation, id) = (Arc::clone(daemon), op.clone(), before.id);
+            let conclude = move |turn: &mut Turn<'_>| conclude(turn, &context, &operation, id);
+            end::bring_up(daemon, *before, conclude).await?
         }
-        Admitted::Existing(session) => existing(daemon, op, session).await,
-        Admitted::Full => Err(crate::handle::in_doubt()),
+        Way::Existing(session) => existing(daemon, op, session).await,
     }
+}
+
+/// What an admitted request comes to, its slot taken.
+enum Way {
+    /// A new session.
+    Create(SessionId),
+    /// One that there was, as it was before its next start.
+    Start(Box<Session>),
+    /// One that runs, or is about to.
+    Existing(SessionId),
 }
 
 /// Before anything is written: a directory that is not there is a mistake in the request.
@@ -82,7 +96,7 @@ fn admit(
     daemon: &Daemon,
     op: &Op,
     (asked, first, ahead): (&New, Option<&(Send, Body)>, usize),
-) -> Result<Decided<Admitted>, Refusal> {
+) -> Result<Decided<Way>, Refusal> {
     let now = turn.now();
     let random = |e| Refusal::new(ErrorCode::Failed, format!("no random numbers: {e}"));
     let (tag, conversation) = (clock::tag().map_err(random)?, clock::uuid().map_err(random)?);
@@ -108,8 +122,9 @@ fn admit(
                 queue::queue_first(turn, message, body);
             }
         }
+        Admitted::Start(id) => return start(turn, daemon, op, (*id, first, ahead)),
         // It was there before: its prompt is a message like any other.
-        Admitted::Start(id) | Admitted::Existing(id) => {
+        Admitted::Existing(id) => {
             if let (Some((send, body)), Some(session)) = (first, turn.pool().session(*id).cloned()) {
                 let seq = turn.next_seq();
                 let message = queue::first(turn, daemon, &session, (send, body), seq)?;
@@ -118,7 +133,42 @@ fn admit(
             }
         }
     }
-    Ok(Decided::Done(admitted))
+    Ok(Decided::Done(match admitted {
+        Admitted::Create(Made { session, .. }) => Way::Create(session),
+        Admitted::Existing(id) | Admitted::Start(id) => Way::Existing(id),
+        Admitted::Full => return Ok(Decided::Full),
+    }))
+}
+
+/// A session that there was, and its prompt with its next start: both or neither.
+fn start(
+    turn: &mut Turn<'_>,
+    daemon: &Daemon,
+    op: &Op,
+    (id, first, ahead): (SessionId, Option<&(Send, Body)>, usize),
+) -> Result<Decided<Way>, Refusal> {
+    let Some(before) = turn.pool().session(id).cloned() else { return Ok(Decided::Done(Way::Existing(id))) };
+    if !pool::is_between(&before) {
+        if pool::slots::free(turn.pool(), &daemon.settings()) <= ahead {
+            return Ok(Decided::Full);
+        }
+        room::check(turn, daemon)?;
+    }
+    let message = match first {
+        Some((send, body)) => {
+            let seq = turn.next_seq();
+            queue::first(turn, daemon, &before, (send, body), seq)?
+        }
+        None => None,
+    };
+    slots::begin(turn, daemon, &before, By::Name { fresh: false })?;
+    op.begun(turn, id);
+    if let (Some(message), Some((_, body))) = (message, first) {
+        // Its number is its place in the journal.
+        let id = MessageId(turn.next_seq().0);
+        queue::queue_first(turn, Message { id, ..message }, body);
+    }
+    Ok(Decided::Done(Way::Start(Box::new(before))))
 }
 
 /// Launches what was decided and answers with what came of it.

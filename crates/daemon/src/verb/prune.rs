@@ -1,5 +1,6 @@
 //! `prune`: what is over, and directories that belong to nobody.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use super::remove;
 use crate::context::Daemon;
 use crate::engine::Turn;
 use crate::op::Op;
-use crate::removal;
+use crate::removal::{self, Leftover};
 
 pub(super) async fn prune(daemon: &Arc<Daemon>, op: &Op, asked: Prune) -> Reply {
     let older = Duration::from_millis(asked.older_ms);
@@ -54,6 +55,12 @@ pub(super) async fn prune(daemon: &Arc<Daemon>, op: &Op, asked: Prune) -> Reply 
     reply
 }
 
+/// Whether nothing was put into it or taken out of it for so long.
+fn is_old(dir: &Path, older: Duration) -> bool {
+    let modified = std::fs::symlink_metadata(dir).and_then(|found| found.modified());
+    older.is_zero() || modified.is_ok_and(|at| at.elapsed().is_ok_and(|age| age >= older))
+}
+
 /// Directories of sessions that have no record; somebody's work only goes where that was asked for.
 async fn directories(daemon: &Arc<Daemon>, asked: &Prune, pruned: &mut Pruned) -> Result<(), Refusal> {
     let known = |turn: &mut Turn<'_>| {
@@ -62,6 +69,7 @@ async fn directories(daemon: &Arc<Daemon>, asked: &Prune, pruned: &mut Pruned) -
     };
     let (known, next) = daemon.engine.turn(known).await?;
     let (sessions, purge, dry_run) = (daemon.paths.sessions.clone(), asked.purge, asked.dry_run);
+    let older = Duration::from_millis(asked.older_ms);
     let work = move || {
         let mut pruned = Pruned::default();
         // One whose number is still to come may be made right now.
@@ -74,7 +82,11 @@ async fn directories(daemon: &Arc<Daemon>, asked: &Prune, pruned: &mut Pruned) -
                 return pruned;
             }
         };
-        for leftover in found.into_iter().filter(|leftover| purge || !leftover.kept) {
+        let due = |leftover: &Leftover| {
+            let wanted = purge || !leftover.kept;
+            wanted && is_old(&leftover.path, older) && !remove::is_in_use(&leftover.path)
+        };
+        for leftover in found.into_iter().filter(due) {
             if dry_run {
                 pruned.directories.push(leftover.path.into());
                 continue;

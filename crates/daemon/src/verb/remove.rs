@@ -14,6 +14,8 @@ use crate::engine::Turn;
 use crate::op::Op;
 use crate::{cgroups, files, removal};
 
+/// Says in a directory that was given back with its session whose it is.
+const DETACHED: &str = "detached";
 /// Messages that an archive is given at once.
 const ARCHIVE_PAGE: usize = 200;
 
@@ -68,12 +70,19 @@ async fn end_and_forget(
         Ok(Some(session))
     };
     let removed: Option<Session> = daemon.engine.turn(decide).await??;
-    let bytes = match removed {
+    let freed = match removed {
         Some(session) => clean_up(daemon, &session, &asked).await,
-        None => 0,
+        None => Ok(0),
     };
     drop(grant);
-    Ok(bytes)
+    match freed {
+        Err(why) if asked.purge => {
+            let what =
+                format!("{id} is removed, but not its directory: {why}; `poolctl prune --purge` tries again");
+            Err(Refusal::new(ErrorCode::Failed, what))
+        }
+        freed => Ok(freed.unwrap_or(0)),
+    }
 }
 
 /// The record, the messages and the files of a session, where they stay. Nothing is removed before it was read again.
@@ -185,9 +194,10 @@ async fn end_first(daemon: &Arc<Daemon>, session: &Session) -> Result<(), Refusa
 }
 
 /// The record is gone; what is left of it goes too, or is left to its user. Answers how many bytes came free.
-async fn clean_up(daemon: &Arc<Daemon>, session: &Session, asked: &Remove) -> u64 {
+async fn clean_up(daemon: &Arc<Daemon>, session: &Session, asked: &Remove) -> Result<u64, String> {
     let run = session.incarnation.as_ref();
     if asked.keep_tmux {
+        mark_detached(daemon, session);
         if let Some(pane) = run.and_then(pane_of).filter(|_| session.lifecycle.holds_slot()) {
             if let Err(error) = daemon.tmux.release(pane).await {
                 tracing::warn!(session = %session.id, %error, "its pane keeps the pool's marks");
@@ -196,7 +206,7 @@ async fn clean_up(daemon: &Arc<Daemon>, session: &Session, asked: &Remove) -> u6
             let daemon = Arc::clone(daemon);
             tokio::spawn(async move { drop(super::snapshot(&daemon).await) });
         }
-        return 0;
+        return Ok(0);
     }
     if let Some(run) = run {
         files::forget(&daemon.paths.run, run.tag);
@@ -207,11 +217,29 @@ async fn clean_up(daemon: &Arc<Daemon>, session: &Session, asked: &Remove) -> u6
     let (sessions, id, purge) = (daemon.paths.sessions.clone(), session.id, asked.purge);
     let removed =
         tokio::task::spawn_blocking(move || removal::remove_session_dir(&sessions, id, purge)).await;
-    match removed {
-        Ok(Ok(removed)) => removed.bytes,
-        other => {
-            tracing::warn!(session = %session.id, ?other, "its directory was not removed");
-            0
-        }
+    let why = match removed {
+        Ok(Ok(removed)) => return Ok(removed.bytes),
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => "the work was cut off".to_owned(),
+    };
+    tracing::warn!(session = %session.id, why, "its directory was not removed");
+    Err(why)
+}
+
+/// Its directory is still that of a program, and of which, where one runs.
+fn mark_detached(daemon: &Daemon, session: &Session) {
+    let init = session.incarnation.as_ref().and_then(|run| run.init);
+    let Some(init) = init.filter(|_| session.lifecycle.holds_slot()) else { return };
+    let path = daemon.paths.session(session.id).join(DETACHED);
+    let written = serde_json::to_vec(&init).map_err(std::io::Error::from);
+    if let Err(error) = written.and_then(|text| files::replace(&path, &text)) {
+        tracing::warn!(session = %session.id, %error, "its directory is not marked as in use");
     }
+}
+
+/// Whether a program that was given back to tmux still has this directory.
+pub(super) fn is_in_use(dir: &std::path::Path) -> bool {
+    let text = std::fs::read(dir.join(DETACHED)).ok();
+    let init = text.and_then(|text| serde_json::from_slice(&text).ok());
+    init.is_some_and(|init| !process::identity::exited(init).unwrap_or(false))
 }

@@ -54,7 +54,8 @@ fn start(world: &mut World, settings: &Settings, id: SessionId) {
     let tag = world.tag();
     let session = world.pool.session(id).unwrap();
     let spent = budget::spent(settings, session, due);
-    let next = admit::next_incarnation(session, admit::Next { tag, now: due, fresh: None });
+    let next =
+        admit::next_incarnation(session, admit::Next { tag, now: due, conversation: "talk", fresh: false });
     world.emit(spent);
     world.emit_all(next);
 }

@@ -130,21 +130,23 @@ fn a_conversation_is_taken_up_only_once_something_was_said_in_it() {
     let (mut world, settings) = (World::default(), with(all(), Naming::Numeric));
     let session = create(&mut world, &settings, &of("claude")).unwrap();
     assert_eq!(argv(&session, &settings), ["claude", "--quiet", "--session-id", "talk"]);
-    let next = |world: &mut World, fresh: Option<&str>| {
+    let next = |world: &mut World, conversation: &str, fresh: bool| {
         let (tag, now) = (world.tag(), Timestamp(world.now));
-        let events =
-            admit::next_incarnation(world.pool.session(session.id).unwrap(), Next { tag, now, fresh });
+        let events = admit::next_incarnation(
+            world.pool.session(session.id).unwrap(),
+            Next { tag, now, conversation, fresh },
+        );
         world.emit_all(events);
         let session = world.pool.session(session.id).unwrap();
         (session.incarnation.as_ref().unwrap().resumed, argv(session, &settings)[2..].to_vec())
     };
-    assert_eq!(next(&mut world, None), (false, words(&["--session-id", "talk"])), "nothing was said");
+    assert_eq!(next(&mut world, "two", false), (false, words(&["--session-id", "two"])), "nothing was said");
     let spoken = admit::spoken_to(world.pool.session(session.id).unwrap()).unwrap();
     world.emit(spoken);
     assert_eq!(admit::spoken_to(world.pool.session(session.id).unwrap()), None, "said once");
-    assert_eq!(next(&mut world, None), (true, words(&["--resume=talk", "talk-talk"])));
-    assert_eq!(next(&mut world, Some("new")), (false, words(&["--session-id", "new"])), "begun anew");
-    assert_eq!(next(&mut world, None), (false, words(&["--session-id", "new"])));
+    assert_eq!(next(&mut world, "three", false), (true, words(&["--resume=two", "two-two"])));
+    assert_eq!(next(&mut world, "new", true), (false, words(&["--session-id", "new"])), "begun anew");
+    assert_eq!(next(&mut world, "last", false), (false, words(&["--session-id", "last"])));
 }
 
 #[test]
@@ -152,7 +154,7 @@ fn an_agent_that_cannot_resume_has_no_conversation() {
     let (mut world, settings) = (World::default(), with(all(), Naming::Numeric));
     let session = create(&mut world, &settings, &of("batch")).unwrap();
     assert_eq!((&session.conversation, admit::spoken_to(&session)), (&None, None));
-    let next = Next { tag: Tag([9; 16]), now: Timestamp(0), fresh: Some("new") };
+    let next = Next { tag: Tag([9; 16]), now: Timestamp(0), conversation: "new", fresh: true };
     world.emit_all(admit::next_incarnation(&session, next));
     let session = world.pool.session(session.id).unwrap();
     assert_eq!((&session.conversation, argv(session, &settings)), (&None, words(&["batch"])));

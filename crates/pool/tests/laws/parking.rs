@@ -20,7 +20,8 @@ use crate::world::{World, server, settings};
 struct Scene {
     world: World,
     quiet: BTreeMap<SessionId, Timestamp>,
-    worked: BTreeSet<Tag>,
+    worked: BTreeMap<Tag, Timestamp>,
+    touched: BTreeSet<Tag>,
     busy: BTreeSet<SessionId>,
 }
 
@@ -39,7 +40,7 @@ impl Scene {
             })
             .collect();
         let quiet = ids.into_iter().map(|id| (id, Timestamp(0))).collect();
-        Self { world, quiet, worked: BTreeSet::new(), busy: BTreeSet::new() }
+        Self { world, quiet, worked: BTreeMap::new(), touched: BTreeSet::new(), busy: BTreeSet::new() }
     }
 
     fn change(&mut self, id: u64, change: impl FnOnce(&mut protocol::Session)) {
@@ -58,7 +59,13 @@ impl Scene {
 
     fn facts(&self) -> Facts<'_> {
         let now = Timestamp(self.world.now);
-        Facts { now, quiet_since: &self.quiet, worked: &self.worked, busy: &self.busy }
+        Facts {
+            now,
+            quiet_since: &self.quiet,
+            worked: &self.worked,
+            touched: &self.touched,
+            busy: &self.busy,
+        }
     }
 
     fn victim(&self) -> Option<u64> {
@@ -155,7 +162,10 @@ fn what_was_only_just_woken_stays_until_it_was_given_something() {
     let mut scene = Scene::new(1);
     scene.world.now = 29_999;
     assert_eq!(scene.victim(), None);
-    scene.worked.insert(scene.world.pool.session(SessionId(1)).unwrap().incarnation.as_ref().unwrap().tag);
+    let tag = scene.world.pool.session(SessionId(1)).unwrap().incarnation.as_ref().unwrap().tag;
+    scene.worked.insert(tag, Timestamp(27_000));
+    assert_eq!(scene.victim(), None, "it may not even have read it");
+    scene.worked.insert(tag, Timestamp(26_999));
     assert_eq!(scene.victim(), Some(1));
     scene.worked.clear();
     scene.world.now = 30_000;

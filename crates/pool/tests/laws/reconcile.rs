@@ -202,16 +202,19 @@ fn w32_a_program_whose_pane_went_with_it_was_ended_by_tmux() {
 
 #[test]
 fn a_process_seen_to_end_is_the_end_of_its_session() {
-    let mut world = World::default();
-    let id = world.live("one", server(1), 1);
-    let (at, mut seen) = pane(&world, id, 1);
-    (seen.exited, seen.exit_signal) = (true, Some(9));
-    let state = up(1, vec![(at, seen)]);
-    assert_eq!(pool::reconcile::suspects(&world.pool, &state, None).count(), 1);
-    world.see(&state, &[process(101)]);
-    let session = world.pool.session(id).unwrap();
-    assert_eq!((session.lifecycle, session.reason), (Lifecycle::Draining, Some(Reason::Exited)));
-    assert_eq!(session.exit.and_then(|exit| exit.signal), Some(9));
+    // Its init ends as the program did, but for KILL, which only somebody else sends it.
+    for (signal, told) in [(15, Some(15)), (9, None)] {
+        let mut world = World::default();
+        let id = world.live("one", server(1), 1);
+        let (at, mut seen) = pane(&world, id, 1);
+        (seen.exited, seen.exit_signal) = (true, Some(signal));
+        let state = up(1, vec![(at, seen)]);
+        assert_eq!(pool::reconcile::suspects(&world.pool, &state, None).count(), 1);
+        world.see(&state, &[process(101)]);
+        let session = world.pool.session(id).unwrap();
+        assert_eq!((session.lifecycle, session.reason), (Lifecycle::Draining, Some(Reason::Exited)));
+        assert_eq!(session.exit.and_then(|exit| exit.signal), told);
+    }
 }
 
 #[test]
@@ -269,7 +272,10 @@ fn w13_a_tag_of_an_ended_incarnation_is_removed_and_never_adopted() {
     let (number, old) = pane(&world, id, 1);
     world.emit(Event::SessionStopped { session: id, reason: Reason::Restarted, exit: None });
     let (tag, now) = (world.tag(), Timestamp(world.now));
-    let events = admit::next_incarnation(world.pool.session(id).unwrap(), Next { tag, now, fresh: None });
+    let events = admit::next_incarnation(
+        world.pool.session(id).unwrap(),
+        Next { tag, now, conversation: "talk", fresh: false },
+    );
     world.emit_all(events);
     let state = up(1, vec![(number, old)]);
     world.see(&state, &[]);

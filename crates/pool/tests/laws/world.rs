@@ -30,6 +30,7 @@ pub(crate) fn settings() -> Settings {
         restart: RestartRules::default(),
         idle_timeout: None,
         idle_quiet: Duration::from_secs(2),
+        idle_settle: Duration::from_secs(3),
         bounds: Bounds::default(),
     }
 }

@@ -145,7 +145,8 @@ impl Race {
             let (tag, now) = (self.tag(), Timestamp(self.world.now));
             let session = self.world.pool.session(id).unwrap();
             self.host.jobs.remove(&session.incarnation.as_ref().unwrap().tag);
-            let events = admit::next_incarnation(session, Next { tag, now, fresh: None });
+            let events =
+                admit::next_incarnation(session, Next { tag, now, conversation: "talk", fresh: false });
             self.world.emit_all(events);
             self.host.jobs.insert(tag);
         }

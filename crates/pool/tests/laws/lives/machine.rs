@@ -211,7 +211,7 @@ impl Machine {
 
     fn facts(&self) -> Facts<'_> {
         let (quiet_since, worked, busy) = (&self.seen.quiet, &self.seen.worked, &self.seen.busy);
-        Facts { now: self.now(), quiet_since, worked, busy }
+        Facts { now: self.now(), quiet_since, worked, touched: &self.seen.touched, busy }
     }
 
     fn victim(&self) -> Option<SessionId> {
@@ -319,7 +319,7 @@ impl Machine {
         assert_eq!(said.is_some(), !life.spoken && life.can_resume());
         life.spoken = true;
         self.emit([Some(typed), said].into_iter().flatten().collect());
-        self.seen.worked.insert(self.tag_of(id));
+        self.seen.worked.insert(self.tag_of(id), self.now());
     }
 
     fn settle(&mut self, nth: usize) {

@@ -62,7 +62,8 @@ impl Life {
 pub(crate) struct Seen {
     /// When their programs last wrote something.
     pub(crate) quiet: BTreeMap<SessionId, Timestamp>,
-    pub(crate) worked: BTreeSet<Tag>,
+    pub(crate) worked: BTreeMap<Tag, Timestamp>,
+    pub(crate) touched: BTreeSet<Tag>,
     pub(crate) busy: BTreeSet<SessionId>,
 }
 
@@ -73,12 +74,14 @@ impl Seen {
         let age = Duration::from_millis(now.saturating_sub(run.started_at.0));
         let alone = s.attached_clients == 0 && !self.busy.contains(&s.id);
         let since = self.quiet.get(&s.id)?.0.max(s.last_activity_at.0);
-        let still = now.saturating_sub(since) >= millis(rules.idle_quiet);
+        let given = self.worked.get(&run.tag).map(|at| now.saturating_sub(at.0));
+        let settled = given.is_none_or(|age| age >= millis(rules.idle_settle));
+        let still = settled && now.saturating_sub(since) >= millis(rules.idle_quiet);
         if !life.is_parkable() || life.pinned || !alone || !still || life.in_flight.is_some() {
             return None;
         }
         if life.waiting.is_empty() {
-            return (age >= STAY || self.worked.contains(&run.tag)).then_some(since);
+            return (age >= STAY || self.worked.contains_key(&run.tag)).then_some(since);
         }
         (age >= TURN).then_some(run.started_at.0)
     }

@@ -126,7 +126,8 @@ impl Machine {
     /// The next incarnation takes up the conversation of the last where something was said in it.
     pub(crate) fn next(&mut self, id: SessionId) {
         let (tag, now) = (self.tag(), self.now());
-        let events = admit::next_incarnation(self.session(id), Next { tag, now, fresh: None });
+        let events =
+            admit::next_incarnation(self.session(id), Next { tag, now, conversation: "talk", fresh: false });
         self.world.emit_all(events);
         self.host.jobs.insert(tag);
         let (resumes, run) = {
