@@ -240,10 +240,12 @@ fn facts(
     events
 }
 
-/// When a look of this age began.
+/// What an observation may have waited, unnoticed, on its way here: in a socket, say, while the machine was busy.
+const ON_THE_WAY: Duration = Duration::from_millis(250);
+
+/// When a look of this age began, or somewhat earlier: what is younger may be missing in it.
 fn began(turn: &Turn<'_>, age: Duration) -> Timestamp {
-    let age = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
-    Timestamp(turn.now().0.saturating_sub(age))
+    Timestamp(turn.now().0.saturating_sub(protocol::time::millis(age + ON_THE_WAY)))
 }
 
 /// Not while the pool itself renames it, nor by what was seen before it had.
