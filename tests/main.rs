@@ -5,6 +5,7 @@
 mod behaviour;
 mod faults;
 mod harness;
+mod life;
 mod queue;
 mod tidy;
 mod traps;

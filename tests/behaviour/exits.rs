@@ -75,6 +75,6 @@ fn a_program_that_is_not_there_is_said_to_be_missing() {
     let shown = pool.show("web");
     assert_eq!((&shown["lifecycle"], &shown["reason"]), (&"failed".into(), &"exec_failed".into()));
     assert_eq!(shown["exit"]["code"], 127);
-    pool.ctl(&["run", "again", "--", "/etc/passwd"]).expect(125);
+    pool.ctl(&["run", "again", "--", "/etc/passwd"]).expect(126);
     pool.ok(&["rm", "web"]);
 }

@@ -6,6 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use protocol::OsBytes;
+use protocol::request::New;
 use serde_json::json;
 
 use crate::harness::{PATIENCE, Pool, environ, pids, wait_until, words};
@@ -33,9 +35,15 @@ fn no_secret_and_no_word_of_a_command_is_in_any_arguments() {
     let pool = Pool::new();
     // Given on standard input, so that not even the caller's own arguments hold them.
     let script = format!("printf '%s' \"$TOKEN\" >got; : {WORD}; while [ ! -e go ]; do sleep 0.05; done");
-    let new = json!({"new": {"name": "web", "workspace": null, "agent": null, "command": ["sh", "-c", script],
-        "cwd": null, "env": [["TOKEN", SECRET]], "caller_env": [["PATH", std::env::var("PATH").unwrap()]],
-        "labels": {}, "size": null, "reuse": false}});
+    let bytes = |text: &str| OsBytes(text.as_bytes().to_vec());
+    let new = New {
+        name: Some("web".to_owned()),
+        command: ["sh", "-c", &script].map(bytes).to_vec(),
+        env: vec![(bytes("TOKEN"), bytes(SECRET))],
+        caller_env: vec![(bytes("PATH"), bytes(&std::env::var("PATH").unwrap()))],
+        ..New::default()
+    };
+    let new = json!({ "new": new });
     let over = AtomicBool::new(false);
     let found = thread::scope(|scope| {
         let scan = scope.spawn(|| {

@@ -2,7 +2,6 @@
 //! stays; after the first failure nothing more is.
 
 use std::fs;
-use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 
@@ -12,44 +11,7 @@ use protocol::request::Send;
 use protocol::{ErrorCode, Hello, OpId, OsBytes, Request, Response, Role, SessionRef};
 
 use super::support::{has, is_root, queued};
-use crate::harness::{Output, PATIENCE, Pool, Program, eventually, number, wait_until};
-
-/// A file system of its own at a path, until it is dropped.
-struct Mount(PathBuf);
-
-impl Mount {
-    /// `None` where it may not be made, which it says.
-    fn new(path: PathBuf, size: &str) -> Option<Self> {
-        fs::create_dir(&path).unwrap();
-        let mount = Self(path);
-        mount.run(Command::new("mount").args(["-t", "tmpfs", "-o", &options(size), "tmpfs"])).then_some(mount)
-    }
-
-    fn resize(&self, size: &str) {
-        assert!(self.run(Command::new("mount").args(["-o", &format!("remount,{}", options(size))])));
-    }
-
-    fn run(&self, command: &mut Command) -> bool {
-        let output = Output::of(command.arg(&self.0), b"");
-        if output.code != 0 {
-            crate::harness::skipped(&output.stderr);
-        }
-        output.code == 0
-    }
-}
-
-fn options(size: &str) -> String {
-    format!("size={size},mode=0700")
-}
-
-impl Drop for Mount {
-    fn drop(&mut self) {
-        // Lazily: the pool is gone by now, but for what is just ending.
-        let output = Output::of(Command::new("umount").arg("-l").arg(&self.0), b"");
-        assert_eq!(output.code, 0, "{output:?}");
-        drop(fs::remove_dir_all(self.0.parent().unwrap()));
-    }
-}
+use crate::harness::{Mount, Output, PATIENCE, Pool, Program, eventually, number, wait_until};
 
 /// Sends one message; whether it was acknowledged, and then its key and id.
 fn send(pool: &Pool, key: String, body: &[u8]) -> Result<(String, u64), Output> {
@@ -73,7 +35,7 @@ fn d10_a_full_disk_loses_nothing_that_was_acknowledged() {
     // Declared first, so that it is there until the pool has ended.
     let mount;
     // Without a reserve, so that the disk really fills.
-    let pool = Pool::bare("[queue]\nmin_free_disk = '0B'\n");
+    let pool = Pool::bare("[pool]\nmin_free_disk = '0B'\n[queue]\nmin_free_disk = '0B'\n");
     mount = Mount::new(pool.state(), "3m");
     let Some(mount) = &mount else { return };
     let body = vec![b'x'; 32 * 1024];
@@ -110,7 +72,7 @@ fn d10_below_the_reserve_messages_are_refused_and_what_is_there_is_settled() {
         return;
     }
     let mount;
-    let pool = Pool::bare("[queue]\nmin_free_disk = '6MiB'\n");
+    let pool = Pool::bare("[pool]\nmin_free_disk = '0B'\n[queue]\nmin_free_disk = '6MiB'\n");
     mount = Mount::new(pool.state(), "12m");
     let Some(mount) = &mount else { return };
     pool.start(Program::Poold);
@@ -219,6 +181,7 @@ fn send_once(pool: &Pool, key: String) -> Option<(String, u64)> {
         enter: true,
         priority: 0,
         cause: None,
+        wake: false,
     };
     match connection.call(Some(OpId::Named(key.replace(' ', "-"))), None, Request::Send(send)) {
         Ok(Ok(Response::Sent(sent))) => Some((key, sent.message.id.0)),

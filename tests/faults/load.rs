@@ -131,6 +131,7 @@ impl Load {
                 enter: true,
                 priority: 0,
                 cause: None,
+                wake: false,
             };
             match client.ask(&op(), &Request::Send(send)) {
                 Ok(Response::Sent(sent)) => drop(self.sent.lock().unwrap().insert(sent.message.id.0, key)),

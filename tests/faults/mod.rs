@@ -12,4 +12,4 @@ mod restarts;
 mod server;
 mod state_dir;
 mod strangers;
-mod support;
+pub(crate) mod support;

@@ -114,6 +114,7 @@ fn registered(pool: &Pool) -> Option<Connection> {
         enter: true,
         priority: 0,
         cause: None,
+        wake: false,
     };
     connection.call(Some(OpId::Named(kind.clone())), None, Request::Send(send)).ok()?.ok()?;
     let claim =

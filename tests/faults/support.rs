@@ -13,11 +13,11 @@ use crate::harness::{PATIENCE, Pool, Program, is_stopped, send_signal, wait_unti
 
 /// A process that a signal stopped. It goes on when this is dropped, however the test ends.
 #[derive(Debug)]
-pub(super) struct Stopped(u32);
+pub(crate) struct Stopped(u32);
 
 impl Stopped {
     #[track_caller]
-    pub(super) fn new(pid: u32) -> Self {
+    pub(crate) fn new(pid: u32) -> Self {
         send_signal(pid, Signal::SIGSTOP);
         let stopped = Self(pid);
         if cfg!(target_os = "linux") {
@@ -95,7 +95,7 @@ pub(super) fn lines_of(pool: &Pool, name: &str) -> Vec<String> {
 }
 
 /// `poold` that aborts at this point.
-pub(super) fn crashing(pool: &Pool, point: &str) -> Command {
+pub(crate) fn crashing(pool: &Pool, point: &str) -> Command {
     let mut command = pool.daemon(Program::Poold);
     command.env("POOL_CRASH_AT", point);
     command
@@ -119,7 +119,7 @@ pub(super) fn queued(pool: &Pool) -> Vec<(String, u64)> {
 }
 
 /// Whether this test may mount, change owners and become another user; says so where it may not.
-pub(super) fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     let root = nix::unistd::geteuid().is_root() && cfg!(target_os = "linux");
     if !root {
         crate::harness::skipped("needs root on Linux");
@@ -128,7 +128,7 @@ pub(super) fn is_root() -> bool {
 }
 
 /// Whether a program is to be found; says so where it is not.
-pub(super) fn has(program: &str) -> bool {
+pub(crate) fn has(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).any(|dir: PathBuf| dir.join(program).is_file());
     if !found {

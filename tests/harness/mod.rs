@@ -1,6 +1,7 @@
 //! What every system test stands on: a hermetic pool, waiting for conditions, processes, skipping.
 
 mod daemons;
+mod mount;
 mod output;
 mod pool;
 mod procs;
@@ -8,6 +9,7 @@ mod talk;
 mod wait;
 
 pub(crate) use daemons::Program;
+pub(crate) use mount::Mount;
 pub(crate) use output::Output;
 pub(crate) use pool::{Pool, skipped};
 pub(crate) use procs::{alive, children, descendants, environ, gone, is_stopped, pids, send_signal, words};

@@ -149,19 +149,29 @@ impl Pool {
     /// Runs `poolctl`, which is to end well; its output without the last newline.
     #[track_caller]
     pub(crate) fn ok<S: AsRef<OsStr>>(&self, args: &[S]) -> String {
-        self.ctl(args).expect(0).text().to_owned()
+        self.patient(&[], args).expect(0).text().to_owned()
     }
 
     /// Runs `poolctl --json`, which is to end well; its one document.
     #[track_caller]
     pub(crate) fn json<S: AsRef<OsStr>>(&self, args: &[S]) -> Value {
-        Output::of(self.poolctl().arg("--json").args(args), b"").expect(0).json()
+        self.patient(&["--json"], args).expect(0).json()
     }
 
     /// Runs `poolctl --json`, which is to end well; its documents.
     #[track_caller]
     pub(crate) fn lines<S: AsRef<OsStr>>(&self, args: &[S]) -> Vec<Value> {
-        Output::of(self.poolctl().arg("--json").args(args), b"").expect(0).json_lines()
+        self.patient(&["--json"], args).expect(0).json_lines()
+    }
+
+    /// Runs `poolctl`, which waits for an answer as long as a busy machine may take, where it is not told how long.
+    #[track_caller]
+    fn patient<S: AsRef<OsStr>>(&self, flags: &[&str], args: &[S]) -> Output {
+        let mut command = self.poolctl();
+        if !args.iter().any(|arg| arg.as_ref() == "--timeout") {
+            command.arg("--timeout").arg(format!("{}s", PATIENCE.as_secs()));
+        }
+        Output::of(command.args(flags).args(args), b"")
     }
 
     /// A new session that runs this shell script; its id.

@@ -97,6 +97,7 @@ pub(super) fn sending(kind: &str, body: &[u8]) -> Send {
         enter: true,
         priority: 0,
         cause: None,
+        wake: false,
     }
 }
 

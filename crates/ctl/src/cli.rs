@@ -233,7 +233,7 @@ mod tests {
         "poolctl wait web --for message:12",
         "poolctl run --rm --no-stream --env A=1 -- true",
         "poolctl kill web --grace 200ms",
-        "poolctl rm web --keep-tmux --force --purge",
+        "poolctl rm web --keep-tmux --force",
         "poolctl rm --all --stopped",
         "poolctl rename web www",
         "poolctl label web a=b --remove c",

@@ -75,14 +75,25 @@ impl Tail {
         Self(Source::new(log.dir.as_path(), 0))
     }
 
-    /// Skips what is older.
+    /// Skips what is gone already, which is then not missed.
     ///
     /// # Errors
     /// The log cannot be read.
+    pub(crate) fn skip_to_first(&mut self) -> Result<(), Error> {
+        let start = self.extents()?.first().map_or(0, |extent| extent.0);
+        self.skip_to(start);
+        Ok(())
+    }
+
+    /// Skips what is older. What is not and is gone is told.
+    ///
+    /// # Errors
+    /// As [`Tail::skip_to_first`].
     pub(crate) fn skip_to_time(&mut self, at: Timestamp) -> Result<(), Error> {
         let extents = self.extents()?;
         let (start, end) = (extents.first().map_or(0, |e| e.0), extents.last().map_or(0, |e| e.1));
         let offset = times::offset_at(self.0.dir(), at, end).map_err(|error| self.unreadable(&error))?;
+        note_missed(start.saturating_sub(offset));
         self.skip_to(offset.max(start));
         Ok(())
     }
@@ -90,7 +101,7 @@ impl Tail {
     /// Skips what is before the last so many lines.
     ///
     /// # Errors
-    /// As [`Tail::skip_to_time`].
+    /// As [`Tail::skip_to_first`].
     pub(crate) fn skip_to_last(&mut self, lines: u64) -> Result<(), Error> {
         let extents = self.extents()?;
         let (start, end) = (extents.first().map_or(0, |e| e.0), extents.last().map_or(0, |e| e.1));
@@ -114,9 +125,7 @@ impl Tail {
         let mut copied = 0;
         loop {
             let read = self.0.read(&mut block).map_err(|error| self.unreadable(&error))?;
-            if let missed @ 1.. = self.0.take_missed() {
-                out::note(&format!("poolctl: {missed} bytes were dropped by the log's size limit"));
-            }
+            note_missed(self.0.take_missed());
             if read == 0 {
                 return Ok(copied);
             }
@@ -170,6 +179,13 @@ impl Tail {
 
     fn unreadable(&self, error: &io::Error) -> Error {
         Error::failed(format!("cannot read the log in {}: {error}", self.0.dir().display()))
+    }
+}
+
+/// Tells on standard error how much of what was to be read is not there any more.
+fn note_missed(bytes: u64) {
+    if bytes > 0 {
+        out::note(&format!("poolctl: {bytes} bytes are gone (cleared, or over the size limit)"));
     }
 }
 

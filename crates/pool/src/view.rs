@@ -3,7 +3,7 @@
 use protocol::life::Usage;
 use protocol::reply::{SessionView, TreeProcess};
 use protocol::request::List;
-use protocol::{Lifecycle, OsBytes, Session, Timestamp, Token};
+use protocol::{Lifecycle, OsBytes, Session, Timestamp, Token, redact};
 
 use crate::pool::Pool;
 use crate::queue;
@@ -50,11 +50,15 @@ pub fn view(pool: &Pool, session: &Session, shown: Shown<'_>) -> SessionView {
     }
 }
 
-/// The record without the environment.
+/// The record without the environment, and without keys and passwords in what it runs.
 #[must_use]
 pub fn without_secrets(session: &Session) -> Session {
     let mut record = session.clone();
-    record.spec.env.clear();
+    let spec = &mut record.spec;
+    spec.env.clear();
+    for words in [&mut spec.command, &mut spec.start_args, &mut spec.resume_args] {
+        *words = redact::command(words);
+    }
     record
 }
 

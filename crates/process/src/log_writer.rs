@@ -10,11 +10,13 @@ mod log;
 mod options;
 pub mod times;
 
-use std::fs::{File, TryLockError};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use nix::fcntl::OFlag;
 use nix::sys::signal::{SigHandler, Signal, signal};
 use protocol::logs;
 
@@ -51,6 +53,20 @@ pub fn has_writer(dir: &Path) -> bool {
     [logs::LOCK, logs::CURRENT].iter().any(|name| is_held(&dir.join(name)))
 }
 
+/// Opens a file of a log to read it. What a session put in its place is neither waited for nor followed.
+///
+/// # Errors
+/// It cannot be opened, or is a symbolic link or no regular file.
+pub fn open_file(path: &Path) -> io::Result<File> {
+    let flags = (OFlag::O_NONBLOCK | OFlag::O_NOFOLLOW).bits();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(io::Error::new(io::ErrorKind::InvalidData, format!("{} is not a file", path.display())))
+    }
+}
+
 /// Empties a log, whether it is being written or not. Offsets go on.
 ///
 /// # Errors
@@ -79,7 +95,7 @@ fn open(options: &Options) -> io::Result<(File, Log)> {
 
 /// Whether somebody holds a lock on it.
 fn is_held(path: &Path) -> bool {
-    File::open(path).is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
+    open_file(path).is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
 }
 
 #[expect(unsafe_code, reason = "dispositions have no safe interface")]

@@ -71,8 +71,8 @@ fn cpu_of_group(group: &Path) -> Option<u64> {
     cgroup::figure(&fs::read_to_string(group.join("cpu.stat")).ok()?, "usage_usec")
 }
 
-#[cfg(test)]
 #[cfg(target_os = "linux")]
+#[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
     use std::process::{ChildStdin, Command, Stdio};

@@ -245,6 +245,7 @@ pub mod message;
 pub mod parts;
 pub mod peer;
 pub mod reap;
+pub mod redact;
 pub mod refusal;
 pub mod reply;
 pub mod request;

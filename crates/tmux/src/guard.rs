@@ -73,8 +73,7 @@ pub(crate) enum Needs {
 }
 
 /// What [`Answer`] is read from. The option comes last: whoever works in the pane can set it to anything.
-const FACTS: &str =
-    "#{pid} #{start_time} #{pane_id} #{pane_dead} #{pane_input_off} #{pane_in_mode} #{session_attached} #{@pool_id}";
+const FACTS: &str = "#{pid} #{start_time} #{pane_id} #{pane_dead} #{pane_input_off} #{pane_in_mode} #{session_attached} #{@pool_id}";
 
 /// A mark in tmux's output that nothing in a pane can know beforehand.
 #[derive(Debug, Clone, Copy)]
@@ -181,7 +180,9 @@ impl Guarded<'_> {
     /// The first of the facts that is not as it must be; `None` where they do not explain a refusal.
     fn reason(&self, facts: &str) -> Option<Answer> {
         let fields: Vec<&str> = facts.splitn(8, ' ').collect();
-        let &[pid, started, pane, dead, input_off, mode, attached, tag] = fields.as_slice() else { return None };
+        let &[pid, started, pane, dead, input_off, mode, attached, tag] = fields.as_slice() else {
+            return None;
+        };
         let expected = self.pane;
         if pid != expected.server.pid.to_string() || started != expected.server.started_at.to_string() {
             Some(Answer::OtherServer)

@@ -2,12 +2,11 @@
 
 use protocol::event::{Event, Stamped};
 use protocol::session::Spec;
-use protocol::{Seq, Timestamp};
+use protocol::{Seq, Timestamp, redact};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::show::json::{BudgetJson, LimitsJson, PolicyJson};
-use crate::show::redact;
 use crate::show::time::{rfc3339, rfc3339_of_seconds};
 
 /// `{"seq", "at", "kind", "session", …}` with the event's own fields beside them. Where one of those
@@ -83,9 +82,13 @@ fn fields(event: &Event) -> Map<String, Value> {
     }
     match event {
         Event::SessionCreated(session) => {
+            fields.insert("labels".into(), json!(redact::labels(&session.labels)));
             fields.insert("spec".into(), spec(&session.spec));
             fields.insert("policy".into(), json!(PolicyJson::new(&session.policy)));
             fields.insert("budget".into(), json!(BudgetJson::new(&session.budget)));
+        }
+        Event::SessionLabelled { labels, .. } => {
+            fields.insert("labels".into(), json!(redact::labels(labels)));
         }
         Event::SessionPolicyChanged { policy, .. } => {
             instead(&mut fields, "policy", &PolicyJson::new(policy));

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use protocol::reply::SessionView;
 use protocol::session::Exit;
-use protocol::{Lifecycle, OsBytes, Session, Timestamp};
+use protocol::{Lifecycle, OsBytes, Session, Timestamp, redact};
 
 use crate::show::json::{status, word};
 use crate::show::out::Style;
 use crate::show::table::Table;
-use crate::show::{escape, life, redact, time, tree};
+use crate::show::{escape, life, time, tree};
 
 /// A table of sessions.
 #[must_use]
@@ -56,7 +56,7 @@ pub(crate) fn session(view: &SessionView, style: Style, now: Timestamp) -> Strin
     rows.add("size", format!("{}x{}", session.spec.size.cols, session.spec.size.rows));
     rows.maybe("runs", session.current_command.as_ref().map(OsBytes::to_string_lossy));
     rows.maybe("runs in", view.current_dir.as_ref().map(OsBytes::to_string_lossy));
-    rows.maybe("uses", view.usage.as_ref().map(life::usage));
+    rows.maybe("uses", view.usage.as_ref().map(life::usage).filter(|used| !used.is_empty()));
     rows.maybe("agent process", incarnation.and_then(|i| i.agent).map(|process| process.pid.to_string()));
     rows.maybe("init process", incarnation.and_then(|i| i.init).map(|process| process.pid.to_string()));
     rows.maybe("pane", incarnation.and_then(|i| i.pane).map(|pane| pane.to_string()));
@@ -106,6 +106,7 @@ pub(crate) fn why_over(view: &SessionView) -> String {
 /// Labels in a row.
 #[must_use]
 pub(crate) fn labels(labels: &BTreeMap<String, String>) -> String {
+    let labels = redact::labels(labels);
     let labels = labels.iter().map(|(key, value)| escape::line(&format!("{key}={value}")));
     labels.collect::<Vec<_>>().join(" ")
 }

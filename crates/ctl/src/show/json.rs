@@ -6,15 +6,14 @@ mod message;
 
 use std::collections::BTreeMap;
 
-use protocol::life::{Account, Conversation, Usage};
+use protocol::life::{Account, Conversation};
 use protocol::reply::{QueueCounts, SessionView};
-use protocol::{Lifecycle, OsBytes, Session, Timestamp};
+use protocol::{Lifecycle, OsBytes, Session, Timestamp, redact};
 use serde::Serialize;
 
-pub(crate) use life::{BudgetJson, LimitsJson, PolicyJson};
+pub(crate) use life::{BudgetJson, LimitsJson, PolicyJson, UsageJson};
 pub(crate) use message::{MessageJson, breaker, with_history};
 
-use crate::show::redact;
 use crate::show::time::{rfc3339, rfc3339_of_seconds};
 
 /// How long after its last activity a session counts as drowsy, in milliseconds.
@@ -30,7 +29,7 @@ pub(crate) struct SessionJson<'a> {
     agent: &'a str,
     command: Vec<OsBytes>,
     cwd: &'a OsBytes,
-    labels: &'a BTreeMap<String, String>,
+    labels: BTreeMap<String, String>,
     lifecycle: Lifecycle,
     reason: Option<protocol::Reason>,
     detail: Option<&'a str>,
@@ -65,7 +64,7 @@ pub(crate) struct SessionJson<'a> {
     context_limit: Option<u64>,
     parkable: bool,
     slot_wait: Option<u64>,
-    usage: Option<&'a Usage>,
+    usage: Option<UsageJson<'a>>,
     thought: Option<()>,
     verified_at: Option<String>,
     recovered: bool,
@@ -127,7 +126,7 @@ impl<'a> SessionJson<'a> {
             agent: &session.spec.agent,
             command: redact::command(&session.spec.command),
             cwd: &session.spec.cwd,
-            labels: &session.labels,
+            labels: redact::labels(&session.labels),
             lifecycle: session.lifecycle,
             reason: session.reason,
             detail: session.detail.as_deref(),
@@ -162,7 +161,7 @@ impl<'a> SessionJson<'a> {
             context_limit: session.spec.context_limit,
             parkable: view.parkable,
             slot_wait: view.slot_wait,
-            usage: view.usage.as_ref(),
+            usage: view.usage.as_ref().map(UsageJson::new),
             thought: None,
             verified_at: session.verified_at.map(rfc3339),
             recovered: session.recovered,
@@ -253,6 +252,7 @@ pub(crate) fn word(value: &impl Serialize) -> String {
 #[cfg(test)]
 mod tests {
     use protocol::ProcId;
+    use protocol::life::Usage;
     use protocol::reply::TreeProcess;
     use serde_json::Value;
 
@@ -341,6 +341,7 @@ mod tests {
         assert_eq!(value["unenforced"], serde_json::json!(["tasks: no control group"]));
         let usage = "processes memory memory_by cpu_us cpu_percent disk log";
         assert_eq!(keys(&value["usage"]), sorted(usage));
+        assert!(value["usage"]["memory_by"].is_null(), "{value}");
         assert_eq!((&value["parkable"], &value["slot_wait"]), (&true.into(), &3.into()));
         assert_eq!(value["command"], serde_json::json!(["claude", "--api-key=…redacted…"]));
     }

@@ -113,6 +113,36 @@ pub(crate) fn limits(limits: &Limits) -> String {
     }
 }
 
+/// What bounds it, with a `?` behind what does not hold, as these sentences say. One that names no limit is about
+/// all that take a control group.
+#[must_use]
+pub(crate) fn marked(limits: &Limits, lacking: &[String]) -> String {
+    let names = |sentence: &str, key: &str| {
+        sentence.strip_prefix(key).is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric()))
+    };
+    let text = limits.to_string();
+    // A list of processors has commas of its own.
+    let starts_with_key = |word: &&str| word.contains('=');
+    let keys: Vec<&str> =
+        text.split(',').filter(starts_with_key).filter_map(|w| w.split('=').next()).collect();
+    let of_group = lacking.iter().any(|sentence| !keys.iter().any(|key| names(sentence, key)));
+    let lacks = |key: &str| {
+        lacking.iter().any(|sentence| names(sentence, key)) || (of_group && ["tasks", "cpu"].contains(&key))
+    };
+    let mut shown = String::new();
+    let mut mark = "";
+    for word in text.split(',') {
+        let key = word.split_once('=').map(|(key, _)| key);
+        if let Some(key) = key {
+            shown.push_str(mark);
+            mark = if lacks(key) { "?" } else { "" };
+        }
+        shown.push_str(if shown.is_empty() { "" } else { "," });
+        shown.push_str(word);
+    }
+    shown + mark
+}
+
 /// What becomes of it, as far as it is not left to the configuration.
 #[must_use]
 pub(crate) fn policy(policy: &Policy) -> String {
@@ -138,14 +168,15 @@ pub(crate) fn policy(policy: &Policy) -> String {
     said.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// What it uses now.
+/// What it uses now: where nothing runs, the disk alone.
 #[must_use]
 pub(crate) fn usage(usage: &Usage) -> String {
+    let runs = !usage.memory_by.is_empty();
     let facts = [
-        Some(format!("{} processes", usage.processes)),
-        Some(format!("{} memory ({})", size::short(usage.memory), usage.memory_by)),
+        runs.then(|| format!("{} processes", usage.processes)),
+        runs.then(|| format!("{} memory ({})", size::short(usage.memory), usage.memory_by)),
         usage.cpu_percent.map(|percent| format!("{percent}% CPU")),
-        Some(format!("{} CPU time", seconds(usage.cpu_us))),
+        runs.then(|| format!("{} CPU time", seconds(usage.cpu_us))),
         usage.disk.map(|bytes| format!("{} on disk", size::short(bytes))),
         usage.log.map(|bytes| format!("{} of logs", size::short(bytes))),
     ];
@@ -228,6 +259,19 @@ mod tests {
     }
 
     #[test]
+    fn a_limit_that_does_not_hold_is_marked() {
+        let limits: Limits = "mem=2G,cpu=50%,tasks=9,cpus=0-1,4".parse().unwrap();
+        let marked = |lacking: &[&str]| {
+            let lacking: Vec<String> = lacking.iter().map(|sentence| (*sentence).to_owned()).collect();
+            super::marked(&limits, &lacking)
+        };
+        assert_eq!(marked(&[]), "mem=2G,cpu=50%,tasks=9,cpus=0-1,4");
+        assert_eq!(marked(&["mem=2G: no", "cpus: no"]), "mem=2G?,cpu=50%,tasks=9,cpus=0-1,4?");
+        assert_eq!(marked(&["cpu is not limited: no"]), "mem=2G,cpu=50%?,tasks=9,cpus=0-1,4");
+        assert_eq!(marked(&["cannot make the control group"]), "mem=2G,cpu=50%?,tasks=9?,cpus=0-1,4");
+    }
+
+    #[test]
     fn what_was_used_is_told() {
         let used = Usage {
             processes: 3,
@@ -239,6 +283,9 @@ mod tests {
             log: Some(10),
         };
         assert_eq!(usage(&used), "3 processes, 120M memory (pss), 150% CPU, 1.23s CPU time, 10B of logs");
+        let rest = Usage { disk: Some(2048), log: Some(10), ..Usage::default() };
+        assert_eq!(usage(&rest), "2K on disk, 10B of logs");
+        assert_eq!(usage(&Usage::default()), "");
         let used = Account { user_us: 60_000_000, system_us: 0, max_rss_kib: 2048, oom_kills: Some(1) };
         assert_eq!(
             account(&used),

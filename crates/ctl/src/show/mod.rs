@@ -10,7 +10,6 @@ pub(crate) mod life;
 pub(crate) mod out;
 pub(crate) mod progress;
 pub(crate) mod queue;
-pub(crate) mod redact;
 pub(crate) mod size;
 pub(crate) mod status;
 pub(crate) mod table;

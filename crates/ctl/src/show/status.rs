@@ -283,7 +283,10 @@ mod tests {
     fn the_room_there_is_and_what_holds_are_told() {
         let mut status = status();
         let text = overview(&status, Style::default(), Timestamp(0));
-        assert!(text.contains("limits      memory is watched; tasks, CPU share cannot be bounded\n"), "{text}");
+        assert!(
+            text.contains("limits      memory is watched; tasks, CPU share cannot be bounded\n"),
+            "{text}"
+        );
         status.room = Room {
             waiting: 2,
             memory: Some(8 << 30),

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use flate2::read::GzDecoder;
-use process::log_writer::{Part, Parts};
+use process::log_writer::{Part, Parts, open_file};
 use protocol::logs;
 
 /// A place in a log.
@@ -137,7 +137,7 @@ impl Source {
 /// The parts, and the file that is written to, which begins at their end.
 fn look(dir: &Path) -> io::Result<(Parts, Option<File>)> {
     loop {
-        let current = match File::open(dir.join(logs::CURRENT)) {
+        let current = match open_file(&dir.join(logs::CURRENT)) {
             Err(error) if error.kind() == ErrorKind::NotFound => None,
             opened => Some(opened?),
         };
@@ -171,7 +171,7 @@ fn is_current(file: &File, dir: &Path) -> bool {
 }
 
 fn open(dir: &Path, part: &Part, offset: u64) -> io::Result<Bytes> {
-    let mut file = File::open(dir.join(part.name()))?;
+    let mut file = open_file(&dir.join(part.name()))?;
     let before = offset - part.offset;
     if !part.compressed {
         file.seek(SeekFrom::Start(before))?;

@@ -198,6 +198,31 @@ fn nothing_is_lost_between_the_end_and_the_writer() {
 }
 
 #[test]
+fn what_is_gone_before_it_is_read_is_not_missed() {
+    let dir = log(100, &["one\n"], "two\n");
+    let mut tail = tail(dir.path());
+    tail.skip_to_first().unwrap();
+    let mut block = [0; 4];
+    assert_eq!((tail.0.read(&mut block).unwrap(), tail.0.take_missed()), (4, 0));
+    log_writer::clear(dir.path()).unwrap();
+    assert_eq!((tail.0.read(&mut block).unwrap(), tail.0.take_missed()), (0, 4), "what goes later is");
+}
+
+#[test]
+fn a_pipe_in_place_of_a_log_is_not_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in [logs::CURRENT.to_owned(), part_name(0, false), logs::TIMES.to_owned(), logs::LOCK.to_owned()]
+    {
+        let path = dir.path().join(name);
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert!(log_writer::open_file(&path).unwrap_err().to_string().ends_with("is not a file"));
+    }
+    let mut tail = tail(dir.path());
+    assert!(tail.copy(&mut Collected::default()).unwrap_err().to_string().contains("is not a file"));
+    assert!(!log_writer::has_writer(dir.path()) && log_writer::times::read(dir.path()).is_err());
+}
+
+#[test]
 fn what_is_older_is_skipped() {
     let dir = log(100, &["one\n", "two\n"], "three\nfour\n");
     let path = dir.path();

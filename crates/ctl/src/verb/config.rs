@@ -2,13 +2,13 @@
 
 use std::process::{Command as Process, ExitStatus, Stdio};
 
-use protocol::{ErrorCode, Request};
+use protocol::{ErrorCode, Request, redact};
 use serde_json::json;
 
 use crate::context::Context;
 use crate::error::Error;
 use crate::exit;
-use crate::show::{out, redact};
+use crate::show::out;
 use crate::up::programs;
 use crate::verb::expect_text;
 

@@ -47,8 +47,9 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
     let session = context.session(&args.session)?;
     let id = expect_session(client.ask(Request::Show(session))?)?.session.id.into();
     let mut tail = Tail::new(&files(&mut client, &id)?);
-    if let Some(at) = args.since {
-        tail.skip_to_time(at)?;
+    match args.since {
+        Some(at) => tail.skip_to_time(at)?,
+        None => tail.skip_to_first()?,
     }
     if let Some(lines) = args.lines {
         tail.skip_to_last(lines)?;

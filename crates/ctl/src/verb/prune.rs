@@ -60,18 +60,18 @@ fn document(pruned: &Pruned, dry_run: bool) -> Value {
     json!({
         "sessions": pruned.sessions.iter().map(session).collect::<Vec<_>>(),
         "directories": pruned.directories,
-        "bytes": pruned.bytes,
+        "bytes": (!dry_run).then_some(pruned.bytes),
         "failed": pruned.failed,
         "dry_run": dry_run,
     })
 }
 
 fn text(pruned: &Pruned, dry_run: bool) -> String {
-    let (removed, free) =
-        if dry_run { ("would be removed", "would come free") } else { ("removed", "came free") };
+    let removed = if dry_run { "would be removed" } else { "removed" };
     let sessions = pruned.sessions.iter().map(|(id, name)| format!("{id}  {name}  {removed}\n"));
     let directory = |dir: &OsBytes| format!("{}  {removed}\n", escape::line(&dir.to_string_lossy()));
     let directories = pruned.directories.iter().map(directory);
     let lines: String = sessions.chain(directories).collect();
-    format!("{lines}{} {free}\n", size::short(pruned.bytes))
+    // How much comes free is known when it is gone.
+    if dry_run { lines } else { format!("{lines}{} came free\n", size::short(pruned.bytes)) }
 }

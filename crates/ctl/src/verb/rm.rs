@@ -1,7 +1,7 @@
 //! `rm`: remove sessions' records.
 
 use protocol::request::{List, Remove};
-use protocol::{Lifecycle, Request};
+use protocol::{Lifecycle, Request, Response};
 use serde_json::json;
 
 use crate::cli::Repeat;
@@ -9,7 +9,7 @@ use crate::client::Client;
 use crate::context::Context;
 use crate::error::Error;
 use crate::exit;
-use crate::show::out;
+use crate::show::{escape, out};
 use crate::verb::{expect_done, for_each, ls, only_one};
 
 /// Remove sessions; what they run is ended
@@ -19,7 +19,7 @@ pub(crate) struct Args {
     #[arg(required_unless_present_any = ["all", "stopped"], value_name = "SESSION")]
     pub sessions: Vec<String>,
     /// Forget it and let tmux keep it
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["purge", "archive"])]
     pub keep_tmux: bool,
     /// Even with work in flight or a client attached
     #[arg(long)]
@@ -27,7 +27,7 @@ pub(crate) struct Args {
     /// Its directory too, work included
     #[arg(long)]
     pub purge: bool,
-    /// First write what it leaves to an archive, and read that again
+    /// First write what it leaves to STATE_DIR/archive/ID-NAME-STAMP.tar.gz, and read that again
     #[arg(long)]
     pub archive: bool,
     /// With --stopped: all that are over
@@ -52,8 +52,30 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
     let mut client = if args.archive { context.patient_client() } else { context.client() };
     let sessions = if args.all { stopped(&mut client)? } else { args.sessions.clone() };
     only_one(&args.repeat, if args.all { 1 } else { sessions.len() })?;
-    for_each(context, &sessions, |session| remove(context, &mut client, args, session))?;
-    Ok(exit::OK)
+    let mut removed = 0;
+    let all = for_each(context, &sessions, |session| {
+        remove(context, &mut client, args, session)?;
+        removed += 1;
+        Ok(())
+    });
+    if args.archive && removed > 0 {
+        say_where(context, &mut client)?;
+    }
+    all.map(|()| exit::OK)
+}
+
+/// Says where the archives are. That nobody can tell is no failure: they are written.
+fn say_where(context: &Context, client: &mut Client) -> Result<(), Error> {
+    if context.style.json || context.style.quiet {
+        return Ok(());
+    }
+    match client.ask(Request::Status) {
+        Ok(Response::Status(status)) => {
+            let dir = status.state_dir.as_path().join("archive");
+            context.say(&format!("archived below {}", escape::line(&dir.to_string_lossy())))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn stopped(client: &mut Client) -> Result<Vec<String>, Error> {

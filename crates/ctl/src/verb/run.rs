@@ -6,7 +6,8 @@ use std::thread;
 use nix::sys::signal::{SigSet, Signal};
 use protocol::reply::SessionView;
 use protocol::request::{Keys, Remove, Until, Wait};
-use protocol::{ErrorCode, Refusal, Request, SessionRef};
+use protocol::session::Exit;
+use protocol::{ErrorCode, Lifecycle, Reason, Refusal, Request, SessionId, SessionRef};
 
 use crate::cli::Repeat;
 use crate::client::Client;
@@ -14,7 +15,7 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::exit;
 use crate::show::json::SessionJson;
-use crate::show::{out, time};
+use crate::show::{human, out, time};
 use crate::tail::{Cleaned, Tail};
 use crate::verb::{expect_done, expect_session, logs, new, wait};
 
@@ -41,11 +42,15 @@ enum Over {
 
 /// Runs it. The first Ctrl-C goes to the session, the second one ends this command alone.
 pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
-    let Args { new: args, rm, no_stream } = args;
+    let Args { new: mut args, rm, no_stream } = args;
     // Removed here, once all that it wrote is shown; by poold, should this command end before.
     let rm = args.life.ephemeral || rm;
+    args.life.ephemeral = rm;
     let mut client = context.patient_client();
-    let id: SessionRef = new::create(context, &mut client, args)?.session.id.into();
+    let id: SessionRef = match new::create(context, &mut client, args) {
+        Ok(view) => view.session.id.into(),
+        Err(error) => return not_started(context, &mut client, error, rm),
+    };
     context.remark(&format!("{id} runs"));
     let over = when_over(context, &id)?;
     let shown = if no_stream || context.style.json { None } else { Some(logs::files(&mut client, &id)?) };
@@ -60,6 +65,29 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
         }
         Over::Ended(view) => end(context, &mut client, &view, rm),
     }
+}
+
+/// The code of a program that could not be executed: 126, or 127 where there is none. The record that was made
+/// is removed as if it had run.
+fn not_started(context: &Context, client: &mut Client, error: Error, rm: bool) -> Result<u8, Error> {
+    let Some(view) = failed_record(client, &error) else { return Err(error) };
+    let session = &view.session;
+    let code = session.exit.filter(|_| session.reason == Some(Reason::ExecFailed)).map(Exit::shell_code);
+    // That it can be started again or removed is not so where it is removed.
+    let error = if rm { Error::failed(human::why_over(&view)) } else { error };
+    exit::report(&error, context.style.json, code.unwrap_or(exit::OWN_FAILURE));
+    if rm {
+        remove(context, client, session.id);
+    }
+    Ok(code.unwrap_or(exit::OWN_FAILURE))
+}
+
+/// The record of the session whose start this says to have failed: its id is the first word.
+fn failed_record(client: &mut Client, error: &Error) -> Option<SessionView> {
+    let told = error.to_string();
+    let id: SessionId = told.split(' ').next().filter(|_| error.code() == ErrorCode::Failed)?.parse().ok()?;
+    let view = client.ask(Request::Show(id.into())).and_then(expect_session).ok()?;
+    (view.session.lifecycle == Lifecycle::Failed).then_some(view)
 }
 
 fn stream(context: &Context, tail: &mut Tail, over: &Receiver<Result<Over, Error>>) -> Result<Over, Error> {
@@ -77,16 +105,19 @@ fn end(context: &Context, client: &mut Client, view: &SessionView, rm: bool) -> 
     }
     let code = wait::code_of(view);
     if rm {
-        let session = view.session.id.into();
-        let remove = Remove { session, keep_tmux: false, force: true, purge: false, archive: false };
-        let removed = client.change(&Repeat::default(), Request::Remove(remove));
-        if let Err(error) = removed.and_then(|response| expect_done(&response))
-            && error.code() != ErrorCode::NotFound
-        {
-            report(context.style.json, &format!("{} is not removed", view.session.id), &error);
-        }
+        remove(context, client, view.session.id);
     }
     code
+}
+
+fn remove(context: &Context, client: &mut Client, id: SessionId) {
+    let remove = Remove { session: id.into(), keep_tmux: false, force: true, purge: false, archive: false };
+    let removed = client.change(&Repeat::default(), Request::Remove(remove));
+    if let Err(error) = removed.and_then(|response| expect_done(&response))
+        && error.code() != ErrorCode::NotFound
+    {
+        report(context.style.json, &format!("{id} is not removed"), &error);
+    }
 }
 
 /// Says what failed beside the program, which the exit code is not about.

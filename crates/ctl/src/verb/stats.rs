@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use protocol::life::{Limits, Usage};
-use protocol::reply::UsageView;
+use protocol::life::Limits;
+use protocol::reply::{SessionView, UsageView};
 use protocol::request::List;
 use protocol::{ErrorCode, Request, Response, SessionId, SessionRef};
 use serde::Serialize;
@@ -14,9 +14,9 @@ use crate::client::Client;
 use crate::context::Context;
 use crate::error::Error;
 use crate::exit;
-use crate::show::json::LimitsJson;
+use crate::show::json::{LimitsJson, UsageJson};
 use crate::show::table::Table;
-use crate::show::{out, size};
+use crate::show::{life, out, size};
 use crate::verb::{for_each, ls};
 
 /// Time between the two looks that a share of a processor takes.
@@ -36,8 +36,9 @@ struct Document<'a> {
     id: SessionId,
     name: &'a str,
     #[serde(flatten)]
-    usage: &'a Usage,
+    usage: UsageJson<'a>,
     limits: Option<LimitsJson<'a>>,
+    unenforced: &'a [String],
 }
 
 /// Looks twice and prints what the second look found.
@@ -48,17 +49,21 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
     if sessions.is_empty() {
         sessions.push(None);
     }
+    let mut before = BTreeMap::new();
     for session in &sessions {
         match look(&mut client, session.clone()) {
+            Ok(views) => before
+                .extend(views.into_iter().map(|view| (view.session, (Instant::now(), view.usage.cpu_us)))),
             Err(error) if of_the_pool(&error) => return Err(error),
             // What is wrong with one is told at the second look.
-            _ => {}
+            Err(_) => {}
         }
     }
     thread::sleep(BETWEEN);
     let mut found = Vec::new();
     let looked = for_each(context, &sessions, |session| {
-        found.extend(look(&mut client, session.clone())?);
+        let views = look(&mut client, session.clone())?;
+        found.extend(views.into_iter().map(|view| with_share(view, &before)));
         Ok(())
     });
     let limits = limits(&mut client)?;
@@ -82,18 +87,47 @@ fn of_the_pool(error: &Error) -> bool {
     matches!(error.code(), ErrorCode::Unavailable | ErrorCode::Timeout | ErrorCode::Protocol)
 }
 
+/// When each was looked at first, and its CPU time in microseconds then.
+type Before = BTreeMap<SessionId, (Instant, u64)>;
+
+/// The same with its share of a processor since the first look.
+fn with_share(mut view: UsageView, before: &Before) -> UsageView {
+    let before = before.get(&view.session);
+    view.usage.cpu_percent = before.and_then(|(at, cpu_us)| share(*cpu_us, view.usage.cpu_us, at.elapsed()));
+    view
+}
+
+/// The share of one processor, in percent; none where CPU time went back, as when a session is started anew.
+fn share(before_us: u64, now_us: u64, between: Duration) -> Option<u32> {
+    let used = u128::from(now_us.checked_sub(before_us)?) * 100;
+    u32::try_from(used.checked_div(between.as_micros())?).ok()
+}
+
+/// What bounds a session, and what of that does not hold, each a sentence.
+type Bounds = (Limits, Vec<String>);
+
 /// What bounds each.
-fn limits(client: &mut Client) -> Result<BTreeMap<SessionId, Limits>, Error> {
+fn limits(client: &mut Client) -> Result<BTreeMap<SessionId, Bounds>, Error> {
     let views = ls::sessions(client, List { all: true, ..List::default() })?;
-    Ok(views.into_iter().map(|view| (view.session.id, view.session.spec.limits)).collect())
+    let bounds = views.into_iter().map(|SessionView { session, .. }| {
+        let unenforced = session.incarnation.map(|run| run.unenforced).unwrap_or_default();
+        (session.id, (session.spec.limits, unenforced))
+    });
+    Ok(bounds.collect())
 }
 
-fn document<'a>(view: &'a UsageView, limits: &'a BTreeMap<SessionId, Limits>) -> Document<'a> {
-    let limits = limits.get(&view.session).map(LimitsJson::new);
-    Document { id: view.session, name: view.name.as_str(), usage: &view.usage, limits }
+fn document<'a>(view: &'a UsageView, limits: &'a BTreeMap<SessionId, Bounds>) -> Document<'a> {
+    let bounds = limits.get(&view.session);
+    Document {
+        id: view.session,
+        name: view.name.as_str(),
+        usage: UsageJson::new(&view.usage),
+        limits: bounds.map(|(limits, _)| LimitsJson::new(limits)),
+        unenforced: bounds.map(|(_, unenforced)| unenforced.as_slice()).unwrap_or_default(),
+    }
 }
 
-fn table(views: &[UsageView], limits: &BTreeMap<SessionId, Limits>, quiet: bool) -> String {
+fn table(views: &[UsageView], limits: &BTreeMap<SessionId, Bounds>, quiet: bool) -> String {
     let header: &[&str] =
         if quiet { &[] } else { &["NAME", "CPU%", "MEM", "PROCS", "DISK", "LOG", "LIMITS"] };
     let mut table = Table::new(header);
@@ -106,8 +140,33 @@ fn table(views: &[UsageView], limits: &BTreeMap<SessionId, Limits>, quiet: bool)
             usage.processes.to_string(),
             size(usage.disk),
             size(usage.log),
-            limits.get(session).map(Limits::to_string).unwrap_or_default(),
+            limits.get(session).map(|(limits, lacking)| life::marked(limits, lacking)).unwrap_or_default(),
         ]);
     }
     table.render()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_of_the_time_between() {
+        let between = Duration::from_millis(500);
+        assert_eq!([share(7, 7, between), share(1000, 751_000, between)], [Some(0), Some(150)]);
+        assert_eq!([share(8, 7, between), share(0, 7, Duration::ZERO)], [None, None]);
+    }
+
+    #[test]
+    fn what_was_not_seen_before_has_no_share() {
+        let usage = protocol::life::Usage { cpu_us: 9, cpu_percent: Some(5), ..Default::default() };
+        let view = UsageView { session: SessionId(1), name: "web".parse().unwrap(), usage };
+        let now = Instant::now();
+        assert_eq!(with_share(view.clone(), &Before::new()).usage.cpu_percent, None);
+        assert_eq!(
+            with_share(view.clone(), &Before::from([(SessionId(2), (now, 0))])).usage.cpu_percent,
+            None
+        );
+        assert_eq!(with_share(view, &Before::from([(SessionId(1), (now, 10))])).usage.cpu_percent, None);
+    }
 }

@@ -5,19 +5,25 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use protocol::life::{Limits, RestartPolicy, Usage};
 use protocol::reply::{Pruned, SessionView, UsageView};
 use protocol::request::{Attach, Park, Pin, Prune, Remove, Restart, Restore, Until, Wait};
+use protocol::session::Exit;
 use protocol::{
     Call, ErrorCode, Lifecycle, OpId, OsBytes, Reason, Refusal, Request, Response, SessionId, SessionRef,
+    Timestamp,
 };
 use serde_json::{Value, json};
 
 use crate::fake::{Answer, Pool, Ran, ok};
-use crate::samples::session;
+use crate::samples::{session, status};
 
 pub(crate) const TESTS: &[(&str, fn())] = &[
     ("new_says_what_bounds_a_session", new_says_what_bounds_a_session),
     ("flags_that_contradict_each_other_are_refused", flags_that_contradict_each_other_are_refused),
     ("a_slot_is_waited_for_patiently", a_slot_is_waited_for_patiently),
     ("run_removes_what_is_ephemeral_when_it_is_shown", run_removes_what_is_ephemeral_when_it_is_shown),
+    (
+        "run_ends_with_the_code_of_a_program_that_is_not_there",
+        run_ends_with_the_code_of_a_program_that_is_not_there,
+    ),
     ("park_and_restart_say_how", park_and_restart_say_how),
     ("restore_starts_each_that_is_named", restore_starts_each_that_is_named),
     ("restore_all_waits_for_each_and_names_what_failed", restore_all_waits_for_each_and_names_what_failed),
@@ -89,6 +95,8 @@ fn flags_that_contradict_each_other_are_refused() {
         (pool.run("new --limit mem=2X"), "size like 2G"),
         (pool.run("new --idle-timeout 0"), "longer than 0, or never"),
         (pool.run("new --restart sometimes"), "on-failure"),
+        (pool.run("rm web --keep-tmux --purge"), "cannot be used with"),
+        (pool.run("rm web --keep-tmux --archive"), "cannot be used with"),
         (pool.run("rm --stopped"), "rm --all --stopped"),
         (pool.run("rm --all"), "rm --all --stopped"),
         (pool.run("restore"), "SESSION"),
@@ -134,13 +142,42 @@ fn run_removes_what_is_ephemeral_when_it_is_shown() {
         Request::Wait(_) => shown(view(1, "web", Lifecycle::Stopped, Some(Reason::Killed))),
         _ => refused(ErrorCode::NotFound, "no session sess_1"),
     });
-    let ran = pool.run("run --ephemeral --no-stream --prompt hi -- program");
+    let ran = pool.run("run --rm --no-stream --prompt hi -- program");
     assert_eq!((ran.code, ran.err.contains("not removed")), (125, false), "{}", ran.err);
     let Request::New(new) = requests(&pool)[0].clone() else { panic!() };
     assert_eq!((new.ephemeral, new.prompt), (true, Some("hi".into())));
     let remove =
         Remove { session: named("sess_1"), keep_tmux: false, force: true, purge: false, archive: false };
     assert_eq!(requests(&pool).last(), Some(&Request::Remove(remove)));
+}
+
+fn run_ends_with_the_code_of_a_program_that_is_not_there() {
+    let pool = Pool::new(|call| match &call.request {
+        Request::New(new) if new.name.is_some() => {
+            refused(ErrorCode::Conflict, "sess_3 has that name already")
+        }
+        Request::New(_) => {
+            refused(ErrorCode::Failed, "sess_3 (web) failed to start: no; `poolctl restart` …")
+        }
+        Request::Show(session) => {
+            assert_eq!(session.0, "sess_3");
+            let mut view = view(3, "web", Lifecycle::Failed, Some(Reason::ExecFailed));
+            view.session.detail = Some("no nosuchprog".into());
+            view.session.exit = Some(Exit { code: Some(127), signal: None, at: Timestamp(0) });
+            shown(view)
+        }
+        _ => ok(Response::Done),
+    });
+    let ran = pool.run("run -- nosuchprog");
+    let told = "poolctl: sess_3 (web) failed to start: no; `poolctl restart` …\n";
+    assert_eq!((ran.code, ran.err.as_str()), (127, told));
+    assert!(!requests(&pool).iter().any(|request| matches!(request, Request::Remove(_))));
+    let ran = pool.run("run --rm -- nosuchprog");
+    let told = "poolctl: sess_3 is failed: its program could not be executed; no nosuchprog; exit 127\n";
+    assert_eq!((ran.code, ran.err.as_str()), (127, told));
+    assert!(matches!(requests(&pool).last(), Some(Request::Remove(remove)) if remove.session.0 == "sess_3"));
+    assert_eq!(pool.run("run web --rm -- nosuchprog").code, 125);
+    assert!(matches!(requests(&pool).last(), Some(Request::New(_))), "what was there before stays");
 }
 
 fn park_and_restart_say_how() {
@@ -284,7 +321,7 @@ fn prune_says_what_went() {
     assert_eq!(pool.run("prune").success(), expected);
     let prune = |older_ms, all| Prune { older_ms, archive: all, purge: all, dry_run: all };
     assert_eq!(pool.request(), Request::Prune(prune(0, false)));
-    let expected = expected.replace("removed", "would be removed").replace("came", "would come");
+    let expected = expected.replace("removed", "would be removed").replace("1.5M came free\n", "");
     assert_eq!(pool.run("prune --older 7d --archive --purge --dry-run").success(), expected);
     assert_eq!(requests(&pool)[1], Request::Prune(prune(7 * 86_400_000, true)));
     assert_eq!(pool.run("prune -q").success(), "");
@@ -312,12 +349,15 @@ fn rm_archives_and_takes_all_that_are_over() {
             ];
             ok(Response::Sessions(all.map(|(id, lifecycle)| view(id, "web", lifecycle, None)).to_vec()))
         }
+        Request::Status => ok(Response::Status(Box::new(status()))),
         _ => ok(Response::Done),
     });
-    assert_eq!(pool.run("rm --all --stopped --archive").success(), "sess_2  removed\nsess_3  removed\n");
+    let told = "sess_2  removed\nsess_3  removed\narchived below /state/archive\n";
+    assert_eq!(pool.run("rm --all --stopped --archive").success(), told);
     let remove =
         |name| Remove { session: named(name), keep_tmux: false, force: false, purge: false, archive: true };
-    assert_eq!(requests(&pool)[1..], [Request::Remove(remove("sess_2")), Request::Remove(remove("sess_3"))]);
+    let removes = [Request::Remove(remove("sess_2")), Request::Remove(remove("sess_3")), Request::Status];
+    assert_eq!(requests(&pool)[1..], removes);
 }
 
 fn stats_looks_twice() {
@@ -325,13 +365,13 @@ fn stats_looks_twice() {
     let pool = Pool::new(move |call| match &call.request {
         Request::Usage(Some(session)) if session.0 == "bad" => refused(ErrorCode::NotFound, "no bad"),
         Request::Usage(_) => {
-            let cpu_percent = (looks.fetch_add(1, Ordering::SeqCst) % 2 == 1).then_some(150);
+            let cpu_us = u64::from(looks.fetch_add(1, Ordering::SeqCst));
             let usage = Usage {
                 processes: 3,
                 memory: 120 << 20,
                 memory_by: "cgroup".into(),
-                cpu_us: 7,
-                cpu_percent,
+                cpu_us,
+                cpu_percent: None,
                 disk: Some(3 << 29),
                 log: None,
             };
@@ -348,12 +388,12 @@ fn stats_looks_twice() {
         }
         other => panic!("{other:?}"),
     });
-    let expected = "NAME  CPU%  MEM   PROCS  DISK  LOG  LIMITS\nweb   150%  120M  3      1.5G  -    mem=2G\n";
+    let expected = "NAME  CPU%  MEM   PROCS  DISK  LOG  LIMITS\nweb   0%    120M  3      1.5G  -    mem=2G\n";
     assert_eq!(pool.run("stats").success(), expected);
     assert_eq!(requests(&pool)[..2], [Request::Usage(None), Request::Usage(None)]);
     let document: Value = serde_json::from_str(&pool.run("stats web --json").success()).unwrap();
     assert_eq!((&document["id"], &document["name"]), (&json!("sess_1"), &json!("web")));
-    assert_eq!((&document["cpu_percent"], &document["log"]), (&json!(150), &Value::Null));
+    assert_eq!((&document["cpu_percent"], &document["log"]), (&json!(0), &Value::Null));
     assert_eq!(document["limits"]["memory"], 2_u64 << 30);
     let ran = pool.run("stats bad web");
     assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (3, expected, "poolctl: no bad\n"));
@@ -398,6 +438,7 @@ fn on_a_terminal(pool: &Pool, line: &str) -> Option<Ran> {
 fn nothing_shown_holds_a_key() {
     let pool = Pool::new(|call| {
         let mut view = session("web");
+        view.session.labels.insert("tok".into(), "ghp_hunter2hunter2".into());
         let words = ["claude", "--api-key", "hunter2", "--token=hunter2", "ghp_hunter2hunter2"];
         view.session.spec.command = words.map(OsBytes::from).to_vec();
         match &call.request {

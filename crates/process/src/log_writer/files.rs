@@ -116,7 +116,7 @@ impl Parts {
 /// The length that a gzip file says it has within; 0 where it is none.
 fn length_within(path: &Path, size: u64) -> u64 {
     let read = || {
-        let mut file = File::open(path)?;
+        let mut file = super::open_file(path)?;
         file.seek(SeekFrom::End(-4))?;
         let mut length = [0; 4];
         file.read_exact(&mut length).map(|()| u32::from_le_bytes(length))

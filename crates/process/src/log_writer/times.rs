@@ -49,9 +49,10 @@ impl Entry {
 /// # Errors
 /// The file cannot be read.
 pub fn read(dir: &Path) -> io::Result<Vec<Entry>> {
-    let text = match fs::read(dir.join(logs::TIMES)) {
+    let mut text = Vec::new();
+    match super::open_file(&dir.join(logs::TIMES)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        text => text?,
+        opened => opened?.read_to_end(&mut text)?,
     };
     let mut entries: Vec<Entry> = Vec::new();
     // The last line may not be whole yet.

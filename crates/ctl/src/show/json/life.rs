@@ -1,6 +1,6 @@
 //! What bounds a session and what becomes of it, as JSON.
 
-use protocol::life::{Budget, Limits, Policy};
+use protocol::life::{Budget, Limits, Policy, Usage};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -75,6 +75,34 @@ impl BudgetJson {
             failures: budget.failures,
             due_at: budget.due_at.map(rfc3339),
             exhausted: budget.exhausted,
+        }
+    }
+}
+
+/// What a session's processes use; who measured their memory is null where there are none.
+#[derive(Debug, Serialize)]
+pub(crate) struct UsageJson<'a> {
+    processes: u32,
+    memory: u64,
+    memory_by: Option<&'a str>,
+    cpu_us: u64,
+    cpu_percent: Option<u32>,
+    disk: Option<u64>,
+    log: Option<u64>,
+}
+
+impl<'a> UsageJson<'a> {
+    /// The document of this.
+    #[must_use]
+    pub(crate) fn new(usage: &'a Usage) -> Self {
+        Self {
+            processes: usage.processes,
+            memory: usage.memory,
+            memory_by: Some(usage.memory_by.as_str()).filter(|by| !by.is_empty()),
+            cpu_us: usage.cpu_us,
+            cpu_percent: usage.cpu_percent,
+            disk: usage.disk,
+            log: usage.log,
         }
     }
 }

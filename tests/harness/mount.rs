@@ -1,0 +1,45 @@
+//! A small file system of a test's own.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use super::output::Output;
+
+/// A file system of its own at a path, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Mount(PathBuf);
+
+impl Mount {
+    /// `None` where it may not be made, which it says.
+    pub(crate) fn new(path: PathBuf, size: &str) -> Option<Self> {
+        fs::create_dir(&path).unwrap();
+        let mount = Self(path);
+        mount.run(Command::new("mount").args(["-t", "tmpfs", "-o", &options(size), "tmpfs"])).then_some(mount)
+    }
+
+    pub(crate) fn resize(&self, size: &str) {
+        assert!(self.run(Command::new("mount").args(["-o", &format!("remount,{}", options(size))])));
+    }
+
+    fn run(&self, command: &mut Command) -> bool {
+        let output = Output::of(command.arg(&self.0), b"");
+        if output.code != 0 {
+            super::skipped(&output.stderr);
+        }
+        output.code == 0
+    }
+}
+
+fn options(size: &str) -> String {
+    format!("size={size},mode=0700")
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        // Lazily: the pool is gone by now, but for what is just ending.
+        let output = Output::of(Command::new("umount").arg("-l").arg(&self.0), b"");
+        assert_eq!(output.code, 0, "{output:?}");
+        drop(fs::remove_dir_all(self.0.parent().unwrap()));
+    }
+}

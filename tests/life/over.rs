@@ -1,0 +1,243 @@
+//! What becomes of a session that is over: drained, removed by itself or by somebody, archived, pruned, emptied.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::support::{KEEPER, await_lines, await_slots, dir, events, keeper};
+use crate::harness::{Output, PATIENCE, Pool, Program, wait_until};
+
+const QUICK: &str = "[pool]\nidle_quiet = '200ms'\nidle_settle = '200ms'\n[reaper]\ngrace = '200ms'\n";
+
+fn quick() -> Pool {
+    Pool::with(&format!("{QUICK}{KEEPER}"))
+}
+
+#[test]
+fn p26_a_drained_session_works_off_what_it_has_and_takes_no_more() {
+    let pool = quick();
+    let id = keeper(&pool, "web");
+    let texts: Vec<String> = (0..8).map(|n| format!("message {n}")).collect();
+    texts.iter().for_each(|text| drop(pool.ok(&["send", &id, text])));
+    pool.ok(&["drain", &id]);
+    let shown = pool.show(&id);
+    assert_eq!((&shown["lifecycle"], &shown["status"]), (&"draining".into(), &"draining".into()));
+    let refused = pool.ctl(&["send", &id, "late"]).expect(5);
+    assert!(refused.stderr.contains("takes no more messages"), "{refused:?}");
+    pool.ctl(&["send", &id, "--kind", "observation", "late"]).expect(5);
+    pool.ok(&["--timeout", "60s", "drain", "--wait", &id]);
+    let shown = pool.show(&id);
+    assert_eq!((&shown["lifecycle"], &shown["reason"]), (&"stopped".into(), &"drained".into()), "{shown}");
+    let wanted: Vec<&str> = texts.iter().map(String::as_str).collect();
+    await_lines(&pool, &id, "got", &wanted);
+    assert_eq!(shown["queue"]["queued"], 0);
+    await_slots(&pool, 0);
+}
+
+#[test]
+fn p26_what_waits_for_a_worker_is_worked_off_too_and_poold_may_die_meanwhile() {
+    let pool = quick();
+    let id = keeper(&pool, "web");
+    for n in 0..3 {
+        pool.ok(&["send", &id, "--kind", "observation", &format!("observation {n}")]);
+    }
+    pool.ok(&["drain", &id]);
+    pool.restart_poold();
+    pool.ok(&["sync"]);
+    assert_eq!(pool.lifecycle(&id), "draining", "its work is not done");
+    pool.ctl(&["send", &id, "late"]).expect(5);
+    pool.ok(&["--timeout", "60s", "work", &id, "--kind", "observation", "--until-empty", "--", "true"]);
+    assert_eq!(pool.await_lifecycle(&id, "stopped")["reason"], "drained");
+    // One that is over is drained already.
+    pool.ok(&["drain", "--wait", &id]);
+}
+
+#[test]
+fn what_is_ephemeral_is_removed_at_its_end() {
+    let pool = quick();
+    let id = pool.ok(&["new", "web", "--ephemeral", "--", "sh", "-c", "echo kept >note; exit 3"]);
+    let dir = dir(&pool, &id);
+    pool.ctl(&["wait", &id, "--for", "exit"]).expect(3);
+    wait_until("it is removed", PATIENCE, || pool.ctl(&["show", &id]).code == 3);
+    wait_until("its files, too", PATIENCE, || !dir.join("logs").exists());
+    let deleted = events(&pool, "session_deleted");
+    assert_eq!(deleted.last().unwrap()["reason"], "ephemeral", "{deleted:#?}");
+    assert!(dir.join("work/note").exists(), "work is its user's own");
+}
+
+#[test]
+fn what_is_over_is_removed_when_its_time_is_up() {
+    let pool = Pool::with(&format!("[pool]\nkeep_stopped = 'never'\n{KEEPER}"));
+    let soon = pool.ok(&["new", "soon", "--ttl", "300ms", "--", "true"]);
+    let kept = pool.ok(&["new", "kept", "--", "true"]);
+    let busy = pool.ok(&["new", "busy", "--ttl", "300ms", "--", "cat"]);
+    pool.ok(&["send", &busy, "--kind", "observation", "text"]);
+    pool.ok(&["kill", &busy]);
+    wait_until("it is removed", PATIENCE, || pool.ctl(&["show", &soon]).code == 3);
+    assert_eq!(events(&pool, "session_deleted")[0]["reason"], "ttl");
+    assert_eq!(pool.await_lifecycle(&busy, "stopped")["queue"]["queued"], 1, "not with work that is left");
+    pool.restart_poold();
+    pool.configure("[pool]\nkeep_stopped = '100ms'\n");
+    pool.ok(&["config", "reload"]);
+    pool.script("other", "exec sleep 1000");
+    wait_until("it is removed", PATIENCE, || pool.ctl(&["show", &kept]).code == 3);
+    assert_eq!((pool.lifecycle("other").as_str(), pool.lifecycle(&busy).as_str()), ("live", "stopped"));
+}
+
+/// The one archive there is, unpacked.
+#[track_caller]
+fn unpacked(pool: &Pool) -> PathBuf {
+    let archives: Vec<PathBuf> =
+        fs::read_dir(pool.state().join("archive")).unwrap().flatten().map(|file| file.path()).collect();
+    let [archive] = archives.as_slice() else { panic!("not one archive: {archives:?}") };
+    let to = pool.path("unpacked");
+    fs::create_dir(&to).unwrap();
+    drop(Output::of(Command::new("tar").arg("-xzf").arg(archive).arg("-C").arg(&to), b"").expect(0));
+    let top: Vec<PathBuf> = fs::read_dir(&to).unwrap().flatten().map(|entry| entry.path()).collect();
+    let [top] = top.as_slice() else { panic!("not one directory: {top:?}") };
+    assert_eq!(archive.file_name().unwrap().to_str().unwrap(), format!("{}.tar.gz", name(top)));
+    top.clone()
+}
+
+fn name(path: &Path) -> String {
+    path.file_name().unwrap().to_string_lossy().into_owned()
+}
+
+#[test]
+fn g11_an_archive_holds_the_record_the_queue_and_the_logs() {
+    let pool = quick();
+    let id = pool.ok(&["new", "web", "--agent", "keeper", "--env", "TOKEN=hunter2-secret", "--label", "a=b"]);
+    let other = keeper(&pool, "other");
+    pool.ok(&["send", &id, "--wait", "done", "text one"]);
+    pool.ok(&["send", &id, "--kind", "observation", "for nobody"]);
+    await_lines(&pool, &id, "got", &["text one"]);
+    pool.ok(&["kill", &id]);
+    let dir = dir(&pool, &id);
+    let log = dir.join("logs/output.log");
+    wait_until("its log is written", PATIENCE, || fs::metadata(&log).is_ok_and(|log| log.len() > 0));
+    let log = fs::read(log).unwrap();
+    pool.ctl(&["rm", "--archive", &id]).expect(4);
+    assert!(
+        !pool.state().join("archive").exists()
+            || fs::read_dir(pool.state().join("archive")).unwrap().next().is_none()
+    );
+    pool.ok(&["--timeout", "60s", "rm", "--archive", "--force", "--purge", &id]);
+    let top = unpacked(&pool);
+    assert!(name(&top).starts_with(&format!("{id}-web-")), "named by its id: {}", top.display());
+    let record: Value = serde_json::from_slice(&fs::read(top.join("session.json")).unwrap()).unwrap();
+    assert_eq!((&record["name"], &record["labels"]["a"]), (&"web".into(), &"b".into()), "{record}");
+    assert_eq!(fs::read(top.join("logs/output.log")).unwrap(), log);
+    assert_eq!(fs::read_to_string(top.join("work/got")).unwrap(), "text one\n");
+    let messages = fs::read_to_string(top.join("messages.jsonl")).unwrap();
+    let messages: Vec<Value> = messages.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let bodies: Vec<&Value> = messages.iter().map(|message| &message["body"]).collect();
+    assert_eq!(bodies, ["text one", "for nobody"], "{messages:#?}");
+    let all = Output::of(Command::new("grep").args(["-r", "hunter2-secret"]).arg(&top), b"");
+    assert_eq!(all.code, 1, "no secret is in it: {}", all.stdout);
+    assert!(!dir.exists() && self::dir(&pool, &other).join("work").exists(), "its own alone is gone");
+    pool.ctl(&["show", &id]).expect(3);
+}
+
+#[test]
+fn g11_without_an_archive_nothing_is_removed() {
+    let pool = quick();
+    let id = keeper(&pool, "web");
+    pool.ok(&["send", &id, "--wait", "done", "text"]);
+    await_lines(&pool, &id, "got", &["text"]);
+    pool.ok(&["kill", &id]);
+    // A file where the directory of archives should be.
+    fs::write(pool.state().join("archive"), "").unwrap();
+    let dir = dir(&pool, &id);
+    let failed = pool.ctl(&["--timeout", "60s", "rm", "--archive", "--purge", &id]).expect(1);
+    assert!(failed.stderr.contains("not archived"), "{failed:?}");
+    assert_eq!(pool.lifecycle(&id), "stopped");
+    assert!(dir.join("work/got").exists() && dir.join("logs/output.log").exists());
+    assert_eq!(pool.lines(&["queue", "ls", &id, "--state", "done"]).len(), 1);
+    let pruned = pool.ctl(&["--json", "--timeout", "60s", "prune", "--archive", "--purge"]).expect(1);
+    assert!(pruned.stdout.contains("not archived") && dir.join("work/got").exists(), "{pruned:?}");
+    fs::remove_file(pool.state().join("archive")).unwrap();
+    pool.ok(&["--timeout", "60s", "rm", "--archive", &id]);
+    assert!(dir.join("work/got").exists(), "work stays where nobody said --purge");
+}
+
+#[test]
+fn g11_prune_removes_what_is_over_and_what_belongs_to_nobody() {
+    let pool = quick();
+    let live = keeper(&pool, "live");
+    let parked = keeper(&pool, "parked");
+    pool.ok(&["park", &parked]);
+    let over: Vec<String> = (0..3).map(|n| pool.ok(&["new", &format!("over{n}"), "--", "true"])).collect();
+    let failed = pool.ctl(&["new", "failed", "--", "surely-not-a-program"]);
+    assert_ne!(failed.code, 0);
+    over.iter().for_each(|id| drop(pool.await_lifecycle(id, "stopped")));
+    pool.ok(&["send", "over0", "--kind", "a", "text", "--wake"]);
+    pool.ok(&["kill", "over0"]);
+    let sessions = pool.state().join("sessions");
+    fs::create_dir_all(sessions.join("sess_999/work")).unwrap();
+    let orphan = keeper(&pool, "orphan");
+    pool.ok(&["rm", &orphan]);
+    assert!(sessions.join(&orphan).join("work").exists());
+    let would = pool.json(&["prune", "--dry-run", "--purge"]);
+    assert_eq!(would["sessions"].as_array().unwrap().len(), 3, "not what has messages left: {would}");
+    assert_eq!(pool.lines(&["ls", "--all"]).len(), 6, "nothing was done");
+    pool.json(&["prune", "--older", "1h"]);
+    assert_eq!(pool.lines(&["ls", "--all"]).len(), 6, "nothing is that old");
+    let pruned = pool.json(&["--timeout", "60s", "prune", "--purge", "--archive"]);
+    assert_eq!(pruned["sessions"].as_array().unwrap().len(), 3, "{pruned}");
+    assert!(!sessions.join(&orphan).exists() && pruned["bytes"].as_u64().unwrap() > 0, "{pruned}");
+    assert_eq!(fs::read_dir(pool.state().join("archive")).unwrap().count(), 3);
+    let left: Vec<Value> = pool.lines(&["ls", "--all"]).iter().map(|s| s["name"].clone()).collect();
+    assert_eq!(left, ["live", "parked", "over0"]);
+    assert!(dir(&pool, &live).join("work").exists() && dir(&pool, &parked).join("work").exists());
+}
+
+#[test]
+fn g20_all_that_are_stopped_are_removed_at_once() {
+    let pool = quick();
+    keeper(&pool, "live");
+    let parked = keeper(&pool, "parked");
+    pool.ok(&["park", &parked]);
+    for n in 0..3 {
+        let id = pool.ok(&["new", &format!("over{n}"), "--", "true"]);
+        pool.await_lifecycle(&id, "stopped");
+    }
+    pool.ctl(&["rm", "--all"]).expect(2);
+    pool.ctl(&["rm", "--stopped"]).expect(2);
+    pool.ok(&["--timeout", "60s", "rm", "--all", "--stopped"]);
+    let left: Vec<Value> = pool.lines(&["ls", "--all"]).iter().map(|s| s["name"].clone()).collect();
+    assert_eq!(left, ["live", "parked"]);
+    pool.ok(&["rm", "--all", "--stopped"]);
+}
+
+#[test]
+fn g14_clear_empties_the_log_and_the_history_and_it_runs_on() {
+    let pool = quick();
+    let id = pool.script("web", "seq 1 500; while read -r line; do echo \"got $line\"; done");
+    wait_until("it is logged", PATIENCE, || pool.ok(&["logs", &id]).contains("500"));
+    let (agent, _) = pool.pane_pids(&id);
+    pool.ok(&["clear", &id]);
+    assert!(!pool.ok(&["logs", &id]).contains("250"));
+    assert!(!pool.ok(&["capture", &id, "--all"]).lines().any(|line| line == "250"));
+    pool.ok(&["send", &id, "--wait", "done", "after"]);
+    wait_until("the log goes on", PATIENCE, || pool.ok(&["logs", &id]).contains("got after"));
+    assert_eq!(pool.pane_pids(&id).0, agent);
+    pool.ok(&["kill", &id]);
+    pool.ok(&["clear", &id]);
+    assert_eq!(pool.ok(&["logs", &id]), "");
+}
+
+#[test]
+fn a_stopped_session_is_sent_something_and_starts() {
+    let pool = quick();
+    let id = keeper(&pool, "web");
+    pool.ok(&["kill", &id]);
+    let refused = pool.ctl(&["send", &id, "text"]).expect(5);
+    assert!(refused.stderr.contains("--wake"), "{refused:?}");
+    pool.ok(&["send", "--wake", &id, "text"]);
+    await_lines(&pool, &id, "got", &["text"]);
+    assert_eq!(pool.lifecycle(&id), "live");
+    pool.kill9(Program::Reaper);
+    pool.start(Program::Reaper);
+}

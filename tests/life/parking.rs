@@ -1,0 +1,359 @@
+//! Many sessions on few slots: who is put aside, who never is, and how each comes back as it was.
+
+use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::support::{
+    attached, await_lines, await_slots, dir, events, few_slots, keeper, lines, most_running, running, slots,
+    states,
+};
+use crate::harness::{PATIENCE, Pool, Talk, number, wait_until};
+
+/// An agent that takes its conversation up again.
+const TALKER: &str = r#"
+[agents.talker]
+command = "sh"
+args = ["-c", 'echo "$*" >>runs; while IFS= read -r line; do printf "%s\n" "$line" >>got; done', "talker"]
+start_args = ["--begin", "{conversation}"]
+resume_args = ["--take-up", "{conversation}"]
+"#;
+
+#[track_caller]
+fn send(pool: &Pool, session: &str, text: &str) -> String {
+    pool.ok(&["send", session, text])
+}
+
+/// Sends it and waits until the agent has read it.
+#[track_caller]
+fn tell(pool: &Pool, session: &str, text: &str) {
+    pool.ok(&["send", session, "--wait", "done", text]);
+    let got = dir(pool, session).join("work/got");
+    wait_until(&format!("{session} read {text}"), PATIENCE, || {
+        std::fs::read_to_string(&got).is_ok_and(|got| got.lines().any(|line| line == text))
+    });
+}
+
+/// Parks it for the sake of the test, once it counts as idle; as it is shown then.
+#[track_caller]
+fn park(pool: &Pool, session: &str) -> Value {
+    pool.ok(&["park", session]);
+    let shown = pool.show(session);
+    assert_eq!((&shown["lifecycle"], &shown["reason"]), (&"parked".into(), &"parked".into()), "{shown}");
+    shown
+}
+
+#[test]
+fn c11_many_sessions_work_on_few_slots() {
+    let messages = number("POOL_PARKING_MESSAGES", 100);
+    let (sessions, slots_max) = if messages < 1000 { (10, 3) } else { (20, 4) };
+    let pool = Pool::with(&few_slots(slots_max));
+    let name = |n: usize| format!("s{n}");
+    let text = |session: usize, n: usize| format!("{} message {n}", name(session));
+    let taken = Mutex::new(0);
+    let (most, ()) = most_running(&pool, || {
+        for n in 0..sessions {
+            let prompt = text(n, 0);
+            pool.ok(&[
+                "--timeout",
+                "60s",
+                "new",
+                &name(n),
+                "--agent",
+                "keeper",
+                "--wait-slot",
+                "60s",
+                "--prompt",
+                &prompt,
+            ]);
+        }
+        for n in sessions..messages {
+            send(&pool, &name(n % sessions), &text(n % sessions, n / sessions));
+        }
+        let limit = PATIENCE + Duration::from_millis(600) * u32::try_from(messages).unwrap();
+        let began = Instant::now();
+        loop {
+            let status = pool.status();
+            let now = status["slots"]["used"].as_u64().unwrap();
+            let mut most = taken.lock().unwrap();
+            *most = now.max(*most);
+            drop(most);
+            if status["queue"]["queued"] == 0 && status["queue"]["claimed"] == 0 {
+                break;
+            }
+            assert!(began.elapsed() < limit, "not all done: {status}\n{}", pool.logs());
+            thread::sleep(Duration::from_millis(20));
+        }
+    });
+    assert!(most <= slots_max && *taken.lock().unwrap() <= slots_max as u64, "{most} of {slots_max} ran");
+    assert_eq!(pool.status()["queue"]["in_doubt"], 0);
+    for n in 0..sessions {
+        let wanted: Vec<String> =
+            (0..messages.saturating_sub(n).div_ceil(sessions)).map(|m| text(n, m)).collect();
+        let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
+        await_lines(&pool, &name(n), "got", &wanted);
+    }
+    assert!(events(&pool, "session_parked").len() >= sessions - slots_max);
+    let states = states(&pool);
+    let settled = states.iter().filter(|(state, _)| ["live", "parked", "draining"].contains(&state.as_str()));
+    assert_eq!(settled.map(|(_, n)| n).sum::<usize>(), sessions, "{states:?}");
+}
+
+#[test]
+fn a_parked_session_is_woken_by_a_prompt_an_attach_a_restore_and_a_restart() {
+    let pool = Pool::with(&few_slots(4));
+    let id = pool.ok(&["new", "web", "--agent", "keeper", "--label", "a=b"]);
+    tell(&pool, &id, "one");
+    let before = pool.show(&id);
+    let parked = park(&pool, &id);
+    for key in ["id", "name", "workspace", "dir", "agent", "labels", "cwd", "created_at", "total_requests"] {
+        assert_eq!(before[key], parked[key], "{key}");
+    }
+    assert_eq!((&parked["rest_state"], &parked["status"]), (&"sleeping".into(), &Value::Null));
+    assert!(running(&pool).is_empty() && slots(&pool) == 0, "its slot is free and its program gone");
+    tell(&pool, &id, "two");
+    park(&pool, &id);
+    pool.ok(&["restore", &id]);
+    assert_eq!(pool.lifecycle(&id), "live");
+    park(&pool, &id);
+    pool.ok(&["restart", &id]);
+    assert_eq!(pool.lifecycle(&id), "live");
+    park(&pool, &id);
+    let outer = Outer::attach(&pool, &id);
+    wait_until("somebody is attached", PATIENCE, || pool.show(&id)["attached_clients"] == 1);
+    assert_eq!(pool.lifecycle(&id), "live");
+    drop(outer);
+    tell(&pool, &id, "three");
+    assert_eq!(lines(&pool, &id, "got"), ["one", "two", "three"]);
+    assert_eq!(lines(&pool, &id, "runs").len(), 5, "each woke it once, in the same directory");
+    assert_eq!(pool.show(&id)["incarnations"], 5);
+}
+
+/// `poolctl attach` in a terminal of another tmux server, until dropped.
+struct Outer<'a>(&'a Pool);
+
+impl<'a> Outer<'a> {
+    #[track_caller]
+    fn attach(pool: &'a Pool, session: &str) -> Self {
+        let outer = Self(pool);
+        let line = format!("exec {} attach {session}", env!("CARGO_BIN_EXE_poolctl"));
+        let args = ["-f", "/dev/null", "new-session", "-d", "-x", "100", "-y", "30", &line];
+        drop(crate::harness::Output::of(outer.tmux().args(args), b"").expect(0));
+        outer
+    }
+
+    fn tmux(&self) -> std::process::Command {
+        let mut command = self.0.command("tmux");
+        command.arg("-S").arg(self.0.path("outer.sock"));
+        command
+    }
+}
+
+impl Drop for Outer<'_> {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        drop(crate::harness::Output::of(self.tmux().arg("kill-server"), b""));
+    }
+}
+
+#[test]
+fn park_is_refused_while_somebody_is_attached_or_work_is_left() {
+    let pool = Pool::with(&few_slots(4));
+    let id = keeper(&pool, "web");
+    let client = attached(&pool, &id);
+    let refused = pool.ctl(&["park", &id]).expect(4);
+    assert!(refused.stderr.contains("attached") && refused.stderr.contains("--force"), "{refused:?}");
+    drop(client.end());
+    wait_until("nobody is attached", PATIENCE, || pool.show(&id)["attached_clients"] == 0);
+    let message = pool.ok(&["send", &id, "--kind", "observation", "text"]);
+    let refused = pool.ctl(&["park", &id]).expect(4);
+    assert!(refused.stderr.contains("not worked yet"), "{refused:?}");
+    assert_eq!(pool.lifecycle(&id), "live");
+    pool.ok(&["park", "--force", &id]);
+    assert_eq!(pool.lifecycle(&id), "parked");
+    // What is for a worker wakes no agent.
+    send_observation(&pool, &id);
+    assert_eq!((pool.lifecycle(&id).as_str(), slots(&pool)), ("parked", 0));
+    pool.ok(&["queue", "cancel", &id, &message]);
+    pool.ctl(&["park", "nobody"]).expect(3);
+    pool.script("over", "exit 0");
+    pool.await_lifecycle("over", "stopped");
+    pool.ctl(&["park", "over"]).expect(5);
+}
+
+fn send_observation(pool: &Pool, session: &str) {
+    pool.ok(&["send", session, "--kind", "observation", "more"]);
+    pool.ok(&["sync"]);
+}
+
+#[test]
+fn c11_the_idlest_that_may_be_parked_gives_its_slot_up() {
+    let pool = Pool::with(&few_slots(2));
+    let (first, second) = (keeper(&pool, "first"), keeper(&pool, "second"));
+    tell(&pool, &second, "one");
+    tell(&pool, &first, "two");
+    let third = pool.ok(&["new", "third", "--agent", "keeper", "--wait-slot", "20s"]);
+    let shown = pool.show(&second);
+    assert_eq!((&shown["lifecycle"], &shown["reason"]), (&"parked".into(), &"evicted".into()), "{shown}");
+    assert_eq!((pool.lifecycle(&first).as_str(), pool.lifecycle(&third).as_str()), ("live", "live"));
+    // The pinned, the attached and the unfinished never do.
+    pool.ok(&["pin", &first]);
+    pool.ok(&["send", &third, "--kind", "observation", "text"]);
+    let client = attached(&pool, &third);
+    tell(&pool, &third, "three");
+    let refused = pool.ctl(&["new", "fourth", "--agent", "keeper"]).expect(5);
+    assert!(refused.stderr.contains("full"), "{refused:?}");
+    assert_eq!((pool.lifecycle(&first).as_str(), pool.lifecycle(&third).as_str()), ("live", "live"));
+    pool.ok(&["unpin", &first]);
+    pool.ok(&["new", "fourth", "--agent", "keeper"]);
+    assert_eq!((pool.lifecycle(&first).as_str(), pool.lifecycle(&third).as_str()), ("parked", "live"));
+    drop(client);
+}
+
+#[test]
+fn c11_shells_and_unknown_programs_are_parked_by_name_alone() {
+    let pool = Pool::with(&few_slots(1));
+    let refused = pool.ctl(&["new", "web", "--idle-timeout", "200ms", "--", "cat"]).expect(2);
+    assert!(refused.stderr.contains("never parked by itself"), "{refused:?}");
+    let id = pool.ok(&["new", "web", "--", "cat"]);
+    pool.ok(&["send", &id, "--wait", "done", "text"]);
+    let refused = pool.ctl(&["new", "next", "--agent", "keeper"]).expect(5);
+    assert!(refused.stderr.contains("full"), "{refused:?}");
+    assert_eq!(pool.show(&id)["parkable"], false);
+    assert_eq!(pool.lifecycle(&id), "live");
+    park(&pool, &id);
+    keeper(&pool, "next");
+}
+
+#[test]
+fn c12_what_is_idle_for_longer_than_it_may_is_parked() {
+    let pool = Pool::with(&few_slots(4));
+    let id = pool.ok(&["new", "web", "--agent", "keeper", "--idle-timeout", "700ms"]);
+    let pinned = pool.ok(&["new", "kept", "--agent", "keeper", "--idle-timeout", "700ms", "--pin"]);
+    let never = pool.ok(&["new", "never", "--agent", "keeper"]);
+    let shown = pool.await_lifecycle(&id, "parked");
+    assert_eq!(shown["reason"], "idle");
+    assert_eq!((pool.lifecycle(&pinned).as_str(), pool.lifecycle(&never).as_str()), ("live", "live"));
+    // It is woken by what it is sent, and parked again after that.
+    tell(&pool, &id, "one");
+    pool.await_lifecycle(&id, "parked");
+    assert_eq!(lines(&pool, &id, "got"), ["one"]);
+    // By its last activity, not by its age.
+    let busy = pool.ok(&[
+        "new",
+        "busy",
+        "--agent",
+        "keeper",
+        "--idle-timeout",
+        "700ms",
+        "--",
+        "sh",
+        "-c",
+        "for n in 1 2 3 4 5 6 7 8 9 10 11 12; do echo $n; sleep 0.2; done; touch quiet; exec cat",
+    ]);
+    let quiet = dir(&pool, &busy).join("work/quiet");
+    wait_until("it is parked", PATIENCE, || pool.lifecycle(&busy) == "parked");
+    assert!(quiet.exists(), "not while it wrote");
+}
+
+#[test]
+fn a_conversation_is_begun_once_and_taken_up_after_that() {
+    let pool = Pool::with(&format!("{}{TALKER}", few_slots(2)));
+    let id = pool.ok(&["new", "web", "--agent", "talker"]);
+    let conversation = || pool.show(&id)["conversation"]["id"].as_str().unwrap().to_owned();
+    let first = format!("--begin {}", conversation());
+    assert_eq!(conversation().len(), 36);
+    await_lines(&pool, &id, "runs", &[&first]);
+    // Nothing was said, so there is nothing to be taken up: it begins another one.
+    park(&pool, &id);
+    pool.ok(&["restore", &id]);
+    let talk = conversation();
+    let begin = format!("--begin {talk}");
+    await_lines(&pool, &id, "runs", &[&first, &begin]);
+    assert_eq!(pool.show(&id)["resumed"], false);
+    tell(&pool, &id, "one");
+    for n in 1..=2 {
+        park(&pool, &id);
+        tell(&pool, &id, &format!("more {n}"));
+        let shown = pool.show(&id);
+        assert_eq!((&shown["resumed"], &shown["parkable"]), (&true.into(), &true.into()));
+        assert_eq!(conversation(), talk);
+    }
+    let take_up = format!("--take-up {talk}");
+    await_lines(&pool, &id, "runs", &[&first, &begin, &take_up, &take_up]);
+    pool.ok(&["restart", &id]);
+    await_lines(&pool, &id, "runs", &[&first, &begin, &take_up, &take_up, &take_up]);
+    pool.ok(&["restart", "--fresh", &id]);
+    let fresh = conversation();
+    assert_ne!(fresh, talk);
+    assert_eq!(pool.show(&id)["resumed"], false);
+    let fresh = format!("--begin {fresh}");
+    await_lines(&pool, &id, "runs", &[&first, &begin, &take_up, &take_up, &take_up, &fresh]);
+}
+
+#[test]
+fn who_waits_to_be_woken_is_woken_in_order_and_no_message_fails() {
+    let pool = Pool::with(&few_slots(1));
+    for name in ["a", "b", "c"] {
+        let id = keeper(&pool, name);
+        park(&pool, &id);
+    }
+    pool.script("holder", "exec sleep 1000");
+    let first = events(&pool, "session_starting").len();
+    for name in ["c", "a", "b"] {
+        send(&pool, name, "text");
+    }
+    wait_until("all wait", PATIENCE, || pool.status()["room"]["waiting"] == 3);
+    let places: Vec<Value> =
+        ["c", "a", "b"].iter().map(|name| pool.show(name)["slot_wait"].clone()).collect();
+    assert_eq!(places, [1, 2, 3]);
+    pool.ok(&["kill", "holder"]);
+    for name in ["c", "a", "b"] {
+        await_lines(&pool, name, "got", &["text"]);
+    }
+    let started: Vec<Value> = events(&pool, "session_starting")[first..].to_vec();
+    let of = |name: &str| pool.show(name)["id"].clone();
+    let order: Vec<&Value> = started.iter().map(|event| &event["session"]).collect();
+    assert_eq!(order, [&of("c"), &of("a"), &of("b")], "{started:#?}");
+}
+
+#[test]
+fn a_full_pool_wakes_a_session_once_there_is_a_slot() {
+    let pool = Pool::with(&few_slots(1));
+    let id = keeper(&pool, "web");
+    park(&pool, &id);
+    pool.script("holder", "exec sleep 1000");
+    pool.ctl(&["restore", &id]).expect(5);
+    pool.ctl(&["restart", &id]).expect(5);
+    assert_eq!(pool.lifecycle(&id), "parked", "a refusal changes nothing");
+    let mut restore = pool.poolctl();
+    restore.args(["restore", &id, "--wait-slot", "30s"]);
+    let mut restore = Talk::start(&mut restore);
+    wait_until("it waits", PATIENCE, || pool.status()["room"]["waiting"] == 1);
+    pool.ok(&["kill", "holder"]);
+    assert_eq!(restore.await_end(), Some(0), "{}", restore.errors());
+    assert_eq!(pool.lifecycle(&id), "live");
+    await_slots(&pool, 1);
+}
+
+#[test]
+fn a_prompt_that_comes_while_it_is_being_parked_wakes_it() {
+    let pool = Pool::with(&few_slots(2));
+    let id = pool.ok(&[
+        "new", "web", "--agent", "keeper", "--", "sh", "-c",
+        "trap 'sleep 0.3; exit' HUP TERM; while :; do if IFS= read -r line; then echo \"$line\" >>got; fi; done",
+    ]);
+    for n in 0..5 {
+        let text = format!("message {n}");
+        thread::scope(|scope| {
+            scope.spawn(|| pool.ctl(&["park", &id]));
+            wait_until("it is being parked", PATIENCE, || pool.lifecycle(&id) != "live");
+            send(&pool, &id, &text);
+        });
+        wait_until("it was read", PATIENCE, || lines(&pool, &id, "got").len() > n);
+    }
+    let wanted: Vec<String> = (0..5).map(|n| format!("message {n}")).collect();
+    assert_eq!(lines(&pool, &id, "got"), wanted);
+}

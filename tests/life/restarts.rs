@@ -1,0 +1,155 @@
+//! Whether a program that ended is started again, how often, and when no more.
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use super::support::{await_slots, events, lines, running};
+use crate::harness::{PATIENCE, Pool, Program, gone, send_signal, wait_until};
+
+/// Notes each of its runs, and ends so until it has run so often; then it stays.
+fn ends(times: usize, end: &str) -> String {
+    format!("echo run >>runs; [ $(wc -l <runs) -gt {times} ] && exec sleep 1000; {end}")
+}
+
+const QUICK: &str = "[restart]\nbackoff = '50ms'\nmax = 5\n[reaper]\ngrace = '200ms'\n";
+
+#[track_caller]
+fn restarting(pool: &Pool, name: &str, policy: &str, script: &str) -> String {
+    pool.ok(&["new", name, "--restart", policy, "--", "sh", "-c", script])
+}
+
+#[track_caller]
+fn await_runs(pool: &Pool, session: &str, runs: usize) {
+    wait_until(&format!("{session} runs {runs} times"), PATIENCE, || {
+        lines(pool, session, "runs").len() == runs
+    });
+}
+
+#[test]
+fn each_policy_restarts_what_it_says() {
+    let pool = Pool::with(QUICK);
+    for (name, policy, end, runs) in [
+        ("a", "no", "exit 1", 1),
+        ("b", "on-failure", "exit 0", 1),
+        ("c", "on-failure", "exit 1", 3),
+        ("d", "on-failure", "kill -9 $$", 3),
+        ("e", "always", "exit 0", 3),
+        ("f", "always", "exit 1", 3),
+    ] {
+        restarting(&pool, name, policy, &ends(2, end));
+        await_runs(&pool, name, runs);
+        let shown = pool.await_lifecycle(name, if runs == 1 { "stopped" } else { "live" });
+        assert_eq!(shown["restart_policy"], policy);
+        assert_eq!(
+            (&shown["restarts"], &shown["incarnations"]),
+            (&(runs - 1).into(), &runs.into()),
+            "{name}"
+        );
+    }
+    // What was not restarted is not any more either.
+    for name in ["a", "b"] {
+        assert_eq!(
+            (pool.lifecycle(name).as_str(), &pool.show(name)["budget"]["due_at"]),
+            ("stopped", &Value::Null)
+        );
+        assert_eq!(lines(&pool, name, "runs").len(), 1);
+    }
+}
+
+#[test]
+fn the_budget_ends_and_somebody_renews_it() {
+    let pool = Pool::with(QUICK);
+    let id = restarting(&pool, "web", "always", "echo run >>runs; exit 3");
+    wait_until("it is given up", PATIENCE, || pool.show(&id)["budget"]["exhausted"] == true);
+    let shown = pool.show(&id);
+    assert_eq!((&shown["lifecycle"], &shown["exit"]["code"]), (&"stopped".into(), &3.into()));
+    assert_eq!(lines(&pool, &id, "runs").len(), 6, "the first and five restarts");
+    assert_eq!(events(&pool, "restarts_exhausted").len(), 1);
+    let status = pool.ctl(&["status"]).expect(1);
+    assert!(status.stdout.contains("web"), "{}", status.stdout);
+    assert!(pool.ok(&["show", &id]).contains("restart"), "{}", pool.ok(&["show", &id]));
+    // Neither a crash nor a configuration that is read again forgives it.
+    pool.restart_poold();
+    pool.ok(&["sync"]);
+    assert_eq!((&pool.show(&id)["budget"]["exhausted"], lines(&pool, &id, "runs").len()), (&true.into(), 6));
+    std::fs::write(super::support::dir(&pool, &id).join("work/runs"), "").unwrap();
+    pool.ok(&["restart", &id]);
+    wait_until("it is given up again", PATIENCE, || pool.show(&id)["budget"]["exhausted"] == true);
+    assert_eq!(lines(&pool, &id, "runs").len(), 6, "all of it again");
+}
+
+#[test]
+fn back_off_and_budget_survive_the_death_of_poold() {
+    let pool = Pool::with("[restart]\nbackoff = '400ms'\nmax = 3\n[reaper]\ngrace = '200ms'\n");
+    let id = restarting(&pool, "web", "on-failure", "echo run >>runs; exit 3");
+    for round in 0..3 {
+        wait_until("it is due", PATIENCE, || {
+            let budget = &pool.show(&id)["budget"];
+            !budget["due_at"].is_null() || budget["exhausted"] == true
+        });
+        let before = pool.show(&id);
+        pool.kill9(Program::Poold);
+        pool.start(Program::Poold);
+        pool.await_poold();
+        let after = pool.show(&id);
+        if before["incarnations"] == after["incarnations"] && !after["budget"]["due_at"].is_null() {
+            assert_eq!(before["budget"], after["budget"], "round {round}");
+        }
+    }
+    wait_until("it is given up", PATIENCE, || pool.show(&id)["budget"]["exhausted"] == true);
+    assert_eq!(lines(&pool, &id, "runs").len(), 4, "the first and three restarts, whoever died");
+}
+
+#[test]
+fn what_was_killed_stays_so() {
+    let pool = Pool::with(QUICK);
+    let id = restarting(&pool, "web", "always", "echo run >>runs; exec sleep 1000");
+    await_runs(&pool, &id, 1);
+    pool.ok(&["kill", &id]);
+    // Between two of its runs, too.
+    let failing = pool.ok(&["new", "late", "--restart", "always", "--max-restarts", "100", "--", "false"]);
+    wait_until("it is to start again", PATIENCE, || !pool.show(&failing)["budget"]["due_at"].is_null());
+    pool.ok(&["kill", &failing]);
+    let shown = pool.await_lifecycle(&failing, "stopped");
+    assert_eq!((&shown["reason"], &shown["budget"]["due_at"]), (&"killed".into(), &Value::Null), "{shown}");
+    pool.restart_poold();
+    pool.ok(&["sync"]);
+    for session in [&id, &failing] {
+        let shown = pool.show(session);
+        assert_eq!((&shown["lifecycle"], &shown["reason"]), (&"stopped".into(), &"killed".into()));
+        assert_eq!(shown["budget"]["due_at"], Value::Null);
+    }
+    assert_eq!(lines(&pool, &id, "runs").len(), 1);
+    assert!(running(&pool).is_empty());
+}
+
+#[test]
+fn always_starts_again_what_its_server_took_along() {
+    let pool = Pool::with(QUICK);
+    let always = restarting(&pool, "web", "always", "echo run >>runs; exec sleep 1000");
+    let other = restarting(&pool, "other", "on-failure", "echo run >>runs; exec sleep 1000");
+    await_runs(&pool, &other, 1);
+    let server = pool.tmux_pid().unwrap();
+    send_signal(server, Signal::SIGKILL);
+    wait_until("the server is gone", PATIENCE, || gone(server));
+    await_runs(&pool, &always, 2);
+    assert_eq!(pool.await_lifecycle(&always, "live")["incarnations"], 2);
+    pool.await_lifecycle(&other, "lost");
+}
+
+#[test]
+fn a_restart_waits_for_a_slot_like_everybody() {
+    let pool = Pool::with(&format!("[pool]\nmax_sessions = 1\n{QUICK}"));
+    let id = restarting(&pool, "web", "always", "echo run >>runs; [ -e stay ] && exec sleep 1000; exit 1");
+    // In the pause before its next run its slot is another's.
+    let next = pool.ok(&["new", "next", "--wait-slot", "20s", "--", "sleep", "1000"]);
+    wait_until("it is to start again", PATIENCE, || !pool.show(&id)["budget"]["due_at"].is_null());
+    wait_until("it waits", PATIENCE, || pool.status()["room"]["waiting"] == 1);
+    std::fs::write(super::support::dir(&pool, &id).join("work/stay"), "").unwrap();
+    let runs = lines(&pool, &id, "runs").len();
+    pool.ok(&["kill", &next]);
+    await_runs(&pool, &id, runs + 1);
+    assert_eq!(pool.await_lifecycle(&id, "live")["lifecycle"], "live");
+    pool.ok(&["kill", &id]);
+    await_slots(&pool, 0);
+}
