@@ -5,19 +5,21 @@ use std::thread;
 use serde_json::Value;
 
 use super::support::{await_slots, few_slots, keeper, most_running, running, slots, states};
-use crate::harness::{Output, PATIENCE, Pool, Program, number, wait_until};
+use crate::harness::{Output, PATIENCE, Pool, Program, eventually, number, wait_until};
 
 const CREATORS: usize = 9;
 /// `POOL_CAP_ROUNDS` asks for more.
 const ROUNDS: usize = 5;
 
 /// All at once; what each was told.
-fn create(pool: &Pool, round: usize, flags: &[&str]) -> Vec<Output> {
+fn create(pool: &Pool, round: usize) -> Vec<Output> {
     thread::scope(|scope| {
         let one = |n: usize| {
             let name = format!("r{round}-{n}");
-            let args = [&["--timeout", "40s", "new", &name], flags, &["--", "sleep", "1000"]].concat();
-            pool.ctl(&args)
+            let args = ["--timeout", "40s", "new", &name, "--op-id", &name, "--", "sleep", "1000"];
+            // Whoever finds no poold asks again, for the same.
+            let told = || Some(pool.ctl(&args)).filter(|told| told.code != 7);
+            eventually("there is a poold", PATIENCE, told)
         };
         let all: Vec<_> = (0..CREATORS).map(|n| scope.spawn(move || one(n))).collect();
         all.into_iter().map(|creator| creator.join().unwrap()).collect()
@@ -26,6 +28,8 @@ fn create(pool: &Pool, round: usize, flags: &[&str]) -> Vec<Output> {
 
 /// Ends all that runs.
 fn clear(pool: &Pool) {
+    // Without a reaper nobody says that it is gone.
+    pool.await_complete();
     for session in pool.lines(&["ls", "--all"]) {
         pool.ok(&["rm", "--force", "--purge", session["id"].as_str().unwrap()]);
     }
@@ -38,7 +42,7 @@ fn g08_p22_the_cap_holds_among_many_creators_with_kills_between() {
     for round in 0..number("POOL_CAP_ROUNDS", ROUNDS) {
         let (most, told) = most_running(&pool, || {
             thread::scope(|scope| {
-                let creators = scope.spawn(|| create(&pool, round, &[]));
+                let creators = scope.spawn(|| create(&pool, round));
                 if round % 2 == 1 {
                     wait_until("something is created", PATIENCE, || !running(&pool).is_empty());
                     pool.kill9(Program::Poold);
@@ -57,7 +61,7 @@ fn g08_p22_the_cap_holds_among_many_creators_with_kills_between() {
         clear(&pool);
     }
     // Nothing leaked: both are there again.
-    let told = create(&pool, 1000, &[]);
+    let told = create(&pool, 1000);
     assert_eq!(told.iter().filter(|told| told.code == 0).count(), 2);
 }
 

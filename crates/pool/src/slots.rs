@@ -192,8 +192,7 @@ fn wants_since(pool: &Pool, settings: &Settings, session: &Session, now: Timesta
         return None;
     }
     if let Some(due) = session.budget.due_at {
-        // Where the clock went back it does not wait for that time once more.
-        return (due <= now || now < session.changed_at).then_some(due);
+        return (due <= now).then_some(due);
     }
     let waits = pool.prompts(session.id).oldest.filter(|_| session.lifecycle == Lifecycle::Parked)?;
     budget::allows(settings, session, now).is_ok().then(|| waits.max(session.changed_at))

@@ -19,6 +19,8 @@ use crate::{cgroups, room};
 
 /// How long a reaper may take to appear before the daemon does without.
 const REAPER_LIMIT: Duration = Duration::from_secs(1);
+/// And after the daemon's own start, which it finds out by trying again: its longest pause between two tries, and some.
+const REAPER_RETURN: Duration = Duration::from_secs(5);
 /// How long an end may take beyond its grace: the reaper's verification and the waiting line.
 const END_SLACK: Duration = Duration::from_secs(15);
 
@@ -98,7 +100,8 @@ pub(super) async fn ended_unless(
     let reaper = move |turn: &mut Turn<'_>| {
         (over(turn, id, tag, so).is_some() || !turn.rest.view.reapers.is_empty()).then_some(())
     };
-    match daemon.engine.wait_for(Some(REAPER_LIMIT), reaper).await {
+    let limit = REAPER_LIMIT.max(REAPER_RETURN.saturating_sub(daemon.started.elapsed()));
+    match daemon.engine.wait_for(Some(limit), reaper).await {
         Ok(()) => {}
         Err(refusal) if refusal.code == ErrorCode::Timeout => return without_reaper(daemon, session).await,
         Err(refusal) => return Err(refusal),
