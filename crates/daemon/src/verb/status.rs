@@ -35,6 +35,7 @@ fn overview(turn: &Turn<'_>, daemon: &Daemon) -> Status {
     let mut problems = problems(view, server::problem(pool, view, &tmux), counts.in_doubt);
     problems.extend(queues::problems(turn, daemon, quarantined));
     problems.extend(exhausted(pool));
+    problems.extend(without_tmux(daemon));
     Status {
         pool: daemon.paths.pool.to_string(),
         build: BUILD.to_owned(),
@@ -81,6 +82,14 @@ fn breakers(pool: &pool::Pool) -> Vec<BreakerView> {
         Some(BreakerView { session, name, kind: kind.to_owned(), breaker: breaker.clone() })
     })
     .collect()
+}
+
+/// A watcher needs no tmux program to see that no server is there; a new session does.
+fn without_tmux(daemon: &Daemon) -> Option<String> {
+    let program = &daemon.device.binary;
+    let there = crate::start::in_path(&program.to_string_lossy()).is_file();
+    let shown = program.display();
+    (!there).then(|| format!("the program tmux is not there ({shown}): install tmux, or set [tmux] binary"))
 }
 
 /// What was started by itself too often stays as it is.
