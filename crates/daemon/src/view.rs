@@ -235,17 +235,28 @@ fn facts(
     events.extend(exits.keys().filter_map(|tag| endings::account(pool, run, *tag)));
     events.retain(|event| match event {
         Event::SessionRenamed { session, .. } => may_be_renamed(turn, *session, began),
+        Event::SessionStopped { session, exit, .. } if may_be_older(turn, *session, *exit, began) => false,
         event => !event.session().is_some_and(|id| is_being_started(turn, id)),
     });
     events
 }
 
-/// What an observation may have waited, unnoticed, on its way here: in a socket, say, while the machine was busy.
+/// How long an observation may be on its way, unnoticed, on a busy machine.
 const ON_THE_WAY: Duration = Duration::from_millis(250);
+/// The signal of a closed terminal.
+const HANG_UP: i32 = 1;
 
-/// When a look of this age began, or somewhat earlier: what is younger may be missing in it.
+/// Whether the look may be of before the session ran. A program that ended by itself just now has left its pane,
+/// which is still to be seen.
+fn may_be_older(turn: &Turn<'_>, id: SessionId, exit: Option<Exit>, began: Timestamp) -> bool {
+    let by_itself = exit.is_some_and(|exit| exit.signal != Some(HANG_UP));
+    let session = turn.pool().session(id).filter(|s| !s.reason.is_some_and(reconcile::is_loss));
+    by_itself && session.is_some_and(|s| began.since(s.changed_at) < ON_THE_WAY)
+}
+
+/// When a look of this age began.
 fn began(turn: &Turn<'_>, age: Duration) -> Timestamp {
-    Timestamp(turn.now().0.saturating_sub(protocol::time::millis(age + ON_THE_WAY)))
+    Timestamp(turn.now().0.saturating_sub(protocol::time::millis(age)))
 }
 
 /// Not while the pool itself renames it, nor by what was seen before it had.
