@@ -55,7 +55,7 @@ impl Cgroups {
 
     /// The group of an incarnation, where there is one.
     pub(crate) fn find(&self, tag: Tag) -> Option<PathBuf> {
-        let path = self.subtree()?.path().join("sessions").join(tag.to_string());
+        let path = self.subtree()?.group(tag);
         path.is_dir().then_some(path)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use protocol::{Event, Lifecycle, SessionId, Tag};
+use protocol::{Event, SessionId, Tag};
 use tmux::Answer;
 
 use crate::context::{Daemon, pane_of};
@@ -50,8 +50,11 @@ async fn hang_up(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) -> bool {
 /// It is as it was before.
 fn go_on(turn: &mut Turn<'_>, id: SessionId, tag: Tag) {
     let Some(session) = turn.pool().session(id) else { return };
-    let parks = session.lifecycle == Lifecycle::Draining && session.reason.is_some_and(|why| why.parks());
-    let Some(incarnation) = session.incarnation.clone().filter(|run| run.tag == tag && parks) else { return };
+    let Some(incarnation) =
+        session.incarnation.clone().filter(|run| run.tag == tag && session.is_being_parked())
+    else {
+        return;
+    };
     tracing::info!(session = %id, "somebody attached: not parked");
     turn.emit(Event::SessionLive { session: id, incarnation, recovered: session.recovered });
 }

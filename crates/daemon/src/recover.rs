@@ -52,8 +52,10 @@ fn lost(session: &Session, run: &Path) -> Vec<Event> {
 
 /// Incarnations that were being put aside: first it is seen that nobody is attached.
 pub(crate) fn half_parked(pool: &pool::Pool) -> BTreeSet<Tag> {
-    let parks = |s: &&Session| s.lifecycle == Lifecycle::Draining && s.reason.is_some_and(|why| why.parks());
-    pool.sessions().filter(parks).filter_map(|s| Some(s.incarnation.as_ref()?.tag)).collect()
+    pool.sessions()
+        .filter(|s| s.is_being_parked())
+        .filter_map(|s| Some(s.incarnation.as_ref()?.tag))
+        .collect()
 }
 
 /// Settles for ever what nobody is at: creations of which nobody knows what became, and sessions

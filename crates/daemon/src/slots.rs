@@ -114,10 +114,7 @@ fn may_come_free(turn: &mut Turn<'_>, daemon: &Daemon, ahead: usize) -> bool {
 /// How many sessions are about to give their slots up.
 fn leaving(turn: &Turn<'_>) -> usize {
     let now = turn.now();
-    let parks = |s: &&Session| {
-        let parks = s.lifecycle == Lifecycle::Draining && s.reason.is_some_and(|why| why.parks());
-        parks && now.since(s.changed_at) < LEAVING_LIMIT
-    };
+    let parks = |s: &&Session| s.is_being_parked() && now.since(s.changed_at) < LEAVING_LIMIT;
     turn.pool().sessions().filter(parks).count()
 }
 

@@ -67,6 +67,12 @@ pub struct Session {
 }
 
 impl Session {
+    /// Whether its incarnation is ending and it is put aside then, to be woken again.
+    #[must_use]
+    pub fn is_being_parked(&self) -> bool {
+        self.lifecycle == Lifecycle::Draining && self.reason.is_some_and(Reason::parks)
+    }
+
     /// One that was decided on with its first incarnation, and not seen yet. `names` are its own and its
     /// workspace's.
     #[must_use]

@@ -92,11 +92,7 @@ async fn restore_all(daemon: &Arc<Daemon>, op: &Op) -> Reply {
 /// Answers at once: what is queued is finished first.
 pub(super) async fn drain(daemon: &Arc<Daemon>, op: &Op, wanted: SessionRef) -> Reply {
     let id = shown::find(daemon, wanted.clone()).await?.id;
-    let started = move |turn: &mut Turn<'_>| {
-        let starting = turn.pool().session(id).is_some_and(|s| s.lifecycle == Lifecycle::Starting);
-        (!starting).then_some(())
-    };
-    daemon.engine.wait_for(Some(create::OUTCOME_LIMIT), started).await?;
+    started(daemon, id).await?;
     let decide = |turn: &mut Turn<'_>, session: &Session| {
         let events = pool::admit::drain(turn.pool(), session)?;
         turn.emit_all(events);
@@ -154,12 +150,19 @@ pub(super) async fn clear(daemon: &Arc<Daemon>, op: &Op, wanted: SessionRef) -> 
     reply
 }
 
+/// Waits until it is known what came of its start, if it is being started.
+async fn started(daemon: &Daemon, id: SessionId) -> Result<(), Refusal> {
+    let known = move |turn: &mut Turn<'_>| {
+        let starting = turn.pool().session(id).is_some_and(|s| s.lifecycle == Lifecycle::Starting);
+        (!starting).then_some(())
+    };
+    daemon.engine.wait_for(Some(create::OUTCOME_LIMIT), known).await
+}
+
 /// Starts what is parked or lost, because somebody wants to look at it.
 pub(super) async fn wake(daemon: &Arc<Daemon>, session: Session) -> Result<Session, Refusal> {
-    let aside = |s: &Session| {
-        let parks = s.lifecycle == Lifecycle::Draining && s.reason.is_some_and(|why| why.parks());
-        parks || matches!(s.lifecycle, Lifecycle::Parked | Lifecycle::Lost)
-    };
+    let aside =
+        |s: &Session| s.is_being_parked() || matches!(s.lifecycle, Lifecycle::Parked | Lifecycle::Lost);
     let id = session.id;
     if aside(&session) {
         let daemon = Arc::clone(daemon);
@@ -170,10 +173,6 @@ pub(super) async fn wake(daemon: &Arc<Daemon>, session: Session) -> Result<Sessi
         });
         woken.await.map_err(|_| in_doubt())??;
     }
-    let started = move |turn: &mut Turn<'_>| {
-        let starting = turn.pool().session(id).is_some_and(|s| s.lifecycle == Lifecycle::Starting);
-        (!starting).then_some(())
-    };
-    daemon.engine.wait_for(Some(create::OUTCOME_LIMIT), started).await?;
+    started(daemon, id).await?;
     shown::find(daemon, id.into()).await
 }

@@ -93,6 +93,12 @@ impl Subtree {
         &self.path
     }
 
+    /// Where the group of an incarnation is, if it has one.
+    #[must_use]
+    pub fn group(&self, tag: Tag) -> PathBuf {
+        self.path.join(SESSIONS).join(tag.to_string())
+    }
+
     /// Makes room for sessions: moves what runs in the group itself into `server/`. Returns what can be
     /// bounded below `sessions/`, perhaps nothing: some of `memory`, `pids`, `cpu`. Safe to repeat.
     ///
@@ -133,7 +139,7 @@ impl Subtree {
     /// # Errors
     /// Why there is none, as a sentence.
     pub fn create(&self, tag: Tag, limits: &Limits) -> Result<Group, String> {
-        let path = self.path.join(SESSIONS).join(tag.to_string());
+        let path = self.group(tag);
         make(&path)?;
         let unenforced = bound(&path, limits);
         Ok(Group { path, unenforced })
