@@ -119,6 +119,12 @@ impl Context {
         Progress::start(what, self.style.quiet || self.style.json)
     }
 
+    /// The same of what changes meanwhile.
+    #[must_use]
+    pub(crate) fn progress_of(&self, what: impl FnMut() -> String + Send + 'static) -> Progress {
+        Progress::follow(what, self.style.quiet || self.style.json)
+    }
+
     /// Prints a line for people: not in JSON, not when quiet.
     ///
     /// # Errors

@@ -12,6 +12,10 @@ use crate::show::{escape, out};
 pub(crate) const OK: u8 = 0;
 /// `poolctl`'s own failure where the exit code is the session's (`run`, `wait --for exit`), as in docker.
 pub(crate) const OWN_FAILURE: u8 = 125;
+/// A program was found and could not be executed, as a shell and `env` show it.
+pub(crate) const NOT_EXECUTED: u8 = 126;
+/// There is no such program.
+pub(crate) const NO_PROGRAM: u8 = 127;
 /// Standard output was closed by its reader: 128 and SIGPIPE, as a shell shows it.
 pub(crate) const BROKEN_PIPE: u8 = 141;
 /// Ended by Ctrl-C: 128 and SIGINT.

@@ -122,6 +122,7 @@ impl Config {
             idle_quiet: duration("[pool] idle_quiet", &self.pool.idle_quiet)?,
             idle_settle: duration("[pool] idle_settle", &self.pool.idle_settle)?,
             bounds: Default::default(),
+            reap: self.reap_rules()?,
             grace_ms: u64::try_from(duration("[reaper] grace", &self.reaper.grace)?.as_millis())
                 .unwrap_or(u64::MAX),
         })

@@ -12,6 +12,7 @@ use tokio::time::sleep;
 
 use crate::context::{Daemon, pane_of};
 use crate::engine::Turn;
+use crate::locking;
 
 /// Pause before Enter, without which programs take it for a part of the paste; and a little more
 /// for each byte. Measured with real agents.
@@ -52,8 +53,13 @@ fn claim_sessions(turn: &mut Turn<'_>) -> Vec<SessionId> {
         return Vec::new();
     }
     let ready: Vec<SessionId> = pool::queue::deliverable(turn.pool(), turn.now()).collect();
-    let ready = ready.into_iter().filter(|session| !gives_way(turn, *session)).collect::<Vec<_>>();
+    let ready = ready.into_iter().filter(|session| !waits(turn, *session)).collect::<Vec<_>>();
     ready.into_iter().filter(|session| turn.rest.view.typing.insert(*session)).collect()
+}
+
+/// It gives way to others, or somebody holds its lock and has sent nothing under it.
+fn waits(turn: &Turn<'_>, session: SessionId) -> bool {
+    locking::holds_back(turn, session) || gives_way(turn, session)
 }
 
 /// It has had its turn, others wait for a slot, and it can be woken again: it gives way between two messages.
@@ -83,7 +89,7 @@ struct Claim {
 
 /// Types one message. `None`: there is none; else whether it was typed.
 async fn deliver_one(daemon: &Arc<Daemon>, session: SessionId) -> Result<Option<bool>, Refusal> {
-    let grant = daemon.engine.lock(session, "deliver").await?;
+    let grant = daemon.engine.lock_inside(session, "deliver").await?;
     let token = grant.token();
     let claim = daemon.engine.turn(move |turn| claim(turn, session, token)).await?;
     let Some(claim) = claim else { return Ok(None) };
@@ -119,7 +125,7 @@ async fn deliver_one(daemon: &Arc<Daemon>, session: SessionId) -> Result<Option<
 }
 
 fn claim(turn: &mut Turn<'_>, session: SessionId, token: protocol::Token) -> Option<Claim> {
-    if turn.rest.view.ending || gives_way(turn, session) {
+    if turn.rest.view.ending || waits(turn, session) {
         return None;
     }
     let now = turn.now();

@@ -5,7 +5,7 @@
 mod pace;
 mod turn;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,9 @@ use protocol::{Event, MessageId, OpId, Reply, SessionId, Stamped, Timestamp, Tok
 use store::{Store, StoreError};
 use tokio::sync::{Notify, broadcast, oneshot, watch};
 
+use crate::locking::{UserLock, Waits};
 use crate::slots::Line;
+use crate::stale::Stale;
 use crate::view::{Seen, View};
 use crate::work::Work;
 
@@ -60,13 +62,18 @@ pub(crate) struct Engine {
 /// What the engine keeps beside the durable pool; dies with the process.
 pub(crate) struct Rest {
     pub(crate) locks: LockTable,
-    pub(crate) waiting: HashMap<Ticket, oneshot::Sender<Token>>,
+    pub(crate) waiting: HashMap<Ticket, Waits>,
+    /// Locks that users hold.
+    pub(crate) user_locks: BTreeMap<SessionId, UserLock>,
+    /// Those under which a message was sent: what is queued is delivered inside of them.
+    pub(crate) fed: BTreeSet<Token>,
     /// Operations under way: digest, and who waits for the answer.
     pub(crate) running: HashMap<OpId, (u64, Vec<oneshot::Sender<Reply>>)>,
     /// Who waits for something to come true.
     pub(crate) waiters: BTreeMap<u64, Waiter>,
     pub(crate) view: View,
     pub(crate) work: Work,
+    pub(crate) stale: Stale,
     /// Who waits for a slot.
     pub(crate) line: Line,
     /// Events that the journal keeps, and for how long.

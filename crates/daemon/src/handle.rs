@@ -4,11 +4,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use pool::locks::Ticket;
+use pool::locks::{Ask, Stale, Ticket, Under};
 use protocol::{ErrorCode, Refusal, SessionId, Token};
 use tokio::sync::{Notify, oneshot, watch};
 
 use crate::engine::{After, Job, Look, Publish, Turn, Waiter};
+use crate::locking::{self, Waits};
 
 /// A way into the engine.
 #[derive(Clone)]
@@ -71,20 +72,50 @@ impl Handle {
         drop(self.jobs.send(job));
     }
 
-    /// The session's lock, once it is this caller's turn.
+    /// The session's lock, once it is this caller's turn: inside of the user's lock under which the caller acts
+    /// ([`crate::locking::under`]).
     ///
     /// # Errors
-    /// Storage, where the daemon ends before.
+    /// Conflict, where somebody else holds a lock on it; storage, where the daemon ends before.
     pub(crate) async fn lock(&self, session: SessionId, purpose: &'static str) -> Result<Grant, Refusal> {
+        let token = locking::current();
+        let under = token.map_or(Under::Nobody, Under::Token);
+        self.take(session, (purpose, under), move |turn| locking::free_for(turn, session, token)).await
+    }
+
+    /// The same for what was decided already: inside of whatever lock a user holds.
+    ///
+    /// # Errors
+    /// Storage, where the daemon ends before; conflict, where that lock ended first.
+    pub(crate) async fn lock_inside(
+        &self,
+        session: SessionId,
+        purpose: &'static str,
+    ) -> Result<Grant, Refusal> {
+        self.take(session, (purpose, Under::Whoever), |_| Ok(())).await
+    }
+
+    async fn take(
+        &self,
+        session: SessionId,
+        (purpose, under): (&'static str, Under),
+        may: impl FnOnce(&Turn<'_>) -> Result<(), Refusal> + Send + 'static,
+    ) -> Result<Grant, Refusal> {
         let ticket = Ticket(self.ticket());
         // The place is given back also where this future is dropped half-way.
         let place = Place { handle: self.clone(), session, ticket };
         let (grant, granted) = oneshot::channel();
-        self.post(move |turn| match turn.rest.locks.ask(session, ticket, purpose) {
-            Some(given) => drop(grant.send(given.token)),
-            None => drop(turn.rest.waiting.insert(ticket, grant)),
+        self.post(move |turn| {
+            let asked = may(turn).and_then(|()| {
+                turn.rest.locks.ask(session, Ask { ticket, purpose, under }).map_err(|Stale| locking::stale())
+            });
+            match asked {
+                Ok(Some(given)) => drop(grant.send(Ok(given.token))),
+                Ok(None) => drop(turn.rest.waiting.insert(ticket, Waits::Operation(grant))),
+                Err(refusal) => drop(grant.send(Err(refusal))),
+            }
         });
-        let token = granted.await.map_err(|_| in_doubt())?;
+        let token = granted.await.map_err(|_| in_doubt())??;
         Ok(Grant { token, _place: place })
     }
 
@@ -215,20 +246,6 @@ struct Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let (session, ticket) = (self.session, self.ticket);
-        self.handle.post(move |turn| release(turn, session, ticket));
+        self.handle.post(move |turn| locking::release(turn, session, ticket));
     }
-}
-
-/// Gives a place back and hands the lock to the next that still waits for it.
-fn release(turn: &mut Turn<'_>, session: SessionId, ticket: Ticket) {
-    turn.rest.waiting.remove(&ticket);
-    let mut next = turn.rest.locks.release(session, ticket);
-    while let Some(grant) = next.take() {
-        let waiter = turn.rest.waiting.remove(&grant.ticket);
-        let taken = waiter.is_some_and(|waiter| waiter.send(grant.token).is_ok());
-        if !taken {
-            next = turn.rest.locks.release(session, grant.ticket);
-        }
-    }
-    turn.stir();
 }

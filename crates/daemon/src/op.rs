@@ -4,7 +4,7 @@
 use std::sync::{Arc, Weak};
 
 use pool::OperationState;
-use protocol::{ErrorCode, Event, OpId, Refusal, Reply, Request, SessionId, Timestamp};
+use protocol::{ErrorCode, Event, OpId, Refusal, Reply, Request, SessionId, Timestamp, Token};
 use tokio::sync::oneshot;
 
 use crate::digest::digest;
@@ -22,6 +22,8 @@ pub(crate) struct Op {
     digest: u64,
     /// Whoever asked first, as long as it is there.
     asker: Weak<()>,
+    /// The user's lock under which it is done.
+    pub(crate) under: Option<Token>,
 }
 
 /// What is known of an operation when it is asked for.
@@ -50,12 +52,17 @@ impl Op {
         };
         let bytes = protocol::frame::encode_record(&content)
             .map_err(|e| Refusal::new(ErrorCode::Usage, e.to_string()))?;
-        Ok(Self { id, digest: digest(&bytes), asker: Weak::new() })
+        Ok(Self { id, digest: digest(&bytes), asker: Weak::new(), under: None })
     }
 
     /// The same, asked for by somebody who is there as long as this is kept.
     pub(crate) fn asked_by(self, asker: &Arc<()>) -> Self {
         Self { asker: Arc::downgrade(asker), ..self }
+    }
+
+    /// The same, done under a user's lock.
+    pub(crate) fn under(self, lock: Option<Token>) -> Self {
+        Self { under: lock, ..self }
     }
 
     /// Whether somebody still waits for what comes of it.

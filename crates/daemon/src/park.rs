@@ -12,7 +12,7 @@ use crate::role;
 /// Ends an incarnation that is put aside, unless somebody is attached: tmux looks in the same pass in which it
 /// hangs up. What does not end of that is left to the reaper.
 pub(crate) async fn end_unattended(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) {
-    let Ok(grant) = daemon.engine.lock(session, "park").await else { return };
+    let Ok(grant) = daemon.engine.lock_inside(session, "park").await else { return };
     let attended = hang_up(daemon, session, tag).await;
     let settle = move |turn: &mut Turn<'_>| {
         turn.rest.view.guarded.remove(&tag);

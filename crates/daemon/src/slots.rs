@@ -12,7 +12,7 @@ use std::time::Duration;
 use pool::admit;
 use pool::slots::Facts;
 use protocol::time::millis;
-use protocol::{ErrorCode, Event, Lifecycle, Refusal, Session, SessionId, Timestamp};
+use protocol::{ErrorCode, Event, Lifecycle, Refusal, Session, SessionId, Tag, Timestamp};
 
 pub(crate) use line::{Line, Waiting};
 pub(crate) use tend::run;
@@ -119,7 +119,7 @@ fn leaving(turn: &Turn<'_>) -> usize {
 }
 
 /// What is known of the programs of running sessions, with the newest word of their logs.
-fn with_facts<R>(turn: &mut Turn<'_>, daemon: &Daemon, with: impl FnOnce(&Turn<'_>, &Facts<'_>) -> R) -> R {
+pub(crate) fn with_facts<R>(turn: &mut Turn<'_>, daemon: &Daemon, with: impl FnOnce(&Turn<'_>, &Facts<'_>) -> R) -> R {
     let now = turn.now();
     let known = std::mem::take(&mut turn.rest.view.quiet);
     let fresh = known.0.is_some_and(|at| now.since(at) < Duration::from_millis(QUIET_AGE_MS) && at <= now);
@@ -191,11 +191,15 @@ pub(crate) fn begin(turn: &mut Turn<'_>, daemon: &Daemon, session: &Session, by:
 }
 
 /// A session is put aside for this reason: first it is seen, within tmux, that nobody is attached.
-fn aside(turn: &mut Turn<'_>, session: &Session, reason: protocol::session::Reason) -> Option<tend::Work> {
+pub(crate) fn aside(
+    turn: &mut Turn<'_>,
+    session: &Session,
+    reason: protocol::session::Reason,
+) -> Option<(SessionId, Tag)> {
     let tag = session.incarnation.as_ref()?.tag;
     let event: Event = admit::put_aside(session, reason);
     turn.emit(event);
     turn.rest.view.guarded.insert(tag);
     turn.rest.view.verdicts.remove(&tag);
-    Some(tend::Work::Park(session.id, tag))
+    Some((session.id, tag))
 }

@@ -22,7 +22,7 @@ use crate::handle::Handle;
 use crate::listen::{self, Socket};
 use crate::view::View;
 use crate::work::{Work, holders, leases};
-use crate::{archive, clock, conn, delivery, files, gauge, housekeeping, notify, recover, slots, verb};
+use crate::{archive, clock, conn, delivery, files, gauge, housekeeping, notify, recover, slots, stale, verb};
 
 /// Open files that the daemon asks for, and with it a tmux server that it starts: some for each pane.
 const OPEN_FILES: u64 = 65_536;
@@ -162,10 +162,13 @@ async fn serve(
         rest: Rest {
             locks: LockTable::new(pool.epoch()),
             waiting: Default::default(),
+            user_locks: Default::default(),
+            fed: Default::default(),
             running: Default::default(),
             waiters: Default::default(),
             view: View { guarded: recover::half_parked(&pool), ..View::new(clock::now()) },
             work: Work::default(),
+            stale: Default::default(),
             line: Default::default(),
             keep_events: loaded.config.events.keep,
             keep_events_for: loaded.config.keep_events_for().unwrap_or(Duration::MAX),
@@ -201,6 +204,7 @@ async fn serve(
     tokio::spawn(leases::run(Arc::clone(&daemon)));
     tokio::spawn(slots::run(Arc::clone(&daemon)));
     tokio::spawn(gauge::run(Arc::clone(&daemon)));
+    tokio::spawn(stale::run(Arc::clone(&daemon)));
     let ended = until_told(&daemon).await;
     notify::stopping();
     Socket::remove(own);
@@ -213,7 +217,12 @@ async fn serve(
 /// Claims of before, each with its whole lease before it, and their holders watched.
 async fn resume_claims(daemon: &Arc<Daemon>) -> Result<(), Fatal> {
     let context = Arc::clone(daemon);
-    let holders = daemon.engine.turn(move |turn| leases::recover(turn, &context)).await;
+    let recover = move |turn: &mut Turn<'_>| {
+        let mut holders = leases::recover(turn, &context);
+        holders.extend(crate::locking::recover(turn, || context.engine.ticket()));
+        holders
+    };
+    let holders = daemon.engine.turn(recover).await;
     for process in holders.map_err(|refusal| Fatal::Storage(refusal.to_string()))? {
         // Its other end is in a task of the daemon's own.
         daemon.holders.send(process).ok();

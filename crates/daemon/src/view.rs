@@ -13,7 +13,7 @@ use protocol::{Event, Exit, PaneId, ProcId, SessionId, Tag, Timestamp};
 
 use crate::context::Daemon;
 use crate::engine::Turn;
-use crate::{endings, files};
+use crate::{endings, files, stale};
 
 /// What the daemon knows and need not remember.
 pub(crate) struct View {
@@ -76,8 +76,6 @@ pub(crate) struct View {
     pub(crate) restored: bool,
     /// Sessions that are removed by themselves right now.
     pub(crate) removing: BTreeSet<SessionId>,
-    /// Limits that incarnations exceeded, and that were told.
-    pub(crate) reported: BTreeSet<(Tag, &'static str)>,
 }
 
 /// A connected component.
@@ -121,7 +119,6 @@ impl View {
             drained: BTreeSet::new(),
             restored: false,
             removing: BTreeSet::new(),
-            reported: BTreeSet::new(),
         }
     }
 }
@@ -262,7 +259,7 @@ fn began(turn: &Turn<'_>, age: Duration) -> Timestamp {
 /// Not while the pool itself renames it, nor by what was seen before it had.
 fn may_be_renamed(turn: &Turn<'_>, id: SessionId, began: Timestamp) -> bool {
     let renamed_at = turn.rest.view.renamed_at.get(&id);
-    turn.rest.locks.holder(id).is_none() && renamed_at.is_none_or(|at| began > *at)
+    turn.rest.locks.holder(id).is_none_or(|held| held.open && held.inner.is_none()) && renamed_at.is_none_or(|at| began > *at)
 }
 
 /// Reports tmux sessions that are not the pool's. What there was at the start is no news.
@@ -283,20 +280,21 @@ fn is_being_started(turn: &Turn<'_>, id: SessionId) -> bool {
     starting && turn.rest.view.starting.contains(&id)
 }
 
-/// Everything that should be dead now and that nobody is at.
+/// Everything that should be dead now and that nobody is at; not what has to wait because too much was ended lately.
 pub(crate) fn candidates(turn: &Turn<'_>, daemon: &Daemon) -> Vec<protocol::reap::Candidate> {
-    let ending = turn.pool().sessions().filter(|s| s.lifecycle == protocol::Lifecycle::Draining);
-    let inits: Vec<ProcId> = ending.filter_map(|s| s.incarnation.as_ref()?.init).collect();
+    let settings = daemon.settings();
+    let mut found = named(turn, daemon);
+    found.retain(|c| pool::stale::is_to_end(turn.pool(), &settings, c));
+    found.retain(|c| !stale::is_held_back(turn, &settings, c));
+    found
+}
+
+/// The same with what is only to be reported, and with what has to wait.
+pub(crate) fn named(turn: &Turn<'_>, daemon: &Daemon) -> Vec<protocol::reap::Candidate> {
+    let mut found = with_stale_facts(turn, daemon, |facts| {
+        pool::stale::named(turn.pool(), &daemon.settings(), facts)
+    });
     let view = &turn.rest.view;
-    let facts = pool::stale::Facts {
-        state: &view.state,
-        exited: &exited(inits.into_iter()),
-        now: turn.now(),
-        listed_from: view.listed_from,
-        grace_ms: daemon.settings().grace_ms,
-        drained: &view.drained,
-    };
-    let mut found = pool::stale::candidates(turn.pool(), &facts);
     found.retain(|c| !view.leased.contains_key(&c.tag) && !view.guarded.contains(&c.tag));
     for candidate in &mut found {
         if let Some(grace) = view.graces.get(&candidate.tag) {
@@ -304,4 +302,24 @@ pub(crate) fn candidates(turn: &Turn<'_>, daemon: &Daemon) -> Vec<protocol::reap
         }
     }
     found
+}
+
+/// Does this with what is known of what is over.
+pub(crate) fn with_stale_facts<R>(
+    turn: &Turn<'_>,
+    daemon: &Daemon,
+    with: impl FnOnce(&pool::stale::Facts<'_>) -> R,
+) -> R {
+    let ending = turn.pool().sessions().filter(|s| s.lifecycle == protocol::Lifecycle::Draining);
+    let inits: Vec<ProcId> = ending.filter_map(|s| s.incarnation.as_ref()?.init).collect();
+    let view = &turn.rest.view;
+    with(&pool::stale::Facts {
+        state: &view.state,
+        exited: &exited(inits.into_iter()),
+        now: turn.now(),
+        listed_from: view.listed_from,
+        grace_ms: daemon.settings().grace_ms,
+        drained: &view.drained,
+        strays: &turn.rest.stale.strays,
+    })
 }

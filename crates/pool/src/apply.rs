@@ -139,6 +139,10 @@ impl Pool {
             Event::SessionAccounted { session, account } => {
                 self.change(*session, |s| s.account = Some(*account));
             }
+            Event::LockGranted { session, lock } => self.change(*session, |s| s.lock = Some(lock.clone())),
+            Event::LockReleased { session, token, .. } | Event::LockRevoked { session, token, .. } => {
+                self.change(*session, |s| s.lock = s.lock.take().filter(|lock| lock.token != *token));
+            }
             Event::TmuxServerChanged { server } => self.server = *server,
             Event::OperationBegun { op, digest, session, at } => {
                 let begun = Operation { digest: *digest, at: *at, state: OperationState::Begun(*session) };

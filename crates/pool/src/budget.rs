@@ -88,7 +88,7 @@ fn after_end(pool: &Pool, settings: &Settings, session: &Session, now: Timestamp
     Some(Event::BudgetChanged { session: session.id, budget })
 }
 
-fn next(settings: &Settings, session: &Session, now: Timestamp) -> Budget {
+pub(crate) fn next(settings: &Settings, session: &Session, now: Timestamp) -> Budget {
     let failures = if ran_well(session) { 0 } else { session.budget.failures };
     let delay = delay(&settings.restart, session, failures);
     Budget { due_at: Some(now.after(delay)), failures: failures.saturating_add(1), ..session.budget.clone() }
@@ -118,13 +118,13 @@ fn is_to_be_woken(pool: &Pool, session: &Session) -> bool {
 /// Whether what ended is to run, by its policy. What its user ended stays as it is.
 fn is_to_restart(session: &Session) -> bool {
     use Reason::{
-        DiskLimit, ExecFailed, Exited, MemoryLimit, Setup, StartupMissingTmux, TmuxFailed, TmuxGone,
+        DiskLimit, ExecFailed, Exited, Hung, MemoryLimit, Setup, StaleAgent, StartupMissingTmux, TmuxFailed, TmuxGone,
     };
     let Some(reason) = session.reason else { return false };
     let again = session.incarnations > 1;
     let failed = match (session.lifecycle, reason) {
         (Lifecycle::Stopped, Exited) => session.exit.is_none_or(|exit| exit.code != Some(0)),
-        (Lifecycle::Stopped, MemoryLimit) => true,
+        (Lifecycle::Stopped, MemoryLimit | Hung | StaleAgent) => true,
         (Lifecycle::Stopped, DiskLimit) => false,
         (Lifecycle::Failed, TmuxFailed | Setup | ExecFailed) => again,
         _ => false,

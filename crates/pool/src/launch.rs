@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use protocol::job::{JOB_VERSION, Job};
+use protocol::life::Leftovers;
 use protocol::socket::Paths;
 use protocol::{Incarnation, OsBytes, Session};
 
@@ -28,7 +29,15 @@ pub fn job(session: &Session, run: &Incarnation, settings: &Settings, paths: &Pa
         umask: settings.umask,
         limits: session.spec.limits.clone(),
         cgroup: run.cgroup.clone(),
+        leftovers: leftovers(session, settings),
+        private: Some(session.dir.clone()),
     }
+}
+
+/// What becomes of what a session's program detached.
+#[must_use]
+pub fn leftovers(session: &Session, settings: &Settings) -> Leftovers {
+    settings.agents.get(&session.spec.agent).map(|agent| agent.leftovers).unwrap_or_default()
 }
 
 /// Stands for the conversation's id in an agent's arguments.

@@ -29,4 +29,4 @@ pub mod stale;
 pub mod view;
 
 pub use pool::{Operation, OperationState, Pool, ended, is_between};
-pub use settings::{Adoption, Agent, Naming, RestartRules, Settings};
+pub use settings::{Adoption, Agent, Naming, ReapRules, RestartRules, Settings};

@@ -1,6 +1,10 @@
 //! Session locks: at most one holder, first come first served, each grant with a token that is
 //! larger than every token before it. A lock belongs to an operation; whoever leaves the waiting
 //! line only leaves the line.
+//!
+//! A user's lock is *open*: what is done under its token stands in a line of its own inside of it, as do
+//! those of the pool's own operations that only carry out what is decided already. Given back or revoked, it
+//! goes to the next when what is done inside is over; who still waits inside has come too late.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -19,10 +23,82 @@ pub struct Grant {
     pub token: Token,
 }
 
+/// What came of a place in a line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Given {
+    /// It has the lock.
+    Granted(Grant),
+    /// It waited inside of a lock that is not held any more.
+    TooLate(Ticket),
+}
+
+/// Under which lock something is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Under {
+    /// None: it waits for whoever has the session's lock.
+    Nobody,
+    /// The open lock with this token. Where that is another session's, none.
+    Token(Token),
+    /// The open lock that there is, if there is one.
+    Whoever,
+}
+
+/// That lock is not held any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stale;
+
+/// Who asks, and what for.
+#[derive(Debug, Clone, Copy)]
+pub struct Ask<'a> {
+    /// A ticket that was not used before.
+    pub ticket: Ticket,
+    /// What for, for those who wait for it.
+    pub purpose: &'a str,
+    /// Under which lock.
+    pub under: Under,
+}
+
+/// A lock that is held, as it is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Held<'a> {
+    /// Its token.
+    pub token: Token,
+    /// What for.
+    pub purpose: &'a str,
+    /// Whether it is a user's.
+    pub open: bool,
+    /// What is done inside of it.
+    pub inner: Option<&'a str>,
+    /// How many wait for it.
+    pub waiting: usize,
+}
+
+#[derive(Debug)]
+struct Place {
+    ticket: Ticket,
+    purpose: String,
+    open: bool,
+}
+
 #[derive(Debug)]
 struct Line {
-    holder: (Grant, String),
-    waiting: VecDeque<(Ticket, String)>,
+    holder: (Token, Place),
+    /// It was given back, and what is done inside is not over.
+    over: bool,
+    waiting: VecDeque<Place>,
+    inner: Option<Place>,
+    inner_waiting: VecDeque<Place>,
+}
+
+impl Line {
+    fn new(token: Token, place: Place) -> Self {
+        let (waiting, inner_waiting) = (VecDeque::new(), VecDeque::new());
+        Self { holder: (token, place), over: false, waiting, inner: None, inner_waiting }
+    }
+
+    fn is_open(&self) -> bool {
+        self.holder.1.open && !self.over
+    }
 }
 
 /// All session locks.
@@ -40,46 +116,125 @@ impl LockTable {
         Self { epoch, ..Self::default() }
     }
 
-    /// Asks for a lock with a ticket that was not used before; `purpose` is shown to those who wait
-    /// for it. The grant comes at once or from a later [`LockTable::release`].
-    pub fn ask(&mut self, session: SessionId, ticket: Ticket, purpose: &str) -> Option<Grant> {
+    /// Asks for a lock for an operation. The grant comes at once or from a later [`LockTable::release`].
+    ///
+    /// # Errors
+    /// The lock under which it is asked for is not held any more.
+    pub fn ask(&mut self, session: SessionId, asked: Ask<'_>) -> Result<Option<Grant>, Stale> {
+        let Ask { ticket, purpose, under } = asked;
+        let open = self.lines.get(&session).filter(|line| line.is_open()).map(|line| line.holder.0);
+        let inside = match under {
+            Under::Nobody => false,
+            Under::Whoever => open.is_some(),
+            Under::Token(token) if open == Some(token) => true,
+            Under::Token(token) if self.is_held(token) => false,
+            Under::Token(_) => return Err(Stale),
+        };
+        let place = Place { ticket, purpose: purpose.to_owned(), open: false };
+        Ok(if inside { self.enter(session, place) } else { self.queue(session, place, false) })
+    }
+
+    /// Asks for a user's lock, behind all who wait, or before them.
+    pub fn ask_open(
+        &mut self,
+        session: SessionId,
+        ticket: Ticket,
+        purpose: &str,
+        first: bool,
+    ) -> Option<Grant> {
+        self.queue(session, Place { ticket, purpose: purpose.to_owned(), open: true }, first)
+    }
+
+    /// A user's lock that was held before this epoch, and is still.
+    pub fn restore(&mut self, session: SessionId, ticket: Ticket, token: Token, purpose: &str) {
+        let place = Place { ticket, purpose: purpose.to_owned(), open: true };
+        self.lines.insert(session, Line::new(token, place));
+    }
+
+    fn queue(&mut self, session: SessionId, place: Place, first: bool) -> Option<Grant> {
         if let Some(line) = self.lines.get_mut(&session) {
-            line.waiting.push_back((ticket, purpose.to_owned()));
+            if first {
+                line.waiting.push_front(place);
+            } else {
+                line.waiting.push_back(place);
+            }
             return None;
         }
-        let grant = Grant { ticket, token: self.issue() };
-        let line = Line { holder: (grant.clone(), purpose.to_owned()), waiting: VecDeque::new() };
-        self.lines.insert(session, line);
+        let grant = Grant { ticket: place.ticket, token: self.issue() };
+        self.lines.insert(session, Line::new(grant.token, place));
         Some(grant)
     }
 
-    /// Gives a lock back, or leaves the waiting line. Answers who holds it next, if that changed.
-    pub fn release(&mut self, session: SessionId, ticket: Ticket) -> Option<Grant> {
+    fn enter(&mut self, session: SessionId, place: Place) -> Option<Grant> {
+        let token = self.issue();
         let line = self.lines.get_mut(&session)?;
-        if line.holder.0.ticket != ticket {
-            line.waiting.retain(|(waiting, _)| *waiting != ticket);
+        if line.inner.is_some() {
+            line.inner_waiting.push_back(place);
             return None;
         }
-        let Some((next, purpose)) = line.waiting.pop_front() else {
-            self.lines.remove(&session);
-            return None;
-        };
-        self.issued += 1;
-        let grant = Grant { ticket: next, token: Token { epoch: self.epoch, n: self.issued } };
-        line.holder = (grant.clone(), purpose);
+        let grant = Grant { ticket: place.ticket, token };
+        line.inner = Some(place);
         Some(grant)
+    }
+
+    /// Gives a lock back, or leaves the waiting line. Answers what comes of it for others.
+    pub fn release(&mut self, session: SessionId, ticket: Ticket) -> Vec<Given> {
+        let Some(line) = self.lines.get_mut(&session) else { return Vec::new() };
+        if line.holder.1.ticket == ticket && !line.over {
+            line.over = true;
+            let mut given: Vec<Given> =
+                line.inner_waiting.drain(..).map(|place| Given::TooLate(place.ticket)).collect();
+            given.extend(self.next(session));
+            return given;
+        }
+        if line.inner.as_ref().is_some_and(|inner| inner.ticket == ticket) {
+            line.inner = line.inner_waiting.pop_front();
+            let Some(next) = line.inner.as_ref().map(|inner| inner.ticket) else {
+                return self.next(session).into_iter().collect();
+            };
+            return vec![Given::Granted(Grant { ticket: next, token: self.issue() })];
+        }
+        line.waiting.retain(|place| place.ticket != ticket);
+        line.inner_waiting.retain(|place| place.ticket != ticket);
+        Vec::new()
+    }
+
+    /// The next that waits has a lock that was given back and in which nothing is done.
+    fn next(&mut self, session: SessionId) -> Option<Given> {
+        let line = self.lines.get_mut(&session).filter(|line| line.over && line.inner.is_none())?;
+        let waiting = std::mem::take(&mut line.waiting);
+        self.lines.remove(&session);
+        let mut waiting = waiting.into_iter();
+        let next = waiting.next()?;
+        let grant = Grant { ticket: next.ticket, token: self.issue() };
+        let line = Line { waiting: waiting.collect(), ..Line::new(grant.token, next) };
+        self.lines.insert(session, line);
+        Some(Given::Granted(grant))
     }
 
     /// Who holds a lock, and what for.
     #[must_use]
-    pub fn holder(&self, session: SessionId) -> Option<(Token, &str)> {
-        self.lines.get(&session).map(|line| (line.holder.0.token, line.holder.1.as_str()))
+    pub fn holder(&self, session: SessionId) -> Option<Held<'_>> {
+        self.lines.get(&session).map(|line| Held {
+            token: line.holder.0,
+            purpose: &line.holder.1.purpose,
+            open: line.is_open(),
+            inner: line.inner.as_ref().map(|inner| inner.purpose.as_str()),
+            waiting: line.waiting.len(),
+        })
     }
 
-    /// Whether this token holds the lock now.
+    /// The ticket of the user's lock that is held with this token.
     #[must_use]
-    pub fn holds(&self, session: SessionId, token: Token) -> bool {
-        self.holder(session).is_some_and(|(held, _)| held == token)
+    pub fn open_ticket(&self, session: SessionId, token: Token) -> Option<Ticket> {
+        let line = self.lines.get(&session).filter(|line| line.is_open() && line.holder.0 == token)?;
+        Some(line.holder.1.ticket)
+    }
+
+    /// Whether a user's lock is held with this token, whatever session it is of.
+    #[must_use]
+    pub fn is_held(&self, token: Token) -> bool {
+        self.lines.values().any(|line| line.is_open() && line.holder.0 == token)
     }
 
     /// A token that is larger than every one before: for a claim.

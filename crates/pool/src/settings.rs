@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use protocol::life::{Limits, RestartPolicy};
+use protocol::life::{Leftovers, Limits, RestartPolicy};
+use protocol::reap::{Action, Rule};
 use protocol::session::Size;
 
 /// What the configuration tells the core.
@@ -38,6 +39,41 @@ pub struct Settings {
     pub idle_settle: Duration,
     /// What can be bounded by control groups now.
     pub bounds: Bounds,
+    /// What should be dead, and what becomes of it.
+    pub reap: ReapRules,
+}
+
+/// When the rules of the reaper apply, and what becomes of what they find.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReapRules {
+    /// A worker of which nothing was heard for longer than this is stale, whatever it holds.
+    pub stale_worker: Duration,
+    /// An agent that holds a message and of which nothing is seen for so long is stale.
+    pub stale_agent: Duration,
+    /// A session that has something to do and in which nothing moves for so long hangs.
+    pub hung: Duration,
+    /// A session that has had nothing to do for so long is idle.
+    pub idle_session: Duration,
+    /// Between the first KILL and giving up, in milliseconds.
+    pub verify_ms: u64,
+    /// So many are ended by rules in a minute, at most.
+    pub max_kills_per_minute: u32,
+    /// What becomes of what a rule finds, where the default is not meant.
+    pub actions: BTreeMap<Rule, Action>,
+}
+
+impl Default for ReapRules {
+    fn default() -> Self {
+        Self {
+            stale_worker: Duration::from_secs(5 * 60),
+            stale_agent: Duration::from_secs(30 * 60),
+            hung: Duration::from_secs(10 * 60),
+            idle_session: Duration::from_secs(15 * 60),
+            verify_ms: 5000,
+            max_kills_per_minute: 30,
+            actions: BTreeMap::new(),
+        }
+    }
 }
 
 /// What can be bounded by control groups.
@@ -117,4 +153,8 @@ pub struct Agent {
     pub limits: Limits,
     /// How many tokens it can keep in mind.
     pub context_limit: Option<u64>,
+    /// What becomes of its sessions where a rule applies.
+    pub reap: BTreeMap<Rule, Action>,
+    /// What becomes of what it detached, at its end.
+    pub leftovers: Leftovers,
 }

@@ -66,6 +66,9 @@ pub fn idle_since(
     if facts.busy.contains(&session.id) {
         return Err("somebody is at it");
     }
+    if session.lock.is_some() {
+        return Err("somebody holds its lock");
+    }
     let counts = queue::counts(pool, Some(session.id));
     if pool.prompts(session.id).waiting > 0 || counts.claimed + counts.in_doubt > 0 {
         return Err("it has messages to work");

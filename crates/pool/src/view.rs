@@ -1,9 +1,9 @@
 //! A session as it is shown, without its secrets.
 
 use protocol::life::Usage;
-use protocol::reply::{SessionView, TreeProcess};
+use protocol::reply::{LockView, SessionView, TreeProcess};
 use protocol::request::List;
-use protocol::{Lifecycle, OsBytes, Session, Timestamp, Token, redact};
+use protocol::{Lifecycle, OsBytes, Session, Timestamp, redact};
 
 use crate::pool::Pool;
 use crate::queue;
@@ -16,7 +16,7 @@ pub struct Shown<'a> {
     /// When the last complete listing was taken, which confirms what runs.
     pub seen_at: Option<Timestamp>,
     /// Who holds the lock.
-    pub lock: Option<(Token, String)>,
+    pub lock: Option<LockView>,
     /// Working directory of its foreground program.
     pub current_dir: Option<OsBytes>,
     /// Its processes, where they were asked for.

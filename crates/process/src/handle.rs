@@ -82,18 +82,28 @@ impl Handle {
     /// # Errors
     /// [`Error::System`].
     pub fn wait(&self, limit: Duration) -> Result<bool, Error> {
-        let deadline = Instant::now() + limit;
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
-            match poll(&mut [PollFd::new(self.fd.as_fd(), PollFlags::POLLIN)], timeout) {
-                Ok(0) if left.is_zero() => return Ok(false),
-                Ok(0) | Err(Errno::EINTR) => {}
-                Ok(_) => return Ok(true),
-                Err(error) => return Err(Error::system("wait for a process")(error)),
-            }
-        }
+        wait_for_all(vec![self], limit)
     }
+}
+
+/// Waits at most this long until the last of them has ended, and says whether it has.
+pub(crate) fn wait_for_all(mut handles: Vec<&Handle>, limit: Duration) -> Result<bool, Error> {
+    let deadline = Instant::now() + limit;
+    while !handles.is_empty() {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let mut ends: Vec<PollFd<'_>> =
+            handles.iter().map(|handle| PollFd::new(handle.fd.as_fd(), PollFlags::POLLIN)).collect();
+        match poll(&mut ends, PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)) {
+            Ok(0) if left.is_zero() => return Ok(false),
+            Ok(0) | Err(Errno::EINTR) => continue,
+            Ok(_) => {}
+            Err(error) => return Err(Error::system("wait for processes")(error)),
+        }
+        let ended: Vec<bool> = ends.iter().map(|end| end.any().unwrap_or(true)).collect();
+        let mut ended = ended.into_iter();
+        handles.retain(|_| ended.next() == Some(false));
+    }
+    Ok(true)
 }
 
 impl AsFd for Handle {

@@ -7,6 +7,7 @@ use protocol::ids::ProcId;
 use protocol::text::OsBytes;
 
 use crate::platform;
+use crate::proc::Image;
 
 /// What a process is doing, as far as ending it is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +53,7 @@ pub(crate) struct Glance {
     pub(crate) tpgid: Option<u32>,
     pub(crate) state: State,
     pub(crate) comm: OsBytes,
+    pub(crate) image: Image,
 }
 
 impl Glance {
@@ -60,7 +62,7 @@ impl Glance {
     }
 
     pub(crate) fn with_user(self, uid: u32) -> Process {
-        let Self { id, ppid, pgid, sid, tpgid, state, comm } = self;
+        let Self { id, ppid, pgid, sid, tpgid, state, comm, image: _ } = self;
         Process { id, ppid, pgid, sid, uid, tpgid, state, comm }
     }
 }

@@ -11,11 +11,14 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use protocol::ids::ProcId;
 
-use crate::handle::Handle;
+use crate::handle::{self, Handle};
 use crate::identity::{self, State};
 use crate::ladder::{Ladder, Step};
-use crate::tree::{Evidence, Member, Via, members, own_line, still_belongs};
+use crate::spare::{self, Daemon};
+use crate::tree::{Evidence, Family, Member, Via, family, own_line, still_belongs};
 use crate::{Error, cgroup};
+
+pub use crate::spare::{Spare, Spared};
 
 /// How long an init whose tree has gone is left alone: it ends by itself. Then it gets a TERM, which
 /// is nothing to it, and may still take [`Options::verify`] to sync its exit record on a slow disk.
@@ -35,16 +38,19 @@ pub struct Options {
     /// Whether the init is one of a session, which ends by itself after its last descendant; else it is a
     /// program like any other, and ended along with them.
     pub init_stands_by: bool,
+    /// Which daemons are left alone.
+    pub spare: Spare,
 }
 
 impl Default for Options {
-    /// 5 s and 5 s, nothing protected, and an init that stands by.
+    /// 5 s and 5 s, nothing protected or spared, and an init that stands by.
     fn default() -> Self {
         Self {
             grace: Duration::from_secs(5),
             verify: Duration::from_secs(5),
             protected: Vec::new(),
             init_stands_by: true,
+            spare: Spare::Nothing,
         }
     }
 }
@@ -57,6 +63,8 @@ pub struct Report {
     /// Still there after the time for verification, with the state they are in: [`State::Gone`] is
     /// one that ended at last but was seen to live on in others.
     pub survivors: Vec<Member>,
+    /// Left alone because that was asked for: neither signalled nor waited for.
+    pub spared: Vec<Spared>,
 }
 
 /// Ends every member but the caller's own line. Takes at most about grace + verify for the
@@ -66,23 +74,44 @@ pub struct Report {
 /// Where the list of processes cannot be had, or the control group does not become empty. A process that
 /// cannot be signalled is a survivor.
 pub fn kill(evidence: &Evidence, options: &Options) -> Result<Report, Error> {
-    kill_while(evidence, options, &|| ())
+    kill_while(evidence, options, &|_| ())
 }
 
-/// The same, for one who has something to do before each look.
-pub(crate) fn kill_while(
-    evidence: &Evidence,
-    options: &Options,
-    before_look: &dyn Fn(),
-) -> Result<Report, Error> {
+/// What comes next in a kill.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moment {
+    /// A look for what is there.
+    Look,
+    /// TERM to some.
+    Term,
+    /// KILL to some, or to the control group.
+    Kill,
+    /// The descendants are gone, and the init is given time to end.
+    Stand,
+}
+
+/// The same, for one who has something to do before each of its steps.
+///
+/// # Errors
+/// As [`kill`].
+pub fn kill_while(evidence: &Evidence, options: &Options, before: &dyn Fn(Moment)) -> Result<Report, Error> {
     let start = Instant::now();
-    let mut tree = Tree { evidence, options, before_look, known: BTreeMap::new(), unbeaten: HashSet::new() };
+    let mut tree = Tree {
+        evidence,
+        options,
+        before,
+        known: BTreeMap::new(),
+        unbeaten: HashSet::new(),
+        daemons: None,
+        spared: Vec::new(),
+    };
     if !options.init_stands_by {
         tree.climb_down(Whom::All, options.grace)?;
         return tree.report();
     }
     let gone = tree.climb_down(Whom::Descendants, options.grace)?;
     if gone && let Some(init) = tree.init()? {
+        before(Moment::Stand);
         init.signal(Signal::SIGCONT)?;
         if !init.wait(MOMENT)? {
             let left = options.grace.saturating_sub(start.elapsed());
@@ -102,11 +131,15 @@ enum Whom {
 struct Tree<'a> {
     evidence: &'a Evidence,
     options: &'a Options,
-    before_look: &'a dyn Fn(),
+    before: &'a dyn Fn(Moment),
     known: BTreeMap<ProcId, Known>,
     /// What the last look before giving up found. One that has ended since has left others behind:
     /// it forks faster than it is caught.
     unbeaten: HashSet<ProcId>,
+    /// Those to be spared, once that is settled.
+    daemons: Option<Vec<Daemon>>,
+    /// What the last look found of them.
+    spared: Vec<Spared>,
 }
 
 struct Known {
@@ -120,32 +153,33 @@ impl Tree<'_> {
     fn climb_down(&mut self, whom: Whom, grace: Duration) -> Result<bool, Error> {
         let start = Instant::now();
         let mut ladder = Ladder::new(grace, self.options.verify);
-        let mut pause = PAUSES.0;
+        let (mut pause, mut last) = (PAUSES.0, Vec::new());
         loop {
             let found = self.look(whom)?;
+            // It takes longer each time as long as nothing changes.
+            pause = if found == last { (pause * 2).min(PAUSES.1) } else { PAUSES.0 };
             match ladder.step(start.elapsed(), &found) {
                 Step::Done if self.group_is_empty()? => return Ok(true),
                 // What is another user's is not seen, and cannot be asked.
-                Step::Done => {
-                    pause = (pause * 2).min(PAUSES.1);
-                    self.end_the_unseen(start.elapsed().checked_sub(grace))?;
-                }
+                Step::Done => self.end_the_unseen(start.elapsed().checked_sub(grace))?,
                 Step::GiveUp(ids) => {
                     self.unbeaten.extend(ids);
                     return Ok(false);
                 }
-                Step::Look => pause = PAUSES.0,
+                Step::Look => continue,
+                Step::Term(ids) if ids.is_empty() => {}
                 Step::Term(ids) => {
-                    pause = if ids.is_empty() { (pause * 2).min(PAUSES.1) } else { PAUSES.0 };
+                    (self.before)(Moment::Term);
                     self.signal(&ids, &[Signal::SIGTERM, Signal::SIGCONT]);
                 }
                 Step::Kill(ids) => {
-                    pause = PAUSES.0;
+                    (self.before)(Moment::Kill);
                     self.kill_group();
                     self.signal(&ids, &[Signal::SIGKILL]);
                 }
             }
             self.rest(&found, pause.min(grace.saturating_sub(start.elapsed()).max(PAUSES.0)));
+            last = found;
         }
     }
 
@@ -153,9 +187,11 @@ impl Tree<'_> {
     /// those that were held and have escaped all nets. One that was only seen, lives, and is no
     /// member now, was none of ours.
     fn look(&mut self, whom: Whom) -> Result<Vec<ProcId>, Error> {
-        (self.before_look)();
+        (self.before)(Moment::Look);
         let mut now =
-            members(self.evidence, &self.options.protected).map_err(Error::system("list processes"))?;
+            family(self.evidence, &self.options.protected).map_err(Error::system("list processes"))?;
+        self.set_apart(&mut now);
+        let mut now = now.members;
         now.retain(|member| whom == Whom::All || member.via != Via::Init);
         let found: HashSet<ProcId> = now.iter().map(|member| member.id).collect();
         for known in self.known.values_mut().filter(|known| !found.contains(&known.member.id)) {
@@ -167,6 +203,15 @@ impl Tree<'_> {
             self.known.insert(member.id, Known { member, handle, ended: false });
         }
         Ok(self.known.iter().filter(|(_, known)| !known.ended).map(|(id, _)| *id).collect())
+    }
+
+    /// Takes out what is spared.
+    fn set_apart(&mut self, now: &mut Family) {
+        let Options { spare, init_stands_by, .. } = self.options;
+        let daemons = self.daemons.take();
+        let daemons = daemons.unwrap_or_else(|| spare::daemons(spare, now, self.evidence, *init_stands_by));
+        self.spared = spare::set_apart(&daemons, now);
+        self.daemons = Some(daemons);
     }
 
     /// Whether nothing but the spared lives in the control group, if there is one.
@@ -185,6 +230,7 @@ impl Tree<'_> {
             return Err(Error::Populated(self.evidence.group().map(Path::to_owned).unwrap_or_default()));
         }
         if late.is_some() {
+            (self.before)(Moment::Kill);
             self.kill_group();
         }
         Ok(())
@@ -204,9 +250,10 @@ impl Tree<'_> {
 
     /// Of each process in the group, whether it must not be touched.
     fn spared_in(&self, group: &Path) -> io::Result<Vec<bool>> {
-        let line = own_line();
-        let spared = |pid: &u32| line.contains(pid) || self.options.protected.contains(pid);
-        Ok(cgroup::processes(group)?.iter().map(spared).collect())
+        let mut spared = own_line();
+        spared.extend(&self.options.protected);
+        spared.extend(spare::pids(&self.spared));
+        Ok(cgroup::processes(group)?.iter().map(|pid| spared.contains(pid)).collect())
     }
 
     /// A process that cannot be held or signalled now is found again by the next look.
@@ -224,10 +271,11 @@ impl Tree<'_> {
         }
     }
 
-    /// Waits for one of them to end, but no longer than this.
+    /// Waits for all of them to end, but no longer than this.
     fn rest(&self, found: &[ProcId], pause: Duration) {
-        let mut handles = found.iter().filter_map(|id| self.known.get(id)?.handle.as_ref());
-        if handles.next().is_none_or(|handle| handle.wait(pause).is_err()) {
+        let handles: Vec<&Handle> =
+            found.iter().filter_map(|id| self.known.get(id)?.handle.as_ref()).collect();
+        if handles.is_empty() || handle::wait_for_all(handles, pause).is_err() {
             std::thread::sleep(pause);
         }
     }
@@ -243,7 +291,7 @@ impl Tree<'_> {
     }
 
     fn report(self) -> Result<Report, Error> {
-        let mut report = Report::default();
+        let mut report = Report { spared: self.spared, ..Report::default() };
         for (id, known) in self.known {
             let state = identity::state(id).map_err(Error::system("read a process"))?;
             let ended = matches!(state, State::Gone | State::Zombie);

@@ -7,7 +7,9 @@
 //! 0 and 1, the caller and its ancestors, processes of other users, and the group of anything but
 //! an init's own program. And gone means proved: two empty looks in a row.
 
+pub mod census;
 pub mod cgroup;
+pub mod crash;
 pub mod dependent;
 pub mod detach;
 pub mod env;
@@ -20,9 +22,13 @@ pub mod kill;
 pub mod ladder;
 pub mod limits;
 pub mod log_writer;
+mod look;
 pub mod machine;
+mod marks;
 pub mod place;
 pub mod proc;
+pub mod serve;
+pub mod spare;
 #[cfg(test)]
 mod testing;
 pub mod tree;

@@ -3,14 +3,15 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
 use nix::unistd::{SysconfVar, getpgid, sysconf};
-use protocol::ids::{ProcId, Tag};
+use protocol::ids::ProcId;
 use protocol::text::OsBytes;
 use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
 
@@ -46,7 +47,7 @@ fn open(pid: u32, name: &str) -> io::Result<File> {
 }
 
 /// Reads a file of a process; `None` where the process went.
-fn slurp(pid: u32, name: &str) -> io::Result<Option<Vec<u8>>> {
+pub(crate) fn slurp(pid: u32, name: &str) -> io::Result<Option<Vec<u8>>> {
     present(open(pid, name).and_then(|file| {
         let mut bytes = Vec::with_capacity(1024);
         // Through `Take`, which spares the two calls that ask such a file for a size it has not.
@@ -79,15 +80,21 @@ pub(crate) fn glance(pid: u32) -> io::Result<Option<Glance>> {
             tpgid: stat.tpgid,
             state,
             comm: OsBytes(stat.comm.to_vec()),
+            image: stat.image,
         }))
     });
     Ok(seen?.flatten())
 }
 
 pub(crate) fn read(pid: u32) -> io::Result<Option<Process>> {
-    let (Some(seen), Some(status)) = (glance(pid)?, slurp(pid, "status")?) else { return Ok(None) };
-    let uid = proc::parse_uid(&status).ok_or_else(|| unreadable(pid))?;
+    let (Some(seen), Some(uid)) = (glance(pid)?, uid(pid)?) else { return Ok(None) };
     Ok(Some(seen.with_user(uid)))
+}
+
+/// The real user id.
+pub(crate) fn uid(pid: u32) -> io::Result<Option<u32>> {
+    let Some(status) = slurp(pid, "status")? else { return Ok(None) };
+    proc::parse_uid(&status).map(Some).ok_or_else(|| unreadable(pid))
 }
 
 /// A first thread that has ended is a zombie though the others run on.
@@ -168,6 +175,15 @@ pub(crate) fn vitals(id: ProcId) -> io::Result<Option<Vitals>> {
     }))
 }
 
+/// Whether standard input or output is a pipe or a socket; not of a process that does not show that.
+pub(crate) fn is_piped(pid: u32) -> bool {
+    let target = |fd: u32| std::fs::read_link(format!("/proc/{pid}/fd/{fd}")).ok();
+    let tied = |path: PathBuf| {
+        [&b"pipe:"[..], b"socket:"].iter().any(|kind| path.as_os_str().as_bytes().starts_with(kind))
+    };
+    [0, 1].into_iter().filter_map(target).any(tied)
+}
+
 /// Since Linux 6.2 the size of the directory is their number; before that it is 0.
 fn count_files(pid: u32) -> Option<u64> {
     let path = format!("/proc/{pid}/fd");
@@ -191,11 +207,10 @@ pub(crate) fn pids() -> io::Result<Vec<u32>> {
     Ok(pids)
 }
 
-/// Whether the environment that the process was started with has the tag. A process that hides its
-/// memory, or has overwritten it, has not.
-pub(crate) fn has_tag(pid: u32, tag: Tag) -> bool {
-    let entry = format!("POOL_INCARNATION={tag}");
-    slurp(pid, "environ").ok().flatten().is_some_and(|environ| proc::has_entry(&environ, entry.as_bytes()))
+/// The environment that the process was started with, NUL after each entry, unless it hides its memory or
+/// has overwritten it.
+pub(crate) fn environ(pid: u32) -> io::Result<Option<Vec<u8>>> {
+    slurp(pid, "environ")
 }
 
 pub(crate) fn boot_id() -> io::Result<String> {

@@ -11,12 +11,12 @@ use nix::errno::Errno;
 use nix::sys::event::{EvFlags, EventFilter, FilterFlag, KEvent, Kqueue};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, getsid};
-use protocol::ids::{ProcId, Tag};
+use protocol::ids::ProcId;
 use protocol::text::OsBytes;
 
 use crate::identity::{Glance, Process, State};
 use crate::place::Front;
-use crate::proc;
+use crate::proc::{self, Image};
 use crate::vitals::Vitals;
 
 fn number(pid: u32) -> io::Result<c_int> {
@@ -72,6 +72,7 @@ fn glance_of(pid: u32, info: &libc::proc_bsdinfo) -> io::Result<Glance> {
         tpgid: Some(info.e_tpgid).filter(|group| *group != 0 && *group != u32::MAX),
         state: state(info),
         comm: OsBytes(info.pbi_comm.iter().map(|c| c.cast_unsigned()).take_while(|b| *b != 0).collect()),
+        image: Image::Unknown,
     })
 }
 
@@ -82,6 +83,11 @@ pub(crate) fn glance(pid: u32) -> io::Result<Option<Glance>> {
 pub(crate) fn read(pid: u32) -> io::Result<Option<Process>> {
     let Some(info) = info(pid)? else { return Ok(None) };
     Ok(Some(glance_of(pid, &info)?.with_user(info.pbi_ruid)))
+}
+
+/// The real user id.
+pub(crate) fn uid(pid: u32) -> io::Result<Option<u32>> {
+    Ok(info(pid)?.map(|info| info.pbi_ruid))
 }
 
 /// The working directory; of one that was removed the path it had, where the kernel still knows it.
@@ -142,6 +148,11 @@ pub(crate) fn memory_and_cpu(id: ProcId) -> io::Result<Option<(u64, Duration)>> 
     Ok(task(id)?.map(|(_, task)| (task.pti_resident_size, cpu(&task))))
 }
 
+/// Not read here.
+pub(crate) fn is_piped(_pid: u32) -> bool {
+    false
+}
+
 fn count_files(pid: u32) -> Option<u64> {
     let pid = number(pid).ok()?;
     // SAFETY: with no buffer the call only returns how many bytes would do, with some room.
@@ -177,11 +188,15 @@ pub(crate) fn pids() -> io::Result<Vec<u32>> {
     Ok(pids)
 }
 
-/// Whether the environment that the process was started with has the tag. Programs protected by
+/// What holds the environment that the process was started with, NUL after each entry. Programs protected by
 /// the system hide theirs.
-pub(crate) fn has_tag(pid: u32, tag: Tag) -> bool {
-    let entry = format!("POOL_INCARNATION={tag}");
-    arguments(pid).is_ok_and(|bytes| proc::has_entry(&bytes, entry.as_bytes()))
+pub(crate) fn environ(pid: u32) -> io::Result<Option<Vec<u8>>> {
+    match arguments(pid) {
+        Ok(bytes) => Ok(Some(bytes)),
+        // So it is answered for a process that does not exist, too.
+        Err(error) if error.raw_os_error() == Some(Errno::EINVAL as i32) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// The program's path, arguments and environment, NUL after each.

@@ -29,6 +29,22 @@ pub struct Stat<'a> {
     pub threads: u32,
     /// Field 22: clock ticks since boot.
     pub start: u64,
+    /// What its memory shows of the program that it runs.
+    pub image: Image,
+}
+
+/// Where the program that a process runs lies in its memory. Each exec lays one anew, at places chosen by
+/// chance: as long as this is the same, so are the program and the environment that it was started with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Image {
+    /// Not told, as of other users' processes.
+    Unknown,
+    /// There is none: one of the kernel's own, or a zombie.
+    None,
+    /// It is just being laid, and its environment cannot be read yet.
+    Unfinished,
+    /// Fields 28, 50 and 51: the bottom of the stack, and the two ends of the environment.
+    At(u64, u64, u64),
 }
 
 /// Parses a `stat` file.
@@ -37,7 +53,8 @@ pub fn parse_stat(bytes: &[u8]) -> Option<Stat<'_>> {
     let open = bytes.iter().position(|b| *b == b'(')?;
     let close = bytes.iter().rposition(|b| *b == b')')?;
     let comm = bytes.get(open + 1..close)?;
-    let fields: [&str; 20] = first_fields(after_name(bytes)?)?;
+    let rest = after_name(bytes)?;
+    let fields: [&str; 20] = first_fields(rest)?;
     let ticks = |field: &str| field.parse::<u64>().ok();
     Some(Stat {
         pid: std::str::from_utf8(&bytes[..open]).ok()?.trim().parse().ok()?,
@@ -51,6 +68,21 @@ pub fn parse_stat(bytes: &[u8]) -> Option<Stat<'_>> {
         cpu_waited: ticks(fields[13])?.saturating_add(ticks(fields[14])?),
         threads: fields[17].parse().ok()?,
         start: fields[19].parse().ok()?,
+        image: parse_image(rest).unwrap_or(Image::Unknown),
+    })
+}
+
+/// From fields 23 (bytes of memory), 26 (start of the code: 1 where it is not told), and those in [`Image::At`].
+fn parse_image(fields: &str) -> Option<Image> {
+    // The last one may be cut.
+    let mut fields = fields.strip_suffix('\n')?.split_ascii_whitespace().map(str::parse::<u64>);
+    let mut next = |skip: usize| fields.nth(skip)?.ok();
+    let (memory, code, stack, start, end) = (next(20)?, next(2)?, next(1)?, next(21)?, next(0)?);
+    Some(match (memory, code, end) {
+        (0, ..) => Image::None,
+        (_, 1, _) => Image::Unknown,
+        (_, 0, _) | (.., 0) => Image::Unfinished,
+        _ => Image::At(stack, start, end),
     })
 }
 
@@ -132,10 +164,11 @@ pub fn parse_uid(status: &[u8]) -> Option<u32> {
     std::str::from_utf8(line).ok()?.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// Whether an `environ` file has exactly this `NAME=value` entry.
+/// The value of a variable in an `environ` file; of one that is there twice the first, as programs read it.
 #[must_use]
-pub fn has_entry(environ: &[u8], entry: &[u8]) -> bool {
-    environ.split(|b| *b == 0).any(|found| found == entry)
+pub fn parse_variable<'a>(environ: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    let mut entries = environ.split(|b| *b == 0);
+    entries.find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
 }
 
 #[cfg(test)]
@@ -144,6 +177,7 @@ mod tests {
 
     use super::*;
 
+    const TAIL_TO_22: &str = ") S 4 5 6 34816 7 4194304 1 2 3 4 10 11 2 3 20 0 1 0 8123";
     const TAIL: &str = ") S 4 5 6 34816 7 4194304 1 2 3 4 10 11 2 3 20 0 1 0 8123 1 2 3";
 
     #[test]
@@ -221,19 +255,30 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_is_matched_whole() {
-        assert!(has_entry(b"A=1\0POOL_INCARNATION=ab\0", b"POOL_INCARNATION=ab"));
-        for near in
-            [&b"XPOOL_INCARNATION=ab\0"[..], b"POOL_INCARNATION=abc\0", b"A=POOL_INCARNATION=ab\0", b""]
-        {
-            assert!(!has_entry(near, b"POOL_INCARNATION=ab"));
+    fn a_variable_is_known_by_its_whole_name() {
+        assert_eq!(parse_variable(b"A=1\0B=x=y\0B=z\0", "B"), Some(&b"x=y"[..]));
+        assert_eq!(parse_variable(b"B=\0", "B"), Some(&b""[..]));
+        for near in [&b"XB=1\0"[..], b"BX=1\0", b"A=B=1\0", b"B\0", b""] {
+            assert_eq!(parse_variable(near, "B"), None);
         }
+    }
+
+    #[test]
+    fn where_a_program_lies_differs_after_each_exec() {
+        let text = |memory: u64, code: u64, end: u64| {
+            format!("9 () 1 (x{} {memory} 2 3 {code} 27 280{} 490 500 {end} 0\n", TAIL_TO_22, " 0".repeat(20))
+        };
+        let image = |text: &str| parse_stat(text.as_bytes()).unwrap().image;
+        assert_eq!(image(&text(4096, 70, 510)), Image::At(280, 500, 510));
+        assert_eq!([image(&text(4096, 1, 0)), image(&text(0, 0, 0))], [Image::Unknown, Image::None]);
+        assert_eq!([image(&text(4096, 0, 510)), image(&text(4096, 70, 0))], [Image::Unfinished; 2]);
+        assert_eq!(image(text(4096, 70, 510).trim_end()), Image::Unknown, "cut");
     }
 
     proptest! {
         #[test]
         fn any_bytes_are_survived(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-            let _ = (parse_stat(&bytes), parse_uid(&bytes), has_entry(&bytes, b"A=1"), parse_exit_status(&bytes));
+            let _ = (parse_stat(&bytes), parse_uid(&bytes), parse_variable(&bytes, "A"), parse_exit_status(&bytes));
             let _ = (parse_open_files_max(&bytes), parse_kib(&bytes, "a"));
             drop((parse_cmdline(&bytes), parse_procargs(&bytes), parse_pids(&bytes)));
         }

@@ -4,30 +4,33 @@
 //! descends from a member is a member. Where the incarnation has a control group, that is a fourth
 //! one without a hole.
 //!
+//! A controlling terminal and a process group need no net of their own: the kernel gives each to one
+//! session, so whatever shares them is in the session. A session whose leader has gone is believed
+//! only by a tag, even where the leader was our init: when its last process ended, its number became
+//! free for a stranger's session, the leader of which may have gone too.
+//!
 //! Membership looks at these alone: a member that serves a socket (a tmux server that an agent
 //! started for itself, say) is a member like any other. Callers that must spare one name it as
-//! protected; then nothing belongs merely because it descends from that one.
+//! protected, when nothing belongs merely because it descends from that one, or say what is to be
+//! spared ([`crate::spare`]).
 
-use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use nix::unistd::getuid;
 use protocol::ids::{ProcId, Tag};
 use protocol::text::OsBytes;
 
-use crate::identity::{Process, State};
+use crate::identity::{Glance, Process, State};
+use crate::look::{self, Look, Seen};
+use crate::marks::Marks;
 use crate::{cgroup, platform};
 
 mod table;
 
 pub use table::{Table, processes};
-
-/// How often a look is completed with what was started during it. Reading all takes milliseconds,
-/// in which a process that only ever forks and exits is somewhere else; reading what is new takes a
-/// fraction of one, so two or three rounds are usual even on a busy machine.
-const MOST_ROUNDS: u32 = 50;
 
 /// What is known of an incarnation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +44,9 @@ pub struct Evidence {
     pub tag: Tag,
     /// Its control group. Believed only where it is named for the tag.
     pub cgroup: Option<PathBuf>,
+    /// The socket of its pool, where another pool may use the same tag: the tag is believed only along with
+    /// this in `POOL_SOCKET`.
+    pub socket: Option<PathBuf>,
 }
 
 impl Evidence {
@@ -82,29 +88,41 @@ pub struct Member {
     pub via: Via,
 }
 
-/// One look at the whole machine: the live processes that belong, by number. Left out are the
+/// The live processes that belong, by number, after one look at the whole machine. Left out are the
 /// caller and its ancestors, pid 0 and 1, the processes of other users, and those `protected`.
 ///
 /// # Errors
 /// Where the list of processes cannot be had; one that cannot be read is left out.
 pub fn members(evidence: &Evidence, protected: &[u32]) -> io::Result<Vec<Member>> {
-    let mut machine = Machine {
-        all: HashMap::new(),
-        tagged: HashSet::new(),
-        grouped: HashSet::new(),
-        me: std::process::id(),
-        uid: getuid().as_raw(),
+    Ok(family(evidence, protected)?.members)
+}
+
+/// The same, with the look that it is from.
+pub(crate) fn family(evidence: &Evidence, protected: &[u32]) -> io::Result<Family> {
+    let mine = getuid().as_raw();
+    // What has ended since was found nevertheless.
+    let is_ours = |pid| platform::uid(pid).is_ok_and(|uid| uid.is_none_or(|uid| uid == mine));
+    let (me, is_ours) = (std::process::id(), &is_ours);
+    let nets = |grouped| Nets { evidence, protected, grouped, me, is_ours };
+    // What outruns a look is ended with its group: only that nothing is left needs a whole one.
+    let found = |look: &Look| {
+        let seen = evidence.group().is_some().then(|| grouped(evidence).ok()).flatten();
+        let members = seen.map(|grouped| nets(grouped).catch(look).1);
+        members.is_some_and(|members| members.iter().any(|member| member.via != Via::Init))
     };
-    for _ in 0..MOST_ROUNDS {
-        let complete = machine.catch_up(evidence.tag)?;
-        machine.grouped = grouped(evidence)?;
-        // What outruns a look is ended with its group: only that nothing is left needs a whole one.
-        let found = || machine.members(evidence, protected).iter().any(|member| member.via != Via::Init);
-        if complete || (evidence.group().is_some() && found()) {
-            break;
-        }
-    }
-    Ok(machine.members(evidence, protected))
+    let look = look::shared(&found)?;
+    let (reasons, members) = nets(grouped(evidence)?).catch(&look);
+    Ok(Family { look, reasons, members })
+}
+
+/// What belongs to an incarnation.
+#[derive(Debug)]
+pub(crate) struct Family {
+    pub(crate) look: Arc<Look>,
+    /// Of all that is in one of the nets, also of what must not be touched.
+    pub(crate) reasons: HashMap<u32, Via>,
+    /// By number.
+    pub(crate) members: Vec<Member>,
 }
 
 fn grouped(evidence: &Evidence) -> io::Result<HashSet<u32>> {
@@ -119,108 +137,75 @@ pub(crate) fn still_belongs(evidence: &Evidence, member: &Member, now: &Process)
     match member.via {
         Via::Init => evidence.init == Some(now.id),
         Via::Descent => now.ppid == member.ppid || inherited,
-        Via::Tag => platform::has_tag(now.id.pid, evidence.tag),
+        Via::Tag => Marks::of(now.id.pid).is_ok_and(|marks| marks.is_some_and(|marks| marks.name(evidence))),
         Via::Session => evidence.sid == Some(now.sid),
         Via::Group => cgroup::has(evidence.tag, now.id.pid),
     }
 }
 
-/// The machine as it was seen.
-#[derive(Debug)]
-struct Machine {
-    all: HashMap<u32, Process>,
-    tagged: HashSet<u32>,
+/// The nets that are cast over a look.
+struct Nets<'a> {
+    evidence: &'a Evidence,
+    protected: &'a [u32],
     grouped: HashSet<u32>,
     me: u32,
-    uid: u32,
+    is_ours: &'a dyn Fn(u32) -> bool,
 }
 
-impl Machine {
-    /// Reads what the list of processes has and `self` has not, and what has lost its parent since.
-    /// Whether none ended between list and reading, when it may have left another behind: then this
-    /// is how the machine was at the time of the list.
-    fn catch_up(&mut self, tag: Tag) -> io::Result<bool> {
-        let mut listed = platform::pids()?;
-        let now: HashSet<u32> = listed.iter().copied().collect();
-        self.all
-            .retain(|pid, process| now.contains(pid) && (process.ppid == 0 || now.contains(&process.ppid)));
-        listed.retain(|pid| !self.all.contains_key(pid));
-        // The youngest first: they are gone soonest.
-        listed.sort_unstable_by_key(|pid| Reverse(*pid));
-        let mut complete = true;
-        for pid in listed {
-            match platform::read(pid) {
-                Ok(Some(process)) => {
-                    complete &= process.state != State::Zombie;
-                    self.add(process, tag);
-                }
-                Ok(None) => complete = false,
-                Err(_) => {}
-            }
-        }
-        Ok(complete)
-    }
-
-    fn add(&mut self, process: Process, tag: Tag) {
-        let pid = process.id.pid;
-        if process.uid == self.uid && process.state != State::Zombie && platform::has_tag(pid, tag) {
-            self.tagged.insert(pid);
-        }
-        self.all.insert(pid, process);
-    }
-
-    fn members(&self, evidence: &Evidence, protected: &[u32]) -> Vec<Member> {
-        let exempt = self.exempt(protected);
-        let mut found = self.roots(evidence);
-        found.retain(|pid, _| !protected.contains(pid));
-        self.descend(&mut found, protected);
-        let mut members: Vec<Member> =
-            self.all.values().filter_map(|p| member(p, *found.get(&p.id.pid)?)).collect();
-        members.retain(|member| !exempt.contains(&member.id.pid));
+impl Nets<'_> {
+    /// What is in one of them and why, and of that the members.
+    fn catch(&self, look: &Look) -> (HashMap<u32, Via>, Vec<Member>) {
+        let mut found = self.roots(look);
+        found.retain(|pid, _| !self.protected.contains(pid));
+        self.descend(look, &mut found);
+        let exempt = self.exempt(look);
+        let caught = found.iter().filter_map(|(pid, via)| Some((look.all.get(pid)?, *via)));
+        let caught = caught.filter(|(seen, _)| seen.now.is_alive() && !exempt.contains(&seen.now.id.pid));
+        let mut members: Vec<Member> = caught.map(|(seen, via)| member(&seen.now, via)).collect();
+        members.retain(|member| (self.is_ours)(member.id.pid));
         members.sort_by_key(|member| member.id);
-        members
+        (found, members)
     }
 
     /// Those that belong for a reason of their own.
-    fn roots(&self, evidence: &Evidence) -> HashMap<u32, Via> {
-        let sid = evidence.sid.filter(|sid| *sid > 1 && self.session_is_ours(*sid, evidence.init));
-        let why = |process: &Process| {
-            if evidence.init == Some(process.id) {
+    fn roots(&self, look: &Look) -> HashMap<u32, Via> {
+        let sid = self.evidence.sid.filter(|sid| *sid > 1 && self.session_is_ours(look, *sid));
+        let why = |seen: &Seen| {
+            if self.evidence.init == Some(seen.now.id) {
                 Some(Via::Init)
-            } else if self.grouped.contains(&process.id.pid) {
+            } else if self.grouped.contains(&seen.now.id.pid) {
                 Some(Via::Group)
-            } else if self.tagged.contains(&process.id.pid) {
+            } else if self.is_tagged(seen) {
                 Some(Via::Tag)
             } else {
-                (sid == Some(process.sid)).then_some(Via::Session)
+                (sid == Some(seen.now.sid)).then_some(Via::Session)
             }
         };
-        self.all.values().filter_map(|process| Some((process.id.pid, why(process)?))).collect()
+        look.all.values().filter_map(|seen| Some((seen.now.id.pid, why(seen)?))).collect()
     }
 
-    fn session_is_ours(&self, sid: u32, init: Option<ProcId>) -> bool {
-        match self.all.get(&sid) {
-            Some(leader) => init == Some(leader.id) || self.tagged.contains(&sid),
-            None => {
-                self.all.values().any(|process| process.sid == sid && self.tagged.contains(&process.id.pid))
-            }
+    fn is_tagged(&self, seen: &Seen) -> bool {
+        seen.marks.as_ref().is_some_and(|marks| marks.name(self.evidence))
+    }
+
+    fn session_is_ours(&self, look: &Look, sid: u32) -> bool {
+        match look.all.get(&sid) {
+            Some(leader) => self.evidence.init == Some(leader.now.id) || self.is_tagged(leader),
+            None => look.all.values().any(|seen| seen.now.sid == sid && self.is_tagged(seen)),
         }
     }
 
     /// Adds what descends from those found, through processes of other users but not through the
     /// caller (unless it is the init itself) or a protected process.
-    fn descend(&self, found: &mut HashMap<u32, Via>, protected: &[u32]) {
-        let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
-        for process in self.all.values() {
-            children.entry(process.ppid).or_default().push(process.id.pid);
-        }
+    fn descend(&self, look: &Look, found: &mut HashMap<u32, Via>) {
+        let children = look.children();
         let mut todo: Vec<u32> = found.keys().copied().collect();
         while let Some(parent) = todo.pop() {
             if parent == self.me && found.get(&parent) != Some(&Via::Init) {
                 continue;
             }
             for child in children.get(&parent).into_iter().flatten() {
-                if !found.contains_key(child) && !protected.contains(child) {
+                if !found.contains_key(child) && !self.protected.contains(child) {
                     found.insert(*child, Via::Descent);
                     todo.push(*child);
                 }
@@ -228,13 +213,10 @@ impl Machine {
         }
     }
 
-    fn exempt(&self, protected: &[u32]) -> HashSet<u32> {
-        let mut exempt: HashSet<u32> = protected.iter().copied().collect();
+    fn exempt(&self, look: &Look) -> HashSet<u32> {
+        let mut exempt: HashSet<u32> = self.protected.iter().copied().collect();
         exempt.extend([0, 1]);
-        exempt.extend(
-            self.all.values().filter(|process| process.uid != self.uid).map(|process| process.id.pid),
-        );
-        exempt.extend(line(self.me, |pid| self.all.get(&pid).map(|process| process.ppid)));
+        exempt.extend(line(self.me, |pid| look.all.get(&pid).map(|seen| seen.now.ppid)));
         exempt
     }
 }
@@ -254,14 +236,8 @@ pub(crate) fn own_line() -> HashSet<u32> {
     line(std::process::id(), |pid| Some(platform::glance(pid).ok()??.ppid))
 }
 
-fn member(process: &Process, via: Via) -> Option<Member> {
-    (process.state != State::Zombie).then(|| Member {
-        id: process.id,
-        ppid: process.ppid,
-        comm: process.comm.clone(),
-        state: process.state,
-        via,
-    })
+fn member(now: &Glance, via: Via) -> Member {
+    Member { id: now.id, ppid: now.ppid, comm: now.comm.clone(), state: now.state, via }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::proc::Image;
 
 const UID: u32 = 1000;
 const ME: u32 = 50;
@@ -22,21 +23,42 @@ fn process(pid: u32, ppid: u32, sid: u32) -> Process {
     }
 }
 
-/// The caller (50, below a shell 49), a tmux server (60), and what the test adds.
-fn machine(more: impl IntoIterator<Item = Process>, tagged: &[u32]) -> Machine {
-    let mut all = vec![process(1, 0, 1), process(49, 1, 49), process(ME, 49, 49), process(60, 1, 60)];
-    all.extend(more);
-    Machine {
-        all: by_pid(all),
-        tagged: tagged.iter().copied().collect(),
-        grouped: HashSet::new(),
-        me: ME,
-        uid: UID,
+/// What a look sees, whose each process is, what is in the group, and who looks.
+struct Machine {
+    look: Look,
+    uids: HashMap<u32, u32>,
+    grouped: HashSet<u32>,
+    me: u32,
+}
+
+impl Machine {
+    fn new(all: impl IntoIterator<Item = Process>, tagged: &[u32]) -> Self {
+        let mut machine =
+            Self { look: Look::default(), uids: HashMap::new(), grouped: HashSet::new(), me: ME };
+        all.into_iter().for_each(|process| machine.add(process, tagged));
+        machine
+    }
+
+    fn add(&mut self, process: Process, tagged: &[u32]) {
+        let Process { id, ppid, pgid, sid, uid, tpgid, state, comm } = process;
+        let marks = Marks { tag: Some(TAG), client: None, socket: Some("/pool".into()) };
+        let marks = (tagged.contains(&id.pid) && uid == UID).then(|| Arc::new(marks));
+        let now = Glance { id, ppid, pgid, sid, tpgid, state, comm, image: Image::Unknown };
+        self.look.all.insert(id.pid, Seen { now, marks });
+        self.uids.insert(id.pid, uid);
+    }
+
+    fn members(&self, evidence: &Evidence, protected: &[u32]) -> Vec<Member> {
+        let is_ours = |pid: u32| self.uids[&pid] == UID;
+        let grouped = self.grouped.clone();
+        Nets { evidence, protected, grouped, me: self.me, is_ours: &is_ours }.catch(&self.look).1
     }
 }
 
-fn by_pid(all: Vec<Process>) -> HashMap<u32, Process> {
-    all.into_iter().map(|process| (process.id.pid, process)).collect()
+/// The caller (50, below a shell 49), a tmux server (60), and what the test adds.
+fn machine(more: impl IntoIterator<Item = Process>, tagged: &[u32]) -> Machine {
+    let all = [process(1, 0, 1), process(49, 1, 49), process(ME, 49, 49), process(60, 1, 60)];
+    Machine::new(all.into_iter().chain(more), tagged)
 }
 
 fn found(machine: &Machine, evidence: Evidence, protected: &[u32]) -> Vec<(u32, Via)> {
@@ -44,7 +66,7 @@ fn found(machine: &Machine, evidence: Evidence, protected: &[u32]) -> Vec<(u32, 
 }
 
 fn evidence() -> Evidence {
-    Evidence { init: Some(INIT), sid: Some(100), tag: TAG, cgroup: None }
+    Evidence { init: Some(INIT), sid: Some(100), tag: TAG, cgroup: None, socket: None }
 }
 
 #[test]
@@ -99,6 +121,14 @@ fn a_group_of_another_name_is_not_believed() {
 }
 
 #[test]
+fn a_tag_of_another_pool_is_not_ours() {
+    let machine = machine([process(104, 1, 104)], &[104]);
+    let of = |socket: &str| Evidence { socket: Some(socket.into()), ..evidence() };
+    assert_eq!(found(&machine, of("/pool"), &[]), [(104, Via::Tag)]);
+    assert_eq!(found(&machine, of("/other"), &[]), []);
+}
+
+#[test]
 fn a_reused_init_number_names_a_stranger() {
     let stranger = Process { id: ProcId { start: 8, ..INIT }, ..process(100, 1, 100) };
     let all = [stranger, process(101, 100, 100), process(102, 100, 102)];
@@ -133,8 +163,8 @@ fn p02_spared_are_zombies_other_users_the_protected_and_what_only_they_lead_to()
 #[test]
 fn p02_a_caller_within_the_tree_spares_its_own_line() {
     let mut machine = machine([process(100, 60, 100), process(101, 100, 100)], &[49, ME]);
-    machine.all.insert(49, process(49, 100, 49));
-    machine.all.insert(51, process(51, ME, 51));
+    machine.add(process(49, 100, 49), &[49]);
+    machine.add(process(51, ME, 51), &[]);
     assert_eq!(found(&machine, evidence(), &[]), [(101, Via::Session)]);
 }
 
@@ -153,15 +183,17 @@ proptest! {
         protected in proptest::collection::vec(0u32..30, 0..3),
         init in 0u32..30,
     ) {
-        let all: Vec<Process> = links.iter().enumerate()
-            .map(|(n, (ppid, sid, uid, _))| Process { uid: *uid, ..process(u32::try_from(n).unwrap(), *ppid, *sid) })
-            .collect();
-        let tagged = links.iter().enumerate().filter(|(_, l)| l.3).map(|(n, _)| u32::try_from(n).unwrap()).collect();
-        let machine = Machine { all: by_pid(all), tagged, grouped: HashSet::new(), me: 3, uid: 1 };
-        let evidence = Evidence { init: Some(ProcId { pid: init, start: 7 }), sid: Some(init), tag: TAG, cgroup: None };
+        let number = |n: usize| u32::try_from(n).unwrap();
+        let all = links.iter().enumerate().map(|(n, (ppid, sid, uid, _))| {
+            Process { uid: UID + uid, ..process(number(n), *ppid, *sid) }
+        });
+        let tagged: Vec<u32> = links.iter().enumerate().filter(|(_, l)| l.3).map(|(n, _)| number(n)).collect();
+        let machine = Machine { me: 3, ..Machine::new(all, &tagged) };
+        let init = Some(ProcId { pid: init, start: 7 });
+        let evidence = Evidence { init, sid: init.map(|init| init.pid), ..evidence() };
         for member in machine.members(&evidence, &protected) {
             prop_assert!(member.id.pid > 1 && member.id.pid != 3 && !protected.contains(&member.id.pid));
-            prop_assert_eq!(machine.all[&member.id.pid].uid, 1);
+            prop_assert_eq!(machine.uids[&member.id.pid], UID);
         }
     }
 }

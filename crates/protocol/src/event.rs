@@ -13,8 +13,8 @@ use crate::ids::{
 };
 use crate::life::{Account, Budget, Conversation, Policy};
 use crate::message::{Breaker, Message, MessageStatus};
-use crate::reap::{CandidateKind, Outcome};
-use crate::session::{DeleteMode, Exit, Incarnation, Reason, Session};
+use crate::reap::{Action, CandidateKind, Outcome, Rule};
+use crate::session::{DeleteMode, Exit, Incarnation, Reason, Session, SessionLock};
 use crate::text::{Name, OsBytes};
 use crate::time::Timestamp;
 
@@ -354,5 +354,41 @@ pub enum Event {
     LogResumed {
         /// Which session.
         session: SessionId,
+    },
+    /// Somebody has its lock.
+    LockGranted {
+        /// Which session.
+        session: SessionId,
+        /// The lock.
+        lock: SessionLock,
+    },
+    /// Its lock was given back, or its holder is proved dead.
+    LockReleased {
+        /// Which session.
+        session: SessionId,
+        /// Which lock.
+        token: Token,
+        /// Why.
+        reason: String,
+    },
+    /// Its lock was taken away: by force, or because its holder was silent for too long.
+    LockRevoked {
+        /// Which session.
+        session: SessionId,
+        /// Which lock.
+        token: Token,
+        /// Why.
+        reason: String,
+    },
+    /// A rule found something that should be dead.
+    StaleFound {
+        /// Whose it is.
+        session: SessionId,
+        /// Which rule.
+        rule: Rule,
+        /// What is done about it.
+        action: Action,
+        /// What speaks for it, a sentence.
+        evidence: String,
     },
 }

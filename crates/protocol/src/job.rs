@@ -16,7 +16,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{ProcId, SessionId, Tag};
-use crate::life::Limits;
+use crate::life::{Leftovers, Limits};
 use crate::text::OsBytes;
 use crate::time::Timestamp;
 
@@ -59,6 +59,12 @@ pub struct Job {
     /// The control group that the program enters before it runs; the init stays outside.
     #[serde(default)]
     pub cgroup: Option<OsBytes>,
+    /// What becomes of what it detached.
+    #[serde(default)]
+    pub leftovers: Leftovers,
+    /// The session's private directory: what listens in there serves nobody else.
+    #[serde(default)]
+    pub private: Option<OsBytes>,
 }
 
 /// That the program runs: its exec succeeded.

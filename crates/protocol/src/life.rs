@@ -2,8 +2,11 @@
 
 mod limits;
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
+use crate::reap::{Action, Rule};
 use crate::time::Timestamp;
 
 pub use limits::{LimitError, Limits};
@@ -26,6 +29,21 @@ pub struct Policy {
     pub ephemeral: bool,
     /// Never parked by itself.
     pub pinned: bool,
+    /// What becomes of it where one of these rules applies; its agent's, or the configuration's, where nothing is said.
+    #[serde(default)]
+    pub reap: BTreeMap<Rule, Action>,
+}
+
+/// What becomes of daemons that a session's program started and detached, at its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Leftovers {
+    /// They are ended, but for those that serve others: a tmux server, another pool, an ssh-agent, by the socket
+    /// that they listen on outside of the session's own directory. Those are reported.
+    #[default]
+    Kill,
+    /// They are reported.
+    Report,
 }
 
 /// Whether a session is started again when its program ends by itself.

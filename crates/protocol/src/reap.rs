@@ -3,7 +3,12 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{PaneId, ProcId, ServerId, SessionId, Tag, Token};
+use crate::life::Leftovers;
 use crate::text::{Name, OsBytes};
+
+mod rule;
+
+pub use rule::{Action, Rule};
 
 /// Something that should be dead, as `poold` names it. The reaper never picks one by itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +37,8 @@ pub struct Candidate {
     pub remove_pane: bool,
     /// Its control group, where it has one: all that is in it belongs to it.
     pub cgroup: Option<OsBytes>,
+    /// The rule that found it; none where somebody asked for its end, or it ended by itself.
+    pub rule: Option<Rule>,
 }
 
 /// Why something is a candidate.
@@ -49,6 +56,10 @@ pub enum CandidateKind {
     /// A generator that was silent for longer than its lease and lives on: its process is the candidate's
     /// `init`, its tag the token of the claim ([`Tag::of`]).
     StaleWorker,
+    /// Processes with the mark of an incarnation, or of a claim, that is over.
+    Orphan,
+    /// A tmux client that a `poold` which is dead left: it is the candidate's `init`.
+    StaleClient,
 }
 
 /// The right to end a candidate: the session's lock, and what to act on.
@@ -62,6 +73,20 @@ pub struct Lease {
     pub tmux_socket: OsBytes,
     /// Processes that are never signalled: the tmux server, the daemons.
     pub protected: Vec<u32>,
+    /// The tmux program.
+    pub tmux: OsBytes,
+    /// Where `poold` listens: the mark of a claim is one only together with it.
+    pub socket: OsBytes,
+    /// Time between the first KILL and giving up, in milliseconds.
+    pub verify_ms: u64,
+    /// What becomes of what it detached.
+    pub leftovers: Leftovers,
+    /// The session's private directory: what listens in there serves nobody else.
+    pub private: Option<OsBytes>,
+    /// The command to run before; none where it is empty.
+    pub before: Vec<OsBytes>,
+    /// The command to run after.
+    pub after: Vec<OsBytes>,
 }
 
 /// What the reaper found and did.
@@ -96,4 +121,19 @@ pub enum Outcome {
         /// Why.
         why: String,
     },
+    /// Every process is proved gone but for those that serve others, or were to be left.
+    Spared {
+        /// Processes that were signalled.
+        killed: Vec<ProcId>,
+        /// What was left, each with the reason, for people.
+        left: Vec<String>,
+    },
+}
+
+impl Outcome {
+    /// Whether nothing is left that should be dead.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        matches!(self, Self::Gone { .. } | Self::Spared { .. })
+    }
 }

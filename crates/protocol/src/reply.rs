@@ -17,7 +17,7 @@ use crate::text::OsBytes;
 use crate::time::Timestamp;
 use crate::tmux::Means;
 
-pub use life::{Pruned, Room, UsageView};
+pub use life::{Explained, LockView, Locked, Pruned, Room, UsageView};
 pub use queue::{BreakerView, Checked, GeneratorView, HeldView, Registered, Sent};
 
 /// What a request came to. Transport errors are apart from refusals: they are `io::Error`s.
@@ -158,6 +158,10 @@ pub enum Response {
     Pruned(Pruned),
     /// What sessions use.
     Usage(Vec<UsageView>),
+    /// A lock.
+    Locked(Locked),
+    /// What each rule says.
+    Explained(Vec<Explained>),
 }
 
 impl Response {
@@ -189,8 +193,8 @@ pub struct SessionView {
     pub queue: QueueCounts,
     /// Where its tmux server listens.
     pub tmux_socket: OsBytes,
-    /// Who holds its lock, if somebody does: the token and what for.
-    pub lock: Option<(crate::ids::Token, String)>,
+    /// Who holds its lock, if somebody does.
+    pub lock: Option<LockView>,
     /// Working directory of the program in the foreground of its terminal, as last seen.
     pub current_dir: Option<OsBytes>,
     /// The processes of its incarnation, parents first; only where one session is shown.

@@ -13,7 +13,7 @@ use crate::session::Lifecycle;
 use crate::text::{OsBytes, SessionRef};
 use crate::tmux::{Means, TmuxState};
 
-pub use life::{New, Park, Pin, Prune, Restore};
+pub use life::{Lock, New, Park, Pin, Prune, Restore, Update};
 pub use queue::{
     Ack, CLAIM_MAX, Claim, Fail, Held, Messages, Purge, Register, Resolution, ResolveMessage, Send, Then,
 };
@@ -158,6 +158,32 @@ pub enum Request {
     Prune(Prune),
     /// What running sessions use: one, or all. → `Usage`, in parts
     Usage(Option<SessionRef>),
+    /// Hold a session's lock, waiting for it. → `Locked`, once it is on disk. A repeat with the same operation id
+    /// gets the same lock while it is held. Mutates.
+    Lock(Lock),
+    /// Still holding this lock: its lease begins anew. → `Done`, or conflict where it is not valid any more
+    RenewLock {
+        /// Whose lock.
+        session: SessionId,
+        /// Which.
+        token: Token,
+    },
+    /// Give a lock back; done already where it is not held any more. → `Done`
+    Unlock {
+        /// Whose lock.
+        session: SessionId,
+        /// Which.
+        token: Token,
+    },
+    /// What each rule says of a session. → `Explained`
+    Explain(SessionRef),
+    /// Look now for what should be dead. → `Candidates`: what there is. Mutates.
+    Reap {
+        /// Let those that are named now be ended whatever the limit of kills a minute says.
+        force: bool,
+    },
+    /// Change what becomes of a session. → `Session`. Mutates.
+    Update(Update),
 }
 
 /// `ls`.

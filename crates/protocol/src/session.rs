@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{PaneId, ProcId, ServerId, SessionId, Tag, TmuxSessionId};
+use crate::ids::{OpId, PaneId, ProcId, ServerId, SessionId, Tag, TmuxSessionId, Token};
 use crate::life::{Account, Budget, Conversation, Limits, Policy};
 use crate::text::{Name, OsBytes};
 use crate::time::Timestamp;
@@ -64,6 +64,25 @@ pub struct Session {
     pub conversation: Option<Conversation>,
     /// What its last program used in all.
     pub account: Option<Account>,
+    /// The lock that somebody holds on it (`poolctl lock`).
+    pub lock: Option<SessionLock>,
+}
+
+/// A durable lock on a session: a lease that its holder renews.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionLock {
+    /// The fencing token.
+    pub token: Token,
+    /// What for, for people: the command.
+    pub purpose: String,
+    /// Who holds it, where the system tells: free at once when it is proved dead.
+    pub holder: Option<ProcId>,
+    /// How long it may be silent, in milliseconds.
+    pub lease_ms: u64,
+    /// Since when.
+    pub since: Timestamp,
+    /// The operation that asked for it: a repeat gets the same token.
+    pub op: OpId,
 }
 
 impl Session {
@@ -110,6 +129,7 @@ impl Session {
             budget: Budget::default(),
             conversation: None,
             account: None,
+            lock: None,
         }
     }
 }
@@ -280,6 +300,12 @@ pub enum Reason {
     Ttl,
     /// It was to be removed at its end.
     Ephemeral,
+    /// It had something to do, and neither wrote anything nor used the processor.
+    Hung,
+    /// It held a message, and nothing was heard of it.
+    StaleAgent,
+    /// It had nothing to do for longer than it may.
+    TooIdle,
 }
 
 impl Reason {

@@ -11,11 +11,11 @@ use protocol::diff::Change;
 use protocol::frame::{decode_record, encode_record, wrap};
 use protocol::hello::HelloReply;
 use protocol::job::{ExitRecord, JOB_VERSION, Job, Started, nudge, parse_nudge};
-use protocol::life::{Account, Budget, Conversation, Limits, Policy, RestartPolicy, Usage};
-use protocol::reap::{Candidate, CandidateKind, Lease, Outcome, Verdict};
-use protocol::reply::{Ask, Pruned, Room};
+use protocol::life::{Account, Budget, Conversation, Leftovers, Limits, Policy, RestartPolicy, Usage};
+use protocol::reap::{Action, Candidate, CandidateKind, Lease, Outcome, Rule, Verdict};
+use protocol::reply::{Ask, Explained, LockView, Locked, Pruned, Room};
 use protocol::request::{Extent, Observe, Resolution, Then, Until, View};
-use protocol::session::DeleteMode;
+use protocol::session::{DeleteMode, SessionLock};
 use protocol::tmux::{Server, TmuxState};
 use protocol::{
     Call, ErrorCode, Event, Frame, Hello, Lifecycle, Message, MessageState, MessageStatus, OpId, OsBytes,
@@ -26,7 +26,7 @@ use serde::de::DeserializeOwned;
 
 use crate::any::{Choose, made};
 
-trait Wire: Serialize + DeserializeOwned + PartialEq + Debug {}
+pub(crate) trait Wire: Serialize + DeserializeOwned + PartialEq + Debug {}
 impl<T: Serialize + DeserializeOwned + PartialEq + Debug> Wire for T {}
 
 /// The values of the vectors: numbers count up, everything optional is there and every list has one
@@ -69,7 +69,8 @@ impl Choose for &mut Sample {
     }
 }
 
-fn sample<T: Wire>(variant: usize, full: bool) -> (T, &'static [&'static str]) {
+/// Such a value, and the names of all variants where it is an enum's.
+pub(crate) fn sample<T: Wire>(variant: usize, full: bool) -> (T, &'static [&'static str]) {
     let mut rule = Sample { full, outer: Some(variant), numbers: 0, variants: &[] };
     let value = made(&mut rule).unwrap();
     (value, rule.variants)
@@ -199,6 +200,7 @@ fn events() {
         .of_enum::<Event>("event")
         .of_struct::<Stamped>("stamped")
         .of_struct::<Session>("session")
+        .of_struct::<SessionLock>("session-lock")
         .of_struct::<Message>("message")
         .of_struct::<MessageStatus>("message-status")
         .of_enum::<Lifecycle>("lifecycle")
@@ -220,6 +222,7 @@ fn life() {
         .of_struct::<Usage>("usage")
         .of_struct::<Room>("room")
         .of_struct::<Pruned>("pruned")
+        .of_enum::<Leftovers>("leftovers")
         .check("life");
 }
 
@@ -242,6 +245,11 @@ fn reaping() {
         .of_struct::<Lease>("lease")
         .of_struct::<Verdict>("verdict")
         .of_enum::<Outcome>("outcome")
+        .of_enum::<Rule>("rule")
+        .of_enum::<Action>("action")
+        .of_struct::<Explained>("explained")
+        .of_struct::<Locked>("locked")
+        .of_struct::<LockView>("lock-view")
         .check("reaping");
 }
 
@@ -279,6 +287,8 @@ fn files_of_an_init() {
         umask: 0o022,
         limits: "mem=2G,cpu=150%,tasks=200,nofile=4096,core=0,nice=10,cpus=0-3,5".parse().unwrap(),
         cgroup: Some("/sys/fs/cgroup/pool/12".into()),
+        leftovers: Leftovers::Report,
+        private: Some("/home/me/.local/state/tmux-pool/default/run/12".into()),
     };
     let process = |pid| ProcId { pid, start: 123_456 };
     let at = Timestamp(1_700_000_000_123);
@@ -306,7 +316,7 @@ fn files_of_an_init() {
     compare("files.json.txt", &BTreeMap::from(files));
 }
 
-/// As the first daemons and inits wrote them, before there were limits.
+/// As earlier daemons and inits wrote them: the first, and those that had limits and spared nothing yet.
 #[test]
 fn files_of_old_panes() {
     let read = |name: &str| {
@@ -315,6 +325,10 @@ fn files_of_old_panes() {
     };
     let job: Job = serde_json::from_str(read("job")).unwrap();
     assert_eq!((job.limits, job.cgroup), (Limits::default(), None));
+    assert_eq!((job.leftovers, job.private), (Leftovers::Kill, None));
+    let bounded: Job = serde_json::from_str(read("job.bounded")).unwrap();
+    assert_eq!((bounded.limits.is_empty(), bounded.cgroup.is_some()), (false, true));
+    assert_eq!((bounded.leftovers, bounded.private), (Leftovers::Kill, None));
     assert_eq!((job.session, job.umask, job.argv.len()), (SessionId(12), 0o022, 3));
     let started: Started = serde_json::from_str(read("started")).unwrap();
     assert_eq!((started.agent.pid, started.unenforced), (42, vec![]));

@@ -11,6 +11,8 @@ mod frame;
 #[cfg(test)]
 mod golden;
 #[cfg(test)]
+mod rules;
+#[cfg(test)]
 mod serde_rules;
 #[cfg(test)]
 mod socket;

@@ -1,7 +1,6 @@
 //! One job: take the lease, end the processes, remove the pane, report.
 
-use std::path::PathBuf;
-
+use process::crash;
 use protocol::reap::{Candidate, CandidateKind, Lease, Outcome, Verdict};
 use protocol::{ErrorCode, SessionId, Tag};
 use tmux::{Device, Driver};
@@ -10,11 +9,11 @@ use crate::error::Error;
 use crate::link::Link;
 use crate::memory::End;
 use crate::pane::{self, Pane};
-use crate::{Options, tree};
+use crate::{Options, hook, tree};
 
-/// Does the whole job over a connection of its own. `tmux` is the tmux program.
-pub(crate) async fn run(options: &Options, tmux: PathBuf, session: SessionId, tag: Tag) -> End {
-    match lease_to_verdict(options, tmux, session, tag).await {
+/// Does the whole job over a connection of its own.
+pub(crate) async fn run(options: &Options, session: SessionId, tag: Tag) -> End {
+    match lease_to_verdict(options, session, tag).await {
         Ok(end) => end,
         Err(Error::Refused(refusal)) if matches!(refusal.code, ErrorCode::Conflict | ErrorCode::NotFound) => {
             tracing::debug!(%refusal, "not leased");
@@ -27,30 +26,30 @@ pub(crate) async fn run(options: &Options, tmux: PathBuf, session: SessionId, ta
     }
 }
 
-async fn lease_to_verdict(
-    options: &Options,
-    tmux: PathBuf,
-    session: SessionId,
-    tag: Tag,
-) -> Result<End, Error> {
+async fn lease_to_verdict(options: &Options, session: SessionId, tag: Tag) -> Result<End, Error> {
     let mut link = Link::open(options).await?;
     let lease = link.take_lease(session, tag).await?;
     let Candidate { kind, name, evidence, .. } = &lease.candidate;
     tracing::info!(?kind, %name, evidence, "leased");
-    let device = Device::new(tmux, lease.tmux_socket.as_path());
-    let outcome = end(&device, &lease).await;
+    let outcome = match hook::before(&lease).await {
+        Ok(()) => {
+            let tmux = options.tmux.clone().unwrap_or_else(|| lease.tmux.as_path().to_owned());
+            end(&Device::new(tmux, lease.tmux_socket.as_path()), &lease).await
+        }
+        Err(why) => Outcome::Untouched { why },
+    };
     tracing::info!(?outcome, "verdict");
-    let reached = if matches!(outcome, Outcome::Gone { .. }) { End::Gone } else { End::Left };
-    link.settle(Verdict { token: lease.token, session, tag, outcome }).await?;
+    let reached = if outcome.is_gone() { End::Gone } else { End::Left };
+    crash::point("reap-verdict");
+    link.settle(Verdict { token: lease.token, session, tag, outcome: outcome.clone() }).await?;
+    hook::after(&lease, &outcome).await;
     Ok(reached)
 }
 
 /// Ends what the lease is for. Processes first: the pane shows what they say at the end.
 pub(crate) async fn end(tmux: &dyn Driver, lease: &Lease) -> Outcome {
     let candidate = &lease.candidate;
-    // A worker has no pane.
-    let has_pane = candidate.kind != CandidateKind::StaleWorker;
-    match if has_pane { pane::find(tmux, candidate).await } else { Pane::Gone } {
+    match if has_pane(candidate) { pane::find(tmux, candidate).await } else { Pane::Gone } {
         Pane::NotOurs(why) => return Outcome::Untouched { why },
         // It was missing when it was named, and is not.
         Pane::Here(pane) if candidate.kind == CandidateKind::Leftover => {
@@ -58,7 +57,8 @@ pub(crate) async fn end(tmux: &dyn Driver, lease: &Lease) -> Outcome {
         }
         _ => {}
     }
-    let tree::Ended { killed, mut left } = tree::end(candidate, &lease.protected).await;
+    let tree::Ended { killed, mut left, spared } = tree::end(lease).await;
+    crash::point("reap-ended");
     if candidate.remove_pane
         && let Err(why) = pane::remove(tmux, candidate).await
     {
@@ -67,5 +67,15 @@ pub(crate) async fn end(tmux: &dyn Driver, lease: &Lease) -> Outcome {
         }
         left.push(why);
     }
-    if left.is_empty() { Outcome::Gone { killed } } else { Outcome::Survivors { left } }
+    match (left.is_empty(), spared.is_empty()) {
+        (true, true) => Outcome::Gone { killed },
+        (true, false) => Outcome::Spared { killed, left: spared },
+        (false, _) => Outcome::Survivors { left },
+    }
+}
+
+/// Workers, orphans and clients have none.
+fn has_pane(candidate: &Candidate) -> bool {
+    use CandidateKind::{Orphan, StaleClient, StaleWorker};
+    !matches!(candidate.kind, Orphan | StaleClient | StaleWorker)
 }

@@ -3,7 +3,6 @@
 
 use std::collections::HashSet;
 use std::convert::Infallible;
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use protocol::Tag;
@@ -17,7 +16,7 @@ use crate::memory::{End, Memory};
 use crate::{Options, cycle};
 
 /// So many jobs at a time: each waits most of its time for processes to end by themselves.
-const AT_ONCE: usize = 8;
+const AT_ONCE: usize = 64;
 /// How long one question for a candidate waits.
 const WAIT: Duration = Duration::from_secs(30);
 /// The first and the longest pause where all candidates are to be left alone for now; they double.
@@ -39,14 +38,13 @@ impl Desk {
     /// Serves over one connection until that is lost. Jobs go on without it.
     pub(crate) async fn serve(&mut self) -> Result<Infallible, Error> {
         let mut link = Link::open(&self.options).await?;
-        let tmux = self.tmux(&mut link).await?;
-        tracing::info!(tmux = %tmux.display(), "serving");
+        tracing::info!("serving");
         let mut pause = IDLE.0;
         loop {
             self.make_room(AT_ONCE - 1).await;
             let asked = Instant::now();
             if let Some(candidate) = self.pick(&mut link).await? {
-                self.begin(&candidate, &tmux);
+                self.begin(&candidate);
                 pause = IDLE.0;
             } else if asked.elapsed() < WAIT {
                 tokio::time::sleep(pause).await;
@@ -58,7 +56,6 @@ impl Desk {
     /// Works what there is, each once. Whether all of it is gone.
     pub(crate) async fn once(&mut self) -> Result<bool, Error> {
         let mut link = Link::open(&self.options).await?;
-        let tmux = self.tmux(&mut link).await?;
         let mut tried = HashSet::new();
         loop {
             let named = link.candidates().await?.into_iter();
@@ -68,7 +65,7 @@ impl Desk {
             }
             for candidate in fresh {
                 self.make_room(AT_ONCE - 1).await;
-                self.begin(&candidate, &tmux);
+                self.begin(&candidate);
             }
             self.finish().await;
         }
@@ -77,14 +74,6 @@ impl Desk {
     /// Lets all jobs finish.
     pub(crate) async fn finish(&mut self) {
         self.make_room(0).await;
-    }
-
-    /// The tmux program of this pool.
-    async fn tmux(&self, link: &mut Link) -> Result<PathBuf, Error> {
-        match &self.options.tmux {
-            Some(path) => Ok(path.clone()),
-            None => Ok(configured(&link.config().await?).unwrap_or_else(|| "tmux".into())),
-        }
     }
 
     /// Takes note of jobs that are done, and waits until at most so many are not.
@@ -117,31 +106,11 @@ impl Desk {
         Ok(all.find(|candidate| self.memory.may_begin(candidate.tag, Instant::now())))
     }
 
-    fn begin(&mut self, candidate: &Candidate, tmux: &Path) {
+    fn begin(&mut self, candidate: &Candidate) {
         let (session, tag) = (candidate.session, candidate.tag);
-        let (options, tmux) = (self.options.clone(), tmux.to_owned());
+        let options = self.options.clone();
         self.memory.begin(tag);
-        let job = async move { (tag, cycle::run(&options, tmux, session, tag).await) };
+        let job = async move { (tag, cycle::run(&options, session, tag).await) };
         self.jobs.spawn(job.instrument(tracing::info_span!("reap", %session, %tag)));
-    }
-}
-
-/// The tmux program in a pool's configuration.
-fn configured(config: &str) -> Option<PathBuf> {
-    let config: toml::Table = config.parse().ok()?;
-    let binary = config.get("tmux")?.get("binary")?.as_str()?;
-    Some(PathBuf::from(binary)).filter(|binary| !binary.as_os_str().is_empty())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_pool_says_which_tmux() {
-        assert_eq!(configured("[tmux]\nbinary = \"/opt/tmux\"\n"), Some("/opt/tmux".into()));
-        for none in ["", "[tmux]\n", "[tmux]\nbinary = \"\"\n", "[tmux]\nbinary = 3\n", "no toml"] {
-            assert_eq!(configured(none), None, "{none}");
-        }
     }
 }

@@ -8,6 +8,7 @@
 mod cycle;
 mod desk;
 mod error;
+mod hook;
 mod link;
 mod list;
 mod memory;
@@ -42,7 +43,7 @@ pub struct Options {
     pub pool: String,
     /// This program's name and version, for people.
     pub build: String,
-    /// The tmux program, where it is not the one that `poold` is configured with.
+    /// The tmux program, where it is not the one that `poold` names.
     pub tmux: Option<PathBuf>,
 }
 

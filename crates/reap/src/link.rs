@@ -57,14 +57,6 @@ impl Link {
         self.call(Request::Settle(verdict), PATIENCE).await.map(drop)
     }
 
-    /// The configuration in force, as TOML.
-    pub(crate) async fn config(&mut self) -> Result<String, Error> {
-        match self.call(Request::Config, PATIENCE).await? {
-            Response::Text(text) => Ok(text),
-            _ => Err(unexpected("no text")),
-        }
-    }
-
     /// Asks, and joins the parts of the answer.
     async fn call(&mut self, request: Request, limit: Duration) -> Result<Response, Error> {
         let answer = tokio::time::timeout(limit, self.exchange(request)).await;

@@ -135,6 +135,7 @@ mod tests {
             grace_ms: 0,
             remove_pane: true,
             cgroup: None,
+            rule: None,
         }
     }
 

@@ -15,6 +15,7 @@ use process::handle::Handle;
 use process::identity;
 use protocol::aio::{self, FrameReader};
 use protocol::hello::HelloReply;
+use protocol::life::Leftovers;
 use protocol::reap::{Candidate, CandidateKind, Lease, Outcome};
 use protocol::{
     Call, Epoch, ErrorCode, Frame, Hello, OsBytes, ProcId, Refusal, Reply, Request, Response, Role, Seq,
@@ -114,6 +115,7 @@ fn candidate(name: &str) -> Candidate {
         grace_ms: 100,
         remove_pane: false,
         cgroup: None,
+        rule: None,
     }
 }
 
@@ -247,7 +249,6 @@ async fn connection(
 async fn answer(state: &Mutex<State>, request: Request) -> Option<Reply> {
     let look = || state.lock().unwrap();
     Some(Ok(match request {
-        Request::Config => Response::Text("[tmux]\nbinary = \"tmux\"\n".to_owned()),
         Request::Candidates => Response::Candidates(look().candidates.values().cloned().collect()),
         Request::NextCandidate { .. } => loop {
             if std::mem::take(&mut look().hang_up) {
@@ -303,7 +304,19 @@ impl State {
 
 fn lease(candidate: Candidate, token: Token, socket: &std::path::Path) -> Lease {
     let tmux_socket = OsBytes(socket.as_os_str().as_encoded_bytes().to_vec());
-    Lease { token, candidate, tmux_socket, protected: Vec::new() }
+    Lease {
+        token,
+        candidate,
+        tmux_socket,
+        protected: Vec::new(),
+        tmux: "tmux".into(),
+        socket: "/none".into(),
+        verify_ms: 5000,
+        leftovers: Leftovers::Kill,
+        private: None,
+        before: Vec::new(),
+        after: Vec::new(),
+    }
 }
 
 fn is_gone(outcome: &Outcome) -> bool {

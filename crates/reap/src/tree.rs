@@ -1,14 +1,17 @@
 //! Ends the processes of a candidate.
 
+use std::path::Path;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use process::handle::Handle;
 use process::identity::{self, State};
 use process::kill::{self, Options, Report};
+use process::spare::Spare;
 use process::tree::{Evidence, Member};
 use protocol::ProcId;
-use protocol::reap::Candidate;
+use protocol::life::Leftovers;
+use protocol::reap::{Candidate, Lease};
 
 /// What became of the processes.
 pub(crate) struct Ended {
@@ -16,31 +19,43 @@ pub(crate) struct Ended {
     pub(crate) killed: Vec<ProcId>,
     /// What is left, for people.
     pub(crate) left: Vec<String>,
+    /// What was to be left, each with the reason, for people.
+    pub(crate) spared: Vec<String>,
 }
 
 /// Ends them all, and looks that they are gone.
-pub(crate) async fn end(candidate: &Candidate, protected: &[u32]) -> Ended {
-    let protected = protected.iter().copied().chain([std::process::id()]).collect();
-    // An adopted program has no init: it is its own.
+pub(crate) async fn end(lease: &Lease) -> Ended {
+    let candidate = &lease.candidate;
+    let protected = lease.protected.iter().copied().chain([std::process::id()]).collect();
+    // An adopted program, a worker or a client has no init: it is its own.
     let init_stands_by = candidate.init.is_none() || candidate.init != candidate.agent;
-    let grace = Duration::from_millis(candidate.grace_ms);
-    let options = Options { grace, protected, init_stands_by, ..Options::default() };
-    let candidate = candidate.clone();
-    let ended = tokio::task::spawn_blocking(move || end_blocking(&candidate, &options)).await;
+    let private = lease.private.as_ref().map(|dir| dir.as_path().to_owned());
+    let spare = match lease.leftovers {
+        Leftovers::Kill => Spare::Servers { private },
+        Leftovers::Report => Spare::Detached,
+    };
+    let (grace, verify) = (Duration::from_millis(candidate.grace_ms), Duration::from_millis(lease.verify_ms));
+    let options = Options { grace, verify, protected, init_stands_by, spare };
+    let (candidate, socket) = (candidate.clone(), lease.socket.as_path().to_owned());
+    let ended = tokio::task::spawn_blocking(move || end_blocking(&candidate, &socket, &options)).await;
     ended.unwrap_or_else(|error| failed(&error))
 }
 
-fn end_blocking(candidate: &Candidate, options: &Options) -> Ended {
+fn end_blocking(candidate: &Candidate, socket: &Path, options: &Options) -> Ended {
     let Candidate { init, agent, tag, .. } = *candidate;
     let cgroup = candidate.cgroup.as_ref().map(|path| path.as_path().to_owned());
+    // The mark of a claim is no random one: another pool may have the same.
+    let socket = (tag.0[..4] == [0; 4]).then(|| socket.to_owned());
     // The init leads the session of its terminal.
-    let all = Evidence { init, sid: init.map(|init| init.pid), tag, cgroup };
+    let all = Evidence { init, sid: init.map(|init| init.pid), tag, cgroup, socket: socket.clone() };
     let mut ended = climb(&all, options);
     // A program that cleared its environment and lost its init is in none of the nets, but known.
     for stray in [agent, init].into_iter().flatten().filter(|id| lives(*id)) {
         if ended.left.is_empty() {
             freeze(stray);
-            let more = climb(&Evidence { init: Some(stray), sid: None, tag, cgroup: None }, options);
+            let socket = socket.clone();
+            let alone = Evidence { init: Some(stray), sid: None, tag, cgroup: None, socket };
+            let more = climb(&alone, options);
             ended.killed.extend(more.killed);
             ended.left.extend(more.left);
         }
@@ -62,9 +77,10 @@ fn freeze(id: ProcId) {
 
 fn climb(evidence: &Evidence, options: &Options) -> Ended {
     match kill::kill(evidence, options) {
-        Ok(Report { killed, survivors }) => Ended {
+        Ok(Report { killed, survivors, spared }) => Ended {
             killed: killed.iter().map(|member| member.id).collect(),
             left: survivors.iter().map(survivor).collect(),
+            spared: spared.iter().map(|spared| format!("{} {}", named(&spared.member), spared.why)).collect(),
         },
         Err(error) => failed(&error),
     }
@@ -76,7 +92,7 @@ fn lives(id: ProcId) -> bool {
 }
 
 fn failed(error: &dyn std::fmt::Display) -> Ended {
-    Ended { killed: Vec::new(), left: vec![format!("its processes: {error}")] }
+    Ended { killed: Vec::new(), left: vec![format!("its processes: {error}")], spared: Vec::new() }
 }
 
 fn survivor(member: &Member) -> String {
@@ -85,5 +101,9 @@ fn survivor(member: &Member) -> String {
         State::Stopped => "is stopped",
         State::Zombie | State::Gone => "is ending",
     };
-    format!("process {} ({}) {state}", member.id, member.comm.as_os_str().to_string_lossy())
+    format!("{} {state}", named(member))
+}
+
+fn named(member: &Member) -> String {
+    format!("process {} ({})", member.id, member.comm.as_os_str().to_string_lossy())
 }

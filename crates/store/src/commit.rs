@@ -134,6 +134,9 @@ impl<'a> Writing<'_, '_, 'a> {
             | Event::BudgetChanged { session, .. }
             | Event::ConversationChanged { session, .. }
             | Event::SessionAccounted { session, .. }
+            | Event::LockGranted { session, .. }
+            | Event::LockReleased { session, .. }
+            | Event::LockRevoked { session, .. }
             | Event::AgentStarted { session, .. } => self.rows.push(Row::Session(*session)),
             Event::SessionDeleted { session, .. } => {
                 self.rows.extend([Row::Session(*session), Row::Breakers(*session)]);
@@ -151,6 +154,7 @@ impl<'a> Writing<'_, '_, 'a> {
             | Event::ReapFinished { .. }
             | Event::LimitExceeded { .. }
             | Event::LogResumed { .. }
+            | Event::StaleFound { .. }
             | Event::WatcherConnected { .. }
             | Event::WatcherLost { .. } => {}
         }

@@ -3,20 +3,24 @@
 
 mod v1;
 mod v2;
+mod v3;
 
 use std::fs;
 use std::path::Path;
 
+use protocol::{Event, Stamped};
 use redb::{Database, ReadableTable, TableDefinition, WriteTransaction};
 
 use crate::commit::Tables;
-use crate::error::StoreError;
+use crate::error::{RecordError, StoreError};
 use crate::names::{Names, place, with_ending};
-use crate::record::{damaged, unseal};
+use crate::quarantine;
+use crate::record::{damaged, seal_event, unseal, unseal_event};
 use crate::schema;
 use crate::tables::{Definition, FLOOR_KEY, SCHEMA_KEY, SEQ_KEY, Table, key_number};
 
 /// Brings a file of this older version to this build's in one transaction: until all of it is, none is.
+/// Each step writes what it changes as it is now, so a later step has nothing of it to do.
 pub(crate) fn file(db: &Database, version: u32) -> Result<(), StoreError> {
     let transaction = db.begin_write()?;
     let mut tables = Tables::new(&transaction);
@@ -29,6 +33,9 @@ pub(crate) fn file(db: &Database, version: u32) -> Result<(), StoreError> {
     if version < 3 {
         v2::migrate(&transaction, &mut tables)?;
     }
+    if version == 3 {
+        v3::migrate(&transaction, &mut tables)?;
+    }
     tables.put(Table::Meta, SCHEMA_KEY, &schema::row(schema::SCHEMA))?;
     drop(tables);
     Ok(transaction.commit()?)
@@ -37,8 +44,10 @@ pub(crate) fn file(db: &Database, version: u32) -> Result<(), StoreError> {
 /// The same for tables that were filled from an export of this older version: in its lines, unlike in
 /// records, what came later is only missing.
 pub(crate) fn imported(tables: &mut Tables<'_>, version: u32) -> Result<(), StoreError> {
-    if version < 3 {
-        v2::operations(tables)?;
+    match version {
+        ..3 => v2::answers(tables)?,
+        3 => v3::answers(tables)?,
+        _ => {}
     }
     tables.put(Table::Meta, SCHEMA_KEY, &schema::row(schema::SCHEMA))
 }
@@ -56,6 +65,41 @@ pub(crate) fn keep(names: &dyn Names, path: &Path, version: u32) -> Result<(), S
 /// A table of an older schema.
 const fn definition(name: &'static str) -> Definition {
     TableDefinition::new(name)
+}
+
+/// Rewrites the sessions of an old table; `now` is what a record's payload is now.
+fn sessions(
+    transaction: &WriteTransaction,
+    tables: &mut Tables<'_>,
+    old: &'static str,
+    now: impl Fn(&[u8]) -> Result<Stamped, RecordError>,
+) -> Result<(), StoreError> {
+    for row in transaction.open_table(definition(old))?.range::<&[u8]>(..)? {
+        let (key, record) = row?;
+        let (key, record) = (key.value(), record.value());
+        match unseal(old, key, record).and_then(&now) {
+            Ok(session) => tables.put(Table::Sessions, key, &seal_event(Table::Sessions, key, &session)?)?,
+            Err(why) => quarantine::put(tables, old, key, (record, &why.to_string()))?,
+        }
+    }
+    transaction.delete_table(definition(old))?;
+    Ok(())
+}
+
+/// Rewrites what is remembered of operations, where `now` says what it is now.
+fn operations(tables: &mut Tables<'_>, now: impl Fn(&Event) -> Option<Event>) -> Result<(), StoreError> {
+    let mut changed = Vec::new();
+    for row in tables.get(Table::Operations)?.range::<&[u8]>(..)? {
+        let (key, record) = row?;
+        let Ok(stamped) = unseal_event(Table::Operations, key.value(), record.value()) else { continue };
+        if let Some(event) = now(&stamped.event) {
+            changed.push((key.value().to_vec(), Stamped { event, ..stamped }));
+        }
+    }
+    for (key, stamped) in changed {
+        tables.put(Table::Operations, &key, &seal_event(Table::Operations, &key, &stamped)?)?;
+    }
+    Ok(())
 }
 
 /// Begins the journal anew, in place of the old one: what was given out so far is behind its floor, the

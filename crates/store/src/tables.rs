@@ -67,13 +67,13 @@ impl Table {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Meta => "meta-1",
-            Self::Sessions => "sessions-2",
+            Self::Sessions => "sessions-3",
             Self::Messages => "messages-2",
             Self::MessageStates => "message-states-2",
             Self::Breakers => "breakers-1",
             Self::Retired => "retired-1",
             Self::Operations => "operations-1",
-            Self::Journal => "journal-3",
+            Self::Journal => "journal-4",
             Self::Quarantine => "quarantine-1",
         }
     }

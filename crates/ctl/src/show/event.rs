@@ -70,7 +70,7 @@ fn fields(event: &Event) -> Map<String, Value> {
     let Some(Value::Object(mut fields)) = tagged.into_iter().next().map(|(_, content)| content) else {
         return Map::new();
     };
-    for inner in ["status", "breaker"] {
+    for inner in ["status", "breaker", "lock"] {
         if let Some(Value::Object(inner)) = fields.remove(inner) {
             fields.extend(inner);
         }
@@ -92,6 +92,9 @@ fn fields(event: &Event) -> Map<String, Value> {
         }
         Event::SessionPolicyChanged { policy, .. } => {
             instead(&mut fields, "policy", &PolicyJson::new(policy));
+        }
+        Event::LockGranted { lock, .. } => {
+            fields.insert("purpose".into(), json!(redact::text(&lock.purpose)));
         }
         Event::BudgetChanged { budget, .. } => instead(&mut fields, "budget", &BudgetJson::new(budget)),
         _ => {}
@@ -130,7 +133,7 @@ fn own_name(event: &Event, key: String) -> String {
     if matches!(key.as_str(), "seq" | "at" | "kind") { format!("{owner}_{key}") } else { key }
 }
 
-/// Times as text: everything named `…_at`, `at`, `not_before` or `…_since` is in milliseconds, but what tmux says
+/// Times as text: everything named `…_at`, `at`, `not_before`, `since` or `…_since` is in milliseconds, but what tmux says
 /// of its server's start is in seconds.
 fn readable(key: &str, value: Value) -> Value {
     match value {
@@ -160,15 +163,15 @@ fn seconds(key: String, value: Value) -> (String, Value) {
 }
 
 fn is_time(key: &str) -> bool {
-    key == "at" || key == "not_before" || key.ends_with("_at") || key.ends_with("_since")
+    ["at", "not_before", "since"].contains(&key) || key.ends_with("_at") || key.ends_with("_since")
 }
 
 #[cfg(test)]
 mod tests {
     use protocol::life::{Budget, Policy};
     use protocol::message::Holder;
-    use protocol::reap::CandidateKind;
-    use protocol::session::Exit;
+    use protocol::reap::{Action, CandidateKind, Outcome, Rule};
+    use protocol::session::{Exit, SessionLock};
     use protocol::{
         Breaker, GeneratorId, MessageId, MessageState, MessageStatus, OpId, ProcId, Reason, SessionId, Tag,
     };
@@ -300,13 +303,14 @@ mod tests {
             "seq": 9, "at": at, "kind": "session_parked", "session": "sess_12", "reason": "evicted", "exit": null
         });
         assert_eq!(shown(parked), expected);
-        let policy = Policy { pinned: true, idle_timeout_ms: Some(u64::MAX), ..Policy::default() };
+        let reap = [(Rule::Hung, Action::Report)].into();
+        let policy = Policy { pinned: true, idle_timeout_ms: Some(u64::MAX), reap, ..Policy::default() };
         let mut value = shown(Event::SessionPolicyChanged { session, policy });
         assert_eq!(value["kind"], "session_policy_changed");
         envelope.iter().for_each(|key| drop(value.as_object_mut().unwrap().remove(*key)));
         let expected = json!({
             "restart": "no", "max_restarts": null, "idle_timeout_ms": "never", "ttl_ms": null,
-            "max_runtime_ms": null, "ephemeral": false, "pinned": true
+            "max_runtime_ms": null, "ephemeral": false, "pinned": true, "reap": {"hung": "report"}
         });
         assert_eq!(value, expected);
         let budget = Budget { starts: vec![Timestamp(0)], failures: 1, due_at: None, exhausted: true };
@@ -325,6 +329,53 @@ mod tests {
         let line = details(&Stamped { seq: Seq(1), at: Timestamp(0), event: over });
         assert_eq!(line, "allowed=1 ended=true limit=memory used=2");
         assert_eq!(shown(Event::LogResumed { session })["kind"], "log_resumed");
+    }
+
+    #[test]
+    fn a_lock_is_told_without_its_secrets() {
+        let session = SessionId(12);
+        let lock = SessionLock {
+            token: "3.17".parse().unwrap(),
+            purpose: "deploy --token=hunter2".into(),
+            holder: Some(ProcId { pid: 5, start: 6 }),
+            lease_ms: 60_000,
+            since: Timestamp(0),
+            op: OpId::Named("x".into()),
+        };
+        let granted = Event::LockGranted { session, lock };
+        let expected = json!({
+            "seq": 9, "at": "2023-11-14T22:13:20.000Z", "kind": "lock_granted", "session": "sess_12",
+            "token": "3.17", "purpose": "deploy --token=…redacted…", "holder": {"pid": 5, "start": 6},
+            "lease_ms": 60_000, "since": "1970-01-01T00:00:00.000Z"
+        });
+        assert_eq!(shown(granted), expected);
+        let (token, reason) = ("3.17".parse().unwrap(), "given back".to_owned());
+        let released = Event::LockReleased { session, token, reason: reason.clone() };
+        let line = details(&Stamped { seq: Seq(1), at: Timestamp(0), event: released.clone() });
+        assert_eq!((line.as_str(), released.kind()), ("reason=given back token=3.17", "lock_released"));
+        assert_eq!(shown(Event::LockRevoked { session, token, reason })["kind"], "lock_revoked");
+    }
+
+    #[test]
+    fn what_a_rule_found_and_what_was_spared_is_told() {
+        let session = SessionId(12);
+        let evidence = "nothing since 10m".to_owned();
+        let found = Event::StaleFound { session, rule: Rule::Hung, action: Action::Report, evidence };
+        let expected = json!({
+            "seq": 9, "at": "2023-11-14T22:13:20.000Z", "kind": "stale_found", "session": "sess_12",
+            "rule": "hung", "action": "report", "evidence": "nothing since 10m"
+        });
+        assert_eq!(shown(found.clone()), expected);
+        let line = details(&Stamped { seq: Seq(1), at: Timestamp(0), event: found });
+        assert_eq!(line, "action=report evidence=nothing since 10m rule=hung");
+        let killed = (1..=4).map(|pid| ProcId { pid, start: 1 }).collect();
+        let outcome = Outcome::Spared { killed, left: vec!["5 (tmux) serves others".into()] };
+        let (kind, tag) = (CandidateKind::Requested, Tag([1; 16]));
+        let event = Event::ReapFinished { session, kind, tag, outcome };
+        let value = shown(event.clone());
+        assert_eq!(value["outcome"]["spared"]["left"], json!(["5 (tmux) serves others"]));
+        let line = details(&Stamped { seq: Seq(1), at: Timestamp(0), event });
+        assert!(line.contains(r#""left":["5 (tmux) serves others"]"#), "{line}");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use protocol::{Lifecycle, OsBytes, Session, Timestamp, redact};
 use crate::show::json::{status, word};
 use crate::show::out::Style;
 use crate::show::table::Table;
-use crate::show::{escape, life, time, tree};
+use crate::show::{escape, life, lock, time, tree};
 
 /// A table of sessions.
 #[must_use]
@@ -76,7 +76,7 @@ pub(crate) fn session(view: &SessionView, style: Style, now: Timestamp) -> Strin
     rows.add("queue", counts.map(|(n, what)| format!("{n} {what}")).join(", "));
     rows.add("requests", session.total_requests.to_string());
     rows.add("incarnations", format!("{} ({} restarts)", session.incarnations, session.restarts));
-    rows.maybe("locked", view.lock.as_ref().map(|(token, what)| format!("{what} (token {token})")));
+    rows.maybe("locked", view.lock.as_ref().map(|held| lock::line(held, style, now)));
     rows.add("created", when(session.created_at, style, now));
     rows.add("active", when(session.last_activity_at, style, now));
     rows.maybe("verified", session.verified_at.map(|at| when(at, style, now)));
@@ -115,6 +115,16 @@ pub(crate) fn labels(labels: &BTreeMap<String, String>) -> String {
 #[must_use]
 pub(crate) fn when(at: Timestamp, style: Style, now: Timestamp) -> String {
     if style.terminal { format!("{} ago", time::ago(at, now)) } else { time::rfc3339(at) }
+}
+
+/// A time to come: in how long on a terminal, else exactly.
+#[must_use]
+pub(crate) fn due(at: Timestamp, style: Style, now: Timestamp) -> String {
+    match at.since(now) {
+        _ if !style.terminal => time::rfc3339(at),
+        left if left.is_zero() => "now".to_owned(),
+        left => format!("in {}", time::short(left)),
+    }
 }
 
 fn state(view: &SessionView) -> String {
@@ -195,9 +205,9 @@ impl Rows {
 
 #[cfg(test)]
 mod tests {
-    use protocol::Reason;
     use protocol::life::Conversation;
-    use protocol::reply::TreeProcess;
+    use protocol::reply::{LockView, TreeProcess};
+    use protocol::{ProcId, Reason};
 
     use super::*;
     use crate::testing;
@@ -256,6 +266,16 @@ mod tests {
         incarnation.resumed = true;
         view.session.conversation = Some(Conversation { id: "abc".into(), begun: true });
         (view.parkable, view.slot_wait) = (true, Some(2));
+        view.lock = Some(LockView {
+            token: "3.17".parse().unwrap(),
+            purpose: "deploy".into(),
+            holder: Some(ProcId { pid: 12, start: 5 }),
+            since: Some(NOW),
+            expires_at: None,
+            inner: None,
+            waiting: 0,
+        });
+        has(&view, "locked deploy (pid 12, token 3.17), since 2023-11-14T22:18:20.000Z");
         has(&view, "limits mem=2G,tasks=9 (as far as they can be held)");
         has(&view, "does not hold tasks: no control group");
         has(&view, "conversation abc (taken up again)");
@@ -277,7 +297,7 @@ mod tests {
         let mut view = testing::session("web");
         let shown = session(&view, Style::default(), NOW);
         assert!(shown.contains("runs in        /tmp/sub\n") && !shown.contains("processes"), "{shown}");
-        let process = protocol::ProcId { pid: 60, start: 6 };
+        let process = ProcId { pid: 60, start: 6 };
         view.processes = vec![TreeProcess { process, parent: 1, command: "reaper".into() }];
         assert!(session(&view, Style::default(), NOW).ends_with("processes\n  60  reaper\n"));
     }

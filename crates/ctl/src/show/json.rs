@@ -11,7 +11,7 @@ use protocol::reply::{QueueCounts, SessionView};
 use protocol::{Lifecycle, OsBytes, Session, Timestamp, redact};
 use serde::Serialize;
 
-pub(crate) use life::{BudgetJson, LimitsJson, PolicyJson, UsageJson};
+pub(crate) use life::{BudgetJson, LimitsJson, LockJson, PolicyJson, UsageJson};
 pub(crate) use message::{MessageJson, breaker, with_history};
 
 use crate::show::time::{rfc3339, rfc3339_of_seconds};
@@ -64,6 +64,7 @@ pub(crate) struct SessionJson<'a> {
     context_limit: Option<u64>,
     parkable: bool,
     slot_wait: Option<u64>,
+    lock: Option<LockJson<'a>>,
     usage: Option<UsageJson<'a>>,
     thought: Option<()>,
     verified_at: Option<String>,
@@ -161,6 +162,7 @@ impl<'a> SessionJson<'a> {
             context_limit: session.spec.context_limit,
             parkable: view.parkable,
             slot_wait: view.slot_wait,
+            lock: view.lock.as_ref().map(LockJson::new),
             usage: view.usage.as_ref().map(UsageJson::new),
             thought: None,
             verified_at: session.verified_at.map(rfc3339),
@@ -253,7 +255,8 @@ pub(crate) fn word(value: &impl Serialize) -> String {
 mod tests {
     use protocol::ProcId;
     use protocol::life::Usage;
-    use protocol::reply::TreeProcess;
+    use protocol::reap::{Action, Rule};
+    use protocol::reply::{LockView, TreeProcess};
     use serde_json::Value;
 
     use super::*;
@@ -278,7 +281,7 @@ mod tests {
             current_directory, processes, generator, tmux,
             queue, total_requests, active_requests, created_at, last_activity_at, incarnations, restarts, exit,
             account, limits, unenforced, cgroup, restart_policy, policy, budget, resumed, conversation,
-            context_limit, parkable, slot_wait, usage, thought, verified_at, recovered";
+            context_limit, parkable, slot_wait, lock, usage, thought, verified_at, recovered";
         assert_eq!(keys(&value), sorted(contract));
         assert_eq!(keys(&value["tmux"]), sorted("socket server_pid server_started_at session_id pane_id"));
         assert_eq!(keys(&value["queue"]), sorted("queued claimed in_doubt dead oldest_at"));
@@ -317,6 +320,16 @@ mod tests {
         record.incarnation.as_mut().unwrap().unenforced = vec!["tasks: no control group".into()];
         let usage = Usage { processes: 2, ..Usage::default() };
         (view.usage, view.parkable, view.slot_wait) = (Some(usage), true, Some(3));
+        record.policy.reap = [(Rule::Hung, Action::Park)].into();
+        view.lock = Some(LockView {
+            token: "3.17".parse().unwrap(),
+            purpose: "deploy --token=hunter2".into(),
+            holder: Some(ProcId { pid: 12, start: 5 }),
+            since: Some(Timestamp(0)),
+            expires_at: Some(Timestamp(1000)),
+            inner: Some("keys".into()),
+            waiting: 2,
+        });
         let value = serde_json::to_value(SessionJson::new(&view, Timestamp(0))).unwrap();
         let limits = "memory cpu tasks disk open_files core file_size nice cpus best_effort text";
         assert_eq!(keys(&value["limits"]), sorted(limits));
@@ -325,9 +338,16 @@ mod tests {
             (&value["limits"]["text"], &value["limits"]["tasks"]),
             (&"mem=2G,cpus=0-1".into(), &Value::Null)
         );
-        let policy = "restart max_restarts idle_timeout_ms ttl_ms max_runtime_ms ephemeral pinned";
+        let policy = "restart max_restarts idle_timeout_ms ttl_ms max_runtime_ms ephemeral pinned reap";
         assert_eq!(keys(&value["policy"]), sorted(policy));
         assert_eq!(value["policy"]["idle_timeout_ms"], "never");
+        assert_eq!(value["policy"]["reap"], serde_json::json!({"hung": "park"}));
+        let lock = serde_json::json!({
+            "token": "3.17", "purpose": "deploy --token=…redacted…", "holder": {"pid": 12, "start_time": 5},
+            "since": "1970-01-01T00:00:00.000Z", "expires_at": "1970-01-01T00:00:01.000Z", "inner": "keys",
+            "waiting": 2
+        });
+        assert_eq!(value["lock"], lock);
         assert_eq!(
             (&value["restart_policy"], &value["policy"]["restart"]),
             (&"on-failure".into(), &"on-failure".into())

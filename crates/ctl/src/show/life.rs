@@ -1,8 +1,10 @@
 //! What bounds a session, what becomes of it and why it ended, as people read it.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use protocol::life::{Account, Budget, Limits, Policy, RestartPolicy, Usage};
+use protocol::reap::{Action, Rule};
 use protocol::session::Incarnation;
 use protocol::{Lifecycle, Reason, Session, Timestamp};
 
@@ -41,6 +43,9 @@ pub(crate) fn why(reason: Reason) -> Option<&'static str> {
         Reason::RunTime => "it ran for as long as it may",
         Reason::Ttl => "it was kept for as long as it was to be",
         Reason::Ephemeral => "it was to be removed at its end",
+        Reason::Hung => "it had something to do, and neither wrote anything nor used the processor",
+        Reason::StaleAgent => "it held a message, and nothing was heard of it",
+        Reason::TooIdle => "it had nothing to do for longer than it may",
     })
 }
 
@@ -164,8 +169,15 @@ pub(crate) fn policy(policy: &Policy) -> String {
         span("run time", policy.max_runtime_ms),
         policy.ephemeral.then(|| "ephemeral".to_owned()),
         policy.pinned.then(|| "pinned".to_owned()),
+        (!policy.reap.is_empty()).then(|| format!("reap {}", rules(&policy.reap))),
     ];
     said.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+/// Rules and what becomes of what they find, as in flags.
+fn rules(reap: &BTreeMap<Rule, Action>) -> String {
+    let said = reap.iter().map(|(rule, action)| format!("{}={}", rule.word(), action.word()));
+    said.collect::<Vec<_>>().join(" ")
 }
 
 /// What it uses now: where nothing runs, the disk alone.
@@ -256,6 +268,9 @@ mod tests {
         (chosen.restart, chosen.max_restarts) = (RestartPolicy::OnFailure, Some(5));
         (chosen.idle_timeout_ms, chosen.ttl_ms, chosen.pinned) = (Some(u64::MAX), Some(90_000), true);
         assert_eq!(policy(&chosen), "restart on-failure (at most 5), idle timeout never, ttl 1m 30s, pinned");
+        let reap = [(Rule::Hung, Action::Restart), (Rule::IdleSession, Action::Park)].into();
+        let chosen = Policy { reap, ..Policy::default() };
+        assert_eq!(policy(&chosen), "no restart, reap hung=restart idle_session=park");
     }
 
     #[test]

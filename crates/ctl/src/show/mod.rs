@@ -7,6 +7,7 @@ pub(crate) mod event;
 pub(crate) mod human;
 pub(crate) mod json;
 pub(crate) mod life;
+pub(crate) mod lock;
 pub(crate) mod out;
 pub(crate) mod progress;
 pub(crate) mod queue;

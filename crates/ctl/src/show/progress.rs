@@ -20,15 +20,22 @@ impl Progress {
     /// Starts; does nothing where nobody watches.
     #[must_use]
     pub(crate) fn start(what: &str, quiet: bool) -> Self {
+        let what = what.to_owned();
+        Self::follow(move || what.clone(), quiet)
+    }
+
+    /// The same of what changes meanwhile: it is looked at again each time.
+    #[must_use]
+    pub(crate) fn follow(mut what: impl FnMut() -> String + Send + 'static, quiet: bool) -> Self {
         if quiet || !io::stderr().is_terminal() {
             return Self { shown: None };
         }
-        let what = escape::line(what);
         let (stop, stopped) = mpsc::channel::<()>();
         let thread = std::thread::spawn(move || {
             let started = Instant::now();
             while stopped.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
-                drop(write!(io::stderr(), "\r\x1b[Kwaiting for {what} ({})", time::short(started.elapsed())));
+                let (what, took) = (escape::line(&what()), time::short(started.elapsed()));
+                drop(write!(io::stderr(), "\r\x1b[Kwaiting for {what} ({took})"));
             }
             drop(write!(io::stderr(), "\r\x1b[K"));
         });

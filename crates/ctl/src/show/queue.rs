@@ -66,7 +66,7 @@ pub(crate) fn history(steps: &[Step]) -> String {
 /// A table of those who work messages.
 #[must_use]
 pub(crate) fn generators(views: &[GeneratorView], style: Style, now: Timestamp) -> String {
-    let header = ["ID", "SESSION", "NAME", "ROLE", "KINDS", "PID", "SINCE", "ACTIVE", "HOLDS"];
+    let header = ["ID", "SESSION", "NAME", "ROLE", "GENERATION", "KINDS", "PID", "SINCE", "ACTIVE", "HOLDS"];
     let mut table = Table::new(&header);
     for view in views {
         let holds = view.holds.iter().map(|held| format!("{}({})", held.held.id, held.kind));
@@ -75,6 +75,7 @@ pub(crate) fn generators(views: &[GeneratorView], style: Style, now: Timestamp) 
             view.session.to_string(),
             view.name.to_string(),
             view.role.clone(),
+            view.generation.to_string(),
             view.kinds.join(","),
             view.process.map(|process| process.pid.to_string()).unwrap_or_default(),
             when(view.since, style, now),

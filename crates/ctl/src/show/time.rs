@@ -59,6 +59,14 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     if duration > LONGEST { Err("longer than 100 years".into()) } else { Ok(duration) }
 }
 
+/// The same, but not of no length.
+///
+/// # Errors
+/// A sentence for the user.
+pub(crate) fn positive(text: &str) -> Result<Duration, String> {
+    parse(text).and_then(|time| if time.is_zero() { Err("longer than 0".into()) } else { Ok(time) })
+}
+
 /// A duration in milliseconds, as the protocol has it.
 #[must_use]
 pub(crate) fn millis(duration: Duration) -> u64 {
@@ -94,6 +102,7 @@ mod tests {
         for long in ["3153600001", "18446744073709551615", "18446744073709551615s", "101years"] {
             assert!(parse(long).is_err(), "{long}");
         }
+        assert!(positive("0").is_err() && positive("1s") == Ok(Duration::from_secs(1)));
         assert!(parse("soon").is_err() && parse("-1").is_err() && parse("").is_err());
     }
 }

@@ -53,6 +53,7 @@ fn document(view: &GeneratorView) -> Value {
     });
     json!({
         "id": view.id,
+        "generation": view.generation,
         "session": view.session,
         "name": view.name,
         "role": view.role,

@@ -3,7 +3,7 @@
 pub(crate) mod adopt;
 pub(crate) mod attach;
 pub(crate) mod backup;
-pub(crate) mod become_daemon;
+pub(crate) mod become_program;
 pub(crate) mod capture;
 pub(crate) mod check;
 pub(crate) mod clear;
@@ -20,6 +20,7 @@ pub(crate) mod import;
 pub(crate) mod keys;
 pub(crate) mod kill;
 pub(crate) mod label;
+pub(crate) mod lock;
 pub(crate) mod logs;
 pub(crate) mod ls;
 pub(crate) mod new;
@@ -40,6 +41,7 @@ pub(crate) mod stats;
 pub(crate) mod status;
 pub(crate) mod sync;
 pub(crate) mod up;
+pub(crate) mod update;
 pub(crate) mod wait;
 pub(crate) mod watch;
 pub(crate) mod work;
@@ -78,6 +80,7 @@ pub(crate) fn run(context: &Context, command: Command) -> Result<u8, Error> {
         Command::Rm(args) => rm::run(context, &args),
         Command::Rename(args) => rename::run(context, args),
         Command::Label(args) => label::run(context, args),
+        Command::Update(args) => update::run(context, args),
         Command::Restart(args) => restart::run(context, &args),
         Command::Park(args) => park::run(context, &args),
         Command::Restore(args) => restore::run(context, &args),
@@ -94,6 +97,7 @@ pub(crate) fn run(context: &Context, command: Command) -> Result<u8, Error> {
         Command::Events(args) => events::run(context, &args),
         Command::Watch(args) => watch::run(context, &args),
         Command::Feed(args) => feed::run(context, &args),
+        Command::Lock(args) => lock::run(context, &args),
         Command::Reap(args) => reap::run(context, &args),
         Command::Rpc(args) => rpc::run(context, &args),
         Command::Export(args) => export::run(context, &args),
@@ -103,7 +107,7 @@ pub(crate) fn run(context: &Context, command: Command) -> Result<u8, Error> {
         Command::Compact(args) => compact::run(context, &args),
         Command::Config(command) => config::run(context, &command),
         Command::Completions(args) => completions::run(&args),
-        Command::Become(args) => become_daemon::run(&args),
+        Command::Become(args) => become_program::run(context, &args),
     }
 }
 

@@ -22,7 +22,7 @@ use crate::show::json::SessionJson;
 use crate::show::{out, time};
 use crate::verb::{expect_session, send};
 
-pub(crate) use life::Life;
+pub(crate) use life::{Fate, Life, reaped_or_default};
 
 /// What of the caller's environment a session gets: where programs are, how to write and speak to
 /// the user, and the user's agent for keys. Nothing else leaks into it.

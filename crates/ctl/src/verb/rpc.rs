@@ -100,6 +100,15 @@ fn mutates(request: &Request) -> bool {
             | Request::Cancel(_)
             | Request::Retry(_)
             | Request::Purge(_)
+            | Request::Park(_)
+            | Request::Restore(_)
+            | Request::Drain(_)
+            | Request::Pin(_)
+            | Request::Clear(_)
+            | Request::Prune(_)
+            | Request::Lock(_)
+            | Request::Reap { .. }
+            | Request::Update(_)
     )
 }
 
@@ -135,6 +144,10 @@ mod tests {
     fn only_changes_need_an_operation() {
         assert!(mutates(&parse(r#"{"rename":{"session":"a","name":"b"}}"#).unwrap().request));
         assert!(mutates(&parse(r#"{"adopt":{"target":"$3"}}"#).unwrap().request));
+        assert!(mutates(&parse(r#"{"reap":{"force":true}}"#).unwrap().request));
+        assert!(mutates(&parse(r#"{"drain":"web"}"#).unwrap().request));
+        let unlock = parse(r#"{"unlock":{"session":"sess_1","token":"3.17"}}"#).unwrap().request;
+        assert!(!mutates(&unlock) && !mutates(&parse(r#"{"explain":"web"}"#).unwrap().request));
         assert!(!mutates(&Request::Status) && !mutates(&Request::Sync));
     }
 }

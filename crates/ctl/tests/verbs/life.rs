@@ -419,20 +419,27 @@ fn attach_waits_for_what_is_woken() {
 
 /// Runs a command on a terminal of its own, by `script`; none where there is no such program.
 fn on_a_terminal(pool: &Pool, line: &str) -> Option<Ran> {
-    let poolctl = pool.poolctl(line.split(' '));
-    let words: Vec<_> = [poolctl.get_program()].into_iter().chain(poolctl.get_args()).collect();
-    let words: Vec<String> = words.iter().map(|word| format!("'{}'", word.to_str().unwrap())).collect();
-    let mut script = std::process::Command::new("script");
-    script.args(["-qec", &words.join(" "), "/dev/null"]).env_clear();
-    script.envs(poolctl.get_envs().filter_map(|(key, value)| Some((key, value?))));
-    script.stdin(std::process::Stdio::null());
-    match script.output() {
+    match script(&pool.poolctl(line.split(' '))).stdin(std::process::Stdio::null()).output() {
         Ok(output) => Some(Ran::new(&output)),
         Err(_) => {
             println!("skipped: no `script`");
             None
         }
     }
+}
+
+/// The same command on a terminal of its own.
+pub(crate) fn script(poolctl: &std::process::Command) -> std::process::Command {
+    let words: Vec<_> = [poolctl.get_program()].into_iter().chain(poolctl.get_args()).collect();
+    let quoted = |word: &str| format!("'{}'", word.replace('\'', r"'\''"));
+    let words: Vec<String> = words.iter().map(|word| quoted(word.to_str().unwrap())).collect();
+    let mut script = std::process::Command::new("script");
+    script.args(["-qec", &words.join(" "), "/dev/null"]).env_clear();
+    script.envs(poolctl.get_envs().filter_map(|(key, value)| Some((key, value?))));
+    if let Some(dir) = poolctl.get_current_dir() {
+        script.current_dir(dir);
+    }
+    script
 }
 
 fn nothing_shown_holds_a_key() {

@@ -7,7 +7,9 @@ mod calls;
 mod database;
 mod fake;
 mod life;
+mod lock;
 mod queue;
+mod rules;
 #[path = "../../src/testing.rs"]
 mod samples;
 mod streams;
@@ -42,7 +44,9 @@ fn tests() -> ExitCode {
         calls::TESTS,
         database::TESTS,
         life::TESTS,
+        lock::TESTS,
         queue::TESTS,
+        rules::TESTS,
         streams::TESTS,
         supervisor::TESTS,
         tmux::TESTS,

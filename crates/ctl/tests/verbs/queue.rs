@@ -190,6 +190,7 @@ fn dead_letters_are_purged_and_counted() {
 fn generators_are_listed() {
     let view = |session: u64, id: Option<u64>| GeneratorView {
         id: id.map(GeneratorId),
+        generation: 3,
         session: SessionId(session),
         name: "web".parse().unwrap(),
         role: if id.is_some() { "worker" } else { "agent" }.into(),
@@ -213,11 +214,11 @@ fn generators_are_listed() {
     let text = pool.run("generators").success();
     let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
     let at = ["1970-01-01T00:00:00.000Z", "1970-01-01T00:00:01.000Z"];
-    assert_eq!(rows[1], ["4", "sess_1", "web", "worker", "a,b", "50", at[0], at[1], "12(a)"]);
+    assert_eq!(rows[1], ["4", "sess_1", "web", "worker", "3", "a,b", "50", at[0], at[1], "12(a)"]);
     assert_eq!((rows.len(), &rows[2][..4]), (3, &["-", "sess_2", "web", "agent"][..]));
     let found = lines(&pool.run("generators web --json").success());
     let expected = json!({
-        "id": 4, "session": "sess_1", "name": "web", "role": "worker", "kinds": ["a", "b"], "pid": 50,
+        "id": 4, "generation": 3, "session": "sess_1", "name": "web", "role": "worker", "kinds": ["a", "b"], "pid": 50,
         "start_time": 5, "since": at[0], "last_activity_at": at[1],
         "holds": [{"id": 12, "kind": "a", "token": "3.17", "deadline_at": "1970-01-01T00:00:02.000Z"}]
     });

@@ -95,21 +95,21 @@ fn work(pool: &Pool, flags: &str, handler: &str) -> std::process::Command {
     command
 }
 
-/// A worker that ends with its test, whatever becomes of that.
-struct Started(Option<Child>);
+/// A `poolctl` that ends with its test, whatever becomes of that.
+pub(crate) struct Started(Option<Child>);
 
 impl Started {
-    fn new(mut command: std::process::Command) -> Self {
+    pub(crate) fn new(mut command: std::process::Command) -> Self {
         Self(Some(command.spawn().unwrap()))
     }
 
-    fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         let pid = self.0.as_ref().unwrap().id();
         kill(Pid::from_raw(i32::try_from(pid).unwrap()), signal).unwrap();
     }
 
     /// What came of it, once it has ended.
-    fn end(mut self) -> Ran {
+    pub(crate) fn end(mut self) -> Ran {
         Ran::new(&self.0.take().unwrap().wait_with_output().unwrap())
     }
 }
@@ -141,7 +141,7 @@ fn acks(pool: &Pool) -> Vec<Ack> {
 }
 
 /// The process whose number is in this file, as soon as there is one.
-fn written(path: &Path) -> ProcId {
+pub(crate) fn written(path: &Path) -> ProcId {
     let read = || std::fs::read_to_string(path).ok()?.strip_suffix('\n')?.parse::<u32>().ok();
     until("the process id", || read().is_some());
     identity::identify(read().unwrap()).unwrap().unwrap()
@@ -183,8 +183,10 @@ fn work_tells_the_handler_what_it_works_on() {
     first.message.created_at = Timestamp(0);
     let pool = Pool::new(gives(vec![first, claimed(13, "summarize", "")]));
     let mut command = work(&pool, "--until-empty", "env | grep ^POOL_ | sort; cat; echo");
-    let ran = Ran::new(&command.env("POOL_MESSAGE_KEY", "outer").output().unwrap());
+    command.env("POOL_MESSAGE_KEY", "outer").env("POOL_LOCK_TOKEN", "3.1").env("POOL_LOCK_SESSION", "sess_9");
+    let ran = Ran::new(&command.output().unwrap());
     let text = ran.success();
+    assert!(!text.contains("POOL_LOCK"), "the lock is not the handler's: {text}");
     let socket = pool.socket();
     for line in [
         "POOL_MESSAGE_ATTEMPT=1",

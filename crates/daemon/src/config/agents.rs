@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 
 use pool::Agent;
+use protocol::life::Leftovers;
 
 use super::sections::AgentSection;
+use super::life::allowed;
 use super::{ConfigError, wrong};
 
 /// Tokens that agents keep in mind, as their makers tell.
@@ -69,6 +71,7 @@ impl AgentSection {
             resume_args: Some(Vec::new()),
             parkable: Some(false),
             context_limit: Some(0),
+            leftovers: Some(Leftovers::Kill),
             ..Self::default()
         }
     }
@@ -80,6 +83,7 @@ impl AgentSection {
         if program.is_none() && !args.is_empty() {
             return wrong(format!("[agents.{name}] has args and no command"));
         }
+        allowed(&format!("[agents.{name}] reap"), &self.reap)?;
         let limits = self.limits.parse().map_err(|e| ConfigError(format!("[agents.{name}] limits: {e}")))?;
         Ok(Agent {
             command: program.into_iter().cloned().chain(args).collect(),
@@ -90,6 +94,8 @@ impl AgentSection {
             parkable: self.parkable.unwrap_or(agent.parkable),
             context_limit: self.context_limit.or(agent.context_limit),
             limits,
+            reap: self.reap.clone(),
+            leftovers: self.leftovers.unwrap_or(agent.leftovers),
         })
     }
 }

@@ -1,11 +1,14 @@
 //! What the configuration says of the lives of sessions.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pool::RestartRules;
+use pool::{ReapRules, RestartRules};
+use protocol::OsBytes;
+use protocol::reap::{Action, Rule};
 
-use super::sections::{NEVER, PolicyWord};
+use super::sections::NEVER;
 use super::{Config, ConfigError, bytes, duration, wrong};
 
 /// What the shell does with sessions beyond what the core decides.
@@ -27,8 +30,11 @@ pub(crate) struct Life {
     pub(crate) cgroup: Cgroup,
     /// Bytes that a session's logs take on disk at most.
     pub(crate) log_size: u64,
-    /// Whether what goes over a limit of memory, disk or time is ended.
-    pub(crate) ends: (bool, bool, bool),
+    /// Time between two looks for what should be dead.
+    pub(crate) interval: Duration,
+    /// The commands to run before something is ended, and after.
+    pub(crate) before: Vec<OsBytes>,
+    pub(crate) after: Vec<OsBytes>,
 }
 
 /// Where control groups are made.
@@ -62,8 +68,11 @@ impl Config {
         if !(1..=100).contains(&self.logs.keep) {
             return wrong("[logs] keep is 1 to 100");
         }
-        let kills = |word: PolicyWord| word == PolicyWord::Kill;
-        let policy = &self.reaper.policy;
+        let interval = duration("[reaper] interval", &self.reaper.interval)?;
+        if interval < Duration::from_millis(100) {
+            return wrong("[reaper] interval is under 100ms");
+        }
+        let words = |words: &[String]| words.iter().map(|word| word.as_str().into()).collect();
         Ok(Life {
             wait_slot: duration("[pool] wait_slot", &pool.wait_slot)?,
             min_free_memory: bytes("[pool] min_free_memory", &pool.min_free_memory)?,
@@ -73,7 +82,27 @@ impl Config {
             spacing: duration("[restore] spacing", &self.restore.spacing)?,
             cgroup: cgroup(&pool.cgroup)?,
             log_size,
-            ends: (kills(policy.memory), kills(policy.disk), kills(policy.run_time)),
+            interval,
+            before: words(&self.reaper.before),
+            after: words(&self.reaper.after),
+        })
+    }
+
+    /// # Errors
+    /// A value that does not parse.
+    pub(super) fn reap_rules(&self) -> Result<ReapRules, ConfigError> {
+        let reaper = &self.reaper;
+        let time = |key: &str, text: &str| duration(&format!("[reaper] {key}"), text);
+        allowed("[reaper.policy]", &reaper.policy)?;
+        // What is not said of stale agents depends on the agent.
+        Ok(ReapRules {
+            stale_worker: time("stale_worker", &reaper.stale_worker)?,
+            stale_agent: time("stale_agent", &reaper.stale_agent)?,
+            hung: time("hung", &reaper.hung)?,
+            idle_session: time("idle_session", &reaper.idle_session)?,
+            verify_ms: protocol::time::millis(time("verify", &reaper.verify)?),
+            max_kills_per_minute: reaper.max_kills_per_minute,
+            actions: reaper.policy.clone(),
         })
     }
 
@@ -91,6 +120,17 @@ impl Config {
             backoff: time("backoff", &restart.backoff)?.max(Duration::from_millis(10)),
             backoff_max: time("backoff_max", &restart.backoff_max)?,
         })
+    }
+}
+
+/// # Errors
+/// A rule with an action that makes no sense for it.
+pub(super) fn allowed(place: &str, actions: &BTreeMap<Rule, Action>) -> Result<(), ConfigError> {
+    match actions.iter().find(|(rule, action)| !rule.allows(**action)) {
+        Some((rule, action)) => {
+            wrong(format!("{place} {} is kill or report, not {}", rule.word(), action.word()))
+        }
+        None => Ok(()),
     }
 }
 

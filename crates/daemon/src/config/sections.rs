@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use protocol::life::Leftovers;
+use protocol::reap::{Action, Rule};
 use serde::{Deserialize, Serialize};
 
 /// For a time that does not come.
@@ -166,43 +168,47 @@ impl Default for QueueSection {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ReaperSection {
+    /// Time between two looks.
+    pub interval: String,
+    /// A worker that asks for nothing and was silent for longer is stale.
+    pub stale_worker: String,
+    /// An agent that holds a message and of which nothing was seen for so long is stale.
+    pub stale_agent: String,
+    /// A session that has something to do and in which nothing moves for so long hangs.
+    pub hung: String,
+    /// A session that has had nothing to do for so long is idle.
+    pub idle_session: String,
     /// Time between TERM and KILL.
     pub grace: String,
-    /// What becomes of what it finds.
-    pub policy: PolicySection,
-}
-
-/// `[reaper.policy]`: what becomes of a session that goes over a limit that was set for it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct PolicySection {
-    /// More memory, where no control group holds it.
-    pub memory: PolicyWord,
-    /// More disk.
-    pub disk: PolicyWord,
-    /// More time.
-    pub run_time: PolicyWord,
-}
-
-impl Default for PolicySection {
-    fn default() -> Self {
-        Self { memory: PolicyWord::Kill, disk: PolicyWord::Kill, run_time: PolicyWord::Kill }
-    }
-}
-
-/// What becomes of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PolicyWord {
-    /// It is ended.
-    Kill,
-    /// It is reported.
-    Report,
+    /// Time between the first KILL and giving up.
+    pub verify: String,
+    /// So many are ended by rules within a minute at most.
+    pub max_kills_per_minute: u32,
+    /// The command to run before something is ended: where it does not exit with 0, what a rule found is left for now.
+    pub before: Vec<String>,
+    /// The command to run after.
+    pub after: Vec<String>,
+    /// What becomes of what a rule finds: `kill`, `restart`, `park` or `report`. Where nothing is said, nobody's quiet
+    /// work is ended: `hung` and `idle_session` are reported, and so is `stale_agent` where it could not take up where
+    /// it was; else it is restarted. All others are ended.
+    pub policy: BTreeMap<Rule, Action>,
 }
 
 impl Default for ReaperSection {
     fn default() -> Self {
-        Self { grace: "5s".to_owned(), policy: PolicySection::default() }
+        Self {
+            interval: "5s".to_owned(),
+            stale_worker: "5m".to_owned(),
+            stale_agent: "30m".to_owned(),
+            hung: "10m".to_owned(),
+            idle_session: "15m".to_owned(),
+            grace: "5s".to_owned(),
+            verify: "5s".to_owned(),
+            max_kills_per_minute: 30,
+            before: Vec::new(),
+            after: Vec::new(),
+            policy: BTreeMap::new(),
+        }
     }
 }
 
@@ -306,4 +312,8 @@ pub struct AgentSection {
     pub limits: String,
     /// How many tokens it can keep in mind.
     pub context_limit: Option<u64>,
+    /// What becomes of its sessions where a rule applies.
+    pub reap: BTreeMap<Rule, Action>,
+    /// What becomes of daemons that it detached: `kill`, but for those that serve others, or `report`.
+    pub leftovers: Option<Leftovers>,
 }

@@ -79,15 +79,14 @@ impl Client {
     /// Has a call decided and answered within a turn, if it is one that can be; else gives it back.
     fn at_once(&self, call: Call, place: OwnedSemaphorePermit) -> Option<(Call, OwnedSemaphorePermit)> {
         let (id, daemon, connection) = (call.id, Arc::clone(&self.daemon), self.id);
-        if call.lock.is_some() {
-            return Some((call, place));
-        }
         match call.request {
             Request::Send(mut send) => {
                 let ready = op::usable(call.op).and_then(|op| Ok((op, queue::body(&mut send)?)));
+                let lock = call.lock;
                 match ready {
                     Ok((op, body)) => {
                         self.submit(id, (place, "send-stored"), move |turn| {
+                            queue::feed(turn, lock)?;
                             queue::send(turn, &daemon, &op, (&send, body))
                         });
                     }
@@ -128,9 +127,6 @@ impl Client {
     }
 
     async fn answer(&self, call: Call) -> Reply {
-        if call.lock.is_some() {
-            return verb::answer(&self.daemon, call).await;
-        }
         match call.request {
             Request::Register(register) if self.role == Role::Generator => {
                 claim::register(&self.daemon, self.peer(), register).await
@@ -140,6 +136,7 @@ impl Client {
                 crate::crash::point("claim-given");
                 given
             }
+            Request::Lock(asked) => verb::lock::lock(&self.daemon, self.peer(), call.op, asked).await,
             Request::Export => verb::export(&self.daemon, &self.outbox, call.id).await,
             Request::Messages(asked) => {
                 read::some_messages(&self.daemon, asked, (&self.outbox, call.id)).await

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pool::reconcile::ended_by_tmux;
-use protocol::reap::{Candidate, CandidateKind, Lease, Outcome, Verdict};
+use protocol::reap::{Candidate, CandidateKind, Lease, Verdict};
 use protocol::session::Reason;
 use protocol::tmux::Server;
 use protocol::{
@@ -23,7 +23,7 @@ use crate::engine::Turn;
 use crate::handle::Grant;
 use crate::view::{self, Peer};
 use crate::work::leases;
-use crate::{cgroups, endings, files, verb};
+use crate::{cgroups, endings, files, stale, verb};
 
 /// How long a reaper waits for a session's lock before it asks for something else.
 const LOCK_LIMIT: Duration = Duration::from_secs(10);
@@ -137,7 +137,7 @@ async fn next(daemon: &Arc<Daemon>, wait: Duration) -> Reply {
 
 /// The session's lock, the reason checked again, the last screen kept: then the lease.
 async fn lease(daemon: &Arc<Daemon>, leases: &mut Leases, session: SessionId, tag: Tag) -> Reply {
-    let lock = daemon.engine.lock(session, "reap");
+    let lock = daemon.engine.lock_inside(session, "reap");
     let Ok(grant) = timeout(LOCK_LIMIT, lock).await else {
         return Err(Refusal::new(ErrorCode::Conflict, format!("{session} is locked by somebody else")));
     };
@@ -155,17 +155,39 @@ async fn lease(daemon: &Arc<Daemon>, leases: &mut Leases, session: SessionId, ta
         let Some(candidate) = found else {
             return Err(Refusal::new(ErrorCode::NotFound, "there is no reason for it any more"));
         };
+        stale::leased(turn, &candidate);
         turn.emit(Event::ReapStarted { session, kind: candidate.kind, tag, token });
         turn.rest.view.leased.insert(tag, connection);
-        Ok((candidate, protected(turn, &context)))
+        Ok(lease_of(turn, &context, token, candidate))
     };
-    let (candidate, protected) = daemon.engine.turn(decide).await??;
-    leases.deadline = Some(Instant::now() + 2 * Duration::from_millis(candidate.grace_ms) + LEASE_SLACK);
-    leases.held.insert(token, (grant, candidate.clone()));
-    Ok(Response::Lease(Box::new(Lease { token, candidate, tmux_socket: daemon.tmux_socket(), protected })))
+    let lease = daemon.engine.turn(decide).await??;
+    crate::crash::point("reap-leased");
+    let lasts = 2 * Duration::from_millis(lease.candidate.grace_ms + lease.verify_ms) + LEASE_SLACK;
+    leases.deadline = Some(Instant::now() + lasts);
+    leases.held.insert(token, (grant, lease.candidate.clone()));
+    Ok(Response::Lease(Box::new(lease)))
 }
 
-/// The tmux server and the daemons: never signalled.
+fn lease_of(turn: &Turn<'_>, daemon: &Daemon, token: Token, candidate: Candidate) -> Lease {
+    let loaded = daemon.loaded();
+    let session = turn.pool().session(candidate.session);
+    let leftovers = session.map(|s| pool::launch::leftovers(s, &loaded.settings)).unwrap_or_default();
+    Lease {
+        token,
+        tmux_socket: daemon.tmux_socket(),
+        protected: protected(turn, daemon),
+        tmux: daemon.device.binary.clone().into(),
+        socket: daemon.paths.socket.clone().into(),
+        verify_ms: loaded.settings.reap.verify_ms,
+        leftovers,
+        private: session.map(|s| s.dir.clone()),
+        before: loaded.life.before.clone(),
+        after: loaded.life.after.clone(),
+        candidate,
+    }
+}
+
+/// The tmux server, the daemons and who started them: never signalled.
 fn protected(turn: &Turn<'_>, daemon: &Daemon) -> Vec<u32> {
     let view = &turn.rest.view;
     let server = match view.state.server {
@@ -173,7 +195,8 @@ fn protected(turn: &Turn<'_>, daemon: &Daemon) -> Vec<u32> {
         _ => turn.pool().server().map(|s| s.process.pid),
     };
     let peers = view.watcher.iter().chain(view.reapers.values()).filter_map(|peer| peer.pid);
-    std::iter::once(daemon.process.pid).chain(server).chain(peers).collect()
+    let supervisor = std::os::unix::process::parent_id();
+    [daemon.process.pid, supervisor].into_iter().chain(server).chain(peers).collect()
 }
 
 /// Whether a pane is there.
@@ -242,13 +265,17 @@ async fn settle(daemon: &Arc<Daemon>, leases: &mut Leases, verdict: Verdict) -> 
     let apply = move |turn: &mut Turn<'_>| {
         turn.rest.view.leased.remove(&candidate.tag);
         turn.rest.view.verdicts.insert(candidate.tag, verdict.outcome.clone());
-        let gone = matches!(verdict.outcome, Outcome::Gone { .. });
+        let gone = verdict.outcome.is_gone();
+        stale::settled(turn, &candidate);
         let (session, kind, tag) = (candidate.session, candidate.kind, candidate.tag);
         turn.emit(Event::ReapFinished { session, kind, tag, outcome: verdict.outcome });
         match (gone, kind, candidate.init) {
             (true, CandidateKind::StaleWorker, Some(worker)) => {
                 turn.rest.view.verdicts.remove(&tag);
                 leases::ended(turn, &context, worker);
+            }
+            (true, CandidateKind::Orphan | CandidateKind::StaleClient, _) => {
+                turn.rest.view.verdicts.remove(&tag);
             }
             (true, ..) => stop(turn, &run, &candidate),
             (false, ..) => {}

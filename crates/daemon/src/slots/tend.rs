@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use super::{By, Waiting, aside, begin, leaving, with_facts};
 use crate::context::Daemon;
 use crate::engine::Turn;
-use crate::{park, room, verb};
+use crate::{locking, park, room, verb};
 
 /// Sessions that are started, or put aside, at a time.
 const AT_ONCE: usize = 4;
@@ -77,7 +77,8 @@ fn tend(turn: &mut Turn<'_>, daemon: &Arc<Daemon>) -> (Vec<Work>, Duration) {
     }
     let decided = pool::budget::decide(turn.pool(), settings, now);
     turn.emit_all(decided);
-    let wanting = pool::slots::wanting(turn.pool(), settings, now);
+    let mut wanting = pool::slots::wanting(turn.pool(), settings, now);
+    wanting.retain(|session| !locking::holds_back(turn, *session));
     turn.rest.line.sessions(&wanting);
     let attached = turn.pool().sessions().filter(|s| s.attached_clients > 0);
     let touched: Vec<Tag> = attached.filter_map(|s| s.incarnation.as_ref()).map(|run| run.tag).collect();
@@ -136,7 +137,7 @@ fn make_room(turn: &mut Turn<'_>, daemon: &Daemon, settings: &pool::Settings) ->
             with_facts(turn, daemon, |turn, facts| pool::slots::victim(turn.pool(), settings, facts));
         let Some(session) = victim.and_then(|id| turn.pool().session(id).cloned()) else { return work };
         tracing::info!(session = %session.id, "parked to make room");
-        work.extend(aside(turn, &session, Reason::Evicted));
+        work.extend(aside(turn, &session, Reason::Evicted).map(|(id, tag)| Work::Park(id, tag)));
     }
     work
 }
@@ -150,7 +151,8 @@ fn idle(turn: &mut Turn<'_>, daemon: &Daemon, settings: &pool::Settings) -> Vec<
         pool::slots::idle_for_too_long(turn.pool(), settings, facts).take(AT_ONCE).collect()
     });
     let sessions: Vec<Session> = found.iter().filter_map(|id| turn.pool().session(*id).cloned()).collect();
-    sessions.iter().filter_map(|session| aside(turn, session, Reason::Idle)).collect()
+    let aside = sessions.iter().filter_map(|session| aside(turn, session, Reason::Idle));
+    aside.map(|(id, tag)| Work::Park(id, tag)).collect()
 }
 
 fn any_idle_timeout(turn: &Turn<'_>, settings: &pool::Settings) -> bool {

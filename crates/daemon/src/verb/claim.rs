@@ -63,8 +63,13 @@ pub(crate) async fn claim(daemon: &Arc<Daemon>, peer: Peer, op: Option<OpId>, as
         return Err(Refusal::new(ErrorCode::Usage, format!("a claim is for 1 to {CLAIM_MAX} messages")));
     }
     let wanted = asked.session.clone();
-    let session =
-        daemon.engine.turn(move |turn| pool::admit::resolve(turn.pool(), &wanted).map(|s| s.id)).await??;
+    let begin = move |turn: &mut Turn<'_>| {
+        let session = pool::admit::resolve(turn.pool(), &wanted)?.id;
+        let asking = turn.rest.work.worker(peer.connection).map(|worker| Arc::clone(&worker.asking));
+        Ok((session, asking))
+    };
+    // Kept for as long as it waits.
+    let (session, _asking) = daemon.engine.turn(begin).await??;
     let default = protocol::time::millis(daemon.loaded().settings.queue.lease);
     let lease_ms = asked.lease_ms.unwrap_or(default).clamp(*LEASE.start(), *LEASE.end());
     let wait = Duration::from_millis(asked.wait_ms).min(WAIT_MAX);
@@ -230,6 +235,7 @@ fn list(turn: &Turn<'_>) -> Vec<GeneratorView> {
         let run = session.incarnation.as_ref();
         all.push(GeneratorView {
             id: None,
+            generation: u64::from(session.incarnations),
             session: session.id,
             name: session.name.clone(),
             role: "agent".to_owned(),
@@ -255,6 +261,7 @@ fn list(turn: &Turn<'_>) -> Vec<GeneratorView> {
         let Some(name) = name(session) else { continue };
         all.push(GeneratorView {
             id: registered.map(|r| r.id),
+            generation: registered.map_or(connection, |r| r.id.0),
             session,
             name,
             role: if registered.is_some() { "worker" } else { "client" }.to_owned(),

@@ -22,7 +22,7 @@ use crate::handle::Handle;
 use crate::launch::{self, Launched, launch};
 use crate::op::Op;
 use crate::slots::{self, By, Decided};
-use crate::{cgroups, room};
+use crate::{locking, cgroups, room};
 
 /// How long a repeat waits for the outcome of what an earlier daemon had begun.
 pub(super) const OUTCOME_LIMIT: Duration = Duration::from_secs(30);
@@ -149,6 +149,7 @@ fn start(
 ) -> Result<Decided<Way>, Refusal> {
     let Some(before) = turn.pool().session(id).cloned() else { return Ok(Decided::Done(Way::Existing(id))) };
     if !pool::is_between(&before) {
+        locking::free_for(turn, id, op.under)?;
         if pool::slots::free(turn.pool(), &daemon.settings()) <= ahead {
             return Ok(Decided::Full);
         }
@@ -174,7 +175,7 @@ fn start(
 /// Launches what was decided and answers with what came of it.
 pub(super) async fn run(daemon: &Arc<Daemon>, op: &Op, session: SessionId) -> Reply {
     let _starting = Starting::new(daemon, session);
-    let grant = daemon.engine.lock(session, "start").await?;
+    let grant = daemon.engine.lock_inside(session, "start").await?;
     let (context, operation) = (Arc::clone(daemon), op.clone());
     let reply = launch(daemon, session, move |turn| conclude(turn, &context, &operation, session));
     let reply = reply.await?;
@@ -265,7 +266,7 @@ pub(super) async fn existing(daemon: &Arc<Daemon>, op: &Op, session: SessionId) 
 
 /// Finds out what became of a creation of which nobody knows.
 pub(crate) async fn resume(daemon: &Arc<Daemon>, session: SessionId) -> Result<(), Refusal> {
-    let grant = daemon.engine.lock(session, "start").await?;
+    let grant = daemon.engine.lock_inside(session, "start").await?;
     let record = daemon.engine.turn(move |turn| turn.pool().session(session).cloned()).await?;
     if let Some(record) = record.as_ref().filter(|s| pool::admit::is_adoption(s)) {
         return adopt::resume(daemon, record).await;

@@ -15,7 +15,7 @@ use crate::files;
 use crate::launch::launch;
 use crate::op::Op;
 use crate::slots::{self, By, Decided};
-use crate::{cgroups, room};
+use crate::{cgroups, locking, room};
 
 /// How long a reaper may take to appear before the daemon does without.
 const REAPER_LIMIT: Duration = Duration::from_secs(1);
@@ -60,9 +60,10 @@ async fn doom(
     (wanted, grace_ms): (SessionRef, Option<u64>),
     admit: Admit,
 ) -> Result<Session, Refusal> {
-    let op = op.clone();
+    let (op, under) = (op.clone(), locking::current());
     let decide = move |turn: &mut Turn<'_>| {
         let session = pool::admit::resolve(turn.pool(), &wanted)?.clone();
+        locking::free_for(turn, session.id, under)?;
         let events = admit(&session)?;
         if let Some(tag) =
             session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot()).map(|i| i.tag)
@@ -130,7 +131,7 @@ fn over(turn: &Turn<'_>, id: SessionId, tag: Tag, so: fn(&Session) -> bool) -> O
     }
     let failed = |what: String| Some(Err(Refusal::new(ErrorCode::Failed, what)));
     match turn.rest.view.verdicts.get(&tag)? {
-        Outcome::Gone { .. } => None,
+        Outcome::Gone { .. } | Outcome::Spared { .. } => None,
         Outcome::Survivors { left } => failed(format!("not all of it is gone; left: {}", left.join(", "))),
         Outcome::Untouched { why } => {
             failed(format!("nothing was done: {why}; it stays draining and is tried again"))
@@ -140,7 +141,7 @@ fn over(turn: &Turn<'_>, id: SessionId, tag: Tag, so: fn(&Session) -> bool) -> O
 
 /// Nobody is there to verify: removes the pane, which hangs up its programs, and says so.
 async fn without_reaper(daemon: &Arc<Daemon>, session: &Session) -> Result<(), Refusal> {
-    let grant = daemon.engine.lock(session.id, "kill").await?;
+    let grant = daemon.engine.lock_inside(session.id, "kill").await?;
     let pane = session.incarnation.as_ref().and_then(pane_of);
     let done = match pane {
         Some(pane) => match daemon.tmux.kill_pane(pane).await {
@@ -189,13 +190,17 @@ pub(crate) async fn again<R: Send + 'static>(
     how: Again,
     conclude: impl FnOnce(&mut Turn<'_>) -> R + Send + 'static,
 ) -> Result<Option<R>, Refusal> {
-    let (context, operation) = (Arc::clone(daemon), op.cloned());
+    let (context, operation, under) = (Arc::clone(daemon), op.cloned(), locking::current());
     let decide = move |turn: &mut Turn<'_>, ahead: usize| {
         let Some(session) = turn.pool().session(id).cloned() else {
             return Err(pool::admit::not_found(turn.pool(), &id.to_string()));
         };
         if session.lifecycle.holds_slot() {
             return Ok(Decided::Done(None));
+        }
+        // What is between two runs was decided under whatever lock there was.
+        if !pool::is_between(&session) {
+            locking::free_for(turn, id, under)?;
         }
         let between = pool::is_between(&session);
         if how.ended && !between {
@@ -229,7 +234,7 @@ pub(crate) async fn bring_up<R: Send + 'static>(
 ) -> Result<R, Refusal> {
     let (id, last) = (before.id, before.incarnation);
     let _starting = Starting::new(daemon, id);
-    let grant = daemon.engine.lock(id, "start").await?;
+    let grant = daemon.engine.lock_inside(id, "start").await?;
     if let Some(run) = &last {
         make_room(daemon, run).await;
     }

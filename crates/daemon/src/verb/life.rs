@@ -12,13 +12,15 @@ use crate::engine::Turn;
 use crate::files;
 use crate::handle::in_doubt;
 use crate::op::Op;
-use crate::park;
+use crate::{locking, park};
 
 /// Answers when the slot is free.
 pub(super) async fn park(daemon: &Arc<Daemon>, op: &Op, asked: Park) -> Reply {
     let (operation, force, grace_ms) = (op.clone(), asked.force, asked.grace_ms);
+    let under = locking::current();
     let decide = move |turn: &mut Turn<'_>| {
         let session = pool::admit::resolve(turn.pool(), &asked.session)?.clone();
+        locking::free_for(turn, session.id, under)?;
         let events = pool::admit::park(turn.pool(), &session, force)?;
         let tag = session.incarnation.as_ref().map(|run| run.tag).filter(|_| !events.is_empty());
         if let Some(tag) = tag {
@@ -93,7 +95,9 @@ async fn restore_all(daemon: &Arc<Daemon>, op: &Op) -> Reply {
 pub(super) async fn drain(daemon: &Arc<Daemon>, op: &Op, wanted: SessionRef) -> Reply {
     let id = shown::find(daemon, wanted.clone()).await?.id;
     started(daemon, id).await?;
-    let decide = |turn: &mut Turn<'_>, session: &Session| {
+    let under = locking::current();
+    let decide = move |turn: &mut Turn<'_>, session: &Session| {
+        locking::free_for(turn, session.id, under)?;
         let events = pool::admit::drain(turn.pool(), session)?;
         turn.emit_all(events);
         Ok(())

@@ -8,7 +8,9 @@ mod create;
 mod end;
 mod input;
 mod life;
+pub(crate) mod lock;
 mod prune;
+mod reap;
 pub(crate) mod queue;
 pub(crate) mod read;
 mod remove;
@@ -16,12 +18,13 @@ mod screen;
 mod shown;
 mod status;
 mod sync;
+mod update;
 mod usage;
 mod wait;
 
 use std::sync::Arc;
 
-use protocol::{ErrorCode, Lifecycle, Refusal, Reply, Request, Response, SessionId};
+use protocol::{ErrorCode, Lifecycle, Refusal, Reply, Request, Response, SessionId, Token};
 
 pub(crate) use adopt::run as adopt_by_itself;
 pub(crate) use care::export;
@@ -33,13 +36,11 @@ pub(crate) use sync::snapshot;
 
 use crate::context::Daemon;
 use crate::handle::in_doubt;
+use crate::locking;
 use crate::op::{Begin, Op};
 
 /// Answers a request of a client.
 pub(crate) async fn answer(daemon: &Arc<Daemon>, call: protocol::Call) -> Reply {
-    if call.lock.is_some() {
-        return Err(Refusal::new(ErrorCode::Conflict, "that lock token is not valid any more"));
-    }
     if needs_tmux(&call.request) {
         sync::look(daemon).await?;
     }
@@ -74,7 +75,16 @@ pub(crate) async fn answer(daemon: &Arc<Daemon>, call: protocol::Call) -> Reply 
         | Request::Pin(_)
         | Request::Clear(_)
         | Request::Prune(_)
-        | Request::Adopt(_) => operate(daemon, call.op, call.request).await,
+        | Request::Reap { .. }
+        | Request::Update(_)
+        | Request::Adopt(_) => operate(daemon, (call.op, call.lock), call.request).await,
+        Request::RenewLock { session, token } => {
+            daemon.engine.turn(move |turn| lock::renew(turn, session, token)).await?
+        }
+        Request::Unlock { session, token } => {
+            daemon.engine.turn(move |turn| lock::unlock(turn, session, token)).await?
+        }
+        Request::Explain(session) => reap::explain(daemon, session).await,
         Request::Usage(wanted) => usage::usage(daemon, wanted).await,
         Request::Generators => claim::generators(daemon).await,
         Request::Body(id) => read::body(daemon, id).await,
@@ -97,6 +107,7 @@ pub(crate) async fn answer(daemon: &Arc<Daemon>, call: protocol::Call) -> Reply 
         | Request::Settle(_)
         | Request::Watch
         | Request::WatchingBy(_)
+        | Request::Lock(_)
         | Request::Observe(_) => Err(Refusal::new(ErrorCode::Usage, "that request belongs to another role")),
     }
 }
@@ -121,18 +132,30 @@ fn needs_tmux(request: &Request) -> bool {
             | Request::Compact
             | Request::Pin(_)
             | Request::Prune(_)
+            | Request::RenewLock { .. }
+            | Request::Unlock { .. }
+            | Request::Update(_)
             | Request::Adopt(_)
     )
 }
 
 /// Carries an operation out once, whoever asks for it how often. In a task of its own: a client
 /// that leaves does not stop it half-way.
-async fn operate(daemon: &Arc<Daemon>, id: Option<protocol::OpId>, request: Request) -> Reply {
+async fn operate(
+    daemon: &Arc<Daemon>,
+    (id, lock): (Option<protocol::OpId>, Option<Token>),
+    request: Request,
+) -> Reply {
+    if let Some(token) = lock {
+        let held = daemon.engine.turn(move |turn| turn.rest.locks.is_held(token)).await?;
+        held.then_some(()).ok_or_else(locking::stale)?;
+    }
     let asker = Asker { daemon: Arc::clone(daemon), here: Some(Arc::default()) };
-    let op = Op::new(id, &request)?;
+    let op = Op::new(id, &request)?.under(lock);
     let op = asker.here.iter().fold(op, Op::asked_by);
     let daemon = Arc::clone(daemon);
-    tokio::spawn(async move { once(&daemon, op, request).await }).await.map_err(|_| in_doubt())?
+    let work = async move { once(&daemon, op, request).await };
+    tokio::spawn(locking::under(lock, work)).await.map_err(|_| in_doubt())?
 }
 
 /// Somebody who waits for an answer: one that leaves leaves every line.
@@ -188,6 +211,8 @@ async fn carry_out(daemon: &Arc<Daemon>, op: &Op, request: Request) -> Reply {
         Request::Pin(pin) => life::pin(daemon, op, pin).await,
         Request::Clear(session) => life::clear(daemon, op, session).await,
         Request::Prune(prune) => prune::prune(daemon, op, prune).await,
+        Request::Reap { force } => reap::reap(daemon, op, force).await,
+        Request::Update(update) => update::update(daemon, op, update).await,
         _ => Err(Refusal::new(ErrorCode::Usage, "not an operation")),
     }
 }

@@ -9,13 +9,14 @@ use protocol::reply;
 use protocol::request::{Ack, Fail, Held, Purge, ResolveMessage, Send};
 use protocol::{
     ErrorCode, Event, Message, MessageId, MessageState, OpId, Refusal, Reply, Request, Response, Seq, Session,
-};
+    Token};
 use store::StoreError;
 
 use crate::context::{Daemon, Loaded};
 use crate::digest::digest;
 use crate::engine::Turn;
 use crate::handle::in_doubt;
+use crate::locking;
 use crate::op::{Op, reused};
 
 /// A message that could not be read.
@@ -164,6 +165,19 @@ fn has_disk(turn: &mut Turn<'_>, daemon: &Daemon, loaded: &Loaded, more: u64) ->
         }
         _ => Ok(()),
     }
+}
+
+/// What is sent under a user's lock is delivered inside of it, with what waits before it.
+///
+/// # Errors
+/// Conflict, where that lock is not held any more.
+pub(crate) fn feed(turn: &mut Turn<'_>, lock: Option<Token>) -> Result<(), Refusal> {
+    let Some(token) = lock else { return Ok(()) };
+    if !turn.rest.locks.is_held(token) {
+        return Err(locking::stale());
+    }
+    turn.rest.fed.insert(token);
+    Ok(())
 }
 
 /// Still at work: leases begin anew. All or none.

@@ -12,7 +12,7 @@ use crate::archive::Contents;
 use crate::context::{Daemon, pane_of};
 use crate::engine::Turn;
 use crate::op::Op;
-use crate::{cgroups, files, removal};
+use crate::{cgroups, files, locking, removal};
 
 /// Says in a directory that was given back with its session whose it is.
 const DETACHED: &str = "detached";
@@ -166,9 +166,10 @@ fn may_go(turn: &Turn<'_>, session: &Session, asked: &Remove) -> Result<(), Refu
 
 /// Refuses what is being worked on or looked at, before anything is ended.
 async fn checked(daemon: &Arc<Daemon>, asked: &Remove) -> Result<Session, Refusal> {
-    let asked = asked.clone();
+    let (asked, under) = (asked.clone(), locking::current());
     let check = move |turn: &mut Turn<'_>| {
         let session = pool::admit::resolve(turn.pool(), &asked.session)?;
+        locking::free_for(turn, session.id, under)?;
         if !asked.force {
             pool::admit::idle_enough(turn.pool(), session, pool::admit::REMOVE)?;
         }

@@ -8,6 +8,7 @@ use protocol::{OsBytes, Refusal, Reply, Response, Session, SessionId, SessionRef
 
 use crate::context::Daemon;
 use crate::engine::Turn;
+use crate::locking;
 
 /// The most processes of a session that are shown: what fits a frame, and a screen.
 const PROCESSES_SHOWN: usize = 1000;
@@ -19,7 +20,7 @@ pub(super) fn shown(
     tmux_socket: &OsBytes,
     session: &Session,
 ) -> SessionView {
-    let lock = turn.rest.locks.holder(session.id).map(|(token, what)| (token, what.to_owned()));
+    let lock = locking::shown(turn, session.id);
     let seen = &turn.rest.view;
     let pane =
         session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot()).and_then(|run| run.pane);

@@ -14,8 +14,8 @@ pub(crate) use server::has_room;
 
 use crate::context::{BUILD, Daemon};
 use crate::engine::Turn;
-use crate::room;
-use crate::view::{Peer, View};
+use crate::view::{self, Peer, View};
+use crate::{room, stale};
 use crate::work::disk;
 
 /// The most sessions that a problem names.
@@ -36,6 +36,7 @@ fn overview(turn: &Turn<'_>, daemon: &Daemon) -> Status {
     problems.extend(queues::problems(turn, daemon, quarantined));
     problems.extend(exhausted(pool));
     problems.extend(without_tmux(daemon));
+    problems.extend(held_back(turn, daemon));
     Status {
         pool: daemon.paths.pool.to_string(),
         build: BUILD.to_owned(),
@@ -117,6 +118,17 @@ fn lifecycles(pool: &pool::Pool) -> Vec<(String, u64)> {
     .into();
     let count = |state: Lifecycle| pool.sessions().filter(|s| s.lifecycle == state).count() as u64;
     words.into_iter().map(|(state, word)| (word.to_owned(), count(state))).collect()
+}
+
+/// What rules found and may not be ended yet.
+fn held_back(turn: &Turn<'_>, daemon: &Daemon) -> Option<String> {
+    let settings = daemon.settings();
+    let named = view::named(turn, daemon);
+    let waits = named.iter().filter(|candidate| stale::is_held_back(turn, &settings, candidate)).count();
+    let limit = settings.reap.max_kills_per_minute;
+    (waits > 0).then(|| {
+        format!("the reaper holds {waits} ends back: {limit} within a minute are the limit ([reaper] max_kills_per_minute); `poolctl reap --force` goes on")
+    })
 }
 
 fn problems(view: &View, server: Option<String>, in_doubt: u64) -> Vec<String> {

@@ -11,6 +11,7 @@ use protocol::{MessageId, MessageState, ProcId, Tag, Token};
 use tokio::time::sleep;
 
 use crate::clock;
+use crate::locking;
 use crate::context::Daemon;
 use crate::engine::Turn;
 
@@ -50,6 +51,7 @@ fn tick(turn: &mut Turn<'_>, daemon: &Daemon, asked_at: Mono) -> Duration {
     if armed != Mono::default() && late >= STOOD_STILL {
         tracing::warn!(?late, "the daemon stood still; leases begin anew from there");
         turn.rest.work.leases.shift(late);
+        locking::shift(turn, late);
     }
     for id in turn.rest.work.leases.take_passed(asked_at) {
         let connected = turn.rest.work.connection_of(id).is_some();
@@ -65,10 +67,11 @@ fn tick(turn: &mut Turn<'_>, daemon: &Daemon, asked_at: Mono) -> Duration {
         // What was to wait may be given out now.
         turn.stir();
     }
+    let lock = locking::lapse(turn, asked_at);
     let mono = turn.mono();
     let lease = turn.rest.work.leases.first().map(|at| mono.until(at));
     let pause = queue::next_due(turn.pool(), now).map(|at| at.since(now));
-    let next = lease.into_iter().chain(pause).min().unwrap_or(SLEEP_MAX).clamp(SLEEP_MIN, SLEEP_MAX);
+    let next = lease.into_iter().chain(pause).chain(lock).min().unwrap_or(SLEEP_MAX).clamp(SLEEP_MIN, SLEEP_MAX);
     turn.rest.work.armed = mono.after(next);
     next
 }
@@ -102,6 +105,7 @@ pub(crate) fn lapse(turn: &mut Turn<'_>, daemon: &Daemon, id: MessageId, reason:
 /// A process is proved dead: what it held is free at once, but what the reaper is to prove it of: what it
 /// started may live on, and then the verdict frees it.
 pub(crate) fn died(turn: &mut Turn<'_>, daemon: &Daemon, process: ProcId) {
+    locking::died(turn, process);
     let view = &turn.rest.view;
     let is_withheld = |token: Token| {
         let tag = Tag::of(token);

@@ -6,6 +6,7 @@ pub(crate) mod holders;
 pub(crate) mod leases;
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
 use pool::deadlines::{Deadlines, Mono};
@@ -46,6 +47,15 @@ pub(crate) struct Worker {
     pub(crate) generator: Option<Registration>,
     pub(crate) since: Timestamp,
     pub(crate) heard_at: Timestamp,
+    /// Shared with each claim of it that waits.
+    pub(crate) asking: Arc<()>,
+}
+
+impl Worker {
+    /// Whether it waits for messages now.
+    pub(crate) fn asks(&self) -> bool {
+        Arc::strong_count(&self.asking) > 1
+    }
 }
 
 /// What a generator said that it works.
@@ -59,7 +69,7 @@ pub(crate) struct Registration {
 impl Work {
     /// A connection that may claim.
     pub(crate) fn joined(&mut self, connection: u64, process: Option<ProcId>, now: Timestamp) {
-        let worker = Worker { process, generator: None, since: now, heard_at: now };
+        let worker = Worker { process, generator: None, since: now, heard_at: now, asking: Arc::default() };
         self.peers.insert(connection, worker);
     }
 

@@ -226,6 +226,7 @@ fn policy(settings: &Settings, asked: &New, agent: &Agent) -> Result<Policy, Ref
             "what is removed at its end cannot be started again: ephemeral and restart",
         );
     }
+    super::text::reap(&asked.reap)?;
     let parks = asked.idle_timeout_ms.is_some_and(|ms| ms != u64::MAX);
     if parks && agent.resume_args.is_empty() && !agent.parkable {
         let kind = agent_kind(asked);
@@ -243,6 +244,7 @@ fn policy(settings: &Settings, asked: &New, agent: &Agent) -> Result<Policy, Ref
         max_runtime_ms: asked.max_runtime_ms,
         ephemeral: asked.ephemeral,
         pinned: asked.pinned,
+        reap: asked.reap.clone(),
     })
 }
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use protocol::life::{Budget, Conversation, Policy};
+use protocol::life::{Budget, Conversation, Policy, RestartPolicy};
+use protocol::request::Update;
 use protocol::session::Reason;
 use protocol::{ErrorCode, Event, Lifecycle, Refusal, Session, Timestamp};
 
@@ -11,6 +12,8 @@ use super::refuse;
 use crate::budget;
 use crate::pool::{Pool, is_between};
 use crate::queue;
+use crate::settings::Settings;
+use crate::slots;
 
 /// Decides on `park`. No event where it is parked, or on its way there.
 ///
@@ -100,6 +103,42 @@ pub fn pin(session: &Session, pinned: bool) -> Option<Event> {
     changed.then_some(Event::SessionPolicyChanged { session: session.id, policy })
 }
 
+/// Decides on `update`. No event where all is so already.
+///
+/// # Errors
+/// Usage, where one thing does not go with another.
+pub fn update(settings: &Settings, session: &Session, asked: &Update) -> Result<Option<Event>, Refusal> {
+    let before = &session.policy;
+    let mut reap = before.reap.clone();
+    for (rule, action) in &asked.reap {
+        match action {
+            Some(action) => drop(reap.insert(*rule, *action)),
+            None => drop(reap.remove(rule)),
+        }
+    }
+    super::text::reap(&reap)?;
+    let policy = Policy {
+        restart: asked.restart.unwrap_or(before.restart),
+        max_restarts: asked.max_restarts.or(before.max_restarts),
+        idle_timeout_ms: asked.idle_timeout_ms.or(before.idle_timeout_ms),
+        ttl_ms: asked.ttl_ms.or(before.ttl_ms),
+        max_runtime_ms: asked.max_runtime_ms.or(before.max_runtime_ms),
+        reap,
+        ..before.clone()
+    };
+    if policy.ephemeral && policy.restart != RestartPolicy::No {
+        let why = "what is removed at its end cannot be started again: ephemeral and restart";
+        return refuse(ErrorCode::Usage, why);
+    }
+    let parks = asked.idle_timeout_ms.is_some_and(|ms| ms != u64::MAX);
+    if parks && !slots::is_parkable(settings, session) {
+        let why = format!("{} is never parked by itself: its agent cannot take up where it was", session.name);
+        return refuse(ErrorCode::Usage, why);
+    }
+    let changed = policy != *before;
+    Ok(changed.then_some(Event::SessionPolicyChanged { session: session.id, policy }))
+}
+
 /// Something was said to its agent, so that its conversation can be taken up again; an event where that is new.
 #[must_use]
 pub fn spoken_to(session: &Session) -> Option<Event> {
@@ -119,7 +158,7 @@ pub fn outdated(
         let aside = matches!(session.lifecycle, Lifecycle::Parked | Lifecycle::Lost);
         let settled = session.budget.due_at.is_none() && !is_between(session);
         let age = now.since(session.changed_at);
-        if session.policy.pinned {
+        if session.policy.pinned || session.lock.is_some() {
             return None;
         }
         if over && settled && session.policy.ephemeral && age >= EPHEMERAL {

@@ -13,7 +13,7 @@ mod text;
 pub use adopt::{Adoptee, Program, Target, adopt, is_adoption, target};
 pub use change::{Next, REMOVE, idle_enough, kill, label, next_incarnation, remove, rename, restart};
 pub use create::{Admitted, Launch, Made, full, new};
-pub use life::{drain, is_drained, outdated, park, pin, put_aside, restore_all, spoken_to};
+pub use life::{drain, is_drained, outdated, park, pin, put_aside, restore_all, spoken_to, update};
 pub use mend::{
     FORGET_AT_ONCE, cancel, forget_messages, forget_over, may_purge, purge, resolve_message, retry,
 };

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use protocol::reap::{Action, Rule};
 use protocol::text::{LABEL_KEY_MAX, LABEL_VALUE_MAX, LABELS_MAX};
 use protocol::{ErrorCode, Name, OsBytes, Refusal};
 
@@ -72,4 +73,17 @@ pub(super) fn directory(path: &OsBytes) -> Result<(), Refusal> {
         return Ok(());
     }
     refuse(ErrorCode::Usage, format!("bad directory {path:?}: it must be absolute"))
+}
+
+pub(super) fn reap(actions: &BTreeMap<Rule, Action>) -> Result<(), Refusal> {
+    for (rule, action) in actions {
+        if !rule.is_of_session() {
+            let why = format!("{} is not a rule about a session: the configuration says what becomes of it", rule.word());
+            return refuse(ErrorCode::Usage, why);
+        }
+        if !rule.allows(*action) {
+            return refuse(ErrorCode::Usage, format!("{} cannot be {}", rule.word(), action.word()));
+        }
+    }
+    Ok(())
 }

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use nix::unistd::getsid;
 use protocol::job::Job;
+use protocol::life::Leftovers;
 
 use super::{say, watch};
 use crate::identity;
-use crate::kill::{Options, kill_while};
-use crate::tree::Evidence;
+use crate::kill::{Moment, Options, Report, Spare, kill_while};
+use crate::tree::{Evidence, Member};
 use crate::{Error, cgroup};
 
 /// Between two tries where the machine lacks something.
@@ -32,23 +33,28 @@ pub(super) fn end_tree(job: &Job) {
     };
     // Somebody else's session, where the init was not started by tmux, is not ours to end.
     let leads = getsid(None).is_ok_and(|sid| sid.as_raw().unsigned_abs() == me.pid);
-    let evidence = Evidence { init: Some(me), sid: leads.then_some(me.pid), tag: job.tag, cgroup };
-    let mut options = Options { grace: Duration::from_millis(job.grace_ms), ..Options::default() };
+    let evidence =
+        Evidence { init: Some(me), sid: leads.then_some(me.pid), tag: job.tag, cgroup, socket: None };
+    let spare = match job.leftovers {
+        Leftovers::Kill => {
+            Spare::Servers { private: job.private.as_ref().map(|path| path.as_path().to_owned()) }
+        }
+        Leftovers::Report => Spare::Detached,
+    };
+    let mut options = Options { grace: Duration::from_millis(job.grace_ms), spare, ..Options::default() };
     loop {
-        let report = kill_while(&evidence, &options, &|| {
-            watch::reap_all();
+        let report = kill_while(&evidence, &options, &|moment| {
+            if moment == Moment::Look {
+                watch::reap_all();
+            }
         });
         watch::reap_all();
         match report {
-            Ok(report) if report.survivors.is_empty() => return,
-            Ok(report) => {
-                for member in &report.survivors {
-                    say(&format!(
-                        "process {} ({}) does not end",
-                        member.id.pid,
-                        member.comm.to_string_lossy()
-                    ));
-                }
+            Ok(Report { survivors, spared, .. }) if survivors.is_empty() => {
+                return spared.iter().for_each(|it| say_of(&it.member, &format!("is left: it {}", it.why)));
+            }
+            Ok(Report { survivors, .. }) => {
+                survivors.iter().for_each(|member| say_of(member, "does not end"));
                 options.grace = Duration::ZERO;
             }
             Err(error @ Error::Populated(_)) => return say(&format!("{error}")),
@@ -62,4 +68,8 @@ pub(super) fn end_tree(job: &Job) {
             }
         }
     }
+}
+
+fn say_of(member: &Member, what: &str) {
+    say(&format!("process {} ({}) {what}", member.id.pid, member.comm.to_string_lossy()));
 }

@@ -90,11 +90,21 @@ mod tests {
 
     use super::*;
     use crate::identity::{State, identify};
+    use crate::proc::Image;
     use crate::testing::{Running, wait_until};
 
     fn glance(pid: u32, ppid: u32, start: u64) -> Glance {
         let id = ProcId { pid, start };
-        Glance { id, ppid, pgid: pid, sid: 1, tpgid: None, state: State::Running, comm: "x".into() }
+        Glance {
+            id,
+            ppid,
+            pgid: pid,
+            sid: 1,
+            tpgid: None,
+            state: State::Running,
+            comm: "x".into(),
+            image: Image::Unknown,
+        }
     }
 
     fn line(table: &Table, pid: u32, start: u64) -> Vec<u32> {

@@ -14,7 +14,7 @@ use crate::pane::{Pane, wait_until};
 crate::tests![
     the_init_leaves_nothing_behind,
     signals_during_the_clean_up_change_nothing,
-    the_ladder_ends_every_tree,
+    p04_what_ignores_stops_or_forks_is_ended,
     nothing_outruns_the_ladder,
     the_ladder_ends_what_a_dead_init_left,
     the_ladder_ends_a_stopped_init,
@@ -97,7 +97,7 @@ fn signals_during_the_clean_up_change_nothing() {
     assert_eq!(pane.end_alone(), End::Code(7));
 }
 
-fn the_ladder_ends_every_tree() {
+fn p04_what_ignores_stops_or_forks_is_ended() {
     for (name, tree, size) in TREES {
         for _ in 0..2 {
             let mut pane = grown(tree, size);

@@ -70,7 +70,7 @@ impl Groups {
 
     /// Nothing but the group itself is known of the incarnation.
     fn evidence(&self) -> Evidence {
-        Evidence { init: None, sid: None, tag: tag(), cgroup: Some(self.group.clone()) }
+        Evidence { init: None, sid: None, tag: tag(), cgroup: Some(self.group.clone()), socket: None }
     }
 
     /// A sleeper in the group that is nothing to do with any pane.
@@ -173,7 +173,7 @@ fn what_is_in_the_group_belongs_whatever_else_it_is() {
     let Some(groups) = Groups::new() else { return };
     let mut stranger = groups.stranger(None);
     let id = identity::identify(stranger.id()).unwrap().unwrap();
-    let Report { killed, survivors } = kill(&groups.evidence(), &options()).unwrap();
+    let Report { killed, survivors, .. } = kill(&groups.evidence(), &options()).unwrap();
     assert_eq!((killed.iter().map(|member| member.id).collect::<Vec<_>>(), survivors), (vec![id], vec![]));
     let status = stranger.wait().unwrap();
     assert_eq!(status.signal(), Some(Signal::SIGTERM as i32), "it was asked first");

@@ -15,9 +15,13 @@ mod logging;
 #[cfg(target_os = "linux")]
 mod pane;
 #[cfg(target_os = "linux")]
+mod proofs;
+#[cfg(target_os = "linux")]
 mod records;
 #[cfg(target_os = "linux")]
 mod running;
+#[cfg(target_os = "linux")]
+mod spared;
 
 use std::process::ExitCode;
 
@@ -39,6 +43,10 @@ fn main() -> ExitCode {
         }
         Ok("runner") => run_on(6000, 20_000),
         Ok("bomb") => bomb(),
+        Ok("serve") => spared::serve(&argument),
+        Ok("reuse") => proofs::reuse(),
+        Ok("tracer") => proofs::trace(&argument),
+        Ok("killer") => proofs::killer(&argument),
         _ => run_tests(),
     }
 }
@@ -82,9 +90,8 @@ fn bomb() -> ExitCode {
 fn run_tests() -> ExitCode {
     let wanted: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let list = std::env::args().any(|word| word == "--list");
-    let tests =
-        [running::TESTS, bounds::TESTS, records::TESTS, ending::TESTS, grouped::TESTS, logging::TESTS]
-            .concat();
+    let most = [running::TESTS, bounds::TESTS, records::TESTS, ending::TESTS, grouped::TESTS];
+    let tests = [&most[..], &[proofs::TESTS, spared::TESTS, logging::TESTS]].concat().concat();
     let chosen = |name: &str| wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str()));
     let mut failed = 0;
     for (name, test) in tests.into_iter().filter(|(name, _)| chosen(name)) {

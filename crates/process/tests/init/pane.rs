@@ -18,7 +18,7 @@ use process::init::End;
 use process::tree::Evidence;
 use protocol::ids::{SessionId, Tag};
 use protocol::job::{ExitRecord, JOB_VERSION, Job};
-use protocol::life::Limits;
+use protocol::life::{Leftovers, Limits};
 
 /// Long enough for any machine: reached only by a test that fails.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -91,6 +91,8 @@ pub(crate) fn job(dir: &Path, argv: &[&str]) -> Job {
         umask: 0o027,
         limits: Limits::default(),
         cgroup: None,
+        leftovers: Leftovers::default(),
+        private: None,
     }
 }
 
@@ -181,7 +183,7 @@ impl Pane {
 
     pub(crate) fn evidence(&self) -> Evidence {
         let init = self.started().init;
-        Evidence { init: Some(init), sid: Some(init.pid), tag: tag(), cgroup: None }
+        Evidence { init: Some(init), sid: Some(init.pid), tag: tag(), cgroup: None, socket: None }
     }
 
     /// Waits for the init's end.

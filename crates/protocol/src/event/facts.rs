@@ -48,6 +48,10 @@ impl Event {
             Self::SessionAccounted { .. } => "session_accounted",
             Self::LimitExceeded { .. } => "limit_exceeded",
             Self::LogResumed { .. } => "log_resumed",
+            Self::LockGranted { .. } => "lock_granted",
+            Self::LockReleased { .. } => "lock_released",
+            Self::LockRevoked { .. } => "lock_revoked",
+            Self::StaleFound { .. } => "stale_found",
         }
     }
 
@@ -84,6 +88,10 @@ impl Event {
             | Self::ConversationChanged { session, .. }
             | Self::SessionAccounted { session, .. }
             | Self::LimitExceeded { session, .. }
+            | Self::LockGranted { session, .. }
+            | Self::LockReleased { session, .. }
+            | Self::LockRevoked { session, .. }
+            | Self::StaleFound { session, .. }
             | Self::LogResumed { session } => Some(*session),
             _ => None,
         }

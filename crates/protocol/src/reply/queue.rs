@@ -33,6 +33,9 @@ pub struct Registered {
 pub struct GeneratorView {
     /// Its number; none for the agent in a session's pane, and for a client that claims by itself.
     pub id: Option<GeneratorId>,
+    /// Which it is in its line: it grows with each that takes another's place, and what an older one says is not
+    /// taken. For an agent the number of its session's incarnation.
+    pub generation: u64,
     /// The session.
     pub session: SessionId,
     /// The session's name.

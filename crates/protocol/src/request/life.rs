@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::life::{Limits, RestartPolicy};
+use crate::reap::{Action, Rule};
 use crate::session::Size;
 use crate::text::{OsBytes, SessionRef};
 
@@ -51,6 +52,8 @@ pub struct New {
     pub wait_slot_ms: Option<u64>,
     /// Its first message, queued with the record itself.
     pub prompt: Option<OsBytes>,
+    /// See [`crate::life::Policy::reap`].
+    pub reap: BTreeMap<Rule, Action>,
 }
 
 /// `park`.
@@ -93,4 +96,38 @@ pub struct Prune {
     pub purge: bool,
     /// Only say what would be removed.
     pub dry_run: bool,
+}
+
+/// `lock`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lock {
+    /// Which session.
+    pub session: SessionRef,
+    /// What for, for people: the command.
+    pub purpose: String,
+    /// How long to wait for it, in milliseconds; for as long as it takes where nothing is said.
+    pub wait_ms: Option<u64>,
+    /// How long the holder may be silent, in milliseconds; 60 s where nothing is said.
+    pub lease_ms: Option<u64>,
+    /// Take it away from whoever holds it, and before all who wait.
+    pub force: bool,
+}
+
+/// `update`: what is not said stays as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Update {
+    /// Which session.
+    pub session: SessionRef,
+    /// See [`crate::life::Policy::restart`].
+    pub restart: Option<RestartPolicy>,
+    /// See [`crate::life::Policy::max_restarts`].
+    pub max_restarts: Option<u32>,
+    /// See [`crate::life::Policy::idle_timeout_ms`].
+    pub idle_timeout_ms: Option<u64>,
+    /// See [`crate::life::Policy::ttl_ms`].
+    pub ttl_ms: Option<u64>,
+    /// See [`crate::life::Policy::max_runtime_ms`].
+    pub max_runtime_ms: Option<u64>,
+    /// Rules and what becomes of it; none: as its agent's table and the configuration say.
+    pub reap: BTreeMap<Rule, Option<Action>>,
 }

@@ -153,7 +153,7 @@ pub(crate) fn data(name: &str) -> PathBuf {
 #[test]
 fn d9_files_of_all_versions_load() {
     if env::var_os("BLESS").is_some() {
-        fs::write(data("v3.txt"), summary(&bless(&data("v3.redb")))).unwrap();
+        fs::write(data("v4.txt"), summary(&bless(&data("v4.redb")))).unwrap();
     }
     for version in 1..=SCHEMA {
         let dir = tempfile::tempdir().unwrap();
@@ -187,11 +187,11 @@ fn bless(file: &Path) -> Expected {
     world.now
 }
 
-/// What the first two versions knew nothing of.
+/// What the first versions knew nothing of.
 fn life(s: &Session) -> impl Iterator<Item = String> {
     let (p, b, spec) = (&s.policy, &s.budget, &s.spec);
     let run = s.incarnation.as_ref().filter(|run| run.resumed);
-    let policy = (*p != Policy::default())
+    let policy = (Policy { reap: Default::default(), ..p.clone() } != Policy::default())
         .then(|| format!("restart {}, at most {:?}, ttl {:?}", p.restart.word(), p.max_restarts, p.ttl_ms));
     let budget = (*b != Budget::default())
         .then(|| format!("{} starts, {} failures, exhausted {}", b.starts.len(), b.failures, b.exhausted));
@@ -203,6 +203,13 @@ fn life(s: &Session) -> impl Iterator<Item = String> {
         limits,
         s.conversation.as_ref().map(|c| format!("conversation {}, begun {}", c.id, c.begun)),
         s.account.map(|a| format!("used {} us, killed {:?}", a.user_us, a.oom_kills)),
+        (!p.reap.is_empty()).then(|| {
+            let rules = p.reap.iter().map(|(rule, action)| format!("{} {}", rule.word(), action.word()));
+            format!("rules: {}", rules.collect::<Vec<_>>().join(", "))
+        }),
+        s.lock.as_ref().map(|lock| {
+            format!("lock {} for {} by {:?}, {} ms", lock.token, lock.purpose, lock.holder, lock.lease_ms)
+        }),
         run.map(|run| format!("resumed in {:?}, without {:?}", run.cgroup, run.unenforced)),
     ]
     .into_iter()

@@ -5,7 +5,7 @@ use std::fs::{self, Permissions};
 use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 
-use pool::{Operation, OperationState};
+use pool::{Operation, OperationState, Pool};
 use protocol::frame::{decode_record, encode_record};
 use protocol::life::Policy;
 use protocol::{
@@ -13,6 +13,7 @@ use protocol::{
     Stamped, Timestamp, Token,
 };
 use redb::{Database, ReadableDatabase, TableDefinition};
+use serde_json::{Value, json};
 use store::care::{check_file, import};
 use store::{SCHEMA, Store, StoreError, Table};
 
@@ -76,7 +77,8 @@ fn d6_a_power_cut_at_any_write_of_a_migration_loses_nothing() {
     for version in 1..SCHEMA {
         let disk = Disk::holding(old(version));
         let whole = open(&disk);
-        assert!(whole.messages.len() > 10 && whole.journal.is_empty());
+        assert!(whole.messages.len() > 10);
+        assert_eq!(whole.journal.is_empty(), version < 3);
         let mut rng = Rng(1);
         let (mut images, mut schemas) = (0, BTreeSet::new());
         for point in 0..=disk.writes() {
@@ -116,7 +118,7 @@ fn d5_a_disk_that_fails_during_a_migration_loses_nothing() {
 
 #[test]
 fn the_journal_begins_anew_and_goes_on() {
-    for version in 1..SCHEMA {
+    for version in 1..3 {
         let disk = Disk::holding(old(version));
         let (mut store, loaded) = Store::with_backend(disk.clone()).unwrap();
         assert_eq!(store.oldest_seq().unwrap(), None);
@@ -130,6 +132,52 @@ fn the_journal_begins_anew_and_goes_on() {
         assert_eq!(store.events_since(Seq(0), usize::MAX).unwrap(), world.now.journal);
         drop(store);
         assert_eq!(open(&disk), world.now);
+    }
+}
+
+#[test]
+fn the_journal_is_carried_over_and_goes_on() {
+    let disk = Disk::holding(old(3));
+    // Of sessions that are gone: only the journal knows them.
+    let events = ["session.full", "session.least", "event.session_policy_changed.full"];
+    let last = open(&Disk::holding(old(3))).pool.seq().0;
+    for (seq, name) in (last + 1..).zip(events) {
+        let event = bytes(3, name);
+        let kind = if name.starts_with("session") { vec![2] } else { vec![] };
+        let stamp = encode_record(&(Seq(seq), Timestamp(7))).unwrap();
+        put(&disk, "journal-3", &seq.to_be_bytes(), &[stamp, kind, event].concat());
+    }
+    let (mut store, loaded) = Store::with_backend(disk.clone()).unwrap();
+    assert_eq!((store.floor().unwrap(), store.oldest_seq().unwrap()), (Seq(0), Some(Seq(1))));
+    let mut world = World::new(5);
+    world.now = Expected::found(&store, loaded);
+    assert!(world.now.journal.iter().map(|event| event.seq.0).eq(1..=last + 3));
+    let told = |name| written(3, &format!("{name}.json"));
+    let session = |name| Event::SessionCreated(serde_json::from_str(told(name)).unwrap());
+    let policy: Event = serde_json::from_str(told(events[2])).unwrap();
+    let carried = store.events_since(Seq(last), 9).unwrap();
+    assert!(carried.iter().all(|event| event.at == Timestamp(7)));
+    let carried: Vec<_> = carried.into_iter().map(|event| event.event).collect();
+    assert_eq!(carried, [session(events[0]), session(events[1]), policy]);
+    let batch = world.batch(30);
+    store.commit(&world.now.pool, &batch.events, &batch.bodies).unwrap();
+    assert_eq!(store.events_since(Seq(0), usize::MAX).unwrap(), world.now.journal);
+    drop(store);
+    assert_eq!(open(&disk), world.now);
+}
+
+#[test]
+fn what_is_damaged_in_the_journal_is_not_passed_over() {
+    for damaged in [&b"rot"[..], &[5, 7, 2, 0xff]] {
+        let disk = Disk::holding(old(3));
+        put(&disk, "journal-3", &5_u64.to_be_bytes(), damaged);
+        for _ in 0..2 {
+            let (store, _) = Store::with_backend(disk.clone()).unwrap();
+            assert_eq!(store.events_since(Seq(0), 99).unwrap().len(), 4);
+            let refused = store.events_since(Seq(4), 99);
+            assert!(matches!(refused, Err(StoreError::Record { .. })), "{refused:?}");
+            assert_eq!(store.events_since(Seq(5), 1).unwrap()[0].seq, Seq(6));
+        }
     }
 }
 
@@ -212,97 +260,165 @@ fn a_repeat_of_a_send_from_before_finds_its_message() {
     }
 }
 
-/// What the second schema wrote, byte for byte.
-fn written(name: &str) -> &'static str {
-    let lines = include_str!("../data/v2-rows.txt").lines();
-    lines.filter_map(|line| line.split_once(' ')).find(|(of, _)| *of == name).unwrap().1
+/// What this schema wrote, byte for byte, and the same as JSON.
+fn written(version: u32, name: &str) -> &'static str {
+    let rows = match version {
+        2 => include_str!("../data/v2-rows.txt"),
+        _ => include_str!("../data/v3-rows.txt"),
+    };
+    rows.lines().filter_map(|line| line.split_once(' ')).find(|(of, _)| *of == name).unwrap().1
 }
 
-fn bytes(name: &str) -> Vec<u8> {
-    let hex = written(name);
+fn bytes(version: u32, name: &str) -> Vec<u8> {
+    let hex = written(version, name);
     (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
 }
 
 /// `SessionCreated` is the third event.
-fn put_session(disk: &Disk, name: &str, id: u64) {
-    put(disk, "sessions-1", &id.to_be_bytes(), &[vec![1, 0, 2], bytes(name)].concat());
+fn put_session(disk: &Disk, version: u32, name: &str, id: u64) {
+    let table = format!("sessions-{}", version - 1);
+    put(disk, &table, &id.to_be_bytes(), &[vec![1, 0, 2], bytes(version, name)].concat());
 }
 
 #[test]
 fn a_session_is_carried_over_whole() {
-    let disk = Disk::holding(old(2));
-    put_session(&disk, "session.full", 1);
-    put_session(&disk, "session.least", 0);
-    let (_, loaded) = Store::with_backend(disk).unwrap();
-    assert_eq!(loaded.quarantined, []);
-    for (id, name) in [(1, "session.full.json"), (0, "session.least.json")] {
-        let mut told: Session = serde_json::from_str(written(name)).unwrap();
-        assert_eq!((&told.policy, told.conversation.is_none()), (&Policy::default(), true));
-        assert!(told.spec.limits.is_empty() && told.spec.resume_args.is_empty());
-        let found = loaded.pool.session(SessionId(id)).unwrap();
-        // Its messages count.
-        (told.total_requests, told.last_activity_at) = (found.total_requests, found.last_activity_at);
-        assert_eq!(*found, told);
+    for version in 2..SCHEMA {
+        let disk = Disk::holding(old(version));
+        put_session(&disk, version, "session.full", 1);
+        put_session(&disk, version, "session.least", 0);
+        let (_, loaded) = Store::with_backend(disk).unwrap();
+        assert_eq!(loaded.quarantined, []);
+        for (id, name) in [(1, "session.full.json"), (0, "session.least.json")] {
+            let mut told: Session = serde_json::from_str(written(version, name)).unwrap();
+            // What came later is not there, and what came before is.
+            assert_eq!(told.policy != Policy::default(), version > 2 && id == 1);
+            assert_eq!(told.conversation.is_some(), version > 2 && id == 1);
+            assert!(told.policy.reap.is_empty() && told.lock.is_none());
+            let found = loaded.pool.session(SessionId(id)).unwrap();
+            // Its messages count.
+            (told.total_requests, told.last_activity_at) = (found.total_requests, found.last_activity_at);
+            assert_eq!(*found, told);
+        }
+    }
+}
+
+/// Answers without a session, a refusal, and one that could never be read.
+fn kept(version: u32) -> Vec<Vec<u8>> {
+    let names: &[&str] = match version {
+        2 => &["message.full", "sent.full", "purged.full", "done"],
+        _ => &["message.full", "sent.full", "purged.full", "pruned.full", "done"],
+    };
+    let refusal: Reply = Err(Refusal::new(ErrorCode::Conflict, "why"));
+    let told = names.iter().map(|name| bytes(version, &format!("reply.{name}")));
+    told.chain([encode_record(&refusal).unwrap(), vec![9; 40]]).collect()
+}
+
+fn put_kept(disk: &Disk, kept: &[Vec<u8>]) {
+    for (n, reply) in kept.iter().enumerate() {
+        put_operation(disk, &format!("kept-{n}"), reply.clone(), Timestamp(7));
+    }
+}
+
+fn operation<'a>(pool: &'a Pool, op: &str) -> &'a Operation {
+    pool.operation(&OpId::Named(op.to_owned())).unwrap()
+}
+
+fn assert_kept(pool: &Pool, kept: &[Vec<u8>]) {
+    for (n, reply) in kept.iter().enumerate() {
+        let state = OperationState::Done(reply.clone());
+        assert_eq!(*operation(pool, &format!("kept-{n}")), Operation { digest: 7, at: Timestamp(7), state });
+        let read = decode_record::<Reply>(reply);
+        assert_eq!(read.is_ok(), reply[0] != 9, "all that could be read still can: {read:?}");
     }
 }
 
 #[test]
 fn a_repeat_is_answered_with_the_session_where_that_was_shown() {
-    let kept =
-        ["message.full", "sent.full", "purged.full", "done"].map(|name| bytes(&format!("reply.{name}")));
-    let refusal: Reply = Err(Refusal::new(ErrorCode::Conflict, "why"));
-    let kept = [&kept[..], &[encode_record(&refusal).unwrap(), vec![9; 40]]].concat();
-    for version in 1..SCHEMA {
+    let kept = kept(2);
+    for version in 1..3 {
         let disk = Disk::holding(old(version));
-        put_operation(&disk, "full", bytes("reply.session.full"), Timestamp(5));
-        put_operation(&disk, "least", bytes("reply.session.least"), Timestamp(6));
-        for (n, reply) in kept.iter().enumerate() {
-            put_operation(&disk, &format!("kept-{n}"), reply.clone(), Timestamp(7));
-        }
+        put_operation(&disk, "full", bytes(2, "reply.session.full"), Timestamp(5));
+        put_operation(&disk, "least", bytes(2, "reply.session.least"), Timestamp(6));
+        put_kept(&disk, &kept);
         let (_, loaded) = Store::with_backend(disk).unwrap();
         assert_eq!(loaded.quarantined, []);
-        let found = |op: &str| loaded.pool.operation(&OpId::Named(op.to_owned())).unwrap();
         let shown =
             |id, at| Operation { digest: 7, at: Timestamp(at), state: OperationState::Begun(SessionId(id)) };
-        assert_eq!((found("full"), found("least")), (&shown(1, 5), &shown(0, 6)));
-        for (n, reply) in kept.iter().enumerate() {
-            let state = OperationState::Done(reply.clone());
-            assert_eq!(*found(&format!("kept-{n}")), Operation { digest: 7, at: Timestamp(7), state });
-            let read = decode_record::<Reply>(reply);
-            assert_eq!(read.is_ok(), reply[0] != 9, "all that could be read still can: {read:?}");
-        }
+        assert_eq!(*operation(&loaded.pool, "full"), shown(1, 5));
+        assert_eq!(*operation(&loaded.pool, "least"), shown(0, 6));
+        assert_kept(&loaded.pool, &kept);
     }
+}
+
+/// An answer that the third schema remembered, as it is told now.
+fn told_now(name: &str) -> Reply {
+    let mut told: Value = serde_json::from_str(written(3, &format!("{name}.json"))).unwrap();
+    let view = if told["Ok"].get("session").is_some() {
+        &mut told["Ok"]["session"]
+    } else {
+        &mut told["Ok"]["sessions"][0]
+    };
+    if let Some([token, purpose]) = view["lock"].as_array().map(Vec::as_slice) {
+        view["lock"] = json!({"token": token, "purpose": purpose, "waiting": 0});
+    }
+    serde_json::from_value(told).unwrap()
+}
+
+#[test]
+fn a_repeat_gets_the_same_answer_with_sessions_in_it() {
+    let kept = kept(3);
+    let disk = Disk::holding(old(3));
+    let names = ["reply.session.full", "reply.session.least", "reply.sessions.full"];
+    names.iter().for_each(|name| put_operation(&disk, name, bytes(3, name), Timestamp(5)));
+    put_kept(&disk, &kept);
+    let (_, loaded) = Store::with_backend(disk).unwrap();
+    assert_eq!(loaded.quarantined, []);
+    for name in names {
+        let Operation { digest, at, state } = operation(&loaded.pool, name);
+        assert_eq!((*digest, *at), (7, Timestamp(5)));
+        let OperationState::Done(reply) = state else { panic!("{name}: {state:?}") };
+        assert_eq!(decode_record::<Reply>(reply).unwrap(), told_now(name));
+    }
+    assert_kept(&loaded.pool, &kept);
 }
 
 #[test]
 fn a_damaged_session_is_put_aside_and_keeps_nobody_up() {
-    let whole = open(&Disk::holding(old(2)));
-    let disk = Disk::holding(old(2));
-    let session = whole.messages.values().next().unwrap().0.session;
-    put(&disk, "sessions-1", &session.0.to_be_bytes(), b"rot");
-    let (_, loaded) = Store::with_backend(disk.clone()).unwrap();
-    let mut aside = loaded.quarantined.iter();
-    assert!(aside.any(|q| q.table == "sessions-1" && q.key == session.0.to_be_bytes()), "{aside:?}");
-    assert!(loaded.pool.session(session).is_none());
-    assert_eq!(loaded.pool.sessions().count() + 1, whole.pool.sessions().count());
-    let (_, again) = Store::with_backend(disk).unwrap();
-    assert_eq!(again.quarantined, loaded.quarantined, "it is told as long as it is there");
+    for version in 2..SCHEMA {
+        let whole = open(&Disk::holding(old(version)));
+        let disk = Disk::holding(old(version));
+        let session = whole.messages.values().next().unwrap().0.session;
+        let table = format!("sessions-{}", version - 1);
+        put(&disk, &table, &session.0.to_be_bytes(), b"rot");
+        let (_, loaded) = Store::with_backend(disk.clone()).unwrap();
+        let mut aside = loaded.quarantined.iter();
+        assert!(aside.any(|q| q.table == table && q.key == session.0.to_be_bytes()), "{aside:?}");
+        assert!(loaded.pool.session(session).is_none());
+        assert_eq!(loaded.pool.sessions().count() + 1, whole.pool.sessions().count());
+        let (_, again) = Store::with_backend(disk).unwrap();
+        assert_eq!(again.quarantined, loaded.quarantined, "it is told as long as it is there");
+    }
 }
 
-/// A file that the second schema exported, with an operation more.
+/// Files that earlier schemas exported, with an operation more.
 #[test]
 fn an_old_export_is_imported() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("pool.redb");
-    import(&path, &mut &fs::read(data("v2.export.jsonl")).unwrap()[..]).unwrap();
-    let (schema, checked) = check_file(&path).unwrap();
-    assert_eq!((schema, &checked.problems[..], &checked.quarantined[..]), (SCHEMA, &[][..], &[][..]));
-    let (store, loaded) = Store::open(&path, |_| {}).unwrap();
-    let mut found = Expected::found(&store, loaded);
-    // Lines say all that is needed for the journal to go on.
-    assert!(found.journal.iter().map(|event| event.seq.0).eq(1..=found.pool.seq().0));
-    found.journal.clear();
-    let disk = Disk::holding(old(2));
-    put_operation(&disk, "shown", bytes("reply.session.full"), Timestamp(9));
-    assert_eq!(found, open(&disk));
+    for version in 2..SCHEMA {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pool.redb");
+        let lines = fs::read(data(&format!("v{version}.export.jsonl"))).unwrap();
+        import(&path, &mut lines.as_slice()).unwrap();
+        let (schema, checked) = check_file(&path).unwrap();
+        assert_eq!((schema, &checked.problems[..], &checked.quarantined[..]), (SCHEMA, &[][..], &[][..]));
+        let (store, loaded) = Store::open(&path, |_| {}).unwrap();
+        let mut found = Expected::found(&store, loaded);
+        // Lines say all that is needed for the journal to go on.
+        assert!(found.journal.iter().map(|event| event.seq.0).eq(1..=found.pool.seq().0));
+        if version < 3 {
+            found.journal.clear();
+        }
+        let disk = Disk::holding(old(version));
+        put_operation(&disk, "shown", bytes(version, "reply.session.full"), Timestamp(9));
+        assert_eq!(found, open(&disk));
+    }
 }

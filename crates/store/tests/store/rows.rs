@@ -7,7 +7,9 @@ use std::thread;
 use proptest::prelude::*;
 use protocol::life::{Account, Budget, Conversation};
 use protocol::message::STEPS_MAX;
-use protocol::{Event, MessageId, MessageState, Seq, Timestamp};
+use protocol::reap::{Action, Rule};
+use protocol::session::SessionLock;
+use protocol::{Epoch, Event, MessageId, MessageState, OpId, ProcId, Seq, Timestamp, Token};
 use redb::backends::InMemoryBackend;
 use redb::{Database, ReadableDatabase, ReadableTableMetadata, TableDefinition, TableHandle};
 use store::{Store, StoreError, TRIM_MAX, Table};
@@ -131,6 +133,59 @@ fn what_a_session_uses_is_written_to_its_row_alone() {
     drop(store);
     let (store, loaded) = Store::with_backend(disk).unwrap();
     assert_eq!(Expected::found(&store, loaded), world.now);
+}
+
+#[test]
+fn a_lock_is_in_its_sessions_row() {
+    let disk = Disk::default();
+    let mut store = Store::with_backend(disk.clone()).unwrap().0;
+    let mut world = World::new(1);
+    let mut batch = Batch::default();
+    let session = world.create(&mut batch);
+    world.create(&mut batch);
+    commit(&mut store, &world, &batch);
+    let row = (Table::Sessions.name().to_owned(), session.0.to_be_bytes().to_vec());
+    let (lock, again) = (lock(1), lock(2));
+    let (token, reason) = (lock.token, String::new());
+    let (rule, action, evidence) = (Rule::Hung, Action::Report, "silent for 600 s".to_owned());
+    let events = [
+        (Event::LockGranted { session, lock: lock.clone() }, Some(&lock)),
+        (Event::StaleFound { session, rule, action, evidence }, Some(&lock)),
+        (Event::LockReleased { session, token, reason: reason.clone() }, None),
+        (Event::LockGranted { session, lock: again.clone() }, Some(&again)),
+        (Event::LockRevoked { session, token: again.token, reason }, None),
+    ];
+    for (event, held) in events {
+        let before = all_rows(&disk);
+        let is_found = matches!(event, Event::StaleFound { .. });
+        let mut batch = Batch::default();
+        world.emit(event, &mut batch);
+        commit(&mut store, &world, &batch);
+        let mut after = all_rows(&disk);
+        let seq = world.now.pool.seq().0.to_be_bytes().to_vec();
+        assert!(after.remove(&(Table::Journal.name().to_owned(), seq)).is_some(), "it is in the journal");
+        assert_eq!(after[&row] == before[&row], is_found);
+        after.insert(row.clone(), before[&row].clone());
+        assert_eq!(after, before, "nothing else was written");
+        store.close().unwrap();
+        let (opened, loaded) = Store::with_backend(disk.clone()).unwrap();
+        assert_eq!(loaded.pool.session(session).unwrap().lock.as_ref(), held);
+        assert_eq!(Expected::found(&opened, loaded), world.now);
+        store = opened;
+    }
+}
+
+fn lock(n: u64) -> SessionLock {
+    let (token, since) = (Token { epoch: Epoch(1), n }, Timestamp(n));
+    let holder = Some(ProcId { pid: 7, start: n });
+    SessionLock {
+        token,
+        purpose: "make".to_owned(),
+        holder,
+        lease_ms: 60_000,
+        since,
+        op: OpId::Random([3; 16]),
+    }
 }
 
 #[test]

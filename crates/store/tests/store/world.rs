@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use pool::Pool;
 use protocol::life::{Account, Budget, Conversation, Limits, Policy, RestartPolicy};
 use protocol::message::{PROMPT, STEPS_MAX};
-use protocol::reap::{CandidateKind, Outcome};
-use protocol::session::{DeleteMode, Size};
+use protocol::reap::{Action, CandidateKind, Outcome, Rule};
+use protocol::session::{DeleteMode, SessionLock, Size};
 use protocol::text::{Name, OsBytes};
 use protocol::{
     Breaker, Epoch, Event, Exit, GeneratorId, Holder, Incarnation, Message, MessageId, MessageState,
@@ -120,7 +120,7 @@ impl World {
     /// What one number makes happen.
     pub(crate) fn step(&mut self, choice: u64, batch: &mut Batch) {
         self.clock += choice % 1000;
-        let kind = choice / 1000 % 40;
+        let kind = choice / 1000 % 44;
         let event = match kind {
             0..=2 => Some(self.created()),
             3..=10 => self.session_change(kind, batch),
@@ -129,8 +129,9 @@ impl World {
             24..=25 => self.forgotten(),
             26..=27 => self.breaker(),
             28..=29 => Some(self.operation()),
-            30..=31 => Some(self.rare(choice / 1000 / 40)),
-            _ => self.life(kind),
+            30..=31 => Some(self.rare(choice / 1000 / 44)),
+            32..=39 => self.life(kind),
+            _ => self.guarded(kind),
         };
         if let Some(event) = event {
             self.emit(event, batch);
@@ -288,6 +289,7 @@ impl World {
                     max_restarts: yes.then_some(n as u32),
                     ttl_ms: (!yes).then_some(n),
                     pinned: yes,
+                    reap: self.rules(),
                     ..Policy::default()
                 };
                 Event::SessionPolicyChanged { session, policy }
@@ -312,6 +314,43 @@ impl World {
                 Event::LimitExceeded { session, limit, used: n, allowed: n / 2, ended: yes }
             }
             _ => Event::LogResumed { session },
+        })
+    }
+
+    fn rules(&mut self) -> BTreeMap<Rule, Action> {
+        let all = Rule::ALL.into_iter().filter(|rule| rule.is_of_session() && self.rng.below(4) == 0);
+        let all: Vec<_> = all.collect();
+        all.into_iter().map(|rule| (rule, Action::ALL[self.rng.index(4)])).collect()
+    }
+
+    /// Who has its lock, and what is found to be dead.
+    fn guarded(&mut self, kind: u64) -> Option<Event> {
+        let ids: Vec<_> = self.now.pool.sessions().map(|s| s.id).collect();
+        let session = self.rng.pick(&ids)?;
+        let n = self.rng.below(1 << 20);
+        let yes = n.is_multiple_of(2);
+        let held = self.now.pool.session(session)?.lock.as_ref().map(|lock| lock.token);
+        // Sometimes that of a lock that was held before.
+        let token =
+            held.filter(|_| !n.is_multiple_of(5)).unwrap_or(Token { epoch: self.now.pool.epoch(), n });
+        Some(match kind {
+            40..=41 => {
+                let lock = SessionLock {
+                    token: Token { epoch: self.now.pool.epoch(), n },
+                    purpose: format!("make -j{n}"),
+                    holder: yes.then_some(ProcId { pid: n as u32, start: self.clock }),
+                    lease_ms: n,
+                    since: Timestamp(self.clock),
+                    op: if yes { OpId::Random([n as u8; 16]) } else { OpId::Named(format!("lock-{n}")) },
+                };
+                Event::LockGranted { session, lock }
+            }
+            42 if yes => Event::LockReleased { session, token, reason: "given back".to_owned() },
+            42 => Event::LockRevoked { session, token, reason: "its holder was silent".to_owned() },
+            _ => {
+                let (rule, action) = (Rule::ALL[self.rng.index(11)], Action::ALL[self.rng.index(4)]);
+                Event::StaleFound { session, rule, action, evidence: format!("silent for {n} s") }
+            }
         })
     }
 

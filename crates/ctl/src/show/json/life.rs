@@ -1,6 +1,11 @@
 //! What bounds a session and what becomes of it, as JSON.
 
+use std::collections::BTreeMap;
+
 use protocol::life::{Budget, Limits, Policy, Usage};
+use protocol::reap::{Action, Rule};
+use protocol::redact;
+use protocol::reply::LockView;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -32,6 +37,7 @@ pub(crate) struct PolicyJson {
     max_runtime_ms: Value,
     ephemeral: bool,
     pinned: bool,
+    reap: BTreeMap<Rule, Action>,
 }
 
 impl PolicyJson {
@@ -46,6 +52,7 @@ impl PolicyJson {
             max_runtime_ms: time(policy.max_runtime_ms),
             ephemeral: policy.ephemeral,
             pinned: policy.pinned,
+            reap: policy.reap.clone(),
         }
     }
 }
@@ -75,6 +82,40 @@ impl BudgetJson {
             failures: budget.failures,
             due_at: budget.due_at.map(rfc3339),
             exhausted: budget.exhausted,
+        }
+    }
+}
+
+/// Who holds a session's lock.
+#[derive(Debug, Serialize)]
+pub(crate) struct LockJson<'a> {
+    token: String,
+    purpose: String,
+    holder: Option<Holder>,
+    since: Option<String>,
+    expires_at: Option<String>,
+    inner: Option<&'a str>,
+    waiting: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Holder {
+    pid: u32,
+    start_time: u64,
+}
+
+impl<'a> LockJson<'a> {
+    /// The document of this.
+    #[must_use]
+    pub(crate) fn new(lock: &'a LockView) -> Self {
+        Self {
+            token: lock.token.to_string(),
+            purpose: redact::text(&lock.purpose),
+            holder: lock.holder.map(|holder| Holder { pid: holder.pid, start_time: holder.start }),
+            since: lock.since.map(rfc3339),
+            expires_at: lock.expires_at.map(rfc3339),
+            inner: lock.inner.as_deref(),
+            waiting: lock.waiting,
         }
     }
 }

@@ -1,11 +1,14 @@
-//! The flags of `new` and `run` about a session's life: what bounds it and what becomes of it.
+//! The flags of `new` and `run` about a session's life: what bounds it, and what becomes of it, which `update`
+//! changes.
 
 use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use protocol::life::{Limits, RestartPolicy};
+use protocol::reap::{Action, Rule};
 use protocol::request::New;
 
+use crate::cli::pair;
 use crate::show::time;
 
 /// Never, where a time is asked for.
@@ -20,8 +23,28 @@ pub(crate) struct Life {
     /// Start it even where some of its limits cannot be held; `show` names them
     #[arg(long, value_name = "HOW", value_parser = ["best-effort"])]
     pub limits: Option<String>,
+    #[command(flatten)]
+    pub fate: Fate,
+    /// What becomes of it where a rule applies: hung=restart, idle_session=park, … [default: its agent's]
+    #[arg(long, value_name = "RULE=ACTION", value_parser = reaped)]
+    pub reap: Vec<(Rule, Action)>,
+    /// Remove it as soon as it is over
+    #[arg(long, conflicts_with_all = ["restart", "ttl"])]
+    pub ephemeral: bool,
+    /// Never park it by itself
+    #[arg(long)]
+    pub pin: bool,
+    /// How long to wait for a slot; 0: not at all [default: the configuration's]
+    #[arg(long, value_name = "DUR", value_parser = time::parse)]
+    pub wait_slot: Option<Duration>,
+}
+
+/// What becomes of a session, as it is said when it is created and changed later.
+#[derive(Debug, Clone, Default, PartialEq, Eq, clap::Args)]
+#[group(skip)]
+pub(crate) struct Fate {
     /// End it after running for so long
-    #[arg(long, value_name = "DUR", value_parser = positive)]
+    #[arg(long, value_name = "DUR", value_parser = time::positive)]
     pub max_runtime: Option<Duration>,
     /// Start it again when it ends by itself [default: the configuration's]
     #[arg(long, value_name = "WHEN", value_parser = policy())]
@@ -35,15 +58,6 @@ pub(crate) struct Life {
     /// Remove it so long after its end, or never [default: the configuration's]
     #[arg(long, value_name = "DUR", value_parser = or_never)]
     pub ttl: Option<u64>,
-    /// Remove it as soon as it is over
-    #[arg(long, conflicts_with_all = ["restart", "ttl"])]
-    pub ephemeral: bool,
-    /// Never park it by itself
-    #[arg(long)]
-    pub pin: bool,
-    /// How long to wait for a slot; 0: not at all [default: the configuration's]
-    #[arg(long, value_name = "DUR", value_parser = time::parse)]
-    pub wait_slot: Option<Duration>,
 }
 
 impl Life {
@@ -52,11 +66,12 @@ impl Life {
     pub(crate) fn applied(self, new: New) -> New {
         New {
             limits: self.bounds(),
-            restart: self.restart,
-            max_restarts: self.max_restarts,
-            idle_timeout_ms: self.idle_timeout,
-            ttl_ms: self.ttl,
-            max_runtime_ms: self.max_runtime.map(time::millis),
+            restart: self.fate.restart,
+            max_restarts: self.fate.max_restarts,
+            idle_timeout_ms: self.fate.idle_timeout,
+            ttl_ms: self.fate.ttl,
+            max_runtime_ms: self.fate.max_runtime.map(time::millis),
+            reap: self.reap.into_iter().collect(),
             ephemeral: self.ephemeral,
             pinned: self.pin,
             wait_slot_ms: self.wait_slot.map(time::millis),
@@ -75,8 +90,25 @@ fn policy() -> impl TypedValueParser<Value = RestartPolicy> {
     PossibleValuesParser::new(["no", "on-failure", "always"]).try_map(|word| word.parse())
 }
 
-fn positive(text: &str) -> Result<Duration, String> {
-    time::parse(text).and_then(|time| if time.is_zero() { Err("longer than 0".into()) } else { Ok(time) })
+/// `RULE=ACTION`.
+fn reaped(text: &str) -> Result<(Rule, Action), String> {
+    let (rule, action) = pair(text)?;
+    let (rule, action): (Rule, Action) = (rule.parse()?, action.parse()?);
+    if !rule.allows(action) {
+        return Err(format!("{} allows kill and report: it is not about a whole session", rule.word()));
+    }
+    Ok((rule, action))
+}
+
+/// The same, or `RULE=default`, which is none.
+///
+/// # Errors
+/// A sentence for the user.
+pub(crate) fn reaped_or_default(text: &str) -> Result<(Rule, Option<Action>), String> {
+    match text.split_once('=') {
+        Some((rule, "default")) => Ok((rule.parse()?, None)),
+        _ => reaped(text).map(|(rule, action)| (rule, Some(action))),
+    }
 }
 
 /// A time in milliseconds.
@@ -105,7 +137,18 @@ mod tests {
     fn never_is_a_time_and_zero_is_not_always_one() {
         assert_eq!((or_never("never"), or_never("0"), or_never("1m")), (Ok(NEVER), Ok(0), Ok(60_000)));
         assert_eq!((idle("never"), idle("2s")), (Ok(NEVER), Ok(2000)));
-        assert!(idle("0").is_err() && positive("0").is_err() && positive("never").is_err());
-        assert_eq!(positive("1s"), Ok(Duration::from_secs(1)));
+        assert!(idle("0").is_err());
+    }
+
+    #[test]
+    fn a_rule_has_an_action_that_it_allows() {
+        assert_eq!(reaped("hung=restart"), Ok((Rule::Hung, Action::Restart)));
+        assert_eq!(reaped("zombie-pane=report"), Ok((Rule::ZombiePane, Action::Report)));
+        for bad in ["hung", "=kill", "hang=kill", "hung=end", "hung=default", "orphans=park"] {
+            assert!(reaped(bad).is_err(), "{bad}");
+        }
+        assert_eq!(reaped_or_default("hung=default"), Ok((Rule::Hung, None)));
+        assert_eq!(reaped_or_default("hung=park"), Ok((Rule::Hung, Some(Action::Park))));
+        assert!(reaped_or_default("hang=default").is_err() && reaped_or_default("orphans=park").is_err());
     }
 }

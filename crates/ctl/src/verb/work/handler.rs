@@ -117,7 +117,8 @@ impl Handlers {
     /// Ends one and all that descends from it, in the background. What came of it is an [`Event::Killed`], its own
     /// end is told as any other.
     pub(super) fn end(&self, process: Option<ProcId>, token: Token) {
-        let evidence = Evidence { init: process, sid: None, tag: Tag::of(token), cgroup: None };
+        let socket = Some(self.paths.socket.clone());
+        let evidence = Evidence { init: process, sid: None, tag: Tag::of(token), cgroup: None, socket };
         let options = Options { grace: GRACE, verify: VERIFY, init_stands_by: false, ..Options::default() };
         let events = self.events.clone();
         thread::spawn(move || {
@@ -149,6 +150,8 @@ impl Handlers {
         }
         command.env("POOL_SESSION", self.session.to_string()).env("POOL_NAME", self.paths.pool.as_str());
         command.env("POOL_SOCKET", &self.paths.socket);
+        // The lock under which this was started is this one's alone, and may end before.
+        command.env_remove("POOL_LOCK_TOKEN").env_remove("POOL_LOCK_SESSION");
         // What descends from it is found by this, whatever becomes of its parents.
         command.env("POOL_INCARNATION", Tag::of(token).to_string());
         Ok(command)

@@ -56,10 +56,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub concurrency: u32,
     /// Time between two signs of life to the pool; at most a third of the lease [default: 15s]
-    #[arg(long, value_name = "DUR", value_parser = positive)]
+    #[arg(long, value_name = "DUR", value_parser = time::positive)]
     pub heartbeat: Option<Duration>,
     /// How long this may be silent before its messages go to somebody else [default: the configuration's]
-    #[arg(long, value_name = "DUR", value_parser = positive)]
+    #[arg(long, value_name = "DUR", value_parser = time::positive)]
     pub lease: Option<Duration>,
     /// Keep the first 64 KiB that the handler prints as the message's result, instead of printing it
     #[arg(long)]
@@ -73,10 +73,6 @@ pub(crate) struct Args {
     /// The program and its arguments, run without a shell
     #[arg(last = true, required = true, value_name = "HANDLER")]
     pub handler: Vec<OsString>,
-}
-
-fn positive(text: &str) -> Result<Duration, String> {
-    time::parse(text).and_then(|time| if time.is_zero() { Err("more than nothing".into()) } else { Ok(time) })
 }
 
 /// What the main thread is told.

@@ -122,6 +122,7 @@ impl From<Session> for protocol::Session {
             budget: Budget::default(),
             conversation: None,
             account: None,
+            lock: None,
         }
     }
 }

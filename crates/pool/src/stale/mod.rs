@@ -1,8 +1,15 @@
-//! What should be dead, each with its evidence. The reaper asks for these and picks none by itself.
+//! What should be dead, each with its evidence. The reaper asks for these and picks none by itself:
+//! incarnations that are ending, what ended ones left, workers that fell silent. Whether a running session
+//! should end is for the [`rules`]; what they decide drains, and is a candidate then.
+
+pub mod act;
+pub mod explain;
+pub mod rules;
+mod strays;
 
 use std::collections::BTreeSet;
 
-use protocol::reap::{Candidate, CandidateKind};
+use protocol::reap::{Action, Candidate, CandidateKind, Rule};
 use protocol::session::Reason;
 use protocol::tmux::{Server, TmuxPane, TmuxState};
 use protocol::{
@@ -11,6 +18,9 @@ use protocol::{
 
 use crate::pool::{Pool, is_between};
 use crate::reconcile::{ABSENCE_PROOF, is_loss};
+use crate::settings::Settings;
+
+pub use strays::{Client, Stray, Strays, Worker, over, tag_of_generator};
 
 /// What the shell knows beside the pool.
 #[derive(Debug)]
@@ -27,14 +37,32 @@ pub struct Facts<'a> {
     pub grace_ms: u64,
     /// Sessions that have worked off what they had, and are still.
     pub drained: &'a BTreeSet<SessionId>,
+    /// Processes that nothing of the pool's runs any more.
+    pub strays: &'a Strays,
 }
 
-/// Everything that should be dead now.
+/// Everything that should be dead now, and is not only to be reported.
 #[must_use]
-pub fn candidates(pool: &Pool, facts: &Facts<'_>) -> Vec<Candidate> {
+pub fn candidates(pool: &Pool, settings: &Settings, facts: &Facts<'_>) -> Vec<Candidate> {
+    let mut all = named(pool, settings, facts);
+    all.retain(|candidate| is_to_end(pool, settings, candidate));
+    all
+}
+
+/// The same, with what is only to be reported.
+#[must_use]
+pub fn named(pool: &Pool, settings: &Settings, facts: &Facts<'_>) -> Vec<Candidate> {
     let sessions = pool.sessions().filter_map(|s| of_session(s, facts));
     let panes = facts.state.panes.iter().filter_map(|(id, pane)| of_pane(pool, facts, *id, pane));
-    sessions.chain(panes).chain(workers(pool, facts)).collect()
+    let strays = strays::candidates(pool, settings, facts);
+    sessions.chain(panes).chain(workers(pool, facts)).chain(strays).collect()
+}
+
+/// Whether it is to be ended, not only reported.
+#[must_use]
+pub fn is_to_end(pool: &Pool, settings: &Settings, candidate: &Candidate) -> bool {
+    let session = pool.session(candidate.session);
+    candidate.rule.is_none_or(|rule| rules::action(settings, session, rule).0 != Action::Report)
 }
 
 /// Generators that were silent for longer than their lease and live on.
@@ -56,6 +84,7 @@ fn workers<'a>(pool: &'a Pool, facts: &'a Facts<'_>) -> impl Iterator<Item = Can
             grace_ms: facts.grace_ms,
             remove_pane: false,
             cgroup: None,
+            rule: Some(Rule::StaleWorker),
         })
     })
 }
@@ -75,6 +104,10 @@ fn of_session(session: &Session, facts: &Facts<'_>) -> Option<Candidate> {
         }
         Reason::MemoryLimit | Reason::DiskLimit | Reason::RunTime => {
             let evidence = "it went over a limit";
+            Some(candidate(session, incarnation, CandidateKind::Requested, evidence, facts))
+        }
+        Reason::Hung | Reason::StaleAgent | Reason::TooIdle => {
+            let evidence = "a rule ends it";
             Some(candidate(session, incarnation, CandidateKind::Requested, evidence, facts))
         }
         Reason::Drained if facts.drained.contains(&session.id) || is_zombie(incarnation, facts) => {
@@ -103,7 +136,7 @@ fn of_session(session: &Session, facts: &Facts<'_>) -> Option<Candidate> {
 
 /// It is proved missing, and its first process is known to live: its server is dead, or a complete
 /// listing that began long enough after it was first missed lacks it too.
-fn is_left_over(reason: Reason, incarnation: &Incarnation, facts: &Facts<'_>) -> bool {
+pub(crate) fn is_left_over(reason: Reason, incarnation: &Incarnation, facts: &Facts<'_>) -> bool {
     let looked = if reason == Reason::ServerGone { Some(facts.now) } else { facts.listed_from };
     let apart = |(since, looked): (Timestamp, Timestamp)| looked.since(since) >= ABSENCE_PROOF;
     let seen = || facts.state.panes.values().any(|pane| pane.tag == Some(incarnation.tag));
@@ -115,7 +148,7 @@ fn is_left_over(reason: Reason, incarnation: &Incarnation, facts: &Facts<'_>) ->
 }
 
 /// The pane is closed, or its first process is over, which closes it.
-fn is_zombie(incarnation: &Incarnation, facts: &Facts<'_>) -> bool {
+pub(crate) fn is_zombie(incarnation: &Incarnation, facts: &Facts<'_>) -> bool {
     let seen = incarnation.pane.and_then(|id| facts.state.panes.get(&id));
     let dead = seen.is_some_and(|pane| pane.dead && pane.tag == Some(incarnation.tag));
     dead || incarnation.init.is_some_and(|init| facts.exited.contains(&init))
@@ -143,6 +176,7 @@ fn of_pane(pool: &Pool, facts: &Facts<'_>, id: PaneId, pane: &TmuxPane) -> Optio
         grace_ms: facts.grace_ms,
         remove_pane: true,
         cgroup: None,
+        rule: Some(Rule::ZombiePane),
     })
 }
 
@@ -169,10 +203,15 @@ fn candidate(
         grace_ms: facts.grace_ms,
         remove_pane: true,
         cgroup: run.cgroup.clone(),
+        rule: match kind {
+            CandidateKind::Leftover => Some(Rule::Leftovers),
+            CandidateKind::ZombiePane => Some(Rule::ZombiePane),
+            _ => None,
+        },
     }
 }
 
 /// Stands for the name of a session whose record is gone.
-fn unnamed() -> Name {
+pub(crate) fn unnamed() -> Name {
     "removed".parse().unwrap_or_else(|_| unreachable!("a valid name"))
 }

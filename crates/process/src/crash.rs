@@ -2,7 +2,7 @@
 
 /// Aborts here if `POOL_CRASH_AT` names this point; with `NAME:N`, where it comes to it for the N-th time. Only
 /// in builds with debug assertions.
-pub(crate) fn point(name: &str) {
+pub fn point(name: &str) {
     #[cfg(debug_assertions)]
     if is_due(name) {
         tracing::error!(name, "crash point");

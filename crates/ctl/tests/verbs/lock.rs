@@ -1,0 +1,349 @@
+//! `lock`: a command under a session's lock, with a daemon that gives it, keeps it or takes it away.
+
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use protocol::reply::{LockView, Locked};
+use protocol::request::Lock;
+use protocol::{
+    Call, ErrorCode, ProcId, Refusal, Request, Response, SessionId, SessionRef, Timestamp, Token,
+};
+use serde_json::{Value, json};
+
+use crate::fake::{Answer, Pool, Ran, ok, until};
+use crate::life::script;
+use crate::samples::session;
+use crate::work::{Started, written};
+
+pub(crate) const TESTS: &[(&str, fn())] = &[
+    ("lock_runs_its_command_and_gives_the_lock_back", lock_runs_its_command_and_gives_the_lock_back),
+    ("lock_passes_on_how_its_command_ended", lock_passes_on_how_its_command_ended),
+    ("a_lock_that_is_not_given_runs_nothing", a_lock_that_is_not_given_runs_nothing),
+    ("lock_tells_others_what_for_without_secrets", lock_tells_others_what_for_without_secrets),
+    ("a_command_that_cannot_be_run_ends_like_in_a_shell", a_command_that_cannot_be_run_ends_like_in_a_shell),
+    ("a_lock_is_kept_while_poold_restarts", a_lock_is_kept_while_poold_restarts),
+    ("a_lock_that_is_taken_away_ends_its_command", a_lock_that_is_taken_away_ends_its_command),
+    ("a_lock_is_lost_when_poold_is_away_too_long", a_lock_is_lost_when_poold_is_away_too_long),
+    ("a_lock_that_was_lost_at_the_end_is_no_success", a_lock_that_was_lost_at_the_end_is_no_success),
+    ("a_holder_that_was_stopped_finds_its_lock_lost", a_holder_that_was_stopped_finds_its_lock_lost),
+    ("signals_of_others_reach_the_command", signals_of_others_reach_the_command),
+    ("the_keyboard_reaches_the_command", the_keyboard_reaches_the_command),
+    ("a_command_ends_with_its_lock", a_command_ends_with_its_lock),
+    ("what_is_nested_goes_under_the_lock", what_is_nested_goes_under_the_lock),
+    ("who_holds_the_lock_is_told_on_a_terminal", who_holds_the_lock_is_told_on_a_terminal),
+];
+
+fn token() -> Token {
+    "3.17".parse().unwrap()
+}
+
+fn locked(lease_ms: u64) -> Answer {
+    ok(Response::Locked(Locked { session: SessionId(12), token: token(), lease_ms }))
+}
+
+fn refused(code: ErrorCode) -> Answer {
+    Answer::Reply(Err(Refusal::new(code, "no")))
+}
+
+/// A daemon whose locks have this lease, in milliseconds, and go on for ever.
+fn gives(lease_ms: u64) -> impl Fn(&Call) -> Answer + Send + Sync {
+    move |call| match call.request {
+        Request::Lock(_) => locked(lease_ms),
+        Request::RenewLock { session, token: of } | Request::Unlock { session, token: of } => {
+            assert_eq!((session, of), (SessionId(12), token()));
+            ok(Response::Done)
+        }
+        _ => ok(Response::Session(Box::new(session("web")))),
+    }
+}
+
+/// The same, until it is revoked.
+fn revocable(lease_ms: u64) -> (Pool, Arc<AtomicBool>) {
+    let (revoked, rest) = (Arc::new(AtomicBool::new(false)), gives(lease_ms));
+    let taken = revoked.clone();
+    let pool = Pool::new(move |call| match call.request {
+        Request::RenewLock { .. } if taken.load(Ordering::SeqCst) => refused(ErrorCode::Conflict),
+        _ => rest(call),
+    });
+    (pool, revoked)
+}
+
+/// `lock web` of a line of shell, in the directory of the pool.
+fn lock(pool: &Pool, script: &str) -> Command {
+    let mut command = pool.poolctl(["lock", "web", "--", "sh", "-c", script]);
+    command.current_dir(pool.dir.path());
+    command
+}
+
+fn count(pool: &Pool, wanted: fn(&Request) -> bool) -> usize {
+    pool.calls().iter().filter(|call| wanted(&call.request)).count()
+}
+
+fn renewals(pool: &Pool) -> usize {
+    count(pool, |request| matches!(request, Request::RenewLock { .. }))
+}
+
+fn given_back(pool: &Pool) -> bool {
+    count(pool, |request| matches!(request, Request::Unlock { .. })) == 1
+}
+
+/// Says who it is, and ends when it is told to, or by TERM.
+const WAITS: &str = "trap 'echo x > terminated; exit 3' TERM; echo $$ > pid
+    while ! test -e go; do sleep 0.01; done";
+
+fn lock_runs_its_command_and_gives_the_lock_back() {
+    let pool = Pool::new(gives(60_000));
+    let script = "echo $POOL_LOCK_TOKEN $POOL_LOCK_SESSION $POOL_NAME $POOL_SOCKET \"$@\"; exit 7";
+    let mut command = pool.poolctl("lock web --wait 5s --lease 30s -- sh -c".split(' '));
+    command.args([script, "sh", "--json", "--", "-x y"]);
+    let ran = Ran::new(&command.output().unwrap());
+    let expected = format!("3.17 sess_12 default {} --json -- -x y\n", pool.socket().display());
+    assert_eq!((ran.code, ran.out, ran.err.as_str()), (7, expected, ""));
+    let calls = pool.calls();
+    let Request::Lock(asked) = &calls[0].request else { panic!("{calls:?}") };
+    let purpose = format!("sh -c {script} sh --json -- -x y");
+    let session = SessionRef("web".into());
+    let (wait_ms, lease_ms) = (Some(5000), Some(30_000));
+    assert_eq!(*asked, Lock { session, purpose, wait_ms, lease_ms, force: false });
+    assert!(calls[0].op.is_some(), "its repeat is the same lock");
+    assert!(given_back(&pool), "{calls:?}");
+}
+
+fn lock_passes_on_how_its_command_ended() {
+    let pool = Pool::new(gives(60_000));
+    let code = |script| Ran::new(&lock(&pool, script).output().unwrap()).code;
+    assert_eq!([code("exit 0"), code("exit 75"), code("kill -KILL $$")], [0, 75, 137]);
+    let mut command = lock(&pool, "cat >&2; kill -TERM $$");
+    let input = std::fs::File::open(std::env::current_exe().unwrap()).unwrap();
+    let output = command.stdin(input).output().unwrap();
+    assert_eq!(output.status.code(), Some(143));
+    let whole = std::fs::metadata(std::env::current_exe().unwrap()).unwrap().len();
+    assert_eq!(output.stderr.len() as u64, whole, "its input and output are those of the command");
+}
+
+fn a_lock_that_is_not_given_runs_nothing() {
+    let codes = [(ErrorCode::NotFound, 3), (ErrorCode::Timeout, 6), (ErrorCode::Conflict, 4)];
+    for (refusal, code) in codes {
+        let pool = Pool::new(move |_| refused(refusal));
+        let ran = Ran::new(&lock(&pool, "touch ran").output().unwrap());
+        assert_eq!((ran.code, ran.err.as_str(), pool.calls().len()), (code, "poolctl: no\n", 1));
+        assert!(!pool.dir.path().join("ran").exists());
+    }
+    assert_eq!(Pool::empty().run("lock web -- true").code, 7);
+    assert_eq!(Pool::empty().run("lock - -- true").code, 2, "this shell is in no session");
+    let pool = Pool::new(|_| Answer::Silence);
+    assert_eq!(pool.run("lock web --timeout 100ms -- true").code, 6);
+    let Request::Lock(asked) = pool.request() else { panic!() };
+    assert_eq!(asked.wait_ms, Some(100));
+}
+
+fn lock_tells_others_what_for_without_secrets() {
+    let pool = Pool::new(gives(60_000));
+    let mut command = pool.poolctl(["lock", "-", "--force", "--", "true", "--token=hunter2"]);
+    let ran = Ran::new(&command.arg("x".repeat(500)).env("POOL_SESSION", "sess_12").output().unwrap());
+    ran.success();
+    let Request::Lock(asked) = pool.calls()[0].request.clone() else { panic!() };
+    assert!(asked.purpose.starts_with("true --token=…redacted… xxx"), "{asked:?}");
+    assert_eq!((asked.purpose.chars().count(), asked.session.0.as_str()), (200, "sess_12"));
+    assert_eq!((asked.force, asked.wait_ms, asked.lease_ms), (true, None, None));
+}
+
+fn a_command_that_cannot_be_run_ends_like_in_a_shell() {
+    let pool = Pool::new(gives(60_000));
+    let ran = pool.run("lock web -- /nonexistent/command");
+    assert_eq!((ran.code, ran.out.as_str()), (127, ""));
+    assert!(ran.err.starts_with("poolctl: cannot run /nonexistent/command: "), "{}", ran.err);
+    assert!(given_back(&pool));
+    let file = pool.dir.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
+    let ran = Ran::new(&pool.poolctl(["lock", "web", "--json", "--"]).arg(&file).output().unwrap());
+    let error: Value = serde_json::from_str(&ran.err).unwrap();
+    assert_eq!((ran.code, &error["error"]["exit"]), (126, &json!(126)));
+}
+
+fn a_lock_is_kept_while_poold_restarts() {
+    let (renewed, rest) = (AtomicU32::new(0), gives(3000));
+    let pool = Pool::new(move |call| match call.request {
+        Request::RenewLock { .. } if renewed.fetch_add(1, Ordering::SeqCst) % 2 == 1 => Answer::HangUp,
+        _ => rest(call),
+    });
+    let child = Started::new(lock(&pool, WAITS));
+    // At once, after a third of the lease, which is lost, and again.
+    until("renewals", || renewals(&pool) >= 3);
+    std::fs::write(pool.dir.path().join("go"), "").unwrap();
+    assert_eq!(child.end().success(), "");
+    assert!(given_back(&pool));
+}
+
+fn a_lock_that_is_taken_away_ends_its_command() {
+    let (pool, revoked) = revocable(3000);
+    let child = Started::new(lock(&pool, WAITS));
+    written(&pool.dir.path().join("pid"));
+    revoked.store(true, Ordering::SeqCst);
+    let ran = child.end();
+    let told = "poolctl: the lock of sess_12 is lost: no; the command gets TERM\n";
+    assert_eq!((ran.code, ran.err.as_str()), (4, told));
+    assert!(pool.dir.path().join("terminated").exists() && !given_back(&pool));
+    let (pool, revoked) = revocable(3000);
+    // One that is stopped gets it too, and its own code is of no matter.
+    let script = "trap 'exit 0' TERM; echo $$ > pid; kill -STOP $$; while :; do sleep 0.01; done";
+    let mut command = lock(&pool, script);
+    command.args(["sh", "--json"]);
+    let child = Started::new(command);
+    written(&pool.dir.path().join("pid"));
+    revoked.store(true, Ordering::SeqCst);
+    assert_eq!(child.end().code, 4);
+}
+
+fn a_lock_is_lost_when_poold_is_away_too_long() {
+    let rest = gives(600);
+    let pool = Pool::new(move |call| match call.request {
+        Request::RenewLock { .. } => Answer::Silence,
+        _ => rest(call),
+    });
+    let mut command = pool.poolctl(["lock", "web", "--json", "--", "sh", "-c", WAITS]);
+    command.current_dir(pool.dir.path());
+    let ran = Ran::new(&command.output().unwrap());
+    let error: Value = serde_json::from_str(&ran.err).unwrap();
+    let message = error["error"]["message"].as_str().unwrap();
+    assert!(message.contains("poold was not reached for as long as its lease lasts"), "{message}");
+    assert_eq!(
+        (ran.code, &error["error"]["code"], &error["error"]["exit"]),
+        (4, &json!("conflict"), &json!(4))
+    );
+    assert!(renewals(&pool) > 1 && !given_back(&pool), "it was tried again");
+}
+
+fn a_lock_that_was_lost_at_the_end_is_no_success() {
+    let (pool, revoked) = revocable(60_000);
+    let child = Started::new(lock(&pool, WAITS));
+    until("the first renewal", || renewals(&pool) == 1);
+    revoked.store(true, Ordering::SeqCst);
+    std::fs::write(pool.dir.path().join("go"), "").unwrap();
+    let ran = child.end();
+    assert_eq!((ran.code, ran.err.as_str()), (4, "poolctl: the lock of sess_12 is lost: no\n"));
+    assert!(!given_back(&pool));
+}
+
+fn a_holder_that_was_stopped_finds_its_lock_lost() {
+    let lease = Duration::from_millis(500);
+    let (pool, revoked) = revocable(500);
+    let child = Started::new(lock(&pool, WAITS));
+    written(&pool.dir.path().join("pid"));
+    child.signal(Signal::SIGSTOP);
+    let stopped = Instant::now();
+    revoked.store(true, Ordering::SeqCst);
+    until("the end of the lease", || stopped.elapsed() > lease);
+    assert!(!pool.dir.path().join("terminated").exists());
+    child.signal(Signal::SIGCONT);
+    let ran = child.end();
+    assert_eq!((ran.code, ran.err.contains("sess_12 is lost")), (4, true), "{}", ran.err);
+    assert!(pool.dir.path().join("terminated").exists());
+}
+
+fn signals_of_others_reach_the_command() {
+    let script = "trap 'exit 5' TERM; trap 'exit 6' HUP; trap 'exit 8' INT; trap 'exit 9' QUIT; echo $$ > pid
+        while ! test -e go; do sleep 0.01; done";
+    for (signal, code) in [(Signal::SIGTERM, 5), (Signal::SIGHUP, 6)] {
+        let pool = Pool::new(gives(60_000));
+        let child = Started::new(lock(&pool, script));
+        written(&pool.dir.path().join("pid"));
+        // The keyboard's reach the command by themselves, and must not end this before.
+        child.signal(Signal::SIGINT);
+        child.signal(Signal::SIGQUIT);
+        child.signal(signal);
+        assert_eq!(child.end().code, code);
+        assert!(given_back(&pool));
+    }
+}
+
+fn the_keyboard_reaches_the_command() {
+    let pool = Pool::new(gives(60_000));
+    let shell = "trap 'echo x > interrupted; exit 9' INT; echo $$ > pid; while :; do sleep 0.01; done";
+    let mut command = script(&lock(&pool, shell));
+    command.current_dir(pool.dir.path()).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let Ok(mut child) = command.spawn() else { return println!("skipped: no `script`") };
+    let mut keyboard = child.stdin.take().unwrap();
+    written(&pool.dir.path().join("pid"));
+    std::io::Write::write_all(&mut keyboard, b"\x03").unwrap();
+    let ran = Ran::new(&child.wait_with_output().unwrap());
+    assert!(pool.dir.path().join("interrupted").exists(), "{ran:?}");
+    assert!(given_back(&pool), "{ran:?}");
+}
+
+fn a_command_ends_with_its_lock() {
+    if !cfg!(target_os = "linux") {
+        return;
+    }
+    let pool = Pool::new(gives(60_000));
+    let child = Started::new(lock(&pool, WAITS));
+    written(&pool.dir.path().join("pid"));
+    // Killed.
+    drop(child);
+    until("TERM", || pool.dir.path().join("terminated").exists());
+}
+
+fn what_is_nested_goes_under_the_lock() {
+    let pool = Pool::new(|call| match call.request {
+        Request::Keys(_) => ok(Response::Done),
+        _ => gives(60_000)(call),
+    });
+    let program = std::env::current_exe().unwrap();
+    let mut command = pool.poolctl(["lock", "web", "--"]);
+    command.arg(program).args(["keys", "web", "C-c"]).env("POOL_LOCK_TOKEN", "2.9");
+    Ran::new(&command.output().unwrap()).success();
+    let calls = pool.calls();
+    let of = |call: &Call| match call.request {
+        Request::Lock(_) => ("lock", call.lock),
+        Request::Keys(_) => ("keys", call.lock),
+        Request::RenewLock { .. } => ("renew", call.lock),
+        _ => ("unlock", call.lock),
+    };
+    let made: Vec<_> = calls.iter().map(of).collect();
+    assert!(
+        made.contains(&("lock", "2.9".parse().ok())) && made.contains(&("keys", Some(token()))),
+        "{made:?}"
+    );
+    // Keeping it and giving it back hangs on no lock around it.
+    assert!(made.contains(&("renew", None)) && made.contains(&("unlock", None)), "{made:?}");
+    let mut broken = pool.poolctl(["lock", "web", "--", "true"]);
+    let ran = Ran::new(&broken.env("POOL_LOCK_TOKEN", "x").output().unwrap());
+    assert_eq!((ran.code, ran.err.contains("POOL_LOCK_TOKEN")), (2, true), "{}", ran.err);
+}
+
+fn who_holds_the_lock_is_told_on_a_terminal() {
+    let (looked, rest) = (AtomicBool::new(false), gives(60_000));
+    let held = LockView {
+        token: token(),
+        purpose: "deploy --token=hunter2".into(),
+        holder: Some(ProcId { pid: 4321, start: 1 }),
+        since: Some(Timestamp(0)),
+        expires_at: None,
+        inner: None,
+        waiting: 1,
+    };
+    let pool = Pool::new(move |call| match call.request {
+        Request::Show(_) => {
+            let mut view = session("web");
+            view.lock = Some(held.clone());
+            looked.store(true, Ordering::SeqCst);
+            ok(Response::Session(Box::new(view)))
+        }
+        Request::Lock(_) => {
+            until("a look at who has it", || looked.load(Ordering::SeqCst));
+            rest(call)
+        }
+        _ => rest(call),
+    });
+    let Ok(output) = script(&lock(&pool, "exit 5")).stdin(Stdio::null()).output() else {
+        return println!("skipped: no `script`");
+    };
+    let ran = Ran::new(&output);
+    let told = "waiting for the lock of web, held by deploy --token=…redacted… (pid 4321) (1s)";
+    assert!(ran.out.contains(told) && ran.code == 5, "{ran:?}");
+}

@@ -1,0 +1,257 @@
+//! What should be dead: the rules are asked at each interval, with what the processes of running sessions do, and
+//! what they say is done, so many times a minute at most.
+
+mod strays;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use pool::Settings;
+use pool::deadlines::Mono;
+use pool::stale::rules::{self, Signs};
+use pool::stale::{Strays, act};
+use process::tree::Table;
+use protocol::message::PROMPT;
+use protocol::reap::{Action, Candidate, CandidateKind, Rule};
+use protocol::session::Reason;
+use protocol::{Event, Lifecycle, ProcId, Session, SessionId, Tag, Timestamp};
+use tokio::time::sleep;
+
+use crate::context::Daemon;
+use crate::engine::Turn;
+use crate::{files, gauge, park, slots, view};
+
+/// The time over which kills are counted.
+const MINUTE: Duration = Duration::from_secs(60);
+/// A session that used less than this share of one processor since the last look did nothing.
+const CALM_PERCENT: u64 = 1;
+
+/// What the daemon remembers of this from look to look.
+#[derive(Debug, Default)]
+pub(crate) struct Stale {
+    /// What sessions use of what is limited.
+    pub(crate) used: BTreeMap<SessionId, rules::Used>,
+    /// The processor time of sessions that may hang, when that was read, and since when it has hardly grown.
+    calm: BTreeMap<SessionId, (Tag, u64, Timestamp, Timestamp)>,
+    /// Processes that nothing of the pool's runs any more.
+    pub(crate) strays: Strays,
+    /// What was told of running sessions, and is so still.
+    told: BTreeSet<(Tag, Rule)>,
+    /// What was told of what is over.
+    reported: BTreeSet<(Tag, Rule)>,
+    /// When something was last ended by a rule, within the last minute.
+    kills: Vec<Mono>,
+    /// What may be ended whatever the limit.
+    forced: BTreeSet<Tag>,
+}
+
+/// Looks for ever.
+pub(crate) async fn run(daemon: Arc<Daemon>) {
+    tokio::join!(sessions(&daemon), strays::run(&daemon));
+}
+
+async fn sessions(daemon: &Arc<Daemon>) {
+    loop {
+        sleep(daemon.loaded().life.interval).await;
+        if !look_around(daemon, false).await {
+            return;
+        }
+    }
+}
+
+/// One look at what runs. Whether the daemon goes on.
+pub(crate) async fn look_around(daemon: &Arc<Daemon>, force: bool) -> bool {
+    let suspects = daemon.engine.turn(suspects).await;
+    let Ok(suspects) = suspects else { return false };
+    let used = if suspects.is_empty() { Vec::new() } else { files::elsewhere(move || cpu(&suspects)).await.unwrap_or_default() };
+    let context = Arc::clone(daemon);
+    let decide = move |turn: &mut Turn<'_>| {
+        note_cpu(turn, used);
+        strays::note_workers(turn);
+        let named = view::named(turn, &context);
+        report(turn, &context, &named);
+        // What became stale by the passing of time alone is told by no event.
+        if named.iter().any(|candidate| candidate.kind == CandidateKind::StaleWorker) {
+            turn.stir();
+        }
+        judge(turn, &context, force)
+    };
+    let Ok(parks) = daemon.engine.turn(decide).await else { return false };
+    park_all(daemon, parks);
+    true
+}
+
+/// Sessions that have something to do: nothing is asked of the processes of any other.
+fn suspects(turn: &mut Turn<'_>) -> Vec<Session> {
+    let pool = turn.pool();
+    let holds: BTreeSet<SessionId> =
+        pool.held_messages().filter(|open| open.kind == PROMPT).map(|open| open.session).collect();
+    let live = pool.sessions().filter(|s| s.lifecycle == Lifecycle::Live);
+    live.filter(|s| holds.contains(&s.id) || pool.prompts(s.id).waiting > 0).cloned().collect()
+}
+
+fn cpu(suspects: &[Session]) -> Vec<(SessionId, Tag, u64)> {
+    let Ok(table) = Table::look() else { return Vec::new() };
+    let cpu = |s: &Session| {
+        let tag = s.incarnation.as_ref()?.tag;
+        Some((s.id, tag, gauge::usage_in(&table, s)?.cpu_us))
+    };
+    suspects.iter().filter_map(cpu).collect()
+}
+
+/// Since when the processor time of a session has hardly grown.
+fn note_cpu(turn: &mut Turn<'_>, used: Vec<(SessionId, Tag, u64)>) {
+    let now = turn.now();
+    let known = std::mem::take(&mut turn.rest.stale.calm);
+    let noted = used.into_iter().map(|(session, tag, cpu)| {
+        let before = known.get(&session).filter(|(of, before, ..)| *of == tag && *before <= cpu);
+        let calm = before.filter(|(_, before, at, _)| {
+            let passed = u64::try_from(now.since(*at).as_micros()).unwrap_or(u64::MAX);
+            (cpu - before) * 100 <= passed * CALM_PERCENT
+        });
+        (session, (tag, cpu, now, calm.map_or(now, |(.., since)| *since)))
+    });
+    turn.rest.stale.calm = noted.collect();
+}
+
+/// Asks the rules, and does what they say. Answers what is to be put aside.
+pub(crate) fn judge(turn: &mut Turn<'_>, daemon: &Daemon, force: bool) -> Vec<(SessionId, Tag)> {
+    if turn.rest.view.ending {
+        return Vec::new();
+    }
+    let settings = daemon.settings();
+    let found = with_signs(turn, daemon, |turn, signs| rules::found(turn.pool(), &settings, signs));
+    let mut parks = Vec::new();
+    let mut now_told = BTreeSet::new();
+    let mut ended = BTreeSet::new();
+    for (id, rule, evidence) in found {
+        let Some(session) = turn.pool().session(id).cloned().filter(|_| !ended.contains(&id)) else { continue };
+        let Some(tag) = session.incarnation.as_ref().map(|run| run.tag) else { continue };
+        now_told.insert((tag, rule));
+        let told = turn.rest.stale.told.contains(&(tag, rule));
+        let decision = act::decide(&settings, &session, (rule, evidence), turn.now());
+        let ends = decision.action != Action::Report;
+        if told && !ends {
+            continue;
+        }
+        if ends && !force && kills_left(turn, &settings) == 0 {
+            now_told.remove(&(tag, rule));
+            continue;
+        }
+        if ends {
+            count_kill(turn);
+            ended.insert(id);
+            turn.rest.view.verdicts.remove(&tag);
+        }
+        tracing::warn!(session = %id, rule = rule.word(), action = decision.action.word(), "a rule applies");
+        turn.emit_all(excess(turn, &session, rule, ends));
+        turn.emit_all(decision.events);
+        if decision.action == Action::Park {
+            parks.extend(slots::aside(turn, &session, Reason::Idle));
+        }
+    }
+    turn.rest.stale.told = now_told;
+    parks
+}
+
+/// What goes over a limit is told with its figures.
+fn excess(turn: &Turn<'_>, session: &Session, rule: Rule, ended: bool) -> Option<Event> {
+    let used = turn.rest.stale.used.get(&session.id).copied().unwrap_or_default();
+    let limits = &session.spec.limits;
+    let age = session.incarnation.as_ref().map(|run| turn.now().since(run.started_at));
+    let (used, allowed) = match rule {
+        Rule::Memory => (used.memory?, limits.memory?),
+        Rule::Disk => (used.disk?, limits.disk?),
+        Rule::RunTime => (protocol::time::millis(age?), session.policy.max_runtime_ms?),
+        _ => return None,
+    };
+    Some(Event::LimitExceeded { session: session.id, limit: rule.word().to_owned(), used, allowed, ended })
+}
+
+pub(crate) fn park_all(daemon: &Arc<Daemon>, parks: Vec<(SessionId, Tag)>) {
+    for (session, tag) in parks {
+        let daemon = Arc::clone(daemon);
+        tokio::spawn(async move { park::end_unattended(&daemon, session, tag).await });
+    }
+}
+
+/// Does this with what is known of running sessions.
+pub(crate) fn with_signs<R>(
+    turn: &mut Turn<'_>,
+    daemon: &Daemon,
+    with: impl FnOnce(&Turn<'_>, &Signs<'_>) -> R,
+) -> R {
+    let stale = &turn.rest.stale;
+    let calm_since = stale.calm.iter().map(|(id, (.., since))| (*id, *since)).collect();
+    let used = stale.used.clone();
+    slots::with_facts(turn, daemon, |turn, facts| {
+        let ask = BTreeSet::new();
+        with(turn, &Signs { slots: facts, calm_since: &calm_since, used: &used, ask: &ask })
+    })
+}
+
+/// How many more may be ended by rules now.
+pub(crate) fn kills_left(turn: &mut Turn<'_>, settings: &Settings) -> usize {
+    let now = turn.mono();
+    turn.rest.stale.kills.retain(|at| at.until(now) < MINUTE);
+    (settings.reap.max_kills_per_minute as usize).saturating_sub(turn.rest.stale.kills.len())
+}
+
+/// Something is ended by a rule.
+pub(crate) fn count_kill(turn: &mut Turn<'_>) {
+    let now = turn.mono();
+    turn.rest.stale.kills.push(now);
+}
+
+/// Whether ending it counts: processes are ended for a rule's sake. To take away the pane of what is over is none.
+pub(crate) fn counts(candidate: &Candidate) -> bool {
+    candidate.rule.is_some() && candidate.kind != CandidateKind::ZombiePane
+}
+
+/// Whether it has to wait, because too much was ended within the last minute.
+pub(crate) fn is_held_back(turn: &Turn<'_>, settings: &Settings, candidate: &Candidate) -> bool {
+    let now = turn.mono();
+    let recent = turn.rest.stale.kills.iter().filter(|at| at.until(now) < MINUTE).count();
+    let full = recent >= settings.reap.max_kills_per_minute as usize;
+    full && counts(candidate) && !turn.rest.stale.forced.contains(&candidate.tag)
+}
+
+/// Lets these be ended whatever the limit.
+pub(crate) fn force(turn: &mut Turn<'_>, candidates: &[Candidate]) {
+    turn.rest.stale.forced = candidates.iter().map(|candidate| candidate.tag).collect();
+    turn.stir();
+}
+
+/// A reaper has the lease: what a rule found is a fact now.
+pub(crate) fn leased(turn: &mut Turn<'_>, candidate: &Candidate) {
+    if let Some(rule) = candidate.rule {
+        let (session, evidence) = (candidate.session, candidate.evidence.clone());
+        turn.emit(Event::StaleFound { session, rule, action: Action::Kill, evidence });
+    }
+    if counts(candidate) {
+        count_kill(turn);
+    }
+}
+
+/// It is settled: what was found is looked for anew.
+pub(crate) fn settled(turn: &mut Turn<'_>, candidate: &Candidate) {
+    let stale = &mut turn.rest.stale;
+    stale.forced.remove(&candidate.tag);
+    stale.strays.marked.remove(&candidate.tag);
+    let process: Option<ProcId> = candidate.init;
+    stale.strays.clients.retain(|client| Some(client.process) != process);
+}
+
+/// What only is to be reported of what is over, once each.
+pub(crate) fn report(turn: &mut Turn<'_>, daemon: &Daemon, named: &[Candidate]) {
+    let settings = daemon.settings();
+    for candidate in named {
+        let Some(rule) = candidate.rule else { continue };
+        let only = !pool::stale::is_to_end(turn.pool(), &settings, candidate);
+        if only && turn.rest.stale.reported.insert((candidate.tag, rule)) {
+            let (session, evidence) = (candidate.session, candidate.evidence.clone());
+            turn.emit(Event::StaleFound { session, rule, action: Action::Report, evidence });
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! `lock`: a user's lock on a session, a durable lease.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pool::locks::Ticket;
+use protocol::reply::Locked;
+use protocol::request::Lock;
+use protocol::session::SessionLock;
+use protocol::{ErrorCode, OpId, Refusal, Reply, Response, SessionId, Token};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::claim::Peer;
+use super::shown;
+use crate::context::Daemon;
+use crate::engine::Turn;
+use crate::handle::{Handle, in_doubt};
+use crate::locking::{self, End, Waits};
+use crate::op;
+
+/// How long a holder may be silent, where it does not say.
+const LEASE_MS: u64 = 60_000;
+/// The shortest and the longest lease.
+const LEASE: std::ops::RangeInclusive<u64> = 1_000..=24 * 3600 * 1000;
+/// The longest purpose that is kept, in bytes.
+const PURPOSE_MAX: usize = 1000;
+
+/// Answers once the lock is held, and that is on disk.
+pub(crate) async fn lock(daemon: &Arc<Daemon>, peer: Peer, op: Option<OpId>, asked: Lock) -> Reply {
+    let op = op::usable(op)?;
+    if asked.purpose.len() > PURPOSE_MAX {
+        return Err(Refusal::new(ErrorCode::Usage, format!("the purpose is over {PURPOSE_MAX} bytes")));
+    }
+    let session = shown::find(daemon, asked.session.clone()).await?.id;
+    let lease_ms = asked.lease_ms.unwrap_or(LEASE_MS).clamp(*LEASE.start(), *LEASE.end());
+    let ticket = Ticket(daemon.engine.ticket());
+    let mut leaving = Leaving { handle: daemon.engine.clone(), place: Some((session, ticket)) };
+    let lock = SessionLock {
+        token: Token::default(),
+        purpose: asked.purpose.clone(),
+        holder: peer.process,
+        lease_ms,
+        since: daemon.started_at,
+        op,
+    };
+    let (grant, granted) = oneshot::channel();
+    let force = asked.force;
+    let ask = move |turn: &mut Turn<'_>| stand_in_line(turn, (session, ticket, force), lock, grant);
+    if let Some(token) = daemon.engine.turn(ask).await?? {
+        // It has it already.
+        leaving.place = None;
+        return Ok(Response::Locked(Locked { session, token, lease_ms }));
+    }
+    let token = match asked.wait_ms {
+        None => granted.await,
+        Some(ms) => match timeout(Duration::from_millis(ms), granted).await {
+            Ok(granted) => granted,
+            Err(_) => return Err(timed_out(daemon, session).await),
+        },
+    };
+    let token = token.map_err(|_| in_doubt())?;
+    crate::crash::point("lock-granted");
+    // The grant is on disk when a later turn is over.
+    daemon.engine.turn(|_| ()).await?;
+    leaving.place = None;
+    if let Some(process) = peer.process {
+        // Dropped only with the daemon.
+        daemon.holders.send(process).ok();
+    }
+    Ok(Response::Locked(Locked { session, token, lease_ms }))
+}
+
+/// Answers with the token where the same operation has the lock already.
+fn stand_in_line(
+    turn: &mut Turn<'_>,
+    (session, ticket, force): (SessionId, Ticket, bool),
+    lock: SessionLock,
+    grant: oneshot::Sender<Token>,
+) -> Result<Option<Token>, Refusal> {
+    let Some(record) = turn.pool().session(session) else {
+        return Err(pool::admit::not_found(turn.pool(), &session.to_string()));
+    };
+    if let Some(held) = record.lock.clone().filter(|held| held.op == lock.op) {
+        renew(turn, session, held.token)?;
+        return Ok(Some(held.token));
+    }
+    if force {
+        locking::end(turn, session, End::Revoked("somebody else took it by force"));
+    }
+    let purpose = lock.purpose.clone();
+    match turn.rest.locks.ask_open(session, ticket, &purpose, force) {
+        Some(given) => {
+            locking::hold(turn, session, (ticket, SessionLock { token: given.token, ..lock }));
+            // Whoever left meanwhile gives it back when its place is dropped.
+            grant.send(given.token).ok();
+        }
+        None => drop(turn.rest.waiting.insert(ticket, Waits::User(Box::new(lock), grant))),
+    }
+    Ok(None)
+}
+
+async fn timed_out(daemon: &Daemon, session: SessionId) -> Refusal {
+    let held = move |turn: &mut Turn<'_>| locking::free_for(turn, session, None).err();
+    let why = match daemon.engine.turn(held).await {
+        Ok(Some(refusal)) => refusal.message,
+        _ => format!("the lock of {session} did not come free"),
+    };
+    Refusal::new(ErrorCode::Timeout, format!("the wait ran out: {why}"))
+}
+
+/// A place in the line, left when dropped.
+struct Leaving {
+    handle: Handle,
+    place: Option<(SessionId, Ticket)>,
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        if let Some((session, ticket)) = self.place.take() {
+            self.handle.post(move |turn| locking::release(turn, session, ticket));
+        }
+    }
+}
+
+/// Its lease begins anew.
+pub(crate) fn renew(turn: &mut Turn<'_>, session: SessionId, token: Token) -> Reply {
+    let lease = turn.pool().session(session).and_then(|s| s.lock.as_ref()).map(|lock| lock.lease_ms);
+    let deadline = turn.mono().after(Duration::from_millis(lease.unwrap_or(LEASE_MS)));
+    match turn.rest.user_locks.get_mut(&session).filter(|lock| lock.token == token) {
+        Some(lock) => {
+            lock.deadline = deadline;
+            Ok(Response::Done)
+        }
+        None => Err(locking::stale()),
+    }
+}
+
+/// It is given back, if it is still held.
+pub(crate) fn unlock(turn: &mut Turn<'_>, session: SessionId, token: Token) -> Reply {
+    if turn.rest.user_locks.get(&session).is_some_and(|lock| lock.token == token) {
+        locking::end(turn, session, End::Released("given back"));
+    }
+    Ok(Response::Done)
+}

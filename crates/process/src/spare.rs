@@ -1,0 +1,135 @@
+//! What a tree leaves for others: a daemon that somebody started in it, which serves more than the session (a
+//! tmux server, an ssh-agent, another pool), is no leftover of it.
+//!
+//! A daemon has given up what ties a program to whoever started it: its parent (an init or a stranger adopted
+//! it), the session, the terminal, and pipes and sockets as its standard input and output. The last tells it
+//! from a helper of the program (in a session of its own, too) that was orphaned by the program's end: the init
+//! adopts such a one before it can learn of that end. With a daemon goes all that descends from it.
+//!
+//! Which are spared is settled by the first look of a kill, before anything is signalled, so that nothing is
+//! spared for what the kill made of it.
+
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+
+use nix::errno::Errno;
+use protocol::ids::ProcId;
+
+use crate::identity::Glance;
+use crate::platform;
+use crate::serve::Listeners;
+use crate::tree::{Evidence, Family, Member, Via};
+
+/// Which daemons outlive the tree in which they were started.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Spare {
+    /// None.
+    #[default]
+    Nothing,
+    /// Those that listen on a Unix socket with a name in the file system, or hide their descriptors as an
+    /// `ssh-agent` does. On macOS nobody is seen to listen, so they are ended.
+    Servers {
+        /// What listens only in this directory serves nobody else: it belongs to the session.
+        private: Option<PathBuf>,
+    },
+    /// All.
+    Detached,
+}
+
+/// A process that was left alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spared {
+    /// It, as if it were to be ended.
+    pub member: Member,
+    /// Why, in the words after "it".
+    pub why: String,
+}
+
+/// A daemon that is to be spared.
+#[derive(Debug)]
+pub(crate) struct Daemon {
+    id: ProcId,
+    reason: Reason,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Reason {
+    Serves { server: u32, path: String },
+    Hides,
+    Detached,
+}
+
+impl Daemon {
+    fn why(&self, pid: u32) -> String {
+        let first = pid == self.id.pid;
+        match &self.reason {
+            Reason::Serves { server, path } if *server == pid => format!("serves {path}"),
+            Reason::Serves { path, .. } => format!("is of a daemon that serves {path}"),
+            Reason::Hides if first => "is a daemon that hides whom it serves".into(),
+            Reason::Hides => "is of a daemon that hides whom it serves".into(),
+            Reason::Detached if first => "was detached".into(),
+            Reason::Detached => "is of what was detached".into(),
+        }
+    }
+}
+
+/// The daemons to be spared of what belongs to an incarnation. `init_stands_by`: it adopts orphans.
+pub(crate) fn daemons(
+    spare: &Spare,
+    family: &Family,
+    evidence: &Evidence,
+    init_stands_by: bool,
+) -> Vec<Daemon> {
+    let init = evidence.init.filter(|_| init_stands_by);
+    let found = family.members.iter().filter(|member| {
+        let now = &family.look.all[&member.id.pid].now;
+        let adopted =
+            init.is_some_and(|init| init.pid == now.ppid) || !family.reasons.contains_key(&now.ppid);
+        member.via != Via::Init && adopted && is_apart(now, evidence)
+    });
+    let reason = |member: &Member| match spare {
+        Spare::Nothing => None,
+        Spare::Detached => Some(Reason::Detached),
+        Spare::Servers { private } => serves(family, member.id.pid, private.as_deref()),
+    };
+    let untied = found.filter(|member| *spare != Spare::Nothing && !platform::is_piped(member.id.pid));
+    untied.filter_map(|member| Some(Daemon { id: member.id, reason: reason(member)? })).collect()
+}
+
+/// In a session of its own, without a terminal.
+fn is_apart(now: &Glance, evidence: &Evidence) -> bool {
+    let known = [evidence.sid, evidence.init.map(|init| init.pid)];
+    now.tpgid.is_none() && !known.contains(&Some(now.sid))
+}
+
+/// Only the daemon itself may hide.
+fn serves(family: &Family, root: u32, private: Option<&std::path::Path>) -> Option<Reason> {
+    let listeners = Listeners::seen_by(root).unwrap_or_default();
+    let mut line: Vec<u32> = family.look.line(root).into_iter().collect();
+    line.sort_unstable_by_key(|pid| (*pid != root, *pid));
+    line.into_iter().find_map(|pid| match listeners.held_by(pid, private) {
+        Ok(path) => Some(Reason::Serves { server: pid, path: path? }),
+        Err(error) => {
+            (pid == root && error.raw_os_error() == Some(Errno::EACCES as i32)).then_some(Reason::Hides)
+        }
+    })
+}
+
+/// Takes the daemons, and what descends from them now, out of the members.
+pub(crate) fn set_apart(daemons: &[Daemon], family: &mut Family) -> Vec<Spared> {
+    let mut whose: HashMap<u32, &Daemon> = HashMap::new();
+    for daemon in daemons.iter().filter(|daemon| is_there(daemon, family)) {
+        whose.extend(family.look.line(daemon.id.pid).into_iter().map(|pid| (pid, daemon)));
+    }
+    let spared = family.members.extract_if(.., |member| whose.contains_key(&member.id.pid));
+    spared.map(|member| Spared { why: whose[&member.id.pid].why(member.id.pid), member }).collect()
+}
+
+fn is_there(daemon: &Daemon, family: &Family) -> bool {
+    family.look.all.get(&daemon.id.pid).is_some_and(|seen| seen.now.id == daemon.id && seen.now.is_alive())
+}
+
+/// The numbers of the spared.
+pub(crate) fn pids(spared: &[Spared]) -> HashSet<u32> {
+    spared.iter().map(|spared| spared.member.id.pid).collect()
+}

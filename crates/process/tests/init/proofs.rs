@@ -1,0 +1,169 @@
+//! That only the right ones are signalled, what lives on is named, and a kill that was broken off is taken up.
+
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use nix::libc;
+use nix::sys::signal::{Signal, kill as send};
+use nix::unistd::Pid;
+use process::handle::Handle;
+use process::identity::{self, State};
+use process::init::End;
+use process::kill::{Moment, Options, Report, kill, kill_while};
+use process::tree::Evidence;
+use protocol::ids::{ProcId, Tag};
+
+use crate::pane::{Pane, myself, tag, wait_until};
+
+crate::tests![
+    p01_200_forced_pid_reuses_signal_no_impostor,
+    p03_survivors_are_named_with_their_state,
+    p05_a_kill_can_be_repeated_after_a_crash_at_any_point,
+];
+
+const REUSES: u32 = 200;
+const NOBODY: Tag = Tag([3; 16]);
+
+/// In process numbers of its own, where the next one can be chosen.
+fn p01_200_forced_pid_reuses_signal_no_impostor() {
+    let mut inside = Command::new("unshare");
+    inside.args(["--pid", "--fork", "--mount-proc"]).arg(std::env::current_exe().unwrap());
+    let may = Command::new("unshare").args(["--pid", "--fork", "--mount-proc", "true"]).output();
+    if !may.as_ref().is_ok_and(|output| output.status.success()) {
+        return crate::skipped(&format!("no process numbers of its own can be had: {may:?}"));
+    }
+    let output = inside.env("TEST_ROLE", "reuse").stdin(Stdio::null()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// The first process among them.
+pub(crate) fn reuse() -> ExitCode {
+    for _ in 0..REUSES {
+        let mut victim = leader();
+        let id = identity::identify(victim.id()).unwrap().unwrap();
+        let held = Handle::open(id).unwrap().unwrap();
+        drop((victim.kill(), victim.wait()));
+        let (mut impostor, now) = impostor(id);
+        assert!(!held.signal(Signal::SIGTERM).unwrap());
+        assert!(Handle::open(id).unwrap().is_none());
+        let evidence =
+            Evidence { init: Some(id), sid: Some(id.pid), tag: NOBODY, cgroup: None, socket: None };
+        for init_stands_by in [true, false] {
+            let options = Options { grace: Duration::ZERO, init_stands_by, ..Options::default() };
+            assert_eq!(kill(&evidence, &options).unwrap(), Report::default());
+        }
+        assert_eq!(identity::state(now).unwrap(), State::Running, "it was signalled");
+        drop((impostor.kill(), impostor.wait()));
+    }
+    ExitCode::SUCCESS
+}
+
+/// A sleeper in a session of its own.
+#[expect(unsafe_code, reason = "between fork and exec it leaves its session")]
+fn leader() -> Child {
+    let mut command = Command::new("sleep");
+    command.arg("1000").stdin(Stdio::null());
+    // SAFETY: one call, which is async-signal-safe.
+    unsafe {
+        command.pre_exec(|| {
+            libc::setsid();
+            Ok(())
+        });
+    }
+    command.spawn().unwrap()
+}
+
+/// Another with the same number. Numbers come round within a tick of the clock (10 ms) only where they are chosen.
+fn impostor(id: ProcId) -> (Child, ProcId) {
+    loop {
+        std::fs::write("/proc/sys/kernel/ns_last_pid", (id.pid - 1).to_string()).unwrap();
+        let mut other = leader();
+        let now = identity::identify(other.id()).unwrap().unwrap();
+        assert_eq!(now.pid, id.pid);
+        if now.start != id.start {
+            return (other, now);
+        }
+        drop((other.kill(), other.wait()));
+    }
+}
+
+/// One that a tracer holds back at the door outlives every KILL.
+fn p03_survivors_are_named_with_their_state() {
+    let mut pane = Pane::script("sleep 1000 & wait");
+    wait_until("the tree", || pane.living().len() == 3);
+    let agent = pane.started().agent;
+    let mut tracer = myself("tracer", Path::new(&agent.pid.to_string()));
+    let mut tracer = tracer.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let ready = std::io::Read::read(tracer.stdout.as_mut().unwrap(), &mut [0]).unwrap();
+    if ready == 0 {
+        drop(tracer.wait());
+        return crate::skipped("it may not be traced");
+    }
+    let short = Duration::from_millis(100);
+    let report =
+        kill(&pane.evidence(), &Options { grace: short, verify: short, ..Options::default() }).unwrap();
+    let survivors: Vec<_> = report.survivors.iter().map(|member| (member.id, member.state)).collect();
+    assert_eq!(survivors, [(agent, State::Stopped)]);
+    assert_eq!(report.killed.iter().map(|member| member.comm.clone()).collect::<Vec<_>>(), ["sleep".into()]);
+    drop((tracer.kill(), tracer.wait()));
+    assert_eq!(pane.end_alone(), End::Signal(15));
+}
+
+/// Holds a process back when it ends, until this ends itself.
+#[expect(unsafe_code, reason = "it traces")]
+pub(crate) fn trace(pid: &Path) -> ExitCode {
+    let pid: libc::pid_t = pid.to_str().and_then(|pid| pid.parse().ok()).unwrap();
+    // SAFETY: no memory is passed.
+    let seized = unsafe { libc::ptrace(libc::PTRACE_SEIZE, pid, 0, libc::PTRACE_O_TRACEEXIT) };
+    if seized == 0 {
+        drop(std::io::Write::write(&mut std::io::stdout(), b"!"));
+        drop(std::io::Read::read(&mut std::io::stdin(), &mut [0]));
+    }
+    ExitCode::SUCCESS
+}
+
+/// The killer ends at its first step, at its second, and so on, until it comes to the end.
+fn p05_a_kill_can_be_repeated_after_a_crash_at_any_point() {
+    let script =
+        "setsid sh -c 'trap \"\" TERM; while :; do sleep 1000; done' & (setsid sleep 1000 &) ; read line";
+    for step in 1.. {
+        let mut pane = Pane::script(script);
+        wait_until("the tree", || pane.living().len() == 5);
+        let evidence = pane.evidence();
+        let init = evidence.init.unwrap();
+        let argument = format!("{} {} {} {step}", init.pid, init.start, tag());
+        let status = myself("killer", Path::new(&argument)).status().unwrap();
+        let crashed = status.signal() == Some(Signal::SIGKILL as i32);
+        assert!(crashed || status.success(), "{step}: {status}");
+        assert_eq!(kill(&evidence, &options()).unwrap().survivors, [], "{step}");
+        assert!(matches!(pane.end_alone(), End::Signal(9 | 15)), "{step}");
+        if !crashed {
+            assert!(step > 5, "a look, TERM, a look, KILL and two looks, at least");
+            return;
+        }
+    }
+}
+
+fn options() -> Options {
+    Options { grace: Duration::from_millis(30), verify: Duration::from_secs(20), ..Options::default() }
+}
+
+/// Ends itself before the step that it was told.
+pub(crate) fn killer(argument: &Path) -> ExitCode {
+    let words: Vec<&str> = argument.to_str().unwrap().split(' ').collect();
+    let [pid, start, tag, last] = words[..] else { return ExitCode::FAILURE };
+    let init = ProcId { pid: pid.parse().unwrap(), start: start.parse().unwrap() };
+    let tag = tag.parse().unwrap();
+    let evidence = Evidence { init: Some(init), sid: Some(init.pid), tag, cgroup: None, socket: None };
+    let (step, last) = (AtomicU32::new(0), last.parse::<u32>().unwrap());
+    let crash = |_: Moment| {
+        if step.fetch_add(1, Ordering::Relaxed) + 1 == last {
+            drop(send(Pid::this(), Signal::SIGKILL));
+        }
+    };
+    kill_while(&evidence, &options(), &crash).unwrap();
+    ExitCode::SUCCESS
+}
