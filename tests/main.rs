@@ -7,6 +7,7 @@ mod faults;
 mod harness;
 mod life;
 mod queue;
+mod reaping;
 mod tidy;
 mod traps;
 mod watching;

@@ -138,6 +138,8 @@ mod tests {
             umask: 0o022,
             limits: Default::default(),
             cgroup: None,
+            leftovers: Default::default(),
+            private: None,
         }
     }
 

@@ -12,6 +12,9 @@ use tokio::sync::oneshot;
 
 use crate::engine::Turn;
 
+/// So many characters of a purpose are in a refusal.
+const PURPOSE_SHOWN: usize = 60;
+
 tokio::task_local! {
     /// The user's lock under which this task acts.
     static UNDER: Token;
@@ -66,12 +69,20 @@ pub(crate) fn free_for(turn: &Turn<'_>, session: SessionId, under: Option<Token>
         None => (session.to_string(), None),
     };
     let by = lock.and_then(|lock| lock.holder).map(|process| format!(" by process {}", process.pid));
-    let purpose = lock.map(|lock| format!(" ({})", lock.purpose));
+    let purpose = lock.map(|lock| format!(" ({})", short(&lock.purpose)));
     let (by, purpose) = (by.unwrap_or_default(), purpose.unwrap_or_default());
     let why = format!(
         "{name} is locked{by}{purpose}; `poolctl lock {name} -- …` waits for it, and --force takes it away"
     );
     Err(Refusal::new(ErrorCode::Conflict, why))
+}
+
+/// The beginning of a long purpose.
+fn short(purpose: &str) -> String {
+    match purpose.char_indices().nth(PURPOSE_SHOWN) {
+        Some((at, _)) => format!("{}…", &purpose[..at]),
+        None => purpose.to_owned(),
+    }
 }
 
 /// Whether what nobody asked for waits: a user holds the session's lock, and has sent nothing under it.

@@ -236,9 +236,10 @@ fn daemon(
     loaded: Loaded,
     (engine, holders, started): (Handle, mpsc_async::UnboundedSender<ProcId>, std::time::Instant),
 ) -> Result<Daemon, Fatal> {
-    let device = device(options, &paths, &loaded.config)?;
+    let mut device = device(options, &paths, &loaded.config)?;
     let process =
         process::identity::me().map_err(|e| Fatal::Other(format!("cannot read the process table: {e}")))?;
+    device.mark = process::census::client_mark(process, &paths.socket);
     Ok(Daemon {
         engine,
         tmux: Arc::new(device.clone()),

@@ -4,7 +4,8 @@
 //!
 //! A user's lock is *open*: what is done under its token stands in a line of its own inside of it, as do
 //! those of the pool's own operations that only carry out what is decided already. Given back or revoked, it
-//! goes to the next when what is done inside is over; who still waits inside has come too late.
+//! goes to the next when what is done inside is over. Who still waits inside under its token has come too late;
+//! what is decided already waits for no user's lock, and for none to end.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -77,7 +78,17 @@ pub struct Held<'a> {
 struct Place {
     ticket: Ticket,
     purpose: String,
-    open: bool,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// A user's lock.
+    Open,
+    /// An operation that needs the lock, or the open lock under which it asked.
+    Operation,
+    /// One that carries out what is decided already: it goes inside of whatever lock is open.
+    Decided,
 }
 
 #[derive(Debug)]
@@ -97,7 +108,7 @@ impl Line {
     }
 
     fn is_open(&self) -> bool {
-        self.holder.1.open && !self.over
+        self.holder.1.kind == Kind::Open && !self.over
     }
 }
 
@@ -130,7 +141,8 @@ impl LockTable {
             Under::Token(token) if self.is_held(token) => false,
             Under::Token(_) => return Err(Stale),
         };
-        let place = Place { ticket, purpose: purpose.to_owned(), open: false };
+        let kind = if under == Under::Whoever { Kind::Decided } else { Kind::Operation };
+        let place = Place { ticket, purpose: purpose.to_owned(), kind };
         Ok(if inside { self.enter(session, place) } else { self.queue(session, place, false) })
     }
 
@@ -142,12 +154,12 @@ impl LockTable {
         purpose: &str,
         first: bool,
     ) -> Option<Grant> {
-        self.queue(session, Place { ticket, purpose: purpose.to_owned(), open: true }, first)
+        self.queue(session, Place { ticket, purpose: purpose.to_owned(), kind: Kind::Open }, first)
     }
 
     /// A user's lock that was held before this epoch, and is still.
     pub fn restore(&mut self, session: SessionId, ticket: Ticket, token: Token, purpose: &str) {
-        let place = Place { ticket, purpose: purpose.to_owned(), open: true };
+        let place = Place { ticket, purpose: purpose.to_owned(), kind: Kind::Open };
         self.lines.insert(session, Line::new(token, place));
     }
 
@@ -166,50 +178,57 @@ impl LockTable {
     }
 
     fn enter(&mut self, session: SessionId, place: Place) -> Option<Grant> {
-        let token = self.issue();
-        let line = self.lines.get_mut(&session)?;
-        if line.inner.is_some() {
-            line.inner_waiting.push_back(place);
-            return None;
-        }
-        let grant = Grant { ticket: place.ticket, token };
-        line.inner = Some(place);
-        Some(grant)
+        self.lines.get_mut(&session)?.inner_waiting.push_back(place);
+        self.next_inside(session)
     }
 
-    /// Gives a lock back, or leaves the waiting line. Answers what comes of it for others.
+    /// Gives a lock back, or leaves the waiting line. Answers what comes of it for others, in the order of their tokens.
     pub fn release(&mut self, session: SessionId, ticket: Ticket) -> Vec<Given> {
         let Some(line) = self.lines.get_mut(&session) else { return Vec::new() };
         if line.holder.1.ticket == ticket && !line.over {
             line.over = true;
-            let mut given: Vec<Given> =
-                line.inner_waiting.drain(..).map(|place| Given::TooLate(place.ticket)).collect();
-            given.extend(self.next(session));
-            return given;
+            let inside: Vec<Place> = line.inner_waiting.drain(..).collect();
+            let (decided, late): (Vec<_>, Vec<_>) = inside.into_iter().partition(|p| p.kind == Kind::Decided);
+            line.waiting = decided.into_iter().chain(line.waiting.drain(..)).collect();
+            let late = late.into_iter().map(|place| Given::TooLate(place.ticket));
+            return late.chain(self.next(session)).collect();
         }
         if line.inner.as_ref().is_some_and(|inner| inner.ticket == ticket) {
-            line.inner = line.inner_waiting.pop_front();
-            let Some(next) = line.inner.as_ref().map(|inner| inner.ticket) else {
-                return self.next(session).into_iter().collect();
-            };
-            return vec![Given::Granted(Grant { ticket: next, token: self.issue() })];
+            line.inner = None;
+            return self.next(session);
         }
         line.waiting.retain(|place| place.ticket != ticket);
         line.inner_waiting.retain(|place| place.ticket != ticket);
         Vec::new()
     }
 
-    /// The next that waits has a lock that was given back and in which nothing is done.
-    fn next(&mut self, session: SessionId) -> Option<Given> {
-        let line = self.lines.get_mut(&session).filter(|line| line.over && line.inner.is_none())?;
-        let waiting = std::mem::take(&mut line.waiting);
-        self.lines.remove(&session);
-        let mut waiting = waiting.into_iter();
-        let next = waiting.next()?;
-        let grant = Grant { ticket: next.ticket, token: self.issue() };
-        let line = Line { waiting: waiting.collect(), ..Line::new(grant.token, next) };
-        self.lines.insert(session, line);
-        Some(Given::Granted(grant))
+    /// The next that waits: for a lock that was given back and in which nothing is done, or inside of one.
+    fn next(&mut self, session: SessionId) -> Vec<Given> {
+        let Some(line) = self.lines.get_mut(&session) else { return Vec::new() };
+        let mut grants = Vec::new();
+        if line.over && line.inner.is_none() {
+            let mut waiting = std::mem::take(&mut line.waiting);
+            self.lines.remove(&session);
+            let Some(next) = waiting.pop_front() else { return Vec::new() };
+            let grant = Grant { ticket: next.ticket, token: self.issue() };
+            let mut line = Line::new(grant.token, next);
+            let is_inside = line.is_open();
+            (line.inner_waiting, line.waiting) =
+                waiting.into_iter().partition(|place| is_inside && place.kind == Kind::Decided);
+            self.lines.insert(session, line);
+            grants.push(grant);
+        }
+        grants.extend(self.next_inside(session));
+        grants.into_iter().map(Given::Granted).collect()
+    }
+
+    /// The next that waits inside of a lock in which nothing is done.
+    fn next_inside(&mut self, session: SessionId) -> Option<Grant> {
+        let line = self.lines.get_mut(&session).filter(|line| line.inner.is_none())?;
+        let place = line.inner_waiting.pop_front()?;
+        let ticket = place.ticket;
+        line.inner = Some(place);
+        Some(Grant { ticket, token: self.issue() })
     }
 
     /// Who holds a lock, and what for.

@@ -1,6 +1,8 @@
 //! Who on this machine bears a mark of ours, whether anybody remembers them or not.
 
+use std::ffi::OsString;
 use std::io;
+use std::path::Path;
 
 use protocol::ids::{ProcId, Tag};
 use protocol::text::OsBytes;
@@ -50,6 +52,13 @@ impl Census {
         self.last = Some(look);
         Ok(tagged)
     }
+}
+
+/// What a tmux client of this process has in its environment, in the pool that listens here.
+#[must_use]
+pub fn client_mark(owner: ProcId, socket: &Path) -> Vec<(&'static str, OsString)> {
+    let mark = format!("{}.{}", owner.pid, owner.start);
+    vec![("POOL_TMUX_CLIENT", mark.into()), ("POOL_SOCKET", socket.as_os_str().to_owned())]
 }
 
 fn tagged(look: &Look, pid: u32) -> Option<Tagged> {

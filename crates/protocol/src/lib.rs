@@ -101,9 +101,18 @@
 //! nevertheless be stored: it is repeated too.
 //!
 //! What acts on one session (its terminal, its processes, its lifecycle) is done one after the other, in
-//! the order in which it arrived; a call may carry the [`Token`] of the session's lock, and is refused
-//! as `conflict` where that is no longer the holder's. An operation belongs to the daemon, not to the
+//! the order in which it arrived. An operation belongs to the daemon, not to the
 //! connection: a client that leaves does not stop it. Reads see everything that was answered before.
+//!
+//! # Locks
+//!
+//! [`Request::Lock`] waits for a session's lock and holds it, on disk, under a [`Token`] that is larger than every one
+//! before. Whoever waits and leaves the connection leaves the line. What the holder, or whoever it gave the token to, asks
+//! with the token as [`Call::lock`] is done inside of the lock, one after the other; what acts on the session without it is
+//! refused as `conflict`, and prompts wait, but for those that were sent under it. Queueing, labels, claims and reads need
+//! no lock. It is a lease: [`Request::RenewLock`] in time keeps it, [`Request::Unlock`] gives it back, the proven death of the
+//! process that asked for it frees it at once, a restart of the daemon begins the lease anew. A token that is not the
+//! holder's any more is refused as `conflict`, in any call that changes something.
 //!
 //! # Messages and those who work them
 //!
@@ -172,11 +181,14 @@
 //!
 //! 1. [`Request::NextCandidate`] waits for something that should be dead: none or one.
 //! 2. [`Request::TakeLease`] for its session and tag: the session's lock, or `conflict`, `not_found`.
-//! 3. It checks that the processes and the pane are still those of the lease, ends them, and proves it.
+//! 3. It checks that the processes and the pane are still those of the lease, ends them, and proves it. What serves
+//!    others, or is to be left, it leaves and names ([`reap::Outcome::Spared`]).
 //! 4. [`Request::Settle`] under the lease's token. A token that is no longer the holder's is refused as
 //!    `conflict`: somebody else has decided meanwhile, and the verdict counts for nothing.
 //!
-//! A lease ends with its verdict or with the reaper's connection. See [`reap`].
+//! A lease ends with its verdict or with the reaper's connection. See [`reap`]. Why something is named, or is not:
+//! [`Request::Explain`]; that it is looked for now: [`Request::Reap`]; what becomes of a session where a
+//! [`reap::Rule`] applies: [`Request::Update`].
 //!
 //! # Inits of sessions: files and the nudge
 //!

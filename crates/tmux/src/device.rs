@@ -34,6 +34,9 @@ pub struct Device {
     pub output_cap: usize,
     /// How its server takes commands.
     pub direct: Direct,
+    /// Set in the environment of each client that cannot become a server, so that one that outlives its owner is known
+    /// for what it is.
+    pub mark: Vec<(&'static str, OsString)>,
 }
 
 impl Device {
@@ -49,6 +52,7 @@ impl Device {
             deadline: DEADLINE,
             output_cap: OUTPUT_CAP,
             direct: Direct::default(),
+            mark: Vec::new(),
         }
     }
 

@@ -101,6 +101,9 @@ impl Device {
         for (name, _) in std::env::vars_os().filter(|(name, _)| is_private(name)) {
             command.env_remove(name);
         }
+        if !may_start {
+            command.envs(self.mark.iter().map(|(name, value)| (name, value)));
+        }
         #[cfg(target_os = "linux")]
         end_with_parent(&mut command);
         command

@@ -104,7 +104,12 @@ async fn watch(options: &Options) -> Result<Infallible, Error> {
 async fn serve(options: &Options, source: &mut Option<Source>, role: &mut Role) -> Result<Infallible, Error> {
     let (link, setup) = meanwhile(source, Link::open(options, *role)).await?;
     *role = Role::Watcher;
-    let device = Device { own: setup.own, ..Device::new(setup.binary.as_path(), setup.socket.as_path()) };
+    let mark = process::identity::me().map(|me| process::census::client_mark(me, &options.socket));
+    let device = Device {
+        own: setup.own,
+        mark: mark.unwrap_or_default(),
+        ..Device::new(setup.binary.as_path(), setup.socket.as_path())
+    };
     tracing::info!(tmux = %device.socket.display(), own = device.own, "watching");
     let plan = plan(options.means.or(setup.means), setup.sweep_ms, setup.heartbeat_ms);
     let kept = source.take().filter(|source| source.is(&device, &plan));

@@ -247,6 +247,11 @@ fn a_holder_that_was_stopped_finds_its_lock_lost() {
 }
 
 fn signals_of_others_reach_the_command() {
+    if cfg!(target_os = "linux") {
+        let pool = Pool::new(gives(60_000));
+        let held_back = pool.run("lock web -- grep SigBlk /proc/self/status").success();
+        assert_eq!(held_back, "SigBlk:\t0000000000000000\n");
+    }
     let script = "trap 'exit 5' TERM; trap 'exit 6' HUP; trap 'exit 8' INT; trap 'exit 9' QUIT; echo $$ > pid
         while ! test -e go; do sleep 0.01; done";
     for (signal, code) in [(Signal::SIGTERM, 5), (Signal::SIGHUP, 6)] {

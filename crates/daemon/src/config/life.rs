@@ -22,6 +22,8 @@ pub(crate) struct Life {
     pub(crate) min_free_disk: u64,
     /// What is over is removed after so long; `None` for never.
     pub(crate) keep_stopped: Option<Duration>,
+    /// Archives are after so long; `None` for never.
+    pub(crate) keep_archives: Option<Duration>,
     /// Whether lost sessions are started when the daemon starts.
     pub(crate) restore_on_start: bool,
     /// Time between two that are restored.
@@ -78,6 +80,7 @@ impl Config {
             min_free_memory: bytes("[pool] min_free_memory", &pool.min_free_memory)?,
             min_free_disk: bytes("[pool] min_free_disk", &pool.min_free_disk)?,
             keep_stopped: unless_never("[pool] keep_stopped", &pool.keep_stopped)?,
+            keep_archives: unless_never("[pool] keep_archives", &pool.keep_archives)?,
             restore_on_start: self.restore.on_start,
             spacing: duration("[restore] spacing", &self.restore.spacing)?,
             cgroup: cgroup(&pool.cgroup)?,

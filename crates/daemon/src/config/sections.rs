@@ -31,6 +31,8 @@ pub struct PoolSection {
     pub idle_settle: String,
     /// What is over is removed after so long; `never`.
     pub keep_stopped: String,
+    /// Archives of removed sessions are removed after so long; `never`.
+    pub keep_archives: String,
     /// The control group below which each incarnation gets one of its own: `auto` for that of the tmux
     /// server where it is delegated, `off`, or the path of one.
     pub cgroup: String,
@@ -48,6 +50,7 @@ impl Default for PoolSection {
             idle_quiet: "5s".to_owned(),
             idle_settle: "30s".to_owned(),
             keep_stopped: "30d".to_owned(),
+            keep_archives: NEVER.to_owned(),
             cgroup: "auto".to_owned(),
         }
     }

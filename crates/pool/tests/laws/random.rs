@@ -1,13 +1,10 @@
 //! The laws of the core, for random events, requests and observations.
 
-use std::collections::BTreeMap;
-
-use pool::locks::{LockTable, Ticket};
 use pool::queue;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use protocol::life::{Account, Budget, Conversation, Policy};
-use protocol::session::Reason;
+use protocol::session::{Reason, SessionLock};
 use protocol::tmux::{TmuxPane, TmuxState};
 use protocol::{
     Breaker, Epoch, Event, Exit, Incarnation, MessageId, MessageState, MessageStatus, OpId, PaneId, ProcId,
@@ -90,6 +87,22 @@ fn life_event() -> impl Strategy<Value = Event> {
     })
 }
 
+/// What becomes of the lock of the session with this number; it may not exist, and the lock may be another one.
+fn lock_event() -> impl Strategy<Value = Event> {
+    ((1_u64..6).prop_map(SessionId), 1_u64..4, 0..4).prop_map(|(session, n, which)| {
+        let (token, reason) = (Token { epoch: Epoch(1), n }, "why".to_owned());
+        match which {
+            0 => Event::LockReleased { session, token, reason },
+            1 => Event::LockRevoked { session, token, reason },
+            _ => {
+                let (purpose, holder, op) = ("make".to_owned(), Some(process(7)), OpId::Random([1; 16]));
+                let lock = SessionLock { token, purpose, holder, lease_ms: 60_000, since: Timestamp(n), op };
+                Event::LockGranted { session, lock }
+            }
+        }
+    })
+}
+
 fn other_event() -> impl Strategy<Value = Event> {
     let op = any::<u8>().prop_map(|n| OpId::Random([n % 4; 16]));
     (op, 0_u64..9, 0..5).prop_map(|(op, n, which)| match which {
@@ -142,6 +155,7 @@ fn step() -> impl Strategy<Value = Step> {
         (1_u64..6).prop_map(Step::Send),
         session_event().prop_map(|event| Step::Fact(Box::new(event))),
         life_event().prop_map(|event| Step::Fact(Box::new(event))),
+        lock_event().prop_map(|event| Step::Fact(Box::new(event))),
         other_event().prop_map(|event| Step::Fact(Box::new(event))),
         (1_u64..30, prop::sample::select(states)).prop_map(|(id, state)| Step::Message(id, state)),
     ]
@@ -205,7 +219,7 @@ proptest! {
 
     #[test]
     fn law_3_applying_twice_is_applying_once(
-        steps in vec(step(), 0..40), event in prop_oneof![session_event(), life_event(), message_event()],
+        steps in vec(step(), 0..40), event in prop_oneof![session_event(), life_event(), lock_event(), message_event()],
     ) {
         let mut world = play(steps);
         let before = world.pool.clone();
@@ -218,32 +232,5 @@ proptest! {
         let once = world.pool.clone();
         world.pool.apply(&stamped);
         prop_assert_eq!(world.pool, once);
-    }
-
-    #[test]
-    fn law_4_one_holder_in_order_with_growing_tokens(moves in vec((0_u64..3, any::<bool>(), 0_usize..8), 0..80)) {
-        let mut table = LockTable::new(Epoch(7));
-        let mut lines: BTreeMap<u64, Vec<Ticket>> = BTreeMap::new();
-        let mut newest = Token::default();
-        for (n, (session, asks, which)) in moves.into_iter().enumerate() {
-            let line = lines.entry(session).or_default();
-            let granted = if asks {
-                let ticket = Ticket(n as u64);
-                line.push(ticket);
-                table.ask(SessionId(session), ticket, "test")
-            } else if line.is_empty() {
-                table.release(SessionId(session), Ticket(9999))
-            } else {
-                let left = line.remove(which % line.len());
-                table.release(SessionId(session), left)
-            };
-            if let Some(grant) = granted {
-                prop_assert!(grant.token > newest);
-                newest = grant.token;
-                prop_assert_eq!(Some(&grant.ticket), line.first());
-                prop_assert!(table.holds(SessionId(session), grant.token));
-            }
-            prop_assert_eq!(table.holder(SessionId(session)).is_some(), !line.is_empty());
-        }
     }
 }

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 
 use pool::admit::{self, Next};
 use pool::reconcile::{Touched, touched};
-use pool::stale;
+use pool::stale::{self, Facts, Strays};
 use protocol::diff::Change;
 use protocol::session::Reason;
 use protocol::tmux::{Server, TmuxPane, TmuxSession, TmuxState};
 use protocol::{Event, Incarnation, Lifecycle, PaneId, Tag, Timestamp, TmuxSessionId};
 
-use crate::world::{World, pane, process, server, up};
+use crate::world::{World, pane, process, server, settings, up};
 
 #[test]
 fn t02_first_absence_is_published_and_the_second_is_proof() {
@@ -43,9 +43,9 @@ fn t02_nothing_is_left_over_before_a_second_listing_lacks_it() {
     world.now = 9000;
     let left = |state: &TmuxState, listed_from: u64| {
         let (exited, now, listed_from) = (BTreeSet::new(), Timestamp(9000), Some(Timestamp(listed_from)));
-        let facts =
-            stale::Facts { state, exited: &exited, now, listed_from, grace_ms: 1, drained: &BTreeSet::new() };
-        stale::candidates(&world.pool, &facts).len()
+        let (drained, strays) = (BTreeSet::new(), Strays::default());
+        let facts = Facts { state, exited: &exited, now, listed_from, grace_ms: 1, drained: &drained, strays: &strays };
+        stale::candidates(&world.pool, &settings(), &facts).len()
     };
     assert_eq!(left(&up(1, vec![]), 1000), 0, "time alone proves nothing");
     assert_eq!(left(&up(1, vec![]), 2000), 1);
@@ -90,15 +90,16 @@ fn what_is_known_to_live_keeps_its_slot_until_the_reaper_ended_it() {
             assert_eq!(world.lifecycle(id), Lifecycle::Draining);
         }
         let exited = dead.iter().copied().collect();
-        let facts = stale::Facts {
+        let facts = Facts {
             state: &state,
             exited: &exited,
             now: Timestamp(world.now),
             listed_from: Some(Timestamp(world.now)),
             grace_ms: 1,
             drained: &BTreeSet::new(),
+            strays: &Strays::default(),
         };
-        let kinds: Vec<_> = stale::candidates(&world.pool, &facts).iter().map(|c| c.kind).collect();
+        let kinds: Vec<_> = stale::candidates(&world.pool, &settings(), &facts).iter().map(|c| c.kind).collect();
         assert_eq!(kinds, [protocol::reap::CandidateKind::Leftover]);
         world.see(&state, &[dead, vec![process(101)]].concat());
         assert_eq!(world.lifecycle(id), end);
@@ -115,9 +116,9 @@ fn what_drains_and_cannot_work_its_queue_any_more_is_ended() {
     let found = |world: &World, state: &TmuxState, exited: &[protocol::ProcId]| {
         let exited = exited.iter().copied().collect();
         let (now, listed_from) = (Timestamp(world.now), Some(Timestamp(world.now)));
-        let facts =
-            stale::Facts { state, exited: &exited, now, listed_from, grace_ms: 1, drained: &BTreeSet::new() };
-        stale::candidates(&world.pool, &facts).len()
+        let (drained, strays) = (BTreeSet::new(), Strays::default());
+        let facts = Facts { state, exited: &exited, now, listed_from, grace_ms: 1, drained: &drained, strays: &strays };
+        stale::candidates(&world.pool, &settings(), &facts).len()
     };
     let there = up(1, vec![pane(&world, id, 1)]);
     assert_eq!(found(&world, &there, &[]), 0, "it works");
@@ -280,15 +281,16 @@ fn w13_a_tag_of_an_ended_incarnation_is_removed_and_never_adopted() {
     let state = up(1, vec![(number, old)]);
     world.see(&state, &[]);
     assert_eq!(world.lifecycle(id), Lifecycle::Starting);
-    let facts = stale::Facts {
+    let facts = Facts {
         state: &state,
         exited: &BTreeSet::new(),
         now: Timestamp(world.now),
         listed_from: Some(Timestamp(world.now)),
         grace_ms: 1,
         drained: &BTreeSet::new(),
+            strays: &Strays::default(),
     };
-    let found = stale::candidates(&world.pool, &facts);
+    let found = stale::candidates(&world.pool, &settings(), &facts);
     assert_eq!(
         found.iter().map(|c| (c.kind, c.pane)).collect::<Vec<_>>(),
         [(protocol::reap::CandidateKind::RetiredTag, Some(number))]
@@ -303,13 +305,14 @@ fn p06_a_pane_without_a_record_is_never_a_candidate() {
     stranger.tag = Some(Tag([0xaa; 16]));
     stranger.dead = true;
     let state = up(1, vec![pane(&world, id, 1), (number, stranger)]);
-    let facts = stale::Facts {
+    let facts = Facts {
         state: &state,
         exited: &BTreeSet::new(),
         now: Timestamp(world.now),
         listed_from: Some(Timestamp(world.now)),
         grace_ms: 1,
         drained: &BTreeSet::new(),
+            strays: &Strays::default(),
     };
-    assert_eq!(stale::candidates(&world.pool, &facts), vec![]);
+    assert_eq!(stale::candidates(&world.pool, &settings(), &facts), vec![]);
 }

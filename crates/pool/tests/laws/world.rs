@@ -7,7 +7,7 @@ use std::time::Duration;
 use pool::admit::{self, Admitted, Launch};
 use pool::reconcile::{Evidence, Touched, reconcile};
 use pool::settings::Bounds;
-use pool::{Naming, Pool, RestartRules, Settings, queue};
+use pool::{Naming, Pool, ReapRules, RestartRules, Settings, queue};
 use protocol::request::New;
 use protocol::session::Size;
 use protocol::tmux::{Server, TmuxPane, TmuxSession, TmuxState};
@@ -32,6 +32,7 @@ pub(crate) fn settings() -> Settings {
         idle_quiet: Duration::from_secs(2),
         idle_settle: Duration::from_secs(3),
         bounds: Bounds::default(),
+        reap: ReapRules::default(),
     }
 }
 

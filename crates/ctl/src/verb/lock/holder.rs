@@ -58,7 +58,7 @@ impl<'a> Holder<'a> {
 
     fn next(&self, events: &Receiver<Event>) -> Event {
         let event = match self.until {
-            Some(_) => events.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(until) => events.recv_timeout(until.saturating_duration_since(Instant::now())),
             None => events.recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
         event.unwrap_or_else(|error| match error {

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use pool::slots::Facts;
-use pool::{Settings, admit, budget, ended, is_between, queue, slots, stale};
+use pool::stale::{self, Strays};
+use pool::{Settings, admit, budget, ended, is_between, queue, slots};
 use protocol::life::Budget;
 use protocol::reap::CandidateKind;
 use protocol::session::{DeleteMode, Reason};
@@ -274,9 +275,17 @@ impl Machine {
         let drained = pool.sessions().filter(|s| admit::is_drained(pool, s)).map(|s| s.id).collect();
         let exited = dead.into_iter().collect();
         let (now, listed_from) = (self.now(), Some(self.now()));
-        let facts =
-            stale::Facts { state: &state, exited: &exited, now, listed_from, grace_ms: 1, drained: &drained };
-        let all = stale::candidates(pool, &facts);
+        let (grace_ms, strays) = (1, Strays::default());
+        let facts = stale::Facts {
+            state: &state,
+            exited: &exited,
+            now,
+            listed_from,
+            grace_ms,
+            drained: &drained,
+            strays: &strays,
+        };
+        let all = stale::candidates(pool, &self.settings, &facts);
         if all.is_empty() {
             return false;
         }

@@ -18,7 +18,7 @@ use protocol::{
 use super::command::{Command, Moves, Op, Sending};
 use super::machine::{Machine, tight};
 use super::{asked, send};
-use crate::world::{World, process, server};
+use crate::world::{World, process, server, settings};
 
 const ONE: SessionId = SessionId(1);
 const TWO: SessionId = SessionId(2);
@@ -281,8 +281,9 @@ fn l04_what_is_taken_from_a_worker_that_lives_waits_for_its_end() {
         listed_from,
         grace_ms: 1,
         drained: &[].into(),
+        strays: &stale::Strays::default(),
     };
-    let found = stale::candidates(&machine.world.pool, &facts);
+    let found = stale::candidates(&machine.world.pool, &settings(), &facts);
     let found: Vec<_> = found.iter().map(|c| (c.kind, c.init, c.tag)).collect();
     let tag = Tag::of(open.token.unwrap());
     assert_eq!(found, [(CandidateKind::StaleWorker, Some(process(1000)), tag)]);

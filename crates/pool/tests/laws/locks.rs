@@ -1,0 +1,433 @@
+//! Session locks, against a plain reference: a list of who stands where.
+
+use std::collections::BTreeMap;
+
+use pool::locks::{Ask, Given, Grant, LockTable, Stale, Ticket, Under};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use protocol::{Epoch, SessionId, Token};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum What {
+    /// A user's lock.
+    Lock,
+    /// An operation that somebody asks for, under no lock or under one of another session.
+    Operation,
+    /// An operation under the lock of this session.
+    Nested,
+    /// An operation that carries out what is decided.
+    Decided,
+}
+
+type Place = (Ticket, What);
+
+/// A session's lock, as plainly as it can be said.
+#[derive(Debug, Default)]
+struct Reference {
+    holder: Option<(Token, Place)>,
+    /// The holder gave it back, and what is done inside is not over.
+    over: bool,
+    line: Vec<Place>,
+    inner: Option<Place>,
+    inside: Vec<Place>,
+}
+
+impl Reference {
+    fn open(&self) -> Option<Token> {
+        let (token, (_, what)) = self.holder?;
+        (what == What::Lock && !self.over).then_some(token)
+    }
+
+    /// Who leaves. Answers who is told that it came too late; the grants follow from [`Reference::serve`].
+    fn leave(&mut self, ticket: Ticket) -> Vec<Ticket> {
+        let is = |place: &Place| place.0 == ticket;
+        if self.holder.is_some_and(|(_, place)| is(&place)) {
+            let (decided, late): (Vec<Place>, Vec<Place>) =
+                self.inside.drain(..).partition(|place| place.1 == What::Decided);
+            self.line.splice(..0, decided);
+            self.over = true;
+            return late.into_iter().map(|place| place.0).collect();
+        }
+        self.inner = self.inner.filter(|place| !is(place));
+        self.line.retain(|place| !is(place));
+        self.inside.retain(|place| !is(place));
+        Vec::new()
+    }
+
+    /// Who comes next, where something is free: the lock, or the place inside of an open one.
+    fn serve(&mut self, mut issue: impl FnMut() -> Token) -> Vec<Grant> {
+        let mut grants = Vec::new();
+        if self.over && self.inner.is_none() {
+            (self.holder, self.over) = (None, false);
+        }
+        if self.holder.is_none() && !self.line.is_empty() {
+            let place = self.line.remove(0);
+            let token = issue();
+            self.holder = Some((token, place));
+            grants.push(Grant { ticket: place.0, token });
+            if place.1 == What::Lock {
+                let decided = self.line.extract_if(.., |place| place.1 == What::Decided);
+                self.inside.extend(decided);
+            }
+        }
+        if self.inner.is_none() && !self.inside.is_empty() {
+            let place = self.inside.remove(0);
+            self.inner = Some(place);
+            grants.push(Grant { ticket: place.0, token: issue() });
+        }
+        grants
+    }
+}
+
+/// What became of who asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Waits,
+    Has(Token),
+    TooLate,
+    Left,
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Operation(u64),
+    Decided(u64),
+    /// Under the token with this number of those that there ever were.
+    Under(u64, usize),
+    /// A user's lock, by force or not.
+    Lock(u64, bool),
+    /// The one with this number of those who wait or have it leaves; or somebody says so of another session.
+    Release(usize),
+    Elsewhere(usize),
+    Restart,
+    Issue,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let session = || 1_u64..4;
+    let step = prop_oneof![
+        3 => session().prop_map(Step::Operation),
+        3 => session().prop_map(Step::Decided),
+        5 => (session(), any::<usize>()).prop_map(|(session, n)| Step::Under(session, n)),
+        5 => (session(), 0..4).prop_map(|(session, n)| Step::Lock(session, n == 0)),
+        9 => any::<usize>().prop_map(Step::Release),
+        1 => any::<usize>().prop_map(Step::Elsewhere),
+        1 => (0..3).prop_map(|n| if n == 0 { Step::Restart } else { Step::Issue }),
+    ];
+    vec(step, 0..120)
+}
+
+#[derive(Debug)]
+struct Bench {
+    table: LockTable,
+    epoch: u64,
+    tickets: u64,
+    sessions: BTreeMap<SessionId, Reference>,
+    fates: BTreeMap<Ticket, (SessionId, What, Fate)>,
+    /// All that were given, the newest last.
+    tokens: Vec<Token>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self {
+            table: LockTable::new(Epoch(1)),
+            epoch: 1,
+            tickets: 0,
+            sessions: BTreeMap::new(),
+            fates: BTreeMap::new(),
+            tokens: Vec::new(),
+        }
+    }
+
+    fn ticket(&mut self) -> Ticket {
+        self.tickets += 1;
+        Ticket(self.tickets)
+    }
+
+    fn play(&mut self, step: &Step) {
+        match step {
+            Step::Operation(session) => self.ask(SessionId(*session), Under::Nobody),
+            Step::Decided(session) => self.ask(SessionId(*session), Under::Whoever),
+            Step::Under(session, n) => {
+                let known = self.tokens.get(n % self.tokens.len().max(1)).copied();
+                // Most of them ask under the lock that there is.
+                let open = self.sessions.get(&SessionId(*session)).and_then(Reference::open);
+                let token = open.filter(|_| n % 4 > 0).or(known).unwrap_or_default();
+                self.ask(SessionId(*session), Under::Token(token));
+            }
+            Step::Lock(session, force) => self.lock(SessionId(*session), *force),
+            Step::Release(n) => {
+                let there = self.there();
+                if let Some((ticket, session)) = there.get(n % there.len().max(1)) {
+                    self.release(*session, *ticket);
+                }
+            }
+            Step::Elsewhere(n) => {
+                let there = self.there();
+                if let Some((ticket, session)) = there.get(n % there.len().max(1)) {
+                    assert_eq!(self.table.release(SessionId(session.0 % 3 + 1), *ticket), vec![]);
+                }
+            }
+            Step::Restart => self.restart(),
+            Step::Issue => {
+                let token = self.table.issue();
+                self.issued(token);
+            }
+        }
+    }
+
+    /// Those who wait, and those who have it.
+    fn there(&self) -> Vec<(Ticket, SessionId)> {
+        let there = |fate: Fate| matches!(fate, Fate::Waits | Fate::Has(_));
+        self.fates
+            .iter()
+            .filter(|(_, found)| there(found.2))
+            .map(|(ticket, found)| (*ticket, found.0))
+            .collect()
+    }
+
+    fn issued(&mut self, token: Token) {
+        assert!(
+            self.tokens.last().is_none_or(|last| token > *last),
+            "{token} after {:?}",
+            self.tokens.last()
+        );
+        self.tokens.push(token);
+    }
+
+    fn stand(&mut self, session: SessionId, place: Place, first: bool) {
+        self.fates.insert(place.0, (session, place.1, Fate::Waits));
+        let reference = self.sessions.entry(session).or_default();
+        let inside = place.1 == What::Nested || (place.1 == What::Decided && reference.open().is_some());
+        let line = if inside { &mut reference.inside } else { &mut reference.line };
+        line.insert(if first { 0 } else { line.len() }, place);
+    }
+
+    fn ask(&mut self, session: SessionId, under: Under) {
+        let ticket = self.ticket();
+        let open = self.sessions.get(&session).and_then(Reference::open);
+        let held = |token| self.sessions.values().any(|reference| reference.open() == Some(token));
+        let what = match under {
+            Under::Nobody => Ok(What::Operation),
+            Under::Whoever => Ok(What::Decided),
+            Under::Token(token) if open == Some(token) => Ok(What::Nested),
+            Under::Token(token) if held(token) => Ok(What::Operation),
+            Under::Token(_) => Err(Stale),
+        };
+        let given = self.table.ask(session, Ask { ticket, purpose: &ticket.0.to_string(), under });
+        assert_eq!(given.is_err(), what.is_err(), "{under:?}");
+        let (Ok(given), Ok(what)) = (given, what) else { return };
+        self.stand(session, (ticket, what), false);
+        self.settle(session, given.map(Given::Granted).into_iter().collect(), &[]);
+    }
+
+    fn lock(&mut self, session: SessionId, force: bool) {
+        let holder = self.sessions.get(&session).and_then(|of| of.holder.filter(|_| of.open().is_some()));
+        if let Some((_, (ticket, _))) = holder.filter(|_| force) {
+            self.release(session, ticket);
+        }
+        let ticket = self.ticket();
+        let given = self.table.ask_open(session, ticket, &ticket.0.to_string(), force);
+        self.stand(session, (ticket, What::Lock), force);
+        self.settle(session, given.map(Given::Granted).into_iter().collect(), &[]);
+    }
+
+    fn release(&mut self, session: SessionId, ticket: Ticket) {
+        let given = self.table.release(session, ticket);
+        let late = self.sessions.get_mut(&session).unwrap().leave(ticket);
+        self.fates.get_mut(&ticket).unwrap().2 = Fate::Left;
+        self.settle(session, given, &late);
+        assert_eq!(self.table.release(session, ticket), vec![], "twice is once");
+    }
+
+    /// Compares what the table gave with what is to be given, and remembers what became of whom.
+    fn settle(&mut self, session: SessionId, given: Vec<Given>, late: &[Ticket]) {
+        let mut tokens: Vec<Token> = given
+            .iter()
+            .filter_map(|given| match given {
+                Given::Granted(grant) => Some(grant.token),
+                Given::TooLate(_) => None,
+            })
+            .collect();
+        tokens.reverse();
+        let reference = self.sessions.get_mut(&session).unwrap();
+        // Which token is checked by its size alone.
+        let grants = reference.serve(|| tokens.pop().expect("nobody was given what is free"));
+        let late_given = late.iter().map(|ticket| Given::TooLate(*ticket));
+        let expected: Vec<Given> = late_given.chain(grants.into_iter().map(Given::Granted)).collect();
+        assert_eq!(given, expected);
+        for given in given {
+            match given {
+                Given::Granted(Grant { ticket, token }) => {
+                    self.issued(token);
+                    let fate = &mut self.fates.get_mut(&ticket).unwrap().2;
+                    assert_eq!(*fate, Fate::Waits, "only who waits is given something, and that once");
+                    *fate = Fate::Has(token);
+                }
+                Given::TooLate(ticket) => {
+                    let (_, what, fate) = self.fates.get_mut(&ticket).unwrap();
+                    assert_eq!(
+                        (*what, *fate),
+                        (What::Nested, Fate::Waits),
+                        "who needs no lock is never late"
+                    );
+                    *fate = Fate::TooLate;
+                }
+            }
+        }
+    }
+
+    /// Locks of users are on disk, and nothing else is.
+    fn restart(&mut self) {
+        self.epoch += 1;
+        self.table = LockTable::new(Epoch(self.epoch));
+        self.fates.clear();
+        for (session, before) in std::mem::take(&mut self.sessions) {
+            let Some(token) = before.open() else { continue };
+            let ticket = self.ticket();
+            self.table.restore(session, ticket, token, &ticket.0.to_string());
+            let place = (ticket, What::Lock);
+            self.sessions.insert(session, Reference { holder: Some((token, place)), ..Reference::default() });
+            self.fates.insert(ticket, (session, What::Lock, Fate::Has(token)));
+        }
+    }
+
+    fn compare(&self) {
+        for (session, reference) in &self.sessions {
+            let having = |what: &dyn Fn(What) -> bool| {
+                let mine = self.fates.values().filter(|(of, ..)| of == session);
+                mine.filter(|(_, kind, fate)| matches!(fate, Fate::Has(_)) && what(*kind)).count()
+            };
+            assert!(having(&|what| what == What::Lock) <= 1, "one user's lock at most");
+            assert!(having(&|what| what != What::Lock) <= 1, "one operation at most");
+            let held = self.table.holder(*session);
+            let shown = held.map(|held| (held.token, held.purpose.to_owned(), held.open, held.waiting));
+            let expected = reference.holder.map(|(token, (ticket, _))| {
+                (token, ticket.0.to_string(), reference.open().is_some(), reference.line.len())
+            });
+            assert_eq!(shown, expected);
+            let inner = held.and_then(|held| held.inner).map(str::to_owned);
+            assert_eq!(inner, reference.inner.map(|(ticket, _)| ticket.0.to_string()));
+        }
+        for token in &self.tokens {
+            let open = |reference: &Reference| reference.open() == Some(*token);
+            assert_eq!(self.table.is_held(*token), self.sessions.values().any(open));
+            for (session, reference) in &self.sessions {
+                let ticket = reference.holder.filter(|_| open(reference)).map(|(_, place)| place.0);
+                assert_eq!(self.table.open_ticket(*session, *token), ticket);
+            }
+        }
+    }
+
+    /// All who have something give it back, in any order: nobody who waits is forgotten.
+    fn wind_up(&mut self, order: usize) {
+        loop {
+            let has = |found: &(SessionId, What, Fate)| matches!(found.2, Fate::Has(_));
+            let all: Vec<(Ticket, SessionId)> = self
+                .fates
+                .iter()
+                .filter(|(_, found)| has(found))
+                .map(|(ticket, found)| (*ticket, found.0))
+                .collect();
+            let Some((ticket, session)) = all.get(order % all.len().max(1)) else { break };
+            self.release(*session, *ticket);
+            self.compare();
+        }
+        assert_eq!(self.there(), [], "somebody waits for ever");
+        assert!(self.sessions.keys().all(|session| self.table.holder(*session).is_none()));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn law_4_one_holder_in_order_with_growing_tokens(steps in steps(), order in any::<usize>()) {
+        let mut bench = Bench::new();
+        for step in steps {
+            bench.play(&step);
+            bench.compare();
+        }
+        bench.wind_up(order);
+    }
+}
+
+const ONE: SessionId = SessionId(1);
+
+fn ask(table: &mut LockTable, ticket: u64, under: Under) -> Result<Option<Grant>, Stale> {
+    table.ask(ONE, Ask { ticket: Ticket(ticket), purpose: "test", under })
+}
+
+/// Who was granted something, and who came too late.
+fn told(given: &[Given]) -> (Vec<u64>, Vec<u64>) {
+    let mut told = (Vec::new(), Vec::new());
+    for given in given {
+        match given {
+            Given::Granted(grant) => told.0.push(grant.ticket.0),
+            Given::TooLate(ticket) => told.1.push(ticket.0),
+        }
+    }
+    told
+}
+
+#[test]
+fn law_4_what_waits_inside_of_a_lock_that_ended_has_come_too_late() {
+    let mut table = LockTable::new(Epoch(1));
+    let lock = table.ask_open(ONE, Ticket(1), "mine", false).unwrap().token;
+    assert!(ask(&mut table, 2, Under::Token(lock)).unwrap().is_some(), "it does not wait for its own lock");
+    assert_eq!(ask(&mut table, 3, Under::Token(lock)), Ok(None), "one at a time inside, too");
+    assert_eq!(ask(&mut table, 4, Under::Nobody), Ok(None));
+    assert_eq!(told(&table.release(ONE, Ticket(1))), (vec![], vec![3]), "the one inside is not over");
+    assert_eq!(ask(&mut table, 5, Under::Token(lock)), Err(Stale));
+    assert_eq!(told(&table.release(ONE, Ticket(2))), (vec![4], vec![]));
+    assert_eq!(ask(&mut table, 6, Under::Token(lock)), Err(Stale));
+    assert_eq!(ask(&mut table, 6, Under::Token(Token::default())), Err(Stale));
+}
+
+#[test]
+fn law_4_what_is_decided_waits_for_no_users_lock_and_outlives_each() {
+    let mut table = LockTable::new(Epoch(1));
+    ask(&mut table, 1, Under::Nobody).unwrap().unwrap();
+    assert_eq!(table.ask_open(ONE, Ticket(2), "mine", false), None);
+    assert_eq!(ask(&mut table, 3, Under::Nobody), Ok(None));
+    assert_eq!([4, 5].map(|ticket| ask(&mut table, ticket, Under::Whoever)), [Ok(None), Ok(None)]);
+    assert_eq!(told(&table.release(ONE, Ticket(1))), (vec![2, 4], vec![]), "it asked behind the user");
+    assert_eq!(told(&table.release(ONE, Ticket(2))), (vec![], vec![]), "it is not its lock that ended");
+    assert_eq!(told(&table.release(ONE, Ticket(4))), (vec![5], vec![]));
+    assert_eq!(told(&table.release(ONE, Ticket(5))), (vec![3], vec![]));
+}
+
+#[test]
+fn law_4_by_force_it_goes_before_all_who_wait_and_never_beside_what_is_done() {
+    let mut table = LockTable::new(Epoch(1));
+    let lock = table.ask_open(ONE, Ticket(1), "mine", false).unwrap().token;
+    ask(&mut table, 2, Under::Token(lock)).unwrap().unwrap();
+    assert_eq!(ask(&mut table, 3, Under::Nobody), Ok(None));
+    assert_eq!(told(&table.release(ONE, Ticket(1))), (vec![], vec![]));
+    assert_eq!(table.ask_open(ONE, Ticket(4), "by force", true), None, "what is done goes on");
+    assert!(
+        !table.is_held(lock) && table.open_ticket(ONE, lock).is_none(),
+        "fenced from the first moment on"
+    );
+    assert_eq!(told(&table.release(ONE, Ticket(2))), (vec![4], vec![]));
+    assert_eq!(told(&table.release(ONE, Ticket(4))), (vec![3], vec![]));
+}
+
+#[test]
+fn l02_a_lock_keeps_its_token_over_a_restart_and_every_later_one_is_larger() {
+    let mut before = LockTable::new(Epoch(4));
+    let last = (0..1000).map(|_| before.issue()).last().unwrap();
+    let lock = before.ask_open(ONE, Ticket(1), "mine", false).unwrap().token;
+    assert!(lock > last);
+    let mut after = LockTable::new(Epoch(5));
+    after.restore(ONE, Ticket(7), lock, "mine");
+    assert!(after.is_held(lock) && after.open_ticket(ONE, lock) == Some(Ticket(7)));
+    let inner = ask(&mut after, 8, Under::Token(lock)).unwrap().unwrap();
+    assert!(inner.token > lock, "what is done under it is newer than it");
+    assert_eq!(ask(&mut after, 9, Under::Nobody), Ok(None), "it is held");
+    assert_eq!(told(&after.release(ONE, Ticket(7))), (vec![], vec![]));
+    let given = after.release(ONE, Ticket(8));
+    let Some(Given::Granted(next)) = given.first() else { panic!("{given:?}") };
+    assert!(next.ticket == Ticket(9) && next.token > inner.token);
+}

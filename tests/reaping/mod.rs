@@ -1,0 +1,6 @@
+//! What should be dead is dead, or named; and nothing else is touched.
+
+#[cfg(target_os = "linux")]
+mod support;
+#[cfg(target_os = "linux")]
+mod trees;

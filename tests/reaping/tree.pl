@@ -1,0 +1,74 @@
+# A tree of processes of one shape, all with the command line `perl tree.pl SHAPE MARK`. Each that stays writes its
+# pid into the file `pids` of the directory it was started in.
+use strict;
+use warnings;
+use POSIX ();
+
+my ($shape, $mark) = @ARGV;
+my $nobody = 65534;
+
+sub note {
+    open(my $file, '>>', 'pids') or die "pids: $!";
+    syswrite($file, "$$\n");
+    close($file);
+}
+
+sub stay {
+    note();
+    sleep(1000) while 1;
+}
+
+sub child {
+    my ($code) = @_;
+    my $pid = fork() // die "fork: $!";
+    return $pid if $pid;
+    $code->();
+    POSIX::_exit(0);
+}
+
+# Its parent has ended when this returns.
+sub orphan {
+    my ($code) = @_;
+    waitpid(child(sub { child($code) }), 0);
+}
+
+sub deaf { $SIG{$_} = 'IGNORE' for @_ }
+
+sub apart { POSIX::setsid() != -1 or die "setsid: $!" }
+
+# Its successors start ever new ones, each in a session of its own, for some ten seconds at most.
+sub fork_on {
+    my ($hops) = @_;
+    deaf('TERM', 'HUP', 'CHLD');
+    note();
+    sleep(1000) while $ENV{STILL};
+    my $end = time + 10;
+    while (time < $end) {
+        child(sub { apart(); select(undef, undef, undef, 0.3) });
+        select(undef, undef, undef, 0.03);
+        if ($hops) { my $pid = fork() // next; POSIX::_exit(0) if $pid; }
+    }
+}
+
+my %shapes = (
+    child  => sub { child(\&stay) },
+    orphan => sub { orphan(\&stay) },
+    setsid => sub { child(sub { apart(); stay() }) },
+    daemon => sub { orphan(sub { apart(); stay() }) },
+    # The environment is what the program was executed with: so it is executed anew.
+    bare    => sub { orphan(sub { apart(); %ENV = (); exec($^X, $0, 'stay', $mark) }) },
+    deaf    => sub { deaf('TERM', 'HUP', 'INT'); child(\&stay) },
+    stopped => sub { child(sub { apart(); note(); kill('STOP', $$); sleep(1000) while 1 }) },
+    zombies => sub { child(sub { }) for 1 .. 20; child(sub { child(sub { }) for 1 .. 20; stay() }) },
+    forks   => sub { for my $n (1 .. 8) { child(sub { apart(); fork_on($n % 2) }) } },
+    hangup  => sub { deaf('HUP'); child(\&stay); orphan(sub { apart(); stay() }) },
+    other   => sub {
+        my $become = sub { note(); $( = $nobody; $) = "$nobody $nobody"; POSIX::setuid($nobody); };
+        child(sub { $become->(); sleep(1000) while 1 });
+        orphan(sub { apart(); $become->(); sleep(1000) while 1 });
+    },
+    chain => sub { for (2 .. 500) { fork() // die "fork: $!" and last } },
+    stay => sub { },
+);
+$shapes{$shape}->();
+stay();

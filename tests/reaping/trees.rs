@@ -1,0 +1,244 @@
+//! Trees that do what they can to outlive their session: each ends whole or is named, and one that looks the same
+//! beside it is not touched.
+
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use nix::sys::signal::Signal;
+
+use super::support::{Outside, Ours, Process, SOON, events, noted, slots, verdict, with_word};
+use crate::faults::support::{has, is_root};
+use crate::harness::{Output, PATIENCE, Pool, gone, is_stopped, number, send_signal, wait_until};
+
+/// A shape of tree: the word for it in the script, and how many of its processes stay.
+struct Shape(&'static str, usize);
+
+/// A pool beside a tree of the same shape, program, command line and directory in a terminal of its own.
+struct Grove {
+    shape: Shape,
+    mark: String,
+    dir: PathBuf,
+    bystander: Vec<Process>,
+    outside: Outside,
+    pool: Pool,
+}
+
+impl Grove {
+    #[track_caller]
+    fn new(shape: Shape) -> Self {
+        let pool = Pool::with(SOON);
+        let dir = pool.path("grove");
+        fs::create_dir(&dir).unwrap();
+        fs::write(dir.join("tree.pl"), include_str!("tree.pl")).unwrap();
+        let mark = format!("{}-{}", shape.0, pool.path("").file_name().unwrap().display());
+        // One that forks for ever would have nobody to be known again: it stays as it is.
+        let outside = Outside::start(&pool, &dir, "STILL=1", &["perl", "tree.pl", shape.0, &mark]);
+        let bystander = noted(&dir.join("pids"), shape.1);
+        Self { shape, mark, dir, bystander, outside, pool }
+    }
+
+    /// The tree in a session, when all of it is there.
+    #[track_caller]
+    fn plant(&self) -> (String, Vec<Process>) {
+        fs::remove_file(self.dir.join("pids")).unwrap();
+        let dir = self.dir.to_str().unwrap();
+        let id = self.pool.ok(&["new", "tree", "--cwd", dir, "--", "perl", "tree.pl", self.shape.0, &self.mark]);
+        (id, noted(&self.dir.join("pids"), self.shape.1))
+    }
+
+    /// What runs of the session's tree.
+    fn left(&self) -> Vec<Process> {
+        let mut left = with_word(&self.mark);
+        let server = self.outside.server();
+        left.retain(|process| *process != server && !self.bystander.contains(process));
+        left
+    }
+
+    #[track_caller]
+    fn kill(&self, id: &str) -> Output {
+        self.pool.ctl(&["--timeout", "60s", "kill", id])
+    }
+
+    /// Whoever is left when the kill was answered was named, with the answer or with the verdict.
+    #[track_caller]
+    fn ended_or_named(&self, id: &str, killed: &Output) -> Vec<Process> {
+        let left = self.left();
+        let said = format!("{}{}", killed.stderr, verdict(&self.pool, id));
+        for Process { pid, .. } in &left {
+            assert!(said.contains(&format!("process {pid}@")), "{pid} runs on and is not named: {killed:?} {said}");
+        }
+        assert!(killed.code == 0 || said.contains("survivors"), "{killed:?} {said}");
+        left
+    }
+
+    /// All is over: the record, the slot; and nothing was done to the bystander.
+    #[track_caller]
+    fn is_felled(&self, id: &str) {
+        assert_eq!(self.left(), []);
+        assert_eq!(self.pool.lifecycle(id), "stopped");
+        assert_eq!(slots(&self.pool), 0);
+        self.bystander_is_untouched();
+        self.pool.ok(&["rm", id]);
+    }
+
+    #[track_caller]
+    fn bystander_is_untouched(&self) {
+        let hurt: Vec<_> = self.bystander.iter().filter(|process| !process.runs()).collect();
+        assert!(hurt.is_empty(), "{hurt:?} of {} ended", self.bystander.len());
+        assert_eq!(self.bystander.len(), self.shape.1);
+        assert!(self.outside.is_untouched(&self.pool));
+        CHECKS.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Grove {
+    fn drop(&mut self) {
+        drop(Ours(with_word(&self.mark)));
+    }
+}
+
+/// How often a bystander was looked at.
+static CHECKS: AtomicUsize = AtomicUsize::new(0);
+
+/// So often each tree is planted and ended.
+fn rounds() -> usize {
+    number("POOL_TREES", 2)
+}
+
+/// Says on the real standard error how many bystanders were looked at until now.
+fn tell() {
+    // Nobody is harmed if it cannot be said.
+    drop(writeln!(std::io::stderr(), "counted: {} bystanders, none touched", CHECKS.load(Ordering::Relaxed)));
+}
+
+/// Plants it, has it killed, and looks, again and again.
+#[track_caller]
+fn fell(shape: Shape, look: impl Fn(&[Process])) {
+    if !has("perl") {
+        return;
+    }
+    let grove = Grove::new(shape);
+    for _ in 0..rounds() {
+        let (id, members) = grove.plant();
+        look(&members);
+        let killed = grove.kill(&id).expect(0);
+        assert_eq!(grove.ended_or_named(&id, &killed), []);
+        assert!(members.iter().all(|member| gone(member.pid)), "{members:?}");
+        grove.is_felled(&id);
+    }
+    tell();
+}
+
+#[test]
+fn p04_a_child() {
+    fell(Shape("child", 2), |_| ());
+}
+
+#[test]
+fn p04_an_orphan_by_double_fork() {
+    fell(Shape("orphan", 2), |_| ());
+}
+
+#[test]
+fn p04_a_child_in_a_session_of_its_own() {
+    fell(Shape("setsid", 2), |_| ());
+}
+
+#[test]
+fn p04_an_orphan_in_a_session_of_its_own() {
+    fell(Shape("daemon", 2), |_| ());
+}
+
+#[test]
+fn p04_an_orphan_in_a_session_of_its_own_without_an_environment() {
+    fell(Shape("bare", 2), |_| ());
+}
+
+#[test]
+fn p04_what_ignores_that_it_is_to_end() {
+    fell(Shape("deaf", 2), |_| ());
+}
+
+#[test]
+fn p04_what_is_stopped() {
+    fell(Shape("stopped", 2), |members| {
+        wait_until("one is stopped", PATIENCE, || members.iter().any(|member| is_stopped(member.pid)));
+    });
+}
+
+#[test]
+fn p04_what_leaves_its_dead_children_unburied() {
+    fell(Shape("zombies", 2), |_| ());
+}
+
+#[test]
+fn p04_a_chain_of_500() {
+    fell(Shape("chain", 500), |_| ());
+}
+
+/// Without a control group it may outrun the reaper: then it is named, and ended by a later try.
+#[test]
+fn p04_what_forks_for_ever() {
+    if !has("perl") {
+        return;
+    }
+    let grove = Grove::new(Shape("forks", 9));
+    for _ in 0..rounds() {
+        let (id, _) = grove.plant();
+        wait_until("it forks", PATIENCE, || grove.left().len() > 20);
+        let killed = grove.kill(&id);
+        if killed.code != 0 {
+            // Whom it names has gone on to others by now.
+            assert!(verdict(&grove.pool, &id)["survivors"]["left"][0].is_string(), "{killed:?}");
+            grove.pool.await_lifecycle(&id, "stopped");
+        }
+        grove.is_felled(&id);
+    }
+    tell();
+}
+
+/// Its pane and the hang-up that comes with its end are gone with the server: the reaper finds what is left.
+#[test]
+fn p04_what_ignores_the_hang_up_when_the_server_died() {
+    if !has("perl") {
+        return;
+    }
+    let grove = Grove::new(Shape("hangup", 3));
+    for _ in 0..rounds() {
+        let (id, members) = grove.plant();
+        send_signal(grove.pool.tmux_pid().unwrap(), Signal::SIGKILL);
+        wait_until("the server's end is seen", PATIENCE, || grove.pool.lifecycle(&id) != "live");
+        let lost = grove.pool.await_lifecycle(&id, "lost");
+        assert_eq!(lost["reason"], "server_gone", "{lost}");
+        assert_eq!(grove.left(), []);
+        assert!(members.iter().all(|member| gone(member.pid)), "{members:?}");
+        let kinds: Vec<_> = events(&grove.pool, "reap_finished", Some(&id));
+        assert!(kinds.iter().any(|event| event["candidate_kind"] == "leftover"), "{kinds:?}");
+        assert_eq!(slots(&grove.pool), 0);
+        grove.bystander_is_untouched();
+        grove.pool.ok(&["rm", &id]);
+    }
+    tell();
+}
+
+/// What belongs to another user is not the pool's to end: it is ended with the rest or named.
+#[test]
+fn p04_what_became_another_user() {
+    if !is_root() || !has("perl") {
+        return;
+    }
+    let grove = Grove::new(Shape("other", 3));
+    for _ in 0..rounds() {
+        let (id, _) = grove.plant();
+        let agent = Process::of(grove.pool.pane_pids(&id).0).unwrap();
+        let killed = grove.kill(&id);
+        let left = Ours(grove.ended_or_named(&id, &killed));
+        assert!(!agent.runs() && left.0.len() <= 2, "{left:?}");
+        left.end();
+        grove.pool.await_lifecycle(&id, "stopped");
+        grove.is_felled(&id);
+    }
+    tell();
+}
