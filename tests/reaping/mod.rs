@@ -4,3 +4,7 @@
 mod support;
 #[cfg(target_os = "linux")]
 mod trees;
+#[cfg(target_os = "linux")]
+mod held;
+#[cfg(target_os = "linux")]
+mod locks;

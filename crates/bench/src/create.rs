@@ -106,7 +106,14 @@ fn make(makers: &Makers<'_>, maker: Maker, load: Load) -> Result<(Vec<Duration>,
 }
 
 /// Does something with each name, so many at a time. How long each took.
-fn many(names: &[String], threads: usize, each: impl Fn(&str) -> Result<()> + Sync) -> Result<Vec<Duration>> {
+///
+/// # Errors
+/// The first that fails in each thread ends it.
+pub(crate) fn many(
+    names: &[String],
+    threads: usize,
+    each: impl Fn(&str) -> Result<()> + Sync,
+) -> Result<Vec<Duration>> {
     let timed = |name: &String| {
         interrupt::check()?;
         let began = Instant::now();

@@ -9,6 +9,7 @@ mod options;
 mod order;
 mod pool;
 mod queue;
+mod reap;
 mod remains;
 mod stats;
 mod subscriber;
@@ -27,6 +28,7 @@ usage: bench cli   [--bin-dir DIR] [--runs N] [--sessions N,…]
                    [--clients N,…] [--messages N]
        bench create [--bin-dir DIR] [--runs N] [--existing N,…]
        bench create --thousand [--bin-dir DIR] [--sessions N,…] [--idle SECONDS]
+       bench reap  [--bin-dir DIR] [--runs N] [--sessions N,…] [--idle SECONDS]
 
   cli    time to start and end: `poolctl status` and `poolctl ls` against `true` and `tmux list-sessions`
   watch  time from a change in tmux, or the death of a pane's process, to its event at a subscriber of the
@@ -39,17 +41,21 @@ usage: bench cli   [--bin-dir DIR] [--runs N] [--sessions N,…]
   create time from asking for a session until it is proved to run, its init and log writer with it, one by one and
          8 at a time, against the bare `tmux new-session`
          --thousand: with a thousand that run: memory, and processor time while nothing happens
+  reap   time from asking for the end of sessions, or the end of their programs, until all of it is proved gone, one
+         and many at a time, against the bare end of the same processes; a look at 1,000 processes; `poolctl lock`
+         against `flock`; what the reaper and poold take while nothing happens
 
   --bin-dir DIR   where the binaries are; default: beside this one
   --dir DIR       queue: on which disk (/var/tmp)
-  --runs N        how often each thing is measured (cli: 200, watch: 30, queue, create: 5 rounds, --million: 3)
+  --runs N        how often each thing is measured (cli: 200, watch: 30, queue, create: 5 rounds, --million: 3,
+                  reap: 10 rounds)
   --seconds S     queue: how long each time (1, --hostile: 2)
   --sessions N,…  how many sessions there are meanwhile (cli: 200, watch: 10,100,1000, queue: 64, --million: 100,
-                  --thousand: 1000)
+                  --thousand: 1000); reap: how many are ended together (50)
   --existing N,…  create: how many there are already (0,500)
   --clients N,…   queue: with how many clients messages are handed over (1,8,64)
   --messages N    --million: how many wait (1000000)
-  --idle SECONDS  watch, --thousand: for how long the idle processes are watched (20)
+  --idle SECONDS  watch, --thousand, reap: for how long the idle processes are watched (20, reap: 60)
 ";
 
 fn main() -> ExitCode {
@@ -87,6 +93,7 @@ fn run(options: &Options) -> anyhow::Result<()> {
         Suite::Hostile => queue::hostile::run,
         Suite::Create => create::run,
         Suite::Thousand => create::thousand::run,
+        Suite::Reap => reap::run,
     };
     options.sessions.iter().try_for_each(|sessions| suite(options, *sessions))
 }

@@ -23,6 +23,8 @@ pub(crate) enum Suite {
     Create,
     /// A thousand sessions that run.
     Thousand,
+    /// How soon what should be dead is.
+    Reap,
 }
 
 impl Suite {
@@ -34,6 +36,7 @@ impl Suite {
             Self::Queue | Self::Hostile | Self::Create => 5,
             Self::Million => 3,
             Self::Thousand => 1,
+            Self::Reap => 10,
         }
     }
 
@@ -47,6 +50,7 @@ impl Suite {
             Self::Hostile => vec![1],
             Self::Create => vec![0, 500],
             Self::Thousand => vec![1000],
+            Self::Reap => vec![50],
         }
     }
 
@@ -59,10 +63,13 @@ impl Suite {
     fn time(self) -> Duration {
         Duration::from_secs(if self == Self::Hostile { 2 } else { 1 })
     }
-}
 
-/// How long nothing happens, unless it is said.
-const IDLE: Duration = Duration::from_secs(20);
+    /// How long nothing happens, unless it is said.
+    fn idle(self) -> Duration {
+        // Every 30 s poold looks at all processes.
+        Duration::from_secs(if self == Self::Reap { 60 } else { 20 })
+    }
+}
 
 /// With how many clients messages are handed over, unless it is said.
 const CLIENTS: [usize; 3] = [1, 8, 64];
@@ -105,6 +112,7 @@ impl Options {
             Some("watch") => Suite::Watch,
             Some("queue") => Suite::Queue,
             Some("create") => Suite::Create,
+            Some("reap") => Suite::Reap,
             Some("-h" | "--help") => return Ok(None),
             _ => bail!("which benchmark?"),
         };
@@ -134,7 +142,7 @@ impl Options {
             bin_dir: beside_this()?,
             runs: suite.runs(),
             sessions: suite.sessions(),
-            idle: IDLE,
+            idle: suite.idle(),
             time: suite.time(),
             clients: CLIENTS.into(),
             messages: MESSAGES,
@@ -150,7 +158,9 @@ impl Options {
             "--runs" => self.runs = count(flag, value)?,
             "--existing" if self.suite == Suite::Create => self.sessions = counts(0, flag, value)?,
             "--sessions" if self.suite != Suite::Create => self.sessions = counts(1, flag, value)?,
-            "--idle" if matches!(self.suite, Suite::Watch | Suite::Thousand) => self.idle = seconds()?,
+            "--idle" if matches!(self.suite, Suite::Watch | Suite::Thousand | Suite::Reap) => {
+                self.idle = seconds()?
+            }
             "--dir" if self.suite.is_queue() => self.dir = path()?,
             "--seconds" if self.suite.is_queue() => self.time = seconds()?,
             "--clients" if self.suite == Suite::Queue => self.clients = counts(1, flag, value)?,
@@ -208,6 +218,8 @@ mod tests {
         assert_eq!((options.suite, options.sessions), (Suite::Create, vec![0, 9]));
         let options = parse(&["create", "--thousand", "--sessions", "7", "--idle", "2"]).unwrap().unwrap();
         assert_eq!((options.suite, options.sessions), (Suite::Thousand, vec![7]));
+        let options = parse(&["reap", "--sessions", "1,7", "--runs", "2"]).unwrap().unwrap();
+        assert_eq!((options.suite, options.sessions, options.idle.as_secs()), (Suite::Reap, vec![1, 7], 60));
         assert_eq!(parse(&["--help"]).unwrap(), None);
     }
 
@@ -226,6 +238,7 @@ mod tests {
             &["queue", "--seconds", "0"],
             &["create", "--sessions", "1"],
             &["create", "--existing", "x"],
+            &["reap", "--existing", "1"],
             &["cli", "--sessions", "0"],
         ] {
             assert!(parse(wrong).is_err(), "{wrong:?}");

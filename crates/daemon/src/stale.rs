@@ -42,6 +42,8 @@ pub(crate) struct Stale {
     reported: BTreeSet<(Tag, Rule)>,
     /// When something was last ended by a rule, within the last minute.
     kills: Vec<Mono>,
+    /// How many running sessions would be ended, but for the limit.
+    pub(crate) waiting: usize,
     /// What may be ended whatever the limit.
     forced: BTreeSet<Tag>,
 }
@@ -125,6 +127,7 @@ pub(crate) fn judge(turn: &mut Turn<'_>, daemon: &Daemon, force: bool) -> Vec<(S
     let mut parks = Vec::new();
     let mut now_told = BTreeSet::new();
     let mut ended = BTreeSet::new();
+    turn.rest.stale.waiting = 0;
     for (id, rule, evidence) in found {
         let Some(session) = turn.pool().session(id).cloned().filter(|_| !ended.contains(&id)) else { continue };
         let Some(tag) = session.incarnation.as_ref().map(|run| run.tag) else { continue };
@@ -137,6 +140,7 @@ pub(crate) fn judge(turn: &mut Turn<'_>, daemon: &Daemon, force: bool) -> Vec<(S
         }
         if ends && !force && kills_left(turn, &settings) == 0 {
             now_told.remove(&(tag, rule));
+            turn.rest.stale.waiting += 1;
             continue;
         }
         if ends {
@@ -225,7 +229,8 @@ pub(crate) fn force(turn: &mut Turn<'_>, candidates: &[Candidate]) {
 
 /// A reaper has the lease: what a rule found is a fact now.
 pub(crate) fn leased(turn: &mut Turn<'_>, candidate: &Candidate) {
-    if let Some(rule) = candidate.rule {
+    // That a program ended and its pane goes is told by the events of its end.
+    if let Some(rule) = candidate.rule.filter(|_| counts(candidate)) {
         let (session, evidence) = (candidate.session, candidate.evidence.clone());
         turn.emit(Event::StaleFound { session, rule, action: Action::Kill, evidence });
     }

@@ -34,11 +34,28 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
     ("the_keyboard_reaches_the_command", the_keyboard_reaches_the_command),
     ("a_command_ends_with_its_lock", a_command_ends_with_its_lock),
     ("what_is_nested_goes_under_the_lock", what_is_nested_goes_under_the_lock),
+    ("a_lock_inside_itself_is_the_same", a_lock_inside_itself_is_the_same),
+    (
+        "a_session_that_is_removed_under_its_lock_is_not_lost",
+        a_session_that_is_removed_under_its_lock_is_not_lost,
+    ),
     ("who_holds_the_lock_is_told_on_a_terminal", who_holds_the_lock_is_told_on_a_terminal),
 ];
 
 fn token() -> Token {
     "3.17".parse().unwrap()
+}
+
+fn held() -> LockView {
+    LockView {
+        token: token(),
+        purpose: "deploy --token=hunter2".into(),
+        holder: Some(ProcId { pid: 4321, start: 1 }),
+        since: Some(Timestamp(0)),
+        expires_at: None,
+        inner: None,
+        waiting: 1,
+    }
 }
 
 fn locked(lease_ms: u64) -> Answer {
@@ -307,7 +324,8 @@ fn what_is_nested_goes_under_the_lock() {
         Request::Lock(_) => ("lock", call.lock),
         Request::Keys(_) => ("keys", call.lock),
         Request::RenewLock { .. } => ("renew", call.lock),
-        _ => ("unlock", call.lock),
+        Request::Unlock { .. } => ("unlock", call.lock),
+        _ => ("show", call.lock),
     };
     let made: Vec<_> = calls.iter().map(of).collect();
     assert!(
@@ -321,21 +339,55 @@ fn what_is_nested_goes_under_the_lock() {
     assert_eq!((ran.code, ran.err.contains("POOL_LOCK_TOKEN")), (2, true), "{}", ran.err);
 }
 
+fn a_lock_inside_itself_is_the_same() {
+    let pool = Pool::new(|call| match call.request {
+        Request::Show(_) => {
+            let mut view = session("web");
+            view.lock = Some(held());
+            ok(Response::Session(Box::new(view)))
+        }
+        _ => refused(ErrorCode::Conflict),
+    });
+    let mut command = lock(&pool, "echo $POOL_LOCK_TOKEN; exit 5");
+    let ran = Ran::new(&command.env("POOL_LOCK_TOKEN", "3.17").output().unwrap());
+    assert_eq!((ran.code, ran.out.as_str(), pool.calls().len()), (5, "3.17\n", 1), "{}", ran.err);
+    // Another one is waited for.
+    let ran = Ran::new(&command.env("POOL_LOCK_TOKEN", "3.16").output().unwrap());
+    assert_eq!((ran.code, pool.calls().len()), (4, 3));
+}
+
+fn a_session_that_is_removed_under_its_lock_is_not_lost() {
+    let (removed, rest) = (Arc::new(AtomicBool::new(false)), gives(3000));
+    let (gone, told) = (removed.clone(), Arc::new(AtomicU32::new(0)));
+    let counted = told.clone();
+    let pool = Pool::new(move |call| match call.request {
+        Request::RenewLock { .. } if gone.load(Ordering::SeqCst) => {
+            counted.fetch_add(1, Ordering::SeqCst);
+            refused(ErrorCode::NotFound)
+        }
+        _ => rest(call),
+    });
+    let child = Started::new(lock(&pool, &format!("{WAITS}; exit 5")));
+    written(&pool.dir.path().join("pid"));
+    removed.store(true, Ordering::SeqCst);
+    until("the keeper to be told", || told.load(Ordering::SeqCst) == 1);
+    std::fs::write(pool.dir.path().join("go"), "").unwrap();
+    let ran = child.end();
+    assert_eq!((ran.code, ran.err.as_str()), (5, ""));
+    assert!(!pool.dir.path().join("terminated").exists());
+    assert_eq!(
+        Ran::new(&lock(&pool, "exit 6").output().unwrap()).code,
+        6,
+        "the last sign of life says the same"
+    );
+}
+
 fn who_holds_the_lock_is_told_on_a_terminal() {
     let (looked, rest) = (AtomicBool::new(false), gives(60_000));
-    let held = LockView {
-        token: token(),
-        purpose: "deploy --token=hunter2".into(),
-        holder: Some(ProcId { pid: 4321, start: 1 }),
-        since: Some(Timestamp(0)),
-        expires_at: None,
-        inner: None,
-        waiting: 1,
-    };
     let pool = Pool::new(move |call| match call.request {
         Request::Show(_) => {
             let mut view = session("web");
-            view.lock = Some(held.clone());
+            view.lock = Some(held());
             looked.store(true, Ordering::SeqCst);
             ok(Response::Session(Box::new(view)))
         }

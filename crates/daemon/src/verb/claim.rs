@@ -1,5 +1,6 @@
 //! `claim`: messages for whoever works them, as soon as there are some; and who works what.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use protocol::{
 use super::queue::message;
 use crate::context::Daemon;
 use crate::engine::Turn;
+use crate::slots;
 use crate::work::Registration;
 
 /// Bytes of bodies that go with one answer; one body goes whatever its size.
@@ -225,10 +227,16 @@ fn claimed(turn: &Turn<'_>, id: MessageId) -> Option<Result<Claimed, Refusal>> {
 
 /// `generators`: workers, the agents of sessions, and clients that hold something.
 pub(super) async fn generators(daemon: &Arc<Daemon>) -> Reply {
-    daemon.engine.turn(|turn| Ok(Response::Generators(list(turn)))).await?
+    let context = Arc::clone(daemon);
+    let read = move |turn: &mut Turn<'_>| {
+        let wrote = slots::with_facts(turn, &context, |_, facts| facts.quiet_since.clone());
+        Ok(Response::Generators(list(turn, &wrote)))
+    };
+    daemon.engine.turn(read).await?
 }
 
-fn list(turn: &Turn<'_>) -> Vec<GeneratorView> {
+/// `wrote`: when programs last wrote something.
+fn list(turn: &Turn<'_>, wrote: &BTreeMap<SessionId, Timestamp>) -> Vec<GeneratorView> {
     let name = |id: SessionId| turn.pool().session(id).map(|session| session.name.clone());
     let mut all = Vec::new();
     for session in turn.pool().sessions().filter(|s| s.lifecycle == Lifecycle::Live) {
@@ -242,7 +250,7 @@ fn list(turn: &Turn<'_>) -> Vec<GeneratorView> {
             kinds: vec![protocol::message::PROMPT.to_owned()],
             process: run.and_then(|run| run.agent.or(run.init)),
             since: session.changed_at,
-            last_activity_at: session.last_activity_at,
+            last_activity_at: wrote.get(&session.id).map_or(session.last_activity_at, |at| session.last_activity_at.max(*at)),
             holds: holds(turn, session.id, |open| open.kind == protocol::message::PROMPT),
         });
     }

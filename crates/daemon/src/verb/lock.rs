@@ -85,9 +85,6 @@ fn stand_in_line(
         renew(turn, session, held.token)?;
         return Ok(Some(held.token));
     }
-    if force {
-        locking::end(turn, session, End::Revoked("somebody else took it by force"));
-    }
     let purpose = lock.purpose.clone();
     match turn.rest.locks.ask_open(session, ticket, &purpose, force) {
         Some(given) => {
@@ -95,7 +92,13 @@ fn stand_in_line(
             // Whoever left meanwhile gives it back when its place is dropped.
             grant.send(given.token).ok();
         }
-        None => drop(turn.rest.waiting.insert(ticket, Waits::User(Box::new(lock), grant))),
+        None => {
+            turn.rest.waiting.insert(ticket, Waits::User(Box::new(lock), grant));
+            if force {
+                // Whoever forces is first in line by now.
+                locking::end(turn, session, End::Revoked("somebody else took it by force"));
+            }
+        }
     }
     Ok(None)
 }

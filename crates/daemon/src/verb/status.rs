@@ -124,7 +124,8 @@ fn lifecycles(pool: &pool::Pool) -> Vec<(String, u64)> {
 fn held_back(turn: &Turn<'_>, daemon: &Daemon) -> Option<String> {
     let settings = daemon.settings();
     let named = view::named(turn, daemon);
-    let waits = named.iter().filter(|candidate| stale::is_held_back(turn, &settings, candidate)).count();
+    let held = named.iter().filter(|candidate| stale::is_held_back(turn, &settings, candidate)).count();
+    let waits = held + turn.rest.stale.waiting;
     let limit = settings.reap.max_kills_per_minute;
     (waits > 0).then(|| {
         format!("the reaper holds {waits} ends back: {limit} within a minute are the limit ([reaper] max_kills_per_minute); `poolctl reap --force` goes on")

@@ -11,7 +11,7 @@ use protocol::reply::Locked;
 use protocol::{ErrorCode, Refusal};
 
 use super::command::Running;
-use super::{Event, is_lost, renewal, unlock};
+use super::{Event, is_gone, is_lost, renewal, unlock};
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::Error;
@@ -22,15 +22,25 @@ pub(super) struct Holder<'a> {
     context: &'a Context,
     locked: Locked,
     command: Running,
-    /// When its lease is over, unless it is heard of again; none where it is lost already.
-    until: Option<Instant>,
+    hold: Hold,
+}
+
+/// What is known of the lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Hold {
+    /// It is held until then, and longer where it is heard of again.
+    Until(Instant),
+    /// Its session is removed: nobody can hold it.
+    Gone,
+    /// It may be somebody else's.
+    Lost,
 }
 
 impl<'a> Holder<'a> {
     /// With a lock that was given just now.
     pub(super) fn new(context: &'a Context, locked: Locked, command: Running) -> Self {
-        let until = Some(Instant::now() + Duration::from_millis(locked.lease_ms));
-        Self { context, locked, command, until }
+        let hold = Hold::Until(Instant::now() + Duration::from_millis(locked.lease_ms));
+        Self { context, locked, command, hold }
     }
 
     /// Until the command is over; the code to exit with.
@@ -38,28 +48,31 @@ impl<'a> Holder<'a> {
         let status = loop {
             match self.next(events) {
                 Event::Signal(signal) => self.pass_on(signal),
-                Event::Kept(since) if self.until.is_some() => self.until = Some(since + self.lease()),
+                Event::Kept(since) if self.is_held() => {
+                    self.hold = Hold::Until(since + Duration::from_millis(self.locked.lease_ms));
+                }
                 Event::Kept(_) => {}
+                Event::Gone => self.hold = Hold::Gone,
                 Event::Lost(why) => self.lose(&why),
                 Event::Ended(status) => break status,
             }
         };
         let status =
             status.map_err(|error| Error::failed(format!("the command's end was not seen: {error}")))?;
-        if self.until.is_some() {
+        if self.is_held() {
             self.give_back(client);
         }
-        Ok(if self.until.is_some() { code(status) } else { ErrorCode::Conflict.exit_code() })
+        Ok(if self.hold == Hold::Lost { ErrorCode::Conflict.exit_code() } else { code(status) })
     }
 
-    fn lease(&self) -> Duration {
-        Duration::from_millis(self.locked.lease_ms)
+    fn is_held(&self) -> bool {
+        matches!(self.hold, Hold::Until(_))
     }
 
     fn next(&self, events: &Receiver<Event>) -> Event {
-        let event = match self.until {
-            Some(until) => events.recv_timeout(until.saturating_duration_since(Instant::now())),
-            None => events.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        let event = match self.hold {
+            Hold::Until(end) => events.recv_timeout(end.saturating_duration_since(Instant::now())),
+            Hold::Gone | Hold::Lost => events.recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
         event.unwrap_or_else(|error| match error {
             RecvTimeoutError::Timeout => {
@@ -71,7 +84,8 @@ impl<'a> Holder<'a> {
 
     /// It may be somebody else's by now: the command must not go on believing that it is not.
     fn lose(&mut self, why: &str) {
-        if self.until.take().is_some() {
+        if self.is_held() {
+            self.hold = Hold::Lost;
             self.tell_lost(&format!("{why}; the command gets TERM"));
             self.pass_on(Signal::SIGTERM);
             // One that is stopped would not take notice.
@@ -95,8 +109,9 @@ impl<'a> Holder<'a> {
     fn give_back(&mut self, client: &mut Client) {
         match client.ask(renewal(&self.locked)).and_then(|_| client.ask(unlock(&self.locked))) {
             Ok(_) => {}
+            Err(error) if is_gone(&error) => {}
             Err(error) if is_lost(&error) => {
-                self.until = None;
+                self.hold = Hold::Lost;
                 self.tell_lost(&error.to_string());
             }
             // It is free when this process is proved dead.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use protocol::reply::Locked;
 
-use super::{Event, is_lost, renewal};
+use super::{Event, is_gone, is_lost, renewal};
 use crate::client::Client;
 
 /// So many signs of life fit a lease.
@@ -29,6 +29,10 @@ pub(super) fn start(mut client: Client, locked: Locked, events: Sender<Event>) -
                 Ok(_) => {
                     drop(events.send(Event::Kept(asked)));
                     every
+                }
+                Err(error) if is_gone(&error) => {
+                    drop(events.send(Event::Gone));
+                    return;
                 }
                 Err(error) if is_lost(&error) => {
                     drop(events.send(Event::Lost(error.to_string())));

@@ -24,7 +24,7 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::show::{lock, time};
 use crate::up::programs;
-use crate::verb::expect_session;
+use crate::verb::{become_program, expect_session};
 use command::Running;
 use holder::Holder;
 
@@ -39,7 +39,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// does by poolctl is done under the lock. In its environment are POOL_LOCK_TOKEN, the fencing token, and
 /// POOL_LOCK_SESSION, the session's id. Ctrl-C is the command's; TERM and HUP are passed on to it. Where the lock is
 /// lost before the command is over, it gets TERM, and the exit code is 4; it is 127 or 126 where the command cannot
-/// be run.
+/// be run. Under the same lock already, it is run as it is.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Which session
@@ -64,7 +64,9 @@ enum Event {
     Signal(Signal),
     /// The lock was held still, some time after this.
     Kept(Instant),
-    /// It is not any more.
+    /// Its session is removed, which only whoever holds the lock can do.
+    Gone,
+    /// It is not held any more.
     Lost(String),
     /// The command ended.
     Ended(std::io::Result<ExitStatus>),
@@ -72,9 +74,14 @@ enum Event {
 
 /// Runs the command under the lock.
 pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
+    let session = context.session(&args.session)?;
+    if is_held_around(context, &session)? {
+        let command = args.command.clone();
+        return become_program::run(context, &become_program::Args { ends_with: None, command });
+    }
     // Where this program is now: it may be replaced during the wait.
     let this = programs::this();
-    let locked = take(context, args)?;
+    let locked = take(context, args, session)?;
     let mut client = under_no_lock(context.client());
     let (sender, events) = mpsc::channel();
     // Held back before the first thread is made, so that each inherits it and one alone receives them.
@@ -92,9 +99,15 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
     Holder::new(context, locked, command).run(&events, &mut client)
 }
 
+/// Whether this runs under that very lock: who waited for it here would wait for ever.
+fn is_held_around(context: &Context, session: &SessionRef) -> Result<bool, Error> {
+    let Some(token) = context.lock else { return Ok(false) };
+    let view = expect_session(context.client().ask(Request::Show(session.clone()))?)?;
+    Ok(view.lock.is_some_and(|held| held.token == token))
+}
+
 /// Waits for the lock.
-fn take(context: &Context, args: &Args) -> Result<Locked, Error> {
-    let session = context.session(&args.session)?;
+fn take(context: &Context, args: &Args, session: SessionRef) -> Result<Locked, Error> {
     let wait = args.wait.or(context.waiting_limit());
     let lock = Lock {
         session: session.clone(),
@@ -148,7 +161,12 @@ fn unlock(locked: &Locked) -> Request {
 
 /// Whether this says that the lock is somebody else's by now, or nobody's.
 fn is_lost(error: &Error) -> bool {
-    matches!(error.code(), ErrorCode::Conflict | ErrorCode::NotFound)
+    error.code() == ErrorCode::Conflict
+}
+
+/// Whether this says that there is no such session any more.
+fn is_gone(error: &Error) -> bool {
+    error.code() == ErrorCode::NotFound
 }
 
 /// INT and QUIT of the keyboard reach the command by themselves.

@@ -23,7 +23,8 @@ pub(super) const LINGER: Duration = Duration::from_millis(1500);
 /// How long an answer may take that waits for nothing.
 pub(super) const ANSWER: Duration = Duration::from_secs(10);
 
-/// A connection in one role, while there is one.
+/// A connection in one role, while there is one. Its requests are made under no lock: none of them takes one, and a
+/// worker may outlive that under which it was started.
 pub(super) struct Link {
     client: Client,
     role: Role,

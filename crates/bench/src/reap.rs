@@ -1,0 +1,152 @@
+//! How soon what should be dead is proved dead, what it costs to look for it, and what the reaper costs while there
+//! is nothing to do. Ends are compared with those of the same processes that nobody looks after, in the same round.
+
+mod bare;
+mod crowd;
+mod idle;
+mod lock;
+mod scan;
+mod table;
+mod trees;
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::options::Options;
+use crate::order::order;
+use crate::pool::Pool;
+use crate::stats::Times;
+use crate::{interrupt, print, report};
+use crowd::Crowd;
+use trees::Program;
+
+/// Rounds before the first that counts.
+const WARM_UP: usize = 1;
+/// As many files may be open here and in what is started here.
+const OPEN_FILES: u64 = 65_536;
+/// How many sessions there are while nothing happens.
+const AT_REST: usize = 100;
+/// Until what was made or removed is settled.
+const SETTLE: Duration = Duration::from_millis(500);
+
+/// Something that is ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Item {
+    /// Processes that nobody looks after, each by TERM through a handle that is held already.
+    Bare(Program),
+    /// Sessions, by a request.
+    Kill,
+    /// Sessions whose program ends: a pane is left.
+    Exit,
+    /// Sessions whose program is killed: its children and a pane are left.
+    Leak,
+}
+
+impl Item {
+    /// All, the floors first.
+    const ALL: [Self; 5] =
+        [Self::Bare(Program::Alone), Self::Bare(Program::Tree), Self::Exit, Self::Kill, Self::Leak];
+
+    /// What is ended.
+    fn program(self) -> Program {
+        match self {
+            Self::Bare(program) => program,
+            Self::Exit => Program::Alone,
+            Self::Kill | Self::Leak => Program::Tree,
+        }
+    }
+}
+
+/// When the last of those that were ended together had come so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Sample {
+    /// All is proved gone, and whoever asked was told.
+    whole: Duration,
+    /// At each of [`crowd::STEPS`]; nothing for what has none.
+    steps: [Duration; crowd::STEPS.len()],
+}
+
+/// All measurements of one thing.
+struct Row {
+    item: Item,
+    /// So many are ended together.
+    together: usize,
+    whole: Times,
+    steps: [Times; crowd::STEPS.len()],
+}
+
+impl Row {
+    fn new(item: Item, together: usize) -> Self {
+        Self { item, together, whole: Times::default(), steps: std::array::from_fn(|_| Times::default()) }
+    }
+
+    fn add(&mut self, sample: &Sample) {
+        self.whole.push(sample.whole);
+        self.steps.iter_mut().zip(sample.steps).for_each(|(times, step)| times.push(step));
+    }
+}
+
+/// All that was measured.
+struct Measured {
+    runs: usize,
+    ends: Vec<Row>,
+    scan: scan::Scan,
+    idle: idle::Idle,
+    locks: lock::Locks,
+}
+
+/// Runs the suite, with one session and with so many that are ended together, and prints its tables.
+///
+/// # Errors
+/// The pool does not start or stop, or something cannot be measured.
+pub(crate) fn run(options: &Options, together: usize) -> Result<()> {
+    process::limits::raise_open_files(OPEN_FILES)?;
+    let pool = Pool::new(&options.bin_dir, "/tmp".as_ref(), AT_REST + 2 * together, "")?;
+    pool.while_up(|pool| print(&table::text(&measure(pool, options, together)?)))
+}
+
+fn measure(pool: &Pool, options: &Options, together: usize) -> Result<Measured> {
+    let runs = options.runs;
+    report(&format!("ending {} things, 1 and {together} at a time, {runs} times, in turn", Item::ALL.len()));
+    let ends = rounds(pool, runs, together)?;
+    report(&format!("looking at {} processes", scan::PROCESSES));
+    let scan = scan::measure()?;
+    report(&format!("making {AT_REST} sessions"));
+    crowd::make(pool, &crowd::names("rest", AT_REST), Program::Alone)?;
+    let locks = lock::measure(pool, "rest-0")?;
+    report(&format!("nothing happens for {} s", options.idle.as_secs()));
+    let idle = idle::measure(pool, options.idle)?;
+    Ok(Measured { runs, ends, scan, idle, locks })
+}
+
+fn rounds(pool: &Pool, runs: usize, together: usize) -> Result<Vec<Row>> {
+    let mut counts = vec![1, together];
+    counts.dedup();
+    let each = |item| counts.iter().map(move |count| Row::new(item, *count));
+    let mut rows: Vec<Row> = Item::ALL.into_iter().flat_map(each).collect();
+    for run in 0..WARM_UP + runs {
+        for at in order(run, rows.len()) {
+            let row = &mut rows[at];
+            let sample = end(pool, row.item, row.together)?;
+            if run >= WARM_UP {
+                row.add(&sample);
+            }
+        }
+    }
+    Ok(rows)
+}
+
+/// Starts so many of these, and measures their end.
+fn end(pool: &Pool, item: Item, together: usize) -> Result<Sample> {
+    interrupt::check()?;
+    if let Item::Bare(program) = item {
+        return Ok(Sample { whole: bare::end(program, together)?, ..Sample::default() });
+    }
+    let crowd = Crowd::make(pool, together, item.program())?;
+    interrupt::sleep(SETTLE)?;
+    let sample = if item == Item::Kill { crowd.kill() } else { crowd.end_programs() };
+    crowd.remove()?;
+    interrupt::sleep(SETTLE)?;
+    sample
+}

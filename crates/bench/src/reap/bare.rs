@@ -1,0 +1,57 @@
+//! The floor: the same processes, ended by whoever holds them already and looks for nothing else.
+
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use nix::sys::signal::Signal;
+use process::handle::Handle;
+
+use super::trees::Program;
+
+/// Longer than this none takes.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// From the first TERM until the handle (on Linux a pidfd) of the last process tells its end, of so many programs.
+///
+/// # Errors
+/// They do not start, or do not end.
+pub(super) fn end(program: Program, count: usize) -> Result<Duration> {
+    let mut children = Children(Vec::with_capacity(count));
+    for _ in 0..count {
+        children.0.push(start(program)?);
+    }
+    let ids = children.0.iter().map(|child| process::identity::identify(child.id())?.context("it has ended"));
+    let handles = program.hold(&ids.collect::<Result<Vec<_>>>()?)?;
+    term(&handles)
+}
+
+fn term(handles: &[Handle]) -> Result<Duration> {
+    let began = Instant::now();
+    for handle in handles {
+        handle.signal(Signal::SIGTERM)?;
+    }
+    for handle in handles {
+        ensure!(handle.wait(PATIENCE)?, "process {} does not end", handle.id());
+    }
+    Ok(began.elapsed())
+}
+
+fn start(program: Program) -> Result<Child> {
+    let words = program.words();
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn().with_context(|| words.join(" "))
+}
+
+/// Children, ended with the value if they are not before.
+struct Children(Vec<Child>);
+
+impl Drop for Children {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            // It ends as well where it has ended.
+            drop(child.kill().and_then(|()| child.wait()));
+        }
+    }
+}

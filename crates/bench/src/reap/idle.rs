@@ -1,0 +1,61 @@
+//! What the daemons take while nothing happens: processor time, and memory.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use protocol::{ProcId, Request, Response};
+
+use super::SETTLE;
+use crate::floors::Client;
+use crate::interrupt;
+use crate::pool::Pool;
+use crate::usage::{self, Memory};
+
+/// Of one process.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Taken {
+    /// The share of a core, from 0.
+    pub(super) cpu: f64,
+    pub(super) memory: Memory,
+    /// What is its own alone, in bytes.
+    pub(super) own: Option<u64>,
+}
+
+/// Of the two that take part in reaping.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Idle {
+    pub(super) reaper: Taken,
+    pub(super) daemon: Taken,
+    /// For how long they were watched.
+    pub(super) time: Duration,
+}
+
+/// Watches them for so long.
+///
+/// # Errors
+/// One is not there, or ends.
+pub(super) fn measure(pool: &Pool, time: Duration) -> Result<Idle> {
+    let parties = parties(pool)?;
+    interrupt::sleep(SETTLE)?;
+    let cpu = || -> Result<_> { Ok([usage::cpu(parties[0])?, usage::cpu(parties[1])?]) };
+    let (before, began) = (cpu()?, Instant::now());
+    interrupt::sleep(time)?;
+    let (after, took) = (cpu()?, began.elapsed());
+    let [reaper, daemon] = [0, 1].map(|at| Taken {
+        cpu: after[at].saturating_sub(before[at]).as_secs_f64() / took.as_secs_f64(),
+        memory: usage::memory(parties[at]).unwrap_or_default(),
+        own: usage::own_memory(parties[at]),
+    });
+    Ok(Idle { reaper, daemon, time: took })
+}
+
+/// The reaper, and the daemon.
+fn parties(pool: &Pool) -> Result<[ProcId; 2]> {
+    let Response::Status(status) = Client::connect(pool)?.call(Request::Status)? else {
+        bail!("poold answers something else than its status");
+    };
+    let reaper = status.components.iter().find(|component| component.name == "reaper");
+    let pid = reaper.and_then(|reaper| reaper.pid).context("there is no reaper")?;
+    let reaper = process::identity::identify(pid)?.context("the reaper has ended")?;
+    Ok([reaper, status.process])
+}

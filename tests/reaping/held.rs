@@ -1,0 +1,126 @@
+//! What the tests of locks, rules and workers use: a lock that a program of its own holds, what the journal says.
+
+use std::fs;
+use std::path::PathBuf;
+
+use protocol::Token;
+use serde_json::Value;
+
+use crate::harness::{Output, PATIENCE, Pool, Talk, wait_until};
+
+/// A lock that a program of its own holds, until its input ends.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) talk: Talk,
+    /// As the command has it in its environment.
+    pub(super) token: String,
+}
+
+/// Waits for a lock and then says its token and session.
+pub(super) fn wants(pool: &Pool, session: &str, flags: &[&str]) -> Talk {
+    let mut command = pool.poolctl();
+    command.arg("lock").args(flags).arg(session).args(["--", "sh", "-c"]);
+    Talk::start(command.arg("echo $POOL_LOCK_TOKEN $POOL_LOCK_SESSION; exec cat"))
+}
+
+/// It has the lock.
+#[track_caller]
+pub(super) fn has(talk: Talk) -> Held {
+    wait_until("it has the lock", PATIENCE, || !talk.lines().is_empty() || !talk.errors().is_empty());
+    let lines = talk.lines();
+    let told = lines.first().and_then(|line| line.split_once(' '));
+    let (token, _) = told.unwrap_or_else(|| panic!("{lines:?} {}", talk.errors()));
+    Held { token: token.to_owned(), talk }
+}
+
+#[track_caller]
+pub(super) fn hold(pool: &Pool, session: &str, flags: &[&str]) -> Held {
+    has(wants(pool, session, flags))
+}
+
+impl Held {
+    pub(super) fn number(&self) -> Token {
+        self.token.parse().unwrap()
+    }
+
+    /// `poolctl` as the command would run it.
+    #[must_use = "look at the output or assert how it ended"]
+    pub(super) fn ctl(&self, pool: &Pool, args: &[&str]) -> Output {
+        Output::of(pool.poolctl().env("POOL_LOCK_TOKEN", &self.token).args(["--timeout", "30s"]).args(args), b"")
+    }
+
+    /// Lets its command end; how `poolctl` ended.
+    #[track_caller]
+    pub(super) fn release(mut self) -> Option<i32> {
+        self.talk.hang_up();
+        self.talk.await_end()
+    }
+}
+
+/// Who holds the lock of a session, as `show` has it.
+#[track_caller]
+pub(super) fn lock(pool: &Pool, session: &str) -> Value {
+    pool.show(session)["lock"].clone()
+}
+
+/// As many wait for the lock.
+#[track_caller]
+pub(super) fn await_waiting(pool: &Pool, session: &str, wanted: u64) {
+    wait_until(&format!("{wanted} wait for the lock"), PATIENCE, || lock(pool, session)["waiting"] == wanted);
+}
+
+/// The events of these kinds.
+#[track_caller]
+pub(super) fn events(pool: &Pool, kinds: &[&str]) -> Vec<Value> {
+    let kinds = kinds.iter().flat_map(|kind| ["--kind", kind]);
+    pool.lines(&["events"].into_iter().chain(kinds).collect::<Vec<_>>())
+}
+
+/// What a rule found in a session: rule and action, in order.
+#[track_caller]
+pub(super) fn found(pool: &Pool, session: &str) -> Vec<(String, String)> {
+    let events = pool.lines(&["events", "--session", session, "--kind", "stale_found"]);
+    let word = |event: &Value, key: &str| event[key].as_str().unwrap_or_default().to_owned();
+    for event in &events {
+        assert!(!word(event, "evidence").is_empty(), "{event}");
+    }
+    events.iter().map(|event| (word(event, "rule"), word(event, "action"))).collect()
+}
+
+/// The journal's account of the locks: a session's is given only when nobody has it, each time with a larger token.
+#[track_caller]
+pub(super) fn one_at_a_time(pool: &Pool) -> usize {
+    let mut open: std::collections::BTreeMap<String, String> = Default::default();
+    let mut last: Option<Token> = None;
+    let events = events(pool, &["lock_granted", "lock_released", "lock_revoked"]);
+    for event in &events {
+        let (session, token) = (event["session"].to_string(), event["token"].as_str().unwrap().to_owned());
+        if event["kind"] == "lock_granted" {
+            assert!(open.insert(session, token.clone()).is_none(), "given while it is held: {events:#?}");
+            let number: Token = token.parse().unwrap();
+            assert!(last.is_none_or(|last| last < number), "an old token: {events:#?}");
+            last = Some(number);
+        } else {
+            assert_eq!(open.remove(&session), Some(token), "{events:#?}");
+        }
+    }
+    events.iter().filter(|event| event["kind"] == "lock_granted").count()
+}
+
+/// The lines of a file of the test; none where it is not there.
+pub(super) fn lines_of(pool: &Pool, name: &str) -> Vec<String> {
+    let text = fs::read_to_string(pool.path(name)).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+/// A shell script that notes each of its runs in one file of the test, and what it reads in another one.
+pub(super) fn recorder(pool: &Pool) -> String {
+    let (runs, got) = (pool.path("runs"), pool.path("got"));
+    format!("echo run >>{}; exec cat >>{}", runs.display(), got.display())
+}
+
+/// The directory of a session.
+#[track_caller]
+pub(super) fn dir(pool: &Pool, session: &str) -> PathBuf {
+    PathBuf::from(pool.show(session)["dir"].as_str().unwrap())
+}
