@@ -8,3 +8,15 @@ mod trees;
 mod held;
 #[cfg(target_os = "linux")]
 mod locks;
+#[cfg(target_os = "linux")]
+mod bystanders;
+#[cfg(target_os = "linux")]
+mod orphans;
+#[cfg(target_os = "linux")]
+mod spared;
+#[cfg(target_os = "linux")]
+mod rules;
+#[cfg(target_os = "linux")]
+mod workers;
+#[cfg(target_os = "linux")]
+mod points;

@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::harness::{Output, PATIENCE, Pool, alive, pids, send_signal, wait_until, words};
+use crate::harness::{Output, PATIENCE, Pool, alive, eventually, pids, send_signal, wait_until, words};
 use nix::sys::signal::Signal;
 
 /// What is to be ended is ended soon, and found soon.
@@ -72,7 +73,8 @@ pub(super) fn with_word(word: &str) -> Vec<Process> {
 pub(super) fn noted(file: &Path, count: usize) -> Vec<Process> {
     let read = || fs::read_to_string(file).unwrap_or_default();
     let complete = || read().ends_with('\n') && read().lines().count() >= count;
-    wait_until(&format!("{} names {count} processes", file.display()), PATIENCE, complete);
+    let patience = PATIENCE + Duration::from_millis(200) * u32::try_from(count).unwrap();
+    wait_until(&format!("{} names {count} processes", file.display()), patience, complete);
     read().lines().filter_map(|pid| Process::of(pid.parse().unwrap())).collect()
 }
 
@@ -89,7 +91,9 @@ impl Outside {
     pub(super) fn start(pool: &Pool, dir: &Path, env: &str, program: &[&str]) -> Self {
         let socket = pool.path("outside.sock");
         let mut command = Self::tmux(pool, &socket);
-        command.args(["-f", "/dev/null", "new-session", "-d", "-P", "-F", "#{pid}", "-e", env, "-c"]).arg(dir);
+        command
+            .args(["-f", "/dev/null", "new-session", "-d", "-P", "-F", "#{pid}", "-e", env, "-c"])
+            .arg(dir);
         let pid = Output::of(command.args(program), b"").expect(0).text().parse().unwrap();
         Self { socket, server: Ours(vec![Process::of(pid).unwrap()]) }
     }
@@ -121,15 +125,57 @@ pub(super) fn events(pool: &Pool, kind: &str, session: Option<&str>) -> Vec<Valu
     all.into_iter().filter(|event| session.is_none_or(|session| event["session"] == session)).collect()
 }
 
-/// What the reaper said last of a session.
+/// What the reaper said first of a session.
 #[track_caller]
 pub(super) fn verdict(pool: &Pool, session: &str) -> Value {
-    let last = events(pool, "reap_finished", Some(session)).pop();
-    last.unwrap_or_else(|| panic!("nothing was settled: {}", pool.journal()))["outcome"].clone()
+    settled(pool, session)["outcome"].clone()
+}
+
+#[track_caller]
+fn settled(pool: &Pool, session: &str) -> Value {
+    let look = || events(pool, "reap_finished", Some(session)).into_iter().next();
+    eventually("it is settled", PATIENCE, look)
 }
 
 /// How many slots are taken.
 #[track_caller]
 pub(super) fn slots(pool: &Pool) -> u64 {
     pool.status()["slots"]["used"].as_u64().unwrap()
+}
+
+/// A session that is over; its tag.
+#[track_caller]
+pub(super) fn over(pool: &Pool) -> String {
+    let id = pool.script("over", "exec sleep 1000");
+    pool.ok(&["kill", &id]);
+    let tag = settled(pool, &id)["tag"].as_str().unwrap().to_owned();
+    pool.ok(&["rm", &id]);
+    tag
+}
+
+/// A process with these variables and no others, in a session of its own; it ends with the test.
+#[track_caller]
+pub(super) fn stray(pool: &Pool, env: &[(&str, &str)]) -> Ours {
+    let mut command = Command::new("setsid");
+    command.args(["sleep", "1000"]).env_clear().envs(env.iter().copied()).current_dir(pool.path("work"));
+    command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let process = Process::of(child.id()).unwrap();
+    // It is waited for, so that it is gone once it has ended.
+    std::thread::spawn(move || child.wait());
+    Ours(vec![process])
+}
+
+/// A process with the mark of something that is over, until the pool has ended it.
+#[track_caller]
+pub(super) fn await_end(pool: &Pool, tag: &str) {
+    let stray = stray(pool, &[("POOL_INCARNATION", tag), ("POOL_SOCKET", pool.socket().to_str().unwrap())]);
+    wait_until("an orphan is ended", PATIENCE, || !stray.0[0].runs());
+}
+
+/// Waits until the pool has looked for orphans again, and has found one.
+#[track_caller]
+pub(super) fn await_look(pool: &Pool) {
+    await_end(pool, &over(pool));
 }

@@ -50,6 +50,18 @@ sub fork_on {
     }
 }
 
+# A shell's processes are small, and quick to make.
+my $chain = q{
+    grow() {
+        read -r pid rest </proc/self/stat
+        echo $pid >>pids
+        [ $1 -gt 1 ] || read -r line <never
+        (grow $(($1 - 1))) &
+        wait
+    }
+    grow $1
+};
+
 my %shapes = (
     child  => sub { child(\&stay) },
     orphan => sub { orphan(\&stay) },
@@ -67,8 +79,8 @@ my %shapes = (
         child(sub { $become->(); sleep(1000) while 1 });
         orphan(sub { apart(); $become->(); sleep(1000) while 1 });
     },
-    chain => sub { for (2 .. 500) { fork() // die "fork: $!" and last } },
-    stay => sub { },
+    chain   => sub { POSIX::mkfifo('never', 0600); exec('sh', '-c', $chain, $mark, 500) },
+    stay    => sub { },
 );
 $shapes{$shape}->();
 stay();

@@ -1,7 +1,7 @@
 //! How soon a session is there: from asking for it until it is proved to run, its init and log writer with it;
 //! beside the bare `tmux new-session`, which proves nothing. Each round measures all of them once.
 
-mod bare;
+pub(crate) mod bare;
 mod makers;
 mod table;
 pub(crate) mod thousand;

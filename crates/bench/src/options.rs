@@ -64,6 +64,11 @@ impl Suite {
         Duration::from_secs(if self == Self::Hostile { 2 } else { 1 })
     }
 
+    /// Whether something of it is measured while nothing happens.
+    fn can_rest(self) -> bool {
+        matches!(self, Self::Watch | Self::Thousand | Self::Reap)
+    }
+
     /// How long nothing happens, unless it is said.
     fn idle(self) -> Duration {
         // Every 30 s poold looks at all processes.
@@ -158,9 +163,7 @@ impl Options {
             "--runs" => self.runs = count(flag, value)?,
             "--existing" if self.suite == Suite::Create => self.sessions = counts(0, flag, value)?,
             "--sessions" if self.suite != Suite::Create => self.sessions = counts(1, flag, value)?,
-            "--idle" if matches!(self.suite, Suite::Watch | Suite::Thousand | Suite::Reap) => {
-                self.idle = seconds()?
-            }
+            "--idle" if self.suite.can_rest() => self.idle = seconds()?,
             "--dir" if self.suite.is_queue() => self.dir = path()?,
             "--seconds" if self.suite.is_queue() => self.time = seconds()?,
             "--clients" if self.suite == Suite::Queue => self.clients = counts(1, flag, value)?,

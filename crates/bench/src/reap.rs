@@ -13,10 +13,12 @@ use std::time::Duration;
 
 use anyhow::Result;
 
+use crate::create::bare::Bare;
 use crate::options::Options;
 use crate::order::order;
 use crate::pool::Pool;
 use crate::stats::Times;
+use crate::usage::Memory;
 use crate::{interrupt, print, report};
 use crowd::Crowd;
 use trees::Program;
@@ -35,6 +37,8 @@ const SETTLE: Duration = Duration::from_millis(500);
 enum Item {
     /// Processes that nobody looks after, each by TERM through a handle that is held already.
     Bare(Program),
+    /// Sessions of a tmux that nobody looks after, by `kill-session`: until each of their processes has ended.
+    Tmux,
     /// Sessions, by a request.
     Kill,
     /// Sessions whose program ends: a pane is left.
@@ -45,15 +49,21 @@ enum Item {
 
 impl Item {
     /// All, the floors first.
-    const ALL: [Self; 5] =
-        [Self::Bare(Program::Alone), Self::Bare(Program::Tree), Self::Exit, Self::Kill, Self::Leak];
+    const ALL: [Self; 6] = [
+        Self::Bare(Program::Alone),
+        Self::Bare(Program::Tree),
+        Self::Tmux,
+        Self::Exit,
+        Self::Kill,
+        Self::Leak,
+    ];
 
     /// What is ended.
     fn program(self) -> Program {
         match self {
             Self::Bare(program) => program,
             Self::Exit => Program::Alone,
-            Self::Kill | Self::Leak => Program::Tree,
+            Self::Tmux | Self::Kill | Self::Leak => Program::Tree,
         }
     }
 }
@@ -65,6 +75,13 @@ struct Sample {
     whole: Duration,
     /// At each of [`crowd::STEPS`]; nothing for what has none.
     steps: [Duration; crowd::STEPS.len()],
+}
+
+impl Sample {
+    /// Of what has no steps.
+    fn of(whole: Duration) -> Self {
+        Self { whole, ..Self::default() }
+    }
 }
 
 /// All measurements of one thing.
@@ -92,6 +109,8 @@ struct Measured {
     runs: usize,
     ends: Vec<Row>,
     scan: scan::Scan,
+    /// What the reaper takes before it has ended anything.
+    fresh: Option<Memory>,
     idle: idle::Idle,
     locks: lock::Locks,
 }
@@ -109,6 +128,7 @@ pub(crate) fn run(options: &Options, together: usize) -> Result<()> {
 fn measure(pool: &Pool, options: &Options, together: usize) -> Result<Measured> {
     let runs = options.runs;
     report(&format!("ending {} things, 1 and {together} at a time, {runs} times, in turn", Item::ALL.len()));
+    let fresh = idle::reaper_memory(pool)?;
     let ends = rounds(pool, runs, together)?;
     report(&format!("looking at {} processes", scan::PROCESSES));
     let scan = scan::measure()?;
@@ -117,36 +137,43 @@ fn measure(pool: &Pool, options: &Options, together: usize) -> Result<Measured> 
     let locks = lock::measure(pool, "rest-0")?;
     report(&format!("nothing happens for {} s", options.idle.as_secs()));
     let idle = idle::measure(pool, options.idle)?;
-    Ok(Measured { runs, ends, scan, idle, locks })
+    Ok(Measured { runs, ends, scan, fresh, idle, locks })
 }
 
 fn rounds(pool: &Pool, runs: usize, together: usize) -> Result<Vec<Row>> {
+    let tmux = Bare::start(pool, 0)?;
     let mut counts = vec![1, together];
     counts.dedup();
     let each = |item| counts.iter().map(move |count| Row::new(item, *count));
     let mut rows: Vec<Row> = Item::ALL.into_iter().flat_map(each).collect();
-    for run in 0..WARM_UP + runs {
-        for at in order(run, rows.len()) {
+    let measured = (0..WARM_UP + runs).try_for_each(|run| {
+        order(run, rows.len()).into_iter().try_for_each(|at| {
             let row = &mut rows[at];
-            let sample = end(pool, row.item, row.together)?;
+            let sample = end(pool, &tmux, (row.item, row.together))?;
             if run >= WARM_UP {
                 row.add(&sample);
             }
-        }
-    }
-    Ok(rows)
+            Ok(())
+        })
+    });
+    let ended = tmux.end();
+    measured.and(ended).map(|()| rows)
 }
 
 /// Starts so many of these, and measures their end.
-fn end(pool: &Pool, item: Item, together: usize) -> Result<Sample> {
+fn end(pool: &Pool, tmux: &Bare<'_>, (item, together): (Item, usize)) -> Result<Sample> {
     interrupt::check()?;
-    if let Item::Bare(program) = item {
-        return Ok(Sample { whole: bare::end(program, together)?, ..Sample::default() });
-    }
-    let crowd = Crowd::make(pool, together, item.program())?;
+    let sample = match item {
+        Item::Bare(program) => Sample::of(bare::end(program, together)?),
+        Item::Tmux => Sample::of(bare::end_in_tmux(tmux, together)?),
+        Item::Exit | Item::Kill | Item::Leak => {
+            let crowd = Crowd::make(pool, together, item.program())?;
+            interrupt::sleep(SETTLE)?;
+            let sample = if item == Item::Kill { crowd.kill() } else { crowd.end_programs() };
+            crowd.remove()?;
+            sample?
+        }
+    };
     interrupt::sleep(SETTLE)?;
-    let sample = if item == Item::Kill { crowd.kill() } else { crowd.end_programs() };
-    crowd.remove()?;
-    interrupt::sleep(SETTLE)?;
-    sample
+    Ok(sample)
 }

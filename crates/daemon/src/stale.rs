@@ -62,15 +62,13 @@ async fn sessions(daemon: &Arc<Daemon>) {
     }
 }
 
-/// One look at what runs. Whether the daemon goes on.
+/// One look at what runs, and what the rules say is done. Whether the daemon goes on.
 pub(crate) async fn look_around(daemon: &Arc<Daemon>, force: bool) -> bool {
-    let suspects = daemon.engine.turn(suspects).await;
-    let Ok(suspects) = suspects else { return false };
-    let used = if suspects.is_empty() { Vec::new() } else { files::elsewhere(move || cpu(&suspects)).await.unwrap_or_default() };
+    if !look(daemon).await {
+        return false;
+    }
     let context = Arc::clone(daemon);
     let decide = move |turn: &mut Turn<'_>| {
-        note_cpu(turn, used);
-        strays::note_workers(turn);
         let named = view::named(turn, &context);
         report(turn, &context, &named);
         // What became stale by the passing of time alone is told by no event.
@@ -82,6 +80,18 @@ pub(crate) async fn look_around(daemon: &Arc<Daemon>, force: bool) -> bool {
     let Ok(parks) = daemon.engine.turn(decide).await else { return false };
     park_all(daemon, parks);
     true
+}
+
+/// One look at what runs, and nothing is done. Whether the daemon goes on.
+pub(crate) async fn look(daemon: &Arc<Daemon>) -> bool {
+    let suspects = daemon.engine.turn(suspects).await;
+    let Ok(suspects) = suspects else { return false };
+    let used = if suspects.is_empty() { Vec::new() } else { files::elsewhere(move || cpu(&suspects)).await.unwrap_or_default() };
+    let note = move |turn: &mut Turn<'_>| {
+        note_cpu(turn, used);
+        strays::note_workers(turn);
+    };
+    daemon.engine.turn(note).await.is_ok()
 }
 
 /// Sessions that have something to do: nothing is asked of the processes of any other.
@@ -225,6 +235,11 @@ pub(crate) fn is_held_back(turn: &Turn<'_>, settings: &Settings, candidate: &Can
 pub(crate) fn force(turn: &mut Turn<'_>, candidates: &[Candidate]) {
     turn.rest.stale.forced = candidates.iter().map(|candidate| candidate.tag).collect();
     turn.stir();
+}
+
+/// Before a lease is given: a worker may have been heard of since it was named.
+pub(crate) fn look_again(turn: &mut Turn<'_>) {
+    strays::note_workers(turn);
 }
 
 /// A reaper has the lease: what a rule found is a fact now.

@@ -125,7 +125,7 @@ fn may_be_parked(settings: &Settings, session: &Session) -> Result<(), &'static 
 /// Messages wait, and none is being worked.
 fn between_messages(pool: &Pool, settings: &Settings, session: &Session, facts: &Facts<'_>) -> bool {
     let prompts = pool.prompts(session.id);
-    let free = session.attached_clients == 0 && !facts.busy.contains(&session.id);
+    let free = session.attached_clients == 0 && session.lock.is_none() && !facts.busy.contains(&session.id);
     let live = session.lifecycle == Lifecycle::Live;
     live && free && prompts.waiting > 0 && !prompts.held && quiet_since(settings, session, facts).is_some()
 }
@@ -140,6 +140,7 @@ pub fn have_had_their_turn<'a>(
         let age = s.incarnation.as_ref().map(|run| now.since(run.started_at));
         s.lifecycle == Lifecycle::Live
             && s.attached_clients == 0
+            && s.lock.is_none()
             && age.is_some_and(|age| age >= TURN)
             && may_be_parked(settings, s).is_ok()
     };

@@ -1,47 +1,51 @@
 //! Looks at this machine.
 
-use std::sync::Barrier;
-use std::time::Duration;
+use std::sync::atomic::AtomicI32;
 
 use super::*;
-use crate::kill::{Options, Report, kill};
-use crate::tree::Evidence;
+use crate::testing::wait_until;
 
-const KILLS: u64 = 50;
+const MANY: usize = 50;
 
-/// Two each would be a hundred; other tests of this program may look meanwhile.
-#[test]
-fn a_look_is_shared() {
-    let tag = protocol::ids::Tag([0x5a; 16]);
-    let evidence = Evidence { init: None, sid: None, tag, cgroup: None, socket: None };
-    let options = Options { grace: Duration::ZERO, ..Options::default() };
-    let barrier = Barrier::new(usize::try_from(KILLS).unwrap());
-    let begun = SHARED.begun.load(Ordering::SeqCst);
+/// Runs as many questions, all of which are put while a look is taken that began before; `last` is its end.
+fn ask_during_a_look(shared: &Shared, last: Option<(u64, Arc<Look>)>) -> Vec<Arc<Look>> {
+    let threads = [const { AtomicI32::new(0) }; MANY];
+    let mut taken = shared.last.lock().unwrap();
     std::thread::scope(|scope| {
-        for _ in 0..KILLS {
-            scope.spawn(|| {
-                barrier.wait();
-                assert_eq!(kill(&evidence, &options).unwrap(), Report::default());
-            });
+        let ask = |thread: &AtomicI32| {
+            thread.store(nix::unistd::gettid().as_raw(), Ordering::SeqCst);
+            shared.look(&|_| false).unwrap()
+        };
+        let asked: Vec<_> = threads.iter().map(|thread| scope.spawn(move || ask(thread))).collect();
+        for thread in &threads {
+            wait_until("the question", || waits(thread.load(Ordering::SeqCst)));
         }
-    });
-    let looks = SHARED.begun.load(Ordering::SeqCst) - begun;
-    assert!((2..KILLS).contains(&looks), "{looks} looks for {KILLS} kills");
+        *taken = last;
+        drop(taken);
+        asked.into_iter().map(|asked| asked.join().unwrap()).collect()
+    })
 }
 
-/// Each of many threads sees what it started itself, whoever looked.
+fn waits(thread: i32) -> bool {
+    let stat = std::fs::read(format!("/proc/self/task/{thread}/stat")).unwrap_or_default();
+    crate::proc::parse_stat(&stat).is_some_and(|stat| stat.state == b'S')
+}
+
 #[test]
-fn a_shared_look_began_after_the_question() {
-    std::thread::scope(|scope| {
-        for _ in 0..8 {
-            scope.spawn(|| {
-                for _ in 0..5 {
-                    let child = crate::testing::Running::start(std::process::Command::new("sleep").arg("60"));
-                    assert!(shared(&|_| false).unwrap().all.contains_key(&child.id()));
-                }
-            });
-        }
-    });
+fn a_look_is_shared() {
+    let shared = Shared { begun: AtomicU64::new(0), last: Mutex::new(None) };
+    let looks = ask_during_a_look(&shared, None);
+    assert_eq!((looks.len(), shared.begun.load(Ordering::SeqCst)), (MANY, 1));
+    assert!(looks.iter().all(|look| Arc::ptr_eq(look, &looks[0])));
+}
+
+#[test]
+fn a_look_that_began_before_the_question_is_no_answer() {
+    let shared = Shared { begun: AtomicU64::new(1), last: Mutex::new(None) };
+    let before = Arc::new(Look::default());
+    let looks = ask_during_a_look(&shared, Some((1, Arc::clone(&before))));
+    assert_eq!(shared.begun.load(Ordering::SeqCst), 2);
+    assert!(looks.iter().all(|look| !Arc::ptr_eq(look, &before)));
 }
 
 #[test]

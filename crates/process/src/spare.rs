@@ -133,3 +133,36 @@ fn is_there(daemon: &Daemon, family: &Family) -> bool {
 pub(crate) fn pids(spared: &[Spared]) -> HashSet<u32> {
     spared.iter().map(|spared| spared.member.id.pid).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use protocol::ids::Tag;
+    use protocol::text::OsBytes;
+
+    use super::*;
+    use crate::identity::State;
+    use crate::proc::Image;
+
+    #[test]
+    fn a_daemon_has_neither_the_session_nor_a_terminal() {
+        let now = |sid: u32, tpgid: Option<u32>| Glance {
+            id: ProcId { pid: 105, start: 9 },
+            ppid: 100,
+            pgid: 105,
+            sid,
+            tpgid,
+            state: State::Running,
+            comm: OsBytes::default(),
+            image: Image::Unknown,
+        };
+        let of = |init: Option<u32>, sid: Option<u32>| {
+            let init = init.map(|pid| ProcId { pid, start: 7 });
+            Evidence { init, sid, tag: Tag([5; 16]), cgroup: None, socket: None }
+        };
+        assert!(is_apart(&now(105, None), &of(Some(100), Some(100))));
+        assert!(!is_apart(&now(105, Some(105)), &of(Some(100), Some(100))), "a terminal of its own");
+        assert!(!is_apart(&now(100, None), &of(Some(100), None)), "the terminal has gone");
+        assert!(!is_apart(&now(100, None), &of(None, Some(100))));
+        assert!(is_apart(&now(100, None), &of(None, None)), "nobody knows of its session");
+    }
+}

@@ -10,7 +10,8 @@ use tmux::{Answer, Driver, Listing, PaneRef, ServerRef, TmuxError};
 
 /// How long a pane, or a server whose last pane it was, may take to go.
 const LIMIT: Duration = Duration::from_secs(2);
-const PAUSE: Duration = Duration::from_millis(20);
+/// The first and the longest pause between two looks; they double. tmux has usually done it by the first.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
 
 /// What a look says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,6 +72,7 @@ fn is_dead(server: ServerId) -> bool {
 /// A sentence: why it is not shown to be gone.
 pub(crate) async fn remove(tmux: &dyn Driver, candidate: &Candidate) -> Result<(), String> {
     let start = Instant::now();
+    let mut pause = PAUSE.0;
     loop {
         let why = match find(tmux, candidate).await {
             Pane::Gone => return Ok(()),
@@ -86,7 +88,8 @@ pub(crate) async fn remove(tmux: &dyn Driver, candidate: &Candidate) -> Result<(
         if start.elapsed() > LIMIT {
             return Err(why);
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(PAUSE.1);
     }
 }
 

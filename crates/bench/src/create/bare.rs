@@ -16,7 +16,7 @@ const AT_A_TIME: usize = 50;
 pub(super) const PROGRAM: [&str; 2] = ["sleep", "100000"];
 
 /// A tmux server that no pool knows of.
-pub(super) struct Bare<'a> {
+pub(crate) struct Bare<'a> {
     pool: &'a Pool,
     socket: PathBuf,
 }
@@ -26,7 +26,7 @@ impl<'a> Bare<'a> {
     ///
     /// # Errors
     /// tmux fails.
-    pub(super) fn start(pool: &'a Pool, existing: usize) -> Result<Self> {
+    pub(crate) fn start(pool: &'a Pool, existing: usize) -> Result<Self> {
         let bare = Self { pool, socket: pool.dir().join("bare.sock") };
         // As the pool's server has it, for the same reason: it is there before the first session.
         bare.run(&["start-server", ";", "set-option", "-s", "exit-empty", "off"])?;
@@ -47,11 +47,23 @@ impl<'a> Bare<'a> {
         self.run(&new(name))
     }
 
+    /// Makes a session that runs this, and tells what its first process is.
+    ///
+    /// # Errors
+    /// tmux fails, or it has ended.
+    pub(crate) fn run_in(&self, name: &str, program: &[String]) -> Result<ProcId> {
+        let mut command = self.command();
+        command.args(["new-session", "-d", "-P", "-F", "#{pane_pid}", "-s", name, "--"]).args(program);
+        let output = command.stdout(Stdio::piped()).output().context("tmux")?;
+        let pid = String::from_utf8_lossy(&output.stdout).trim().parse().context("tmux tells no process")?;
+        process::identity::identify(pid)?.context("it has ended")
+    }
+
     /// Removes sessions.
     ///
     /// # Errors
     /// tmux fails.
-    pub(super) fn remove(&self, names: &[String]) -> Result<()> {
+    pub(crate) fn remove(&self, names: &[String]) -> Result<()> {
         for names in names.chunks(AT_A_TIME) {
             let targets: Vec<String> = names.iter().map(|name| format!("={name}")).collect();
             let lines = targets.iter().flat_map(|target| ["kill-session", "-t", target, ";"]);
@@ -64,7 +76,7 @@ impl<'a> Bare<'a> {
     ///
     /// # Errors
     /// Something does not end.
-    pub(super) fn end(&self) -> Result<()> {
+    pub(crate) fn end(&self) -> Result<()> {
         let processes = self.processes();
         self.run(&["kill-server"])?;
         remains::end(&processes?)

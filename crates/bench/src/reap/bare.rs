@@ -1,4 +1,4 @@
-//! The floor: the same processes, ended by whoever holds them already and looks for nothing else.
+//! The floors: the same processes, ended by whoever holds them already and looks for nothing else.
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -7,7 +7,9 @@ use anyhow::{Context, Result, ensure};
 use nix::sys::signal::Signal;
 use process::handle::Handle;
 
+use super::crowd;
 use super::trees::Program;
+use crate::create::bare::Bare;
 
 /// Longer than this none takes.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -26,15 +28,36 @@ pub(super) fn end(program: Program, count: usize) -> Result<Duration> {
     term(&handles)
 }
 
+/// From the command that removes so many sessions of a bare tmux until the last of their processes has ended, and
+/// the command too.
+///
+/// # Errors
+/// They do not start, or do not end.
+pub(super) fn end_in_tmux(tmux: &Bare<'_>, count: usize) -> Result<Duration> {
+    let names = crowd::names("bare", count);
+    let words = Program::Tree.words();
+    let roots = names.iter().map(|name| tmux.run_in(name, &words)).collect::<Result<Vec<_>>>()?;
+    let handles = Program::Tree.hold(&roots)?;
+    let began = Instant::now();
+    tmux.remove(&names)?;
+    all_end(&handles)?;
+    Ok(began.elapsed())
+}
+
 fn term(handles: &[Handle]) -> Result<Duration> {
     let began = Instant::now();
     for handle in handles {
         handle.signal(Signal::SIGTERM)?;
     }
-    for handle in handles {
-        ensure!(handle.wait(PATIENCE)?, "process {} does not end", handle.id());
-    }
+    all_end(handles)?;
     Ok(began.elapsed())
+}
+
+fn all_end(handles: &[Handle]) -> Result<()> {
+    handles.iter().try_for_each(|handle| {
+        ensure!(handle.wait(PATIENCE)?, "process {} does not end", handle.id());
+        Ok(())
+    })
 }
 
 fn start(program: Program) -> Result<Child> {

@@ -49,6 +49,14 @@ pub(super) fn measure(pool: &Pool, time: Duration) -> Result<Idle> {
     Ok(Idle { reaper, daemon, time: took })
 }
 
+/// What the reaper takes now; `None` where the system does not tell.
+///
+/// # Errors
+/// It is not there.
+pub(super) fn reaper_memory(pool: &Pool) -> Result<Option<Memory>> {
+    Ok(usage::memory(parties(pool)?[0]))
+}
+
 /// The reaper, and the daemon.
 fn parties(pool: &Pool) -> Result<[ProcId; 2]> {
     let Response::Status(status) = Client::connect(pool)?.call(Request::Status)? else {

@@ -6,6 +6,7 @@ use super::scan::{PROCESSES, Scan};
 use super::trees::{Program, SIZE};
 use super::{AT_REST, Item, Measured, Row, lock, scan};
 use crate::stats::{self, Times};
+use crate::usage::Memory;
 
 /// Ends are proved within so many times the bare end.
 const END_TIMES: f64 = 3.0;
@@ -20,16 +21,16 @@ const REAPER_BYTES: u64 = 8_000_000;
 #[must_use]
 pub(super) fn text(measured: &Measured) -> String {
     let (ends, looks) = (ends(&measured.ends, measured.runs), looks(&measured.scan));
-    format!("{ends}\n{looks}\n{}\n{}", locks(&measured.locks), idle(&measured.idle))
+    format!("{ends}\n{looks}\n{}\n{}", locks(&measured.locks), idle(measured.fresh, &measured.idle))
 }
 
 fn ends(rows: &[Row], runs: usize) -> String {
     let mut text = format!(
         "until the last is proved gone, {runs} rounds in turn, p50 in ms; load {}\nsteps: when the last had come so \
-         far; a tree has {SIZE} processes\n\n{:<30}{:>5}{:>9}{:>9}{:>8}",
+         far; a tree has {SIZE} processes\n\n{:<26}{:>9}{:>9}{:>9}{:>8}",
         stats::load(),
-        "",
-        "at a",
+        "what ends",
+        "together",
         "ms",
         "p90",
         "x bare",
@@ -39,12 +40,12 @@ fn ends(rows: &[Row], runs: usize) -> String {
     for row in rows {
         let [p50, p90] = [0.5, 0.9].map(|share| ms(&row.whole, share));
         let steps = match row.item {
-            Item::Bare(_) => String::new(),
+            Item::Bare(_) | Item::Tmux => String::new(),
             _ => row.steps.iter().map(|times| format!("{:>10.2}", ms(times, 0.5))).collect(),
         };
         let ratio = ratio(rows, row);
         let line =
-            format!("{:<30}{:>5}{p50:>9.2}{p90:>9.2}{ratio:>8.2}{steps}", label(row.item), row.together);
+            format!("{:<26}{:>9}{p50:>9.2}{p90:>9.2}{ratio:>8.2}{steps}", label(row.item), row.together);
         text.push_str(&format!("{}\n", line.trim_end()));
     }
     let kills = rows.iter().filter(|row| row.item == Item::Kill);
@@ -63,6 +64,7 @@ fn label(item: Item) -> &'static str {
     match item {
         Item::Bare(Program::Alone) => "bare TERM to a process",
         Item::Bare(Program::Tree) => "bare TERM to a tree",
+        Item::Tmux => "tmux kill-session: a tree",
         Item::Exit => "a program ends: its pane",
         Item::Kill => "kill: a tree and its pane",
         Item::Leak => "a shell is killed: its tree",
@@ -119,7 +121,7 @@ fn locks(lock::Locks(times): &lock::Locks) -> String {
     text
 }
 
-fn idle(idle: &Idle) -> String {
+fn idle(fresh: Option<Memory>, idle: &Idle) -> String {
     let mib = |bytes: u64| {
         #[expect(clippy::cast_precision_loss, reason = "less than 2^52 bytes")]
         let bytes = bytes as f64;
@@ -133,6 +135,10 @@ fn idle(idle: &Idle) -> String {
         "peak",
         "its own",
     );
+    if let Some(Memory { resident, peak }) = fresh {
+        let name = "reaper, before all of this";
+        text.push_str(&format!("{name:<30}{:>9}{:>9.1}{:>9.1}\n", "", mib(resident), mib(peak)));
+    }
     for (name, Taken { cpu, memory, own }) in [("reaper", idle.reaper), ("poold", idle.daemon)] {
         let own = own.map_or_else(|| "-".to_owned(), |own| format!("{:.1}", mib(own)));
         let (percent, resident, peak) = (100.0 * cpu, mib(memory.resident), mib(memory.peak));
@@ -156,7 +162,6 @@ mod tests {
 
     use super::super::Sample;
     use super::*;
-    use crate::usage::Memory;
 
     fn row(item: Item, ms: u64) -> Row {
         let mut row = Row::new(item, 1);
@@ -179,7 +184,7 @@ mod tests {
         };
         assert!(text(12).contains("met: the kill of 1 at most 3 x the bare one: 3.00"), "{}", text(12));
         assert!(text(13).contains("missed: the kill of 1 at most"), "{}", text(13));
-        assert!(text(13).contains("7.00     7.00    7.00      3.50"), "{}", text(13));
+        assert!(text(13).contains("7.00     7.00    3.50      3.50"), "{}", text(13));
     }
 
     #[test]
@@ -194,7 +199,7 @@ mod tests {
         let text = |resident, cpu| {
             let memory = Memory { resident, peak: resident };
             let taken = Taken { cpu, memory, own: None };
-            idle(&Idle { reaper: taken, daemon: taken, time: Duration::from_secs(1) })
+            idle(Some(memory), &Idle { reaper: taken, daemon: taken, time: Duration::from_secs(1) })
         };
         assert!(text(7_999_999, 0.0004).contains("\nmet: the idle"));
         assert!(text(8_000_000, 0.0).contains("\nmissed: the idle"));

@@ -94,7 +94,9 @@ mod tests {
             let mut child = Command::new(&words[0]).args(&words[1..]).stdin(Stdio::null()).spawn().unwrap();
             let root = process::identity::identify(child.id()).unwrap().unwrap();
             let handles = program.hold(&[root]).unwrap();
-            handles.iter().for_each(|handle| drop(handle.signal(Signal::SIGKILL).unwrap()));
+            for handle in &handles {
+                handle.signal(Signal::SIGKILL).unwrap();
+            }
             child.wait().unwrap();
             assert_eq!(handles.len(), size);
         }

@@ -1,5 +1,6 @@
 //! `update`: change the policy of a session.
 
+use clap::Arg;
 use protocol::Request;
 use protocol::reap::{Action, Rule};
 use protocol::request::Update;
@@ -8,12 +9,13 @@ use crate::cli::Repeat;
 use crate::context::Context;
 use crate::error::Error;
 use crate::exit;
-use crate::show::{life, time};
+use crate::show::life;
 use crate::verb::new::{Fate, reaped_or_default};
 use crate::verb::{expect_session, print_session};
 
 /// Change the policy of a session; what is not said stays as it is
 #[derive(Debug, clap::Args)]
+#[command(mut_args(without_default))]
 pub(crate) struct Args {
     /// Which session
     pub session: String,
@@ -27,6 +29,15 @@ pub(crate) struct Args {
     pub repeat: Repeat,
 }
 
+/// What `new` takes where nothing is said is not taken here.
+fn without_default(arg: Arg) -> Arg {
+    let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+    match help.split_once(" [default: ") {
+        Some((help, _)) => arg.help(help.to_owned()),
+        None => arg,
+    }
+}
+
 /// Changes it, and says how it is.
 pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     if args.reap.is_empty() && args.fate == Fate::default() {
@@ -38,7 +49,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
         max_restarts: args.fate.max_restarts,
         idle_timeout_ms: args.fate.idle_timeout,
         ttl_ms: args.fate.ttl,
-        max_runtime_ms: args.fate.max_runtime.map(time::millis),
+        max_runtime_ms: args.fate.max_runtime,
         reap: args.reap.into_iter().collect(),
     };
     let view = expect_session(context.client().change(&args.repeat, Request::Update(update))?)?;

@@ -248,8 +248,8 @@ fn a_lock_that_was_lost_at_the_end_is_no_success() {
 }
 
 fn a_holder_that_was_stopped_finds_its_lock_lost() {
-    let lease = Duration::from_millis(500);
-    let (pool, revoked) = revocable(500);
+    let lease = Duration::from_millis(1500);
+    let (pool, revoked) = revocable(1500);
     let child = Started::new(lock(&pool, WAITS));
     written(&pool.dir.path().join("pid"));
     child.signal(Signal::SIGSTOP);
@@ -357,7 +357,8 @@ fn a_lock_inside_itself_is_the_same() {
 }
 
 fn a_session_that_is_removed_under_its_lock_is_not_lost() {
-    let (removed, rest) = (Arc::new(AtomicBool::new(false)), gives(3000));
+    let lease = Duration::from_millis(1500);
+    let (removed, rest) = (Arc::new(AtomicBool::new(false)), gives(1500));
     let (gone, told) = (removed.clone(), Arc::new(AtomicU32::new(0)));
     let counted = told.clone();
     let pool = Pool::new(move |call| match call.request {
@@ -371,6 +372,8 @@ fn a_session_that_is_removed_under_its_lock_is_not_lost() {
     written(&pool.dir.path().join("pid"));
     removed.store(true, Ordering::SeqCst);
     until("the keeper to be told", || told.load(Ordering::SeqCst) == 1);
+    let since = Instant::now();
+    until("the end of what would be the lease", || since.elapsed() > lease);
     std::fs::write(pool.dir.path().join("go"), "").unwrap();
     let ran = child.end();
     assert_eq!((ran.code, ran.err.as_str()), (5, ""));

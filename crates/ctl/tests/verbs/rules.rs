@@ -141,6 +141,8 @@ fn update_changes_what_is_said() {
         assert_eq!((ran.code, ran.err.contains(says)), (2, true), "{line}: {}", ran.err);
     }
     assert_eq!(pool.calls().len(), 2);
+    let help = pool.run("update --help").success();
+    assert!(help.contains("Start it again when") && !help.contains("the configuration's"), "{help}");
 }
 
 fn a_policy_for_a_rule_goes_with_a_new_session() {

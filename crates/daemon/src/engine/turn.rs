@@ -202,6 +202,8 @@ fn has_its_time(event: &Event) -> bool {
         Event::MessageQueued(message) => message.expires_at.is_some(),
         Event::MessageChanged { status, .. } => status.not_before.is_some(),
         Event::BreakerChanged { breaker, .. } => breaker.is_open(),
+        // The lease of a lock.
+        Event::LockGranted { .. } => true,
         _ => false,
     }
 }

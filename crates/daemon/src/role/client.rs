@@ -136,7 +136,7 @@ impl Client {
                 crate::crash::point("claim-given");
                 given
             }
-            Request::Lock(asked) => verb::lock::lock(&self.daemon, self.peer(), call.op, asked).await,
+            Request::Lock(asked) => verb::lock::lock(&self.daemon, self.peer(), (call.op, call.lock), asked).await,
             Request::Export => verb::export(&self.daemon, &self.outbox, call.id).await,
             Request::Messages(asked) => {
                 read::some_messages(&self.daemon, asked, (&self.outbox, call.id)).await

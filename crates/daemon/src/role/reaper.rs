@@ -150,6 +150,7 @@ async fn lease(daemon: &Arc<Daemon>, leases: &mut Leases, session: SessionId, ta
     }
     let (context, token, connection) = (Arc::clone(daemon), grant.token(), leases.connection);
     let decide = move |turn: &mut Turn<'_>| {
+        stale::look_again(turn);
         let found =
             view::candidates(turn, &context).into_iter().find(|c| c.tag == tag && c.session == session);
         let Some(candidate) = found else {

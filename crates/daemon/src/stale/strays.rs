@@ -135,6 +135,12 @@ fn tell(turn: &mut Turn<'_>, tag: Tag, (process, command, serves): (ProcId, &str
 
 /// Workers that are registered, ask for nothing, and hold nothing.
 pub(super) fn note_workers(turn: &mut Turn<'_>) {
+    let now = turn.now();
+    let asking: Vec<u64> = turn.rest.work.workers().filter(|(_, worker)| worker.asks()).map(|(id, _)| id).collect();
+    for id in asking {
+        // Also just after its wait is over.
+        turn.rest.work.worker(id).into_iter().for_each(|worker| worker.heard_at = now);
+    }
     let holders: BTreeSet<ProcId> =
         turn.pool().held_messages().filter_map(|open| open.holder?.process).collect();
     let idle = turn.rest.work.workers().filter(|(_, worker)| !worker.asks());

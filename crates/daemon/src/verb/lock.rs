@@ -27,7 +27,12 @@ const LEASE: std::ops::RangeInclusive<u64> = 1_000..=24 * 3600 * 1000;
 const PURPOSE_MAX: usize = 1000;
 
 /// Answers once the lock is held, and that is on disk.
-pub(crate) async fn lock(daemon: &Arc<Daemon>, peer: Peer, op: Option<OpId>, asked: Lock) -> Reply {
+pub(crate) async fn lock(
+    daemon: &Arc<Daemon>,
+    peer: Peer,
+    (op, under): (Option<OpId>, Option<Token>),
+    asked: Lock,
+) -> Reply {
     let op = op::usable(op)?;
     if asked.purpose.len() > PURPOSE_MAX {
         return Err(Refusal::new(ErrorCode::Usage, format!("the purpose is over {PURPOSE_MAX} bytes")));
@@ -46,7 +51,10 @@ pub(crate) async fn lock(daemon: &Arc<Daemon>, peer: Peer, op: Option<OpId>, ask
     };
     let (grant, granted) = oneshot::channel();
     let force = asked.force;
-    let ask = move |turn: &mut Turn<'_>| stand_in_line(turn, (session, ticket, force), lock, grant);
+    let ask = move |turn: &mut Turn<'_>| {
+        may_ask(turn, session, under)?;
+        stand_in_line(turn, (session, ticket, force), lock, grant)
+    };
     if let Some(token) = daemon.engine.turn(ask).await?? {
         // It has it already.
         leaving.place = None;
@@ -69,6 +77,17 @@ pub(crate) async fn lock(daemon: &Arc<Daemon>, peer: Peer, op: Option<OpId>, ask
         daemon.holders.send(process).ok();
     }
     Ok(Response::Locked(Locked { session, token, lease_ms }))
+}
+
+/// Whoever has it would wait for itself.
+fn may_ask(turn: &Turn<'_>, session: SessionId, under: Option<Token>) -> Result<(), Refusal> {
+    let Some(token) = under else { return Ok(()) };
+    if !turn.rest.locks.is_held(token) {
+        return Err(locking::stale());
+    }
+    let its_own = turn.rest.user_locks.get(&session).is_some_and(|lock| lock.token == token);
+    let why = "it is held already, under the token that came with this";
+    if its_own { Err(Refusal::new(ErrorCode::Conflict, why)) } else { Ok(()) }
 }
 
 /// Answers with the token where the same operation has the lock already.
@@ -130,12 +149,13 @@ impl Drop for Leaving {
 pub(crate) fn renew(turn: &mut Turn<'_>, session: SessionId, token: Token) -> Reply {
     let lease = turn.pool().session(session).and_then(|s| s.lock.as_ref()).map(|lock| lock.lease_ms);
     let deadline = turn.mono().after(Duration::from_millis(lease.unwrap_or(LEASE_MS)));
-    match turn.rest.user_locks.get_mut(&session).filter(|lock| lock.token == token) {
-        Some(lock) => {
-            lock.deadline = deadline;
-            Ok(Response::Done)
-        }
-        None => Err(locking::stale()),
+    if let Some(lock) = turn.rest.user_locks.get_mut(&session).filter(|lock| lock.token == token) {
+        lock.deadline = deadline;
+        return Ok(Response::Done);
+    }
+    match turn.pool().session(session) {
+        Some(_) => Err(locking::stale()),
+        None => Err(pool::admit::not_found(turn.pool(), &session.to_string())),
     }
 }
 

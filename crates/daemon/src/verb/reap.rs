@@ -33,7 +33,7 @@ pub(super) async fn reap(daemon: &Arc<Daemon>, op: &Op, force: bool) -> Reply {
 
 /// What each rule says of a session.
 pub(super) async fn explain(daemon: &Arc<Daemon>, wanted: SessionRef) -> Reply {
-    stale::look_around(daemon, false).await;
+    stale::look(daemon).await;
     let context = Arc::clone(daemon);
     let look = move |turn: &mut Turn<'_>| {
         let session = pool::admit::resolve(turn.pool(), &wanted)?.clone();

@@ -241,7 +241,7 @@ fn policy(settings: &Settings, asked: &New, agent: &Agent) -> Result<Policy, Ref
         max_restarts: asked.max_restarts,
         idle_timeout_ms: asked.idle_timeout_ms,
         ttl_ms: asked.ttl_ms,
-        max_runtime_ms: asked.max_runtime_ms,
+        max_runtime_ms: asked.max_runtime_ms.filter(|ms| *ms != u64::MAX),
         ephemeral: asked.ephemeral,
         pinned: asked.pinned,
         reap: asked.reap.clone(),

@@ -122,7 +122,7 @@ pub fn update(settings: &Settings, session: &Session, asked: &Update) -> Result<
         max_restarts: asked.max_restarts.or(before.max_restarts),
         idle_timeout_ms: asked.idle_timeout_ms.or(before.idle_timeout_ms),
         ttl_ms: asked.ttl_ms.or(before.ttl_ms),
-        max_runtime_ms: asked.max_runtime_ms.or(before.max_runtime_ms),
+        max_runtime_ms: asked.max_runtime_ms.or(before.max_runtime_ms).filter(|ms| *ms != u64::MAX),
         reap,
         ..before.clone()
     };

@@ -140,11 +140,10 @@ pub fn kind(text: &str) -> Result<(), Refusal> {
 /// Parked and lost sessions keep and take messages; those that are over or ending refuse them.
 fn accepts(session: &Session, wake: bool) -> Result<(), Refusal> {
     // What is on its way to start again, or to be lost, goes on to take them.
-    let passing = session.lifecycle == Lifecycle::Draining
-        && session
-            .reason
-            .is_some_and(|why| why.parks() || matches!(why, Reason::Restarted | Reason::ServerGone));
-    let starts = session.budget.due_at.is_some() || wake;
+    let is_due = session.budget.due_at.is_some();
+    let goes_on = |why: Reason| is_due || why.parks() || matches!(why, Reason::Restarted | Reason::ServerGone);
+    let passing = session.lifecycle == Lifecycle::Draining && session.reason.is_some_and(goes_on);
+    let starts = is_due || wake;
     match session.lifecycle {
         _ if passing || is_between(session) => Ok(()),
         Lifecycle::Starting | Lifecycle::Live | Lifecycle::Parked | Lifecycle::Lost => Ok(()),

@@ -2,7 +2,7 @@
 
 use protocol::reap::{Action, Rule};
 use protocol::session::Reason;
-use protocol::{Event, Session, Timestamp};
+use protocol::{Event, Incarnation, Session, Timestamp};
 
 use crate::admit;
 use crate::budget;
@@ -11,7 +11,7 @@ use crate::settings::Settings;
 /// A decision about a running session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
-    /// What is done in the end: a restart of what was started again too often is only reported.
+    /// What is done in the end: what cannot be started again, or not by itself, is only reported.
     pub action: Action,
     /// The facts, the finding first.
     pub events: Vec<Event>,
@@ -19,24 +19,46 @@ pub struct Decision {
 
 /// Decides on what a rule found in a running session.
 #[must_use]
-pub fn decide(settings: &Settings, session: &Session, (rule, evidence): (Rule, String), now: Timestamp) -> Decision {
+pub fn decide(
+    settings: &Settings,
+    session: &Session,
+    (rule, evidence): (Rule, String),
+    now: Timestamp,
+) -> Decision {
     let wanted = super::rules::action(settings, Some(session), rule).0;
-    let worn_out = wanted == Action::Restart && budget::allows(settings, session, now).is_err();
-    let action = if worn_out { Action::Report } else { wanted };
-    let evidence =
-        if worn_out { format!("{evidence}; it was started again too often already") } else { evidence };
+    let against = against(settings, session, wanted, now);
+    let action = if against.is_some() { Action::Report } else { wanted };
+    let evidence = match against {
+        Some(why) => format!("{evidence}; not {}: {why}", wanted.word()),
+        None => evidence,
+    };
     let mut events = vec![Event::StaleFound { session: session.id, rule, action, evidence }];
     match action {
         Action::Kill => events.push(admit::put_aside(session, reason(rule))),
         Action::Restart => {
             events.push(admit::put_aside(session, reason(rule)));
-            let budget = budget::next(settings, session, now);
+            // As it will be at its end: that it ran well until now counts.
+            let ended = Session { changed_at: now, ..session.clone() };
+            let budget = budget::next(settings, &ended, now);
             events.push(Event::BudgetChanged { session: session.id, budget });
         }
         // To put it aside it is first seen, within tmux, that nobody is attached.
         Action::Park | Action::Report => {}
     }
     Decision { action, events }
+}
+
+/// What speaks against it.
+fn against(settings: &Settings, session: &Session, action: Action, now: Timestamp) -> Option<&'static str> {
+    let adopted = session.incarnation.as_ref().is_some_and(Incarnation::is_adopted);
+    match action {
+        Action::Restart | Action::Park if adopted => Some("it was adopted, and could not be started again"),
+        Action::Restart if budget::allows(settings, session, now).is_err() => {
+            Some("it was started again too often already")
+        }
+        Action::Park if session.policy.pinned => Some("it is pinned"),
+        _ => None,
+    }
 }
 
 /// Why a session ends for which a rule says so.

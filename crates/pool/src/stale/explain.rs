@@ -1,11 +1,13 @@
 //! What each rule says of a session, for people.
 
+use std::time::Duration;
+
+use protocol::Session;
 use protocol::reap::Rule;
 use protocol::reply::Explained;
-use protocol::{MessageState, Session};
 
-use super::rules::{self, OF_SESSIONS, Signs, Verdict};
-use super::{Facts, is_left_over, is_zombie, strays};
+use super::rules::{self, Signs, Verdict};
+use super::{Facts, is_zombie, strays};
 use crate::pool::Pool;
 use crate::settings::Settings;
 
@@ -18,72 +20,60 @@ pub fn explain(
     facts: &Facts<'_>,
     signs: &Signs<'_>,
 ) -> Vec<Explained> {
+    let named = super::named(pool, settings, facts);
+    let of_it = |rule| named.iter().find(|found| found.session == session.id && found.rule == Some(rule));
     let about = Rule::ALL.into_iter().filter(|rule| *rule != Rule::StaleClient);
     about
         .map(|rule| {
-            let Verdict { applies, why, at } = match rule {
-                rule if OF_SESSIONS.contains(&rule) => rules::verdict(pool, settings, session, rule, signs),
-                Rule::ZombiePane => zombie_pane(session, facts),
-                Rule::StaleWorker => stale_worker(pool, settings, session, facts),
-                Rule::Leftovers => leftovers(session, facts),
-                _ => orphans(pool, session, facts),
+            let verdict = match (rule, of_it(rule)) {
+                (_, Some(found)) => Verdict::yes(found.evidence.as_str()),
+                (Rule::ZombiePane, None) => Verdict::no(no_zombie_pane(session, facts)),
+                (Rule::StaleWorker, None) => no_stale_worker(settings, session, facts),
+                (Rule::Leftovers, None) => {
+                    Verdict::no("nothing is left of it; what it leaves is looked for at its end")
+                }
+                (Rule::Orphans, None) => Verdict::no(no_orphans(pool, session, facts)),
+                _ => rules::verdict(pool, settings, session, rule, signs),
             };
             let (action, by) = rules::action(settings, Some(session), rule);
+            let Verdict { applies, why, at } = verdict;
             Explained { rule, action, by: by.to_owned(), applies, why, at }
         })
         .collect()
 }
 
-fn zombie_pane(session: &Session, facts: &Facts<'_>) -> Verdict {
+fn no_zombie_pane(session: &Session, facts: &Facts<'_>) -> &'static str {
     let run = session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot());
     match run {
-        None => Verdict::no("it has no pane"),
-        Some(run) if is_zombie(run, facts) => Verdict::yes("its program ended and its pane is left"),
-        Some(_) => Verdict::no("its program runs"),
+        None => "it has no pane",
+        Some(run) if is_zombie(run, facts) => "its program is over, and it is about to end",
+        Some(_) => "its program runs",
     }
 }
 
-fn leftovers(session: &Session, facts: &Facts<'_>) -> Verdict {
-    let run = session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot());
-    match run.zip(session.reason) {
-        Some((run, reason)) if is_left_over(reason, run, facts) => {
-            Verdict::yes("its pane is gone and its processes are left")
-        }
-        _ => Verdict::no("nothing is left of it; what it leaves is looked for at its end"),
-    }
-}
-
-fn stale_worker(pool: &Pool, settings: &Settings, session: &Session, facts: &Facts<'_>) -> Verdict {
-    let mut revoked = pool.held_messages().filter(|open| open.session == session.id);
-    if let Some(open) = revoked.find(|open| open.state == MessageState::Revoking) {
-        return Verdict::yes(format!("silent about message {} for longer than its lease", open.id.0));
-    }
-    let mut workers = facts.strays.workers.iter().filter(|worker| worker.session == session.id);
-    let Some(worker) = workers.clone().find(|w| strays::is_silent(settings, w, facts.now)).or_else(|| workers.next())
-    else {
+/// The worker of it that was silent for longest: none was for too long.
+fn no_stale_worker(settings: &Settings, session: &Session, facts: &Facts<'_>) -> Verdict {
+    let workers = facts.strays.workers.iter().filter(|worker| worker.session == session.id);
+    let Some(worker) = workers.min_by_key(|worker| worker.heard_at) else {
         return Verdict::no("no worker of it is silent");
     };
     let silent = facts.now.since(worker.heard_at).as_secs();
     let limit = settings.reap.stale_worker;
-    Verdict {
-        applies: strays::is_silent(settings, worker, facts.now),
-        why: format!("worker {} was silent for {silent} s (limit {} s)", worker.id.0, limit.as_secs()),
-        at: Some(worker.heard_at.after(limit)).filter(|at| *at > facts.now),
-    }
+    let why = format!("worker {} was silent for {silent} s (limit {} s)", worker.id.0, limit.as_secs());
+    // It has to be silent for longer than that.
+    let at = worker.heard_at.after(limit.saturating_add(Duration::from_millis(1)));
+    Verdict { applies: false, why, at: Some(at) }
 }
 
-fn orphans(pool: &Pool, session: &Session, facts: &Facts<'_>) -> Verdict {
+fn no_orphans(pool: &Pool, session: &Session, facts: &Facts<'_>) -> String {
     let its = facts.strays.marked.iter().filter(|(tag, _)| strays::over(pool, **tag) == Some(session.id));
-    let found: Vec<&strays::Stray> = its.flat_map(|(_, found)| found).collect();
-    let name = |stray: &&strays::Stray| format!("{} ({})", stray.process.pid, stray.command);
-    if found.is_empty() {
-        return Verdict::no("no process has the mark of an incarnation of it that is over");
-    }
-    let all: Vec<String> = found.iter().map(name).collect();
-    match found.iter().find_map(|stray| stray.serves.as_ref()) {
-        Some(served) if found.iter().all(|stray| stray.serves.is_some()) => {
-            Verdict::no(format!("process {} {served}, and is left", all.join(", ")))
-        }
-        _ => Verdict::yes(format!("its mark is on process {}", all.join(", "))),
+    let serve = |stray: &strays::Stray| {
+        let serves = stray.serves.as_ref()?;
+        Some(format!("process {} ({}) {serves}", stray.process.pid, stray.command))
+    };
+    let all: Vec<String> = its.flat_map(|(_, found)| found).filter_map(serve).collect();
+    match all.as_slice() {
+        [] => "no process has the mark of an incarnation of it that is over".to_owned(),
+        all => format!("{}, and is left", all.join(", ")),
     }
 }

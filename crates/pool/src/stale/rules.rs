@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use protocol::message::PROMPT;
 use protocol::reap::{Action, Rule};
-use protocol::{Lifecycle, MessageId, Session, SessionId, Timestamp};
+use protocol::{Lifecycle, MessageId, MessageState, Session, SessionId, Timestamp};
 
 use crate::pool::Pool;
 use crate::settings::Settings;
@@ -147,7 +147,7 @@ fn run_time(session: &Session, now: Timestamp) -> Verdict {
 
 fn stale_agent(pool: &Pool, settings: &Settings, session: &Session, signs: &Signs<'_>) -> Verdict {
     let Some(id) = held(pool, session.id) else { return Verdict::no("it holds no message") };
-    if let Some(why) = is_left_alone(session, signs) {
+    if let Some(why) = is_left_alone(pool, session, signs) {
         return Verdict::no(why);
     }
     let what = format!("it holds message {} and nothing was seen of it", id.0);
@@ -162,14 +162,19 @@ fn hung(pool: &Pool, settings: &Settings, session: &Session, signs: &Signs<'_>) 
         (None, 1) => "a message waits for it".to_owned(),
         (None, n) => format!("{n} messages wait for it"),
     };
-    if let Some(why) = is_left_alone(session, signs) {
+    if let Some(why) = is_left_alone(pool, session, signs) {
         return Verdict::no(why);
     }
-    silence(&format!("{busy}, and it neither wrote nor used the processor"), settings.reap.hung, session, signs)
+    silence(
+        &format!("{busy}, and it neither wrote nor used the processor"),
+        settings.reap.hung,
+        session,
+        signs,
+    )
 }
 
 fn idle_session(pool: &Pool, settings: &Settings, session: &Session, signs: &Signs<'_>) -> Verdict {
-    if let Some(why) = is_left_alone(session, signs) {
+    if let Some(why) = is_left_alone(pool, session, signs) {
         return Verdict::no(why);
     }
     match slots::idle_since(pool, settings, session, signs.slots) {
@@ -187,7 +192,7 @@ fn held(pool: &Pool, session: SessionId) -> Option<MessageId> {
 }
 
 /// Why nothing is ended or told for its silence.
-fn is_left_alone(session: &Session, signs: &Signs<'_>) -> Option<&'static str> {
+fn is_left_alone(pool: &Pool, session: &Session, signs: &Signs<'_>) -> Option<&'static str> {
     if session.policy.pinned {
         Some("it is pinned")
     } else if session.attached_clients > 0 {
@@ -196,9 +201,17 @@ fn is_left_alone(session: &Session, signs: &Signs<'_>) -> Option<&'static str> {
         Some("somebody holds its lock")
     } else if signs.ask.contains(&session.id) {
         Some("it waits for a person")
+    } else if is_in_doubt(pool, session.id) {
+        Some("a message of it is in doubt, which is for a person to say")
     } else {
         None
     }
+}
+
+/// Nothing more is typed before somebody says whether one arrived: its agent is not at it.
+fn is_in_doubt(pool: &Pool, session: SessionId) -> bool {
+    let mut held = pool.held_messages().filter(|open| open.session == session && open.kind == PROMPT);
+    held.any(|open| open.state == MessageState::InDoubt)
 }
 
 /// Since when nothing has moved: no output, no use of the processor, no message given.

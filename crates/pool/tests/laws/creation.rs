@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use pool::admit::{self, Admitted, Next};
 use pool::settings::Bounds;
 use pool::{Agent, Naming, RestartRules, Settings, launch};
-use protocol::life::RestartPolicy;
+use protocol::life::{Leftovers, RestartPolicy};
+use protocol::reap::{Action, Rule};
 use protocol::request::New;
 use protocol::socket::{Env, Paths};
 use protocol::{ErrorCode, Session, SessionRef, Tag, Timestamp};
@@ -215,6 +216,37 @@ fn an_idle_time_is_for_what_can_be_parked() {
     assert_eq!(asked("shell", u64::MAX), Ok(Some(u64::MAX)), "never is what it does");
     assert_eq!(asked("claude", 60_000), Ok(Some(60_000)));
     assert_eq!(asked("batch", 60_000), Ok(Some(60_000)));
+}
+
+#[test]
+fn what_becomes_of_it_by_rules_is_said_at_its_creation_and_only_of_a_session() {
+    let (mut world, settings) = (World::default(), with(all(), Naming::Numeric));
+    let mut says = |rule, action| {
+        let asked = New { reap: [(rule, action)].into(), ..of("shell") };
+        create(&mut world, &settings, &asked).map(|session| session.policy.reap)
+    };
+    for action in Action::ALL {
+        assert_eq!(says(Rule::Hung, action), Ok([(Rule::Hung, action)].into()));
+        assert_eq!(says(Rule::Orphans, action), Err(ErrorCode::Usage), "it is about what is over");
+    }
+    let long = |max_runtime_ms| New { max_runtime_ms, ..of("shell") };
+    let mut runs = |ms| create(&mut world, &settings, &long(ms)).unwrap().policy.max_runtime_ms;
+    assert_eq!((runs(Some(9)), runs(Some(u64::MAX)), runs(None)), (Some(9), None, None));
+}
+
+#[test]
+fn what_a_program_detached_is_ended_unless_its_agent_says_otherwise() {
+    let (mut world, mut settings) = (World::default(), with(all(), Naming::Numeric));
+    let session = create(&mut world, &settings, &of("shell")).unwrap();
+    assert_eq!(launch::leftovers(&session, &settings), Leftovers::Kill);
+    settings.agents.get_mut("batch").unwrap().leftovers = Leftovers::Report;
+    assert_eq!(launch::leftovers(&session, &settings), Leftovers::Kill, "another one says so");
+    settings.agents.get_mut("shell").unwrap().leftovers = Leftovers::Report;
+    assert_eq!(launch::leftovers(&session, &settings), Leftovers::Report);
+    let env = Env { home: Some("/home".into()), ..Env::default() };
+    let (run, paths) = (session.incarnation.as_ref().unwrap(), Paths::new(&env).unwrap());
+    let job = launch::job(&session, run, &settings, &paths);
+    assert_eq!((job.leftovers, job.private), (Leftovers::Report, Some(session.dir.clone())));
 }
 
 #[test]

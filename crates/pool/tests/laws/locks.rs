@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use pool::locks::{Ask, Given, Grant, LockTable, Stale, Ticket, Under};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use protocol::{Epoch, SessionId, Token};
+use protocol::session::SessionLock;
+use protocol::{Epoch, Event, OpId, SessionId, Timestamp, Token};
+
+use crate::world::{World, process, server};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum What {
@@ -430,4 +433,49 @@ fn l02_a_lock_keeps_its_token_over_a_restart_and_every_later_one_is_larger() {
     let given = after.release(ONE, Ticket(8));
     let Some(Given::Granted(next)) = given.first() else { panic!("{given:?}") };
     assert!(next.ticket == Ticket(9) && next.token > inner.token);
+}
+
+#[test]
+fn law_3_a_lock_in_the_record_ends_by_its_own_token_alone_and_once() {
+    let mut world = World::default();
+    let session = world.live("s", server(1), 1);
+    let lock = |n: u64| SessionLock {
+        token: Token { epoch: Epoch(1), n },
+        purpose: "make".into(),
+        holder: Some(process(7)),
+        lease_ms: 60_000,
+        since: Timestamp(3),
+        op: OpId::Random([1; 16]),
+    };
+    let held = |world: &World| world.pool.session(session).unwrap().lock.clone();
+    let twice = |world: &mut World, event: Event| {
+        let stamped = world.emit(event);
+        let once = world.pool.clone();
+        world.pool.apply(&stamped);
+        assert_eq!(world.pool, once);
+        assert_eq!(world.rebuilt(), once, "it is in what a new daemon reads");
+        assert!(stamped.event.is_journaled());
+    };
+    let reason = || "why".to_owned();
+    for ends in [false, true] {
+        twice(&mut world, Event::LockGranted { session, lock: lock(2) });
+        assert_eq!(held(&world), Some(lock(2)));
+        let before = world.pool.session(session).unwrap().clone();
+        let other = lock(1).token;
+        twice(&mut world, Event::LockReleased { session, token: other, reason: reason() });
+        twice(&mut world, Event::LockRevoked { session, token: other, reason: reason() });
+        assert_eq!(*world.pool.session(session).unwrap(), before, "an older one's end is not its own");
+        let token = lock(2).token;
+        twice(
+            &mut world,
+            match ends {
+                false => Event::LockReleased { session, token, reason: reason() },
+                true => Event::LockRevoked { session, token, reason: reason() },
+            },
+        );
+        assert_eq!(held(&world), None);
+    }
+    twice(&mut world, Event::LockGranted { session, lock: lock(3) });
+    twice(&mut world, Event::LockGranted { session, lock: lock(4) });
+    assert_eq!(held(&world), Some(lock(4)));
 }

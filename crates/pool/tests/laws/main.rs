@@ -13,4 +13,5 @@ mod reconcile;
 mod rules;
 mod sessions;
 mod strays;
+mod update;
 mod world;

@@ -7,9 +7,9 @@ use pool::slots::{self, Facts};
 use pool::{Agent, Settings, admit, budget, queue};
 use protocol::life::Policy;
 use protocol::message::PROMPT;
-use protocol::session::Reason;
+use protocol::session::{Reason, SessionLock};
 use protocol::{
-    Epoch, ErrorCode, Event, Lifecycle, MessageId, MessageState, OsBytes, Seq, SessionId, Stamped, Tag,
+    Epoch, ErrorCode, Event, Lifecycle, MessageId, MessageState, OpId, OsBytes, Seq, SessionId, Stamped, Tag,
     Timestamp, Token,
 };
 
@@ -51,6 +51,13 @@ impl Scene {
 
     fn is(&mut self, id: u64, lifecycle: Lifecycle, reason: Reason) {
         self.change(id, |s| (s.lifecycle, s.reason) = (lifecycle, Some(reason)));
+    }
+
+    fn lock(&mut self, id: u64) {
+        let (token, op) = (Token { epoch: Epoch(1), n: 1 }, OpId::Random([1; 16]));
+        let (purpose, since) = ("make".to_owned(), Timestamp(0));
+        let lock = SessionLock { token, purpose, holder: None, lease_ms: 60_000, since, op };
+        self.change(id, |s| s.lock = Some(lock));
     }
 
     fn policy(&mut self, id: u64, policy: Policy) {
@@ -102,6 +109,9 @@ fn c11_the_idlest_is_put_aside_and_never_one_that_has_something_to_do() {
     scene.busy.insert(SessionId(4));
     assert_eq!(scene.victim(), None, "somebody is at it");
     scene.busy.clear();
+    scene.lock(4);
+    assert_eq!(scene.victim(), None, "somebody holds its lock");
+    scene.change(4, |s| s.lock = None);
     scene.is(4, Lifecycle::Draining, Reason::Exited);
     assert_eq!(scene.victim(), None, "it ends anyhow");
 }
@@ -181,6 +191,13 @@ fn what_has_had_its_turn_yields_between_two_messages() {
     assert_eq!(scene.victim(), None);
     scene.world.now = 10 * MINUTE;
     assert_eq!(scene.victim(), Some(1));
+    let had = |scene: &Scene| {
+        slots::have_had_their_turn(&scene.world.pool, &settings(), Timestamp(scene.world.now)).count()
+    };
+    assert_eq!(had(&scene), 1);
+    scene.lock(1);
+    assert_eq!((scene.victim(), had(&scene)), (None, 0), "somebody holds its lock");
+    scene.change(1, |s| s.lock = None);
     scene.type_into(1);
     assert_eq!(scene.victim(), None, "not within one");
 }
@@ -290,8 +307,7 @@ fn those_who_wait_longest_are_woken_first_and_nobody_who_does_not_wait() {
     scene.change(3, |s| s.changed_at = Timestamp(250));
     let other = OsBytes::from("for a worker");
     let observation = protocol::request::Send { body: other, ..asked(SessionId(4), "observation") };
-    send(&mut scene.world, &queue::Rules::default(), &observation, &protocol::OpId::Named("o".into()))
-        .unwrap();
+    send(&mut scene.world, &queue::Rules::default(), &observation, &OpId::Named("o".into())).unwrap();
     let wanting: Vec<u64> =
         slots::wanting(&scene.world.pool, &settings(), Timestamp(400)).iter().map(|id| id.0).collect();
     assert_eq!(wanting, [1, 3, 2]);
@@ -362,6 +378,13 @@ fn what_goes_when_its_time_is_up() {
         scene.change(1, |s| s.budget.due_at = Some(Timestamp(1)));
         assert!(!gone(&scene, u64::MAX), "it is to start again");
         scene.change(1, |s| s.budget.due_at = None);
+        assert_eq!(gone(&scene, u64::MAX), from.is_some());
+        scene.lock(1);
+        assert!(!gone(&scene, u64::MAX), "somebody holds its lock");
+        scene.change(1, |s| s.lock = None);
+        scene.change(1, |s| s.policy.pinned = true);
+        assert!(!gone(&scene, u64::MAX), "it is pinned");
+        scene.change(1, |s| s.policy.pinned = false);
         if matches!(lifecycle, Parked | Lost) {
             scene.prompt(1);
             assert!(!gone(&scene, u64::MAX), "it has something to work");

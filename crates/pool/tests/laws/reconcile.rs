@@ -44,7 +44,15 @@ fn t02_nothing_is_left_over_before_a_second_listing_lacks_it() {
     let left = |state: &TmuxState, listed_from: u64| {
         let (exited, now, listed_from) = (BTreeSet::new(), Timestamp(9000), Some(Timestamp(listed_from)));
         let (drained, strays) = (BTreeSet::new(), Strays::default());
-        let facts = Facts { state, exited: &exited, now, listed_from, grace_ms: 1, drained: &drained, strays: &strays };
+        let facts = Facts {
+            state,
+            exited: &exited,
+            now,
+            listed_from,
+            grace_ms: 1,
+            drained: &drained,
+            strays: &strays,
+        };
         stale::candidates(&world.pool, &settings(), &facts).len()
     };
     assert_eq!(left(&up(1, vec![]), 1000), 0, "time alone proves nothing");
@@ -99,7 +107,8 @@ fn what_is_known_to_live_keeps_its_slot_until_the_reaper_ended_it() {
             drained: &BTreeSet::new(),
             strays: &Strays::default(),
         };
-        let kinds: Vec<_> = stale::candidates(&world.pool, &settings(), &facts).iter().map(|c| c.kind).collect();
+        let kinds: Vec<_> =
+            stale::candidates(&world.pool, &settings(), &facts).iter().map(|c| c.kind).collect();
         assert_eq!(kinds, [protocol::reap::CandidateKind::Leftover]);
         world.see(&state, &[dead, vec![process(101)]].concat());
         assert_eq!(world.lifecycle(id), end);
@@ -117,7 +126,15 @@ fn what_drains_and_cannot_work_its_queue_any_more_is_ended() {
         let exited = exited.iter().copied().collect();
         let (now, listed_from) = (Timestamp(world.now), Some(Timestamp(world.now)));
         let (drained, strays) = (BTreeSet::new(), Strays::default());
-        let facts = Facts { state, exited: &exited, now, listed_from, grace_ms: 1, drained: &drained, strays: &strays };
+        let facts = Facts {
+            state,
+            exited: &exited,
+            now,
+            listed_from,
+            grace_ms: 1,
+            drained: &drained,
+            strays: &strays,
+        };
         stale::candidates(&world.pool, &settings(), &facts).len()
     };
     let there = up(1, vec![pane(&world, id, 1)]);
@@ -288,7 +305,7 @@ fn w13_a_tag_of_an_ended_incarnation_is_removed_and_never_adopted() {
         listed_from: Some(Timestamp(world.now)),
         grace_ms: 1,
         drained: &BTreeSet::new(),
-            strays: &Strays::default(),
+        strays: &Strays::default(),
     };
     let found = stale::candidates(&world.pool, &settings(), &facts);
     assert_eq!(
@@ -312,7 +329,7 @@ fn p06_a_pane_without_a_record_is_never_a_candidate() {
         listed_from: Some(Timestamp(world.now)),
         grace_ms: 1,
         drained: &BTreeSet::new(),
-            strays: &Strays::default(),
+        strays: &Strays::default(),
     };
     assert_eq!(stale::candidates(&world.pool, &settings(), &facts), vec![]);
 }

@@ -35,7 +35,7 @@ enum Grown {
 }
 
 /// What the tree is, and a script that starts it.
-const TREES: [(&str, &str, Grown); 11] = [
+const TREES: [(&str, &str, Grown); 13] = [
     ("plain", "sleep 1000 &", Grown::Sleeps(1)),
     ("orphan", "(sleep 1000 &)", Grown::Sleeps(1)),
     ("ignores TERM and HUP", "(trap '' TERM HUP INT; while :; do sleep 1000; done) &", Grown::Sleeps(2)),
@@ -43,6 +43,12 @@ const TREES: [(&str, &str, Grown); 11] = [
     ("setsid, orphan", "setsid sh -c 'sleep 1000 & ' &", Grown::Sleeps(1)),
     ("setsid, orphan, env -i", "setsid env -i sh -c 'sleep 1000 & ' &", Grown::Sleeps(1)),
     ("as before, ignores TERM", "setsid env -i sh -c 'trap \"\" TERM; sleep 1000 & ' &", Grown::Sleeps(1)),
+    ("makes zombies", "sh -c 'true & true & exec sleep 1000' &", Grown::Sleeps(1)),
+    (
+        "a chain of 500",
+        "run() { [ $1 = 0 ] && exec sleep 1000; (run $(($1 - 1))); :; }; run 499 &",
+        Grown::Sleeps(500),
+    ),
     ("stopped", "sh -c 'kill -STOP $$; sleep 1000' &", Grown::Stopped),
     ("stopped, ignores TERM", "setsid sh -c 'trap \"\" TERM; kill -STOP $$; sleep 1000' &", Grown::Stopped),
     (

@@ -12,7 +12,7 @@ use process::cgroup::{self, Subtree};
 use process::handle::Handle;
 use process::identity;
 use process::init::End;
-use process::kill::{Options, Report, kill};
+use process::kill::{Options, Report, Spare, kill};
 use process::tree::Evidence;
 use protocol::ids::Tag;
 use protocol::life::Limits;
@@ -27,6 +27,7 @@ crate::tests![
     the_ladder_ends_a_fork_bomb_whose_init_is_dead,
     what_is_in_the_group_belongs_whatever_else_it_is,
     the_protected_in_the_group_are_spared,
+    a_daemon_in_the_group_that_serves_others_is_spared,
     another_users_process_in_the_group_ends_with_it,
     a_group_of_another_name_is_left_alone,
 ];
@@ -225,4 +226,29 @@ fn a_group_of_another_name_is_left_alone() {
     assert!(Handle::open(id).unwrap().is_some(), "it lives");
     stranger.kill().unwrap();
     stranger.wait().unwrap();
+}
+
+/// Then nothing is killed as a whole, and the group is left to it.
+fn a_daemon_in_the_group_that_serves_others_is_spared() {
+    for by_itself in [true, false] {
+        let Some(groups) = Groups::new() else { return };
+        let myself = std::env::current_exe().unwrap();
+        let server = format!("TEST_ROLE=serve TEST_ARGUMENT=$PWD/out setsid -f {}", myself.display());
+        let stubborn = "(trap '' TERM; while :; do sleep 1000; done) &";
+        let mut pane =
+            groups.pane(&format!("{server} </dev/null >/dev/null 2>&1; {stubborn} {WAIT}; exit 4"));
+        wait_until("the tree", || pane.dir.path().join("out").exists() && groups.count() >= 5);
+        if by_itself {
+            pane.go();
+        } else {
+            let options = Options { spare: Spare::Servers { private: None }, ..options() };
+            let evidence = Evidence { cgroup: Some(groups.group.clone()), ..pane.evidence() };
+            let report = kill(&evidence, &options).unwrap();
+            assert_eq!((report.survivors.len(), report.spared.len()), (0, 2), "{report:?}");
+        }
+        pane.end();
+        assert_eq!((groups.count(), pane.living().len()), (2, 2), "the server and its child");
+        let last = kill(&groups.evidence(), &options()).unwrap();
+        assert_eq!((last.killed.len(), groups.count()), (2, 0));
+    }
 }

@@ -109,7 +109,7 @@ fn p03_survivors_are_named_with_their_state() {
     assert_eq!(survivors, [(agent, State::Stopped)]);
     assert_eq!(report.killed.iter().map(|member| member.comm.clone()).collect::<Vec<_>>(), ["sleep".into()]);
     drop((tracer.kill(), tracer.wait()));
-    assert_eq!(pane.end_alone(), End::Signal(15));
+    assert_eq!(pane.end_alone(), End::Signal(9));
 }
 
 /// Holds a process back when it ends, until this ends itself.
@@ -119,7 +119,7 @@ pub(crate) fn trace(pid: &Path) -> ExitCode {
     // SAFETY: no memory is passed.
     let seized = unsafe { libc::ptrace(libc::PTRACE_SEIZE, pid, 0, libc::PTRACE_O_TRACEEXIT) };
     if seized == 0 {
-        drop(std::io::Write::write(&mut std::io::stdout(), b"!"));
+        drop(std::io::Write::write(&mut std::io::stdout(), b"!\n"));
         drop(std::io::Read::read(&mut std::io::stdin(), &mut [0]));
     }
     ExitCode::SUCCESS
@@ -161,7 +161,7 @@ pub(crate) fn killer(argument: &Path) -> ExitCode {
     let (step, last) = (AtomicU32::new(0), last.parse::<u32>().unwrap());
     let crash = |_: Moment| {
         if step.fetch_add(1, Ordering::Relaxed) + 1 == last {
-            drop(send(Pid::this(), Signal::SIGKILL));
+            let _ = send(Pid::this(), Signal::SIGKILL);
         }
     };
     kill_while(&evidence, &options(), &crash).unwrap();

@@ -48,7 +48,7 @@ fn script() -> String {
         "mkdir private
         set -- '{DETACHED}'; {out} {SILENT}; {private} {SILENT}
         set -- ''; {near} {SILENT} &
-        set -- setsid; {helper} {SILENT} & sleep 1000 | {talks} >/dev/null 2>&1 &
+        set -- setsid; (trap '' TERM; {helper} {SILENT}) & sleep 1000 | {talks} >/dev/null 2>&1 &
         read line; exit 7"
     )
 }
@@ -168,7 +168,7 @@ fn what_was_detached_is_spared_where_that_is_asked() {
 /// Real ones, as far as they are installed.
 fn a_users_tmux_server_and_ssh_agent_survive() {
     let script =
-        "{ tmux -f /dev/null -S $PWD/tmux.sock new -d sleep 1000; ssh-agent -a $PWD/agent.sock; } >log 2>&1
+        "{ TERM=screen tmux -f /dev/null -S $PWD/tmux.sock new -d sleep 1000; ssh-agent -a $PWD/agent.sock; } >log 2>&1
         touch started; read line; exit 7";
     for by_itself in [true, false] {
         let (mut pane, left) = pane(script, |_| ());

@@ -64,7 +64,7 @@ enum Event {
     Signal(Signal),
     /// The lock was held still, some time after this.
     Kept(Instant),
-    /// Its session is removed, which only whoever holds the lock can do.
+    /// Its session is removed: there is nothing left to hold, and nothing that anybody else could do to it.
     Gone,
     /// It is not held any more.
     Lost(String),

@@ -43,9 +43,9 @@ pub(crate) struct Life {
 #[derive(Debug, Clone, Default, PartialEq, Eq, clap::Args)]
 #[group(skip)]
 pub(crate) struct Fate {
-    /// End it after running for so long
-    #[arg(long, value_name = "DUR", value_parser = time::positive)]
-    pub max_runtime: Option<Duration>,
+    /// End it after running for so long, or never
+    #[arg(long, value_name = "DUR", value_parser = positive)]
+    pub max_runtime: Option<u64>,
     /// Start it again when it ends by itself [default: the configuration's]
     #[arg(long, value_name = "WHEN", value_parser = policy())]
     pub restart: Option<RestartPolicy>,
@@ -53,7 +53,7 @@ pub(crate) struct Fate {
     #[arg(long, value_name = "N")]
     pub max_restarts: Option<u32>,
     /// Park it after being idle for so long, or never [default: the configuration's]
-    #[arg(long, value_name = "DUR", value_parser = idle)]
+    #[arg(long, value_name = "DUR", value_parser = positive)]
     pub idle_timeout: Option<u64>,
     /// Remove it so long after its end, or never [default: the configuration's]
     #[arg(long, value_name = "DUR", value_parser = or_never)]
@@ -70,7 +70,7 @@ impl Life {
             max_restarts: self.fate.max_restarts,
             idle_timeout_ms: self.fate.idle_timeout,
             ttl_ms: self.fate.ttl,
-            max_runtime_ms: self.fate.max_runtime.map(time::millis),
+            max_runtime_ms: self.fate.max_runtime,
             reap: self.reap.into_iter().collect(),
             ephemeral: self.ephemeral,
             pinned: self.pin,
@@ -116,7 +116,7 @@ fn or_never(text: &str) -> Result<u64, String> {
     if text == "never" { Ok(NEVER) } else { time::parse(text).map(time::millis) }
 }
 
-fn idle(text: &str) -> Result<u64, String> {
+fn positive(text: &str) -> Result<u64, String> {
     or_never(text).and_then(|ms| if ms == 0 { Err("longer than 0, or never".into()) } else { Ok(ms) })
 }
 
@@ -136,8 +136,8 @@ mod tests {
     #[test]
     fn never_is_a_time_and_zero_is_not_always_one() {
         assert_eq!((or_never("never"), or_never("0"), or_never("1m")), (Ok(NEVER), Ok(0), Ok(60_000)));
-        assert_eq!((idle("never"), idle("2s")), (Ok(NEVER), Ok(2000)));
-        assert!(idle("0").is_err());
+        assert_eq!((positive("never"), positive("2s")), (Ok(NEVER), Ok(2000)));
+        assert!(positive("0").is_err());
     }
 
     #[test]

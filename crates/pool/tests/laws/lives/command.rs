@@ -1,9 +1,11 @@
 //! What may happen to sessions, in any order. What a command is about is named by its place among what
 //! there is when its turn comes, so that every sequence of commands makes sense, and every part of one.
 
+use pool::stale::rules::OF_SESSIONS;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use protocol::life::RestartPolicy;
+use protocol::reap::{Action, Rule};
 use protocol::request::New;
 
 #[derive(Debug, Clone)]
@@ -44,6 +46,8 @@ pub(crate) enum Command {
     /// Somebody wants it to run, and waits in the line for it.
     Start(usize),
     RestoreAll,
+    /// A rule applies to a running session, and this is what becomes of it.
+    Rule(usize, Rule, Action),
     /// Time is up for those that are idle, and those that are over.
     Idle,
     Outdated,
@@ -129,10 +133,11 @@ fn decode(which: u8, number: u64) -> Command {
             Command::Pass(bits.of(&[short.as_slice(), &short, &long].concat()))
         }
         69 => Command::Jump(bits.of(&[-3_600_000, 3_600_000, -2000, 2000])),
-        _ => Command::Crash,
+        70 => Command::Crash,
+        _ => Command::Rule(nth, bits.of(&OF_SESSIONS), bits.of(&Action::ALL)),
     }
 }
 
 pub(crate) fn commands(most: usize) -> impl Strategy<Value = Vec<Command>> {
-    vec((0_u8..71, any::<u64>()).prop_map(|(which, number)| decode(which, number)), 0..=most)
+    vec((0_u8..74, any::<u64>()).prop_map(|(which, number)| decode(which, number)), 0..=most)
 }

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use pool::slots::Facts;
-use pool::stale::{self, Strays};
-use pool::{Settings, admit, budget, ended, is_between, queue, slots};
-use protocol::life::Budget;
-use protocol::reap::CandidateKind;
+use pool::stale::{self, Strays, act};
+use pool::{ReapRules, Settings, admit, budget, ended, is_between, queue, slots};
+use protocol::life::{Budget, RestartPolicy};
+use protocol::reap::{Action, CandidateKind, Rule};
 use protocol::session::{DeleteMode, Reason};
 use protocol::{Epoch, ErrorCode, Event, Lifecycle, MessageState, Session, SessionId, Tag, Timestamp, Token};
 
@@ -101,6 +101,7 @@ impl Machine {
                 self.with_program(*nth, |host, tag| host.attach(tag, *clients));
             }
             Command::RestoreAll => self.restore_all(),
+            Command::Rule(nth, rule, action) => self.rule(*nth, (*rule, *action)),
             Command::Idle => self.idle(),
             Command::Outdated => self.outdated(),
             Command::Pass(ms) => (self.mono, self.world.now) = (self.mono + ms, self.world.now + ms),
@@ -235,6 +236,44 @@ impl Machine {
         }
     }
 
+    /// What a rule says is done: what it ends stays so, but for its policy; what it restarts is started once.
+    fn rule(&mut self, nth: usize, (rule, wanted): (Rule, Action)) {
+        let Some(id) = self.nth(nth, |s| s.lifecycle == Lifecycle::Live) else { return };
+        let settings = {
+            let reap = ReapRules { actions: [(rule, wanted)].into(), ..ReapRules::default() };
+            Settings { reap, ..self.settings.clone() }
+        };
+        let decision = act::decide(&settings, self.session(id), (rule, "because".to_owned()), self.now());
+        let pinned = self.lives[&id].pinned;
+        let expected = match (wanted, decision.action) {
+            (Action::Park, _) if pinned => Action::Report,
+            // By a clock that jumps; that it does not start too often is seen at its start.
+            (Action::Restart, Action::Report) => {
+                assert!(budget::allows(&self.settings, self.session(id), self.now()).is_err());
+                Action::Report
+            }
+            _ => wanted,
+        };
+        assert_eq!(decision.action, expected);
+        self.emit(decision.events);
+        let ends = matches!(expected, Action::Kill | Action::Restart);
+        assert_eq!(self.is(id, Lifecycle::Draining), ends);
+        match expected {
+            Action::Kill => {
+                let again = matches!(rule, Rule::Memory | Rule::Hung | Rule::StaleAgent);
+                let policy = self.lives[&id].asked.restart.unwrap_or_default();
+                let stays = !again || policy == RestartPolicy::No;
+                self.life(id).ended = Some(Lifecycle::Stopped).filter(|_| stays);
+            }
+            Action::Restart => self.life(id).owed = true,
+            Action::Park if self.host.attached(self.tag_of(id)) == 0 => {
+                let event = admit::put_aside(self.session(id), Reason::Idle);
+                self.world.emit(event);
+            }
+            Action::Park | Action::Report => {}
+        }
+    }
+
     fn make(&mut self, nth: usize) {
         let Some(id) = self.starting(nth) else { return };
         self.host.make(self.tag_of(id));
@@ -348,7 +387,9 @@ impl Machine {
         self.emit(events);
         for (n, id) in (0..).zip(lost) {
             assert_eq!(self.session(id).budget.due_at, Some(self.now().after(spacing * n)));
-            self.life(id).renew();
+            let life = self.life(id);
+            life.renew();
+            life.owed = true;
         }
     }
 
@@ -460,6 +501,13 @@ impl Machine {
             let life = &self.lives[&session.id];
             let parked = session.lifecycle == Lifecycle::Parked;
             let waits = parked && !life.waiting.is_empty();
+            // By its policy it is decided that it starts only when it is over.
+            let due = session.budget.due_at.is_some();
+            assert!(due || !life.owed, "a rule ended it, and it is not started again: {session:?}");
+            assert!(
+                !due || life.owed || !session.lifecycle.holds_slot(),
+                "it runs and is to start: {session:?}"
+            );
             if wanting.contains(&session.id) {
                 assert!(!session.lifecycle.holds_slot() && !session.budget.exhausted);
                 let stays = life.ended.is_some();

@@ -24,6 +24,8 @@ pub(crate) struct Life {
     pub(crate) starts: Vec<u64>,
     /// Somebody ended it, and nobody started it since.
     pub(crate) ended: Option<Lifecycle>,
+    /// A rule ended it and starts it again, once: nobody said otherwise since.
+    pub(crate) owed: bool,
     /// There were too many starts, and nobody started it since.
     pub(crate) exhausted: bool,
 }
@@ -43,13 +45,14 @@ impl Life {
 
     /// It was started by somebody, or is to stay as it is.
     pub(crate) fn renew(&mut self) {
-        (self.ended, self.exhausted) = (None, false);
+        (self.ended, self.exhausted, self.owed) = (None, false, false);
         self.starts.clear();
     }
 
     /// It is started by itself.
     pub(crate) fn start(&mut self, settings: &Settings, mono: u64) {
         self.starts.push(mono);
+        self.owed = false;
         let window = millis(settings.restart.window);
         let max = self.asked.max_restarts.unwrap_or(settings.restart.max).max(1);
         let recent = self.starts.iter().filter(|at| mono - **at < window).count();
@@ -93,7 +96,7 @@ pub(crate) fn accepts(s: &Session) -> bool {
     let passes = s.reason.is_some_and(|reason| on_its_way.contains(&reason));
     match s.lifecycle {
         Lifecycle::Starting | Lifecycle::Live | Lifecycle::Parked | Lifecycle::Lost => true,
-        Lifecycle::Draining => passes,
+        Lifecycle::Draining => passes || s.budget.due_at.is_some(),
         Lifecycle::Stopped => s.reason == Some(Reason::Restarted) || s.budget.due_at.is_some(),
         Lifecycle::Failed => s.budget.due_at.is_some(),
     }

@@ -6,7 +6,7 @@ use pool::ReapRules;
 use pool::stale::rules::OF_SESSIONS;
 use protocol::reap::Rule;
 use protocol::session::Reason;
-use protocol::{Lifecycle, SessionId, Timestamp};
+use protocol::{Lifecycle, MessageState, SessionId, Timestamp};
 
 use super::{MINUTE, ONE, START, Scene, before};
 
@@ -159,13 +159,24 @@ fn c02_an_agent_is_stale_only_with_a_message_and_without_a_sign() {
 }
 
 #[test]
+fn p06_a_message_in_doubt_waits_for_a_person_and_makes_nobody_stale() {
+    let (mut scene, at) = Scene::of(Rule::StaleAgent);
+    scene.prompt();
+    assert!(scene.applies(Rule::StaleAgent, at) && scene.applies(Rule::Hung, at));
+    let open = scene.world.pool.held_messages().next().unwrap();
+    let doubt = pool::queue::moved(&open, MessageState::InDoubt, Some("cut off"), Timestamp(START));
+    scene.world.emit(doubt);
+    assert!(OF_SILENCE.into_iter().all(|rule| scene.never(rule)));
+}
+
+#[test]
 fn p06_what_is_pinned_attached_locked_or_waits_for_a_person_is_not_ended_for_its_silence() {
     type Change = fn(&mut Scene);
     let changes: [(&str, Change); 5] = [
         ("pinned", |scene| scene.change(|s| s.policy.pinned = true)),
         ("attached", |scene| scene.change(|s| s.attached_clients = 1)),
         ("locked", Scene::lock),
-        ("waits for a person", |scene| drop(scene.ask.insert(ONE))),
+        ("waits for a person", |scene| assert!(scene.ask.insert(ONE))),
         ("of another", |scene| scene.quiet = [(SessionId(2), Timestamp(0))].into()),
     ];
     for rule in OF_SILENCE {

@@ -1,0 +1,78 @@
+//! Whom no rule may name: panes of others, who is attached, who shows that it lives.
+
+use super::support::{Process, SOON, await_look, events};
+use crate::harness::{PATIENCE, Pool, Talk, wait_until};
+
+/// Every rule ends what it applies to, soon.
+const STRICT: &str = "idle_session = '300ms'\nhung = '1s'\nstale_agent = '1s'\nstale_worker = '1s'\n\
+                      [reaper.policy]\nidle_session = 'kill'\nhung = 'kill'\nstale_agent = 'kill'\nstale_worker = 'kill'\n";
+
+#[track_caller]
+fn attached(pool: &Pool, session: &str) -> Talk {
+    let target = pool.show(session)["tmux"]["session_id"].as_str().unwrap().to_owned();
+    let mut command = pool.command("tmux");
+    command.arg("-uN").arg("-C").arg("-S").arg(pool.tmux_socket()).args(["attach-session", "-t", &target]);
+    let client = Talk::start(&mut command);
+    wait_until("it is attached", PATIENCE, || pool.show(session)["attached_clients"] == 1);
+    client
+}
+
+#[test]
+fn p06_panes_of_others_who_is_attached_and_who_lives_are_never_named() {
+    let quick = SOON.replace("[reaper]", "idle_quiet = '300ms'\nidle_settle = '300ms'\n[reaper]");
+    let pool = Pool::with(&format!("{quick}{STRICT}"));
+    pool.script("first", "while :; do echo; sleep 0.1; done");
+    let new = ["new-session", "-d", "-s", "foreign", "-P", "-F", "#{pane_pid}", "exec sleep 1000"];
+    let foreign: u32 = pool.tmux_text(&new).parse().unwrap();
+    let attached_to = pool.script("attached", "exec sleep 1000");
+    let _client = attached(&pool, &attached_to);
+    let pinned = pool.ok(&["new", "pinned", "--pin", "--", "sleep", "1000"]);
+    // One that has much to do and tells so, and a worker that tells nothing but that it lives.
+    pool.script("busy", "while :; do echo; sleep 0.1; done");
+    pool.ok(&["send", "busy", "text"]);
+    let mut worker = pool.poolctl();
+    let handler = format!("echo $$ >{}; exec sleep 1000", pool.path("handler").display());
+    worker.args([
+        "--json",
+        "work",
+        "busy",
+        "--kind",
+        "job",
+        "--heartbeat",
+        "100ms",
+        "--",
+        "sh",
+        "-c",
+        &handler,
+    ]);
+    let worker = Talk::start(&mut worker);
+    pool.ok(&["send", "busy", "--kind", "job", "text"]);
+    let handler = pool.await_file("handler", |text| text.ends_with(b"\n"));
+    let handler: u32 = String::from_utf8(handler).unwrap().trim().parse().unwrap();
+    let agents = ["first", &attached_to, &pinned, "busy"].map(|id| pool.pane_pids(id).0);
+    let all: Vec<Process> = agents
+        .iter()
+        .chain([&foreign, &worker.pid(), &handler])
+        .map(|pid| Process::of(*pid).unwrap())
+        .collect();
+
+    let mut ended = 0;
+    for n in 0..3 {
+        // The rules are in force: one that has nothing to do is ended.
+        let idle = pool.script(&format!("idle{n}"), "exec sleep 1000");
+        wait_until("it is ended", PATIENCE, || {
+            let named = pool.json(&["reap", "--dry-run"]);
+            for candidate in named["candidates"].as_array().unwrap() {
+                assert_eq!(candidate["session"], idle.as_str(), "{named}");
+            }
+            pool.lifecycle(&idle) == "stopped"
+        });
+        ended += events(&pool, "stale_found", Some(&idle)).len();
+    }
+    assert_eq!(ended, 3, "{}", pool.journal());
+    await_look(&pool);
+    let hurt: Vec<_> = all.iter().filter(|process| !process.runs()).collect();
+    assert!(hurt.is_empty(), "{hurt:?} of {all:?} {}", pool.journal());
+    assert_eq!(events(&pool, "stale_found", None).len(), 3 + 1, "{}", pool.journal());
+    assert!(pool.tmux_sessions().contains(&"foreign".to_owned()));
+}
