@@ -24,8 +24,9 @@ fn p06_panes_of_others_who_is_attached_and_who_lives_are_never_named() {
     pool.script("first", "while :; do echo; sleep 0.1; done");
     let new = ["new-session", "-d", "-s", "foreign", "-P", "-F", "#{pane_pid}", "exec sleep 1000"];
     let foreign: u32 = pool.tmux_text(&new).parse().unwrap();
-    let attached_to = pool.script("attached", "exec sleep 1000");
+    let attached_to = pool.ok(&["new", "attached", "--pin", "--", "sleep", "1000"]);
     let _client = attached(&pool, &attached_to);
+    pool.ok(&["unpin", &attached_to]);
     let pinned = pool.ok(&["new", "pinned", "--pin", "--", "sleep", "1000"]);
     // One that has much to do and tells so, and a worker that tells nothing but that it lives.
     pool.script("busy", "while :; do echo; sleep 0.1; done");

@@ -20,3 +20,5 @@ mod rules;
 mod workers;
 #[cfg(target_os = "linux")]
 mod points;
+#[cfg(target_os = "linux")]
+mod chaos;

@@ -80,6 +80,11 @@ my %shapes = (
         orphan(sub { apart(); $become->(); sleep(1000) while 1 });
     },
     chain   => sub { POSIX::mkfifo('never', 0600); exec('sh', '-c', $chain, $mark, 500) },
+    rebels  => sub {
+        my $init = getppid();
+        child(sub { apart(); deaf('TERM'); stay() });
+        $SIG{TERM} = sub { kill('KILL', $init); POSIX::_exit(0) };
+    },
     stay    => sub { },
 );
 $shapes{$shape}->();

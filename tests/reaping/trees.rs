@@ -182,6 +182,12 @@ fn p04_a_chain_of_500() {
     fell(Shape("chain", 500), |_| ());
 }
 
+/// Its pane goes with the init, long before the one that does not listen to TERM.
+#[test]
+fn p03_what_kills_its_init_is_not_over_before_the_reaper_says_so() {
+    fell(Shape("rebels", 2), |_| ());
+}
+
 /// Without a control group it may outrun the reaper: then it is named, and ended by a later try.
 #[test]
 fn p04_what_forks_for_ever() {

@@ -5,13 +5,13 @@
 mod pace;
 mod turn;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use pool::Pool;
 use pool::locks::{LockTable, Ticket};
-use protocol::{Event, MessageId, OpId, Reply, SessionId, Stamped, Timestamp, Token};
+use protocol::{Event, MessageId, OpId, Reply, SessionId, Stamped, Timestamp};
 use store::{Store, StoreError};
 use tokio::sync::{Notify, broadcast, oneshot, watch};
 
@@ -65,8 +65,6 @@ pub(crate) struct Rest {
     pub(crate) waiting: HashMap<Ticket, Waits>,
     /// Locks that users hold.
     pub(crate) user_locks: BTreeMap<SessionId, UserLock>,
-    /// Those under which a message was sent: what is queued is delivered inside of them.
-    pub(crate) fed: BTreeSet<Token>,
     /// Operations under way: digest, and who waits for the answer.
     pub(crate) running: HashMap<OpId, (u64, Vec<oneshot::Sender<Reply>>)>,
     /// Who waits for something to come true.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use pool::stale::rules::Used;
 use process::tree::Table;
 use protocol::life::Usage;
-use protocol::{Event, Lifecycle, Session, SessionId, Tag};
+use protocol::{Event, Lifecycle, Session, Tag};
 use tokio::time::sleep;
 
 use crate::context::{Daemon, pane_of};
@@ -49,7 +49,8 @@ async fn quick(daemon: &Arc<Daemon>) {
         let limited: Vec<Session> = sessions.into_iter().filter(has_limits).collect();
         let pause = if limited.is_empty() { SELDOM } else { OFTEN };
         let bounded = limited.iter().any(|s| s.spec.limits.memory.is_some());
-        let measured = if bounded { files::elsewhere(move || memories(&limited)).await } else { Some(Vec::new()) };
+        let measured =
+            if bounded { files::elsewhere(move || memories(&limited)).await } else { Some(Vec::new()) };
         match measured {
             Some(used) if pause == OFTEN => note(daemon, used).await,
             Some(_) => {}
@@ -66,10 +67,11 @@ async fn disks(daemon: &Arc<Daemon>) {
         let mut rest = if limited.is_empty() { SELDOM } else { OFTEN };
         for session in limited {
             let began = Instant::now();
-            let (id, dir) = (session.id, session.dir.clone());
+            let Some(tag) = session.incarnation.as_ref().map(|run| run.tag) else { continue };
+            let dir = session.dir.clone();
             let count = move || disk_use_at_least(dir.as_path(), Instant::now() + DISK_LIMIT);
             let counted = tokio::task::spawn_blocking(count).await.ok();
-            note(daemon, vec![(id, Used { disk: counted, memory: None })]).await;
+            note(daemon, vec![(tag, Used { disk: counted, memory: None })]).await;
             rest += began.elapsed() * REST;
         }
         sleep(rest).await;
@@ -87,11 +89,11 @@ async fn logs(daemon: &Arc<Daemon>) {
 }
 
 /// What sessions use now, and what follows from it.
-async fn note(daemon: &Arc<Daemon>, used: Vec<(SessionId, Used)>) {
+async fn note(daemon: &Arc<Daemon>, used: Vec<(Tag, Used)>) {
     let context = Arc::clone(daemon);
     let judge = move |turn: &mut Turn<'_>| {
-        for (session, now) in used {
-            let known = turn.rest.stale.used.entry(session).or_default();
+        for (tag, now) in used {
+            let known = turn.rest.stale.used.entry(tag).or_default();
             *known = Used { memory: now.memory.or(known.memory), disk: now.disk.or(known.disk) };
         }
         stale::judge(turn, &context, false)
@@ -106,11 +108,14 @@ fn has_limits(session: &Session) -> bool {
     limits.memory.is_some() || limits.disk.is_some() || session.policy.max_runtime_ms.is_some()
 }
 
-fn memories(limited: &[Session]) -> Vec<(SessionId, Used)> {
+fn memories(limited: &[Session]) -> Vec<(Tag, Used)> {
     // One look at the machine's processes serves all of them.
     let Ok(table) = Table::look() else { return Vec::new() };
     let bounded = limited.iter().filter(|s| s.spec.limits.memory.is_some());
-    let memory = |s: &Session| Some((s.id, Used { memory: Some(usage_in(&table, s)?.memory), disk: None }));
+    let memory = |s: &Session| {
+        let tag = s.incarnation.as_ref()?.tag;
+        Some((tag, Used { memory: Some(usage_in(&table, s)?.memory), disk: None }))
+    };
     bounded.filter_map(memory).collect()
 }
 
@@ -147,9 +152,7 @@ async fn keep_log(daemon: &Arc<Daemon>, session: &Session) {
 pub(crate) fn forget(turn: &mut Turn<'_>, daemon: &Daemon) {
     let runs: BTreeSet<Tag> =
         turn.pool().sessions().filter_map(|s| s.incarnation.as_ref()).map(|run| run.tag).collect();
-    let live: BTreeSet<SessionId> =
-        turn.pool().sessions().filter(|s| s.lifecycle == Lifecycle::Live).map(|s| s.id).collect();
-    turn.rest.stale.used.retain(|session, _| live.contains(session));
+    stale::forget(turn);
     turn.rest.view.worked.retain(|tag, _| runs.contains(tag));
     turn.rest.view.touched.retain(|tag| runs.contains(tag));
     daemon.cgroups.sweep(&|tag| runs.contains(&tag));

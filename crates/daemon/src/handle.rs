@@ -86,7 +86,7 @@ impl Handle {
     /// The same for what was decided already: inside of whatever lock a user holds.
     ///
     /// # Errors
-    /// Storage, where the daemon ends before; conflict, where that lock ended first.
+    /// Storage, where the daemon ends before.
     pub(crate) async fn lock_inside(
         &self,
         session: SessionId,

@@ -38,7 +38,7 @@ pub(crate) enum Waits {
     /// An operation of the daemon's.
     Operation(oneshot::Sender<Result<Token, Refusal>>),
     /// A user's: its token comes with the grant.
-    User(Box<SessionLock>, oneshot::Sender<Token>),
+    User(Box<SessionLock>, oneshot::Sender<Result<Token, Refusal>>),
 }
 
 /// A user's lock that is held.
@@ -87,14 +87,16 @@ fn short(purpose: &str) -> String {
 
 /// Whether what nobody asked for waits: a user holds the session's lock, and has sent nothing under it.
 pub(crate) fn holds_back(turn: &Turn<'_>, session: SessionId) -> bool {
-    turn.rest.user_locks.get(&session).is_some_and(|lock| !turn.rest.fed.contains(&lock.token))
+    let lock = turn.pool().session(session).and_then(|s| s.lock.as_ref());
+    turn.rest.user_locks.contains_key(&session) && !lock.is_some_and(|lock| lock.fed)
 }
 
 /// Who holds a session's lock, for people.
 pub(crate) fn shown(turn: &Turn<'_>, session: SessionId) -> Option<LockView> {
     let held = turn.rest.locks.holder(session)?;
     let lock = turn.pool().session(session).and_then(|s| s.lock.as_ref()).filter(|_| held.open);
-    let left = turn.rest.user_locks.get(&session).filter(|_| held.open).map(|lock| turn.mono().until(lock.deadline));
+    let left =
+        turn.rest.user_locks.get(&session).filter(|_| held.open).map(|lock| turn.mono().until(lock.deadline));
     Some(LockView {
         token: held.token,
         purpose: held.purpose.to_owned(),
@@ -128,12 +130,17 @@ fn hand_on(turn: &mut Turn<'_>, session: SessionId, ticket: Ticket) {
             Given::Granted(grant) => {
                 let taken = match turn.rest.waiting.remove(&grant.ticket) {
                     Some(Waits::Operation(waits)) => waits.send(Ok(grant.token)).is_ok(),
+                    Some(Waits::User(_, waits)) if turn.pool().session(session).is_none() => {
+                        // Whoever left needs no answer.
+                        waits.send(Err(pool::admit::not_found(turn.pool(), &session.to_string()))).ok();
+                        false
+                    }
                     Some(Waits::User(lock, waits)) => {
                         let here = !waits.is_closed();
                         if here {
                             hold(turn, session, (grant.ticket, SessionLock { token: grant.token, ..*lock }));
                             // Whoever left meanwhile gives it back when its place is dropped.
-                            waits.send(grant.token).ok();
+                            waits.send(Ok(grant.token)).ok();
                         }
                         here
                     }
@@ -146,6 +153,21 @@ fn hand_on(turn: &mut Turn<'_>, session: SessionId, ticket: Ticket) {
         }
     }
     turn.stir();
+}
+
+/// A message was sent under a user's lock: what is queued is delivered inside of it.
+pub(crate) fn fed(turn: &mut Turn<'_>, session: SessionId, under: Option<Token>) {
+    let Some(token) = under else { return };
+    let lock = turn.pool().session(session).and_then(|s| s.lock.as_ref());
+    if lock.is_some_and(|lock| lock.token == token && !lock.fed) {
+        turn.emit(Event::LockFed { session, token });
+        turn.stir();
+    }
+}
+
+/// Its record is gone: nobody holds it any more.
+pub(crate) fn deleted(turn: &mut Turn<'_>, session: SessionId) {
+    end(turn, session, End::Released("the session was removed"));
 }
 
 /// A user has the lock from here on.
@@ -169,7 +191,6 @@ pub(crate) enum End {
 pub(crate) fn end(turn: &mut Turn<'_>, session: SessionId, how: End) {
     let Some(lock) = turn.rest.user_locks.remove(&session) else { return };
     let token = lock.token;
-    turn.rest.fed.remove(&token);
     if turn.pool().session(session).is_some() {
         turn.emit(match how {
             End::Released(reason) => Event::LockReleased { session, token, reason: reason.to_owned() },
@@ -181,8 +202,13 @@ pub(crate) fn end(turn: &mut Turn<'_>, session: SessionId, how: End) {
 
 /// The locks whose holders were silent for too long. Answers how long until the next one is.
 pub(crate) fn lapse(turn: &mut Turn<'_>, asked_at: Mono) -> Option<Duration> {
-    let over: Vec<SessionId> =
-        turn.rest.user_locks.iter().filter(|(_, lock)| lock.deadline <= asked_at).map(|(id, _)| *id).collect();
+    let over: Vec<SessionId> = turn
+        .rest
+        .user_locks
+        .iter()
+        .filter(|(_, lock)| lock.deadline <= asked_at)
+        .map(|(id, _)| *id)
+        .collect();
     for session in over {
         tracing::info!(%session, "a lock was not renewed in time");
         end(turn, session, End::Revoked("its holder was silent for longer than the lease"));

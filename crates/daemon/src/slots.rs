@@ -119,7 +119,11 @@ fn leaving(turn: &Turn<'_>) -> usize {
 }
 
 /// What is known of the programs of running sessions, with the newest word of their logs.
-pub(crate) fn with_facts<R>(turn: &mut Turn<'_>, daemon: &Daemon, with: impl FnOnce(&Turn<'_>, &Facts<'_>) -> R) -> R {
+pub(crate) fn with_facts<R>(
+    turn: &mut Turn<'_>,
+    daemon: &Daemon,
+    with: impl FnOnce(&Turn<'_>, &Facts<'_>) -> R,
+) -> R {
     let now = turn.now();
     let known = std::mem::take(&mut turn.rest.view.quiet);
     let fresh = known.0.is_some_and(|at| now.since(at) < Duration::from_millis(QUIET_AGE_MS) && at <= now);
@@ -153,11 +157,12 @@ fn quiet_since(turn: &Turn<'_>, daemon: &Daemon) -> BTreeMap<SessionId, Timestam
     let written = |session: &Session| {
         let started = session.incarnation.as_ref()?.started_at;
         let log = daemon.paths.session(session.id).join("logs").join(protocol::logs::CURRENT);
-        let modified = std::fs::metadata(log).and_then(|found| found.modified()).ok();
-        let since = modified.and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
-        // A clock that went back makes it no busier than now.
-        let at = since.map_or(started, |since| Timestamp(millis(since))).min(turn.now());
-        Some((session.id, at.max(started)))
+        // Where there is no log nothing is known.
+        let modified = std::fs::metadata(log).and_then(|found| found.modified()).ok()?;
+        let since = modified.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        // A clock that went back makes it no busier than now, and one that jumped no idler than before.
+        let at = Timestamp(millis(since)).min(turn.now());
+        Some((session.id, at.max(started).max(turn.rest.stale.jumped_at)))
     };
     running.filter_map(written).collect()
 }

@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use pool::Settings;
 use pool::deadlines::Mono;
+use pool::stale::Strays;
+use pool::stale::act::{self, Decision};
 use pool::stale::rules::{self, Signs};
-use pool::stale::{Strays, act};
 use process::tree::Table;
 use protocol::message::PROMPT;
-use protocol::reap::{Action, Candidate, CandidateKind, Rule};
+use protocol::reap::{Action, Candidate, CandidateKind, Outcome, Rule};
 use protocol::session::Reason;
 use protocol::{Event, Lifecycle, ProcId, Session, SessionId, Tag, Timestamp};
 use tokio::time::sleep;
@@ -30,8 +31,18 @@ const CALM_PERCENT: u64 = 1;
 /// What the daemon remembers of this from look to look.
 #[derive(Debug, Default)]
 pub(crate) struct Stale {
-    /// What sessions use of what is limited.
-    pub(crate) used: BTreeMap<SessionId, rules::Used>,
+    /// What incarnations use of what is limited.
+    pub(crate) used: BTreeMap<Tag, rules::Used>,
+    /// When the clock was last seen to jump, or the machine to have slept: no silence before it counts.
+    pub(crate) jumped_at: Timestamp,
+    /// Both clocks at the last look.
+    looked_at: Option<(Timestamp, Mono)>,
+    /// For what incarnations are being ended by a rule.
+    pub(crate) evidence: BTreeMap<Tag, String>,
+    /// What the command before refused, and when.
+    refused: BTreeMap<(Tag, Rule), Mono>,
+    /// Marked processes that the reaper left.
+    left: BTreeSet<(Tag, ProcId)>,
     /// The processor time of sessions that may hang, when that was read, and since when it has hardly grown.
     calm: BTreeMap<SessionId, (Tag, u64, Timestamp, Timestamp)>,
     /// Processes that nothing of the pool's runs any more.
@@ -82,12 +93,35 @@ pub(crate) async fn look_around(daemon: &Arc<Daemon>, force: bool) -> bool {
     true
 }
 
+/// A difference between the clocks from which on the wall clock jumped, or the machine slept.
+const JUMP: Duration = Duration::from_secs(1);
+
+/// Nothing is silent for what the clock did, or because the machine slept.
+fn note_jump(turn: &mut Turn<'_>) {
+    let (now, mono) = (turn.now(), turn.mono());
+    let stale = &mut turn.rest.stale;
+    if let Some((then, mono_then)) = stale.looked_at.replace((now, mono)) {
+        let (wall, real) = (now.0.saturating_sub(then.0), mono.0.saturating_sub(mono_then.0));
+        let backward = then.0.saturating_sub(now.0);
+        if Duration::from_millis(wall.abs_diff(real).max(backward)) >= JUMP {
+            tracing::info!("the clock jumped, or the machine slept: silence counts from now on");
+            stale.jumped_at = now;
+            stale.calm.clear();
+        }
+    }
+}
+
 /// One look at what runs, and nothing is done. Whether the daemon goes on.
 pub(crate) async fn look(daemon: &Arc<Daemon>) -> bool {
     let suspects = daemon.engine.turn(suspects).await;
     let Ok(suspects) = suspects else { return false };
-    let used = if suspects.is_empty() { Vec::new() } else { files::elsewhere(move || cpu(&suspects)).await.unwrap_or_default() };
+    let used = if suspects.is_empty() {
+        Vec::new()
+    } else {
+        files::elsewhere(move || cpu(&suspects)).await.unwrap_or_default()
+    };
     let note = move |turn: &mut Turn<'_>| {
+        note_jump(turn);
         note_cpu(turn, used);
         strays::note_workers(turn);
     };
@@ -134,50 +168,103 @@ pub(crate) fn judge(turn: &mut Turn<'_>, daemon: &Daemon, force: bool) -> Vec<(S
     }
     let settings = daemon.settings();
     let found = with_signs(turn, daemon, |turn, signs| rules::found(turn.pool(), &settings, signs));
-    let mut parks = Vec::new();
-    let mut now_told = BTreeSet::new();
-    let mut ended = BTreeSet::new();
-    turn.rest.stale.waiting = 0;
+    let (mut parks, mut told, mut waiting) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
     for (id, rule, evidence) in found {
-        let Some(session) = turn.pool().session(id).cloned().filter(|_| !ended.contains(&id)) else { continue };
+        // One that ended for the rule before is live no more.
+        let live = turn.pool().session(id).filter(|s| s.lifecycle == Lifecycle::Live).cloned();
+        let Some(session) = live else { continue };
         let Some(tag) = session.incarnation.as_ref().map(|run| run.tag) else { continue };
-        now_told.insert((tag, rule));
-        let told = turn.rest.stale.told.contains(&(tag, rule));
-        let decision = act::decide(&settings, &session, (rule, evidence), turn.now());
-        let ends = decision.action != Action::Report;
-        if told && !ends {
+        let Decision { action, events } = decide(turn, &settings, &session, (rule, evidence));
+        let ends = action != Action::Report;
+        if ends && !force && (kills_left(turn, &settings) == 0 || was_refused(turn, (tag, rule))) {
+            waiting.insert(id);
             continue;
         }
-        if ends && !force && kills_left(turn, &settings) == 0 {
-            now_told.remove(&(tag, rule));
-            turn.rest.stale.waiting += 1;
+        let new = told.insert((tag, rule)) && !turn.rest.stale.told.contains(&(tag, rule));
+        if !new && !ends {
             continue;
         }
+        tracing::warn!(session = %id, rule = rule.word(), action = action.word(), "a rule applies");
+        turn.emit_all(excess(turn, &session, rule, ends));
+        turn.emit_all(events);
         if ends {
             count_kill(turn);
-            ended.insert(id);
             turn.rest.view.verdicts.remove(&tag);
         }
-        tracing::warn!(session = %id, rule = rule.word(), action = decision.action.word(), "a rule applies");
-        turn.emit_all(excess(turn, &session, rule, ends));
-        turn.emit_all(decision.events);
-        if decision.action == Action::Park {
+        if action == Action::Park {
             parks.extend(slots::aside(turn, &session, Reason::Idle));
         }
     }
-    turn.rest.stale.told = now_told;
+    (turn.rest.stale.told, turn.rest.stale.waiting) = (told, waiting.len());
     parks
+}
+
+/// What is done about it. What was said by hand alone could not be taken up again.
+fn decide(
+    turn: &mut Turn<'_>,
+    settings: &Settings,
+    session: &Session,
+    (rule, evidence): (Rule, String),
+) -> Decision {
+    let tag = session.incarnation.as_ref().map(|run| run.tag);
+    let by_hand = tag.is_some_and(|tag| turn.rest.view.touched.contains(&tag))
+        && session.conversation.as_ref().is_some_and(|conversation| !conversation.begun);
+    let decision = act::decide(settings, session, (rule, evidence.clone()), turn.now());
+    if decision.action == Action::Park && by_hand {
+        let evidence = format!("{evidence}; not park: what was said to it by hand would be lost");
+        let told = Event::StaleFound { session: session.id, rule, action: Action::Report, evidence };
+        return Decision { action: Action::Report, events: vec![told] };
+    }
+    if let Some(tag) = tag.filter(|_| matches!(decision.action, Action::Kill | Action::Restart)) {
+        turn.rest.stale.evidence.insert(tag, evidence);
+    }
+    decision
+}
+
+/// Whether the command before said no within the last minute.
+fn was_refused(turn: &Turn<'_>, found: (Tag, Rule)) -> bool {
+    let now = turn.mono();
+    turn.rest.stale.refused.get(&found).is_some_and(|at| at.until(now) < MINUTE)
+}
+
+/// What sessions would be ended now, each as a candidate with the evidence.
+pub(crate) fn would_end(turn: &mut Turn<'_>, daemon: &Daemon) -> Vec<Candidate> {
+    let settings = daemon.settings();
+    let found = with_signs(turn, daemon, |turn, signs| rules::found(turn.pool(), &settings, signs));
+    let candidate = |(id, rule, evidence): (SessionId, Rule, String)| {
+        let session = turn.pool().session(id)?;
+        let Decision { action, .. } = act::decide(&settings, session, (rule, evidence.clone()), turn.now());
+        let run = session.incarnation.as_ref().filter(|_| action != Action::Report)?;
+        Some(Candidate {
+            session: id,
+            name: session.name.clone(),
+            kind: CandidateKind::Requested,
+            evidence: format!("{evidence} ({})", action.word()),
+            tag: run.tag,
+            server: run.server,
+            pane: run.pane,
+            init: run.init,
+            agent: run.agent,
+            grace_ms: settings.grace_ms,
+            remove_pane: true,
+            cgroup: run.cgroup.clone(),
+            rule: Some(rule),
+        })
+    };
+    found.into_iter().filter_map(candidate).collect()
 }
 
 /// What goes over a limit is told with its figures.
 fn excess(turn: &Turn<'_>, session: &Session, rule: Rule, ended: bool) -> Option<Event> {
-    let used = turn.rest.stale.used.get(&session.id).copied().unwrap_or_default();
+    let run = session.incarnation.as_ref()?;
+    let used = turn.rest.stale.used.get(&run.tag).copied().unwrap_or_default();
     let limits = &session.spec.limits;
-    let age = session.incarnation.as_ref().map(|run| turn.now().since(run.started_at));
     let (used, allowed) = match rule {
         Rule::Memory => (used.memory?, limits.memory?),
         Rule::Disk => (used.disk?, limits.disk?),
-        Rule::RunTime => (protocol::time::millis(age?), session.policy.max_runtime_ms?),
+        Rule::RunTime => {
+            (protocol::time::millis(turn.now().since(run.started_at)), session.policy.max_runtime_ms?)
+        }
         _ => return None,
     };
     Some(Event::LimitExceeded { session: session.id, limit: rule.word().to_owned(), used, allowed, ended })
@@ -198,7 +285,12 @@ pub(crate) fn with_signs<R>(
 ) -> R {
     let stale = &turn.rest.stale;
     let calm_since = stale.calm.iter().map(|(id, (.., since))| (*id, *since)).collect();
-    let used = stale.used.clone();
+    // What an earlier incarnation used is none of this one's.
+    let used = turn.pool().sessions().filter_map(|s| {
+        let used = stale.used.get(&s.incarnation.as_ref()?.tag)?;
+        Some((s.id, *used))
+    });
+    let used = used.collect();
     slots::with_facts(turn, daemon, |turn, facts| {
         let ask = BTreeSet::new();
         with(turn, &Signs { slots: facts, calm_since: &calm_since, used: &used, ask: &ask })
@@ -220,7 +312,9 @@ pub(crate) fn count_kill(turn: &mut Turn<'_>) {
 
 /// Whether ending it counts: processes are ended for a rule's sake. To take away the pane of what is over is none.
 pub(crate) fn counts(candidate: &Candidate) -> bool {
-    candidate.rule.is_some() && candidate.kind != CandidateKind::ZombiePane
+    use CandidateKind::{Requested, ZombiePane};
+    // What a rule decided on while it ran was counted then.
+    candidate.rule.is_some() && !matches!(candidate.kind, Requested | ZombiePane)
 }
 
 /// Whether it has to wait, because too much was ended within the last minute.
@@ -242,25 +336,62 @@ pub(crate) fn look_again(turn: &mut Turn<'_>) {
     strays::note_workers(turn);
 }
 
-/// A reaper has the lease: what a rule found is a fact now.
+/// A reaper has the lease: what a rule found is a fact now, told once.
 pub(crate) fn leased(turn: &mut Turn<'_>, candidate: &Candidate) {
-    // That a program ended and its pane goes is told by the events of its end.
-    if let Some(rule) = candidate.rule.filter(|_| counts(candidate)) {
+    if !counts(candidate) {
+        return;
+    }
+    count_kill(turn);
+    if let Some(rule) = candidate.rule.filter(|rule| turn.rest.stale.reported.insert((candidate.tag, *rule)))
+    {
         let (session, evidence) = (candidate.session, candidate.evidence.clone());
         turn.emit(Event::StaleFound { session, rule, action: Action::Kill, evidence });
     }
-    if counts(candidate) {
-        count_kill(turn);
+}
+
+/// It is settled: what was found is looked for anew, but for what was left on purpose.
+pub(crate) fn settled(turn: &mut Turn<'_>, candidate: &Candidate, outcome: &Outcome) {
+    let (tag, mono) = (candidate.tag, turn.mono());
+    let ended =
+        matches!(outcome, Outcome::Gone { killed } | Outcome::Spared { killed, .. } if !killed.is_empty());
+    let stale = &mut turn.rest.stale;
+    stale.forced.remove(&tag);
+    stale.evidence.remove(&tag);
+    if counts(candidate) && !ended {
+        // Nothing was ended for it.
+        stale.kills.pop();
+    }
+    let marked = stale.strays.marked.remove(&tag).unwrap_or_default();
+    if matches!(outcome, Outcome::Spared { .. }) {
+        stale.left.extend(marked.iter().map(|stray| (tag, stray.process)));
+    }
+    stale.strays.clients.retain(|client| Some(client.process) != candidate.init);
+    if let (Outcome::Refused { .. }, Some(rule)) = (outcome, candidate.rule) {
+        stale.refused.insert((tag, rule), mono);
+        let its = turn.pool().tagged(tag).filter(|_| candidate.kind == CandidateKind::Requested);
+        let events = its.map(act::go_on).unwrap_or_default();
+        turn.emit_all(events);
     }
 }
 
-/// It is settled: what was found is looked for anew.
-pub(crate) fn settled(turn: &mut Turn<'_>, candidate: &Candidate) {
+/// What is remembered of what is gone is forgotten.
+pub(crate) fn forget(turn: &mut Turn<'_>) {
+    let live: BTreeSet<Tag> = turn
+        .pool()
+        .sessions()
+        .filter(|s| s.lifecycle.holds_slot())
+        .filter_map(|s| s.incarnation.as_ref())
+        .map(|run| run.tag)
+        .collect();
+    let now = turn.mono();
     let stale = &mut turn.rest.stale;
-    stale.forced.remove(&candidate.tag);
-    stale.strays.marked.remove(&candidate.tag);
-    let process: Option<ProcId> = candidate.init;
-    stale.strays.clients.retain(|client| Some(client.process) != process);
+    let marked: BTreeSet<Tag> =
+        stale.strays.marked.keys().chain(stale.left.iter().map(|(tag, _)| tag)).copied().collect();
+    stale.used.retain(|tag, _| live.contains(tag));
+    stale.evidence.retain(|tag, _| live.contains(tag));
+    stale.refused.retain(|_, at| at.until(now) < MINUTE);
+    stale.left.retain(|(_, process)| !process::identity::exited(*process).unwrap_or(false));
+    stale.reported.retain(|(tag, _)| live.contains(tag) || marked.contains(tag));
 }
 
 /// What only is to be reported of what is over, once each.

@@ -22,7 +22,9 @@ use crate::handle::Handle;
 use crate::listen::{self, Socket};
 use crate::view::View;
 use crate::work::{Work, holders, leases};
-use crate::{archive, clock, conn, delivery, files, gauge, housekeeping, notify, recover, slots, stale, verb};
+use crate::{
+    archive, clock, conn, delivery, files, gauge, housekeeping, notify, recover, slots, stale, verb,
+};
 
 /// Open files that the daemon asks for, and with it a tmux server that it starts: some for each pane.
 const OPEN_FILES: u64 = 65_536;
@@ -163,7 +165,6 @@ async fn serve(
             locks: LockTable::new(pool.epoch()),
             waiting: Default::default(),
             user_locks: Default::default(),
-            fed: Default::default(),
             running: Default::default(),
             waiters: Default::default(),
             view: View { guarded: recover::half_parked(&pool), ..View::new(clock::now()) },

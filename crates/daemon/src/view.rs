@@ -170,7 +170,9 @@ pub(crate) fn observe(turn: &mut Turn<'_>, run: &Path, seen: Seen) -> Vec<Sessio
     let events = facts(turn, run, (&state, only.as_ref()), seen.age);
     let mut changed: Vec<SessionId> = events.iter().filter_map(Event::session).collect();
     changed.dedup();
+    let over = over(turn, &events);
     turn.emit_all(events);
+    over.into_iter().for_each(|tag| files::forget(run, tag));
     if differs || complete || turn.rest.view.foreign.is_none() {
         note_foreign(turn, &state);
     }
@@ -189,6 +191,17 @@ pub(crate) fn observe(turn: &mut Turn<'_>, run: &Path, seen: Seen) -> Vec<Sessio
         turn.stir();
     }
     changed
+}
+
+/// The incarnations that are over by these.
+fn over(turn: &Turn<'_>, events: &[Event]) -> Vec<Tag> {
+    let stopped = |event: &Event| match event {
+        Event::SessionStopped { session, .. } => {
+            Some(turn.pool().session(*session)?.incarnation.as_ref()?.tag)
+        }
+        _ => None,
+    };
+    events.iter().filter_map(stopped).collect()
 }
 
 /// Whether it makes a difference.
@@ -259,7 +272,8 @@ fn began(turn: &Turn<'_>, age: Duration) -> Timestamp {
 /// Not while the pool itself renames it, nor by what was seen before it had.
 fn may_be_renamed(turn: &Turn<'_>, id: SessionId, began: Timestamp) -> bool {
     let renamed_at = turn.rest.view.renamed_at.get(&id);
-    turn.rest.locks.holder(id).is_none_or(|held| held.open && held.inner.is_none()) && renamed_at.is_none_or(|at| began > *at)
+    turn.rest.locks.holder(id).is_none_or(|held| held.open && held.inner.is_none())
+        && renamed_at.is_none_or(|at| began > *at)
 }
 
 /// Reports tmux sessions that are not the pool's. What there was at the start is no news.
@@ -291,12 +305,14 @@ pub(crate) fn candidates(turn: &Turn<'_>, daemon: &Daemon) -> Vec<protocol::reap
 
 /// The same with what is only to be reported, and with what has to wait.
 pub(crate) fn named(turn: &Turn<'_>, daemon: &Daemon) -> Vec<protocol::reap::Candidate> {
-    let mut found = with_stale_facts(turn, daemon, |facts| {
-        pool::stale::named(turn.pool(), &daemon.settings(), facts)
-    });
+    let mut found =
+        with_stale_facts(turn, daemon, |facts| pool::stale::named(turn.pool(), &daemon.settings(), facts));
     let view = &turn.rest.view;
     found.retain(|c| !view.leased.contains_key(&c.tag) && !view.guarded.contains(&c.tag));
     for candidate in &mut found {
+        if let Some(evidence) = turn.rest.stale.evidence.get(&candidate.tag) {
+            candidate.evidence.clone_from(evidence);
+        }
         if let Some(grace) = view.graces.get(&candidate.tag) {
             candidate.grace_ms = *grace;
         }

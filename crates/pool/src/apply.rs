@@ -140,6 +140,11 @@ impl Pool {
                 self.change(*session, |s| s.account = Some(*account));
             }
             Event::LockGranted { session, lock } => self.change(*session, |s| s.lock = Some(lock.clone())),
+            Event::LockFed { session, token } => self.change(*session, |s| {
+                if let Some(lock) = s.lock.as_mut().filter(|lock| lock.token == *token) {
+                    lock.fed = true;
+                }
+            }),
             Event::LockReleased { session, token, .. } | Event::LockRevoked { session, token, .. } => {
                 self.change(*session, |s| s.lock = s.lock.take().filter(|lock| lock.token != *token));
             }

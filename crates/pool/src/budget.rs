@@ -118,7 +118,8 @@ fn is_to_be_woken(pool: &Pool, session: &Session) -> bool {
 /// Whether what ended is to run, by its policy. What its user ended stays as it is.
 fn is_to_restart(session: &Session) -> bool {
     use Reason::{
-        DiskLimit, ExecFailed, Exited, Hung, MemoryLimit, Setup, StaleAgent, StartupMissingTmux, TmuxFailed, TmuxGone,
+        DiskLimit, ExecFailed, Exited, Hung, MemoryLimit, Setup, StaleAgent, StartupMissingTmux, TmuxFailed,
+        TmuxGone,
     };
     let Some(reason) = session.reason else { return false };
     let again = session.incarnations > 1;

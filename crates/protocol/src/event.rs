@@ -391,4 +391,11 @@ pub enum Event {
         /// What speaks for it, a sentence.
         evidence: String,
     },
+    /// A message was sent under its lock. Never in the journal.
+    LockFed {
+        /// Which session.
+        session: SessionId,
+        /// Which lock.
+        token: Token,
+    },
 }

@@ -128,6 +128,11 @@ pub enum Outcome {
         /// What was left, each with the reason, for people.
         left: Vec<String>,
     },
+    /// The command that is asked before refused it: nothing was done.
+    Refused {
+        /// What it said.
+        why: String,
+    },
 }
 
 impl Outcome {

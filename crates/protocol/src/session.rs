@@ -83,6 +83,8 @@ pub struct SessionLock {
     pub since: Timestamp,
     /// The operation that asked for it: a repeat gets the same token.
     pub op: OpId,
+    /// Whether a message was sent under it: then what is queued is delivered inside of it.
+    pub fed: bool,
 }
 
 impl Session {

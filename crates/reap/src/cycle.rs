@@ -36,7 +36,7 @@ async fn lease_to_verdict(options: &Options, session: SessionId, tag: Tag) -> Re
             let tmux = options.tmux.clone().unwrap_or_else(|| lease.tmux.as_path().to_owned());
             end(&Device::new(tmux, lease.tmux_socket.as_path()), &lease).await
         }
-        Err(why) => Outcome::Untouched { why },
+        Err(why) => Outcome::Refused { why },
     };
     tracing::info!(?outcome, "verdict");
     let reached = if outcome.is_gone() { End::Gone } else { End::Left };

@@ -32,6 +32,7 @@ pub(crate) async fn after(lease: &Lease, outcome: &Outcome) {
         Outcome::Spared { .. } => "spared",
         Outcome::Survivors { .. } => "survivors",
         Outcome::Untouched { .. } => "untouched",
+        Outcome::Refused { .. } => "refused",
     };
     if let Err(why) = run(lease, (&lease.after, "after", word)).await {
         tracing::warn!(why, "the command after");

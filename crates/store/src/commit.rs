@@ -137,6 +137,7 @@ impl<'a> Writing<'_, '_, 'a> {
             | Event::LockGranted { session, .. }
             | Event::LockReleased { session, .. }
             | Event::LockRevoked { session, .. }
+            | Event::LockFed { session, .. }
             | Event::AgentStarted { session, .. } => self.rows.push(Row::Session(*session)),
             Event::SessionDeleted { session, .. } => {
                 self.rows.extend([Row::Session(*session), Row::Breakers(*session)]);

@@ -27,10 +27,11 @@ pub(super) fn text(measured: &Measured) -> String {
 fn ends(rows: &[Row], runs: usize) -> String {
     let mut text = format!(
         "until the last is proved gone, {runs} rounds in turn, p50 in ms; load {}\nsteps: when the last had come so \
-         far; a tree has {SIZE} processes\n\n{:<26}{:>9}{:>9}{:>9}{:>8}",
+         far; a tree has {SIZE} processes\n\n{:<26}{:>9}{:>9}{:>9}{:>9}{:>8}",
         stats::load(),
         "what ends",
         "together",
+        "least",
         "ms",
         "p90",
         "x bare",
@@ -38,14 +39,17 @@ fn ends(rows: &[Row], runs: usize) -> String {
     text.push_str(&STEPS.map(|step| format!("{step:>10}")).concat());
     text.push('\n');
     for row in rows {
-        let [p50, p90] = [0.5, 0.9].map(|share| ms(&row.whole, share));
+        let [least, p50, p90] = [0.0, 0.5, 0.9].map(|share| ms(&row.whole, share));
         let steps = match row.item {
             Item::Bare(_) | Item::Tmux => String::new(),
             _ => row.steps.iter().map(|times| format!("{:>10.2}", ms(times, 0.5))).collect(),
         };
         let ratio = ratio(rows, row);
-        let line =
-            format!("{:<26}{:>9}{p50:>9.2}{p90:>9.2}{ratio:>8.2}{steps}", label(row.item), row.together);
+        let line = format!(
+            "{:<26}{:>9}{least:>9.2}{p50:>9.2}{p90:>9.2}{ratio:>8.2}{steps}",
+            label(row.item),
+            row.together
+        );
         text.push_str(&format!("{}\n", line.trim_end()));
     }
     let kills = rows.iter().filter(|row| row.item == Item::Kill);
@@ -79,22 +83,23 @@ fn ratio(rows: &[Row], row: &Row) -> f64 {
 
 fn looks(scan: &Scan) -> String {
     let mut text = format!(
-        "{:<30}{:>9}{:>9}{:>8}\n",
+        "{:<30}{:>9}{:>9}{:>9}{:>8}\n",
         format!("a look at {} processes", scan.processes),
+        "least",
         "ms",
         "p90",
         "x bare"
     );
     let [bare, ..] = &scan.times;
     for (kind, times) in scan::Kind::ALL.into_iter().zip(&scan.times) {
-        let [p50, p90] = [0.5, 0.9].map(|share| ms(times, share));
+        let [least, p50, p90] = [0.0, 0.5, 0.9].map(|share| ms(times, share));
         let name = match kind {
             scan::Kind::Bare => "every stat is read",
             scan::Kind::First => "the first look",
             scan::Kind::Census => "for orphans, each after it",
             scan::Kind::Members => "for one tree, each after it",
         };
-        text.push_str(&format!("{name:<30}{p50:>9.2}{p90:>9.2}{:>8.2}\n", p50 / ms(bare, 0.5)));
+        text.push_str(&format!("{name:<30}{least:>9.2}{p50:>9.2}{p90:>9.2}{:>8.2}\n", p50 / ms(bare, 0.5)));
     }
     let slowest = scan.times.iter().map(|times| ms(times, 0.5)).fold(0.0, f64::max);
     text + &format!(

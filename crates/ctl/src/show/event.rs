@@ -341,6 +341,7 @@ mod tests {
             lease_ms: 60_000,
             since: Timestamp(0),
             op: OpId::Named("x".into()),
+            fed: false,
         };
         let granted = Event::LockGranted { session, lock };
         let expected = json!({

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use pool::Agent;
 use protocol::life::Leftovers;
 
-use super::sections::AgentSection;
 use super::life::allowed;
+use super::sections::AgentSection;
 use super::{ConfigError, wrong};
 
 /// Tokens that agents keep in mind, as their makers tell.

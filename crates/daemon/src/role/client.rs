@@ -86,8 +86,7 @@ impl Client {
                 match ready {
                     Ok((op, body)) => {
                         self.submit(id, (place, "send-stored"), move |turn| {
-                            queue::feed(turn, lock)?;
-                            queue::send(turn, &daemon, &op, (&send, body))
+                            queue::send_under(turn, &daemon, (&op, lock), (&send, body))
                         });
                     }
                     Err(refusal) => drop(self.outbox.reply(id, Err(refusal))),
@@ -96,10 +95,14 @@ impl Client {
             Request::Heartbeat(held) => {
                 self.submit(id, (place, "claim-kept"), move |turn| queue::heartbeat(turn, connection, &held));
             }
-            Request::Ack(ack) => self.submit(id, (place, "ack-stored"), move |turn| queue::ack(turn, ack)),
-            Request::Fail(fail) => {
-                self.submit(id, (place, "fail-stored"), move |turn| queue::fail(turn, &daemon, &fail));
-            }
+            Request::Ack(ack) => self.submit(id, (place, "ack-stored"), move |turn| {
+                turn.rest.work.heard_from(connection, turn.now());
+                queue::ack(turn, ack)
+            }),
+            Request::Fail(fail) => self.submit(id, (place, "fail-stored"), move |turn| {
+                turn.rest.work.heard_from(connection, turn.now());
+                queue::fail(turn, &daemon, &fail)
+            }),
             request => return Some((Call { request, ..call }, place)),
         }
         None
@@ -136,7 +139,9 @@ impl Client {
                 crate::crash::point("claim-given");
                 given
             }
-            Request::Lock(asked) => verb::lock::lock(&self.daemon, self.peer(), (call.op, call.lock), asked).await,
+            Request::Lock(asked) => {
+                verb::lock::lock(&self.daemon, self.peer(), (call.op, call.lock), asked).await
+            }
             Request::Export => verb::export(&self.daemon, &self.outbox, call.id).await,
             Request::Messages(asked) => {
                 read::some_messages(&self.daemon, asked, (&self.outbox, call.id)).await

@@ -116,6 +116,11 @@ impl Leases {
 
 async fn answer(daemon: &Arc<Daemon>, leases: &mut Leases, call: Call) -> Reply {
     match call.request {
+        Request::Candidates => {
+            let context = Arc::clone(daemon);
+            let named = move |turn: &mut Turn<'_>| view::candidates(turn, &context);
+            Ok(Response::Candidates(daemon.engine.turn(named).await?))
+        }
         Request::NextCandidate { wait_ms } => {
             next(daemon, Duration::from_millis(wait_ms).min(WAIT_MAX)).await
         }
@@ -137,7 +142,7 @@ async fn next(daemon: &Arc<Daemon>, wait: Duration) -> Reply {
 
 /// The session's lock, the reason checked again, the last screen kept: then the lease.
 async fn lease(daemon: &Arc<Daemon>, leases: &mut Leases, session: SessionId, tag: Tag) -> Reply {
-    let lock = daemon.engine.lock_inside(session, "reap");
+    let lock = daemon.engine.lock_inside(locked_as(session, tag), "reap");
     let Ok(grant) = timeout(LOCK_LIMIT, lock).await else {
         return Err(Refusal::new(ErrorCode::Conflict, format!("{session} is locked by somebody else")));
     };
@@ -167,6 +172,12 @@ async fn lease(daemon: &Arc<Daemon>, leases: &mut Leases, session: SessionId, ta
     leases.deadline = Some(Instant::now() + lasts);
     leases.held.insert(token, (grant, lease.candidate.clone()));
     Ok(Response::Lease(Box::new(lease)))
+}
+
+/// What belongs to no session keeps nobody else waiting.
+fn locked_as(session: SessionId, tag: Tag) -> SessionId {
+    let low: [u8; 8] = std::array::from_fn(|n| tag.0[8 + n]);
+    if session.0 == 0 { SessionId((1 << 63) | u64::from_be_bytes(low)) } else { session }
 }
 
 fn lease_of(turn: &Turn<'_>, daemon: &Daemon, token: Token, candidate: Candidate) -> Lease {
@@ -265,9 +276,11 @@ async fn settle(daemon: &Arc<Daemon>, leases: &mut Leases, verdict: Verdict) -> 
     let (run, context) = (daemon.paths.run.clone(), Arc::clone(daemon));
     let apply = move |turn: &mut Turn<'_>| {
         turn.rest.view.leased.remove(&candidate.tag);
-        turn.rest.view.verdicts.insert(candidate.tag, verdict.outcome.clone());
         let gone = verdict.outcome.is_gone();
-        stale::settled(turn, &candidate);
+        stale::settled(turn, &candidate, &verdict.outcome);
+        if has_waiters(candidate.kind) {
+            turn.rest.view.verdicts.insert(candidate.tag, verdict.outcome.clone());
+        }
         let (session, kind, tag) = (candidate.session, candidate.kind, candidate.tag);
         turn.emit(Event::ReapFinished { session, kind, tag, outcome: verdict.outcome });
         match (gone, kind, candidate.init) {
@@ -275,9 +288,7 @@ async fn settle(daemon: &Arc<Daemon>, leases: &mut Leases, verdict: Verdict) -> 
                 turn.rest.view.verdicts.remove(&tag);
                 leases::ended(turn, &context, worker);
             }
-            (true, CandidateKind::Orphan | CandidateKind::StaleClient, _) => {
-                turn.rest.view.verdicts.remove(&tag);
-            }
+            (true, CandidateKind::Orphan | CandidateKind::StaleClient, _) => {}
             (true, ..) => stop(turn, &run, &candidate),
             (false, ..) => {}
         }
@@ -286,6 +297,11 @@ async fn settle(daemon: &Arc<Daemon>, leases: &mut Leases, verdict: Verdict) -> 
     daemon.engine.turn(apply).await?;
     drop(grant);
     done()
+}
+
+/// Whether somebody may wait for what comes of it.
+fn has_waiters(kind: CandidateKind) -> bool {
+    !matches!(kind, CandidateKind::Orphan | CandidateKind::StaleClient)
 }
 
 /// Its processes are proved gone: the session is over, if this was its current incarnation.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use pool::stale::{Client, Stray, Worker};
 use process::census::{Census, Mark, Tagged};
 use protocol::reap::{Action, Rule};
-use protocol::{Event, OsBytes, ProcId, SessionId, Tag};
+use protocol::{Event, OsBytes, ProcId, SessionId, Tag, Timestamp};
 use tokio::time::sleep;
 
 use crate::context::Daemon;
@@ -43,13 +43,22 @@ pub(super) async fn run(daemon: &Arc<Daemon>) {
 }
 
 /// Names what was suspected before, and is still. Answers what is suspected now; `None`: the daemon ends.
-async fn look(daemon: &Arc<Daemon>, seen: Vec<Tagged>, before: &BTreeSet<ProcId>) -> Option<BTreeSet<ProcId>> {
+async fn look(
+    daemon: &Arc<Daemon>,
+    seen: Vec<Tagged>,
+    before: &BTreeSet<ProcId>,
+) -> Option<BTreeSet<ProcId>> {
     let socket = OsBytes::from(daemon.paths.socket.clone());
     let suspected = daemon.engine.turn(move |turn| suspected(turn, seen, &socket)).await.ok()?;
     let suspects = suspected.iter().map(|tagged| tagged.process).collect();
-    let again: Vec<Tagged> = suspected.into_iter().filter(|tagged| before.contains(&tagged.process)).collect();
+    let again: Vec<Tagged> =
+        suspected.into_iter().filter(|tagged| before.contains(&tagged.process)).collect();
     let dirs = daemon.paths.sessions.clone();
-    let looked = if again.is_empty() { Some(Vec::new()) } else { files::elsewhere(move || served(again, &dirs)).await };
+    let looked = if again.is_empty() {
+        Some(Vec::new())
+    } else {
+        files::elsewhere(move || served(again, &dirs)).await
+    };
     if let Some(found) = looked {
         daemon.engine.turn(move |turn| note(turn, found)).await.ok()?;
     }
@@ -60,14 +69,22 @@ async fn look(daemon: &Arc<Daemon>, seen: Vec<Tagged>, before: &BTreeSet<ProcId>
 fn suspected(turn: &mut Turn<'_>, seen: Vec<Tagged>, socket: &OsBytes) -> Vec<Tagged> {
     let held: BTreeSet<Tag> =
         turn.pool().held_messages().filter_map(|open| open.token).map(Tag::of).collect();
-    let workers: BTreeSet<u32> =
-        turn.rest.work.workers().filter_map(|(_, worker)| worker.process).map(|process| process.pid).collect();
+    let workers: BTreeSet<u32> = turn
+        .rest
+        .work
+        .workers()
+        .filter_map(|(_, worker)| worker.process)
+        .map(|process| process.pid)
+        .collect();
     let over = |tagged: &Tagged| match tagged.mark {
         Mark::Incarnation(tag) if is_of_claim(tag) => {
             let ours = tagged.socket.as_ref() == Some(socket) && !held.contains(&tag);
             ours && !descends(tagged.process, &workers)
         }
-        Mark::Incarnation(tag) => pool::stale::over(turn.pool(), tag).is_some(),
+        // Another pool may be made of a copy of this one.
+        Mark::Incarnation(tag) => {
+            tagged.socket.as_ref() == Some(socket) && pool::stale::over(turn.pool(), tag).is_some()
+        }
         Mark::Client(owner) => {
             tagged.socket.as_ref() == Some(socket) && process::identity::exited(owner).unwrap_or(false)
         }
@@ -94,13 +111,25 @@ fn descends(process: ProcId, from: &BTreeSet<u32>) -> bool {
     true
 }
 
-/// Which of them serve others.
+/// Which of them serve others, or bear the mark of one that does: what a daemon starts later is its user's, too.
 fn served(found: Vec<Tagged>, sessions: &std::path::Path) -> Vec<(Tagged, Option<String>)> {
     let serves = |tagged: &Tagged| {
         let path = process::census::served(tagged.process, Some(sessions))?;
         Some(format!("serves {path}"))
     };
-    found.into_iter().map(|tagged| (serves(&tagged), tagged)).map(|(serves, tagged)| (tagged, serves)).collect()
+    let looked: Vec<(Tagged, Option<String>)> = found
+        .into_iter()
+        .map(|tagged| (serves(&tagged), tagged))
+        .map(|(serves, tagged)| (tagged, serves))
+        .collect();
+    let servers: Vec<(Mark, u32)> =
+        looked.iter().filter(|(_, serves)| serves.is_some()).map(|(t, _)| (t.mark, t.process.pid)).collect();
+    let of = |mark: Mark| servers.iter().find(|(served, _)| *served == mark).map(|(_, pid)| pid);
+    let with_its = |(tagged, serves): (Tagged, Option<String>)| {
+        let its = of(tagged.mark).map(|pid| format!("bears the mark of process {pid}, which serves others"));
+        (tagged, serves.or(its))
+    };
+    looked.into_iter().map(with_its).collect()
 }
 
 fn note(turn: &mut Turn<'_>, found: Vec<(Tagged, Option<String>)>) {
@@ -109,6 +138,9 @@ fn note(turn: &mut Turn<'_>, found: Vec<(Tagged, Option<String>)>) {
     for (Tagged { process, mark, command, .. }, serves) in found {
         match mark {
             Mark::Incarnation(tag) => {
+                if turn.rest.stale.left.contains(&(tag, process)) {
+                    continue;
+                }
                 let command = command.as_os_str().to_string_lossy().into_owned();
                 tell(turn, tag, (process, &command, serves.as_deref()));
                 marked.entry(tag).or_default().push(Stray { process, command, serves });
@@ -133,25 +165,35 @@ fn tell(turn: &mut Turn<'_>, tag: Tag, (process, command, serves): (ProcId, &str
     }
 }
 
-/// Workers that are registered, ask for nothing, and hold nothing.
+/// Workers that are registered, ask for nothing, and hold nothing: each process by its newest word, over whatever
+/// connection.
 pub(super) fn note_workers(turn: &mut Turn<'_>) {
     let now = turn.now();
-    let asking: Vec<u64> = turn.rest.work.workers().filter(|(_, worker)| worker.asks()).map(|(id, _)| id).collect();
+    let floor = turn.rest.stale.jumped_at;
+    let mut heard: BTreeMap<ProcId, Timestamp> = BTreeMap::new();
+    for (_, worker) in turn.rest.work.workers() {
+        let Some(process) = worker.process else { continue };
+        let at = if worker.asks() { now } else { worker.heard_at.max(floor) };
+        let newest = heard.entry(process).or_default();
+        *newest = at.max(*newest);
+    }
+    let holds = turn.pool().held_messages().filter_map(|open| open.holder?.process);
+    heard.extend(holds.map(|process| (process, now)));
+    // Also just after its wait is over, or what it held is settled.
+    let asking: Vec<u64> =
+        turn.rest.work.workers().filter(|(_, w)| is_fresh(w, &heard, now)).map(|(id, _)| id).collect();
     for id in asking {
-        // Also just after its wait is over.
         turn.rest.work.worker(id).into_iter().for_each(|worker| worker.heard_at = now);
     }
-    let holders: BTreeSet<ProcId> =
-        turn.pool().held_messages().filter_map(|open| open.holder?.process).collect();
-    let idle = turn.rest.work.workers().filter(|(_, worker)| !worker.asks());
-    let silent = idle.filter_map(|(_, worker)| {
-        let registered = worker.generator.as_ref()?;
-        let process = worker.process.filter(|process| !holders.contains(process))?;
+    let registered = turn.rest.work.workers().filter_map(|(_, worker)| {
+        let (registered, process) = (worker.generator.as_ref()?, worker.process?);
+        let heard_at = heard.get(&process).copied().filter(|at| *at < now)?;
         let session: SessionId = registered.session;
-        Some(Worker { id: registered.id, session, process, heard_at: worker.heard_at })
+        Some(Worker { id: registered.id, session, process, heard_at })
     });
-    let workers: Vec<Worker> = silent.collect();
-    if turn.rest.stale.strays.workers != workers {
-        turn.rest.stale.strays.workers = workers;
-    }
+    turn.rest.stale.strays.workers = registered.collect();
+}
+
+fn is_fresh(worker: &crate::work::Worker, heard: &BTreeMap<ProcId, Timestamp>, now: Timestamp) -> bool {
+    worker.process.is_some_and(|process| heard.get(&process) == Some(&now))
 }

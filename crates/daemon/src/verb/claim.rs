@@ -250,7 +250,9 @@ fn list(turn: &Turn<'_>, wrote: &BTreeMap<SessionId, Timestamp>) -> Vec<Generato
             kinds: vec![protocol::message::PROMPT.to_owned()],
             process: run.and_then(|run| run.agent.or(run.init)),
             since: session.changed_at,
-            last_activity_at: wrote.get(&session.id).map_or(session.last_activity_at, |at| session.last_activity_at.max(*at)),
+            last_activity_at: wrote
+                .get(&session.id)
+                .map_or(session.last_activity_at, |at| session.last_activity_at.max(*at)),
             holds: holds(turn, session.id, |open| open.kind == protocol::message::PROMPT),
         });
     }

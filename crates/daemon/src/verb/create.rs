@@ -22,7 +22,7 @@ use crate::handle::Handle;
 use crate::launch::{self, Launched, launch};
 use crate::op::Op;
 use crate::slots::{self, By, Decided};
-use crate::{locking, cgroups, room};
+use crate::{cgroups, locking, room};
 
 /// How long a repeat waits for the outcome of what an earlier daemon had begun.
 pub(super) const OUTCOME_LIMIT: Duration = Duration::from_secs(30);

@@ -133,6 +133,7 @@ fn over(turn: &Turn<'_>, id: SessionId, tag: Tag, so: fn(&Session) -> bool) -> O
     match turn.rest.view.verdicts.get(&tag)? {
         Outcome::Gone { .. } | Outcome::Spared { .. } => None,
         Outcome::Survivors { left } => failed(format!("not all of it is gone; left: {}", left.join(", "))),
+        Outcome::Refused { why } => failed(format!("nothing was done: {why}")),
         Outcome::Untouched { why } => {
             failed(format!("nothing was done: {why}; it stays draining and is tried again"))
         }

@@ -171,10 +171,11 @@ pub(super) async fn wake(daemon: &Arc<Daemon>, session: Session) -> Result<Sessi
     if aside(&session) {
         let daemon = Arc::clone(daemon);
         // In a task of its own: a client that leaves does not stop it half-way.
-        let woken = tokio::spawn(async move {
+        let wake = async move {
             end::ended_unless(&daemon, &session, |s| s.lifecycle == Lifecycle::Live).await?;
             end::again(&daemon, None, id, Again::default(), |_| ()).await
-        });
+        };
+        let woken = tokio::spawn(locking::under(locking::current(), wake));
         woken.await.map_err(|_| in_doubt())??;
     }
     started(daemon, id).await?;

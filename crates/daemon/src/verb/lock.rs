@@ -48,6 +48,7 @@ pub(crate) async fn lock(
         lease_ms,
         since: daemon.started_at,
         op,
+        fed: false,
     };
     let (grant, granted) = oneshot::channel();
     let force = asked.force;
@@ -67,7 +68,7 @@ pub(crate) async fn lock(
             Err(_) => return Err(timed_out(daemon, session).await),
         },
     };
-    let token = token.map_err(|_| in_doubt())?;
+    let token = token.map_err(|_| in_doubt())??;
     crate::crash::point("lock-granted");
     // The grant is on disk when a later turn is over.
     daemon.engine.turn(|_| ()).await?;
@@ -95,7 +96,7 @@ fn stand_in_line(
     turn: &mut Turn<'_>,
     (session, ticket, force): (SessionId, Ticket, bool),
     lock: SessionLock,
-    grant: oneshot::Sender<Token>,
+    grant: oneshot::Sender<Result<Token, Refusal>>,
 ) -> Result<Option<Token>, Refusal> {
     let Some(record) = turn.pool().session(session) else {
         return Err(pool::admit::not_found(turn.pool(), &session.to_string()));
@@ -109,7 +110,7 @@ fn stand_in_line(
         Some(given) => {
             locking::hold(turn, session, (ticket, SessionLock { token: given.token, ..lock }));
             // Whoever left meanwhile gives it back when its place is dropped.
-            grant.send(given.token).ok();
+            grant.send(Ok(given.token)).ok();
         }
         None => {
             turn.rest.waiting.insert(ticket, Waits::User(Box::new(lock), grant));

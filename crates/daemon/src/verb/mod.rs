@@ -10,9 +10,9 @@ mod input;
 mod life;
 pub(crate) mod lock;
 mod prune;
-mod reap;
 pub(crate) mod queue;
 pub(crate) mod read;
+mod reap;
 mod remove;
 mod screen;
 mod shown;
@@ -56,7 +56,7 @@ pub(crate) async fn answer(daemon: &Arc<Daemon>, call: protocol::Call) -> Reply 
         Request::Config => read::config(daemon),
         Request::ConfigReload => read::reload(daemon),
         Request::Capture(capture) => screen::capture(daemon, capture).await,
-        Request::Attach(attach) => screen::attach(daemon, attach).await,
+        Request::Attach(attach) => locking::under(call.lock, screen::attach(daemon, attach)).await,
         Request::Wait(wait) => wait::wait(daemon, wait).await,
         Request::New(_)
         | Request::ResolveMessage(_)

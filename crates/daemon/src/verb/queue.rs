@@ -8,8 +8,9 @@ use protocol::message::PROMPT;
 use protocol::reply;
 use protocol::request::{Ack, Fail, Held, Purge, ResolveMessage, Send};
 use protocol::{
-    ErrorCode, Event, Message, MessageId, MessageState, OpId, Refusal, Reply, Request, Response, Seq, Session,
-    Token};
+    ErrorCode, Event, Message, MessageId, MessageState, OpId, Refusal, Reply, Request, Response, Seq,
+    Session, Token,
+};
 use store::StoreError;
 
 use crate::context::{Daemon, Loaded};
@@ -170,14 +171,21 @@ fn has_disk(turn: &mut Turn<'_>, daemon: &Daemon, loaded: &Loaded, more: u64) ->
 /// What is sent under a user's lock is delivered inside of it, with what waits before it.
 ///
 /// # Errors
-/// Conflict, where that lock is not held any more.
-pub(crate) fn feed(turn: &mut Turn<'_>, lock: Option<Token>) -> Result<(), Refusal> {
-    let Some(token) = lock else { return Ok(()) };
-    if !turn.rest.locks.is_held(token) {
+/// As [`send`], and conflict, where that lock is not held any more.
+pub(crate) fn send_under(
+    turn: &mut Turn<'_>,
+    daemon: &Daemon,
+    (op, lock): (&OpId, Option<Token>),
+    (asked, body): (&Send, Body),
+) -> Reply {
+    if lock.is_some_and(|token| !turn.rest.locks.is_held(token)) {
         return Err(locking::stale());
     }
-    turn.rest.fed.insert(token);
-    Ok(())
+    let sent = send(turn, daemon, op, (asked, body))?;
+    if let Response::Sent(accepted) = &sent {
+        locking::fed(turn, accepted.message.session, lock);
+    }
+    Ok(sent)
 }
 
 /// Still at work: leases begin anew. All or none.

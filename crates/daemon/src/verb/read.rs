@@ -15,6 +15,7 @@ use crate::engine::Turn;
 use crate::files;
 use crate::handle::in_doubt;
 use crate::outbox::Outbox;
+use crate::{stale, view};
 
 /// Finished messages that a listing shows beside the unfinished ones.
 const FINISHED_SHOWN: u32 = 100;
@@ -155,9 +156,14 @@ pub(crate) fn redacted(mut stamped: protocol::Stamped) -> protocol::Stamped {
     stamped
 }
 
+/// What should be dead now, and which running sessions a rule would end.
 pub(super) async fn candidates(daemon: &Arc<Daemon>) -> Reply {
+    stale::look(daemon).await;
     let context = Arc::clone(daemon);
-    let read = move |turn: &mut crate::engine::Turn<'_>| crate::view::candidates(turn, &context);
+    let read = move |turn: &mut Turn<'_>| {
+        let named = view::candidates(turn, &context);
+        named.into_iter().chain(stale::would_end(turn, &context)).collect()
+    };
     Ok(Response::Candidates(daemon.engine.turn(read).await?))
 }
 

@@ -64,6 +64,7 @@ async fn end_and_forget(
         may_go(turn, &session, &ask)?;
         let events = pool::admit::remove(turn.pool(), &session, &ask, reason, turn.now())?;
         turn.emit_all(events);
+        locking::deleted(turn, id);
         if let Some(op) = operation {
             op.conclude(turn, &Ok(Response::Done));
         }

@@ -15,8 +15,8 @@ pub(crate) use server::has_room;
 use crate::context::{BUILD, Daemon};
 use crate::engine::Turn;
 use crate::view::{self, Peer, View};
-use crate::{room, stale};
 use crate::work::disk;
+use crate::{room, stale};
 
 /// The most sessions that a problem names.
 const NAMED: usize = 5;

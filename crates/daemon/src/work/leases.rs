@@ -11,9 +11,9 @@ use protocol::{MessageId, MessageState, ProcId, Tag, Token};
 use tokio::time::sleep;
 
 use crate::clock;
-use crate::locking;
 use crate::context::Daemon;
 use crate::engine::Turn;
+use crate::locking;
 
 /// The longest sleep: wall-clock times are looked at again, lest the clock was set.
 const SLEEP_MAX: Duration = Duration::from_secs(30);
@@ -71,7 +71,8 @@ fn tick(turn: &mut Turn<'_>, daemon: &Daemon, asked_at: Mono) -> Duration {
     let mono = turn.mono();
     let lease = turn.rest.work.leases.first().map(|at| mono.until(at));
     let pause = queue::next_due(turn.pool(), now).map(|at| at.since(now));
-    let next = lease.into_iter().chain(pause).chain(lock).min().unwrap_or(SLEEP_MAX).clamp(SLEEP_MIN, SLEEP_MAX);
+    let next =
+        lease.into_iter().chain(pause).chain(lock).min().unwrap_or(SLEEP_MAX).clamp(SLEEP_MIN, SLEEP_MAX);
     turn.rest.work.armed = mono.after(next);
     next
 }

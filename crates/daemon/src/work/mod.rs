@@ -73,6 +73,11 @@ impl Work {
         self.peers.insert(connection, worker);
     }
 
+    /// Whoever is at the other end of a connection spoke.
+    pub(crate) fn heard_from(&mut self, connection: u64, now: Timestamp) {
+        self.peers.get_mut(&connection).into_iter().for_each(|worker| worker.heard_at = now);
+    }
+
     pub(crate) fn worker(&mut self, connection: u64) -> Option<&mut Worker> {
         self.peers.get_mut(&connection)
     }

@@ -132,7 +132,8 @@ pub fn update(settings: &Settings, session: &Session, asked: &Update) -> Result<
     }
     let parks = asked.idle_timeout_ms.is_some_and(|ms| ms != u64::MAX);
     if parks && !slots::is_parkable(settings, session) {
-        let why = format!("{} is never parked by itself: its agent cannot take up where it was", session.name);
+        let why =
+            format!("{} is never parked by itself: its agent cannot take up where it was", session.name);
         return refuse(ErrorCode::Usage, why);
     }
     let changed = policy != *before;

@@ -141,7 +141,8 @@ pub fn kind(text: &str) -> Result<(), Refusal> {
 fn accepts(session: &Session, wake: bool) -> Result<(), Refusal> {
     // What is on its way to start again, or to be lost, goes on to take them.
     let is_due = session.budget.due_at.is_some();
-    let goes_on = |why: Reason| is_due || why.parks() || matches!(why, Reason::Restarted | Reason::ServerGone);
+    let goes_on =
+        |why: Reason| is_due || why.parks() || matches!(why, Reason::Restarted | Reason::ServerGone);
     let passing = session.lifecycle == Lifecycle::Draining && session.reason.is_some_and(goes_on);
     let starts = is_due || wake;
     match session.lifecycle {

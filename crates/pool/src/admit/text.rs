@@ -78,7 +78,10 @@ pub(super) fn directory(path: &OsBytes) -> Result<(), Refusal> {
 pub(super) fn reap(actions: &BTreeMap<Rule, Action>) -> Result<(), Refusal> {
     for (rule, action) in actions {
         if !rule.is_of_session() {
-            let why = format!("{} is not a rule about a session: the configuration says what becomes of it", rule.word());
+            let why = format!(
+                "{} is not a rule about a session: the configuration says what becomes of it",
+                rule.word()
+            );
             return refuse(ErrorCode::Usage, why);
         }
         if !rule.allows(*action) {

@@ -1,12 +1,14 @@
 //! What is done about what a rule found.
 
+use protocol::life::Budget;
 use protocol::reap::{Action, Rule};
 use protocol::session::Reason;
-use protocol::{Event, Incarnation, Session, Timestamp};
+use protocol::{Event, Incarnation, Lifecycle, Session, Timestamp};
 
 use crate::admit;
 use crate::budget;
 use crate::settings::Settings;
+use crate::slots;
 
 /// A decision about a running session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,6 +59,7 @@ fn against(settings: &Settings, session: &Session, action: Action, now: Timestam
             Some("it was started again too often already")
         }
         Action::Park if session.policy.pinned => Some("it is pinned"),
+        Action::Park if !slots::is_parkable(settings, session) => Some("it cannot take up where it was"),
         _ => None,
     }
 }
@@ -72,4 +75,21 @@ pub fn reason(rule: Rule) -> Reason {
         Rule::IdleSession => Reason::TooIdle,
         _ => Reason::Hung,
     }
+}
+
+/// The rule for which a session ends, where one ends it.
+#[must_use]
+pub fn rule_of(reason: Reason) -> Option<Rule> {
+    super::rules::OF_SESSIONS.into_iter().find(|rule| self::reason(*rule) == reason)
+}
+
+/// It was to end for a rule, and goes on: somebody refused it.
+#[must_use]
+pub fn go_on(session: &Session) -> Vec<Event> {
+    let ends = session.lifecycle == Lifecycle::Draining && session.reason.and_then(rule_of).is_some();
+    let Some(incarnation) = session.incarnation.clone().filter(|_| ends) else { return Vec::new() };
+    let live = Event::SessionLive { session: session.id, incarnation, recovered: session.recovered };
+    let budget = Budget { due_at: None, ..session.budget.clone() };
+    let kept = (budget != session.budget).then_some(Event::BudgetChanged { session: session.id, budget });
+    std::iter::once(live).chain(kept).collect()
 }

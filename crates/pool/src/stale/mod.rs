@@ -62,6 +62,10 @@ pub fn named(pool: &Pool, settings: &Settings, facts: &Facts<'_>) -> Vec<Candida
 #[must_use]
 pub fn is_to_end(pool: &Pool, settings: &Settings, candidate: &Candidate) -> bool {
     let session = pool.session(candidate.session);
+    // What a rule ends was decided when it drained.
+    if candidate.kind == CandidateKind::Requested {
+        return true;
+    }
     candidate.rule.is_none_or(|rule| rules::action(settings, session, rule).0 != Action::Report)
 }
 
@@ -102,11 +106,7 @@ fn of_session(session: &Session, facts: &Facts<'_>) -> Option<Candidate> {
             let evidence = "its slot is to come free";
             Some(candidate(session, incarnation, CandidateKind::Requested, evidence, facts))
         }
-        Reason::MemoryLimit | Reason::DiskLimit | Reason::RunTime => {
-            let evidence = "it went over a limit";
-            Some(candidate(session, incarnation, CandidateKind::Requested, evidence, facts))
-        }
-        Reason::Hung | Reason::StaleAgent | Reason::TooIdle => {
+        reason if act::rule_of(reason).is_some() => {
             let evidence = "a rule ends it";
             Some(candidate(session, incarnation, CandidateKind::Requested, evidence, facts))
         }
@@ -206,7 +206,7 @@ fn candidate(
         rule: match kind {
             CandidateKind::Leftover => Some(Rule::Leftovers),
             CandidateKind::ZombiePane => Some(Rule::ZombiePane),
-            _ => None,
+            _ => session.reason.and_then(act::rule_of),
         },
     }
 }

@@ -1,9 +1,11 @@
-//! Whether a running session should end: each rule with its threshold and its evidence. What is attached,
-//! pinned, locked by somebody, or waits for a person is never ended for its silence.
+//! Whether a running session should end: each rule with its threshold and its evidence. While somebody is attached
+//! none applies. What is pinned, locked by somebody, or waits for a person is never ended for its silence; limits that
+//! were set for it hold all the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use protocol::life::Leftovers;
 use protocol::message::PROMPT;
 use protocol::reap::{Action, Rule};
 use protocol::{Lifecycle, MessageId, MessageState, Session, SessionId, Timestamp};
@@ -77,7 +79,13 @@ pub fn action(settings: &Settings, session: Option<&Session>, rule: Rule) -> (Ac
         .map(|action| (*action, "session"))
         .or_else(|| agent().map(|action| (*action, "agent")))
         .or_else(|| settings.reap.actions.get(&rule).map(|action| (*action, "configuration")));
-    said.unwrap_or_else(|| (default(session, rule), "default"))
+    let leaves = session.and_then(|s| settings.agents.get(&s.spec.agent)).map(|agent| agent.leftovers);
+    match said {
+        Some(said) => said,
+        // What its agent is to leave is no orphan to be ended.
+        None if rule == Rule::Orphans && leaves == Some(Leftovers::Report) => (Action::Report, "agent"),
+        None => (default(session, rule), "default"),
+    }
 }
 
 /// Nobody's quiet work is ended.
@@ -101,6 +109,9 @@ pub fn verdict(
 ) -> Verdict {
     if session.lifecycle != Lifecycle::Live {
         return Verdict::no("it does not run");
+    }
+    if session.attached_clients > 0 {
+        return Verdict::no("a client is attached");
     }
     let used = signs.used.get(&session.id).copied().unwrap_or_default();
     match rule {
@@ -195,8 +206,6 @@ fn held(pool: &Pool, session: SessionId) -> Option<MessageId> {
 fn is_left_alone(pool: &Pool, session: &Session, signs: &Signs<'_>) -> Option<&'static str> {
     if session.policy.pinned {
         Some("it is pinned")
-    } else if session.attached_clients > 0 {
-        Some("a client is attached")
     } else if session.lock.is_some() {
         Some("somebody holds its lock")
     } else if signs.ask.contains(&session.id) {

@@ -56,7 +56,7 @@ impl Scene {
     fn lock(&mut self, id: u64) {
         let (token, op) = (Token { epoch: Epoch(1), n: 1 }, OpId::Random([1; 16]));
         let (purpose, since) = ("make".to_owned(), Timestamp(0));
-        let lock = SessionLock { token, purpose, holder: None, lease_ms: 60_000, since, op };
+        let lock = SessionLock { token, purpose, holder: None, lease_ms: 60_000, since, op, fed: false };
         self.change(id, |s| s.lock = Some(lock));
     }
 

@@ -89,14 +89,23 @@ fn life_event() -> impl Strategy<Value = Event> {
 
 /// What becomes of the lock of the session with this number; it may not exist, and the lock may be another one.
 fn lock_event() -> impl Strategy<Value = Event> {
-    ((1_u64..6).prop_map(SessionId), 1_u64..4, 0..4).prop_map(|(session, n, which)| {
+    ((1_u64..6).prop_map(SessionId), 1_u64..4, 0..5).prop_map(|(session, n, which)| {
         let (token, reason) = (Token { epoch: Epoch(1), n }, "why".to_owned());
         match which {
             0 => Event::LockReleased { session, token, reason },
             1 => Event::LockRevoked { session, token, reason },
+            2 => Event::LockFed { session, token },
             _ => {
                 let (purpose, holder, op) = ("make".to_owned(), Some(process(7)), OpId::Random([1; 16]));
-                let lock = SessionLock { token, purpose, holder, lease_ms: 60_000, since: Timestamp(n), op };
+                let lock = SessionLock {
+                    token,
+                    purpose,
+                    holder,
+                    lease_ms: 60_000,
+                    since: Timestamp(n),
+                    op,
+                    fed: false,
+                };
                 Event::LockGranted { session, lock }
             }
         }

@@ -137,7 +137,9 @@ impl Scene {
         let token = Token { epoch: Epoch(1), n: 3 };
         let (purpose, op) = ("make".to_owned(), OpId::Random([1; 16]));
         let since = Timestamp(self.world.now);
-        self.change(|s| s.lock = Some(SessionLock { token, purpose, holder: None, lease_ms: 1, since, op }));
+        self.change(|s| {
+            s.lock = Some(SessionLock { token, purpose, holder: None, lease_ms: 1, since, op, fed: false })
+        });
     }
 
     pub(crate) fn with_signs<R>(&self, now: Timestamp, with: impl FnOnce(&Signs<'_>) -> R) -> R {

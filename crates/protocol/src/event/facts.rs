@@ -52,6 +52,7 @@ impl Event {
             Self::LockReleased { .. } => "lock_released",
             Self::LockRevoked { .. } => "lock_revoked",
             Self::StaleFound { .. } => "stale_found",
+            Self::LockFed { .. } => "lock_fed",
         }
     }
 
@@ -92,6 +93,7 @@ impl Event {
             | Self::LockReleased { session, .. }
             | Self::LockRevoked { session, .. }
             | Self::StaleFound { session, .. }
+            | Self::LockFed { session, .. }
             | Self::LogResumed { session } => Some(*session),
             _ => None,
         }
@@ -112,6 +114,7 @@ impl Event {
                 | Self::MessageForgotten { .. }
                 | Self::ConversationChanged { .. }
                 | Self::SessionAccounted { .. }
+                | Self::LockFed { .. }
                 | Self::OperationDone { .. }
                 | Self::OperationBegun { .. }
                 | Self::OperationForgotten { .. }

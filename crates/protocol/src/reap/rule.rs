@@ -90,7 +90,11 @@ impl Rule {
     /// What may become of what it finds.
     #[must_use]
     pub fn allows(self, action: Action) -> bool {
-        self.is_of_session() || matches!(action, Action::Kill | Action::Report)
+        match self {
+            // What is left of a session holds its slot.
+            Self::ZombiePane | Self::Leftovers => action == Action::Kill,
+            rule => rule.is_of_session() || matches!(action, Action::Kill | Action::Report),
+        }
     }
 }
 

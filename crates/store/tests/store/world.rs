@@ -342,10 +342,12 @@ impl World {
                     lease_ms: n,
                     since: Timestamp(self.clock),
                     op: if yes { OpId::Random([n as u8; 16]) } else { OpId::Named(format!("lock-{n}")) },
+                    fed: false,
                 };
                 Event::LockGranted { session, lock }
             }
             42 if yes => Event::LockReleased { session, token, reason: "given back".to_owned() },
+            42 if n.is_multiple_of(3) => Event::LockFed { session, token },
             42 => Event::LockRevoked { session, token, reason: "its holder was silent".to_owned() },
             _ => {
                 let (rule, action) = (Rule::ALL[self.rng.index(11)], Action::ALL[self.rng.index(4)]);

@@ -246,7 +246,7 @@ impl Machine {
         let decision = act::decide(&settings, self.session(id), (rule, "because".to_owned()), self.now());
         let pinned = self.lives[&id].pinned;
         let expected = match (wanted, decision.action) {
-            (Action::Park, _) if pinned => Action::Report,
+            (Action::Park, _) if pinned || !self.lives[&id].is_parkable() => Action::Report,
             // By a clock that jumps; that it does not start too often is seen at its start.
             (Action::Restart, Action::Report) => {
                 assert!(budget::allows(&self.settings, self.session(id), self.now()).is_err());
