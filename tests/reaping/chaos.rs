@@ -184,7 +184,11 @@ impl Chaos<'_> {
                     self.sent.lock().unwrap().insert(told.text().parse().unwrap());
                     break;
                 }
-                self.done.note(&format!("refused message ({})", told.code));
+                if ![5, 6, 7].contains(&told.code) {
+                    say(&format!("a message was refused: {told:?}"));
+                }
+                if told.code == 5 { say(&told.stderr); }
+                self.done.note(&format!("message again ({})", told.code));
                 if self.over() {
                     return;
                 }
