@@ -1,5 +1,4 @@
-//! `reaper`: ends what `poold` names and proves that it is gone; also the init of each session
-//! (`reaper exec JOB`) and its log writer (`reaper log DIR`), which start without anything else.
+//! `reaper`: ends what `poold` names; also each session's init (`reaper exec`) and log writer (`reaper log`).
 
 #[path = "shared/inner.rs"]
 mod inner;
@@ -29,12 +28,13 @@ fn main() -> std::process::ExitCode {
 }
 
 fn run(args: Args) -> anyhow::Result<()> {
+    process::arenas::share_one();
     let (socket, pool) = args.common.poold()?;
-    let build = concat!("reaper ", env!("CARGO_PKG_VERSION")).to_owned();
-    let options = reap::Options { socket, pool, build, tmux: None };
+    let build = concat!("reaper ", env!("CARGO_PKG_VERSION"));
+    let options = reap::Options { socket, pool, build: build.to_owned(), tmux: None };
     watching::until_signal(async |told| match args {
         Args { once: true, .. } => reap::once(options).await,
         Args { dry_run: true, json, .. } => reap::list(options, json, std::io::stdout()).await,
-        Args { .. } => reap::run(options, told).await,
+        _ => reap::run(options, told).await,
     })
 }

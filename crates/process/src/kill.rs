@@ -210,7 +210,11 @@ impl Tree<'_> {
         let Options { spare, init_stands_by, .. } = self.options;
         let daemons = self.daemons.take();
         let daemons = daemons.unwrap_or_else(|| spare::daemons(spare, now, self.evidence, *init_stands_by));
-        self.spared = spare::set_apart(&daemons, now);
+        let spared = spare::set_apart(&daemons, now);
+        // With the init goes the line by which one was known: it is still left.
+        let lives = |it: &Spared| !identity::exited(it.member.id).unwrap_or(false);
+        self.spared.retain(|it| lives(it) && !spared.iter().any(|now| now.member.id == it.member.id));
+        self.spared.extend(spared);
         self.daemons = Some(daemons);
     }
 

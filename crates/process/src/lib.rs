@@ -7,6 +7,7 @@
 //! 0 and 1, the caller and its ancestors, processes of other users, and the group of anything but
 //! an init's own program. And gone means proved: two empty looks in a row.
 
+pub mod arenas;
 pub mod census;
 pub mod cgroup;
 pub mod crash;

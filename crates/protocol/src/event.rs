@@ -1,6 +1,5 @@
-//! Events: the one type for facts. The core returns them, the store commits them, the hub publishes
-//! them, every reader folds them. They carry new values, never changes of values, so that applying
-//! one twice is applying it once.
+//! Events: the one type for facts. The core returns them, the store commits them, every reader folds them. They
+//! carry new values, never changes of values, so that applying one twice is applying it once.
 
 mod facts;
 

@@ -1,5 +1,8 @@
 //! One job: take the lease, end the processes, remove the pane, report.
 
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
 use process::crash;
 use protocol::reap::{Candidate, CandidateKind, Lease, Outcome, Verdict};
 use protocol::{ErrorCode, SessionId, Tag};
@@ -11,9 +14,21 @@ use crate::memory::End;
 use crate::pane::{self, Pane};
 use crate::{Options, hook, tree};
 
+/// The tmux server of the pool, with what is known of how it takes commands: found out once, not by each job.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Devices(Arc<Mutex<Option<Device>>>);
+
+impl Devices {
+    fn of(&self, tmux: PathBuf, socket: &Path) -> Device {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = last.take().filter(|device| device.binary == tmux && device.socket == socket);
+        last.insert(known.unwrap_or_else(|| Device::new(tmux, socket))).clone()
+    }
+}
+
 /// Does the whole job over a connection of its own.
-pub(crate) async fn run(options: &Options, session: SessionId, tag: Tag) -> End {
-    match lease_to_verdict(options, session, tag).await {
+pub(crate) async fn run(options: &Options, devices: &Devices, session: SessionId, tag: Tag) -> End {
+    match lease_to_verdict(options, devices, (session, tag)).await {
         Ok(end) => end,
         Err(Error::Refused(refusal)) if matches!(refusal.code, ErrorCode::Conflict | ErrorCode::NotFound) => {
             tracing::debug!(%refusal, "not leased");
@@ -26,7 +41,11 @@ pub(crate) async fn run(options: &Options, session: SessionId, tag: Tag) -> End 
     }
 }
 
-async fn lease_to_verdict(options: &Options, session: SessionId, tag: Tag) -> Result<End, Error> {
+async fn lease_to_verdict(
+    options: &Options,
+    devices: &Devices,
+    (session, tag): (SessionId, Tag),
+) -> Result<End, Error> {
     let mut link = Link::open(options).await?;
     let lease = link.take_lease(session, tag).await?;
     let Candidate { kind, name, evidence, .. } = &lease.candidate;
@@ -34,7 +53,7 @@ async fn lease_to_verdict(options: &Options, session: SessionId, tag: Tag) -> Re
     let outcome = match hook::before(&lease).await {
         Ok(()) => {
             let tmux = options.tmux.clone().unwrap_or_else(|| lease.tmux.as_path().to_owned());
-            end(&Device::new(tmux, lease.tmux_socket.as_path()), &lease).await
+            end(&devices.of(tmux, lease.tmux_socket.as_path()), &lease).await
         }
         Err(why) => Outcome::Refused { why },
     };

@@ -10,6 +10,7 @@ use protocol::reap::Candidate;
 use tokio::task::JoinSet;
 use tracing::Instrument;
 
+use crate::cycle::Devices;
 use crate::error::Error;
 use crate::link::Link;
 use crate::memory::{End, Memory};
@@ -27,12 +28,19 @@ pub(crate) struct Desk {
     options: Options,
     memory: Memory,
     jobs: JoinSet<(Tag, End)>,
+    devices: Devices,
     all_gone: bool,
 }
 
 impl Desk {
     pub(crate) fn new(options: Options) -> Self {
-        Self { options, memory: Memory::default(), jobs: JoinSet::new(), all_gone: true }
+        Self {
+            options,
+            memory: Memory::default(),
+            jobs: JoinSet::new(),
+            devices: Devices::default(),
+            all_gone: true,
+        }
     }
 
     /// Serves over one connection until that is lost. Jobs go on without it.
@@ -108,9 +116,9 @@ impl Desk {
 
     fn begin(&mut self, candidate: &Candidate) {
         let (session, tag) = (candidate.session, candidate.tag);
-        let options = self.options.clone();
+        let (options, devices) = (self.options.clone(), self.devices.clone());
         self.memory.begin(tag);
-        let job = async move { (tag, cycle::run(&options, session, tag).await) };
+        let job = async move { (tag, cycle::run(&options, &devices, session, tag).await) };
         self.jobs.spawn(job.instrument(tracing::info_span!("reap", %session, %tag)));
     }
 }

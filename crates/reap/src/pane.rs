@@ -10,7 +10,7 @@ use tmux::{Answer, Driver, Listing, PaneRef, ServerRef, TmuxError};
 
 /// How long a pane, or a server whose last pane it was, may take to go.
 const LIMIT: Duration = Duration::from_secs(2);
-/// The first and the longest pause between two looks; they double. tmux has usually done it by the first.
+/// The first and the longest pause between two looks; they double. The first look comes at once: tmux has done it.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
 
 /// What a look says.
@@ -26,8 +26,36 @@ pub(crate) enum Pane {
     Unknown(String),
 }
 
-/// Looks for it.
+/// Looks for it: where it is known, at it alone, else among all.
 pub(crate) async fn find(tmux: &dyn Driver, candidate: &Candidate) -> Pane {
+    match known(candidate) {
+        Some((server, pane)) => said(server, pane, tmux.peek(pane).await),
+        None => find_among_all(tmux, candidate).await,
+    }
+}
+
+fn known(candidate: &Candidate) -> Option<(ServerId, PaneRef)> {
+    let (server, pane) = (candidate.server?, candidate.pane?);
+    Some((server, PaneRef { server: server.into(), pane, tag: candidate.tag }))
+}
+
+/// What the server's word about one pane means.
+fn said(server: ServerId, pane: PaneRef, answer: Result<Answer, TmuxError>) -> Pane {
+    match answer {
+        Ok(Answer::Gone) => Pane::Gone,
+        Ok(Answer::NotOurs) => {
+            Pane::NotOurs(format!("pane {} does not have the session's tag any more", pane.pane))
+        }
+        Ok(Answer::OtherServer) | Err(_) if is_dead(server) => Pane::Gone,
+        Ok(Answer::OtherServer) => {
+            Pane::Unknown(format!("its pane: another tmux server answers, and its own ({server}) lives"))
+        }
+        Ok(_) => Pane::Here(pane),
+        Err(error) => Pane::Unknown(format!("its pane: {error}")),
+    }
+}
+
+async fn find_among_all(tmux: &dyn Driver, candidate: &Candidate) -> Pane {
     match tmux.observe().await {
         Ok(listing) => in_listing(candidate, &listing),
         Err(_) if candidate.server.is_some_and(is_dead) => Pane::Gone,
@@ -37,9 +65,8 @@ pub(crate) async fn find(tmux: &dyn Driver, candidate: &Candidate) -> Pane {
     }
 }
 
-/// An id means something on its server only; where that is not known, the tag tells.
+/// The tag tells which one it is.
 fn in_listing(candidate: &Candidate, listing: &Listing) -> Pane {
-    let known = candidate.server.zip(candidate.pane);
     if let Some(server) = candidate.server.filter(|server| ServerRef::from(*server) != listing.server) {
         return if is_dead(server) {
             Pane::Gone
@@ -47,19 +74,10 @@ fn in_listing(candidate: &Candidate, listing: &Listing) -> Pane {
             Pane::Unknown(format!("its pane: another tmux server answers, and its own ({server}) lives"))
         };
     }
-    let found = match known {
-        Some((_, id)) => listing.panes.get(&id).map(|pane| (id, pane)),
-        None => {
-            listing.panes.iter().map(|(id, pane)| (*id, pane)).find(|(_, p)| p.tag == Some(candidate.tag))
-        }
-    };
-    match found {
-        None => Pane::Gone,
-        Some((id, pane)) if pane.tag == Some(candidate.tag) => {
-            Pane::Here(PaneRef { server: listing.server, pane: id, tag: candidate.tag })
-        }
-        Some((id, _)) => Pane::NotOurs(format!("pane {id} does not have the session's tag any more")),
-    }
+    let found = listing.panes.iter().find(|(_, pane)| pane.tag == Some(candidate.tag));
+    found.map_or(Pane::Gone, |(id, _)| {
+        Pane::Here(PaneRef { server: listing.server, pane: *id, tag: candidate.tag })
+    })
 }
 
 fn is_dead(server: ServerId) -> bool {
@@ -72,7 +90,7 @@ fn is_dead(server: ServerId) -> bool {
 /// A sentence: why it is not shown to be gone.
 pub(crate) async fn remove(tmux: &dyn Driver, candidate: &Candidate) -> Result<(), String> {
     let start = Instant::now();
-    let mut pause = PAUSE.0;
+    let mut pause = Duration::ZERO;
     loop {
         let why = match find(tmux, candidate).await {
             Pane::Gone => return Ok(()),
@@ -89,7 +107,7 @@ pub(crate) async fn remove(tmux: &dyn Driver, candidate: &Candidate) -> Result<(
             return Err(why);
         }
         tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(PAUSE.1);
+        pause = (pause * 2).clamp(PAUSE.0, PAUSE.1);
     }
 }
 

@@ -63,6 +63,15 @@ impl Device {
         Ok((answer, if let Lines::Last(n) = lines { last_lines(text, n) } else { text }))
     }
 
+    /// Whether the pane is there, and does nothing: its server says so of this one pane, which costs the same however
+    /// many it has.
+    ///
+    /// # Errors
+    /// As any call. Safe to repeat.
+    pub async fn peek(&self, pane: PaneRef) -> Result<Answer, TmuxError> {
+        self.effect(pane, &[]).await
+    }
+
     /// Removes the pane; with it its window and session, where it was the last.
     /// [`Answer::Gone`] says that it was removed before.
     ///

@@ -34,6 +34,8 @@ pub trait Driver: Send + Sync {
     fn enter(&self, pane: PaneRef) -> Call<'_, Answer>;
     /// See [`Device::keys`].
     fn keys<'a>(&'a self, pane: PaneRef, keys: &'a [Key]) -> Call<'a, Answer>;
+    /// See [`Device::peek`].
+    fn peek(&self, pane: PaneRef) -> Call<'_, Answer>;
     /// See [`Device::kill_pane`].
     fn kill_pane(&self, pane: PaneRef) -> Call<'_, Answer>;
     /// See [`Device::kill_unattended`].
@@ -90,6 +92,10 @@ impl Driver for Device {
 
     fn keys<'a>(&'a self, pane: PaneRef, keys: &'a [Key]) -> Call<'a, Answer> {
         Box::pin(self.keys(pane, keys))
+    }
+
+    fn peek(&self, pane: PaneRef) -> Call<'_, Answer> {
+        Box::pin(self.peek(pane))
     }
 
     fn kill_pane(&self, pane: PaneRef) -> Call<'_, Answer> {

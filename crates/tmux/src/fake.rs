@@ -305,6 +305,10 @@ impl Driver for Fake {
         self.call("keys", move |state| state.type_in(pane, Needs::Typable, names.as_bytes()))
     }
 
+    fn peek(&self, pane: PaneRef) -> Call<'_, Answer> {
+        self.call("peek", move |state| state.guarded(pane, Needs::Ours, |_| Ok(())))
+    }
+
     fn kill_pane(&self, pane: PaneRef) -> Call<'_, Answer> {
         self.call("kill_pane", move |state| state.kill(pane, Needs::Ours))
     }

@@ -134,7 +134,8 @@ impl Guarded<'_> {
         let nonce = Nonce::new();
         let done = format!("YES {nonce}");
         let last: &[&str] = &["display-message", "-p", &done];
-        let effect = format!("{effect} ; {}", script([last]));
+        let marked = script([last]);
+        let effect = if effect.is_empty() { marked } else { format!("{effect} ; {marked}") };
         let line = Line::default().then(self.words(&nonce, &effect, None));
         let reply = device.run(&line, None, false).await?;
         self.answer(nonce, &reply.stdout).unwrap_or_else(|| Err(reply.error()))

@@ -1,5 +1,6 @@
 //! After the program: ends what is left of its tree, so that an init never leaves orphans behind.
 
+use std::path::Path;
 use std::time::Duration;
 
 use nix::unistd::getsid;
@@ -12,17 +13,27 @@ use crate::kill::{Moment, Options, Report, Spare, kill_while};
 use crate::tree::{Evidence, Member};
 use crate::{Error, cgroup};
 
+/// The pauses before the looks at the init's own children, in milliseconds: 31 ms in all.
+const MOMENTS_MS: [u64; 6] = [0, 1, 2, 4, 8, 16];
 /// Between two tries where the machine lacks something.
 const PAUSE: Duration = Duration::from_millis(500);
+
+/// Whether nothing is left, now or in a moment: what ends along with the program, because somebody ends all of it,
+/// costs no look at the whole machine.
+fn ended_by_itself(cgroup: Option<&Path>) -> bool {
+    MOMENTS_MS.into_iter().any(|pause| {
+        std::thread::sleep(Duration::from_millis(pause));
+        let inside = cgroup.is_some_and(|group| cgroup::is_populated(group).unwrap_or(true));
+        !watch::reap_all() && !inside
+    })
+}
 
 /// Returns when nothing of the tree is left. Only what belongs to another user is not waited for:
 /// it cannot be ended. An empty control group stays: who made it removes it.
 pub(super) fn end_tree(job: &Job) {
     let cgroup = job.cgroup.as_ref().map(|path| path.as_path().to_owned());
-    let children = watch::reap_all();
-    let inside = cgroup.as_deref().is_some_and(|group| cgroup::is_populated(group).unwrap_or(true));
     // A subreaper without children has no descendants either.
-    if cfg!(target_os = "linux") && !children && !inside {
+    if cfg!(target_os = "linux") && ended_by_itself(cgroup.as_deref()) {
         return;
     }
     let me = loop {
