@@ -15,7 +15,9 @@ use nix::sys::signal::Signal;
 
 use super::held::events;
 use super::support::slots;
-use crate::harness::{PATIENCE, Pool, Program, Talk, eventually, number, pids, send_signal, wait_until, words};
+use crate::harness::{
+    PATIENCE, Pool, Program, Talk, eventually, number, pids, send_signal, wait_until, words,
+};
 
 /// How long it lasts; `POOL_CHAOS_SECONDS` asks for more.
 const SECONDS: usize = 8;
@@ -135,7 +137,18 @@ impl Chaos<'_> {
             let program = chance.of(&PROGRAMS).unwrap();
             let mut args: Vec<&str> = match chance.below(16) {
                 0 | 1 => vec!["new", name, "--wait-slot", "2s", "--agent", "keeper"],
-                2 | 3 => vec!["new", name, "--wait-slot", "2s", "--restart", "on-failure", "--", "sh", "-c", program],
+                2 | 3 => vec![
+                    "new",
+                    name,
+                    "--wait-slot",
+                    "2s",
+                    "--restart",
+                    "on-failure",
+                    "--",
+                    "sh",
+                    "-c",
+                    program,
+                ],
                 4 => vec!["new", name, "--ephemeral", "--wait-slot", "1s", "--", "sh", "-c", program],
                 5 | 6 => vec!["send", name, "text", &n],
                 7 => vec!["keys", name, "x", "Enter"],
@@ -168,7 +181,8 @@ impl Chaos<'_> {
             }
             let code = client.await_end();
             // Refused, timed out, no poold, or the end of a command under a lock.
-            let expected = code.is_some_and(|code| (0..=9).contains(&code) || [130, 137, 143].contains(&code));
+            let expected =
+                code.is_some_and(|code| (0..=9).contains(&code) || [130, 137, 143].contains(&code));
             assert!(expected, "{args:?}: {code:?} {}", client.errors());
         }
     }
@@ -184,10 +198,8 @@ impl Chaos<'_> {
                     self.sent.lock().unwrap().insert(told.text().parse().unwrap());
                     break;
                 }
-                if ![5, 6, 7].contains(&told.code) {
-                    say(&format!("a message was refused: {told:?}"));
-                }
-                if told.code == 5 { say(&told.stderr); }
+                // It is over for a moment, there is no poold, or that is slow.
+                assert!([5, 6, 7].contains(&told.code), "{told:?}");
                 self.done.note(&format!("message again ({})", told.code));
                 if self.over() {
                     return;
@@ -258,9 +270,14 @@ impl Chaos<'_> {
             }
         }
         match chance.below(if daemons { 14 } else { 9 }) {
-            0..=4 => self.kill_one("process of a session", chance, pool.marked().into_iter().map(|(pid, _)| pid).collect()),
+            0..=4 => self.kill_one(
+                "process of a session",
+                chance,
+                pool.marked().into_iter().map(|(pid, _)| pid).collect(),
+            ),
             5 | 6 => {
-                let panes = pool.tmux_panes("#{pane_pid}").iter().filter_map(|pid| pid.parse().ok()).collect();
+                let panes =
+                    pool.tmux_panes("#{pane_pid}").iter().filter_map(|pid| pid.parse().ok()).collect();
                 self.kill_one("init", chance, panes);
             }
             7 | 8 => self.kill_one("log writer", chance, log_writers(pool.path("").as_path())),
@@ -294,7 +311,8 @@ fn log_writers(dir: &Path) -> Vec<u32> {
     let of_pool = |pid: &u32| {
         let line = words(*pid);
         let mut words = line.split(|byte| *byte == 0).skip(1);
-        words.next() == Some(b"log") && words.next().is_some_and(|word| word.starts_with(dir.as_os_str().as_bytes()))
+        words.next() == Some(b"log")
+            && words.next().is_some_and(|word| word.starts_with(dir.as_os_str().as_bytes()))
     };
     pids().into_iter().filter(of_pool).collect()
 }
@@ -308,7 +326,8 @@ fn count(pool: &Pool) -> BTreeMap<&'static str, usize> {
         words.next().is_some_and(|word| word.ends_with(b"tmux"))
             && words.any(|word| word == socket.as_os_str().as_bytes())
     });
-    let entries = |path: &Path| fs::read_dir(path).map(|entries| entries.flatten().count()).unwrap_or_default();
+    let entries =
+        |path: &Path| fs::read_dir(path).map(|entries| entries.flatten().count()).unwrap_or_default();
     let of = |program: Program, what: &str| {
         let pid = pool.pid(program).unwrap();
         entries(Path::new(&format!("/proc/{pid}/{what}")))
@@ -339,7 +358,8 @@ fn remove_all(pool: &Pool) {
     wait_until("everything is removed", PATIENCE * 2, || {
         for session in pool.lines(&["ls", "--all"]) {
             // One that is just ending is removed the next time.
-            let _told = pool.ctl(&["--timeout", "20s", "rm", "--force", "--purge", session["id"].as_str().unwrap()]);
+            let _told =
+                pool.ctl(&["--timeout", "20s", "rm", "--force", "--purge", session["id"].as_str().unwrap()]);
         }
         pool.lines(&["ls", "--all"]).is_empty()
     });
@@ -370,7 +390,7 @@ fn whatever_is_killed_nothing_is_left_and_no_message_is_lost_or_worked_twice() {
     let pool = Pool::with(CONFIG);
     fs::create_dir(pool.path("at")).unwrap();
     let before = at_rest(&pool);
-    pool.ok(&["new", WORKED, "--agent", "keeper"]);
+    pool.ok(&["new", WORKED, "--restart", "always", "--agent", "keeper"]);
     let chaos = Chaos {
         pool: &pool,
         stop: AtomicBool::new(false),
@@ -408,16 +428,18 @@ fn whatever_is_killed_nothing_is_left_and_no_message_is_lost_or_worked_twice() {
 /// Everything that was sent is worked, everything is ended, and nothing is left.
 #[track_caller]
 fn settle(pool: &Pool, chaos: &Chaos<'_>, before: &BTreeMap<&'static str, usize>) {
-    let connected = || pool.status()["components"].as_array().unwrap().iter().filter(|one| one["connected"] == true).count();
+    let connected = || {
+        pool.status()["components"].as_array().unwrap().iter().filter(|one| one["connected"] == true).count()
+    };
     wait_until("all daemons are there", PATIENCE, || connected() == 2);
     for kind in ["one", "two"] {
         let mut last = chaos.work(kind, &["--until-empty"]);
-        let ended = eventually("all is worked", PATIENCE * 4, || {
+        wait_until("all is worked", PATIENCE * 4, || {
             let left = pool.lines(&["queue", "ls", WORKED]);
             let open = |message: &serde_json::Value| message["kind"] == kind && message["state"] != "done";
-            (!left.iter().any(open)).then_some(())
+            !left.iter().any(open)
         });
-        drop((ended, last.await_end()));
+        last.await_end();
     }
     let done = events(pool, &["message_done"]);
     let mut times: BTreeMap<u64, usize> = BTreeMap::new();
@@ -426,15 +448,25 @@ fn settle(pool: &Pool, chaos: &Chaos<'_>, before: &BTreeMap<&'static str, usize>
     let lost: Vec<&u64> = sent.iter().filter(|id| !times.contains_key(id)).collect();
     let again: Vec<&u64> = sent.iter().filter(|id| times.get(id).is_some_and(|times| *times > 1)).collect();
     let twice = fs::read_to_string(pool.path("twice")).unwrap_or_default();
-    say(&format!("messages: {} sent, {} lost, {} done again, {} at once", sent.len(), lost.len(), again.len(), twice.lines().count()));
+    say(&format!(
+        "messages: {} sent, {} lost, {} done again, {} at once",
+        sent.len(),
+        lost.len(),
+        again.len(),
+        twice.lines().count()
+    ));
     remove_all(pool);
     let what = |after: &BTreeMap<&'static str, usize>| {
         let pairs = after.iter().map(|(what, now)| format!("{what} {now} ({})", before[what]));
         pairs.collect::<Vec<_>>().join(", ")
     };
     let mut after = at_rest(pool);
-    // A thread more or less is at rest, too; those for slow work end some time after it.
-    let slack = |what: &str| if what.contains("threads") || what.contains("descriptors") { 2 } else { 0 };
+    // There stay as many threads for slow work as were needed at once: each look gives them something to do.
+    let slack = |what: &str| match what {
+        what if what.contains("threads") => 8,
+        what if what.contains("descriptors") => 3,
+        _ => 0,
+    };
     let too_much = |after: &BTreeMap<&'static str, usize>| {
         let found = after.iter().find(|(what, now)| **now > before[*what] + slack(what));
         found.map(|(what, _)| *what)
@@ -445,7 +477,10 @@ fn settle(pool: &Pool, chaos: &Chaos<'_>, before: &BTreeMap<&'static str, usize>
         after = count(pool);
     }
     say(&format!("left (before): {}", what(&after)));
-    assert!(lost.is_empty() && again.is_empty() && twice.is_empty(), "lost {lost:?}, again {again:?}, at once {twice}");
+    assert!(
+        lost.is_empty() && again.is_empty() && twice.is_empty(),
+        "lost {lost:?}, again {again:?}, at once {twice}"
+    );
     assert!(!sent.is_empty(), "nothing was sent");
     assert_eq!(too_much(&after), None, "{after:#?}, before: {before:#?}");
 }

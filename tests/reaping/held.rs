@@ -1,7 +1,6 @@
 //! What the tests of locks, rules and workers use: a lock that a program of its own holds, what the journal says.
 
 use std::fs;
-use std::path::PathBuf;
 
 use protocol::Token;
 use serde_json::Value;
@@ -46,7 +45,10 @@ impl Held {
     /// `poolctl` as the command would run it.
     #[must_use = "look at the output or assert how it ended"]
     pub(super) fn ctl(&self, pool: &Pool, args: &[&str]) -> Output {
-        Output::of(pool.poolctl().env("POOL_LOCK_TOKEN", &self.token).args(["--timeout", "30s"]).args(args), b"")
+        Output::of(
+            pool.poolctl().env("POOL_LOCK_TOKEN", &self.token).args(["--timeout", "30s"]).args(args),
+            b"",
+        )
     }
 
     /// Lets its command end; how `poolctl` ended.
@@ -117,10 +119,4 @@ pub(super) fn lines_of(pool: &Pool, name: &str) -> Vec<String> {
 pub(super) fn recorder(pool: &Pool) -> String {
     let (runs, got) = (pool.path("runs"), pool.path("got"));
     format!("echo run >>{}; exec cat >>{}", runs.display(), got.display())
-}
-
-/// The directory of a session.
-#[track_caller]
-pub(super) fn dir(pool: &Pool, session: &str) -> PathBuf {
-    PathBuf::from(pool.show(session)["dir"].as_str().unwrap())
 }

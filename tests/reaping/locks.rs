@@ -7,9 +7,7 @@ use std::thread;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use super::held::{
-    await_waiting, events, has, hold, lines_of, lock, one_at_a_time, recorder, wants,
-};
+use super::held::{await_waiting, events, has, hold, lines_of, lock, one_at_a_time, recorder, wants};
 use crate::faults::support::crashing;
 use crate::harness::{PATIENCE, Pool, Program, Talk, eventually, gone, is_stopped, send_signal, wait_until};
 
@@ -184,9 +182,15 @@ fn a_locked_session_is_not_evicted_not_started_by_itself_and_not_pruned() {
     let _pruned = pool.ctl(&["prune"]).expect(0);
     let _gone = pool.ctl(&["show", &kept]).expect(3);
     // A program that ended is started again when its lock is free.
-    let script = |name: &str| format!("echo run >>{0}.{name}; until [ -e {0}.go ]; do sleep 0.02; done; exit 1", pool.path("x").display());
+    let script = |name: &str| {
+        format!(
+            "echo run >>{0}.{name}; until [ -e {0}.go ]; do sleep 0.02; done; exit 1",
+            pool.path("x").display()
+        )
+    };
     pool.ok(&["rm", "--force", "third"]);
-    let new = |name: &str| pool.ok(&["new", name, "--restart", "on-failure", "--", "sh", "-c", &script(name)]);
+    let new =
+        |name: &str| pool.ok(&["new", name, "--restart", "on-failure", "--", "sh", "-c", &script(name)]);
     let locked = new("locked");
     let held = hold(&pool, &locked, &[]);
     new("free");
@@ -268,6 +272,24 @@ fn l02_a_lock_holds_on_when_poold_is_killed() {
     pool.await_poold();
     assert_eq!(hold(&pool, "web", &[]).release(), Some(0));
     assert_eq!(one_at_a_time(&pool), 4);
+}
+
+#[test]
+fn a_lease_is_over_when_it_is_whatever_else_is_due_later() {
+    let pool = reader();
+    pool.script("other", "exec sleep 1000");
+    let (long, short) = (hold(&pool, "web", &["--lease", "8s"]), hold(&pool, "other", &["--lease", "1s"]));
+    for held in [&long, &short] {
+        send_signal(held.talk.pid(), Signal::SIGSTOP);
+    }
+    let revoked = || events(&pool, &["lock_revoked"]);
+    wait_until("both are over", PATIENCE * 2, || revoked().len() == 2);
+    let tokens: Vec<Value> = revoked().iter().map(|event| event["token"].clone()).collect();
+    assert_eq!(tokens, [json!(short.token), json!(long.token)]);
+    for mut held in [long, short] {
+        send_signal(held.talk.pid(), Signal::SIGCONT);
+        assert_eq!(held.talk.await_end(), Some(4));
+    }
 }
 
 // That a claim's holder which slept past its lease can settle nothing is tested with the claims (`queue::leases`).
@@ -407,7 +429,11 @@ fn many_who_lock_and_die_leave_the_lock_free() {
             scope.spawn(move || {
                 for n in 0..4 {
                     let held = hold(pool, "web", &["--lease", "1h"]);
-                    if (lane + n) % 2 == 0 { drop(held.talk.end()) } else { assert_eq!(held.release(), Some(0)) }
+                    if (lane + n) % 2 == 0 {
+                        drop(held.talk.end());
+                    } else {
+                        assert_eq!(held.release(), Some(0));
+                    }
                 }
             });
         }

@@ -1,24 +1,24 @@
 //! What should be dead is dead, or named; and nothing else is touched.
 
 #[cfg(target_os = "linux")]
-mod support;
+mod bystanders;
 #[cfg(target_os = "linux")]
-mod trees;
+mod chaos;
 #[cfg(target_os = "linux")]
 mod held;
 #[cfg(target_os = "linux")]
 mod locks;
 #[cfg(target_os = "linux")]
-mod bystanders;
-#[cfg(target_os = "linux")]
 mod orphans;
-#[cfg(target_os = "linux")]
-mod spared;
-#[cfg(target_os = "linux")]
-mod rules;
-#[cfg(target_os = "linux")]
-mod workers;
 #[cfg(target_os = "linux")]
 mod points;
 #[cfg(target_os = "linux")]
-mod chaos;
+mod rules;
+#[cfg(target_os = "linux")]
+mod spared;
+#[cfg(target_os = "linux")]
+mod support;
+#[cfg(target_os = "linux")]
+mod trees;
+#[cfg(target_os = "linux")]
+mod workers;

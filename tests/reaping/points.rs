@@ -203,7 +203,11 @@ fn p05_a_death_at_any_step_of_a_kill_leaves_nothing() {
         let (ours, tag) = (noted(&pids, 3), tag(pool, name));
         // Whoever finds no poold asks again, for the same.
         let args = ["--timeout", "60s", "kill", &id, "--op-id", name];
-        let ask = || eventually("there is a poold", PATIENCE * 2, || Some(pool.ctl(&args)).filter(|told| told.code != 7));
+        let ask = || {
+            eventually("there is a poold", PATIENCE * 2, || {
+                Some(pool.ctl(&args)).filter(|told| told.code != 7)
+            })
+        };
         thread::scope(|scope| {
             let mut client = None;
             let begin = || client = Some(scope.spawn(ask));
@@ -225,11 +229,14 @@ fn p05_a_death_at_any_step_of_the_end_of_a_zombie_pane_leaves_nothing() {
     each(|pool, death, name| {
         let (pids, go) = (pool.path(name), pool.path(format!("{name}.go")));
         let leaves = format!("(setsid sleep 1000 & echo $! >>{0}); echo $$ >>{0}", pids.display());
-        let id = pool.script(name, &format!("{leaves}; until [ -e {} ]; do sleep 0.02; done; exit 3", go.display()));
+        let id = pool
+            .script(name, &format!("{leaves}; until [ -e {} ]; do sleep 0.02; done; exit 3", go.display()));
         let (ours, tag) = (noted(&pids, 2), tag(pool, name));
         let stopped = || {
             let told = pool.ctl(&["--json", "--timeout", "2s", "show", &id]);
-            none_runs(&ours) && told.code == 0 && ["stopped", "lost"].iter().any(|state| told.json()["lifecycle"] == *state)
+            none_runs(&ours)
+                && told.code == 0
+                && ["stopped", "lost"].iter().any(|state| told.json()["lifecycle"] == *state)
         };
         across(pool, death, || fs::write(&go, "").unwrap(), stopped);
         if !matches!(death, Death::Server) {
@@ -267,7 +274,7 @@ fn p05_a_death_at_any_step_of_the_end_of_a_worker_has_its_message_worked_once_at
         assert_eq!(pool.json(&["queue", "show", &id, &message])["state"], "done", "{death:?}");
         assert_eq!(lines_of(pool, name).len(), 4, "{death:?}: two runs");
         assert_eq!(lines_of(pool, &format!("{name}.twice")), Vec::<String>::new(), "{death:?}");
-        let done = events(pool, "message_done", Some(&pool.show(&id)["id"].as_str().unwrap().to_owned()));
+        let done = events(pool, "message_done", pool.show(&id)["id"].as_str());
         assert_eq!(done.len(), 1, "{death:?}: {done:#?}");
         pool.ok(&["rm", "--force", "--purge", &id]);
     });
@@ -279,7 +286,13 @@ fn p05_a_death_at_any_step_of_the_end_of_an_orphan_leaves_nothing() {
         let tag = over(pool);
         let socket = pool.socket();
         let begun = OnceCell::<Ours>::new();
-        let begin = || drop(begun.set(stray(pool, &[("POOL_INCARNATION", &tag), ("POOL_SOCKET", socket.to_str().unwrap())])));
+        let begin =
+            || {
+                drop(begun.set(stray(
+                    pool,
+                    &[("POOL_INCARNATION", &tag), ("POOL_SOCKET", socket.to_str().unwrap())],
+                )));
+            };
         across(pool, death, begin, || begun.get().is_some_and(none_runs));
     });
 }

@@ -2,6 +2,8 @@
 //! its agent or the pool; what must not be ended is left alone, and why can be asked.
 
 use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -14,9 +16,14 @@ const FAST: &str = "[pool]\ncgroup = 'off'\nmin_free_disk = '0B'\nmin_free_memor
                     idle_settle = '100ms'\n[restart]\nbackoff = '50ms'\n";
 const REAPER: &str = "[reaper]\ninterval = '100ms'\ngrace = '200ms'\nhung = '500ms'\n";
 
+/// An agent that may be put aside, which keeps what it is told; one that also fills its disk.
+const KEEPERS: &str = "[agents.keeper]\ncommand = 'sh'\nargs = ['-c', 'exec cat >>$HOME/got']\nparkable = true\n\
+                       [agents.filler]\ncommand = 'sh'\nargs = ['-c', 'head -c 9000000 /dev/zero >filler; exec cat']\n\
+                       parkable = true\n";
+
 #[track_caller]
 fn pool(more: &str) -> Pool {
-    Pool::with(&format!("{FAST}{REAPER}{more}"))
+    Pool::with(&format!("{FAST}{REAPER}{more}{KEEPERS}"))
 }
 
 /// A session to which a message cannot be typed, and which does nothing; its id.
@@ -47,7 +54,11 @@ fn bystander(pool: &Pool) -> u32 {
 fn explained(pool: &Pool, session: &str) -> Value {
     let told = pool.json(&["reap", "--explain", session]);
     let rules = told["rules"].as_array().unwrap();
-    rules.iter().map(|rule| (rule["rule"].as_str().unwrap().to_owned(), rule.clone())).collect::<serde_json::Map<_, _>>().into()
+    rules
+        .iter()
+        .map(|rule| (rule["rule"].as_str().unwrap().to_owned(), rule.clone()))
+        .collect::<serde_json::Map<_, _>>()
+        .into()
 }
 
 /// So many looks were taken.
@@ -58,10 +69,15 @@ fn look(pool: &Pool, times: usize) {
 
 #[track_caller]
 fn await_found(pool: &Pool, session: &str, wanted: &[(&str, &str)]) {
-    let is = || found(pool, session).iter().map(|(r, a)| (r.as_str(), a.as_str())).eq(wanted.iter().copied());
-    let holds = || is();
-    if !std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| wait_until("found", PATIENCE, holds))).is_ok() {
-        panic!("{session}: {:?}, not {wanted:?}: {}", found(pool, session), explained(pool, session));
+    let began = Instant::now();
+    loop {
+        let found = found(pool, session);
+        if found.iter().map(|(rule, action)| (rule.as_str(), action.as_str())).eq(wanted.iter().copied()) {
+            return;
+        }
+        let late = began.elapsed() > PATIENCE;
+        assert!(!late, "{session}: {found:?}, not {wanted:?}: {}", explained(pool, session));
+        thread::sleep(Duration::from_millis(20));
     }
 }
 
@@ -87,7 +103,9 @@ fn what_hangs_is_told_once_and_runs_on() {
 
 #[test]
 fn what_becomes_of_what_hangs_is_said_of_the_session_its_agent_or_the_pool() {
-    let pool = pool("[reaper.policy]\nhung = 'restart'\n[agents.fragile]\ncommand = 'cat'\nreap = { hung = 'kill' }\n");
+    let pool = pool(
+        "[reaper.policy]\nhung = 'restart'\n[agents.fragile]\ncommand = 'cat'\nreap = { hung = 'kill' }\n",
+    );
     let other = bystander(&pool);
     let by_pool = hanging(&pool, "a", &[]);
     let by_agent = pool.ok(&["new", "b", "--agent", "fragile"]);
@@ -104,7 +122,12 @@ fn what_becomes_of_what_hangs_is_said_of_the_session_its_agent_or_the_pool() {
     wait_until("it is started again", PATIENCE, || pool.show(&by_pool)["incarnations"].as_u64() > Some(1));
     wait_until("its message came", PATIENCE, || lines_of(&pool, "got.a") == ["text"]);
     assert_eq!(pool.await_lifecycle(&by_pool, "live")["active_requests"], 0);
-    for (id, by) in [(&by_session, "session"), (&over_agent, "session"), (&by_pool, "configuration"), (&by_agent, "agent")] {
+    for (id, by) in [
+        (&by_session, "session"),
+        (&over_agent, "session"),
+        (&by_pool, "configuration"),
+        (&by_agent, "agent"),
+    ] {
         assert_eq!(explained(&pool, id)["hung"]["by"], by);
     }
     // Changed while it runs: once started it takes its message.
@@ -137,9 +160,10 @@ fn what_was_started_again_too_often_is_only_told() {
 #[test]
 fn what_is_put_aside_because_it_hangs_comes_back_for_its_message() {
     let pool = pool("");
-    let id = hanging(&pool, "web", &["--reap", "hung=park"]);
+    let id = pool.ok(&["new", "web", "--agent", "keeper", "--reap", "hung=park"]);
+    hang(&pool, "web");
     await_found(&pool, &id, &[("hung", "park")]);
-    wait_until("its message came", PATIENCE, || lines_of(&pool, "got.web") == ["text"]);
+    wait_until("its message came", PATIENCE, || lines_of(&pool, "home/got") == ["text"]);
     assert_eq!(pool.show(&id)["incarnations"], 2);
     assert!(pool.event_kinds(&id).iter().any(|kind| kind == "session_parked"), "{:?}", pool.event_kinds(&id));
 }
@@ -149,7 +173,9 @@ fn what_is_idle_is_told_put_aside_or_ended_as_was_said() {
     let pool = pool("idle_session = '500ms'\n");
     let new = |name: &str, action: &[&str]| pool.ok(&[&["new", name], action, &["--", "cat"]].concat());
     let told = new("told", &[]);
-    let parked = new("parked", &["--reap", "idle_session=park"]);
+    let parked = pool.ok(&["new", "parked", "--agent", "keeper", "--reap", "idle_session=park"]);
+    // What could not take up where it was is not put aside by a rule.
+    let kept = new("kept", &["--reap", "idle_session=park"]);
     let killed = new("killed", &["--reap", "idle_session=kill"]);
     let again = new("again", &["--reap", "idle_session=restart", "--max-restarts", "1"]);
     await_found(&pool, &told, &[("idle_session", "report")]);
@@ -159,6 +185,7 @@ fn what_is_idle_is_told_put_aside_or_ended_as_was_said() {
     look(&pool, 3);
     await_found(&pool, &told, &[("idle_session", "report")]);
     await_found(&pool, &parked, &[("idle_session", "park")]);
+    await_found(&pool, &kept, &[("idle_session", "report")]);
     await_found(&pool, &killed, &[("idle_session", "kill")]);
     assert_eq!(pool.show(&again)["incarnations"], 2);
     // It is woken, and put aside again.
@@ -211,15 +238,24 @@ fn what_somebody_looks_at_keeps_or_locked_is_left_alone() {
 fn limits_are_told_or_lead_to_a_new_start_as_was_said() {
     let pool = pool("");
     let other = bystander(&pool);
-    let told = pool.ok(&["new", "told", "--max-runtime", "400ms", "--reap", "run_time=report", "--", "sleep", "1000"]);
+    let told = pool.ok(&[
+        "new",
+        "told",
+        "--max-runtime",
+        "400ms",
+        "--reap",
+        "run_time=report",
+        "--",
+        "sleep",
+        "1000",
+    ]);
     let new = ["new", "again", "--max-runtime", "400ms", "--max-restarts", "1", "--reap", "run_time=restart"];
     let again = pool.ok(&[&new[..], &["--", "sleep", "1000"]].concat());
     let script = "echo run >>runs; [ $(wc -l <runs) -gt 1 ] && exec sleep 1000; \
                   (head -c 90000000 /dev/zero; exec sleep 1000) | tail -c 90000000";
     let hog = ["new", "hog", "--limit", "mem=64M", "--reap", "memory=restart", "--", "sh", "-c", script];
     let hog = pool.ok(&hog);
-    let filler = "head -c 9000000 /dev/zero >filler; exec sleep 1000";
-    let disk = ["new", "disk", "--limit", "disk=4M", "--reap", "disk=park", "--", "sh", "-c", filler];
+    let disk = ["new", "disk", "--limit", "disk=4M", "--reap", "disk=park", "--agent", "filler"];
     let disk = pool.ok(&disk);
     await_found(&pool, &told, &[("run_time", "report")]);
     await_found(&pool, &again, &[("run_time", "restart"), ("run_time", "report")]);
@@ -260,11 +296,25 @@ fn each_rule_says_why_it_applies_or_not_and_when_it_would() {
     let pool = Pool::with(&format!("{FAST}[reaper]\ninterval = '100ms'\nhung = '1h'\nidle_session = '2h'\n"));
     pool.ok(&["new", "web", "--limit", "mem=1G", "--max-runtime", "3h", "--reap", "hung=park", "--", "cat"]);
     let rules = explained(&pool, "web");
-    let names = ["zombie_pane", "stale_worker", "stale_agent", "hung", "idle_session", "memory", "disk", "run_time", "leftovers", "orphans"];
+    let names = [
+        "zombie_pane",
+        "stale_worker",
+        "stale_agent",
+        "hung",
+        "idle_session",
+        "memory",
+        "disk",
+        "run_time",
+        "leftovers",
+        "orphans",
+    ];
     for name in names {
         let rule = &rules[name];
         assert_eq!(rule["applies"], false, "{rule}");
-        assert!(!rule["why"].as_str().unwrap().is_empty() && !rule["action"].as_str().unwrap().is_empty(), "{rule}");
+        assert!(
+            !rule["why"].as_str().unwrap().is_empty() && !rule["action"].as_str().unwrap().is_empty(),
+            "{rule}"
+        );
     }
     let due = |session: &str, rule: &str, span: &str| {
         let rule = explained(&pool, session)[rule].clone();
@@ -276,7 +326,9 @@ fn each_rule_says_why_it_applies_or_not_and_when_it_would() {
     assert_eq!(rules["hung"]["why"], "it has nothing to do");
     assert_eq!((&rules["hung"]["action"], &rules["hung"]["by"]), (&json!("park"), &json!("session")));
     hang(&pool, "web");
-    wait_until("it is known that it does nothing", PATIENCE, || explained(&pool, "web")["hung"]["at"].is_string());
+    wait_until("it is known that it does nothing", PATIENCE, || {
+        explained(&pool, "web")["hung"]["at"].is_string()
+    });
     due("web", "hung", "3600 s");
     let table = pool.ok(&["reap", "--explain", "web"]);
     let lines: Vec<&str> = table.lines().collect();
@@ -307,8 +359,11 @@ fn so_many_are_ended_in_a_minute_and_no_more_unless_forced() {
     pool.script("own", "exec sleep 1000");
     pool.ok(&["kill", "own"]);
     assert_eq!(ended(), 2);
-    pool.ok(&["reap", "--force"]);
-    wait_until("all are ended", PATIENCE, || ended() == 5);
+    // What hangs at the time: each try to type its message is a sign of life.
+    wait_until("all are ended", PATIENCE, || {
+        pool.ok(&["reap", "--force"]);
+        ended() == 5
+    });
     assert_eq!(events(&pool, &["stale_found"]).len(), 5);
     let status = pool.status();
     assert!(!status["problems"].to_string().contains("max_kills_per_minute"), "{}", status["problems"]);
@@ -344,7 +399,8 @@ fn so_many_orphans_are_ended_in_a_minute_and_no_more_unless_forced() {
 /// The commands before and after: each notes what it is told, and the one before refuses while there is a file.
 fn hooks(pool: &Pool) -> String {
     let at = pool.path("hook");
-    let note = format!("env | grep ^POOL_REAP | sort >>{0}.env; cat >>{0}.json; echo >>{0}.json", at.display());
+    let note =
+        format!("env | grep ^POOL_REAP | sort >>{0}.env; cat >>{0}.json; echo >>{0}.json", at.display());
     format!(
         "{FAST}{REAPER}before = ['sh', '-c', '{note}; test ! -e {0}.no']\nafter = ['sh', '-c', '{note}']\n",
         at.display()
@@ -359,7 +415,10 @@ fn configured(pool: &Pool, text: &str) {
 
 /// What the commands were told: their environment, by the time and the rule.
 fn told(pool: &Pool) -> Vec<String> {
-    lines_of(pool, "hook.env").into_iter().filter(|line| !line.contains("EVIDENCE") && !line.contains("PID=")).collect()
+    lines_of(pool, "hook.env")
+        .into_iter()
+        .filter(|line| !line.contains("EVIDENCE") && !line.contains("PID="))
+        .collect()
 }
 
 #[test]
@@ -374,7 +433,10 @@ fn a_command_before_says_whether_what_a_rule_found_is_ended_and_one_after_is_tol
     assert!(lines.iter().any(|line| line == "POOL_REAP_OUTCOME=gone"), "{lines:#?}");
     let evidence = lines_of(&pool, "hook.env");
     let pid = one.0[0].pid.to_string();
-    assert!(evidence.iter().any(|line| line.starts_with("POOL_REAP_EVIDENCE=") && line.contains(&pid)), "{evidence:?}");
+    assert!(
+        evidence.iter().any(|line| line.starts_with("POOL_REAP_EVIDENCE=") && line.contains(&pid)),
+        "{evidence:?}"
+    );
     let candidates: Vec<Value> = lines_of(&pool, "hook.json")
         .iter()
         .filter(|line| !line.is_empty())
@@ -386,7 +448,10 @@ fn a_command_before_says_whether_what_a_rule_found_is_ended_and_one_after_is_tol
     let kept = orphan(&pool);
     let outcomes = || {
         let finished = events(&pool, &["reap_finished"]).into_iter();
-        finished.map(|event| event["outcome"].to_string()).filter(|outcome| outcome.contains("untouched")).collect::<Vec<_>>()
+        finished
+            .map(|event| event["outcome"].to_string())
+            .filter(|outcome| outcome.contains("refused"))
+            .collect::<Vec<_>>()
     };
     wait_until("it is left alone", PATIENCE, || !outcomes().is_empty());
     assert!(outcomes()[0].contains("exit status: 1"), "{:?}", outcomes());
@@ -401,14 +466,20 @@ fn a_command_before_says_whether_what_a_rule_found_is_ended_and_one_after_is_tol
     });
     assert!(runs(&kept));
     // A command that is not there refuses as well.
-    configured(&pool, &format!("{FAST}{REAPER}before = ['/nowhere/program']\nafter = ['/nowhere/program']\n"));
+    configured(
+        &pool,
+        &format!("{FAST}{REAPER}before = ['/nowhere/program']\nafter = ['/nowhere/program']\n"),
+    );
     let other = orphan(&pool);
-    wait_until("it is left alone", PATIENCE, || outcomes().iter().any(|outcome| outcome.contains("could not be run")));
+    wait_until("it is left alone", PATIENCE, || {
+        outcomes().iter().any(|outcome| outcome.contains("could not be run"))
+    });
     assert!(runs(&kept) && runs(&other));
     pool.script("again", "exec sleep 1000");
     pool.ok(&["kill", "again"]);
     configured(&pool, &format!("{FAST}{REAPER}"));
-    wait_until("both are ended", PATIENCE, || !runs(&kept) && !runs(&other));
+    // Each is tried again after a pause that grows.
+    wait_until("both are ended", PATIENCE * 2, || !runs(&kept) && !runs(&other));
 }
 
 #[test]
@@ -431,11 +502,15 @@ fn what_is_wrong_in_the_section_of_the_reaper_is_named() {
         let told = pool.ctl(&["config", "check"]);
         assert!(told.code != 0 && told.stderr.contains(named), "{text}: {told:?}");
     }
-    pool.configure("[reaper]\nhung = '1s'\nbefore = ['true']\n[reaper.policy]\norphans = 'report'\nhung = 'park'");
+    pool.configure(
+        "[reaper]\nhung = '1s'\nbefore = ['true']\n[reaper.policy]\norphans = 'report'\nhung = 'park'",
+    );
     let _right = pool.ctl(&["config", "check"]).expect(0);
     pool.start(Program::Poold);
     pool.await_poold();
-    for (flag, named) in [("sleepy=kill", "sleepy"), ("hung=bury", "restart"), ("orphans=park", "orphans"), ("hung", "=")] {
+    for (flag, named) in
+        [("sleepy=kill", "sleepy"), ("hung=bury", "restart"), ("orphans=park", "orphans"), ("hung", "=")]
+    {
         let told = pool.ctl(&["new", "web", "--reap", flag, "--", "cat"]).expect(2);
         assert!(told.stderr.contains(named), "{told:?}");
     }
@@ -449,5 +524,7 @@ fn what_only_is_to_be_reported_is_told_once_and_left() {
     look(&pool, 3);
     let told = events(&pool, &["stale_found"]);
     assert_eq!((told.len(), &told[0]["action"], &told[0]["rule"]), (1, &json!("report"), &json!("orphans")));
-    assert!(runs(&one) && events(&pool, &["reap_started"]).iter().all(|event| event["candidate"] != "orphan"));
+    assert!(
+        runs(&one) && events(&pool, &["reap_started"]).iter().all(|event| event["candidate"] != "orphan")
+    );
 }

@@ -73,6 +73,7 @@ fn a_second_pool_a_tmux_server_and_an_ssh_agent_survive_the_end_of_the_shell_tha
     let two = Pool::bare(SOON);
     let pool = Pool::with(SOON);
     let [tmux, listener, agent] = ["tmux.pid", "listener.pid", "agent.pid"].map(|name| pool.path(name));
+    let socket = pool.path("agent").to_str().unwrap().to_owned();
     // One is the pool of the shell itself for whoever does not say that another one is meant.
     let second = format!(
         "env -u POOL_INCARNATION -u POOL_SOCKET POOL_STATE_DIR={} POOL_CONFIG={} {}",
@@ -80,15 +81,12 @@ fn a_second_pool_a_tmux_server_and_an_ssh_agent_survive_the_end_of_the_shell_tha
         two.path("config.toml").display(),
         env!("CARGO_BIN_EXE_poolctl"),
     );
-    let agents = if has("ssh-agent") {
-        format!(
-            "eval $(ssh-agent -s -a {}); echo $SSH_AGENT_PID >{}",
-            pool.path("agent").display(),
-            agent.display()
-        )
-    } else {
-        listen(&pool, pool.path("agent").to_str().unwrap(), &agent)
-    };
+    // Where there is no ssh-agent, one more of the other kind.
+    let agents = format!(
+        "if command -v ssh-agent; then eval $(ssh-agent -s -a {socket}); echo $SSH_AGENT_PID >{}; else {}; fi",
+        agent.display(),
+        listen(&pool, &socket, &agent),
+    );
     let script = format!(
         "{second} up\n{second} new inner -- sleep 1000\n{}\n{agents}\n\
          tmux -S {} -f /dev/null new-session -d -P -F '#{{pid}}' 'exec sleep 1000' >{}\n",

@@ -32,7 +32,8 @@ fn a_worker() {
     let (Some(how), Some(said)) = (env::var_os(HOW), env::var_os("TEST_SAID")) else { return };
     let socket = PathBuf::from(env::var_os("POOL_SOCKET").unwrap());
     let (mut connection, _) =
-        Connection::connect_within(&socket, &Hello::new(Role::Generator, "", "test"), Some(PATIENCE)).unwrap();
+        Connection::connect_within(&socket, &Hello::new(Role::Generator, "", "test"), Some(PATIENCE))
+            .unwrap();
     connection.set_timeout(Some(Duration::from_secs(120)));
     let session = || SessionRef("web".to_owned());
     let kinds = vec![how.to_str().unwrap().to_owned()];
@@ -80,7 +81,8 @@ impl Worker {
         command.env(HOW, how).env("TEST_SAID", &said).env("POOL_SOCKET", pool.socket());
         let talk = Talk::start(command.env("TEST_PROMPT", pool.path("prompt")));
         let pids = pool.await_file(&said, |bytes| bytes.iter().filter(|byte| **byte == b'\n').count() == 2);
-        let pids: Vec<u32> = String::from_utf8(pids).unwrap().lines().map(|pid| pid.parse().unwrap()).collect();
+        let pids: Vec<u32> =
+            String::from_utf8(pids).unwrap().lines().map(|pid| pid.parse().unwrap()).collect();
         assert_eq!(pids[0], talk.pid());
         Self { talk, child: pids[1] }
     }
@@ -152,7 +154,7 @@ fn c02_a_worker_that_is_stopped_while_it_has_nothing_to_do_is_ended() {
     let _stopped = Stopped::new(beats.talk.pid());
     wait_until("it is ended, with what it started", PATIENCE, || beats.is_gone());
     assert!(other.lives());
-    assert_eq!(found(&pool, &pool.show("web")["id"].as_str().unwrap().to_owned()).len(), 1);
+    assert_eq!(found(&pool, pool.show("web")["id"].as_str().unwrap()).len(), 1);
 }
 
 #[test]
@@ -164,7 +166,13 @@ fn a_silent_worker_is_only_told_where_that_was_said() {
     let told = events(&pool, &["stale_found"]);
     assert_eq!((told.len(), &told[0]["action"]), (1, &json!("report")));
     let rules = pool.json(&["reap", "--explain", "web"]);
-    let rule = rules["rules"].as_array().unwrap().iter().find(|rule| rule["rule"] == "stale_worker").unwrap().clone();
+    let rule = rules["rules"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|rule| rule["rule"] == "stale_worker")
+        .unwrap()
+        .clone();
     assert_eq!((&rule["applies"], &rule["action"]), (&json!(true), &json!("report")));
     assert!(silent.lives());
 }
@@ -181,7 +189,9 @@ fn a_worker_that_is_heard_of_after_it_was_named_is_not_ended() {
     });
     let before = worker(&pool, "prompted").unwrap()["last_activity_at"].clone();
     std::fs::write(pool.path("prompt"), "").unwrap();
-    wait_until("it was heard of", PATIENCE, || worker(&pool, "prompted").unwrap()["last_activity_at"] != before);
+    wait_until("it was heard of", PATIENCE, || {
+        worker(&pool, "prompted").unwrap()["last_activity_at"] != before
+    });
     pool.start(Program::Reaper);
     pool.await_complete();
     // What is named later is ended by then, so this was looked at.
@@ -210,7 +220,11 @@ fn each_generation_is_told_apart_and_an_older_one_settles_nothing() {
     let holder = || {
         let started = Worker::start(&pool, "holds");
         wait_until("it has the message", PATIENCE, || message()["state"] == "claimed");
-        (started, message()["claim"]["token"].as_str().unwrap().to_owned(), self::worker(&pool, "holds").unwrap())
+        (
+            started,
+            message()["claim"]["token"].as_str().unwrap().to_owned(),
+            self::worker(&pool, "holds").unwrap(),
+        )
     };
     let (older, old, old_view) = holder();
     send_signal(older.talk.pid(), Signal::SIGKILL);
@@ -220,7 +234,8 @@ fn each_generation_is_told_apart_and_an_older_one_settles_nothing() {
     assert_ne!((&old_view["pid"], &old), (&new_view["pid"], &new));
     let hello = Hello::new(Role::Client, "", "test");
     let (mut client, _) = Connection::connect_within(&pool.socket(), &hello, Some(PATIENCE)).unwrap();
-    let held = |token: &str| Held { id: protocol::MessageId(id.parse().unwrap()), token: token.parse().unwrap() };
+    let held =
+        |token: &str| Held { id: protocol::MessageId(id.parse().unwrap()), token: token.parse().unwrap() };
     let ack = |token: &str| Request::Ack(Ack { held: held(token), result: None });
     let refused = client.call(None, None, ack(&old)).unwrap().unwrap_err();
     assert_eq!(refused.code, protocol::ErrorCode::Conflict, "{refused:?}");

@@ -246,6 +246,11 @@ fn facts(
     events.retain(|event| match event {
         Event::SessionRenamed { session, .. } => may_be_renamed(turn, *session, began),
         Event::SessionStopped { session, exit, .. } if may_be_older(turn, *session, *exit, began) => false,
+        Event::SessionStopped { session, .. } | Event::SessionParked { session, .. }
+            if is_at_the_reaper(turn, *session) =>
+        {
+            false
+        }
         event => !event.session().is_some_and(|id| is_being_started(turn, id)),
     });
     events
@@ -262,6 +267,16 @@ fn may_be_older(turn: &Turn<'_>, id: SessionId, exit: Option<Exit>, began: Times
     let by_itself = exit.is_some_and(|exit| exit.signal != Some(HANG_UP));
     let session = turn.pool().session(id).filter(|s| !s.reason.is_some_and(reconcile::is_loss));
     by_itself && session.is_some_and(|s| began.since(s.changed_at) < ON_THE_WAY)
+}
+
+/// Whether the reaper says when it is over: it is at it, or named what is left of it.
+fn is_at_the_reaper(turn: &Turn<'_>, id: SessionId) -> bool {
+    let run = turn.pool().session(id).and_then(|s| s.incarnation.as_ref());
+    let view = &turn.rest.view;
+    run.is_some_and(|run| {
+        let left = matches!(view.verdicts.get(&run.tag), Some(Outcome::Survivors { .. }));
+        view.leased.contains_key(&run.tag) || (left && !view.reapers.is_empty())
+    })
 }
 
 /// When a look of this age began.

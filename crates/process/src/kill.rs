@@ -65,6 +65,8 @@ pub struct Report {
     pub survivors: Vec<Member>,
     /// Left alone because that was asked for: neither signalled nor waited for.
     pub spared: Vec<Spared>,
+    /// They became another user's, and live: neither signalled nor waited for.
+    pub foreign: Vec<Member>,
 }
 
 /// Ends every member but the caller's own line. Takes at most about grace + verify for the
@@ -104,6 +106,7 @@ pub fn kill_while(evidence: &Evidence, options: &Options, before: &dyn Fn(Moment
         unbeaten: HashSet::new(),
         daemons: None,
         spared: Vec::new(),
+        foreign: BTreeMap::new(),
     };
     if !options.init_stands_by {
         tree.climb_down(Whom::All, options.grace)?;
@@ -138,8 +141,10 @@ struct Tree<'a> {
     unbeaten: HashSet<ProcId>,
     /// Those to be spared, once that is settled.
     daemons: Option<Vec<Daemon>>,
-    /// What the last look found of them.
+    /// What of them was found, and lives.
     spared: Vec<Spared>,
+    /// What was found of other users.
+    foreign: BTreeMap<ProcId, Member>,
 }
 
 struct Known {
@@ -191,6 +196,7 @@ impl Tree<'_> {
         let mut now =
             family(self.evidence, &self.options.protected).map_err(Error::system("list processes"))?;
         self.set_apart(&mut now);
+        self.foreign.extend(now.foreign.into_iter().map(|member| (member.id, member)));
         let mut now = now.members;
         now.retain(|member| whom == Whom::All || member.via != Via::Init);
         let found: HashSet<ProcId> = now.iter().map(|member| member.id).collect();
@@ -296,6 +302,12 @@ impl Tree<'_> {
 
     fn report(self) -> Result<Report, Error> {
         let mut report = Report { spared: self.spared, ..Report::default() };
+        for (id, member) in self.foreign {
+            let state = identity::state(id).map_err(Error::system("read a process"))?;
+            if !matches!(state, State::Gone | State::Zombie) {
+                report.foreign.push(Member { state, ..member });
+            }
+        }
         for (id, known) in self.known {
             let state = identity::state(id).map_err(Error::system("read a process"))?;
             let ended = matches!(state, State::Gone | State::Zombie);

@@ -121,6 +121,7 @@ pub(crate) fn set_apart(daemons: &[Daemon], family: &mut Family) -> Vec<Spared> 
     for daemon in daemons.iter().filter(|daemon| is_there(daemon, family)) {
         whose.extend(family.look.line(daemon.id.pid).into_iter().map(|pid| (pid, daemon)));
     }
+    family.foreign.retain(|member| !whose.contains_key(&member.id.pid));
     let spared = family.members.extract_if(.., |member| whose.contains_key(&member.id.pid));
     spared.map(|member| Spared { why: whose[&member.id.pid].why(member.id.pid), member }).collect()
 }

@@ -111,8 +111,8 @@ pub(crate) fn family(evidence: &Evidence, protected: &[u32]) -> io::Result<Famil
         members.is_some_and(|members| members.iter().any(|member| member.via != Via::Init))
     };
     let look = look::shared(&found)?;
-    let (reasons, members) = nets(grouped(evidence)?).catch(&look);
-    Ok(Family { look, reasons, members })
+    let (reasons, members, foreign) = nets(grouped(evidence)?).catch(&look);
+    Ok(Family { look, reasons, members, foreign })
 }
 
 /// What belongs to an incarnation.
@@ -123,6 +123,8 @@ pub(crate) struct Family {
     pub(crate) reasons: HashMap<u32, Via>,
     /// By number.
     pub(crate) members: Vec<Member>,
+    /// Those that would be members, and are another user's now.
+    pub(crate) foreign: Vec<Member>,
 }
 
 fn grouped(evidence: &Evidence) -> io::Result<HashSet<u32>> {
@@ -153,8 +155,8 @@ struct Nets<'a> {
 }
 
 impl Nets<'_> {
-    /// What is in one of them and why, and of that the members.
-    fn catch(&self, look: &Look) -> (HashMap<u32, Via>, Vec<Member>) {
+    /// What is in one of them and why, and of that the members, and those that are another user's.
+    fn catch(&self, look: &Look) -> (HashMap<u32, Via>, Vec<Member>, Vec<Member>) {
         let mut found = self.roots(look);
         found.retain(|pid, _| !self.protected.contains(pid));
         self.descend(look, &mut found);
@@ -162,9 +164,9 @@ impl Nets<'_> {
         let caught = found.iter().filter_map(|(pid, via)| Some((look.all.get(pid)?, *via)));
         let caught = caught.filter(|(seen, _)| seen.now.is_alive() && !exempt.contains(&seen.now.id.pid));
         let mut members: Vec<Member> = caught.map(|(seen, via)| member(&seen.now, via)).collect();
-        members.retain(|member| (self.is_ours)(member.id.pid));
         members.sort_by_key(|member| member.id);
-        (found, members)
+        let (members, foreign) = members.into_iter().partition(|member| (self.is_ours)(member.id.pid));
+        (found, members, foreign)
     }
 
     /// Those that belong for a reason of their own.

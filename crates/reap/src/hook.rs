@@ -22,7 +22,7 @@ pub(crate) async fn before(lease: &Lease) -> Result<(), String> {
     if let Err(why) = &said {
         tracing::warn!(why, "the command before");
     }
-    drop(said); Ok(())
+    if lease.candidate.rule.is_some() { said } else { Ok(()) }
 }
 
 /// Runs the command after, where there is one.

@@ -77,9 +77,9 @@ fn freeze(id: ProcId) {
 
 fn climb(evidence: &Evidence, options: &Options) -> Ended {
     match kill::kill(evidence, options) {
-        Ok(Report { killed, survivors, spared }) => Ended {
+        Ok(Report { killed, survivors, spared, foreign }) => Ended {
             killed: killed.iter().map(|member| member.id).collect(),
-            left: survivors.iter().map(survivor).collect(),
+            left: survivors.iter().map(survivor).chain(foreign.iter().map(anothers)).collect(),
             spared: spared.iter().map(|spared| format!("{} {}", named(&spared.member), spared.why)).collect(),
         },
         Err(error) => failed(&error),
@@ -102,6 +102,10 @@ fn survivor(member: &Member) -> String {
         State::Zombie | State::Gone => "is ending",
     };
     format!("{} {state}", named(member))
+}
+
+fn anothers(member: &Member) -> String {
+    format!("{} is another user's now", named(member))
 }
 
 fn named(member: &Member) -> String {

@@ -100,7 +100,8 @@ fn of_mark(pool: &Pool, facts: &Facts<'_>, tag: Tag, found: &[Stray]) -> Option<
 }
 
 fn of_client(pool: &Pool, facts: &Facts<'_>, client: Client) -> Candidate {
-    let evidence = format!("a tmux client of poold {}, which is dead", client.owner.pid);
+    let (pid, owner) = (client.process.pid, client.owner.pid);
+    let evidence = format!("process {pid} is a tmux client of poold {owner}, which is dead");
     // It belongs to no session.
     let tag = Tag::of(Token { epoch: protocol::Epoch(0), n: (1 << 63) | u64::from(client.process.pid) });
     let what = (CandidateKind::StaleClient, Rule::StaleClient);

@@ -61,8 +61,11 @@ pub(super) fn end_tree(job: &Job) {
         });
         watch::reap_all();
         match report {
-            Ok(Report { survivors, spared, .. }) if survivors.is_empty() => {
-                return spared.iter().for_each(|it| say_of(&it.member, &format!("is left: it {}", it.why)));
+            Ok(Report { survivors, spared, foreign, .. }) if survivors.is_empty() => {
+                spared.iter().for_each(|it| say_of(&it.member, &format!("is left: it {}", it.why)));
+                return foreign
+                    .iter()
+                    .for_each(|member| say_of(member, "is another user's now, and is left"));
             }
             Ok(Report { survivors, .. }) => {
                 survivors.iter().for_each(|member| say_of(member, "does not end"));
