@@ -363,6 +363,8 @@ fn remove_all(pool: &Pool) {
         }
         pool.lines(&["ls", "--all"]).is_empty()
     });
+    // The directory of one whose removal `poold` died over is left to this.
+    say(&format!("prune: {}", pool.ok(&["--json", "prune", "--purge"])));
 }
 
 /// As it is when nothing runs, and has run.

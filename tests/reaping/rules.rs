@@ -71,7 +71,11 @@ fn look(pool: &Pool, times: usize) {
 fn await_found(pool: &Pool, session: &str, wanted: &[(&str, &str)]) {
     let began = Instant::now();
     loop {
-        let found = found(pool, session);
+        let mut found = found(pool, session);
+        // Each try to type its message is a sign of life, after which it may be told again.
+        while found.len() > wanted.len() && found.last() == found.get(wanted.len() - 1) {
+            found.pop();
+        }
         if found.iter().map(|(rule, action)| (rule.as_str(), action.as_str())).eq(wanted.iter().copied()) {
             return;
         }
@@ -89,7 +93,7 @@ fn what_hangs_is_told_once_and_runs_on() {
     let agent = pool.pane_pids(&id).0;
     await_found(&pool, &id, &[("hung", "report")]);
     look(&pool, 3);
-    await_found(&pool, &id, &[("hung", "report")]);
+    assert_eq!(found(&pool, &id).len(), 1);
     assert_eq!((pool.lifecycle(&id).as_str(), pool.pane_pids(&id).0), ("live", agent));
     // It goes on, and hangs once more.
     pool.tmux_text(&["send-keys", "-t", "=web:", "-X", "cancel"]);

@@ -105,7 +105,9 @@ async fn deliver_one(daemon: &Arc<Daemon>, session: SessionId) -> Result<Option<
     let tag = claim.pane.tag;
     let settle = move |turn: &mut Turn<'_>| {
         let now = turn.now();
-        turn.rest.view.worked.insert(tag, now);
+        if state != MessageState::Queued {
+            turn.rest.view.worked.insert(tag, now);
+        }
         let Some(open) = turn.pool().open_message(session, id) else { return };
         let reason = reason.as_deref();
         let events = match state {
@@ -139,7 +141,6 @@ fn claim(turn: &mut Turn<'_>, session: SessionId, token: protocol::Token) -> Opt
         Ok(Some((message, body))) => {
             let event = queue::typing(&open, token, now);
             turn.emit(event);
-            turn.rest.view.worked.insert(pane.tag, now);
             let spoken = turn.pool().session(session).and_then(pool::admit::spoken_to);
             turn.emit_all(spoken);
             Some(Claim { message, body, pane })

@@ -147,7 +147,11 @@ impl Drop for Leaving {
 }
 
 /// Its lease begins anew.
-pub(crate) fn renew(turn: &mut Turn<'_>, session: SessionId, token: Token) -> Reply {
+pub(super) async fn renewed(daemon: &Arc<Daemon>, session: SessionId, token: Token) -> Reply {
+    daemon.engine.turn(move |turn| renew(turn, session, token)).await?
+}
+
+fn renew(turn: &mut Turn<'_>, session: SessionId, token: Token) -> Reply {
     let lease = turn.pool().session(session).and_then(|s| s.lock.as_ref()).map(|lock| lock.lease_ms);
     let deadline = turn.mono().after(Duration::from_millis(lease.unwrap_or(LEASE_MS)));
     if let Some(lock) = turn.rest.user_locks.get_mut(&session).filter(|lock| lock.token == token) {
@@ -161,9 +165,12 @@ pub(crate) fn renew(turn: &mut Turn<'_>, session: SessionId, token: Token) -> Re
 }
 
 /// It is given back, if it is still held.
-pub(crate) fn unlock(turn: &mut Turn<'_>, session: SessionId, token: Token) -> Reply {
-    if turn.rest.user_locks.get(&session).is_some_and(|lock| lock.token == token) {
-        locking::end(turn, session, End::Released("given back"));
-    }
-    Ok(Response::Done)
+pub(super) async fn unlocked(daemon: &Arc<Daemon>, session: SessionId, token: Token) -> Reply {
+    let unlock = move |turn: &mut Turn<'_>| {
+        if turn.rest.user_locks.get(&session).is_some_and(|lock| lock.token == token) {
+            locking::end(turn, session, End::Released("given back"));
+        }
+        Response::Done
+    };
+    daemon.engine.turn(unlock).await
 }

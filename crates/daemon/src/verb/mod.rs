@@ -78,12 +78,8 @@ pub(crate) async fn answer(daemon: &Arc<Daemon>, call: protocol::Call) -> Reply 
         | Request::Reap { .. }
         | Request::Update(_)
         | Request::Adopt(_) => operate(daemon, (call.op, call.lock), call.request).await,
-        Request::RenewLock { session, token } => {
-            daemon.engine.turn(move |turn| lock::renew(turn, session, token)).await?
-        }
-        Request::Unlock { session, token } => {
-            daemon.engine.turn(move |turn| lock::unlock(turn, session, token)).await?
-        }
+        Request::RenewLock { session, token } => lock::renewed(daemon, session, token).await,
+        Request::Unlock { session, token } => lock::unlocked(daemon, session, token).await,
         Request::Explain(session) => reap::explain(daemon, session).await,
         Request::Usage(wanted) => usage::usage(daemon, wanted).await,
         Request::Generators => claim::generators(daemon).await,
