@@ -233,5 +233,6 @@ fn reap_shows_what_it_would_do() {
     pool.script("web", "exec sleep 1000");
     let candidates = pool.json(&["reap", "--dry-run"]);
     assert_eq!(candidates["candidates"].as_array().unwrap().len(), 0, "{candidates}");
-    pool.ctl(&["reap"]).expect(2);
+    assert_eq!(pool.json(&["reap"]), candidates);
+    pool.ctl(&["reap", "--explain"]).expect(2);
 }

@@ -335,7 +335,6 @@ mod tests {
             "poolctl new --limit mem=lots",
             "poolctl new --limits strict",
             "poolctl new --max-runtime 0",
-            "poolctl new --max-runtime never",
             "poolctl new --restart sometimes",
             "poolctl new --idle-timeout 0",
             "poolctl new --ephemeral --restart always",

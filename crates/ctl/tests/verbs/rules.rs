@@ -133,7 +133,7 @@ fn update_changes_what_is_said() {
     assert_eq!(pool.calls()[1].request, Request::Update(all));
     for (line, says) in [
         ("update web", "nothing to change"),
-        ("update web --reap orphans=park", "orphans allows kill and report"),
+        ("update web --reap orphans=park", "orphans finds cannot be park"),
         ("update web --reap hang=kill", "there are zombie_pane"),
         ("update web --reap hung=end", "kill, restart, park or report"),
     ] {

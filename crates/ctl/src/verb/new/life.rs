@@ -95,7 +95,11 @@ fn reaped(text: &str) -> Result<(Rule, Action), String> {
     let (rule, action) = pair(text)?;
     let (rule, action): (Rule, Action) = (rule.parse()?, action.parse()?);
     if !rule.allows(action) {
-        return Err(format!("{} allows kill and report: it is not about a whole session", rule.word()));
+        return Err(format!(
+            "what {} finds cannot be {}: see `poolctl reap --explain`",
+            rule.word(),
+            action.word()
+        ));
     }
     Ok((rule, action))
 }
@@ -143,8 +147,10 @@ mod tests {
     #[test]
     fn a_rule_has_an_action_that_it_allows() {
         assert_eq!(reaped("hung=restart"), Ok((Rule::Hung, Action::Restart)));
-        assert_eq!(reaped("zombie-pane=report"), Ok((Rule::ZombiePane, Action::Report)));
-        for bad in ["hung", "=kill", "hang=kill", "hung=end", "hung=default", "orphans=park"] {
+        assert_eq!(reaped("stale-worker=report"), Ok((Rule::StaleWorker, Action::Report)));
+        for bad in
+            ["zombie_pane=report", "hung", "=kill", "hang=kill", "hung=end", "hung=default", "orphans=park"]
+        {
             assert!(reaped(bad).is_err(), "{bad}");
         }
         assert_eq!(reaped_or_default("hung=default"), Ok((Rule::Hung, None)));
