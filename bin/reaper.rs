@@ -28,10 +28,10 @@ fn main() -> std::process::ExitCode {
 }
 
 fn run(args: Args) -> anyhow::Result<()> {
-    process::arenas::share_one();
+    process::limits::raise_open_files(1 << 16)?;
     let (socket, pool) = args.common.poold()?;
-    let build = concat!("reaper ", env!("CARGO_PKG_VERSION"));
-    let options = reap::Options { socket, pool, build: build.to_owned(), tmux: None };
+    let build = concat!("reaper ", env!("CARGO_PKG_VERSION")).into();
+    let options = reap::Options { socket, pool, build, tmux: None };
     watching::until_signal(async |told| match args {
         Args { once: true, .. } => reap::once(options).await,
         Args { dry_run: true, json, .. } => reap::list(options, json, std::io::stdout()).await,

@@ -152,7 +152,7 @@ async fn keep_log(daemon: &Arc<Daemon>, session: &Session) {
 pub(crate) fn forget(turn: &mut Turn<'_>, daemon: &Daemon) {
     let runs: BTreeSet<Tag> =
         turn.pool().sessions().filter_map(|s| s.incarnation.as_ref()).map(|run| run.tag).collect();
-    stale::forget(turn);
+    stale::forget(turn, daemon);
     turn.rest.view.worked.retain(|tag, _| runs.contains(tag));
     turn.rest.view.touched.retain(|tag| runs.contains(tag));
     daemon.cgroups.sweep(&|tag| runs.contains(&tag));

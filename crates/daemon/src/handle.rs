@@ -106,6 +106,12 @@ impl Handle {
         let place = Place { handle: self.clone(), session, ticket };
         let (grant, granted) = oneshot::channel();
         self.post(move |turn| {
+            let under = match under {
+                Under::Token(token) => {
+                    locking::through(turn, session, Some(token)).map_or(under, Under::Token)
+                }
+                other => other,
+            };
             let asked = may(turn).and_then(|()| {
                 turn.rest.locks.ask(session, Ask { ticket, purpose, under }).map_err(|Stale| locking::stale())
             });

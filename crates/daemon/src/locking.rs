@@ -38,7 +38,7 @@ pub(crate) enum Waits {
     /// An operation of the daemon's.
     Operation(oneshot::Sender<Result<Token, Refusal>>),
     /// A user's: its token comes with the grant.
-    User(Box<SessionLock>, oneshot::Sender<Result<Token, Refusal>>),
+    User(Box<SessionLock>, Option<Token>, oneshot::Sender<Result<Token, Refusal>>),
 }
 
 /// A user's lock that is held.
@@ -48,6 +48,20 @@ pub(crate) struct UserLock {
     pub(crate) token: Token,
     /// Until when it is held without another word.
     pub(crate) deadline: Mono,
+    /// The lock under which it was asked for: what is done under this one is done under that one, too.
+    pub(crate) outer: Option<Token>,
+}
+
+/// The token of the session's own lock, where the caller acts under it, directly or through others; else what it came
+/// with.
+pub(crate) fn through(turn: &Turn<'_>, session: SessionId, under: Option<Token>) -> Option<Token> {
+    let own = turn.rest.user_locks.get(&session)?.token;
+    let mut token = under;
+    // Each was asked for under an older one.
+    while let Some(held) = token.filter(|held| *held != own) {
+        token = turn.rest.user_locks.values().find(|lock| lock.token == held).and_then(|lock| lock.outer);
+    }
+    token
 }
 
 /// The refusal of what is done under a lock that is not held any more.
@@ -60,6 +74,7 @@ pub(crate) fn stale() -> Refusal {
 /// # Errors
 /// Conflict: who holds it.
 pub(crate) fn free_for(turn: &Turn<'_>, session: SessionId, under: Option<Token>) -> Result<(), Refusal> {
+    let under = through(turn, session, under);
     let held = turn.rest.locks.holder(session).filter(|held| held.open && Some(held.token) != under);
     if held.is_none() {
         return Ok(());
@@ -130,15 +145,16 @@ fn hand_on(turn: &mut Turn<'_>, session: SessionId, ticket: Ticket) {
             Given::Granted(grant) => {
                 let taken = match turn.rest.waiting.remove(&grant.ticket) {
                     Some(Waits::Operation(waits)) => waits.send(Ok(grant.token)).is_ok(),
-                    Some(Waits::User(_, waits)) if turn.pool().session(session).is_none() => {
+                    Some(Waits::User(_, _, waits)) if turn.pool().session(session).is_none() => {
                         // Whoever left needs no answer.
                         waits.send(Err(pool::admit::not_found(turn.pool(), &session.to_string()))).ok();
                         false
                     }
-                    Some(Waits::User(lock, waits)) => {
+                    Some(Waits::User(lock, outer, waits)) => {
                         let here = !waits.is_closed();
                         if here {
-                            hold(turn, session, (grant.ticket, SessionLock { token: grant.token, ..*lock }));
+                            let lock = SessionLock { token: grant.token, ..*lock };
+                            hold(turn, session, (grant.ticket, lock, outer));
                             // Whoever left meanwhile gives it back when its place is dropped.
                             waits.send(Ok(grant.token)).ok();
                         }
@@ -157,6 +173,7 @@ fn hand_on(turn: &mut Turn<'_>, session: SessionId, ticket: Ticket) {
 
 /// A message was sent under a user's lock: what is queued is delivered inside of it.
 pub(crate) fn fed(turn: &mut Turn<'_>, session: SessionId, under: Option<Token>) {
+    let under = through(turn, session, under);
     let Some(token) = under else { return };
     let lock = turn.pool().session(session).and_then(|s| s.lock.as_ref());
     if lock.is_some_and(|lock| lock.token == token && !lock.fed) {
@@ -171,10 +188,14 @@ pub(crate) fn deleted(turn: &mut Turn<'_>, session: SessionId) {
 }
 
 /// A user has the lock from here on.
-pub(crate) fn hold(turn: &mut Turn<'_>, session: SessionId, (ticket, lock): (Ticket, SessionLock)) {
+pub(crate) fn hold(
+    turn: &mut Turn<'_>,
+    session: SessionId,
+    (ticket, lock, outer): (Ticket, SessionLock, Option<Token>),
+) {
     let lock = SessionLock { since: turn.now(), ..lock };
     let deadline = turn.mono().after(Duration::from_millis(lock.lease_ms));
-    turn.rest.user_locks.insert(session, UserLock { ticket, token: lock.token, deadline });
+    turn.rest.user_locks.insert(session, UserLock { ticket, token: lock.token, deadline, outer });
     turn.emit(Event::LockGranted { session, lock });
 }
 
@@ -241,7 +262,7 @@ pub(crate) fn recover(turn: &mut Turn<'_>, ticket: impl Fn() -> u64) -> Vec<Proc
         let ticket = Ticket(ticket());
         turn.rest.locks.restore(session, ticket, lock.token, &lock.purpose);
         let deadline = turn.mono().after(Duration::from_millis(lock.lease_ms));
-        turn.rest.user_locks.insert(session, UserLock { ticket, token: lock.token, deadline });
+        turn.rest.user_locks.insert(session, UserLock { ticket, token: lock.token, deadline, outer: None });
         match lock.holder {
             Some(holder) if crate::work::leases::is_dead(holder) => died(turn, holder),
             holder => processes.extend(holder),

@@ -245,12 +245,15 @@ pub(crate) fn leased(turn: &mut Turn<'_>, candidate: &Candidate) {
 /// It is settled: what was found is looked for anew, but for what was left on purpose.
 pub(crate) fn settled(turn: &mut Turn<'_>, candidate: &Candidate, outcome: &Outcome) {
     let (tag, mono) = (candidate.tag, turn.mono());
-    let ended =
-        matches!(outcome, Outcome::Gone { killed } | Outcome::Spared { killed, .. } if !killed.is_empty());
+    let untouched = match outcome {
+        Outcome::Gone { killed } | Outcome::Spared { killed, .. } => killed.is_empty(),
+        Outcome::Untouched { .. } | Outcome::Refused { .. } => true,
+        Outcome::Survivors { .. } => false,
+    };
     let stale = &mut turn.rest.stale;
     stale.forced.remove(&tag);
     stale.evidence.remove(&tag);
-    if counts(candidate) && !ended {
+    if counts(candidate) && untouched {
         // Nothing was ended for it.
         stale.kills.pop();
     }
@@ -268,7 +271,8 @@ pub(crate) fn settled(turn: &mut Turn<'_>, candidate: &Candidate, outcome: &Outc
 }
 
 /// What is remembered of what is gone is forgotten.
-pub(crate) fn forget(turn: &mut Turn<'_>) {
+pub(crate) fn forget(turn: &mut Turn<'_>, daemon: &Daemon) {
+    let named: BTreeSet<Tag> = view::named(turn, daemon).iter().map(|candidate| candidate.tag).collect();
     let live: BTreeSet<Tag> = turn
         .pool()
         .sessions()
@@ -278,13 +282,12 @@ pub(crate) fn forget(turn: &mut Turn<'_>) {
         .collect();
     let now = turn.mono();
     let stale = &mut turn.rest.stale;
-    let marked: BTreeSet<Tag> =
-        stale.strays.marked.keys().chain(stale.left.iter().map(|(tag, _)| tag)).copied().collect();
+    let is_there = |tag: &Tag| named.contains(tag) || stale.strays.marked.contains_key(tag);
+    stale.reported.retain(|(tag, _)| is_there(tag));
     stale.used.retain(|tag, _| live.contains(tag));
     stale.evidence.retain(|tag, _| live.contains(tag));
     stale.refused.retain(|_, at| at.until(now) < MINUTE);
     stale.left.retain(|(_, process)| !process::identity::exited(*process).unwrap_or(false));
-    stale.reported.retain(|(tag, _)| live.contains(tag) || marked.contains(tag));
 }
 
 /// What only is to be reported of what is over, once each.

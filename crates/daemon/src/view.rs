@@ -246,7 +246,9 @@ fn facts(
     events.retain(|event| match event {
         Event::SessionRenamed { session, .. } => may_be_renamed(turn, *session, began),
         Event::SessionStopped { session, exit, .. } if may_be_older(turn, *session, *exit, began) => false,
-        Event::SessionStopped { session, .. } | Event::SessionParked { session, .. }
+        Event::SessionStopped { session, .. }
+        | Event::SessionParked { session, .. }
+        | Event::SessionLost { session, .. }
             if is_at_the_reaper(turn, *session) =>
         {
             false
@@ -269,14 +271,15 @@ fn may_be_older(turn: &Turn<'_>, id: SessionId, exit: Option<Exit>, began: Times
     by_itself && session.is_some_and(|s| began.since(s.changed_at) < ON_THE_WAY)
 }
 
-/// Whether the reaper says when it is over: it is at it, or named what is left of it.
+/// Whether the reaper says when it is over: it is at it, or named what is left of it and is going to try again.
 fn is_at_the_reaper(turn: &Turn<'_>, id: SessionId) -> bool {
-    let run = turn.pool().session(id).and_then(|s| s.incarnation.as_ref());
+    let Some(session) = turn.pool().session(id) else { return false };
+    let Some(tag) = session.incarnation.as_ref().map(|run| run.tag) else { return false };
     let view = &turn.rest.view;
-    run.is_some_and(|run| {
-        let left = matches!(view.verdicts.get(&run.tag), Some(Outcome::Survivors { .. }));
-        view.leased.contains_key(&run.tag) || (left && !view.reapers.is_empty())
-    })
+    // What tmux took away is named as long as its init lives, and no longer.
+    let named = !view.reapers.is_empty() && !session.reason.is_some_and(reconcile::is_loss);
+    let left = matches!(view.verdicts.get(&tag), Some(Outcome::Survivors { .. }));
+    view.leased.contains_key(&tag) || (left && named)
 }
 
 /// When a look of this age began.
@@ -325,7 +328,8 @@ pub(crate) fn named(turn: &Turn<'_>, daemon: &Daemon) -> Vec<protocol::reap::Can
     let view = &turn.rest.view;
     found.retain(|c| !view.leased.contains_key(&c.tag) && !view.guarded.contains(&c.tag));
     for candidate in &mut found {
-        if let Some(evidence) = turn.rest.stale.evidence.get(&candidate.tag) {
+        let by_rule = candidate.rule.and_then(|_| turn.rest.stale.evidence.get(&candidate.tag));
+        if let Some(evidence) = by_rule {
             candidate.evidence.clone_from(evidence);
         }
         if let Some(grace) = view.graces.get(&candidate.tag) {

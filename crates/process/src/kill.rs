@@ -195,7 +195,7 @@ impl Tree<'_> {
         (self.before)(Moment::Look);
         let mut now =
             family(self.evidence, &self.options.protected).map_err(Error::system("list processes"))?;
-        self.set_apart(&mut now);
+        self.set_apart(&mut now).map_err(Error::system("see whom a daemon serves"))?;
         self.foreign.extend(now.foreign.into_iter().map(|member| (member.id, member)));
         let mut now = now.members;
         now.retain(|member| whom == Whom::All || member.via != Via::Init);
@@ -212,16 +212,19 @@ impl Tree<'_> {
     }
 
     /// Takes out what is spared.
-    fn set_apart(&mut self, now: &mut Family) {
+    fn set_apart(&mut self, now: &mut Family) -> io::Result<()> {
         let Options { spare, init_stands_by, .. } = self.options;
-        let daemons = self.daemons.take();
-        let daemons = daemons.unwrap_or_else(|| spare::daemons(spare, now, self.evidence, *init_stands_by));
+        let daemons = match self.daemons.take() {
+            Some(daemons) => daemons,
+            None => spare::daemons(spare, now, self.evidence, *init_stands_by)?,
+        };
         let spared = spare::set_apart(&daemons, now);
         // With the init goes the line by which one was known: it is still left.
         let lives = |it: &Spared| !identity::exited(it.member.id).unwrap_or(false);
         self.spared.retain(|it| lives(it) && !spared.iter().any(|now| now.member.id == it.member.id));
         self.spared.extend(spared);
         self.daemons = Some(daemons);
+        Ok(())
     }
 
     /// Whether nothing but the spared lives in the control group, if there is one.

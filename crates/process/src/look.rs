@@ -124,7 +124,7 @@ fn shown<T>(result: io::Result<Option<T>>) -> io::Result<Option<T>> {
 }
 
 /// The process does not show this. For want of descriptors or memory, say, nothing is told about it.
-fn is_denied(error: &io::Error) -> bool {
+pub(crate) fn is_denied(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidData)
 }
 

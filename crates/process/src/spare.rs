@@ -10,6 +10,7 @@
 //! spared for what the kill made of it.
 
 use std::collections::{HashMap, HashSet};
+use std::io;
 use std::path::PathBuf;
 
 use nix::errno::Errno;
@@ -74,12 +75,15 @@ impl Daemon {
 }
 
 /// The daemons to be spared of what belongs to an incarnation. `init_stands_by`: it adopts orphans.
+///
+/// # Errors
+/// For want of descriptors or memory, when nothing may be taken for one that serves nobody.
 pub(crate) fn daemons(
     spare: &Spare,
     family: &Family,
     evidence: &Evidence,
     init_stands_by: bool,
-) -> Vec<Daemon> {
+) -> io::Result<Vec<Daemon>> {
     let init = evidence.init.filter(|_| init_stands_by);
     let found = family.members.iter().filter(|member| {
         let now = &family.look.all[&member.id.pid].now;
@@ -88,12 +92,13 @@ pub(crate) fn daemons(
         member.via != Via::Init && adopted && is_apart(now, evidence)
     });
     let reason = |member: &Member| match spare {
-        Spare::Nothing => None,
-        Spare::Detached => Some(Reason::Detached),
+        Spare::Nothing => Ok(None),
+        Spare::Detached => Ok(Some(Reason::Detached)),
         Spare::Servers { private } => serves(family, member.id.pid, private.as_deref()),
     };
     let untied = found.filter(|member| *spare != Spare::Nothing && !platform::is_piped(member.id.pid));
-    untied.filter_map(|member| Some(Daemon { id: member.id, reason: reason(member)? })).collect()
+    let daemon = |member: &Member| Ok(reason(member)?.map(|reason| Daemon { id: member.id, reason }));
+    untied.filter_map(|member| daemon(member).transpose()).collect()
 }
 
 /// In a session of its own, without a terminal.
@@ -103,16 +108,32 @@ fn is_apart(now: &Glance, evidence: &Evidence) -> bool {
 }
 
 /// Only the daemon itself may hide.
-fn serves(family: &Family, root: u32, private: Option<&std::path::Path>) -> Option<Reason> {
-    let listeners = Listeners::seen_by(root).unwrap_or_default();
+fn serves(family: &Family, root: u32, private: Option<&std::path::Path>) -> io::Result<Option<Reason>> {
+    let listeners = unless_short(Listeners::seen_by(root))?.unwrap_or_default();
     let mut line: Vec<u32> = family.look.line(root).into_iter().collect();
     line.sort_unstable_by_key(|pid| (*pid != root, *pid));
-    line.into_iter().find_map(|pid| match listeners.held_by(pid, private) {
-        Ok(path) => Some(Reason::Serves { server: pid, path: path? }),
-        Err(error) => {
-            (pid == root && error.raw_os_error() == Some(Errno::EACCES as i32)).then_some(Reason::Hides)
+    for pid in line {
+        match listeners.held_by(pid, private) {
+            Ok(Some(path)) => return Ok(Some(Reason::Serves { server: pid, path })),
+            Err(error) if pid == root && error.raw_os_error() == Some(Errno::EACCES as i32) => {
+                return Ok(Some(Reason::Hides));
+            }
+            other => drop(unless_short(other)?),
         }
-    })
+    }
+    Ok(None)
+}
+
+/// What went wrong for want of descriptors or memory says nothing about a process; what else did says that it serves
+/// nobody.
+fn unless_short<T>(read: io::Result<T>) -> io::Result<Option<T>> {
+    match read {
+        Ok(read) => Ok(Some(read)),
+        Err(error) => {
+            let short = [Errno::EMFILE, Errno::ENFILE, Errno::ENOMEM].map(|errno| Some(errno as i32));
+            if short.contains(&error.raw_os_error()) { Err(error) } else { Ok(None) }
+        }
+    }
 }
 
 /// Takes the daemons, and what descends from them now, out of the members.

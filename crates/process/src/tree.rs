@@ -14,6 +14,7 @@
 //! protected, when nothing belongs merely because it descends from that one, or say what is to be
 //! spared ([`crate::spare`]).
 
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -100,8 +101,16 @@ pub fn members(evidence: &Evidence, protected: &[u32]) -> io::Result<Vec<Member>
 /// The same, with the look that it is from.
 pub(crate) fn family(evidence: &Evidence, protected: &[u32]) -> io::Result<Family> {
     let mine = getuid().as_raw();
-    // What has ended since was found nevertheless.
-    let is_ours = |pid| platform::uid(pid).is_ok_and(|uid| uid.is_none_or(|uid| uid == mine));
+    let failed = Cell::new(None);
+    let is_ours = |pid| match platform::uid(pid) {
+        // What has ended since was found nevertheless.
+        Ok(uid) => uid.is_none_or(|uid| uid == mine),
+        Err(error) if look::is_denied(&error) => false,
+        Err(error) => {
+            failed.set(Some(error));
+            false
+        }
+    };
     let (me, is_ours) = (std::process::id(), &is_ours);
     let nets = |grouped| Nets { evidence, protected, grouped, me, is_ours };
     // What outruns a look is ended with its group: only that nothing is left needs a whole one.
@@ -112,6 +121,8 @@ pub(crate) fn family(evidence: &Evidence, protected: &[u32]) -> io::Result<Famil
     };
     let look = look::shared(&found)?;
     let (reasons, members, foreign) = nets(grouped(evidence)?).catch(&look);
+    // Whose a process is, is not known for want of descriptors, say.
+    failed.take().map_or(Ok(()), Err)?;
     Ok(Family { look, reasons, members, foreign })
 }
 

@@ -187,6 +187,12 @@ impl Tag {
         bytes[8..].copy_from_slice(&token.n.to_be_bytes());
         Self(bytes)
     }
+
+    /// Whether it names the holder of a claim: then another pool may have the same.
+    #[must_use]
+    pub fn is_of_claim(self) -> bool {
+        self.0[..4] == [0; 4]
+    }
 }
 
 text_serde!(Tag, [u8; 16], |t: &Tag| t.0, Tag);

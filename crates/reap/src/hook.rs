@@ -4,25 +4,35 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use protocol::OsBytes;
-use protocol::reap::{Lease, Outcome};
+use process::identity;
+use process::kill;
+use process::tree::Evidence;
+use protocol::reap::{CandidateKind, Lease, Outcome};
+use protocol::{OsBytes, ProcId, Tag};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 use tokio::time::timeout;
 
+/// Between TERM and KILL for one that takes longer.
+const GRACE: Duration = Duration::from_millis(500);
 /// How long one may take. The lease allows for both.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Runs the command before, where there is one. What somebody asked for is ended whatever it says.
+/// Runs the command before, where there is one. What somebody asked for is ended whatever it says, and what is over is
+/// cleaned up.
 ///
 /// # Errors
-/// A sentence: why what a rule found is left alone.
+/// A sentence: why what a rule found, and runs, is left alone.
 pub(crate) async fn before(lease: &Lease) -> Result<(), String> {
     let said = run(lease, (&lease.before, "before", "")).await;
     if let Err(why) = &said {
         tracing::warn!(why, "the command before");
     }
-    if lease.candidate.rule.is_some() { said } else { Ok(()) }
+    let over = matches!(
+        lease.candidate.kind,
+        CandidateKind::ZombiePane | CandidateKind::RetiredTag | CandidateKind::Leftover
+    );
+    if lease.candidate.rule.is_some() && !over { said } else { Ok(()) }
 }
 
 /// Runs the command after, where there is one.
@@ -46,19 +56,38 @@ async fn run(lease: &Lease, (words, when, outcome): (&[OsBytes], &str, &str)) ->
     command.args(args.iter().map(OsBytes::as_os_str));
     command.envs(environment(lease, when, outcome));
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::inherit()).kill_on_drop(true);
+    let mut child = command.spawn().map_err(|error| format!("{shown}could not be run: {error}"))?;
+    let id = child.id().and_then(|pid| identity::identify(pid).ok()?);
+    let json = serde_json::to_vec(&lease.candidate).unwrap_or_default();
+    let stdin = child.stdin.take();
     let work = async {
-        let mut child = command.spawn().map_err(|error| format!("{shown}could not be run: {error}"))?;
-        if let (Some(mut stdin), Ok(json)) = (child.stdin.take(), serde_json::to_vec(&lease.candidate)) {
+        if let Some(mut stdin) = stdin {
             // One that does not read need not.
             drop(stdin.write_all(&json).await);
         }
-        child.wait().await.map_err(|error| format!("{shown}was lost: {error}"))
+        child.wait().await
     };
     match timeout(LIMIT, work).await {
         Ok(Ok(status)) if status.success() => Ok(()),
         Ok(Ok(status)) => Err(format!("{shown}ended with {status}")),
-        Ok(Err(why)) => Err(why),
-        Err(_) => Err(format!("{shown}took longer than {} s", LIMIT.as_secs())),
+        Ok(Err(error)) => Err(format!("{shown}was lost: {error}")),
+        Err(_) => {
+            end(id).await;
+            Err(format!("{shown}took longer than {} s", LIMIT.as_secs()))
+        }
+    }
+}
+
+/// Ends one that takes too long, with what it started.
+async fn end(id: Option<ProcId>) {
+    let Some(init) = id else { return };
+    // No process has this mark.
+    let evidence =
+        Evidence { init: Some(init), sid: None, tag: Tag([0; 16]), cgroup: None, socket: Some("/".into()) };
+    let options = kill::Options { grace: GRACE, init_stands_by: false, ..kill::Options::default() };
+    let ended = tokio::task::spawn_blocking(move || kill::kill(&evidence, &options)).await;
+    if let Ok(Err(error)) = ended {
+        tracing::warn!(%error, "a command that took too long may live on");
     }
 }
 

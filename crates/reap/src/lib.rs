@@ -53,6 +53,7 @@ pub struct Options {
 /// # Errors
 /// Only that this program and `poold` do not fit together: another version, or another pool.
 pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> anyhow::Result<()> {
+    process::arenas::share_one();
     let mut desk = Desk::new(options);
     tokio::select! {
         () = shutdown => {}

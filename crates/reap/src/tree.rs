@@ -45,7 +45,7 @@ fn end_blocking(candidate: &Candidate, socket: &Path, options: &Options) -> Ende
     let Candidate { init, agent, tag, .. } = *candidate;
     let cgroup = candidate.cgroup.as_ref().map(|path| path.as_path().to_owned());
     // The mark of a claim is no random one: another pool may have the same.
-    let socket = (tag.0[..4] == [0; 4]).then(|| socket.to_owned());
+    let socket = tag.is_of_claim().then(|| socket.to_owned());
     // The init leads the session of its terminal.
     let all = Evidence { init, sid: init.map(|init| init.pid), tag, cgroup, socket: socket.clone() };
     let mut ended = climb(&all, options);
@@ -58,6 +58,7 @@ fn end_blocking(candidate: &Candidate, socket: &Path, options: &Options) -> Ende
             let more = climb(&alone, options);
             ended.killed.extend(more.killed);
             ended.left.extend(more.left);
+            ended.spared.extend(more.spared);
         }
         if ended.left.is_empty() && lives(stray) {
             ended.left.push(format!("process {stray} lives"));

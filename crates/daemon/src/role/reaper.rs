@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pool::reconcile::ended_by_tmux;
-use protocol::reap::{Candidate, CandidateKind, Lease, Verdict};
+use protocol::reap::{Candidate, CandidateKind, Lease, Outcome, Verdict};
 use protocol::session::Reason;
 use protocol::tmux::Server;
 use protocol::{
@@ -278,7 +278,7 @@ async fn settle(daemon: &Arc<Daemon>, leases: &mut Leases, verdict: Verdict) -> 
         turn.rest.view.leased.remove(&candidate.tag);
         let gone = verdict.outcome.is_gone();
         stale::settled(turn, &candidate, &verdict.outcome);
-        if has_waiters(candidate.kind) {
+        if has_waiters(candidate.kind) && !is_past(turn, &candidate, &verdict.outcome) {
             turn.rest.view.verdicts.insert(candidate.tag, verdict.outcome.clone());
         }
         let (session, kind, tag) = (candidate.session, candidate.kind, candidate.tag);
@@ -297,6 +297,13 @@ async fn settle(daemon: &Arc<Daemon>, leases: &mut Leases, verdict: Verdict) -> 
     daemon.engine.turn(apply).await?;
     drop(grant);
     done()
+}
+
+/// Whether it was refused to a rule, and somebody asked for its end meanwhile.
+fn is_past(turn: &Turn<'_>, candidate: &Candidate, outcome: &Outcome) -> bool {
+    let reason = turn.pool().session(candidate.session).and_then(|s| s.reason);
+    let by_rule = reason.and_then(pool::stale::act::rule_of).is_some();
+    matches!(outcome, Outcome::Refused { .. }) && !by_rule
 }
 
 /// Whether somebody may wait for what comes of it.

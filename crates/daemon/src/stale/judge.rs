@@ -29,7 +29,10 @@ pub(crate) fn judge(turn: &mut Turn<'_>, daemon: &Daemon, force: bool) -> Vec<(S
         let Some(tag) = session.incarnation.as_ref().map(|run| run.tag) else { continue };
         let Decision { action, events } = decide(turn, &settings, &session, (rule, evidence));
         let ends = action != Action::Report;
-        if ends && !force && (kills_left(turn, &settings) == 0 || was_refused(turn, (tag, rule))) {
+        if ends && !force && was_refused(turn, (tag, rule)) {
+            continue;
+        }
+        if ends && !force && kills_left(turn, &settings) == 0 {
             waiting.insert(id);
             continue;
         }
@@ -39,8 +42,10 @@ pub(crate) fn judge(turn: &mut Turn<'_>, daemon: &Daemon, force: bool) -> Vec<(S
         }
         tracing::warn!(session = %id, rule = rule.word(), action = action.word(), "a rule applies");
         turn.emit_all(excess(turn, &session, rule, ends));
+        let found = evidence_in(&events);
         turn.emit_all(events);
         if ends {
+            turn.rest.stale.evidence.extend(found.map(|evidence| (tag, evidence)));
             count_kill(turn);
             turn.rest.view.verdicts.remove(&tag);
         }
@@ -68,10 +73,15 @@ fn decide(
         let told = Event::StaleFound { session: session.id, rule, action: Action::Report, evidence };
         return Decision { action: Action::Report, events: vec![told] };
     }
-    if let Some(tag) = tag.filter(|_| matches!(decision.action, Action::Kill | Action::Restart)) {
-        turn.rest.stale.evidence.insert(tag, evidence);
-    }
     decision
+}
+
+/// What speaks for it, as it is told.
+fn evidence_in(events: &[Event]) -> Option<String> {
+    events.iter().find_map(|event| match event {
+        Event::StaleFound { evidence, .. } => Some(evidence.clone()),
+        _ => None,
+    })
 }
 
 /// Whether the command before said no within the last minute.
@@ -84,10 +94,14 @@ fn was_refused(turn: &Turn<'_>, found: (Tag, Rule)) -> bool {
 pub(crate) fn would_end(turn: &mut Turn<'_>, daemon: &Daemon) -> Vec<Candidate> {
     let settings = daemon.settings();
     let found = with_signs(turn, daemon, |turn, signs| rules::found(turn.pool(), &settings, signs));
+    let mut named = BTreeSet::new();
     let candidate = |(id, rule, evidence): (SessionId, Rule, String)| {
         let session = turn.pool().session(id)?;
         let Decision { action, .. } = act::decide(&settings, session, (rule, evidence.clone()), turn.now());
         let run = session.incarnation.as_ref().filter(|_| action != Action::Report)?;
+        if was_refused(turn, (run.tag, rule)) || !named.insert(id) {
+            return None;
+        }
         Some(Candidate {
             session: id,
             name: session.name.clone(),

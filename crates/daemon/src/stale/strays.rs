@@ -25,11 +25,9 @@ pub(super) async fn run(daemon: &Arc<Daemon>) {
     let mut before = BTreeSet::new();
     loop {
         sleep(daemon.loaded().life.interval * EVERY).await;
-        let looking = files::elsewhere(move || (census.look(), census)).await;
-        let Some((seen, back)) = looking else {
-            tracing::warn!("the process table does not answer: orphans are not looked for");
-            (census, before) = (Census::default(), BTreeSet::new());
-            continue;
+        // One look at a time: one that hangs keeps no others waiting, and no further thread.
+        let Ok((seen, back)) = tokio::task::spawn_blocking(move || (census.look(), census)).await else {
+            return;
         };
         census = back;
         match seen {
@@ -77,7 +75,7 @@ fn suspected(turn: &mut Turn<'_>, seen: Vec<Tagged>, socket: &OsBytes) -> Vec<Ta
         .map(|process| process.pid)
         .collect();
     let over = |tagged: &Tagged| match tagged.mark {
-        Mark::Incarnation(tag) if is_of_claim(tag) => {
+        Mark::Incarnation(tag) if tag.is_of_claim() => {
             let ours = tagged.socket.as_ref() == Some(socket) && !held.contains(&tag);
             ours && !descends(tagged.process, &workers)
         }
@@ -90,11 +88,6 @@ fn suspected(turn: &mut Turn<'_>, seen: Vec<Tagged>, socket: &OsBytes) -> Vec<Ta
         }
     };
     seen.into_iter().filter(over).collect()
-}
-
-/// The marks of claims are no random ones ([`Tag::of`]).
-fn is_of_claim(tag: Tag) -> bool {
-    tag.0[..4] == [0; 4]
 }
 
 /// Whether one of these, or what cannot be looked at, started it.

@@ -54,7 +54,7 @@ pub(crate) async fn lock(
     let force = asked.force;
     let ask = move |turn: &mut Turn<'_>| {
         may_ask(turn, session, under)?;
-        stand_in_line(turn, (session, ticket, force), lock, grant)
+        stand_in_line(turn, (session, ticket, force), (lock, under), grant)
     };
     if let Some(token) = daemon.engine.turn(ask).await?? {
         // It has it already.
@@ -86,8 +86,8 @@ fn may_ask(turn: &Turn<'_>, session: SessionId, under: Option<Token>) -> Result<
     if !turn.rest.locks.is_held(token) {
         return Err(locking::stale());
     }
-    let its_own = turn.rest.user_locks.get(&session).is_some_and(|lock| lock.token == token);
-    let why = "it is held already, under the token that came with this";
+    let its_own = locking::through(turn, session, under).is_some();
+    let why = "it is held already, by what this is done under";
     if its_own { Err(Refusal::new(ErrorCode::Conflict, why)) } else { Ok(()) }
 }
 
@@ -95,7 +95,7 @@ fn may_ask(turn: &Turn<'_>, session: SessionId, under: Option<Token>) -> Result<
 fn stand_in_line(
     turn: &mut Turn<'_>,
     (session, ticket, force): (SessionId, Ticket, bool),
-    lock: SessionLock,
+    (lock, under): (SessionLock, Option<Token>),
     grant: oneshot::Sender<Result<Token, Refusal>>,
 ) -> Result<Option<Token>, Refusal> {
     let Some(record) = turn.pool().session(session) else {
@@ -108,12 +108,12 @@ fn stand_in_line(
     let purpose = lock.purpose.clone();
     match turn.rest.locks.ask_open(session, ticket, &purpose, force) {
         Some(given) => {
-            locking::hold(turn, session, (ticket, SessionLock { token: given.token, ..lock }));
+            locking::hold(turn, session, (ticket, SessionLock { token: given.token, ..lock }, under));
             // Whoever left meanwhile gives it back when its place is dropped.
             grant.send(Ok(given.token)).ok();
         }
         None => {
-            turn.rest.waiting.insert(ticket, Waits::User(Box::new(lock), grant));
+            turn.rest.waiting.insert(ticket, Waits::User(Box::new(lock), under, grant));
             if force {
                 // Whoever forces is first in line by now.
                 locking::end(turn, session, End::Revoked("somebody else took it by force"));

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use pool::deadlines::Mono;
 use pool::queue::{self, Gone, Open};
+use protocol::reap::Outcome;
 use protocol::{MessageId, MessageState, ProcId, Tag, Token};
 use tokio::time::sleep;
 
@@ -110,7 +111,8 @@ pub(crate) fn died(turn: &mut Turn<'_>, daemon: &Daemon, process: ProcId) {
     let view = &turn.rest.view;
     let is_withheld = |token: Token| {
         let tag = Tag::of(token);
-        view.leased.contains_key(&tag) || view.verdicts.contains_key(&tag)
+        let left = matches!(view.verdicts.get(&tag), Some(Outcome::Survivors { .. }));
+        view.leased.contains_key(&tag) || left
     };
     let withheld: BTreeSet<Token> =
         revoked(turn).map(|(_, token)| token).filter(|t| is_withheld(*t)).collect();

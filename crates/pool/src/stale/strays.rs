@@ -86,7 +86,7 @@ pub fn over(pool: &Pool, tag: Tag) -> Option<SessionId> {
 
 fn of_mark(pool: &Pool, facts: &Facts<'_>, tag: Tag, found: &[Stray]) -> Option<Candidate> {
     // The marks of claims belong to no session's incarnation.
-    let ours = over(pool, tag).or((tag.0[..4] == [0; 4]).then_some(SessionId(0)))?;
+    let ours = over(pool, tag).or(tag.is_of_claim().then_some(SessionId(0)))?;
     let named: Vec<String> = found
         .iter()
         .filter(|stray| stray.serves.is_none())

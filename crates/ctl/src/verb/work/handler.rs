@@ -123,8 +123,10 @@ impl Handlers {
         let events = self.events.clone();
         thread::spawn(move || {
             let left = match kill::kill(&evidence, &options) {
-                Ok(report) if report.survivors.is_empty() => None,
-                Ok(report) => Some(format!("{} of its processes live on", report.survivors.len())),
+                Ok(report) => {
+                    let left = report.survivors.len() + report.foreign.len();
+                    (left > 0).then(|| format!("{left} of its processes live on"))
+                }
                 Err(error) => Some(format!("its processes may live on: {error}")),
             };
             drop(events.send(Event::Killed(token, left)));
