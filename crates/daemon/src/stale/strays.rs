@@ -110,11 +110,11 @@ fn served(found: Vec<Tagged>, sessions: &std::path::Path) -> Vec<(Tagged, Option
         let path = process::census::served(tagged.process, Some(sessions))?;
         Some(format!("serves {path}"))
     };
-    let looked: Vec<(Tagged, Option<String>)> = found
-        .into_iter()
-        .map(|tagged| (serves(&tagged), tagged))
-        .map(|(serves, tagged)| (tagged, serves))
-        .collect();
+    // One may have ended since it was seen.
+    let found =
+        found.into_iter().filter(|tagged| !process::identity::exited(tagged.process).unwrap_or(false));
+    let looked: Vec<(Tagged, Option<String>)> =
+        found.map(|tagged| (serves(&tagged), tagged)).map(|(serves, tagged)| (tagged, serves)).collect();
     let servers: Vec<(Mark, u32)> =
         looked.iter().filter(|(_, serves)| serves.is_some()).map(|(t, _)| (t.mark, t.process.pid)).collect();
     let of = |mark: Mark| servers.iter().find(|(served, _)| *served == mark).map(|(_, pid)| pid);
