@@ -191,16 +191,18 @@ pub(crate) fn with_signs<R>(
 }
 
 /// How many more may be ended by rules now.
-pub(crate) fn kills_left(turn: &mut Turn<'_>, settings: &Settings) -> usize {
+pub(crate) fn kills_left(turn: &Turn<'_>, settings: &Settings) -> usize {
     let now = turn.mono();
-    turn.rest.stale.kills.retain(|at| at.until(now) < MINUTE);
-    (settings.reap.max_kills_per_minute as usize).saturating_sub(turn.rest.stale.kills.len())
+    let recent = turn.rest.stale.kills.iter().filter(|at| at.until(now) < MINUTE).count();
+    (settings.reap.max_kills_per_minute as usize).saturating_sub(recent)
 }
 
 /// Something is ended by a rule.
 pub(crate) fn count_kill(turn: &mut Turn<'_>) {
     let now = turn.mono();
-    turn.rest.stale.kills.push(now);
+    let kills = &mut turn.rest.stale.kills;
+    kills.retain(|at| at.until(now) < MINUTE);
+    kills.push(now);
 }
 
 /// Whether ending it counts: processes are ended for a rule's sake. To take away the pane of what is over is none.
@@ -212,10 +214,8 @@ pub(crate) fn counts(candidate: &Candidate) -> bool {
 
 /// Whether it has to wait, because too much was ended within the last minute.
 pub(crate) fn is_held_back(turn: &Turn<'_>, settings: &Settings, candidate: &Candidate) -> bool {
-    let now = turn.mono();
-    let recent = turn.rest.stale.kills.iter().filter(|at| at.until(now) < MINUTE).count();
-    let full = recent >= settings.reap.max_kills_per_minute as usize;
-    full && counts(candidate) && !turn.rest.stale.forced.contains(&candidate.tag)
+    let may_go = kills_left(turn, settings) > 0 || turn.rest.stale.forced.contains(&candidate.tag);
+    counts(candidate) && !may_go
 }
 
 /// Lets these be ended whatever the limit.
@@ -235,10 +235,15 @@ pub(crate) fn leased(turn: &mut Turn<'_>, candidate: &Candidate) {
         return;
     }
     count_kill(turn);
-    if let Some(rule) = candidate.rule.filter(|rule| turn.rest.stale.reported.insert((candidate.tag, *rule)))
-    {
+    tell(turn, candidate, Action::Kill);
+}
+
+/// What a rule found of what is over, told once.
+fn tell(turn: &mut Turn<'_>, candidate: &Candidate, action: Action) {
+    let Some(rule) = candidate.rule else { return };
+    if turn.rest.stale.reported.insert((candidate.tag, rule)) {
         let (session, evidence) = (candidate.session, candidate.evidence.clone());
-        turn.emit(Event::StaleFound { session, rule, action: Action::Kill, evidence });
+        turn.emit(Event::StaleFound { session, rule, action, evidence });
     }
 }
 
@@ -294,11 +299,8 @@ pub(crate) fn forget(turn: &mut Turn<'_>, daemon: &Daemon) {
 pub(crate) fn report(turn: &mut Turn<'_>, daemon: &Daemon, named: &[Candidate]) {
     let settings = daemon.settings();
     for candidate in named {
-        let Some(rule) = candidate.rule else { continue };
-        let only = !pool::stale::is_to_end(turn.pool(), &settings, candidate);
-        if only && turn.rest.stale.reported.insert((candidate.tag, rule)) {
-            let (session, evidence) = (candidate.session, candidate.evidence.clone());
-            turn.emit(Event::StaleFound { session, rule, action: Action::Report, evidence });
+        if !pool::stale::is_to_end(turn.pool(), &settings, candidate) {
+            tell(turn, candidate, Action::Report);
         }
     }
 }

@@ -12,6 +12,25 @@ use protocol::{Event, Incarnation, Lifecycle, PaneId, Tag, Timestamp, TmuxSessio
 
 use crate::world::{World, pane, process, server, settings, up};
 
+/// What should be dead by this state of tmux, by the end of these processes, and by a listing of that time.
+fn named(
+    world: &World,
+    state: &TmuxState,
+    exited: &[protocol::ProcId],
+    listed_from: u64,
+) -> Vec<protocol::reap::Candidate> {
+    let facts = Facts {
+        state,
+        exited: &exited.iter().copied().collect(),
+        now: Timestamp(world.now),
+        listed_from: Some(Timestamp(listed_from)),
+        grace_ms: 1,
+        drained: &BTreeSet::new(),
+        strays: &Strays::default(),
+    };
+    stale::candidates(&world.pool, &settings(), &facts)
+}
+
 #[test]
 fn t02_first_absence_is_published_and_the_second_is_proof() {
     let mut world = World::default();
@@ -41,20 +60,7 @@ fn t02_nothing_is_left_over_before_a_second_listing_lacks_it() {
     world.see(&up(1, vec![]), &[]);
     assert_eq!(world.lifecycle(id), Lifecycle::Draining);
     world.now = 9000;
-    let left = |state: &TmuxState, listed_from: u64| {
-        let (exited, now, listed_from) = (BTreeSet::new(), Timestamp(9000), Some(Timestamp(listed_from)));
-        let (drained, strays) = (BTreeSet::new(), Strays::default());
-        let facts = Facts {
-            state,
-            exited: &exited,
-            now,
-            listed_from,
-            grace_ms: 1,
-            drained: &drained,
-            strays: &strays,
-        };
-        stale::candidates(&world.pool, &settings(), &facts).len()
-    };
+    let left = |state: &TmuxState, listed_from: u64| named(&world, state, &[], listed_from).len();
     assert_eq!(left(&up(1, vec![]), 1000), 0, "time alone proves nothing");
     assert_eq!(left(&up(1, vec![]), 2000), 1);
     assert_eq!(left(&there, 2000), 0, "it is there");
@@ -97,18 +103,7 @@ fn what_is_known_to_live_keeps_its_slot_until_the_reaper_ended_it() {
             world.see(&state, &dead);
             assert_eq!(world.lifecycle(id), Lifecycle::Draining);
         }
-        let exited = dead.iter().copied().collect();
-        let facts = Facts {
-            state: &state,
-            exited: &exited,
-            now: Timestamp(world.now),
-            listed_from: Some(Timestamp(world.now)),
-            grace_ms: 1,
-            drained: &BTreeSet::new(),
-            strays: &Strays::default(),
-        };
-        let kinds: Vec<_> =
-            stale::candidates(&world.pool, &settings(), &facts).iter().map(|c| c.kind).collect();
+        let kinds: Vec<_> = named(&world, &state, &dead, world.now).iter().map(|c| c.kind).collect();
         assert_eq!(kinds, [protocol::reap::CandidateKind::Leftover]);
         world.see(&state, &[dead, vec![process(101)]].concat());
         assert_eq!(world.lifecycle(id), end);
@@ -123,19 +118,7 @@ fn what_drains_and_cannot_work_its_queue_any_more_is_ended() {
     let drained = admit::drain(&world.pool, world.pool.session(id).unwrap()).unwrap();
     world.emit_all(drained);
     let found = |world: &World, state: &TmuxState, exited: &[protocol::ProcId]| {
-        let exited = exited.iter().copied().collect();
-        let (now, listed_from) = (Timestamp(world.now), Some(Timestamp(world.now)));
-        let (drained, strays) = (BTreeSet::new(), Strays::default());
-        let facts = Facts {
-            state,
-            exited: &exited,
-            now,
-            listed_from,
-            grace_ms: 1,
-            drained: &drained,
-            strays: &strays,
-        };
-        stale::candidates(&world.pool, &settings(), &facts).len()
+        named(world, state, exited, world.now).len()
     };
     let there = up(1, vec![pane(&world, id, 1)]);
     assert_eq!(found(&world, &there, &[]), 0, "it works");
