@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test says what failed by failing")]
 
+mod agents;
 mod behaviour;
 mod faults;
 mod harness;

@@ -5,16 +5,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Which crates of this workspace a crate may depend on.
-const ARROWS: [(&str, &[&str]); 11] = [
+const ARROWS: [(&str, &[&str]); 13] = [
     ("protocol", &[]),
-    ("pool", &["protocol"]),
+    ("agents", &["protocol"]),
+    ("pool", &["agents", "protocol"]),
     ("store", &["pool", "protocol"]),
+    ("logs", &["process", "protocol"]),
     ("tmux", &["protocol"]),
     ("process", &["protocol"]),
-    ("daemon", &["pool", "process", "protocol", "store", "tmux"]),
+    ("daemon", &["agents", "logs", "pool", "process", "protocol", "store", "tmux"]),
     ("watch", &["process", "protocol", "tmux"]),
     ("reap", &["process", "protocol", "tmux"]),
-    ("ctl", &["process", "protocol"]),
+    ("ctl", &["agents", "logs", "process", "protocol"]),
     ("bench", &["process", "protocol", "tmux"]),
     ("tmux-pool", &["ctl", "daemon", "process", "protocol", "reap", "tmux", "watch"]),
 ];
@@ -246,6 +248,19 @@ fn the_codec_is_one_file() {
     none(
         outside("bincode::", &[]).into_iter().filter(|hit| !hit.starts_with("crates/protocol/src/frame.rs")),
     );
+}
+
+#[test]
+fn w39_no_code_changes_the_environment_of_its_own_process() {
+    // Put together here, so that this file does not hold them.
+    let changes = ["set", "remove"].map(|what| format!("{what}_var("));
+    let mut found = Vec::new();
+    for path in sources(true) {
+        let text = read(&path);
+        let hits = text.lines().filter(|line| changes.iter().any(|change| line.contains(change.as_str())));
+        found.extend(hits.map(|line| format!("{}: {}", path.display(), line.trim())));
+    }
+    none(found);
 }
 
 #[test]

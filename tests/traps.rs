@@ -86,7 +86,7 @@ const TRAPS: &[(&str, &[&str])] = &[
             "w05_an_external_rename_is_followed_where_it_is_a_name",
         ],
     ),
-    ("W-06", &["w06_a_session_whose_server_died_is_kept_as_lost", "rest_follows_life_and_quiet"]),
+    ("W-06", &["w06_a_session_whose_server_died_is_kept_as_lost", "rest_and_status_follow_life"]),
     (
         "W-07",
         &[
@@ -121,9 +121,29 @@ const TRAPS: &[(&str, &[&str])] = &[
         ],
     ),
     ("W-15", &["w15_creating_while_discovering_makes_each_once"]),
-    ("W-16", &["w16_the_intent_is_on_disk_before_anything_runs"]),
-    ("W-17", &["w17_hostile_commands_arrive_word_for_word"]),
-    ("W-18", &["w18_a_message_that_cannot_be_typed_waits_and_is_typed_once"]),
+    (
+        "W-16",
+        &[
+            "w16_the_intent_is_on_disk_before_anything_runs",
+            "w16_w17_w18_what_a_new_session_is_told_arrives_once_and_as_it_is",
+        ],
+    ),
+    (
+        "W-17",
+        &[
+            "w17_hostile_commands_arrive_word_for_word",
+            "w17_quotes_dollars_and_lines_are_typed_as_they_are",
+            "w16_w17_w18_what_a_new_session_is_told_arrives_once_and_as_it_is",
+        ],
+    ),
+    (
+        "W-18",
+        &[
+            "w18_a_message_that_cannot_be_typed_waits_and_is_typed_once",
+            "an_enter_that_the_agent_swallows_is_pressed_again_and_the_text_is_not_typed_again",
+            "w16_w17_w18_what_a_new_session_is_told_arrives_once_and_as_it_is",
+        ],
+    ),
     ("W-19", &["w19_a_removed_session_is_not_found_again"]),
     (
         "W-20",
@@ -136,22 +156,156 @@ const TRAPS: &[(&str, &[&str])] = &[
     (
         "W-22",
         &[
-            "w22_the_hidden_session_is_nowhere_to_be_seen",
+            "w22_w36_w38_all_fields_of_a_thought_are_in_get_show_and_ls",
+            "w22_w23_a_thought_for_a_pane_is_its_sessions_and_for_no_other_pane_anybodys",
+            "w22_the_list_is_answered_while_tmux_is_not",
             "t08_a_stopped_server_keeps_nobody_waiting_who_needs_no_answer_of_it",
         ],
     ),
     (
         "W-23",
         &[
+            "w22_w23_a_thought_for_a_pane_is_its_sessions_and_for_no_other_pane_anybodys",
             "w23_without_a_watcher_what_is_shown_was_looked_at",
             "t01_a_stopped_server_is_named_with_its_cure_and_loses_nothing",
         ],
     ),
-    ("W-24", &["w24_without_a_watcher_a_subscriber_is_told_how_it_stands"]),
+    (
+        "W-24",
+        &[
+            "w24_w27_w37_what_is_not_said_is_carried_forward",
+            "w24_what_is_idle_sleeps_only_where_a_thought_says_so",
+            "w24_what_was_published_of_tokens_comes_first_where_it_is_known",
+            "w24_counts_count_only_above_zero",
+        ],
+    ),
+    (
+        "W-25",
+        &[
+            "w25_the_colours_of_a_repository_are_its_own_or_made_of_its_path_and_nothing_is_written",
+            "w25_colours_that_are_no_file_keep_nobody_waiting",
+        ],
+    ),
+    (
+        "W-26",
+        &[
+            "w26_the_replay_is_the_last_500_characters_whatever_they_are_made_of",
+            "w21_a_program_that_does_not_react_is_not_forgotten",
+        ],
+    ),
+    (
+        "W-27",
+        &[
+            "w24_w27_w37_what_is_not_said_is_carried_forward",
+            "w27_w30_within_a_stream_only_what_is_newer_counts_and_a_new_stream_always_does",
+            "w27_when_it_was_thought_is_the_publishers_word",
+            "w27_the_fingerprint_is_overwritten",
+        ],
+    ),
+    ("W-28", &["w28_what_was_acknowledged_is_there_after_a_kill"]),
+    (
+        "W-29",
+        &[
+            "w29_who_was_answered_before_a_stop_has_its_thought_kept_and_who_waits_for_thoughts_misses_none",
+            "q07_every_claim_that_waits_gets_what_comes",
+        ],
+    ),
+    (
+        "W-30",
+        &[
+            "w30_where_streams_stand_is_said_and_kept_while_tmux_does_not_answer",
+            "w27_w30_within_a_stream_only_what_is_newer_counts_and_a_new_stream_always_does",
+        ],
+    ),
+    ("W-31", &["p08_every_change_is_on_disk_when_it_is_answered", "t13_sync_happens_by_itself"]),
     ("W-32", &["w32_the_death_of_a_pane_process_is_told_with_its_signal", "w32_who_detaches_ends_nothing"]),
     ("W-33", &["w33_a_follower_gets_the_state_then_the_mark_then_changes"]),
     ("W-34", &["w33_a_follower_gets_the_state_then_the_mark_then_changes"]),
     ("W-35", &["w35_documents_have_every_key_of_the_contract"]),
+    (
+        "W-36",
+        &[
+            "w22_w36_w38_all_fields_of_a_thought_are_in_get_show_and_ls",
+            "w36_all_that_is_said_is_kept",
+            "w36_the_place_in_a_stream_says_what_is_newer",
+            "w36_no_stream_is_locked_out_and_each_field_is_the_last_that_was_said",
+            "w36_thoughts_go_with_their_session_and_no_namesake_has_them",
+        ],
+    ),
+    (
+        "W-37",
+        &[
+            "w24_w27_w37_what_is_not_said_is_carried_forward",
+            "w37_where_nothing_was_thought_it_holds_and_carries_forward",
+        ],
+    ),
+    (
+        "W-38",
+        &[
+            "w22_w36_w38_all_fields_of_a_thought_are_in_get_show_and_ls",
+            "every_key_of_a_session_and_a_message_is_there_whatever_it_does",
+        ],
+    ),
+    (
+        "W-39",
+        &[
+            "w39_which_tmux_runs_is_configured_for_each_pool_and_no_environment_decides_it",
+            "w39_no_code_changes_the_environment_of_its_own_process",
+            "the_fake_tells_the_story_of_the_real_one",
+        ],
+    ),
+    ("C-04", &["c04_an_observation_tells_of_the_prompt_that_it_belongs_to"]),
+    (
+        "C-05",
+        &[
+            "c05_an_agent_takes_up_the_conversation_that_it_had_when_it_was_parked",
+            "c05_a_conversation_that_was_never_begun_is_not_taken_up",
+            "c05_a_conversation_is_that_of_the_incarnation_that_has_it",
+            "c05_codex_chooses_its_conversation_and_tells",
+        ],
+    ),
+    (
+        "C-06",
+        &[
+            "c06_an_agent_begins_with_nothing_and_what_is_kept_of_it_does_not_grow_with_what_is_said",
+            "a_late_report_never_turns_the_activity_back",
+        ],
+    ),
+    (
+        "C-07",
+        &[
+            "c07_what_a_hook_reports_is_on_disk_before_the_hook_ends",
+            "c07_the_same_use_of_a_tool_is_one_message",
+            "c07_a_full_queue_keeps_no_agent_from_its_work",
+        ],
+    ),
+    ("C-08", &["c08_summaries_that_fail_again_and_again_are_held_back_and_not_lost"]),
+    (
+        "3.3",
+        &[
+            "t14_only_the_exact_name_is_meant",
+            "a_shell_that_marks_its_prompts_confirms_and_its_terminal_tells_what_it_does",
+            "any_other_program_is_busy_while_it_writes_and_idle_when_it_is_silent",
+            "a_turn_that_fails_ends_its_prompt_and_is_an_error",
+            "the_skill_of_a_prompt_is_found",
+            "titles_directories_and_the_alternate_screen_are_told",
+            "a_viewer_begins_with_the_screen_and_misses_nothing_after_it",
+            "what_is_not_kept_any_more_is_said",
+            "a_reader_that_stops_is_only_behind_and_holds_nobody_up",
+            "w36_no_stream_is_locked_out_and_each_field_is_the_last_that_was_said",
+            "w25_the_colours_of_a_repository_are_its_own_or_made_of_its_path_and_nothing_is_written",
+        ],
+    ),
+    (
+        "(d)",
+        &[
+            "rest_and_status_follow_life",
+            "what_does_not_work_rests_as_deep_as_is_known",
+            "what_a_program_says_of_itself_is_what_it_does_and_who_waits_for_it_hears_it",
+            "t01_silence_is_unknown_and_absence_is_absent",
+            "w20_a_session_that_tmux_keeps_is_not_adopted_again",
+        ],
+    ),
     ("G-13", &["g13_the_pane_of_the_pool_decides_and_no_other"]),
     (
         "H-3.4",
@@ -163,16 +317,188 @@ const TRAPS: &[(&str, &[&str])] = &[
     ),
 ];
 
+/// A test case of one of those systems, and ours of the same.
+const CASES: &[(&str, &[&str])] = &[
+    ("session sync after external deletion", &["t13_external_kill_is_detected"]),
+    (
+        "concurrent operations",
+        &[
+            "t13_concurrent_operations_do_not_deadlock",
+            "t07_what_twenty_send_at_once_arrives_whole_and_in_each_senders_order",
+        ],
+    ),
+    (
+        "auto-sync on operations",
+        &["t13_sync_happens_by_itself", "t03_an_operation_is_verified_by_its_own_result"],
+    ),
+    ("new session discovery", &["t13_externally_created_session_is_foreign_and_untouched"]),
+    ("metadata persistence", &["p10_created_at_and_counts_survive_a_restart"]),
+    ("metadata recovery", &["p10_created_at_and_counts_survive_a_restart"]),
+    ("missing metadata", &["p10_fallback_without_metadata"]),
+    ("metadata cleanup", &["p10_cleanup_on_delete"]),
+    ("next_session_counter_parses_expected_format", &["w04_an_id_is_its_prefix_and_plain_digits"]),
+    ("next_session_counter_rejects_unexpected_format", &["w04_an_id_is_its_prefix_and_plain_digits"]),
+    (
+        "query_tmux_active_pane_session_ids_uses_list_panes_and_supports_numeric_names",
+        &["w22_w23_a_thought_for_a_pane_is_its_sessions_and_for_no_other_pane_anybodys"],
+    ),
+    (
+        "ready_process_exit_ids_reaps_immediately_when_grace_is_zero",
+        &[
+            "a_process_seen_to_end_is_the_end_of_its_session",
+            "t02_absence_with_the_processs_end_is_proof_at_once",
+        ],
+    ),
+    ("ready_process_exit_ids_drops_recovered_sessions", &["a_pane_that_comes_back_is_live_again"]),
+    ("spawn_tool_roundtrip_sets_correct_display_name", &["agents_are_a_table_of_the_configuration"]),
+    (
+        "normalize_initial_request_trims_blank_values",
+        &["w16_w17_w18_what_a_new_session_is_told_arrives_once_and_as_it_is"],
+    ),
+    (
+        "build_initial_request_input_appends_carriage_return",
+        &["w16_w17_w18_what_a_new_session_is_told_arrives_once_and_as_it_is"],
+    ),
+    (
+        "build_spawn_tool_command_inlines_codex_initial_request",
+        &["w16_what_each_agent_is_told_at_its_start_is_its_first_prompt"],
+    ),
+    (
+        "build_spawn_tool_command_inlines_claude_initial_request",
+        &["w16_what_each_agent_is_told_at_its_start_is_its_first_prompt"],
+    ),
+    (
+        "build_spawn_tool_command_escapes_single_quotes_for_shell",
+        &[
+            "w16_what_each_agent_is_told_at_its_start_is_its_first_prompt",
+            "w17_hostile_commands_arrive_word_for_word",
+        ],
+    ),
+    (
+        "init_persistence_bumps_id_counter_from_thought_snapshot_ids",
+        &["w02_an_id_is_never_used_twice", "w36_thoughts_go_with_their_session_and_no_namesake_has_them"],
+    ),
+    (
+        "init_persistence_keeps_persisted_session_id_progression",
+        &["w02_an_id_is_never_used_twice_not_even_after_a_crash"],
+    ),
+    (
+        "persist_thought_preserves_supplied_updated_at",
+        &[
+            "w27_when_it_was_thought_is_the_publishers_word",
+            "w22_w36_w38_all_fields_of_a_thought_are_in_get_show_and_ls",
+        ],
+    ),
+    (
+        "persist_thought_retains_objective_shift_timestamp_until_next_shift",
+        &[
+            "w27_the_last_change_of_the_objective_stays_known",
+            "w24_w27_w37_what_is_not_said_is_carried_forward",
+        ],
+    ),
+    (
+        "persist_registry_uses_actor_state_without_querying_tmux",
+        &["w30_where_streams_stand_is_said_and_kept_while_tmux_does_not_answer"],
+    ),
+    (
+        "persist_registry_merges_direct_thought_snapshot_into_registry",
+        &[
+            "w24_w27_w37_what_is_not_said_is_carried_forward",
+            "w28_what_was_acknowledged_is_there_after_a_kill",
+        ],
+    ),
+    (
+        "thought_snapshot_for_summary_matches_active_tmux_pane",
+        &["w22_w23_a_thought_for_a_pane_is_its_sessions_and_for_no_other_pane_anybodys"],
+    ),
+    (
+        "thought_snapshot_for_summary_does_not_fall_back_to_latest_tmux_pane_without_active_binding",
+        &["w22_w23_a_thought_for_a_pane_is_its_sessions_and_for_no_other_pane_anybodys"],
+    ),
+    (
+        "list_sessions_merges_thought_snapshots_and_skips_exited_summaries",
+        &[
+            "w24_what_is_idle_sleeps_only_where_a_thought_says_so",
+            "w22_w36_w38_all_fields_of_a_thought_are_in_get_show_and_ls",
+        ],
+    ),
+    (
+        "startup_idle_session_only_sleeps_after_waiting_thought_snapshot",
+        &[
+            "w24_what_is_idle_sleeps_only_where_a_thought_says_so",
+            "what_does_not_work_rests_as_deep_as_is_known",
+        ],
+    ),
+    (
+        "list_sessions_merges_thought_snapshot_from_active_tmux_pane_batch_lookup",
+        &["w22_w23_a_thought_for_a_pane_is_its_sessions_and_for_no_other_pane_anybodys"],
+    ),
+    (
+        "list_sessions_keeps_summary_when_active_tmux_pane_batch_lookup_fails",
+        &["w22_the_list_is_answered_while_tmux_is_not"],
+    ),
+    ("list_sessions_skips_dropped_summary_replies", &["w21_a_program_that_does_not_react_is_not_forgotten"]),
+    ("list_sessions_skips_closed_command_channels", &["w21_a_program_that_does_not_react_is_not_forgotten"]),
+    (
+        "collect_session_snapshots_uses_summary_snapshot_and_thought_cache",
+        &[
+            "w26_the_replay_is_the_last_500_characters_whatever_they_are_made_of",
+            "w22_w36_w38_all_fields_of_a_thought_are_in_get_show_and_ls",
+        ],
+    ),
+    (
+        "collect_session_snapshots_merges_thought_snapshot_from_active_tmux_pane_batch_lookup",
+        &["w22_w23_a_thought_for_a_pane_is_its_sessions_and_for_no_other_pane_anybodys"],
+    ),
+    (
+        "collect_exited_session_ids_reports_only_exited_sessions",
+        &["w32_the_death_of_a_pane_process_is_told_with_its_signal"],
+    ),
+    ("reap_exited_sessions_removes_ready_actor_handles", &["t13_external_kill_is_detected"]),
+    (
+        "create_session_uses_fake_tmux_and_bootstraps_codex_spawn",
+        &[
+            "codex_is_started_with_hooks_that_are_trusted_and_without_a_daemon_of_its_own",
+            "w16_what_each_agent_is_told_at_its_start_is_its_first_prompt",
+        ],
+    ),
+    (
+        "discover_tmux_sessions_with_reason_uses_fake_tmux_listings",
+        &[
+            "w13_only_what_the_configuration_names_is_adopted_and_never_what_was_given_back",
+            "h34_by_itself_only_what_is_configured_is_adopted",
+        ],
+    ),
+    (
+        "plan_tmux_discovery_skips_tracked_and_dedupes_names",
+        &["w09_what_the_pool_has_is_not_found_again_whatever_it_is_called"],
+    ),
+    (
+        "plan_tmux_discovery_reuses_stale_id_and_bumps_numeric_counter",
+        &["a_pane_that_comes_back_is_live_again", "g01_w05_numeric_names_go_on_from_the_highest"],
+    ),
+    ("plan_tmux_discovery_skips_empty_names", &["any_name_of_tmux_gives_a_name"]),
+    (
+        "plan_tmux_discovery_all_tracked_returns_empty_candidates",
+        &["w09_what_the_pool_has_is_not_found_again_whatever_it_is_called"],
+    ),
+    (
+        "plan_tmux_discovery_empty_list_returns_empty",
+        &["w09_what_the_pool_has_is_not_found_again_whatever_it_is_called"],
+    ),
+];
+
 #[test]
 fn every_trap_has_its_test() {
     let known = functions();
     let rows: Vec<&str> = TRAPS.iter().map(|(row, _)| *row).collect();
     let wanted = (1..=14).chain(20..=28).map(|n| format!("T-{n:02}"));
     let wanted = wanted.chain((1..=12).map(|n| format!("P-{n:02}")));
-    let wanted = wanted.chain((1..=24).chain(32..=35).map(|n| format!("W-{n:02}")));
-    let wanted = wanted.chain(["G-13", "H-3.4"].map(str::to_owned));
+    let wanted = wanted.chain((1..=39).map(|n| format!("W-{n:02}")));
+    let wanted = wanted.chain((4..=8).map(|n| format!("C-{n:02}")));
+    let wanted = wanted.chain(["3.3", "(d)", "G-13", "H-3.4"].map(str::to_owned));
     assert_eq!(rows, wanted.collect::<Vec<_>>());
-    for (row, tests) in TRAPS {
+    for (row, tests) in TRAPS.iter().chain(CASES) {
         assert!(!tests.is_empty(), "{row}");
         for test in *tests {
             assert!(known.contains(*test), "{row} names {test}, which is not there");

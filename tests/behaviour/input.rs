@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::harness::{Output, PATIENCE, Pool, wait_until};
+use crate::harness::{Output, PATIENCE, Pool, eventually, wait_until};
 
 /// A session whose program copies its raw terminal input to the file `out` of the test.
 fn recorder(pool: &Pool) -> String {
@@ -131,7 +131,10 @@ fn w18_a_message_that_cannot_be_typed_waits_and_is_typed_once() {
     pool.tmux_text(&["copy-mode", "-t", "=recorder:"]);
     let message = pool.ok(&["send", &id, "patience"]);
     let until = format!("message:{message}");
-    let waited = pool.ctl(&["--json", "--timeout", "300ms", "wait", &id, "--for", &until]).expect(6);
+    // Whoever was not even welcomed in that time asks again.
+    let wait = || pool.ctl(&["--json", "--timeout", "300ms", "wait", &id, "--for", &until]);
+    let waited =
+        eventually("it is answered", PATIENCE, || Some(wait()).filter(|told| told.code != 7)).expect(6);
     assert_eq!(waited.error()["code"], "timeout");
     pool.ctl(&["keys", &id, "x"]).expect(1);
     pool.tmux_text(&["send-keys", "-t", "=recorder:", "-X", "cancel"]);
@@ -181,7 +184,9 @@ fn the_log_has_ten_megabytes_from_the_first_byte() {
     drop(run);
     let expected = [fs::read(&data).unwrap(), b"the end\n".to_vec()].concat();
     assert!(expected.len() > 10_000_000);
-    let logged = pool.ctl(&["logs", "big", "--raw"]).expect(0).bytes;
+    let logged = eventually("all of it is logged", PATIENCE, || {
+        Some(pool.ctl(&["logs", "big", "--raw"]).expect(0).bytes).filter(|log| log.len() >= expected.len())
+    });
     assert!(
         logged == expected,
         "{} of {} bytes are as they were written",

@@ -26,7 +26,9 @@ fn tell_tales(word: &str) -> BTreeSet<String> {
     let tells = |pid: &u32| {
         let line = words(*pid);
         let agent = || environ(*pid).iter().any(|entry| entry.starts_with(b"POOL_SESSION="));
-        ((contains(&line, SECRET) || contains(&line, word)) && !agent())
+        // One that has ended meanwhile has no environment any more, and no words either.
+        let is_there = || words(*pid) == line;
+        ((contains(&line, SECRET) || contains(&line, word)) && !agent() && is_there())
             .then(|| String::from_utf8_lossy(&line).replace('\0', " "))
     };
     pids().iter().filter_map(tells).collect()

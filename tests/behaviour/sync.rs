@@ -1,7 +1,6 @@
 //! The record follows tmux, and only what is proved.
 
 use std::thread;
-use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
@@ -279,5 +278,5 @@ fn w21_a_program_that_does_not_react_is_not_forgotten() {
     assert_eq!(pool.lifecycle(&id), "live");
     let killed = pool.ctl(&["--timeout", "40s", "kill", "--grace", "200ms", &id]).expect(0);
     drop(killed);
-    wait_until("both are gone", Duration::from_secs(5), || gone(agent) && gone(init));
+    wait_until("both are gone", PATIENCE, || gone(agent) && gone(init));
 }

@@ -1,6 +1,8 @@
 //! The contract of scripts: documents, keys, exit codes.
 
-use crate::harness::{Output, Pool, Program};
+use serde_json::Value;
+
+use crate::harness::{PATIENCE, Pool, Program, Talk, wait_until};
 
 const SESSION: &str = "id name workspace dir agent command cwd labels lifecycle reason activity activity_source \
     activity_since status rest_state attached_clients current_command generator tmux queue total_requests \
@@ -85,16 +87,17 @@ fn w33_a_follower_gets_the_state_then_the_mark_then_changes() {
     let pool = Pool::new();
     let id = pool.ok(&["new", "web", "--", "sleep", "1000"]);
     let mut command = pool.poolctl();
-    command.args(["--json", "events", "--follow", "--timeout", "2s"]);
-    let follower = std::thread::scope(|scope| {
-        let follower = scope.spawn(|| Output::of(&mut command, b""));
-        while !follower.is_finished() {
-            drop(pool.json(&["label", &id, "beat=1"]));
-            drop(pool.json(&["label", &id, "beat=2"]));
-        }
-        follower.join().unwrap()
+    let follower = Talk::start(command.args(["--json", "events", "--follow"]));
+    let mark = || follower.lines().iter().position(|line| line.contains("\"synced\""));
+    wait_until("changes come after the mark", PATIENCE, || {
+        drop(pool.json(&["label", &id, "beat=1"]));
+        drop(pool.json(&["label", &id, "beat=2"]));
+        mark().is_some_and(|mark| follower.lines().len() > mark + 3)
     });
-    let events = follower.json_lines();
+    let mut lines = follower.end();
+    // It may have been cut.
+    lines.pop();
+    let events: Vec<Value> = lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
     let mark = events.iter().position(|event| event["kind"] == "synced").expect("the mark");
     assert!(events[..mark].iter().all(|event| event["snapshot"] == true), "{events:?}");
     assert!(events[..mark].iter().any(|event| event["session"] == id.as_str()));

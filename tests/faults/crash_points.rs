@@ -6,7 +6,7 @@ use std::thread;
 use serde_json::Value;
 
 use super::support::{Stopped, crashing, lines_of, recorder};
-use crate::harness::{Output, PATIENCE, Pool, Program, eventually, number, wait_until};
+use crate::harness::{Output, PATIENCE, Pool, Program, Talk, eventually, number, wait_until};
 
 const STEPS: [&str; 4] = ["new-intent", "new-before-tmux", "new-after-tmux", "new-outcome"];
 /// Each so often; `POOL_CRASH_ROUNDS` asks for more.
@@ -99,6 +99,7 @@ fn a_crash_at_any_step_of_new_with_tmux_stopped_is_told_as_it_is() {
             panes.sort();
             panes.len() == 1 + runs && panes == running
         });
+        wait_until("what runs says so", PATIENCE, || lines_of(&pool, "runs").len() >= runs);
         assert_eq!(lines_of(&pool, "runs").len(), runs, "{point}: {state}");
         assert_eq!(sessions(&pool).len(), 2, "{point}");
         if state != "live" {
@@ -119,13 +120,19 @@ fn reader() -> (Pool, String) {
 }
 
 /// Sends a message to a `poold` that dies at this point of its delivery; the message's id.
-fn send_across_a_crash(pool: &Pool, point: &str, text: &str) -> String {
+fn send_into_a_crash(pool: &Pool, point: &str, text: &str) -> String {
     pool.kill9(Program::Poold);
     pool.start_as(Program::Poold, crashing(pool, point));
     pool.await_poold();
     let id = pool.ok(&["--timeout", "40s", "send", "web", text]);
     assert_eq!(pool.await_end(Program::Poold), ABORTED, "{point}: {}", pool.logs());
     pool.kill9(Program::Poold);
+    id
+}
+
+/// The same, and another one starts.
+fn send_across_a_crash(pool: &Pool, point: &str, text: &str) -> String {
+    let id = send_into_a_crash(pool, point, text);
     pool.start(Program::Poold);
     pool.await_poold();
     id
@@ -140,53 +147,105 @@ fn times(pool: &Pool, text: &str) -> usize {
 }
 
 #[test]
-fn q06_a_crash_before_typing_leaves_a_message_in_doubt_until_somebody_says() {
+fn q06_whatever_the_moment_of_a_crash_a_message_is_typed_once_and_entered_once() {
     let (pool, _) = reader();
+    aged(&pool);
     for round in 0..number("POOL_CRASH_ROUNDS", ROUNDS) {
-        let text = format!("text {round}");
-        let message = send_across_a_crash(&pool, "deliver-typing", &text);
-        assert_eq!(state(&pool, &message), "in_doubt");
-        let status = pool.ctl(&["status"]).expect(1);
-        assert!(status.stdout.contains("in doubt"), "{}", status.stdout);
-        // What comes after it is typed, and it is not.
-        let next = format!("next {round}");
-        let after = pool.ok(&["send", "web", &next]);
-        pool.ok(&["queue", "resolve", "web", &message, "--as", "retry"]);
-        for id in [&message, &after] {
-            wait_until("it is typed", PATIENCE, || state(&pool, id) == "done");
+        for point in ["deliver-typing", "deliver-pasted", "deliver-typed"] {
+            let text = format!("{point} {round}");
+            let message = send_across_a_crash(&pool, point, &text);
+            let next = format!("after {point} {round}");
+            pool.ok(&["send", "web", "--wait", "done", &next]);
+            assert_eq!(state(&pool, &message), "done", "{point}");
+            wait_until("both arrive", PATIENCE, || times(&pool, &text) + times(&pool, &next) >= 2);
+            assert_eq!((times(&pool, &text), times(&pool, &next)), (1, 1), "{point}");
         }
-        wait_until("both arrive", PATIENCE, || times(&pool, &text) + times(&pool, &next) == 2);
-        assert_eq!((times(&pool, &text), times(&pool, &next)), (1, 1));
     }
 }
 
 #[test]
-fn q06_a_crash_after_typing_never_types_again() {
+fn q06_enter_is_not_pressed_behind_a_text_where_somebody_was_at_the_terminal_since() {
     let (pool, _) = reader();
-    for round in 0..number("POOL_CRASH_ROUNDS", ROUNDS) {
-        let text = format!("text {round}");
-        let message = send_across_a_crash(&pool, "deliver-typed", &text);
-        assert_eq!(state(&pool, &message), "in_doubt");
-        wait_until("it arrived", PATIENCE, || times(&pool, &text) == 1);
-        pool.ok(&["queue", "resolve", "web", &message, "--as", "done"]);
-        assert_eq!(state(&pool, &message), "done");
-        let next = format!("next {round}");
-        pool.ok(&["send", "web", "--wait", "done", &next]);
-        wait_until("the next one arrived", PATIENCE, || times(&pool, &next) == 1);
-        assert_eq!(times(&pool, &text), 1, "never twice");
+    aged(&pool);
+    let message = send_into_a_crash(&pool, "deliver-pasted", "text");
+    // A person comes, sees to it, and goes.
+    let person = Talk::attached(&pool, "=web:");
+    let clients = || pool.tmux_text(&["list-clients", "-t", "=web:", "-F", "#{client_pid}"]);
+    wait_until("somebody is attached", PATIENCE, || !clients().is_empty());
+    drop(person);
+    wait_until("nobody is any more", PATIENCE, || clients().is_empty());
+    for _ in 0..2 {
+        pool.start(Program::Poold);
+        pool.await_poold();
+        wait_until("it is in doubt", PATIENCE, || state(&pool, &message) == "in_doubt");
+        pool.kill9(Program::Poold);
     }
+    pool.start(Program::Poold);
+    pool.await_poold();
+    assert_eq!((state(&pool, &message), times(&pool, "text")), ("in_doubt".to_owned(), 0));
 }
 
 #[test]
-fn q06_a_crash_while_tmux_is_stopped_never_types_twice() {
+fn q06_a_moment_without_an_answer_of_tmux_is_no_doubt() {
+    let (pool, _) = reader();
+    aged(&pool);
+    let message = send_into_a_crash(&pool, "deliver-pasted", "text");
+    let stopped = Stopped::new(pool.tmux_pid().unwrap());
+    pool.start(Program::Poold);
+    wait_until("it was asked, and did not answer", PATIENCE, || {
+        pool.logs().contains("does not say whether a prompt was typed")
+    });
+    assert_eq!(state(&pool, &message), "typing");
+    assert_eq!(pool.ctl(&["queue", "resolve", "web", &message, "--as", "retry"]).code, 4);
+    drop(stopped);
+    wait_until("it is typed", PATIENCE, || state(&pool, &message) == "done");
+    wait_until("it arrived", PATIENCE, || times(&pool, "text") == 1);
+}
+
+/// Waits until the session is older than the second in which it began: tmux tells of whole seconds.
+fn aged(pool: &Pool) {
+    let began: u64 =
+        pool.tmux_text(&["display-message", "-p", "-t", "=web:", "#{session_activity}"]).parse().unwrap();
+    wait_until("a second has passed", PATIENCE, || {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+        now.as_secs() > began + 1
+    });
+}
+
+#[test]
+fn q06_what_may_have_been_typed_into_a_pane_that_is_over_is_in_doubt_until_somebody_says() {
+    let (pool, _) = reader();
+    let message = send_into_a_crash(&pool, "deliver-typing", "text");
+    pool.tmux(&["kill-server"]).expect(0);
+    pool.start(Program::Poold);
+    pool.await_poold();
+    wait_until("it is in doubt", PATIENCE, || state(&pool, &message) == "in_doubt");
+    let status = pool.ctl(&["status"]).expect(1);
+    assert!(status.stdout.contains("in doubt"), "{}", status.stdout);
+    // It holds its lane, also in the next pane, whose receipts tell nothing of it.
+    pool.ok(&["restart", "web"]);
+    let next = pool.ok(&["send", "web", "next"]);
+    wait_until("it runs", PATIENCE, || pool.lifecycle("web") == "live");
+    assert_eq!((state(&pool, &message), state(&pool, &next)), ("in_doubt".to_owned(), "queued".to_owned()));
+    pool.ok(&["queue", "resolve", "web", &message, "--as", "retry"]);
+    wait_until("both arrive", PATIENCE, || times(&pool, "text") + times(&pool, "next") == 2);
+    assert_eq!((times(&pool, "text"), times(&pool, "next")), (1, 1));
+}
+
+#[test]
+fn q06_while_tmux_is_stopped_nothing_is_typed_and_a_crash_changes_nothing() {
     let (pool, _) = reader();
     let stopped = Stopped::new(pool.tmux_pid().unwrap());
-    let message = send_across_a_crash(&pool, "deliver-typed", "text");
-    assert_eq!(state(&pool, &message), "in_doubt");
+    let message = pool.ok(&["--timeout", "40s", "send", "web", "text"]);
+    let why = || pool.json(&["--timeout", "30s", "queue", "show", "web", &message])["reason"].clone();
+    wait_until("it says why it waits", PATIENCE, || why().is_string());
+    pool.kill9(Program::Poold);
+    pool.start(Program::Poold);
+    pool.await_poold();
+    assert_eq!(state(&pool, &message), "queued", "nobody could see where it would go");
     drop(stopped);
-    pool.ok(&["--timeout", "30s", "sync"]);
-    pool.ok(&["queue", "resolve", "web", &message, "--as", "done"]);
+    wait_until("it arrived", PATIENCE, || times(&pool, "text") == 1);
     pool.ok(&["send", "web", "--wait", "done", "next"]);
-    wait_until("the next one arrived", PATIENCE, || times(&pool, "next") + times(&pool, "textnext") == 1);
-    assert!(times(&pool, "text") + times(&pool, "textnext") <= 1, "{:?}", lines_of(&pool, "got"));
+    wait_until("the next one arrived", PATIENCE, || times(&pool, "next") == 1);
+    assert_eq!(times(&pool, "text"), 1, "never twice");
 }

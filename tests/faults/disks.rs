@@ -15,7 +15,7 @@ use crate::harness::{Mount, Output, PATIENCE, Pool, Program, eventually, number,
 
 /// Sends one message; whether it was acknowledged, and then its key and id.
 fn send(pool: &Pool, key: String, body: &[u8]) -> Result<(String, u64), Output> {
-    let sent = pool.ctl_in(&["--timeout", "3s", "send", "web", "--key", &key, "-"], body);
+    let sent = pool.ctl_in(&["--timeout", "20s", "send", "web", "--key", &key, "-"], body);
     if sent.code == 0 { Ok((key, sent.text().parse().unwrap())) } else { Err(sent) }
 }
 
@@ -179,6 +179,7 @@ fn send_once(pool: &Pool, key: String) -> Option<(String, u64)> {
         origin: "test".to_owned(),
         ttl_ms: None,
         enter: true,
+        raw: false,
         priority: 0,
         cause: None,
         wake: false,

@@ -129,6 +129,7 @@ impl Load {
                 origin: "load".to_owned(),
                 ttl_ms: None,
                 enter: true,
+                raw: false,
                 priority: 0,
                 cause: None,
                 wake: false,

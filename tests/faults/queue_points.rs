@@ -112,6 +112,7 @@ fn registered(pool: &Pool) -> Option<Connection> {
         origin: "test".to_owned(),
         ttl_ms: None,
         enter: true,
+        raw: false,
         priority: 0,
         cause: None,
         wake: false,

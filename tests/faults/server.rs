@@ -90,7 +90,9 @@ fn t08_a_stopped_server_hangs_nothing_and_proves_nothing() {
     pool.ok(&["send", "web", "--wait", "done", "next"]);
     let count = |text: &str| lines_of(&pool, "got").iter().filter(|line| line.contains(text)).count();
     wait_until("the next one arrives", PATIENCE, || count("next") == 1);
-    assert!(count("text") <= 1 && count("x") <= 1, "{:?}", lines_of(&pool, "got"));
+    // The key whose fate was unknown may have arrived, too, and stood before what came next.
+    let keys = lines_of(&pool, "got").iter().filter(|line| line.starts_with('x')).count();
+    assert!(count("text") <= 1 && keys <= 1, "{:?}", lines_of(&pool, "got"));
     await_health(&pool);
 }
 
@@ -152,8 +154,14 @@ fn a_killed_server_loses_its_sessions_and_says_so() {
 
 #[test]
 fn t03_a_new_server_with_the_same_ids_is_not_taken_for_the_dead_one() {
-    let pool = Pool::new();
+    let pool = Pool::bare("[reaper]\ngrace = '500ms'\n");
+    pool.start(Program::Poold);
+    pool.start(Program::Reaper);
+    pool.await_poold();
+    // No watcher yet, whose hidden session might have the first ids.
     let id = pool.script("web", "trap '' HUP; while :; do sleep 1; done");
+    pool.start(Program::Watch);
+    pool.await_complete();
     pool.ok(&["sync"]);
     let pane = pool.show(&id)["tmux"]["pane_id"].clone();
     assert_eq!(pane, "%0");
@@ -162,10 +170,11 @@ fn t03_a_new_server_with_the_same_ids_is_not_taken_for_the_dead_one() {
     send_signal(server, Signal::SIGKILL);
     wait_until("the server is gone", PATIENCE, || gone(server));
     let theirs = stranger(&pool);
-    // The record still says that it lives: nobody has looked.
+    // The record still says that it lives, unless the last look was so long ago that what acts looks first.
     for args in [&["keys", &id, "x"][..], &["capture", &id]] {
         let output = pool.ctl(args);
-        assert!(output.code != 0 && output.stderr.contains("another tmux server"), "{output:?}");
+        let says = ["another tmux server", "does not run"].iter().any(|why| output.stderr.contains(why));
+        assert!(output.code != 0 && says, "{output:?}");
     }
     let message = pool.ok(&["send", &id, "text"]);
     pool.start(Program::Watch);
@@ -188,8 +197,11 @@ fn t03_a_new_server_beside_the_old_one_is_not_taken_for_it() {
     let (doomed_agent, _) = pool.pane_pids(&doomed);
     let aside = pool.path("aside.sock");
     let _server = OutOfReach(pool.tmux_pid().unwrap());
+    // No watcher meanwhile, whose hidden session might have the first ids.
+    let watcher = Stopped::new(pool.pid(Program::Watch).unwrap());
     fs::rename(pool.tmux_socket(), &aside).unwrap();
     let theirs = stranger(&pool);
+    drop(watcher);
     await_fault(&pool, "another tmux server");
     let sent = pool.ok(&["send", &id, "text"]);
     for args in [&["keys", &id, "x"][..], &["capture", &id]] {

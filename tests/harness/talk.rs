@@ -5,6 +5,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
+use super::pool::Pool;
 use super::wait::{PATIENCE, eventually};
 
 /// A program that runs and prints lines. It is killed when this is dropped.
@@ -28,6 +29,18 @@ impl Talk {
             gather(child.stderr.take().unwrap(), Arc::clone(&errors)),
         ];
         Self { stdin: child.stdin.take(), child, lines, errors, readers }
+    }
+
+    /// A tmux client that is attached to this session, in control mode, until it is dropped.
+    #[track_caller]
+    pub(crate) fn attached(pool: &Pool, session: &str) -> Self {
+        let mut command = pool.command("tmux");
+        command.arg("-uN").arg("-C").arg("-S").arg(pool.tmux_socket()).args([
+            "attach-session",
+            "-t",
+            session,
+        ]);
+        Self::start(&mut command)
     }
 
     /// What it printed so far.

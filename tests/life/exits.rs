@@ -229,6 +229,11 @@ fn g25_codes_are_exact_where_the_disk_is_full() {
         inits.count() == 0
     });
     mount.resize("96m");
+    // It may be about to end of what it could not commit; whoever commits now does not.
+    wait_until("poold has ended or goes on", PATIENCE, || {
+        let label = ["--timeout", "2s", "label", &name(codes[0]), "seen=yes"];
+        pool.ended(Program::Poold).is_some() || pool.ctl(&label).code == 0
+    });
     if pool.ended(Program::Poold).is_some() {
         pool.kill9(Program::Poold);
         pool.start(Program::Poold);

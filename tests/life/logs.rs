@@ -77,7 +77,8 @@ fn g03_a_flood_stays_under_its_cap_and_others_go_on() {
 #[test]
 fn logs_follow_across_runs() {
     let pool = Pool::new();
-    let id = pool.script("web", "echo run $(wc -l <runs 2>/dev/null || echo 0); echo x >>runs; exec cat");
+    let id =
+        pool.script("web", "n=$(wc -l <runs 2>/dev/null || echo 0); echo x >>runs; echo run $n; exec cat");
     let mut follow = pool.poolctl();
     let follow_args = ["logs", "-f", &id];
     let mut follow = Talk::start(follow.args(follow_args));

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::support::{KEEPER, await_lines, await_slots, dir, events, keeper};
+use super::support::{KEEPER, await_lines, await_slots, dir, events, keeper, restart_and_look};
 use crate::harness::{Output, PATIENCE, Pool, Program, wait_until};
 
 const QUICK: &str = "[pool]\nidle_quiet = '200ms'\nidle_settle = '200ms'\n[reaper]\ngrace = '200ms'\n";
@@ -19,6 +19,8 @@ fn quick() -> Pool {
 fn p26_a_drained_session_works_off_what_it_has_and_takes_no_more() {
     let pool = quick();
     let id = keeper(&pool, "web");
+    // Nothing is typed before all of it was looked at.
+    pool.tmux_text(&["copy-mode", "-t", "=web:"]);
     let texts: Vec<String> = (0..8).map(|n| format!("message {n}")).collect();
     texts.iter().for_each(|text| drop(pool.ok(&["send", &id, text])));
     pool.ok(&["drain", &id]);
@@ -27,6 +29,7 @@ fn p26_a_drained_session_works_off_what_it_has_and_takes_no_more() {
     let refused = pool.ctl(&["send", &id, "late"]).expect(5);
     assert!(refused.stderr.contains("takes no more messages"), "{refused:?}");
     pool.ctl(&["send", &id, "--kind", "observation", "late"]).expect(5);
+    pool.tmux_text(&["send-keys", "-t", "=web:", "-X", "cancel"]);
     pool.ok(&["--timeout", "60s", "drain", "--wait", &id]);
     let shown = pool.show(&id);
     assert_eq!((&shown["lifecycle"], &shown["reason"]), (&"stopped".into(), &"drained".into()), "{shown}");
@@ -44,8 +47,7 @@ fn p26_what_waits_for_a_worker_is_worked_off_too_and_poold_may_die_meanwhile() {
         pool.ok(&["send", &id, "--kind", "observation", &format!("observation {n}")]);
     }
     pool.ok(&["drain", &id]);
-    pool.restart_poold();
-    pool.ok(&["sync"]);
+    restart_and_look(&pool);
     assert_eq!(pool.lifecycle(&id), "draining", "its work is not done");
     pool.ctl(&["send", &id, "late"]).expect(5);
     pool.ok(&["--timeout", "60s", "work", &id, "--kind", "observation", "--until-empty", "--", "true"]);
@@ -116,7 +118,9 @@ fn g11_an_archive_holds_the_record_the_queue_and_the_logs() {
     pool.ok(&["kill", &id]);
     let dir = dir(&pool, &id);
     let log = dir.join("logs/output.log");
-    wait_until("its log is written", PATIENCE, || fs::metadata(&log).is_ok_and(|log| log.len() > 0));
+    wait_until("its log is written", PATIENCE, || {
+        fs::read(&log).is_ok_and(|log| log.ends_with(b"text one\r\n"))
+    });
     let log = fs::read(log).unwrap();
     pool.ctl(&["rm", "--archive", &id]).expect(4);
     assert!(
@@ -150,6 +154,7 @@ fn g11_without_an_archive_nothing_is_removed() {
     // A file where the directory of archives should be.
     fs::write(pool.state().join("archive"), "").unwrap();
     let dir = dir(&pool, &id);
+    wait_until("its log is there", PATIENCE, || dir.join("logs/output.log").exists());
     let failed = pool.ctl(&["--timeout", "60s", "rm", "--archive", "--purge", &id]).expect(1);
     assert!(failed.stderr.contains("not archived"), "{failed:?}");
     assert_eq!(pool.lifecycle(&id), "stopped");

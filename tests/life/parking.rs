@@ -105,6 +105,10 @@ fn c11_many_sessions_work_on_few_slots() {
 fn a_parked_session_is_woken_by_a_prompt_an_attach_a_restore_and_a_restart() {
     let pool = Pool::with(&few_slots(4));
     let id = pool.ok(&["new", "web", "--agent", "keeper", "--label", "a=b"]);
+    // What is put aside before it has noted its run never does.
+    let await_runs = |runs: usize| {
+        wait_until("it noted its run", PATIENCE, || lines(&pool, &id, "runs").len() == runs);
+    };
     tell(&pool, &id, "one");
     let before = pool.show(&id);
     let parked = park(&pool, &id);
@@ -117,9 +121,11 @@ fn a_parked_session_is_woken_by_a_prompt_an_attach_a_restore_and_a_restart() {
     park(&pool, &id);
     pool.ok(&["restore", &id]);
     assert_eq!(pool.lifecycle(&id), "live");
+    await_runs(3);
     park(&pool, &id);
     pool.ok(&["restart", &id]);
     assert_eq!(pool.lifecycle(&id), "live");
+    await_runs(4);
     park(&pool, &id);
     let outer = Outer::attach(&pool, &id);
     wait_until("somebody is attached", PATIENCE, || pool.show(&id)["attached_clients"] == 1);
@@ -193,6 +199,10 @@ fn c11_the_idlest_that_may_be_parked_gives_its_slot_up() {
     let pool = Pool::with(&few_slots(2));
     let (first, second) = (keeper(&pool, "first"), keeper(&pool, "second"));
     tell(&pool, &second, "one");
+    // Who is the idlest goes by the logs.
+    wait_until("its echo is logged", PATIENCE, || {
+        pool.ctl(&["logs", &second, "--raw"]).expect(0).stdout.ends_with("one\r\n")
+    });
     tell(&pool, &first, "two");
     let third = pool.ok(&["new", "third", "--agent", "keeper", "--wait-slot", "20s"]);
     let shown = pool.show(&second);
@@ -247,11 +257,11 @@ fn c12_what_is_idle_for_longer_than_it_may_is_parked() {
         "--agent",
         "keeper",
         "--idle-timeout",
-        "700ms",
+        "6s",
         "--",
         "sh",
         "-c",
-        "for n in 1 2 3 4 5 6 7 8 9 10 11 12; do echo $n; sleep 0.2; done; touch quiet; exec cat",
+        "for n in $(seq 40); do echo $n; sleep 0.2; done; touch quiet; exec cat",
     ]);
     let quiet = dir(&pool, &busy).join("work/quiet");
     wait_until("it is parked", PATIENCE, || pool.lifecycle(&busy) == "parked");
@@ -353,6 +363,8 @@ fn a_prompt_that_comes_while_it_is_being_parked_wakes_it() {
             send(&pool, &id, &text);
         });
         wait_until("it was read", PATIENCE, || lines(&pool, &id, "got").len() > n);
+        // Its prompt is over, too: with one in flight nothing is parked.
+        pool.ok(&["wait", &id, "--for", "queue-empty"]);
     }
     let wanted: Vec<String> = (0..5).map(|n| format!("message {n}")).collect();
     assert_eq!(lines(&pool, &id, "got"), wanted);

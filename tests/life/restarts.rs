@@ -3,8 +3,8 @@
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use super::support::{await_slots, events, lines, running};
-use crate::harness::{PATIENCE, Pool, Program, gone, send_signal, wait_until};
+use super::support::{await_slots, events, lines, restart_and_look, running};
+use crate::harness::{PATIENCE, Pool, Program, eventually, gone, send_signal, wait_until};
 
 /// Notes each of its runs, and ends so until it has run so often; then it stays.
 fn ends(times: usize, end: &str) -> String {
@@ -69,8 +69,7 @@ fn the_budget_ends_and_somebody_renews_it() {
     assert!(status.stdout.contains("web"), "{}", status.stdout);
     assert!(pool.ok(&["show", &id]).contains("restart"), "{}", pool.ok(&["show", &id]));
     // Neither a crash nor a configuration that is read again forgives it.
-    pool.restart_poold();
-    pool.ok(&["sync"]);
+    restart_and_look(&pool);
     assert_eq!((&pool.show(&id)["budget"]["exhausted"], lines(&pool, &id, "runs").len()), (&true.into(), 6));
     std::fs::write(super::support::dir(&pool, &id).join("work/runs"), "").unwrap();
     pool.ok(&["restart", &id]);
@@ -83,11 +82,11 @@ fn back_off_and_budget_survive_the_death_of_poold() {
     let pool = Pool::with("[restart]\nbackoff = '400ms'\nmax = 3\n[reaper]\ngrace = '200ms'\n");
     let id = restarting(&pool, "web", "on-failure", "echo run >>runs; exit 3");
     for round in 0..3 {
-        wait_until("it is due", PATIENCE, || {
-            let budget = &pool.show(&id)["budget"];
-            !budget["due_at"].is_null() || budget["exhausted"] == true
+        let before = eventually("it is due", PATIENCE, || {
+            let shown = pool.show(&id);
+            let budget = &shown["budget"];
+            (!budget["due_at"].is_null() || budget["exhausted"] == true).then_some(shown)
         });
-        let before = pool.show(&id);
         pool.kill9(Program::Poold);
         pool.start(Program::Poold);
         pool.await_poold();
@@ -112,8 +111,7 @@ fn what_was_killed_stays_so() {
     pool.ok(&["kill", &failing]);
     let shown = pool.await_lifecycle(&failing, "stopped");
     assert_eq!((&shown["reason"], &shown["budget"]["due_at"]), (&"killed".into(), &Value::Null), "{shown}");
-    pool.restart_poold();
-    pool.ok(&["sync"]);
+    restart_and_look(&pool);
     for session in [&id, &failing] {
         let shown = pool.show(session);
         assert_eq!((&shown["lifecycle"], &shown["reason"]), (&"stopped".into(), &"killed".into()));
@@ -128,6 +126,7 @@ fn always_starts_again_what_its_server_took_along() {
     let pool = Pool::with(QUICK);
     let always = restarting(&pool, "web", "always", "echo run >>runs; exec sleep 1000");
     let other = restarting(&pool, "other", "on-failure", "echo run >>runs; exec sleep 1000");
+    await_runs(&pool, &always, 1);
     await_runs(&pool, &other, 1);
     let server = pool.tmux_pid().unwrap();
     send_signal(server, Signal::SIGKILL);
@@ -140,7 +139,10 @@ fn always_starts_again_what_its_server_took_along() {
 #[test]
 fn a_restart_waits_for_a_slot_like_everybody() {
     let pool = Pool::with(&format!("[pool]\nmax_sessions = 1\n{QUICK}"));
-    let id = restarting(&pool, "web", "always", "echo run >>runs; [ -e stay ] && exec sleep 1000; exit 1");
+    let script = "echo run >>runs; [ -e stay ] && exec sleep 1000; exit 1";
+    // More often than it may run before the other one has its slot.
+    let id =
+        pool.ok(&["new", "web", "--restart", "always", "--max-restarts", "100", "--", "sh", "-c", script]);
     // In the pause before its next run its slot is another's.
     let next = pool.ok(&["new", "next", "--wait-slot", "20s", "--", "sleep", "1000"]);
     wait_until("it is to start again", PATIENCE, || !pool.show(&id)["budget"]["due_at"].is_null());

@@ -23,12 +23,12 @@ fn told(pool: &Pool) -> String {
     let args =
         ["new", "web", "--agent", "told", "--env", "FROM_CALLER", "--env-file", file.to_str().unwrap()];
     let id = crate::harness::Output::of(command.args(args), b"").expect(0).text().to_owned();
+    let env = dir(pool, &id).join("work/env");
+    let told = |times: usize| fs::read_to_string(&env).is_ok_and(|env| env.matches(SECRET).count() == times);
+    wait_until("it was told", PATIENCE, || told(3));
     pool.ok(&["park", &id]);
     pool.ok(&["restore", &id]);
-    let env = dir(pool, &id).join("work/env");
-    wait_until("it was told twice", PATIENCE, || {
-        fs::read_to_string(&env).is_ok_and(|env| env.matches(SECRET).count() == 6)
-    });
+    wait_until("it was told twice", PATIENCE, || told(6));
     id
 }
 

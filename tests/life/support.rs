@@ -61,9 +61,7 @@ pub(super) fn await_lines(pool: &Pool, session: &str, file: &str, wanted: &[&str
 pub(super) fn attached(pool: &Pool, session: &str) -> Talk {
     let shown = pool.show(session);
     let tmux = shown["tmux"]["session_id"].as_str().unwrap();
-    let mut command = pool.command("tmux");
-    command.arg("-uN").arg("-C").arg("-S").arg(pool.tmux_socket()).args(["attach-session", "-t", tmux]);
-    let client = Talk::start(&mut command);
+    let client = Talk::attached(pool, tmux);
     wait_until("it is attached", PATIENCE, || pool.show(session)["attached_clients"] == 1);
     client
 }
@@ -72,6 +70,13 @@ pub(super) fn attached(pool: &Pool, session: &str) -> Talk {
 pub(super) fn running(pool: &Pool) -> Vec<String> {
     let panes = pool.tmux_panes("#{pane_dead} #{@pool_id}");
     panes.iter().filter_map(|pane| pane.strip_prefix("0 ")).map(str::to_owned).collect()
+}
+
+/// Kills `poold`, starts it again and has it look at tmux: a watcher that only just came back has seen nothing yet.
+#[track_caller]
+pub(super) fn restart_and_look(pool: &Pool) {
+    pool.restart_poold();
+    wait_until("tmux is seen", PATIENCE, || pool.ctl(&["sync"]).code == 0);
 }
 
 /// How many slots are taken.

@@ -23,12 +23,13 @@ fn with_database(config: &str, from: &Path) -> Pool {
     pool
 }
 
-/// Messages in every state, and whatever else there is to keep.
-fn populated() -> Pool {
+/// Messages in every state, and whatever else there is to keep; and who holds one of them, as long as it is there.
+fn populated() -> (Pool, Client) {
     let pool = pool(
-        "[queue]\nmax_attempts = 1\nretry_backoff = '0ms'\nbreaker_failures = 1\nbreaker_pause = '10m'\n",
+        "[pool]\nidle_quiet = '1ms'\nidle_settle = '100ms'\n[queue]\nmax_attempts = 1\nretry_backoff = '0ms'\n\
+         breaker_failures = 1\nbreaker_pause = '10m'\n",
     );
-    session(&pool, "other");
+    pool.script("other", "exec cat");
     pool.ok(&["label", "web", "team=a", "note=ü \"x\""]);
     let mut client = Client::new(&pool);
     let done = client
@@ -53,7 +54,12 @@ fn populated() -> Pool {
     client.take(&["d"]).unwrap();
     client.send("b", &vec![b'w'; protocol::message::BODY_MAX]);
     pool.ok(&["send", "other", "--wait", "done", "typed"]);
-    pool
+    wait_until("its answer is logged", PATIENCE, || {
+        pool.ok(&["logs", "other"]).matches("typed").count() == 2
+    });
+    // Nothing more happens by itself.
+    ["web", "other"].iter().for_each(|name| drop(pool.ok(&["wait", name, "--for", "idle"])));
+    (pool, client)
 }
 
 /// An export without what a start of the daemon changes.
@@ -66,7 +72,7 @@ fn stored(pool: &Pool) -> Vec<String> {
 
 #[test]
 fn an_export_makes_the_same_pool_elsewhere() {
-    let pool = populated();
+    let (pool, _holder) = populated();
     pool.end(Program::Poold, Signal::SIGTERM);
     pool.start(Program::Poold);
     pool.await_poold();
@@ -179,7 +185,7 @@ fn a_backup_is_one_moment_with_all_that_was_acknowledged_before() {
 
 #[test]
 fn a_database_is_checked_and_compacted_with_a_daemon_and_without() {
-    let pool = populated();
+    let (pool, _holder) = populated();
     let found = pool.json(&["check"]);
     assert!(found["records"].as_u64().unwrap() > 20, "{found}");
     assert_eq!((&found["problems"], &found["quarantined"]), (&serde_json::json!([]), &serde_json::json!([])));

@@ -17,11 +17,13 @@ use crate::harness::{PATIENCE, Pool, Program, Talk, alive, gone, is_stopped, sen
 
 /// What is tried again waits for nothing.
 const AT_ONCE: &str = "[queue]\nretry_backoff = '0ms'\nbreaker_failures = 0\nmax_attempts = 1000\n";
+/// Longer than a holder on a busy machine may be kept from saying that it is there, in milliseconds.
+const SHORT: u64 = 5000;
 /// No lease ends while a test runs.
 const LONG: &str = "lease = '1h'\n";
 
 fn short(claim: Claim) -> Claim {
-    Claim { lease_ms: Some(1000), ..claim }
+    Claim { lease_ms: Some(SHORT), ..claim }
 }
 
 #[test]
@@ -35,13 +37,15 @@ fn l06_who_is_silent_loses_what_it_holds_and_who_is_not_keeps_it() {
     // As long as two leases of the other end one after the other, and more.
     while tokens.len() < 3 {
         client.beat(held(&claimed[0])).unwrap();
-        let again = other.claims(None, short(claiming(&["lost"], 1, Duration::from_millis(100))));
+        // The last one is not lost any more.
+        let asked = claiming(&["lost"], 1, Duration::from_millis(100));
+        let again = other.claims(None, if tokens.len() == 2 { asked } else { short(asked) });
         tokens.extend(again.iter().map(|one| held(one).token));
     }
     assert!(tokens.is_sorted_by(|a, b| a < b), "Q1: {tokens:?}");
-    let before = shown(&pool, kept);
-    assert_eq!((&before["state"], &before["attempts"]), (&json!("claimed"), &json!(1)));
+    // Under its first token.
     client.ack(held(&claimed[0])).unwrap();
+    assert_eq!(shown(&pool, kept)["attempts"], 1);
     let reasons = events(&pool, &["message_failed"]);
     assert_eq!(reasons.len(), 2);
     assert!(reasons.iter().all(|event| event["reason"].as_str().unwrap().contains("silent")), "{reasons:?}");
@@ -251,7 +255,7 @@ fn l04_a_stopped_worker_is_ended_before_its_message_goes_to_the_next() {
          until [ $(wc -l <{0}) = 2 ]; do sleep 0.01; done; exec sleep 1000",
         pids.display()
     );
-    let holder = worker(&pool, &["--lease", "1s"], &script);
+    let holder = worker(&pool, &["--lease", "6s"], &script);
     let found = pool.await_file(&pids, |bytes| bytes.iter().filter(|byte| **byte == b'\n').count() == 2);
     let mut doomed: Vec<u32> =
         String::from_utf8(found).unwrap().lines().map(|pid| pid.parse().unwrap()).collect();
@@ -283,7 +287,7 @@ fn l04_l05_without_a_reaper_a_stopped_worker_is_shown_and_fenced_and_nobody_else
     let id = send(&pool, "a", "text");
     let after = send(&pool, "a", "after");
     let started = pool.path("started");
-    let holder = worker(&pool, &["--lease", "1s"], &format!(": >{}; exec sleep 1000", started.display()));
+    let holder = worker(&pool, &["--lease", "3s"], &format!(": >{}; exec sleep 1000", started.display()));
     wait_until("it runs", PATIENCE, || started.exists());
     send_signal(holder.pid(), Signal::SIGSTOP);
     wait_until("it is stopped", PATIENCE, || is_stopped(holder.pid()));

@@ -95,6 +95,7 @@ pub(super) fn sending(kind: &str, body: &[u8]) -> Send {
         origin: "test".to_owned(),
         ttl_ms: None,
         enter: true,
+        raw: false,
         priority: 0,
         cause: None,
         wake: false,

@@ -26,6 +26,13 @@ fn pool(more: &str) -> Pool {
     Pool::with(&format!("{FAST}{REAPER}{more}{KEEPERS}"))
 }
 
+/// The same where only what is quiet for so long hangs.
+#[track_caller]
+fn slowly(hung: &str, more: &str) -> Pool {
+    let reaper = REAPER.replace("'500ms'", &format!("'{hung}'"));
+    Pool::with(&format!("{FAST}{reaper}{more}{KEEPERS}"))
+}
+
 /// A session to which a message cannot be typed, and which does nothing; its id.
 #[track_caller]
 fn hanging(pool: &Pool, name: &str, flags: &[&str]) -> String {
@@ -107,7 +114,9 @@ fn what_hangs_is_told_once_and_runs_on() {
 
 #[test]
 fn what_becomes_of_what_hangs_is_said_of_the_session_its_agent_or_the_pool() {
-    let pool = pool(
+    // Long enough for a message to be typed, before what was started again would hang again.
+    let pool = slowly(
+        "4s",
         "[reaper.policy]\nhung = 'restart'\n[agents.fragile]\ncommand = 'cat'\nreap = { hung = 'kill' }\n",
     );
     let other = bystander(&pool);
@@ -125,7 +134,8 @@ fn what_becomes_of_what_hangs_is_said_of_the_session_its_agent_or_the_pool() {
     // Started again it takes its message, once.
     wait_until("it is started again", PATIENCE, || pool.show(&by_pool)["incarnations"].as_u64() > Some(1));
     wait_until("its message came", PATIENCE, || lines_of(&pool, "got.a") == ["text"]);
-    assert_eq!(pool.await_lifecycle(&by_pool, "live")["active_requests"], 0);
+    pool.await_lifecycle(&by_pool, "live");
+    wait_until("that is known", PATIENCE, || pool.show(&by_pool)["active_requests"] == 0);
     for (id, by) in [
         (&by_session, "session"),
         (&over_agent, "session"),
@@ -146,7 +156,8 @@ fn what_becomes_of_what_hangs_is_said_of_the_session_its_agent_or_the_pool() {
 
 #[test]
 fn what_was_started_again_too_often_is_only_told() {
-    let pool = pool("[reaper.policy]\nhung = 'restart'\n");
+    // Long enough for its message to be typed, before it would hang again.
+    let pool = slowly("4s", "[reaper.policy]\nhung = 'restart'\n");
     let id = hanging(&pool, "web", &["--max-restarts", "1"]);
     await_found(&pool, &id, &[("hung", "restart")]);
     wait_until("its message came", PATIENCE, || lines_of(&pool, "got.web") == ["text"]);
@@ -163,7 +174,8 @@ fn what_was_started_again_too_often_is_only_told() {
 
 #[test]
 fn what_is_put_aside_because_it_hangs_comes_back_for_its_message() {
-    let pool = pool("");
+    // Long enough for its message to be typed, before it would be put aside again.
+    let pool = slowly("4s", "");
     let id = pool.ok(&["new", "web", "--agent", "keeper", "--reap", "hung=park"]);
     hang(&pool, "web");
     await_found(&pool, &id, &[("hung", "park")]);
@@ -174,7 +186,8 @@ fn what_is_put_aside_because_it_hangs_comes_back_for_its_message() {
 
 #[test]
 fn what_is_idle_is_told_put_aside_or_ended_as_was_said() {
-    let pool = pool("idle_session = '500ms'\n");
+    // What it is woken for may take its time to be typed.
+    let pool = slowly("1h", "idle_session = '500ms'\n");
     let new = |name: &str, action: &[&str]| pool.ok(&[&["new", name], action, &["--", "cat"]].concat());
     let told = new("told", &[]);
     let parked = pool.ok(&["new", "parked", "--agent", "keeper", "--reap", "idle_session=park"]);
@@ -217,7 +230,9 @@ fn what_somebody_looks_at_keeps_or_locked_is_left_alone() {
     }
     // As long as others hang and are ended.
     for name in ["x", "y"] {
-        let id = hanging(&pool, name, &[]);
+        // Not idle before it has something to do.
+        let id = hanging(&pool, name, &["--pin"]);
+        pool.ok(&["unpin", &id]);
         pool.await_lifecycle(&id, "stopped");
     }
     for (id, why) in [(&attached, "attached"), (&locked, "lock"), (&pinned, "pinned")] {

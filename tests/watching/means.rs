@@ -1,7 +1,10 @@
 //! The three ways to learn of changes: each works, and status says which it is.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
 use super::support::{assert_exact, await_connection, await_event};
-use crate::harness::{PATIENCE, Pool, wait_until};
+use crate::harness::{PATIENCE, Pool, Program, wait_until};
 
 fn works(word: &str) {
     let pool = Pool::with(&format!("[watch]\nconnection = {word:?}\n[reaper]\ngrace = \"500ms\"\n"));
@@ -42,12 +45,58 @@ fn listings_alone_work() {
 #[test]
 fn the_connection_is_nothing_while_nobody_watches() {
     let pool = Pool::bare("");
-    pool.start(crate::harness::Program::Poold);
+    pool.start(Program::Poold);
     pool.await_poold();
     pool.script("web", "exec cat");
     assert!(pool.status()["tmux"]["connection"].is_null());
-    pool.start(crate::harness::Program::Watch);
+    pool.start(Program::Watch);
     await_connection(&pool, "native");
-    pool.kill9(crate::harness::Program::Watch);
+    pool.kill9(Program::Watch);
     wait_until("it is not", PATIENCE, || pool.status()["tmux"]["connection"].is_null());
+}
+
+/// A pool whose tmux is a program of its own, which notes its arguments; another one comes first where programs are.
+fn with_its_own_tmux() -> Pool {
+    let pool = Pool::bare("");
+    let program = |name: &str, script: &str| {
+        let path = pool.path(name);
+        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+        path
+    };
+    let started = pool.path("started");
+    let own = program("mine", &format!("echo \"$@\" >>{}\nexec tmux-of-all \"$@\"", started.display()));
+    let real = String::from_utf8(pool.command("sh").args(["-c", "command -v tmux"]).output().unwrap().stdout);
+    fs::create_dir(pool.path("first")).unwrap();
+    std::os::unix::fs::symlink(real.unwrap().trim(), pool.path("first/tmux-of-all")).unwrap();
+    program("first/tmux", &format!("touch {}; exit 1", pool.path("another").display()));
+    pool.configure(&format!("[tmux]\nbinary = {own:?}\n[reaper]\ngrace = '500ms'\n"));
+    let path = format!("{}:{}", pool.path("first").display(), std::env::var("PATH").unwrap());
+    for name in Program::ALL {
+        let mut daemon = pool.daemon(name);
+        daemon.env("PATH", &path).env("TMUX", "/nowhere,1,0").env("TMUX_PANE", "%0");
+        pool.start_as(name, daemon);
+    }
+    pool.await_complete();
+    pool
+}
+
+#[test]
+fn w39_which_tmux_runs_is_configured_for_each_pool_and_no_environment_decides_it() {
+    let pools = [with_its_own_tmux(), with_its_own_tmux()];
+    for pool in &pools {
+        let id = pool.script("web", "exec cat");
+        await_event(pool, "session_live", |event| event["session"] == id.as_str());
+        pool.tmux_text(&["kill-session", "-t", "=web"]);
+        await_event(pool, "session_stopped", |event| event["session"] == id.as_str());
+    }
+    for pool in &pools {
+        let started = fs::read_to_string(pool.path("started")).unwrap();
+        let own = pool.tmux_socket().display().to_string();
+        assert!(
+            started.lines().count() > 0 && started.lines().all(|line| line.contains(&own) || line == "-V"),
+            "{started}"
+        );
+        assert!(!pool.path("another").exists(), "that of the search path was started");
+    }
 }

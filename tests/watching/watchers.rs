@@ -132,7 +132,7 @@ fn w24_a_subscriber_ends_with_its_reader_and_with_poold() {
     shell.arg("-c").arg("\"$0\" watch --print | head -n 1; exit 0").arg(env!("CARGO_BIN_EXE_poolctl"));
     let first = crate::harness::Output::of(&mut shell, b"").expect(0);
     assert_eq!(first.stdout.lines().count(), 1);
-    let mut left = Talk::start(pool.poolctl().args(["--timeout", "1s", "watch"]));
+    let mut left = Talk::start(pool.poolctl().args(["--timeout", "4s", "watch"]));
     wait_until("it shows the state", PATIENCE, || left.lines().iter().any(|line| line.contains("web")));
     pool.kill9(Program::Poold);
     assert_eq!(left.await_end(), Some(7), "{}", left.errors());

@@ -1,8 +1,10 @@
 //! The benchmarks. Each measures its floor and its peers in the same run, in turn with the subject, so that a
 //! busy machine slows all of them alike and the ratios stay meaningful.
 
+mod child;
 mod cli;
 mod create;
+mod deliver;
 mod floors;
 mod interrupt;
 mod options;
@@ -29,6 +31,7 @@ usage: bench cli   [--bin-dir DIR] [--runs N] [--sessions N,…]
        bench create [--bin-dir DIR] [--runs N] [--existing N,…]
        bench create --thousand [--bin-dir DIR] [--sessions N,…] [--idle SECONDS]
        bench reap  [--bin-dir DIR] [--runs N] [--sessions N,…] [--idle SECONDS]
+       bench deliver [--bin-dir DIR] [--agents DIR] [--runs N] [--sessions N,…] [--idle SECONDS]
 
   cli    time to start and end: `poolctl status` and `poolctl ls` against `true` and `tmux list-sessions`
   watch  time from a change in tmux, or the death of a pane's process, to its event at a subscriber of the
@@ -44,18 +47,24 @@ usage: bench cli   [--bin-dir DIR] [--runs N] [--sessions N,…]
   reap   time from asking for the end of sessions, or the end of their programs, until all of it is proved gone, one
          and many at a time, against the bare end of the same processes; a look at 1,000 processes; `poolctl lock`
          against `flock`; what the reaper and poold take while nothing happens
+  deliver
+         time from sending a prompt until the agent has it, and is done, against the same keys typed by hand: with a
+         script, and with Claude Code and Codex where they are installed; `poolctl hook` against `true`; from a hook to a
+         subscriber; a program's output to a subscriber; beside `tmux-cli` and `cli-agent-orchestrator`, where they are
+         on the PATH
 
   --bin-dir DIR   where the binaries are; default: beside this one
+  --agents DIR    deliver: where scripts/dev/install-agents has put the real ones ($AGENTS_DIR, else target/agents)
   --dir DIR       queue: on which disk (/var/tmp)
   --runs N        how often each thing is measured (cli: 200, watch: 30, queue, create: 5 rounds, --million: 3,
-                  reap: 10 rounds)
+                  reap: 10 rounds, deliver: 20 prompts)
   --seconds S     queue: how long each time (1, --hostile: 2)
   --sessions N,…  how many sessions there are meanwhile (cli: 200, watch: 10,100,1000, queue: 64, --million: 100,
-                  --thousand: 1000); reap: how many are ended together (50)
+                  --thousand: 1000, deliver: 20); reap: how many are ended together (50)
   --existing N,…  create: how many there are already (0,500)
   --clients N,…   queue: with how many clients messages are handed over (1,8,64)
   --messages N    --million: how many wait (1000000)
-  --idle SECONDS  watch, --thousand, reap: for how long the idle processes are watched (20, reap: 60)
+  --idle SECONDS  watch, --thousand, reap, deliver: for how long the idle processes are watched (20, reap: 60)
 ";
 
 fn main() -> ExitCode {
@@ -94,6 +103,7 @@ fn run(options: &Options) -> anyhow::Result<()> {
         Suite::Create => create::run,
         Suite::Thousand => create::thousand::run,
         Suite::Reap => reap::run,
+        Suite::Deliver => deliver::run,
     };
     options.sessions.iter().try_for_each(|sessions| suite(options, *sessions))
 }

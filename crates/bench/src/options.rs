@@ -25,6 +25,8 @@ pub(crate) enum Suite {
     Thousand,
     /// How soon what should be dead is.
     Reap,
+    /// A prompt's way to an agent and back.
+    Deliver,
 }
 
 impl Suite {
@@ -37,6 +39,7 @@ impl Suite {
             Self::Million => 3,
             Self::Thousand => 1,
             Self::Reap => 10,
+            Self::Deliver => 20,
         }
     }
 
@@ -51,6 +54,7 @@ impl Suite {
             Self::Create => vec![0, 500],
             Self::Thousand => vec![1000],
             Self::Reap => vec![50],
+            Self::Deliver => vec![20],
         }
     }
 
@@ -66,7 +70,7 @@ impl Suite {
 
     /// Whether something of it is measured while nothing happens.
     fn can_rest(self) -> bool {
-        matches!(self, Self::Watch | Self::Thousand | Self::Reap)
+        matches!(self, Self::Watch | Self::Thousand | Self::Reap | Self::Deliver)
     }
 
     /// How long nothing happens, unless it is said.
@@ -82,6 +86,9 @@ const CLIENTS: [usize; 3] = [1, 8, 64];
 const MESSAGES: usize = 1_000_000;
 /// Where databases are made, unless it is said: `/tmp` may be in memory, where keeping costs nothing.
 const DISK: &str = "/var/tmp";
+/// Where the real agents are, unless it is said, or set in the environment.
+const AGENTS: &str = "target/agents";
+const AGENTS_VARIABLE: &str = "AGENTS_DIR";
 
 /// What to measure, and how.
 #[derive(Debug, PartialEq, Eq)]
@@ -104,6 +111,8 @@ pub(crate) struct Options {
     pub(crate) messages: usize,
     /// The disk on which messages are kept.
     pub(crate) dir: PathBuf,
+    /// Where the real agents are.
+    pub(crate) agents: PathBuf,
 }
 
 impl Options {
@@ -118,6 +127,7 @@ impl Options {
             Some("queue") => Suite::Queue,
             Some("create") => Suite::Create,
             Some("reap") => Suite::Reap,
+            Some("deliver") => Suite::Deliver,
             Some("-h" | "--help") => return Ok(None),
             _ => bail!("which benchmark?"),
         };
@@ -152,6 +162,7 @@ impl Options {
             clients: CLIENTS.into(),
             messages: MESSAGES,
             dir: DISK.into(),
+            agents: std::env::var_os(AGENTS_VARIABLE).map_or_else(|| AGENTS.into(), PathBuf::from),
         })
     }
 
@@ -165,6 +176,7 @@ impl Options {
             "--sessions" if self.suite != Suite::Create => self.sessions = counts(1, flag, value)?,
             "--idle" if self.suite.can_rest() => self.idle = seconds()?,
             "--dir" if self.suite.is_queue() => self.dir = path()?,
+            "--agents" if self.suite == Suite::Deliver => self.agents = path()?,
             "--seconds" if self.suite.is_queue() => self.time = seconds()?,
             "--clients" if self.suite == Suite::Queue => self.clients = counts(1, flag, value)?,
             "--messages" if self.suite == Suite::Million => self.messages = count(flag, value)?,
@@ -223,6 +235,8 @@ mod tests {
         assert_eq!((options.suite, options.sessions), (Suite::Thousand, vec![7]));
         let options = parse(&["reap", "--sessions", "1,7", "--runs", "2"]).unwrap().unwrap();
         assert_eq!((options.suite, options.sessions, options.idle.as_secs()), (Suite::Reap, vec![1, 7], 60));
+        let options = parse(&["deliver", "--agents", "/a", "--sessions", "3"]).unwrap().unwrap();
+        assert_eq!((options.suite, options.agents, options.sessions), (Suite::Deliver, "/a".into(), vec![3]));
         assert_eq!(parse(&["--help"]).unwrap(), None);
     }
 
@@ -242,6 +256,7 @@ mod tests {
             &["create", "--sessions", "1"],
             &["create", "--existing", "x"],
             &["reap", "--existing", "1"],
+            &["reap", "--agents", "/a"],
             &["cli", "--sessions", "0"],
         ] {
             assert!(parse(wrong).is_err(), "{wrong:?}");

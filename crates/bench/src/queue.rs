@@ -2,7 +2,6 @@
 //! by its floors and by its peers, in turn, on the same disk.
 
 mod beanstalkd;
-mod child;
 mod daemon;
 mod drive;
 mod floor;
@@ -22,6 +21,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
+use crate::child;
 use crate::options::Options;
 use crate::order::order;
 use crate::pool::Pool;

@@ -1,6 +1,5 @@
 //! A stream of frames that survives the daemon's restart: where it is cut, another connection goes on.
 
-use std::convert::Infallible;
 use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::AsFd;
@@ -29,6 +28,11 @@ pub(crate) trait Follower {
         false
     }
 
+    /// Whether all has come: nothing more follows, and following is done.
+    fn is_over(&self) -> bool {
+        false
+    }
+
     /// Takes the next frame. `Break` where another connection is to go on.
     ///
     /// # Errors
@@ -36,7 +40,7 @@ pub(crate) trait Follower {
     fn take(&mut self, frame: Frame) -> Result<ControlFlow<()>, Error>;
 }
 
-/// Follows until there is a reason not to.
+/// Follows until all has come, or there is a reason not to go on.
 ///
 /// # Errors
 /// The follower's own; the daemon's refusal, or that it is lost for good; and a closed pipe as soon
@@ -45,7 +49,7 @@ pub(crate) fn follow(
     context: &Context,
     mut client: Client,
     follower: &mut impl Follower,
-) -> Result<Infallible, Error> {
+) -> Result<(), Error> {
     let mut patience = Patience::new(context.waiting_limit());
     let mut told = context.style.quiet;
     loop {
@@ -60,6 +64,7 @@ pub(crate) fn follow(
             Err(Cut::Passing(_)) if patience.again(began) => {}
             Err(Cut::Passing(refusal)) => return Err(refusal.into()),
             Err(Cut::Final(error)) => return Err(error),
+            Ok(()) if follower.is_over() => return Ok(()),
             Ok(()) => {}
         }
     }
@@ -79,7 +84,7 @@ fn has_reader(stdout: &PollFd<'_>) -> Result<(), Error> {
     if gone { Err(Error::Output(io::ErrorKind::BrokenPipe.into())) } else { Ok(()) }
 }
 
-/// One connection. `Ok` where another is to go on at once.
+/// One connection. `Ok` where another is to go on at once, or all has come.
 fn stream(client: &mut Client, follower: &mut impl Follower, patience: &Patience) -> Result<(), Cut> {
     let mut connection = client.connect(Role::Subscriber, patience.left()).map_err(|error| {
         let refusal = error.refusal();
@@ -90,7 +95,7 @@ fn stream(client: &mut Client, follower: &mut impl Follower, patience: &Patience
         match next(&mut connection, patience.left())? {
             Frame::Reply { reply: Err(refusal), .. } => return Err(Cut::Final(refusal.into())),
             frame => {
-                if follower.take(frame)?.is_break() {
+                if follower.take(frame)?.is_break() || follower.is_over() {
                     return Ok(());
                 }
             }

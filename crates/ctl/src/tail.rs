@@ -1,15 +1,10 @@
 //! A session's output log: read from where one wants, and followed while it grows.
 
-mod source;
-mod times;
-
 use std::io;
-use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use process::log_writer;
+use logs::{Reader, Times};
 use protocol::Timestamp;
 use protocol::ids::Tag;
 use protocol::reply::LogFiles;
@@ -18,16 +13,11 @@ use crate::error::Error;
 use crate::show::clean::{Cleaner, Mode};
 use crate::show::out;
 
-use source::Source;
-pub(crate) use times::Times;
-
 /// Bytes read at a time.
 const BLOCK: usize = 64 * 1024;
 /// Pauses between two looks at a log: short after something came, longer while nothing does.
 const SHORT_PAUSE: Duration = Duration::from_millis(20);
 const LONG_PAUSE: Duration = Duration::from_millis(200);
-/// How long the log's writer may take to begin, and to write out what a program left behind.
-const WRITER_LIMIT: Duration = Duration::from_secs(2);
 
 /// Where the bytes of a log go.
 pub(crate) trait Sink {
@@ -66,13 +56,13 @@ impl Sink for Cleaned {
 
 /// A log as one stream of bytes. There may be nothing yet.
 #[derive(Debug)]
-pub(crate) struct Tail(Source);
+pub(crate) struct Tail(Reader);
 
 impl Tail {
     /// From the first byte.
     #[must_use]
     pub(crate) fn new(log: &LogFiles) -> Self {
-        Self(Source::new(log.dir.as_path(), 0))
+        Self(Reader::new(log.dir.as_path(), 0))
     }
 
     /// Skips what is gone already, which is then not missed.
@@ -80,7 +70,7 @@ impl Tail {
     /// # Errors
     /// The log cannot be read.
     pub(crate) fn skip_to_first(&mut self) -> Result<(), Error> {
-        let start = self.extents()?.first().map_or(0, |extent| extent.0);
+        let (start, _) = self.bounds()?;
         self.skip_to(start);
         Ok(())
     }
@@ -90,9 +80,8 @@ impl Tail {
     /// # Errors
     /// As [`Tail::skip_to_first`].
     pub(crate) fn skip_to_time(&mut self, at: Timestamp) -> Result<(), Error> {
-        let extents = self.extents()?;
-        let (start, end) = (extents.first().map_or(0, |e| e.0), extents.last().map_or(0, |e| e.1));
-        let offset = times::offset_at(self.0.dir(), at, end).map_err(|error| self.unreadable(&error))?;
+        let (start, end) = self.bounds()?;
+        let offset = logs::offset_at(self.0.dir(), at, end).map_err(|error| self.unreadable(&error))?;
         note_missed(start.saturating_sub(offset));
         self.skip_to(offset.max(start));
         Ok(())
@@ -103,10 +92,18 @@ impl Tail {
     /// # Errors
     /// As [`Tail::skip_to_first`].
     pub(crate) fn skip_to_last(&mut self, lines: u64) -> Result<(), Error> {
-        let extents = self.extents()?;
-        let (start, end) = (extents.first().map_or(0, |e| e.0), extents.last().map_or(0, |e| e.1));
-        let offset = start_of_last(self.0.dir(), &extents, lines).map_err(|error| self.unreadable(&error))?;
-        self.skip_to(if lines == 0 { end } else { offset.unwrap_or(start) });
+        let offset = logs::start_of_last(self.0.dir(), lines).map_err(|error| self.unreadable(&error))?;
+        self.skip_to(offset);
+        Ok(())
+    }
+
+    /// Skips what is before the last so many bytes.
+    ///
+    /// # Errors
+    /// As [`Tail::skip_to_first`].
+    pub(crate) fn skip_to_last_bytes(&mut self, bytes: u64) -> Result<(), Error> {
+        let (start, end) = self.bounds()?;
+        self.skip_to(end.saturating_sub(bytes).max(start));
         Ok(())
     }
 
@@ -163,18 +160,18 @@ impl Tail {
     /// # Errors
     /// As [`Tail::copy`].
     pub(crate) fn finish(&mut self, sink: &mut dyn Sink, incarnation: Option<Tag>) -> Result<(), Error> {
-        wait_for_writer(self.0.dir(), incarnation);
+        logs::wait_for_writer(self.0.dir(), incarnation);
         self.copy(sink).map(drop)
     }
 
     fn skip_to(&mut self, offset: u64) {
         if offset > self.0.offset() {
-            self.0 = Source::new(self.0.dir(), offset);
+            self.0 = Reader::new(self.0.dir(), offset);
         }
     }
 
-    fn extents(&self) -> Result<Vec<(u64, u64)>, Error> {
-        source::extents(self.0.dir()).map_err(|error| self.unreadable(&error))
+    fn bounds(&self) -> Result<(u64, u64), Error> {
+        logs::bounds(self.0.dir()).map_err(|error| self.unreadable(&error))
     }
 
     fn unreadable(&self, error: &io::Error) -> Error {
@@ -189,67 +186,62 @@ fn note_missed(bytes: u64) {
     }
 }
 
-/// Where the last so many lines start; `None` where there are not more. A newline at the very end ends
-/// the last line.
-fn start_of_last(dir: &Path, extents: &[(u64, u64)], lines: u64) -> io::Result<Option<u64>> {
-    let end = extents.last().map_or(0, |extent| extent.1);
-    let mut left = lines;
-    for extent in extents.iter().rev() {
-        let mut newlines = 0;
-        each_line_end(dir, *extent, &mut |after| {
-            newlines += u64::from(after != end);
-            true
-        })?;
-        if newlines < left {
-            left -= newlines;
-            continue;
-        }
-        let (mut start, mut more) = (None, newlines - left + 1);
-        each_line_end(dir, *extent, &mut |after| {
-            start = Some(after);
-            more -= 1;
-            more > 0
-        })?;
-        return Ok(start);
-    }
-    Ok(None)
-}
-
-/// The offset behind each newline, until it is enough.
-fn each_line_end(dir: &Path, (start, end): (u64, u64), visit: &mut dyn FnMut(u64) -> bool) -> io::Result<()> {
-    let mut source = Source::new(dir, start);
-    let mut block = vec![0; BLOCK];
-    while source.offset() < end {
-        let read = source.read(&mut block)?;
-        let first = source.offset() - read as u64;
-        if read == 0 {
-            break;
-        }
-        let ends =
-            block[..read].iter().zip(first + 1..).filter(|(byte, after)| **byte == b'\n' && *after <= end);
-        for (_, after) in ends {
-            if !visit(after) {
-                return Ok(());
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Waits until the writer is done, which may not even have begun: a program can be faster than it.
-fn wait_for_writer(dir: &Path, incarnation: Option<Tag>) {
-    let deadline = Instant::now() + WRITER_LIMIT;
-    while !is_written(dir, incarnation) && Instant::now() < deadline {
-        thread::sleep(SHORT_PAUSE);
-    }
-}
-
-/// Whether the writer of this incarnation has begun, and none is there any more.
-fn is_written(dir: &Path, incarnation: Option<Tag>) -> bool {
-    let entries = || log_writer::times::read(dir).unwrap_or_default();
-    let begun = incarnation.is_none_or(|tag| entries().iter().any(|entry| entry.tag == Some(tag)));
-    begun && !log_writer::has_writer(dir)
-}
-
 #[cfg(test)]
-mod tests;
+mod tests {
+    use std::fs::{self, File};
+    use std::io::Write;
+    use std::sync::mpsc;
+    use std::thread;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Collected(Vec<u8>);
+
+    impl Sink for Collected {
+        fn write(&mut self, _offset: u64, piece: &[u8]) -> Result<(), Error> {
+            self.0.extend_from_slice(piece);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn nothing_is_lost_between_the_end_and_the_writer() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut tail, mut sink) = (Tail::new(&LogFiles { dir: dir.path().into() }), Collected::default());
+        assert_eq!(tail.copy(&mut sink).unwrap(), 0, "a log that is not there yet is empty");
+        let lock = File::create(dir.path().join(protocol::logs::LOCK)).unwrap();
+        lock.lock_shared().unwrap();
+        let tag = Tag([9; 16]);
+        fs::write(dir.path().join(protocol::logs::TIMES), format!("5 0 {tag}\n")).unwrap();
+        let mut file = File::create(dir.path().join(protocol::logs::CURRENT)).unwrap();
+        file.write_all(b"one\n").unwrap();
+        let (sender, over) = mpsc::channel();
+        sender.send(Ok(7)).unwrap();
+        assert_eq!(tail.follow(&mut sink, &over).unwrap(), 7);
+        let late = thread::spawn(move || {
+            file.write_all(b"two\n").unwrap();
+            drop(lock);
+        });
+        tail.finish(&mut sink, Some(tag)).unwrap();
+        assert_eq!(sink.0, b"one\ntwo\n");
+        late.join().unwrap();
+    }
+
+    #[test]
+    fn a_part_is_skipped_as_asked() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join(protocol::logs::part_name(100, false)), "one\n").unwrap();
+        fs::write(dir.path().join(protocol::logs::CURRENT), "two\nthree\n").unwrap();
+        let rest = |skip: fn(&mut Tail) -> Result<(), Error>| {
+            let (mut tail, mut sink) =
+                (Tail::new(&LogFiles { dir: dir.path().into() }), Collected::default());
+            skip(&mut tail).unwrap();
+            tail.copy(&mut sink).unwrap();
+            String::from_utf8(sink.0).unwrap()
+        };
+        assert_eq!(rest(Tail::skip_to_first), "one\ntwo\nthree\n");
+        assert_eq!(rest(|tail| tail.skip_to_last(1)), "three\n");
+        assert_eq!(rest(|tail| tail.skip_to_last_bytes(8)), "o\nthree\n");
+    }
+}

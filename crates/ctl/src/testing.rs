@@ -5,8 +5,8 @@ use protocol::reply::{Component, QueueCounts, Room, SessionView, Status, TmuxSta
 use protocol::session::{Incarnation, Lifecycle, Size, Spec};
 use protocol::tmux::Means;
 use protocol::{
-    Epoch, Message, MessageId, MessageStatus, PaneId, ProcId, Seq, ServerId, Session, SessionId, Tag,
-    Timestamp, TmuxSessionId,
+    Activity, Epoch, Message, MessageId, MessageStatus, Notes, PaneId, ProcId, Seq, ServerId, Session,
+    SessionId, Tag, Timestamp, TmuxSessionId,
 };
 
 /// A live session with one secret in its environment.
@@ -49,6 +49,12 @@ pub(crate) fn session(name: &str) -> SessionView {
         usage: None,
         parkable: false,
         slot_wait: None,
+        activity: Activity::default(),
+        notes: Notes::default(),
+        thought: None,
+        waits: None,
+        confirm: "none".into(),
+        theme: None,
     }
 }
 
@@ -116,5 +122,6 @@ pub(crate) fn status() -> Status {
         state_dir: "/state".into(),
         problems: Vec::new(),
         room: Room::default(),
+        asking: Vec::new(),
     }
 }

@@ -17,10 +17,19 @@ pub(crate) fn mono(started: Instant) -> Mono {
     Mono(millis(started.elapsed()))
 }
 
+/// A time in UTC, for people.
+pub(crate) fn text(at: Timestamp) -> String {
+    // Later than anything that can be written is as good as the latest that can.
+    let time = SystemTime::UNIX_EPOCH + std::time::Duration::from_millis(at.0.min(LATEST_MS));
+    humantime::format_rfc3339_seconds(time).to_string()
+}
+
+/// The end of the year 9999.
+const LATEST_MS: u64 = 253_402_300_799_000;
+
 /// A time as `YYYYmmdd-HHMMSS` in UTC, for names.
 pub(crate) fn stamp(at: Timestamp) -> String {
-    let time = SystemTime::UNIX_EPOCH + std::time::Duration::from_millis(at.0);
-    let text = humantime::format_rfc3339_seconds(time).to_string();
+    let text = text(at);
     let digits: String = text.chars().filter(char::is_ascii_digit).collect();
     format!("{}-{}", &digits[..8], &digits[8..])
 }

@@ -121,6 +121,8 @@ impl Config {
             idle_timeout: life::unless_never("[pool] idle_timeout", &self.pool.idle_timeout)?,
             idle_quiet: duration("[pool] idle_quiet", &self.pool.idle_quiet)?,
             idle_settle: duration("[pool] idle_settle", &self.pool.idle_settle)?,
+            typing_pause: duration("[pool] typing_pause", &self.pool.typing_pause)?,
+            ready_limit: duration("[pool] ready_limit", &self.pool.ready_limit)?,
             bounds: Default::default(),
             reap: self.reap_rules()?,
             grace_ms: u64::try_from(duration("[reaper] grace", &self.reaper.grace)?.as_millis())
@@ -294,9 +296,14 @@ fn is_known<'a>(place: &str, key: &str, known: impl Iterator<Item = &'a String>)
     if known.contains(&key) {
         return Ok(());
     }
-    let nearest =
-        known.iter().max_by(|a, b| strsim::jaro_winkler(a, key).total_cmp(&strsim::jaro_winkler(b, key)));
-    wrong(format!("unknown key {place}{key}; did you mean {}?", nearest.unwrap_or(&"pool")))
+    let nearest = nearest(key, known.into_iter());
+    wrong(format!("unknown key {place}{key}; did you mean {}?", nearest.unwrap_or("pool")))
+}
+
+/// What somebody meant who wrote this.
+fn nearest<'a>(written: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let like = |word: &str| strsim::jaro_winkler(word, written);
+    known.max_by(|a, b| like(a).total_cmp(&like(b)))
 }
 
 #[cfg(test)]

@@ -120,7 +120,11 @@ async fn meet(daemon: &Arc<Daemon>, id: u64, stream: Stream, has_place: bool) ->
 
 /// The process that connected. Where the kernel gives a handle on it, it is proved to be the very one:
 /// its number may be another's by now.
-fn process_of(stream: &UnixStream, pid: u32) -> Option<ProcId> {
+fn process_of(
+    #[cfg_attr(not(target_os = "linux"), expect(unused_variables, reason = "no handle is given there"))]
+    stream: &UnixStream,
+    pid: u32,
+) -> Option<ProcId> {
     #[cfg(target_os = "linux")]
     let handle = nix::sys::socket::getsockopt(stream, nix::sys::socket::sockopt::PeerPidfd).ok();
     let process = process::identity::identify(pid).ok().flatten()?;

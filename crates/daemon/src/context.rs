@@ -12,6 +12,7 @@ use tokio::sync::{Mutex, Semaphore, mpsc, watch};
 
 use crate::cgroups::Cgroups;
 use crate::config::{Config, Life};
+use crate::ears::Ears;
 use crate::handle::Handle;
 
 /// What every part of the daemon works with.
@@ -37,6 +38,8 @@ pub(crate) struct Daemon {
     /// Held by whoever looks at tmux in the watcher's place.
     pub(crate) looking: Mutex<()>,
     pub(crate) cgroups: Cgroups,
+    /// Hears of what sessions write.
+    pub(crate) ears: Ears,
     /// Places for those who create in tmux.
     pub(crate) launching: Semaphore,
 }

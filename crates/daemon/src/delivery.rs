@@ -1,34 +1,50 @@
-//! Types waiting prompts into their panes: level-triggered, after every turn that changed anything.
-//! `typing` is on disk before the first byte goes, so that a crash leaves a message in doubt and
-//! never has it typed twice.
+//! Types waiting prompts into their panes: level-triggered, after every turn that changed anything, and now and then.
+//! `typing` is on disk before the first byte goes, under a token: after a crash the pane tells whether it was typed. What
+//! becomes of it then is for [`typed`].
+
+mod typed;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use pool::queue;
-use protocol::{Message, MessageState, Refusal, SessionId};
+use agents::screen::{self, Screen};
+use agents::{Adapter, Confirm};
+use pool::activity::Look;
+use pool::{Agent, delivery, heard, queue};
+use protocol::activity::Source;
+use protocol::{
+    ActivityState, Event, Incarnation, Message, MessageState, Refusal, Session, SessionId, Timestamp, Token,
+};
 use tmux::{Answer, PaneRef};
 use tokio::time::sleep;
 
 use crate::context::{Daemon, pane_of};
 use crate::engine::Turn;
-use crate::locking;
+use crate::{hooks, locking};
 
-/// Pause before Enter, without which programs take it for a part of the paste; and a little more
-/// for each byte. Measured with real agents.
-const ENTER_PAUSE: Duration = Duration::from_millis(150);
-const ENTER_BYTES_PER_SECOND: u32 = 40_000;
 /// Pause before the next try, where nothing was typed.
-const RETRY_PAUSE: Duration = Duration::from_secs(1);
+const RETRY_PAUSE: Duration = Duration::from_millis(500);
 /// It doubles up to this: somebody may read in copy mode for hours.
-const RETRY_PAUSE_MAX: Duration = Duration::from_secs(30);
+const RETRY_PAUSE_MAX: Duration = Duration::from_secs(8);
+/// How long an agent may take to draw what was pressed.
+const DRAWN: Duration = Duration::from_millis(300);
+/// Why nothing is typed into a pane that has the receipt of a token which this pool has not given yet.
+const LATER_POOL: &str =
+    "its terminal knows prompts that this pool does not: its data is an older copy; restart the session";
+/// Time between two looks where nothing happens: what the clock alone ends.
+const SLOWLY: Duration = Duration::from_secs(5);
 
 /// Delivers for ever.
 pub(crate) async fn run(daemon: Arc<Daemon>) {
     let mut turns = daemon.engine.turns();
     loop {
         turns.borrow_and_update();
-        let Ok(ready) = daemon.engine.turn(claim_sessions).await else { return };
+        let context = Arc::clone(&daemon);
+        let claimed = daemon.engine.turn(move |turn| claim_sessions(turn, &context)).await;
+        let Ok((ready, ended)) = claimed else { return };
+        if !ended.is_empty() && !settle_ended(&daemon, &ended).await {
+            return;
+        }
         for session in ready {
             let daemon = Arc::clone(&daemon);
             tokio::spawn(async move {
@@ -41,25 +57,70 @@ pub(crate) async fn run(daemon: Arc<Daemon>) {
                 });
             });
         }
-        if turns.changed().await.is_err() {
-            return;
+        tokio::select! {
+            changed = turns.changed() => if changed.is_err() { return },
+            () = sleep(SLOWLY) => {}
         }
     }
 }
 
-/// Sessions with something to type that nobody types into yet.
-fn claim_sessions(turn: &mut Turn<'_>) -> Vec<SessionId> {
+/// Sessions with something to type, or with something typed that nothing confirmed, that nobody is at yet.
+/// And sessions that ended with a prompt.
+fn claim_sessions(turn: &mut Turn<'_>, daemon: &Daemon) -> (Vec<SessionId>, Vec<SessionId>) {
     if turn.rest.view.ending {
-        return Vec::new();
+        return (Vec::new(), Vec::new());
     }
-    let ready: Vec<SessionId> = pool::queue::deliverable(turn.pool(), turn.now()).collect();
-    let ready = ready.into_iter().filter(|session| !waits(turn, *session)).collect::<Vec<_>>();
-    ready.into_iter().filter(|session| turn.rest.view.typing.insert(*session)).collect()
+    let settings = &daemon.loaded().settings;
+    let mut ended = heard::ended_with_prompts(turn.pool(), turn.now());
+    let stranded = heard::stranded(turn.pool(), settings, turn.now());
+    turn.emit_all(stranded);
+    let typing = &turn.rest.view.typing;
+    let cut_off = queue::cut_off(turn.pool(), |session| typing.contains(&session), turn.now());
+    // What their hooks left may say what became of it.
+    ended.extend(cut_off.iter().filter_map(Event::session));
+    turn.emit_all(cut_off);
+    let waiting: Vec<SessionId> = queue::deliverable(turn.pool(), turn.now()).collect();
+    // In the order of their ids, as the pool has them.
+    turn.rest.agents.waits.retain(|session, _| waiting.binary_search(session).is_ok());
+    let mut ready: Vec<SessionId> =
+        waiting.into_iter().filter(|session| is_free(turn, settings, *session)).collect();
+    ready.extend(typed::left(turn, settings));
+    (ready.into_iter().filter(|session| turn.rest.view.typing.insert(*session)).collect(), ended)
 }
 
-/// It gives way to others, or somebody holds its lock and has sent nothing under it.
-fn waits(turn: &Turn<'_>, session: SessionId) -> bool {
-    locking::holds_back(turn, session) || gives_way(turn, session)
+/// What the hooks of agents that ended left is read, and then nothing more comes of their prompts. Whether the daemon
+/// goes on.
+async fn settle_ended(daemon: &Arc<Daemon>, ended: &[SessionId]) -> bool {
+    if !hooks::read_of(daemon, ended).await {
+        return false;
+    }
+    let sessions = ended.to_vec();
+    let settle = move |turn: &mut Turn<'_>| {
+        let events = heard::agent_ended(turn.pool(), &sessions, turn.now());
+        turn.emit_all(events);
+    };
+    daemon.engine.turn(settle).await.is_ok()
+}
+
+/// Whether something may be typed into it now, as far as the record tells. Why not is remembered.
+fn is_free(turn: &mut Turn<'_>, settings: &pool::Settings, session: SessionId) -> bool {
+    let held = if locking::holds_back(turn, session) {
+        Err("somebody holds its lock".to_owned())
+    } else if running(turn, session).is_some_and(|tag| turn.rest.agents.ahead.contains(&tag)) {
+        Err(LATER_POOL.to_owned())
+    } else if gives_way(turn, session) {
+        Err("it gives way to others that wait for a slot".to_owned())
+    } else {
+        let record = turn.pool().session(session);
+        record.map_or(Ok(()), |record| delivery::gate(turn.pool(), settings, record, turn.now()))
+    };
+    match held {
+        Ok(()) => true,
+        Err(why) => {
+            turn.rest.agents.waits.insert(session, why);
+            false
+        }
+    }
 }
 
 /// It has had its turn, others wait for a slot, and it can be woken again: it gives way between two messages.
@@ -67,67 +128,188 @@ fn gives_way(turn: &Turn<'_>, session: SessionId) -> bool {
     turn.rest.line.len() > 0 && turn.rest.view.yields.contains(&session)
 }
 
+/// What came of one try.
+enum Tried {
+    /// There is nothing to be typed now.
+    Nothing,
+    /// It was not typed: it is to be tried again.
+    NotYet,
+    /// It was typed.
+    Typed,
+}
+
 async fn deliver_all(daemon: &Arc<Daemon>, session: SessionId) -> Result<(), Refusal> {
+    typed::look_after(daemon, session).await?;
     let mut pause = RETRY_PAUSE;
-    while let Some(typed) = deliver_one(daemon, session).await? {
-        if typed {
-            pause = RETRY_PAUSE;
-        } else {
-            sleep(pause).await;
-            pause = (pause * 2).min(RETRY_PAUSE_MAX);
+    loop {
+        match deliver_one(daemon, session).await? {
+            Tried::Nothing => return Ok(()),
+            Tried::Typed => pause = RETRY_PAUSE,
+            Tried::NotYet => {
+                // What kept it from one incarnation says nothing of the next.
+                let tag = daemon.engine.turn(move |turn| running(turn, session)).await?;
+                let another = move |turn: &mut Turn<'_>| (running(turn, session) != tag).then_some(());
+                let changed = daemon.engine.wait_on(session, Some(pause), another).await.is_ok();
+                pause = if changed { RETRY_PAUSE } else { (pause * 2).min(RETRY_PAUSE_MAX) };
+            }
         }
     }
-    Ok(())
+}
+
+/// The incarnation that takes prompts.
+fn running(turn: &Turn<'_>, session: SessionId) -> Option<protocol::Tag> {
+    let session = turn.pool().session(session).filter(|session| session.takes_prompts())?;
+    session.incarnation.as_ref().map(|run| run.tag)
 }
 
 /// What is to be typed, where, with `typing` on disk.
 struct Claim {
+    token: Token,
     message: Message,
     body: Vec<u8>,
     pane: PaneRef,
+    agent: Agent,
 }
 
-/// Types one message. `None`: there is none; else whether it was typed.
-async fn deliver_one(daemon: &Arc<Daemon>, session: SessionId) -> Result<Option<bool>, Refusal> {
+/// Types one message.
+async fn deliver_one(daemon: &Arc<Daemon>, session: SessionId) -> Result<Tried, Refusal> {
     let grant = daemon.engine.lock_inside(session, "deliver").await?;
     let token = grant.token();
-    let claim = daemon.engine.turn(move |turn| claim(turn, session, token)).await?;
-    let Some(claim) = claim else { return Ok(None) };
+    let context = Arc::clone(daemon);
+    let first = move |turn: &mut Turn<'_>| is_next(turn, &context, session);
+    let Some((record, run, pane)) = daemon.engine.turn(first).await? else { return Ok(Tried::Nothing) };
+    let agent = daemon.loaded().settings.agent_of(&record).clone();
+    if agent.adapter != Adapter::None {
+        settle_keys(daemon, session).await?;
+    }
+    let looked = glanced(daemon, &agent, &run, pane).await;
+    if let Err(why) = looked.and_then(|glance| delivery::look(&daemon.loaded().settings, &agent, &glance)) {
+        daemon.engine.post(move |turn| drop(turn.rest.agents.waits.insert(session, why)));
+        return Ok(Tried::NotYet);
+    }
+    let context = Arc::clone(daemon);
+    let claim = move |turn: &mut Turn<'_>| claim(turn, &context, session, (token, agent));
+    let Some(claim) = daemon.engine.turn(claim).await? else { return Ok(Tried::Nothing) };
     crate::crash::point("deliver-typing");
-    let (state, reason) = match daemon.tmux.paste(claim.pane, &claim.body).await {
-        Ok(Answer::Done) => entered(daemon, &claim).await,
-        Ok(answer) => (MessageState::Queued, Some(format!("not typed: {answer:?}"))),
-        Err(error) if error.in_doubt() => (MessageState::InDoubt, Some(error.to_string())),
-        Err(error) => (MessageState::Queued, Some(format!("not typed: {error}"))),
-    };
-    crate::crash::point("deliver-typed");
-    let id = claim.message.id;
-    let tag = claim.pane.tag;
-    let settle = move |turn: &mut Turn<'_>| {
-        let now = turn.now();
-        if state != MessageState::Queued {
-            turn.rest.view.worked.insert(tag, now);
+    let not_typed = match daemon.tmux.paste(claim.pane, token, &claim.body).await {
+        Ok(Answer::Done) => {
+            typed::entered(daemon, claim, grant).await?;
+            return Ok(Tried::Typed);
         }
-        let Some(open) = turn.pool().open_message(session, id) else { return };
-        let reason = reason.as_deref();
-        let events = match state {
-            MessageState::Done => {
-                let typed = queue::moved(&open, MessageState::Typed, None, now);
-                vec![typed, queue::moved(&open, state, reason, now)]
-            }
-            // Nothing was typed: it was no attempt.
-            MessageState::Queued => vec![queue::withdrawn(&open, reason.unwrap_or_default(), now)],
-            _ => vec![queue::moved(&open, state, reason, now)],
-        };
-        turn.emit_all(events);
+        Err(error) if error.in_doubt() => {
+            tracing::warn!(%session, %error, "whether it was typed is asked of the pane");
+            drop(grant);
+            typed::unclear(daemon, session).await?;
+            return Ok(Tried::Typed);
+        }
+        Ok(Answer::Already) => {
+            let tag = claim.pane.tag;
+            daemon.engine.post(move |turn| turn.rest.agents.ahead.extend([tag]));
+            LATER_POOL.to_owned()
+        }
+        Ok(answer) => format!("not typed: {answer:?}"),
+        Err(error) => format!("not typed: {error}"),
     };
-    daemon.engine.turn(settle).await?;
-    drop(grant);
-    Ok(Some(state != MessageState::Queued))
+    typed::failed(daemon, &claim, MessageState::Queued, not_typed).await?;
+    Ok(Tried::NotYet)
 }
 
-fn claim(turn: &mut Turn<'_>, session: SessionId, token: protocol::Token) -> Option<Claim> {
-    if turn.rest.view.ending || waits(turn, session) {
+/// What was pressed a moment ago is to be seen on the screen before that is looked at.
+async fn settle_keys(daemon: &Daemon, session: SessionId) -> Result<(), Refusal> {
+    let age = move |turn: &mut Turn<'_>| {
+        let now = turn.mono();
+        turn.rest.agents.keyed.remove(&session).map(|at| at.until(now))
+    };
+    let age = daemon.engine.turn(age).await?;
+    sleep(age.map_or(Duration::ZERO, |age| DRAWN.saturating_sub(age))).await;
+    Ok(())
+}
+
+/// The session with the pane that its next prompt goes to, if one may be typed.
+fn is_next(
+    turn: &mut Turn<'_>,
+    daemon: &Daemon,
+    session: SessionId,
+) -> Option<(Session, Incarnation, PaneRef)> {
+    queue::next(turn.pool(), session, turn.now())?;
+    if turn.rest.view.ending || !is_free(turn, &daemon.loaded().settings, session) {
+        return None;
+    }
+    let record = turn.pool().session(session)?.clone();
+    let run = record.incarnation.clone()?;
+    let pane = pane_of(&run)?;
+    Some((record, run, pane))
+}
+
+/// How its terminal looks now; why that cannot be seen, otherwise.
+async fn glanced(
+    daemon: &Daemon,
+    agent: &Agent,
+    run: &Incarnation,
+    pane: PaneRef,
+) -> Result<delivery::Glance, String> {
+    let (seen, look) = glance(daemon, agent, pane).await?;
+    let tag = run.tag;
+    let said = move |turn: &mut Turn<'_>| {
+        let session = turn.pool().tagged(tag)?;
+        let activity = turn.pool().activity_in(session.id, tag)?;
+        let rests = matches!(activity.state, ActivityState::Idle | ActivityState::Error);
+        (rests && activity.source == Source::Hook).then_some(())
+    };
+    let said_idle = daemon.engine.turn(said).await.is_ok_and(|said| said.is_some());
+    let now = crate::clock::now();
+    let ago = |seconds: u64| now.since(Timestamp(seconds.saturating_mul(1000)));
+    let unread = unread(run).await;
+    Ok(delivery::Glance {
+        in_mode: seen.in_mode,
+        alternate: seen.alternate,
+        typed_ago: seen.typed_at.map(ago),
+        active_ago: seen.active_at.map(ago),
+        unread,
+        look,
+        said_idle,
+    })
+}
+
+/// Bytes that the program has not read yet, where the system tells.
+async fn unread(run: &Incarnation) -> Option<u32> {
+    let agent = run.agent?;
+    crate::files::elsewhere(move || process::unread::unread_input(agent).ok().flatten()).await.flatten()
+}
+
+/// How a terminal looks, and what that means for its agent.
+pub(crate) async fn glance(
+    daemon: &Daemon,
+    agent: &Agent,
+    pane: PaneRef,
+) -> Result<(tmux::Glance, Option<Look>), String> {
+    let seen = daemon.tmux.glance(pane).await.map_err(|error| error.to_string())?;
+    match seen.answer {
+        Answer::Done => {}
+        Answer::InMode => return Err("it is in copy mode".to_owned()),
+        Answer::Dead | Answer::Gone => return Err("its terminal is closed".to_owned()),
+        Answer::InputOff => return Err("its pane does not take input".to_owned()),
+        other => return Err(format!("its pane cannot be looked at: {other:?}")),
+    }
+    let look = (agent.adapter != Adapter::None).then(|| {
+        let screen = Screen::new(&seen.screen);
+        Look {
+            at: crate::clock::now(),
+            composer: screen::composer(agent.adapter, &screen, seen.cursor),
+            dialog: screen::dialog(agent.adapter, &screen),
+            works: screen::works(agent.adapter, &screen),
+        }
+    });
+    Ok((seen, look))
+}
+
+fn claim(
+    turn: &mut Turn<'_>,
+    daemon: &Daemon,
+    session: SessionId,
+    (token, agent): (Token, Agent),
+) -> Option<Claim> {
+    if turn.rest.view.ending || !is_free(turn, &daemon.loaded().settings, session) {
         return None;
     }
     let now = turn.now();
@@ -141,9 +323,13 @@ fn claim(turn: &mut Turn<'_>, session: SessionId, token: protocol::Token) -> Opt
         Ok(Some((message, body))) => {
             let event = queue::typing(&open, token, now);
             turn.emit(event);
-            let spoken = turn.pool().session(session).and_then(pool::admit::spoken_to);
+            let told = agent.is_told_its_conversation() || agent.confirm != Confirm::Hook;
+            let spoken = turn.pool().session(session).filter(|_| told).and_then(pool::admit::spoken_to);
             turn.emit_all(spoken);
-            Some(Claim { message, body, pane })
+            turn.rest.agents.waits.remove(&session);
+            turn.rest.agents.keyed.remove(&session);
+            turn.rest.view.pasting.insert(session);
+            Some(Claim { token, message, body, pane, agent })
         }
         missing => {
             tracing::error!(id = id.0, ?missing, "a message is not readable");
@@ -152,21 +338,5 @@ fn claim(turn: &mut Turn<'_>, session: SessionId, token: protocol::Token) -> Opt
             turn.stir();
             None
         }
-    }
-}
-
-/// It was pasted: Enter, after a pause by length. There is nobody who could confirm it.
-async fn entered(daemon: &Daemon, claim: &Claim) -> (MessageState, Option<String>) {
-    let done = (MessageState::Done, Some("unconfirmed".to_owned()));
-    if !claim.message.enter {
-        return done;
-    }
-    sleep(ENTER_PAUSE + Duration::from_secs(1) * claim.message.size / ENTER_BYTES_PER_SECOND).await;
-    match daemon.tmux.enter(claim.pane).await {
-        Ok(Answer::Done) => done,
-        Ok(answer) => {
-            (MessageState::InDoubt, Some(format!("typed, and Enter could not be pressed: {answer:?}")))
-        }
-        Err(error) => (MessageState::InDoubt, Some(format!("typed, and Enter is in doubt: {error}"))),
     }
 }

@@ -72,6 +72,7 @@ pub(crate) struct Rest {
     pub(crate) view: View,
     pub(crate) work: Work,
     pub(crate) stale: Stale,
+    pub(crate) agents: crate::hooks::Agents,
     /// Who waits for a slot.
     pub(crate) line: Line,
     /// Events that the journal keeps, and for how long.

@@ -1,12 +1,13 @@
 //! The files that the daemon and the inits exchange, and each session's directory.
 
 use std::collections::BTreeSet;
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use nix::fcntl::OFlag;
 use protocol::job::{ExitRecord, Job, Started};
 use protocol::life::Account;
 use protocol::{Exit, ProcId, SessionId, Tag};
@@ -31,6 +32,18 @@ pub(crate) fn write_job(run: &Path, job: &Job) -> io::Result<PathBuf> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
     file.write_all(&serde_json::to_vec(job)?)?;
     Ok(path)
+}
+
+/// Writes a small file of an incarnation's, whole or not at all, for its user's eyes only.
+pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let unfinished = path.with_extension("part");
+    if let Some(dir) = path.parent() {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    }
+    drop(fs::remove_file(&unfinished));
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unfinished)?;
+    file.write_all(bytes)?;
+    fs::rename(unfinished, path)
 }
 
 /// Takes a job away from whoever might still start it.
@@ -63,6 +76,14 @@ const FILE_LIMIT: Duration = Duration::from_secs(10);
 /// Does this on a thread for slow work. `None` where the file system does not answer.
 pub(crate) async fn elsewhere<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     tokio::time::timeout(FILE_LIMIT, tokio::task::spawn_blocking(work)).await.ok()?.ok()
+}
+
+/// Opens what others wrote, to be read: a regular file and nothing else, so that nobody waits for the other end of a pipe.
+pub(crate) fn open_regular(path: &Path, flags: OFlag) -> io::Result<(File, Metadata)> {
+    let flags = flags | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
+    let file = OpenOptions::new().read(true).custom_flags(flags.bits()).open(path)?;
+    let found = file.metadata()?;
+    if found.is_file() { Ok((file, found)) } else { Err(io::ErrorKind::InvalidInput.into()) }
 }
 
 /// That the program of this incarnation runs or ran.

@@ -5,12 +5,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use agents::Adapter;
+use agents::wiring::{Wire, Wiring};
 use pool::admit::Next;
 use protocol::job::Started;
 use protocol::life::Limits;
 use protocol::session::Reason;
 use protocol::tmux::{Server, TmuxState};
-use protocol::{Event, Exit, Incarnation, Lifecycle, Refusal, ServerId, Session, SessionId, Tag};
+use protocol::{Event, Exit, Incarnation, Lifecycle, Refusal, ServerId, Session, SessionId, Tag, Token};
 use tmux::{Create, Created, Device, PaneRef, TmuxError};
 use tokio::time::{Instant, sleep};
 
@@ -24,6 +26,9 @@ use crate::{cgroups, remains};
 const START_LIMIT: Duration = Duration::from_secs(5);
 /// How long after tmux's answer is in doubt a pane may take to be seen.
 const DOUBT_LIMIT: Duration = Duration::from_secs(2);
+
+/// How long an agent waits for a hook of the pool, in milliseconds: a thousand times what it takes.
+const HOOK_LIMIT_MS: u64 = 5000;
 
 /// What came of a launch.
 #[derive(Debug)]
@@ -52,9 +57,12 @@ pub(crate) async fn launch<R: Send + 'static>(
     session: SessionId,
     finish: impl FnOnce(&mut Turn<'_>) -> R + Send + 'static,
 ) -> Result<R, Refusal> {
-    let record = daemon.engine.turn(move |turn| turn.pool().session(session).cloned()).await?;
+    let look = move |turn: &mut Turn<'_>| (turn.pool().session(session).cloned(), turn.rest.locks.issue());
+    let (record, token) = daemon.engine.turn(look).await?;
     let outcome = match record {
-        Some(record) if record.lifecycle == Lifecycle::Starting => Some(attempt(daemon, &record).await),
+        Some(record) if record.lifecycle == Lifecycle::Starting => {
+            Some(attempt(daemon, &record, token).await)
+        }
         _ => None,
     };
     let settled = move |turn: &mut Turn<'_>| {
@@ -66,11 +74,11 @@ pub(crate) async fn launch<R: Send + 'static>(
     daemon.engine.turn(settled).await
 }
 
-async fn attempt(daemon: &Arc<Daemon>, session: &Session) -> Option<(Tag, Launched)> {
+async fn attempt(daemon: &Arc<Daemon>, session: &Session, token: Token) -> Option<(Tag, Launched)> {
     let run = session.incarnation.as_ref()?;
     // Never closed.
     let _place = daemon.launching.acquire().await.ok();
-    let launched = match start(daemon, session, run).await {
+    let launched = match start(daemon, session, (run, token)).await {
         Ok(launched) => launched,
         Err((reason, detail)) => Launched::Failed { reason, detail, exit: None },
     };
@@ -118,7 +126,11 @@ pub(crate) fn settle(turn: &mut Turn<'_>, session: SessionId, (tag, launched): (
 
 type Setup = (Reason, String);
 
-async fn start(daemon: &Arc<Daemon>, session: &Session, run: &Incarnation) -> Result<Launched, Setup> {
+async fn start(
+    daemon: &Arc<Daemon>,
+    session: &Session,
+    (run, token): (&Incarnation, Token),
+) -> Result<Launched, Setup> {
     cgroups::look(daemon).await;
     let grouped = grouped(daemon, session, run).map_err(|detail| (Reason::Setup, detail))?;
     let run = &grouped;
@@ -127,6 +139,7 @@ async fn start(daemon: &Arc<Daemon>, session: &Session, run: &Incarnation) -> Re
     let create = Create {
         name: session.name.clone(),
         tag: run.tag,
+        token,
         size: tmux_size(session.spec.size),
         history_limit: daemon.history_limit(),
         init: daemon.init.clone(),
@@ -208,16 +221,40 @@ async fn create_in_tmux(daemon: &Daemon, create: &Create) -> Result<Created, Tmu
 
 /// Directories and the job file. A sentence where that is not possible.
 async fn prepare(daemon: &Daemon, session: &Session, run: &Incarnation) -> Result<PathBuf, String> {
-    let job = pool::launch::job(session, run, &daemon.settings(), &daemon.paths);
+    let settings = daemon.settings();
     let (dir, run_dir) = (daemon.paths.session(session.id), daemon.paths.run.clone());
+    let wiring = wired(daemon, session, settings.agent_of(session), &dir);
+    let job = pool::launch::job(session, run, &settings, &daemon.paths, wiring.as_ref());
     let write = move || {
         files::make_session_dir(&dir).map_err(|e| format!("cannot make {}: {e}", dir.display()))?;
         if !job.cwd.as_path().is_dir() {
             return Err(format!("{} is not a directory", job.cwd.as_path().display()));
         }
+        let files = wiring.iter().flat_map(|wiring| &wiring.files);
+        for (name, bytes) in files {
+            let path = dir.join(name);
+            files::write_private(&path, bytes)
+                .map_err(|e| format!("cannot write {}: {e}", path.display()))?;
+        }
         files::write_job(&run_dir, &job).map_err(|e| format!("cannot write the job file: {e}"))
     };
     files::elsewhere(write).await.unwrap_or_else(|| Err("the file system does not answer".to_owned()))
+}
+
+/// How its agent's hooks are told to it. Without the program that they call there are none.
+fn wired(daemon: &Daemon, session: &Session, agent: &pool::Agent, dir: &std::path::Path) -> Option<Wiring> {
+    let poolctl = daemon.init.with_file_name("poolctl");
+    if !agent.hooks || agent.adapter == Adapter::None {
+        return None;
+    }
+    if !poolctl.is_file() {
+        let missing = poolctl.display();
+        tracing::warn!(session = %session.id, %missing, "its hooks cannot be wired: no poolctl beside reaper");
+        return None;
+    }
+    let approve_ms = protocol::time::millis(agent.approve_wait);
+    let wire = Wire { poolctl: &poolctl, dir, approve_ms, hook_ms: HOOK_LIMIT_MS };
+    Some(agents::wiring::wire(agent.adapter, &wire))
 }
 
 fn explain(error: &TmuxError, session: &Session) -> String {

@@ -1,6 +1,7 @@
 //! The shell of `poold`: it starts, owns and stops everything around the pure core. The order at
 //! start: directories, lock, configuration, database, recovery, socket, ready; only then tmux.
 
+mod activity;
 mod archive;
 mod care;
 mod cgroups;
@@ -11,12 +12,14 @@ mod context;
 mod delivery;
 mod digest;
 mod disk_use;
+mod ears;
 mod endings;
 mod engine;
 mod fatal;
 mod files;
 mod gauge;
 mod handle;
+mod hooks;
 mod housekeeping;
 mod launch;
 mod listen;

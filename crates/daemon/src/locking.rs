@@ -235,13 +235,24 @@ pub(crate) fn lapse(turn: &mut Turn<'_>, asked_at: Mono) -> Option<Duration> {
         end(turn, session, End::Revoked("its holder was silent for longer than the lease"));
         crate::crash::point("lock-lapsed");
     }
-    let mono = turn.mono();
-    turn.rest.user_locks.values().map(|lock| mono.until(lock.deadline)).min()
+    first(turn).map(|at| turn.mono().until(at))
 }
 
-/// The daemon stood still for so long: nobody could be heard of.
-pub(crate) fn shift(turn: &mut Turn<'_>, late: Duration) {
-    turn.rest.user_locks.values_mut().for_each(|lock| lock.deadline = lock.deadline.after(late));
+/// When the next lock lapses unless its holder is heard of.
+pub(crate) fn first(turn: &Turn<'_>) -> Option<Mono> {
+    turn.rest.user_locks.values().map(|lock| lock.deadline).min()
+}
+
+/// The daemon stood still, and nobody could be heard of: all locks have their whole lease before them.
+pub(crate) fn begin_anew(turn: &mut Turn<'_>) {
+    let mono = turn.mono();
+    let leases: Vec<(SessionId, u64)> =
+        turn.pool().sessions().filter_map(|s| Some((s.id, s.lock.as_ref()?.lease_ms))).collect();
+    for (session, lease_ms) in leases {
+        if let Some(lock) = turn.rest.user_locks.get_mut(&session) {
+            lock.deadline = mono.after(Duration::from_millis(lease_ms));
+        }
+    }
 }
 
 /// A process is proved dead: what it held is free at once.

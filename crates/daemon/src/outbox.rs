@@ -12,8 +12,8 @@ use protocol::{ErrorCode, Frame, Refusal, Reply, frame};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-/// How long a peer may take to read what it asked for.
-const WRITE_LIMIT: Duration = Duration::from_secs(10);
+/// How long a peer may read nothing at all of what it asked for.
+const STALL_LIMIT: Duration = Duration::from_secs(30);
 /// Bytes that may wait for a peer before whoever streams to it has to wait too.
 const BACKLOG: usize = 1 << 20;
 
@@ -109,6 +109,19 @@ impl Outbox {
     /// # Errors
     /// The peer is gone.
     pub(crate) async fn room(&self) -> Result<(), Gone> {
+        self.room_beside(BACKLOG).await
+    }
+
+    /// Waits until nothing that was sent to the peer waits here any more.
+    ///
+    /// # Errors
+    /// The peer is gone.
+    pub(crate) async fn empty(&self) -> Result<(), Gone> {
+        self.room_beside(1).await
+    }
+
+    /// Waits until less than this waits.
+    async fn room_beside(&self, backlog: usize) -> Result<(), Gone> {
         let shared = self.shared();
         loop {
             let room = shared.room.notified();
@@ -116,7 +129,7 @@ impl Outbox {
             room.as_mut().enable();
             let (full, gone) = {
                 let waiting = shared.lock();
-                (waiting.bytes.len() >= BACKLOG, waiting.gone)
+                (waiting.bytes.len() >= backlog, waiting.gone)
             };
             match (gone, full) {
                 (true, _) => return Err(Gone),
@@ -168,8 +181,8 @@ fn whole(sent: Frame) -> Result<Vec<u8>, Gone> {
 async fn run(shared: Arc<Shared>, first: impl Future<Output = Option<Vec<u8>>>) {
     let mut bytes = first.await;
     while let Some(out) = bytes {
-        if !matches!(timeout(WRITE_LIMIT, write_all(&shared.writer, &out)).await, Ok(Ok(()))) {
-            tracing::debug!("a peer is gone or too slow");
+        if let Err(error) = write_all(&shared.writer, &out, STALL_LIMIT).await {
+            tracing::debug!(%error, "a peer is gone, or does not read");
             break;
         }
         bytes = next(&shared).await;
@@ -204,9 +217,10 @@ async fn next(shared: &Shared) -> Option<Vec<u8>> {
     }
 }
 
-async fn write_all(writer: &WriteHalf, mut bytes: &[u8]) -> std::io::Result<()> {
+/// Writes as fast as the peer reads; one that reads nothing at all for so long is given up.
+async fn write_all(writer: &WriteHalf, mut bytes: &[u8], stall: Duration) -> std::io::Result<()> {
     while !bytes.is_empty() {
-        writer.writable().await?;
+        timeout(stall, writer.writable()).await??;
         match writer.try_write(bytes) {
             Ok(0) => return Err(std::io::ErrorKind::WriteZero.into()),
             Ok(written) => bytes = &bytes[written..],
@@ -215,4 +229,63 @@ async fn write_all(writer: &WriteHalf, mut bytes: &[u8]) -> std::io::Result<()> 
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::OsBytes;
+    use tokio::io::AsyncReadExt;
+    use tokio::net::UnixStream;
+
+    use super::*;
+
+    const STALL: Duration = Duration::from_secs(3);
+    /// Too short for anything but to see that nothing happens.
+    const MOMENT: Duration = Duration::from_millis(200);
+
+    #[tokio::test]
+    async fn who_reads_slowly_is_waited_for_and_who_does_not_read_is_given_up() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let (_ours, writer) = ours.into_split();
+        let (mut reader, _theirs) = theirs.into_split();
+        let bytes = vec![b'x'; 4 << 20];
+        let slow = async {
+            let mut part = vec![0; 256 << 10];
+            let mut read = 0;
+            while read < bytes.len() {
+                // All of it takes longer than STALL, no part of it nearly so long.
+                tokio::time::sleep(STALL / 15).await;
+                read += reader.read(&mut part).await.unwrap();
+            }
+        };
+        let (written, ()) = tokio::join!(write_all(&writer, &bytes, STALL), slow);
+        written.unwrap();
+        let stalled = write_all(&writer, &bytes, STALL).await.unwrap_err();
+        assert_eq!(stalled.kind(), std::io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test]
+    async fn a_stream_may_wait_until_nothing_waits() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let (_ours, writer) = ours.into_split();
+        let (mut reader, _theirs) = theirs.into_split();
+        let (outbox, task) = Outbox::new(writer, async { Some(Vec::new()) });
+        tokio::spawn(task);
+        let full = || Frame::Output { offset: 0, bytes: OsBytes(vec![0; 512 << 10]) };
+        for _ in 0..2 {
+            outbox.empty().await.unwrap();
+            outbox.send(full()).await.unwrap();
+        }
+        assert!(timeout(MOMENT, outbox.empty()).await.is_err(), "one is on its way, the other waits");
+        let mut part = vec![0; 1 << 20];
+        let read = async {
+            loop {
+                assert!(reader.read(&mut part).await.unwrap() > 0);
+            }
+        };
+        tokio::select! {
+            emptied = outbox.empty() => emptied.unwrap(),
+            () = read => {}
+        }
+    }
 }

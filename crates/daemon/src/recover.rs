@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::session::Reason;
-use protocol::{Event, Lifecycle, Session, SessionId, Tag, Timestamp};
+use protocol::{Event, Lifecycle, Session, SessionId, Tag};
 use tokio::time::sleep;
 
 use crate::context::Daemon;
@@ -18,8 +18,8 @@ use crate::{files, verb};
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// What can be said at once, before anybody may ask.
-pub(crate) fn at_open(pool: &pool::Pool, run: &Path, boot: &str, now: Timestamp) -> Vec<Event> {
-    let mut events = pool::queue::recover(pool, now);
+pub(crate) fn at_open(pool: &pool::Pool, run: &Path, boot: &str) -> Vec<Event> {
+    let mut events = pool::heard::unanswerable(pool);
     let (_, last_boot) = pool.started_by();
     if !last_boot.is_empty() && !boot.is_empty() && last_boot != boot {
         // Another boot: every process of the records is gone.

@@ -185,7 +185,8 @@ pub(crate) fn with_signs<R>(
     });
     let used = used.collect();
     slots::with_facts(turn, daemon, |turn, facts| {
-        let ask = BTreeSet::new();
+        let asks = |s: &&Session| pool::activity::asks(&pool::activity::shown(turn.pool(), s));
+        let ask: BTreeSet<SessionId> = turn.pool().sessions().filter(asks).map(|s| s.id).collect();
         with(turn, &Signs { slots: facts, calm_since: &calm_since, used: &used, ask: &ask })
     })
 }

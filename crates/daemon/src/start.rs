@@ -12,7 +12,7 @@ use store::{Store, StoreError};
 use tmux::Device;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc as mpsc_async, watch};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::config::Config;
 use crate::context::{BUILD, Daemon, Loaded};
@@ -30,6 +30,8 @@ use crate::{
 const OPEN_FILES: u64 = 65_536;
 /// Sessions that are created in tmux at a time.
 const LAUNCHES: usize = 4;
+/// How long what hooks left may hold up the start.
+const SPOOL_LIMIT: Duration = Duration::from_secs(5);
 /// How long what is under way may take at the end.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
 
@@ -132,7 +134,7 @@ fn open_store(paths: &Paths) -> Result<(Store, Pool), Fatal> {
     let boot = process::identity::boot_id().unwrap_or_else(|_| pool.started_by().1.to_owned());
     recover::sweep(&pool, &paths.run);
     let at = clock::now();
-    let mut events = recover::at_open(&pool, &paths.run, &boot, at);
+    let mut events = recover::at_open(&pool, &paths.run, &boot);
     events.insert(0, Event::PoolStarted { epoch: Epoch(pool.epoch().0 + 1), build: BUILD.to_owned(), boot });
     let mut stamped = Vec::new();
     take_in(&mut pool, events, (at, &mut stamped));
@@ -170,6 +172,7 @@ async fn serve(
             view: View { guarded: recover::half_parked(&pool), ..View::new(clock::now()) },
             work: Work::default(),
             stale: Default::default(),
+            agents: Default::default(),
             line: Default::default(),
             keep_events: loaded.config.events.keep,
             keep_events_for: loaded.config.keep_events_for().unwrap_or(Duration::MAX),
@@ -193,6 +196,10 @@ async fn serve(
     let daemon = Arc::new(daemon(options, paths, loaded, (handle, holders, started))?);
     tokio::spawn(holders::run(Arc::clone(&daemon), held));
     resume_claims(&daemon).await?;
+    // What was said while nobody listened comes before what is said now.
+    if timeout(SPOOL_LIMIT, crate::hooks::read(&daemon)).await.is_err() {
+        tracing::warn!("what hooks left takes long to read; the rest is read later");
+    }
     let (listener, own) = listen::socket(&daemon.paths.socket)?.into_parts();
     tokio::spawn(conn::accept(Arc::clone(&daemon), listener));
     notify::ready();
@@ -200,6 +207,8 @@ async fn serve(
     tokio::spawn(notify::watchdog(Arc::clone(&daemon)));
     tokio::spawn(recover::run(Arc::clone(&daemon)));
     tokio::spawn(delivery::run(Arc::clone(&daemon)));
+    tokio::spawn(crate::hooks::run(Arc::clone(&daemon)));
+    tokio::spawn(crate::activity::run(Arc::clone(&daemon)));
     tokio::spawn(verb::adopt_by_itself(Arc::clone(&daemon)));
     tokio::spawn(housekeeping::run(Arc::clone(&daemon)));
     tokio::spawn(leases::run(Arc::clone(&daemon)));
@@ -255,6 +264,7 @@ fn daemon(
         watched: watch::channel(None).0,
         looking: tokio::sync::Mutex::new(()),
         cgroups: Default::default(),
+        ears: Default::default(),
         launching: tokio::sync::Semaphore::new(LAUNCHES),
         paths,
     })
@@ -322,7 +332,7 @@ async fn until_told(daemon: &Arc<Daemon>) -> Result<(), Fatal> {
 /// What is being typed is finished, then the engine finishes what waits and closes the store.
 async fn stop(daemon: &Arc<Daemon>, thread: std::thread::JoinHandle<()>) {
     daemon.engine.post(|turn| turn.rest.view.ending = true);
-    let typed = |turn: &mut Turn<'_>| turn.rest.view.typing.is_empty().then_some(());
+    let typed = |turn: &mut Turn<'_>| turn.rest.view.pasting.is_empty().then_some(());
     if daemon.engine.wait_for(Some(STOP_LIMIT), typed).await.is_err() {
         tracing::warn!("ended while a message was typed");
     }

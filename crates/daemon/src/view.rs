@@ -56,6 +56,8 @@ pub(crate) struct View {
     pub(crate) leased: BTreeMap<Tag, u64>,
     /// Sessions that somebody types into right now.
     pub(crate) typing: BTreeSet<SessionId>,
+    /// Sessions in whose terminals a prompt is being put right now: between the record of that and of what came of it.
+    pub(crate) pasting: BTreeSet<SessionId>,
     /// Sessions that somebody starts right now.
     pub(crate) starting: BTreeSet<SessionId>,
     /// Whether the daemon is ending: nothing new is typed.
@@ -109,6 +111,7 @@ impl View {
             graces: HashMap::new(),
             leased: BTreeMap::new(),
             typing: BTreeSet::new(),
+            pasting: BTreeSet::new(),
             starting: BTreeSet::new(),
             ending: false,
             quiet: (None, BTreeMap::new()),
@@ -155,8 +158,9 @@ impl Seen {
     }
 }
 
-/// Takes an observation in. Answers which sessions it changed.
-pub(crate) fn observe(turn: &mut Turn<'_>, run: &Path, seen: Seen) -> Vec<SessionId> {
+/// Takes an observation in. Answers whether another look has to follow soon: something is missing, and what became of it
+/// is not proved yet.
+pub(crate) fn observe(turn: &mut Turn<'_>, run: &Path, seen: Seen) -> bool {
     turn.show(&seen);
     let mut state = std::mem::take(&mut turn.rest.view.state);
     let complete = seen.complete && !matches!(seen.look, Look::Alive);
@@ -167,16 +171,17 @@ pub(crate) fn observe(turn: &mut Turn<'_>, run: &Path, seen: Seen) -> Vec<Sessio
         Look::Alive | Look::Same | Look::Whole(_) => Some(Touched::default()),
     };
     let differs = take(&mut state, seen.look);
-    let events = facts(turn, run, (&state, only.as_ref()), seen.age);
-    let mut changed: Vec<SessionId> = events.iter().filter_map(Event::session).collect();
-    changed.dedup();
+    let mut events = facts(turn, run, (&state, only.as_ref()), seen.age);
+    let began = began(turn, seen.age);
+    let missing = events.iter().any(|event| went_missing(event).is_some());
+    events.retain(|event| went_missing(event).is_none_or(|id| !is_younger(turn, id, began)));
     let over = over(turn, &events);
     turn.emit_all(events);
     over.into_iter().for_each(|tag| files::forget(run, tag));
     if differs || complete || turn.rest.view.foreign.is_none() {
         note_foreign(turn, &state);
     }
-    let (now, began) = (turn.now(), began(turn, seen.age));
+    let now = turn.now();
     let view = &mut turn.rest.view;
     if complete && !matches!(state.server, Server::Unknown(_)) {
         view.first = false;
@@ -190,7 +195,15 @@ pub(crate) fn observe(turn: &mut Turn<'_>, run: &Path, seen: Seen) -> Vec<Sessio
     if differs || drains {
         turn.stir();
     }
-    changed
+    missing
+}
+
+/// The session that was not seen where it has to be.
+fn went_missing(event: &Event) -> Option<SessionId> {
+    match event {
+        Event::SessionDraining { session, missing_since: Some(_), .. } => Some(*session),
+        _ => None,
+    }
 }
 
 /// The incarnations that are over by these.
@@ -259,7 +272,7 @@ fn facts(
 }
 
 /// How long an observation may be on its way, unnoticed, on a busy machine.
-const ON_THE_WAY: Duration = Duration::from_millis(250);
+pub(crate) const ON_THE_WAY: Duration = Duration::from_millis(250);
 /// The signal of a closed terminal.
 const HANG_UP: i32 = 1;
 
@@ -267,8 +280,13 @@ const HANG_UP: i32 = 1;
 /// which is still to be seen.
 fn may_be_older(turn: &Turn<'_>, id: SessionId, exit: Option<Exit>, began: Timestamp) -> bool {
     let by_itself = exit.is_some_and(|exit| exit.signal != Some(HANG_UP));
-    let session = turn.pool().session(id).filter(|s| !s.reason.is_some_and(reconcile::is_loss));
-    by_itself && session.is_some_and(|s| began.since(s.changed_at) < ON_THE_WAY)
+    let lost = |s: &protocol::Session| s.reason.is_some_and(reconcile::is_loss);
+    by_itself && !turn.pool().session(id).is_some_and(lost) && is_younger(turn, id, began)
+}
+
+/// Whether the session changed after the look began, or so shortly before that it may have.
+fn is_younger(turn: &Turn<'_>, id: SessionId, began: Timestamp) -> bool {
+    turn.pool().session(id).is_some_and(|session| began.since(session.changed_at) < ON_THE_WAY)
 }
 
 /// Whether the reaper says when it is over: it is at it, or named what is left of it and is going to try again.

@@ -148,6 +148,7 @@ impl Pool {
             Event::LockReleased { session, token, .. } | Event::LockRevoked { session, token, .. } => {
                 self.change(*session, |s| s.lock = s.lock.take().filter(|lock| lock.token != *token));
             }
+            Event::Agent(event) if self.sessions.contains_key(&event.session()) => self.agents.apply(event),
             Event::TmuxServerChanged { server } => self.server = *server,
             Event::OperationBegun { op, digest, session, at } => {
                 let begun = Operation { digest: *digest, at: *at, state: OperationState::Begun(*session) };
@@ -181,6 +182,7 @@ impl Pool {
             self.tags.remove(&(tag, id));
         }
         self.book.dropped(id);
+        self.agents.dropped(id);
         self.index_names();
     }
 

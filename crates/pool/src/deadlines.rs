@@ -46,12 +46,6 @@ impl Deadlines {
         }
     }
 
-    /// Puts all of them off.
-    pub fn shift(&mut self, by: Duration) {
-        self.at.values_mut().for_each(|at| *at = at.after(by));
-        self.order = self.at.iter().map(|(id, at)| (*at, *id)).collect();
-    }
-
     /// Takes it away.
     pub fn clear(&mut self, id: MessageId) {
         if let Some(at) = self.at.remove(&id) {

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use agents::wiring::Wiring;
+use protocol::hook::SPOOL_DIR;
 use protocol::job::{JOB_VERSION, Job};
 use protocol::life::Leftovers;
 use protocol::socket::Paths;
@@ -12,17 +14,23 @@ use crate::settings::Settings;
 /// How long what a program left behind has between TERM and KILL, in milliseconds.
 pub const LEFTOVER_GRACE_MS: u64 = 2000;
 
-/// The job of an incarnation. `paths` are the pool's.
+/// The job of an incarnation. `paths` are the pool's; `wiring` is how its agent's hooks are told to it.
 #[must_use]
-pub fn job(session: &Session, run: &Incarnation, settings: &Settings, paths: &Paths) -> Job {
+pub fn job(
+    session: &Session,
+    run: &Incarnation,
+    settings: &Settings,
+    paths: &Paths,
+    wiring: Option<&Wiring>,
+) -> Job {
     let see_tmux = settings.agents.get(&session.spec.agent).is_some_and(|a| a.see_tmux);
     Job {
         version: JOB_VERSION,
         session: session.id,
         tag: run.tag,
-        argv: argv(session, run),
+        argv: argv(session, run, wiring),
         cwd: session.spec.cwd.clone(),
-        env: environment(session, run, see_tmux, paths),
+        env: environment(session, run, see_tmux, (paths, wiring)),
         see_tmux,
         socket: paths.socket.clone().into(),
         grace_ms: LEFTOVER_GRACE_MS,
@@ -44,12 +52,13 @@ pub fn leftovers(session: &Session, settings: &Settings) -> Leftovers {
 const CONVERSATION: &[u8] = b"{conversation}";
 
 /// The program, with the arguments that begin its conversation or take it up.
-fn argv(session: &Session, run: &Incarnation) -> Vec<OsBytes> {
+fn argv(session: &Session, run: &Incarnation, wiring: Option<&Wiring>) -> Vec<OsBytes> {
     let spec = &session.spec;
     let id = session.conversation.as_ref().map_or("", |conversation| conversation.id.as_str());
     let args = if run.resumed { &spec.resume_args } else { &spec.start_args };
     let named = args.iter().map(|word| OsBytes(replaced(&word.0, CONVERSATION, id.as_bytes())));
-    spec.command.iter().cloned().chain(named).collect()
+    let wired = wiring.iter().flat_map(|wiring| wiring.args.iter().cloned());
+    spec.command.iter().cloned().chain(wired).chain(named).collect()
 }
 
 fn replaced(text: &[u8], what: &[u8], by: &[u8]) -> Vec<u8> {
@@ -64,7 +73,7 @@ fn environment(
     session: &Session,
     run: &Incarnation,
     see_tmux: bool,
-    paths: &Paths,
+    (paths, wiring): (&Paths, Option<&Wiring>),
 ) -> Vec<(OsBytes, OsBytes)> {
     let mut env: BTreeMap<OsBytes, OsBytes> = session.spec.env.iter().cloned().collect();
     env.retain(|key, _| !is_ours(key));
@@ -82,6 +91,14 @@ fn environment(
         ("POOL_WORKSPACE", session.workspace.as_str().into()),
     ];
     env.extend(ours.map(|(key, value)| (key.into(), value)));
+    env.insert("POOL_HOOKS".into(), dir.join(SPOOL_DIR).into());
+    if let Some(wiring) = wiring {
+        // Hooks that a user installed say nothing beside these.
+        env.insert("POOL_HOOKED".into(), "1".into());
+        for (key, value) in &wiring.env {
+            env.entry(key.clone()).or_insert_with(|| value.clone());
+        }
+    }
     env.into_iter().collect()
 }
 

@@ -12,11 +12,15 @@
 //! 6. No more sessions run than may, no slot and no message is lost, and nothing is started by itself more
 //!    often than it may or against its user's wish: over crashes and jumps of the clock too.
 
+pub mod activity;
 pub mod admit;
+mod agent;
 mod apply;
 pub mod budget;
 pub mod deadlines;
+pub mod delivery;
 pub mod foreign;
+pub mod heard;
 pub mod launch;
 pub mod locks;
 mod pool;
@@ -26,7 +30,8 @@ mod replicate;
 pub mod settings;
 pub mod slots;
 pub mod stale;
+pub mod thought;
 pub mod view;
 
 pub use pool::{Operation, OperationState, Pool, ended, is_between};
-pub use settings::{Adoption, Agent, Naming, ReapRules, RestartRules, Settings};
+pub use settings::{Adoption, Agent, Naming, OnInterrupted, ReapRules, RestartRules, Settings};

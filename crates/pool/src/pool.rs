@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use protocol::session::Reason;
 use protocol::{Epoch, Event, Exit, Lifecycle, OpId, Seq, ServerId, Session, SessionId, Tag, Timestamp};
 
+use crate::agent::Agents;
 use crate::queue::Book;
 
 /// All that a pool remembers in memory: of messages, where they are.
@@ -24,6 +25,7 @@ pub struct Pool {
     pub(crate) book: Book,
     pub(crate) retired: BTreeMap<Tag, SessionId>,
     pub(crate) operations: HashMap<OpId, Operation>,
+    pub(crate) agents: Agents,
 }
 
 /// What is remembered of an operation, so that a repeat gets the same answer.

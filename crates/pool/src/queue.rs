@@ -14,19 +14,18 @@ use std::time::Duration;
 
 use protocol::message::PROMPT;
 use protocol::reply::QueueCounts;
-use protocol::session::Reason;
-use protocol::{
-    Breaker, Event, Incarnation, Lifecycle, MessageId, MessageState, OpId, Session, SessionId, Timestamp,
-};
+use protocol::{Breaker, Event, Incarnation, MessageId, MessageState, OpId, Session, SessionId, Timestamp};
 
 use crate::pool::Pool;
+use slot::Place;
 
 pub(crate) use book::Book;
 pub use book::Open;
 pub use give::{Asked, came_due, claimable, given, next_due, typing};
+pub(crate) use known::hash;
 pub use retention::outdated;
-pub(crate) use settle::reopen;
-pub use settle::{Gone, ack, dead_worker, fail, lapsed, moved, recover, withdrawn};
+pub use settle::{Gone, ack, cut_off, dead_worker, fail, is_cut_off, lapsed, moved, tried_again, withdrawn};
+pub(crate) use settle::{held_back, reopen};
 
 /// What the configuration says of queues.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -215,15 +214,39 @@ pub fn deliverable(pool: &Pool, now: Timestamp) -> impl Iterator<Item = SessionI
 /// The prompt to type next into a session, if it may be typed now.
 #[must_use]
 pub fn next(pool: &Pool, session: SessionId, now: Timestamp) -> Option<Open<'_>> {
-    // One that drains works off what it has.
-    let works = |s: &Session| match s.lifecycle {
-        Lifecycle::Live => true,
-        Lifecycle::Draining => s.reason == Some(Reason::Drained),
-        _ => false,
-    };
-    let takes = |s: &Session| works(s) && s.incarnation.as_ref().is_some_and(is_open);
+    let takes = |s: &Session| s.takes_prompts() && s.incarnation.as_ref().is_some_and(is_open);
     pool.session(session).filter(|s| takes(s))?;
     give::head(pool, session, PROMPT, now)
+}
+
+/// When the prompt was queued that is next for a session, where its time has come.
+#[must_use]
+pub fn due_prompt(pool: &Pool, session: SessionId, now: Timestamp) -> Option<Timestamp> {
+    give::head(pool, session, PROMPT, now)?;
+    pool.prompts(session).oldest
+}
+
+/// When the prompt that is next for a session may be typed, where it has to wait for that.
+#[must_use]
+pub fn next_prompt_at(pool: &Pool, session: SessionId) -> Option<Timestamp> {
+    waiting_prompt(pool, session)?.not_before
+}
+
+/// The prompt that is next for a session, whether or not it may be typed now.
+#[must_use]
+pub fn waiting_prompt(pool: &Pool, session: SessionId) -> Option<Open<'_>> {
+    let queue = pool.book.queue(session)?;
+    let (kind, lane) = queue.lanes.get_key_value(PROMPT)?;
+    let slot = lane.iter().find(|(_, slot)| slot.place() == Place::Waiting)?;
+    Some(queue.open_slot(session, kind, slot))
+}
+
+/// The prompt of a session that is in flight or in doubt.
+#[must_use]
+pub fn held_prompt(pool: &Pool, session: SessionId) -> Option<Open<'_>> {
+    let queue = pool.book.queue(session)?;
+    let held = queue.held.keys().filter_map(|id| queue.get(session, *id));
+    held.into_iter().find(|open| open.kind == PROMPT)
 }
 
 /// Its pane is known and takes input.

@@ -21,6 +21,7 @@ impl Pool {
             breaker: breaker.clone(),
             turned: breaker.is_open(),
         }));
+        events.extend(self.agents.replicate());
         let retired = self.retired.iter();
         events.extend(retired.map(|(tag, session)| Event::TagRetired { tag: *tag, session: *session }));
         events.extend(self.operations().map(|(op, operation)| {

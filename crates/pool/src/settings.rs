@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 use std::time::Duration;
 
+use agents::{Adapter, Confirm};
 use protocol::life::{Leftovers, Limits, RestartPolicy};
 use protocol::reap::{Action, Rule};
 use protocol::session::Size;
@@ -41,7 +43,22 @@ pub struct Settings {
     pub bounds: Bounds,
     /// What should be dead, and what becomes of it.
     pub reap: ReapRules,
+    /// After an attached client typed something, prompts wait for so long.
+    pub typing_pause: Duration,
+    /// An agent that says nothing of itself is taken for ready so long after its start.
+    pub ready_limit: Duration,
 }
+
+impl Settings {
+    /// The table of a session's agent kind; an empty one where there is none.
+    #[must_use]
+    pub fn agent_of(&self, session: &protocol::Session) -> &Agent {
+        self.agents.get(&session.spec.agent).unwrap_or(&BARE)
+    }
+}
+
+/// A bare command. What it makes of text is its user's to know, a full-screen one's least of all.
+static BARE: LazyLock<Agent> = LazyLock::new(|| Agent { waits_for_screen: true, ..Agent::default() });
 
 /// When the rules of the reaper apply, and what becomes of what they find.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -157,4 +174,42 @@ pub struct Agent {
     pub reap: BTreeMap<Rule, Action>,
     /// What becomes of what it detached, at its end.
     pub leftovers: Leftovers,
+    /// How to speak with it.
+    pub adapter: Adapter,
+    /// How it is known that it took a prompt.
+    pub confirm: Confirm,
+    /// Whether its hooks are wired when it is started.
+    pub hooks: bool,
+    /// How long its hook waits for an answer to a request for a permission; zero for not at all.
+    pub approve_wait: Duration,
+    /// What becomes of a prompt whose turn somebody interrupts.
+    pub on_interrupted: OnInterrupted,
+    /// The keys that answer a dialog of its start, by the dialog's name; any other waits for a person.
+    pub dialogs: BTreeMap<String, Vec<String>>,
+    /// Whether a prompt waits while it shows a full-screen program.
+    pub waits_for_screen: bool,
+    /// Whether each use of a tool becomes a message of kind `observation`.
+    pub observe: bool,
+    /// Whether the end of each turn becomes a message of kind `summarize`.
+    pub summarize: bool,
+    /// What is said to it once after a usage limit is over; none for nothing.
+    pub go_on: Option<String>,
+}
+
+impl Agent {
+    /// Whether the pool chooses its conversation: it is told the id at its start.
+    #[must_use]
+    pub fn is_told_its_conversation(&self) -> bool {
+        self.start_args.iter().any(|word| word.contains("{conversation}"))
+    }
+}
+
+/// What becomes of a prompt whose turn somebody interrupts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnInterrupted {
+    /// It is over.
+    #[default]
+    Dead,
+    /// It is sent again.
+    Retry,
 }

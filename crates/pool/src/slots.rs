@@ -4,9 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use protocol::activity::Source;
 use protocol::message::PROMPT;
-use protocol::{Lifecycle, Session, SessionId, Tag, Timestamp};
+use protocol::{ActivityState, Lifecycle, Session, SessionId, Tag, Timestamp};
 
+use crate::activity;
 use crate::budget;
 use crate::pool::Pool;
 use crate::queue;
@@ -73,7 +75,27 @@ pub fn idle_since(
     if pool.prompts(session.id).waiting > 0 || counts.claimed + counts.in_doubt > 0 {
         return Err("it has messages to work");
     }
-    quiet_since(settings, session, facts).ok_or("it writes something")
+    at_rest_since(pool, settings, session, facts)
+}
+
+/// Since when its agent has been at rest: as it says itself, else by its silence.
+///
+/// # Errors
+/// What speaks against it.
+pub fn at_rest_since(
+    pool: &Pool,
+    settings: &Settings,
+    session: &Session,
+    facts: &Facts<'_>,
+) -> Result<Timestamp, &'static str> {
+    let known = activity::shown(pool, session);
+    let tells = matches!(known.source, Source::Hook | Source::Transcript);
+    match known.state {
+        ActivityState::Attention if activity::asks(&known) => Err("it waits for a person"),
+        ActivityState::Busy if tells => Err("its agent is busy"),
+        ActivityState::Idle | ActivityState::Error if tells => Ok(known.since.max(session.last_activity_at)),
+        _ => quiet_since(settings, session, facts).ok_or("it writes something"),
+    }
 }
 
 /// Since when it has written nothing and was given nothing, where that is for long enough.
@@ -127,7 +149,8 @@ fn between_messages(pool: &Pool, settings: &Settings, session: &Session, facts: 
     let prompts = pool.prompts(session.id);
     let free = session.attached_clients == 0 && session.lock.is_none() && !facts.busy.contains(&session.id);
     let live = session.lifecycle == Lifecycle::Live;
-    live && free && prompts.waiting > 0 && !prompts.held && quiet_since(settings, session, facts).is_some()
+    let at_rest = at_rest_since(pool, settings, session, facts).is_ok();
+    live && free && prompts.waiting > 0 && !prompts.held && at_rest
 }
 
 /// The sessions that have had their turn and can be woken again: where others wait they are given no further message.
@@ -198,8 +221,14 @@ fn wants_since(pool: &Pool, settings: &Settings, session: &Session, now: Timesta
     if let Some(due) = session.budget.due_at {
         return (due <= now).then_some(due);
     }
-    let waits = pool.prompts(session.id).oldest.filter(|_| session.lifecycle == Lifecycle::Parked)?;
+    let parked = session.lifecycle == Lifecycle::Parked && limited_until(pool, session, now).is_none();
+    let waits = queue::due_prompt(pool, session.id, now).filter(|_| parked)?;
     budget::allows(settings, session, now).is_ok().then(|| waits.max(session.changed_at))
+}
+
+/// Until when its agent has used up what it may: it would be woken for nothing.
+fn limited_until(pool: &Pool, session: &Session, now: Timestamp) -> Option<Timestamp> {
+    activity::shown(pool, session).limited_until.filter(|until| *until > now)
 }
 
 /// When something that has to wait for its time is to be started.
@@ -209,8 +238,14 @@ pub fn next_start(pool: &Pool, settings: &Settings, now: Timestamp) -> Option<Ti
         if s.lifecycle.holds_slot() || s.budget.exhausted {
             return None;
         }
-        let wakes = s.lifecycle == Lifecycle::Parked && pool.prompts(s.id).waiting > 0;
-        s.budget.due_at.or_else(|| budget::allows(settings, s, now).err().filter(|_| wakes))
+        let prompts = pool.prompts(s.id);
+        let wakes = s.lifecycle == Lifecycle::Parked && prompts.waiting > 0 && !prompts.held;
+        let later = || {
+            let allowed = budget::allows(settings, s, now).err();
+            let due = queue::next_prompt_at(pool, s.id).filter(|at| *at > now);
+            [allowed, due, limited_until(pool, s, now)].into_iter().flatten().max().filter(|_| wakes)
+        };
+        s.budget.due_at.or_else(later)
     };
     pool.sessions().filter_map(at).filter(|at| *at > now).min()
 }

@@ -1,10 +1,12 @@
 //! A session as it is shown, without its secrets.
 
+use agents::Confirm;
 use protocol::life::Usage;
 use protocol::reply::{LockView, SessionView, TreeProcess};
 use protocol::request::List;
 use protocol::{Lifecycle, OsBytes, Session, Timestamp, redact};
 
+use crate::activity;
 use crate::pool::Pool;
 use crate::queue;
 
@@ -27,6 +29,10 @@ pub struct Shown<'a> {
     pub parkable: bool,
     /// Its place among those that wait for a slot.
     pub slot_wait: Option<u64>,
+    /// Why its next prompt is not typed yet.
+    pub waits: Option<String>,
+    /// How its prompts are confirmed.
+    pub confirm: Confirm,
 }
 
 /// A session as it is shown.
@@ -47,6 +53,12 @@ pub fn view(pool: &Pool, session: &Session, shown: Shown<'_>) -> SessionView {
         usage: shown.usage,
         parkable: shown.parkable,
         slot_wait: shown.slot_wait,
+        activity: activity::shown(pool, session),
+        notes: pool.notes(session.id).cloned().unwrap_or_default(),
+        thought: pool.thought(session.id).cloned(),
+        waits: shown.waits,
+        confirm: shown.confirm.word().to_owned(),
+        theme: None,
     }
 }
 

@@ -4,7 +4,7 @@
 //!
 //! One thread, all signals blocked and taken in one place, so that nothing but KILL ends an init
 //! before its work is done. Read in the order of a session's life: `files` (claim the job),
-//! `spawn`, `watch`, `files` (exit record), `nudge`, `ending`.
+//! `spawn`, `watch`, `files` (exit record), `nudge`, `ending`, `terminal`.
 
 mod bounds;
 mod ending;
@@ -13,6 +13,7 @@ mod nudge;
 mod report;
 mod signals;
 mod spawn;
+mod terminal;
 mod watch;
 
 use std::io::{self, Write};
@@ -43,6 +44,15 @@ const NO_JOB: End = End::Code(125);
 /// go to standard error, which is the pane. Call it with no other thread running.
 #[must_use]
 pub fn exec(job: &Path) -> End {
+    if let Err(error) = signals::take_all().and_then(|()| adopt_orphans()) {
+        say(&format!("cannot look after the program: {error}"));
+    }
+    let end = claim_and_run(job);
+    terminal::give_back();
+    end
+}
+
+fn claim_and_run(job: &Path) -> End {
     let files = Files::new(job);
     if let Err(error) = files.claim() {
         say(&format!("no job to run at {}: {error}", job.display()));
@@ -55,9 +65,6 @@ pub fn exec(job: &Path) -> End {
 }
 
 fn run(job: &Job, files: &Files) -> End {
-    if let Err(error) = signals::take_all().and_then(|()| adopt_orphans()) {
-        say(&format!("cannot look after the program: {error}"));
-    }
     // Where there is no room for the record of its end now, there may be then.
     drop(files.reserve_exit());
     let ended = match spawn::spawn(job) {

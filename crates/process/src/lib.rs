@@ -33,6 +33,7 @@ pub mod spare;
 #[cfg(test)]
 mod testing;
 pub mod tree;
+pub mod unread;
 pub mod usage;
 pub mod vitals;
 

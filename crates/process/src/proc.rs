@@ -18,6 +18,8 @@ pub struct Stat<'a> {
     pub pgid: u32,
     /// Field 6: the session; 0 where it was released while it was read.
     pub sid: u32,
+    /// Field 7: the device number of its terminal as the kernel writes it there; 0 for none.
+    pub tty: u32,
     /// Field 8: the foreground group of its terminal, where it has one.
     pub tpgid: Option<u32>,
     /// Fields 14 and 15: clock ticks in user mode and in the kernel, of all threads there were.
@@ -63,6 +65,7 @@ pub fn parse_stat(bytes: &[u8]) -> Option<Stat<'_>> {
         ppid: fields[1].parse().ok()?,
         pgid: if fields[2] == "-1" { 0 } else { fields[2].parse().ok()? },
         sid: if fields[3] == "-1" { 0 } else { fields[3].parse().ok()? },
+        tty: fields[4].parse::<i32>().ok()?.cast_unsigned(),
         tpgid: fields[5].parse().ok(),
         cpu: ticks(fields[11])?.saturating_add(ticks(fields[12])?),
         cpu_waited: ticks(fields[13])?.saturating_add(ticks(fields[14])?),

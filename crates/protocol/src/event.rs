@@ -1,6 +1,7 @@
 //! Events: the one type for facts. The core returns them, the store commits them, every reader folds them. They
 //! carry new values, never changes of values, so that applying one twice is applying it once.
 
+mod agent;
 mod facts;
 
 use std::collections::BTreeMap;
@@ -8,7 +9,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{
-    Epoch, GeneratorId, MessageId, OpId, ProcId, Seq, ServerId, SessionId, Tag, TmuxSessionId, Token,
+    Epoch, GeneratorId, MessageId, OpId, ProcId, ServerId, SessionId, Tag, TmuxSessionId, Token,
 };
 use crate::life::{Account, Budget, Conversation, Policy};
 use crate::message::{Breaker, Message, MessageStatus};
@@ -17,16 +18,8 @@ use crate::session::{DeleteMode, Exit, Incarnation, Reason, Session, SessionLock
 use crate::text::{Name, OsBytes};
 use crate::time::Timestamp;
 
-/// An event with its place in the journal.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stamped {
-    /// Its place; for events that are never in the journal, the place of the one before.
-    pub seq: Seq,
-    /// When it was decided.
-    pub at: Timestamp,
-    /// The fact.
-    pub event: Event,
-}
+pub use agent::AgentEvent;
+pub use facts::Stamped;
 
 /// A fact.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -397,4 +390,6 @@ pub enum Event {
         /// Which lock.
         token: Token,
     },
+    /// Something about its agent.
+    Agent(AgentEvent),
 }

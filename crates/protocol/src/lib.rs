@@ -241,6 +241,7 @@
 
 #![warn(missing_docs)]
 
+pub mod activity;
 #[cfg(feature = "aio")]
 pub mod aio;
 pub mod blocking;
@@ -249,6 +250,7 @@ pub mod diff;
 pub mod event;
 pub mod frame;
 pub mod hello;
+pub mod hook;
 pub mod ids;
 pub mod job;
 pub mod life;
@@ -264,9 +266,11 @@ pub mod request;
 pub mod session;
 pub mod socket;
 pub mod text;
+pub mod thought;
 pub mod time;
 pub mod tmux;
 
+pub use activity::{Activity, ActivityState, Notes};
 pub use connect::{ConnectError, TransportError};
 pub use event::{Event, Stamped};
 pub use frame::FrameError;

@@ -63,6 +63,15 @@ pub struct Message {
     pub steps: Vec<Step>,
 }
 
+impl Message {
+    /// When it was last begun to be typed, where its steps are there and tell.
+    #[must_use]
+    pub fn typing_began(&self) -> Option<Timestamp> {
+        let typing = self.steps.iter().rev().find(|step| step.state == MessageState::Typing);
+        typing.map(|step| step.at)
+    }
+}
+
 /// The most steps that are remembered of a message; of more, the first and the newest.
 pub const STEPS_MAX: usize = 24;
 
@@ -182,6 +191,12 @@ impl MessageState {
     #[must_use]
     pub fn is_final(self) -> bool {
         matches!(self, Self::Done | Self::Dead | Self::Cancelled | Self::Expired)
+    }
+
+    /// Whether it was typed, or may have been, and nothing confirmed that.
+    #[must_use]
+    pub fn is_unconfirmed(self) -> bool {
+        matches!(self, Self::Typed | Self::InDoubt)
     }
 
     /// Whether it holds its lane: the next message of its kind waits for it.

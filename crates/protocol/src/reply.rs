@@ -1,11 +1,14 @@
 //! Replies and everything else that `poold` sends.
 
+mod agent;
 mod life;
 mod queue;
 
 use serde::{Deserialize, Serialize};
 
+use crate::activity::{Activity, Notes};
 use crate::event::Stamped;
+use crate::hook::Decision;
 use crate::ids::{Epoch, ProcId, Seq, ServerId, SessionId};
 use crate::life::Usage;
 use crate::message::{Claimed, Message};
@@ -14,9 +17,11 @@ use crate::refusal::Refusal;
 use crate::request::Observe;
 use crate::session::Session;
 use crate::text::OsBytes;
+use crate::thought::Thought;
 use crate::time::Timestamp;
 use crate::tmux::Means;
 
+pub use agent::{Asking, Terminal, Theme};
 pub use life::{Explained, LockView, Locked, Pruned, Room, UsageView};
 pub use queue::{BreakerView, Checked, GeneratorView, HeldView, Registered, Sent};
 
@@ -64,6 +69,23 @@ pub enum Frame {
     Ask(Ask),
     /// Subscriber to tmux: what the watcher sent, first a snapshot of all that it sent before.
     Observed(Box<Observe>),
+    /// Subscriber to a session's output: bytes of its log.
+    Output {
+        /// The offset of the first.
+        offset: u64,
+        /// The bytes.
+        bytes: OsBytes,
+    },
+    /// Subscriber to a session's output: what was before this offset is not kept any more.
+    Truncated {
+        /// The offset of what comes next.
+        offset: u64,
+    },
+    /// Subscriber to a session's output: the session is over, or was removed, and all it wrote was sent.
+    Closed {
+        /// The offset of its end.
+        offset: u64,
+    },
 }
 
 /// What `poold` asks of its watcher.
@@ -162,6 +184,10 @@ pub enum Response {
     Locked(Locked),
     /// What each rule says.
     Explained(Vec<Explained>),
+    /// A request for a permission was decided.
+    Decided(Decision),
+    /// A terminal.
+    Terminal(Box<Terminal>),
 }
 
 impl Response {
@@ -205,6 +231,18 @@ pub struct SessionView {
     pub parkable: bool,
     /// Its place among those that wait for a slot, from 1.
     pub slot_wait: Option<u64>,
+    /// What its agent does; unknown where it does not run.
+    pub activity: Activity,
+    /// What else is known of its agent.
+    pub notes: Notes,
+    /// What was last published of it.
+    pub thought: Option<Thought>,
+    /// Why its next prompt is not typed yet, where one waits.
+    pub waits: Option<String>,
+    /// How its agent's prompts are confirmed: `hook`, `echo`, `prompt`, `none`.
+    pub confirm: String,
+    /// The colours of its repository; only where one session is shown.
+    pub theme: Option<Theme>,
 }
 
 /// A process of a session.
@@ -278,6 +316,8 @@ pub struct Status {
     pub problems: Vec<String>,
     /// What room there is for sessions, and how they can be bounded.
     pub room: Room,
+    /// Sessions that wait for a person, the longest waiting first. Nothing is wrong with them.
+    pub asking: Vec<Asking>,
 }
 
 /// A component of the pool.

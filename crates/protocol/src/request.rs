@@ -1,22 +1,29 @@
 //! Requests: one struct a verb, named like the verb.
 
+mod agent;
 mod life;
 mod queue;
+mod terminal;
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::activity::ActivityState;
+use crate::hook::Hook;
 use crate::ids::{MessageId, OpId, Seq, SessionId, Tag, Token};
 use crate::reap::Verdict;
 use crate::session::Lifecycle;
 use crate::text::{OsBytes, SessionRef};
+use crate::thought::Publish;
 use crate::tmux::{Means, TmuxState};
 
+pub use agent::Approve;
 pub use life::{Lock, New, Park, Pin, Prune, Restore, Update};
 pub use queue::{
     Ack, CLAIM_MAX, Claim, Fail, Held, Messages, Purge, Register, Resolution, ResolveMessage, Send, Then,
 };
+pub use terminal::{Attach, Capture, Extent, INPUT_MAX, Input, Keys, Output, Resize};
 
 /// One request on a connection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -184,6 +191,21 @@ pub enum Request {
     },
     /// Change what becomes of a session. → `Session`. Mutates.
     Update(Update),
+    /// What an agent's hook says. → `Done`, once it is taken in; for a request for a permission `Decided`, once
+    /// somebody has decided, or `Done` where that is left to the terminal
+    Hook(Box<Hook>),
+    /// Answer the request for a permission that a session waits on. → `Session`. Mutates.
+    Approve(Approve),
+    /// Publish a thought. → `Session`, once it is on disk; an older one of its stream changes nothing. Mutates.
+    Publish(Box<Publish>),
+    /// Subscriber only: what a session writes, as bytes of its log. Not answered; frames follow.
+    Output(Output),
+    /// A session's terminal as it is now, to begin from. → `Terminal`
+    Terminal(SessionRef),
+    /// Bytes into a session's terminal, at once and as they are. → `Done`. Mutates.
+    Input(Input),
+    /// Another size for a session's terminal. → `Done`. Mutates.
+    Resize(Resize),
 }
 
 /// `ls`.
@@ -197,51 +219,6 @@ pub struct List {
     pub labels: BTreeMap<String, String>,
     /// Only those of this agent kind.
     pub agent: Option<String>,
-}
-
-/// `attach`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Attach {
-    /// Which session.
-    pub session: SessionRef,
-    /// Look only.
-    pub read_only: bool,
-    /// The value of `TMUX` at the client, where it runs inside tmux.
-    pub tmux_env: Option<OsBytes>,
-    /// Open a window there instead of nesting.
-    pub window: bool,
-}
-
-/// `keys`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Keys {
-    /// To which session.
-    pub session: SessionRef,
-    /// Key names as tmux knows them (`C-c`, `Enter`), or single characters.
-    pub keys: Vec<String>,
-}
-
-/// `capture`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Capture {
-    /// Of which session.
-    pub session: SessionRef,
-    /// How far back.
-    pub extent: Extent,
-    /// With colours and attributes.
-    pub ansi: bool,
-}
-
-/// How much of a screen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Extent {
-    /// What is visible.
-    Visible,
-    /// The last so many lines, scrollback included.
-    Last(u32),
-    /// The whole scrollback.
-    All,
 }
 
 /// `kill`.
@@ -306,8 +283,8 @@ pub struct Restart {
 pub struct Wait {
     /// For which session.
     pub session: SessionRef,
-    /// For what.
-    pub until: Until,
+    /// For what: the first of these that is so.
+    pub until: Vec<Until>,
     /// At most this long, in milliseconds; without it, for ever.
     pub timeout_ms: Option<u64>,
 }
@@ -326,6 +303,8 @@ pub enum Until {
     Accepted(MessageId),
     /// It runs, or it is over and nobody is about to start it.
     Started,
+    /// Its agent does this. One that cannot any more, because the session is over, is refused.
+    Activity(ActivityState),
 }
 
 /// `events`.

@@ -94,6 +94,13 @@ impl Session {
         self.lifecycle == Lifecycle::Draining && self.reason.is_some_and(Reason::parks)
     }
 
+    /// Whether its program may still take prompts: it runs, or works off what it has before it ends.
+    #[must_use]
+    pub fn takes_prompts(&self) -> bool {
+        let works_off = self.lifecycle == Lifecycle::Draining && self.reason == Some(Reason::Drained);
+        self.lifecycle == Lifecycle::Live || works_off
+    }
+
     /// One that was decided on with its first incarnation, and not seen yet. `names` are its own and its
     /// workspace's.
     #[must_use]
@@ -308,13 +315,15 @@ pub enum Reason {
     StaleAgent,
     /// It had nothing to do for longer than it may.
     TooIdle,
+    /// Its agent has used up what it may for now.
+    Limited,
 }
 
 impl Reason {
     /// Whether what ends for this reason is put aside, not over.
     #[must_use]
     pub fn parks(self) -> bool {
-        matches!(self, Self::Evicted | Self::Idle | Self::Parked)
+        matches!(self, Self::Evicted | Self::Idle | Self::Parked | Self::Limited)
     }
 }
 

@@ -8,7 +8,9 @@ use protocol::frame::{
     FRAME_MAX, FrameError, Incoming, decode, decode_record, encode, encode_record, length, wrap,
 };
 use protocol::hello::HelloReply;
+use protocol::hook::Spooled;
 use protocol::reap::Candidate;
+use protocol::reply::{SessionView, Terminal};
 use protocol::tmux::TmuxState;
 use protocol::{Call, Event, Frame, Hello, Message, Request, Session, Stamped};
 use serde::Serialize;
@@ -35,6 +37,7 @@ proptest! {
         hello in any_of::<Hello>(), answer in any_of::<HelloReply>(), call in any_of::<Call>(),
         frame in any_of::<Frame>(), stamped in any_of::<Stamped>(), state in any_of::<TmuxState>(),
         session in any_of::<Session>(), message in any_of::<Message>(), candidate in any_of::<Candidate>(),
+        spooled in any_of::<Spooled>(), terminal in any_of::<Terminal>(), view in any_of::<SessionView>(),
     ) {
         survives(&hello)?;
         survives(&answer)?;
@@ -45,6 +48,9 @@ proptest! {
         survives(&session)?;
         survives(&message)?;
         survives(&candidate)?;
+        survives(&spooled)?;
+        survives(&terminal)?;
+        survives(&view)?;
     }
 
     #[test]

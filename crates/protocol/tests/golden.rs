@@ -78,7 +78,7 @@ pub(crate) fn sample<T: Wire>(variant: usize, full: bool) -> (T, &'static [&'sta
 
 /// The vectors of some types, in two files: as on the wire, and as JSON.
 #[derive(Default)]
-struct Vectors {
+pub(crate) struct Vectors {
     wire: BTreeMap<String, String>,
     json: BTreeMap<String, String>,
 }
@@ -101,16 +101,16 @@ impl Vectors {
         self.value(&format!("{name}.full"), full).value(&format!("{name}.least"), least)
     }
 
-    fn of_struct<T: Wire>(self, name: &str) -> Self {
+    pub(crate) fn of_struct<T: Wire>(self, name: &str) -> Self {
         self.both(name, &sample::<T>(1, true).0, &sample::<T>(0, false).0)
     }
 
-    fn of_enum<T: Wire>(self, name: &str) -> Self {
+    pub(crate) fn of_enum<T: Wire>(self, name: &str) -> Self {
         self.of_enum_in(name, |variant: T| variant)
     }
 
     /// Every variant, within what it crosses the wire in.
-    fn of_enum_in<T: Wire, W: Wire>(self, name: &str, within: impl Fn(T) -> W) -> Self {
+    pub(crate) fn of_enum_in<T: Wire, W: Wire>(self, name: &str, within: impl Fn(T) -> W) -> Self {
         let (_, variants) = sample::<T>(0, false);
         variants.iter().enumerate().fold(self, |vectors, (index, variant)| {
             let [full, least] = [true, false].map(|full| within(sample(index, full).0));
@@ -118,7 +118,7 @@ impl Vectors {
         })
     }
 
-    fn check(self, file: &str) {
+    pub(crate) fn check(self, file: &str) {
         compare(&format!("{file}.hex"), &self.wire);
         compare(&format!("{file}.json.txt"), &self.json);
     }
@@ -133,7 +133,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// Compares with the file of `name value` lines.
-fn compare(file: &str, expected: &BTreeMap<String, String>) {
+pub(crate) fn compare(file: &str, expected: &BTreeMap<String, String>) {
     let path = directory().join(file);
     let text = fs::read_to_string(&path).unwrap_or_default();
     let mut known: BTreeMap<_, _> = text.lines().map(|line| line.split_once(' ').unwrap()).collect();
@@ -264,7 +264,7 @@ fn the_nudge() {
 }
 
 /// A file as it is written now, and as it will always be read: with fields that came later, too.
-fn file<T: Wire>(name: &str, value: &T) -> (String, String) {
+pub(crate) fn file<T: Wire>(name: &str, value: &T) -> (String, String) {
     let json = serde_json::to_string(value).unwrap();
     assert_eq!(&serde_json::from_str::<T>(&json).unwrap(), value);
     let later = json.replacen('{', r#"{"of_a_later_version":[{"x":1}],"#, 1);

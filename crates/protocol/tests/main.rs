@@ -1,6 +1,8 @@
 //! The tests of the protocol, in one binary. (`cfg(test)` is what tells clippy that this is test code.)
 
 #[cfg(test)]
+mod agents;
+#[cfg(test)]
 mod any;
 #[cfg(test)]
 mod connection;

@@ -53,6 +53,7 @@ impl Tmux {
         let job = self.dir.path().join(format!("{name}.sh"));
         fs::write(&job, script).unwrap();
         let create = Create {
+            token: protocol::Token::default(),
             name: name.parse().unwrap(),
             tag: tag(name),
             size: Size { width: 80, height: 24 },
@@ -507,6 +508,7 @@ async fn a_silent_server_is_no_proof() {
 async fn in_pane(tagged: &str, kind: CandidateKind, remove_pane: bool) -> (Outcome, bool) {
     let tmux = Fake::default();
     let create = Create {
+        token: protocol::Token::default(),
         name: "one".parse().unwrap(),
         tag: tag(tagged),
         size: Size { width: 80, height: 24 },

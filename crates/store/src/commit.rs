@@ -2,6 +2,7 @@
 //! one table.
 
 use pool::{Operation, OperationState, Pool};
+use protocol::event::AgentEvent;
 use protocol::message::STEPS_MAX;
 use protocol::{Breaker, Event, Message, MessageId, OpId, SessionId, Stamped, Step, Tag, Timestamp};
 use redb::{Database, ReadableTable, WriteTransaction};
@@ -98,6 +99,9 @@ enum Row<'a> {
     Operation(&'a OpId),
     Breaker(SessionId, &'a str),
     Breakers(SessionId),
+    Activity(SessionId),
+    Notes(SessionId),
+    Thought(SessionId),
 }
 
 struct Writing<'w, 't, 'a> {
@@ -140,8 +144,10 @@ impl<'a> Writing<'_, '_, 'a> {
             | Event::LockFed { session, .. }
             | Event::AgentStarted { session, .. } => self.rows.push(Row::Session(*session)),
             Event::SessionDeleted { session, .. } => {
-                self.rows.extend([Row::Session(*session), Row::Breakers(*session)]);
+                let agent = [Row::Activity(*session), Row::Notes(*session), Row::Thought(*session)];
+                self.rows.extend([Row::Session(*session), Row::Breakers(*session)].into_iter().chain(agent));
             }
+            Event::Agent(event) => self.rows.extend(agents_row(event)),
             Event::TagRetired { tag, .. } => self.rows.push(Row::Retired(*tag)),
             Event::BreakerChanged { session, kind, .. } => self.rows.push(Row::Breaker(*session, kind)),
             Event::OperationDone { op, .. }
@@ -194,6 +200,22 @@ impl<'a> Writing<'_, '_, 'a> {
                 self.set(Table::Breakers, &breaker_key(session, kind), breaker)
             }
             Row::Breakers(session) => self.no_breakers(session),
+            Row::Activity(session) => {
+                let activity = pool.activity(session).cloned();
+                let event =
+                    activity.map(|activity| AgentEvent::ActivityChanged { session, activity, turned: false });
+                self.set(Table::Activities, &number_key(session.0), event.map(Event::Agent))
+            }
+            Row::Notes(session) => {
+                let event =
+                    pool.notes(session).cloned().map(|notes| AgentEvent::AgentNoted { session, notes });
+                self.set(Table::Notes, &number_key(session.0), event.map(Event::Agent))
+            }
+            Row::Thought(session) => {
+                let thought = pool.thought(session).cloned();
+                let event = thought.map(|thought| AgentEvent::ThoughtPublished { session, thought });
+                self.set(Table::Thoughts, &number_key(session.0), event.map(Event::Agent))
+            }
         }
     }
 
@@ -284,6 +306,16 @@ fn remembered(op: &OpId, operation: &Operation) -> Event {
     match &operation.state {
         OperationState::Begun(session) => Event::OperationBegun { op, digest, session: *session, at },
         OperationState::Done(reply) => Event::OperationDone { op, digest, reply: reply.clone(), at },
+    }
+}
+
+/// The row that a fact about an agent touches, if it is more than told.
+fn agents_row<'a>(event: &AgentEvent) -> Option<Row<'a>> {
+    match event {
+        AgentEvent::ActivityChanged { session, .. } => Some(Row::Activity(*session)),
+        AgentEvent::AgentNoted { session, .. } => Some(Row::Notes(*session)),
+        AgentEvent::ThoughtPublished { session, .. } => Some(Row::Thought(*session)),
+        AgentEvent::AskAnswered { .. } => None,
     }
 }
 

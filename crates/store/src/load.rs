@@ -38,7 +38,8 @@ pub(crate) fn load(db: &Database, progress: &dyn Fn(f64)) -> Result<(Loaded, u64
     let mut loading = Loading { pool: meta(&read)?, bad: Vec::new(), doubts: Vec::new() };
     loading.table(&read, Table::Sessions)?;
     loading.messages(&read, progress)?;
-    for table in [Table::Breakers, Table::Retired, Table::Operations] {
+    let agents = [Table::Activities, Table::Notes, Table::Thoughts];
+    for table in [Table::Breakers, Table::Retired, Table::Operations].into_iter().chain(agents) {
         loading.table(&read, table)?;
     }
     drop(read);

@@ -4,11 +4,14 @@
 mod v1;
 mod v2;
 mod v3;
+mod v4;
 
 use std::fs;
 use std::path::Path;
 
-use protocol::{Event, Stamped};
+use protocol::frame::encode_record;
+use protocol::reply::Response;
+use protocol::{Event, Reply, Stamped};
 use redb::{Database, ReadableTable, TableDefinition, WriteTransaction};
 
 use crate::commit::Tables;
@@ -36,6 +39,9 @@ pub(crate) fn file(db: &Database, version: u32) -> Result<(), StoreError> {
     if version == 3 {
         v3::migrate(&transaction, &mut tables)?;
     }
+    if version == 4 {
+        v4::answers(&mut tables)?;
+    }
     tables.put(Table::Meta, SCHEMA_KEY, &schema::row(schema::SCHEMA))?;
     drop(tables);
     Ok(transaction.commit()?)
@@ -47,6 +53,7 @@ pub(crate) fn imported(tables: &mut Tables<'_>, version: u32) -> Result<(), Stor
     match version {
         ..3 => v2::answers(tables)?,
         3 => v3::answers(tables)?,
+        4 => v4::answers(tables)?,
         _ => {}
     }
     tables.put(Table::Meta, SCHEMA_KEY, &schema::row(schema::SCHEMA))
@@ -100,6 +107,15 @@ fn operations(tables: &mut Tables<'_>, now: impl Fn(&Event) -> Option<Event>) ->
         tables.put(Table::Operations, &key, &seal_event(Table::Operations, &key, &stamped)?)?;
     }
     Ok(())
+}
+
+/// Rewrites remembered answers; `now` is what an answer is now, where it is one of those that changed.
+fn answers(tables: &mut Tables<'_>, now: impl Fn(&[u8]) -> Option<Response>) -> Result<(), StoreError> {
+    operations(tables, |event| {
+        let Event::OperationDone { op, digest, reply, at } = event else { return None };
+        let reply = encode_record(&Reply::Ok(now(reply)?)).ok()?;
+        Some(Event::OperationDone { op: op.clone(), digest: *digest, reply, at: *at })
+    })
 }
 
 /// Begins the journal anew, in place of the old one: what was given out so far is behind its floor, the

@@ -3,6 +3,7 @@
 //! found when it is read.
 
 use crc32fast::Hasher;
+use protocol::event::AgentEvent;
 use protocol::frame::{decode_record, encode_record};
 use protocol::{Event, Stamped, Step};
 use serde::Serialize;
@@ -110,6 +111,9 @@ fn belongs(table: Table, event: &Event) -> bool {
         Table::Messages => matches!(event, Event::MessageQueued(_)),
         Table::MessageStates => matches!(event, Event::MessageChanged { .. }),
         Table::Breakers => matches!(event, Event::BreakerChanged { .. }),
+        Table::Activities => matches!(event, Event::Agent(AgentEvent::ActivityChanged { .. })),
+        Table::Notes => matches!(event, Event::Agent(AgentEvent::AgentNoted { .. })),
+        Table::Thoughts => matches!(event, Event::Agent(AgentEvent::ThoughtPublished { .. })),
         Table::Retired => matches!(event, Event::TagRetired { .. }),
         Table::Operations => matches!(event, Event::OperationBegun { .. } | Event::OperationDone { .. }),
         Table::Meta => matches!(event, Event::PoolStarted { .. } | Event::TmuxServerChanged { .. }),

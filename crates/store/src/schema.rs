@@ -14,7 +14,7 @@ use crate::record::{damaged, seal, unseal};
 use crate::tables::{SCHEMA_KEY, Table, key_number, number_key};
 
 /// The schema version that this build reads and writes.
-pub const SCHEMA: u32 = 4;
+pub const SCHEMA: u32 = 5;
 
 /// Makes the tables in a new file; brings any other to this build's version. `keep` keeps the file as
 /// it is, and is called before an older one is changed.

@@ -19,6 +19,12 @@ pub enum Table {
     MessageStates,
     /// Key: session id, kind. Value: `BreakerChanged`; no row while all is well.
     Breakers,
+    /// Key: session id. Value: `ActivityChanged`; no row until something is known of its agent.
+    Activities,
+    /// Key: session id. Value: `AgentNoted`; likewise.
+    Notes,
+    /// Key: session id. Value: `ThoughtPublished`; likewise.
+    Thoughts,
     /// Key: tag. Value: `TagRetired`.
     Retired,
     /// Key: `r` and 16 bytes, or `n` and the text. Value: `OperationBegun` or `OperationDone`.
@@ -50,12 +56,15 @@ pub(crate) type Definition = TableDefinition<'static, &'static [u8], &'static [u
 
 impl Table {
     /// All tables; they are made together, and never one without the others.
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::Meta,
         Self::Sessions,
         Self::Messages,
         Self::MessageStates,
         Self::Breakers,
+        Self::Activities,
+        Self::Notes,
+        Self::Thoughts,
         Self::Retired,
         Self::Operations,
         Self::Journal,
@@ -71,6 +80,9 @@ impl Table {
             Self::Messages => "messages-2",
             Self::MessageStates => "message-states-2",
             Self::Breakers => "breakers-1",
+            Self::Activities => "activities-1",
+            Self::Notes => "notes-1",
+            Self::Thoughts => "thoughts-1",
             Self::Retired => "retired-1",
             Self::Operations => "operations-1",
             Self::Journal => "journal-4",
@@ -85,7 +97,16 @@ impl Table {
 
     /// Whether its keys are numbers.
     pub(crate) const fn is_numbered(self) -> bool {
-        matches!(self, Self::Sessions | Self::Messages | Self::MessageStates | Self::Journal)
+        matches!(
+            self,
+            Self::Sessions
+                | Self::Messages
+                | Self::MessageStates
+                | Self::Activities
+                | Self::Notes
+                | Self::Thoughts
+                | Self::Journal
+        )
     }
 
     pub(crate) const fn definition(self) -> Definition {

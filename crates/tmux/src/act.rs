@@ -4,7 +4,6 @@ use protocol::ids::{Tag, TmuxSessionId};
 use protocol::text::Name;
 
 use crate::command::{Line, script};
-use crate::create::Size;
 use crate::device::Device;
 use crate::error::TmuxError;
 use crate::format;
@@ -122,16 +121,6 @@ impl Device {
         let message: &[&str] = &["set-option", "-wqu", "-t", &target, "remain-on-exit-format"];
         let no_tag: &[&str] = &["set-option", "-p", "-t", &target, "@pool_id", format::DETACHED];
         self.effect(pane, &[no_log, close, message, no_tag]).await
-    }
-
-    /// Sets the size of the pane's window.
-    ///
-    /// # Errors
-    /// As any call.
-    pub async fn resize(&self, pane: PaneRef, size: Size) -> Result<Answer, TmuxError> {
-        let (width, height) = (size.width.to_string(), size.height.to_string());
-        let target = pane.pane.to_string();
-        self.effect(pane, &[&["resize-window", "-t", &target, "-x", &width, "-y", &height]]).await
     }
 
     /// Forgets the pane's history; its screen stays.

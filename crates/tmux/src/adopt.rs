@@ -2,19 +2,22 @@
 
 use std::path::PathBuf;
 
-use protocol::ids::{PaneId, Tag, TmuxSessionId};
+use protocol::ids::{PaneId, Tag, TmuxSessionId, Token};
 
 use crate::command::{Line, script};
 use crate::device::Device;
 use crate::error::{TmuxError, shorten};
 use crate::guard::{Answer, Nonce, Outcome, ServerRef, outcome};
 use crate::log::{self, LogOptions};
+use crate::receipt;
 
 /// How to adopt a pane.
 #[derive(Debug, Clone)]
 pub struct Adopt {
     /// What the pane's option `@pool_id` will say.
     pub tag: Tag,
+    /// Newer than all under which anything was typed before it.
+    pub token: Token,
     /// The `reaper` binary, absolute: it writes the log.
     pub init: PathBuf,
     /// Its log.
@@ -65,12 +68,14 @@ impl Adopt {
         let pipe = ["pipe-pane".as_ref(), "-O".as_ref(), "-t".as_ref(), target.as_ref(), log.as_os_str()];
         let piped = script([&pipe[..]]) + " ; " + &script([done]);
         let tagged: &[&str] = &["set-option", "-p", "-t", target, "@pool_id", &tag];
+        let begins = receipt::begins(target, self.token);
+        let begins = &begins.each_ref().map(String::as_str)[..];
         let log: &[&str] = &["if-shell", "-F", "-t", target, "#{pane_pipe}", &script([done]), &piped];
         let (facts, _tag) = FACTS.rsplit_once(' ').unwrap_or_default();
         let condition =
             format!("#{{&&:#{{==:{facts},{meant}}},#{{||:{UNTAGGED},#{{==:#{{@pool_id}},{tag}}}}}}}");
         let refusal = script([&["display-message", "-p", "-t", target, no.as_str()][..]]);
-        let effect = script([tagged, log]);
+        let effect = script([tagged, begins, log]);
         let guarded: &[&str] = &["if-shell", "-F", "-t", target, &condition, &effect, &refusal];
         let shown = format!("#{{m:* {pane} *,#{{W:#{{P: #{{pane_id}}}}}} }}");
         Line::default().then(["if-shell", "-F", "-t", session, &shown, &script([guarded]), &refusal])
@@ -103,7 +108,7 @@ mod tests {
     #[test]
     fn each_reason_is_named() {
         let log = LogOptions::new("/l");
-        let adopt = Adopt { tag: Tag([0xab; 16]), init: "/i".into(), log };
+        let adopt = Adopt { tag: Tag([0xab; 16]), token: Token::default(), init: "/i".into(), log };
         let read = |facts: &str| adopt.reason("10 99 %7 0", facts);
         assert_eq!(read("11 99 %7 0 "), Some(Answer::OtherServer));
         assert_eq!(read("10 99    "), Some(Answer::Gone));

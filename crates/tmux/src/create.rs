@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use protocol::ids::{PaneId, Tag, TmuxSessionId, WindowId};
+use protocol::ids::{PaneId, Tag, TmuxSessionId, Token, WindowId};
 use protocol::text::Name;
 
 use crate::command::{Line, script};
@@ -12,6 +12,7 @@ use crate::error::TmuxError;
 use crate::format;
 use crate::guard::{Nonce, PaneRef, ServerRef};
 use crate::log::{self, LogOptions};
+use crate::receipt;
 
 /// Columns and rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +30,8 @@ pub struct Create {
     pub name: Name,
     /// What the pane's option `@pool_id` will say.
     pub tag: Tag,
+    /// Newer than all under which anything was typed before it.
+    pub token: Token,
     /// Size of the window while nobody is attached.
     pub size: Size,
     /// Lines of history, set for the whole server because a pane takes it when it is made. `None`
@@ -95,6 +98,7 @@ impl Create {
         }
         line.then(self.new_session())
             .then(["set-option", "-p", "-t", &target, "@pool_id", &tag])
+            .then(receipt::begins(&target, self.token))
             .then(["if-shell", "-F", "-t", &target, SCREEN_GOES, &keep_screen(&target)])
             .then(["pipe-pane", "-O", "-t", &target].map(OsString::from).into_iter().chain([log]))
             .then(["display-message", "-p", &end])
@@ -148,6 +152,7 @@ mod tests {
     #[test]
     fn ids_and_end_mark_are_both_needed() {
         let create = Create {
+            token: Token::default(),
             name: "a".parse().unwrap(),
             tag: Tag([1; 16]),
             size: Size { width: 80, height: 24 },

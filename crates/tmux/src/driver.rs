@@ -4,7 +4,7 @@ use std::future::Future;
 use std::path::Path;
 use std::pin::Pin;
 
-use protocol::ids::{PaneId, TmuxSessionId};
+use protocol::ids::{PaneId, TmuxSessionId, Token};
 use protocol::text::Name;
 
 use crate::act::{Client, Lines};
@@ -16,6 +16,8 @@ use crate::guard::{Answer, PaneRef, ServerRef};
 use crate::keys::Key;
 use crate::log::LogOptions;
 use crate::observe::Listing;
+use crate::receipt::Receipt;
+use crate::terminal::Glance;
 
 /// A call under way. Dropping it ends the client, not always the effect.
 pub type Call<'a, T> = Pin<Box<dyn Future<Output = Result<T, TmuxError>> + Send + 'a>>;
@@ -28,10 +30,18 @@ pub trait Driver: Send + Sync {
     fn create<'a>(&'a self, create: &'a Create) -> Call<'a, Created>;
     /// See [`Device::capture`].
     fn capture(&self, pane: PaneRef, lines: Lines, ansi: bool) -> Call<'_, (Answer, Vec<u8>)>;
+    /// See [`Device::glance`].
+    fn glance(&self, pane: PaneRef) -> Call<'_, Glance>;
     /// See [`Device::paste`].
-    fn paste<'a>(&'a self, pane: PaneRef, text: &'a [u8]) -> Call<'a, Answer>;
+    fn paste<'a>(&'a self, pane: PaneRef, token: Token, text: &'a [u8]) -> Call<'a, Answer>;
+    /// See [`Device::call_off`].
+    fn call_off(&self, pane: PaneRef, token: Token) -> Call<'_, (Answer, Receipt)>;
+    /// See [`Device::input`].
+    fn input<'a>(&'a self, pane: PaneRef, bytes: &'a [u8]) -> Call<'a, Answer>;
     /// See [`Device::enter`].
     fn enter(&self, pane: PaneRef) -> Call<'_, Answer>;
+    /// See [`Device::enter_after`].
+    fn enter_after(&self, pane: PaneRef, token: Token) -> Call<'_, Answer>;
     /// See [`Device::keys`].
     fn keys<'a>(&'a self, pane: PaneRef, keys: &'a [Key]) -> Call<'a, Answer>;
     /// See [`Device::peek`].
@@ -82,12 +92,28 @@ impl Driver for Device {
         Box::pin(self.capture(pane, lines, ansi))
     }
 
-    fn paste<'a>(&'a self, pane: PaneRef, text: &'a [u8]) -> Call<'a, Answer> {
-        Box::pin(self.paste(pane, text))
+    fn glance(&self, pane: PaneRef) -> Call<'_, Glance> {
+        Box::pin(self.glance(pane))
+    }
+
+    fn paste<'a>(&'a self, pane: PaneRef, token: Token, text: &'a [u8]) -> Call<'a, Answer> {
+        Box::pin(self.paste(pane, token, text))
+    }
+
+    fn call_off(&self, pane: PaneRef, token: Token) -> Call<'_, (Answer, Receipt)> {
+        Box::pin(self.call_off(pane, token))
+    }
+
+    fn input<'a>(&'a self, pane: PaneRef, bytes: &'a [u8]) -> Call<'a, Answer> {
+        Box::pin(self.input(pane, bytes))
     }
 
     fn enter(&self, pane: PaneRef) -> Call<'_, Answer> {
         Box::pin(self.enter(pane))
+    }
+
+    fn enter_after(&self, pane: PaneRef, token: Token) -> Call<'_, Answer> {
+        Box::pin(self.enter_after(pane, token))
     }
 
     fn keys<'a>(&'a self, pane: PaneRef, keys: &'a [Key]) -> Call<'a, Answer> {

@@ -1,23 +1,23 @@
 //! An in-memory tmux for tests, with failures on demand. It obeys the same guards as the real one.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+mod driver;
 
-use protocol::ids::{PaneId, Tag, TmuxSessionId, WindowId};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use protocol::ids::{PaneId, Tag, TmuxSessionId, Token, WindowId};
 use protocol::text::Name;
 use protocol::tmux::{TmuxPane, TmuxSession};
 
-use crate::act::{Client, Lines};
-use crate::adopt::Adopt;
+use crate::act::Client;
 use crate::create::{Create, Created, Size};
 use crate::device::DEADLINE;
-use crate::driver::{Call, Driver};
+use crate::driver::Call;
 use crate::error::TmuxError;
 use crate::guard::{Answer, Needs, PaneRef, ServerRef};
-use crate::keys::Key;
-use crate::log::LogOptions;
-use crate::observe::Listing;
+use crate::receipt::Receipt;
+use crate::terminal::Glance;
 
 /// How a call fails.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +32,8 @@ pub enum Fault {
     CutReply,
     /// tmux says no, with these words.
     Refuse(String),
+    /// The effect happens, after so long.
+    Late(Duration),
 }
 
 /// The server. All its methods but the driver's are for the test: they never fail by a [`Fault`].
@@ -47,7 +49,10 @@ struct State {
     sessions: BTreeMap<TmuxSessionId, TmuxSession>,
     panes: BTreeMap<PaneId, TmuxPane>,
     typed: BTreeMap<PaneId, Vec<u8>>,
+    receipts: BTreeMap<PaneId, (Token, Receipt)>,
     clients: BTreeMap<TmuxSessionId, Vec<Client>>,
+    /// What the test says of a pane's screen.
+    shown: BTreeMap<PaneId, Glance>,
     faults: VecDeque<Fault>,
     calls: Vec<&'static str>,
 }
@@ -88,6 +93,12 @@ impl Fake {
         }
     }
 
+    /// What a glance at the pane tells from now on, but for its size, its modes and whether it is dead, which are the
+    /// pane's ([`Fake::change`]). Where nothing is said, what was typed is on the screen and nobody is attached.
+    pub fn show(&self, pane: PaneId, shown: Glance) {
+        self.state().shown.insert(pane, shown);
+    }
+
     /// A session that someone else created.
     pub fn add_foreign(&self, name: &str) -> TmuxSessionId {
         self.state().add(name, None, Size { width: 80, height: 24 }).0
@@ -116,6 +127,13 @@ impl Fake {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Notes a call; the fault that is due.
+    fn begin(&self, name: &'static str) -> Option<Fault> {
+        let mut state = self.state();
+        state.calls.push(name);
+        state.faults.pop_front()
+    }
+
     /// One call: the fault that is due, or the effect.
     fn call<'a, T: Send + 'a>(
         &'a self,
@@ -123,10 +141,13 @@ impl Fake {
         effect: impl FnOnce(&mut State) -> Result<T, TmuxError> + Send + 'a,
     ) -> Call<'a, T> {
         Box::pin(async move {
+            let fault = self.begin(name);
+            if let Some(Fault::Late(by)) = fault {
+                tokio::time::sleep(by).await;
+            }
             let mut state = self.state();
-            state.calls.push(name);
-            match state.faults.pop_front() {
-                None => effect(&mut state),
+            match fault {
+                None | Some(Fault::Late(_)) => effect(&mut state),
                 Some(Fault::Hang) => Err(TmuxError::TimedOut(DEADLINE)),
                 Some(Fault::LoseReply) => effect(&mut state).and(Err(TmuxError::TimedOut(DEADLINE))),
                 Some(Fault::NoServer) => Err(TmuxError::NoServer),
@@ -149,7 +170,9 @@ impl State {
         self.sessions.clear();
         self.panes.clear();
         self.typed.clear();
+        self.receipts.clear();
         self.clients.clear();
+        self.shown.clear();
     }
 
     fn up(&self) -> Result<ServerRef, TmuxError> {
@@ -182,6 +205,7 @@ impl State {
             return Err(TmuxError::Duplicate(format!("duplicate session: {name}")));
         }
         let (session, pane) = self.add(name, Some(create.tag), create.size);
+        self.receipts.insert(pane, (create.token, Receipt::CalledOff));
         let (window, pid) = (self.panes[&pane].window, self.panes[&pane].pid);
         Ok(Created { pane: PaneRef { server, pane, tag: create.tag }, session, window, pid })
     }
@@ -201,8 +225,20 @@ impl State {
             return Ok(Answer::NotOurs);
         }
         match needs {
-            Needs::Alive | Needs::Open | Needs::Typable if found.dead => Ok(Answer::Dead),
-            Needs::Typable if found.in_mode => Ok(Answer::InMode),
+            Needs::Alive | Needs::Open | Needs::Typable | Needs::Untyped(_) | Needs::Unentered(_)
+                if found.dead =>
+            {
+                Ok(Answer::Dead)
+            }
+            Needs::Typable | Needs::Untyped(_) if found.in_mode => Ok(Answer::InMode),
+            Needs::Untyped(token)
+                if self.receipts.get(&pane.pane).is_some_and(|(last, _)| *last >= token) =>
+            {
+                Ok(Answer::Already)
+            }
+            Needs::Unentered(token) if self.receipts.get(&pane.pane) != Some(&(token, Receipt::Typed)) => {
+                Ok(Answer::Already)
+            }
             Needs::Unattended if self.clients.get(&found.session).is_some_and(|c| !c.is_empty()) => {
                 Ok(Answer::Attached)
             }
@@ -212,9 +248,29 @@ impl State {
 
     fn type_in(&mut self, pane: PaneRef, needs: Needs, text: &[u8]) -> Result<Answer, TmuxError> {
         self.guarded(pane, needs, |state| {
+            let receipt = match needs {
+                Needs::Untyped(token) => Some((token, Receipt::Typed)),
+                Needs::Unentered(token) => Some((token, Receipt::Entered)),
+                _ => None,
+            };
+            state.receipts.extend(receipt.map(|receipt| (pane.pane, receipt)));
             state.typed.entry(pane.pane).or_default().extend_from_slice(text);
             Ok(())
         })
+    }
+
+    /// Of a pane that is there.
+    fn glance(&self, id: PaneId) -> Glance {
+        let mut glance = self.shown.get(&id).cloned().unwrap_or_else(|| Glance {
+            screen: self.typed.get(&id).cloned().unwrap_or_default(),
+            cursor_shown: true,
+            ..Glance::refused(Answer::Done)
+        });
+        if let Some(pane) = self.panes.get(&id) {
+            glance.size = Size { width: pane.width, height: pane.height };
+            (glance.in_mode, glance.dead) = (pane.in_mode, pane.dead);
+        }
+        glance
     }
 
     fn kill(&mut self, pane: PaneRef, needs: Needs) -> Result<Answer, TmuxError> {
@@ -224,8 +280,21 @@ impl State {
         })
     }
 
+    /// What a pane tells of a token, after which nothing is typed under it.
+    fn call_off(&mut self, pane: PaneId, token: Token) -> Receipt {
+        match self.receipts.get(&pane).copied() {
+            Some((last, receipt)) if last == token => receipt,
+            Some((last, _)) if last < token => {
+                self.receipts.insert(pane, (token, Receipt::CalledOff));
+                Receipt::CalledOff
+            }
+            _ => Receipt::Unknown,
+        }
+    }
+
     fn remove(&mut self, pane: PaneId) {
         self.typed.remove(&pane);
+        self.receipts.remove(&pane);
         if let Some(TmuxPane { session, .. }) = self.panes.remove(&pane)
             && !self.panes.values().any(|pane| pane.session == session)
         {
@@ -266,133 +335,4 @@ impl State {
 
 fn not_found(session: TmuxSessionId) -> TmuxError {
     TmuxError::NotFound(format!("can't find session: {session}"))
-}
-
-impl Driver for Fake {
-    fn observe(&self) -> Call<'_, Listing> {
-        self.call("observe", |state| {
-            let server = state.up()?;
-            Ok(Listing { server, sessions: state.sessions.clone(), panes: state.panes.clone() })
-        })
-    }
-
-    fn create<'a>(&'a self, create: &'a Create) -> Call<'a, Created> {
-        self.call("create", |state| state.create(create))
-    }
-
-    /// What was typed is what is on the screen.
-    fn capture(&self, pane: PaneRef, _lines: Lines, _ansi: bool) -> Call<'_, (Answer, Vec<u8>)> {
-        self.call("capture", move |state| {
-            let answer = state.guarded(pane, Needs::Ours, |_| Ok(()))?;
-            let text = if answer == Answer::Done { state.typed.get(&pane.pane).cloned() } else { None };
-            Ok((answer, text.unwrap_or_default()))
-        })
-    }
-
-    fn paste<'a>(&'a self, pane: PaneRef, text: &'a [u8]) -> Call<'a, Answer> {
-        self.call("paste", move |state| match text {
-            [] => Err(TmuxError::Refused("an empty text cannot be pasted".to_owned())),
-            _ => state.type_in(pane, Needs::Typable, text),
-        })
-    }
-
-    fn enter(&self, pane: PaneRef) -> Call<'_, Answer> {
-        self.call("enter", move |state| state.type_in(pane, Needs::Open, b"\r"))
-    }
-
-    fn keys<'a>(&'a self, pane: PaneRef, keys: &'a [Key]) -> Call<'a, Answer> {
-        let names: String = keys.iter().map(|key| format!("<{key}>")).collect();
-        self.call("keys", move |state| state.type_in(pane, Needs::Typable, names.as_bytes()))
-    }
-
-    fn peek(&self, pane: PaneRef) -> Call<'_, Answer> {
-        self.call("peek", move |state| state.guarded(pane, Needs::Ours, |_| Ok(())))
-    }
-
-    fn kill_pane(&self, pane: PaneRef) -> Call<'_, Answer> {
-        self.call("kill_pane", move |state| state.kill(pane, Needs::Ours))
-    }
-
-    fn kill_unattended(&self, pane: PaneRef) -> Call<'_, Answer> {
-        self.call("kill_unattended", move |state| state.kill(pane, Needs::Unattended))
-    }
-
-    fn rename<'a>(&'a self, pane: PaneRef, session: TmuxSessionId, name: &'a Name) -> Call<'a, Answer> {
-        self.call("rename", move |state| {
-            state.guarded(pane, Needs::Ours, |state| state.rename(session, name))
-        })
-    }
-
-    fn release(&self, pane: PaneRef) -> Call<'_, Answer> {
-        self.call("release", move |state| {
-            state.guarded(pane, Needs::Ours, |state| {
-                let found = state.panes.entry(pane.pane);
-                found.and_modify(|found| (found.tag, found.detached) = (None, true));
-                Ok(())
-            })
-        })
-    }
-
-    fn adopt<'a>(
-        &'a self,
-        server: ServerRef,
-        session: TmuxSessionId,
-        pane: PaneId,
-        adopt: &'a Adopt,
-    ) -> Call<'a, Answer> {
-        self.call("adopt", move |state| {
-            if state.up()? != server {
-                return Ok(Answer::OtherServer);
-            }
-            Ok(match state.panes.get_mut(&pane) {
-                Some(found) if found.session == session && found.dead => Answer::Dead,
-                Some(found) if found.session == session => {
-                    if found.tag.is_some_and(|tag| tag != adopt.tag) {
-                        return Ok(Answer::NotOurs);
-                    }
-                    (found.tag, found.detached) = (Some(adopt.tag), false);
-                    Answer::Done
-                }
-                _ => Answer::Gone,
-            })
-        })
-    }
-
-    fn reopen_log<'a>(&'a self, pane: PaneRef, _: &'a LogOptions, _: &'a Path) -> Call<'a, Answer> {
-        self.call("reopen_log", move |state| state.guarded(pane, Needs::Alive, |_| Ok(())))
-    }
-
-    fn resize(&self, pane: PaneRef, size: Size) -> Call<'_, Answer> {
-        self.call("resize", move |state| {
-            state.guarded(pane, Needs::Ours, |state| {
-                let found = state.panes.entry(pane.pane);
-                found.and_modify(|found| (found.width, found.height) = (size.width, size.height));
-                Ok(())
-            })
-        })
-    }
-
-    fn clear_history(&self, pane: PaneRef) -> Call<'_, Answer> {
-        self.call("clear_history", move |state| state.guarded(pane, Needs::Ours, |_| Ok(())))
-    }
-
-    fn clients(&self, server: ServerRef, session: TmuxSessionId) -> Call<'_, Vec<Client>> {
-        self.call("clients", move |state| {
-            if state.up()? != server || !state.sessions.contains_key(&session) {
-                return Err(not_found(session));
-            }
-            Ok(state.clients.get(&session).cloned().unwrap_or_default())
-        })
-    }
-
-    fn switch_client<'a>(
-        &'a self,
-        server: ServerRef,
-        client: &'a str,
-        session: TmuxSessionId,
-    ) -> Call<'a, ()> {
-        self.call("switch_client", move |state| {
-            if state.up()? == server { state.switch(client, session) } else { Err(not_found(session)) }
-        })
-    }
 }

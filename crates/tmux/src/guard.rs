@@ -4,11 +4,12 @@
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 
-use protocol::ids::{PaneId, ServerId, Tag};
+use protocol::ids::{PaneId, ServerId, Tag, Token};
 
 use crate::command::{Line, script};
 use crate::device::Device;
 use crate::error::{TmuxError, shorten};
+use crate::receipt;
 
 /// A run of a tmux server as tmux itself tells it: ids mean something only within it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +56,8 @@ pub enum Answer {
     InputOff,
     /// A client is attached to the session that shows the pane.
     Attached,
+    /// The pane's [receipt](crate::receipt) is not of before this token.
+    Already,
 }
 
 /// How much must be true of the pane besides that it is ours.
@@ -68,6 +71,10 @@ pub(crate) enum Needs {
     Open,
     /// And no mode is in the way.
     Typable,
+    /// And nothing was typed or called off under this token or a later one.
+    Untyped(Token),
+    /// Its terminal is open and takes input, and what was typed last was typed under this token, without Enter.
+    Unentered(Token),
     /// Nobody is attached to its session.
     Unattended,
 }
@@ -156,14 +163,21 @@ impl Guarded<'_> {
         let (facts, state) = match self.needs {
             Needs::Ours => ("", ""),
             Needs::Alive => ("#{pane_dead} ", "0 "),
-            Needs::Open => ("#{pane_dead} #{pane_input_off} ", "0 0 "),
+            Needs::Open | Needs::Unentered(_) => ("#{pane_dead} #{pane_input_off} ", "0 0 "),
             Needs::Unattended => ("#{session_attached} ", "0 "),
-            Needs::Typable => ("#{pane_dead} #{pane_input_off} #{pane_in_mode} ", "0 0 0 "),
+            Needs::Typable | Needs::Untyped(_) => {
+                ("#{pane_dead} #{pane_input_off} #{pane_in_mode} ", "0 0 0 ")
+            }
+        };
+        let (receipt, valid) = match self.needs {
+            Needs::Untyped(token) => (format!("{} ", receipt::before(token)), "1 "),
+            Needs::Unentered(token) => (format!("{} ", receipt::without_enter(token)), "1 "),
+            _ => (String::new(), ""),
         };
         let PaneRef { server, pane, tag } = self.pane;
         let (pid, started) = (server.pid, server.started_at);
         format!(
-            "#{{==:#{{pid}} #{{start_time}} #{{pane_id}} {facts}#{{@pool_id}},{pid} {started} {pane} {state}{tag}}}"
+            "#{{==:#{{pid}} #{{start_time}} #{{pane_id}} {facts}{receipt}#{{@pool_id}},{pid} {started} {pane} {state}{valid}{tag}}}"
         )
     }
 
@@ -197,10 +211,10 @@ impl Guarded<'_> {
             Some(Answer::Dead)
         } else if !matches!(self.needs, Needs::Ours | Needs::Alive) && input_off != "0" {
             Some(Answer::InputOff)
-        } else if self.needs == Needs::Typable && mode != "0" {
+        } else if matches!(self.needs, Needs::Typable | Needs::Untyped(_)) && mode != "0" {
             Some(Answer::InMode)
         } else {
-            None
+            matches!(self.needs, Needs::Untyped(_) | Needs::Unentered(_)).then_some(Answer::Already)
         }
     }
 }
@@ -232,6 +246,10 @@ mod tests {
         assert_eq!(read(Needs::Open, &line("10 99 %7 0 0 2 0")), None);
         assert_eq!(read(Needs::Unattended, &line("10 99 %7 0 0 0 1")), Some(Answer::Attached));
         assert_eq!(read(Needs::Unattended, &line("10 99 %7 1 1 1 0")), None);
+        let token = Token::default();
+        assert_eq!(read(Needs::Untyped(token), &line("10 99 %7 0 0 1 0")), Some(Answer::InMode));
+        assert_eq!(read(Needs::Untyped(token), &line("10 99 %7 0 0 0 1")), Some(Answer::Already));
+        assert_eq!(read(Needs::Unentered(token), &line("10 99 %7 0 0 1 1")), Some(Answer::Already));
         assert_eq!(read(Needs::Ours, "nonsense"), None);
     }
 

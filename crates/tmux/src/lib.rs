@@ -25,7 +25,9 @@ pub mod live;
 mod log;
 pub mod observe;
 mod query;
+pub mod receipt;
 mod run;
+mod terminal;
 pub mod typing;
 pub mod version;
 
@@ -40,3 +42,5 @@ pub use keys::Key;
 pub use live::Live;
 pub use log::LogOptions;
 pub use observe::Listing;
+pub use receipt::Receipt;
+pub use terminal::Glance;

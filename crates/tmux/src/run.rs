@@ -1,15 +1,14 @@
 //! Runs one command line, over a connection of our own or by a tmux client: a deadline, an output cap,
 //! and no orphan.
 
-use std::convert::Infallible;
 use std::future::pending;
-use std::io;
+use std::io::{self, Seek, Write};
 use std::os::fd::AsFd;
 use std::process::{ExitStatus, Stdio};
 
 use nix::errno::Errno;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
-use tokio::process::{Child, ChildStdin, Command};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::{Child, Command};
 use tokio::time::{Instant, timeout_at};
 
 use crate::command::Line;
@@ -70,8 +69,8 @@ impl Device {
         may_start: bool,
         deadline: Instant,
     ) -> Result<Reply, TmuxError> {
-        let mut child = self.spawn(line, input.is_some(), may_start)?;
-        let failure = match timeout_at(deadline, exchange(&mut child, input, self.output_cap)).await {
+        let mut child = self.spawn(line, input, may_start)?;
+        let failure = match timeout_at(deadline, exchange(&mut child, self.output_cap)).await {
             Ok(Ok(Ok(reply))) => return Ok(reply),
             Ok(Ok(Err(TooMuch))) => TmuxError::TooLong(self.output_cap),
             Ok(Err(error)) => {
@@ -86,10 +85,10 @@ impl Device {
         Err(failure)
     }
 
-    fn spawn(&self, line: &Line, has_input: bool, may_start: bool) -> Result<Child, TmuxError> {
+    fn spawn(&self, line: &Line, input: Option<&[u8]>, may_start: bool) -> Result<Child, TmuxError> {
         let mut command = self.command(may_start);
         command.args(line.words());
-        command.stdin(if has_input { Stdio::piped() } else { Stdio::null() });
+        command.stdin(input.map_or_else(|| Ok(Stdio::null()), whole).map_err(TmuxError::Spawn)?);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command.spawn().map_err(|error| self.not_run(error))
     }
@@ -132,11 +131,19 @@ fn end_with_parent(command: &mut Command) {
     unsafe { command.pre_exec(before_exec) };
 }
 
+/// A file that has no name, with all of the input. Of a pipe, whose writer may end half-way, a client would take a part for
+/// the whole.
+fn whole(input: &[u8]) -> io::Result<Stdio> {
+    let mut file = tempfile::tempfile()?;
+    file.write_all(input)?;
+    file.rewind()?;
+    Ok(Stdio::from(file))
+}
+
 struct TooMuch;
 
-/// Feeds and reads the client until it ends.
-async fn exchange(child: &mut Child, input: Option<&[u8]>, cap: usize) -> io::Result<Result<Reply, TooMuch>> {
-    let stdin = child.stdin.take();
+/// Reads the client until it ends.
+async fn exchange(child: &mut Child, cap: usize) -> io::Result<Result<Reply, TooMuch>> {
     let (Some(mut out), Some(mut err)) = (child.stdout.take(), child.stderr.take()) else {
         return Err(io::ErrorKind::BrokenPipe.into());
     };
@@ -145,7 +152,6 @@ async fn exchange(child: &mut Child, input: Option<&[u8]>, cap: usize) -> io::Re
         status = child.wait() => status?,
         TooMuch = collect(&mut out, &mut stdout, cap) => return Ok(Err(TooMuch)),
         TooMuch = collect(&mut err, &mut stderr, STDERR_CAP) => return Ok(Err(TooMuch)),
-        never = feed(stdin, input.unwrap_or_default()) => match never {},
     };
     drain(&out, &mut stdout, cap);
     drain(&err, &mut stderr, STDERR_CAP);
@@ -153,16 +159,6 @@ async fn exchange(child: &mut Child, input: Option<&[u8]>, cap: usize) -> io::Re
         return Ok(Err(TooMuch));
     }
     Ok(Ok(Reply { ok: status.success(), stdout, stderr }))
-}
-
-/// Writes what the client reads, then closes. Its exit says whether it took it.
-async fn feed(stdin: Option<ChildStdin>, input: &[u8]) -> Infallible {
-    if let Some(mut stdin) = stdin
-        && let Err(error) = stdin.write_all(input).await
-    {
-        tracing::debug!(%error, "the tmux client closed its input");
-    }
-    pending().await
 }
 
 /// Reads until there is too much.

@@ -144,17 +144,25 @@ mod tests {
         let name = "x".repeat(1 << 20);
         let state = TmuxState { sessions: [session(1, &name)].into(), ..TmuxState::default() };
         let view = View::Snapshot { state, part: 0, more: false };
-        let mut told = 0;
-        while printer.has_room() {
+        // One is being written, the others wait.
+        for _ in 0..=WINDOW {
             let view = view.clone();
             let observe = Observe { watcher: 7, seq: 1, asked: 0, age_ms: 3, complete: true, view };
             printer.observe(observe).await.unwrap();
-            told += 1;
-            tokio::task::yield_now().await;
         }
-        assert!(told <= WINDOW + 1, "{told} lines wait");
-        let reader = std::thread::spawn(move || io::copy(&mut reads, &mut io::sink()));
-        assert_eq!(printer.hear().await.unwrap(), Heard::Fine);
+        assert!(!printer.has_room());
+        let reader = {
+            let mut hears = std::pin::pin!(printer.hear());
+            // It listens before anybody reads.
+            tokio::select! {
+                biased;
+                heard = &mut hears => panic!("{heard:?}"),
+                () = std::future::ready(()) => {}
+            }
+            let reader = std::thread::spawn(move || io::copy(&mut reads, &mut io::sink()));
+            assert_eq!(hears.await.unwrap(), Heard::Fine);
+            reader
+        };
         assert!(printer.has_room());
         drop(printer);
         reader.join().unwrap().unwrap();

@@ -6,7 +6,7 @@ use std::io;
 use std::time::Duration;
 
 use process::exits::{Ended, Exits};
-use process::place;
+use process::place::{self, Front};
 use protocol::tmux::TmuxPane;
 use protocol::{PaneId, ProcId};
 use tokio::io::Interest;
@@ -23,6 +23,9 @@ const SHARE: u32 = 2500;
 const ROUND: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 /// By then a new pane's program runs: before, the server's own child does, which becomes it.
 const YOUNG: Duration = Duration::from_millis(150);
+/// What is in the foreground of the pool's panes while their own programs do not run yet, or do no more: the server's own
+/// child, and the init that it becomes.
+const OTHERS: [&[u8]; 2] = [b"tmux: server", b"reaper"];
 
 /// The processes of one server and of its panes.
 pub(crate) struct Procs {
@@ -174,9 +177,10 @@ impl Procs {
 /// Looks what runs in the foreground of this pane.
 pub(crate) fn front(model: &mut Model, id: PaneId) {
     let pane = model.state().panes.get(&id).filter(|pane| pane.process.is_some() && !pane.is_over());
-    let Some(pid) = pane.map(|pane| pane.pid) else { return };
+    let Some((pid, tag)) = pane.map(|pane| (pane.pid, pane.tag)) else { return };
     if let Ok(front) = place::front(pid) {
-        model.front(id, front);
+        let is_its_own = |front: &Front| !OTHERS.contains(&front.command.0.as_slice());
+        model.front(id, front.filter(|front| tag.is_none() || is_its_own(front)));
     }
 }
 

@@ -54,6 +54,7 @@ impl Tmux {
         let job = self.dir.path().join(format!("{name}.sh"));
         fs::write(&job, script).unwrap();
         let create = Create {
+            token: protocol::Token::default(),
             name: name.parse().unwrap(),
             tag: tag(name),
             size: Size { width: 80, height: 24 },
@@ -200,6 +201,11 @@ fn refused(code: ErrorCode) -> HelloReply {
     Err(Refusal::new(code, "not you"))
 }
 
+/// A server that stands still for a moment is not taken for silent, after which all of it would be read.
+fn patient(setup: &mut WatchSetup) {
+    setup.heartbeat_ms = 10_000;
+}
+
 /// A watcher as `poold` has it: its observations joined and applied.
 struct Peer {
     reader: FrameReader<ReadHalf>,
@@ -300,7 +306,7 @@ async fn first_all_then_what_changes_then_that_nothing_does() {
     let (mut tmux, poold) = (Tmux::new(), Poold::new());
     let created = tmux.create("one", "exec sleep 1000").await;
     let _watcher = poold.watcher();
-    let mut peer = poold.welcome(&tmux).await;
+    let mut peer = poold.welcome_to(&tmux, patient).await;
     let first = peer.observe().await;
     assert!(is_snapshot(&first) && first.seq == 1 && first.asked == 0);
     assert!(matches!(peer.state.server, Server::Up(server) if Some(server.process) == tmux.server));
@@ -323,7 +329,7 @@ async fn a_snapshot_on_demand_begins_after_the_demand() {
     let (mut tmux, poold) = (Tmux::new(), Poold::new());
     tmux.create("one", "exec sleep 1000").await;
     let _watcher = poold.watcher();
-    let mut peer = poold.welcome(&tmux).await;
+    let mut peer = poold.welcome_to(&tmux, patient).await;
     for n in 1..=5 {
         let name = format!("s{n}");
         tmux.create(&name, "exec sleep 1000").await;

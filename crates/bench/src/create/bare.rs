@@ -86,7 +86,8 @@ impl<'a> Bare<'a> {
         crate::pool::processes(self.command())
     }
 
-    fn command(&self) -> Command {
+    /// `tmux` on this server.
+    pub(crate) fn command(&self) -> Command {
         let mut command = self.pool.command("tmux");
         command.args(["-f", "/dev/null", "-S"]).arg(&self.socket).stdout(Stdio::null());
         command

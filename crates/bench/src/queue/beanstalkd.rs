@@ -7,9 +7,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::child::Spawned;
 use super::drive::{Client, Talk, Turn};
 use super::subject::{BODY, Load, Server, Work};
+use crate::child::Spawned;
 
 pub(super) const PROGRAM: &str = "beanstalkd";
 

@@ -7,7 +7,7 @@ use protocol::blocking::Connection;
 use protocol::reply::Status;
 use protocol::{Hello, Request, Response, Role};
 
-use super::child::Spawned;
+use crate::child::Spawned;
 use crate::pool::{self, Pool};
 use crate::usage::{self, Memory};
 

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::child::Spawned;
+use crate::child::Spawned;
 use crate::interrupt;
 use crate::stats::Times;
 

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
-use super::child::Spawned;
 use super::drive::{Client, Done, Talk, Turn};
 use super::server;
 use super::subject::{BODY, Load, Server, Subject, Work};
+use crate::child::Spawned;
 use crate::interrupt;
 
 /// Appending to a file, in this process.

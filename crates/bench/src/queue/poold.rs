@@ -82,6 +82,7 @@ pub(super) fn message(session: SessionRef, kind: &str, body: &[u8]) -> Request {
         origin: "bench".to_owned(),
         ttl_ms: None,
         enter: true,
+        raw: false,
         priority: 0,
         cause: None,
         wake: false,

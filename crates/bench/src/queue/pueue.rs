@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use super::child::Spawned;
 use super::drive::Done;
 use super::subject::{BODY, Load, Subject, Work};
+use crate::child::Spawned;
 use crate::interrupt;
 
 pub(super) const PROGRAM: &str = "pueued";

@@ -5,9 +5,9 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::child::Spawned;
 use super::drive::{Client, Talk, Turn};
 use super::subject::{BODY, Load, Server, Work};
+use crate::child::Spawned;
 use std::io::Write;
 
 pub(super) const PROGRAM: &str = "sqlite3";

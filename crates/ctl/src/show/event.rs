@@ -1,6 +1,6 @@
 //! An event as one flat JSON document, and as a line for people.
 
-use protocol::event::{Event, Stamped};
+use protocol::event::{AgentEvent, Event, Stamped};
 use protocol::session::Spec;
 use protocol::{Seq, Timestamp, redact};
 use serde::Serialize;
@@ -38,7 +38,11 @@ pub(crate) fn details(stamped: &Stamped) -> String {
         let hidden = envelope.contains(&key.as_str()) || value.is_null() || is_long(value);
         (!hidden).then(|| format!("{key}={}", plain(value)))
     };
-    document(stamped).iter().filter_map(shown).collect::<Vec<_>>().join(" ")
+    let mut document = document(stamped);
+    if let Some(ask) = document.get_mut("ask").filter(|ask| ask.is_object()) {
+        *ask = json!(format!("{}: {}", plain(&ask["kind"]), plain(&ask["text"])));
+    }
+    document.iter().filter_map(shown).collect::<Vec<_>>().join(" ")
 }
 
 fn envelope(seq: Seq, at: Option<Timestamp>, kind: &str) -> Map<String, Value> {
@@ -66,11 +70,15 @@ fn plain(value: &Value) -> String {
 /// the journal is not in it.
 fn fields(event: &Event) -> Map<String, Value> {
     // The tag of an enum and its content: {"session_live": {…}}.
-    let Ok(Value::Object(tagged)) = serde_json::to_value(event) else { return Map::new() };
+    let value = match event {
+        Event::Agent(event) => serde_json::to_value(event),
+        event => serde_json::to_value(event),
+    };
+    let Ok(Value::Object(tagged)) = value else { return Map::new() };
     let Some(Value::Object(mut fields)) = tagged.into_iter().next().map(|(_, content)| content) else {
         return Map::new();
     };
-    for inner in ["status", "breaker", "lock"] {
+    for inner in ["status", "breaker", "lock", "activity", "thought"] {
         if let Some(Value::Object(inner)) = fields.remove(inner) {
             fields.extend(inner);
         }
@@ -96,6 +104,8 @@ fn fields(event: &Event) -> Map<String, Value> {
         Event::LockGranted { lock, .. } => {
             fields.insert("purpose".into(), json!(redact::text(&lock.purpose)));
         }
+        // Which incarnation it is about is of use to the daemon alone.
+        Event::Agent(AgentEvent::ActivityChanged { .. }) => drop(fields.remove("tag")),
         Event::BudgetChanged { budget, .. } => instead(&mut fields, "budget", &BudgetJson::new(budget)),
         _ => {}
     }
@@ -133,7 +143,7 @@ fn own_name(event: &Event, key: String) -> String {
     if matches!(key.as_str(), "seq" | "at" | "kind") { format!("{owner}_{key}") } else { key }
 }
 
-/// Times as text: everything named `…_at`, `at`, `not_before`, `since` or `…_since` is in milliseconds, but what tmux says
+/// Times as text: everything named `…_at`, `at`, `not_before`, `since`, `…_since` or `…_until` is in milliseconds, but what tmux says
 /// of its server's start is in seconds.
 fn readable(key: &str, value: Value) -> Value {
     match value {
@@ -163,17 +173,21 @@ fn seconds(key: String, value: Value) -> (String, Value) {
 }
 
 fn is_time(key: &str) -> bool {
-    ["at", "not_before", "since"].contains(&key) || key.ends_with("_at") || key.ends_with("_since")
+    ["at", "not_before", "since"].contains(&key)
+        || ["_at", "_since", "_until"].iter().any(|end| key.ends_with(end))
 }
 
 #[cfg(test)]
 mod tests {
+    use protocol::activity::{Ask, AskKind, Source};
     use protocol::life::{Budget, Policy};
     use protocol::message::Holder;
     use protocol::reap::{Action, CandidateKind, Outcome, Rule};
     use protocol::session::{Exit, SessionLock};
+    use protocol::thought::{Place, Thought};
     use protocol::{
-        Breaker, GeneratorId, MessageId, MessageState, MessageStatus, OpId, ProcId, Reason, SessionId, Tag,
+        Activity, ActivityState, Breaker, GeneratorId, MessageId, MessageState, MessageStatus, OpId, ProcId,
+        Reason, SessionId, Tag,
     };
 
     use super::*;
@@ -377,6 +391,55 @@ mod tests {
         assert_eq!(value["outcome"]["spared"]["left"], json!(["5 (tmux) serves others"]));
         let line = details(&Stamped { seq: Seq(1), at: Timestamp(0), event });
         assert!(line.contains(r#""left":["5 (tmux) serves others"]"#), "{line}");
+    }
+
+    #[test]
+    fn what_an_agent_does_is_told() {
+        let session = SessionId(12);
+        let ask = Ask {
+            id: 5,
+            kind: AskKind::Permission,
+            text: "rm -rf build".into(),
+            tool: Some("Bash".into()),
+            answerable: true,
+        };
+        let activity = Activity {
+            state: ActivityState::Attention,
+            source: Source::Hook,
+            since: Timestamp(1000),
+            ask: Some(ask),
+            detail: None,
+            limited_until: Some(Timestamp(2000)),
+            tag: Some(Tag([1; 16])),
+        };
+        let event = Event::Agent(AgentEvent::ActivityChanged { session, activity, turned: true });
+        let expected = json!({
+            "seq": 9, "at": "2023-11-14T22:13:20.000Z", "kind": "activity_changed", "session": "sess_12",
+            "state": "attention", "source": "hook", "since": "1970-01-01T00:00:01.000Z", "detail": null,
+            "limited_until": "1970-01-01T00:00:02.000Z",
+            "ask": {"id": 5, "kind": "permission", "text": "rm -rf build", "tool": "Bash", "answerable": true}
+        });
+        assert_eq!(shown(event.clone()), expected);
+        let line = details(&Stamped { seq: Seq(1), at: Timestamp(0), event });
+        assert!(line.starts_with("ask=permission: rm -rf build limited_until="), "{line}");
+        assert!(line.ends_with("source=hook state=attention"), "{line}");
+        let by = "approve".to_owned();
+        let event = Event::Agent(AgentEvent::AskAnswered { session, ask: 5, allowed: false, by });
+        let line = details(&Stamped { seq: Seq(1), at: Timestamp(0), event });
+        assert_eq!(line, "allowed=false ask=5 by=approve");
+    }
+
+    #[test]
+    fn a_thought_is_told_flat() {
+        let place = Some(Place { stream: "s".into(), seq: 3 });
+        let thought = Thought { text: Some("Reading".into()), token_count: 5, place, ..Thought::default() };
+        let event = Event::Agent(AgentEvent::ThoughtPublished { session: SessionId(12), thought });
+        let value = shown(event);
+        assert_eq!((&value["kind"], &value["session"]), (&json!("thought_published"), &json!("sess_12")));
+        assert_eq!((&value["text"], &value["state"]), (&json!("Reading"), &json!("holding")));
+        assert_eq!((&value["token_count"], &value["seq"]), (&json!(5), &json!(9)));
+        assert_eq!(value["place"], json!({"stream": "s", "seq": 3}));
+        assert_eq!(value["updated_at"], "1970-01-01T00:00:00.000Z");
     }
 
     #[test]

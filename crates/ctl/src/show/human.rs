@@ -6,15 +6,16 @@ use protocol::reply::SessionView;
 use protocol::session::Exit;
 use protocol::{Lifecycle, OsBytes, Session, Timestamp, redact};
 
-use crate::show::json::{status, word};
+use crate::show::json::word;
 use crate::show::out::Style;
 use crate::show::table::Table;
-use crate::show::{escape, life, lock, time, tree};
+use crate::show::{agent, escape, life, lock, time, tree};
 
 /// A table of sessions.
 #[must_use]
 pub(crate) fn sessions(views: &[SessionView], style: Style, now: Timestamp) -> String {
-    let mut table = Table::new(&["ID", "NAME", "AGENT", "STATE", "STATUS", "QUEUE", "RUNS", "ACTIVE"]);
+    let header = ["ID", "NAME", "AGENT", "STATE", "STATUS", "ACTIVITY", "QUEUE", "RUNS", "ACTIVE"];
+    let mut table = Table::new(&header);
     for view in views {
         let session = &view.session;
         table.row([
@@ -22,18 +23,22 @@ pub(crate) fn sessions(views: &[SessionView], style: Style, now: Timestamp) -> S
             session.name.to_string(),
             session.spec.agent.clone(),
             state(view),
-            status(view).or(view.slot_wait.map(|_| "waiting")).unwrap_or_default().to_owned(),
+            view.status().or(view.slot_wait.map(|_| "waiting")).unwrap_or_default().to_owned(),
+            agent::word(view).unwrap_or_default().to_owned(),
             (view.queue.queued + view.queue.claimed + view.queue.in_doubt).to_string(),
             session.current_command.as_ref().map(OsBytes::to_string_lossy).unwrap_or_default(),
             when(session.last_activity_at, style, now),
         ]);
+        if let Some(code) = agent::colour(view.activity.state).filter(|_| style.colour) {
+            table.paint(5, code);
+        }
     }
     table.render()
 }
 
-/// Everything about one session, a line each.
+/// Everything about one session, a line each; what is asked, its processes and the end of what it wrote after that.
 #[must_use]
-pub(crate) fn session(view: &SessionView, style: Style, now: Timestamp) -> String {
+pub(crate) fn session(view: &SessionView, replay: Option<&str>, style: Style, now: Timestamp) -> String {
     let session = &view.session;
     let incarnation = session.incarnation.as_ref();
     let command = redact::command(&session.spec.command);
@@ -43,7 +48,8 @@ pub(crate) fn session(view: &SessionView, style: Style, now: Timestamp) -> Strin
     rows.add("name", session.name.to_string());
     rows.add("workspace", session.workspace.to_string());
     rows.add("state", state(view));
-    rows.maybe("status", status(view).map(str::to_owned));
+    rows.maybe("status", view.status().map(str::to_owned));
+    rows.agent(view, style, now);
     rows.ending(session, style, now);
     rows.maybe("next start", life::next_start(session, now));
     rows.maybe("waits", view.slot_wait.map(|place| format!("for a slot, place {place}")));
@@ -81,7 +87,8 @@ pub(crate) fn session(view: &SessionView, style: Style, now: Timestamp) -> Strin
     rows.add("active", when(session.last_activity_at, style, now));
     rows.maybe("verified", session.verified_at.map(|at| when(at, style, now)));
     let processes = tree::render(&view.processes);
-    rows.0.render() + &if processes.is_empty() { processes } else { format!("processes\n{processes}") }
+    let processes = if processes.is_empty() { processes } else { format!("processes\n{processes}") };
+    rows.0.render() + &agent::asked(view, style) + &processes + &agent::replay(replay)
 }
 
 /// `sess_1  web  stopped (exited), exit 0`, as the verbs that change a session answer.
@@ -175,6 +182,21 @@ impl Rows {
         self.maybe("wakes by", life::again(session));
     }
 
+    /// What its agent does, and what is known of it.
+    fn agent(&mut self, view: &SessionView, style: Style, now: Timestamp) {
+        self.maybe("activity", agent::activity(view, style, now));
+        self.maybe("limited", agent::limited(view, style, now));
+        self.add("rest", view.rest_state(now).word().to_owned());
+        self.maybe("prompt waits", view.waits.clone());
+        self.maybe("confirmed", agent::confirmed(view));
+        self.maybe("tokens", agent::tokens(view));
+        self.maybe("skill", view.notes.skill.clone());
+        let thought = view.thought.as_ref();
+        self.maybe("thought", thought.and_then(|thought| thought.text.clone()));
+        self.maybe("thinks", thought.map(|thought| agent::thought(thought, style, now)));
+        self.maybe("colours", view.theme.as_ref().map(agent::theme));
+    }
+
     /// What bounds it and what becomes of it.
     fn bounds(&mut self, view: &SessionView) {
         let Session { spec, policy, incarnation, conversation, .. } = &view.session;
@@ -217,8 +239,8 @@ mod tests {
     #[test]
     fn a_list_is_plain_and_stable_when_piped() {
         let view = testing::session("web");
-        let expected = "ID      NAME  AGENT  STATE  STATUS  QUEUE  RUNS  ACTIVE\n\
-                        sess_1  web   shell  live   idle    0      sh    2023-11-14T22:13:20.000Z\n";
+        let expected = "ID      NAME  AGENT  STATE  STATUS  ACTIVITY  QUEUE  RUNS  ACTIVE\n\
+                        sess_1  web   shell  live   idle    unknown   0      sh    2023-11-14T22:13:20.000Z\n";
         assert_eq!(sessions(std::slice::from_ref(&view), Style::default(), NOW), expected);
         let style = Style { terminal: true, ..Style::default() };
         assert!(sessions(&[view], style, NOW).ends_with("sh    5m ago\n"));
@@ -230,7 +252,8 @@ mod tests {
         view.session.current_command = Some("\x1b[2Jevil\n".into());
         view.session.spec.command = vec!["sh".into(), "-c".into(), "echo '\x07'".into()];
         view.session.labels.insert("k".into(), "a\x1bb".into());
-        let shown = sessions(&[view.clone()], Style::default(), NOW) + &session(&view, Style::default(), NOW);
+        let shown =
+            sessions(&[view.clone()], Style::default(), NOW) + &session(&view, None, Style::default(), NOW);
         assert!(shown.chars().all(|c| c == '\n' || !c.is_control()), "{shown:?}");
         assert!(shown.contains(r"sh -c 'echo '\''\x07'\'''"), "{shown}");
         assert!(!shown.contains("hunter2"));
@@ -250,7 +273,7 @@ mod tests {
     fn a_session_shows_what_becomes_of_it() {
         let mut view = testing::session("web");
         let shown = |view: &SessionView| {
-            let text = session(view, Style::default(), NOW);
+            let text = session(view, None, Style::default(), NOW);
             text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
         };
         let has = |view: &SessionView, line: &str| {
@@ -295,10 +318,10 @@ mod tests {
     #[test]
     fn a_session_shows_where_it_is_and_its_processes() {
         let mut view = testing::session("web");
-        let shown = session(&view, Style::default(), NOW);
+        let shown = session(&view, None, Style::default(), NOW);
         assert!(shown.contains("runs in        /tmp/sub\n") && !shown.contains("processes"), "{shown}");
         let process = ProcId { pid: 60, start: 6 };
         view.processes = vec![TreeProcess { process, parent: 1, command: "reaper".into() }];
-        assert!(session(&view, Style::default(), NOW).ends_with("processes\n  60  reaper\n"));
+        assert!(session(&view, None, Style::default(), NOW).ends_with("processes\n  60  reaper\n"));
     }
 }

@@ -1,23 +1,22 @@
 //! The JSON documents that scripts depend on. Each is a struct, so a key can neither be missing nor
 //! slip in; what is not known is null.
 
+mod agent;
 mod life;
 mod message;
 
 use std::collections::BTreeMap;
 
 use protocol::life::{Account, Conversation};
-use protocol::reply::{QueueCounts, SessionView};
+use protocol::reply::{QueueCounts, SessionView, Theme};
 use protocol::{Lifecycle, OsBytes, Session, Timestamp, redact};
 use serde::Serialize;
 
+pub(crate) use agent::{ActivityJson, ThoughtJson};
 pub(crate) use life::{BudgetJson, LimitsJson, LockJson, PolicyJson, UsageJson};
 pub(crate) use message::{MessageJson, breaker, with_history};
 
 use crate::show::time::{rfc3339, rfc3339_of_seconds};
-
-/// How long after its last activity a session counts as drowsy, in milliseconds.
-const DROWSY_AFTER_MS: u64 = 30_000;
 
 /// A session, as `ls`, `show` and `new` print it.
 #[derive(Debug, Serialize)]
@@ -33,9 +32,10 @@ pub(crate) struct SessionJson<'a> {
     lifecycle: Lifecycle,
     reason: Option<protocol::Reason>,
     detail: Option<&'a str>,
-    activity: &'static str,
-    activity_source: Option<&'static str>,
-    activity_since: Option<String>,
+    #[serde(flatten)]
+    activity: ActivityJson<'a>,
+    waits: Option<&'a str>,
+    confirm: Option<&'a str>,
     status: Option<&'static str>,
     rest_state: &'static str,
     attached_clients: u32,
@@ -61,12 +61,16 @@ pub(crate) struct SessionJson<'a> {
     budget: BudgetJson,
     resumed: bool,
     conversation: Option<&'a Conversation>,
+    tokens: Option<u64>,
     context_limit: Option<u64>,
+    skill: Option<&'a str>,
     parkable: bool,
     slot_wait: Option<u64>,
     lock: Option<LockJson<'a>>,
     usage: Option<UsageJson<'a>>,
-    thought: Option<()>,
+    thought: Option<ThoughtJson<'a>>,
+    theme: Option<&'a Theme>,
+    replay: Option<String>,
     verified_at: Option<String>,
     recovered: bool,
 }
@@ -131,11 +135,11 @@ impl<'a> SessionJson<'a> {
             lifecycle: session.lifecycle,
             reason: session.reason,
             detail: session.detail.as_deref(),
-            activity: "unknown",
-            activity_source: None,
-            activity_since: None,
-            status: status(view),
-            rest_state: rest_state(view, now),
+            activity: ActivityJson::new(&view.activity),
+            waits: view.waits.as_deref(),
+            confirm: Some(view.confirm.as_str()).filter(|how| !how.is_empty()),
+            status: view.status(),
+            rest_state: view.rest_state(now).word(),
             attached_clients: session.attached_clients,
             current_command: session.current_command.as_ref(),
             current_directory: view.current_dir.as_ref(),
@@ -159,50 +163,31 @@ impl<'a> SessionJson<'a> {
             budget: BudgetJson::new(&session.budget),
             resumed: incarnation.is_some_and(|i| i.resumed),
             conversation: session.conversation.as_ref(),
-            context_limit: session.spec.context_limit,
+            tokens: view.tokens(),
+            context_limit: view.context_limit(),
+            skill: view.notes.skill.as_deref(),
             parkable: view.parkable,
             slot_wait: view.slot_wait,
             lock: view.lock.as_ref().map(LockJson::new),
             usage: view.usage.as_ref().map(UsageJson::new),
-            thought: None,
+            thought: view.thought.as_ref().map(ThoughtJson::new),
+            theme: view.theme.as_ref(),
+            replay: None,
             verified_at: session.verified_at.map(rfc3339),
             recovered: session.recovered,
         }
     }
 
-    /// The same with its processes, which are known where one session is shown.
+    /// The same with its processes and the end of what it wrote, which are known where one session is shown.
     #[must_use]
-    pub(crate) fn with_processes(self, view: &'a SessionView) -> Self {
+    pub(crate) fn in_full(self, view: &'a SessionView, replay: Option<String>) -> Self {
         let processes = view.processes.iter().map(|found| ProcessJson {
             pid: found.process.pid,
             start_time: found.process.start,
             parent: found.parent,
             command: &found.command,
         });
-        Self { processes: Some(processes.collect()), ..self }
-    }
-}
-
-/// The word shown to users and gateways, only while the session is live or draining.
-#[must_use]
-pub(crate) fn status(view: &SessionView) -> Option<&'static str> {
-    let busy = view.queue.queued + view.queue.claimed + view.queue.in_doubt > 0;
-    match view.session.lifecycle {
-        Lifecycle::Live if busy => Some("active"),
-        Lifecycle::Live => Some("idle"),
-        Lifecycle::Draining => Some("draining"),
-        _ => None,
-    }
-}
-
-/// How deep it rests. Deep sleep is what does not run; a parked one can be woken.
-fn rest_state(view: &SessionView, now: Timestamp) -> &'static str {
-    let quiet_ms = now.0.saturating_sub(view.session.last_activity_at.0);
-    match view.session.lifecycle {
-        Lifecycle::Parked => "sleeping",
-        Lifecycle::Stopped | Lifecycle::Lost | Lifecycle::Failed => "deep_sleep",
-        Lifecycle::Live if status(view) == Some("idle") && quiet_ms >= DROWSY_AFTER_MS => "drowsy",
-        Lifecycle::Starting | Lifecycle::Live | Lifecycle::Draining => "active",
+        Self { processes: Some(processes.collect()), replay, ..self }
     }
 }
 
@@ -277,11 +262,12 @@ mod tests {
         let mut view = session("web");
         let value = serde_json::to_value(SessionJson::new(&view, Timestamp(0))).unwrap();
         let contract = "id, name, workspace, dir, agent, command, cwd, labels, lifecycle, reason, detail, activity,
-            activity_source, activity_since, status, rest_state, attached_clients, current_command,
+            activity_source, activity_since, activity_detail, ask, limited_until, waits, confirm, status, rest_state, attached_clients, current_command,
             current_directory, processes, generator, tmux,
             queue, total_requests, active_requests, created_at, last_activity_at, incarnations, restarts, exit,
             account, limits, unenforced, cgroup, restart_policy, policy, budget, resumed, conversation,
-            context_limit, parkable, slot_wait, lock, usage, thought, verified_at, recovered";
+            tokens, context_limit, skill, parkable, slot_wait, lock, usage, thought, theme, replay, verified_at,
+            recovered";
         assert_eq!(keys(&value), sorted(contract));
         assert_eq!(keys(&value["tmux"]), sorted("socket server_pid server_started_at session_id pane_id"));
         assert_eq!(keys(&value["queue"]), sorted("queued claimed in_doubt dead oldest_at"));
@@ -293,7 +279,7 @@ mod tests {
         assert_eq!((&value["current_directory"], &value["processes"]), (&"/tmp/sub".into(), &Value::Null));
         let process = ProcId { pid: 60, start: 6 };
         view.processes = vec![TreeProcess { process, parent: 1, command: "reaper".into() }];
-        let shown = SessionJson::new(&view, Timestamp(0)).with_processes(&view);
+        let shown = SessionJson::new(&view, Timestamp(0)).in_full(&view, None);
         let process = serde_json::json!({"pid": 60, "start_time": 6, "parent": 1, "command": "reaper"});
         assert_eq!(serde_json::to_value(shown).unwrap()["processes"], serde_json::json!([process]));
         view.session.incarnation = None;
@@ -364,20 +350,5 @@ mod tests {
         assert!(value["usage"]["memory_by"].is_null(), "{value}");
         assert_eq!((&value["parkable"], &value["slot_wait"]), (&true.into(), &3.into()));
         assert_eq!(value["command"], serde_json::json!(["claude", "--api-key=…redacted…"]));
-    }
-
-    #[test]
-    fn rest_follows_life_and_quiet() {
-        let mut view = session("web");
-        let at = |view: &SessionView, ms| rest_state(view, Timestamp(view.session.last_activity_at.0 + ms));
-        assert_eq!((at(&view, 29_999), at(&view, 30_000)), ("active", "drowsy"));
-        view.queue.queued = 1;
-        assert_eq!((status(&view), at(&view, 30_000)), (Some("active"), "active"));
-        view.session.lifecycle = Lifecycle::Parked;
-        assert_eq!((status(&view), at(&view, 0)), (None, "sleeping"));
-        view.session.lifecycle = Lifecycle::Lost;
-        assert_eq!(at(&view, 0), "deep_sleep");
-        view.session.lifecycle = Lifecycle::Draining;
-        assert_eq!(status(&view), Some("draining"));
     }
 }

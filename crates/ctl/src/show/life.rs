@@ -46,6 +46,7 @@ pub(crate) fn why(reason: Reason) -> Option<&'static str> {
         Reason::Hung => "it had something to do, and neither wrote anything nor used the processor",
         Reason::StaleAgent => "it held a message, and nothing was heard of it",
         Reason::TooIdle => "it had nothing to do for longer than it may",
+        Reason::Limited => "parked because it has used up what it may for now",
     })
 }
 

@@ -1,5 +1,6 @@
 //! Output: for people, and as JSON.
 
+pub(crate) mod agent;
 pub(crate) mod change;
 pub(crate) mod clean;
 pub(crate) mod escape;

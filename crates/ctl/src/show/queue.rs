@@ -8,7 +8,7 @@ use crate::show::human::when;
 use crate::show::json::word;
 use crate::show::out::Style;
 use crate::show::table::Table;
-use crate::show::time;
+use crate::show::{escape, time};
 
 /// A table of messages.
 #[must_use]
@@ -61,6 +61,18 @@ pub(crate) fn history(steps: &[Step]) -> String {
         ]);
     }
     table.render()
+}
+
+/// What came of a message, on its own lines where it has several.
+#[must_use]
+pub(crate) fn result(text: &str) -> String {
+    let text = escape::lines(text.trim_end());
+    if text.contains('\n') {
+        let lines: String = text.lines().map(|line| format!("  {line}\n")).collect();
+        format!("result:\n{lines}")
+    } else {
+        format!("result: {text}\n")
+    }
 }
 
 /// A table of those who work messages.
@@ -120,6 +132,12 @@ mod tests {
         let expected = "ID  KIND    TRIES  SIZE  DEAD                      KEY   REASON\n\
                         7   prompt  5/5    5     2023-11-14T22:13:20.000Z  a\\nb  exit 3\\x1b[2J\n";
         assert_eq!(dead(&[message], Style::default(), NOW), expected);
+    }
+
+    #[test]
+    fn a_result_is_shown_as_it_was_written() {
+        assert_eq!(result("It is\x1b green.\n"), "result: It is\\x1b green.\n");
+        assert_eq!(result("one\n\ttwo"), "result:\n  one\n  \ttwo\n");
     }
 
     #[test]

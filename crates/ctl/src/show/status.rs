@@ -1,7 +1,8 @@
 //! The pool's status, for people and as JSON.
 
 use protocol::Timestamp;
-use protocol::reply::{BreakerView, Component, Room, Status};
+use protocol::activity::AskKind;
+use protocol::reply::{Asking, BreakerView, Component, Room, Status};
 use protocol::tmux::Means;
 use serde_json::{Map, Value, json};
 
@@ -10,10 +11,13 @@ use crate::show::json::{breaker, queue};
 use crate::show::out::Style;
 use crate::show::table::Table;
 use crate::show::time::{rfc3339, rfc3339_of_seconds};
-use crate::show::{self, escape, size};
+use crate::show::{self, agent, escape, size};
 
 /// The components that a pool needs beside `poold`.
 const NEEDED: [&str; 2] = ["tmux-watch", "reaper"];
+
+/// The most sessions that wait for a person that are named to people.
+const NAMED: usize = 5;
 
 /// Whether nothing is wrong.
 #[must_use]
@@ -69,6 +73,17 @@ pub(crate) fn document(status: &Status) -> Value {
         "state_dir": status.state_dir,
         "problems": status.problems,
         "room": room_document(&status.room),
+        "asking": status.asking.iter().map(asking_document).collect::<Vec<_>>(),
+    })
+}
+
+fn asking_document(asking: &Asking) -> Value {
+    json!({
+        "session": asking.session,
+        "name": asking.name,
+        "kind": asking.kind.map(AskKind::word),
+        "answerable": asking.answerable,
+        "since": rfc3339(asking.since),
     })
 }
 
@@ -132,6 +147,12 @@ fn table(status: &Status, style: Style, now: Timestamp) -> Table {
         let why = show::queue::breaker(&held.kind, &held.breaker, now);
         row("held back", format!("{}  {}: {why}", held.session, held.name));
     }
+    for asking in status.asking.iter().take(NAMED) {
+        row("asks", asking_line(asking, style, now));
+    }
+    if status.asking.len() > NAMED {
+        row("asks", format!("{} more: `poolctl ls`", status.asking.len() - NAMED));
+    }
     if !status.foreign.is_empty() {
         row(
             "foreign",
@@ -141,6 +162,14 @@ fn table(status: &Status, style: Style, now: Timestamp) -> Table {
     row("database", database_line(status));
     row("state", status.state_dir.to_string_lossy());
     table
+}
+
+/// `sess_1  web: dialog since 5m ago; answer it with ` …
+fn asking_line(asking: &Asking, style: Style, now: Timestamp) -> String {
+    let Asking { session, name, kind, answerable, since } = asking;
+    let what = kind.map_or("attention", AskKind::word);
+    let answer = agent::answer(*kind, *answerable, name.as_str());
+    format!("{session}  {name}: {what} since {}; answer it with {answer}", when(*since, style, now))
 }
 
 fn slots_line(status: &Status) -> String {
@@ -277,6 +306,49 @@ mod tests {
             (&first["kind"], &first["session"], &first["failures"]),
             (&json!("summarize"), &json!("sess_1"), &json!(3))
         );
+    }
+
+    #[test]
+    fn who_waits_for_a_person_is_named_with_what_to_do_and_nothing_is_wrong() {
+        let mut status = status();
+        assert_eq!(document(&status)["asking"], json!([]));
+        assert!(!overview(&status, Style::default(), Timestamp(0)).contains("\nasks "));
+        let asking = |number: u64, kind, answerable| Asking {
+            session: SessionId(number),
+            name: format!("s{number}").parse().unwrap(),
+            kind,
+            answerable,
+            since: Timestamp(number),
+        };
+        let kinds = [
+            (Some(AskKind::Permission), true, "permission", "approve s1`, `poolctl approve s1 --deny`"),
+            (Some(AskKind::Permission), false, "permission", "attach s2`"),
+            (Some(AskKind::Dialog), false, "dialog", "attach s3`"),
+            (Some(AskKind::Message), false, "message", "queue resolve s4 ID --as done|retry|dead`"),
+            (None, false, "attention", "attach s5`"),
+        ];
+        let found = kinds.iter().zip(1..).map(|((kind, answerable, ..), n)| asking(n, *kind, *answerable));
+        status.asking = found.collect();
+        let text = overview(&status, Style::default(), Timestamp(0));
+        let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("asks ")).collect();
+        assert_eq!(lines.len(), kinds.len(), "{text}");
+        for (n, (line, (_, _, word, answer))) in (1..).zip(lines.iter().zip(&kinds)) {
+            let begin = format!(
+                "asks        sess_{n}  s{n}: {word} since 1970-01-01T00:00:00.00{n}Z; answer it with `poolctl "
+            );
+            assert!(line.strip_prefix(&begin).is_some_and(|rest| rest.starts_with(answer)), "{line}");
+        }
+        status.asking.extend([asking(6, None, false), asking(7, None, false)]);
+        let text = overview(&status, Style::default(), Timestamp(0));
+        assert!(text.contains("asks        2 more: `poolctl ls`\n") && !text.contains("s6"), "{text}");
+        assert!(text.starts_with("pool default: healthy\n") && is_healthy(&status));
+        let document = document(&status);
+        assert_eq!(document["asking"].as_array().map(Vec::len), Some(7));
+        let first = json!({
+            "session": "sess_1", "name": "s1", "kind": "permission", "answerable": true,
+            "since": "1970-01-01T00:00:00.001Z"
+        });
+        assert_eq!((&document["asking"][0], &document["asking"][4]["kind"]), (&first, &Value::Null));
     }
 
     #[test]

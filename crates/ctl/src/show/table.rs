@@ -1,5 +1,7 @@
 //! Tables with aligned columns.
 
+use std::collections::BTreeMap;
+
 use crate::show::escape;
 
 /// Blanks between two columns.
@@ -9,13 +11,15 @@ const GAP: &str = "  ";
 #[derive(Debug)]
 pub(crate) struct Table {
     rows: Vec<Vec<String>>,
+    /// Which cells have a colour, by row and column.
+    painted: BTreeMap<(usize, usize), u8>,
 }
 
 impl Table {
     /// A table with this header; without one where `header` is empty.
     #[must_use]
     pub(crate) fn new(header: &[&str]) -> Self {
-        let mut table = Self { rows: Vec::new() };
+        let mut table = Self { rows: Vec::new(), painted: BTreeMap::new() };
         if !header.is_empty() {
             table.row(header.iter().map(|&cell| cell.to_owned()));
         }
@@ -26,6 +30,11 @@ impl Table {
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         let cell = |text: String| if text.is_empty() { "-".to_owned() } else { escape::cell(text) };
         self.rows.push(cells.into_iter().map(cell).collect());
+    }
+
+    /// Gives a cell of the last row a colour of the terminal's palette.
+    pub(crate) fn paint(&mut self, column: usize, code: u8) {
+        self.painted.insert((self.rows.len().saturating_sub(1), column), code);
     }
 
     /// The text, one line a row; nothing follows the last cell of a line.
@@ -40,9 +49,12 @@ impl Table {
         }
         let mut text =
             String::with_capacity(self.rows.len() * widths.iter().map(|w| w + GAP.len()).sum::<usize>());
-        for row in &self.rows {
-            for (cell, &width) in row.iter().zip(&widths) {
-                text.push_str(cell);
+        for (at, row) in self.rows.iter().enumerate() {
+            for (column, (cell, &width)) in row.iter().zip(&widths).enumerate() {
+                match self.painted.get(&(at, column)) {
+                    Some(code) => text.push_str(&format!("\x1b[{code}m{cell}\x1b[0m")),
+                    None => text.push_str(cell),
+                }
                 let blanks = width - cell.chars().count() + GAP.len();
                 text.extend(std::iter::repeat_n(' ', blanks));
             }

@@ -46,6 +46,20 @@ pub(crate) fn short(duration: Duration) -> String {
     }
 }
 
+/// A time as a flag gives it: RFC 3339, or how long ago it was.
+///
+/// # Errors
+/// A sentence for the user.
+pub(crate) fn moment(text: &str) -> Result<Timestamp, String> {
+    if let Ok(at) = humantime::parse_rfc3339_weak(text) {
+        let since = at.duration_since(UNIX_EPOCH).map_err(|_| "before 1970".to_owned())?;
+        return Ok(Timestamp(millis(since)));
+    }
+    let ago = parse(text)
+        .map_err(|_| "write how long ago, like 90s or 2h, or a time like 2026-11-22T10:00:00Z".to_owned())?;
+    Ok(Timestamp(now().0.saturating_sub(millis(ago))))
+}
+
 /// A duration as a flag gives it: `90s`, `2h 30m`, or a bare number of seconds.
 ///
 /// # Errors

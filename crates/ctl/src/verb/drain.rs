@@ -47,7 +47,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
 fn wait(context: &Context, client: &mut Client, session: &SessionRef) -> Result<(), Error> {
     let progress = context.progress(&format!("{session} to finish what is queued"));
     let timeout_ms = context.waiting_limit().map(time::millis);
-    let wait = Wait { session: session.clone(), until: Until::Exit, timeout_ms };
+    let wait = Wait { session: session.clone(), until: vec![Until::Exit], timeout_ms };
     let view = expect_session(client.ask(Request::Wait(wait))?)?;
     drop(progress);
     print_session(context, &view, &human::state_line(&view))

@@ -29,7 +29,7 @@ pub(crate) struct Args {
     /// Only those of this session
     #[arg(long)]
     pub session: Option<String>,
-    /// Only those of this kind (session_live, message_done, …); several are any of them
+    /// Only those of this kind (session_live, message_done, activity_changed, …); several are any of them
     #[arg(long)]
     pub kind: Vec<String>,
 }
@@ -43,7 +43,8 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
     };
     let printer = Printer { context, session, kinds: &args.kind, marked: args.follow };
     if args.follow {
-        match follow(context, client, &mut Journal { printer, since: args.since })? {}
+        follow(context, client, &mut Journal { printer, since: args.since })?;
+        return Ok(exit::OK);
     }
     let (mut since, mut asked) = (args.since.unwrap_or_default(), args.since);
     loop {
@@ -157,7 +158,7 @@ impl Follower for Journal<'_> {
             }
             // This side was too slow, and is cut: it goes on after what it has.
             Frame::Lagged { .. } => return Ok(ControlFlow::Break(())),
-            Frame::Reply { .. } | Frame::Part { .. } | Frame::Ask(_) | Frame::Observed(_) => {}
+            _ => {}
         }
         Ok(ControlFlow::Continue(()))
     }

@@ -1,12 +1,13 @@
 //! `logs`: a session's output log.
 
-use std::sync::mpsc::{self, Receiver};
+use std::sync::mpsc::{self, Sender};
 use std::thread;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
+use logs::Times;
 use protocol::ids::Tag;
 use protocol::reply::LogFiles;
-use protocol::session::Session;
+use protocol::session::{Reason, Session};
 use protocol::{ErrorCode, Lifecycle, Request, Response, SessionRef, Timestamp};
 use serde_json::json;
 
@@ -16,7 +17,7 @@ use crate::error::Error;
 use crate::exit;
 use crate::show::clean::{Cleaner, Mode};
 use crate::show::{out, time};
-use crate::tail::{Cleaned, Sink, Tail, Times};
+use crate::tail::{Cleaned, Sink, Tail};
 use crate::verb::expect_session;
 
 /// Time between two questions whether a session that is followed still runs.
@@ -34,7 +35,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N")]
     pub lines: Option<u64>,
     /// Only what was written since then: how long ago (10m), or a time (2026-11-22T10:00:00Z)
-    #[arg(long, value_name = "TIME", value_parser = since)]
+    #[arg(long, value_name = "TIME", value_parser = time::moment)]
     pub since: Option<Timestamp>,
     /// Exactly the bytes that were logged, control sequences and line ends included
     #[arg(long)]
@@ -57,7 +58,9 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
     let mut sink = sink(context, args, &id, tail.times());
     tail.copy(&mut *sink)?;
     if args.follow {
-        let incarnation = tail.follow(&mut *sink, &when_over(context.patient_client(), id))?;
+        let (sender, over) = mpsc::channel();
+        when_over(context.patient_client(), id, (sender, |incarnation| incarnation));
+        let incarnation = tail.follow(&mut *sink, &over)?;
         tail.finish(&mut *sink, incarnation)?;
     }
     sink.end()?;
@@ -72,17 +75,6 @@ pub(crate) fn files(client: &mut Client, session: &SessionRef) -> Result<LogFile
     }
 }
 
-/// A time, or how long ago it was.
-fn since(text: &str) -> Result<Timestamp, String> {
-    if let Ok(at) = humantime::parse_rfc3339_weak(text) {
-        let since = at.duration_since(UNIX_EPOCH).map_err(|_| "before 1970".to_owned())?;
-        return Ok(Timestamp(time::millis(since)));
-    }
-    let ago = time::parse(text)
-        .map_err(|_| "write how long ago, like 90s or 2h, or a time like 2026-11-22T10:00:00Z".to_owned())?;
-    Ok(Timestamp(time::now().0.saturating_sub(time::millis(ago))))
-}
-
 fn sink(context: &Context, args: &Args, session: &SessionRef, times: Times) -> Box<dyn Sink> {
     if context.style.json {
         Box::new(JsonLines { session: session.to_string(), times, offset: 0, line: Vec::new() })
@@ -93,10 +85,12 @@ fn sink(context: &Context, args: &Args, session: &SessionRef, times: Times) -> B
     }
 }
 
-/// Says when the session neither runs nor can be woken nor is about to be started again, or is removed;
-/// with its last incarnation.
-fn when_over(mut client: Client, session: SessionRef) -> Receiver<Result<Option<Tag>, Error>> {
-    let (sender, over) = mpsc::channel();
+/// Where it is told that nothing more is written, and as what.
+pub(crate) type Told<T> = (Sender<Result<T, Error>>, fn(Option<Tag>) -> T);
+
+/// Says when the session neither runs nor can be woken nor is about to be started again, or is removed: what is
+/// made of its last incarnation.
+pub(crate) fn when_over<T: Send + 'static>(mut client: Client, session: SessionRef, (sender, made): Told<T>) {
     thread::spawn(move || {
         let result = loop {
             match client.ask(Request::Show(session.clone())).and_then(expect_session) {
@@ -108,14 +102,16 @@ fn when_over(mut client: Client, session: SessionRef) -> Receiver<Result<Option<
             thread::sleep(LOOK_AGAIN);
         };
         // Whoever followed may be gone.
-        drop(sender.send(result));
+        drop(sender.send(result.map(made)));
     });
-    over
 }
 
 fn may_write_more(session: &Session) -> bool {
     let lifecycle = session.lifecycle;
-    lifecycle.holds_slot() || lifecycle == Lifecycle::Parked || session.budget.due_at.is_some()
+    let comes_again = lifecycle == Lifecycle::Parked || session.budget.due_at.is_some();
+    // A restart that is under way.
+    let between = lifecycle == Lifecycle::Stopped && session.reason == Some(Reason::Restarted);
+    lifecycle.holds_slot() || comes_again || between
 }
 
 /// A JSON document a line: `{"session", "offset", "at", "text"}`: the offset of the line's first byte, and

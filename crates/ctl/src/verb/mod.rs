@@ -1,6 +1,7 @@
 //! The verbs, one a file: its arguments, its request, what it shows.
 
 pub(crate) mod adopt;
+pub(crate) mod approve;
 pub(crate) mod attach;
 pub(crate) mod backup;
 pub(crate) mod become_program;
@@ -16,6 +17,7 @@ pub(crate) mod events;
 pub(crate) mod export;
 pub(crate) mod feed;
 pub(crate) mod generators;
+pub(crate) mod hook;
 pub(crate) mod import;
 pub(crate) mod keys;
 pub(crate) mod kill;
@@ -40,6 +42,7 @@ pub(crate) mod show;
 pub(crate) mod stats;
 pub(crate) mod status;
 pub(crate) mod sync;
+pub(crate) mod thought;
 pub(crate) mod up;
 pub(crate) mod update;
 pub(crate) mod wait;
@@ -70,16 +73,18 @@ pub(crate) fn run(context: &Context, command: Command) -> Result<u8, Error> {
         Command::Ls(args) => ls::run(context, args),
         Command::Show(args) => show::run(context, &args),
         Command::Attach(args) => attach::run(context, &args),
+        Command::Approve(args) => approve::run(context, args),
         Command::Send(args) => send::run(context, args),
         Command::Keys(args) => keys::run(context, args),
         Command::Capture(args) => capture::run(context, &args),
         Command::Logs(args) => logs::run(context, &args),
-        Command::Wait(args) => wait::run(context, &args),
+        Command::Wait(args) => wait::run(context, args),
         Command::Run(args) => run::run(context, args),
         Command::Kill(args) => kill::run(context, &args),
         Command::Rm(args) => rm::run(context, &args),
         Command::Rename(args) => rename::run(context, args),
         Command::Label(args) => label::run(context, args),
+        Command::Thought(command) => thought::run(context, command),
         Command::Update(args) => update::run(context, args),
         Command::Restart(args) => restart::run(context, &args),
         Command::Park(args) => park::run(context, &args),
@@ -95,6 +100,7 @@ pub(crate) fn run(context: &Context, command: Command) -> Result<u8, Error> {
         Command::Generators(args) => generators::run(context, &args),
         Command::Adopt(args) => adopt::run(context, args),
         Command::Events(args) => events::run(context, &args),
+        Command::Hook(command) => hook::run(context, &command),
         Command::Watch(args) => watch::run(context, &args),
         Command::Feed(args) => feed::run(context, &args),
         Command::Lock(args) => lock::run(context, &args),

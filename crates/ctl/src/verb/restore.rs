@@ -88,7 +88,7 @@ fn all(context: &Context, args: &Args) -> Result<u8, Error> {
 /// The session once it was started, however it went on.
 fn started(client: &mut Client, view: &SessionView, left: Option<Duration>) -> Result<SessionView, Error> {
     let session = view.session.id.into();
-    let wait = Wait { session, until: Until::Started, timeout_ms: left.map(time::millis) };
+    let wait = Wait { session, until: vec![Until::Started], timeout_ms: left.map(time::millis) };
     let view = expect_session(client.ask(Request::Wait(wait))?)?;
     match view.session.lifecycle {
         Lifecycle::Lost | Lifecycle::Failed => Err(Error::failed(human::why_over(&view))),

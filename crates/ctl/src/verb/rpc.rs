@@ -1,8 +1,11 @@
-//! `rpc`: the whole protocol for any language. A request a line as JSON in, a reply a line out.
+//! `rpc`: the whole protocol for any language. A request a line as JSON in, a reply a line out; for a session's output,
+//! frames until it is over.
 
 use std::io::{self, BufRead};
+use std::ops::ControlFlow;
 
-use protocol::{ErrorCode, OpId, Refusal, Request, Token};
+use protocol::request::Output;
+use protocol::{ErrorCode, Frame, OpId, Refusal, Request, Token};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -10,6 +13,7 @@ use crate::client::{Client, random_op};
 use crate::context::Context;
 use crate::error::Error;
 use crate::exit;
+use crate::follow::{Follower, follow};
 use crate::show::out;
 
 /// Requests as JSON lines on standard input, replies as JSON lines on standard output
@@ -33,10 +37,60 @@ pub(crate) fn run(context: &Context, _: &Args) -> Result<u8, Error> {
         if line.trim().is_empty() {
             continue;
         }
-        let answer = parse(&line).and_then(|line| ask(context, &mut client, line));
+        let answer = match parse(&line) {
+            Ok(Line { request: Request::Output(asked), .. }) => {
+                let mut stream = Stream { asked, over: false };
+                match follow(context, context.patient_client(), &mut stream) {
+                    Ok(()) => continue,
+                    Err(error) => Err(error),
+                }
+            }
+            parsed => parsed.and_then(|line| ask(context, &mut client, line)),
+        };
         out::json(&document(answer)?)?;
     }
     Ok(exit::OK)
+}
+
+/// What a session writes: each frame a line, the last of them `closed`. Where the connection is lost it goes on behind
+/// what was printed.
+struct Stream {
+    asked: Output,
+    over: bool,
+}
+
+impl Follower for Stream {
+    fn request(&self) -> Request {
+        Request::Output(self.asked.clone())
+    }
+
+    fn persists(&self) -> bool {
+        true
+    }
+
+    fn is_over(&self) -> bool {
+        self.over
+    }
+
+    fn take(&mut self, frame: Frame) -> Result<ControlFlow<()>, Error> {
+        if self.note(&frame) {
+            out::json(&json!({ "frame": frame }))?;
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+impl Stream {
+    /// Whether it is one of these; what comes after it is then to be asked for.
+    fn note(&mut self, frame: &Frame) -> bool {
+        match frame {
+            Frame::Output { offset, bytes } => self.asked.from = Some(offset + bytes.0.len() as u64),
+            Frame::Truncated { offset } => self.asked.from = Some(*offset),
+            Frame::Closed { .. } => self.over = true,
+            _ => return false,
+        }
+        true
+    }
 }
 
 fn document(answer: Result<protocol::Response, Error>) -> Result<Value, Error> {
@@ -109,6 +163,10 @@ fn mutates(request: &Request) -> bool {
             | Request::Lock(_)
             | Request::Reap { .. }
             | Request::Update(_)
+            | Request::Approve(_)
+            | Request::Publish(_)
+            | Request::Input(_)
+            | Request::Resize(_)
     )
 }
 
@@ -141,11 +199,40 @@ mod tests {
     }
 
     #[test]
+    fn output_goes_on_behind_what_was_printed() {
+        let parsed = parse(r#"{"output":{"session":"web","from":null}}"#).unwrap().request;
+        let Request::Output(asked) = parsed else { panic!("{parsed:?}") };
+        let mut stream = Stream { asked, over: false };
+        let mut from = |frame| {
+            assert!(stream.note(&frame));
+            let Request::Output(again) = stream.request() else { panic!("it asks for something else") };
+            (again.from, stream.is_over())
+        };
+        assert_eq!(from(Frame::Output { offset: 7, bytes: "".into() }), (Some(7), false));
+        assert_eq!(from(Frame::Output { offset: 7, bytes: "abc".into() }), (Some(10), false));
+        assert_eq!(from(Frame::Truncated { offset: 100 }), (Some(100), false));
+        assert_eq!(from(Frame::Closed { offset: 100 }), (Some(100), true));
+    }
+
+    #[test]
     fn only_changes_need_an_operation() {
         assert!(mutates(&parse(r#"{"rename":{"session":"a","name":"b"}}"#).unwrap().request));
         assert!(mutates(&parse(r#"{"adopt":{"target":"$3"}}"#).unwrap().request));
         assert!(mutates(&parse(r#"{"reap":{"force":true}}"#).unwrap().request));
         assert!(mutates(&parse(r#"{"drain":"web"}"#).unwrap().request));
+        let published = r#"{"publish":{"target":"%3","text":"hi","state":null,"source":null,"rest_state":null,
+            "commit_candidate":null,"objective":null,"objective_changed_at":null,"token_count":null,
+            "context_limit":null,"updated_at":null,"place":null}}"#;
+        let approve = r#"{"approve":{"session":"web","deny":false,"ask":null,"reason":null}}"#;
+        let resize = r#"{"resize":{"session":"web","size":{"cols":80,"rows":24}}}"#;
+        for change in [published, approve, resize, r#"{"input":{"session":"web","bytes":"a"}}"#] {
+            assert!(mutates(&parse(change).unwrap().request), "{change}");
+        }
+        let wait = r#"{"wait":{"session":"web","until":["exit",{"activity":"idle"}],"timeout_ms":null}}"#;
+        assert!(
+            !mutates(&parse(wait).unwrap().request)
+                && !mutates(&parse(r#"{"terminal":"web"}"#).unwrap().request)
+        );
         let unlock = parse(r#"{"unlock":{"session":"sess_1","token":"3.17"}}"#).unwrap().request;
         assert!(!mutates(&unlock) && !mutates(&parse(r#"{"explain":"web"}"#).unwrap().request));
         assert!(!mutates(&Request::Status) && !mutates(&Request::Sync));

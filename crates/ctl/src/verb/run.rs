@@ -137,7 +137,7 @@ fn when_over(context: &Context, session: &SessionRef) -> Result<Receiver<Result<
     let timeout_ms = context.waiting_limit().map(time::millis);
     thread::spawn(move || {
         let (sender, mut client, session) = ended;
-        let wait = Wait { session, until: Until::Exit, timeout_ms };
+        let wait = Wait { session, until: vec![Until::Exit], timeout_ms };
         let view = client.ask(Request::Wait(wait)).and_then(expect_session);
         // Whoever waited may be gone.
         drop(sender.send(view.map(|view| Over::Ended(Box::new(view)))));

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, IsTerminal, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use protocol::message::{BODY_MAX, Breaker, PROMPT};
@@ -14,6 +14,7 @@ use protocol::{Message, MessageId, MessageState, OsBytes, Request, Response, Ses
 use serde_json::{Value, json};
 
 use crate::cli::{Repeat, kind};
+use crate::client::Client;
 use crate::context::Context;
 use crate::error::Error;
 use crate::exit;
@@ -41,9 +42,15 @@ pub(crate) struct Args {
     /// From -100 to 100: higher is worked first among those of its kind
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = clap::value_parser!(i8).range(-100..=100))]
     pub priority: i8,
+    /// As typed: what its agent would take for a command (/, !) or complete (@) is not defused
+    #[arg(long)]
+    pub raw: bool,
     /// Return when it is this far
     #[arg(long, value_enum, default_value = "queued", value_name = "STATE")]
     pub wait: Stage,
+    /// Wait until it is done, and print what came of it, its agent's last words, instead of its id
+    #[arg(long)]
+    pub result: bool,
     /// Give it up if it still waits after this long
     #[arg(long, value_name = "DUR", value_parser = time::parse)]
     pub ttl: Option<Duration>,
@@ -53,6 +60,9 @@ pub(crate) struct Args {
     #[command(flatten)]
     pub repeat: Repeat,
 }
+
+/// How long a look at how far it is may take.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// How far a message is to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -76,6 +86,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
         origin: context.origin(),
         ttl_ms: args.ttl.map(time::millis),
         enter: true,
+        raw: args.raw,
         priority: args.priority,
         cause: cause()?,
         wake: args.wake,
@@ -84,21 +95,47 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
         Response::Sent(sent) => *sent,
         other => return Err(Error::unexpected(&other)),
     };
-    if !context.style.json {
+    if !context.style.json && !args.result {
         out::line(&sent.message.id.to_string())?;
     }
     if let Some(breaker) = &sent.held_back {
         tell_held_back(context, &sent.message.kind, breaker);
     }
-    let message = wait(context, &session, sent.message, args.wait)?;
+    let stage = if args.result { Stage::Done } else { args.wait };
+    let message = wait(context, &session, sent.message, stage)?;
     if context.style.json {
         out::json(&document(&message, sent.held_back.as_ref())?)?;
     }
-    if args.wait != Stage::Queued && message.status.state == MessageState::InDoubt {
-        let hint = format!("see `poolctl queue resolve {session} {} --as …`", message.id);
-        return Err(Error::failed(format!("{}; {hint}", ended(&message))));
+    let code = come_to(&session, &message, stage)?;
+    if args.result && !context.style.json {
+        print_result(context, &message)?;
     }
-    fate(&message)
+    Ok(code)
+}
+
+/// What it came to where it was waited for this long.
+fn come_to(session: &SessionRef, message: &Message, stage: Stage) -> Result<u8, Error> {
+    if stage != Stage::Queued && message.status.state == MessageState::InDoubt {
+        let id = message.id;
+        let hint = format!(
+            "look with `poolctl attach {session}`, then end it with `poolctl queue resolve {session} {id} --as …`"
+        );
+        return Err(Error::failed(format!("{}; {hint}", ended(message))));
+    }
+    fate(message)
+}
+
+/// Its agent's last words, ended by a newline.
+fn print_result(context: &Context, message: &Message) -> Result<(), Error> {
+    let Some(result) = &message.status.result else { return Ok(()) };
+    if context.style.terminal {
+        return out::line(escape::lines(&result.to_string_lossy()).trim_end_matches('\n'));
+    }
+    let mut bytes = result.0.clone();
+    if !bytes.ends_with(b"\n") {
+        bytes.push(b'\n');
+    }
+    out::bytes(&bytes)
 }
 
 /// The message that is being worked here: its worker says so in the environment.
@@ -150,16 +187,53 @@ fn ended(message: &Message) -> String {
     format!("message {} is {state}{why}", message.id)
 }
 
+/// The message once it is so far, or will not be; in doubt it waits for somebody to look.
 fn wait(context: &Context, session: &SessionRef, message: Message, stage: Stage) -> Result<Message, Error> {
-    let until = match stage {
-        Stage::Queued => return Ok(message),
-        Stage::Accepted => Until::Accepted(message.id),
-        Stage::Done => Until::Message(message.id),
+    if stage == Stage::Queued {
+        return Ok(message);
+    }
+    let deadline = context.waiting_limit().map(|limit| Instant::now() + limit);
+    let _progress = context.progress_of(progress(context.client(), session.clone(), message.id));
+    let mut client = context.patient_client();
+    let mut until = |until| {
+        let left = deadline.map(|at| time::millis(at.saturating_duration_since(Instant::now())));
+        let wait = Wait { session: session.clone(), until: vec![until], timeout_ms: left };
+        expect_message(client.ask(Request::Wait(wait))?)
     };
-    let _progress = context.progress(&format!("message {}", message.id));
-    let timeout_ms = context.waiting_limit().map(time::millis);
-    let wait = Wait { session: session.clone(), until, timeout_ms };
-    expect_message(context.patient_client().ask(Request::Wait(wait))?)
+    let accepted = until(Until::Accepted(message.id))?;
+    let status = accepted.status.state;
+    if stage == Stage::Accepted || status.is_final() || status == MessageState::InDoubt {
+        return Ok(accepted);
+    }
+    until(Until::Message(message.id))
+}
+
+/// How far a message is and why it is not further, told anew each time.
+fn progress(
+    mut client: Client,
+    session: SessionRef,
+    id: MessageId,
+) -> impl FnMut() -> String + std::marker::Send {
+    move || {
+        let mut look = |request| client.ask_once(request, LOOK);
+        let Ok(Response::Message(message)) = look(Request::ShowMessage(id)) else {
+            return format!("message {id}");
+        };
+        let waits = match message.status.state {
+            MessageState::Queued if message.kind == PROMPT => match look(Request::Show(session.clone())) {
+                Ok(Response::Session(view)) => view.waits,
+                _ => None,
+            },
+            _ => None,
+        };
+        standing(&message, waits)
+    }
+}
+
+/// `message 7 (typed: not confirmed yet)`
+fn standing(message: &Message, waits: Option<String>) -> String {
+    let why = waits.or_else(|| message.status.reason.clone()).map(|why| format!(": {why}"));
+    format!("message {} ({}{})", message.id, word(&message.status.state), why.unwrap_or_default())
 }
 
 fn body(args: &Args) -> Result<OsBytes, Error> {
@@ -170,12 +244,17 @@ fn body(args: &Args) -> Result<OsBytes, Error> {
         [text] if text == "-" => read(io::stdin(), Path::new("standard input")),
         [] if !io::stdin().is_terminal() => read(io::stdin(), Path::new("standard input")),
         [] => Err(Error::usage("nothing to send: give a text, - for standard input, or --file")),
-        words => Ok(OsBytes(words.iter().map(|word| word.as_bytes()).collect::<Vec<_>>().join(&b' '))),
+        words => Ok(joined(words)),
     }
 }
 
+/// Words of a command line as one text.
+pub(crate) fn joined(words: &[OsString]) -> OsBytes {
+    OsBytes(words.iter().map(|word| word.as_bytes()).collect::<Vec<_>>().join(&b' '))
+}
+
 /// The text of a file or pipe. Its last newline ends it and is no part of it, as in `$(…)`.
-fn read(from: impl Read, name: &Path) -> Result<OsBytes, Error> {
+pub(crate) fn read(from: impl Read, name: &Path) -> Result<OsBytes, Error> {
     let mut bytes = Vec::new();
     // Two more than is allowed tell the longest text and its newline from one too long.
     let most = u64::try_from(BODY_MAX).unwrap_or(u64::MAX).saturating_add(2);
@@ -209,6 +288,16 @@ mod tests {
             |length: usize| fitting(read(io::repeat(b'x').take(length as u64), Path::new("x")).unwrap());
         assert!(text(BODY_MAX).is_ok());
         assert!(text(BODY_MAX + 1).is_err() && text(10 * BODY_MAX).is_err());
+    }
+
+    #[test]
+    fn where_a_message_stands_is_told_with_its_why() {
+        let mut message = message(7);
+        assert_eq!(standing(&message, None), "message 7 (queued)");
+        assert_eq!(standing(&message, Some("in copy mode".into())), "message 7 (queued: in copy mode)");
+        message.status.state = MessageState::Typed;
+        message.status.reason = Some("not confirmed".into());
+        assert_eq!(standing(&message, None), "message 7 (typed: not confirmed)");
     }
 
     #[test]

@@ -1,115 +1,221 @@
 //! `wait`: block until something is so.
 
-use protocol::reply::SessionView;
+mod came;
+mod output;
+
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
+
 use protocol::request::{Until, Wait};
-use protocol::{MessageId, Request, Response};
+use protocol::{ActivityState, ErrorCode, MessageId, Request, Response, SessionRef};
 
 use crate::context::Context;
 use crate::error::Error;
-use crate::exit;
-use crate::show::json::{MessageJson, SessionJson, word};
-use crate::show::{human, out, time};
-use crate::verb::send;
+use crate::show::time;
 
-/// Block until something is so; `--for exit` ends with the session's exit code
+pub(crate) use came::code_of;
+use came::{Came, show};
+use output::{Found, Pattern, Watched};
+
+/// Block until something is so; looks first, then listens
 #[derive(Debug, clap::Args)]
+#[command(after_help = AFTER)]
 pub(crate) struct Args {
     /// For which session
     pub session: String,
-    /// For what: started, exit, queue-empty, or message:ID
-    #[arg(long = "for", value_name = "WHAT", value_parser = until)]
-    pub until: Until,
+    /// For what; several, or a list with commas, are the first of them that is so
+    #[arg(long = "for", value_name = "WHAT", required = true, value_parser = list)]
+    pub wanted: Vec<List>,
+    /// Said of several: it is what they mean anyway
+    #[arg(long)]
+    pub any: bool,
+}
+
+const AFTER: &str = "WHAT is one of\n\
+    \x20 idle, busy,        its agent does this\n\
+    \x20 attention, error\n\
+    \x20 started            it runs\n\
+    \x20 exit               its program ended, and all it wrote is in the log\n\
+    \x20 queue-empty        nothing waits or is in flight in its queue\n\
+    \x20 message:ID         this message is over\n\
+    \x20 output:REGEX       its screen, the last 64 KiB of its log, or what it\n\
+    \x20                    writes from now on matches; the rest of the argument\n\
+    \x20                    is the expression, commas included\n\
+    Where several were asked for, the one that came is printed.\n\n\
+    Exit codes: 0 it came; 10 attention and 11 error, where they were one of several;\n\
+    1 it cannot come any more, or the message was not worked; 6 timeout; for exit the\n\
+    session's own, and 125 instead of poolctl's.";
+
+/// What one `--for` says.
+#[derive(Debug, Clone)]
+pub(crate) struct List(Vec<Wanted>);
+
+/// Something to wait for.
+#[derive(Debug, Clone)]
+pub(crate) struct Wanted {
+    /// As the user wrote it.
+    word: String,
+    what: What,
+}
+
+#[derive(Debug, Clone)]
+enum What {
+    /// `poold` knows when.
+    Told(Until),
+    /// Seen in what it writes.
+    Written(Pattern),
 }
 
 impl Args {
     /// Whether the exit code is the session's.
     pub(crate) fn is_for_exit(&self) -> bool {
-        self.until == Until::Exit
+        let mut wanted = self.wanted.iter().flat_map(|list| &list.0);
+        wanted.any(|wanted| matches!(wanted.what, What::Told(Until::Exit)))
     }
 }
 
-fn until(text: &str) -> Result<Until, String> {
-    match text.strip_prefix("message:") {
-        Some(id) => id.parse::<MessageId>().map(Until::Message).map_err(|error| error.to_string()),
-        None if text == "started" => Ok(Until::Started),
-        None if text == "exit" => Ok(Until::Exit),
-        None if text == "queue-empty" => Ok(Until::QueueEmpty),
-        None => Err("one of started, exit, queue-empty, message:ID".into()),
-    }
-}
-
-/// Waits.
-pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
-    let session = context.session(&args.session)?;
-    let timeout_ms = context.waiting_limit().map(time::millis);
-    let wait = Wait { session, until: args.until.clone(), timeout_ms };
-    let progress = context.progress(&args.session);
-    let answer = context.patient_client().ask(Request::Wait(wait))?;
-    drop(progress);
-    match answer {
-        Response::Session(view) => {
-            if context.style.json {
-                out::json(&SessionJson::new(&view, time::now()))?;
-            }
-            match args.until {
-                Until::Exit => code_of(&view),
-                Until::Started if !view.session.lifecycle.holds_slot() => {
-                    Err(Error::failed(human::why_over(&view)))
-                }
-                _ => Ok(exit::OK),
-            }
-        }
-        Response::Message(message) => {
-            if context.style.json {
-                out::json(&MessageJson::new(&message))?;
-            }
-            send::fate(&message)
-        }
-        other => Err(Error::unexpected(&other)),
-    }
-}
-
-/// The exit code of a session whose program is over.
-pub(crate) fn code_of(view: &SessionView) -> Result<u8, Error> {
-    let session = &view.session;
-    let why = session.reason.map(|reason| format!(" ({})", word(&reason))).unwrap_or_default();
-    let unknown = || {
-        Error::failed(format!(
-            "{} is {}{why}: how its program ended is not known",
-            session.id,
-            word(&session.lifecycle)
-        ))
-    };
-    session.exit.map(|exit| exit.shell_code()).ok_or_else(unknown)
-}
-
-#[cfg(test)]
-mod tests {
-    use protocol::session::Exit;
-    use protocol::{Lifecycle, Reason, Timestamp};
-
-    use super::*;
-
-    #[test]
-    fn what_can_be_waited_for() {
-        assert_eq!((until("exit"), until("started")), (Ok(Until::Exit), Ok(Until::Started)));
-        assert_eq!(until("message:12"), Ok(Until::Message(MessageId(12))));
-        assert!(until("message:").is_err() && until("message:x").is_err() && until("Exit").is_err());
-    }
-
-    #[test]
-    fn the_code_is_the_sessions_own() {
-        let mut view = crate::testing::session("web");
-        let code = |view: &mut SessionView, code, signal| {
-            view.session.exit = Some(Exit { code, signal, at: Timestamp(0) });
-            code_of(view).unwrap()
+/// A list with commas. What follows `output:` is an expression, which may have some of its own.
+fn list(text: &str) -> Result<List, String> {
+    let mut wanted = Vec::new();
+    let mut rest = Some(text);
+    while let Some(text) = rest {
+        let (word, more) = match text.split_once(',') {
+            Some((word, more)) if !text.starts_with("output:") => (word, Some(more)),
+            _ => (text, None),
         };
-        assert_eq!([code(&mut view, Some(0), None), code(&mut view, Some(255), None)], [0, 255]);
-        assert_eq!(code(&mut view, None, Some(9)), 137);
-        view.session.exit = None;
-        view.session.lifecycle = Lifecycle::Lost;
-        view.session.reason = Some(Reason::ServerGone);
-        let error = code_of(&view).unwrap_err();
-        assert_eq!(error.to_string(), "sess_1 is lost (server_gone): how its program ended is not known");
+        wanted.push(Wanted { word: word.to_owned(), what: what(word)? });
+        rest = more;
+    }
+    Ok(List(wanted))
+}
+
+fn what(word: &str) -> Result<What, String> {
+    if let Some(expression) = word.strip_prefix("output:") {
+        return Pattern::new(expression).map(What::Written);
+    }
+    if let Some(id) = word.strip_prefix("message:") {
+        let id = id.parse::<MessageId>().map_err(|error| error.to_string())?;
+        return Ok(What::Told(Until::Message(id)));
+    }
+    Ok(What::Told(match word {
+        "idle" => Until::Activity(ActivityState::Idle),
+        "busy" => Until::Activity(ActivityState::Busy),
+        "attention" => Until::Activity(ActivityState::Attention),
+        "error" => Until::Activity(ActivityState::Error),
+        "started" => Until::Started,
+        "exit" => Until::Exit,
+        "queue-empty" => Until::QueueEmpty,
+        _ => {
+            return Err("one of idle, busy, attention, error, started, exit, queue-empty, message:ID, \
+                        output:REGEX"
+                .into());
+        }
+    }))
+}
+
+/// Waits, and says what came.
+pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
+    let session = context.session(&args.session)?;
+    let wanted: Vec<Wanted> = args.wanted.into_iter().flat_map(|list| list.0).collect();
+    let words: Vec<&str> = wanted.iter().map(|wanted| wanted.word.as_str()).collect();
+    let progress = context.progress(&format!("{}: {}", args.session, words.join(", ")));
+    let came = first(context, &session, &wanted)?;
+    drop(progress);
+    show(context, &session, &wanted, came)
+}
+
+/// What was heard of one way to learn it.
+enum Heard {
+    /// `poold` answered.
+    Told(Result<Response, Error>),
+    /// The output has it, or never will: the session is over.
+    Wrote(Result<Option<Found>, Error>),
+}
+
+/// Waits for the first of these.
+fn first(context: &Context, session: &SessionRef, wanted: &[Wanted]) -> Result<Came, Error> {
+    let (sender, heard) = mpsc::channel();
+    let watched = output::watch(context, session, patterns(wanted), {
+        let sender = sender.clone();
+        // Whoever waited may be gone.
+        move |found| drop(sender.send(Heard::Wrote(found)))
+    });
+    let asked = ask(context, session, wanted, sender);
+    let ways = usize::from(watched.is_some()) + usize::from(asked);
+    decide(&heard, ways, watched.as_ref(), context.waiting_limit())
+}
+
+/// Asks `poold` for what it knows; whether there is anything of the kind. One that cannot come any more is refused, so
+/// what can come at the end of a session is asked for first.
+fn ask(context: &Context, session: &SessionRef, wanted: &[Wanted], sender: Sender<Heard>) -> bool {
+    let told = wanted.iter().filter_map(|wanted| match &wanted.what {
+        What::Told(until) => Some(until.clone()),
+        What::Written(_) => None,
+    });
+    let mut until: Vec<Until> = told.collect();
+    until.sort_by_key(|until| matches!(until, Until::Activity(_)));
+    if until.is_empty() {
+        return false;
+    }
+    let timeout_ms = context.waiting_limit().map(time::millis);
+    let wait = Wait { session: session.clone(), until, timeout_ms };
+    let mut client = context.patient_client();
+    thread::spawn(move || drop(sender.send(Heard::Told(client.ask(Request::Wait(wait))))));
+    true
+}
+
+fn patterns(wanted: &[Wanted]) -> Vec<(usize, Pattern)> {
+    let pattern = |(at, wanted): (usize, &Wanted)| match &wanted.what {
+        What::Written(pattern) => Some((at, pattern.clone())),
+        What::Told(_) => None,
+    };
+    wanted.iter().enumerate().filter_map(pattern).collect()
+}
+
+/// What came first, of so many ways to learn it. That one cannot come any more leaves the other, and what a program
+/// wrote before it ended came before its end.
+fn decide(
+    heard: &Receiver<Heard>,
+    ways: usize,
+    watched: Option<&Watched>,
+    limit: Option<Duration>,
+) -> Result<Came, Error> {
+    let deadline = limit.map(|limit| Instant::now() + limit);
+    let (mut ended, mut never) = (None, None);
+    for left in (0..ways).rev() {
+        match next(heard, deadline)? {
+            Heard::Wrote(Ok(Some(found))) => return Ok(Came::Written(found)),
+            Heard::Wrote(Ok(None)) => {
+                never = Some(Error::failed("it is over, and wrote nothing that matches"));
+            }
+            Heard::Told(Ok(Response::Session(view))) if left > 0 && !view.session.lifecycle.holds_slot() => {
+                watched
+                    .inspect(|watched| watched.is_over(view.session.incarnation.as_ref().map(|run| run.tag)));
+                ended = Some(view);
+            }
+            Heard::Told(Ok(response)) => return Came::told(response),
+            // It is over, and does nothing more of what was asked for.
+            Heard::Told(Err(error)) if error.code() == ErrorCode::Failed => never = Some(error),
+            Heard::Told(Err(error)) | Heard::Wrote(Err(error)) => return Err(error),
+        }
+    }
+    match (ended, never) {
+        (Some(view), _) => Ok(Came::Session(view)),
+        (None, never) => Err(never.unwrap_or_else(|| Error::failed("nothing to wait for"))),
     }
 }
+
+fn next(heard: &Receiver<Heard>, deadline: Option<Instant>) -> Result<Heard, Error> {
+    let next = match deadline {
+        // A moment more than `poold` has, whose answer says more.
+        Some(at) => heard.recv_timeout(at.saturating_duration_since(Instant::now()) + MOMENT),
+        None => heard.recv().map_err(|_| RecvTimeoutError::Disconnected),
+    };
+    next.map_err(|error| match error {
+        RecvTimeoutError::Timeout => Error::timeout("it did not come in time"),
+        RecvTimeoutError::Disconnected => Error::failed("nobody waits for it any more"),
+    })
+}
+
+const MOMENT: Duration = Duration::from_millis(100);

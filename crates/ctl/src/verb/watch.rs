@@ -32,8 +32,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
     let mut watch = Watch { style, known: None, coming: None };
     match follow(context, context.patient_client(), &mut watch) {
         Err(Error::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(exit::OK),
-        Err(error) => Err(error),
-        Ok(never) => match never {},
+        followed => followed.map(|()| exit::OK),
     }
 }
 

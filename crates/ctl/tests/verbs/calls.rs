@@ -5,11 +5,9 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use protocol::reply::Sent;
-use protocol::request::{Until, Wait};
 use protocol::session::Exit;
 use protocol::{
-    Breaker, ErrorCode, Lifecycle, MessageId, MessageState, OpId, Refusal, Request, Response, SessionRef,
-    Timestamp,
+    Breaker, ErrorCode, Lifecycle, MessageId, OpId, Refusal, Request, Response, SessionRef, Timestamp,
 };
 use serde_json::{Value, json};
 
@@ -33,7 +31,6 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
         send_says_where_it_comes_from_and_what_holds_it_back,
     ),
     ("a_daemon_that_recovers_says_how_far_it_is", a_daemon_that_recovers_says_how_far_it_is),
-    ("send_waits_for_the_end_of_a_message", send_waits_for_the_end_of_a_message),
     ("wait_ends_with_the_code_of_the_session", wait_ends_with_the_code_of_the_session),
     ("a_session_is_also_the_one_of_this_shell", a_session_is_also_the_one_of_this_shell),
     ("kill_goes_on_after_a_failure", kill_goes_on_after_a_failure),
@@ -182,14 +179,15 @@ fn a_lost_connection_repeats_the_same_operation() {
     assert!(matches!(calls[0].op, Some(OpId::Random(_))));
     assert!(calls.iter().all(|call| call.op == calls[0].op && call.request == calls[0].request));
     let pool = Pool::new(|_| Answer::HangUp);
-    let ran = pool.run("rename web www --timeout 200ms");
-    assert_eq!(ran.code, 7);
-    assert!(ran.err.contains("may have been done"), "{}", ran.err);
+    let ran = pool.run("rename web www --timeout 2s");
+    // The time may be over in the midst of a try, or between two.
+    let told = [(6, "may still be done"), (7, "may have been done")];
+    assert!(told.iter().any(|(code, words)| ran.code == *code && ran.err.contains(words)), "{ran:?}");
 }
 
 fn no_answer_is_a_timeout() {
     let pool = Pool::new(|_| Answer::Silence);
-    let ran = pool.run("sync --timeout 100ms");
+    let ran = pool.run("sync --timeout 2s");
     assert_eq!((ran.code, pool.request()), (6, Request::Sync));
 }
 
@@ -244,27 +242,6 @@ fn send_says_where_it_comes_from_and_what_holds_it_back() {
     assert_eq!(Ran::new(&command.env("POOL_MESSAGE_ID", "x").output().unwrap()).code, 2);
 }
 
-fn send_waits_for_the_end_of_a_message() {
-    let pool = Pool::new(|call| match &call.request {
-        Request::Wait(wait) => {
-            let mut message = message(7);
-            message.status.state = match wait.until {
-                Until::Accepted(_) => MessageState::InDoubt,
-                _ => MessageState::Expired,
-            };
-            ok(Response::Message(Box::new(message)))
-        }
-        _ => ok(sent(7)),
-    });
-    let ran = pool.run("send web hi --wait done");
-    assert_eq!((ran.code, ran.out.as_str()), (1, "7\n"));
-    assert_eq!(ran.err, "poolctl: message 7 is expired\n");
-    assert!(matches!(pool.calls()[1].request, Request::Wait(Wait { until: Until::Message(_), .. })));
-    let ran = pool.run("send web hi --wait accepted");
-    assert_eq!((ran.code, ran.out.as_str()), (1, "7\n"));
-    assert!(ran.err.starts_with("poolctl: message 7 is in doubt; see `poolctl queue resolve"), "{}", ran.err);
-}
-
 fn wait_ends_with_the_code_of_the_session() {
     let pool = Pool::new(|_| {
         let mut view = session("web");
@@ -281,7 +258,7 @@ fn a_session_is_also_the_one_of_this_shell() {
     let pool = Pool::new(|_| ok(Response::Session(Box::new(session("web")))));
     let output = pool.poolctl(["show", "-"]).env("POOL_SESSION", "sess_9").output().unwrap();
     assert!(Ran::new(&output).success().starts_with("id             sess_1\n"));
-    assert_eq!(pool.request(), Request::Show(SessionRef("sess_9".into())));
+    assert_eq!(pool.calls()[0].request, Request::Show(SessionRef("sess_9".into())));
 }
 
 fn kill_goes_on_after_a_failure() {

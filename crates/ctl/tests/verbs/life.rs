@@ -133,7 +133,7 @@ fn a_slot_is_waited_for_patiently() {
         .collect();
     assert_eq!(waits, [Some(60_000); 3]);
     let pool = Pool::new(|_| Answer::Silence);
-    assert_eq!(pool.run("restore web --wait-slot 1m --timeout 100ms").code, 6);
+    assert_eq!(pool.run("restore web --wait-slot 1m --timeout 2s").code, 6);
 }
 
 fn run_removes_what_is_ephemeral_when_it_is_shown() {
@@ -239,7 +239,7 @@ fn restore_all_waits_for_each_and_names_what_failed() {
     assert_eq!(ran.err, told);
     let requests = requests(&pool);
     assert_eq!(requests[0], Request::Restore(Restore { session: None, wait_slot_ms: Some(60_000) }));
-    let wait = Wait { session: named("sess_1"), until: Until::Started, timeout_ms: None };
+    let wait = Wait { session: named("sess_1"), until: vec![Until::Started], timeout_ms: None };
     assert_eq!((requests.len(), &requests[1]), (5, &Request::Wait(wait)));
     let ran = pool.run("restore --all --json");
     let ids: Vec<Value> =
@@ -280,7 +280,7 @@ fn drain_waits_for_the_end() {
         (ran.code, ran.out.as_str(), ran.err.as_str()),
         (3, "sess_1  web  stopped(drained)\n", "poolctl: no bad\n")
     );
-    let wait = Wait { session: named("sess_1"), until: Until::Exit, timeout_ms: None };
+    let wait = Wait { session: named("sess_1"), until: vec![Until::Exit], timeout_ms: None };
     assert_eq!(requests(&pool)[3], Request::Wait(wait));
 }
 
@@ -402,7 +402,7 @@ fn stats_looks_twice() {
 fn wait_for_started_ends_well_only_where_it_runs() {
     let pool = Pool::new(live);
     assert_eq!(pool.run("wait web --for started").success(), "");
-    let wait = Wait { session: named("web"), until: Until::Started, timeout_ms: None };
+    let wait = Wait { session: named("web"), until: vec![Until::Started], timeout_ms: None };
     assert_eq!(pool.request(), Request::Wait(wait));
     let pool = Pool::new(|_| shown(view(1, "web", Lifecycle::Lost, Some(Reason::ServerGone))));
     let ran = pool.run("wait web --for started");
@@ -428,13 +428,14 @@ fn on_a_terminal(pool: &Pool, line: &str) -> Option<Ran> {
     }
 }
 
-/// The same command on a terminal of its own.
+/// The same command on a terminal of its own, whose keyboard reaches it although who runs these tests ignores INT.
 pub(crate) fn script(poolctl: &std::process::Command) -> std::process::Command {
     let words: Vec<_> = [poolctl.get_program()].into_iter().chain(poolctl.get_args()).collect();
     let quoted = |word: &str| format!("'{}'", word.replace('\'', r"'\''"));
     let words: Vec<String> = words.iter().map(|word| quoted(word.to_str().unwrap())).collect();
     let mut script = std::process::Command::new("script");
-    script.args(["-qec", &words.join(" "), "/dev/null"]).env_clear();
+    let line = format!("env --default-signal=INT {}", words.join(" "));
+    script.args(["-qec", &line, "/dev/null"]).env_clear();
     script.envs(poolctl.get_envs().filter_map(|(key, value)| Some((key, value?))));
     if let Some(dir) = poolctl.get_current_dir() {
         script.current_dir(dir);

@@ -78,15 +78,19 @@ fn gives(lease_ms: u64) -> impl Fn(&Call) -> Answer + Send + Sync {
     }
 }
 
-/// The same, until it is revoked.
-fn revocable(lease_ms: u64) -> (Pool, Arc<AtomicBool>) {
-    let (revoked, rest) = (Arc::new(AtomicBool::new(false)), gives(lease_ms));
-    let taken = revoked.clone();
+/// The same, until it is revoked; and how often it was renewed.
+fn revocable(lease_ms: u64) -> (Pool, Arc<AtomicBool>, Arc<AtomicU32>) {
+    let (revoked, kept, rest) = (Arc::new(AtomicBool::new(false)), Arc::default(), gives(lease_ms));
+    let (taken, counted): (_, Arc<AtomicU32>) = (revoked.clone(), Arc::clone(&kept));
     let pool = Pool::new(move |call| match call.request {
         Request::RenewLock { .. } if taken.load(Ordering::SeqCst) => refused(ErrorCode::Conflict),
+        Request::RenewLock { .. } => {
+            counted.fetch_add(1, Ordering::SeqCst);
+            rest(call)
+        }
         _ => rest(call),
     });
-    (pool, revoked)
+    (pool, revoked, kept)
 }
 
 /// `lock web` of a line of shell, in the directory of the pool.
@@ -153,9 +157,9 @@ fn a_lock_that_is_not_given_runs_nothing() {
     assert_eq!(Pool::empty().run("lock web -- true").code, 7);
     assert_eq!(Pool::empty().run("lock - -- true").code, 2, "this shell is in no session");
     let pool = Pool::new(|_| Answer::Silence);
-    assert_eq!(pool.run("lock web --timeout 100ms -- true").code, 6);
+    assert_eq!(pool.run("lock web --timeout 2s -- true").code, 6);
     let Request::Lock(asked) = pool.request() else { panic!() };
-    assert_eq!(asked.wait_ms, Some(100));
+    assert_eq!(asked.wait_ms, Some(2000));
 }
 
 fn lock_tells_others_what_for_without_secrets() {
@@ -184,7 +188,7 @@ fn a_command_that_cannot_be_run_ends_like_in_a_shell() {
 }
 
 fn a_lock_is_kept_while_poold_restarts() {
-    let (renewed, rest) = (AtomicU32::new(0), gives(3000));
+    let (renewed, rest) = (AtomicU32::new(0), gives(6000));
     let pool = Pool::new(move |call| match call.request {
         Request::RenewLock { .. } if renewed.fetch_add(1, Ordering::SeqCst) % 2 == 1 => Answer::HangUp,
         _ => rest(call),
@@ -198,7 +202,7 @@ fn a_lock_is_kept_while_poold_restarts() {
 }
 
 fn a_lock_that_is_taken_away_ends_its_command() {
-    let (pool, revoked) = revocable(3000);
+    let (pool, revoked, _) = revocable(6000);
     let child = Started::new(lock(&pool, WAITS));
     written(&pool.dir.path().join("pid"));
     revoked.store(true, Ordering::SeqCst);
@@ -206,7 +210,7 @@ fn a_lock_that_is_taken_away_ends_its_command() {
     let told = "poolctl: the lock of sess_12 is lost: no; the command gets TERM\n";
     assert_eq!((ran.code, ran.err.as_str()), (4, told));
     assert!(pool.dir.path().join("terminated").exists() && !given_back(&pool));
-    let (pool, revoked) = revocable(3000);
+    let (pool, revoked, _) = revocable(6000);
     // One that is stopped gets it too, and its own code is of no matter.
     let script = "trap 'exit 0' TERM; echo $$ > pid; kill -STOP $$; while :; do sleep 0.01; done";
     let mut command = lock(&pool, script);
@@ -218,7 +222,7 @@ fn a_lock_that_is_taken_away_ends_its_command() {
 }
 
 fn a_lock_is_lost_when_poold_is_away_too_long() {
-    let rest = gives(600);
+    let rest = gives(4500);
     let pool = Pool::new(move |call| match call.request {
         Request::RenewLock { .. } => Answer::Silence,
         _ => rest(call),
@@ -237,9 +241,9 @@ fn a_lock_is_lost_when_poold_is_away_too_long() {
 }
 
 fn a_lock_that_was_lost_at_the_end_is_no_success() {
-    let (pool, revoked) = revocable(60_000);
+    let (pool, revoked, kept) = revocable(60_000);
     let child = Started::new(lock(&pool, WAITS));
-    until("the first renewal", || renewals(&pool) == 1);
+    until("the first renewal", || kept.load(Ordering::SeqCst) == 1);
     revoked.store(true, Ordering::SeqCst);
     std::fs::write(pool.dir.path().join("go"), "").unwrap();
     let ran = child.end();
@@ -248,8 +252,8 @@ fn a_lock_that_was_lost_at_the_end_is_no_success() {
 }
 
 fn a_holder_that_was_stopped_finds_its_lock_lost() {
-    let lease = Duration::from_millis(1500);
-    let (pool, revoked) = revocable(1500);
+    let lease = Duration::from_secs(4);
+    let (pool, revoked, _) = revocable(4000);
     let child = Started::new(lock(&pool, WAITS));
     written(&pool.dir.path().join("pid"));
     child.signal(Signal::SIGSTOP);
@@ -357,8 +361,8 @@ fn a_lock_inside_itself_is_the_same() {
 }
 
 fn a_session_that_is_removed_under_its_lock_is_not_lost() {
-    let lease = Duration::from_millis(1500);
-    let (removed, rest) = (Arc::new(AtomicBool::new(false)), gives(1500));
+    let lease = Duration::from_secs(6);
+    let (removed, rest) = (Arc::new(AtomicBool::new(false)), gives(6000));
     let (gone, told) = (removed.clone(), Arc::new(AtomicU32::new(0)));
     let counted = told.clone();
     let pool = Pool::new(move |call| match call.request {
@@ -371,7 +375,7 @@ fn a_session_that_is_removed_under_its_lock_is_not_lost() {
     let child = Started::new(lock(&pool, &format!("{WAITS}; exit 5")));
     written(&pool.dir.path().join("pid"));
     removed.store(true, Ordering::SeqCst);
-    until("the keeper to be told", || told.load(Ordering::SeqCst) == 1);
+    until("the keeper to be told", || told.load(Ordering::SeqCst) >= 1);
     let since = Instant::now();
     until("the end of what would be the lease", || since.elapsed() > lease);
     std::fs::write(pool.dir.path().join("go"), "").unwrap();
@@ -386,16 +390,17 @@ fn a_session_that_is_removed_under_its_lock_is_not_lost() {
 }
 
 fn who_holds_the_lock_is_told_on_a_terminal() {
-    let (looked, rest) = (AtomicBool::new(false), gives(60_000));
+    let (looks, rest) = (AtomicU32::new(0), gives(60_000));
     let pool = Pool::new(move |call| match call.request {
         Request::Show(_) => {
             let mut view = session("web");
             view.lock = Some(held());
-            looked.store(true, Ordering::SeqCst);
+            looks.fetch_add(1, Ordering::SeqCst);
             ok(Response::Session(Box::new(view)))
         }
         Request::Lock(_) => {
-            until("a look at who has it", || looked.load(Ordering::SeqCst));
+            // The answer to one of them may come too late for it to be told.
+            until("looks at who has it", || looks.load(Ordering::SeqCst) >= 3);
             rest(call)
         }
         _ => rest(call),
@@ -404,6 +409,6 @@ fn who_holds_the_lock_is_told_on_a_terminal() {
         return println!("skipped: no `script`");
     };
     let ran = Ran::new(&output);
-    let told = "waiting for the lock of web, held by deploy --token=…redacted… (pid 4321) (1s)";
+    let told = "waiting for the lock of web, held by deploy --token=…redacted… (pid 4321) (";
     assert!(ran.out.contains(told) && ran.code == 5, "{ran:?}");
 }

@@ -3,9 +3,11 @@
 
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "all of this program is a test")]
 
+mod agent;
 mod calls;
 mod database;
 mod fake;
+mod hook;
 mod life;
 mod lock;
 mod queue;
@@ -41,8 +43,10 @@ fn main() -> ExitCode {
 fn tests() -> ExitCode {
     let filter = std::env::args().skip(1).find(|arg| !arg.starts_with('-')).unwrap_or_default();
     let all = [
+        agent::TESTS,
         calls::TESTS,
         database::TESTS,
+        hook::TESTS,
         life::TESTS,
         lock::TESTS,
         queue::TESTS,

@@ -88,7 +88,7 @@ fn up_tells_why_it_failed() {
     std::fs::remove_file(&reaper).unwrap();
     std::fs::write(&reaper, "#!/bin/sh\necho the reaper is broken\nexit 3\n").unwrap();
     std::fs::set_permissions(&reaper, PermissionsExt::from_mode(0o700)).unwrap();
-    let ran = programs.run("up --timeout 1500ms");
+    let ran = programs.run("up --timeout 6s");
     assert_eq!(ran.code, 6);
     assert!(
         ran.err.contains("reaper not connected") && ran.err.contains("the reaper is broken"),

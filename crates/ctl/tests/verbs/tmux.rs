@@ -174,7 +174,7 @@ fn feed_sends_nothing_after_a_bad_line() {
 
 fn feed_waits_for_answers() {
     let pool = Pool::new(|_| Answer::Silence);
-    let (child, mut stdin) = feed(&pool, &["--timeout", "1s"]);
+    let (child, mut stdin) = feed(&pool, &["--timeout", "3s"]);
     stdin.write_all("\"alive\"\n".repeat(9).as_bytes()).unwrap();
     until("four lines", || pool.calls().len() == 4);
     let ran = Ran::new(&child.wait_with_output().unwrap());

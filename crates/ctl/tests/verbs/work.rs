@@ -243,9 +243,15 @@ fn a_handler_that_cannot_be_run_burns_no_attempt() {
 
 fn a_stale_message_is_not_settled_and_its_handler_ends() {
     let rest = gives(vec![claimed(12, "a", ""), claimed(13, "b", "")]);
+    let stale = Arc::new(AtomicBool::new(false));
+    let is_stale = stale.clone();
     let pool = Pool::new(move |call| match &call.request {
         // Together they are refused, and so is one of them alone.
-        Request::Heartbeat(held) if held.iter().any(|held| held.id.0 == 12) => refused(ErrorCode::Conflict),
+        Request::Heartbeat(held)
+            if is_stale.load(Ordering::SeqCst) && held.iter().any(|held| held.id.0 == 12) =>
+        {
+            refused(ErrorCode::Conflict)
+        }
         _ => rest(call),
     });
     let handler = "if test $POOL_MESSAGE_ID = 12; then sh -c 'echo $$ > pid; sleep 1000; true'; true; else
@@ -253,6 +259,7 @@ fn a_stale_message_is_not_settled_and_its_handler_ends() {
     let flags = "--until-empty --json --concurrency 2 --heartbeat 20ms";
     let child = Started::new(work(&pool, flags, handler));
     let descendant = written(&pool.dir.path().join("pid"));
+    stale.store(true, Ordering::SeqCst);
     until("its end", || identity::exited(descendant).unwrap());
     std::fs::write(pool.dir.path().join("go"), "").unwrap();
     let ran = child.end();
@@ -428,10 +435,12 @@ fn a_nul_in_a_key_is_passed_as_it_is_shown() {
 
 fn what_a_handler_leaves_holds_nothing_up() {
     let pool = Pool::new(gives(vec![claimed(12, "a", "")]));
-    // What is left ends when nobody reads it any more.
-    let handler = "echo first; sh -c 'echo $$ > pid; while echo more; do sleep 0.05; done' & true";
+    // What is left has spoken before the handler ends, and ends when nobody reads it any more.
+    let handler = "echo first; sh -c 'echo more; echo $$ > pid; while echo more; do sleep 0.05; done' &
+        while ! test -e go; do sleep 0.01; done";
     let child = Started::new(work(&pool, "--until-empty --result", handler));
     let left = written(&pool.dir.path().join("pid"));
+    std::fs::write(pool.dir.path().join("go"), "").unwrap();
     until("the ack", || acks(&pool).len() == 1);
     let result = String::from_utf8(acks(&pool)[0].result.clone().unwrap().0).unwrap();
     assert!(result.starts_with("first\n") && result.ends_with("more\n"), "{result}");

@@ -1,18 +1,24 @@
 //! The agent kinds: those that are built in, and what the configuration says of them or adds.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use pool::Agent;
+use agents::{Adapter, Confirm};
+use pool::{Agent, OnInterrupted};
 use protocol::life::Leftovers;
 
 use super::life::allowed;
-use super::sections::AgentSection;
-use super::{ConfigError, wrong};
+use super::sections::{AgentSection, Interrupted};
+use super::{ConfigError, duration, nearest, wrong};
 
 /// Tokens that agents keep in mind, as their makers tell.
 const CLAUDE_CONTEXT: u64 = 200_000;
 const CODEX_CONTEXT: u64 = 192_000;
 const OTHER_CONTEXT: u64 = 128_000;
+/// How long a request for a permission waits for an answer from outside: as long as agents wait for their hooks.
+const APPROVE_WAIT: Duration = Duration::from_secs(600);
+/// What is said after a usage limit is over.
+const GO_ON: &str = "continue";
 
 /// Every kind, by name.
 ///
@@ -47,18 +53,30 @@ fn built_in() -> BTreeMap<String, Agent> {
     let claude = Agent {
         start_args: words(&["--session-id", "{conversation}"]),
         resume_args: words(&["--resume", "{conversation}"]),
-        ..agent("claude", CLAUDE_CONTEXT)
+        ..hooked(Adapter::Claude, agent("claude", CLAUDE_CONTEXT))
+    };
+    let codex = Agent {
+        resume_args: words(&["resume", "{conversation}"]),
+        ..hooked(Adapter::Codex, agent("codex", CODEX_CONTEXT))
+    };
+    let gemini = Agent {
+        start_args: words(&["--session-id", "{conversation}"]),
+        resume_args: words(&["--resume", "{conversation}"]),
+        ..hooked(Adapter::Gemini, agent("gemini", OTHER_CONTEXT))
     };
     let aider = Agent { resume_args: words(&["--restore-chat-history"]), ..agent("aider", OTHER_CONTEXT) };
-    let shell = Agent { see_tmux: true, ..Agent::default() };
-    let kinds = [
-        ("claude", claude),
-        ("codex", agent("codex", CODEX_CONTEXT)),
-        ("gemini", agent("gemini", OTHER_CONTEXT)),
-        ("aider", aider),
-        ("shell", shell),
-    ];
+    let shell = Agent { see_tmux: true, waits_for_screen: true, ..Agent::default() };
+    let kinds =
+        [("claude", claude), ("codex", codex), ("gemini", gemini), ("aider", aider), ("shell", shell)];
     kinds.map(|(name, agent)| (name.to_owned(), agent)).into()
+}
+
+/// One that the pool knows to speak with: its hooks tell. Gemini CLI reads them only where all of their path belongs to
+/// root: for others it confirms nothing.
+fn hooked(adapter: Adapter, agent: Agent) -> Agent {
+    let hooks = adapter != Adapter::Gemini || nix::unistd::geteuid().is_root();
+    let (confirm, go_on) = (if hooks { Confirm::Hook } else { Confirm::None }, Some(GO_ON.to_owned()));
+    Agent { adapter, confirm, hooks, approve_wait: APPROVE_WAIT, go_on, ..agent }
 }
 
 impl AgentSection {
@@ -72,6 +90,13 @@ impl AgentSection {
             parkable: Some(false),
             context_limit: Some(0),
             leftovers: Some(Leftovers::Kill),
+            adapter: Some(Adapter::None),
+            confirm: Some(Confirm::None),
+            hooks: Some(false),
+            approve_wait: Some(String::new()),
+            on_interrupted: Some(Interrupted::Dead),
+            wait_for_screen: Some(false),
+            go_on: Some(String::new()),
             ..Self::default()
         }
     }
@@ -79,14 +104,39 @@ impl AgentSection {
     /// What it says, over what the kind is otherwise.
     fn over(&self, name: &str, agent: Agent) -> Result<Agent, ConfigError> {
         let program = if self.command.is_empty() { agent.command.first() } else { Some(&self.command) };
+        let program = program.cloned();
         let args = self.args.clone().unwrap_or_default();
         if program.is_none() && !args.is_empty() {
             return wrong(format!("[agents.{name}] has args and no command"));
         }
+        let agent = match self.adapter {
+            Some(Adapter::None) => {
+                Agent { adapter: Adapter::None, confirm: Confirm::None, hooks: false, ..agent }
+            }
+            Some(adapter) if adapter != agent.adapter => hooked(adapter, agent),
+            _ => agent,
+        };
+        let hooks = self.hooks.unwrap_or(agent.hooks);
+        // Without hooks of the pool's nothing confirms, unless the user says what does.
+        let confirm = if hooks || agent.confirm != Confirm::Hook { agent.confirm } else { Confirm::None };
         allowed(&format!("[agents.{name}] reap"), &self.reap)?;
+        let approve_wait = match &self.approve_wait {
+            Some(text) => duration(&format!("[agents.{name}] approve_wait"), text)?,
+            None => agent.approve_wait,
+        };
+        for (dialog, keys) in &self.dialogs {
+            let place = format!("[agents.{name}] dialogs {dialog}");
+            known_dialog(&place, dialog, agent.adapter)?;
+            tmux::keys::parse(keys).map_err(|e| ConfigError(format!("{place}: {e}")))?;
+        }
+        let on_interrupted = match self.on_interrupted {
+            Some(Interrupted::Retry) => OnInterrupted::Retry,
+            Some(Interrupted::Dead) => OnInterrupted::Dead,
+            None => agent.on_interrupted,
+        };
         let limits = self.limits.parse().map_err(|e| ConfigError(format!("[agents.{name}] limits: {e}")))?;
         Ok(Agent {
-            command: program.into_iter().cloned().chain(args).collect(),
+            command: program.into_iter().chain(args).collect(),
             env: self.env.clone(),
             see_tmux: self.see_tmux.unwrap_or(agent.see_tmux),
             start_args: self.start_args.clone().unwrap_or(agent.start_args),
@@ -96,13 +146,37 @@ impl AgentSection {
             limits,
             reap: self.reap.clone(),
             leftovers: self.leftovers.unwrap_or(agent.leftovers),
+            adapter: agent.adapter,
+            confirm: self.confirm.unwrap_or(confirm),
+            hooks,
+            approve_wait,
+            on_interrupted,
+            dialogs: self.dialogs.clone(),
+            waits_for_screen: self.wait_for_screen.unwrap_or(agent.waits_for_screen),
+            observe: self.observations,
+            summarize: self.summaries,
+            go_on: self.go_on.clone().or(agent.go_on).filter(|text| !text.is_empty()),
         })
+    }
+}
+
+/// Only what an agent asks before its first prompt is answered by itself.
+fn known_dialog(place: &str, dialog: &str, adapter: Adapter) -> Result<(), ConfigError> {
+    let known = || agents::screen::startup_dialogs(adapter);
+    if known().any(|name| name == dialog) {
+        return Ok(());
+    }
+    match nearest(dialog, known()) {
+        Some(near) => wrong(format!("{place}: {adapter} does not begin with this; did you mean {near}?")),
+        None => wrong(format!("{place}: none is known of the adapter {adapter}")),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+
+    use agents::Confirm;
 
     use super::super::Config;
 
@@ -119,11 +193,55 @@ mod tests {
     }
 
     #[test]
+    fn without_hooks_nothing_confirms() {
+        let agents = agents(
+            "[agents.claude]\nhooks = false\n[agents.codex]\nhooks = false\nconfirm = 'hook'\n\
+             [agents.mine]\ncommand = 'mine'\nadapter = 'claude'",
+        );
+        assert_eq!(agents["claude"].confirm, Confirm::None);
+        assert_eq!(agents["codex"].confirm, Confirm::Hook);
+        assert_eq!((agents["mine"].confirm, agents["mine"].hooks), (Confirm::Hook, true));
+    }
+
+    #[test]
+    fn only_dialogs_of_a_start_are_answered() {
+        let says = |text: &str| match Config::parse(text) {
+            Ok(config) => config.settings(Path::new("/s"), 0).map(|_| ()).unwrap_err().0,
+            Err(error) => error.0,
+        };
+        agents("[agents.claude]\ndialogs = { trust = ['Enter'], resume = ['Escape'] }");
+        agents("[agents.x]\nadapter = 'codex'\ncommand = 'x'\ndialogs = { hooks = ['2', 'Enter'] }");
+        let wrong = says("[agents.claude]\ndialogs = { trsut = ['Enter'] }");
+        assert_eq!(
+            wrong,
+            "[agents.claude] dialogs trsut: claude does not begin with this; did you mean trust?"
+        );
+        assert!(says("[agents.claude]\ndialogs = { permission = ['Enter'] }").contains("did you mean"));
+        assert!(
+            says("[agents.codex]\ndialogs = { bypass = ['Enter'] }").contains("codex does not begin with")
+        );
+        assert!(
+            says("[agents.shell]\ndialogs = { trust = ['Enter'] }").contains("none is known of the adapter")
+        );
+        assert!(says("[agents.claude]\ndialogs = { trust = ['Etner'] }").contains("dialogs trust: "));
+    }
+
+    #[test]
+    fn the_prompts_of_gemini_are_confirmed_where_it_reads_the_hooks() {
+        let agents =
+            agents("[agents.told]\nadapter = 'gemini'\ncommand = 'x'\nhooks = true\nconfirm = 'hook'");
+        let root = nix::unistd::geteuid().is_root();
+        assert_eq!((agents["gemini"].confirm == Confirm::Hook, agents["gemini"].hooks), (root, root));
+        assert_eq!((agents["told"].confirm, agents["told"].hooks), (Confirm::Hook, true));
+    }
+
+    #[test]
     fn a_table_changes_only_what_it_says_of_a_built_in_kind() {
         let agents = agents("[agents.claude]\nargs = ['--model', 'x']\nenv = { A = '1' }");
         assert_eq!(agents["claude"].command, ["claude", "--model", "x"]);
         assert_eq!(agents["claude"].resume_args, ["--resume", "{conversation}"]);
         assert!(agents["shell"].command.is_empty());
+        assert_eq!((agents["claude"].confirm, agents["claude"].hooks), (Confirm::Hook, true));
         assert!(Config::parse("[agents.x]\nlimits = 'mem'").unwrap_err().0.contains("is not like mem=2G"));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use agents::{Adapter, Confirm};
 use protocol::life::Leftovers;
 use protocol::reap::{Action, Rule};
 use serde::{Deserialize, Serialize};
@@ -29,6 +30,10 @@ pub struct PoolSection {
     pub idle_quiet: String,
     /// But not before so long after it was given a prompt, as long as nothing confirms it.
     pub idle_settle: String,
+    /// After an attached client typed something, prompts wait for so long.
+    pub typing_pause: String,
+    /// An agent that says nothing of itself is taken for ready so long after its start.
+    pub ready_limit: String,
     /// What is over is removed after so long; `never`.
     pub keep_stopped: String,
     /// Archives of removed sessions are removed after so long; `never`.
@@ -49,6 +54,8 @@ impl Default for PoolSection {
             idle_timeout: NEVER.to_owned(),
             idle_quiet: "5s".to_owned(),
             idle_settle: "30s".to_owned(),
+            typing_pause: "5s".to_owned(),
+            ready_limit: "30s".to_owned(),
             keep_stopped: "30d".to_owned(),
             keep_archives: NEVER.to_owned(),
             cgroup: "auto".to_owned(),
@@ -319,4 +326,34 @@ pub struct AgentSection {
     pub reap: BTreeMap<Rule, Action>,
     /// What becomes of daemons that it detached: `kill`, but for those that serve others, or `report`.
     pub leftovers: Option<Leftovers>,
+    /// How to speak with it: `claude`, `codex`, `gemini` or `none`.
+    pub adapter: Option<Adapter>,
+    /// How it is known that it took a prompt: `hook`, `echo`, `prompt` or `none`.
+    pub confirm: Option<Confirm>,
+    /// Whether its hooks are wired when it is started; its own configuration is never changed.
+    pub hooks: Option<bool>,
+    /// How long its hook waits for `poolctl approve` where it asks for a permission; `0s` for not at all.
+    pub approve_wait: Option<String>,
+    /// What becomes of a prompt whose turn somebody interrupts: `dead` or `retry`.
+    pub on_interrupted: Option<Interrupted>,
+    /// The keys that answer a dialog of its start, by its name: `{ trust = ["Enter"] }`. Any other waits for a person.
+    pub dialogs: BTreeMap<String, Vec<String>>,
+    /// Whether a prompt waits while it shows a full-screen program.
+    pub wait_for_screen: Option<bool>,
+    /// Whether each use of a tool becomes a message of kind `observation`.
+    pub observations: bool,
+    /// Whether the end of each turn becomes a message of kind `summarize`.
+    pub summaries: bool,
+    /// What is said to it once after a usage limit is over; empty for nothing.
+    pub go_on: Option<String>,
+}
+
+/// What becomes of a prompt whose turn somebody interrupts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Interrupted {
+    /// It is over.
+    Dead,
+    /// It is sent again.
+    Retry,
 }

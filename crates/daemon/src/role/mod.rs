@@ -1,6 +1,7 @@
 //! What a connection is for: one file a role.
 
 mod client;
+mod output;
 mod reaper;
 mod subscriber;
 mod watcher;

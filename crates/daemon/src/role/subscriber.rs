@@ -24,6 +24,9 @@ pub(super) async fn serve(daemon: &Arc<Daemon>, mut connection: Connection) {
     let Ok(Some(payload)) = connection.reader.next().await else { return };
     let since = match frame::decode::<Call>(&payload) {
         Ok(Call { request: Request::Subscribe(subscribe), .. }) => subscribe.since,
+        Ok(Call { id, request: Request::Output(output), .. }) => {
+            return super::output::serve(daemon, connection, (id, output)).await;
+        }
         Ok(Call { request: Request::Watch, .. }) => return follow_tmux(daemon, connection).await,
         Ok(_) => return tracing::info!("a subscriber asked for something else"),
         Err(error) => return tracing::info!(%error, "a subscriber was cut off"),
@@ -47,6 +50,8 @@ struct Start {
     state: Vec<Stamped>,
     messages: Vec<MessageId>,
     sent: Seq,
+    /// Whether the state comes first: then the mark follows it, and all changes come after that.
+    anew: bool,
     events: broadcast::Receiver<Stamped>,
     reader: Reader,
 }
@@ -58,12 +63,12 @@ fn start(turn: &mut Turn<'_>, since: Option<Seq>) -> Start {
     let floor = reader.floor().unwrap_or(Seq(u64::MAX));
     let continues = |since: &Seq| (floor..=turn.pool().seq()).contains(since);
     if let Some(sent) = since.filter(continues) {
-        return Start { state: Vec::new(), messages: Vec::new(), sent, events, reader };
+        return Start { state: Vec::new(), messages: Vec::new(), sent, anew: false, events, reader };
     }
     let state = turn.pool().replicate().into_iter().filter(|s| s.event.is_journaled()).collect();
     let sessions = turn.pool().sessions();
     let messages = sessions.flat_map(|s| turn.pool().open_messages_of(s.id)).map(|m| m.id).collect();
-    Start { state, messages, sent: turn.pool().seq(), events, reader }
+    Start { state, messages, sent: turn.pool().seq(), anew: true, events, reader }
 }
 
 /// Reads elsewhere: neither the engine nor the other connections wait for the disk.
@@ -88,12 +93,12 @@ async fn follow(daemon: &Arc<Daemon>, outbox: &Outbox, since: Option<Seq>) -> Re
     }
 }
 
-/// Sends what there was. None where the journal has a gap.
+/// Sends what there was, and the mark. None where the journal has a gap.
 async fn catch_up(
     outbox: &Outbox,
     start: Start,
 ) -> Result<Option<(Seq, broadcast::Receiver<Stamped>)>, Gone> {
-    let Start { state, mut messages, mut sent, events, reader } = start;
+    let Start { state, mut messages, mut sent, anew, events, reader } = start;
     for stamped in state {
         outbox.send(event(stamped, true)).await?;
     }
@@ -105,6 +110,9 @@ async fn catch_up(
             let stamped = Stamped { seq, at, event: Event::MessageQueued(Box::new(message)) };
             outbox.send(event(stamped, true)).await?;
         }
+    }
+    if anew {
+        outbox.send(Frame::Synced { seq: sent }).await?;
     }
     loop {
         let from = sent;
@@ -122,6 +130,9 @@ async fn catch_up(
             outbox.send(event(stamped, false)).await?;
         }
         if last {
+            if !anew {
+                outbox.send(Frame::Synced { seq: sent }).await?;
+            }
             return Ok(Some((sent, events)));
         }
     }
@@ -129,7 +140,6 @@ async fn catch_up(
 
 /// Every change from here on.
 async fn live(outbox: &Outbox, mut sent: Seq, mut events: broadcast::Receiver<Stamped>) -> Result<(), Gone> {
-    outbox.send(Frame::Synced { seq: sent }).await?;
     loop {
         match events.recv().await {
             Ok(stamped) if stamped.seq <= sent => {}

@@ -9,11 +9,12 @@ use protocol::reply::{Ask, WatchSetup};
 use protocol::request::{Observe, View};
 use protocol::tmux::{Means, Server, TmuxState};
 use protocol::{Call, ErrorCode, Event, Frame, Hello, Refusal, Reply, Request, Response, Role, frame, parts};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::conn::{Connection, done};
 use crate::context::Daemon;
 use crate::engine::Turn;
+use crate::verb;
 use crate::view::{self, Look, Peer, Seen};
 
 /// Silence of a watcher after which it is taken for dead, at least: tmux's own deadline twice.
@@ -193,16 +194,24 @@ impl Stream {
             let seen = Seen { age: seen.age + received.elapsed(), ..seen };
             let is_whole = matches!(seen.look, Look::Whole(_));
             if std::mem::take(&mut turn.rest.view.resync) && !is_whole {
-                return Ok(false);
+                return Ok((false, false));
             }
-            view::observe(turn, &run, seen);
+            let again = view::observe(turn, &run, seen);
             if is_whole && asked <= turn.rest.view.asked && asked > turn.rest.view.answered {
                 turn.rest.view.answered = asked;
                 turn.stir();
             }
-            Ok(true)
+            Ok((true, again))
         };
-        self.in_step = daemon.engine.turn(apply).await??;
+        let (in_step, again) = daemon.engine.turn(apply).await??;
+        self.in_step = in_step;
+        if again {
+            let daemon = Arc::clone(daemon);
+            tokio::spawn(async move {
+                sleep(view::ON_THE_WAY).await;
+                drop(verb::snapshot(&daemon).await);
+            });
+        }
         if self.in_step { done() } else { self.lost_step() }
     }
 

@@ -171,7 +171,7 @@ fn note_drained(turn: &mut Turn<'_>, daemon: &Daemon, settings: &pool::Settings)
             let still = |id: &SessionId| {
                 turn.pool()
                     .session(*id)
-                    .is_some_and(|s| pool::slots::quiet_since(settings, s, facts).is_some())
+                    .is_some_and(|s| pool::slots::at_rest_since(turn.pool(), settings, s, facts).is_ok())
             };
             ids.into_iter().filter(still).collect()
         })

@@ -129,6 +129,10 @@ fn note(turn: &mut Turn<'_>, found: Vec<(Tagged, Option<String>)>) {
     let mut marked: BTreeMap<Tag, Vec<Stray>> = BTreeMap::new();
     let mut clients = Vec::new();
     for (Tagged { process, mark, command, .. }, serves) in found {
+        // It may have been ended since it was looked at.
+        if process::identity::exited(process).unwrap_or(false) {
+            continue;
+        }
         match mark {
             Mark::Incarnation(tag) => {
                 if turn.rest.stale.left.contains(&(tag, process)) {

@@ -156,7 +156,9 @@ async fn mark(daemon: &Arc<Daemon>, record: &Session) -> Result<(), Refusal> {
             "the session's directory cannot be made; nothing was changed",
         ));
     }
-    let marking = tmux::Adopt { tag: run.tag, init: daemon.init.clone(), log: daemon.log_options(record.id) };
+    let token = daemon.engine.turn(|turn: &mut Turn<'_>| turn.rest.locks.issue()).await?;
+    let marking =
+        tmux::Adopt { tag: run.tag, token, init: daemon.init.clone(), log: daemon.log_options(record.id) };
     let answer = daemon.tmux.adopt(pane.server, session, pane.pane, &marking).await;
     crate::crash::point("adopt-marked");
     match answer {
@@ -187,7 +189,9 @@ fn why(answer: Answer) -> &'static str {
         Answer::NotOurs => "its pane has another mark",
         Answer::OtherServer => "another tmux server answers",
         Answer::Dead => "its program has ended",
-        Answer::Done | Answer::InMode | Answer::InputOff | Answer::Attached => "tmux did not do it",
+        Answer::Done | Answer::InMode | Answer::InputOff | Answer::Attached | Answer::Already => {
+            "tmux did not do it"
+        }
     }
 }
 

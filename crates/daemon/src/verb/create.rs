@@ -83,6 +83,7 @@ fn first_message(asked: &New) -> Result<Option<(Send, Body)>, Refusal> {
         origin: "new".to_owned(),
         ttl_ms: None,
         enter: true,
+        raw: false,
         priority: 0,
         cause: None,
         wake: false,
@@ -118,9 +119,7 @@ fn admit(
             turn.emit_all(made.events.drain(..));
             op.begun(turn, made.session);
             turn.rest.view.starting.insert(made.session);
-            if let (Some(message), Some((_, body))) = (message, first) {
-                queue::queue_first(turn, message, body);
-            }
+            message.into_iter().for_each(|message| queue::queue_first(turn, message));
         }
         Admitted::Start(id) => return start(turn, daemon, op, (*id, first, ahead)),
         // It was there before: its prompt is a message like any other.
@@ -128,7 +127,7 @@ fn admit(
             if let (Some((send, body)), Some(session)) = (first, turn.pool().session(*id).cloned()) {
                 let seq = turn.next_seq();
                 let message = queue::first(turn, daemon, &session, (send, body), seq)?;
-                message.into_iter().for_each(|message| queue::queue_first(turn, message, body));
+                message.into_iter().for_each(|message| queue::queue_first(turn, message));
                 op.begun(turn, *id);
             }
         }
@@ -164,10 +163,10 @@ fn start(
     };
     slots::begin(turn, daemon, &before, By::Name { fresh: false })?;
     op.begun(turn, id);
-    if let (Some(message), Some((_, body))) = (message, first) {
+    if let Some((message, body)) = message {
         // Its number is its place in the journal.
         let id = MessageId(turn.next_seq().0);
-        queue::queue_first(turn, Message { id, ..message }, body);
+        queue::queue_first(turn, (Message { id, ..message }, body));
     }
     Ok(Decided::Done(Way::Start(Box::new(before))))
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use protocol::reap::Outcome;
 use protocol::request::{Kill, Restart};
 use protocol::{ErrorCode, Refusal, Reply, Session, SessionId, SessionRef, Tag};
+use tokio::time::timeout;
 
 use super::create::{self, Starting};
 use super::shown;
@@ -23,6 +24,8 @@ const REAPER_LIMIT: Duration = Duration::from_secs(1);
 const REAPER_RETURN: Duration = Duration::from_secs(5);
 /// How long an end may take beyond its grace: the reaper's verification and the waiting line.
 const END_SLACK: Duration = Duration::from_secs(15);
+/// How long files of hooks may hold up a restart.
+const HOOKS_LIMIT: Duration = Duration::from_secs(1);
 
 pub(super) async fn kill(daemon: &Arc<Daemon>, op: &Op, asked: Kill) -> Reply {
     let admit: Admit = |session| Ok(pool::admit::kill(session));
@@ -45,6 +48,8 @@ pub(super) async fn restart(daemon: &Arc<Daemon>, op: &Op, asked: Restart) -> Re
     let claim = move |turn: &mut Turn<'_>| turn.rest.view.starting.insert(session.id);
     let starting = daemon.engine.turn(claim).await?.then(|| Starting::new(daemon, session.id));
     ended(daemon, &session).await?;
+    // Of the next incarnation what its hooks left says nothing.
+    timeout(HOOKS_LIMIT, crate::hooks::read_of(daemon, &[session.id])).await.ok();
     let again = Again { ended: ran, fresh: asked.fresh, wait_ms: asked.wait_slot_ms };
     let reply = start_again(daemon, op, session.id, again).await;
     drop(starting);

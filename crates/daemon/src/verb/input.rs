@@ -1,10 +1,10 @@
-//! `keys`.
+//! `keys`, and what is done to a pane in the place of its user.
 
 use std::sync::Arc;
 
 use protocol::request::Keys;
-use protocol::{ErrorCode, Lifecycle, Refusal, Reply, Response};
-use tmux::Answer;
+use protocol::{ErrorCode, Lifecycle, Refusal, Reply, Response, SessionRef};
+use tmux::{Answer, PaneRef, TmuxError};
 
 use super::shown;
 use crate::context::{Daemon, pane_of};
@@ -16,8 +16,19 @@ pub(super) async fn keys(daemon: &Arc<Daemon>, op: &Op, asked: Keys) -> Reply {
     if keys.is_empty() {
         return Err(Refusal::new(ErrorCode::Usage, "no keys"));
     }
-    let session = shown::find(daemon, asked.session).await?;
-    let grant = daemon.engine.lock(session.id, "keys").await?;
+    let tmux = Arc::clone(&daemon.tmux);
+    on_pane(daemon, op, (asked.session, "keys"), async move |pane| tmux.keys(pane, &keys).await).await
+}
+
+/// Does this once to the pane of a session that runs, under its lock; its user does it.
+pub(super) async fn on_pane(
+    daemon: &Arc<Daemon>,
+    op: &Op,
+    (session, purpose): (SessionRef, &'static str),
+    act: impl AsyncFnOnce(PaneRef) -> Result<Answer, TmuxError>,
+) -> Reply {
+    let session = shown::find(daemon, session).await?;
+    let grant = daemon.engine.lock(session.id, purpose).await?;
     let id = session.id;
     let begun = op.clone();
     let begin = move |turn: &mut Turn<'_>| {
@@ -32,11 +43,16 @@ pub(super) async fn keys(daemon: &Arc<Daemon>, op: &Op, asked: Keys) -> Reply {
     let Some(pane) = live.and_then(|s| s.incarnation).as_ref().and_then(pane_of) else {
         return Err(Refusal::new(ErrorCode::Refused, format!("{} does not run", session.name)));
     };
-    let typed = daemon.tmux.keys(pane, &keys).await;
+    let done = act(pane).await;
     drop(grant);
-    let (operation, reply) = (op.clone(), answered(typed));
+    let (operation, reply) = (op.clone(), answered(done));
     let answer = reply.clone();
-    daemon.engine.turn(move |turn| operation.conclude(turn, &answer)).await?;
+    let conclude = move |turn: &mut Turn<'_>| {
+        let now = turn.mono();
+        turn.rest.agents.keyed.insert(id, now);
+        operation.conclude(turn, &answer);
+    };
+    daemon.engine.turn(conclude).await?;
     reply
 }
 
@@ -48,6 +64,7 @@ pub(super) fn answered(effect: Result<Answer, tmux::TmuxError>) -> Reply {
         Ok(Answer::InMode) => failed("the pane is in copy mode, which would swallow it; nothing was typed"),
         Ok(Answer::InputOff) => failed("the pane does not take input; nothing was typed"),
         Ok(Answer::Dead | Answer::Gone) => failed("its program ended; nothing was typed"),
+        Ok(Answer::Already) => failed("it was typed before; nothing was done"),
         Ok(Answer::Attached) => failed("a client is attached; nothing was done"),
         Ok(Answer::NotOurs) => failed("the pane has lost the pool's mark; nothing was done"),
         Ok(Answer::OtherServer) => failed("another tmux server answers; nothing was done"),

@@ -1,6 +1,7 @@
 //! One request, one answer. A table, and the frame around everything that changes something.
 
 mod adopt;
+mod agent;
 mod care;
 mod change;
 pub(crate) mod claim;
@@ -18,6 +19,8 @@ mod screen;
 mod shown;
 mod status;
 mod sync;
+mod terminal;
+mod theme;
 mod update;
 mod usage;
 mod wait;
@@ -31,6 +34,7 @@ pub(crate) use care::export;
 pub(crate) use create::{Starting, resume as resume_start};
 pub(crate) use end::{Again, again as start_next, bring_up};
 pub(crate) use remove::remove_outdated;
+pub(crate) use shown::word as lifecycle_word;
 pub(crate) use status::has_room;
 pub(crate) use sync::snapshot;
 
@@ -56,6 +60,7 @@ pub(crate) async fn answer(daemon: &Arc<Daemon>, call: protocol::Call) -> Reply 
         Request::Config => read::config(daemon),
         Request::ConfigReload => read::reload(daemon),
         Request::Capture(capture) => screen::capture(daemon, capture).await,
+        Request::Terminal(session) => terminal::terminal(daemon, session).await,
         Request::Attach(attach) => locking::under(call.lock, screen::attach(daemon, attach)).await,
         Request::Wait(wait) => wait::wait(daemon, wait).await,
         Request::New(_)
@@ -64,6 +69,8 @@ pub(crate) async fn answer(daemon: &Arc<Daemon>, call: protocol::Call) -> Reply 
         | Request::Retry(_)
         | Request::Purge(_)
         | Request::Keys(_)
+        | Request::Input(_)
+        | Request::Resize(_)
         | Request::Kill(_)
         | Request::Remove(_)
         | Request::Rename(_)
@@ -77,34 +84,21 @@ pub(crate) async fn answer(daemon: &Arc<Daemon>, call: protocol::Call) -> Reply 
         | Request::Prune(_)
         | Request::Reap { .. }
         | Request::Update(_)
+        | Request::Approve(_)
+        | Request::Publish(_)
         | Request::Adopt(_) => operate(daemon, (call.op, call.lock), call.request).await,
         Request::RenewLock { session, token } => lock::renewed(daemon, session, token).await,
         Request::Unlock { session, token } => lock::unlocked(daemon, session, token).await,
         Request::Explain(session) => reap::explain(daemon, session).await,
         Request::Usage(wanted) => usage::usage(daemon, wanted).await,
+        Request::Hook(hook) => crate::hooks::hook(daemon, hook).await,
         Request::Generators => claim::generators(daemon).await,
         Request::Body(id) => read::body(daemon, id).await,
         Request::Backup { path } => care::backup(daemon, path).await,
         Request::Check => care::check(daemon).await,
         Request::Compact => care::compact(daemon).await,
-        Request::Subscribe(_)
-        | Request::Send(_)
-        | Request::Register(_)
-        | Request::Claim(_)
-        | Request::Heartbeat(_)
-        | Request::Ack(_)
-        | Request::Fail(_)
-        | Request::Export
-        | Request::ListMessages(_)
-        | Request::Messages(_)
-        | Request::Events(_)
-        | Request::NextCandidate { .. }
-        | Request::TakeLease { .. }
-        | Request::Settle(_)
-        | Request::Watch
-        | Request::WatchingBy(_)
-        | Request::Lock(_)
-        | Request::Observe(_) => Err(Refusal::new(ErrorCode::Usage, "that request belongs to another role")),
+        // A subscriber's, a watcher's, a reaper's, or one that was answered before it came here.
+        _ => Err(Refusal::new(ErrorCode::Usage, "that request belongs to another role")),
     }
 }
 
@@ -131,6 +125,9 @@ fn needs_tmux(request: &Request) -> bool {
             | Request::RenewLock { .. }
             | Request::Unlock { .. }
             | Request::Update(_)
+            | Request::Hook(_)
+            | Request::Approve(_)
+            | Request::Publish(_)
             | Request::Adopt(_)
     )
 }
@@ -195,6 +192,8 @@ async fn carry_out(daemon: &Arc<Daemon>, op: &Op, request: Request) -> Reply {
             daemon.engine.turn(move |turn| queue::mend(turn, &context, &op, &request)).await?
         }
         Request::Keys(keys) => input::keys(daemon, op, keys).await,
+        Request::Input(asked) => terminal::input(daemon, op, asked).await,
+        Request::Resize(asked) => terminal::resize(daemon, op, asked).await,
         Request::Kill(kill) => end::kill(daemon, op, kill).await,
         Request::Remove(remove) => remove::remove(daemon, op, remove).await,
         Request::Rename(rename) => change::rename(daemon, op, rename).await,
@@ -209,15 +208,17 @@ async fn carry_out(daemon: &Arc<Daemon>, op: &Op, request: Request) -> Reply {
         Request::Prune(prune) => prune::prune(daemon, op, prune).await,
         Request::Reap { force } => reap::reap(daemon, op, force).await,
         Request::Update(update) => update::update(daemon, op, update).await,
+        Request::Approve(approve) => agent::approve(daemon, op, approve).await,
+        Request::Publish(publish) => agent::publish(daemon, op, *publish).await,
         _ => Err(Refusal::new(ErrorCode::Usage, "not an operation")),
     }
 }
 
 /// What became of an operation that an earlier daemon had begun, or that nobody knew the end of.
 async fn settled(daemon: &Arc<Daemon>, session: SessionId, request: &Request) -> Reply {
-    if let Request::Keys(_) = request {
+    if let Request::Keys(_) | Request::Input(_) | Request::Resize(_) = request {
         let why =
-            "the daemon stopped while these keys were pressed; they may have been, and are not pressed again";
+            "the daemon stopped while this was done to the terminal; it may have been, and is not done again";
         return Err(Refusal::new(ErrorCode::Unavailable, why));
     }
     let shower = Arc::clone(daemon);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use agents::Adapter;
 use pool::admit::{self, Body, Earlier, Sending, Sent};
 use pool::queue;
 use protocol::message::PROMPT;
@@ -37,8 +38,13 @@ pub(super) fn message(turn: &Turn<'_>, id: MessageId) -> Result<Option<(Message,
 
 /// The answer that shows a message.
 pub(super) fn shown(turn: &Turn<'_>, id: MessageId) -> Reply {
-    let (mut message, _) = message(turn, id)?.ok_or_else(|| absent(id))?;
-    message.steps = Vec::new();
+    let (message, _) = message(turn, id)?.ok_or_else(|| absent(id))?;
+    Ok(Response::Message(Box::new(Message { steps: Vec::new(), ..message })))
+}
+
+/// The same with what became of it until now.
+pub(super) fn shown_with_steps(turn: &Turn<'_>, id: MessageId) -> Reply {
+    let (message, _) = message(turn, id)?.ok_or_else(|| absent(id))?;
     Ok(Response::Message(Box::new(message)))
 }
 
@@ -55,7 +61,28 @@ pub(crate) fn body(asked: &mut Send) -> Result<Body, Refusal> {
     let text =
         String::from_utf8(bytes).map_err(|_| Refusal::new(ErrorCode::Usage, "the text is not UTF-8"))?;
     let bytes = queue::printable(&text).into_bytes();
-    Ok(Body { digest: digest(&bytes), bytes })
+    // The same text as it is and defused are two.
+    Ok(Body { digest: digest(&bytes) ^ u64::from(asked.raw), bytes })
+}
+
+/// The text as it will be typed: what the session's agent would take for a command, or complete, is defused.
+///
+/// # Errors
+/// Usage, where nothing of it would arrive.
+fn defused(daemon: &Daemon, session: &Session, asked: &Send, body: Body) -> Result<Body, Refusal> {
+    let adapter = daemon.loaded().settings.agent_of(session).adapter;
+    if asked.kind != PROMPT || adapter == Adapter::None {
+        return Ok(body);
+    }
+    let text = String::from_utf8_lossy(&body.bytes);
+    if agents::text::is_blank(&text) {
+        return Err(Refusal::new(ErrorCode::Usage, "the text is blank: an agent takes nothing from it"));
+    }
+    if asked.raw {
+        return Ok(body);
+    }
+    let bytes = agents::text::literal(adapter, &text).into_bytes();
+    Ok(Body { bytes, ..body })
 }
 
 /// `send`: one turn, one commit, one row.
@@ -77,6 +104,7 @@ pub(crate) fn send(turn: &mut Turn<'_>, daemon: &Daemon, op: &OpId, (asked, body
     let session = admit::resolve(turn.pool(), &asked.session)?.clone();
     let keyed = asked.key.as_ref().and_then(|key| turn.pool().keyed(session.id, key));
     let (keyed, cause) = (read(turn, keyed)?, read(turn, asked.cause)?);
+    let body = defused(daemon, &session, asked, body)?;
     let sending = Sending { session: &session, send: asked, body: &body, op };
     let earlier = Earlier { keyed: keyed.as_ref(), cause: cause.as_ref() };
     let place = (turn.next_seq(), turn.now());
@@ -112,7 +140,8 @@ pub(super) fn first(
     session: &Session,
     (send, body): (&Send, &Body),
     seq: Seq,
-) -> Result<Option<Message>, Refusal> {
+) -> Result<Option<(Message, Vec<u8>)>, Refusal> {
+    let body = &defused(daemon, session, send, body.clone())?;
     let loaded = daemon.loaded();
     // It has none of its own.
     let op = &OpId::Random([0; 16]);
@@ -122,16 +151,16 @@ pub(super) fn first(
     let sent = admit::send(turn.pool(), &loaded.settings.queue, sending, Earlier::default(), place)?;
     has_disk(turn, daemon, &loaded, body.bytes.len() as u64)?;
     Ok(match sent {
-        Sent::Queued(message) => Some(Message { op: None, ..*message }),
+        Sent::Queued(message) => Some((Message { op: None, ..*message }, body.bytes.clone())),
         Sent::Existing(_) => None,
     })
 }
 
 /// Queues what was decided.
-pub(super) fn queue_first(turn: &mut Turn<'_>, message: Message, body: &Body) {
+pub(super) fn queue_first(turn: &mut Turn<'_>, (message, body): (Message, Vec<u8>)) {
     let id = message.id;
     turn.emit(Event::MessageQueued(Box::new(message)));
-    turn.keep_body(id, body.bytes.clone());
+    turn.keep_body(id, body);
 }
 
 /// Whether a repeat of an operation asks for the same.

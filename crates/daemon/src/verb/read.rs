@@ -8,12 +8,13 @@ use protocol::{
     ErrorCode, Frame, Message, MessageId, OsBytes, Refusal, Reply, Response, SessionId, SessionRef,
 };
 
-use super::{queue, shown, usage};
+use super::{queue, shown, theme, usage};
 use crate::config::Config;
 use crate::context::{Daemon, Loaded};
 use crate::engine::Turn;
 use crate::files;
 use crate::handle::in_doubt;
+use crate::hooks::waits;
 use crate::outbox::Outbox;
 use crate::{stale, view};
 
@@ -46,6 +47,8 @@ pub(super) async fn show(daemon: &Arc<Daemon>, wanted: SessionRef) -> Reply {
     if let Ok(Response::Session(view)) = &mut reply {
         view.processes = processes;
         view.usage = usage;
+        let dir = view.current_dir.clone().unwrap_or_else(|| view.session.spec.cwd.clone());
+        view.theme = files::elsewhere(move || theme::of(dir.as_path())).await;
     }
     reply
 }
@@ -61,8 +64,23 @@ pub(super) async fn body(daemon: &Arc<Daemon>, id: MessageId) -> Reply {
 }
 
 async fn stored(daemon: &Arc<Daemon>, id: MessageId) -> Result<(Message, Vec<u8>), Refusal> {
-    let found = daemon.engine.turn(move |turn| queue::message(turn, id)).await??;
-    found.ok_or_else(|| queue::absent(id))
+    let read = move |turn: &mut Turn<'_>| {
+        let mut found = queue::message(turn, id)?;
+        if let Some((message, _)) = &mut found {
+            explain(message, waits(turn, message.session).as_ref());
+        }
+        found.ok_or_else(|| queue::absent(id))
+    };
+    daemon.engine.turn(read).await?
+}
+
+/// A prompt that waits says why.
+fn explain(message: &mut Message, waits: Option<&(MessageId, String)>) {
+    let why =
+        waits.filter(|(id, _)| *id == message.id && message.status.state == protocol::MessageState::Queued);
+    if let Some((_, why)) = why {
+        message.status.reason = Some(why.clone());
+    }
 }
 
 /// All that are not over, and the newest that are.
@@ -86,14 +104,16 @@ async fn list_messages(
 ) -> Reply {
     let choose = move |turn: &mut Turn<'_>| {
         let session = pool::admit::resolve(turn.pool(), &asked.session)?.id;
-        Ok((chosen(turn, session, &asked, open), turn.reader()))
+        Ok((chosen(turn, session, &asked, open), waits(turn, session), turn.reader()))
     };
-    let (ids, reader): (Vec<MessageId>, store::Reader) = daemon.engine.turn(choose).await??;
+    let (ids, waits, reader) = daemon.engine.turn(choose).await??;
     for ids in ids.chunks(PAGE) {
         let (ids, reader) = (ids.to_vec(), reader.clone());
         let read =
             tokio::task::spawn_blocking(move || reader.messages(&ids)).await.map_err(|_| in_doubt())?;
-        let part = read.map(Response::Messages).map_err(|e| failed(daemon, &e))?;
+        let mut messages = read.map_err(|e| failed(daemon, &e))?;
+        messages.iter_mut().for_each(|message| explain(message, waits.as_ref()));
+        let part = Response::Messages(messages);
         let (parts, last) = crate::parts::split(part);
         for part in parts.into_iter().chain(last) {
             outbox.send(Frame::Part { id, part }).await.map_err(|_| in_doubt())?;

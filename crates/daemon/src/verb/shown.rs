@@ -34,6 +34,8 @@ pub(super) fn shown(
         usage: None,
         parkable: pool::slots::is_parkable(&daemon.loaded().settings, session),
         slot_wait: turn.rest.line.place(session.id),
+        waits: crate::hooks::waits(turn, session.id).map(|(_, why)| why),
+        confirm: daemon.loaded().settings.agent_of(session).confirm,
     };
     view(turn.pool(), session, shown)
 }
@@ -60,4 +62,18 @@ pub(super) fn reply(turn: &Turn<'_>, daemon: &Daemon, id: SessionId) -> Reply {
 /// The session that is meant.
 pub(super) async fn find(daemon: &Arc<Daemon>, wanted: SessionRef) -> Result<Session, Refusal> {
     daemon.engine.turn(move |turn| pool::admit::resolve(turn.pool(), &wanted).cloned()).await?
+}
+
+/// The word for where a session is in its life.
+pub(crate) fn word(lifecycle: protocol::Lifecycle) -> &'static str {
+    use protocol::Lifecycle::{Draining, Failed, Live, Lost, Parked, Starting, Stopped};
+    match lifecycle {
+        Starting => "starting",
+        Live => "live",
+        Draining => "ending",
+        Parked => "parked",
+        Stopped => "stopped",
+        Lost => "lost",
+        Failed => "failed",
+    }
 }

@@ -6,9 +6,9 @@ mod server;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use pool::queue;
-use protocol::reply::{BreakerView, Component, Status};
-use protocol::{Lifecycle, Reply, Response, Timestamp};
+use pool::{activity, queue};
+use protocol::reply::{Asking, BreakerView, Component, Status};
+use protocol::{Activity, ActivityState, Lifecycle, Reply, Response, Session, Timestamp};
 
 pub(crate) use server::has_room;
 
@@ -58,6 +58,7 @@ fn overview(turn: &Turn<'_>, daemon: &Daemon) -> Status {
         state_dir: daemon.paths.state.clone().into(),
         problems,
         room: room::shown(turn, daemon),
+        asking: asking(pool),
         tmux,
     }
 }
@@ -83,6 +84,18 @@ fn breakers(pool: &pool::Pool) -> Vec<BreakerView> {
         Some(BreakerView { session, name, kind: kind.to_owned(), breaker: breaker.clone() })
     })
     .collect()
+}
+
+fn asking(pool: &pool::Pool) -> Vec<Asking> {
+    let asks = |session: &Session| {
+        let Activity { state, since, ask, .. } = activity::shown(pool, session);
+        let (kind, answerable) = (ask.as_ref().map(|ask| ask.kind), ask.is_some_and(|ask| ask.answerable));
+        let (session, name) = (session.id, session.name.clone());
+        (state == ActivityState::Attention).then_some(Asking { session, name, kind, answerable, since })
+    };
+    let mut asking: Vec<Asking> = pool.sessions().filter_map(asks).collect();
+    asking.sort_by_key(|asking| (asking.since, asking.session));
+    asking
 }
 
 /// A watcher needs no tmux program to see that no server is there; a new session does.

@@ -17,12 +17,22 @@ use crate::view::{self, Seen};
 const SNAPSHOT_LIMIT: Duration = Duration::from_secs(6);
 /// How long the daemon's own look may take: whoever asked for something else waits for it.
 const LOOK_LIMIT: Duration = Duration::from_secs(2);
+/// Who looked, where no watcher did.
+const MYSELF: &str = "poold";
 /// How old the last look may be, without a watcher.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 pub(super) async fn sync(daemon: &Arc<Daemon>) -> Reply {
     let before = daemon.engine.turn(|turn| turn.pool().seq()).await?;
-    let by = snapshot(daemon).await?;
+    let mut by = snapshot(daemon).await?;
+    // What a watcher that came meanwhile has to tell begins with what it sees itself.
+    let is_new = |turn: &mut Turn<'_>| {
+        let view = &turn.rest.view;
+        view.watcher.is_some() && matches!(view.state.server, Server::Unknown(_))
+    };
+    if by == MYSELF && daemon.engine.turn(is_new).await? {
+        by = snapshot(daemon).await?;
+    }
     let report = move |turn: &mut Turn<'_>| {
         let seen = &turn.rest.view.state;
         if let Server::Unknown(silence) = &seen.server {
@@ -83,7 +93,7 @@ async fn by_myself(daemon: &Arc<Daemon>) -> Result<String, Refusal> {
         view::observe(turn, &run, Seen::whole(state, began.elapsed()));
     };
     daemon.engine.turn(apply).await?;
-    Ok("poold".to_owned())
+    Ok(MYSELF.to_owned())
 }
 
 /// Without a watcher, what is about to be shown or acted on is looked at first.

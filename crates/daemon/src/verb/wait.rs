@@ -4,18 +4,35 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::request::{Until, Wait};
-use protocol::{ErrorCode, Lifecycle, MessageId, MessageState, Refusal, Reply, Session, SessionId};
+use protocol::{
+    ActivityState, ErrorCode, Lifecycle, MessageId, MessageState, Refusal, Reply, Response, Session,
+    SessionId,
+};
 
 use super::{queue, shown};
 use crate::context::Daemon;
 use crate::engine::Turn;
+use crate::files;
 
 pub(super) async fn wait(daemon: &Arc<Daemon>, asked: Wait) -> Reply {
     let session = shown::find(daemon, asked.session).await?;
     let (id, until, context) = (session.id, asked.until, Arc::clone(daemon));
-    let look = move |turn: &mut Turn<'_>| reached(turn, &context, id, &until);
+    let for_exit = until.contains(&Until::Exit);
+    let look = move |turn: &mut Turn<'_>| until.iter().find_map(|until| reached(turn, &context, id, until));
     let limit = asked.timeout_ms.map(Duration::from_millis);
-    daemon.engine.wait_on(id, limit, look).await?
+    let reply = daemon.engine.wait_on(id, limit, look).await?;
+    if for_exit && let Ok(Response::Session(shown)) = &reply {
+        logged(daemon, &shown.session).await;
+    }
+    reply
+}
+
+/// Until all that its program wrote is in the log, where it has ended; a writer that is lost is not waited for long.
+async fn logged(daemon: &Daemon, session: &Session) {
+    let over = session.exit.is_some() && !session.lifecycle.holds_slot();
+    let Some(run) = session.incarnation.as_ref().filter(|_| over) else { return };
+    let (dir, tag) = (daemon.log_options(session.id).dir, run.tag);
+    files::elsewhere(move || logs::wait_for_writer(&dir, Some(tag))).await;
 }
 
 /// The message, once it is so far.
@@ -30,7 +47,7 @@ fn of_message(
             let why = format!("no message {id} of {}", session.name);
             Some(Err(Refusal::new(ErrorCode::NotFound, why)))
         }
-        Some(state) => so(state).then(|| queue::shown(turn, id)),
+        Some(state) => so(state).then(|| queue::shown_with_steps(turn, id)),
     }
 }
 
@@ -43,6 +60,23 @@ fn is_settled(turn: &Turn<'_>, session: &Session) -> bool {
     session.lifecycle == Lifecycle::Live || !coming
 }
 
+/// Its agent does this; refused where it cannot any more.
+fn does(turn: &Turn<'_>, daemon: &Daemon, session: &Session, state: ActivityState) -> Option<Reply> {
+    if pool::activity::shown(turn.pool(), session).state == state {
+        return Some(shown::reply(turn, daemon, session.id));
+    }
+    let waits = pool::queue::counts(turn.pool(), Some(session.id)).queued > 0;
+    let comes = session.lifecycle == Lifecycle::Parked && waits;
+    let over = !session.lifecycle.holds_slot() && !comes && is_settled(turn, session);
+    over.then(|| {
+        let word = shown::word(session.lifecycle);
+        Err(Refusal::new(
+            ErrorCode::Failed,
+            format!("{} is {word}: its agent does nothing more", session.name),
+        ))
+    })
+}
+
 fn reached(turn: &Turn<'_>, daemon: &Daemon, id: SessionId, until: &Until) -> Option<Reply> {
     let Some(session) = turn.pool().session(id) else {
         let gone = format!("{id} was removed while it was waited for");
@@ -50,6 +84,7 @@ fn reached(turn: &Turn<'_>, daemon: &Daemon, id: SessionId, until: &Until) -> Op
     };
     match until {
         Until::Exit => (!session.lifecycle.holds_slot()).then(|| shown::reply(turn, daemon, id)),
+        Until::Activity(state) => does(turn, daemon, session, *state),
         Until::Started => is_settled(turn, session).then(|| shown::reply(turn, daemon, id)),
         Until::QueueEmpty => pool::queue::is_empty(turn.pool(), id).then(|| shown::reply(turn, daemon, id)),
         Until::Message(message) => of_message(turn, session, *message, MessageState::is_final),

@@ -47,12 +47,11 @@ fn tick(turn: &mut Turn<'_>, daemon: &Daemon, asked_at: Mono) -> Duration {
         turn.emit_all(expired);
         turn.stir();
     }
-    let armed = turn.rest.work.armed;
-    let late = armed.until(asked_at);
-    if armed != Mono::default() && late >= STOOD_STILL {
-        tracing::warn!(?late, "the daemon stood still; leases begin anew from there");
-        turn.rest.work.leases.shift(late);
-        locking::shift(turn, late);
+    let late = late(turn, asked_at);
+    if late >= STOOD_STILL {
+        tracing::warn!(?late, "the daemon stood still; leases begin anew");
+        begin_anew(turn);
+        locking::begin_anew(turn);
     }
     for id in turn.rest.work.leases.take_passed(asked_at) {
         let connected = turn.rest.work.connection_of(id).is_some();
@@ -71,11 +70,38 @@ fn tick(turn: &mut Turn<'_>, daemon: &Daemon, asked_at: Mono) -> Duration {
     let lock = locking::lapse(turn, asked_at);
     let mono = turn.mono();
     let lease = turn.rest.work.leases.first().map(|at| mono.until(at));
+    // A standstill is seen by the look that it delays.
+    let often = lease.or(lock).map(|_| STOOD_STILL);
     let pause = queue::next_due(turn.pool(), now).map(|at| at.since(now));
-    let next =
-        lease.into_iter().chain(pause).chain(lock).min().unwrap_or(SLEEP_MAX).clamp(SLEEP_MIN, SLEEP_MAX);
+    let next = lease
+        .into_iter()
+        .chain(pause)
+        .chain(lock)
+        .chain(often)
+        .min()
+        .unwrap_or(SLEEP_MAX)
+        .clamp(SLEEP_MIN, SLEEP_MAX);
     turn.rest.work.armed = mono.after(next);
     next
+}
+
+/// How much later a look comes than the first that it was to come for.
+fn late(turn: &Turn<'_>, asked_at: Mono) -> Duration {
+    let work = &turn.rest.work;
+    let armed = Some(work.armed).filter(|armed| *armed != Mono::default());
+    let due = work.leases.first().into_iter().chain(locking::first(turn)).chain(armed).min();
+    due.map_or(Duration::ZERO, |due| due.until(asked_at))
+}
+
+/// All claims have their whole lease before them.
+fn begin_anew(turn: &mut Turn<'_>) {
+    let mono = turn.mono();
+    let claimed = turn.pool().held_messages().filter(|open| open.state == MessageState::Claimed);
+    let leases: Vec<(MessageId, u64)> =
+        claimed.filter_map(|open| Some((open.id, open.holder?.lease_ms))).collect();
+    for (id, lease_ms) in leases {
+        turn.rest.work.leases.set(id, mono.after(Duration::from_millis(lease_ms)));
+    }
 }
 
 /// The claim on a message is over.
@@ -151,20 +177,12 @@ pub(crate) fn is_dead(process: ProcId) -> bool {
 
 /// After a start: claims keep their token and their holder, and have their whole lease before them.
 pub(crate) fn recover(turn: &mut Turn<'_>, daemon: &Daemon) -> Vec<ProcId> {
-    let mono = turn.mono();
-    let claims: Vec<(MessageId, u64, Option<ProcId>)> = turn
+    begin_anew(turn);
+    let held = turn
         .pool()
         .held_messages()
-        .filter(|open| matches!(open.state, MessageState::Claimed | MessageState::Revoking))
-        .filter_map(|open| open.holder.map(|holder| (open, holder)))
-        .map(|(open, holder)| {
-            (open.id, if open.state == MessageState::Claimed { holder.lease_ms } else { 0 }, holder.process)
-        })
-        .collect();
-    for (id, lease_ms, _) in claims.iter().filter(|(_, lease_ms, _)| *lease_ms > 0) {
-        turn.rest.work.leases.set(*id, Mono(mono.0.saturating_add(*lease_ms)));
-    }
-    let processes: Vec<ProcId> = claims.into_iter().filter_map(|(_, _, process)| process).collect();
+        .filter(|open| matches!(open.state, MessageState::Claimed | MessageState::Revoking));
+    let processes: Vec<ProcId> = held.filter_map(|open| open.holder?.process).collect();
     for process in &processes {
         if is_dead(*process) {
             died(turn, daemon, *process);

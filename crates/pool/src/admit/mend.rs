@@ -42,7 +42,8 @@ pub fn resolve_message(pool: &Pool, asked: &ResolveMessage, now: Timestamp) -> R
     if state == wanted {
         return Ok(Vec::new());
     }
-    if state != MessageState::InDoubt {
+    // What was typed and never confirmed, or taken and never ended, is for a person to say as well.
+    if !matches!(state, MessageState::InDoubt | MessageState::Typed | MessageState::Accepted) {
         return conflict(asked.id, "is not in doubt");
     }
     if wanted == MessageState::Queued {

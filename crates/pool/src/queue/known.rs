@@ -116,8 +116,8 @@ pub(crate) fn op_hash(op: &OpId) -> u64 {
     }
 }
 
-/// FNV-1a, 64 bit. Not stored; not against an adversary, who would be the same user.
-fn hash(parts: &[&[u8]]) -> u64 {
+/// FNV-1a, 64 bit: the same for ever. Not against an adversary, who would be the same user.
+pub(crate) fn hash(parts: &[&[u8]]) -> u64 {
     let bytes = parts.iter().flat_map(|part| part.iter());
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }

@@ -105,6 +105,12 @@ fn failed(pool: &Pool, rules: &Rules, open: &Open<'_>, reason: &str, now: Timest
     [again(rules, open, reason, None, now)].into_iter().chain(breaker).collect()
 }
 
+/// What it was given for came to nothing: another attempt after a pause, unless there were enough.
+#[must_use]
+pub fn tried_again(rules: &Rules, open: &Open<'_>, reason: &str, now: Timestamp) -> Event {
+    again(rules, open, reason, None, now)
+}
+
 /// Another attempt after a pause, unless there were enough.
 fn again(rules: &Rules, open: &Open<'_>, reason: &str, pause: Option<Duration>, now: Timestamp) -> Event {
     if open.attempts >= rules.max_attempts {
@@ -163,15 +169,34 @@ pub fn dead_worker(
     held.flat_map(|open| taken(pool, rules, &open, "its worker died", now)).collect()
 }
 
-/// After a start: what was being typed when the last daemon ended may or may not have arrived.
+/// Whether a daemon before this one was typing it when it ended: whether it arrived is not decided yet.
 #[must_use]
-pub fn recover(pool: &Pool, now: Timestamp) -> Vec<Event> {
-    let cut_off = pool.held_messages().filter(|open| open.state == MessageState::Typing);
-    let why = "the daemon stopped while it was typed";
-    cut_off.map(|open| moved(&open, MessageState::InDoubt, Some(why), now)).collect()
+pub fn is_cut_off(pool: &Pool, open: &Open<'_>) -> bool {
+    open.state == MessageState::Typing && open.token.is_none_or(|token| token.epoch < pool.epoch())
+}
+
+/// What was being typed when its session ended may or may not have arrived, and no pane tells any more. Where somebody
+/// is `at` a session still, that one says more.
+#[must_use]
+pub fn cut_off(pool: &Pool, at: impl Fn(SessionId) -> bool, now: Timestamp) -> Vec<Event> {
+    let typing = pool.held_messages().filter(|open| open.state == MessageState::Typing && !at(open.session));
+    let over = typing.filter(|open| pool.session(open.session).is_none_or(|s| !s.takes_prompts()));
+    let why = "its session ended while it was typed";
+    over.map(|open| moved(&open, MessageState::InDoubt, Some(why), now)).collect()
 }
 
 /// A user wants a kind tried at once: its breaker closes.
 pub(crate) fn reopen(pool: &Pool, session: SessionId, kind: &str) -> Option<Event> {
     breaker::closed(pool, session, kind)
+}
+
+/// An attempt at a message of this kind failed: enough of them hold the kind back.
+pub(crate) fn held_back(
+    pool: &Pool,
+    rules: &Rules,
+    kind: (SessionId, &str),
+    now: Timestamp,
+    reason: &str,
+) -> Option<Event> {
+    breaker::failed(pool, rules, kind, now, reason)
 }

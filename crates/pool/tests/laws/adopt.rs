@@ -138,6 +138,27 @@ fn w13_only_what_the_configuration_names_is_adopted_and_never_what_was_given_bac
 }
 
 #[test]
+fn w09_what_the_pool_has_is_not_found_again_whatever_it_is_called() {
+    let mut pool = Pool::default();
+    let due = |pool: &Pool, state: &TmuxState| to_adopt(&Adoption::All, &foreign(pool, state), state);
+    let nothing = TmuxState { sessions: BTreeMap::new(), panes: BTreeMap::new(), ..state(&["x"]) };
+    assert_eq!(due(&pool, &nothing), []);
+    // Two of one name are two, and what is called nothing is one too.
+    let mut state = state(&["main", "main", ""]);
+    assert_eq!(due(&pool, &state), [PaneId(1), PaneId(2), PaneId(3)]);
+    adopt_one(&mut pool, &state, "%1", 1).unwrap();
+    state.panes.get_mut(&PaneId(1)).unwrap().tag = Some(Tag([1; 16]));
+    assert_eq!(due(&pool, &state), [PaneId(2), PaneId(3)], "its namesake is still a stranger");
+    state.sessions.get_mut(&TmuxSessionId(1)).unwrap().name = "renamed".to_owned();
+    assert_eq!(due(&pool, &state), [PaneId(2), PaneId(3)]);
+    adopt_one(&mut pool, &state, "%2", 2).unwrap();
+    for (pane, tag) in [(2, 2), (3, 9)] {
+        state.panes.get_mut(&PaneId(pane)).unwrap().tag = Some(Tag([tag; 16]));
+    }
+    assert_eq!(due(&pool, &state), [], "all are somebody's");
+}
+
+#[test]
 fn foreign_sessions_come_get_other_names_and_go() {
     let pool = Pool::default();
     let before = foreign(&pool, &state(&["one", "two"]));

@@ -1,9 +1,12 @@
 //! The laws of the core.
 #![expect(clippy::unwrap_used, reason = "what a test needs is there, or the test fails")]
 
+mod activity;
 mod adopt;
 mod budget;
 mod creation;
+mod delivery;
+mod heard;
 mod lives;
 mod locks;
 mod parking;
@@ -12,6 +15,8 @@ mod random;
 mod reconcile;
 mod rules;
 mod sessions;
+mod stage;
 mod strays;
+mod thought;
 mod update;
 mod world;

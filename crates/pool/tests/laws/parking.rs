@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use pool::slots::{self, Facts};
 use pool::{Agent, Settings, admit, budget, queue};
+use protocol::activity::{Ask, AskKind, Source};
+use protocol::event::AgentEvent;
 use protocol::life::Policy;
 use protocol::message::PROMPT;
 use protocol::session::{Reason, SessionLock};
 use protocol::{
-    Epoch, ErrorCode, Event, Lifecycle, MessageId, MessageState, OpId, OsBytes, Seq, SessionId, Stamped, Tag,
-    Timestamp, Token,
+    Activity, ActivityState, Epoch, ErrorCode, Event, Lifecycle, MessageId, MessageState, MessageStatus,
+    OpId, OsBytes, Seq, SessionId, Stamped, Tag, Timestamp, Token,
 };
 
 use crate::queue::{asked, send, send_prompt};
@@ -81,6 +83,33 @@ impl Scene {
 
     fn prompt(&mut self, id: u64) -> MessageId {
         send_prompt(&mut self.world, SessionId(id)).unwrap()
+    }
+
+    /// What its agent does since then.
+    fn does(&mut self, id: u64, (state, source): (ActivityState, Source), asks: Option<AskKind>, since: u64) {
+        let (session, since) = (SessionId(id), Timestamp(since));
+        let tag = self.world.pool.session(session).unwrap().incarnation.as_ref().map(|run| run.tag);
+        let ask = asks.map(|kind| Ask { id: 1, kind, text: "?".to_owned(), tool: None, answerable: false });
+        let activity = Activity { state, source, since, ask, tag, ..Activity::default() };
+        self.world.emit(Event::Agent(AgentEvent::ActivityChanged { session, activity, turned: true }));
+    }
+
+    /// A prompt that is not typed before this time.
+    fn prompt_at(&mut self, id: u64, at: u64) -> MessageId {
+        let message = self.prompt(id);
+        let (not_before, changed_at) = (Some(Timestamp(at)), Timestamp(self.world.now));
+        let status = Box::new(MessageStatus { not_before, changed_at, ..MessageStatus::default() });
+        self.world.emit(Event::MessageChanged { id: message, session: SessionId(id), status });
+        message
+    }
+
+    fn wanting(&self, now: u64) -> Vec<u64> {
+        let all = slots::wanting(&self.world.pool, &settings(), Timestamp(now));
+        all.iter().map(|id| id.0).collect()
+    }
+
+    fn next_start(&self, now: u64) -> Option<u64> {
+        slots::next_start(&self.world.pool, &settings(), Timestamp(now)).map(|at| at.0)
     }
 
     fn type_into(&mut self, id: u64) {
@@ -401,4 +430,150 @@ fn a_pin_is_one_event_and_the_same_again_is_none() {
     scene.world.emit(event);
     assert_eq!(pin(&scene, true), None);
     assert!(scene.world.pool.session(SessionId(1)).unwrap().policy.pinned);
+}
+
+/// What is put aside of a session that has been silent for long, by what its agent does.
+fn gives_way(does: (ActivityState, Source), asks: Option<AskKind>) -> bool {
+    let mut scene = Scene::new(1);
+    scene.does(1, does, asks, 1000);
+    scene.world.now = 5 * MINUTE;
+    let idle_timeout = Some(Duration::from_secs(60));
+    let settings = Settings { idle_timeout, ..settings() };
+    let parks = slots::idle_for_too_long(&scene.world.pool, &settings, &scene.facts()).count() == 1;
+    assert_eq!(parks, scene.victim().is_some(), "by the same evidence");
+    parks
+}
+
+#[test]
+fn c11_who_works_or_waits_for_a_person_by_its_own_word_is_never_put_aside() {
+    use ActivityState::{Attention, Busy, Error, Idle, Unknown};
+    use Source::{Hook, Nothing, Output, Process, Queue, Screen, Terminal, Transcript};
+    for source in [Hook, Transcript, Terminal, Process, Output, Screen, Queue, Nothing] {
+        let told = matches!(source, Hook | Transcript);
+        assert_eq!(gives_way((Busy, source), None), !told, "{source:?}: silence says more than a guess");
+        for kind in [AskKind::Permission, AskKind::Question, AskKind::Dialog, AskKind::Message] {
+            assert!(!gives_way((Attention, source), Some(kind)), "{source:?} {kind:?}");
+        }
+        assert!(gives_way((Attention, source), Some(AskKind::Bell)), "{source:?}");
+        for state in [Idle, Error, Unknown] {
+            assert!(gives_way((state, source), None), "{source:?} {state:?}");
+        }
+    }
+}
+
+#[test]
+fn c11_who_says_that_it_is_idle_is_so_at_once() {
+    let mut scene = Scene::new(1);
+    scene.world.now = 5 * MINUTE;
+    let tag = scene.world.pool.session(SessionId(1)).unwrap().incarnation.as_ref().unwrap().tag;
+    scene.worked.insert(tag, Timestamp(5 * MINUTE - 10));
+    let since = |scene: &Scene| {
+        let session = scene.world.pool.session(SessionId(1)).unwrap();
+        slots::evictable(&scene.world.pool, &settings(), session, &scene.facts()).ok()
+    };
+    for quiet in [None, Some(Timestamp(5 * MINUTE))] {
+        scene.quiet.clear();
+        scene.quiet.extend(quiet.map(|at| (SessionId(1), at)));
+        scene.does(1, (ActivityState::Idle, Source::Output), None, 0);
+        assert_eq!(since(&scene), None, "nothing but its silence tells");
+        scene.does(1, (ActivityState::Idle, Source::Hook), None, 5 * MINUTE - 1);
+        assert_eq!(since(&scene), Some(Timestamp(5 * MINUTE - 1)), "it redraws its clock as it likes");
+    }
+    scene.change(1, |s| s.last_activity_at = Timestamp(5 * MINUTE));
+    assert_eq!(since(&scene), Some(Timestamp(5 * MINUTE)), "it was only just sent something");
+}
+
+#[test]
+fn what_has_had_its_turn_does_not_yield_within_one_that_goes_on() {
+    let mut scene = Scene::new(1);
+    scene.prompt(1);
+    scene.world.now = 10 * MINUTE;
+    scene.does(1, (ActivityState::Busy, Source::Hook), None, 1000);
+    assert_eq!(scene.victim(), None, "its user typed something");
+    scene.does(1, (ActivityState::Idle, Source::Hook), None, 10 * MINUTE);
+    assert_eq!(scene.victim(), Some(1));
+}
+
+#[test]
+fn a_prompt_whose_time_has_not_come_wakes_nobody_and_does_when_it_has() {
+    let mut scene = Scene::new(1);
+    scene.world.now = 1000;
+    let message = scene.prompt_at(1, 90_000);
+    assert_eq!((scene.wanting(1000), scene.next_start(1000)), (vec![], None), "it runs");
+    scene.is(1, Lifecycle::Parked, Reason::Evicted);
+    assert_eq!((scene.wanting(89_999), scene.next_start(89_999)), (vec![], Some(90_000)));
+    assert_eq!((scene.wanting(90_000), scene.next_start(90_000)), (vec![1], None));
+    assert_eq!(scene.wanting(999), [1], "the clock went back: nobody waits for a time that may never come");
+    // One that has to wait keeps those behind it in their place; a more urgent one does not wait.
+    scene.is(1, Lifecycle::Live, Reason::Idle);
+    scene.prompt(1);
+    scene.is(1, Lifecycle::Parked, Reason::Evicted);
+    assert_eq!((scene.wanting(2000), scene.next_start(2000)), (vec![], Some(90_000)));
+    let now = admit::retry(&scene.world.pool, &queue::Rules::default(), message, Timestamp(2000)).unwrap();
+    scene.world.emit_all(now);
+    assert_eq!((scene.wanting(2000), scene.next_start(2000)), (vec![1], None));
+}
+
+#[test]
+fn nobody_is_woken_for_what_waits_behind_a_prompt_in_doubt() {
+    let mut scene = Scene::new(1);
+    scene.prompt(1);
+    scene.prompt_at(1, 90_000);
+    scene.type_into(1);
+    assert_eq!(queue::cut_off(&scene.world.pool, |_| true, Timestamp(1)), [], "somebody is at it");
+    let doubt = queue::cut_off(&scene.world.pool, |_| false, Timestamp(1));
+    scene.world.emit_all(doubt);
+    scene.is(1, Lifecycle::Parked, Reason::Evicted);
+    for now in [2000, 90_000, 100_000] {
+        assert_eq!((scene.wanting(now), scene.next_start(now)), (vec![], None));
+    }
+    let held = queue::held_prompt(&scene.world.pool, SessionId(1)).unwrap();
+    let over = queue::moved(&held, MessageState::Done, None, Timestamp(2));
+    scene.world.emit(over);
+    assert_eq!((scene.wanting(2000), scene.next_start(2000)), (vec![], Some(90_000)));
+    assert_eq!(queue::held_prompt(&scene.world.pool, SessionId(1)), None);
+}
+
+#[test]
+fn a_limit_of_starts_and_a_time_to_come_are_both_waited_for() {
+    let mut scene = Scene::new(1);
+    scene.prompt_at(1, 700_000);
+    scene.is(1, Lifecycle::Parked, Reason::Evicted);
+    for at in (0..10).map(|n| 1000 * n) {
+        let spent =
+            budget::spent(&settings(), scene.world.pool.session(SessionId(1)).unwrap(), Timestamp(at));
+        scene.world.emit(spent);
+    }
+    let mut now = 9000;
+    while let Some(next) = scene.next_start(now) {
+        assert!(next > now && scene.wanting(now).is_empty());
+        now = next;
+    }
+    assert_eq!((now, scene.wanting(now)), (700_000, vec![1]));
+}
+
+#[test]
+fn nobody_is_woken_whose_agent_has_used_up_what_it_may() {
+    let mut scene = Scene::new(1);
+    let limited = |scene: &mut Scene, until: u64| {
+        let session = SessionId(1);
+        let tag = scene.world.pool.session(session).unwrap().incarnation.as_ref().map(|run| run.tag);
+        let (state, limited_until) = (ActivityState::Error, Some(Timestamp(until)));
+        let activity = Activity { state, source: Source::Hook, limited_until, tag, ..Activity::default() };
+        scene.world.emit(Event::Agent(AgentEvent::ActivityChanged { session, activity, turned: true }));
+    };
+    limited(&mut scene, 90_000);
+    scene.prompt(1);
+    scene.is(1, Lifecycle::Parked, Reason::Limited);
+    assert_eq!((scene.wanting(1000), scene.next_start(1000)), (vec![], Some(90_000)));
+    assert_eq!((scene.wanting(90_000), scene.next_start(90_000)), (vec![1], None));
+    // What is told when the limit is over, and the limit, are both waited for.
+    for (prompt, until, both) in [(95_000, 120_000, 120_000), (200_000, 150_000, 200_000)] {
+        let mut scene = Scene::new(1);
+        limited(&mut scene, until);
+        scene.prompt_at(1, prompt);
+        scene.is(1, Lifecycle::Parked, Reason::Limited);
+        assert_eq!((scene.wanting(both - 1), scene.next_start(1000)), (vec![], Some(both)));
+        assert_eq!(scene.wanting(both), [1]);
+    }
 }

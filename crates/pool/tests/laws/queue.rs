@@ -24,6 +24,7 @@ pub(crate) fn asked(session: SessionId, kind: &str) -> Send {
         origin: "test".into(),
         ttl_ms: None,
         enter: true,
+        raw: false,
         priority: 0,
         cause: None,
         wake: false,

@@ -3,8 +3,11 @@
 use pool::queue;
 use proptest::collection::vec;
 use proptest::prelude::*;
+use protocol::activity::{Activity, ActivityState, Ask, AskKind, Notes, Source};
+use protocol::event::AgentEvent;
 use protocol::life::{Account, Budget, Conversation, Policy};
-use protocol::session::{Reason, SessionLock};
+use protocol::session::{DeleteMode, Reason, SessionLock};
+use protocol::thought::{Place, Thought};
 use protocol::tmux::{TmuxPane, TmuxState};
 use protocol::{
     Breaker, Epoch, Event, Exit, Incarnation, MessageId, MessageState, MessageStatus, OpId, PaneId, ProcId,
@@ -112,6 +115,35 @@ fn lock_event() -> impl Strategy<Value = Event> {
     })
 }
 
+/// What becomes known of the agent of the session with this number; it may not exist.
+fn agent_event() -> impl Strategy<Value = Event> {
+    let state = prop::sample::select(ActivityState::ALL.to_vec());
+    ((1_u64..6).prop_map(SessionId), state, any::<bool>(), 0_u64..9, 0..4).prop_map(
+        |(session, state, yes, n, which)| {
+            Event::Agent(match which {
+                0 => {
+                    let (text, tool) = ("rm -rf x".to_owned(), yes.then(|| "Bash".to_owned()));
+                    let ask = Ask { id: n, kind: AskKind::Permission, text, tool, answerable: yes };
+                    let (since, ask) = (Timestamp(n), yes.then_some(ask));
+                    let activity =
+                        Activity { state, source: Source::Hook, since, ask, ..Activity::default() };
+                    AgentEvent::ActivityChanged { session, activity, turned: yes }
+                }
+                1 => {
+                    let notes = Notes { tokens: Some(n), resumes: u32::from(yes), ..Notes::default() };
+                    AgentEvent::AgentNoted { session, notes }
+                }
+                2 => {
+                    let place = yes.then(|| Place { stream: "a".to_owned(), seq: n });
+                    let thought = Thought { place, updated_at: Timestamp(n), ..Thought::default() };
+                    AgentEvent::ThoughtPublished { session, thought }
+                }
+                _ => AgentEvent::AskAnswered { session, ask: n, allowed: yes, by: "approve".to_owned() },
+            })
+        },
+    )
+}
+
 fn other_event() -> impl Strategy<Value = Event> {
     let op = any::<u8>().prop_map(|n| OpId::Random([n % 4; 16]));
     (op, 0_u64..9, 0..5).prop_map(|(op, n, which)| match which {
@@ -165,6 +197,7 @@ fn step() -> impl Strategy<Value = Step> {
         session_event().prop_map(|event| Step::Fact(Box::new(event))),
         life_event().prop_map(|event| Step::Fact(Box::new(event))),
         lock_event().prop_map(|event| Step::Fact(Box::new(event))),
+        agent_event().prop_map(|event| Step::Fact(Box::new(event))),
         other_event().prop_map(|event| Step::Fact(Box::new(event))),
         (1_u64..30, prop::sample::select(states)).prop_map(|(id, state)| Step::Message(id, state)),
     ]
@@ -227,8 +260,21 @@ proptest! {
     }
 
     #[test]
+    fn nothing_is_known_of_agents_of_sessions_that_are_gone(steps in vec(step(), 0..60)) {
+        let mut world = play(steps);
+        let (reason, mode) = (Reason::ApiDelete, DeleteMode::KillTmux);
+        let known = |world: &World| world.pool.replicate().iter().any(|row| matches!(row.event, Event::Agent(_)));
+        for session in (1..7).map(SessionId) {
+            world.emit(Event::SessionDeleted { session, reason, mode, tmux_alive: false });
+            let notes = Notes::default();
+            world.emit(Event::Agent(AgentEvent::AgentNoted { session, notes }));
+        }
+        prop_assert!(!known(&world));
+    }
+
+    #[test]
     fn law_3_applying_twice_is_applying_once(
-        steps in vec(step(), 0..40), event in prop_oneof![session_event(), life_event(), lock_event(), message_event()],
+        steps in vec(step(), 0..40), event in prop_oneof![session_event(), life_event(), lock_event(), agent_event(), message_event()],
     ) {
         let mut world = play(steps);
         let before = world.pool.clone();

@@ -33,6 +33,8 @@ pub(crate) fn settings() -> Settings {
         idle_settle: Duration::from_secs(3),
         bounds: Bounds::default(),
         reap: ReapRules::default(),
+        typing_pause: Duration::from_secs(3),
+        ready_limit: Duration::from_secs(30),
     }
 }
 

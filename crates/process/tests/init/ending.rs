@@ -1,5 +1,6 @@
 //! Ending trees that do not want to end: by the init after its program, and by the ladder from outside.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -14,6 +15,8 @@ use crate::pane::{Pane, wait_until};
 crate::tests![
     the_init_leaves_nothing_behind,
     signals_during_the_clean_up_change_nothing,
+    an_init_stays_until_its_terminal_is_read_to_the_end,
+    a_terminal_that_nobody_reads_holds_no_init,
     p04_what_ignores_stops_or_forks_is_ended,
     nothing_outruns_the_ladder,
     the_ladder_ends_what_a_dead_init_left,
@@ -103,6 +106,48 @@ fn signals_during_the_clean_up_change_nothing() {
     assert_eq!(pane.end_alone(), End::Code(7));
 }
 
+/// More than one read takes, and less than a terminal holds.
+const LAST: &str = "seq 1 1500; printf 'the last word'";
+
+fn an_init_stays_until_its_terminal_is_read_to_the_end() {
+    // It stays for 5 s: where the test itself stood still for long, it is tried again.
+    let in_time = (0..5).any(|_| {
+        let mut pane = Pane::script(LAST);
+        let output = Arc::clone(&pane.output);
+        let unread = output.lock().unwrap();
+        wait_until("the program's end", || pane.file("exit").exists());
+        let since = std::fs::metadata(pane.file("exit")).unwrap().modified().unwrap();
+        std::thread::sleep(Duration::from_millis(100));
+        let stays = pane.init.try_wait().unwrap().is_none();
+        drop(unread);
+        if since.elapsed().unwrap() > Duration::from_secs(1) {
+            return false;
+        }
+        assert!(stays, "it stays");
+        assert_eq!(pane.end_alone(), End::Code(0));
+        assert!(pane.output().ends_with("1500\r\nthe last word"), "{}", pane.output());
+        true
+    });
+    assert!(in_time, "the machine stands still");
+}
+
+fn a_terminal_that_nobody_reads_holds_no_init() {
+    let mut pane = Pane::script(LAST);
+    let output = Arc::clone(&pane.output);
+    let unread = output.lock().unwrap();
+    assert_eq!(pane.end(), End::Code(0));
+    drop(unread);
+    pane.wait_for_output("the last word");
+    pane.wait_for_output("tmux-pool: not read to its end within 5s: the last output may be missing");
+}
+
+/// The init ends by itself, as its program did: by TERM, or by KILL where the machine was too busy for the short grace.
+fn ends_by_the_ladder(pane: &mut Pane) {
+    let end = pane.end_alone();
+    let End::Signal(signal @ (9 | 15)) = end else { panic!("{end:?}") };
+    assert_eq!(pane.record().signal, Some(signal));
+}
+
 fn p04_what_ignores_stops_or_forks_is_ended() {
     for (name, tree, size) in TREES {
         for _ in 0..2 {
@@ -111,10 +156,7 @@ fn p04_what_ignores_stops_or_forks_is_ended() {
             assert_eq!(report.survivors, [], "{name}");
             assert!(report.killed.len() > 1, "{name}: {report:?}");
             assert!(pane.living().iter().all(|pid| *pid == pane.init.id()), "{name}");
-            // The init ends by itself, as its program did: by TERM, or by KILL where the machine was
-            // too busy for the short grace.
-            let End::Signal(signal @ (9 | 15)) = pane.end_alone() else { panic!("{name}") };
-            assert_eq!(pane.record().signal, Some(signal), "{name}");
+            ends_by_the_ladder(&mut pane);
         }
     }
 }
@@ -129,14 +171,13 @@ fn nothing_outruns_the_ladder() {
         let agent = pane.started().agent;
         let runs = |m: &Member| m.id != agent && m.ppid == evidence.init.unwrap().pid;
         wait_until("the runner", || members(&evidence, &[]).unwrap().iter().any(runs));
-        let expected = if by_init {
+        if by_init {
             pane.type_keys(b"\n");
-            End::Code(7)
+            assert_eq!(pane.end_alone(), End::Code(7));
         } else {
             assert_eq!(kill(&evidence, &options(200)).unwrap().survivors, []);
-            End::Signal(15)
-        };
-        assert_eq!(pane.end_alone(), expected);
+            ends_by_the_ladder(&mut pane);
+        }
     }
 }
 
@@ -158,7 +199,7 @@ fn the_ladder_ends_a_stopped_init() {
     assert!(Handle::open(init).unwrap().unwrap().signal(Signal::SIGSTOP).unwrap());
     wait_until("the stop", || identity::state(init).unwrap() == State::Stopped);
     assert_eq!(kill(&pane.evidence(), &options(200)).unwrap().survivors, []);
-    assert_eq!(pane.end_alone(), End::Signal(15));
+    ends_by_the_ladder(&mut pane);
 }
 
 fn the_protected_are_spared_and_lead_to_nobody() {
@@ -180,7 +221,7 @@ fn ending_twice_is_ending_once() {
     let evidence = pane.evidence();
     assert!(!kill(&evidence, &options(200)).unwrap().killed.is_empty());
     assert_eq!(kill(&evidence, &options(200)).unwrap(), process::kill::Report::default());
-    assert_eq!(pane.end_alone(), End::Signal(15));
+    ends_by_the_ladder(&mut pane);
     assert_eq!(kill(&evidence, &options(200)).unwrap(), process::kill::Report::default());
 }
 

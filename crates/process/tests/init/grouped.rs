@@ -33,6 +33,8 @@ crate::tests![
 ];
 
 const NOBODY: u32 = 65534;
+/// A grace in which any machine gets to what TERM ends.
+const AMPLE: Duration = Duration::from_secs(10);
 
 /// A part of the control groups, with one of them for the tag of this run; gone with the test.
 struct Groups {
@@ -142,7 +144,10 @@ fn bomb() -> String {
 fn the_init_ends_what_is_in_its_group() {
     let Some(groups) = Groups::new() else { return };
     let mut stranger = groups.stranger(None);
-    let mut pane = groups.pane("exit 3");
+    let mut pane = Pane::run(&["sh", "-c", "exit 3"], |job| {
+        job.cgroup = Some(groups.group.as_path().into());
+        job.grace_ms = AMPLE.as_millis().try_into().unwrap();
+    });
     assert_eq!(pane.end_alone(), End::Code(3));
     assert!(!cgroup::is_populated(&groups.group).unwrap());
     assert_eq!(stranger.wait().unwrap().signal(), Some(Signal::SIGTERM as i32));
@@ -174,7 +179,8 @@ fn what_is_in_the_group_belongs_whatever_else_it_is() {
     let Some(groups) = Groups::new() else { return };
     let mut stranger = groups.stranger(None);
     let id = identity::identify(stranger.id()).unwrap().unwrap();
-    let Report { killed, survivors, .. } = kill(&groups.evidence(), &options()).unwrap();
+    let options = Options { grace: AMPLE, ..options() };
+    let Report { killed, survivors, .. } = kill(&groups.evidence(), &options).unwrap();
     assert_eq!((killed.iter().map(|member| member.id).collect::<Vec<_>>(), survivors), (vec![id], vec![]));
     let status = stranger.wait().unwrap();
     assert_eq!(status.signal(), Some(Signal::SIGTERM as i32), "it was asked first");

@@ -46,8 +46,9 @@ pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
 pub(crate) struct Pane {
     pub(crate) dir: tempfile::TempDir,
     pub(crate) init: Child,
-    keys: Option<fs::File>,
-    output: Arc<Mutex<Vec<u8>>>,
+    /// Closed at the end of the output, as tmux does.
+    keys: Arc<Mutex<Option<fs::File>>>,
+    pub(crate) output: Arc<Mutex<Vec<u8>>>,
     closed: Arc<AtomicBool>,
     reader: Option<JoinHandle<()>>,
 }
@@ -140,19 +141,23 @@ impl Pane {
         let (output, closed) = (Arc::default(), Arc::new(AtomicBool::new(false)));
         let (shown, stop) = (Arc::clone(&output), Arc::clone(&closed));
         let screen = fs::File::from(ends.master.try_clone().unwrap());
-        let reader = Some(std::thread::spawn(move || read_screen(screen, &shown, &stop)));
-        Self { dir, init, keys: Some(ends.master.into()), output, closed, reader }
+        let keys = Arc::new(Mutex::new(Some(fs::File::from(ends.master))));
+        let close = Arc::clone(&keys);
+        let reader = Some(std::thread::spawn(move || {
+            read_screen(screen, &shown, &stop);
+            *close.lock().unwrap() = None;
+        }));
+        Self { dir, init, keys, output, closed, reader }
     }
 
     /// Closes the terminal, as `kill-pane` does.
     pub(crate) fn hang_up(&mut self) {
         self.closed.store(true, Ordering::Relaxed);
         self.reader.take().unwrap().join().unwrap();
-        self.keys = None;
     }
 
     pub(crate) fn type_keys(&mut self, keys: &[u8]) {
-        self.keys.as_mut().unwrap().write_all(keys).unwrap();
+        self.keys.lock().unwrap().as_mut().unwrap().write_all(keys).unwrap();
     }
 
     pub(crate) fn output(&self) -> String {
@@ -217,9 +222,19 @@ impl Pane {
         let inside = |pid: &u32| fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == here);
         let names =
             fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-        let alive = |pid: &u32| process::identity::identify(*pid).unwrap().is_some();
+        let alive = |pid: &u32| process::identity::identify(*pid).unwrap().is_some() && !is_leaving(*pid);
         names.filter_map(|name| name.parse().ok()).filter(inside).filter(alive).collect()
     }
+}
+
+/// Whether it is ending within the kernel, and runs nothing any more: `PF_EXITING` (include/linux/sched.h). On a busy machine
+/// one may be seen so that a signal of the terminal's ended, before anybody else did.
+fn is_leaving(pid: u32) -> bool {
+    const PF_EXITING: u32 = 4;
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let mut fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields).split_whitespace();
+    let flags: Option<u32> = fields.nth(6).and_then(|flags| flags.parse().ok());
+    flags.is_none_or(|flags| flags & PF_EXITING != 0)
 }
 
 impl Drop for Pane {

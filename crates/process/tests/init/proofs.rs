@@ -102,9 +102,9 @@ fn p03_survivors_are_named_with_their_state() {
         drop(tracer.wait());
         return crate::skipped("it may not be traced");
     }
-    let short = Duration::from_millis(100);
-    let report =
-        kill(&pane.evidence(), &Options { grace: short, verify: short, ..Options::default() }).unwrap();
+    // Time for the other one to be gone.
+    let (grace, verify) = (Duration::from_millis(100), Duration::from_secs(2));
+    let report = kill(&pane.evidence(), &Options { grace, verify, ..Options::default() }).unwrap();
     let survivors: Vec<_> = report.survivors.iter().map(|member| (member.id, member.state)).collect();
     assert_eq!(survivors, [(agent, State::Stopped)]);
     assert_eq!(report.killed.iter().map(|member| member.comm.clone()).collect::<Vec<_>>(), ["sleep".into()]);

@@ -1,7 +1,21 @@
 //! What each fact is called, whose it is, and whether it is kept.
 
+use serde::{Deserialize, Serialize};
+
 use super::Event;
-use crate::ids::SessionId;
+use crate::ids::{Seq, SessionId};
+use crate::time::Timestamp;
+
+/// An event with its place in the journal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stamped {
+    /// Its place; for events that are never in the journal, the place of the one before.
+    pub seq: Seq,
+    /// When it was decided.
+    pub at: Timestamp,
+    /// The fact.
+    pub event: Event,
+}
 
 impl Event {
     /// The word that users see (`poolctl events`, `--kind`).
@@ -53,6 +67,7 @@ impl Event {
             Self::LockRevoked { .. } => "lock_revoked",
             Self::StaleFound { .. } => "stale_found",
             Self::LockFed { .. } => "lock_fed",
+            Self::Agent(event) => event.kind(),
         }
     }
 
@@ -62,6 +77,7 @@ impl Event {
         match self {
             Self::SessionCreated(session) => Some(session.id),
             Self::MessageQueued(message) => Some(message.session),
+            Self::Agent(event) => Some(event.session()),
             Self::SessionStarting { session, .. }
             | Self::SessionLive { session, .. }
             | Self::SessionRenamed { session, .. }
@@ -104,6 +120,9 @@ impl Event {
     pub fn is_journaled(&self) -> bool {
         if let Self::BudgetChanged { budget, .. } = self {
             return budget.exhausted;
+        }
+        if let Self::Agent(event) = self {
+            return event.is_journaled();
         }
         !matches!(
             self,

@@ -23,6 +23,8 @@ pub struct Send {
     pub ttl_ms: Option<u64>,
     /// Whether Enter follows it.
     pub enter: bool,
+    /// A prompt arrives as it is; else what its agent would take for a command or complete is defused.
+    pub raw: bool,
     /// Higher is worked first.
     pub priority: i8,
     /// The message that is being worked where this one is sent.

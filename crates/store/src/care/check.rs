@@ -31,6 +31,9 @@ pub fn check(reader: &Reader) -> Result<Checked, StoreError> {
     for table in [Table::Meta, Table::Sessions, Table::Messages, Table::MessageStates, Table::Breakers] {
         checking.table(table)?;
     }
+    for table in [Table::Activities, Table::Notes, Table::Thoughts] {
+        checking.table(table)?;
+    }
     for table in [Table::Retired, Table::Operations, Table::Journal, Table::Quarantine] {
         checking.table(table)?;
     }

@@ -3,9 +3,9 @@
 
 mod old;
 
-use protocol::frame::{decode_record, encode_record};
+use protocol::frame::decode_record;
 use protocol::reply::Response;
-use protocol::{Event, Refusal, Reply, Stamped};
+use protocol::{Event, Refusal, Stamped};
 use redb::{ReadableTable, WriteTransaction};
 
 use super::definition;
@@ -65,21 +65,16 @@ fn now(old: old::Stamped) -> Option<Stamped> {
 
 /// An operation that was answered with sessions has the same answer.
 pub(super) fn answers(tables: &mut Tables<'_>) -> Result<(), StoreError> {
-    super::operations(tables, |event| {
-        let Event::OperationDone { op, digest, reply, at } = event else { return None };
-        let (reply, op) = (answer(reply)?, op.clone());
-        Some(Event::OperationDone { op, digest: *digest, reply, at: *at })
-    })
+    super::answers(tables, answer)
 }
 
 /// An answer as it is now, if it shows sessions; the others that are remembered did not change.
-fn answer(reply: &[u8]) -> Option<Vec<u8>> {
-    let response = match decode_record::<Result<old::Response, Refusal>>(reply) {
-        Ok(Ok(old::Response::Session(view))) => Response::Session(Box::new((*view).into())),
-        Ok(Ok(old::Response::Sessions(views))) => {
-            Response::Sessions(views.into_iter().map(Into::into).collect())
+fn answer(reply: &[u8]) -> Option<Response> {
+    match decode_record::<Result<old::Response, Refusal>>(reply).ok()?.ok()? {
+        old::Response::Session(view) => Some(Response::Session(Box::new((*view).into()))),
+        old::Response::Sessions(views) => {
+            Some(Response::Sessions(views.into_iter().map(Into::into).collect()))
         }
-        _ => return None,
-    };
-    encode_record(&Reply::Ok(response)).ok()
+        _ => None,
+    }
 }

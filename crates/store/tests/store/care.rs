@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use protocol::event::AgentEvent;
 use protocol::{Event, MessageState, Timestamp};
 use redb::{Database, TableDefinition};
 use store::care::{backup, check, check_file, export, import};
@@ -223,9 +224,14 @@ fn a_check_finds_what_is_wrong() {
     put(&path, Table::Sessions, &session.0.to_be_bytes(), b"rot");
     put(&path, Table::MessageStates, &id.0.to_be_bytes(), b"rot");
     put(&path, Table::MessageStates, &9999_u64.to_be_bytes(), b"whose?");
+    for table in [Table::Activities, Table::Notes, Table::Thoughts] {
+        put(&path, table, &9_u64.to_be_bytes(), b"rot");
+    }
     let (schema, checked) = check_file(&path).unwrap();
     assert_eq!(schema, SCHEMA);
-    for part in ["sessions ", "message-states ", "message-states 9999"] {
+    for part in
+        ["sessions ", "message-states ", "message-states 9999", "activities 9", "notes 9", "thoughts 9"]
+    {
         assert!(checked.problems.iter().any(|p| p.starts_with(part)), "{part}: {:?}", checked.problems);
     }
     // An open puts them aside; what they were is told from then on.
@@ -260,6 +266,9 @@ fn a_line_of_an_export_says_what_it_is() {
     let id = world.send(&mut batch);
     world.set_body(id, b"say hello".to_vec(), &mut batch);
     world.moved(id, MessageState::Done, &mut batch);
+    let (session, activity) = (world.create(&mut batch), world.activity(6));
+    let known = Event::Agent(AgentEvent::ActivityChanged { session, activity, turned: false });
+    world.emit(known.clone(), &mut batch);
     store.commit(&world.now.pool, &batch.events, &batch.bodies).unwrap();
     let lines = String::from_utf8(exported(&store)).unwrap();
     let line = lines.lines().find(|line| line.contains("say hello")).unwrap();
@@ -270,4 +279,8 @@ fn a_line_of_an_export_says_what_it_is() {
     assert_eq!(line["steps"][0]["state"], "done");
     let event: Event = serde_json::from_value(line["event"].clone()).unwrap();
     assert!(matches!(event, Event::MessageQueued(message) if message.id == id));
+    let its = |line: &serde_json::Value| line["table"] == "activities" && line["key"] == session.0;
+    let mut lines = lines.lines().map(|line| serde_json::from_str(line).unwrap());
+    let told: Event = serde_json::from_value(lines.find(its).unwrap()["event"].clone()).unwrap();
+    assert_eq!(told, known);
 }

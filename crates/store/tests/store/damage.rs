@@ -3,6 +3,7 @@
 use std::env;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use protocol::event::AgentEvent;
 use protocol::{Event, MessageId, MessageState, Seq};
 use redb::{Database, ReadableDatabase, TableDefinition};
 use store::{Store, StoreError, Table};
@@ -223,6 +224,47 @@ fn the_number_of_a_damaged_message_is_not_given_out_again() {
         let (store, loaded) = Store::with_backend(disk.clone()).unwrap();
         assert_eq!(loaded.pool.seq().0, id.0);
         store.close().unwrap();
+    }
+}
+
+#[test]
+fn damage_in_what_is_known_of_an_agent_loses_that_alone() {
+    let agents = [Table::Activities, Table::Notes, Table::Thoughts];
+    for damaged in agents {
+        let disk = Disk::default();
+        let mut world = World::new(3);
+        let mut store = Store::with_backend(disk.clone()).unwrap().0;
+        let mut batch = Batch::default();
+        let (session, other) = (world.create(&mut batch), world.create(&mut batch));
+        for session in [session, other] {
+            let (activity, notes, thought) = (world.activity(6), world.notes(6), world.thought(6));
+            let known = [
+                AgentEvent::ActivityChanged { session, activity, turned: true },
+                AgentEvent::AgentNoted { session, notes },
+                AgentEvent::ThoughtPublished { session, thought },
+            ];
+            known.into_iter().for_each(|event| world.emit(Event::Agent(event), &mut batch));
+        }
+        store.commit(&world.now.pool, &batch.events, &batch.bodies).unwrap();
+        store.close().unwrap();
+        overwrite(&disk, damaged, &session.0.to_be_bytes(), b"rot");
+        for _ in 0..2 {
+            let (store, loaded) = Store::with_backend(disk.clone()).unwrap();
+            let aside: Vec<_> = loaded.quarantined.iter().map(|q| (q.table.as_str(), &q.bytes[..])).collect();
+            assert_eq!(aside, [(damaged.name(), &b"rot"[..])]);
+            let pool = &loaded.pool;
+            let known = |session| {
+                [
+                    pool.activity(session).is_some(),
+                    pool.notes(session).is_some(),
+                    pool.thought(session).is_some(),
+                ]
+            };
+            assert_eq!(known(session), agents.map(|table| table != damaged));
+            assert_eq!(known(other), [true; 3]);
+            assert_eq!(pool.session(session), world.now.pool.session(session));
+            store.close().unwrap();
+        }
     }
 }
 

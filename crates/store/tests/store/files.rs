@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use protocol::Session;
+use pool::Pool;
 use protocol::life::{Budget, Policy};
+use protocol::{Session, SessionId};
 use redb::{Database, TableDefinition};
 use store::{SCHEMA, Store, StoreError, Table};
 
@@ -153,7 +154,7 @@ pub(crate) fn data(name: &str) -> PathBuf {
 #[test]
 fn d9_files_of_all_versions_load() {
     if env::var_os("BLESS").is_some() {
-        fs::write(data("v4.txt"), summary(&bless(&data("v4.redb")))).unwrap();
+        fs::write(data("v5.txt"), summary(&bless(&data("v5.redb")))).unwrap();
     }
     for version in 1..=SCHEMA {
         let dir = tempfile::tempdir().unwrap();
@@ -216,6 +217,37 @@ fn life(s: &Session) -> impl Iterator<Item = String> {
     .flatten()
 }
 
+/// What is known of its agent.
+fn agent(pool: &Pool, session: SessionId) -> impl Iterator<Item = String> {
+    let activity = pool.activity(session).map(|a| {
+        let ask = a.ask.as_ref().map(|ask| (ask.kind.word(), &ask.text, &ask.tool, ask.answerable));
+        let (state, source, since) = (a.state.word(), a.source.word(), a.since.0);
+        format!(
+            "{state} by {source} since {since}, asks {ask:?}, {:?}, limited {:?}",
+            a.detail,
+            a.limited_until.map(|at| at.0)
+        )
+    });
+    let notes = pool.notes(session).map(|n| {
+        let known = (&n.transcript, n.tokens, &n.skill);
+        format!(
+            "heard {:?} of {:?}, knows {known:?}, {} resumes",
+            n.heard_at.map(|at| at.0),
+            n.hooked.map(|tag| tag.to_string()),
+            n.resumes
+        )
+    });
+    let thought = pool.thought(session).map(|t| {
+        let (state, source, rest) = (t.state.word(), t.source.word(), t.rest_state.map(|rest| rest.word()));
+        let changed = t.objective_changed_at.map(|at| at.0);
+        let place = t.place.as_ref().map(|place| (&place.stream, place.seq));
+        let told = (&t.objective, changed, t.commit_candidate, place);
+        let tokens = (t.token_count, t.context_limit, t.updated_at.0);
+        format!("thinks {:?}, {state} by {source}, rests {rest:?}, {told:?}, {tokens:?}", t.text)
+    });
+    [activity, notes, thought].into_iter().flatten()
+}
+
 /// One line a fact, in words that outlive the types.
 fn summary(found: &Expected) -> String {
     let pool = &found.pool;
@@ -230,7 +262,7 @@ fn summary(found: &Expected) -> String {
         lines.push(format!("{} {workspace} {name} {:?} {exit:?} {tag}", s.id, s.lifecycle));
         lines
             .push(format!("  {} requests, {} restarts, labels {:?}", s.total_requests, s.restarts, s.labels));
-        lines.extend(life(s).map(|life| format!("  {life}")));
+        lines.extend(life(s).chain(agent(pool, s.id)).map(|known| format!("  {known}")));
     }
     for (m, body) in found.messages.values() {
         let (sum, status) = (crc32(body), &m.status);

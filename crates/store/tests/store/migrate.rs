@@ -166,6 +166,20 @@ fn the_journal_is_carried_over_and_goes_on() {
     assert_eq!(open(&disk), world.now);
 }
 
+/// The journal of the fourth schema is this one's.
+#[test]
+fn the_journal_that_is_still_read_is_left_alone() {
+    let disk = Disk::holding(old(4));
+    let journal = |disk: &Disk| rows(disk)[Table::Journal.name()];
+    let before = journal(&disk);
+    let whole = open(&disk);
+    assert_eq!(journal(&disk), before);
+    assert!(whole.journal.iter().map(|event| event.seq.0).eq(1..=whole.pool.seq().0));
+    for agents in ["activities-1", "notes-1", "thoughts-1"] {
+        assert_eq!(rows(&disk)[agents], 0);
+    }
+}
+
 #[test]
 fn what_is_damaged_in_the_journal_is_not_passed_over() {
     for damaged in [&b"rot"[..], &[5, 7, 2, 0xff]] {
@@ -264,7 +278,8 @@ fn a_repeat_of_a_send_from_before_finds_its_message() {
 fn written(version: u32, name: &str) -> &'static str {
     let rows = match version {
         2 => include_str!("../data/v2-rows.txt"),
-        _ => include_str!("../data/v3-rows.txt"),
+        3 => include_str!("../data/v3-rows.txt"),
+        _ => include_str!("../data/v4-rows.txt"),
     };
     rows.lines().filter_map(|line| line.split_once(' ')).find(|(of, _)| *of == name).unwrap().1
 }
@@ -293,7 +308,8 @@ fn a_session_is_carried_over_whole() {
             // What came later is not there, and what came before is.
             assert_eq!(told.policy != Policy::default(), version > 2 && id == 1);
             assert_eq!(told.conversation.is_some(), version > 2 && id == 1);
-            assert!(told.policy.reap.is_empty() && told.lock.is_none());
+            assert_eq!(!told.policy.reap.is_empty(), version > 3 && id == 1);
+            assert_eq!(told.lock.is_some(), version > 3 && id == 1);
             let found = loaded.pool.session(SessionId(id)).unwrap();
             // Its messages count.
             (told.total_requests, told.last_activity_at) = (found.total_requests, found.last_activity_at);
@@ -306,7 +322,16 @@ fn a_session_is_carried_over_whole() {
 fn kept(version: u32) -> Vec<Vec<u8>> {
     let names: &[&str] = match version {
         2 => &["message.full", "sent.full", "purged.full", "done"],
-        _ => &["message.full", "sent.full", "purged.full", "pruned.full", "done"],
+        3 => &["message.full", "sent.full", "purged.full", "pruned.full", "done"],
+        _ => &[
+            "message.full",
+            "sent.full",
+            "purged.full",
+            "pruned.full",
+            "locked.full",
+            "explained.full",
+            "done",
+        ],
     };
     let refusal: Reply = Err(Refusal::new(ErrorCode::Conflict, "why"));
     let told = names.iter().map(|name| bytes(version, &format!("reply.{name}")));
@@ -350,9 +375,9 @@ fn a_repeat_is_answered_with_the_session_where_that_was_shown() {
     }
 }
 
-/// An answer that the third schema remembered, as it is told now.
-fn told_now(name: &str) -> Reply {
-    let mut told: Value = serde_json::from_str(written(3, &format!("{name}.json"))).unwrap();
+/// An answer that the third schema or a later one remembered, as it is told now.
+fn told_now(version: u32, name: &str) -> Reply {
+    let mut told: Value = serde_json::from_str(written(version, &format!("{name}.json"))).unwrap();
     let view = if told["Ok"].get("session").is_some() {
         &mut told["Ok"]["session"]
     } else {
@@ -361,25 +386,31 @@ fn told_now(name: &str) -> Reply {
     if let Some([token, purpose]) = view["lock"].as_array().map(Vec::as_slice) {
         view["lock"] = json!({"token": token, "purpose": purpose, "waiting": 0});
     }
+    // Nothing was known of its agent.
+    view["activity"] = json!({"state": "unknown", "source": "nothing", "since": 0});
+    view["notes"] = json!({"resumes": 0});
+    view["confirm"] = json!("");
     serde_json::from_value(told).unwrap()
 }
 
 #[test]
 fn a_repeat_gets_the_same_answer_with_sessions_in_it() {
-    let kept = kept(3);
-    let disk = Disk::holding(old(3));
-    let names = ["reply.session.full", "reply.session.least", "reply.sessions.full"];
-    names.iter().for_each(|name| put_operation(&disk, name, bytes(3, name), Timestamp(5)));
-    put_kept(&disk, &kept);
-    let (_, loaded) = Store::with_backend(disk).unwrap();
-    assert_eq!(loaded.quarantined, []);
-    for name in names {
-        let Operation { digest, at, state } = operation(&loaded.pool, name);
-        assert_eq!((*digest, *at), (7, Timestamp(5)));
-        let OperationState::Done(reply) = state else { panic!("{name}: {state:?}") };
-        assert_eq!(decode_record::<Reply>(reply).unwrap(), told_now(name));
+    for version in 3..SCHEMA {
+        let kept = kept(version);
+        let disk = Disk::holding(old(version));
+        let names = ["reply.session.full", "reply.session.least", "reply.sessions.full"];
+        names.iter().for_each(|name| put_operation(&disk, name, bytes(version, name), Timestamp(5)));
+        put_kept(&disk, &kept);
+        let (_, loaded) = Store::with_backend(disk).unwrap();
+        assert_eq!(loaded.quarantined, []);
+        for name in names {
+            let Operation { digest, at, state } = operation(&loaded.pool, name);
+            assert_eq!((*digest, *at), (7, Timestamp(5)));
+            let OperationState::Done(reply) = state else { panic!("{name}: {state:?}") };
+            assert_eq!(decode_record::<Reply>(reply).unwrap(), told_now(version, name));
+        }
+        assert_kept(&loaded.pool, &kept);
     }
-    assert_kept(&loaded.pool, &kept);
 }
 
 #[test]

@@ -5,10 +5,11 @@ use std::sync::mpsc;
 use std::thread;
 
 use proptest::prelude::*;
+use protocol::event::AgentEvent;
 use protocol::life::{Account, Budget, Conversation};
 use protocol::message::STEPS_MAX;
 use protocol::reap::{Action, Rule};
-use protocol::session::SessionLock;
+use protocol::session::{DeleteMode, Reason, SessionLock};
 use protocol::{Epoch, Event, MessageId, MessageState, OpId, ProcId, Seq, Timestamp, Token};
 use redb::backends::InMemoryBackend;
 use redb::{Database, ReadableDatabase, ReadableTableMetadata, TableDefinition, TableHandle};
@@ -186,6 +187,76 @@ fn lock(n: u64) -> SessionLock {
         since,
         op: OpId::Random([3; 16]),
         fed: false,
+    }
+}
+
+fn agent(event: AgentEvent) -> Event {
+    Event::Agent(event)
+}
+
+#[test]
+fn what_is_known_of_an_agent_is_in_rows_of_its_own() {
+    let disk = Disk::default();
+    let mut store = Store::with_backend(disk.clone()).unwrap().0;
+    let mut world = World::new(1);
+    let mut batch = Batch::default();
+    let (session, other) = (world.create(&mut batch), world.create(&mut batch));
+    for session in [session, other] {
+        let (activity, notes, thought) = (world.activity(6), world.notes(6), world.thought(6));
+        world.emit(agent(AgentEvent::ActivityChanged { session, activity, turned: true }), &mut batch);
+        world.emit(agent(AgentEvent::AgentNoted { session, notes }), &mut batch);
+        world.emit(agent(AgentEvent::ThoughtPublished { session, thought }), &mut batch);
+    }
+    commit(&mut store, &world, &batch);
+    let (activity, notes, thought) = (world.activity(7), world.notes(7), world.thought(7));
+    let (mode, by) = (DeleteMode::KillTmux, "approve".to_owned());
+    let (deleted, reason) = (Reason::ApiDelete, Reason::Exited);
+    let agents = [Table::Activities, Table::Notes, Table::Thoughts];
+    // Which rows each writes, and whether it is in the journal.
+    let steps: [(Event, &[Table], bool); 7] = [
+        (
+            agent(AgentEvent::ActivityChanged { session, activity: activity.clone(), turned: false }),
+            &agents[..1],
+            false,
+        ),
+        (
+            agent(AgentEvent::ActivityChanged { session, activity: world.activity(8), turned: true }),
+            &agents[..1],
+            true,
+        ),
+        (agent(AgentEvent::AgentNoted { session, notes }), &agents[1..2], false),
+        (agent(AgentEvent::ThoughtPublished { session, thought }), &agents[2..], true),
+        (agent(AgentEvent::AskAnswered { session, ask: 7, allowed: true, by }), &[], true),
+        (Event::SessionStopped { session, reason, exit: None }, &[Table::Sessions], true),
+        (
+            Event::SessionDeleted { session, reason: deleted, mode, tmux_alive: false },
+            &[Table::Sessions, Table::Activities, Table::Notes, Table::Thoughts],
+            true,
+        ),
+    ];
+    for (event, written, is_journaled) in steps {
+        let before = all_rows(&disk);
+        let is_over = matches!(event, Event::SessionDeleted { .. });
+        let mut batch = Batch::default();
+        world.emit(event, &mut batch);
+        commit(&mut store, &world, &batch);
+        let mut after = all_rows(&disk);
+        for table in written {
+            let row = (table.name().to_owned(), session.0.to_be_bytes().to_vec());
+            let now = after.insert(row.clone(), before[&row].clone());
+            assert_eq!(now.is_none(), is_over, "{row:?}");
+            assert_ne!(now.as_ref(), before.get(&row), "{row:?}");
+        }
+        let seq = world.now.pool.seq().0.to_be_bytes().to_vec();
+        let journal = (Table::Journal.name().to_owned(), seq);
+        assert_eq!(!before.contains_key(&journal) && after.remove(&journal).is_some(), is_journaled);
+        assert_eq!(after, before, "nothing else was written");
+        store.close().unwrap();
+        let (opened, loaded) = Store::with_backend(disk.clone()).unwrap();
+        assert_eq!(loaded.pool.activity(session), world.now.pool.activity(session));
+        assert!(loaded.pool.activity(other).is_some() && loaded.pool.activity(session).is_some() != is_over);
+        assert_eq!(Expected::found(&opened, loaded), world.now);
+        store = opened;
     }
 }
 

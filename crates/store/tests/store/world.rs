@@ -1,5 +1,7 @@
 //! Random but plausible histories, and what a store must know after each.
 
+mod agents;
+
 use std::collections::BTreeMap;
 
 use pool::Pool;
@@ -120,7 +122,7 @@ impl World {
     /// What one number makes happen.
     pub(crate) fn step(&mut self, choice: u64, batch: &mut Batch) {
         self.clock += choice % 1000;
-        let kind = choice / 1000 % 44;
+        let kind = choice / 1000 % 48;
         let event = match kind {
             0..=2 => Some(self.created()),
             3..=10 => self.session_change(kind, batch),
@@ -129,9 +131,10 @@ impl World {
             24..=25 => self.forgotten(),
             26..=27 => self.breaker(),
             28..=29 => Some(self.operation()),
-            30..=31 => Some(self.rare(choice / 1000 / 44)),
+            30..=31 => Some(self.rare(choice / 1000 / 48)),
             32..=39 => self.life(kind),
-            _ => self.guarded(kind),
+            40..=43 => self.guarded(kind),
+            _ => self.agent(kind),
         };
         if let Some(event) = event {
             self.emit(event, batch);

@@ -19,7 +19,8 @@ async fn rig() -> (Rig, ServerRef, TmuxSessionId, PaneId, Adopt) {
     let ids = rig.raw(&["new-session", "-dP", "-F", "#{session_id} #{pane_id}", "-s", "their own", "cat"]);
     let (session, pane) = ids.trim_end().split_once(' ').unwrap();
     let (session, pane) = (session.parse().unwrap(), pane.parse().unwrap());
-    let adopt = Adopt { tag: TAG, init: rig.path("init"), log: LogOptions::new(rig.dir.path()) };
+    let adopt =
+        Adopt { tag: TAG, token: rig.token(), init: rig.path("init"), log: LogOptions::new(rig.dir.path()) };
     (rig, server, session, pane, adopt)
 }
 
@@ -41,7 +42,7 @@ async fn an_adopted_pane_has_a_tag_and_a_log_and_is_driven() {
     assert_eq!(facts(&rig, session), before);
     let ours = PaneRef { server, pane, tag: TAG };
     assert_eq!(rig.device.observe().await.unwrap().panes[&pane].tag, Some(TAG));
-    assert_eq!(rig.device.paste(ours, b"hello").await.unwrap(), Answer::Done);
+    assert_eq!(rig.device.paste(ours, rig.token(), b"hello").await.unwrap(), Answer::Done);
     until("the log is written", || fs::read(hostile.join("log")).is_ok_and(|log| log == b"hello")).await;
     assert_eq!(rig.device.adopt(server, session, pane, &adopt).await.unwrap(), Answer::Done, "again");
     assert_eq!(rig.device.capture(ours, Lines::Last(1), false).await.unwrap().1, b"hello\n");
@@ -57,7 +58,10 @@ async fn a_pipe_of_the_users_own_stays() {
     let (rig, server, session, pane, adopt) = rig().await;
     rig.raw(&["pipe-pane", "-t", &pane.to_string(), &format!("cat >'{}'", rig.path("theirs").display())]);
     assert_eq!(rig.device.adopt(server, session, pane, &adopt).await.unwrap(), Answer::Done);
-    assert_eq!(rig.device.paste(PaneRef { server, pane, tag: TAG }, b"hello").await.unwrap(), Answer::Done);
+    assert_eq!(
+        rig.device.paste(PaneRef { server, pane, tag: TAG }, rig.token(), b"hello").await.unwrap(),
+        Answer::Done
+    );
     until("the pipe goes on", || fs::read(rig.path("theirs")).is_ok_and(|log| log == b"hello")).await;
 }
 

@@ -33,10 +33,11 @@ async fn t8_a_stopped_server_is_a_time_out_and_the_client_is_reaped() {
     let rig = Rig::new();
     let pane = rig.recorder("a").await.pane;
     let mut device = noted(&rig, "exec tmux \"$@\"");
-    device.deadline = Duration::from_millis(300);
+    // Time for the clients to begin, each.
+    device.deadline = Duration::from_secs(4);
     rig.signal(pane, Signal::SIGSTOP);
     let observed = device.observe().await;
-    let pasted = device.paste(pane, b"late").await;
+    let pasted = device.paste(pane, rig.token(), b"late").await;
     let clients = pids(&rig);
     let left: Vec<_> = clients.iter().filter(|pid| !is_gone(**pid)).collect();
     rig.signal(pane, Signal::SIGCONT);

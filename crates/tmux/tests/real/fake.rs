@@ -2,7 +2,7 @@
 
 use protocol::ids::TmuxSessionId;
 use tmux::fake::{Fake, Fault};
-use tmux::{Adopt, Answer, Driver, PaneRef, TmuxError};
+use tmux::{Adopt, Answer, Driver, PaneRef, Receipt, Size, TmuxError};
 
 use crate::support::Rig;
 
@@ -16,11 +16,20 @@ async fn story(driver: &dyn Driver, rig: &Rig) {
     assert_eq!(listing.server, pane.server);
     assert_eq!(listing.panes[&pane.pane].tag, Some(pane.tag));
     assert_eq!(listing.sessions[&created.session].name, "a");
-    assert_eq!(driver.paste(pane, b"x").await.unwrap(), Answer::Done);
-    assert!(driver.paste(pane, b"").await.is_err());
+    assert_eq!(driver.paste(pane, rig.token(), b"x").await.unwrap(), Answer::Done);
+    assert!(driver.paste(pane, rig.token(), b"").await.is_err());
+    receipts(driver, rig, pane).await;
+    assert_eq!(driver.input(pane, b"y").await.unwrap(), Answer::Done);
+    assert!(driver.input(pane, b"").await.is_err());
+    let size = Size { width: 61, height: 17 };
+    assert_eq!(driver.resize(pane, size).await.unwrap(), Answer::Done);
+    let glance = driver.glance(pane).await.unwrap();
+    assert_eq!((glance.answer, glance.size, glance.typed_at), (Answer::Done, size, None));
+    assert_eq!((glance.in_mode, glance.dead), (false, false));
     let mut other = pane;
     other.server.pid += 1;
     assert_eq!(driver.enter(other).await.unwrap(), Answer::OtherServer);
+    assert_eq!(driver.glance(other).await.unwrap().answer, Answer::OtherServer);
     let wrong = PaneRef { tag: protocol::ids::Tag([1; 16]), ..pane };
     assert_eq!(driver.kill_pane(wrong).await.unwrap(), Answer::NotOurs);
     assert_eq!(driver.rename(pane, created.session, &"b".parse().unwrap()).await.unwrap(), Answer::Done);
@@ -29,7 +38,8 @@ async fn story(driver: &dyn Driver, rig: &Rig) {
     assert_eq!(driver.release(pane).await.unwrap(), Answer::Done);
     let left = &driver.observe().await.unwrap().panes[&pane.pane];
     assert_eq!((left.tag, left.detached), (None, true));
-    let adopt = Adopt { tag: pane.tag, init: create.init.clone(), log: create.log.clone() };
+    let adopt =
+        Adopt { tag: pane.tag, token: rig.token(), init: create.init.clone(), log: create.log.clone() };
     let adopted = async |server, session, tag| {
         let adopt = Adopt { tag, ..adopt.clone() };
         driver.adopt(server, session, pane.pane, &adopt).await.unwrap()
@@ -44,6 +54,31 @@ async fn story(driver: &dyn Driver, rig: &Rig) {
     assert!(driver.observe().await.unwrap().sessions.is_empty());
 }
 
+/// A text is typed once under its token, in order, and nobody can say later that it was not.
+async fn receipts(driver: &dyn Driver, rig: &Rig, pane: PaneRef) {
+    let [early, off, text, late] = [(); 4].map(|()| rig.token());
+    let paste = async |token| driver.paste(pane, token, b"z").await.unwrap();
+    let enter = async |token| driver.enter_after(pane, token).await.unwrap();
+    let told = async |token| driver.call_off(pane, token).await.unwrap();
+    assert_eq!(told(off).await, (Answer::Done, Receipt::CalledOff));
+    assert_eq!(told(off).await, (Answer::Done, Receipt::CalledOff), "and stays so");
+    assert_eq!((paste(off).await, paste(early).await), (Answer::Already, Answer::Already));
+    assert_eq!(enter(off).await, Answer::Already);
+    assert_eq!(paste(text).await, Answer::Done);
+    assert_eq!(paste(text).await, Answer::Already, "not twice");
+    assert_eq!(told(text).await, (Answer::Done, Receipt::Typed));
+    assert_eq!(enter(early).await, Answer::Already);
+    assert_eq!(enter(text).await, Answer::Done);
+    assert_eq!(enter(text).await, Answer::Already);
+    assert_eq!(told(text).await, (Answer::Done, Receipt::Entered));
+    assert_eq!(told(early).await, (Answer::Done, Receipt::Unknown), "a later one tells nothing of it");
+    assert_eq!(paste(late).await, Answer::Done);
+    assert_eq!(told(text).await.1, Receipt::Unknown);
+    assert_eq!(paste(rig.token()).await, Answer::Done);
+    let wrong = PaneRef { tag: protocol::ids::Tag([1; 16]), ..pane };
+    assert_eq!(driver.call_off(wrong, rig.token()).await.unwrap(), (Answer::NotOurs, Receipt::Unknown));
+}
+
 #[tokio::test]
 async fn the_fake_tells_the_story_of_the_real_one() {
     let rig = Rig::new();
@@ -56,17 +91,17 @@ async fn faults_come_in_order_and_keep_their_word() {
     let (rig, fake) = (Rig::new(), Fake::default());
     let pane = fake.create(&rig.job("a", "")).await.unwrap().pane;
     fake.fail([Fault::Hang, Fault::LoseReply, Fault::CutReply, Fault::NoServer]);
-    assert!(matches!(fake.paste(pane, b"1").await, Err(TmuxError::TimedOut(_))));
+    assert!(matches!(fake.paste(pane, rig.token(), b"1").await, Err(TmuxError::TimedOut(_))));
     assert_eq!(fake.typed(pane.pane), b"");
-    assert!(matches!(fake.paste(pane, b"2").await, Err(TmuxError::TimedOut(_))));
-    assert!(matches!(fake.paste(pane, b"3").await, Err(TmuxError::Incomplete)));
-    assert!(matches!(fake.paste(pane, b"4").await, Err(TmuxError::NoServer)));
-    assert_eq!(fake.paste(pane, b"5").await.unwrap(), Answer::Done);
+    assert!(matches!(fake.paste(pane, rig.token(), b"2").await, Err(TmuxError::TimedOut(_))));
+    assert!(matches!(fake.paste(pane, rig.token(), b"3").await, Err(TmuxError::Incomplete)));
+    assert!(matches!(fake.paste(pane, rig.token(), b"4").await, Err(TmuxError::NoServer)));
+    assert_eq!(fake.paste(pane, rig.token(), b"5").await.unwrap(), Answer::Done);
     assert_eq!(fake.typed(pane.pane), b"235");
     fake.change(pane.pane, |pane| pane.dead = true);
-    assert_eq!(fake.paste(pane, b"6").await.unwrap(), Answer::Dead);
+    assert_eq!(fake.paste(pane, rig.token(), b"6").await.unwrap(), Answer::Dead);
     fake.restart_server();
-    assert_eq!(fake.paste(pane, b"7").await.unwrap(), Answer::OtherServer);
+    assert_eq!(fake.paste(pane, rig.token(), b"7").await.unwrap(), Answer::OtherServer);
     fake.kill_server();
     assert!(matches!(fake.observe().await, Err(TmuxError::NoServer)));
     assert_eq!(fake.calls().len(), 9);

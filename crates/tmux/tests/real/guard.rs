@@ -11,8 +11,10 @@ async fn answers(rig: &Rig, pane: PaneRef, session: protocol::ids::TmuxSessionId
     let device = &rig.device;
     let name = "renamed".parse().unwrap();
     vec![
-        device.paste(pane, b"x").await.unwrap(),
+        device.paste(pane, rig.token(), b"x").await.unwrap(),
         device.enter(pane).await.unwrap(),
+        device.input(pane, b"x").await.unwrap(),
+        device.glance(pane).await.unwrap().answer,
         device.keys(pane, &["x".parse().unwrap()]).await.unwrap(),
         device.rename(pane, session, &name).await.unwrap(),
         device.resize(pane, Size { width: 10, height: 10 }).await.unwrap(),
@@ -44,7 +46,7 @@ async fn the_wrong_tag_pane_or_server_is_refused() {
         assert_eq!(all, vec![expected; all.len()]);
     }
     assert_eq!(rig.device.observe().await.unwrap(), before);
-    assert_eq!(rig.device.paste(right, b"!").await.unwrap(), Answer::Done);
+    assert_eq!(rig.device.paste(right, rig.token(), b"!").await.unwrap(), Answer::Done);
     assert_eq!(rig.recorded(1).await, b"!");
     assert_eq!(rig.raw(&["list-buffers"]), "");
 }

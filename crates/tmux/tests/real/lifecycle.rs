@@ -85,7 +85,7 @@ async fn a_server_without_sessions_is_a_complete_empty_listing() {
     assert_eq!(listing.server, pane.server);
     assert!(listing.sessions.is_empty() && listing.panes.is_empty());
     assert_eq!(rig.device.kill_pane(pane).await.unwrap(), Answer::Gone);
-    assert_eq!(rig.device.paste(pane, b"x").await.unwrap(), Answer::Gone);
+    assert_eq!(rig.device.paste(pane, rig.token(), b"x").await.unwrap(), Answer::Gone);
     let again = rig.start("a", "exec sleep 1000").await;
     assert_eq!(again.pane.server, pane.server);
 }

@@ -11,4 +11,5 @@ mod lifecycle;
 mod live;
 mod log;
 mod support;
+mod terminal;
 mod typing;

@@ -4,12 +4,13 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use protocol::ids::Tag;
+use protocol::Epoch;
+use protocol::ids::{Tag, Token};
 use tempfile::TempDir;
 use tmux::{Create, Created, Device, LogOptions, PaneRef, Size, config};
 
@@ -22,6 +23,7 @@ pub(crate) struct Rig {
     pub(crate) dir: TempDir,
     pub(crate) device: Device,
     server: AtomicU32,
+    issued: AtomicU64,
 }
 
 impl Rig {
@@ -33,7 +35,12 @@ impl Rig {
         fs::write(&config, config::text(2000)).unwrap();
         device.config = Some(config);
         device.deadline = PATIENCE;
-        Self { dir, device, server: AtomicU32::new(0) }
+        Self { dir, device, server: AtomicU32::new(0), issued: AtomicU64::new(1) }
+    }
+
+    /// The next token.
+    pub(crate) fn token(&self) -> Token {
+        Token { epoch: Epoch(1), n: self.issued.fetch_add(1, Ordering::Relaxed) }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -49,6 +56,7 @@ impl Rig {
         Create {
             name: name.parse().unwrap(),
             tag: Tag(tag),
+            token: self.token(),
             size: Size { width: 80, height: 24 },
             history_limit: Some(2000),
             init: executable(&self.path("init"), INIT),

@@ -1,8 +1,10 @@
 //! What is typed is what arrives, byte for byte, or nothing is.
 
 use std::fs;
+use std::time::Duration;
 
-use tmux::{Answer, Key, TmuxError};
+use nix::sys::signal::Signal;
+use tmux::{Answer, Key, Receipt, TmuxError};
 
 use crate::support::{Rig, until};
 
@@ -36,7 +38,7 @@ async fn i1_every_text_arrives_exactly() {
     ];
     let mut expected = Vec::new();
     for text in texts {
-        assert_eq!(rig.device.paste(pane, text.as_bytes()).await.unwrap(), Answer::Done);
+        assert_eq!(rig.device.paste(pane, rig.token(), text.as_bytes()).await.unwrap(), Answer::Done);
         expected.extend_from_slice(text.as_bytes());
         let got = rig.recorded(expected.len()).await;
         assert!(got == expected, "{:?}", text.chars().take(60).collect::<String>());
@@ -50,7 +52,7 @@ async fn every_byte_arrives_exactly() {
     let rig = Rig::new();
     let pane = rig.recorder("a").await.pane;
     let bytes: Vec<u8> = (0..=255).collect();
-    assert_eq!(rig.device.paste(pane, &bytes).await.unwrap(), Answer::Done);
+    assert_eq!(rig.device.paste(pane, rig.token(), &bytes).await.unwrap(), Answer::Done);
     assert_eq!(rig.recorded(256).await, bytes);
 }
 
@@ -64,7 +66,7 @@ async fn a_paste_is_bracketed_where_the_program_asks_and_enter_is_not() {
     // The mode is not visible from outside in every version: paste until it is on.
     let mut seen = Vec::new();
     crate::support::eventually("brackets", async || {
-        assert_eq!(rig.device.paste(pane, b"hi").await.unwrap(), Answer::Done);
+        assert_eq!(rig.device.paste(pane, rig.token(), b"hi").await.unwrap(), Answer::Done);
         seen = rig.recorded(seen.len() + 2).await;
         seen.ends_with(b"\x1b[200~hi\x1b[201~")
     })
@@ -78,9 +80,9 @@ async fn nothing_is_pasted_for_nothing() {
     let rig = Rig::new();
     let pane = rig.recorder("a").await.pane;
     rig.raw(&["set-buffer", "somebody else's"]);
-    let refused = rig.device.paste(pane, b"").await.unwrap_err();
+    let refused = rig.device.paste(pane, rig.token(), b"").await.unwrap_err();
     assert!(matches!(refused, TmuxError::Refused(_)) && !refused.in_doubt());
-    assert_eq!(rig.device.paste(pane, b"!").await.unwrap(), Answer::Done);
+    assert_eq!(rig.device.paste(pane, rig.token(), b"!").await.unwrap(), Answer::Done);
     assert_eq!(rig.recorded(1).await, b"!");
 }
 
@@ -101,12 +103,12 @@ async fn a_mode_swallows_nothing() {
     let rig = Rig::new();
     let pane = rig.recorder("a").await.pane;
     rig.raw(&["copy-mode", "-t", "%0"]);
-    assert_eq!(rig.device.paste(pane, b"lost").await.unwrap(), Answer::InMode);
+    assert_eq!(rig.device.paste(pane, rig.token(), b"lost").await.unwrap(), Answer::InMode);
     assert_eq!(rig.device.keys(pane, &["x".parse().unwrap()]).await.unwrap(), Answer::InMode);
     assert_eq!(rig.device.enter(pane).await.unwrap(), Answer::Done);
     rig.raw(&["send-keys", "-t", "%0", "-X", "cancel"]);
     rig.raw(&["select-pane", "-d", "-t", "%0"]);
-    assert_eq!(rig.device.paste(pane, b"lost").await.unwrap(), Answer::InputOff);
+    assert_eq!(rig.device.paste(pane, rig.token(), b"lost").await.unwrap(), Answer::InputOff);
     assert_eq!(rig.device.enter(pane).await.unwrap(), Answer::InputOff);
     assert_eq!(rig.recorded(1).await, b"\r");
     assert_eq!(rig.raw(&["list-buffers"]), "");
@@ -118,7 +120,7 @@ async fn a_dead_pane_takes_nothing_and_the_server_lives() {
     let keeper = rig.start("keeper", "exec sleep 1000").await.pane;
     let pane = rig.start("a", "echo last words; exit 3").await.pane;
     rig.dead(pane).await;
-    assert_eq!(rig.device.paste(pane, b"x").await.unwrap(), Answer::Dead);
+    assert_eq!(rig.device.paste(pane, rig.token(), b"x").await.unwrap(), Answer::Dead);
     assert_eq!(rig.device.enter(pane).await.unwrap(), Answer::Dead);
     assert_eq!(rig.device.keys(pane, &["x".parse().unwrap()]).await.unwrap(), Answer::Dead);
     assert_eq!(rig.device.observe().await.unwrap().server, keeper.server);
@@ -126,4 +128,55 @@ async fn a_dead_pane_takes_nothing_and_the_server_lives() {
     assert_eq!(answer, Answer::Done);
     assert!(screen.starts_with(b"last words\n"), "{}", String::from_utf8_lossy(&screen));
     until("it is in the log", || fs::read(rig.path("log")).unwrap().starts_with(b"last words")).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn q06_of_a_paste_that_nobody_answered_the_pane_tells_whether_it_was_typed_and_it_is_typed_once() {
+    let rig = Rig::new();
+    let pane = rig.recorder("a").await.pane;
+    let mut hasty = rig.device.clone();
+    hasty.deadline = Duration::from_millis(50);
+    let mut expected = Vec::new();
+    for round in 0..12_u8 {
+        let (text, token) = (format!("<text {round}>"), rig.token());
+        // What its sender had sent is still on its way when somebody else asks.
+        rig.signal(pane, Signal::SIGSTOP);
+        let pasted = hasty.paste(pane, token, text.as_bytes()).await;
+        assert!(pasted.is_err_and(|error| error.in_doubt()));
+        let asked = tokio::spawn({
+            let device = rig.device.clone();
+            async move { device.call_off(pane, token).await }
+        });
+        rig.signal(pane, Signal::SIGCONT);
+        let (answer, receipt) = asked.await.unwrap().unwrap();
+        assert_eq!(answer, Answer::Done);
+        match receipt {
+            Receipt::Typed => {}
+            Receipt::CalledOff => {
+                let again = rig.device.paste(pane, rig.token(), text.as_bytes()).await.unwrap();
+                assert_eq!(again, Answer::Done);
+            }
+            other => panic!("{other:?}"),
+        }
+        expected.extend_from_slice(text.as_bytes());
+    }
+    assert_eq!(rig.device.enter(pane).await.unwrap(), Answer::Done);
+    expected.push(b'\r');
+    let got = rig.recorded(expected.len()).await;
+    assert_eq!(String::from_utf8_lossy(&got), String::from_utf8_lossy(&expected));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn q06_of_a_paste_that_a_hook_of_the_server_holds_up_nobody_says_that_it_was_not_typed() {
+    let rig = Rig::new();
+    let pane = rig.recorder("a").await.pane;
+    rig.raw(&["set-hook", "-g", "after-paste-buffer", "run-shell 'sleep 1000'"]);
+    let mut hasty = rig.device.clone();
+    // Time to type it.
+    hasty.deadline = Duration::from_secs(4);
+    let token = rig.token();
+    assert!(hasty.paste(pane, token, b"text").await.is_err_and(|error| error.in_doubt()));
+    assert_eq!(rig.recorded(4).await, b"text");
+    assert_eq!(rig.device.call_off(pane, token).await.unwrap(), (Answer::Done, Receipt::Unknown));
+    assert_eq!(rig.device.paste(pane, token, b"text").await.unwrap(), Answer::Already);
 }

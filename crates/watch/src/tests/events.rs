@@ -1,5 +1,7 @@
 //! What happens in tmux is told when it happens.
 
+use std::time::Instant;
+
 use protocol::diff::Change;
 use protocol::tmux::HIDDEN_SESSION;
 use protocol::{PaneId, TmuxSessionId};
@@ -9,6 +11,7 @@ use super::*;
 /// Only events tell: no sweep comes in the time of a test.
 fn no_sweep(setup: &mut WatchSetup) {
     setup.sweep_ms = Some(3_600_000);
+    patient(setup);
 }
 
 fn named<'a>(state: &'a TmuxState, name: &str) -> Option<&'a TmuxSessionId> {
@@ -153,6 +156,35 @@ async fn what_runs_in_the_foreground_is_known_with_its_directory() {
     fs::write(go, "").unwrap();
     let is = |bytes: &Option<OsBytes>, text: &str| bytes.as_ref().is_some_and(|b| b.0 == text.as_bytes());
     peer.until("where it is", |state| {
+        let pane = of(state, "one").unwrap();
+        is(&pane.current_command, "sleep") && is(&pane.current_dir, "/usr")
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_init_of_a_session_is_not_what_runs_in_it() {
+    let (mut tmux, poold) = (Tmux::new(), Poold::new());
+    let at = |name: &str| tmux.dir.path().join(name);
+    let (go, init, starts) = (at("go"), at("reaper"), at("starts"));
+    std::os::unix::fs::symlink("/bin/sh", &init).unwrap();
+    let waits = format!("while [ ! -e '{}' ]; do sleep 0.02; done; cd /usr; exec sleep 1000", go.display());
+    fs::write(&starts, waits).unwrap();
+    tmux.create("one", &format!("exec '{}' '{}'", init.display(), starts.display())).await;
+    let (runs, late) =
+        (|| tmux.does("display-message -p -t =one: #{pane_current_command}"), Instant::now() + LONG);
+    while runs().trim() != "reaper" {
+        assert!(Instant::now() < late, "it runs {}", runs());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let _watcher = poold.watcher();
+    let mut peer = poold.welcome_to(&tmux, no_sweep).await;
+    peer.until("it is there", |state| of(state, "one").is_some()).await;
+    let pane = of(&peer.state, "one").unwrap();
+    assert_eq!((&pane.current_command, &pane.current_dir), (&None, &None));
+    fs::write(go, "").unwrap();
+    let is = |bytes: &Option<OsBytes>, text: &str| bytes.as_ref().is_some_and(|b| b.0 == text.as_bytes());
+    peer.until("what it started", |state| {
         let pane = of(state, "one").unwrap();
         is(&pane.current_command, "sleep") && is(&pane.current_dir, "/usr")
     })

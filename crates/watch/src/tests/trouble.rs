@@ -55,6 +55,9 @@ async fn a_server_that_is_stopped_from_the_start_is_recognised() {
     let (mut tmux, poold) = (Tmux::new(), Poold::new());
     tmux.create("one", "exec sleep 1000").await;
     tmux.signal(Signal::SIGSTOP);
+    while identity::state(tmux.server.unwrap()).unwrap() != identity::State::Stopped {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
     let _watcher = poold.watcher();
     let mut peer = poold.welcome(&tmux).await;
     let first = peer.observe().await;

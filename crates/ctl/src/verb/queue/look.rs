@@ -91,7 +91,7 @@ fn show_one(
     out::text(&queue::messages(std::slice::from_ref(&message), context.style, time::now()))?;
     out::text(&queue::history(&message.steps))?;
     if let Some(result) = &message.status.result {
-        out::line(&format!("result: {}", escape::line(&result.to_string_lossy())))?;
+        out::text(&queue::result(&result.to_string_lossy()))?;
     }
     body.map_or(Ok(()), |body| out::line(&escape::lines(&body.to_string_lossy())))
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use pool::slots::Facts;
 use pool::stale::{self, Strays, act};
-use pool::{ReapRules, Settings, admit, budget, ended, is_between, queue, slots};
+use pool::{ReapRules, Settings, admit, budget, ended, heard, is_between, queue, slots};
 use protocol::life::{Budget, RestartPolicy};
 use protocol::reap::{Action, CandidateKind, Rule};
 use protocol::session::{DeleteMode, Reason};
@@ -442,6 +442,16 @@ impl Machine {
             let events = budget::decide(&self.world.pool, &self.settings, self.now());
             assert!(!twice || events.is_empty(), "{events:?}");
             self.emit(events);
+        }
+        // What an agent had when it ended is over.
+        for event in heard::agent_ended(
+            &self.world.pool,
+            &heard::ended_with_prompts(&self.world.pool, self.now()),
+            self.now(),
+        ) {
+            let Event::MessageChanged { id, session, .. } = event else { panic!("{event:?}") };
+            assert_eq!(self.life(session).in_flight.take(), Some(id));
+            self.world.emit(event);
         }
         for session in self.world.pool.sessions() {
             let life = self.lives.get_mut(&session.id).unwrap();

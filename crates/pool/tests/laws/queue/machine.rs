@@ -400,9 +400,11 @@ impl Machine {
         self.world.emit(Event::PoolStarted { epoch, build: String::new(), boot: String::new() });
         (self.locks, self.mono, self.deadlines) = (LockTable::new(epoch), Mono(0), Deadlines::default());
         let now = self.now();
-        let events = queue::recover(&self.world.pool, now);
+        // No pane tells what was typed.
+        let typing = self.world.pool.held_messages().filter(|open| open.state == MessageState::Typing);
+        let events: Vec<Event> =
+            typing.map(|open| queue::moved(&open, MessageState::InDoubt, None, now)).collect();
         self.world.emit_all(events);
-        assert_eq!(queue::recover(&self.world.pool, now), [], "recovery is done once");
         self.reference.crash(now.0);
         for open in self.world.pool.held_messages().filter(|open| open.state == MessageState::Claimed) {
             self.deadlines.set(open.id, self.mono.after(self.rules.lease));

@@ -290,9 +290,9 @@ impl Reference {
     pub(crate) fn resolve(&mut self, id: MessageId, wanted: Resolution, now: u64) -> Result<(), ErrorCode> {
         let state = self.get(id).ok_or(ErrorCode::NotFound)?.state;
         match (state, wanted) {
-            (InDoubt, Resolution::Done) => self.move_to(id, Done, now),
-            (InDoubt, Resolution::Dead) => self.move_to(id, Dead, now),
-            (InDoubt, Resolution::Retry) => self.get_mut(id).start_anew(now),
+            (InDoubt | Typed | Accepted, Resolution::Done) => self.move_to(id, Done, now),
+            (InDoubt | Typed | Accepted, Resolution::Dead) => self.move_to(id, Dead, now),
+            (InDoubt | Typed | Accepted, Resolution::Retry) => self.get_mut(id).start_anew(now),
             (Done, Resolution::Done) | (Dead, Resolution::Dead) | (Queued, Resolution::Retry) => {}
             _ => return Err(ErrorCode::Conflict),
         }

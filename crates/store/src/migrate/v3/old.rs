@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use protocol::activity::{Activity, Notes};
 use protocol::life::{Account, Budget, Conversation, RestartPolicy, Usage};
 use protocol::reply::{LockView, QueueCounts, TreeProcess};
 use protocol::text::{Name, OsBytes};
@@ -130,6 +131,12 @@ impl From<SessionView> for protocol::reply::SessionView {
             usage: old.usage,
             parkable: old.parkable,
             slot_wait: old.slot_wait,
+            activity: Activity::default(),
+            notes: Notes::default(),
+            thought: None,
+            waits: None,
+            confirm: String::new(),
+            theme: None,
         }
     }
 }

@@ -1,0 +1,62 @@
+//! The hooks that are installed, and how they are known again.
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::{INSTALLED, InstallError};
+use crate::kind::Adapter;
+use crate::payload::{claude, codex};
+use crate::wiring::HookCall;
+
+/// How long each of them may take, in seconds. Codex gives none at the end of a session more than 3.
+const TIMEOUT: u64 = 3;
+
+/// Refuses agents that have no configuration we write.
+pub(super) fn check(adapter: Adapter) -> Result<(), InstallError> {
+    match adapter {
+        Adapter::Claude | Adapter::Codex => Ok(()),
+        Adapter::Gemini | Adapter::None => Err(InstallError::Agent(adapter)),
+    }
+}
+
+/// What is to be in the configuration: a group for each event.
+pub(super) fn wanted(adapter: Adapter, poolctl: &str) -> Result<Vec<(&'static str, Value)>, InstallError> {
+    check(adapter)?;
+    let command = HookCall::new(poolctl, adapter).with(INSTALLED);
+    let (events, handler) = match adapter {
+        Adapter::Codex => {
+            (&codex::EVENTS[..], json!({"type": "command", "command": command.line(), "timeout": TIMEOUT}))
+        }
+        _ => (
+            &claude::EVENTS[..],
+            json!({"type": "command", "command": poolctl, "args": command.args, "timeout": TIMEOUT}),
+        ),
+    };
+    Ok(events.iter().map(|event| (*event, json!({"hooks": [handler]}))).collect())
+}
+
+/// The handlers of what is wanted, by event.
+pub(super) fn handlers(wanted: &[(&str, Value)]) -> Vec<(String, Value)> {
+    let mut handlers: Vec<_> =
+        wanted.iter().map(|(event, group)| ((*event).to_owned(), group["hooks"][0].clone())).collect();
+    handlers.sort_by(|a, b| a.0.cmp(&b.0));
+    handlers
+}
+
+/// Whether a handler is one that was installed for this agent, wherever poolctl was then.
+pub(super) fn is_ours(adapter: Adapter, handler: &Value) -> bool {
+    let args = ["hook", adapter.word(), INSTALLED];
+    let as_args = || handler.get("args")?.as_array().map(|given| given.iter().eq(args.iter()));
+    let as_line =
+        || handler.get("command")?.as_str().map(|line| line.ends_with(&format!(" {}", args.join(" "))));
+    as_args().or_else(as_line) == Some(true)
+}
+
+/// As JSON over several lines, to stand at this depth.
+pub(super) fn pretty(value: &(impl Serialize + ?Sized), unit: &str, depth: usize) -> String {
+    let formatter = serde_json::ser::PrettyFormatter::with_indent(unit.as_bytes());
+    let mut out = Vec::new();
+    let written = value.serialize(&mut serde_json::Serializer::with_formatter(&mut out, formatter));
+    debug_assert!(written.is_ok(), "values are written to memory");
+    String::from_utf8_lossy(&out).replace('\n', &format!("\n{}", unit.repeat(depth)))
+}

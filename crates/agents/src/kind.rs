@@ -1,0 +1,150 @@
+//! Kinds of agents that the pool knows to speak with.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// A word that names nothing; the sentence is for the user.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{word:?} is none of {of}")]
+pub struct UnknownWord {
+    /// What was written.
+    pub word: String,
+    /// What may be written.
+    pub of: &'static str,
+}
+
+/// How to speak with an agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Adapter {
+    /// Claude Code.
+    Claude,
+    /// Codex.
+    Codex,
+    /// Gemini CLI.
+    Gemini,
+    /// Any other program.
+    #[default]
+    None,
+}
+
+impl Adapter {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Claude, Self::Codex, Self::Gemini, Self::None];
+
+    /// The one of a built-in agent kind; [`Adapter::None`] for every other name.
+    #[must_use]
+    pub fn of(agent_kind: &str) -> Self {
+        match agent_kind {
+            "claude" => Self::Claude,
+            "codex" => Self::Codex,
+            "gemini" => Self::Gemini,
+            _ => Self::None,
+        }
+    }
+
+    /// The word for it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Claude => "claude",
+            Self::Codex => "codex",
+            Self::Gemini => "gemini",
+            Self::None => "none",
+        }
+    }
+}
+
+impl fmt::Display for Adapter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.word())
+    }
+}
+
+impl FromStr for Adapter {
+    type Err = UnknownWord;
+
+    /// The words, and `generic` for [`Adapter::None`].
+    fn from_str(word: &str) -> Result<Self, UnknownWord> {
+        match word {
+            "generic" => Ok(Self::None),
+            _ => Self::ALL
+                .into_iter()
+                .find(|adapter| adapter.word() == word)
+                .ok_or_else(|| UnknownWord { word: word.to_owned(), of: "claude, codex, gemini, none" }),
+        }
+    }
+}
+
+/// How it is known that a program took a prompt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Confirm {
+    /// Its own hook says so, with the text.
+    Hook,
+    /// The text appears on the screen.
+    Echo,
+    /// Its prompt comes back (OSC 133), or the shell does.
+    Prompt,
+    /// Not at all.
+    #[default]
+    None,
+}
+
+impl Confirm {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Hook, Self::Echo, Self::Prompt, Self::None];
+
+    /// The word for it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Hook => "hook",
+            Self::Echo => "echo",
+            Self::Prompt => "prompt",
+            Self::None => "none",
+        }
+    }
+}
+
+impl fmt::Display for Confirm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.word())
+    }
+}
+
+impl FromStr for Confirm {
+    type Err = UnknownWord;
+
+    fn from_str(word: &str) -> Result<Self, UnknownWord> {
+        Self::ALL
+            .into_iter()
+            .find(|confirm| confirm.word() == word)
+            .ok_or_else(|| UnknownWord { word: word.to_owned(), of: "hook, echo, prompt, none" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_is_the_same_on_the_command_line_and_in_files() {
+        for adapter in Adapter::ALL {
+            assert_eq!(adapter.word().parse(), Ok(adapter));
+            assert_eq!(serde_json::to_value(adapter).unwrap(), adapter.word());
+            assert_eq!(Adapter::of(adapter.word()), adapter);
+        }
+        for confirm in Confirm::ALL {
+            assert_eq!(confirm.word().parse(), Ok(confirm));
+            assert_eq!(serde_json::to_value(confirm).unwrap(), confirm.word());
+        }
+        assert_eq!("generic".parse(), Ok(Adapter::None));
+        assert_eq!(Adapter::of("shell"), Adapter::None);
+        let refused = "clade".parse::<Adapter>().unwrap_err().to_string();
+        assert_eq!(refused, "\"clade\" is none of claude, codex, gemini, none");
+        "Hook".parse::<Confirm>().unwrap_err();
+    }
+}

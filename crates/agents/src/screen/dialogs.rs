@@ -1,0 +1,159 @@
+//! The dialogs that are known, by words that stay the same.
+
+use protocol::activity::ASK_MAX;
+
+use super::claude::is_rule;
+use super::{Dialog, Screen, gemini, one_line};
+use crate::kind::Adapter;
+
+/// How a dialog is known.
+struct Known {
+    adapter: Adapter,
+    name: &'static str,
+    /// How the line begins, or what it says, from which on it is looked at.
+    title: &'static str,
+    /// What is said from there on, all of it.
+    says: &'static [&'static str],
+    is_startup: bool,
+}
+
+const fn known(
+    adapter: Adapter,
+    name: &'static str,
+    title: &'static str,
+    says: &'static [&'static str],
+    is_startup: bool,
+) -> Known {
+    Known { adapter, name, title, says, is_startup }
+}
+
+/// Seen in Claude Code 2.1.197, Codex 0.169.0 and Gemini CLI 0.61.0. A title is near the end of its dialog where that can be
+/// longer than a small terminal.
+const KNOWN: [Known; 28] = [
+    known(Adapter::Claude, "trust", "Yes, I trust this folder", &["No, exit"], true),
+    known(
+        Adapter::Claude,
+        "api_key",
+        "Detected a custom API key",
+        &["Do you want to use this API key?"],
+        true,
+    ),
+    known(Adapter::Claude, "bypass", "1. No, exit", &["2. Yes, I accept"], true),
+    known(Adapter::Claude, "resume", "Resume from summary", &["Resume full session as-is"], true),
+    known(Adapter::Claude, "resume", "Resume session", &["Space to preview"], true),
+    known(Adapter::Claude, "login", "Select login method", &["3rd-party platform"], true),
+    known(Adapter::Claude, "login", "Paste code here if prompted", &[], true),
+    known(Adapter::Claude, "login", "OAuth error", &["Press Enter to retry"], true),
+    known(Adapter::Claude, "theme", "Dark mode (ANSI colors only)", &["Syntax theme:"], true),
+    known(Adapter::Claude, "mcp", "MCP servers may execute code", &["MCP documentation"], true),
+    known(Adapter::Claude, "imports", "Yes, allow external imports", &[], true),
+    known(Adapter::Claude, "settings", "Exit and fix manually", &[], true),
+    known(Adapter::Claude, "usage_limit", "What do you want to do?", &["wait for limit to reset"], false),
+    known(Adapter::Claude, "permission", "Do you want to", &["1. Yes"], false),
+    known(Adapter::Codex, "trust", "Folder access", &["Trust this folder?"], true),
+    known(Adapter::Codex, "login", "Welcome to Codex", &["Sign in with ChatGPT"], true),
+    known(Adapter::Codex, "login", "Sign in another way", &["Use an OpenAI API key"], true),
+    known(Adapter::Codex, "hooks", "Hooks need review", &["Trust all and continue"], true),
+    known(Adapter::Codex, "update", "Update available ·", &["Update now"], true),
+    known(Adapter::Codex, "model", "Try new model", &["Use existing model"], true),
+    known(Adapter::Codex, "directory", "Working directory ·", &["Use current directory"], true),
+    known(Adapter::Codex, "resume", "Resume a previous session", &["enter resume"], true),
+    known(Adapter::Codex, "usage_limit", "Approaching rate limits", &["Keep current model"], false),
+    known(Adapter::Codex, "permission", "Would you like to", &["Yes, proceed"], false),
+    known(Adapter::Gemini, "trust", "Do you trust the files in this folder?", &["1. Trust folder"], true),
+    known(Adapter::Gemini, "login", "How would you like to authenticate", &["1. Sign in with Google"], true),
+    known(Adapter::Gemini, "usage_limit", "Usage limit reached for", &["1. Keep trying"], false),
+    known(Adapter::Gemini, "permission", "1. Allow once", &["(esc)"], false),
+];
+
+/// The names of those that an agent may begin with.
+pub(super) fn of_start(adapter: Adapter) -> impl Iterator<Item = &'static str> {
+    KNOWN.iter().filter(move |known| known.adapter == adapter && known.is_startup).map(|known| known.name)
+}
+
+/// What the last lines of a dialog say.
+fn feet(adapter: Adapter) -> &'static [&'static str] {
+    match adapter {
+        Adapter::Claude => &[
+            "Esc to",
+            "esc to close",
+            "Enter to close",
+            "Press Enter to",
+            "enter to open",
+            "ctrl+o to toggle",
+            "ctrl+s to copy",
+            // The first run's theme and login have no such line.
+            "(ctrl+t to",
+            "3rd-party platform",
+            "Paste code here if prompted",
+        ],
+        // Not `? / esc close`, which stands below a composer that takes prompts.
+        Adapter::Codex => &[
+            "esc to cancel",
+            "esc cancel",
+            "esc back",
+            "esc skip",
+            "esc new",
+            "esc start new",
+            "esc exit",
+            "esc use session",
+            "esc dismiss",
+            "esc save",
+            "· esc close",
+            "q close",
+            "Press enter to continue",
+            "Press esc to go back",
+            "enter submit",
+            "esc confirm",
+            "enter resume",
+            "↵ rewind",
+            "reverse-i-search:",
+        ],
+        // A box shows what is a dialog of Gemini CLI.
+        Adapter::Gemini | Adapter::None => &[],
+    }
+}
+
+/// The dialog at the bottom of a screen.
+pub(super) fn find(adapter: Adapter, screen: &Screen) -> Option<Dialog> {
+    if adapter == Adapter::Gemini {
+        return gemini::boxed(screen).map(|lines| named(adapter, &lines, 0));
+    }
+    let bottom = screen.texts.iter().rposition(|line| !line.is_empty() && !is_rule(line))?;
+    let lines = &screen.texts[..=bottom];
+    let foot = one_line(&lines[bottom.saturating_sub(1)..]);
+    if !feet(adapter).iter().any(|words| foot.contains(words)) {
+        return None;
+    }
+    let top = lines.iter().rposition(|line| is_rule(line)).map_or(0, |rule| rule + 1);
+    Some(named(adapter, lines, top))
+}
+
+/// The dialog that these lines show, of which one without known words begins at `top`.
+fn named(adapter: Adapter, lines: &[String], top: usize) -> Dialog {
+    let own = KNOWN.iter().filter(|known| known.adapter == adapter);
+    let found = own.filter_map(|known| Some((known, title(known, lines)?)));
+    let (name, is_startup, start) = match found.into_iter().next() {
+        Some((known, start)) => {
+            (known.name, known.is_startup, if adapter == Adapter::Codex { start } else { top.min(start) })
+        }
+        None => ("menu", false, top),
+    };
+    Dialog { name: name.to_owned(), text: text(&lines[start..]), is_startup }
+}
+
+/// The row from which on a screen shows this dialog.
+fn title(known: &Known, lines: &[String]) -> Option<usize> {
+    let start = lines.iter().rposition(|line| line.contains(known.title))?;
+    let said = one_line(&lines[start..]);
+    known.says.iter().all(|words| said.contains(words)).then_some(start)
+}
+
+/// What lines say, without those that are empty, cut to what an ask may be long.
+fn text(lines: &[String]) -> String {
+    let lines = lines.iter().map(|line| line.trim()).filter(|line| !line.is_empty());
+    let mut text = lines.collect::<Vec<_>>().join("\n");
+    let end = (0..=ASK_MAX.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    text.truncate(end);
+    text
+}

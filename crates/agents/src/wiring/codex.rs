@@ -1,0 +1,162 @@
+//! Hooks of Codex, as arguments. It runs only hooks whose hash it was told to trust: the SHA-256 of what it makes of each of them,
+//! as JSON with its keys in order. Theirs is the key of a hook, too: the place it comes from (`/<session-flags>/config.toml`
+//! for arguments), its event, and its numbers there. All as Codex 0.169.0 itself writes them when a user trusts a hook.
+
+use std::fmt::Write as _;
+
+use protocol::text::OsBytes;
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use super::claude::GRACE;
+use super::{HookCall, Wire, Wiring};
+use crate::answer::PERMISSION_REQUEST;
+use crate::kind::Adapter;
+use crate::payload::codex::EVENTS;
+
+/// The most that Codex gives these hooks, in seconds: a longer time is cut to it, and the hash is of what it was cut to.
+const AT_THE_END: ([&str; 2], u64) = (["SessionEnd", "Interrupt"], 3);
+
+/// What is hashed; the fields are in the order of the alphabet.
+#[derive(Serialize)]
+struct Trusted<'a> {
+    event_name: &'a str,
+    hooks: [Handler<'a>; 1],
+}
+
+#[derive(Serialize)]
+struct Handler<'a> {
+    r#async: bool,
+    command: &'a str,
+    timeout: u64,
+    r#type: &'static str,
+}
+
+pub(super) fn wire(poolctl: &str, wire: &Wire<'_>) -> Wiring {
+    let mut args = Vec::new();
+    let mut trusted = Vec::new();
+    for event in EVENTS {
+        let (command, timeout) = hook(event, poolctl, wire);
+        let hash = hash(event, &command, timeout);
+        let command = toml_text(&command);
+        let group =
+            format!("hooks.{event}=[{{hooks=[{{type=\"command\",command={command},timeout={timeout}}}]}}]");
+        args.extend(["-c".to_owned(), group]);
+        trusted.push(format!("\"{}\"={{trusted_hash=\"{hash}\"}}", key(event)));
+    }
+    args.extend([
+        "-c".to_owned(),
+        format!("hooks.state={{{}}}", trusted.join(",")),
+        "--no-daemon".to_owned(),
+    ]);
+    Wiring { args: args.into_iter().map(OsBytes::from).collect(), ..Wiring::default() }
+}
+
+/// The command line of an event's hook and how long it may take, in seconds.
+fn hook(event: &str, poolctl: &str, wire: &Wire<'_>) -> (String, u64) {
+    let command = HookCall::new(poolctl, Adapter::Codex);
+    if event == PERMISSION_REQUEST && wire.approve_ms > 0 {
+        return (command.waiting(wire.approve_ms).line(), wire.approve_ms.div_ceil(1000) + GRACE);
+    }
+    let (ends, most) = AT_THE_END;
+    let timeout = wire.hook_ms.div_ceil(1000).max(1);
+    (command.line(), if ends.contains(&event) { timeout.min(most) } else { timeout })
+}
+
+/// What Codex calls the only hook for an event among its arguments.
+fn key(event: &str) -> String {
+    format!("/<session-flags>/config.toml:{}:0:0", snake_case(event))
+}
+
+/// What Codex trusts.
+fn hash(event: &str, command: &str, timeout: u64) -> String {
+    let handler = Handler { r#async: false, command, timeout, r#type: "command" };
+    let trusted = Trusted { event_name: &snake_case(event), hooks: [handler] };
+    let json = serde_json::to_vec(&trusted).unwrap_or_default();
+    let mut hash = "sha256:".to_owned();
+    for byte in Sha256::digest(json) {
+        let _written = write!(hash, "{byte:02x}");
+    }
+    hash
+}
+
+/// `PreToolUse` as `pre_tool_use`.
+fn snake_case(event: &str) -> String {
+    let mut snake = String::new();
+    for (at, c) in event.char_indices() {
+        if c.is_ascii_uppercase() && at > 0 {
+            snake.push('_');
+        }
+        snake.push(c.to_ascii_lowercase());
+    }
+    snake
+}
+
+/// A text in TOML: as in JSON, but that DEL has to be escaped too.
+fn toml_text(text: &str) -> String {
+    serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007f")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn args(poolctl: &str, approve_ms: u64, hook_ms: u64) -> Vec<String> {
+        let dir = Path::new("/state/s1");
+        let made = wire(poolctl, &Wire { poolctl: Path::new("/"), dir, approve_ms, hook_ms });
+        assert!(made.files.is_empty());
+        made.args.iter().map(OsBytes::to_string_lossy).collect()
+    }
+
+    #[test]
+    fn every_event_has_a_hook_that_is_trusted() {
+        let args = args("/opt/poolctl", 0, 5000);
+        let state = &args[args.len() - 2];
+        assert!(
+            state.starts_with("hooks.state={\"/<session-flags>/config.toml:session_start:0:0\"="),
+            "{state}"
+        );
+        assert_eq!(args.last().unwrap(), "--no-daemon");
+        assert_eq!(args.len(), EVENTS.len() * 2 + 3);
+        assert!(args.iter().step_by(2).take(EVENTS.len() + 1).all(|arg| arg == "-c"));
+        for event in EVENTS {
+            let timeout = if ["SessionEnd", "Interrupt"].contains(&event) { 3 } else { 5 };
+            let hook = format!(
+                "hooks.{event}=[{{hooks=[{{type=\"command\",command=\"/opt/poolctl hook codex\",timeout={timeout}}}]}}]"
+            );
+            assert!(args.contains(&hook), "{hook}\n{args:?}");
+            assert!(state.contains(&format!("\"{}\"={{trusted_hash=\"sha256:", key(event))), "{event}");
+        }
+    }
+
+    /// As Codex 0.169.0 itself wrote when the user trusted such hooks.
+    #[test]
+    fn the_hash_is_the_one_that_codex_makes() {
+        let hash_of = |event, command, timeout| hash(event, command, timeout);
+        assert_eq!(
+            hash_of("UserPromptSubmit", "/opt/poolctl hook codex", 5),
+            "sha256:8b5b4f7707e387a48fe36c5747c589c2b50f49f960c963f3a160cead6fdb04fc"
+        );
+        assert_eq!(
+            hash_of("SessionEnd", "'/opt/é x/poolctl' hook codex", 3),
+            "sha256:ae6d84778b807b7a448b59f9bb54a0a8567e56dda8531be123a83051a191a3fe"
+        );
+    }
+
+    #[test]
+    fn a_permission_is_waited_for_as_long_as_it_is_said() {
+        let asks = |approve_ms| {
+            let args = args("/p", approve_ms, 1);
+            args.into_iter().find(|arg| arg.starts_with("hooks.PermissionRequest=")).unwrap()
+        };
+        assert!(asks(90_500).contains("command=\"/p hook codex --wait 90500ms\",timeout=96"));
+        assert!(asks(0).contains("command=\"/p hook codex\",timeout=1}"));
+    }
+
+    #[test]
+    fn any_path_is_a_text_of_toml() {
+        assert_eq!(toml_text("a\"b\\c\n\u{7f}\u{1}é"), r#""a\"b\\c\n\u007f\u0001é""#);
+    }
+}

@@ -1,0 +1,69 @@
+//! Hooks of Gemini CLI (0.61.0), in a settings file in the place of the system's defaults.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::{HookCall, Wire, Wiring};
+use crate::kind::Adapter;
+use crate::payload::gemini::EVENTS;
+
+/// The name of the file.
+const FILE: &str = "gemini-hooks.json";
+/// Names the file of the lowest rank: hooks of all ranks run.
+const DEFAULTS: &str = "GEMINI_CLI_SYSTEM_DEFAULTS_PATH";
+
+#[derive(Serialize)]
+struct Settings {
+    hooks: BTreeMap<&'static str, [Group; 1]>,
+}
+
+#[derive(Serialize)]
+struct Group {
+    hooks: [Handler; 1],
+}
+
+/// Its timeout is in milliseconds.
+#[derive(Serialize)]
+struct Handler {
+    r#type: &'static str,
+    name: &'static str,
+    command: String,
+    timeout: u64,
+}
+
+pub(super) fn wire(poolctl: &str, wire: &Wire<'_>) -> Wiring {
+    let command = HookCall::new(poolctl, Adapter::Gemini).line();
+    let handler =
+        || Handler { r#type: "command", name: "tmux-pool", command: command.clone(), timeout: wire.hook_ms };
+    let hooks = EVENTS.into_iter().map(|event| (event, [Group { hooks: [handler()] }])).collect();
+    Wiring {
+        args: Vec::new(),
+        files: vec![(FILE.to_owned(), serde_json::to_vec_pretty(&Settings { hooks }).unwrap_or_default())],
+        env: vec![(DEFAULTS.into(), wire.dir.join(FILE).into())],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn every_event_calls_poolctl() {
+        let dir = Path::new("/state/s1");
+        let made =
+            wire("/my tools/poolctl", &Wire { poolctl: Path::new("/"), dir, approve_ms: 1, hook_ms: 4200 });
+        assert_eq!(made.env, [(DEFAULTS.into(), "/state/s1/gemini-hooks.json".into())]);
+        let settings: Value = serde_json::from_slice(&made.files[0].1).unwrap();
+        let ours = json!([{"hooks": [{
+            "type": "command", "name": "tmux-pool", "command": "'/my tools/poolctl' hook gemini", "timeout": 4200
+        }]}]);
+        let hooks = settings["hooks"].as_object().unwrap();
+        assert_eq!(hooks.len(), EVENTS.len());
+        assert!(hooks.values().all(|groups| *groups == ours));
+    }
+}

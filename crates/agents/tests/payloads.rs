@@ -1,0 +1,280 @@
+//! What the agents' own hooks said, recorded from Claude Code 2.1.197, Codex 0.169.0 and Gemini CLI 0.61.0, is understood.
+
+use agents::Adapter;
+use agents::payload::{Report, parse};
+use proptest::prelude::*;
+use protocol::hook::{PROMPT_MAX, Signal, ToolUse};
+
+macro_rules! recorded {
+    ($($name:ident: $adapter:ident $file:literal;)*) => {
+        $(const $name: (Adapter, &[u8]) = (Adapter::$adapter, include_bytes!(concat!("payloads/", $file, ".json")));)*
+        const ALL: &[(Adapter, &[u8])] = &[$($name),*];
+    };
+}
+
+recorded! {
+    CLAUDE_IDLE: Claude "claude-Notification-idle_prompt";
+    CLAUDE_ASKS: Claude "claude-Notification-permission_prompt";
+    CLAUDE_PERMISSION: Claude "claude-PermissionRequest";
+    CLAUDE_USED: Claude "claude-PostToolUse";
+    CLAUDE_USES: Claude "claude-PreToolUse";
+    CLAUDE_GONE: Claude "claude-SessionEnd-other";
+    CLAUDE_EXIT: Claude "claude-SessionEnd-prompt_input_exit";
+    CLAUDE_RESUMED: Claude "claude-SessionStart-resume";
+    CLAUDE_STARTED: Claude "claude-SessionStart-startup";
+    CLAUDE_STOP: Claude "claude-Stop";
+    CLAUDE_LIMITED: Claude "claude-StopFailure-rate_limit";
+    CLAUDE_FAILED: Claude "claude-StopFailure-unknown";
+    CLAUDE_PROMPT: Claude "claude-UserPromptSubmit";
+    CODEX_INTERRUPT: Codex "codex-Interrupt";
+    CODEX_PERMISSION: Codex "codex-PermissionRequest";
+    CODEX_USED: Codex "codex-PostToolUse";
+    CODEX_USES: Codex "codex-PreToolUse";
+    CODEX_GONE: Codex "codex-SessionEnd-other";
+    CODEX_RESUMED: Codex "codex-SessionStart-resume";
+    CODEX_STARTED: Codex "codex-SessionStart-startup";
+    CODEX_STOP: Codex "codex-Stop";
+    CODEX_PROMPT: Codex "codex-UserPromptSubmit";
+    GEMINI_OVER: Gemini "gemini-AfterAgent";
+    GEMINI_USED: Gemini "gemini-AfterTool";
+    GEMINI_PROMPT: Gemini "gemini-BeforeAgent";
+    GEMINI_USES: Gemini "gemini-BeforeTool";
+    GEMINI_ASKS: Gemini "gemini-Notification-ToolPermission";
+    GEMINI_EXIT: Gemini "gemini-SessionEnd-exit";
+    GEMINI_RESUMED: Gemini "gemini-SessionStart-resume";
+    GEMINI_STARTED: Gemini "gemini-SessionStart-startup";
+}
+
+fn read((adapter, input): (Adapter, &[u8])) -> Report {
+    parse(adapter, input).unwrap()
+}
+
+fn signal(recorded: (Adapter, &[u8])) -> Signal {
+    read(recorded).signal.unwrap()
+}
+
+fn some(text: &str) -> Option<String> {
+    Some(text.to_owned())
+}
+
+#[test]
+fn every_report_names_its_event_conversation_and_record() {
+    for recorded in ALL {
+        let report = read(*recorded);
+        let json: serde_json::Value = serde_json::from_slice(recorded.1).unwrap();
+        assert_eq!(report.event, json["hook_event_name"]);
+        assert_eq!(report.conversation.as_deref(), json["session_id"].as_str());
+        assert_eq!(report.transcript.unwrap().to_string_lossy(), json["transcript_path"].as_str().unwrap());
+        assert!(report.signal.is_some(), "{}", report.event);
+    }
+}
+
+#[test]
+fn a_prompt_is_told_whole_with_its_turn() {
+    let claude = Signal::Prompt {
+        text: "see @x\n\n\n".into(),
+        cut: false,
+        turn: some("8da88cca-2cbf-466b-a4e8-21fa21457061"),
+    };
+    assert_eq!(signal(CLAUDE_PROMPT), claude);
+    let turn = some("01a20381-df0d-7f73-b4b7-1e7fa86daf21");
+    assert_eq!(signal(CODEX_PROMPT), Signal::Prompt { text: "hello there".into(), cut: false, turn });
+}
+
+#[test]
+fn the_end_of_a_turn_names_it_and_what_was_said_last() {
+    let turn = some("8da88cca-2cbf-466b-a4e8-21fa21457061");
+    assert_eq!(signal(CLAUDE_STOP), Signal::TurnOver { turn, said: some("MOCKREPLY ok") });
+    let turn = some("01a20381-df0d-7f73-b4b7-1e7fa86daf21");
+    assert_eq!(signal(CODEX_STOP), Signal::TurnOver { turn, said: some("MOCKREPLY codex") });
+    assert_eq!(signal(CODEX_INTERRUPT), Signal::Interrupted);
+}
+
+#[test]
+fn a_failed_turn_tells_a_limit_from_an_error() {
+    let limited = Signal::TurnFailed {
+        error: "rate_limit: You've hit your session limit · resets 3pm (UTC)".into(),
+        limited: true,
+        until: None,
+    };
+    assert_eq!(signal(CLAUDE_LIMITED), limited);
+    let failed = Signal::TurnFailed {
+        error: "unknown: API Error: 400 mock error".into(),
+        limited: false,
+        until: None,
+    };
+    assert_eq!(signal(CLAUDE_FAILED), failed);
+}
+
+#[test]
+fn a_tool_is_told_before_and_after_its_use() {
+    let working = Signal::Working { what: some("Bash: touch made"), skill: None };
+    assert_eq!([signal(CLAUDE_USES), signal(CODEX_USES)], [working.clone(), working]);
+    let claude = ToolUse {
+        id: some("toolu_1795355309257"),
+        tool: "Bash".into(),
+        input: r#"{"command":"touch made","description":"make a file"}"#.into(),
+        response: r#"{"interrupted":false,"isImage":false,"noOutputExpected":true,"stderr":"","stdout":""}"#
+            .into(),
+        failed: false,
+        cwd: some("/home/user/work"),
+    };
+    assert_eq!(signal(CLAUDE_USED), Signal::ToolUsed(Box::new(claude)));
+    let codex = ToolUse {
+        id: some("call_1795355703356"),
+        tool: "Bash".into(),
+        input: r#"{"command":"touch made"}"#.into(),
+        response: "\"\"".into(),
+        failed: false,
+        cwd: some("/home/user/work"),
+    };
+    assert_eq!(signal(CODEX_USED), Signal::ToolUsed(Box::new(codex)));
+}
+
+#[test]
+fn a_request_for_a_permission_shows_what_would_be_done() {
+    let asked = Signal::Permission { tool: "Bash".into(), text: "touch made".into(), wait_ms: 0 };
+    assert_eq!([signal(CLAUDE_PERMISSION), signal(CODEX_PERMISSION)], [asked.clone(), asked]);
+}
+
+#[test]
+fn the_beginning_and_end_of_a_conversation_say_why() {
+    let started = |source: &str| Signal::Started { source: source.to_owned() };
+    assert_eq!([signal(CLAUDE_STARTED), signal(CLAUDE_RESUMED)], [started("startup"), started("resume")]);
+    assert_eq!([signal(CODEX_STARTED), signal(CODEX_RESUMED)], [started("startup"), started("resume")]);
+    let ended = |reason: &str| Signal::Ended { reason: reason.to_owned() };
+    assert_eq!([signal(CLAUDE_GONE), signal(CLAUDE_EXIT)], [ended("other"), ended("prompt_input_exit")]);
+    assert_eq!(signal(CODEX_GONE), ended("other"));
+}
+
+#[test]
+fn notices_are_passed_on_by_their_kind() {
+    let notice = |kind: &str, text: &str| Signal::Notified { kind: kind.to_owned(), text: text.to_owned() };
+    assert_eq!(signal(CLAUDE_IDLE), notice("idle_prompt", "Claude is waiting for your input"));
+    assert_eq!(signal(CLAUDE_ASKS), notice("permission_prompt", "Claude needs your permission"));
+}
+
+#[test]
+fn a_compaction_that_was_asked_for_ends_without_a_turn() {
+    let said = |json: &str| parse(Adapter::Claude, json.as_bytes()).unwrap().signal;
+    let started = |source: &str| Some(Signal::Started { source: source.to_owned() });
+    assert_eq!(said(r#"{"hook_event_name":"PostCompact","trigger":"manual"}"#), started("compacted"));
+    assert_eq!(said(r#"{"hook_event_name":"SessionStart","source":"compact"}"#), started("compact"));
+    for event in ["PreCompact", "PostCompact"] {
+        let json = format!(r#"{{"hook_event_name":"{event}","trigger":"auto"}}"#);
+        assert!(matches!(said(&json), Some(Signal::Working { .. })), "{event}");
+    }
+}
+
+#[test]
+fn a_subagent_does_not_speak_for_the_session() {
+    for adapter in [Adapter::Claude, Adapter::Codex] {
+        let said = |event: &str| {
+            let json = format!(
+                r#"{{"session_id":"c","agent_id":"a","agent_type":"Explore","hook_event_name":"{event}",
+                    "prompt":"p","tool_name":"T","source":"startup","trigger":"manual"}}"#
+            );
+            parse(adapter, json.as_bytes()).unwrap().signal
+        };
+        for event in ["UserPromptSubmit", "Stop", "StopFailure", "SubagentStop", "Interrupt", "SessionStart"]
+        {
+            assert_eq!(said(event), None, "{event}");
+        }
+        for event in ["SessionEnd", "PreCompact", "PostCompact", "Notification"] {
+            assert_eq!(said(event), None, "{event}");
+        }
+        assert_eq!(said("SubagentStart"), Some(Signal::Working { what: some("agent Explore"), skill: None }));
+        assert!(matches!(said("PreToolUse"), Some(Signal::Working { .. })));
+        assert!(matches!(said("PostToolUse"), Some(Signal::ToolUsed(_))));
+        assert!(matches!(said("PermissionRequest"), Some(Signal::Permission { .. })));
+    }
+}
+
+#[test]
+fn the_notify_of_codex_names_its_own_thread() {
+    let json = br#"{"type":"agent-turn-complete","thread-id":"t1","turn-id":"u1","cwd":"/home/user/work",
+        "client":"codex-tui","input-messages":["hello"],"last-assistant-message":"hi"}"#;
+    let report = parse(Adapter::Codex, json).unwrap();
+    assert_eq!((report.event.as_str(), report.conversation.as_deref()), ("agent-turn-complete", Some("t1")));
+    assert_eq!(report.signal, Some(Signal::TurnOver { turn: some("u1"), said: some("hi") }));
+    assert_eq!(parse(Adapter::Codex, br#"{"type":"something-else"}"#), None);
+}
+
+#[test]
+fn gemini_is_understood() {
+    let prompt = Signal::Prompt { text: "hello there\nSLOW one".into(), cut: false, turn: None };
+    assert_eq!(signal(GEMINI_PROMPT), prompt);
+    let over = Signal::TurnOver { turn: None, said: some("MOCKREPLY gemini ") };
+    assert_eq!(signal(GEMINI_OVER), over);
+    let does = "run_shell_command: touch /home/user/work/made";
+    assert_eq!(signal(GEMINI_USES), Signal::Working { what: some(does), skill: None });
+    let Signal::ToolUsed(used) = signal(GEMINI_USED) else { panic!() };
+    assert!(used.tool == "run_shell_command" && !used.failed && used.response.contains("Output: (empty)"));
+    let failed = br#"{"hook_event_name":"AfterTool","tool_response":{"error":{"message":"no"}}}"#;
+    assert!(matches!(signal((Adapter::Gemini, failed)), Signal::ToolUsed(used) if used.failed));
+    let text = "Tool Confirm Shell Command requires execution".to_owned();
+    assert_eq!(signal(GEMINI_ASKS), Signal::Notified { kind: "permission_prompt".into(), text });
+    assert_eq!(signal(GEMINI_STARTED), Signal::Started { source: "startup".into() });
+    assert_eq!(signal(GEMINI_RESUMED), Signal::Started { source: "resume".into() });
+    assert_eq!(signal(GEMINI_EXIT), Signal::Ended { reason: "exit".into() });
+    let compresses = br#"{"session_id":"g1","hook_event_name":"PreCompress","trigger":"auto"}"#;
+    assert_eq!(read((Adapter::Gemini, compresses)).signal, None, "it tells of this before every answer");
+}
+
+/// It was interrupted, or it failed: the record says which.
+#[test]
+fn a_turn_of_gemini_without_an_answer_is_not_done() {
+    let recorded = include_bytes!("payloads/gemini-AfterAgent-no-answer.json");
+    let report = read((Adapter::Gemini, recorded));
+    assert_eq!((report.event.as_str(), report.signal), ("AfterAgent", None));
+}
+
+#[test]
+fn a_long_prompt_is_cut_and_says_so() {
+    let text = "é".repeat(PROMPT_MAX);
+    let whole =
+        format!(r#"{{"session_id":"c","hook_event_name":"UserPromptSubmit","prompt":"{text}","later":"x"}}"#);
+    for input in [whole.as_bytes(), &whole.as_bytes()[..PROMPT_MAX + 80]] {
+        let report = parse(Adapter::Claude, input).unwrap();
+        assert_eq!(report.conversation.as_deref(), Some("c"));
+        match report.signal {
+            Some(Signal::Prompt { text: heard, cut: true, .. }) => {
+                assert!(text.starts_with(&heard) && heard.len() >= PROMPT_MAX - 4, "{}", heard.len());
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_prompt_that_was_cut_off_says_so() {
+    let cut = br#"{"session_id":"c","hook_event_name":"UserPromptSubmit","prompt":"do it\nand th"#;
+    let heard = Signal::Prompt { text: "do it\nand th".into(), cut: true, turn: None };
+    assert_eq!(parse(Adapter::Claude, cut).unwrap().signal, Some(heard));
+}
+
+proptest! {
+    /// Cut anywhere, a report is still this report or nothing: never another conversation, never another text.
+    #[test]
+    fn a_cut_report_says_nothing_else(which in 0..ALL.len(), part in 0.0..1.0f64) {
+        let (adapter, input) = ALL[which];
+        let whole = read(ALL[which]);
+        let at = (input.len() as f64 * part) as usize;
+        if let Some(cut) = parse(adapter, &input[..at]) {
+            prop_assert_eq!(cut.event, whole.event);
+            prop_assert!(cut.conversation.is_none() || cut.conversation == whole.conversation);
+        }
+    }
+
+    /// With any byte of it changed, it is read without a panic.
+    #[test]
+    fn a_spoilt_report_is_read(which in 0..ALL.len(), at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+        let (adapter, input) = ALL[which];
+        let mut spoilt = input.to_vec();
+        let at = at.index(spoilt.len());
+        spoilt[at] = byte;
+        for adapter in [adapter, Adapter::Gemini, Adapter::None] {
+            let _read = parse(adapter, &spoilt);
+        }
+    }
+}

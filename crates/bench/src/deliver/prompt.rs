@@ -1,0 +1,276 @@
+//! A prompt's way to an agent: by the pool, and the same keys typed by hand into the same terminal. When its turn
+//! begins and ends is known from the agent's own hooks.
+
+use std::io::Write;
+use std::process::Stdio;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail, ensure};
+use protocol::event::AgentEvent;
+use protocol::message::PROMPT;
+use protocol::request::{New, Send};
+use protocol::text::OsBytes;
+use protocol::{
+    ActivityState, Event, MessageId, MessageState, PaneId, Request, Response, SessionId, Timestamp,
+};
+
+use super::agents::{Agents, Kind};
+use super::hooks::tells;
+use crate::floors::Client;
+use crate::order::order;
+use crate::pool::{self, Pool};
+use crate::stats::Times;
+use crate::subscriber::{Seen, Subscriber};
+use crate::{interrupt, report};
+
+/// Prompts before the first that counts.
+const WARM_UP: usize = 2;
+/// The pause before Enter that agents need, a little more for each byte, and the longest.
+const PAUSE: Duration = Duration::from_millis(150);
+const PAUSE_BYTES_PER_SECOND: u32 = 40_000;
+const PAUSE_MAX: Duration = Duration::from_millis(750);
+/// How long an agent may take until its first prompt is done.
+const START_LIMIT: Duration = Duration::from_secs(60);
+/// The agent is at rest when no event has come for so long.
+const QUIET: Duration = Duration::from_millis(250);
+
+/// Who types.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// tmux commands.
+    Hand,
+    /// A message to the pool.
+    Pool,
+}
+
+impl Way {
+    pub(super) const ALL: [Self; 2] = [Self::Hand, Self::Pool];
+}
+
+/// The times of a prompt, since it was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Turn {
+    /// By hand: the agent's hook for its prompt began. By the pool: a subscriber knows that it is accepted.
+    begun: Duration,
+    /// Likewise for the end of the turn.
+    over: Duration,
+}
+
+/// All measurements of one way to one agent.
+pub(super) struct Row {
+    pub(super) kind: Kind,
+    pub(super) way: Way,
+    pub(super) begun: Times,
+    pub(super) over: Times,
+    /// So often there was no end.
+    pub(super) lost: usize,
+}
+
+impl Row {
+    fn add(&mut self, turn: Option<Turn>) {
+        let Some(turn) = turn else {
+            self.lost += 1;
+            return;
+        };
+        self.begun.push(turn.begun);
+        self.over.push(turn.over);
+    }
+}
+
+/// Sends so many prompts to each agent in each way.
+///
+/// # Errors
+/// An agent does not start, or does not take a prompt.
+pub(super) fn measure(pool: &Pool, agents: &Agents, runs: usize) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for kind in agents.kinds.iter().copied() {
+        report(&format!("{runs} prompts to {}, by hand and by the pool, in turn", kind.word()));
+        let mut chat = Chat::begin(pool, agents, (kind, kind.word()))?;
+        chat.is_ready()?;
+        let new = |way| Row { kind, way, begun: Times::default(), over: Times::default(), lost: 0 };
+        let mut of_kind = Way::ALL.map(new);
+        for run in 0..WARM_UP + runs {
+            for at in order(run, of_kind.len()) {
+                let row = &mut of_kind[at];
+                let turn = chat.say(row.way)?;
+                if run >= WARM_UP {
+                    row.add(turn);
+                }
+            }
+        }
+        rows.extend(of_kind);
+    }
+    Ok(rows)
+}
+
+/// A session with an agent.
+pub(super) struct Chat<'a> {
+    pool: &'a Pool,
+    session: SessionId,
+    pane: PaneId,
+    client: Client,
+    subscriber: Subscriber,
+    said: usize,
+}
+
+impl<'a> Chat<'a> {
+    /// Starts the agent.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub(super) fn begin(pool: &'a Pool, agents: &Agents, (kind, name): (Kind, &str)) -> Result<Self> {
+        let (mut client, subscriber) =
+            (Client::connect(pool)?, Subscriber::connect(&pool.socket(), pool::NAME)?);
+        let new = New {
+            name: Some(name.to_owned()),
+            agent: Some(kind.word().to_owned()),
+            cwd: Some(OsBytes::from(agents.place().into_os_string())),
+            pinned: true,
+            ..New::default()
+        };
+        let session = super::start(&mut client, new)?;
+        let pane =
+            session.incarnation.as_ref().and_then(|run| run.pane).context("a session without a pane")?;
+        Ok(Self { pool, session: session.id, pane, client, subscriber, said: 0 })
+    }
+
+    /// Waits until it is done with a first prompt, which the pool gives it when it is ready.
+    ///
+    /// # Errors
+    /// It is not.
+    pub(super) fn is_ready(&mut self) -> Result<()> {
+        let deadline = Instant::now() + START_LIMIT;
+        let text = self.text();
+        let id = self.send(&text)?;
+        while self.reaches(id, MessageState::Done)?.is_none() {
+            interrupt::check()?;
+            ensure!(Instant::now() < deadline, "an agent does not take its first prompt");
+        }
+        Ok(())
+    }
+
+    /// Says something to it, and waits for the end of its turn. `None` where that does not come.
+    fn say(&mut self, way: Way) -> Result<Option<Turn>> {
+        interrupt::check()?;
+        self.subscriber.quiet(QUIET)?;
+        let text = self.text();
+        match way {
+            Way::Hand => self.by_hand(&text),
+            Way::Pool => self.by_pool(&text),
+        }
+    }
+
+    /// A text that no other is like.
+    fn text(&mut self) -> String {
+        self.said += 1;
+        format!("prompt number {} of the benchmark", self.said)
+    }
+
+    fn by_hand(&mut self, text: &str) -> Result<Option<Turn>> {
+        let began = SystemTime::now().duration_since(UNIX_EPOCH)?;
+        self.type_in(text)?;
+        let hooked = |state| {
+            let seen = self.subscriber.wait(|event| tells(event, (self.session, state)))?;
+            anyhow::Ok(
+                seen.and_then(|seen| since(&seen.event))
+                    .map(|at| Duration::from_millis(at.0).saturating_sub(began)),
+            )
+        };
+        let begun = hooked(ActivityState::Busy)?;
+        let over = hooked(ActivityState::Idle)?;
+        Ok(begun.zip(over).map(|(begun, over)| Turn { begun, over }))
+    }
+
+    /// Types it as the pool does: a paste, the pause, Enter.
+    pub(super) fn type_in(&self, text: &str) -> Result<()> {
+        let pane = self.pane.to_string();
+        let mut paste = self.pool.tmux();
+        paste.args([
+            "load-buffer",
+            "-b",
+            "bench",
+            "-",
+            ";",
+            "paste-buffer",
+            "-p",
+            "-r",
+            "-d",
+            "-b",
+            "bench",
+            "-t",
+            &pane,
+        ]);
+        let mut child = paste.stdin(Stdio::piped()).spawn().context("tmux")?;
+        child.stdin.take().context("a pipe")?.write_all(text.as_bytes())?;
+        let pasted = child.wait()?;
+        ensure!(pasted.success(), "tmux paste-buffer: {pasted}");
+        thread::sleep(pause(text.len()));
+        let entered = self.pool.tmux().args(["send-keys", "-t", &pane, "Enter"]).status()?;
+        ensure!(entered.success(), "tmux send-keys: {entered}");
+        Ok(())
+    }
+
+    fn by_pool(&mut self, text: &str) -> Result<Option<Turn>> {
+        let began = Instant::now();
+        let id = self.send(text)?;
+        let begun = self.reaches(id, MessageState::Accepted)?;
+        let over = self.reaches(id, MessageState::Done)?;
+        let times = begun.zip(over);
+        Ok(times.map(|(begun, over)| Turn { begun: begun.at - began, over: over.at - began }))
+    }
+
+    /// Sends it as a message.
+    pub(super) fn send(&mut self, text: &str) -> Result<MessageId> {
+        let send = Send {
+            session: self.session.into(),
+            body: OsBytes(text.as_bytes().to_vec()),
+            kind: PROMPT.to_owned(),
+            key: None,
+            origin: "bench".to_owned(),
+            ttl_ms: None,
+            enter: true,
+            raw: false,
+            priority: 0,
+            cause: None,
+            wake: false,
+        };
+        match self.client.call(Request::Send(send))? {
+            Response::Sent(sent) => Ok(sent.message.id),
+            _ => bail!("poold answers something else than a message"),
+        }
+    }
+
+    fn reaches(&self, id: MessageId, state: MessageState) -> Result<Option<Seen>> {
+        self.subscriber.wait(|event| match event {
+            Event::MessageChanged { id: changed, status, .. } => *changed == id && status.state == state,
+            _ => false,
+        })
+    }
+}
+
+/// How long the pool waits before it presses Enter after so many bytes, and whoever types by hand does too.
+pub(super) fn pause(bytes: usize) -> Duration {
+    let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+    PAUSE_MAX.min(PAUSE + Duration::from_secs(1) * bytes / PAUSE_BYTES_PER_SECOND)
+}
+
+/// Since when an agent does what it does: its hook began then, to the millisecond.
+fn since(event: &Event) -> Option<Timestamp> {
+    match event {
+        Event::Agent(AgentEvent::ActivityChanged { activity, .. }) => Some(activity.since),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pause_is_the_pools_own() {
+        for bytes in [0, 40, 20_000, 200_000, u32::MAX] {
+            assert_eq!(pause(usize::try_from(bytes).unwrap()), ::pool::delivery::settle(bytes), "{bytes}");
+        }
+    }
+}

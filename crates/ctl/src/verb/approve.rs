@@ -1,0 +1,79 @@
+//! `approve`: answer the request for a permission that a session waits on.
+
+use protocol::activity::{Ask, AskKind};
+use protocol::reply::SessionView;
+use protocol::request::Approve;
+use protocol::{ErrorCode, Refusal, Request};
+
+use crate::cli::Repeat;
+use crate::context::Context;
+use crate::error::Error;
+use crate::exit;
+use crate::show::escape;
+use crate::verb::{expect_session, print_session};
+
+/// Answer the request for a permission that a session waits on: that one and no other
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Which session
+    pub session: String,
+    /// Answer no
+    #[arg(long)]
+    pub deny: bool,
+    /// Why not, for the agent
+    #[arg(long, value_name = "TEXT", requires = "deny")]
+    pub reason: Option<String>,
+    /// Only where this is what it waits on (`show --json` has it as ask.id)
+    #[arg(long, value_name = "ID")]
+    pub ask: Option<u64>,
+    #[command(flatten)]
+    pub repeat: Repeat,
+}
+
+/// Answers what is asked now, and tells what that was.
+pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
+    let session = context.session(&args.session)?;
+    let mut client = context.client();
+    let view = expect_session(client.ask(Request::Show(session))?)?;
+    // One that is not shown may be open as well: poold knows.
+    let shown = view.activity.ask.as_ref().map(|ask| ask.id);
+    let (id, asked) = match args.ask.filter(|id| shown != Some(*id)) {
+        Some(id) => (id, format!("{}  {}  asks: {id}", view.session.id, view.session.name)),
+        None => answerable(&view).map(|ask| (ask.id, asked(&view, &ask)))?,
+    };
+    let session = view.session.id.into();
+    let approve = Approve { session, deny: args.deny, ask: Some(id), reason: args.reason };
+    let view = expect_session(client.change(&args.repeat, Request::Approve(approve))?)?;
+    let answer = if args.deny { "denied" } else { "allowed" };
+    print_session(context, &view, &format!("{asked}\n{answer}"))?;
+    Ok(exit::OK)
+}
+
+/// What is asked, where it can be answered from here.
+fn answerable(view: &SessionView) -> Result<Ask, Error> {
+    let conflict = |message: String| Err(Refusal::new(ErrorCode::Conflict, message).into());
+    let name = &view.session.name;
+    let Some(ask) = view.activity.ask.clone() else {
+        return conflict(format!("{name} asks for nothing"));
+    };
+    if ask.answerable {
+        return Ok(ask);
+    }
+    let how = match ask.kind {
+        AskKind::Message => {
+            format!("see `poolctl queue ls {name} --state in_doubt`, then `poolctl queue resolve`")
+        }
+        _ => format!("answer in its terminal: `poolctl attach {name}`"),
+    };
+    conflict(format!("{}\nthis cannot be answered from here; {how}", asked(view, &ask)))
+}
+
+fn asked(view: &SessionView, ask: &Ask) -> String {
+    format!("{}  {}  asks: {}", view.session.id, view.session.name, what(ask))
+}
+
+/// The tool and what it would do.
+fn what(ask: &Ask) -> String {
+    let text = escape::lines(&ask.text);
+    ask.tool.as_ref().map_or_else(|| text.clone(), |tool| format!("{}: {text}", escape::line(tool)))
+}

@@ -1,0 +1,229 @@
+//! `thought`: publish and read what a session's agent is doing.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::Path;
+
+use protocol::reply::SessionView;
+use protocol::thought::{
+    FINGERPRINT_MAX, Place, Publish, RestState, THOUGHT_MAX, Thought, ThoughtSource, ThoughtState,
+};
+use protocol::{Request, SessionRef, Timestamp};
+
+use crate::cli::Repeat;
+use crate::context::Context;
+use crate::error::Error;
+use crate::exit;
+use crate::show::json::ThoughtJson;
+use crate::show::{agent, escape, out, time};
+use crate::verb::{expect_session, print_session, send};
+
+/// Publish and read what a session's agent is doing
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Command {
+    /// Publish a thought; what is not said is kept as it was
+    Set(Box<Set>),
+    /// Print what was last published
+    Get {
+        /// Of which session
+        session: String,
+    },
+}
+
+/// A thought to publish.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Set {
+    /// Of which session; its pane (%3) does as well
+    pub session: String,
+    /// The thought, or - for standard input
+    pub text: Vec<OsString>,
+    /// How awake its agent is: active, holding or sleeping
+    #[arg(long)]
+    pub state: Option<ThoughtState>,
+    /// Where the thought comes from: carry_forward, llm or static_sleeping
+    #[arg(long)]
+    pub source: Option<ThoughtSource>,
+    /// How deep it rests: active, drowsy, sleeping or deep_sleep [default: derived]
+    #[arg(long, value_name = "STATE")]
+    pub rest_state: Option<RestState>,
+    /// Tokens of its conversation
+    #[arg(long, value_name = "N")]
+    pub tokens: Option<u64>,
+    /// How many tokens its agent can keep in mind
+    #[arg(long, value_name = "N")]
+    pub context_limit: Option<u64>,
+    /// What identifies its objective, by your own means
+    #[arg(long, value_name = "FP", value_parser = fingerprint)]
+    pub objective: Option<String>,
+    /// When that last changed [default: now, where it is another one]
+    #[arg(long, value_name = "TIME", value_parser = time::moment)]
+    pub objective_changed_at: Option<Timestamp>,
+    /// The work looks ready to be committed, or =false: not any more
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub commit_candidate: Option<bool>,
+    /// Your stream, one for each run: an earlier thought of it changes nothing
+    #[arg(long, value_name = "ID", requires = "seq", value_parser = fingerprint)]
+    pub stream: Option<String>,
+    /// The place in it, counted from 1
+    #[arg(long, value_name = "N", requires = "stream", value_parser = clap::value_parser!(u64).range(1..))]
+    pub seq: Option<u64>,
+    /// When it was thought [default: now]
+    #[arg(long, value_name = "TIME", value_parser = time::moment)]
+    pub at: Option<Timestamp>,
+    #[command(flatten)]
+    pub repeat: Repeat,
+}
+
+fn fingerprint(text: &str) -> Result<String, String> {
+    let fits = (1..=FINGERPRINT_MAX).contains(&text.len());
+    if fits { Ok(text.to_owned()) } else { Err(format!("1 to {FINGERPRINT_MAX} bytes")) }
+}
+
+/// Carries it out.
+pub(crate) fn run(context: &Context, command: Command) -> Result<u8, Error> {
+    match command {
+        Command::Set(set) => publish(context, *set)?,
+        Command::Get { session } => {
+            let session = context.session(&session)?;
+            let view = expect_session(context.client().ask(Request::Show(session))?)?;
+            print(context, view.thought.as_ref())?;
+        }
+    }
+    Ok(exit::OK)
+}
+
+fn publish(context: &Context, set: Set) -> Result<(), Error> {
+    let (target, text, repeat) = (context.session(&set.session)?, text(&set.text)?, set.repeat.clone());
+    let published = published(target, text, set)?;
+    let place = published.place.clone();
+    let request = Request::Publish(Box::new(published));
+    let view = expect_session(context.client().change(&repeat, request)?)?;
+    let kept = view.thought.as_ref().and_then(|thought| thought.place.as_ref());
+    if place.is_some() && kept != place.as_ref() && !context.style.json && !context.style.quiet {
+        out::note("poolctl: a later thought of this stream is there already: nothing was changed");
+    }
+    print_session(context, &view, &line(&view))
+}
+
+/// `sess_1  web  active  Reading the tests`
+fn line(view: &SessionView) -> String {
+    let thought = view.thought.as_ref();
+    let state = thought.map_or("-", |thought| thought.state.word());
+    let text = thought.and_then(|thought| thought.text.as_deref()).unwrap_or("-");
+    format!("{}  {}  {state}  {}", view.session.id, view.session.name, escape::line(text))
+}
+
+fn published(target: SessionRef, text: Option<String>, set: Set) -> Result<Publish, Error> {
+    let place = set.stream.zip(set.seq).map(|(stream, seq)| Place { stream, seq });
+    let published = Publish {
+        target,
+        text,
+        state: set.state,
+        source: set.source,
+        rest_state: set.rest_state,
+        commit_candidate: set.commit_candidate,
+        objective: set.objective,
+        objective_changed_at: set.objective_changed_at,
+        token_count: set.tokens,
+        context_limit: set.context_limit,
+        updated_at: set.at,
+        place,
+    };
+    let said = [
+        published.text.is_some(),
+        published.state.is_some(),
+        published.source.is_some(),
+        published.rest_state.is_some(),
+        published.commit_candidate.is_some(),
+        published.objective.is_some(),
+        published.objective_changed_at.is_some(),
+        published.token_count.is_some(),
+        published.context_limit.is_some(),
+    ];
+    if said.contains(&true) {
+        Ok(published)
+    } else {
+        Err(Error::usage("nothing to publish: give a text, - for standard input, or what else changed"))
+    }
+}
+
+fn text(words: &[OsString]) -> Result<Option<String>, Error> {
+    let bytes = match words {
+        [] => return Ok(None),
+        [text] if text == "-" => send::read(io::stdin(), Path::new("standard input"))?,
+        words => send::joined(words),
+    };
+    let text = String::from_utf8(bytes.0).map_err(|_| Error::usage("a thought is UTF-8"))?;
+    if text.len() > THOUGHT_MAX {
+        return Err(Error::usage(format!("a thought has at most {THOUGHT_MAX} bytes")));
+    }
+    Ok(Some(text))
+}
+
+fn print(context: &Context, thought: Option<&Thought>) -> Result<(), Error> {
+    if context.style.json {
+        return out::json(&thought.map(ThoughtJson::new));
+    }
+    let Some(thought) = thought else { return context.say("nothing was published yet") };
+    if let Some(text) = &thought.text {
+        out::line(&if context.style.terminal { escape::lines(text) } else { text.clone() })?;
+    }
+    if context.style.quiet { Ok(()) } else { out::text(&agent::facts(thought, context.style, time::now())) }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        set: Set,
+    }
+
+    fn asked(line: &str) -> Result<Publish, Error> {
+        let set = Line::try_parse_from(line.split(' ')).map_err(|error| Error::usage(error.to_string()))?.set;
+        published(SessionRef(set.session.clone()), text(&set.text)?, set)
+    }
+
+    #[test]
+    fn what_is_not_said_is_not_published() {
+        let all = asked(
+            "x web --state sleeping --source static_sleeping --rest-state deep_sleep --tokens 5 --context-limit 9 \
+             --objective fp --objective-changed-at 2023-11-14T22:13:20Z --commit-candidate --stream s --seq 3 \
+             --at 2023-11-14T22:13:21Z Reading it",
+        )
+        .unwrap();
+        let expected = Publish {
+            target: SessionRef("web".into()),
+            text: Some("Reading it".into()),
+            state: Some(ThoughtState::Sleeping),
+            source: Some(ThoughtSource::StaticSleeping),
+            rest_state: Some(RestState::DeepSleep),
+            commit_candidate: Some(true),
+            objective: Some("fp".into()),
+            objective_changed_at: Some(Timestamp(1_700_000_000_000)),
+            token_count: Some(5),
+            context_limit: Some(9),
+            updated_at: Some(Timestamp(1_700_000_001_000)),
+            place: Some(Place { stream: "s".into(), seq: 3 }),
+        };
+        assert_eq!(all, expected);
+        let one = asked("x %3 --commit-candidate=false").unwrap();
+        assert_eq!((one.target.0.as_str(), one.commit_candidate), ("%3", Some(false)));
+        assert_eq!((one.text, one.state, one.token_count, one.place), (None, None, None, None));
+    }
+
+    #[test]
+    fn what_is_no_thought_is_refused() {
+        let long = format!("x web {}", "y".repeat(THOUGHT_MAX + 1));
+        let bad =
+            ["x web", "x web --stream s --seq 1", "x web --at 5m", "x web --stream s hi", "x web --seq 1 hi"];
+        for line in bad.into_iter().chain(["x web --stream s --seq 0 hi", "x web --state awake hi", &long]) {
+            assert!(asked(line).is_err(), "{line}");
+        }
+        assert!(text(&["\u{fffd}".into()]).is_ok());
+    }
+}

@@ -1,0 +1,229 @@
+//! One look at a session from outside: what its program wrote, what its agent recorded.
+
+use std::ffi::OsStr;
+use std::fs::Metadata;
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use agents::Adapter;
+use agents::terminal::{Mark, Scanner};
+use agents::transcript::{self, End, Ending, Said};
+use nix::fcntl::OFlag;
+use pool::activity::{Look, Marks};
+use protocol::Timestamp;
+use protocol::time::millis;
+
+use super::Subject;
+use crate::files;
+
+/// The most that is read of what was written between two looks: the newest marks are at the end.
+const PIECE: u64 = 256 << 10;
+/// The end of the agent's own record that is read.
+const RECORD: u64 = 128 << 10;
+/// And while a prompt is looked for in it: the longest one, escaped, more than once, and what comes after it.
+const RECORD_OF_PROMPT: u64 = 2 << 20;
+/// A file may bear a time that is so much earlier than when it was written: the system's coarse clock.
+const COARSE: Duration = Duration::from_millis(10);
+
+/// Prompts of a record that are remembered.
+const SAID_MAX: usize = 8;
+
+/// What is remembered of a session from look to look.
+#[derive(Default)]
+pub(super) struct Watched {
+    scanner: Scanner,
+    /// The log: which file, and how much of it was read.
+    log: (u64, u64),
+    /// The record when it was last read: length, when it was last written, and how much of it was read.
+    record: (u64, u64, u64),
+    pub(super) quiet_since: Option<Timestamp>,
+    marks: Marks,
+    look: Option<Look>,
+    looked_at: Option<Timestamp>,
+    said: Arc<Vec<Said>>,
+    ended: Option<End>,
+    tokens: Option<u64>,
+}
+
+/// What was found.
+pub(super) struct Found {
+    pub(super) quiet_since: Option<Timestamp>,
+    pub(super) marks: Marks,
+    pub(super) look: Option<Look>,
+    /// What was said to the agent last, as its record has it, and how its last turn ended.
+    pub(super) said: Arc<Vec<Said>>,
+    pub(super) ended: Option<End>,
+    pub(super) tokens: Option<u64>,
+}
+
+impl Watched {
+    pub(super) fn found(&self) -> Found {
+        Found {
+            quiet_since: self.quiet_since,
+            marks: self.marks.clone(),
+            look: self.look.clone(),
+            said: Arc::clone(&self.said),
+            ended: self.ended.clone(),
+            tokens: self.tokens,
+        }
+    }
+
+    /// When somebody last began to look at its screen, and saw it.
+    pub(super) fn looked_at(&self) -> Option<Timestamp> {
+        self.looked_at
+    }
+
+    /// Whether it wrote something after its screen was last looked at.
+    pub(super) fn wrote_since_look(&self) -> bool {
+        self.looked_at.is_none_or(|at| self.quiet_since.is_some_and(|wrote| wrote.after(COARSE) >= at))
+    }
+
+    /// Its screen was looked at, from then on.
+    pub(super) fn glanced(&mut self, look: Look, began: Timestamp) {
+        (self.look, self.looked_at) = (Some(look), Some(began));
+    }
+
+    /// Reads what is new.
+    pub(super) fn read(&mut self, subject: &Subject, now: Timestamp) {
+        if let Ok(found) = std::fs::metadata(&subject.log) {
+            self.quiet_since = Some(written_at(&found).min(now));
+            if subject.agent.adapter == Adapter::None {
+                self.read_log(subject, &found, now);
+            }
+        }
+        if let Some(path) = subject.notes.transcript.as_ref().filter(|_| subject.wants_record(self, now)) {
+            let most = if subject.unconfirmed.is_some() { RECORD_OF_PROMPT } else { RECORD };
+            self.read_record(subject.agent.adapter, path.as_path(), most);
+        }
+    }
+
+    fn read_log(&mut self, subject: &Subject, found: &Metadata, now: Timestamp) {
+        let (file, read) = self.log;
+        let from = if file == found.ino() { read } else { 0 };
+        if found.len() <= from {
+            self.log = (found.ino(), found.len());
+            return;
+        }
+        let from = from.max(found.len().saturating_sub(PIECE));
+        let Ok(piece) = piece(&subject.log, from, found.len() - from) else { return };
+        self.log = (found.ino(), found.len());
+        for mark in self.scanner.feed(&piece) {
+            self.take(mark, subject.attached, now);
+        }
+    }
+
+    fn take(&mut self, mark: Mark, attached: bool, now: Timestamp) {
+        // Of two of one look the later one counts.
+        let newest = self.marks.prompt_at.max(self.marks.command_at);
+        let now = newest.map_or(now, |newest| now.max(Timestamp(newest.0 + 1)));
+        match mark {
+            Mark::PromptStart | Mark::PromptEnd => self.marks.prompt_at = Some(now),
+            Mark::CommandStart => (self.marks.command_at, self.marks.code) = (Some(now), None),
+            Mark::CommandEnd(code) => (self.marks.prompt_at, self.marks.code) = (Some(now), code),
+            Mark::Bell if !attached => self.marks.bell_at = Some(now),
+            _ => {}
+        }
+    }
+
+    fn read_record(&mut self, adapter: Adapter, path: &Path, most: u64) {
+        let Ok(found) = std::fs::metadata(path) else { return };
+        let state = (found.len(), written_at(&found).0, most);
+        if self.record == state {
+            return;
+        }
+        let Ok(tail) = piece(path, found.len().saturating_sub(most), most) else { return };
+        self.record = state;
+        let mut said = transcript::prompts(adapter, &tail);
+        said.drain(..said.len().saturating_sub(SAID_MAX));
+        self.said = Arc::new(said);
+        self.ended = transcript::ended(adapter, &tail).map(|end| match transcript::limit(adapter, &tail) {
+            Some(limit) => End { how: Ending::Limited(limit), ..end },
+            None => end,
+        });
+        self.tokens = transcript::tokens(adapter, &tail).or(self.tokens);
+    }
+}
+
+fn written_at(found: &Metadata) -> Timestamp {
+    let modified = found.modified().unwrap_or(std::time::UNIX_EPOCH);
+    Timestamp(millis(modified.duration_since(std::time::UNIX_EPOCH).unwrap_or_default()))
+}
+
+fn piece(path: &Path, from: u64, most: u64) -> std::io::Result<Vec<u8>> {
+    let (mut file, _) = files::open_regular(path, OFlag::empty())?;
+    file.seek(SeekFrom::Start(from))?;
+    let mut bytes = Vec::new();
+    file.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Whether a program is the one in the foreground: the kernel keeps 15 bytes of a name, a login shell has a dash.
+pub(super) fn is_same_program(own: &OsStr, foreground: &OsStr) -> bool {
+    let short = |name: &OsStr| {
+        let name = name.as_bytes();
+        let name = name.strip_prefix(b"-").unwrap_or(name);
+        name[..name.len().min(15)].to_vec()
+    };
+    short(own) == short(foreground)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn line(text: &str) -> String {
+        let said = serde_json::json!({
+            "type": "user", "timestamp": "2026-01-02T03:04:05Z",
+            "message": { "role": "user", "content": text },
+        });
+        format!("{said}\n")
+    }
+
+    #[test]
+    fn the_longest_prompt_is_found_in_a_record_while_it_is_looked_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("record");
+        let long = "a \"line\"\n".repeat(30_000);
+        fs::write(&path, line("first") + &line(&long) + &line(&long)).unwrap();
+        let mut watched = Watched::default();
+        watched.read_record(Adapter::Claude, &path, RECORD);
+        assert_eq!(watched.found().said.len(), 0, "it begins before what is read of it");
+        // The file is the same: what is looked for has changed.
+        watched.read_record(Adapter::Claude, &path, RECORD_OF_PROMPT);
+        let texts: Vec<String> = watched.found().said.iter().map(|said| said.text.clone()).collect();
+        assert_eq!(texts, ["first".to_owned(), long.clone(), long]);
+    }
+
+    #[test]
+    fn what_is_no_file_is_no_record_and_what_failed_is_tried_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("record");
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let mut watched = Watched::default();
+        watched.read_record(Adapter::Claude, &path, RECORD);
+        assert_eq!((watched.found().said.len(), watched.record), (0, Default::default()));
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, line("hello")).unwrap();
+        watched.read_record(Adapter::Claude, &path, RECORD);
+        assert_eq!(watched.found().said[0].text, "hello");
+    }
+
+    #[test]
+    fn what_is_written_while_somebody_looks_is_looked_at_again() {
+        let at = |ms: u64| Timestamp(1_000_000 + ms);
+        let mut watched = Watched::default();
+        assert!(watched.wrote_since_look());
+        let look = Look { at: at(120), composer: agents::screen::Composer::Empty, dialog: None, works: None };
+        watched.glanced(look, at(100));
+        for (wrote, again) in [(0, false), (95, true), (100, true), (110, true)] {
+            watched.quiet_since = Some(at(wrote));
+            assert_eq!(watched.wrote_since_look(), again, "{wrote}");
+        }
+    }
+}

@@ -1,0 +1,386 @@
+//! A prompt that was typed: Enter, and then what confirms it. Nothing is ever typed again; Enter is, where the text is
+//! seen to stand in the composer.
+
+mod doubt;
+mod shell;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use agents::Confirm;
+use pool::delivery::{self, Then, Unconfirmed, settle};
+use pool::{Agent, Settings, queue};
+use protocol::activity::Source;
+use protocol::{
+    ActivityState, Event, Incarnation, MessageId, MessageState, Refusal, Session, SessionId, Tag, Timestamp,
+    Token,
+};
+use tmux::act::Lines;
+use tmux::{Answer, PaneRef};
+use tokio::time::{Instant, sleep};
+
+use super::Claim;
+use crate::context::{Daemon, pane_of};
+use crate::engine::Turn;
+use crate::handle::Grant;
+use crate::locking;
+
+/// Why it is as it is where its program has not even read it.
+const UNREAD: &str = "typed, and its program has not read it yet";
+/// Why it is as it is where nobody knows of Enter.
+const STANDS: &str = "its typing was cut off; it stands in the composer";
+/// How long a program has to read what was typed before that is told.
+const READ_LIMIT: Duration = Duration::from_secs(1);
+/// How long what was typed may take to be seen on the screen.
+const ECHO_LIMIT: Duration = Duration::from_secs(2);
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(10);
+const PAUSE_MAX: Duration = Duration::from_millis(500);
+
+/// It was not typed, or not in full.
+pub(super) async fn failed(
+    daemon: &Daemon,
+    claim: &Claim,
+    state: MessageState,
+    why: String,
+) -> Result<(), Refusal> {
+    let (session, id, tag) = (claim.message.session, claim.message.id, claim.pane.tag);
+    crate::crash::point("deliver-typed");
+    let settle = move |turn: &mut Turn<'_>| {
+        let now = turn.now();
+        turn.rest.view.pasting.remove(&session);
+        turn.stir();
+        let Some(open) = turn.pool().open_message(session, id) else { return };
+        let typing = open.state == MessageState::Typing;
+        let event = match state {
+            _ if !typing => return,
+            // It was no attempt.
+            MessageState::Queued => queue::withdrawn(&open, &why, now),
+            state => queue::moved(&open, state, Some(&why), now),
+        };
+        if state == MessageState::Queued {
+            turn.rest.agents.waits.insert(session, why);
+        } else {
+            turn.rest.view.worked.insert(tag, now);
+        }
+        turn.emit(event);
+    };
+    daemon.engine.turn(settle).await
+}
+
+/// It stands in the terminal: Enter, after a pause by length, then what confirms it.
+pub(super) async fn entered(daemon: &Arc<Daemon>, claim: Claim, grant: Grant) -> Result<(), Refusal> {
+    let hooked = claim.agent.confirm == Confirm::Hook;
+    let silent = hooked && is_silent(&claim.agent, claim.message.enter, &claim.body);
+    crate::crash::point("deliver-pasted");
+    if claim.message.enter {
+        sleep(settle(claim.message.size)).await;
+        // A dialog that opened meanwhile would take Enter for its own: then it is pressed once the text is seen.
+        let hidden = hooked && shows_dialog(daemon, &claim).await;
+        if hidden && silent {
+            let why = "typed, and a dialog came up before Enter was pressed".to_owned();
+            return failed(daemon, &claim, MessageState::InDoubt, why).await;
+        }
+        let enter = daemon.tmux.enter_after(claim.pane, claim.token);
+        match if hidden { Ok(Answer::Done) } else { enter.await } {
+            Ok(Answer::Done) => {}
+            Ok(answer) => {
+                let why = format!("typed, and Enter could not be pressed: {answer:?}");
+                return failed(daemon, &claim, MessageState::InDoubt, why).await;
+            }
+            Err(error) => {
+                tracing::warn!(prompt = claim.message.id.0, %error, "whether Enter was pressed is asked of the pane");
+                drop(grant);
+                return unclear(daemon, claim.message.session).await;
+            }
+        }
+    }
+    crate::crash::point("deliver-typed");
+    let (session, id, tag) = (claim.message.session, claim.message.id, claim.pane.tag);
+    let text = String::from_utf8_lossy(&claim.body);
+    let confirm = if silent { Confirm::None } else { claim.agent.confirm };
+    let over = match confirm {
+        Confirm::Hook | Confirm::Prompt => None,
+        Confirm::Echo => Some(echoed(daemon, &claim, &text).await),
+        Confirm::None => is_read(daemon, session, READ_LIMIT).await.then_some("unconfirmed"),
+    };
+    let settle = move |turn: &mut Turn<'_>| {
+        let now = turn.now();
+        turn.rest.view.worked.insert(tag, now);
+        if turn.rest.view.pasting.remove(&session) && turn.rest.view.ending {
+            turn.stir();
+        }
+        // Its hook may have been faster.
+        let Some(open) = turn.pool().open_message(session, id) else { return };
+        if open.state != MessageState::Typing {
+            return;
+        }
+        let unread = (confirm == Confirm::None && over.is_none()).then_some(UNREAD);
+        let typed = queue::moved(&open, MessageState::Typed, unread, now);
+        let done = over.map(|why| queue::moved(&open, MessageState::Done, Some(why), now));
+        turn.emit_all(std::iter::once(typed).chain(done));
+    };
+    daemon.engine.turn(settle).await?;
+    // Others may act on the session while its agent is at it.
+    drop(grant);
+    look_after(daemon, session).await
+}
+
+/// Nobody knows what tmux did of it: the pane is asked.
+pub(super) async fn unclear(daemon: &Arc<Daemon>, session: SessionId) -> Result<(), Refusal> {
+    let over = move |turn: &mut Turn<'_>| {
+        turn.rest.view.pasting.remove(&session);
+        turn.stir();
+    };
+    daemon.engine.turn(over).await?;
+    look_after(daemon, session).await
+}
+
+/// Whether its agent asks something now, as its screen shows.
+async fn shows_dialog(daemon: &Daemon, claim: &Claim) -> bool {
+    let glance = super::glance(daemon, &claim.agent, claim.pane).await;
+    glance.is_ok_and(|(_, look)| look.is_some_and(|look| look.dialog.is_some()))
+}
+
+/// Whether its program reads what was typed, within this time.
+async fn is_read(daemon: &Daemon, session: SessionId, limit: Duration) -> bool {
+    let run = move |turn: &mut Turn<'_>| turn.pool().session(session)?.incarnation.clone();
+    let Ok(Some(run)) = daemon.engine.turn(run).await else { return false };
+    let (deadline, mut pause) = (Instant::now() + limit, PAUSE);
+    while super::unread(&run).await.is_some_and(|bytes| bytes > 0) {
+        if Instant::now() >= deadline {
+            return false;
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
+    true
+}
+
+/// Whether the end of what was typed is to be seen on the screen.
+async fn echoed(daemon: &Daemon, claim: &Claim, text: &str) -> &'static str {
+    let last = text.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    let wanted: String = last.chars().take(40).collect();
+    let deadline = Instant::now() + ECHO_LIMIT;
+    loop {
+        let seen = daemon.tmux.capture(claim.pane, Lines::Visible, false).await;
+        if seen.is_ok_and(|(_, screen)| String::from_utf8_lossy(&screen).contains(&wanted)) {
+            return "echoed";
+        }
+        if Instant::now() >= deadline {
+            return "unconfirmed: it was not seen on the screen";
+        }
+        sleep(PAUSE * 5).await;
+    }
+}
+
+/// Sessions with a prompt that was typed and that nothing confirmed, which somebody has to look after.
+pub(super) fn left(turn: &mut Turn<'_>, settings: &Settings) -> Vec<SessionId> {
+    let mut given_up = std::mem::take(&mut turn.rest.agents.given_up);
+    given_up.retain(|session, id| {
+        let open = turn.pool().open_message(*session, *id);
+        open.is_some_and(|open| open.state == MessageState::Typed)
+    });
+    let open = turn.pool().held_messages().filter(|open| open.kind == protocol::message::PROMPT);
+    let left = |state| matches!(state, MessageState::Typing | MessageState::Typed);
+    let typed = open.filter(|open| left(open.state) || is_shells(turn, settings, open));
+    let free = typed.filter(|open| turn.pool().session(open.session).is_some_and(Session::takes_prompts));
+    let (view, known) = (&turn.rest.view, &given_up);
+    let free = free.filter(|open| !view.typing.contains(&open.session) && !known.contains_key(&open.session));
+    let (mut ready, mut over) = (Vec::new(), Vec::new());
+    for (session, id) in free.map(|open| (open.session, open.id)) {
+        match self::typed(turn, settings, session) {
+            Some(_) => ready.push(session),
+            None => over.push((session, id)),
+        }
+    }
+    given_up.extend(over);
+    turn.rest.agents.given_up = given_up;
+    ready
+}
+
+/// One that a shell accepted: nobody but the daemon sees its end.
+fn is_shells(turn: &Turn<'_>, settings: &Settings, open: &queue::Open<'_>) -> bool {
+    let session = turn.pool().session(open.session);
+    open.state == MessageState::Accepted
+        && session.is_some_and(|session| settings.agent_of(session).confirm == Confirm::Prompt)
+}
+
+/// The prompt that was typed, as it is now.
+struct Typed {
+    id: MessageId,
+    state: MessageState,
+    body: Vec<u8>,
+    run: Incarnation,
+    pane: PaneRef,
+    agent: Agent,
+    /// When it was begun to be typed, and under which token.
+    begun: Timestamp,
+    token: Option<Token>,
+    /// Whether Enter belongs to it.
+    enter: bool,
+    /// Whether no hook tells of it: it is a command, or no Enter follows.
+    silent: bool,
+}
+
+fn typed(turn: &Turn<'_>, settings: &Settings, session: SessionId) -> Option<Typed> {
+    let open = queue::held_prompt(turn.pool(), session)?;
+    let (id, state, token) = (open.id, open.state, open.token);
+    let record = turn.pool().session(session).filter(|record| record.takes_prompts())?;
+    let run = record.incarnation.clone()?;
+    let pane = pane_of(&run)?;
+    let agent = settings.agent_of(record).clone();
+    let shells = state == MessageState::Accepted && agent.confirm == Confirm::Prompt;
+    let (message, body) = turn.message(id).ok()??;
+    let hooked = agent.confirm == Confirm::Hook;
+    // One that was left to a person is so still.
+    let left =
+        hooked && message.status.reason.as_ref().is_some_and(|why| ![UNREAD, STANDS].contains(&why.as_str()));
+    let silent = is_silent(&agent, message.enter, &body);
+    let (begun, enter) = (message.typing_began().unwrap_or(open.since), message.enter);
+    let open = state == MessageState::Typed && !left || state == MessageState::Typing;
+    (open || shells).then_some(Typed { id, state, body, run, pane, agent, begun, token, enter, silent })
+}
+
+/// Whether no hook tells of what is typed: it is a command, or no Enter follows.
+fn is_silent(agent: &Agent, enter: bool, body: &[u8]) -> bool {
+    !enter || agents::text::is_command(agent.adapter, &String::from_utf8_lossy(body))
+}
+
+/// Sees to a prompt that was typed until something confirms it, or it is left to a person.
+pub(super) async fn look_after(daemon: &Arc<Daemon>, session: SessionId) -> Result<(), Refusal> {
+    let Some(mut now) = open(daemon, session).await? else { return Ok(()) };
+    if now.state == MessageState::Typing {
+        doubt::decide(daemon, session, &now).await?;
+        // What its hooks left waits for that.
+        if open(daemon, session).await?.is_some_and(|open| open.state == MessageState::Typing) {
+            return Ok(());
+        }
+        if !crate::hooks::read_of(daemon, &[session]).await {
+            return Ok(());
+        }
+        match open(daemon, session).await? {
+            Some(decided) if decided.state != MessageState::Typing => now = decided,
+            _ => return Ok(()),
+        }
+    }
+    let confirm =
+        if now.silent && now.agent.confirm == Confirm::Hook { Confirm::None } else { now.agent.confirm };
+    match confirm {
+        Confirm::Hook => confirmed_by_hook(daemon, session, now).await,
+        Confirm::Prompt => shell::prompted(daemon, session, now).await,
+        Confirm::Echo => settled(daemon, (session, now.id), MessageState::Done, Some("unconfirmed")).await,
+        Confirm::None => {
+            while !is_read(daemon, session, READ_LIMIT).await {
+                let loaded = daemon.loaded();
+                let look = move |turn: &mut Turn<'_>| typed(turn, &loaded.settings, session).is_some();
+                let still = daemon.engine.turn(look).await?;
+                if !still {
+                    return Ok(());
+                }
+            }
+            settled(daemon, (session, now.id), MessageState::Done, Some("unconfirmed")).await
+        }
+    }
+}
+
+/// What was typed and has to be looked after, now.
+async fn open(daemon: &Daemon, session: SessionId) -> Result<Option<Typed>, Refusal> {
+    let loaded = daemon.loaded();
+    daemon.engine.turn(move |turn| typed(turn, &loaded.settings, session)).await
+}
+
+/// It moves on, unless it did already.
+async fn settled(
+    daemon: &Daemon,
+    (session, id): (SessionId, MessageId),
+    state: MessageState,
+    why: Option<&'static str>,
+) -> Result<(), Refusal> {
+    let settle = move |turn: &mut Turn<'_>| {
+        let open = turn.pool().open_message(session, id);
+        let waits =
+            |open: &queue::Open<'_>| matches!(open.state, MessageState::Typed | MessageState::Accepted);
+        let Some(open) = open.filter(waits).filter(|open| open.state != state) else { return };
+        let event = queue::moved(&open, state, why, turn.now());
+        turn.emit(event);
+    };
+    daemon.engine.turn(settle).await
+}
+
+/// Waits for the agent's own hook; presses Enter again where the text stands in its composer.
+async fn confirmed_by_hook(daemon: &Arc<Daemon>, session: SessionId, typed: Typed) -> Result<(), Refusal> {
+    let id = typed.id;
+    let mut unconfirmed = Unconfirmed::default();
+    loop {
+        let moved = move |turn: &mut Turn<'_>| {
+            let open = turn.pool().open_message(session, id);
+            open.is_none_or(|open| open.state != MessageState::Typed).then_some(())
+        };
+        if daemon.engine.wait_on(session, Some(unconfirmed.pause()), moved).await.is_ok() {
+            return Ok(());
+        }
+        // What its hooks left may say more.
+        if !crate::hooks::read_of(daemon, &[session]).await {
+            return Ok(());
+        }
+        // From the look to the key nobody else acts on the session.
+        let _grant = daemon.engine.lock_inside(session, "deliver").await?;
+        let Some((stands, busy)) = seen(daemon, session, &typed).await? else { return Ok(()) };
+        match unconfirmed.next(stands, busy) {
+            Then::Wait => {}
+            Then::Enter => {
+                tracing::info!(%session, prompt = id.0, "Enter is pressed again");
+                // What comes of it is seen at the next look.
+                drop(daemon.tmux.enter(typed.pane).await);
+            }
+            Then::Leave(why) => return leave(daemon, (session, id), why).await,
+        }
+    }
+}
+
+/// Whether what was typed stands in the composer, and whether the agent said anything since; none where it moved on.
+async fn seen(daemon: &Daemon, session: SessionId, typed: &Typed) -> Result<Option<(bool, bool)>, Refusal> {
+    let glance = super::glanced(daemon, &typed.agent, &typed.run, typed.pane).await;
+    let (id, tag) = (typed.id, typed.pane.tag);
+    let text = String::from_utf8_lossy(&typed.body);
+    let typed_text = (&*text, age(typed));
+    let stands = glance.is_ok_and(|glance| delivery::stands(&daemon.loaded().settings, typed_text, &glance));
+    let spoken = move |turn: &mut Turn<'_>| {
+        let open = turn.pool().open_message(session, id)?;
+        let current = turn.pool().tagged(tag).is_some_and(|found| found.id == session);
+        // Keys that were pressed since, or a lock that somebody took, may mean another thing.
+        let others = turn.rest.agents.keyed.contains_key(&session) || locking::holds_back(turn, session);
+        (current && open.state == MessageState::Typed).then(|| others || is_at_something(turn, session, tag))
+    };
+    let busy = daemon.engine.turn(spoken).await?;
+    Ok(busy.map(|busy| (stands, busy)))
+}
+
+/// How long ago it was typed.
+fn age(typed: &Typed) -> Duration {
+    crate::clock::now().since(typed.begun)
+}
+
+/// Whether its hooks say that its agent is at something, which it was not when this was typed.
+fn is_at_something(turn: &Turn<'_>, session: SessionId, tag: Tag) -> bool {
+    let activity = turn.pool().activity_in(session, tag);
+    let works = |state| matches!(state, ActivityState::Busy | ActivityState::Attention);
+    activity.is_some_and(|activity| activity.source == Source::Hook && works(activity.state))
+}
+
+/// Nobody but a person can say more of it. What the agent says later still counts.
+async fn leave(daemon: &Daemon, (session, id): (SessionId, MessageId), why: String) -> Result<(), Refusal> {
+    let leave = move |turn: &mut Turn<'_>| {
+        let Some(open) = turn.pool().open_message(session, id) else { return };
+        if open.state == MessageState::Typed {
+            let tag = turn.pool().session(session).and_then(|s| Some(s.incarnation.as_ref()?.tag));
+            let heard = turn.pool().notes(session).is_some_and(|notes| notes.hooked == tag);
+            let why = if heard { why } else { format!("{why}; no hook of it was ever heard") };
+            let event: Event = queue::moved(&open, MessageState::Typed, Some(&why), turn.now());
+            turn.emit(event);
+            turn.rest.agents.given_up.insert(session, id);
+        }
+    };
+    daemon.engine.turn(leave).await
+}

@@ -1,0 +1,140 @@
+//! `approve`, and thoughts.
+
+use std::sync::Arc;
+
+use agents::Adapter;
+use pool::{activity, admit, thought};
+use protocol::activity::Ask;
+use protocol::event::AgentEvent;
+use protocol::hook::Decision;
+use protocol::request::Approve;
+use protocol::thought::Publish;
+use protocol::{Activity, ActivityState, ErrorCode, Event, PaneId, Refusal, Reply, Session, SessionRef};
+
+use super::shown;
+use crate::context::Daemon;
+use crate::engine::Turn;
+use crate::hooks;
+use crate::op::Op;
+
+/// Answers the request that a session's agent waits on: on disk first, then told to the hook.
+pub(super) async fn approve(daemon: &Arc<Daemon>, op: &Op, asked: Approve) -> Reply {
+    let (context, operation) = (Arc::clone(daemon), op.clone());
+    let (allow, reason) = (!asked.deny, asked.reason.clone());
+    let decide = move |turn: &mut Turn<'_>| {
+        let session = admit::resolve(turn.pool(), &asked.session)?.clone();
+        let ask = open_ask(turn, &context, &session, asked.ask)?;
+        let unheard = || Refusal::new(ErrorCode::Conflict, at_the_terminal(&session));
+        let hook = turn.rest.agents.asked(session.id, ask.id);
+        let hook = hook.filter(|hook| !hook.is_closed()).ok_or_else(unheard)?;
+        let by = "approve".to_owned();
+        let answered = AgentEvent::AskAnswered { session: session.id, ask: ask.id, allowed: allow, by };
+        turn.emit(Event::Agent(answered));
+        let open: Vec<Ask> = hooks::open(turn, session.id);
+        let left: Vec<Ask> = open.into_iter().filter(|open| open.id != ask.id).collect();
+        let since = turn.now();
+        hooks::asks(turn, session.id, &left, |before| Activity {
+            state: ActivityState::Busy,
+            since,
+            ask: None,
+            detail: None,
+            ..before
+        });
+        let reply = shown::reply(turn, &context, session.id);
+        operation.conclude(turn, &reply);
+        Ok::<_, Refusal>((hook, reply, session, ask))
+    };
+    let (hook, reply, session, ask) = daemon.engine.turn(decide).await??;
+    crate::crash::point("ask-answered");
+    match hook.send(Decision { allow, reason }) {
+        Ok(()) => reply,
+        Err(_) => untold(daemon, op, session, ask).await,
+    }
+}
+
+/// The hook went away while the decision was written: it is asked at the terminal, and that is the answer.
+async fn untold(daemon: &Arc<Daemon>, op: &Op, session: Session, ask: Ask) -> Reply {
+    let operation = op.clone();
+    let undecided = move |turn: &mut Turn<'_>| {
+        let mut open = hooks::open(turn, session.id);
+        open.insert(0, Ask { answerable: false, ..ask });
+        hooks::asks(turn, session.id, &open, |before| before);
+        let reply = Err(Refusal::new(ErrorCode::Conflict, at_the_terminal(&session)));
+        operation.conclude(turn, &reply);
+        reply
+    };
+    daemon.engine.turn(undecided).await?
+}
+
+/// The request that can be answered from here, if it is the one that is meant.
+fn open_ask(turn: &Turn<'_>, daemon: &Daemon, session: &Session, meant: Option<u64>) -> Result<Ask, Refusal> {
+    let conflict = |why: String| Err(Refusal::new(ErrorCode::Conflict, why));
+    let now = activity::shown(turn.pool(), session);
+    let Some(shown) = now.ask.clone().filter(|_| activity::asks(&now)) else {
+        return conflict(format!("{} asks for nothing now", session.name));
+    };
+    let is_meant = |ask: &Ask| meant.is_none_or(|meant| meant == ask.id);
+    let mut open = std::iter::once(shown.clone()).chain(hooks::open(turn, session.id));
+    let Some(ask) = open.find(is_meant) else {
+        return conflict(format!("{} does not ask that any more; it asks {}", session.name, shown.id));
+    };
+    if !ask.answerable {
+        let adapter = daemon.loaded().settings.agent_of(session).adapter;
+        let hint = if adapter == Adapter::None { "" } else { " (its hook does not wait for it)" };
+        return conflict(format!("{}{hint}", at_the_terminal(session)));
+    }
+    Ok(ask)
+}
+
+fn at_the_terminal(session: &Session) -> String {
+    let name = &session.name;
+    format!(
+        "what {name} asks can only be answered at its terminal: poolctl attach {name}, or poolctl keys {name}"
+    )
+}
+
+/// Publishes a thought.
+pub(super) async fn publish(daemon: &Arc<Daemon>, op: &Op, asked: Publish) -> Reply {
+    let (context, operation) = (Arc::clone(daemon), op.clone());
+    let decide = move |turn: &mut Turn<'_>| {
+        let reply = published(turn, &context, &asked);
+        operation.conclude(turn, &reply);
+        reply
+    };
+    daemon.engine.turn(decide).await?
+}
+
+fn published(turn: &mut Turn<'_>, daemon: &Daemon, asked: &Publish) -> Reply {
+    let session = meant(turn, &asked.target)?;
+    let thought = thought::publish(turn.pool().thought(session.id), asked, turn.now())?;
+    if let Some(thought) = thought.filter(|thought| turn.pool().thought(session.id) != Some(thought)) {
+        turn.emit(Event::Agent(AgentEvent::ThoughtPublished { session: session.id, thought }));
+    }
+    shown::reply(turn, daemon, session.id)
+}
+
+/// The session that is meant, by its name or its pane.
+fn meant(turn: &Turn<'_>, target: &SessionRef) -> Result<Session, Refusal> {
+    let (name, pane) =
+        in_tmux(&target.0).map_or((None, target.0.as_str()), |(name, pane)| (Some(name), pane));
+    let by_pane = pane.parse().ok().and_then(|pane: PaneId| {
+        let runs = |session: &&Session| session.lifecycle.holds_slot();
+        turn.pool()
+            .sessions()
+            .filter(runs)
+            .find(|s| s.incarnation.as_ref().is_some_and(|run| run.pane == Some(pane)))
+    });
+    let Some(session) = by_pane else { return admit::resolve(turn.pool(), target).cloned() };
+    if let Some(name) = name.filter(|name| *name != session.name.as_str()) {
+        let why = format!("the pane {pane} is in {}, and not in {name}", session.name);
+        return Err(Refusal::new(ErrorCode::Conflict, why));
+    }
+    Ok(session.clone())
+}
+
+/// The name and the pane of `tmux:NAME:WINDOW.PANE:%3`. The places of windows and panes change, the rest does not.
+fn in_tmux(target: &str) -> Option<(&str, &str)> {
+    let (name, rest) = target.strip_prefix("tmux:")?.split_once(':')?;
+    let (_, pane) = rest.split_once(':')?;
+    Some((name, pane))
+}

@@ -1,0 +1,306 @@
+//! When a prompt may be typed, and what is done until something confirms it.
+
+use std::time::Duration;
+
+use agents::Confirm;
+use agents::screen::{Composer, Dialog};
+use pool::activity::Look;
+use pool::delivery::{self, Glance, Then, Unconfirmed, gate, look, settle};
+use pool::{Agent, Settings};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use protocol::activity::{Ask, AskKind, Source};
+use protocol::event::AgentEvent;
+use protocol::message::BODY_MAX;
+use protocol::{Activity, ActivityState, Event, MessageState, Timestamp};
+
+use crate::stage::{KINDS, START, Stage, agent, settings};
+
+const SOURCES: [Source; 8] = [
+    Source::Hook,
+    Source::Transcript,
+    Source::Terminal,
+    Source::Process,
+    Source::Output,
+    Source::Screen,
+    Source::Queue,
+    Source::Nothing,
+];
+
+/// A session of this kind whose agent does this.
+fn doing(kind: &str, activity: Activity) -> Stage {
+    let mut stage = Stage::new(kind);
+    let (session, tag) = (stage.id, Some(stage.tag()));
+    let activity = Activity { tag, since: Timestamp(START), ..activity };
+    stage.world.emit(Event::Agent(AgentEvent::ActivityChanged { session, activity, turned: true }));
+    stage
+}
+
+fn why(stage: &Stage) -> Option<String> {
+    gate(stage.pool(), &settings(), stage.session(), stage.now()).err()
+}
+
+fn asks(kind: AskKind) -> Option<Ask> {
+    Some(Ask { id: 1, kind, text: "?".to_owned(), tool: None, answerable: false })
+}
+
+/// Whether a prompt waits for an agent that is busy, by how that is known and how it confirms.
+fn waits(source: Source, confirm: Confirm) -> bool {
+    match (source, confirm) {
+        (Source::Hook | Source::Transcript, _)
+        | (Source::Screen, Confirm::Hook)
+        | (Source::Terminal | Source::Process, Confirm::Prompt) => true,
+        (Source::Terminal | Source::Process | Source::Screen, _)
+        | (Source::Output | Source::Queue | Source::Nothing, _) => false,
+    }
+}
+
+/// Why it waits for an agent that says itself when it is ready, and of which only the screen looks so.
+fn unready(kind: &str, source: Source) -> Option<String> {
+    let says = agent(kind).confirm == Confirm::Hook && agent(kind).is_told_its_conversation();
+    (says && source == Source::Screen).then(|| "its agent is not ready yet".to_owned())
+}
+
+#[test]
+fn a_prompt_waits_for_what_is_known_to_be_busy() {
+    for kind in KINDS {
+        for source in SOURCES {
+            let stage = doing(kind, Activity { state: ActivityState::Busy, source, ..Activity::default() });
+            let expected =
+                waits(source, agent(kind).confirm).then(|| format!("its agent is busy ({})", source.word()));
+            assert_eq!(why(&stage), expected, "{kind} {source:?}");
+        }
+    }
+}
+
+#[test]
+fn a_prompt_waits_for_a_person_but_not_for_a_bell() {
+    use AskKind::{Bell, Dialog, Message, Permission, Question};
+    for kind in KINDS {
+        for source in SOURCES {
+            for ask in [Permission, Question, Dialog, Message, Bell] {
+                let state = ActivityState::Attention;
+                let stage = doing(kind, Activity { state, source, ask: asks(ask), ..Activity::default() });
+                let expected = (ask != Bell).then(|| format!("it waits for a person: {}", ask.word()));
+                let expected = expected.or_else(|| unready(kind, source));
+                assert_eq!(why(&stage), expected, "{kind} {source:?} {ask:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_waits_for_what_is_idle_or_failed() {
+    for kind in KINDS {
+        for source in SOURCES {
+            for state in [ActivityState::Idle, ActivityState::Error] {
+                let stage = doing(kind, Activity { state, source, ..Activity::default() });
+                assert_eq!(why(&stage), unready(kind, source), "{kind} {source:?} {state:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn only_an_agent_with_hooks_is_waited_for_before_it_is_ready_and_not_for_ever() {
+    for kind in KINDS {
+        let mut stage = doing(kind, Activity::default());
+        let hooked = agent(kind).confirm == Confirm::Hook;
+        let expected = hooked.then(|| "its agent is not ready yet".to_owned());
+        assert_eq!(why(&stage), expected, "{kind}");
+        stage.pass(29_999);
+        assert_eq!(why(&stage), expected, "{kind}");
+        stage.pass(1);
+        assert_eq!(why(&stage), None, "{kind}");
+    }
+}
+
+#[test]
+fn a_prompt_waits_until_a_limit_is_over() {
+    for state in ActivityState::ALL {
+        let limited_until = Some(Timestamp(START + 9000));
+        let ask = asks(AskKind::Bell);
+        let (source, confirm) = (Source::Output, "claude");
+        let mut stage = doing(confirm, Activity { state, source, ask, limited_until, ..Activity::default() });
+        assert_eq!(why(&stage).as_deref(), Some("its agent has used up what it may, for 9 s more"));
+        stage.pass(9000);
+        let unready = state == ActivityState::Unknown;
+        assert_eq!(why(&stage).is_some(), unready, "{state:?}");
+    }
+}
+
+#[test]
+fn what_an_earlier_incarnation_did_holds_nothing_back() {
+    let busy = Activity { state: ActivityState::Busy, source: Source::Hook, ..Activity::default() };
+    let mut stage = doing("none", busy);
+    assert!(why(&stage).is_some());
+    stage.again();
+    assert_eq!(why(&stage), None);
+}
+
+#[test]
+fn i3_a_prompt_in_doubt_holds_the_next_back() {
+    let mut stage = doing("none", Activity::default());
+    let id = stage.typed();
+    stage.moves(id, MessageState::InDoubt);
+    assert_eq!(why(&stage).as_deref(), Some("it waits for a person: message"));
+}
+
+fn seen(composer: Composer, dialog: Option<&str>) -> Look {
+    let named = |name: &str| Dialog { name: name.to_owned(), text: "?".to_owned(), is_startup: false };
+    Look { at: Timestamp(START), composer, dialog: dialog.map(named), works: None }
+}
+
+/// Why nothing is typed, in one word.
+fn reason(kind: &str, waits_for_screen: bool, glance: &Glance) -> Option<&'static str> {
+    let agent = Agent { waits_for_screen, ..agent(kind) };
+    let why = look(&settings(), &agent, glance).err()?;
+    let words = [
+        "copy mode",
+        "typing",
+        "not read",
+        "full-screen",
+        "dialog",
+        "holds text",
+        "not to be seen",
+        "does not show",
+    ];
+    Some(*words.iter().find(|word| why.contains(**word)).unwrap_or_else(|| panic!("{why}")))
+}
+
+#[test]
+fn i3_nothing_is_typed_into_a_terminal_that_somebody_or_something_else_has() {
+    let free = Glance::default();
+    let of = |look| Glance { look: Some(look), ..Glance::default() };
+    let typed = |ms| Glance { typed_ago: Some(Duration::from_millis(ms)), ..Glance::default() };
+    let unread = |bytes| Glance { unread: Some(bytes), ..Glance::default() };
+    let full = Glance { alternate: true, ..Glance::default() };
+    let held = || Composer::Holds("draft".to_owned());
+    for (glance, claude, none) in [
+        (free.clone(), None, None),
+        (Glance { in_mode: true, ..free }, Some("copy mode"), Some("copy mode")),
+        (typed(0), Some("typing"), Some("typing")),
+        (typed(2999), Some("typing"), Some("typing")),
+        (typed(3000), None, None),
+        (unread(0), None, None),
+        (unread(1), Some("not read"), Some("not read")),
+        (full, Some("full-screen"), Some("full-screen")),
+        (of(seen(Composer::Empty, None)), None, None),
+        (of(seen(Composer::Unknown, None)), Some("does not show"), None),
+        (Glance { said_idle: true, ..of(seen(Composer::Unknown, None)) }, None, None),
+        (of(seen(Composer::Hidden, None)), Some("not to be seen"), None),
+        (of(seen(held(), None)), Some("holds text"), None),
+        (of(seen(Composer::Empty, Some("trust"))), Some("dialog"), None),
+        (of(seen(held(), Some("trust"))), Some("dialog"), None),
+    ] {
+        let editor = Glance { alternate: true, ..glance.clone() };
+        let idle = glance.said_idle && glance.look.as_ref().is_some_and(|l| l.composer == Composer::Unknown);
+        assert!(!idle || reason("claude", false, &editor) == Some("does not show"), "{editor:?}");
+        assert_eq!(reason("claude", true, &glance), claude, "{glance:?}");
+        assert_eq!(reason("none", true, &glance), none, "{glance:?}");
+        let screen = |why: Option<&'static str>| why.filter(|why| *why != "full-screen");
+        assert_eq!(reason("claude", false, &glance), screen(claude), "an agent that draws one: {glance:?}");
+    }
+}
+
+#[test]
+fn a_bare_command_is_asked_before_its_screen_is_typed_into() {
+    let stage = Stage::new("nobody configured this");
+    assert!(settings().agent_of(stage.session()).waits_for_screen);
+}
+
+#[test]
+fn enter_comes_after_a_pause_by_length() {
+    let ms = |bytes: u32| settle(bytes).as_millis();
+    assert_eq!((ms(0), ms(4000), ms(24_000), ms(u32::MAX)), (150, 250, 750, 750));
+    let largest = u32::try_from(BODY_MAX).unwrap();
+    assert!((0..largest).step_by(997).all(|bytes| settle(bytes) <= settle(bytes + 1)));
+}
+
+/// What is seen of a prompt that was typed, and whether a hook spoke.
+fn looks() -> impl Strategy<Value = (Option<Look>, bool)> {
+    let text = || Composer::Holds("text".to_owned());
+    let draft = Composer::Holds("a draft".to_owned());
+    let composers = vec![text(), text(), text(), draft, Composer::Empty, Composer::Hidden, Composer::Unknown];
+    let look = (prop::sample::select(composers), prop::sample::select(vec![None, None, Some("permission")]));
+    let look = prop::option::weighted(0.9, look.prop_map(|(composer, dialog)| seen(composer, dialog)));
+    (look, prop::bool::weighted(0.2))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn enter_is_pressed_again_only_where_the_text_stands_and_it_always_ends(all in vec(looks(), 20)) {
+        let (mut unconfirmed, mut enters, mut waited) = (Unconfirmed::default(), 0, Duration::ZERO);
+        let mut end = None;
+        for (n, (look, busy)) in all.iter().enumerate() {
+            let pause = unconfirmed.pause();
+            prop_assert!(pause >= Duration::from_millis(900) && pause <= Duration::from_secs(8), "{pause:?}");
+            waited += pause;
+            let stands = look.as_ref().is_some_and(|look| {
+                look.dialog.is_none() && look.composer == Composer::Holds("text".to_owned())
+            });
+            let glance = Glance { look: look.clone(), ..Glance::default() };
+            prop_assert_eq!(delivery::stands(&settings(), ("my text", Duration::ZERO), &glance), stands);
+            match unconfirmed.next(stands, *busy) {
+                Then::Enter => {
+                    prop_assert!(stands && !busy);
+                    enters += 1;
+                }
+                Then::Wait => prop_assert!(!stands || *busy || enters == 5),
+                Then::Leave(why) => {
+                    prop_assert_eq!(why.contains("press Enter"), stands);
+                    end = Some(n + 1);
+                    break;
+                }
+            }
+        }
+        prop_assert!(enters <= 5);
+        let looks = end.expect("it is left to a person some time");
+        prop_assert!((7..=12).contains(&looks), "{looks}");
+        prop_assert!(waited <= Duration::from_secs(90), "{waited:?}");
+    }
+}
+
+#[test]
+fn enter_helps_at_once_where_the_text_stands() {
+    let mut unconfirmed = Unconfirmed::default();
+    assert_eq!(unconfirmed.next(true, false), Then::Enter);
+    assert_eq!(unconfirmed.next(true, true), Then::Wait, "a hook spoke");
+    assert_eq!(unconfirmed.next(false, false), Then::Wait);
+    assert_eq!(unconfirmed, Unconfirmed { looks: 3, enters: 1 });
+}
+
+const TYPED: &str = "one line\nanother\nand the end";
+
+#[test]
+fn enter_is_never_pressed_on_what_may_mean_another_thing() {
+    let glance = |composer, dialog, works| {
+        let look = Look { works, ..seen(composer, dialog) };
+        Glance { look: Some(look), ..Glance::default() }
+    };
+    let text = || Composer::Holds("and the end".to_owned());
+    let stands = |glance: &Glance| delivery::stands(&settings(), (TYPED, Duration::from_secs(60)), glance);
+    assert!(stands(&glance(text(), None, None)));
+    let folded = glance(Composer::Holds("[Pasted text #2 +30 lines]".to_owned()), None, None);
+    assert!(stands(&folded));
+    assert!(!delivery::stands(&settings(), ("hi", Duration::ZERO), &folded), "that is no long one");
+    assert!(!stands(&glance(Composer::Holds("somebody's draft".to_owned()), None, None)));
+    assert!(!stands(&glance(text(), Some("permission"), None)), "Enter would say yes");
+    assert!(!stands(&glance(text(), None, Some(true))), "it works already");
+    let typing = |ago| Glance { typed_ago: Some(Duration::from_secs(ago)), ..glance(text(), None, None) };
+    assert!(!stands(&typing(30)), "somebody has typed since");
+    assert!(stands(&typing(62)));
+    let unread = |bytes| Glance { unread: Some(bytes), ..glance(text(), None, None) };
+    assert!(!stands(&unread(1)), "that may be Enter");
+    assert!(stands(&unread(0)));
+}
+
+#[test]
+fn the_table_of_an_agent_is_that_of_its_kind() {
+    let all: Settings = settings();
+    for kind in KINDS {
+        assert_eq!(*all.agent_of(Stage::new(kind).session()), agent(kind));
+    }
+}

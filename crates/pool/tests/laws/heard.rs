@@ -1,0 +1,646 @@
+//! What an agent's hook says: fenced, each prompt accepted once, each turn's end the end of what it began.
+
+mod model;
+
+use agents::text::Same;
+use pool::{OnInterrupted, heard, queue};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use protocol::activity::{ASK_MAX, AskKind};
+use protocol::event::AgentEvent;
+use protocol::hook::{Hook, Signal};
+use protocol::message::{PROMPT, RESULT_MAX};
+use protocol::session::Reason;
+use protocol::{Activity, ActivityState, Event, Lifecycle, MessageState, Tag, Timestamp};
+
+use crate::queue::send_prompt;
+use crate::stage::{START, Stage, TALK, signal};
+use ActivityState::{Attention, Busy, Error, Idle, Unknown};
+
+fn signals() -> Vec<Signal> {
+    vec![
+        signal::started("startup"),
+        signal::started("resume"),
+        signal::started("clear"),
+        signal::started("compact"),
+        signal::prompt(),
+        signal::works("Bash"),
+        signal::works("AskUserQuestion"),
+        signal::used("Bash"),
+        signal::used("Read"),
+        signal::asks("Bash", 0),
+        signal::asks("Bash", 60_000),
+        signal::notified("permission_prompt"),
+        signal::notified("idle_prompt"),
+        signal::notified("auth_success"),
+        signal::notified("other"),
+        signal::over(),
+        signal::failed(None),
+        signal::failed(Some(START + 60_000)),
+        Signal::Interrupted,
+        signal::ended(),
+    ]
+}
+
+fn any_signal() -> impl Strategy<Value = Signal> {
+    prop::sample::select(signals())
+}
+
+fn answered(events: &[Event]) -> Vec<(u64, bool)> {
+    let of = |event: &Event| match event {
+        Event::Agent(AgentEvent::AskAnswered { ask, allowed, .. }) => Some((*ask, *allowed)),
+        _ => None,
+    };
+    events.iter().filter_map(of).collect()
+}
+
+#[test]
+fn a_report_of_another_incarnation_or_conversation_changes_nothing() {
+    for signal in signals() {
+        let mut stage = Stage::new("claude");
+        let id = stage.typed();
+        let old = stage.hook(signal.clone());
+        stage.again();
+        let unknown = Hook { tag: Tag([9; 16]), ..stage.hook(signal.clone()) };
+        let before = stage.world.pool.clone();
+        for hook in [old, unknown] {
+            assert_eq!(stage.hear(&hook, Same::Exact), vec![], "{signal:?}");
+        }
+        if !matches!(signal, Signal::Started { .. }) {
+            let foreign = Hook { conversation: Some("nested".to_owned()), ..stage.hook(signal.clone()) };
+            assert_eq!(stage.hear(&foreign, Same::Exact), vec![], "{signal:?}");
+        }
+        assert_eq!(stage.world.pool, before);
+        for lifecycle in [Lifecycle::Stopped, Lifecycle::Parked, Lifecycle::Lost, Lifecycle::Failed] {
+            stage.is(lifecycle, Some(Reason::Exited));
+            // What became of its prompt is still heard, and nothing else.
+            let of_prompt =
+                |event: &Event| matches!(event, Event::MessageChanged { id: of, .. } if *of == id);
+            let events = stage.says(signal.clone());
+            assert!(events.iter().all(of_prompt), "it is over: {lifecycle:?}: {events:?}");
+        }
+        let taken = matches!(signal, Signal::Prompt { .. });
+        let state = if taken { MessageState::Accepted } else { MessageState::Typed };
+        assert_eq!(stage.message(id), state);
+    }
+}
+
+/// What a report of this conversation makes of that of an agent, and whether something was said in it.
+fn talks(kind: &str, begun: bool, id: &str, said: Signal) -> Option<(String, bool)> {
+    let mut stage = Stage::new(kind);
+    stage.change(|s| s.conversation.as_mut().unwrap().begun = begun);
+    let hook = Hook { conversation: Some(id.to_owned()), ..stage.hook(said) };
+    let heard = !stage.hear(&hook, Same::No).is_empty();
+    let now = stage.session().conversation.clone().unwrap();
+    heard.then_some((now.id, now.begun))
+}
+
+#[test]
+fn c05_a_conversation_is_that_of_the_incarnation_that_has_it() {
+    let is = |id: &str, begun| Some((id.to_owned(), begun));
+    for kind in ["claude", "codex"] {
+        assert_eq!(talks(kind, false, TALK, signal::started("startup")), is(TALK, false));
+        assert_eq!(talks(kind, false, TALK, signal::prompt()), is(TALK, true));
+        assert_eq!(talks(kind, true, TALK, signal::over()), is(TALK, true));
+        assert_eq!(talks(kind, true, "new", signal::started("clear")), is("new", false), "it began another");
+        assert_eq!(talks(kind, true, "old", signal::started("resume")), is("old", true), "it took one up");
+        assert_eq!(talks(kind, true, "other", signal::prompt()), None, "another agent within");
+    }
+    assert_eq!(talks("claude", true, "other", signal::started("startup")), None);
+    assert_eq!(talks("codex", true, "other", signal::started("startup")), is("other", false), "its own /new");
+    assert_eq!(talks("claude", false, "other", signal::prompt()), None);
+    assert_eq!(talks("claude", false, "other", signal::started("startup")), None);
+}
+
+#[test]
+fn c05_codex_chooses_its_conversation_and_tells() {
+    assert_eq!(talks("codex", false, "its", signal::started("startup")), Some(("its".to_owned(), false)));
+    let mut stage = Stage::new("codex");
+    let hook = Hook { conversation: Some("its".to_owned()), ..stage.hook(signal::prompt()) };
+    stage.hear(&hook, Same::No);
+    assert_eq!(stage.session().conversation.as_ref().unwrap().id, "its");
+    assert!(stage.session().conversation.as_ref().unwrap().begun);
+    let other = Hook { conversation: Some("other".to_owned()), ..stage.hook(signal::over()) };
+    assert_eq!(stage.hear(&other, Same::No), vec![], "once chosen it stays");
+}
+
+#[test]
+fn a_prompt_is_accepted_once_and_only_where_it_was_typed() {
+    use MessageState::{Accepted, Dead, Done, InDoubt, Queued, Typed, Typing};
+    for (from, to) in [
+        (Queued, Queued),
+        (Typing, Accepted),
+        (Typed, Accepted),
+        (InDoubt, Accepted),
+        (Accepted, Accepted),
+        (Done, Done),
+        (Dead, Dead),
+    ] {
+        let mut stage = Stage::new("claude");
+        let id = stage.send();
+        if from != Queued {
+            stage.begin();
+            stage.moves(id, from);
+        }
+        stage.pass(10);
+        let events = stage.says(signal::prompt());
+        assert_eq!(stage.message(id), to, "{from:?}");
+        let moved = events.iter().filter(|event| matches!(event, Event::MessageChanged { .. })).count();
+        assert_eq!(moved, usize::from(from != to), "{from:?}");
+    }
+}
+
+#[test]
+fn a_prompt_with_another_text_is_somebody_elses() {
+    for (same, state, why) in [
+        (Same::Exact, MessageState::Accepted, None),
+        (Same::Within, MessageState::Accepted, Some("with other text around it")),
+        (Same::No, MessageState::Typed, None),
+    ] {
+        let mut stage = Stage::new("claude");
+        let id = stage.typed();
+        let hook = stage.hook(signal::prompt());
+        stage.hear(&hook, same);
+        assert_eq!((stage.message(id), stage.why(id).as_deref()), (state, why));
+        assert_eq!(stage.state(), Busy, "it works whoever it was");
+    }
+}
+
+#[test]
+fn the_end_of_a_turn_ends_what_was_accepted_and_nothing_else() {
+    for (end, state, why) in [
+        (signal::over(), MessageState::Done, None),
+        (signal::failed(None), MessageState::Dead, Some("the agent's turn failed: limit")),
+        (Signal::Interrupted, MessageState::Dead, Some("interrupted")),
+    ] {
+        let mut stage = Stage::new("claude");
+        let (id, next) = (stage.typed(), stage.send());
+        stage.says(end.clone());
+        assert_eq!(stage.message(id), MessageState::Typed, "a turn before");
+        stage.says(signal::prompt());
+        stage.says(end.clone());
+        assert_eq!((stage.message(id), stage.why(id).as_deref()), (state, why));
+        stage.says(end);
+        assert_eq!(stage.message(next), MessageState::Queued);
+        assert_eq!(stage.begin(), Some(next), "its lane is free");
+    }
+}
+
+#[test]
+fn an_interrupted_prompt_is_sent_again_only_where_that_is_said() {
+    for (then, state) in
+        [(OnInterrupted::Dead, MessageState::Dead), (OnInterrupted::Retry, MessageState::Queued)]
+    {
+        let mut stage = Stage::new("codex").on_interrupted(then);
+        let id = stage.typed();
+        stage.says(Signal::Interrupted);
+        assert_eq!(stage.message(id), MessageState::Typed);
+        stage.says(signal::prompt());
+        stage.says(Signal::Interrupted);
+        assert_eq!(stage.message(id), state);
+    }
+}
+
+#[test]
+fn two_prompts_have_one_end() {
+    // The user's own prompt came before it, or after; the agent works off both in one turn.
+    for mine_first in [true, false] {
+        let mut stage = Stage::new("claude");
+        let id = stage.typed();
+        for mine in [mine_first, !mine_first] {
+            let hook = stage.hook(signal::prompt());
+            stage.hear(&hook, if mine { Same::Exact } else { Same::No });
+            stage.pass(70);
+        }
+        stage.says(signal::over());
+        assert_eq!((stage.message(id), stage.state()), (MessageState::Done, Idle));
+    }
+}
+
+#[test]
+fn the_last_word_is_the_result_and_is_cut_at_a_letter() {
+    let mut stage = Stage::new("claude");
+    let id = stage.typed();
+    stage.says(signal::prompt());
+    let said = Some(format!("x{}", "é".repeat(RESULT_MAX)));
+    stage.says(Signal::TurnOver { turn: None, said });
+    let result = stage.world.disk.messages[&id].1.clone().unwrap().result.unwrap();
+    assert_eq!(result.0.len(), RESULT_MAX - 1);
+    assert!(String::from_utf8(result.0).unwrap().ends_with('é'));
+    let text = "é".repeat(ASK_MAX);
+    stage.says(Signal::Permission { tool: "Bash".to_owned(), text, wait_ms: 0 });
+    assert_eq!(stage.ask().unwrap().text.len(), ASK_MAX);
+}
+
+#[test]
+fn the_end_of_the_turn_before_told_late_is_not_the_end_of_this_one() {
+    let mut stage = Stage::new("claude");
+    let id = stage.typed();
+    let before = stage.hook(signal::over());
+    stage.pass(70);
+    stage.says(signal::prompt());
+    stage.pass(3000);
+    stage.hear(&before, Same::Exact);
+    assert_eq!((stage.message(id), stage.state()), (MessageState::Accepted, Busy));
+    stage.says(signal::over());
+    assert_eq!((stage.message(id), stage.state()), (MessageState::Done, Idle));
+}
+
+#[test]
+fn a_prompt_told_after_the_end_of_its_turn_is_over_too() {
+    for (end, state, why) in [
+        (signal::over(), MessageState::Done, None),
+        (signal::failed(None), MessageState::Dead, Some("the agent's turn failed: limit")),
+        (signal::works("Bash"), MessageState::Accepted, None),
+    ] {
+        let mut stage = Stage::new("claude");
+        stage.says(signal::started("startup"));
+        let id = stage.typed();
+        stage.pass(10);
+        let prompt = stage.hook(signal::prompt());
+        stage.pass(10);
+        stage.says(end);
+        stage.pass(2000);
+        stage.hear(&prompt, Same::Exact);
+        assert_eq!(
+            (stage.message(id), stage.why(id).as_deref()),
+            (state, why),
+            "nothing more would come of it"
+        );
+    }
+}
+
+#[test]
+fn prompts_that_the_agent_had_are_over_when_it_is() {
+    use MessageState::{Accepted, Dead, InDoubt, Queued, Typed, Typing};
+    let with = |state: MessageState| {
+        let mut stage = Stage::new("claude");
+        let id = stage.send();
+        if state != Queued {
+            stage.begin();
+            stage.moves(id, state);
+        }
+        stage.pass(10);
+        (stage, id)
+    };
+    for state in [Queued, Typing, Typed, Accepted, InDoubt] {
+        let over = matches!(state, Typed | Accepted);
+        let after = if over { Dead } else { state };
+        for lifecycle in
+            [Lifecycle::Starting, Lifecycle::Stopped, Lifecycle::Parked, Lifecycle::Lost, Lifecycle::Failed]
+        {
+            let (mut stage, id) = with(state);
+            stage.is(lifecycle, Some(Reason::Exited));
+            assert_eq!(stage.settle_ended().len(), usize::from(over));
+            assert_eq!(stage.message(id), after, "{lifecycle:?}");
+            let reason = stage.why(id).unwrap_or_default();
+            assert_eq!(reason.starts_with("agent_ended"), over, "{reason}");
+            assert_eq!(reason == "agent_ended", state == Accepted);
+            assert_eq!(stage.settle_ended(), vec![]);
+        }
+        let (mut stage, id) = with(state);
+        stage.again();
+        stage.settle_ended();
+        assert_eq!(stage.message(id), after, "another one runs");
+        for lifecycle in [Lifecycle::Live, Lifecycle::Draining] {
+            let (mut stage, id) = with(state);
+            stage.is(lifecycle, Some(Reason::Drained));
+            assert_eq!(stage.settle_ended(), vec![]);
+            assert_eq!(stage.message(id), state);
+        }
+    }
+}
+
+#[test]
+fn a_clock_that_goes_back_ends_no_prompt_and_stops_no_report() {
+    let mut stage = Stage::new("claude");
+    stage.says(signal::prompt());
+    stage.world.now = START - 500_000;
+    let id = stage.typed();
+    assert_eq!(stage.settle_ended(), vec![], "it was typed before its agent began, by this clock");
+    stage.says(signal::prompt());
+    assert_eq!(stage.message(id), MessageState::Accepted);
+    stage.says(signal::over());
+    assert_eq!((stage.message(id), stage.state()), (MessageState::Done, Idle));
+    assert!(stage.activity().since <= stage.now());
+    stage.pass(1);
+    stage.says(signal::works("Bash"));
+    assert_eq!(stage.state(), Busy);
+}
+
+#[test]
+fn what_an_agent_does_by_what_it_said_last() {
+    for (said, state) in [
+        (signal::started("startup"), Idle),
+        (signal::started("resume"), Idle),
+        (signal::started("compact"), Busy),
+        (signal::prompt(), Busy),
+        (signal::works("Bash"), Busy),
+        (signal::used("Bash"), Busy),
+        (signal::works("AskUserQuestion"), Attention),
+        (signal::works("ExitPlanMode"), Attention),
+        (signal::asks("Bash", 0), Attention),
+        (signal::notified("permission_prompt"), Attention),
+        (signal::notified("idle_prompt"), Idle),
+        (signal::notified("auth_success"), Busy),
+        (signal::over(), Idle),
+        (signal::failed(None), Error),
+        (Signal::Interrupted, Idle),
+        (signal::ended(), Unknown),
+    ] {
+        let mut stage = Stage::new("claude");
+        stage.says(signal::prompt());
+        stage.says(said.clone());
+        assert_eq!(stage.state(), state, "{said:?}");
+        assert_eq!(stage.ask().is_some(), state == Attention);
+    }
+}
+
+#[test]
+fn a_notice_of_a_long_rest_says_nothing_of_a_prompt_that_was_taken_since() {
+    let mut stage = Stage::new("claude");
+    let id = stage.typed();
+    stage.says(signal::prompt());
+    stage.pass(2000);
+    stage.says(signal::notified("idle_prompt"));
+    assert_eq!((stage.message(id), stage.state()), (MessageState::Accepted, Busy));
+    stage.pass(60_000);
+    stage.says(signal::notified("idle_prompt"));
+    assert_eq!(stage.state(), Idle);
+}
+
+#[test]
+fn a_limit_is_remembered_until_the_next_turn() {
+    let mut stage = Stage::new("claude");
+    let until = Some(Timestamp(START + 9000));
+    stage.says(signal::failed(Some(START + 9000)));
+    assert_eq!((stage.state(), stage.activity().limited_until), (Error, until));
+    stage.says(signal::prompt());
+    assert_eq!((stage.state(), stage.activity().limited_until), (Busy, None));
+    let error = Signal::TurnFailed { error: "overloaded".to_owned(), limited: false, until };
+    stage.says(error);
+    assert_eq!(stage.activity().limited_until, None, "another error is no limit");
+}
+
+#[test]
+fn a_limit_without_a_time_holds_for_a_while() {
+    let mut stage = Stage::new("codex");
+    stage.pass(50);
+    let limited = |error: &str| Signal::TurnFailed { error: error.to_owned(), limited: true, until: None };
+    stage.says(limited("you have hit your usage limit"));
+    let until = stage.now().after(heard::UNTOLD_LIMIT);
+    assert_eq!((stage.state(), stage.activity().limited_until), (Error, Some(until)));
+    // Four minutes and a half after the beginning of all clocks it is 0:04.
+    stage.world.now = 270_000;
+    stage.says(limited("rate_limit: You've hit your session limit · resets 12:05am (UTC)"));
+    assert_eq!(stage.activity().limited_until, Some(Timestamp(300_000)), "it says when");
+}
+
+#[test]
+fn turns_that_fail_one_after_the_other_hold_the_rest_back() {
+    let fails = |stage: &mut Stage, late: bool| {
+        let id = stage.typed();
+        stage.pass(10);
+        let prompt = stage.hook(signal::prompt());
+        if !late {
+            stage.hear(&prompt, Same::Exact);
+        }
+        stage.pass(1);
+        stage.says(signal::failed(None));
+        if late {
+            stage.hear(&prompt, Same::Exact);
+        }
+        assert_eq!(stage.message(id), MessageState::Dead);
+    };
+    let breaker = |stage: &Stage| stage.pool().breaker(stage.id, PROMPT).cloned().unwrap_or_default();
+    for late in [false, true] {
+        let mut stage = Stage::new("claude");
+        for failures in [1, 2] {
+            fails(&mut stage, late);
+            assert_eq!((breaker(&stage).failures, breaker(&stage).is_open()), (failures, false));
+        }
+        fails(&mut stage, late);
+        assert!(breaker(&stage).is_open());
+        let waits = stage.send();
+        assert_eq!(stage.begin(), None, "it would fail as well");
+        stage.world.now = breaker(&stage).probe_at.unwrap().0;
+        assert_eq!(stage.begin(), Some(waits), "one is tried");
+        stage.moves(waits, MessageState::Typed);
+        stage.says(signal::prompt());
+        stage.says(signal::over());
+        assert_eq!((stage.message(waits), breaker(&stage).failures), (MessageState::Done, 0));
+        stage.send();
+        assert!(stage.begin().is_some());
+    }
+}
+
+fn texts(stage: &Stage) -> Vec<String> {
+    stage.asks().into_iter().map(|ask| ask.text).collect()
+}
+
+#[test]
+fn requests_of_several_are_shown_one_after_the_other_and_each_has_its_own_answer() {
+    let mut stage = Stage::new("claude");
+    stage.says(signal::prompt());
+    for command in ["one", "two", "three"] {
+        stage.pass(1);
+        assert_eq!(answered(&stage.says(signal::wants(command, 60_000))), []);
+    }
+    let ids: Vec<u64> = stage.asks().iter().map(|ask| ask.id).collect();
+    assert_eq!(texts(&stage), ["one", "two", "three"]);
+    assert_eq!(stage.ask().unwrap().text, "one", "the oldest is shown");
+    assert!(stage.activity().detail.unwrap().contains(&ids[2].to_string()));
+    assert_eq!(answered(&stage.says(signal::ran("else"))), [], "it runs something else beside");
+    assert_eq!(answered(&stage.says(signal::ran("two"))), [(ids[1], true)], "at the terminal");
+    assert_eq!((texts(&stage), stage.state()), (vec!["one".to_owned(), "three".to_owned()], Attention));
+    stage.pass(5);
+    assert_eq!(answered(&stage.says(signal::ran("one"))), [(ids[0], true)]);
+    assert_eq!((stage.ask().unwrap().text.as_str(), stage.activity().since), ("three", stage.now()));
+    assert_eq!(stage.activity().detail, None);
+    assert_eq!(answered(&stage.says(signal::over())), [(ids[2], false)], "nobody allowed it");
+    assert_eq!((texts(&stage), stage.state()), (vec![], Idle));
+}
+
+#[test]
+fn a_request_that_no_hook_waits_for_gives_way_to_the_next() {
+    let mut stage = Stage::new("claude");
+    stage.says(signal::notified("permission_prompt"));
+    stage.says(signal::works("ExitPlanMode"));
+    for (command, wait_ms) in [("one", 0), ("two", 60_000)] {
+        stage.says(signal::wants(command, wait_ms));
+        assert_eq!(texts(&stage), [command], "whether the one before is open still is not known");
+    }
+    stage.says(signal::works("AskUserQuestion"));
+    assert_eq!(texts(&stage), ["two", "AskUserQuestion"]);
+    stage.says(signal::ran("two"));
+    assert_eq!(stage.ask().unwrap().kind, AskKind::Question);
+    stage.says(signal::used("AskUserQuestion"));
+    assert_eq!((texts(&stage), stage.state()), (vec![], Busy));
+}
+
+#[test]
+fn a_request_that_was_overtaken_is_open_unless_its_turn_is_over() {
+    for (newer, wait_ms, open) in [
+        (signal::works("Read"), 60_000, true),
+        (signal::used("Read"), 60_000, true),
+        (signal::wants("else", 60_000), 60_000, true),
+        (signal::works("Read"), 0, false),
+        (signal::over(), 60_000, false),
+        (signal::failed(None), 60_000, false),
+    ] {
+        let mut stage = Stage::new("claude");
+        stage.says(signal::prompt());
+        stage.pass(10);
+        let asks = stage.hook(signal::wants("late", wait_ms));
+        stage.pass(10);
+        stage.says(newer.clone());
+        let before = stage.activity();
+        stage.pass(10);
+        stage.hear(&asks, Same::No);
+        assert_eq!(texts(&stage).contains(&"late".to_owned()), open, "{newer:?} {wait_ms}");
+        assert!(stage.activity().since >= before.since);
+        stage.says(signal::over());
+        assert_eq!((texts(&stage), stage.state()), (vec![], Idle));
+    }
+}
+
+#[test]
+fn only_the_tool_that_is_asked_about_answers_for_it() {
+    let mut stage = Stage::new("claude");
+    stage.says(signal::asks("Bash", 60_000));
+    let ask = stage.ask().unwrap();
+    assert_eq!((ask.kind, ask.tool.as_deref(), ask.answerable), (AskKind::Permission, Some("Bash"), true));
+    for beside in [signal::works("Read"), signal::used("Read"), signal::notified("permission_prompt")] {
+        assert_eq!(answered(&stage.says(beside)), []);
+        assert_eq!(stage.ask().as_ref(), Some(&ask));
+    }
+    assert_eq!(answered(&stage.says(signal::used("Bash"))), [(ask.id, true)]);
+    assert_eq!((stage.state(), stage.ask()), (Busy, None));
+    assert_eq!(answered(&stage.says(signal::used("Bash"))), []);
+}
+
+#[test]
+fn a_request_that_nothing_waits_for_is_not_answered_elsewhere() {
+    let mut stage = Stage::new("claude");
+    stage.says(signal::asks("Bash", 0));
+    assert!(!stage.ask().unwrap().answerable);
+    assert_eq!(answered(&stage.says(signal::over())), []);
+}
+
+#[test]
+fn what_is_known_beside_stays_known() {
+    let mut stage = Stage::new("claude");
+    let skill = Signal::Working { what: None, skill: Some("review".to_owned()) };
+    let hook = Hook { transcript: Some("/t.jsonl".into()), ..stage.hook(skill) };
+    stage.hear(&hook, Same::No);
+    stage.pass(5);
+    stage.says(signal::over());
+    let notes = stage.notes();
+    assert_eq!(notes.skill.as_deref(), Some("review"));
+    assert_eq!((notes.transcript, notes.heard_at), (Some("/t.jsonl".into()), Some(stage.now())));
+    assert_eq!(notes.hooked, Some(stage.tag()));
+}
+
+#[test]
+fn a_worker_that_has_a_prompt_is_not_spoken_for_by_the_agent() {
+    let mut stage = Stage::new("claude");
+    let id = send_prompt(&mut stage.world, stage.id).unwrap();
+    stage.begin();
+    stage.moves(id, MessageState::Claimed);
+    for said in [signal::prompt(), signal::over()] {
+        stage.says(said);
+        assert_eq!(stage.message(id), MessageState::Claimed);
+    }
+    assert!(queue::held_prompt(stage.pool(), stage.id).is_some());
+}
+
+/// Reports with how long they took to arrive.
+fn reports() -> impl Strategy<Value = Vec<(Signal, u64, u64)>> {
+    let late = prop::sample::select(vec![0_u64, 0, 0, 0, 30, 3000]);
+    vec((any_signal(), 1_u64..200, late), 1..30)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_late_report_never_turns_the_activity_back(reports in reports()) {
+        let mut stage = Stage::new("claude");
+        let mut newest = 0;
+        for (signal, passed, late) in reports {
+            stage.pass(passed);
+            let hook = stage.hook(signal);
+            let hook = Hook { at: Timestamp(hook.at.0 - late), ..hook };
+            let before = stage.activity();
+            stage.hear(&hook, Same::Exact);
+            let waits = matches!(hook.signal, Signal::Permission { wait_ms: 1.., .. });
+            if hook.at.0 < newest && !waits {
+                prop_assert_eq!(stage.activity(), before);
+            }
+            newest = newest.max(hook.at.0);
+            prop_assert_eq!(stage.notes().heard_at, Some(Timestamp(newest)));
+            prop_assert!(stage.activity().since.0 <= newest);
+        }
+    }
+
+    #[test]
+    fn since_stays_while_the_state_does(reports in reports()) {
+        let mut stage = Stage::new("claude");
+        for (signal, passed, _) in reports {
+            stage.pass(passed);
+            let before = stage.activity();
+            let events = stage.says(signal);
+            let after = stage.activity();
+            let kept = |a: &Activity| (a.tag, a.state, a.ask.clone(), a.limited_until);
+            if kept(&before) == kept(&after) {
+                prop_assert_eq!(before.since, after.since);
+            }
+            let turned = events.iter().any(|event| {
+                matches!(event, Event::Agent(AgentEvent::ActivityChanged { turned: true, .. }))
+            });
+            prop_assert_eq!(turned, kept(&before) != kept(&after));
+        }
+    }
+
+    #[test]
+    fn a_request_is_answered_once(reports in reports()) {
+        let mut stage = Stage::new("claude");
+        for (signal, passed, late) in reports {
+            stage.pass(passed);
+            let hook = stage.hook(signal);
+            let hook = Hook { at: Timestamp(hook.at.0 - late), ..hook };
+            let before = stage.asks();
+            let events = stage.hear(&hook, Same::Exact);
+            let left = stage.asks();
+            let gone = before.iter().filter(|open| open.answerable && !left.contains(open));
+            let used = matches!(hook.signal, Signal::ToolUsed(_));
+            let expected: Vec<(u64, bool)> = gone.map(|open| (open.id, used)).collect();
+            prop_assert!(!used || expected.len() <= 1);
+            prop_assert_eq!(stage.state() == Attention, !left.is_empty());
+            prop_assert_eq!(answered(&events), expected);
+        }
+    }
+
+    /// Whatever is reported of whatever, and twice: it is either taken in, or changes nothing at all.
+    #[test]
+    fn any_report_is_taken_in_or_ignored(
+        signals in vec((any_signal(), 0_u8..3, any::<u64>(), 0_usize..4), 0..20), kind in prop::sample::select(vec!["claude", "codex", "none"]),
+    ) {
+        let mut stage = Stage::new(kind);
+        stage.typed();
+        for (signal, tag, at, conversation) in signals {
+            let tag = if tag == 0 { Tag([7; 16]) } else { stage.tag() };
+            let conversation: Option<&str> = [None, Some(TALK), Some("a"), Some("b")][conversation];
+            let conversation = conversation.map(str::to_owned);
+            let hook = Hook { tag, at: Timestamp(at), conversation, ..stage.hook(signal) };
+            let before = stage.world.pool.clone();
+            let events = stage.hear(&hook, Same::Exact);
+            prop_assert!(!events.is_empty() || stage.world.pool == before);
+            prop_assert!(tag == stage.tag() || events.is_empty());
+            prop_assert!(stage.activity().since <= stage.now());
+            stage.hear(&hook, Same::Exact);
+            prop_assert_eq!(stage.world.rebuilt(), stage.world.pool.clone());
+            prop_assert_eq!(heard::agent_ended(stage.pool(), &heard::ended_with_prompts(stage.pool(), stage.now()), stage.now()), vec![]);
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! Prompts of one session against a plain reference, over whatever may happen to its agent and its daemon.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use agents::text::Same;
+use pool::{OnInterrupted, admit, queue};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use protocol::hook::{Hook, Signal};
+use protocol::request::{Resolution, ResolveMessage};
+use protocol::{Lifecycle, MessageId, MessageState, Tag, Timestamp};
+
+use crate::stage::{START, Stage, signal};
+use MessageState::{Accepted, Dead, Done, InDoubt, Queued, Typed, Typing};
+
+#[derive(Debug, Clone)]
+enum Step {
+    Send,
+    /// The next prompt goes into the pane; nothing of it did; all of it did; nobody knows.
+    Type,
+    NotTyped,
+    Enter,
+    Lose,
+    /// A report of its agent, of an earlier incarnation, of another agent within; how old it is.
+    Says(Signal, Same, u64),
+    SaysOld(Signal),
+    SaysForeign(Signal),
+    /// The daemon dies, and another one starts.
+    Crash,
+    /// Its program ends; it runs again.
+    End,
+    Again,
+    Resolve(Resolution),
+    Pass(u64),
+}
+
+/// What is told of the prompt that the agent has, or is to have.
+#[derive(Debug, Clone, PartialEq)]
+struct Held {
+    id: MessageId,
+    state: MessageState,
+    since: u64,
+    accepted: u32,
+}
+
+#[derive(Debug, Default)]
+struct Reference {
+    waiting: BTreeSet<MessageId>,
+    held: Option<Held>,
+    over: BTreeMap<MessageId, MessageState>,
+    lives: bool,
+    retries: bool,
+    /// The newest report of this incarnation, and what it says: it rests, after a failure or not; or works.
+    heard_at: Option<u64>,
+    rests: Option<bool>,
+    /// Prompts of which a byte may have gone, unless somebody said that they are to go again.
+    typed: BTreeSet<MessageId>,
+}
+
+impl Reference {
+    fn ends(&mut self, state: MessageState) {
+        let held = self.held.take().unwrap();
+        self.over.insert(held.id, state);
+    }
+
+    fn waits_again(&mut self) {
+        let held = self.held.take().unwrap();
+        self.typed.remove(&held.id);
+        self.waiting.insert(held.id);
+    }
+
+    fn is(&mut self, states: &[MessageState]) -> Option<&mut Held> {
+        self.held.as_mut().filter(|held| states.contains(&held.state))
+    }
+
+    fn says(&mut self, signal: &Signal, same: Same, at: u64) {
+        if !self.lives {
+            // It had been taken, and nothing more comes of it.
+            let taken = matches!(signal, Signal::Prompt { .. }) && same == Same::Exact;
+            if taken && self.is(&[InDoubt]).is_some() {
+                self.ends(Dead);
+            }
+            return;
+        }
+        let late = self.heard_at.is_some_and(|newest| at < newest);
+        let rests = if late { self.rests } else { None };
+        match signal {
+            Signal::Prompt { .. } if same != Same::No => {
+                // Of one in doubt only its own text says anything.
+                let states: &[_] =
+                    if same == Same::Exact { &[Typing, Typed, InDoubt] } else { &[Typing, Typed] };
+                if let Some(held) = self.is(states) {
+                    (held.state, held.since, held.accepted) = (Accepted, at, held.accepted + 1);
+                    assert_eq!(held.accepted, 1, "accepted twice");
+                    match rests {
+                        Some(false) => self.ends(Done),
+                        Some(true) => self.ends(Dead),
+                        None => {}
+                    }
+                }
+            }
+            Signal::TurnOver { .. } | Signal::TurnFailed { .. } | Signal::Interrupted
+                if self.is(&[Accepted]).is_some_and(|held| at >= held.since) =>
+            {
+                match signal {
+                    Signal::TurnOver { .. } => self.ends(Done),
+                    Signal::Interrupted if self.retries => self.waits_again(),
+                    _ => self.ends(Dead),
+                }
+            }
+            _ => {}
+        }
+        if !late {
+            self.heard_at = Some(at);
+            self.rests = match signal {
+                Signal::Started { .. } | Signal::TurnOver { .. } | Signal::Interrupted => Some(false),
+                Signal::TurnFailed { .. } => Some(true),
+                _ => None,
+            };
+        }
+    }
+}
+
+struct Machine {
+    stage: Stage,
+    reference: Reference,
+    old: Tag,
+}
+
+impl Machine {
+    fn new(retries: bool) -> Self {
+        let then = if retries { OnInterrupted::Retry } else { OnInterrupted::Dead };
+        let mut stage = Stage::new("claude").on_interrupted(then);
+        // What several failures in a row hold back is another law.
+        stage.rules.breaker_failures = 0;
+        (stage.rules.retry_backoff, stage.rules.max_attempts) = (std::time::Duration::ZERO, u32::MAX);
+        Self {
+            stage,
+            reference: Reference { lives: true, retries, ..Reference::default() },
+            old: Tag([77; 16]),
+        }
+    }
+
+    fn step(&mut self, step: &Step) {
+        match step {
+            Step::Send if self.reference.lives => {
+                let id = self.stage.send();
+                self.reference.waiting.insert(id);
+            }
+            Step::Type => self.begin(),
+            Step::NotTyped | Step::Enter | Step::Lose => self.typed(step),
+            Step::Says(signal, same, age) => {
+                let hook = self.stage.hook(signal.clone());
+                let started = self.stage.session().incarnation.as_ref().unwrap().started_at;
+                let hook = Hook { at: Timestamp(hook.at.0 - age).max(started), ..hook };
+                self.stage.hear(&hook, *same);
+                self.reference.says(signal, *same, hook.at.0);
+            }
+            Step::SaysOld(signal) => {
+                let hook = Hook { tag: self.old, ..self.stage.hook(signal.clone()) };
+                let is_last = self.old == self.stage.tag();
+                let events = self.stage.hear(&hook, Same::Exact);
+                if is_last {
+                    self.reference.says(signal, Same::Exact, hook.at.0);
+                } else {
+                    assert_eq!(events, vec![]);
+                }
+            }
+            Step::SaysForeign(signal) => {
+                let hook = Hook { conversation: Some("x".to_owned()), ..self.stage.hook(signal.clone()) };
+                assert_eq!(self.stage.hear(&hook, Same::Exact), vec![]);
+            }
+            Step::Crash => {
+                self.stage.crash();
+                let now = self.stage.now().0;
+                if let Some(held) = self.reference.is(&[Typing]) {
+                    (held.state, held.since) = (InDoubt, now);
+                }
+            }
+            Step::End if self.reference.lives => {
+                // What is on its way finds no pane, or nobody knows.
+                self.typed(&Step::Lose);
+                self.old = self.stage.tag();
+                self.stage.end();
+                (self.reference.lives, self.reference.heard_at, self.reference.rests) = (false, None, None);
+                if self.reference.is(&[Typed, Accepted]).is_some() {
+                    self.reference.ends(Dead);
+                }
+            }
+            Step::Again if !self.reference.lives => {
+                self.stage.again();
+                self.reference.lives = true;
+            }
+            Step::Resolve(resolution) => self.resolve(*resolution),
+            Step::Pass(ms) => self.stage.pass(*ms),
+            Step::Send | Step::End | Step::Again => {}
+        }
+        self.stage.settle_ended();
+    }
+
+    fn begin(&mut self) {
+        let first = self.reference.waiting.first().copied();
+        let expected = first.filter(|_| self.reference.lives && self.reference.held.is_none());
+        assert_eq!(self.stage.begin(), expected, "one at a time, in order");
+        if let Some(id) = expected {
+            self.reference.waiting.remove(&id);
+            assert!(self.reference.typed.insert(id), "typed twice");
+            let since = self.stage.now().0;
+            self.reference.held = Some(Held { id, state: Typing, since, accepted: 0 });
+        }
+    }
+
+    /// What came of typing.
+    fn typed(&mut self, step: &Step) {
+        let now = self.stage.now();
+        let Some(held) = self.reference.is(&[Typing]) else { return };
+        held.since = now.0;
+        let id = held.id;
+        let open = self.stage.pool().find_open(id).unwrap();
+        let event = match step {
+            Step::NotTyped => queue::withdrawn(&open, "not typed", now),
+            Step::Enter => queue::moved(&open, Typed, None, now),
+            _ => queue::moved(&open, InDoubt, Some("nobody knows"), now),
+        };
+        self.stage.world.emit(event);
+        match step {
+            Step::NotTyped => self.reference.waits_again(),
+            Step::Enter => held_mut(&mut self.reference).state = Typed,
+            _ => held_mut(&mut self.reference).state = InDoubt,
+        }
+    }
+
+    fn resolve(&mut self, resolution: Resolution) {
+        let Some(Held { id, state, .. }) = self.reference.held.clone() else { return };
+        let asked = ResolveMessage { id, resolution };
+        let decided = admit::resolve_message(self.stage.pool(), &asked, self.stage.now());
+        let doubtful = matches!(state, Typed | Accepted | InDoubt);
+        assert_eq!(decided.is_ok(), doubtful, "{state:?}");
+        if let Ok(events) = decided {
+            self.stage.world.emit_all(events);
+            match resolution {
+                Resolution::Done => self.reference.ends(Done),
+                Resolution::Dead => self.reference.ends(Dead),
+                Resolution::Retry => self.reference.waits_again(),
+            }
+        }
+    }
+
+    fn compare(&self) {
+        let Self { stage, reference, .. } = self;
+        for id in &reference.waiting {
+            assert_eq!(stage.message(*id), Queued);
+        }
+        for (id, state) in &reference.over {
+            assert_eq!(stage.message(*id), *state);
+        }
+        let held = queue::held_prompt(stage.pool(), stage.id).map(|open| (open.id, open.state, open.since.0));
+        let expected = reference.held.as_ref().map(|held| (held.id, held.state, held.since));
+        assert_eq!(held, expected);
+        assert_eq!(stage.pool().prompts(stage.id).held, held.is_some(), "a lane is held by what is there");
+        assert_eq!(stage.session().lifecycle == Lifecycle::Live, reference.lives);
+        // What is with an agent has an agent: nothing waits for one that is gone.
+        let with_agent = matches!(held, Some((_, Typed | Accepted, _)));
+        assert!(!with_agent || reference.lives);
+    }
+}
+
+fn held_mut(reference: &mut Reference) -> &mut Held {
+    reference.held.as_mut().unwrap()
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let signals = || {
+        prop::sample::select(vec![
+            signal::started("startup"),
+            signal::prompt(),
+            signal::prompt(),
+            signal::works("Bash"),
+            signal::over(),
+            signal::over(),
+            signal::failed(None),
+            Signal::Interrupted,
+        ])
+    };
+    let same = prop::sample::select(vec![Same::Exact, Same::Exact, Same::Exact, Same::Within, Same::No]);
+    let age = prop::sample::select(vec![0_u64, 0, 0, 0, 40, 400, 4000]);
+    let resolution = prop::sample::select(vec![Resolution::Done, Resolution::Retry, Resolution::Dead]);
+    prop_oneof![
+        4 => Just(Step::Send),
+        8 => Just(Step::Type),
+        1 => Just(Step::NotTyped),
+        6 => Just(Step::Enter),
+        1 => Just(Step::Lose),
+        14 => (signals(), same, age).prop_map(|(signal, same, age)| Step::Says(signal, same, age)),
+        1 => signals().prop_map(Step::SaysOld),
+        1 => signals().prop_filter("a start of its own", |signal| !matches!(signal, Signal::Started { .. }))
+            .prop_map(Step::SaysForeign),
+        2 => Just(Step::Crash),
+        1 => Just(Step::End),
+        2 => Just(Step::Again),
+        2 => resolution.prop_map(Step::Resolve),
+        5 => (1_u64..500).prop_map(Step::Pass),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn q06_prompts_are_typed_once_accepted_once_and_come_to_one_end(
+        retries in any::<bool>(), steps in vec(step(), 1..60),
+    ) {
+        let mut machine = Machine::new(retries);
+        assert_eq!(machine.stage.now().0, START);
+        for step in &steps {
+            machine.step(step);
+            machine.compare();
+        }
+        assert_eq!(machine.stage.world.rebuilt(), machine.stage.world.pool);
+    }
+}

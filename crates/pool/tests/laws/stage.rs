@@ -1,0 +1,296 @@
+//! A session with an agent under test: its hooks, its prompts, its ends.
+
+use agents::text::Same;
+use agents::{Adapter, Confirm};
+use pool::heard::{self, Heard, Hearing};
+use pool::{Agent, OnInterrupted, Pool, Settings, queue};
+use protocol::activity::Ask;
+use protocol::hook::{Hook, Signal};
+use protocol::life::Conversation;
+use protocol::session::Reason;
+use protocol::{
+    Activity, ActivityState, Epoch, Event, Incarnation, Lifecycle, MessageId, MessageState, Notes, Session,
+    SessionId, Tag, Timestamp, Token,
+};
+
+use crate::queue::send_prompt;
+use crate::world::{self, World, server};
+
+/// The conversation that the pool chose.
+pub(crate) const TALK: &str = "talk";
+/// When the clock begins.
+pub(crate) const START: u64 = 1_000_000;
+
+/// Kinds of agents as they are configured.
+pub(crate) fn agent(kind: &str) -> Agent {
+    let (adapter, confirm, start) = match kind {
+        "claude" => (Adapter::Claude, Confirm::Hook, "--session-id {conversation}"),
+        "codex" => (Adapter::Codex, Confirm::Hook, ""),
+        "shell" => (Adapter::None, Confirm::Prompt, ""),
+        "echo" => (Adapter::None, Confirm::Echo, ""),
+        _ => (Adapter::None, Confirm::None, ""),
+    };
+    let (start_args, resume_args) = match adapter {
+        Adapter::None => (Vec::new(), Vec::new()),
+        _ => (start.split_whitespace().map(str::to_owned).collect(), vec!["--resume".to_owned()]),
+    };
+    Agent { adapter, confirm, start_args, resume_args, hooks: adapter != Adapter::None, ..Agent::default() }
+}
+
+pub(crate) const KINDS: [&str; 5] = ["claude", "codex", "shell", "echo", "none"];
+
+pub(crate) fn settings() -> Settings {
+    let agents = KINDS.map(|kind| (kind.to_owned(), agent(kind))).into();
+    Settings { agents, ..world::settings() }
+}
+
+/// One session that is live since [`START`].
+#[derive(Debug)]
+pub(crate) struct Stage {
+    pub(crate) world: World,
+    pub(crate) agent: Agent,
+    pub(crate) id: SessionId,
+    /// What is configured of queues.
+    pub(crate) rules: queue::Rules,
+    hooks: u64,
+    /// What it asks beside what is shown.
+    behind: Vec<Ask>,
+}
+
+impl Stage {
+    pub(crate) fn new(kind: &str) -> Self {
+        let mut world = World { now: START, ..World::default() };
+        let id = world.live("s", server(1), 1);
+        let agent = agent(kind);
+        let mut record = world.pool.session(id).unwrap().clone();
+        record.spec.agent = kind.to_owned();
+        record.spec.resume_args = agent.resume_args.iter().map(|word| word.as_str().into()).collect();
+        record.conversation = agent.hooks.then(|| Conversation { id: TALK.to_owned(), begun: false });
+        world.emit(Event::SessionCreated(Box::new(record)));
+        Self { world, agent, id, rules: settings().queue, hooks: 0, behind: Vec::new() }
+    }
+
+    pub(crate) fn pool(&self) -> &Pool {
+        &self.world.pool
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        Timestamp(self.world.now)
+    }
+
+    pub(crate) fn pass(&mut self, ms: u64) {
+        self.world.now += ms;
+    }
+
+    pub(crate) fn session(&self) -> &Session {
+        self.pool().session(self.id).unwrap()
+    }
+
+    pub(crate) fn tag(&self) -> Tag {
+        self.session().incarnation.as_ref().unwrap().tag
+    }
+
+    pub(crate) fn change(&mut self, change: impl FnOnce(&mut Session)) {
+        let mut record = self.session().clone();
+        change(&mut record);
+        self.world.emit(Event::SessionCreated(Box::new(record)));
+    }
+
+    /// A report of its agent, now.
+    pub(crate) fn hook(&mut self, signal: Signal) -> Hook {
+        self.hooks += 1;
+        let conversation = self.session().conversation.as_ref().map(|conversation| conversation.id.clone());
+        Hook {
+            session: self.id,
+            tag: self.tag(),
+            id: self.hooks,
+            at: self.now(),
+            agent: self.session().spec.agent.clone(),
+            conversation,
+            transcript: None,
+            signal,
+        }
+    }
+
+    /// What follows from a report; it is taken in.
+    pub(crate) fn hear(&mut self, hook: &Hook, same: Same) -> Vec<Event> {
+        let hearing = Hearing {
+            agent: &self.agent,
+            rules: &self.rules,
+            turn: None,
+            same,
+            behind: &self.behind,
+            now: self.now(),
+        };
+        let Heard { events, open } = heard::heard(self.pool(), self.session(), hook, hearing);
+        if !events.is_empty() {
+            self.behind = open.get(1..).unwrap_or_default().to_vec();
+        }
+        self.world.emit_all(events.clone());
+        events
+    }
+
+    /// Its agent says this, now.
+    pub(crate) fn says(&mut self, signal: Signal) -> Vec<Event> {
+        let hook = self.hook(signal);
+        self.hear(&hook, Same::Exact)
+    }
+
+    pub(crate) fn activity(&self) -> Activity {
+        self.pool().activity(self.id).cloned().unwrap_or_default()
+    }
+
+    pub(crate) fn state(&self) -> ActivityState {
+        self.activity().state
+    }
+
+    pub(crate) fn ask(&self) -> Option<Ask> {
+        self.activity().ask
+    }
+
+    /// All that it asks, what is shown first.
+    pub(crate) fn asks(&self) -> Vec<Ask> {
+        heard::open(&self.activity(), &self.behind)
+    }
+
+    pub(crate) fn notes(&self) -> Notes {
+        self.pool().notes(self.id).cloned().unwrap_or_default()
+    }
+
+    pub(crate) fn send(&mut self) -> MessageId {
+        send_prompt(&mut self.world, self.id).unwrap()
+    }
+
+    /// The next prompt is on its way into the pane, if there is one that may be.
+    pub(crate) fn begin(&mut self) -> Option<MessageId> {
+        let now = self.now();
+        let open = queue::next(self.pool(), self.id, now)?;
+        let (id, event) = (open.id, queue::typing(&open, Token { epoch: Epoch(1), n: now.0 }, now));
+        self.world.emit(event);
+        Some(id)
+    }
+
+    /// A message moves on.
+    pub(crate) fn moves(&mut self, id: MessageId, state: MessageState) {
+        let event = queue::moved(&self.pool().find_open(id).unwrap(), state, None, self.now());
+        self.world.emit(event);
+    }
+
+    /// A prompt that was typed and entered.
+    pub(crate) fn typed(&mut self) -> MessageId {
+        self.send();
+        let id = self.begin().unwrap();
+        self.moves(id, MessageState::Typed);
+        id
+    }
+
+    pub(crate) fn message(&self, id: MessageId) -> MessageState {
+        self.pool().message_state(self.id, id).unwrap()
+    }
+
+    /// Why a message is where it is.
+    pub(crate) fn why(&self, id: MessageId) -> Option<String> {
+        self.world.disk.messages[&id].1.as_ref().and_then(|status| status.reason.clone())
+    }
+
+    /// Its incarnation is over.
+    pub(crate) fn end(&mut self) {
+        let (session, reason, exit) = (self.id, Reason::Exited, None);
+        self.world.emit(Event::SessionStopped { session, reason, exit });
+    }
+
+    /// Another incarnation of it runs.
+    pub(crate) fn again(&mut self) {
+        let (tag, at) = (self.world.tag(), self.now());
+        let before = self.session().incarnation.clone().unwrap();
+        let incarnation = Incarnation { tag, started_at: at, ..before };
+        let (session, incarnations, restarts) = (self.id, self.session().incarnations + 1, 0);
+        let begun = incarnation.clone();
+        self.world.emit(Event::SessionStarting { session, incarnation: begun, incarnations, restarts });
+        self.world.emit(Event::SessionLive { session, incarnation, recovered: false });
+    }
+
+    /// What the daemon does about agents that ended.
+    pub(crate) fn settle_ended(&mut self) -> Vec<Event> {
+        let events =
+            heard::agent_ended(self.pool(), &heard::ended_with_prompts(self.pool(), self.now()), self.now());
+        self.world.emit_all(events.clone());
+        events
+    }
+
+    /// The daemon dies and another one starts from the disk.
+    pub(crate) fn crash(&mut self) {
+        self.world.pool = self.world.rebuilt();
+        // No pane tells what was typed.
+        let typing = self.pool().held_messages().filter(|open| open.state == MessageState::Typing);
+        let events: Vec<Event> =
+            typing.map(|open| queue::moved(&open, MessageState::InDoubt, None, self.now())).collect();
+        self.world.emit_all(events);
+    }
+
+    pub(crate) fn is(&mut self, lifecycle: Lifecycle, reason: Option<Reason>) {
+        self.change(|s| (s.lifecycle, s.reason) = (lifecycle, reason));
+    }
+
+    /// What happens to the prompts whose turn is interrupted.
+    pub(crate) fn on_interrupted(mut self, then: OnInterrupted) -> Self {
+        self.agent.on_interrupted = then;
+        self
+    }
+}
+
+/// Signals by their plain names.
+pub(crate) mod signal {
+    use protocol::Timestamp;
+    use protocol::hook::{Signal, ToolUse};
+
+    pub(crate) fn started(source: &str) -> Signal {
+        Signal::Started { source: source.to_owned() }
+    }
+
+    pub(crate) fn prompt() -> Signal {
+        Signal::Prompt { text: "text".to_owned(), cut: false, turn: None }
+    }
+
+    pub(crate) fn works(tool: &str) -> Signal {
+        Signal::Working { what: Some(tool.to_owned()), skill: None }
+    }
+
+    pub(crate) fn used(tool: &str) -> Signal {
+        let (input, response) = ("{}".to_owned(), String::new());
+        let tool = tool.to_owned();
+        Signal::ToolUsed(Box::new(ToolUse { id: None, tool, input, response, failed: false, cwd: None }))
+    }
+
+    pub(crate) fn asks(tool: &str, wait_ms: u64) -> Signal {
+        Signal::Permission { tool: tool.to_owned(), text: "rm -rf x".to_owned(), wait_ms }
+    }
+
+    /// The same of a command, as the tool's own arguments tell it.
+    pub(crate) fn ran(command: &str) -> Signal {
+        let Signal::ToolUsed(used) = used("Bash") else { unreachable!() };
+        let input = format!("{{\"command\":{command:?},\"description\":\"x\"}}");
+        Signal::ToolUsed(Box::new(ToolUse { input, ..*used }))
+    }
+
+    pub(crate) fn wants(command: &str, wait_ms: u64) -> Signal {
+        Signal::Permission { tool: "Bash".to_owned(), text: command.to_owned(), wait_ms }
+    }
+
+    pub(crate) fn notified(kind: &str) -> Signal {
+        Signal::Notified { kind: kind.to_owned(), text: "look".to_owned() }
+    }
+
+    pub(crate) fn over() -> Signal {
+        Signal::TurnOver { turn: None, said: Some("done".to_owned()) }
+    }
+
+    pub(crate) fn failed(until: Option<u64>) -> Signal {
+        let limited = until.is_some();
+        Signal::TurnFailed { error: "limit".to_owned(), limited, until: until.map(Timestamp) }
+    }
+
+    pub(crate) fn ended() -> Signal {
+        Signal::Ended { reason: "other".to_owned() }
+    }
+}

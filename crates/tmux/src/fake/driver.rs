@@ -1,0 +1,175 @@
+//! The in-memory tmux as its callers see it.
+
+use std::path::Path;
+
+use protocol::ids::{PaneId, TmuxSessionId, Token};
+use protocol::text::Name;
+
+use super::{Fake, not_found};
+use crate::act::{Client, Lines};
+use crate::adopt::Adopt;
+use crate::create::{Create, Created, Size};
+use crate::driver::{Call, Driver};
+use crate::error::TmuxError;
+use crate::guard::{Answer, Needs, PaneRef, ServerRef};
+use crate::keys::Key;
+use crate::log::LogOptions;
+use crate::observe::Listing;
+use crate::receipt::Receipt;
+use crate::terminal::Glance;
+
+impl Driver for Fake {
+    fn observe(&self) -> Call<'_, Listing> {
+        self.call("observe", |state| {
+            let server = state.up()?;
+            Ok(Listing { server, sessions: state.sessions.clone(), panes: state.panes.clone() })
+        })
+    }
+
+    fn create<'a>(&'a self, create: &'a Create) -> Call<'a, Created> {
+        self.call("create", |state| state.create(create))
+    }
+
+    /// What was typed is what is on the screen.
+    fn capture(&self, pane: PaneRef, _lines: Lines, _ansi: bool) -> Call<'_, (Answer, Vec<u8>)> {
+        self.call("capture", move |state| {
+            let answer = state.guarded(pane, Needs::Ours, |_| Ok(()))?;
+            let text = if answer == Answer::Done { state.typed.get(&pane.pane).cloned() } else { None };
+            Ok((answer, text.unwrap_or_default()))
+        })
+    }
+
+    fn glance(&self, pane: PaneRef) -> Call<'_, Glance> {
+        self.call("glance", move |state| {
+            let answer = state.guarded(pane, Needs::Ours, |_| Ok(()))?;
+            Ok(if answer == Answer::Done { state.glance(pane.pane) } else { Glance::refused(answer) })
+        })
+    }
+
+    fn paste<'a>(&'a self, pane: PaneRef, token: Token, text: &'a [u8]) -> Call<'a, Answer> {
+        self.call("paste", move |state| match text {
+            [] => Err(TmuxError::Refused("an empty text cannot be pasted".to_owned())),
+            _ => state.type_in(pane, Needs::Untyped(token), text),
+        })
+    }
+
+    fn call_off(&self, pane: PaneRef, token: Token) -> Call<'_, (Answer, Receipt)> {
+        self.call("call_off", move |state| {
+            let answer = state.guarded(pane, Needs::Ours, |_| Ok(()))?;
+            let known = answer == Answer::Done;
+            Ok((answer, if known { state.call_off(pane.pane, token) } else { Receipt::Unknown }))
+        })
+    }
+
+    fn input<'a>(&'a self, pane: PaneRef, bytes: &'a [u8]) -> Call<'a, Answer> {
+        self.call("input", move |state| match bytes {
+            [] => Err(TmuxError::Refused("an empty text cannot be pasted".to_owned())),
+            _ => state.type_in(pane, Needs::Open, bytes),
+        })
+    }
+
+    fn enter(&self, pane: PaneRef) -> Call<'_, Answer> {
+        self.call("enter", move |state| state.type_in(pane, Needs::Open, b"\r"))
+    }
+
+    fn enter_after(&self, pane: PaneRef, token: Token) -> Call<'_, Answer> {
+        self.call("enter_after", move |state| state.type_in(pane, Needs::Unentered(token), b"\r"))
+    }
+
+    fn keys<'a>(&'a self, pane: PaneRef, keys: &'a [Key]) -> Call<'a, Answer> {
+        let names: String = keys.iter().map(|key| format!("<{key}>")).collect();
+        self.call("keys", move |state| state.type_in(pane, Needs::Typable, names.as_bytes()))
+    }
+
+    fn peek(&self, pane: PaneRef) -> Call<'_, Answer> {
+        self.call("peek", move |state| state.guarded(pane, Needs::Ours, |_| Ok(())))
+    }
+
+    fn kill_pane(&self, pane: PaneRef) -> Call<'_, Answer> {
+        self.call("kill_pane", move |state| state.kill(pane, Needs::Ours))
+    }
+
+    fn kill_unattended(&self, pane: PaneRef) -> Call<'_, Answer> {
+        self.call("kill_unattended", move |state| state.kill(pane, Needs::Unattended))
+    }
+
+    fn rename<'a>(&'a self, pane: PaneRef, session: TmuxSessionId, name: &'a Name) -> Call<'a, Answer> {
+        self.call("rename", move |state| {
+            state.guarded(pane, Needs::Ours, |state| state.rename(session, name))
+        })
+    }
+
+    fn release(&self, pane: PaneRef) -> Call<'_, Answer> {
+        self.call("release", move |state| {
+            state.guarded(pane, Needs::Ours, |state| {
+                let found = state.panes.entry(pane.pane);
+                found.and_modify(|found| (found.tag, found.detached) = (None, true));
+                Ok(())
+            })
+        })
+    }
+
+    fn adopt<'a>(
+        &'a self,
+        server: ServerRef,
+        session: TmuxSessionId,
+        pane: PaneId,
+        adopt: &'a Adopt,
+    ) -> Call<'a, Answer> {
+        self.call("adopt", move |state| {
+            if state.up()? != server {
+                return Ok(Answer::OtherServer);
+            }
+            Ok(match state.panes.get_mut(&pane) {
+                Some(found) if found.session == session && found.dead => Answer::Dead,
+                Some(found) if found.session == session => {
+                    if found.tag.is_some_and(|tag| tag != adopt.tag) {
+                        return Ok(Answer::NotOurs);
+                    }
+                    (found.tag, found.detached) = (Some(adopt.tag), false);
+                    state.receipts.insert(pane, (adopt.token, Receipt::CalledOff));
+                    Answer::Done
+                }
+                _ => Answer::Gone,
+            })
+        })
+    }
+
+    fn reopen_log<'a>(&'a self, pane: PaneRef, _: &'a LogOptions, _: &'a Path) -> Call<'a, Answer> {
+        self.call("reopen_log", move |state| state.guarded(pane, Needs::Alive, |_| Ok(())))
+    }
+
+    fn resize(&self, pane: PaneRef, size: Size) -> Call<'_, Answer> {
+        self.call("resize", move |state| {
+            state.guarded(pane, Needs::Unattended, |state| {
+                let found = state.panes.entry(pane.pane);
+                found.and_modify(|found| (found.width, found.height) = (size.width, size.height));
+                Ok(())
+            })
+        })
+    }
+
+    fn clear_history(&self, pane: PaneRef) -> Call<'_, Answer> {
+        self.call("clear_history", move |state| state.guarded(pane, Needs::Ours, |_| Ok(())))
+    }
+
+    fn clients(&self, server: ServerRef, session: TmuxSessionId) -> Call<'_, Vec<Client>> {
+        self.call("clients", move |state| {
+            if state.up()? != server || !state.sessions.contains_key(&session) {
+                return Err(not_found(session));
+            }
+            Ok(state.clients.get(&session).cloned().unwrap_or_default())
+        })
+    }
+
+    fn switch_client<'a>(
+        &'a self,
+        server: ServerRef,
+        client: &'a str,
+        session: TmuxSessionId,
+    ) -> Call<'a, ()> {
+        self.call("switch_client", move |state| {
+            if state.up()? == server { state.switch(client, session) } else { Err(not_found(session)) }
+        })
+    }
+}

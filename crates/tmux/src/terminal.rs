@@ -1,0 +1,176 @@
+//! A pane as a terminal: all that is to be known of it at one moment, and its size.
+
+use crate::create::Size;
+use crate::device::Device;
+use crate::error::TmuxError;
+use crate::format;
+use crate::guard::{Answer, Guarded, Needs, Nonce, PaneRef};
+
+/// A pane at one moment. Only [`Glance::answer`] says anything unless that is [`Answer::Done`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Glance {
+    /// Whether it is the pane that is meant. A dead one is looked at like any other.
+    pub answer: Answer,
+    /// Its size.
+    pub size: Size,
+    /// The cursor's column and row, from 0.
+    pub cursor: (u16, u16),
+    /// Whether the cursor is shown.
+    pub cursor_shown: bool,
+    /// Whether the program uses the alternate screen.
+    pub alternate: bool,
+    /// Whether copy mode or another mode would swallow keys.
+    pub in_mode: bool,
+    /// Whether its terminal was closed.
+    pub dead: bool,
+    /// Whether the program asked for bracketed pastes; tmux tells from 3.7 on.
+    pub bracketed: Option<bool>,
+    /// The title that its program gave it; the machine's name where it gave none.
+    pub title: String,
+    /// The visible lines with their colours, each ended by a line feed.
+    pub screen: Vec<u8>,
+    /// When one of those who could type into it last did, in seconds since the Unix epoch. `None`: no terminal
+    /// that may write is attached to a session that shows the pane.
+    pub typed_at: Option<u64>,
+    /// When its session was last active, in seconds since the Unix epoch: it began, somebody attached, or typed.
+    pub active_at: Option<u64>,
+}
+
+/// What is read of a pane, in one line, with the title last.
+const FACTS: &str = concat!(
+    "#{pane_width} #{pane_height} #{cursor_x} #{cursor_y} #{cursor_flag} #{alternate_on} ",
+    "#{pane_in_mode} #{pane_dead} #{session_activity} #{bracket_paste_flag}\t#{pane_title}"
+);
+
+impl Device {
+    /// Looks at a pane, in one queue pass.
+    ///
+    /// # Errors
+    /// As any call.
+    pub async fn glance(&self, pane: PaneRef) -> Result<Glance, TmuxError> {
+        let target = pane.pane.to_string();
+        let mark = format!("SCREEN {}", Nonce::new());
+        let commands: &[&[&str]] = &[
+            &["display-message", "-p", "-t", &target, FACTS],
+            &["list-clients", "-F", &client(&target)],
+            &["display-message", "-p", &mark],
+            &["capture-pane", "-p", "-t", &target, "-S", "0", "-e"],
+        ];
+        let (answer, text) = Guarded { pane, needs: Needs::Ours, commands }.run(self).await?;
+        match answer {
+            Answer::Done => read(&text, &mark).ok_or_else(|| format::bad(&text)),
+            refused => Ok(Glance::refused(refused)),
+        }
+    }
+
+    /// Sets the size of the pane's window, unless somebody is attached: looked at in the same pass. The next
+    /// who attaches brings a size along, as if nothing had been set.
+    ///
+    /// # Errors
+    /// As any call. Safe to repeat.
+    pub async fn resize(&self, pane: PaneRef, size: Size) -> Result<Answer, TmuxError> {
+        let (width, height) = (size.width.to_string(), size.height.to_string());
+        let target = pane.pane.to_string();
+        let resize: &[&str] = &["resize-window", "-t", &target, "-x", &width, "-y", &height];
+        // Resizing pins the window to its size; with nobody attached it keeps that without being pinned.
+        let unpin: &[&str] = &["set-option", "-w", "-u", "-t", &target, "window-size"];
+        let guarded = Guarded { pane, needs: Needs::Unattended, commands: &[resize, unpin] };
+        guarded.run(self).await.map(|(answer, _)| answer)
+    }
+}
+
+impl Glance {
+    /// Nothing was looked at.
+    #[must_use]
+    pub fn refused(answer: Answer) -> Self {
+        Self {
+            answer,
+            size: Size { width: 0, height: 0 },
+            cursor: (0, 0),
+            cursor_shown: false,
+            alternate: false,
+            in_mode: false,
+            dead: false,
+            bracketed: None,
+            title: String::new(),
+            screen: Vec::new(),
+            typed_at: None,
+            active_at: None,
+        }
+    }
+}
+
+/// One client a line: when it was last active where it is a terminal that may write, attached to a session that
+/// shows the pane; else nothing.
+fn client(pane: &str) -> String {
+    let shows = format!("#{{m:*<{pane}>*,#{{W:#{{P:<#{{pane_id}}>}}}}}}");
+    format!("#{{?#{{==:#{{client_control_mode}} #{{client_readonly}} {shows},0 0 1}},#{{client_activity}},}}")
+}
+
+fn read(text: &[u8], mark: &str) -> Option<Glance> {
+    let (facts, mut rest) = format::take_line(text)?;
+    let mut typed_at = None;
+    loop {
+        let (line, after) = format::take_line(rest)?;
+        rest = after;
+        if line == mark.as_bytes() {
+            break;
+        }
+        let at = if line.is_empty() { None } else { Some(format::field(Some(line))?) };
+        typed_at = typed_at.max(at);
+    }
+    let tab = facts.iter().position(|&b| b == b'\t')?;
+    let numbers: Vec<&[u8]> = facts[..tab].split(|&b| b == b' ').collect();
+    let &[width, height, x, y, shown, alternate, mode, dead, active, bracketed] = numbers.as_slice() else {
+        return None;
+    };
+    let number = |text: &[u8]| format::field::<u16>(Some(text));
+    // A number of modes; nothing where a pane never had an answer to it.
+    let flag = |text: &[u8]| if text.is_empty() { Some(false) } else { number(text).map(|n| n > 0) };
+    Some(Glance {
+        answer: Answer::Done,
+        size: Size { width: number(width)?, height: number(height)? },
+        cursor: (number(x)?, number(y)?),
+        cursor_shown: flag(shown)?,
+        alternate: flag(alternate)?,
+        in_mode: flag(mode)?,
+        dead: flag(dead)?,
+        bracketed: if bracketed.is_empty() { None } else { flag(bracketed) },
+        title: String::from_utf8_lossy(&facts[tab + 1..]).into_owned(),
+        screen: rest.to_vec(),
+        typed_at,
+        active_at: format::field(Some(active)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FACTS: &str = "80 24 3 4 1 0 0 0 1700000005 \ttitle of\tit";
+
+    fn glance(text: &str) -> Option<Glance> {
+        read(text.as_bytes(), "MARK")
+    }
+
+    #[test]
+    fn a_glance_is_read_or_refused() {
+        let found = glance(&format!("{FACTS}\n\n1700000009\n1700000007\nMARK\n\x1b[31mred\n\n")).unwrap();
+        assert_eq!((found.size, found.cursor), (Size { width: 80, height: 24 }, (3, 4)));
+        assert_eq!((found.cursor_shown, found.alternate, found.in_mode), (true, false, false));
+        assert_eq!((found.title.as_str(), found.typed_at), ("title of\tit", Some(1_700_000_009)));
+        assert_eq!((found.screen.as_slice(), found.bracketed), (&b"\x1b[31mred\n\n"[..], None));
+        let told = glance("80 24 3 4 0 1 2 1  0\tx\nMARK\n").unwrap();
+        assert_eq!((told.bracketed, told.in_mode, told.dead, told.typed_at), (Some(false), true, true, None));
+        assert_eq!((found.active_at, told.active_at), (Some(1_700_000_005), None));
+        for bad in ["", "MARK\n", "80 24 3 4 1 0 0 5 \tx\nMARK\n", "80 24 3 4 1 0 0 0 5 \tx\nsoon\nMARK\n"] {
+            assert_eq!(glance(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_screen_that_looks_like_the_mark_is_a_screen() {
+        let found = glance(&format!("{FACTS}\nMARK\nMARK\n")).unwrap();
+        assert_eq!(found.screen, b"MARK\n");
+    }
+}

@@ -1,0 +1,302 @@
+"""What the tests stand on: homes for the agents, the stand-in for their models, a pool, and what the agents recorded."""
+import contextlib
+import glob
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+PROGRAMS = ["poold", "tmux-watch", "reaper", "poolctl"]
+KEY = "sk-ant-mock-0123456789abcdef0123456789"
+MODEL_DELAY_S = 0.05
+# The directories that sessions run in; the agent knows and trusts all but the last.
+PLACES = ["main", "untrusted"]
+# States of a message that is over.
+OVER = {"done", "dead", "cancelled", "expired"}
+
+
+class Failed(Exception):
+    """It cannot go on."""
+
+
+def until(what, seconds, found, pause=0.05):
+    """Waits for an answer that is true, and returns it."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if answer := found():
+            return answer
+        time.sleep(pause)
+    raise Failed(f"not within {seconds} s: {what}")
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def toml(table):
+    """The lines of a table; a value that is a dictionary is an inline table."""
+    def value(v):
+        if isinstance(v, dict):
+            return "{ " + ", ".join(f"{json.dumps(k)} = {value(x)}" for k, x in v.items()) + " }"
+        return "[" + ", ".join(map(value, v)) + "]" if isinstance(v, list) else json.dumps(v)
+    return "".join(f"{key} = {value(v)}\n" for key, v in table.items())
+
+
+class Lab:
+    """A pool of its own for one kind of agent, and all that it needs."""
+
+    def __init__(self, kind, agent, programs):
+        self.kind, self.agent = kind, agent
+        # Short: the path of a socket has 107 bytes at most. Gemini CLI reads the pool's hooks only where nobody but root writes.
+        top = pathlib.Path.home() if kind == "gemini" else "/tmp"
+        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="tpa", dir=top))
+        self.home, self.made, self.hook_ran = (self.dir / name for name in ("home", "made-by-tool", "users-hook-ran"))
+        self.bin = self.dir / "bin"
+        for place in [self.home / f".{kind}", self.bin, *map(self.place, PLACES)]:
+            place.mkdir(parents=True)
+        # Copies, so that a build meanwhile changes nothing.
+        for name in PROGRAMS:
+            shutil.copy2(pathlib.Path(programs) / name, self.bin)
+        subprocess.run(["git", "init", "-q", self.place("untrusted")], check=True)
+        self.port = free_port()
+        self.environment = {
+            "PATH": f"{self.bin}:/usr/local/bin:/usr/bin:/bin", "HOME": str(self.home), "LANG": "C.UTF-8",
+            "TERM": "xterm-256color", "POOL_NAME": "agents", "POOL_STATE_DIR": str(self.dir / "state"),
+            "POOL_CONFIG": str(self.dir / "config.toml"), "POOL_LOG": "info",
+        }
+        {"claude": self.claude_home, "codex": self.codex_home, "gemini": self.gemini_home}[kind]()
+        self.configure()
+        self.mock = None
+
+    def place(self, name):
+        return self.dir / "places" / name
+
+    def users_hook(self):
+        return {"type": "command", "command": f"touch {self.hook_ran}", "timeout": 9}
+
+    def claude_home(self):
+        known = {"hasTrustDialogAccepted": True, "hasCompletedProjectOnboarding": True}
+        projects = {str(self.place(name)): known for name in PLACES[:-1]}
+        (self.home / ".claude.json").write_text(json.dumps({
+            "hasCompletedOnboarding": True, "projects": projects,
+            "customApiKeyResponses": {"approved": [KEY[-20:]], "rejected": []}}))
+        self.users_file = self.home / ".claude" / "settings.json"
+        self.users_file.write_text(json.dumps({"hooks": {"Stop": [{"hooks": [self.users_hook()]}]}}, indent=4))
+        self.agent_environment = {
+            "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{self.port}", "DISABLE_AUTOUPDATER": "1", "DISABLE_TELEMETRY": "1",
+            "DISABLE_ERROR_REPORTING": "1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"}
+        self.credentials = {"ANTHROPIC_API_KEY": KEY}
+
+    def codex_home(self):
+        self.users_file = self.home / ".codex" / "config.toml"
+        # The user has trusted it: Codex knows by this hash.
+        told = json.dumps({"event_name": "stop", "hooks": [{"async": False, **self.users_hook()}]}, sort_keys=True, separators=(",", ":"))
+        trust = {f"{self.users_file}:stop:0:0": {"trusted_hash": "sha256:" + hashlib.sha256(told.encode()).hexdigest()}}
+        trusted = "".join(f'[projects."{self.place(name)}"]\ntrust_level = "trusted"\n' for name in PLACES[:-1])
+        self.users_file.write_text(f'''# The user's own words.
+model_provider = "mock"
+model = "gpt-5.1-codex"
+check_for_update_on_startup = false
+[model_providers.mock]
+name = "mock"
+base_url = "http://127.0.0.1:{self.port}/v1"
+env_key = "MOCK_KEY"
+wire_api = "responses"
+[hooks]
+{toml({"Stop": [{"hooks": [self.users_hook()]}], "state": trust})}{trusted}''')
+        self.agent_environment, self.credentials = {"CODEX_HOME": str(self.home / ".codex")}, {"MOCK_KEY": "x"}
+
+    def gemini_home(self):
+        self.users_file = self.home / ".gemini" / "settings.json"
+        users_hook = {**self.users_hook(), "timeout": 9000}
+        self.users_file.write_text(json.dumps({
+            "security": {"auth": {"selectedType": "gemini-api-key"}}, "general": {"enableAutoUpdate": False},
+            "hooks": {"AfterAgent": [{"hooks": [users_hook]}]}}, indent=4))
+        trusted = {str(self.place(name)): "TRUST_FOLDER" for name in PLACES[:-1]}
+        (self.home / ".gemini" / "trustedFolders.json").write_text(json.dumps(trusted))
+        self.agent_environment = {
+            "GOOGLE_GEMINI_BASE_URL": f"http://127.0.0.1:{self.port}", "GEMINI_MODEL": "gemini-2.5-flash",
+            "GEMINI_CLI_SYSTEM_SETTINGS_PATH": str(self.dir / "no-settings.json")}
+        self.credentials = {"GEMINI_API_KEY": KEY}
+
+    def configure(self):
+        """The agent as it is built in; `quick` waits little for `approve`; `subscriber` has an account instead of a key."""
+        built_in = {
+            "claude": {"start_args": ["--session-id", "{conversation}"], "resume_args": ["--resume", "{conversation}"]},
+            "codex": {"resume_args": ["resume", "{conversation}"]},
+            "gemini": {"start_args": ["--session-id", "{conversation}"], "resume_args": ["--resume", "{conversation}"]},
+        }[self.kind]
+        spelled = {**built_in, "adapter": self.kind, "confirm": "hook", "hooks": True, "go_on": "continue"}
+        account = {"CLAUDE_CODE_OAUTH_TOKEN": "sk-ant-oat01-mock0123456789"} if self.kind == "claude" else self.credentials
+        kinds = {self.kind: ({}, self.credentials), "quick": ({**spelled, "approve_wait": "3s"}, self.credentials),
+                 "subscriber": (spelled, account)}
+        tables = [f"[agents.{name}]\n" + toml({"command": self.agent, "env": {**self.agent_environment, **keys}, **more})
+                  for name, (more, keys) in kinds.items()]
+        (self.dir / "config.toml").write_text("\n".join(tables))
+
+    def __enter__(self):
+        command = [HERE.parent / "dev" / "mock-model-api", self.port, MODEL_DELAY_S, self.dir / "model.log", self.made]
+        self.mock = subprocess.Popen([sys.executable, *map(str, command)], stdin=subprocess.DEVNULL)
+        try:
+            self.poolctl("up", timeout=60)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        with contextlib.suppress(Exception):
+            self.poolctl("down", "--stop-sessions", timeout=60)
+        socket_path = self.dir / "state" / "run" / "tmux.sock"
+        subprocess.run(["tmux", "-S", socket_path, "kill-server"], stderr=subprocess.DEVNULL, check=False)
+        if self.mock:
+            self.mock.terminate()
+            self.mock.wait()
+
+    def poolctl(self, *words, said=None, may_fail=False, timeout=90):
+        done = subprocess.run([self.bin / "poolctl", *map(str, words)], env=self.environment, cwd=self.dir, timeout=timeout,
+                              input=said, stdin=None if said is not None else subprocess.DEVNULL, capture_output=True, check=False)
+        if done.returncode and not may_fail:
+            shown = " ".join(map(str, words))
+            raise Failed(f"poolctl {shown}: exit {done.returncode}: {done.stderr.decode(errors='replace').strip()}")
+        return done
+
+    def ask(self, *words, **how):
+        """The JSON documents that poolctl prints."""
+        lines = self.poolctl(*words, "--json", **how).stdout.decode(errors="replace").splitlines()
+        return [json.loads(line) for line in lines]
+
+    def poold(self):
+        """Its pid, if it answers."""
+        found = self.ask("status", "--timeout", "1s", may_fail=True)
+        return found[0].get("pid") if found else None
+
+    def kill_poold(self):
+        """Kills it the hard way, and waits until its supervisor has another one up."""
+        old = until("poold answers", 60, self.poold)
+        os.kill(old, signal.SIGKILL)
+        with contextlib.suppress(Failed):
+            return until("poold is back", 3, lambda: self.poold() not in (None, old))
+        # The supervisor waits longer after each kill: another one does not know of those.
+        self.poolctl("down", timeout=60)
+        return self.poolctl("up", timeout=60)
+
+    def processes(self):
+        """What runs in this laboratory: command lines by pid."""
+        found = {}
+        for path in map(pathlib.Path, glob.glob("/proc/[0-9]*")):
+            with contextlib.suppress(OSError):
+                if str(self.dir).encode() in (path / "environ").read_bytes():
+                    found[int(path.name)] = (path / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+        return found
+
+    def session(self, name, agent=None, place="main"):
+        return Session(self, name, agent or self.kind, place)
+
+
+class Session:
+    """A session of the pool, by `poolctl`; and what its agent recorded of it."""
+
+    def __init__(self, lab, name, agent, place):
+        self.lab, self.name, self.sent = lab, name, 0
+        lab.poolctl("new", name, "--agent", agent, "--cwd", lab.place(place))
+
+    def show(self):
+        return self.lab.ask("show", self.name)[0]
+
+    def send(self, text, wait="done", seconds=60, more=()):
+        """Sends it; the message as it is when that is over, or the time is."""
+        self.sent += 1
+        key = f"{self.name}-{self.sent}"
+        words = ["send", self.name, "-", "--key", key, "--wait", wait, "--timeout", f"{seconds}s", *more]
+        said = text if isinstance(text, bytes) else text.encode()
+        found = self.lab.ask(*words, said=said, may_fail=True, timeout=seconds + 30)
+        if found and "id" in found[0]:
+            return found[0]
+        mine = [message for message in self.messages() if message["key"] == key]
+        return mine[0] if mine else {"state": "refused"}
+
+    def messages(self):
+        return self.lab.ask("queue", "ls", self.name, "--limit", 100_000)
+
+    def message(self, number):
+        return self.lab.ask("queue", "show", self.name, number)[0]
+
+    def wait(self, what, found, seconds=30):
+        """As `until`; where it is in vain, says how the session is."""
+        try:
+            return until(what, seconds, found)
+        except Failed as failed:
+            raise Failed(f"{failed}; it is {told(self.show())}; {[(m['state'], m['reason']) for m in self.messages()][-3:]}") from None
+
+    def wait_state(self, number, *states, seconds=30):
+        def look():
+            message = self.message(number)
+            return message["state"] in states and message
+        return self.wait(f"message {number} is {' or '.join(states)}", look, seconds)
+
+    def wait_over(self, number, seconds=30):
+        return self.wait_state(number, *OVER, seconds=seconds)
+
+    def wait_shown(self, what, wanted, seconds=30):
+        """The session as it is shown, as soon as that is as wanted."""
+        def look():
+            shown = self.show()
+            return wanted(shown) and shown
+        return self.wait(what, look, seconds)
+
+    def keys(self, *keys):
+        self.lab.poolctl("keys", self.name, *keys)
+
+    def screen(self):
+        return self.lab.poolctl("capture", self.name).stdout.decode(errors="replace")
+
+    def transcript(self):
+        """The file in which the agent itself keeps this conversation, which is named in it."""
+        known = (self.show()["conversation"] or {}).get("id")
+        if not known:
+            return None
+        end = known[:8] if self.lab.kind == "gemini" else known
+        found = sorted(glob.glob(f"{self.lab.home}/.{self.lab.kind}/**/*{end}.jsonl", recursive=True))
+        return pathlib.Path(found[0]) if found else None  # Gemini CLI begins another where it resumes, and does not use it
+
+    def prompts(self):
+        """The prompts that the agent took, as it recorded them."""
+        path = self.transcript()
+        lines = path.read_text(errors="surrogateescape").split("\n") if path else []
+        found = []
+        for line in lines:
+            with contextlib.suppress(ValueError):
+                found.append(prompt_in(self.lab.kind, json.loads(line)))
+        return [prompt for prompt in found if prompt is not None]
+
+
+def told(shown):
+    """What a session does, for people."""
+    ask = f", asks {shown['ask']}" if shown["ask"] else ""
+    return f"{shown['lifecycle']}, {shown['activity']} by {shown['activity_source']}, waits: {shown['waits']}{ask}"
+
+
+def prompt_in(kind, line):
+    """The prompt that a line of the agent's record tells of, if it does."""
+    if kind == "claude":
+        said = line.get("message", {}).get("content") if line.get("type") == "user" else None
+        return said if isinstance(said, str) and not line.get("isMeta") and not line.get("isSidechain") else None
+    if kind == "gemini":
+        parts = line.get("content") if line.get("type") == "user" else []
+        said = "".join(part.get("text", "") for part in parts)
+        return said if said and not said.startswith("<session_context>") else None
+    item = line.get("payload", {}).get("item", {}) if line.get("type") == "event_msg" else {}
+    if line.get("payload", {}).get("type") != "item_completed" or item.get("type") != "UserMessage":
+        return None
+    return "".join(part.get("text", "") for part in item["content"])

@@ -1,0 +1,309 @@
+"""What is tried with an agent. Each part is given a laboratory, how many prompts to send, and a `check(right, what)` that
+notes what is wrong; it returns what it measured."""
+import collections
+import contextlib
+import datetime
+import hashlib
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+
+from lab import OVER, Failed, told, until
+from texts import arrives, some
+
+HOGS = 3
+# Gemini CLI needs more than a minute and a half until it has taken 200 kB.
+LONGEST = {"gemini": 20_000}
+# A person sees to what nothing confirms after this many seconds.
+SEEN_TO_AFTER = 6
+
+
+def between(first, last):
+    """Seconds between two times as poolctl prints them."""
+    at = [datetime.datetime.fromisoformat(stamp.replace("Z", "+00:00")) for stamp in (first, last)]
+    return (at[1] - at[0]).total_seconds()
+
+
+def times(messages):
+    """The middle and the longest time from the request to the agent's word that it has it."""
+    taken = sorted(between(m["created_at"], m["accepted_at"]) for m in messages if m["accepted_at"])
+    return {"accepted_s": taken[len(taken) // 2], "at_most_s": taken[-1]} if taken else {}
+
+
+def ended(check, message, state="done", reason=None, what="it"):
+    right = message["state"] == state and (reason is None or message["reason"] == reason)
+    check(right, f"{what} is {message['state']}: {message['reason']}")
+
+
+def alike(check, session, texts):
+    """Whether the agent got exactly these, in this order. How many were not as they should be."""
+    kind = session.lab.kind
+    with contextlib.suppress(Failed):  # agents write their records a little later
+        until("all are recorded", 5, lambda: len(session.prompts()) >= len(texts))
+    wanted, got = [arrives(kind, text) for text in texts], [arrives(kind, prompt) for prompt in session.prompts()]
+    wrong = [(n, w, g) for n, (w, g) in enumerate(zip(wanted, got)) if w != g]
+    for n, w, g in wrong[:3]:
+        check(False, f"prompt {n}: sent {w[:80]!r} ({len(w)}), arrived {g[:80]!r} ({len(g)})")
+    more = [text[:60] for text in collections.Counter(got) - collections.Counter(wanted)]
+    check(len(wanted) == len(got), f"{len(wanted)} were sent, {len(got)} arrived, too often: {more[:5]}")
+    return {"sent": len(wanted), "wrong": len(wrong)}
+
+
+def exact(lab, count, check, name="exact"):
+    """Prompts of all kinds and lengths arrive as they are, once, and each has its end."""
+    session, texts, messages = lab.session(name), some(count, 1), []
+    texts = [text for text in texts if len(text) <= LONGEST.get(lab.kind, len(text))]
+    for n, text in enumerate(texts):
+        message = session.send(text, seconds=120)
+        ended(check, message, what=f"prompt {n} {text[:60]!r} ({len(text)})")
+        if message["state"] not in OVER:
+            raise Failed(f"its lane is held: {told(session.show())}")
+        messages.append(session.message(message["id"]))
+    check(session.send(" \n\t")["state"] == "refused", "a text of blanks is not refused")
+    done = sum(message["state"] == "done" for message in messages)
+    return {**alike(check, session, texts), "done": done, **times(messages)}
+
+
+def killed(lab, count, check, name="killed"):
+    """Prompts while poold is killed -9 again and again: none arrives twice, and what is uncertain says so."""
+    count = max(count // 2, 2)
+    session, chance, texts = lab.session(name), random.Random(2), some(count, 3, marked=True)
+    numbers = [session.send(text, wait="queued")["id"] for text in texts]
+    kills, since, seen_to = 0, {}, collections.Counter()
+    deadline = time.monotonic() + 60 + 12 * count
+    while True:
+        messages = {message["id"]: message for message in session.messages() if message["id"] in numbers}
+        if all(messages[number]["state"] in OVER for number in numbers):
+            break
+        if time.monotonic() > deadline:
+            raise Failed(f"not over after {kills} kills: {told(session.show())}; {seen_to}")
+        for number, message in messages.items():
+            at = since.setdefault((number, message["state"]), time.monotonic())
+            stuck = message["state"] == "in_doubt" or message["state"] == "typed" and message["reason"]
+            if stuck and time.monotonic() - at > SEEN_TO_AFTER:
+                shown = told(session.show())
+                check(message["reason"], f"prompt {number} is in doubt without a reason")
+                check(message["state"] == "typed" or "attention" in shown, f"prompt {number} is in doubt, and the session {shown}")
+                seen_to[see_to(session, message, f"(number {numbers.index(number)})")] += 1
+                del since[number, message["state"]]
+        if kills < count:
+            time.sleep(chance.uniform(0.05, 1.2))
+            lab.kill_poold()
+            kills += 1
+        else:
+            time.sleep(0.3)
+    facts = settled(session, texts, [messages[number] for number in numbers], check)
+    return {**facts, "kills": kills, "seen_to": dict(seen_to)}
+
+
+def see_to(session, message, mark):
+    """What a person does about a message that nothing ends: looks what became of it, and says so."""
+    if message["state"] == "typed" and "stands in the composer" in (message["reason"] or ""):
+        session.keys("Enter")
+        return "entered"
+    arrived = any(prompt.endswith(mark) for prompt in session.prompts())
+    screen = session.screen()
+    stands = not arrived and (mark in screen or "[Pasted" in screen)
+    if stands:
+        session.keys("C-c")
+    words = ["queue", "resolve", session.name, message["id"], "--as", "done" if arrived else "dead"]
+    session.lab.poolctl(*words, may_fail=True)
+    return "had arrived" if arrived else "stood in the composer" if stands else "nowhere"
+
+
+def settled(session, texts, messages, check):
+    """What became of them: those that are done arrived once, and none twice."""
+    time.sleep(2)  # what should not come may come still, and agents write their records a little later
+    got = collections.Counter(arrives(session.lab.kind, prompt) for prompt in session.prompts())
+    for n, (text, message) in enumerate(zip(texts, messages)):
+        how_often, done = got.pop(arrives(session.lab.kind, text), 0), message["state"] == "done"
+        check(how_often <= 1, f"prompt {n} arrived {how_often} times")
+        check(how_often == 1 or not done, f"prompt {n} is done and never arrived as it is: {text[:60]!r}")
+        check(done or message["reason"], f"prompt {n} is {message['state']} without a reason")
+    check(not got, f"what nobody sent arrived: {[text[:80] for text in got][:3]}")
+    return {"sent": len(texts), **collections.Counter(message["state"] for message in messages)}
+
+
+@contextlib.contextmanager
+def hogs():
+    """Programs that do nothing but use the processors."""
+    found = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(HOGS)]
+    try:
+        yield
+    finally:
+        for hog in found:
+            hog.kill()
+            hog.wait()
+
+
+def hogged(lab, count, check):
+    """`exact` with half as many, and `killed` with a quarter, while other programs use all processors."""
+    with hogs():
+        return {**exact(lab, max(count // 2, 2), check, "hogged"), "killed": killed(lab, count // 2, check, "hogged-killed")}
+
+
+def busy(lab, _, check):
+    """Prompts sent while the agent is at another: each has its turn, in order."""
+    session, texts = lab.session("busy"), ["SLOW is the first", *(f"and then {n}" for n in range(5))]
+    first = session.send(texts[0], wait="accepted")
+    ended(check, first, "accepted", what="the first")
+    numbers = [session.send(text, wait="queued")["id"] for text in texts[1:]]
+    check(all(session.message(n)["state"] == "queued" for n in numbers), "one was typed while the agent was busy")
+    for number in [first["id"], *numbers]:
+        ended(check, session.wait_over(number, seconds=60), what=f"prompt {number}")
+    return alike(check, session, texts)
+
+
+def interrupted(lab, _, check):
+    """Escape before the answer begins, and while it comes: an honest end, and the next prompt arrives as it is."""
+    session, facts, sent = lab.session("interrupted"), {}, ["hello"]
+    session.send("hello")
+    for when, text, pause in [("before", "SLOW one", 1.5), ("during", "SLOWEND one", 3)]:
+        message = session.send(text, wait="accepted")
+        ended(check, message, "accepted", what=text)
+        time.sleep(pause)
+        began = time.monotonic()
+        session.keys("Escape")
+        message = session.wait_over(message["id"], seconds=40)
+        ended(check, message, "dead", "interrupted", when)
+        facts[when] = f"{message['reason']} after {time.monotonic() - began:.1f} s"
+        number = session.send(f"the next, {when}", wait="queued")["id"]
+        with contextlib.suppress(Failed):
+            session.wait_over(number, seconds=8)
+        if "composer" in (waits := session.show()["waits"] or ""):
+            facts[when] += f"; then {waits}"  # the agent gave its text back to the user
+            session.keys("C-c")
+        ended(check, session.wait_over(number, seconds=40), what=f"the next, {when},")
+        sent += [text, f"the next, {when}"]
+    return {**facts, **alike(check, session, sent)}
+
+
+def permission(lab, _, check):
+    """One request is approved, one denied, and one that nobody answers is left to the terminal."""
+    session = lab.session("permission")
+    for verb, more in [("denied", ["--deny", "--reason", "not now"]), ("approved", [])]:
+        number = session.send(f"USETOOL to be {verb}", wait="accepted")["id"]
+        ask = session.wait_shown(f"the one to be {verb}", lambda shown: shown["ask"])["ask"]
+        check(ask["kind"] == "permission" and ask["answerable"] and str(lab.made) in ask["text"], f"{verb}: it asks {ask}")
+        lab.poolctl("approve", session.name, *more)
+        ended(check, session.wait_over(number), what=verb)
+        check(lab.made.exists() == (verb == "approved"), f"{verb}: the file is {'' if lab.made.exists() else 'not '}there")
+        again = lab.poolctl("approve", session.name, may_fail=True).returncode
+        check(again == 4, f"{verb}: answered once more: exit {again}")
+    lab.made.unlink(missing_ok=True)
+    session = lab.session("timed-out", "quick")
+    number = session.send("USETOOL to be timed out", wait="accepted")["id"]
+    shown = session.wait_shown("it is left to the terminal", lambda shown: shown["ask"] and not shown["ask"]["answerable"])
+    check(shown["activity"] == "attention" and not lab.made.exists(), f"after its time: {told(shown)}")
+    check(lab.poolctl("approve", session.name, may_fail=True).returncode == 4, "it can be answered from outside still")
+    until("the dialog is shown", 10, lambda: "1. Yes" in session.screen())
+    session.keys("Enter")
+    ended(check, session.wait_over(number), what="timed out")
+    check(lab.made.exists(), "timed out: the file is not there")
+    return {"then": told(shown)}
+
+
+def orphan(lab, _, check):
+    """The agent is killed -9 with a tool at work: nothing is left, and the prompt has its end."""
+    session = lab.session("orphan")
+    number = session.send("USETOOL and USESLEEP", wait="accepted")["id"]
+
+    def sleeping():
+        return [pid for pid, words in lab.processes().items() if words == "sleep 345"]
+
+    def at_work():
+        if ask := session.show()["ask"]:  # Claude Code lets it sleep without asking
+            if ask["answerable"]:
+                lab.poolctl("approve", session.name, may_fail=True)
+            else:
+                session.keys("Enter")
+        return sleeping()
+    tools = until("the tool is at work", 30, at_work)
+    began = time.monotonic()
+    os.kill(session.show()["generator"]["pid"], signal.SIGKILL)
+    ended(check, session.wait_over(number), "dead", "agent_ended")
+    session.wait("the tool is gone", lambda: not sleeping())
+    left = [words for words in lab.processes().values() if words.startswith(lab.agent)]
+    check(not left, f"left: {left}")
+    return {"tools": len(tools), "gone_s": round(time.monotonic() - began, 1), "then": told(session.show())}
+
+
+def resumed(lab, _, check):
+    """A parked session is woken by a prompt, in the same conversation."""
+    session, texts = lab.session("resumed"), ["before the pause", "after the pause"]
+    session.send(texts[0])
+    before = session.transcript()
+    lab.poolctl("park", session.name)
+    session.wait_shown("it is parked", lambda shown: shown["lifecycle"] == "parked")
+    began = time.monotonic()
+    ended(check, session.send(texts[1]))
+    took, shown = round(time.monotonic() - began, 1), session.show()
+    check(before and session.transcript() == before, f"{before} became {session.transcript()}")
+    check(shown["resumed"] and shown["incarnations"] == 2, f"resumed {shown['resumed']}, {shown['incarnations']} incarnations")
+    return {**alike(check, session, texts), "woken_s": took}
+
+
+def limit(lab, _, check):
+    """The usage limit is reached: the prompt says so, and the session until when; the next prompt waits."""
+    session, began = lab.session("limited", "subscriber"), datetime.datetime.now(datetime.timezone.utc).isoformat()
+    message = session.send("LIMIT is reached", seconds=40)
+    ended(check, message, "dead")
+    check("limit" in message["reason"], f"its reason: {message['reason']}")
+    shown = session.wait_shown("it is limited", lambda shown: shown["limited_until"])
+    ahead = between(began, shown["limited_until"])
+    check(3600 - 70 <= ahead <= 3600 + 70, f"the limit is over in {ahead:.0f} s instead of an hour")
+    shown = session.wait_shown("its slot is free", lambda shown: shown["lifecycle"] == "parked")
+    check(shown["reason"] == "limited" and shown["limited_until"], f"it is parked ({shown['reason']}) until {shown['limited_until']}")
+    number = session.send("and then", wait="queued")["id"]
+    shown = session.wait_shown("it says why the next waits", lambda shown: shown["waits"])
+    check("used up" in shown["waits"], f"it waits: {shown['waits']}")
+    ended(check, session.message(number), "queued", what="the next")
+    return {"then": told(shown), "until": shown["limited_until"]}
+
+
+def startup(lab, _, check):
+    """A question at the start holds the prompt back, says what it is, and lets it go when it is answered."""
+    session = lab.session("startup", place="untrusted")
+    number = session.send("after the question", wait="queued")["id"]
+    shown = session.wait_shown("why it waits", lambda shown: shown["ask"] and shown["waits"])
+    check(shown["activity"] == "attention" and shown["ask"]["kind"] == "dialog", f"it is {told(shown)}")
+    check("trust" in shown["ask"]["text"], f"it asks {shown['ask']}")
+    ended(check, session.message(number), "queued")
+    session.keys("Enter")
+    ended(check, session.wait_over(number))
+    return {"waits": shown["waits"], **alike(check, session, ["after the question"])}
+
+
+def files(lab, _, check):
+    """The user's own configuration is as it was, and the user's own hooks run as well."""
+    before, session = digest(lab), lab.session("files")
+    session.send("hello")
+    check(digest(lab) == before, f"{lab.users_file} has changed")
+    patterns = ("settings*.json", "hooks.json", "*.toml", ".claude.json")
+    found = [path for pattern in patterns for top in (lab.home, lab.place("main")) for path in top.rglob(pattern)]
+    ours = [str(path) for path in found if b"poolctl" in path.read_bytes()]
+    check(not ours, f"the pool is named in {ours}")
+    check(lab.hook_ran.exists(), "the user's own hook did not run")
+    return {"looked_at": len(found)}
+
+
+def digest(lab):
+    """Of the user's own file; of Codex's without the notes that Codex itself adds."""
+    text = lab.users_file.read_text()
+    tables = re.split(r"(?m)^(?=\[)", text) if lab.kind == "codex" else [text]
+    return hashlib.sha256("".join(t for t in tables if not t.startswith(("[tui", "[notice"))).strip().encode()).hexdigest()
+
+
+# What is known not to be so with an agent, and why.
+NOT_FOR = {"gemini": {
+    "interrupted": "its hook tells of an interruption while the answer comes as of any other end",
+    "startup": "it starts anew once its folder is trusted; what is typed meanwhile is lost, and stays `typed`",
+    "permission": "no hook of it can answer a request for a permission",
+    "limit": "it asks at its terminal what to do about a limit, and does not say until when that is",
+}}
+PARTS = {part.__name__: part for part in
+         (exact, killed, hogged, busy, interrupted, permission, orphan, resumed, limit, startup, files)}

@@ -1,0 +1,126 @@
+//! Which conversation an agent has: chosen by the pool or by the agent, taken up again, or another one.
+
+use serde_json::{Value, json};
+
+use super::fakes::{self, Agent};
+use crate::harness::{PATIENCE, Pool, wait_until};
+
+/// Parks it and wakes it with a prompt.
+#[track_caller]
+fn parked_and_woken(agent: &Agent<'_>) {
+    let pool = agent.pool;
+    pool.ok(&["park", &agent.id]);
+    pool.await_lifecycle(&agent.id, "parked");
+    assert_eq!(agent.tell("are you there?"), "done: are you there?");
+}
+
+#[test]
+fn c05_an_agent_takes_up_the_conversation_that_it_had_when_it_was_parked() {
+    let pool = fakes::pool("");
+    for kind in ["claude", "codex"] {
+        let agent = Agent::new(&pool, kind);
+        assert_eq!(agent.tell("hello"), "done: hello");
+        let conversation = agent.conversation();
+        assert_eq!(agent.show()["conversation"]["id"], conversation, "{kind}");
+        for runs in 2..4 {
+            parked_and_woken(&agent);
+            assert_eq!(agent.lines("runs").len(), runs);
+            assert_eq!(agent.lines("runs").last().unwrap(), &format!("resume {conversation}"));
+            assert_eq!(agent.show()["conversation"]["id"], conversation);
+        }
+        agent.assert_no_hook_failed();
+    }
+}
+
+#[test]
+fn c05_a_conversation_that_was_never_begun_is_not_taken_up() {
+    let pool = fakes::pool("");
+    for kind in ["claude", "codex"] {
+        let agent = Agent::new(&pool, kind);
+        parked_and_woken(&agent);
+        let runs = agent.lines("runs");
+        assert!(runs.len() == 2 && runs[1].starts_with("startup "), "{kind}: {runs:?}");
+        assert_eq!(agent.show()["conversation"]["id"], agent.conversation());
+        pool.ok(&["restart", "--fresh", &agent.id]);
+        agent.await_activity("idle");
+        let runs = agent.lines("runs");
+        assert!(runs.len() == 3 && runs[2].starts_with("startup "), "{kind}: {runs:?}");
+        assert_ne!(runs[1], runs[2]);
+    }
+}
+
+#[test]
+fn a_conversation_that_the_agent_was_told_to_begin_anew_is_the_one_from_then_on() {
+    let pool = fakes::pool("");
+    let agent = Agent::claude(&pool);
+    assert_eq!(agent.tell("hello"), "done: hello");
+    let first = agent.conversation();
+    // A command, which no prompt hook confirms.
+    let id = pool.ok(&["send", "--raw", &agent.id, "/clear"]);
+    agent.await_state(&id, "done");
+    let second = format!("after-{first}");
+    agent.await_shown("another conversation", |shown| shown["conversation"]["id"] == second);
+    assert_eq!(agent.tell("hello again"), "done: hello again");
+    parked_and_woken(&agent);
+    assert_eq!(agent.lines("runs").last().unwrap(), &format!("resume {second}"));
+    agent.assert_no_hook_failed();
+}
+
+/// What is stored of sessions and their agents, without their messages and the journal, in bytes.
+#[track_caller]
+fn kept(pool: &Pool) -> usize {
+    let rows = pool.lines(&["export"]);
+    let tables = ["sessions", "activities", "notes", "thoughts", "breakers"];
+    let about = |row: &&Value| row["table"].as_str().is_some_and(|table| tables.contains(&table));
+    let kept: Vec<String> = rows.iter().filter(about).map(ToString::to_string).collect();
+    assert!(kept.len() >= 3, "{kept:?}");
+    kept.concat().len()
+}
+
+#[test]
+fn c06_an_agent_begins_with_nothing_and_what_is_kept_of_it_does_not_grow_with_what_is_said() {
+    let pool = fakes::pool(&fakes::kind("late", "claude", "LATE = '1', ", ""));
+    let agent = Agent::starting(&pool, "late", &[]);
+    std::fs::write(agent.path("ready"), "").unwrap();
+    agent.await_activity("idle");
+    let fresh = agent.show();
+    let counts = ["total_requests", "restarts"].map(|key| &fresh[key]);
+    assert_eq!((counts, &fresh["queue"]["queued"]), ([&json!(0), &json!(0)], &json!(0)));
+    for key in ["ask", "limited_until", "tokens", "skill", "thought", "waits"] {
+        assert_eq!(fresh[key], json!(null), "{key}: {fresh}");
+    }
+    assert_eq!(
+        (&fresh["queue"]["oldest_at"], &fresh["conversation"]["begun"]),
+        (&json!(null), &json!(false))
+    );
+    // A conversation leaves no more of itself in its record than one prompt does.
+    agent.tell("hello");
+    agent.await_activity("idle");
+    let before = kept(&pool);
+    for n in 0..6 {
+        let text = format!("{n}{}", " and so on".repeat(400));
+        agent.tell(&text);
+        agent.await_activity("idle");
+    }
+    let after = kept(&pool);
+    assert!(after < before + 100, "{before} bytes became {after}");
+    // The oldest that waits is known by its time, while another is worked on.
+    let slow = agent.send("SLOW one");
+    agent.await_state(&slow, "accepted");
+    let waiting = ["two", "three"].map(|text| agent.send(text));
+    let shown = agent.show();
+    assert_eq!((&shown["queue"]["queued"], &shown["activity"]), (&json!(2), &json!("busy")));
+    assert_eq!(shown["queue"]["oldest_at"], agent.message(&waiting[0])["created_at"]);
+    pool.ok(&["queue", "cancel", &agent.id, "--all"]);
+    // Another run begins with nothing of what the last one was at.
+    std::fs::remove_file(agent.path("ready")).unwrap();
+    pool.ok(&["restart", &agent.id]);
+    assert_eq!(pool.await_lifecycle(&agent.id, "live")["activity"], "unknown");
+    std::fs::write(agent.path("ready"), "").unwrap();
+    let next = agent.await_activity("idle");
+    assert_ne!(next["generator"]["pid"], shown["generator"]["pid"]);
+    assert!(next["activity_since"].as_str() > shown["activity_since"].as_str(), "{next}");
+    assert_ne!(agent.state(&slow), "accepted");
+    assert_eq!(agent.tell("and now?"), "done: and now?");
+    wait_until("nothing is left", PATIENCE, || agent.show()["queue"]["oldest_at"] == json!(null));
+}

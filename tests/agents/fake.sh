@@ -1,0 +1,257 @@
+#!/usr/bin/env bash
+# An agent as real ones are seen from outside: `fake.sh claude|codex ARGUMENTS…`. It draws a composer, reads a paste in
+# brackets and submits it on Enter, and calls `poolctl hook` (POOLCTL) for what happens. What it does with a prompt is said
+# by words in the prompt. What it was given it keeps in its directory: pastes/N, prompts/N, a line each in `enters`,
+# `strays` and `runs`; `early` is there when it was typed to while it was busy, or while something else stood in its composer.
+export LC_ALL=C
+kind=$1
+shift
+mode=startup conversation=own-$$-$RANDOM wait=
+while (($#)); do
+  case $1 in
+    --session-id) conversation=$2 ;;
+    --resume | resume) conversation=$2 mode=resume ;;
+    --plugin-dir) wait=$(sed -n 's/.*"\([0-9]*ms\)".*/\1/p' "$2/hooks/hooks.json") ;;
+    hooks.PermissionRequest=*) wait=$(sed -n 's/.*--wait \([0-9]*ms\).*/\1/p' <<<"$1") ;;
+  esac
+  shift
+done
+echo "$mode $conversation" >>runs
+echo "$POOL_INCARNATION" >>tag
+mkdir -p pastes prompts
+rule=──────────────────────────────
+[[ $kind = claude ]] && mark='❯' || mark='›'
+case $BASH_VERSION in 3.*) soon=1 later=1 ;; *) soon=0.05 later=0.3 ;; esac
+pastes=$(ls pastes | wc -l) prompts=$(ls prompts | wc -l)
+pastes=$((pastes)) prompts=$((prompts)) text= turn= dialog= begun= swallowed= asked= above=
+
+stty raw -echo opost onlcr
+# A terminal that bash itself reads it also sets, so that an Enter is a newline: somebody else reads it.
+exec 4<&0 3< <(exec cat <&4)
+
+json() { # TEXT, as it stands in a JSON string
+  local s=$1
+  s=${s//\\/\\\\} s=${s//\"/\\\"} s=${s//$'\n'/\\n} s=${s//$'\t'/\\t}
+  printf '%s' "$s"
+}
+
+event() { # EVENT [FIELDS]
+  printf '{"hook_event_name":"%s","session_id":"%s","transcript_path":"%s","cwd":"%s","prompt_id":"%s","turn_id":"%s"%s}' \
+    "$1" "$conversation" "$PWD/record.jsonl" "$PWD" "p$prompts" "p$prompts" "$2"
+}
+
+tell() {
+  local code
+  event "$@" | "$POOLCTL" hook "$kind" >>printed 2>&1
+  code=$?
+  [[ $code = 0 ]] || echo "$1: $code" >>failed
+}
+
+record() { # JSON
+  printf '{"timestamp":"%s",%s}\n' "$(date -u +%Y-%m-%dT%H:%M:%S.999Z)" "$1" >>record.jsonl
+}
+
+said() { # TEXT, noted as taken
+  if [[ $kind = claude ]]; then
+    record "\"type\":\"user\",\"isSidechain\":false,\"message\":{\"role\":\"user\",\"content\":\"$(json "$1")\"}"
+  else
+    record "\"type\":\"event_msg\",\"payload\":{\"type\":\"item_completed\",\"item\":{\"type\":\"UserMessage\",\"content\":[{\"type\":\"text\",\"text\":\"$(json "$1")\"}]}}"
+  fi
+}
+
+draw() {
+  local screen='\e[H\e[2J'"$kind\r\n" row=3 shown=$text
+  [[ -z $above ]] || screen+="$above\r\n" row=4
+  if [[ -n $dialog && $kind = claude ]]; then
+    screen+="$rule\r\n Bash command\r\n\r\n   touch made\r\n\r\n Do you want to proceed?\r\n ❯ 1. Yes\r\n   3. No\r\n\r\n Esc to cancel"
+  elif [[ -n $dialog ]]; then
+    screen+="\r\n  Would you like to run the following command?\r\n\r\n  \$ touch made\r\n\r\n› 1. Yes, proceed (y)\r\n  3. No\r\n\r\n  Press enter to confirm or esc to cancel"
+  elif [[ $kind = claude ]]; then
+    (( ${#shown} < 800 )) || shown="[Pasted text #1]"
+    shown=${shown//\\/\\\\} shown=${shown//%/%%} shown=${shown//$'\n'/\\r\\n  }
+    [[ -z $turn ]] || screen+="✽ Thinking…\r\n"
+    screen+="$rule\r\n❯ $shown\e[7m \e[0m\r\n$rule\r\n"
+    [[ -n $turn ]] && screen+="  esc to interrupt" || screen+="  ? for shortcuts"
+  else
+    (( ${#shown} < 800 )) || shown="[Pasted Content]"
+    shown=${shown//\\/\\\\} shown=${shown//%/%%} shown=${shown//$'\n'/ }
+    [[ -n $turn ]] && screen+="• Working (1s • esc to interrupt)\r\n" || screen+="  Worked for 1s\r\n"
+    [[ -n $shown ]] || shown='\e[2mAsk Codex to do anything\e[0m'
+    screen+="\e[1m›\e[0m $shown\r\n\r\n  hints\e[$row;3H"
+  fi
+  printf "$screen"
+}
+
+started() {
+  [[ -z $begun ]] || return
+  begun=1
+  tell SessionStart ",\"source\":\"$mode\""
+}
+
+over() { # WORDS
+  turn=
+  tell Stop ",\"last_assistant_message\":\"$(json "$1")\""
+  echo "$1" >>overs
+}
+
+used() { # N
+  local of=",\"tool_name\":\"Bash\",\"tool_input\":{\"command\":\"touch made\"},\"tool_use_id\":\"tool-$prompts-$1\""
+  tell PreToolUse "$of"
+  tell PostToolUse "$of,\"tool_response\":{\"stdout\":\"made\"}"
+}
+
+ask() {
+  local of=',"tool_name":"Bash","tool_input":{"command":"touch made"}'
+  turn=ask
+  tell PreToolUse "$of,\"tool_use_id\":\"tool-$prompts-1\""
+  event PermissionRequest "$of" >asks
+  "$POOLCTL" hook "$kind" --wait "${wait:-0ms}" <asks >answer 2>complaint &
+  asked=$!
+  [[ $kind = codex ]] || dialog=ask
+}
+
+allowed() {
+  touch made
+  asked= dialog=
+  tell PostToolUse ",\"tool_name\":\"Bash\",\"tool_input\":{\"command\":\"touch made\"},\"tool_use_id\":\"tool-$prompts-1\""
+  over "$1"
+}
+
+answered() { # the hook that asks has ended
+  wait "$asked"
+  echo $? >>hooks-ended
+  asked=
+  case $(<answer) in
+    *'"allow"'*) allowed 'allowed from outside' ;;
+    *'"deny"'*) dialog= && over "denied: $(<answer)" ;;
+    *) dialog=ask ;;
+  esac
+}
+
+refused() { # at the terminal: no hook tells of that
+  [[ -z $asked ]] || kill "$asked"
+  turn= dialog= asked= above='⎿  Interrupted · What should Claude do instead?'
+}
+
+escape() {
+  case $turn$dialog in
+    ask*) refused ;;
+    slow*)
+      turn= above='⎿  Interrupted · What should Claude do instead?'
+      [[ $kind = claude ]] || tell Interrupt
+      [[ $prompt != *NOTED* ]] ||
+        record '"type":"user","message":{"role":"user","content":[{"type":"text","text":"[Request interrupted by user]"}]}'
+      ;;
+  esac
+}
+
+submit() {
+  prompt=$text
+  text= swallowed= above=
+  prompts=$((prompts + 1))
+  printf '%s' "$prompt" >prompts/$prompts
+  case $prompt in
+    *RECORDED*) said "$prompt" && return ;;
+    *LOST*) return ;;
+    /clear) clear_conversation && return ;;
+    *DIE*) kill -9 $$ ;;
+  esac
+  turn=slow
+  draw
+  started
+  tell UserPromptSubmit ",\"prompt\":\"$(json "$prompt")\""
+  case $prompt in
+    *SLOW*) ;;
+    *ASK*) ask ;;
+    *TOOL*) used 1 && used 2 && over 'used it twice' ;;
+    *ERROR*) turn= && tell StopFailure ',"error":"unknown","last_assistant_message":"it broke"' ;;
+    *LIMIT*) limit "${prompt#*LIMIT }" ;;
+    *) over "done: $prompt" ;;
+  esac
+}
+
+clear_conversation() { # its own command: another conversation in the same agent
+  conversation=after-$conversation
+  tell SessionStart ',"source":"clear"'
+}
+
+limit() { # UNTIL
+  turn=
+  if [[ $kind = claude ]]; then
+    tell StopFailure ",\"error\":\"rate_limit\",\"last_assistant_message\":\"usage limit reached|$1\""
+  else
+    record "\"type\":\"event_msg\",\"payload\":{\"type\":\"token_count\",\"rate_limits\":{\"primary\":{\"used_percent\":100.0,\"resets_at\":$1}}}"
+    record '"type":"event_msg","payload":{"type":"task_complete","turn_id":"t","last_agent_message":null,"error":{"message":"You’ve hit your usage limit.","codex_error_info":"usage_limit_exceeded"}}'
+  fi
+}
+
+enter() {
+  # One that finds nothing is another thing: pressed again while this stood still.
+  [[ -n $dialog$text ]] && echo enter >>enters || echo enter >>strays
+  if [[ -n $dialog ]]; then
+    [[ $turn = ask ]] && allowed 'allowed at the terminal'
+    return
+  fi
+  [[ -n $text ]] || return
+  case $text in
+    *STUCK*) return ;;
+    *SWALLOW*) [[ $swallowed ]] || { swallowed=1 && return; } ;;
+    *DIALOG*) dialog=other && return ;;
+    *SPEAKS*) tell PreToolUse ',"tool_name":"Bash","tool_input":{}' && return ;;
+  esac
+  submit
+}
+
+paste() {
+  local pasted end
+  IFS= read -r -u 3 -d $'\e' pasted
+  IFS= read -r -u 3 -n 5 -d '' end
+  [[ -z $turn$text ]] || touch early
+  pastes=$((pastes + 1))
+  printf '%s' "$pasted" >pastes/$pastes
+  text+=$pasted
+}
+
+press() {
+  local next=
+  case $1 in
+    $'\e')
+      IFS= read -r -u 3 -t $later -n 1 -d '' next
+      [[ -n $next ]] || { escape && return; }
+      IFS= read -r -u 3 -n 4 -d '' next
+      [[ $next != 200~ ]] || paste
+      ;;
+    $'\r') enter ;;
+    $'\3') text= ;;
+    1) [[ $turn$dialog = askask ]] && allowed 'allowed at the terminal' || text+=$1 ;;
+    *) text+=$1 ;;
+  esac
+}
+
+look() {
+  # One that speaks is not silent.
+  [[ $text != *SPEAKS* || $turn$dialog ]] || printf '\e7\e8'
+  [[ -z $asked ]] || kill -0 "$asked" 2>/dev/null || { answered && draw; }
+  if [[ -e go ]]; then
+    case $turn$dialog in
+      slow) rm go && over "done: $prompt" && draw ;;
+      other) rm go && dialog= && submit && draw ;;
+    esac
+  fi
+}
+
+while [[ $LATE && ! -e ready ]]; do sleep 0.05; done
+printf '\e[?2004h'
+draw
+[[ $kind = codex ]] || started
+while [[ -t 0 ]]; do
+  key=
+  # One that times out may have read something.
+  IFS= read -r -u 3 -t $soon -n 1 -d '' key
+  if [[ -n $key ]]; then
+    press "$key"
+    draw
+  else
+    look
+  fi
+done

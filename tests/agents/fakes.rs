@@ -1,0 +1,316 @@
+//! Agents that are scripts: they look and act as real ones do as far as the pool can see, and keep what they were given.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::harness::{Output, PATIENCE, Pool, wait_until};
+
+const SCRIPT: &str = include_str!("fake.sh");
+
+/// The three daemons, with agents of the kinds `claude` and `codex` and with this configuration besides. Where it begins
+/// with lines without a header, they are of the kind `claude`.
+#[track_caller]
+pub(super) fn pool(config: &str) -> Pool {
+    let pool = bare(config);
+    pool.start_all();
+    pool
+}
+
+/// The same; nothing runs.
+#[track_caller]
+pub(super) fn bare(config: &str) -> Pool {
+    let pool = Pool::bare("");
+    fs::write(pool.path("fake.sh"), SCRIPT).unwrap();
+    configure(&pool, config);
+    pool
+}
+
+/// Writes the configuration; whoever runs is not told.
+#[track_caller]
+pub(super) fn configure(pool: &Pool, config: &str) {
+    let pace = "[pool]\ntyping_pause = '300ms'\nidle_quiet = '300ms'\nidle_settle = '300ms'\n";
+    let kinds = [kind("codex", "codex", "", ""), kind("claude", "claude", "", "")].concat();
+    let text = format!("{pace}[reaper]\ngrace = '300ms'\n{kinds}{config}");
+    pool.configure(&text.replace("@SCRIPT@", pool.path("fake.sh").to_str().unwrap()));
+}
+
+/// The table of an agent kind that acts as this agent, with more of an environment and more lines.
+pub(super) fn kind(name: &str, agent: &str, env: &str, more: &str) -> String {
+    let poolctl = env!("CARGO_BIN_EXE_poolctl");
+    // What the built-in kinds have is said of others.
+    let conversation = match agent {
+        "claude" => {
+            "start_args = ['--session-id', '{conversation}']\nresume_args = ['--resume', '{conversation}']\n"
+        }
+        _ => "resume_args = ['resume', '{conversation}']\n",
+    };
+    format!(
+        "[agents.{name}]\nadapter = '{agent}'\ncommand = 'bash'\nargs = ['@SCRIPT@', '{agent}']\n\
+         {conversation}env = {{ {env}POOLCTL = '{poolctl}' }}\n{more}"
+    )
+}
+
+/// A session with an agent in it.
+#[derive(Debug)]
+pub(super) struct Agent<'a> {
+    pub(super) pool: &'a Pool,
+    pub(super) id: String,
+    dir: PathBuf,
+}
+
+impl<'a> Agent<'a> {
+    /// A new session of this kind, whatever it does yet.
+    #[track_caller]
+    pub(super) fn starting(pool: &'a Pool, kind: &str, flags: &[&str]) -> Self {
+        let id = pool.ok(&[&["new", "--agent", kind], flags].concat());
+        let dir = PathBuf::from(pool.show(&id)["dir"].as_str().unwrap());
+        Self { pool, id, dir }
+    }
+
+    /// A new session of this kind, whose agent waits for its first prompt.
+    #[track_caller]
+    pub(super) fn new(pool: &'a Pool, kind: &str) -> Self {
+        let agent = Self::starting(pool, kind, &[]);
+        agent.await_activity("idle");
+        agent
+    }
+
+    #[track_caller]
+    pub(super) fn claude(pool: &'a Pool) -> Self {
+        Self::new(pool, "claude")
+    }
+
+    #[track_caller]
+    pub(super) fn codex(pool: &'a Pool) -> Self {
+        Self::new(pool, "codex")
+    }
+
+    // ---- what it was given ----
+
+    /// A file in its directory.
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.dir.join("work").join(name)
+    }
+
+    /// The lines of one; none where it is not there.
+    pub(super) fn lines(&self, name: &str) -> Vec<String> {
+        let text = fs::read_to_string(self.path(name)).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// What was pasted into it, in order.
+    pub(super) fn pastes(&self) -> Vec<String> {
+        numbered(&self.path("pastes"))
+    }
+
+    /// The prompts it took, in order.
+    pub(super) fn prompts(&self) -> Vec<String> {
+        numbered(&self.path("prompts"))
+    }
+
+    /// How often Enter was pressed.
+    pub(super) fn enters(&self) -> usize {
+        self.lines("enters").len()
+    }
+
+    /// Where its hooks leave what no daemon takes.
+    pub(super) fn hooks(&self) -> PathBuf {
+        self.dir.join("hooks")
+    }
+
+    /// Leaves a file there.
+    #[track_caller]
+    pub(super) fn leave(&self, name: &str, text: &str) {
+        fs::create_dir_all(self.hooks()).unwrap();
+        let fresh = self.hooks().join(format!(".{name}"));
+        fs::write(&fresh, text).unwrap();
+        fs::rename(fresh, self.hooks().join(format!("{name}.json"))).unwrap();
+    }
+
+    /// How many reports its hooks left for a daemon that did not answer.
+    pub(super) fn spooled(&self) -> usize {
+        let files = fs::read_dir(self.hooks()).into_iter().flatten().flatten();
+        files.filter(|file| file.path().extension().is_some_and(|end| end == "json")).count()
+    }
+
+    /// Waits until all of them are read.
+    #[track_caller]
+    pub(super) fn await_all_read(&self) {
+        wait_until("all that was left is read", PATIENCE, || self.spooled() == 0);
+    }
+
+    #[track_caller]
+    pub(super) fn await_prompts(&self, wanted: &[&str]) {
+        let what = format!("its prompts are {wanted:?}, not {:?}", self.prompts());
+        wait_until(&what, PATIENCE, || self.prompts() == wanted);
+    }
+
+    /// That no hook of it failed or printed anything.
+    #[track_caller]
+    pub(super) fn assert_no_hook_failed(&self) {
+        assert_eq!(self.lines("failed"), [""; 0], "hooks that failed");
+        assert_eq!(self.lines("printed"), [""; 0], "what hooks printed");
+    }
+
+    /// That nothing was typed twice, nothing while it was busy, and that no hook of it failed or printed anything.
+    #[track_caller]
+    pub(super) fn assert_unharmed(&self) {
+        let (mut pastes, all) = (self.pastes(), self.pastes().len());
+        pastes.sort();
+        pastes.dedup();
+        assert_eq!(pastes.len(), all, "typed twice: {:?}", self.pastes());
+        assert!(!self.path("early").exists(), "typed while it was busy: {:?}", self.pastes());
+        self.assert_no_hook_failed();
+    }
+
+    /// Lets it end its turn, or its dialog.
+    #[track_caller]
+    pub(super) fn go(&self) {
+        fs::write(self.path("go"), "").unwrap();
+    }
+
+    // ---- what it is told ----
+
+    /// Sends a prompt; its id.
+    #[track_caller]
+    pub(super) fn send(&self, text: &str) -> String {
+        self.pool.ok(&["send", &self.id, text])
+    }
+
+    /// Sends one, and waits until it is done: what the agent said.
+    #[track_caller]
+    pub(super) fn tell(&self, text: &str) -> String {
+        self.pool.ok(&["send", &self.id, "--result", text])
+    }
+
+    #[track_caller]
+    pub(super) fn keys(&self, keys: &[&str]) {
+        self.pool.ok(&[&["keys", &self.id], keys].concat());
+    }
+
+    // ---- what is known of it ----
+
+    #[track_caller]
+    pub(super) fn show(&self) -> Value {
+        self.pool.show(&self.id)
+    }
+
+    /// Waits until `show` is so; what it shows then.
+    #[track_caller]
+    pub(super) fn await_shown(&self, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
+        let began = Instant::now();
+        loop {
+            let shown = self.show();
+            if holds(&shown) {
+                return shown;
+            }
+            assert!(began.elapsed() < PATIENCE, "not {what}: {shown}\n{}", self.pool.journal());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Waits until its activity is this; what is shown then.
+    #[track_caller]
+    pub(super) fn await_activity(&self, state: &str) -> Value {
+        self.await_shown(state, |shown| shown["activity"] == state)
+    }
+
+    /// Waits until it asks for a permission that can be given from here; the id of the request.
+    #[track_caller]
+    pub(super) fn await_ask(&self) -> String {
+        self.await_shown("asking", |shown| shown["ask"]["answerable"] == true)["ask"]["id"].to_string()
+    }
+
+    /// A message as `queue show` has it.
+    #[track_caller]
+    pub(super) fn message(&self, id: &str) -> Value {
+        self.pool.json(&["queue", "show", &self.id, id])
+    }
+
+    #[track_caller]
+    pub(super) fn state(&self, id: &str) -> String {
+        self.message(id)["state"].as_str().unwrap().to_owned()
+    }
+
+    /// Waits until a message is in this state; the message then.
+    #[track_caller]
+    pub(super) fn await_state(&self, id: &str, state: &str) -> Value {
+        self.await_message(id, PATIENCE, |message| message["state"] == state)
+    }
+
+    /// Waits so long until a message is so; the message then.
+    #[track_caller]
+    pub(super) fn await_message(&self, id: &str, limit: Duration, holds: impl Fn(&Value) -> bool) -> Value {
+        let began = Instant::now();
+        loop {
+            let message = self.message(id);
+            if holds(&message) {
+                return message;
+            }
+            assert!(began.elapsed() < limit, "not within {limit:?}: {message}\n{}", self.show());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// The events of this kind about it.
+    #[track_caller]
+    pub(super) fn events(&self, kind: &str) -> Vec<Value> {
+        self.pool.lines(&["events", "--session", &self.id, "--kind", kind])
+    }
+
+    /// `poolctl hook` as something in its pane calls it.
+    pub(super) fn hook_command(&self, kind: &str, tag: &str) -> Command {
+        let mut command = self.pool.poolctl();
+        command.args(["hook", kind]).env("POOL_SESSION", &self.id).env("POOL_INCARNATION", tag);
+        command.env("POOL_SOCKET", self.pool.socket()).env("POOL_HOOKS", self.hooks());
+        command
+    }
+
+    /// Calls it with this on its standard input.
+    #[track_caller]
+    #[must_use = "look at the output or assert how it ended"]
+    pub(super) fn hook(&self, kind: &str, input: &Value) -> Output {
+        self.hook_of(kind, input, &self.tag())
+    }
+
+    /// The same as something in another incarnation.
+    #[track_caller]
+    #[must_use = "look at the output or assert how it ended"]
+    pub(super) fn hook_of(&self, kind: &str, input: &Value, tag: &str) -> Output {
+        Output::of(&mut self.hook_command(kind, tag), input.to_string().as_bytes())
+    }
+
+    /// The same where poold does not answer in time: the report is left in a file.
+    #[track_caller]
+    pub(super) fn unheard(&self, kind: &str, input: &Value) {
+        let mut command = self.hook_command(kind, &self.tag());
+        command.env("POOL_SOCKET", self.pool.path("nobody.sock"));
+        Output::of(&mut command, input.to_string().as_bytes()).expect(0);
+    }
+
+    /// Which incarnation runs.
+    #[track_caller]
+    pub(super) fn tag(&self) -> String {
+        // poold may be away.
+        self.lines("tag").last().unwrap().clone()
+    }
+
+    /// Its conversation, as it was started with it last.
+    #[track_caller]
+    pub(super) fn conversation(&self) -> String {
+        let runs = self.lines("runs");
+        runs.last().and_then(|run| run.split_once(' ')).unwrap().1.to_owned()
+    }
+}
+
+/// The contents of the files 1, 2, … of a directory.
+fn numbered(dir: &std::path::Path) -> Vec<String> {
+    (1..)
+        .map_while(|n| fs::read(dir.join(n.to_string())).ok())
+        .map(|b| String::from_utf8(b).unwrap())
+        .collect()
+}

@@ -1,0 +1,294 @@
+//! When a prompt waits, why, and that it goes in when that is over: somebody types, reads or holds the lock, the program
+//! does not read, is full-screen or gone.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::process::{Child, Stdio};
+use std::thread;
+
+use nix::pty::{Winsize, openpty};
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::harness::{PATIENCE, Pool, Program, Talk, eventually, send_signal, wait_until};
+
+/// A kind of which prompts wait for full-screen programs to end, and a short pause for whoever types.
+const CONFIG: &str = "
+[pool]
+typing_pause = '6s'
+[reaper]
+grace = '300ms'
+[agents.screens]
+command = 'sh'
+args = ['-c', 'stty raw -echo opost onlcr; while [ ! -e quit ]; do \"$SCREEN\" text; done; stty raw -echo; exec cat >out']
+wait_for_screen = true
+";
+
+/// A person at a terminal, attached by `poolctl attach`. The client is killed when this is dropped.
+struct Person {
+    keyboard: File,
+    client: Child,
+}
+
+impl Person {
+    #[track_caller]
+    fn attached(pool: &Pool, session: &str) -> Self {
+        let size = Winsize { ws_row: 40, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 };
+        let ends = openpty(Some(&size), None).unwrap();
+        let terminal = |end: &OwnedFd| Stdio::from(end.try_clone().unwrap());
+        let mut command = pool.poolctl();
+        command.args(["attach", session]);
+        command.stdin(terminal(&ends.slave)).stdout(terminal(&ends.slave)).stderr(terminal(&ends.slave));
+        let client = command.spawn().unwrap();
+        let keyboard = File::from(ends.master);
+        let mut screen = keyboard.try_clone().unwrap();
+        // Until the terminal is closed.
+        thread::spawn(move || while screen.read(&mut [0; 4096]).is_ok_and(|read| read > 0) {});
+        let person = Self { keyboard, client };
+        wait_until("somebody is attached", PATIENCE, || pool.show(session)["attached_clients"] == 1);
+        person
+    }
+
+    #[track_caller]
+    fn types(&mut self, keys: &[u8]) {
+        self.keyboard.write_all(keys).unwrap();
+    }
+}
+
+impl Drop for Person {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        drop(self.client.kill());
+        drop(self.client.wait());
+    }
+}
+
+/// A session whose program copies its raw terminal input to the file of this name.
+fn recorder(pool: &Pool, name: &str) -> String {
+    let out = pool.path(name);
+    let id = pool.script(name, &format!("stty raw -echo; : >{0}; exec cat >{0}", out.display()));
+    wait_until("the program reads", PATIENCE, || out.exists() && pool.show(&id)["current_command"] == "cat");
+    id
+}
+
+/// Waits until the message waits for this reason, and says so everywhere.
+#[track_caller]
+fn await_reason(pool: &Pool, session: &str, message: &str, reason: &str) {
+    let says = |value: &Value| value.as_str().is_some_and(|why| why.contains(reason));
+    eventually(&format!("it waits: {reason}; {}", pool.show(session)), PATIENCE, || {
+        says(&pool.show(session)["waits"]).then_some(())
+    });
+    let listed = pool.lines(&["queue", "ls", session]);
+    let listed = listed.iter().find(|listed| listed["id"] == message.parse::<u64>().unwrap()).unwrap();
+    assert!(listed["state"] == "queued" && says(&listed["reason"]), "{listed}");
+    let one = pool.json(&["queue", "show", session, message]);
+    assert!(one["state"] == "queued" && says(&one["reason"]), "{one}");
+    for text in [pool.ok(&["show", session]), pool.ok(&["queue", "ls", session])] {
+        assert!(text.contains(reason), "{text}");
+    }
+}
+
+#[track_caller]
+fn await_done(pool: &Pool, session: &str, message: &str) {
+    pool.ok(&["wait", session, "--for", &format!("message:{message}")]);
+    assert_eq!(pool.show(session)["waits"], Value::Null);
+}
+
+#[test]
+fn a_prompt_waits_while_somebody_types_in_an_attached_terminal() {
+    let pool = Pool::with(CONFIG);
+    let id = recorder(&pool, "web");
+    let mut person = Person::attached(&pool, "web");
+    // Who is attached and does not type holds nothing back.
+    pool.ok(&["send", "--wait", "done", &id, "first"]);
+    person.types(b"dra");
+    pool.await_file("web", |bytes| bytes.ends_with(b"dra"));
+    let (pressed, message) = thread::scope(|scope| {
+        let typing = scope.spawn(|| {
+            let message = pool.ok(&["send", &id, "second"]);
+            await_reason(&pool, &id, &message, "somebody is typing in it");
+            message
+        });
+        let mut pressed = 0;
+        while !typing.is_finished() {
+            person.types(b"f");
+            pressed += 1;
+            thread::sleep(std::time::Duration::from_millis(50));
+        }
+        (pressed, typing.join().unwrap())
+    });
+    person.types(b"t\r");
+    await_done(&pool, &id, &message);
+    let wanted = format!("first\rdra{}t\rsecond\r", "f".repeat(pressed));
+    let arrived = pool.await_file("web", |bytes| bytes.ends_with(b"second\r"));
+    assert_eq!(String::from_utf8(arrived).unwrap(), wanted);
+}
+
+#[test]
+fn a_prompt_waits_while_somebody_reads_in_copy_mode() {
+    let pool = Pool::with(CONFIG);
+    let id = recorder(&pool, "web");
+    pool.tmux_text(&["copy-mode", "-t", "=web:"]);
+    let message = pool.ok(&["send", &id, "text"]);
+    await_reason(&pool, &id, &message, "it is in copy mode");
+    assert_eq!(fs::read(pool.path("web")).unwrap(), b"");
+    pool.tmux_text(&["send-keys", "-t", "=web:", "-X", "cancel"]);
+    await_done(&pool, &id, &message);
+    assert_eq!(pool.await_file("web", |bytes| bytes.ends_with(b"\r")), b"text\r");
+}
+
+#[test]
+fn a_prompt_for_a_pane_that_died_meanwhile_goes_into_the_next_one() {
+    let pool = Pool::with(CONFIG);
+    let script = format!("stty raw -echo; cat >>{}", pool.path("web").display());
+    let id = pool.script("web", &script);
+    pool.tmux_text(&["set-option", "-w", "-t", "=web:", "remain-on-exit", "on"]);
+    pool.ok(&["send", "--wait", "done", &id, "before"]);
+    pool.tmux_text(&["copy-mode", "-t", "=web:"]);
+    let message = pool.ok(&["send", &id, "after"]);
+    await_reason(&pool, &id, &message, "it is in copy mode");
+    let (agent, _) = pool.pane_pids(&id);
+    // It may be looked at before anybody knows that its program is over.
+    pool.kill9(Program::Watch);
+    pool.kill9(Program::Reaper);
+    send_signal(agent, Signal::SIGKILL);
+    wait_until("its pane is dead", PATIENCE, || pool.tmux_panes("#{pane_dead}") == ["1"]);
+    pool.start(Program::Watch);
+    pool.start(Program::Reaper);
+    pool.await_lifecycle(&id, "stopped");
+    assert_eq!(pool.json(&["queue", "show", &id, &message])["state"], "queued");
+    // One that is over takes no more until it is to run again.
+    pool.ctl(&["send", &id, "never"]).expect(5);
+    pool.ok(&["restart", &id]);
+    await_done(&pool, &id, &message);
+    assert_eq!(pool.await_file("web", |bytes| bytes.ends_with(b"after\r")), b"before\rafter\r");
+}
+
+#[test]
+fn t22_what_a_program_never_reads_stays_typed_and_what_comes_behind_it_waits() {
+    let pool = Pool::with(CONFIG);
+    let go = pool.path("go");
+    let script = format!(
+        "stty raw -echo; touch {1}; while [ ! -e {0} ]; do sleep 0.05; done; exec cat >{2}",
+        go.display(),
+        pool.path("raw").display(),
+        pool.path("out").display()
+    );
+    let id = pool.script("deaf", &script);
+    pool.await_file("raw", |_| true);
+    let first = pool.ok(&["send", &id, "first"]);
+    let typed = eventually("it is typed", PATIENCE, || {
+        let first = pool.json(&["queue", "show", &id, &first]);
+        (first["state"] == "typed" && !first["reason"].is_null()).then_some(first)
+    });
+    assert_eq!(typed["reason"], "typed, and its program has not read it yet");
+    let second = pool.ok(&["send", &id, "second"]);
+    let shown = pool.json(&["queue", "show", &id, &second]);
+    assert_eq!(shown["state"], "queued", "{shown}");
+    pool.ctl(&["--timeout", "3s", "wait", &id, "--for", &format!("message:{first},message:{second}")])
+        .expect(6);
+    fs::write(go, "").unwrap();
+    await_done(&pool, &id, &second);
+    assert_eq!(pool.await_file("out", |bytes| bytes.ends_with(b"second\r")), b"first\rsecond\r");
+    assert_eq!(pool.json(&["queue", "show", &id, &first])["state"], "done");
+}
+
+#[test]
+fn a_prompt_waits_for_a_program_that_has_not_read_what_somebody_typed() {
+    let pool = Pool::with(CONFIG);
+    let go = pool.path("go");
+    let script = format!(
+        "stty raw -echo; touch {1}; while [ ! -e {0} ]; do sleep 0.05; done; exec cat >{2}",
+        go.display(),
+        pool.path("raw").display(),
+        pool.path("out").display()
+    );
+    let id = pool.script("deaf", &script);
+    pool.await_file("raw", |_| true);
+    pool.ok(&["keys", &id, "a", "b"]);
+    let message = pool.ok(&["send", &id, "text"]);
+    await_reason(&pool, &id, &message, "its program has not read what was typed before (2 bytes)");
+    fs::write(go, "").unwrap();
+    await_done(&pool, &id, &message);
+    assert_eq!(pool.await_file("out", |bytes| bytes.ends_with(b"\r")), b"abtext\r");
+}
+
+/// Where the kind says so, a prompt waits until a full-screen program is left.
+#[track_caller]
+fn waits_for_screen(program: &str, leave: &[&str]) {
+    let pool = Pool::with(CONFIG);
+    let (work, screen) = (pool.path("work"), format!("SCREEN={program}"));
+    let text: String = (1..500).map(|n| format!("row {n}\n")).collect();
+    fs::write(work.join("text"), text).unwrap();
+    let id = pool.ok(&["new", "web", "--agent", "screens", "--env", &screen, "--cwd", "."]);
+    wait_until("it is drawn", PATIENCE, || pool.ok(&["capture", &id]).starts_with("row 1\n"));
+    let message = pool.ok(&["send", &id, "text"]);
+    await_reason(&pool, &id, &message, "it shows a full-screen program");
+    fs::write(work.join("quit"), "").unwrap();
+    pool.ok(&[&["keys", &id], leave].concat());
+    await_done(&pool, &id, &message);
+    assert_eq!(pool.await_file(work.join("out"), |bytes| bytes.ends_with(b"\r")), b"text\r");
+}
+
+#[test]
+fn a_prompt_waits_until_less_is_left() {
+    waits_for_screen("less", &["q"]);
+}
+
+#[test]
+fn a_prompt_waits_until_vi_is_left() {
+    waits_for_screen("vi", &["Escape", ":", "q", "Enter"]);
+}
+
+#[test]
+fn l05_a_prompt_waits_while_somebody_holds_the_lock() {
+    let pool = Pool::with(CONFIG);
+    let id = recorder(&pool, "web");
+    let mut holder =
+        Talk::start(pool.poolctl().args(["lock", "web", "--", "sh", "-c", "echo held; read -r end"]));
+    wait_until("it is held", PATIENCE, || holder.lines() == ["held"]);
+    let message = pool.ok(&["send", &id, "text"]);
+    await_reason(&pool, &id, &message, "somebody holds its lock");
+    holder.hang_up();
+    holder.await_end();
+    await_done(&pool, &id, &message);
+    assert_eq!(pool.await_file("web", |bytes| bytes.ends_with(b"\r")), b"text\r");
+}
+
+/// Twenty at once, each text of several lines: every one whole, none within another, each sender's in its order.
+#[test]
+fn t07_what_twenty_send_at_once_arrives_whole_and_in_each_senders_order() {
+    const SENDERS: usize = 20;
+    const EACH: usize = 2;
+    let pool = Pool::with(CONFIG);
+    let id = recorder(&pool, "web");
+    let text = |sender: usize, n: usize| {
+        format!("begin {sender} {n}\n{}end {sender} {n}", "a line of it\n".repeat(sender))
+    };
+    thread::scope(|scope| {
+        for sender in 0..SENDERS {
+            let (pool, id) = (&pool, &id);
+            scope.spawn(move || {
+                (0..EACH).for_each(|n| {
+                    let sent =
+                        pool.ctl_in(&["--timeout", "30s", "send", id, "-"], text(sender, n).as_bytes());
+                    drop(sent.expect(0));
+                });
+            });
+        }
+    });
+    let empty = ["--timeout", "10s", "wait", &id, "--for", "queue-empty"];
+    wait_until("all of it went", 4 * PATIENCE, || pool.ctl(&empty).code == 0);
+    let all = |bytes: &[u8]| bytes.iter().filter(|byte| **byte == b'\r').count() == SENDERS * EACH;
+    let arrived = String::from_utf8(pool.await_file("web", all)).unwrap();
+    let mut next = [0; SENDERS];
+    for one in arrived.strip_suffix('\r').unwrap().split('\r') {
+        let sender: usize = one.split([' ', '\n']).nth(1).unwrap().parse().unwrap();
+        assert_eq!(one, text(sender, next[sender]), "whole, and in its order");
+        next[sender] += 1;
+    }
+    assert_eq!(next, [EACH; SENDERS]);
+    let listed = pool.lines(&["queue", "ls", &id]);
+    assert!(listed.len() == SENDERS * EACH && listed.iter().all(|message| message["state"] == "done"));
+}

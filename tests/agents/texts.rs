@@ -1,0 +1,183 @@
+//! What arrives of any text in a plain program: all of it after the one rule, and none of it outside of its paste.
+
+use std::thread;
+
+use crate::harness::{PATIENCE, Pool, number, wait_until};
+
+/// How many texts are sent in all, where `TEXTS` does not say.
+const TEXTS: usize = 60;
+/// Sessions that are typed into side by side: every other one asks for pastes in brackets.
+const SESSIONS: usize = 4;
+/// What begins and ends a paste in brackets.
+const BRACKETS: (&[u8], &[u8]) = (b"\x1b[200~", b"\x1b[201~");
+
+/// Numbers that look like any, the same in every run (xorshift).
+struct Dice(u64);
+
+impl Dice {
+    fn new(seed: usize) -> Self {
+        Self(0x9e37_79b9_7f4a_7c15 ^ (seed as u64 + 1).wrapping_mul(0x2545_f491_4f6c_dd1d))
+    }
+
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from((self.0 >> 8) % sides as u64).unwrap()
+    }
+}
+
+/// What might mean something to a shell, to tmux, to a terminal or to an agent.
+const PIECES: [&str; 48] = [
+    "\x1b[201~",
+    "\x1b[200~",
+    "\x1b]52;c;eA==\x07",
+    "\x1bP+q\x1b\\",
+    "\u{9b}201~",
+    "\u{9c}",
+    "\0",
+    "\x01",
+    "\x02d",
+    "\x03",
+    "\x04",
+    "\x11\x13",
+    "\x15",
+    "\x16",
+    "\x1a",
+    "\x1c",
+    "\x7f",
+    "\x08",
+    "\x0b\x0c",
+    "\r",
+    "\r\n",
+    "\n\r",
+    "\n",
+    "\n\n\n",
+    "\t",
+    ";",
+    " ; ",
+    "\\;",
+    "\\",
+    "#{pid}",
+    "#(touch x)",
+    "#[fg=red]",
+    "%%",
+    "%1",
+    "-x",
+    "--",
+    " -t x",
+    "~.",
+    "$HOME `id` $(id)",
+    "'\"",
+    "!ls",
+    "/exit",
+    "@x",
+    "é漢🦀",
+    "e\u{301}\u{200d}\u{fe0f}",
+    "\u{feff}\u{202e}",
+    "\u{85}\u{a0}\u{2028}",
+    "plain words ",
+];
+
+/// A text of a few pieces, now and then of thousands; something of it is always left.
+fn text(dice: &mut Dice) -> String {
+    let most = [1, 4, 12, 12, 40, 40, 40, 400, 4000][dice.roll(9)];
+    let mut text = String::new();
+    for _ in 0..=dice.roll(most) {
+        match dice.roll(6) {
+            0 => text.push(char::from_u32(u32::try_from(dice.roll(0x3000)).unwrap()).unwrap_or('?')),
+            _ => text.push_str(PIECES[dice.roll(PIECES.len())]),
+        }
+    }
+    // White space alone is refused, and the newline at the end of the input is not sent.
+    text.insert(dice.roll(2) * text.len(), 'x');
+    text + ["", ";", "\n", "\\", " "][dice.roll(5)]
+}
+
+/// What arrives of it: one kind of line ends, and no control character but line feeds and tabs.
+fn after_the_rule(text: &str) -> String {
+    let mut arrives = String::new();
+    let mut letters = text.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\r' if letters.peek() == Some(&'\n') => {}
+            '\r' => arrives.push('\n'),
+            '\n' | '\t' | ' '..='~' | '\u{a0}'.. => arrives.push(letter),
+            _ => {}
+        }
+    }
+    arrives
+}
+
+/// A session that copies what is typed to the file of its name, with pastes in brackets where asked for.
+#[track_caller]
+fn reader(pool: &Pool, name: &str, first: &str, brackets: bool) -> String {
+    let asks = if brackets { "\\033[?2004h" } else { "" };
+    let script = format!("{first}; printf '{asks}ready'; exec cat >{}", pool.path(name).display());
+    let id = pool.script(name, &script);
+    // What is on the screen was read by tmux, and what came before it as well.
+    let ready =
+        || pool.show(&id)["current_command"] == "cat" && pool.ok(&["capture", &id]).starts_with("ready");
+    wait_until("it reads", PATIENCE, ready);
+    id
+}
+
+/// Sends so many texts to a session of its own, and looks at each as it arrives.
+fn send_many(pool: &Pool, seat: usize, many: usize) {
+    let name = format!("reader{seat}");
+    let brackets = seat.is_multiple_of(2);
+    let (open, close): (&[u8], &[u8]) = if brackets { BRACKETS } else { (b"", b"") };
+    let out = pool.path(&name);
+    let id = reader(pool, &name, "stty raw -echo", brackets);
+    let mut dice = Dice::new(seat);
+    let (mut before, mut sent) = (0, Vec::new());
+    for n in 0..many {
+        let text = text(&mut dice);
+        let flags: &[&str] = if n.is_multiple_of(3) { &["--raw"] } else { &[] };
+        let args = [&["send", "--wait", "done", id.as_str(), "-"], flags].concat();
+        drop(pool.ctl_in(&args, format!("{text}\n").as_bytes()).expect(0));
+        let wanted = [open, after_the_rule(&text).as_bytes(), close, b"\r"].concat();
+        let arrived = pool.await_file(&name, |bytes| bytes.len() >= before + wanted.len());
+        assert!(
+            arrived[before..] == wanted,
+            "{name}, text {n}: {text:?}\nis {:?}",
+            String::from_utf8_lossy(&arrived[before..])
+        );
+        before = arrived.len();
+        sent.push(wanted);
+    }
+    // Nothing came later, and nothing but whole texts.
+    let arrived = std::fs::read(&out).unwrap();
+    assert!(arrived == sent.concat());
+    let ends = arrived.windows(close.len().max(1)).filter(|part| *part == close).count();
+    assert_eq!(ends, if brackets { many } else { 0 });
+}
+
+#[test]
+fn i01_i02_any_text_arrives_byte_for_byte_and_none_leaves_its_paste() {
+    let pool = Pool::new();
+    let many = number("TEXTS", TEXTS).div_ceil(SESSIONS);
+    thread::scope(|scope| {
+        for seat in 0..SESSIONS {
+            let pool = &pool;
+            thread::Builder::new()
+                .name(format!("reader {seat}"))
+                .spawn_scoped(scope, move || send_many(pool, seat, many))
+                .unwrap();
+        }
+    });
+}
+
+#[test]
+fn i02_what_would_leave_the_paste_or_end_the_program_arrives_as_text_or_not_at_all() {
+    let pool = Pool::new();
+    // A terminal that is not raw: what is left of ^C, ^D, ^Z, ^\ and ^U would end the program, or the line.
+    let id = reader(&pool, "out", ":", true);
+    let text = "one\x03\x04\x1a\x1c\x15 \x1b[201~\u{9b}201~two\x7f\x08\x11\x13";
+    drop(pool.ctl_in(&["send", "--wait", "done", &id, "-"], text.as_bytes()).expect(0));
+    drop(pool.ctl_in(&["send", "--wait", "done", "--raw", &id, "-"], text.as_bytes()).expect(0));
+    let line: &[u8] = b"\x1b[200~one [201~201~two\x1b[201~\n";
+    let arrived = pool.await_file("out", |bytes| bytes.len() >= 2 * line.len());
+    assert_eq!(String::from_utf8_lossy(&arrived), String::from_utf8_lossy(&line.repeat(2)));
+    assert_eq!(pool.lifecycle(&id), "live");
+}
