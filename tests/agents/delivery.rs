@@ -116,6 +116,18 @@ fn an_enter_that_the_agent_swallows_is_pressed_again_and_the_text_is_not_typed_a
     }
 }
 
+#[test]
+fn a_prompt_that_was_typed_a_moment_ago_is_not_typed_anew_by_a_user() {
+    let pool = fakes::pool("");
+    let agent = Agent::claude(&pool);
+    let id = agent.send("STUCK here");
+    agent.await_state(&id, "typed");
+    let refused = pool.ctl(&["queue", "resolve", &agent.id, &id, "--as", "retry"]);
+    assert!(refused.code == 4 && refused.stderr.contains("may be taken yet"), "{refused:?}");
+    assert_eq!(agent.pastes(), ["STUCK here"]);
+    pool.ok(&["queue", "resolve", &agent.id, &id, "--as", "dead"]);
+}
+
 /// Kills an agent in the middle of its turn.
 #[track_caller]
 fn kill_agent(pool: &Pool, agent: &Agent<'_>) {

@@ -247,7 +247,11 @@ fn an_agent_without_hooks_is_started_as_it_is() {
 
 /// The configuration file of an agent below the home.
 fn file_of(pool: &Pool, agent: &str) -> PathBuf {
-    pool.path("home").join(if agent == "claude" { ".claude/settings.json" } else { ".codex/hooks.json" })
+    pool.path("home").join(match agent {
+        "claude" => ".claude/settings.json",
+        "codex" => ".codex/hooks.json",
+        _ => ".gemini/settings.json",
+    })
 }
 
 /// Configurations as people have them: strange, and right.
@@ -278,7 +282,7 @@ fn strange() -> Vec<String> {
 #[test]
 fn what_is_installed_is_taken_out_again_to_the_last_byte() {
     let pool = Pool::bare("");
-    for agent in ["claude", "codex"] {
+    for agent in ["claude", "codex", "gemini"] {
         let path = file_of(&pool, agent);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         let backup = PathBuf::from(format!("{}.before-tmux-pool", path.display()));
@@ -298,7 +302,8 @@ fn what_is_installed_is_taken_out_again_to_the_last_byte() {
             for (key, value) in before.as_object().unwrap().iter().filter(|(key, _)| *key != "hooks") {
                 assert_eq!(&now[key], value, "{key}");
             }
-            let ours = now["hooks"]["UserPromptSubmit"].to_string();
+            let prompted = if agent == "gemini" { "BeforeAgent" } else { "UserPromptSubmit" };
+            let ours = now["hooks"][prompted].to_string();
             assert!(ours.contains(poolctl()) && ours.contains("--installed"), "{ours}");
             assert_eq!(fs::read_to_string(&backup).unwrap(), text);
             assert_eq!((done(&[]).as_str(), fs::read_to_string(&path).unwrap()), ("unchanged", installed));

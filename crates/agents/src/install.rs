@@ -1,5 +1,5 @@
-//! Our hooks in a user's or project's own configuration, on request: `settings.json` of Claude Code, `hooks.json` of Codex.
-//! Both are `{"hooks": {EVENT: [{"hooks": [HANDLER, …]}, …]}, …}`. Only what is ours is written or removed; everything else
+//! Our hooks in a user's or project's own configuration, on request: `settings.json` of Claude Code and Gemini CLI,
+//! `hooks.json` of Codex. All are `{"hooks": {EVENT: [{"hooks": [HANDLER, …]}, …]}, …}`. Only what is ours is written or removed; everything else
 //! stays as it is, byte for byte.
 
 mod found;
@@ -19,7 +19,7 @@ pub const INSTALLED: &str = "--installed";
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InstallError {
     /// There is no such file for this agent.
-    #[error("hooks are installed for claude and codex only, not for {0}")]
+    #[error("hooks are installed for claude, codex and gemini only, not for {0}")]
     Agent(Adapter),
     /// The path of poolctl cannot be written in JSON.
     #[error("the path of poolctl is not UTF-8")]

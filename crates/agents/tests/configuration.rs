@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 const POOLCTL: &str = "/usr/local/bin/poolctl";
-const BOTH: [Adapter; 2] = [Adapter::Claude, Adapter::Codex];
+const ALL: [Adapter; 3] = [Adapter::Claude, Adapter::Codex, Adapter::Gemini];
 
 fn installed(adapter: Adapter, existing: &str) -> String {
     install(adapter, Some(existing), Path::new(POOLCTL)).unwrap()
@@ -39,7 +39,14 @@ fn a_new_file_has_our_hooks_alone() {
     ]}]);
     assert_eq!(hooks["Interrupt"], ours);
     assert!(hooks.get("StopFailure").is_none());
-    for (adapter, text) in [(Adapter::Claude, text), (Adapter::Codex, spaced)] {
+    let gemini = install(Adapter::Gemini, None, Path::new(POOLCTL)).unwrap();
+    // It counts milliseconds.
+    let ours = json!([{"hooks": [{
+        "type": "command", "name": "tmux-pool", "command": "/usr/local/bin/poolctl hook gemini --installed",
+        "timeout": 3000
+    }]}]);
+    assert_eq!(value(&gemini)["hooks"]["BeforeAgent"], ours);
+    for (adapter, text) in [(Adapter::Claude, text), (Adapter::Codex, spaced), (Adapter::Gemini, gemini)] {
         assert!(text.starts_with("{\n  \"hooks\": {\n    \"") && text.ends_with("}\n"), "{text}");
         assert_eq!(value(&removed(adapter, &text).unwrap()), json!({}));
     }
@@ -61,26 +68,27 @@ const THEIRS: &str = r#"{
 
 #[test]
 fn what_is_theirs_stays_byte_for_byte() {
-    for adapter in BOTH {
+    for adapter in ALL {
         let with = installed(adapter, THEIRS);
         let mut lines = with.lines();
         for line in THEIRS.lines() {
             let kept = |with: &str| with == line || with.strip_suffix(',') == Some(line);
             assert!(lines.any(kept), "{line}\n{with}");
         }
-        assert!(
-            with.contains("\n        \"UserPromptSubmit\": [\n            {\n"),
-            "as they indent:\n{with}"
-        );
+        // Gemini CLI has no event of that name.
+        let (prompted, stops) =
+            if adapter == Adapter::Gemini { ("BeforeAgent", 1) } else { ("UserPromptSubmit", 2) };
+        let opened = format!("\n        \"{prompted}\": [\n            {{\n");
+        assert!(with.contains(&opened), "as they indent:\n{with}");
         let stop = &value(&with)["hooks"]["Stop"];
-        assert_eq!(stop.as_array().unwrap().len(), 2, "after theirs");
+        assert_eq!(stop.as_array().unwrap().len(), stops, "after theirs");
         assert_eq!(removed(adapter, &with).as_deref(), Some(THEIRS));
     }
 }
 
 #[test]
 fn twice_is_the_same_as_once() {
-    for adapter in BOTH {
+    for adapter in ALL {
         for theirs in ["{}", "{ }\n", r#"{"hooks":{}}"#, r#"{"hooks":{"Stop":[]},"a":1}"#, THEIRS] {
             let once = installed(adapter, theirs);
             assert_eq!(installed(adapter, &once), once);
@@ -90,7 +98,7 @@ fn twice_is_the_same_as_once() {
 
 #[test]
 fn a_moved_poolctl_takes_the_place_of_the_old_one() {
-    for adapter in BOTH {
+    for adapter in ALL {
         let old = install(adapter, Some(THEIRS), Path::new("/old place/poolctl")).unwrap();
         assert_eq!(installed(adapter, &old), installed(adapter, THEIRS));
         assert!(!installed(adapter, &old).contains("/old place/"));
@@ -135,10 +143,9 @@ fn what_the_agent_would_not_read_is_refused_with_the_place() {
     assert_eq!(refused("{\"a\": 1,}"), "it is not JSON: trailing comma at line 1 column 9");
     assert_eq!(refused("{\n// mine\n}"), "it is not JSON: key must be a string at line 2 column 1");
     assert!(refused("{} {}").contains("trailing characters"));
-    for adapter in [Adapter::Gemini, Adapter::None] {
-        assert_eq!(install(adapter, None, Path::new(POOLCTL)), Err(InstallError::Agent(adapter)));
-        assert_eq!(uninstall(adapter, None), Err(InstallError::Agent(adapter)));
-    }
+    let none = Adapter::None;
+    assert_eq!(install(none, None, Path::new(POOLCTL)), Err(InstallError::Agent(none)));
+    assert_eq!(uninstall(none, None), Err(InstallError::Agent(none)));
 }
 
 /// Any JSON, not deep.
@@ -180,7 +187,7 @@ proptest! {
     #[test]
     fn whatever_was_there_comes_back(theirs in any_configuration(), pretty: bool) {
         let text = if pretty { serde_json::to_string_pretty(&theirs).unwrap() } else { theirs.to_string() };
-        for adapter in BOTH {
+        for adapter in ALL {
             let with = installed(adapter, &text);
             prop_assert_eq!(installed(adapter, &with), with.clone());
             if theirs != json!({}) {
@@ -191,7 +198,7 @@ proptest! {
 
     #[test]
     fn any_text_is_read_or_refused(text in "[{}\\[\\]\",:a-z0-9 \n]{0,60}") {
-        for adapter in BOTH {
+        for adapter in ALL {
             let _read = install(adapter, Some(&text), Path::new(POOLCTL));
             let _read = uninstall(adapter, Some(&text));
         }

@@ -384,7 +384,7 @@ mod tests {
         "poolctl hook",
         "poolctl hook clod",
         "poolctl hook install",
-        "poolctl hook install gemini",
+        "poolctl hook install aider",
         "poolctl hook install claude --user --project",
         "poolctl adopt",
         "poolctl adopt a b",

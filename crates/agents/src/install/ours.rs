@@ -5,17 +5,19 @@ use serde_json::{Value, json};
 
 use super::{INSTALLED, InstallError};
 use crate::kind::Adapter;
-use crate::payload::{claude, codex};
+use crate::payload::{claude, codex, gemini};
 use crate::wiring::HookCall;
 
 /// How long each of them may take, in seconds. Codex gives none at the end of a session more than 3.
 const TIMEOUT: u64 = 3;
+/// The same for Gemini CLI, which counts milliseconds.
+const TIMEOUT_MS: u64 = TIMEOUT * 1000;
 
 /// Refuses agents that have no configuration we write.
 pub(super) fn check(adapter: Adapter) -> Result<(), InstallError> {
     match adapter {
-        Adapter::Claude | Adapter::Codex => Ok(()),
-        Adapter::Gemini | Adapter::None => Err(InstallError::Agent(adapter)),
+        Adapter::Claude | Adapter::Codex | Adapter::Gemini => Ok(()),
+        Adapter::None => Err(InstallError::Agent(adapter)),
     }
 }
 
@@ -27,6 +29,10 @@ pub(super) fn wanted(adapter: Adapter, poolctl: &str) -> Result<Vec<(&'static st
         Adapter::Codex => {
             (&codex::EVENTS[..], json!({"type": "command", "command": command.line(), "timeout": TIMEOUT}))
         }
+        Adapter::Gemini => (
+            &gemini::EVENTS[..],
+            json!({"type": "command", "name": "tmux-pool", "command": command.line(), "timeout": TIMEOUT_MS}),
+        ),
         _ => (
             &claude::EVENTS[..],
             json!({"type": "command", "command": poolctl, "args": command.args, "timeout": TIMEOUT}),

@@ -441,6 +441,9 @@ fn hooks_are_installed_where_they_belong() {
         installed(&["codex", "--project"], Some(("CODEX_HOME", home.join("x")))).0,
         home.join(".codex/hooks.json")
     );
+    let (path, hint) = installed(&["gemini"], Some(("GEMINI_CLI_HOME", home.join("g"))));
+    assert_eq!((path, hint.contains("confirm")), (home.join("g/.gemini/settings.json"), true));
+    assert_eq!(installed(&["gemini"], None).0, home.join(".gemini/settings.json"));
     assert!(pool.run("hook install codex").success().ends_with("use /hooks there.\n"));
     // What was made for our hooks alone goes with them.
     let said = pool.run("hook install codex --uninstall").success();

@@ -331,12 +331,24 @@ async fn confirmed_by_hook(daemon: &Arc<Daemon>, session: SessionId, typed: Type
             Then::Wait => {}
             Then::Enter => {
                 tracing::info!(%session, prompt = id.0, "Enter is pressed again");
-                // What comes of it is seen at the next look.
-                drop(daemon.tmux.enter(typed.pane).await);
+                // On disk before: from here on its agent may have it at any moment.
+                if daemon.engine.turn(move |turn| enters_again(turn, (session, id))).await? {
+                    // What comes of it is seen at the next look.
+                    drop(daemon.tmux.enter(typed.pane).await);
+                }
             }
             Then::Leave(why) => return leave(daemon, (session, id), why).await,
         }
     }
+}
+
+/// Whether it still waits for its agent; if so, it was typed only now.
+fn enters_again(turn: &mut Turn<'_>, (session, id): (SessionId, MessageId)) -> bool {
+    let open = turn.pool().open_message(session, id).filter(|open| open.state == MessageState::Typed);
+    let event = open.map(|open| queue::moved(&open, MessageState::Typed, None, turn.now()));
+    let waits = event.is_some();
+    turn.emit_all(event);
+    waits
 }
 
 /// Whether what was typed stands in the composer, and whether the agent said anything since; none where it moved on.

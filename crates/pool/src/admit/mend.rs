@@ -28,10 +28,14 @@ fn conflict(id: MessageId, why: &str) -> Result<Vec<Event>, Refusal> {
     refuse(ErrorCode::Conflict, format!("message {id} {why}"))
 }
 
+/// How long an agent may take to tell that it has a prompt: twice what was measured at most for the slowest, a Codex under
+/// load (6.3 s).
+const CONFIRMS_WITHIN: Duration = Duration::from_secs(12);
+
 /// Decides on `queue resolve`. No event where it is so already.
 ///
 /// # Errors
-/// Not found, or conflict where it is not in doubt.
+/// Not found, or conflict where it is not in doubt, or is to be typed anew while its agent may be taking it.
 pub fn resolve_message(pool: &Pool, asked: &ResolveMessage, now: Timestamp) -> Result<Vec<Event>, Refusal> {
     let (session, state) = find(pool, asked.id)?;
     let wanted = match asked.resolution {
@@ -46,10 +50,18 @@ pub fn resolve_message(pool: &Pool, asked: &ResolveMessage, now: Timestamp) -> R
     if !matches!(state, MessageState::InDoubt | MessageState::Typed | MessageState::Accepted) {
         return conflict(asked.id, "is not in doubt");
     }
+    let open = open(pool, session, asked.id)?;
     if wanted == MessageState::Queued {
+        let until = open.since.after(CONFIRMS_WITHIN);
+        if state == MessageState::Typed && (open.since..until).contains(&now) {
+            let left = until.since(now).as_secs() + 1;
+            return conflict(
+                asked.id,
+                &format!("was typed a moment ago and may be taken yet: try again in {left} s"),
+            );
+        }
         return Ok(anew(asked.id, session, "to be tried again, by a user", now));
     }
-    let open = open(pool, session, asked.id)?;
     Ok(vec![queue::moved(&open, wanted, Some("resolved by a user"), now)])
 }
 

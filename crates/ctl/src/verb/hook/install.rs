@@ -38,6 +38,7 @@ pub(crate) struct Args {
 enum Agent {
     Claude,
     Codex,
+    Gemini,
 }
 
 impl Agent {
@@ -45,14 +46,26 @@ impl Agent {
         match self {
             Self::Claude => Adapter::Claude,
             Self::Codex => Adapter::Codex,
+            Self::Gemini => Adapter::Gemini,
         }
     }
 
-    /// The variable that names its directory, that directory below the home or a project, and the file in it.
+    /// What is left to be done after the hooks are in its configuration.
+    fn hint(self) -> Option<&'static str> {
+        match self {
+            Self::Claude => None,
+            Self::Codex => Some(TRUST),
+            Self::Gemini => Some(UNWIRED),
+        }
+    }
+
+    /// The variable that names its directory (that of Gemini CLI names the home), that directory below the home or a
+    /// project, and the file in it.
     fn place(self) -> (&'static str, &'static str, &'static str) {
         match self {
             Self::Claude => ("CLAUDE_CONFIG_DIR", ".claude", "settings.json"),
             Self::Codex => ("CODEX_HOME", ".codex", "hooks.json"),
+            Self::Gemini => ("GEMINI_CLI_HOME", ".gemini", "settings.json"),
         }
     }
 }
@@ -107,7 +120,8 @@ fn path(args: &Args) -> Result<PathBuf, Error> {
         return Ok(absolute(Path::new(dir))?.join(file));
     }
     if let Some(own) = std::env::var_os(variable).filter(|own| !own.is_empty()) {
-        return Ok(absolute(Path::new(&own))?.join(file));
+        let own = absolute(Path::new(&own))?;
+        return Ok(if args.agent == Agent::Gemini { own.join(dir) } else { own }.join(file));
     }
     let home = std::env::home_dir().filter(|home| home.is_absolute());
     let home =
@@ -132,7 +146,7 @@ fn show(context: &Context, args: &Args, path: &Path, outcome: &Outcome) -> Resul
         (true, false, true) => "would_install",
         (true, true, true) => "would_uninstall",
     };
-    let hint = (args.agent == Agent::Codex && !args.uninstall).then_some(TRUST);
+    let hint = args.agent.hint().filter(|_| !args.uninstall);
     if context.style.json {
         return out::json(&json!({
             "agent": args.agent.adapter().word(),
@@ -161,6 +175,9 @@ const CONFIRM: &str = "An agent that the pool starts with hooks of its own does 
 
 const TRUST: &str =
     "Codex runs hooks only once they are trusted: start it and answer its question, or use /hooks there.";
+
+const UNWIRED: &str = "Only root's Gemini CLI takes hooks of the pool's own: for other users let [agents.gemini] say \
+    confirm = \"hook\", and its prompts wait for these.";
 
 fn sentence(args: &Args, path: &Path, outcome: &Outcome) -> String {
     let path = path.display();

@@ -231,10 +231,12 @@ impl Machine {
     }
 
     fn resolve(&mut self, resolution: Resolution) {
-        let Some(Held { id, state, .. }) = self.reference.held.clone() else { return };
+        let Some(Held { id, state, since, .. }) = self.reference.held.clone() else { return };
         let asked = ResolveMessage { id, resolution };
         let decided = admit::resolve_message(self.stage.pool(), &asked, self.stage.now());
-        let doubtful = matches!(state, Typed | Accepted | InDoubt);
+        let just_typed = state == Typed && (since..since + 12_000).contains(&self.stage.now().0);
+        let doubtful = matches!(state, Typed | Accepted | InDoubt)
+            && !(just_typed && matches!(resolution, Resolution::Retry));
         assert_eq!(decided.is_ok(), doubtful, "{state:?}");
         if let Ok(events) = decided {
             self.stage.world.emit_all(events);

@@ -288,8 +288,10 @@ impl Reference {
     }
 
     pub(crate) fn resolve(&mut self, id: MessageId, wanted: Resolution, now: u64) -> Result<(), ErrorCode> {
-        let state = self.get(id).ok_or(ErrorCode::NotFound)?.state;
-        match (state, wanted) {
+        let kept = self.get(id).ok_or(ErrorCode::NotFound)?;
+        let just_typed = kept.state == Typed && (kept.since..kept.since + 12_000).contains(&now);
+        match (kept.state, wanted) {
+            (Typed, Resolution::Retry) if just_typed => return Err(ErrorCode::Conflict),
             (InDoubt | Typed | Accepted, Resolution::Done) => self.move_to(id, Done, now),
             (InDoubt | Typed | Accepted, Resolution::Dead) => self.move_to(id, Dead, now),
             (InDoubt | Typed | Accepted, Resolution::Retry) => self.get_mut(id).start_anew(now),
