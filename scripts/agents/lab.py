@@ -57,6 +57,8 @@ class Lab:
 
     def __init__(self, kind, agent, programs):
         self.kind, self.agent = kind, agent
+        # Gemini CLI takes hooks of a launch from root alone: other users install them.
+        self.installs = kind == "gemini" and os.geteuid() != 0
         # Short: the path of a socket has 107 bytes at most. Gemini CLI reads the pool's hooks only where nobody but root writes.
         top = pathlib.Path.home() if kind == "gemini" else "/tmp"
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="tpa", dir=top))
@@ -76,6 +78,8 @@ class Lab:
         }
         {"claude": self.claude_home, "codex": self.codex_home, "gemini": self.gemini_home}[kind]()
         self.configure()
+        if self.installs:
+            self.poolctl("hook", "install", kind)
         self.mock = None
 
     def place(self, name):
@@ -136,9 +140,9 @@ wire_api = "responses"
             "codex": {"resume_args": ["resume", "{conversation}"]},
             "gemini": {"start_args": ["--session-id", "{conversation}"], "resume_args": ["--resume", "{conversation}"]},
         }[self.kind]
-        spelled = {**built_in, "adapter": self.kind, "confirm": "hook", "hooks": True, "go_on": "continue"}
+        spelled = {**built_in, "adapter": self.kind, "confirm": "hook", "hooks": not self.installs, "go_on": "continue"}
         account = {"CLAUDE_CODE_OAUTH_TOKEN": "sk-ant-oat01-mock0123456789"} if self.kind == "claude" else self.credentials
-        kinds = {self.kind: ({}, self.credentials), "quick": ({**spelled, "approve_wait": "3s"}, self.credentials),
+        kinds = {self.kind: ({"confirm": "hook"} if self.installs else {}, self.credentials), "quick": ({**spelled, "approve_wait": "3s"}, self.credentials),
                  "subscriber": (spelled, account)}
         tables = [f"[agents.{name}]\n" + toml({"command": self.agent, "env": {**self.agent_environment, **keys}, **more})
                   for name, (more, keys) in kinds.items()]

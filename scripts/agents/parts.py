@@ -285,7 +285,8 @@ def files(lab, _, check):
     check(digest(lab) == before, f"{lab.users_file} has changed")
     patterns = ("settings*.json", "hooks.json", "*.toml", ".claude.json")
     found = [path for pattern in patterns for top in (lab.home, lab.place("main")) for path in top.rglob(pattern)]
-    ours = [str(path) for path in found if b"poolctl" in path.read_bytes()]
+    installed = {lab.users_file} if lab.installs else set()
+    ours = [str(path) for path in {*found} - installed if b"poolctl" in path.read_bytes()]
     check(not ours, f"the pool is named in {ours}")
     check(lab.hook_ran.exists(), "the user's own hook did not run")
     return {"looked_at": len(found)}
