@@ -55,6 +55,44 @@ fn a_permission_is_given_or_denied_from_outside() {
 }
 
 #[test]
+fn questions_of_an_agent_are_answered_in_words() {
+    let pool = fakes::pool("");
+    let agent = Agent::claude(&pool);
+    let id = agent.send("QUESTION");
+    agent.await_ask();
+    let shown = agent.show();
+    assert_eq!((&shown["ask"]["kind"], &shown["ask"]["answerable"]), (&json!("question"), &json!(true)));
+    assert_eq!(shown["ask"]["text"], "Which colour? (Red / Blue)\nWhy?");
+    let text = pool.ok(&["show", &agent.id]);
+    assert!(text.contains("--answer TEXT"), "{text}");
+    // A yes says nothing, and neither does half of it.
+    for args in [&[][..], &["--answer", "Red"], &["--answer", "a", "--answer", "b", "--answer", "c"]] {
+        let refused = pool.ctl(&[&["approve", &agent.id], args].concat()).expect(CONFLICT);
+        assert!(refused.stderr.contains("asks 2 questions"), "{refused:?}");
+    }
+    let said = pool.ok(&["approve", &agent.id, "--answer", "Blue \"sky\"", "--answer", "-"]);
+    assert!(said.contains("answered"), "{said}");
+    let result = agent.await_state(&id, "done")["result"].as_str().unwrap().to_owned();
+    let printed: Value = serde_json::from_str(result.strip_prefix("answered: ").unwrap()).unwrap();
+    let decision = &printed["hookSpecificOutput"]["decision"];
+    let answers = json!({"Which\ncolour?": "Blue \"sky\"", "Why?": "-"});
+    assert_eq!((&decision["behavior"], &decision["updatedInput"]["answers"]), (&json!("allow"), &answers));
+    // A permission takes no words.
+    let (id, _) = asked(&agent);
+    let refused = pool.ctl(&["approve", &agent.id, "--answer", "yes"]).expect(CONFLICT);
+    assert!(refused.stderr.contains("asks for a permission"), "{refused:?}");
+    pool.ok(&["approve", &agent.id]);
+    agent.await_state(&id, "done");
+    // And a question may be declined.
+    let id = agent.send("QUESTION again");
+    agent.await_ask();
+    pool.ok(&["approve", &agent.id, "--deny", "--reason", "guess"]);
+    let result = agent.await_state(&id, "done")["result"].as_str().unwrap().to_owned();
+    assert!(result.starts_with("denied: ") && result.contains("guess"), "{result}");
+    agent.assert_unharmed();
+}
+
+#[test]
 fn status_names_who_waits_for_a_person_and_is_healthy_all_the_same() {
     let pool = fakes::pool("");
     let agent = Agent::claude(&pool);

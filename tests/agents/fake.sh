@@ -100,8 +100,8 @@ used() { # N
   tell PostToolUse "$of,\"tool_response\":{\"stdout\":\"made\"}"
 }
 
-ask() {
-  local of=',"tool_name":"Bash","tool_input":{"command":"touch made"}'
+ask() { # [TOOL-AND-INPUT]
+  local of=${1-',"tool_name":"Bash","tool_input":{"command":"touch made"}'}
   turn=ask
   tell PreToolUse "$of,\"tool_use_id\":\"tool-$prompts-1\""
   event PermissionRequest "$of" >asks
@@ -122,6 +122,7 @@ answered() { # the hook that asks has ended
   echo $? >>hooks-ended
   asked=
   case $(<answer) in
+    *'"answers"'*) dialog= && over "answered: $(<answer)" ;;
     *'"allow"'*) allowed 'allowed from outside' ;;
     *'"deny"'*) dialog= && over "denied: $(<answer)" ;;
     *) dialog=ask ;;
@@ -163,6 +164,7 @@ submit() {
   case $prompt in
     *SLOW*) ;;
     *ASK*) ask ;;
+    *QUESTION*) ask ',"tool_name":"AskUserQuestion","tool_input":{"questions":[{"question":"Which\ncolour?","options":[{"label":"Red"},{"label":"Blue"}]},{"question":"Why?"}]}' ;;
     *TOOL*) used 1 && used 2 && over 'used it twice' ;;
     *ERROR*) turn= && tell StopFailure ',"error":"unknown","last_assistant_message":"it broke"' ;;
     *LIMIT*) limit "${prompt#*LIMIT }" ;;

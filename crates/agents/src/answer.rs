@@ -1,9 +1,11 @@
-//! What a hook prints to answer a request for a permission.
+//! What a hook prints to answer a request for a permission, or questions.
 
 use protocol::hook::Decision;
 use serde::Serialize;
+use serde_json::{Map, Value};
 
 use crate::kind::Adapter;
+use crate::payload::QUESTIONS_TOOL;
 
 /// The event whose hook may answer.
 pub const PERMISSION_REQUEST: &str = "PermissionRequest";
@@ -24,25 +26,44 @@ struct Output<'a> {
 }
 
 #[derive(Serialize)]
-#[serde(tag = "behavior", rename_all = "lowercase")]
+#[serde(tag = "behavior", rename_all = "lowercase", rename_all_fields = "camelCase")]
 enum Behavior<'a> {
-    Allow,
-    Deny { message: &'a str },
+    Allow {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        updated_input: Option<Value>,
+    },
+    Deny {
+        message: &'a str,
+    },
 }
 
-/// What the hook of this event prints for a decision; none where printing cannot answer: Gemini CLI has no such hook, and
-/// other programs have none that is known.
+/// What the hook of this event, with this input, prints for a decision; none where printing cannot answer: Gemini CLI has no
+/// such hook, other programs have none that is known, and answers belong to questions.
 #[must_use]
-pub fn decision(adapter: Adapter, event: &str, decision: &Decision) -> Option<Vec<u8>> {
+pub fn decision(adapter: Adapter, event: &str, decision: &Decision, input: &[u8]) -> Option<Vec<u8>> {
     if !matches!(adapter, Adapter::Claude | Adapter::Codex) || event != PERMISSION_REQUEST {
         return None;
     }
     let decision = match decision.allow {
-        true => Behavior::Allow,
+        true if decision.answers.is_empty() => Behavior::Allow { updated_input: None },
+        true => Behavior::Allow { updated_input: Some(answered(input, &decision.answers)?) },
         false => Behavior::Deny { message: decision.reason.as_deref().unwrap_or(NO) },
     };
     let printed = Printed { hook_specific_output: Output { hook_event_name: event, decision } };
     serde_json::to_vec(&printed).ok()
+}
+
+/// The input of the tool that asks, with an answer to each question: Claude Code (2.1.197) takes them from there.
+fn answered(input: &[u8], answers: &[String]) -> Option<Value> {
+    let input: Value = serde_json::from_slice(input).ok()?;
+    let asks = input.get("tool_name")?.as_str()? == QUESTIONS_TOOL;
+    let mut asked = input.get("tool_input").filter(|_| asks)?.as_object()?.clone();
+    let question = |question: &Value| Some(question.get("question")?.as_str()?.to_owned());
+    let questions = asked.get("questions")?.as_array()?.iter().map(question).collect::<Option<Vec<_>>>()?;
+    let given: Map<_, _> =
+        questions.into_iter().zip(answers.iter().map(|answer| Value::from(answer.as_str()))).collect();
+    asked.insert("answers".to_owned(), Value::Object(given));
+    Some(Value::Object(asked))
 }
 
 #[cfg(test)]
@@ -50,8 +71,8 @@ mod tests {
     use super::*;
 
     fn printed(adapter: Adapter, event: &str, allow: bool, reason: Option<&str>) -> Option<String> {
-        let answer = Decision { allow, reason: reason.map(str::to_owned) };
-        decision(adapter, event, &answer).map(|bytes| String::from_utf8(bytes).unwrap())
+        let answer = Decision { allow, reason: reason.map(str::to_owned), answers: Vec::new() };
+        decision(adapter, event, &answer, b"{}").map(|bytes| String::from_utf8(bytes).unwrap())
     }
 
     #[test]
@@ -75,5 +96,23 @@ mod tests {
         for adapter in [Adapter::Gemini, Adapter::None] {
             assert_eq!(printed(adapter, PERMISSION_REQUEST, true, None), None);
         }
+    }
+
+    #[test]
+    fn questions_are_answered_in_their_order() {
+        let answer = |answers: &[&str], input: &str| {
+            let answers = answers.iter().map(|answer| (*answer).to_owned()).collect();
+            let answer = Decision { allow: true, reason: None, answers };
+            let printed = decision(Adapter::Claude, PERMISSION_REQUEST, &answer, input.as_bytes())?;
+            Some(serde_json::from_slice::<Value>(&printed).unwrap()["hookSpecificOutput"]["decision"].clone())
+        };
+        let asks = r#"{"tool_name": "AskUserQuestion", "tool_input": {"questions": [
+            {"question": "Which?", "options": []}, {"question": "How many?"}], "x": 1}}"#;
+        let wanted = serde_json::json!({"behavior": "allow", "updatedInput": {
+            "questions": [{"question": "Which?", "options": []}, {"question": "How many?"}], "x": 1,
+            "answers": {"Which?": "the \"blue\" one", "How many?": "2"}}});
+        assert_eq!(answer(&["the \"blue\" one", "2"], asks), Some(wanted));
+        assert_eq!(answer(&["yes"], &asks.replace("AskUserQuestion", "Bash")), None);
+        assert_eq!(answer(&["yes"], "{"), None);
     }
 }

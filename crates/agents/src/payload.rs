@@ -30,6 +30,9 @@ pub use skill::last_skill;
 /// The longest id of a conversation or turn that is believed, in bytes (both agents' are UUIDs).
 pub const ID_MAX: usize = 256;
 
+/// The tool by which Claude Code asks its user questions of its own.
+pub const QUESTIONS_TOOL: &str = "AskUserQuestion";
+
 /// What a hook says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {

@@ -4,6 +4,7 @@ use agents::Adapter;
 use agents::payload::{Report, parse};
 use proptest::prelude::*;
 use protocol::hook::{PROMPT_MAX, Signal, ToolUse};
+use serde_json::{Value, json};
 
 macro_rules! recorded {
     ($($name:ident: $adapter:ident $file:literal;)*) => {
@@ -129,6 +130,30 @@ fn a_tool_is_told_before_and_after_its_use() {
         cwd: some("/home/user/work"),
     };
     assert_eq!(signal(CODEX_USED), Signal::ToolUsed(Box::new(codex)));
+}
+
+/// The input of a tool as Claude Code 2.1.197 asks for it.
+fn asked(tool: &str, input: &Value) -> String {
+    let said = json!({"hook_event_name": "PermissionRequest", "session_id": "s", "tool_name": tool, "tool_input": input});
+    match parse(Adapter::Claude, said.to_string().as_bytes()).unwrap().signal {
+        Some(Signal::Permission { text, .. }) => text,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn questions_are_shown_as_lines_and_a_plan_as_it_is() {
+    let questions = json!({"questions": [
+        {"question": "Which\n colour?", "header": "Colour", "multiSelect": false,
+            "options": [{"label": "Red", "description": "as a rose"}, {"label": "Dark blue"}]},
+        {"question": "Fruits?", "multiSelect": true, "options": [{"label": "Apple"}, {"label": "Pear"}]},
+        {"question": "Why?"},
+    ]});
+    let lines = "Which colour? (Red / Dark blue)\nFruits? (some of Apple / Pear)\nWhy?";
+    assert_eq!(asked("AskUserQuestion", &questions), lines);
+    assert_eq!(asked("AskUserQuestion", &json!({"questions": []})), r#"{"questions":[]}"#);
+    assert_eq!(asked("ExitPlanMode", &json!({"plan": "# Plan\n1. do it"})), "# Plan\n1. do it");
+    assert_eq!(asked("ExitPlanMode", &json!({})), "{}");
 }
 
 #[test]

@@ -14,7 +14,7 @@ use protocol::{Activity, ActivityState, Event, MessageState, Notes, Session, Tim
 
 use agents::text::Same;
 
-pub use asks::{asking, open, unanswerable};
+pub use asks::{asking, fits, open, unanswerable};
 pub use prompt::{agent_ended, ended_with_prompts, interrupted, stranded};
 
 use crate::pool::Pool;

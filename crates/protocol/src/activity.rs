@@ -113,7 +113,7 @@ pub struct Ask {
     pub id: u64,
     /// What kind of thing.
     pub kind: AskKind,
-    /// What exactly, at most [`ASK_MAX`] bytes.
+    /// What exactly, at most [`ASK_MAX`] bytes. Of questions that can be answered, a line each.
     pub text: String,
     /// The tool that it wants to use, where it asks for a permission.
     pub tool: Option<String>,

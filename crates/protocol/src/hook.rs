@@ -131,11 +131,13 @@ pub struct ToolUse {
     pub cwd: Option<String>,
 }
 
-/// What becomes of a request for a permission.
+/// What becomes of a request for a permission, or of questions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Decision {
     /// Whether it may.
     pub allow: bool,
     /// Why not, for the agent.
     pub reason: Option<String>,
+    /// Where it asks questions: the answer to each.
+    pub answers: Vec<String>,
 }

@@ -4,8 +4,8 @@ use protocol::activity::ASK_MAX;
 use protocol::hook::{PROMPT_MAX, Signal, TEXT_MAX, ToolUse};
 use serde_json::{Map, Value};
 
-use super::ID_MAX;
 use super::mend::{Mended, mend};
+use super::{ID_MAX, QUESTIONS_TOOL};
 
 /// The longest word or short sentence, in bytes.
 const WORD_MAX: usize = 1024;
@@ -120,11 +120,17 @@ impl Fields {
 
     /// A request for a permission.
     pub(super) fn permission(&self) -> Signal {
+        let tool = self.word_or_nothing("tool_name");
         let text = match self.map.get("tool_input") {
-            Some(input) => summary(input).map_or_else(|| input.to_string(), str::to_owned),
+            Some(input) => match tool.as_str() {
+                QUESTIONS_TOOL => questions(input),
+                "ExitPlanMode" => input.get("plan").and_then(Value::as_str).map(str::to_owned),
+                _ => summary(input).map(str::to_owned),
+            }
+            .unwrap_or_else(|| input.to_string()),
             None => String::new(),
         };
-        Signal::Permission { tool: self.word_or_nothing("tool_name"), text: clip(&text, ASK_MAX), wait_ms: 0 }
+        Signal::Permission { tool, text: clip(&text, ASK_MAX), wait_ms: 0 }
     }
 
     fn json(&self, key: &str) -> String {
@@ -133,6 +139,27 @@ impl Fields {
             None => String::new(),
         }
     }
+}
+
+/// The questions that Claude Code has, each in one line with what it offers.
+fn questions(input: &Value) -> Option<String> {
+    let asked = input.get("questions")?.as_array().filter(|asked| !asked.is_empty())?;
+    let word = |value: &Value, key: &str| {
+        let text = value.get(key).and_then(Value::as_str).unwrap_or_default();
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let one = |question: &Value| {
+        let offered = question.get("options").and_then(Value::as_array);
+        let labels: Vec<_> = offered.into_iter().flatten().map(|option| word(option, "label")).collect();
+        let several = question.get("multiSelect") == Some(&Value::Bool(true));
+        let asked = word(question, "question");
+        match (labels.join(" / "), several) {
+            (labels, _) if labels.is_empty() => asked,
+            (labels, false) => format!("{asked} ({labels})"),
+            (labels, true) => format!("{asked} (some of {labels})"),
+        }
+    };
+    Some(asked.iter().map(one).collect::<Vec<_>>().join("\n"))
 }
 
 /// The most telling one of a tool's arguments; of a command that is a list, its last part.

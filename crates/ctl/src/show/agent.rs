@@ -138,6 +138,11 @@ pub(crate) fn answer(kind: Option<AskKind>, answerable: bool, name: &str) -> Str
         Some(AskKind::Permission) if answerable => {
             format!("`poolctl approve {name}`, `poolctl approve {name} --deny`, or {attach}")
         }
+        Some(AskKind::Question) if answerable => {
+            format!(
+                "`poolctl approve {name} --answer TEXT` (once for each question), `poolctl approve {name} --deny`, or {attach}"
+            )
+        }
         None | Some(AskKind::Permission | AskKind::Question | AskKind::Dialog | AskKind::Bell) => attach,
         Some(AskKind::Message) => format!(
             "`poolctl queue resolve {name} ID --as done|retry|dead` (`poolctl queue ls {name} --state in_doubt`)"

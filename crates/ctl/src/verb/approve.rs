@@ -1,4 +1,4 @@
-//! `approve`: answer the request for a permission that a session waits on.
+//! `approve`: answer the request for a permission, or the questions, that a session waits on.
 
 use protocol::activity::{Ask, AskKind};
 use protocol::reply::SessionView;
@@ -12,7 +12,7 @@ use crate::exit;
 use crate::show::escape;
 use crate::verb::{expect_session, print_session};
 
-/// Answer the request for a permission that a session waits on: that one and no other
+/// Answer what a session waits on, a request for a permission or questions: that one and no other
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Which session
@@ -23,6 +23,9 @@ pub(crate) struct Args {
     /// Why not, for the agent
     #[arg(long, value_name = "TEXT", requires = "deny")]
     pub reason: Option<String>,
+    /// The answer to its question, one of what it offers or any other; of several, one each, in their order
+    #[arg(long = "answer", value_name = "TEXT", conflicts_with = "deny")]
+    pub answers: Vec<String>,
     /// Only where this is what it waits on (`show --json` has it as ask.id)
     #[arg(long, value_name = "ID")]
     pub ask: Option<u64>,
@@ -42,9 +45,14 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
         None => answerable(&view).map(|ask| (ask.id, asked(&view, &ask)))?,
     };
     let session = view.session.id.into();
-    let approve = Approve { session, deny: args.deny, ask: Some(id), reason: args.reason };
+    let answer = match (args.deny, args.answers.is_empty()) {
+        (true, _) => "denied",
+        (false, true) => "allowed",
+        (false, false) => "answered",
+    };
+    let approve =
+        Approve { session, deny: args.deny, ask: Some(id), reason: args.reason, answers: args.answers };
     let view = expect_session(client.change(&args.repeat, Request::Approve(approve))?)?;
-    let answer = if args.deny { "denied" } else { "allowed" };
     print_session(context, &view, &format!("{asked}\n{answer}"))?;
     Ok(exit::OK)
 }

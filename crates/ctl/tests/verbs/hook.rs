@@ -277,7 +277,7 @@ fn a_long_input_is_read_to_its_end() {
 
 fn a_decision_is_printed_for_the_agent() {
     let decided = |allow, reason: Option<&str>| {
-        let decision = Decision { allow, reason: reason.map(str::to_owned) };
+        let decision = Decision { allow, reason: reason.map(str::to_owned), answers: Vec::new() };
         let pool = Pool::new(move |_| ok(Response::Decided(decision.clone())));
         let printed = say(hook(&pool, ["claude", "--wait", "60s"]), PERMISSION).success();
         let reports = reports(&pool);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use agents::Adapter;
-use pool::{activity, admit, thought};
+use pool::{activity, admit, heard, thought};
 use protocol::activity::Ask;
 use protocol::event::AgentEvent;
 use protocol::hook::Decision;
@@ -20,15 +20,17 @@ use crate::op::Op;
 /// Answers the request that a session's agent waits on: on disk first, then told to the hook.
 pub(super) async fn approve(daemon: &Arc<Daemon>, op: &Op, asked: Approve) -> Reply {
     let (context, operation) = (Arc::clone(daemon), op.clone());
-    let (allow, reason) = (!asked.deny, asked.reason.clone());
+    let decision =
+        Decision { allow: !asked.deny, reason: asked.reason.clone(), answers: asked.answers.clone() };
     let decide = move |turn: &mut Turn<'_>| {
         let session = admit::resolve(turn.pool(), &asked.session)?.clone();
         let ask = open_ask(turn, &context, &session, asked.ask)?;
+        heard::fits(&ask, &asked, session.name.as_str())?;
         let unheard = || Refusal::new(ErrorCode::Conflict, at_the_terminal(&session));
         let hook = turn.rest.agents.asked(session.id, ask.id);
         let hook = hook.filter(|hook| !hook.is_closed()).ok_or_else(unheard)?;
         let by = "approve".to_owned();
-        let answered = AgentEvent::AskAnswered { session: session.id, ask: ask.id, allowed: allow, by };
+        let answered = AgentEvent::AskAnswered { session: session.id, ask: ask.id, allowed: !asked.deny, by };
         turn.emit(Event::Agent(answered));
         let open: Vec<Ask> = hooks::open(turn, session.id);
         let left: Vec<Ask> = open.into_iter().filter(|open| open.id != ask.id).collect();
@@ -46,7 +48,7 @@ pub(super) async fn approve(daemon: &Arc<Daemon>, op: &Op, asked: Approve) -> Re
     };
     let (hook, reply, session, ask) = daemon.engine.turn(decide).await??;
     crate::crash::point("ask-answered");
-    match hook.send(Decision { allow, reason }) {
+    match hook.send(decision) {
         Ok(()) => reply,
         Err(_) => untold(daemon, op, session, ask).await,
     }

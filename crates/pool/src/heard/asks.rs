@@ -4,13 +4,16 @@
 use protocol::activity::{ASK_MAX, Ask, AskKind, Source};
 use protocol::event::AgentEvent;
 use protocol::hook::{Hook, Signal, ToolUse};
-use protocol::{Activity, ActivityState, Event, SessionId, Timestamp};
+use protocol::request::Approve;
+use protocol::{Activity, ActivityState, ErrorCode, Event, Refusal, SessionId, Timestamp};
+
+use agents::payload::QUESTIONS_TOOL;
 
 use super::cut;
 use crate::pool::Pool;
 
 /// Tools by which an agent asks its user something of its own.
-const QUESTIONS: [&str; 2] = ["AskUserQuestion", "ExitPlanMode"];
+const QUESTIONS: [&str; 2] = [QUESTIONS_TOOL, "ExitPlanMode"];
 
 /// All that is asked: what is shown, and what waits behind that.
 #[must_use]
@@ -32,7 +35,8 @@ pub(super) fn after(open: &[Ask], hook: &Hook) -> Vec<Ask> {
         Signal::Permission { tool, text, wait_ms } => {
             // Only of a request whose hook waits is it known that it is open still.
             open.retain(|ask| ask.answerable && ask.id != hook.id);
-            open.push(ask(AskKind::Permission, text, Some(tool), *wait_ms > 0));
+            let kind = if tool == QUESTIONS_TOOL { AskKind::Question } else { AskKind::Permission };
+            open.push(ask(kind, text, Some(tool), *wait_ms > 0));
         }
         Signal::Working { what: Some(tool), .. } if QUESTIONS.contains(&tool.as_str()) => {
             open.retain(|ask| ask.answerable);
@@ -65,6 +69,28 @@ pub(super) fn after(open: &[Ask], hook: &Hook) -> Vec<Ask> {
 fn is_for(ask: &Ask, used: &ToolUse) -> bool {
     let does = || agents::payload::does(&used.input).filter(|_| ask.kind == AskKind::Permission);
     ask.tool.as_ref() == Some(&used.tool) && does().is_none_or(|does| does == ask.text)
+}
+
+/// Whether what is said answers what is asked.
+///
+/// # Errors
+/// Conflict, with what to say instead: a question takes words, a permission a yes or no.
+pub fn fits(ask: &Ask, said: &Approve, name: &str) -> Result<(), Refusal> {
+    let conflict = |why: String| Err(Refusal::new(ErrorCode::Conflict, why));
+    // One that is not shown as lines is asked at the terminal alone.
+    let questions = if ask.kind == AskKind::Question { ask.text.lines().count() } else { 0 };
+    match (said.deny, questions, said.answers.len()) {
+        (true, _, 0) => Ok(()),
+        (true, ..) => conflict("an answer is no denial: say one of them".to_owned()),
+        (false, questions, given) if questions == given => Ok(()),
+        (false, 0, _) => {
+            conflict(format!("{name} asks for a permission: `poolctl approve {name}`, or --deny"))
+        }
+        (false, 1, 0) => conflict(format!("{name} asks a question: --answer TEXT, or --deny --reason TEXT")),
+        (false, questions, given) => conflict(format!(
+            "{name} asks {questions} questions, and {given} answers were given: --answer TEXT for each, in their order"
+        )),
+    }
 }
 
 /// What an agent does that asks this, the first of all it asks; none where it asks nothing.

@@ -479,6 +479,42 @@ fn a_request_that_no_hook_waits_for_gives_way_to_the_next() {
 }
 
 #[test]
+fn a_question_takes_an_answer_to_each_and_a_permission_a_yes_or_no() {
+    use protocol::request::Approve;
+    let mut stage = Stage::new("claude");
+    let said = |deny, answers: &[&str]| Approve {
+        session: protocol::SessionRef("web".to_owned()),
+        deny,
+        ask: None,
+        reason: None,
+        answers: answers.iter().map(|answer| (*answer).to_owned()).collect(),
+    };
+    let fits = |stage: &Stage, said: &Approve| {
+        heard::fits(&stage.ask().unwrap(), said, "web").map_err(|refusal| refusal.code).is_ok()
+    };
+    stage.says(signal::works("AskUserQuestion"));
+    let (tool, text) = ("AskUserQuestion".to_owned(), "Which? (Red / Blue)\nHow many?".to_owned());
+    stage.says(Signal::Permission { tool, text, wait_ms: 60_000 });
+    assert_eq!((stage.ask().unwrap().kind, stage.ask().unwrap().answerable), (AskKind::Question, true));
+    for (said, right) in [
+        (said(false, &[]), false),
+        (said(false, &["Red"]), false),
+        (said(false, &["Red", "2"]), true),
+        (said(false, &["Red", "2", "3"]), false),
+        (said(true, &[]), true),
+        (said(true, &["Red", "2"]), false),
+    ] {
+        assert_eq!(fits(&stage, &said), right, "{said:?}");
+    }
+    stage.says(signal::used("AskUserQuestion"));
+    assert!(stage.ask().is_none());
+    stage.says(signal::wants("one", 60_000));
+    for (said, right) in [(said(false, &[]), true), (said(true, &[]), true), (said(false, &["yes"]), false)] {
+        assert_eq!(fits(&stage, &said), right, "{said:?}");
+    }
+}
+
+#[test]
 fn a_request_that_was_overtaken_is_open_unless_its_turn_is_over() {
     for (newer, wait_ms, open) in [
         (signal::works("Read"), 60_000, true),

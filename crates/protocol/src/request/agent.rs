@@ -15,4 +15,7 @@ pub struct Approve {
     pub ask: Option<u64>,
     /// Why not, for the agent.
     pub reason: Option<String>,
+    /// Where it asks questions: the answer to each.
+    #[serde(default)]
+    pub answers: Vec<String>,
 }

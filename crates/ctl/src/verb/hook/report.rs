@@ -66,7 +66,9 @@ pub(super) fn report(agent: &str, args: &Report, socket: Option<&Path>, remark: 
     let (conversation, transcript) = (said.conversation, said.transcript);
     let hook = Hook { session, tag, id, at, agent: agent.to_owned(), conversation, transcript, signal };
     match tell(socket.unwrap_or(&place.socket), hook.clone(), args.wait.unwrap_or_default()) {
-        Told::Decided(decision) => print(answer::decision(Adapter::of(agent), &said.event, &decision)),
+        Told::Decided(decision) => {
+            print(answer::decision(Adapter::of(agent), &said.event, &decision, &written));
+        }
         Told::Refused(refusal) => remark(&refusal.message),
         Told::Taken | Told::Unwanted => {}
         Told::Untold(refusal) => {
