@@ -207,6 +207,47 @@ def permission(lab, _, check):
     return {"then": told(shown)}
 
 
+QUESTIONS = """CALL AskUserQuestion {"questions": [
+{"question": "Which colour?", "header": "Colour", "multiSelect": false, "options": [{"label": "Red", "description": "a"}, {"label": "Blue", "description": "b"}]},
+{"question": "Which fruits?", "header": "Fruits", "multiSelect": true, "options": [{"label": "Apple", "description": "a"}, {"label": "Pear", "description": "b"}]}]}"""
+
+
+def questions(lab, _, check):
+    """Its questions are answered in words, at its terminal, or declined; a prompt waits meanwhile. A plan is approved."""
+    session = lab.session("questions")
+
+    def asked(prompt, kind):
+        number = session.send(prompt, wait="accepted")["id"]
+        ask = session.wait_shown("what it asks", lambda shown: shown["ask"] and shown["ask"]["answerable"])["ask"]
+        check(ask["kind"] == kind, f"it asks {ask}")
+        behind = session.send("meanwhile", wait="queued")["id"]
+        return number, behind, ask["text"]
+
+    def over(number, behind, what):
+        ended(check, session.wait_over(number), what=what)
+        ended(check, session.wait_over(behind), what=f"behind {what}")
+
+    number, behind, text = asked(QUESTIONS, "question")
+    check(text == "Which colour? (Red / Blue)\nWhich fruits? (some of Apple / Pear)", f"it asks {text}")
+    yes = lab.poolctl("approve", session.name, may_fail=True).returncode
+    check(yes == 4, f"a yes to questions: exit {yes}")
+    lab.poolctl("approve", session.name, "--answer", "Blue", "--answer", "Apple, Pear")
+    over(number, behind, "answered")
+    record = session.transcript().read_text()
+    answers = re.findall(r'questions have been answered: (.*?)\. You can', record)
+    check(len(answers) == 1 and "Blue" in answers[0] and "Apple, Pear" in answers[0], f"it understood {answers}")
+    number, behind, _ = asked(QUESTIONS.replace("colour", "color"), "question")
+    lab.poolctl("approve", session.name, "--deny", "--reason", "as you like")
+    over(number, behind, "declined")
+    check("as you like" in session.transcript().read_text(), "it does not know why it was declined")
+    session.send("CALL EnterPlanMode {}")
+    number, behind, text = asked('CALL ExitPlanMode {"plan": "# The plan\\n1. do it"}', "permission")
+    check(text == "# The plan\n1. do it", f"its plan is {text!r}")
+    lab.poolctl("approve", session.name)
+    over(number, behind, "planned")
+    return {"answers": answers}
+
+
 def orphan(lab, _, check):
     """The agent is killed -9 with a tool at work: nothing is left, and the prompt has its end."""
     session = lab.session("orphan")
@@ -303,11 +344,12 @@ def digest(lab):
 
 
 # What is known not to be so with an agent, and why.
-NOT_FOR = {"gemini": {
+NOT_FOR = {"codex": {"questions": "its plan mode alone has them"}, "gemini": {
+    "questions": "no hook of it can answer one",
     "interrupted": "its hook tells of an interruption while the answer comes as of any other end",
     "startup": "it starts anew once its folder is trusted; what is typed meanwhile is lost, and stays `typed`",
     "permission": "no hook of it can answer a request for a permission",
     "limit": "it asks at its terminal what to do about a limit, and does not say until when that is",
 }}
 PARTS = {part.__name__: part for part in
-         (exact, killed, hogged, busy, interrupted, permission, orphan, resumed, limit, startup, files)}
+         (exact, killed, hogged, busy, interrupted, permission, questions, orphan, resumed, limit, startup, files)}
