@@ -12,6 +12,8 @@ use cells::Cell;
 
 use crate::kind::Adapter;
 
+pub use dialogs::QUESTION;
+
 /// A screen, as `tmux capture-pane -p -e` prints it.
 #[derive(Debug, Clone, Default)]
 pub struct Screen {

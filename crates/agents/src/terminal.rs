@@ -1,6 +1,8 @@
 //! What a program tells its terminal: marks of prompts and commands (OSC 133), the bell, titles, its directory, the
 //! alternate screen. Read from its raw output, in pieces of any size.
 
+use crate::kind::Adapter;
+
 /// The longest text of a title or a directory that is kept, in bytes; longer ones are left out.
 const TEXT_MAX: usize = 4096;
 
@@ -11,6 +13,12 @@ const BEL: u8 = 0x07;
 const CAN: u8 = 0x18;
 const SUB: u8 = 0x1a;
 const ESC: u8 = 0x1b;
+
+/// Whether an agent whose window has this title waits for a person: Codex (0.169.0) says so there, blinking, and to no hook.
+#[must_use]
+pub fn title_asks(adapter: Adapter, title: &str) -> bool {
+    adapter == Adapter::Codex && title.contains("] Action Required")
+}
 
 /// Something that a program told its terminal.
 #[derive(Debug, Clone, PartialEq, Eq)]

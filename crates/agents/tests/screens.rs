@@ -139,6 +139,9 @@ fn the_dialogs_of_codex_are_known() {
             hidden("codex-resume", (96, 37), "resume", true),
             hidden("codex-permission", (120, 39), "permission", false),
             hidden("codex-permission-small", (44, 15), "permission", false),
+            hidden("codex-question", (90, 48), "question", false),
+            hidden("codex-question-second", (87, 48), "question", false),
+            hidden("codex-question-notes", (4, 46), "question", false),
             hidden("codex-rate-limits", (0, 49), "usage_limit", false),
             hidden("codex-model", (120, 39), "menu", false),
             hidden("codex-small", (41, 15), "menu", false),
@@ -352,6 +355,8 @@ fn a_dialog_says_what_is_asked() {
     let begin =
         "Would you like to run the following command?\nEnvironment: local\nReason: need\n$ touch made";
     assert!(codex.starts_with(begin), "{codex}");
+    let codex = asked(Codex, "codex-question");
+    assert!(codex.starts_with("Question 1/2 (2 unanswered)\nWhich colour?\n› 1. Red"), "{codex}");
     assert!(asked(Claude, "claude-trust").contains("/home/user/work"));
 }
 

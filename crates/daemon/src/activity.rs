@@ -92,11 +92,16 @@ impl Subject {
         self.agent.adapter != Adapter::None && !self.hooked && unready && now < self.start_limit
     }
 
+    /// Whether its agent is in the middle of a turn.
+    fn is_at_work(&self) -> bool {
+        matches!(self.known.state, ActivityState::Busy | ActivityState::Attention)
+    }
+
     /// Whether its agent's own record is worth reading: it has stopped, or fallen silent, or may have got a prompt of
     /// which it said nothing.
     fn wants_record(&self, watched: &Watched, now: Timestamp) -> bool {
         let silent = watched.quiet_since.is_some_and(|since| now.since(since) >= PAUSE);
-        let works = matches!(self.known.state, ActivityState::Busy | ActivityState::Attention);
+        let works = self.is_at_work();
         self.agent.adapter != Adapter::None && (!works || silent || self.unconfirmed.is_some())
     }
 
@@ -108,7 +113,10 @@ impl Subject {
         if !self.hooked {
             return self.is_starting(now) || watched.wrote_since_look();
         }
-        let works = matches!(self.known.state, ActivityState::Busy | ActivityState::Attention);
+        let works = self.is_at_work();
+        if self.known.state == ActivityState::Busy && watched.wants_look_for_title(now) {
+            return true;
+        }
         let last = self.notes.heard_at.into_iter().chain(watched.quiet_since).chain([self.known.since]).max();
         let silent = last.is_some_and(|last| now.since(last) >= activity::SILENCE);
         works && silent && watched.looked_at() <= last
@@ -225,6 +233,7 @@ fn decide(turn: &mut Turn<'_>, daemon: &Daemon, found: Vec<(Subject, Found)>) ->
             own_foreground: subject.own_foreground,
             interrupted_at,
             screen: found.look,
+            title: found.title,
             is_known: subject.agent.adapter != Adapter::None,
         };
         let session = turn.pool().session(subject.id);

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use agents::screen::{Composer, Dialog};
+use agents::screen::{self, Composer, Dialog};
 use protocol::activity::{Ask, AskKind, Source};
 use protocol::{
     Activity, ActivityState, Event, Lifecycle, MessageState, Notes, Reason, Session, SessionId, Timestamp,
@@ -31,6 +31,8 @@ pub struct Seen {
     pub interrupted_at: Option<Timestamp>,
     /// How its screen looks, where somebody looked.
     pub screen: Option<Look>,
+    /// What its window's title says.
+    pub title: Title,
     /// Whether an agent whose look the pool knows runs in it.
     pub is_known: bool,
 }
@@ -41,6 +43,18 @@ impl Seen {
         let outside = self.quiet_since.is_none() && self.own_foreground.is_none();
         if self.is_known { self.screen.is_none() } else { outside && self.marks == Marks::default() }
     }
+}
+
+/// What a window's title says of its agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Title {
+    /// Nobody read it, or no title was seen.
+    #[default]
+    Unread,
+    /// That a person is waited for, since this was seen first.
+    Asks(Timestamp),
+    /// Another thing, when it was read last.
+    Other(Timestamp),
 }
 
 /// What a program told its terminal.
@@ -89,20 +103,43 @@ pub fn judged(pool: &Pool, session: &Session, seen: &Seen, now: Timestamp) -> Op
     heard::turned(session, &before, Activity { tag: Some(tag), ..after })
 }
 
-/// Hooks tell: what contradicts them is only what they cannot tell, an interruption by the user.
+/// Hooks tell: what contradicts them is only what they cannot tell, an interruption by the user, and questions that Codex
+/// (0.169.0) asks in its plan mode.
 fn corrected(before: &Activity, notes: &Notes, seen: &Seen, now: Timestamp) -> Option<Activity> {
     let idle = |source, since| Activity { state: ActivityState::Idle, source, since, ..Activity::default() };
     let busy = before.state == ActivityState::Busy;
-    if let Some(at) = seen.interrupted_at.filter(|at| busy && *at > before.since) {
+    let asked = before.state == ActivityState::Attention;
+    let by_screen = asked && before.source == Source::Screen;
+    if let Some(at) = seen.interrupted_at.filter(|at| (busy || by_screen) && *at > before.since) {
         return Some(idle(Source::Transcript, at));
+    }
+    let busy_again = |at| Some(Activity { state: ActivityState::Busy, ..idle(Source::Screen, at) });
+    if let Title::Other(at) = seen.title
+        && by_screen
+        && at > before.since
+    {
+        let again = busy_again(at)?;
+        return corrected(&again, notes, seen, now).or(Some(again));
     }
     let look = seen.screen.as_ref()?;
     let silent_since = notes.heard_at.into_iter().chain(seen.quiet_since).chain([before.since]).max()?;
     let silent = seen.quiet_since.is_some() && now.since(silent_since) >= SILENCE && look.at > silent_since;
-    let rests = look.works != Some(true) && look.dialog.is_none();
     let ready = matches!(look.composer, Composer::Empty | Composer::Holds(_));
-    let asked = before.state == ActivityState::Attention;
-    ((busy || asked) && silent && rests && ready).then(|| idle(Source::Screen, look.at))
+    // Its title blinks while it asks: it is not silent.
+    let asks = match seen.title {
+        Title::Asks(since) => silent || look.at > since.max(before.since),
+        Title::Other(at) => silent && look.at >= at,
+        Title::Unread => silent,
+    };
+    match &look.dialog {
+        Some(dialog) => {
+            let asks = asks && busy && dialog.name == screen::QUESTION;
+            asks.then(|| asks_on(look, dialog, AskKind::Question))
+        }
+        None if !silent || !(busy || asked) => None,
+        None if look.works == Some(true) => busy_again(look.at).filter(|_| by_screen),
+        None => ready.then(|| idle(Source::Screen, look.at)),
+    }
 }
 
 /// Nothing tells but what can be seen from outside.
@@ -141,17 +178,21 @@ fn by_screen(seen: &Seen, now: Timestamp) -> Activity {
     let Some(look) = &seen.screen else { return Activity { since: now, ..Activity::default() } };
     let is = |state| Activity { state, source: Source::Screen, since: look.at, ..Activity::default() };
     match (&look.dialog, &look.composer) {
-        (Some(dialog), _) => {
-            // The same dialog is the same request.
-            let id = queue::hash(&[dialog.name.as_bytes()]);
-            let ask =
-                Ask { id, kind: AskKind::Dialog, text: dialog.text.clone(), tool: None, answerable: false };
-            Activity { ask: Some(ask), detail: Some(dialog.name.clone()), ..is(ActivityState::Attention) }
-        }
+        (Some(dialog), _) => asks_on(look, dialog, AskKind::Dialog),
         (None, _) if look.works == Some(true) => is(ActivityState::Busy),
         (None, Composer::Empty | Composer::Holds(_)) => is(ActivityState::Idle),
         _ => Activity { since: look.at, ..Activity::default() },
     }
+}
+
+/// An agent that asks on its screen.
+fn asks_on(look: &Look, dialog: &Dialog, kind: AskKind) -> Activity {
+    // The same dialog is the same request.
+    let id = queue::hash(&[dialog.name.as_bytes()]);
+    let ask = Ask { id, kind, text: dialog.text.clone(), tool: None, answerable: false };
+    let (state, source) = (ActivityState::Attention, Source::Screen);
+    let detail = Some(dialog.name.clone());
+    Activity { state, source, since: look.at, ask: Some(ask), detail, ..Activity::default() }
 }
 
 /// What a session's agent does, as it is shown: where a prompt is in doubt, a person is asked about that first.

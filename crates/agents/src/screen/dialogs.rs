@@ -27,9 +27,12 @@ const fn known(
     Known { adapter, name, title, says, is_startup }
 }
 
+/// The name of a dialog in which an agent asks questions of its own.
+pub const QUESTION: &str = "question";
+
 /// Seen in Claude Code 2.1.197, Codex 0.169.0 and Gemini CLI 0.61.0. A title is near the end of its dialog where that can be
 /// longer than a small terminal.
-const KNOWN: [Known; 28] = [
+const KNOWN: [Known; 29] = [
     known(Adapter::Claude, "trust", "Yes, I trust this folder", &["No, exit"], true),
     known(
         Adapter::Claude,
@@ -60,6 +63,7 @@ const KNOWN: [Known; 28] = [
     known(Adapter::Codex, "resume", "Resume a previous session", &["enter resume"], true),
     known(Adapter::Codex, "usage_limit", "Approaching rate limits", &["Keep current model"], false),
     known(Adapter::Codex, "permission", "Would you like to", &["Yes, proceed"], false),
+    known(Adapter::Codex, QUESTION, "unanswered)", &["enter to submit"], false),
     known(Adapter::Gemini, "trust", "Do you trust the files in this folder?", &["1. Trust folder"], true),
     known(Adapter::Gemini, "login", "How would you like to authenticate", &["1. Sign in with Google"], true),
     known(Adapter::Gemini, "usage_limit", "Usage limit reached for", &["1. Keep trying"], false),
@@ -104,6 +108,7 @@ fn feet(adapter: Adapter) -> &'static [&'static str] {
             "Press enter to continue",
             "Press esc to go back",
             "enter submit",
+            "enter to submit",
             "esc confirm",
             "enter resume",
             "↵ rewind",

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agents::Adapter;
-use agents::terminal::{Mark, Scanner};
+use agents::terminal::{Mark, Scanner, title_asks};
 use agents::transcript::{self, End, Ending, Said};
 use nix::fcntl::OFlag;
-use pool::activity::{Look, Marks};
+use pool::activity::{Look, Marks, SILENCE, Title};
 use protocol::Timestamp;
 use protocol::time::millis;
 
@@ -22,6 +22,8 @@ use crate::files;
 
 /// The most that is read of what was written between two looks: the newest marks are at the end.
 const PIECE: u64 = 256 << 10;
+/// The end of it in which the title of an agent's window is looked for: one that asks writes nothing else.
+const TITLE: u64 = 1 << 10;
 /// The end of the agent's own record that is read.
 const RECORD: u64 = 128 << 10;
 /// And while a prompt is looked for in it: the longest one, escaped, more than once, and what comes after it.
@@ -42,6 +44,7 @@ pub(super) struct Watched {
     record: (u64, u64, u64),
     pub(super) quiet_since: Option<Timestamp>,
     marks: Marks,
+    title: Title,
     look: Option<Look>,
     looked_at: Option<Timestamp>,
     said: Arc<Vec<Said>>,
@@ -53,6 +56,7 @@ pub(super) struct Watched {
 pub(super) struct Found {
     pub(super) quiet_since: Option<Timestamp>,
     pub(super) marks: Marks,
+    pub(super) title: Title,
     pub(super) look: Option<Look>,
     /// What was said to the agent last, as its record has it, and how its last turn ended.
     pub(super) said: Arc<Vec<Said>>,
@@ -65,6 +69,7 @@ impl Watched {
         Found {
             quiet_since: self.quiet_since,
             marks: self.marks.clone(),
+            title: self.title,
             look: self.look.clone(),
             said: Arc::clone(&self.said),
             ended: self.ended.clone(),
@@ -82,6 +87,12 @@ impl Watched {
         self.looked_at.is_none_or(|at| self.quiet_since.is_some_and(|wrote| wrote.after(COARSE) >= at))
     }
 
+    /// Whether the title of its window says that it asks, and its screen was not looked at since, or is to be again.
+    pub(super) fn wants_look_for_title(&self, now: Timestamp) -> bool {
+        let Title::Asks(since) = self.title else { return false };
+        self.looked_at.is_none_or(|at| at <= since || now.since(at) >= SILENCE)
+    }
+
     /// Its screen was looked at, from then on.
     pub(super) fn glanced(&mut self, look: Look, began: Timestamp) {
         (self.look, self.looked_at) = (Some(look), Some(began));
@@ -91,8 +102,10 @@ impl Watched {
     pub(super) fn read(&mut self, subject: &Subject, now: Timestamp) {
         if let Ok(found) = std::fs::metadata(&subject.log) {
             self.quiet_since = Some(written_at(&found).min(now));
-            if subject.agent.adapter == Adapter::None {
-                self.read_log(subject, &found, now);
+            match subject.agent.adapter {
+                Adapter::None => self.read_log(subject, &found, now),
+                Adapter::Codex if subject.is_at_work() => self.read_title(subject, &found, now),
+                _ => {}
             }
         }
         if let Some(path) = subject.notes.transcript.as_ref().filter(|_| subject.wants_record(self, now)) {
@@ -113,6 +126,24 @@ impl Watched {
         self.log = (found.ino(), found.len());
         for mark in self.scanner.feed(&piece) {
             self.take(mark, subject.attached, now);
+        }
+    }
+
+    /// What the title of its window says now.
+    fn read_title(&mut self, subject: &Subject, found: &Metadata, now: Timestamp) {
+        let state = (found.ino(), found.len());
+        if self.log == state {
+            return;
+        }
+        let Ok(tail) = piece(&subject.log, found.len().saturating_sub(TITLE), TITLE) else { return };
+        self.log = state;
+        for mark in Scanner::new().feed(&tail) {
+            let Mark::Title(title) = mark else { continue };
+            self.title = match (title_asks(subject.agent.adapter, &title), self.title) {
+                (true, asked @ Title::Asks(_)) => asked,
+                (true, _) => Title::Asks(now),
+                (false, _) => Title::Other(now),
+            };
         }
     }
 

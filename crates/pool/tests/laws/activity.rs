@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use agents::screen::{Composer, Dialog};
-use pool::activity::{Look, Marks, SILENCE, Seen, asks, judged, shown};
+use pool::activity::{Look, Marks, SILENCE, Seen, Title, asks, judged, shown};
 use proptest::prelude::*;
 use protocol::activity::{AskKind, Source};
 use protocol::event::AgentEvent;
@@ -211,6 +211,54 @@ fn a_screen_corrects_a_hook_only_after_silence_and_only_to_idle() {
 }
 
 #[test]
+fn a_question_that_no_hook_tells_of_is_seen_after_silence_and_over_when_it_works_again() {
+    let seen = |look: Look| Seen { screen: Some(look), is_known: true, ..quiet(2000) };
+    let asks = |at: u64| Look { dialog: dialog("question"), composer: Composer::Hidden, ..ready(at) };
+    assert_eq!(corrected(1000, &seen(asks(6999)), 7000), Some((Attention, Source::Screen, 6999)));
+    assert_eq!(corrected(1000, &seen(asks(6998)), 6999), None, "it was silent for too short");
+    let works = |at: u64| Look { works: Some(true), composer: Composer::Hidden, ..ready(at) };
+    for (next, expected) in [
+        (asks(14_000), (Attention, Source::Screen, 6999)),
+        (works(14_000), (Busy, Source::Screen, 14_000)),
+        (ready(14_000), (Idle, Source::Screen, 14_000)),
+    ] {
+        let mut stage = Stage::new("codex");
+        stage.says(signal::prompt());
+        let mut stage = stage.at(7000);
+        stage.see(&seen(asks(6999)));
+        let ask = stage.ask().unwrap();
+        assert_eq!((ask.kind, ask.answerable), (AskKind::Question, false));
+        let mut stage = stage.at(14_001);
+        stage.see(&seen(next));
+        let now = stage.activity();
+        assert_eq!((now.state, now.source, now.since.0 - START), expected);
+        assert_eq!(now.ask.is_some(), now.state == Attention);
+        // What it says itself counts at once.
+        stage.says(signal::works("Bash"));
+        assert_eq!((stage.state(), stage.ask()), (Busy, None));
+    }
+    // Its title says so at once, and that it is over.
+    let asking = |ms: u64, title| Seen { quiet_since: Some(at(6990)), title, ..seen(asks(ms)) };
+    let titled = |ms: u64, title| corrected(6980, &asking(ms, title), 7000);
+    assert_eq!(titled(6999, Title::Asks(at(6998))), Some((Attention, Source::Screen, 6999)));
+    assert_eq!(titled(6998, Title::Asks(at(6998))), None, "it was looked at before");
+    assert_eq!(titled(6999, Title::Other(at(6998))), None);
+    let mut stage = Stage::new("codex");
+    stage.says(signal::prompt());
+    let mut stage = stage.at(7000);
+    stage.see(&asking(6999, Title::Asks(at(6998))));
+    assert_eq!(stage.see(&asking(6999, Title::Other(at(6999)))), None, "that was read before");
+    stage.see(&asking(6999, Title::Other(at(7000))));
+    assert_eq!((stage.state(), stage.ask()), (Busy, None));
+    // What its hook waits for is not another thing for being seen.
+    let mut stage = Stage::new("claude");
+    stage.says(signal::asks("Bash", 60_000));
+    let mut stage = stage.at(7000);
+    assert_eq!(stage.see(&seen(asks(6999))), None);
+    assert_eq!(stage.see(&seen(works(6999))), None);
+}
+
+#[test]
 fn its_own_record_tells_at_once_that_it_was_interrupted() {
     let seen =
         |interrupted: u64| Seen { interrupted_at: Some(at(interrupted)), is_known: true, ..Seen::default() };
@@ -269,21 +317,27 @@ fn seen() -> impl Strategy<Value = Seen> {
     let marks = (time(), time(), time(), prop::option::of(0..3))
         .prop_map(|(prompt_at, command_at, bell_at, code)| Marks { prompt_at, command_at, bell_at, code });
     let composers = [Composer::Empty, Composer::Hidden, Composer::Unknown, Composer::Holds("x".to_owned())];
-    let look =
-        (0_u64..30_000, prop::sample::select(composers.to_vec()), any::<bool>(), any::<Option<bool>>());
+    let dialogs = prop::sample::select(vec![None, Some("trust"), Some("question")]);
+    let look = (0_u64..30_000, prop::sample::select(composers.to_vec()), dialogs, any::<Option<bool>>());
     let look = look.prop_map(|(ms, composer, asks, works)| {
-        let dialog = if asks { dialog("trust") } else { None };
+        let dialog = asks.and_then(dialog);
         Look { at: at(ms), composer, dialog, works }
     });
     let flags = (any::<Option<bool>>(), any::<bool>());
-    (time(), marks, time(), prop::option::of(look), flags).prop_map(
-        |(quiet_since, marks, interrupted_at, screen, (own_foreground, is_known))| Seen {
+    let title = prop_oneof![
+        Just(Title::Unread),
+        (0_u64..30_000).prop_map(|ms| Title::Asks(at(ms))),
+        (0_u64..30_000).prop_map(|ms| Title::Other(at(ms))),
+    ];
+    (time(), marks, time(), (prop::option::of(look), title), flags).prop_map(
+        |(quiet_since, marks, interrupted_at, (screen, title), (own_foreground, is_known))| Seen {
             quiet_since,
             idle_quiet: Duration::from_secs(2),
             marks,
             own_foreground,
             interrupted_at,
             screen,
+            title,
             is_known,
         },
     )
@@ -313,8 +367,11 @@ proptest! {
                 prop_assert_eq!(before.since, after.since);
             }
             if hooked {
-                prop_assert!(after.state == Busy || after.state == Idle, "{:?}", after.state);
-                prop_assert!(before.state == Busy || after == before, "only a hook makes it busy again");
+                let asks = after.ask.as_ref().is_some_and(|ask| ask.kind == AskKind::Question);
+                prop_assert_eq!(after.state == Attention, asks && after.source == Source::Screen);
+                prop_assert!([Busy, Idle, Attention].contains(&after.state), "{:?}", after.state);
+                let works = [Busy, Attention].contains(&before.state);
+                prop_assert!(works || after == before, "only a hook makes it busy again");
             } else {
                 let by_screen = matches!(after.source, Source::Screen | Source::Nothing);
                 // Where nothing was seen it is as before.
