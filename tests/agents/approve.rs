@@ -93,6 +93,27 @@ fn questions_of_an_agent_are_answered_in_words() {
 }
 
 #[test]
+fn a_question_that_no_hook_tells_of_is_seen_and_answered_at_the_terminal() {
+    let pool = fakes::pool("");
+    let agent = Agent::codex(&pool);
+    let id = agent.send("PLAN it");
+    pool.ctl(&["wait", &agent.id, "--for", "attention", "--timeout", "30s"]).expect(0);
+    let shown = agent.show();
+    let asked = json!([shown["ask"]["kind"], shown["ask"]["answerable"], shown["activity_source"]]);
+    assert_eq!(asked, json!(["question", false, "screen"]));
+    assert!(shown["ask"]["text"].as_str().unwrap().contains("Which colour?"), "{shown}");
+    let refused = pool.ctl(&["approve", &agent.id, "--answer", "Red"]).expect(CONFLICT);
+    assert!(refused.stderr.contains("poolctl attach"), "{refused:?}");
+    // It is over as soon as its title says another thing, whatever its hooks say.
+    agent.keys(&["2"]);
+    wait_until("it is busy again", PATIENCE, || agent.show()["activity"] == "busy");
+    assert_eq!(agent.state(&id), "accepted");
+    std::fs::write(agent.path("go"), "").unwrap();
+    agent.await_state(&id, "done");
+    agent.assert_unharmed();
+}
+
+#[test]
 fn status_names_who_waits_for_a_person_and_is_healthy_all_the_same() {
     let pool = fakes::pool("");
     let agent = Agent::claude(&pool);

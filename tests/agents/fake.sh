@@ -64,6 +64,8 @@ draw() {
   [[ -z $above ]] || screen+="$above\r\n" row=4
   if [[ -n $dialog && $kind = claude ]]; then
     screen+="$rule\r\n Bash command\r\n\r\n   touch made\r\n\r\n Do you want to proceed?\r\n ❯ 1. Yes\r\n   3. No\r\n\r\n Esc to cancel"
+  elif [[ $dialog = plan ]]; then
+    screen+="  Question 1/1 (1 unanswered)\r\n  Which colour?\r\n\r\n  › 1. Red\r\n    2. Blue\r\n\r\n  tab to add notes | enter to submit answer | esc to interrupt"
   elif [[ -n $dialog ]]; then
     screen+="\r\n  Would you like to run the following command?\r\n\r\n  \$ touch made\r\n\r\n› 1. Yes, proceed (y)\r\n  3. No\r\n\r\n  Press enter to confirm or esc to cancel"
   elif [[ $kind = claude ]]; then
@@ -163,6 +165,7 @@ submit() {
   tell UserPromptSubmit ",\"prompt\":\"$(json "$prompt")\""
   case $prompt in
     *SLOW*) ;;
+    *PLAN*) dialog=plan ;;
     *ASK*) ask ;;
     *QUESTION*) ask ',"tool_name":"AskUserQuestion","tool_input":{"questions":[{"question":"Which\ncolour?","options":[{"label":"Red"},{"label":"Blue"}]},{"question":"Why?"}]}' ;;
     *TOOL*) used 1 && used 2 && over 'used it twice' ;;
@@ -226,11 +229,14 @@ press() {
     $'\r') enter ;;
     $'\3') text= ;;
     1) [[ $turn$dialog = askask ]] && allowed 'allowed at the terminal' || text+=$1 ;;
+    2) [[ $dialog = plan ]] && dialog= && printf '\e]0;main\a' || text+=$1 ;;
     *) text+=$1 ;;
   esac
 }
 
 look() {
+  # It blinks while it asks.
+  [[ $dialog != plan ]] || printf '\e]0;[ ! ] Action Required | main\a'
   # One that speaks is not silent.
   [[ $text != *SPEAKS* || $turn$dialog ]] || printf '\e7\e8'
   [[ -z $asked ]] || kill -0 "$asked" 2>/dev/null || { answered && draw; }

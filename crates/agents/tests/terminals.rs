@@ -1,6 +1,6 @@
 //! What programs tell their terminals, in pieces of any size.
 
-use agents::terminal::{Mark, Scanner};
+use agents::terminal::{Mark, Scanner, title_asks};
 use proptest::prelude::*;
 
 fn marks(output: &[u8]) -> Vec<Mark> {
@@ -32,6 +32,15 @@ fn prompts_and_commands_of_shells_are_told() {
     assert_eq!(marks(b"\x1b]133;D;0;aid=7\x07"), [Mark::CommandEnd(Some(0))]);
     assert_eq!(marks(b"\x1b]133;D;what\x07"), [Mark::CommandEnd(None)]);
     assert_eq!(marks(b"\x1b]133;Z\x07\x1b]133\x07\x1b]1337;A\x07"), []);
+}
+
+#[test]
+fn codex_says_in_its_title_that_it_waits_for_a_person() {
+    use agents::Adapter::{Claude, Codex};
+    let title = marks(b"\x1b]0;[ . ] Action Required | main\x07");
+    assert_eq!(title, [Mark::Title("[ . ] Action Required | main".to_owned())]);
+    assert!(title_asks(Codex, "[ ! ] Action Required | main"));
+    assert!(!title_asks(Codex, "main") && !title_asks(Claude, "[ ! ] Action Required | main"));
 }
 
 #[test]
