@@ -97,7 +97,8 @@ def killed(lab, count, check, name="killed"):
         else:
             time.sleep(0.3)
     facts = settled(session, texts, [messages[number] for number in numbers], check)
-    return {**facts, "kills": kills, "seen_to": dict(seen_to)}
+    why = collections.Counter(m["reason"] for m in messages.values() if m["state"] != "done")
+    return {**facts, "kills": kills, "seen_to": dict(seen_to), **({"not_done": dict(why)} if why else {})}
 
 
 def see_to(session, message, mark):

@@ -60,6 +60,9 @@ fn answered(input: &[u8], answers: &[String]) -> Option<Value> {
     let mut asked = input.get("tool_input").filter(|_| asks)?.as_object()?.clone();
     let question = |question: &Value| Some(question.get("question")?.as_str()?.to_owned());
     let questions = asked.get("questions")?.as_array()?.iter().map(question).collect::<Option<Vec<_>>>()?;
+    if questions.len() != answers.len() {
+        return None;
+    }
     let given: Map<_, _> =
         questions.into_iter().zip(answers.iter().map(|answer| Value::from(answer.as_str()))).collect();
     asked.insert("answers".to_owned(), Value::Object(given));
@@ -114,5 +117,6 @@ mod tests {
         assert_eq!(answer(&["the \"blue\" one", "2"], asks), Some(wanted));
         assert_eq!(answer(&["yes"], &asks.replace("AskUserQuestion", "Bash")), None);
         assert_eq!(answer(&["yes"], "{"), None);
+        assert_eq!(answer(&["yes"], asks), None, "to which of them?");
     }
 }

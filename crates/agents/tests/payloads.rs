@@ -151,7 +151,11 @@ fn questions_are_shown_as_lines_and_a_plan_as_it_is() {
     ]});
     let lines = "Which colour? (Red / Dark blue)\nFruits? (some of Apple / Pear)\nWhy?";
     assert_eq!(asked("AskUserQuestion", &questions), lines);
-    assert_eq!(asked("AskUserQuestion", &json!({"questions": []})), r#"{"questions":[]}"#);
+    for broken in [json!({"questions": []}), json!({}), json!({"questions": [{"question": 7}]})] {
+        assert_eq!(asked("AskUserQuestion", &broken), "", "nobody can answer it from outside");
+    }
+    let long = json!({"questions": vec![json!({"question": "x".repeat(3000)}); 4]});
+    assert_eq!(asked("AskUserQuestion", &long).lines().count(), 4, "none is lost");
     assert_eq!(asked("ExitPlanMode", &json!({"plan": "# Plan\n1. do it"})), "# Plan\n1. do it");
     assert_eq!(asked("ExitPlanMode", &json!({})), "{}");
 }

@@ -15,6 +15,7 @@ use std::time::Duration;
 use agents::{Adapter, Confirm};
 use pool::activity::{self, Marks, Seen};
 use pool::{Agent, heard, queue};
+use protocol::activity::Source;
 use protocol::event::AgentEvent;
 use protocol::socket::Paths;
 use protocol::{
@@ -114,7 +115,8 @@ impl Subject {
             return self.is_starting(now) || watched.wrote_since_look();
         }
         let works = self.is_at_work();
-        if self.known.state == ActivityState::Busy && watched.wants_look_for_title(now) {
+        let asks = self.known.state == ActivityState::Attention && self.known.source == Source::Screen;
+        if (asks || self.known.state == ActivityState::Busy) && watched.wants_look_for_title(now) {
             return true;
         }
         let last = self.notes.heard_at.into_iter().chain(watched.quiet_since).chain([self.known.since]).max();

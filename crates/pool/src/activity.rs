@@ -113,12 +113,13 @@ fn corrected(before: &Activity, notes: &Notes, seen: &Seen, now: Timestamp) -> O
     if let Some(at) = seen.interrupted_at.filter(|at| (busy || by_screen) && *at > before.since) {
         return Some(idle(Source::Transcript, at));
     }
-    let busy_again = |at| Some(Activity { state: ActivityState::Busy, ..idle(Source::Screen, at) });
+    // What its record says of this turn is not older than that.
+    let busy_again = || Activity { state: ActivityState::Busy, ..idle(Source::Screen, before.since) };
     if let Title::Other(at) = seen.title
         && by_screen
         && at > before.since
     {
-        let again = busy_again(at)?;
+        let again = busy_again();
         return corrected(&again, notes, seen, now).or(Some(again));
     }
     let look = seen.screen.as_ref()?;
@@ -133,11 +134,12 @@ fn corrected(before: &Activity, notes: &Notes, seen: &Seen, now: Timestamp) -> O
     };
     match &look.dialog {
         Some(dialog) => {
-            let asks = asks && busy && dialog.name == screen::QUESTION;
+            // The next of several questions is another one.
+            let asks = asks && (busy || by_screen) && dialog.name == screen::QUESTION;
             asks.then(|| asks_on(look, dialog, AskKind::Question))
         }
-        None if !silent || !(busy || asked) => None,
-        None if look.works == Some(true) => busy_again(look.at).filter(|_| by_screen),
+        None if !silent || !(busy || asked) => (by_screen && look.at > before.since).then(busy_again),
+        None if look.works == Some(true) => by_screen.then(busy_again),
         None => ready.then(|| idle(Source::Screen, look.at)),
     }
 }
@@ -188,7 +190,10 @@ fn by_screen(seen: &Seen, now: Timestamp) -> Activity {
 /// An agent that asks on its screen.
 fn asks_on(look: &Look, dialog: &Dialog, kind: AskKind) -> Activity {
     // The same dialog is the same request.
-    let id = queue::hash(&[dialog.name.as_bytes()]);
+    let id = match kind {
+        AskKind::Question => queue::hash(&[dialog.name.as_bytes(), dialog.text.as_bytes()]),
+        _ => queue::hash(&[dialog.name.as_bytes()]),
+    };
     let ask = Ask { id, kind, text: dialog.text.clone(), tool: None, answerable: false };
     let (state, source) = (ActivityState::Attention, Source::Screen);
     let detail = Some(dialog.name.clone());

@@ -90,9 +90,12 @@ pub fn at_rest_since(
 ) -> Result<Timestamp, &'static str> {
     let known = activity::shown(pool, session);
     let tells = matches!(known.source, Source::Hook | Source::Transcript);
+    // One whose hooks are heard is seen to work where it goes on after a question: that is as good.
+    let hooked =
+        pool.notes(session.id).is_some_and(|notes| notes.hooked.is_some() && notes.hooked == known.tag);
     match known.state {
         ActivityState::Attention if activity::asks(&known) => Err("it waits for a person"),
-        ActivityState::Busy if tells => Err("its agent is busy"),
+        ActivityState::Busy if tells || hooked => Err("its agent is busy"),
         ActivityState::Idle | ActivityState::Error if tells => Ok(known.since.max(session.last_activity_at)),
         _ => quiet_since(settings, session, facts).ok_or("it writes something"),
     }

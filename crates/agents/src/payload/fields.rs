@@ -122,8 +122,10 @@ impl Fields {
     pub(super) fn permission(&self) -> Signal {
         let tool = self.word_or_nothing("tool_name");
         let text = match self.map.get("tool_input") {
+            // Questions that are not whole cannot be answered.
+            Some(_) if tool == QUESTIONS_TOOL && self.cut.is_some() => String::new(),
             Some(input) => match tool.as_str() {
-                QUESTIONS_TOOL => questions(input),
+                QUESTIONS_TOOL => Some(questions(input).unwrap_or_default()),
                 "ExitPlanMode" => input.get("plan").and_then(Value::as_str).map(str::to_owned),
                 _ => summary(input).map(str::to_owned),
             }
@@ -144,22 +146,26 @@ impl Fields {
 /// The questions that Claude Code has, each in one line with what it offers.
 fn questions(input: &Value) -> Option<String> {
     let asked = input.get("questions")?.as_array().filter(|asked| !asked.is_empty())?;
+    // None is cut off by those before it.
+    let most = ASK_MAX / asked.len() - 1;
     let word = |value: &Value, key: &str| {
-        let text = value.get(key).and_then(Value::as_str).unwrap_or_default();
-        text.split_whitespace().collect::<Vec<_>>().join(" ")
+        let text = value.get(key)?.as_str()?;
+        Some(text.split_whitespace().collect::<Vec<_>>().join(" "))
     };
     let one = |question: &Value| {
+        let asked = word(question, "question")?;
         let offered = question.get("options").and_then(Value::as_array);
-        let labels: Vec<_> = offered.into_iter().flatten().map(|option| word(option, "label")).collect();
+        let labels: Vec<_> =
+            offered.into_iter().flatten().filter_map(|option| word(option, "label")).collect();
         let several = question.get("multiSelect") == Some(&Value::Bool(true));
-        let asked = word(question, "question");
-        match (labels.join(" / "), several) {
+        let line = match (labels.join(" / "), several) {
             (labels, _) if labels.is_empty() => asked,
             (labels, false) => format!("{asked} ({labels})"),
             (labels, true) => format!("{asked} (some of {labels})"),
-        }
+        };
+        Some(clip(&line, most)).filter(|line| !line.is_empty())
     };
-    Some(asked.iter().map(one).collect::<Vec<_>>().join("\n"))
+    Some(asked.iter().map(one).collect::<Option<Vec<_>>>()?.join("\n"))
 }
 
 /// The most telling one of a tool's arguments; of a command that is a list, its last part.

@@ -389,7 +389,8 @@ async fn leave(daemon: &Daemon, (session, id): (SessionId, MessageId), why: Stri
             let tag = turn.pool().session(session).and_then(|s| Some(s.incarnation.as_ref()?.tag));
             let heard = turn.pool().notes(session).is_some_and(|notes| notes.hooked == tag);
             let why = if heard { why } else { format!("{why}; no hook of it was ever heard") };
-            let event: Event = queue::moved(&open, MessageState::Typed, Some(&why), turn.now());
+            // Enter was pressed when it moved last.
+            let event: Event = queue::moved(&open, MessageState::Typed, Some(&why), open.since);
             turn.emit(event);
             turn.rest.agents.given_up.insert(session, id);
         }

@@ -36,7 +36,9 @@ pub(super) fn after(open: &[Ask], hook: &Hook) -> Vec<Ask> {
             // Only of a request whose hook waits is it known that it is open still.
             open.retain(|ask| ask.answerable && ask.id != hook.id);
             let kind = if tool == QUESTIONS_TOOL { AskKind::Question } else { AskKind::Permission };
-            open.push(ask(kind, text, Some(tool), *wait_ms > 0));
+            // Questions that were not understood have no text.
+            let answerable = *wait_ms > 0 && (kind == AskKind::Permission || !text.is_empty());
+            open.push(ask(kind, text, Some(tool), answerable));
         }
         Signal::Working { what: Some(tool), .. } if QUESTIONS.contains(&tool.as_str()) => {
             open.retain(|ask| ask.answerable);
@@ -77,7 +79,6 @@ fn is_for(ask: &Ask, used: &ToolUse) -> bool {
 /// Conflict, with what to say instead: a question takes words, a permission a yes or no.
 pub fn fits(ask: &Ask, said: &Approve, name: &str) -> Result<(), Refusal> {
     let conflict = |why: String| Err(Refusal::new(ErrorCode::Conflict, why));
-    // One that is not shown as lines is asked at the terminal alone.
     let questions = if ask.kind == AskKind::Question { ask.text.lines().count() } else { 0 };
     match (said.deny, questions, said.answers.len()) {
         (true, _, 0) => Ok(()),

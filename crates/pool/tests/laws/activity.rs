@@ -219,7 +219,7 @@ fn a_question_that_no_hook_tells_of_is_seen_after_silence_and_over_when_it_works
     let works = |at: u64| Look { works: Some(true), composer: Composer::Hidden, ..ready(at) };
     for (next, expected) in [
         (asks(14_000), (Attention, Source::Screen, 6999)),
-        (works(14_000), (Busy, Source::Screen, 14_000)),
+        (works(14_000), (Busy, Source::Screen, 6999)),
         (ready(14_000), (Idle, Source::Screen, 14_000)),
     ] {
         let mut stage = Stage::new("codex");
@@ -250,6 +250,19 @@ fn a_question_that_no_hook_tells_of_is_seen_after_silence_and_over_when_it_works
     assert_eq!(stage.see(&asking(6999, Title::Other(at(6999)))), None, "that was read before");
     stage.see(&asking(6999, Title::Other(at(7000))));
     assert_eq!((stage.state(), stage.ask()), (Busy, None));
+    // The next of several questions is another one; its record may say that it was interrupted.
+    stage.see(&asking(7001, Title::Asks(at(7000))));
+    let first = stage.ask().unwrap();
+    let other = Dialog { text: "how many?".to_owned(), ..dialog("question").unwrap() };
+    let next = |ms: u64| Look { dialog: Some(other.clone()), ..asks(ms) };
+    stage.see(&Seen { screen: Some(next(7002)), ..asking(7002, Title::Asks(at(7000))) });
+    let second = stage.ask().unwrap();
+    assert_eq!((second.text.as_str(), first.id == second.id), ("how many?", false));
+    let mut over = stage.at(7100);
+    over.see(&Seen { screen: Some(next(7002)), ..asking(7002, Title::Other(at(7050))) });
+    assert_eq!(over.state(), Busy);
+    over.see(&Seen { interrupted_at: Some(at(7040)), ..asking(7002, Title::Other(at(7050))) });
+    assert_eq!((over.state(), over.activity().source), (Idle, Source::Transcript));
     // What its hook waits for is not another thing for being seen.
     let mut stage = Stage::new("claude");
     stage.says(signal::asks("Bash", 60_000));

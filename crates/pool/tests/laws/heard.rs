@@ -508,6 +508,10 @@ fn a_question_takes_an_answer_to_each_and_a_permission_a_yes_or_no() {
     }
     stage.says(signal::used("AskUserQuestion"));
     assert!(stage.ask().is_none());
+    let (tool, text) = ("AskUserQuestion".to_owned(), String::new());
+    stage.says(Signal::Permission { tool, text, wait_ms: 60_000 });
+    assert!(!stage.ask().unwrap().answerable, "it was not understood");
+    stage.says(signal::used("AskUserQuestion"));
     stage.says(signal::wants("one", 60_000));
     for (said, right) in [(said(false, &[]), true), (said(true, &[]), true), (said(false, &["yes"]), false)] {
         assert_eq!(fits(&stage, &said), right, "{said:?}");
