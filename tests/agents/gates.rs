@@ -4,6 +4,7 @@
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::thread;
 
@@ -165,9 +166,9 @@ fn a_prompt_for_a_pane_that_died_meanwhile_goes_into_the_next_one() {
     assert_eq!(pool.await_file("web", |bytes| bytes.ends_with(b"after\r")), b"before\rafter\r");
 }
 
-#[test]
-fn t22_what_a_program_never_reads_stays_typed_and_what_comes_behind_it_waits() {
-    let pool = Pool::with(CONFIG);
+/// A session whose program reads nothing before this file is there, and then writes what it reads to `out`.
+#[track_caller]
+fn deaf(pool: &Pool) -> (String, PathBuf) {
     let go = pool.path("go");
     let script = format!(
         "stty raw -echo; touch {1}; while [ ! -e {0} ]; do sleep 0.05; done; exec cat >{2}",
@@ -177,6 +178,13 @@ fn t22_what_a_program_never_reads_stays_typed_and_what_comes_behind_it_waits() {
     );
     let id = pool.script("deaf", &script);
     pool.await_file("raw", |_| true);
+    (id, go)
+}
+
+#[test]
+fn t22_what_a_program_never_reads_stays_typed_and_what_comes_behind_it_waits() {
+    let pool = Pool::with(CONFIG);
+    let (id, go) = deaf(&pool);
     let first = pool.ok(&["send", &id, "first"]);
     let typed = eventually("it is typed", PATIENCE, || {
         let first = pool.json(&["queue", "show", &id, &first]);
@@ -197,15 +205,7 @@ fn t22_what_a_program_never_reads_stays_typed_and_what_comes_behind_it_waits() {
 #[test]
 fn a_prompt_waits_for_a_program_that_has_not_read_what_somebody_typed() {
     let pool = Pool::with(CONFIG);
-    let go = pool.path("go");
-    let script = format!(
-        "stty raw -echo; touch {1}; while [ ! -e {0} ]; do sleep 0.05; done; exec cat >{2}",
-        go.display(),
-        pool.path("raw").display(),
-        pool.path("out").display()
-    );
-    let id = pool.script("deaf", &script);
-    pool.await_file("raw", |_| true);
+    let (id, go) = deaf(&pool);
     pool.ok(&["keys", &id, "a", "b"]);
     let message = pool.ok(&["send", &id, "text"]);
     await_reason(&pool, &id, &message, "its program has not read what was typed before (2 bytes)");

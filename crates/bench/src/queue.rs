@@ -8,7 +8,7 @@ mod floor;
 pub(crate) mod hostile;
 pub(crate) mod million;
 mod nuisance;
-mod poold;
+pub(crate) mod poold;
 mod pueue;
 mod redis;
 pub(crate) mod server;

@@ -93,16 +93,11 @@ impl Subject {
         self.agent.adapter != Adapter::None && !self.hooked && unready && now < self.start_limit
     }
 
-    /// Whether its agent is in the middle of a turn.
-    fn is_at_work(&self) -> bool {
-        matches!(self.known.state, ActivityState::Busy | ActivityState::Attention)
-    }
-
     /// Whether its agent's own record is worth reading: it has stopped, or fallen silent, or may have got a prompt of
     /// which it said nothing.
     fn wants_record(&self, watched: &Watched, now: Timestamp) -> bool {
         let silent = watched.quiet_since.is_some_and(|since| now.since(since) >= PAUSE);
-        let works = self.is_at_work();
+        let works = self.known.state.is_at_work();
         self.agent.adapter != Adapter::None && (!works || silent || self.unconfirmed.is_some())
     }
 
@@ -114,7 +109,7 @@ impl Subject {
         if !self.hooked {
             return self.is_starting(now) || watched.wrote_since_look();
         }
-        let works = self.is_at_work();
+        let works = self.known.state.is_at_work();
         let asks = self.known.state == ActivityState::Attention && self.known.source == Source::Screen;
         if (asks || self.known.state == ActivityState::Busy) && watched.wants_look_for_title(now) {
             return true;

@@ -75,7 +75,7 @@ pub fn heard(pool: &Pool, session: &Session, hook: &Hook, hearing: Hearing<'_>) 
     events.extend(prompt::heard(pool, hook, hearing, late.then_some(&before)));
     let open = open(&before, hearing.behind);
     // The request of a hook that waits is open, whatever overtook it, unless its turn is over.
-    let works = matches!(before.state, ActivityState::Busy | ActivityState::Attention);
+    let works = before.state.is_at_work();
     let taken_in = !late || works && matches!(hook.signal, Signal::Permission { wait_ms: 1.., .. });
     // It tells of a long rest: of a prompt that was taken since then it knows nothing.
     let stale = matches!(&hook.signal, Signal::Notified { kind, .. } if kind == "idle_prompt")

@@ -53,6 +53,12 @@ impl ActivityState {
     /// All of them.
     pub const ALL: [Self; 5] = [Self::Idle, Self::Busy, Self::Attention, Self::Error, Self::Unknown];
 
+    /// Whether it is in the middle of a turn.
+    #[must_use]
+    pub fn is_at_work(self) -> bool {
+        matches!(self, Self::Busy | Self::Attention)
+    }
+
     /// The word for it.
     #[must_use]
     pub fn word(self) -> &'static str {

@@ -9,17 +9,16 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, bail, ensure};
 use protocol::event::AgentEvent;
 use protocol::message::PROMPT;
-use protocol::request::{New, Send};
+use protocol::request::New;
 use protocol::text::OsBytes;
-use protocol::{
-    ActivityState, Event, MessageId, MessageState, PaneId, Request, Response, SessionId, Timestamp,
-};
+use protocol::{ActivityState, Event, MessageId, MessageState, PaneId, Response, SessionId, Timestamp};
 
 use super::agents::{Agents, Kind};
 use super::hooks::tells;
 use crate::floors::Client;
 use crate::order::order;
 use crate::pool::{self, Pool};
+use crate::queue::poold::message;
 use crate::stats::Times;
 use crate::subscriber::{Seen, Subscriber};
 use crate::{interrupt, report};
@@ -222,20 +221,7 @@ impl<'a> Chat<'a> {
 
     /// Sends it as a message.
     pub(super) fn send(&mut self, text: &str) -> Result<MessageId> {
-        let send = Send {
-            session: self.session.into(),
-            body: OsBytes(text.as_bytes().to_vec()),
-            kind: PROMPT.to_owned(),
-            key: None,
-            origin: "bench".to_owned(),
-            ttl_ms: None,
-            enter: true,
-            raw: false,
-            priority: 0,
-            cause: None,
-            wake: false,
-        };
-        match self.client.call(Request::Send(send))? {
+        match self.client.call(message(self.session.into(), PROMPT, text.as_bytes()))? {
             Response::Sent(sent) => Ok(sent.message.id),
             _ => bail!("poold answers something else than a message"),
         }

@@ -73,7 +73,7 @@ pub(super) fn connect(path: &Path, role: Role) -> Result<UnixStream> {
 }
 
 /// A message of this kind.
-pub(super) fn message(session: SessionRef, kind: &str, body: &[u8]) -> Request {
+pub(crate) fn message(session: SessionRef, kind: &str, body: &[u8]) -> Request {
     Request::Send(Send {
         session,
         body: OsBytes(body.to_vec()),

@@ -104,7 +104,7 @@ impl Watched {
             self.quiet_since = Some(written_at(&found).min(now));
             match subject.agent.adapter {
                 Adapter::None => self.read_log(subject, &found, now),
-                Adapter::Codex if subject.is_at_work() => self.read_title(subject, &found, now),
+                Adapter::Codex if subject.known.state.is_at_work() => self.read_title(subject, &found, now),
                 _ => {}
             }
         }

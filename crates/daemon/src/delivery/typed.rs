@@ -12,8 +12,7 @@ use pool::delivery::{self, Then, Unconfirmed, settle};
 use pool::{Agent, Settings, queue};
 use protocol::activity::Source;
 use protocol::{
-    ActivityState, Event, Incarnation, MessageId, MessageState, Refusal, Session, SessionId, Tag, Timestamp,
-    Token,
+    Event, Incarnation, MessageId, MessageState, Refusal, Session, SessionId, Tag, Timestamp, Token,
 };
 use tmux::act::Lines;
 use tmux::{Answer, PaneRef};
@@ -377,8 +376,7 @@ fn age(typed: &Typed) -> Duration {
 /// Whether its hooks say that its agent is at something, which it was not when this was typed.
 fn is_at_something(turn: &Turn<'_>, session: SessionId, tag: Tag) -> bool {
     let activity = turn.pool().activity_in(session, tag);
-    let works = |state| matches!(state, ActivityState::Busy | ActivityState::Attention);
-    activity.is_some_and(|activity| activity.source == Source::Hook && works(activity.state))
+    activity.is_some_and(|activity| activity.source == Source::Hook && activity.state.is_at_work())
 }
 
 /// Nobody but a person can say more of it. What the agent says later still counts.

@@ -147,7 +147,7 @@ pub fn stranded(pool: &Pool, settings: &Settings, now: Timestamp) -> Vec<Event> 
         let session = pool.session(open.session).filter(|session| session.takes_prompts())?;
         let agent = settings.agent_of(session);
         let activity = activity::shown(pool, session);
-        let rests = !matches!(activity.state, ActivityState::Busy | ActivityState::Attention);
+        let rests = !activity.state.is_at_work();
         let hooked = pool.notes(session.id).is_some_and(|notes| notes.hooked == activity.tag);
         let since = activity.since.max(open.since);
         let long = rests && hooked && agent.confirm == Confirm::Hook && now.since(since) >= WORD_LIMIT;
