@@ -10,6 +10,7 @@ mod reaping;
 mod refusals;
 mod restarts;
 mod server;
+mod sizes;
 mod state_dir;
 mod strangers;
 pub(crate) mod support;

@@ -140,6 +140,7 @@ fn take(turn: &mut Turn<'_>, daemon: &Daemon, hook: Hook) -> Option<Asked> {
     if !turn.rest.agents.is_new(hook.id) {
         return None;
     }
+    let hook = hook.within_bounds();
     let session = turn.pool().session(hook.session)?.clone();
     let settings = &daemon.loaded().settings;
     let (agent, rules) = (settings.agent_of(&session), &settings.queue);

@@ -106,7 +106,7 @@ impl Op {
     /// Makes this its answer, in the turn of its outcome.
     pub(crate) fn conclude(&self, turn: &mut Turn<'_>, reply: &Reply) {
         // A reply that does not fit a frame could not be sent either.
-        if let Ok(reply) = protocol::frame::encode_record(reply) {
+        if let Ok(reply) = protocol::frame::encode_payload(reply) {
             let (op, digest, at) = (self.id.clone(), self.digest, turn.now());
             turn.emit(Event::OperationDone { op, digest, reply, at });
         }

@@ -27,7 +27,7 @@ fn groups<T: Serialize>(items: Vec<T>) -> Vec<Vec<T>> {
     let mut groups = vec![Vec::new()];
     let mut size = 0;
     for item in items {
-        let bytes = frame::encode_record(&item).map_or(PIECE, |bytes| bytes.len());
+        let bytes = frame::encode_payload(&item).map_or(PIECE, |bytes| bytes.len());
         let last = groups.len() - 1;
         if size + bytes > PIECE && !groups[last].is_empty() {
             groups.push(vec![item]);

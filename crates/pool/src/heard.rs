@@ -7,6 +7,7 @@ mod prompt;
 use std::time::Duration;
 
 use protocol::activity::{ASK_MAX, Ask, Source};
+use protocol::bounds;
 use protocol::event::AgentEvent;
 use protocol::hook::{Hook, Signal};
 use protocol::life::Conversation;
@@ -194,7 +195,7 @@ fn activity(
         }
         Signal::Notified { .. } | Signal::Permission { .. } => None,
         Signal::TurnFailed { error, limited, until } => Some(Activity {
-            detail: Some(cut(error, ASK_MAX)),
+            detail: Some(bounds::cut(error, ASK_MAX).to_owned()),
             limited_until: limited.then(|| limited_until(*until, error, now)),
             ..is(ActivityState::Error)
         }),
@@ -209,10 +210,4 @@ fn activity(
 fn limited_until(until: Option<Timestamp>, error: &str, now: Timestamp) -> Timestamp {
     let told = until.or_else(|| agents::payload::resets(error, now));
     told.unwrap_or_else(|| now.after(UNTOLD_LIMIT))
-}
-
-/// The beginning of a text, at most so many bytes.
-pub(crate) fn cut(text: &str, max: usize) -> String {
-    let end = (0..=max.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
-    text[..end.unwrap_or(0)].to_owned()
 }

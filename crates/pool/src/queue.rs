@@ -98,6 +98,13 @@ impl Pool {
         self.book.queues().find_map(|(session, queue)| queue.get(session, id))
     }
 
+    /// A message in flight where only its number is known.
+    #[must_use]
+    pub fn find_held(&self, id: MessageId) -> Option<Open<'_>> {
+        let holding = self.book.queues().find(|(_, queue)| queue.held.contains_key(&id));
+        holding.and_then(|(session, queue)| queue.get(session, id))
+    }
+
     /// All messages of a session that are not over; those of one kind in the order in which they are worked.
     pub fn open_messages_of(&self, session: SessionId) -> impl Iterator<Item = Open<'_>> {
         let lanes = self

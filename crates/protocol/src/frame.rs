@@ -9,6 +9,9 @@ use crate::refusal::ErrorCode;
 /// The longest payload, in bytes. Holds the longest message body four times over; what is longer
 /// comes in parts. Checked before anything is allocated, so a hostile length costs nothing.
 pub const FRAME_MAX: usize = 1 << 20;
+/// The longest record, in bytes. What is taken in is bounded so that every record fits a frame ([`crate::bounds`]);
+/// one that does not all the same is a fault of this program and no failure of the disk: it is written.
+pub const RECORD_MAX: usize = 16 * FRAME_MAX;
 /// Bytes of the length in front of each payload.
 pub const PREFIX_LEN: usize = 4;
 /// The most that is asked of a socket at a time, in bytes: memory grows with the bytes that came,
@@ -18,6 +21,8 @@ pub const CHUNK: usize = 16 * 1024;
 /// bincode counts a number by its width in memory: 8 for a `u64` that takes one byte. Eight times
 /// the frame's limit therefore admits every payload within it, and still refuses a length bomb.
 const DECODE_LIMIT: usize = 8 * FRAME_MAX;
+/// Likewise of a record.
+const RECORD_DECODE_LIMIT: usize = 8 * RECORD_MAX;
 
 /// What is wrong with a frame.
 #[derive(Debug, thiserror::Error)]
@@ -64,10 +69,24 @@ impl FrameError {
 /// # Errors
 /// [`FrameError::TooLong`], or a value that serde refuses.
 pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, FrameError> {
-    Ok(wrap(&encode_record(value)?))
+    Ok(wrap(&encode_payload(value)?))
 }
 
-/// A ready payload of at most [`FRAME_MAX`] bytes, as [`encode_record`] and [`crate::job::nudge`]
+/// The payload of a frame, without a length in front.
+///
+/// # Errors
+/// As [`encode`].
+pub fn encode_payload<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, FrameError> {
+    encode_within(value, FRAME_MAX)
+}
+
+fn encode_within<T: Serialize + ?Sized>(value: &T, max: usize) -> Result<Vec<u8>, FrameError> {
+    let payload = bincode::serde::encode_to_vec(value, bincode::config::standard())
+        .map_err(|error| FrameError::Encode(error.to_string()))?;
+    if payload.len() > max { Err(FrameError::TooLong(payload.len())) } else { Ok(payload) }
+}
+
+/// A ready payload of at most [`FRAME_MAX`] bytes, as [`encode_payload`] and [`crate::job::nudge`]
 /// make it, with its length in front.
 #[must_use]
 pub fn wrap(payload: &[u8]) -> Vec<u8> {
@@ -87,19 +106,23 @@ pub fn decode<T: DeserializeOwned>(payload: &[u8]) -> Result<T, FrameError> {
         return Err(FrameError::TooLong(payload.len()));
     }
     let config = bincode::config::standard().with_limit::<DECODE_LIMIT>();
-    let (value, used) = bincode::serde::decode_from_slice(payload, config)
-        .map_err(|error| FrameError::Decode(error.to_string()))?;
+    whole(payload, bincode::serde::decode_from_slice(payload, config))
+}
+
+fn whole<T>(
+    payload: &[u8],
+    decoded: Result<(T, usize), bincode::error::DecodeError>,
+) -> Result<T, FrameError> {
+    let (value, used) = decoded.map_err(|error| FrameError::Decode(error.to_string()))?;
     if used == payload.len() { Ok(value) } else { Err(FrameError::Trailing(payload.len() - used)) }
 }
 
-/// A value as the store keeps it: the same encoding without a length in front.
+/// A value as the store keeps it: the same encoding, of up to [`RECORD_MAX`] bytes.
 ///
 /// # Errors
 /// As [`encode`].
 pub fn encode_record<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, FrameError> {
-    let payload = bincode::serde::encode_to_vec(value, bincode::config::standard())
-        .map_err(|error| FrameError::Encode(error.to_string()))?;
-    if payload.len() > FRAME_MAX { Err(FrameError::TooLong(payload.len())) } else { Ok(payload) }
+    encode_within(value, RECORD_MAX)
 }
 
 /// The value of a record.
@@ -107,7 +130,11 @@ pub fn encode_record<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, FrameE
 /// # Errors
 /// As [`decode`].
 pub fn decode_record<T: DeserializeOwned>(record: &[u8]) -> Result<T, FrameError> {
-    decode(record)
+    if record.len() > RECORD_MAX {
+        return Err(FrameError::TooLong(record.len()));
+    }
+    let config = bincode::config::standard().with_limit::<RECORD_DECODE_LIMIT>();
+    whole(record, bincode::serde::decode_from_slice(record, config))
 }
 
 /// The length that a prefix announces, in bytes: 1 to [`FRAME_MAX`].

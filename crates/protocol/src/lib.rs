@@ -245,6 +245,7 @@ pub mod activity;
 #[cfg(feature = "aio")]
 pub mod aio;
 pub mod blocking;
+pub mod bounds;
 pub mod connect;
 pub mod diff;
 pub mod event;

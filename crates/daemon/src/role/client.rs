@@ -51,6 +51,10 @@ pub(super) async fn serve(daemon: &Arc<Daemon>, mut connection: Connection) {
                 return tracing::info!(%error, "a client was cut off");
             }
         };
+        if let Err(refusal) = call.request.check_bounds() {
+            drop(client.outbox.reply(call.id, Err(refusal)));
+            continue;
+        }
         while calls.try_join_next().is_some() {}
         let Some((call, place)) = client.at_once(call, place) else { continue };
         let client = client.clone();

@@ -115,6 +115,7 @@ impl Leases {
 }
 
 async fn answer(daemon: &Arc<Daemon>, leases: &mut Leases, call: Call) -> Reply {
+    call.request.check_bounds()?;
     match call.request {
         Request::Candidates => {
             let context = Arc::clone(daemon);
@@ -273,6 +274,7 @@ async fn settle(daemon: &Arc<Daemon>, leases: &mut Leases, verdict: Verdict) -> 
     let Some((grant, candidate)) = leases.held.remove(&verdict.token) else {
         return Err(Refusal::new(ErrorCode::Conflict, "that lease is not valid any more"));
     };
+    let verdict = Verdict { outcome: verdict.outcome.within_bounds(), ..verdict };
     let (run, context) = (daemon.paths.run.clone(), Arc::clone(daemon));
     let apply = move |turn: &mut Turn<'_>| {
         turn.rest.view.leased.remove(&candidate.tag);

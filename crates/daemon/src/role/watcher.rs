@@ -20,6 +20,9 @@ use crate::view::{self, Look, Peer, Seen};
 /// Silence of a watcher after which it is taken for dead, at least: tmux's own deadline twice.
 const SILENCE: Duration = Duration::from_secs(10);
 
+/// The most panes, and the most tmux sessions, of one snapshot: a hundred times what tmux itself bears well.
+const PANES_MAX: usize = 100_000;
+
 pub(super) async fn admit(
     daemon: &Arc<Daemon>,
     id: u64,
@@ -130,7 +133,7 @@ async fn watch(daemon: &Arc<Daemon>, connection: &mut Connection) -> String {
             Err(error) => return format!("it sent something else: {error}"),
         };
         let reply = match call.request {
-            Request::Observe(observe) => stream.take(daemon, observe).await,
+            Request::Observe(observe) => stream.take(daemon, observe.within_bounds()).await,
             Request::WatchingBy(means) => stream.watching_by(daemon, means).await,
             _ => Err(Refusal::new(ErrorCode::Usage, "a watcher only observes")),
         };
@@ -170,6 +173,10 @@ impl Stream {
             }
             View::Snapshot { state, part, more } => {
                 let whole = parts::join(self.coming.take().map(|(_, before)| before), state);
+                if whole.panes.len() > PANES_MAX || whole.sessions.len() > PANES_MAX {
+                    let why = format!("a snapshot of over {PANES_MAX} panes or sessions");
+                    return Err(Refusal::new(ErrorCode::Usage, why));
+                }
                 if more {
                     (self.in_step, self.coming) = (false, Some((part.saturating_add(1), whole)));
                     return done();

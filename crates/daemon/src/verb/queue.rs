@@ -227,7 +227,7 @@ pub(crate) fn heartbeat(turn: &mut Turn<'_>, connection: u64, held: &[Held]) -> 
     let mut kept = Vec::with_capacity(held.len());
     let mut stale = Vec::new();
     for one in held {
-        let open = turn.pool().find_open(one.id);
+        let open = turn.pool().find_held(one.id);
         let current =
             open.filter(|open| open.state == MessageState::Claimed && open.token == Some(one.token));
         match current.and_then(|open| open.holder) {

@@ -119,6 +119,8 @@ pub fn adopt(
     launch: &Launch<'_>,
 ) -> Result<Made, Refusal> {
     let workspace = workspace.map(text::name).transpose()?;
+    text::launch_size(&program.argv, &[])?;
+    text::directory(&program.cwd)?;
     if let Some(wanted) = &workspace
         && let Some(other) = pool.named(wanted.as_str())
     {

@@ -57,8 +57,9 @@ pub(super) fn environment(env: &[(OsBytes, OsBytes)]) -> Result<(), Refusal> {
 }
 
 pub(super) fn launch_size(argv: &[OsBytes], env: &[(OsBytes, OsBytes)]) -> Result<(), Refusal> {
-    let bytes: usize =
-        argv.iter().map(|a| a.0.len()).chain(env.iter().map(|(k, v)| k.0.len() + v.0.len())).sum();
+    // An empty word costs as much as the kernel's pointer to it.
+    let word = |word: &OsBytes| word.0.len() + size_of::<usize>();
+    let bytes: usize = argv.iter().map(word).chain(env.iter().map(|(k, v)| word(k) + word(v))).sum();
     if bytes > LAUNCH_MAX {
         return refuse(
             ErrorCode::Usage,

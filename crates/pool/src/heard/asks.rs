@@ -2,6 +2,7 @@
 //! other, the oldest first.
 
 use protocol::activity::{ASK_MAX, Ask, AskKind, Source};
+use protocol::bounds::{LIST_MAX, cut};
 use protocol::event::AgentEvent;
 use protocol::hook::{Hook, Signal, ToolUse};
 use protocol::request::Approve;
@@ -9,7 +10,6 @@ use protocol::{Activity, ActivityState, ErrorCode, Event, Refusal, SessionId, Ti
 
 use agents::payload::QUESTIONS_TOOL;
 
-use super::cut;
 use crate::pool::Pool;
 
 /// Tools by which an agent asks its user something of its own.
@@ -28,7 +28,7 @@ pub fn open(shown: &Activity, behind: &[Ask]) -> Vec<Ask> {
 pub(super) fn after(open: &[Ask], hook: &Hook) -> Vec<Ask> {
     let mut open = open.to_vec();
     let ask = |kind, text: &str, tool: Option<&str>, answerable| {
-        let (text, tool) = (cut(text, ASK_MAX), tool.map(str::to_owned));
+        let (text, tool) = (cut(text, ASK_MAX).to_owned(), tool.map(str::to_owned));
         Ask { id: hook.id, kind, text, tool, answerable }
     };
     match &hook.signal {
@@ -64,6 +64,9 @@ pub(super) fn after(open: &[Ask], hook: &Hook) -> Vec<Ask> {
         Signal::Working { .. } => open.retain(|ask| ask.tool.is_some()),
         _ => open.clear(),
     }
+    // What an agent forgot to take back does not grow without end.
+    let excess = open.len().saturating_sub(LIST_MAX);
+    open.drain(..excess);
     open
 }
 

@@ -11,7 +11,7 @@ use protocol::{
     Activity, ActivityState, Event, Lifecycle, MessageState, MessageStatus, OsBytes, SessionId, Timestamp,
 };
 
-use super::{Hearing, cut, is_before};
+use super::{Hearing, is_before};
 use crate::activity;
 use crate::pool::Pool;
 use crate::queue::{self, Open, Rules};
@@ -74,7 +74,7 @@ fn taken(
 
 /// What fails one prompt may well fail the next: after several in a row they are held back.
 fn failed(pool: &Pool, open: &Open<'_>, error: &str, hearing: Hearing<'_>) -> Vec<Event> {
-    let why = format!("the agent's turn failed: {}", cut(error, 400));
+    let why = format!("the agent's turn failed: {}", protocol::bounds::cut(error, 400));
     let dead = queue::moved(open, MessageState::Dead, Some(&why), hearing.now);
     let kind = (open.session, open.kind);
     let held_back = queue::held_back(pool, hearing.rules, kind, hearing.now, &why);
@@ -83,7 +83,7 @@ fn failed(pool: &Pool, open: &Open<'_>, error: &str, hearing: Hearing<'_>) -> Ve
 
 /// The agent's turn is over: so is the prompt, with the last that the agent said as its result.
 fn done(open: &Open<'_>, said: Option<&str>, now: Timestamp) -> Event {
-    let result = said.map(|said| OsBytes::from(cut(said, RESULT_MAX)));
+    let result = said.map(|said| OsBytes::from(protocol::bounds::cut(said, RESULT_MAX)));
     match queue::moved(open, MessageState::Done, None, now) {
         Event::MessageChanged { id, session, status } => {
             Event::MessageChanged { id, session, status: Box::new(MessageStatus { result, ..*status }) }
