@@ -58,9 +58,15 @@ impl Started {
         }
     }
 
+    /// What the pool keeps of it, out of its reach.
+    fn meta(&self) -> PathBuf {
+        let state = self.dir.parent().and_then(Path::parent).unwrap();
+        state.join("meta").join(self.dir.file_name().unwrap())
+    }
+
     #[track_caller]
     fn json(&self, name: &str) -> Value {
-        let path = self.dir.join(name);
+        let path = self.meta().join(name);
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600, "{name} is private");
         serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
     }
@@ -91,7 +97,7 @@ fn claude_is_started_with_a_plugin_of_hooks_and_a_conversation_of_its_own() {
     let pool = pool("approve_wait = '90s'");
     let agent = Started::new(&pool, "claude");
     let conversation = pool.show(&agent.id)["conversation"]["id"].as_str().unwrap().to_owned();
-    let plugin = agent.dir.join("tmux-pool");
+    let plugin = agent.meta().join("tmux-pool");
     let wanted =
         ["--model", "x y", "--plugin-dir", plugin.to_str().unwrap(), "--session-id", conversation.as_str()];
     assert_eq!(agent.args, wanted);
@@ -162,7 +168,7 @@ fn codex_is_started_with_hooks_that_are_trusted_and_without_a_daemon_of_its_own(
         assert!(state.contains(&trust), "{event}: {state}");
     }
     assert_eq!(agent.env["POOL_HOOKED"], "1");
-    assert!(!agent.dir.join("tmux-pool").exists());
+    assert!(!agent.meta().join("tmux-pool").exists());
     // A conversation that it has had is taken up: the subcommand comes behind all of it.
     assert!(!agent.args.contains(&"resume".to_owned()));
 }
@@ -175,7 +181,7 @@ fn gemini_is_started_with_a_file_of_defaults() {
     assert_eq!(agent.args[..3], ["--model", "x y", "--session-id"]);
     assert_eq!(pool.show(&agent.id)["conversation"]["id"], agent.args[3].as_str());
     let file = agent.env["GEMINI_CLI_SYSTEM_DEFAULTS_PATH"].clone();
-    assert_eq!(file, agent.dir.join("gemini-hooks.json").to_str().unwrap());
+    assert_eq!(file, agent.meta().join("gemini-hooks.json").to_str().unwrap());
     let hooks = agent.json("gemini-hooks.json")["hooks"].clone();
     for event in ["SessionStart", "BeforeAgent", "AfterAgent", "SessionEnd"] {
         let handler = &hooks[event][0]["hooks"][0];
@@ -239,7 +245,9 @@ fn an_agent_without_hooks_is_started_as_it_is() {
         );
         assert!(!started.env.contains_key("POOL_HOOKED"), "{agent}");
         assert!(!started.env.contains_key("GEMINI_CLI_SYSTEM_DEFAULTS_PATH"));
-        assert!(!started.dir.join("tmux-pool").exists() && !started.dir.join("gemini-hooks.json").exists());
+        assert!(
+            !started.meta().join("tmux-pool").exists() && !started.meta().join("gemini-hooks.json").exists()
+        );
         // Nothing but what was installed by its user would confirm a prompt.
         assert_eq!(pool.show(&started.id)["confirm"], "none", "{agent}");
     }

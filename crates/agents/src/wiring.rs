@@ -30,7 +30,7 @@ pub const WIRED: &str = "POOL_HOOKED";
 pub struct Wiring {
     /// Arguments, after the user's own; a subcommand (`codex resume ID`) may follow.
     pub args: Vec<OsBytes>,
-    /// Files to write first: their paths in the session's directory, and what is in them.
+    /// Files to write first: their paths in the directory, and what is in them.
     pub files: Vec<(String, Vec<u8>)>,
     /// Environment to add.
     pub env: Vec<(OsBytes, OsBytes)>,
@@ -41,7 +41,7 @@ pub struct Wiring {
 pub struct Wire<'a> {
     /// The program that the hooks call, absolute.
     pub poolctl: &'a Path,
-    /// The session's directory, absolute.
+    /// Where its files go: the directory that the pool keeps of its session, absolute.
     pub dir: &'a Path,
     /// How long a request for a permission waits for `approve`, in milliseconds; 0: it is only told.
     pub approve_ms: u64,

@@ -17,6 +17,8 @@ use protocol::SessionId;
 pub(crate) struct Contents<'a> {
     /// The directory of all sessions.
     pub(crate) sessions: &'a Path,
+    /// What the pool itself keeps of each.
+    pub(crate) meta: &'a Path,
     /// Whose directory there it is; it may be missing.
     pub(crate) session: SessionId,
     /// `session.json`.

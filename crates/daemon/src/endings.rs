@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::session::Reason;
-use protocol::{Event, Lifecycle, ProcId, Tag};
+use protocol::{Event, Incarnation, Lifecycle, ProcId, Tag};
 use tokio::time::{Instant, sleep};
 
 use crate::context::Daemon;
@@ -29,9 +29,9 @@ pub(crate) async fn nudged(daemon: Arc<Daemon>, tag: Tag) {
 
 /// Commits how a program ended. Answers which init is now cleaning up.
 pub(crate) fn note_exit(turn: &mut Turn<'_>, run: &std::path::Path, tag: Tag) -> Option<ProcId> {
-    let (exit, _) = files::read_exit(run, tag)?;
     let session = turn.pool().tagged(tag)?;
     let (id, incarnation) = (session.id, session.incarnation.as_ref()?);
+    let (exit, _) = files::read_exit(run, tag).filter(|_| has_ended(incarnation))?;
     let (init, missing_since) = (incarnation.init, incarnation.missing_since);
     // Its terminal went with the server: it did not end by itself.
     let hung_up = incarnation.server.is_some_and(|s| process::identity::exited(s.process).unwrap_or(false));
@@ -54,6 +54,11 @@ pub(crate) fn note_exit(turn: &mut Turn<'_>, run: &std::path::Path, tag: Tag) ->
         turn.emit(Event::SessionDraining { session: id, reason, exit: Some(exit), missing_since });
     }
     init
+}
+
+/// Whether a record of its end can be its init's: a program that runs has not ended, whoever wrote that it had.
+pub(crate) fn has_ended(run: &Incarnation) -> bool {
+    run.agent.is_none_or(|agent| process::identity::exited(agent).unwrap_or(false))
 }
 
 fn gave_up(turn: &Turn<'_>, session: &protocol::Session) -> bool {

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::fcntl::OFlag;
 use protocol::job::{ExitRecord, Job, Started};
 use protocol::life::Account;
-use protocol::{Exit, ProcId, SessionId, Tag};
+use protocol::{Exit, ProcId, Tag};
 
 /// Who has an incarnation's job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +20,10 @@ pub(crate) enum Fence {
     /// An init claimed it: it runs or ran.
     Claimed,
 }
+
+/// The longest record of an incarnation, in bytes: with the error of a program that could not be executed, and what
+/// could not be enforced.
+const RECORD_MAX: u64 = 64 * 1024;
 
 fn path(run: &Path, tag: Tag, what: &str) -> PathBuf {
     run.join(format!("{tag}.{what}"))
@@ -34,11 +38,12 @@ pub(crate) fn write_job(run: &Path, job: &Job) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// Writes a small file of an incarnation's, whole or not at all, for its user's eyes only.
-pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+/// Writes a small file whole or not at all, for its user's eyes only. Its directory is made where it is missing. What
+/// somebody else put in the way of it is removed, never opened.
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let unfinished = path.with_extension("part");
     if let Some(dir) = path.parent() {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+        DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     }
     drop(fs::remove_file(&unfinished));
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unfinished)?;
@@ -60,7 +65,7 @@ pub(crate) fn fence(run: &Path, tag: Tag) -> io::Result<Fence> {
 
 /// The init that claimed an incarnation's job.
 pub(crate) fn claimed_by(run: &Path, tag: Tag) -> Option<ProcId> {
-    let text = fs::read(path(run, tag, "taken")).ok()?;
+    let text = read_small(&path(run, tag, "taken"), RECORD_MAX).ok()?;
     serde_json::from_slice(&text).ok()
 }
 
@@ -86,6 +91,18 @@ pub(crate) fn open_regular(path: &Path, flags: OFlag) -> io::Result<(File, Metad
     if found.is_file() { Ok((file, found)) } else { Err(io::ErrorKind::InvalidInput.into()) }
 }
 
+/// Reads a file that a program in a session could have replaced: this user's own regular file, itself and no link to
+/// one, of at most so many bytes.
+pub(crate) fn read_small(path: &Path, max: u64) -> io::Result<Vec<u8>> {
+    let (file, found) = open_regular(path, OFlag::O_NOFOLLOW)?;
+    if found.uid() != nix::unistd::geteuid().as_raw() {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    let mut bytes = Vec::new();
+    file.take(max + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > max { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(bytes) }
+}
+
 /// That the program of this incarnation runs or ran.
 pub(crate) fn read_started(run: &Path, tag: Tag) -> Option<Started> {
     read(run, tag, "started")
@@ -106,7 +123,13 @@ pub(crate) fn read_account(run: &Path, tag: Tag) -> Option<Account> {
 
 fn read<T: serde::de::DeserializeOwned>(run: &Path, tag: Tag, what: &str) -> Option<T> {
     let path = path(run, tag, what);
-    let text = fs::read(&path).ok()?;
+    let text = read_small(&path, RECORD_MAX)
+        .inspect_err(|error| {
+            if error.kind() != io::ErrorKind::NotFound {
+                tracing::warn!(path = %path.display(), %error, "not read");
+            }
+        })
+        .ok()?;
     serde_json::from_slice(&text)
         .inspect_err(|error| tracing::warn!(path = %path.display(), %error, "unreadable; left as it is"))
         .ok()
@@ -128,18 +151,10 @@ pub(crate) fn make_session_dir(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Where a session's last screen is kept.
-pub(crate) fn screen(sessions: &Path, id: SessionId) -> PathBuf {
-    sessions.join(id.to_string()).join("screen")
-}
-
-/// Writes a file whole or not at all.
-pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let fresh = path.with_extension("new");
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
-    file.write_all(bytes)?;
-    fs::rename(&fresh, path)
-}
+/// The name of a session's last screen, in what is kept of it ([`protocol::socket::Paths::meta_of`]).
+pub(crate) const SCREEN: &str = "screen";
+/// The longest screen that is shown, in bytes: the largest terminal, each cell with its colours.
+pub(crate) const SCREEN_MAX: u64 = 16 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -148,7 +163,7 @@ mod tests {
     fn job(tag: Tag) -> Job {
         Job {
             version: 1,
-            session: SessionId(1),
+            session: protocol::SessionId(1),
             tag,
             argv: vec!["true".into()],
             cwd: "/".into(),
@@ -162,6 +177,28 @@ mod tests {
             leftovers: Default::default(),
             private: None,
         }
+    }
+
+    #[test]
+    fn what_others_put_in_the_place_of_a_file_is_neither_waited_for_nor_followed_nor_read_for_ever() {
+        let dir = tempfile::tempdir().unwrap();
+        let (plain, odd) = (dir.path().join("plain"), dir.path().join("odd"));
+        fs::write(&plain, "12345").unwrap();
+        assert_eq!(read_small(&plain, 5).unwrap(), b"12345");
+        assert_eq!(read_small(&plain, 4).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+        nix::unistd::mkfifo(&odd, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        read_small(&odd, 5).unwrap_err();
+        for target in [plain.as_path(), Path::new("/dev/zero")] {
+            fs::remove_file(&odd).unwrap();
+            std::os::unix::fs::symlink(target, &odd).unwrap();
+            read_small(&odd, 5).unwrap_err();
+        }
+        // Nor is it written through.
+        let part = plain.with_extension("part");
+        std::os::unix::fs::symlink("odd", &part).unwrap();
+        replace(&plain, b"new").unwrap();
+        assert_eq!(fs::read(&plain).unwrap(), b"new");
+        assert!(fs::symlink_metadata(&plain).unwrap().is_file());
     }
 
     #[test]

@@ -223,7 +223,8 @@ async fn create_in_tmux(daemon: &Daemon, create: &Create) -> Result<Created, Tmu
 async fn prepare(daemon: &Daemon, session: &Session, run: &Incarnation) -> Result<PathBuf, String> {
     let settings = daemon.settings();
     let (dir, run_dir) = (daemon.paths.session(session.id), daemon.paths.run.clone());
-    let wiring = wired(daemon, session, settings.agent_of(session), &dir);
+    let meta = daemon.paths.meta_of(session.id);
+    let wiring = wired(daemon, session, settings.agent_of(session), &meta);
     let job = pool::launch::job(session, run, &settings, &daemon.paths, wiring.as_ref());
     let write = move || {
         files::make_session_dir(&dir).map_err(|e| format!("cannot make {}: {e}", dir.display()))?;
@@ -232,9 +233,8 @@ async fn prepare(daemon: &Daemon, session: &Session, run: &Incarnation) -> Resul
         }
         let files = wiring.iter().flat_map(|wiring| &wiring.files);
         for (name, bytes) in files {
-            let path = dir.join(name);
-            files::write_private(&path, bytes)
-                .map_err(|e| format!("cannot write {}: {e}", path.display()))?;
+            let path = meta.join(name);
+            files::replace(&path, bytes).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
         }
         files::write_job(&run_dir, &job).map_err(|e| format!("cannot write the job file: {e}"))
     };

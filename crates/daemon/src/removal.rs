@@ -11,8 +11,8 @@ use protocol::SessionId;
 
 use crate::archive::tree::{Folder, Kind, Walk, allocated, kind, part, present, shown};
 
-/// What the pool itself puts into a session's directory, beside `work/`.
-const OURS: [&CStr; 4] = [c"tmp", c"logs", c"screen", c"screen.new"];
+/// What belongs to the pool in a session's directory, beside `work/`.
+const OURS: [&CStr; 3] = [c"tmp", c"logs", c"hooks"];
 const WORK: &CStr = c"work";
 
 /// What was removed.
@@ -336,7 +336,7 @@ mod tests {
     #[test]
     fn work_stays_unless_purged_or_empty() {
         let (_dir, sessions, session, _) = dirs();
-        for file in ["work/kept", "logs/output.log", "tmp/x", "screen"] {
+        for file in ["work/kept", "logs/output.log", "tmp/x", "hooks"] {
             fs::write(session.join(file), vec![1; 10_000]).unwrap();
         }
         let until = Instant::now() + Duration::from_secs(60);
@@ -364,7 +364,7 @@ mod tests {
             symlink(&outside, session.join("tmp")).unwrap();
             symlink("..", session.join("logs/up")).unwrap();
             symlink(outside.join("precious"), session.join("logs/file")).unwrap();
-            symlink(&outside, session.join("screen")).unwrap();
+            symlink(&outside, session.join("hooks")).unwrap();
             symlink(&outside, session.join("work/dir")).unwrap();
             remove_session_dir(&sessions, ID, purge).unwrap();
             assert!(outside.join("precious").exists());

@@ -243,13 +243,13 @@ fn facts(
 ) -> Vec<Event> {
     let pool = turn.pool();
     let (ids, tags): (Vec<_>, Vec<_>) = reconcile::suspects(pool, state, only)
-        .map(|i| ([i.init, i.agent, i.server.map(|s| s.process)], i.tag))
+        .map(|i| ([i.init, i.agent, i.server.map(|s| s.process)], endings::has_ended(i).then_some(i.tag)))
         .unzip();
     let processes = ids.into_iter().flatten().flatten();
     let server = pool.server().filter(|server| state.server != Server::Up(*server));
     let exited = exited(processes.chain(server.map(|s| s.process)));
     let exits: BTreeMap<Tag, Exit> =
-        tags.into_iter().filter_map(|tag| Some((tag, files::read_exit(run, tag)?.0))).collect();
+        tags.into_iter().flatten().filter_map(|tag| Some((tag, files::read_exit(run, tag)?.0))).collect();
     let began = began(turn, age);
     let first = turn.rest.view.first;
     let seen =

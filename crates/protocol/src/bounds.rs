@@ -107,7 +107,8 @@ impl Request {
                 word("the target", &asked.target)?;
                 asked.workspace.iter().try_for_each(|name| word("the workspace", name))
             }
-            Self::Register(Register { session: of, kinds }) | Self::Claim(Claim { session: of, kinds, .. }) => {
+            Self::Register(Register { session: of, kinds })
+            | Self::Claim(Claim { session: of, kinds, .. }) => {
                 session(of).and_then(|()| words("kinds", kinds.iter()))
             }
             Self::Heartbeat(held) => at_most("claims", held.len(), HELD_MAX),

@@ -247,6 +247,19 @@ impl Paths {
         self.sessions.join(id.to_string())
     }
 
+    /// What the pool itself keeps of each session, a directory each: its last screen, its agent's hooks. Not in the
+    /// session's own directory, where its program may replace files by anything.
+    #[must_use]
+    pub fn meta(&self) -> PathBuf {
+        self.state.join("meta")
+    }
+
+    /// What the pool itself keeps of a session.
+    #[must_use]
+    pub fn meta_of(&self, id: SessionId) -> PathBuf {
+        self.meta().join(id.to_string())
+    }
+
     /// Where archives of removed sessions are.
     #[must_use]
     pub fn archives(&self) -> PathBuf {

@@ -12,6 +12,7 @@ use super::entries::{Change, Entries};
 use super::spool::Spool;
 use super::tree::{Folder, Kind, Walk, kind, present, shown};
 use super::{ArchiveError, Contents};
+use crate::files;
 
 /// Names that may wait for their turn at once; more would take too much memory.
 const NAMES_MAX: usize = 1 << 20;
@@ -60,24 +61,37 @@ struct Pack {
 
 impl Pack {
     fn session(&mut self, contents: &Contents<'_>) -> Result<(), ArchiveError> {
-        let id = contents.session.to_string();
-        let path = contents.sessions.join(&id);
-        let opened = CString::new(id)
-            .map_err(io::Error::from)
-            .and_then(|id| Folder::open(contents.sessions)?.enter(&id));
-        let Some(dir) = present(opened).map_err(cannot_read(&path))? else { return Ok(()) };
+        if let Some((dir, _)) = self.folder(contents.meta, contents)? {
+            let screen =
+                CString::new(files::SCREEN).map_err(|error| cannot_read(contents.meta)(error.into()))?;
+            self.tree(&dir, &screen, self.name.clone())?;
+        }
+        let Some((dir, path)) = self.folder(contents.sessions, contents)? else { return Ok(()) };
         let names = names_in(&dir, NAMES_MAX).map_err(cannot_read(&path))?;
         for name in names.iter().rev() {
             match name.to_bytes() {
-                b"screen" | b"logs" => self.tree(&dir, name, self.name.clone())?,
+                b"logs" => self.tree(&dir, name, self.name.clone())?,
                 b"work" if contents.work => self.tree(&dir, name, self.name.clone())?,
-                b"tmp" | b"screen.new" => {}
+                b"tmp" => {}
                 // A purge removes it. It may be called like something of ours.
                 _ if contents.work => self.tree(&dir, name, self.name.join("other"))?,
                 _ => {}
             }
         }
         Ok(())
+    }
+
+    /// The session's directory among these, where there is one.
+    fn folder(
+        &self,
+        among: &Path,
+        contents: &Contents<'_>,
+    ) -> Result<Option<(Folder, PathBuf)>, ArchiveError> {
+        let id = contents.session.to_string();
+        let path = among.join(&id);
+        let opened = CString::new(id).map_err(io::Error::from).and_then(|id| Folder::open(among)?.enter(&id));
+        let dir = present(opened).map_err(cannot_read(&path))?;
+        Ok(dir.map(|dir| (dir, path)))
     }
 
     /// Stores what has this name in a directory, with all below it, as a part of `top`.

@@ -103,18 +103,22 @@ struct Fixture {
     dir: TempDir,
     sessions: PathBuf,
     session: PathBuf,
+    /// What the pool keeps of sessions, and of this one.
+    metas: PathBuf,
+    meta: PathBuf,
     archives: PathBuf,
 }
 
 fn fixture() -> Fixture {
     let dir = tempfile::tempdir().unwrap();
-    let [sessions, archives] = ["sessions", "archives"].map(|name| dir.path().join(name));
-    let session = sessions.join("sess_5");
+    let [sessions, metas, archives] = ["sessions", "meta", "archives"].map(|name| dir.path().join(name));
+    let (session, meta) = (sessions.join("sess_5"), metas.join("sess_5"));
+    fs::create_dir_all(&meta).unwrap();
     for part in ["work", "logs", "tmp"] {
         fs::create_dir_all(session.join(part)).unwrap();
     }
     fs::write(session.join("logs/output.log"), "hello").unwrap();
-    Fixture { dir, sessions, session, archives }
+    Fixture { dir, sessions, session, metas, meta, archives }
 }
 
 impl Fixture {
@@ -127,6 +131,7 @@ impl Fixture {
         let mut messages = || Ok(pages.next());
         let contents = Contents {
             sessions: &self.sessions,
+            meta: &self.metas,
             session: SessionId(5),
             record: b"{}",
             messages: &mut messages,
@@ -186,7 +191,7 @@ fn g11_everything_is_in_it_as_it_was() {
     let (odd_target, long_target) = ("/../a//./b/", "t/".repeat(200));
     symlink(odd_target, work.join("a")).unwrap();
     symlink(&long_target, work.join("b")).unwrap();
-    fs::write(fixture.session.join("screen"), "$ ").unwrap();
+    fs::write(fixture.meta.join("screen"), "$ ").unwrap();
     fs::write(fixture.session.join("tmp/none"), "").unwrap();
 
     let path = fixture.write(true).unwrap();
@@ -249,7 +254,7 @@ fn g11_nothing_outside_gets_in_and_what_is_no_file_is_named() {
     let outside = fixture.dir.path().join("outside");
     fs::create_dir(&outside).unwrap();
     fs::write(outside.join("secret"), "x").unwrap();
-    symlink(&outside, fixture.session.join("screen")).unwrap();
+    symlink(&outside, fixture.meta.join("screen")).unwrap();
     symlink(&outside, fixture.session.join("logs/link")).unwrap();
     let _socket = UnixListener::bind(fixture.session.join("work/socket")).unwrap();
     nix::unistd::mkfifo(&fixture.session.join("work/pipe\n"), nix::sys::stat::Mode::S_IRWXU).unwrap();
@@ -291,6 +296,7 @@ fn only_a_plain_name_is_taken() {
     for name in ["", ".", "..", "../x", "a/b", "/x", ".x", "a\0", "a b", &long] {
         let contents = Contents {
             sessions: &fixture.sessions,
+            meta: &fixture.metas,
             session: SessionId(5),
             record: b"",
             messages: &mut || panic!("it is refused first"),
@@ -367,6 +373,8 @@ fn g11_a_sound_archive_of_something_else_is_noticed() {
             dir: tempfile::tempdir().unwrap(),
             session: copy.join("sess_5"),
             sessions: copy,
+            metas: fixture.metas.clone(),
+            meta: fixture.meta.clone(),
             archives: fixture.dir.path().join("others"),
         };
         let path = changed.write(true).unwrap();
@@ -465,6 +473,7 @@ fn a_full_disk_leaves_nothing() {
     };
     let contents = Contents {
         sessions: &fixture.sessions,
+        meta: &fixture.metas,
         session: SessionId(5),
         record: b"{}",
         messages: &mut messages,
@@ -497,6 +506,7 @@ fn what_cannot_be_read_is_an_error_that_names_it() {
     });
     let contents = Contents {
         sessions: &fixture.sessions,
+        meta: &fixture.metas,
         session: SessionId(5),
         record: b"{}",
         messages: &mut || Err(io::Error::other("the database is gone")),

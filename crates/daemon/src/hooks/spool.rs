@@ -1,21 +1,22 @@
 //! Reports that hooks left in files while no daemon answered them.
 
 use std::collections::VecDeque;
-use std::fs;
+use std::ffi::{CStr, CString};
 use std::io::{self, Read};
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::fcntl::OFlag;
-use protocol::hook::{Hook, SPOOL_DIR, Spooled};
+use nix::fcntl::renameat;
+use nix::unistd::{UnlinkatFlags, unlinkat};
+use protocol::SessionId;
+use protocol::hook::{Hook, SPOOL_DIR, SPOOL_VERSION, Spooled};
+use serde::Deserialize;
 use tokio::time::sleep;
 
-use protocol::SessionId;
-
 use super::order::is_undecided;
+use crate::archive::tree::Folder;
 use crate::context::Daemon;
 use crate::engine::Turn;
 use crate::files;
@@ -27,6 +28,12 @@ const FILE_MAX: u64 = 4 << 20;
 /// Files that go into one turn: no more than pieces of work do otherwise; and no more once they have so many bytes.
 const PIECE_FILES: usize = 256;
 const PIECE_BYTES: u64 = 8 << 20;
+/// The most names of a directory that are looked at in one go.
+const NAMES_MAX: usize = 20_000;
+/// What the name of a file ends with that was put aside: nobody could read it.
+const BAD: &[u8] = b".bad";
+/// The most files of a session that are put aside and kept to be looked at.
+const BAD_MAX: usize = 100;
 
 /// Reads them for ever.
 pub(crate) async fn run(daemon: Arc<Daemon>) {
@@ -54,11 +61,10 @@ pub(crate) async fn read_of(daemon: &Arc<Daemon>, sessions: &[SessionId]) -> boo
     if sessions.is_empty() {
         return true;
     }
-    let dirs: Vec<PathBuf> = sessions.iter().map(|id| daemon.paths.session(*id).join(SPOOL_DIR)).collect();
-    let there = move || dirs.iter().map(|dir| files_in(dir)).filter(|files| !files.is_empty()).collect();
-    let found: Vec<VecDeque<PathBuf>> = files::elsewhere(there).await.unwrap_or_default();
-    for files in found {
-        if !read_all(daemon, files).await {
+    let (all, ids) = (daemon.paths.sessions.clone(), sessions.to_vec());
+    let there = move || ids.into_iter().filter_map(|id| Spool::open(&all, id)).collect::<Vec<_>>();
+    for spool in files::elsewhere(there).await.unwrap_or_default() {
+        if !read_all(daemon, spool).await {
             return false;
         }
     }
@@ -66,11 +72,11 @@ pub(crate) async fn read_of(daemon: &Arc<Daemon>, sessions: &[SessionId]) -> boo
 }
 
 /// Takes the files of one directory in, some at a time: each such piece is one commit. Whether the daemon goes on.
-async fn read_all(daemon: &Arc<Daemon>, mut files: VecDeque<PathBuf>) -> bool {
-    while !files.is_empty() {
+async fn read_all(daemon: &Arc<Daemon>, mut spool: Spool) -> bool {
+    while !spool.files.is_empty() {
         let read = move || {
-            let piece = piece(&mut files);
-            (piece, files)
+            let piece = spool.piece();
+            (piece, spool)
         };
         // Where they do not answer they are looked for again later.
         let Some(((taken, hooks), left)) = files::elsewhere(read).await else { return true };
@@ -82,77 +88,134 @@ async fn read_all(daemon: &Arc<Daemon>, mut files: VecDeque<PathBuf>) -> bool {
         if daemon.engine.turn(take).await.is_err() {
             return false;
         }
-        let remove = move || taken.into_iter().for_each(|path| drop(fs::remove_file(path)));
-        if files::elsewhere(remove).await.is_none() {
-            return true;
-        }
-        files = left;
+        let remove = move || {
+            left.remove(&taken);
+            left
+        };
+        let Some(left) = files::elsewhere(remove).await else { return true };
+        spool = left;
     }
     true
 }
 
-/// The files of a directory by name, which begins with the time, but those that are still being written.
-fn files_in(dir: &Path) -> VecDeque<PathBuf> {
-    let is_whole = |path: &PathBuf| {
-        let hidden = path.file_name().is_some_and(|name| name.as_bytes().starts_with(b"."));
-        path.extension().is_some_and(|e| e == "json") && !hidden
-    };
-    let names = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
-    let mut paths: Vec<PathBuf> = names.filter(is_whole).collect();
-    paths.sort();
-    paths.into()
+/// The directory in which a session's hooks leave their reports. The session's program may put there, and in its place,
+/// whatever it likes: nothing is reached but by descriptors, and no link is followed.
+struct Spool {
+    dir: Folder,
+    /// Those still to be read, by name, which begins with the time.
+    files: VecDeque<CString>,
+    /// How many are put aside.
+    bad: usize,
 }
 
-/// The next files, and what they say: as many as go into one turn. What none can read says nothing.
-fn piece(files: &mut VecDeque<PathBuf>) -> (Vec<PathBuf>, Vec<Hook>) {
-    let (mut taken, mut hooks, mut bytes) = (Vec::new(), Vec::new(), 0);
-    while taken.len() < PIECE_FILES && bytes < PIECE_BYTES {
-        let Some(path) = files.pop_front() else { break };
-        match hook_in(&path) {
-            Ok(Some((hook, size))) => {
-                hooks.push(hook);
-                bytes += size;
-            }
-            Ok(None) => {}
-            // It is read another time, and what comes after it then as well.
-            Err(error) => {
-                tracing::warn!(path = %path.display(), %error, "what a hook left is not read yet");
-                files.clear();
-                break;
+impl Spool {
+    /// None where nothing is left.
+    fn open(sessions: &Path, id: SessionId) -> Option<Self> {
+        let (id, spool) = (CString::new(id.to_string()).ok()?, CString::new(SPOOL_DIR).ok()?);
+        let dir = Folder::open(sessions).ok()?.enter(&id).ok()?.enter(&spool).ok()?;
+        let names: Vec<CString> = dir.names().ok()?.take(NAMES_MAX).filter_map(Result::ok).collect();
+        let bad = names.iter().filter(|name| name.to_bytes().ends_with(BAD)).count();
+        // What is hidden is still being written.
+        let is_whole =
+            |name: &CString| name.to_bytes().ends_with(b".json") && !name.to_bytes().starts_with(b".");
+        let mut files: Vec<CString> = names.into_iter().filter(is_whole).collect();
+        files.sort();
+        (!files.is_empty()).then_some(Self { dir, files: files.into(), bad })
+    }
+
+    /// The next files, and what they say: as many as go into one turn. What nobody can read is put aside.
+    fn piece(&mut self) -> (Vec<CString>, Vec<Hook>) {
+        let (mut taken, mut hooks, mut bytes) = (Vec::new(), Vec::new(), 0);
+        while taken.len() < PIECE_FILES && bytes < PIECE_BYTES {
+            let Some(name) = self.files.pop_front() else { break };
+            match self.hook_in(&name) {
+                Ok((hook, size)) => {
+                    hooks.push(hook);
+                    bytes += size;
+                    taken.push(name);
+                }
+                // It is read another time, and what comes after it then as well.
+                Err(Unread::Now(error)) => {
+                    tracing::warn!(file = ?name, %error, "what a hook left is not read yet");
+                    self.files.clear();
+                    break;
+                }
+                Err(Unread::Ever(why)) => self.put_aside(&name, &why),
             }
         }
-        taken.push(path);
+        (taken, hooks)
     }
-    (taken, hooks)
-}
 
-/// What a file says, and how many bytes it has; none where it says nothing.
-///
-/// # Errors
-/// It may be read another time.
-fn hook_in(path: &Path) -> io::Result<Option<(Hook, u64)>> {
-    let text = files::open_regular(path, OFlag::O_NOFOLLOW).and_then(|(file, found)| {
+    /// What a file says, and how many bytes it has.
+    fn hook_in(&self, name: &CStr) -> Result<(Hook, u64), Unread> {
+        let text = self.text(name).map_err(|error| match passes(&error) {
+            true => Unread::Now(error),
+            false => Unread::Ever(error.to_string()),
+        })?;
+        let version = serde_json::from_slice::<Version>(&text).map(|found| found.version);
+        if let Ok(version) = version
+            && version > SPOOL_VERSION
+        {
+            return Err(Unread::Ever(format!(
+                "it is of version {version}; this build knows {SPOOL_VERSION}"
+            )));
+        }
+        let spooled: Spooled = serde_json::from_slice(&text).map_err(|e| Unread::Ever(e.to_string()))?;
+        Ok((spooled.hook, text.len() as u64))
+    }
+
+    fn text(&self, name: &CStr) -> io::Result<Vec<u8>> {
+        let file = self.dir.read(name)?;
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+        }
         let mut text = Vec::new();
-        let whole = found.len() <= FILE_MAX;
-        file.take(FILE_MAX).read_to_end(&mut text).map(|_| whole.then_some(text))
-    });
-    let text = match text {
-        Ok(text) => text,
-        Err(error) if passes(&error) => return Err(error),
-        Err(_) => None,
-    };
-    let Some(text) = text else { return Ok(None) };
-    match serde_json::from_slice::<Spooled>(&text) {
-        Ok(spooled) => Ok(Some((spooled.hook, text.len() as u64))),
-        Err(error) => {
-            tracing::warn!(path = %path.display(), %error, "a hook left what cannot be read");
-            Ok(None)
+        file.take(FILE_MAX + 1).read_to_end(&mut text)?;
+        if text.len() as u64 > FILE_MAX { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(text) }
+    }
+
+    /// It is not tried again. The first of them are kept for whoever looks for what is missing.
+    fn put_aside(&mut self, name: &CStr, why: &str) {
+        tracing::warn!(file = ?name, why, "what a hook left cannot be read; it is put aside");
+        self.bad += 1;
+        let aside = CString::new([name.to_bytes(), BAD].concat());
+        let renamed = aside.map_err(io::Error::from).and_then(|aside| {
+            let keeps = self.bad <= BAD_MAX;
+            if keeps {
+                Ok(renameat(&self.dir, name, &self.dir, aside.as_c_str())?)
+            } else {
+                Err(io::ErrorKind::QuotaExceeded.into())
+            }
+        });
+        if renamed.is_err() {
+            self.remove(&[name.to_owned()]);
         }
     }
+
+    fn remove(&self, names: &[CString]) {
+        for name in names {
+            // What is left is a report that was heard: it says nothing a second time.
+            unlinkat(&self.dir, name.as_c_str(), UnlinkatFlags::NoRemoveDir).ok();
+        }
+    }
+}
+
+/// Only this of a file that another version wrote.
+#[derive(Deserialize)]
+struct Version {
+    version: u32,
+}
+
+/// Why a file is not taken in.
+enum Unread {
+    /// It may be read another time.
+    Now(io::Error),
+    /// It never will.
+    Ever(String),
 }
 
 /// Whether it is no fault of the file.
 fn passes(error: &io::Error) -> bool {
-    let passing = [Errno::EMFILE, Errno::ENFILE, Errno::ENOMEM, Errno::ESTALE];
+    let passing = [Errno::EMFILE, Errno::ENFILE, Errno::ENOMEM, Errno::ESTALE, Errno::EIO, Errno::ETIMEDOUT];
     error.raw_os_error().is_some_and(|code| passing.contains(&Errno::from_raw(code)))
 }

@@ -255,9 +255,10 @@ pub(crate) async fn keep_screen(daemon: &Arc<Daemon>, session: SessionId, tag: T
     let Some(pane) = run.as_ref().and_then(pane_of) else { return Pane::Unknown };
     match daemon.tmux.capture(pane, Lines::Visible, false).await {
         Ok((Answer::Done, screen)) => {
-            let path = files::screen(&daemon.paths.sessions, session);
-            if let Err(error) = files::replace(&path, &screen) {
-                tracing::warn!(%session, %error, "its last screen was not kept");
+            let path = daemon.paths.meta_of(session).join(files::SCREEN);
+            match files::elsewhere(move || files::replace(&path, &screen)).await {
+                Some(Ok(())) => {}
+                other => tracing::warn!(%session, ?other, "its last screen was not kept"),
             }
             Pane::Here
         }

@@ -69,6 +69,7 @@ async fn directories(daemon: &Arc<Daemon>, asked: &Prune, pruned: &mut Pruned) -
     };
     let (known, next) = daemon.engine.turn(known).await?;
     let (sessions, purge, dry_run) = (daemon.paths.sessions.clone(), asked.purge, asked.dry_run);
+    let meta = daemon.paths.meta();
     let older = Duration::from_millis(asked.older_ms);
     let work = move || {
         let mut pruned = Pruned::default();
@@ -84,14 +85,15 @@ async fn directories(daemon: &Arc<Daemon>, asked: &Prune, pruned: &mut Pruned) -
         };
         let due = |leftover: &Leftover| {
             let wanted = purge || !leftover.kept;
-            wanted && is_old(&leftover.path, older) && !remove::is_in_use(&leftover.path)
+            wanted && is_old(&leftover.path, older) && !remove::is_in_use(&meta.join(leftover.id.to_string()))
         };
         for leftover in found.into_iter().filter(due) {
             if dry_run {
                 pruned.directories.push(leftover.path.into());
                 continue;
             }
-            match removal::remove_session_dir(&sessions, leftover.id, purge) {
+            let kept = removal::remove_session_dir(&meta, leftover.id, true);
+            match kept.and_then(|_| removal::remove_session_dir(&sessions, leftover.id, purge)) {
                 Ok(removed) => {
                     pruned.bytes += removed.bytes;
                     pruned.directories.push(leftover.path.into());

@@ -14,8 +14,10 @@ use crate::engine::Turn;
 use crate::op::Op;
 use crate::{cgroups, files, locking, removal};
 
-/// Says in a directory that was given back with its session whose it is.
+/// Says of a session that was given back to tmux whose its directory is; in what is kept of it.
 const DETACHED: &str = "detached";
+/// The longest such file, in bytes: a process.
+const DETACHED_MAX: u64 = 1024;
 /// Messages that an archive is given at once.
 const ARCHIVE_PAGE: usize = 200;
 
@@ -99,14 +101,15 @@ async fn archive(daemon: &Arc<Daemon>, asked: &Remove, id: SessionId) -> Result<
     };
     let (session, ids, reader, now) = daemon.engine.turn(read).await??;
     let (archives, sessions) = (daemon.paths.archives(), daemon.paths.sessions.clone());
+    let meta = daemon.paths.meta();
     let name = format!("{id}-{}-{}", session.name, crate::clock::stamp(now));
     let work = asked.purge;
     let write = move || {
         let record = serde_json::to_vec_pretty(&pool::view::without_secrets(&session))?;
         let mut pages = ids.chunks(ARCHIVE_PAGE);
         let mut messages = || pages.next().map(|ids| lines(&reader, ids)).transpose();
-        let contents =
-            Contents { sessions: &sessions, session: id, record: &record, messages: &mut messages, work };
+        let (sessions, meta, messages) = (&*sessions, &*meta, &mut messages);
+        let contents = Contents { sessions, meta, session: id, record: &record, messages, work };
         crate::archive::write(&archives, &name, contents).map_err(std::io::Error::other)
     };
     let failed =
@@ -217,8 +220,12 @@ async fn clean_up(daemon: &Arc<Daemon>, session: &Session, asked: &Remove) -> Re
         }
     }
     let (sessions, id, purge) = (daemon.paths.sessions.clone(), session.id, asked.purge);
-    let removed =
-        tokio::task::spawn_blocking(move || removal::remove_session_dir(&sessions, id, purge)).await;
+    let meta = daemon.paths.meta();
+    let remove = move || {
+        removal::remove_session_dir(&meta, id, true)?;
+        removal::remove_session_dir(&sessions, id, purge)
+    };
+    let removed = tokio::task::spawn_blocking(remove).await;
     let why = match removed {
         Ok(Ok(removed)) => return Ok(removed.bytes),
         Ok(Err(error)) => error.to_string(),
@@ -232,16 +239,16 @@ async fn clean_up(daemon: &Arc<Daemon>, session: &Session, asked: &Remove) -> Re
 fn mark_detached(daemon: &Daemon, session: &Session) {
     let init = session.incarnation.as_ref().and_then(|run| run.init);
     let Some(init) = init.filter(|_| session.lifecycle.holds_slot()) else { return };
-    let path = daemon.paths.session(session.id).join(DETACHED);
+    let path = daemon.paths.meta_of(session.id).join(DETACHED);
     let written = serde_json::to_vec(&init).map_err(std::io::Error::from);
     if let Err(error) = written.and_then(|text| files::replace(&path, &text)) {
         tracing::warn!(session = %session.id, %error, "its directory is not marked as in use");
     }
 }
 
-/// Whether a program that was given back to tmux still has this directory.
-pub(super) fn is_in_use(dir: &std::path::Path) -> bool {
-    let text = std::fs::read(dir.join(DETACHED)).ok();
+/// Whether a program that was given back to tmux still has the directory of this session, of which this is kept.
+pub(super) fn is_in_use(meta: &std::path::Path) -> bool {
+    let text = files::read_small(&meta.join(DETACHED), DETACHED_MAX).ok();
     let init = text.and_then(|text| serde_json::from_slice(&text).ok());
     init.is_some_and(|init| !process::identity::exited(init).unwrap_or(false))
 }

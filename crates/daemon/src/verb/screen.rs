@@ -16,7 +16,7 @@ use crate::files;
 pub(super) async fn capture(daemon: &Arc<Daemon>, asked: Capture) -> Reply {
     let session = shown::find(daemon, asked.session.clone()).await?;
     let pane = session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot()).and_then(pane_of);
-    let Some(pane) = pane else { return last_screen(daemon, &session) };
+    let Some(pane) = pane else { return last_screen(daemon, &session).await };
     let lines = match asked.extent {
         Extent::Visible => Lines::Visible,
         Extent::Last(n) => Lines::Last(n),
@@ -24,15 +24,16 @@ pub(super) async fn capture(daemon: &Arc<Daemon>, asked: Capture) -> Reply {
     };
     match daemon.tmux.capture(pane, lines, asked.ansi).await {
         Ok((Answer::Done, screen)) => Ok(Response::Screen(OsBytes(screen))),
-        Ok((Answer::Gone, _)) => last_screen(daemon, &session),
+        Ok((Answer::Gone, _)) => last_screen(daemon, &session).await,
         other => input::answered(other.map(|(answer, _)| answer)),
     }
 }
 
-fn last_screen(daemon: &Daemon, session: &Session) -> Reply {
-    match std::fs::read(files::screen(&daemon.paths.sessions, session.id)) {
-        Ok(screen) => Ok(Response::Screen(OsBytes(screen))),
-        Err(_) => Err(Refusal::new(
+async fn last_screen(daemon: &Daemon, session: &Session) -> Reply {
+    let path = daemon.paths.meta_of(session.id).join(files::SCREEN);
+    match files::elsewhere(move || files::read_small(&path, files::SCREEN_MAX)).await {
+        Some(Ok(screen)) => Ok(Response::Screen(OsBytes(screen))),
+        _ => Err(Refusal::new(
             ErrorCode::NotFound,
             format!(
                 "{} does not run, and no last screen of it was kept; `poolctl logs` has its output",
