@@ -12,7 +12,7 @@ use protocol::{OsBytes, Tag};
 
 use crate::config::Cgroup;
 use crate::context::{Daemon, Loaded};
-use crate::files;
+use crate::slow::{self, Purpose};
 
 /// What is known of the groups that can be made.
 #[derive(Default)]
@@ -71,7 +71,7 @@ pub(crate) async fn look(daemon: &Arc<Daemon>) {
     if daemon.cgroups.known(|known| known.of == of) {
         return;
     }
-    let looked = files::elsewhere(move || prepare(&wanted, server)).await;
+    let looked = slow::limited(Purpose::Processes, move || prepare(&wanted, server)).await;
     let known = match looked.unwrap_or_else(|| Err("control groups do not answer".to_owned())) {
         Ok((subtree, controllers)) => {
             let without = without(&controllers);

@@ -20,6 +20,7 @@ use tokio::time::sleep;
 
 use crate::context::{Daemon, pane_of};
 use crate::engine::Turn;
+use crate::slow::{self, Purpose};
 use crate::{hooks, locking};
 
 /// Pause before the next try, where nothing was typed.
@@ -274,7 +275,9 @@ async fn glanced(
 /// Bytes that the program has not read yet, where the system tells.
 async fn unread(run: &Incarnation) -> Option<u32> {
     let agent = run.agent?;
-    crate::files::elsewhere(move || process::unread::unread_input(agent).ok().flatten()).await.flatten()
+    slow::limited(Purpose::Processes, move || process::unread::unread_input(agent).ok().flatten())
+        .await
+        .flatten()
 }
 
 /// How a terminal looks, and what that means for its agent.

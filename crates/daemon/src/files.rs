@@ -5,7 +5,6 @@ use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use nix::fcntl::OFlag;
 use protocol::job::{ExitRecord, Job, Started};
@@ -73,14 +72,6 @@ pub(crate) fn claimed_by(run: &Path, tag: Tag) -> Option<ProcId> {
 pub(crate) fn tags(run: &Path) -> BTreeSet<Tag> {
     let names = fs::read_dir(run).into_iter().flatten().flatten().map(|entry| entry.file_name());
     names.filter_map(|name| name.to_str()?.split_once('.')?.0.parse().ok()).collect()
-}
-
-/// How long a file system may take before it counts as dead.
-const FILE_LIMIT: Duration = Duration::from_secs(10);
-
-/// Does this on a thread for slow work. `None` where the file system does not answer.
-pub(crate) async fn elsewhere<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-    tokio::time::timeout(FILE_LIMIT, tokio::task::spawn_blocking(work)).await.ok()?.ok()
 }
 
 /// Opens what others wrote, to be read: a regular file and nothing else, so that nobody waits for the other end of a pipe.

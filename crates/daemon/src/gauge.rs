@@ -14,7 +14,8 @@ use tokio::time::sleep;
 use crate::context::{Daemon, pane_of};
 use crate::disk_use::disk_use_at_least;
 use crate::engine::Turn;
-use crate::{cgroups, files, stale};
+use crate::slow::{self, Purpose};
+use crate::{cgroups, stale};
 
 /// Time between two looks at what has limits.
 const OFTEN: Duration = Duration::from_secs(1);
@@ -49,8 +50,11 @@ async fn quick(daemon: &Arc<Daemon>) {
         let limited: Vec<Session> = sessions.into_iter().filter(has_limits).collect();
         let pause = if limited.is_empty() { SELDOM } else { OFTEN };
         let bounded = limited.iter().any(|s| s.spec.limits.memory.is_some());
-        let measured =
-            if bounded { files::elsewhere(move || memories(&limited)).await } else { Some(Vec::new()) };
+        let measured = if bounded {
+            slow::limited(Purpose::Processes, move || memories(&limited)).await
+        } else {
+            Some(Vec::new())
+        };
         match measured {
             Some(used) if pause == OFTEN => note(daemon, used).await,
             Some(_) => {}
@@ -70,7 +74,7 @@ async fn disks(daemon: &Arc<Daemon>) {
             let Some(tag) = session.incarnation.as_ref().map(|run| run.tag) else { continue };
             let dir = session.dir.clone();
             let count = move || disk_use_at_least(dir.as_path(), Instant::now() + DISK_LIMIT);
-            let counted = tokio::task::spawn_blocking(count).await.ok();
+            let counted = slow::unlimited(Purpose::House, count).await.ok();
             note(daemon, vec![(tag, Used { disk: counted, memory: None })]).await;
             rest += began.elapsed() * REST;
         }
@@ -133,7 +137,7 @@ async fn keep_log(daemon: &Arc<Daemon>, session: &Session) {
     let Some(pane) = pane_of(&run).filter(|_| !young && !run.dead) else { return };
     let log = daemon.log_options(id);
     let dir = log.dir.clone();
-    if files::elsewhere(move || process::log_writer::has_writer(&dir)).await.unwrap_or(true) {
+    if slow::limited(Purpose::Logs, move || process::log_writer::has_writer(&dir)).await.unwrap_or(true) {
         return;
     }
     let Ok(grant) = daemon.engine.lock_inside(id, "log").await else { return };

@@ -1,8 +1,8 @@
 //! A cloneable way into the engine: turns, locks, and waiting for something to become true.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::{Duration, Instant};
 
 use pool::locks::{Ask, Stale, Ticket, Under};
 use protocol::{ErrorCode, Refusal, SessionId, Token};
@@ -17,6 +17,8 @@ pub(crate) struct Handle {
     jobs: mpsc::Sender<Job>,
     publish: Publish,
     tickets: Arc<AtomicU64>,
+    /// Until when the engine may be at one piece of work.
+    long_work: Arc<Mutex<Option<Instant>>>,
 }
 
 /// The refusal of whatever was under way when the store failed or the daemon ended.
@@ -29,7 +31,7 @@ pub(crate) fn in_doubt() -> Refusal {
 
 impl Handle {
     pub(crate) fn new(jobs: mpsc::Sender<Job>, publish: Publish) -> Self {
-        Self { jobs, publish, tickets: Arc::default() }
+        Self { jobs, publish, tickets: Arc::default(), long_work: Arc::default() }
     }
 
     /// Runs this within a turn and returns its result once the turn is on disk.
@@ -55,6 +57,18 @@ impl Handle {
     /// Storage, where the daemon ends.
     pub(crate) fn submit(&self, job: Job) -> Result<(), Refusal> {
         self.jobs.send(job).map_err(|_| in_doubt())
+    }
+
+    /// Says that the engine begins a piece of work that may take this long; none: that it is over.
+    pub(crate) fn is_long(&self, limit: Option<Duration>) {
+        let until = limit.map(|limit| Instant::now() + limit);
+        *self.long_work.lock().unwrap_or_else(PoisonError::into_inner) = until;
+    }
+
+    /// Whether it is at such work, and not for longer than it may be.
+    pub(crate) fn is_at_long_work(&self) -> bool {
+        let until = *self.long_work.lock().unwrap_or_else(PoisonError::into_inner);
+        until.is_some_and(|until| Instant::now() < until)
     }
 
     /// A number that nobody else has.
@@ -205,11 +219,6 @@ impl Handle {
     /// Tells when something is to be done at an earlier time than before.
     pub(crate) fn sooner(&self) -> Arc<Notify> {
         Arc::clone(&self.publish.sooner)
-    }
-
-    /// Says why, once the store failed.
-    pub(crate) fn failed(&self) -> watch::Receiver<Option<String>> {
-        self.publish.failed.subscribe()
     }
 }
 

@@ -10,7 +10,8 @@ use tokio::time::sleep;
 
 use crate::context::Daemon;
 use crate::engine::Turn;
-use crate::{files, op};
+use crate::op;
+use crate::slow::{self, Purpose};
 
 /// Between two looks.
 const PAUSE: Duration = Duration::from_secs(60);
@@ -26,24 +27,48 @@ pub(crate) async fn run(daemon: Arc<Daemon>) {
         };
         if let Some(keep) = daemon.loaded().life.keep_archives {
             let archives = daemon.paths.archives();
-            files::elsewhere(move || forget_archives(&archives, keep)).await;
+            slow::limited(Purpose::House, move || forget_archives(&archives, keep)).await;
         }
+        let database = daemon.paths.database.clone();
+        let keep = move || {
+            crate::reserve::keep(&database);
+            forget_copies(&database);
+        };
+        slow::limited(Purpose::House, keep).await;
         sleep(if more { BUSY } else { PAUSE }).await;
     }
 }
 
+/// How long the copy of a database is kept that was made before it was taken over into a newer version: it holds what
+/// was secret then, also of sessions that were removed since.
+const KEEP_COPIES: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// Removes old copies, `pool.redb.v1` and the like, beside the database.
+fn forget_copies(database: &Path) {
+    let is_copy = |entry: &DirEntry| {
+        let (name, own) = (entry.file_name(), database.file_name().unwrap_or_default());
+        let version = name.as_encoded_bytes().strip_prefix(own.as_encoded_bytes());
+        let version = version.and_then(|rest| rest.strip_prefix(b".v"));
+        version.is_some_and(|v| !v.is_empty() && v.iter().all(u8::is_ascii_digit))
+    };
+    forget_old(database.parent().unwrap_or(database), KEEP_COPIES, is_copy);
+}
+
 /// Removes the archives that were written longer ago.
 fn forget_archives(archives: &Path, keep: Duration) {
+    forget_old(archives, keep, |entry| entry.file_name().as_encoded_bytes().ends_with(b".tar.gz"));
+}
+
+fn forget_old(dir: &Path, keep: Duration, named: impl Fn(&DirEntry) -> bool) {
     let old = |entry: &DirEntry| {
         let written = entry.metadata().and_then(|found| found.modified());
-        let named = entry.file_name().as_encoded_bytes().ends_with(b".tar.gz");
-        named && written.is_ok_and(|at| at.elapsed().is_ok_and(|age| age >= keep))
+        written.is_ok_and(|at| at.elapsed().is_ok_and(|age| age >= keep))
     };
-    let entries = std::fs::read_dir(archives).into_iter().flatten().flatten();
-    for entry in entries.filter(old) {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    for entry in entries.filter(|entry| named(entry) && old(entry)) {
         match std::fs::remove_file(entry.path()) {
-            Ok(()) => tracing::info!(path = %entry.path().display(), "an old archive was removed"),
-            Err(error) => tracing::warn!(path = %entry.path().display(), %error, "an old archive stays"),
+            Ok(()) => tracing::info!(path = %entry.path().display(), "an old file was removed"),
+            Err(error) => tracing::warn!(path = %entry.path().display(), %error, "an old file stays"),
         }
     }
 }
@@ -86,5 +111,19 @@ mod tests {
         forget_archives(dir.path(), Duration::from_secs(50));
         let left = |name: &str| dir.path().join(name).exists();
         assert_eq!((left("old.tar.gz"), left("new.tar.gz"), left("old.txt")), (false, true, true));
+    }
+
+    #[test]
+    fn copies_of_an_older_version_go_after_a_week() {
+        let dir = tempfile::tempdir().unwrap();
+        let database = dir.path().join("pool.redb");
+        for (name, age) in [("pool.redb", 9), ("pool.redb.v3", 8), ("pool.redb.v4", 6), ("pool.redb.vx", 9)] {
+            let file = std::fs::File::create(dir.path().join(name)).unwrap();
+            file.set_modified(SystemTime::now() - Duration::from_secs(age * 24 * 3600)).unwrap();
+        }
+        forget_copies(&database);
+        let left = |name: &str| dir.path().join(name).exists();
+        let names = ["pool.redb", "pool.redb.v3", "pool.redb.v4", "pool.redb.vx"];
+        assert_eq!(names.map(left), [true, false, true, true]);
     }
 }

@@ -20,6 +20,7 @@ use crate::clock;
 use crate::context::{Daemon, tmux_size};
 use crate::engine::Turn;
 use crate::files::{self, Fence};
+use crate::slow::{self, Purpose};
 use crate::{cgroups, remains};
 
 /// How long a claimed job may take until its program runs.
@@ -238,7 +239,9 @@ async fn prepare(daemon: &Daemon, session: &Session, run: &Incarnation) -> Resul
         }
         files::write_job(&run_dir, &job).map_err(|e| format!("cannot write the job file: {e}"))
     };
-    files::elsewhere(write).await.unwrap_or_else(|| Err("the file system does not answer".to_owned()))
+    slow::limited(Purpose::Launch, write)
+        .await
+        .unwrap_or_else(|| Err("the file system does not answer".to_owned()))
 }
 
 /// How its agent's hooks are told to it. Without the program that they call there are none.

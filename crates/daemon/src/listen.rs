@@ -7,8 +7,10 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use interprocess::local_socket::tokio::Listener;
+use tokio::time::sleep;
 
 use crate::fatal::Fatal;
 
@@ -29,19 +31,46 @@ pub(crate) fn lock(path: &Path) -> Result<Lock, Fatal> {
         }
         Err(fs::TryLockError::Error(error)) => return Err(Fatal::io(path, error)),
     }
-    file.set_len(0).and_then(|()| write!(file, "{}", std::process::id())).map_err(|e| Fatal::io(path, e))?;
+    // Written before it is cut: on a full disk the room that the last name had is there.
+    let me = std::process::id().to_string();
+    let length = me.len() as u64;
+    file.write_all(me.as_bytes()).and_then(|()| file.set_len(length)).map_err(|e| Fatal::io(path, e))?;
     Ok(Lock(file))
+}
+
+/// Between two looks whether the state directory is still there.
+const LOOK: Duration = Duration::from_secs(5);
+/// Looks in a row that have to find it gone: somebody may be just putting it back.
+const LOOKS: u32 = 2;
+
+/// Returns once the file that is locked has not its place any more: the state directory was removed or replaced, and
+/// nobody who looks for this pool finds it.
+pub(crate) async fn removed(path: &Path) -> Fatal {
+    let identity = || fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()));
+    let mine = identity();
+    let mut missed = 0;
+    while missed < LOOKS {
+        sleep(LOOK).await;
+        missed = if identity() == mine { 0 } else { missed + 1 };
+    }
+    Fatal::Other(format!(
+        "{} was removed or replaced: this pool ends, its sessions live on in their tmux server",
+        path.parent().and_then(Path::parent).unwrap_or(path).display()
+    ))
 }
 
 /// The socket, and how to remove it at the end.
 pub(crate) struct Socket {
     pub(crate) listener: Listener,
-    own: Option<(PathBuf, u64, u64)>,
+    own: Option<Own>,
 }
+
+/// A socket's file that this process made: its path, device and inode.
+pub(crate) type Own = (PathBuf, u64, u64);
 
 impl Socket {
     /// Removes the socket's file, if it is still ours and we made it.
-    pub(crate) fn remove(own: Option<(PathBuf, u64, u64)>) {
+    pub(crate) fn remove(own: Option<Own>) {
         if let Some((path, dev, ino)) = own
             && fs::symlink_metadata(&path).is_ok_and(|m| (m.dev(), m.ino()) == (dev, ino))
         {
@@ -50,7 +79,7 @@ impl Socket {
     }
 
     /// The listener, and what to give to [`Socket::remove`].
-    pub(crate) fn into_parts(self) -> (Listener, Option<(PathBuf, u64, u64)>) {
+    pub(crate) fn into_parts(self) -> (Listener, Option<Own>) {
         (self.listener, self.own)
     }
 }

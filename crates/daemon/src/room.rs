@@ -6,7 +6,6 @@ use protocol::{ErrorCode, Refusal};
 use crate::context::Daemon;
 use crate::engine::Turn;
 use crate::verb;
-use crate::work::disk;
 
 /// Terminals that are left for everybody else.
 const TERMINALS_LEFT: u64 = 16;
@@ -25,7 +24,9 @@ pub(crate) fn check(turn: &Turn<'_>, daemon: &Daemon) -> Result<(), Refusal> {
             "{free} MiB of memory are available, and [pool] min_free_memory keeps {least}: end or park something"
         ));
     }
-    if let Some(free) = disk::free(&daemon.paths.state).filter(|free| *free < life.min_free_disk) {
+    if let Some(free) =
+        process::machine::free_disk(&daemon.paths.state).filter(|free| *free < life.min_free_disk)
+    {
         let (free, least) = (free >> 20, life.min_free_disk >> 20);
         let place = daemon.paths.state.display();
         return refuse(format!(

@@ -23,7 +23,8 @@ pub(crate) use judge::{judge, would_end};
 
 use crate::context::Daemon;
 use crate::engine::Turn;
-use crate::{files, gauge, park, slots, view};
+use crate::slow::{self, Purpose};
+use crate::{gauge, park, slots, view};
 
 /// The time over which kills are counted.
 const MINUTE: Duration = Duration::from_secs(60);
@@ -120,7 +121,7 @@ pub(crate) async fn look(daemon: &Arc<Daemon>) -> bool {
     let used = if suspects.is_empty() {
         Vec::new()
     } else {
-        files::elsewhere(move || cpu(&suspects)).await.unwrap_or_default()
+        slow::limited(Purpose::Processes, move || cpu(&suspects)).await.unwrap_or_default()
     };
     let note = move |turn: &mut Turn<'_>| {
         note_jump(turn);

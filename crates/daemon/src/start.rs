@@ -23,7 +23,7 @@ use crate::listen::{self, Socket};
 use crate::view::View;
 use crate::work::{Work, holders, leases};
 use crate::{
-    archive, clock, conn, delivery, files, gauge, housekeeping, notify, recover, slots, stale, verb,
+    archive, clock, conn, delivery, files, gauge, housekeeping, notify, recover, reserve, slots, stale, verb,
 };
 
 /// Open files that the daemon asks for, and with it a tmux server that it starts: some for each pane.
@@ -123,9 +123,12 @@ fn storage(error: StoreError) -> Fatal {
 /// Opens the database and commits this start: a new epoch, and what the last daemon left half-way.
 fn open_store(paths: &Paths) -> Result<(Store, Pool), Fatal> {
     let recovery = paths.run.join("recovery");
+    let opening = notify::Opening::new();
     let opened = Store::open(&paths.database, progress(recovery.clone()));
+    drop(opening);
     drop(std::fs::remove_file(recovery));
     let (mut store, found) = opened.map_err(storage)?;
+    reserve::keep(&paths.database);
     for lost in &found.quarantined {
         let (table, key, why) = (&lost.table, lost.key.escape_ascii(), &lost.why);
         tracing::error!(table, %key, why, "a damaged record was put aside");
@@ -162,6 +165,8 @@ async fn serve(
     let (jobs, inbox) = mpsc::channel::<Job>();
     let started = std::time::Instant::now();
     let publish = Publish::new();
+    // From before the engine runs: whatever fails is seen.
+    let mut failed = publish.failed.subscribe();
     let engine = Engine {
         rest: Rest {
             locks: LockTable::new(pool.epoch()),
@@ -195,33 +200,59 @@ async fn serve(
     let (holders, held) = mpsc_async::unbounded_channel();
     let daemon = Arc::new(daemon(options, paths, loaded, (handle, holders, started))?);
     tokio::spawn(holders::run(Arc::clone(&daemon), held));
-    resume_claims(&daemon).await?;
-    // What was said while nobody listened comes before what is said now.
-    if timeout(SPOOL_LIMIT, crate::hooks::read(&daemon)).await.is_err() {
-        tracing::warn!("what hooks left takes long to read; the rest is read later");
-    }
-    let (listener, own) = listen::socket(&daemon.paths.socket)?.into_parts();
-    tokio::spawn(conn::accept(Arc::clone(&daemon), listener));
-    notify::ready();
-    tracing::info!(socket = %daemon.paths.socket.display(), "ready");
-    tokio::spawn(notify::watchdog(Arc::clone(&daemon)));
-    tokio::spawn(recover::run(Arc::clone(&daemon)));
-    tokio::spawn(delivery::run(Arc::clone(&daemon)));
-    tokio::spawn(crate::hooks::run(Arc::clone(&daemon)));
-    tokio::spawn(crate::activity::run(Arc::clone(&daemon)));
-    tokio::spawn(verb::adopt_by_itself(Arc::clone(&daemon)));
-    tokio::spawn(housekeeping::run(Arc::clone(&daemon)));
-    tokio::spawn(leases::run(Arc::clone(&daemon)));
-    tokio::spawn(slots::run(Arc::clone(&daemon)));
-    tokio::spawn(gauge::run(Arc::clone(&daemon)));
-    tokio::spawn(stale::run(Arc::clone(&daemon)));
-    let ended = until_told(&daemon).await;
+    let mut own = None;
+    let ended = tokio::select! {
+        biased;
+        why = store_failed(&mut failed) => Err(why),
+        ended = work(&daemon, &mut own) => ended,
+    };
     notify::stopping();
     Socket::remove(own);
     if ended.is_ok() {
         stop(&daemon, thread).await;
     }
-    ended
+    // Also what the last turn came to.
+    match failed.borrow().clone() {
+        Some(why) => Err(Fatal::Storage(why)),
+        None => ended,
+    }
+}
+
+/// Once the store failed, whenever that was since the engine began.
+async fn store_failed(failed: &mut watch::Receiver<Option<String>>) -> Fatal {
+    let why = failed.wait_for(Option::is_some).await.ok().and_then(|why| why.clone());
+    Fatal::Storage(why.unwrap_or_else(|| "the engine ended".to_owned()))
+}
+
+/// Takes up what there was, then listens, until it is told to end. `own` becomes the socket that it made.
+async fn work(daemon: &Arc<Daemon>, own: &mut Option<listen::Own>) -> Result<(), Fatal> {
+    resume_claims(daemon).await?;
+    // What was said while nobody listened comes before what is said now.
+    match timeout(SPOOL_LIMIT, crate::hooks::read(daemon)).await {
+        Ok(true) => {}
+        Ok(false) => return Err(Fatal::Storage("it failed while what hooks left was read".to_owned())),
+        Err(_) => tracing::warn!("what hooks left takes long to read; the rest is read later"),
+    }
+    let (listener, made) = listen::socket(&daemon.paths.socket)?.into_parts();
+    *own = made;
+    tokio::spawn(conn::accept(Arc::clone(daemon), listener));
+    notify::ready();
+    tracing::info!(socket = %daemon.paths.socket.display(), "ready");
+    tokio::spawn(notify::watchdog(Arc::clone(daemon)));
+    tokio::spawn(recover::run(Arc::clone(daemon)));
+    tokio::spawn(delivery::run(Arc::clone(daemon)));
+    tokio::spawn(crate::hooks::run(Arc::clone(daemon)));
+    tokio::spawn(crate::activity::run(Arc::clone(daemon)));
+    tokio::spawn(verb::adopt_by_itself(Arc::clone(daemon)));
+    tokio::spawn(housekeeping::run(Arc::clone(daemon)));
+    tokio::spawn(leases::run(Arc::clone(daemon)));
+    tokio::spawn(slots::run(Arc::clone(daemon)));
+    tokio::spawn(gauge::run(Arc::clone(daemon)));
+    tokio::spawn(stale::run(Arc::clone(daemon)));
+    tokio::select! {
+        ended = until_told(daemon) => ended,
+        why = listen::removed(&daemon.paths.lock) => Err(why),
+    }
 }
 
 /// Claims of before, each with its whole lease before it, and their holders watched.
@@ -279,7 +310,10 @@ fn device(options: &Options, paths: &Paths, config: &Config) -> Result<Device, F
     device.start_server = options.start_server && own;
     if config.tmux.config.is_empty() {
         let text = tmux::config::text(config.tmux.history_limit);
-        files::replace(&paths.tmux_conf, text.as_bytes()).map_err(|e| Fatal::io(&paths.tmux_conf, e))?;
+        // A start on a full disk has the one of before.
+        if std::fs::read(&paths.tmux_conf).ok().as_deref() != Some(text.as_bytes()) {
+            files::replace(&paths.tmux_conf, text.as_bytes()).map_err(|e| Fatal::io(&paths.tmux_conf, e))?;
+        }
         device.config = Some(paths.tmux_conf.clone());
     } else {
         device.config = Some(PathBuf::from(&config.tmux.config));
@@ -306,13 +340,12 @@ fn init_binary() -> Result<PathBuf, Fatal> {
     Err(Fatal::Other("the program `reaper` is not beside poold, nor in PATH; set POOL_BIN_DIR".to_owned()))
 }
 
-/// Until a signal asks for the end, or the store failed.
+/// Until a signal asks for the end.
 async fn until_told(daemon: &Arc<Daemon>) -> Result<(), Fatal> {
     let signals = |e: std::io::Error| Fatal::Other(format!("cannot listen for signals: {e}"));
     let mut term = signal(SignalKind::terminate()).map_err(signals)?;
     let mut int = signal(SignalKind::interrupt()).map_err(signals)?;
     let mut hup = signal(SignalKind::hangup()).map_err(signals)?;
-    let mut failed = daemon.engine.failed();
     loop {
         tokio::select! {
             _ = term.recv() => return Ok(()),
@@ -321,10 +354,6 @@ async fn until_told(daemon: &Arc<Daemon>) -> Result<(), Fatal> {
                 Ok(said) => tracing::info!(?said, "configuration read again"),
                 Err(refusal) => tracing::error!(%refusal, "configuration not read again"),
             },
-            _ = failed.changed() => {
-                let why = failed.borrow().clone().unwrap_or_default();
-                return Err(Fatal::Storage(why));
-            }
         }
     }
 }

@@ -108,6 +108,13 @@ pub fn exited(id: ProcId) -> io::Result<bool> {
     Ok(matches!(state(id)?, State::Gone | State::Zombie))
 }
 
+/// Whether this process runs another file than the one that has this path now: it was replaced since. False where that
+/// cannot be told, and of what was started from elsewhere.
+#[must_use]
+pub fn is_outdated(id: ProcId, path: &std::path::Path) -> bool {
+    platform::is_outdated(id.pid, path).unwrap_or(false) && !exited(id).unwrap_or(true)
+}
+
 /// A text that differs after each start of the machine: a [`ProcId`] means something only with it.
 ///
 /// # Errors

@@ -1,5 +1,7 @@
 //! What room the machine has for more sessions.
 
+use std::path::Path;
+
 #[cfg_attr(target_os = "linux", path = "machine/linux.rs")]
 #[cfg_attr(target_os = "macos", path = "machine/macos.rs")]
 mod system;
@@ -14,6 +16,14 @@ pub fn available_memory() -> Option<u64> {
 #[must_use]
 pub fn terminals() -> Option<(u64, u64)> {
     system::terminals()
+}
+
+/// Bytes on the disk of this path that this user may use, where the system tells.
+#[must_use]
+pub fn free_disk(path: &Path) -> Option<u64> {
+    let system = nix::sys::statvfs::statvfs(path).ok()?;
+    #[expect(clippy::useless_conversion, reason = "of another width on macOS")]
+    Some(u64::from(system.blocks_available()).saturating_mul(u64::from(system.fragment_size())))
 }
 
 #[cfg(test)]

@@ -23,7 +23,13 @@ const LINES: usize = 5;
 /// The pool's status now; `None` where `poold` does not answer.
 #[must_use]
 pub(crate) fn look(context: &Context) -> Option<Status> {
-    match Client::new(context, Some(LOOK)).ask_once(Request::Status, LOOK) {
+    look_within(context, LOOK)
+}
+
+/// The same where it does so within this time.
+#[must_use]
+pub(crate) fn look_within(context: &Context, limit: Duration) -> Option<Status> {
+    match Client::new(context, Some(limit)).ask_once(Request::Status, limit) {
         Ok(Response::Status(status)) => Some(*status),
         _ => None,
     }

@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use nix::errno::Errno;
@@ -34,10 +34,37 @@ pub(crate) fn take(path: &Path) -> io::Result<Option<Held>> {
         Err((_, Errno::EWOULDBLOCK)) => return Ok(None),
         Err((_, error)) => return Err(error.into()),
     };
-    let me = serde_json::to_string(&process::identity::me()?)?;
-    file.set_len(0)?;
-    file.write_all(me.as_bytes())?;
+    write_me(&mut file)?;
     Ok(Some(Held { file }))
+}
+
+/// Takes the lock as soon as the one who has it lets go.
+///
+/// # Errors
+/// As [`take`].
+pub(crate) fn wait_for(path: &Path) -> io::Result<Held> {
+    let file = File::options().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    let mut file = Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, error)| io::Error::from(error))?;
+    write_me(&mut file)?;
+    Ok(Held { file })
+}
+
+/// Written before it is cut: on a full disk the room that the last name had is there.
+fn write_me(file: &mut File) -> io::Result<()> {
+    let me = serde_json::to_string(&process::identity::me()?)?;
+    file.write_all(me.as_bytes())?;
+    file.set_len(me.len() as u64)
+}
+
+impl Held {
+    /// Whether the file that is locked is still where others look for it. Where the pool's directory was removed, it is
+    /// not.
+    #[must_use]
+    pub(crate) fn is_in_place(&self, path: &Path) -> bool {
+        let identity = |found: std::fs::Metadata| (found.dev(), found.ino());
+        let there = std::fs::symlink_metadata(path).map(identity);
+        matches!((there, self.file.metadata().map(identity)), (Ok(there), Ok(mine)) if there == mine)
+    }
 }
 
 /// Whether somebody has the lock.

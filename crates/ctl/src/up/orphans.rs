@@ -15,14 +15,14 @@ use crate::error::Error;
 const LIMIT: Duration = Duration::from_secs(10);
 const KILL_LIMIT: Duration = Duration::from_secs(2);
 
-/// Ends `poold` and the daemons that are connected to it.
+/// Ends these daemons.
 ///
 /// # Errors
 /// One cannot be looked at, signalled or waited for.
-pub(crate) fn end(found: &Status) -> Result<(), Error> {
+pub(crate) fn end(daemons: Vec<ProcId>) -> Result<(), Error> {
     let failed = |error: process::Error| Error::failed(format!("cannot stop the daemons: {error}"));
     let mut handles = Vec::new();
-    for id in daemons(found)? {
+    for id in daemons {
         handles.extend(Handle::open(id).map_err(failed)?);
     }
     for handle in &handles {
@@ -38,8 +38,11 @@ pub(crate) fn end(found: &Status) -> Result<(), Error> {
     Ok(())
 }
 
-/// `poold` last, as the others work for it.
-fn daemons(found: &Status) -> Result<Vec<ProcId>, Error> {
+/// `poold` and those that are connected to it; `poold` last, as the others work for it.
+///
+/// # Errors
+/// One cannot be looked at.
+pub(crate) fn daemons(found: &Status) -> Result<Vec<ProcId>, Error> {
     let mut ids = Vec::new();
     let connected = found.components.iter().filter(|component| component.connected);
     for pid in connected.filter_map(|component| component.pid) {

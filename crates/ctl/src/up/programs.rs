@@ -1,6 +1,7 @@
 //! The pool's other programs: where they are, and what environment they get.
 
 use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
@@ -26,10 +27,12 @@ pub(crate) fn find(name: &str) -> PathBuf {
     }
 }
 
-/// This program.
+/// This program, by the path that it has now: where its file was replaced while it runs, the new one.
 #[must_use]
 pub(crate) fn this() -> PathBuf {
-    std::env::current_exe().unwrap_or_else(|_| "poolctl".into())
+    let this = std::env::current_exe().unwrap_or_else(|_| "poolctl".into());
+    let before = this.as_os_str().as_bytes().strip_suffix(b" (deleted)").map(OsStr::from_bytes);
+    before.filter(|_| !this.exists()).map(PathBuf::from).unwrap_or(this)
 }
 
 /// Gives a program the pool that is meant here, and nothing of the session or the service manager
@@ -70,7 +73,7 @@ pub(crate) fn have_poold(context: &Context, args: &[&OsStr]) -> Result<String, E
 }
 
 /// What a log says, without the time, the level and the place that its first line begins with.
-fn complaint(log: &str, status: ExitStatus) -> String {
+pub(crate) fn complaint(log: &str, status: ExitStatus) -> String {
     let said =
         log.split_once(" ERROR ").and_then(|(_, rest)| rest.split_once(": ")).map_or(log, |(_, said)| said);
     if said.trim().is_empty() {

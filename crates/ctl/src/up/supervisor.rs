@@ -10,13 +10,16 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{SigSet, Signal};
 use process::handle::Handle;
 use process::identity;
+use protocol::reply::Status;
 
 use crate::context::Context;
 use crate::error::Error;
 use crate::show::out;
 use crate::show::status;
+use crate::up::lock::Held;
 use crate::up::service::{self, Backoff};
-use crate::up::{health, logfile};
+use crate::up::{health, kept, logfile, watchdog};
+use crate::verb::down;
 
 /// Time between two looks at the size of the logs.
 const CAP_EVERY: Duration = Duration::from_secs(60);
@@ -32,10 +35,27 @@ const KILL_LIMIT: Duration = Duration::from_secs(1);
 const HOLD_TRIES: u32 = 5;
 const HOLD_PAUSE: Duration = Duration::from_millis(50);
 
+/// How often it is looked whether the pool's directory is still there.
+const PLACE_EVERY: Duration = Duration::from_secs(5);
+/// How long after its start `poold` may take to its first answer before it counts as hung.
+const FIRST_ANSWER: Duration = Duration::from_secs(90);
+/// How long a watcher or reaper may run without being connected to `poold`.
+const UNCONNECTED: Duration = Duration::from_secs(60);
+/// How long one that hangs has to leave a core, or to end.
+const HUNG_LIMIT: Duration = Duration::from_secs(2);
+
 /// What wakes the loop.
-enum Wake {
-    /// The service with this number ended.
-    Ended(usize, std::io::Result<ExitStatus>),
+pub(super) enum Wake {
+    /// The service with this number ended, and how, where that is told.
+    Ended(usize, Option<std::io::Result<ExitStatus>>),
+    /// `poold` answered.
+    Seen(Box<Status>),
+    /// It has not answered for too long.
+    Hung,
+    /// Start at once what is held back.
+    Look,
+    /// End the sessions, then stop everything.
+    StopSessions,
     /// Stop everything.
     Stop,
 }
@@ -45,6 +65,8 @@ struct Service {
     backoff: Backoff,
     running: Option<Running>,
     due: Instant,
+    /// Since when it runs and is not connected to `poold`.
+    unconnected: Option<Instant>,
 }
 
 struct Running {
@@ -52,19 +74,27 @@ struct Running {
     pid: u32,
     /// `None` where it could not be held, as one that had ended before cannot.
     handle: Option<Handle>,
+    /// Whether it has answered once; of `poold` only.
+    answered: bool,
 }
 
-/// Keeps the daemons running until a signal says to stop.
+/// Keeps the daemons running until a signal says to stop, or the pool's directory is gone.
 ///
 /// # Errors
 /// Signals cannot be received.
-pub(crate) fn run(context: &Context) -> Result<(), Error> {
+pub(crate) fn run(context: &Context, held: &Held, watchdog: Duration) -> Result<(), Error> {
     let (sender, wakes) = mpsc::channel();
     receive_signals(sender.clone())?;
     let now = Instant::now();
-    let service = |name| Service { name, backoff: Backoff::new(), running: None, due: now };
+    let service =
+        |name| Service { name, backoff: Backoff::new(), running: None, due: now, unconnected: None };
     let mut services = service::NAMES.map(service);
-    let mut cap_at = now + CAP_EVERY;
+    adopt(context, &mut services, &sender);
+    if !watchdog.is_zero() {
+        let (context, wakes) = (context.clone(), sender.clone());
+        thread::spawn(move || watchdog::run(&context, watchdog, &wakes));
+    }
+    let (mut cap_at, mut place_at) = (now + CAP_EVERY, now + PLACE_EVERY);
     loop {
         for (number, service) in services.iter_mut().enumerate() {
             if service.running.is_none() && service.due <= Instant::now() {
@@ -75,16 +105,102 @@ pub(crate) fn run(context: &Context) -> Result<(), Error> {
             cap_logs(context);
             cap_at = Instant::now() + CAP_EVERY;
         }
+        if place_at <= Instant::now() {
+            if !held.is_in_place(&context.paths.up_lock) {
+                out::note("the pool's directory was removed or replaced: its daemons are stopped");
+                break;
+            }
+            place_at = Instant::now() + PLACE_EVERY;
+        }
         let due = services.iter().filter(|service| service.running.is_none()).map(|service| service.due);
-        let next = due.fold(cap_at, Instant::min).saturating_duration_since(Instant::now());
+        let next = due.fold(cap_at.min(place_at), Instant::min).saturating_duration_since(Instant::now());
         match wakes.recv_timeout(next) {
-            Ok(Wake::Ended(number, status)) => services[number].ended(&status),
+            Ok(Wake::Ended(number, status)) => services[number].ended(status.as_ref()),
+            Ok(Wake::Seen(status)) => seen(&mut services, &status),
+            Ok(Wake::Hung) => hung(&mut services[0]),
+            Ok(Wake::Look) => services.iter_mut().for_each(Service::hurry),
+            Ok(Wake::StopSessions) => stop_sessions(context, &sender),
             Ok(Wake::Stop) => break,
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
         }
     }
     stop(&mut services, &wakes);
     Ok(())
+}
+
+/// Takes over the daemons that an earlier supervisor started and that live: nothing is started beside them.
+fn adopt(context: &Context, services: &mut [Service], wakes: &Sender<Wake>) {
+    let alive = kept::alive(&context.paths).unwrap_or_else(|error| {
+        out::note(&format!("daemons of before are not taken over: {error}"));
+        Vec::new()
+    });
+    if let Err(error) = kept::tidy(&context.paths, &alive) {
+        out::note(&format!("which daemons run is not written down: {error}"));
+    }
+    for (name, handle) in alive {
+        let found = services.iter_mut().enumerate().find(|(_, service)| service.name == name);
+        let Some((number, service)) = found.filter(|(_, service)| service.running.is_none()) else {
+            // One too many: two supervisors had started it.
+            end(&handle, STOP_LEAST).ok();
+            continue;
+        };
+        let pid = handle.id().pid;
+        let Ok(Some(watched)) = Handle::open(handle.id()) else { continue };
+        out::note(&format!("{name} runs already, pid {pid}"));
+        let handle = Some(handle);
+        service.running = Some(Running { since: Instant::now(), pid, handle, answered: false });
+        let wakes = wakes.clone();
+        thread::spawn(move || {
+            // Waits in pieces: it is no child, so only a handle tells of its end.
+            while !watched.wait(CAP_EVERY).unwrap_or(true) {}
+            drop(wakes.send(Wake::Ended(number, None)));
+        });
+    }
+}
+
+/// `poold` answered; a watcher or reaper that works is connected to it.
+fn seen(services: &mut [Service], found: &Status) {
+    for service in services {
+        let Some(running) = &mut service.running else { continue };
+        running.answered = true;
+        let connected = service.name == service::NAMES[0]
+            || status::component(found, service.name).is_some_and(|component| component.connected);
+        let since = *service.unconnected.get_or_insert_with(Instant::now);
+        if connected {
+            service.unconnected = None;
+        } else if since.elapsed() >= UNCONNECTED {
+            out::note(&format!("{} has not been connected for {UNCONNECTED:?}: it is ended", service.name));
+            service.unconnected = None;
+            end_hung(running, Signal::SIGTERM);
+        }
+    }
+}
+
+/// `poold` does not answer any more: it is ended, and started again once that is over.
+fn hung(service: &mut Service) {
+    let Some(running) = &mut service.running else { return };
+    if running.answered || running.since.elapsed() >= FIRST_ANSWER {
+        out::note(&format!("{} (pid {}) does not answer: it is ended", service.name, running.pid));
+        end_hung(running, Signal::SIGABRT);
+    }
+}
+
+/// Ends it with this signal, or, where it cannot even take that, by KILL.
+fn end_hung(running: &mut Running, signal: Signal) {
+    let Ok(Some(handle)) = running.held() else { return };
+    let told = handle.signal(signal).and_then(|_| handle.wait(HUNG_LIMIT));
+    if !told.unwrap_or(false) {
+        handle.signal(Signal::SIGKILL).ok();
+    }
+}
+
+/// In a thread of its own: the daemons are needed for it.
+fn stop_sessions(context: &Context, wakes: &Sender<Wake>) {
+    let (context, wakes) = (context.clone(), wakes.clone());
+    thread::spawn(move || match down::end_sessions(&context) {
+        Ok(()) => drop(wakes.send(Wake::Stop)),
+        Err(error) => out::note(&format!("not stopped, as not all sessions ended: {error}")),
+    });
 }
 
 impl Service {
@@ -98,7 +214,12 @@ impl Service {
             Ok(child) => {
                 let pid = child.id();
                 out::note(&format!("{} started, pid {pid}", self.name));
-                self.running = Some(Running { since: now, pid, handle: hold(pid).ok().flatten() });
+                let handle = hold(pid).ok().flatten();
+                let noted = handle.as_ref().map(|handle| kept::note(&context.paths, self.name, handle.id()));
+                if let Some(Err(error)) = noted {
+                    out::note(&format!("that {} runs is not written down: {error}", self.name));
+                }
+                self.running = Some(Running { since: now, pid, handle, answered: false });
                 watch(child, number, wakes.clone());
             }
             Err(error) => {
@@ -109,8 +230,18 @@ impl Service {
         }
     }
 
-    fn ended(&mut self, status: &std::io::Result<ExitStatus>) {
-        let how = status.as_ref().map_or_else(ToString::to_string, ToString::to_string);
+    /// Starts it at once, as if it had never failed.
+    fn hurry(&mut self) {
+        self.backoff = Backoff::new();
+        self.due = Instant::now();
+    }
+
+    fn ended(&mut self, status: Option<&std::io::Result<ExitStatus>>) {
+        let told = |status: &std::io::Result<ExitStatus>| {
+            status.as_ref().map_or_else(ToString::to_string, ToString::to_string)
+        };
+        let how = status.map_or_else(|| "an earlier supervisor had started it".to_owned(), told);
+        self.unconnected = None;
         let lived = self.running.take().map(|running| running.since.elapsed()).unwrap_or_default();
         let pause = self.backoff.after(lived);
         self.due = Instant::now() + pause;
@@ -159,19 +290,26 @@ fn watch(mut child: Child, number: usize, wakes: Sender<Wake>) {
     thread::spawn(move || {
         let status = child.wait();
         // The loop is over where nobody receives this.
-        drop(wakes.send(Wake::Ended(number, status)));
+        drop(wakes.send(Wake::Ended(number, Some(status))));
     });
 }
 
-/// TERM and INT stop the supervisor; HUP does not, so that it outlives the terminal it was started on.
+/// TERM and INT stop the supervisor. HUP does not, so that it outlives the terminal it was started on: it starts at once
+/// what is held back. USR1 ends the sessions first.
 fn receive_signals(wakes: Sender<Wake>) -> Result<(), Error> {
     let mut signals = SigSet::empty();
-    [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP].into_iter().for_each(|signal| signals.add(signal));
+    let all = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGUSR1];
+    all.into_iter().for_each(|signal| signals.add(signal));
     // Before the first thread is made, so that each inherits it.
     signals.thread_block().map_err(|error| Error::failed(format!("cannot hold back signals: {error}")))?;
     thread::spawn(move || {
         while let Ok(signal) = signals.wait() {
-            if signal != Signal::SIGHUP && wakes.send(Wake::Stop).is_err() {
+            let wake = match signal {
+                Signal::SIGHUP => Wake::Look,
+                Signal::SIGUSR1 => Wake::StopSessions,
+                _ => Wake::Stop,
+            };
+            if wakes.send(wake).is_err() {
                 return;
             }
         }
@@ -200,12 +338,13 @@ fn stop(services: &mut [Service], wakes: &Receiver<Wake>) {
         }
     }
     // Their ends are noted before the supervisor's own, so that none is left as a zombie of its heir.
-    let running = services.iter().filter(|service| service.running.is_some()).count();
+    let mut running = services.iter().filter(|service| service.running.is_some()).count();
     let deadline = deadline.max(Instant::now() + KILL_LIMIT);
-    for _ in 0..running {
-        let ended = wakes.recv_timeout(deadline.saturating_duration_since(Instant::now()));
-        if ended.is_err() {
-            return;
+    while running > 0 {
+        match wakes.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok(Wake::Ended(..)) => running -= 1,
+            Ok(_) => {}
+            Err(_) => return,
         }
     }
 }

@@ -68,6 +68,19 @@ fn poold(context: &Context, flag: &str) -> Process {
     command
 }
 
+/// Refuses where `poold` could not start with the configuration file as it is: said now, and not after many tries.
+///
+/// # Errors
+/// Usage, with what is wrong.
+pub(crate) fn check_first(context: &Context) -> Result<(), Error> {
+    let output = poold(context, "--check-config").stdin(Stdio::null()).output().map_err(not_run)?;
+    if output.status.code() != Some(i32::from(ErrorCode::Usage.exit_code())) {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(Error::usage(programs::complaint(&said, output.status)))
+}
+
 fn not_run(error: std::io::Error) -> Error {
     Error::failed(format!("cannot run poold: {error}"))
 }

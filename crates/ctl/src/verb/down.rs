@@ -11,13 +11,12 @@ use protocol::{ErrorCode, Request, Response};
 use serde_json::json;
 
 use crate::cli::Repeat;
-use crate::client::Client;
 use crate::context::Context;
 use crate::error::Error;
 use crate::exit;
 use crate::show::out;
-use crate::up::{health, lock, orphans};
-use crate::verb::{expect_session, for_each};
+use crate::up::{builds, health, kept, lock, orphans};
+use crate::verb::{expect_session, for_all};
 
 /// How long the supervisor may take: 10 s for all daemons, and more
 /// for those that come after one that hangs.
@@ -35,15 +34,17 @@ pub(crate) struct Args {
 
 /// Returns when they are stopped.
 pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
-    let mut client = context.client();
-    let mut alive = running(&mut client);
+    if args.stop_sessions && is_inside(context) {
+        return from_inside(context);
+    }
+    let mut alive = running(context);
     if args.stop_sessions {
         alive = match alive {
             Err(error) if is_there(context, &error) => return Err(error),
             Err(error) => Err(error),
-            Ok(views) => {
-                for_each(context, &views, |view| kill(context, &mut client, view))?;
-                running(&mut client)
+            Ok(_) => {
+                end_sessions(context)?;
+                running(context)
             }
         };
     }
@@ -52,9 +53,13 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
         && let Some(left) = health::look(context)
     {
         let _progress = context.progress("the daemons to stop");
-        orphans::end(&left)?;
+        orphans::end(orphans::daemons(&left)?)?;
         stopped = true;
     }
+    // Those that an earlier supervisor started, whether or not they are connected to anybody.
+    let kept = kept::alive(&context.paths)?;
+    stopped |= !kept.is_empty();
+    orphans::end(kept.iter().map(|(_, handle)| handle.id()).collect())?;
     if let Some(left) = health::look(context) {
         return Err(still_there(&left, stopped));
     }
@@ -65,9 +70,48 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
     Ok(exit::OK)
 }
 
+/// Whether this runs in a session of the pool that is meant.
+fn is_inside(context: &Context) -> bool {
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    variable("POOL_INCARNATION").is_some()
+        && variable("POOL_SOCKET").is_some_and(|socket| socket == context.paths.socket)
+}
+
+/// This command ends with its session, so the supervisor, which is outside of all, does it.
+fn from_inside(context: &Context) -> Result<u8, Error> {
+    let failed = |error: process::Error| Error::failed(format!("the supervisor is not told: {error}"));
+    let refused = |why: &str| {
+        let how = "run `poolctl down --stop-sessions` outside of the pool's sessions";
+        Err(Error::refused(format!("{why}, and this command would end with its session: {how}")))
+    };
+    let Some(id) = lock::holder(&context.paths.up_lock) else {
+        return refused("no `poolctl up` keeps this pool");
+    };
+    if builds::outdated(context, None).contains(&"up") {
+        return refused("the `poolctl up` of this pool is of an older build");
+    }
+    let Some(handle) = Handle::open(id).map_err(failed)? else {
+        return refused("the `poolctl up` of this pool has just ended");
+    };
+    context.say("the pool stops, and this session with it")?;
+    handle.signal(Signal::SIGUSR1).map_err(failed)?;
+    Ok(exit::OK)
+}
+
+/// Ends all sessions that run, together.
+pub(crate) fn end_sessions(context: &Context) -> Result<(), Error> {
+    let views = running(context)?;
+    let _progress = context.progress("the sessions to end");
+    let ask = |view: &SessionView| {
+        let kill = Kill { session: view.session.id.into(), grace_ms: None };
+        expect_session(context.client().change(&Repeat::default(), Request::Kill(kill))?)
+    };
+    for_all(context, &views, ask, |_| Ok(()))
+}
+
 /// The sessions that run.
-fn running(client: &mut Client) -> Result<Vec<SessionView>, Error> {
-    let mut views = match client.ask_once(Request::List(List::default()), LOOK)? {
+fn running(context: &Context) -> Result<Vec<SessionView>, Error> {
+    let mut views = match context.client().ask_once(Request::List(List::default()), LOOK)? {
         Response::Sessions(views) => views,
         other => return Err(Error::unexpected(&other)),
     };
@@ -90,14 +134,8 @@ fn still_there(left: &Status, stopped: bool) -> Error {
     })
 }
 
-fn kill(context: &Context, client: &mut Client, view: &SessionView) -> Result<(), Error> {
-    let _progress = context.progress(&format!("{} to end", view.session.id));
-    let kill = Kill { session: view.session.id.into(), grace_ms: None };
-    expect_session(client.change(&Repeat::default(), Request::Kill(kill))?).map(drop)
-}
-
 /// Whether there was a supervisor to stop.
-fn stop(context: &Context) -> Result<bool, Error> {
+pub(crate) fn stop(context: &Context) -> Result<bool, Error> {
     let failed = |error: process::Error| Error::failed(format!("cannot stop the supervisor: {error}"));
     let Some(id) = lock::holder(&context.paths.up_lock) else { return Ok(false) };
     let Some(handle) = Handle::open(id).map_err(failed)? else { return Ok(false) };

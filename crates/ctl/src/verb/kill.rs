@@ -6,12 +6,11 @@ use protocol::Request;
 use protocol::request::Kill;
 
 use crate::cli::Repeat;
-use crate::client::Client;
 use crate::context::Context;
 use crate::error::Error;
 use crate::exit;
 use crate::show::{human, time};
-use crate::verb::{expect_session, for_each, only_one, print_session};
+use crate::verb::{expect_session, for_all, only_one, print_session};
 
 /// End what a session runs, and prove it gone
 #[derive(Debug, clap::Args)]
@@ -26,18 +25,20 @@ pub(crate) struct Args {
     pub repeat: Repeat,
 }
 
-/// Kills them one after the other.
+/// Kills them together: a grace is waited out once for all.
 pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
     only_one(&args.repeat, args.sessions.len())?;
-    let mut client = context.client_within(args.grace.unwrap_or_default());
-    for_each(context, &args.sessions, |session| kill(context, &mut client, args, session))?;
+    let what = if let [one] = args.sessions.as_slice() { one } else { "the sessions" };
+    let progress = context.progress(&format!("{what} to end"));
+    let mut progress = Some(progress);
+    let ask = |session: &String| {
+        let kill = Kill { session: context.session(session)?, grace_ms: args.grace.map(time::millis) };
+        let mut client = context.client_within(args.grace.unwrap_or_default());
+        expect_session(client.change(&args.repeat, Request::Kill(kill))?)
+    };
+    for_all(context, &args.sessions, ask, |view| {
+        drop(progress.take());
+        print_session(context, &view, &human::state_line(&view))
+    })?;
     Ok(exit::OK)
-}
-
-fn kill(context: &Context, client: &mut Client, args: &Args, session: &str) -> Result<(), Error> {
-    let kill = Kill { session: context.session(session)?, grace_ms: args.grace.map(time::millis) };
-    let progress = context.progress(&format!("{session} to end"));
-    let view = expect_session(client.change(&args.repeat, Request::Kill(kill))?)?;
-    drop(progress);
-    print_session(context, &view, &human::state_line(&view))
 }

@@ -168,6 +168,31 @@ fn only_one(repeat: &Repeat, operations: usize) -> Result<(), Error> {
     Ok(())
 }
 
+/// How many are asked for at a time.
+const AT_ONCE: usize = 16;
+
+/// Asks for all, several at a time, and tells what came of them in their order. Goes on after a failure; the first
+/// failure is the command's.
+fn for_all<T: Sync, R: Send>(
+    context: &Context,
+    items: &[T],
+    ask: impl Fn(&T) -> Result<R, Error> + Sync,
+    mut tell: impl FnMut(R) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let mut answers = Vec::with_capacity(items.len());
+    for part in items.chunks(AT_ONCE) {
+        let ask = &ask;
+        std::thread::scope(|scope| {
+            let asked: Vec<_> = part.iter().map(|item| scope.spawn(move || ask(item))).collect();
+            for one in asked {
+                answers.push(one.join().unwrap_or_else(|_| Err(Error::failed("a thread of it ended"))));
+            }
+        });
+    }
+    let mut answers = answers.into_iter();
+    for_each(context, items, |_| answers.next().map_or(Ok(()), |answer| answer.and_then(&mut tell)))
+}
+
 /// Does `each` for all, going on after a failure; the first failure is the command's.
 fn for_each<T>(
     context: &Context,

@@ -11,6 +11,7 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::exit;
 use crate::show::{out, status, time};
+use crate::up::builds;
 
 /// How long a daemon that recovers its database has to answer nevertheless.
 const RECOVERING: Duration = Duration::from_secs(1);
@@ -24,10 +25,17 @@ pub(crate) struct Args {}
 /// Prints it.
 pub(crate) fn run(context: &Context, _: &Args) -> Result<u8, Error> {
     let found = look(context)?;
+    let old = builds::outdated(context, Some(&found));
     if context.style.json {
-        out::json(&status::document(&found))?;
+        let mut document = status::document(&found);
+        document["outdated"] = serde_json::json!(old);
+        out::json(&document)?;
     } else {
         context.say(status::overview(&found, context.style, time::now()).trim_end())?;
+        if !old.is_empty() {
+            let which = old.join(", ");
+            context.say(&format!("older build: {which}; `poolctl up` restarts them, sessions live on"))?;
+        }
     }
     Ok(if status::is_healthy(&found) { exit::OK } else { NOT_HEALTHY })
 }

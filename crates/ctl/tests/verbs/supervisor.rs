@@ -19,6 +19,12 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
         "the_daemons_of_a_killed_supervisor_are_kept_and_stopped",
         the_daemons_of_a_killed_supervisor_are_kept_and_stopped,
     ),
+    ("none_is_started_beside_one_of_a_killed_supervisor", none_is_started_beside_one_of_a_killed_supervisor),
+    ("a_poold_that_hangs_is_ended_and_started_again", a_poold_that_hangs_is_ended_and_started_again),
+    ("up_starts_at_once_what_was_held_back", up_starts_at_once_what_was_held_back),
+    ("two_at_once_and_then_down_stay_down", two_at_once_and_then_down_stay_down),
+    ("a_supervisor_ends_with_its_directory", a_supervisor_ends_with_its_directory),
+    ("what_was_replaced_is_restarted_and_named_before", what_was_replaced_is_restarted_and_named_before),
     ("up_is_refused_inside_a_session", up_is_refused_inside_a_session),
     ("down_ends_the_sessions_or_nothing", down_ends_the_sessions_or_nothing),
 ];
@@ -142,6 +148,101 @@ fn the_daemons_of_a_killed_supervisor_are_kept_and_stopped() {
     assert!(programs.run("down").success().starts_with("pool default stopped"));
     assert!(second.iter().all(|id| identity::exited(*id).unwrap()), "those of one that was killed");
     assert_eq!(programs.run("down").success(), "pool default was not running\n");
+}
+
+const NAMES: [&str; 3] = ["poold", "tmux-watch", "reaper"];
+
+fn signal(id: ProcId, signal: Signal) {
+    kill(Pid::from_raw(i32::try_from(id.pid).unwrap()), signal).unwrap();
+}
+
+fn none_is_started_beside_one_of_a_killed_supervisor() {
+    let programs = Programs::new();
+    let (pool, bin) = (&programs.pool, programs.bin.as_path());
+    assert_eq!(programs.run("up").code, 0);
+    let first = NAMES.map(|name| pid(bin, name).unwrap());
+    kill_supervisor(pool);
+    assert_eq!(programs.run("up").code, 0);
+    // The watcher and the reaper are not connected for a moment then.
+    signal(first[0], Signal::SIGKILL);
+    until("another poold", || pid(bin, "poold").is_some_and(|id| id != first[0]));
+    assert_eq!([pid(bin, "tmux-watch"), pid(bin, "reaper")], [Some(first[1]), Some(first[2])]);
+    assert!(programs.run("down").success().starts_with("pool default stopped"));
+    assert!(first.iter().all(|id| identity::exited(*id).unwrap()), "also those of before");
+}
+
+fn a_poold_that_hangs_is_ended_and_started_again() {
+    let programs = Programs::new();
+    let bin = programs.bin.as_path();
+    assert_eq!(programs.run("up --watchdog 1s").code, 0);
+    let first = pid(bin, "poold").unwrap();
+    // It has to have answered once: before, it may be starting for long.
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    signal(first, Signal::SIGSTOP);
+    until("another poold", || pid(bin, "poold").is_some_and(|id| id != first));
+    assert!(identity::exited(first).unwrap());
+    until("it answers", || programs.run("status --timeout 1s").code == 0);
+}
+
+fn up_starts_at_once_what_was_held_back() {
+    let programs = Programs::new();
+    let bin = programs.bin.as_path();
+    let (reaper, aside) = (bin.join("reaper"), bin.join("aside"));
+    std::fs::rename(&reaper, &aside).unwrap();
+    // The pauses are 1, 2 and 4 s long by then.
+    assert_eq!(programs.run("up --timeout 4s").code, 6);
+    std::fs::rename(&aside, &reaper).unwrap();
+    let began = std::time::Instant::now();
+    programs.run("up").success();
+    assert!(began.elapsed().as_secs() < 3, "{:?}", began.elapsed());
+}
+
+fn two_at_once_and_then_down_stay_down() {
+    let programs = Programs::new();
+    for _ in 0..3 {
+        std::thread::scope(|scope| {
+            let both = [(); 2].map(|()| scope.spawn(|| programs.run("up").success()));
+            both.map(|one| one.join().unwrap());
+        });
+        programs.run("down").success();
+        std::thread::sleep(std::time::Duration::from_millis(700));
+        assert_eq!(programs.run("status").code, 7);
+    }
+}
+
+fn a_supervisor_ends_with_its_directory() {
+    let programs = Programs::new();
+    let (pool, bin) = (&programs.pool, programs.bin.as_path());
+    assert_eq!(programs.run("up").code, 0);
+    let all = NAMES.map(|name| pid(bin, name).unwrap());
+    std::fs::remove_dir_all(pool.dir.path().join("run")).unwrap();
+    until("their end", || all.iter().all(|id| identity::exited(*id).unwrap()));
+}
+
+fn what_was_replaced_is_restarted_and_named_before() {
+    let programs = Programs::new();
+    let bin = programs.bin.as_path();
+    let replace = |name: &str| {
+        let (path, fresh) = (bin.join(name), bin.join("fresh"));
+        std::fs::copy(std::env::current_exe().unwrap(), &fresh).unwrap();
+        std::fs::rename(fresh, path).unwrap();
+    };
+    NAMES.map(replace);
+    assert_eq!(programs.run("up").code, 0);
+    assert!(!programs.run("status").out.contains("older build"));
+    let first = NAMES.map(|name| pid(bin, name).unwrap());
+    replace("poold");
+    replace("reaper");
+    let status = programs.run("status").out;
+    assert!(status.contains("older build: poold, reaper"), "{status}");
+    // What is replaced can be started again.
+    signal(first[2], Signal::SIGKILL);
+    until("another reaper", || pid(bin, "reaper").is_some_and(|id| id != first[2]));
+    programs.run("up --if-kept").success();
+    let second = NAMES.map(|name| pid(bin, name).unwrap());
+    assert!(first.iter().zip(second).all(|(before, now)| *before != now), "{first:?} {second:?}");
+    assert!(!programs.run("status").out.contains("older build"));
+    assert!(programs.run("up").success().contains("already up"));
 }
 
 fn up_is_refused_inside_a_session() {

@@ -64,7 +64,9 @@ impl Pack {
         if let Some((dir, _)) = self.folder(contents.meta, contents)? {
             let screen =
                 CString::new(files::SCREEN).map_err(|error| cannot_read(contents.meta)(error.into()))?;
-            self.tree(&dir, &screen, self.name.clone())?;
+            if dir.stat(&screen).is_ok() {
+                self.tree(&dir, &screen, self.name.clone())?;
+            }
         }
         let Some((dir, path)) = self.folder(contents.sessions, contents)? else { return Ok(()) };
         let names = names_in(&dir, NAMES_MAX).map_err(cannot_read(&path))?;

@@ -19,7 +19,7 @@ use super::order::is_undecided;
 use crate::archive::tree::Folder;
 use crate::context::Daemon;
 use crate::engine::Turn;
-use crate::files;
+use crate::slow::{self, Purpose};
 
 /// Between two looks: a hook leaves a file only where the daemon is slow.
 const PAUSE: Duration = Duration::from_secs(2);
@@ -63,7 +63,7 @@ pub(crate) async fn read_of(daemon: &Arc<Daemon>, sessions: &[SessionId]) -> boo
     }
     let (all, ids) = (daemon.paths.sessions.clone(), sessions.to_vec());
     let there = move || ids.into_iter().filter_map(|id| Spool::open(&all, id)).collect::<Vec<_>>();
-    for spool in files::elsewhere(there).await.unwrap_or_default() {
+    for spool in slow::limited(Purpose::Spool, there).await.unwrap_or_default() {
         if !read_all(daemon, spool).await {
             return false;
         }
@@ -79,7 +79,7 @@ async fn read_all(daemon: &Arc<Daemon>, mut spool: Spool) -> bool {
             (piece, spool)
         };
         // Where they do not answer they are looked for again later.
-        let Some(((taken, hooks), left)) = files::elsewhere(read).await else { return true };
+        let Some(((taken, hooks), left)) = slow::limited(Purpose::Spool, read).await else { return true };
         let context = Arc::clone(daemon);
         let take = move |turn: &mut Turn<'_>| {
             // What waits for a decision has long gone to the terminal.
@@ -92,7 +92,7 @@ async fn read_all(daemon: &Arc<Daemon>, mut spool: Spool) -> bool {
             left.remove(&taken);
             left
         };
-        let Some(left) = files::elsewhere(remove).await else { return true };
+        let Some(left) = slow::limited(Purpose::Spool, remove).await else { return true };
         spool = left;
     }
     true

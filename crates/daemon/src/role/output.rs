@@ -14,8 +14,8 @@ use tokio::time::{Instant, sleep};
 use crate::conn::Connection;
 use crate::context::Daemon;
 use crate::engine::Turn;
-use crate::files::elsewhere;
 use crate::outbox::{Gone, Outbox};
+use crate::slow::{self, Purpose};
 
 /// The most bytes of a frame.
 const BLOCK: usize = 64 << 10;
@@ -117,7 +117,7 @@ impl Log {
             Some(from) => Ok(from),
             None => logs::bounds(&path).map(|(_, end)| end),
         };
-        let offset = elsewhere(begin).await.and_then(Result::ok).ok_or(Gone)?;
+        let offset = slow::limited(Purpose::Logs, begin).await.and_then(Result::ok).ok_or(Gone)?;
         Ok(Self { reader: Some(Reader::new(&dir, offset)), dir, offset })
     }
 
@@ -127,7 +127,8 @@ impl Log {
         loop {
             outbox.empty().await?;
             let Some(reader) = self.reader.take() else { return Err(Gone) };
-            let Piece { reader, bytes, missed } = elsewhere(move || next(reader)).await.ok_or(Gone)??;
+            let Piece { reader, bytes, missed } =
+                slow::limited(Purpose::Logs, move || next(reader)).await.ok_or(Gone)??;
             let offset = reader.offset() - bytes.len() as u64;
             self.offset = reader.offset();
             self.reader = Some(reader);
@@ -147,7 +148,7 @@ impl Log {
         let began = Instant::now();
         let awaited = || {
             let dir = self.dir.clone();
-            elsewhere(move || logs::is_awaited(&dir, run, began.elapsed()))
+            slow::limited(Purpose::Logs, move || logs::is_awaited(&dir, run, began.elapsed()))
         };
         while awaited().await.ok_or(Gone)? {
             sleep(WRITER_PAUSE).await;

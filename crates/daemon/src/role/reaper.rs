@@ -21,6 +21,7 @@ use crate::conn::{Connection, done};
 use crate::context::{Daemon, pane_of};
 use crate::engine::Turn;
 use crate::handle::Grant;
+use crate::slow::{self, Purpose};
 use crate::view::{self, Peer};
 use crate::work::leases;
 use crate::{cgroups, endings, files, stale, verb};
@@ -256,7 +257,7 @@ pub(crate) async fn keep_screen(daemon: &Arc<Daemon>, session: SessionId, tag: T
     match daemon.tmux.capture(pane, Lines::Visible, false).await {
         Ok((Answer::Done, screen)) => {
             let path = daemon.paths.meta_of(session).join(files::SCREEN);
-            match files::elsewhere(move || files::replace(&path, &screen)).await {
+            match slow::limited(Purpose::Launch, move || files::replace(&path, &screen)).await {
                 Some(Ok(())) => {}
                 other => tracing::warn!(%session, ?other, "its last screen was not kept"),
             }

@@ -14,6 +14,7 @@ use crate::conn::Connection;
 use crate::context::Daemon;
 use crate::engine::Turn;
 use crate::outbox::{Gone, Outbox};
+use crate::slow::{self, Purpose};
 use crate::verb::read::redacted;
 use crate::view::{Look, Seen};
 
@@ -78,7 +79,7 @@ async fn read<T: Send + 'static>(
 ) -> Result<T, Gone> {
     let reader = reader.clone();
     // What is not readable is a gap: it ends here, and the state comes first next time.
-    tokio::task::spawn_blocking(move || work(&reader)).await.map_err(|_| Gone)?.map_err(|_| Gone)
+    slow::unlimited(Purpose::Reads, move || work(&reader)).await.map_err(|_| Gone)?.map_err(|_| Gone)
 }
 
 async fn follow(daemon: &Arc<Daemon>, outbox: &Outbox, since: Option<Seq>) -> Result<(), Gone> {

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 use crate::context::Daemon;
 use crate::engine::Turn;
-use crate::files;
+use crate::slow::{self, Purpose};
 
 /// So many intervals lie between two looks at all processes of the machine.
 const EVERY: u32 = 6;
@@ -26,7 +26,7 @@ pub(super) async fn run(daemon: &Arc<Daemon>) {
     loop {
         sleep(daemon.loaded().life.interval * EVERY).await;
         // One look at a time: one that hangs keeps no others waiting, and no further thread.
-        let Ok((seen, back)) = tokio::task::spawn_blocking(move || (census.look(), census)).await else {
+        let Ok((seen, back)) = slow::unlimited(Purpose::House, move || (census.look(), census)).await else {
             return;
         };
         census = back;
@@ -55,7 +55,7 @@ async fn look(
     let looked = if again.is_empty() {
         Some(Vec::new())
     } else {
-        files::elsewhere(move || served(again, &dirs)).await
+        slow::limited(Purpose::Processes, move || served(again, &dirs)).await
     };
     if let Some(found) = looked {
         daemon.engine.turn(move |turn| note(turn, found)).await.ok()?;

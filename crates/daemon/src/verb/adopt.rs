@@ -17,6 +17,7 @@ use super::{shown, sync};
 use crate::context::{Daemon, pane_of};
 use crate::engine::Turn;
 use crate::op::Op;
+use crate::slow::{self, Purpose};
 use crate::{clock, files, launch, removal};
 
 /// How long a pane that could not be adopted by itself is left alone.
@@ -148,7 +149,7 @@ async fn mark(daemon: &Arc<Daemon>, record: &Session) -> Result<(), Refusal> {
     let placed = record.incarnation.as_ref().and_then(|run| Some((run, pane_of(run)?, run.session?)));
     let Some((run, pane, session)) = placed else { return Ok(()) };
     let dir = daemon.paths.session(record.id);
-    let made = files::elsewhere(move || files::make_session_dir(&dir)).await;
+    let made = slow::limited(Purpose::Launch, move || files::make_session_dir(&dir)).await;
     if !matches!(made, Some(Ok(()))) {
         give_up(daemon, record.id).await?;
         return Err(Refusal::new(
@@ -218,7 +219,9 @@ async fn give_up(daemon: &Daemon, session: SessionId) -> Result<(), Refusal> {
     };
     daemon.engine.turn(forget).await?;
     let sessions = daemon.paths.sessions.clone();
-    drop(files::elsewhere(move || removal::remove_session_dir(&sessions, session, false)).await);
+    drop(
+        slow::limited(Purpose::Removal, move || removal::remove_session_dir(&sessions, session, false)).await,
+    );
     Ok(())
 }
 

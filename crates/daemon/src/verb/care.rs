@@ -2,15 +2,16 @@
 
 use std::io::{self, Write};
 use std::sync::Arc;
+use std::time::Duration;
 
 use protocol::{ErrorCode, Frame, OsBytes, Refusal, Reply, Response};
 use store::{Reader, StoreError, care};
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::spawn_blocking;
 
 use crate::context::Daemon;
 use crate::handle::in_doubt;
 use crate::outbox::Outbox;
+use crate::slow::{self, Purpose};
 
 /// Bytes of one part of an export.
 const PART: usize = 128 * 1024;
@@ -32,7 +33,7 @@ fn failed(error: &StoreError) -> Refusal {
 pub(crate) async fn export(daemon: &Arc<Daemon>, outbox: &Outbox, id: u64) -> Reply {
     let reader = reader(daemon).await?;
     let (sender, mut parts) = mpsc::channel::<String>(4);
-    let writing = spawn_blocking(move || {
+    let writing = slow::unlimited(Purpose::Copies, move || {
         let mut out = Parts { sender, text: Vec::with_capacity(PART) };
         care::export(&reader, &mut out).and_then(|()| Ok(out.flush()?))
     });
@@ -91,23 +92,42 @@ pub(super) async fn backup(daemon: &Arc<Daemon>, path: OsBytes) -> Reply {
         return Err(Refusal::new(ErrorCode::Usage, "the path of a backup is absolute"));
     }
     let reader = reader(daemon).await?;
-    let made = spawn_blocking(move || {
+    let made = slow::unlimited(Purpose::Copies, move || {
         care::backup(&reader, path.as_path()).and_then(|()| Ok(std::fs::metadata(path.as_path())?.len()))
     });
-    let bytes = made.await.map_err(|_| in_doubt())?.map_err(|error| failed(&error))?;
+    let bytes = made.await.map_err(slow::refusal)?.map_err(|error| failed(&error))?;
     Ok(Response::Text(format!("{bytes} bytes")))
 }
 
 pub(super) async fn check(daemon: &Arc<Daemon>) -> Reply {
     let reader = reader(daemon).await?;
-    let checked = spawn_blocking(move || care::check(&reader)).await.map_err(|_| in_doubt())?;
+    let checked =
+        slow::unlimited(Purpose::Copies, move || care::check(&reader)).await.map_err(slow::refusal)?;
     checked.map(Response::Checked).map_err(|error| failed(&error))
 }
 
-/// By the engine, after a turn: nothing else is done meanwhile.
+/// How long a compaction may take, beside a second for each of these bytes.
+const COMPACTION: Duration = Duration::from_secs(60);
+const BYTES_A_SECOND: u64 = 2 << 20;
+
+/// By the engine, after a turn: nothing else is done meanwhile, and whoever supervises is told so.
 pub(super) async fn compact(daemon: &Arc<Daemon>) -> Reply {
+    let bytes = std::fs::metadata(&daemon.paths.database).map_or(0, |found| found.len());
+    let limit = COMPACTION + Duration::from_secs(bytes / BYTES_A_SECOND);
+    let told = daemon.paths.run.join("compacting");
+    let until = crate::clock::now().after(limit).0;
+    // Only a hint for `poolctl up`.
+    drop(std::fs::write(&told, format!("{} {until}\n", std::process::id())));
+    daemon.engine.is_long(Some(limit));
+    let compacted = compacted(daemon).await;
+    daemon.engine.is_long(None);
+    drop(std::fs::remove_file(told));
+    let (before, after) = compacted?;
+    Ok(Response::Compacted { before, after })
+}
+
+async fn compacted(daemon: &Arc<Daemon>) -> Result<(u64, u64), Refusal> {
     let (answer, answered) = oneshot::channel();
     daemon.engine.turn(move |turn| turn.compact(answer)).await?;
-    let (before, after) = answered.await.map_err(|_| in_doubt())?.map_err(|error| failed(&error))?;
-    Ok(Response::Compacted { before, after })
+    answered.await.map_err(|_| in_doubt())?.map_err(|error| failed(&error))
 }

@@ -22,6 +22,7 @@ use crate::handle::Handle;
 use crate::launch::{self, Launched, launch};
 use crate::op::Op;
 use crate::slots::{self, By, Decided};
+use crate::slow::{self, Purpose};
 use crate::{cgroups, locking, room};
 
 /// How long a repeat waits for the outcome of what an earlier daemon had begun.
@@ -62,7 +63,7 @@ enum Way {
 async fn check_directory(asked: &New) -> Result<(), Refusal> {
     let Some(cwd) = asked.cwd.clone() else { return Ok(()) };
     let path = cwd.as_path().to_owned();
-    match files::elsewhere(move || path.is_dir()).await {
+    match slow::limited(Purpose::Places, move || path.is_dir()).await {
         Some(true) => Ok(()),
         Some(false) => {
             Err(Refusal::new(ErrorCode::Usage, format!("{} is not a directory", cwd.as_path().display())))

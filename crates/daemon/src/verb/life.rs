@@ -9,9 +9,9 @@ use super::end::{self, Again};
 use super::{create, input, shown, sync};
 use crate::context::{Daemon, pane_of};
 use crate::engine::Turn;
-use crate::files;
 use crate::handle::in_doubt;
 use crate::op::Op;
+use crate::slow::{self, Purpose};
 use crate::{locking, park};
 
 /// Answers when the slot is free.
@@ -137,7 +137,7 @@ pub(super) async fn clear(daemon: &Arc<Daemon>, op: &Op, wanted: SessionRef) -> 
     let session = shown::find(daemon, wanted).await?;
     let grant = daemon.engine.lock(session.id, "clear").await?;
     let dir = daemon.log_options(session.id).dir;
-    let cleared = files::elsewhere(move || process::log_writer::clear(&dir)).await;
+    let cleared = slow::limited(Purpose::Logs, move || process::log_writer::clear(&dir)).await;
     let pane = session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot()).and_then(pane_of);
     let reply = match (cleared, pane) {
         (Some(Ok(())), Some(pane)) => input::answered(daemon.tmux.clear_history(pane).await),

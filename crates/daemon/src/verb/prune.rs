@@ -13,6 +13,7 @@ use crate::context::Daemon;
 use crate::engine::Turn;
 use crate::op::Op;
 use crate::removal::{self, Leftover};
+use crate::slow::{self, Purpose};
 
 pub(super) async fn prune(daemon: &Arc<Daemon>, op: &Op, asked: Prune) -> Reply {
     let older = Duration::from_millis(asked.older_ms);
@@ -104,7 +105,7 @@ async fn directories(daemon: &Arc<Daemon>, asked: &Prune, pruned: &mut Pruned) -
         pruned
     };
     let failed = |_| Refusal::new(ErrorCode::Failed, "the directories were not looked at");
-    let found = tokio::task::spawn_blocking(work).await.map_err(failed)?;
+    let found = slow::unlimited(Purpose::Removal, work).await.map_err(failed)?;
     pruned.directories = found.directories;
     pruned.bytes += found.bytes;
     pruned.failed.extend(found.failed);

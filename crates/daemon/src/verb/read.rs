@@ -12,10 +12,10 @@ use super::{queue, shown, theme, usage};
 use crate::config::Config;
 use crate::context::{Daemon, Loaded};
 use crate::engine::Turn;
-use crate::files;
 use crate::handle::in_doubt;
 use crate::hooks::waits;
 use crate::outbox::Outbox;
+use crate::slow::{self, Purpose};
 use crate::{stale, view};
 
 /// Finished messages that a listing shows beside the unfinished ones.
@@ -41,14 +41,14 @@ pub(super) async fn show(daemon: &Arc<Daemon>, wanted: SessionRef) -> Reply {
     let session = shown::find(daemon, wanted).await?;
     let processes = shown::processes(&session).await;
     let measured = session.clone();
-    let usage = files::elsewhere(move || usage::measured(&measured)).await;
+    let usage = slow::limited(Purpose::Processes, move || usage::measured(&measured)).await;
     let context = Arc::clone(daemon);
     let mut reply = daemon.engine.turn(move |turn| shown::reply(turn, &context, session.id)).await?;
     if let Ok(Response::Session(view)) = &mut reply {
         view.processes = processes;
         view.usage = usage;
         let dir = view.current_dir.clone().unwrap_or_else(|| view.session.spec.cwd.clone());
-        view.theme = files::elsewhere(move || theme::of(dir.as_path())).await;
+        view.theme = slow::limited(Purpose::Theme, move || theme::of(dir.as_path())).await;
     }
     reply
 }
@@ -110,7 +110,7 @@ async fn list_messages(
     for ids in ids.chunks(PAGE) {
         let (ids, reader) = (ids.to_vec(), reader.clone());
         let read =
-            tokio::task::spawn_blocking(move || reader.messages(&ids)).await.map_err(|_| in_doubt())?;
+            slow::unlimited(Purpose::Reads, move || reader.messages(&ids)).await.map_err(slow::refusal)?;
         let mut messages = read.map_err(|e| failed(daemon, &e))?;
         messages.iter_mut().for_each(|message| explain(message, waits.as_ref()));
         let part = Response::Messages(messages);
@@ -156,7 +156,7 @@ pub(crate) async fn events(daemon: &Arc<Daemon>, asked: Events, (outbox, id): (&
     let reader = daemon.engine.turn(|turn| turn.reader()).await?;
     while left > 0 {
         let (reader, page) = (reader.clone(), left.min(PAGE));
-        let read = tokio::task::spawn_blocking(move || reader.events_since(since, page));
+        let read = slow::unlimited(Purpose::Reads, move || reader.events_since(since, page));
         let events = read.await.map_err(|_| in_doubt())?.map_err(|e| failed(daemon, &e))?;
         let Some(last) = events.last() else { break };
         (since, left) = (last.seq, left - events.len());

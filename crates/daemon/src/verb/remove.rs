@@ -12,6 +12,7 @@ use crate::archive::Contents;
 use crate::context::{Daemon, pane_of};
 use crate::engine::Turn;
 use crate::op::Op;
+use crate::slow::{self, Purpose};
 use crate::{cgroups, files, locking, removal};
 
 /// Says of a session that was given back to tmux whose its directory is; in what is kept of it.
@@ -114,7 +115,7 @@ async fn archive(daemon: &Arc<Daemon>, asked: &Remove, id: SessionId) -> Result<
     };
     let failed =
         |why: String| Refusal::new(ErrorCode::Failed, format!("{id} is not archived, so it stays: {why}"));
-    match tokio::task::spawn_blocking(write).await {
+    match slow::unlimited(Purpose::Removal, write).await {
         Ok(Ok(path)) => {
             tracing::info!(session = %id, path = %path.display(), "archived");
             Ok(())
@@ -225,7 +226,7 @@ async fn clean_up(daemon: &Arc<Daemon>, session: &Session, asked: &Remove) -> Re
         removal::remove_session_dir(&meta, id, true)?;
         removal::remove_session_dir(&sessions, id, purge)
     };
-    let removed = tokio::task::spawn_blocking(remove).await;
+    let removed = slow::unlimited(Purpose::Removal, remove).await;
     let why = match removed {
         Ok(Ok(removed)) => return Ok(removed.bytes),
         Ok(Err(error)) => error.to_string(),

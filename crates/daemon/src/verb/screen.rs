@@ -11,6 +11,7 @@ use tmux::act::Lines;
 use super::{input, life, shown};
 use crate::context::{Daemon, pane_of};
 use crate::files;
+use crate::slow::{self, Purpose};
 
 /// What is on the screen; of a session that is over, what was there last.
 pub(super) async fn capture(daemon: &Arc<Daemon>, asked: Capture) -> Reply {
@@ -31,7 +32,7 @@ pub(super) async fn capture(daemon: &Arc<Daemon>, asked: Capture) -> Reply {
 
 async fn last_screen(daemon: &Daemon, session: &Session) -> Reply {
     let path = daemon.paths.meta_of(session.id).join(files::SCREEN);
-    match files::elsewhere(move || files::read_small(&path, files::SCREEN_MAX)).await {
+    match slow::limited(Purpose::Launch, move || files::read_small(&path, files::SCREEN_MAX)).await {
         Some(Ok(screen)) => Ok(Response::Screen(OsBytes(screen))),
         _ => Err(Refusal::new(
             ErrorCode::NotFound,

@@ -9,6 +9,7 @@ use protocol::{OsBytes, Refusal, Reply, Response, Session, SessionId, SessionRef
 use crate::context::Daemon;
 use crate::engine::Turn;
 use crate::locking;
+use crate::slow::{self, Purpose};
 
 /// The most processes of a session that are shown: what fits a frame, and a screen.
 const PROCESSES_SHOWN: usize = 1000;
@@ -45,7 +46,7 @@ pub(super) async fn processes(session: &Session) -> Vec<TreeProcess> {
     let run = session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot());
     let Some(init) = run.and_then(|run| run.init) else { return Vec::new() };
     let read = move || process::tree::processes(init).unwrap_or_default();
-    let found = crate::files::elsewhere(read).await.unwrap_or_default();
+    let found = slow::limited(Purpose::Processes, read).await.unwrap_or_default();
     let shown =
         |p: process::identity::Process| TreeProcess { process: p.id, parent: p.ppid, command: p.comm };
     found.into_iter().take(PROCESSES_SHOWN).map(shown).collect()

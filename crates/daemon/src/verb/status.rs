@@ -15,7 +15,6 @@ pub(crate) use server::has_room;
 use crate::context::{BUILD, Daemon};
 use crate::engine::Turn;
 use crate::view::{self, Peer, View};
-use crate::work::disk;
 use crate::{room, stale};
 
 /// The most sessions that a problem names.
@@ -52,7 +51,7 @@ fn overview(turn: &Turn<'_>, daemon: &Daemon) -> Status {
         foreign: view.foreign.iter().flatten().map(|(_, name)| name.clone()).collect(),
         database_bytes: turn.reader().bytes(),
         quarantined,
-        free_bytes: disk::free(&daemon.paths.state),
+        free_bytes: process::machine::free_disk(&daemon.paths.state),
         breakers: breakers(pool),
         generators: turn.rest.work.workers().filter(|(_, worker)| worker.generator.is_some()).count() as u64,
         state_dir: daemon.paths.state.clone().into(),

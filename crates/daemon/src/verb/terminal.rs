@@ -9,8 +9,8 @@ use tmux::Answer;
 
 use super::{input, shown};
 use crate::context::{Daemon, pane_of, tmux_size};
-use crate::files::elsewhere;
 use crate::op::Op;
+use crate::slow::{self, Purpose};
 
 /// The terminal as it is, of a program that ended too, until its pane is gone.
 pub(super) async fn terminal(daemon: &Arc<Daemon>, asked: SessionRef) -> Reply {
@@ -20,7 +20,7 @@ pub(super) async fn terminal(daemon: &Arc<Daemon>, asked: SessionRef) -> Reply {
     let pane = pane.ok_or_else(over)?;
     let dir = daemon.paths.session(session.id).join("logs");
     // Before the screen: what comes after it cannot be missing there.
-    let bounds = elsewhere(move || logs::bounds(&dir)).await.and_then(Result::ok);
+    let bounds = slow::limited(Purpose::Logs, move || logs::bounds(&dir)).await.and_then(Result::ok);
     let (_, offset) = bounds.ok_or_else(|| Refusal::new(ErrorCode::Failed, "its log cannot be read"))?;
     let glance = match daemon.tmux.glance(pane).await {
         Ok(glance) if glance.answer == Answer::Done => glance,

@@ -11,7 +11,8 @@ use protocol::{ErrorCode, Refusal, Reply, Response, Session, SessionRef};
 use crate::context::Daemon;
 use crate::disk_use::disk_use;
 use crate::engine::Turn;
-use crate::{files, gauge};
+use crate::gauge;
+use crate::slow::{self, Purpose};
 
 /// How long counting the files of one session may take.
 const DISK_LIMIT: Duration = Duration::from_millis(500);
@@ -28,7 +29,7 @@ pub(super) async fn usage(daemon: &Arc<Daemon>, wanted: Option<SessionRef>) -> R
         let shown = |s: &Session| UsageView { session: s.id, name: s.name.clone(), usage: measured(s) };
         sessions.iter().map(shown).collect()
     };
-    match files::elsewhere(look).await {
+    match slow::limited(Purpose::Processes, look).await {
         Some(views) => Ok(Response::Usage(views)),
         None => Err(Refusal::new(ErrorCode::Failed, "the process table or the file system does not answer")),
     }

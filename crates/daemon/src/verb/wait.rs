@@ -12,7 +12,7 @@ use protocol::{
 use super::{queue, shown};
 use crate::context::Daemon;
 use crate::engine::Turn;
-use crate::files;
+use crate::slow::{self, Purpose};
 
 pub(super) async fn wait(daemon: &Arc<Daemon>, asked: Wait) -> Reply {
     let session = shown::find(daemon, asked.session).await?;
@@ -32,7 +32,7 @@ async fn logged(daemon: &Daemon, session: &Session) {
     let over = session.exit.is_some() && !session.lifecycle.holds_slot();
     let Some(run) = session.incarnation.as_ref().filter(|_| over) else { return };
     let (dir, tag) = (daemon.log_options(session.id).dir, run.tag);
-    files::elsewhere(move || logs::wait_for_writer(&dir, Some(tag))).await;
+    slow::limited(Purpose::Logs, move || logs::wait_for_writer(&dir, Some(tag))).await;
 }
 
 /// The message, once it is so far.

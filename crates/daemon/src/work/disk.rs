@@ -25,17 +25,9 @@ impl Disk {
         self.queued += more;
         let recent = self.asked_at.is_some_and(|at| at.until(now) < AGE);
         if !recent || self.queued > BYTES {
-            self.free = free(state);
+            self.free = process::machine::free_disk(state);
             (self.asked_at, self.queued) = (Some(now), more);
         }
         self.free
     }
-}
-
-/// Free bytes that this user may use.
-pub(crate) fn free(state: &Path) -> Option<u64> {
-    let system = nix::sys::statvfs::statvfs(state).ok()?;
-    // Of other widths on other systems.
-    #[expect(clippy::useless_conversion, reason = "of another width on macOS")]
-    Some(u64::from(system.blocks_available()).saturating_mul(u64::from(system.fragment_size())))
 }

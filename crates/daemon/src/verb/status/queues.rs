@@ -8,7 +8,6 @@ use protocol::{MessageState, SessionId};
 
 use crate::context::Daemon;
 use crate::engine::Turn;
-use crate::work::disk;
 
 /// A message of a kind that nobody works is a problem after this long.
 const UNCLAIMED: Duration = Duration::from_secs(600);
@@ -20,7 +19,7 @@ pub(super) fn problems(turn: &Turn<'_>, daemon: &Daemon, quarantined: u64) -> Ve
         problems.push(format!("{quarantined} damaged records were put aside: `poolctl check` lists them"));
     }
     let least = daemon.loaded().min_free_disk;
-    if let Some(free) = disk::free(&daemon.paths.state).filter(|free| *free < least) {
+    if let Some(free) = process::machine::free_disk(&daemon.paths.state).filter(|free| *free < least) {
         let (free, least) = (free >> 20, least >> 20);
         problems.push(format!(
             "the disk has {free} MiB left, {least} are kept: new messages are refused until there is room"
