@@ -44,6 +44,7 @@ const NO_JOB: End = End::Code(125);
 /// go to standard error, which is the pane. Call it with no other thread running.
 #[must_use]
 pub fn exec(job: &Path) -> End {
+    be_called(NAME);
     if let Err(error) = signals::take_all().and_then(|()| adopt_orphans()) {
         say(&format!("cannot look after the program: {error}"));
     }
@@ -91,6 +92,20 @@ fn finish(files: &Files, ended: &Ended, cgroup: Option<&Path>) -> End {
         say(&format!("how the program ended was not recorded: {error}"));
     }
     ended.end()
+}
+
+/// What an init is called in a list of processes: whoever ends all that are called `reaper` ends no session.
+pub const NAME: &[u8] = b"pool-init";
+
+/// Calls this process so in lists of processes, where the system can.
+pub(crate) fn be_called(name: &[u8]) {
+    #[cfg(target_os = "linux")]
+    if let Ok(name) = std::ffi::CString::new(name) {
+        // Only for people.
+        nix::sys::prctl::set_name(&name).ok();
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = name;
 }
 
 #[cfg(target_os = "linux")]

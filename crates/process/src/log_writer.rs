@@ -6,6 +6,7 @@
 mod compress;
 mod copy;
 mod files;
+mod input;
 mod log;
 mod options;
 pub mod times;
@@ -29,6 +30,8 @@ use log::Log;
 /// Ended by the end of its input alone; a full disk or a file size limit is handled, not died of.
 const IGNORED: [Signal; 5] =
     [Signal::SIGHUP, Signal::SIGINT, Signal::SIGTERM, Signal::SIGPIPE, Signal::SIGXFSZ];
+/// What a log writer is called in a list of processes.
+const NAME: &[u8] = b"pool-log";
 /// How long a log that cannot be opened is tried again.
 const OPEN_LIMIT: Duration = Duration::from_secs(60);
 const RETRY: Duration = Duration::from_millis(10);
@@ -40,9 +43,11 @@ const RETRY: Duration = Duration::from_millis(10);
 /// Where the log cannot be opened, or standard input cannot be read. A write that fails is no
 /// error: what is lost is counted, and the log says so once it can be written again.
 pub fn write_log(options: &Options) -> io::Result<()> {
+    crate::init::be_called(NAME);
     ignore_signals()?;
+    let pieces = input::pieces(io::stdin())?;
     let (_present, mut log) = open(options)?;
-    let result = copy::copy(io::stdin().lock(), &mut log);
+    let result = copy::copy(pieces, &mut log);
     log.end();
     result
 }
@@ -58,8 +63,13 @@ pub fn has_writer(dir: &Path) -> bool {
 /// # Errors
 /// It cannot be opened, or is a symbolic link or no regular file.
 pub fn open_file(path: &Path) -> io::Result<File> {
+    open_as(OpenOptions::new().read(true), path)
+}
+
+/// The same, as these options say.
+fn open_as(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     let flags = (OFlag::O_NONBLOCK | OFlag::O_NOFOLLOW).bits();
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let file = options.custom_flags(flags).open(path)?;
     if file.metadata()?.is_file() {
         Ok(file)
     } else {
@@ -70,18 +80,18 @@ pub fn open_file(path: &Path) -> io::Result<File> {
 /// Empties a log, whether it is being written or not. Offsets go on.
 ///
 /// # Errors
-/// A file cannot be renamed, made or removed; what is left is in order.
+/// Somebody holds its lock, or a file cannot be renamed, made or removed; what is left is in order.
 pub fn clear(dir: &Path) -> io::Result<()> {
     let files = match Files::open(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         opened => opened?,
     };
-    let _held = files.lock();
+    let _held = files.lock()?;
     files.clear()
 }
 
 /// The lock that says that a writer is there, and the log. Tried again for a while where the machine
-/// lacks something: what is written meanwhile waits in the pipe.
+/// lacks something, or somebody holds the lock: what comes meanwhile is read and, beyond some of it, counted.
 fn open(options: &Options) -> io::Result<(File, Log)> {
     let deadline = Instant::now() + OPEN_LIMIT;
     loop {

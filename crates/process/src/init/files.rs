@@ -6,6 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use nix::fcntl::OFlag;
 use protocol::job::{ExitRecord, JOB_VERSION, Job, Started};
 use protocol::time::Timestamp;
 use serde::Serialize;
@@ -89,7 +90,10 @@ impl Files {
     /// As it is, where it was made before.
     fn temporary(&self, extension: &str) -> io::Result<File> {
         let path = self.temporary_path(extension);
-        OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)
+        // What another program put in its place is neither waited for nor followed.
+        let flags = (OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits();
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false).mode(0o600).custom_flags(flags).open(path)
     }
 
     fn temporary_path(&self, extension: &str) -> PathBuf {

@@ -39,8 +39,14 @@ pub(super) enum SpawnError {
     Limit(String),
     #[error("cannot enter {0:?}: {1}")]
     Directory(CString, io::Error),
-    #[error("cannot run {0:?}: {1}")]
-    Exec(CString, io::Error),
+    #[error("cannot run {0:?} in {1:?}: {2}{hint}", hint = hint(.0))]
+    Exec(CString, CString, io::Error),
+}
+
+/// What may have been meant.
+fn hint(name: &CString) -> &'static str {
+    let is_line = name.to_bytes().iter().any(|byte| b" &|;<>".contains(byte));
+    if is_line { " (a line for a shell is run by: sh -c LINE)" } else { "" }
 }
 
 impl SpawnError {
@@ -49,7 +55,7 @@ impl SpawnError {
         match self {
             Self::Job(_) => 125,
             Self::Empty => 127,
-            Self::Exec(_, error)
+            Self::Exec(.., error)
                 if not_there(error.raw_os_error().map_or(Errno::UnknownErrno, Errno::from_raw)) =>
             {
                 127
@@ -201,7 +207,7 @@ impl Plan {
             let error = || io::Error::from_raw_os_error(errno);
             let failure = match step {
                 Step::Enter => SpawnError::Directory(self.directory.clone(), error()),
-                Step::Execute => SpawnError::Exec(self.name.clone(), error()),
+                Step::Execute => SpawnError::Exec(self.name.clone(), self.directory.clone(), error()),
                 Step::Bind(at) => {
                     let why = self.rules[at].why_not(Errno::from_raw(errno));
                     if !self.rules[at].strict {

@@ -16,6 +16,7 @@ use flate2::write::GzEncoder;
 use protocol::logs::{self, part_name};
 
 use super::files::{Files, Part, Parts, remove};
+use super::{open_as, open_file};
 
 const BLOCK: usize = 32 * 1024;
 /// The compressor is some 300 KiB, which an unoptimised build makes on the stack first.
@@ -92,14 +93,14 @@ fn next(dir: &Path, longest: u64, left: &BTreeSet<u64>) -> Option<u64> {
 /// Compresses a part, and puts the result in its place if it is still there then.
 pub(super) fn compress(files: &Files, offset: u64) -> io::Result<()> {
     let plain = files.path(&part_name(offset, false));
-    let source = File::open(&plain)?;
+    let source = open_file(&plain)?;
     let length = source.metadata()?.len();
     let path = files.path(logs::COMPRESSING);
-    let made = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path)?;
+    let made = open_as(OpenOptions::new().write(true).create(true).mode(0o600), &path)?;
     claim(&path, &made)?;
     let written = write(&source, &made, length);
     let result = written.and_then(|()| {
-        let _held = files.lock();
+        let _held = files.lock()?;
         still_named(&plain, &source)?;
         still_named(&path, &made)?;
         if source.metadata()?.len() != length {

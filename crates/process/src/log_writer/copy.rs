@@ -1,29 +1,28 @@
-//! Reading without ever stopping: what cannot be written is counted, and said once it can.
+//! Writing what comes: what cannot be written is counted, and said once it can.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Write};
 
-/// What is read at once, in bytes: twice what a pipe holds.
-const BUFFER: usize = 128 * 1024;
+use super::input::Piece;
 
 /// Copies to the end of the input.
-pub(super) fn copy(mut input: impl Read, mut out: impl Write) -> io::Result<()> {
-    let mut buffer = vec![0; BUFFER];
+pub(super) fn copy(
+    input: impl IntoIterator<Item = io::Result<Piece>>,
+    mut out: impl Write,
+) -> io::Result<()> {
     let mut lost = 0;
-    loop {
-        let length = match input.read(&mut buffer) {
-            Ok(length) => length,
-            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error),
-        };
-        if lost > 0 && write_fully(&mut out, notice(lost).as_bytes()) == 0 {
-            lost = 0;
-        }
-        if length == 0 {
-            return Ok(());
-        }
+    for piece in input {
+        let piece = piece?;
+        lost = said(&mut out, lost + piece.lost);
         // With a gap that is not marked yet nothing may follow it.
-        lost += if lost > 0 { length } else { write_fully(&mut out, &buffer[..length]) };
+        lost += if lost > 0 { piece.bytes.len() } else { write_fully(&mut out, &piece.bytes) };
     }
+    said(&mut out, lost);
+    Ok(())
+}
+
+/// Says how much was lost, if anything; what is still to be said.
+fn said(out: &mut impl Write, lost: usize) -> usize {
+    if lost > 0 && write_fully(out, notice(lost).as_bytes()) == 0 { 0 } else { lost }
 }
 
 /// A line of its own on a terminal, too.
@@ -53,14 +52,13 @@ mod tests {
     /// Chunks of ten bytes to read, one at a time; the last turn is the end of the input.
     struct Chunks<'a>(&'a Cell<usize>, usize);
 
-    impl Read for Chunks<'_> {
-        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+    impl Iterator for Chunks<'_> {
+        type Item = io::Result<Piece>;
+
+        fn next(&mut self) -> Option<Self::Item> {
             self.0.set(self.0.get() + 1);
-            if self.0.get() == self.1 {
-                return Ok(0);
-            }
-            buffer[..10].fill(b'0' + u8::try_from(self.0.get()).unwrap());
-            Ok(10)
+            let bytes = vec![b'0' + u8::try_from(self.0.get()).unwrap(); 10];
+            (self.0.get() < self.1).then_some(Ok(Piece { lost: 0, bytes }))
         }
     }
 
@@ -105,6 +103,15 @@ mod tests {
         assert_eq!(log(&[4, 0, 99, 99]), format!("1111{}3333333333", notice(16)));
         assert_eq!(log(&[4, 0, 0]), "1111", "the disk stays full");
         assert_eq!(log(&[4, 0, 99]), format!("1111{}", notice(16)), "said at the end at the latest");
+    }
+
+    #[test]
+    fn what_was_thrown_away_before_a_piece_is_said_before_it() {
+        let mut out = Vec::new();
+        let pieces = [(0, "one"), (5, "two"), (7, "")];
+        let pieces = pieces.map(|(lost, text)| Ok(Piece { lost, bytes: text.into() }));
+        copy(pieces, &mut out).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), format!("one{}two{}", notice(5), notice(7)));
     }
 
     #[test]

@@ -2,18 +2,24 @@
 //! them right after each step.
 
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
+use nix::fcntl::OFlag;
 use protocol::logs::{self, part_name};
 
 use super::options::Options;
-use super::times;
+use super::{open_as, open_file, times};
 
 /// A gzip file is never shorter: ten bytes at its start, two of nothing, eight at its end.
 const GZIP_MIN: u64 = 20;
+/// How long a lock that somebody holds is waited for. A program in the session can hold it for ever.
+const LOCK_LIMIT: Duration = Duration::from_secs(1);
+const LOCK_RETRY: Duration = Duration::from_millis(2);
 
 /// An earlier part of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,7 +122,7 @@ impl Parts {
 /// The length that a gzip file says it has within; 0 where it is none.
 fn length_within(path: &Path, size: u64) -> u64 {
     let read = || {
-        let mut file = super::open_file(path)?;
+        let mut file = open_file(path)?;
         file.seek(SeekFrom::End(-4))?;
         let mut length = [0; 4];
         file.read_exact(&mut length).map(|()| u32::from_le_bytes(length))
@@ -151,7 +157,10 @@ impl Files {
 
     /// Those in this directory.
     pub(super) fn open(dir: &Path) -> io::Result<Self> {
-        Ok(Self { dir: dir.to_owned(), handle: File::open(dir)? })
+        // What is no directory is not waited for.
+        let flags = (OFlag::O_DIRECTORY | OFlag::O_NONBLOCK).bits();
+        let handle = OpenOptions::new().read(true).custom_flags(flags).open(dir)?;
+        Ok(Self { dir: dir.to_owned(), handle })
     }
 
     pub(super) fn dir(&self) -> &Path {
@@ -162,16 +171,19 @@ impl Files {
         self.dir.join(name)
     }
 
-    /// Where the file system has no locks there is one writer, and it goes on without.
-    pub(super) fn lock(&self) -> Held<'_> {
-        drop(self.handle.lock());
-        Held(&self.handle)
+    /// Refused where somebody else holds it for long. Where the file system has no locks there is one writer, and it
+    /// goes on without.
+    pub(super) fn lock(&self) -> io::Result<Held<'_>> {
+        if is_kept_from(|| self.handle.try_lock()) {
+            return Err(io::Error::new(ErrorKind::TimedOut, "somebody holds the lock of the log"));
+        }
+        Ok(Held(&self.handle))
     }
 
-    /// Says that a writer is here, until what is returned is dropped.
+    /// Says that a writer is here, until what is returned is dropped. Who is kept from it by somebody goes on without.
     pub(super) fn announce(&self) -> io::Result<File> {
-        let file = appending().create(true).open(self.path(logs::LOCK))?;
-        drop(file.lock_shared());
+        let file = open_as(appending().create(true), &self.path(logs::LOCK))?;
+        let _unsaid = is_kept_from(|| file.try_lock_shared());
         Ok(file)
     }
 
@@ -179,7 +191,7 @@ impl Files {
     pub(super) fn tidy(&self) -> io::Result<()> {
         let compressing = self.path(logs::COMPRESSING);
         // Another writer's, which still works at it.
-        if !File::open(&compressing).is_ok_and(|file| file.try_lock().is_err()) {
+        if !open_file(&compressing).is_ok_and(|file| file.try_lock().is_err()) {
             remove(&compressing)?;
         }
         for name in [logs::NEXT, logs::NEW_TIMES] {
@@ -193,7 +205,7 @@ impl Files {
 
     /// The file that is written to.
     pub(super) fn current(&self) -> io::Result<File> {
-        appending().create(true).open(self.path(logs::CURRENT))
+        open_as(appending().create(true), &self.path(logs::CURRENT))
     }
 
     /// Makes what was written to a part, and another file to write to, which exists before anything of
@@ -236,12 +248,12 @@ impl Files {
                 return Ok(false);
             }
             let mark = Part { offset: oldest.end(), length: 0, size: 0, compressed: false };
-            appending().create(true).open(self.path(&mark.name()))?;
+            open_as(appending().create(true), &self.path(&mark.name()))?;
             parts.0.push(mark);
         }
         for compressed in [true, false] {
             let path = self.path(&part_name(oldest.offset, compressed));
-            drop(OpenOptions::new().write(true).truncate(true).open(&path));
+            drop(open_as(OpenOptions::new().write(true).truncate(true), &path));
             remove(&path)?;
         }
         parts.0.remove(0);
@@ -262,6 +274,18 @@ impl Files {
 
 fn appending() -> OpenOptions {
     OpenOptions::new().append(true).mode(0o600).clone()
+}
+
+/// Whether a lock cannot be had because somebody holds it for long.
+fn is_kept_from(mut lock: impl FnMut() -> Result<(), TryLockError>) -> bool {
+    let deadline = Instant::now() + LOCK_LIMIT;
+    while let Err(TryLockError::WouldBlock) = lock() {
+        if Instant::now() >= deadline {
+            return true;
+        }
+        thread::sleep(LOCK_RETRY);
+    }
+    false
 }
 
 /// Removes a file that may not be there.

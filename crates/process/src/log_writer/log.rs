@@ -36,7 +36,7 @@ impl Log {
     /// Puts in order what an earlier writer left, and begins.
     pub(super) fn open(files: Files, options: &Options) -> io::Result<Self> {
         let files = Arc::new(files);
-        let held = files.lock();
+        let held = files.lock()?;
         files.tidy()?;
         let file = files.current()?;
         let mut log = Self {
@@ -67,7 +67,7 @@ impl Log {
     /// The input is over.
     pub(super) fn end(mut self) {
         let files = Arc::clone(&self.files);
-        let _held = files.lock();
+        let Ok(_held) = files.lock() else { return };
         let last = self.marks.end();
         self.mark(&last);
         self.compressor.give_up();
@@ -145,7 +145,7 @@ impl Write for Log {
     /// Writes as much as fits into one file.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let files = Arc::clone(&self.files);
-        let _held = files.lock();
+        let _held = files.lock()?;
         self.follow()?;
         let (length, room) = self.room()?;
         let fitting = bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX));

@@ -25,7 +25,7 @@ fn open(options: &Options) -> Log {
 /// What is still there, and the offset of its first byte.
 fn kept(dir: &Path) -> (u64, Vec<u8>) {
     let files = Files::open(dir).unwrap();
-    let _held = files.lock();
+    let _held = files.lock().unwrap();
     let parts = Parts::list(dir).unwrap();
     let mut all = Vec::new();
     for part in &parts.0 {

@@ -13,6 +13,8 @@ use std::time::SystemTime;
 use protocol::ids::Tag;
 use protocol::logs;
 
+use super::open_as;
+
 /// The least time between two lines of the same output, in milliseconds.
 const PAUSE: u64 = 1000;
 
@@ -133,7 +135,7 @@ pub(super) fn append(dir: &Path, entries: &[Entry], start: u64, most: u64) {
 
 fn write(dir: &Path, text: &str, most: u64) -> io::Result<()> {
     let path = dir.join(logs::TIMES);
-    let mut file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
+    let mut file = open_as(OpenOptions::new().read(true).append(true).create(true).mode(0o600), &path)?;
     let length = file.seek(SeekFrom::End(0))?;
     let mut last = [b'\n'];
     if length > 0 {
@@ -148,7 +150,9 @@ fn write(dir: &Path, text: &str, most: u64) -> io::Result<()> {
 /// lines that are close to others. The first one and the newest beginning are always kept.
 pub(super) fn trim(dir: &Path, start: u64, most: u64) {
     let Ok(mut entries) = read(dir) else { return };
-    let newest = entries.iter().rposition(|entry| entry.tag.is_some());
+    // A writer that takes over from one that was lost writes the tag once more, in the middle of its run.
+    let tag = entries.iter().rev().find_map(|entry| entry.tag);
+    let newest = entries.iter().position(|entry| entry.tag.is_some() && entry.tag == tag);
     let first = entries.iter().rposition(|entry| entry.offset <= start).unwrap_or(0);
     let beginning = newest.map(|at| entries[at]);
     entries.drain(..first);

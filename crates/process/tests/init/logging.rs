@@ -21,6 +21,7 @@ crate::tests![
     a_writer_is_seen_until_the_log_is_whole,
     only_the_end_of_its_input_ends_it,
     a_full_disk_never_stops_the_reading,
+    a_lock_that_is_held_or_a_pipe_in_place_of_a_file_never_stops_the_reading,
     two_writers_that_rotate_lose_nothing,
     a_writer_that_is_killed_leaves_the_log_in_order,
     a_flood_stays_under_its_cap_and_small_in_memory,
@@ -124,10 +125,38 @@ fn only_the_end_of_its_input_ends_it() {
 
 fn a_full_disk_never_stops_the_reading() {
     let dir = tempfile::tempdir().unwrap();
-    symlink("/dev/full", dir.path().join(logs::CURRENT)).unwrap();
     let mut writer = writer(dir.path());
+    let log = dir.path().join(logs::CURRENT);
+    wait_until("its log", || log.exists());
+    fs::remove_file(&log).unwrap();
+    symlink("/dev/full", &log).unwrap();
     give(&mut writer, &vec![b'x'; 3 << 20]);
+    fs::remove_file(&log).unwrap();
+    give(&mut writer, b"end");
     finish(writer);
+    assert!(fs::read_to_string(&log).unwrap().contains("bytes of output lost]"));
+}
+
+/// What a program in the session can do to the files: the pane is read all the same, and what is lost is told.
+fn a_lock_that_is_held_or_a_pipe_in_place_of_a_file_never_stops_the_reading() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = writer(dir.path());
+    give(&mut writer, b"before\n");
+    let log = dir.path().join(logs::CURRENT);
+    wait_until("the first output", || fs::read(&log).is_ok_and(|found| found == b"before\n"));
+    let lock = File::open(dir.path()).unwrap();
+    lock.lock().unwrap();
+    give(&mut writer, &vec![b'x'; 8 << 20]);
+    assert_eq!(clear(dir.path()).unwrap_err().kind(), std::io::ErrorKind::TimedOut);
+    fs::remove_file(&log).unwrap();
+    nix::unistd::mkfifo(&log, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    drop(lock);
+    give(&mut writer, &vec![b'y'; 8 << 20]);
+    fs::remove_file(&log).unwrap();
+    give(&mut writer, b"after\n");
+    finish(writer);
+    let text = String::from_utf8(fs::read(&log).unwrap()).unwrap();
+    assert!(text.contains("bytes of output lost]"), "{} bytes", text.len());
 }
 
 /// The numbers of the whole lines of each writer, in the order of the log.

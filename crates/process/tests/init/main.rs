@@ -60,6 +60,7 @@ fn run_on(lives: u32, each: u32) -> ExitCode {
     // SAFETY: there is one thread, and every call is async-signal-safe.
     unsafe {
         libc::signal(libc::SIGTERM, libc::SIG_IGN);
+        libc::signal(libc::SIGHUP, libc::SIG_IGN);
         for _ in 0..lives {
             if libc::fork() != 0 {
                 libc::_exit(0);
