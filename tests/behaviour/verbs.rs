@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use crate::harness::{PATIENCE, Pool, gone, wait_until};
+use nix::sys::signal::Signal;
+
+use crate::harness::{PATIENCE, Pool, Talk, eventually, gone, wait_until};
 
 #[test]
 fn a_session_from_new_to_rm() {
@@ -237,4 +239,39 @@ fn reap_shows_what_it_would_do() {
     assert_eq!(candidates["candidates"].as_array().unwrap().len(), 0, "{candidates}");
     assert_eq!(pool.json(&["reap"]), candidates);
     pool.ctl(&["reap", "--explain"]).expect(2);
+}
+
+#[test]
+fn shells_end_together_by_a_hang_up_and_what_saves_its_work_at_term_is_let() {
+    let pool = Pool::new();
+    let names = ["a", "b", "c", "d", "e", "f"];
+    for name in names {
+        pool.ok(&["new", name, "--agent", "shell", "--", "bash", "-i"]);
+    }
+    let saves = "trap 'sleep 0.5; touch saved; exit 0' TERM; touch ready; while :; do sleep 0.1; done";
+    pool.script("saver", saves);
+    let dir = std::path::PathBuf::from(pool.show("saver")["dir"].as_str().unwrap());
+    pool.await_file(dir.join("work/ready"), |_| true);
+    pool.ok(&[&["kill"][..], &names, &["saver"]].concat());
+    for name in names {
+        // By KILL, after the whole grace, it would be 9.
+        assert_eq!(pool.show(name)["exit"]["signal"], 1, "{name}");
+    }
+    assert_eq!(pool.show("saver")["exit"]["code"], 0);
+    assert!(dir.join("work/saved").exists());
+}
+
+#[test]
+fn a_run_that_is_told_to_end_ends_its_session() {
+    let pool = Pool::new();
+    for (name, signal) in [("term", Signal::SIGTERM), ("hup", Signal::SIGHUP)] {
+        let mut run =
+            Talk::start(pool.poolctl().args(["run", "--rm", name, "--cwd", "own", "--", "sleep", "1000"]));
+        eventually("it runs", PATIENCE, || (pool.ctl(&["show", name]).code == 0).then_some(()));
+        pool.await_lifecycle(name, "live");
+        crate::harness::send_signal(run.pid(), signal);
+        let code = run.await_end();
+        assert!(code.is_some_and(|code| code > 128), "{name}: {code:?} {}", run.errors());
+        assert_eq!(pool.ctl(&["show", name]).code, 3, "{name} is removed");
+    }
 }

@@ -75,6 +75,11 @@ impl Talk {
         self.child.id()
     }
 
+    /// Whether it has ended by itself.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
     /// Waits for its end by itself: the exit code.
     #[track_caller]
     pub(crate) fn await_end(&mut self) -> Option<i32> {

@@ -16,6 +16,8 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::up::lock;
 
+/// Less room than this on its disk, in bytes, and a database cannot be written.
+const FULL: u64 = 1 << 20;
 /// How long a command without a limit of its own waits for a lost daemon to come back.
 const LOSS: Duration = Duration::from_secs(30);
 /// Time between two tries to reach a daemon that is away.
@@ -29,6 +31,7 @@ const LOOK: Duration = Duration::from_secs(1);
 pub(crate) struct Client {
     socket: PathBuf,
     up_lock: PathBuf,
+    state: PathBuf,
     pool: String,
     /// The lock under which requests are made.
     pub lock: Option<Token>,
@@ -58,6 +61,7 @@ impl Client {
         Self {
             socket: context.paths.socket.clone(),
             up_lock: context.paths.up_lock.clone(),
+            state: context.paths.state.clone(),
             pool: context.paths.pool.to_string(),
             lock: context.lock,
             limit,
@@ -110,7 +114,7 @@ impl Client {
                 Err(Failure::Lost(refusal)) => lost.insert(refusal).clone(),
             };
             if !patience.again(began) {
-                return Err(lost.unwrap_or(refusal).into());
+                return Err(self.full_disk().or(lost).unwrap_or(refusal).into());
             }
         }
     }
@@ -142,9 +146,10 @@ impl Client {
     pub(crate) fn ask_once(&mut self, request: Request, within: Duration) -> Result<Response, Error> {
         match self.attempt(None, request, Some(within)) {
             Ok(reply) => Ok(reply?),
-            Err(Failure::Away(refusal) | Failure::Lost(refusal) | Failure::Final(refusal)) => {
-                Err(refusal.into())
+            Err(Failure::Away(refusal) | Failure::Lost(refusal)) => {
+                Err(self.full_disk().unwrap_or(refusal).into())
             }
+            Err(Failure::Final(refusal)) => Err(refusal.into()),
         }
     }
 
@@ -191,7 +196,20 @@ impl Client {
 
     fn unreached(&self, error: &ConnectError) -> Failure {
         let refusal = error.refusal();
-        if self.may_come_back(error) { Failure::Away(refusal) } else { Failure::Final(refusal) }
+        if self.may_come_back(error) {
+            return Failure::Away(refusal);
+        }
+        let not_there = matches!(error, ConnectError::NotThere(_));
+        Failure::Final(self.full_disk().filter(|_| not_there).unwrap_or(refusal))
+    }
+
+    /// Why no daemon answers, where its disk is full: it ends then, and cannot start.
+    fn full_disk(&self) -> Option<Refusal> {
+        let free = process::machine::free_disk(&self.state).filter(|free| *free < FULL)?;
+        let (state, free) = (self.state.display(), free >> 10);
+        let why =
+            format!("the disk of {state} is full ({free} KiB left), so poold cannot go on: make room there");
+        Some(Refusal::new(ErrorCode::Storage, why))
     }
 
     fn call_on(

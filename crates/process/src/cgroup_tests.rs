@@ -58,7 +58,7 @@ fn a_group_from_its_making_to_its_end() {
 #[test]
 fn without_the_kernels_help_each_is_killed() {
     let Some(scratch) = Scratch::new() else { return };
-    let script = "trap '' TERM; while :; do sleep 0.01; done";
+    let script = "trap '' TERM HUP; while :; do sleep 0.01; done";
     let children =
         ["a", "b/c"].map(|name| Scratch::run(&scratch.0.join(name), Command::new("sh").args(["-c", script])));
     kill_each(&scratch.0).unwrap();

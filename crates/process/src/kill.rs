@@ -16,7 +16,7 @@ use crate::identity::{self, State};
 use crate::ladder::{Ladder, Step};
 use crate::spare::{self, Daemon};
 use crate::tree::{Evidence, Family, Member, Via, family, own_line, still_belongs};
-use crate::{Error, cgroup};
+use crate::{Error, cgroup, platform};
 
 pub use crate::spare::{Spare, Spared};
 
@@ -104,6 +104,7 @@ pub fn kill_while(evidence: &Evidence, options: &Options, before: &dyn Fn(Moment
         before,
         known: BTreeMap::new(),
         unbeaten: HashSet::new(),
+        hung_up: HashSet::new(),
         daemons: None,
         spared: Vec::new(),
         foreign: BTreeMap::new(),
@@ -139,6 +140,8 @@ struct Tree<'a> {
     /// What the last look before giving up found. One that has ended since has left others behind:
     /// it forks faster than it is caught.
     unbeaten: HashSet<ProcId>,
+    /// Those that ignore TERM, and got HUP.
+    hung_up: HashSet<ProcId>,
     /// Those to be spared, once that is settled.
     daemons: Option<Vec<Daemon>>,
     /// What of them was found, and lives.
@@ -172,7 +175,7 @@ impl Tree<'_> {
                     return Ok(false);
                 }
                 Step::Look => continue,
-                Step::Term(ids) if ids.is_empty() => {}
+                Step::Term(ids) if ids.is_empty() => self.hang_up(&found),
                 Step::Term(ids) => {
                     (self.before)(Moment::Term);
                     self.signal(&ids, &[Signal::SIGTERM, Signal::SIGCONT]);
@@ -186,6 +189,18 @@ impl Tree<'_> {
             self.rest(&found, pause.min(grace.saturating_sub(start.elapsed()).max(PAUSES.0)));
             last = found;
         }
+    }
+
+    /// HUP to what ignores TERM, once nothing else is left: an interactive shell does, ends by HUP, and passes that on to
+    /// its jobs. Not to everybody at once: a program that saves its work at TERM may have no handler for HUP.
+    fn hang_up(&mut self, found: &[ProcId]) {
+        let deaf = |id: &ProcId| platform::ignores(id.pid, Signal::SIGTERM).unwrap_or(false);
+        if found.iter().all(|id| self.hung_up.contains(id)) || !found.iter().all(deaf) {
+            return;
+        }
+        (self.before)(Moment::Term);
+        self.signal(found, &[Signal::SIGHUP, Signal::SIGCONT]);
+        self.hung_up.extend(found);
     }
 
     /// The members now (a look that found one was not empty, even if that one has ended since), and

@@ -1,11 +1,13 @@
 //! `run`: create a session, stream its output, end with its exit code.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
 use nix::sys::signal::{SigSet, Signal};
 use protocol::reply::SessionView;
-use protocol::request::{Keys, Remove, Until, Wait};
+use protocol::request::{Keys, Kill, Remove, Until, Wait};
 use protocol::session::Exit;
 use protocol::{ErrorCode, Lifecycle, Reason, Refusal, Request, SessionId, SessionRef};
 
@@ -22,7 +24,7 @@ use crate::verb::{expect_done, expect_session, logs, new, wait};
 /// Create a session, stream its output and end with its exit code
 #[derive(Debug, clap::Args)]
 #[group(skip)]
-#[command(mut_arg("command", |arg| arg.required_unless_present("agent")))]
+#[command(mut_arg("command", |arg| arg.required_unless_present("agent")), after_help = new::environment_help())]
 pub(crate) struct Args {
     #[command(flatten)]
     pub new: new::Args,
@@ -40,22 +42,31 @@ enum Over {
     Interrupted,
 }
 
-/// Runs it. The first Ctrl-C goes to the session, the second one ends this command alone.
+/// Runs it. The first Ctrl-C goes to the session; TERM and HUP end it, as they would end the command in its place. The
+/// second of these ends this command alone.
 pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     let Args { new: mut args, rm, no_stream } = args;
     // Removed here, once all that it wrote is shown; by poold, should this command end before.
     let rm = args.life.ephemeral || rm;
     args.life.ephemeral = rm;
+    // Held back before the first thread is made, so that each inherits it and one alone receives it.
+    let signals = hold_back()?;
     let mut client = context.patient_client();
     let id: SessionRef = match new::create(context, &mut client, args) {
         Ok(view) => view.session.id.into(),
         Err(error) => return not_started(context, &mut client, error, rm),
     };
     context.remark(&format!("{id} runs"));
-    let over = when_over(context, &id)?;
+    let (over, ending) = when_over(context, &id, signals, rm);
     let shown = if no_stream || context.style.json { None } else { Some(logs::files(&mut client, &id)?) };
     let over = match shown {
-        Some(files) => stream(context, &mut Tail::new(&files), &over)?,
+        Some(files) => match stream(context, &mut Tail::new(&files), &over) {
+            // Its terminal went, and the session is being ended for that: this is not over before.
+            Err(Error::Output(_)) if ending.load(Ordering::Relaxed) => {
+                over.recv().unwrap_or(Ok(Over::Interrupted))?
+            }
+            other => other?,
+        },
         None => over.recv().unwrap_or_else(|_| Err(Error::failed("nobody waits for the end any more")))?,
     };
     match over {
@@ -126,43 +137,71 @@ fn report(json: bool, what: &str, error: &Error) {
     exit::report(&error, json, exit::OWN_FAILURE);
 }
 
-/// Says when the program is over, or that the user wants to go.
-fn when_over(context: &Context, session: &SessionRef) -> Result<Receiver<Result<Over, Error>>, Error> {
-    // Held back before the first thread is made, so that each inherits it and one alone receives it.
-    let mut interrupts = SigSet::empty();
-    interrupts.add(Signal::SIGINT);
-    interrupts.thread_block().map_err(|error| Error::failed(format!("cannot hold back signals: {error}")))?;
+/// The signals that are for the session. HUP is left alone where it is ignored, as under `nohup`.
+fn hold_back() -> Result<SigSet, Error> {
+    let failed = |error: nix::Error| Error::failed(format!("cannot hold back signals: {error}"));
+    let mut signals = SigSet::empty();
+    signals.add(Signal::SIGINT);
+    signals.add(Signal::SIGTERM);
+    if !process::identity::i_ignore(Signal::SIGHUP) {
+        signals.add(Signal::SIGHUP);
+    }
+    signals.thread_block().map_err(failed)?;
+    Ok(signals)
+}
+
+/// Says when the program is over, or that the user wants to go; and whether the session is being ended for a signal.
+fn when_over(
+    context: &Context,
+    session: &SessionRef,
+    signals: SigSet,
+    rm: bool,
+) -> (Receiver<Result<Over, Error>>, Arc<AtomicBool>) {
     let (sender, over) = mpsc::channel();
-    let ended = (sender.clone(), context.patient_client(), session.clone());
-    let timeout_ms = context.waiting_limit().map(time::millis);
+    // Its limit is the daemon's to tell: a client of its own that gave up first would know less.
+    let ended = (sender.clone(), Client::new(context, None), session.clone());
+    let limit = context.waiting_limit();
     thread::spawn(move || {
         let (sender, mut client, session) = ended;
-        let wait = Wait { session, until: vec![Until::Exit], timeout_ms };
+        let wait =
+            Wait { session: session.clone(), until: vec![Until::Exit], timeout_ms: limit.map(time::millis) };
         let view = client.ask(Request::Wait(wait)).and_then(expect_session);
+        let view = view.map_err(|error| match (error.code(), limit) {
+            (ErrorCode::Timeout, Some(limit)) => {
+                let later = if rm { "; it is removed once it is over" } else { "" };
+                Error::timeout(format!("{session} has not ended within {limit:?} and runs on{later}"))
+            }
+            _ => error,
+        });
         // Whoever waited may be gone.
         drop(sender.send(view.map(|view| Over::Ended(Box::new(view)))));
     });
-    let pass_on = (context.client(), session.clone(), context.style.json);
-    thread::spawn(move || interrupted(interrupts, pass_on, &sender));
-    Ok(over)
+    let ending = Arc::new(AtomicBool::new(false));
+    let pass_on = (context.client(), session.clone(), context.style.json, Arc::clone(&ending));
+    thread::spawn(move || signalled(signals, pass_on, &sender));
+    (over, ending)
 }
 
-fn interrupted(
-    interrupts: SigSet,
-    (mut client, session, json): (Client, SessionRef, bool),
+fn signalled(
+    signals: SigSet,
+    (mut client, session, json, ending): (Client, SessionRef, bool, Arc<AtomicBool>),
     over: &Sender<Result<Over, Error>>,
 ) {
-    if interrupts.wait().is_err() {
-        return;
-    }
+    let Ok(first) = signals.wait() else { return };
+    ending.store(first != Signal::SIGINT, Ordering::Relaxed);
     let second = over.clone();
     thread::spawn(move || {
-        if interrupts.wait().is_ok() {
+        if signals.wait().is_ok() {
             drop(second.send(Ok(Over::Interrupted)));
         }
     });
-    let keys = Keys { session, keys: vec!["C-c".into()] };
-    if let Err(error) = client.change(&Repeat::default(), Request::Keys(keys)) {
-        report(json, "Ctrl-C did not reach the session", &error);
+    let (request, failed) = match first {
+        Signal::SIGINT => {
+            (Request::Keys(Keys { session, keys: vec!["C-c".into()] }), "Ctrl-C did not reach the session")
+        }
+        _ => (Request::Kill(Kill { session, grace_ms: None }), "the session was not ended"),
+    };
+    if let Err(error) = client.change(&Repeat::default(), request) {
+        report(json, failed, &error);
     }
 }

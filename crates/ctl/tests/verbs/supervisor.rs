@@ -202,7 +202,7 @@ fn two_at_once_and_then_down_stay_down() {
     for _ in 0..3 {
         std::thread::scope(|scope| {
             let both = [(); 2].map(|()| scope.spawn(|| programs.run("up").success()));
-            both.map(|one| one.join().unwrap());
+            both.into_iter().for_each(|one| drop(one.join().unwrap()));
         });
         programs.run("down").success();
         std::thread::sleep(std::time::Duration::from_millis(700));
@@ -227,7 +227,7 @@ fn what_was_replaced_is_restarted_and_named_before() {
         std::fs::copy(std::env::current_exe().unwrap(), &fresh).unwrap();
         std::fs::rename(fresh, path).unwrap();
     };
-    NAMES.map(replace);
+    NAMES.into_iter().for_each(replace);
     assert_eq!(programs.run("up").code, 0);
     assert!(!programs.run("status").out.contains("older build"));
     let first = NAMES.map(|name| pid(bin, name).unwrap());

@@ -45,7 +45,11 @@ const TREES: [(&str, &str, Grown); 13] = [
     ("setsid", "setsid sleep 1000 &", Grown::Sleeps(1)),
     ("setsid, orphan", "setsid sh -c 'sleep 1000 & ' &", Grown::Sleeps(1)),
     ("setsid, orphan, env -i", "setsid env -i sh -c 'sleep 1000 & ' &", Grown::Sleeps(1)),
-    ("as before, ignores TERM", "setsid env -i sh -c 'trap \"\" TERM; sleep 1000 & ' &", Grown::Sleeps(1)),
+    (
+        "as before, ignores TERM",
+        "setsid env -i sh -c 'trap \"\" TERM HUP; sleep 1000 & ' &",
+        Grown::Sleeps(1),
+    ),
     ("makes zombies", "sh -c 'true & true & exec sleep 1000' &", Grown::Sleeps(1)),
     (
         "a chain of 500",
@@ -53,13 +57,21 @@ const TREES: [(&str, &str, Grown); 13] = [
         Grown::Sleeps(500),
     ),
     ("stopped", "sh -c 'kill -STOP $$; sleep 1000' &", Grown::Stopped),
-    ("stopped, ignores TERM", "setsid sh -c 'trap \"\" TERM; kill -STOP $$; sleep 1000' &", Grown::Stopped),
+    (
+        "stopped, ignores TERM",
+        "setsid sh -c 'trap \"\" TERM HUP; kill -STOP $$; sleep 1000' &",
+        Grown::Stopped,
+    ),
     (
         "starts others",
-        "setsid sh -c 'trap \"\" TERM; while :; do sleep 0.01 & sleep 0.01; done' &",
+        "setsid sh -c 'trap \"\" TERM HUP; while :; do sleep 0.01 & sleep 0.01; done' &",
         Grown::Busy,
     ),
-    ("runs from itself", "setsid sh -c 'trap \"\" TERM; run() { sleep 0.01; run & }; run' &", Grown::Busy),
+    (
+        "runs from itself",
+        "setsid sh -c 'trap \"\" TERM HUP; run() { sleep 0.01; run & }; run' &",
+        Grown::Busy,
+    ),
 ];
 
 fn options(grace: u64) -> Options {
@@ -194,7 +206,7 @@ fn the_ladder_ends_what_a_dead_init_left() {
 }
 
 fn the_ladder_ends_a_stopped_init() {
-    let mut pane = grown("(trap '' TERM; while :; do sleep 1000; done) &", Grown::Sleeps(2));
+    let mut pane = grown("(trap '' TERM HUP; while :; do sleep 1000; done) &", Grown::Sleeps(2));
     let init = pane.started().init;
     assert!(Handle::open(init).unwrap().unwrap().signal(Signal::SIGSTOP).unwrap());
     wait_until("the stop", || identity::state(init).unwrap() == State::Stopped);

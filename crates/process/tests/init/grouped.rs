@@ -190,7 +190,7 @@ fn the_protected_in_the_group_are_spared() {
     let Some(groups) = Groups::new() else { return };
     let mut spared = groups.stranger(None);
     let mut deaf = Command::new("sh");
-    deaf.args(["-c", "trap '' TERM; while :; do sleep 0.01; done"]);
+    deaf.args(["-c", "trap '' TERM HUP; while :; do sleep 0.01; done"]);
     let mut deaf = deaf.spawn().unwrap();
     fs::write(groups.group.join("cgroup.procs"), deaf.id().to_string()).unwrap();
     let options = Options { protected: vec![spared.id()], ..options() };
@@ -240,7 +240,7 @@ fn a_daemon_in_the_group_that_serves_others_is_spared() {
         let Some(groups) = Groups::new() else { return };
         let myself = std::env::current_exe().unwrap();
         let server = format!("TEST_ROLE=serve TEST_ARGUMENT=$PWD/out setsid -f {}", myself.display());
-        let stubborn = "(trap '' TERM; while :; do sleep 1000; done) &";
+        let stubborn = "(trap '' TERM HUP; while :; do sleep 1000; done) &";
         let mut pane =
             groups.pane(&format!("{server} </dev/null >/dev/null 2>&1; {stubborn} {WAIT}; exit 4"));
         wait_until("the tree", || pane.dir.path().join("out").exists() && groups.count() >= 5);

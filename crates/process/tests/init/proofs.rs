@@ -128,7 +128,7 @@ pub(crate) fn trace(pid: &Path) -> ExitCode {
 /// The killer ends at its first step, at its second, and so on, until it comes to the end.
 fn p05_a_kill_can_be_repeated_after_a_crash_at_any_point() {
     let script =
-        "setsid sh -c 'trap \"\" TERM; while :; do sleep 1000; done' & (setsid sleep 1000 &) ; read line";
+        "setsid sh -c 'trap \"\" TERM HUP; while :; do sleep 1000; done' & (setsid sleep 1000 &) ; read line";
     for step in 1.. {
         let mut pane = Pane::script(script);
         wait_until("the tree", || pane.living().len() == 5);

@@ -48,7 +48,7 @@ fn script() -> String {
         "mkdir private
         set -- '{DETACHED}'; {out} {SILENT}; {private} {SILENT}
         set -- ''; {near} {SILENT} &
-        set -- setsid; (trap '' TERM; {helper} {SILENT}) & sleep 1000 | {talks} >/dev/null 2>&1 &
+        set -- setsid; (trap '' TERM HUP; {helper} {SILENT}) & sleep 1000 | {talks} >/dev/null 2>&1 &
         read line; exit 7"
     )
 }

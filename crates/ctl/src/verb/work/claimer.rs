@@ -4,7 +4,7 @@ use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::fd::AsFd;
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags};
 use protocol::message::{Claimed, PROMPT};
@@ -13,7 +13,7 @@ use protocol::{Frame, MessageState, OpId, Reply, Request, Response, TransportErr
 
 use super::Event;
 use super::keeper::Job;
-use super::link::{LINGER, Link, is_passing, is_storage};
+use super::link::{ANSWER, LINGER, Link, is_passing, is_storage};
 use crate::client::random_op;
 use crate::error::Error;
 use crate::follow;
@@ -63,6 +63,8 @@ struct Thread {
     keeper: Sender<Job>,
     /// The claim that is not answered. Its repeat under the same id brings the same messages.
     claim: Option<(OpId, Claim)>,
+    /// When the claim that is not answered is taken for lost. The daemon's own time for it is over long before.
+    due: Option<Instant>,
     /// It was answered that the database failed.
     doubted: bool,
 }
@@ -75,7 +77,8 @@ impl Claimer {
     pub(super) fn start(self, events: Sender<Event>, keeper: Sender<Job>) -> std::io::Result<Orders> {
         let (woken, wake) = std::io::pipe()?;
         let (sender, orders) = mpsc::channel();
-        let mut thread = Thread { with: self, orders, woken, events, keeper, claim: None, doubted: false };
+        let mut thread =
+            Thread { with: self, orders, woken, events, keeper, claim: None, due: None, doubted: false };
         thread::spawn(move || {
             let over = thread.run();
             // Whoever listened may be gone.
@@ -92,13 +95,20 @@ impl Thread {
             if self.with.link.connection().is_none() && !self.reconnect()? {
                 return Ok(());
             }
-            match self.wait(None)? {
+            let left = self.due.map(|due| due.saturating_duration_since(Instant::now()));
+            match self.wait(left)? {
                 Some(Order::Claim { max, wait_ms }) => {
                     self.claim = Some(self.next(max, wait_ms)?);
                     self.post()?;
                 }
                 Some(Order::Finish) => return self.finish(),
-                None => self.read()?,
+                None => {
+                    self.read()?;
+                    let overdue = self.due.is_some_and(|due| due <= Instant::now());
+                    if overdue && self.with.link.connection().is_some() {
+                        self.lost()?;
+                    }
+                }
             }
         }
     }
@@ -132,6 +142,7 @@ impl Thread {
         let Some((op, claim)) = self.claim.clone() else { return Ok(()) };
         let Some(connection) = self.with.link.connection() else { return Ok(()) };
         connection.set_timeout(Some(Duration::ZERO));
+        self.due = Some(Instant::now() + Duration::from_millis(claim.wait_ms) + ANSWER);
         match connection.call(Some(op), None, Request::Claim(claim)) {
             Ok(reply) => self.answered(reply),
             Err(TransportError::Timeout) => Ok(()),
@@ -154,6 +165,7 @@ impl Thread {
     }
 
     fn answered(&mut self, reply: Reply) -> Result<(), Error> {
+        self.due = None;
         match reply {
             Ok(Response::Claimed(messages)) => {
                 (self.claim, self.doubted) = (None, false);
@@ -194,7 +206,7 @@ impl Thread {
     /// The connection is gone, and with it the registration: what is held must be shown to live.
     fn lost(&mut self) -> Result<(), Error> {
         self.with.link.cut();
-        self.doubted = false;
+        (self.due, self.doubted) = (None, false);
         drop(self.keeper.send(Job::Beat));
         self.say("the connection to poold was lost; what runs goes on meanwhile");
         Ok(())

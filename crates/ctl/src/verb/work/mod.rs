@@ -97,10 +97,11 @@ enum Event {
 pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     let session = context.session(&args.session)?;
     let (sender, events) = mpsc::channel();
+    let register = Register { session, kinds: args.kind.clone() };
+    // Until then nothing is held: a signal ends it as any other program.
+    let (generator, registered) = Link::register(context, &register)?;
     // Held back before the first thread is made, so that each inherits it and one alone receives them.
     signals(sender.clone())?;
-    let register = Register { session, kinds: args.kind.clone() };
-    let (generator, registered) = Link::register(context, &register)?;
     let lease = args.lease.unwrap_or(Duration::from_millis(registered.lease_ms));
     let every = args.heartbeat.unwrap_or(HEARTBEAT).min(lease / BEATS).max(Duration::from_millis(1));
     context.remark(&format!(

@@ -27,6 +27,9 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// How long settling may take after a second signal, once all handlers have ended.
 const LAST_WORDS: Duration = Duration::from_secs(3);
 
+/// How long settling may take after the first one, once no handler runs: then poold is away for longer than a restart.
+const SETTLING: Duration = Duration::from_secs(20);
+
 /// What is being worked, by the token of its claim.
 pub(super) struct Worker<'a> {
     context: &'a Context,
@@ -43,6 +46,8 @@ pub(super) struct Worker<'a> {
     told: bool,
     phase: Phase,
     failed: Option<Error>,
+    /// By when what its handlers came to is settled, after it was told to end.
+    settled_by: Option<Instant>,
 }
 
 struct Running {
@@ -90,7 +95,21 @@ impl<'a> Worker<'a> {
     ) -> Self {
         let running = BTreeMap::new();
         let (claiming, left, told, phase, failed) = (None, false, false, Phase::Working, None);
-        Self { context, args, handlers, orders, keeper, running, claiming, left, told, phase, failed }
+        let settled_by = None;
+        Self {
+            context,
+            args,
+            handlers,
+            orders,
+            keeper,
+            running,
+            claiming,
+            left,
+            told,
+            phase,
+            failed,
+            settled_by,
+        }
     }
 
     /// Works until it is over. The code to exit with.
@@ -124,12 +143,18 @@ impl<'a> Worker<'a> {
         }
     }
 
-    fn next(&self, events: &Receiver<Event>) -> Option<Event> {
-        match self.phase {
-            Phase::Ending(deadline, _) => {
-                events.recv_timeout(deadline.saturating_duration_since(Instant::now())).ok()
+    fn next(&mut self, events: &Receiver<Event>) -> Option<Event> {
+        let settling = self.told && self.running.values().all(|one| matches!(one.fate, Fate::Settling(..)));
+        let by = match self.phase {
+            Phase::Ending(by, _) => Some(by),
+            _ if settling && !self.running.is_empty() => {
+                Some(*self.settled_by.get_or_insert_with(|| Instant::now() + SETTLING))
             }
-            _ => events.recv().ok(),
+            _ => None,
+        };
+        match by {
+            Some(by) => events.recv_timeout(by.saturating_duration_since(Instant::now())).ok(),
+            None => events.recv().ok(),
         }
     }
 
