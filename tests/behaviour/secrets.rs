@@ -107,22 +107,55 @@ fn tmux_and_the_journal_hold_no_secret() {
     assert_eq!(tell_tales(OTHER_WORD), BTreeSet::new());
 }
 
-#[test]
-fn only_what_is_allowed_of_the_callers_environment_goes_along() {
-    let pool = Pool::new();
+/// What a session has in its environment that is made from a directory and with variables of its own.
+fn environment_of(pool: &Pool, name: &str, flags: &[&str]) -> String {
     let mut command = pool.poolctl();
-    command
-        .env("AWS_SECRET", SECRET)
-        .env("TMUX", "/x,1,0")
-        .env("LC_TIME", "C")
-        .env("POOL_SESSION", "sess_99");
-    command.args(["new", "web", "--", "sh", "-c", "env >env; exec sleep 1000"]);
+    command.env("AWS_SECRET", SECRET).env("EDITOR", "ed").env("LC_TIME", "C").current_dir(pool.path("home"));
+    command.env("TMUX", "/x,1,0").env("TERM_PROGRAM", "x").env("POOL_SESSION", "sess_99").env("SHLVL", "7");
+    command.args(["new", name]).args(flags).args([
+        "--",
+        "sh",
+        "-c",
+        "env >env.part; mv env.part env; exec sleep 1000",
+    ]);
     drop(crate::harness::Output::of(&mut command, b"").expect(0));
-    let dir = pool.show("web")["dir"].as_str().unwrap().to_owned();
-    let env = pool.await_file(format!("{dir}/work/env"), |bytes| contains(bytes, "POOL_SESSION="));
-    let env = String::from_utf8(env).unwrap();
-    assert!(env.contains("LC_TIME=C\n") && env.contains("POOL_SESSION=sess_1\n"), "{env}");
-    assert!(!env.contains(SECRET) && !env.contains("TMUX=") && !env.contains("NOTIFY_SOCKET"), "{env}");
+    let env = pool.await_file(pool.path("home/env"), |bytes| contains(bytes, "POOL_SESSION="));
+    fs::remove_file(pool.path("home/env")).unwrap();
+    String::from_utf8(env).unwrap()
+}
+
+#[test]
+fn a_session_starts_as_in_the_callers_shell_without_what_is_of_its_terminal() {
+    let pool = Pool::new();
+    let env = environment_of(&pool, "web", &[]);
+    let lines: BTreeSet<&str> = env.lines().collect();
+    let secret = format!("AWS_SECRET={SECRET}");
+    for line in ["LC_TIME=C", "EDITOR=ed", secret.as_str(), "POOL_SESSION=sess_1"] {
+        assert!(lines.contains(line), "{line}: {env}");
+    }
+    for name in ["TMUX=", "TERM_PROGRAM=", "NOTIFY_SOCKET=", "SHLVL=7"] {
+        assert!(!lines.iter().any(|line| line.starts_with(name)), "{name}: {env}");
+    }
+    // Also when it starts again, whoever starts it; and it is shown nowhere.
+    pool.ok(&["restart", "web"]);
+    let again = pool.await_file(pool.path("home/env"), |bytes| contains(bytes, "POOL_SESSION="));
+    assert!(String::from_utf8(again).unwrap().contains(&secret));
+    assert!(!pool.ok(&["--json", "show", "web"]).contains(SECRET));
+
+    fs::remove_file(pool.path("home/env")).unwrap();
+    let clean = environment_of(&pool, "clean", &["--clean-env"]);
+    assert!(clean.contains("LC_TIME=C\n") && !clean.contains(SECRET) && !clean.contains("EDITOR"), "{clean}");
+    pool.configure("[env]\npass = ['*']\ndrop = ['AWS_*']\n");
+    pool.ok(&["config", "reload"]);
+    let dropped = environment_of(&pool, "dropped", &[]);
+    assert!(dropped.contains("EDITOR=ed\n") && !dropped.contains(SECRET), "{dropped}");
+}
+
+#[test]
+fn a_program_that_cannot_be_run_is_named_with_its_directory() {
+    let pool = Pool::new();
+    let said = pool.ctl(&["new", "web", "--cwd", "/tmp", "--", "./serve && more"]).expect(1).stderr;
+    assert!(said.contains("in \"/tmp\"") && said.contains("sh -c"), "{said}");
 }
 
 #[test]

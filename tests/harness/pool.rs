@@ -1,6 +1,6 @@
 //! A pool of a test's own: directories, environment, daemons, a tmux server; and its end without a trace.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -143,7 +143,7 @@ impl Pool {
     #[track_caller]
     #[must_use = "look at the output or assert how it ended"]
     pub(crate) fn ctl_in<S: AsRef<OsStr>>(&self, args: &[S], input: &[u8]) -> Output {
-        Output::of(self.poolctl().args(args), input)
+        Output::of(self.poolctl().args(in_own_directory(args)), input)
     }
 
     /// Runs `poolctl`, which is to end well; its output without the last newline.
@@ -171,7 +171,7 @@ impl Pool {
         if !args.iter().any(|arg| arg.as_ref() == "--timeout") {
             command.arg("--timeout").arg(format!("{}s", PATIENCE.as_secs()));
         }
-        Output::of(command.args(flags).args(args), b"")
+        Output::of(command.args(flags).args(in_own_directory(args)), b"")
     }
 
     /// A new session that runs this shell script; its id.
@@ -509,4 +509,17 @@ impl Drop for Pool {
             Err(panic) => std::panic::resume_unwind(panic),
         }
     }
+}
+
+/// The same command line, where a session that it makes begins in its own directory, as most tests have it.
+fn in_own_directory<S: AsRef<OsStr>>(args: &[S]) -> Vec<OsString> {
+    let mut words: Vec<OsString> = args.iter().map(|arg| arg.as_ref().to_owned()).collect();
+    let ours = words.iter().take_while(|word| *word != "--");
+    let is_said = ours.clone().any(|word| word.as_encoded_bytes().starts_with(b"--cwd"));
+    let verb = ours.take(3).position(|word| word == "new" || word == "run");
+    let flags = words.first().is_some_and(|word| word.as_encoded_bytes().starts_with(b"--"));
+    if let Some(verb) = verb.filter(|verb| !is_said && (*verb == 0 || flags)) {
+        words.splice(verb + 1..=verb, ["--cwd".into(), "own".into()]);
+    }
+    words
 }

@@ -20,8 +20,18 @@ fn told(pool: &Pool) -> String {
     fs::write(&file, format!("FROM_FILE={SECRET}\n")).unwrap();
     let mut command = pool.poolctl();
     command.env("FROM_CALLER", SECRET);
-    let args =
-        ["new", "web", "--agent", "told", "--env", "FROM_CALLER", "--env-file", file.to_str().unwrap()];
+    let args = [
+        "new",
+        "web",
+        "--cwd",
+        "own",
+        "--agent",
+        "told",
+        "--env",
+        "FROM_CALLER",
+        "--env-file",
+        file.to_str().unwrap(),
+    ];
     let id = crate::harness::Output::of(command.args(args), b"").expect(0).text().to_owned();
     let env = dir(pool, &id).join("work/env");
     let told = |times: usize| fs::read_to_string(&env).is_ok_and(|env| env.matches(SECRET).count() == times);

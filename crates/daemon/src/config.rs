@@ -10,7 +10,7 @@ use std::time::Duration;
 
 pub(crate) use life::{Cgroup, Life};
 use pool::queue::Rules;
-use pool::{Adoption, Naming, Settings};
+use pool::{Adoption, Naming, Passing, Settings};
 use protocol::session::Size;
 use protocol::tmux::Means;
 pub use sections::*;
@@ -22,6 +22,8 @@ use serde::{Deserialize, Serialize};
 pub struct Config {
     /// `[pool]`
     pub pool: PoolSection,
+    /// `[env]`
+    pub env: EnvSection,
     /// `[tmux]`
     pub tmux: TmuxSection,
     /// `[watch]`
@@ -97,6 +99,19 @@ impl Config {
         toml::to_string_pretty(&shown).map_err(|e| ConfigError(e.to_string()))
     }
 
+    /// What of a caller's environment goes along.
+    fn passing(&self) -> Result<Passing, ConfigError> {
+        let EnvSection { pass, drop } = &self.env;
+        let odd = |pattern: &&String| {
+            let name = pattern.strip_suffix('*').unwrap_or(pattern);
+            name.contains(['*', '=', '\0']) || pattern.is_empty()
+        };
+        match pass.iter().chain(drop).find(odd) {
+            Some(odd) => wrong(format!("[env] {odd:?}: a name of a variable, or how names begin and a *")),
+            None => Ok(Passing { pass: pass.clone(), drop: drop.clone() }),
+        }
+    }
+
     /// What the core needs of it.
     ///
     /// # Errors
@@ -115,6 +130,7 @@ impl Config {
             sessions_dir: sessions_dir.to_owned(),
             agents: agents::agents(&self.agents)?,
             umask,
+            env: self.passing()?,
             adoption: adoption(&self.tmux.adopt)?,
             queue: self.rules()?,
             restart: self.restart_rules()?,

@@ -78,6 +78,7 @@ fn environment(
     let mut env: BTreeMap<OsBytes, OsBytes> = session.spec.env.iter().cloned().collect();
     env.retain(|key, _| !is_ours(key));
     let dir = session.dir.as_path();
+    env.entry("PWD".into()).or_insert_with(|| session.spec.cwd.clone());
     env.entry("TMPDIR".into()).or_insert_with(|| dir.join("tmp").into());
     if !see_tmux {
         // A tmux command of the agent's finds a server of its own here, never the pool's.

@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use agents::{Adapter, Confirm};
+use protocol::env;
 use protocol::life::{Leftovers, Limits, RestartPolicy};
 use protocol::reap::{Action, Rule};
 use protocol::session::Size;
@@ -29,6 +30,8 @@ pub struct Settings {
     pub grace_ms: u64,
     /// File mode creation mask of what sessions run.
     pub umask: u32,
+    /// What of a caller's environment goes along.
+    pub env: Passing,
     /// Which foreign tmux sessions are taken in without being asked for.
     pub adoption: Adoption,
     /// Starts by themselves.
@@ -54,6 +57,30 @@ impl Settings {
     #[must_use]
     pub fn agent_of(&self, session: &protocol::Session) -> &Agent {
         self.agents.get(&session.spec.agent).unwrap_or(&BARE)
+    }
+}
+
+/// What of a caller's environment goes along: names, or beginnings with `*`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Passing {
+    /// Only what one of these stands for.
+    pub pass: Vec<String>,
+    /// But not what one of these stands for.
+    pub drop: Vec<String>,
+}
+
+impl Default for Passing {
+    fn default() -> Self {
+        Self { pass: vec!["*".to_owned()], drop: Vec::new() }
+    }
+}
+
+impl Passing {
+    /// Whether a variable of this name goes along.
+    #[must_use]
+    pub fn passes(&self, name: &[u8]) -> bool {
+        let any = |patterns: &[String]| patterns.iter().any(|pattern| env::matches(pattern, name));
+        any(&self.pass) && !any(&self.drop) && !env::is_left(name)
     }
 }
 

@@ -69,6 +69,10 @@ impl Request {
     ///
     /// # Errors
     /// Usage, with what is too long and the limit.
+    #[expect(
+        clippy::too_many_lines,
+        reason = "every request is named, so that a new one cannot be forgotten"
+    )]
     pub fn check_bounds(&self) -> Result<(), Refusal> {
         match self {
             Self::New(new) => check_new(new),
@@ -188,7 +192,7 @@ fn check_new(new: &New) -> Checked {
     new.name.iter().try_for_each(|name| word("the name", name))?;
     new.workspace.iter().try_for_each(|name| word("the workspace", name))?;
     new.agent.iter().try_for_each(|agent| word("the agent", agent))?;
-    new.cwd.iter().try_for_each(|cwd| path("the directory", cwd))?;
+    new.cwd.iter().chain(&new.caller_cwd).try_for_each(|cwd| path("the directory", cwd))?;
     labels(new.labels.len())?;
     new.labels.iter().try_for_each(|(key, value)| pair(key, value))?;
     let entries = new.command.len() + new.env.len() + new.caller_env.len();

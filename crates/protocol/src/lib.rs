@@ -49,7 +49,7 @@
 //! ```
 //! use protocol::{Hello, Role, frame};
 //! let frame = frame::encode(&Hello::new(Role::Client, "default", "poolctl 0.1.0"))?;
-//! assert_eq!(frame, b"\x1d\0\0\0\xfcloo\x50\x01\x00\x07default\x0dpoolctl 0.1.0");
+//! assert_eq!(frame, b"\x1d\0\0\0\xfcloo\x50\x02\x00\x07default\x0dpoolctl 0.1.0");
 //! # Ok::<(), protocol::FrameError>(())
 //! ```
 //!
@@ -248,6 +248,7 @@ pub mod blocking;
 pub mod bounds;
 pub mod connect;
 pub mod diff;
+pub mod env;
 pub mod event;
 pub mod frame;
 pub mod hello;

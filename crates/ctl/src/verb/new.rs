@@ -5,7 +5,8 @@ mod life;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use protocol::reply::SessionView;
@@ -24,14 +25,39 @@ use crate::verb::{expect_session, send};
 
 pub(crate) use life::{Fate, Life, reaped_or_default};
 
-/// What of the caller's environment a session gets: where programs are, how to write and speak to
-/// the user, and the user's agent for keys. Nothing else leaks into it.
+/// What of the caller's environment a session gets with `--clean-env`: where programs are, how to write and speak to the
+/// user, and the user's agent for keys.
 const PASSED: [&str; 9] =
     ["PATH", "LANG", "TZ", "HOME", "USER", "LOGNAME", "SHELL", "COLORTERM", "SSH_AUTH_SOCK"];
 const PASSED_PREFIXES: [&str; 2] = ["LC_", "XDG_"];
 
+/// What stands below the help of `new` and `run`.
+pub(crate) fn environment_help() -> String {
+    let mut text =
+        "Environment: the session gets this one, as it is kept for its restarts, without what belongs to\n\
+                    this terminal and session:\n"
+            .to_owned();
+    let mut line = String::from(" ");
+    for name in protocol::env::LEFT {
+        if line.len() + name.len() >= 92 {
+            text.push_str(&line);
+            text.push('\n');
+            line = String::from(" ");
+        }
+        line.push(' ');
+        line.push_str(name);
+    }
+    text.push_str(&line);
+    text.push_str(
+        "\nTMUX is not set in it but for shells, so that an agent's own tmux never reaches the pool's.\n\
+         [env] pass and drop of the configuration, --clean-env and --env change that.",
+    );
+    text
+}
+
 /// Create a session; prints its id when it is verified running
 #[derive(Debug, Clone, clap::Args)]
+#[command(after_help = environment_help())]
 pub(crate) struct Args {
     /// Its name, a-z 0-9 _ -; the pool makes one where none is given
     pub name: Option<String>,
@@ -41,9 +67,12 @@ pub(crate) struct Args {
     /// The workspace it belongs to [default: its name]
     #[arg(long, value_name = "NAME")]
     pub workspace: Option<String>,
-    /// The directory it starts in [default: its own work directory]
+    /// The directory it starts in; own: its own work directory [default: this one]
     #[arg(long, value_name = "DIR")]
     pub cwd: Option<PathBuf>,
+    /// Pass on only PATH, HOME, the language and the like of this environment
+    #[arg(long)]
+    pub clean_env: bool,
     /// Set a variable; a name alone passes the caller's on
     #[arg(long, value_name = "K=V")]
     pub env: Vec<OsString>,
@@ -108,14 +137,19 @@ fn request(args: Args) -> Result<New, Error> {
         env.extend(env_entry(entry.as_bytes()).map_err(|error| Error::usage(format!("--env: {error}")))?);
     }
     let prompt = args.prompt.map(OsBytes::from).map(send::fitting).transpose()?;
+    // `./own` is a directory of that name.
+    let own = args.cwd.as_deref() == Some(Path::new(OWN));
+    let caller_cwd = if args.cwd.is_none() { Some(here()?) } else { None };
+    let caller_env = if args.clean_env { passed(std::env::vars_os()) } else { all(std::env::vars_os()) };
     let new = New {
         name: args.name,
         workspace: args.workspace,
         agent: args.agent,
         command: args.command.into_iter().map(OsBytes::from).collect(),
-        cwd: args.cwd.map(|cwd| absolute(&cwd)).transpose()?.map(OsBytes::from),
+        cwd: args.cwd.filter(|_| !own).map(|cwd| absolute(&cwd)).transpose()?.map(OsBytes::from),
         env,
-        caller_env: passed(std::env::vars_os()),
+        caller_env,
+        caller_cwd,
         labels: args.label.into_iter().collect::<BTreeMap<_, _>>(),
         size: args.size,
         reuse: args.reuse,
@@ -125,7 +159,26 @@ fn request(args: Args) -> Result<New, Error> {
     Ok(args.life.applied(new))
 }
 
+/// Stands for a session's own work directory.
+const OWN: &str = "own";
+
+/// The directory that this is called from, by the path that the caller knows it by.
+fn here() -> Result<OsBytes, Error> {
+    let gone = |error| Error::usage(format!("this directory is gone ({error}): say --cwd DIR, or --cwd own"));
+    let here = std::env::current_dir().map_err(gone)?;
+    let identity = |path: &Path| path.metadata().map(|found| (found.dev(), found.ino()));
+    let named = std::env::var_os("PWD").map(PathBuf::from).filter(|named| named.is_absolute());
+    let same = named.filter(|named| matches!((identity(named), identity(&here)), (Ok(a), Ok(b)) if a == b));
+    Ok(OsBytes::from(same.unwrap_or(here)))
+}
+
 type Variable = (OsBytes, OsBytes);
+
+/// All of these variables but those that belong to the caller's terminal and session.
+fn all(variables: impl Iterator<Item = (OsString, OsString)>) -> Vec<Variable> {
+    let all = variables.filter(|(name, _)| !protocol::env::is_left(name.as_bytes()));
+    all.map(|(name, value)| (name.into(), value.into())).collect()
+}
 
 /// Those of these variables that a session gets without asking.
 fn passed(variables: impl Iterator<Item = (OsString, OsString)>) -> Vec<Variable> {

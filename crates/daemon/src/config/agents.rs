@@ -65,7 +65,8 @@ fn built_in() -> BTreeMap<String, Agent> {
         ..hooked(Adapter::Gemini, agent("gemini", OTHER_CONTEXT))
     };
     let aider = Agent { resume_args: words(&["--restore-chat-history"]), ..agent("aider", OTHER_CONTEXT) };
-    let shell = Agent { see_tmux: true, waits_for_screen: true, ..Agent::default() };
+    let confirm = Confirm::Prompt;
+    let shell = Agent { see_tmux: true, waits_for_screen: true, confirm, ..Agent::default() };
     let kinds =
         [("claude", claude), ("codex", codex), ("gemini", gemini), ("aider", aider), ("shell", shell)];
     kinds.map(|(name, agent)| (name.to_owned(), agent)).into()

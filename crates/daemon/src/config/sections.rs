@@ -73,6 +73,22 @@ pub enum NamingWord {
     Numeric,
 }
 
+/// `[env]`: what of the environment of whoever creates a session goes along. Names, or beginnings with `*`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct EnvSection {
+    /// Only these.
+    pub pass: Vec<String>,
+    /// But not these.
+    pub drop: Vec<String>,
+}
+
+impl Default for EnvSection {
+    fn default() -> Self {
+        Self { pass: vec!["*".to_owned()], drop: Vec::new() }
+    }
+}
+
 /// `[tmux]`
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]

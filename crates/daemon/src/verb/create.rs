@@ -61,7 +61,7 @@ enum Way {
 
 /// Before anything is written: a directory that is not there is a mistake in the request.
 async fn check_directory(asked: &New) -> Result<(), Refusal> {
-    let Some(cwd) = asked.cwd.clone() else { return Ok(()) };
+    let Some(cwd) = asked.cwd.clone().or_else(|| asked.caller_cwd.clone()) else { return Ok(()) };
     let path = cwd.as_path().to_owned();
     match slow::limited(Purpose::Places, move || path.is_dir()).await {
         Some(true) => Ok(()),

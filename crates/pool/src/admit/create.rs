@@ -12,7 +12,7 @@ use protocol::{
 use super::{refuse, text};
 use crate::launch::is_ours;
 use crate::pool::Pool;
-use crate::settings::{Agent, Naming, Settings};
+use crate::settings::{Agent, Naming, Passing, Settings};
 use crate::slots;
 
 /// The agent kind of a session that was given a command and no kind.
@@ -173,11 +173,13 @@ fn record(
     let dir = settings.sessions_dir.join(id.to_string());
     let kind = agent_kind(asked);
     let agent = agent(settings, kind)?;
-    let cwd = asked.cwd.clone().unwrap_or_else(|| dir.join("work").into());
+    let cwd = asked.cwd.as_ref().or(asked.caller_cwd.as_ref()).cloned();
+    let cwd = cwd.unwrap_or_else(|| dir.join("work").into());
     text::directory(&cwd)?;
     text::labels(&asked.labels)?;
     text::environment(&asked.env)?;
-    let env = environment(asked, &agent);
+    let env = environment(&settings.env, asked, &agent);
+    text::environment(&env)?;
     let command = command(asked, &agent, &env);
     text::command(&command)?;
     text::launch_size(&command, &env)?;
@@ -263,9 +265,9 @@ fn agent(settings: &Settings, kind: &str) -> Result<Agent, Refusal> {
 }
 
 /// The caller's, then the agent's, then what the user asked for; later ones win.
-fn environment(asked: &New, agent: &Agent) -> Vec<(OsBytes, OsBytes)> {
+fn environment(passing: &Passing, asked: &New, agent: &Agent) -> Vec<(OsBytes, OsBytes)> {
     let mut env: BTreeMap<OsBytes, OsBytes> = BTreeMap::new();
-    env.extend(asked.caller_env.iter().cloned());
+    env.extend(asked.caller_env.iter().filter(|(name, _)| passing.passes(&name.0)).cloned());
     env.extend(agent.env.iter().map(|(k, v)| (k.as_str().into(), v.as_str().into())));
     env.extend(asked.env.iter().cloned());
     env.retain(|key, _| !is_ours(key));

@@ -63,7 +63,10 @@ pub(super) fn launch_size(argv: &[OsBytes], env: &[(OsBytes, OsBytes)]) -> Resul
     if bytes > LAUNCH_MAX {
         return refuse(
             ErrorCode::Usage,
-            format!("command and environment are {bytes} bytes, over {LAUNCH_MAX}"),
+            format!(
+                "command and environment are {bytes} bytes, over {LAUNCH_MAX}; --clean-env leaves most of the \
+                 environment out"
+            ),
         );
     }
     Ok(())

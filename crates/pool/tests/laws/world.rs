@@ -26,6 +26,7 @@ pub(crate) fn settings() -> Settings {
         queue: queue::Rules::default(),
         grace_ms: 5000,
         umask: 0o022,
+        env: Default::default(),
         adoption: pool::Adoption::Never,
         restart: RestartRules::default(),
         idle_timeout: None,

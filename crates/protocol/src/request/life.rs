@@ -20,12 +20,14 @@ pub struct New {
     pub agent: Option<String>,
     /// The program and arguments; defaults to the agent's.
     pub command: Vec<OsBytes>,
-    /// The directory; defaults to the session's own `work/`.
+    /// The directory; defaults to the caller's, and without that to the session's own `work/`.
     pub cwd: Option<OsBytes>,
     /// Added to the environment.
     pub env: Vec<(OsBytes, OsBytes)>,
-    /// Variables of the caller's environment that the pool passes on by its allow-list (`PATH`, `LANG`, …).
+    /// The caller's environment, of which the configuration says what is passed on; see [`crate::env`].
     pub caller_env: Vec<(OsBytes, OsBytes)>,
+    /// The caller's directory, where no other is asked for.
+    pub caller_cwd: Option<OsBytes>,
     /// Labels.
     pub labels: BTreeMap<String, String>,
     /// Terminal size; defaults to the configuration's.
