@@ -365,6 +365,23 @@ fn what_is_written_is_waited_for_by_an_expression() {
     wait("output:9090").expect(1);
 }
 
+#[test]
+fn what_an_earlier_run_wrote_is_not_waited_for() {
+    let pool = pool();
+    let id =
+        pool.script("srv", "[ -e second ] && sleep 1; touch second; echo Listening on :3000; sleep 1000");
+    let wait = |more: &[&str]| {
+        let args = [&["--timeout", "30s", "wait", &id, "--for", "output:Listening"], more].concat();
+        pool.ctl(&args)
+    };
+    wait(&[]).expect(0);
+    pool.ok(&["restart", &id]);
+    pool.ctl(&["--timeout", "300ms", "wait", &id, "--for", "output:Listening"]).expect(6);
+    wait(&[]).expect(0);
+    wait(&["--since", "1h"]).expect(0);
+    pool.ctl(&["wait", &id, "--for", "idle", "--since", "1h"]).expect(2);
+}
+
 /// The keys that scripts may count on.
 const SESSION: &str = "id, name, workspace, dir, agent, command, cwd, labels, lifecycle, reason, activity, activity_source,
     activity_since, activity_detail, ask, limited_until, waits, confirm, status, rest_state, attached_clients,

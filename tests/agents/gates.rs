@@ -292,3 +292,111 @@ fn t07_what_twenty_send_at_once_arrives_whole_and_in_each_senders_order() {
     let listed = pool.lines(&["queue", "ls", &id]);
     assert!(listed.len() == SENDERS * EACH && listed.iter().all(|message| message["state"] == "done"));
 }
+
+fn dir(pool: &Pool, session: &str) -> PathBuf {
+    PathBuf::from(pool.show(session)["dir"].as_str().unwrap())
+}
+
+/// Waits until it is typed, and says why no more.
+#[track_caller]
+fn await_typed(pool: &Pool, session: &str, message: &str, reason: &str) {
+    eventually(&format!("typed: {reason}"), PATIENCE, || {
+        let shown = pool.json(&["queue", "show", session, message]);
+        assert!(["queued", "typing", "typed"].contains(&shown["state"].as_str().unwrap()), "{shown}");
+        (shown["state"] == "typed" && shown["reason"] == reason).then_some(())
+    });
+}
+
+/// Nothing reads: what is told of each prompt stays `typed`, however often one looks, and never becomes `done`.
+#[test]
+fn a_prompt_is_done_once_it_was_read_and_not_before() {
+    let pool = Pool::with("[pool]\nmax_sessions = 100\n");
+    let names: Vec<String> = (0..8).map(|n| format!("s{n}")).collect();
+    for name in &names {
+        pool.ok(&["new", name, "--", "sleep", "1000"]);
+    }
+    let sent: Vec<String> = names.iter().map(|name| pool.ok(&["send", name, "hello"])).collect();
+    for (name, id) in names.iter().zip(&sent) {
+        await_typed(&pool, name, id, "typed, and its program has not read it yet");
+    }
+    // Its end is no reading.
+    for (n, (name, id)) in names.iter().zip(&sent).enumerate() {
+        let (_, program) = pool.pane_pids(name);
+        if n % 2 == 0 {
+            send_signal(program, Signal::SIGKILL);
+        } else {
+            pool.ok(&["kill", name]);
+        }
+        let shown = eventually("it is over", PATIENCE, || {
+            let shown = pool.json(&["queue", "show", name, id]);
+            (shown["state"] != "typed").then_some(shown)
+        });
+        assert_eq!(shown["state"], "dead", "{shown}");
+    }
+    // What is thrown away was not read, though nothing waits any more.
+    if std::process::Command::new("perl").arg("-v").output().is_ok() {
+        let script = "use POSIX; sleep 2; tcflush(0, TCIFLUSH); sleep 1000";
+        pool.ok(&["new", "flush", "--", "perl", "-e", script]);
+        let id = pool.ok(&["send", "flush", "hello"]);
+        let thrown = "typed, and its program threw it away, or has not got it yet: `poolctl queue resolve`";
+        await_typed(&pool, "flush", &id, thrown);
+    }
+    // What reads is done.
+    pool.ok(&["new", "cat", "--", "cat"]);
+    assert_eq!(pool.json(&["send", "cat", "--wait", "done", "hello"])["state"], "done");
+}
+
+#[test]
+fn a_shell_is_done_when_it_is_in_front_again_and_what_runs_in_it_gets_no_prompt() {
+    let pool = Pool::with("");
+    for (name, shell) in [("bash", "bash"), ("dash", "dash")] {
+        if std::process::Command::new(shell).args(["-c", ":"]).output().is_err() {
+            continue;
+        }
+        pool.ok(&["new", name, "--agent", "shell", "--", shell, "-i"]);
+        let done = |text: &str| pool.json(&["send", name, "--wait", "done", text]);
+        let quick = done("touch quick");
+        assert_eq!(
+            (&quick["state"], &quick["reason"]),
+            (&"done".into(), &"its shell is in front again".into())
+        );
+        assert!(dir(&pool, name).join("work/quick").exists(), "{name}");
+        for slow in ["sleep 1; touch slow", "x=$(sleep 1); touch inner"] {
+            let file = slow.rsplit(' ').next().unwrap();
+            assert_eq!(done(slow)["state"], "done");
+            assert!(dir(&pool, name).join("work").join(file).exists(), "{name}: {slow}");
+        }
+        // A program that somebody started in it by hand is no shell.
+        pool.ok(&["keys", name, "c", "a", "t", "Space", ">", "c", "a", "u", "g", "h", "t", "Enter"]);
+        wait_until("cat runs", PATIENCE, || dir(&pool, name).join("work/caught").exists());
+        let next = pool.ok(&["send", name, "touch after"]);
+        await_reason(&pool, name, &next, "another program is in front of its shell");
+        pool.ok(&["keys", name, "C-d"]);
+        await_done(&pool, name, &next);
+        assert_eq!(std::fs::read(dir(&pool, name).join("work/caught")).unwrap(), b"");
+        assert!(dir(&pool, name).join("work/after").exists());
+    }
+}
+
+#[test]
+fn waiting_for_idle_waits_for_what_is_queued_typed_or_worked_on() {
+    let pool = Pool::with("");
+    pool.ok(&["new", "bash", "--agent", "shell", "--", "bash", "-i"]);
+    pool.ok(&[
+        "new",
+        "none",
+        "--",
+        "sh",
+        "-c",
+        "while read -r line; do sleep 1; echo \"$line\" >>done; done",
+    ]);
+    for n in 0..3 {
+        let file = format!("file{n}");
+        pool.ok(&["send", "bash", &format!("sleep 0.3; touch {file}")]);
+        pool.ok(&["wait", "bash", "--for", "idle"]);
+        assert!(dir(&pool, "bash").join("work").join(&file).exists(), "{file}");
+        let id = pool.ok(&["send", "none", "x"]);
+        pool.ok(&["wait", "none", "--for", "idle"]);
+        assert_eq!(pool.json(&["queue", "show", "none", &id])["state"], "done");
+    }
+}

@@ -52,6 +52,9 @@ fn g03_a_flood_stays_under_its_cap_and_others_go_on() {
             let limit = PATIENCE + Duration::from_secs(2) * u32::try_from(bytes / 1_000_000).unwrap();
             while !dir.join("work/over").exists() && began.elapsed() < limit {
                 most = most.max(log_size(&dir));
+                // So many as were asked for, while it grows.
+                let lines = pool.ctl(&["logs", &id, "-n", "1"]).expect(0).stdout.lines().count();
+                assert!(lines <= 1, "{lines}");
                 thread::sleep(Duration::from_millis(5));
             }
             over.store(true, Ordering::Relaxed);

@@ -144,7 +144,7 @@ fn q07_a_pause_that_is_over_at_once_wakes_who_waits() {
 fn a_session_that_restarts_takes_messages() {
     // Longer than a busy machine may keep this test from looking.
     let pool = crate::harness::Pool::with("[reaper]\ngrace = '5s'\n");
-    let id = pool.script("web", "trap '' TERM; touch ready; exec sleep 1000");
+    let id = pool.script("web", "trap '' TERM HUP; touch ready; exec sleep 1000");
     let ready = pool.state().join("sessions").join(&id).join("work/ready");
     wait_until("it is deaf", PATIENCE, || ready.exists());
     let restart = {

@@ -87,13 +87,45 @@ impl Tail {
         Ok(())
     }
 
-    /// Skips what is before the last so many lines.
+    /// Skips what is before the last so many lines, and says where they end.
     ///
     /// # Errors
     /// As [`Tail::skip_to_first`].
-    pub(crate) fn skip_to_last(&mut self, lines: u64) -> Result<(), Error> {
-        let offset = logs::start_of_last(self.0.dir(), lines).map_err(|error| self.unreadable(&error))?;
-        self.skip_to(offset);
+    pub(crate) fn skip_to_last(&mut self, lines: u64) -> Result<u64, Error> {
+        let (start, end) = logs::last_lines(self.0.dir(), lines).map_err(|error| self.unreadable(&error))?;
+        self.skip_to(start);
+        Ok(end)
+    }
+
+    /// Skips what earlier runs wrote.
+    ///
+    /// # Errors
+    /// As [`Tail::skip_to_first`].
+    pub(crate) fn skip_to_run(&mut self, tag: Tag) -> Result<(), Error> {
+        let begin = logs::begin_of(self.0.dir(), tag).map_err(|error| self.unreadable(&error))?;
+        self.skip_to(begin);
+        Ok(())
+    }
+
+    /// Where it ends now.
+    ///
+    /// # Errors
+    /// As [`Tail::skip_to_first`].
+    pub(crate) fn end(&self) -> Result<u64, Error> {
+        Ok(self.bounds()?.1)
+    }
+
+    /// Tells on standard error where what is kept, and is read from here, is not all that was written.
+    ///
+    /// # Errors
+    /// As [`Tail::skip_to_first`].
+    pub(crate) fn note_gone(&self) -> Result<(), Error> {
+        let (start, _) = self.bounds()?;
+        if start > 0 && self.0.offset() <= start {
+            out::note(&format!(
+                "poolctl: {start} bytes of older output are gone; the first line may be a piece"
+            ));
+        }
         Ok(())
     }
 
@@ -118,12 +150,23 @@ impl Tail {
     /// # Errors
     /// The log cannot be read, or the sink not written.
     pub(crate) fn copy(&mut self, sink: &mut dyn Sink) -> Result<u64, Error> {
+        self.copy_until(sink, u64::MAX)
+    }
+
+    /// The same, up to this offset: a log that grows as fast as it is read has no end of its own.
+    ///
+    /// # Errors
+    /// As [`Tail::copy`].
+    pub(crate) fn copy_until(&mut self, sink: &mut dyn Sink, end: u64) -> Result<u64, Error> {
         let mut block = vec![0; BLOCK];
         let mut copied = 0;
         loop {
-            let read = self.0.read(&mut block).map_err(|error| self.unreadable(&error))?;
+            let left =
+                usize::try_from(end.saturating_sub(self.0.offset())).map_or(BLOCK, |left| left.min(BLOCK));
+            let read = self.0.read(&mut block[..left]).map_err(|error| self.unreadable(&error))?;
             note_missed(self.0.take_missed());
-            if read == 0 {
+            // Behind a gap it may be beyond the end.
+            if read == 0 || self.0.offset() - read as u64 >= end {
                 return Ok(copied);
             }
             copied += read as u64;
@@ -241,7 +284,7 @@ mod tests {
             String::from_utf8(sink.0).unwrap()
         };
         assert_eq!(rest(Tail::skip_to_first), "one\ntwo\nthree\n");
-        assert_eq!(rest(|tail| tail.skip_to_last(1)), "three\n");
+        assert_eq!(rest(|tail| tail.skip_to_last(1).map(drop)), "three\n");
         assert_eq!(rest(|tail| tail.skip_to_last_bytes(8)), "o\nthree\n");
     }
 }

@@ -155,7 +155,7 @@ pub(crate) async fn run(daemon: Arc<Daemon>) {
             return;
         }
         let context = Arc::clone(&daemon);
-        let decide = move |turn: &mut Turn<'_>| decide(turn, &context, found);
+        let decide = move |turn: &mut Turn<'_>| decide(turn, &context, (found, now));
         let Ok(Todo { parks, answers }) = daemon.engine.turn(decide).await else { return };
         stale::park_all(&daemon, parks);
         for answer in answers {
@@ -195,6 +195,7 @@ fn subjects(turn: &mut Turn<'_>, daemon: &Daemon) -> Vec<Subject> {
         .collect();
     let there: BTreeSet<Tag> = subjects.iter().map(|subject| subject.tag).collect();
     turn.rest.agents.marks.retain(|tag, _| there.contains(tag));
+    turn.rest.agents.looked.retain(|tag, _| there.contains(tag));
     let known: BTreeSet<SessionId> = turn.pool().sessions().map(|session| session.id).collect();
     turn.rest.agents.forget(&known);
     subjects
@@ -209,7 +210,7 @@ struct Todo {
 }
 
 /// What follows from what was seen.
-fn decide(turn: &mut Turn<'_>, daemon: &Daemon, found: Vec<(Subject, Found)>) -> Todo {
+fn decide(turn: &mut Turn<'_>, daemon: &Daemon, (found, began): (Vec<(Subject, Found)>, Timestamp)) -> Todo {
     let mut answers = Vec::new();
     let rules = &daemon.loaded().settings.queue;
     let idle_quiet = daemon.loaded().settings.idle_quiet;
@@ -218,6 +219,7 @@ fn decide(turn: &mut Turn<'_>, daemon: &Daemon, found: Vec<(Subject, Found)>) ->
             continue;
         }
         marked(turn, &subject, &found);
+        looked(turn, subject.tag, began);
         note(turn, &subject, &found);
         if record::read(turn, daemon, &subject, &found) {
             continue;
@@ -227,6 +229,7 @@ fn decide(turn: &mut Turn<'_>, daemon: &Daemon, found: Vec<(Subject, Found)>) ->
             quiet_since: found.quiet_since,
             idle_quiet,
             marks: found.marks,
+            worked_at: turn.rest.view.worked.get(&subject.tag).copied(),
             own_foreground: subject.own_foreground,
             interrupted_at,
             screen: found.look,
@@ -268,6 +271,15 @@ fn marked(turn: &mut Turn<'_>, subject: &Subject, found: &Found) {
     }
     turn.rest.agents.marks.insert(subject.tag, found.marks.clone());
     turn.stir();
+}
+
+/// It was looked at, by a look that began then: whoever waits for it to be idle may have waited for that.
+fn looked(turn: &mut Turn<'_>, tag: Tag, began: Timestamp) {
+    let before = turn.rest.agents.looked.insert(tag, began);
+    let worked = turn.rest.view.worked.get(&tag).copied();
+    if worked.is_some_and(|worked| worked < began && before.is_none_or(|before| before <= worked)) {
+        turn.stir();
+    }
 }
 
 /// The tokens of its conversation.

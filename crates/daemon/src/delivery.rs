@@ -11,6 +11,7 @@ use agents::screen::{self, Screen};
 use agents::{Adapter, Confirm};
 use pool::activity::Look;
 use pool::{Agent, delivery, heard, queue};
+use process::unread::Stand;
 use protocol::activity::Source;
 use protocol::{
     ActivityState, Event, Incarnation, Message, MessageState, Refusal, Session, SessionId, Timestamp, Token,
@@ -261,12 +262,14 @@ async fn glanced(
     let now = crate::clock::now();
     let ago = |seconds: u64| now.since(Timestamp(seconds.saturating_mul(1000)));
     let unread = unread(run).await;
+    let stand = if agent.confirm == Confirm::Prompt { stand(run).await } else { None };
     Ok(delivery::Glance {
         in_mode: seen.in_mode,
         alternate: seen.alternate,
         typed_ago: seen.typed_at.map(ago),
         active_ago: seen.active_at.map(ago),
         unread,
+        in_front: stand.map(|stand| stand.in_front),
         look,
         said_idle,
     })
@@ -278,6 +281,12 @@ async fn unread(run: &Incarnation) -> Option<u32> {
     slow::limited(Purpose::Processes, move || process::unread::unread_input(agent).ok().flatten())
         .await
         .flatten()
+}
+
+/// How a shell stands in its terminal, where the system tells.
+async fn stand(run: &Incarnation) -> Option<Stand> {
+    let shell = run.agent?;
+    slow::limited(Purpose::Processes, move || process::unread::stand(shell).ok().flatten()).await.flatten()
 }
 
 /// How a terminal looks, and what that means for its agent.

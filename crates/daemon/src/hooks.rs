@@ -20,7 +20,7 @@ use pool::queue;
 use protocol::activity::Ask;
 use protocol::hook::{Decision, Hook, Signal};
 use protocol::message::PROMPT;
-use protocol::{Event, MessageId, MessageState, Reply, Response, SessionId, Tag};
+use protocol::{Event, MessageId, MessageState, Reply, Response, SessionId, Tag, Timestamp};
 use tokio::sync::oneshot;
 
 pub(crate) use asks::{asks, open};
@@ -50,6 +50,8 @@ pub(crate) struct Agents {
     pub(crate) waits: BTreeMap<SessionId, String>,
     /// What programs told their terminals.
     pub(crate) marks: BTreeMap<Tag, Marks>,
+    /// When the last look at an incarnation began of which something is known.
+    pub(crate) looked: BTreeMap<Tag, Timestamp>,
     /// The turns that the prompts which agents have began, where they said so.
     turns: BTreeMap<SessionId, String>,
     /// When keys were last pressed in a session's terminal by the pool.
@@ -88,7 +90,11 @@ pub(crate) fn waits(turn: &Turn<'_>, session: SessionId) -> Option<(MessageId, S
     let behind = before.map(|open| {
         let state = protocol::MessageStatus { state: open.state, ..Default::default() }.event_kind();
         let settle = match open.state {
-            MessageState::Typed | MessageState::InDoubt => format!(": `poolctl queue resolve {}`", open.id),
+            MessageState::Typed | MessageState::InDoubt => {
+                let name = turn.pool().session(session).map(|session| session.name.to_string());
+                let name = name.unwrap_or_default();
+                format!(": `poolctl queue resolve {name} {} --as done|retry|dead`", open.id)
+            }
             _ => String::new(),
         };
         format!("message {} comes first ({}){settle}", open.id, state.trim_start_matches("message_"))

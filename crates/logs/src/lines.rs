@@ -8,16 +8,16 @@ use crate::reader::{Reader, extents};
 /// Bytes read at a time.
 const BLOCK: usize = 64 * 1024;
 
-/// Where the last so many lines start; the first byte that is kept where there are not more. A newline at the very end
-/// ends the last line.
+/// Where the last so many lines start, and where they end: the log may grow meanwhile. They start with the first byte that
+/// is kept where there are not more. A newline at the very end ends the last line.
 ///
 /// # Errors
 /// The files cannot be read.
-pub fn start_of_last(dir: &Path, lines: u64) -> io::Result<u64> {
+pub fn last_lines(dir: &Path, lines: u64) -> io::Result<(u64, u64)> {
     let extents = extents(dir)?;
     let (start, end) = (extents.first().map_or(0, |e| e.0), extents.last().map_or(0, |e| e.1));
     if lines == 0 {
-        return Ok(end);
+        return Ok((end, end));
     }
     let mut left = lines;
     for extent in extents.iter().rev() {
@@ -36,9 +36,9 @@ pub fn start_of_last(dir: &Path, lines: u64) -> io::Result<u64> {
             more -= 1;
             more > 0
         })?;
-        return Ok(first);
+        return Ok((first, end));
     }
-    Ok(start)
+    Ok((start, end))
 }
 
 /// The offset behind each newline, until it is enough.

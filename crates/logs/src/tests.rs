@@ -66,7 +66,7 @@ fn collect(reader: &mut Reader) -> (u64, String) {
 }
 
 fn last(dir: &Path, lines: u64) -> (u64, String) {
-    collect(&mut Reader::new(dir, start_of_last(dir, lines).unwrap()))
+    collect(&mut Reader::new(dir, last_lines(dir, lines).unwrap().0))
 }
 
 #[test]

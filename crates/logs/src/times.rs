@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use process::log_writer::times::{self, Entry};
+use protocol::ids::Tag;
 use protocol::{Timestamp, logs, time};
 
 /// The times of a log that may still grow.
@@ -55,4 +56,15 @@ pub fn offset_at(dir: &Path, at: Timestamp, end: u64) -> io::Result<u64> {
         return Ok(end);
     }
     Ok(last.map_or(0, |last| entries[last].offset))
+}
+
+/// Where the output of this incarnation begins: the end, where its writer has not begun.
+///
+/// # Errors
+/// The log cannot be read.
+pub fn begin_of(dir: &Path, tag: Tag) -> io::Result<u64> {
+    // The end first: what is written meanwhile is behind it.
+    let (_, end) = crate::bounds(dir)?;
+    let begun = times::read(dir)?.into_iter().find(|entry| entry.tag == Some(tag));
+    Ok(begun.map_or(end, |entry| entry.offset))
 }

@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use agents::screen::{self, Composer, Dialog};
 use protocol::activity::{Ask, AskKind, Source};
-use protocol::{
-    Activity, ActivityState, Event, Lifecycle, MessageState, Notes, Reason, Session, SessionId, Timestamp,
-};
+use protocol::{Activity, ActivityState, Event, Lifecycle, MessageState, Notes, Reason, Session, Timestamp};
 
 use crate::heard;
 use crate::pool::Pool;
@@ -25,6 +23,8 @@ pub struct Seen {
     pub idle_quiet: Duration,
     /// What the program told the terminal in this incarnation.
     pub marks: Marks,
+    /// When something was last typed into it by way of the pool.
+    pub worked_at: Option<Timestamp>,
     /// Whether its own program is in the foreground of its terminal, and not another that it started. For shells.
     pub own_foreground: Option<bool>,
     /// When its user interrupted it last, as its own record tells.
@@ -152,7 +152,7 @@ fn guessed(seen: &Seen, now: Timestamp) -> Activity {
     }
     let marks = &seen.marks;
     let newest = marks.prompt_at.max(marks.command_at);
-    if let Some(at) = marks.bell_at.filter(|at| newest.is_none_or(|newest| *at > newest)) {
+    if let Some(at) = marks.bell_at.filter(|at| bell_holds(*at, newest, seen, now)) {
         let text = "it rang the bell".to_owned();
         let ask = Ask { id: at.0, kind: AskKind::Bell, text, tool: None, answerable: false };
         return Activity { ask: Some(ask), ..is(ActivityState::Attention, Source::Terminal, at) };
@@ -173,6 +173,19 @@ fn guessed(seen: &Seen, now: Timestamp) -> Activity {
         Some(_) => is(ActivityState::Busy, Source::Output, now),
         None => Activity { since: now, ..Activity::default() },
     }
+}
+
+/// How long after a bell a program may go on writing that still waits for somebody: most write something just after it.
+const BELL_OUTPUT: Duration = Duration::from_secs(30);
+/// How long a bell asks for somebody at most.
+const BELL_LIMIT: Duration = Duration::from_secs(10 * 60);
+
+/// Whether a bell still asks for somebody: not once it was answered (something was typed, a prompt or a command came
+/// after it), once its program goes on by itself, nor for ever. Somebody who attached has heard it, and it is gone.
+fn bell_holds(at: Timestamp, newest: Option<Timestamp>, seen: &Seen, now: Timestamp) -> bool {
+    newest.max(seen.worked_at).is_none_or(|then| at > then)
+        && seen.quiet_since.is_none_or(|wrote| wrote < at.after(BELL_OUTPUT))
+        && now.since(at) < BELL_LIMIT
 }
 
 /// An agent that has not said anything yet: only its screen tells whether it is ready.
@@ -209,7 +222,7 @@ pub fn shown(pool: &Pool, session: &Session) -> Activity {
     }
     let tag = session.incarnation.as_ref().map(|run| run.tag);
     let known = pool.activity(session.id).filter(|activity| activity.tag == tag);
-    doubt(pool, session.id).or_else(|| known.cloned()).unwrap_or_else(|| Activity {
+    doubt(pool, session).or_else(|| known.cloned()).unwrap_or_else(|| Activity {
         since: session.changed_at,
         tag,
         ..Activity::default()
@@ -217,11 +230,11 @@ pub fn shown(pool: &Pool, session: &Session) -> Activity {
 }
 
 /// A prompt of which only a person can say what became of it.
-fn doubt(pool: &Pool, session: SessionId) -> Option<Activity> {
-    let open = queue::held_prompt(pool, session).filter(|open| open.state == MessageState::InDoubt)?;
-    let id = open.id;
-    let text =
-        format!("message {id} may or may not have arrived: poolctl queue resolve {id} --as done|retry|dead");
+fn doubt(pool: &Pool, session: &Session) -> Option<Activity> {
+    let open = queue::held_prompt(pool, session.id).filter(|open| open.state == MessageState::InDoubt)?;
+    let (id, name) = (open.id, &session.name);
+    let how = format!("poolctl queue resolve {name} {id} --as done|retry|dead");
+    let text = format!("message {id} may or may not have arrived: {how}");
     let ask = Ask { id: id.0, kind: AskKind::Message, text, tool: None, answerable: false };
     let (state, source) = (ActivityState::Attention, Source::Queue);
     Some(Activity { state, source, since: open.since, ask: Some(ask), ..Activity::default() })

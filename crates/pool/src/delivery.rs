@@ -111,6 +111,8 @@ pub struct Glance {
     pub active_ago: Option<Duration>,
     /// Bytes that its program has not read, where that is known.
     pub unread: Option<u32>,
+    /// Whether a shell is itself in the foreground of its terminal, where that is known.
+    pub in_front: Option<bool>,
     /// How it looks, where the agent's look is known.
     pub look: Option<Look>,
     /// Whether its agent's own hook said last that it waits for a prompt.
@@ -130,6 +132,9 @@ pub fn look(settings: &Settings, agent: &Agent, glance: &Glance) -> Result<(), S
     }
     if let Some(bytes) = glance.unread.filter(|bytes| *bytes > 0) {
         return Err(format!("its program has not read what was typed before ({bytes} bytes)"));
+    }
+    if agent.confirm == Confirm::Prompt && glance.in_front == Some(false) {
+        return Err("another program is in front of its shell".to_owned());
     }
     if glance.alternate && agent.waits_for_screen {
         return Err("it shows a full-screen program".to_owned());

@@ -256,6 +256,15 @@ pub fn held_prompt(pool: &Pool, session: SessionId) -> Option<Open<'_>> {
     held.into_iter().find(|open| open.kind == PROMPT)
 }
 
+/// Whether a prompt is on its way to a session's agent, or has not come to its end there.
+#[must_use]
+pub fn is_prompted(pool: &Pool, session: SessionId, now: Timestamp) -> bool {
+    let held = held_prompt(pool, session).is_some_and(|open| open.state != MessageState::InDoubt);
+    // One whose time has not come keeps nobody busy, unless it is tried again.
+    let comes = |open: &Open<'_>| open.attempts > 0 || open.not_before.is_none_or(|at| at <= now);
+    held || waiting_prompt(pool, session).is_some_and(|open| comes(&open))
+}
+
 /// Its pane is known and takes input.
 fn is_open(run: &Incarnation) -> bool {
     !run.dead && run.server.is_some() && run.pane.is_some()

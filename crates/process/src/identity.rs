@@ -115,6 +115,12 @@ pub fn is_outdated(id: ProcId, path: &std::path::Path) -> bool {
     platform::is_outdated(id.pid, path).unwrap_or(false) && !exited(id).unwrap_or(true)
 }
 
+/// Whether the caller ignores this signal, as under `nohup`.
+#[must_use]
+pub fn i_ignore(signal: nix::sys::signal::Signal) -> bool {
+    platform::ignores(std::process::id(), signal).unwrap_or(false)
+}
+
 /// A text that differs after each start of the machine: a [`ProcId`] means something only with it.
 ///
 /// # Errors

@@ -151,7 +151,7 @@ pub(crate) fn member(pid: u32, group: u32) -> io::Result<Option<Glance>> {
 }
 
 /// Those that each of its threads has started or inherited; none where the kernel does not tell.
-fn children(pid: u32) -> Vec<u32> {
+pub(crate) fn children(pid: u32) -> Vec<u32> {
     let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     let lists = threads.flatten().filter_map(|thread| std::fs::read(thread.path().join("children")).ok());
     lists.flat_map(|list| proc::parse_pids(&list)).collect()
@@ -237,6 +237,25 @@ pub(crate) fn send(fd: &OwnedFd, _id: ProcId, signal: Signal) -> io::Result<bool
     }
 }
 
+/// Whether the process ignores this signal.
+pub(crate) fn ignores(pid: u32, signal: Signal) -> io::Result<bool> {
+    let Some(status) = slurp(pid, "status")? else { return Ok(false) };
+    let text = String::from_utf8_lossy(&status);
+    let mask = text.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    Ok(mask.is_some_and(|mask| mask >> (signal as i32 - 1) & 1 == 1))
+}
+
+/// Whether the process runs another file than the one with this path, which is the path that it was started from.
+pub(crate) fn is_outdated(pid: u32, path: &std::path::Path) -> io::Result<bool> {
+    let exe = PathBuf::from(format!("/proc/{pid}/exe"));
+    let named = std::fs::read_link(&exe)?.into_os_string().into_vec();
+    let named = named.strip_suffix(DELETED).unwrap_or(&named);
+    let identity = |found: std::fs::Metadata| (found.dev(), found.ino());
+    let same_place = path.canonicalize()?.as_os_str().as_bytes() == named;
+    Ok(same_place && identity(std::fs::metadata(&exe)?) != identity(std::fs::metadata(path)?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -251,14 +270,4 @@ mod tests {
         assert_eq!([of('Z', 0), of('S', 0), of('X', 1)], [None; 3]);
         assert_eq!([of('S', 1), of('t', 1)], [Some(State::Running), Some(State::Stopped)]);
     }
-}
-
-/// Whether the process runs another file than the one with this path, which is the path that it was started from.
-pub(crate) fn is_outdated(pid: u32, path: &std::path::Path) -> io::Result<bool> {
-    let exe = PathBuf::from(format!("/proc/{pid}/exe"));
-    let named = std::fs::read_link(&exe)?.into_os_string().into_vec();
-    let named = named.strip_suffix(DELETED).unwrap_or(&named);
-    let identity = |found: std::fs::Metadata| (found.dev(), found.ino());
-    let same_place = path.canonicalize()?.as_os_str().as_bytes() == named;
-    Ok(same_place && identity(std::fs::metadata(&exe)?) != identity(std::fs::metadata(path)?))
 }

@@ -260,6 +260,12 @@ pub(crate) fn send(_fd: &OwnedFd, id: ProcId, signal: Signal) -> io::Result<bool
     }
 }
 
+/// Not told here: only shells are known for it.
+pub(crate) fn ignores(pid: u32, _: nix::sys::signal::Signal) -> io::Result<bool> {
+    let shells: [&[u8]; 6] = [b"bash", b"zsh", b"sh", b"ksh", b"fish", b"dash"];
+    Ok(glance(pid)?.is_some_and(|found| shells.contains(&found.comm.0.as_slice())))
+}
+
 /// Not told here.
 pub(crate) fn is_outdated(_: u32, _: &std::path::Path) -> io::Result<bool> {
     Ok(false)

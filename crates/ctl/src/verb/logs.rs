@@ -32,7 +32,7 @@ pub(crate) struct Args {
     #[arg(short, long)]
     pub follow: bool,
     /// Only the last so many lines
-    #[arg(long, value_name = "N")]
+    #[arg(short = 'n', long, alias = "tail", value_name = "N")]
     pub lines: Option<u64>,
     /// Only what was written since then: how long ago (10m), or a time (2026-11-22T10:00:00Z)
     #[arg(long, value_name = "TIME", value_parser = time::moment)]
@@ -52,11 +52,15 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
         Some(at) => tail.skip_to_time(at)?,
         None => tail.skip_to_first()?,
     }
-    if let Some(lines) = args.lines {
-        tail.skip_to_last(lines)?;
+    let end = match args.lines {
+        Some(lines) => tail.skip_to_last(lines)?,
+        None => tail.end()?,
+    };
+    if args.since.is_none() {
+        tail.note_gone()?;
     }
     let mut sink = sink(context, args, &id, tail.times());
-    tail.copy(&mut *sink)?;
+    tail.copy_until(&mut *sink, end)?;
     if args.follow {
         let (sender, over) = mpsc::channel();
         when_over(context.patient_client(), id, (sender, |incarnation| incarnation));

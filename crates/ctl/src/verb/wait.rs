@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use protocol::request::{Until, Wait};
-use protocol::{ActivityState, ErrorCode, MessageId, Request, Response, SessionRef};
+use protocol::{ActivityState, ErrorCode, MessageId, Request, Response, SessionRef, Timestamp};
 
 use crate::context::Context;
 use crate::error::Error;
@@ -27,7 +27,10 @@ pub(crate) struct Args {
     /// For what; several, or a list with commas, are the first of them that is so
     #[arg(long = "for", value_name = "WHAT", required = true, value_parser = list)]
     pub wanted: Vec<List>,
-    /// Said of several: it is what they mean anyway
+    /// For output: what was written since then counts (10m ago, or a time), to about a second, and no screen
+    #[arg(long, value_name = "TIME", value_parser = time::moment)]
+    pub since: Option<Timestamp>,
+    /// Any of several, which is what they mean without it as well
     #[arg(long)]
     pub any: bool,
 }
@@ -39,9 +42,9 @@ const AFTER: &str = "WHAT is one of\n\
     \x20 exit               its program ended, and all it wrote is in the log\n\
     \x20 queue-empty        nothing waits or is in flight in its queue\n\
     \x20 message:ID         this message is over\n\
-    \x20 output:REGEX       its screen, the last 64 KiB of its log, or what it\n\
-    \x20                    writes from now on matches; the rest of the argument\n\
-    \x20                    is the expression, commas included\n\
+    \x20 output:REGEX       its screen, the last 64 KiB that this run wrote, or\n\
+    \x20                    what it writes from now on matches; the rest of the\n\
+    \x20                    argument is the expression, commas included\n\
     Where several were asked for, the one that came is printed.\n\n\
     Exit codes: 0 it came; 10 attention and 11 error, where they were one of several;\n\
     1 it cannot come any more, or the message was not worked; 6 timeout; for exit the\n\
@@ -120,7 +123,10 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     let wanted: Vec<Wanted> = args.wanted.into_iter().flat_map(|list| list.0).collect();
     let words: Vec<&str> = wanted.iter().map(|wanted| wanted.word.as_str()).collect();
     let progress = context.progress(&format!("{}: {}", args.session, words.join(", ")));
-    let came = first(context, &session, &wanted)?;
+    if args.since.is_some() && patterns(&wanted).is_empty() {
+        return Err(Error::usage("--since says from when on output counts: it goes with --for output:REGEX"));
+    }
+    let came = first(context, (&session, args.since), &wanted)?;
     drop(progress);
     show(context, &session, &wanted, came)
 }
@@ -134,9 +140,13 @@ enum Heard {
 }
 
 /// Waits for the first of these.
-fn first(context: &Context, session: &SessionRef, wanted: &[Wanted]) -> Result<Came, Error> {
+fn first(
+    context: &Context,
+    (session, since): (&SessionRef, Option<Timestamp>),
+    wanted: &[Wanted],
+) -> Result<Came, Error> {
     let (sender, heard) = mpsc::channel();
-    let watched = output::watch(context, session, patterns(wanted), {
+    let watched = output::watch(context, (session, since), patterns(wanted), {
         let sender = sender.clone();
         // Whoever waited may be gone.
         move |found| drop(sender.send(Heard::Wrote(found)))

@@ -100,6 +100,10 @@ impl Watched {
 
     /// Reads what is new.
     pub(super) fn read(&mut self, subject: &Subject, now: Timestamp) {
+        if subject.attached {
+            // Somebody is there who hears it.
+            self.marks.bell_at = None;
+        }
         if let Ok(found) = std::fs::metadata(&subject.log) {
             self.quiet_since = Some(written_at(&found).min(now));
             match subject.agent.adapter {

@@ -2,6 +2,7 @@
 //! seen to stand in the composer.
 
 mod doubt;
+mod reading;
 mod shell;
 
 use std::sync::Arc;
@@ -18,23 +19,21 @@ use tmux::act::Lines;
 use tmux::{Answer, PaneRef};
 use tokio::time::{Instant, sleep};
 
+use reading::{Reading, UNREAD};
+use shell::Before;
+
 use super::Claim;
 use crate::context::{Daemon, pane_of};
 use crate::engine::Turn;
 use crate::handle::Grant;
 use crate::locking;
 
-/// Why it is as it is where its program has not even read it.
-const UNREAD: &str = "typed, and its program has not read it yet";
 /// Why it is as it is where nobody knows of Enter.
 const STANDS: &str = "its typing was cut off; it stands in the composer";
-/// How long a program has to read what was typed before that is told.
-const READ_LIMIT: Duration = Duration::from_secs(1);
 /// How long what was typed may take to be seen on the screen.
 const ECHO_LIMIT: Duration = Duration::from_secs(2);
-/// Between two looks.
-const PAUSE: Duration = Duration::from_millis(10);
-const PAUSE_MAX: Duration = Duration::from_millis(500);
+/// Between two looks at the screen.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// It was not typed, or not in full.
 pub(super) async fn failed(
@@ -71,9 +70,14 @@ pub(super) async fn failed(
 pub(super) async fn entered(daemon: &Arc<Daemon>, claim: Claim, grant: Grant) -> Result<(), Refusal> {
     let hooked = claim.agent.confirm == Confirm::Hook;
     let silent = hooked && is_silent(&claim.agent, claim.message.enter, &claim.body);
+    let confirm = if silent { Confirm::None } else { claim.agent.confirm };
     crate::crash::point("deliver-pasted");
     if claim.message.enter {
         sleep(settle(claim.message.size)).await;
+    }
+    let reading = if confirm == Confirm::None { Reading::begin(daemon, &claim).await } else { None };
+    let before = if confirm == Confirm::Prompt { Before::now(daemon, &claim).await } else { None };
+    if claim.message.enter {
         // A dialog that opened meanwhile would take Enter for its own: then it is pressed once the text is seen.
         let hidden = hooked && shows_dialog(daemon, &claim).await;
         if hidden && silent {
@@ -97,11 +101,10 @@ pub(super) async fn entered(daemon: &Arc<Daemon>, claim: Claim, grant: Grant) ->
     crate::crash::point("deliver-typed");
     let (session, id, tag) = (claim.message.session, claim.message.id, claim.pane.tag);
     let text = String::from_utf8_lossy(&claim.body);
-    let confirm = if silent { Confirm::None } else { claim.agent.confirm };
     let over = match confirm {
         Confirm::Hook | Confirm::Prompt => None,
         Confirm::Echo => Some(echoed(daemon, &claim, &text).await),
-        Confirm::None => is_read(daemon, session, READ_LIMIT).await.then_some("unconfirmed"),
+        Confirm::None => reading::within(daemon, reading.as_ref()).await,
     };
     let settle = move |turn: &mut Turn<'_>| {
         let now = turn.now();
@@ -122,7 +125,7 @@ pub(super) async fn entered(daemon: &Arc<Daemon>, claim: Claim, grant: Grant) ->
     daemon.engine.turn(settle).await?;
     // Others may act on the session while its agent is at it.
     drop(grant);
-    look_after(daemon, session).await
+    look_after_since(daemon, session, Since { reading, before }).await
 }
 
 /// Nobody knows what tmux did of it: the pane is asked.
@@ -141,21 +144,6 @@ async fn shows_dialog(daemon: &Daemon, claim: &Claim) -> bool {
     glance.is_ok_and(|(_, look)| look.is_some_and(|look| look.dialog.is_some()))
 }
 
-/// Whether its program reads what was typed, within this time.
-async fn is_read(daemon: &Daemon, session: SessionId, limit: Duration) -> bool {
-    let run = move |turn: &mut Turn<'_>| turn.pool().session(session)?.incarnation.clone();
-    let Ok(Some(run)) = daemon.engine.turn(run).await else { return false };
-    let (deadline, mut pause) = (Instant::now() + limit, PAUSE);
-    while super::unread(&run).await.is_some_and(|bytes| bytes > 0) {
-        if Instant::now() >= deadline {
-            return false;
-        }
-        sleep(pause).await;
-        pause = (pause * 2).min(PAUSE_MAX);
-    }
-    true
-}
-
 /// Whether the end of what was typed is to be seen on the screen.
 async fn echoed(daemon: &Daemon, claim: &Claim, text: &str) -> &'static str {
     let last = text.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
@@ -169,7 +157,7 @@ async fn echoed(daemon: &Daemon, claim: &Claim, text: &str) -> &'static str {
         if Instant::now() >= deadline {
             return "unconfirmed: it was not seen on the screen";
         }
-        sleep(PAUSE * 5).await;
+        sleep(PAUSE).await;
     }
 }
 
@@ -234,7 +222,7 @@ fn typed(turn: &Turn<'_>, settings: &Settings, session: SessionId) -> Option<Typ
     let hooked = agent.confirm == Confirm::Hook;
     // One that was left to a person is so still.
     let left =
-        hooked && message.status.reason.as_ref().is_some_and(|why| ![UNREAD, STANDS].contains(&why.as_str()));
+        hooked && message.status.reason.as_ref().is_some_and(|why| why != STANDS && !reading::is_ours(why));
     let silent = is_silent(&agent, message.enter, &body);
     let (begun, enter) = (message.typing_began().unwrap_or(open.since), message.enter);
     let open = state == MessageState::Typed && !left || state == MessageState::Typing;
@@ -248,6 +236,18 @@ fn is_silent(agent: &Agent, enter: bool, body: &[u8]) -> bool {
 
 /// Sees to a prompt that was typed until something confirms it, or it is left to a person.
 pub(super) async fn look_after(daemon: &Arc<Daemon>, session: SessionId) -> Result<(), Refusal> {
+    look_after_since(daemon, session, Since::default()).await
+}
+
+/// What was noted before Enter; nothing after a start of the daemon.
+#[derive(Default)]
+struct Since {
+    reading: Option<Reading>,
+    before: Option<Before>,
+}
+
+/// The same, where it is known how its terminal was before.
+async fn look_after_since(daemon: &Arc<Daemon>, session: SessionId, since: Since) -> Result<(), Refusal> {
     let Some(mut now) = open(daemon, session).await? else { return Ok(()) };
     if now.state == MessageState::Typing {
         doubt::decide(daemon, session, &now).await?;
@@ -267,19 +267,9 @@ pub(super) async fn look_after(daemon: &Arc<Daemon>, session: SessionId) -> Resu
         if now.silent && now.agent.confirm == Confirm::Hook { Confirm::None } else { now.agent.confirm };
     match confirm {
         Confirm::Hook => confirmed_by_hook(daemon, session, now).await,
-        Confirm::Prompt => shell::prompted(daemon, session, now).await,
+        Confirm::Prompt => shell::prompted(daemon, session, now, since.before).await,
         Confirm::Echo => settled(daemon, (session, now.id), MessageState::Done, Some("unconfirmed")).await,
-        Confirm::None => {
-            while !is_read(daemon, session, READ_LIMIT).await {
-                let loaded = daemon.loaded();
-                let look = move |turn: &mut Turn<'_>| typed(turn, &loaded.settings, session).is_some();
-                let still = daemon.engine.turn(look).await?;
-                if !still {
-                    return Ok(());
-                }
-            }
-            settled(daemon, (session, now.id), MessageState::Done, Some("unconfirmed")).await
-        }
+        Confirm::None => reading::look_after(daemon, session, now, since.reading).await,
     }
 }
 

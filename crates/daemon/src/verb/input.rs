@@ -48,8 +48,9 @@ pub(super) async fn on_pane(
     let (operation, reply) = (op.clone(), answered(done));
     let answer = reply.clone();
     let conclude = move |turn: &mut Turn<'_>| {
-        let now = turn.mono();
-        turn.rest.agents.keyed.insert(id, now);
+        let (mono, now) = (turn.mono(), turn.now());
+        turn.rest.agents.keyed.insert(id, mono);
+        turn.rest.view.worked.insert(pane.tag, now);
         operation.conclude(turn, &answer);
     };
     daemon.engine.turn(conclude).await?;

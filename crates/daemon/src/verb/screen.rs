@@ -5,8 +5,8 @@ use std::sync::Arc;
 use protocol::reply::AttachCommand;
 use protocol::request::{Attach, Capture, Extent};
 use protocol::{ErrorCode, Lifecycle, OsBytes, Refusal, Reply, Response, Session, TmuxSessionId};
-use tmux::Answer;
 use tmux::act::Lines;
+use tmux::{Answer, TmuxError};
 
 use super::{input, life, shown};
 use crate::context::{Daemon, pane_of};
@@ -57,6 +57,10 @@ pub(super) async fn attach(daemon: &Arc<Daemon>, asked: Attach) -> Reply {
         let how = format!("{0} does not run; `poolctl restart {0}` starts it", session.name);
         return Err(Refusal::new(ErrorCode::Refused, how));
     };
+    // The client hands its terminal and its whole environment to whoever listens there.
+    if let Err(error @ TmuxError::Foreign(_)) = tmux::owner::look(&daemon.device.socket) {
+        return Err(Refusal::new(ErrorCode::Refused, error.to_string()));
+    }
     Ok(Response::Attach(command(daemon, &session, target, &asked)))
 }
 

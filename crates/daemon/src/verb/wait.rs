@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use protocol::activity::Source;
 use protocol::request::{Until, Wait};
 use protocol::{
     ActivityState, ErrorCode, Lifecycle, MessageId, MessageState, Refusal, Reply, Response, Session,
@@ -60,10 +61,29 @@ fn is_settled(turn: &Turn<'_>, session: &Session) -> bool {
     session.lifecycle == Lifecycle::Live || !coming
 }
 
+/// Whether what is known of its agent was seen or said after something was last typed into it. What no hook tells is looked
+/// at now and then.
+fn is_seen_since(turn: &Turn<'_>, session: &Session) -> bool {
+    let Some(run) = &session.incarnation else { return true };
+    let Some(worked) = turn.rest.view.worked.get(&run.tag) else { return true };
+    let activity = pool::activity::shown(turn.pool(), session);
+    let told = matches!(activity.source, Source::Hook | Source::Transcript) || activity.since > *worked;
+    told || turn.rest.agents.looked.get(&run.tag).is_some_and(|looked| looked > worked)
+}
+
 /// Its agent does this; refused where it cannot any more.
 fn does(turn: &Turn<'_>, daemon: &Daemon, session: &Session, state: ActivityState) -> Option<Reply> {
     if pool::activity::shown(turn.pool(), session).state == state {
-        return Some(shown::reply(turn, daemon, session.id));
+        // What is queued, typed or worked on is not over, whatever was seen of its agent last.
+        let prompted = || pool::queue::is_prompted(turn.pool(), session.id, turn.now());
+        if state != ActivityState::Idle || !prompted() && is_seen_since(turn, session) {
+            return Some(shown::reply(turn, daemon, session.id));
+        }
+        if let Some(id) = turn.rest.agents.given_up.get(&session.id) {
+            let how = format!("`poolctl queue resolve {} {id} --as done|retry|dead`", session.name);
+            let why = format!("message {id} was typed and nothing confirms it; it is left to you: {how}");
+            return Some(Err(Refusal::new(ErrorCode::Failed, why)));
+        }
     }
     let waits = pool::queue::counts(turn.pool(), Some(session.id)).queued > 0;
     let comes = session.lifecycle == Lifecycle::Parked && waits;

@@ -138,6 +138,21 @@ fn a_bell_asks_for_nobody_in_particular() {
 }
 
 #[test]
+fn a_bell_ends() {
+    let rang = Marks { bell_at: Some(at(1000)), ..Marks::default() };
+    let state = |now: u64, seen: Seen| Stage::new("shell").at(now).see(&seen).map(|found| found.state);
+    let seen = |wrote: u64| Seen { marks: rang.clone(), ..quiet(wrote) };
+    assert_eq!(state(9000, seen(1000)), Some(Attention));
+    assert_eq!(state(9000, seen(5000)), Some(Attention), "most write something just after it");
+    let typed = Seen { worked_at: Some(at(1500)), ..seen(1000) };
+    assert_eq!(state(9000, typed), Some(Idle), "somebody answered");
+    assert_eq!(state(40_000, seen(31_500)), Some(Idle), "it goes on by itself");
+    let prompt = Seen { marks: Marks { prompt_at: Some(at(1001)), ..rang.clone() }, ..quiet(1000) };
+    assert_eq!(state(9000, prompt), Some(Idle), "its prompt came back");
+    assert_eq!(state(601_000, seen(1000)), Some(Idle), "not for ever");
+}
+
+#[test]
 fn how_a_command_ended_is_said_while_its_prompt_stands() {
     let marks = |code, command| Marks {
         code,
@@ -318,7 +333,8 @@ fn a_prompt_in_doubt_is_shown_before_all_else() {
     let ask = activity.ask.clone().unwrap();
     assert_eq!((activity.state, activity.source, activity.since), (Attention, Source::Queue, at(5)));
     assert_eq!((ask.kind, ask.id, ask.answerable), (AskKind::Message, id.0, false));
-    assert!(ask.text.contains(&format!("poolctl queue resolve {id}")) && asks(&activity));
+    let how = format!("poolctl queue resolve {} {id} --as", stage.session().name);
+    assert!(ask.text.contains(&how) && asks(&activity), "{}", ask.text);
     stage.moves(id, MessageState::Done);
     assert_eq!(stage.shown().state, Idle);
     stage.is(Lifecycle::Parked, Some(Reason::Parked));
@@ -344,6 +360,7 @@ fn seen() -> impl Strategy<Value = Seen> {
     ];
     (time(), marks, time(), (prop::option::of(look), title), flags).prop_map(
         |(quiet_since, marks, interrupted_at, (screen, title), (own_foreground, is_known))| Seen {
+            worked_at: None,
             quiet_since,
             idle_quiet: Duration::from_secs(2),
             marks,

@@ -1,13 +1,14 @@
-//! `wait --for output:REGEX`: seen on the screen, in the end of the log, or in what is written from now on.
+//! `wait --for output:REGEX`: seen on the screen, in the end of what this run wrote, or in what is written from now on.
 
 use std::sync::mpsc::{self, Sender};
 use std::thread;
 
 use protocol::ids::Tag;
 use protocol::request::{Capture, Extent};
-use protocol::{Request, Response, SessionRef};
+use protocol::{Lifecycle, Request, Response, SessionRef, Timestamp};
 use regex::bytes::{Regex, RegexBuilder};
 
+use crate::client::Client;
 use crate::context::Context;
 use crate::error::Error;
 use crate::show::clean::{Cleaner, Mode};
@@ -63,7 +64,7 @@ enum Ending {
 /// without it.
 pub(super) fn watch(
     context: &Context,
-    session: &SessionRef,
+    (session, since): (&SessionRef, Option<Timestamp>),
     patterns: Vec<(usize, Pattern)>,
     tell: impl FnOnce(Result<Option<Found>, Error>) + Send + 'static,
 ) -> Option<Watched> {
@@ -74,31 +75,50 @@ pub(super) fn watch(
     let (context, session, watched) = (context.clone(), session.clone(), Watched(sender.clone()));
     thread::spawn(move || {
         let mut seeker = Seeker::new(patterns, sender);
-        tell(follow(&context, session, &mut seeker, &ending).map(|()| seeker.found));
+        tell(follow(&context, (session, since), &mut seeker, &ending).map(|()| seeker.found));
     });
     Some(watched)
 }
 
 fn follow(
     context: &Context,
-    session: SessionRef,
+    (session, since): (SessionRef, Option<Timestamp>),
     seeker: &mut Seeker,
     ending: &mpsc::Receiver<Result<Ending, Error>>,
 ) -> Result<(), Error> {
     let mut client = context.client();
-    let session = expect_session(client.ask(Request::Show(session))?)?.session.id.into();
+    let record = expect_session(client.ask(Request::Show(session))?)?.session;
+    let (session, run): (SessionRef, _) = (record.id.into(), record.incarnation.map(|run| run.tag));
     let mut tail = Tail::new(&logs::files(&mut client, &session)?);
     tail.skip_to_last_bytes(WINDOW as u64)?;
-    let capture = Capture { session: SessionRef::clone(&session), extent: Extent::Visible, ansi: false };
-    // One that does not run has no screen.
-    if let Ok(Response::Screen(screen)) = client.ask(Request::Capture(capture)) {
-        seeker.look_at(&screen.0);
+    match (since, run) {
+        // The screen does not say when what is on it was written.
+        (Some(since), _) => tail.skip_to_time(since)?,
+        (None, Some(run)) => {
+            tail.skip_to_run(run)?;
+            look_at_screen(&mut client, &session, run, seeker);
+        }
+        (None, None) => {}
     }
     logs::when_over(context.patient_client(), session, (seeker.ending.clone(), Ending::Over));
     if let Ending::Over(incarnation) = tail.follow(seeker, ending)? {
         tail.finish(seeker, incarnation)?;
     }
     Ok(())
+}
+
+/// What this run shows. Of one that does not run, or runs no more, the last screen may be another's.
+fn look_at_screen(client: &mut Client, session: &SessionRef, run: Tag, seeker: &mut Seeker) {
+    let capture = Capture { session: session.clone(), extent: Extent::Visible, ansi: false };
+    let Ok(Response::Screen(screen)) = client.ask(Request::Capture(capture)) else { return };
+    let now = client.ask(Request::Show(session.clone())).and_then(expect_session);
+    let same = now.is_ok_and(|view| {
+        let now = view.session.incarnation.map(|run| run.tag);
+        view.session.lifecycle == Lifecycle::Live && now == Some(run)
+    });
+    if same {
+        seeker.look_at(&screen.0);
+    }
 }
 
 /// Looks for patterns in what is written to it.
