@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use pool::Pool;
 use pool::locks::{LockTable, Ticket};
-use protocol::{Event, MessageId, OpId, Reply, SessionId, Stamped, Timestamp};
+use protocol::{Event, MessageId, OpId, Reply, Seq, SessionId, Stamped, Timestamp};
 use store::{Store, StoreError};
 use tokio::sync::{Notify, broadcast, oneshot, watch};
 
@@ -118,21 +118,26 @@ impl Publish {
 }
 
 impl Engine {
-    /// Works until nobody is left who could send work, or the store fails.
-    pub(crate) fn run(mut self, jobs: &mpsc::Receiver<Job>) {
+    /// Works until nobody is left who could send work, or the store fails. Answers the last event, where it ended in order.
+    pub(crate) fn run(mut self, jobs: &mpsc::Receiver<Job>) -> Option<Seq> {
         while let Some(first) = self.pace.next(jobs, self.committed) {
             let batch = self.pace.gather(first, jobs);
             if let Err(error) = self.turn(batch) {
                 tracing::error!(%error, "the store failed; nothing more is answered");
                 self.publish.failed.send_replace(Some(error.to_string()));
-                return;
+                return None;
             }
             if self.rest.stopping {
                 break;
             }
         }
-        if let Err(error) = self.store.close() {
-            tracing::error!(%error, "the store did not close cleanly");
+        let last = self.pool.seq();
+        match self.store.close() {
+            Ok(()) => Some(last),
+            Err(error) => {
+                tracing::error!(%error, "the store did not close cleanly");
+                None
+            }
         }
     }
 

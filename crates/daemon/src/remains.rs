@@ -17,8 +17,12 @@ pub(crate) async fn give_up_name(daemon: &Daemon, name: &Name) -> bool {
         return matches!(state.server, Server::Up(_));
     }
     let found = bearers(&state, name);
+    // In the pool's own server a mark that nobody knows is of another timeline: the database was restored since.
+    let own = daemon.device.own;
     let retired = move |turn: &mut Turn<'_>| {
-        found.into_iter().find(|(_, pane)| turn.pool().retired(pane.tag).is_some())
+        let pool = turn.pool();
+        let is_over = |tag| pool.retired(tag).is_some() || own && pool.tagged(tag).is_none();
+        found.into_iter().find(|(_, pane)| is_over(pane.tag))
     };
     let Ok(Some((session, pane))) = daemon.engine.turn(retired).await else { return false };
     let renamed = daemon.tmux.rename(pane, session, &tmux::act::stale_name(pane.tag)).await;

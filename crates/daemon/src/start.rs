@@ -7,15 +7,15 @@ use std::time::Duration;
 use pool::Pool;
 use pool::locks::LockTable;
 use protocol::socket::{Env, Paths, prepare_dir};
-use protocol::{Epoch, Event, ProcId, Seq, Stamped, Timestamp};
-use store::{Store, StoreError};
+use protocol::{ProcId, Seq};
+use store::Store;
 use tmux::Device;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc as mpsc_async, watch};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::config::Config;
-use crate::context::{BUILD, Daemon, Loaded};
+use crate::context::{Daemon, Loaded};
 use crate::engine::{Engine, Job, Publish, Rest, Turn};
 use crate::fatal::Fatal;
 use crate::handle::Handle;
@@ -23,7 +23,8 @@ use crate::listen::{self, Socket};
 use crate::view::View;
 use crate::work::{Work, holders, leases};
 use crate::{
-    archive, clock, conn, delivery, files, gauge, housekeeping, notify, recover, reserve, slots, stale, verb,
+    archive, clock, conn, delivery, files, gauge, housekeeping, notify, opening, recover, slots, stale,
+    timeline, verb,
 };
 
 /// Open files that the daemon asks for, and with it a tmux server that it starts: some for each pane.
@@ -64,7 +65,7 @@ pub fn run(options: Options) -> Result<(), Fatal> {
     }
     let lock = listen::lock(&paths.lock)?;
     let loaded = load_config(&paths, bits(umask.bits()))?;
-    let (store, pool) = open_store(&paths)?;
+    let (store, pool) = opening::open_store(&paths)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -99,61 +100,6 @@ fn load_config(paths: &Paths, umask: u32) -> Result<Loaded, Fatal> {
     let min_free_disk = config.min_free_disk().map_err(wrong)?;
     let life = config.life().map_err(wrong)?;
     Ok(Loaded { config, settings, min_free_disk, life })
-}
-
-/// A large database takes a while to check or repair; whoever supervises, and `poolctl status`, is told that it goes on.
-fn progress(recovery: PathBuf) -> impl Fn(f64) {
-    let told = std::cell::Cell::new(None);
-    move |done| {
-        let percent = (done * 100.0).clamp(0.0, 100.0).round();
-        if told.replace(Some(percent)) == Some(percent) {
-            return;
-        }
-        tracing::debug!(percent, "the database is recovered");
-        notify::recovering(percent);
-        // Only for people: a start does not fail for want of it.
-        drop(std::fs::write(&recovery, format!("{} {percent}\n", std::process::id())));
-    }
-}
-
-fn storage(error: StoreError) -> Fatal {
-    Fatal::Storage(error.to_string())
-}
-
-/// Opens the database and commits this start: a new epoch, and what the last daemon left half-way.
-fn open_store(paths: &Paths) -> Result<(Store, Pool), Fatal> {
-    let recovery = paths.run.join("recovery");
-    let opening = notify::Opening::new();
-    let opened = Store::open(&paths.database, progress(recovery.clone()));
-    drop(opening);
-    drop(std::fs::remove_file(recovery));
-    let (mut store, found) = opened.map_err(storage)?;
-    reserve::keep(&paths.database);
-    for lost in &found.quarantined {
-        let (table, key, why) = (&lost.table, lost.key.escape_ascii(), &lost.why);
-        tracing::error!(table, %key, why, "a damaged record was put aside");
-    }
-    let mut pool = found.pool;
-    let boot = process::identity::boot_id().unwrap_or_else(|_| pool.started_by().1.to_owned());
-    recover::sweep(&pool, &paths.run);
-    let at = clock::now();
-    let mut events = recover::at_open(&pool, &paths.run, &boot);
-    events.insert(0, Event::PoolStarted { epoch: Epoch(pool.epoch().0 + 1), build: BUILD.to_owned(), boot });
-    let mut stamped = Vec::new();
-    take_in(&mut pool, events, (at, &mut stamped));
-    crate::crash::point("recover-begin");
-    store.commit(&pool, &stamped, &[]).map_err(storage)?;
-    crate::crash::point("recover-written");
-    Ok((store, pool))
-}
-
-fn take_in(pool: &mut Pool, events: Vec<Event>, (at, stamped): (Timestamp, &mut Vec<Stamped>)) {
-    for event in events {
-        let seq = if event.is_journaled() { Seq(pool.seq().0 + 1) } else { pool.seq() };
-        let fact = Stamped { seq, at, event };
-        pool.apply(&fact);
-        stamped.push(fact);
-    }
 }
 
 async fn serve(
@@ -359,7 +305,7 @@ async fn until_told(daemon: &Arc<Daemon>) -> Result<(), Fatal> {
 }
 
 /// What is being typed is finished, then the engine finishes what waits and closes the store.
-async fn stop(daemon: &Arc<Daemon>, thread: std::thread::JoinHandle<()>) {
+async fn stop(daemon: &Arc<Daemon>, thread: std::thread::JoinHandle<Option<Seq>>) {
     daemon.engine.post(|turn| turn.rest.view.ending = true);
     let typed = |turn: &mut Turn<'_>| turn.rest.view.pasting.is_empty().then_some(());
     if daemon.engine.wait_for(Some(STOP_LIMIT), typed).await.is_err() {
@@ -369,6 +315,11 @@ async fn stop(daemon: &Arc<Daemon>, thread: std::thread::JoinHandle<()>) {
     let deadline = Instant::now() + STOP_LIMIT;
     while !thread.is_finished() && Instant::now() < deadline {
         sleep(Duration::from_millis(5)).await;
+    }
+    if thread.is_finished()
+        && let Ok(Some(last)) = thread.join()
+    {
+        timeline::ended(&daemon.paths, last.0);
     }
 }
 

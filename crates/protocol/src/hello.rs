@@ -8,10 +8,11 @@ use crate::refusal::{ErrorCode, Refusal};
 
 /// "Pool", so that a stranger's bytes are told from ours.
 pub const MAGIC: u32 = 0x506f_6f6c;
-/// This protocol's version. Grows when a variant is added; the version before keeps working.
-pub const VERSION: u16 = 1;
-/// The oldest version that is still understood.
-pub const OLDEST_VERSION: u16 = 1;
+/// This protocol's version. Grows with every change of what is sent, as a test compares with `tests/golden/versions.txt`;
+/// the version before keeps working.
+pub const VERSION: u16 = 2;
+/// The oldest version that is still understood. Before 2 several shapes had one number, so none of them is.
+pub const OLDEST_VERSION: u16 = 2;
 
 /// What a peer says first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -81,6 +81,8 @@ pub struct Lease {
     pub verify_ms: u64,
     /// What becomes of what it detached.
     pub leftovers: Leftovers,
+    /// Where this pool's incarnations have their files: an init of it was started for one of them.
+    pub run: OsBytes,
     /// The session's private directory: what listens in there serves nobody else.
     pub private: Option<OsBytes>,
     /// The command to run before; none where it is empty.

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::link::Link;
 use crate::memory::End;
 use crate::pane::{self, Pane};
-use crate::{Options, hook, tree};
+use crate::{Options, hook, ours, tree};
 
 /// The tmux server of the pool, with what is known of how it takes commands: found out once, not by each job.
 #[derive(Debug, Clone, Default)]
@@ -68,13 +68,18 @@ async fn lease_to_verdict(
 /// Ends what the lease is for. Processes first: the pane shows what they say at the end.
 pub(crate) async fn end(tmux: &dyn Driver, lease: &Lease) -> Outcome {
     let candidate = &lease.candidate;
+    let mut pane = None;
     match if has_pane(candidate) { pane::find(tmux, candidate).await } else { Pane::Gone } {
         Pane::NotOurs(why) => return Outcome::Untouched { why },
         // It was missing when it was named, and is not.
         Pane::Here(pane) if candidate.kind == CandidateKind::Leftover => {
             return Outcome::Untouched { why: format!("its pane {} is there", pane.pane) };
         }
+        Pane::Here(found) => pane = Some(found),
         _ => {}
+    }
+    if let Err(why) = ours::check(lease, pane.is_some()) {
+        return Outcome::Untouched { why };
     }
     let tree::Ended { killed, mut left, spared } = tree::end(lease).await;
     crash::point("reap-ended");

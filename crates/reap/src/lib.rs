@@ -12,6 +12,7 @@ mod hook;
 mod link;
 mod list;
 mod memory;
+mod ours;
 mod pane;
 mod tree;
 

@@ -286,7 +286,7 @@ impl State {
         }
         self.welcomes += 1;
         let (build, capabilities) = ("poold test".to_owned(), Vec::new());
-        Ok(Welcome { version: 1, epoch: Epoch(1), seq: Seq(0), build, capabilities })
+        Ok(Welcome { version: protocol::hello::VERSION, epoch: Epoch(1), seq: Seq(0), build, capabilities })
     }
 
     fn is_short(&self) -> bool {
@@ -313,6 +313,7 @@ fn lease(candidate: Candidate, token: Token, socket: &std::path::Path) -> Lease 
         tmux: "tmux".into(),
         socket: "/none".into(),
         verify_ms: 5000,
+        run: "/none/run".into(),
         leftovers: Leftovers::Kill,
         private: None,
         before: Vec::new(),

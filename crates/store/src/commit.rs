@@ -11,7 +11,8 @@ use crate::error::{RecordError, StoreError};
 use crate::quarantine;
 use crate::record::{seal, seal_event, seal_message, seal_state, split_message, unseal_state};
 use crate::tables::{
-    NEXT_SESSION_KEY, SEQ_KEY, SERVER_KEY, STARTED_KEY, Table, breaker_key, key_number, number_key, op_key,
+    COPIED_KEY, NEXT_SESSION_KEY, SEQ_KEY, SERVER_KEY, STARTED_KEY, TIMELINE_KEY, Table, breaker_key,
+    key_number, number_key, op_key,
 };
 
 /// What goes into one commit.
@@ -31,6 +32,16 @@ pub(crate) struct Batch<'a> {
 pub(crate) fn commit(db: &Database, batch: Batch<'_>) -> Result<(), StoreError> {
     let transaction = db.begin_write()?;
     write(&mut Tables::new(&transaction), batch)?;
+    Ok(transaction.commit()?)
+}
+
+/// Whose database it is, in a transaction of its own.
+pub(crate) fn belongs_to(db: &Database, timeline: u64) -> Result<(), StoreError> {
+    let transaction = db.begin_write()?;
+    let mut tables = Tables::new(&transaction);
+    tables.number(TIMELINE_KEY, timeline)?;
+    tables.take(Table::Meta, COPIED_KEY)?;
+    drop(tables);
     Ok(transaction.commit()?)
 }
 

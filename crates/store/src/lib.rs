@@ -35,7 +35,7 @@ use protocol::{MessageId, Stamped, Timestamp};
 
 pub use error::{RecordError, StoreError};
 pub use journal::TRIM_MAX;
-pub use load::Loaded;
+pub use load::{Loaded, Timeline};
 pub use quarantine::Quarantined;
 pub use reader::Reader;
 pub use schema::SCHEMA;
@@ -96,6 +96,15 @@ impl Store {
         let (rows, floor) = self.reader.latch_on(trimmed)?;
         self.floor = floor;
         Ok(rows)
+    }
+
+    /// Makes this the database of the timeline with this number: a copy no more.
+    ///
+    /// # Errors
+    /// A failure of the storage; it latches.
+    pub fn belongs_to(&mut self, timeline: u64) -> Result<(), StoreError> {
+        let written = self.reader.with(|db| commit::belongs_to(db, timeline));
+        self.reader.latch_on(written)
     }
 
     /// Forgets the records that were put aside, for good. Answers how many there were.

@@ -16,7 +16,7 @@ use crate::quarantine::{self, Quarantined};
 use crate::reader::open;
 use crate::record::{damaged, unseal_event};
 use crate::schema::meta_number;
-use crate::tables::{NEXT_SESSION_KEY, SEQ_KEY, SERVER_KEY, STARTED_KEY, Table};
+use crate::tables::{COPIED_KEY, NEXT_SESSION_KEY, SEQ_KEY, SERVER_KEY, STARTED_KEY, TIMELINE_KEY, Table};
 
 /// How many rows are read between two reports of progress.
 const REPORT: u64 = 1 << 16;
@@ -28,6 +28,17 @@ pub struct Loaded {
     pub pool: Pool,
     /// The records that could not, at this open and at earlier ones.
     pub quarantined: Vec<Quarantined>,
+    /// Whose database it is.
+    pub timeline: Timeline,
+}
+
+/// Whose database it is: a copy of it, gone on with elsewhere or later, is another pool's, though it says the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Timeline {
+    /// The random number that its pool was given; none where it is older than these numbers.
+    pub id: Option<u64>,
+    /// It was made as a copy ([`crate::care::backup`], [`crate::care::import`]), and is nobody's yet.
+    pub copied: bool,
 }
 
 /// Builds the pool, and moves what cannot be read out of the way. `progress` hears from 0.0 to 1.0 how
@@ -35,6 +46,8 @@ pub struct Loaded {
 pub(crate) fn load(db: &Database, progress: &dyn Fn(f64)) -> Result<(Loaded, u64), StoreError> {
     let read = db.begin_read()?;
     let floor = floor(&read)?;
+    let number = |key| meta_number(&read, key);
+    let timeline = Timeline { id: number(TIMELINE_KEY)?, copied: number(COPIED_KEY)?.is_some() };
     let mut loading = Loading { pool: meta(&read)?, bad: Vec::new(), doubts: Vec::new() };
     loading.table(&read, Table::Sessions)?;
     loading.messages(&read, progress)?;
@@ -45,7 +58,7 @@ pub(crate) fn load(db: &Database, progress: &dyn Fn(f64)) -> Result<(Loaded, u64
     drop(read);
     let pool = loading.put_aside(db, floor)?;
     progress(1.0);
-    Ok((Loaded { pool, quarantined: quarantine::all(db)? }, floor))
+    Ok((Loaded { pool, quarantined: quarantine::all(db)?, timeline }, floor))
 }
 
 /// What there is one of. Nothing else tells what it was, so damage here is fatal.

@@ -51,6 +51,11 @@ pub(crate) const STARTED_KEY: &[u8] = b"started";
 /// Key in [`Table::Meta`]: `TmuxServerChanged` with the current server.
 pub(crate) const SERVER_KEY: &[u8] = b"server";
 
+/// Key in [`Table::Meta`]: the random number of the pool's timeline; see [`crate::Timeline`].
+pub(crate) const TIMELINE_KEY: &[u8] = b"timeline";
+/// Key in [`Table::Meta`]: this was made as a copy of another database, and nobody has made it a pool of its own yet.
+pub(crate) const COPIED_KEY: &[u8] = b"copied";
+
 /// A table as redb sees it.
 pub(crate) type Definition = TableDefinition<'static, &'static [u8], &'static [u8]>;
 

@@ -69,13 +69,44 @@ impl Device {
     }
 }
 
-/// Whether a variable must not reach tmux: it names another tmux, a supervisor's channel that is
-/// ours alone, or a session of a pool that we ourselves may be running in.
-pub(crate) fn is_private(variable: &OsStr) -> bool {
+/// What tmux itself needs of the environment, and what a window needs that somebody splits off by hand. Nothing else
+/// reaches a server: what is in its environment can be read by everything that reaches its socket, for as long as it
+/// lives. The programs of sessions have theirs from elsewhere.
+const PASSED: [&str; 26] = [
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "LANG",
+    "LANGUAGE",
+    "TZ",
+    "TERM",
+    "COLORTERM",
+    "TERMINFO",
+    "TERMINFO_DIRS",
+    "TMPDIR",
+    "LOCPATH",
+    "LD_LIBRARY_PATH",
+    "DYLD_LIBRARY_PATH",
+    // What tmux takes over into a session from whoever creates it.
+    "DISPLAY",
+    "WAYLAND_DISPLAY",
+    "XAUTHORITY",
+    "KRB5CCNAME",
+    "SSH_ASKPASS",
+    "SSH_AUTH_SOCK",
+    "SSH_AGENT_PID",
+    "SSH_CONNECTION",
+    // A tmux that is built for systemd asks its user manager for a scope.
+    "XDG_RUNTIME_DIR",
+    "DBUS_SESSION_BUS_ADDRESS",
+];
+
+/// Whether a variable may reach tmux.
+pub(crate) fn is_passed(variable: &OsStr) -> bool {
     let name = variable.as_bytes();
-    let exact: [&[u8]; 3] = [b"TMUX", b"TMUX_PANE", b"NOTIFY_SOCKET"];
-    let prefixes: [&[u8]; 3] = [b"LISTEN_", b"WATCHDOG_", b"POOL_"];
-    exact.contains(&name) || prefixes.iter().any(|p| name.starts_with(p))
+    PASSED.iter().any(|passed| passed.as_bytes() == name) || name.starts_with(b"LC_")
 }
 
 #[cfg(test)]
@@ -83,12 +114,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn private_variables_are_known() {
-        for name in ["TMUX", "TMUX_PANE", "NOTIFY_SOCKET", "LISTEN_FDS", "WATCHDOG_USEC", "POOL_SESSION"] {
-            assert!(is_private(OsStr::new(name)), "{name}");
+    fn what_tmux_does_not_need_does_not_reach_it() {
+        for name in
+            ["TMUX", "TMUX_PANE", "NOTIFY_SOCKET", "POOL_SESSION", "ANTHROPIC_API_KEY", "LCX", "PATHX"]
+        {
+            assert!(!is_passed(OsStr::new(name)), "{name}");
         }
-        for name in ["TMUX_TMPDIR", "PATH", "SPOOL_DIR", "HOME"] {
-            assert!(!is_private(OsStr::new(name)), "{name}");
+        for name in ["PATH", "HOME", "LC_ALL", "LANG", "TERM"] {
+            assert!(is_passed(OsStr::new(name)), "{name}");
         }
     }
 

@@ -11,10 +11,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
 use crate::command::Line;
-use crate::device::{Device, is_private};
+use crate::device::{Device, is_passed};
 use crate::error::TmuxError;
 use crate::guard::Nonce;
 use crate::imsg::{self, Form, Frame, HEADER, MAX, kind};
+use crate::owner;
 use crate::run::{Reply, STDERR_CAP};
 
 /// Without descriptors both forms of a header are the same bytes, on a machine that writes the lowest
@@ -66,7 +67,11 @@ pub(crate) async fn run(
 ) -> Option<Result<Reply, TmuxError>> {
     let request = request(line.words())?;
     loop {
-        let stream = UnixStream::connect(&device.socket).await.ok()?;
+        let stream = match owner::connect(&device.socket).await {
+            Ok(stream) => stream,
+            Err(error @ TmuxError::Foreign(_)) => return Some(Err(error)),
+            Err(_) => return None,
+        };
         let server = stream.peer_cred().ok()?.pid()?;
         match device.direct.works_with(server) {
             Some(true) => {
@@ -107,7 +112,7 @@ fn request(command: &[OsString]) -> Option<Vec<u8>> {
     add(kind::TTY_NAME, b"\0")?;
     add(kind::CWD, &ended(directory.as_os_str().as_bytes()))?;
     add(kind::CLIENT_PID, &std::process::id().to_ne_bytes())?;
-    for (name, value) in std::env::vars_os().filter(|(name, _)| !is_private(name)) {
+    for (name, value) in std::env::vars_os().filter(|(name, _)| is_passed(name)) {
         // One that is too long does not come from a client either.
         add(kind::ENVIRON, &ended(&[name.as_bytes(), b"=", value.as_bytes()].concat()));
     }

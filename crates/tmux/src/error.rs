@@ -18,6 +18,9 @@ pub enum TmuxError {
     /// The socket cannot be connected to.
     #[error("the tmux socket could not be opened: {0}")]
     Connect(#[source] std::io::Error),
+    /// The server is another user's, or others can put one in its place: nothing was sent to it.
+    #[error("the tmux socket is not trusted: {0}")]
+    Foreign(String),
     /// The connection to the server is over; the server may live on.
     #[error("the connection to the tmux server is over")]
     Closed,
@@ -53,6 +56,7 @@ impl TmuxError {
     pub fn in_doubt(&self) -> bool {
         match self {
             Self::Missing(_) | Self::Spawn(_) | Self::NoServer | Self::Connect(_) => false,
+            Self::Foreign(_) => false,
             Self::NotFound(_) | Self::Duplicate(_) | Self::Refused(_) => false,
             Self::ServerExited | Self::TimedOut(_) | Self::Incomplete | Self::Closed => true,
             Self::TooLong(_) | Self::Output(_) => true,

@@ -24,6 +24,7 @@ pub mod keys;
 pub mod live;
 mod log;
 pub mod observe;
+pub mod owner;
 mod query;
 pub mod receipt;
 mod run;

@@ -12,9 +12,10 @@ use tokio::process::{Child, Command};
 use tokio::time::{Instant, timeout_at};
 
 use crate::command::Line;
-use crate::device::{Device, is_private};
+use crate::device::{Device, is_passed};
 use crate::direct;
 use crate::error::TmuxError;
+use crate::owner;
 
 /// Where standard error is cut, in bytes; tmux's messages are one line.
 pub(crate) const STDERR_CAP: usize = 64 << 10;
@@ -86,6 +87,7 @@ impl Device {
     }
 
     fn spawn(&self, line: &Line, input: Option<&[u8]>, may_start: bool) -> Result<Child, TmuxError> {
+        owner::before_client(&self.socket)?;
         let mut command = self.command(may_start);
         command.args(line.words());
         command.stdin(input.map_or_else(|| Ok(Stdio::null()), whole).map_err(TmuxError::Spawn)?);
@@ -97,9 +99,7 @@ impl Device {
     pub(crate) fn command(&self, may_start: bool) -> Command {
         let mut command = Command::new(&self.binary);
         command.args(self.options(may_start)).kill_on_drop(true);
-        for (name, _) in std::env::vars_os().filter(|(name, _)| is_private(name)) {
-            command.env_remove(name);
-        }
+        command.env_clear().envs(std::env::vars_os().filter(|(name, _)| is_passed(name)));
         if !may_start {
             command.envs(self.mark.iter().map(|(name, value)| (name, value)));
         }

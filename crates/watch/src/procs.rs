@@ -25,7 +25,7 @@ const ROUND: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 const YOUNG: Duration = Duration::from_millis(150);
 /// What is in the foreground of the pool's panes while their own programs do not run yet, or do no more: the server's own
 /// child, and the init that it becomes.
-const OTHERS: [&[u8]; 2] = [b"tmux: server", b"reaper"];
+const OTHERS: [&[u8]; 3] = [b"tmux: server", b"reaper", process::init::NAME];
 
 /// The processes of one server and of its panes.
 pub(crate) struct Procs {

@@ -1,14 +1,9 @@
 //! What is the matter with a server that does not answer: from its process and its socket.
 
-use std::io;
-use std::os::fd::AsRawFd;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
 use nix::unistd::{AccessFlags, access};
 use process::identity::{self, Process, State};
 use process::vitals::{Vitals, vitals};
@@ -197,18 +192,9 @@ pub(crate) fn access_to(path: &Path) -> Socket {
 
 /// The tmux server that listens at the socket, as the kernel tells; it need not answer for that.
 fn listener(path: &Path) -> Option<ProcId> {
-    let stream = reach(path).ok()?;
+    let stream = tmux::owner::look(path).ok()?;
     let process = identity::read(peer::of(&stream).ok()?.pid?).ok().flatten()?;
     (process.state != State::Zombie && process.comm.0.starts_with(b"tmux")).then_some(process.id)
-}
-
-/// A connection, without waiting for anybody.
-fn reach(path: &Path) -> io::Result<UnixStream> {
-    let fd = socket(AddressFamily::Unix, SockType::Stream, SockFlag::empty(), None)?;
-    fcntl(&fd, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC))?;
-    fcntl(&fd, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
-    connect(fd.as_raw_fd(), &UnixAddr::new(path)?)?;
-    Ok(fd.into())
 }
 
 /// The server's identity, where its process is certain: its start time is the one that tmux tells;
@@ -306,7 +292,7 @@ mod tests {
         assert_eq!(access_to(&path), Socket::Missing);
         let _listening = std::os::unix::net::UnixListener::bind(&path).unwrap();
         assert_eq!(access_to(&path), Socket::There);
-        assert_eq!(peer::of(reach(&path).unwrap()).unwrap().pid, Some(std::process::id()));
+        assert_eq!(peer::of(tmux::owner::look(&path).unwrap()).unwrap().pid, Some(std::process::id()));
         assert_eq!(listener(&path), None, "not tmux");
     }
 }

@@ -189,7 +189,7 @@ impl Poold {
 
 fn welcome() -> Welcome {
     Welcome {
-        version: 1,
+        version: protocol::hello::VERSION,
         epoch: Epoch(1),
         seq: Seq(0),
         build: "poold test".to_owned(),

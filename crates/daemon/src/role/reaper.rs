@@ -194,6 +194,7 @@ fn lease_of(turn: &Turn<'_>, daemon: &Daemon, token: Token, candidate: Candidate
         socket: daemon.paths.socket.clone().into(),
         verify_ms: loaded.settings.reap.verify_ms,
         leftovers,
+        run: daemon.paths.run.clone().into(),
         private: session.map(|s| s.dir.clone()),
         before: loaded.life.before.clone(),
         after: loaded.life.after.clone(),

@@ -26,9 +26,8 @@ pub(super) async fn run(daemon: &Arc<Daemon>) {
     loop {
         sleep(daemon.loaded().life.interval * EVERY).await;
         // One look at a time: one that hangs keeps no others waiting, and no further thread.
-        let Ok((seen, back)) = slow::unlimited(Purpose::House, move || (census.look(), census)).await else {
-            return;
-        };
+        let looked = slow::unlimited(Purpose::House, move || (census.look(), census)).await;
+        let (seen, back) = looked.unwrap_or_else(|error| (Err(error), Census::default()));
         census = back;
         match seen {
             Ok(seen) => match look(daemon, seen, &before).await {

@@ -33,23 +33,24 @@ fn failed(error: &StoreError) -> Refusal {
 pub(crate) async fn export(daemon: &Arc<Daemon>, outbox: &Outbox, id: u64) -> Reply {
     let reader = reader(daemon).await?;
     let (sender, mut parts) = mpsc::channel::<String>(4);
-    let writing = slow::unlimited(Purpose::Copies, move || {
+    // In a task of its own: it writes while its parts are sent from here.
+    let writing = tokio::spawn(slow::unlimited(Purpose::Copies, move || {
         let mut out = Parts { sender, text: Vec::with_capacity(PART) };
         care::export(&reader, &mut out).and_then(|()| Ok(out.flush()?))
-    });
+    }));
     while let Some(text) = parts.recv().await {
         if outbox.send(Frame::Part { id, part: Response::Text(text) }).await.is_err() {
             // The thread learns it at its next part.
             return Err(Refusal::new(ErrorCode::Unavailable, "the client is gone"));
         }
     }
-    match writing.await {
+    match writing.await.map_err(|_| in_doubt())? {
         Ok(Ok(())) => Ok(Response::Done),
         Ok(Err(error)) => {
             daemon.engine.post(|_| ());
             Err(failed(&error))
         }
-        Err(_) => Err(in_doubt()),
+        Err(error) => Err(slow::refusal(error)),
     }
 }
 

@@ -105,15 +105,27 @@ fn without_tmux(daemon: &Daemon) -> Option<String> {
     (!there).then(|| format!("the program tmux is not there ({shown}): install tmux, or set [tmux] binary"))
 }
 
-/// What was started by itself too often stays as it is.
-fn exhausted(pool: &pool::Pool) -> Option<String> {
-    let names: Vec<&str> =
-        pool.sessions().filter(|s| s.budget.exhausted).map(|s| s.name.as_str()).take(NAMED).collect();
-    let name = names.first()?;
-    Some(format!(
-        "started by themselves too often, and held back: {}; `poolctl logs {name}` may tell why, `poolctl restart` starts it",
-        names.join(", ")
-    ))
+/// What was started by itself too often stays as it is, and so does what a copy or an older state of a pool does not run.
+fn exhausted(pool: &pool::Pool) -> impl Iterator<Item = String> {
+    let held = || pool.sessions().filter(|s| s.budget.exhausted);
+    let names = |of_copy: bool| {
+        let of = held().filter(move |s| s.budget.starts.is_empty() == of_copy);
+        of.map(|s| s.name.as_str()).take(NAMED).collect::<Vec<_>>()
+    };
+    let (often, copied) = (names(false), names(true));
+    let often = often.first().map(|name| {
+        format!(
+            "started by themselves too often, and held back: {}; `poolctl logs {name}` may tell why, `poolctl restart` starts it",
+            often.join(", ")
+        )
+    });
+    let copied = copied.first().map(|_| {
+        format!(
+            "not started by themselves, as this pool is a copy or was restored: {}; `poolctl restart` starts each",
+            copied.join(", ")
+        )
+    });
+    often.into_iter().chain(copied)
 }
 
 fn lifecycles(pool: &pool::Pool) -> Vec<(String, u64)> {
@@ -160,8 +172,9 @@ fn problems(view: &View, server: Option<String>, in_doubt: u64) -> Vec<String> {
     }
     problems.extend(server);
     if in_doubt > 0 {
+        let are = if in_doubt == 1 { "message is" } else { "messages are" };
         problems.push(format!(
-            "{in_doubt} messages are in doubt: `poolctl queue ls SESSION`, then `poolctl queue resolve`"
+            "{in_doubt} {are} in doubt: `poolctl queue ls SESSION`, then `poolctl queue resolve`"
         ));
     }
     problems

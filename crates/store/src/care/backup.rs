@@ -7,7 +7,7 @@ use crate::error::StoreError;
 use crate::names::{Names, Os, place_new};
 use crate::open::empty;
 use crate::reader::Reader;
-use crate::tables::Table;
+use crate::tables::{COPIED_KEY, Table};
 
 /// Writes what is stored into a new database file, which has its name only when it is whole and on disk.
 ///
@@ -27,6 +27,7 @@ pub(crate) fn backup_with(names: &dyn Names, reader: &Reader, path: &Path) -> Re
             tables.get(table)?;
             reader.each(&read, table, |key, record| tables.put(table, key, record))?;
         }
+        tables.number(COPIED_KEY, 1)?;
         drop(tables);
         transaction.commit()?;
         Ok(db.close()?)

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::line::{End, Footer, Header, Line, Row};
 use crate::error::StoreError;
 use crate::reader::Reader;
-use crate::tables::Table;
+use crate::tables::{COPIED_KEY, TIMELINE_KEY, Table};
 
 /// Writes everything, damaged and quarantined records included, as it is in one snapshot: a line that
 /// says what it is, a line a row (a message together with its state), and a line that tells whether all
@@ -25,6 +25,8 @@ pub fn export(reader: &Reader, out: &mut dyn Write) -> Result<(), StoreError> {
         reader.each(&read, table, |key, record| {
             let row = Row { table, key: key.to_vec(), record: record.to_vec() };
             match table {
+                // Whose it is does not go along: what is made of an export is another pool.
+                Table::Meta if [TIMELINE_KEY, COPIED_KEY].contains(&key) => Ok(()),
                 Table::Messages => message(&mut lines, (reader, &read), &row),
                 Table::MessageStates => orphan(&mut lines, (reader, &read), &row),
                 _ => lines.row(&Line::of(&row, None).unwrap_or_else(|| Line::raw(&row))),

@@ -12,7 +12,7 @@ use crate::commit::Tables;
 use crate::error::StoreError;
 use crate::names::{Names, Os, place_new};
 use crate::open::empty;
-use crate::tables::{SCHEMA_KEY, Table};
+use crate::tables::{COPIED_KEY, SCHEMA_KEY, Table};
 use crate::{migrate, schema};
 
 /// The longest line, in bytes: the longest message many times over, whatever is escaped in it.
@@ -78,6 +78,7 @@ fn fill(db: &Database, lines: &mut Lines<'_>) -> Result<u64, StoreError> {
         return Err(lines.wrong("it has no schema version".to_owned()));
     }
     migrate::imported(&mut tables, header.schema)?;
+    tables.number(COPIED_KEY, 1)?;
     drop(tables);
     transaction.commit()?;
     Ok(count)

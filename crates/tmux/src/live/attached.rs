@@ -14,6 +14,7 @@ use crate::device::Device;
 use crate::error::TmuxError;
 use crate::guard::ServerRef;
 use crate::imsg::Form;
+use crate::owner;
 use crate::query::Query;
 
 pub(super) struct Attached {
@@ -28,7 +29,7 @@ impl Attached {
     pub(super) async fn open(device: &Device, means: Means) -> Result<Self, TmuxError> {
         if means == Means::Control {
             // A client is not to try twice: each time is a danger to the server.
-            drop(native::reach(&device.socket).await?);
+            drop(owner::connect(&device.socket).await?);
             hide(device).await?;
             return Self::prove(device, control::spawn(device, attach().words())?).await;
         }

@@ -7,9 +7,11 @@ use std::process::Stdio;
 use super::wire::{Pipes, Tie, Wire};
 use crate::device::Device;
 use crate::error::TmuxError;
+use crate::owner;
 
 /// Starts a client that runs `command`. It ends with us.
 pub(super) fn spawn(device: &Device, command: &[OsString]) -> Result<Wire, TmuxError> {
+    owner::before_client(&device.socket)?;
     let (pipes, far) = Pipes::new().map_err(TmuxError::Spawn)?;
     let mut client = device.command(false);
     client.arg("-C").args(command);

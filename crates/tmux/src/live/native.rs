@@ -2,9 +2,8 @@
 //! server, which then speaks control mode over them. It ends with this process, whatever it dies of.
 
 use std::ffi::OsString;
-use std::io::{self, IoSlice};
+use std::io::IoSlice;
 use std::os::fd::{AsRawFd, RawFd};
-use std::path::Path;
 
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use tokio::io::AsyncReadExt;
@@ -14,17 +13,10 @@ use super::wire::{Pipes, Tie, Wire};
 use crate::device::Device;
 use crate::error::TmuxError;
 use crate::imsg::{self, Form, Frame, kind};
+use crate::owner;
 
 /// `CLIENT_CONTROL` (tmux.h) and UTF-8.
 const FLAGS: u64 = 0x2000 | imsg::UTF8;
-
-/// The server's socket, if something listens there.
-pub(super) async fn reach(socket: &Path) -> Result<UnixStream, TmuxError> {
-    UnixStream::connect(socket).await.map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => TmuxError::NoServer,
-        _ => TmuxError::Connect(error),
-    })
-}
 
 /// Connects, and has the server run `command`, if it is not empty.
 ///
@@ -32,7 +24,7 @@ pub(super) async fn reach(socket: &Path) -> Result<UnixStream, TmuxError> {
 /// [`TmuxError::NoServer`], [`TmuxError::Connect`]; [`TmuxError::Closed`] where the server closed the
 /// connection meanwhile, as it does to the other [`Form`].
 pub(super) async fn connect(device: &Device, form: Form, command: &[OsString]) -> Result<Wire, TmuxError> {
-    let stream = reach(&device.socket).await?;
+    let stream = owner::connect(&device.socket).await?;
     let (pipes, far) = Pipes::new().map_err(TmuxError::Connect)?;
     let packet = |messages: &[(u32, &[u8])], fd: Option<RawFd>| packet(&stream, form, messages, fd);
     packet(&[(kind::TERM, b"dumb\0"), (kind::TTY_NAME, b"\0"), (kind::CWD, b"/\0")], None)?;

@@ -136,14 +136,19 @@ async fn the_version_is_known() {
 /// Runs itself again in an environment that must not get through.
 #[test]
 fn private_variables_reach_neither_server_nor_pane() {
-    if std::env::var_os("SPOOL_DIR").is_some() {
+    if std::env::var_os("LC_TEST").is_some() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         return runtime.block_on(in_a_private_environment());
     }
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "client::private_variables_reach_neither_server_nor_pane"]);
-    command.envs([("POOL_SOCKET", "x"), ("NOTIFY_SOCKET", "x"), ("LISTEN_FDS", "1"), ("WATCHDOG_USEC", "1")]);
-    command.envs([("TMUX", "/elsewhere,1,0"), ("TMUX_PANE", "%99"), ("SPOOL_DIR", "kept")]);
+    command.envs([
+        ("POOL_SOCKET", "x"),
+        ("NOTIFY_SOCKET", "x"),
+        ("LISTEN_FDS", "1"),
+        ("ANTHROPIC_API_KEY", "x"),
+    ]);
+    command.envs([("TMUX", "/elsewhere,1,0"), ("TMUX_PANE", "%99"), ("LC_TEST", "kept")]);
     let output = command.output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && said.contains("1 passed"), "{said}");
@@ -157,10 +162,8 @@ async fn in_a_private_environment() {
     let of_pane = fs::read_to_string(rig.path("env")).unwrap();
     let of_server = rig.raw(&["show-environment", "-g"]);
     for text in [&of_pane, &of_server] {
-        assert!(text.contains("SPOOL_DIR=kept"), "the test's environment got here");
-        for private in
-            ["POOL_SOCKET=", "NOTIFY_SOCKET=", "LISTEN_FDS=", "WATCHDOG_USEC=", "/elsewhere", "%99"]
-        {
+        assert!(text.contains("LC_TEST=kept"), "the test's environment got here");
+        for private in ["POOL_SOCKET=", "NOTIFY_SOCKET=", "LISTEN_FDS=", "_API_KEY=", "/elsewhere", "%99"] {
             assert!(
                 !text.lines().any(|line| line.contains(private) && !line.starts_with('-')),
                 "{private}\n{text}"

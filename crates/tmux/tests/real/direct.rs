@@ -118,22 +118,28 @@ async fn a_server_that_wants_a_client_gets_one() {
             assert!(matches!(observed, Err(TmuxError::Incomplete)), "{name}: {observed:?}");
         }
         assert_eq!(fs::read_to_string(rig.path("runs")).unwrap(), "run\nrun\n", "{name}");
-        // Each call looks who is there; the first tries.
-        until("all are counted", || count.load(Ordering::Relaxed) >= 3).await;
-        assert_eq!(count.load(Ordering::Relaxed), 3, "{name}");
+        // Each call looks who is there, and again before its client; the first tries.
+        until("all are counted", || count.load(Ordering::Relaxed) >= 5).await;
+        assert_eq!(count.load(Ordering::Relaxed), 5, "{name}");
     }
 }
 
 /// Runs itself again in an environment that is known.
 #[test]
 fn a_session_is_the_same_with_and_without_a_client() {
-    if std::env::var_os("SPOOL_DIR").is_some() {
+    if std::env::var_os("LC_TEST").is_some() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         return runtime.block_on(in_a_known_environment());
     }
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "direct::a_session_is_the_same_with_and_without_a_client"]);
-    command.envs([("POOL_SOCKET", "x"), ("TMUX_PANE", "%99"), ("SPOOL_DIR", "kept"), ("DISPLAY", ":9")]);
+    command.envs([
+        ("POOL_SOCKET", "x"),
+        ("TMUX_PANE", "%99"),
+        ("LC_TEST", "kept"),
+        ("SPOOL_DIR", "x"),
+        ("DISPLAY", ":9"),
+    ]);
     let output = command.env_remove("SSH_AUTH_SOCK").output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && said.contains("1 passed"), "{said}");
@@ -147,7 +153,7 @@ async fn in_a_known_environment() {
         "set-option",
         "-g",
         "update-environment",
-        "DISPLAY SSH_AUTH_SOCK SPOOL_DIR POOL_SOCKET TMUX_PANE",
+        "DISPLAY SSH_AUTH_SOCK LC_TEST SPOOL_DIR POOL_SOCKET TMUX_PANE",
     ]);
     let mut seen = Vec::new();
     for (name, device) in [("without", without_client(&rig)), ("with", with_client(&rig))] {
@@ -163,5 +169,8 @@ async fn in_a_known_environment() {
     }
     assert_eq!(seen[0], seen[1]);
     let of_session: Vec<&str> = seen[0].0.lines().collect();
-    assert_eq!(of_session, ["DISPLAY=:9", "-POOL_SOCKET", "SPOOL_DIR=kept", "-SSH_AUTH_SOCK", "-TMUX_PANE"]);
+    assert_eq!(
+        of_session,
+        ["DISPLAY=:9", "LC_TEST=kept", "-POOL_SOCKET", "-SPOOL_DIR", "-SSH_AUTH_SOCK", "-TMUX_PANE"]
+    );
 }
