@@ -29,8 +29,11 @@ pub(crate) async fn run(daemon: Arc<Daemon>) {
             let archives = daemon.paths.archives();
             slow::limited(Purpose::House, move || forget_archives(&archives, keep)).await;
         }
-        let database = daemon.paths.database.clone();
+        let (database, state) = (daemon.paths.database.clone(), daemon.paths.state.clone());
+        let given_out = |turn: &mut Turn<'_>| (turn.pool().next_session(), turn.pool().seq().0);
+        let Ok(given_out) = daemon.engine.turn(given_out).await else { return };
         let keep = move || {
+            crate::timeline::reserve(&state, given_out);
             crate::reserve::keep(&database);
             forget_copies(&database);
         };
@@ -84,6 +87,7 @@ fn tidy(turn: &mut Turn<'_>, daemon: &Daemon) -> bool {
         crate::crash::point("forget");
     }
     let over = op::outdated(turn.pool(), now);
+    let more = more || !over.is_empty();
     turn.emit_all(over);
     crate::gauge::forget(turn, daemon);
     turn.trim();

@@ -1,7 +1,7 @@
 //! Brings a decided incarnation to life: directories, job, tmux, and what came of it. Runs under
 //! the session's lock, after the intent is on disk; each step may be the last one before a crash.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -227,6 +227,9 @@ async fn prepare(daemon: &Daemon, session: &Session, run: &Incarnation) -> Resul
     let meta = daemon.paths.meta_of(session.id);
     let wiring = wired(daemon, session, settings.agent_of(session), &meta);
     let job = pool::launch::job(session, run, &settings, &daemon.paths, wiring.as_ref());
+    let fence = |run_dir: &Path, tag| drop(files::fence(run_dir, tag));
+    let awaited = Arc::new(());
+    let (caller, tag) = (Arc::downgrade(&awaited), run.tag);
     let write = move || {
         files::make_session_dir(&dir).map_err(|e| format!("cannot make {}: {e}", dir.display()))?;
         if !job.cwd.as_path().is_dir() {
@@ -237,11 +240,19 @@ async fn prepare(daemon: &Daemon, session: &Session, run: &Incarnation) -> Resul
             let path = meta.join(name);
             files::replace(&path, bytes).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
         }
-        files::write_job(&run_dir, &job).map_err(|e| format!("cannot write the job file: {e}"))
+        let written = files::write_job(&run_dir, &job);
+        // Written half, or after everybody had given it up: it holds secrets, and nobody may run it.
+        if written.is_err() || caller.strong_count() == 0 {
+            fence(&run_dir, tag);
+        }
+        written.map_err(|e| format!("cannot write the job file: {e}"))
     };
-    slow::limited(Purpose::Launch, write)
-        .await
-        .unwrap_or_else(|| Err("the file system does not answer".to_owned()))
+    let written = slow::limited(Purpose::Launch, write).await;
+    drop(awaited);
+    written.unwrap_or_else(|| {
+        fence(&daemon.paths.run, tag);
+        Err("the file system does not answer".to_owned())
+    })
 }
 
 /// How its agent's hooks are told to it. Without the program that they call there are none.

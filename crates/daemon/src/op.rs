@@ -14,6 +14,11 @@ use crate::engine::Turn;
 pub(crate) const KEEP_RANDOM_MS: u64 = 10 * 60 * 1000;
 /// How long ids that a user gave are remembered.
 pub(crate) const KEEP_NAMED_MS: u64 = 24 * 60 * 60 * 1000;
+/// How many answers are remembered, and how many bytes of them: whoever asks for more makes the oldest forgotten.
+const ANSWERS_MAX: usize = 50_000;
+const ANSWERS_BYTES: usize = 32 << 20;
+/// Forgotten in one turn.
+const AT_ONCE: usize = 500;
 
 /// One operation.
 #[derive(Debug, Clone)]
@@ -46,7 +51,8 @@ impl Op {
         let content = match request {
             // Where it was called from does not make it another operation.
             Request::New(new) => {
-                Request::New(Box::new(protocol::request::New { caller_env: Vec::new(), ..(**new).clone() }))
+                let (caller_env, caller_cwd) = (Vec::new(), None);
+                Request::New(Box::new(protocol::request::New { caller_env, caller_cwd, ..(**new).clone() }))
             }
             other => other.clone(),
         };
@@ -161,12 +167,82 @@ fn decode(reply: &[u8]) -> Reply {
     })
 }
 
-/// Operations whose time of being remembered is over.
+/// Operations whose time of being remembered is over, or that are too many: so many at a time, oldest first. What is under
+/// way stays.
 pub(crate) fn outdated(pool: &pool::Pool, now: Timestamp) -> Vec<Event> {
     let old = |op: &OpId, at: Timestamp| {
         let keep = if matches!(op, OpId::Random(_)) { KEEP_RANDOM_MS } else { KEEP_NAMED_MS };
         now.0.saturating_sub(at.0) > keep
     };
     let over = pool.operations().filter(|(op, known)| old(op, known.at));
-    over.map(|(op, _)| Event::OperationForgotten { op: op.clone() }).collect()
+    let mut over: Vec<&OpId> = over.map(|(op, _)| op).take(AT_ONCE).collect();
+    if over.is_empty() {
+        over = surplus(pool, (ANSWERS_MAX, ANSWERS_BYTES));
+    }
+    over.into_iter().map(|op| Event::OperationForgotten { op: op.clone() }).collect()
+}
+
+/// The oldest answers beyond so many, or so many bytes.
+fn surplus(pool: &pool::Pool, (most, most_bytes): (usize, usize)) -> Vec<&OpId> {
+    let size = |state: &OperationState| match state {
+        OperationState::Done(reply) => Some(reply.len()),
+        OperationState::Begun(_) => None,
+    };
+    let answers = || pool.operations().filter_map(|(op, known)| Some((known.at, op, size(&known.state)?)));
+    let (mut count, mut bytes) =
+        answers().fold((0, 0), |(count, bytes), (_, _, size)| (count + 1, bytes + size));
+    if count <= most && bytes <= most_bytes {
+        return Vec::new();
+    }
+    let mut oldest: Vec<_> = answers().collect();
+    oldest.sort_unstable();
+    let is_over = |(_, _, size): &(Timestamp, &OpId, usize)| {
+        let over = count > most || bytes > most_bytes;
+        (count, bytes) = (count - 1, bytes - size);
+        over
+    };
+    oldest.into_iter().take(AT_ONCE).take_while(is_over).map(|(_, op, _)| op).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::{Seq, Stamped};
+
+    use super::*;
+
+    fn with(answers: u64, bytes: usize) -> pool::Pool {
+        let mut pool = pool::Pool::default();
+        let done = |n: u64| Event::OperationDone {
+            op: OpId::Named(format!("op{n}")),
+            digest: n,
+            reply: vec![0; bytes],
+            at: Timestamp(1000 - n),
+        };
+        let op = OpId::Named("begun".to_owned());
+        let begun = Event::OperationBegun { op, digest: 1, session: SessionId(1), at: Timestamp(1) };
+        for (event, seq) in (0..answers).map(done).chain([begun]).zip(1..) {
+            pool.apply(&Stamped { seq: Seq(seq), at: Timestamp(1000), event });
+        }
+        pool
+    }
+
+    fn names(ops: Vec<&OpId>) -> Vec<String> {
+        let name = |op: &OpId| format!("{op:?}");
+        ops.into_iter().map(name).collect()
+    }
+
+    #[test]
+    fn too_many_answers_or_bytes_go_oldest_first_and_none_that_is_under_way() {
+        let pool = with(10, 100);
+        assert!(surplus(&pool, (10, 1000)).is_empty());
+        assert_eq!(names(surplus(&pool, (8, 1000))), [r#"Named("op9")"#, r#"Named("op8")"#]);
+        assert_eq!(surplus(&pool, (10, 799)).len(), 3);
+    }
+
+    #[test]
+    fn what_is_old_goes_so_many_at_a_time() {
+        let later = Timestamp(1000 + KEEP_NAMED_MS + 1);
+        assert_eq!(outdated(&with(600, 1), later).len(), AT_ONCE);
+        assert_eq!(outdated(&with(600, 1), Timestamp(1000)).len(), 0);
+    }
 }
