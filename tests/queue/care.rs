@@ -3,6 +3,7 @@
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -78,7 +79,12 @@ fn an_export_makes_the_same_pool_elsewhere() {
     pool.await_poold();
     let export = pool.path("export");
     pool.ok(&["export", export.to_str().unwrap()]);
-    assert_eq!(fs::metadata(&export).unwrap().permissions().mode() & 0o777, 0o600);
+    let redirected = pool.path("redirected");
+    let into = fs::File::create(&redirected).unwrap();
+    pool.poolctl().arg("export").stdout(into).stderr(Stdio::null()).status().unwrap();
+    for file in [&export, &redirected] {
+        assert_eq!(fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
+    }
     let first = fs::read_to_string(&export).unwrap();
     assert_eq!(first.lines().collect::<Vec<_>>(), stored(&pool), "nothing happened meanwhile");
     let other = Pool::bare("");
@@ -94,16 +100,14 @@ fn an_export_makes_the_same_pool_elsewhere() {
     third.ctl_in(&["import", "-"], text.as_bytes()).expect(0);
     third.start(Program::Poold);
     third.await_poold();
-    // Each start is one more line of the journal, and the newest epoch; nothing else differs.
+    // Each is a pool of its own: what ran in the first is lost to it. Nothing else differs.
     let journal = |pool: &Pool| pool.events();
     let (one, three) = (journal(&pool), journal(&third));
     assert_eq!(three[..one.len()], one);
-    assert!(
-        three[one.len()..].iter().all(|event| event["kind"] == "pool_started"),
-        "{:?}",
-        &three[one.len()..]
-    );
-    assert_eq!(three.len(), one.len() + 2);
+    let begins = ["pool_started", "session_created", "tmux_server_changed"];
+    let kinds = three[one.len()..].iter().map(|event| event["kind"].as_str().unwrap());
+    assert!(kinds.clone().all(|kind| begins.contains(&kind)), "{:?}", &three[one.len()..]);
+    assert_eq!(kinds.filter(|kind| *kind == "pool_started").count(), 2);
     for id in messages(&pool) {
         assert_eq!(shown(&third, &id), shown(&pool, &id));
         let body = |pool: &Pool| pool.ctl(&["queue", "show", "web", &id, "--body"]).expect(0).bytes;
@@ -260,4 +264,66 @@ fn d09_a_database_of_the_first_version_is_taken_over_and_kept() {
         pool.restart_poold();
     }
     assert_eq!(fs::read(&kept).unwrap(), fs::read(&file).unwrap());
+}
+
+#[test]
+fn a_pool_made_of_an_export_or_of_a_copy_touches_nothing_of_the_first() {
+    let pool = Pool::new();
+    let id = pool.script("v", "touch here; exec sleep 1000");
+    let (init, program) = pool.pane_pids(&id);
+    let export = pool.path("export");
+    pool.ok(&["export", export.to_str().unwrap()]);
+    let imported = Pool::bare("");
+    imported.ok(&["import", export.to_str().unwrap()]);
+    let copied = Pool::bare("");
+    fs::remove_dir_all(copied.state()).ok();
+    let copy = std::process::Command::new("cp").arg("-a").args([pool.state(), copied.state()]).status();
+    assert!(copy.unwrap().success());
+    for other in [&imported, &copied] {
+        // What was copied of a socket or a lock is not in use here.
+        other.start_all();
+        let there = other.show("v");
+        assert_eq!(
+            (&there["lifecycle"], &there["reason"]),
+            (&"lost".into(), &"server_gone".into()),
+            "{there}"
+        );
+        let dir = there["dir"].as_str().unwrap();
+        assert!(dir.starts_with(other.state().to_str().unwrap()), "{dir}");
+        drop(other.ctl(&["kill", "v"]));
+        drop(other.ctl(&["down", "--stop-sessions"]));
+        other.ok(&["restart", "v"]);
+        assert_ne!(other.pane_pids("v"), (init, program), "it is a session of its own");
+        let fresh = other.script("fresh", "exec sleep 1000");
+        assert_ne!(fresh, id, "an id is given out once");
+        other.ok(&["rm", "v", "--force", "--purge"]);
+    }
+    assert_eq!(pool.pane_pids(&id), (init, program), "the first runs on");
+    assert_eq!(pool.lifecycle(&id), "live");
+    assert!(
+        pool.state().join("sessions").join(&id).join("work/here").exists(),
+        "nothing of its files is gone"
+    );
+}
+
+#[test]
+fn a_restored_backup_gives_nothing_out_a_second_time() {
+    let pool = Pool::new();
+    pool.script("one", "exec sleep 1000");
+    let backup = pool.path("backup");
+    pool.ok(&["backup", backup.to_str().unwrap()]);
+    let later = pool.script("two", "exec sleep 1000");
+    let message = pool.ok(&["send", "one", "--kind", "job", "x"]);
+    let epoch = pool.status()["epoch"].as_u64().unwrap();
+    pool.end(Program::Poold, Signal::SIGTERM);
+    fs::copy(&backup, pool.database()).unwrap();
+    pool.start(Program::Poold);
+    pool.await_complete();
+    assert!(pool.status()["epoch"].as_u64().unwrap() > epoch);
+    assert_eq!(pool.lifecycle("one"), "lost");
+    let next = pool.script("three", "exec sleep 1000");
+    assert!(next != later && next != "sess_2", "{next} after {later}");
+    pool.ok(&["restart", "one"]);
+    let again = pool.ok(&["send", "one", "--kind", "job", "y"]);
+    assert!(again.parse::<u64>().unwrap() > message.parse::<u64>().unwrap(), "{again} after {message}");
 }

@@ -26,6 +26,7 @@ pub mod locks;
 mod pool;
 pub mod queue;
 pub mod reconcile;
+pub mod redacted;
 mod replicate;
 pub mod settings;
 pub mod slots;
@@ -34,4 +35,4 @@ pub mod thought;
 pub mod view;
 
 pub use pool::{Operation, OperationState, Pool, ended, is_between};
-pub use settings::{Adoption, Agent, Naming, OnInterrupted, ReapRules, RestartRules, Settings};
+pub use settings::{Adoption, Agent, Naming, OnInterrupted, Passing, ReapRules, RestartRules, Settings};

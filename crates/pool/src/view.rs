@@ -43,6 +43,8 @@ pub fn view(pool: &Pool, session: &Session, shown: Shown<'_>) -> SessionView {
     if confirmed {
         record.verified_at = record.verified_at.max(shown.seen_at);
     }
+    let mut activity = activity::shown(pool, session);
+    crate::redacted::activity(&mut activity);
     SessionView {
         session: record,
         queue: queue::counts(pool, Some(session.id)),
@@ -53,7 +55,7 @@ pub fn view(pool: &Pool, session: &Session, shown: Shown<'_>) -> SessionView {
         usage: shown.usage,
         parkable: shown.parkable,
         slot_wait: shown.slot_wait,
-        activity: activity::shown(pool, session),
+        activity,
         notes: pool.notes(session.id).cloned().unwrap_or_default(),
         thought: pool.thought(session.id).cloned(),
         waits: shown.waits,
@@ -71,6 +73,7 @@ pub fn without_secrets(session: &Session) -> Session {
     for words in [&mut spec.command, &mut spec.start_args, &mut spec.resume_args] {
         *words = redact::command(words);
     }
+    record.labels = redact::labels(&record.labels);
     record
 }
 

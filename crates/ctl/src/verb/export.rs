@@ -1,8 +1,9 @@
 //! `export`: the whole database as JSON lines.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use protocol::blocking::Connection;
@@ -25,9 +26,30 @@ pub(crate) struct Args {
 pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
     match args.file.as_deref().filter(|file| *file != Path::new("-")) {
         Some(file) => into_file(context, &absolute(file)?)?,
-        None => copy(context, out::text)?,
+        None => {
+            keep_private()?;
+            copy(context, out::text)?;
+        }
     }
     Ok(exit::OK)
+}
+
+/// Where standard output is a file, only its owner may read it: it gets the environments of all sessions.
+fn keep_private() -> Result<(), Error> {
+    let own = || -> io::Result<bool> {
+        let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+        let found = file.metadata()?;
+        let open = found.is_file() && found.mode() & 0o077 != 0;
+        if open {
+            file.set_permissions(Permissions::from_mode(found.mode() & 0o700))?;
+        }
+        Ok(open)
+    };
+    let failed = |error| Error::failed(format!("others could read the file: {error}; give its path instead"));
+    if own().map_err(failed)? {
+        out::note("poolctl: the file has the secrets of all sessions; only its owner may read it now");
+    }
+    Ok(())
 }
 
 /// The file appears when all of it is on disk.

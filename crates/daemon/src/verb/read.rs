@@ -168,11 +168,9 @@ pub(crate) async fn events(daemon: &Arc<Daemon>, asked: Events, (outbox, id): (&
     Ok(Response::Events(Vec::new()))
 }
 
-/// An event as it may be shown: without the secrets of a new session.
+/// An event as it may be shown.
 pub(crate) fn redacted(mut stamped: protocol::Stamped) -> protocol::Stamped {
-    if let protocol::Event::SessionCreated(session) = &mut stamped.event {
-        **session = pool::view::without_secrets(session);
-    }
+    pool::redacted::event(&mut stamped.event);
     stamped
 }
 
