@@ -4,6 +4,7 @@ mod crash_points;
 mod disks;
 mod kills;
 mod load;
+mod neighbour;
 mod peers;
 mod queue_points;
 mod reaping;
