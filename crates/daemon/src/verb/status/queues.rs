@@ -54,8 +54,9 @@ fn unclaimed(turn: &Turn<'_>) -> Vec<String> {
     }
     let sentence = |((name, kind), (queued, age)): ((String, String), (u64, Duration))| {
         let minutes = age.as_secs() / 60;
+        let (messages, wait) = if queued == 1 { ("message", "waits") } else { ("messages", "wait") };
         format!(
-            "{queued} messages of kind {kind} for {name} wait for a worker, the oldest for {minutes} min: `poolctl work {name} --kind {kind} -- …`"
+            "{queued} {messages} of kind {kind} for {name} {wait} for a worker, the oldest for {minutes} min: `poolctl work {name} --kind {kind} -- …`"
         )
     };
     waiting.into_iter().map(sentence).collect()
