@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pool::queue;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::context::Daemon;
 use crate::engine::Turn;
@@ -20,26 +20,38 @@ const BUSY: Duration = Duration::from_millis(100);
 
 /// Keeps house for ever.
 pub(crate) async fn run(daemon: Arc<Daemon>) {
+    let mut files_due = Instant::now();
     loop {
         let context = Arc::clone(&daemon);
         let Ok(more) = daemon.engine.turn(move |turn| tidy(turn, &context)).await else {
             return;
         };
-        if let Some(keep) = daemon.loaded().life.keep_archives {
-            let archives = daemon.paths.archives();
-            slow::limited(Purpose::House, move || forget_archives(&archives, keep)).await;
+        if files_due <= Instant::now() {
+            files_due = Instant::now() + PAUSE;
+            if keep_files(&daemon).await.is_none() {
+                return;
+            }
         }
-        let (database, state) = (daemon.paths.database.clone(), daemon.paths.state.clone());
-        let given_out = |turn: &mut Turn<'_>| (turn.pool().next_session(), turn.pool().seq().0);
-        let Ok(given_out) = daemon.engine.turn(given_out).await else { return };
-        let keep = move || {
-            crate::timeline::reserve(&state, given_out);
-            crate::reserve::keep(&database);
-            forget_copies(&database);
-        };
-        slow::limited(Purpose::House, keep).await;
         sleep(if more { BUSY } else { PAUSE }).await;
     }
+}
+
+/// Sees to what lies beside the database. None: the engine has stopped.
+async fn keep_files(daemon: &Daemon) -> Option<()> {
+    if let Some(keep) = daemon.loaded().life.keep_archives {
+        let archives = daemon.paths.archives();
+        slow::limited(Purpose::House, move || forget_archives(&archives, keep)).await;
+    }
+    let (database, state) = (daemon.paths.database.clone(), daemon.paths.state.clone());
+    let given_out = |turn: &mut Turn<'_>| (turn.pool().next_session(), turn.pool().seq().0);
+    let given_out = daemon.engine.turn(given_out).await.ok()?;
+    let keep = move || {
+        crate::timeline::reserve(&state, given_out);
+        crate::reserve::keep(&database);
+        forget_copies(&database);
+    };
+    slow::limited(Purpose::House, keep).await;
+    Some(())
 }
 
 /// How long the copy of a database is kept that was made before it was taken over into a newer version: it holds what
