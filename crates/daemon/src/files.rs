@@ -74,12 +74,9 @@ pub(crate) fn tags(run: &Path) -> BTreeSet<Tag> {
     names.filter_map(|name| name.to_str()?.split_once('.')?.0.parse().ok()).collect()
 }
 
-/// Opens what others wrote, to be read: a regular file and nothing else, so that nobody waits for the other end of a pipe.
+/// Opens what others wrote, to be read.
 pub(crate) fn open_regular(path: &Path, flags: OFlag) -> io::Result<(File, Metadata)> {
-    let flags = flags | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
-    let file = OpenOptions::new().read(true).custom_flags(flags.bits()).open(path)?;
-    let found = file.metadata()?;
-    if found.is_file() { Ok((file, found)) } else { Err(io::ErrorKind::InvalidInput.into()) }
+    process::file::open_regular(OpenOptions::new().read(true), flags, path)
 }
 
 /// Reads a file that a program in a session could have replaced: this user's own regular file, itself and no link to

@@ -4,12 +4,13 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use interprocess::local_socket::tokio::Listener;
+use process::file;
 use tokio::time::sleep;
 
 use crate::fatal::Fatal;
@@ -46,7 +47,7 @@ const LOOKS: u32 = 2;
 /// Returns once the file that is locked has not its place any more: the state directory was removed or replaced, and
 /// nobody who looks for this pool finds it.
 pub(crate) async fn removed(path: &Path) -> Fatal {
-    let identity = || fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()));
+    let identity = || fs::symlink_metadata(path).ok().map(|found| file::id(&found));
     let mine = identity();
     let mut missed = 0;
     while missed < LOOKS {
@@ -65,14 +66,14 @@ pub(crate) struct Socket {
     own: Option<Own>,
 }
 
-/// A socket's file that this process made: its path, device and inode.
-pub(crate) type Own = (PathBuf, u64, u64);
+/// A socket's file that this process made: its path, and its device and inode.
+pub(crate) type Own = (PathBuf, (u64, u64));
 
 impl Socket {
     /// Removes the socket's file, if it is still ours and we made it.
     pub(crate) fn remove(own: Option<Own>) {
-        if let Some((path, dev, ino)) = own
-            && fs::symlink_metadata(&path).is_ok_and(|m| (m.dev(), m.ino()) == (dev, ino))
+        if let Some((path, id)) = own
+            && fs::symlink_metadata(&path).is_ok_and(|found| file::id(&found) == id)
         {
             drop(fs::remove_file(path));
         }
@@ -94,7 +95,7 @@ pub(crate) fn socket(path: &Path) -> Result<Socket, Fatal> {
     clear(path)?;
     let listener = protocol::aio::listen(path).map_err(|e| Fatal::io(path, e))?;
     let made = fs::symlink_metadata(path).map_err(|e| Fatal::io(path, e))?;
-    Ok(Socket { listener, own: Some((path.to_owned(), made.dev(), made.ino())) })
+    Ok(Socket { listener, own: Some((path.to_owned(), file::id(&made))) })
 }
 
 fn handed_over() -> Result<Option<OwnedFd>, Fatal> {

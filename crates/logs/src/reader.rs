@@ -3,10 +3,10 @@
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use flate2::read::GzDecoder;
+use process::file::id;
 use process::log_writer::{Part, Parts, open_file};
 use protocol::logs;
 
@@ -170,8 +170,7 @@ pub(crate) fn extents(dir: &Path) -> io::Result<Vec<(u64, u64)>> {
 
 fn is_current(file: &File, dir: &Path) -> bool {
     let named = fs::metadata(dir.join(logs::CURRENT));
-    let id = |found: fs::Metadata| (found.dev(), found.ino());
-    named.is_ok_and(|named| file.metadata().is_ok_and(|open| id(open) == id(named)))
+    named.is_ok_and(|named| file.metadata().is_ok_and(|open| id(&open) == id(&named)))
 }
 
 fn open(dir: &Path, part: &Part, offset: u64) -> io::Result<Bytes> {

@@ -16,6 +16,7 @@ pub mod detach;
 pub mod env;
 mod error;
 pub mod exits;
+pub mod file;
 pub mod handle;
 pub mod identity;
 pub mod init;

@@ -251,9 +251,9 @@ pub(crate) fn is_outdated(pid: u32, path: &std::path::Path) -> io::Result<bool> 
     let exe = PathBuf::from(format!("/proc/{pid}/exe"));
     let named = std::fs::read_link(&exe)?.into_os_string().into_vec();
     let named = named.strip_suffix(DELETED).unwrap_or(&named);
-    let identity = |found: std::fs::Metadata| (found.dev(), found.ino());
     let same_place = path.canonicalize()?.as_os_str().as_bytes() == named;
-    Ok(same_place && identity(std::fs::metadata(&exe)?) != identity(std::fs::metadata(path)?))
+    let (runs, there) = (std::fs::metadata(&exe)?, std::fs::metadata(path)?);
+    Ok(same_place && crate::file::id(&runs) != crate::file::id(&there))
 }
 
 #[cfg(test)]

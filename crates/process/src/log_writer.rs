@@ -13,7 +13,6 @@ pub mod times;
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -24,6 +23,7 @@ use protocol::logs;
 pub use files::{Part, Parts};
 pub use options::Options;
 
+use crate::file;
 use files::Files;
 use log::Log;
 
@@ -68,13 +68,7 @@ pub fn open_file(path: &Path) -> io::Result<File> {
 
 /// The same, as these options say.
 fn open_as(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
-    let flags = (OFlag::O_NONBLOCK | OFlag::O_NOFOLLOW).bits();
-    let file = options.custom_flags(flags).open(path)?;
-    if file.metadata()?.is_file() {
-        Ok(file)
-    } else {
-        Err(io::Error::new(io::ErrorKind::InvalidData, format!("{} is not a file", path.display())))
-    }
+    file::open_regular(options, OFlag::O_NOFOLLOW, path).map(|(file, _)| file)
 }
 
 /// Empties a log, whether it is being written or not. Offsets go on.

@@ -6,7 +6,6 @@ mod hear;
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -358,5 +357,5 @@ impl Source {
 
 /// Which file a path leads to.
 fn file_of(path: &Path) -> Option<(u64, u64)> {
-    path.metadata().ok().map(|file| (file.dev(), file.ino()))
+    path.metadata().ok().map(|found| process::file::id(&found))
 }

@@ -3,11 +3,12 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
+use process::file;
 use protocol::ProcId;
 
 /// The lock, until it is dropped. The holder's name goes with it, but stays of one that is killed.
@@ -57,13 +58,11 @@ fn write_me(file: &mut File) -> io::Result<()> {
 }
 
 impl Held {
-    /// Whether the file that is locked is still where others look for it. Where the pool's directory was removed, it is
-    /// not.
+    /// Tells whether this path still leads to the locked file. It does not once the pool's directory was removed.
     #[must_use]
     pub(crate) fn is_in_place(&self, path: &Path) -> bool {
-        let identity = |found: std::fs::Metadata| (found.dev(), found.ino());
-        let there = std::fs::symlink_metadata(path).map(identity);
-        matches!((there, self.file.metadata().map(identity)), (Ok(there), Ok(mine)) if there == mine)
+        let found = (std::fs::symlink_metadata(path), self.file.metadata());
+        matches!(found, (Ok(there), Ok(mine)) if file::id(&there) == file::id(&mine))
     }
 }
 

@@ -5,7 +5,6 @@ mod life;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -25,13 +24,13 @@ use crate::verb::{expect_session, send};
 
 pub(crate) use life::{Fate, Life, reaped_or_default};
 
-/// What of the caller's environment a session gets with `--clean-env`: where programs are, how to write and speak to the
-/// user, and the user's agent for keys.
+/// Variables of the caller that a session gets with `--clean-env`: where programs are, how to write and speak to the user,
+/// and the user's agent for keys.
 const PASSED: [&str; 9] =
     ["PATH", "LANG", "TZ", "HOME", "USER", "LOGNAME", "SHELL", "COLORTERM", "SSH_AUTH_SOCK"];
 const PASSED_PREFIXES: [&str; 2] = ["LC_", "XDG_"];
 
-/// What stands below the help of `new` and `run`.
+/// The part of `new --help` and `run --help` about the environment.
 pub(crate) fn environment_help() -> String {
     let mut text =
         "Environment: the session gets this one, as it is kept for its restarts, without what belongs to\n\
@@ -166,7 +165,7 @@ const OWN: &str = "own";
 fn here() -> Result<OsBytes, Error> {
     let gone = |error| Error::usage(format!("this directory is gone ({error}): say --cwd DIR, or --cwd own"));
     let here = std::env::current_dir().map_err(gone)?;
-    let identity = |path: &Path| path.metadata().map(|found| (found.dev(), found.ino()));
+    let identity = |path: &Path| path.metadata().map(|found| process::file::id(&found));
     let named = std::env::var_os("PWD").map(PathBuf::from).filter(|named| named.is_absolute());
     let same = named.filter(|named| matches!((identity(named), identity(&here)), (Ok(a), Ok(b)) if a == b));
     Ok(OsBytes::from(same.unwrap_or(here)))

@@ -1,8 +1,7 @@
 //! A log as one stream to write to: parts and limits are behind it.
 
-use std::fs::{self, File, Metadata};
+use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 use protocol::logs;
@@ -12,6 +11,7 @@ use super::copy::write_fully;
 use super::files::{Files, Parts};
 use super::options::Options;
 use super::times::{self, Entry, Marks};
+use crate::file::id;
 
 /// A line of its own on a terminal, too.
 const RESUMED: &str = "\r\n[tmux-pool: the log writer was lost; output may be missing here]\r\n";
@@ -167,8 +167,4 @@ impl Write for Log {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
-}
-
-fn id(file: &Metadata) -> (u64, u64) {
-    (file.dev(), file.ino())
 }
