@@ -58,6 +58,11 @@ pub(crate) struct Loaded {
 pub(crate) const BUILD: &str = concat!("poold ", env!("CARGO_PKG_VERSION"));
 
 impl Daemon {
+    /// The incarnation of a session now; none where there is none, or the engine has stopped.
+    pub(crate) async fn incarnation(&self, session: SessionId) -> Option<Incarnation> {
+        self.engine.turn(move |turn| turn.pool().session(session)?.incarnation.clone()).await.ok().flatten()
+    }
+
     pub(crate) fn settings(&self) -> Settings {
         self.config.borrow().settings.clone()
     }

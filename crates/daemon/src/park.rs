@@ -28,8 +28,7 @@ pub(crate) async fn end_unattended(daemon: &Arc<Daemon>, session: SessionId, tag
 
 /// Whether nothing was done, because somebody is attached, or tmux does not answer.
 async fn hang_up(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) -> bool {
-    let read = move |turn: &mut Turn<'_>| turn.pool().session(session)?.incarnation.clone();
-    let run = daemon.engine.turn(read).await.ok().flatten().filter(|run| run.tag == tag);
+    let run = daemon.incarnation(session).await.filter(|run| run.tag == tag);
     let Some(pane) = run.as_ref().and_then(pane_of) else { return false };
     role::keep_screen(daemon, session, tag).await;
     crate::crash::point("park-hang-up");

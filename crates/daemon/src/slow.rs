@@ -40,17 +40,18 @@ pub(crate) enum Purpose {
     Copies,
 }
 
+/// Threads at the same time, in the order of the purposes.
 static PLACES: [Semaphore; 10] = [
-    Semaphore::const_new(2),
-    Semaphore::const_new(8),
-    Semaphore::const_new(16),
-    Semaphore::const_new(8),
-    Semaphore::const_new(8),
-    Semaphore::const_new(16),
-    Semaphore::const_new(4),
-    Semaphore::const_new(32),
-    Semaphore::const_new(4),
-    Semaphore::const_new(2),
+    Semaphore::const_new(2),  // Theme
+    Semaphore::const_new(8),  // Places
+    Semaphore::const_new(16), // Logs
+    Semaphore::const_new(8),  // Spool
+    Semaphore::const_new(8),  // Launch
+    Semaphore::const_new(16), // Processes
+    Semaphore::const_new(4),  // House
+    Semaphore::const_new(32), // Reads
+    Semaphore::const_new(4),  // Removal
+    Semaphore::const_new(2),  // Copies
 ];
 
 impl Purpose {

@@ -1,7 +1,5 @@
 //! Daemons that run an older build than the files on disk: after an upgrade, until they are started again.
 
-use std::path::Path;
-
 use process::identity::{identify, is_outdated};
 use protocol::ProcId;
 use protocol::reply::Status;
@@ -23,7 +21,7 @@ pub(crate) fn outdated(context: &Context, found: Option<&Status>) -> Vec<&'stati
     names
 }
 
-/// Those that `poold` knows, and itself.
+/// The names of `poold` and of the daemons that are connected to it.
 #[must_use]
 pub(crate) fn daemons(found: &Status) -> Vec<&'static str> {
     let process = |name: &str| -> Option<ProcId> {
@@ -32,11 +30,10 @@ pub(crate) fn daemons(found: &Status) -> Vec<&'static str> {
         }
         identify(status::component(found, name).filter(|one| one.connected)?.pid?).ok().flatten()
     };
-    let is_old = |name: &&str| process(name).is_some_and(|id| is_outdated(id, program(name).as_path()));
+    let is_old = |name: &&str| {
+        // Without a directory it would be looked for in this one.
+        let program = Some(programs::find(name)).filter(|program| program.is_absolute());
+        process(name).zip(program).is_some_and(|(id, program)| is_outdated(id, &program))
+    };
     service::NAMES.into_iter().filter(is_old).collect()
-}
-
-fn program(name: &str) -> std::path::PathBuf {
-    let found = programs::find(name);
-    if found.is_absolute() { found } else { Path::new("/").join(found) }
 }

@@ -27,7 +27,7 @@ fn path(paths: &Paths) -> PathBuf {
     paths.run.join("up.daemons")
 }
 
-/// Notes that this one was started.
+/// Records a started daemon.
 ///
 /// # Errors
 /// It cannot be written down.
@@ -43,7 +43,7 @@ fn line(started: &Started) -> io::Result<Vec<u8>> {
     Ok(line)
 }
 
-/// Those that live, each held so that no other process can take its place.
+/// Opens a handle for each daemon that is alive, so that no other process can take its place.
 ///
 /// # Errors
 /// One cannot be looked at.
@@ -59,7 +59,7 @@ pub(crate) fn alive(paths: &Paths) -> Result<Vec<(String, Handle)>, Error> {
     Ok(alive)
 }
 
-/// Forgets those that have ended.
+/// Replaces the file by the daemons that are alive.
 ///
 /// # Errors
 /// It cannot be written down.

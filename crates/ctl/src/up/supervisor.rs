@@ -35,13 +35,13 @@ const KILL_LIMIT: Duration = Duration::from_secs(1);
 const HOLD_TRIES: u32 = 5;
 const HOLD_PAUSE: Duration = Duration::from_millis(50);
 
-/// How often it is looked whether the pool's directory is still there.
+/// Time between two checks that the pool's directory still exists.
 const PLACE_EVERY: Duration = Duration::from_secs(5);
-/// How long after its start `poold` may take to its first answer before it counts as hung.
+/// Time limit for the first answer of `poold` after its start; later it counts as hung.
 const FIRST_ANSWER: Duration = Duration::from_secs(90);
-/// How long a watcher or reaper may run without being connected to `poold`.
+/// Time limit for a watcher or reaper to run without a connection to `poold`.
 const UNCONNECTED: Duration = Duration::from_secs(60);
-/// How long one that hangs has to leave a core, or to end.
+/// Grace of a hung daemon after its signal, to write a core dump or end, before KILL.
 const HUNG_LIMIT: Duration = Duration::from_secs(2);
 
 /// What wakes the loop.
@@ -74,7 +74,7 @@ struct Running {
     pid: u32,
     /// `None` where it could not be held, as one that had ended before cannot.
     handle: Option<Handle>,
-    /// Whether it has answered once; of `poold` only.
+    /// Set once `poold` has answered since this daemon was started.
     answered: bool,
 }
 

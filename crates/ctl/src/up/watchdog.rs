@@ -1,4 +1,4 @@
-//! Looks now and then whether `poold` answers: one that hangs ends as little by itself as one that works.
+//! Asks `poold` for its status at intervals: a daemon that hangs does not end by itself.
 
 use std::path::Path;
 use std::sync::mpsc::Sender;
@@ -10,10 +10,10 @@ use crate::show::time;
 use crate::up::health;
 use crate::up::supervisor::Wake;
 
-/// Looks in a row without an answer after which `poold` counts as hung.
+/// Unanswered requests in a row after which `poold` counts as hung.
 const FAILURES: u32 = 3;
 
-/// Looks for ever. In all `limit` passes from the last answer to the verdict.
+/// Asks for ever. `limit` is the time from the last answer to the verdict that it hangs.
 pub(super) fn run(context: &Context, limit: Duration, wakes: &Sender<Wake>) {
     // Half of it are the pauses, half of it the waits for an answer.
     let pause = limit / (2 * FAILURES);
@@ -37,7 +37,7 @@ pub(super) fn run(context: &Context, limit: Duration, wakes: &Sender<Wake>) {
     }
 }
 
-/// Whether `poold` is known to recover or compact its database, within the time that this may take.
+/// Tells whether a living `poold` recovers or compacts its database, within the time limit that it gave for that.
 fn is_at_long_work(run: &Path) -> bool {
     let lives = |pid: &str| {
         let found = pid.parse().ok().and_then(|pid| process::identity::identify(pid).ok().flatten());

@@ -70,7 +70,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
     Ok(exit::OK)
 }
 
-/// Whether this runs in a session of the pool that is meant.
+/// Tells whether this command runs in a session of the pool that it is to stop.
 fn is_inside(context: &Context) -> bool {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     variable("POOL_INCARNATION").is_some()

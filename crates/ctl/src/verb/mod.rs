@@ -168,7 +168,7 @@ fn only_one(repeat: &Repeat, operations: usize) -> Result<(), Error> {
     Ok(())
 }
 
-/// How many are asked for at a time.
+/// Requests under way at the same time.
 const AT_ONCE: usize = 16;
 
 /// Asks for all, several at a time, and tells what came of them in their order. Goes on after a failure; the first

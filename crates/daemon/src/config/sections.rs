@@ -85,7 +85,8 @@ pub struct EnvSection {
 
 impl Default for EnvSection {
     fn default() -> Self {
-        Self { pass: vec!["*".to_owned()], drop: Vec::new() }
+        let pool::settings::Passing { pass, drop } = pool::settings::Passing::default();
+        Self { pass, drop }
     }
 }
 

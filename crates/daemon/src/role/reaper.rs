@@ -252,8 +252,7 @@ fn lost_its_server(session: &Session) -> bool {
 
 /// What a session showed last can still be seen when it is over. Answers whether its pane is left.
 pub(crate) async fn keep_screen(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) -> Pane {
-    let read = move |turn: &mut Turn<'_>| turn.pool().session(session)?.incarnation.clone();
-    let run = daemon.engine.turn(read).await.ok().flatten().filter(|run| run.tag == tag);
+    let run = daemon.incarnation(session).await.filter(|run| run.tag == tag);
     let Some(pane) = run.as_ref().and_then(pane_of) else { return Pane::Unknown };
     match daemon.tmux.capture(pane, Lines::Visible, false).await {
         Ok((Answer::Done, screen)) => {

@@ -269,8 +269,8 @@ async fn make_room(daemon: &Daemon, run: &protocol::Incarnation) {
 /// Attached clients go over to the new incarnation; then the last one's pane goes.
 async fn hand_over(daemon: &Arc<Daemon>, id: SessionId, last: &protocol::Incarnation) {
     let Some(pane) = pane_of(last) else { return };
-    let now = daemon.engine.turn(move |turn| turn.pool().session(id)?.incarnation.clone()).await;
-    let target = now.ok().flatten().filter(|i| i.server == last.server).and_then(|i| i.session);
+    let now = daemon.incarnation(id).await;
+    let target = now.filter(|i| i.server == last.server).and_then(|i| i.session);
     if let (Some(target), Some(session)) = (target, last.session) {
         for client in daemon.tmux.clients(pane.server, session).await.unwrap_or_default() {
             if let Err(error) = daemon.tmux.switch_client(pane.server, &client.name, target).await {

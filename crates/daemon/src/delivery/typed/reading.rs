@@ -54,9 +54,7 @@ enum Found {
 impl Reading {
     /// From here on; before Enter, and once the text is in the terminal. None where its program is not known.
     pub(super) async fn begin(daemon: &Daemon, claim: &Claim) -> Option<Self> {
-        let session = claim.message.session;
-        let run = move |turn: &mut Turn<'_>| turn.pool().session(session)?.incarnation.clone();
-        let program = daemon.engine.turn(run).await.ok().flatten()?.agent?;
+        let program = daemon.incarnation(claim.message.session).await?.agent?;
         Self::of(daemon, (claim.pane, program), claim.message.enter).await
     }
 

@@ -41,8 +41,7 @@ impl Before {
     /// Now, once the text is in the terminal.
     pub(super) async fn now(daemon: &Daemon, claim: &Claim) -> Option<Self> {
         let session = claim.message.session;
-        let run = move |turn: &mut Turn<'_>| turn.pool().session(session)?.incarnation.clone();
-        let run = daemon.engine.turn(run).await.ok().flatten()?;
+        let run = daemon.incarnation(session).await?;
         reading::has_written(daemon, claim.pane).await.then_some(())?;
         let by_lines = stand(&run).await.map(|stand| stand.by_lines);
         Some(Self { end: end_of_log(daemon, session).await?, by_lines })
