@@ -1,5 +1,6 @@
 //! What goes wrong in the world: killed daemons, a lost tmux, hostile peers, failing disks.
 
+mod clock;
 mod crash_points;
 mod disks;
 mod kills;

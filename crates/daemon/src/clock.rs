@@ -1,15 +1,58 @@
 //! The only clock of the daemon, the only source of chance.
 
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
+use nix::time::{ClockId, clock_gettime};
+use pool::clock::Reading;
 use pool::deadlines::Mono;
 use protocol::time::millis;
 use protocol::{Tag, Timestamp};
 
-/// Now.
+/// Now, on the wall clock.
 pub(crate) fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Timestamp(millis(since))
+    Timestamp(timestamp(SystemTime::now()).0.saturating_add_signed(set_by_test()))
+}
+
+/// A time of the system's.
+pub(crate) fn timestamp(at: SystemTime) -> Timestamp {
+    Timestamp(millis(at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()))
+}
+
+/// Both clocks, read together as far as can be: between the two this process may be kept waiting.
+pub(crate) fn read() -> Reading {
+    let mut reading = Reading::default();
+    for _ in 0..READS {
+        let began = awake();
+        reading = Reading { wall: now(), awake_ms: millis(began) };
+        if awake().saturating_sub(began) < TOGETHER {
+            break;
+        }
+    }
+    reading
+}
+
+const READS: usize = 5;
+/// How far apart two readings are that count as one.
+const TOGETHER: Duration = Duration::from_millis(100);
+
+/// Time since the machine's start without its sleep; of the same zero for every process of one boot.
+fn awake() -> Duration {
+    #[cfg(not(target_os = "macos"))]
+    let clock = ClockId::CLOCK_MONOTONIC;
+    // There, CLOCK_MONOTONIC goes on while the machine sleeps; this is CLOCK_UPTIME_RAW.
+    #[cfg(target_os = "macos")]
+    let clock = ClockId::from_raw(8);
+    clock_gettime(clock).map(Duration::from).unwrap_or_default()
+}
+
+/// By how many milliseconds a test sets the wall clock, in the file that `POOL_CLOCK` names. Only in builds with debug
+/// assertions.
+fn set_by_test() -> i64 {
+    #[cfg(debug_assertions)]
+    if let Some(path) = std::env::var_os("POOL_CLOCK") {
+        return std::fs::read_to_string(path).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+    }
+    0
 }
 
 /// Now on the clock that only goes forward, and stands still while the machine sleeps.

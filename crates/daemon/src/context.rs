@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use pool::Settings;
 use protocol::session::Size;
 use protocol::socket::Paths;
-use protocol::{Incarnation, OsBytes, ProcId, SessionId, Timestamp};
+use protocol::{Incarnation, OsBytes, ProcId, Refusal, SessionId, Timestamp};
 use tmux::{Device, Driver, LogOptions, PaneRef};
 use tokio::sync::{Mutex, Semaphore, mpsc, watch};
 
@@ -61,6 +62,11 @@ impl Daemon {
     /// The incarnation of a session now; none where there is none, or the engine has stopped.
     pub(crate) async fn incarnation(&self, session: SessionId) -> Option<Incarnation> {
         self.engine.turn(move |turn| turn.pool().session(session)?.incarnation.clone()).await.ok().flatten()
+    }
+
+    /// How long ago this was, whatever the wall clock was set to since.
+    pub(crate) async fn age(&self, at: Timestamp) -> Result<Duration, Refusal> {
+        self.engine.turn(move |turn| turn.age(at)).await
     }
 
     pub(crate) fn settings(&self) -> Settings {

@@ -253,21 +253,24 @@ async fn glanced(
     let (seen, look) = glance(daemon, agent, pane).await?;
     let tag = run.tag;
     let said = move |turn: &mut Turn<'_>| {
-        let session = turn.pool().tagged(tag)?;
-        let activity = turn.pool().activity_in(session.id, tag)?;
-        let rests = matches!(activity.state, ActivityState::Idle | ActivityState::Error);
-        (rests && activity.source == Source::Hook).then_some(())
+        let session = turn.pool().tagged(tag);
+        let activity = session.and_then(|session| turn.pool().activity_in(session.id, tag));
+        let said_idle = activity.is_some_and(|activity| {
+            let rests = matches!(activity.state, ActivityState::Idle | ActivityState::Error);
+            rests && activity.source == Source::Hook
+        });
+        let ago = |seconds: u64| turn.age(Timestamp(seconds.saturating_mul(1000)));
+        (said_idle, seen.typed_at.map(ago), seen.active_at.map(ago))
     };
-    let said_idle = daemon.engine.turn(said).await.is_ok_and(|said| said.is_some());
-    let now = crate::clock::now();
-    let ago = |seconds: u64| now.since(Timestamp(seconds.saturating_mul(1000)));
+    let said = daemon.engine.turn(said).await.map_err(|refusal| refusal.to_string())?;
+    let (said_idle, typed_ago, active_ago) = said;
     let unread = unread(run).await;
     let stand = if agent.confirm == Confirm::Prompt { stand(run).await } else { None };
     Ok(delivery::Glance {
         in_mode: seen.in_mode,
         alternate: seen.alternate,
-        typed_ago: seen.typed_at.map(ago),
-        active_ago: seen.active_at.map(ago),
+        typed_ago,
+        active_ago,
         unread,
         in_front: stand.map(|stand| stand.in_front),
         look,

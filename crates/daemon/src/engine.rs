@@ -10,8 +10,9 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use pool::Pool;
+use pool::clock::Reading;
 use pool::locks::{LockTable, Ticket};
-use protocol::{Event, MessageId, OpId, Reply, Seq, SessionId, Stamped, Timestamp};
+use protocol::{Event, MessageId, OpId, Reply, Seq, SessionId, Stamped};
 use store::{Store, StoreError};
 use tokio::sync::{Notify, broadcast, oneshot, watch};
 
@@ -54,6 +55,8 @@ pub(crate) struct Engine {
     pub(crate) committed: Instant,
     /// When the daemon started, for its monotonic clock.
     pub(crate) started: Instant,
+    /// The clocks at the last turn.
+    pub(crate) read: Reading,
     pub(crate) pace: Pace,
     /// Whether the journal is still longer than it is to be.
     pub(crate) trim_on: bool,
@@ -142,12 +145,15 @@ impl Engine {
     }
 
     fn turn(&mut self, batch: Vec<Job>) -> Result<(), StoreError> {
+        let reading = crate::clock::read();
+        let stepped = pool::clock::step(self.pool.clock(), self.read, reading);
+        self.read = reading;
         let mut turn = Turn {
             pool: &mut self.pool,
             store: &self.store,
             rest: &mut self.rest,
             publish: &self.publish,
-            now: crate::clock::now(),
+            now: reading.wall,
             mono: crate::clock::mono(self.started),
             events: Vec::new(),
             bodies: Vec::new(),
@@ -157,6 +163,9 @@ impl Engine {
             trimmed: false,
             compaction: None,
         };
+        if let Some(clock) = stepped {
+            turn.step(clock);
+        }
         let mut after: Vec<After> = batch.into_iter().map(|job| job(&mut turn)).collect();
         turn.look_again(&mut after);
         let Turn { events, bodies, stirred, sooner, trimmed, compaction, .. } = turn;
@@ -215,8 +224,7 @@ impl Engine {
 
     /// Cuts the journal to what is kept.
     fn trim(&mut self) -> Result<(), StoreError> {
-        let keep_for = protocol::time::millis(self.rest.keep_events_for);
-        let oldest = Timestamp(crate::clock::now().0.saturating_sub(keep_for));
+        let oldest = pool::clock::ago(self.pool.clock(), self.read.wall, self.rest.keep_events_for);
         crate::crash::point("journal-trim");
         let removed = self.store.trim_journal(self.rest.keep_events, oldest)?;
         self.trim_on = removed >= store::TRIM_MAX;

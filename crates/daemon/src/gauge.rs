@@ -133,7 +133,7 @@ pub(crate) fn usage_in(table: &Table, session: &Session) -> Option<Usage> {
 async fn keep_log(daemon: &Arc<Daemon>, session: &Session) {
     let id = session.id;
     let Some(run) = session.incarnation.clone() else { return };
-    let young = crate::clock::now().since(run.started_at) < WRITER_START;
+    let young = daemon.age(run.started_at).await.is_ok_and(|age| age < WRITER_START);
     let Some(pane) = pane_of(&run).filter(|_| !young && !run.dead) else { return };
     let log = daemon.log_options(id);
     let dir = log.dir.clone();

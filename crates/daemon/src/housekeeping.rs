@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pool::queue;
+use protocol::Timestamp;
 use tokio::time::{Instant, sleep};
 
+use crate::clock;
 use crate::context::Daemon;
 use crate::engine::Turn;
 use crate::op;
@@ -38,17 +40,22 @@ pub(crate) async fn run(daemon: Arc<Daemon>) {
 
 /// Sees to what lies beside the database. None: the engine has stopped.
 async fn keep_files(daemon: &Daemon) -> Option<()> {
-    if let Some(keep) = daemon.loaded().life.keep_archives {
-        let archives = daemon.paths.archives();
-        slow::limited(Purpose::House, move || forget_archives(&archives, keep)).await;
-    }
+    let life = daemon.loaded().life.clone();
+    let (archives, keep_archives) = (daemon.paths.archives(), life.keep_archives);
     let (database, state) = (daemon.paths.database.clone(), daemon.paths.state.clone());
-    let given_out = |turn: &mut Turn<'_>| (turn.pool().next_session(), turn.pool().seq().0);
-    let given_out = daemon.engine.turn(given_out).await.ok()?;
+    let known = |turn: &mut Turn<'_>| {
+        let pool = turn.pool();
+        ((pool.next_session(), pool.seq().0), pool.clock().clone(), turn.now())
+    };
+    let (given_out, clock, now) = daemon.engine.turn(known).await.ok()?;
     let keep = move || {
         crate::timeline::reserve(&state, given_out);
         crate::reserve::keep(&database);
-        forget_copies(&database);
+        let age = |at| pool::clock::age(&clock, now, at);
+        forget_copies(&database, age);
+        if let Some(keep) = keep_archives {
+            forget_archives(&archives, keep, age);
+        }
     };
     slow::limited(Purpose::House, keep).await;
     Some(())
@@ -59,25 +66,29 @@ async fn keep_files(daemon: &Daemon) -> Option<()> {
 const KEEP_COPIES: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Removes old copies, `pool.redb.v1` and the like, beside the database.
-fn forget_copies(database: &Path) {
+fn forget_copies(database: &Path, age: impl Fn(Timestamp) -> Duration) {
     let is_copy = |entry: &DirEntry| {
         let (name, own) = (entry.file_name(), database.file_name().unwrap_or_default());
         let version = name.as_encoded_bytes().strip_prefix(own.as_encoded_bytes());
         let version = version.and_then(|rest| rest.strip_prefix(b".v"));
         version.is_some_and(|v| !v.is_empty() && v.iter().all(u8::is_ascii_digit))
     };
-    forget_old(database.parent().unwrap_or(database), KEEP_COPIES, is_copy);
+    forget_old(database.parent().unwrap_or(database), (KEEP_COPIES, age), is_copy);
 }
 
 /// Removes the archives that were written longer ago.
-fn forget_archives(archives: &Path, keep: Duration) {
-    forget_old(archives, keep, |entry| entry.file_name().as_encoded_bytes().ends_with(b".tar.gz"));
+fn forget_archives(archives: &Path, keep: Duration, age: impl Fn(Timestamp) -> Duration) {
+    forget_old(archives, (keep, age), |entry| entry.file_name().as_encoded_bytes().ends_with(b".tar.gz"));
 }
 
-fn forget_old(dir: &Path, keep: Duration, named: impl Fn(&DirEntry) -> bool) {
+fn forget_old(
+    dir: &Path,
+    (keep, age): (Duration, impl Fn(Timestamp) -> Duration),
+    named: impl Fn(&DirEntry) -> bool,
+) {
     let old = |entry: &DirEntry| {
         let written = entry.metadata().and_then(|found| found.modified());
-        written.is_ok_and(|at| at.elapsed().is_ok_and(|age| age >= keep))
+        written.is_ok_and(|at| age(clock::timestamp(at)) >= keep)
     };
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     for entry in entries.filter(|entry| named(entry) && old(entry)) {
@@ -115,6 +126,10 @@ mod tests {
 
     use super::*;
 
+    fn age(at: Timestamp) -> Duration {
+        clock::now().since(at)
+    }
+
     #[test]
     fn only_old_archives_go() {
         let dir = tempfile::tempdir().unwrap();
@@ -124,7 +139,7 @@ mod tests {
                 file.set_modified(SystemTime::now() - Duration::from_secs(100)).unwrap();
             }
         }
-        forget_archives(dir.path(), Duration::from_secs(50));
+        forget_archives(dir.path(), Duration::from_secs(50), age);
         let left = |name: &str| dir.path().join(name).exists();
         assert_eq!((left("old.tar.gz"), left("new.tar.gz"), left("old.txt")), (false, true, true));
     }
@@ -137,7 +152,7 @@ mod tests {
             let file = std::fs::File::create(dir.path().join(name)).unwrap();
             file.set_modified(SystemTime::now() - Duration::from_secs(age * 24 * 3600)).unwrap();
         }
-        forget_copies(&database);
+        forget_copies(&database, age);
         let left = |name: &str| dir.path().join(name).exists();
         let names = ["pool.redb", "pool.redb.v3", "pool.redb.v4", "pool.redb.vx"];
         assert_eq!(names.map(left), [true, false, true, true]);

@@ -2,6 +2,7 @@
 //! answer, whether the first is over, under way, or was cut off by a crash.
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use pool::OperationState;
 use protocol::{ErrorCode, Event, OpId, Refusal, Reply, Request, SessionId, Timestamp, Token};
@@ -11,9 +12,9 @@ use crate::digest::digest;
 use crate::engine::Turn;
 
 /// How long random ids are remembered: longer than any client repeats.
-pub(crate) const KEEP_RANDOM_MS: u64 = 10 * 60 * 1000;
+pub(crate) const KEEP_RANDOM: Duration = Duration::from_secs(10 * 60);
 /// How long ids that a user gave are remembered.
-pub(crate) const KEEP_NAMED_MS: u64 = 24 * 60 * 60 * 1000;
+pub(crate) const KEEP_NAMED: Duration = Duration::from_secs(24 * 60 * 60);
 /// How many answers are remembered, and how many bytes of them: whoever asks for more makes the oldest forgotten.
 const ANSWERS_MAX: usize = 50_000;
 const ANSWERS_BYTES: usize = 32 << 20;
@@ -171,8 +172,7 @@ fn decode(reply: &[u8]) -> Reply {
 /// way stays.
 pub(crate) fn outdated(pool: &pool::Pool, now: Timestamp) -> Vec<Event> {
     let old = |op: &OpId, at: Timestamp| {
-        let keep = if matches!(op, OpId::Random(_)) { KEEP_RANDOM_MS } else { KEEP_NAMED_MS };
-        now.0.saturating_sub(at.0) > keep
+        pool.age(now, at) > if matches!(op, OpId::Random(_)) { KEEP_RANDOM } else { KEEP_NAMED }
     };
     let over = pool.operations().filter(|(op, known)| old(op, known.at));
     let mut over: Vec<&OpId> = over.map(|(op, _)| op).take(AT_ONCE).collect();
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn what_is_old_goes_so_many_at_a_time() {
-        let later = Timestamp(1000 + KEEP_NAMED_MS + 1);
+        let later = Timestamp(1001).after(KEEP_NAMED);
         assert_eq!(outdated(&with(600, 1), later).len(), AT_ONCE);
         assert_eq!(outdated(&with(600, 1), Timestamp(1000)).len(), 0);
     }

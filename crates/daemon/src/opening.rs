@@ -47,11 +47,13 @@ pub(crate) fn open_store(paths: &Paths) -> Result<(Store, Pool), Fatal> {
     }
     let mut pool = found.pool;
     let boot = process::identity::boot_id().unwrap_or_else(|_| pool.started_by().1.to_owned());
+    let (same_boot, reading) = (pool.started_by().1 == boot, clock::read());
     let placed = |e: std::io::Error| Fatal::io(&paths.state, e);
     let start = timeline::begin(paths, &pool, found.timeline, &boot).map_err(placed)?;
     let mut events = vec![
         Event::PoolStarted { epoch: Epoch(start.known.epoch()), build: BUILD.to_owned(), boot: boot.clone() },
         Event::NextSession { next: start.known.next_session() },
+        Event::ClockRead(pool::clock::at_start(pool.clock(), same_boot, last_known(&store)?, reading)),
     ];
     if let Verdict::Other(why) = start.verdict {
         tracing::warn!(why, "this pool begins another timeline: what ran is lost, and not touched");
@@ -61,7 +63,7 @@ pub(crate) fn open_store(paths: &Paths) -> Result<(Store, Pool), Fatal> {
         events.extend(recover::at_open(&pool, &paths.run, &boot));
         events.extend(timeline::moved(&pool, paths));
     }
-    let (at, mut stamped) = (clock::now(), Vec::new());
+    let (at, mut stamped) = (reading.wall, Vec::new());
     take_in(&mut pool, events, (at, start.seq), &mut stamped);
     crate::crash::point("recover-begin");
     store.commit(&pool, &stamped, &[]).map_err(storage)?;
@@ -69,6 +71,12 @@ pub(crate) fn open_store(paths: &Paths) -> Result<(Store, Pool), Fatal> {
     crate::crash::point("recover-written");
     timeline::begun(paths, &start.known).map_err(placed)?;
     Ok((store, pool))
+}
+
+/// The time of the last event in the journal.
+fn last_known(store: &Store) -> Result<Timestamp, Fatal> {
+    let last = store.reader().last_event().map_err(storage)?;
+    Ok(last.map(|stamped| stamped.at).unwrap_or_default())
 }
 
 /// Applies what a start begins with; the first of it that is numbered comes after `seq`.

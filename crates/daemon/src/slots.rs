@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use pool::admit;
 use pool::slots::Facts;
-use protocol::time::millis;
 use protocol::{ErrorCode, Event, Lifecycle, Refusal, Session, SessionId, Tag, Timestamp};
 
 pub(crate) use line::{Line, Waiting};
@@ -113,8 +112,7 @@ fn may_come_free(turn: &mut Turn<'_>, daemon: &Daemon, ahead: usize) -> bool {
 
 /// How many sessions are about to give their slots up.
 fn leaving(turn: &Turn<'_>) -> usize {
-    let now = turn.now();
-    let parks = |s: &&Session| s.is_being_parked() && now.since(s.changed_at) < LEAVING_LIMIT;
+    let parks = |s: &&Session| s.is_being_parked() && turn.age(s.changed_at) < LEAVING_LIMIT;
     turn.pool().sessions().filter(parks).count()
 }
 
@@ -159,10 +157,9 @@ fn quiet_since(turn: &Turn<'_>, daemon: &Daemon) -> BTreeMap<SessionId, Timestam
         let log = daemon.paths.session(session.id).join("logs").join(protocol::logs::CURRENT);
         // Where there is no log nothing is known.
         let modified = std::fs::metadata(log).and_then(|found| found.modified()).ok()?;
-        let since = modified.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        // A clock that went back makes it no busier than now, and one that jumped no idler than before.
-        let at = Timestamp(millis(since)).min(turn.now());
-        Some((session.id, at.max(started).max(turn.rest.stale.jumped_at)))
+        // A clock that went back makes it no busier than now.
+        let at = crate::clock::timestamp(modified).min(turn.now());
+        Some((session.id, at.max(started)))
     };
     running.filter_map(written).collect()
 }

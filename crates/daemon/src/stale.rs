@@ -36,10 +36,6 @@ const CALM_PERCENT: u64 = 1;
 pub(crate) struct Stale {
     /// What incarnations use of what is limited.
     pub(crate) used: BTreeMap<Tag, rules::Used>,
-    /// When the clock was last seen to jump, or the machine to have slept: no silence before it counts.
-    pub(crate) jumped_at: Timestamp,
-    /// Both clocks at the last look.
-    looked_at: Option<(Timestamp, Mono)>,
     /// For what incarnations are being ended by a rule.
     pub(crate) evidence: BTreeMap<Tag, String>,
     /// What the command before refused, and when.
@@ -96,24 +92,6 @@ pub(crate) async fn look_around(daemon: &Arc<Daemon>, force: bool) -> bool {
     true
 }
 
-/// A difference between the clocks from which on the wall clock jumped, or the machine slept.
-const JUMP: Duration = Duration::from_secs(1);
-
-/// Nothing is silent for what the clock did, or because the machine slept.
-fn note_jump(turn: &mut Turn<'_>) {
-    let (now, mono) = (turn.now(), turn.mono());
-    let stale = &mut turn.rest.stale;
-    if let Some((then, mono_then)) = stale.looked_at.replace((now, mono)) {
-        let (wall, real) = (now.0.saturating_sub(then.0), mono.0.saturating_sub(mono_then.0));
-        let backward = then.0.saturating_sub(now.0);
-        if Duration::from_millis(wall.abs_diff(real).max(backward)) >= JUMP {
-            tracing::info!("the clock jumped, or the machine slept: silence counts from now on");
-            stale.jumped_at = now;
-            stale.calm.clear();
-        }
-    }
-}
-
 /// One look at what runs, and nothing is done. Whether the daemon goes on.
 pub(crate) async fn look(daemon: &Arc<Daemon>) -> bool {
     let suspects = daemon.engine.turn(suspects).await;
@@ -124,7 +102,6 @@ pub(crate) async fn look(daemon: &Arc<Daemon>) -> bool {
         slow::limited(Purpose::Processes, move || cpu(&suspects)).await.unwrap_or_default()
     };
     let note = move |turn: &mut Turn<'_>| {
-        note_jump(turn);
         note_cpu(turn, used);
         strays::note_workers(turn);
     };
@@ -156,7 +133,7 @@ fn note_cpu(turn: &mut Turn<'_>, used: Vec<(SessionId, Tag, u64)>) {
     let noted = used.into_iter().map(|(session, tag, cpu)| {
         let before = known.get(&session).filter(|(of, before, ..)| *of == tag && *before <= cpu);
         let calm = before.filter(|(_, before, at, _)| {
-            let passed = u64::try_from(now.since(*at).as_micros()).unwrap_or(u64::MAX);
+            let passed = u64::try_from(turn.age(*at).as_micros()).unwrap_or(u64::MAX);
             (cpu - before) * 100 <= passed * CALM_PERCENT
         });
         (session, (tag, cpu, now, calm.map_or(now, |(.., since)| *since)))

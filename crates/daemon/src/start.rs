@@ -135,6 +135,7 @@ async fn serve(
         seen: Vec::new(),
         committed: std::time::Instant::now(),
         started,
+        read: clock::read(),
         pace: Default::default(),
         trim_on: false,
     };

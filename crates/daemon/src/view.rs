@@ -286,7 +286,7 @@ fn may_be_older(turn: &Turn<'_>, id: SessionId, exit: Option<Exit>, began: Times
 
 /// Whether the session changed after the look began, or so shortly before that it may have.
 fn is_younger(turn: &Turn<'_>, id: SessionId, began: Timestamp) -> bool {
-    turn.pool().session(id).is_some_and(|session| began.since(session.changed_at) < ON_THE_WAY)
+    turn.pool().session(id).is_some_and(|session| turn.pool().age(began, session.changed_at) < ON_THE_WAY)
 }
 
 /// Whether the reaper says when it is over: it is at it, or named what is left of it and is going to try again.

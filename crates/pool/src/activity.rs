@@ -90,10 +90,10 @@ pub fn judged(pool: &Pool, session: &Session, seen: &Seen, now: Timestamp) -> Op
     let before = pool.activity_in(session.id, tag).cloned().unwrap_or_default();
     let hooked = pool.notes(session.id).filter(|notes| notes.hooked == Some(tag));
     let after = match hooked {
-        Some(notes) => corrected(&before, notes, seen, now)?,
+        Some(notes) => corrected(pool, &before, notes, seen, now)?,
         // Who has not looked yet knows nothing better than what was known before.
         None if seen.is_nothing() => return None,
-        None => guessed(seen, now),
+        None => guessed(pool, seen, now),
     };
     // That nothing is known of it is no news.
     let unknown = |activity: &Activity| activity.state == ActivityState::Unknown && activity.ask.is_none();
@@ -105,7 +105,7 @@ pub fn judged(pool: &Pool, session: &Session, seen: &Seen, now: Timestamp) -> Op
 
 /// Hooks tell: what contradicts them is only what they cannot tell, an interruption by the user, and questions that Codex
 /// (0.169.0) asks in its plan mode.
-fn corrected(before: &Activity, notes: &Notes, seen: &Seen, now: Timestamp) -> Option<Activity> {
+fn corrected(pool: &Pool, before: &Activity, notes: &Notes, seen: &Seen, now: Timestamp) -> Option<Activity> {
     let idle = |source, since| Activity { state: ActivityState::Idle, source, since, ..Activity::default() };
     let busy = before.state == ActivityState::Busy;
     let asked = before.state == ActivityState::Attention;
@@ -120,11 +120,12 @@ fn corrected(before: &Activity, notes: &Notes, seen: &Seen, now: Timestamp) -> O
         && at > before.since
     {
         let again = busy_again();
-        return corrected(&again, notes, seen, now).or(Some(again));
+        return corrected(pool, &again, notes, seen, now).or(Some(again));
     }
     let look = seen.screen.as_ref()?;
     let silent_since = notes.heard_at.into_iter().chain(seen.quiet_since).chain([before.since]).max()?;
-    let silent = seen.quiet_since.is_some() && now.since(silent_since) >= SILENCE && look.at > silent_since;
+    let silent =
+        seen.quiet_since.is_some() && pool.age(now, silent_since) >= SILENCE && look.at > silent_since;
     let ready = matches!(look.composer, Composer::Empty | Composer::Holds(_));
     // Its title blinks while it asks: it is not silent.
     let asks = match seen.title {
@@ -145,14 +146,14 @@ fn corrected(before: &Activity, notes: &Notes, seen: &Seen, now: Timestamp) -> O
 }
 
 /// Nothing tells but what can be seen from outside.
-fn guessed(seen: &Seen, now: Timestamp) -> Activity {
+fn guessed(pool: &Pool, seen: &Seen, now: Timestamp) -> Activity {
     let is = |state, source, since: Timestamp| Activity { state, source, since, ..Activity::default() };
     if seen.is_known {
         return by_screen(seen, now);
     }
     let marks = &seen.marks;
     let newest = marks.prompt_at.max(marks.command_at);
-    if let Some(at) = marks.bell_at.filter(|at| bell_holds(*at, newest, seen, now)) {
+    if let Some(at) = marks.bell_at.filter(|at| bell_holds(pool, *at, newest, seen, now)) {
         let text = "it rang the bell".to_owned();
         let ask = Ask { id: at.0, kind: AskKind::Bell, text, tool: None, answerable: false };
         return Activity { ask: Some(ask), ..is(ActivityState::Attention, Source::Terminal, at) };
@@ -169,7 +170,9 @@ fn guessed(seen: &Seen, now: Timestamp) -> Activity {
         return is(state, Source::Process, now);
     }
     match seen.quiet_since {
-        Some(since) if now.since(since) >= seen.idle_quiet => is(ActivityState::Idle, Source::Output, since),
+        Some(since) if pool.age(now, since) >= seen.idle_quiet => {
+            is(ActivityState::Idle, Source::Output, since)
+        }
         Some(_) => is(ActivityState::Busy, Source::Output, now),
         None => Activity { since: now, ..Activity::default() },
     }
@@ -182,10 +185,10 @@ const BELL_LIMIT: Duration = Duration::from_secs(10 * 60);
 
 /// Whether a bell still asks for somebody: not once it was answered (something was typed, a prompt or a command came
 /// after it), once its program goes on by itself, nor for ever. Somebody who attached has heard it, and it is gone.
-fn bell_holds(at: Timestamp, newest: Option<Timestamp>, seen: &Seen, now: Timestamp) -> bool {
+fn bell_holds(pool: &Pool, at: Timestamp, newest: Option<Timestamp>, seen: &Seen, now: Timestamp) -> bool {
     newest.max(seen.worked_at).is_none_or(|then| at > then)
         && seen.quiet_since.is_none_or(|wrote| wrote < at.after(BELL_OUTPUT))
-        && now.since(at) < BELL_LIMIT
+        && pool.age(now, at) < BELL_LIMIT
 }
 
 /// An agent that has not said anything yet: only its screen tells whether it is ready.

@@ -4,6 +4,7 @@
 use protocol::session::Reason;
 use protocol::{Event, Exit, Incarnation, Lifecycle, Session, SessionId, Stamped, Tag, Timestamp};
 
+use crate::clock;
 use crate::pool::{Operation, OperationState, Pool};
 
 impl Pool {
@@ -113,12 +114,13 @@ impl Pool {
                 self.build.clone_from(build);
                 self.boot.clone_from(boot);
             }
+            Event::ClockRead(clock) => self.clock.clone_from(clock),
             Event::NextSession { next } => self.next_session = self.next_session.max(*next),
             Event::TagRetired { tag, session } => {
                 self.retired.insert(*tag, *session);
             }
             Event::MessageQueued(message) => {
-                self.book.queued(message);
+                self.book.queued(message, clock::moment(&self.clock, message.created_at));
                 self.change(message.session, |s| {
                     s.total_requests = s.total_requests.max(message.ordinal);
                     s.last_activity_at = s.last_activity_at.max(message.created_at);

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use protocol::clock::ClockStep;
 use protocol::life::{Budget, RestartPolicy};
 use protocol::session::Reason;
 use protocol::{Event, Lifecycle, Session, Timestamp};
@@ -39,6 +40,18 @@ fn recent(budget: &Budget, rules: &RestartRules, now: Timestamp) -> Vec<Timestam
     let mut recent: Vec<Timestamp> = budget.starts.iter().copied().filter(is_recent).collect();
     recent.sort_unstable();
     recent
+}
+
+/// Pauses before starts, after the clock was set by this step: they neither end sooner nor last longer.
+#[must_use]
+pub fn shifted(pool: &Pool, step: ClockStep) -> Vec<Event> {
+    let by = i64::try_from(i128::from(step.after.0) - i128::from(step.before.0)).unwrap_or(0);
+    let event = |session: &Session| {
+        let due_at = session.budget.due_at?.0.saturating_add_signed(by);
+        let budget = Budget { due_at: Some(Timestamp(due_at)), ..session.budget.clone() };
+        Some(Event::BudgetChanged { session: session.id, budget })
+    };
+    pool.sessions().filter_map(event).collect()
 }
 
 /// It is started by itself now.

@@ -52,14 +52,16 @@ pub fn gate(pool: &Pool, settings: &Settings, session: &Session, now: Timestamp)
         }
         _ if activity.source == Source::Screen
             && awaits_word(pool, agent, session)
-            && !is_late(settings, session, now) =>
+            && !is_late(pool, settings, session, now) =>
         {
             Err("its agent is not ready yet".to_owned())
         }
         ActivityState::Unknown if agent.confirm == Confirm::Hook && activity.source == Source::Hook => {
             Err("its agent ended its conversation".to_owned())
         }
-        ActivityState::Unknown if agent.confirm == Confirm::Hook && !is_late(settings, session, now) => {
+        ActivityState::Unknown
+            if agent.confirm == Confirm::Hook && !is_late(pool, settings, session, now) =>
+        {
             Err("its agent is not ready yet".to_owned())
         }
         _ => Ok(()),
@@ -93,9 +95,9 @@ fn awaits_word(pool: &Pool, agent: &Agent, session: &Session) -> bool {
 }
 
 /// It has been up for so long that it is either ready or never says so.
-fn is_late(settings: &Settings, session: &Session, now: Timestamp) -> bool {
+fn is_late(pool: &Pool, settings: &Settings, session: &Session, now: Timestamp) -> bool {
     let started = session.incarnation.as_ref().map(|run| run.started_at);
-    started.is_none_or(|at| now.since(at) >= settings.ready_limit)
+    started.is_none_or(|at| pool.age(now, at) >= settings.ready_limit)
 }
 
 /// What is seen of a terminal just before something is typed.

@@ -17,6 +17,7 @@ pub mod admit;
 mod agent;
 mod apply;
 pub mod budget;
+pub mod clock;
 pub mod deadlines;
 pub mod delivery;
 pub mod foreign;

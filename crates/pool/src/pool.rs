@@ -1,11 +1,14 @@
 //! The state of a pool. Changed only by [`Pool::apply`].
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
 
+use protocol::clock::Clock;
 use protocol::session::Reason;
 use protocol::{Epoch, Event, Exit, Lifecycle, OpId, Seq, ServerId, Session, SessionId, Tag, Timestamp};
 
 use crate::agent::Agents;
+use crate::clock;
 use crate::queue::Book;
 
 /// All that a pool remembers in memory: of messages, where they are.
@@ -14,6 +17,7 @@ pub struct Pool {
     pub(crate) epoch: Epoch,
     pub(crate) build: String,
     pub(crate) boot: String,
+    pub(crate) clock: Clock,
     pub(crate) seq: Seq,
     pub(crate) next_session: u64,
     pub(crate) server: Option<ServerId>,
@@ -59,6 +63,24 @@ impl Pool {
     #[must_use]
     pub fn started_by(&self) -> (&str, &str) {
         (&self.build, &self.boot)
+    }
+
+    /// What is known of the machine's clocks.
+    #[must_use]
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// How long ago this was, whatever the wall clock was set to since, and without the machine's sleep.
+    #[must_use]
+    pub fn age(&self, now: Timestamp, at: Timestamp) -> Duration {
+        clock::age(&self.clock, now, at)
+    }
+
+    /// What the wall clock says when this is so long ago, unless it is set meanwhile.
+    #[must_use]
+    pub fn time_after(&self, at: Timestamp, delay: Duration) -> Timestamp {
+        clock::wall(&self.clock, clock::moment(&self.clock, at).after(delay))
     }
 
     /// The last event in the journal.

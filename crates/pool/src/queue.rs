@@ -16,6 +16,7 @@ use protocol::message::PROMPT;
 use protocol::reply::QueueCounts;
 use protocol::{Breaker, Event, Incarnation, MessageId, MessageState, OpId, Session, SessionId, Timestamp};
 
+use crate::clock::{self, Moment};
 use crate::pool::Pool;
 use slot::Place;
 
@@ -297,7 +298,7 @@ pub fn is_empty(pool: &Pool, session: SessionId) -> bool {
 }
 
 /// What is given up when its time has run out, soonest first: not what is in flight then.
-fn given_up(pool: &Pool) -> impl Iterator<Item = (Timestamp, Open<'_>)> {
+fn given_up(pool: &Pool) -> impl Iterator<Item = (Moment, Open<'_>)> {
     let limited = pool.book.expiring();
     let open = limited.filter_map(|(at, session, id)| Some((at, pool.open_message(session, id)?)));
     open.filter(|(_, open)| matches!(open.state, MessageState::Queued | MessageState::InDoubt))
@@ -306,7 +307,8 @@ fn given_up(pool: &Pool) -> impl Iterator<Item = (Timestamp, Open<'_>)> {
 /// What waits and whose time ran out.
 #[must_use]
 pub fn expired(pool: &Pool, now: Timestamp) -> Vec<Event> {
-    let due = given_up(pool).take_while(|(at, _)| *at <= now);
+    let moment = clock::moment(&pool.clock, now);
+    let due = given_up(pool).take_while(|(at, _)| *at <= moment);
     due.map(|(_, m)| moved(&m, MessageState::Expired, Some("its time ran out"), now)).collect()
 }
 

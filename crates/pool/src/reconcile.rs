@@ -116,7 +116,7 @@ pub fn reconcile(pool: &Pool, seen: &Evidence<'_>) -> Vec<Event> {
     let mut events = server_events(pool, seen, server);
     let mut given: BTreeSet<TmuxSessionId> = BTreeSet::new();
     for (session, incarnation) in running(pool, seen.only) {
-        let case = Case { session, incarnation, seen };
+        let case = Case { pool, session, incarnation, seen };
         match (server, pane_of(seen.state, incarnation)) {
             (Some(server), Some((id, pane))) => {
                 events.extend(case.present(server, id, pane));
@@ -154,6 +154,7 @@ pub fn ended_by_tmux(session: &Session) -> bool {
 }
 
 struct Case<'a> {
+    pool: &'a Pool,
     session: &'a Session,
     incarnation: &'a Incarnation,
     seen: &'a Evidence<'a>,
@@ -264,11 +265,14 @@ impl Case<'_> {
             None => Some(self.draining(reason, self.exit(), Some(self.seen.now))),
             // What is known to live keeps the slot: the reaper ends it.
             Some(_) if self.incarnation.init.is_some() => None,
-            Some(since) if self.seen.only.is_none() && self.seen.began.since(since) >= ABSENCE_PROOF => {
-                Some(self.stopped(reason))
-            }
+            Some(since) if self.proves_absence(since) => Some(self.stopped(reason)),
             Some(_) => None,
         }
+    }
+
+    /// The whole server was looked at, long enough after it was first missed.
+    fn proves_absence(&self, since: Timestamp) -> bool {
+        self.seen.only.is_none() && self.pool.age(self.seen.began, since) >= ABSENCE_PROOF
     }
 
     /// Why it is absent: what was under way, else that tmux lost it.

@@ -28,6 +28,7 @@ pub fn event(event: &mut Event) {
         // Numbers, names and words of the pool's own.
         Event::PoolStarted { .. }
         | Event::NextSession { .. }
+        | Event::ClockRead(_)
         | Event::SessionStarting { .. }
         | Event::SessionLive { .. }
         | Event::SessionRenamed { .. }

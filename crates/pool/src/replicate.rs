@@ -12,6 +12,7 @@ impl Pool {
         let mut events = vec![
             Event::PoolStarted { epoch: self.epoch, build: self.build.clone(), boot: self.boot.clone() },
             Event::NextSession { next: self.next_session },
+            Event::ClockRead(self.clock.clone()),
             Event::TmuxServerChanged { server: self.server },
         ];
         events.extend(self.sessions().map(|s| Event::SessionCreated(Box::new(s.clone()))));

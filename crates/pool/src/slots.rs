@@ -97,19 +97,24 @@ pub fn at_rest_since(
         ActivityState::Attention if activity::asks(&known) => Err("it waits for a person"),
         ActivityState::Busy if tells || hooked => Err("its agent is busy"),
         ActivityState::Idle | ActivityState::Error if tells => Ok(known.since.max(session.last_activity_at)),
-        _ => quiet_since(settings, session, facts).ok_or("it writes something"),
+        _ => quiet_since(pool, settings, session, facts).ok_or("it writes something"),
     }
 }
 
 /// Since when it has written nothing and was given nothing, where that is for long enough.
 #[must_use]
-pub fn quiet_since(settings: &Settings, session: &Session, facts: &Facts<'_>) -> Option<Timestamp> {
+pub fn quiet_since(
+    pool: &Pool,
+    settings: &Settings,
+    session: &Session,
+    facts: &Facts<'_>,
+) -> Option<Timestamp> {
     let quiet = *facts.quiet_since.get(&session.id)?;
     let since = quiet.max(session.last_activity_at);
     // What nothing confirmed may not even have been read: silence says little soon after it.
     let given = session.incarnation.as_ref().and_then(|run| facts.worked.get(&run.tag));
-    let settled = given.is_none_or(|at| facts.now.since(*at) >= settings.idle_settle);
-    (settled && facts.now.since(since) >= settings.idle_quiet).then_some(since)
+    let settled = given.is_none_or(|at| pool.age(facts.now, *at) >= settings.idle_settle);
+    (settled && pool.age(facts.now, since) >= settings.idle_quiet).then_some(since)
 }
 
 /// Whether it may be parked for another session, and since when it has been idle.
@@ -124,7 +129,7 @@ pub fn evictable(
 ) -> Result<Timestamp, &'static str> {
     may_be_parked(settings, session)?;
     let run = session.incarnation.as_ref().ok_or("it does not run")?;
-    let age = facts.now.since(run.started_at);
+    let age = pool.age(facts.now, run.started_at);
     match idle_since(pool, settings, session, facts) {
         Ok(_) if age < STAY && !facts.worked.contains_key(&run.tag) => Err("it has only just been started"),
         Ok(_) if is_unknown(session, facts) => Err("somebody spoke to it by hand"),
@@ -163,7 +168,7 @@ pub fn have_had_their_turn<'a>(
     now: Timestamp,
 ) -> impl Iterator<Item = SessionId> + 'a {
     let had = move |s: &&Session| {
-        let age = s.incarnation.as_ref().map(|run| now.since(run.started_at));
+        let age = s.incarnation.as_ref().map(|run| pool.age(now, run.started_at));
         s.lifecycle == Lifecycle::Live
             && s.attached_clients == 0
             && s.lock.is_none()
@@ -191,7 +196,7 @@ pub fn idle_for_too_long<'a>(
             let Some(limit) = idle_timeout(settings, session) else { return false };
             let idle =
                 may_be_parked(settings, session).and_then(|()| idle_since(pool, settings, session, facts));
-            !is_unknown(session, facts) && idle.is_ok_and(|since| facts.now.since(since) >= limit)
+            !is_unknown(session, facts) && idle.is_ok_and(|since| pool.age(facts.now, since) >= limit)
         })
         .map(|session| session.id)
 }

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::clock::Clock;
 use crate::ids::{
     Epoch, GeneratorId, MessageId, OpId, ProcId, ServerId, SessionId, Tag, TmuxSessionId, Token,
 };
@@ -392,4 +393,6 @@ pub enum Event {
     },
     /// Something about its agent.
     Agent(AgentEvent),
+    /// The clock was read at a start, set, or the machine slept. Never in the journal.
+    ClockRead(Clock),
 }

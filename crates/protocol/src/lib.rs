@@ -246,6 +246,7 @@ pub mod activity;
 pub mod aio;
 pub mod blocking;
 pub mod bounds;
+pub mod clock;
 pub mod connect;
 pub mod diff;
 pub mod env;

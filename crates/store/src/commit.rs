@@ -11,8 +11,8 @@ use crate::error::{RecordError, StoreError};
 use crate::quarantine;
 use crate::record::{seal, seal_event, seal_message, seal_state, split_message, unseal_state};
 use crate::tables::{
-    COPIED_KEY, NEXT_SESSION_KEY, SEQ_KEY, SERVER_KEY, STARTED_KEY, TIMELINE_KEY, Table, breaker_key,
-    key_number, number_key, op_key,
+    CLOCK_KEY, COPIED_KEY, NEXT_SESSION_KEY, SEQ_KEY, SERVER_KEY, STARTED_KEY, TIMELINE_KEY, Table,
+    breaker_key, key_number, number_key, op_key,
 };
 
 /// What goes into one commit.
@@ -104,6 +104,7 @@ enum Row<'a> {
     Seq,
     NextSession,
     Started,
+    Clock,
     Server,
     Session(SessionId),
     Retired(Tag),
@@ -130,6 +131,7 @@ impl<'a> Writing<'_, '_, 'a> {
             Event::MessageForgotten { id, session } => self.message_forgotten(*id, *session)?,
             Event::PoolStarted { .. } => self.rows.push(Row::Started),
             Event::NextSession { .. } => self.rows.push(Row::NextSession),
+            Event::ClockRead(_) => self.rows.push(Row::Clock),
             Event::TmuxServerChanged { .. } => self.rows.push(Row::Server),
             Event::SessionCreated(session) => {
                 self.rows.extend([Row::NextSession, Row::Session(session.id)]);
@@ -189,6 +191,10 @@ impl<'a> Writing<'_, '_, 'a> {
                 let (build, boot) = pool.started_by();
                 let (epoch, build, boot) = (pool.epoch(), build.to_owned(), boot.to_owned());
                 self.set(Table::Meta, STARTED_KEY, Some(Event::PoolStarted { epoch, build, boot }))
+            }
+            Row::Clock => {
+                let clock = Event::ClockRead(pool.clock().clone());
+                self.set(Table::Meta, CLOCK_KEY, Some(clock))
             }
             Row::Server => {
                 let server = pool.server();

@@ -16,7 +16,9 @@ use crate::quarantine::{self, Quarantined};
 use crate::reader::open;
 use crate::record::{damaged, unseal_event};
 use crate::schema::meta_number;
-use crate::tables::{COPIED_KEY, NEXT_SESSION_KEY, SEQ_KEY, SERVER_KEY, STARTED_KEY, TIMELINE_KEY, Table};
+use crate::tables::{
+    CLOCK_KEY, COPIED_KEY, NEXT_SESSION_KEY, SEQ_KEY, SERVER_KEY, STARTED_KEY, TIMELINE_KEY, Table,
+};
 
 /// How many rows are read between two reports of progress.
 const REPORT: u64 = 1 << 16;
@@ -68,7 +70,7 @@ fn meta(read: &ReadTransaction) -> Result<Pool, StoreError> {
     let seq = Seq(last(read)?);
     pool.apply(&Stamped { seq, at: Timestamp(0), event: Event::NextSession { next } });
     let table = open(read, Table::Meta)?;
-    for key in [STARTED_KEY, SERVER_KEY] {
+    for key in [STARTED_KEY, SERVER_KEY, CLOCK_KEY] {
         if let Some(record) = table.get(key)? {
             let event = unseal_event(Table::Meta, key, record.value());
             let why = |why| StoreError::Damaged(damaged(Table::Meta, key, why).to_string());

@@ -9,7 +9,7 @@ use protocol::{Event, Stamped, Step};
 use serde::Serialize;
 
 use crate::error::{RecordError, StoreError};
-use crate::tables::{SERVER_KEY, STARTED_KEY, Table};
+use crate::tables::{CLOCK_KEY, SERVER_KEY, STARTED_KEY, Table};
 
 /// Version of this layout.
 const VERSION: u8 = 1;
@@ -102,7 +102,7 @@ pub(crate) fn fault(table: Table, key: &[u8], record: &[u8]) -> Option<RecordErr
 
 /// Whether a row of [`Table::Meta`] is an event, not a number.
 pub(crate) fn is_event(key: &[u8]) -> bool {
-    [STARTED_KEY, SERVER_KEY].contains(&key)
+    [STARTED_KEY, SERVER_KEY, CLOCK_KEY].contains(&key)
 }
 
 fn belongs(table: Table, event: &Event) -> bool {
@@ -116,7 +116,9 @@ fn belongs(table: Table, event: &Event) -> bool {
         Table::Thoughts => matches!(event, Event::Agent(AgentEvent::ThoughtPublished { .. })),
         Table::Retired => matches!(event, Event::TagRetired { .. }),
         Table::Operations => matches!(event, Event::OperationBegun { .. } | Event::OperationDone { .. }),
-        Table::Meta => matches!(event, Event::PoolStarted { .. } | Event::TmuxServerChanged { .. }),
+        Table::Meta => {
+            matches!(event, Event::PoolStarted { .. } | Event::TmuxServerChanged { .. } | Event::ClockRead(_))
+        }
         Table::Journal => event.is_journaled(),
         Table::Quarantine => false,
     }

@@ -48,6 +48,8 @@ pub(crate) const FLOOR_KEY: &[u8] = b"floor";
 pub(crate) const NEXT_SESSION_KEY: &[u8] = b"next_session";
 /// Key in [`Table::Meta`]: `PoolStarted` with the current epoch, build and boot.
 pub(crate) const STARTED_KEY: &[u8] = b"started";
+/// Key in [`Table::Meta`]: `ClockRead`.
+pub(crate) const CLOCK_KEY: &[u8] = b"clock";
 /// Key in [`Table::Meta`]: `TmuxServerChanged` with the current server.
 pub(crate) const SERVER_KEY: &[u8] = b"server";
 

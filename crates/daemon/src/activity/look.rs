@@ -15,7 +15,6 @@ use agents::transcript::{self, End, Ending, Said};
 use nix::fcntl::OFlag;
 use pool::activity::{Look, Marks, SILENCE, Title};
 use protocol::Timestamp;
-use protocol::time::millis;
 
 use super::Subject;
 use crate::files;
@@ -185,7 +184,7 @@ impl Watched {
 
 fn written_at(found: &Metadata) -> Timestamp {
     let modified = found.modified().unwrap_or(std::time::UNIX_EPOCH);
-    Timestamp(millis(modified.duration_since(std::time::UNIX_EPOCH).unwrap_or_default()))
+    crate::clock::timestamp(modified)
 }
 
 fn piece(path: &Path, from: u64, most: u64) -> std::io::Result<Vec<u8>> {

@@ -46,8 +46,8 @@ pub(super) fn read(turn: &mut Turn<'_>, daemon: &Daemon, subject: &Subject, foun
     }
     let busy = subject.known.state == ActivityState::Busy;
     let since = subject.notes.heard_at.unwrap_or_default().max(subject.known.since);
-    let late = |at: Timestamp| at > since || turn.now().since(at) >= HOOK_LIMIT && at >= subject.known.since;
-    match ending(found).filter(|(_, at)| busy && late(*at) && turn.now().since(*at) >= HOOK_LIMIT) {
+    let late = |at: Timestamp| at > since || turn.age(at) >= HOOK_LIMIT && at >= subject.known.since;
+    match ending(found).filter(|(_, at)| busy && late(*at) && turn.age(*at) >= HOOK_LIMIT) {
         Some((signal, at)) => {
             tell(turn, daemon, subject, (signal, at.max(since)));
             true

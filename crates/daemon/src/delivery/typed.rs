@@ -345,7 +345,7 @@ async fn seen(daemon: &Daemon, session: SessionId, typed: &Typed) -> Result<Opti
     let glance = super::glanced(daemon, &typed.agent, &typed.run, typed.pane).await;
     let (id, tag) = (typed.id, typed.pane.tag);
     let text = String::from_utf8_lossy(&typed.body);
-    let typed_text = (&*text, age(typed));
+    let typed_text = (&*text, daemon.age(typed.begun).await?);
     let stands = glance.is_ok_and(|glance| delivery::stands(&daemon.loaded().settings, typed_text, &glance));
     let spoken = move |turn: &mut Turn<'_>| {
         let open = turn.pool().open_message(session, id)?;
@@ -356,11 +356,6 @@ async fn seen(daemon: &Daemon, session: SessionId, typed: &Typed) -> Result<Opti
     };
     let busy = daemon.engine.turn(spoken).await?;
     Ok(busy.map(|busy| (stands, busy)))
-}
-
-/// How long ago it was typed.
-fn age(typed: &Typed) -> Duration {
-    crate::clock::now().since(typed.begun)
 }
 
 /// Whether its hooks say that its agent is at something, which it was not when this was typed.

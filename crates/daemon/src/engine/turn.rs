@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use pool::Pool;
 use pool::deadlines::Mono;
+use protocol::clock::Clock;
 use protocol::message::PROMPT;
 use protocol::{Event, Message, MessageId, Seq, SessionId, Stamped, Timestamp};
 use store::{Reader, Store, StoreError};
@@ -48,6 +50,21 @@ impl Turn<'_> {
 
     pub(crate) fn now(&self) -> Timestamp {
         self.now
+    }
+
+    /// How long ago this was, whatever the wall clock was set to since.
+    pub(crate) fn age(&self, at: Timestamp) -> Duration {
+        self.pool.age(self.now, at)
+    }
+
+    /// The wall clock went otherwise than the machine.
+    pub(super) fn step(&mut self, clock: Clock) {
+        if let Some(step) = clock.steps.last().copied() {
+            let by = i128::from(step.after.0) - i128::from(step.before.0);
+            tracing::info!(by_ms = %by, "the clock was set, or the machine slept: nothing is older by that");
+            self.emit_all(pool::budget::shifted(self.pool, step));
+        }
+        self.emit(Event::ClockRead(clock));
     }
 
     pub(crate) fn mono(&self) -> Mono {

@@ -129,9 +129,7 @@ fn excess(turn: &Turn<'_>, session: &Session, rule: Rule, ended: bool) -> Option
     let (used, allowed) = match rule {
         Rule::Memory => (used.memory?, limits.memory?),
         Rule::Disk => (used.disk?, limits.disk?),
-        Rule::RunTime => {
-            (protocol::time::millis(turn.now().since(run.started_at)), session.policy.max_runtime_ms?)
-        }
+        Rule::RunTime => (protocol::time::millis(turn.age(run.started_at)), session.policy.max_runtime_ms?),
         _ => return None,
     };
     Some(Event::LimitExceeded { session: session.id, limit: rule.word().to_owned(), used, allowed, ended })

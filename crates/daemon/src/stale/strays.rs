@@ -165,11 +165,10 @@ fn tell(turn: &mut Turn<'_>, tag: Tag, (process, command, serves): (ProcId, &str
 /// connection.
 pub(super) fn note_workers(turn: &mut Turn<'_>) {
     let now = turn.now();
-    let floor = turn.rest.stale.jumped_at;
     let mut heard: BTreeMap<ProcId, Timestamp> = BTreeMap::new();
     for (_, worker) in turn.rest.work.workers() {
         let Some(process) = worker.process else { continue };
-        let at = if worker.asks() { now } else { worker.heard_at.max(floor) };
+        let at = if worker.asks() { now } else { worker.heard_at };
         let newest = heard.entry(process).or_default();
         *newest = at.max(*newest);
     }

@@ -22,7 +22,7 @@ pub(super) async fn prune(daemon: &Arc<Daemon>, op: &Op, asked: Prune) -> Reply 
         let over = |s: &&Session| {
             let over = matches!(s.lifecycle, Lifecycle::Stopped | Lifecycle::Failed);
             let settled = s.budget.due_at.is_none() && !pool::is_between(s);
-            over && settled && now.since(s.changed_at) >= older && pool::queue::is_empty(pool, s.id)
+            over && settled && pool.age(now, s.changed_at) >= older && pool::queue::is_empty(pool, s.id)
         };
         let found = pool.sessions().filter(over).map(|s| (s.id, s.name.clone()));
         found.collect::<Vec<(SessionId, Name)>>()

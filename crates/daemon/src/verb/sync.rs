@@ -112,6 +112,6 @@ pub(super) async fn look(daemon: &Arc<Daemon>) -> Result<(), Refusal> {
 /// Whether nobody watches, and the last look is too old to rely on.
 fn is_due(turn: &Turn<'_>) -> bool {
     let view = &turn.rest.view;
-    let recent = |at: Timestamp| turn.now().since(at) < LOOK_AGAIN;
+    let recent = |at: Timestamp| turn.age(at) < LOOK_AGAIN;
     view.watcher.is_none() && !view.looked_at.is_some_and(recent)
 }

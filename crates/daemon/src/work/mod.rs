@@ -15,7 +15,7 @@ use protocol::{Holder, MessageId, MessageState, MessageStatus, ProcId, SessionId
 
 use disk::Disk;
 
-use crate::op::KEEP_RANDOM_MS;
+use crate::op::KEEP_RANDOM;
 
 /// How long a claim lasts beyond the end of its connection, where its holder is not proved dead.
 const DISCONNECT_GRACE: Duration = Duration::from_secs(5);
@@ -123,7 +123,7 @@ impl Work {
 
     /// Whether half of the time has passed that random operation ids are remembered.
     pub(crate) fn half_time(&mut self, now: Mono) -> bool {
-        let due = self.aged_at.until(now) >= Duration::from_millis(KEEP_RANDOM_MS / 2);
+        let due = self.aged_at.until(now) >= KEEP_RANDOM / 2;
         if due {
             self.aged_at = now;
         }

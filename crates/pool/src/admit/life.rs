@@ -158,7 +158,7 @@ pub fn outdated(
         let over = matches!(session.lifecycle, Lifecycle::Stopped | Lifecycle::Failed);
         let aside = matches!(session.lifecycle, Lifecycle::Parked | Lifecycle::Lost);
         let settled = session.budget.due_at.is_none() && !is_between(session);
-        let age = now.since(session.changed_at);
+        let age = pool.age(now, session.changed_at);
         if session.policy.pinned || session.lock.is_some() {
             return None;
         }

@@ -155,7 +155,7 @@ pub fn purge(pool: &Pool, session: SessionId, asked: &Purge, now: Timestamp) -> 
     let wanted = |(id, state, _, at): &(MessageId, MessageState, &str, Timestamp)| {
         let named = ids.is_empty() || ids.contains(id);
         let of_state = asked.states.is_empty() || asked.states.contains(state);
-        named && of_state && now.since(*at) >= old
+        named && of_state && pool.age(now, *at) >= old
     };
     let forgotten = pool.over_messages_of(session).filter(wanted).take(FORGET_AT_ONCE);
     forgotten.map(|(id, ..)| Event::MessageForgotten { id, session }).collect()

@@ -11,14 +11,15 @@ use protocol::{
 use super::known::{Known, Recent, key_hash, op_hash};
 use super::lane::Lane;
 use super::slot::{Place, Slot};
+use crate::clock::Moment;
 
 /// All queues.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Book {
     queues: BTreeMap<SessionId, Queue>,
     /// When each message that has a limited time is given up, and those of them whose time runs.
-    expires: BTreeMap<MessageId, (Timestamp, SessionId)>,
-    expiring: BTreeSet<(Timestamp, MessageId)>,
+    expires: BTreeMap<MessageId, (Moment, SessionId)>,
+    expiring: BTreeSet<(Moment, MessageId)>,
     pub(crate) breakers: BTreeMap<(SessionId, String), Breaker>,
     known: Known,
     recent: Recent,
@@ -159,11 +160,12 @@ impl Book {
     }
 
     /// What is due to be given up, soonest first.
-    pub(crate) fn expiring(&self) -> impl Iterator<Item = (Timestamp, SessionId, MessageId)> {
+    pub(crate) fn expiring(&self) -> impl Iterator<Item = (Moment, SessionId, MessageId)> {
         self.expiring.iter().filter_map(|(at, id)| Some((*at, self.expires.get(id)?.1, *id)))
     }
 
-    pub(crate) fn queued(&mut self, message: &Message) {
+    /// `created`: when it was queued, as a moment of the pool.
+    pub(crate) fn queued(&mut self, message: &Message, created: Moment) {
         let (id, session) = (message.id, message.session);
         if !self.recent.is_new(id) && self.queues.get(&session).is_some_and(|queue| queue.has(id)) {
             return;
@@ -174,6 +176,7 @@ impl Book {
         queue.bytes += u64::from(message.size);
         (self.open, self.bytes) = (self.open + 1, self.bytes + u64::from(message.size));
         if let Some(at) = message.expires_at {
+            let at = created.after(at.since(message.created_at));
             self.expires.insert(id, (at, session));
             self.expiring.insert((at, id));
         }

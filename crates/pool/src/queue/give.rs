@@ -8,6 +8,7 @@ use protocol::{Event, Holder, MessageState, MessageStatus, SessionId, Timestamp,
 use super::book::Open;
 use super::breaker;
 use super::slot::Place;
+use crate::clock;
 use crate::pool::Pool;
 
 /// Who wants what.
@@ -70,7 +71,7 @@ fn times(pool: &Pool) -> impl Iterator<Item = Timestamp> {
 /// When something that has to wait for its time can be given out, or is given up.
 #[must_use]
 pub fn next_due(pool: &Pool, now: Timestamp) -> Option<Timestamp> {
-    let expiry = super::given_up(pool).map(|(at, _)| at).next();
+    let expiry = super::given_up(pool).map(|(at, _)| clock::wall(&pool.clock, at)).next();
     times(pool).filter(|at| *at > now).chain(expiry).min()
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use protocol::{Event, SessionId, Timestamp};
 
 use super::Rules;
-use super::book::{Book, Over, Overs};
+use super::book::{Over, Overs};
 use crate::pool::Pool;
 
 /// How long a message with an idempotency key or a given operation id is remembered at least, from
@@ -22,23 +22,22 @@ pub fn outdated(pool: &Pool, rules: &Rules, now: Timestamp) -> Vec<Event> {
         [(session, &queue.over, rules.keep_done), (session, &queue.dead, rules.keep_dead)]
     });
     lists
-        .flat_map(|(session, list, age)| {
-            of_list(&pool.book, list, (keep, age), now).map(move |id| (id, session))
-        })
+        .flat_map(|(session, list, age)| of_list(pool, list, (keep, age), now).map(move |id| (id, session)))
         .take(AT_ONCE)
         .map(|(id, session): (_, SessionId)| Event::MessageForgotten { id, session })
         .collect()
 }
 
 fn of_list(
-    book: &Book,
+    pool: &Pool,
     list: &Overs,
     (keep, age): (usize, Duration),
     now: Timestamp,
 ) -> impl Iterator<Item = protocol::MessageId> {
+    let age_of = move |at: Timestamp| pool.age(now, at);
     let excess = list.len().saturating_sub(keep);
-    let old = move |over: &&Over| now.since(over.at) > age;
-    let named = move |over: &Over| now.since(over.created_at()) <= KEEP_NAMED && book.is_named(over.id());
+    let old = move |over: &&Over| age_of(over.at) > age;
+    let named = move |over: &Over| age_of(over.created_at()) <= KEEP_NAMED && pool.book.is_named(over.id());
     let by_number = list.values().take(excess);
     let by_age = list.values().skip(excess).take_while(old).filter(move |over| !named(over));
     by_number.chain(by_age).map(Over::id)

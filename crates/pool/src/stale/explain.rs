@@ -28,7 +28,7 @@ pub fn explain(
             let verdict = match (rule, of_it(rule)) {
                 (_, Some(found)) => Verdict::yes(found.evidence.as_str()),
                 (Rule::ZombiePane, None) => Verdict::no(no_zombie_pane(session, facts)),
-                (Rule::StaleWorker, None) => no_stale_worker(settings, session, facts),
+                (Rule::StaleWorker, None) => no_stale_worker(pool, settings, session, facts),
                 (Rule::Leftovers, None) => {
                     Verdict::no("nothing is left of it; what it leaves is looked for at its end")
                 }
@@ -52,16 +52,16 @@ fn no_zombie_pane(session: &Session, facts: &Facts<'_>) -> &'static str {
 }
 
 /// The worker of it that was silent for longest: none was for too long.
-fn no_stale_worker(settings: &Settings, session: &Session, facts: &Facts<'_>) -> Verdict {
+fn no_stale_worker(pool: &Pool, settings: &Settings, session: &Session, facts: &Facts<'_>) -> Verdict {
     let workers = facts.strays.workers.iter().filter(|worker| worker.session == session.id);
     let Some(worker) = workers.min_by_key(|worker| worker.heard_at) else {
         return Verdict::no("no worker of it is silent");
     };
-    let silent = facts.now.since(worker.heard_at).as_secs();
+    let silent = pool.age(facts.now, worker.heard_at).as_secs();
     let limit = settings.reap.stale_worker;
     let why = format!("worker {} was silent for {silent} s (limit {} s)", worker.id.0, limit.as_secs());
     // It has to be silent for longer than that.
-    let at = worker.heard_at.after(limit.saturating_add(Duration::from_millis(1)));
+    let at = pool.time_after(worker.heard_at, limit.saturating_add(Duration::from_millis(1)));
     Verdict { applies: false, why, at: Some(at) }
 }
 

@@ -52,7 +52,7 @@ pub fn candidates(pool: &Pool, settings: &Settings, facts: &Facts<'_>) -> Vec<Ca
 /// The same, with what is only to be reported.
 #[must_use]
 pub fn named(pool: &Pool, settings: &Settings, facts: &Facts<'_>) -> Vec<Candidate> {
-    let sessions = pool.sessions().filter_map(|s| of_session(s, facts));
+    let sessions = pool.sessions().filter_map(|s| of_session(pool, s, facts));
     let panes = facts.state.panes.iter().filter_map(|(id, pane)| of_pane(pool, facts, *id, pane));
     let strays = strays::candidates(pool, settings, facts);
     sessions.chain(panes).chain(workers(pool, facts)).chain(strays).collect()
@@ -93,7 +93,7 @@ fn workers<'a>(pool: &'a Pool, facts: &'a Facts<'_>) -> impl Iterator<Item = Can
     })
 }
 
-fn of_session(session: &Session, facts: &Facts<'_>) -> Option<Candidate> {
+fn of_session(pool: &Pool, session: &Session, facts: &Facts<'_>) -> Option<Candidate> {
     let incarnation = session.incarnation.as_ref()?;
     if session.lifecycle != Lifecycle::Draining {
         return None;
@@ -121,7 +121,8 @@ fn of_session(session: &Session, facts: &Facts<'_>) -> Option<Candidate> {
         }
         // What has something left to work and cannot any more is over too.
         reason
-            if (is_loss(reason) || reason == Reason::Drained) && is_left_over(reason, incarnation, facts) =>
+            if (is_loss(reason) || reason == Reason::Drained)
+                && is_left_over(pool, reason, incarnation, facts) =>
         {
             let evidence = "its pane is gone and its processes are left";
             Some(candidate(session, incarnation, CandidateKind::Leftover, evidence, facts))
@@ -136,9 +137,14 @@ fn of_session(session: &Session, facts: &Facts<'_>) -> Option<Candidate> {
 
 /// It is proved missing, and its first process is known to live: its server is dead, or a complete
 /// listing that began long enough after it was first missed lacks it too.
-pub(crate) fn is_left_over(reason: Reason, incarnation: &Incarnation, facts: &Facts<'_>) -> bool {
+pub(crate) fn is_left_over(
+    pool: &Pool,
+    reason: Reason,
+    incarnation: &Incarnation,
+    facts: &Facts<'_>,
+) -> bool {
     let looked = if reason == Reason::ServerGone { Some(facts.now) } else { facts.listed_from };
-    let apart = |(since, looked): (Timestamp, Timestamp)| looked.since(since) >= ABSENCE_PROOF;
+    let apart = |(since, looked): (Timestamp, Timestamp)| pool.age(looked, since) >= ABSENCE_PROOF;
     let seen = || facts.state.panes.values().any(|pane| pane.tag == Some(incarnation.tag));
     let missed = incarnation.missing_since.zip(looked).is_some_and(apart) && !seen();
     // One that drains says so to its end, and not that its server died.

@@ -61,11 +61,11 @@ impl Verdict {
     }
 
     /// It applies once this has lasted for so long.
-    fn after(what: &str, since: Timestamp, limit: Duration, now: Timestamp) -> Self {
-        let age = now.since(since);
+    fn after(pool: &Pool, what: &str, (since, now): (Timestamp, Timestamp), limit: Duration) -> Self {
+        let age = pool.age(now, since);
         let why = format!("{what} for {} s (limit {} s)", age.as_secs(), limit.as_secs());
         let applies = age >= limit;
-        Self { applies, why, at: (!applies).then(|| since.after(limit)) }
+        Self { applies, why, at: (!applies).then(|| pool.time_after(since, limit)) }
     }
 }
 
@@ -117,7 +117,7 @@ pub fn verdict(
     match rule {
         Rule::Memory => limit("memory", session.spec.limits.memory, used.memory),
         Rule::Disk => limit("disk", session.spec.limits.disk, used.disk),
-        Rule::RunTime => run_time(session, signs.slots.now),
+        Rule::RunTime => run_time(pool, session, signs.slots.now),
         Rule::StaleAgent => stale_agent(pool, settings, session, signs),
         Rule::Hung => hung(pool, settings, session, signs),
         Rule::IdleSession => idle_session(pool, settings, session, signs),
@@ -147,12 +147,14 @@ fn limit(what: &str, allowed: Option<u64>, used: Option<u64>) -> Verdict {
     }
 }
 
-fn run_time(session: &Session, now: Timestamp) -> Verdict {
+fn run_time(pool: &Pool, session: &Session, now: Timestamp) -> Verdict {
     let started = session.incarnation.as_ref().map(|run| run.started_at);
     match (session.policy.max_runtime_ms, started) {
         (None, _) => Verdict::no("no run time is set"),
         (_, None) => Verdict::no("it does not run"),
-        (Some(ms), Some(started)) => Verdict::after("it has run", started, Duration::from_millis(ms), now),
+        (Some(ms), Some(started)) => {
+            Verdict::after(pool, "it has run", (started, now), Duration::from_millis(ms))
+        }
     }
 }
 
@@ -162,7 +164,7 @@ fn stale_agent(pool: &Pool, settings: &Settings, session: &Session, signs: &Sign
         return Verdict::no(why);
     }
     let what = format!("it holds message {} and nothing was seen of it", id.0);
-    silence(&what, settings.reap.stale_agent, session, signs)
+    silence(pool, &what, settings.reap.stale_agent, session, signs)
 }
 
 fn hung(pool: &Pool, settings: &Settings, session: &Session, signs: &Signs<'_>) -> Verdict {
@@ -176,12 +178,8 @@ fn hung(pool: &Pool, settings: &Settings, session: &Session, signs: &Signs<'_>) 
     if let Some(why) = is_left_alone(pool, session, signs) {
         return Verdict::no(why);
     }
-    silence(
-        &format!("{busy}, and it neither wrote nor used the processor"),
-        settings.reap.hung,
-        session,
-        signs,
-    )
+    let what = format!("{busy}, and it neither wrote nor used the processor");
+    silence(pool, &what, settings.reap.hung, session, signs)
 }
 
 fn idle_session(pool: &Pool, settings: &Settings, session: &Session, signs: &Signs<'_>) -> Verdict {
@@ -191,7 +189,8 @@ fn idle_session(pool: &Pool, settings: &Settings, session: &Session, signs: &Sig
     match slots::idle_since(pool, settings, session, signs.slots) {
         Err(why) => Verdict::no(why),
         Ok(since) => {
-            Verdict::after("it has had nothing to do", since, settings.reap.idle_session, signs.slots.now)
+            let limit = settings.reap.idle_session;
+            Verdict::after(pool, "it has had nothing to do", (since, signs.slots.now), limit)
         }
     }
 }
@@ -224,7 +223,7 @@ fn is_in_doubt(pool: &Pool, session: SessionId) -> bool {
 }
 
 /// Since when nothing has moved: no output, no use of the processor, no message given.
-fn silence(what: &str, limit: Duration, session: &Session, signs: &Signs<'_>) -> Verdict {
+fn silence(pool: &Pool, what: &str, limit: Duration, session: &Session, signs: &Signs<'_>) -> Verdict {
     let facts = signs.slots;
     let given = session.incarnation.as_ref().and_then(|run| facts.worked.get(&run.tag)).copied();
     let (Some(quiet), Some(calm)) = (facts.quiet_since.get(&session.id), signs.calm_since.get(&session.id))
@@ -232,5 +231,5 @@ fn silence(what: &str, limit: Duration, session: &Session, signs: &Signs<'_>) ->
         return Verdict::no("its output or its use of the processor is not known yet, or goes on");
     };
     let since = (*quiet).max(*calm).max(given.unwrap_or_default()).max(session.changed_at);
-    Verdict::after(what, since, limit, facts.now)
+    Verdict::after(pool, what, (since, facts.now), limit)
 }

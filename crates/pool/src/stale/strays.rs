@@ -65,13 +65,13 @@ pub fn tag_of_generator(id: GeneratorId) -> Tag {
 pub(super) fn candidates(pool: &Pool, settings: &Settings, facts: &Facts<'_>) -> Vec<Candidate> {
     let marked = facts.strays.marked.iter().filter_map(|(tag, found)| of_mark(pool, facts, *tag, found));
     let clients = facts.strays.clients.iter().map(|client| of_client(pool, facts, *client));
-    let silent = facts.strays.workers.iter().filter(|worker| is_silent(settings, worker, facts.now));
+    let silent = facts.strays.workers.iter().filter(|worker| is_silent(pool, settings, worker, facts.now));
     marked.chain(clients).chain(silent.map(|worker| of_worker(pool, facts, worker))).collect()
 }
 
 /// Whether nothing was heard of it for longer than it may be silent.
-pub(crate) fn is_silent(settings: &Settings, worker: &Worker, now: Timestamp) -> bool {
-    now.since(worker.heard_at) > settings.reap.stale_worker
+pub(crate) fn is_silent(pool: &Pool, settings: &Settings, worker: &Worker, now: Timestamp) -> bool {
+    pool.age(now, worker.heard_at) > settings.reap.stale_worker
 }
 
 /// The session of an incarnation, or of a claim, that is over.
@@ -113,7 +113,7 @@ fn of_client(pool: &Pool, facts: &Facts<'_>, client: Client) -> Candidate {
 }
 
 fn of_worker(pool: &Pool, facts: &Facts<'_>, worker: &Worker) -> Candidate {
-    let silent = facts.now.since(worker.heard_at).as_secs();
+    let silent = pool.age(facts.now, worker.heard_at).as_secs();
     let evidence = format!("worker {} holds nothing and was silent for {silent} s", worker.id.0);
     let what = (CandidateKind::StaleWorker, Rule::StaleWorker);
     Candidate {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use pool::{RestartRules, Settings, admit, budget, slots};
+use protocol::clock::ClockStep;
 use protocol::life::{Budget, Policy, RestartPolicy};
 use protocol::session::Reason;
 use protocol::{Event, Exit, Incarnation, Lifecycle, SessionId, Timestamp};
@@ -198,4 +199,18 @@ fn which_ends_are_followed_by_a_start() {
             assert_eq!(again, expected, "{restart:?}: {lifecycle:?} {reason:?} {exit:?} {incarnations}");
         }
     }
+}
+
+#[test]
+fn a_clock_that_is_set_neither_ends_nor_lengthens_a_pause() {
+    let mut world = World::default();
+    let id = sessions(&mut world, &rules(RestartRules::default()), 1)[0];
+    let due = |at: u64| Event::BudgetChanged {
+        session: id,
+        budget: Budget { due_at: Some(Timestamp(at)), ..Budget::default() },
+    };
+    world.emit(due(10_000));
+    let step = |before, after| ClockStep { before: Timestamp(before), after: Timestamp(after) };
+    assert_eq!(budget::shifted(&world.pool, step(9_000, 90_000)), [due(91_000)]);
+    assert_eq!(budget::shifted(&world.pool, step(9_000, 1_000)), [due(2_000)]);
 }

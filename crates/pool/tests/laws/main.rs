@@ -4,6 +4,7 @@
 mod activity;
 mod adopt;
 mod budget;
+mod clock;
 mod creation;
 mod delivery;
 mod heard;

@@ -24,6 +24,7 @@ impl Event {
         match self {
             Self::PoolStarted { .. } => "pool_started",
             Self::NextSession { .. } => "next_session",
+            Self::ClockRead(_) => "clock_read",
             Self::SessionCreated(_) => "session_created",
             Self::SessionStarting { .. } => "session_starting",
             Self::SessionLive { .. } => "session_live",
@@ -127,6 +128,7 @@ impl Event {
         !matches!(
             self,
             Self::NextSession { .. }
+                | Self::ClockRead(_)
                 | Self::SessionObserved { .. }
                 | Self::SessionPlaced { .. }
                 | Self::BreakerChanged { turned: false, .. }

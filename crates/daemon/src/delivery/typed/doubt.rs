@@ -11,7 +11,7 @@ use protocol::{Event, MessageState, Refusal, SessionId, Timestamp};
 use tmux::{Answer, Receipt};
 use tokio::time::sleep;
 
-use super::{STANDS, Typed, age};
+use super::{STANDS, Typed};
 use crate::context::Daemon;
 use crate::engine::Turn;
 use crate::locking;
@@ -63,7 +63,7 @@ pub(super) async fn decide(daemon: &Arc<Daemon>, session: SessionId, typed: &Typ
 /// The text is there: Enter, where nobody else was at it since.
 async fn without_enter(daemon: &Arc<Daemon>, session: SessionId, typed: &Typed) -> Result<(), Refusal> {
     let size = u32::try_from(typed.body.len()).unwrap_or(u32::MAX);
-    sleep(delivery::settle(size).saturating_sub(age(typed))).await;
+    sleep(delivery::settle(size).saturating_sub(daemon.age(typed.begun).await?)).await;
     for _ in 0..LOOKS {
         let grant = daemon.engine.lock_inside(session, "deliver").await?;
         let others = move |turn: &mut Turn<'_>| {
@@ -111,11 +111,12 @@ async fn stands(daemon: &Daemon, typed: &Typed) -> bool {
     let Ok(glance) = super::super::glanced(daemon, &typed.agent, &typed.run, typed.pane).await else {
         return false;
     };
+    let Ok(age) = daemon.age(typed.begun).await else { return false };
     if typed.agent.adapter == Adapter::None {
-        return delivery::is_untouched(age(typed), &glance);
+        return delivery::is_untouched(age, &glance);
     }
     let text = String::from_utf8_lossy(&typed.body);
-    delivery::stands(&daemon.loaded().settings, (&text, age(typed)), &glance)
+    delivery::stands(&daemon.loaded().settings, (&text, age), &glance)
 }
 
 /// It moves there, unless something decided otherwise meanwhile. What is in doubt is for a person from there on; what the

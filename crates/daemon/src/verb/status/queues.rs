@@ -46,7 +46,7 @@ fn unclaimed(turn: &Turn<'_>) -> Vec<String> {
     let mut waiting: BTreeMap<(String, String), (u64, Duration)> = BTreeMap::new();
     for session in turn.pool().sessions() {
         for (kind, queued, oldest) in turn.pool().waiting_kinds(session.id) {
-            let age = turn.now().since(oldest);
+            let age = turn.age(oldest);
             if kind != PROMPT && age >= UNCLAIMED && !worked(session.id, kind) {
                 waiting.insert((session.name.to_string(), kind.to_owned()), (queued, age));
             }

@@ -1,0 +1,171 @@
+//! Ages. Times in records are the wall clock's, as people read them; it is set, and a machine sleeps. Neither makes
+//! anything older: where the wall clock and the time that the machine was awake fall apart, a step is noted, and what a
+//! step skipped is no part of any age.
+
+use std::time::Duration;
+
+use protocol::Timestamp;
+use protocol::clock::{Clock, ClockStep};
+use protocol::time::millis;
+
+/// The least difference that is a step: what is less is the clock being adjusted, or the two being read apart.
+pub const STEP: Duration = Duration::from_secs(1);
+/// Adjusting makes the wall clock this part faster or slower at most.
+const DRIFT: u64 = 1000;
+/// What a restart of the machine may add to an age at most: nobody knows how long it was off, only what its wall clock
+/// said before and says now.
+pub const OFF_MAX: Duration = Duration::from_secs(10 * 60);
+/// Steps that are remembered at most. Beyond that, two that are close become one.
+const STEPS_MAX: usize = 128;
+
+/// Both clocks at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Reading {
+    /// The wall clock.
+    pub wall: Timestamp,
+    /// Time since the machine's start without its sleep, in milliseconds.
+    pub awake_ms: u64,
+}
+
+/// A point on the line on which time only passes while the machine is awake and is never set: two of them differ by
+/// what has really passed. Equal to the wall clock where it was never set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Moment(i64);
+
+impl Moment {
+    /// The moment this much later; saturates.
+    #[must_use]
+    pub fn after(self, delay: Duration) -> Self {
+        Self(self.0.saturating_add(signed(millis(delay))))
+    }
+
+    /// How long until `later`; zero where it has passed.
+    #[must_use]
+    pub fn until(self, later: Self) -> Duration {
+        Duration::from_millis(u64::try_from(later.0.saturating_sub(self.0)).unwrap_or(0))
+    }
+}
+
+/// The clock after a reading: with a step, if it went otherwise than it should have since `last`. None: as before.
+#[must_use]
+pub fn step(clock: &Clock, last: Reading, now: Reading) -> Option<Clock> {
+    let expected = last.wall.after(awake(last.awake_ms, now));
+    (differ(expected, now.wall) >= millis(STEP)).then(|| stepped(clock, expected, now))
+}
+
+/// The clock at a start of the daemon. `known`: the last time in its journal.
+#[must_use]
+pub fn at_start(clock: &Clock, same_boot: bool, known: Timestamp, now: Reading) -> Clock {
+    let before = Reading { wall: clock.read_at, awake_ms: clock.awake_ms };
+    let never_read = *clock == Clock::default();
+    let same_boot = same_boot && now.awake_ms >= before.awake_ms;
+    let expected = if never_read {
+        known
+    } else if same_boot {
+        before.wall.after(awake(before.awake_ms, now))
+    } else {
+        known.max(before.wall)
+    };
+    let tolerated = match (never_read, same_boot) {
+        (true, _) | (false, false) => None,
+        (false, true) => Some((now.awake_ms - before.awake_ms) / DRIFT + millis(STEP)),
+    };
+    let read = |clock: &Clock| Clock { read_at: now.wall, awake_ms: now.awake_ms, ..clock.clone() };
+    match tolerated {
+        _ if known == Timestamp::default() => read(clock),
+        Some(tolerated) if differ(expected, now.wall) < tolerated => read(clock),
+        Some(_) => stepped(clock, expected, now),
+        // It was off, or nobody looked.
+        None if (expected..=expected.after(OFF_MAX)).contains(&now.wall) => read(clock),
+        None => stepped(clock, expected.after(OFF_MAX).min(expected.max(now.wall)), now),
+    }
+}
+
+/// How old this is, without what the clock skipped. Where a time could be of several moments, because the clock was set
+/// back, it is the latest of them: nothing is taken for older than it is.
+#[must_use]
+pub fn age(clock: &Clock, now: Timestamp, at: Timestamp) -> Duration {
+    found(clock, at, now).until(moment(clock, now))
+}
+
+/// The wall clock's time so long ago, by what has really passed. Where it was set back since, the earliest that it said
+/// meanwhile: all that is before this is older than that.
+#[must_use]
+pub fn ago(clock: &Clock, now: Timestamp, delay: Duration) -> Timestamp {
+    let (mut end, mut left, mut earliest) = (now, delay, now);
+    for step in clock.steps.iter().rev() {
+        let passed = end.since(step.after);
+        if left <= passed {
+            break;
+        }
+        (left, end, earliest) = (left - passed, step.before, earliest.min(step.after));
+    }
+    Timestamp(end.0.saturating_sub(millis(left))).min(earliest)
+}
+
+/// Where a time lies that is not in the future of the clock.
+#[must_use]
+pub fn moment(clock: &Clock, at: Timestamp) -> Moment {
+    found(clock, at, Timestamp(u64::MAX))
+}
+
+/// What the wall clock says at this moment, unless it is set again.
+#[must_use]
+pub fn wall(clock: &Clock, moment: Moment) -> Timestamp {
+    let shift = clock.steps.iter().map(skipped).fold(0, i64::saturating_add);
+    Timestamp(u64::try_from(moment.0.saturating_add(shift)).unwrap_or(0))
+}
+
+fn skipped(step: &ClockStep) -> i64 {
+    signed(step.after.0) - signed(step.before.0)
+}
+
+/// The moment of a time that is no later than `now`: in the last stretch between two steps that contains it, else at
+/// the end of the last one that it is behind.
+fn found(clock: &Clock, at: Timestamp, now: Timestamp) -> Moment {
+    let mut shift: i64 = clock.steps.iter().map(skipped).fold(0, i64::saturating_add);
+    let (mut end, mut behind) = (now, None);
+    for step in clock.steps.iter().rev() {
+        if (step.after..=end).contains(&at) {
+            return Moment(signed(at.0).saturating_sub(shift));
+        }
+        if at > end && behind.is_none() {
+            behind = Some(Moment(signed(end.0).saturating_sub(shift)));
+        }
+        (shift, end) = (shift.saturating_sub(skipped(step)), step.before);
+    }
+    match behind {
+        _ if at <= end => Moment(signed(at.0).saturating_sub(shift)),
+        Some(behind) => behind,
+        None => Moment(signed(end.0).saturating_sub(shift)),
+    }
+}
+
+fn stepped(clock: &Clock, before: Timestamp, now: Reading) -> Clock {
+    let mut steps = clock.steps.clone();
+    steps.push(ClockStep { before, after: now.wall });
+    if steps.len() > STEPS_MAX {
+        join(&mut steps);
+    }
+    Clock { read_at: now.wall, awake_ms: now.awake_ms, steps }
+}
+
+/// Makes one step of the two between which the least time passed; that time, too, is no part of any age then.
+fn join(steps: &mut Vec<ClockStep>) {
+    let between = |pair: &[ClockStep]| pair[1].before.since(pair[0].after);
+    let Some(first) = (0..steps.len() - 1).min_by_key(|n| between(&steps[*n..*n + 2])) else { return };
+    let second = steps.remove(first + 1);
+    steps[first].after = second.after;
+}
+
+fn awake(before: u64, now: Reading) -> Duration {
+    Duration::from_millis(now.awake_ms.saturating_sub(before))
+}
+
+fn differ(a: Timestamp, b: Timestamp) -> u64 {
+    a.0.abs_diff(b.0)
+}
+
+fn signed(ms: u64) -> i64 {
+    i64::try_from(ms).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,171 @@
+//! Ages over clocks that are set and machines that sleep.
+
+use std::time::Duration;
+
+use pool::clock::{self, OFF_MAX, Reading, STEP};
+use proptest::prelude::*;
+use protocol::Timestamp;
+use protocol::clock::{Clock, ClockStep};
+
+const HOUR: u64 = 3_600_000;
+
+/// A machine whose wall clock can be set.
+struct Machine {
+    clock: Clock,
+    last: Reading,
+    /// What has really passed.
+    real: u64,
+}
+
+impl Machine {
+    fn new(wall: u64) -> Self {
+        let last = Reading { wall: Timestamp(wall), awake_ms: 1000 };
+        Self { clock: clock::at_start(&Clock::default(), false, Timestamp(0), last), last, real: 0 }
+    }
+
+    /// So much time passes, and the clock is set by so much meanwhile.
+    fn passes(&mut self, ms: u64, set_by: i64) {
+        self.real += ms;
+        let wall = Timestamp((self.last.wall.0 + ms).saturating_add_signed(set_by));
+        let now = Reading { wall, awake_ms: self.last.awake_ms + ms };
+        if let Some(clock) = clock::step(&self.clock, self.last, now) {
+            self.clock = clock;
+        }
+        self.last = now;
+    }
+
+    fn age(&self, at: u64) -> u64 {
+        u64::try_from(clock::age(&self.clock, self.last.wall, Timestamp(at)).as_millis()).unwrap()
+    }
+}
+
+#[test]
+fn a_clock_that_is_set_forward_and_a_sleep_make_nothing_older() {
+    let mut machine = Machine::new(10 * HOUR);
+    machine.passes(HOUR, 0);
+    machine.passes(1000, i64::try_from(48 * HOUR).unwrap());
+    assert_eq!((machine.age(10 * HOUR), machine.age(11 * HOUR)), (HOUR + 1000, 1000));
+    machine.passes(500, 0);
+    assert_eq!(machine.age(59 * HOUR + 1000), 500);
+    // What a file of then says.
+    assert_eq!(machine.age(20 * HOUR), 500, "while it slept");
+    assert_eq!(machine.age(100 * HOUR), 0, "in the future");
+}
+
+#[test]
+fn a_clock_that_is_set_back_makes_nothing_older() {
+    let mut machine = Machine::new(10 * HOUR);
+    machine.passes(2 * HOUR, 0);
+    machine.passes(1000, -i64::try_from(HOUR).unwrap());
+    machine.passes(2000, 0);
+    assert_eq!(machine.age(11 * HOUR + 1500), 1500, "before or after it was set back: the later counts");
+    assert_eq!(machine.age(11 * HOUR + 500), HOUR + 2500, "said only before");
+    assert_eq!(machine.age(10 * HOUR), 2 * HOUR + 3000);
+    // It was a year ahead.
+    let mut machine = Machine::new(9000 * HOUR);
+    machine.passes(HOUR, -i64::try_from(8760 * HOUR).unwrap());
+    assert_eq!(machine.age(9000 * HOUR), HOUR);
+}
+
+#[test]
+fn what_the_clock_is_adjusted_by_is_no_step() {
+    let mut machine = Machine::new(HOUR);
+    let least = i64::try_from(STEP.as_millis()).unwrap();
+    machine.passes(1000, least - 1);
+    assert_eq!(machine.clock.steps, []);
+    machine.passes(1000, least);
+    assert_eq!(machine.clock.steps.len(), 1);
+}
+
+#[test]
+fn a_restart_of_the_daemon_goes_on_with_the_same_clock_and_one_of_the_machine_adds_little() {
+    let read = Reading { wall: Timestamp(10 * HOUR), awake_ms: HOUR };
+    let first = clock::at_start(&Clock::default(), false, Timestamp(0), read);
+    let start = |same_boot, known, wall, awake_ms| {
+        let now = Reading { wall: Timestamp(wall), awake_ms };
+        let clock = clock::at_start(&first, same_boot, Timestamp(known), now);
+        clock::age(&clock, now.wall, Timestamp(10 * HOUR)).as_millis()
+    };
+    let off = OFF_MAX.as_millis();
+    let hour = u128::from(HOUR);
+    assert_eq!(start(true, 11 * HOUR, 12 * HOUR, 3 * HOUR), 2 * hour, "nothing happened to the clock");
+    assert_eq!(start(true, 11 * HOUR, 99 * HOUR, 3 * HOUR), 2 * hour, "set while no daemon ran");
+    assert_eq!(start(true, 11 * HOUR, 2 * HOUR, 3 * HOUR), 2 * hour, "set back while no daemon ran");
+    assert_eq!(start(false, 11 * HOUR, 11 * HOUR + 60_000, 5000), hour + 60_000, "the machine restarted");
+    assert_eq!(
+        start(false, 11 * HOUR, 99 * HOUR, 5000),
+        hour + off,
+        "it was off for days, or its clock is wrong"
+    );
+    assert_eq!(start(false, 11 * HOUR, 5, 5000), hour, "its clock has no battery");
+    assert_eq!(start(true, 11 * HOUR, 99 * HOUR, 5000), hour + off, "the boot's name is not known");
+}
+
+#[test]
+fn the_time_so_long_ago_is_behind_all_that_is_younger() {
+    let mut machine = Machine::new(10 * HOUR);
+    machine.passes(HOUR, i64::try_from(100 * HOUR).unwrap());
+    machine.passes(HOUR, 0);
+    let ago =
+        |machine: &Machine, ms| clock::ago(&machine.clock, machine.last.wall, Duration::from_millis(ms)).0;
+    assert_eq!(
+        (ago(&machine, HOUR / 2), ago(&machine, HOUR + 1000)),
+        (111 * HOUR + HOUR / 2, 11 * HOUR - 1000)
+    );
+    machine.passes(1000, -i64::try_from(100 * HOUR).unwrap());
+    assert_eq!(ago(&machine, HOUR), 12 * HOUR + 1000, "111 hours by then, and this was said since");
+}
+
+proptest! {
+    /// Whatever happens to the clock, nothing is ever older than it is, and steps stay few.
+    #[test]
+    fn nothing_is_older_than_it_is(
+        moves in proptest::collection::vec((1_u64..5 * HOUR, prop_oneof![
+            3 => Just(0_i64),
+            2 => 0..i64::try_from(90 * HOUR).unwrap(),
+            1 => -i64::try_from(90 * HOUR).unwrap()..0,
+        ]), 1..40)
+    ) {
+        let mut machine = Machine::new(100_000 * HOUR);
+        let mut stamps = vec![(machine.last.wall.0, machine.real)];
+        for (ms, set_by) in moves {
+            machine.passes(ms, set_by);
+            for (wall, real) in &stamps {
+                let (age, really) = (machine.age(*wall), machine.real - real);
+                // What is less than a step is not noticed.
+                let unnoticed = 1000 * stamps.len() as u64;
+                prop_assert!(age <= really + unnoticed, "{age} > {really}");
+            }
+            stamps.push((machine.last.wall.0, machine.real));
+        }
+    }
+
+    /// A laptop that sleeps every hour for years.
+    #[test]
+    fn many_sleeps_are_remembered_as_few(naps in proptest::collection::vec((60_000_u64..HOUR, 1000..9 * HOUR), 200..400)) {
+        let mut machine = Machine::new(HOUR);
+        let mut stamps = vec![];
+        for (ms, slept) in naps {
+            machine.passes(ms, i64::try_from(slept).unwrap());
+            stamps.push((machine.last.wall.0, machine.real));
+        }
+        prop_assert!(machine.clock.steps.len() <= 128);
+        for (wall, real) in &stamps {
+            let (age, really) = (machine.age(*wall), machine.real - real);
+            prop_assert!(age <= really, "{age} > {really}");
+        }
+        // What is left out is the shortest of it.
+        let age = machine.age(HOUR);
+        prop_assert!(age >= machine.real / 4, "{age} is much less than {}", machine.real);
+    }
+
+    #[test]
+    fn a_moment_is_a_time_of_the_wall_clock(at in 0..200 * HOUR, ahead in 0..HOUR) {
+        let steps = vec![ClockStep { before: Timestamp(5 * HOUR), after: Timestamp(50 * HOUR) }];
+        let clock = Clock { steps, ..Clock::default() };
+        let moment = clock::moment(&clock, Timestamp(at)).after(Duration::from_millis(ahead));
+        if at >= 50 * HOUR {
+            prop_assert_eq!(clock::wall(&clock, moment), Timestamp(at + ahead));
+        }
+    }
+}
