@@ -2,6 +2,7 @@
 //! what they say is done, so many times a minute at most.
 
 mod judge;
+mod retired;
 mod strays;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,6 +45,7 @@ pub(crate) struct Stale {
     left: BTreeSet<(Tag, ProcId)>,
     /// The processor time of sessions that may hang, when that was read, and since when it has hardly grown.
     calm: BTreeMap<SessionId, (Tag, u64, Timestamp, Timestamp)>,
+    unseen: retired::Unseen,
     /// Processes that nothing of the pool's runs any more.
     pub(crate) strays: Strays,
     /// What was told of running sessions, and is so still.

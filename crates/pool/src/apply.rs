@@ -119,6 +119,7 @@ impl Pool {
             Event::TagRetired { tag, session } => {
                 self.retired.insert(*tag, *session);
             }
+            Event::TagForgotten(tag) => drop(self.retired.remove(tag)),
             Event::MessageQueued(message) => {
                 self.book.queued(message, clock::moment(&self.clock, message.created_at));
                 self.change(message.session, |s| {

@@ -131,6 +131,11 @@ impl Pool {
         self.retired.get(&tag).copied()
     }
 
+    /// The tags of ended incarnations that something may still bear.
+    pub fn retired_tags(&self) -> impl Iterator<Item = Tag> {
+        self.retired.keys().copied()
+    }
+
     /// What is remembered of an operation.
     #[must_use]
     pub fn operation(&self, op: &OpId) -> Option<&Operation> {

@@ -29,6 +29,7 @@ pub fn event(event: &mut Event) {
         Event::PoolStarted { .. }
         | Event::NextSession { .. }
         | Event::ClockRead(_)
+        | Event::TagForgotten(_)
         | Event::SessionStarting { .. }
         | Event::SessionLive { .. }
         | Event::SessionRenamed { .. }

@@ -393,6 +393,8 @@ pub enum Event {
     },
     /// Something about its agent.
     Agent(AgentEvent),
+    /// Nothing bears the mark of an ended incarnation any more. Never in the journal.
+    TagForgotten(Tag),
     /// The clock was read at a start, set, or the machine slept. Never in the journal.
     ClockRead(Clock),
 }

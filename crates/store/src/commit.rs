@@ -161,7 +161,7 @@ impl<'a> Writing<'_, '_, 'a> {
                 self.rows.extend([Row::Session(*session), Row::Breakers(*session)].into_iter().chain(agent));
             }
             Event::Agent(event) => self.rows.extend(agents_row(event)),
-            Event::TagRetired { tag, .. } => self.rows.push(Row::Retired(*tag)),
+            Event::TagRetired { tag, .. } | Event::TagForgotten(tag) => self.rows.push(Row::Retired(*tag)),
             Event::BreakerChanged { session, kind, .. } => self.rows.push(Row::Breaker(*session, kind)),
             Event::OperationDone { op, .. }
             | Event::OperationBegun { op, .. }

@@ -10,6 +10,7 @@ use protocol::reap::{Action, Rule};
 use protocol::{Event, OsBytes, ProcId, SessionId, Tag, Timestamp};
 use tokio::time::sleep;
 
+use super::retired;
 use crate::context::Daemon;
 use crate::engine::Turn;
 use crate::slow::{self, Purpose};
@@ -46,7 +47,11 @@ async fn look(
     before: &BTreeSet<ProcId>,
 ) -> Option<BTreeSet<ProcId>> {
     let socket = OsBytes::from(daemon.paths.socket.clone());
-    let suspected = daemon.engine.turn(move |turn| suspected(turn, seen, &socket)).await.ok()?;
+    let take_in = move |turn: &mut Turn<'_>| {
+        retired::forget(turn, &seen);
+        suspected(turn, seen, &socket)
+    };
+    let suspected = daemon.engine.turn(take_in).await.ok()?;
     let suspects = suspected.iter().map(|tagged| tagged.process).collect();
     let again: Vec<Tagged> =
         suspected.into_iter().filter(|tagged| before.contains(&tagged.process)).collect();

@@ -4,6 +4,7 @@ use pool::queue;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use protocol::activity::{Activity, ActivityState, Ask, AskKind, Notes, Source};
+use protocol::clock::Clock;
 use protocol::event::AgentEvent;
 use protocol::life::{Account, Budget, Conversation, Policy};
 use protocol::session::{DeleteMode, Reason, SessionLock};
@@ -146,11 +147,13 @@ fn agent_event() -> impl Strategy<Value = Event> {
 
 fn other_event() -> impl Strategy<Value = Event> {
     let op = any::<u8>().prop_map(|n| OpId::Random([n % 4; 16]));
-    (op, 0_u64..9, 0..5).prop_map(|(op, n, which)| match which {
+    (op, 0_u64..9, 0..7).prop_map(|(op, n, which)| match which {
         0 => Event::OperationBegun { op, digest: n, session: SessionId(n), at: Timestamp(n) },
         1 => Event::OperationDone { op, digest: n, reply: vec![1], at: Timestamp(n) },
         2 => Event::OperationForgotten { op },
         3 => Event::TmuxServerChanged { server: Some(server(1)) },
+        4 => Event::TagForgotten(Tag([u8::try_from(n).unwrap(); 16])),
+        5 => Event::ClockRead(Clock { read_at: Timestamp(n), awake_ms: n, ..Clock::default() }),
         _ => Event::PoolStarted { epoch: Epoch(n), build: "b".into(), boot: "x".into() },
     })
 }

@@ -25,6 +25,7 @@ impl Event {
             Self::PoolStarted { .. } => "pool_started",
             Self::NextSession { .. } => "next_session",
             Self::ClockRead(_) => "clock_read",
+            Self::TagForgotten(_) => "tag_forgotten",
             Self::SessionCreated(_) => "session_created",
             Self::SessionStarting { .. } => "session_starting",
             Self::SessionLive { .. } => "session_live",
@@ -129,6 +130,7 @@ impl Event {
             self,
             Self::NextSession { .. }
                 | Self::ClockRead(_)
+                | Self::TagForgotten(_)
                 | Self::SessionObserved { .. }
                 | Self::SessionPlaced { .. }
                 | Self::BreakerChanged { turned: false, .. }

@@ -5,6 +5,7 @@ mod agents;
 use std::collections::BTreeMap;
 
 use pool::Pool;
+use protocol::clock::{Clock, ClockStep};
 use protocol::life::{Account, Budget, Conversation, Limits, Policy, RestartPolicy};
 use protocol::message::{PROMPT, STEPS_MAX};
 use protocol::reap::{Action, CandidateKind, Outcome, Rule};
@@ -456,7 +457,7 @@ impl World {
     fn rare(&mut self, choice: u64) -> Event {
         let (session, token) = (SessionId(1), Token { epoch: Epoch(1), n: 1 });
         let kind = CandidateKind::Requested;
-        match choice % 10 {
+        match choice % 12 {
             0 => Event::PoolStarted {
                 epoch: Epoch(self.now.pool.epoch().0 + 1),
                 build: "0.1.0".to_owned(),
@@ -464,6 +465,12 @@ impl World {
             },
             1 => Event::NextSession { next: self.now.pool.next_session() + 5 },
             2 => Event::TagRetired { tag: self.tag(), session },
+            10 => Event::TagForgotten(self.now.pool.retired_tags().next().unwrap_or(Tag([0; 16]))),
+            11 => Event::ClockRead(Clock {
+                read_at: Timestamp(choice),
+                awake_ms: choice,
+                steps: vec![ClockStep { before: Timestamp(1 << 50), after: Timestamp((1 << 50) + choice) }],
+            }),
             3 => Event::ReapStarted { session, kind, tag: self.tag(), token },
             4 => Event::ReapFinished {
                 session,
