@@ -6,7 +6,9 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::fakes::{self, Agent};
-use crate::harness::{PATIENCE, Pool, Program, Talk, wait_until};
+use crate::harness::{
+    PATIENCE, Pool, Program, Talk, descendants, is_stopped, send_signal, wait_until, words,
+};
 
 /// The code for what is not so any more.
 const CONFLICT: i32 = 4;
@@ -323,7 +325,7 @@ fn an_answer_that_is_on_disk_and_was_not_told_is_asked_at_the_terminal() {
     let agent = Agent::claude(&pool);
     let (id, _) = asked(&agent);
     let mut approve = pool.poolctl();
-    let approve = Talk::start(approve.args(["--timeout", "30s", "approve", &agent.id]));
+    let mut approve = Talk::start(approve.args(["--timeout", "30s", "approve", &agent.id]));
     assert_eq!(pool.await_end(Program::Poold), 134, "{}", pool.logs());
     wait_until("the hook ends", PATIENCE, || agent.lines("hooks-ended") == ["0"]);
     assert_eq!(std::fs::read(agent.path("answer")).unwrap(), b"", "it was not told");
@@ -334,7 +336,30 @@ fn an_answer_that_is_on_disk_and_was_not_told_is_asked_at_the_terminal() {
     assert_eq!(shown["ask"]["answerable"], false, "{shown}");
     agent.keys(&["Enter"]);
     assert_eq!(agent.await_state(&id, "done")["result"], "allowed at the terminal");
-    drop(approve);
+    assert_eq!(approve.await_end(), Some(CONFLICT), "{}", approve.errors());
+    assert_eq!(pool.journal().matches("ask_answered").count(), 0, "not by approve");
+}
+
+#[test]
+fn an_answer_is_given_once_the_agent_has_it_and_not_when_it_is_on_its_way() {
+    let pool = fakes::pool("");
+    let agent = Agent::claude(&pool);
+    let (id, _) = asked(&agent);
+    let (_, pid) = pool.pane_pids(&agent.id);
+    let is_hook = |pid: &u32| {
+        let words = String::from_utf8_lossy(&words(*pid)).into_owned();
+        words.contains("poolctl\0") && words.contains("hook\0claude")
+    };
+    let hook = descendants(pid).into_iter().find(is_hook).expect("a hook waits");
+    send_signal(hook, Signal::SIGSTOP);
+    wait_until("it stands still", PATIENCE, || is_stopped(hook));
+    let answered = pool.ctl(&["approve", &agent.id]);
+    assert_eq!(answered.code, CONFLICT, "{answered:?}");
+    send_signal(hook, Signal::SIGKILL);
+    let shown = agent.await_activity("attention");
+    assert_eq!(shown["ask"]["answerable"], false, "{shown}");
+    agent.keys(&["Enter"]);
+    assert_eq!(agent.await_state(&id, "done")["result"], "allowed at the terminal");
 }
 
 /// A client that is attached until it is dropped.

@@ -168,6 +168,7 @@ impl Request {
             | Self::RenewLock { .. }
             | Self::Unlock { .. }
             | Self::Reap { .. }
+            | Self::DecisionTaken { .. }
             | Self::Hook(_) => Ok(()),
         }
     }

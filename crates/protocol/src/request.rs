@@ -206,6 +206,13 @@ pub enum Request {
     Input(Input),
     /// Another size for a session's terminal. → `Done`. Mutates.
     Resize(Resize),
+    /// A hook has the decision that it waited for, and its agent took it. → `Done`
+    DecisionTaken {
+        /// Whose hook.
+        session: SessionId,
+        /// Of which request: the id of the hook's report.
+        ask: u64,
+    },
 }
 
 /// `ls`.

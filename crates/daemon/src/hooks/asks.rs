@@ -32,6 +32,23 @@ impl Agents {
         self.asks.remove(&(session, ask))
     }
 
+    /// A hook is told its decision; hears when its agent took it.
+    pub(crate) fn tell(&mut self, session: SessionId, ask: u64) -> oneshot::Receiver<()> {
+        let (sender, taken) = oneshot::channel();
+        self.told.insert((session, ask), sender);
+        taken
+    }
+
+    /// Whether a hook is being told a decision.
+    pub(crate) fn is_told(&self, session: SessionId, ask: u64) -> bool {
+        self.told.contains_key(&(session, ask))
+    }
+
+    /// Who waits for the word that it took it, and waits no longer.
+    pub(crate) fn told(&mut self, session: SessionId, ask: u64) -> Option<oneshot::Sender<()>> {
+        self.told.remove(&(session, ask))
+    }
+
     /// This is all that a session's agent asks now, the first of it shown. Hooks of other requests wait no longer.
     pub(super) fn keep(&mut self, session: SessionId, open: &[Ask]) {
         self.asks.retain(|(of, ask), _| *of != session || open.iter().any(|open| open.id == *ask));

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use protocol::{Call, ErrorCode, ProcId, Refusal, Reply, Request, Role, frame};
+use protocol::{Call, ErrorCode, ProcId, Refusal, Reply, Request, Response, Role, frame};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
@@ -95,6 +95,15 @@ impl Client {
                     }
                     Err(refusal) => drop(self.outbox.reply(id, Err(refusal))),
                 }
+            }
+            // At once, as the hook leaves without waiting for an answer.
+            Request::DecisionTaken { session, ask } => {
+                self.submit(id, (place, "decision-taken"), move |turn| {
+                    if let Some(waits) = turn.rest.agents.told(session, ask) {
+                        waits.send(()).ok();
+                    }
+                    Ok(Response::Done)
+                });
             }
             Request::Heartbeat(held) => {
                 self.submit(id, (place, "claim-kept"), move |turn| queue::heartbeat(turn, connection, &held));

@@ -1,6 +1,7 @@
 //! `approve`, and thoughts.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use agents::Adapter;
 use pool::{activity, admit, heard, thought};
@@ -10,6 +11,7 @@ use protocol::hook::Decision;
 use protocol::request::Approve;
 use protocol::thought::Publish;
 use protocol::{Activity, ActivityState, ErrorCode, Event, PaneId, Refusal, Reply, Session, SessionRef};
+use tokio::time::timeout;
 
 use super::shown;
 use crate::context::Daemon;
@@ -17,11 +19,15 @@ use crate::engine::Turn;
 use crate::hooks;
 use crate::op::Op;
 
-/// Answers the request that a session's agent waits on: on disk first, then told to the hook.
+/// How long a hook that was told a decision has to say that its agent took it.
+const TAKEN_LIMIT: Duration = Duration::from_secs(5);
+
+/// Answers the request that a session's agent waits on. That it is answered is said, and on record, once the agent has
+/// the answer.
 pub(super) async fn approve(daemon: &Arc<Daemon>, op: &Op, asked: Approve) -> Reply {
     let (context, operation) = (Arc::clone(daemon), op.clone());
-    let decision =
-        Decision { allow: !asked.deny, reason: asked.reason.clone(), answers: asked.answers.clone() };
+    let allow = !asked.deny;
+    let decision = Decision { allow, reason: asked.reason.clone(), answers: asked.answers.clone() };
     let decide = move |turn: &mut Turn<'_>| {
         let session = admit::resolve(turn.pool(), &asked.session)?.clone();
         let ask = open_ask(turn, &context, &session, asked.ask)?;
@@ -29,43 +35,58 @@ pub(super) async fn approve(daemon: &Arc<Daemon>, op: &Op, asked: Approve) -> Re
         let unheard = || Refusal::new(ErrorCode::Conflict, at_the_terminal(&session));
         let hook = turn.rest.agents.asked(session.id, ask.id);
         let hook = hook.filter(|hook| !hook.is_closed()).ok_or_else(unheard)?;
-        let by = "approve".to_owned();
-        let answered = AgentEvent::AskAnswered { session: session.id, ask: ask.id, allowed: !asked.deny, by };
-        turn.emit(Event::Agent(answered));
-        let open: Vec<Ask> = hooks::open(turn, session.id);
-        let left: Vec<Ask> = open.into_iter().filter(|open| open.id != ask.id).collect();
-        let since = turn.now();
-        hooks::asks(turn, session.id, &left, |before| Activity {
-            state: ActivityState::Busy,
-            since,
-            ask: None,
-            detail: None,
-            ..before
-        });
-        let reply = shown::reply(turn, &context, session.id);
-        operation.conclude(turn, &reply);
-        Ok::<_, Refusal>((hook, reply, session, ask))
+        let taken = turn.rest.agents.tell(session.id, ask.id);
+        operation.begun(turn, session.id);
+        Ok::<_, Refusal>((hook, taken, session, ask))
     };
-    let (hook, reply, session, ask) = daemon.engine.turn(decide).await??;
+    let (hook, taken, session, ask) = daemon.engine.turn(decide).await??;
     crate::crash::point("ask-answered");
-    match hook.send(decision) {
-        Ok(()) => reply,
-        Err(_) => untold(daemon, op, session, ask).await,
-    }
-}
-
-/// The hook went away while the decision was written: it is asked at the terminal, and that is the answer.
-async fn untold(daemon: &Arc<Daemon>, op: &Op, session: Session, ask: Ask) -> Reply {
-    let operation = op.clone();
-    let undecided = move |turn: &mut Turn<'_>| {
-        let mut open = hooks::open(turn, session.id);
-        open.insert(0, Ask { answerable: false, ..ask });
-        hooks::asks(turn, session.id, &open, |before| before);
-        let reply = Err(Refusal::new(ErrorCode::Conflict, at_the_terminal(&session)));
+    let told = hook.send(decision).is_ok();
+    let taken = told && timeout(TAKEN_LIMIT, taken).await.is_ok_and(|taken| taken.is_ok());
+    let (context, operation) = (Arc::clone(daemon), op.clone());
+    let conclude = move |turn: &mut Turn<'_>| {
+        turn.rest.agents.told(session.id, ask.id);
+        let reply = if taken {
+            answered(turn, &session, &ask, allow);
+            shown::reply(turn, &context, session.id)
+        } else {
+            left_to_terminal(turn, &session, ask);
+            Err(Refusal::new(ErrorCode::Conflict, at_the_terminal(&session)))
+        };
         operation.conclude(turn, &reply);
         reply
     };
-    daemon.engine.turn(undecided).await?
+    daemon.engine.turn(conclude).await?
+}
+
+/// Its agent has the answer, and goes on.
+fn answered(turn: &mut Turn<'_>, session: &Session, ask: &Ask, allowed: bool) {
+    let by = "approve".to_owned();
+    let answered = AgentEvent::AskAnswered { session: session.id, ask: ask.id, allowed, by };
+    turn.emit(Event::Agent(answered));
+    let open = hooks::open(turn, session.id);
+    // What its agent did since may have been heard first.
+    if !open.iter().any(|open| open.id == ask.id) {
+        return;
+    }
+    let left: Vec<Ask> = open.into_iter().filter(|open| open.id != ask.id).collect();
+    let since = turn.now();
+    hooks::asks(turn, session.id, &left, |before| Activity {
+        state: ActivityState::Busy,
+        since,
+        ask: None,
+        detail: None,
+        ..before
+    });
+}
+
+/// Nobody knows of a hook that took the answer: it is asked at the terminal.
+fn left_to_terminal(turn: &mut Turn<'_>, session: &Session, ask: Ask) {
+    let mut open = hooks::open(turn, session.id);
+    if let Some(open) = open.iter_mut().find(|open| open.id == ask.id) {
+        open.answerable = false;
+    }
+    hooks::asks(turn, session.id, &open, |before| before);
 }
 
 /// The request that can be answered from here, if it is the one that is meant.
@@ -80,6 +101,9 @@ fn open_ask(turn: &Turn<'_>, daemon: &Daemon, session: &Session, meant: Option<u
     let Some(ask) = open.find(is_meant) else {
         return conflict(format!("{} does not ask that any more; it asks {}", session.name, shown.id));
     };
+    if turn.rest.agents.is_told(session.id, ask.id) {
+        return conflict(format!("what {} asks is being answered by somebody else", session.name));
+    }
     if !ask.answerable {
         let adapter = daemon.loaded().settings.agent_of(session).adapter;
         let hint = if adapter == Adapter::None { "" } else { " (its hook does not wait for it)" };

@@ -221,6 +221,11 @@ async fn settled(daemon: &Arc<Daemon>, session: SessionId, request: &Request) ->
             "the daemon stopped while this was done to the terminal; it may have been, and is not done again";
         return Err(Refusal::new(ErrorCode::Unavailable, why));
     }
+    if let Request::Approve(_) = request {
+        let why =
+            "the daemon stopped while the answer was given: whether the agent has it, its terminal tells";
+        return Err(Refusal::new(ErrorCode::Conflict, why));
+    }
     let shower = Arc::clone(daemon);
     let look = move |turn: &mut crate::engine::Turn<'_>| {
         let Some(record) = turn.pool().session(session) else {

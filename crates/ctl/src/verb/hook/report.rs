@@ -37,8 +37,8 @@ fn limit() -> Duration {
 enum Told {
     /// It took it in.
     Taken,
-    /// Somebody decided.
-    Decided(Decision),
+    /// Somebody decided, and waits at the other end for the word that the agent took it.
+    Decided(Decision, Option<Connection>),
     /// It did not take it in, and never will.
     Refused(Refusal),
     /// It may not have taken it in.
@@ -66,8 +66,12 @@ pub(super) fn report(agent: &str, args: &Report, socket: Option<&Path>, remark: 
     let (conversation, transcript) = (said.conversation, said.transcript);
     let hook = Hook { session, tag, id, at, agent: agent.to_owned(), conversation, transcript, signal };
     match tell(socket.unwrap_or(&place.socket), hook.clone(), args.wait.unwrap_or_default()) {
-        Told::Decided(decision) => {
-            print(answer::decision(Adapter::of(agent), &said.event, &decision, &written));
+        Told::Decided(decision, connection) => {
+            let taken = print(answer::decision(Adapter::of(agent), &said.event, &decision, &written));
+            if let Some(mut connection) = connection.filter(|_| taken) {
+                // Whether it comes to somebody is for whoever waits for it.
+                drop(connection.send(Request::DecisionTaken { session, ask: id }));
+            }
         }
         Told::Refused(refusal) => remark(&refusal.message),
         Told::Taken | Told::Unwanted => {}
@@ -104,7 +108,7 @@ fn hello() -> Hello {
 
 fn understand(reply: Reply) -> Told {
     match reply {
-        Ok(Response::Decided(decision)) => Told::Decided(decision),
+        Ok(Response::Decided(decision)) => Told::Decided(decision, None),
         Ok(_) => Told::Taken,
         Err(refusal) => match refusal.code {
             ErrorCode::Usage | ErrorCode::NotFound | ErrorCode::Conflict | ErrorCode::Refused => {
@@ -144,7 +148,12 @@ fn ask(socket: &Path, hook: Hook, wait: Duration) -> Result<Told, Refusal> {
             return Ok(Told::Unwanted);
         }
         match connection.next_frame().map_err(|error| error.refusal())? {
-            Frame::Reply { id, reply } if id == asked || id == 0 => return Ok(understand(reply)),
+            Frame::Reply { id, reply } if id == asked || id == 0 => {
+                return Ok(match understand(reply) {
+                    Told::Decided(decision, _) => Told::Decided(decision, Some(connection)),
+                    told => told,
+                });
+            }
             _ => {}
         }
     }
@@ -156,9 +165,7 @@ fn has_reader(stdout: &io::Stdout) -> bool {
     kind.is_ok_and(|found| found.file_type().is_fifo() || found.file_type().is_socket())
 }
 
-/// Prints a decision. Where nobody reads it the terminal's own dialog decides.
-fn print(decision: Option<Vec<u8>>) {
-    if let Some(decision) = decision {
-        drop(out::bytes(&decision));
-    }
+/// Prints a decision. Whether somebody took it: where nobody reads it the terminal's own dialog decides.
+fn print(decision: Option<Vec<u8>>) -> bool {
+    decision.is_some_and(|decision| out::bytes(&decision).is_ok())
 }
