@@ -2,6 +2,7 @@
 //! stays; after the first failure nothing more is.
 
 use std::fs;
+use std::os::unix::fs::DirBuilderExt;
 use std::process::Command;
 use std::thread;
 
@@ -322,4 +323,33 @@ fn d05_after_the_first_failure_of_the_disk_nothing_is_acknowledged() {
             });
         }
     });
+}
+
+#[test]
+fn a_job_that_cannot_be_written_whole_is_not_left() {
+    if !is_root() || !has("mount") {
+        return;
+    }
+    let mount;
+    let pool = Pool::bare("[pool]\nmin_free_disk = '0B'\n");
+    let run = pool.state().join("run");
+    std::fs::DirBuilder::new().mode(0o700).create(pool.state()).unwrap();
+    mount = Mount::new(run.clone(), "256k");
+    if mount.is_none() {
+        return;
+    }
+    pool.start_all();
+    let variables: Vec<String> = (0..8).map(|n| format!("BIG{n}={}", "x".repeat(60_000))).collect();
+    let mut new = vec!["new", "web"];
+    new.extend(variables.iter().flat_map(|variable| ["--env", variable]));
+    new.extend(["--", "sleep", "1000"]);
+    let failed = pool.ctl(&new);
+    assert_eq!(failed.code, 1, "{failed:?}");
+    assert!(failed.stderr.contains("cannot write the job file"), "{failed:?}");
+    let jobs = || {
+        let names = std::fs::read_dir(&run).unwrap().map(|entry| entry.unwrap().file_name());
+        names.filter(|name| name.to_string_lossy().ends_with(".job")).count()
+    };
+    assert_eq!(jobs(), 0, "it holds the environment");
+    pool.ok(&["new", "small", "--", "sleep", "1000"]);
 }
