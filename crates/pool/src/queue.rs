@@ -202,6 +202,16 @@ impl Pool {
         self.book.breakers.get(&(session, kind.to_owned()))
     }
 
+    /// The kinds of a session with failures.
+    pub(crate) fn breakers_of(
+        &self,
+        session: SessionId,
+    ) -> impl Iterator<Item = (SessionId, &str, &Breaker)> {
+        let from = (session, String::new());
+        let its = self.book.breakers.range(from..).take_while(move |((of, _), _)| *of == session);
+        its.map(|((session, kind), breaker)| (*session, kind.as_str(), breaker))
+    }
+
     /// All kinds with failures.
     pub fn breakers(&self) -> impl Iterator<Item = (SessionId, &str, &Breaker)> {
         self.book.breakers.iter().map(|((session, kind), breaker)| (*session, kind.as_str(), breaker))

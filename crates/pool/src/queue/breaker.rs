@@ -6,6 +6,10 @@ use protocol::{Breaker, Event, SessionId, Timestamp};
 use super::{PROBE_PAUSE_MAX, Rules, doubled};
 use crate::pool::Pool;
 
+/// Kinds of a session whose failures are counted. Any word is a kind; beyond these, those that have only just begun to
+/// fail are forgotten.
+const KINDS_MAX: usize = 64;
+
 /// Whether the next message may be given out. A clock that went back lets a probe through.
 pub(super) fn lets_through(breaker: &Breaker, now: Timestamp) -> bool {
     match (breaker.opened_at, breaker.probe_at) {
@@ -22,10 +26,14 @@ pub(super) fn failed(
     (session, kind): (SessionId, &str),
     now: Timestamp,
     reason: &str,
-) -> Option<Event> {
+) -> Vec<Event> {
     if rules.breaker_failures == 0 {
-        return None;
+        return Vec::new();
     }
+    let room = match room(pool, session, kind) {
+        Ok(room) => room,
+        Err(Full) => return Vec::new(),
+    };
     let before = pool.breaker(session, kind).cloned().unwrap_or_default();
     let failures = before.failures.saturating_add(1);
     let opens = failures >= rules.breaker_failures;
@@ -37,7 +45,29 @@ pub(super) fn failed(
         probe_at: opens.then(|| now.after(pause)),
         reason: Some(reason.to_owned()),
     };
-    Some(changed(session, kind, breaker, opens && !before.is_open()))
+    let counted = changed(session, kind, breaker, opens && !before.is_open());
+    room.into_iter().chain([counted]).collect()
+}
+
+/// So many kinds of a session are held back that no further one is counted.
+struct Full;
+
+/// What is to be forgotten so that the failures of this kind can be counted.
+fn room(pool: &Pool, session: SessionId, kind: &str) -> Result<Option<Event>, Full> {
+    let mut counted = 0;
+    let mut closed = None;
+    for (of, other, breaker) in pool.breakers_of(session) {
+        if other == kind {
+            return Ok(None);
+        }
+        counted += 1;
+        closed = closed.or((!breaker.is_open()).then_some((of, other)));
+    }
+    match closed {
+        _ if counted < KINDS_MAX => Ok(None),
+        Some((of, other)) => Ok(Some(changed(of, other, Breaker::default(), false))),
+        None => Err(Full),
+    }
 }
 
 /// An attempt did not fail, or a user wants the kind tried at once.
@@ -48,4 +78,29 @@ pub(super) fn closed(pool: &Pool, session: SessionId, kind: &str) -> Option<Even
 
 fn changed(session: SessionId, kind: &str, breaker: Breaker, turned: bool) -> Event {
     Event::BreakerChanged { session, kind: kind.to_owned(), breaker, turned }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::{Seq, Stamped};
+
+    use super::*;
+
+    #[test]
+    fn of_many_kinds_those_that_only_begin_to_fail_are_forgotten_and_one_that_is_held_back_never() {
+        let (mut pool, rules) = (Pool::default(), Rules { breaker_failures: 2, ..Rules::default() });
+        let fail = |pool: &mut Pool, kind: &str| {
+            for event in failed(pool, &rules, (SessionId(1), kind), Timestamp(1), "why") {
+                pool.apply(&Stamped { seq: Seq(1), at: Timestamp(1), event });
+            }
+        };
+        (0..2).for_each(|_| fail(&mut pool, "held"));
+        (0..500).for_each(|n| fail(&mut pool, &format!("kind{n}")));
+        assert_eq!(pool.breakers().count(), KINDS_MAX);
+        assert!(pool.breaker(SessionId(1), "held").is_some_and(Breaker::is_open));
+        assert!(pool.breaker(SessionId(1), "kind499").is_some(), "the newest is counted");
+        (0..KINDS_MAX).for_each(|n| (0..2).for_each(|_| fail(&mut pool, &format!("open{n}"))));
+        fail(&mut pool, "one more");
+        assert_eq!((pool.breakers().count(), pool.breaker(SessionId(1), "one more")), (KINDS_MAX, None));
+    }
 }

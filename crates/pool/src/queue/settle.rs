@@ -197,6 +197,6 @@ pub(crate) fn held_back(
     kind: (SessionId, &str),
     now: Timestamp,
     reason: &str,
-) -> Option<Event> {
+) -> Vec<Event> {
     breaker::failed(pool, rules, kind, now, reason)
 }
