@@ -2,7 +2,7 @@
 //! stays; after the first failure nothing more is.
 
 use std::fs;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::process::Command;
 use std::thread;
 
@@ -333,7 +333,7 @@ fn a_job_that_cannot_be_written_whole_is_not_left() {
     let mount;
     let pool = Pool::bare("[pool]\nmin_free_disk = '0B'\n");
     let run = pool.state().join("run");
-    std::fs::DirBuilder::new().mode(0o700).create(pool.state()).unwrap();
+    fs::DirBuilder::new().mode(0o700).create(pool.state()).unwrap();
     mount = Mount::new(run.clone(), "256k");
     if mount.is_none() {
         return;
@@ -347,9 +347,25 @@ fn a_job_that_cannot_be_written_whole_is_not_left() {
     assert_eq!(failed.code, 1, "{failed:?}");
     assert!(failed.stderr.contains("cannot write the job file"), "{failed:?}");
     let jobs = || {
-        let names = std::fs::read_dir(&run).unwrap().map(|entry| entry.unwrap().file_name());
+        let names = fs::read_dir(&run).unwrap().map(|entry| entry.unwrap().file_name());
         names.filter(|name| name.to_string_lossy().ends_with(".job")).count()
     };
     assert_eq!(jobs(), 0, "it holds the environment");
     pool.ok(&["new", "small", "--", "sleep", "1000"]);
+}
+
+#[test]
+fn a_daemon_keeps_the_log_short_that_somebody_else_appends_for_it() {
+    let pool = Pool::bare("");
+    let log = pool.state().join("log/poold.log");
+    fs::create_dir_all(log.parent().unwrap()).unwrap();
+    fs::set_permissions(pool.state(), fs::Permissions::from_mode(0o700)).unwrap();
+    fs::write(&log, vec![b'x'; 5 << 20]).unwrap();
+    // As launchd does.
+    let mut command = pool.command("sh");
+    command.args(["-c", "exec \"$0\" 2>>\"$1\"", Program::Poold.path()]).arg(&log);
+    pool.start_as(Program::Poold, command);
+    pool.await_poold();
+    wait_until("it is put aside", PATIENCE, || fs::metadata(&log).unwrap().len() < 1 << 20);
+    assert_eq!(fs::metadata(log.with_extension("log.1")).unwrap().len() >> 20, 5);
 }

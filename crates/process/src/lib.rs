@@ -24,6 +24,7 @@ pub mod kill;
 pub mod ladder;
 pub mod limits;
 pub mod log_writer;
+pub mod logfile;
 mod look;
 pub mod machine;
 mod marks;

@@ -1,9 +1,16 @@
-//! The daemons' log files: appended to, and kept from growing without end.
+//! The daemons' log files: appended to, and kept by each daemon itself from growing without end, whoever started it.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom};
+use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+
+use crate::file;
 
 /// Above this a log is put aside, in bytes; with the one put aside before, a daemon has twice that.
 const CAP: u64 = 4 << 20;
@@ -14,7 +21,7 @@ const TAIL: u64 = 8 << 10;
 ///
 /// # Errors
 /// It cannot be made.
-pub(crate) fn open(path: &Path) -> io::Result<File> {
+pub fn open(path: &Path) -> io::Result<File> {
     cap(path)?;
     File::options().append(true).create(true).mode(0o600).open(path)
 }
@@ -24,17 +31,52 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
 ///
 /// # Errors
 /// The disk is full, or the log is not ours.
-pub(crate) fn cap(path: &Path) -> io::Result<()> {
+pub fn cap(path: &Path) -> io::Result<()> {
     let length = match fs::metadata(path) {
         Ok(found) => found.len(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
     };
     if length > CAP {
-        fs::copy(path, aside(path))?;
+        let aside = aside(path);
+        drop(fs::remove_file(&aside));
+        fs::copy(path, aside)?;
         File::options().write(true).open(path)?.set_len(0)?;
     }
     Ok(())
+}
+
+/// From now on puts the log of this process aside whenever it has become too long, where it is what standard error is
+/// appended to. What systemd or a terminal takes is theirs.
+///
+/// # Errors
+/// There is no thread to be had.
+pub fn keep_short(path: PathBuf) -> io::Result<()> {
+    let keep = move || {
+        loop {
+            if is_standard_error(&path)
+                && let Err(error) = cap(&path)
+            {
+                tracing::warn!(path = %path.display(), %error, "a log cannot be put aside");
+            }
+            thread::sleep(EVERY);
+        }
+    };
+    thread::Builder::new().name("log".to_owned()).stack_size(STACK).spawn(keep).map(drop)
+}
+
+/// Between two looks at a log's length.
+const EVERY: Duration = Duration::from_secs(60);
+/// Enough for copying a file.
+const STACK: usize = 128 << 10;
+
+/// Whether this file is what standard error is appended to.
+fn is_standard_error(path: &Path) -> bool {
+    let stderr = io::stderr();
+    let appends = fcntl(&stderr, FcntlArg::F_GETFL).is_ok_and(|flags| flags & OFlag::O_APPEND.bits() != 0);
+    let own = stderr.as_fd().try_clone_to_owned().and_then(|fd| File::from(fd).metadata());
+    let same = |own: &Metadata| fs::metadata(path).is_ok_and(|found| file::id(&found) == file::id(own));
+    appends && own.is_ok_and(|own| own.is_file() && same(&own))
 }
 
 fn aside(path: &Path) -> PathBuf {
@@ -45,7 +87,7 @@ fn aside(path: &Path) -> PathBuf {
 
 /// The last lines of a log; none where it cannot be read.
 #[must_use]
-pub(crate) fn last_lines(path: &Path, count: usize) -> Vec<String> {
+pub fn last_lines(path: &Path, count: usize) -> Vec<String> {
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|mut file| {
         let length = file.metadata()?.len();

@@ -241,6 +241,12 @@ impl Paths {
         })
     }
 
+    /// The log file of a daemon that is started with one.
+    #[must_use]
+    pub fn log(&self, name: &str) -> PathBuf {
+        self.logs.join(format!("{name}.log"))
+    }
+
     /// A session's directory.
     #[must_use]
     pub fn session(&self, id: SessionId) -> PathBuf {

@@ -3,6 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use process::logfile;
 use protocol::reply::Status;
 use protocol::socket::Paths;
 use protocol::{Request, Response};
@@ -11,7 +12,7 @@ use crate::client::Client;
 use crate::context::Context;
 use crate::error::Error;
 use crate::show::{escape, status};
-use crate::up::{logfile, service};
+use crate::up::service;
 
 /// How long one look may take.
 const LOOK: Duration = Duration::from_secs(2);
@@ -75,7 +76,7 @@ fn missing(found: Option<&Status>) -> String {
 fn logs(paths: &Paths) -> String {
     let mut text = String::new();
     for name in ["up"].into_iter().chain(service::NAMES) {
-        let path = service::log(paths, name);
+        let path = paths.log(name);
         let lines = logfile::last_lines(&path, LINES);
         if !lines.is_empty() {
             text.push_str(&format!("\n==> {}", path.display()));

@@ -5,7 +5,6 @@ pub(crate) mod builds;
 pub(crate) mod health;
 pub(crate) mod kept;
 pub(crate) mod lock;
-pub(crate) mod logfile;
 pub(crate) mod orphans;
 pub(crate) mod programs;
 pub(crate) mod service;

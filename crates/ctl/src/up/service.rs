@@ -1,14 +1,14 @@
 //! One supervised daemon: how it is started, and when again.
 
 use std::io;
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use process::detach::spawn_detached;
+use process::logfile;
 use protocol::socket::Paths;
 
-use crate::up::{logfile, programs};
+use crate::up::programs;
 
 /// The daemons in the order in which they are started; they are stopped in the other.
 pub(crate) const NAMES: [&str; 3] = ["poold", "tmux-watch", "reaper"];
@@ -40,18 +40,12 @@ impl Backoff {
     }
 }
 
-/// A daemon's log file.
-#[must_use]
-pub(crate) fn log(paths: &Paths, name: &str) -> PathBuf {
-    paths.logs.join(format!("{name}.log"))
-}
-
 /// Starts a daemon in a session of its own, its output in its log.
 ///
 /// # Errors
 /// It cannot be started, or its log not be made.
 pub(crate) fn start(paths: &Paths, name: &str) -> io::Result<Child> {
-    let log = logfile::open(&log(paths, name))?;
+    let log = logfile::open(&paths.log(name))?;
     let mut command = Command::new(programs::this());
     programs::environment(&mut command, paths);
     command.arg("become").arg(programs::find(name)).current_dir("/");

@@ -18,11 +18,11 @@ use crate::show::out;
 use crate::show::status;
 use crate::up::lock::Held;
 use crate::up::service::{self, Backoff};
-use crate::up::{health, kept, logfile, watchdog};
+use crate::up::{health, kept, watchdog};
 use crate::verb::down;
 
-/// Time between two looks at the size of the logs.
-const CAP_EVERY: Duration = Duration::from_secs(60);
+/// How long one wait for the end of a daemon lasts that is no child of this process.
+const WAIT_PIECE: Duration = Duration::from_secs(60);
 /// Time between two looks whether somebody else still runs a daemon.
 const LEAVE_TO_THEM: Duration = Duration::from_secs(5);
 /// How long all daemons together may take to stop before they are killed.
@@ -90,20 +90,19 @@ pub(crate) fn run(context: &Context, held: &Held, watchdog: Duration) -> Result<
         |name| Service { name, backoff: Backoff::new(), running: None, due: now, unconnected: None };
     let mut services = service::NAMES.map(service);
     adopt(context, &mut services, &sender);
+    if let Err(error) = process::logfile::keep_short(context.paths.log("up")) {
+        out::note(&format!("the log of up is not kept short: {error}"));
+    }
     if !watchdog.is_zero() {
         let (context, wakes) = (context.clone(), sender.clone());
         thread::spawn(move || watchdog::run(&context, watchdog, &wakes));
     }
-    let (mut cap_at, mut place_at) = (now + CAP_EVERY, now + PLACE_EVERY);
+    let mut place_at = now + PLACE_EVERY;
     loop {
         for (number, service) in services.iter_mut().enumerate() {
             if service.running.is_none() && service.due <= Instant::now() {
                 service.start(context, number, &sender);
             }
-        }
-        if cap_at <= Instant::now() {
-            cap_logs(context);
-            cap_at = Instant::now() + CAP_EVERY;
         }
         if place_at <= Instant::now() {
             if !held.is_in_place(&context.paths.up_lock) {
@@ -113,7 +112,7 @@ pub(crate) fn run(context: &Context, held: &Held, watchdog: Duration) -> Result<
             place_at = Instant::now() + PLACE_EVERY;
         }
         let due = services.iter().filter(|service| service.running.is_none()).map(|service| service.due);
-        let next = due.fold(cap_at.min(place_at), Instant::min).saturating_duration_since(Instant::now());
+        let next = due.fold(place_at, Instant::min).saturating_duration_since(Instant::now());
         match wakes.recv_timeout(next) {
             Ok(Wake::Ended(number, status)) => services[number].ended(status.as_ref()),
             Ok(Wake::Seen(status)) => seen(&mut services, &status),
@@ -152,7 +151,7 @@ fn adopt(context: &Context, services: &mut [Service], wakes: &Sender<Wake>) {
         let wakes = wakes.clone();
         thread::spawn(move || {
             // Waits in pieces: it is no child, so only a handle tells of its end.
-            while !watched.wait(CAP_EVERY).unwrap_or(true) {}
+            while !watched.wait(WAIT_PIECE).unwrap_or(true) {}
             drop(wakes.send(Wake::Ended(number, None)));
         });
     }
@@ -315,14 +314,6 @@ fn receive_signals(wakes: Sender<Wake>) -> Result<(), Error> {
         }
     });
     Ok(())
-}
-
-fn cap_logs(context: &Context) {
-    for name in ["up"].into_iter().chain(service::NAMES) {
-        if let Err(error) = logfile::cap(&service::log(&context.paths, name)) {
-            out::note(&format!("the log of {name} cannot be put aside: {error}"));
-        }
-    }
 }
 
 /// Stops the last one first, so that none loses the one it works for before it is told to stop.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use process::handle::Handle;
+use process::logfile;
 use protocol::reply::Status;
 use protocol::socket::{PathError, prepare_dir};
 use serde_json::json;
@@ -15,7 +16,7 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::exit;
 use crate::show::{out, status, time};
-use crate::up::{builds, health, lock, logfile, programs, service, supervisor};
+use crate::up::{builds, health, lock, programs, service, supervisor};
 use crate::verb::{config, down};
 
 /// How often the lock is tried for, and how long between two tries: somebody may just look at it.
@@ -105,7 +106,7 @@ fn supervised(context: &Context, child: &mut Child) -> Result<(), Error> {
     };
     while lock::holder(path).is_none() || !decided(child) {
         if !still_at_it(context, child) {
-            let log = service::log(&context.paths, "up");
+            let log = context.paths.log("up");
             return Err(Error::failed(format!("the supervisor ended, see {}", log.display())));
         }
         thread::sleep(PAUSE);
@@ -139,7 +140,7 @@ fn foreground(context: &Context, args: &Args) -> Result<u8, Error> {
 /// Starts the supervisor in the background.
 fn detach(context: &Context, args: &Args, more: &[&str]) -> Result<Child, Error> {
     let failed = |error: std::io::Error| Error::failed(format!("cannot start the supervisor: {error}"));
-    let log = logfile::open(&service::log(&context.paths, "up")).map_err(failed)?;
+    let log = logfile::open(&context.paths.log("up")).map_err(failed)?;
     let mut command = Command::new(programs::this());
     programs::environment(&mut command, &context.paths);
     command.args(["up", "--foreground", "--watchdog"]).arg(format!("{}ms", args.watchdog.as_millis()));
