@@ -206,7 +206,7 @@ impl Chaos<'_> {
                 }
             }
             // What is worked is less than what can be sent: it has to come to an end.
-            while !self.over() && n % 64 == 63 && open_of(self.pool, kind) > 400 {
+            while !self.over() && n % 64 == 63 && open_of(self.pool, kind).is_none_or(|open| open > 400) {
                 thread::sleep(Duration::from_secs(1));
             }
             if self.over() {
@@ -431,12 +431,14 @@ fn whatever_is_killed_nothing_is_left_and_no_message_is_lost_or_worked_twice() {
     settle(&pool, &chaos, &before);
 }
 
-/// How many messages of a kind are not over. A listing without the kind would end at a thousand of both.
-fn open_of(pool: &Pool, kind: &str) -> usize {
+/// How many messages of a kind are not over, unless there is no poold just now. A listing without the kind would end at a thousand of both.
+fn open_of(pool: &Pool, kind: &str) -> Option<usize> {
     let states = ["queued", "claimed", "revoking"].map(|state| ["--state", state]);
     let args =
-        [&["queue", "ls", WORKED, "--kind", kind, "--limit", "1000000"], states.as_flattened()].concat();
-    pool.lines(&args).len()
+        [&["--json", "queue", "ls", WORKED, "--kind", kind, "--limit", "1000000"], states.as_flattened()]
+            .concat();
+    let told = pool.ctl(&args);
+    (told.code == 0).then(|| told.json_lines().len())
 }
 
 /// Everything that was sent is worked, everything is ended, and nothing is left.
@@ -451,7 +453,7 @@ fn settle(pool: &Pool, chaos: &Chaos<'_>, before: &BTreeMap<&'static str, usize>
         // However many there are, as long as they become fewer.
         let (mut least, mut since) = (usize::MAX, Instant::now());
         loop {
-            let left = open_of(pool, kind);
+            let left = open_of(pool, kind).expect("poold answers");
             if left < least {
                 (least, since) = (left, Instant::now());
             }
