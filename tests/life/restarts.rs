@@ -4,7 +4,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use super::support::{await_slots, events, lines, restart_and_look, running};
-use crate::harness::{PATIENCE, Pool, Program, eventually, gone, send_signal, wait_until};
+use crate::harness::{PATIENCE, Pool, Program, Talk, eventually, gone, send_signal, wait_until};
 
 /// Notes each of its runs, and ends so until it has run so often; then it stays.
 fn ends(times: usize, end: &str) -> String {
@@ -154,4 +154,16 @@ fn a_restart_waits_for_a_slot_like_everybody() {
     assert_eq!(pool.await_lifecycle(&id, "live")["lifecycle"], "live");
     pool.ok(&["kill", &id]);
     await_slots(&pool, 0);
+}
+
+#[test]
+fn what_is_just_ending_is_drained_once_it_has() {
+    let pool = Pool::new();
+    let id = pool.script("slow", "trap 'sleep 1; exit' TERM HUP; touch ready; while :; do sleep 0.1; done");
+    wait_until("it listens", PATIENCE, || pool.state().join(format!("sessions/{id}/work/ready")).exists());
+    let mut restart = Talk::start(pool.poolctl().args(["--timeout", "30s", "restart", "slow"]));
+    wait_until("it ends", PATIENCE, || pool.lifecycle(&id) == "draining");
+    pool.ok(&["drain", "--wait", "slow"]);
+    assert_eq!(pool.lifecycle(&id), "stopped");
+    assert_eq!(restart.await_end(), Some(0));
 }

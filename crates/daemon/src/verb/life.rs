@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use protocol::request::{Park, Pin, Restore};
-use protocol::{ErrorCode, Event, Lifecycle, Refusal, Reply, Response, Session, SessionId, SessionRef};
+use protocol::{
+    ErrorCode, Event, Lifecycle, Reason, Refusal, Reply, Response, Session, SessionId, SessionRef,
+};
+use tokio::time::Instant;
 
 use super::end::{self, Again};
 use super::{create, input, shown, sync};
@@ -94,15 +97,24 @@ async fn restore_all(daemon: &Arc<Daemon>, op: &Op) -> Reply {
 /// Answers at once: what is queued is finished first.
 pub(super) async fn drain(daemon: &Arc<Daemon>, op: &Op, wanted: SessionRef) -> Reply {
     let id = shown::find(daemon, wanted.clone()).await?.id;
-    started(daemon, id).await?;
     let under = locking::current();
-    let decide = move |turn: &mut Turn<'_>, session: &Session| {
-        locking::free_for(turn, session.id, under)?;
-        let events = pool::admit::drain(turn.pool(), session)?;
-        turn.emit_all(events);
-        Ok(())
-    };
-    at_once(daemon, op, wanted, decide).await
+    let until = Instant::now() + create::OUTCOME_LIMIT;
+    loop {
+        past(daemon, id, is_in_passing).await?;
+        let decide = move |turn: &mut Turn<'_>, session: &Session| {
+            locking::free_for(turn, session.id, under)?;
+            let events = pool::admit::drain(turn.pool(), session)?;
+            turn.emit_all(events);
+            Ok(())
+        };
+        let reply = at_once(daemon, op, wanted.clone(), decide).await;
+        let conflicts = reply.as_ref().is_err_and(|refusal| refusal.code == ErrorCode::Conflict);
+        let passes = move |turn: &mut Turn<'_>| turn.pool().session(id).is_some_and(is_in_passing);
+        // It may have begun to start or to end since it was waited for.
+        if !conflicts || Instant::now() >= until || !daemon.engine.turn(passes).await? {
+            return reply;
+        }
+    }
 }
 
 /// `pin` and `unpin`.
@@ -154,13 +166,20 @@ pub(super) async fn clear(daemon: &Arc<Daemon>, op: &Op, wanted: SessionRef) -> 
     reply
 }
 
-/// Waits until it is known what came of its start, if it is being started.
-async fn started(daemon: &Daemon, id: SessionId) -> Result<(), Refusal> {
-    let known = move |turn: &mut Turn<'_>| {
-        let starting = turn.pool().session(id).is_some_and(|s| s.lifecycle == Lifecycle::Starting);
-        (!starting).then_some(())
-    };
-    daemon.engine.wait_for(Some(create::OUTCOME_LIMIT), known).await
+/// Waits until a session is not at this any more.
+async fn past(daemon: &Daemon, id: SessionId, is_at: fn(&Session) -> bool) -> Result<(), Refusal> {
+    let past = move |turn: &mut Turn<'_>| (!turn.pool().session(id).is_some_and(is_at)).then_some(());
+    daemon.engine.wait_for(Some(create::OUTCOME_LIMIT), past).await
+}
+
+fn is_starting(session: &Session) -> bool {
+    session.lifecycle == Lifecycle::Starting
+}
+
+/// It starts, ends by itself, or is between two runs: what comes of that is not known yet.
+fn is_in_passing(session: &Session) -> bool {
+    let drains = matches!(session.reason, Some(Reason::Drained | Reason::Killed));
+    is_starting(session) || pool::is_between(session) || session.lifecycle == Lifecycle::Draining && !drains
 }
 
 /// Starts what is parked or lost, because somebody wants to look at it.
@@ -178,6 +197,6 @@ pub(super) async fn wake(daemon: &Arc<Daemon>, session: Session) -> Result<Sessi
         let woken = tokio::spawn(locking::under(locking::current(), wake));
         woken.await.map_err(|_| in_doubt())??;
     }
-    started(daemon, id).await?;
+    past(daemon, id, is_starting).await?;
     shown::find(daemon, id.into()).await
 }
