@@ -173,6 +173,10 @@ fn the_configuration_is_shown_checked_and_reloaded() {
     assert!(pool.ok(&["config", "show"]).contains("max_sessions = 3"));
     pool.ok(&["config", "check"]);
     assert!(pool.ok(&["config", "reload"]).contains("nothing changed"));
+    pool.configure("[pool]\nmax_sessions = 3\n[tmux]\nsocket = 'default'\n");
+    assert!(pool.ok(&["config", "reload"]).contains("need a restart"));
+    pool.configure("[pool]\nmax_sessions = 3\n");
+    assert_eq!(pool.ok(&["config", "reload"]), "the new configuration is in force", "it was put back");
     pool.configure("[pool]\nmax_sesions = 3\n");
     assert!(pool.ctl(&["config", "check"]).expect(2).stderr.contains("max_sessions"));
     pool.ctl(&["config", "reload"]).expect(2);

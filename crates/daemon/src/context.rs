@@ -30,6 +30,8 @@ pub(crate) struct Daemon {
     /// The same on the monotonic clock.
     pub(crate) started: std::time::Instant,
     pub(crate) config: watch::Sender<Arc<Loaded>>,
+    /// The configuration at the start: what of it only a start changes is still in force.
+    pub(crate) first_config: Config,
     /// Processes that hold messages, to be watched.
     pub(crate) holders: mpsc::UnboundedSender<ProcId>,
     /// Asks the watcher for the snapshot with this number.

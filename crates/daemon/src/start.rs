@@ -236,6 +236,7 @@ fn daemon(
         process,
         started_at: clock::now(),
         started,
+        first_config: loaded.config.clone(),
         config: watch::channel(Arc::new(loaded)).0,
         holders,
         snapshots: watch::channel(0).0,

@@ -198,10 +198,11 @@ pub(crate) fn reload(daemon: &Daemon) -> Reply {
     let config = Config::read(&daemon.paths.config).map_err(usage)?;
     let settings = config.settings(&daemon.paths.sessions, daemon.settings().umask).map_err(usage)?;
     let before = daemon.config.borrow().config.clone();
-    let restart = before.tmux.socket != config.tmux.socket
-        || before.tmux.binary != config.tmux.binary
-        || before.tmux.config != config.tmux.config
-        || before.watch != config.watch;
+    let first = &daemon.first_config;
+    let restart = first.tmux.socket != config.tmux.socket
+        || first.tmux.binary != config.tmux.binary
+        || first.tmux.config != config.tmux.config
+        || first.watch != config.watch;
     let changed = before != config;
     let min_free_disk = config.min_free_disk().map_err(usage)?;
     let (keep, keep_for) = (config.events.keep, config.keep_events_for().map_err(usage)?);
