@@ -120,17 +120,23 @@ pub(crate) enum Command {
     Status(verb::status::Args),
     Sync(verb::sync::Args),
     New(verb::new::Args),
+    #[command(aliases = ["ps", "list"])]
     Ls(verb::ls::Args),
+    #[command(aliases = ["inspect", "info"])]
     Show(verb::show::Args),
+    #[command(aliases = ["switch"])]
     Attach(verb::attach::Args),
     Approve(verb::approve::Args),
     Send(verb::send::Args),
     Keys(verb::keys::Args),
     Capture(verb::capture::Args),
+    #[command(aliases = ["tail"])]
     Logs(verb::logs::Args),
     Wait(verb::wait::Args),
     Run(verb::run::Args),
+    #[command(aliases = ["stop"])]
     Kill(verb::kill::Args),
+    #[command(aliases = ["remove", "delete"])]
     Rm(verb::rm::Args),
     Rename(verb::rename::Args),
     Label(verb::label::Args),
@@ -194,13 +200,27 @@ pub(crate) fn refuse(error: &clap::Error, args: &[OsString]) -> u8 {
     if json && !asked {
         let message = error.render().to_string();
         let message = message.trim().trim_start_matches("error: ");
+        let message =
+            tip(error, args).map_or_else(|| message.to_owned(), |tip| format!("{message}\n\n{tip}"));
         let document = json!({"error": {"code": "usage", "message": message, "exit": exit}});
         out::note(&document.to_string());
     } else {
         // Output that cannot be written leaves nobody to tell.
         drop(error.print());
+        if let Some(tip) = tip(error, args) {
+            out::note(tip);
+        }
     }
     exit
+}
+
+/// What whoever left out `--` before a command is told.
+fn tip(error: &clap::Error, args: &[OsString]) -> Option<&'static str> {
+    let verb = args.iter().skip(1).find(|arg| !arg.as_encoded_bytes().starts_with(b"-"))?;
+    let takes_command = ["new", "run", "work", "lock"].iter().any(|of| verb == of);
+    let without = takes_command && !args.iter().any(|arg| arg == "--");
+    (without && error.kind() == ErrorKind::UnknownArgument)
+        .then_some("What is to run comes after `--`: poolctl new web -- npm run dev")
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ pub(crate) struct Args {
     /// Those after this one
     #[arg(long, value_name = "SEQ")]
     pub since: Option<Seq>,
-    /// Go on with what happens; without --since the state comes first
+    /// Go on with what happens; without --since from now on, and with --json the state comes first, marked `snapshot`
     #[arg(short, long)]
     pub follow: bool,
     /// Only those of this session
@@ -84,6 +84,9 @@ impl Printer<'_> {
             return Ok(());
         }
         let style = self.context.style;
+        if !style.json && snapshot {
+            return Ok(());
+        }
         if !style.json {
             return out::line(&line(stamped, style));
         }

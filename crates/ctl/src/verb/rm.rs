@@ -58,21 +58,28 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
         removed += 1;
         Ok(())
     });
-    if args.archive && removed > 0 {
-        say_where(context, &mut client)?;
+    if removed > 0 && !args.purge {
+        say_where(context, &mut client, args.archive)?;
     }
     all.map(|()| exit::OK)
 }
 
-/// Says where the archives are. That nobody can tell is no failure: they are written.
-fn say_where(context: &Context, client: &mut Client) -> Result<(), Error> {
+/// Says where the archives are, or what was removed left. That nobody can tell is no failure.
+fn say_where(context: &Context, client: &mut Client, archived: bool) -> Result<(), Error> {
     if context.style.json || context.style.quiet {
         return Ok(());
     }
     match client.ask(Request::Status) {
         Ok(Response::Status(status)) => {
-            let dir = status.state_dir.as_path().join("archive");
-            context.say(&format!("archived below {}", escape::line(&dir.to_string_lossy())))
+            let dir = |name| status.state_dir.as_path().join(name);
+            let below = |name| escape::line(&dir(name).to_string_lossy());
+            if archived {
+                return context.say(&format!("archived below {}", below("archive")));
+            }
+            context.say(&format!(
+                "work and logs stay below {} (`poolctl prune --purge` removes them)",
+                below("sessions")
+            ))
         }
         _ => Ok(()),
     }

@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::exit;
 use crate::show::{out, status, time};
 use crate::up::builds;
+use crate::verb::show;
 
 /// How long a daemon that recovers its database has to answer nevertheless.
 const RECOVERING: Duration = Duration::from_secs(1);
@@ -20,10 +21,16 @@ const NOT_HEALTHY: u8 = 1;
 
 /// Show the pool's health; exit 0 only when healthy
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    /// Of one session, as `show` does
+    pub session: Option<String>,
+}
 
 /// Prints it.
-pub(crate) fn run(context: &Context, _: &Args) -> Result<u8, Error> {
+pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
+    if let Some(session) = &args.session {
+        return show::run(context, &show::Args { session: session.clone() });
+    }
     let found = look(context)?;
     let old = builds::outdated(context, Some(&found));
     if context.style.json {

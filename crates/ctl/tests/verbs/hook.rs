@@ -81,10 +81,11 @@ fn say(mut command: Command, input: impl AsRef<[u8]>) -> Ran {
 
 fn reports(pool: &Pool) -> Vec<Hook> {
     let hook = |request| match request {
-        Request::Hook(hook) => *hook,
+        Request::Hook(hook) => Some(*hook),
+        Request::DecisionTaken { .. } => None,
         other => panic!("{other:?}"),
     };
-    pool.calls().into_iter().map(|call| hook(call.request)).collect()
+    pool.calls().into_iter().filter_map(|call| hook(call.request)).collect()
 }
 
 fn files(dir: &Path) -> Vec<PathBuf> {

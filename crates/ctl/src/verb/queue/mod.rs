@@ -21,7 +21,7 @@ use crate::verb::{expect_message, expect_session};
 /// Look into a queue and mend it
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
-    /// List what waits or is in flight, then the newest that are over
+    /// List what waits or is in flight, and the newest that are over, by number
     Ls {
         /// Of which session
         session: String,
