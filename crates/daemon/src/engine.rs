@@ -24,7 +24,7 @@ use crate::work::Work;
 
 pub(crate) use pace::Pace;
 use turn::News;
-pub(crate) use turn::Turn;
+pub(crate) use turn::{Turn, tell};
 
 /// The most pieces of work of one turn: enough to share a commit, few enough to answer soon.
 const BATCH: usize = 256;
@@ -154,6 +154,7 @@ impl Engine {
             rest: &mut self.rest,
             publish: &self.publish,
             now: reading.wall,
+            read: reading,
             mono: crate::clock::mono(self.started),
             events: Vec::new(),
             bodies: Vec::new(),
@@ -163,8 +164,8 @@ impl Engine {
             trimmed: false,
             compaction: None,
         };
-        if let Some(clock) = stepped {
-            turn.step(clock);
+        if let Some(stepped) = stepped {
+            turn.step(stepped);
         }
         let mut after: Vec<After> = batch.into_iter().map(|job| job(&mut turn)).collect();
         turn.look_again(&mut after);

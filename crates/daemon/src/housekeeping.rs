@@ -20,6 +20,10 @@ const PAUSE: Duration = Duration::from_secs(60);
 /// Between two looks while there is much to forget.
 const BUSY: Duration = Duration::from_millis(100);
 
+/// Between two readings of the clocks that are on record. A start cannot tell a jump of the clock from its drift, where that
+/// is longer ago.
+const READ_CLOCK: Duration = Duration::from_secs(3600);
+
 /// Keeps house for ever.
 pub(crate) async fn run(daemon: Arc<Daemon>) {
     let mut files_due = Instant::now();
@@ -103,6 +107,9 @@ fn forget_old(
 fn tidy(turn: &mut Turn<'_>, daemon: &Daemon) -> bool {
     let rules = &daemon.loaded().settings.queue;
     let now = turn.now();
+    if turn.age(turn.pool().clock().read_at) >= READ_CLOCK {
+        turn.read_clock();
+    }
     let forgotten = queue::outdated(turn.pool(), rules, now);
     let more = !forgotten.is_empty();
     turn.emit_all(forgotten);

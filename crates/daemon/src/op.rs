@@ -1,6 +1,7 @@
 //! Operations: a mutating request with a client-made id. The same id and content gets the same
 //! answer, whether the first is over, under way, or was cut off by a crash.
 
+use std::cmp::Reverse;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -177,13 +178,13 @@ pub(crate) fn outdated(pool: &pool::Pool, now: Timestamp) -> Vec<Event> {
     let over = pool.operations().filter(|(op, known)| old(op, known.at));
     let mut over: Vec<&OpId> = over.map(|(op, _)| op).take(AT_ONCE).collect();
     if over.is_empty() {
-        over = surplus(pool, (ANSWERS_MAX, ANSWERS_BYTES));
+        over = surplus(pool, now, (ANSWERS_MAX, ANSWERS_BYTES));
     }
     over.into_iter().map(|op| Event::OperationForgotten { op: op.clone() }).collect()
 }
 
 /// The oldest answers beyond so many, or so many bytes.
-fn surplus(pool: &pool::Pool, (most, most_bytes): (usize, usize)) -> Vec<&OpId> {
+fn surplus(pool: &pool::Pool, now: Timestamp, (most, most_bytes): (usize, usize)) -> Vec<&OpId> {
     let size = |state: &OperationState| match state {
         OperationState::Done(reply) => Some(reply.len()),
         OperationState::Begun(_) => None,
@@ -195,7 +196,7 @@ fn surplus(pool: &pool::Pool, (most, most_bytes): (usize, usize)) -> Vec<&OpId> 
         return Vec::new();
     }
     let mut oldest: Vec<_> = answers().collect();
-    oldest.sort_unstable();
+    oldest.sort_unstable_by_key(|(at, op, _)| (Reverse(pool.age(now, *at)), *op));
     let is_over = |(_, _, size): &(Timestamp, &OpId, usize)| {
         let over = count > most || bytes > most_bytes;
         (count, bytes) = (count - 1, bytes - size);
@@ -234,9 +235,9 @@ mod tests {
     #[test]
     fn too_many_answers_or_bytes_go_oldest_first_and_none_that_is_under_way() {
         let pool = with(10, 100);
-        assert!(surplus(&pool, (10, 1000)).is_empty());
-        assert_eq!(names(surplus(&pool, (8, 1000))), [r#"Named("op9")"#, r#"Named("op8")"#]);
-        assert_eq!(surplus(&pool, (10, 799)).len(), 3);
+        assert!(surplus(&pool, Timestamp(2000), (10, 1000)).is_empty());
+        assert_eq!(names(surplus(&pool, Timestamp(2000), (8, 1000))), [r#"Named("op9")"#, r#"Named("op8")"#]);
+        assert_eq!(surplus(&pool, Timestamp(2000), (10, 799)).len(), 3);
     }
 
     #[test]

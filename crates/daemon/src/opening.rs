@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use pool::Pool;
+use protocol::clock::Clock;
 use protocol::socket::Paths;
 use protocol::{Epoch, Event, Seq, Stamped, Timestamp};
 use store::{Store, StoreError};
@@ -11,7 +12,7 @@ use store::{Store, StoreError};
 use crate::context::BUILD;
 use crate::fatal::Fatal;
 use crate::timeline::{self, Verdict};
-use crate::{clock, notify, recover, reserve};
+use crate::{clock, engine, notify, recover, reserve};
 
 /// A large database takes a while to check or repair; whoever supervises, and `poolctl status`, is told that it goes on.
 fn progress(recovery: PathBuf) -> impl Fn(f64) {
@@ -53,8 +54,13 @@ pub(crate) fn open_store(paths: &Paths) -> Result<(Store, Pool), Fatal> {
     let mut events = vec![
         Event::PoolStarted { epoch: Epoch(start.known.epoch()), build: BUILD.to_owned(), boot: boot.clone() },
         Event::NextSession { next: start.known.next_session() },
-        Event::ClockRead(pool::clock::at_start(pool.clock(), same_boot, last_known(&store)?, reading)),
     ];
+    let (clock, step) = pool::clock::at_start(pool.clock(), same_boot, last_known(&store)?, reading);
+    if let Some(step) = step {
+        engine::tell(step);
+        events.extend(pool::budget::shifted(&pool, step));
+    }
+    events.push(Event::ClockRead(Clock { seq: pool.seq(), ..clock }));
     if let Verdict::Other(why) = start.verdict {
         tracing::warn!(why, "this pool begins another timeline: what ran is lost, and not touched");
         events.extend(timeline::events(&pool, paths));
@@ -73,10 +79,10 @@ pub(crate) fn open_store(paths: &Paths) -> Result<(Store, Pool), Fatal> {
     Ok((store, pool))
 }
 
-/// The time of the last event in the journal.
-fn last_known(store: &Store) -> Result<Timestamp, Fatal> {
+/// The last event in the journal, and when it was.
+fn last_known(store: &Store) -> Result<Option<(Seq, Timestamp)>, Fatal> {
     let last = store.reader().last_event().map_err(storage)?;
-    Ok(last.map(|stamped| stamped.at).unwrap_or_default())
+    Ok(last.map(|stamped| (stamped.seq, stamped.at)))
 }
 
 /// Applies what a start begins with; the first of it that is numbered comes after `seq`.

@@ -157,9 +157,8 @@ fn quiet_since(turn: &Turn<'_>, daemon: &Daemon) -> BTreeMap<SessionId, Timestam
         let log = daemon.paths.session(session.id).join("logs").join(protocol::logs::CURRENT);
         // Where there is no log nothing is known.
         let modified = std::fs::metadata(log).and_then(|found| found.modified()).ok()?;
-        // A clock that went back makes it no busier than now.
-        let at = crate::clock::timestamp(modified).min(turn.now());
-        Some((session.id, at.max(started)))
+        let times = [crate::clock::timestamp(modified), started];
+        Some((session.id, turn.pool().latest(turn.now(), times)))
     };
     running.filter_map(written).collect()
 }
@@ -183,7 +182,7 @@ pub(crate) enum By {
 pub(crate) fn begin(turn: &mut Turn<'_>, daemon: &Daemon, session: &Session, by: By) -> Result<(), Refusal> {
     let failed = |e: std::io::Error| Refusal::new(ErrorCode::Failed, format!("no random numbers: {e}"));
     let budget = match by {
-        By::Itself => Some(pool::budget::spent(&daemon.settings(), session, turn.now())),
+        By::Itself => Some(pool::budget::spent(turn.pool(), &daemon.settings(), session, turn.now())),
         By::Name { .. } => pool::budget::renewed(session),
     };
     launch::renew(turn, session.id, by == By::Name { fresh: true }).map_err(failed)?;

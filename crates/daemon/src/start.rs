@@ -5,6 +5,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use pool::Pool;
+use pool::clock::Reading;
 use pool::locks::LockTable;
 use protocol::socket::{Env, Paths, prepare_dir};
 use protocol::{ProcId, Seq};
@@ -109,6 +110,7 @@ async fn serve(
     (store, pool): (Store, Pool),
 ) -> Result<(), Fatal> {
     let (jobs, inbox) = mpsc::channel::<Job>();
+    let read_at_start = Reading { wall: pool.clock().read_at, awake_ms: pool.clock().awake_ms };
     let started = std::time::Instant::now();
     let publish = Publish::new();
     // From before the engine runs: whatever fails is seen.
@@ -135,7 +137,7 @@ async fn serve(
         seen: Vec::new(),
         committed: std::time::Instant::now(),
         started,
-        read: clock::read(),
+        read: read_at_start,
         pace: Default::default(),
         trim_on: false,
     };

@@ -22,23 +22,17 @@ impl Pool {
             Event::SessionCreated(session) => self.insert(session),
             Event::SessionDeleted { session, .. } => self.forget(*session),
             Event::SessionStarting { session, incarnation, incarnations, restarts } => {
+                self.start(*session, at, incarnation, (*incarnations, *restarts));
+            }
+            Event::SessionLive { session, incarnation, recovered } => {
+                let entered = self.active(*session, at);
                 self.change(*session, |s| {
-                    enter(s, Lifecycle::Starting, None, at);
+                    enter(s, Lifecycle::Live, None, entered);
                     s.incarnation = Some(incarnation.clone());
-                    s.incarnations = *incarnations;
-                    s.restarts = *restarts;
-                    s.exit = None;
-                    s.account = None;
-                    s.current_command = None;
-                    s.attached_clients = 0;
+                    s.recovered = *recovered;
+                    s.verified_at = Some(at);
                 });
             }
-            Event::SessionLive { session, incarnation, recovered } => self.change(*session, |s| {
-                enter(s, Lifecycle::Live, None, at);
-                s.incarnation = Some(incarnation.clone());
-                s.recovered = *recovered;
-                s.verified_at = Some(at);
-            }),
             Event::SessionPlaced { session, incarnation } => self.change(*session, |s| {
                 with_incarnation(s, |i| {
                     if i.tag == incarnation.tag {
@@ -55,13 +49,16 @@ impl Pool {
             Event::SessionLabelled { session, labels } => {
                 self.change(*session, |s| s.labels = labels.clone());
             }
-            Event::SessionDraining { session, reason, exit, missing_since } => self.change(*session, |s| {
-                enter(s, Lifecycle::Draining, Some(*reason), at);
-                keep_exit(s, *exit);
-                if let Some(incarnation) = &mut s.incarnation {
-                    incarnation.missing_since = *missing_since;
-                }
-            }),
+            Event::SessionDraining { session, reason, exit, missing_since } => {
+                let at = self.active(*session, at);
+                self.change(*session, |s| {
+                    enter(s, Lifecycle::Draining, Some(*reason), at);
+                    keep_exit(s, *exit);
+                    if let Some(incarnation) = &mut s.incarnation {
+                        incarnation.missing_since = *missing_since;
+                    }
+                });
+            }
             Event::SessionObserved { session, at: seen, dead, attached, current_command } => {
                 self.change(*session, |s| {
                     s.verified_at = Some(*seen);
@@ -114,7 +111,10 @@ impl Pool {
                 self.build.clone_from(build);
                 self.boot.clone_from(boot);
             }
-            Event::ClockRead(clock) => self.clock.clone_from(clock),
+            Event::ClockRead(clock) => {
+                self.clock.clone_from(clock);
+                self.book.expiries.clock_read(|at| clock::moment_by(clock, at, clock.read_at));
+            }
             Event::NextSession { next } => self.next_session = self.next_session.max(*next),
             Event::TagRetired { tag, session } => {
                 self.retired.insert(*tag, *session);
@@ -122,9 +122,10 @@ impl Pool {
             Event::TagForgotten(tag) => drop(self.retired.remove(tag)),
             Event::MessageQueued(message) => {
                 self.book.queued(message, clock::moment(&self.clock, message.created_at));
+                let Entered { active_at, .. } = self.active(message.session, message.created_at);
                 self.change(message.session, |s| {
                     s.total_requests = s.total_requests.max(message.ordinal);
-                    s.last_activity_at = s.last_activity_at.max(message.created_at);
+                    s.last_activity_at = active_at;
                 });
             }
             Event::MessageChanged { id, session, status } => self.book.changed(*id, *session, status),
@@ -189,13 +190,34 @@ impl Pool {
         self.index_names();
     }
 
+    fn start(&mut self, id: SessionId, at: Timestamp, run: &Incarnation, (runs, restarts): (u32, u32)) {
+        let at = self.active(id, at);
+        self.change(id, |s| {
+            enter(s, Lifecycle::Starting, None, at);
+            s.incarnation = Some(run.clone());
+            s.incarnations = runs;
+            s.restarts = restarts;
+            s.exit = None;
+            s.account = None;
+            s.current_command = None;
+            s.attached_clients = 0;
+        });
+    }
+
     fn finish(&mut self, id: SessionId, at: Timestamp, end: (Lifecycle, Reason), exit: Option<Exit>) {
+        let at = self.active(id, at);
         self.change(id, |s| {
             enter(s, end.0, Some(end.1), at);
             keep_exit(s, exit);
             s.attached_clients = 0;
             s.current_command = None;
         });
+    }
+
+    /// Something happens to it now. An activity that is on record later was before the clock was set back.
+    fn active(&self, id: SessionId, at: Timestamp) -> Entered {
+        let last = self.sessions.get(&id).map(|session| session.last_activity_at);
+        Entered { at, active_at: self.latest(at, last.into_iter().chain([at])) }
     }
 
     fn change(&mut self, id: SessionId, f: impl FnOnce(&mut Session)) {
@@ -224,14 +246,21 @@ impl Pool {
     }
 }
 
+/// When a session changed, and when it was active last then.
+#[derive(Clone, Copy)]
+struct Entered {
+    at: Timestamp,
+    active_at: Timestamp,
+}
+
 fn tag_of(session: &Session) -> Option<Tag> {
     session.incarnation.as_ref().map(|run| run.tag)
 }
 
-fn enter(session: &mut Session, lifecycle: Lifecycle, reason: Option<Reason>, at: Timestamp) {
+fn enter(session: &mut Session, lifecycle: Lifecycle, reason: Option<Reason>, at: Entered) {
     if session.lifecycle != lifecycle || session.reason != reason {
-        session.changed_at = at;
-        session.last_activity_at = session.last_activity_at.max(at);
+        session.changed_at = at.at;
+        session.last_activity_at = at.active_at;
     }
     session.lifecycle = lifecycle;
     session.reason = reason;

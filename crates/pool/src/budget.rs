@@ -1,6 +1,7 @@
 //! Starts that nobody asked for by name: how many, how far apart, and when there were too many. All of it
 //! is in the record, so that a crash of anything neither forgives nor forgets one.
 
+use std::cmp::Reverse;
 use std::time::Duration;
 
 use protocol::clock::ClockStep;
@@ -20,13 +21,13 @@ const STARTS_MAX: usize = 128;
 ///
 /// # Errors
 /// That time.
-pub fn allows(settings: &Settings, session: &Session, now: Timestamp) -> Result<(), Timestamp> {
+pub fn allows(pool: &Pool, settings: &Settings, session: &Session, now: Timestamp) -> Result<(), Timestamp> {
     let rules = &settings.restart;
-    let recent = recent(&session.budget, rules, now);
+    let recent = recent(pool, &session.budget, rules, now);
     let max = usize::try_from(max(rules, session)).unwrap_or(usize::MAX).clamp(1, STARTS_MAX);
     match recent.len().checked_sub(max) {
         None => Ok(()),
-        Some(over) => Err(recent[over].after(rules.window)),
+        Some(over) => Err(pool.time_after(recent[over], rules.window)),
     }
 }
 
@@ -34,11 +35,11 @@ fn max(rules: &RestartRules, session: &Session) -> u32 {
     session.policy.max_restarts.unwrap_or(rules.max)
 }
 
-/// The starts that the window reaches, oldest first. One in the future is of a clock that went back since.
-fn recent(budget: &Budget, rules: &RestartRules, now: Timestamp) -> Vec<Timestamp> {
-    let is_recent = |at: &Timestamp| now.since(*at) < rules.window;
+/// The starts that the window reaches, oldest first.
+fn recent(pool: &Pool, budget: &Budget, rules: &RestartRules, now: Timestamp) -> Vec<Timestamp> {
+    let is_recent = |at: &Timestamp| pool.age(now, *at) < rules.window;
     let mut recent: Vec<Timestamp> = budget.starts.iter().copied().filter(is_recent).collect();
-    recent.sort_unstable();
+    recent.sort_unstable_by_key(|at| (Reverse(pool.age(now, *at)), *at));
     recent
 }
 
@@ -56,8 +57,8 @@ pub fn shifted(pool: &Pool, step: ClockStep) -> Vec<Event> {
 
 /// It is started by itself now.
 #[must_use]
-pub fn spent(settings: &Settings, session: &Session, now: Timestamp) -> Event {
-    let mut starts = recent(&session.budget, &settings.restart, now);
+pub fn spent(pool: &Pool, settings: &Settings, session: &Session, now: Timestamp) -> Event {
+    let mut starts = recent(pool, &session.budget, &settings.restart, now);
     starts.push(now);
     let extra = starts.len().saturating_sub(STARTS_MAX);
     starts.drain(..extra);
@@ -94,23 +95,23 @@ fn after_end(pool: &Pool, settings: &Settings, session: &Session, now: Timestamp
     if decided || !over || !(is_to_restart(session) || is_to_be_woken(pool, session)) {
         return None;
     }
-    let budget = match allows(settings, session, now) {
-        Ok(()) => next(settings, session, now),
+    let budget = match allows(pool, settings, session, now) {
+        Ok(()) => next(pool, settings, session, now),
         Err(_) => Budget { exhausted: true, ..session.budget.clone() },
     };
     Some(Event::BudgetChanged { session: session.id, budget })
 }
 
-pub(crate) fn next(settings: &Settings, session: &Session, now: Timestamp) -> Budget {
-    let failures = if ran_well(session) { 0 } else { session.budget.failures };
+pub(crate) fn next(pool: &Pool, settings: &Settings, session: &Session, now: Timestamp) -> Budget {
+    let failures = if ran_well(pool, session) { 0 } else { session.budget.failures };
     let delay = delay(&settings.restart, session, failures);
     Budget { due_at: Some(now.after(delay)), failures: failures.saturating_add(1), ..session.budget.clone() }
 }
 
 /// From its start to its end.
-fn ran_well(session: &Session) -> bool {
+fn ran_well(pool: &Pool, session: &Session) -> bool {
     let started = session.incarnation.as_ref().map(|run| run.started_at);
-    started.is_some_and(|at| session.changed_at.since(at) >= RAN_WELL)
+    started.is_some_and(|at| pool.age(session.changed_at, at) >= RAN_WELL)
 }
 
 /// Doubles with each failure in a row; up to a fifth longer, so that many that fail together do not start

@@ -4,9 +4,9 @@
 
 use std::time::Duration;
 
-use protocol::Timestamp;
 use protocol::clock::{Clock, ClockStep};
 use protocol::time::millis;
+use protocol::{Seq, Timestamp};
 
 /// The least difference that is a step: what is less is the clock being adjusted, or the two being read apart.
 pub const STEP: Duration = Duration::from_secs(1);
@@ -46,38 +46,46 @@ impl Moment {
     }
 }
 
-/// The clock after a reading: with a step, if it went otherwise than it should have since `last`. None: as before.
+/// The clock after a reading, and the step, if it went otherwise than it should have since `last`. None: as before.
 #[must_use]
-pub fn step(clock: &Clock, last: Reading, now: Reading) -> Option<Clock> {
+pub fn step(clock: &Clock, last: Reading, now: Reading) -> Option<(Clock, ClockStep)> {
     let expected = last.wall.after(awake(last.awake_ms, now));
     (differ(expected, now.wall) >= millis(STEP)).then(|| stepped(clock, expected, now))
 }
 
-/// The clock at a start of the daemon. `known`: the last time in its journal.
+/// The clock as it is read anew: nothing happened to it.
 #[must_use]
-pub fn at_start(clock: &Clock, same_boot: bool, known: Timestamp, now: Reading) -> Clock {
-    let before = Reading { wall: clock.read_at, awake_ms: clock.awake_ms };
+pub fn refreshed(clock: &Clock, seq: Seq, now: Reading) -> Clock {
+    Clock { read_at: now.wall, awake_ms: now.awake_ms, seq, steps: clock.steps.clone() }
+}
+
+/// The clock at a start of the daemon, and the step that it went meanwhile. `last`: the last event in its journal.
+#[must_use]
+pub fn at_start(
+    clock: &Clock,
+    same_boot: bool,
+    last: Option<(Seq, Timestamp)>,
+    now: Reading,
+) -> (Clock, Option<ClockStep>) {
+    // An event from before the last reading may be from before the clock was set back.
+    let since = last.filter(|(seq, _)| *seq > clock.seq).map(|(_, at)| at);
     let never_read = *clock == Clock::default();
-    let same_boot = same_boot && now.awake_ms >= before.awake_ms;
-    let expected = if never_read {
-        known
-    } else if same_boot {
-        before.wall.after(awake(before.awake_ms, now))
+    let step = if never_read && since.is_none() {
+        None
+    } else if !never_read && same_boot && now.awake_ms >= clock.awake_ms {
+        let passed = awake(clock.awake_ms, now);
+        let tolerated = millis(passed) / DRIFT + millis(STEP);
+        let expected = clock.read_at.after(passed);
+        (differ(expected, now.wall) >= tolerated).then_some(expected)
     } else {
-        known.max(before.wall)
-    };
-    let tolerated = match (never_read, same_boot) {
-        (true, _) | (false, false) => None,
-        (false, true) => Some((now.awake_ms - before.awake_ms) / DRIFT + millis(STEP)),
-    };
-    let read = |clock: &Clock| Clock { read_at: now.wall, awake_ms: now.awake_ms, ..clock.clone() };
-    match tolerated {
-        _ if known == Timestamp::default() => read(clock),
-        Some(tolerated) if differ(expected, now.wall) < tolerated => read(clock),
-        Some(_) => stepped(clock, expected, now),
         // It was off, or nobody looked.
-        None if (expected..=expected.after(OFF_MAX)).contains(&now.wall) => read(clock),
-        None => stepped(clock, expected.after(OFF_MAX).min(expected.max(now.wall)), now),
+        let known = since.unwrap_or_default().max(clock.read_at);
+        let expected = known..=known.after(OFF_MAX);
+        (!expected.contains(&now.wall)).then(|| now.wall.clamp(known, known.after(OFF_MAX)))
+    };
+    match step.map(|before| stepped(clock, before, now)) {
+        Some((clock, step)) => (clock, Some(step)),
+        None => (refreshed(clock, clock.seq, now), None),
     }
 }
 
@@ -85,7 +93,7 @@ pub fn at_start(clock: &Clock, same_boot: bool, known: Timestamp, now: Reading) 
 /// back, it is the latest of them: nothing is taken for older than it is.
 #[must_use]
 pub fn age(clock: &Clock, now: Timestamp, at: Timestamp) -> Duration {
-    found(clock, at, now).until(moment(clock, now))
+    moment_by(clock, at, now).until(moment(clock, now))
 }
 
 /// The wall clock's time so long ago, by what has really passed. Where it was set back since, the earliest that it said
@@ -103,10 +111,20 @@ pub fn ago(clock: &Clock, now: Timestamp, delay: Duration) -> Timestamp {
     Timestamp(end.0.saturating_sub(millis(left))).min(earliest)
 }
 
-/// Where a time lies that is not in the future of the clock.
+/// Where a time of the wall clock lies, which may be still to come: in the last stretch that it can be in.
 #[must_use]
 pub fn moment(clock: &Clock, at: Timestamp) -> Moment {
-    found(clock, at, Timestamp(u64::MAX))
+    moment_by(clock, at, Timestamp(u64::MAX))
+}
+
+/// The latest of these times, none of which is later than `now`. Where the clock was set back it is not the greatest.
+#[must_use]
+pub fn latest(
+    clock: &Clock,
+    now: Timestamp,
+    times: impl IntoIterator<Item = Timestamp>,
+) -> Option<Timestamp> {
+    times.into_iter().max_by_key(|at| (moment_by(clock, *at, now), *at))
 }
 
 /// What the wall clock says at this moment, unless it is set again.
@@ -122,7 +140,8 @@ fn skipped(step: &ClockStep) -> i64 {
 
 /// The moment of a time that is no later than `now`: in the last stretch between two steps that contains it, else at
 /// the end of the last one that it is behind.
-fn found(clock: &Clock, at: Timestamp, now: Timestamp) -> Moment {
+#[must_use]
+pub fn moment_by(clock: &Clock, at: Timestamp, now: Timestamp) -> Moment {
     let mut shift: i64 = clock.steps.iter().map(skipped).fold(0, i64::saturating_add);
     let (mut end, mut behind) = (now, None);
     for step in clock.steps.iter().rev() {
@@ -141,13 +160,14 @@ fn found(clock: &Clock, at: Timestamp, now: Timestamp) -> Moment {
     }
 }
 
-fn stepped(clock: &Clock, before: Timestamp, now: Reading) -> Clock {
+fn stepped(clock: &Clock, before: Timestamp, now: Reading) -> (Clock, ClockStep) {
     let mut steps = clock.steps.clone();
-    steps.push(ClockStep { before, after: now.wall });
+    let step = ClockStep { before, after: now.wall };
+    steps.push(step);
     if steps.len() > STEPS_MAX {
         join(&mut steps);
     }
-    Clock { read_at: now.wall, awake_ms: now.awake_ms, steps }
+    (Clock { steps, ..refreshed(clock, clock.seq, now) }, step)
 }
 
 /// Makes one step of the two between which the least time passed; that time, too, is no part of any age then.

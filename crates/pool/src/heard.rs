@@ -81,7 +81,7 @@ pub fn heard(pool: &Pool, session: &Session, hook: &Hook, hearing: Hearing<'_>) 
     // It tells of a long rest: of a prompt that was taken since then it knows nothing.
     let stale = matches!(&hook.signal, Signal::Notified { kind, .. } if kind == "idle_prompt")
         && queue::held_prompt(pool, session.id)
-            .is_some_and(|open| open.state == MessageState::Accepted && hook.at.since(open.since) < REST);
+            .is_some_and(|open| open.state == MessageState::Accepted && pool.age(hook.at, open.since) < REST);
     let taken_in = taken_in && !stale;
     let asked = if taken_in { asks::after(&open, hook) } else { open.clone() };
     if taken_in {

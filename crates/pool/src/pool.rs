@@ -77,6 +77,19 @@ impl Pool {
         clock::age(&self.clock, now, at)
     }
 
+    /// The latest of these times, none of which is later than `now`.
+    #[must_use]
+    pub fn latest(&self, now: Timestamp, times: impl IntoIterator<Item = Timestamp>) -> Timestamp {
+        clock::latest(&self.clock, now, times).unwrap_or_default()
+    }
+
+    /// Whether this was earlier than that, both no later than `now`.
+    #[must_use]
+    pub fn is_earlier(&self, now: Timestamp, this: Timestamp, that: Timestamp) -> bool {
+        let now = now.max(that);
+        clock::moment_by(&self.clock, this, now) < clock::moment_by(&self.clock, that, now)
+    }
+
     /// What the wall clock says when this is so long ago, unless it is set meanwhile.
     #[must_use]
     pub fn time_after(&self, at: Timestamp, delay: Duration) -> Timestamp {

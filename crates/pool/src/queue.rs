@@ -3,6 +3,7 @@
 
 mod book;
 mod breaker;
+mod expiry;
 mod give;
 mod known;
 mod lane;
@@ -309,7 +310,7 @@ pub fn is_empty(pool: &Pool, session: SessionId) -> bool {
 
 /// What is given up when its time has run out, soonest first: not what is in flight then.
 fn given_up(pool: &Pool) -> impl Iterator<Item = (Moment, Open<'_>)> {
-    let limited = pool.book.expiring();
+    let limited = pool.book.expiries.running();
     let open = limited.filter_map(|(at, session, id)| Some((at, pool.open_message(session, id)?)));
     open.filter(|(_, open)| matches!(open.state, MessageState::Queued | MessageState::InDoubt))
 }

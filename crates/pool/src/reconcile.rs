@@ -252,7 +252,7 @@ impl Case<'_> {
             Some(known) if known != server && !self.has_exited(Some(known.process)) => None,
             Some(known) if known != server => self.lost(),
             // It may have been made while the listing was taken.
-            Some(_) if self.seen.began <= self.session.changed_at => None,
+            Some(_) if !self.pool.is_earlier(self.seen.now, self.session.changed_at, self.seen.began) => None,
             Some(_) => self.vanished(),
         }
     }

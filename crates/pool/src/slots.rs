@@ -96,7 +96,9 @@ pub fn at_rest_since(
     match known.state {
         ActivityState::Attention if activity::asks(&known) => Err("it waits for a person"),
         ActivityState::Busy if tells || hooked => Err("its agent is busy"),
-        ActivityState::Idle | ActivityState::Error if tells => Ok(known.since.max(session.last_activity_at)),
+        ActivityState::Idle | ActivityState::Error if tells => {
+            Ok(pool.latest(facts.now, [known.since, session.last_activity_at]))
+        }
         _ => quiet_since(pool, settings, session, facts).ok_or("it writes something"),
     }
 }
@@ -110,7 +112,7 @@ pub fn quiet_since(
     facts: &Facts<'_>,
 ) -> Option<Timestamp> {
     let quiet = *facts.quiet_since.get(&session.id)?;
-    let since = quiet.max(session.last_activity_at);
+    let since = pool.latest(facts.now, [quiet, session.last_activity_at]);
     // What nothing confirmed may not even have been read: silence says little soon after it.
     let given = session.incarnation.as_ref().and_then(|run| facts.worked.get(&run.tag));
     let settled = given.is_none_or(|at| pool.age(facts.now, *at) >= settings.idle_settle);
@@ -231,7 +233,7 @@ fn wants_since(pool: &Pool, settings: &Settings, session: &Session, now: Timesta
     }
     let parked = session.lifecycle == Lifecycle::Parked && limited_until(pool, session, now).is_none();
     let waits = queue::due_prompt(pool, session.id, now).filter(|_| parked)?;
-    budget::allows(settings, session, now).is_ok().then(|| waits.max(session.changed_at))
+    budget::allows(pool, settings, session, now).is_ok().then(|| waits.max(session.changed_at))
 }
 
 /// Until when its agent has used up what it may: it would be woken for nothing.
@@ -249,7 +251,7 @@ pub fn next_start(pool: &Pool, settings: &Settings, now: Timestamp) -> Option<Ti
         let prompts = pool.prompts(s.id);
         let wakes = s.lifecycle == Lifecycle::Parked && prompts.waiting > 0 && !prompts.held;
         let later = || {
-            let allowed = budget::allows(settings, s, now).err();
+            let allowed = budget::allows(pool, settings, s, now).err();
             let due = queue::next_prompt_at(pool, s.id).filter(|at| *at > now);
             [allowed, due, limited_until(pool, s, now)].into_iter().flatten().max().filter(|_| wakes)
         };

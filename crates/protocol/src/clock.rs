@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::ids::Seq;
 use crate::time::Timestamp;
 
 /// The wall clock and the time that the machine was awake, as they were read together, and where they fell apart.
@@ -12,6 +13,8 @@ pub struct Clock {
     pub read_at: Timestamp,
     /// Milliseconds since the machine's start without its sleep, at that moment.
     pub awake_ms: u64,
+    /// The last event in the journal at that moment.
+    pub seq: Seq,
     /// Oldest first.
     pub steps: Vec<ClockStep>,
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Wall-clock time in milliseconds since the Unix epoch (UTC). For records and for people; every
-/// deadline is kept on the daemon's monotonic clock instead.
+/// Wall-clock time in milliseconds since the Unix epoch (UTC), for records and for people. How old it is: see
+/// [`crate::clock`]. Leases and locks are kept on the daemon's monotonic clock instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Timestamp(pub u64);

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pool::Pool;
+use pool::clock::Reading;
 use pool::deadlines::Mono;
-use protocol::clock::Clock;
+use protocol::clock::{Clock, ClockStep};
 use protocol::message::PROMPT;
 use protocol::{Event, Message, MessageId, Seq, SessionId, Stamped, Timestamp};
 use store::{Reader, Store, StoreError};
@@ -22,6 +23,7 @@ pub(crate) struct Turn<'a> {
     pub(crate) rest: &'a mut Rest,
     pub(super) publish: &'a Publish,
     pub(super) now: Timestamp,
+    pub(super) read: Reading,
     pub(super) mono: Mono,
     pub(super) events: Vec<Stamped>,
     pub(super) bodies: Vec<(MessageId, Vec<u8>)>,
@@ -38,6 +40,12 @@ pub(crate) struct Turn<'a> {
 pub(super) struct News {
     stirred: bool,
     sessions: BTreeSet<SessionId>,
+}
+
+/// Says what the clock did.
+pub(crate) fn tell(step: ClockStep) {
+    let by = i128::from(step.after.0) - i128::from(step.before.0);
+    tracing::info!(by_ms = %by, "the clock was set, or the machine slept: nothing is older by that");
 }
 
 /// Who wants the database compacted: size before and after.
@@ -58,12 +66,15 @@ impl Turn<'_> {
     }
 
     /// The wall clock went otherwise than the machine.
-    pub(super) fn step(&mut self, clock: Clock) {
-        if let Some(step) = clock.steps.last().copied() {
-            let by = i128::from(step.after.0) - i128::from(step.before.0);
-            tracing::info!(by_ms = %by, "the clock was set, or the machine slept: nothing is older by that");
-            self.emit_all(pool::budget::shifted(self.pool, step));
-        }
+    pub(super) fn step(&mut self, (clock, step): (Clock, ClockStep)) {
+        tell(step);
+        self.emit_all(pool::budget::shifted(self.pool, step));
+        self.emit(Event::ClockRead(Clock { seq: self.pool.seq(), ..clock }));
+    }
+
+    /// Both clocks, as they are now: a later start of the daemon goes on from there.
+    pub(crate) fn read_clock(&mut self) {
+        let clock = pool::clock::refreshed(self.pool.clock(), self.pool.seq(), self.read);
         self.emit(Event::ClockRead(clock));
     }
 

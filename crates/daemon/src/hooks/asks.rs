@@ -39,11 +39,6 @@ impl Agents {
         taken
     }
 
-    /// Whether a hook is being told a decision.
-    pub(crate) fn is_told(&self, session: SessionId, ask: u64) -> bool {
-        self.told.contains_key(&(session, ask))
-    }
-
     /// Who waits for the word that it took it, and waits no longer.
     pub(crate) fn told(&mut self, session: SessionId, ask: u64) -> Option<oneshot::Sender<()>> {
         self.told.remove(&(session, ask))

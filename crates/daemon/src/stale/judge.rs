@@ -67,7 +67,7 @@ fn decide(
     let tag = session.incarnation.as_ref().map(|run| run.tag);
     let by_hand = tag.is_some_and(|tag| turn.rest.view.touched.contains(&tag))
         && session.conversation.as_ref().is_some_and(|conversation| !conversation.begun);
-    let decision = act::decide(settings, session, (rule, evidence.clone()), turn.now());
+    let decision = act::decide(turn.pool(), settings, session, (rule, evidence.clone()), turn.now());
     if decision.action == Action::Park && by_hand {
         let evidence = format!("{evidence}; not park: what was said to it by hand would be lost");
         let told = Event::StaleFound { session: session.id, rule, action: Action::Report, evidence };
@@ -97,7 +97,8 @@ pub(crate) fn would_end(turn: &mut Turn<'_>, daemon: &Daemon) -> Vec<Candidate> 
     let mut named = BTreeSet::new();
     let candidate = |(id, rule, evidence): (SessionId, Rule, String)| {
         let session = turn.pool().session(id)?;
-        let Decision { action, .. } = act::decide(&settings, session, (rule, evidence.clone()), turn.now());
+        let Decision { action, .. } =
+            act::decide(turn.pool(), &settings, session, (rule, evidence.clone()), turn.now());
         let run = session.incarnation.as_ref().filter(|_| action != Action::Report)?;
         if was_refused(turn, (run.tag, rule)) || !named.insert(id) {
             return None;

@@ -37,6 +37,7 @@ pub(super) async fn approve(daemon: &Arc<Daemon>, op: &Op, asked: Approve) -> Re
         let hook = hook.filter(|hook| !hook.is_closed()).ok_or_else(unheard)?;
         let taken = turn.rest.agents.tell(session.id, ask.id);
         operation.begun(turn, session.id);
+        goes_on(turn, &session, &ask);
         Ok::<_, Refusal>((hook, taken, session, ask))
     };
     let (hook, taken, session, ask) = daemon.engine.turn(decide).await??;
@@ -47,7 +48,9 @@ pub(super) async fn approve(daemon: &Arc<Daemon>, op: &Op, asked: Approve) -> Re
     let conclude = move |turn: &mut Turn<'_>| {
         turn.rest.agents.told(session.id, ask.id);
         let reply = if taken {
-            answered(turn, &session, &ask, allow);
+            let by = "approve".to_owned();
+            let answered = AgentEvent::AskAnswered { session: session.id, ask: ask.id, allowed: allow, by };
+            turn.emit(Event::Agent(answered));
             shown::reply(turn, &context, session.id)
         } else {
             left_to_terminal(turn, &session, ask);
@@ -59,16 +62,9 @@ pub(super) async fn approve(daemon: &Arc<Daemon>, op: &Op, asked: Approve) -> Re
     daemon.engine.turn(conclude).await?
 }
 
-/// Its agent has the answer, and goes on.
-fn answered(turn: &mut Turn<'_>, session: &Session, ask: &Ask, allowed: bool) {
-    let by = "approve".to_owned();
-    let answered = AgentEvent::AskAnswered { session: session.id, ask: ask.id, allowed, by };
-    turn.emit(Event::Agent(answered));
+/// Its agent is about to go on: nobody else is asked.
+fn goes_on(turn: &mut Turn<'_>, session: &Session, ask: &Ask) {
     let open = hooks::open(turn, session.id);
-    // What its agent did since may have been heard first.
-    if !open.iter().any(|open| open.id == ask.id) {
-        return;
-    }
     let left: Vec<Ask> = open.into_iter().filter(|open| open.id != ask.id).collect();
     let since = turn.now();
     hooks::asks(turn, session.id, &left, |before| Activity {
@@ -83,9 +79,7 @@ fn answered(turn: &mut Turn<'_>, session: &Session, ask: &Ask, allowed: bool) {
 /// Nobody knows of a hook that took the answer: it is asked at the terminal.
 fn left_to_terminal(turn: &mut Turn<'_>, session: &Session, ask: Ask) {
     let mut open = hooks::open(turn, session.id);
-    if let Some(open) = open.iter_mut().find(|open| open.id == ask.id) {
-        open.answerable = false;
-    }
+    open.insert(0, Ask { answerable: false, ..ask });
     hooks::asks(turn, session.id, &open, |before| before);
 }
 
@@ -101,9 +95,6 @@ fn open_ask(turn: &Turn<'_>, daemon: &Daemon, session: &Session, meant: Option<u
     let Some(ask) = open.find(is_meant) else {
         return conflict(format!("{} does not ask that any more; it asks {}", session.name, shown.id));
     };
-    if turn.rest.agents.is_told(session.id, ask.id) {
-        return conflict(format!("what {} asks is being answered by somebody else", session.name));
-    }
     if !ask.answerable {
         let adapter = daemon.loaded().settings.agent_of(session).adapter;
         let hint = if adapter == Adapter::None { "" } else { " (its hook does not wait for it)" };

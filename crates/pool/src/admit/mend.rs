@@ -52,9 +52,9 @@ pub fn resolve_message(pool: &Pool, asked: &ResolveMessage, now: Timestamp) -> R
     }
     let open = open(pool, session, asked.id)?;
     if wanted == MessageState::Queued {
-        let until = open.since.after(CONFIRMS_WITHIN);
-        if state == MessageState::Typed && (open.since..until).contains(&now) {
-            let left = until.since(now).as_secs() + 1;
+        let left = CONFIRMS_WITHIN.saturating_sub(pool.age(now, open.since));
+        if state == MessageState::Typed && open.since <= now && !left.is_zero() {
+            let left = left.as_secs() + 1;
             return conflict(
                 asked.id,
                 &format!("was typed a moment ago and may be taken yet: try again in {left} s"),

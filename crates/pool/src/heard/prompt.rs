@@ -149,7 +149,7 @@ pub fn stranded(pool: &Pool, settings: &Settings, now: Timestamp) -> Vec<Event> 
         let activity = activity::shown(pool, session);
         let rests = !activity.state.is_at_work();
         let hooked = pool.notes(session.id).is_some_and(|notes| notes.hooked == activity.tag);
-        let since = activity.since.max(open.since);
+        let since = pool.latest(now, [activity.since, open.since]);
         let long = rests && hooked && agent.confirm == Confirm::Hook && pool.age(now, since) >= WORD_LIMIT;
         long.then_some(agent.on_interrupted)
     };

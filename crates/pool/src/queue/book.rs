@@ -1,13 +1,14 @@
 //! All queues as they are kept in memory, and the fold of the events about messages. Bodies, keys,
 //! reasons and results are on disk only.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use protocol::{
     Breaker, Holder, Message, MessageId, MessageState, MessageStatus, OpId, SessionId, Timestamp, Token,
 };
 
+use super::expiry::Expiries;
 use super::known::{Known, Recent, key_hash, op_hash};
 use super::lane::Lane;
 use super::slot::{Place, Slot};
@@ -17,9 +18,7 @@ use crate::clock::Moment;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Book {
     queues: BTreeMap<SessionId, Queue>,
-    /// When each message that has a limited time is given up, and those of them whose time runs.
-    expires: BTreeMap<MessageId, (Moment, SessionId)>,
-    expiring: BTreeSet<(Moment, MessageId)>,
+    pub(crate) expiries: Expiries,
     pub(crate) breakers: BTreeMap<(SessionId, String), Breaker>,
     known: Known,
     recent: Recent,
@@ -159,11 +158,6 @@ impl Book {
         self.recent.age();
     }
 
-    /// What is due to be given up, soonest first.
-    pub(crate) fn expiring(&self) -> impl Iterator<Item = (Moment, SessionId, MessageId)> {
-        self.expiring.iter().filter_map(|(at, id)| Some((*at, self.expires.get(id)?.1, *id)))
-    }
-
     /// `created`: when it was queued, as a moment of the pool.
     pub(crate) fn queued(&mut self, message: &Message, created: Moment) {
         let (id, session) = (message.id, message.session);
@@ -175,11 +169,7 @@ impl Book {
         queue.lane(&message.kind).put(message.priority, slot);
         queue.bytes += u64::from(message.size);
         (self.open, self.bytes) = (self.open + 1, self.bytes + u64::from(message.size));
-        if let Some(at) = message.expires_at {
-            let at = created.after(at.since(message.created_at));
-            self.expires.insert(id, (at, session));
-            self.expiring.insert((at, id));
-        }
+        self.expiries.queued(message, created);
         if let Some(key) = &message.key {
             self.known.put(key_hash(session, key), id);
         }
@@ -200,7 +190,7 @@ impl Book {
         if !status.state.is_final() {
             (self.open, self.bytes, queue.bytes) = (self.open + 1, self.bytes + size, queue.bytes + size);
         }
-        self.limit(id, status);
+        self.expiries.changed(id, status);
         if let Some(queue) = self.queues.get_mut(&session) {
             queue.put(moving, status);
         }
@@ -217,7 +207,7 @@ impl Book {
         if queue.is_empty() {
             self.queues.remove(&session);
         }
-        self.endless(id);
+        self.expiries.forgotten(id);
         self.known.forget(id);
     }
 
@@ -234,23 +224,6 @@ impl Book {
             self.breakers.remove(&key);
         } else {
             self.breakers.insert(key, breaker.clone());
-        }
-    }
-
-    /// What is queued anew has all the time there is until it is given out again. Follows from the last
-    /// change alone, which is all that a restart knows.
-    fn limit(&mut self, id: MessageId, status: &MessageStatus) {
-        let Some((at, _)) = self.expires.get(&id) else { return };
-        if status.state.is_final() || status.is_anew() {
-            self.expiring.remove(&(*at, id));
-        } else {
-            self.expiring.insert((*at, id));
-        }
-    }
-
-    fn endless(&mut self, id: MessageId) {
-        if let Some((at, _)) = self.expires.remove(&id) {
-            self.expiring.remove(&(at, id));
         }
     }
 }

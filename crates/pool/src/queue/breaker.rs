@@ -1,13 +1,13 @@
 //! A kind of messages that fails several times in a row is held back, but for a probe now and then.
 //! Durable, so that a restart does not begin it anew; one success closes it.
 
+use protocol::message::PROMPT;
 use protocol::{Breaker, Event, SessionId, Timestamp};
 
 use super::{PROBE_PAUSE_MAX, Rules, doubled};
 use crate::pool::Pool;
 
-/// Kinds of a session whose failures are counted. Any word is a kind; beyond these, those that have only just begun to
-/// fail are forgotten.
+/// Kinds of a session whose failures are counted: any word is a kind.
 const KINDS_MAX: usize = 64;
 
 /// Whether the next message may be given out. A clock that went back lets a probe through.
@@ -30,10 +30,7 @@ pub(super) fn failed(
     if rules.breaker_failures == 0 {
         return Vec::new();
     }
-    let room = match room(pool, session, kind) {
-        Ok(room) => room,
-        Err(Full) => return Vec::new(),
-    };
+    let room = room(pool, session, kind);
     let before = pool.breaker(session, kind).cloned().unwrap_or_default();
     let failures = before.failures.saturating_add(1);
     let opens = failures >= rules.breaker_failures;
@@ -49,25 +46,17 @@ pub(super) fn failed(
     room.into_iter().chain([counted]).collect()
 }
 
-/// So many kinds of a session are held back that no further one is counted.
-struct Full;
-
-/// What is to be forgotten so that the failures of this kind can be counted.
-fn room(pool: &Pool, session: SessionId, kind: &str) -> Result<Option<Event>, Full> {
-    let mut counted = 0;
-    let mut closed = None;
-    for (of, other, breaker) in pool.breakers_of(session) {
-        if other == kind {
-            return Ok(None);
-        }
-        counted += 1;
-        closed = closed.or((!breaker.is_open()).then_some((of, other)));
+/// What is to be forgotten so that the failures of this kind can be counted: a kind that is not held back; else the one
+/// whose probe was due first, which may be a kind that nobody sends any more.
+fn room(pool: &Pool, session: SessionId, kind: &str) -> Option<Event> {
+    let others = || pool.breakers_of(session);
+    let is_counted = others().any(|(_, other, _)| other == kind);
+    if is_counted || others().count() < KINDS_MAX {
+        return None;
     }
-    match closed {
-        _ if counted < KINDS_MAX => Ok(None),
-        Some((of, other)) => Ok(Some(changed(of, other, Breaker::default(), false))),
-        None => Err(Full),
-    }
+    let first = others().filter(|(_, other, _)| *other != PROMPT);
+    let (_, other, breaker) = first.min_by_key(|(_, _, breaker)| (breaker.is_open(), breaker.probe_at))?;
+    Some(changed(session, other, Breaker::default(), breaker.is_open()))
 }
 
 /// An attempt did not fail, or a user wants the kind tried at once.
@@ -87,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_many_kinds_those_that_only_begin_to_fail_are_forgotten_and_one_that_is_held_back_never() {
+    fn of_many_kinds_those_that_only_begin_to_fail_are_forgotten_first() {
         let (mut pool, rules) = (Pool::default(), Rules { breaker_failures: 2, ..Rules::default() });
         let fail = |pool: &mut Pool, kind: &str| {
             for event in failed(pool, &rules, (SessionId(1), kind), Timestamp(1), "why") {
@@ -101,6 +90,7 @@ mod tests {
         assert!(pool.breaker(SessionId(1), "kind499").is_some(), "the newest is counted");
         (0..KINDS_MAX).for_each(|n| (0..2).for_each(|_| fail(&mut pool, &format!("open{n}"))));
         fail(&mut pool, "one more");
-        assert_eq!((pool.breakers().count(), pool.breaker(SessionId(1), "one more")), (KINDS_MAX, None));
+        assert_eq!(pool.breakers().count(), KINDS_MAX);
+        assert!(pool.breaker(SessionId(1), "one more").is_some(), "any kind can be held back");
     }
 }

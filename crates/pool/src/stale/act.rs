@@ -7,6 +7,7 @@ use protocol::{Event, Incarnation, Lifecycle, Session, Timestamp};
 
 use crate::admit;
 use crate::budget;
+use crate::pool::Pool;
 use crate::settings::Settings;
 use crate::slots;
 
@@ -22,13 +23,14 @@ pub struct Decision {
 /// Decides on what a rule found in a running session.
 #[must_use]
 pub fn decide(
+    pool: &Pool,
     settings: &Settings,
     session: &Session,
     (rule, evidence): (Rule, String),
     now: Timestamp,
 ) -> Decision {
     let wanted = super::rules::action(settings, Some(session), rule).0;
-    let against = against(settings, session, wanted, now);
+    let against = against(pool, settings, session, wanted, now);
     let action = if against.is_some() { Action::Report } else { wanted };
     let evidence = match against {
         Some(why) => format!("{evidence}; not {}: {why}", wanted.word()),
@@ -41,7 +43,7 @@ pub fn decide(
             events.push(admit::put_aside(session, reason(rule)));
             // As it will be at its end: that it ran well until now counts.
             let ended = Session { changed_at: now, ..session.clone() };
-            let budget = budget::next(settings, &ended, now);
+            let budget = budget::next(pool, settings, &ended, now);
             events.push(Event::BudgetChanged { session: session.id, budget });
         }
         // To put it aside it is first seen, within tmux, that nobody is attached.
@@ -51,11 +53,17 @@ pub fn decide(
 }
 
 /// What speaks against it.
-fn against(settings: &Settings, session: &Session, action: Action, now: Timestamp) -> Option<&'static str> {
+fn against(
+    pool: &Pool,
+    settings: &Settings,
+    session: &Session,
+    action: Action,
+    now: Timestamp,
+) -> Option<&'static str> {
     let adopted = session.incarnation.as_ref().is_some_and(Incarnation::is_adopted);
     match action {
         Action::Restart | Action::Park if adopted => Some("it was adopted, and could not be started again"),
-        Action::Restart if budget::allows(settings, session, now).is_err() => {
+        Action::Restart if budget::allows(pool, settings, session, now).is_err() => {
             Some("it was started again too often already")
         }
         Action::Park if session.policy.pinned => Some("it is pinned"),

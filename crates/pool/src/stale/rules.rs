@@ -14,9 +14,10 @@ use crate::pool::Pool;
 use crate::settings::Settings;
 use crate::slots;
 
-/// The rules that are about running sessions, in the order in which they are asked.
+/// The rules that are about running sessions, the most pressing first: what fills the disk keeps the pool itself from
+/// working, and only so many sessions are ended a minute.
 pub const OF_SESSIONS: [Rule; 6] =
-    [Rule::Memory, Rule::Disk, Rule::RunTime, Rule::StaleAgent, Rule::Hung, Rule::IdleSession];
+    [Rule::Disk, Rule::Memory, Rule::RunTime, Rule::StaleAgent, Rule::Hung, Rule::IdleSession];
 
 /// What the shell knows of running sessions.
 #[derive(Debug)]
@@ -125,15 +126,20 @@ pub fn verdict(
     }
 }
 
-/// The sessions that should end, or of which something is to be told, with each rule that says so.
+/// The sessions that should end, or of which something is to be told, with each rule that says so: the most pressing
+/// rule first, of all sessions.
 #[must_use]
 pub fn found(pool: &Pool, settings: &Settings, signs: &Signs<'_>) -> Vec<(SessionId, Rule, String)> {
     let applies = |(session, rule): (&Session, Rule)| {
         let verdict = verdict(pool, settings, session, rule, signs);
         verdict.applies.then_some((session.id, rule, verdict.why))
     };
-    let live = pool.sessions().filter(|s| s.lifecycle == Lifecycle::Live);
-    live.flat_map(|session| OF_SESSIONS.map(|rule| (session, rule))).filter_map(applies).collect()
+    let live = || pool.sessions().filter(|s| s.lifecycle == Lifecycle::Live);
+    OF_SESSIONS
+        .into_iter()
+        .flat_map(|rule| live().map(move |session| (session, rule)))
+        .filter_map(applies)
+        .collect()
 }
 
 fn limit(what: &str, allowed: Option<u64>, used: Option<u64>) -> Verdict {
@@ -230,6 +236,7 @@ fn silence(pool: &Pool, what: &str, limit: Duration, session: &Session, signs: &
     else {
         return Verdict::no("its output or its use of the processor is not known yet, or goes on");
     };
-    let since = (*quiet).max(*calm).max(given.unwrap_or_default()).max(session.changed_at);
+    let all = [*quiet, *calm, session.changed_at].into_iter().chain(given);
+    let since = pool.latest(facts.now, all);
     Verdict::after(pool, what, (since, facts.now), limit)
 }

@@ -54,7 +54,7 @@ fn start(world: &mut World, settings: &Settings, id: SessionId) {
     assert_eq!(slots::wanting(&world.pool, settings, due), [id]);
     let tag = world.tag();
     let session = world.pool.session(id).unwrap();
-    let spent = budget::spent(settings, session, due);
+    let spent = budget::spent(&world.pool, settings, session, due);
     let next =
         admit::next_incarnation(session, admit::Next { tag, now: due, conversation: "talk", fresh: false });
     world.emit(spent);
@@ -141,7 +141,8 @@ fn the_window_moves_on_and_a_clock_that_went_back_does_not_stop_it() {
         world.emit(Event::BudgetChanged { session: id, budget: Budget { starts, ..Budget::default() } });
     };
     let allows = |world: &World, now: u64| {
-        budget::allows(&settings, world.pool.session(id).unwrap(), Timestamp(now)).map_err(|at| at.0)
+        budget::allows(&world.pool, &settings, world.pool.session(id).unwrap(), Timestamp(now))
+            .map_err(|at| at.0)
     };
     starts(&mut world, &[1000, 5000]);
     assert_eq!(allows(&world, 600_999), Err(601_000));

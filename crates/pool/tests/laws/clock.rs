@@ -3,9 +3,13 @@
 use std::time::Duration;
 
 use pool::clock::{self, OFF_MAX, Reading, STEP};
+use pool::queue::{self, Rules};
 use proptest::prelude::*;
-use protocol::Timestamp;
 use protocol::clock::{Clock, ClockStep};
+use protocol::{Event, OpId, Seq, Timestamp};
+
+use crate::queue::{asked, send};
+use crate::world::{World, server};
 
 const HOUR: u64 = 3_600_000;
 
@@ -20,7 +24,7 @@ struct Machine {
 impl Machine {
     fn new(wall: u64) -> Self {
         let last = Reading { wall: Timestamp(wall), awake_ms: 1000 };
-        Self { clock: clock::at_start(&Clock::default(), false, Timestamp(0), last), last, real: 0 }
+        Self { clock: clock::at_start(&Clock::default(), false, None, last).0, last, real: 0 }
     }
 
     /// So much time passes, and the clock is set by so much meanwhile.
@@ -28,7 +32,7 @@ impl Machine {
         self.real += ms;
         let wall = Timestamp((self.last.wall.0 + ms).saturating_add_signed(set_by));
         let now = Reading { wall, awake_ms: self.last.awake_ms + ms };
-        if let Some(clock) = clock::step(&self.clock, self.last, now) {
+        if let Some((clock, _)) = clock::step(&self.clock, self.last, now) {
             self.clock = clock;
         }
         self.last = now;
@@ -80,10 +84,10 @@ fn what_the_clock_is_adjusted_by_is_no_step() {
 #[test]
 fn a_restart_of_the_daemon_goes_on_with_the_same_clock_and_one_of_the_machine_adds_little() {
     let read = Reading { wall: Timestamp(10 * HOUR), awake_ms: HOUR };
-    let first = clock::at_start(&Clock::default(), false, Timestamp(0), read);
+    let (first, _) = clock::at_start(&Clock::default(), false, None, read);
     let start = |same_boot, known, wall, awake_ms| {
         let now = Reading { wall: Timestamp(wall), awake_ms };
-        let clock = clock::at_start(&first, same_boot, Timestamp(known), now);
+        let (clock, _) = clock::at_start(&first, same_boot, Some((Seq(1), Timestamp(known))), now);
         clock::age(&clock, now.wall, Timestamp(10 * HOUR)).as_millis()
     };
     let off = OFF_MAX.as_millis();
@@ -99,6 +103,33 @@ fn a_restart_of_the_daemon_goes_on_with_the_same_clock_and_one_of_the_machine_ad
     );
     assert_eq!(start(false, 11 * HOUR, 5, 5000), hour, "its clock has no battery");
     assert_eq!(start(true, 11 * HOUR, 99 * HOUR, 5000), hour + off, "the boot's name is not known");
+}
+
+#[test]
+fn an_event_of_before_the_clock_was_set_back_says_nothing_of_how_long_the_machine_was_off() {
+    let read = Reading { wall: Timestamp(100 * HOUR), awake_ms: HOUR };
+    let (first, _) = clock::at_start(&Clock::default(), false, None, read);
+    // It was two days ahead.
+    let back = Reading { wall: Timestamp(52 * HOUR), awake_ms: HOUR + 1000 };
+    let (set, _) = clock::step(&first, read, back).unwrap();
+    let set = Clock { seq: Seq(7), ..set };
+    let restart = Reading { wall: Timestamp(53 * HOUR), awake_ms: 10 };
+    let (clock, _) = clock::at_start(&set, false, Some((Seq(7), Timestamp(100 * HOUR))), restart);
+    let age = clock::age(&clock, restart.wall, Timestamp(52 * HOUR));
+    assert_eq!(age, OFF_MAX, "it was off for an hour at most");
+}
+
+#[test]
+fn the_latest_is_what_happened_last_and_not_the_greatest_number() {
+    let mut machine = Machine::new(10 * HOUR);
+    machine.passes(2 * HOUR, -i64::try_from(HOUR).unwrap());
+    machine.passes(1000, 0);
+    let (before, after) = (Timestamp(11 * HOUR + HOUR / 2), Timestamp(11 * HOUR + 500));
+    assert_eq!(clock::latest(&machine.clock, machine.last.wall, [before, after]), Some(after));
+    assert_eq!(
+        clock::latest(&Clock::default(), Timestamp(5), [Timestamp(9), Timestamp(3)]),
+        Some(Timestamp(9))
+    );
 }
 
 #[test]
@@ -167,5 +198,26 @@ proptest! {
         if at >= 50 * HOUR {
             prop_assert_eq!(clock::wall(&clock, moment), Timestamp(at + ahead));
         }
+    }
+}
+
+#[test]
+fn a_message_has_its_time_whatever_the_clock_said_when_it_was_queued() {
+    let hour = Duration::from_millis(HOUR);
+    let mut world = World { now: 100 * HOUR, ..World::default() };
+    let session = world.live("s", server(1), 1);
+    let sending = protocol::request::Send { ttl_ms: Some(HOUR), ..asked(session, "job") };
+    send(&mut world, &Rules::default(), &sending, &OpId::Named("a".into())).unwrap();
+    let expired = |world: &World, now: Timestamp| queue::expired(&world.pool, now).len();
+    // The clock was two days ahead. The daemon starts anew after that, and reads the message once more.
+    let back = Timestamp(52 * HOUR);
+    let steps = vec![ClockStep { before: Timestamp(100 * HOUR), after: back }];
+    let clock = Event::ClockRead(Clock { read_at: back, steps, ..Clock::default() });
+    world.emit(clock.clone());
+    let mut anew = World { pool: world.rebuilt(), ..World::default() };
+    anew.emit(clock);
+    for world in [&world, &anew] {
+        let soon = back.after(hour).0 - 1;
+        assert_eq!((expired(world, Timestamp(soon)), expired(world, back.after(hour))), (0, 1));
     }
 }

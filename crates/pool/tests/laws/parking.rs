@@ -350,7 +350,7 @@ fn a_wake_costs_and_one_too_many_waits_for_the_window() {
     scene.is(1, Lifecycle::Parked, Reason::Evicted);
     for at in (0..10).map(|n| 1000 * n) {
         let session = scene.world.pool.session(SessionId(1)).unwrap();
-        let spent = budget::spent(&settings(), session, Timestamp(at));
+        let spent = budget::spent(&scene.world.pool, &settings(), session, Timestamp(at));
         scene.world.emit(spent);
     }
     let wanting = |now: u64| slots::wanting(&scene.world.pool, &settings(), Timestamp(now)).len();
@@ -540,8 +540,12 @@ fn a_limit_of_starts_and_a_time_to_come_are_both_waited_for() {
     scene.prompt_at(1, 700_000);
     scene.is(1, Lifecycle::Parked, Reason::Evicted);
     for at in (0..10).map(|n| 1000 * n) {
-        let spent =
-            budget::spent(&settings(), scene.world.pool.session(SessionId(1)).unwrap(), Timestamp(at));
+        let spent = budget::spent(
+            &scene.world.pool,
+            &settings(),
+            scene.world.pool.session(SessionId(1)).unwrap(),
+            Timestamp(at),
+        );
         scene.world.emit(spent);
     }
     let mut now = 9000;

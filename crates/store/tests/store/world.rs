@@ -469,6 +469,7 @@ impl World {
             11 => Event::ClockRead(Clock {
                 read_at: Timestamp(choice),
                 awake_ms: choice,
+                seq: Seq(choice),
                 steps: vec![ClockStep { before: Timestamp(1 << 50), after: Timestamp((1 << 50) + choice) }],
             }),
             3 => Event::ReapStarted { session, kind, tag: self.tag(), token },

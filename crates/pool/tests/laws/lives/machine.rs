@@ -243,13 +243,21 @@ impl Machine {
             let reap = ReapRules { actions: [(rule, wanted)].into(), ..ReapRules::default() };
             Settings { reap, ..self.settings.clone() }
         };
-        let decision = act::decide(&settings, self.session(id), (rule, "because".to_owned()), self.now());
+        let decision = act::decide(
+            &self.world.pool,
+            &settings,
+            self.session(id),
+            (rule, "because".to_owned()),
+            self.now(),
+        );
         let pinned = self.lives[&id].pinned;
         let expected = match (wanted, decision.action) {
             (Action::Park, _) if pinned || !self.lives[&id].is_parkable() => Action::Report,
             // By a clock that jumps; that it does not start too often is seen at its start.
             (Action::Restart, Action::Report) => {
-                assert!(budget::allows(&self.settings, self.session(id), self.now()).is_err());
+                assert!(
+                    budget::allows(&self.world.pool, &self.settings, self.session(id), self.now()).is_err()
+                );
                 Action::Report
             }
             _ => wanted,
@@ -524,7 +532,7 @@ impl Machine {
                 assert!(!stays || (waits && life.ended == Some(Lifecycle::Parked)), "{session:?}");
                 continue;
             }
-            let allowed = budget::allows(&self.settings, session, now).err();
+            let allowed = budget::allows(&self.world.pool, &self.settings, session, now).err();
             let at = session.budget.due_at.or(allowed.filter(|_| waits));
             let at = at.filter(|_| !session.lifecycle.holds_slot() && !session.budget.exhausted);
             assert!(at.is_none_or(|at| next.is_some_and(|next| next <= at)), "{next:?} {session:?}");

@@ -86,8 +86,8 @@ impl Machine {
             Some(Waiter::Wake(id)) => {
                 let now = self.now();
                 let session = self.session(id);
-                assert_eq!(budget::allows(&self.settings, session, now), Ok(()));
-                let spent = budget::spent(&self.settings, session, now);
+                assert_eq!(budget::allows(&self.world.pool, &self.settings, session, now), Ok(()));
+                let spent = budget::spent(&self.world.pool, &self.settings, session, now);
                 self.world.emit(spent);
                 let (settings, mono) = (self.settings.clone(), self.mono);
                 let life = self.life(id);

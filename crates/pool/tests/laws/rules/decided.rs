@@ -15,7 +15,7 @@ use super::{MINUTE, ONE, START, Scene};
 const MINUTES_30: Timestamp = Timestamp(START + 30 * MINUTE);
 
 fn decide(scene: &Scene, rule: Rule, now: Timestamp) -> Decision {
-    act::decide(&scene.settings, scene.session(), (rule, "because".to_owned()), now)
+    act::decide(&scene.world.pool, &scene.settings, scene.session(), (rule, "because".to_owned()), now)
 }
 
 fn says(scene: &mut Scene, rule: Rule, action: Action) {
@@ -98,7 +98,7 @@ fn g13_each_rule_ends_a_session_for_a_reason_of_its_own() {
         reason
     });
     use Reason::{DiskLimit, Hung, MemoryLimit, RunTime, StaleAgent, TooIdle};
-    assert_eq!(reasons, [MemoryLimit, DiskLimit, RunTime, StaleAgent, Hung, TooIdle]);
+    assert_eq!(reasons, [DiskLimit, MemoryLimit, RunTime, StaleAgent, Hung, TooIdle]);
     assert!(reasons.into_iter().all(|reason| !reason.parks()));
 }
 
@@ -133,7 +133,7 @@ fn a_restart_is_an_end_and_one_start_after_a_pause() {
     assert_eq!(budget::decide(&scene.world.pool, &scene.settings, MINUTES_30), [], "nothing follows twice");
     assert_eq!(wanting(&scene, Timestamp(due.0 - 1)), []);
     assert_eq!(wanting(&scene, due), [ONE]);
-    let spent = budget::spent(&scene.settings, scene.session(), due);
+    let spent = budget::spent(&scene.world.pool, &scene.settings, scene.session(), due);
     scene.world.emit(spent);
     let tag = scene.world.tag();
     let next = admit::Next { tag, now: due, conversation: "talk", fresh: false };

@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use pool::ReapRules;
-use pool::stale::rules::OF_SESSIONS;
+use pool::stale::rules::{self, OF_SESSIONS, Used};
+use protocol::clock::{Clock, ClockStep};
 use protocol::reap::Rule;
 use protocol::session::Reason;
-use protocol::{Lifecycle, MessageState, SessionId, Timestamp};
+use protocol::{Event, Lifecycle, MessageState, SessionId, Timestamp};
 
 use super::{MINUTE, ONE, START, Scene, before};
+use crate::world::server;
 
 /// The rules by which something ends because nothing is seen of it.
 const OF_SILENCE: [Rule; 3] = [Rule::StaleAgent, Rule::Hung, Rule::IdleSession];
@@ -220,5 +222,33 @@ fn p06_a_clock_that_went_back_makes_nothing_older() {
     for rule in OF_TIME {
         let (scene, _) = Scene::of(rule);
         assert!(!scene.applies(rule, Timestamp(0)), "{rule:?}");
+    }
+}
+
+#[test]
+fn what_fills_the_disk_comes_before_what_is_only_idle_whichever_session_it_is() {
+    let (mut scene, _) = Scene::of(Rule::IdleSession);
+    let two = scene.world.live("t", server(1), 2);
+    let mut record = scene.world.pool.session(two).unwrap().clone();
+    record.spec.limits.disk = Some(999);
+    scene.world.emit(Event::SessionCreated(Box::new(record)));
+    scene.used.insert(two, Used { memory: None, disk: Some(1000) });
+    let found = scene
+        .with_signs(Timestamp(u64::MAX), |signs| rules::found(&scene.world.pool, &scene.settings, signs));
+    let found: Vec<(SessionId, Rule)> = found.into_iter().map(|(id, rule, _)| (id, rule)).collect();
+    assert_eq!((found[0], found.contains(&(ONE, Rule::IdleSession))), ((two, Rule::Disk), true), "{found:?}");
+}
+
+#[test]
+fn p06_what_is_at_work_when_the_clock_is_set_back_is_not_silent() {
+    for rule in OF_SILENCE {
+        let (mut scene, at) = Scene::of(rule);
+        // It has worked until now, whatever its record says of when it was started.
+        let back = Timestamp(at.0 - 20 * MINUTE);
+        let step = ClockStep { before: at, after: back };
+        scene.world.emit(Event::ClockRead(Clock { read_at: back, steps: vec![step], ..Clock::default() }));
+        let now = back.after(Duration::from_secs(60));
+        (scene.quiet, scene.calm) = ([(ONE, now)].into(), [(ONE, now)].into());
+        assert!(!scene.applies(rule, now), "{rule:?}");
     }
 }
