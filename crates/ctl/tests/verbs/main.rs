@@ -23,6 +23,9 @@ use std::ffi::OsStr;
 use std::panic;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 use protocol::Role;
 
@@ -62,11 +65,41 @@ fn tests() -> ExitCode {
         all.iter().for_each(|(name, _)| println!("{name}: test"));
         return ExitCode::SUCCESS;
     }
-    let mut failed = 0;
-    for (name, test) in all.into_iter().filter(|(name, _)| name.contains(&filter)) {
-        let passed = panic::catch_unwind(test).is_ok();
-        println!("test {name} ... {}", if passed { "ok" } else { "FAILED" });
-        failed += u32::from(!passed);
+    let chosen: Vec<_> = all.into_iter().filter(|(name, _)| name.contains(&filter)).collect();
+    let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    // Most of them wait most of the time.
+    thread::scope(|scope| {
+        for _ in 0..threads() {
+            scope.spawn(|| {
+                while let Some((name, test)) = chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let passed = panic::catch_unwind(test).is_ok();
+                    println!("test {name} ... {}", if passed { "ok" } else { "FAILED" });
+                    if !passed {
+                        failed.lock().unwrap().push(*name);
+                    }
+                }
+            });
+        }
+    });
+    close(chosen.len(), &failed.into_inner().unwrap())
+}
+
+/// As the standard test runner does.
+fn threads() -> usize {
+    let set = std::env::var("RUST_TEST_THREADS").ok().and_then(|set| set.parse().ok());
+    set.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from))
+}
+
+/// Says how it went in the words of the standard test runner.
+fn close(all: usize, failed: &[&str]) -> ExitCode {
+    if !failed.is_empty() {
+        println!("\nfailures:");
+        failed.iter().for_each(|name| println!("    {name}"));
     }
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let (word, passed) = (if failed.is_empty() { "ok" } else { "FAILED" }, all - failed.len());
+    println!(
+        "\ntest result: {word}. {passed} passed; {} failed; 0 ignored; 0 measured; 0 filtered out",
+        failed.len()
+    );
+    if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
