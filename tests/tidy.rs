@@ -195,6 +195,45 @@ fn only_tmux_spawns_tmux() {
     none(outside("tokio::process", &["tmux"]).into_iter().filter(|hit| !hooks(hit)));
 }
 
+/// Where `poold` opens files other than by the function that takes what an agent put in their place for hostile: what only
+/// its user writes, what it makes anew, and what lies beside the database.
+const OPENS: [&str; 9] = [
+    "archive.rs",
+    "care.rs",
+    "clock.rs",
+    "config.rs",
+    "files.rs",
+    "listen.rs",
+    "reserve.rs",
+    "start.rs",
+    "timeline.rs",
+];
+
+#[test]
+fn files_that_agents_can_write_are_opened_by_one_function() {
+    let allowed = |hit: &String| {
+        let file = hit.split(':').next().unwrap_or_default();
+        let daemon = file.strip_prefix("crates/daemon/src/");
+        daemon.is_none() || daemon.is_some_and(|file| OPENS.contains(&file))
+    };
+    for needle in ["File::open(", "fs::read(", "read_to_string(", "OpenOptions::new()", "File::options()"] {
+        none(outside(needle, &[]).into_iter().filter(|hit| !allowed(hit)));
+        let logs = |hit: &String| hit.starts_with("crates/logs/") || hit.starts_with("crates/watch/");
+        let names_it = |hit: &String| hit.contains("open_regular(");
+        none(outside(needle, &[]).into_iter().filter(|hit| logs(hit) && !names_it(hit)));
+    }
+}
+
+#[test]
+fn slow_files_have_threads_of_their_own() {
+    let owns = ["crates/daemon/src/slow.rs", "crates/daemon/src/activity/round.rs"];
+    let allowed =
+        |hit: &String| !hit.starts_with("crates/daemon/") || owns.iter().any(|own| hit.starts_with(own));
+    for needle in ["spawn_blocking", "block_in_place"] {
+        none(outside(needle, &[]).into_iter().filter(|hit| !allowed(hit)));
+    }
+}
+
 #[test]
 fn only_process_sends_signals() {
     for needle in
