@@ -1,4 +1,4 @@
-//! Waiting until a pool is up: `poold` answers, and its watcher and reaper are connected to it.
+//! Waiting until a pool is up: `poold` answers, its watcher and reaper are connected to it, and tmux was seen.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,6 +18,8 @@ use crate::up::service;
 const LOOK: Duration = Duration::from_secs(2);
 /// Time between two looks.
 const PAUSE: Duration = Duration::from_millis(50);
+/// How long a pool whose daemons are all connected may take until its watcher has seen the tmux server.
+const SEEN: Duration = Duration::from_secs(3);
 /// How many lines of each log explain a failure.
 const LINES: usize = 5;
 
@@ -43,10 +45,14 @@ pub(crate) fn look_within(context: &Context, limit: Duration) -> Option<Status> 
 pub(crate) fn wait(context: &Context, mut supervised: impl FnMut() -> bool) -> Result<Status, Error> {
     let began = Instant::now();
     let _progress = context.progress("the pool to come up");
+    let mut complete_since = None;
     loop {
         let found = look(context);
         if let Some(status) = found.as_ref().filter(|status| status::is_complete(status)) {
-            return Ok(status.clone());
+            let since = *complete_since.get_or_insert_with(Instant::now);
+            if status.tmux.state != "unknown" || since.elapsed() >= SEEN {
+                return Ok(status.clone());
+            }
         }
         if !supervised() {
             return Err(Error::failed(format!(
