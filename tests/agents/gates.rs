@@ -378,6 +378,17 @@ fn a_shell_is_done_when_it_is_in_front_again_and_what_runs_in_it_gets_no_prompt(
     }
 }
 
+/// `wait --for idle`, with all that is known of the session where it does not come.
+#[track_caller]
+fn await_idle(pool: &Pool, session: &str) {
+    let waited = pool.ctl(&["--timeout", "30s", "wait", session, "--for", "idle"]);
+    let known = || {
+        let queue = pool.ok(&["queue", "ls", session]);
+        format!("{}\n{queue}\n{}\n{}", pool.show(session), pool.ok(&["capture", session]), pool.logs())
+    };
+    assert_eq!(waited.code, 0, "{waited:?}\n{}", known());
+}
+
 #[test]
 fn waiting_for_idle_waits_for_what_is_queued_typed_or_worked_on() {
     let pool = Pool::with("");
@@ -393,10 +404,10 @@ fn waiting_for_idle_waits_for_what_is_queued_typed_or_worked_on() {
     for n in 0..3 {
         let file = format!("file{n}");
         pool.ok(&["send", "bash", &format!("sleep 0.3; touch {file}")]);
-        pool.ok(&["wait", "bash", "--for", "idle"]);
+        await_idle(&pool, "bash");
         assert!(dir(&pool, "bash").join("work").join(&file).exists(), "{file}");
         let id = pool.ok(&["send", "none", "x"]);
-        pool.ok(&["wait", "none", "--for", "idle"]);
+        await_idle(&pool, "none");
         assert_eq!(pool.json(&["queue", "show", "none", &id])["state"], "done");
     }
 }

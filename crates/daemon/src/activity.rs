@@ -8,6 +8,7 @@ mod record;
 mod round;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,8 +20,8 @@ use protocol::activity::Source;
 use protocol::event::AgentEvent;
 use protocol::socket::Paths;
 use protocol::{
-    Activity, ActivityState, Event, MessageId, MessageState, Notes, Refusal, Session, SessionId, Tag,
-    Timestamp,
+    Activity, ActivityState, Event, MessageId, MessageState, Notes, OsBytes, Refusal, Session, SessionId,
+    Tag, Timestamp,
 };
 use tmux::PaneRef;
 use tokio::time::{sleep, timeout};
@@ -54,8 +55,8 @@ pub(crate) struct Subject {
     attached: bool,
     /// A prompt that was typed, and that it has not confirmed.
     unconfirmed: Option<MessageId>,
-    /// Whether its own program is in the foreground, where it is a shell.
-    own_foreground: Option<bool>,
+    /// Where it is a shell.
+    shell: Option<Shell>,
     log: PathBuf,
 }
 
@@ -77,7 +78,7 @@ impl Subject {
             agent: Arc::clone(&kind.agent),
             start_limit: run.started_at.after(kind.ready_limit),
             attached: session.attached_clients > 0,
-            own_foreground: own_foreground(session, &kind.agent),
+            shell: Shell::of(session, &kind.agent),
             log: paths.session(session.id).join("logs").join(protocol::logs::CURRENT),
         })
     }
@@ -127,14 +128,31 @@ struct Kind {
     ready_limit: Duration,
 }
 
-/// Whether a session's own program is in the foreground, where it is a shell.
-fn own_foreground(session: &Session, agent: &Agent) -> Option<bool> {
-    if session.spec.agent != "shell" && agent.confirm != Confirm::Prompt {
-        return None;
+/// A session's own program, which is in the foreground of its terminal while it waits for a command.
+struct Shell {
+    /// Its init, in the same terminal.
+    init: Option<u32>,
+    /// The name of its program.
+    own: OsString,
+    /// What its watcher saw in the foreground last, which may be long ago where the machine has much to do.
+    seen: Option<OsBytes>,
+}
+
+impl Shell {
+    fn of(session: &Session, agent: &Agent) -> Option<Self> {
+        if session.spec.agent != "shell" && agent.confirm != Confirm::Prompt {
+            return None;
+        }
+        let own = session.spec.command.first()?.as_path().file_name()?.to_owned();
+        let init = session.incarnation.as_ref().and_then(|run| run.init).map(|init| init.pid);
+        Some(Self { init, own, seen: session.current_command.clone() })
     }
-    let now = session.current_command.as_ref()?;
-    let own = session.spec.command.first()?.as_path().file_name()?;
-    Some(look::is_same_program(own, now.as_os_str()))
+
+    /// Whether it is in the foreground, by what was found there just now, else by what was seen there last.
+    fn is_in_front(&self, found: Option<&OsBytes>) -> Option<bool> {
+        let command = found.or(self.seen.as_ref())?;
+        Some(look::is_same_program(&self.own, command.as_os_str()))
+    }
 }
 
 /// Looks for ever.
@@ -230,7 +248,7 @@ fn decide(turn: &mut Turn<'_>, daemon: &Daemon, (found, began): (Vec<(Subject, F
             idle_quiet,
             marks: found.marks,
             worked_at: turn.rest.view.worked.get(&subject.tag).copied(),
-            own_foreground: subject.own_foreground,
+            own_foreground: subject.shell.as_ref().and_then(|shell| shell.is_in_front(found.front.as_ref())),
             interrupted_at,
             screen: found.look,
             title: found.title,

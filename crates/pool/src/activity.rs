@@ -123,9 +123,11 @@ fn corrected(pool: &Pool, before: &Activity, notes: &Notes, seen: &Seen, now: Ti
         return corrected(pool, &again, notes, seen, now).or(Some(again));
     }
     let look = seen.screen.as_ref()?;
-    let silent_since = notes.heard_at.into_iter().chain(seen.quiet_since).chain([before.since]).max()?;
-    let silent =
-        seen.quiet_since.is_some() && pool.age(now, silent_since) >= SILENCE && look.at > silent_since;
+    let said = notes.heard_at.into_iter().chain(seen.quiet_since).chain([before.since]);
+    let silent_since = pool.latest(now, said);
+    let silent = seen.quiet_since.is_some()
+        && pool.age(now, silent_since) >= SILENCE
+        && pool.is_earlier(now, silent_since, look.at);
     let ready = matches!(look.composer, Composer::Empty | Composer::Holds(_));
     // Its title blinks while it asks: it is not silent.
     let asks = match seen.title {

@@ -27,7 +27,7 @@ pub fn allows(pool: &Pool, settings: &Settings, session: &Session, now: Timestam
     let max = usize::try_from(max(rules, session)).unwrap_or(usize::MAX).clamp(1, STARTS_MAX);
     match recent.len().checked_sub(max) {
         None => Ok(()),
-        Some(over) => Err(pool.time_after(recent[over], rules.window)),
+        Some(over) => Err(pool.time_after(now, recent[over], rules.window)),
     }
 }
 

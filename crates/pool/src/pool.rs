@@ -92,8 +92,11 @@ impl Pool {
 
     /// What the wall clock says when this is so long ago, unless it is set meanwhile.
     #[must_use]
-    pub fn time_after(&self, at: Timestamp, delay: Duration) -> Timestamp {
-        clock::wall(&self.clock, clock::moment(&self.clock, at).after(delay))
+    pub fn time_after(&self, now: Timestamp, at: Timestamp, delay: Duration) -> Timestamp {
+        if self.clock.steps.is_empty() {
+            return at.after(delay);
+        }
+        clock::wall(&self.clock, clock::moment_by(&self.clock, at, now).after(delay))
     }
 
     /// The last event in the journal.

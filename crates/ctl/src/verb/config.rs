@@ -53,8 +53,14 @@ fn show(context: &Context) -> Result<u8, Error> {
         }
         Err(error) => return Err(error),
     };
-    print(context, "config", &redact::text(&config))?;
+    print(context, "config", &redacted(&config))?;
     Ok(exit::OK)
+}
+
+/// Without keys and passwords. The names of variables under `[env]` `pass` are none.
+fn redacted(config: &str) -> String {
+    let shown = |line: &str| if line.starts_with("pass = [") { line.to_owned() } else { redact::text(line) };
+    config.lines().map(shown).collect::<Vec<_>>().join("\n")
 }
 
 fn print(context: &Context, key: &str, text: &str) -> Result<(), Error> {

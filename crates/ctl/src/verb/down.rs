@@ -43,6 +43,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
             Err(error) if is_there(context, &error) => return Err(error),
             Err(error) => Err(error),
             Ok(_) => {
+                is_kept_by_up(context)?;
                 end_sessions(context)?;
                 running(context)
             }
@@ -68,6 +69,17 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
     }
     tell(context, stopped, alive.ok().map(|views| views.len()))?;
     Ok(exit::OK)
+}
+
+/// Refuses where the daemons are somebody else's: then no session is ended either.
+fn is_kept_by_up(context: &Context) -> Result<(), Error> {
+    let lock = &context.paths.up_lock;
+    let kept =
+        lock::holder(lock).is_some() || lock::is_orphaned(lock) || !kept::alive(&context.paths)?.is_empty();
+    match health::look(context) {
+        Some(left) if !kept => Err(still_there(&left, false)),
+        _ => Ok(()),
+    }
 }
 
 /// Tells whether this command runs in a session of the pool that it is to stop.

@@ -58,28 +58,21 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
         removed += 1;
         Ok(())
     });
-    if removed > 0 && !args.purge {
-        say_where(context, &mut client, args.archive)?;
+    if args.archive && removed > 0 {
+        say_where(context, &mut client)?;
     }
     all.map(|()| exit::OK)
 }
 
-/// Says where the archives are, or what was removed left. That nobody can tell is no failure.
-fn say_where(context: &Context, client: &mut Client, archived: bool) -> Result<(), Error> {
+/// Says where the archives are. That nobody can tell is no failure: they are written.
+fn say_where(context: &Context, client: &mut Client) -> Result<(), Error> {
     if context.style.json || context.style.quiet {
         return Ok(());
     }
     match client.ask(Request::Status) {
         Ok(Response::Status(status)) => {
-            let dir = |name| status.state_dir.as_path().join(name);
-            let below = |name| escape::line(&dir(name).to_string_lossy());
-            if archived {
-                return context.say(&format!("archived below {}", below("archive")));
-            }
-            context.say(&format!(
-                "work and logs stay below {} (`poolctl prune --purge` removes them)",
-                below("sessions")
-            ))
+            let dir = status.state_dir.as_path().join("archive");
+            context.say(&format!("archived below {}", escape::line(&dir.to_string_lossy())))
         }
         _ => Ok(()),
     }
@@ -95,6 +88,12 @@ fn stopped(client: &mut Client) -> Result<Vec<String>, Error> {
 fn remove(context: &Context, client: &mut Client, args: &Args, session: &str) -> Result<(), Error> {
     let session = context.session(session)?;
     let Args { keep_tmux, force, purge, archive, .. } = *args;
+    // Only to say what is left.
+    let asks = !(context.style.json || context.style.quiet || purge || archive);
+    let dir = match asks.then(|| client.ask(Request::Show(session.clone()))) {
+        Some(Ok(Response::Session(view))) => Some(view.session.dir),
+        _ => None,
+    };
     let remove = Remove { session: session.clone(), keep_tmux, force, purge, archive };
     let progress = context.progress(&format!("{session} to be gone"));
     expect_done(&client.change(&args.repeat, Request::Remove(remove))?)?;
@@ -103,5 +102,7 @@ fn remove(context: &Context, client: &mut Client, args: &Args, session: &str) ->
         let mode = if keep_tmux { "detach" } else { "kill_tmux" };
         return out::json(&json!({"session": session, "removed": true, "mode": mode}));
     }
-    context.say(&format!("{session}  removed"))
+    let left = dir.map(|dir| dir.as_path().join("work")).filter(|work| work.is_dir());
+    let left = left.map(|work| format!("; its work stays in {}", escape::line(&work.to_string_lossy())));
+    context.say(&format!("{session}  removed{}", left.unwrap_or_default()))
 }

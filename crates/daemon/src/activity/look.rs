@@ -14,7 +14,7 @@ use agents::terminal::{Mark, Scanner, title_asks};
 use agents::transcript::{self, End, Ending, Said};
 use nix::fcntl::OFlag;
 use pool::activity::{Look, Marks, SILENCE, Title};
-use protocol::Timestamp;
+use protocol::{OsBytes, Timestamp};
 
 use super::Subject;
 use crate::files;
@@ -49,6 +49,8 @@ pub(super) struct Watched {
     said: Arc<Vec<Said>>,
     ended: Option<End>,
     tokens: Option<u64>,
+    /// What is in the foreground of a shell's terminal.
+    front: Option<OsBytes>,
 }
 
 /// What was found.
@@ -61,6 +63,7 @@ pub(super) struct Found {
     pub(super) said: Arc<Vec<Said>>,
     pub(super) ended: Option<End>,
     pub(super) tokens: Option<u64>,
+    pub(super) front: Option<OsBytes>,
 }
 
 impl Watched {
@@ -73,6 +76,7 @@ impl Watched {
             said: Arc::clone(&self.said),
             ended: self.ended.clone(),
             tokens: self.tokens,
+            front: self.front.clone(),
         }
     }
 
@@ -99,12 +103,15 @@ impl Watched {
 
     /// Reads what is new.
     pub(super) fn read(&mut self, subject: &Subject, now: Timestamp) {
+        let init = subject.shell.as_ref().and_then(|shell| shell.init);
+        let front = init.and_then(|init| process::place::front(init).ok().flatten());
+        self.front = front.map(|front| front.command);
         if subject.attached {
             // Somebody is there who hears it.
             self.marks.bell_at = None;
         }
         if let Ok(found) = std::fs::metadata(&subject.log) {
-            self.quiet_since = Some(written_at(&found).min(now));
+            self.quiet_since = Some(written_at(&found));
             match subject.agent.adapter {
                 Adapter::None => self.read_log(subject, &found, now),
                 Adapter::Codex if subject.known.state.is_at_work() => self.read_title(subject, &found, now),

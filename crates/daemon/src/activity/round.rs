@@ -180,7 +180,7 @@ mod tests {
             hooked: false,
             attached: false,
             unconfirmed: None,
-            own_foreground: None,
+            shell: None,
             log: log.to_owned(),
         }
     }

@@ -61,7 +61,7 @@ fn no_stale_worker(pool: &Pool, settings: &Settings, session: &Session, facts: &
     let limit = settings.reap.stale_worker;
     let why = format!("worker {} was silent for {silent} s (limit {} s)", worker.id.0, limit.as_secs());
     // It has to be silent for longer than that.
-    let at = pool.time_after(worker.heard_at, limit.saturating_add(Duration::from_millis(1)));
+    let at = pool.time_after(facts.now, worker.heard_at, limit.saturating_add(Duration::from_millis(1)));
     Verdict { applies: false, why, at: Some(at) }
 }
 

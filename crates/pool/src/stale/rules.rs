@@ -66,7 +66,7 @@ impl Verdict {
         let age = pool.age(now, since);
         let why = format!("{what} for {} s (limit {} s)", age.as_secs(), limit.as_secs());
         let applies = age >= limit;
-        Self { applies, why, at: (!applies).then(|| pool.time_after(since, limit)) }
+        Self { applies, why, at: (!applies).then(|| pool.time_after(now, since, limit)) }
     }
 }
 
