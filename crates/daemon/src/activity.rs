@@ -33,7 +33,7 @@ use round::Rounds;
 use crate::context::{Daemon, pane_of};
 use crate::delivery::glance;
 use crate::engine::Turn;
-use crate::{clock, hooks, stale};
+use crate::{clock, hooks, stale, view};
 
 /// Time between two looks.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -237,6 +237,8 @@ fn decide(turn: &mut Turn<'_>, daemon: &Daemon, (found, began): (Vec<(Subject, F
             continue;
         }
         marked(turn, &subject, &found);
+        let front = found.front.clone();
+        turn.emit_all(front.and_then(|command| view::in_front(turn, (subject.id, subject.tag), command)));
         looked(turn, subject.tag, began);
         note(turn, &subject, &found);
         if record::read(turn, daemon, &subject, &found) {

@@ -9,7 +9,7 @@ use pool::reconcile::{self, Touched};
 use protocol::diff::Change;
 use protocol::reap::Outcome;
 use protocol::tmux::{Means, Server, TmuxState};
-use protocol::{Event, Exit, PaneId, ProcId, SessionId, Tag, Timestamp};
+use protocol::{Event, Exit, OsBytes, PaneId, ProcId, SessionId, Tag, Timestamp};
 
 use crate::context::Daemon;
 use crate::engine::Turn;
@@ -287,6 +287,16 @@ fn may_be_older(turn: &Turn<'_>, id: SessionId, exit: Option<Exit>, began: Times
 /// Whether the session changed after the look began, or so shortly before that it may have.
 fn is_younger(turn: &Turn<'_>, id: SessionId, began: Timestamp) -> bool {
     turn.pool().session(id).is_some_and(|session| turn.pool().age(began, session.changed_at) < ON_THE_WAY)
+}
+
+/// What is in front of a session's terminal now, where its record says otherwise: where the machine has much to do, the
+/// watcher looks only every half minute.
+pub(crate) fn in_front(turn: &Turn<'_>, (session, tag): (SessionId, Tag), command: OsBytes) -> Option<Event> {
+    let record = turn.pool().session(session)?;
+    let run = record.incarnation.as_ref().filter(|run| run.tag == tag)?;
+    let (dead, attached, current_command) = (run.dead, record.attached_clients, Some(command));
+    let changed = record.current_command != current_command;
+    changed.then(|| Event::SessionObserved { session, at: turn.now(), dead, attached, current_command })
 }
 
 /// Whether the reaper says when it is over: it is at it, or named what is left of it and is going to try again.

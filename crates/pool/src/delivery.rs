@@ -47,6 +47,9 @@ pub fn gate(pool: &Pool, settings: &Settings, session: &Session, now: Timestamp)
             let ask = activity.ask.as_ref().map_or("", |ask| ask.kind.word());
             Err(format!("it waits for a person: {ask}"))
         }
+        ActivityState::Busy if activity.source == Source::Process && holds_back(agent, &activity) => {
+            Err(NOT_IN_FRONT.to_owned())
+        }
         ActivityState::Busy if holds_back(agent, &activity) => {
             Err(format!("its agent is busy ({})", activity.source.word()))
         }
@@ -67,6 +70,8 @@ pub fn gate(pool: &Pool, settings: &Settings, session: &Session, now: Timestamp)
         _ => Ok(()),
     }
 }
+
+const NOT_IN_FRONT: &str = "another program is in front of its shell";
 
 /// Why nothing is said to an agent that has used up what it may.
 #[must_use]
@@ -136,7 +141,7 @@ pub fn look(settings: &Settings, agent: &Agent, glance: &Glance) -> Result<(), S
         return Err(format!("its program has not read what was typed before ({bytes} bytes)"));
     }
     if agent.confirm == Confirm::Prompt && glance.in_front == Some(false) {
-        return Err("another program is in front of its shell".to_owned());
+        return Err(NOT_IN_FRONT.to_owned());
     }
     if glance.alternate && agent.waits_for_screen {
         return Err("it shows a full-screen program".to_owned());

@@ -66,8 +66,11 @@ fn a_prompt_waits_for_what_is_known_to_be_busy() {
     for kind in KINDS {
         for source in SOURCES {
             let stage = doing(kind, Activity { state: ActivityState::Busy, source, ..Activity::default() });
-            let expected =
-                waits(source, agent(kind).confirm).then(|| format!("its agent is busy ({})", source.word()));
+            let told = match source {
+                Source::Process => "another program is in front of its shell".to_owned(),
+                _ => format!("its agent is busy ({})", source.word()),
+            };
+            let expected = waits(source, agent(kind).confirm).then_some(told);
             assert_eq!(why(&stage), expected, "{kind} {source:?}");
         }
     }

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use process::place::Front;
 use process::unread::Stand;
 use protocol::activity::Source;
 use protocol::event::AgentEvent;
@@ -18,6 +17,7 @@ use super::{Claim, Typed, reading, settled};
 use crate::context::Daemon;
 use crate::engine::Turn;
 use crate::slow::{self, Purpose};
+use crate::view;
 
 /// How long a shell that writes nothing may take until it counts as back.
 const SILENT_LIMIT: Duration = Duration::from_secs(3);
@@ -156,7 +156,7 @@ async fn back(
     let front = run.init.and_then(|init| process::place::front(init.pid).ok().flatten());
     let idle = move |turn: &mut Turn<'_>| {
         let now = turn.now();
-        turn.emit_all(front.and_then(|front| in_front(turn, (session, tag), front)));
+        turn.emit_all(front.and_then(|front| view::in_front(turn, (session, tag), front.command)));
         let busy = turn
             .pool()
             .activity_in(session, tag)
@@ -175,15 +175,6 @@ async fn back(
     };
     daemon.engine.turn(idle).await?;
     settled(daemon, (session, id), MessageState::Done, Some(why)).await
-}
-
-/// What is in front of it now: where the machine has much to do, the watcher looks only every half minute.
-fn in_front(turn: &Turn<'_>, (session, tag): (SessionId, Tag), front: Front) -> Option<Event> {
-    let record = turn.pool().session(session)?;
-    let run = record.incarnation.as_ref().filter(|run| run.tag == tag)?;
-    let (dead, attached, current_command) = (run.dead, record.attached_clients, Some(front.command));
-    let changed = record.current_command != current_command;
-    changed.then(|| Event::SessionObserved { session, at: turn.now(), dead, attached, current_command })
 }
 
 fn tells(source: Source) -> bool {
