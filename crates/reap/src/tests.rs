@@ -490,7 +490,7 @@ async fn a_list_touches_nothing() {
 
 /// The processes of a lease on a tmux that says what the test wants.
 async fn outcome(tmux: &Fake, victim: Option<&Stubborn>) -> Outcome {
-    let candidate = Candidate { remove_pane: true, agent: victim.map(Stubborn::id), ..candidate("one") };
+    let candidate = Candidate { remove_pane: true, agent: victim.map(Stubborn::id), ..candidate("outcome") };
     let token = Token { epoch: Epoch(1), n: 1 };
     cycle::end(tmux, &lease(candidate, token, std::path::Path::new("/unused"))).await
 }
