@@ -214,7 +214,7 @@ fn files_that_agents_can_write_are_opened_by_one_function() {
     let allowed = |hit: &String| {
         let file = hit.split(':').next().unwrap_or_default();
         let daemon = file.strip_prefix("crates/daemon/src/");
-        daemon.is_none() || daemon.is_some_and(|file| OPENS.contains(&file))
+        daemon.is_none_or(|file| OPENS.contains(&file))
     };
     for needle in ["File::open(", "fs::read(", "read_to_string(", "OpenOptions::new()", "File::options()"] {
         none(outside(needle, &[]).into_iter().filter(|hit| !allowed(hit)));

@@ -51,7 +51,7 @@ impl Common {
     }
 
     /// Log lines to standard error, by `-v` or `POOL_LOG`; a panic is logged and ends the process.
-    fn start(&self, name: &str) {
+    fn start(&self) {
         let level = ["info", "debug", "trace"][usize::from(self.verbose.min(2))];
         let filter = EnvFilter::try_from_env("POOL_LOG").unwrap_or_else(|_| EnvFilter::new(level));
         let ansi = std::io::stderr().is_terminal();
@@ -62,7 +62,7 @@ impl Common {
         }));
         // Without paths nothing runs, and that is said later.
         if let Ok(paths) = Paths::new(&self.env())
-            && let Err(error) = process::logfile::keep_short(paths.log(name))
+            && let Err(error) = process::logfile::keep_short(paths.log(env!("CARGO_BIN_NAME")))
         {
             tracing::warn!(%error, "the log is not kept short");
         }
@@ -72,7 +72,7 @@ impl Common {
 /// The command line, once the log is open.
 pub(crate) fn start<A: Parser>(common: impl FnOnce(&A) -> &Common) -> A {
     let args = A::parse();
-    common(&args).start(A::command().get_name());
+    common(&args).start();
     args
 }
 

@@ -214,7 +214,7 @@ pub(crate) fn refuse(error: &clap::Error, args: &[OsString]) -> u8 {
     exit
 }
 
-/// What whoever left out `--` before a command is told.
+/// A hint for a command line that lacks `--` before its command.
 fn tip(error: &clap::Error, args: &[OsString]) -> Option<&'static str> {
     let verb = args.iter().skip(1).find(|arg| !arg.as_encoded_bytes().starts_with(b"-"))?;
     let takes_command = ["new", "run", "work", "lock"].iter().any(|of| verb == of);

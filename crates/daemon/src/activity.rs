@@ -55,7 +55,7 @@ pub(crate) struct Subject {
     attached: bool,
     /// A prompt that was typed, and that it has not confirmed.
     unconfirmed: Option<MessageId>,
-    /// Where it is a shell.
+    /// Set where the session is a shell.
     shell: Option<Shell>,
     log: PathBuf,
 }
@@ -134,7 +134,7 @@ struct Shell {
     init: Option<u32>,
     /// The name of its program.
     own: OsString,
-    /// What its watcher saw in the foreground last, which may be long ago where the machine has much to do.
+    /// The program that the watcher saw in the foreground last, under load half a minute ago or more.
     seen: Option<OsBytes>,
 }
 
@@ -148,7 +148,7 @@ impl Shell {
         Some(Self { init, own, seen: session.current_command.clone() })
     }
 
-    /// Whether it is in the foreground, by what was found there just now, else by what was seen there last.
+    /// Compares its program with the one found in the foreground just now, else with the one seen there last.
     fn is_in_front(&self, found: Option<&OsBytes>) -> Option<bool> {
         let command = found.or(self.seen.as_ref())?;
         Some(look::is_same_program(&self.own, command.as_os_str()))
@@ -237,7 +237,7 @@ fn decide(turn: &mut Turn<'_>, daemon: &Daemon, (found, began): (Vec<(Subject, F
             continue;
         }
         marked(turn, &subject, &found);
-        let front = found.front.clone();
+        let front = found.front.as_ref();
         turn.emit_all(front.and_then(|command| view::in_front(turn, (subject.id, subject.tag), command)));
         looked(turn, subject.tag, began);
         note(turn, &subject, &found);

@@ -1,10 +1,13 @@
 //! The only clock of the daemon, the only source of chance.
 
+use std::fs::Metadata;
+use std::io;
 use std::time::{Duration, Instant, SystemTime};
 
 use nix::time::{ClockId, clock_gettime};
 use pool::clock::Reading;
 use pool::deadlines::Mono;
+use protocol::clock::Clock;
 use protocol::time::millis;
 use protocol::{Tag, Timestamp};
 
@@ -16,6 +19,21 @@ pub(crate) fn now() -> Timestamp {
 /// A time of the system's.
 pub(crate) fn timestamp(at: SystemTime) -> Timestamp {
     Timestamp(millis(at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()))
+}
+
+/// The ages of files at one moment.
+pub(crate) struct Ages {
+    /// What is known of the machine's clocks.
+    pub(crate) clock: Clock,
+    pub(crate) now: Timestamp,
+}
+
+impl Ages {
+    /// Whether a file was last written so long ago, or longer; false where that cannot be told.
+    pub(crate) fn is_old(&self, found: io::Result<Metadata>, least: Duration) -> bool {
+        let written = found.and_then(|found| found.modified()).map(timestamp);
+        written.is_ok_and(|at| pool::clock::age(&self.clock, self.now, at) >= least)
+    }
 }
 
 /// Both clocks, read together as far as can be: between the two this process may be kept waiting.
@@ -32,7 +50,7 @@ pub(crate) fn read() -> Reading {
 }
 
 const READS: usize = 5;
-/// How far apart two readings are that count as one.
+/// Greatest time between two readings of one moment.
 const TOGETHER: Duration = Duration::from_millis(100);
 
 /// Time since the machine's start without its sleep; of the same zero for every process of one boot.
@@ -45,7 +63,7 @@ fn awake() -> Duration {
     clock_gettime(clock).map(Duration::from).unwrap_or_default()
 }
 
-/// By how many milliseconds a test sets the wall clock, in the file that `POOL_CLOCK` names. Only in builds with debug
+/// Milliseconds by which a test sets the wall clock, from the file that `POOL_CLOCK` names. Only in builds with debug
 /// assertions.
 fn set_by_test() -> i64 {
     #[cfg(debug_assertions)]
@@ -81,9 +99,9 @@ pub(crate) fn stamp(at: Timestamp) -> String {
 ///
 /// # Errors
 /// What the system's random source reports.
-pub(crate) fn tag() -> std::io::Result<Tag> {
+pub(crate) fn tag() -> io::Result<Tag> {
     let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
+    getrandom::fill(&mut bytes).map_err(io::Error::other)?;
     Ok(Tag(bytes))
 }
 
@@ -91,7 +109,7 @@ pub(crate) fn tag() -> std::io::Result<Tag> {
 ///
 /// # Errors
 /// What the system's random source reports.
-pub(crate) fn uuid() -> std::io::Result<String> {
+pub(crate) fn uuid() -> io::Result<String> {
     let Tag(mut bytes) = tag()?;
     bytes[6] = (bytes[6] & 0x0f) | 0x40;
     bytes[8] = (bytes[8] & 0x3f) | 0x80;

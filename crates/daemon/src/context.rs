@@ -30,7 +30,7 @@ pub(crate) struct Daemon {
     /// The same on the monotonic clock.
     pub(crate) started: std::time::Instant,
     pub(crate) config: watch::Sender<Arc<Loaded>>,
-    /// The configuration at the start: what of it only a start changes is still in force.
+    /// The configuration at the start. Its settings that need a restart are still in force.
     pub(crate) first_config: Config,
     /// Processes that hold messages, to be watched.
     pub(crate) holders: mpsc::UnboundedSender<ProcId>,
@@ -66,7 +66,7 @@ impl Daemon {
         self.engine.turn(move |turn| turn.pool().session(session)?.incarnation.clone()).await.ok().flatten()
     }
 
-    /// How long ago this was, whatever the wall clock was set to since.
+    /// The time since then, without steps of the wall clock and the machine's sleep.
     pub(crate) async fn age(&self, at: Timestamp) -> Result<Duration, Refusal> {
         self.engine.turn(move |turn| turn.age(at)).await
     }

@@ -24,7 +24,7 @@ use crate::work::Work;
 
 pub(crate) use pace::Pace;
 use turn::News;
-pub(crate) use turn::{Turn, tell};
+pub(crate) use turn::{Turn, log_step};
 
 /// The most pieces of work of one turn: enough to share a commit, few enough to answer soon.
 const BATCH: usize = 256;
@@ -56,7 +56,7 @@ pub(crate) struct Engine {
     /// When the daemon started, for its monotonic clock.
     pub(crate) started: Instant,
     /// The clocks at the last turn.
-    pub(crate) read: Reading,
+    pub(crate) reading: Reading,
     pub(crate) pace: Pace,
     /// Whether the journal is still longer than it is to be.
     pub(crate) trim_on: bool,
@@ -146,15 +146,14 @@ impl Engine {
 
     fn turn(&mut self, batch: Vec<Job>) -> Result<(), StoreError> {
         let reading = crate::clock::read();
-        let stepped = pool::clock::step(self.pool.clock(), self.read, reading);
-        self.read = reading;
+        let stepped = pool::clock::step(self.pool.clock(), self.reading, reading);
+        self.reading = reading;
         let mut turn = Turn {
             pool: &mut self.pool,
             store: &self.store,
             rest: &mut self.rest,
             publish: &self.publish,
-            now: reading.wall,
-            read: reading,
+            reading,
             mono: crate::clock::mono(self.started),
             events: Vec::new(),
             bodies: Vec::new(),
@@ -165,7 +164,7 @@ impl Engine {
             compaction: None,
         };
         if let Some(stepped) = stepped {
-            turn.step(stepped);
+            turn.clock_stepped(stepped);
         }
         let mut after: Vec<After> = batch.into_iter().map(|job| job(&mut turn)).collect();
         turn.look_again(&mut after);
@@ -225,7 +224,7 @@ impl Engine {
 
     /// Cuts the journal to what is kept.
     fn trim(&mut self) -> Result<(), StoreError> {
-        let oldest = pool::clock::ago(self.pool.clock(), self.read.wall, self.rest.keep_events_for);
+        let oldest = pool::clock::ago(self.pool.clock(), self.reading.wall, self.rest.keep_events_for);
         crate::crash::point("journal-trim");
         let removed = self.store.trim_journal(self.rest.keep_events, oldest)?;
         self.trim_on = removed >= store::TRIM_MAX;

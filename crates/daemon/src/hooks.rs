@@ -44,8 +44,8 @@ pub(crate) struct Agents {
     heard: VecDeque<u64>,
     /// Hooks that wait for a decision.
     asks: BTreeMap<(SessionId, u64), oneshot::Sender<Decision>>,
-    /// Who waits for the word of a hook that it has its decision.
-    told: BTreeMap<(SessionId, u64), oneshot::Sender<()>>,
+    /// Decisions that hooks were sent and their agents have not taken yet, each with its `approve` that waits.
+    sent: BTreeMap<(SessionId, u64), oneshot::Sender<()>>,
     /// What agents ask beside what is shown, oldest first.
     behind: BTreeMap<SessionId, Vec<Ask>>,
     /// Why the next prompt of a session is not typed yet.

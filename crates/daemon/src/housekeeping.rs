@@ -6,10 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pool::queue;
-use protocol::Timestamp;
 use tokio::time::{Instant, sleep};
 
-use crate::clock;
+use crate::clock::Ages;
 use crate::context::Daemon;
 use crate::engine::Turn;
 use crate::op;
@@ -20,8 +19,8 @@ const PAUSE: Duration = Duration::from_secs(60);
 /// Between two looks while there is much to forget.
 const BUSY: Duration = Duration::from_millis(100);
 
-/// Between two readings of the clocks that are on record. A start cannot tell a jump of the clock from its drift, where that
-/// is longer ago.
+/// Time between two readings of the clocks that are put on record: a start of the daemon tells a jump from drift the
+/// better the younger the last one is.
 const READ_CLOCK: Duration = Duration::from_secs(3600);
 
 /// Keeps house for ever.
@@ -49,16 +48,15 @@ async fn keep_files(daemon: &Daemon) -> Option<()> {
     let (database, state) = (daemon.paths.database.clone(), daemon.paths.state.clone());
     let known = |turn: &mut Turn<'_>| {
         let pool = turn.pool();
-        ((pool.next_session(), pool.seq().0), pool.clock().clone(), turn.now())
+        ((pool.next_session(), pool.seq().0), turn.ages())
     };
-    let (given_out, clock, now) = daemon.engine.turn(known).await.ok()?;
+    let (given_out, ages) = daemon.engine.turn(known).await.ok()?;
     let keep = move || {
         crate::timeline::reserve(&state, given_out);
         crate::reserve::keep(&database);
-        let age = |at| pool::clock::age(&clock, now, at);
-        forget_copies(&database, age);
+        forget_copies(&database, &ages);
         if let Some(keep) = keep_archives {
-            forget_archives(&archives, keep, age);
+            forget_archives(&archives, keep, &ages);
         }
     };
     slow::limited(Purpose::House, keep).await;
@@ -70,30 +68,23 @@ async fn keep_files(daemon: &Daemon) -> Option<()> {
 const KEEP_COPIES: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Removes old copies, `pool.redb.v1` and the like, beside the database.
-fn forget_copies(database: &Path, age: impl Fn(Timestamp) -> Duration) {
+fn forget_copies(database: &Path, ages: &Ages) {
     let is_copy = |entry: &DirEntry| {
         let (name, own) = (entry.file_name(), database.file_name().unwrap_or_default());
         let version = name.as_encoded_bytes().strip_prefix(own.as_encoded_bytes());
         let version = version.and_then(|rest| rest.strip_prefix(b".v"));
         version.is_some_and(|v| !v.is_empty() && v.iter().all(u8::is_ascii_digit))
     };
-    forget_old(database.parent().unwrap_or(database), (KEEP_COPIES, age), is_copy);
+    forget_old(database.parent().unwrap_or(database), (KEEP_COPIES, ages), is_copy);
 }
 
 /// Removes the archives that were written longer ago.
-fn forget_archives(archives: &Path, keep: Duration, age: impl Fn(Timestamp) -> Duration) {
-    forget_old(archives, (keep, age), |entry| entry.file_name().as_encoded_bytes().ends_with(b".tar.gz"));
+fn forget_archives(archives: &Path, keep: Duration, ages: &Ages) {
+    forget_old(archives, (keep, ages), |entry| entry.file_name().as_encoded_bytes().ends_with(b".tar.gz"));
 }
 
-fn forget_old(
-    dir: &Path,
-    (keep, age): (Duration, impl Fn(Timestamp) -> Duration),
-    named: impl Fn(&DirEntry) -> bool,
-) {
-    let old = |entry: &DirEntry| {
-        let written = entry.metadata().and_then(|found| found.modified());
-        written.is_ok_and(|at| age(clock::timestamp(at)) >= keep)
-    };
+fn forget_old(dir: &Path, (keep, ages): (Duration, &Ages), named: impl Fn(&DirEntry) -> bool) {
+    let old = |entry: &DirEntry| ages.is_old(entry.metadata(), keep);
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     for entry in entries.filter(|entry| named(entry) && old(entry)) {
         match std::fs::remove_file(entry.path()) {
@@ -131,10 +122,13 @@ fn tidy(turn: &mut Turn<'_>, daemon: &Daemon) -> bool {
 mod tests {
     use std::time::SystemTime;
 
-    use super::*;
+    use protocol::clock::Clock;
 
-    fn age(at: Timestamp) -> Duration {
-        clock::now().since(at)
+    use super::*;
+    use crate::clock;
+
+    fn ages() -> Ages {
+        Ages { clock: Clock::default(), now: clock::now() }
     }
 
     #[test]
@@ -146,7 +140,7 @@ mod tests {
                 file.set_modified(SystemTime::now() - Duration::from_secs(100)).unwrap();
             }
         }
-        forget_archives(dir.path(), Duration::from_secs(50), age);
+        forget_archives(dir.path(), Duration::from_secs(50), &ages());
         let left = |name: &str| dir.path().join(name).exists();
         assert_eq!((left("old.tar.gz"), left("new.tar.gz"), left("old.txt")), (false, true, true));
     }
@@ -159,7 +153,7 @@ mod tests {
             let file = std::fs::File::create(dir.path().join(name)).unwrap();
             file.set_modified(SystemTime::now() - Duration::from_secs(age * 24 * 3600)).unwrap();
         }
-        forget_copies(&database, age);
+        forget_copies(&database, &ages());
         let left = |name: &str| dir.path().join(name).exists();
         let names = ["pool.redb", "pool.redb.v3", "pool.redb.v4", "pool.redb.vx"];
         assert_eq!(names.map(left), [true, false, true, true]);

@@ -55,9 +55,9 @@ pub(crate) fn open_store(paths: &Paths) -> Result<(Store, Pool), Fatal> {
         Event::PoolStarted { epoch: Epoch(start.known.epoch()), build: BUILD.to_owned(), boot: boot.clone() },
         Event::NextSession { next: start.known.next_session() },
     ];
-    let (clock, step) = pool::clock::at_start(pool.clock(), same_boot, last_known(&store)?, reading);
+    let (clock, step) = pool::clock::at_start(pool.clock(), same_boot, last_event(&store, &pool)?, reading);
     if let Some(step) = step {
-        engine::tell(step);
+        engine::log_step(step);
         events.extend(pool::budget::shifted(&pool, step));
     }
     events.push(Event::ClockRead(Clock { seq: pool.seq(), ..clock }));
@@ -79,10 +79,14 @@ pub(crate) fn open_store(paths: &Paths) -> Result<(Store, Pool), Fatal> {
     Ok((store, pool))
 }
 
-/// The last event in the journal, and when it was.
-fn last_known(store: &Store) -> Result<Option<(Seq, Timestamp)>, Fatal> {
-    let last = store.reader().last_event().map_err(storage)?;
-    Ok(last.map(|stamped| (stamped.seq, stamped.at)))
+/// The place and the time of the last event in the journal; none where it is damaged.
+fn last_event(store: &Store, pool: &Pool) -> Result<Option<(Seq, Timestamp)>, Fatal> {
+    let before = Seq(pool.seq().0.saturating_sub(1));
+    match store.reader().events_since(before, 1) {
+        Ok(events) => Ok(events.first().map(|stamped| (stamped.seq, stamped.at))),
+        Err(StoreError::Record { .. }) => Ok(None),
+        Err(error) => Err(storage(error)),
+    }
 }
 
 /// Applies what a start begins with; the first of it that is numbered comes after `seq`.

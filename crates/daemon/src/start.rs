@@ -110,7 +110,8 @@ async fn serve(
     (store, pool): (Store, Pool),
 ) -> Result<(), Fatal> {
     let (jobs, inbox) = mpsc::channel::<Job>();
-    let read_at_start = Reading { wall: pool.clock().read_at, awake_ms: pool.clock().awake_ms };
+    // From the readings on record: a step since then is seen by the first turn.
+    let reading = Reading { wall: pool.clock().read_at, awake_ms: pool.clock().awake_ms };
     let started = std::time::Instant::now();
     let publish = Publish::new();
     // From before the engine runs: whatever fails is seen.
@@ -137,7 +138,7 @@ async fn serve(
         seen: Vec::new(),
         committed: std::time::Instant::now(),
         started,
-        read: read_at_start,
+        reading,
         pace: Default::default(),
         trim_on: false,
     };

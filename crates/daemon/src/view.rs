@@ -289,14 +289,22 @@ fn is_younger(turn: &Turn<'_>, id: SessionId, began: Timestamp) -> bool {
     turn.pool().session(id).is_some_and(|session| turn.pool().age(began, session.changed_at) < ON_THE_WAY)
 }
 
-/// What is in front of a session's terminal now, where its record says otherwise: where the machine has much to do, the
-/// watcher looks only every half minute.
-pub(crate) fn in_front(turn: &Turn<'_>, (session, tag): (SessionId, Tag), command: OsBytes) -> Option<Event> {
+/// The correction of a session's record, where another program is in front of its terminal now: under load the watcher
+/// looks only every half minute.
+pub(crate) fn in_front(
+    turn: &Turn<'_>,
+    (session, tag): (SessionId, Tag),
+    command: &OsBytes,
+) -> Option<Event> {
     let record = turn.pool().session(session)?;
     let run = record.incarnation.as_ref().filter(|run| run.tag == tag)?;
-    let (dead, attached, current_command) = (run.dead, record.attached_clients, Some(command));
-    let changed = record.current_command != current_command;
-    changed.then(|| Event::SessionObserved { session, at: turn.now(), dead, attached, current_command })
+    (record.current_command.as_ref() != Some(command)).then(|| Event::SessionObserved {
+        session,
+        at: turn.now(),
+        dead: run.dead,
+        attached: record.attached_clients,
+        current_command: Some(command.clone()),
+    })
 }
 
 /// Whether the reaper says when it is over: it is at it, or named what is left of it and is going to try again.

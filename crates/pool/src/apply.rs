@@ -214,7 +214,7 @@ impl Pool {
         });
     }
 
-    /// Something happens to it now. An activity that is on record later was before the clock was set back.
+    /// The times of a session that changes now. A greater one on record is of before the clock was set back.
     fn active(&self, id: SessionId, at: Timestamp) -> Entered {
         let last = self.sessions.get(&id).map(|session| session.last_activity_at);
         Entered { at, active_at: self.latest(at, last.into_iter().chain([at])) }
@@ -246,10 +246,11 @@ impl Pool {
     }
 }
 
-/// When a session changed, and when it was active last then.
+/// The times of a session's change.
 #[derive(Clone, Copy)]
 struct Entered {
     at: Timestamp,
+    /// Its last activity, this change included.
     active_at: Timestamp,
 }
 

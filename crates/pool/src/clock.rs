@@ -12,8 +12,8 @@ use protocol::{Seq, Timestamp};
 pub const STEP: Duration = Duration::from_secs(1);
 /// Adjusting makes the wall clock this part faster or slower at most.
 const DRIFT: u64 = 1000;
-/// What a restart of the machine may add to an age at most: nobody knows how long it was off, only what its wall clock
-/// said before and says now.
+/// Longest time that a restart of the machine adds to an age: nobody knows how long it was off, only the times of its
+/// wall clock before and after.
 pub const OFF_MAX: Duration = Duration::from_secs(10 * 60);
 /// Steps that are remembered at most. Beyond that, two that are close become one.
 const STEPS_MAX: usize = 128;
@@ -89,8 +89,8 @@ pub fn at_start(
     }
 }
 
-/// How old this is, without what the clock skipped. Where a time could be of several moments, because the clock was set
-/// back, it is the latest of them: nothing is taken for older than it is.
+/// The time since `at`, without what the clock skipped. Where the clock said a time more than once, because it was set
+/// back, the latest of these moments is meant: nothing is taken for older than it is.
 #[must_use]
 pub fn age(clock: &Clock, now: Timestamp, at: Timestamp) -> Duration {
     moment_by(clock, at, now).until(moment(clock, now))
@@ -111,7 +111,7 @@ pub fn ago(clock: &Clock, now: Timestamp, delay: Duration) -> Timestamp {
     Timestamp(end.0.saturating_sub(millis(left))).min(earliest)
 }
 
-/// Where a time of the wall clock lies, which may be still to come: in the last stretch that it can be in.
+/// The moment of a time that may be still to come: in the last stretch between two steps that it can be in.
 #[must_use]
 pub fn moment(clock: &Clock, at: Timestamp) -> Moment {
     moment_by(clock, at, Timestamp(u64::MAX))
@@ -127,7 +127,7 @@ pub fn latest(
     times.into_iter().max_by_key(|at| (moment_by(clock, *at, now), *at))
 }
 
-/// What the wall clock says at this moment, unless it is set again.
+/// The wall clock's time at this moment, unless it is set again.
 #[must_use]
 pub fn wall(clock: &Clock, moment: Moment) -> Timestamp {
     let shift = clock.steps.iter().map(skipped).fold(0, i64::saturating_add);
@@ -144,20 +144,21 @@ fn skipped(step: &ClockStep) -> i64 {
 pub fn moment_by(clock: &Clock, at: Timestamp, now: Timestamp) -> Moment {
     let mut shift: i64 = clock.steps.iter().map(skipped).fold(0, i64::saturating_add);
     let (mut end, mut behind) = (now, None);
-    for step in clock.steps.iter().rev() {
-        if (step.after..=end).contains(&at) {
-            return Moment(signed(at.0).saturating_sub(shift));
+    // From the last stretch, which is still open, to the first, before all steps.
+    for step in clock.steps.iter().rev().map(Some).chain([None]) {
+        let start = step.map_or(Timestamp(0), |step| step.after);
+        let moment = |at: Timestamp| Moment(signed(at.0).saturating_sub(shift));
+        if (start..=end).contains(&at) {
+            return moment(at);
         }
-        if at > end && behind.is_none() {
-            behind = Some(Moment(signed(end.0).saturating_sub(shift)));
+        if at > end {
+            behind = behind.or(Some(moment(end)));
         }
-        (shift, end) = (shift.saturating_sub(skipped(step)), step.before);
+        if let Some(step) = step {
+            (shift, end) = (shift.saturating_sub(skipped(step)), step.before);
+        }
     }
-    match behind {
-        _ if at <= end => Moment(signed(at.0).saturating_sub(shift)),
-        Some(behind) => behind,
-        None => Moment(signed(end.0).saturating_sub(shift)),
-    }
+    behind.unwrap_or_default()
 }
 
 fn stepped(clock: &Clock, before: Timestamp, now: Reading) -> (Clock, ClockStep) {

@@ -47,12 +47,10 @@ pub fn gate(pool: &Pool, settings: &Settings, session: &Session, now: Timestamp)
             let ask = activity.ask.as_ref().map_or("", |ask| ask.kind.word());
             Err(format!("it waits for a person: {ask}"))
         }
-        ActivityState::Busy if activity.source == Source::Process && holds_back(agent, &activity) => {
-            Err(NOT_IN_FRONT.to_owned())
-        }
-        ActivityState::Busy if holds_back(agent, &activity) => {
-            Err(format!("its agent is busy ({})", activity.source.word()))
-        }
+        ActivityState::Busy if holds_back(agent, &activity) => Err(match activity.source {
+            Source::Process => NOT_IN_FRONT.to_owned(),
+            source => format!("its agent is busy ({})", source.word()),
+        }),
         _ if activity.source == Source::Screen
             && awaits_word(pool, agent, session)
             && !is_late(pool, settings, session, now) =>

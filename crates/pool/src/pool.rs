@@ -71,7 +71,7 @@ impl Pool {
         &self.clock
     }
 
-    /// How long ago this was, whatever the wall clock was set to since, and without the machine's sleep.
+    /// The time since then, without steps of the wall clock and the machine's sleep.
     #[must_use]
     pub fn age(&self, now: Timestamp, at: Timestamp) -> Duration {
         clock::age(&self.clock, now, at)
@@ -83,14 +83,14 @@ impl Pool {
         clock::latest(&self.clock, now, times).unwrap_or_default()
     }
 
-    /// Whether this was earlier than that, both no later than `now`.
+    /// Whether this was earlier than that. Neither is later than `now`, but for a look that began a moment after it.
     #[must_use]
     pub fn is_earlier(&self, now: Timestamp, this: Timestamp, that: Timestamp) -> bool {
         let now = now.max(that);
         clock::moment_by(&self.clock, this, now) < clock::moment_by(&self.clock, that, now)
     }
 
-    /// What the wall clock says when this is so long ago, unless it is set meanwhile.
+    /// The wall clock's time when `delay` will have passed since `at`, unless it is set meanwhile.
     #[must_use]
     pub fn time_after(&self, now: Timestamp, at: Timestamp, delay: Duration) -> Timestamp {
         if self.clock.steps.is_empty() {

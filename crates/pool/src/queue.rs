@@ -204,13 +204,10 @@ impl Pool {
     }
 
     /// The kinds of a session with failures.
-    pub(crate) fn breakers_of(
-        &self,
-        session: SessionId,
-    ) -> impl Iterator<Item = (SessionId, &str, &Breaker)> {
+    pub(crate) fn breakers_of(&self, session: SessionId) -> impl Iterator<Item = (&str, &Breaker)> {
         let from = (session, String::new());
         let its = self.book.breakers.range(from..).take_while(move |((of, _), _)| *of == session);
-        its.map(|((session, kind), breaker)| (*session, kind.as_str(), breaker))
+        its.map(|((_, kind), breaker)| (kind.as_str(), breaker))
     }
 
     /// All kinds with failures.

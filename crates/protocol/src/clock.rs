@@ -9,7 +9,7 @@ use crate::time::Timestamp;
 /// The wall clock and the time that the machine was awake, as they were read together, and where they fell apart.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Clock {
-    /// The wall clock, when a daemon started or a step was seen.
+    /// The wall clock, when a daemon started, a step was seen, or an hour had passed.
     pub read_at: Timestamp,
     /// Milliseconds since the machine's start without its sleep, at that moment.
     pub awake_ms: u64,
@@ -22,8 +22,8 @@ pub struct Clock {
 /// The wall clock was set, or the machine slept or was off: the time between is no part of any age.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockStep {
-    /// What it would have said.
+    /// The wall clock's time, had it not been set and had the machine been awake.
     pub before: Timestamp,
-    /// What it said.
+    /// Its time in fact.
     pub after: Timestamp,
 }

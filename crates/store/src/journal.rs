@@ -39,17 +39,6 @@ impl Reader {
         })
     }
 
-    /// The last event of all, where it can be read.
-    ///
-    /// # Errors
-    /// A failure of the storage.
-    pub fn last_event(&self) -> Result<Option<Stamped>, StoreError> {
-        self.reading(|read| {
-            let row = rows_since(read, last(read)?.saturating_sub(1))?.next().transpose()?;
-            Ok(row.and_then(|(table, key, record)| event(table, key.value(), record.value()).ok()))
-        })
-    }
-
     /// The last place that was trimmed away, 0 where none was: the journal goes on for who has seen all
     /// up to here.
     ///

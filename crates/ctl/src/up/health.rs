@@ -18,8 +18,8 @@ use crate::up::service;
 const LOOK: Duration = Duration::from_secs(2);
 /// Time between two looks.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How long a pool whose daemons are all connected may take until its watcher has seen the tmux server.
-const SEEN: Duration = Duration::from_secs(3);
+/// Limit for the watcher to see the tmux server, once all daemons are connected.
+const SEEN_LIMIT: Duration = Duration::from_secs(3);
 /// How many lines of each log explain a failure.
 const LINES: usize = 5;
 
@@ -50,7 +50,7 @@ pub(crate) fn wait(context: &Context, mut supervised: impl FnMut() -> bool) -> R
         let found = look(context);
         if let Some(status) = found.as_ref().filter(|status| status::is_complete(status)) {
             let since = *complete_since.get_or_insert_with(Instant::now);
-            if status.tmux.state != "unknown" || since.elapsed() >= SEEN {
+            if status.tmux.state != "unknown" || since.elapsed() >= SEEN_LIMIT {
                 return Ok(status.clone());
             }
         }

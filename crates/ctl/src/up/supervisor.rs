@@ -21,7 +21,7 @@ use crate::up::service::{self, Backoff};
 use crate::up::{health, kept, watchdog};
 use crate::verb::down;
 
-/// How long one wait for the end of a daemon lasts that is no child of this process.
+/// Length of one wait for the end of a daemon that is no child of this process.
 const WAIT_PIECE: Duration = Duration::from_secs(60);
 /// Time between two looks whether somebody else still runs a daemon.
 const LEAVE_TO_THEM: Duration = Duration::from_secs(5);

@@ -57,7 +57,7 @@ fn show(context: &Context) -> Result<u8, Error> {
     Ok(exit::OK)
 }
 
-/// Without keys and passwords. The names of variables under `[env]` `pass` are none.
+/// The configuration without keys and passwords. `pass` under `[env]` lists names of variables, and is no password.
 fn redacted(config: &str) -> String {
     let shown = |line: &str| if line.starts_with("pass = [") { line.to_owned() } else { redact::text(line) };
     config.lines().map(shown).collect::<Vec<_>>().join("\n")

@@ -43,7 +43,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
             Err(error) if is_there(context, &error) => return Err(error),
             Err(error) => Err(error),
             Ok(_) => {
-                is_kept_by_up(context)?;
+                check_started_by_up(context)?;
                 end_sessions(context)?;
                 running(context)
             }
@@ -71,8 +71,8 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
     Ok(exit::OK)
 }
 
-/// Refuses where the daemons are somebody else's: then no session is ended either.
-fn is_kept_by_up(context: &Context) -> Result<(), Error> {
+/// Refuses where the daemons were not started by `poolctl up`, which alone can stop them: no session is ended then.
+fn check_started_by_up(context: &Context) -> Result<(), Error> {
     let lock = &context.paths.up_lock;
     let kept =
         lock::holder(lock).is_some() || lock::is_orphaned(lock) || !kept::alive(&context.paths)?.is_empty();

@@ -84,11 +84,9 @@ impl Printer<'_> {
             return Ok(());
         }
         let style = self.context.style;
-        if !style.json && snapshot {
-            return Ok(());
-        }
         if !style.json {
-            return out::line(&line(stamped, style));
+            // A person asks for what happens.
+            return if snapshot { Ok(()) } else { out::line(&line(stamped, style)) };
         }
         let mut document = event::document(stamped);
         self.mark(&mut document, snapshot);

@@ -49,7 +49,7 @@ pub(super) struct Watched {
     said: Arc<Vec<Said>>,
     ended: Option<End>,
     tokens: Option<u64>,
-    /// What is in the foreground of a shell's terminal.
+    /// The program in the foreground of a shell's terminal.
     front: Option<OsBytes>,
 }
 

@@ -14,6 +14,7 @@ use store::{Reader, Store, StoreError};
 use tokio::sync::{broadcast, oneshot};
 
 use super::{After, Publish, Rest, Waiter};
+use crate::clock::Ages;
 use crate::view::Seen;
 
 /// One batch of work under way.
@@ -22,8 +23,7 @@ pub(crate) struct Turn<'a> {
     pub(super) store: &'a Store,
     pub(crate) rest: &'a mut Rest,
     pub(super) publish: &'a Publish,
-    pub(super) now: Timestamp,
-    pub(super) read: Reading,
+    pub(super) reading: Reading,
     pub(super) mono: Mono,
     pub(super) events: Vec<Stamped>,
     pub(super) bodies: Vec<(MessageId, Vec<u8>)>,
@@ -42,8 +42,8 @@ pub(super) struct News {
     sessions: BTreeSet<SessionId>,
 }
 
-/// Says what the clock did.
-pub(crate) fn tell(step: ClockStep) {
+/// Logs a step of the wall clock.
+pub(crate) fn log_step(step: ClockStep) {
     let by = i128::from(step.after.0) - i128::from(step.before.0);
     tracing::info!(by_ms = %by, "the clock was set, or the machine slept: nothing is older by that");
 }
@@ -57,24 +57,29 @@ impl Turn<'_> {
     }
 
     pub(crate) fn now(&self) -> Timestamp {
-        self.now
+        self.reading.wall
     }
 
-    /// How long ago this was, whatever the wall clock was set to since.
+    /// The time since then, without steps of the wall clock and the machine's sleep.
     pub(crate) fn age(&self, at: Timestamp) -> Duration {
-        self.pool.age(self.now, at)
+        self.pool.age(self.now(), at)
     }
 
-    /// The wall clock went otherwise than the machine.
-    pub(super) fn step(&mut self, (clock, step): (Clock, ClockStep)) {
-        tell(step);
+    /// The ages of files now, for work outside of the turn.
+    pub(crate) fn ages(&self) -> Ages {
+        Ages { clock: self.pool.clock().clone(), now: self.now() }
+    }
+
+    /// Puts a step of the wall clock on record, and moves the pauses that it would end or lengthen.
+    pub(super) fn clock_stepped(&mut self, (clock, step): (Clock, ClockStep)) {
+        log_step(step);
         self.emit_all(pool::budget::shifted(self.pool, step));
         self.emit(Event::ClockRead(Clock { seq: self.pool.seq(), ..clock }));
     }
 
-    /// Both clocks, as they are now: a later start of the daemon goes on from there.
+    /// Puts both clocks on record as they are now: a later start of the daemon goes on from there.
     pub(crate) fn read_clock(&mut self) {
-        let clock = pool::clock::refreshed(self.pool.clock(), self.pool.seq(), self.read);
+        let clock = pool::clock::refreshed(self.pool.clock(), self.pool.seq(), self.reading);
         self.emit(Event::ClockRead(clock));
     }
 
@@ -94,7 +99,7 @@ impl Turn<'_> {
     /// A fact: true from here on, on disk before anybody outside hears of it.
     pub(crate) fn emit(&mut self, event: Event) {
         let seq = if event.is_journaled() { self.next_seq() } else { self.pool.seq() };
-        let stamped = Stamped { seq, at: self.now, event };
+        let stamped = Stamped { seq, at: self.now(), event };
         self.pool.apply(&stamped);
         self.news.sessions.extend(stamped.event.session());
         self.sooner |= has_its_time(&stamped.event);

@@ -32,16 +32,16 @@ impl Agents {
         self.asks.remove(&(session, ask))
     }
 
-    /// A hook is told its decision; hears when its agent took it.
-    pub(crate) fn tell(&mut self, session: SessionId, ask: u64) -> oneshot::Receiver<()> {
+    /// Notes that a hook is sent its decision. The receiver hears when its agent took it.
+    pub(crate) fn decision_sent(&mut self, session: SessionId, ask: u64) -> oneshot::Receiver<()> {
         let (sender, taken) = oneshot::channel();
-        self.told.insert((session, ask), sender);
+        self.sent.insert((session, ask), sender);
         taken
     }
 
-    /// Who waits for the word that it took it, and waits no longer.
-    pub(crate) fn told(&mut self, session: SessionId, ask: u64) -> Option<oneshot::Sender<()>> {
-        self.told.remove(&(session, ask))
+    /// Takes out a decision that was sent: its agent took it, or it is given up. The sender of the first word.
+    pub(crate) fn decision_settled(&mut self, session: SessionId, ask: u64) -> Option<oneshot::Sender<()>> {
+        self.sent.remove(&(session, ask))
     }
 
     /// This is all that a session's agent asks now, the first of it shown. Hooks of other requests wait no longer.

@@ -99,8 +99,8 @@ impl Client {
             // At once, as the hook leaves without waiting for an answer.
             Request::DecisionTaken { session, ask } => {
                 self.submit(id, (place, "decision-taken"), move |turn| {
-                    if let Some(waits) = turn.rest.agents.told(session, ask) {
-                        waits.send(()).ok();
+                    if let Some(taken) = turn.rest.agents.decision_settled(session, ask) {
+                        taken.send(()).ok();
                     }
                     Ok(Response::Done)
                 });

@@ -10,18 +10,18 @@ use protocol::{Event, Tag};
 
 use crate::engine::Turn;
 
-/// For so long, in all looks, nothing bore a mark that is forgotten. What is started late by a process whose
-/// environment cannot be read may bear it again.
+/// Time without a process or a pane that bears a mark, after which it is forgotten. A process whose environment cannot be
+/// read may bear it unseen, and start another one meanwhile.
 const UNSEEN: Duration = Duration::from_secs(3600);
-/// So many go at once, so that no turn is held up.
+/// Marks that are forgotten in one turn at most.
 const AT_ONCE: usize = 512;
 
-/// Since when nothing was seen with each mark.
+/// Retired marks without a bearer, each since the first of the looks in a row that found none.
 #[derive(Debug, Default)]
 pub(super) struct Unseen(BTreeMap<Tag, Mono>);
 
 impl Unseen {
-    /// After a look at all that bears a mark: those of the retired ones that nothing has borne for long.
+    /// Notes a look at all that bears a mark. Answers the retired marks that nothing has borne for [`UNSEEN`].
     fn note(&mut self, retired: impl Iterator<Item = Tag>, borne: &BTreeSet<Tag>, now: Mono) -> Vec<Tag> {
         let unseen = retired.filter(|tag| !borne.contains(tag));
         self.0 = unseen.map(|tag| (tag, self.0.get(&tag).copied().unwrap_or(now))).collect();

@@ -19,10 +19,10 @@ use crate::engine::Turn;
 use crate::hooks;
 use crate::op::Op;
 
-/// How long a hook that was told a decision has to say that its agent took it.
+/// Limit for a hook to say that its agent took the decision.
 const TAKEN_LIMIT: Duration = Duration::from_secs(5);
 
-/// Answers the request that a session's agent waits on. That it is answered is said, and on record, once the agent has
+/// Answers the request that a session's agent waits on. It is acknowledged, and recorded as answered, once the agent has
 /// the answer.
 pub(super) async fn approve(daemon: &Arc<Daemon>, op: &Op, asked: Approve) -> Reply {
     let (context, operation) = (Arc::clone(daemon), op.clone());
@@ -35,25 +35,25 @@ pub(super) async fn approve(daemon: &Arc<Daemon>, op: &Op, asked: Approve) -> Re
         let unheard = || Refusal::new(ErrorCode::Conflict, at_the_terminal(&session));
         let hook = turn.rest.agents.asked(session.id, ask.id);
         let hook = hook.filter(|hook| !hook.is_closed()).ok_or_else(unheard)?;
-        let taken = turn.rest.agents.tell(session.id, ask.id);
+        let taken = turn.rest.agents.decision_sent(session.id, ask.id);
         operation.begun(turn, session.id);
-        goes_on(turn, &session, &ask);
+        take_out(turn, &session, &ask);
         Ok::<_, Refusal>((hook, taken, session, ask))
     };
     let (hook, taken, session, ask) = daemon.engine.turn(decide).await??;
     crate::crash::point("ask-answered");
-    let told = hook.send(decision).is_ok();
-    let taken = told && timeout(TAKEN_LIMIT, taken).await.is_ok_and(|taken| taken.is_ok());
+    let sent = hook.send(decision).is_ok();
+    let taken = sent && timeout(TAKEN_LIMIT, taken).await.is_ok_and(|taken| taken.is_ok());
     let (context, operation) = (Arc::clone(daemon), op.clone());
     let conclude = move |turn: &mut Turn<'_>| {
-        turn.rest.agents.told(session.id, ask.id);
+        turn.rest.agents.decision_settled(session.id, ask.id);
         let reply = if taken {
             let by = "approve".to_owned();
             let answered = AgentEvent::AskAnswered { session: session.id, ask: ask.id, allowed: allow, by };
             turn.emit(Event::Agent(answered));
             shown::reply(turn, &context, session.id)
         } else {
-            left_to_terminal(turn, &session, ask);
+            put_back(turn, &session, ask);
             Err(Refusal::new(ErrorCode::Conflict, at_the_terminal(&session)))
         };
         operation.conclude(turn, &reply);
@@ -62,8 +62,8 @@ pub(super) async fn approve(daemon: &Arc<Daemon>, op: &Op, asked: Approve) -> Re
     daemon.engine.turn(conclude).await?
 }
 
-/// Its agent is about to go on: nobody else is asked.
-fn goes_on(turn: &mut Turn<'_>, session: &Session, ask: &Ask) {
+/// Takes a request out that is being answered: nobody else is asked.
+fn take_out(turn: &mut Turn<'_>, session: &Session, ask: &Ask) {
     let open = hooks::open(turn, session.id);
     let left: Vec<Ask> = open.into_iter().filter(|open| open.id != ask.id).collect();
     let since = turn.now();
@@ -76,8 +76,8 @@ fn goes_on(turn: &mut Turn<'_>, session: &Session, ask: &Ask) {
     });
 }
 
-/// Nobody knows of a hook that took the answer: it is asked at the terminal.
-fn left_to_terminal(turn: &mut Turn<'_>, session: &Session, ask: Ask) {
+/// Puts a request back whose answer may not have arrived: it can be answered at the terminal only.
+fn put_back(turn: &mut Turn<'_>, session: &Session, ask: Ask) {
     let mut open = hooks::open(turn, session.id);
     open.insert(0, Ask { answerable: false, ..ask });
     hooks::asks(turn, session.id, &open, |before| before);

@@ -100,7 +100,7 @@ pub(super) async fn drain(daemon: &Arc<Daemon>, op: &Op, wanted: SessionRef) -> 
     let under = locking::current();
     let until = Instant::now() + create::OUTCOME_LIMIT;
     loop {
-        past(daemon, id, is_in_passing).await?;
+        wait_while(daemon, id, is_in_passing).await?;
         let decide = move |turn: &mut Turn<'_>, session: &Session| {
             locking::free_for(turn, session.id, under)?;
             let events = pool::admit::drain(turn.pool(), session)?;
@@ -166,10 +166,10 @@ pub(super) async fn clear(daemon: &Arc<Daemon>, op: &Op, wanted: SessionRef) -> 
     reply
 }
 
-/// Waits until a session is not at this any more.
-async fn past(daemon: &Daemon, id: SessionId, is_at: fn(&Session) -> bool) -> Result<(), Refusal> {
-    let past = move |turn: &mut Turn<'_>| (!turn.pool().session(id).is_some_and(is_at)).then_some(());
-    daemon.engine.wait_for(Some(create::OUTCOME_LIMIT), past).await
+/// Waits as long as this holds of a session.
+async fn wait_while(daemon: &Daemon, id: SessionId, holds: fn(&Session) -> bool) -> Result<(), Refusal> {
+    let over = move |turn: &mut Turn<'_>| (!turn.pool().session(id).is_some_and(holds)).then_some(());
+    daemon.engine.wait_for(Some(create::OUTCOME_LIMIT), over).await
 }
 
 fn is_starting(session: &Session) -> bool {
@@ -197,6 +197,6 @@ pub(super) async fn wake(daemon: &Arc<Daemon>, session: Session) -> Result<Sessi
         let woken = tokio::spawn(locking::under(locking::current(), wake));
         woken.await.map_err(|_| in_doubt())??;
     }
-    past(daemon, id, is_starting).await?;
+    wait_while(daemon, id, is_starting).await?;
     shown::find(daemon, id.into()).await
 }

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use protocol::reply::Pruned;
 use protocol::request::{Prune, Remove};
-use protocol::{ErrorCode, Lifecycle, Name, Refusal, Reply, Response, Session, SessionId, Timestamp};
+use protocol::{ErrorCode, Lifecycle, Name, Refusal, Reply, Response, Session, SessionId};
 
 use super::remove;
-use crate::clock;
+use crate::clock::Ages;
 use crate::context::Daemon;
 use crate::engine::Turn;
 use crate::op::Op;
@@ -58,23 +58,21 @@ pub(super) async fn prune(daemon: &Arc<Daemon>, op: &Op, asked: Prune) -> Reply 
 }
 
 /// Whether nothing was put into it or taken out of it for so long.
-fn is_old(dir: &Path, older: Duration, age: impl Fn(Timestamp) -> Duration) -> bool {
-    let modified = std::fs::symlink_metadata(dir).and_then(|found| found.modified());
-    older.is_zero() || modified.is_ok_and(|at| age(clock::timestamp(at)) >= older)
+fn is_old(dir: &Path, older: Duration, ages: &Ages) -> bool {
+    older.is_zero() || ages.is_old(std::fs::symlink_metadata(dir), older)
 }
 
 /// Directories of sessions that have no record; somebody's work only goes where that was asked for.
 async fn directories(daemon: &Arc<Daemon>, asked: &Prune, pruned: &mut Pruned) -> Result<(), Refusal> {
     let known = |turn: &mut Turn<'_>| {
         let known = turn.pool().sessions().map(|s| s.id).collect::<std::collections::BTreeSet<_>>();
-        (known, turn.pool().next_session(), turn.pool().clock().clone(), turn.now())
+        (known, turn.pool().next_session(), turn.ages())
     };
-    let (known, next, clock, now) = daemon.engine.turn(known).await?;
+    let (known, next, ages) = daemon.engine.turn(known).await?;
     let (sessions, purge, dry_run) = (daemon.paths.sessions.clone(), asked.purge, asked.dry_run);
     let meta = daemon.paths.meta();
     let older = Duration::from_millis(asked.older_ms);
     let work = move || {
-        let age = |at| pool::clock::age(&clock, now, at);
         let mut pruned = Pruned::default();
         // One whose number is still to come may be made right now.
         let keep = |id: SessionId| known.contains(&id) || id.0 >= next;
@@ -89,7 +87,7 @@ async fn directories(daemon: &Arc<Daemon>, asked: &Prune, pruned: &mut Pruned) -
         let due = |leftover: &Leftover| {
             let wanted = purge || !leftover.kept;
             wanted
-                && is_old(&leftover.path, older, age)
+                && is_old(&leftover.path, older, &ages)
                 && !remove::is_in_use(&meta.join(leftover.id.to_string()))
         };
         for leftover in found.into_iter().filter(due) {

@@ -46,16 +46,15 @@ pub(super) fn failed(
     room.into_iter().chain([counted]).collect()
 }
 
-/// What is to be forgotten so that the failures of this kind can be counted: a kind that is not held back; else the one
-/// whose probe was due first, which may be a kind that nobody sends any more.
+/// Forgets a kind, where there is no room to count the failures of this one: a kind that is not held back; else the one
+/// whose probe was due first, as nobody may send it any more.
 fn room(pool: &Pool, session: SessionId, kind: &str) -> Option<Event> {
     let others = || pool.breakers_of(session);
-    let is_counted = others().any(|(_, other, _)| other == kind);
-    if is_counted || others().count() < KINDS_MAX {
+    if pool.breaker(session, kind).is_some() || others().count() < KINDS_MAX {
         return None;
     }
-    let first = others().filter(|(_, other, _)| *other != PROMPT);
-    let (_, other, breaker) = first.min_by_key(|(_, _, breaker)| (breaker.is_open(), breaker.probe_at))?;
+    let first = others().filter(|(other, _)| *other != PROMPT);
+    let (other, breaker) = first.min_by_key(|(_, breaker)| (breaker.is_open(), breaker.probe_at))?;
     Some(changed(session, other, Breaker::default(), breaker.is_open()))
 }
 

@@ -38,7 +38,7 @@ enum Told {
     /// It took it in.
     Taken,
     /// Somebody decided, and waits at the other end for the word that the agent took it.
-    Decided(Decision, Option<Connection>),
+    Decided(Decision, Connection),
     /// It did not take it in, and never will.
     Refused(Refusal),
     /// It may not have taken it in.
@@ -66,9 +66,8 @@ pub(super) fn report(agent: &str, args: &Report, socket: Option<&Path>, remark: 
     let (conversation, transcript) = (said.conversation, said.transcript);
     let hook = Hook { session, tag, id, at, agent: agent.to_owned(), conversation, transcript, signal };
     match tell(socket.unwrap_or(&place.socket), hook.clone(), args.wait.unwrap_or_default()) {
-        Told::Decided(decision, connection) => {
-            let taken = print(answer::decision(Adapter::of(agent), &said.event, &decision, &written));
-            if let Some(mut connection) = connection.filter(|_| taken) {
+        Told::Decided(decision, mut connection) => {
+            if print(answer::decision(Adapter::of(agent), &said.event, &decision, &written)) {
                 // Whether it comes to somebody is for whoever waits for it.
                 drop(connection.send(Request::DecisionTaken { session, ask: id }));
             }
@@ -108,7 +107,6 @@ fn hello() -> Hello {
 
 fn understand(reply: Reply) -> Told {
     match reply {
-        Ok(Response::Decided(decision)) => Told::Decided(decision, None),
         Ok(_) => Told::Taken,
         Err(refusal) => match refusal.code {
             ErrorCode::Usage | ErrorCode::NotFound | ErrorCode::Conflict | ErrorCode::Refused => {
@@ -149,9 +147,9 @@ fn ask(socket: &Path, hook: Hook, wait: Duration) -> Result<Told, Refusal> {
         }
         match connection.next_frame().map_err(|error| error.refusal())? {
             Frame::Reply { id, reply } if id == asked || id == 0 => {
-                return Ok(match understand(reply) {
-                    Told::Decided(decision, _) => Told::Decided(decision, Some(connection)),
-                    told => told,
+                return Ok(match reply {
+                    Ok(Response::Decided(decision)) => Told::Decided(decision, connection),
+                    reply => understand(reply),
                 });
             }
             _ => {}

@@ -156,7 +156,7 @@ async fn back(
     let front = run.init.and_then(|init| process::place::front(init.pid).ok().flatten());
     let idle = move |turn: &mut Turn<'_>| {
         let now = turn.now();
-        turn.emit_all(front.and_then(|front| view::in_front(turn, (session, tag), front.command)));
+        turn.emit_all(front.and_then(|front| view::in_front(turn, (session, tag), &front.command)));
         let busy = turn
             .pool()
             .activity_in(session, tag)
