@@ -46,7 +46,12 @@ impl Pool {
     /// Directories and configuration; nothing runs.
     pub(crate) fn bare(config: &str) -> Self {
         // Short: the path of a socket has 107 bytes at most.
-        let dir = tempfile::Builder::new().prefix("tp").rand_bytes(6).tempdir_in("/tmp").unwrap();
+        Self::bare_in("tp", config)
+    }
+
+    /// The same in a directory whose name begins like this.
+    pub(crate) fn bare_in(prefix: &str, config: &str) -> Self {
+        let dir = tempfile::Builder::new().prefix(prefix).rand_bytes(6).tempdir_in("/tmp").unwrap();
         for name in ["home", "work"] {
             fs::create_dir(dir.path().join(name)).unwrap();
         }

@@ -147,3 +147,22 @@ fn g04_each_session_has_a_directory_of_its_own_whatever_its_agent() {
     pool.ok(&["rm", "--purge", "own"]);
     assert!(pool.path("work/where").exists(), "what is the user's is never removed");
 }
+
+#[test]
+fn programs_can_make_sockets_among_their_temporary_files_however_deep_the_pool_lies() {
+    let pool = Pool::bare_in(&format!("tp{}", "p".repeat(60)), "");
+    pool.start_all();
+    let id = pool.ok(&["new", "a", "--", "sh", "-c", "echo $TMPDIR >$TMPDIR/where; exec cat"]);
+    let own = pool.state().join("sessions").join(&id).join("tmp");
+    let told = pool.await_file(own.join("where"), |bytes| bytes.ends_with(b"\n"));
+    let short = String::from_utf8(told).unwrap().trim_end().to_owned();
+    // What Python's `multiprocessing` adds.
+    let socket = std::path::Path::new(&short).join("pymp-abcdefgh/listener-abcdefgh");
+    std::fs::create_dir(socket.parent().unwrap()).unwrap();
+    std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    assert!(
+        own.join("pymp-abcdefgh/listener-abcdefgh").exists(),
+        "{short} is another name for {}",
+        own.display()
+    );
+}

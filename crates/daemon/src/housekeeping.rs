@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pool::queue;
+use protocol::SessionId;
 use tokio::time::{Instant, sleep};
 
 use crate::clock::Ages;
@@ -44,19 +45,19 @@ pub(crate) async fn run(daemon: Arc<Daemon>) {
 /// Sees to what lies beside the database. None: the engine has stopped.
 async fn keep_files(daemon: &Daemon) -> Option<()> {
     let life = daemon.loaded().life.clone();
-    let (archives, keep_archives) = (daemon.paths.archives(), life.keep_archives);
-    let (database, state) = (daemon.paths.database.clone(), daemon.paths.state.clone());
+    let paths = daemon.paths.clone();
     let known = |turn: &mut Turn<'_>| {
         let pool = turn.pool();
         ((pool.next_session(), pool.seq().0), turn.ages())
     };
     let (given_out, ages) = daemon.engine.turn(known).await.ok()?;
     let keep = move || {
-        crate::timeline::reserve(&state, given_out);
-        crate::reserve::keep(&database);
-        forget_copies(&database, &ages);
-        if let Some(keep) = keep_archives {
-            forget_archives(&archives, keep, &ages);
+        crate::timeline::reserve(&paths.state, given_out);
+        crate::reserve::keep(&paths.database);
+        crate::short_tmp::dir(&paths, SessionId(given_out.0));
+        forget_copies(&paths.database, &ages);
+        if let Some(keep) = life.keep_archives {
+            forget_archives(&paths.archives(), keep, &ages);
         }
     };
     slow::limited(Purpose::House, keep).await;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use agents::Adapter;
 use agents::wiring::{Wire, Wiring};
 use pool::admit::Next;
+use pool::launch::Places;
 use protocol::job::Started;
 use protocol::life::Limits;
 use protocol::session::Reason;
@@ -21,7 +22,7 @@ use crate::context::{Daemon, tmux_size};
 use crate::engine::Turn;
 use crate::files::{self, Fence};
 use crate::slow::{self, Purpose};
-use crate::{cgroups, remains};
+use crate::{cgroups, remains, short_tmp};
 
 /// How long a claimed job may take until its program runs.
 const START_LIMIT: Duration = Duration::from_secs(5);
@@ -226,7 +227,9 @@ async fn prepare(daemon: &Daemon, session: &Session, run: &Incarnation) -> Resul
     let (dir, run_dir) = (daemon.paths.session(session.id), daemon.paths.run.clone());
     let meta = daemon.paths.meta_of(session.id);
     let wiring = wired(daemon, session, settings.agent_of(session), &meta);
-    let job = pool::launch::job(session, run, &settings, &daemon.paths, wiring.as_ref());
+    let tmp = short_tmp::dir(&daemon.paths, session.id);
+    let places = Places { paths: &daemon.paths, tmp: &tmp, wiring: wiring.as_ref() };
+    let job = pool::launch::job(session, run, &settings, places);
     let fence = |run_dir: &Path, tag| drop(files::fence(run_dir, tag));
     let awaited = Arc::new(());
     let (caller, tag) = (Arc::downgrade(&awaited), run.tag);

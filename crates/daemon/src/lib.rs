@@ -36,6 +36,7 @@ mod removal;
 mod reserve;
 mod role;
 mod room;
+mod short_tmp;
 mod slots;
 mod slow;
 mod stale;

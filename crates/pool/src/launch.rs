@@ -1,6 +1,7 @@
 //! What an incarnation runs: the job, derived from the record alone.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use agents::wiring::Wiring;
 use protocol::hook::SPOOL_DIR;
@@ -14,25 +15,30 @@ use crate::settings::Settings;
 /// How long what a program left behind has between TERM and KILL, in milliseconds.
 pub const LEFTOVER_GRACE_MS: u64 = 2000;
 
-/// The job of an incarnation. `paths` are the pool's; `wiring` is how its agent's hooks are told to it.
+/// What a job needs beside the record.
+#[derive(Debug, Clone, Copy)]
+pub struct Places<'a> {
+    /// The pool's paths.
+    pub paths: &'a Paths,
+    /// The session's directory of temporary files: short enough for sockets.
+    pub tmp: &'a Path,
+    /// How its agent's hooks are told to it.
+    pub wiring: Option<&'a Wiring>,
+}
+
+/// The job of an incarnation.
 #[must_use]
-pub fn job(
-    session: &Session,
-    run: &Incarnation,
-    settings: &Settings,
-    paths: &Paths,
-    wiring: Option<&Wiring>,
-) -> Job {
+pub fn job(session: &Session, run: &Incarnation, settings: &Settings, places: Places<'_>) -> Job {
     let see_tmux = settings.agents.get(&session.spec.agent).is_some_and(|a| a.see_tmux);
     Job {
         version: JOB_VERSION,
         session: session.id,
         tag: run.tag,
-        argv: argv(session, run, wiring),
+        argv: argv(session, run, places.wiring),
         cwd: session.spec.cwd.clone(),
-        env: environment(session, run, see_tmux, (paths, wiring)),
+        env: environment(session, run, see_tmux, places),
         see_tmux,
-        socket: paths.socket.clone().into(),
+        socket: places.paths.socket.clone().into(),
         grace_ms: LEFTOVER_GRACE_MS,
         umask: settings.umask,
         limits: session.spec.limits.clone(),
@@ -73,16 +79,16 @@ fn environment(
     session: &Session,
     run: &Incarnation,
     see_tmux: bool,
-    (paths, wiring): (&Paths, Option<&Wiring>),
+    Places { paths, tmp, wiring }: Places<'_>,
 ) -> Vec<(OsBytes, OsBytes)> {
     let mut env: BTreeMap<OsBytes, OsBytes> = session.spec.env.iter().cloned().collect();
     env.retain(|key, _| !is_ours(key));
     let dir = session.dir.as_path();
     env.entry("PWD".into()).or_insert_with(|| session.spec.cwd.clone());
-    env.entry("TMPDIR".into()).or_insert_with(|| dir.join("tmp").into());
+    env.entry("TMPDIR".into()).or_insert_with(|| tmp.into());
     if !see_tmux {
         // A tmux command of the agent's finds a server of its own here, never the pool's.
-        env.insert("TMUX_TMPDIR".into(), dir.join("tmp").into());
+        env.insert("TMUX_TMPDIR".into(), tmp.into());
     }
     let ours: [(&str, OsBytes); 5] = [
         ("POOL_SESSION", session.id.to_string().into()),

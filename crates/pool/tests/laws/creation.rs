@@ -119,15 +119,14 @@ fn w04_an_id_is_its_prefix_and_plain_digits() {
     }
 }
 
+fn places(paths: &Paths) -> launch::Places<'_> {
+    launch::Places { paths, tmp: std::path::Path::new("/tmp/of-a-session"), wiring: None }
+}
+
 fn argv(session: &Session, settings: &Settings) -> Vec<String> {
     let env = Env { home: Some("/home".into()), ..Env::default() };
-    let job = launch::job(
-        session,
-        session.incarnation.as_ref().unwrap(),
-        settings,
-        &Paths::new(&env).unwrap(),
-        None,
-    );
+    let paths = Paths::new(&env).unwrap();
+    let job = launch::job(session, session.incarnation.as_ref().unwrap(), settings, places(&paths));
     job.argv.iter().map(protocol::OsBytes::to_string_lossy).collect()
 }
 
@@ -250,7 +249,7 @@ fn what_a_program_detached_is_ended_unless_its_agent_says_otherwise() {
     assert_eq!(launch::leftovers(&session, &settings), Leftovers::Report);
     let env = Env { home: Some("/home".into()), ..Env::default() };
     let (run, paths) = (session.incarnation.as_ref().unwrap(), Paths::new(&env).unwrap());
-    let job = launch::job(&session, run, &settings, &paths, None);
+    let job = launch::job(&session, run, &settings, places(&paths));
     assert_eq!((job.leftovers, job.private), (Leftovers::Report, Some(session.dir.clone())));
 }
 
