@@ -55,11 +55,12 @@ pub fn shifted(pool: &Pool, step: ClockStep) -> Vec<Event> {
     pool.sessions().filter_map(event).collect()
 }
 
-/// It is started by itself now.
+/// It is started by itself now. To wake what was parked is use, and no restart: it counts only where its program then fails
+/// and is started once more.
 #[must_use]
 pub fn spent(pool: &Pool, settings: &Settings, session: &Session, now: Timestamp) -> Event {
     let mut starts = recent(pool, &session.budget, &settings.restart, now);
-    starts.push(now);
+    starts.extend((session.lifecycle != Lifecycle::Parked).then_some(now));
     let extra = starts.len().saturating_sub(STARTS_MAX);
     starts.drain(..extra);
     let budget = Budget { starts, failures: session.budget.failures, ..Budget::default() };

@@ -9,7 +9,6 @@ use protocol::message::PROMPT;
 use protocol::{ActivityState, Lifecycle, Session, SessionId, Tag, Timestamp};
 
 use crate::activity;
-use crate::budget;
 use crate::pool::Pool;
 use crate::queue;
 use crate::settings::Settings;
@@ -216,15 +215,15 @@ pub fn idle_timeout(settings: &Settings, session: &Session) -> Option<Duration> 
 /// The sessions that are to be started without being asked for by name, in the order in which that came up:
 /// parked ones with a prompt, and those that are due.
 #[must_use]
-pub fn wanting(pool: &Pool, settings: &Settings, now: Timestamp) -> Vec<SessionId> {
-    let since = |s: &Session| Some((wants_since(pool, settings, s, now)?, s.id));
+pub fn wanting(pool: &Pool, now: Timestamp) -> Vec<SessionId> {
+    let since = |s: &Session| Some((wants_since(pool, s, now)?, s.id));
     let mut wanting: Vec<(Timestamp, SessionId)> = pool.sessions().filter_map(since).collect();
     wanting.sort_unstable();
     wanting.into_iter().map(|(_, id)| id).collect()
 }
 
 /// Since when it is to be started, where it is.
-fn wants_since(pool: &Pool, settings: &Settings, session: &Session, now: Timestamp) -> Option<Timestamp> {
+fn wants_since(pool: &Pool, session: &Session, now: Timestamp) -> Option<Timestamp> {
     if session.lifecycle.holds_slot() || session.budget.exhausted {
         return None;
     }
@@ -233,7 +232,7 @@ fn wants_since(pool: &Pool, settings: &Settings, session: &Session, now: Timesta
     }
     let parked = session.lifecycle == Lifecycle::Parked && limited_until(pool, session, now).is_none();
     let waits = queue::due_prompt(pool, session.id, now).filter(|_| parked)?;
-    budget::allows(pool, settings, session, now).is_ok().then(|| waits.max(session.changed_at))
+    Some(waits.max(session.changed_at))
 }
 
 /// Until when its agent has used up what it may: it would be woken for nothing.
@@ -243,7 +242,7 @@ fn limited_until(pool: &Pool, session: &Session, now: Timestamp) -> Option<Times
 
 /// When something that has to wait for its time is to be started.
 #[must_use]
-pub fn next_start(pool: &Pool, settings: &Settings, now: Timestamp) -> Option<Timestamp> {
+pub fn next_start(pool: &Pool, now: Timestamp) -> Option<Timestamp> {
     let at = |s: &Session| {
         if s.lifecycle.holds_slot() || s.budget.exhausted {
             return None;
@@ -251,9 +250,8 @@ pub fn next_start(pool: &Pool, settings: &Settings, now: Timestamp) -> Option<Ti
         let prompts = pool.prompts(s.id);
         let wakes = s.lifecycle == Lifecycle::Parked && prompts.waiting > 0 && !prompts.held;
         let later = || {
-            let allowed = budget::allows(pool, settings, s, now).err();
             let due = queue::next_prompt_at(pool, s.id).filter(|at| *at > now);
-            [allowed, due, limited_until(pool, s, now)].into_iter().flatten().max().filter(|_| wakes)
+            [due, limited_until(pool, s, now)].into_iter().flatten().max().filter(|_| wakes)
         };
         s.budget.due_at.or_else(later)
     };

@@ -77,7 +77,7 @@ fn tend(turn: &mut Turn<'_>, daemon: &Arc<Daemon>) -> (Vec<Work>, Duration) {
     }
     let decided = pool::budget::decide(turn.pool(), settings, now);
     turn.emit_all(decided);
-    let mut wanting = pool::slots::wanting(turn.pool(), settings, now);
+    let mut wanting = pool::slots::wanting(turn.pool(), now);
     wanting.retain(|session| !locking::holds_back(turn, *session));
     turn.rest.line.sessions(&wanting);
     let attached = turn.pool().sessions().filter(|s| s.attached_clients > 0);
@@ -203,7 +203,7 @@ fn pause(turn: &Turn<'_>, settings: &pool::Settings) -> Duration {
     };
     let soon =
         turn.rest.line.len() > 0 || any_idle_timeout(turn, settings) || turn.pool().sessions().any(timed);
-    let start = pool::slots::next_start(turn.pool(), settings, turn.now());
+    let start = pool::slots::next_start(turn.pool(), turn.now());
     let start = start.map_or(LATER, |at| at.since(turn.now()).max(Duration::from_millis(1)));
     start.min(if soon { SOON } else { LATER })
 }

@@ -48,10 +48,10 @@ fn due(world: &mut World, settings: &Settings, id: SessionId) -> Option<u64> {
 /// Started by itself, when it is due.
 fn start(world: &mut World, settings: &Settings, id: SessionId) {
     let due = world.pool.session(id).unwrap().budget.due_at.unwrap();
-    assert_eq!(slots::next_start(&world.pool, settings, Timestamp(world.now)), Some(due));
-    assert!(!slots::wanting(&world.pool, settings, Timestamp(due.0 - 1)).contains(&id));
+    assert_eq!(slots::next_start(&world.pool, Timestamp(world.now)), Some(due));
+    assert!(!slots::wanting(&world.pool, Timestamp(due.0 - 1)).contains(&id));
     world.now = due.0;
-    assert_eq!(slots::wanting(&world.pool, settings, due), [id]);
+    assert_eq!(slots::wanting(&world.pool, due), [id]);
     let tag = world.tag();
     let session = world.pool.session(id).unwrap();
     let spent = budget::spent(&world.pool, settings, session, due);

@@ -104,12 +104,12 @@ impl Scene {
     }
 
     fn wanting(&self, now: u64) -> Vec<u64> {
-        let all = slots::wanting(&self.world.pool, &settings(), Timestamp(now));
+        let all = slots::wanting(&self.world.pool, Timestamp(now));
         all.iter().map(|id| id.0).collect()
     }
 
     fn next_start(&self, now: u64) -> Option<u64> {
-        slots::next_start(&self.world.pool, &settings(), Timestamp(now)).map(|at| at.0)
+        slots::next_start(&self.world.pool, Timestamp(now)).map(|at| at.0)
     }
 
     fn type_into(&mut self, id: u64) {
@@ -337,26 +337,28 @@ fn those_who_wait_longest_are_woken_first_and_nobody_who_does_not_wait() {
     let other = OsBytes::from("for a worker");
     let observation = protocol::request::Send { body: other, ..asked(SessionId(4), "observation") };
     send(&mut scene.world, &queue::Rules::default(), &observation, &OpId::Named("o".into())).unwrap();
-    let wanting: Vec<u64> =
-        slots::wanting(&scene.world.pool, &settings(), Timestamp(400)).iter().map(|id| id.0).collect();
+    let wanting: Vec<u64> = slots::wanting(&scene.world.pool, Timestamp(400)).iter().map(|id| id.0).collect();
     assert_eq!(wanting, [1, 3, 2]);
     assert_eq!(asked(SessionId(4), PROMPT).kind, PROMPT);
 }
 
 #[test]
-fn a_wake_costs_and_one_too_many_waits_for_the_window() {
+fn a_wake_is_use_and_never_too_many() {
     let mut scene = Scene::new(1);
     scene.prompt(1);
     scene.is(1, Lifecycle::Parked, Reason::Evicted);
-    for at in (0..10).map(|n| 1000 * n) {
+    for at in (0..100).map(|n| 1000 * n) {
+        assert_eq!(scene.wanting(at), [1]);
         let session = scene.world.pool.session(SessionId(1)).unwrap();
         let spent = budget::spent(&scene.world.pool, &settings(), session, Timestamp(at));
         scene.world.emit(spent);
     }
-    let wanting = |now: u64| slots::wanting(&scene.world.pool, &settings(), Timestamp(now)).len();
-    assert_eq!(wanting(9000), 0);
-    assert_eq!(slots::next_start(&scene.world.pool, &settings(), Timestamp(9000)), Some(Timestamp(600_000)));
-    assert_eq!((wanting(599_999), wanting(600_000)), (0, 1));
+    // What ended by itself is another thing.
+    scene.is(1, Lifecycle::Stopped, Reason::Exited);
+    let session = scene.world.pool.session(SessionId(1)).unwrap();
+    let spent = budget::spent(&scene.world.pool, &settings(), session, Timestamp(99_000));
+    let Event::BudgetChanged { budget, .. } = spent else { panic!("{spent:?}") };
+    assert_eq!(budget.starts, [Timestamp(99_000)]);
 }
 
 #[test]
@@ -368,7 +370,7 @@ fn what_was_lost_is_started_one_after_the_other() {
     }
     let events = admit::restore_all(&scene.world.pool, Duration::from_secs(5), Timestamp(1000));
     scene.world.emit_all(events);
-    let wanting = |now: u64| slots::wanting(&scene.world.pool, &settings(), Timestamp(now));
+    let wanting = |now: u64| slots::wanting(&scene.world.pool, Timestamp(now));
     assert_eq!(wanting(1000), [SessionId(1)]);
     assert_eq!(wanting(6000), [SessionId(1), SessionId(3)]);
 }
@@ -532,28 +534,6 @@ fn nobody_is_woken_for_what_waits_behind_a_prompt_in_doubt() {
     scene.world.emit(over);
     assert_eq!((scene.wanting(2000), scene.next_start(2000)), (vec![], Some(90_000)));
     assert_eq!(queue::held_prompt(&scene.world.pool, SessionId(1)), None);
-}
-
-#[test]
-fn a_limit_of_starts_and_a_time_to_come_are_both_waited_for() {
-    let mut scene = Scene::new(1);
-    scene.prompt_at(1, 700_000);
-    scene.is(1, Lifecycle::Parked, Reason::Evicted);
-    for at in (0..10).map(|n| 1000 * n) {
-        let spent = budget::spent(
-            &scene.world.pool,
-            &settings(),
-            scene.world.pool.session(SessionId(1)).unwrap(),
-            Timestamp(at),
-        );
-        scene.world.emit(spent);
-    }
-    let mut now = 9000;
-    while let Some(next) = scene.next_start(now) {
-        assert!(next > now && scene.wanting(now).is_empty());
-        now = next;
-    }
-    assert_eq!((now, scene.wanting(now)), (700_000, vec![1]));
 }
 
 #[test]

@@ -49,10 +49,11 @@ impl Life {
         self.starts.clear();
     }
 
-    /// It is started by itself.
-    pub(crate) fn start(&mut self, settings: &Settings, mono: u64) {
-        self.starts.push(mono);
+    /// It is started by itself: then, where that is no wake.
+    pub(crate) fn start(&mut self, settings: &Settings, mono: Option<u64>) {
         self.owed = false;
+        let Some(mono) = mono else { return };
+        self.starts.push(mono);
         let window = millis(settings.restart.window);
         let max = self.asked.max_restarts.unwrap_or(settings.restart.max).max(1);
         let recent = self.starts.iter().filter(|at| mono - **at < window).count();

@@ -47,7 +47,7 @@ pub(crate) fn tight() -> Settings {
 impl Machine {
     /// Those that are to be started by themselves get in line, and those that are not any more leave it.
     pub(crate) fn line_up(&mut self) {
-        let wanting = slots::wanting(&self.world.pool, &self.settings, self.now());
+        let wanting = slots::wanting(&self.world.pool, self.now());
         let set: BTreeSet<SessionId> = wanting.iter().copied().collect();
         assert_eq!(set.len(), wanting.len(), "nobody stands in line twice");
         let pool = &self.world.pool;
@@ -86,12 +86,13 @@ impl Machine {
             Some(Waiter::Wake(id)) => {
                 let now = self.now();
                 let session = self.session(id);
-                assert_eq!(budget::allows(&self.world.pool, &self.settings, session, now), Ok(()));
+                let wakes = session.lifecycle == Lifecycle::Parked;
+                assert!(wakes || budget::allows(&self.world.pool, &self.settings, session, now).is_ok());
                 let spent = budget::spent(&self.world.pool, &self.settings, session, now);
                 self.world.emit(spent);
                 let (settings, mono) = (self.settings.clone(), self.mono);
                 let life = self.life(id);
-                life.start(&settings, mono);
+                life.start(&settings, (!wakes).then_some(mono));
                 life.ended = None;
                 self.next(id);
                 true

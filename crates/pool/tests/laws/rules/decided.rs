@@ -126,7 +126,7 @@ fn a_restart_is_an_end_and_one_start_after_a_pause() {
     let due = scene.session().budget.due_at.unwrap();
     let pause = due.since(MINUTES_30);
     assert!((Duration::from_secs(1)..=Duration::from_millis(1200)).contains(&pause), "{pause:?}");
-    let wanting = |scene: &Scene, now| slots::wanting(&scene.world.pool, &scene.settings, now);
+    let wanting = |scene: &Scene, now| slots::wanting(&scene.world.pool, now);
     assert_eq!(wanting(&scene, Timestamp(u64::MAX)), [], "not beside what is ending");
     scene.prompt();
     scene.world.emit(Event::SessionStopped { session: ONE, reason: Reason::Hung, exit: None });
