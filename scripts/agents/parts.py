@@ -307,6 +307,29 @@ def resumed(lab, _, check):
     return {**alike(check, session, texts), "woken_s": took}
 
 
+# What is said first after a wake: short texts with a tab, words that end an agent that reads them as keys, and all else.
+FIRST = ["tab\there", "quit", "exit", ":q", "a\tb\tc", "plain words", "Grüße 你好 🎉", "two\nlines", "@file of mine", "x" * 30_000]
+
+
+def woken(lab, count, check):
+    """The first prompt after each of many wakes arrives as it is."""
+    session, sent, took = lab.session("woken"), ["hello"], []
+    session.send("hello")
+    for n in range(max(count // 2, len(FIRST))):
+        lab.poolctl("park", session.name)
+        session.wait_shown("it is parked", lambda shown: shown["lifecycle"] == "parked")
+        text = FIRST[n % len(FIRST)]
+        text = text if text in ("quit", "exit", ":q") else f"{text} {n}"
+        began = time.monotonic()
+        message = session.send(text)
+        took.append(round(time.monotonic() - began, 2))
+        ended(check, message, what=f"prompt {n} {text[:40]!r}")
+        if message["state"] not in OVER:
+            raise Failed(f"its lane is held: {told(session.show())}")
+        sent.append(text)
+    return {**alike(check, session, sent), "woken_s": sorted(took)[len(took) // 2], "at_most_s": max(took)}
+
+
 def limit(lab, _, check):
     """The usage limit is reached: the prompt says so, and the session until when; the next prompt waits."""
     session, began = lab.session("limited", "subscriber"), datetime.datetime.now(datetime.timezone.utc).isoformat()
@@ -371,4 +394,4 @@ NOT_FOR = {"gemini": {
     "limit": "it asks at its terminal what to do about a limit, and does not say until when that is",
 }}
 PARTS = {part.__name__: part for part in
-         (exact, killed, hogged, busy, interrupted, permission, questions, orphan, resumed, limit, startup, files)}
+         (exact, killed, hogged, busy, interrupted, permission, questions, orphan, resumed, woken, limit, startup, files)}

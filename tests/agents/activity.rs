@@ -35,7 +35,7 @@ args = ["-c", '''
 stty raw -echo opost onlcr
 cat {0}/$DIALOG.ansi
 while [ ! -e answered ]; do sleep 0.05; done
-printf '\033[H\033[2J'
+printf '\033[?2004h\033[H\033[2J'
 cat {0}/$IDLE.ansi
 printf '\033[3H'
 exec cat >out
@@ -48,7 +48,7 @@ args = ["-c", '''
 stty raw -echo opost onlcr
 cat {0}/codex-trust.ansi
 while [ ! -e answered ]; do sleep 0.05; done
-printf '\033[H\033[2J'
+printf '\033[?2004h\033[H\033[2J'
 cat {0}/codex-idle.ansi
 printf "\033[$(grep -n '›' {0}/codex-idle.ansi | tail -n 1 | cut -d: -f1)H"
 exec cat >out
@@ -228,7 +228,7 @@ fn a_dialog_at_the_start_is_shown_by_its_name_and_prompts_wait_until_it_is_answe
         fs::write(cwd.join("answered"), "").unwrap();
         pool.ok(&["wait", &id, "--for", &format!("message:{message}")]);
         let out = pool.await_file(cwd.join("out"), |bytes| bytes.ends_with(b"\r"));
-        assert_eq!(String::from_utf8(out).unwrap(), "text\r");
+        assert_eq!(String::from_utf8(out).unwrap(), "\x1b[200~text\x1b[201~\r");
         assert_ne!(pool.show(&id)["activity"], "attention");
     }
 }

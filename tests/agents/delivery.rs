@@ -241,3 +241,39 @@ fn an_interrupted_prompt_is_sent_again_where_that_is_configured() {
     wait_until("twice and no more", PATIENCE, || agent.show()["activity"] == "idle");
     assert_eq!(agent.pastes().len(), 2);
 }
+
+#[test]
+fn what_is_typed_after_a_wake_waits_until_the_agent_takes_pastes() {
+    let late = fakes::kind("late", "claude", "LATE_PASTES = '1', ", "");
+    let pool = fakes::pool(&late);
+    let agent = Agent::new(&pool, "late");
+    agent.tell("hello");
+    pool.ok(&["park", &agent.id]);
+    pool.await_lifecycle(&agent.id, "parked");
+    let id = agent.send("tab\there");
+    // Its start hook was heard: it says that it waits for a prompt.
+    agent.await_shown("it does not take pastes yet", |shown| {
+        shown["waits"].as_str().is_some_and(|why| why.contains("does not take pastes yet"))
+    });
+    std::fs::write(agent.path("pastes-taken"), "").unwrap();
+    assert_eq!(agent.await_state(&id, "done")["result"], "done: tab\there");
+    agent.await_prompts(&["hello", "tab\there"]);
+    agent.assert_unharmed();
+}
+
+#[test]
+fn what_arrived_altered_is_told_and_holds_its_lane() {
+    let pool = fakes::pool("");
+    let agent = Agent::claude(&pool);
+    let id = agent.send("ALTER\tthis");
+    let message = agent.await_state(&id, "in_doubt");
+    assert_eq!(message["reason"], "altered: its agent got \"ALTERthis\"");
+    let behind = agent.send("behind it");
+    let shown = agent.await_activity("attention");
+    assert_eq!(shown["ask"]["kind"], "message");
+    assert!(shown["waits"].as_str().unwrap().contains("queue resolve"), "{shown}");
+    assert_eq!(agent.state(&behind), "queued");
+    pool.ok(&["queue", "resolve", &agent.id, &id, "--as", "done"]);
+    agent.await_state(&behind, "done");
+    agent.await_prompts(&["ALTERthis", "behind it"]);
+}

@@ -150,6 +150,8 @@ escape() {
 
 submit() {
   prompt=$text
+  # As one that reads a paste as keys.
+  [[ $prompt != *ALTER* ]] || prompt=${prompt//$'\t'/}
   text= swallowed= above=
   prompts=$((prompts + 1))
   printf '%s' "$prompt" >prompts/$prompts
@@ -228,6 +230,7 @@ press() {
       ;;
     $'\r') enter ;;
     $'\3') text= ;;
+    $'\t') ;;
     1) [[ $turn$dialog = askask ]] && allowed 'allowed at the terminal' || text+=$1 ;;
     2) [[ $dialog = plan ]] && dialog= && printf '\e]0;main\a' || text+=$1 ;;
     *) text+=$1 ;;
@@ -249,6 +252,10 @@ look() {
 }
 
 while [[ $LATE && ! -e ready ]]; do sleep 0.05; done
+if [[ $LATE_PASTES && $mode = resume ]]; then # as Claude Code 2.1.197: what comes before is read as keys
+  started
+  until [[ -e pastes-taken ]]; do sleep 0.05; done
+fi
 printf '\e[?2004h'
 draw
 [[ $kind = codex ]] || started

@@ -22,7 +22,7 @@ args = ["-c", '''
 stty raw -echo opost onlcr
 cat {0}/$DIALOG.ansi
 dd bs=1 count=1 of=answer 2>dd
-printf '\033[H\033[2J'
+printf '\033[?2004h\033[H\033[2J'
 cat {0}/claude-idle.ansi
 printf '\033[3H'
 exec cat >out
@@ -49,7 +49,7 @@ fn a_dialog_at_the_start_is_answered_as_the_configuration_says_once_and_no_other
         |name: &str, file: &str| String::from_utf8(fs::read(pool.path(name).join(file)).unwrap()).unwrap();
     assert_eq!(read("trust", "answer"), "\r");
     pool.await_file(pool.path("trust").join("out"), |bytes| bytes.ends_with(b"\r"));
-    assert_eq!(read("trust", "out"), "text\r", "one key, and then the prompt");
+    assert_eq!(read("trust", "out"), "\x1b[200~text\x1b[201~\r", "one key, and then the prompt");
     // Whatever else is asked waits for a person.
     let asks =
         eventually("it asks", PATIENCE, || Some(pool.show(&other)).filter(|s| s["activity"] == "attention"));

@@ -16,6 +16,7 @@ printf '%s\\0' \"$@\" >argv
 env >env.new
 mv env.new env
 stty raw -echo
+printf '\\033[?2004h'
 exec cat >read
 ";
 
@@ -417,7 +418,7 @@ fn an_installed_hook_tells_the_pool_only_where_none_is_wired() {
     };
     is("idle");
     let message = pool.ok(&["send", &agent.id, "do it"]);
-    pool.await_file("work/claude/read", |bytes| bytes.ends_with(b"do it\r"));
+    pool.await_file("work/claude/read", |bytes| bytes.ends_with(b"do it\x1b[201~\r"));
     run("UserPromptSubmit", json!({"prompt": "do it", "prompt_id": "p1"}), false);
     is("busy");
     run("Stop", json!({"last_assistant_message": "did it", "prompt_id": "p1"}), false);

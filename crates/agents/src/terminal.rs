@@ -39,6 +39,8 @@ pub enum Mark {
     Directory(String),
     /// The alternate screen is on, or off.
     Alternate(bool),
+    /// Pastes are asked for in brackets, or not any more.
+    BracketedPaste(bool),
 }
 
 impl Mark {
@@ -84,7 +86,7 @@ impl Scanner {
         Self::default()
     }
 
-    /// Takes in the next piece. Of each kind of mark the newest in it, in the order in which those came: eight at most.
+    /// Takes in the next piece. Of each kind of mark the newest in it, in the order in which those came: nine at most.
     pub fn feed(&mut self, piece: &[u8]) -> Vec<Mark> {
         let mut marks = Vec::new();
         let mut rest = piece;
@@ -157,7 +159,7 @@ impl Scanner {
             BEL => Some(Mark::Bell),
             0x40..=0x7e => {
                 self.state = State::Plain;
-                alternate(&self.kept, byte).filter(|_| !self.cut)
+                mode(&self.kept, byte).filter(|_| !self.cut)
             }
             _ => self.keep(byte, PARAMETERS_MAX),
         }
@@ -210,14 +212,19 @@ fn prompt(text: &str) -> Option<Mark> {
     }
 }
 
-/// What a control sequence says of the alternate screen: private modes 47, 1047 and 1049, set or reset.
-fn alternate(parameters: &[u8], end: u8) -> Option<Mark> {
+/// What a control sequence says of the alternate screen (private modes 47, 1047 and 1049) or of pastes (2004), set or
+/// reset.
+fn mode(parameters: &[u8], end: u8) -> Option<Mark> {
     let on = match end {
         b'h' => true,
         b'l' => false,
         _ => return None,
     };
     let modes = parameters.strip_prefix(b"?")?;
-    let named = modes.split(|byte| *byte == b';').any(|mode| matches!(mode, b"47" | b"1047" | b"1049"));
-    named.then_some(Mark::Alternate(on))
+    let named = |wanted: &[&[u8]]| modes.split(|byte| *byte == b';').any(|mode| wanted.contains(&mode));
+    // Of both in one sequence, which no program is known to write, the screen.
+    if named(&[b"47", b"1047", b"1049"]) {
+        return Some(Mark::Alternate(on));
+    }
+    named(&[b"2004"]).then_some(Mark::BracketedPaste(on))
 }

@@ -40,6 +40,8 @@ pub enum Same {
     Exact,
     /// It took the text with something around it: somebody's draft.
     Within,
+    /// It took the text, or most of it, and not as it is: tabs were lost, or an end of it.
+    Altered,
     /// It took something else.
     No,
 }
@@ -115,9 +117,18 @@ pub fn compare(adapter: Adapter, sent: &str, heard: &str, cut: bool) -> Same {
         Same::Exact
     } else if !sent.is_empty() && (heard.contains(&*sent) || cut && begins_within(&sent, heard)) {
         Same::Within
+    } else if is_most_of(&sent, heard) {
+        Same::Altered
     } else {
         Same::No
     }
+}
+
+/// Whether what was heard is the visible part of what was sent, or more than half of it in one piece.
+fn is_most_of(sent: &str, heard: &str) -> bool {
+    let visible = |text: &str| text.chars().filter(|c| !blank(*c) && !has_no_width(*c)).collect::<String>();
+    let (sent, heard) = (visible(sent), visible(heard));
+    heard.len() * 2 > sent.len() && sent.contains(&heard)
 }
 
 /// A text that is shorter, in bytes and in lines, is shown as it is.

@@ -54,6 +54,8 @@ fn titles_directories_and_the_alternate_screen_are_told() {
     assert_eq!(marks(b"\x1b]1;icon\x07\x1b]8;;http://x\x07\x1b]52;c;eA==\x07"), []);
     assert_eq!(marks(b"\x1b[?1049h"), [Mark::Alternate(true)]);
     assert_eq!(marks(b"\x1b[?2004;1049;25h\x1b[?47l"), [Mark::Alternate(false)]);
+    assert_eq!(marks(b"\x1b[?2004h"), [Mark::BracketedPaste(true)]);
+    assert_eq!(marks(b"\x1b[?1004;2004l"), [Mark::BracketedPaste(false)]);
     assert_eq!(marks(b"\x1b[?1049h\x1bc"), [Mark::Alternate(false)]);
     assert_eq!(marks(b"\x1b[1049h\x1b[?104h\x1b[?1049m"), []);
 }

@@ -2,6 +2,7 @@
 //! `typing` is on disk before the first byte goes, under a token: after a crash the pane tells whether it was typed. What
 //! becomes of it then is for [`typed`].
 
+mod pastes;
 mod typed;
 
 use std::sync::Arc;
@@ -25,7 +26,7 @@ use crate::slow::{self, Purpose};
 use crate::{hooks, locking};
 
 /// Pause before the next try, where nothing was typed.
-const RETRY_PAUSE: Duration = Duration::from_millis(500);
+const RETRY_PAUSE: Duration = Duration::from_millis(60);
 /// It doubles up to this: somebody may read in copy mode for hours.
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(8);
 /// How long an agent may take to draw what was pressed.
@@ -251,19 +252,26 @@ async fn glanced(
     pane: PaneRef,
 ) -> Result<delivery::Glance, String> {
     let (seen, look) = glance(daemon, agent, pane).await?;
-    let tag = run.tag;
+    let (tag, started_at, ready_limit) = (run.tag, run.started_at, daemon.loaded().settings.ready_limit);
     let said = move |turn: &mut Turn<'_>| {
         let session = turn.pool().tagged(tag);
         let activity = session.and_then(|session| turn.pool().activity_in(session.id, tag));
-        let said_idle = activity.is_some_and(|activity| {
+        let said_idle = activity.filter(|activity| {
             let rests = matches!(activity.state, ActivityState::Idle | ActivityState::Error);
             rests && activity.source == Source::Hook
         });
         let ago = |seconds: u64| turn.age(Timestamp(seconds.saturating_mul(1000)));
-        (said_idle, seen.typed_at.map(ago), seen.active_at.map(ago))
+        let said_idle_ago = said_idle.map(|activity| turn.age(activity.since));
+        // One that has been up for so long and never asked does without.
+        let starting = session.filter(|_| turn.age(started_at) < ready_limit).map(|session| session.id);
+        (starting, said_idle_ago, seen.typed_at.map(ago), seen.active_at.map(ago))
     };
     let said = daemon.engine.turn(said).await.map_err(|refusal| refusal.to_string())?;
-    let (said_idle, typed_ago, active_ago) = said;
+    let (starting, said_idle_ago, typed_ago, active_ago) = said;
+    let takes_pastes = match starting.filter(|_| agent.adapter.asks_for_pastes()) {
+        Some(session) if seen.bracketed.is_none() => pastes::asked_for(daemon, session, tag).await,
+        starting => starting.and(seen.bracketed),
+    };
     let unread = unread(run).await;
     let stand = if agent.confirm == Confirm::Prompt { stand(run).await } else { None };
     Ok(delivery::Glance {
@@ -274,7 +282,8 @@ async fn glanced(
         unread,
         in_front: stand.map(|stand| stand.in_front),
         look,
-        said_idle,
+        said_idle_ago,
+        takes_pastes,
     })
 }
 

@@ -13,7 +13,7 @@ use std::path::Path;
 
 pub use lines::last_lines;
 pub use reader::Reader;
-pub use times::{Times, begin_of, offset_at};
+pub use times::{Times, begin_of, known_begin_of, offset_at};
 pub use writer::{is_awaited, is_written, wait_for_writer};
 
 /// The offsets of the first byte that is kept and of what will be written next; both 0 of a log that is not there.

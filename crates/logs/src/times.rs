@@ -65,6 +65,14 @@ pub fn offset_at(dir: &Path, at: Timestamp, end: u64) -> io::Result<u64> {
 pub fn begin_of(dir: &Path, tag: Tag) -> io::Result<u64> {
     // The end first: what is written meanwhile is behind it.
     let (_, end) = crate::bounds(dir)?;
+    Ok(known_begin_of(dir, tag)?.unwrap_or(end))
+}
+
+/// The same; none where its writer has not begun, or that is not on record any more.
+///
+/// # Errors
+/// The log cannot be read.
+pub fn known_begin_of(dir: &Path, tag: Tag) -> io::Result<Option<u64>> {
     let begun = times::read(dir)?.into_iter().find(|entry| entry.tag == Some(tag));
-    Ok(begun.map_or(end, |entry| entry.offset))
+    Ok(begun.map(|entry| entry.offset))
 }

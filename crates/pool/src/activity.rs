@@ -239,7 +239,7 @@ fn doubt(pool: &Pool, session: &Session) -> Option<Activity> {
     let open = queue::held_prompt(pool, session.id).filter(|open| open.state == MessageState::InDoubt)?;
     let (id, name) = (open.id, &session.name);
     let how = format!("poolctl queue resolve {name} {id} --as done|retry|dead");
-    let text = format!("message {id} may or may not have arrived: {how}");
+    let text = format!("message {id} may not have arrived as it was sent: {how}");
     let ask = Ask { id: id.0, kind: AskKind::Message, text, tool: None, answerable: false };
     let (state, source) = (ActivityState::Attention, Source::Queue);
     Some(Activity { state, source, since: open.since, ask: Some(ask), ..Activity::default() })

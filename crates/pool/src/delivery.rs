@@ -21,6 +21,8 @@ const ENTER_PAUSE_MAX: Duration = Duration::from_millis(750);
 const CONFIRM_PAUSE: Duration = Duration::from_millis(900);
 /// The longest pause between two looks at a prompt that nothing confirms.
 const CONFIRM_PAUSE_MAX: Duration = Duration::from_secs(8);
+/// How long an agent may take to draw its composer once its hook said that it waits: ten times what it takes as a rule.
+const DRAW_LIMIT: Duration = Duration::from_secs(3);
 /// How often Enter is pressed again.
 const ENTERS_MAX: u32 = 5;
 /// Looks after which a prompt that nothing confirms is left to a person.
@@ -120,8 +122,10 @@ pub struct Glance {
     pub in_front: Option<bool>,
     /// How it looks, where the agent's look is known.
     pub look: Option<Look>,
-    /// Whether its agent's own hook said last that it waits for a prompt.
-    pub said_idle: bool,
+    /// How long ago its agent's own hook said that it waits for a prompt, where that was its last word.
+    pub said_idle_ago: Option<Duration>,
+    /// Whether its program asked for bracketed pastes, where that is known.
+    pub takes_pastes: Option<bool>,
 }
 
 /// Why nothing is typed into a terminal now, by how it looks.
@@ -144,6 +148,9 @@ pub fn look(settings: &Settings, agent: &Agent, glance: &Glance) -> Result<(), S
     if glance.alternate && agent.waits_for_screen {
         return Err("it shows a full-screen program".to_owned());
     }
+    if glance.takes_pastes == Some(false) && agent.adapter.asks_for_pastes() {
+        return Err("its agent does not take pastes yet".to_owned());
+    }
     let Some(seen) = glance.look.as_ref().filter(|_| agent.adapter != Adapter::None) else { return Ok(()) };
     match (&seen.dialog, &seen.composer) {
         (Some(dialog), _) => Err(format!("it shows a dialog: {}", dialog.name)),
@@ -152,7 +159,8 @@ pub fn look(settings: &Settings, agent: &Agent, glance: &Glance) -> Result<(), S
         // Of another agent nobody has said how its screen has to look. A new version may look otherwise, and says itself
         // that it waits; what fills the screen is no agent but its editor.
         (None, Composer::Unknown)
-            if has_known_screen(agent.adapter) && (glance.alternate || !glance.said_idle) =>
+            if has_known_screen(agent.adapter)
+                && (glance.alternate || glance.said_idle_ago.is_none_or(|ago| ago < DRAW_LIMIT)) =>
         {
             Err("its screen does not show where it takes prompts".to_owned())
         }

@@ -51,13 +51,15 @@ fn taken(
     newer: Option<&Activity>,
 ) -> Vec<Event> {
     let now = hearing.now;
+    let Signal::Prompt { text, .. } = &hook.signal else { return Vec::new() };
     let around = match hearing.same {
         Same::Exact => None,
         // Of one that may not have been typed, another text around it proves nothing: somebody else may have said that.
         Same::Within if open.state != MessageState::InDoubt && !queue::is_cut_off(pool, open) => {
             Some("with other text around it")
         }
-        Same::Within | Same::No => return Vec::new(),
+        Same::Altered if open.state == MessageState::Typed => return vec![altered(open, text, now)],
+        Same::Within | Same::Altered | Same::No => return Vec::new(),
     };
     let accepted = queue::moved(open, MessageState::Accepted, around, hook.at.min(now));
     let newer = newer.filter(|newer| newer.source == Source::Hook);
@@ -70,6 +72,13 @@ fn taken(
         _ => Vec::new(),
     });
     std::iter::once(accepted).chain(end).collect()
+}
+
+/// Its agent took something else than what was typed: a person says what is to become of it, and nothing is typed behind it
+/// meanwhile.
+fn altered(open: &Open<'_>, text: &str, now: Timestamp) -> Event {
+    let why = format!("altered: its agent got {:?}", protocol::bounds::cut(text, 400));
+    queue::moved(open, MessageState::InDoubt, Some(&why), now)
 }
 
 /// What fails one prompt may well fail the next: after several in a row they are held back.

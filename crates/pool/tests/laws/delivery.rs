@@ -167,6 +167,7 @@ fn reason(kind: &str, waits_for_screen: bool, glance: &Glance) -> Option<&'stati
         "holds text",
         "not to be seen",
         "does not show",
+        "does not take pastes",
     ];
     Some(*words.iter().find(|word| why.contains(**word)).unwrap_or_else(|| panic!("{why}")))
 }
@@ -178,6 +179,8 @@ fn i3_nothing_is_typed_into_a_terminal_that_somebody_or_something_else_has() {
     let typed = |ms| Glance { typed_ago: Some(Duration::from_millis(ms)), ..Glance::default() };
     let unread = |bytes| Glance { unread: Some(bytes), ..Glance::default() };
     let full = Glance { alternate: true, ..Glance::default() };
+    let said_idle =
+        |ms| Glance { said_idle_ago: Some(Duration::from_millis(ms)), ..of(seen(Composer::Unknown, None)) };
     let held = || Composer::Holds("draft".to_owned());
     for (glance, claude, none) in [
         (free.clone(), None, None),
@@ -190,14 +193,22 @@ fn i3_nothing_is_typed_into_a_terminal_that_somebody_or_something_else_has() {
         (full, Some("full-screen"), Some("full-screen")),
         (of(seen(Composer::Empty, None)), None, None),
         (of(seen(Composer::Unknown, None)), Some("does not show"), None),
-        (Glance { said_idle: true, ..of(seen(Composer::Unknown, None)) }, None, None),
+        (said_idle(2999), Some("does not show"), None),
+        (said_idle(3000), None, None),
+        (
+            Glance { takes_pastes: Some(false), ..of(seen(Composer::Empty, None)) },
+            Some("does not take pastes"),
+            None,
+        ),
+        (Glance { takes_pastes: Some(true), ..of(seen(Composer::Empty, None)) }, None, None),
         (of(seen(Composer::Hidden, None)), Some("not to be seen"), None),
         (of(seen(held(), None)), Some("holds text"), None),
         (of(seen(Composer::Empty, Some("trust"))), Some("dialog"), None),
         (of(seen(held(), Some("trust"))), Some("dialog"), None),
     ] {
         let editor = Glance { alternate: true, ..glance.clone() };
-        let idle = glance.said_idle && glance.look.as_ref().is_some_and(|l| l.composer == Composer::Unknown);
+        let idle = glance.said_idle_ago.is_some()
+            && glance.look.as_ref().is_some_and(|l| l.composer == Composer::Unknown);
         assert!(!idle || reason("claude", false, &editor) == Some("does not show"), "{editor:?}");
         assert_eq!(reason("claude", true, &glance), claude, "{glance:?}");
         assert_eq!(reason("none", true, &glance), none, "{glance:?}");
