@@ -124,3 +124,61 @@ fn c06_an_agent_begins_with_nothing_and_what_is_kept_of_it_does_not_grow_with_wh
     assert_eq!(agent.tell("and now?"), "done: and now?");
     wait_until("nothing is left", PATIENCE, || agent.show()["queue"]["oldest_at"] == json!(null));
 }
+
+#[test]
+fn a_session_whose_first_prompt_was_cut_off_begins_anew() {
+    let pool = fakes::pool("");
+    let agent = Agent::claude(&pool);
+    let lost = agent.show()["conversation"]["id"].clone();
+    // Before its agent has written anything.
+    agent.send("DIE");
+    pool.await_lifecycle(&agent.id, "stopped");
+    // It answers once the new conversation has begun.
+    pool.ok(&["restart", &agent.id]);
+    let shown = agent.show();
+    assert_eq!((&shown["lifecycle"], &shown["resumed"]), (&json!("live"), &json!(false)), "{shown}");
+    assert_eq!(agent.tell("after it"), "done: after it");
+    let told = agent.events("conversation_lost");
+    assert_eq!((told.len(), &told[0]["conversation"]), (1, &lost), "{told:?}");
+    // The new one is there, and is taken up.
+    parked_and_woken(&agent);
+    assert_eq!(agent.show()["resumed"], true);
+    assert_eq!(agent.events("conversation_lost").len(), 1);
+}
+
+#[test]
+fn a_conversation_that_its_agent_has_cleaned_up_is_begun_anew_and_what_is_queued_is_worked() {
+    let pool = fakes::pool("");
+    for kind in ["claude", "codex"] {
+        let agent = Agent::new(&pool, kind);
+        agent.tell("hello");
+        let lost = agent.conversation();
+        pool.ok(&["park", &agent.id]);
+        pool.await_lifecycle(&agent.id, "parked");
+        std::fs::remove_file(agent.path("conversations")).unwrap();
+        assert_eq!(agent.tell("are you there?"), "done: are you there?", "{kind}");
+        let told = agent.events("conversation_lost");
+        assert_eq!((told.len(), &told[0]["conversation"]), (1, &json!(lost)), "{kind}: {told:?}");
+        assert_ne!(agent.conversation(), lost);
+        assert_eq!(agent.show()["resumed"], false);
+    }
+}
+
+#[test]
+fn an_agent_that_ends_for_another_reason_keeps_its_conversation() {
+    let config = fakes::kind("failing", "claude", "FAIL = '1', ", "");
+    let pool = fakes::pool(&config);
+    let agent = Agent::new(&pool, "failing");
+    agent.tell("hello");
+    let conversation = agent.conversation();
+    pool.ok(&["park", &agent.id]);
+    pool.await_lifecycle(&agent.id, "parked");
+    std::fs::write(agent.path("fail"), "").unwrap();
+    let failed = pool.ctl(&["restore", &agent.id]).expect(1);
+    assert!(failed.stderr.contains("poolctl logs"), "{failed:?}");
+    assert_eq!(agent.show()["conversation"]["id"], conversation);
+    assert_eq!(agent.events("conversation_lost"), Vec::<Value>::new());
+    std::fs::remove_file(agent.path("fail")).unwrap();
+    pool.ok(&["restore", &agent.id]);
+    assert_eq!((&agent.show()["resumed"], agent.conversation()), (&json!(true), conversation));
+}

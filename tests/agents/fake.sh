@@ -19,6 +19,12 @@ done
 echo "$mode $conversation" >>runs
 echo "$POOL_INCARNATION" >>tag
 mkdir -p pastes prompts
+[[ ! $FAIL || ! -e fail ]] || { echo "cannot reach the service" && exit 1; }
+# As Claude Code: a conversation is there once something was said in it.
+if [[ $mode = resume ]] && ! grep -qsxF "$conversation" conversations; then
+  [[ $kind = claude ]] && echo "No conversation found with session ID: $conversation" || echo "Error: no rollout found for thread id $conversation"
+  exit 1
+fi
 rule=──────────────────────────────
 [[ $kind = claude ]] && mark='❯' || mark='›'
 case $BASH_VERSION in 3.*) soon=1 later=1 ;; *) soon=0.05 later=0.3 ;; esac
@@ -161,6 +167,8 @@ submit() {
     /clear) clear_conversation && return ;;
     *DIE*) kill -9 $$ ;;
   esac
+  echo "$conversation" >>conversations
+  : >>record.jsonl
   turn=slow
   draw
   started

@@ -66,7 +66,7 @@ impl<'a> Agent<'a> {
     /// A new session of this kind, whatever it does yet.
     #[track_caller]
     pub(super) fn starting(pool: &'a Pool, kind: &str, flags: &[&str]) -> Self {
-        let id = pool.ok(&[&["new", "--agent", kind], flags].concat());
+        let id = pool.ok(&[&["new", "--no-block", "--agent", kind], flags].concat());
         let dir = PathBuf::from(pool.show(&id)["dir"].as_str().unwrap());
         Self { pool, id, dir }
     }

@@ -47,7 +47,7 @@ impl Started {
     fn new(pool: &Pool, agent: &str) -> Self {
         let cwd = pool.path("work").join(agent);
         fs::create_dir_all(&cwd).unwrap();
-        let id = pool.ok(&["new", "--agent", agent, "--cwd", cwd.to_str().unwrap()]);
+        let id = pool.ok(&["new", "--no-block", "--agent", agent, "--cwd", cwd.to_str().unwrap()]);
         let env = String::from_utf8(pool.await_file(cwd.join("env"), |_| true)).unwrap();
         let argv = String::from_utf8(fs::read(cwd.join("argv")).unwrap()).unwrap();
         let pair = |line: &str| line.split_once('=').map(|(key, value)| (key.to_owned(), value.to_owned()));

@@ -13,6 +13,17 @@ use serde_json::Value;
 
 use crate::kind::Adapter;
 
+/// Whether an agent that was to take up a conversation wrote that there is none: Claude Code 2.1.197, Codex 0.169.0.
+#[must_use]
+pub fn says_missing(adapter: Adapter, output: &[u8]) -> bool {
+    let words: &[u8] = match adapter {
+        Adapter::Claude => b"No conversation found",
+        Adapter::Codex => b"no rollout found",
+        Adapter::Gemini | Adapter::None => return false,
+    };
+    output.windows(words.len()).any(|window| window.eq_ignore_ascii_case(words))
+}
+
 /// Something that was said to the agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Said {

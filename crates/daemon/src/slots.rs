@@ -3,6 +3,7 @@
 //! turn, from the record, so that a crash loses nothing but the order of those who wait.
 
 mod line;
+pub(crate) mod lost;
 mod tend;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -72,6 +72,8 @@ pub(crate) struct View {
     pub(crate) yields: BTreeSet<SessionId>,
     /// Incarnations that are put aside, as long as it is not seen that nobody is attached.
     pub(crate) guarded: BTreeSet<Tag>,
+    /// Incarnations that ended instead of taking up their conversation, and whether that was looked into.
+    pub(crate) resumes: BTreeMap<Tag, bool>,
     /// Sessions that have worked off what they had, and are still.
     pub(crate) drained: BTreeSet<SessionId>,
     /// Whether what was lost when the daemon started has been seen to, where that is to be done.
@@ -119,6 +121,7 @@ impl View {
             touched: BTreeSet::new(),
             yields: BTreeSet::new(),
             guarded: BTreeSet::new(),
+            resumes: BTreeMap::new(),
             drained: BTreeSet::new(),
             restored: false,
             removing: BTreeSet::new(),

@@ -29,7 +29,7 @@ impl Agents {
             AgentEvent::ThoughtPublished { session, thought } => {
                 self.thoughts.insert(*session, thought.clone());
             }
-            AgentEvent::AskAnswered { .. } => {}
+            AgentEvent::AskAnswered { .. } | AgentEvent::ConversationLost { .. } => {}
         }
     }
 

@@ -90,6 +90,13 @@ pub fn decide(pool: &Pool, settings: &Settings, now: Timestamp) -> Vec<Event> {
     pool.sessions().filter_map(|session| after_end(pool, settings, session, now)).collect()
 }
 
+/// Whether it is about to be decided that it starts once more.
+#[must_use]
+pub fn is_to_start(pool: &Pool, settings: &Settings, session: &Session, now: Timestamp) -> bool {
+    let decided = after_end(pool, settings, session, now);
+    matches!(decided, Some(Event::BudgetChanged { budget, .. }) if budget.due_at.is_some())
+}
+
 fn after_end(pool: &Pool, settings: &Settings, session: &Session, now: Timestamp) -> Option<Event> {
     let decided = session.budget.due_at.is_some() || session.budget.exhausted;
     let over = !session.lifecycle.holds_slot() && !is_between(session);

@@ -29,6 +29,7 @@ pub mod queue;
 pub mod reconcile;
 pub mod redacted;
 mod replicate;
+pub mod resume;
 pub mod settings;
 pub mod slots;
 pub mod stale;

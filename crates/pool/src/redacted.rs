@@ -69,7 +69,7 @@ fn agent(event: &mut AgentEvent) {
             thought.text.iter_mut().chain(&mut thought.objective).for_each(text);
         }
         AgentEvent::AskAnswered { by, .. } => text(by),
-        AgentEvent::AgentNoted { .. } => {}
+        AgentEvent::AgentNoted { .. } | AgentEvent::ConversationLost { .. } => {}
     }
 }
 

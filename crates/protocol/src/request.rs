@@ -312,6 +312,9 @@ pub enum Until {
     Started,
     /// Its agent does this. One that cannot any more, because the session is over, is refused.
     Activity(ActivityState),
+    /// It runs, and its agent has begun: its start hook was heard, or its screen shows where it takes prompts, or what it
+    /// asks. At once for programs of which nothing such is known. Or it is over and nobody is about to start it.
+    Ready,
 }
 
 /// `events`.

@@ -332,7 +332,7 @@ fn agents_row<'a>(event: &AgentEvent) -> Option<Row<'a>> {
         AgentEvent::ActivityChanged { session, .. } => Some(Row::Activity(*session)),
         AgentEvent::AgentNoted { session, .. } => Some(Row::Notes(*session)),
         AgentEvent::ThoughtPublished { session, .. } => Some(Row::Thought(*session)),
-        AgentEvent::AskAnswered { .. } => None,
+        AgentEvent::AskAnswered { .. } | AgentEvent::ConversationLost { .. } => None,
     }
 }
 

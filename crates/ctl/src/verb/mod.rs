@@ -30,6 +30,7 @@ pub(crate) mod park;
 pub(crate) mod pin;
 pub(crate) mod prune;
 pub(crate) mod queue;
+mod ready;
 pub(crate) mod reap;
 pub(crate) mod rename;
 pub(crate) mod restart;

@@ -20,6 +20,7 @@ use crate::error::Error;
 use crate::exit;
 use crate::show::json::SessionJson;
 use crate::show::{out, time};
+use crate::verb::ready::{self, Block};
 use crate::verb::{expect_session, send};
 
 pub(crate) use life::{Fate, Life, reaped_or_default};
@@ -91,6 +92,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "COLSxROWS", value_parser = size)]
     pub size: Option<Size>,
     #[command(flatten)]
+    pub block: Block,
+    #[command(flatten)]
     pub life: Life,
     #[command(flatten)]
     pub repeat: Repeat,
@@ -108,13 +111,16 @@ fn size(text: &str) -> Result<Size, String> {
 /// Creates it, prints its id.
 pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     let mut client = context.client_for_slot(args.life.wait_slot, Duration::ZERO);
+    let block = args.block;
     let view = create(context, &mut client, args)?;
-    if context.style.json {
-        out::json(&SessionJson::new(&view, time::now()))?;
-    } else {
-        out::line(&view.session.id.to_string())?;
+    let id = view.session.id.to_string();
+    let ready = ready::wait(context, block, view);
+    match &ready {
+        Ok(view) if context.style.json => out::json(&SessionJson::new(view, time::now()))?,
+        // It is there, whatever became of its agent.
+        _ => out::line(&id)?,
     }
-    Ok(exit::OK)
+    ready.map(|_| exit::OK)
 }
 
 /// Creates a session; it runs when this returns.

@@ -10,6 +10,7 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::exit;
 use crate::show::{human, time};
+use crate::verb::ready::{self, Block};
 use crate::verb::{expect_session, print_session};
 
 /// End what a session runs, if anything, and start it anew
@@ -27,6 +28,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DUR", value_parser = time::parse)]
     pub wait_slot: Option<Duration>,
     #[command(flatten)]
+    pub block: Block,
+    #[command(flatten)]
     pub repeat: Repeat,
 }
 
@@ -42,6 +45,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
     let mut client = context.client_for_slot(args.wait_slot, args.grace.unwrap_or_default());
     let view = expect_session(client.change(&args.repeat, Request::Restart(restart))?)?;
     drop(progress);
+    let view = ready::wait(context, args.block, view)?;
     print_session(context, &view, &human::state_line(&view))?;
     Ok(exit::OK)
 }

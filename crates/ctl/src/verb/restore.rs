@@ -12,6 +12,7 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::exit;
 use crate::show::{human, time};
+use crate::verb::ready::{self, Block};
 use crate::verb::{expect_session, for_each, only_one, print_session};
 
 /// Start sessions that were parked, lost or stopped, with all that is theirs
@@ -26,6 +27,8 @@ pub(crate) struct Args {
     /// How long to wait for a slot; 0: not at all [default: the configuration's]
     #[arg(long, value_name = "DUR", value_parser = time::parse)]
     pub wait_slot: Option<Duration>,
+    #[command(flatten)]
+    pub block: Block,
     #[command(flatten)]
     pub repeat: Repeat,
 }
@@ -47,6 +50,7 @@ fn one(context: &Context, client: &mut Client, args: &Args, session: &str) -> Re
     let restore = Restore { session: Some(session), wait_slot_ms: args.wait_slot.map(time::millis) };
     let view = expect_session(client.change(&args.repeat, Request::Restore(restore))?)?;
     drop(progress);
+    let view = ready::wait(context, args.block, view)?;
     print_session(context, &view, &human::state_line(&view))
 }
 
@@ -67,7 +71,7 @@ fn all(context: &Context, args: &Args) -> Result<u8, Error> {
         let progress = context.progress(&format!("{name} to run ({number} of {})", scheduled.len()));
         let started = started(&mut client, view, patience.left());
         drop(progress);
-        match started {
+        match started.and_then(|view| ready::wait(context, args.block, view)) {
             Ok(view) => print_session(context, &view, &human::state_line(&view))?,
             // What comes after it is waited for no longer either.
             Err(error) if error.code() == ErrorCode::Timeout => return Err(error),

@@ -39,6 +39,7 @@ const AFTER: &str = "WHAT is one of\n\
     \x20 idle, busy,        its agent does this\n\
     \x20 attention, error\n\
     \x20 started            it runs\n\
+    \x20 ready              it runs, and its agent has begun\n\
     \x20 exit               its program ended, and all it wrote is in the log\n\
     \x20 queue-empty        nothing waits or is in flight in its queue\n\
     \x20 message:ID         this message is over\n\
@@ -107,12 +108,15 @@ fn what(word: &str) -> Result<What, String> {
         "attention" => Until::Activity(ActivityState::Attention),
         "error" => Until::Activity(ActivityState::Error),
         "started" => Until::Started,
+        "ready" => Until::Ready,
         "exit" => Until::Exit,
         "queue-empty" => Until::QueueEmpty,
         _ => {
-            return Err("one of idle, busy, attention, error, started, exit, queue-empty, message:ID, \
+            return Err(
+                "one of idle, busy, attention, error, started, ready, exit, queue-empty, message:ID, \
                         output:REGEX"
-                .into());
+                    .into(),
+            );
         }
     }))
 }

@@ -8,7 +8,7 @@ use protocol::session::Reason;
 use protocol::{Lifecycle, Session, SessionId, Tag};
 use tokio::time::sleep;
 
-use super::{By, Waiting, aside, begin, leaving, with_facts};
+use super::{By, Waiting, aside, begin, leaving, lost, with_facts};
 use crate::context::Daemon;
 use crate::engine::Turn;
 use crate::{locking, park, room, verb};
@@ -26,6 +26,8 @@ pub(super) enum Work {
     Start(Box<Session>),
     /// End an incarnation that is put aside.
     Park(SessionId, Tag),
+    /// Find out whether the conversation of a session that ended is lost.
+    Judge(SessionId, Tag),
     /// Remove a session.
     Remove(SessionId, Reason),
 }
@@ -56,6 +58,7 @@ async fn carry_out(daemon: Arc<Daemon>, work: Work) {
             }
         }
         Work::Park(session, tag) => park::end_unattended(&daemon, session, tag).await,
+        Work::Judge(session, tag) => lost::judge(&daemon, session, tag).await,
         Work::Remove(session, reason) => verb::remove_outdated(&daemon, session, reason).await,
     }
 }
@@ -75,7 +78,10 @@ fn tend(turn: &mut Turn<'_>, daemon: &Arc<Daemon>) -> (Vec<Work>, Duration) {
         turn.emit_all(lost.into_iter().flatten());
         work.extend(half_parked(turn).map(|(session, tag)| Work::Park(session, tag)));
     }
-    let decided = pool::budget::decide(turn.pool(), settings, now);
+    let (undecided, broken) = lost::undecided(turn, settings);
+    work.extend(broken.into_iter().map(|(session, tag)| Work::Judge(session, tag)));
+    let mut decided = pool::budget::decide(turn.pool(), settings, now);
+    decided.retain(|event| event.session().is_none_or(|session| !undecided.contains(&session)));
     turn.emit_all(decided);
     let mut wanting = pool::slots::wanting(turn.pool(), now);
     wanting.retain(|session| !locking::holds_back(turn, *session));

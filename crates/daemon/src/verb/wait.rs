@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use agents::Adapter;
 use protocol::activity::Source;
 use protocol::request::{Until, Wait};
 use protocol::{
@@ -13,6 +14,7 @@ use protocol::{
 use super::{queue, shown};
 use crate::context::Daemon;
 use crate::engine::Turn;
+use crate::slots::lost;
 use crate::slow::{self, Purpose};
 
 pub(super) async fn wait(daemon: &Arc<Daemon>, asked: Wait) -> Reply {
@@ -53,12 +55,30 @@ fn of_message(
 }
 
 /// It runs, or it is over and nobody is about to start it.
-fn is_settled(turn: &Turn<'_>, session: &Session) -> bool {
+fn is_settled(turn: &Turn<'_>, daemon: &Daemon, session: &Session) -> bool {
+    let settings = &daemon.loaded().settings;
     let coming = session.lifecycle.holds_slot()
         || session.budget.due_at.is_some()
         || turn.rest.line.place(session.id).is_some()
-        || turn.rest.view.starting.contains(&session.id);
+        || turn.rest.view.starting.contains(&session.id)
+        || lost::is_undecided(turn, settings, session)
+        || pool::budget::is_to_start(turn.pool(), settings, session, turn.now());
     session.lifecycle == Lifecycle::Live || !coming
+}
+
+/// It has settled, and where it runs an agent of a known kind, that has begun: its start hook was heard, or its screen shows
+/// where it takes prompts, or what it asks.
+fn is_ready(turn: &Turn<'_>, daemon: &Daemon, session: &Session) -> bool {
+    if !is_settled(turn, daemon, session) {
+        return false;
+    }
+    let Some(run) = session.incarnation.as_ref().filter(|_| session.lifecycle == Lifecycle::Live) else {
+        return true;
+    };
+    let known = daemon.loaded().settings.agent_of(session).adapter != Adapter::None;
+    let spoke = || turn.pool().notes(session.id).is_some_and(|notes| notes.hooked == Some(run.tag));
+    let seen = || pool::activity::shown(turn.pool(), session).state != ActivityState::Unknown;
+    !known || spoke() || seen()
 }
 
 /// Whether what is known of its agent was seen or said after something was last typed into it. What no hook tells is looked
@@ -87,7 +107,7 @@ fn does(turn: &Turn<'_>, daemon: &Daemon, session: &Session, state: ActivityStat
     }
     let waits = pool::queue::counts(turn.pool(), Some(session.id)).queued > 0;
     let comes = session.lifecycle == Lifecycle::Parked && waits;
-    let over = !session.lifecycle.holds_slot() && !comes && is_settled(turn, session);
+    let over = !session.lifecycle.holds_slot() && !comes && is_settled(turn, daemon, session);
     over.then(|| {
         let word = shown::word(session.lifecycle);
         Err(Refusal::new(
@@ -105,7 +125,8 @@ fn reached(turn: &Turn<'_>, daemon: &Daemon, id: SessionId, until: &Until) -> Op
     match until {
         Until::Exit => (!session.lifecycle.holds_slot()).then(|| shown::reply(turn, daemon, id)),
         Until::Activity(state) => does(turn, daemon, session, *state),
-        Until::Started => is_settled(turn, session).then(|| shown::reply(turn, daemon, id)),
+        Until::Started => is_settled(turn, daemon, session).then(|| shown::reply(turn, daemon, id)),
+        Until::Ready => is_ready(turn, daemon, session).then(|| shown::reply(turn, daemon, id)),
         Until::QueueEmpty => pool::queue::is_empty(turn.pool(), id).then(|| shown::reply(turn, daemon, id)),
         Until::Message(message) => of_message(turn, session, *message, MessageState::is_final),
         Until::Accepted(message) => of_message(turn, session, *message, |state| {

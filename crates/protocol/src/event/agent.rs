@@ -45,6 +45,13 @@ pub enum AgentEvent {
         /// Who says so: `approve`, or that it was left to the terminal.
         by: String,
     },
+    /// Its agent could not take up its conversation, which is not there: it begins a new one.
+    ConversationLost {
+        /// Which session.
+        session: SessionId,
+        /// The id of the conversation that is lost.
+        conversation: String,
+    },
 }
 
 impl AgentEvent {
@@ -56,6 +63,7 @@ impl AgentEvent {
             Self::AgentNoted { .. } => "agent_noted",
             Self::ThoughtPublished { .. } => "thought_published",
             Self::AskAnswered { .. } => "ask_answered",
+            Self::ConversationLost { .. } => "conversation_lost",
         }
     }
 
@@ -66,7 +74,8 @@ impl AgentEvent {
             Self::ActivityChanged { session, .. }
             | Self::AgentNoted { session, .. }
             | Self::ThoughtPublished { session, .. }
-            | Self::AskAnswered { session, .. } => *session,
+            | Self::AskAnswered { session, .. }
+            | Self::ConversationLost { session, .. } => *session,
         }
     }
 

@@ -62,7 +62,7 @@ fn is_so(view: &SessionView, until: &Until) -> bool {
     let lifecycle = view.session.lifecycle;
     match until {
         Until::Exit => !lifecycle.holds_slot(),
-        Until::Started => lifecycle == Lifecycle::Live || !lifecycle.holds_slot(),
+        Until::Started | Until::Ready => lifecycle == Lifecycle::Live || !lifecycle.holds_slot(),
         Until::QueueEmpty => view.queue.queued + view.queue.claimed + view.queue.in_doubt == 0,
         Until::Activity(state) => view.activity.state == *state,
         Until::Message(_) | Until::Accepted(_) => false,
@@ -114,7 +114,7 @@ fn print(document: &impl Serialize, came: &str, text: Option<&str>) -> Result<()
 fn code(view: &SessionView, until: Option<&Until>, several: bool) -> Result<u8, Error> {
     match until {
         Some(Until::Exit) => code_of(view),
-        Some(Until::Started) if !view.session.lifecycle.holds_slot() => {
+        Some(Until::Started | Until::Ready) if !view.session.lifecycle.holds_slot() => {
             Err(Error::failed(human::why_over(view)))
         }
         Some(Until::Activity(ActivityState::Attention)) if several => Ok(ATTENTION),
