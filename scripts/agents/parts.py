@@ -330,6 +330,30 @@ def woken(lab, count, check):
     return {**alike(check, session, sent), "woken_s": sorted(took)[len(took) // 2], "at_most_s": max(took)}
 
 
+def cut_off(lab, count, check):
+    """The tmux server dies within 0.3 s of a session's first prompt: the session comes back, and works the next."""
+    chance, took, lost = random.Random(5), [], []
+    for n in range(max(count // 2, 2)):
+        session = lab.session(f"cut-off-{n}")
+        first = session.send("the first", wait="queued")["id"]
+        until("it is typed", 30, lambda: session.message(first)["state"] not in ("queued", "typing"), pause=0.01)
+        time.sleep(chance.uniform(0, 0.3))
+        server = subprocess.run(["tmux", "-S", lab.dir / "state" / "run" / "tmux.sock", "display-message", "-p", "#{pid}"],
+                                capture_output=True, text=True, check=True).stdout
+        os.kill(int(server), signal.SIGKILL)
+        session.wait_shown("it is lost", lambda shown: shown["lifecycle"] == "lost")
+        began = time.monotonic()
+        lab.poolctl("restore", session.name)
+        took.append(round(time.monotonic() - began, 2))
+        for message in session.messages():
+            if message["state"] == "in_doubt":  # a person says that it did not arrive
+                lab.poolctl("queue", "resolve", session.name, message["id"], "--as", "dead")
+        ended(check, session.send("the second"), what=f"round {n}: the second")
+        lost = [event for event in lab.ask("events") if event["kind"] == "conversation_lost"]
+        lab.poolctl("rm", "--force", session.name)
+    return {"rounds": len(took), "begun_anew": len(lost), "restored_s": sorted(took)[len(took) // 2], "at_most_s": max(took)}
+
+
 def limit(lab, _, check):
     """The usage limit is reached: the prompt says so, and the session until when; the next prompt waits."""
     session, began = lab.session("limited", "subscriber"), datetime.datetime.now(datetime.timezone.utc).isoformat()
@@ -394,4 +418,4 @@ NOT_FOR = {"gemini": {
     "limit": "it asks at its terminal what to do about a limit, and does not say until when that is",
 }}
 PARTS = {part.__name__: part for part in
-         (exact, killed, hogged, busy, interrupted, permission, questions, orphan, resumed, woken, limit, startup, files)}
+         (exact, killed, hogged, busy, interrupted, permission, questions, orphan, resumed, woken, cut_off, limit, startup, files)}

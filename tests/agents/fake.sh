@@ -20,11 +20,6 @@ echo "$mode $conversation" >>runs
 echo "$POOL_INCARNATION" >>tag
 mkdir -p pastes prompts
 [[ ! $FAIL || ! -e fail ]] || { echo "cannot reach the service" && exit 1; }
-# As Claude Code: a conversation is there once something was said in it.
-if [[ $mode = resume ]] && ! grep -qsxF "$conversation" conversations; then
-  [[ $kind = claude ]] && echo "No conversation found with session ID: $conversation" || echo "Error: no rollout found for thread id $conversation"
-  exit 1
-fi
 rule=──────────────────────────────
 [[ $kind = claude ]] && mark='❯' || mark='›'
 case $BASH_VERSION in 3.*) soon=1 later=1 ;; *) soon=0.05 later=0.3 ;; esac
@@ -259,6 +254,16 @@ look() {
   fi
 }
 
+# A conversation is there once something was said in it. Claude Code tells its end where there is none, and no start.
+if [[ $mode = resume ]] && ! grep -qsxF "$conversation" conversations; then
+  if [[ $kind = claude ]]; then
+    tell SessionEnd ',"reason":"other"'
+    echo "No conversation found with session ID: $conversation"
+  else
+    echo "Error: no rollout found for thread id $conversation"
+  fi
+  exit 1
+fi
 while [[ $LATE && ! -e ready ]]; do sleep 0.05; done
 if [[ $LATE_PASTES && $mode = resume ]]; then # as Claude Code 2.1.197: what comes before is read as keys
   started

@@ -222,7 +222,7 @@ fn no_file_of_the_user_is_touched_by_starting_agents() {
         drop(Output::of(hook.args(["hook", agent]).envs(&started.env), event.as_bytes()).expect(0));
         let env = pool.path("work").join(agent).join("env");
         fs::remove_file(&env).unwrap();
-        pool.ok(&["restart", &started.id]);
+        pool.ok(&["restart", "--no-block", &started.id]);
         // It leaves something half-written behind where it is ended before.
         pool.await_file(env, |_| true);
         pool.ok(&["kill", &started.id]);

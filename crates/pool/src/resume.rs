@@ -7,7 +7,7 @@ use agents::Adapter;
 use protocol::event::AgentEvent;
 use protocol::life::{Budget, Conversation};
 use protocol::session::Reason;
-use protocol::{Event, Lifecycle, Session, Timestamp};
+use protocol::{ActivityState, Event, Lifecycle, Session, Timestamp};
 
 use crate::pool::Pool;
 use crate::settings::Settings;
@@ -15,14 +15,16 @@ use crate::settings::Settings;
 /// An agent that finds no conversation says so and ends within a second; a loaded machine takes longer.
 const AT_ONCE: Duration = Duration::from_secs(30);
 
-/// Whether its agent was to take up a conversation and ended soon, by a failure, before any of its hooks spoke. The
+/// Whether its agent was to take up a conversation and ended soon, by a failure, before it said that it began. The
 /// conversation may not be there any more, which its output and its record tell.
 #[must_use]
 pub fn broke_off(pool: &Pool, settings: &Settings, session: &Session) -> bool {
     let Some(run) = session.incarnation.as_ref().filter(|run| run.resumed) else { return false };
     let failed = session.exit.is_some_and(|exit| exit.code.is_some_and(|code| code != 0));
     let ended = session.lifecycle == Lifecycle::Stopped && session.reason == Some(Reason::Exited) && failed;
-    let spoke = pool.notes(session.id).is_some_and(|notes| notes.hooked == Some(run.tag));
+    // Claude Code (2.1.197) tells the end of one that it did not find, and no start.
+    let spoke =
+        pool.activity_in(session.id, run.tag).is_some_and(|known| known.state != ActivityState::Unknown);
     let known = settings.agent_of(session).adapter != Adapter::None;
     let begun = session.conversation.as_ref().is_some_and(|last| last.begun);
     ended && known && begun && !spoke && pool.age(session.changed_at, run.started_at) < AT_ONCE

@@ -72,13 +72,9 @@ fn is_ready(turn: &Turn<'_>, daemon: &Daemon, session: &Session) -> bool {
     if !is_settled(turn, daemon, session) {
         return false;
     }
-    let Some(run) = session.incarnation.as_ref().filter(|_| session.lifecycle == Lifecycle::Live) else {
-        return true;
-    };
     let known = daemon.loaded().settings.agent_of(session).adapter != Adapter::None;
-    let spoke = || turn.pool().notes(session.id).is_some_and(|notes| notes.hooked == Some(run.tag));
-    let seen = || pool::activity::shown(turn.pool(), session).state != ActivityState::Unknown;
-    !known || spoke() || seen()
+    let began = || pool::activity::shown(turn.pool(), session).state != ActivityState::Unknown;
+    session.lifecycle != Lifecycle::Live || !known || began()
 }
 
 /// Whether what is known of its agent was seen or said after something was last typed into it. What no hook tells is looked
