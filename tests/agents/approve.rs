@@ -181,7 +181,7 @@ fn requests_of_subagents_wait_for_their_turn_and_any_of_them_can_be_answered() {
         let more =
             |shown: &Value| shown["activity_detail"].as_str().map_or(0, |more| more.split(", ").count());
         let shown = agent.await_shown("one more", |shown| more(shown) == beside.len());
-        assert_eq!(shown["ask"]["id"].to_string(), first, "the oldest is shown");
+        assert_eq!(shown["ask"]["id"], first, "the oldest is shown");
     }
     assert_eq!(answers(&agent), Vec::<Value>::new(), "nobody has answered");
     let detail = agent.show()["activity_detail"].as_str().unwrap().to_owned();
@@ -190,12 +190,12 @@ fn requests_of_subagents_wait_for_their_turn_and_any_of_them_can_be_answered() {
     pool.ok(&["approve", &agent.id, "--ask", third, "--deny"]);
     assert_eq!(beside[1].await_end(), Some(0));
     assert!(beside[1].lines().concat().contains("deny"));
-    assert_eq!(agent.show()["ask"]["id"].to_string(), first);
+    assert_eq!(agent.show()["ask"]["id"], first);
     pool.ok(&["approve", &agent.id, "--ask", second]);
     assert_eq!(beside[0].await_end(), Some(0));
     assert!(beside[0].lines().concat().contains("allow"));
     let shown = agent.await_shown("only the first", |shown| shown["activity_detail"].is_null());
-    assert_eq!((&shown["activity"], shown["ask"]["id"].to_string()), (&json!("attention"), first));
+    assert_eq!((&shown["activity"], &shown["ask"]["id"]), (&json!("attention"), &json!(first)));
     pool.ok(&["approve", &agent.id]);
     assert_eq!(agent.await_state(&id, "done")["result"], "allowed from outside");
     assert_eq!(answers(&agent).len(), 3);

@@ -222,7 +222,10 @@ impl<'a> Agent<'a> {
     /// Waits until it asks for a permission that can be given from here; the id of the request.
     #[track_caller]
     pub(super) fn await_ask(&self) -> String {
-        self.await_shown("asking", |shown| shown["ask"]["answerable"] == true)["ask"]["id"].to_string()
+        self.await_shown("asking", |shown| shown["ask"]["answerable"] == true)["ask"]["id"]
+            .as_str()
+            .unwrap()
+            .to_owned()
     }
 
     /// A message as `queue show` has it.

@@ -116,6 +116,7 @@ impl Source {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ask {
     /// Tells it from every other of its session.
+    #[serde(with = "crate::wide")]
     pub id: u64,
     /// What kind of thing.
     pub kind: AskKind,

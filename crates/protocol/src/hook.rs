@@ -33,6 +33,7 @@ pub struct Hook {
     /// The incarnation it runs in (`POOL_INCARNATION`): reports of earlier ones are ignored.
     pub tag: Tag,
     /// Random: the same report is taken in once.
+    #[serde(with = "crate::wide")]
     pub id: u64,
     /// When the hook began, by the machine's clock.
     pub at: Timestamp,

@@ -272,6 +272,7 @@ pub mod text;
 pub mod thought;
 pub mod time;
 pub mod tmux;
+mod wide;
 
 pub use activity::{Activity, ActivityState, Notes};
 pub use connect::{ConnectError, TransportError};

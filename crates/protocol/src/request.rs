@@ -211,6 +211,7 @@ pub enum Request {
         /// Whose hook.
         session: SessionId,
         /// Of which request: the id of the hook's report.
+        #[serde(with = "crate::wide")]
         ask: u64,
     },
 }

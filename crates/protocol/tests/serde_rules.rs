@@ -19,6 +19,10 @@ fn no_wire_type_uses_what_bincode_cannot_carry() {
         files += 1;
         for attribute in text.split("#[serde(").skip(1) {
             let words = attribute.split(")]").next().unwrap();
+            // Another form where people read it, and as it is for bincode.
+            if words.contains("crate::wide") || path.ends_with("wide.rs") {
+                continue;
+            }
             let mut names = words.split([',', '=', '(', ' ']).map(str::trim);
             let bad = names.find(|name| forbidden.iter().any(|bad| name.split('_').next() == Some(bad)));
             assert_eq!(bad, None, "{}: #[serde({words})]", path.display());

@@ -417,7 +417,7 @@ mod tests {
             "seq": 9, "at": "2023-11-14T22:13:20.000Z", "kind": "activity_changed", "session": "sess_12",
             "state": "attention", "source": "hook", "since": "1970-01-01T00:00:01.000Z", "detail": null,
             "limited_until": "1970-01-01T00:00:02.000Z",
-            "ask": {"id": 5, "kind": "permission", "text": "rm -rf build", "tool": "Bash", "answerable": true}
+            "ask": {"id": "5", "kind": "permission", "text": "rm -rf build", "tool": "Bash", "answerable": true}
         });
         assert_eq!(shown(event.clone()), expected);
         let line = details(&Stamped { seq: Seq(1), at: Timestamp(0), event });

@@ -310,7 +310,7 @@ fn a_session_shows_what_its_agent_does() {
     let pool = logged.pool(asking(), || Answer::Silence);
     let document: Value = serde_json::from_str(&pool.run("show web --json").success()).unwrap();
     let ask = json!({
-        "id": 5, "kind": "permission", "text": "rm -rf build\n\u{1b}[2J", "tool": "Bash", "answerable": true
+        "id": "5", "kind": "permission", "text": "rm -rf build\n\u{1b}[2J", "tool": "Bash", "answerable": true
     });
     assert_eq!(document["ask"], ask);
     let keys = ["waits", "confirm", "tokens", "context_limit", "skill", "rest_state"];

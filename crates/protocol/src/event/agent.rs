@@ -39,6 +39,7 @@ pub enum AgentEvent {
         /// Which session.
         session: SessionId,
         /// Which request.
+        #[serde(with = "crate::wide")]
         ask: u64,
         /// Whether it was allowed.
         allowed: bool,

@@ -12,6 +12,7 @@ pub struct Approve {
     /// No instead of yes.
     pub deny: bool,
     /// Only this request; where nothing is said, the one there is when this arrives.
+    #[serde(default, with = "crate::wide::optional")]
     pub ask: Option<u64>,
     /// Why not, for the agent.
     pub reason: Option<String>,
