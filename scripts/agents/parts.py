@@ -354,6 +354,34 @@ def cut_off(lab, count, check):
     return {"rounds": len(took), "begun_anew": len(lost), "restored_s": sorted(took)[len(took) // 2], "at_most_s": max(took)}
 
 
+IN_BACKGROUND = {"claude": 'CALL Bash {"command": "sleep 345", "run_in_background": true, "description": "it sleeps"}',
+                 "codex": 'CALL exec_command {"cmd": "sleep 345", "yield_time_ms": 500}'}
+
+
+def kept(lab, _, check):
+    """What would be lost by parking it keeps a session: a text that nobody has sent, and what runs in the background."""
+    session, said = lab.session("kept"), []
+    session.send("hello")
+    for what in ["draft", "background"]:
+        if what == "draft":
+            session.keys(*"half")
+            session.wait("it is drawn", lambda: "half" in session.screen())
+        else:
+            number = session.send(IN_BACKGROUND[lab.kind], wait="queued")["id"]
+            while session.message(number)["state"] not in OVER:
+                if (session.show()["ask"] or {}).get("answerable"):
+                    lab.poolctl("approve", session.name, may_fail=True)
+            session.wait("it says so", lambda: re.search("1 (shell|background)", session.screen()))
+        refused = lab.poolctl("park", session.name, may_fail=True)
+        said.append(refused.stderr.decode().strip())
+        check(refused.returncode == 4 and session.show()["lifecycle"] == "live", f"{what}: parked: {said[-1]}")
+        if what == "draft":
+            session.keys("C-c")
+            session.wait("it is gone", lambda: "half" not in session.screen())
+    lab.poolctl("park", "--force", session.name)
+    return {"said": said}
+
+
 def limit(lab, _, check):
     """The usage limit is reached: the prompt says so, and the session until when; the next prompt waits."""
     session, began = lab.session("limited", "subscriber"), datetime.datetime.now(datetime.timezone.utc).isoformat()
@@ -415,7 +443,8 @@ NOT_FOR = {"gemini": {
     "interrupted": "its hook tells of an interruption while the answer comes as of any other end",
     "startup": "it starts anew once its folder is trusted; what is typed meanwhile is lost, and stays `typed`",
     "permission": "no hook of it can answer a request for a permission",
+    "kept": "its model has no such tool, and what is in the background is not told",
     "limit": "it asks at its terminal what to do about a limit, and does not say until when that is",
 }}
 PARTS = {part.__name__: part for part in
-         (exact, killed, hogged, busy, interrupted, permission, questions, orphan, resumed, woken, cut_off, limit, startup, files)}
+         (exact, killed, hogged, busy, interrupted, permission, questions, orphan, resumed, woken, cut_off, kept, limit, startup, files)}

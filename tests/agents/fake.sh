@@ -24,7 +24,7 @@ rule=─────────────────────────
 [[ $kind = claude ]] && mark='❯' || mark='›'
 case $BASH_VERSION in 3.*) soon=1 later=1 ;; *) soon=0.05 later=0.3 ;; esac
 pastes=$(ls pastes | wc -l) prompts=$(ls prompts | wc -l)
-pastes=$((pastes)) prompts=$((prompts)) text= turn= dialog= begun= swallowed= asked= above=
+pastes=$((pastes)) prompts=$((prompts)) background= text= turn= dialog= begun= swallowed= asked= above=
 
 stty raw -echo opost onlcr
 # A terminal that bash itself reads it also sets, so that an Enter is a newline: somebody else reads it.
@@ -74,12 +74,13 @@ draw() {
     shown=${shown//\\/\\\\} shown=${shown//%/%%} shown=${shown//$'\n'/\\r\\n  }
     [[ -z $turn ]] || screen+="✽ Thinking…\r\n"
     screen+="$rule\r\n❯ $shown\e[7m \e[0m\r\n$rule\r\n"
-    [[ -n $turn ]] && screen+="  esc to interrupt" || screen+="  ? for shortcuts"
+    [[ -n $turn ]] && screen+="  esc to interrupt" || screen+="  ${background:-? for shortcuts}"
   else
     (( ${#shown} < 800 )) || shown="[Pasted Content]"
     shown=${shown//\\/\\\\} shown=${shown//%/%%} shown=${shown//$'\n'/ }
     [[ -n $turn ]] && screen+="• Working (1s • esc to interrupt)\r\n" || screen+="  Worked for 1s\r\n"
     [[ -n $shown ]] || shown='\e[2mAsk Codex to do anything\e[0m'
+    [[ -z $background ]] || screen+="  $background\r\n" row=$((row + 1))
     screen+="\e[1m›\e[0m $shown\r\n\r\n  hints\e[$row;3H"
   fi
   printf "$screen"
@@ -174,6 +175,7 @@ submit() {
     *ASK*) ask ;;
     *QUESTION*) ask ',"tool_name":"AskUserQuestion","tool_input":{"questions":[{"question":"Which\ncolour?","options":[{"label":"Red"},{"label":"Blue"}]},{"question":"Why?"}]}' ;;
     *TOOL*) used 1 && used 2 && over 'used it twice' ;;
+    *BACKGROUND*) begin_background && over 'it runs in the background' ;;
     *ERROR*) turn= && tell StopFailure ',"error":"unknown","last_assistant_message":"it broke"' ;;
     *LIMIT*) limit "${prompt#*LIMIT }" ;;
     *) over "done: $prompt" ;;
@@ -183,6 +185,10 @@ submit() {
 clear_conversation() { # its own command: another conversation in the same agent
   conversation=after-$conversation
   tell SessionStart ',"source":"clear"'
+}
+
+begin_background() { # until `background-ends` is there
+  [[ $kind = claude ]] && background='1 shell · ← for agents' || background='1 background terminal running · /ps to view'
 }
 
 limit() { # UNTIL
@@ -246,6 +252,7 @@ look() {
   # One that speaks is not silent.
   [[ $text != *SPEAKS* || $turn$dialog ]] || printf '\e7\e8'
   [[ -z $asked ]] || kill -0 "$asked" 2>/dev/null || { answered && draw; }
+  [[ ! $background || ! -e background-ends ]] || { background= && draw; }
   if [[ -e go ]]; then
     case $turn$dialog in
       slow) rm go && over "done: $prompt" && draw ;;

@@ -124,6 +124,24 @@ pub fn works(adapter: Adapter, screen: &Screen) -> Option<bool> {
     }
 }
 
+/// What the agent says that it has running in the background, in its own words: shells, terminals, other agents.
+#[must_use]
+pub fn background(adapter: Adapter, screen: &Screen) -> Option<String> {
+    match adapter {
+        Adapter::Claude => claude::background(screen),
+        Adapter::Codex => codex::background(screen),
+        Adapter::Gemini | Adapter::None => None,
+    }
+}
+
+/// The part of a line that counts something, `2 shells`, where it is a count of one of these words.
+fn counted(part: &str, of: &[&str]) -> Option<String> {
+    let part = part.trim();
+    let (number, what) = part.split_once(' ')?;
+    let counts = number.parse::<u32>().is_ok_and(|number| number > 0);
+    (counts && of.iter().any(|word| what.contains(word))).then(|| part.to_owned())
+}
+
 /// What the rows of a composer hold, the first with its prompt character: the last line of it.
 fn content(rows: &[Vec<Cell>]) -> Composer {
     let typed = rows.iter().enumerate().rev().map(|(index, row)| {

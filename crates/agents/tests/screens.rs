@@ -447,3 +447,17 @@ proptest! {
         read_all(lines.join("\n").as_bytes(), cursor);
     }
 }
+
+#[test]
+fn what_runs_in_the_background_is_read() {
+    let background = |adapter, name| screen::background(adapter, &capture(name));
+    assert_eq!(background(Claude, "claude-background").as_deref(), Some("1 shell"));
+    assert_eq!(background(Codex, "codex-background").as_deref(), Some("1 background terminal running"));
+    for name in ["claude-idle", "claude-busy", "claude-draft", "claude-after", "claude-limit", "claude-tasks"]
+    {
+        assert_eq!(background(Claude, name), None, "{name}");
+    }
+    for name in ["codex-idle", "codex-busy", "codex-draft", "codex-after"] {
+        assert_eq!(background(Codex, name), None, "{name}");
+    }
+}

@@ -322,6 +322,7 @@ pub(crate) async fn glance(
             composer: screen::composer(agent.adapter, &screen, seen.cursor),
             dialog: screen::dialog(agent.adapter, &screen),
             works: screen::works(agent.adapter, &screen),
+            background: screen::background(agent.adapter, &screen),
         }
     });
     Ok((seen, look))

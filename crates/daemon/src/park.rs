@@ -2,58 +2,84 @@
 
 use std::sync::Arc;
 
+use agents::Adapter;
 use protocol::{Event, SessionId, Tag};
 use tmux::Answer;
 
 use crate::context::{Daemon, pane_of};
+use crate::delivery::glance;
 use crate::engine::Turn;
 use crate::role;
 
-/// Ends an incarnation that is put aside, unless somebody is attached: tmux looks in the same pass in which it
-/// hangs up. What does not end of that is left to the reaper.
-pub(crate) async fn end_unattended(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) {
-    let Ok(grant) = daemon.engine.lock_inside(session, "park").await else { return };
-    let attended = hang_up(daemon, session, tag).await;
+/// Ends an incarnation that is put aside, unless its screen shows what would be lost by it, or somebody is attached: tmux
+/// looks for that in the same pass in which it hangs up. What does not end of that is left to the reaper. Answers why it
+/// goes on, where it does.
+pub(crate) async fn end_unattended(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) -> Option<String> {
+    let grant = daemon.engine.lock_inside(session, "park").await.ok()?;
+    let loses = loses(daemon, session, tag).await;
+    let shows = loses.is_some();
+    let kept = match loses {
+        None => hang_up(daemon, session, tag).await.err(),
+        loses => loses,
+    };
+    let why = kept.clone();
     let settle = move |turn: &mut Turn<'_>| {
         turn.rest.view.guarded.remove(&tag);
-        if attended {
-            go_on(turn, session, tag);
+        if let Some(why) = why {
+            go_on(turn, session, (tag, why));
+        }
+        if shows {
+            let now = turn.now();
+            turn.rest.view.kept.insert(session, (tag, now));
         }
         turn.stir();
     };
     // A stopping engine has nothing left to change.
     drop(daemon.engine.turn(settle).await);
     drop(grant);
+    kept
 }
 
-/// Whether nothing was done, because somebody is attached, or tmux does not answer.
-async fn hang_up(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) -> bool {
+/// What would be lost by its end, as its screen shows. One that cannot be read tells nothing.
+async fn loses(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) -> Option<String> {
+    let record = daemon.engine.turn(move |turn| turn.pool().session(session).cloned()).await.ok()??;
+    let pane = record.incarnation.as_ref().filter(|run| run.tag == tag).and_then(pane_of)?;
+    let agent = daemon.loaded().settings.agent_of(&record).clone();
+    if agent.adapter == Adapter::None {
+        return None;
+    }
+    let (_, look) = glance(daemon, &agent, pane).await.ok()?;
+    pool::slots::loses(&look?)
+}
+
+/// Hangs up. Why nothing was done, otherwise: somebody is attached, or tmux does not answer.
+async fn hang_up(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) -> Result<(), String> {
     let run = daemon.incarnation(session).await.filter(|run| run.tag == tag);
-    let Some(pane) = run.as_ref().and_then(pane_of) else { return false };
+    let Some(pane) = run.as_ref().and_then(pane_of) else { return Ok(()) };
     role::keep_screen(daemon, session, tag).await;
     crate::crash::point("park-hang-up");
     match daemon.tmux.kill_unattended(pane).await {
-        Ok(Answer::Attached) => true,
+        Ok(Answer::Attached) => Err("somebody attached to it meanwhile".to_owned()),
         Ok(answer) => {
             tracing::debug!(%session, ?answer, "hung up");
-            false
+            Ok(())
         }
         Err(error) => {
             // Where it certainly was not, it is not parked either; else the reaper sees to it.
             tracing::debug!(%session, %error, "not hung up");
-            !error.in_doubt()
+            if error.in_doubt() { Ok(()) } else { Err(format!("it was not hung up: {error}")) }
         }
     }
 }
 
 /// It is as it was before.
-fn go_on(turn: &mut Turn<'_>, id: SessionId, tag: Tag) {
+fn go_on(turn: &mut Turn<'_>, id: SessionId, (tag, why): (Tag, String)) {
     let Some(session) = turn.pool().session(id) else { return };
     let Some(incarnation) =
         session.incarnation.clone().filter(|run| run.tag == tag && session.is_being_parked())
     else {
         return;
     };
-    tracing::info!(session = %id, "somebody attached: not parked");
+    tracing::info!(session = %id, why, "not parked");
     turn.emit(Event::SessionLive { session: id, incarnation, recovered: session.recovered });
 }

@@ -130,6 +130,7 @@ pub(crate) fn with_facts<R>(
     let view = &turn.rest.view;
     let mut busy: BTreeSet<SessionId> = view.typing.iter().chain(&view.starting).copied().collect();
     busy.extend(shared(turn));
+    busy.extend(kept(turn, &quiet.1, now));
     let view = &turn.rest.view;
     let result = with(
         turn,
@@ -137,6 +138,21 @@ pub(crate) fn with_facts<R>(
     );
     turn.rest.view.quiet = quiet;
     result
+}
+
+/// How long a session that was not parked is left alone at least.
+const KEPT_LIMIT: Duration = Duration::from_secs(10);
+
+/// Sessions that were not parked because something would have been lost, and whose screens are as they were then.
+fn kept(turn: &Turn<'_>, quiet_since: &BTreeMap<SessionId, Timestamp>, now: Timestamp) -> Vec<SessionId> {
+    let is_kept = |session: &&Session| {
+        let Some((tag, at)) = turn.rest.view.kept.get(&session.id) else { return false };
+        let same = session.incarnation.as_ref().is_some_and(|run| run.tag == *tag);
+        let unchanged =
+            quiet_since.get(&session.id).is_some_and(|since| turn.pool().is_earlier(now, *since, *at));
+        same && (unchanged || turn.age(*at) < KEPT_LIMIT)
+    };
+    turn.pool().sessions().filter(is_kept).map(|session| session.id).collect()
 }
 
 /// Sessions whose tmux sessions show panes that are not the pool's: somebody works there.
@@ -199,6 +215,10 @@ pub(crate) fn aside(
     reason: protocol::session::Reason,
 ) -> Option<(SessionId, Tag)> {
     let tag = session.incarnation.as_ref()?.tag;
+    let now = turn.now();
+    if kept(turn, &turn.rest.view.quiet.1, now).contains(&session.id) {
+        return None;
+    }
     let event: Event = admit::put_aside(session, reason);
     turn.emit(event);
     turn.rest.view.guarded.insert(tag);

@@ -146,7 +146,7 @@ fn note_cpu(turn: &mut Turn<'_>, used: Vec<(SessionId, Tag, u64)>) {
 pub(crate) fn park_all(daemon: &Arc<Daemon>, parks: Vec<(SessionId, Tag)>) {
     for (session, tag) in parks {
         let daemon = Arc::clone(daemon);
-        tokio::spawn(async move { park::end_unattended(&daemon, session, tag).await });
+        tokio::spawn(async move { drop(park::end_unattended(&daemon, session, tag).await) });
     }
 }
 

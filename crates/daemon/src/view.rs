@@ -72,6 +72,8 @@ pub(crate) struct View {
     pub(crate) yields: BTreeSet<SessionId>,
     /// Incarnations that are put aside, as long as it is not seen that nobody is attached.
     pub(crate) guarded: BTreeSet<Tag>,
+    /// Sessions that were not parked, because something would have been lost: the incarnation, and when that was seen.
+    pub(crate) kept: BTreeMap<SessionId, (Tag, Timestamp)>,
     /// Incarnations that ended instead of taking up their conversation, and whether that was looked into.
     pub(crate) resumes: BTreeMap<Tag, bool>,
     /// Sessions that have worked off what they had, and are still.
@@ -121,6 +123,7 @@ impl View {
             touched: BTreeSet::new(),
             yields: BTreeSet::new(),
             guarded: BTreeSet::new(),
+            kept: BTreeMap::new(),
             resumes: BTreeMap::new(),
             drained: BTreeSet::new(),
             restored: false,

@@ -81,6 +81,8 @@ pub struct Look {
     pub dialog: Option<Dialog>,
     /// Whether it says that it works.
     pub works: Option<bool>,
+    /// What it says that it has running in the background.
+    pub background: Option<String>,
 }
 
 /// The event of what a session's agent does now, where that is news.

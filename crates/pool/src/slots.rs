@@ -4,11 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use agents::screen::Composer;
 use protocol::activity::Source;
 use protocol::message::PROMPT;
 use protocol::{ActivityState, Lifecycle, Session, SessionId, Tag, Timestamp};
 
-use crate::activity;
+use crate::activity::{self, Look};
 use crate::pool::Pool;
 use crate::queue;
 use crate::settings::Settings;
@@ -138,6 +139,17 @@ pub fn evictable(
         Err(_) if between_messages(pool, settings, session, facts) && age >= TURN => Ok(run.started_at),
         Err(why) => Err(why),
     }
+}
+
+/// What would be lost if a session that looks like this were parked: a text that nobody has sent yet, and what its agent has
+/// running in the background.
+#[must_use]
+pub fn loses(look: &Look) -> Option<String> {
+    if let Composer::Holds(text) = &look.composer {
+        let text: String = text.chars().take(40).collect();
+        return Some(format!("its composer holds text: {text:?}"));
+    }
+    look.background.as_ref().map(|what| format!("its agent has {what} in the background"))
 }
 
 /// Its agent could take up what the pool said to it, which is nothing, and not what somebody else did.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Screen, has_prompt, one_line};
+use super::{Screen, counted, has_prompt, one_line};
 
 /// What stands before the composer's text.
 const PROMPT: char = '❯';
@@ -50,6 +50,16 @@ pub(super) fn works(screen: &Screen) -> Option<bool> {
     } else {
         hints.contains("? for shortcuts").then_some(false)
     }
+}
+
+/// What it counts in the hints below the composer.
+const BACKGROUND: [&str; 4] = ["shell", "agent", "task", "monitor"];
+
+/// What runs in the background: `1 shell · ← for agents`.
+pub(super) fn background(screen: &Screen) -> Option<String> {
+    let rows = composer(screen)?;
+    let below = screen.texts[rows.end..].iter().skip(1);
+    below.flat_map(|line| line.split('·')).find_map(|part| counted(part, &BACKGROUND))
 }
 
 /// Whether the lines above the composer end with what it does: `✽ Combobulating…`, and prompts that wait below that.

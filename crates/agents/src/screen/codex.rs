@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Screen, has_prompt};
+use super::{Screen, counted, has_prompt};
 
 /// What stands before the composer's text.
 const PROMPT: char = '›';
@@ -44,6 +44,13 @@ pub(super) fn is_shown(screen: &Screen) -> bool {
 /// Whether a line can be the second or a later one of a text.
 fn continues(line: &str) -> bool {
     line.is_empty() || line.starts_with("  ")
+}
+
+/// What runs in the background: `1 background terminal running · /ps to view` above the composer.
+pub(super) fn background(screen: &Screen) -> Option<String> {
+    let above = screen.texts.iter().rev().skip_while(|line| !line.starts_with([PROMPT, '!'])).skip(1);
+    let line = above.into_iter().find(|line| !line.is_empty())?;
+    line.split('·').find_map(|part| counted(part, &["background terminal"]))
 }
 
 /// Whether it works, by the last thing above the composer that tells: for how long it has worked and how to interrupt it,

@@ -260,7 +260,13 @@ mod tests {
         let at = |ms: u64| Timestamp(1_000_000 + ms);
         let mut watched = Watched::default();
         assert!(watched.wrote_since_look());
-        let look = Look { at: at(120), composer: agents::screen::Composer::Empty, dialog: None, works: None };
+        let look = Look {
+            at: at(120),
+            composer: agents::screen::Composer::Empty,
+            dialog: None,
+            works: None,
+            background: None,
+        };
         watched.glanced(look, at(100));
         for (wrote, again) in [(0, false), (95, true), (100, true), (110, true)] {
             watched.quiet_since = Some(at(wrote));

@@ -192,7 +192,7 @@ mod tests {
     }
 
     fn look() -> Look {
-        Look { at: clock::now(), composer: Composer::Empty, dialog: None, works: None }
+        Look { at: clock::now(), composer: Composer::Empty, dialog: None, works: None, background: None }
     }
 
     /// A pipe, at whose other end nobody is. In the end it becomes a file.

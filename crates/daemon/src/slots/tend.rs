@@ -57,7 +57,7 @@ async fn carry_out(daemon: Arc<Daemon>, work: Work) {
                 tracing::warn!(session = %id, %refusal, "not started");
             }
         }
-        Work::Park(session, tag) => park::end_unattended(&daemon, session, tag).await,
+        Work::Park(session, tag) => drop(park::end_unattended(&daemon, session, tag).await),
         Work::Judge(session, tag) => lost::judge(&daemon, session, tag).await,
         Work::Remove(session, reason) => verb::remove_outdated(&daemon, session, reason).await,
     }
@@ -89,6 +89,9 @@ fn tend(turn: &mut Turn<'_>, daemon: &Arc<Daemon>) -> (Vec<Work>, Duration) {
     let attached = turn.pool().sessions().filter(|s| s.attached_clients > 0);
     let touched: Vec<Tag> = attached.filter_map(|s| s.incarnation.as_ref()).map(|run| run.tag).collect();
     turn.rest.view.touched.extend(touched);
+    let live: BTreeSet<Tag> =
+        turn.pool().sessions().filter_map(|s| Some(s.incarnation.as_ref()?.tag)).collect();
+    turn.rest.view.kept.retain(|_, (tag, _)| live.contains(tag));
     turn.rest.view.yields = pool::slots::have_had_their_turn(turn.pool(), settings, now).collect();
     work.extend(start(turn, daemon, settings));
     work.extend(make_room(turn, daemon, settings));

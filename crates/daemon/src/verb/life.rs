@@ -41,18 +41,17 @@ pub(super) async fn park(daemon: &Arc<Daemon>, op: &Op, asked: Park) -> Reply {
         Ok((now.unwrap_or(session), tag.filter(|_| !force)))
     };
     let (session, guarded) = daemon.engine.turn(decide).await??;
-    if let Some(tag) = guarded {
-        park::end_unattended(daemon, session.id, tag).await;
-    }
+    let kept = match guarded {
+        Some(tag) => park::end_unattended(daemon, session.id, tag).await,
+        None => None,
+    };
     end::ended_unless(daemon, &session, |s| s.lifecycle == Lifecycle::Live).await?;
     let (context, operation, id) = (Arc::clone(daemon), op.clone(), session.id);
     let conclude = move |turn: &mut Turn<'_>| {
         let live = turn.pool().session(id).is_some_and(|s| s.lifecycle == Lifecycle::Live);
         let reply = if live && guarded.is_some() {
-            let why = format!(
-                "somebody attached to {} meanwhile; park --force parks it all the same",
-                session.name
-            );
+            let why = kept.unwrap_or_else(|| "somebody attached to it meanwhile".to_owned());
+            let why = format!("{} is not parked: {why}; park --force parks it all the same", session.name);
             Err(Refusal::new(ErrorCode::Conflict, why))
         } else {
             shown::reply(turn, &context, id)

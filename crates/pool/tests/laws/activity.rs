@@ -21,7 +21,7 @@ fn at(ms: u64) -> Timestamp {
 
 /// A composer that takes a prompt, seen then.
 fn ready(ms: u64) -> Look {
-    Look { at: at(ms), composer: Composer::Empty, dialog: None, works: Some(false) }
+    Look { at: at(ms), composer: Composer::Empty, dialog: None, works: Some(false), background: None }
 }
 
 fn dialog(name: &str) -> Option<Dialog> {
@@ -96,7 +96,7 @@ fn what_nothing_tells_is_unknown_and_not_guessed() {
 #[test]
 fn of_an_agent_that_said_nothing_yet_the_screen_tells() {
     let holds = Composer::Holds("x".to_owned());
-    let look = |composer, dialog, works| Look { at: at(7), composer, dialog, works };
+    let look = |composer, dialog, works| Look { at: at(7), composer, dialog, works, background: None };
     let idle = (Idle, Source::Screen, 7);
     let nothing = (Unknown, Source::Nothing, 0);
     for (look, expected) in [
@@ -119,7 +119,13 @@ fn of_an_agent_that_said_nothing_yet_the_screen_tells() {
 #[test]
 fn a_dialog_is_one_request_as_long_as_it_stands() {
     let mut stage = Stage::new("claude").at(9000);
-    let look = |ms, name| Look { at: at(ms), composer: Composer::Hidden, dialog: dialog(name), works: None };
+    let look = |ms, name| Look {
+        at: at(ms),
+        composer: Composer::Hidden,
+        dialog: dialog(name),
+        works: None,
+        background: None,
+    };
     let seen = |ms, name| Seen { screen: Some(look(ms, name)), is_known: true, ..Seen::default() };
     let first = stage.see(&seen(1, "trust")).unwrap().ask.unwrap();
     assert_eq!((first.kind, first.answerable), (AskKind::Dialog, false));
@@ -350,7 +356,7 @@ fn seen() -> impl Strategy<Value = Seen> {
     let look = (0_u64..30_000, prop::sample::select(composers.to_vec()), dialogs, any::<Option<bool>>());
     let look = look.prop_map(|(ms, composer, asks, works)| {
         let dialog = asks.and_then(dialog);
-        Look { at: at(ms), composer, dialog, works }
+        Look { at: at(ms), composer, dialog, works, background: None }
     });
     let flags = (any::<Option<bool>>(), any::<bool>());
     let title = prop_oneof![

@@ -151,7 +151,7 @@ fn i3_a_prompt_in_doubt_holds_the_next_back() {
 
 fn seen(composer: Composer, dialog: Option<&str>) -> Look {
     let named = |name: &str| Dialog { name: name.to_owned(), text: "?".to_owned(), is_startup: false };
-    Look { at: Timestamp(START), composer, dialog: dialog.map(named), works: None }
+    Look { at: Timestamp(START), composer, dialog: dialog.map(named), works: None, background: None }
 }
 
 /// Why nothing is typed, in one word.

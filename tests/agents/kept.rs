@@ -1,0 +1,62 @@
+//! What is never lost by parking a session: a text that nobody has sent yet, and what its agent runs in the background.
+
+use std::fs;
+
+use super::fakes::{self, Agent};
+use crate::harness::{PATIENCE, wait_until};
+
+/// How often it was to be put aside and was not.
+fn kept(agent: &Agent<'_>) -> usize {
+    agent.events("session_live").len() - agent.lines("runs").len()
+}
+
+/// It is idle for longer than it may be, and goes on.
+#[track_caller]
+fn stays(agent: &Agent<'_>, why: &str) {
+    let before = kept(agent);
+    agent.pool.ok(&["update", &agent.id, "--idle-timeout", "500ms"]);
+    wait_until("it was looked at, and goes on", PATIENCE, || kept(agent) > before);
+    assert_eq!(agent.show()["lifecycle"], "live");
+    let refused = agent.pool.ctl(&["park", &agent.id]).expect(4);
+    assert!(refused.stderr.contains(why) && refused.stderr.contains("--force"), "{refused:?}");
+    assert_eq!(agent.show()["lifecycle"], "live");
+}
+
+#[test]
+fn a_text_that_nobody_has_sent_yet_keeps_its_session() {
+    let pool = fakes::pool("");
+    for kind in ["claude", "codex"] {
+        let agent = Agent::new(&pool, kind);
+        agent.tell("hello");
+        agent.keys(&["h", "a", "l", "f"]);
+        wait_until("it is drawn", PATIENCE, || pool.ok(&["capture", &agent.id]).contains("half"));
+        stays(&agent, "its composer holds text");
+        assert!(pool.ok(&["capture", &agent.id]).contains("half"));
+        // Once it is gone, so may the session.
+        agent.keys(&["C-c"]);
+        pool.await_lifecycle(&agent.id, "parked");
+    }
+}
+
+#[test]
+fn what_an_agent_runs_in_the_background_keeps_its_session() {
+    let pool = fakes::pool("");
+    for (kind, what) in [("claude", "1 shell"), ("codex", "1 background terminal running")] {
+        let agent = Agent::new(&pool, kind);
+        agent.tell("BACKGROUND");
+        stays(&agent, what);
+        // It takes prompts all the same.
+        agent.tell("meanwhile");
+        fs::write(agent.path("background-ends"), "").unwrap();
+        pool.await_lifecycle(&agent.id, "parked");
+    }
+}
+
+#[test]
+fn by_name_and_force_it_is_parked_all_the_same() {
+    let pool = fakes::pool("");
+    let agent = Agent::claude(&pool);
+    agent.tell("BACKGROUND");
+    pool.ok(&["park", "--force", &agent.id]);
+    pool.await_lifecycle(&agent.id, "parked");
+}
