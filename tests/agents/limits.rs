@@ -114,7 +114,7 @@ fn a_limit_that_is_lifted_early_keeps_nobody_waiting() {
 }
 
 #[test]
-fn one_that_meets_its_limit_again_at_once_is_not_told_for_ever() {
+fn one_that_meets_its_limit_again_at_once_is_told_again_when_that_is_over_and_not_before() {
     let second = now() + 3600;
     let again = fakes::kind("again", "claude", "", &format!("go_on = 'LIMIT {second}'\n"));
     let pool = fakes::pool(&again);
@@ -130,5 +130,5 @@ fn one_that_meets_its_limit_again_at_once_is_not_told_for_ever() {
         all.iter().filter(|message| message["origin"] == "pool:limit").count()
     };
     wait_until("the other one is to be told", PATIENCE, || told(&other) == 1);
-    assert_eq!((told(&agent), agent.prompts().len()), (1, 2));
+    assert_eq!((told(&agent), agent.prompts().len()), (2, 2));
 }

@@ -56,6 +56,8 @@ pub(crate) struct Agents {
     pub(crate) looked: BTreeMap<Tag, Timestamp>,
     /// The turns that the prompts which agents have began, where they said so.
     turns: BTreeMap<SessionId, String>,
+    /// The end of the usage limit after which an agent was last to be told to go on.
+    pub(crate) goes_on: BTreeMap<SessionId, Timestamp>,
     /// When keys were last pressed in a session's terminal by the pool.
     pub(crate) keyed: BTreeMap<SessionId, Mono>,
     /// Incarnations whose panes know later prompts than this pool does.
@@ -68,6 +70,7 @@ impl Agents {
     /// Forgets what belongs to sessions that there are no more.
     pub(crate) fn forget(&mut self, there: &BTreeSet<SessionId>) {
         self.turns.retain(|session, _| there.contains(session));
+        self.goes_on.retain(|session, _| there.contains(session));
         self.keyed.retain(|session, _| there.contains(session));
         self.behind.retain(|session, _| there.contains(session));
         self.waits.retain(|session, _| there.contains(session));

@@ -26,6 +26,12 @@ use crate::settings::Agent;
 /// by then, and of a longer one little is lost to another try.
 pub const UNTOLD_LIMIT: Duration = Duration::from_secs(15 * 60);
 
+/// Pause before an agent is tried again that met its limit when it was told to go on: the hour that it shows has no seconds,
+/// and its maker's clock is not ours.
+const RETRY_PAUSE: Duration = Duration::from_secs(30);
+/// The longest of these pauses, which double.
+const RETRY_PAUSE_MAX: Duration = Duration::from_secs(10 * 60);
+
 /// An agent that tells of its rest has rested for longer: a minute, as measured.
 const REST: Duration = Duration::from_secs(30);
 
@@ -85,7 +91,7 @@ pub fn heard(pool: &Pool, session: &Session, hook: &Hook, hearing: Hearing<'_>) 
     let taken_in = taken_in && !stale;
     let asked = if taken_in { asks::after(&open, hook) } else { open.clone() };
     if taken_in {
-        let after = activity(&before, (&open, &asked), hook, now);
+        let after = activity(&before, (&open, &asked), hook, (notes.resumes, now));
         events.extend(asks::answered(session.id, (&open, &asked), hook));
         events.extend(after.and_then(|after| turned(session, &before, after)));
     }
@@ -166,7 +172,7 @@ fn activity(
     before: &Activity,
     (open, asked): (&[Ask], &[Ask]),
     hook: &Hook,
-    now: Timestamp,
+    (resumes, now): (u32, Timestamp),
 ) -> Option<Activity> {
     let at = hook.at.min(now);
     let is = |state| Activity {
@@ -196,7 +202,7 @@ fn activity(
         Signal::Notified { .. } | Signal::Permission { .. } => None,
         Signal::TurnFailed { error, limited, until } => Some(Activity {
             detail: Some(bounds::cut(error, ASK_MAX).to_owned()),
-            limited_until: limited.then(|| limited_until(*until, error, now)),
+            limited_until: limited.then(|| limited_until(*until, error, (resumes, now))),
             ..is(ActivityState::Error)
         }),
         // It may be put aside until its limit is over.
@@ -206,8 +212,13 @@ fn activity(
     }
 }
 
-/// Until when nothing is said to an agent that has used up what it may.
-fn limited_until(until: Option<Timestamp>, error: &str, now: Timestamp) -> Timestamp {
+/// Until when nothing is said to an agent that has used up what it may. One that was told to go on and met its limit again
+/// is tried again after a pause that doubles, where it names no time that is still to come.
+fn limited_until(until: Option<Timestamp>, error: &str, (resumes, now): (u32, Timestamp)) -> Timestamp {
     let told = until.or_else(|| agents::payload::resets(error, now));
-    told.unwrap_or_else(|| now.after(UNTOLD_LIMIT))
+    let Some(tries) = resumes.checked_sub(1) else {
+        return told.unwrap_or_else(|| now.after(UNTOLD_LIMIT));
+    };
+    let pause = RETRY_PAUSE.saturating_mul(1 << tries.min(8)).min(RETRY_PAUSE_MAX);
+    told.unwrap_or_default().max(now.after(pause))
 }

@@ -26,7 +26,7 @@ pub(super) fn stamp(text: &str) -> Option<Timestamp> {
 }
 
 /// When a usage limit ends that an agent told of at `now`. Besides a whole time of day and date that is
-/// `resets 3pm (UTC)`, `resets 3:30pm (UTC)` or `resets Nov 24, 3pm (UTC)`: the next such time. None where nothing is
+/// `resets 3pm (UTC)`, `resets 3:30pm (UTC)` or `resets Nov 24, 3pm (UTC)`: the next such time, or the last where that is not two hours ago. None where nothing is
 /// told, or a time of another zone than UTC: what such a time is here is not known.
 #[must_use]
 pub fn resets(text: &str, now: Timestamp) -> Option<Timestamp> {
@@ -58,11 +58,16 @@ fn time_of_day(word: &str) -> Option<u64> {
     fits.then(|| (hours % 12 + noon) * HOUR + minutes * 60_000)
 }
 
-/// The next time that it is so late.
+/// The same words mean the same time so long after it: a service that refuses still, a few seconds later or by a clock of
+/// its own, does not mean tomorrow.
+const SAME: u64 = 2 * HOUR;
+
+/// The time that it is so late: the next, or the one that is just over.
 fn next(now: Timestamp, time_of_day: u64) -> Timestamp {
     let midnight = now.0 - now.0 % DAY;
-    let today = Timestamp(midnight.saturating_add(time_of_day));
-    if today > now { today } else { Timestamp(today.0.saturating_add(DAY)) }
+    let days = [midnight.saturating_sub(DAY), midnight, midnight.saturating_add(DAY)];
+    let mut times = days.map(|day| Timestamp(day.saturating_add(time_of_day))).into_iter();
+    times.find(|at| at.0.saturating_add(SAME) > now.0).unwrap_or(now)
 }
 
 /// The next such date: of this year, or of the next one.
@@ -92,15 +97,21 @@ mod tests {
     }
 
     #[test]
-    fn the_next_time_of_day_is_meant() {
+    fn the_next_time_of_day_is_meant_or_the_one_that_is_just_over() {
         let now = at("2026-11-22T14:05:00Z");
         let until = |text| resets(text, now);
         let said = "rate_limit: You've hit your session limit · resets 3pm (UTC)";
         assert_eq!(until(said), Some(at("2026-11-22T15:00:00Z")));
-        assert_eq!(until("resets 2:05pm (UTC)"), Some(at("2026-11-23T14:05:00Z")));
+        assert_eq!(until("resets 2:05pm (UTC)"), Some(at("2026-11-22T14:05:00Z")), "it is just over");
+        assert_eq!(until("resets 12:06pm (UTC)"), Some(at("2026-11-22T12:06:00Z")));
+        assert_eq!(until("resets 12:05pm (UTC)"), Some(at("2026-11-23T12:05:00Z")));
         assert_eq!(until("resets 2:30pm (UTC)"), Some(at("2026-11-22T14:30:00Z")));
         assert_eq!(until("resets 12am (UTC)"), Some(at("2026-11-23T00:00:00Z")));
-        assert_eq!(until("resets 12:15pm (Etc/UTC)"), Some(at("2026-11-23T12:15:00Z")));
+        assert_eq!(until("resets 11:15am (Etc/UTC)"), Some(at("2026-11-23T11:15:00Z")));
+        assert_eq!(
+            resets("resets 11:58pm (UTC)", at("2026-11-22T00:01:00Z")),
+            Some(at("2026-11-21T23:58:00Z"))
+        );
         assert_eq!(until("resets Nov 24, 3pm (UTC)"), Some(at("2026-11-24T15:00:00Z")));
         assert_eq!(until("resets January 2 at 9:00am (UTC)"), Some(at("2027-01-02T09:00:00Z")));
         assert_eq!(until("limit reached|1795359600"), Some(Timestamp(1_795_359_600_000)));
@@ -133,7 +144,7 @@ mod tests {
             let _none = resets(&text, Timestamp(now));
             for said in [format!("resets {hour} (UTC)"), format!("resets Dec 3, {hour} (UTC)")] {
                 if let Some(until) = resets(&said, Timestamp(now)) {
-                    prop_assert!(until > Timestamp(now) || now > u64::MAX - 2 * DAY);
+                    prop_assert!(until.0.saturating_add(SAME) > now || now > u64::MAX - 2 * DAY);
                 }
             }
         }

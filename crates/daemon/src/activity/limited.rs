@@ -47,11 +47,11 @@ pub(super) fn see_to(turn: &mut Turn<'_>, daemon: &Daemon) -> Vec<(SessionId, Ta
     aside
 }
 
-/// Queues what it is told once the limit is over, unless it was told so before and has not finished a turn since.
+/// Queues what it is told once the limit is over: once for each time that it is told of.
 fn go_on_later(turn: &mut Turn<'_>, daemon: &Daemon, session: &Session, until: Timestamp) {
     let Some(text) = daemon.loaded().settings.agent_of(session).go_on.clone() else { return };
     let notes = turn.pool().notes(session.id).cloned().unwrap_or_default();
-    if notes.resumes > 0 {
+    if turn.rest.agents.goes_on.insert(session.id, until) == Some(until) {
         return;
     }
     let mut send = Send {

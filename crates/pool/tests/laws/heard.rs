@@ -11,7 +11,7 @@ use protocol::event::AgentEvent;
 use protocol::hook::{Hook, Signal};
 use protocol::message::{PROMPT, RESULT_MAX};
 use protocol::session::Reason;
-use protocol::{Activity, ActivityState, Event, Lifecycle, MessageState, Tag, Timestamp};
+use protocol::{Activity, ActivityState, Event, Lifecycle, MessageState, Notes, Tag, Timestamp};
 
 use crate::queue::send_prompt;
 use crate::stage::{START, Stage, TALK, signal};
@@ -394,6 +394,35 @@ fn a_limit_without_a_time_holds_for_a_while() {
     stage.world.now = 270_000;
     stage.says(limited("rate_limit: You've hit your session limit · resets 12:05am (UTC)"));
     assert_eq!(stage.activity().limited_until, Some(Timestamp(300_000)), "it says when");
+}
+
+#[test]
+fn a_limit_that_holds_on_past_its_time_is_tried_again_after_growing_pauses_and_never_a_day_later() {
+    let mut stage = Stage::new("claude");
+    let session = stage.session().id;
+    let error = "rate_limit: You've hit your session limit · resets 12:05am (UTC)".to_owned();
+    let limited = Signal::TurnFailed { error, limited: true, until: None };
+    stage.world.now = 270_000;
+    stage.says(limited.clone());
+    assert_eq!(stage.activity().limited_until, Some(Timestamp(300_000)));
+    let mut pauses = Vec::new();
+    for resumes in 1..8 {
+        // It is told to go on, and the service refuses still.
+        let until = stage.activity().limited_until.unwrap();
+        stage.world.now = until.0 + 5000;
+        let notes = Notes { resumes, ..stage.world.pool.notes(session).cloned().unwrap() };
+        stage.world.emit(Event::Agent(AgentEvent::AgentNoted { session, notes }));
+        stage.says(limited.clone());
+        pauses.push(stage.activity().limited_until.unwrap().since(stage.now()).as_secs());
+    }
+    assert_eq!(pauses, [30, 60, 120, 240, 480, 600, 600]);
+    // A time that is still to come is believed.
+    stage.says(Signal::TurnFailed {
+        error: "weekly limit".to_owned(),
+        limited: true,
+        until: Some(Timestamp(9_000_000_000)),
+    });
+    assert_eq!(stage.activity().limited_until, Some(Timestamp(9_000_000_000)));
 }
 
 #[test]
