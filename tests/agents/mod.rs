@@ -7,6 +7,7 @@ mod delivery;
 mod doubt;
 mod fakes;
 mod gates;
+mod inbox;
 mod kept;
 mod limits;
 mod live;

@@ -27,6 +27,14 @@ use fields::Fields;
 pub use resets::resets;
 pub use skill::last_skill;
 
+/// Whether an agent's words say that its user is not logged in (any more): Claude Code 2.1.197 (`Please run /login`), Codex
+/// 0.169.0 (`sign in again`).
+#[must_use]
+pub fn wants_login(error: &str) -> bool {
+    let error = error.to_lowercase();
+    ["/login", "log in again", "sign in again", "not logged in"].iter().any(|words| error.contains(words))
+}
+
 /// The longest id of a conversation or turn that is believed, in bytes (both agents' are UUIDs).
 pub const ID_MAX: usize = 256;
 

@@ -118,6 +118,7 @@ pub(crate) enum Command {
     Up(verb::up::Args),
     Down(verb::down::Args),
     Status(verb::status::Args),
+    Inbox(verb::inbox::Args),
     Sync(verb::sync::Args),
     New(verb::new::Args),
     #[command(aliases = ["ps", "list"])]

@@ -123,5 +123,6 @@ pub(crate) fn status() -> Status {
         problems: Vec::new(),
         room: Room::default(),
         asking: Vec::new(),
+        inbox: 0,
     }
 }

@@ -30,7 +30,7 @@ pub(crate) async fn end_unattended(daemon: &Arc<Daemon>, session: SessionId, tag
         }
         if shows {
             let now = turn.now();
-            turn.rest.view.kept.insert(session, (tag, now));
+            turn.rest.view.slots.kept.insert(session, (tag, now));
         }
         turn.stir();
     };

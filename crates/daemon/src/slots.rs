@@ -30,6 +30,15 @@ const LEAVING_LIMIT: Duration = Duration::from_secs(10);
 /// How old what is known of the logs may be, in milliseconds.
 const QUIET_AGE_MS: u64 = 200;
 
+/// What is remembered of sessions from look to look.
+#[derive(Default)]
+pub(crate) struct Memory {
+    /// Those that were not parked because something would have been lost: the incarnation, and when that was seen.
+    pub(crate) kept: BTreeMap<SessionId, (Tag, Timestamp)>,
+    /// Incarnations that ended instead of taking up their conversation, and whether that was looked into.
+    resumes: BTreeMap<Tag, bool>,
+}
+
 /// What came of a decision that needs a slot.
 pub(crate) enum Decided<R> {
     /// It is decided: the slot is taken, or none was needed.
@@ -146,7 +155,7 @@ const KEPT_LIMIT: Duration = Duration::from_secs(10);
 /// Sessions that were not parked because something would have been lost, and whose screens are as they were then.
 fn kept(turn: &Turn<'_>, quiet_since: &BTreeMap<SessionId, Timestamp>, now: Timestamp) -> Vec<SessionId> {
     let is_kept = |session: &&Session| {
-        let Some((tag, at)) = turn.rest.view.kept.get(&session.id) else { return false };
+        let Some((tag, at)) = turn.rest.view.slots.kept.get(&session.id) else { return false };
         let same = session.incarnation.as_ref().is_some_and(|run| run.tag == *tag);
         let unchanged =
             quiet_since.get(&session.id).is_some_and(|since| turn.pool().is_earlier(now, *since, *at));

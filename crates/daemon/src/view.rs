@@ -13,7 +13,7 @@ use protocol::{Event, Exit, OsBytes, PaneId, ProcId, SessionId, Tag, Timestamp};
 
 use crate::context::Daemon;
 use crate::engine::Turn;
-use crate::{endings, files, stale};
+use crate::{endings, files, slots, stale};
 
 /// What the daemon knows and need not remember.
 pub(crate) struct View {
@@ -72,10 +72,8 @@ pub(crate) struct View {
     pub(crate) yields: BTreeSet<SessionId>,
     /// Incarnations that are put aside, as long as it is not seen that nobody is attached.
     pub(crate) guarded: BTreeSet<Tag>,
-    /// Sessions that were not parked, because something would have been lost: the incarnation, and when that was seen.
-    pub(crate) kept: BTreeMap<SessionId, (Tag, Timestamp)>,
-    /// Incarnations that ended instead of taking up their conversation, and whether that was looked into.
-    pub(crate) resumes: BTreeMap<Tag, bool>,
+    /// What the slots remember.
+    pub(crate) slots: slots::Memory,
     /// Sessions that have worked off what they had, and are still.
     pub(crate) drained: BTreeSet<SessionId>,
     /// Whether what was lost when the daemon started has been seen to, where that is to be done.
@@ -123,8 +121,7 @@ impl View {
             touched: BTreeSet::new(),
             yields: BTreeSet::new(),
             guarded: BTreeSet::new(),
-            kept: BTreeMap::new(),
-            resumes: BTreeMap::new(),
+            slots: slots::Memory::default(),
             drained: BTreeSet::new(),
             restored: false,
             removing: BTreeSet::new(),

@@ -168,6 +168,13 @@ pub fn look(settings: &Settings, agent: &Agent, glance: &Glance) -> Result<(), S
     }
 }
 
+/// Whether what keeps a prompt from being typed, as [`look`] and the shell say it, is ended by somebody at the terminal alone.
+#[must_use]
+pub fn needs_somebody(why: &str) -> bool {
+    let ends = ["it is in copy mode", "it shows a ", "its composer holds text", "its terminal knows prompts"];
+    ends.iter().any(|begin| why.starts_with(begin))
+}
+
 fn has_known_screen(adapter: Adapter) -> bool {
     matches!(adapter, Adapter::Claude | Adapter::Codex | Adapter::Gemini)
 }

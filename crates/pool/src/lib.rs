@@ -22,6 +22,7 @@ pub mod deadlines;
 pub mod delivery;
 pub mod foreign;
 pub mod heard;
+pub mod inbox;
 pub mod launch;
 pub mod locks;
 mod pool;

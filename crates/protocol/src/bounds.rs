@@ -141,6 +141,7 @@ impl Request {
             // Nothing of variable length, what is checked elsewhere (the result of an ack), or what is cut: see below.
             Self::Ping
             | Self::Status
+            | Self::Inbox
             | Self::Sync
             | Self::ShowMessage(_)
             | Self::ResolveMessage(_)

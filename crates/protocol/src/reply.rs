@@ -21,7 +21,7 @@ use crate::thought::Thought;
 use crate::time::Timestamp;
 use crate::tmux::Means;
 
-pub use agent::{Asking, Terminal, Theme};
+pub use agent::{Asking, InboxItem, Terminal, Theme};
 pub use life::{Explained, LockView, Locked, Pruned, Room, UsageView};
 pub use queue::{BreakerView, Checked, GeneratorView, HeldView, Registered, Sent};
 
@@ -188,6 +188,8 @@ pub enum Response {
     Decided(Decision),
     /// A terminal.
     Terminal(Box<Terminal>),
+    /// All that waits for a person.
+    Inbox(Vec<InboxItem>),
 }
 
 impl Response {
@@ -203,6 +205,7 @@ impl Response {
             (Self::Text(all), Self::Text(next)) => all.push_str(&next),
             (Self::Generators(all), Self::Generators(next)) => all.extend(next),
             (Self::Usage(all), Self::Usage(next)) => all.extend(next),
+            (Self::Inbox(all), Self::Inbox(next)) => all.extend(next),
             (_, Self::Done) => {}
             _ => return false,
         }
@@ -318,6 +321,8 @@ pub struct Status {
     pub room: Room,
     /// Sessions that wait for a person, the longest waiting first. Nothing is wrong with them.
     pub asking: Vec<Asking>,
+    /// How much waits for a person in all: `inbox`.
+    pub inbox: u64,
 }
 
 /// A component of the pool.

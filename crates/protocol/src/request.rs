@@ -214,6 +214,8 @@ pub enum Request {
         #[serde(with = "crate::wide")]
         ask: u64,
     },
+    /// All that waits for a person. → `Inbox`, in parts
+    Inbox,
 }
 
 /// `ls`.

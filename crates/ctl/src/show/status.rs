@@ -74,6 +74,7 @@ pub(crate) fn document(status: &Status) -> Value {
         "problems": status.problems,
         "room": room_document(&status.room),
         "asking": status.asking.iter().map(asking_document).collect::<Vec<_>>(),
+        "inbox": status.inbox,
     })
 }
 
@@ -152,6 +153,9 @@ fn table(status: &Status, style: Style, now: Timestamp) -> Table {
     }
     if status.asking.len() > NAMED {
         row("asks", format!("{} more: `poolctl ls`", status.asking.len() - NAMED));
+    }
+    if status.inbox > 0 {
+        row("inbox", format!("{} for you: `poolctl inbox` says how to go on", status.inbox));
     }
     if !status.foreign.is_empty() {
         row(

@@ -19,6 +19,7 @@ pub(crate) mod feed;
 pub(crate) mod generators;
 pub(crate) mod hook;
 pub(crate) mod import;
+pub(crate) mod inbox;
 pub(crate) mod keys;
 pub(crate) mod kill;
 pub(crate) mod label;
@@ -69,6 +70,7 @@ pub(crate) fn run(context: &Context, command: Command) -> Result<u8, Error> {
         Command::Up(args) => up::run(context, &args),
         Command::Down(args) => down::run(context, &args),
         Command::Status(args) => status::run(context, &args),
+        Command::Inbox(args) => inbox::run(context, &args),
         Command::Sync(args) => sync::run(context, &args),
         Command::New(args) => new::run(context, args),
         Command::Ls(args) => ls::run(context, args),

@@ -22,7 +22,7 @@ const OUTPUT_MAX: usize = 64 << 10;
 /// then.
 pub(crate) fn is_undecided(turn: &Turn<'_>, settings: &Settings, session: &Session) -> bool {
     let tag = session.incarnation.as_ref().map(|run| run.tag);
-    let judged = tag.is_some_and(|tag| turn.rest.view.resumes.get(&tag) == Some(&true));
+    let judged = tag.is_some_and(|tag| turn.rest.view.slots.resumes.get(&tag) == Some(&true));
     !judged && resume::broke_off(turn.pool(), settings, session)
 }
 
@@ -34,7 +34,7 @@ pub(super) fn undecided(
     let broken = turn.pool().sessions().filter(|session| resume::broke_off(turn.pool(), settings, session));
     let broken: Vec<(SessionId, Tag)> =
         broken.filter_map(|session| Some((session.id, session.incarnation.as_ref()?.tag))).collect();
-    let resumes = &mut turn.rest.view.resumes;
+    let resumes = &mut turn.rest.view.slots.resumes;
     resumes.retain(|tag, _| broken.iter().any(|(_, ended)| ended == tag));
     let open = broken.into_iter().filter(|(_, tag)| resumes.get(tag) != Some(&true)).collect::<Vec<_>>();
     let undecided = open.iter().map(|(session, _)| *session).collect();
@@ -59,7 +59,7 @@ pub(super) async fn judge(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) {
     let lost = adapter != Adapter::None && slow::limited(Purpose::Logs, look).await.unwrap_or(false);
     let context = Arc::clone(daemon);
     daemon.engine.post(move |turn| {
-        turn.rest.view.resumes.insert(tag, true);
+        turn.rest.view.slots.resumes.insert(tag, true);
         turn.stir();
         let settings = &context.loaded().settings;
         let ended = turn.pool().session(session).filter(|s| resume::broke_off(turn.pool(), settings, s));

@@ -51,6 +51,7 @@ pub(crate) async fn answer(daemon: &Arc<Daemon>, call: protocol::Call) -> Reply 
     match call.request {
         Request::Ping => daemon.engine.turn(|_| Ok(Response::Done)).await?,
         Request::Status => status::status(daemon).await,
+        Request::Inbox => status::inbox(daemon).await,
         Request::Sync => sync::sync(daemon).await,
         Request::List(list) => read::list(daemon, list).await,
         Request::Show(session) => read::show(daemon, session).await,

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pool::{activity, queue};
-use protocol::reply::{Asking, BreakerView, Component, Status};
+use protocol::reply::{Asking, BreakerView, Component, InboxItem, Status};
 use protocol::{Activity, ActivityState, Lifecycle, Reply, Response, Session, Timestamp};
 
 pub(crate) use server::has_room;
@@ -24,6 +24,17 @@ pub(super) async fn status(daemon: &Arc<Daemon>) -> Reply {
     let context = Arc::clone(daemon);
     let read = move |turn: &mut Turn<'_>| Response::Status(Box::new(overview(turn, &context)));
     daemon.engine.turn(read).await
+}
+
+/// All that waits for a person.
+pub(super) async fn inbox(daemon: &Arc<Daemon>) -> Reply {
+    let mut items = daemon.engine.turn(|turn| waiting(turn)).await?;
+    items.iter_mut().for_each(pool::redacted::inbox);
+    Ok(Response::Inbox(items))
+}
+
+fn waiting(turn: &Turn<'_>) -> Vec<InboxItem> {
+    pool::inbox::items(turn.pool(), &turn.rest.agents.waits, turn.now())
 }
 
 fn overview(turn: &Turn<'_>, daemon: &Daemon) -> Status {
@@ -58,6 +69,7 @@ fn overview(turn: &Turn<'_>, daemon: &Daemon) -> Status {
         problems,
         room: room::shown(turn, daemon),
         asking: asking(pool),
+        inbox: waiting(turn).len() as u64,
         tmux,
     }
 }

@@ -8,6 +8,7 @@ mod clock;
 mod creation;
 mod delivery;
 mod heard;
+mod inbox;
 mod lives;
 mod locks;
 mod parking;

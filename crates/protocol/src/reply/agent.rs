@@ -61,3 +61,21 @@ pub struct Theme {
     /// Whether the repository says so itself.
     pub own: bool,
 }
+
+/// Something that waits for a person.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InboxItem {
+    /// Whose.
+    pub session: SessionId,
+    /// Its name.
+    pub name: Name,
+    /// `permission`, `question`, `dialog`, `bell`, `message` (in doubt, or it arrived altered), `login`, `unconfirmed`,
+    /// `held_back`, `failing`, `exhausted`, `over`.
+    pub kind: String,
+    /// Since when.
+    pub since: Timestamp,
+    /// What it is.
+    pub text: String,
+    /// The command that goes on from there.
+    pub next: String,
+}

@@ -1,0 +1,98 @@
+//! `inbox`: all that waits for a person, each with the command that goes on from there.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use protocol::reply::InboxItem;
+use protocol::{Request, Response, Timestamp};
+use serde_json::{Value, json};
+
+use crate::client::Client;
+use crate::context::Context;
+use crate::error::Error;
+use crate::exit;
+use crate::show::human::when;
+use crate::show::time::rfc3339;
+use crate::show::{escape, out, time};
+
+/// Time between two looks with `--watch`.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Show all that waits for a person, and how to go on
+#[derive(Debug, clap::Args)]
+#[command(after_help = KINDS)]
+pub(crate) struct Args {
+    /// Go on, and show what comes
+    #[arg(short, long)]
+    pub watch: bool,
+}
+
+const KINDS: &str = "Kinds:\n\
+    \x20 permission, question, dialog, bell   an agent asks\n\
+    \x20 message       a prompt may not have arrived as it was sent\n\
+    \x20 unconfirmed   a prompt was typed, and nothing confirms it for 30 s\n\
+    \x20 held_back     a prompt waits for somebody at the terminal: a draft, a dialog, copy mode\n\
+    \x20 login         an agent's user is not logged in any more\n\
+    \x20 failing       a kind of messages failed several times in a row\n\
+    \x20 exhausted     a session ended too often, and is not started by itself any more\n\
+    \x20 over          a session is stopped, lost or failed, and prompts wait for it";
+
+/// Prints it.
+pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
+    let mut client = context.client();
+    let items = ask(&mut client)?;
+    items.iter().try_for_each(|item| print(context, item))?;
+    if items.is_empty() && !args.watch && !context.style.json {
+        context.say("nothing waits for you")?;
+    }
+    if args.watch {
+        watch(context, &mut client, &items)?;
+    }
+    Ok(exit::OK)
+}
+
+/// Prints what comes after these, until it is interrupted.
+fn watch(context: &Context, client: &mut Client, items: &[InboxItem]) -> Result<(), Error> {
+    let mut shown: BTreeSet<Key> = items.iter().map(key).collect();
+    loop {
+        std::thread::sleep(PAUSE);
+        let items = ask(client)?;
+        items.iter().filter(|item| !shown.contains(&key(item))).try_for_each(|item| print(context, item))?;
+        shown = items.iter().map(key).collect();
+    }
+}
+
+fn ask(client: &mut Client) -> Result<Vec<InboxItem>, Error> {
+    match client.ask(Request::Inbox)? {
+        Response::Inbox(items) => Ok(items),
+        other => Err(Error::unexpected(&other)),
+    }
+}
+
+/// What tells an item from every other.
+type Key = (protocol::SessionId, String, Timestamp);
+
+fn key(item: &InboxItem) -> Key {
+    (item.session, item.kind.clone(), item.since)
+}
+
+fn print(context: &Context, item: &InboxItem) -> Result<(), Error> {
+    if context.style.json {
+        return out::json(&document(item));
+    }
+    let (name, since) =
+        (context.style.paint(1, item.name.as_str()), when(item.since, context.style, time::now()));
+    out::line(&format!("{name}  {}  {since}  {}", item.kind, escape::line(&item.text)))?;
+    out::line(&format!("    {}", item.next))
+}
+
+fn document(item: &InboxItem) -> Value {
+    json!({
+        "session": item.session,
+        "name": item.name,
+        "kind": item.kind,
+        "since": rfc3339(item.since),
+        "text": item.text,
+        "next": item.next,
+    })
+}

@@ -1,0 +1,139 @@
+//! All that waits for a person, each with the command that goes on from there.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use protocol::activity::AskKind;
+use protocol::message::PROMPT;
+use protocol::reply::InboxItem;
+use protocol::{ActivityState, Lifecycle, MessageState, Session, SessionId, Timestamp};
+
+use crate::activity;
+use crate::delivery;
+use crate::is_between;
+use crate::pool::Pool;
+use crate::queue;
+
+/// What goes on by itself within this time is nobody's.
+const SOON: Duration = Duration::from_secs(30);
+/// The longest text of an item, in bytes.
+const TEXT_MAX: usize = 300;
+
+/// Everything, the longest waiting first. `waits`: why the next prompts of sessions are not typed yet.
+#[must_use]
+pub fn items(pool: &Pool, waits: &BTreeMap<SessionId, String>, now: Timestamp) -> Vec<InboxItem> {
+    let of = |session| {
+        let why = waits.get(&session).map(String::as_str);
+        let session = pool.session(session)?;
+        let look = Look { pool, session, now };
+        let found = [look.asks(), look.login(), look.unconfirmed(), look.kept_waiting(why)];
+        let held = [look.failing(), look.exhausted(), look.over()];
+        Some(found.into_iter().chain(held).flatten())
+    };
+    let mut items: Vec<InboxItem> = pool.sessions().filter_map(|session| of(session.id)).flatten().collect();
+    items.sort_by_key(|item| (item.since, item.session));
+    items
+}
+
+/// One look at a session.
+struct Look<'a> {
+    pool: &'a Pool,
+    session: &'a Session,
+    now: Timestamp,
+}
+
+impl Look<'_> {
+    fn item(&self, kind: &str, since: Timestamp, (text, next): (String, String)) -> Option<InboxItem> {
+        let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let text = protocol::bounds::cut(&line, TEXT_MAX).to_owned();
+        let (session, name) = (self.session.id, self.session.name.clone());
+        Some(InboxItem { session, name, kind: kind.to_owned(), since, text, next })
+    }
+
+    fn attach(&self) -> String {
+        format!("poolctl attach {}", self.session.name)
+    }
+
+    /// Its agent asks: for a permission, an answer, at a dialog, by the bell; or a message is in doubt.
+    fn asks(&self) -> Option<InboxItem> {
+        let name = &self.session.name;
+        let shown = activity::shown(self.pool, self.session);
+        let ask = shown.ask.filter(|_| shown.state == ActivityState::Attention)?;
+        let next = match ask.kind {
+            AskKind::Message => {
+                let id = queue::held_prompt(self.pool, self.session.id)?.id;
+                format!("poolctl queue resolve {name} {id} --as done|retry|dead")
+            }
+            AskKind::Question if ask.answerable => format!("poolctl approve {name} --answer TEXT"),
+            _ if ask.answerable => format!("poolctl approve {name}"),
+            _ => self.attach(),
+        };
+        self.item(ask.kind.word(), shown.since, (ask.text, next))
+    }
+
+    /// Its agent's user is not logged in any more.
+    fn login(&self) -> Option<InboxItem> {
+        let shown = activity::shown(self.pool, self.session);
+        let detail = shown.detail.filter(|_| shown.state == ActivityState::Error)?;
+        let wanted = agents::payload::wants_login(&detail);
+        wanted.then(|| self.item("login", shown.since, (detail, self.attach()))).flatten()
+    }
+
+    /// A prompt was typed, and nothing confirms that its agent has it.
+    fn unconfirmed(&self) -> Option<InboxItem> {
+        let open = queue::held_prompt(self.pool, self.session.id)?;
+        let late = open.state == MessageState::Typed && self.pool.age(self.now, open.since) >= SOON;
+        let (id, name) = (open.id, &self.session.name);
+        let text = format!("message {id} was typed, and nothing confirms that its agent has it");
+        let next = format!("poolctl queue resolve {name} {id} --as done|retry|dead");
+        late.then(|| self.item("unconfirmed", open.since, (text, next))).flatten()
+    }
+
+    /// Its next prompt waits for what only somebody at its terminal ends.
+    fn kept_waiting(&self, why: Option<&str>) -> Option<InboxItem> {
+        let why = why.filter(|why| delivery::needs_somebody(why))?;
+        let oldest = self.pool.prompts(self.session.id).oldest?;
+        let late = self.pool.age(self.now, oldest) >= SOON;
+        late.then(|| self.item("held_back", oldest, (why.to_owned(), self.attach()))).flatten()
+    }
+
+    /// A kind of its messages failed several times in a row.
+    fn failing(&self) -> Option<InboxItem> {
+        let open = self
+            .pool
+            .breakers()
+            .filter(|(session, _, breaker)| *session == self.session.id && breaker.is_open());
+        let (_, kind, breaker) = open.into_iter().next()?;
+        let what = if kind == PROMPT { "prompts are" } else { "messages are" };
+        let text =
+            format!("its {what} held back after {} failures of kind {kind} in a row", breaker.failures);
+        let next = format!("poolctl queue dead {}", self.session.name);
+        self.item("failing", breaker.opened_at.unwrap_or(self.session.changed_at), (text, next))
+    }
+
+    /// It was started by itself too often.
+    fn exhausted(&self) -> Option<InboxItem> {
+        let name = &self.session.name;
+        let text = "it ended too often, and is not started by itself any more".to_owned();
+        let next = format!("poolctl restart {name}");
+        let held = self.session.budget.exhausted;
+        held.then(|| self.item("exhausted", self.session.changed_at, (text, next))).flatten()
+    }
+
+    /// It is over, with prompts that wait.
+    fn over(&self) -> Option<InboxItem> {
+        let session = self.session;
+        let waiting = self.pool.prompts(session.id).waiting;
+        let over = matches!(session.lifecycle, Lifecycle::Stopped | Lifecycle::Lost | Lifecycle::Failed);
+        let stays = session.budget.due_at.is_none() && !session.budget.exhausted && !is_between(session);
+        let (word, verb) = match session.lifecycle {
+            Lifecycle::Lost => ("lost", "restore"),
+            Lifecycle::Failed => ("failed", "restart"),
+            _ => ("stopped", "restart"),
+        };
+        let prompts = if waiting == 1 { "prompt waits" } else { "prompts wait" };
+        let text = format!("it is {word}, and {waiting} {prompts} for it");
+        let next = format!("poolctl {verb} {}", session.name);
+        (over && stays && waiting > 0).then(|| self.item("over", session.changed_at, (text, next))).flatten()
+    }
+}
