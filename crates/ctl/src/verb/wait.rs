@@ -24,8 +24,9 @@ use output::{Found, Pattern, Watched};
 pub(crate) struct Args {
     /// For which session
     pub session: String,
-    /// For what; several, or a list with commas, are the first of them that is so
-    #[arg(long = "for", value_name = "WHAT", required = true, value_parser = list)]
+    /// For what; several, or a list with commas, are the first of them that is so [default: idle,attention,error: what was
+    /// sent is worked, or somebody is needed]
+    #[arg(long = "for", value_name = "WHAT", value_parser = list)]
     pub wanted: Vec<List>,
     /// For output: what was written since then counts (10m ago, or a time), to about a second, and no screen
     #[arg(long, value_name = "TIME", value_parser = time::moment)]
@@ -50,6 +51,9 @@ const AFTER: &str = "WHAT is one of\n\
     Exit codes: 0 it came; 10 attention and 11 error, where they were one of several;\n\
     1 it cannot come any more, or the message was not worked; 6 timeout; for exit the\n\
     session's own, and 125 instead of poolctl's.";
+
+/// What is waited for where nothing is said.
+const SETTLED: &str = "idle,attention,error";
 
 /// What one `--for` says.
 #[derive(Debug, Clone)]
@@ -124,13 +128,20 @@ fn what(word: &str) -> Result<What, String> {
 /// Waits, and says what came.
 pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     let session = context.session(&args.session)?;
-    let wanted: Vec<Wanted> = args.wanted.into_iter().flat_map(|list| list.0).collect();
+    let mut wanted: Vec<Wanted> = args.wanted.into_iter().flat_map(|list| list.0).collect();
+    if wanted.is_empty() {
+        wanted = list(SETTLED).map_err(Error::usage)?.0;
+    }
     let words: Vec<&str> = wanted.iter().map(|wanted| wanted.word.as_str()).collect();
     let progress = context.progress(&format!("{}: {}", args.session, words.join(", ")));
     if args.since.is_some() && patterns(&wanted).is_empty() {
         return Err(Error::usage("--since says from when on output counts: it goes with --for output:REGEX"));
     }
-    let came = first(context, (&session, args.since), &wanted)?;
+    let came = first(context, (&session, args.since), &wanted).map_err(|error| match error.code() {
+        // Whoever noticed it first: poold, or this command.
+        ErrorCode::Timeout => Error::timeout(format!("{} did not come in time", words.join(", "))),
+        _ => error,
+    })?;
     drop(progress);
     show(context, &session, &wanted, came)
 }
@@ -227,7 +238,7 @@ fn next(heard: &Receiver<Heard>, deadline: Option<Instant>) -> Result<Heard, Err
         None => heard.recv().map_err(|_| RecvTimeoutError::Disconnected),
     };
     next.map_err(|error| match error {
-        RecvTimeoutError::Timeout => Error::timeout("it did not come in time"),
+        RecvTimeoutError::Timeout => Error::timeout("it did not come"),
         RecvTimeoutError::Disconnected => Error::failed("nobody waits for it any more"),
     })
 }

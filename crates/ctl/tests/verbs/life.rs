@@ -7,8 +7,8 @@ use protocol::reply::{Pruned, SessionView, UsageView};
 use protocol::request::{Attach, Park, Pin, Prune, Remove, Restart, Restore, Until, Wait};
 use protocol::session::Exit;
 use protocol::{
-    Call, ErrorCode, Lifecycle, OpId, OsBytes, Reason, Refusal, Request, Response, SessionId, SessionRef,
-    Timestamp,
+    ActivityState, Call, ErrorCode, Lifecycle, OpId, OsBytes, Reason, Refusal, Request, Response, SessionId,
+    SessionRef, Timestamp,
 };
 use serde_json::{Value, json};
 
@@ -35,6 +35,11 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
     ("rm_archives_and_takes_all_that_are_over", rm_archives_and_takes_all_that_are_over),
     ("stats_looks_twice", stats_looks_twice),
     ("wait_for_started_ends_well_only_where_it_runs", wait_for_started_ends_well_only_where_it_runs),
+    (
+        "wait_for_nothing_named_is_for_the_work_or_for_somebody",
+        wait_for_nothing_named_is_for_the_work_or_for_somebody,
+    ),
+    ("a_wait_that_ran_out_is_not_said_to_be_the_daemons", a_wait_that_ran_out_is_not_said_to_be_the_daemons),
     ("attach_waits_for_what_is_woken", attach_waits_for_what_is_woken),
     ("nothing_shown_holds_a_key", nothing_shown_holds_a_key),
 ];
@@ -407,6 +412,27 @@ fn wait_for_started_ends_well_only_where_it_runs() {
     let pool = Pool::new(|_| shown(view(1, "web", Lifecycle::Lost, Some(Reason::ServerGone))));
     let ran = pool.run("wait web --for started");
     assert_eq!((ran.code, ran.err.as_str()), (1, "poolctl: sess_1 is lost: its tmux server went away\n"));
+}
+
+fn wait_for_nothing_named_is_for_the_work_or_for_somebody() {
+    let pool = Pool::new(live);
+    pool.run("wait web").success();
+    let states = [ActivityState::Idle, ActivityState::Attention, ActivityState::Error];
+    let wait = Wait { session: named("web"), until: states.map(Until::Activity).to_vec(), timeout_ms: None };
+    assert_eq!(pool.request(), Request::Wait(wait));
+}
+
+fn a_wait_that_ran_out_is_not_said_to_be_the_daemons() {
+    for silent in [false, true] {
+        let pool = Pool::new(move |_| {
+            if silent {
+                std::thread::sleep(std::time::Duration::from_millis(900));
+            }
+            refused(ErrorCode::Timeout, "the wait ran out")
+        });
+        let ran = pool.run("--timeout 300ms wait web --for idle,exit");
+        assert_eq!(ran.err, "poolctl: idle, exit did not come in time\n", "{silent}");
+    }
 }
 
 fn attach_waits_for_what_is_woken() {
