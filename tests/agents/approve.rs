@@ -315,6 +315,25 @@ fn a_hook_that_waits_ends_without_an_answer_when_poold_dies() {
 }
 
 #[test]
+fn a_request_is_answerable_again_once_poold_is_back() {
+    let pool = fakes::pool("");
+    for kind in ["claude", "codex"] {
+        let agent = Agent::new(&pool, kind);
+        let (id, ask) = asked(&agent);
+        for _ in 0..3 {
+            pool.restart_poold();
+            let shown = agent.await_shown("answerable", |shown| shown["ask"]["answerable"] == true);
+            assert_eq!((&shown["ask"]["id"], &shown["activity"]), (&json!(ask), &json!("attention")));
+        }
+        assert_eq!(agent.lines("hooks-ended"), [""; 0], "it waits all the time");
+        pool.ok(&["approve", &agent.id]);
+        assert_eq!(agent.await_state(&id, "done")["result"], "allowed from outside");
+        assert!(agent.path("made").exists());
+        agent.assert_unharmed();
+    }
+}
+
+#[test]
 fn an_answer_that_is_on_disk_and_was_not_told_is_asked_at_the_terminal() {
     let pool = fakes::pool("");
     pool.kill9(Program::Poold);

@@ -25,6 +25,12 @@ const LIMIT: Duration = Duration::from_millis(200);
 /// Who may wait for minutes for an answer waits longer for a daemon that is slow. One that is away is known at once.
 const ASK_LIMIT: Duration = Duration::from_secs(5);
 
+/// How long a daemon that went away while it was asked may take to come back: a restart or an upgrade. Then the agent asks
+/// at its terminal.
+const RETURN_LIMIT: Duration = Duration::from_secs(5);
+/// Pause between two tries to reach it.
+const RETURN_PAUSE: Duration = Duration::from_millis(100);
+
 /// That, or what `POOL_HOOK_LIMIT_MS` says, in milliseconds: a test is not to hang on how busy its machine is. Only in
 /// builds with debug assertions.
 fn limit() -> Duration {
@@ -118,14 +124,42 @@ fn understand(reply: Reply) -> Told {
     }
 }
 
-/// Asks for a decision, and waits for it so long, or until the agent has turned away.
+/// Asks for a decision, and waits for it so long, or until the agent has turned away. A daemon that ends meanwhile is asked
+/// again once it is back.
 fn ask(socket: &Path, hook: Hook, wait: Duration) -> Result<Told, Refusal> {
-    let began = Instant::now();
+    let end = Instant::now() + wait + limit();
+    let mut connection = reach(socket, wait)?;
+    loop {
+        let lost = match await_decision(connection, hook.clone(), end) {
+            Ok(told) => return Ok(told),
+            Err(refusal) if refusal.code == ErrorCode::Timeout => return Err(refusal),
+            Err(refusal) => refusal,
+        };
+        let back = Instant::now() + RETURN_LIMIT;
+        connection = loop {
+            std::thread::sleep(RETURN_PAUSE);
+            match reach(socket, wait) {
+                Ok(connection) => break connection,
+                Err(_) if Instant::now() < back.min(end) => {}
+                Err(_) => return Err(lost),
+            }
+        };
+    }
+}
+
+fn reach(socket: &Path, wait: Duration) -> Result<Connection, Refusal> {
     let connected = Connection::connect_within(socket, &hello(), Some(limit().max(ASK_LIMIT.min(wait / 4))));
-    let (mut connection, _) = connected.map_err(|error| error.refusal())?;
+    connected.map(|(connection, _)| connection).map_err(|error| error.refusal())
+}
+
+/// Asks over this connection. Refused where it was lost, or the time is over.
+fn await_decision(mut connection: Connection, mut hook: Hook, end: Instant) -> Result<Told, Refusal> {
+    if let Signal::Permission { wait_ms, .. } = &mut hook.signal {
+        let left = end.saturating_duration_since(Instant::now()).saturating_sub(limit());
+        *wait_ms = (*wait_ms).min(protocol::time::millis(left)).max(1);
+    }
     let request = Request::Hook(Box::new(hook));
     let asked = connection.send(request).map_err(|error| error.refusal())?;
-    let end = began + wait + limit();
     let stdout = io::stdout();
     let reader = has_reader(&stdout).then_some(&stdout);
     loop {
