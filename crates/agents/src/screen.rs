@@ -134,12 +134,12 @@ pub fn background(adapter: Adapter, screen: &Screen) -> Option<String> {
     }
 }
 
-/// The part of a line that counts something, `2 shells`, where it is a count of one of these words.
+/// The part of a line that counts something, `2 shells`, where it is a count of one of these.
 fn counted(part: &str, of: &[&str]) -> Option<String> {
     let part = part.trim();
     let (number, what) = part.split_once(' ')?;
     let counts = number.parse::<u32>().is_ok_and(|number| number > 0);
-    (counts && of.iter().any(|word| what.contains(word))).then(|| part.to_owned())
+    (counts && of.contains(&what)).then(|| part.to_owned())
 }
 
 /// What the rows of a composer hold, the first with its prompt character: the last line of it.

@@ -369,7 +369,6 @@ mod tests {
         "poolctl ls --state asleep",
         "poolctl capture web --lines 5 --all",
         "poolctl wait web --for sunrise",
-        "poolctl wait web",
         "poolctl new --limit mem",
         "poolctl new --limit mem=lots",
         "poolctl new --limits strict",

@@ -22,15 +22,15 @@ pub(crate) async fn end_unattended(daemon: &Arc<Daemon>, session: SessionId, tag
         None => hang_up(daemon, session, tag).await.err(),
         loses => loses,
     };
-    let why = kept.clone();
+    let goes_on = kept.is_some();
     let settle = move |turn: &mut Turn<'_>| {
         turn.rest.view.guarded.remove(&tag);
-        if let Some(why) = why {
-            go_on(turn, session, (tag, why));
+        if goes_on {
+            go_on(turn, session, tag);
         }
         if shows {
             let now = turn.now();
-            turn.rest.view.slots.kept.insert(session, (tag, now));
+            turn.rest.view.slots.keep(session, tag, now);
         }
         turn.stir();
     };
@@ -73,13 +73,13 @@ async fn hang_up(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) -> Result<(
 }
 
 /// It is as it was before.
-fn go_on(turn: &mut Turn<'_>, id: SessionId, (tag, why): (Tag, String)) {
+fn go_on(turn: &mut Turn<'_>, id: SessionId, tag: Tag) {
     let Some(session) = turn.pool().session(id) else { return };
     let Some(incarnation) =
         session.incarnation.clone().filter(|run| run.tag == tag && session.is_being_parked())
     else {
         return;
     };
-    tracing::info!(session = %id, why, "not parked");
+    tracing::info!(session = %id, "not parked");
     turn.emit(Event::SessionLive { session: id, incarnation, recovered: session.recovered });
 }

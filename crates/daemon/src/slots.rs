@@ -33,10 +33,20 @@ const QUIET_AGE_MS: u64 = 200;
 /// What is remembered of sessions from look to look.
 #[derive(Default)]
 pub(crate) struct Memory {
-    /// Those that were not parked because something would have been lost: the incarnation, and when that was seen.
-    pub(crate) kept: BTreeMap<SessionId, (Tag, Timestamp)>,
+    /// Those that were not parked because something would have been lost: the incarnation, when that was seen, and for how
+    /// long it is left alone at least.
+    kept: BTreeMap<SessionId, (Tag, Timestamp, Duration)>,
     /// Incarnations that ended instead of taking up their conversation, and whether that was looked into.
     resumes: BTreeMap<Tag, bool>,
+}
+
+impl Memory {
+    /// Something would have been lost by parking it now. It is left alone for longer each time.
+    pub(crate) fn keep(&mut self, session: SessionId, tag: Tag, now: Timestamp) {
+        let before = self.kept.get(&session).filter(|(kept, ..)| *kept == tag);
+        let pause = before.map_or(KEPT_LIMIT, |(.., pause)| (*pause * 2).min(KEPT_LIMIT_MAX));
+        self.kept.insert(session, (tag, now, pause));
+    }
 }
 
 /// What came of a decision that needs a slot.
@@ -149,17 +159,18 @@ pub(crate) fn with_facts<R>(
     result
 }
 
-/// How long a session that was not parked is left alone at least.
+/// How long a session that was not parked is left alone at least; it doubles.
 const KEPT_LIMIT: Duration = Duration::from_secs(10);
+const KEPT_LIMIT_MAX: Duration = Duration::from_secs(10 * 60);
 
 /// Sessions that were not parked because something would have been lost, and whose screens are as they were then.
 fn kept(turn: &Turn<'_>, quiet_since: &BTreeMap<SessionId, Timestamp>, now: Timestamp) -> Vec<SessionId> {
     let is_kept = |session: &&Session| {
-        let Some((tag, at)) = turn.rest.view.slots.kept.get(&session.id) else { return false };
+        let Some((tag, at, pause)) = turn.rest.view.slots.kept.get(&session.id) else { return false };
         let same = session.incarnation.as_ref().is_some_and(|run| run.tag == *tag);
         let unchanged =
             quiet_since.get(&session.id).is_some_and(|since| turn.pool().is_earlier(now, *since, *at));
-        same && (unchanged || turn.age(*at) < KEPT_LIMIT)
+        same && (unchanged || turn.age(*at) < *pause)
     };
     turn.pool().sessions().filter(is_kept).map(|session| session.id).collect()
 }

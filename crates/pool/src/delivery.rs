@@ -171,7 +171,14 @@ pub fn look(settings: &Settings, agent: &Agent, glance: &Glance) -> Result<(), S
 /// Whether what keeps a prompt from being typed, as [`look`] and the shell say it, is ended by somebody at the terminal alone.
 #[must_use]
 pub fn needs_somebody(why: &str) -> bool {
-    let ends = ["it is in copy mode", "it shows a ", "its composer holds text", "its terminal knows prompts"];
+    let ends = [
+        "it is in copy mode",
+        "it shows a ",
+        "its composer ",
+        "its terminal knows prompts",
+        "its screen does not show",
+        "its program has not read",
+    ];
     ends.iter().any(|begin| why.starts_with(begin))
 }
 

@@ -212,7 +212,7 @@ fn activity(
     }
 }
 
-/// Until when nothing is said to an agent that has used up what it may. One that was told to go on and met its limit again
+/// Until when nothing is said to an agent that has used up what it may. One that was to be told to go on and met its limit again
 /// is tried again after a pause that doubles, where it names no time that is still to come.
 fn limited_until(until: Option<Timestamp>, error: &str, (resumes, now): (u32, Timestamp)) -> Timestamp {
     let told = until.or_else(|| agents::payload::resets(error, now));

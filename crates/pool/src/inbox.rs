@@ -45,7 +45,8 @@ struct Look<'a> {
 impl Look<'_> {
     fn item(&self, kind: &str, since: Timestamp, (text, next): (String, String)) -> Option<InboxItem> {
         let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        let text = protocol::bounds::cut(&line, TEXT_MAX).to_owned();
+        // Redacted before it is cut: a half of a key is not told from a word.
+        let text = protocol::bounds::cut(&protocol::redact::text(&line), TEXT_MAX).to_owned();
         let (session, name) = (self.session.id, self.session.name.clone());
         Some(InboxItem { session, name, kind: kind.to_owned(), since, text, next })
     }
@@ -54,18 +55,17 @@ impl Look<'_> {
         format!("poolctl attach {}", self.session.name)
     }
 
-    /// Its agent asks: for a permission, an answer, at a dialog, by the bell; or a message is in doubt.
+    /// Its agent asks: for a permission, an answer, at a dialog, by the bell.
     fn asks(&self) -> Option<InboxItem> {
         let name = &self.session.name;
         let shown = activity::shown(self.pool, self.session);
         let ask = shown.ask.filter(|_| shown.state == ActivityState::Attention)?;
+        let id = ask.id;
         let next = match ask.kind {
-            AskKind::Message => {
-                let id = queue::held_prompt(self.pool, self.session.id)?.id;
-                format!("poolctl queue resolve {name} {id} --as done|retry|dead")
-            }
-            AskKind::Question if ask.answerable => format!("poolctl approve {name} --answer TEXT"),
-            _ if ask.answerable => format!("poolctl approve {name}"),
+            // In doubt, whether its session runs or not.
+            AskKind::Message => return None,
+            AskKind::Question if ask.answerable => format!("poolctl approve {name} --ask {id} --answer TEXT"),
+            _ if ask.answerable => format!("poolctl approve {name} --ask {id}"),
             _ => self.attach(),
         };
         self.item(ask.kind.word(), shown.since, (ask.text, next))
@@ -79,14 +79,19 @@ impl Look<'_> {
         wanted.then(|| self.item("login", shown.since, (detail, self.attach()))).flatten()
     }
 
-    /// A prompt was typed, and nothing confirms that its agent has it.
+    /// A prompt was typed, and nothing confirms that its agent has it; or it is in doubt whether it has.
     fn unconfirmed(&self) -> Option<InboxItem> {
         let open = queue::held_prompt(self.pool, self.session.id)?;
-        let late = open.state == MessageState::Typed && self.pool.age(self.now, open.since) >= SOON;
         let (id, name) = (open.id, &self.session.name);
-        let text = format!("message {id} was typed, and nothing confirms that its agent has it");
         let next = format!("poolctl queue resolve {name} {id} --as done|retry|dead");
-        late.then(|| self.item("unconfirmed", open.since, (text, next))).flatten()
+        let (kind, text) = match open.state {
+            MessageState::InDoubt => ("message", "may not have arrived as it was sent"),
+            MessageState::Typed if self.pool.age(self.now, open.since) >= SOON => {
+                ("unconfirmed", "was typed, and nothing confirms that its agent has it")
+            }
+            _ => return None,
+        };
+        self.item(kind, open.since, (format!("message {id} {text}"), next))
     }
 
     /// Its next prompt waits for what only somebody at its terminal ends.

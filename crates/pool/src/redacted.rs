@@ -3,7 +3,6 @@
 use protocol::activity::{Ask, AskKind};
 use protocol::event::AgentEvent;
 use protocol::reap::Outcome;
-use protocol::reply::InboxItem;
 use protocol::{Activity, Event, redact};
 
 use crate::view::without_secrets;
@@ -79,11 +78,6 @@ pub fn activity(activity: &mut Activity) {
     activity.detail.iter_mut().for_each(text);
     let permission = |ask: &&mut Ask| ask.kind == AskKind::Permission;
     activity.ask.iter_mut().filter(permission).for_each(|ask| text(&mut ask.text));
-}
-
-/// What waits for a person, for whoever looks at it.
-pub fn inbox(item: &mut InboxItem) {
-    text(&mut item.text);
 }
 
 fn outcome(outcome: &mut Outcome) {

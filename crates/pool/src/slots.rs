@@ -146,7 +146,7 @@ pub fn evictable(
 #[must_use]
 pub fn loses(look: &Look) -> Option<String> {
     if let Composer::Holds(text) = &look.composer {
-        let text: String = text.chars().take(40).collect();
+        let text: String = protocol::redact::text(text).chars().take(40).collect();
         return Some(format!("its composer holds text: {text:?}"));
     }
     look.background.as_ref().map(|what| format!("its agent has {what} in the background"))

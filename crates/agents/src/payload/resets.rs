@@ -70,13 +70,13 @@ fn next(now: Timestamp, time_of_day: u64) -> Timestamp {
     times.find(|at| at.0.saturating_add(SAME) > now.0).unwrap_or(now)
 }
 
-/// The next such date: of this year, or of the next one.
+/// The next such date, or the one that is just over.
 fn on(now: Timestamp, month: usize, day: u64, time_of_day: u64) -> Option<Timestamp> {
     let date = SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(now.0.min(DAY * 365 * 1000)))?;
     let year: u64 = humantime::format_rfc3339_seconds(date).to_string().get(..4)?.parse().ok()?;
-    [year, year + 1].into_iter().find_map(|year| {
+    [year.saturating_sub(1), year, year + 1].into_iter().find_map(|year| {
         let midnight = rfc3339(&format!("{year:04}-{month:02}-{day:02}T00:00:00Z"))?;
-        Some(Timestamp(midnight.0 + time_of_day)).filter(|then| *then > now)
+        Some(Timestamp(midnight.0 + time_of_day)).filter(|then| then.0.saturating_add(SAME) > now.0)
     })
 }
 
@@ -113,6 +113,12 @@ mod tests {
             Some(at("2026-11-21T23:58:00Z"))
         );
         assert_eq!(until("resets Nov 24, 3pm (UTC)"), Some(at("2026-11-24T15:00:00Z")));
+        assert_eq!(until("resets Nov 22, 2pm (UTC)"), Some(at("2026-11-22T14:00:00Z")), "it is just over");
+        assert_eq!(until("resets Nov 22, 11am (UTC)"), Some(at("2027-11-22T11:00:00Z")));
+        assert_eq!(
+            resets("resets Dec 31, 11pm (UTC)", at("2027-01-01T00:30:00Z")),
+            Some(at("2026-12-31T23:00:00Z"))
+        );
         assert_eq!(until("resets January 2 at 9:00am (UTC)"), Some(at("2027-01-02T09:00:00Z")));
         assert_eq!(until("limit reached|1795359600"), Some(Timestamp(1_795_359_600_000)));
         assert_eq!(until("again at 2026-11-22T15:00:00Z."), Some(at("2026-11-22T15:00:00Z")));

@@ -53,7 +53,7 @@ pub(super) fn works(screen: &Screen) -> Option<bool> {
 }
 
 /// What it counts in the hints below the composer.
-const BACKGROUND: [&str; 4] = ["shell", "agent", "task", "monitor"];
+const BACKGROUND: [&str; 6] = ["shell", "shells", "agent", "agents", "monitor", "monitors"];
 
 /// What runs in the background: `1 shell · ← for agents`.
 pub(super) fn background(screen: &Screen) -> Option<String> {

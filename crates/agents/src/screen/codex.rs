@@ -46,11 +46,13 @@ fn continues(line: &str) -> bool {
     line.is_empty() || line.starts_with("  ")
 }
 
+const BACKGROUND: [&str; 2] = ["background terminal running", "background terminals running"];
+
 /// What runs in the background: `1 background terminal running · /ps to view` above the composer.
 pub(super) fn background(screen: &Screen) -> Option<String> {
     let above = screen.texts.iter().rev().skip_while(|line| !line.starts_with([PROMPT, '!'])).skip(1);
     let line = above.into_iter().find(|line| !line.is_empty())?;
-    line.split('·').find_map(|part| counted(part, &["background terminal"]))
+    line.split('·').find_map(|part| counted(part, &BACKGROUND))
 }
 
 /// Whether it works, by the last thing above the composer that tells: for how long it has worked and how to interrupt it,

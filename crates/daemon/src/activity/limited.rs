@@ -1,5 +1,5 @@
 //! Agents that have used up what they may: their slots go to others, and once the limit is over they are told to go
-//! on, once.
+//! on, once for each time that they name.
 
 use std::time::Duration;
 
@@ -9,7 +9,8 @@ use protocol::message::PROMPT;
 use protocol::request::Send;
 use protocol::session::Reason;
 use protocol::{
-    Event, Lifecycle, MessageStatus, Notes, OpId, OsBytes, Session, SessionId, SessionRef, Tag, Timestamp,
+    Event, Lifecycle, MessageId, MessageStatus, Notes, OpId, OsBytes, Session, SessionId, SessionRef, Tag,
+    Timestamp,
 };
 
 use crate::context::Daemon;
@@ -54,6 +55,10 @@ fn go_on_later(turn: &mut Turn<'_>, daemon: &Daemon, session: &Session, until: T
     if turn.rest.agents.goes_on.insert(session.id, until) == Some(until) {
         return;
     }
+    // What waits to tell it so already waits for the new time.
+    if let Some(waiting) = waiting(turn, session.id) {
+        return not_before(turn, session.id, waiting, until.after(AFTER));
+    }
     let mut send = Send {
         session: SessionRef::from(session.id),
         body: OsBytes::from(text),
@@ -75,13 +80,22 @@ fn go_on_later(turn: &mut Turn<'_>, daemon: &Daemon, session: &Session, until: T
             not_before(turn, session.id, sent.message.id, until.after(AFTER));
         }
         Ok(_) => {}
-        Err(refusal) => tracing::warn!(session = %session.id, %refusal, "it is not told to go on"),
+        Err(refusal) => {
+            return tracing::warn!(session = %session.id, %refusal, "it is not told to go on");
+        }
     }
     let notes = Notes { resumes: notes.resumes + 1, ..notes };
     turn.emit(Event::Agent(AgentEvent::AgentNoted { session: session.id, notes }));
 }
 
-fn not_before(turn: &mut Turn<'_>, session: SessionId, id: protocol::MessageId, at: Timestamp) {
+/// The message that is to tell it to go on, while that waits.
+fn waiting(turn: &Turn<'_>, session: SessionId) -> Option<MessageId> {
+    let open = queue::waiting_prompt(turn.pool(), session)?;
+    let found = turn.message(open.id).ok()??;
+    (found.0.origin == ORIGIN).then_some(open.id)
+}
+
+fn not_before(turn: &mut Turn<'_>, session: SessionId, id: MessageId, at: Timestamp) {
     let Some(open) = turn.pool().open_message(session, id) else { return };
     let reason = Some("after the usage limit");
     let Event::MessageChanged { id, session, status } =
@@ -95,13 +109,9 @@ fn not_before(turn: &mut Turn<'_>, session: SessionId, id: protocol::MessageId, 
 
 /// An agent has finished a turn: whatever its limit was, it is over, and there is nothing to wait for any more.
 pub(crate) fn lifted(turn: &mut Turn<'_>, session: SessionId) {
-    let Some(open) = queue::waiting_prompt(turn.pool(), session) else { return };
-    let waits = open.not_before.is_some_and(|at| at > turn.now());
-    if !waits
-        || !turn
-            .message(open.id)
-            .is_ok_and(|found| found.is_some_and(|(message, _)| message.origin == ORIGIN))
-    {
+    let Some(id) = waiting(turn, session) else { return };
+    let Some(open) = turn.pool().open_message(session, id) else { return };
+    if open.not_before.is_none_or(|at| at <= turn.now()) {
         return;
     }
     let why = Some("it finished a turn before its usage limit was to be over");
@@ -125,6 +135,7 @@ fn put_aside(
     if !(free && at_rest && worth && resumes && slots::is_parkable(settings, session)) {
         return None;
     }
+    let parked = aside(turn, session, Reason::Limited)?;
     tracing::info!(session = %session.id, "parked until its usage limit is over");
-    aside(turn, session, Reason::Limited)
+    Some(parked)
 }

@@ -71,9 +71,10 @@ pub(super) async fn judge(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) {
     });
 }
 
-/// Whether there is nothing of this name.
+/// Whether there is nothing of this name where others of its kind are: one that is not mounted is not gone.
 fn is_gone(path: &Path) -> bool {
-    std::fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    let missing = std::fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+    missing && path.parent().is_some_and(Path::is_dir)
 }
 
 /// The beginning of what this incarnation wrote.

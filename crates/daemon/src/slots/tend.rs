@@ -91,7 +91,7 @@ fn tend(turn: &mut Turn<'_>, daemon: &Arc<Daemon>) -> (Vec<Work>, Duration) {
     turn.rest.view.touched.extend(touched);
     let live: BTreeSet<Tag> =
         turn.pool().sessions().filter_map(|s| Some(s.incarnation.as_ref()?.tag)).collect();
-    turn.rest.view.slots.kept.retain(|_, (tag, _)| live.contains(tag));
+    turn.rest.view.slots.kept.retain(|_, (tag, ..)| live.contains(tag));
     turn.rest.view.yields = pool::slots::have_had_their_turn(turn.pool(), settings, now).collect();
     work.extend(start(turn, daemon, settings));
     work.extend(make_room(turn, daemon, settings));

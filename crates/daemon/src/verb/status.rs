@@ -28,9 +28,7 @@ pub(super) async fn status(daemon: &Arc<Daemon>) -> Reply {
 
 /// All that waits for a person.
 pub(super) async fn inbox(daemon: &Arc<Daemon>) -> Reply {
-    let mut items = daemon.engine.turn(|turn| waiting(turn)).await?;
-    items.iter_mut().for_each(pool::redacted::inbox);
-    Ok(Response::Inbox(items))
+    daemon.engine.turn(|turn| Ok(Response::Inbox(waiting(turn)))).await?
 }
 
 fn waiting(turn: &Turn<'_>) -> Vec<InboxItem> {

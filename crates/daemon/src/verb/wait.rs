@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use agents::Adapter;
 use protocol::activity::Source;
+use protocol::message::PROMPT;
 use protocol::request::{Until, Wait};
 use protocol::{
     ActivityState, ErrorCode, Lifecycle, MessageId, MessageState, Refusal, Reply, Response, Session,
@@ -89,10 +90,20 @@ fn is_seen_since(turn: &Turn<'_>, session: &Session) -> bool {
 
 /// Its agent does this; refused where it cannot any more.
 fn does(turn: &Turn<'_>, daemon: &Daemon, session: &Session, state: ActivityState) -> Option<Reply> {
-    if pool::activity::shown(turn.pool(), session).state == state {
+    let shown = pool::activity::shown(turn.pool(), session);
+    if shown.state == state {
         // What is queued, typed or worked on is not over, whatever was seen of its agent last.
         let prompted = || pool::queue::is_prompted(turn.pool(), session.id, turn.now());
-        if state != ActivityState::Idle || !prompted() && is_seen_since(turn, session) {
+        let so = match state {
+            ActivityState::Idle => !prompted() && is_seen_since(turn, session),
+            // Of an earlier turn, unless it holds back what comes next.
+            ActivityState::Error => {
+                let breaker = turn.pool().breaker(session.id, PROMPT);
+                shown.limited_until.is_some() || breaker.is_some_and(|b| b.is_open()) || !prompted()
+            }
+            _ => true,
+        };
+        if so {
             return Some(shown::reply(turn, daemon, session.id));
         }
         if let Some(id) = turn.rest.agents.given_up.get(&session.id) {

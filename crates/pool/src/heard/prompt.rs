@@ -34,7 +34,9 @@ pub(super) fn heard(pool: &Pool, hook: &Hook, hearing: Hearing<'_>, newer: Optio
             let over = if another { in_another_turn(&open, now) } else { done(&open, said.as_deref(), now) };
             [over].into_iter().chain(queue::reopen(pool, open.session, open.kind)).collect()
         }
-        Signal::TurnFailed { error, .. } if accepted => failed(pool, &open, error, hearing),
+        Signal::TurnFailed { error, limited, .. } if accepted => {
+            failed(pool, &open, (error, *limited), hearing)
+        }
         Signal::Interrupted if accepted => {
             vec![interrupted(&open, (hearing.agent.on_interrupted, hearing.rules), now)]
         }
@@ -68,7 +70,10 @@ fn taken(
             let reopened = queue::reopen(pool, open.session, open.kind);
             [done(open, None, now)].into_iter().chain(reopened).collect()
         }
-        ActivityState::Error => failed(pool, open, newer.detail.as_deref().unwrap_or_default(), hearing),
+        ActivityState::Error => {
+            let error = newer.detail.as_deref().unwrap_or_default();
+            failed(pool, open, (error, newer.limited_until.is_some()), hearing)
+        }
         _ => Vec::new(),
     });
     std::iter::once(accepted).chain(end).collect()
@@ -77,17 +82,19 @@ fn taken(
 /// Its agent took something else than what was typed: a person says what is to become of it, and nothing is typed behind it
 /// meanwhile.
 fn altered(open: &Open<'_>, text: &str, now: Timestamp) -> Event {
-    let why = format!("altered: its agent got {:?}", protocol::bounds::cut(text, 400));
+    // Redacted before it is quoted: behind `\\n` a key is not told from a word.
+    let text = protocol::redact::text(text);
+    let why = format!("altered: its agent got {:?}", protocol::bounds::cut(&text, 400));
     queue::moved(open, MessageState::InDoubt, Some(&why), now)
 }
 
-/// What fails one prompt may well fail the next: after several in a row they are held back.
-fn failed(pool: &Pool, open: &Open<'_>, error: &str, hearing: Hearing<'_>) -> Vec<Event> {
+/// What fails one prompt may well fail the next: after several in a row they are held back. A usage limit has its own time.
+fn failed(pool: &Pool, open: &Open<'_>, (error, limited): (&str, bool), hearing: Hearing<'_>) -> Vec<Event> {
     let why = format!("the agent's turn failed: {}", protocol::bounds::cut(error, 400));
     let dead = queue::moved(open, MessageState::Dead, Some(&why), hearing.now);
     let kind = (open.session, open.kind);
-    let held_back = queue::held_back(pool, hearing.rules, kind, hearing.now, &why);
-    [dead].into_iter().chain(held_back).collect()
+    let held_back = (!limited).then(|| queue::held_back(pool, hearing.rules, kind, hearing.now, &why));
+    [dead].into_iter().chain(held_back.into_iter().flatten()).collect()
 }
 
 /// The agent's turn is over: so is the prompt, with the last that the agent said as its result.
