@@ -78,7 +78,7 @@ pub(crate) async fn end(tmux: &dyn Driver, lease: &Lease) -> Outcome {
         Pane::Here(found) => pane = Some(found),
         _ => {}
     }
-    if let Err(why) = ours::check(lease, pane.is_some()) {
+    if let Err(why) = ours::check(lease, pane.is_some()).await {
         return Outcome::Untouched { why };
     }
     let tree::Ended { killed, mut left, spared } = tree::end(lease).await;
