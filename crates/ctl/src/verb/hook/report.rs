@@ -126,24 +126,32 @@ fn understand(reply: Reply) -> Told {
 
 /// Asks for a decision, and waits for it so long, or until the agent has turned away. A daemon that ends meanwhile is asked
 /// again once it is back.
-fn ask(socket: &Path, hook: Hook, wait: Duration) -> Result<Told, Refusal> {
+fn ask(socket: &Path, mut hook: Hook, wait: Duration) -> Result<Told, Refusal> {
     let end = Instant::now() + wait + limit();
     let mut connection = reach(socket, wait)?;
+    let mut back = None;
     loop {
+        let asked = Instant::now();
         let lost = match await_decision(connection, hook.clone(), end) {
             Ok(told) => return Ok(told),
             Err(refusal) if refusal.code == ErrorCode::Timeout => return Err(refusal),
             Err(refusal) => refusal,
         };
-        let back = Instant::now() + RETURN_LIMIT;
+        // One that takes connections and hangs up again and again is not back.
+        back = back.filter(|_| asked.elapsed() < RETURN_LIMIT);
+        let back = *back.get_or_insert(Instant::now() + RETURN_LIMIT);
         connection = loop {
             std::thread::sleep(RETURN_PAUSE);
-            match reach(socket, wait) {
-                Ok(connection) => break connection,
-                Err(_) if Instant::now() < back.min(end) => {}
-                Err(_) => return Err(lost),
+            match (Instant::now() < back.min(end), reach(socket, wait)) {
+                (true, Ok(connection)) => break connection,
+                (true, Err(_)) => {}
+                (false, _) => return Err(lost),
             }
         };
+        if let Signal::Permission { wait_ms, .. } = &mut hook.signal {
+            let left = end.saturating_duration_since(Instant::now()).saturating_sub(limit());
+            *wait_ms = (*wait_ms).min(protocol::time::millis(left)).max(1);
+        }
     }
 }
 
@@ -153,11 +161,7 @@ fn reach(socket: &Path, wait: Duration) -> Result<Connection, Refusal> {
 }
 
 /// Asks over this connection. Refused where it was lost, or the time is over.
-fn await_decision(mut connection: Connection, mut hook: Hook, end: Instant) -> Result<Told, Refusal> {
-    if let Signal::Permission { wait_ms, .. } = &mut hook.signal {
-        let left = end.saturating_duration_since(Instant::now()).saturating_sub(limit());
-        *wait_ms = (*wait_ms).min(protocol::time::millis(left)).max(1);
-    }
+fn await_decision(mut connection: Connection, hook: Hook, end: Instant) -> Result<Told, Refusal> {
     let request = Request::Hook(Box::new(hook));
     let asked = connection.send(request).map_err(|error| error.refusal())?;
     let stdout = io::stdout();
