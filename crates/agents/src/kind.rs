@@ -45,7 +45,7 @@ impl Adapter {
         }
     }
 
-    /// Whether it asks its terminal for bracketed pastes before it takes any: what is pasted before is read as keys.
+    /// True for an agent that asks its terminal for bracketed pastes before it takes any: earlier ones are read as keys.
     /// Seen of Claude Code 2.1.197 (0.3 s after the start hook of a resumed conversation, and 70 ms before its composer
     /// is drawn), Codex 0.169.0 and Gemini CLI 0.61.0.
     #[must_use]

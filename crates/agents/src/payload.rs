@@ -27,8 +27,8 @@ use fields::Fields;
 pub use resets::resets;
 pub use skill::last_skill;
 
-/// Whether an agent's words say that its user is not logged in (any more): Claude Code 2.1.197 (`Please run /login`), Codex
-/// 0.169.0 (`sign in again`).
+/// Finds in an agent's error that its user is not logged in: Claude Code 2.1.197 (`Please run /login`), Codex 0.169.0
+/// (`sign in again`).
 #[must_use]
 pub fn wants_login(error: &str) -> bool {
     let error = error.to_lowercase();

@@ -124,7 +124,7 @@ pub fn works(adapter: Adapter, screen: &Screen) -> Option<bool> {
     }
 }
 
-/// What the agent says that it has running in the background, in its own words: shells, terminals, other agents.
+/// The agent's own count of its background work: shells, terminals, other agents.
 #[must_use]
 pub fn background(adapter: Adapter, screen: &Screen) -> Option<String> {
     match adapter {

@@ -212,8 +212,8 @@ fn prompt(text: &str) -> Option<Mark> {
     }
 }
 
-/// What a control sequence says of the alternate screen (private modes 47, 1047 and 1049) or of pastes (2004), set or
-/// reset.
+/// The mark of a control sequence that sets or resets the alternate screen (private modes 47, 1047 and 1049) or bracketed
+/// pastes (2004).
 fn mode(parameters: &[u8], end: u8) -> Option<Mark> {
     let on = match end {
         b'h' => true,

@@ -124,7 +124,7 @@ pub fn compare(adapter: Adapter, sent: &str, heard: &str, cut: bool) -> Same {
     }
 }
 
-/// Whether what was heard is the visible part of what was sent, or more than half of it in one piece.
+/// True where the agent heard all visible letters of what was sent, or more than half of them in one piece.
 fn is_most_of(sent: &str, heard: &str) -> bool {
     let visible = |text: &str| text.chars().filter(|c| !blank(*c) && !has_no_width(*c)).collect::<String>();
     let (sent, heard) = (visible(sent), visible(heard));

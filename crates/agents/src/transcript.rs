@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::kind::Adapter;
 
-/// Whether an agent that was to take up a conversation wrote that there is none: Claude Code 2.1.197, Codex 0.169.0.
+/// Finds in the output of an agent that resumes a conversation that there is none: Claude Code 2.1.197, Codex 0.169.0.
 #[must_use]
 pub fn says_missing(adapter: Adapter, output: &[u8]) -> bool {
     let words: &[u8] = match adapter {

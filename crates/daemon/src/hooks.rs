@@ -98,7 +98,7 @@ pub(crate) fn waits(turn: &Turn<'_>, session: SessionId) -> Option<(MessageId, S
             MessageState::Typed | MessageState::InDoubt => {
                 let name = turn.pool().session(session).map(|session| session.name.to_string());
                 let name = name.unwrap_or_default();
-                format!(": `poolctl queue resolve {name} {} --as done|retry|dead`", open.id)
+                format!(": `{}`", queue::resolve_command(&name, open.id))
             }
             _ => String::new(),
         };

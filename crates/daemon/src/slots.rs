@@ -149,7 +149,7 @@ pub(crate) fn with_facts<R>(
     let view = &turn.rest.view;
     let mut busy: BTreeSet<SessionId> = view.typing.iter().chain(&view.starting).copied().collect();
     busy.extend(shared(turn));
-    busy.extend(kept(turn, &quiet.1, now));
+    busy.extend(view.slots.kept.keys().filter(|id| is_kept(turn, &quiet.1, **id)));
     let view = &turn.rest.view;
     let result = with(
         turn,
@@ -163,16 +163,21 @@ pub(crate) fn with_facts<R>(
 const KEPT_LIMIT: Duration = Duration::from_secs(10);
 const KEPT_LIMIT_MAX: Duration = Duration::from_secs(10 * 60);
 
-/// Sessions that were not parked because something would have been lost, and whose screens are as they were then.
-fn kept(turn: &Turn<'_>, quiet_since: &BTreeMap<SessionId, Timestamp>, now: Timestamp) -> Vec<SessionId> {
-    let is_kept = |session: &&Session| {
-        let Some((tag, at, pause)) = turn.rest.view.slots.kept.get(&session.id) else { return false };
-        let same = session.incarnation.as_ref().is_some_and(|run| run.tag == *tag);
-        let unchanged =
-            quiet_since.get(&session.id).is_some_and(|since| turn.pool().is_earlier(now, *since, *at));
-        same && (unchanged || turn.age(*at) < *pause)
+/// True for a session that was not parked because something would have been lost, as long as its screen is as it
+/// was then or its pause is not over.
+fn is_kept(turn: &Turn<'_>, quiet_since: &BTreeMap<SessionId, Timestamp>, id: SessionId) -> bool {
+    let Some((_, at, pause)) = turn.rest.view.slots.kept.get(&id).filter(|(tag, ..)| runs(turn, id, *tag))
+    else {
+        return false;
     };
-    turn.pool().sessions().filter(is_kept).map(|session| session.id).collect()
+    let is_unchanged = |since: &Timestamp| turn.pool().is_earlier(turn.now(), *since, *at);
+    quiet_since.get(&id).is_some_and(is_unchanged) || turn.age(*at) < *pause
+}
+
+/// Compares a tag with that of the session's present incarnation.
+fn runs(turn: &Turn<'_>, id: SessionId, tag: Tag) -> bool {
+    let run = turn.pool().session(id).and_then(|session| session.incarnation.as_ref());
+    run.is_some_and(|run| run.tag == tag)
 }
 
 /// Sessions whose tmux sessions show panes that are not the pool's: somebody works there.
@@ -235,8 +240,7 @@ pub(crate) fn aside(
     reason: protocol::session::Reason,
 ) -> Option<(SessionId, Tag)> {
     let tag = session.incarnation.as_ref()?.tag;
-    let now = turn.now();
-    if kept(turn, &turn.rest.view.quiet.1, now).contains(&session.id) {
+    if is_kept(turn, &turn.rest.view.quiet.1, session.id) {
         return None;
     }
     let event: Event = admit::put_aside(session, reason);

@@ -239,8 +239,8 @@ pub fn shown(pool: &Pool, session: &Session) -> Activity {
 /// A prompt of which only a person can say what became of it.
 fn doubt(pool: &Pool, session: &Session) -> Option<Activity> {
     let open = queue::held_prompt(pool, session.id).filter(|open| open.state == MessageState::InDoubt)?;
-    let (id, name) = (open.id, &session.name);
-    let how = format!("poolctl queue resolve {name} {id} --as done|retry|dead");
+    let id = open.id;
+    let how = queue::resolve_command(session.name.as_str(), id);
     let text = format!("message {id} may not have arrived as it was sent: {how}");
     let ask = Ask { id: id.0, kind: AskKind::Message, text, tool: None, answerable: false };
     let (state, source) = (ActivityState::Attention, Source::Queue);

@@ -154,7 +154,7 @@ pub fn look(settings: &Settings, agent: &Agent, glance: &Glance) -> Result<(), S
     let Some(seen) = glance.look.as_ref().filter(|_| agent.adapter != Adapter::None) else { return Ok(()) };
     match (&seen.dialog, &seen.composer) {
         (Some(dialog), _) => Err(format!("it shows a dialog: {}", dialog.name)),
-        (None, Composer::Holds(text)) => Err(format!("its composer holds text: {:?}", shortened(text))),
+        (None, Composer::Holds(text)) => Err(holds_text(text)),
         (None, Composer::Hidden) => Err("its composer is not to be seen".to_owned()),
         // Of another agent nobody has said how its screen has to look. A new version may look otherwise, and says itself
         // that it waits; what fills the screen is no agent but its editor.
@@ -186,8 +186,10 @@ fn has_known_screen(adapter: Adapter) -> bool {
     matches!(adapter, Adapter::Claude | Adapter::Codex | Adapter::Gemini)
 }
 
-fn shortened(text: &str) -> String {
-    text.chars().take(40).collect()
+/// The sentence for a text in a composer, of which so much is shown.
+pub(crate) fn holds_text(text: &str) -> String {
+    let shown: String = text.chars().take(40).collect();
+    format!("its composer holds text: {shown:?}")
 }
 
 /// Whether a text that was typed so long ago is seen to stand in its agent's composer, with nobody else at it since: then

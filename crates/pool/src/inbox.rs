@@ -22,15 +22,14 @@ const TEXT_MAX: usize = 300;
 /// Everything, the longest waiting first. `waits`: why the next prompts of sessions are not typed yet.
 #[must_use]
 pub fn items(pool: &Pool, waits: &BTreeMap<SessionId, String>, now: Timestamp) -> Vec<InboxItem> {
-    let of = |session| {
-        let why = waits.get(&session).map(String::as_str);
-        let session = pool.session(session)?;
+    let of = |session: &Session| {
+        let why = waits.get(&session.id).map(String::as_str);
         let look = Look { pool, session, now };
         let found = [look.asks(), look.login(), look.unconfirmed(), look.kept_waiting(why)];
         let held = [look.failing(), look.exhausted(), look.over()];
-        Some(found.into_iter().chain(held).flatten())
+        found.into_iter().chain(held).flatten().collect::<Vec<_>>()
     };
-    let mut items: Vec<InboxItem> = pool.sessions().filter_map(|session| of(session.id)).flatten().collect();
+    let mut items: Vec<InboxItem> = pool.sessions().flat_map(of).collect();
     items.sort_by_key(|item| (item.since, item.session));
     items
 }
@@ -43,12 +42,12 @@ struct Look<'a> {
 }
 
 impl Look<'_> {
-    fn item(&self, kind: &str, since: Timestamp, (text, next): (String, String)) -> Option<InboxItem> {
+    fn item(&self, kind: &str, since: Timestamp, (text, next): (String, String)) -> InboxItem {
         let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
         // Redacted before it is cut: a half of a key is not told from a word.
         let text = protocol::bounds::cut(&protocol::redact::text(&line), TEXT_MAX).to_owned();
         let (session, name) = (self.session.id, self.session.name.clone());
-        Some(InboxItem { session, name, kind: kind.to_owned(), since, text, next })
+        InboxItem { session, name, kind: kind.to_owned(), since, text, next }
     }
 
     fn attach(&self) -> String {
@@ -68,7 +67,7 @@ impl Look<'_> {
             _ if ask.answerable => format!("poolctl approve {name} --ask {id}"),
             _ => self.attach(),
         };
-        self.item(ask.kind.word(), shown.since, (ask.text, next))
+        Some(self.item(ask.kind.word(), shown.since, (ask.text, next)))
     }
 
     /// Its agent's user is not logged in any more.
@@ -76,14 +75,13 @@ impl Look<'_> {
         let shown = activity::shown(self.pool, self.session);
         let detail = shown.detail.filter(|_| shown.state == ActivityState::Error)?;
         let wanted = agents::payload::wants_login(&detail);
-        wanted.then(|| self.item("login", shown.since, (detail, self.attach()))).flatten()
+        wanted.then(|| self.item("login", shown.since, (detail, self.attach())))
     }
 
     /// A prompt was typed, and nothing confirms that its agent has it; or it is in doubt whether it has.
     fn unconfirmed(&self) -> Option<InboxItem> {
         let open = queue::held_prompt(self.pool, self.session.id)?;
-        let (id, name) = (open.id, &self.session.name);
-        let next = format!("poolctl queue resolve {name} {id} --as done|retry|dead");
+        let (id, next) = (open.id, queue::resolve_command(self.session.name.as_str(), open.id));
         let (kind, text) = match open.state {
             MessageState::InDoubt => ("message", "may not have arrived as it was sent"),
             MessageState::Typed if self.pool.age(self.now, open.since) >= SOON => {
@@ -91,7 +89,7 @@ impl Look<'_> {
             }
             _ => return None,
         };
-        self.item(kind, open.since, (format!("message {id} {text}"), next))
+        Some(self.item(kind, open.since, (format!("message {id} {text}"), next)))
     }
 
     /// Its next prompt waits for what only somebody at its terminal ends.
@@ -99,21 +97,19 @@ impl Look<'_> {
         let why = why.filter(|why| delivery::needs_somebody(why))?;
         let oldest = self.pool.prompts(self.session.id).oldest?;
         let late = self.pool.age(self.now, oldest) >= SOON;
-        late.then(|| self.item("held_back", oldest, (why.to_owned(), self.attach()))).flatten()
+        late.then(|| self.item("held_back", oldest, (why.to_owned(), self.attach())))
     }
 
     /// A kind of its messages failed several times in a row.
     fn failing(&self) -> Option<InboxItem> {
-        let open = self
-            .pool
-            .breakers()
-            .filter(|(session, _, breaker)| *session == self.session.id && breaker.is_open());
-        let (_, kind, breaker) = open.into_iter().next()?;
+        let (kind, breaker) =
+            self.pool.breakers_of(self.session.id).find(|(_, breaker)| breaker.is_open())?;
         let what = if kind == PROMPT { "prompts are" } else { "messages are" };
         let text =
             format!("its {what} held back after {} failures of kind {kind} in a row", breaker.failures);
         let next = format!("poolctl queue dead {}", self.session.name);
-        self.item("failing", breaker.opened_at.unwrap_or(self.session.changed_at), (text, next))
+        let since = breaker.opened_at.unwrap_or(self.session.changed_at);
+        Some(self.item("failing", since, (text, next)))
     }
 
     /// It was started by itself too often.
@@ -122,7 +118,7 @@ impl Look<'_> {
         let text = "it ended too often, and is not started by itself any more".to_owned();
         let next = format!("poolctl restart {name}");
         let held = self.session.budget.exhausted;
-        held.then(|| self.item("exhausted", self.session.changed_at, (text, next))).flatten()
+        held.then(|| self.item("exhausted", self.session.changed_at, (text, next)))
     }
 
     /// It is over, with prompts that wait.
@@ -139,6 +135,6 @@ impl Look<'_> {
         let prompts = if waiting == 1 { "prompt waits" } else { "prompts wait" };
         let text = format!("it is {word}, and {waiting} {prompts} for it");
         let next = format!("poolctl {verb} {}", session.name);
-        (over && stays && waiting > 0).then(|| self.item("over", session.changed_at, (text, next))).flatten()
+        (over && stays && waiting > 0).then(|| self.item("over", session.changed_at, (text, next)))
     }
 }

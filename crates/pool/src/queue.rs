@@ -87,6 +87,12 @@ fn doubled(base: Duration, times: u32, max: Duration) -> Duration {
     base.saturating_mul(1_u32.checked_shl(times).unwrap_or(u32::MAX)).min(max)
 }
 
+/// The command by which a person says what became of a prompt.
+#[must_use]
+pub fn resolve_command(session: &str, id: MessageId) -> String {
+    format!("poolctl queue resolve {session} {id} --as done|retry|dead")
+}
+
 impl Pool {
     /// A message that is not over.
     #[must_use]

@@ -10,6 +10,7 @@ use protocol::message::PROMPT;
 use protocol::{ActivityState, Lifecycle, Session, SessionId, Tag, Timestamp};
 
 use crate::activity::{self, Look};
+use crate::delivery;
 use crate::pool::Pool;
 use crate::queue;
 use crate::settings::Settings;
@@ -146,8 +147,7 @@ pub fn evictable(
 #[must_use]
 pub fn loses(look: &Look) -> Option<String> {
     if let Composer::Holds(text) = &look.composer {
-        let text: String = protocol::redact::text(text).chars().take(40).collect();
-        return Some(format!("its composer holds text: {text:?}"));
+        return Some(delivery::holds_text(&protocol::redact::text(text)));
     }
     look.background.as_ref().map(|what| format!("its agent has {what} in the background"))
 }

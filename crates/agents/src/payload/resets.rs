@@ -25,9 +25,9 @@ pub(super) fn stamp(text: &str) -> Option<Timestamp> {
     seconds().map(|s| Timestamp(s.saturating_mul(1000))).or_else(written)
 }
 
-/// When a usage limit ends that an agent told of at `now`. Besides a whole time of day and date that is
-/// `resets 3pm (UTC)`, `resets 3:30pm (UTC)` or `resets Nov 24, 3pm (UTC)`: the next such time, or the last where that is not two hours ago. None where nothing is
-/// told, or a time of another zone than UTC: what such a time is here is not known.
+/// The end of a usage limit that an agent told of at `now`. Besides a whole time of day and date that is
+/// `resets 3pm (UTC)`, `resets 3:30pm (UTC)` or `resets Nov 24, 3pm (UTC)`: the next such time, or the last, where that is
+/// less than two hours ago. None where nothing is told, or a time of another zone than UTC, which is not known here.
 #[must_use]
 pub fn resets(text: &str, now: Timestamp) -> Option<Timestamp> {
     stamp(text).or_else(|| {
@@ -58,16 +58,16 @@ fn time_of_day(word: &str) -> Option<u64> {
     fits.then(|| (hours % 12 + noon) * HOUR + minutes * 60_000)
 }
 
-/// The same words mean the same time so long after it: a service that refuses still, a few seconds later or by a clock of
-/// its own, does not mean tomorrow.
-const SAME: u64 = 2 * HOUR;
+/// Time after a reset, in milliseconds, in which its words still mean that reset: a service that refuses a few seconds
+/// later, or by a clock of its own, does not mean tomorrow.
+const JUST_OVER: u64 = 2 * HOUR;
 
 /// The time that it is so late: the next, or the one that is just over.
 fn next(now: Timestamp, time_of_day: u64) -> Timestamp {
     let midnight = now.0 - now.0 % DAY;
     let days = [midnight.saturating_sub(DAY), midnight, midnight.saturating_add(DAY)];
     let mut times = days.map(|day| Timestamp(day.saturating_add(time_of_day))).into_iter();
-    times.find(|at| at.0.saturating_add(SAME) > now.0).unwrap_or(now)
+    times.find(|at| at.0.saturating_add(JUST_OVER) > now.0).unwrap_or(now)
 }
 
 /// The next such date, or the one that is just over.
@@ -76,7 +76,7 @@ fn on(now: Timestamp, month: usize, day: u64, time_of_day: u64) -> Option<Timest
     let year: u64 = humantime::format_rfc3339_seconds(date).to_string().get(..4)?.parse().ok()?;
     [year.saturating_sub(1), year, year + 1].into_iter().find_map(|year| {
         let midnight = rfc3339(&format!("{year:04}-{month:02}-{day:02}T00:00:00Z"))?;
-        Some(Timestamp(midnight.0 + time_of_day)).filter(|then| then.0.saturating_add(SAME) > now.0)
+        Some(Timestamp(midnight.0 + time_of_day)).filter(|then| then.0.saturating_add(JUST_OVER) > now.0)
     })
 }
 
@@ -150,7 +150,7 @@ mod tests {
             let _none = resets(&text, Timestamp(now));
             for said in [format!("resets {hour} (UTC)"), format!("resets Dec 3, {hour} (UTC)")] {
                 if let Some(until) = resets(&said, Timestamp(now)) {
-                    prop_assert!(until.0.saturating_add(SAME) > now || now > u64::MAX - 2 * DAY);
+                    prop_assert!(until.0.saturating_add(JUST_OVER) > now || now > u64::MAX - 2 * DAY);
                 }
             }
         }

@@ -52,10 +52,10 @@ pub(super) fn works(screen: &Screen) -> Option<bool> {
     }
 }
 
-/// What it counts in the hints below the composer.
+/// Words for background work in the hints below the composer.
 const BACKGROUND: [&str; 6] = ["shell", "shells", "agent", "agents", "monitor", "monitors"];
 
-/// What runs in the background: `1 shell · ← for agents`.
+/// The count of background work below the composer: `1 shell · ← for agents`.
 pub(super) fn background(screen: &Screen) -> Option<String> {
     let rows = composer(screen)?;
     let below = screen.texts[rows.end..].iter().skip(1);

@@ -46,9 +46,10 @@ fn continues(line: &str) -> bool {
     line.is_empty() || line.starts_with("  ")
 }
 
+/// Words for background work above the composer.
 const BACKGROUND: [&str; 2] = ["background terminal running", "background terminals running"];
 
-/// What runs in the background: `1 background terminal running · /ps to view` above the composer.
+/// The count of background work above the composer: `1 background terminal running · /ps to view`.
 pub(super) fn background(screen: &Screen) -> Option<String> {
     let above = screen.texts.iter().rev().skip_while(|line| !line.starts_with([PROMPT, '!'])).skip(1);
     let line = above.into_iter().find(|line| !line.is_empty())?;

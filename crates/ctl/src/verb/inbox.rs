@@ -69,7 +69,7 @@ fn ask(client: &mut Client) -> Result<Vec<InboxItem>, Error> {
     }
 }
 
-/// What tells an item from every other.
+/// The identity of an item between two looks.
 type Key = (protocol::SessionId, String, Timestamp);
 
 fn key(item: &InboxItem) -> Key {

@@ -1,4 +1,4 @@
-//! What `new`, `restart` and `restore` wait for beyond a running process: that its agent has begun.
+//! The wait of `new`, `restart` and `restore` until the agent in a running process has begun.
 
 use std::time::Duration;
 

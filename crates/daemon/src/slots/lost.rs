@@ -6,7 +6,6 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use agents::Adapter;
 use agents::transcript::says_missing;
 use pool::{Settings, resume};
 use protocol::{Session, SessionId, Tag};
@@ -56,7 +55,7 @@ pub(super) async fn judge(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) {
         gone || output(&logs, tag).is_ok_and(|output| says_missing(adapter, &output))
     };
     // Files that do not answer tell nothing.
-    let lost = adapter != Adapter::None && slow::limited(Purpose::Logs, look).await.unwrap_or(false);
+    let lost = slow::limited(Purpose::Logs, look).await.unwrap_or(false);
     let context = Arc::clone(daemon);
     daemon.engine.post(move |turn| {
         turn.rest.view.slots.resumes.insert(tag, true);

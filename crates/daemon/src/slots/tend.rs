@@ -8,7 +8,7 @@ use protocol::session::Reason;
 use protocol::{Lifecycle, Session, SessionId, Tag};
 use tokio::time::sleep;
 
-use super::{By, Waiting, aside, begin, leaving, lost, with_facts};
+use super::{By, Waiting, aside, begin, leaving, lost, runs, with_facts};
 use crate::context::Daemon;
 use crate::engine::Turn;
 use crate::{locking, park, room, verb};
@@ -89,9 +89,9 @@ fn tend(turn: &mut Turn<'_>, daemon: &Arc<Daemon>) -> (Vec<Work>, Duration) {
     let attached = turn.pool().sessions().filter(|s| s.attached_clients > 0);
     let touched: Vec<Tag> = attached.filter_map(|s| s.incarnation.as_ref()).map(|run| run.tag).collect();
     turn.rest.view.touched.extend(touched);
-    let live: BTreeSet<Tag> =
-        turn.pool().sessions().filter_map(|s| Some(s.incarnation.as_ref()?.tag)).collect();
-    turn.rest.view.slots.kept.retain(|_, (tag, ..)| live.contains(tag));
+    let mut kept = std::mem::take(&mut turn.rest.view.slots.kept);
+    kept.retain(|id, (tag, ..)| runs(turn, *id, *tag));
+    turn.rest.view.slots.kept = kept;
     turn.rest.view.yields = pool::slots::have_had_their_turn(turn.pool(), settings, now).collect();
     work.extend(start(turn, daemon, settings));
     work.extend(make_room(turn, daemon, settings));

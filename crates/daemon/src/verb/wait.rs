@@ -107,8 +107,8 @@ fn does(turn: &Turn<'_>, daemon: &Daemon, session: &Session, state: ActivityStat
             return Some(shown::reply(turn, daemon, session.id));
         }
         if let Some(id) = turn.rest.agents.given_up.get(&session.id) {
-            let how = format!("`poolctl queue resolve {} {id} --as done|retry|dead`", session.name);
-            let why = format!("message {id} was typed and nothing confirms it; it is left to you: {how}");
+            let how = pool::queue::resolve_command(session.name.as_str(), *id);
+            let why = format!("message {id} was typed and nothing confirms it; it is left to you: `{how}`");
             return Some(Err(Refusal::new(ErrorCode::Failed, why)));
         }
     }

@@ -25,7 +25,7 @@ const LIMIT: Duration = Duration::from_millis(200);
 /// Who may wait for minutes for an answer waits longer for a daemon that is slow. One that is away is known at once.
 const ASK_LIMIT: Duration = Duration::from_secs(5);
 
-/// How long a daemon that went away while it was asked may take to come back: a restart or an upgrade. Then the agent asks
+/// Time for a daemon that went away while it was asked to come back from a restart or an upgrade. After it the agent asks
 /// at its terminal.
 const RETURN_LIMIT: Duration = Duration::from_secs(5);
 /// Pause between two tries to reach it.
