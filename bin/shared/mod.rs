@@ -96,11 +96,15 @@ pub(crate) fn say(said: Result<String, String>) -> ExitCode {
     say_or(said, |_| 2)
 }
 
-/// Prints what there is to say, or logs why there is nothing.
+/// Prints what there is to say, or why there is nothing: to a person who asked, so it is no line of a log.
 pub(crate) fn say_or<E: Display>(said: Result<String, E>, code: impl FnOnce(&E) -> u8) -> ExitCode {
     let text = match said {
         Ok(text) => text,
-        wrong => return exit(wrong.map(drop), code),
+        Err(error) => {
+            // Where standard error is closed, the code alone tells.
+            writeln!(std::io::stderr(), "{}: {error:#}", env!("CARGO_BIN_NAME")).ok();
+            return ExitCode::from(code(&error));
+        }
     };
     exit(writeln!(std::io::stdout(), "{}", text.trim_end()), |_| 1)
 }

@@ -57,6 +57,17 @@ fn p26_what_waits_for_a_worker_is_worked_off_too_and_poold_may_die_meanwhile() {
 }
 
 #[test]
+fn what_was_not_worked_when_a_program_ended_by_itself_is_told_who_waits_for_its_drain() {
+    let pool = quick();
+    let id = pool.script("web", "while [ ! -e end ]; do sleep 0.05; done");
+    pool.ok(&["send", &id, "--kind", "observation", "one"]);
+    pool.ok(&["drain", &id]);
+    std::fs::write(dir(&pool, &id).join("work/end"), "").unwrap();
+    let told = pool.ctl(&["--timeout", "30s", "drain", "--wait", &id]).expect(1);
+    assert!(told.stderr.contains("not worked: 1") && told.stderr.contains("poolctl restart web"), "{told:?}");
+}
+
+#[test]
 fn what_is_ephemeral_is_removed_at_its_end() {
     let pool = quick();
     let id = pool.ok(&["new", "web", "--ephemeral", "--", "sh", "-c", "echo kept >note; exit 3"]);

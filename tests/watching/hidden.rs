@@ -101,6 +101,23 @@ fn w22_down_and_up_leave_one_hidden_session() {
 }
 
 #[test]
+fn a_pool_that_is_stopped_with_its_sessions_leaves_no_tmux_server() {
+    let pool = Pool::bare(NO_SWEEP);
+    pool.ok(&["--timeout", "30s", "up"]);
+    pool.script("web", "exec cat");
+    await_connection(&pool, "native");
+    wait_until("there is a hidden session", PATIENCE, || hidden(&pool).0 == 1);
+    pool.tmux_text(&["new-session", "-d", "-s", "own", "sleep 600"]);
+    pool.ok(&["down", "--stop-sessions"]);
+    let left = pool.tmux_text(&["list-sessions", "-F", "#{session_name}"]);
+    assert!(left.lines().any(|name| name == "own"), "what somebody else made is kept: {left}");
+    pool.tmux_text(&["kill-session", "-t", "=own"]);
+    pool.ok(&["--timeout", "30s", "up"]);
+    pool.ok(&["down", "--stop-sessions"]);
+    wait_until("no server is left", PATIENCE, || pool.tmux(&["list-sessions"]).code != 0);
+}
+
+#[test]
 fn w22_a_server_that_ends_with_its_last_session_is_no_trouble() {
     let pool = Pool::with(NO_SWEEP);
     let id = pool.script("web", "exec cat");

@@ -316,6 +316,7 @@ async fn stop(daemon: &Arc<Daemon>, thread: std::thread::JoinHandle<Option<Seq>>
     if daemon.engine.wait_for(Some(STOP_LIMIT), typed).await.is_err() {
         tracing::warn!("ended while a message was typed");
     }
+    end_empty_server(daemon).await;
     daemon.engine.post(|turn| turn.rest.stopping = true);
     let deadline = Instant::now() + STOP_LIMIT;
     while !thread.is_finished() && Instant::now() < deadline {
@@ -325,6 +326,20 @@ async fn stop(daemon: &Arc<Daemon>, thread: std::thread::JoinHandle<Option<Seq>>
         && let Ok(Some(last)) = thread.join()
     {
         timeline::ended(&daemon.paths, last.0);
+    }
+}
+
+/// Leaves no tmux server behind that has nothing to keep. It is started again with the next session.
+async fn end_empty_server(daemon: &Arc<Daemon>) {
+    let has_none =
+        |turn: &mut Turn<'_>| !turn.pool().sessions().any(|session| session.lifecycle.holds_slot());
+    if !daemon.device.start_server || !daemon.engine.turn(has_none).await.unwrap_or(false) {
+        return;
+    }
+    if let Err(error) = daemon.device.end_if_empty().await
+        && !matches!(error, tmux::TmuxError::NoServer)
+    {
+        tracing::warn!(%error, "the empty tmux server is left");
     }
 }
 

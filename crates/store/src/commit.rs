@@ -289,9 +289,18 @@ impl<'a> Writing<'_, '_, 'a> {
         keys.iter().try_for_each(|key| self.tables.remove(Table::Breakers, key))
     }
 
+    /// A session's environment is kept in its row alone, which goes when the session is removed: who is served from
+    /// the journal never sees it.
     fn journal(&mut self, stamped: &Stamped) -> Result<(), StoreError> {
         let key = number_key(stamped.seq.0);
-        self.tables.put(Table::Journal, &key, &seal_event(Table::Journal, &key, stamped)?)
+        let record = if let Event::SessionCreated(_) = &stamped.event {
+            let mut shown = stamped.clone();
+            pool::redacted::event(&mut shown.event);
+            seal_event(Table::Journal, &key, &shown)?
+        } else {
+            seal_event(Table::Journal, &key, stamped)?
+        };
+        self.tables.put(Table::Journal, &key, &record)
     }
 
     /// What a row is now, or that it is gone. It says where the journal was when it was written.

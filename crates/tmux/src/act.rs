@@ -2,6 +2,7 @@
 
 use protocol::ids::{Tag, TmuxSessionId};
 use protocol::text::Name;
+use protocol::tmux::HIDDEN_SESSION;
 
 use crate::command::{Line, script};
 use crate::device::Device;
@@ -156,6 +157,22 @@ impl Device {
     ) -> Result<(), TmuxError> {
         let target = session.to_string();
         self.on_server(server, &[&["switch-client", "-c", client, "-t", &target]]).await.map(drop)
+    }
+
+    /// Ends the pool's own server if it has no session but the hidden one. A session that somebody makes meanwhile keeps
+    /// it. Any other server is left alone.
+    ///
+    /// # Errors
+    /// As any call; [`TmuxError::NoServer`] where none runs. Safe to repeat.
+    pub async fn end_if_empty(&self) -> Result<(), TmuxError> {
+        if !self.own || !self.observe().await?.sessions.is_empty() {
+            return Ok(());
+        }
+        let hidden = format!("={HIDDEN_SESSION}:");
+        let ends = ["set-option", "-s", "exit-empty", "on"];
+        // Without the hidden session this fails, after the server was told to end.
+        let line = Line::default().then(ends).then(["kill-session", "-t", &hidden]);
+        self.run(&line, None, false).await.map(drop)
     }
 
     async fn effect(&self, pane: PaneRef, commands: &[&[&str]]) -> Result<Answer, TmuxError> {

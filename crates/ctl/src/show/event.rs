@@ -48,7 +48,9 @@ pub(crate) fn details(stamped: &Stamped) -> String {
 fn envelope(seq: Seq, at: Option<Timestamp>, kind: &str) -> Map<String, Value> {
     let mut document = Map::new();
     document.insert("seq".into(), json!(seq));
-    document.insert("at".into(), json!(at.map(rfc3339)));
+    // What is told of the state at the start happened before: when, no event says.
+    let at = at.filter(|at| *at != Timestamp::default()).map(rfc3339);
+    document.insert("at".into(), json!(at));
     document.insert("kind".into(), json!(kind));
     document.insert("session".into(), Value::Null);
     document

@@ -76,6 +76,7 @@ pub(crate) fn have_poold(context: &Context, args: &[&OsStr]) -> Result<String, E
 pub(crate) fn complaint(log: &str, status: ExitStatus) -> String {
     let said =
         log.split_once(" ERROR ").and_then(|(_, rest)| rest.split_once(": ")).map_or(log, |(_, said)| said);
+    let said = said.strip_prefix("poold: ").unwrap_or(said);
     if said.trim().is_empty() {
         format!("poold ended without a word: {status}")
     } else {
@@ -94,6 +95,7 @@ mod tests {
         let status = ExitStatus::from_raw(9);
         let log = "2026-01-01T00:00:00.000000Z ERROR poold: database: x:\n  one\n  two\n";
         assert_eq!(complaint(log, status), "database: x:\n  one\n  two");
+        assert_eq!(complaint("poold: database: x\n", status), "database: x");
         assert_eq!(complaint("error: no such flag\n", status), "error: no such flag");
         assert!(complaint("", status).contains("signal: 9"));
     }

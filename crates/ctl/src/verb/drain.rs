@@ -45,10 +45,19 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
 }
 
 fn wait(context: &Context, client: &mut Client, session: &SessionRef) -> Result<(), Error> {
-    let progress = context.progress(&format!("{session} to finish what is queued"));
+    let progress = context.progress(&format!("{session} to finish what is queued and to be idle"));
     let timeout_ms = context.waiting_limit().map(time::millis);
     let wait = Wait { session: session.clone(), until: vec![Until::Exit], timeout_ms };
     let view = expect_session(client.ask(Request::Wait(wait))?)?;
     drop(progress);
+    let left = view.queue.queued + view.queue.claimed + view.queue.in_doubt;
+    if left > 0 {
+        let name = &view.session.name;
+        let why = human::why_over(&view);
+        return Err(Error::failed(format!(
+            "{why}; messages that were not worked: {left}. `poolctl restart {name}` goes on with them, `poolctl queue \
+             ls {name}` lists them"
+        )));
+    }
     print_session(context, &view, &human::state_line(&view))
 }

@@ -213,7 +213,7 @@ fn env_entry(entry: &[u8]) -> Result<Option<Variable>, String> {
         Some(at) => (&entry[..at], Some(entry[at + 1..].to_vec())),
         None => (entry, std::env::var_os(OsStr::from_bytes(entry)).map(OsStringExt::into_vec)),
     };
-    if name.is_empty() || entry.contains(&0) {
+    if name.is_empty() || name.iter().any(u8::is_ascii_whitespace) || entry.contains(&0) {
         return Err("a variable is written like NAME=value".into());
     }
     Ok(value.map(|value| (OsBytes(name.to_vec()), OsBytes(value))))

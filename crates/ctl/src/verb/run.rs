@@ -1,11 +1,14 @@
 //! `run`: create a session, stream its output, end with its exit code.
 
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
+use nix::sys::stat::SFlag;
 use protocol::reply::SessionView;
 use protocol::request::{Keys, Kill, Remove, Until, Wait};
 use protocol::session::Exit;
@@ -21,7 +24,7 @@ use crate::show::{human, out, time};
 use crate::tail::{Cleaned, Tail};
 use crate::verb::{expect_done, expect_session, logs, new, wait};
 
-/// Create a session, stream its output and end with its exit code
+/// Create a session, stream its output and end with its exit code; it has a terminal of its own, and no standard input
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 #[command(mut_arg("command", |arg| arg.required_unless_present("agent")), after_help = new::environment_help())]
@@ -57,6 +60,9 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
         Err(error) => return not_started(context, &mut client, error, rm),
     };
     context.remark(&format!("{id} runs"));
+    if !context.style.quiet && stdin_has_data() {
+        out::note(&format!("poolctl: standard input is not passed on; type to it with `poolctl keys {id}`"));
+    }
     let (over, ending) = when_over(context, &id, signals, rm);
     let shown = if no_stream || context.style.json { None } else { Some(logs::files(&mut client, &id)?) };
     let over = match shown {
@@ -75,6 +81,22 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
             Ok(exit::INTERRUPTED)
         }
         Over::Ended(view) => end(context, &mut client, &view, rm),
+    }
+}
+
+/// Finds data on a standard input that is a pipe or a file: whoever put it there expects that it is read.
+fn stdin_has_data() -> bool {
+    let stdin = std::io::stdin();
+    let Ok(found) = nix::sys::stat::fstat(&stdin) else { return false };
+    let kind = SFlag::from_bits_truncate(found.st_mode) & SFlag::S_IFMT;
+    let mut waiting = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
+    match kind {
+        SFlag::S_IFREG => found.st_size > 0,
+        SFlag::S_IFIFO => {
+            poll(&mut waiting, PollTimeout::ZERO).is_ok()
+                && waiting[0].revents().is_some_and(|seen| seen.contains(PollFlags::POLLIN))
+        }
+        _ => false,
     }
 }
 

@@ -186,8 +186,25 @@ pub(super) async fn candidates(daemon: &Arc<Daemon>) -> Reply {
 }
 
 pub(super) fn config(daemon: &Daemon) -> Reply {
-    let text = daemon.config.borrow().config.to_toml();
-    text.map(Response::Text).map_err(|e| Refusal::new(ErrorCode::Failed, e.to_string()))
+    let loaded = daemon.loaded();
+    let text = loaded.config.to_toml().map_err(|e| Refusal::new(ErrorCode::Failed, e.to_string()))?;
+    let waits = needs_restart(&daemon.first_config, &loaded.config);
+    let note = if waits {
+        format!("# Not in force before a restart of poold: {AT_START}.\n")
+    } else {
+        String::new()
+    };
+    Ok(Response::Text(note + &text))
+}
+
+/// What is taken from the configuration at a start alone.
+const AT_START: &str = "[tmux] socket, binary, config and [watch]";
+
+fn needs_restart(started_with: &Config, config: &Config) -> bool {
+    started_with.tmux.socket != config.tmux.socket
+        || started_with.tmux.binary != config.tmux.binary
+        || started_with.tmux.config != config.tmux.config
+        || started_with.watch != config.watch
 }
 
 /// Reads the file again. What only a start can change is named.
@@ -198,11 +215,7 @@ pub(crate) fn reload(daemon: &Daemon) -> Reply {
     let config = Config::read(&daemon.paths.config).map_err(usage)?;
     let settings = config.settings(&daemon.paths.sessions, daemon.settings().umask).map_err(usage)?;
     let before = daemon.config.borrow().config.clone();
-    let first = &daemon.first_config;
-    let restart = first.tmux.socket != config.tmux.socket
-        || first.tmux.binary != config.tmux.binary
-        || first.tmux.config != config.tmux.config
-        || first.watch != config.watch;
+    let restart = needs_restart(&daemon.first_config, &config);
     let changed = before != config;
     let min_free_disk = config.min_free_disk().map_err(usage)?;
     let (keep, keep_for) = (config.events.keep, config.keep_events_for().map_err(usage)?);
@@ -214,8 +227,7 @@ pub(crate) fn reload(daemon: &Daemon) -> Reply {
         (false, _) => "nothing changed".to_owned(),
         (true, false) => "the new configuration is in force".to_owned(),
         (true, true) => {
-            "in force, but for [tmux] socket, binary, config and [watch], which need a restart of poold"
-                .to_owned()
+            format!("in force, but for {AT_START}, which need a restart of poold")
         }
     }))
 }

@@ -137,6 +137,29 @@ fn what_a_session_uses_is_written_to_its_row_alone() {
 }
 
 #[test]
+fn the_environment_of_a_session_is_in_its_row_alone() {
+    const SECRET: &[u8] = b"in-the-environment";
+    let disk = Disk::default();
+    let mut store = Store::with_backend(disk.clone()).unwrap().0;
+    let (mut world, mut batch) = (World::new(1), Batch::default());
+    world.create(&mut batch);
+    let created = batch.events.iter_mut().find_map(|stamped| match &mut stamped.event {
+        Event::SessionCreated(session) => Some(session),
+        _ => None,
+    });
+    let session = created.unwrap();
+    session.spec.env.push(("KEY".into(), protocol::OsBytes(SECRET.to_vec())));
+    world.now.pool = pool::Pool::default();
+    batch.events.iter().for_each(|stamped| world.now.pool.apply(stamped));
+    commit(&mut store, &world, &batch);
+    store.close().unwrap();
+    let has_it = |row: &[u8]| row.windows(SECRET.len()).any(|part| part == SECRET);
+    let tables: Vec<String> =
+        all_rows(&disk).into_iter().filter(|(_, row)| has_it(row)).map(|((table, _), _)| table).collect();
+    assert_eq!(tables, [Table::Sessions.name()]);
+}
+
+#[test]
 fn a_lock_is_in_its_sessions_row() {
     let disk = Disk::default();
     let mut store = Store::with_backend(disk.clone()).unwrap().0;

@@ -44,6 +44,15 @@ impl Rng {
     }
 }
 
+/// The journal's copy of an event, which has no environment of a session.
+fn journaled(stamped: &Stamped) -> Stamped {
+    let mut kept = stamped.clone();
+    if let Event::SessionCreated(_) = kept.event {
+        pool::redacted::event(&mut kept.event);
+    }
+    kept
+}
+
 /// What a store must hold: the state, the messages with their bodies, the journal.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Expected {
@@ -180,7 +189,7 @@ impl World {
         self.now.pool.apply(&stamped);
         self.now.take(&stamped, &batch.bodies);
         if stamped.event.is_journaled() {
-            self.now.journal.push(stamped.clone());
+            self.now.journal.push(journaled(&stamped));
         }
         batch.events.push(stamped);
     }
