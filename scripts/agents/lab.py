@@ -98,7 +98,9 @@ class Lab:
         self.users_file.write_text(json.dumps({"hooks": {"Stop": [{"hooks": [self.users_hook()]}]}}, indent=4))
         self.agent_environment = {
             "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{self.port}", "DISABLE_AUTOUPDATER": "1", "DISABLE_TELEMETRY": "1",
-            "DISABLE_ERROR_REPORTING": "1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"}
+            "DISABLE_ERROR_REPORTING": "1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            # An outage is told after one more try instead of after minutes.
+            "CLAUDE_CODE_MAX_RETRIES": "1"}
         self.credentials = {"ANTHROPIC_API_KEY": KEY}
 
     def codex_home(self):
@@ -116,6 +118,8 @@ name = "mock"
 base_url = "http://127.0.0.1:{self.port}/v1"
 env_key = "MOCK_KEY"
 wire_api = "responses"
+request_max_retries = 1
+stream_max_retries = 1
 [hooks]
 {toml({"Stop": [{"hooks": [self.users_hook()]}], "state": trust})}{trusted}''')
         self.agent_environment, self.credentials = {"CODEX_HOME": str(self.home / ".codex")}, {"MOCK_KEY": "x"}

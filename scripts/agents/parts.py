@@ -4,7 +4,9 @@ import collections
 import contextlib
 import datetime
 import hashlib
+import itertools
 import os
+import pathlib
 import random
 import re
 import signal
@@ -400,6 +402,25 @@ def limit(lab, _, check):
     return {"then": told(shown), "until": shown["limited_until"]}
 
 
+def outage(lab, _, check):
+    """The service is out while three prompts wait: the first is gone on with once it is back, then the others, in order."""
+    session, out = lab.session("outage"), pathlib.Path(f"{lab.made}.outage")
+    session.send("hello")
+    out.write_text("500")
+    try:
+        numbers = [session.send(text, wait="queued")["id"] for text in ("1 refactor", "2 commit", "3 push")]
+        shown = session.wait_shown("it says why they wait", lambda shown: "tried again at" in (shown["waits"] or ""), 120)
+        states = [session.message(number)["state"] for number in numbers]
+        check(states == ["queued"] * 3, f"none is given up: {states}")
+    finally:
+        out.unlink()
+    for number in numbers:
+        ended(check, session.wait_over(number, 240))
+    prompts = [text for text, _ in itertools.groupby(session.prompts())]
+    check(prompts == ["hello", "1 refactor", "continue", "2 commit", "3 push"], f"what it got: {prompts}")
+    return {"waited": shown["waits"]}
+
+
 def startup(lab, _, check):
     """A question at the start holds the prompt back, says what it is, and lets it go when it is answered."""
     session = lab.session("startup", place="untrusted")
@@ -447,4 +468,4 @@ NOT_FOR = {"gemini": {
     "limit": "it asks at its terminal what to do about a limit, and does not say until when that is",
 }}
 PARTS = {part.__name__: part for part in
-         (exact, killed, hogged, busy, interrupted, permission, questions, orphan, resumed, woken, cut_off, kept, limit, startup, files)}
+         (exact, killed, hogged, busy, interrupted, permission, questions, orphan, resumed, woken, cut_off, kept, limit, outage, startup, files)}

@@ -186,6 +186,32 @@ fn a_turn_that_fails_ends_its_prompt_and_is_an_error() {
 }
 
 #[test]
+fn an_outage_holds_the_lane_and_the_agent_is_told_to_go_on_until_it_is_over() {
+    let pool = fakes::pool("[queue]\nbreaker_pause = '300ms'\n");
+    let agent = Agent::claude(&pool);
+    agent.tell("hello");
+    std::fs::write(agent.path("outage"), "").unwrap();
+    let ids = ["1 refactor", "2 commit", "3 push"].map(|text| agent.send(text));
+    agent.await_shown("it says why the next one waits", |shown| {
+        shown["waits"].as_str().is_some_and(|why| why.contains("API Error: 500 out"))
+    });
+    wait_until("it is told to go on", PATIENCE, || agent.prompts().contains(&"continue".to_owned()));
+    // The outage outlasts a restart of poold and of the agent.
+    pool.restart_poold();
+    pool.ok(&["restart", &agent.id]);
+    let asked = agent.prompts().len();
+    wait_until("it is told so again", PATIENCE, || agent.prompts().len() > asked);
+    std::fs::remove_file(agent.path("outage")).unwrap();
+    for id in &ids {
+        agent.await_state(id, "done");
+    }
+    assert_eq!(agent.message(&ids[0])["result"], "done: continue");
+    let mut prompts = agent.prompts();
+    prompts.dedup();
+    assert_eq!(prompts, ["hello", "1 refactor", "continue", "2 commit", "3 push"]);
+}
+
+#[test]
 fn an_interruption_that_a_hook_tells_of_ends_the_prompt_at_once() {
     let pool = fakes::pool("");
     let agent = Agent::codex(&pool);

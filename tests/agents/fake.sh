@@ -169,6 +169,11 @@ submit() {
   draw
   started
   tell UserPromptSubmit ",\"prompt\":\"$(json "$prompt")\""
+  if [[ -e outage ]]; then
+    turn=
+    tell StopFailure ',"error":"server_error","last_assistant_message":"API Error: 500 out"'
+    return
+  fi
   case $prompt in
     *SLOW*) ;;
     *PLAN*) dialog=plan ;;

@@ -15,6 +15,7 @@ mod fields;
 pub(crate) mod gemini;
 mod generic;
 mod mend;
+mod outage;
 mod resets;
 mod skill;
 
@@ -33,6 +34,13 @@ pub use skill::last_skill;
 pub fn wants_login(error: &str) -> bool {
     let error = error.to_lowercase();
     ["/login", "log in again", "sign in again", "not logged in"].iter().any(|words| error.contains(words))
+}
+
+/// Finds in an agent's error that the service failed or was not reached, which says nothing of the prompt: another try may
+/// succeed.
+#[must_use]
+pub fn is_outage(adapter: Adapter, error: &str) -> bool {
+    outage::is_outage(adapter, error)
 }
 
 /// The longest id of a conversation or turn that is believed, in bytes (both agents' are UUIDs).

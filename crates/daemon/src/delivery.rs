@@ -328,6 +328,14 @@ pub(crate) async fn glance(
     Ok((seen, look))
 }
 
+/// What is typed for a message: its body, or that its agent is to go on where that has the body already.
+pub(crate) fn text_of(agent: &Agent, message: &Message, body: Vec<u8>) -> Vec<u8> {
+    match &agent.go_on {
+        Some(go_on) if message.is_suspended() => go_on.clone().into_bytes(),
+        _ => body,
+    }
+}
+
 fn claim(
     turn: &mut Turn<'_>,
     daemon: &Daemon,
@@ -346,6 +354,8 @@ fn claim(
     let open = turn.pool().open_message(session, id)?;
     match found {
         Ok(Some((message, body))) => {
+            let message = Message { enter: message.enter || message.is_suspended(), ..message };
+            let body = text_of(&agent, &message, body);
             let event = queue::typing(&open, token, now);
             turn.emit(event);
             let told = agent.is_told_its_conversation() || agent.confirm != Confirm::Hook;

@@ -16,7 +16,7 @@ use agents::text::{Same, compare};
 use pool::activity::Marks;
 use pool::deadlines::Mono;
 use pool::heard::{self, Heard, Hearing};
-use pool::queue;
+use pool::{Agent, queue};
 use protocol::activity::Ask;
 use protocol::hook::{Decision, Hook, Signal};
 use protocol::message::PROMPT;
@@ -121,7 +121,12 @@ pub(crate) fn waits(turn: &Turn<'_>, session: SessionId) -> Option<(MessageId, S
             _ => format!("its session is {word}: `poolctl restart {name}`"),
         })
     };
-    let later = || not_before.map(|at| format!("not before {}", clock::text(at)));
+    let later = || {
+        let at = clock::text(not_before?);
+        let tried = || turn.message(next).ok().flatten().and_then(|(message, _)| message.status.reason);
+        let why = if open.attempts > 0 { tried() } else { None };
+        Some(why.map_or(format!("not before {at}"), |why| format!("{why}; tried again at {at}")))
+    };
     let known = behind.or_else(|| turn.rest.agents.waits.get(&session).cloned());
     Some((next, known.or_else(limited).or_else(held_back).or_else(later).or_else(over)?))
 }
@@ -160,7 +165,7 @@ fn take(turn: &mut Turn<'_>, daemon: &Daemon, hook: Hook) -> Option<Asked> {
         agent,
         rules,
         turn: its.as_deref(),
-        same: same(turn, agent.adapter, &hook),
+        same: same(turn, agent, &hook),
         behind: &turn.rest.agents.behind.get(&session.id).cloned().unwrap_or_default(),
         now: turn.now(),
     };
@@ -201,7 +206,7 @@ fn accepts(event: &Event) -> bool {
 }
 
 /// How the prompt that was heard compares with the one that was typed.
-fn same(turn: &Turn<'_>, adapter: Adapter, hook: &Hook) -> Same {
+fn same(turn: &Turn<'_>, agent: &Agent, hook: &Hook) -> Same {
     let Signal::Prompt { text, cut, .. } = &hook.signal else { return Same::No };
     let Some(open) = queue::held_prompt(turn.pool(), hook.session) else { return Same::No };
     let Ok(Some((message, body))) = turn.message(open.id) else { return Same::No };
@@ -209,5 +214,6 @@ fn same(turn: &Turn<'_>, adapter: Adapter, hook: &Hook) -> Same {
     if message.typing_began().is_some_and(|began| hook.at < began && began <= turn.now()) {
         return Same::No;
     }
-    compare(adapter, &String::from_utf8_lossy(&body), text, *cut)
+    let body = crate::delivery::text_of(agent, &message, body);
+    compare(agent.adapter, &String::from_utf8_lossy(&body), text, *cut)
 }

@@ -38,4 +38,6 @@ pub mod thought;
 pub mod view;
 
 pub use pool::{Operation, OperationState, Pool, ended, is_between};
-pub use settings::{Adoption, Agent, Naming, OnInterrupted, Passing, ReapRules, RestartRules, Settings};
+pub use settings::{
+    Adoption, Agent, Naming, OnFailedTurn, OnInterrupted, Passing, ReapRules, RestartRules, Settings,
+};

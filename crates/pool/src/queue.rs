@@ -26,7 +26,10 @@ pub use book::Open;
 pub use give::{Asked, came_due, claimable, given, next_due, typing};
 pub(crate) use known::hash;
 pub use retention::outdated;
-pub use settle::{Gone, ack, cut_off, dead_worker, fail, is_cut_off, lapsed, moved, tried_again, withdrawn};
+pub use settle::{
+    Gone, ack, cut_off, dead_worker, fail, forgotten_by_agent, is_cut_off, lapsed, moved, suspended,
+    tried_again, withdrawn,
+};
 pub(crate) use settle::{held_back, reopen};
 
 /// What the configuration says of queues.

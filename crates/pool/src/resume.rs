@@ -10,6 +10,7 @@ use protocol::session::Reason;
 use protocol::{ActivityState, Event, Lifecycle, Session, Timestamp};
 
 use crate::pool::Pool;
+use crate::queue;
 use crate::settings::Settings;
 
 /// An agent that finds no conversation says so and ends within a second; a loaded machine takes longer.
@@ -32,15 +33,17 @@ pub fn broke_off(pool: &Pool, settings: &Settings, session: &Session) -> bool {
 
 /// Its agent has no such conversation: the session is started once more, with a new one. Its queue stays as it is.
 #[must_use]
-pub fn lost(session: &Session, now: Timestamp) -> Vec<Event> {
+pub fn lost(pool: &Pool, session: &Session, now: Timestamp) -> Vec<Event> {
     let Some(last) = session.conversation.clone() else { return Vec::new() };
     let told = AgentEvent::ConversationLost { session: session.id, conversation: last.id.clone() };
     // One in which nothing was said is not taken up.
     let conversation = Some(Conversation { begun: false, ..last });
     let budget = Budget { due_at: Some(now), ..session.budget.clone() };
-    vec![
+    let first = queue::waiting_prompt(pool, session.id).filter(|open| open.attempts > 0);
+    let changes = [
         Event::Agent(told),
         Event::ConversationChanged { session: session.id, conversation },
         Event::BudgetChanged { session: session.id, budget },
-    ]
+    ];
+    changes.into_iter().chain(first.map(|open| queue::forgotten_by_agent(&open, now))).collect()
 }

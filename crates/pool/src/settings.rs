@@ -211,6 +211,8 @@ pub struct Agent {
     pub approve_wait: Duration,
     /// What becomes of a prompt whose turn somebody interrupts.
     pub on_interrupted: OnInterrupted,
+    /// What becomes of a prompt whose turn fails by an outage of the service.
+    pub on_failed_turn: OnFailedTurn,
     /// The keys that answer a dialog of its start, by the dialog's name; any other waits for a person.
     pub dialogs: BTreeMap<String, Vec<String>>,
     /// Whether a prompt waits while it shows a full-screen program.
@@ -219,7 +221,7 @@ pub struct Agent {
     pub observe: bool,
     /// Whether the end of each turn becomes a message of kind `summarize`.
     pub summarize: bool,
-    /// What is said to it once after a usage limit is over; none for nothing.
+    /// What is said to it once a usage limit or an outage is over; none for nothing.
     pub go_on: Option<String>,
 }
 
@@ -229,6 +231,18 @@ impl Agent {
     pub fn is_told_its_conversation(&self) -> bool {
         self.start_args.iter().any(|word| word.contains("{conversation}"))
     }
+}
+
+/// What becomes of a prompt whose turn fails by an outage of the service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnFailedTurn {
+    /// Its lane is held, and its agent is told to go on, with growing pauses, until the service is back.
+    #[default]
+    Hold,
+    /// It is over, and the next one goes.
+    Next,
+    /// It is sent again, as often as a message is tried.
+    Retry,
 }
 
 /// What becomes of a prompt whose turn somebody interrupts.

@@ -70,6 +70,15 @@ impl Message {
         let typing = self.steps.iter().rev().find(|step| step.state == MessageState::Typing);
         typing.map(|step| step.at)
     }
+
+    /// Its agent has its text already, and the turn that it began failed: what is typed is not the text, but that the
+    /// agent is to go on.
+    #[must_use]
+    pub fn is_suspended(&self) -> bool {
+        let anew = |step: &&Step| step.state == MessageState::Queued && step.attempts == 0;
+        let since = self.steps.iter().rev().take_while(|step| !anew(step));
+        since.into_iter().any(|step| step.state == MessageState::Suspended)
+    }
 }
 
 /// The most steps that are remembered of a message; of more, the first and the newest.
@@ -153,6 +162,7 @@ impl MessageStatus {
             MessageState::Cancelled => "message_cancelled",
             MessageState::Expired => "message_expired",
             MessageState::Revoking => "message_revoking",
+            MessageState::Suspended => "message_suspended",
         }
     }
 }
@@ -184,6 +194,8 @@ pub enum MessageState {
     Expired,
     /// Taken away from a worker that lives on: not given out again before that one is proved gone.
     Revoking,
+    /// The turn that it began failed by an outage: it waits again in the same commit, and its agent is told to go on.
+    Suspended,
 }
 
 impl MessageState {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use agents::text::{Same, compare};
 use agents::transcript::{Ending, Said};
-use pool::queue;
+use pool::{Agent, queue};
 use protocol::hook::{Hook, Signal};
 use protocol::{ActivityState, MessageId, MessageState, Timestamp};
 
@@ -12,7 +12,7 @@ use super::Subject;
 use super::look::Found;
 use crate::context::Daemon;
 use crate::engine::Turn;
-use crate::hooks;
+use crate::{delivery, hooks};
 
 /// How long a hook may take to tell of the end of a turn that is recorded.
 const HOOK_LIMIT: Duration = Duration::from_secs(3);
@@ -77,7 +77,7 @@ fn taken(turn: &Turn<'_>, subject: &Subject, found: &Found) -> Option<(Timestamp
     if !open.state.is_unconfirmed() {
         return None;
     }
-    let (typed_at, body) = typed(turn, id)?;
+    let (typed_at, body) = typed(turn, &subject.agent, id)?;
     let is_it = |said: &&Said| {
         // One that waits for the running turn to end is recorded again when it is taken up.
         !said.queued
@@ -89,8 +89,9 @@ fn taken(turn: &Turn<'_>, subject: &Subject, found: &Found) -> Option<(Timestamp
 }
 
 /// When a message was last typed, and its text.
-fn typed(turn: &Turn<'_>, id: MessageId) -> Option<(Timestamp, String)> {
+fn typed(turn: &Turn<'_>, agent: &Agent, id: MessageId) -> Option<(Timestamp, String)> {
     let (message, body) = turn.message(id).ok()??;
+    let body = delivery::text_of(agent, &message, body);
     Some((message.typing_began()?, String::from_utf8_lossy(&body).into_owned()))
 }
 

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use agents::{Adapter, Confirm};
-use pool::{Agent, OnInterrupted};
+use pool::{Agent, OnFailedTurn, OnInterrupted};
 use protocol::life::Leftovers;
 
 use super::life::allowed;
-use super::sections::{AgentSection, Interrupted};
+use super::sections::{AgentSection, FailedTurn, Interrupted};
 use super::{ConfigError, duration, nearest, wrong};
 
 /// Tokens that agents keep in mind, as their makers tell.
@@ -96,6 +96,7 @@ impl AgentSection {
             hooks: Some(false),
             approve_wait: Some(String::new()),
             on_interrupted: Some(Interrupted::Dead),
+            on_failed_turn: Some(FailedTurn::Hold),
             wait_for_screen: Some(false),
             go_on: Some(String::new()),
             ..Self::default()
@@ -135,6 +136,12 @@ impl AgentSection {
             Some(Interrupted::Dead) => OnInterrupted::Dead,
             None => agent.on_interrupted,
         };
+        let on_failed_turn = match self.on_failed_turn {
+            Some(FailedTurn::Hold) => OnFailedTurn::Hold,
+            Some(FailedTurn::Next) => OnFailedTurn::Next,
+            Some(FailedTurn::Retry) => OnFailedTurn::Retry,
+            None => agent.on_failed_turn,
+        };
         let limits = self.limits.parse().map_err(|e| ConfigError(format!("[agents.{name}] limits: {e}")))?;
         Ok(Agent {
             command: program.into_iter().chain(args).collect(),
@@ -152,6 +159,7 @@ impl AgentSection {
             hooks,
             approve_wait,
             on_interrupted,
+            on_failed_turn,
             dialogs: self.dialogs.clone(),
             waits_for_screen: self.wait_for_screen.unwrap_or(agent.waits_for_screen),
             observe: self.observations,

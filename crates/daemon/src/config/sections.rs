@@ -353,6 +353,8 @@ pub struct AgentSection {
     pub approve_wait: Option<String>,
     /// What becomes of a prompt whose turn somebody interrupts: `dead` or `retry`.
     pub on_interrupted: Option<Interrupted>,
+    /// What becomes of a prompt whose turn fails by an outage of the service: `hold`, `next` or `retry`.
+    pub on_failed_turn: Option<FailedTurn>,
     /// The keys that answer a dialog of its start, by its name: `{ trust = ["Enter"] }`. Any other waits for a person.
     pub dialogs: BTreeMap<String, Vec<String>>,
     /// Whether a prompt waits while it shows a full-screen program.
@@ -361,7 +363,7 @@ pub struct AgentSection {
     pub observations: bool,
     /// Whether the end of each turn becomes a message of kind `summarize`.
     pub summaries: bool,
-    /// What is said to it once after a usage limit is over; empty for nothing.
+    /// What is said to it once a usage limit or an outage is over; empty for nothing.
     pub go_on: Option<String>,
 }
 
@@ -372,5 +374,17 @@ pub enum Interrupted {
     /// It is over.
     Dead,
     /// It is sent again.
+    Retry,
+}
+
+/// What becomes of a prompt whose turn fails by an outage of the service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailedTurn {
+    /// The prompts behind it wait, and its agent is told to go on until the service is back.
+    Hold,
+    /// It is over, and the next one goes.
+    Next,
+    /// It is sent again, as often as a message is tried.
     Retry,
 }

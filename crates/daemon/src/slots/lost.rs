@@ -65,7 +65,7 @@ pub(super) async fn judge(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) {
         let same = ended.filter(|s| s.incarnation.as_ref().is_some_and(|run| run.tag == tag));
         let Some(record) = same.filter(|_| lost) else { return };
         tracing::warn!(%session, "its agent finds its conversation no more; it begins a new one");
-        let events = resume::lost(record, turn.now());
+        let events = resume::lost(turn.pool(), record, turn.now());
         turn.emit_all(events);
     });
 }

@@ -15,7 +15,7 @@ use super::{Hearing, is_before};
 use crate::activity;
 use crate::pool::Pool;
 use crate::queue::{self, Open, Rules};
-use crate::settings::{OnInterrupted, Settings};
+use crate::settings::{OnFailedTurn, OnInterrupted, Settings};
 
 /// How long an agent that rests may take to say what became of its prompt: its record tells sooner.
 const WORD_LIMIT: Duration = Duration::from_secs(15);
@@ -91,6 +91,17 @@ fn altered(open: &Open<'_>, text: &str, now: Timestamp) -> Event {
 /// What fails one prompt may well fail the next: after several in a row they are held back. A usage limit has its own time.
 fn failed(pool: &Pool, open: &Open<'_>, (error, limited): (&str, bool), hearing: Hearing<'_>) -> Vec<Event> {
     let why = format!("the agent's turn failed: {}", protocol::bounds::cut(error, 400));
+    if !limited && agents::payload::is_outage(hearing.agent.adapter, error) {
+        match (hearing.agent.on_failed_turn, &hearing.agent.go_on) {
+            (OnFailedTurn::Hold, Some(_)) => {
+                return queue::suspended(hearing.rules, open, &why, hearing.now).into();
+            }
+            (OnFailedTurn::Hold, None) | (OnFailedTurn::Retry, _) => {
+                return vec![queue::tried_again(hearing.rules, open, &why, hearing.now)];
+            }
+            (OnFailedTurn::Next, _) => {}
+        }
+    }
     let dead = queue::moved(open, MessageState::Dead, Some(&why), hearing.now);
     let kind = (open.session, open.kind);
     let held_back = (!limited).then(|| queue::held_back(pool, hearing.rules, kind, hearing.now, &why));

@@ -10,7 +10,7 @@ use protocol::{
 
 use super::book::Open;
 use super::give::changed;
-use super::{RETRY_PAUSE_MAX, Rules, breaker, doubled};
+use super::{PROBE_PAUSE_MAX, RETRY_PAUSE_MAX, Rules, breaker, doubled};
 use crate::pool::Pool;
 
 /// It moves on, with a reason where there is one. The token stays, so that a repeat is known.
@@ -109,6 +109,30 @@ fn failed(pool: &Pool, rules: &Rules, open: &Open<'_>, reason: &str, now: Timest
 #[must_use]
 pub fn tried_again(rules: &Rules, open: &Open<'_>, reason: &str, now: Timestamp) -> Event {
     again(rules, open, reason, None, now)
+}
+
+/// The turn that a prompt began failed by an outage: it waits, at the head of its lane, until its agent is told to go on.
+/// That is tried for as long as the outage lasts, with the pauses of probes.
+#[must_use]
+pub fn suspended(rules: &Rules, open: &Open<'_>, reason: &str, now: Timestamp) -> [Event; 2] {
+    let pause = doubled(rules.breaker_pause, open.attempts.saturating_sub(1), PROBE_PAUSE_MAX);
+    let waits = status(open, MessageState::Queued, Some(reason), now);
+    // Without an attempt it would be one that is sent from the start.
+    let waits = MessageStatus {
+        not_before: Some(now.after(pause)),
+        attempts: open.attempts.max(1),
+        token: None,
+        ..waits
+    };
+    [moved(open, MessageState::Suspended, Some(reason), now), changed(open, waits)]
+}
+
+/// A prompt that waits is sent from the start: its agent knows nothing of it any more.
+#[must_use]
+pub fn forgotten_by_agent(open: &Open<'_>, now: Timestamp) -> Event {
+    let why = "its agent does not have its conversation any more";
+    let waits = status(open, MessageState::Queued, Some(why), now);
+    changed(open, MessageStatus { attempts: 0, token: None, ..waits })
 }
 
 /// Another attempt after a pause, unless there were enough.

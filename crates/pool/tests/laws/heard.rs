@@ -3,7 +3,7 @@
 mod model;
 
 use agents::text::Same;
-use pool::{OnInterrupted, heard, queue};
+use pool::{OnFailedTurn, OnInterrupted, heard, queue};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use protocol::activity::{ASK_MAX, AskKind};
@@ -198,6 +198,56 @@ fn an_interrupted_prompt_is_sent_again_only_where_that_is_said() {
         stage.says(signal::prompt());
         stage.says(Signal::Interrupted);
         assert_eq!(stage.message(id), state);
+    }
+}
+
+fn state_in(event: &Event) -> Option<MessageState> {
+    match event {
+        Event::MessageChanged { status, .. } => Some(status.state),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_prompt_whose_service_is_out_holds_its_lane_and_its_agent_is_told_to_go_on() {
+    let error = "server_error: API Error: 500 out".to_owned();
+    let outage = Signal::TurnFailed { error, limited: false, until: None };
+    let mut stage = Stage::new("claude");
+    stage.agent.go_on = Some("continue".to_owned());
+    let (id, first) = (stage.typed(), stage.rules.breaker_pause);
+    stage.send();
+    for round in 1..=5_u32 {
+        stage.says(signal::prompt());
+        assert_eq!(stage.message(id), MessageState::Accepted);
+        let events = stage.says(outage.clone());
+        let states: Vec<MessageState> = events.iter().filter_map(state_in).collect();
+        assert_eq!(states, [MessageState::Suspended, MessageState::Queued]);
+        assert_eq!(stage.begin(), None, "the next one waits behind it");
+        let open = stage.pool().open_message(stage.id, id).unwrap();
+        let pause = open.not_before.unwrap().since(open.since);
+        assert_eq!((open.attempts, pause), (round, first * 2_u32.pow(round - 1)), "as often as it takes");
+        stage.pass(u64::try_from(pause.as_millis()).unwrap());
+        assert_eq!(stage.begin(), Some(id), "it is told to go on");
+        stage.moves(id, MessageState::Typed);
+    }
+    stage.says(signal::prompt());
+    stage.says(signal::over());
+    assert_eq!(stage.message(id), MessageState::Done);
+}
+
+#[test]
+fn a_prompt_whose_service_is_out_is_over_where_the_next_one_is_to_go() {
+    for (then, state) in
+        [(OnFailedTurn::Next, MessageState::Dead), (OnFailedTurn::Retry, MessageState::Queued)]
+    {
+        let mut stage = Stage::new("claude");
+        stage.agent.on_failed_turn = then;
+        let id = stage.typed();
+        stage.says(signal::prompt());
+        let error = "overloaded".to_owned();
+        let events = stage.says(Signal::TurnFailed { error, limited: false, until: None });
+        assert_eq!(stage.message(id), state);
+        assert!(events.iter().filter_map(state_in).all(|state| state != MessageState::Suspended));
     }
 }
 

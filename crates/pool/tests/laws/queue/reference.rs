@@ -10,7 +10,7 @@ use protocol::time::millis;
 use protocol::{ErrorCode, MessageId, MessageState, OpId, ProcId, SessionId, Token};
 
 use MessageState::{
-    Accepted, Cancelled, Claimed, Dead, Done, Expired, InDoubt, Queued, Revoking, Typed, Typing,
+    Accepted, Cancelled, Claimed, Dead, Done, Expired, InDoubt, Queued, Revoking, Suspended, Typed, Typing,
 };
 
 /// A message.
@@ -271,7 +271,7 @@ impl Reference {
                 self.move_to(id, Cancelled, now);
                 Ok(())
             }
-            Typing | Typed | Accepted | Done | Dead | Expired => Err(ErrorCode::Conflict),
+            Typing | Typed | Accepted | Suspended | Done | Dead | Expired => Err(ErrorCode::Conflict),
         }
     }
 
@@ -281,7 +281,9 @@ impl Reference {
             Queued if !m.was_tried() => {}
             Dead | Cancelled | Expired if !self.has_room(&m) => return Err(ErrorCode::Refused),
             Queued | Dead | Cancelled | Expired | InDoubt => self.get_mut(id).start_anew(now),
-            Claimed | Typing | Typed | Accepted | Revoking | Done => return Err(ErrorCode::Conflict),
+            Claimed | Typing | Typed | Accepted | Suspended | Revoking | Done => {
+                return Err(ErrorCode::Conflict);
+            }
         }
         self.failures.remove(&(m.session, m.kind));
         Ok(())
