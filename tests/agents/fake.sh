@@ -67,6 +67,8 @@ draw() {
     screen+="$rule\r\n Bash command\r\n\r\n   touch made\r\n\r\n Do you want to proceed?\r\n ❯ 1. Yes\r\n   3. No\r\n\r\n Esc to cancel"
   elif [[ $dialog = plan ]]; then
     screen+="  Question 1/1 (1 unanswered)\r\n  Which colour?\r\n\r\n  › 1. Red\r\n    2. Blue\r\n\r\n  tab to add notes | enter to submit answer | esc to interrupt"
+  elif [[ $dialog = offer ]]; then
+    screen+="\r\n  Approaching rate limits\r\n  Switch to gpt-6-luna for lower credit usage?\r\n\r\n› 1. Switch to gpt-6-luna  Fast\r\n  2. Keep current model\r\n  3. Keep current model (never show again)\r\n\r\n  enter select · esc back"
   elif [[ -n $dialog ]]; then
     screen+="\r\n  Would you like to run the following command?\r\n\r\n  \$ touch made\r\n\r\n› 1. Yes, proceed (y)\r\n  3. No\r\n\r\n  Press enter to confirm or esc to cancel"
   elif [[ $kind = claude ]]; then
@@ -141,6 +143,7 @@ refused() { # at the terminal: no hook tells of that
 escape() {
   case $turn$dialog in
     ask*) refused ;;
+    offer) dialog= ;;
     slow*)
       turn= above='⎿  Interrupted · What should Claude do instead?'
       [[ $kind = claude ]] || tell Interrupt
@@ -182,6 +185,7 @@ submit() {
     *TOOL*) used 1 && used 2 && over 'used it twice' ;;
     *BACKGROUND*) begin_background && over 'it runs in the background' ;;
     *ERROR*) turn= && tell StopFailure ',"error":"unknown","last_assistant_message":"it broke"' ;;
+    *OFFER*) limit "${prompt#*OFFER }" && dialog=offer ;;
     *LIMIT*) limit "${prompt#*LIMIT }" ;;
     *) over "done: $prompt" ;;
   esac
@@ -245,6 +249,13 @@ press() {
     $'\r') enter ;;
     $'\3') text= ;;
     $'\t') ;;
+    [1-3]) [[ $dialog = offer ]] && dialog= && echo "$1" >>chosen || keyed "$1" ;;
+    *) text+=$1 ;;
+  esac
+}
+
+keyed() { # NUMBER, at another dialog than an offer, or none
+  case $1 in
     1) [[ $turn$dialog = askask ]] && allowed 'allowed at the terminal' || text+=$1 ;;
     2) [[ $dialog = plan ]] && dialog= && printf '\e]0;main\a' || text+=$1 ;;
     *) text+=$1 ;;

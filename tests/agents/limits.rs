@@ -67,6 +67,39 @@ fn the_slot_of_one_that_is_limited_goes_to_others_and_it_waits_for_its_time() {
 }
 
 #[test]
+fn an_offer_that_comes_with_a_limit_is_declined_by_itself_and_the_prompts_go_on() {
+    let pool = fakes::pool("");
+    let agent = Agent::codex(&pool);
+    pool.ok(&["pin", &agent.id]);
+    agent.send(&format!("OFFER {}", now() + 2));
+    let id = agent.send("next");
+    agent.await_state(&id, "done");
+    assert_eq!(agent.prompts().last().unwrap(), "next");
+    assert_eq!(agent.lines("chosen"), Vec::<String>::new(), "by Escape");
+}
+
+#[test]
+fn an_offer_that_is_left_to_a_person_is_asked_and_answered_by_its_number() {
+    let asking = fakes::kind("asking", "codex", "", "dialogs = { usage_limit = [] }");
+    let pool = fakes::pool(&asking);
+    let agent = Agent::new(&pool, "asking");
+    pool.ok(&["pin", &agent.id]);
+    agent.send(&format!("OFFER {}", now() + 2));
+    let id = agent.send("next");
+    let shown = agent.await_activity("attention");
+    assert_eq!((&shown["ask"]["kind"], &shown["activity_detail"]), (&json!("dialog"), &json!("usage_limit")));
+    let refused = pool.ctl(&["approve", &agent.id]).expect(4);
+    assert!(refused.stderr.contains("--answer N"), "{refused:?}");
+    let refused = pool.ctl(&["approve", &agent.id, "--answer", "7"]).expect(4);
+    assert!(refused.stderr.contains("2 (Keep current model)"), "{refused:?}");
+    let inbox = pool.lines(&["inbox"]);
+    assert!(inbox[0]["next"].as_str().unwrap().ends_with("--answer N"), "{inbox:?}");
+    pool.ok(&["approve", &agent.id, "--answer", "2"]);
+    assert_eq!(agent.lines("chosen"), ["2"]);
+    agent.await_state(&id, "done");
+}
+
+#[test]
 fn it_is_told_to_go_on_once_when_its_time_has_come_and_not_again_before_it_has_finished_a_turn() {
     let pool = fakes::pool("");
     let agent = Agent::claude(&pool);

@@ -59,11 +59,11 @@ fn a_dialog_at_the_start_is_answered_as_the_configuration_says_once_and_no_other
 }
 
 #[test]
-fn only_dialogs_of_a_start_may_be_answered_by_configuration() {
+fn only_dialogs_that_come_by_themselves_may_be_answered_by_configuration() {
     let pool = Pool::bare("");
     for (dialogs, says) in [
         ("{ trsut = ['Enter'] }", "did you mean trust?"),
-        ("{ permission = ['Enter'] }", "claude does not begin with this"),
+        ("{ permission = ['Enter'] }", "claude does not ask this by itself"),
     ] {
         pool.configure(&asking(dialogs));
         let said = pool.ctl(&["config", "check"]).expect(2);

@@ -12,7 +12,7 @@ use cells::Cell;
 
 use crate::kind::Adapter;
 
-pub use dialogs::QUESTION;
+pub use dialogs::{QUESTION, USAGE_LIMIT};
 
 /// A screen, as `tmux capture-pane -p -e` prints it.
 #[derive(Debug, Clone, Default)]
@@ -105,9 +105,16 @@ pub fn dialog(adapter: Adapter, screen: &Screen) -> Option<Dialog> {
     if free { None } else { dialogs::find(adapter, screen) }
 }
 
-/// The names of the dialogs that an agent may begin with; some have more than one form.
-pub fn startup_dialogs(adapter: Adapter) -> impl Iterator<Item = &'static str> {
-    dialogs::of_start(adapter)
+/// The names of the dialogs that come up by themselves and take keys as their answer: those that an agent may begin with,
+/// and what it asks about its usage limit. Some have more than one form.
+pub fn keyed_dialogs(adapter: Adapter) -> impl Iterator<Item = &'static str> {
+    dialogs::keyed(adapter)
+}
+
+/// The numbers of the choices in the text of a dialog, with what they say.
+#[must_use]
+pub fn choices(text: &str) -> Vec<(u8, &str)> {
+    dialogs::choices(text)
 }
 
 /// Whether the agent works; nothing where the screen does not tell, as behind a dialog.

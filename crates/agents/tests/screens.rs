@@ -129,6 +129,19 @@ fn codex_is_not_ready_while_it_starts() {
 }
 
 #[test]
+fn the_choices_of_a_dialog_are_read_with_their_numbers() {
+    let dialog = screen::dialog(Adapter::Codex, &capture("codex-rate-limits")).unwrap();
+    assert_eq!(dialog.name, screen::USAGE_LIMIT);
+    let numbers: Vec<u8> = screen::choices(&dialog.text).iter().map(|(number, _)| *number).collect();
+    assert_eq!(numbers, [1, 2, 3]);
+    assert_eq!(screen::choices(&dialog.text)[1].1, "Keep current model");
+    assert_eq!(
+        screen::choices("● 1. Keep trying\n2. Stop\n1.5 is no number\n12. nor this"),
+        [(1, "Keep trying"), (2, "Stop")]
+    );
+}
+
+#[test]
 fn the_dialogs_of_codex_are_known() {
     check(
         Codex,

@@ -1,7 +1,7 @@
 //! What agents do, seen from outside: their logs, their own records, their screens, looked at now and then. What their
 //! hooks say is heard at once, elsewhere, and goes before all of this.
 
-mod dialog;
+pub(crate) mod dialog;
 pub(crate) mod limited;
 mod look;
 mod record;

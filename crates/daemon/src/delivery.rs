@@ -20,6 +20,7 @@ use protocol::{
 use tmux::{Answer, PaneRef};
 use tokio::time::sleep;
 
+use crate::activity::dialog;
 use crate::context::{Daemon, pane_of};
 use crate::engine::Turn;
 use crate::slow::{self, Purpose};
@@ -186,6 +187,9 @@ async fn deliver_one(daemon: &Arc<Daemon>, session: SessionId) -> Result<Tried, 
         settle_keys(daemon, session).await?;
     }
     let looked = glanced(daemon, &agent, &run, pane).await;
+    if let Some(look) = looked.as_ref().ok().and_then(|glance| glance.look.as_ref()) {
+        dialog::in_the_way(daemon, (session, pane), &agent, look).await;
+    }
     if let Err(why) = looked.and_then(|glance| delivery::look(&daemon.loaded().settings, &agent, &glance)) {
         daemon.engine.post(move |turn| drop(turn.rest.agents.waits.insert(session, why)));
         return Ok(Tried::NotYet);

@@ -208,7 +208,8 @@ fn by_screen(seen: &Seen, now: Timestamp) -> Activity {
 }
 
 /// An agent that asks on its screen.
-fn asks_on(look: &Look, dialog: &Dialog, kind: AskKind) -> Activity {
+#[must_use]
+pub fn asks_on(look: &Look, dialog: &Dialog, kind: AskKind) -> Activity {
     // The same dialog is the same request.
     let id = match kind {
         AskKind::Question => queue::hash(&[dialog.name.as_bytes(), dialog.text.as_bytes()]),

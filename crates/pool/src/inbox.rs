@@ -65,6 +65,9 @@ impl Look<'_> {
             AskKind::Message => return None,
             AskKind::Question if ask.answerable => format!("poolctl approve {name} --ask {id} --answer TEXT"),
             _ if ask.answerable => format!("poolctl approve {name} --ask {id}"),
+            AskKind::Dialog if !agents::screen::choices(&ask.text).is_empty() => {
+                format!("poolctl approve {name} --ask {id} --answer N")
+            }
             _ => self.attach(),
         };
         Some(self.item(ask.kind.word(), shown.since, (ask.text, next)))

@@ -29,6 +29,8 @@ const fn known(
 
 /// The name of a dialog in which an agent asks questions of its own.
 pub const QUESTION: &str = "question";
+/// The name of a dialog about the usage limit.
+pub const USAGE_LIMIT: &str = "usage_limit";
 
 /// Seen in Claude Code 2.1.197, Codex 0.169.0 and Gemini CLI 0.61.0. A title is near the end of its dialog where that can be
 /// longer than a small terminal.
@@ -51,7 +53,7 @@ const KNOWN: [Known; 29] = [
     known(Adapter::Claude, "mcp", "MCP servers may execute code", &["MCP documentation"], true),
     known(Adapter::Claude, "imports", "Yes, allow external imports", &[], true),
     known(Adapter::Claude, "settings", "Exit and fix manually", &[], true),
-    known(Adapter::Claude, "usage_limit", "What do you want to do?", &["wait for limit to reset"], false),
+    known(Adapter::Claude, USAGE_LIMIT, "What do you want to do?", &["wait for limit to reset"], false),
     known(Adapter::Claude, "permission", "Do you want to", &["1. Yes"], false),
     known(Adapter::Codex, "trust", "Folder access", &["Trust this folder?"], true),
     known(Adapter::Codex, "login", "Welcome to Codex", &["Sign in with ChatGPT"], true),
@@ -61,18 +63,30 @@ const KNOWN: [Known; 29] = [
     known(Adapter::Codex, "model", "Try new model", &["Use existing model"], true),
     known(Adapter::Codex, "directory", "Working directory ·", &["Use current directory"], true),
     known(Adapter::Codex, "resume", "Resume a previous session", &["enter resume"], true),
-    known(Adapter::Codex, "usage_limit", "Approaching rate limits", &["Keep current model"], false),
+    known(Adapter::Codex, USAGE_LIMIT, "Approaching rate limits", &["Keep current model"], false),
     known(Adapter::Codex, "permission", "Would you like to", &["Yes, proceed"], false),
     known(Adapter::Codex, QUESTION, "unanswered)", &["enter to submit"], false),
     known(Adapter::Gemini, "trust", "Do you trust the files in this folder?", &["1. Trust folder"], true),
     known(Adapter::Gemini, "login", "How would you like to authenticate", &["1. Sign in with Google"], true),
-    known(Adapter::Gemini, "usage_limit", "Usage limit reached for", &["1. Keep trying"], false),
+    known(Adapter::Gemini, USAGE_LIMIT, "Usage limit reached for", &["1. Keep trying"], false),
     known(Adapter::Gemini, "permission", "1. Allow once", &["(esc)"], false),
 ];
 
-/// The names of those that an agent may begin with.
-pub(super) fn of_start(adapter: Adapter) -> impl Iterator<Item = &'static str> {
-    KNOWN.iter().filter(move |known| known.adapter == adapter && known.is_startup).map(|known| known.name)
+/// The names of those that come up by themselves and take keys.
+pub(super) fn keyed(adapter: Adapter) -> impl Iterator<Item = &'static str> {
+    let is_keyed = |known: &&Known| known.is_startup || known.name == USAGE_LIMIT;
+    KNOWN.iter().filter(move |known| known.adapter == adapter && is_keyed(known)).map(|known| known.name)
+}
+
+/// The numbered lines of a dialog's text, in their order: `› 2. Keep current model`.
+pub(super) fn choices(text: &str) -> Vec<(u8, &str)> {
+    text.lines().filter_map(choice).collect()
+}
+
+fn choice(line: &str) -> Option<(u8, &str)> {
+    let (number, said) = line.trim_start_matches(|c: char| !c.is_alphanumeric()).split_once(". ")?;
+    let number = number.parse().ok().filter(|number| (1..=9).contains(number))?;
+    Some((number, said.trim()))
 }
 
 /// What the last lines of a dialog say.

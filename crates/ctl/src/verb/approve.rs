@@ -12,7 +12,7 @@ use crate::exit;
 use crate::show::escape;
 use crate::verb::{expect_session, print_session};
 
-/// Answer what a session waits on, a request for a permission or questions: that one and no other
+/// Answer what a session waits on, a request for a permission, questions or a dialog: that one and no other
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Which session
@@ -23,7 +23,8 @@ pub(crate) struct Args {
     /// Why not, for the agent
     #[arg(long, value_name = "TEXT", requires = "deny")]
     pub reason: Option<String>,
-    /// The answer to its question, one of what it offers or any other; of several, one each, in their order
+    /// The answer to its question, one of what it offers or any other; of several, one each, in their order. Of a dialog on
+    /// its screen, the number of a choice
     #[arg(long = "answer", value_name = "TEXT", conflicts_with = "deny")]
     pub answers: Vec<String>,
     /// Only where this is what it waits on (`show --json` has it as ask.id)
@@ -42,7 +43,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     let shown = view.activity.ask.as_ref().map(|ask| ask.id);
     let (id, asked) = match args.ask.filter(|id| shown != Some(*id)) {
         Some(id) => (id, format!("{}  {}  asks: {id}", view.session.id, view.session.name)),
-        None => answerable(&view).map(|ask| (ask.id, asked(&view, &ask)))?,
+        None => answerable(&view, &args.answers).map(|ask| (ask.id, asked(&view, &ask)))?,
     };
     let session = view.session.id.into();
     let answer = match (args.deny, args.answers.is_empty()) {
@@ -58,22 +59,25 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
 }
 
 /// What is asked, where it can be answered from here.
-fn answerable(view: &SessionView) -> Result<Ask, Error> {
+fn answerable(view: &SessionView, answers: &[String]) -> Result<Ask, Error> {
     let conflict = |message: String| Err(Refusal::new(ErrorCode::Conflict, message).into());
     let name = &view.session.name;
     let Some(ask) = view.activity.ask.clone() else {
         return conflict(format!("{name} asks for nothing"));
     };
-    if ask.answerable {
+    if ask.answerable || ask.kind == AskKind::Dialog && !answers.is_empty() {
         return Ok(ask);
     }
     let how = match ask.kind {
+        AskKind::Dialog => format!("choose with --answer N, or in its terminal: `poolctl attach {name}`"),
         AskKind::Message => {
             format!("see `poolctl queue ls {name} --state in_doubt`, then `poolctl queue resolve`")
         }
         _ => format!("answer in its terminal: `poolctl attach {name}`"),
     };
-    conflict(format!("{}\nthis cannot be answered from here; {how}", asked(view, &ask)))
+    let what =
+        if ask.kind == AskKind::Dialog { "takes no yes or no" } else { "cannot be answered from here" };
+    conflict(format!("{}\nthis {what}; {how}", asked(view, &ask)))
 }
 
 fn asked(view: &SessionView, ask: &Ask) -> String {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use agents::screen::USAGE_LIMIT;
 use agents::{Adapter, Confirm};
 use pool::{Agent, OnFailedTurn, OnInterrupted};
 use protocol::life::Leftovers;
@@ -57,6 +58,8 @@ fn built_in() -> BTreeMap<String, Agent> {
     };
     let codex = Agent {
         resume_args: words(&["resume", "{conversation}"]),
+        // Its offer of another model comes up where nobody sees it, and nothing is typed behind it.
+        dialogs: [(USAGE_LIMIT.to_owned(), words(&["Escape"]))].into(),
         ..hooked(Adapter::Codex, agent("codex", CODEX_CONTEXT))
     };
     let gemini = Agent {
@@ -160,7 +163,12 @@ impl AgentSection {
             approve_wait,
             on_interrupted,
             on_failed_turn,
-            dialogs: self.dialogs.clone(),
+            dialogs: agent
+                .dialogs
+                .into_iter()
+                .chain(self.dialogs.clone())
+                .filter(|(_, keys)| !keys.is_empty())
+                .collect(),
             waits_for_screen: self.wait_for_screen.unwrap_or(agent.waits_for_screen),
             observe: self.observations,
             summarize: self.summaries,
@@ -169,14 +177,14 @@ impl AgentSection {
     }
 }
 
-/// Only what an agent asks before its first prompt is answered by itself.
+/// Only what an agent asks by itself, before its first prompt or about its usage limit, is answered by keys.
 fn known_dialog(place: &str, dialog: &str, adapter: Adapter) -> Result<(), ConfigError> {
-    let known = || agents::screen::startup_dialogs(adapter);
+    let known = || agents::screen::keyed_dialogs(adapter);
     if known().any(|name| name == dialog) {
         return Ok(());
     }
     match nearest(dialog, known()) {
-        Some(near) => wrong(format!("{place}: {adapter} does not begin with this; did you mean {near}?")),
+        Some(near) => wrong(format!("{place}: {adapter} does not ask this by itself; did you mean {near}?")),
         None => wrong(format!("{place}: none is known of the adapter {adapter}")),
     }
 }
@@ -213,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn only_dialogs_of_a_start_are_answered() {
+    fn only_dialogs_that_come_by_themselves_are_answered() {
         let says = |text: &str| match Config::parse(text) {
             Ok(config) => config.settings(Path::new("/s"), 0).map(|_| ()).unwrap_err().0,
             Err(error) => error.0,
@@ -223,11 +231,12 @@ mod tests {
         let wrong = says("[agents.claude]\ndialogs = { trsut = ['Enter'] }");
         assert_eq!(
             wrong,
-            "[agents.claude] dialogs trsut: claude does not begin with this; did you mean trust?"
+            "[agents.claude] dialogs trsut: claude does not ask this by itself; did you mean trust?"
         );
         assert!(says("[agents.claude]\ndialogs = { permission = ['Enter'] }").contains("did you mean"));
         assert!(
-            says("[agents.codex]\ndialogs = { bypass = ['Enter'] }").contains("codex does not begin with")
+            says("[agents.codex]\ndialogs = { bypass = ['Enter'] }")
+                .contains("codex does not ask this by itself")
         );
         assert!(
             says("[agents.shell]\ndialogs = { trust = ['Enter'] }").contains("none is known of the adapter")

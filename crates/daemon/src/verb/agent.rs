@@ -14,6 +14,7 @@ use protocol::{Activity, ActivityState, ErrorCode, Event, PaneId, Refusal, Reply
 use tokio::time::timeout;
 
 use super::shown;
+use crate::activity::dialog;
 use crate::context::Daemon;
 use crate::engine::Turn;
 use crate::hooks;
@@ -25,6 +26,11 @@ const TAKEN_LIMIT: Duration = Duration::from_secs(5);
 /// Answers the request that a session's agent waits on. It is acknowledged, and recorded as answered, once the agent has
 /// the answer.
 pub(super) async fn approve(daemon: &Arc<Daemon>, op: &Op, asked: Approve) -> Reply {
+    let (context, wanted) = (Arc::clone(daemon), asked.clone());
+    let choice = daemon.engine.turn(move |turn| dialog::choice(turn, &context, &wanted)).await??;
+    if let Some(choice) = choice {
+        return choose(daemon, op, choice).await;
+    }
     let (context, operation) = (Arc::clone(daemon), op.clone());
     let allow = !asked.deny;
     let decision = Decision { allow, reason: asked.reason.clone(), answers: asked.answers.clone() };
@@ -56,6 +62,23 @@ pub(super) async fn approve(daemon: &Arc<Daemon>, op: &Op, asked: Approve) -> Re
             put_back(turn, &session, ask);
             Err(Refusal::new(ErrorCode::Conflict, at_the_terminal(&session)))
         };
+        operation.conclude(turn, &reply);
+        reply
+    };
+    daemon.engine.turn(conclude).await?
+}
+
+/// Answers a dialog on the screen of a session's agent.
+async fn choose(daemon: &Arc<Daemon>, op: &Op, choice: dialog::Choice) -> Reply {
+    let grant = daemon.engine.lock_inside(choice.session, "approve").await?;
+    let chosen = dialog::choose(daemon, &choice).await;
+    drop(grant);
+    let (context, operation) = (Arc::clone(daemon), op.clone());
+    let conclude = move |turn: &mut Turn<'_>| {
+        let reply = chosen.and_then(|()| {
+            dialog::answered(turn, &choice);
+            shown::reply(turn, &context, choice.session)
+        });
         operation.conclude(turn, &reply);
         reply
     };
