@@ -402,6 +402,17 @@ def limit(lab, _, check):
     return {"then": told(shown), "until": shown["limited_until"]}
 
 
+def limit_over(lab, _, check):
+    """A limit of half a minute in a session that keeps its slot: it goes on once that is over, dialogs notwithstanding."""
+    session = lab.session("short", "subscriber")
+    lab.poolctl("pin", session.name)
+    session.send("hello")
+    began = time.monotonic()
+    ended(check, session.send("LIMIT 30 s", seconds=40), "dead")
+    ended(check, session.send("and then", seconds=300), what="the next")
+    return {"after_s": round(time.monotonic() - began, 1), "limit_s": 30, "prompts": session.prompts()}
+
+
 def outage(lab, _, check):
     """The service is out while three prompts wait: the first is gone on with once it is back, then the others, in order."""
     session, out = lab.session("outage"), pathlib.Path(f"{lab.made}.outage")
@@ -468,4 +479,4 @@ NOT_FOR = {"gemini": {
     "limit": "it asks at its terminal what to do about a limit, and does not say until when that is",
 }}
 PARTS = {part.__name__: part for part in
-         (exact, killed, hogged, busy, interrupted, permission, questions, orphan, resumed, woken, cut_off, kept, limit, outage, startup, files)}
+         (exact, killed, hogged, busy, interrupted, permission, questions, orphan, resumed, woken, cut_off, kept, limit, limit_over, outage, startup, files)}

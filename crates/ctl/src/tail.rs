@@ -27,6 +27,14 @@ pub(crate) trait Sink {
     /// It cannot be written.
     fn write(&mut self, offset: u64, piece: &[u8]) -> Result<(), Error>;
 
+    /// Nothing came for a moment.
+    ///
+    /// # Errors
+    /// As [`Sink::write`].
+    fn quiet(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// Nothing follows.
     ///
     /// # Errors
@@ -107,6 +115,12 @@ impl Tail {
         Ok(())
     }
 
+    /// Where it goes on.
+    #[must_use]
+    pub(crate) fn offset(&self) -> u64 {
+        self.0.offset()
+    }
+
     /// Where it ends now.
     ///
     /// # Errors
@@ -134,7 +148,16 @@ impl Tail {
     /// # Errors
     /// As [`Tail::skip_to_first`].
     pub(crate) fn skip_to_last_bytes(&mut self, bytes: u64) -> Result<(), Error> {
-        let (start, end) = self.bounds()?;
+        let end = self.end()?;
+        self.skip_to_bytes_before(end, bytes)
+    }
+
+    /// Skips what is more than so many bytes before this offset.
+    ///
+    /// # Errors
+    /// As [`Tail::skip_to_first`].
+    pub(crate) fn skip_to_bytes_before(&mut self, end: u64, bytes: u64) -> Result<(), Error> {
+        let (start, _) = self.bounds()?;
         self.skip_to(end.saturating_sub(bytes).max(start));
         Ok(())
     }
@@ -163,6 +186,10 @@ impl Tail {
         loop {
             let left =
                 usize::try_from(end.saturating_sub(self.0.offset())).map_or(BLOCK, |left| left.min(BLOCK));
+            // Nothing to be read into is taken for the end of a part: it would go on to the next, as fast as they come.
+            if left == 0 {
+                return Ok(copied);
+            }
             let read = self.0.read(&mut block[..left]).map_err(|error| self.unreadable(&error))?;
             note_missed(self.0.take_missed());
             // Behind a gap it may be beyond the end.
@@ -186,6 +213,9 @@ impl Tail {
         let mut pause = SHORT_PAUSE;
         loop {
             let quiet = self.copy(sink)? == 0;
+            if quiet {
+                sink.quiet()?;
+            }
             pause = if quiet { (pause * 2).min(LONG_PAUSE) } else { SHORT_PAUSE };
             match over.recv_timeout(if quiet { pause } else { Duration::ZERO }) {
                 Ok(result) => return result,

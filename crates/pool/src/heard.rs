@@ -212,13 +212,17 @@ fn activity(
     }
 }
 
-/// Until when nothing is said to an agent that has used up what it may. One that was to be told to go on and met its limit again
-/// is tried again after a pause that doubles, where it names no time that is still to come.
+/// Until when nothing is said to an agent that has used up what it may. Where the minute that it names has begun, or
+/// it meets its limit again, it is tried again after a pause, which doubles.
 fn limited_until(until: Option<Timestamp>, error: &str, (resumes, now): (u32, Timestamp)) -> Timestamp {
     let told = until.or_else(|| agents::payload::resets(error, now));
-    let Some(tries) = resumes.checked_sub(1) else {
-        return told.unwrap_or_else(|| now.after(UNTOLD_LIMIT));
-    };
-    let pause = RETRY_PAUSE.saturating_mul(1 << tries.min(8)).min(RETRY_PAUSE_MAX);
+    match (until, told) {
+        (_, None) if resumes == 0 => return now.after(UNTOLD_LIMIT),
+        // To the second.
+        (Some(at), _) if resumes == 0 => return at,
+        (None, Some(at)) if resumes == 0 && at > now => return at,
+        _ => {}
+    }
+    let pause = RETRY_PAUSE.saturating_mul(1 << resumes.saturating_sub(1).min(8)).min(RETRY_PAUSE_MAX);
     told.unwrap_or_default().max(now.after(pause))
 }

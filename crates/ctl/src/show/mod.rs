@@ -3,6 +3,7 @@
 pub(crate) mod agent;
 pub(crate) mod change;
 pub(crate) mod clean;
+pub(crate) mod emulate;
 pub(crate) mod escape;
 pub(crate) mod event;
 pub(crate) mod human;

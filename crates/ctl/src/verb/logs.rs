@@ -16,10 +16,15 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::exit;
 use crate::show::clean::{Cleaner, Mode};
+use crate::show::emulate::Emulated;
 use crate::show::{out, time};
 use crate::tail::{Cleaned, Sink, Tail};
 use crate::verb::expect_session;
 
+/// Bytes of the end of a log that are read for its last lines at first.
+const LINES_WINDOW: u64 = 256 * 1024;
+/// Bytes of text that are kept of them before those that are too many are dropped.
+const LAST_MAX: usize = 8 << 20;
 /// Time between two questions whether a session that is followed still runs.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
@@ -46,8 +51,13 @@ pub(crate) struct Args {
 pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
     let mut client = context.client();
     let session = context.session(&args.session)?;
-    let id = expect_session(client.ask(Request::Show(session))?)?.session.id.into();
-    let mut tail = Tail::new(&files(&mut client, &id)?);
+    let record = expect_session(client.ask(Request::Show(session))?)?.session;
+    let id: SessionRef = record.id.into();
+    let files = files(&mut client, &id)?;
+    if !args.raw && !context.style.json {
+        return as_seen(context, args, (client, &record, &files));
+    }
+    let mut tail = Tail::new(&files);
     match args.since {
         Some(at) => tail.skip_to_time(at)?,
         None => tail.skip_to_first()?,
@@ -59,7 +69,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
     if args.since.is_none() {
         tail.note_gone()?;
     }
-    let mut sink = sink(context, args, &id, tail.times());
+    let mut sink = sink(context, &id, tail.times());
     tail.copy_until(&mut *sink, end)?;
     if args.follow {
         let (sender, over) = mpsc::channel();
@@ -71,6 +81,152 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
     Ok(exit::OK)
 }
 
+/// Prints it as a person saw it.
+fn as_seen(
+    context: &Context,
+    args: &Args,
+    (client, session, files): (Client, &Session, &LogFiles),
+) -> Result<u8, Error> {
+    let mut lines = Lines { emulated: emulated(session), last: None };
+    let mut tail = match args.lines {
+        Some(count) => last_lines(args, (session, files), &mut lines, count)?,
+        None => {
+            let mut tail = Tail::new(files);
+            let end = begin(args, &mut tail)?;
+            tail.copy_until(&mut lines, end)?;
+            tail
+        }
+    };
+    if args.follow {
+        let (sender, over) = mpsc::channel();
+        when_over(context.patient_client(), session.id.into(), (sender, |incarnation| incarnation));
+        drop(client);
+        let incarnation = tail.follow(&mut lines, &over)?;
+        tail.finish(&mut lines, incarnation)?;
+    }
+    lines.end()?;
+    Ok(exit::OK)
+}
+
+/// Goes to where it is to begin; its end now.
+fn begin(args: &Args, tail: &mut Tail) -> Result<u64, Error> {
+    match args.since {
+        Some(at) => tail.skip_to_time(at)?,
+        None => tail.skip_to_first()?,
+    }
+    if args.since.is_none() && args.lines.is_none() {
+        tail.note_gone()?;
+    }
+    tail.end()
+}
+
+/// Prints the last lines of it. So much of its end is read as they take: one that redraws writes much for a line.
+fn last_lines(
+    args: &Args,
+    (session, files): (&Session, &LogFiles),
+    lines: &mut Lines,
+    count: u64,
+) -> Result<Tail, Error> {
+    let mut window = LINES_WINDOW;
+    loop {
+        let mut tail = Tail::new(files);
+        let end = begin(args, &mut tail)?;
+        let is_whole = end.saturating_sub(tail.offset()) <= window;
+        tail.skip_to_bytes_before(end, window)?;
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        let last = Last { count, text: String::new(), lines: 0, limit: LAST_MAX };
+        *lines = Lines { emulated: emulated(session), last: Some(last) };
+        tail.copy_until(lines, end)?;
+        if lines.show_last(is_whole)? {
+            return Ok(tail);
+        }
+        window = window.saturating_mul(8);
+    }
+}
+
+/// A terminal like the session's.
+pub(crate) fn emulated(session: &Session) -> Emulated {
+    Emulated::new(session.spec.size.rows, session.spec.size.cols)
+}
+
+/// Standard output, a line a line.
+struct Lines {
+    emulated: Emulated,
+    /// The last lines of what came so far, where no others are to be shown.
+    last: Option<Last>,
+}
+
+/// The last so many lines of a text.
+struct Last {
+    count: usize,
+    text: String,
+    lines: usize,
+    /// Bytes after which the lines that are too many are cut off.
+    limit: usize,
+}
+
+impl Lines {
+    fn show(&mut self, text: &str) -> Result<(), Error> {
+        match &mut self.last {
+            Some(last) => {
+                last.push(text);
+                Ok(())
+            }
+            None => out::bytes(text.as_bytes()),
+        }
+    }
+
+    /// Shows the last lines, and from now on all. Whether there were more than so many.
+    fn show_last(&mut self, or_more: bool) -> Result<bool, Error> {
+        let text = self.emulated.flush();
+        self.show(&text)?;
+        let is_enough = self.last.as_ref().is_none_or(|last| or_more || last.lines > last.count);
+        if let Some(last) = self.last.take().filter(|_| is_enough) {
+            out::bytes(last.end().as_bytes())?;
+        }
+        Ok(is_enough)
+    }
+}
+
+impl Sink for Lines {
+    fn write(&mut self, _offset: u64, piece: &[u8]) -> Result<(), Error> {
+        let text = self.emulated.write(piece);
+        self.show(&text)
+    }
+
+    fn quiet(&mut self) -> Result<(), Error> {
+        let text = self.emulated.quiet();
+        self.show(&text)
+    }
+
+    fn end(&mut self) -> Result<(), Error> {
+        let text = self.emulated.end();
+        self.show(&text)
+    }
+}
+
+impl Last {
+    fn push(&mut self, text: &str) {
+        self.text.push_str(text);
+        self.lines += text.matches('\n').count();
+        if self.text.len() > self.limit {
+            self.text = self.end().to_owned();
+            self.lines = self.text.matches('\n').count();
+            self.limit = LAST_MAX.max(2 * self.text.len());
+        }
+    }
+
+    /// The last lines. A newline at the very end ends the last one.
+    fn end(&self) -> &str {
+        if self.count == 0 {
+            return "";
+        }
+        let body = self.text.strip_suffix('\n').unwrap_or(&self.text);
+        let start = body.rmatch_indices('\n').nth(self.count - 1).map_or(0, |(at, _)| at + 1);
+        &self.text[start..]
+    }
+}
+
 /// Where a session's logs are.
 pub(crate) fn files(client: &mut Client, session: &SessionRef) -> Result<LogFiles, Error> {
     match client.ask(Request::Logs(session.clone()))? {
@@ -79,13 +235,11 @@ pub(crate) fn files(client: &mut Client, session: &SessionRef) -> Result<LogFile
     }
 }
 
-fn sink(context: &Context, args: &Args, session: &SessionRef, times: Times) -> Box<dyn Sink> {
+fn sink(context: &Context, session: &SessionRef, times: Times) -> Box<dyn Sink> {
     if context.style.json {
         Box::new(JsonLines { session: session.to_string(), times, offset: 0, line: Vec::new() })
-    } else if args.raw {
-        Box::new(Cleaned(Cleaner::new(Mode::Raw)))
     } else {
-        Box::new(Cleaned::new(context.style.terminal))
+        Box::new(Cleaned(Cleaner::new(Mode::Raw)))
     }
 }
 

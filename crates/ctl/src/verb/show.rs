@@ -1,12 +1,12 @@
 //! `show`: everything about one session.
 
-use protocol::{Request, SessionRef};
+use protocol::{Request, Session};
 
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::Error;
 use crate::exit;
-use crate::show::clean::{Cleaner, Mode};
+use crate::show::emulate::Emulated;
 use crate::show::json::SessionJson;
 use crate::show::{human, out, time};
 use crate::tail::{Sink, Tail};
@@ -30,7 +30,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
     let mut client = context.client();
     let view = expect_session(client.ask(Request::Show(session))?)?;
     // It is shown without its output where that cannot be read: it may be removed meanwhile.
-    let replay = replay(&mut client, &view.session.id.into()).ok();
+    let replay = replay(&mut client, &view.session).ok();
     let now = time::now();
     if context.style.json {
         out::json(&SessionJson::new(&view, now).in_full(&view, replay))?;
@@ -41,12 +41,15 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
 }
 
 /// The end of what it wrote, without what would command a terminal.
-fn replay(client: &mut Client, session: &SessionRef) -> Result<String, Error> {
-    let mut tail = Tail::new(&logs::files(client, session)?);
-    tail.skip_to_last_bytes(REPLAY_BYTES)?;
-    let mut end = Kept { cleaner: Cleaner::new(Mode::Safe), text: Vec::new() };
-    tail.copy(&mut end)?;
-    Ok(last_characters(&String::from_utf8_lossy(&end.text), REPLAY))
+fn replay(client: &mut Client, session: &Session) -> Result<String, Error> {
+    let mut tail = Tail::new(&logs::files(client, &session.id.into())?);
+    // A program may write faster than this reads.
+    let end = tail.end()?;
+    tail.skip_to_bytes_before(end, REPLAY_BYTES)?;
+    let mut kept = Kept { emulated: logs::emulated(session), text: String::new() };
+    tail.copy_until(&mut kept, end)?;
+    kept.end()?;
+    Ok(last_characters(&kept.text, REPLAY))
 }
 
 fn last_characters(text: &str, most: usize) -> String {
@@ -54,15 +57,20 @@ fn last_characters(text: &str, most: usize) -> String {
     text[start..].to_owned()
 }
 
-/// Keeps what is written to it, cleaned.
+/// Keeps what is written to it, as a person saw it.
 struct Kept {
-    cleaner: Cleaner,
-    text: Vec<u8>,
+    emulated: Emulated,
+    text: String,
 }
 
 impl Sink for Kept {
     fn write(&mut self, _offset: u64, piece: &[u8]) -> Result<(), Error> {
-        self.text.extend(self.cleaner.clean(piece));
+        self.text += &self.emulated.write(piece);
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), Error> {
+        self.text += &self.emulated.end();
         Ok(())
     }
 }

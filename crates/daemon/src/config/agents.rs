@@ -58,8 +58,6 @@ fn built_in() -> BTreeMap<String, Agent> {
     };
     let codex = Agent {
         resume_args: words(&["resume", "{conversation}"]),
-        // Its offer of another model comes up where nobody sees it, and nothing is typed behind it.
-        dialogs: [(USAGE_LIMIT.to_owned(), words(&["Escape"]))].into(),
         ..hooked(Adapter::Codex, agent("codex", CODEX_CONTEXT))
     };
     let gemini = Agent {
@@ -80,7 +78,11 @@ fn built_in() -> BTreeMap<String, Agent> {
 fn hooked(adapter: Adapter, agent: Agent) -> Agent {
     let hooks = adapter != Adapter::Gemini || nix::unistd::geteuid().is_root();
     let (confirm, go_on) = (if hooks { Confirm::Hook } else { Confirm::None }, Some(GO_ON.to_owned()));
-    Agent { adapter, confirm, hooks, approve_wait: APPROVE_WAIT, go_on, ..agent }
+    // What it asks about a limit (wait, pay, take another model) comes up where nobody sees it, and nothing is typed behind
+    // that. Gemini CLI's has no way out but an answer.
+    let asks = matches!(adapter, Adapter::Claude | Adapter::Codex);
+    let dialogs = asks.then(|| (USAGE_LIMIT.to_owned(), words(&["Escape"]))).into_iter().collect();
+    Agent { adapter, confirm, hooks, approve_wait: APPROVE_WAIT, go_on, dialogs, ..agent }
 }
 
 impl AgentSection {
@@ -134,6 +136,9 @@ impl AgentSection {
             known_dialog(&place, dialog, agent.adapter)?;
             tmux::keys::parse(keys).map_err(|e| ConfigError(format!("{place}: {e}")))?;
         }
+        let mut dialogs = agent.dialogs;
+        dialogs.extend(self.dialogs.clone());
+        dialogs.retain(|_, keys| !keys.is_empty());
         let on_interrupted = match self.on_interrupted {
             Some(Interrupted::Retry) => OnInterrupted::Retry,
             Some(Interrupted::Dead) => OnInterrupted::Dead,
@@ -163,12 +168,7 @@ impl AgentSection {
             approve_wait,
             on_interrupted,
             on_failed_turn,
-            dialogs: agent
-                .dialogs
-                .into_iter()
-                .chain(self.dialogs.clone())
-                .filter(|(_, keys)| !keys.is_empty())
-                .collect(),
+            dialogs,
             waits_for_screen: self.wait_for_screen.unwrap_or(agent.waits_for_screen),
             observe: self.observations,
             summarize: self.summaries,

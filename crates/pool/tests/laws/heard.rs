@@ -444,6 +444,10 @@ fn a_limit_without_a_time_holds_for_a_while() {
     stage.world.now = 270_000;
     stage.says(limited("rate_limit: You've hit your session limit · resets 12:05am (UTC)"));
     assert_eq!(stage.activity().limited_until, Some(Timestamp(300_000)), "it says when");
+    // The minute that it shows has begun, and its limit is not over.
+    stage.world.now = 310_000;
+    stage.says(limited("rate_limit: You've hit your session limit · resets 12:05am (UTC)"));
+    assert_eq!(stage.activity().limited_until, Some(Timestamp(340_000)));
 }
 
 #[test]

@@ -1,0 +1,364 @@
+//! Program output as a person saw it, a line a line. What only appends lines is passed on as it is, without what would
+//! command a terminal. From the first sequence on that goes back over what is on the screen, a terminal emulator tells the
+//! lines: those that scrolled off, and at the end its screen.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use vt100::capture::{BasicFormattedCaptureState, RowContents, basic_formatted_to_plain};
+use vt100::{Callbacks, Parser};
+
+use crate::show::clean::{Cleaner, Mode};
+
+/// A row that a redrawing program left alone for so long is followed by no other in its place, most likely: it is shown.
+const STABLE: Duration = Duration::from_millis(500);
+/// A control sequence that is longer is taken as it comes.
+const SEQUENCE_MAX: usize = 64;
+/// Bytes of a line without an end that are held back.
+const LINE_MAX: usize = 64 * 1024;
+
+const ESC: u8 = 0x1b;
+
+/// A stream of output as lines.
+pub(crate) struct Emulated {
+    terminal: Parser<Scrolled>,
+    cleaner: Cleaner,
+    /// Whether it went back over what was on the screen.
+    redraws: bool,
+    /// The beginning of a control sequence, or of a line while nothing was redrawn.
+    held: Vec<u8>,
+    /// Rows of the screen, from its top, as they were shown last.
+    shown: VecDeque<String>,
+    /// The rows of the screen at the last look, and since when each is so.
+    seen: VecDeque<(String, Instant)>,
+}
+
+/// A row of a screen; one that is wrapped goes on in the next.
+struct Row {
+    text: String,
+    is_wrapped: bool,
+}
+
+/// Rows that left the screen at its top.
+#[derive(Default)]
+struct Scrolled(Vec<Row>);
+
+impl Callbacks for Scrolled {
+    fn on_scroll(&mut self, row: RowContents<'_>, _alternate_screen: bool) {
+        let (mut state, mut text, mut next) =
+            (BasicFormattedCaptureState::default(), String::new(), First::default());
+        row.write_formatted_basic(&mut text, &mut state).ok();
+        // A row that is not wrapped is ended by the next one.
+        row.write_formatted_basic(&mut next, &mut state).ok();
+        self.0.push(Row { text: plain(&text), is_wrapped: next.0 != Some('\n') });
+    }
+}
+
+/// Keeps the first character that is written to it.
+#[derive(Default)]
+struct First(Option<char>);
+
+impl fmt::Write for First {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0 = self.0.or(text.chars().next());
+        Err(fmt::Error)
+    }
+}
+
+fn plain(text: &str) -> String {
+    let text: String = basic_formatted_to_plain(text).collect();
+    text.trim_end().to_owned()
+}
+
+impl Emulated {
+    /// A terminal of so many rows and columns.
+    #[must_use]
+    pub(crate) fn new(rows: u16, columns: u16) -> Self {
+        let size = |n: u16| std::num::NonZeroU16::new(n).unwrap_or(std::num::NonZeroU16::MIN);
+        Self {
+            terminal: Parser::new_with_callbacks(size(rows), size(columns), 0, Scrolled::default()),
+            cleaner: Cleaner::new(Mode::Safe),
+            redraws: false,
+            held: Vec::new(),
+            shown: VecDeque::new(),
+            seen: VecDeque::new(),
+        }
+    }
+
+    /// Takes a piece; the text that it completes.
+    pub(crate) fn write(&mut self, piece: &[u8]) -> String {
+        let mut bytes = std::mem::take(&mut self.held);
+        bytes.extend_from_slice(piece);
+        if !self.redraws {
+            let redraw = first_redraw(&bytes);
+            let lines = bytes[..redraw.unwrap_or(bytes.len())]
+                .iter()
+                .rposition(|b| *b == b'\n')
+                .map_or(0, |at| at + 1);
+            self.redraws = redraw.is_some();
+            let rest = bytes.split_off(lines);
+            let text = self.append(&bytes);
+            if redraw.is_none() && rest.len() < LINE_MAX {
+                self.held = rest;
+                return text;
+            }
+            if redraw.is_none() {
+                return text + &self.append(&rest);
+            }
+            return text + &self.redraw(rest);
+        }
+        self.redraw(bytes)
+    }
+
+    /// The text that has become final by the passing of time alone.
+    pub(crate) fn quiet(&mut self) -> String {
+        if !self.redraws {
+            let held = std::mem::take(&mut self.held);
+            return self.append(&held);
+        }
+        let (now, rows) = (Instant::now(), self.rows());
+        let above = usize::from(self.terminal.screen().cursor_position().0);
+        let since = |(n, row): (usize, &Row)| match self.seen.get(n) {
+            Some((text, since)) if *text == row.text => (row.text.clone(), *since),
+            _ => (row.text.clone(), now),
+        };
+        self.seen = rows.iter().enumerate().take(above).map(since).collect();
+        let stable = self.seen.iter().take_while(|(_, since)| now.duration_since(*since) >= STABLE).count();
+        self.settle(rows, stable)
+    }
+
+    /// The text that there is by now, final or not.
+    pub(crate) fn flush(&mut self) -> String {
+        if self.redraws { self.scrolled() + &self.settle_all() } else { self.quiet() }
+    }
+
+    /// The text that is left at the end.
+    pub(crate) fn end(&mut self) -> String {
+        let held = std::mem::take(&mut self.held);
+        if !self.redraws {
+            return self.append(&held);
+        }
+        self.process(&held);
+        let mut text = self.flush();
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+        text
+    }
+
+    /// Lines that only follow each other. The terminal needs those alone that are on its screen.
+    fn append(&mut self, bytes: &[u8]) -> String {
+        let rows = usize::from(self.terminal.screen().size().0.get());
+        let newlines =
+            bytes.iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
+        let start = newlines.clone().nth(rows + 1).unwrap_or(0);
+        self.process(&bytes[start..]);
+        self.terminal.callbacks_mut().0.clear();
+        let (above, rows) = (self.terminal.screen().cursor_position().0, self.rows());
+        self.shown = rows.into_iter().take(above.into()).map(|row| row.text).collect();
+        String::from_utf8_lossy(&self.cleaner.clean(bytes)).into_owned()
+    }
+
+    /// What goes over the screen. What it erases was seen by somebody.
+    fn redraw(&mut self, mut bytes: Vec<u8>) -> String {
+        self.held = bytes.split_off(complete(&bytes));
+        let (mut text, mut from) = (String::new(), 0);
+        for at in (0..bytes.len()).filter(|at| bytes[*at] == ESC) {
+            let Some(erases) = erases(&bytes[at..]) else { continue };
+            self.process(&bytes[from..at]);
+            from = at;
+            text += &self.scrolled();
+            let is_home = self.terminal.screen().cursor_position() == (0, 0);
+            if erases == Erases::All || is_home {
+                text += &self.settle_all();
+            }
+        }
+        self.process(&bytes[from..]);
+        text + &self.scrolled()
+    }
+
+    fn process(&mut self, bytes: &[u8]) {
+        self.terminal.process(bytes);
+    }
+
+    /// The rows that scrolled off, but for those that were shown as they are.
+    fn scrolled(&mut self) -> String {
+        let rows = std::mem::take(&mut self.terminal.callbacks_mut().0);
+        let mut text = String::new();
+        for row in rows {
+            self.seen.pop_front();
+            if self.shown.pop_front().is_none_or(|shown| shown != row.text) {
+                push(&mut text, &row);
+            }
+        }
+        text
+    }
+
+    fn settle_all(&mut self) -> String {
+        let rows = self.rows();
+        let used = rows.iter().rposition(|row| !row.text.is_empty()).map_or(0, |at| at + 1);
+        self.settle(rows, used)
+    }
+
+    /// Shows the first so many rows, from the first on that is another than was shown.
+    fn settle(&mut self, rows: Vec<Row>, count: usize) -> String {
+        let same =
+            rows.iter().take(count).zip(&self.shown).take_while(|(row, shown)| row.text == **shown).count();
+        let mut text = String::new();
+        rows.iter().take(count).skip(same).for_each(|row| push(&mut text, row));
+        if same < count {
+            self.shown = rows.into_iter().take(count).map(|row| row.text).collect();
+        }
+        text
+    }
+
+    fn rows(&self) -> Vec<Row> {
+        let screen = self.terminal.screen();
+        let wrapped = (0..screen.size().0.get()).map(|row| screen.row_wrapped(row));
+        let texts = screen.rows(0, screen.size().1.get());
+        texts
+            .zip(wrapped)
+            .map(|(text, is_wrapped)| Row { text: text.trim_end().to_owned(), is_wrapped })
+            .collect()
+    }
+}
+
+fn push(text: &mut String, row: &Row) {
+    text.push_str(&row.text);
+    if !row.is_wrapped {
+        text.push('\n');
+    }
+}
+
+/// How much of a screen a sequence erases.
+#[derive(Debug, PartialEq, Eq)]
+enum Erases {
+    All,
+    /// All that is behind the cursor.
+    Behind,
+}
+
+fn erases(sequence: &[u8]) -> Option<Erases> {
+    let starts = |with: &str| sequence.starts_with(with.as_bytes());
+    if starts("\x1b[2J") || starts("\x1bc") {
+        Some(Erases::All)
+    } else {
+        (starts("\x1b[J") || starts("\x1b[0J")).then_some(Erases::Behind)
+    }
+}
+
+/// Where what goes back over the screen begins: a sequence that moves the cursor, or a character that does.
+fn first_redraw(bytes: &[u8]) -> Option<usize> {
+    let goes_back = |at: &usize| match bytes[*at] {
+        0x08 => true,
+        b'\r' => bytes.get(at + 1).is_some_and(|next| !matches!(next, b'\n' | b'\r')),
+        ESC => match bytes.get(at + 1) {
+            Some(b'[') => {
+                let end = bytes[at + 2..].iter().find(|byte| (0x40..=0x7e).contains(*byte));
+                end.is_some_and(|end| b"@ABCDEFGHIJLMPSTXZ`adefr".contains(end))
+                    || bytes[at + 2..].starts_with(b"?1049")
+                    || bytes[at + 2..].starts_with(b"?47")
+            }
+            Some(next) => b"78DEMc".contains(next),
+            None => false,
+        },
+        _ => false,
+    };
+    (0..bytes.len()).find(goes_back)
+}
+
+/// How many of these bytes do not end within a control sequence.
+fn complete(bytes: &[u8]) -> usize {
+    let from = bytes.len().saturating_sub(SEQUENCE_MAX);
+    let Some(start) = bytes[from..].iter().rposition(|byte| *byte == ESC).map(|at| from + at) else {
+        return bytes.len();
+    };
+    let is_whole = match bytes.get(start + 1) {
+        None => false,
+        Some(b'[') => bytes[start + 2..].iter().any(|byte| (0x40..=0x7e).contains(byte)),
+        // The emulator itself waits for the end of a string.
+        Some(_) => true,
+    };
+    if is_whole { bytes.len() } else { start }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is shown of it in the end; the same however it is cut.
+    fn text(bytes: &str) -> String {
+        let whole = |size: usize| {
+            let mut emulated = Emulated::new(5, 20);
+            let parts = bytes.as_bytes().chunks(size).map(|part| emulated.write(part)).collect::<String>();
+            parts + &emulated.end()
+        };
+        let text = whole(bytes.len().max(1));
+        for size in [1, 2, 7] {
+            assert_eq!(whole(size), text, "in pieces of {size}");
+        }
+        text
+    }
+
+    #[test]
+    fn what_only_appends_stays_as_it_is() {
+        let many: String =
+            (0..100).map(|n| format!("line\t{n} of \x1b[31mmany\x1b[0m that are rather long\r\n")).collect();
+        let lines: String = (0..100).map(|n| format!("line\t{n} of many that are rather long\n")).collect();
+        assert_eq!(text(&many), lines);
+        assert_eq!(text("no end"), "no end");
+        assert_eq!(text(""), "");
+    }
+
+    #[test]
+    fn what_is_written_over_is_shown_as_it_was_in_the_end() {
+        assert_eq!(text("10%\r20%\r100%\r\ndone\r\n"), "100%\ndone\n");
+        assert_eq!(text("$ lx\x08\x1b[Ks\r\na  b\r\n"), "$ ls\na  b\n");
+        assert_eq!(
+            text("one\r\ntwo\r\n\x1b[2A\x1b[2Kone!\r\n\x1b[2Ktwo!\r\n"),
+            "one\ntwo\none!\ntwo!\n",
+            "both were seen"
+        );
+    }
+
+    #[test]
+    fn words_that_are_set_apart_by_moves_are_apart() {
+        assert_eq!(text("\x1b[1;3HWorking\x1b[2Con\x1b[1Cit\r\nnext"), "  Working  on it\nnext\n");
+    }
+
+    #[test]
+    fn what_scrolled_off_comes_before_the_last_screen_and_long_lines_are_whole() {
+        let lines: String = (0..9).map(|n| format!("row {n}\r\n")).collect();
+        let wanted: String = (0..9).map(|n| format!("row {n}\n")).collect();
+        assert_eq!(text(&format!("\x1b[H{lines}")), wanted);
+        let long = "0123456789".repeat(7);
+        assert_eq!(text(&format!("\x1b[H{long}\r\nend")), format!("{long}\nend\n"));
+    }
+
+    #[test]
+    fn what_is_cleared_was_seen_and_what_is_drawn_again_as_it_was_is_not_repeated() {
+        assert_eq!(text("\x1b[H\x1b[Jfirst\r\n\x1b[H\x1b[Jsecond\r\n"), "first\nsecond\n");
+        assert_eq!(text("\x1b[H\x1b[2Jtitle\r\n1\r\n\x1b[H\x1b[2Jtitle\r\n2\r\n"), "title\n1\n2\n");
+        assert_eq!(text("\x1b[H\x1b[2Jsame\r\n\x1b[H\x1b[2Jsame\r\n"), "same\n");
+    }
+
+    #[test]
+    fn rows_are_followed_once_they_are_left_alone() {
+        let mut emulated = Emulated::new(5, 20);
+        assert_eq!(emulated.write(b"plain\r\n$ "), "plain\n");
+        assert_eq!(emulated.quiet(), "$ ", "nothing was redrawn yet");
+        assert_eq!(emulated.write(b"\r\x1b[Kdone\r\nspin"), "");
+        assert_eq!(emulated.quiet(), "", "it may be drawn over");
+        let deadline = Instant::now() + STABLE * 20;
+        let text = loop {
+            let text = emulated.quiet();
+            if !text.is_empty() || Instant::now() > deadline {
+                break text;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        assert_eq!(text, "done\n");
+        assert_eq!(emulated.end(), "spin\n");
+    }
+}
