@@ -211,13 +211,19 @@ stream_max_retries = 1
     def session(self, name, agent=None, place="main"):
         return Session(self, name, agent or self.kind, place)
 
+    def reconfigure(self, more):
+        """Adds to the configuration, which is in force at once."""
+        with (self.dir / "config.toml").open("a") as config:
+            config.write(f"\n{more}")
+        self.poolctl("config", "reload")
+
 
 class Session:
     """A session of the pool, by `poolctl`; and what its agent recorded of it."""
 
     def __init__(self, lab, name, agent, place):
         self.lab, self.name, self.sent = lab, name, 0
-        lab.poolctl("new", name, "--agent", agent, "--cwd", lab.place(place))
+        lab.poolctl("new", name, "--agent", agent, "--cwd", lab.place(place), "--wait-slot", "60s")
 
     def show(self):
         return self.lab.ask("show", self.name)[0]

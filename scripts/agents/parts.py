@@ -332,6 +332,62 @@ def woken(lab, count, check):
     return {**alike(check, session, sent), "woken_s": sorted(took)[len(took) // 2], "at_most_s": max(took)}
 
 
+def afternoon(lab, count, check, kills=False):
+    """Prompts of all kinds for six sessions on three slots, which are parked and woken by that and by hand: every prompt
+    exact, once, in its session's order, in one conversation each; none lost or stuck. POOL_SEED chooses another order."""
+    seed = int(os.environ.get("POOL_SEED", "1"))
+    chance, texts = random.Random(seed), some(count, seed, marked=True)
+    lab.reconfigure("[pool]\nmax_sessions = 3\nidle_settle = '2s'\n")
+    sessions, sent = [], {}
+    for n in range(6):
+        session = lab.session(f"a{n}")
+        hello = session.send("hello")
+        ended(check, hello, what="the first")
+        sessions.append(session)
+        sent[session.name] = [(hello["id"], "hello")]
+    for text in [text if len(text) <= 30_000 else text[:30_000] + text[-20:] for text in texts]:
+        session = chance.choice(sessions)
+        sent[session.name].append((session.send(text, wait="queued", more=["--wake"])["id"], text))
+    began, killed, parked, seen_to = time.monotonic(), 0, 0, collections.Counter()
+    while True:
+        states = {session.name: {m["id"]: m for m in session.messages()} for session in sessions}
+        left = [(s, states[s.name][n]) for s in sessions for n, _ in sent[s.name] if states[s.name][n]["state"] not in OVER]
+        if not left:
+            break
+        if time.monotonic() - began > 120 + 15 * count:
+            raise Failed(f"{len(left)} are not over: {[(s.name, m['state'], told(s.show())) for s, m in left[:6]]}")
+        for session, message in left:
+            stuck = message["state"] == "in_doubt" or message["state"] == "typed" and message["reason"]
+            if stuck and kills:
+                seen_to[see_to(session, message, re.search(r"\(number \d+\)$", dict(sent[session.name])[message["id"]])[0])] += 1
+        if kills:
+            time.sleep(chance.uniform(0.3, 1.2))
+            lab.kill_poold()
+            killed += 1
+        else:
+            time.sleep(chance.uniform(1, 4))
+            parked += not lab.poolctl("park", chance.choice(sessions).name, may_fail=True).returncode
+    over = collections.Counter(states[s.name][n]["state"] for s in sessions for n, _ in sent[s.name])
+    check(kills or over == {"done": count + 6}, f"what became of them: {dict(over)}")
+    wrong = 0
+    for session in sessions:
+        got = [arrives(lab.kind, prompt) for prompt in session.prompts()]
+        wanted = [arrives(lab.kind, text) for n, text in sent[session.name] if kills is False or states[session.name][n]["state"] == "done"]
+        if kills:
+            got = [prompt for prompt in got if prompt in wanted]
+        wrong += got != wanted
+        check(got == wanted, f"{session.name} got {len(got)} of {len(wanted)}, the first other one is "
+              f"{next(((w[-60:], g[-60:]) for w, g in zip(wanted, got) if w != g), None)}")
+    lost = [event for event in lab.ask("events") if event["kind"] == "conversation_lost"]
+    check(not lost or kills, f"{len(lost)} conversations were lost")
+    return {"sent": count, **over, "sessions_wrong": wrong, "parked_by_hand": parked, "kills": killed, "seen_to": dict(seen_to)}
+
+
+def afternoon_killed(lab, count, check):
+    """The same, while poold is killed -9 again and again."""
+    return afternoon(lab, count, check, kills=True)
+
+
 def cut_off(lab, count, check):
     """The tmux server dies within 0.3 s of a session's first prompt: the session comes back, and works the next."""
     chance, took, lost = random.Random(5), [], []
@@ -479,4 +535,4 @@ NOT_FOR = {"gemini": {
     "limit": "it asks at its terminal what to do about a limit, and does not say until when that is",
 }}
 PARTS = {part.__name__: part for part in
-         (exact, killed, hogged, busy, interrupted, permission, questions, orphan, resumed, woken, cut_off, kept, limit, limit_over, outage, startup, files)}
+         (exact, killed, hogged, busy, interrupted, permission, questions, orphan, resumed, woken, afternoon, afternoon_killed, cut_off, kept, limit, limit_over, outage, startup, files)}

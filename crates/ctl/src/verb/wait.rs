@@ -12,6 +12,7 @@ use protocol::{ActivityState, ErrorCode, MessageId, Request, Response, SessionRe
 
 use crate::context::Context;
 use crate::error::Error;
+use crate::exit;
 use crate::show::time;
 
 pub(crate) use came::code_of;
@@ -22,8 +23,9 @@ use output::{Found, Pattern, Watched};
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER)]
 pub(crate) struct Args {
-    /// For which session
-    pub session: String,
+    /// For which session; for several, all of them, or the first that has another code than 0
+    #[arg(required = true, value_name = "SESSION")]
+    pub sessions: Vec<String>,
     /// For what; several, or a list with commas, are the first of them that is so [default: idle,attention,error: what was
     /// sent is worked, or somebody is needed]
     #[arg(long = "for", value_name = "WHAT", value_parser = list)]
@@ -127,23 +129,42 @@ fn what(word: &str) -> Result<What, String> {
 
 /// Waits, and says what came.
 pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
-    let session = context.session(&args.session)?;
+    let sessions =
+        args.sessions.iter().map(|session| context.session(session)).collect::<Result<Vec<_>, _>>()?;
     let mut wanted: Vec<Wanted> = args.wanted.into_iter().flat_map(|list| list.0).collect();
     if wanted.is_empty() {
         wanted = list(SETTLED).map_err(Error::usage)?.0;
     }
-    let words: Vec<&str> = wanted.iter().map(|wanted| wanted.word.as_str()).collect();
-    let progress = context.progress(&format!("{}: {}", args.session, words.join(", ")));
+    let words = wanted.iter().map(|wanted| wanted.word.as_str()).collect::<Vec<_>>().join(", ");
+    let mut progress = Some(context.progress(&format!("{}: {words}", args.sessions.join(", "))));
     if args.since.is_some() && patterns(&wanted).is_empty() {
         return Err(Error::usage("--since says from when on output counts: it goes with --for output:REGEX"));
     }
-    let came = first(context, (&session, args.since), &wanted).map_err(|error| match error.code() {
+    let late = |error: Error| match error.code() {
         // Whoever noticed it first: poold, or this command.
-        ErrorCode::Timeout => Error::timeout(format!("{} did not come in time", words.join(", "))),
+        ErrorCode::Timeout => Error::timeout(format!("{words} did not come in time")),
         _ => error,
-    })?;
-    drop(progress);
-    show(context, &session, &wanted, came)
+    };
+    let several = sessions.len() > 1;
+    let (sender, came) = mpsc::channel();
+    for session in sessions {
+        let (context, wanted, sender, since) = (context.clone(), wanted.clone(), sender.clone(), args.since);
+        // Not waited for: what has come of one may end the command.
+        thread::spawn(move || {
+            let came = first(&context, (&session, since), &wanted);
+            drop(sender.send((session, came)));
+        });
+    }
+    drop(sender);
+    for (session, came) in came {
+        // It would stand between the lines that are printed.
+        progress.take();
+        let code = show(context, (&session, several), &wanted, came.map_err(late)?)?;
+        if code != exit::OK {
+            return Ok(code);
+        }
+    }
+    Ok(exit::OK)
 }
 
 /// What was heard of one way to learn it.

@@ -39,6 +39,10 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
         "wait_for_nothing_named_is_for_the_work_or_for_somebody",
         wait_for_nothing_named_is_for_the_work_or_for_somebody,
     ),
+    (
+        "wait_for_several_is_for_all_of_them_or_the_first_that_needs_somebody",
+        wait_for_several_is_for_all_of_them_or_the_first_that_needs_somebody,
+    ),
     ("a_wait_that_ran_out_is_not_said_to_be_the_daemons", a_wait_that_ran_out_is_not_said_to_be_the_daemons),
     ("attach_waits_for_what_is_woken", attach_waits_for_what_is_woken),
     ("nothing_shown_holds_a_key", nothing_shown_holds_a_key),
@@ -420,6 +424,28 @@ fn wait_for_nothing_named_is_for_the_work_or_for_somebody() {
     let states = [ActivityState::Idle, ActivityState::Attention, ActivityState::Error];
     let wait = Wait { session: named("web"), until: states.map(Until::Activity).to_vec(), timeout_ms: None };
     assert_eq!(pool.request(), Request::Wait(wait));
+}
+
+fn wait_for_several_is_for_all_of_them_or_the_first_that_needs_somebody() {
+    let needs = |name: &str, state| {
+        let mut view = view(1, name, Lifecycle::Live, None);
+        view.activity.state = state;
+        shown(view)
+    };
+    let pool = Pool::new(move |call| match &call.request {
+        Request::Wait(wait) if wait.session.0 == "asks" => needs("asks", ActivityState::Attention),
+        // One that is not over holds nobody up who hears of another.
+        Request::Wait(wait) if wait.session.0 == "busy" => {
+            std::thread::sleep(std::time::Duration::from_secs(5));
+            needs("busy", ActivityState::Idle)
+        }
+        _ => needs("web", ActivityState::Idle),
+    });
+    let mut lines: Vec<String> = pool.run("wait web api").success().lines().map(str::to_owned).collect();
+    lines.sort();
+    assert_eq!(lines, ["api  idle", "web  idle"]);
+    let ran = pool.run("wait busy asks");
+    assert_eq!((ran.code, ran.out.as_str()), (10, "asks  attention\n"));
 }
 
 fn a_wait_that_ran_out_is_not_said_to_be_the_daemons() {

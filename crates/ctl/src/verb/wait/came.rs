@@ -69,10 +69,10 @@ fn is_so(view: &SessionView, until: &Until) -> bool {
     }
 }
 
-/// Says what came; the code that this is.
+/// Says what came, and of which session where there are several; the code that this is.
 pub(super) fn show(
     context: &Context,
-    session: &SessionRef,
+    (session, several): (&SessionRef, bool),
     wanted: &[Wanted],
     came: Came,
 ) -> Result<u8, Error> {
@@ -87,6 +87,8 @@ pub(super) fn show(
                 print(&SessionJson::new(&view, time::now()), word, Some(&found.text))?;
             }
         }
+    } else if several {
+        out::line(&escape::line(&format!("{session}  {word}")))?;
     } else if wanted.len() > 1 {
         out::line(&escape::line(word))?;
     }
