@@ -19,9 +19,15 @@ const SOON: Duration = Duration::from_secs(30);
 /// The longest text of an item, in bytes.
 const TEXT_MAX: usize = 300;
 
-/// Everything, the longest waiting first. `waits`: why the next prompts of sessions are not typed yet.
+/// Everything, the longest waiting first. `waits`: why the next prompts of sessions are not typed yet; `is_worked`: whether
+/// a session's kind of messages has a worker.
 #[must_use]
-pub fn items(pool: &Pool, waits: &BTreeMap<SessionId, String>, now: Timestamp) -> Vec<InboxItem> {
+pub fn items(
+    pool: &Pool,
+    waits: &BTreeMap<SessionId, String>,
+    is_worked: impl Fn(SessionId, &str) -> bool,
+    now: Timestamp,
+) -> Vec<InboxItem> {
     let of = |session: &Session| {
         let why = waits.get(&session.id).map(String::as_str);
         let look = Look { pool, session, now };
@@ -30,6 +36,10 @@ pub fn items(pool: &Pool, waits: &BTreeMap<SessionId, String>, now: Timestamp) -
         found.into_iter().chain(held).flatten().collect::<Vec<_>>()
     };
     let mut items: Vec<InboxItem> = pool.sessions().flat_map(of).collect();
+    items.extend(queue::unclaimed(pool, is_worked, now).map(|found| {
+        let look = Look { pool, session: found.session, now };
+        look.item("worker", found.oldest, found.told(pool.age(now, found.oldest)))
+    }));
     items.sort_by_key(|item| (item.since, item.session));
     items
 }

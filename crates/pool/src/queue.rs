@@ -90,6 +90,52 @@ fn doubled(base: Duration, times: u32, max: Duration) -> Duration {
     base.saturating_mul(1_u32.checked_shl(times).unwrap_or(u32::MAX)).min(max)
 }
 
+/// A message of a kind that nobody works is a problem after this long.
+const UNCLAIMED: Duration = Duration::from_secs(600);
+
+/// Messages of one kind that wait for a worker, where there is none.
+#[derive(Debug, Clone, Copy)]
+pub struct Unclaimed<'a> {
+    /// Whose.
+    pub session: &'a Session,
+    /// Of which kind.
+    pub kind: &'a str,
+    /// How many.
+    pub count: u64,
+    /// When the first of them was queued.
+    pub oldest: Timestamp,
+}
+
+/// The kinds that have waited for long and that nobody asks for. `is_worked`: whether a session's kind has a worker.
+pub fn unclaimed<'a>(
+    pool: &'a Pool,
+    is_worked: impl Fn(SessionId, &str) -> bool,
+    now: Timestamp,
+) -> impl Iterator<Item = Unclaimed<'a>> {
+    let all = pool.sessions().flat_map(|session| {
+        let of = move |(kind, count, oldest)| Unclaimed { session, kind, count, oldest };
+        pool.waiting_kinds(session.id).map(of)
+    });
+    all.filter(move |found| {
+        let is_late = found.kind != PROMPT && pool.age(now, found.oldest) >= UNCLAIMED;
+        is_late && !is_worked(found.session.id, found.kind)
+    })
+}
+
+impl Unclaimed<'_> {
+    /// What is wrong, and the command that goes on.
+    #[must_use]
+    pub fn told(&self, age: Duration) -> (String, String) {
+        let (kind, name, minutes) = (self.kind, &self.session.name, age.as_secs() / 60);
+        let (messages, wait) = if self.count == 1 { ("message", "waits") } else { ("messages", "wait") };
+        let count = self.count;
+        let text = format!(
+            "{count} {messages} of kind {kind} for {name} {wait} for a worker, the oldest for {minutes} min"
+        );
+        (text, format!("poolctl work {name} --kind {kind} -- …"))
+    }
+}
+
 /// The command by which a person says what became of a prompt.
 #[must_use]
 pub fn resolve_command(session: &str, id: MessageId) -> String {

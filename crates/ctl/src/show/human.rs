@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use protocol::reply::SessionView;
 use protocol::session::Exit;
-use protocol::{Lifecycle, OsBytes, Session, Timestamp, redact};
+use protocol::{Lifecycle, OsBytes, Session, SessionId, Timestamp, redact};
 
 use crate::show::json::word;
 use crate::show::out::Style;
@@ -13,7 +13,12 @@ use crate::show::{agent, escape, life, lock, time, tree};
 
 /// A table of sessions.
 #[must_use]
-pub(crate) fn sessions(views: &[SessionView], style: Style, now: Timestamp) -> String {
+pub(crate) fn sessions(
+    views: &[SessionView],
+    needs: &BTreeMap<SessionId, Vec<String>>,
+    style: Style,
+    now: Timestamp,
+) -> String {
     let header = ["ID", "NAME", "AGENT", "STATE", "STATUS", "ACTIVITY", "QUEUE", "RUNS", "ACTIVE"];
     let mut table = Table::new(&header);
     for view in views {
@@ -24,7 +29,7 @@ pub(crate) fn sessions(views: &[SessionView], style: Style, now: Timestamp) -> S
             session.spec.agent.clone(),
             state(view),
             view.status().or(view.slot_wait.map(|_| "waiting")).unwrap_or_default().to_owned(),
-            agent::word(view).unwrap_or_default().to_owned(),
+            activity(view, needs.get(&session.id).map_or(&[], Vec::as_slice)),
             (view.queue.queued + view.queue.claimed + view.queue.in_doubt).to_string(),
             session.current_command.as_ref().map(OsBytes::to_string_lossy).unwrap_or_default(),
             when(session.last_activity_at, style, now),
@@ -34,6 +39,14 @@ pub(crate) fn sessions(views: &[SessionView], style: Style, now: Timestamp) -> S
         }
     }
     table.render()
+}
+
+/// What its agent does, and what else of it waits for a person: `idle !held_back`.
+fn activity(view: &SessionView, needs: &[String]) -> String {
+    let asked = view.activity.ask.as_ref().map(|ask| ask.kind.word());
+    let others = needs.iter().filter(|kind| asked != Some(kind.as_str())).map(|kind| format!("!{kind}"));
+    let words = agent::word(view).map(str::to_owned).into_iter().chain(others);
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// Everything about one session, a line each; what is asked, its processes and the end of what it wrote after that.
@@ -227,6 +240,7 @@ impl Rows {
 
 #[cfg(test)]
 mod tests {
+    use protocol::activity::{Ask, AskKind};
     use protocol::life::Conversation;
     use protocol::reply::{LockView, TreeProcess};
     use protocol::{ProcId, Reason};
@@ -241,9 +255,18 @@ mod tests {
         let view = testing::session("web");
         let expected = "ID      NAME  AGENT  STATE  STATUS  ACTIVITY  QUEUE  RUNS  ACTIVE\n\
                         sess_1  web   shell  live   idle    unknown   0      sh    2023-11-14T22:13:20.000Z\n";
-        assert_eq!(sessions(std::slice::from_ref(&view), Style::default(), NOW), expected);
+        assert_eq!(sessions(std::slice::from_ref(&view), &BTreeMap::new(), Style::default(), NOW), expected);
         let style = Style { terminal: true, ..Style::default() };
-        assert!(sessions(&[view], style, NOW).ends_with("sh    5m ago\n"));
+        assert!(sessions(&[view], &BTreeMap::new(), style, NOW).ends_with("sh    5m ago\n"));
+    }
+
+    #[test]
+    fn a_row_says_what_waits_for_a_person_beside_what_is_asked() {
+        let mut view = testing::session("web");
+        let ask = |kind| Ask { id: 1, kind, text: String::new(), tool: None, answerable: false };
+        view.activity.ask = Some(ask(AskKind::Dialog));
+        let needs = ["dialog".to_owned(), "unconfirmed".to_owned()];
+        assert_eq!(activity(&view, &needs), "unknown !unconfirmed");
     }
 
     #[test]
@@ -252,8 +275,8 @@ mod tests {
         view.session.current_command = Some("\x1b[2Jevil\n".into());
         view.session.spec.command = vec!["sh".into(), "-c".into(), "echo '\x07'".into()];
         view.session.labels.insert("k".into(), "a\x1bb".into());
-        let shown =
-            sessions(&[view.clone()], Style::default(), NOW) + &session(&view, None, Style::default(), NOW);
+        let shown = sessions(&[view.clone()], &BTreeMap::new(), Style::default(), NOW)
+            + &session(&view, None, Style::default(), NOW);
         assert!(shown.chars().all(|c| c == '\n' || !c.is_control()), "{shown:?}");
         assert!(shown.contains(r"sh -c 'echo '\''\x07'\'''"), "{shown}");
         assert!(!shown.contains("hunter2"));
@@ -311,7 +334,7 @@ mod tests {
         has(&view, "exit not known: its init was killed, or could not write, before it left a record");
         has(&view, "wakes by a prompt, `poolctl attach web` or `poolctl restore web`");
         has(&view, "next start in 12s");
-        let listed = sessions(std::slice::from_ref(&view), Style::default(), NOW);
+        let listed = sessions(std::slice::from_ref(&view), &BTreeMap::new(), Style::default(), NOW);
         assert!(listed.contains("parked(evicted)  waiting"), "{listed}");
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use protocol::reply::SessionView;
 use protocol::request::List;
-use protocol::{Lifecycle, Request, Response};
+use protocol::{Lifecycle, Request, Response, SessionId};
 
 use crate::cli::pair;
 use crate::client::Client;
@@ -44,16 +44,27 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     // A state that was asked for is shown, whether it is among those shown otherwise or not.
     let all = args.all || args.state.is_some();
     let list = List { all, state: args.state, labels, agent: args.agent };
-    let views = sessions(&mut context.client(), list)?;
+    let mut client = context.client();
+    let views = sessions(&mut client, list)?;
     let now = time::now();
     if context.style.json {
         views.iter().try_for_each(|view| out::json(&SessionJson::new(view, now)))?;
     } else if context.style.quiet {
         views.iter().try_for_each(|view| out::line(&view.session.id.to_string()))?;
     } else {
-        out::text(&human::sessions(&views, context.style, now))?;
+        let needs = if views.is_empty() { BTreeMap::new() } else { needs(&mut client) };
+        out::text(&human::sessions(&views, &needs, context.style, now))?;
     }
     Ok(exit::OK)
+}
+
+/// What waits for a person, by session, in the words of `inbox`; nothing where the daemon does not tell.
+fn needs(client: &mut Client) -> BTreeMap<SessionId, Vec<String>> {
+    let mut needs: BTreeMap<SessionId, Vec<String>> = BTreeMap::new();
+    if let Ok(Response::Inbox(items)) = client.ask(Request::Inbox) {
+        items.into_iter().for_each(|item| needs.entry(item.session).or_default().push(item.kind));
+    }
+    needs
 }
 
 /// The sessions that this asks for.

@@ -32,7 +32,8 @@ pub(super) async fn inbox(daemon: &Arc<Daemon>) -> Reply {
 }
 
 fn waiting(turn: &Turn<'_>) -> Vec<InboxItem> {
-    pool::inbox::items(turn.pool(), &turn.rest.agents.waits, turn.now())
+    let is_worked = |session, kind: &str| queues::is_worked(turn, session, kind);
+    pool::inbox::items(turn.pool(), &turn.rest.agents.waits, is_worked, turn.now())
 }
 
 fn overview(turn: &Turn<'_>, daemon: &Daemon) -> Status {

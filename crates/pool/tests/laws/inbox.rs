@@ -3,14 +3,20 @@
 use std::collections::BTreeMap;
 
 use pool::inbox;
+use pool::queue::Rules;
 use protocol::life::Budget;
-use protocol::{Event, SessionId, Timestamp};
+use protocol::{Event, OpId, SessionId, Timestamp};
 
+use crate::queue::{self, asked};
 use crate::stage::Stage;
 
 fn kinds(stage: &Stage, why: &str) -> Vec<(String, String)> {
+    told(stage, why, false)
+}
+
+fn told(stage: &Stage, why: &str, is_worked: bool) -> Vec<(String, String)> {
     let waits: BTreeMap<SessionId, String> = [(stage.session().id, why.to_owned())].into();
-    let items = inbox::items(&stage.world.pool, &waits, Timestamp(stage.world.now));
+    let items = inbox::items(&stage.world.pool, &waits, |_, _| is_worked, Timestamp(stage.world.now));
     items.into_iter().map(|item| (item.kind, item.next)).collect()
 }
 
@@ -51,4 +57,17 @@ fn what_is_started_no_more_by_itself_is_told() {
     let budget = Budget { exhausted: true, ..Budget::default() };
     stage.world.emit(Event::BudgetChanged { session: stage.session().id, budget });
     assert_eq!(kind(&stage, ""), ["exhausted"]);
+}
+
+#[test]
+fn messages_that_no_worker_takes_are_told_after_ten_minutes() {
+    let mut stage = Stage::new("claude");
+    let (op, send) = (OpId::Named("one".to_owned()), asked(stage.id, "observation"));
+    queue::send(&mut stage.world, &Rules::default(), &send, &op).unwrap();
+    stage.pass(599_999);
+    assert_eq!(kind(&stage, ""), [""; 0]);
+    stage.pass(1);
+    let next = format!("poolctl work {} --kind observation -- …", stage.session().name);
+    assert_eq!(kinds(&stage, ""), [("worker".to_owned(), next)]);
+    assert_eq!(told(&stage, "", true), []);
 }

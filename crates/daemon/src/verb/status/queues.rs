@@ -1,16 +1,10 @@
 //! What is wrong with queues: health is that they go on, not that a process is up.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
-
-use protocol::message::PROMPT;
+use pool::queue::{self, Unclaimed};
 use protocol::{MessageState, SessionId};
 
 use crate::context::Daemon;
 use crate::engine::Turn;
-
-/// A message of a kind that nobody works is a problem after this long.
-const UNCLAIMED: Duration = Duration::from_secs(600);
 
 /// Each a sentence with what to do.
 pub(super) fn problems(turn: &Turn<'_>, daemon: &Daemon, quarantined: u64) -> Vec<String> {
@@ -37,27 +31,19 @@ pub(super) fn problems(turn: &Turn<'_>, daemon: &Daemon, quarantined: u64) -> Ve
 
 /// Kinds that wait and that nobody asks for.
 fn unclaimed(turn: &Turn<'_>) -> Vec<String> {
-    let worked = |session: SessionId, kind: &str| {
-        let registered = turn.rest.work.workers().filter_map(|(_, worker)| worker.generator.as_ref());
-        registered
-            .filter(|r| r.session == session)
-            .any(|r| r.kinds.is_empty() || r.kinds.iter().any(|k| k == kind))
+    let found = queue::unclaimed(turn.pool(), |session, kind| is_worked(turn, session, kind), turn.now());
+    let sentence = |found: Unclaimed<'_>| {
+        let (text, next) = found.told(turn.age(found.oldest));
+        format!("{text}: `{next}`")
     };
-    let mut waiting: BTreeMap<(String, String), (u64, Duration)> = BTreeMap::new();
-    for session in turn.pool().sessions() {
-        for (kind, queued, oldest) in turn.pool().waiting_kinds(session.id) {
-            let age = turn.age(oldest);
-            if kind != PROMPT && age >= UNCLAIMED && !worked(session.id, kind) {
-                waiting.insert((session.name.to_string(), kind.to_owned()), (queued, age));
-            }
-        }
-    }
-    let sentence = |((name, kind), (queued, age)): ((String, String), (u64, Duration))| {
-        let minutes = age.as_secs() / 60;
-        let (messages, wait) = if queued == 1 { ("message", "waits") } else { ("messages", "wait") };
-        format!(
-            "{queued} {messages} of kind {kind} for {name} {wait} for a worker, the oldest for {minutes} min: `poolctl work {name} --kind {kind} -- …`"
-        )
-    };
-    waiting.into_iter().map(sentence).collect()
+    let mut found: Vec<Unclaimed<'_>> = found.collect();
+    found.sort_by_key(|found| (&found.session.name, found.kind));
+    found.into_iter().map(sentence).collect()
+}
+
+/// Whether a worker is registered for a kind of a session's messages.
+pub(super) fn is_worked(turn: &Turn<'_>, session: SessionId, kind: &str) -> bool {
+    let registered = turn.rest.work.workers().filter_map(|(_, worker)| worker.generator.as_ref());
+    let takes = |kinds: &[String]| kinds.is_empty() || kinds.iter().any(|taken| taken == kind);
+    registered.filter(|worker| worker.session == session).any(|worker| takes(&worker.kinds))
 }
