@@ -181,8 +181,8 @@ stream_max_retries = 1
 
     def ask(self, *words, **how):
         """The JSON documents that poolctl prints."""
-        lines = self.poolctl(*words, "--json", **how).stdout.decode(errors="replace").splitlines()
-        return [json.loads(line) for line in lines]
+        lines = self.poolctl(*words, "--json", **how).stdout.decode(errors="replace").split("\n")
+        return [json.loads(line) for line in lines if line]
 
     def poold(self):
         """Its pid, if it answers."""

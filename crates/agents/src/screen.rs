@@ -111,6 +111,13 @@ pub fn keyed_dialogs(adapter: Adapter) -> impl Iterator<Item = &'static str> {
     dialogs::keyed(adapter)
 }
 
+/// The text of a dialog without the marks before its lines, of which one moves with the choice.
+#[must_use]
+pub fn unmarked(text: &str) -> String {
+    let unmarked = |line: &str| line.trim_start_matches(|c: char| !c.is_alphanumeric()).to_owned();
+    text.lines().map(unmarked).collect::<Vec<_>>().join("\n")
+}
+
 /// The numbers of the choices in the text of a dialog, with what they say.
 #[must_use]
 pub fn choices(text: &str) -> Vec<(u8, &str)> {

@@ -187,8 +187,8 @@ async fn deliver_one(daemon: &Arc<Daemon>, session: SessionId) -> Result<Tried, 
         settle_keys(daemon, session).await?;
     }
     let looked = glanced(daemon, &agent, &run, pane).await;
-    if let Some(look) = looked.as_ref().ok().and_then(|glance| glance.look.as_ref()) {
-        dialog::in_the_way(daemon, (session, pane), &agent, look).await;
+    if let Ok(glance) = &looked {
+        dialog::in_the_way(daemon, (session, pane), &agent, glance).await;
     }
     if let Err(why) = looked.and_then(|glance| delivery::look(&daemon.loaded().settings, &agent, &glance)) {
         daemon.engine.post(move |turn| drop(turn.rest.agents.waits.insert(session, why)));
@@ -332,10 +332,15 @@ pub(crate) async fn glance(
     Ok((seen, look))
 }
 
-/// What is typed for a message: its body, or that its agent is to go on where that has the body already.
-pub(crate) fn text_of(agent: &Agent, message: &Message, body: Vec<u8>) -> Vec<u8> {
+/// What is typed for a message: its body, or that its agent is to go on where that has the body already, in the
+/// conversation that it has now.
+pub(crate) fn text_of(turn: &Turn<'_>, agent: &Agent, message: &Message, body: Vec<u8>) -> Vec<u8> {
+    let run = turn.pool().session(message.session).and_then(|session| session.incarnation.as_ref());
+    let begun_anew = |at: Timestamp| {
+        run.is_some_and(|run| !run.resumed && turn.pool().is_earlier(turn.now(), at, run.started_at))
+    };
     match &agent.go_on {
-        Some(go_on) if message.is_suspended() => go_on.clone().into_bytes(),
+        Some(go_on) if message.suspended_at().is_some_and(|at| !begun_anew(at)) => go_on.clone().into_bytes(),
         _ => body,
     }
 }
@@ -358,8 +363,8 @@ fn claim(
     let open = turn.pool().open_message(session, id)?;
     match found {
         Ok(Some((message, body))) => {
-            let message = Message { enter: message.enter || message.is_suspended(), ..message };
-            let body = text_of(&agent, &message, body);
+            let message = Message { enter: message.enter || message.suspended_at().is_some(), ..message };
+            let body = text_of(turn, &agent, &message, body);
             let event = queue::typing(&open, token, now);
             turn.emit(event);
             let told = agent.is_told_its_conversation() || agent.confirm != Confirm::Hook;

@@ -214,6 +214,6 @@ fn same(turn: &Turn<'_>, agent: &Agent, hook: &Hook) -> Same {
     if message.typing_began().is_some_and(|began| hook.at < began && began <= turn.now()) {
         return Same::No;
     }
-    let body = crate::delivery::text_of(agent, &message, body);
+    let body = crate::delivery::text_of(turn, agent, &message, body);
     compare(agent.adapter, &String::from_utf8_lossy(&body), text, *cut)
 }

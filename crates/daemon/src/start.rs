@@ -333,7 +333,8 @@ async fn stop(daemon: &Arc<Daemon>, thread: std::thread::JoinHandle<Option<Seq>>
 async fn end_empty_server(daemon: &Arc<Daemon>) {
     let has_none =
         |turn: &mut Turn<'_>| !turn.pool().sessions().any(|session| session.lifecycle.holds_slot());
-    if !daemon.device.start_server || !daemon.engine.turn(has_none).await.unwrap_or(false) {
+    let has_none = timeout(STOP_LIMIT, daemon.engine.turn(has_none)).await;
+    if !daemon.device.start_server || !matches!(has_none, Ok(Ok(true))) {
         return;
     }
     if let Err(error) = daemon.device.end_if_empty().await

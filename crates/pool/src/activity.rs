@@ -117,8 +117,10 @@ fn corrected(pool: &Pool, before: &Activity, notes: &Notes, seen: &Seen, now: Ti
     }
     // What its record says of this turn is not older than that.
     let busy_again = || Activity { state: ActivityState::Busy, ..idle(Source::Screen, before.since) };
+    let questioned = before.ask.as_ref().is_some_and(|ask| ask.kind == AskKind::Question);
     if let Title::Other(at) = seen.title
         && by_screen
+        && questioned
         && at > before.since
     {
         let again = busy_again();
@@ -213,6 +215,10 @@ pub fn asks_on(look: &Look, dialog: &Dialog, kind: AskKind) -> Activity {
     // The same dialog is the same request.
     let id = match kind {
         AskKind::Question => queue::hash(&[dialog.name.as_bytes(), dialog.text.as_bytes()]),
+        // One with choices is another one where it offers others.
+        _ if !screen::choices(&dialog.text).is_empty() => {
+            queue::hash(&[dialog.name.as_bytes(), screen::unmarked(&dialog.text).as_bytes()])
+        }
         _ => queue::hash(&[dialog.name.as_bytes()]),
     };
     let ask = Ask { id, kind, text: dialog.text.clone(), tool: None, answerable: false };

@@ -78,7 +78,10 @@ pub fn heard(pool: &Pool, session: &Session, hook: &Hook, hearing: Hearing<'_>) 
     let now = hearing.now;
     let late = notes.hooked == Some(hook.tag) && notes.heard_at.is_some_and(|at| is_before(hook, at, now));
     let before = pool.activity_in(session.id, hook.tag).cloned().unwrap_or_default();
+    let another =
+        changed.is_some() && hook.conversation != session.conversation.as_ref().map(|known| known.id.clone());
     let mut events: Vec<Event> = changed.into_iter().collect();
+    events.extend(queue::sent_from_the_start(pool, session.id, now).filter(|_| another));
     events.extend(prompt::heard(pool, hook, hearing, late.then_some(&before)));
     let open = open(&before, hearing.behind);
     // The request of a hook that waits is open, whatever overtook it, unless its turn is over.

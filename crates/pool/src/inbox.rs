@@ -32,7 +32,7 @@ pub fn items(
         let why = waits.get(&session.id).map(String::as_str);
         let look = Look { pool, session, now };
         let found = [look.asks(), look.login(), look.unconfirmed(), look.kept_waiting(why)];
-        let held = [look.failing(), look.exhausted(), look.over()];
+        let held = [look.failing(), look.suspended(), look.exhausted(), look.over()];
         found.into_iter().chain(held).flatten().collect::<Vec<_>>()
     };
     let mut items: Vec<InboxItem> = pool.sessions().flat_map(of).collect();
@@ -123,6 +123,16 @@ impl Look<'_> {
         let next = format!("poolctl queue dead {}", self.session.name);
         let since = breaker.opened_at.unwrap_or(self.session.changed_at);
         Some(self.item("failing", since, (text, next)))
+    }
+
+    /// The service of its agent is out, which is told to go on by itself.
+    fn suspended(&self) -> Option<InboxItem> {
+        let open = queue::waiting_prompt(self.pool, self.session.id).filter(|open| open.is_suspended)?;
+        let (id, name, tries) = (open.id, &self.session.name, open.attempts);
+        let text = format!(
+            "the turn of message {id} failed {tries} times by an outage of its service, and is gone on with"
+        );
+        Some(self.item("outage", open.since, (text, format!("poolctl queue retry {name} {id}"))))
     }
 
     /// It was started by itself too often.

@@ -19,7 +19,6 @@ use protocol::{Breaker, Event, Incarnation, MessageId, MessageState, OpId, Sessi
 
 use crate::clock::{self, Moment};
 use crate::pool::Pool;
-use slot::Place;
 
 pub(crate) use book::Book;
 pub use book::Open;
@@ -27,7 +26,7 @@ pub use give::{Asked, came_due, claimable, given, next_due, typing};
 pub(crate) use known::hash;
 pub use retention::outdated;
 pub use settle::{
-    Gone, ack, cut_off, dead_worker, fail, forgotten_by_agent, is_cut_off, lapsed, moved, suspended,
+    Gone, ack, cut_off, dead_worker, fail, is_cut_off, lapsed, moved, sent_from_the_start, suspended,
     tried_again, withdrawn,
 };
 pub(crate) use settle::{held_back, reopen};
@@ -308,8 +307,7 @@ pub fn next_prompt_at(pool: &Pool, session: SessionId) -> Option<Timestamp> {
 pub fn waiting_prompt(pool: &Pool, session: SessionId) -> Option<Open<'_>> {
     let queue = pool.book.queue(session)?;
     let (kind, lane) = queue.lanes.get_key_value(PROMPT)?;
-    let slot = lane.iter().find(|(_, slot)| slot.place() == Place::Waiting)?;
-    Some(queue.open_slot(session, kind, slot))
+    Some(queue.open_slot(session, kind, queue.next_in(lane)?))
 }
 
 /// The prompt of a session that is in flight or in doubt.
@@ -364,7 +362,9 @@ pub fn is_empty(pool: &Pool, session: SessionId) -> bool {
 fn given_up(pool: &Pool) -> impl Iterator<Item = (Moment, Open<'_>)> {
     let limited = pool.book.expiries.running();
     let open = limited.filter_map(|(at, session, id)| Some((at, pool.open_message(session, id)?)));
-    open.filter(|(_, open)| matches!(open.state, MessageState::Queued | MessageState::InDoubt))
+    let is_begun = |open: &Open<'_>| open.state == MessageState::Queued && open.is_suspended;
+    let waits = |open: &Open<'_>| matches!(open.state, MessageState::Queued | MessageState::InDoubt);
+    open.filter(move |(_, open)| waits(open) && !is_begun(open))
 }
 
 /// What waits and whose time ran out.

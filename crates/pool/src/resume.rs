@@ -39,11 +39,10 @@ pub fn lost(pool: &Pool, session: &Session, now: Timestamp) -> Vec<Event> {
     // One in which nothing was said is not taken up.
     let conversation = Some(Conversation { begun: false, ..last });
     let budget = Budget { due_at: Some(now), ..session.budget.clone() };
-    let first = queue::waiting_prompt(pool, session.id).filter(|open| open.attempts > 0);
     let changes = [
         Event::Agent(told),
         Event::ConversationChanged { session: session.id, conversation },
         Event::BudgetChanged { session: session.id, budget },
     ];
-    changes.into_iter().chain(first.map(|open| queue::forgotten_by_agent(&open, now))).collect()
+    changes.into_iter().chain(queue::sent_from_the_start(pool, session.id, now)).collect()
 }

@@ -71,14 +71,20 @@ impl Message {
         typing.map(|step| step.at)
     }
 
-    /// Its agent has its text already, and the turn that it began failed: what is typed is not the text, but that the
-    /// agent is to go on.
+    /// When it was last suspended, unless it is sent from the start since: its agent has its text already, and is only told
+    /// to go on.
     #[must_use]
-    pub fn is_suspended(&self) -> bool {
-        let anew = |step: &&Step| step.state == MessageState::Queued && step.attempts == 0;
-        let since = self.steps.iter().rev().take_while(|step| !anew(step));
-        since.into_iter().any(|step| step.state == MessageState::Suspended)
+    pub fn suspended_at(&self) -> Option<Timestamp> {
+        suspended_at(&self.steps)
     }
+}
+
+/// The same of the steps of a message.
+#[must_use]
+pub fn suspended_at(steps: &[Step]) -> Option<Timestamp> {
+    let anew = |step: &&Step| step.state == MessageState::Queued && step.attempts == 0;
+    let mut since = steps.iter().rev().take_while(|step| !anew(step));
+    since.find(|step| step.state == MessageState::Suspended).map(|step| step.at)
 }
 
 /// The most steps that are remembered of a message; of more, the first and the newest.

@@ -4,7 +4,9 @@
 use pool::{Operation, OperationState, Pool};
 use protocol::event::AgentEvent;
 use protocol::message::STEPS_MAX;
-use protocol::{Breaker, Event, Message, MessageId, OpId, SessionId, Stamped, Step, Tag, Timestamp};
+use protocol::{
+    Breaker, Event, Message, MessageId, MessageState, OpId, SessionId, Stamped, Step, Tag, Timestamp,
+};
 use redb::{Database, ReadableTable, WriteTransaction};
 
 use crate::error::{RecordError, StoreError};
@@ -248,9 +250,12 @@ impl<'a> Writing<'_, '_, 'a> {
         let Event::MessageChanged { status, .. } = &stamped.event else { return Ok(()) };
         let key = number_key(id.0);
         let mut steps = self.steps(&key)?;
-        // The queueing is the first step and always told; of the others the newest.
-        if steps.len() + 1 >= STEPS_MAX {
-            steps.drain(..steps.len() + 2 - STEPS_MAX);
+        // The queueing is the first step and always told; of the others the newest, and the last that says that its agent
+        // has its text already: without that it would be typed again.
+        while steps.len() + 1 >= STEPS_MAX {
+            let is_suspended = |step: &Step| step.state == MessageState::Suspended;
+            let is_last = is_suspended(&steps[0]) && !steps[1..].iter().any(is_suspended);
+            steps.remove(usize::from(is_last));
         }
         steps.push(status.step());
         self.tables.put(Table::MessageStates, &key, &seal_state(&key, stamped, &steps)?)

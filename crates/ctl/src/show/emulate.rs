@@ -11,7 +11,7 @@ use vt100::{Callbacks, Parser};
 
 use crate::show::clean::{Cleaner, Mode};
 
-/// A row that a redrawing program left alone for so long is followed by no other in its place, most likely: it is shown.
+/// Time for which a redrawing program has to leave a row alone before it is shown to who follows.
 const STABLE: Duration = Duration::from_millis(500);
 /// A control sequence that is longer is taken as it comes.
 const SEQUENCE_MAX: usize = 64;
@@ -20,12 +20,19 @@ const LINE_MAX: usize = 64 * 1024;
 
 const ESC: u8 = 0x1b;
 
+/// Rows and columns of the largest terminal that is emulated.
+const SIZE_MAX: u16 = 1000;
+/// Bytes between two looks at what scrolled off.
+const PIECE: usize = 4096;
+
 /// A stream of output as lines.
 pub(crate) struct Emulated {
     terminal: Parser<Scrolled>,
     cleaner: Cleaner,
     /// Whether it went back over what was on the screen.
     redraws: bool,
+    /// Whether what was passed on last has no end of its line.
+    is_mid_line: bool,
     /// The beginning of a control sequence, or of a line while nothing was redrawn.
     held: Vec<u8>,
     /// Rows of the screen, from its top, as they were shown last.
@@ -41,17 +48,24 @@ struct Row {
 }
 
 /// Rows that left the screen at its top.
-#[derive(Default)]
-struct Scrolled(Vec<Row>);
+struct Scrolled {
+    rows: Vec<Row>,
+    columns: usize,
+}
 
 impl Callbacks for Scrolled {
-    fn on_scroll(&mut self, row: RowContents<'_>, _alternate_screen: bool) {
+    fn on_scroll(&mut self, row: RowContents<'_>, alternate_screen: bool) {
+        // A full-screen program's own; what it leaves is its last screen.
+        if alternate_screen {
+            return;
+        }
         let (mut state, mut text, mut next) =
             (BasicFormattedCaptureState::default(), String::new(), First::default());
         row.write_formatted_basic(&mut text, &mut state).ok();
         // A row that is not wrapped is ended by the next one.
         row.write_formatted_basic(&mut next, &mut state).ok();
-        self.0.push(Row { text: plain(&text), is_wrapped: next.0 != Some('\n') });
+        let text: String = basic_formatted_to_plain(&text).collect();
+        self.rows.push(Row::new(&text, next.0 != Some('\n'), self.columns));
     }
 }
 
@@ -66,20 +80,34 @@ impl fmt::Write for First {
     }
 }
 
-fn plain(text: &str) -> String {
-    let text: String = basic_formatted_to_plain(text).collect();
-    text.trim_end().to_owned()
+impl Row {
+    /// The blanks at the end of a line are the terminal's; those before a wrap are the program's, and the emulator leaves
+    /// them out. How wide other letters than ASCII are is not known here.
+    fn new(text: &str, is_wrapped: bool, columns: usize) -> Self {
+        let text = text.trim_end();
+        let text = match is_wrapped && text.is_ascii() {
+            true => format!("{text:columns$}"),
+            false => text.to_owned(),
+        };
+        Self { text, is_wrapped }
+    }
 }
 
 impl Emulated {
     /// A terminal of so many rows and columns.
     #[must_use]
     pub(crate) fn new(rows: u16, columns: u16) -> Self {
-        let size = |n: u16| std::num::NonZeroU16::new(n).unwrap_or(std::num::NonZeroU16::MIN);
+        let size = |n: u16| std::num::NonZeroU16::new(n.min(SIZE_MAX)).unwrap_or(std::num::NonZeroU16::MIN);
         Self {
-            terminal: Parser::new_with_callbacks(size(rows), size(columns), 0, Scrolled::default()),
+            terminal: Parser::new_with_callbacks(
+                size(rows),
+                size(columns),
+                0,
+                Scrolled { rows: Vec::new(), columns: size(columns).get().into() },
+            ),
             cleaner: Cleaner::new(Mode::Safe),
             redraws: false,
+            is_mid_line: false,
             held: Vec::new(),
             shown: VecDeque::new(),
             seen: VecDeque::new(),
@@ -87,7 +115,7 @@ impl Emulated {
     }
 
     /// Takes a piece; the text that it completes.
-    pub(crate) fn write(&mut self, piece: &[u8]) -> String {
+    pub(crate) fn write(&mut self, piece: &[u8]) -> Vec<u8> {
         let mut bytes = std::mem::take(&mut self.held);
         bytes.extend_from_slice(piece);
         if !self.redraws {
@@ -103,19 +131,23 @@ impl Emulated {
                 self.held = rest;
                 return text;
             }
-            if redraw.is_none() {
-                return text + &self.append(&rest);
-            }
-            return text + &self.redraw(rest);
+            let is_cut = redraw.is_some() && self.is_mid_line;
+            let more = if redraw.is_none() { self.append(&rest) } else { self.redraw(rest) };
+            // Its beginning was passed on already, and it is shown whole.
+            let end: &[u8] = if is_cut { b"\n" } else { b"" };
+            return [&text, end, &more].concat();
         }
         self.redraw(bytes)
     }
 
     /// The text that has become final by the passing of time alone.
-    pub(crate) fn quiet(&mut self) -> String {
+    pub(crate) fn quiet(&mut self) -> Vec<u8> {
         if !self.redraws {
             let held = std::mem::take(&mut self.held);
             return self.append(&held);
+        }
+        if self.terminal.screen().alternate_screen() {
+            return Vec::new();
         }
         let (now, rows) = (Instant::now(), self.rows());
         let above = usize::from(self.terminal.screen().cursor_position().0);
@@ -129,63 +161,71 @@ impl Emulated {
     }
 
     /// The text that there is by now, final or not.
-    pub(crate) fn flush(&mut self) -> String {
-        if self.redraws { self.scrolled() + &self.settle_all() } else { self.quiet() }
+    pub(crate) fn flush(&mut self) -> Vec<u8> {
+        if self.redraws { [self.scrolled(), self.settle_all()].concat() } else { self.quiet() }
     }
 
     /// The text that is left at the end.
-    pub(crate) fn end(&mut self) -> String {
+    pub(crate) fn end(&mut self) -> Vec<u8> {
         let held = std::mem::take(&mut self.held);
         if !self.redraws {
             return self.append(&held);
         }
-        self.process(&held);
-        let mut text = self.flush();
-        if !text.is_empty() && !text.ends_with('\n') {
-            text.push('\n');
+        let mut text = self.process(&held);
+        text.extend(self.flush());
+        if text.last().is_some_and(|last| *last != b'\n') {
+            text.push(b'\n');
         }
         text
     }
 
-    /// Lines that only follow each other. The terminal needs those alone that are on its screen.
-    fn append(&mut self, bytes: &[u8]) -> String {
+    /// Passes on lines that only follow each other. The terminal is given the last ones, which are on its screen.
+    fn append(&mut self, bytes: &[u8]) -> Vec<u8> {
         let rows = usize::from(self.terminal.screen().size().0.get());
         let newlines =
             bytes.iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
         let start = newlines.clone().nth(rows + 1).unwrap_or(0);
-        self.process(&bytes[start..]);
-        self.terminal.callbacks_mut().0.clear();
+        self.terminal.process(&bytes[start..]);
+        self.terminal.callbacks_mut().rows.clear();
         let (above, rows) = (self.terminal.screen().cursor_position().0, self.rows());
         self.shown = rows.into_iter().take(above.into()).map(|row| row.text).collect();
-        String::from_utf8_lossy(&self.cleaner.clean(bytes)).into_owned()
+        let text = self.cleaner.clean(bytes);
+        self.is_mid_line = text.last().map_or(self.is_mid_line, |last| *last != b'\n');
+        text
     }
 
     /// What goes over the screen. What it erases was seen by somebody.
-    fn redraw(&mut self, mut bytes: Vec<u8>) -> String {
+    fn redraw(&mut self, mut bytes: Vec<u8>) -> Vec<u8> {
         self.held = bytes.split_off(complete(&bytes));
-        let (mut text, mut from) = (String::new(), 0);
+        let (mut text, mut from) = (Vec::new(), 0);
         for at in (0..bytes.len()).filter(|at| bytes[*at] == ESC) {
             let Some(erases) = erases(&bytes[at..]) else { continue };
-            self.process(&bytes[from..at]);
+            text.extend(self.process(&bytes[from..at]));
             from = at;
-            text += &self.scrolled();
             let is_home = self.terminal.screen().cursor_position() == (0, 0);
-            if erases == Erases::All || is_home {
-                text += &self.settle_all();
+            if !self.terminal.screen().alternate_screen() && (erases == Erases::All || is_home) {
+                text.extend(self.settle_all());
             }
         }
-        self.process(&bytes[from..]);
-        text + &self.scrolled()
+        text.extend(self.process(&bytes[from..]));
+        text
     }
 
-    fn process(&mut self, bytes: &[u8]) {
-        self.terminal.process(bytes);
+    /// Gives bytes to the terminal, in pieces between which what scrolled off is taken.
+    fn process(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let pieces = bytes.chunks(PIECE);
+        pieces
+            .flat_map(|piece| {
+                self.terminal.process(piece);
+                self.scrolled()
+            })
+            .collect()
     }
 
     /// The rows that scrolled off, but for those that were shown as they are.
-    fn scrolled(&mut self) -> String {
-        let rows = std::mem::take(&mut self.terminal.callbacks_mut().0);
-        let mut text = String::new();
+    fn scrolled(&mut self) -> Vec<u8> {
+        let rows = std::mem::take(&mut self.terminal.callbacks_mut().rows);
+        let mut text = Vec::new();
         for row in rows {
             self.seen.pop_front();
             if self.shown.pop_front().is_none_or(|shown| shown != row.text) {
@@ -195,17 +235,18 @@ impl Emulated {
         text
     }
 
-    fn settle_all(&mut self) -> String {
+    /// Shows the whole screen, but for what was shown of it.
+    fn settle_all(&mut self) -> Vec<u8> {
         let rows = self.rows();
         let used = rows.iter().rposition(|row| !row.text.is_empty()).map_or(0, |at| at + 1);
         self.settle(rows, used)
     }
 
-    /// Shows the first so many rows, from the first on that is another than was shown.
-    fn settle(&mut self, rows: Vec<Row>, count: usize) -> String {
+    /// Shows the first `count` rows of the screen, without those at its top that were shown as they are.
+    fn settle(&mut self, rows: Vec<Row>, count: usize) -> Vec<u8> {
         let same =
             rows.iter().take(count).zip(&self.shown).take_while(|(row, shown)| row.text == **shown).count();
-        let mut text = String::new();
+        let mut text = Vec::new();
         rows.iter().take(count).skip(same).for_each(|row| push(&mut text, row));
         if same < count {
             self.shown = rows.into_iter().take(count).map(|row| row.text).collect();
@@ -215,19 +256,17 @@ impl Emulated {
 
     fn rows(&self) -> Vec<Row> {
         let screen = self.terminal.screen();
-        let wrapped = (0..screen.size().0.get()).map(|row| screen.row_wrapped(row));
-        let texts = screen.rows(0, screen.size().1.get());
-        texts
-            .zip(wrapped)
-            .map(|(text, is_wrapped)| Row { text: text.trim_end().to_owned(), is_wrapped })
-            .collect()
+        let (rows, columns) = (screen.size().0.get(), screen.size().1.get());
+        let wrapped = (0..rows).map(|row| screen.row_wrapped(row));
+        let texts = screen.rows(0, columns);
+        texts.zip(wrapped).map(|(text, is_wrapped)| Row::new(&text, is_wrapped, columns.into())).collect()
     }
 }
 
-fn push(text: &mut String, row: &Row) {
-    text.push_str(&row.text);
+fn push(text: &mut Vec<u8>, row: &Row) {
+    text.extend_from_slice(row.text.as_bytes());
     if !row.is_wrapped {
-        text.push('\n');
+        text.push(b'\n');
     }
 }
 
@@ -291,8 +330,9 @@ mod tests {
     fn text(bytes: &str) -> String {
         let whole = |size: usize| {
             let mut emulated = Emulated::new(5, 20);
-            let parts = bytes.as_bytes().chunks(size).map(|part| emulated.write(part)).collect::<String>();
-            parts + &emulated.end()
+            let parts =
+                bytes.as_bytes().chunks(size).flat_map(|part| emulated.write(part)).collect::<Vec<u8>>();
+            String::from_utf8([parts, emulated.end()].concat()).unwrap()
         };
         let text = whole(bytes.len().max(1));
         for size in [1, 2, 7] {
@@ -346,10 +386,10 @@ mod tests {
     #[test]
     fn rows_are_followed_once_they_are_left_alone() {
         let mut emulated = Emulated::new(5, 20);
-        assert_eq!(emulated.write(b"plain\r\n$ "), "plain\n");
-        assert_eq!(emulated.quiet(), "$ ", "nothing was redrawn yet");
-        assert_eq!(emulated.write(b"\r\x1b[Kdone\r\nspin"), "");
-        assert_eq!(emulated.quiet(), "", "it may be drawn over");
+        assert_eq!(emulated.write(b"plain\r\n$ "), b"plain\n");
+        assert_eq!(emulated.quiet(), b"$ ", "nothing was redrawn yet");
+        assert_eq!(emulated.write(b"\r\x1b[Kdone\r\nspin"), b"\n", "it is shown whole, in a line of its own");
+        assert_eq!(emulated.quiet(), b"", "it may be drawn over");
         let deadline = Instant::now() + STABLE * 20;
         let text = loop {
             let text = emulated.quiet();
@@ -358,7 +398,28 @@ mod tests {
             }
             std::thread::sleep(Duration::from_millis(5));
         };
-        assert_eq!(text, "done\n");
-        assert_eq!(emulated.end(), "spin\n");
+        assert_eq!(text, b"done\n");
+        assert_eq!(emulated.end(), b"spin\n");
+    }
+
+    #[test]
+    fn a_blank_before_a_wrap_is_the_programs() {
+        let words = format!("{} {}", "a".repeat(19), "b".repeat(19));
+        assert_eq!(text(&format!("\x1b[H{words}\r\nend")), format!("{words}\nend\n"));
+    }
+
+    #[test]
+    fn a_full_screen_program_leaves_what_was_before_it_as_it_was() {
+        let pages: String = (0..30).map(|n| format!("page {n}\r\n")).collect();
+        let made = format!("make\r\ndone\r\n\x1b[?1049h\x1b[H\x1b[2J{pages}\x1b[?1049lafter\r\n");
+        assert_eq!(text(&made), "make\ndone\nafter\n");
+        assert_eq!(text("make\r\n\x1b[?1049h\x1b[H\x1b[2Jtop\r\n"), "make\ntop\n", "its last screen");
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_passed_on() {
+        let mut emulated = Emulated::new(5, 20);
+        assert_eq!(emulated.write(b"a\xff\xc3\nb\xc3"), b"a\xff\xc3\n");
+        assert_eq!([emulated.quiet(), emulated.write(b"\xa9\n")].concat(), "b\u{e9}\n".as_bytes());
     }
 }

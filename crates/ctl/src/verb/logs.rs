@@ -7,7 +7,7 @@ use std::time::Duration;
 use logs::Times;
 use protocol::ids::Tag;
 use protocol::reply::LogFiles;
-use protocol::session::{Reason, Session};
+use protocol::session::{Reason, Session, Size};
 use protocol::{ErrorCode, Lifecycle, Request, Response, SessionRef, Timestamp};
 use serde_json::json;
 
@@ -25,6 +25,8 @@ use crate::verb::expect_session;
 const LINES_WINDOW: u64 = 256 * 1024;
 /// Bytes of text that are kept of them before those that are too many are dropped.
 const LAST_MAX: usize = 8 << 20;
+/// Time for tmux to tell the size of a terminal.
+const SIZE_LIMIT: Duration = Duration::from_secs(2);
 /// Time between two questions whether a session that is followed still runs.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
@@ -85,11 +87,12 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
 fn as_seen(
     context: &Context,
     args: &Args,
-    (client, session, files): (Client, &Session, &LogFiles),
+    (mut client, session, files): (Client, &Session, &LogFiles),
 ) -> Result<u8, Error> {
-    let mut lines = Lines { emulated: emulated(session), last: None };
+    let size = size(&mut client, session);
+    let mut lines = Lines { emulated: emulated(size), last: None };
     let mut tail = match args.lines {
-        Some(count) => last_lines(args, (session, files), &mut lines, count)?,
+        Some(count) => last_lines(args, (size, files), &mut lines, count)?,
         None => {
             let mut tail = Tail::new(files);
             let end = begin(args, &mut tail)?;
@@ -120,10 +123,11 @@ fn begin(args: &Args, tail: &mut Tail) -> Result<u64, Error> {
     tail.end()
 }
 
-/// Prints the last lines of it. So much of its end is read as they take: one that redraws writes much for a line.
+/// Prints the last lines of it. Reads more and more of its end until there are enough: a program that redraws writes much
+/// for a line.
 fn last_lines(
     args: &Args,
-    (session, files): (&Session, &LogFiles),
+    (size, files): (Size, &LogFiles),
     lines: &mut Lines,
     count: u64,
 ) -> Result<Tail, Error> {
@@ -134,8 +138,8 @@ fn last_lines(
         let is_whole = end.saturating_sub(tail.offset()) <= window;
         tail.skip_to_bytes_before(end, window)?;
         let count = usize::try_from(count).unwrap_or(usize::MAX);
-        let last = Last { count, text: String::new(), lines: 0, limit: LAST_MAX };
-        *lines = Lines { emulated: emulated(session), last: Some(last) };
+        let last = Last { count, text: Vec::new(), lines: 0, limit: LAST_MAX };
+        *lines = Lines { emulated: emulated(size), last: Some(last) };
         tail.copy_until(lines, end)?;
         if lines.show_last(is_whole)? {
             return Ok(tail);
@@ -144,9 +148,18 @@ fn last_lines(
     }
 }
 
-/// A terminal like the session's.
-pub(crate) fn emulated(session: &Session) -> Emulated {
-    Emulated::new(session.spec.size.rows, session.spec.size.cols)
+/// The size that a session's terminal has now, or had when it was made.
+pub(crate) fn size(client: &mut Client, session: &Session) -> Size {
+    let terminal = Request::Terminal(session.id.into());
+    match session.lifecycle.holds_slot().then(|| client.ask_once(terminal, SIZE_LIMIT)) {
+        Some(Ok(Response::Terminal(terminal))) => terminal.size,
+        _ => session.spec.size,
+    }
+}
+
+/// A terminal of this size.
+pub(crate) fn emulated(size: Size) -> Emulated {
+    Emulated::new(size.rows, size.cols)
 }
 
 /// Standard output, a line a line.
@@ -159,30 +172,31 @@ struct Lines {
 /// The last so many lines of a text.
 struct Last {
     count: usize,
-    text: String,
+    text: Vec<u8>,
     lines: usize,
     /// Bytes after which the lines that are too many are cut off.
     limit: usize,
 }
 
 impl Lines {
-    fn show(&mut self, text: &str) -> Result<(), Error> {
+    fn show(&mut self, text: &[u8]) -> Result<(), Error> {
         match &mut self.last {
             Some(last) => {
                 last.push(text);
                 Ok(())
             }
-            None => out::bytes(text.as_bytes()),
+            None => out::bytes(text),
         }
     }
 
-    /// Shows the last lines, and from now on all. Whether there were more than so many.
-    fn show_last(&mut self, or_more: bool) -> Result<bool, Error> {
+    /// Shows the last lines, and from now on all. False, and nothing shown, where there may be too few: unless this is the
+    /// whole log, the first line may be a piece.
+    fn show_last(&mut self, is_whole: bool) -> Result<bool, Error> {
         let text = self.emulated.flush();
         self.show(&text)?;
-        let is_enough = self.last.as_ref().is_none_or(|last| or_more || last.lines > last.count);
+        let is_enough = self.last.as_ref().is_none_or(|last| is_whole || last.lines > last.count);
         if let Some(last) = self.last.take().filter(|_| is_enough) {
-            out::bytes(last.end().as_bytes())?;
+            out::bytes(last.end())?;
         }
         Ok(is_enough)
     }
@@ -206,25 +220,30 @@ impl Sink for Lines {
 }
 
 impl Last {
-    fn push(&mut self, text: &str) {
-        self.text.push_str(text);
-        self.lines += text.matches('\n').count();
+    fn push(&mut self, text: &[u8]) {
+        self.text.extend_from_slice(text);
+        self.lines += lines_in(text);
         if self.text.len() > self.limit {
             self.text = self.end().to_owned();
-            self.lines = self.text.matches('\n').count();
+            self.lines = lines_in(&self.text);
             self.limit = LAST_MAX.max(2 * self.text.len());
         }
     }
 
     /// The last lines. A newline at the very end ends the last one.
-    fn end(&self) -> &str {
+    fn end(&self) -> &[u8] {
         if self.count == 0 {
-            return "";
+            return b"";
         }
-        let body = self.text.strip_suffix('\n').unwrap_or(&self.text);
-        let start = body.rmatch_indices('\n').nth(self.count - 1).map_or(0, |(at, _)| at + 1);
+        let body = self.text.strip_suffix(b"\n").unwrap_or(&self.text);
+        let ends = body.iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n');
+        let start = ends.map(|(at, _)| at + 1).nth(self.count - 1).unwrap_or(0);
         &self.text[start..]
     }
+}
+
+fn lines_in(text: &[u8]) -> usize {
+    text.iter().filter(|byte| **byte == b'\n').count()
 }
 
 /// Where a session's logs are.

@@ -46,10 +46,10 @@ fn replay(client: &mut Client, session: &Session) -> Result<String, Error> {
     // A program may write faster than this reads.
     let end = tail.end()?;
     tail.skip_to_bytes_before(end, REPLAY_BYTES)?;
-    let mut kept = Kept { emulated: logs::emulated(session), text: String::new() };
+    let mut kept = Kept { emulated: logs::emulated(logs::size(client, session)), text: Vec::new() };
     tail.copy_until(&mut kept, end)?;
     kept.end()?;
-    Ok(last_characters(&kept.text, REPLAY))
+    Ok(last_characters(&String::from_utf8_lossy(&kept.text), REPLAY))
 }
 
 fn last_characters(text: &str, most: usize) -> String {
@@ -60,17 +60,17 @@ fn last_characters(text: &str, most: usize) -> String {
 /// Keeps what is written to it, as a person saw it.
 struct Kept {
     emulated: Emulated,
-    text: String,
+    text: Vec<u8>,
 }
 
 impl Sink for Kept {
     fn write(&mut self, _offset: u64, piece: &[u8]) -> Result<(), Error> {
-        self.text += &self.emulated.write(piece);
+        self.text.extend(self.emulated.write(piece));
         Ok(())
     }
 
     fn end(&mut self) -> Result<(), Error> {
-        self.text += &self.emulated.end();
+        self.text.extend(self.emulated.end());
         Ok(())
     }
 }

@@ -145,18 +145,21 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
         ErrorCode::Timeout => Error::timeout(format!("{words} did not come in time")),
         _ => error,
     };
-    let several = sessions.len() > 1;
+    let count = sessions.len();
+    let several = count > 1;
     let (sender, came) = mpsc::channel();
     for session in sessions {
         let (context, wanted, sender, since) = (context.clone(), wanted.clone(), sender.clone(), args.since);
         // Not waited for: what has come of one may end the command.
-        thread::spawn(move || {
+        let wait = move || {
             let came = first(&context, (&session, since), &wanted);
             drop(sender.send((session, came)));
-        });
+        };
+        thread::Builder::new().spawn(wait).map_err(|error| Error::failed(format!("cannot wait: {error}")))?;
     }
     drop(sender);
-    for (session, came) in came {
+    for _ in 0..count {
+        let (session, came) = came.recv().map_err(|_| Error::failed("nobody waits any more"))?;
         // It would stand between the lines that are printed.
         progress.take();
         let code = show(context, (&session, several), &wanted, came.map_err(late)?)?;

@@ -4,8 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use agents::screen::{self, USAGE_LIMIT};
+use agents::screen::{self, Dialog, USAGE_LIMIT};
 use pool::activity::{self, Look};
+use pool::delivery::{self, Glance};
 use pool::{Agent, admit};
 use protocol::activity::{Ask, AskKind};
 use protocol::event::AgentEvent;
@@ -67,26 +68,61 @@ async fn press(daemon: &Daemon, (session, pane): (SessionId, PaneRef), name: &st
     tracing::info!(%session, dialog = name, ?pressed, "a dialog was answered as the configuration says");
 }
 
-/// A dialog about the usage limit stands in the way of a prompt: the configuration answers it, or a person is asked.
-/// The caller has the session's lock.
+/// Sees to a dialog about the usage limit that alone stands in the way of a prompt: answers it as the configuration says,
+/// once, or asks a person. The caller has the session's lock.
 pub(crate) async fn in_the_way(
     daemon: &Daemon,
     (session, pane): (SessionId, PaneRef),
     agent: &Agent,
-    look: &Look,
+    glance: &Glance,
 ) {
+    let Some(look) = glance.look.as_ref() else { return };
     let Some(dialog) = look.dialog.as_ref().filter(|dialog| dialog.name == USAGE_LIMIT) else { return };
+    // Whatever else keeps a prompt from it, somebody at its terminal above all, keeps keys from it as well.
+    let without = Glance { look: None, ..glance.clone() };
+    if delivery::look(&daemon.loaded().settings, agent, &without).is_err() {
+        return;
+    }
     if let Some(keys) = agent.dialogs.get(USAGE_LIMIT).and_then(|keys| tmux::keys::parse(keys).ok()) {
-        return press(daemon, (session, pane), &dialog.name, &keys).await;
+        press(daemon, (session, pane), &dialog.name, &keys).await;
+        if is_closed(daemon, (agent, pane), dialog).await {
+            return;
+        }
     }
     let asked = activity::asks_on(look, dialog, AskKind::Dialog);
     daemon.engine.post(move |turn| {
-        let Some(record) = turn.pool().session(session) else { return };
+        let current = |run: &protocol::Incarnation| run.tag == pane.tag;
+        let record = turn.pool().session(session).filter(|s| s.incarnation.as_ref().is_some_and(current));
+        let Some(record) = record else { return };
         let before = turn.pool().activity_in(session, pane.tag).cloned().unwrap_or_default();
         let after = protocol::Activity { tag: Some(pane.tag), ..asked };
-        let event = pool::heard::turned(record, &before, after);
-        turn.emit_all(event);
+        // What its agent said since that look is newer.
+        if turn.pool().is_earlier(turn.now(), before.since, after.since) {
+            let event = pool::heard::turned(record, &before, after);
+            turn.emit_all(event);
+        }
     });
+}
+
+/// Waits until a dialog is not on the screen any more. False where it stays, or where that cannot be seen.
+async fn is_closed(daemon: &Daemon, (agent, pane): (&Agent, PaneRef), dialog: &Dialog) -> bool {
+    let deadline = Instant::now() + CLOSED_LIMIT;
+    loop {
+        let seen = glance(daemon, agent, pane).await;
+        let shown = seen.ok().and_then(|(_, look)| look).map(|look| look.dialog);
+        if shown.is_some_and(|shown| shown.is_none_or(|shown| !is_same(&shown, dialog))) {
+            return true;
+        }
+        if Instant::now() >= deadline {
+            return false;
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+/// Compares dialogs by what they offer, whichever of the choices is marked.
+fn is_same(one: &Dialog, other: &Dialog) -> bool {
+    one.name == other.name && screen::unmarked(&one.text) == screen::unmarked(&other.text)
 }
 
 /// What a person chose in a dialog.
@@ -95,7 +131,7 @@ pub(crate) struct Choice {
     pub(crate) session: SessionId,
     agent: Agent,
     pane: PaneRef,
-    dialog: String,
+    dialog: Dialog,
     key: Key,
 }
 
@@ -122,7 +158,9 @@ pub(crate) fn choice(turn: &Turn<'_>, daemon: &Daemon, asked: &Approve) -> Resul
     let run = session.incarnation.as_ref();
     let (Some(pane), Ok(key)) = (run.and_then(pane_of), number.to_string().parse()) else { return Ok(None) };
     let agent = daemon.loaded().settings.agent_of(session).clone();
-    Ok(Some(Choice { session: session.id, agent, pane, dialog: shown.detail.unwrap_or_default(), key }))
+    let name = shown.detail.clone().unwrap_or_default();
+    let dialog = Dialog { name, text: ask.text.clone(), is_startup: false };
+    Ok(Some(Choice { session: session.id, agent, pane, dialog, key }))
 }
 
 /// Presses the key of a choice, if its dialog is on the screen, and waits until that is closed. The caller has the
@@ -132,29 +170,22 @@ pub(crate) fn choice(turn: &Turn<'_>, daemon: &Daemon, asked: &Approve) -> Resul
 /// Conflict, where it is not there, or does not close.
 pub(crate) async fn choose(daemon: &Daemon, choice: &Choice) -> Result<(), Refusal> {
     let conflict = |why: &str| Err(Refusal::new(ErrorCode::Conflict, why));
-    let shows = async || match glance(daemon, &choice.agent, choice.pane).await {
-        Ok((_, Some(look))) => look.dialog.is_some_and(|dialog| dialog.name == choice.dialog),
-        _ => false,
-    };
-    if !shows().await {
-        return conflict("its dialog is not on its screen any more");
+    let seen = glance(daemon, &choice.agent, choice.pane).await.ok().and_then(|(_, look)| look?.dialog);
+    if !seen.is_some_and(|seen| is_same(&seen, &choice.dialog)) {
+        return conflict("its dialog is not on its screen any more: look at what it asks now");
     }
     match daemon.tmux.keys(choice.pane, std::slice::from_ref(&choice.key)).await {
         Ok(Pressed::Done) => {}
         Ok(other) => return conflict(&format!("the key could not be pressed: {other:?}")),
         Err(error) => return conflict(&format!("the key may not have been pressed: {error}")),
     }
-    let deadline = Instant::now() + CLOSED_LIMIT;
-    while shows().await {
-        if Instant::now() >= deadline {
-            return conflict("the key was pressed, and its dialog stays: look at its terminal");
-        }
-        sleep(PAUSE).await;
+    if is_closed(daemon, (&choice.agent, choice.pane), &choice.dialog).await {
+        return Ok(());
     }
-    Ok(())
+    conflict("the key was pressed, and its dialog is not seen to close: look at its terminal")
 }
 
-/// Its dialog was answered: what its agent does next is seen.
+/// Records that a dialog was answered. What its agent does next is seen.
 pub(crate) fn answered(turn: &mut Turn<'_>, choice: &Choice) {
     let (session, now) = (choice.session, turn.now());
     let Some(before) = turn.pool().activity_in(session, choice.pane.tag).cloned() else { return };

@@ -91,7 +91,7 @@ fn taken(turn: &Turn<'_>, subject: &Subject, found: &Found) -> Option<(Timestamp
 /// When a message was last typed, and its text.
 fn typed(turn: &Turn<'_>, agent: &Agent, id: MessageId) -> Option<(Timestamp, String)> {
     let (message, body) = turn.message(id).ok()??;
-    let body = delivery::text_of(agent, &message, body);
+    let body = delivery::text_of(turn, agent, &message, body);
     Some((message.typing_began()?, String::from_utf8_lossy(&body).into_owned()))
 }
 

@@ -150,6 +150,12 @@ impl AgentSection {
             Some(FailedTurn::Retry) => OnFailedTurn::Retry,
             None => agent.on_failed_turn,
         };
+        let go_on = self.go_on.clone().or(agent.go_on).filter(|text| !agents::text::is_blank(text));
+        typed_as_prompt(
+            &format!("[agents.{name}] go_on"),
+            agent.adapter,
+            go_on.as_deref().unwrap_or_default(),
+        )?;
         let limits = self.limits.parse().map_err(|e| ConfigError(format!("[agents.{name}] limits: {e}")))?;
         Ok(Agent {
             command: program.into_iter().chain(args).collect(),
@@ -172,9 +178,17 @@ impl AgentSection {
             waits_for_screen: self.wait_for_screen.unwrap_or(agent.waits_for_screen),
             observe: self.observations,
             summarize: self.summaries,
-            go_on: self.go_on.clone().or(agent.go_on).filter(|text| !text.is_empty()),
+            go_on,
         })
     }
+}
+
+/// Refuses a text that an agent would take for something else than a prompt.
+fn typed_as_prompt(place: &str, adapter: Adapter, text: &str) -> Result<(), ConfigError> {
+    if agents::text::is_command(adapter, text) || text != pool::queue::printable(text) {
+        return wrong(format!("{place} is typed as a prompt: no command, and no control characters"));
+    }
+    Ok(())
 }
 
 /// Only what an agent asks by itself, before its first prompt or about its usage limit, is answered by keys.
@@ -242,6 +256,11 @@ mod tests {
             says("[agents.shell]\ndialogs = { trust = ['Enter'] }").contains("none is known of the adapter")
         );
         assert!(says("[agents.claude]\ndialogs = { trust = ['Etner'] }").contains("dialogs trust: "));
+        for go_on in ["/continue", "!date", "go\\u001bon"] {
+            assert!(
+                says(&format!("[agents.claude]\ngo_on = \"{go_on}\"")).contains("go_on is typed as a prompt")
+            );
+        }
     }
 
     #[test]

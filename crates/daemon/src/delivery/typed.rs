@@ -219,14 +219,14 @@ fn typed(turn: &Turn<'_>, settings: &Settings, session: SessionId) -> Option<Typ
     let agent = settings.agent_of(record).clone();
     let shells = state == MessageState::Accepted && agent.confirm == Confirm::Prompt;
     let (message, body) = turn.message(id).ok()??;
-    let body = super::text_of(&agent, &message, body);
+    let body = super::text_of(turn, &agent, &message, body);
     let hooked = agent.confirm == Confirm::Hook;
     // One that was left to a person is so still.
     let left =
         hooked && message.status.reason.as_ref().is_some_and(|why| why != STANDS && !reading::is_ours(why));
-    let silent = is_silent(&agent, message.enter, &body);
     let (begun, enter) =
-        (message.typing_began().unwrap_or(open.since), message.enter || message.is_suspended());
+        (message.typing_began().unwrap_or(open.since), message.enter || message.suspended_at().is_some());
+    let silent = is_silent(&agent, enter, &body);
     let open = state == MessageState::Typed && !left || state == MessageState::Typing;
     (open || shells).then_some(Typed { id, state, body, run, pane, agent, begun, token, enter, silent })
 }

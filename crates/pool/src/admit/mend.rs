@@ -60,7 +60,11 @@ pub fn resolve_message(pool: &Pool, asked: &ResolveMessage, now: Timestamp) -> R
                 &format!("was typed a moment ago and may be taken yet: try again in {left} s"),
             );
         }
-        return Ok(anew(asked.id, session, "to be tried again, by a user", now));
+        return Ok(if open.is_suspended {
+            at_once(&open, now)
+        } else {
+            anew(asked.id, session, "to be tried again, by a user", now)
+        });
     }
     Ok(vec![queue::moved(&open, wanted, Some("resolved by a user"), now)])
 }
@@ -94,8 +98,7 @@ pub fn retry(pool: &Pool, rules: &Rules, id: MessageId, now: Timestamp) -> Resul
         Queued => {
             let open = open(pool, session, id)?;
             let waits = open.attempts > 0 || open.not_before.is_some();
-            let moved =
-                if waits { anew(id, session, "to be tried at once, by a user", now) } else { Vec::new() };
+            let moved = if waits { at_once(&open, now) } else { Vec::new() };
             Ok(moved.into_iter().chain(queue::reopen(pool, session, open.kind)).collect())
         }
         Dead | Cancelled | Expired | InDoubt => {
@@ -109,6 +112,16 @@ pub fn retry(pool: &Pool, rules: &Rules, id: MessageId, now: Timestamp) -> Resul
         Done => conflict(id, "is done"),
         _ => conflict(id, "is being worked"),
     }
+}
+
+/// Tries it without a pause: from the start, unless its agent has its text already and is only told to go on.
+fn at_once(open: &Open<'_>, now: Timestamp) -> Vec<Event> {
+    let why = "to be tried at once, by a user";
+    if open.is_suspended {
+        let open = Open { token: None, ..open.clone() };
+        return vec![queue::moved(&open, MessageState::Queued, Some(why), now)];
+    }
+    anew(open.id, open.session, why, now)
 }
 
 /// As if nothing had happened: all attempts are left to it.

@@ -91,20 +91,23 @@ fn altered(open: &Open<'_>, text: &str, now: Timestamp) -> Event {
 /// What fails one prompt may well fail the next: after several in a row they are held back. A usage limit has its own time.
 fn failed(pool: &Pool, open: &Open<'_>, (error, limited): (&str, bool), hearing: Hearing<'_>) -> Vec<Event> {
     let why = format!("the agent's turn failed: {}", protocol::bounds::cut(error, 400));
+    let kind = (open.session, open.kind);
+    let held_back = || queue::held_back(pool, hearing.rules, kind, hearing.now, &why);
     if !limited && agents::payload::is_outage(hearing.agent.adapter, error) {
         match (hearing.agent.on_failed_turn, &hearing.agent.go_on) {
             (OnFailedTurn::Hold, Some(_)) => {
                 return queue::suspended(hearing.rules, open, &why, hearing.now).into();
             }
-            (OnFailedTurn::Hold, None) | (OnFailedTurn::Retry, _) => {
-                return vec![queue::tried_again(hearing.rules, open, &why, hearing.now)];
+            (OnFailedTurn::Retry, _) => {
+                let again = queue::tried_again(hearing.rules, open, &why, hearing.now);
+                return [again].into_iter().chain(held_back()).collect();
             }
-            (OnFailedTurn::Next, _) => {}
+            // There is nothing to tell it.
+            (OnFailedTurn::Hold, None) | (OnFailedTurn::Next, _) => {}
         }
     }
     let dead = queue::moved(open, MessageState::Dead, Some(&why), hearing.now);
-    let kind = (open.session, open.kind);
-    let held_back = (!limited).then(|| queue::held_back(pool, hearing.rules, kind, hearing.now, &why));
+    let held_back = (!limited).then(held_back);
     [dead].into_iter().chain(held_back.into_iter().flatten()).collect()
 }
 

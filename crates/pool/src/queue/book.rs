@@ -1,7 +1,7 @@
 //! All queues as they are kept in memory, and the fold of the events about messages. Bodies, keys,
 //! reasons and results are on disk only.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use protocol::{
@@ -33,6 +33,8 @@ pub(crate) struct Queue {
     pub(crate) held: BTreeMap<MessageId, Held>,
     /// Those that wait for another attempt.
     tried: BTreeMap<MessageId, Tried>,
+    /// Those whose agents have their text already, and are only told to go on.
+    suspended: BTreeSet<MessageId>,
     /// Those that are over, by the time they were: dead, and all others.
     pub(crate) dead: Overs,
     pub(crate) over: Overs,
@@ -117,6 +119,8 @@ pub struct Open<'a> {
     pub not_before: Option<Timestamp>,
     /// Since when it is as it is, where it was given out before.
     pub since: Timestamp,
+    /// Its agent has its text already, and is only told to go on.
+    pub is_suspended: bool,
 }
 
 /// A message on its way from one place to another.
@@ -204,6 +208,7 @@ impl Book {
             let size = u64::from(moving.slot.size());
             (self.open, self.bytes, queue.bytes) = (self.open - 1, self.bytes - size, queue.bytes - size);
         }
+        queue.suspended.remove(&id);
         if queue.is_empty() {
             self.queues.remove(&session);
         }
@@ -285,6 +290,11 @@ impl Queue {
 
     fn put(&mut self, moving: Moving, status: &MessageStatus) {
         let (id, since) = (moving.slot.id(), status.changed_at);
+        if status.state == MessageState::Suspended {
+            self.suspended.insert(id);
+        } else if status.state.is_final() || status.is_anew() {
+            self.suspended.remove(&id);
+        }
         if status.state.is_final() {
             let over = Over {
                 at: since,
@@ -350,7 +360,15 @@ impl Queue {
                 .map(|held| held.since)
                 .or(tried.map(|tried| tried.since))
                 .unwrap_or(slot.created_at()),
+            is_suspended: self.suspended.contains(&id),
         }
+    }
+
+    /// The message of a lane that is next: one whose agent is at it comes before all others, whatever their priority.
+    pub(crate) fn next_in(&self, lane: &Lane) -> Option<(i8, Slot)> {
+        let waits = |(_, slot): &(i8, Slot)| slot.place() == Place::Waiting;
+        let begun = self.suspended.iter().filter_map(|id| lane.get(*id)).find(waits);
+        begun.or_else(|| lane.iter().find(waits))
     }
 
     /// How many are in flight in this way.

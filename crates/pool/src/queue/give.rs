@@ -7,7 +7,6 @@ use protocol::{Event, Holder, MessageState, MessageStatus, SessionId, Timestamp,
 
 use super::book::Open;
 use super::breaker;
-use super::slot::Place;
 use crate::clock;
 use crate::pool::Pool;
 
@@ -45,7 +44,7 @@ pub(super) fn head<'a>(pool: &'a Pool, session: SessionId, kind: &str, now: Time
     if lane.is_held() {
         return None;
     }
-    let slot = lane.iter().find(|(_, slot)| slot.place() == Place::Waiting)?;
+    let slot = queue.next_in(lane)?;
     let open = queue.open_slot(session, kind, slot);
     let held_back = pool.breaker(session, kind).is_some_and(|breaker| !breaker::lets_through(breaker, now));
     (is_due(&open, now) && !held_back).then_some(open)

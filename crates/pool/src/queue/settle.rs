@@ -111,8 +111,8 @@ pub fn tried_again(rules: &Rules, open: &Open<'_>, reason: &str, now: Timestamp)
     again(rules, open, reason, None, now)
 }
 
-/// The turn that a prompt began failed by an outage: it waits, at the head of its lane, until its agent is told to go on.
-/// That is tried for as long as the outage lasts, with the pauses of probes.
+/// Suspends a prompt whose turn failed by an outage: it waits at the head of its lane until its agent is told to go on,
+/// which is tried for as long as the outage lasts, with the pauses of probes.
 #[must_use]
 pub fn suspended(rules: &Rules, open: &Open<'_>, reason: &str, now: Timestamp) -> [Event; 2] {
     let pause = doubled(rules.breaker_pause, open.attempts.saturating_sub(1), PROBE_PAUSE_MAX);
@@ -127,17 +127,19 @@ pub fn suspended(rules: &Rules, open: &Open<'_>, reason: &str, now: Timestamp) -
     [moved(open, MessageState::Suspended, Some(reason), now), changed(open, waits)]
 }
 
-/// A prompt that waits is sent from the start: its agent knows nothing of it any more.
+/// Sends the suspended prompt of a session from the start, because its agent has another conversation.
 #[must_use]
-pub fn forgotten_by_agent(open: &Open<'_>, now: Timestamp) -> Event {
+pub fn sent_from_the_start(pool: &Pool, session: SessionId, now: Timestamp) -> Option<Event> {
+    let open = super::waiting_prompt(pool, session).filter(|open| open.is_suspended)?;
     let why = "its agent does not have its conversation any more";
-    let waits = status(open, MessageState::Queued, Some(why), now);
-    changed(open, MessageStatus { attempts: 0, token: None, ..waits })
+    let waits = status(&open, MessageState::Queued, Some(why), now);
+    Some(changed(&open, MessageStatus { attempts: 0, token: None, ..waits }))
 }
 
 /// Another attempt after a pause, unless there were enough.
 fn again(rules: &Rules, open: &Open<'_>, reason: &str, pause: Option<Duration>, now: Timestamp) -> Event {
-    if open.attempts >= rules.max_attempts {
+    // Told to go on is no attempt at it.
+    if open.attempts >= rules.max_attempts && !open.is_suspended {
         let why = format!("{} of {} attempts: {reason}", open.attempts, rules.max_attempts);
         return moved(open, MessageState::Dead, Some(&why), now);
     }

@@ -3,17 +3,20 @@
 mod model;
 
 use agents::text::Same;
-use pool::{OnFailedTurn, OnInterrupted, heard, queue};
+use pool::{OnFailedTurn, OnInterrupted, admit, heard, queue};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use protocol::activity::{ASK_MAX, AskKind};
 use protocol::event::AgentEvent;
 use protocol::hook::{Hook, Signal};
 use protocol::message::{PROMPT, RESULT_MAX};
+use protocol::request::Send;
 use protocol::session::Reason;
-use protocol::{Activity, ActivityState, Event, Lifecycle, MessageState, Notes, Tag, Timestamp};
+use protocol::{
+    Activity, ActivityState, Event, Lifecycle, MessageId, MessageState, Notes, OpId, Tag, Timestamp,
+};
 
-use crate::queue::send_prompt;
+use crate::queue::{asked, send as queue_send, send_prompt};
 use crate::stage::{START, Stage, TALK, signal};
 use ActivityState::{Attention, Busy, Error, Idle, Unknown};
 
@@ -233,6 +236,56 @@ fn a_prompt_whose_service_is_out_holds_its_lane_and_its_agent_is_told_to_go_on()
     stage.says(signal::prompt());
     stage.says(signal::over());
     assert_eq!(stage.message(id), MessageState::Done);
+}
+
+/// A prompt whose turn failed by an outage.
+fn suspended() -> (Stage, MessageId) {
+    let mut stage = Stage::new("claude");
+    stage.agent.go_on = Some("continue".to_owned());
+    let id = stage.typed();
+    stage.says(signal::prompt());
+    let error = "overloaded".to_owned();
+    stage.says(Signal::TurnFailed { error, limited: false, until: None });
+    assert_eq!(stage.message(id), MessageState::Queued);
+    (stage, id)
+}
+
+fn is_suspended(stage: &Stage, id: MessageId) -> bool {
+    stage.pool().open_message(stage.id, id).unwrap().is_suspended
+}
+
+#[test]
+fn what_an_agent_is_at_comes_before_what_is_more_urgent_and_does_not_expire() {
+    let (mut stage, id) = suspended();
+    let send = Send { priority: 9, ttl_ms: Some(1), ..asked(stage.id, PROMPT) };
+    let op = OpId::Named("urgent".to_owned());
+    let urgent = queue_send(&mut stage.world, &stage.rules.clone(), &send, &op).unwrap();
+    assert_eq!(stage.begin(), None, "its lane is held");
+    stage.pass(600_000);
+    let over = queue::expired(stage.pool(), stage.now());
+    assert_eq!(over.len(), 1, "the urgent one's time ran out");
+    assert_eq!(over[0].session(), Some(stage.id));
+    assert_eq!(stage.begin(), Some(id));
+    assert_eq!(stage.message(urgent), MessageState::Queued);
+}
+
+#[test]
+fn a_user_who_does_not_wait_for_an_outage_has_its_agent_told_at_once() {
+    let (mut stage, id) = suspended();
+    let events = admit::retry(stage.pool(), &stage.rules, id, stage.now()).unwrap();
+    stage.world.emit_all(events);
+    assert!(is_suspended(&stage, id), "its text is not typed again");
+    assert_eq!(stage.begin(), Some(id));
+}
+
+#[test]
+fn another_conversation_has_a_suspended_prompt_sent_from_the_start() {
+    let (mut stage, id) = suspended();
+    assert!(is_suspended(&stage, id));
+    let hook = Hook { conversation: Some("another".to_owned()), ..stage.hook(signal::started("clear")) };
+    stage.hear(&hook, Same::No);
+    assert!(!is_suspended(&stage, id));
+    assert_eq!(stage.begin(), Some(id), "at once");
 }
 
 #[test]

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::iter::Peekable;
 
-use protocol::{Event, SessionId};
+use protocol::message::suspended_at;
+use protocol::{Event, MessageState, MessageStatus, SessionId, Stamped, Step};
 use redb::{ReadTransaction, StorageError};
 
 use super::{Bad, Found};
@@ -57,7 +58,12 @@ impl<F: FnMut(Found)> Scan<'_, F> {
         (self.found)(Found::Event(queued));
         if let Some((_, record)) = self.states.next_if(|row| is_at(row, key)).transpose()? {
             match unseal_state(key, record.value()) {
-                Ok((change, _)) => (self.found)(Found::Event(change)),
+                Ok((change, steps)) => {
+                    suspended(&change, &steps)
+                        .into_iter()
+                        .for_each(|event| (self.found)(Found::Event(event)));
+                    (self.found)(Found::Event(change));
+                }
                 Err(why) => {
                     self.bad(Table::MessageStates, key, why);
                     (self.found)(doubt);
@@ -87,6 +93,14 @@ impl<F: FnMut(Found)> Scan<'_, F> {
     fn bad(&mut self, table: Table, key: &[u8], why: RecordError) {
         (self.found)(Found::Bad(Bad { table, key: key.to_vec(), why }));
     }
+}
+
+/// That an agent has a message's text already, which the last change alone does not tell.
+fn suspended(change: &Stamped, steps: &[Step]) -> Option<Stamped> {
+    let Event::MessageChanged { id, session, .. } = change.event else { return None };
+    let changed_at = suspended_at(steps)?;
+    let status = MessageStatus { state: MessageState::Suspended, changed_at, ..MessageStatus::default() };
+    Some(Stamped { event: Event::MessageChanged { id, session, status: Box::new(status) }, ..*change })
 }
 
 fn is_at(row: &Row, at: &[u8]) -> bool {

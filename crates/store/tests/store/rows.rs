@@ -330,6 +330,27 @@ fn a_message_tells_its_first_step_and_the_newest() {
 }
 
 #[test]
+fn that_an_agent_has_a_text_already_is_told_however_often_it_is_tried() {
+    let mut store = Store::with_backend(InMemoryBackend::new()).unwrap().0;
+    let (mut world, mut batch) = (World::new(1), Batch::default());
+    world.create(&mut batch);
+    let id = world.send(&mut batch);
+    for n in 0..2 * STEPS_MAX {
+        let states = [MessageState::Typing, MessageState::Queued];
+        world.moved(id, if n == 3 { MessageState::Suspended } else { states[n % 2] }, &mut batch);
+        commit(&mut store, &world, &batch);
+        batch = Batch::default();
+    }
+    let message = store.message(id).unwrap().unwrap().0;
+    assert!(message.suspended_at().is_some() && message.steps.len() == STEPS_MAX);
+    let status = Box::new(protocol::MessageStatus::default());
+    let session = message.session;
+    world.emit(Event::MessageChanged { id, session, status }, &mut batch);
+    commit(&mut store, &world, &batch);
+    assert!(store.message(id).unwrap().unwrap().0.suspended_at().is_none(), "it is sent from the start");
+}
+
+#[test]
 fn a_message_that_is_queued_and_forgotten_in_one_commit_leaves_its_event() {
     let disk = Disk::default();
     let mut store = Store::with_backend(disk.clone()).unwrap().0;

@@ -511,6 +511,7 @@ fn same(open: &Open<'_>, m: &Kept) {
         holder: open.holder,
         not_before: m.not_before.map(Timestamp),
         since: Timestamp(if in_flight || m.was_tried() { m.since } else { m.created }),
+        is_suspended: false,
     };
     assert_eq!(*open, expected);
     assert_eq!(open.holder.and_then(|holder| holder.process), m.process);
