@@ -360,10 +360,12 @@ def afternoon(lab, count, check, kills=False):
             stuck = message["state"] == "in_doubt" or message["state"] == "typed" and message["reason"]
             if stuck and kills:
                 seen_to[see_to(session, message, re.search(r"\(number \d+\)$", dict(sent[session.name])[message["id"]])[0])] += 1
-        if kills:
+        if kills and killed < count:
             time.sleep(chance.uniform(0.3, 1.2))
             lab.kill_poold()
             killed += 1
+        elif kills:
+            time.sleep(0.5)  # what was cut off is decided on by one that lives for some seconds
         else:
             time.sleep(chance.uniform(1, 4))
             parked += not lab.poolctl("park", chance.choice(sessions).name, may_fail=True).returncode

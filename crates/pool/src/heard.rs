@@ -215,8 +215,8 @@ fn activity(
     }
 }
 
-/// Until when nothing is said to an agent that has used up what it may. Where the minute that it names has begun, or
-/// it meets its limit again, it is tried again after a pause, which doubles.
+/// The time before which nothing is said to an agent that has used up what it may: what it names. Where that is over, and
+/// the agent still meets its limit, the end of a pause, which doubles.
 fn limited_until(until: Option<Timestamp>, error: &str, (resumes, now): (u32, Timestamp)) -> Timestamp {
     let told = until.or_else(|| agents::payload::resets(error, now));
     match (until, told) {

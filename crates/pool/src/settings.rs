@@ -213,7 +213,7 @@ pub struct Agent {
     pub on_interrupted: OnInterrupted,
     /// What becomes of a prompt whose turn fails by an outage of the service.
     pub on_failed_turn: OnFailedTurn,
-    /// The keys that answer a dialog of its start or about its usage limit, by the dialog's name; any other waits for a
+    /// The keys that answer a dialog of its start or about its usage limit, by the dialog's name. Any other waits for a
     /// person.
     pub dialogs: BTreeMap<String, Vec<String>>,
     /// Whether a prompt waits while it shows a full-screen program.

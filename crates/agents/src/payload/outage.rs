@@ -1,5 +1,5 @@
-//! Errors of agents that come from an outage of their service: what one prompt met, the next would meet too, and after it
-//! neither does.
+//! Errors of agents that come from an outage of their service: the next prompt would fail alike, and after the outage the
+//! same prompt succeeds.
 
 use crate::kind::Adapter;
 

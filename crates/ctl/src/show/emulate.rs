@@ -194,7 +194,7 @@ impl Emulated {
         text
     }
 
-    /// What goes over the screen. What it erases was seen by somebody.
+    /// Shows what goes over the screen; what it erases was seen by somebody, and is shown first.
     fn redraw(&mut self, mut bytes: Vec<u8>) -> Vec<u8> {
         self.held = bytes.split_off(complete(&bytes));
         let (mut text, mut from) = (Vec::new(), 0);

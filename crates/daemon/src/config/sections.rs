@@ -355,8 +355,8 @@ pub struct AgentSection {
     pub on_interrupted: Option<Interrupted>,
     /// What becomes of a prompt whose turn fails by an outage of the service: `hold`, `next` or `retry`.
     pub on_failed_turn: Option<FailedTurn>,
-    /// The keys that answer a dialog of its start or about its usage limit, by its name: `{ trust = ["Enter"] }`; none
-    /// where a person is to answer it. Any other waits for a person.
+    /// The keys that answer a dialog of its start or about its usage limit, by its name: `{ trust = ["Enter"] }`. A dialog
+    /// with an empty list, and any other, waits for a person.
     pub dialogs: BTreeMap<String, Vec<String>>,
     /// Whether a prompt waits while it shows a full-screen program.
     pub wait_for_screen: Option<bool>,
