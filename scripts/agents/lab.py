@@ -8,6 +8,7 @@ import pathlib
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -76,7 +77,7 @@ class Lab:
             "TERM": "xterm-256color", "POOL_NAME": "agents", "POOL_STATE_DIR": str(self.dir / "state"),
             "POOL_CONFIG": str(self.dir / "config.toml"), "POOL_LOG": "info",
         }
-        {"claude": self.claude_home, "codex": self.codex_home, "gemini": self.gemini_home}[kind]()
+        getattr(self, f"{kind}_home")()
         self.configure()
         if self.installs:
             self.poolctl("hook", "install", kind)
@@ -137,12 +138,32 @@ stream_max_retries = 1
             "GEMINI_CLI_SYSTEM_SETTINGS_PATH": str(self.dir / "no-settings.json")}
         self.credentials = {"GEMINI_API_KEY": KEY}
 
+    def opencode_home(self):
+        self.users_file = self.home / ".config" / "opencode" / "opencode.json"
+        self.users_file.parent.mkdir(parents=True)
+        self.users_file.write_text(json.dumps({
+            "autoupdate": False, "share": "disabled",
+            "provider": {"anthropic": {"options": {"baseURL": f"http://127.0.0.1:{self.port}/v1", "apiKey": KEY}}},
+            "model": "anthropic/claude-sonnet-4-5", "small_model": "anthropic/claude-haiku-4-5"}, indent=4))
+        self.agent_environment = {name: "1" for name in (
+            "OPENCODE_DISABLE_AUTOUPDATE", "OPENCODE_DISABLE_LSP_DOWNLOAD", "OPENCODE_DISABLE_MODELS_FETCH")}
+        self.credentials = {}
+
+    def aider_home(self):
+        self.users_file = self.home / ".aider.conf.yml"
+        self.users_file.write_text("check-update: false\nanalytics: false\nshow-model-warnings: false\nshow-release-notes: false\n"
+                                   "gitignore: false\ngit: false\nmodel: anthropic/claude-sonnet-4-5\n")
+        self.agent_environment = {"ANTHROPIC_API_BASE": f"http://127.0.0.1:{self.port}", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+        self.credentials = {"ANTHROPIC_API_KEY": KEY}
+
     def configure(self):
         """The agent as it is built in; `quick` waits little for `approve`; `subscriber` has an account instead of a key."""
         built_in = {
             "claude": {"start_args": ["--session-id", "{conversation}"], "resume_args": ["--resume", "{conversation}"]},
             "codex": {"resume_args": ["resume", "{conversation}"]},
             "gemini": {"start_args": ["--session-id", "{conversation}"], "resume_args": ["--resume", "{conversation}"]},
+            "opencode": {"resume_args": ["--session", "{conversation}"]},
+            "aider": {"resume_args": ["--restore-chat-history"]},
         }[self.kind]
         spelled = {**built_in, "adapter": self.kind, "confirm": "hook", "hooks": not self.installs, "go_on": "continue"}
         account = {"CLAUDE_CODE_OAUTH_TOKEN": "sk-ant-oat01-mock0123456789"} if self.kind == "claude" else self.credentials
@@ -278,14 +299,22 @@ class Session:
     def transcript(self):
         """The file in which the agent itself keeps this conversation, which is named in it."""
         known = (self.show()["conversation"] or {}).get("id")
+        if self.lab.kind == "aider":
+            return next(self.lab.dir.glob(f"state/sessions/{self.show()['id']}/aider.input.history"), None)
         if not known:
             return None
+        if self.lab.kind == "opencode":
+            return self.lab.home / ".local" / "share" / "opencode" / "opencode.db" / known  # a row of it
         end = known[:8] if self.lab.kind == "gemini" else known
         found = sorted(glob.glob(f"{self.lab.home}/.{self.lab.kind}/**/*{end}.jsonl", recursive=True))
         return pathlib.Path(found[0]) if found else None  # Gemini CLI begins another where it resumes, and does not use it
 
     def prompts(self):
         """The prompts that the agent took, as it recorded them."""
+        if self.lab.kind == "opencode":
+            return self.prompts_in_database()
+        if self.lab.kind == "aider":
+            return self.prompts_in_history()
         path = self.transcript()
         lines = path.read_text(errors="surrogateescape").split("\n") if path else []
         found = []
@@ -293,6 +322,23 @@ class Session:
             with contextlib.suppress(ValueError):
                 found.append(prompt_in(self.lab.kind, json.loads(line)))
         return [prompt for prompt in found if prompt is not None]
+
+
+    def prompts_in_database(self):
+        path = self.transcript()
+        if not path or not path.parent.exists():
+            return []
+        with contextlib.closing(sqlite3.connect(f"file:{path.parent}?mode=ro", uri=True)) as database:
+            rows = database.execute(
+                "select part.data from part join message on message.id = part.message_id where part.session_id = ? "
+                "and json_extract(message.data, '$.role') = 'user' order by message.time_created, message.id, part.id", [path.name])
+            parts = [json.loads(data) for data, in rows]
+        return [part["text"] for part in parts if part["type"] == "text" and not part.get("synthetic")]
+
+    def prompts_in_history(self):
+        path = self.transcript()
+        entries = path.read_text().split("\n# ")[1:] if path else []
+        return ["\n".join(line[1:] for line in entry.split("\n")[1:] if line.startswith("+")) for entry in entries]
 
 
 def told(shown):

@@ -161,6 +161,10 @@ def busy(lab, _, check):
     return alike(check, session, texts)
 
 
+# The keys that interrupt a turn; Escape where nothing is said.
+INTERRUPTS = {"opencode": ["Escape", "Escape"], "aider": ["C-c"]}
+
+
 def interrupted(lab, _, check):
     """Escape before the answer begins, and while it comes: an honest end, and the next prompt arrives as it is."""
     session, facts, sent = lab.session("interrupted"), {}, ["hello"]
@@ -170,7 +174,9 @@ def interrupted(lab, _, check):
         ended(check, message, "accepted", what=text)
         time.sleep(pause)
         began = time.monotonic()
-        session.keys("Escape")
+        for key in INTERRUPTS.get(lab.kind, ["Escape"]):
+            session.keys(key)
+            time.sleep(0.3)  # two at once are another key
         message = session.wait_over(message["id"], seconds=40)
         ended(check, message, "dead", "interrupted", when)
         facts[when] = f"{message['reason']} after {time.monotonic() - began:.1f} s"
@@ -203,7 +209,7 @@ def permission(lab, _, check):
     shown = session.wait_shown("it is left to the terminal", lambda shown: shown["ask"] and not shown["ask"]["answerable"])
     check(shown["activity"] == "attention" and not lab.made.exists(), f"after its time: {told(shown)}")
     check(lab.poolctl("approve", session.name, may_fail=True).returncode == 4, "it can be answered from outside still")
-    until("the dialog is shown", 10, lambda: "1. Yes" in session.screen())
+    until("the dialog is shown", 10, lambda: "1. Yes" in session.screen() or "Allow once" in session.screen())
     session.keys("Enter")
     ended(check, session.wait_over(number), what="timed out")
     check(lab.made.exists(), "timed out: the file is not there")

@@ -48,4 +48,6 @@ def arrives(kind, text):
         text = unicodedata.normalize("NFC", text.replace("\t", "    "))
     if kind == "gemini":  # it leaves out what has no width; the pool puts a word joiner before what would be a command
         text = "".join(c for c in text if c not in UNSEEN).strip(BLANK).removeprefix("\u2060")
+    if kind == "opencode":  # the pool puts a word joiner behind what would make it leave
+        text = text.removesuffix("\u2060")
     return text

@@ -11,6 +11,7 @@ mod inbox;
 mod kept;
 mod limits;
 mod live;
+mod plain;
 mod reports;
 mod seen;
 mod spool;

@@ -12,6 +12,17 @@ pub const PERMISSION_REQUEST: &str = "PermissionRequest";
 /// What the agent is told where nobody said why not.
 const NO: &str = "Denied with `poolctl approve --deny`.";
 
+/// The event in a report of our own form whose hook may answer.
+const PERMISSION: &str = "permission";
+
+/// What is printed for a report of our own form.
+#[derive(Serialize)]
+struct Plain<'a> {
+    allow: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
+}
+
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Printed<'a> {
@@ -37,10 +48,17 @@ enum Behavior<'a> {
     },
 }
 
-/// What the hook of this event, with this input, prints for a decision; none where printing cannot answer: Gemini CLI has no
-/// such hook, other programs have none that is known, and answers belong to questions.
+/// What the hook of this event, with this input, prints for a decision; none where printing cannot answer: Gemini CLI and Aider
+/// have no such hook, and answers belong to questions.
 #[must_use]
 pub fn decision(adapter: Adapter, event: &str, decision: &Decision, input: &[u8]) -> Option<Vec<u8>> {
+    if matches!(adapter, Adapter::Opencode | Adapter::None)
+        && event == PERMISSION
+        && decision.answers.is_empty()
+    {
+        let plain = Plain { allow: decision.allow, reason: decision.reason.as_deref() };
+        return serde_json::to_vec(&plain).ok();
+    }
     if !matches!(adapter, Adapter::Claude | Adapter::Codex) || event != PERMISSION_REQUEST {
         return None;
     }
@@ -96,8 +114,18 @@ mod tests {
 
     #[test]
     fn nothing_is_printed_where_it_would_not_answer() {
-        for adapter in [Adapter::Gemini, Adapter::None] {
+        for adapter in [Adapter::Gemini, Adapter::Opencode, Adapter::Aider, Adapter::None] {
             assert_eq!(printed(adapter, PERMISSION_REQUEST, true, None), None);
+        }
+        assert_eq!(printed(Adapter::Aider, PERMISSION, true, None), None);
+    }
+
+    #[test]
+    fn a_report_of_our_own_form_is_answered_in_plain_words() {
+        for adapter in [Adapter::Opencode, Adapter::None] {
+            let said = |allow, reason| printed(adapter, PERMISSION, allow, reason);
+            assert_eq!(said(true, None).as_deref(), Some(r#"{"allow":true}"#));
+            assert_eq!(said(false, Some("no")).as_deref(), Some(r#"{"allow":false,"reason":"no"}"#));
         }
     }
 

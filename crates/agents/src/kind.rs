@@ -25,6 +25,10 @@ pub enum Adapter {
     Codex,
     /// Gemini CLI.
     Gemini,
+    /// OpenCode.
+    Opencode,
+    /// Aider.
+    Aider,
     /// Any other program.
     #[default]
     None,
@@ -32,7 +36,8 @@ pub enum Adapter {
 
 impl Adapter {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Claude, Self::Codex, Self::Gemini, Self::None];
+    pub const ALL: [Self; 6] =
+        [Self::Claude, Self::Codex, Self::Gemini, Self::Opencode, Self::Aider, Self::None];
 
     /// The one of a built-in agent kind; [`Adapter::None`] for every other name.
     #[must_use]
@@ -41,16 +46,24 @@ impl Adapter {
             "claude" => Self::Claude,
             "codex" => Self::Codex,
             "gemini" => Self::Gemini,
+            "opencode" => Self::Opencode,
+            "aider" => Self::Aider,
             _ => Self::None,
         }
     }
 
     /// True for an agent that asks its terminal for bracketed pastes before it takes any: earlier ones are read as keys.
     /// Seen of Claude Code 2.1.197 (0.3 s after the start hook of a resumed conversation, and 70 ms before its composer
-    /// is drawn), Codex 0.169.0 and Gemini CLI 0.61.0.
+    /// is drawn), Codex 0.169.0, Gemini CLI 0.61.0, OpenCode 1.18.33 and Aider 0.86.2.
     #[must_use]
     pub fn asks_for_pastes(self) -> bool {
         self != Self::None
+    }
+
+    /// True for an agent whose screen is known without a description.
+    #[must_use]
+    pub fn knows_screen(self) -> bool {
+        !matches!(self, Self::Aider | Self::None)
     }
 
     /// The word for it.
@@ -60,6 +73,8 @@ impl Adapter {
             Self::Claude => "claude",
             Self::Codex => "codex",
             Self::Gemini => "gemini",
+            Self::Opencode => "opencode",
+            Self::Aider => "aider",
             Self::None => "none",
         }
     }
@@ -78,10 +93,10 @@ impl FromStr for Adapter {
     fn from_str(word: &str) -> Result<Self, UnknownWord> {
         match word {
             "generic" => Ok(Self::None),
-            _ => Self::ALL
-                .into_iter()
-                .find(|adapter| adapter.word() == word)
-                .ok_or_else(|| UnknownWord { word: word.to_owned(), of: "claude, codex, gemini, none" }),
+            _ => Self::ALL.into_iter().find(|adapter| adapter.word() == word).ok_or_else(|| UnknownWord {
+                word: word.to_owned(),
+                of: "claude, codex, gemini, opencode, aider, none",
+            }),
         }
     }
 }
@@ -152,7 +167,7 @@ mod tests {
         assert_eq!("generic".parse(), Ok(Adapter::None));
         assert_eq!(Adapter::of("shell"), Adapter::None);
         let refused = "clade".parse::<Adapter>().unwrap_err().to_string();
-        assert_eq!(refused, "\"clade\" is none of claude, codex, gemini, none");
+        assert_eq!(refused, "\"clade\" is none of claude, codex, gemini, opencode, aider, none");
         "Hook".parse::<Confirm>().unwrap_err();
     }
 }

@@ -6,8 +6,14 @@
 //! {"event": "prompt", "text": "what it was asked", "conversation": "optional"}
 //! ```
 //!
-//! `event` is one of `started`, `prompt`, `working`, `tool`, `attention`, `idle`, `error` and `ended`; `text` is what is
-//! said of it to people (with `prompt`: the whole prompt, by which a message is confirmed; with `idle`: its answer).
+//! `event` is one of
+//! - `started`: it is ready for prompts; `text`: `startup`, `resume`, or `clear` where another conversation begins,
+//! - `prompt`: it took one; `text` is the whole prompt, by which a message is confirmed,
+//! - `working` and `tool`: what it does, and which tool it has used (`input`, `response` and `failed` where they are known),
+//! - `permission`: it asks for one for the tool in `tool`, to do `text`,
+//! - `attention`: it waits for its user for another reason,
+//! - `idle`, `interrupted`, `error`: how its turn ended; `text` is its answer, or the error,
+//! - `ended`.
 
 pub(crate) mod claude;
 pub(crate) mod codex;
@@ -71,7 +77,7 @@ pub fn parse(adapter: Adapter, input: &[u8]) -> Option<Report> {
         Adapter::Claude => claude::report(&fields),
         Adapter::Codex => codex::report(&fields),
         Adapter::Gemini => gemini::report(&fields),
-        Adapter::None => generic::report(&fields),
+        Adapter::Opencode | Adapter::Aider | Adapter::None => generic::report(&fields),
     }
 }
 

@@ -1,5 +1,5 @@
 //! What an agent's screen shows: whether its composer is free, a dialog that stands in its place, whether it works. Only
-//! the words of known versions are known (Claude Code 2.1.197, Codex 0.169.0, Gemini CLI 0.61.0); what is not recognised is
+//! the words of known versions are known (Claude Code 2.1.197, Codex 0.169.0, Gemini CLI 0.61.0, OpenCode 1.18.33); what is not recognised is
 //! not guessed.
 
 mod cells;
@@ -7,12 +7,15 @@ mod claude;
 mod codex;
 mod dialogs;
 mod gemini;
+mod opencode;
+mod patterns;
 
 use cells::Cell;
 
 use crate::kind::Adapter;
 
 pub use dialogs::{QUESTION, USAGE_LIMIT};
+pub use patterns::{Pattern, Patterns};
 
 /// A screen, as `tmux capture-pane -p -e` prints it.
 #[derive(Debug, Clone, Default)]
@@ -82,7 +85,8 @@ pub fn composer(adapter: Adapter, screen: &Screen, cursor: (u16, u16)) -> Compos
             .map(|rows| content(&screen.lines[rows]))
             .filter(|found| *found != Composer::Empty || cursor.0 <= codex::TEXT_COLUMN),
         Adapter::Gemini => gemini::composer(screen),
-        Adapter::None => None,
+        Adapter::Opencode => opencode::composer(screen, cursor),
+        Adapter::Aider | Adapter::None => None,
     };
     found.unwrap_or(if is_shown(adapter, screen) { Composer::Hidden } else { Composer::Unknown })
 }
@@ -93,7 +97,8 @@ fn is_shown(adapter: Adapter, screen: &Screen) -> bool {
         Adapter::Claude => claude::is_shown(screen),
         Adapter::Codex => codex::is_shown(screen),
         Adapter::Gemini => gemini::is_shown(screen),
-        Adapter::None => false,
+        Adapter::Opencode => opencode::is_shown(screen),
+        Adapter::Aider | Adapter::None => false,
     }
 }
 
@@ -134,7 +139,8 @@ pub fn works(adapter: Adapter, screen: &Screen) -> Option<bool> {
         Adapter::Claude => claude::works(screen),
         Adapter::Codex => codex::works(screen),
         Adapter::Gemini => gemini::works(screen),
-        Adapter::None => None,
+        Adapter::Opencode => opencode::works(screen),
+        Adapter::Aider | Adapter::None => None,
     }
 }
 
@@ -144,7 +150,7 @@ pub fn background(adapter: Adapter, screen: &Screen) -> Option<String> {
     match adapter {
         Adapter::Claude => claude::background(screen),
         Adapter::Codex => codex::background(screen),
-        Adapter::Gemini | Adapter::None => None,
+        Adapter::Gemini | Adapter::Opencode | Adapter::Aider | Adapter::None => None,
     }
 }
 

@@ -1,5 +1,5 @@
 //! What arrives of a text: how it is written so that an agent takes it for a prompt, and how what it took is compared
-//! with what was sent. Measured with Claude Code 2.1.197, Codex 0.169.0 and Gemini CLI 0.61.0.
+//! with what was sent. Measured with Claude Code 2.1.197, Codex 0.169.0, Gemini CLI 0.61.0, OpenCode 1.18.33 and Aider 0.86.2.
 
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
@@ -12,14 +12,18 @@ use crate::kind::Adapter;
 /// What makes Claude Code leave, blanks around it or not.
 const CLAUDE_LEAVES: [&str; 6] = ["exit", "quit", ":q", ":q!", ":wq", ":wq!"];
 
+/// What makes OpenCode leave, blanks around it or not.
+const OPENCODE_LEAVES: [&str; 3] = ["exit", "quit", ":q"];
+
 /// What Claude Code writes for a tab.
 const CLAUDE_TAB: &str = "    ";
 
 /// With more than two line feeds a paste is kept together by Claude Code, and is then none of the words that make it leave.
 const CLAUDE_KEEPS: &str = "\n\n\n";
 
-/// Put before what Gemini CLI would take for a command: it has no width, and is no blank to be taken off.
-const GEMINI_KEEPS: &str = "\u{2060}";
+/// Put before what Gemini CLI would take for a command, and behind the words that make OpenCode leave: it has no width, and is
+/// no blank to be taken off.
+const KEEPS: &str = "\u{2060}";
 
 /// What Gemini CLI leaves out of what is typed, wherever it stands.
 const GEMINI_DROPS: [RangeInclusive<char>; 5] = [
@@ -58,8 +62,13 @@ pub fn literal(adapter: Adapter, text: &str) -> String {
     if adapter == Adapter::Claude && CLAUDE_LEAVES.contains(&text) {
         return format!("{text}{CLAUDE_KEEPS}");
     }
+    if adapter == Adapter::Opencode && OPENCODE_LEAVES.contains(&text) {
+        return format!("{text}{KEEPS}");
+    }
     let before = match text.chars().next() {
-        Some('/') if adapter == Adapter::Gemini => GEMINI_KEEPS,
+        Some('/') if adapter == Adapter::Gemini => KEEPS,
+        // A `{` begins a text of several lines.
+        Some('{') if adapter == Adapter::Aider => " ",
         Some('!' | '/') => " ",
         _ => "",
     };
@@ -88,7 +97,8 @@ pub fn is_command(adapter: Adapter, text: &str) -> bool {
         Adapter::Claude if CLAUDE_LEAVES.contains(&text.trim_matches(blank)) => {
             return text.matches('\n').count() < CLAUDE_KEEPS.len();
         }
-        Adapter::Claude => text,
+        Adapter::Opencode if OPENCODE_LEAVES.contains(&text.trim_matches(blank)) => return true,
+        Adapter::Claude | Adapter::Opencode | Adapter::Aider => text,
         // `\n/word` is a command; ` /word` is none, and `\n!word` neither.
         Adapter::Codex => text.trim_start_matches('\n'),
         // A comment is none; a path is one.
@@ -135,7 +145,7 @@ fn is_most_of(sent: &str, heard: &str) -> bool {
 const FOLDED_MIN: usize = 400;
 const FOLDED_LINES: usize = 2;
 /// What agents show in the place of a long text that was pasted.
-const PASTED: [&str; 3] = ["[Pasted text #", "[Pasted Content ", "[Pasted Text: "];
+const PASTED: [&str; 4] = ["[Pasted text #", "[Pasted Content ", "[Pasted Text: ", "[Pasted ~"];
 
 /// Whether a line that stands in a composer is the end of this text, wrapped wherever that may be, or stands for all of a
 /// long one.
@@ -153,10 +163,11 @@ pub fn ends_with_line(text: &str, line: &str) -> bool {
 fn key(adapter: Adapter, text: &str) -> Cow<'_, str> {
     if adapter == Adapter::Gemini {
         let text = kept(adapter, text);
-        let text = text.strip_prefix(GEMINI_KEEPS).unwrap_or(&text);
+        let text = text.strip_prefix(KEEPS).unwrap_or(&text);
         return Cow::Owned(lines(text).replace('\t', CLAUDE_TAB).nfc().collect());
     }
     let text = text.trim_matches(blank);
+    let text = if adapter == Adapter::Opencode { text.strip_suffix(KEEPS).unwrap_or(text) } else { text };
     let composes = adapter == Adapter::Claude;
     if !text.contains('\r')
         && !(composes && (text.contains('\t') || is_nfc_quick(text.chars()) != IsNormalized::Yes))

@@ -1,7 +1,8 @@
 //! The agent's own record of a conversation: Claude Code's `~/.claude/projects/…/ID.jsonl`, Codex's rollout file, and Gemini
-//! CLI's `~/.gemini/tmp/…/chats/session-….jsonl`.
+//! CLI's `~/.gemini/tmp/…/chats/session-….jsonl`; of Aider its history of prompts.
 //! Read is its last piece, which may begin in the middle of a line; what is not understood is skipped.
 
+mod aider;
 mod claude;
 mod codex;
 mod gemini;
@@ -13,13 +14,15 @@ use serde_json::Value;
 
 use crate::kind::Adapter;
 
-/// Finds in the output of an agent that resumes a conversation that there is none: Claude Code 2.1.197, Codex 0.169.0.
+/// Finds in the output of an agent that resumes a conversation that there is none: Claude Code 2.1.197, Codex 0.169.0,
+/// OpenCode 1.18.33.
 #[must_use]
 pub fn says_missing(adapter: Adapter, output: &[u8]) -> bool {
     let words: &[u8] = match adapter {
         Adapter::Claude => b"No conversation found",
         Adapter::Codex => b"no rollout found",
-        Adapter::Gemini | Adapter::None => return false,
+        Adapter::Opencode => b"Session not found",
+        Adapter::Gemini | Adapter::Aider | Adapter::None => return false,
     };
     output.windows(words.len()).any(|window| window.eq_ignore_ascii_case(words))
 }
@@ -84,6 +87,9 @@ enum Entry {
 /// What was said to the agent, oldest first.
 #[must_use]
 pub fn prompts(adapter: Adapter, tail: &[u8]) -> Vec<Said> {
+    if adapter == Adapter::Aider {
+        return aider::prompts(tail);
+    }
     let entries = lines(tail).filter_map(|line| entry(adapter, &line));
     let said = entries.filter_map(|entry| if let Entry::Said(said) = entry { Some(said) } else { None });
     said.collect()
@@ -136,7 +142,7 @@ pub fn tokens(adapter: Adapter, tail: &[u8]) -> Option<u64> {
         Adapter::Claude => claude::tokens,
         Adapter::Codex => codex::tokens,
         Adapter::Gemini => gemini::tokens,
-        Adapter::None => return None,
+        Adapter::Opencode | Adapter::Aider | Adapter::None => return None,
     };
     lines(tail).rev().find_map(|line| of(&line))
 }
@@ -146,7 +152,7 @@ fn entry(adapter: Adapter, line: &Value) -> Option<Entry> {
         Adapter::Claude => claude::entry(line),
         Adapter::Codex => codex::entry(line),
         Adapter::Gemini => gemini::entry(line),
-        Adapter::None => None,
+        Adapter::Opencode | Adapter::Aider | Adapter::None => None,
     }
 }
 

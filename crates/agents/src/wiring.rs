@@ -9,11 +9,16 @@
 //! - Gemini CLI 0.61.0: a settings file in the place of the system's defaults, named in the environment. It is read only where
 //!   the file and every directory above it belong to root and nobody else may write there; else Gemini CLI shows a warning
 //!   and has no hooks of ours. Defaults of the system (`/etc/gemini-cli/system-defaults.json`) are not read then.
+//! - OpenCode 1.18.33: a plugin, which a configuration file of the launch's names (`OPENCODE_CONFIG`). It is merged with the user's
+//!   and the project's; one that the user's environment names is read in its place, and then nothing is told.
+//! - Aider 0.86.2: its environment names a command for when it waits, and the file in which it keeps the prompts that it took.
 
+pub mod aider;
 mod claude;
 mod codex;
 mod command;
 mod gemini;
+mod opencode;
 
 use std::path::Path;
 
@@ -43,6 +48,8 @@ pub struct Wire<'a> {
     pub poolctl: &'a Path,
     /// Where its files go: the directory that the pool keeps of its session, absolute.
     pub dir: &'a Path,
+    /// The session's own directory, for what the agent itself writes, absolute.
+    pub own_dir: &'a Path,
     /// How long a request for a permission waits for `approve`, in milliseconds; 0: it is only told.
     pub approve_ms: u64,
     /// How long any other hook may take, in milliseconds. Agents count seconds: it is rounded up.
@@ -60,6 +67,8 @@ pub fn wire(adapter: Adapter, wire: &Wire<'_>) -> Wiring {
         Adapter::Claude => claude::wire(poolctl, wire),
         Adapter::Codex => codex::wire(poolctl, wire),
         Adapter::Gemini => gemini::wire(poolctl, wire),
+        Adapter::Opencode => opencode::wire(poolctl, wire),
+        Adapter::Aider => aider::wire(poolctl, wire),
         Adapter::None => return Wiring::default(),
     };
     wiring.env.push((WIRED.into(), "1".into()));
@@ -76,7 +85,7 @@ mod tests {
     #[test]
     fn an_agent_without_hooks_is_launched_as_it_is() {
         let dir = Path::new("/state/s1");
-        let named = |poolctl| Wire { poolctl, dir, approve_ms: 1, hook_ms: 1 };
+        let named = |poolctl| Wire { poolctl, dir, own_dir: dir, approve_ms: 1, hook_ms: 1 };
         assert_eq!(wire(Adapter::None, &named(Path::new("/bin/poolctl"))), Wiring::default());
         let odd = Path::new(OsStr::from_bytes(b"/b\xff/poolctl"));
         assert_eq!(wire(Adapter::Claude, &named(odd)), Wiring::default());
@@ -87,10 +96,11 @@ mod tests {
         let named = Wire {
             poolctl: Path::new("/bin/poolctl"),
             dir: Path::new("/state/s1"),
+            own_dir: Path::new("/state/s1"),
             approve_ms: 0,
             hook_ms: 1,
         };
-        for adapter in [Adapter::Claude, Adapter::Codex, Adapter::Gemini] {
+        for adapter in Adapter::ALL.into_iter().filter(|adapter| *adapter != Adapter::None) {
             assert!(wire(adapter, &named).env.contains(&("POOL_HOOKED".into(), "1".into())), "{adapter}");
         }
     }

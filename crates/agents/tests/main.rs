@@ -3,6 +3,7 @@
 
 mod configuration;
 mod gemini;
+mod opencode;
 mod payloads;
 mod screens;
 mod terminals;

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agents::{Adapter, Confirm};
+use agents::{Adapter, Confirm, wiring};
 use pool::activity::{self, Marks, Seen};
 use pool::{Agent, heard, queue};
 use protocol::activity::Source;
@@ -58,6 +58,8 @@ pub(crate) struct Subject {
     /// Set where the session is a shell.
     shell: Option<Shell>,
     log: PathBuf,
+    /// Where its agent records what is said to it.
+    record: Option<PathBuf>,
 }
 
 impl Subject {
@@ -74,6 +76,7 @@ impl Subject {
             pane: pane_of(run),
             hooked: notes.hooked == Some(run.tag),
             known: known.unwrap_or_default(),
+            record: record_of(paths, session, &kind.agent, &notes),
             notes,
             agent: Arc::clone(&kind.agent),
             start_limit: run.started_at.after(kind.ready_limit),
@@ -91,7 +94,7 @@ impl Subject {
     /// Whether it is an agent that has not said or shown yet that it is ready.
     fn is_starting(&self, now: Timestamp) -> bool {
         let unready = matches!(self.known.state, ActivityState::Unknown | ActivityState::Attention);
-        self.agent.adapter != Adapter::None && !self.hooked && unready && now < self.start_limit
+        self.agent.shows_composer() && !self.hooked && unready && now < self.start_limit
     }
 
     /// Whether its agent's own record is worth reading: it has stopped, or fallen silent, or may have got a prompt of
@@ -104,7 +107,7 @@ impl Subject {
 
     /// Whether only its screen tells what it does now.
     fn wants_glance(&self, watched: &Watched, now: Timestamp) -> bool {
-        if self.agent.adapter == Adapter::None {
+        if !self.agent.shows_composer() {
             return false;
         }
         if !self.hooked {
@@ -119,6 +122,13 @@ impl Subject {
         let silent = last.is_some_and(|last| now.since(last) >= activity::SILENCE);
         works && silent && watched.looked_at() <= last
     }
+}
+
+/// Where an agent records what is said to it: as its hooks said, or as it was told at its start.
+fn record_of(paths: &Paths, session: &Session, agent: &Agent, notes: &Notes) -> Option<PathBuf> {
+    let told = || paths.session(session.id).join(wiring::aider::HISTORY);
+    let heard = notes.transcript.as_ref().map(|path| path.as_path().to_owned());
+    heard.or_else(|| (agent.adapter == Adapter::Aider && agent.hooks).then(told))
 }
 
 /// An agent kind, as it is configured.
@@ -254,7 +264,7 @@ fn decide(turn: &mut Turn<'_>, daemon: &Daemon, (found, began): (Vec<(Subject, F
             interrupted_at,
             screen: found.look,
             title: found.title,
-            is_known: subject.agent.adapter != Adapter::None,
+            is_known: subject.agent.shows_composer(),
         };
         let session = turn.pool().session(subject.id);
         if let Some(event) = session.and_then(|s| activity::judged(turn.pool(), s, &seen, turn.now())) {

@@ -8,8 +8,8 @@ mod typed;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agents::screen::{self, Screen};
-use agents::{Adapter, Confirm};
+use agents::Confirm;
+use agents::screen::Screen;
 use pool::activity::Look;
 use pool::{Agent, delivery, heard, queue};
 use process::unread::Stand;
@@ -30,6 +30,8 @@ use crate::{hooks, locking};
 const RETRY_PAUSE: Duration = Duration::from_millis(60);
 /// It doubles up to this: somebody may read in copy mode for hours.
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(8);
+/// The longest pause while an agent may still be starting: what it waits for then is that it is ready.
+const START_PAUSE_MAX: Duration = Duration::from_millis(200);
 /// How long an agent may take to draw what was pressed.
 const DRAWN: Duration = Duration::from_millis(300);
 /// Why nothing is typed into a pane that has the receipt of a token which this pool has not given yet.
@@ -151,10 +153,13 @@ async fn deliver_all(daemon: &Arc<Daemon>, session: SessionId) -> Result<(), Ref
             Tried::Typed => pause = RETRY_PAUSE,
             Tried::NotYet => {
                 // What kept it from one incarnation says nothing of the next.
-                let tag = daemon.engine.turn(move |turn| running(turn, session)).await?;
+                let limit = daemon.loaded().settings.ready_limit;
+                let seen = move |turn: &mut Turn<'_>| (running(turn, session), is_young(turn, session, limit));
+                let (tag, young) = daemon.engine.turn(seen).await?;
+                let most = if young { START_PAUSE_MAX } else { RETRY_PAUSE_MAX };
                 let another = move |turn: &mut Turn<'_>| (running(turn, session) != tag).then_some(());
-                let changed = daemon.engine.wait_on(session, Some(pause), another).await.is_ok();
-                pause = if changed { RETRY_PAUSE } else { (pause * 2).min(RETRY_PAUSE_MAX) };
+                let changed = daemon.engine.wait_on(session, Some(pause.min(most)), another).await.is_ok();
+                pause = if changed { RETRY_PAUSE } else { (pause * 2).min(most) };
             }
         }
     }
@@ -164,6 +169,12 @@ async fn deliver_all(daemon: &Arc<Daemon>, session: SessionId) -> Result<(), Ref
 fn running(turn: &Turn<'_>, session: SessionId) -> Option<protocol::Tag> {
     let session = turn.pool().session(session).filter(|session| session.takes_prompts())?;
     session.incarnation.as_ref().map(|run| run.tag)
+}
+
+/// Whether its agent may still be starting.
+fn is_young(turn: &Turn<'_>, session: SessionId, ready_limit: Duration) -> bool {
+    let run = turn.pool().session(session).and_then(|session| session.incarnation.as_ref());
+    run.is_some_and(|run| turn.age(run.started_at) < ready_limit)
 }
 
 /// What is to be typed, where, with `typing` on disk.
@@ -183,7 +194,7 @@ async fn deliver_one(daemon: &Arc<Daemon>, session: SessionId) -> Result<Tried, 
     let first = move |turn: &mut Turn<'_>| is_next(turn, &context, session);
     let Some((record, run, pane)) = daemon.engine.turn(first).await? else { return Ok(Tried::Nothing) };
     let agent = daemon.loaded().settings.agent_of(&record).clone();
-    if agent.adapter != Adapter::None {
+    if agent.shows_composer() {
         settle_keys(daemon, session).await?;
     }
     let looked = glanced(daemon, &agent, &run, pane).await;
@@ -319,15 +330,9 @@ pub(crate) async fn glance(
         Answer::InputOff => return Err("its pane does not take input".to_owned()),
         other => return Err(format!("its pane cannot be looked at: {other:?}")),
     }
-    let look = (agent.adapter != Adapter::None).then(|| {
+    let look = agent.shows_composer().then(|| {
         let screen = Screen::new(&seen.screen);
-        Look {
-            at: crate::clock::now(),
-            composer: screen::composer(agent.adapter, &screen, seen.cursor),
-            dialog: screen::dialog(agent.adapter, &screen),
-            works: screen::works(agent.adapter, &screen),
-            background: screen::background(agent.adapter, &screen),
-        }
+        agent.look(&screen, seen.cursor, crate::clock::now())
     });
     Ok((seen, look))
 }

@@ -226,7 +226,7 @@ async fn prepare(daemon: &Daemon, session: &Session, run: &Incarnation) -> Resul
     let settings = daemon.settings();
     let (dir, run_dir) = (daemon.paths.session(session.id), daemon.paths.run.clone());
     let meta = daemon.paths.meta_of(session.id);
-    let wiring = wired(daemon, session, settings.agent_of(session), &meta);
+    let wiring = wired(daemon, session, settings.agent_of(session), (&dir, &meta));
     let tmp = short_tmp::dir(&daemon.paths, session.id);
     let places = Places { paths: &daemon.paths, tmp: &tmp, wiring: wiring.as_ref() };
     let job = pool::launch::job(session, run, &settings, places);
@@ -259,7 +259,12 @@ async fn prepare(daemon: &Daemon, session: &Session, run: &Incarnation) -> Resul
 }
 
 /// How its agent's hooks are told to it. Without the program that they call there are none.
-fn wired(daemon: &Daemon, session: &Session, agent: &pool::Agent, dir: &std::path::Path) -> Option<Wiring> {
+fn wired(
+    daemon: &Daemon,
+    session: &Session,
+    agent: &pool::Agent,
+    (own_dir, dir): (&Path, &Path),
+) -> Option<Wiring> {
     let poolctl = daemon.init.with_file_name("poolctl");
     if !agent.hooks || agent.adapter == Adapter::None {
         return None;
@@ -270,7 +275,7 @@ fn wired(daemon: &Daemon, session: &Session, agent: &pool::Agent, dir: &std::pat
         return None;
     }
     let approve_ms = protocol::time::millis(agent.approve_wait);
-    let wire = Wire { poolctl: &poolctl, dir, approve_ms, hook_ms: HOOK_LIMIT_MS };
+    let wire = Wire { poolctl: &poolctl, dir, own_dir, approve_ms, hook_ms: HOOK_LIMIT_MS };
     Some(agents::wiring::wire(agent.adapter, &wire))
 }
 

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use agents::Adapter;
 use protocol::{Event, SessionId, Tag};
 use tmux::Answer;
 
@@ -45,7 +44,7 @@ async fn loses(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) -> Option<Str
     let record = daemon.engine.turn(move |turn| turn.pool().session(session).cloned()).await.ok()??;
     let pane = record.incarnation.as_ref().filter(|run| run.tag == tag).and_then(pane_of)?;
     let agent = daemon.loaded().settings.agent_of(&record).clone();
-    if agent.adapter == Adapter::None {
+    if !agent.shows_composer() {
         return None;
     }
     let (_, look) = glance(daemon, &agent, pane).await.ok()?;

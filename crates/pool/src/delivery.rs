@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
+use agents::Confirm;
 use agents::screen::Composer;
-use agents::{Adapter, Confirm};
 use protocol::activity::Source;
 use protocol::{Activity, ActivityState, Session, Timestamp};
 
@@ -151,7 +151,7 @@ pub fn look(settings: &Settings, agent: &Agent, glance: &Glance) -> Result<(), S
     if glance.takes_pastes == Some(false) && agent.adapter.asks_for_pastes() {
         return Err("its agent does not take pastes yet".to_owned());
     }
-    let Some(seen) = glance.look.as_ref().filter(|_| agent.adapter != Adapter::None) else { return Ok(()) };
+    let Some(seen) = glance.look.as_ref().filter(|_| agent.shows_composer()) else { return Ok(()) };
     match (&seen.dialog, &seen.composer) {
         (Some(dialog), _) => Err(format!("it shows a dialog: {}", dialog.name)),
         (None, Composer::Holds(text)) => Err(holds_text(text)),
@@ -159,8 +159,7 @@ pub fn look(settings: &Settings, agent: &Agent, glance: &Glance) -> Result<(), S
         // Of another agent nobody has said how its screen has to look. A new version may look otherwise, and says itself
         // that it waits; what fills the screen is no agent but its editor.
         (None, Composer::Unknown)
-            if has_known_screen(agent.adapter)
-                && (glance.alternate || glance.said_idle_ago.is_none_or(|ago| ago < DRAW_LIMIT)) =>
+            if glance.alternate || glance.said_idle_ago.is_none_or(|ago| ago < DRAW_LIMIT) =>
         {
             Err("its screen does not show where it takes prompts".to_owned())
         }
@@ -180,10 +179,6 @@ pub fn needs_somebody(why: &str) -> bool {
         "its program has not read",
     ];
     ends.iter().any(|begin| why.starts_with(begin))
-}
-
-fn has_known_screen(adapter: Adapter) -> bool {
-    matches!(adapter, Adapter::Claude | Adapter::Codex | Adapter::Gemini)
 }
 
 /// The sentence for a text in a composer, of which so much is shown.

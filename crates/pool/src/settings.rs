@@ -5,11 +5,15 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use agents::screen::{self, Patterns, Screen};
 use agents::{Adapter, Confirm};
+use protocol::Timestamp;
 use protocol::env;
 use protocol::life::{Leftovers, Limits, RestartPolicy};
 use protocol::reap::{Action, Rule};
 use protocol::session::Size;
+
+use crate::activity::Look;
 
 /// What the configuration tells the core.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -203,6 +207,8 @@ pub struct Agent {
     pub leftovers: Leftovers,
     /// How to speak with it.
     pub adapter: Adapter,
+    /// How its screen looks, where the adapter does not know it.
+    pub screen: Patterns,
     /// How it is known that it took a prompt.
     pub confirm: Confirm,
     /// Whether its hooks are wired when it is started.
@@ -231,6 +237,35 @@ impl Agent {
     #[must_use]
     pub fn is_told_its_conversation(&self) -> bool {
         self.start_args.iter().any(|word| word.contains("{conversation}"))
+    }
+
+    /// Whether it is known where on its screen prompts are typed.
+    #[must_use]
+    pub fn shows_composer(&self) -> bool {
+        self.adapter.knows_screen() || self.screen.has_composer()
+    }
+
+    /// How a screen of it looks. `cursor` is the column and the row of the terminal's cursor, from 0.
+    #[must_use]
+    pub fn look(&self, screen: &Screen, cursor: (u16, u16), at: Timestamp) -> Look {
+        let (adapter, described) = (self.adapter, &self.screen);
+        if adapter.knows_screen() {
+            Look {
+                at,
+                composer: screen::composer(adapter, screen, cursor),
+                dialog: screen::dialog(adapter, screen),
+                works: screen::works(adapter, screen),
+                background: screen::background(adapter, screen),
+            }
+        } else {
+            Look {
+                at,
+                composer: described.composer(screen),
+                dialog: described.dialog(screen),
+                works: described.works(screen),
+                background: described.background(screen),
+            }
+        }
     }
 }
 

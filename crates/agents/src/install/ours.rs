@@ -17,7 +17,7 @@ const TIMEOUT_MS: u64 = TIMEOUT * 1000;
 pub(super) fn check(adapter: Adapter) -> Result<(), InstallError> {
     match adapter {
         Adapter::Claude | Adapter::Codex | Adapter::Gemini => Ok(()),
-        Adapter::None => Err(InstallError::Agent(adapter)),
+        Adapter::Opencode | Adapter::Aider | Adapter::None => Err(InstallError::Agent(adapter)),
     }
 }
 

@@ -135,7 +135,8 @@ impl Fields {
         Signal::Permission { tool, text: clip(&text, ASK_MAX), wait_ms: 0 }
     }
 
-    fn json(&self, key: &str) -> String {
+    /// A value as JSON; nothing where there is none.
+    pub(super) fn json(&self, key: &str) -> String {
         match self.map.get(key) {
             Some(value) => clip(&value.to_string(), TEXT_MAX),
             None => String::new(),

@@ -1,4 +1,4 @@
-//! Reports of programs that the pool does not know, in a form of our own.
+//! Reports in a form of our own: of programs that the pool does not know, and of agents whose hooks the pool itself writes.
 
 use protocol::hook::{Signal, ToolUse};
 
@@ -20,13 +20,17 @@ fn signal(event: &str, fields: &Fields) -> Option<Signal> {
         "tool" => Some(Signal::ToolUsed(Box::new(ToolUse {
             id: None,
             tool: fields.word_or_nothing("text"),
-            input: String::new(),
-            response: String::new(),
+            input: fields.json("input"),
+            response: fields.json("response"),
             failed: fields.is_true("failed"),
             cwd: None,
         }))),
+        "permission" => {
+            Some(Signal::Permission { tool: fields.word_or_nothing("tool"), text: text(), wait_ms: 0 })
+        }
         "attention" => Some(Signal::Notified { kind: "attention".to_owned(), text: text() }),
         "idle" => Some(Signal::TurnOver { turn: None, said: fields.long("text") }),
+        "interrupted" => Some(Signal::Interrupted),
         "error" => Some(Signal::TurnFailed { error: text(), limited: false, until: None }),
         "ended" => Some(Signal::Ended { reason: text() }),
         _ => None,
@@ -45,7 +49,18 @@ mod tests {
         let prompt = said(r#"{"event":"prompt","text":"do it","conversation":"c1"}"#);
         assert_eq!(prompt.conversation.as_deref(), Some("c1"));
         assert_eq!(prompt.signal, Some(Signal::Prompt { text: "do it".into(), cut: false, turn: None }));
-        for event in ["started", "working", "tool", "attention", "idle", "error", "ended"] {
+        let events = [
+            "started",
+            "working",
+            "tool",
+            "permission",
+            "attention",
+            "idle",
+            "interrupted",
+            "error",
+            "ended",
+        ];
+        for event in events {
             assert!(said(&format!(r#"{{"event":"{event}"}}"#)).signal.is_some(), "{event}");
         }
         assert_eq!(said(r#"{"event":"prompt"}"#).signal, None, "a prompt has a text");

@@ -3,7 +3,7 @@
 use protocol::activity::ASK_MAX;
 
 use super::claude::is_rule;
-use super::{Dialog, Screen, gemini, one_line};
+use super::{Dialog, Screen, gemini, one_line, opencode};
 use crate::kind::Adapter;
 
 /// How a dialog is known.
@@ -34,7 +34,7 @@ pub const USAGE_LIMIT: &str = "usage_limit";
 
 /// Seen in Claude Code 2.1.197, Codex 0.169.0 and Gemini CLI 0.61.0. A title is near the end of its dialog where that can be
 /// longer than a small terminal.
-const KNOWN: [Known; 29] = [
+const KNOWN: [Known; 30] = [
     known(Adapter::Claude, "trust", "Yes, I trust this folder", &["No, exit"], true),
     known(
         Adapter::Claude,
@@ -70,6 +70,7 @@ const KNOWN: [Known; 29] = [
     known(Adapter::Gemini, "login", "How would you like to authenticate", &["1. Sign in with Google"], true),
     known(Adapter::Gemini, USAGE_LIMIT, "Usage limit reached for", &["1. Keep trying"], false),
     known(Adapter::Gemini, "permission", "1. Allow once", &["(esc)"], false),
+    known(Adapter::Opencode, "permission", "△ Permission required", &["Allow once", "Reject"], false),
 ];
 
 /// The names of those that come up by themselves and take keys.
@@ -129,7 +130,7 @@ fn feet(adapter: Adapter) -> &'static [&'static str] {
             "reverse-i-search:",
         ],
         // A box shows what is a dialog of Gemini CLI.
-        Adapter::Gemini | Adapter::None => &[],
+        Adapter::Gemini | Adapter::Opencode | Adapter::Aider | Adapter::None => &[],
     }
 }
 
@@ -137,6 +138,9 @@ fn feet(adapter: Adapter) -> &'static [&'static str] {
 pub(super) fn find(adapter: Adapter, screen: &Screen) -> Option<Dialog> {
     if adapter == Adapter::Gemini {
         return gemini::boxed(screen).map(|lines| named(adapter, &lines, 0));
+    }
+    if adapter == Adapter::Opencode {
+        return opencode::boxed(screen).map(|lines| named(adapter, &lines, 0));
     }
     let bottom = screen.texts.iter().rposition(|line| !line.is_empty() && !is_rule(line))?;
     let lines = &screen.texts[..=bottom];
@@ -171,8 +175,11 @@ fn title(known: &Known, lines: &[String]) -> Option<usize> {
 /// What lines say, without those that are empty, cut to what an ask may be long.
 fn text(lines: &[String]) -> String {
     let lines = lines.iter().map(|line| line.trim()).filter(|line| !line.is_empty());
-    let mut text = lines.collect::<Vec<_>>().join("\n");
+    cut(&lines.collect::<Vec<_>>().join("\n"))
+}
+
+/// A text, as long as an ask may be.
+pub(super) fn cut(text: &str) -> String {
     let end = (0..=ASK_MAX.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
-    text.truncate(end);
-    text
+    text[..end].to_owned()
 }

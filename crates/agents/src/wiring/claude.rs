@@ -71,7 +71,10 @@ mod tests {
 
     fn plugin(approve_ms: u64) -> Value {
         let dir = Path::new("/state/s1");
-        let made = wire("/opt/poolctl", &Wire { poolctl: Path::new("/"), dir, approve_ms, hook_ms: 4200 });
+        let made = wire(
+            "/opt/poolctl",
+            &Wire { poolctl: Path::new("/"), dir, own_dir: dir, approve_ms, hook_ms: 4200 },
+        );
         assert_eq!(made.args, ["--plugin-dir".into(), "/state/s1/tmux-pool".into()]);
         assert_eq!(made.files[0].0, "tmux-pool/hooks/hooks.json");
         serde_json::from_slice(&made.files[0].1).unwrap()

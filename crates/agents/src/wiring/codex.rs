@@ -105,7 +105,7 @@ mod tests {
 
     fn args(poolctl: &str, approve_ms: u64, hook_ms: u64) -> Vec<String> {
         let dir = Path::new("/state/s1");
-        let made = wire(poolctl, &Wire { poolctl: Path::new("/"), dir, approve_ms, hook_ms });
+        let made = wire(poolctl, &Wire { poolctl: Path::new("/"), dir, own_dir: dir, approve_ms, hook_ms });
         assert!(made.files.is_empty());
         made.args.iter().map(OsBytes::to_string_lossy).collect()
     }

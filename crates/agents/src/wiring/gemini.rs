@@ -55,8 +55,10 @@ mod tests {
     #[test]
     fn every_event_calls_poolctl() {
         let dir = Path::new("/state/s1");
-        let made =
-            wire("/my tools/poolctl", &Wire { poolctl: Path::new("/"), dir, approve_ms: 1, hook_ms: 4200 });
+        let made = wire(
+            "/my tools/poolctl",
+            &Wire { poolctl: Path::new("/"), dir, own_dir: dir, approve_ms: 1, hook_ms: 4200 },
+        );
         assert_eq!(made.env, [(DEFAULTS.into(), "/state/s1/gemini-hooks.json".into())]);
         let settings: Value = serde_json::from_slice(&made.files[0].1).unwrap();
         let ours = json!([{"hooks": [{

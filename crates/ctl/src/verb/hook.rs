@@ -20,7 +20,7 @@ use crate::exit;
 use crate::show::{out, time};
 
 /// Whose hooks call.
-const AGENTS: [&str; 4] = ["claude", "codex", "gemini", "generic"];
+const AGENTS: [&str; 6] = ["claude", "codex", "gemini", "opencode", "aider", "generic"];
 /// Flags that are followed by what they are set to.
 const TAKE_A_VALUE: [&str; 5] = ["--wait", "--socket", "--pool", "--timeout", "--color"];
 
@@ -33,10 +33,15 @@ pub(crate) enum Command {
     Codex(Report),
     /// Report what a hook of Gemini CLI says, as JSON on standard input
     Gemini(Report),
+    /// Report what the pool's plugin of OpenCode says, as `generic`
+    Opencode(Report),
+    /// Report what Aider's notifications say, as `generic`
+    Aider(Report),
     /// Report what any program says, as JSON: {"event": "prompt", "text": …, "conversation": …}
     ///
-    /// The event is one of started, prompt, working, tool, attention, idle, error, ended. The text is what is said of
-    /// it to people; with prompt it is the whole prompt, by which a message is confirmed.
+    /// The event is one of started, prompt, working, tool, permission, attention, idle, interrupted, error, ended. The
+    /// text is what is said of it to people; with prompt it is the whole prompt, by which a message is confirmed. A
+    /// permission names its tool; with --wait the decision is printed as {"allow": true} or {"allow": false, "reason": …}.
     Generic(Report),
     Install(install::Args),
 }
@@ -62,6 +67,8 @@ impl Command {
             Self::Claude(report) => Some(("claude", report)),
             Self::Codex(report) => Some(("codex", report)),
             Self::Gemini(report) => Some(("gemini", report)),
+            Self::Opencode(report) => Some(("opencode", report)),
+            Self::Aider(report) => Some(("aider", report)),
             Self::Generic(report) => Some(("generic", report)),
             Self::Install(_) => None,
         }

@@ -118,9 +118,9 @@ impl Watched {
                 _ => {}
             }
         }
-        if let Some(path) = subject.notes.transcript.as_ref().filter(|_| subject.wants_record(self, now)) {
+        if let Some(path) = subject.record.as_ref().filter(|_| subject.wants_record(self, now)) {
             let most = if subject.unconfirmed.is_some() { RECORD_OF_PROMPT } else { RECORD };
-            self.read_record(subject.agent.adapter, path.as_path(), most);
+            self.read_record(subject.agent.adapter, path, most);
         }
     }
 
@@ -180,6 +180,10 @@ impl Watched {
         self.record = state;
         let mut said = transcript::prompts(adapter, &tail);
         said.drain(..said.len().saturating_sub(SAID_MAX));
+        // Of a record without times the last entry is as old as the file.
+        if let Some(last) = said.last_mut() {
+            last.at = last.at.or(Some(written_at(&found)));
+        }
         self.said = Arc::new(said);
         self.ended = transcript::ended(adapter, &tail).map(|end| match transcript::limit(adapter, &tail) {
             Some(limit) => End { how: Ending::Limited(limit), ..end },

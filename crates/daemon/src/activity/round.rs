@@ -182,6 +182,7 @@ mod tests {
             unconfirmed: None,
             shell: None,
             log: log.to_owned(),
+            record: None,
         }
     }
 

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use agents::screen::USAGE_LIMIT;
+use agents::screen::{Pattern, Patterns, USAGE_LIMIT};
 use agents::{Adapter, Confirm};
 use pool::{Agent, OnFailedTurn, OnInterrupted};
 use protocol::life::Leftovers;
 
 use super::life::allowed;
-use super::sections::{AgentSection, FailedTurn, Interrupted};
+use super::sections::{AgentSection, FailedTurn, Interrupted, ScreenSection};
 use super::{ConfigError, duration, nearest, wrong};
 
 /// Tokens that agents keep in mind, as their makers tell.
@@ -65,12 +65,36 @@ fn built_in() -> BTreeMap<String, Agent> {
         resume_args: words(&["--resume", "{conversation}"]),
         ..hooked(Adapter::Gemini, agent("gemini", OTHER_CONTEXT))
     };
-    let aider = Agent { resume_args: words(&["--restore-chat-history"]), ..agent("aider", OTHER_CONTEXT) };
+    let opencode = Agent {
+        resume_args: words(&["--session", "{conversation}"]),
+        ..hooked(Adapter::Opencode, agent("opencode", OTHER_CONTEXT))
+    };
+    let aider = Agent {
+        resume_args: words(&["--restore-chat-history"]),
+        screen: aider_screen(),
+        ..hooked(Adapter::Aider, agent("aider", OTHER_CONTEXT))
+    };
     let confirm = Confirm::Prompt;
     let shell = Agent { see_tmux: true, waits_for_screen: true, confirm, ..Agent::default() };
-    let kinds =
-        [("claude", claude), ("codex", codex), ("gemini", gemini), ("aider", aider), ("shell", shell)];
+    let kinds = [
+        ("claude", claude),
+        ("codex", codex),
+        ("gemini", gemini),
+        ("opencode", opencode),
+        ("aider", aider),
+        ("shell", shell),
+    ];
     kinds.map(|(name, agent)| (name.to_owned(), agent)).into()
+}
+
+/// The screen of Aider 0.86.2: a prompt at the end, perhaps with the word of its mode before it, or a question.
+fn aider_screen() -> Patterns {
+    let pattern = |text: &str| text.parse().ok();
+    Patterns {
+        composer: pattern(r"^(?:[a-z-]+ ?)*> ?(.*)\z"),
+        dialog: pattern(r"^.*\(Y\)es/\(N\)o.*\z"),
+        ..Patterns::default()
+    }
 }
 
 /// One that the pool knows to speak with: its hooks tell. Gemini CLI reads them only where all of their path belongs to
@@ -103,6 +127,12 @@ impl AgentSection {
             on_interrupted: Some(Interrupted::Dead),
             on_failed_turn: Some(FailedTurn::Hold),
             wait_for_screen: Some(false),
+            screen: ScreenSection {
+                composer: Some(String::new()),
+                works: Some(String::new()),
+                dialog: Some(String::new()),
+                background: Some(String::new()),
+            },
             go_on: Some(String::new()),
             ..Self::default()
         }
@@ -169,6 +199,7 @@ impl AgentSection {
             reap: self.reap.clone(),
             leftovers: self.leftovers.unwrap_or(agent.leftovers),
             adapter: agent.adapter,
+            screen: self.screen.over(&format!("[agents.{name}] screen"), agent.screen)?,
             confirm: self.confirm.unwrap_or(confirm),
             hooks,
             approve_wait,
@@ -179,6 +210,26 @@ impl AgentSection {
             observe: self.observations,
             summarize: self.summaries,
             go_on,
+        })
+    }
+}
+
+impl ScreenSection {
+    /// What it says, over what is known otherwise; an empty pattern takes one away.
+    fn over(&self, place: &str, patterns: Patterns) -> Result<Patterns, ConfigError> {
+        let one = |key: &str, written: &Option<String>, known: Option<Pattern>| match written.as_deref() {
+            None => Ok(known),
+            Some("") => Ok(None),
+            Some(text) => match text.parse() {
+                Ok(pattern) => Ok(Some(pattern)),
+                Err(why) => wrong(format!("{place} {key}: {why}")),
+            },
+        };
+        Ok(Patterns {
+            composer: one("composer", &self.composer, patterns.composer)?,
+            works: one("works", &self.works, patterns.works)?,
+            dialog: one("dialog", &self.dialog, patterns.dialog)?,
+            background: one("background", &self.background, patterns.background)?,
         })
     }
 }

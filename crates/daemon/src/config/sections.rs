@@ -343,10 +343,12 @@ pub struct AgentSection {
     pub reap: BTreeMap<Rule, Action>,
     /// What becomes of daemons that it detached: `kill`, but for those that serve others, or `report`.
     pub leftovers: Option<Leftovers>,
-    /// How to speak with it: `claude`, `codex`, `gemini` or `none`.
+    /// How to speak with it: `claude`, `codex`, `gemini`, `opencode`, `aider` or `none`.
     pub adapter: Option<Adapter>,
     /// How it is known that it took a prompt: `hook`, `echo`, `prompt` or `none`.
     pub confirm: Option<Confirm>,
+    /// How its screen looks, where the adapter does not know it.
+    pub screen: ScreenSection,
     /// Whether its hooks are wired when it is started; its own configuration is never changed.
     pub hooks: Option<bool>,
     /// How long its hook waits for `poolctl approve` where it asks for a permission; `0s` for not at all.
@@ -366,6 +368,24 @@ pub struct AgentSection {
     pub summaries: bool,
     /// What is said to it once a usage limit or an outage is over; empty for nothing.
     pub go_on: Option<String>,
+}
+
+/// Regular expressions for what an agent's screen shows.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ScreenSection {
+    /// Where prompts are typed; what the last group matches is what stands there. The last match counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub composer: Option<String>,
+    /// It works.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub works: Option<String>,
+    /// It asks something, and nothing may be typed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dialog: Option<String>,
+    /// What it does in the background, which keeps it from being parked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub background: Option<String>,
 }
 
 /// What becomes of a prompt whose turn somebody interrupts.

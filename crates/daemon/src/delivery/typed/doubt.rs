@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use agents::{Adapter, Confirm};
+use agents::Confirm;
 use pool::delivery;
 use pool::queue::{self, Open};
 use protocol::{Event, MessageState, Refusal, SessionId, Timestamp};
@@ -95,7 +95,7 @@ async fn without_enter(daemon: &Arc<Daemon>, session: SessionId, typed: &Typed) 
 /// once, and only Enter is missing.
 async fn untold(daemon: &Arc<Daemon>, session: SessionId, typed: &Typed) -> Result<(), Refusal> {
     let hooked = typed.agent.confirm == Confirm::Hook && !typed.silent;
-    let looks = if hooked && typed.agent.adapter != Adapter::None { LOOKS } else { 0 };
+    let looks = if hooked && typed.agent.shows_composer() { LOOKS } else { 0 };
     for _ in 0..looks {
         sleep(PAUSE).await;
         let _grant = daemon.engine.lock_inside(session, "deliver").await?;
@@ -112,7 +112,7 @@ async fn stands(daemon: &Daemon, typed: &Typed) -> bool {
         return false;
     };
     let Ok(age) = daemon.age(typed.begun).await else { return false };
-    if typed.agent.adapter == Adapter::None {
+    if !typed.agent.shows_composer() {
         return delivery::is_untouched(age, &glance);
     }
     let text = String::from_utf8_lossy(&typed.body);

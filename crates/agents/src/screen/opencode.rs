@@ -1,0 +1,74 @@
+//! OpenCode's screen: a composer with a bar at its left, whose last rows name the model; a line below it that tells of its
+//! work. A question stands in its place, with the same bar and without a bottom edge. What lies over it hides the cursor.
+
+use super::{Composer, Screen};
+
+/// The bar at the left of what is written by its user, or asked.
+const BAR: char = '┃';
+/// How the bottom edge of the composer begins.
+const EDGE: char = '╹';
+/// Rows below the text in the composer: an empty one, and the model's.
+const BELOW: usize = 2;
+/// Columns from the bar to the text.
+const INDENT: u16 = 3;
+/// Stands in the place of the model while the composer takes a line for the shell.
+const SHELL: &str = "Shell";
+/// How the text begins that stands in an empty composer of a new conversation.
+const PLACEHOLDER: &str = "Ask anything…";
+
+/// The rows from the first with a bar to the composer's bottom edge, and the edge's column.
+fn rows(screen: &Screen) -> Option<(std::ops::Range<usize>, u16)> {
+    let edge = screen.texts.iter().rposition(|line| line.trim_start().starts_with(EDGE))?;
+    let above = screen.texts[..edge].iter().rev().take_while(|line| has_bar(line)).count();
+    let column = screen.lines[edge].iter().position(|cell| cell.letter == EDGE)?;
+    (above > BELOW).then_some((edge - above..edge - BELOW, u16::try_from(column).ok()?))
+}
+
+fn has_bar(line: &str) -> bool {
+    line.trim_start().starts_with(BAR)
+}
+
+/// The text behind the bar.
+fn behind_bar(line: &str) -> &str {
+    line.trim_start().trim_start_matches(BAR).trim()
+}
+
+/// What the composer holds, where the cursor is in it.
+pub(super) fn composer(screen: &Screen, (column, row): (u16, u16)) -> Option<Composer> {
+    let (rows, edge) = rows(screen)?;
+    let is_shell = behind_bar(&screen.texts[rows.end + 1]) == SHELL;
+    if !rows.contains(&row.into()) || column < edge + INDENT || is_shell {
+        return None;
+    }
+    let text = rows.rev().map(|row| behind_bar(&screen.texts[row])).find(|text| !text.is_empty());
+    Some(match text {
+        Some(text) if text.starts_with(PLACEHOLDER) && column == edge + INDENT => Composer::Empty,
+        Some(text) => Composer::Holds(text.to_owned()),
+        None => Composer::Empty,
+    })
+}
+
+/// Whether it works: what is below the composer says how to interrupt it.
+pub(super) fn works(screen: &Screen) -> Option<bool> {
+    let edge = screen.texts.iter().rposition(|line| line.trim_start().starts_with(EDGE))?;
+    let below = &screen.texts[edge + 1..];
+    let tells = |line: &String| line.contains("esc interrupt") || line.contains("esc again to interrupt");
+    Some(below.iter().any(tells))
+}
+
+/// What it asks in the composer's place.
+pub(super) fn boxed(screen: &Screen) -> Option<Vec<String>> {
+    let bottom = screen.texts.iter().rposition(|line| has_bar(line))?;
+    if screen.texts[bottom + 1..].iter().any(|line| line.trim_start().starts_with(EDGE)) {
+        return None;
+    }
+    let above = screen.texts[..bottom].iter().rev().take_while(|line| has_bar(line)).count();
+    let lines: Vec<_> =
+        screen.texts[bottom - above..=bottom].iter().map(|line| behind_bar(line).to_owned()).collect();
+    lines.iter().any(|line| line.contains("enter confirm") || line.contains("enter submit")).then_some(lines)
+}
+
+/// Whether the screen is its own, with the composer in it or something before it.
+pub(super) fn is_shown(screen: &Screen) -> bool {
+    rows(screen).is_some() || boxed(screen).is_some()
+}

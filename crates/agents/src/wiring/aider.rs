@@ -1,0 +1,43 @@
+//! Aider (0.86.2) calls a command when it waits for its user again, and appends each prompt that it takes to a file. Both are
+//! chosen in its environment; its own history of the conversation stays where the user has it.
+
+use super::{HookCall, Wire, Wiring};
+use crate::kind::Adapter;
+
+/// The history of prompts, in the session's own directory.
+pub const HISTORY: &str = "aider.input.history";
+/// What the command reports.
+const IDLE: &str = r#"{"event":"idle"}"#;
+
+pub(super) fn wire(poolctl: &str, wire: &Wire<'_>) -> Wiring {
+    let idle = format!("{} '{IDLE}'", HookCall::new(poolctl, Adapter::Aider).line());
+    Wiring {
+        env: vec![
+            ("AIDER_NOTIFICATIONS".into(), "true".into()),
+            ("AIDER_NOTIFICATIONS_COMMAND".into(), idle.into()),
+            ("AIDER_INPUT_HISTORY_FILE".into(), wire.own_dir.join(HISTORY).into()),
+        ],
+        ..Wiring::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn it_reports_when_it_waits_and_keeps_its_prompts_in_the_sessions_directory() {
+        let (dir, own_dir) = (Path::new("/meta/s1"), Path::new("/state/s1"));
+        let made = wire(
+            "/my tools/poolctl",
+            &Wire { poolctl: Path::new("/"), dir, own_dir, approve_ms: 0, hook_ms: 1 },
+        );
+        let has = |key: &str, value: &str| {
+            assert!(made.env.contains(&(key.into(), value.into())), "{:?}", made.env)
+        };
+        has("AIDER_NOTIFICATIONS_COMMAND", r#"'/my tools/poolctl' hook aider '{"event":"idle"}'"#);
+        has("AIDER_INPUT_HISTORY_FILE", "/state/s1/aider.input.history");
+    }
+}

@@ -1,0 +1,65 @@
+//! OpenCode (1.18.33) loads a plugin that a configuration file names; that file is read beside the user's and the project's own.
+
+use super::{Wire, Wiring};
+
+/// The configuration file, and the plugin that it names.
+const FILE: &str = "opencode.json";
+const PLUGIN: &str = "opencode-tmux-pool.mjs";
+/// It writes this into a configuration file that has none.
+const SCHEMA: &str = "https://opencode.ai/config.json";
+/// Names a further configuration file.
+const CONFIG: &str = "OPENCODE_CONFIG";
+/// The plugin, with what it is to know in place of `"@NAME@"`.
+const SOURCE: &str = include_str!("opencode.js");
+
+pub(super) fn wire(poolctl: &str, wire: &Wire<'_>) -> Wiring {
+    let text = |text: &str| serde_json::Value::from(text).to_string();
+    let plugin = SOURCE
+        .replace("\"@POOLCTL@\"", &text(poolctl))
+        .replace("\"@APPROVE_MS@\"", &wire.approve_ms.to_string());
+    let Some(path) = wire.dir.join(PLUGIN).to_str().map(str::to_owned) else {
+        return Wiring::default();
+    };
+    let config = serde_json::json!({ "$schema": SCHEMA, "plugin": [format!("file://{}", escaped(&path))] });
+    Wiring {
+        args: Vec::new(),
+        files: vec![(PLUGIN.to_owned(), plugin.into_bytes()), (FILE.to_owned(), config.to_string().into())],
+        env: vec![(CONFIG.into(), wire.dir.join(FILE).into())],
+    }
+}
+
+/// A path as a URL has it.
+fn escaped(path: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte);
+    path.bytes()
+        .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn its_configuration_names_the_plugin_and_the_plugin_poolctl() {
+        let dir = Path::new("/my state/s1");
+        let made = wire(
+            "/my \"tools\"/poolctl",
+            &Wire { poolctl: Path::new("/"), dir, own_dir: dir, approve_ms: 90, hook_ms: 1 },
+        );
+        assert_eq!(made.env, [("OPENCODE_CONFIG".into(), "/my state/s1/opencode.json".into())]);
+        let file = |name: &str| {
+            let (_, bytes) = made.files.iter().find(|(file, _)| file == name).unwrap();
+            String::from_utf8(bytes.clone()).unwrap()
+        };
+        assert_eq!(
+            file(FILE),
+            r#"{"$schema":"https://opencode.ai/config.json","plugin":["file:///my%20state/s1/opencode-tmux-pool.mjs"]}"#
+        );
+        let plugin = file(PLUGIN);
+        assert!(plugin.contains(r#"const POOLCTL = "/my \"tools\"/poolctl""#), "{plugin}");
+        assert!(plugin.contains("const APPROVE_MS = Number(90)") && !plugin.contains('@'), "{plugin}");
+    }
+}

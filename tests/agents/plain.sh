@@ -1,0 +1,127 @@
+#!/usr/bin/env bash
+# An agent as OpenCode, as Aider, or as one that nobody knows: `plain.sh opencode|aider|mine`. It draws a composer, reads a paste in
+# brackets and takes it on Enter; it reports as the real one does: OpenCode's plugin by `poolctl hook opencode`, Aider by its history
+# of prompts and its command for notifications, the unknown one by `poolctl hook generic`. The prompts that it took are in
+# prompts/N. `ASK` in a prompt asks for a permission, `LOOK` asks at the terminal; until `go` is there a `SLOW` one works.
+export LC_ALL=C
+kind=$1
+mkdir -p prompts
+prompts=0 text= turn= asks= hook= paused=
+stty raw -echo opost onlcr
+exec 4<&0 3< <(exec cat <&4)
+case $BASH_VERSION in 3.*) soon=1 ;; *) soon=0.05 ;; esac
+
+json() { # TEXT, as it stands in a JSON string
+  local s=$1
+  s=${s//\\/\\\\} s=${s//\"/\\\"} s=${s//$'\n'/\\n} s=${s//$'\t'/\\t}
+  printf '%s' "$s"
+}
+
+report() { # EVENT [TEXT]
+  local as=$kind
+  [[ $kind = aider ]] && return
+  [[ $kind = mine ]] && as=generic
+  printf '{"event":"%s","text":"%s","conversation":"own-1"}' "$1" "$(json "$2")" | "$POOLCTL" hook $as >>printed 2>&1
+}
+
+draw() {
+  local shown=${text##*$'\n'} bar='  ┃' screen='\e[H\e[2J' row column
+  shown=${shown//\\/\\\\} shown=${shown//%/%%}
+  case $kind$asks in
+    opencode)
+      screen+="$bar\r\n$bar  $shown\r\n$bar\r\n$bar  Build\r\n  ╹▀▀▀▀\r\n"
+      [[ -z $turn ]] || screen+="   esc interrupt"
+      row=2 column=$((6 + ${#shown}))
+      screen+="\e[$row;${column}H"
+      ;;
+    opencode*) screen+="$bar  △ Permission required\r\n$bar   Allow once   Reject    enter confirm\r\n$bar" ;;
+    aider) [[ -n $turn ]] && screen+="Waiting" || screen+="answered\r\n> $shown" ;;
+    mine) [[ -n $turn ]] && screen+="mine works" || screen+="mine: $shown" ;;
+    *) screen+="Add it? (Y)es/(N)o [Yes]: " ;;
+  esac
+  printf "$screen"
+}
+
+over() {
+  turn=
+  report idle "done: $1"
+  [[ $kind != aider ]] || sh -c "$AIDER_NOTIFICATIONS_COMMAND"
+}
+
+permission() {
+  local as=$kind
+  [[ $kind = mine ]] && as=generic
+  printf '{"event":"permission","tool":"bash","text":"touch made","conversation":"own-1"}' |
+    "$POOLCTL" hook $as --wait 60s >answer 2>>printed &
+  hook=$! asks=permission
+}
+
+take() {
+  local prompt=$text
+  text= turn=works prompts=$((prompts + 1))
+  printf '%s' "$prompt" >prompts/$prompts
+  if [[ $kind = aider ]]; then
+    { printf '\n# 2026-11-24 02:00:37.845368\n'; printf '%s\n' "$prompt" | sed 's/^/+/'; } >>"$AIDER_INPUT_HISTORY_FILE"
+  fi
+  draw
+  report prompt "$prompt"
+  case $prompt in
+    *ASK*) permission ;;
+    *LOOK*) asks=look ;;
+    *SLOW*) paused=$prompt ;;
+    *) over "$prompt" ;;
+  esac
+}
+
+paste() {
+  local pasted end
+  IFS= read -r -u 3 -d $'\e' pasted
+  IFS= read -r -u 3 -n 5 -d '' end
+  text+=$pasted
+}
+
+press() {
+  local next=
+  case $1 in
+    $'\e')
+      IFS= read -r -u 3 -n 5 -d '' next
+      [[ $next != '[200~' ]] || paste
+      ;;
+    $'\r')
+      if [[ $asks = look ]]; then
+        asks= && over 'told at the terminal'
+      elif [[ -z $asks && -n $text ]]; then
+        take
+      fi
+      ;;
+    $'\3') text= ;;
+    *) text+=$1 ;;
+  esac
+}
+
+look() {
+  if [[ -n $hook ]] && ! kill -0 "$hook" 2>/dev/null; then
+    hook= asks=
+    [[ $(<answer) != *'"allow":true'* ]] || touch made
+    over "answered: $(<answer)"
+    draw
+  elif [[ -n $paused && -e go ]]; then
+    over "$paused"
+    paused=
+    draw
+  fi
+}
+
+printf '\e[?2004h'
+report started startup
+draw
+while [[ -t 0 ]]; do
+  key=
+  IFS= read -r -u 3 -t $soon -n 1 -d '' key
+  if [[ -n $key ]]; then
+    press "$key"
+    draw
+  else
+    look
+  fi
+done
