@@ -541,6 +541,17 @@ NOT_FOR = {"gemini": {
     "permission": "no hook of it can answer a request for a permission",
     "kept": "its model has no such tool, and what is in the background is not told",
     "limit": "it asks at its terminal what to do about a limit, and does not say until when that is",
+}, "opencode": {
+    "questions": "its questions are told and not answered from outside",
+    "kept": "it runs nothing in the background",
+}, "aider": {
+    **dict.fromkeys(["orphan", "kept"], "its model has no tools"),
+    **dict.fromkeys(["permission", "questions"], "it asks at its terminal alone"),
+    **dict.fromkeys(["limit", "limit_over", "outage"], "it tries again by itself, and tells nobody"),
+    "interrupted": "it tells of an interruption as of any other end",
+    "resumed": "it takes up the text of a conversation, which has no name",
+    "startup": "it asks nothing at its start",
+    "files": "it has no hooks of its user's",
 }}
 PARTS = {part.__name__: part for part in
          (exact, killed, hogged, busy, interrupted, permission, questions, orphan, resumed, woken, afternoon, afternoon_killed, cut_off, kept, limit, limit_over, outage, startup, files)}

@@ -184,6 +184,10 @@ submit() {
     *QUESTION*) ask ',"tool_name":"AskUserQuestion","tool_input":{"questions":[{"question":"Which\ncolour?","options":[{"label":"Red"},{"label":"Blue"}]},{"question":"Why?"}]}' ;;
     *TOOL*) used 1 && used 2 && over 'used it twice' ;;
     *BACKGROUND*) begin_background && over 'it runs in the background' ;;
+    *TREE*) # a tool in a terminal session of its own, and a helper
+      setsid sleep 300 & echo $! >tool
+      sleep 300 &
+      over 'it runs on' ;;
     *ERROR*) turn= && tell StopFailure ',"error":"unknown","last_assistant_message":"it broke"' ;;
     *OFFER*) limit "${prompt#*OFFER }" && dialog=offer ;;
     *LIMIT*) limit "${prompt#*LIMIT }" ;;

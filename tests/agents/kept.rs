@@ -2,8 +2,10 @@
 
 use std::fs;
 
+use nix::sys::signal::Signal;
+
 use super::fakes::{self, Agent};
-use crate::harness::{PATIENCE, wait_until};
+use crate::harness::{PATIENCE, send_signal, wait_until};
 
 /// How often it was to be put aside and was not.
 fn kept(agent: &Agent<'_>) -> usize {
@@ -49,6 +51,21 @@ fn what_an_agent_runs_in_the_background_keeps_its_session() {
         agent.tell("meanwhile");
         fs::write(agent.path("background-ends"), "").unwrap();
         pool.await_lifecycle(&agent.id, "parked");
+    }
+}
+
+/// A helper, in the terminal session of its agent, keeps nothing.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_an_agent_runs_and_does_not_show_keeps_its_session() {
+    let pool = fakes::pool("");
+    for kind in ["claude", "codex"] {
+        let agent = Agent::new(&pool, kind);
+        agent.tell("TREE");
+        let tool: u32 = agent.lines("tool")[0].parse().unwrap();
+        stays(&agent, &format!("it runs sleep (pid {tool}) in the background"));
+        send_signal(tool, Signal::SIGKILL);
+        pool.ok(&["park", &agent.id]);
     }
 }
 

@@ -154,7 +154,8 @@ async fn deliver_all(daemon: &Arc<Daemon>, session: SessionId) -> Result<(), Ref
             Tried::NotYet => {
                 // What kept it from one incarnation says nothing of the next.
                 let limit = daemon.loaded().settings.ready_limit;
-                let seen = move |turn: &mut Turn<'_>| (running(turn, session), is_young(turn, session, limit));
+                let seen =
+                    move |turn: &mut Turn<'_>| (running(turn, session), is_young(turn, session, limit));
                 let (tag, young) = daemon.engine.turn(seen).await?;
                 let most = if young { START_PAUSE_MAX } else { RETRY_PAUSE_MAX };
                 let another = move |turn: &mut Turn<'_>| (running(turn, session) != tag).then_some(());

@@ -2,13 +2,17 @@
 
 use std::sync::Arc;
 
-use protocol::{Event, SessionId, Tag};
+use agents::{Adapter, Confirm};
+use pool::Agent;
+use process::tree::Table;
+use protocol::{Event, ProcId, SessionId, Tag};
 use tmux::Answer;
 
 use crate::context::{Daemon, pane_of};
 use crate::delivery::glance;
 use crate::engine::Turn;
 use crate::role;
+use crate::slow::{self, Purpose};
 
 /// Ends an incarnation that is put aside, unless its screen shows what would be lost by it, or somebody is attached: tmux
 /// looks for that in the same pass in which it hangs up. What does not end of that is left to the reaper. Answers why it
@@ -39,16 +43,34 @@ pub(crate) async fn end_unattended(daemon: &Arc<Daemon>, session: SessionId, tag
     kept
 }
 
-/// What would be lost by its end, as its screen shows. One that cannot be read tells nothing.
+/// What would be lost by its end, as its screen and its processes show. What cannot be read tells nothing.
 async fn loses(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) -> Option<String> {
     let record = daemon.engine.turn(move |turn| turn.pool().session(session).cloned()).await.ok()??;
     let pane = record.incarnation.as_ref().filter(|run| run.tag == tag).and_then(pane_of)?;
     let agent = daemon.loaded().settings.agent_of(&record).clone();
-    if !agent.shows_composer() {
+    if agent.shows_composer()
+        && let Ok((_, Some(look))) = glance(daemon, &agent, pane).await
+        && let Some(shown) = pool::slots::loses(&look)
+    {
+        return Some(shown);
+    }
+    let program = record.incarnation.as_ref().and_then(|run| run.agent)?;
+    runs(program, &agent).await
+}
+
+/// What its agent runs in the background, by the process table.
+async fn runs(program: ProcId, agent: &Agent) -> Option<String> {
+    let is_shell = agent.confirm == Confirm::Prompt;
+    if !is_shell && agent.adapter == Adapter::None {
+        // What helpers an unknown program has is not known.
         return None;
     }
-    let (_, look) = glance(daemon, &agent, pane).await.ok()?;
-    pool::slots::loses(&look?)
+    let look = move || Table::look().map(|table| table.background(program, is_shell)).unwrap_or_default();
+    let found = slow::limited(Purpose::Processes, look).await?;
+    let first = found.first()?;
+    let more = if found.len() > 1 { format!(" and {} more", found.len() - 1) } else { String::new() };
+    let name = protocol::redact::text(&first.command.to_string_lossy());
+    Some(format!("it runs {name} (pid {}){more} in the background", first.pid))
 }
 
 /// Hangs up. Why nothing was done, otherwise: somebody is attached, or tmux does not answer.

@@ -31,7 +31,7 @@ use crate::{cgroup, platform};
 
 mod table;
 
-pub use table::{Table, processes};
+pub use table::{Background, Table, processes};
 
 /// What is known of an incarnation.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 
 use protocol::ids::ProcId;
+use protocol::text::OsBytes;
 
 use crate::identity::{Glance, Process};
 use crate::platform;
@@ -46,7 +47,21 @@ impl Table {
         self.line(root).into_iter().filter_map(with_user).collect()
     }
 
-    /// The same, of which only the identities are wanted.
+    /// What a program left running when it waits for its user, each by its last descendant: what it runs in a terminal session
+    /// of its own, as agents run their tools and not their helpers; of a shell whatever it began.
+    #[must_use]
+    pub fn background(&self, program: ProcId, is_shell: bool) -> Vec<Background> {
+        let own = self.all.get(&program.pid).map(|seen| seen.sid);
+        let begins = |seen: &&Glance| {
+            let leaves = seen.sid == seen.id.pid && self.all.get(&seen.ppid).map(|parent| parent.sid) == own;
+            seen.id != program && if is_shell { seen.ppid == program.pid } else { leaves }
+        };
+        let begun = self.line(program).into_iter().filter(begins);
+        let last = |seen: &Glance| self.line(seen.id).last().map(|seen| (seen.id.pid, seen.comm.clone()));
+        begun.filter_map(last).map(|(pid, command)| Background { pid, command }).collect()
+    }
+
+    /// The same as [`Table::processes`], of which only the identities are wanted.
     pub(crate) fn line_of(&self, root: ProcId) -> impl Iterator<Item = ProcId> {
         self.line(root).into_iter().map(|seen| seen.id)
     }
@@ -73,7 +88,16 @@ fn with_user(seen: &Glance) -> Option<Process> {
     (now.id == seen.id).then(|| seen.clone().with_user(now.uid))
 }
 
-/// The same, from a look of its own.
+/// Work that a program left running.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Background {
+    /// Its number.
+    pub pid: u32,
+    /// Its program's name, as the kernel keeps it.
+    pub command: OsBytes,
+}
+
+/// The same as [`Table::processes`], from a look of its own.
 ///
 /// # Errors
 /// As [`Table::look`].
@@ -118,6 +142,21 @@ mod tests {
         assert_eq!(line(&table, 10, 5), [10, 11, 5, 12, 13]);
         assert_eq!(line(&table, 10, 4), [0; 0], "an impostor");
         assert_eq!(line(&table, 99, 4), [0; 0]);
+    }
+
+    /// A wrapper (9), the agent (10), a helper of its (11), a tool (12) with what that runs (13, in one more session 14).
+    #[test]
+    fn what_leaves_its_terminal_session_is_background_work() {
+        let of = |pid, ppid, sid| Glance { sid, ..glance(pid, ppid, u64::from(pid)) };
+        let all = [of(9, 1, 5), of(10, 9, 5), of(11, 10, 5), of(12, 10, 12), of(13, 12, 12), of(14, 13, 14)];
+        let table = Table::of(all.into_iter());
+        let pids = |pid: u32, is_shell| {
+            let found = table.background(ProcId { pid, start: pid.into() }, is_shell);
+            found.into_iter().map(|found| found.pid).collect::<Vec<_>>()
+        };
+        assert_eq!((pids(9, false), pids(10, false)), (vec![14], vec![14]), "named by what runs in it");
+        assert_eq!(pids(10, true), [11, 14], "each job of a shell");
+        assert_eq!(pids(11, true), [0; 0]);
     }
 
     #[test]
