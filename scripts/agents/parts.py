@@ -544,6 +544,9 @@ NOT_FOR = {"gemini": {
 }, "opencode": {
     "questions": "its questions are told and not answered from outside",
     "kept": "it runs nothing in the background",
+    **dict.fromkeys(["limit", "limit_over"], "it tries again by itself, and says so"),
+    "startup": "it asks nothing at its start",
+    "files": "it writes into its user's configuration itself, and has no hooks of its user's",
 }, "aider": {
     **dict.fromkeys(["orphan", "kept"], "its model has no tools"),
     **dict.fromkeys(["permission", "questions"], "it asks at its terminal alone"),

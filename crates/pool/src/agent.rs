@@ -14,6 +14,8 @@ pub(crate) struct Agents {
     activities: BTreeMap<SessionId, Activity>,
     notes: BTreeMap<SessionId, Notes>,
     thoughts: BTreeMap<SessionId, Thought>,
+    /// The conversation that an agent did not find any more, the newest of each session.
+    lost: BTreeMap<SessionId, String>,
 }
 
 impl Agents {
@@ -29,7 +31,10 @@ impl Agents {
             AgentEvent::ThoughtPublished { session, thought } => {
                 self.thoughts.insert(*session, thought.clone());
             }
-            AgentEvent::AskAnswered { .. } | AgentEvent::ConversationLost { .. } => {}
+            AgentEvent::ConversationLost { session, conversation } => {
+                self.lost.insert(*session, conversation.clone());
+            }
+            AgentEvent::AskAnswered { .. } => {}
         }
     }
 
@@ -38,6 +43,7 @@ impl Agents {
         self.activities.remove(&session);
         self.notes.remove(&session);
         self.thoughts.remove(&session);
+        self.lost.remove(&session);
     }
 
     /// All of it as facts.
@@ -54,7 +60,11 @@ impl Agents {
             session: *session,
             thought: thought.clone(),
         });
-        activities.chain(notes).chain(thoughts).map(Event::Agent)
+        let lost = self.lost.iter().map(|(session, conversation)| AgentEvent::ConversationLost {
+            session: *session,
+            conversation: conversation.clone(),
+        });
+        activities.chain(notes).chain(thoughts).chain(lost).map(Event::Agent)
     }
 }
 
@@ -75,6 +85,12 @@ impl Pool {
     #[must_use]
     pub fn notes(&self, session: SessionId) -> Option<&Notes> {
         self.agents.notes.get(&session)
+    }
+
+    /// The conversation of it that its agent did not find any more: what came after began anew.
+    #[must_use]
+    pub fn lost_conversation(&self, session: SessionId) -> Option<&str> {
+        self.agents.lost.get(&session).map(String::as_str)
     }
 
     /// What was last published of it.

@@ -43,6 +43,7 @@ pub fn view(pool: &Pool, session: &Session, shown: Shown<'_>) -> SessionView {
     if confirmed {
         record.verified_at = record.verified_at.max(shown.seen_at);
     }
+    record.detail = record.detail.or_else(|| began_anew(pool, session));
     let mut activity = activity::shown(pool, session);
     crate::redacted::activity(&mut activity);
     SessionView {
@@ -62,6 +63,12 @@ pub fn view(pool: &Pool, session: &Session, shown: Shown<'_>) -> SessionView {
         confirm: shown.confirm.word().to_owned(),
         theme: None,
     }
+}
+
+/// That its agent is in another conversation than before, where it did not find that one any more.
+fn began_anew(pool: &Pool, session: &Session) -> Option<String> {
+    let lost = pool.lost_conversation(session.id)?;
+    Some(format!("its agent did not find conversation {lost} any more, and began a new one (conversation_lost)"))
 }
 
 /// The record without the environment, and without keys and passwords in what it runs.

@@ -116,6 +116,7 @@ enum Row<'a> {
     Activity(SessionId),
     Notes(SessionId),
     Thought(SessionId),
+    LostConversation(SessionId),
 }
 
 struct Writing<'w, 't, 'a> {
@@ -159,8 +160,10 @@ impl<'a> Writing<'_, '_, 'a> {
             | Event::LockFed { session, .. }
             | Event::AgentStarted { session, .. } => self.rows.push(Row::Session(*session)),
             Event::SessionDeleted { session, .. } => {
-                let agent = [Row::Activity(*session), Row::Notes(*session), Row::Thought(*session)];
-                self.rows.extend([Row::Session(*session), Row::Breakers(*session)].into_iter().chain(agent));
+                let session = *session;
+                let agent = [Row::Activity(session), Row::Notes(session), Row::Thought(session)];
+                let more = [Row::Session(session), Row::Breakers(session), Row::LostConversation(session)];
+                self.rows.extend(more.into_iter().chain(agent));
             }
             Event::Agent(event) => self.rows.extend(agents_row(event)),
             Event::TagRetired { tag, .. } | Event::TagForgotten(tag) => self.rows.push(Row::Retired(*tag)),
@@ -234,6 +237,11 @@ impl<'a> Writing<'_, '_, 'a> {
                 let thought = pool.thought(session).cloned();
                 let event = thought.map(|thought| AgentEvent::ThoughtPublished { session, thought });
                 self.set(Table::Thoughts, &number_key(session.0), event.map(Event::Agent))
+            }
+            Row::LostConversation(session) => {
+                let lost = pool.lost_conversation(session).map(str::to_owned);
+                let event = lost.map(|conversation| AgentEvent::ConversationLost { session, conversation });
+                self.set(Table::LostConversations, &number_key(session.0), event.map(Event::Agent))
             }
         }
     }
@@ -346,7 +354,8 @@ fn agents_row<'a>(event: &AgentEvent) -> Option<Row<'a>> {
         AgentEvent::ActivityChanged { session, .. } => Some(Row::Activity(*session)),
         AgentEvent::AgentNoted { session, .. } => Some(Row::Notes(*session)),
         AgentEvent::ThoughtPublished { session, .. } => Some(Row::Thought(*session)),
-        AgentEvent::AskAnswered { .. } | AgentEvent::ConversationLost { .. } => None,
+        AgentEvent::ConversationLost { session, .. } => Some(Row::LostConversation(*session)),
+        AgentEvent::AskAnswered { .. } => None,
     }
 }
 

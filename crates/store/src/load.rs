@@ -53,7 +53,7 @@ pub(crate) fn load(db: &Database, progress: &dyn Fn(f64)) -> Result<(Loaded, u64
     let mut loading = Loading { pool: meta(&read)?, bad: Vec::new(), doubts: Vec::new() };
     loading.table(&read, Table::Sessions)?;
     loading.messages(&read, progress)?;
-    let agents = [Table::Activities, Table::Notes, Table::Thoughts];
+    let agents = [Table::Activities, Table::Notes, Table::Thoughts, Table::LostConversations];
     for table in [Table::Breakers, Table::Retired, Table::Operations].into_iter().chain(agents) {
         loading.table(&read, table)?;
     }

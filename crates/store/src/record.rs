@@ -114,6 +114,9 @@ fn belongs(table: Table, event: &Event) -> bool {
         Table::Activities => matches!(event, Event::Agent(AgentEvent::ActivityChanged { .. })),
         Table::Notes => matches!(event, Event::Agent(AgentEvent::AgentNoted { .. })),
         Table::Thoughts => matches!(event, Event::Agent(AgentEvent::ThoughtPublished { .. })),
+        Table::LostConversations => {
+            matches!(event, Event::Agent(AgentEvent::ConversationLost { .. }))
+        }
         Table::Retired => matches!(event, Event::TagRetired { .. }),
         Table::Operations => matches!(event, Event::OperationBegun { .. } | Event::OperationDone { .. }),
         Table::Meta => {

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use redb::{Database, ReadTransaction, ReadableDatabase};
+use redb::{Database, ReadTransaction, ReadableDatabase, TableHandle};
 
 use crate::error::StoreError;
 use crate::migrate;
@@ -27,7 +27,11 @@ pub(crate) fn prepare(
         return create(db);
     }
     match version(&read)? {
-        SCHEMA => Ok(()),
+        SCHEMA => {
+            let known = read.list_tables()?.any(|table| table.name() == Table::LostConversations.name());
+            drop(read);
+            if known { Ok(()) } else { added(db) }
+        }
         found if found > SCHEMA => Err(StoreError::Newer { found, known: SCHEMA }),
         found @ 1.. => {
             drop(read);
@@ -64,6 +68,13 @@ fn create(db: &Database) -> Result<(), StoreError> {
             drop(rows.insert(SCHEMA_KEY, row(SCHEMA).as_slice())?);
         }
     }
+    Ok(transaction.commit()?)
+}
+
+/// Makes the table that came to this schema after files had been made with it. All else of them is as it is now.
+fn added(db: &Database) -> Result<(), StoreError> {
+    let transaction = db.begin_write()?;
+    drop(transaction.open_table(Table::LostConversations.definition())?);
     Ok(transaction.commit()?)
 }
 

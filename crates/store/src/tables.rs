@@ -25,6 +25,8 @@ pub enum Table {
     Notes,
     /// Key: session id. Value: `ThoughtPublished`; likewise.
     Thoughts,
+    /// Key: session id. Value: the newest `ConversationLost`; likewise.
+    LostConversations,
     /// Key: tag. Value: `TagRetired`.
     Retired,
     /// Key: `r` and 16 bytes, or `n` and the text. Value: `OperationBegun` or `OperationDone`.
@@ -63,7 +65,7 @@ pub(crate) type Definition = TableDefinition<'static, &'static [u8], &'static [u
 
 impl Table {
     /// All tables; they are made together, and never one without the others.
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::Meta,
         Self::Sessions,
         Self::Messages,
@@ -72,6 +74,7 @@ impl Table {
         Self::Activities,
         Self::Notes,
         Self::Thoughts,
+        Self::LostConversations,
         Self::Retired,
         Self::Operations,
         Self::Journal,
@@ -90,6 +93,7 @@ impl Table {
             Self::Activities => "activities-1",
             Self::Notes => "notes-1",
             Self::Thoughts => "thoughts-1",
+            Self::LostConversations => "lost-conversations-1",
             Self::Retired => "retired-1",
             Self::Operations => "operations-1",
             Self::Journal => "journal-4",
@@ -112,6 +116,7 @@ impl Table {
                 | Self::Activities
                 | Self::Notes
                 | Self::Thoughts
+                | Self::LostConversations
                 | Self::Journal
         )
     }

@@ -31,7 +31,7 @@ pub fn check(reader: &Reader) -> Result<Checked, StoreError> {
     for table in [Table::Meta, Table::Sessions, Table::Messages, Table::MessageStates, Table::Breakers] {
         checking.table(table)?;
     }
-    for table in [Table::Activities, Table::Notes, Table::Thoughts] {
+    for table in [Table::Activities, Table::Notes, Table::Thoughts, Table::LostConversations] {
         checking.table(table)?;
     }
     for table in [Table::Retired, Table::Operations, Table::Journal, Table::Quarantine] {

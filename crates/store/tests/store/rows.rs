@@ -229,14 +229,17 @@ fn what_is_known_of_an_agent_is_in_rows_of_its_own() {
         world.emit(agent(AgentEvent::ActivityChanged { session, activity, turned: true }), &mut batch);
         world.emit(agent(AgentEvent::AgentNoted { session, notes }), &mut batch);
         world.emit(agent(AgentEvent::ThoughtPublished { session, thought }), &mut batch);
+        let conversation = "lost before".to_owned();
+        world.emit(agent(AgentEvent::ConversationLost { session, conversation }), &mut batch);
     }
     commit(&mut store, &world, &batch);
     let (activity, notes, thought) = (world.activity(7), world.notes(7), world.thought(7));
     let (mode, by) = (DeleteMode::KillTmux, "approve".to_owned());
     let (deleted, reason) = (Reason::ApiDelete, Reason::Exited);
-    let agents = [Table::Activities, Table::Notes, Table::Thoughts];
+    let agents = [Table::Activities, Table::Notes, Table::Thoughts, Table::LostConversations];
+    let conversation = "lost".to_owned();
     // Which rows each writes, and whether it is in the journal.
-    let steps: [(Event, &[Table], bool); 7] = [
+    let steps: [(Event, &[Table], bool); 8] = [
         (
             agent(AgentEvent::ActivityChanged { session, activity: activity.clone(), turned: false }),
             &agents[..1],
@@ -248,12 +251,19 @@ fn what_is_known_of_an_agent_is_in_rows_of_its_own() {
             true,
         ),
         (agent(AgentEvent::AgentNoted { session, notes }), &agents[1..2], false),
-        (agent(AgentEvent::ThoughtPublished { session, thought }), &agents[2..], true),
+        (agent(AgentEvent::ThoughtPublished { session, thought }), &agents[2..3], true),
+        (agent(AgentEvent::ConversationLost { session, conversation }), &agents[3..], true),
         (agent(AgentEvent::AskAnswered { session, ask: 7, allowed: true, by }), &[], true),
         (Event::SessionStopped { session, reason, exit: None }, &[Table::Sessions], true),
         (
             Event::SessionDeleted { session, reason: deleted, mode, tmux_alive: false },
-            &[Table::Sessions, Table::Activities, Table::Notes, Table::Thoughts],
+            &[
+                Table::Sessions,
+                Table::Activities,
+                Table::Notes,
+                Table::Thoughts,
+                Table::LostConversations,
+            ],
             true,
         ),
     ];

@@ -22,6 +22,9 @@ impl World {
             }
             45 => AgentEvent::AgentNoted { session, notes: self.notes(n) },
             46 => AgentEvent::ThoughtPublished { session, thought: self.thought(n) },
+            47 if n.is_multiple_of(3) => {
+                AgentEvent::ConversationLost { session, conversation: format!("conversation-{n}") }
+            }
             _ => {
                 let by = "approve".to_owned();
                 AgentEvent::AskAnswered { session, ask: n, allowed: n.is_multiple_of(2), by }
