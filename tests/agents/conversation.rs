@@ -187,3 +187,26 @@ fn an_agent_that_ends_for_another_reason_keeps_its_conversation() {
     pool.ok(&["restore", &agent.id]);
     assert_eq!((&agent.show()["resumed"], agent.conversation()), (&json!(true), conversation));
 }
+
+#[test]
+fn who_wakes_a_session_is_answered_once_its_agent_has_begun() {
+    let pool = fakes::pool(&fakes::kind("frail", "claude", "FAIL = '1', ", ""));
+    let agent = Agent::new(&pool, "frail");
+    agent.tell("hello");
+    pool.ok(&["park", &agent.id]);
+    pool.await_lifecycle(&agent.id, "parked");
+    let id = pool.ok(&["send", "--wake", &agent.id, "SLOW on"]);
+    let shown = agent.show();
+    assert_eq!(shown["lifecycle"], "live");
+    assert_ne!(shown["activity"], "unknown", "{shown}");
+    agent.await_state(&id, "accepted");
+    agent.go();
+    agent.await_state(&id, "done");
+    // One that cannot begin says so, and the message stays.
+    pool.ok(&["park", &agent.id]);
+    pool.await_lifecycle(&agent.id, "parked");
+    std::fs::write(agent.path("fail"), "").unwrap();
+    let told = pool.ctl(&["send", "--wake", &agent.id, "not yet"]).expect(1);
+    assert!(told.stderr.contains("poolctl logs"), "{told:?}");
+    assert_eq!(agent.message(told.stdout.trim())["state"], "queued", "its id is printed all the same");
+}

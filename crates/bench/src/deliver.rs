@@ -49,6 +49,20 @@ pub(crate) fn run(options: &Options, sessions: usize) -> Result<()> {
     pool.while_up(|pool| print(&table::text(&measure(pool, &agents, (options, sessions))?)))
 }
 
+/// Wakes agents, and prints how soon they have their first prompt.
+///
+/// # Errors
+/// As [`run`]; or there are no real agents.
+pub(crate) fn wake(options: &Options, _sessions: usize) -> Result<()> {
+    let agents = Agents::find(&options.agents)?;
+    if let Some(why) = &agents.missing {
+        bail!("{why}");
+    }
+    let config = agents.config(&options.bin_dir);
+    let pool = Pool::new(&options.bin_dir, "/tmp".as_ref(), OURS, &config)?;
+    pool.while_up(|pool| print(&table::wakes(&prompt::wake::measure(pool, &agents, options.runs)?)))
+}
+
 fn measure(pool: &Pool, agents: &Agents, (options, sessions): (&Options, usize)) -> Result<Measured> {
     let reader = Reader::open(&agents.fifo())?;
     report(&format!("creating {sessions} sessions"));

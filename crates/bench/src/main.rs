@@ -32,6 +32,7 @@ usage: bench cli   [--bin-dir DIR] [--runs N] [--sessions N,…]
        bench create --thousand [--bin-dir DIR] [--sessions N,…] [--idle SECONDS]
        bench reap  [--bin-dir DIR] [--runs N] [--sessions N,…] [--idle SECONDS]
        bench deliver [--bin-dir DIR] [--agents DIR] [--runs N] [--sessions N,…] [--idle SECONDS]
+       bench deliver --wake [--bin-dir DIR] [--agents DIR] [--runs N]
 
   cli    time to start and end: `poolctl status` and `poolctl ls` against `true` and `tmux list-sessions`
   watch  time from a change in tmux, or the death of a pane's process, to its event at a subscriber of the
@@ -52,6 +53,7 @@ usage: bench cli   [--bin-dir DIR] [--runs N] [--sessions N,…]
          script, and with Claude Code and Codex where they are installed; `poolctl hook` against `true`; from a hook to a
          subscriber; a program's output to a subscriber; beside `tmux-cli` and `cli-agent-orchestrator`, where they are
          on the PATH
+         --wake: from a wake until the agent has its first prompt, against the same by hand
 
   --bin-dir DIR   where the binaries are; default: beside this one
   --agents DIR    deliver: where scripts/dev/install-agents has put the real ones ($AGENTS_DIR, else target/agents)
@@ -104,6 +106,7 @@ fn run(options: &Options) -> anyhow::Result<()> {
         Suite::Thousand => create::thousand::run,
         Suite::Reap => reap::run,
         Suite::Deliver => deliver::run,
+        Suite::Wake => deliver::wake,
     };
     options.sessions.iter().try_for_each(|sessions| suite(options, *sessions))
 }

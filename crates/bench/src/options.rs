@@ -27,6 +27,8 @@ pub(crate) enum Suite {
     Reap,
     /// A prompt's way to an agent and back.
     Deliver,
+    /// Wakes.
+    Wake,
 }
 
 impl Suite {
@@ -39,7 +41,7 @@ impl Suite {
             Self::Million => 3,
             Self::Thousand => 1,
             Self::Reap => 10,
-            Self::Deliver => 20,
+            Self::Deliver | Self::Wake => 20,
         }
     }
 
@@ -55,6 +57,7 @@ impl Suite {
             Self::Thousand => vec![1000],
             Self::Reap => vec![50],
             Self::Deliver => vec![20],
+            Self::Wake => vec![1],
         }
     }
 
@@ -136,6 +139,7 @@ impl Options {
             (Suite::Queue, Some("--million")) => Some(Suite::Million),
             (Suite::Queue, Some("--hostile")) => Some(Suite::Hostile),
             (Suite::Create, Some("--thousand")) => Some(Suite::Thousand),
+            (Suite::Deliver, Some("--wake")) => Some(Suite::Wake),
             _ => None,
         };
         if other.is_some() {
@@ -176,7 +180,7 @@ impl Options {
             "--sessions" if self.suite != Suite::Create => self.sessions = counts(1, flag, value)?,
             "--idle" if self.suite.can_rest() => self.idle = seconds()?,
             "--dir" if self.suite.is_queue() => self.dir = path()?,
-            "--agents" if self.suite == Suite::Deliver => self.agents = path()?,
+            "--agents" if matches!(self.suite, Suite::Deliver | Suite::Wake) => self.agents = path()?,
             "--seconds" if self.suite.is_queue() => self.time = seconds()?,
             "--clients" if self.suite == Suite::Queue => self.clients = counts(1, flag, value)?,
             "--messages" if self.suite == Suite::Million => self.messages = count(flag, value)?,

@@ -68,7 +68,9 @@ pub fn view(pool: &Pool, session: &Session, shown: Shown<'_>) -> SessionView {
 /// That its agent is in another conversation than before, where it did not find that one any more.
 fn began_anew(pool: &Pool, session: &Session) -> Option<String> {
     let lost = pool.lost_conversation(session.id)?;
-    Some(format!("its agent did not find conversation {lost} any more, and began a new one (conversation_lost)"))
+    Some(format!(
+        "its agent did not find conversation {lost} any more, and began a new one (conversation_lost)"
+    ))
 }
 
 /// The record without the environment, and without keys and passwords in what it runs.

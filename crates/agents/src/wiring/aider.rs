@@ -35,7 +35,7 @@ mod tests {
             &Wire { poolctl: Path::new("/"), dir, own_dir, approve_ms: 0, hook_ms: 1 },
         );
         let has = |key: &str, value: &str| {
-            assert!(made.env.contains(&(key.into(), value.into())), "{:?}", made.env)
+            assert!(made.env.contains(&(key.into(), value.into())), "{:?}", made.env);
         };
         has("AIDER_NOTIFICATIONS_COMMAND", r#"'/my tools/poolctl' hook aider '{"event":"idle"}'"#);
         has("AIDER_INPUT_HISTORY_FILE", "/state/s1/aider.input.history");

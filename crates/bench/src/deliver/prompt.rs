@@ -1,6 +1,8 @@
 //! A prompt's way to an agent: by the pool, and the same keys typed by hand into the same terminal. When its turn
 //! begins and ends is known from the agent's own hooks.
 
+pub(super) mod wake;
+
 use std::io::Write;
 use std::process::Stdio;
 use std::thread;

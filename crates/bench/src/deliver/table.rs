@@ -10,6 +10,8 @@ use crate::stats::{self, Times};
 
 /// A prompt takes at most so many times as long as the same keys typed by hand.
 const PROMPT_TIMES: f64 = 1.3;
+/// After a wake a prompt arrives at most so many milliseconds later than by hand.
+const WAKE_MORE_MS: f64 = 300.0;
 /// A hook takes at most so many times as long as `true`.
 const HOOK_TIMES: f64 = 2.0;
 /// A subscriber knows so many milliseconds after the hook's end at the latest.
@@ -70,6 +72,44 @@ fn prompts(rows: &[prompt::Row], runs: usize) -> String {
             "{}: a prompt to {} at most {PROMPT_TIMES} x by hand: {begun:.2} and {over:.2}\n",
             verdict(met),
             row.kind.word()
+        ));
+    }
+    text
+}
+
+/// From a wake until the agent has its first prompt.
+#[must_use]
+pub(super) fn wakes(rows: &[prompt::wake::Row]) -> String {
+    let mut text = format!(
+        "from a wake until the agent has its first prompt, in s; load {}\nby hand: it is started, and typed to once its \
+         composer is drawn\n\n{:<10}{:<14}{:>9}{:>9}{:>9}{:>6}\n",
+        stats::load(),
+        "agent",
+        "",
+        "p50",
+        "p90",
+        "x hand",
+        "lost",
+    );
+    for row in rows {
+        let floor = ms(&row.times[0], 0.5);
+        for (way, (times, lost)) in ["by hand", "the pool"].into_iter().zip(row.times.iter().zip(row.lost)) {
+            let [p50, p90] = [0.5, 0.9].map(|share| ms(times, share));
+            text.push_str(&format!(
+                "{:<10}{way:<14}{:>9.3}{:>9.3}{:>9.2}{lost:>6}\n",
+                row.kind.word(),
+                p50 / 1e3,
+                p90 / 1e3,
+                p50 / floor,
+            ));
+        }
+    }
+    for row in rows {
+        let more = ms(&row.times[1], 0.5) - ms(&row.times[0], 0.5);
+        text.push_str(&format!(
+            "{}: {} has it at most {WAKE_MORE_MS} ms later than by hand: {more:.0}\n",
+            verdict(more <= WAKE_MORE_MS && row.lost[1] == 0),
+            row.kind.word(),
         ));
     }
     text

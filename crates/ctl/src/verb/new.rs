@@ -114,7 +114,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     let block = args.block;
     let view = create(context, &mut client, args)?;
     let id = view.session.id.to_string();
-    let ready = ready::wait(context, block, view);
+    let ready = ready::wait(context, block, view, None);
     match &ready {
         Ok(view) if context.style.json => out::json(&SessionJson::new(view, time::now()))?,
         // It is there, whatever became of its agent.

@@ -1,10 +1,10 @@
-//! The wait of `new`, `restart` and `restore` until the agent in a running process has begun.
+//! The wait of `new`, `restart`, `restore` and `send --wake` until the agent in a running process has begun.
 
 use std::time::Duration;
 
 use protocol::reply::SessionView;
 use protocol::request::{Until, Wait};
-use protocol::{ErrorCode, Lifecycle, Request};
+use protocol::{ErrorCode, Lifecycle, Request, SessionRef};
 
 use crate::context::Context;
 use crate::error::Error;
@@ -23,34 +23,61 @@ pub(crate) struct Block {
 }
 
 /// The session once its agent has begun: its start hook was heard, or its screen shows where it takes prompts, or what it
-/// asks. One whose agent takes longer is told to the user, and is as it was.
-pub(crate) fn wait(context: &Context, block: Block, view: SessionView) -> Result<SessionView, Error> {
+/// asks. One whose agent takes longer is told to the user, and is as it was. `left`: of the time of a verb that starts several.
+pub(crate) fn wait(
+    context: &Context,
+    block: Block,
+    view: SessionView,
+    left: Option<Duration>,
+) -> Result<SessionView, Error> {
     let tells = view.confirm == "hook" && view.session.lifecycle == Lifecycle::Live;
     if block.no_block || !tells {
         return Ok(view);
     }
     let name = view.session.name.clone();
-    let _progress = context.progress(&format!("the agent of {name} to begin"));
-    let limit = context.limit().map_or(LIMIT, |limit| limit.min(LIMIT));
-    let wait = Wait {
-        session: view.session.id.into(),
-        until: vec![Until::Ready],
-        timeout_ms: Some(time::millis(limit)),
-    };
-    match context.client_within(limit).ask(Request::Wait(wait)).and_then(expect_session) {
-        Ok(ready) if ready.session.lifecycle == Lifecycle::Live => Ok(ready),
-        Ok(over) => {
-            let why = human::why_over(&over);
-            Err(Error::failed(format!("{why}: `poolctl logs {name}` shows what its agent wrote")))
-        }
-        Err(error) if error.code() == ErrorCode::Timeout => {
-            let seconds = limit.as_secs();
+    let limit = limit(context, left);
+    match begun(context, view.session.id.into(), limit)? {
+        Some(view) => Ok(view),
+        None => {
             let look = format!("look at it with `poolctl attach {name}`");
             out::note(&format!(
-                "poolctl: {name} runs, and its agent has not begun within {seconds} s: {look}"
+                "poolctl: {name} runs, and its agent has not begun within {} s: {look}",
+                limit.as_secs()
             ));
             Ok(view)
         }
+    }
+}
+
+/// Waits until the agent of a session that a message woke has begun, as long as [`wait`] does.
+pub(crate) fn woken(context: &Context, session: &SessionRef) -> Result<(), Error> {
+    let limit = limit(context, None);
+    if begun(context, session.clone(), limit)?.is_none() {
+        let look = format!("`poolctl show {session}` tells why");
+        out::note(&format!(
+            "poolctl: the message waits; {session} has not begun within {} s: {look}",
+            limit.as_secs()
+        ));
+    }
+    Ok(())
+}
+
+/// How long is waited: no longer than the whole verb may take, of which this is left.
+fn limit(context: &Context, left: Option<Duration>) -> Duration {
+    [context.limit(), left].into_iter().flatten().fold(LIMIT, Duration::min)
+}
+
+/// The session once its agent has begun; none where that takes longer.
+fn begun(context: &Context, session: SessionRef, limit: Duration) -> Result<Option<SessionView>, Error> {
+    let _progress = context.progress(&format!("the agent of {session} to begin"));
+    let wait = Wait { session, until: vec![Until::Ready], timeout_ms: Some(time::millis(limit)) };
+    match context.client_within(limit).ask(Request::Wait(wait)).and_then(expect_session) {
+        Ok(ready) if ready.session.lifecycle == Lifecycle::Live => Ok(Some(ready)),
+        Ok(over) => {
+            let (why, name) = (human::why_over(&over), &over.session.name);
+            Err(Error::failed(format!("{why}: `poolctl logs {name}` shows what its agent wrote")))
+        }
+        Err(error) if error.code() == ErrorCode::Timeout => Ok(None),
         Err(error) => Err(error),
     }
 }

@@ -45,7 +45,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
     let mut client = context.client_for_slot(args.wait_slot, args.grace.unwrap_or_default());
     let view = expect_session(client.change(&args.repeat, Request::Restart(restart))?)?;
     drop(progress);
-    let view = ready::wait(context, args.block, view)?;
+    let view = ready::wait(context, args.block, view, None)?;
     print_session(context, &view, &human::state_line(&view))?;
     Ok(exit::OK)
 }

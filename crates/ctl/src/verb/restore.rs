@@ -50,7 +50,7 @@ fn one(context: &Context, client: &mut Client, args: &Args, session: &str) -> Re
     let restore = Restore { session: Some(session), wait_slot_ms: args.wait_slot.map(time::millis) };
     let view = expect_session(client.change(&args.repeat, Request::Restore(restore))?)?;
     drop(progress);
-    let view = ready::wait(context, args.block, view)?;
+    let view = ready::wait(context, args.block, view, None)?;
     print_session(context, &view, &human::state_line(&view))
 }
 
@@ -71,7 +71,7 @@ fn all(context: &Context, args: &Args) -> Result<u8, Error> {
         let progress = context.progress(&format!("{name} to run ({number} of {})", scheduled.len()));
         let started = started(&mut client, view, patience.left());
         drop(progress);
-        match started.and_then(|view| ready::wait(context, args.block, view)) {
+        match started.and_then(|view| ready::wait(context, args.block, view, patience.left())) {
             Ok(view) => print_session(context, &view, &human::state_line(&view))?,
             // What comes after it is waited for no longer either.
             Err(error) if error.code() == ErrorCode::Timeout => return Err(error),

@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::exit;
 use crate::show::json::{self, MessageJson, word};
 use crate::show::{escape, out, queue, time};
-use crate::verb::expect_message;
+use crate::verb::{expect_message, ready};
 
 /// Send a durable message; prints its id once it is on disk
 #[derive(Debug, clap::Args)]
@@ -46,15 +46,16 @@ pub(crate) struct Args {
     #[arg(long)]
     pub raw: bool,
     /// Return when it is this far
-    #[arg(long, value_enum, default_value = "queued", value_name = "STATE")]
-    pub wait: Stage,
+    /// [default: queued]
+    #[arg(long, value_enum, value_name = "STATE")]
+    pub wait: Option<Stage>,
     /// Wait until it is done, and print what came of it, its agent's last words, instead of its id
     #[arg(long)]
     pub result: bool,
     /// Give it up if it still waits after this long
     #[arg(long, value_name = "DUR", value_parser = time::parse)]
     pub ttl: Option<Duration>,
-    /// Start the session where it is over
+    /// Start the session where it is over, and return once its agent has begun (at once with --wait queued)
     #[arg(long)]
     pub wake: bool,
     #[command(flatten)]
@@ -101,7 +102,11 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     if let Some(breaker) = &sent.held_back {
         tell_held_back(context, &sent.message.kind, breaker);
     }
-    let stage = if args.result { Stage::Done } else { args.wait };
+    let asked = if args.result { Some(Stage::Done) } else { args.wait };
+    let stage = asked.unwrap_or(Stage::Queued);
+    if args.wake && asked.is_none() {
+        ready::woken(context, &session)?;
+    }
     let message = wait(context, &session, sent.message, stage)?;
     if context.style.json {
         out::json(&document(&message, sent.held_back.as_ref())?)?;

@@ -209,7 +209,7 @@ fn send_reads_standard_input() {
     assert!(send.enter && !send.wake);
     assert_eq!((send.kind.as_str(), send.priority, send.origin.as_str()), ("prompt", 0, "cli"));
     let pool = Pool::new(|_| ok(sent(7)));
-    pool.run("send web hello world --json --wake").success();
+    pool.run("send web hello world --json --wake --wait queued").success();
     let Request::Send(send) = pool.request() else { panic!() };
     assert_eq!((send.body, send.wake), ("hello world".into(), true));
 }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use agents::Adapter;
 use protocol::activity::Source;
 use protocol::message::PROMPT;
 use protocol::request::{Until, Wait};
@@ -73,7 +72,7 @@ fn is_ready(turn: &Turn<'_>, daemon: &Daemon, session: &Session) -> bool {
     if !is_settled(turn, daemon, session) {
         return false;
     }
-    let known = daemon.loaded().settings.agent_of(session).adapter != Adapter::None;
+    let known = daemon.loaded().settings.agent_of(session).shows_composer();
     let began = || pool::activity::shown(turn.pool(), session).state != ActivityState::Unknown;
     session.lifecycle != Lifecycle::Live || !known || began()
 }

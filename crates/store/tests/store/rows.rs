@@ -257,13 +257,7 @@ fn what_is_known_of_an_agent_is_in_rows_of_its_own() {
         (Event::SessionStopped { session, reason, exit: None }, &[Table::Sessions], true),
         (
             Event::SessionDeleted { session, reason: deleted, mode, tmux_alive: false },
-            &[
-                Table::Sessions,
-                Table::Activities,
-                Table::Notes,
-                Table::Thoughts,
-                Table::LostConversations,
-            ],
+            &[Table::Sessions, Table::Activities, Table::Notes, Table::Thoughts, Table::LostConversations],
             true,
         ),
     ];
