@@ -17,7 +17,7 @@ const ARROWS: [(&str, &[&str]); 13] = [
     ("watch", &["process", "protocol", "tmux"]),
     ("reap", &["process", "protocol", "tmux"]),
     ("ctl", &["agents", "logs", "process", "protocol"]),
-    ("bench", &["process", "protocol", "tmux"]),
+    ("bench", &["agents", "process", "protocol", "tmux"]),
     ("tmux-pool", &["ctl", "daemon", "process", "protocol", "reap", "tmux", "watch"]),
 ];
 

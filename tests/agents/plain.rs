@@ -122,3 +122,12 @@ fn a_description_that_is_none_is_refused() {
     let refused = pool.ctl(&["config", "check"]).expect(2);
     assert!(refused.stderr.contains("[agents.mine] screen composer: regex parse error"), "{refused:?}");
 }
+
+#[test]
+fn the_table_that_the_manual_shows_is_one() {
+    let manual = include_str!("../../crates/agents/README.md");
+    let (_, after) = manual.split_once("```toml\n").unwrap();
+    let pool = fakes::bare("");
+    fakes::configure(&pool, after.split_once("```").unwrap().0);
+    pool.ok(&["config", "check"]);
+}

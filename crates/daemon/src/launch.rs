@@ -224,9 +224,9 @@ async fn create_in_tmux(daemon: &Daemon, create: &Create) -> Result<Created, Tmu
 /// Directories and the job file. A sentence where that is not possible.
 async fn prepare(daemon: &Daemon, session: &Session, run: &Incarnation) -> Result<PathBuf, String> {
     let settings = daemon.settings();
-    let (dir, run_dir) = (daemon.paths.session(session.id), daemon.paths.run.clone());
-    let meta = daemon.paths.meta_of(session.id);
-    let wiring = wired(daemon, session, settings.agent_of(session), (&dir, &meta));
+    let (dir, meta) = (daemon.paths.session(session.id), daemon.paths.meta_of(session.id));
+    let run_dir = daemon.paths.run.clone();
+    let wiring = wired(daemon, session, (&dir, &meta));
     let tmp = short_tmp::dir(&daemon.paths, session.id);
     let places = Places { paths: &daemon.paths, tmp: &tmp, wiring: wiring.as_ref() };
     let job = pool::launch::job(session, run, &settings, places);
@@ -259,12 +259,9 @@ async fn prepare(daemon: &Daemon, session: &Session, run: &Incarnation) -> Resul
 }
 
 /// How its agent's hooks are told to it. Without the program that they call there are none.
-fn wired(
-    daemon: &Daemon,
-    session: &Session,
-    agent: &pool::Agent,
-    (own_dir, dir): (&Path, &Path),
-) -> Option<Wiring> {
+fn wired(daemon: &Daemon, session: &Session, (own_dir, dir): (&Path, &Path)) -> Option<Wiring> {
+    let loaded = daemon.loaded();
+    let agent = loaded.settings.agent_of(session);
     let poolctl = daemon.init.with_file_name("poolctl");
     if !agent.hooks || agent.adapter == Adapter::None {
         return None;
@@ -274,8 +271,8 @@ fn wired(
         tracing::warn!(session = %session.id, %missing, "its hooks cannot be wired: no poolctl beside reaper");
         return None;
     }
-    let approve_ms = protocol::time::millis(agent.approve_wait);
-    let wire = Wire { poolctl: &poolctl, dir, own_dir, approve_ms, hook_ms: HOOK_LIMIT_MS };
+    let (approve_ms, hook_ms) = (protocol::time::millis(agent.approve_wait), HOOK_LIMIT_MS);
+    let wire = Wire { poolctl: &poolctl, dir, own_dir, approve_ms, hook_ms };
     Some(agents::wiring::wire(agent.adapter, &wire))
 }
 
