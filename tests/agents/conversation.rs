@@ -140,15 +140,16 @@ fn a_session_whose_first_prompt_was_cut_off_begins_anew() {
     assert_eq!(agent.tell("after it"), "done: after it");
     let told = agent.events("conversation_lost");
     assert_eq!((told.len(), &told[0]["conversation"]), (1, &lost), "{told:?}");
-    // The new one is there, and is taken up.
-    parked_and_woken(&agent);
-    assert_eq!(agent.show()["resumed"], true);
-    assert_eq!(agent.events("conversation_lost").len(), 1);
     let why = agent.show()["detail"].as_str().unwrap().to_owned();
     assert!(why.contains("began a new one (conversation_lost)"), "{why}");
     // It is on record.
     pool.restart_poold();
     assert_eq!(agent.show()["detail"], why);
+    // The new one is there, and is taken up.
+    parked_and_woken(&agent);
+    assert_eq!(agent.show()["resumed"], true);
+    assert_eq!(agent.events("conversation_lost").len(), 1);
+    assert_eq!(agent.show()["detail"], json!(null));
 }
 
 #[test]

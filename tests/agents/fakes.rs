@@ -149,6 +149,13 @@ impl<'a> Agent<'a> {
         wait_until(&what, PATIENCE, || self.prompts() == wanted);
     }
 
+    /// The same without the blanks behind them.
+    #[track_caller]
+    pub(super) fn await_taken(&self, wanted: &[&str]) {
+        let taken = || self.prompts().iter().map(|text| text.trim_end().to_owned()).collect::<Vec<_>>();
+        wait_until(&format!("its prompts are {wanted:?}"), PATIENCE, || taken() == wanted);
+    }
+
     /// That no hook of it failed or printed anything.
     #[track_caller]
     pub(super) fn assert_no_hook_failed(&self) {

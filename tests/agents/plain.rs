@@ -34,11 +34,13 @@ fn what_they_are_sent_arrives_as_it_is_and_is_confirmed() {
     let pool = pool();
     for kind in KINDS {
         let agent = Agent::new(&pool, kind);
-        let texts = ["hello", "a\tb\n\nc", "hello", "two words"];
+        let texts = ["hello", "hello", "a\tb\n\nc", "two words", "two words"];
         for text in texts {
             pool.ok(&["send", &agent.id, "--wait", "done", text]);
         }
-        agent.await_prompts(&texts);
+        // Blanks at the end are no part of it.
+        let taken: Vec<String> = agent.prompts().iter().map(|text| text.trim_end().to_owned()).collect();
+        assert_eq!(taken, texts, "{kind}");
         agent.assert_no_hook_failed();
     }
 }
@@ -50,11 +52,11 @@ fn one_prompt_waits_for_the_turn_of_another() {
         let agent = Agent::new(&pool, kind);
         agent.send("SLOW one");
         let next = agent.send("the next");
-        agent.await_prompts(&["SLOW one"]);
+        agent.await_taken(&["SLOW one"]);
         agent.await_activity("busy");
         assert_eq!(agent.message(&next)["state"], "queued", "{kind}");
         agent.go();
-        agent.await_prompts(&["SLOW one", "the next"]);
+        agent.await_taken(&["SLOW one", "the next"]);
     }
 }
 
@@ -73,7 +75,7 @@ fn a_draft_of_theirs_holds_prompts_back_and_keeps_the_session() {
             shown["waits"].as_str().is_some_and(|why| why.contains("half"))
         });
         agent.keys(&["C-c"]);
-        agent.await_prompts(&["hello", "not behind it"]);
+        agent.await_taken(&["hello", "not behind it"]);
     }
 }
 
@@ -82,12 +84,17 @@ fn nothing_is_typed_into_what_they_ask() {
     let pool = pool();
     for kind in ["aider", "mine"] {
         let agent = Agent::new(&pool, kind);
-        agent.send("LOOK");
+        let asks = agent.send("LOOK");
         let next = agent.send("the next");
-        agent.await_shown("asked", |shown| shown["activity"] != "idle");
-        assert_eq!(agent.message(&next)["state"], "queued", "{kind}");
+        agent.await_state(&asks, "accepted");
+        wait_until("it asks", PATIENCE, || pool.ok(&["capture", &agent.id]).contains("(Y)es/(N)o"));
+        // Aider says so itself.
+        if kind == "aider" {
+            agent.await_activity("attention");
+        }
+        assert_eq!((agent.state(&asks), agent.state(&next)), ("accepted".into(), "queued".into()), "{kind}");
         agent.keys(&["Enter"]);
-        agent.await_prompts(&["LOOK", "the next"]);
+        agent.await_state(&next, "done");
     }
 }
 

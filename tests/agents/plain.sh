@@ -6,7 +6,7 @@
 export LC_ALL=C
 kind=$1
 mkdir -p prompts
-prompts=0 text= turn= asks= hook= paused=
+prompts=0 before= text= turn= asks= hook= paused=
 stty raw -echo opost onlcr
 exec 4<&0 3< <(exec cat <&4)
 case $BASH_VERSION in 3.*) soon=1 ;; *) soon=0.05 ;; esac
@@ -60,14 +60,20 @@ take() {
   local prompt=$text
   text= turn=works prompts=$((prompts + 1))
   printf '%s' "$prompt" >prompts/$prompts
-  if [[ $kind = aider ]]; then
+  # As Aider: the same text twice in a row is written down once.
+  if [[ $kind = aider && $prompt != "$before" ]]; then
     { printf '\n# 2026-11-24 02:00:37.845368\n'; printf '%s\n' "$prompt" | sed 's/^/+/'; } >>"$AIDER_INPUT_HISTORY_FILE"
   fi
+  before=$prompt
   draw
   report prompt "$prompt"
   case $prompt in
     *ASK*) permission ;;
-    *LOOK*) asks=look ;;
+    *LOOK*) # as Aider, which calls before it shows what it asks
+      [[ $kind != aider ]] || sh -c "$AIDER_NOTIFICATIONS_COMMAND"
+      sleep 0.2
+      asks=look
+      ;;
     *SLOW*) paused=$prompt ;;
     *) over "$prompt" ;;
   esac

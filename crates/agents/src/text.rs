@@ -76,6 +76,14 @@ pub fn literal(adapter: Adapter, text: &str) -> String {
     format!("{before}{text}{after}")
 }
 
+/// The text as it is typed for the `n`th time in a session: Aider does not write a text down that is the same as the one before,
+/// so that nothing would tell that it took it. It takes off the blanks by which this one differs.
+#[must_use]
+pub fn distinct(adapter: Adapter, text: Vec<u8>, n: u64) -> Vec<u8> {
+    let more = if adapter == Adapter::Aider { n % 7 + 1 } else { 0 };
+    text.into_iter().chain((0..more).map(|_| b' ')).collect()
+}
+
 /// Whether the end of a text would be completed (`@file`, Codex's `$skill`) or continued (`\`) by the Enter after it.
 fn open_ended(text: &str) -> bool {
     let word = text.rsplit(blank).next().unwrap_or(text);

@@ -46,6 +46,7 @@ pub(crate) struct Subject {
     tag: Tag,
     pane: Option<PaneRef>,
     agent: Arc<Agent>,
+    started_at: Timestamp,
     /// Until when its start may take.
     start_limit: Timestamp,
     /// What is known of its agent.
@@ -79,6 +80,7 @@ impl Subject {
             record: record_of(paths, session, &kind.agent, &notes),
             notes,
             agent: Arc::clone(&kind.agent),
+            started_at: run.started_at,
             start_limit: run.started_at.after(kind.ready_limit),
             attached: session.attached_clients > 0,
             shell: Shell::of(session, &kind.agent),
@@ -256,7 +258,8 @@ fn decide(turn: &mut Turn<'_>, daemon: &Daemon, (found, began): (Vec<(Subject, F
         }
         let interrupted_at = record::interrupted_at(&found);
         let seen = Seen {
-            quiet_since: found.quiet_since,
+            // What an earlier incarnation wrote says nothing of this one.
+            quiet_since: found.quiet_since.map(|at| at.max(subject.started_at)),
             idle_quiet,
             marks: found.marks,
             worked_at: turn.rest.view.worked.get(&subject.tag).copied(),
@@ -265,6 +268,7 @@ fn decide(turn: &mut Turn<'_>, daemon: &Daemon, (found, began): (Vec<(Subject, F
             screen: found.look,
             title: found.title,
             is_known: subject.agent.shows_composer(),
+            keeps_composer: subject.agent.adapter == Adapter::None && subject.agent.screen.works.is_none(),
         };
         let session = turn.pool().session(subject.id);
         if let Some(event) = session.and_then(|s| activity::judged(turn.pool(), s, &seen, turn.now())) {

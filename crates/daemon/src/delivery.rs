@@ -284,7 +284,7 @@ async fn glanced(
     };
     let said = daemon.engine.turn(said).await.map_err(|refusal| refusal.to_string())?;
     let (starting, said_idle_ago, typed_ago, active_ago) = said;
-    let takes_pastes = match starting.filter(|_| agent.adapter.asks_for_pastes()) {
+    let takes_pastes = match starting.filter(|_| agent.asks_for_pastes()) {
         Some(session) if seen.bracketed.is_none() => pastes::asked_for(daemon, session, tag).await,
         starting => starting.and(seen.bracketed),
     };
@@ -345,10 +345,12 @@ pub(crate) fn text_of(turn: &Turn<'_>, agent: &Agent, message: &Message, body: V
     let begun_anew = |at: Timestamp| {
         run.is_some_and(|run| !run.resumed && turn.pool().is_earlier(turn.now(), at, run.started_at))
     };
-    match &agent.go_on {
+    let text = match &agent.go_on {
         Some(go_on) if message.suspended_at().is_some_and(|at| !begun_anew(at)) => go_on.clone().into_bytes(),
         _ => body,
-    }
+    };
+    let times = message.ordinal + u64::from(message.status.attempts);
+    agents::text::distinct(agent.adapter, text, times)
 }
 
 fn claim(

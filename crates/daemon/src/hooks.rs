@@ -5,6 +5,7 @@
 mod asks;
 mod follow;
 mod order;
+mod ring;
 mod spool;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -133,6 +134,10 @@ pub(crate) fn waits(turn: &Turn<'_>, session: SessionId) -> Option<(MessageId, S
 
 /// A hook's report, and its answer.
 pub(crate) async fn hook(daemon: &Arc<Daemon>, hook: Box<Hook>) -> Reply {
+    if ring::is_call(&hook) {
+        tokio::spawn(ring::heard(Arc::clone(daemon), *hook));
+        return Ok(Response::Done);
+    }
     let context = Arc::clone(daemon);
     let at_once = move |turn: &mut Turn<'_>| {
         if order::is_early(turn, &hook) { Err(hook) } else { Ok(take(turn, &context, *hook)) }

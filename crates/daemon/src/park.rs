@@ -1,12 +1,14 @@
 //! Puts a session aside: its program ends, its slot comes free, a message wakes it again.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use agents::{Adapter, Confirm};
+use agents::Confirm;
 use pool::Agent;
 use process::tree::Table;
 use protocol::{Event, ProcId, SessionId, Tag};
 use tmux::Answer;
+use tokio::time::sleep;
 
 use crate::context::{Daemon, pane_of};
 use crate::delivery::glance;
@@ -54,19 +56,31 @@ async fn loses(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) -> Option<Str
     {
         return Some(shown);
     }
-    let program = record.incarnation.as_ref().and_then(|run| run.agent)?;
-    runs(program, &agent).await
+    let run = record.incarnation.as_ref()?;
+    runs(run.init.zip(run.agent)?, &agent).await
 }
 
+/// Hooks and helpers of an agent may run for a moment after its turn: what is still there after so many looks is work.
+const LOOKS: u32 = 5;
+const PAUSE: Duration = Duration::from_millis(400);
+
 /// What its agent runs in the background, by the process table.
-async fn runs(program: ProcId, agent: &Agent) -> Option<String> {
+async fn runs(program: (ProcId, ProcId), agent: &Agent) -> Option<String> {
     let is_shell = agent.confirm == Confirm::Prompt;
-    if !is_shell && agent.adapter == Adapter::None {
-        // What helpers an unknown program has is not known.
+    if !is_shell && agent.confirm != Confirm::Hook && !agent.shows_composer() {
+        // What helpers a program has that is no agent is not known.
         return None;
     }
     let look = move || Table::look().map(|table| table.background(program, is_shell)).unwrap_or_default();
-    let found = slow::limited(Purpose::Processes, look).await?;
+    let mut found = slow::limited(Purpose::Processes, look).await?;
+    for _ in 0..LOOKS {
+        if found.is_empty() {
+            return None;
+        }
+        sleep(PAUSE).await;
+        let again = slow::limited(Purpose::Processes, look).await?;
+        found.retain(|work| again.iter().any(|other| other.first == work.first));
+    }
     let first = found.first()?;
     let more = if found.len() > 1 { format!(" and {} more", found.len() - 1) } else { String::new() };
     let name = protocol::redact::text(&first.command.to_string_lossy());

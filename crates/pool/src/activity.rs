@@ -35,6 +35,8 @@ pub struct Seen {
     pub title: Title,
     /// Whether an agent whose look the pool knows runs in it.
     pub is_known: bool,
+    /// Whether its composer says nothing of its work: nobody has said how it looks at work.
+    pub keeps_composer: bool,
 }
 
 impl Seen {
@@ -147,7 +149,7 @@ fn corrected(pool: &Pool, before: &Activity, notes: &Notes, seen: &Seen, now: Ti
         }
         None if !silent || !(busy || asked) => (by_screen && look.at > before.since).then(busy_again),
         None if look.works == Some(true) => by_screen.then(busy_again),
-        None => ready.then(|| idle(Source::Screen, look.at)),
+        None => (ready && !seen.keeps_composer).then(|| idle(Source::Screen, look.at)),
     }
 }
 

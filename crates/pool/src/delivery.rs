@@ -148,7 +148,7 @@ pub fn look(settings: &Settings, agent: &Agent, glance: &Glance) -> Result<(), S
     if glance.alternate && agent.waits_for_screen {
         return Err("it shows a full-screen program".to_owned());
     }
-    if glance.takes_pastes == Some(false) && agent.adapter.asks_for_pastes() {
+    if glance.takes_pastes == Some(false) && agent.asks_for_pastes() {
         return Err("its agent does not take pastes yet".to_owned());
     }
     let Some(seen) = glance.look.as_ref().filter(|_| agent.shows_composer()) else { return Ok(()) };
@@ -156,10 +156,12 @@ pub fn look(settings: &Settings, agent: &Agent, glance: &Glance) -> Result<(), S
         (Some(dialog), _) => Err(format!("it shows a dialog: {}", dialog.name)),
         (None, Composer::Holds(text)) => Err(holds_text(text)),
         (None, Composer::Hidden) => Err("its composer is not to be seen".to_owned()),
-        // Of another agent nobody has said how its screen has to look. A new version may look otherwise, and says itself
-        // that it waits; what fills the screen is no agent but its editor.
+        // A new version of a known agent may look otherwise, and says itself that it waits; what fills the screen is no agent
+        // but its editor. Of a described one all is described that takes prompts.
         (None, Composer::Unknown)
-            if glance.alternate || glance.said_idle_ago.is_none_or(|ago| ago < DRAW_LIMIT) =>
+            if glance.alternate
+                || !agent.adapter.knows_screen()
+                || glance.said_idle_ago.is_none_or(|ago| ago < DRAW_LIMIT) =>
         {
             Err("its screen does not show where it takes prompts".to_owned())
         }

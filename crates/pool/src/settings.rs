@@ -245,6 +245,12 @@ impl Agent {
         self.adapter.knows_screen() || self.screen.has_composer()
     }
 
+    /// Whether it asks its terminal for bracketed pastes before it takes any. One that somebody described has to.
+    #[must_use]
+    pub fn asks_for_pastes(&self) -> bool {
+        self.adapter.asks_for_pastes() || self.screen.has_composer()
+    }
+
     /// How a screen of it looks. `cursor` is the column and the row of the terminal's cursor, from 0.
     #[must_use]
     pub fn look(&self, screen: &Screen, cursor: (u16, u16), at: Timestamp) -> Look {
@@ -260,7 +266,7 @@ impl Agent {
         } else {
             Look {
                 at,
-                composer: described.composer(screen),
+                composer: described.composer(screen, cursor.1),
                 dialog: described.dialog(screen),
                 works: described.works(screen),
                 background: described.background(screen),

@@ -65,9 +65,11 @@ pub fn view(pool: &Pool, session: &Session, shown: Shown<'_>) -> SessionView {
     }
 }
 
-/// That its agent is in another conversation than before, where it did not find that one any more.
+/// That its agent is in another conversation than before, where it did not find that one any more: until it is taken up
+/// again.
 fn began_anew(pool: &Pool, session: &Session) -> Option<String> {
-    let lost = pool.lost_conversation(session.id)?;
+    let run = session.incarnation.as_ref().filter(|_| session.lifecycle == Lifecycle::Live)?;
+    let lost = pool.lost_conversation(session.id).filter(|_| !run.resumed)?;
     Some(format!(
         "its agent did not find conversation {lost} any more, and began a new one (conversation_lost)"
     ))

@@ -12,9 +12,10 @@ const WORD_MAX: usize = 1024;
 /// The longest account of what an agent is working with, in bytes: a line for people.
 const WHAT_MAX: usize = 200;
 /// Arguments of tools that say the most about their use, the most telling first.
-const TELLING: [&str; 11] = [
+const TELLING: [&str; 12] = [
     "command",
     "file_path",
+    "filePath",
     "notebook_path",
     "path",
     "url",

@@ -28,6 +28,14 @@ impl FromStr for Pattern {
     }
 }
 
+impl Pattern {
+    /// Whether a part of it is a group, `(…)`.
+    #[must_use]
+    pub fn has_group(&self) -> bool {
+        self.0.captures_len() > 1
+    }
+}
+
 impl PartialEq for Pattern {
     fn eq(&self, other: &Self) -> bool {
         self.0.as_str() == other.0.as_str()
@@ -62,15 +70,21 @@ impl Patterns {
         self.composer.is_some()
     }
 
-    /// What stands where prompts are typed.
+    /// What stands where prompts are typed, if the cursor is in one of the rows that match: an agent that has taken a prompt may
+    /// show it as it stood there. `cursor` is the row of the terminal's cursor, from 0.
     #[must_use]
-    pub fn composer(&self, screen: &Screen) -> Composer {
+    pub fn composer(&self, screen: &Screen, cursor: u16) -> Composer {
         let Some(Pattern(composer)) = &self.composer else { return Composer::Unknown };
         if self.dialog(screen).is_some() {
             return Composer::Hidden;
         }
         let text = text(screen);
-        let Some(found) = composer.captures_iter(&text).last() else { return Composer::Unknown };
+        let row = |at: usize| text[..at].matches('\n').count();
+        let has_cursor = |found: &regex::Captures<'_>| {
+            found.get(0).is_some_and(|all| (row(all.start())..=row(all.end())).contains(&cursor.into()))
+        };
+        let last = composer.captures_iter(&text).last();
+        let Some(found) = last.filter(has_cursor) else { return Composer::Unknown };
         match held(&found) {
             "" => Composer::Empty,
             held => Composer::Holds(held.to_owned()),
@@ -102,10 +116,9 @@ impl Patterns {
     }
 }
 
-/// What the last group matched; all of it where there is none but the whole.
+/// What the last group matched that took part.
 fn held<'a>(found: &regex::Captures<'a>) -> &'a str {
-    let group = if found.len() > 1 { found.get(found.len() - 1) } else { None };
-    group.map_or("", |group| group.as_str()).trim()
+    found.iter().skip(1).flatten().last().map_or("", |group| group.as_str()).trim()
 }
 
 fn text(screen: &Screen) -> String {
@@ -129,7 +142,8 @@ mod tests {
     fn seen(text: &str) -> (Composer, Option<bool>, Option<String>, Option<String>) {
         let (screen, patterns) = (Screen::new(text.as_bytes()), described());
         let dialog = patterns.dialog(&screen).map(|dialog| dialog.text);
-        (patterns.composer(&screen), patterns.works(&screen), patterns.background(&screen), dialog)
+        let bottom = u16::try_from(screen.bottom().unwrap_or(0)).unwrap();
+        (patterns.composer(&screen, bottom), patterns.works(&screen), patterns.background(&screen), dialog)
     }
 
     #[test]
@@ -147,8 +161,22 @@ mod tests {
     fn what_is_not_described_is_not_guessed() {
         let screen = Screen::new(b"> ");
         let none = Patterns::default();
-        assert_eq!((none.composer(&screen), none.works(&screen)), (Composer::Unknown, None));
+        assert_eq!((none.composer(&screen, 0), none.works(&screen)), (Composer::Unknown, None));
         assert_eq!((none.dialog(&screen), none.background(&screen)), (None, None));
+    }
+
+    #[test]
+    fn a_prompt_that_was_taken_and_stands_there_still_is_no_draft() {
+        let screen = Screen::new(b"> before\n> the prompt\n");
+        assert_eq!(described().composer(&screen, 2), Composer::Unknown, "the cursor is below");
+        assert_eq!(described().composer(&screen, 1), Composer::Holds("the prompt".to_owned()));
+    }
+
+    #[test]
+    fn of_several_groups_the_one_counts_that_matched() {
+        let composer = Some("^a> (.*)$|^b> (.*)$".parse().unwrap());
+        let patterns = Patterns { composer, ..Patterns::default() };
+        assert_eq!(patterns.composer(&Screen::new(b"a> x"), 0), Composer::Holds("x".to_owned()));
     }
 
     #[test]

@@ -4,6 +4,11 @@ import { spawn } from "node:child_process"
 const POOLCTL = "@POOLCTL@"
 const APPROVE_MS = Number("@APPROVE_MS@")
 
+// A call takes milliseconds. One that takes longer than this is ended: OpenCode waits for it.
+const CALL_LIMIT_MS = 5000
+// Set by the first process that loads this: an OpenCode that a tool of it starts says nothing, it is another agent.
+const OWNER = "TMUX_POOL_OPENCODE"
+
 // Runs `poolctl hook opencode` with a report. `answer` resolves to what it prints.
 function call(report, args = []) {
   const hook = spawn(POOLCTL, ["hook", "opencode", ...args], { stdio: ["pipe", "pipe", "ignore"] })
@@ -20,15 +25,32 @@ function call(report, args = []) {
 
 // Reports reach the pool in the order in which things happened.
 let last = Promise.resolve()
-const tell = (report) => (last = last.then(() => call(report).answer))
+const tell = (report) => (last = last.then(() => told(report)).catch(() => ""))
+
+function told(report) {
+  const { hook, answer } = call(report)
+  const limit = setTimeout(() => hook.kill(), CALL_LIMIT_MS)
+  return answer.finally(() => clearTimeout(limit))
+}
 
 const textOf = (parts) =>
   parts.filter((part) => part.type === "text" && !part.synthetic && !part.ignored).map((part) => part.text).join("\n")
 
+// What a tool is to do, in the words in which its permission is asked for.
+const what = (args) => {
+  const found = ["command", "filePath", "path", "url", "pattern", "query", "description"].find((key) => args?.[key])
+  return found && String(args[found])
+}
+const cut = (text, most) => String(text ?? "").slice(0, most).toWellFormed()
+
 export const TmuxPool = async ({ client }) => {
+  const first = !process.env[OWNER]
+  process.env[OWNER] ??= String(process.pid)
+  if (process.env[OWNER] !== String(process.pid)) return {}
   const subagents = new Set() // sessions of subagents: their prompts and turns are not the user's
   const asking = new Map() // running hooks, by the permission they wait for
   const answers = new Set() // ids of the agent's own messages
+  const calls = new Map() // tools at work, by their call
   let conversation
   let answer = { message: undefined, parts: new Map() }
   let busy = false
@@ -41,19 +63,30 @@ export const TmuxPool = async ({ client }) => {
     return report(event, { text })
   }
   const ask = (asked) => {
-    const does = asked.metadata?.command ?? (asked.patterns ?? []).join(", ")
-    const said = { event: "permission", conversation, tool: asked.permission, text: does }
+    const use = calls.get(asked.tool?.callID)
+    const text = what(use?.args) ?? asked.metadata?.command ?? (asked.patterns ?? []).join(", ")
+    const said = { event: "permission", conversation, tool: use?.tool ?? asked.permission, text }
     if (!APPROVE_MS) return tell(said)
     const { hook, answer } = call(said, ["--wait", `${APPROVE_MS}ms`])
     asking.set(asked.id, hook)
     answer.then(async (printed) => {
       if (!asking.delete(asked.id) || !printed) return
-      const decision = JSON.parse(printed)
+      const { allow, reason } = JSON.parse(printed)
+      const reply = allow ? "once" : "reject"
+      // With the reason, which the older call below does not take.
+      const sent = await client._client?.post({
+        url: "/permission/{requestID}/reply",
+        path: { requestID: asked.id },
+        body: { reply, message: allow ? undefined : reason },
+        headers: { "Content-Type": "application/json" },
+      })
+      if (sent?.data) return
       await client.postSessionIdPermissionsPermissionId({
         path: { id: asked.sessionID, permissionID: asked.id },
-        body: { response: decision.allow ? "once" : "reject" },
+        body: { response: reply },
+        throwOnError: true,
       })
-    }).catch(() => {})
+    }).catch(() => report("attention", { text: "the answer to its request did not reach it" }))
   }
   const answered = (id) => {
     const hook = asking.get(id)
@@ -65,20 +98,20 @@ export const TmuxPool = async ({ client }) => {
     "session.created": ({ info }) => info.parentID && subagents.add(info.id),
     "session.updated": ({ info }) => info.parentID && subagents.add(info.id),
     "session.status": ({ sessionID, status }) => {
-      if (subagents.has(sessionID) || status.type === "idle") return
+      if (sessionID !== conversation || status.type === "idle") return
       busy = true
       if (status.type === "retry") return report("working", { text: `tries again: ${status.message}` })
     },
     "session.idle": ({ sessionID }) =>
-      subagents.has(sessionID) ? undefined : over("idle", [...answer.parts.values()].join("\n")),
+      sessionID === conversation ? over("idle", [...answer.parts.values()].join("\n")) : undefined,
     "session.error": ({ sessionID, error }) => {
-      if (subagents.has(sessionID)) return
+      if (sessionID !== conversation) return
       if (error?.name === "MessageAbortedError") return over("interrupted")
       const status = error?.data?.statusCode ? `API error: ${error.data.statusCode} ` : ""
       return over("error", status + (error?.data?.message ?? error?.name ?? "unknown"))
     },
     "message.updated": ({ info }) => {
-      if (info.role !== "assistant" || subagents.has(info.sessionID)) return
+      if (info.role !== "assistant" || info.sessionID !== conversation) return
       answers.add(info.id)
       if (info.error?.name === "MessageAbortedError") return over("interrupted")
     },
@@ -95,27 +128,36 @@ export const TmuxPool = async ({ client }) => {
     "question.rejected": ({ requestID }) => answered(requestID),
   }
 
-  tell({ event: "started", text: "startup" })
+  // One that was begun by an earlier process is not told of again.
+  const isSubagent = async (id) => {
+    if (id === conversation) return false
+    const found = await client.session.get({ path: { id } }).catch(() => undefined)
+    if (found?.data?.parentID) subagents.add(id)
+    return subagents.has(id)
+  }
+
+  if (first) tell({ event: "started", text: "startup" })
   return {
     event: async ({ event }) => void (await on[event.type]?.(event.properties)),
     "chat.message": async ({ sessionID }, { parts }) => {
-      if (subagents.has(sessionID)) return
+      if (await isSubagent(sessionID)) return
       if (conversation !== sessionID) {
         await tell({ event: "started", text: conversation ? "clear" : "startup", conversation: sessionID })
         conversation = sessionID
       }
       busy = true
       answers.clear()
+      calls.clear()
       answer = { message: undefined, parts: new Map() }
       await report("prompt", { text: textOf(parts) })
     },
-    "tool.execute.before": async ({ tool, sessionID }, { args }) => {
-      const does = args?.command ?? args?.filePath ?? args?.pattern ?? args?.url ?? args?.description
-      if (!subagents.has(sessionID)) busy = true
-      await report("working", { text: does ? `${tool}: ${String(does).slice(0, 200)}` : tool })
+    "tool.execute.before": async ({ tool, callID }, { args }) => {
+      calls.set(callID, { tool, args })
+      await report("working", { text: what(args) ? `${tool}: ${cut(what(args), 200)}` : tool })
     },
-    "tool.execute.after": async ({ tool, args }, { output }) => {
-      await report("tool", { text: tool, input: args ?? {}, response: String(output ?? "").slice(0, 20000) })
+    "tool.execute.after": async ({ tool, callID, args }, { output }) => {
+      calls.delete(callID)
+      await report("tool", { text: tool, input: args ?? {}, response: cut(output, 20000) })
     },
     dispose: async () => {
       for (const hook of asking.values()) hook.kill()

@@ -45,8 +45,7 @@ pub(crate) struct Args {
     /// As typed: what its agent would take for a command (/, !) or complete (@) is not defused
     #[arg(long)]
     pub raw: bool,
-    /// Return when it is this far
-    /// [default: queued]
+    /// Return when it is this far [default: queued, and with --wake once the session's agent has begun]
     #[arg(long, value_enum, value_name = "STATE")]
     pub wait: Option<Stage>,
     /// Wait until it is done, and print what came of it, its agent's last words, instead of its id
@@ -55,7 +54,7 @@ pub(crate) struct Args {
     /// Give it up if it still waits after this long
     #[arg(long, value_name = "DUR", value_parser = time::parse)]
     pub ttl: Option<Duration>,
-    /// Start the session where it is over, and return once its agent has begun (at once with --wait queued)
+    /// Start the session where it is over, and return once its agent has begun; 1 where it does not: the message waits all the same
     #[arg(long)]
     pub wake: bool,
     #[command(flatten)]
@@ -104,13 +103,14 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     }
     let asked = if args.result { Some(Stage::Done) } else { args.wait };
     let stage = asked.unwrap_or(Stage::Queued);
-    if args.wake && asked.is_none() {
-        ready::woken(context, &session)?;
-    }
+    // Its id is told whatever becomes of the session.
+    let begun =
+        if args.wake && args.wait != Some(Stage::Queued) { ready::woken(context, &session) } else { Ok(()) };
     let message = wait(context, &session, sent.message, stage)?;
     if context.style.json {
         out::json(&document(&message, sent.held_back.as_ref())?)?;
     }
+    begun?;
     let code = come_to(&session, &message, stage)?;
     if args.result && !context.style.json {
         print_result(context, &message)?;

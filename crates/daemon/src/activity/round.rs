@@ -174,6 +174,7 @@ mod tests {
             tag,
             pane: Some(PaneRef { server, pane: PaneId(number.into()), tag }),
             agent: Arc::new(agent),
+            started_at: Timestamp(0),
             start_limit: Timestamp(0),
             known: Default::default(),
             notes: Default::default(),

@@ -225,8 +225,14 @@ impl ScreenSection {
                 Err(why) => wrong(format!("{place} {key}: {why}")),
             },
         };
+        let composer = one("composer", &self.composer, patterns.composer)?;
+        if composer.as_ref().is_some_and(|pattern| !pattern.has_group()) {
+            return wrong(format!(
+                "{place} composer: a group has to match what stands in it, like '^> (.*)'"
+            ));
+        }
         Ok(Patterns {
-            composer: one("composer", &self.composer, patterns.composer)?,
+            composer,
             works: one("works", &self.works, patterns.works)?,
             dialog: one("dialog", &self.dialog, patterns.dialog)?,
             background: one("background", &self.background, patterns.background)?,

@@ -374,6 +374,7 @@ fn seen() -> impl Strategy<Value = Seen> {
             interrupted_at,
             screen,
             title,
+            keeps_composer: false,
             is_known,
         },
     )

@@ -48,17 +48,24 @@ impl Table {
     }
 
     /// What a program left running when it waits for its user, each by its last descendant: what it runs in a terminal session
-    /// of its own, as agents run their tools and not their helpers; of a shell whatever it began.
+    /// of its own, as agents run their tools and not their helpers; of a shell whatever it began. What lost its parent is below
+    /// the init.
     #[must_use]
-    pub fn background(&self, program: ProcId, is_shell: bool) -> Vec<Background> {
+    pub fn background(&self, (init, program): (ProcId, ProcId), is_shell: bool) -> Vec<Background> {
         let own = self.all.get(&program.pid).map(|seen| seen.sid);
         let begins = |seen: &&Glance| {
-            let leaves = seen.sid == seen.id.pid && self.all.get(&seen.ppid).map(|parent| parent.sid) == own;
-            seen.id != program && if is_shell { seen.ppid == program.pid } else { leaves }
+            let parent = self.all.get(&seen.ppid).map(|parent| parent.sid);
+            let leaves = Some(seen.sid) != own && parent == own;
+            let job = seen.ppid == program.pid || seen.ppid == init.pid;
+            seen.id != init && seen.id != program && if is_shell { job } else { leaves }
         };
-        let begun = self.line(program).into_iter().filter(begins);
-        let last = |seen: &Glance| self.line(seen.id).last().map(|seen| (seen.id.pid, seen.comm.clone()));
-        begun.filter_map(last).map(|(pid, command)| Background { pid, command }).collect()
+        let begun = self.line(init).into_iter().filter(begins);
+        let work = |seen: &Glance| {
+            let line = self.line(seen.id);
+            let last = line.last()?;
+            Some(Background { first: seen.id, pid: last.id.pid, command: last.comm.clone() })
+        };
+        begun.filter_map(work).collect()
     }
 
     /// The same as [`Table::processes`], of which only the identities are wanted.
@@ -91,7 +98,9 @@ fn with_user(seen: &Glance) -> Option<Process> {
 /// Work that a program left running.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Background {
-    /// Its number.
+    /// What was begun.
+    pub first: ProcId,
+    /// The number of what runs in it now.
     pub pid: u32,
     /// Its program's name, as the kernel keeps it.
     pub command: OsBytes,
@@ -144,19 +153,33 @@ mod tests {
         assert_eq!(line(&table, 99, 4), [0; 0]);
     }
 
-    /// A wrapper (9), the agent (10), a helper of its (11), a tool (12) with what that runs (13, in one more session 14).
+    /// The init (8), a wrapper (9), the agent (10), a helper of its (11), a tool (12) with what that runs (13, in one more session
+    /// 14), and what an earlier tool left (15).
     #[test]
     fn what_leaves_its_terminal_session_is_background_work() {
         let of = |pid, ppid, sid| Glance { sid, ..glance(pid, ppid, u64::from(pid)) };
-        let all = [of(9, 1, 5), of(10, 9, 5), of(11, 10, 5), of(12, 10, 12), of(13, 12, 12), of(14, 13, 14)];
+        let all = [
+            of(15, 8, 7),
+            of(8, 1, 5),
+            of(9, 8, 5),
+            of(10, 9, 5),
+            of(11, 10, 5),
+            of(12, 10, 12),
+            of(13, 12, 12),
+            of(14, 13, 14),
+        ];
         let table = Table::of(all.into_iter());
         let pids = |pid: u32, is_shell| {
-            let found = table.background(ProcId { pid, start: pid.into() }, is_shell);
+            let program = ProcId { pid, start: pid.into() };
+            let found = table.background((ProcId { pid: 8, start: 8 }, program), is_shell);
             found.into_iter().map(|found| found.pid).collect::<Vec<_>>()
         };
-        assert_eq!((pids(9, false), pids(10, false)), (vec![14], vec![14]), "named by what runs in it");
-        assert_eq!(pids(10, true), [11, 14], "each job of a shell");
-        assert_eq!(pids(11, true), [0; 0]);
+        assert_eq!(
+            (pids(9, false), pids(10, false)),
+            (vec![14, 15], vec![14, 15]),
+            "named by what runs in it"
+        );
+        assert_eq!(pids(10, true), [14, 11, 14, 15], "each job of a shell, and what it left");
     }
 
     #[test]
