@@ -2,7 +2,7 @@
 
 use agents::Adapter::{Aider, Opencode};
 use agents::screen::{self, Composer, Screen};
-use agents::text::{Same, compare, is_command, literal};
+use agents::text::{Same, compare, distinct, is_command, literal};
 
 fn capture(name: &str) -> Screen {
     let path = format!("{}/tests/screens/opencode-{name}.ansi", env!("CARGO_MANIFEST_DIR"));
@@ -55,6 +55,16 @@ fn what_would_make_it_leave_arrives_as_a_prompt() {
     assert_eq!(literal(Opencode, "/help"), " /help");
     assert_eq!(literal(Opencode, "read @package.json"), "read @package.json ");
     assert_eq!(compare(Opencode, "a\tb", "a    b", false), Same::Altered, "it keeps tabs");
+}
+
+/// It does not write down what is the same as the prompt before.
+#[test]
+fn the_same_prompt_is_typed_for_aider_as_another() {
+    let typed = |n| distinct(Aider, b"go on".to_vec(), n);
+    assert!((0..6).all(|n| typed(n) != typed(n + 1) && typed(n) != b"go on"));
+    let taken = String::from_utf8(typed(3)).unwrap();
+    assert_eq!(compare(Aider, "go on", &taken, false), Same::Exact);
+    assert_eq!(distinct(Opencode, b"go on".to_vec(), 3), b"go on");
 }
 
 #[test]

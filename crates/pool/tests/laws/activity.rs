@@ -219,6 +219,8 @@ fn a_screen_corrects_a_hook_only_after_silence_and_only_to_idle() {
     assert_eq!(corrected(1000, &Seen { quiet_since: None, ..seen(0, ready(6999)) }, 7000), None);
     let works = Look { works: Some(true), ..ready(6999) };
     assert_eq!(corrected(1000, &seen(2000, works), 7000), None);
+    let always = Seen { keeps_composer: true, ..seen(2000, ready(6999)) };
+    assert_eq!(corrected(1000, &always, 7000), None, "its composer is there while it works, too");
     let asks = Look { dialog: dialog("permission"), ..ready(6999) };
     assert_eq!(corrected(1000, &seen(2000, asks), 7000), None);
     for (composer, expected) in [
