@@ -323,7 +323,6 @@ class Session:
                 found.append(prompt_in(self.lab.kind, json.loads(line)))
         return [prompt for prompt in found if prompt is not None]
 
-
     def prompts_in_database(self):
         path = self.transcript()
         if not path or not path.parent.exists():

@@ -3,7 +3,6 @@
 # brackets and submits it on Enter, and calls `poolctl hook` (POOLCTL) for what happens. What it does with a prompt is said
 # by words in the prompt. What it was given it keeps in its directory: pastes/N, prompts/N, a line each in `enters`,
 # `strays` and `runs`; `early` is there when it was typed to while it was busy, or while something else stood in its composer.
-export LC_ALL=C
 kind=$1
 shift
 mode=startup conversation=own-$$-$RANDOM wait=
@@ -22,19 +21,11 @@ mkdir -p pastes prompts
 [[ ! $FAIL || ! -e fail ]] || { echo "cannot reach the service" && exit 1; }
 rule=──────────────────────────────
 [[ $kind = claude ]] && mark='❯' || mark='›'
-case $BASH_VERSION in 3.*) soon=1 later=1 ;; *) soon=0.05 later=0.3 ;; esac
+case $BASH_VERSION in 3.*) later=1 ;; *) later=0.3 ;; esac
 pastes=$(ls pastes | wc -l) prompts=$(ls prompts | wc -l)
 pastes=$((pastes)) prompts=$((prompts)) background= text= turn= dialog= begun= swallowed= asked= above=
 
-stty raw -echo opost onlcr
-# A terminal that bash itself reads it also sets, so that an Enter is a newline: somebody else reads it.
-exec 4<&0 3< <(exec cat <&4)
-
-json() { # TEXT, as it stands in a JSON string
-  local s=$1
-  s=${s//\\/\\\\} s=${s//\"/\\\"} s=${s//$'\n'/\\n} s=${s//$'\t'/\\t}
-  printf '%s' "$s"
-}
+. "${0%/*}/terminal.sh"
 
 event() { # EVENT [FIELDS]
   printf '{"hook_event_name":"%s","session_id":"%s","transcript_path":"%s","cwd":"%s","prompt_id":"%s","turn_id":"%s"%s}' \
@@ -232,9 +223,7 @@ enter() {
 }
 
 paste() {
-  local pasted end
-  IFS= read -r -u 3 -d $'\e' pasted
-  IFS= read -r -u 3 -n 5 -d '' end
+  read_paste
   [[ -z $turn$text ]] || touch early
   pastes=$((pastes + 1))
   printf '%s' "$pasted" >pastes/$pastes
@@ -299,14 +288,4 @@ fi
 printf '\e[?2004h'
 draw
 [[ $kind = codex ]] || started
-while [[ -t 0 ]]; do
-  key=
-  # One that times out may have read something.
-  IFS= read -r -u 3 -t $soon -n 1 -d '' key
-  if [[ -n $key ]]; then
-    press "$key"
-    draw
-  else
-    look
-  fi
-done
+serve

@@ -10,6 +10,8 @@ use serde_json::Value;
 use crate::harness::{Output, PATIENCE, Pool, wait_until};
 
 const SCRIPT: &str = include_str!("fake.sh");
+/// What scripts source from beside them.
+const TERMINAL: &str = include_str!("terminal.sh");
 
 /// The three daemons, with agents of the kinds `claude` and `codex` and with this configuration besides. Where it begins
 /// with lines without a header, they are of the kind `claude`.
@@ -25,6 +27,7 @@ pub(super) fn pool(config: &str) -> Pool {
 pub(super) fn bare(config: &str) -> Pool {
     let pool = Pool::bare("");
     fs::write(pool.path("fake.sh"), SCRIPT).unwrap();
+    fs::write(pool.path("terminal.sh"), TERMINAL).unwrap();
     configure(&pool, config);
     pool
 }

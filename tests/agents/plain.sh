@@ -3,19 +3,10 @@
 # brackets and takes it on Enter; it reports as the real one does: OpenCode's plugin by `poolctl hook opencode`, Aider by its history
 # of prompts and its command for notifications, the unknown one by `poolctl hook generic`. The prompts that it took are in
 # prompts/N. `ASK` in a prompt asks for a permission, `LOOK` asks at the terminal; until `go` is there a `SLOW` one works.
-export LC_ALL=C
 kind=$1
 mkdir -p prompts
 prompts=0 before= text= turn= asks= hook= paused=
-stty raw -echo opost onlcr
-exec 4<&0 3< <(exec cat <&4)
-case $BASH_VERSION in 3.*) soon=1 ;; *) soon=0.05 ;; esac
-
-json() { # TEXT, as it stands in a JSON string
-  local s=$1
-  s=${s//\\/\\\\} s=${s//\"/\\\"} s=${s//$'\n'/\\n} s=${s//$'\t'/\\t}
-  printf '%s' "$s"
-}
+. "${0%/*}/terminal.sh"
 
 report() { # EVENT [TEXT]
   local as=$kind
@@ -79,19 +70,12 @@ take() {
   esac
 }
 
-paste() {
-  local pasted end
-  IFS= read -r -u 3 -d $'\e' pasted
-  IFS= read -r -u 3 -n 5 -d '' end
-  text+=$pasted
-}
-
 press() {
   local next=
   case $1 in
     $'\e')
       IFS= read -r -u 3 -n 5 -d '' next
-      [[ $next != '[200~' ]] || paste
+      [[ $next != '[200~' ]] || { read_paste && text+=$pasted; }
       ;;
     $'\r')
       if [[ $asks = look ]]; then
@@ -121,13 +105,4 @@ look() {
 printf '\e[?2004h'
 report started startup
 draw
-while [[ -t 0 ]]; do
-  key=
-  IFS= read -r -u 3 -t $soon -n 1 -d '' key
-  if [[ -n $key ]]; then
-    press "$key"
-    draw
-  else
-    look
-  fi
-done
+serve

@@ -15,7 +15,7 @@ const NO: &str = "Denied with `poolctl approve --deny`.";
 /// The event in a report of our own form whose hook may answer.
 const PERMISSION: &str = "permission";
 
-/// What is printed for a report of our own form.
+/// The answer to a report of our own form.
 #[derive(Serialize)]
 struct Plain<'a> {
     allow: bool,
@@ -48,8 +48,8 @@ enum Behavior<'a> {
     },
 }
 
-/// What the hook of this event, with this input, prints for a decision; none where printing cannot answer: Gemini CLI and Aider
-/// have no such hook, and answers belong to questions.
+/// The output of the hook of this event, with this input, for a decision; none where printing cannot answer: Gemini CLI and
+/// Aider have no such hook, and answers belong to questions.
 #[must_use]
 pub fn decision(adapter: Adapter, event: &str, decision: &Decision, input: &[u8]) -> Option<Vec<u8>> {
     if matches!(adapter, Adapter::Opencode | Adapter::None)

@@ -42,14 +42,7 @@ impl Adapter {
     /// The one of a built-in agent kind; [`Adapter::None`] for every other name.
     #[must_use]
     pub fn of(agent_kind: &str) -> Self {
-        match agent_kind {
-            "claude" => Self::Claude,
-            "codex" => Self::Codex,
-            "gemini" => Self::Gemini,
-            "opencode" => Self::Opencode,
-            "aider" => Self::Aider,
-            _ => Self::None,
-        }
+        Self::ALL.into_iter().find(|adapter| adapter.word() == agent_kind).unwrap_or_default()
     }
 
     /// True for an agent that asks its terminal for bracketed pastes before it takes any: earlier ones are read as keys.
@@ -64,6 +57,12 @@ impl Adapter {
     #[must_use]
     pub fn knows_screen(self) -> bool {
         !matches!(self, Self::Aider | Self::None)
+    }
+
+    /// False for an agent that reports nothing before its first turn is over.
+    #[must_use]
+    pub fn has_start_hook(self) -> bool {
+        self != Self::Aider
     }
 
     /// The word for it.

@@ -1,7 +1,8 @@
 //! What an agent's screen shows: whether its composer is free, a dialog that stands in its place, whether it works. Only
-//! the words of known versions are known (Claude Code 2.1.197, Codex 0.169.0, Gemini CLI 0.61.0, OpenCode 1.18.33); what is not recognised is
-//! not guessed.
+//! the words of known versions are known (Claude Code 2.1.197, Codex 0.169.0, Gemini CLI 0.61.0, OpenCode 1.18.33, Aider
+//! 0.86.2); what is not recognised is not guessed.
 
+mod aider;
 mod cells;
 mod claude;
 mod codex;
@@ -15,7 +16,7 @@ use cells::Cell;
 use crate::kind::Adapter;
 
 pub use dialogs::{QUESTION, USAGE_LIMIT};
-pub use patterns::{Pattern, Patterns};
+pub use patterns::{Pattern, Patterns, Sight};
 
 /// A screen, as `tmux capture-pane -p -e` prints it.
 #[derive(Debug, Clone, Default)]

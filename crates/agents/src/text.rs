@@ -59,11 +59,9 @@ pub fn literal(adapter: Adapter, text: &str) -> String {
         return text.to_owned();
     }
     let text = &*kept(adapter, text);
-    if adapter == Adapter::Claude && CLAUDE_LEAVES.contains(&text) {
-        return format!("{text}{CLAUDE_KEEPS}");
-    }
-    if adapter == Adapter::Opencode && OPENCODE_LEAVES.contains(&text) {
-        return format!("{text}{KEEPS}");
+    let (leaves, keeps) = leaving(adapter);
+    if leaves.contains(&text) {
+        return format!("{text}{keeps}");
     }
     let before = match text.chars().next() {
         Some('/') if adapter == Adapter::Gemini => KEEPS,
@@ -76,8 +74,17 @@ pub fn literal(adapter: Adapter, text: &str) -> String {
     format!("{before}{text}{after}")
 }
 
-/// The text as it is typed for the `n`th time in a session: Aider does not write a text down that is the same as the one before,
-/// so that nothing would tell that it took it. It takes off the blanks by which this one differs.
+/// The words that end an agent, blanks around them or not, and the text behind such a word that makes a prompt of it.
+fn leaving(adapter: Adapter) -> (&'static [&'static str], &'static str) {
+    match adapter {
+        Adapter::Claude => (&CLAUDE_LEAVES, CLAUDE_KEEPS),
+        Adapter::Opencode => (&OPENCODE_LEAVES, KEEPS),
+        _ => (&[], ""),
+    }
+}
+
+/// The text of the `n`th prompt that is typed in a session. Aider does not write a text into its history that is the same
+/// as the one before, so that nothing would tell that it took it; it takes off the blanks by which this one differs.
 #[must_use]
 pub fn distinct(adapter: Adapter, text: Vec<u8>, n: u64) -> Vec<u8> {
     let more = if adapter == Adapter::Aider { n % 7 + 1 } else { 0 };

@@ -13,14 +13,14 @@
 //!   and the project's; one that the user's environment names is read in its place, and then nothing is told.
 //! - Aider 0.86.2: its environment names a command for when it waits, and the file in which it keeps the prompts that it took.
 
-pub mod aider;
+mod aider;
 mod claude;
 mod codex;
 mod command;
 mod gemini;
 mod opencode;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use protocol::text::OsBytes;
 
@@ -54,6 +54,12 @@ pub struct Wire<'a> {
     pub approve_ms: u64,
     /// How long any other hook may take, in milliseconds. Agents count seconds: it is rounded up.
     pub hook_ms: u64,
+}
+
+/// The agent's record of its prompts, where its wiring chooses the place. `own_dir` is the session's own directory.
+#[must_use]
+pub fn record(adapter: Adapter, own_dir: &Path) -> Option<PathBuf> {
+    (adapter == Adapter::Aider).then(|| own_dir.join(aider::HISTORY))
 }
 
 /// The wiring of an agent. Nothing for a program that has no hooks we know, and where the path of poolctl is not UTF-8: no

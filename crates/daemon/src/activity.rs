@@ -46,6 +46,7 @@ pub(crate) struct Subject {
     tag: Tag,
     pane: Option<PaneRef>,
     agent: Arc<Agent>,
+    /// Start of its incarnation.
     started_at: Timestamp,
     /// Until when its start may take.
     start_limit: Timestamp,
@@ -59,7 +60,7 @@ pub(crate) struct Subject {
     /// Set where the session is a shell.
     shell: Option<Shell>,
     log: PathBuf,
-    /// Where its agent records what is said to it.
+    /// The file in which its agent records its prompts.
     record: Option<PathBuf>,
 }
 
@@ -126,11 +127,10 @@ impl Subject {
     }
 }
 
-/// Where an agent records what is said to it: as its hooks said, or as it was told at its start.
+/// The file in which an agent records its prompts: as its hooks said, or as its wiring chose.
 fn record_of(paths: &Paths, session: &Session, agent: &Agent, notes: &Notes) -> Option<PathBuf> {
-    let told = || paths.session(session.id).join(wiring::aider::HISTORY);
-    let heard = notes.transcript.as_ref().map(|path| path.as_path().to_owned());
-    heard.or_else(|| (agent.adapter == Adapter::Aider && agent.hooks).then(told))
+    let chosen = || wiring::record(agent.adapter, &paths.session(session.id)).filter(|_| agent.hooks);
+    notes.transcript.as_ref().map(|path| path.as_path().to_owned()).or_else(chosen)
 }
 
 /// An agent kind, as it is configured.

@@ -30,7 +30,7 @@ use crate::{hooks, locking};
 const RETRY_PAUSE: Duration = Duration::from_millis(60);
 /// It doubles up to this: somebody may read in copy mode for hours.
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(8);
-/// The longest pause while an agent may still be starting: what it waits for then is that it is ready.
+/// The longest pause while an agent may still be starting.
 const START_PAUSE_MAX: Duration = Duration::from_millis(200);
 /// How long an agent may take to draw what was pressed.
 const DRAWN: Duration = Duration::from_millis(300);
@@ -153,11 +153,14 @@ async fn deliver_all(daemon: &Arc<Daemon>, session: SessionId) -> Result<(), Ref
             Tried::Typed => pause = RETRY_PAUSE,
             Tried::NotYet => {
                 // What kept it from one incarnation says nothing of the next.
-                let limit = daemon.loaded().settings.ready_limit;
-                let seen =
-                    move |turn: &mut Turn<'_>| (running(turn, session), is_young(turn, session, limit));
-                let (tag, young) = daemon.engine.turn(seen).await?;
-                let most = if young { START_PAUSE_MAX } else { RETRY_PAUSE_MAX };
+                let loaded = daemon.loaded();
+                let seen = move |turn: &mut Turn<'_>| {
+                    let record = turn.pool().session(session);
+                    let late = |record| delivery::is_late(turn.pool(), &loaded.settings, record, turn.now());
+                    (running(turn, session), record.is_none_or(late))
+                };
+                let (tag, late) = daemon.engine.turn(seen).await?;
+                let most = if late { RETRY_PAUSE_MAX } else { START_PAUSE_MAX };
                 let another = move |turn: &mut Turn<'_>| (running(turn, session) != tag).then_some(());
                 let changed = daemon.engine.wait_on(session, Some(pause.min(most)), another).await.is_ok();
                 pause = if changed { RETRY_PAUSE } else { (pause * 2).min(most) };
@@ -170,12 +173,6 @@ async fn deliver_all(daemon: &Arc<Daemon>, session: SessionId) -> Result<(), Ref
 fn running(turn: &Turn<'_>, session: SessionId) -> Option<protocol::Tag> {
     let session = turn.pool().session(session).filter(|session| session.takes_prompts())?;
     session.incarnation.as_ref().map(|run| run.tag)
-}
-
-/// Whether its agent may still be starting.
-fn is_young(turn: &Turn<'_>, session: SessionId, ready_limit: Duration) -> bool {
-    let run = turn.pool().session(session).and_then(|session| session.incarnation.as_ref());
-    run.is_some_and(|run| turn.age(run.started_at) < ready_limit)
 }
 
 /// What is to be typed, where, with `typing` on disk.

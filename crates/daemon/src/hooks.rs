@@ -4,8 +4,8 @@
 
 mod asks;
 mod follow;
+mod notification;
 mod order;
-mod ring;
 mod spool;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -134,8 +134,8 @@ pub(crate) fn waits(turn: &Turn<'_>, session: SessionId) -> Option<(MessageId, S
 
 /// A hook's report, and its answer.
 pub(crate) async fn hook(daemon: &Arc<Daemon>, hook: Box<Hook>) -> Reply {
-    if ring::is_call(&hook) {
-        tokio::spawn(ring::heard(Arc::clone(daemon), *hook));
+    if notification::is_notification(&hook) {
+        notification::look_into(daemon, *hook);
         return Ok(Response::Done);
     }
     let context = Arc::clone(daemon);

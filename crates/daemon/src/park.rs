@@ -16,6 +16,12 @@ use crate::engine::Turn;
 use crate::role;
 use crate::slow::{self, Purpose};
 
+/// Further looks at a process before it counts as background work: an agent's hooks and helpers may run for a moment after its
+/// turn.
+const LOOKS: u32 = 5;
+/// Time between two of them.
+const PAUSE: Duration = Duration::from_millis(400);
+
 /// Ends an incarnation that is put aside, unless its screen shows what would be lost by it, or somebody is attached: tmux
 /// looks for that in the same pass in which it hangs up. What does not end of that is left to the reaper. Answers why it
 /// goes on, where it does.
@@ -45,7 +51,8 @@ pub(crate) async fn end_unattended(daemon: &Arc<Daemon>, session: SessionId, tag
     kept
 }
 
-/// What would be lost by its end, as its screen and its processes show. What cannot be read tells nothing.
+/// The draft or the background work that its end would lose, as its screen and its processes show. A screen or a process table
+/// that cannot be read tells nothing.
 async fn loses(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) -> Option<String> {
     let record = daemon.engine.turn(move |turn| turn.pool().session(session).cloned()).await.ok()??;
     let pane = record.incarnation.as_ref().filter(|run| run.tag == tag).and_then(pane_of)?;
@@ -60,18 +67,14 @@ async fn loses(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) -> Option<Str
     runs(run.init.zip(run.agent)?, &agent).await
 }
 
-/// Hooks and helpers of an agent may run for a moment after its turn: what is still there after so many looks is work.
-const LOOKS: u32 = 5;
-const PAUSE: Duration = Duration::from_millis(400);
-
-/// What its agent runs in the background, by the process table.
-async fn runs(program: (ProcId, ProcId), agent: &Agent) -> Option<String> {
+/// The background work of its agent, by the process table. `processes`: its init, and its agent.
+async fn runs(processes: (ProcId, ProcId), agent: &Agent) -> Option<String> {
     let is_shell = agent.confirm == Confirm::Prompt;
     if !is_shell && agent.confirm != Confirm::Hook && !agent.shows_composer() {
-        // What helpers a program has that is no agent is not known.
+        // Of another program it is not known which processes are its helpers.
         return None;
     }
-    let look = move || Table::look().map(|table| table.background(program, is_shell)).unwrap_or_default();
+    let look = move || Table::look().map(|table| table.background(processes, is_shell)).unwrap_or_default();
     let mut found = slow::limited(Purpose::Processes, look).await?;
     for _ in 0..LOOKS {
         if found.is_empty() {

@@ -35,7 +35,7 @@ pub struct Seen {
     pub title: Title,
     /// Whether an agent whose look the pool knows runs in it.
     pub is_known: bool,
-    /// Whether its composer says nothing of its work: nobody has said how it looks at work.
+    /// True where a free composer does not prove that it is idle: its description does not say how it looks at work.
     pub keeps_composer: bool,
 }
 

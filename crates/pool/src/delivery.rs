@@ -99,8 +99,9 @@ fn awaits_word(pool: &Pool, agent: &Agent, session: &Session) -> bool {
     agent.confirm == Confirm::Hook && agent.is_told_its_conversation() && !heard
 }
 
-/// It has been up for so long that it is either ready or never says so.
-fn is_late(pool: &Pool, settings: &Settings, session: &Session, now: Timestamp) -> bool {
+/// Whether a session has been up for so long that its agent is either ready or never says so.
+#[must_use]
+pub fn is_late(pool: &Pool, settings: &Settings, session: &Session, now: Timestamp) -> bool {
     let started = session.incarnation.as_ref().map(|run| run.started_at);
     started.is_none_or(|at| pool.age(now, at) >= settings.ready_limit)
 }

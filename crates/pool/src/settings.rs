@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use agents::screen::{self, Patterns, Screen};
+use agents::screen::{self, Patterns, Screen, Sight};
 use agents::{Adapter, Confirm};
 use protocol::Timestamp;
 use protocol::env;
@@ -254,24 +254,18 @@ impl Agent {
     /// How a screen of it looks. `cursor` is the column and the row of the terminal's cursor, from 0.
     #[must_use]
     pub fn look(&self, screen: &Screen, cursor: (u16, u16), at: Timestamp) -> Look {
-        let (adapter, described) = (self.adapter, &self.screen);
-        if adapter.knows_screen() {
-            Look {
-                at,
+        let adapter = self.adapter;
+        let Sight { composer, dialog, works, background } = if adapter.knows_screen() {
+            Sight {
                 composer: screen::composer(adapter, screen, cursor),
                 dialog: screen::dialog(adapter, screen),
                 works: screen::works(adapter, screen),
                 background: screen::background(adapter, screen),
             }
         } else {
-            Look {
-                at,
-                composer: described.composer(screen, cursor.1),
-                dialog: described.dialog(screen),
-                works: described.works(screen),
-                background: described.background(screen),
-            }
-        }
+            self.screen.read(screen, cursor.1)
+        };
+        Look { at, composer, dialog, works, background }
     }
 }
 

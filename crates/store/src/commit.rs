@@ -161,9 +161,14 @@ impl<'a> Writing<'_, '_, 'a> {
             | Event::AgentStarted { session, .. } => self.rows.push(Row::Session(*session)),
             Event::SessionDeleted { session, .. } => {
                 let session = *session;
-                let agent = [Row::Activity(session), Row::Notes(session), Row::Thought(session)];
-                let more = [Row::Session(session), Row::Breakers(session), Row::LostConversation(session)];
-                self.rows.extend(more.into_iter().chain(agent));
+                self.rows.extend([
+                    Row::Session(session),
+                    Row::Breakers(session),
+                    Row::Activity(session),
+                    Row::Notes(session),
+                    Row::Thought(session),
+                    Row::LostConversation(session),
+                ]);
             }
             Event::Agent(event) => self.rows.extend(agents_row(event)),
             Event::TagRetired { tag, .. } | Event::TagForgotten(tag) => self.rows.push(Row::Retired(*tag)),

@@ -195,11 +195,7 @@ fn line(text: &str) -> &str {
 
 /// At most so many bytes of a text, whole characters.
 pub(super) fn clip(text: &str, max: usize) -> String {
-    let mut end = max.min(text.len());
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    text[..end].to_owned()
+    protocol::bounds::cut(text, max).to_owned()
 }
 
 #[cfg(test)]

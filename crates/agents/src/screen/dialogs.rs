@@ -1,6 +1,7 @@
 //! The dialogs that are known, by words that stay the same.
 
 use protocol::activity::ASK_MAX;
+use protocol::bounds::cut;
 
 use super::claude::is_rule;
 use super::{Dialog, Screen, gemini, one_line, opencode};
@@ -32,8 +33,8 @@ pub const QUESTION: &str = "question";
 /// The name of a dialog about the usage limit.
 pub const USAGE_LIMIT: &str = "usage_limit";
 
-/// Seen in Claude Code 2.1.197, Codex 0.169.0 and Gemini CLI 0.61.0. A title is near the end of its dialog where that can be
-/// longer than a small terminal.
+/// Seen in Claude Code 2.1.197, Codex 0.169.0, Gemini CLI 0.61.0 and OpenCode 1.18.33. A title is near the end of its dialog
+/// where that can be longer than a small terminal.
 const KNOWN: [Known; 30] = [
     known(Adapter::Claude, "trust", "Yes, I trust this folder", &["No, exit"], true),
     known(
@@ -129,18 +130,20 @@ fn feet(adapter: Adapter) -> &'static [&'static str] {
             "↵ rewind",
             "reverse-i-search:",
         ],
-        // A box shows what is a dialog of Gemini CLI.
+        // Dialogs of Gemini CLI and OpenCode are known by their boxes; Aider's are described.
         Adapter::Gemini | Adapter::Opencode | Adapter::Aider | Adapter::None => &[],
     }
 }
 
 /// The dialog at the bottom of a screen.
 pub(super) fn find(adapter: Adapter, screen: &Screen) -> Option<Dialog> {
-    if adapter == Adapter::Gemini {
-        return gemini::boxed(screen).map(|lines| named(adapter, &lines, 0));
-    }
-    if adapter == Adapter::Opencode {
-        return opencode::boxed(screen).map(|lines| named(adapter, &lines, 0));
+    let boxed = match adapter {
+        Adapter::Gemini => Some(gemini::boxed(screen)),
+        Adapter::Opencode => Some(opencode::boxed(screen)),
+        _ => None,
+    };
+    if let Some(lines) = boxed {
+        return lines.map(|lines| named(adapter, &lines, 0));
     }
     let bottom = screen.texts.iter().rposition(|line| !line.is_empty() && !is_rule(line))?;
     let lines = &screen.texts[..=bottom];
@@ -175,11 +178,5 @@ fn title(known: &Known, lines: &[String]) -> Option<usize> {
 /// What lines say, without those that are empty, cut to what an ask may be long.
 fn text(lines: &[String]) -> String {
     let lines = lines.iter().map(|line| line.trim()).filter(|line| !line.is_empty());
-    cut(&lines.collect::<Vec<_>>().join("\n"))
-}
-
-/// A text, as long as an ask may be.
-pub(super) fn cut(text: &str) -> String {
-    let end = (0..=ASK_MAX.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
-    text[..end].to_owned()
+    cut(&lines.collect::<Vec<_>>().join("\n"), ASK_MAX).to_owned()
 }

@@ -5,7 +5,7 @@ use super::{Composer, Screen};
 
 /// The bar at the left of what is written by its user, or asked.
 const BAR: char = '┃';
-/// How the bottom edge of the composer begins.
+/// The first letter of the composer's bottom edge.
 const EDGE: char = '╹';
 /// Rows below the text in the composer: an empty one, and the model's.
 const BELOW: usize = 2;
@@ -13,15 +13,25 @@ const BELOW: usize = 2;
 const INDENT: u16 = 3;
 /// Stands in the place of the model while the composer takes a line for the shell.
 const SHELL: &str = "Shell";
-/// How the text begins that stands in an empty composer of a new conversation.
+/// The beginning of the placeholder in the composer of a new conversation.
 const PLACEHOLDER: &str = "Ask anything…";
 
 /// The rows from the first with a bar to the composer's bottom edge, and the edge's column.
 fn rows(screen: &Screen) -> Option<(std::ops::Range<usize>, u16)> {
-    let edge = screen.texts.iter().rposition(|line| line.trim_start().starts_with(EDGE))?;
-    let above = screen.texts[..edge].iter().rev().take_while(|line| has_bar(line)).count();
+    let edge = edge(screen)?;
+    let above = barred(&screen.texts[..edge]);
     let column = screen.lines[edge].iter().position(|cell| cell.letter == EDGE)?;
     (above > BELOW).then_some((edge - above..edge - BELOW, u16::try_from(column).ok()?))
+}
+
+/// The row of the composer's bottom edge.
+fn edge(screen: &Screen) -> Option<usize> {
+    screen.texts.iter().rposition(|line| line.trim_start().starts_with(EDGE))
+}
+
+/// The number of rows with a bar at the end of these.
+fn barred(lines: &[String]) -> usize {
+    lines.iter().rev().take_while(|line| has_bar(line)).count()
 }
 
 fn has_bar(line: &str) -> bool {
@@ -33,7 +43,7 @@ fn behind_bar(line: &str) -> &str {
     line.trim_start().trim_start_matches(BAR).trim()
 }
 
-/// What the composer holds, where the cursor is in it.
+/// The content of the composer; none where the cursor is not in it.
 pub(super) fn composer(screen: &Screen, (column, row): (u16, u16)) -> Option<Composer> {
     let (rows, edge) = rows(screen)?;
     let is_shell = behind_bar(&screen.texts[rows.end + 1]) == SHELL;
@@ -48,27 +58,28 @@ pub(super) fn composer(screen: &Screen, (column, row): (u16, u16)) -> Option<Com
     })
 }
 
-/// Whether it works: what is below the composer says how to interrupt it.
+/// True while it works: the lines below the composer say how to interrupt it.
 pub(super) fn works(screen: &Screen) -> Option<bool> {
-    let edge = screen.texts.iter().rposition(|line| line.trim_start().starts_with(EDGE))?;
-    let below = &screen.texts[edge + 1..];
+    let below = &screen.texts[edge(screen)? + 1..];
     let tells = |line: &String| line.contains("esc interrupt") || line.contains("esc again to interrupt");
     Some(below.iter().any(tells))
 }
 
-/// What it asks in the composer's place.
+/// The lines of a question in the composer's place.
 pub(super) fn boxed(screen: &Screen) -> Option<Vec<String>> {
     let bottom = screen.texts.iter().rposition(|line| has_bar(line))?;
-    if screen.texts[bottom + 1..].iter().any(|line| line.trim_start().starts_with(EDGE)) {
+    if edge(screen).is_some_and(|edge| edge > bottom) {
         return None;
     }
-    let above = screen.texts[..bottom].iter().rev().take_while(|line| has_bar(line)).count();
-    let lines: Vec<_> =
-        screen.texts[bottom - above..=bottom].iter().map(|line| behind_bar(line).to_owned()).collect();
+    let above = barred(&screen.texts[..=bottom]);
+    let lines: Vec<_> = screen.texts[..=bottom][bottom + 1 - above..]
+        .iter()
+        .map(|line| behind_bar(line).to_owned())
+        .collect();
     lines.iter().any(|line| line.contains("enter confirm") || line.contains("enter submit")).then_some(lines)
 }
 
-/// Whether the screen is its own, with the composer in it or something before it.
+/// True for a screen of its own, with the composer or a question in its place.
 pub(super) fn is_shown(screen: &Screen) -> bool {
     rows(screen).is_some() || boxed(screen).is_some()
 }

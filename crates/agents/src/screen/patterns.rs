@@ -1,11 +1,14 @@
-//! How the screen of an agent looks that is known by its description alone: regular expressions, which a user writes.
+//! Description of an agent's screen by regular expressions, as a user writes it in the configuration.
 
 use std::fmt;
 use std::str::FromStr;
 
-use regex::{Regex, RegexBuilder};
+use protocol::activity::ASK_MAX;
+use protocol::bounds::cut;
+use regex::{Captures, Regex, RegexBuilder};
 
-use super::{Composer, Dialog, Screen};
+use super::{Composer, Dialog, Screen, aider};
+use crate::kind::Adapter;
 
 /// The longest expression, in bytes.
 const PATTERN_MAX: usize = 1024;
@@ -29,7 +32,7 @@ impl FromStr for Pattern {
 }
 
 impl Pattern {
-    /// Whether a part of it is a group, `(…)`.
+    /// True where a part of it is a group, `(…)`.
     #[must_use]
     pub fn has_group(&self) -> bool {
         self.0.captures_len() > 1
@@ -50,79 +53,83 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// What is looked for on the screen, without colours and without the blanks at the ends of lines.
+/// The description of an agent's screen; matched against the letters alone, without the blanks at the ends of lines.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Patterns {
-    /// The composer; what its last group matched is what it holds. The last match counts.
+    /// The composer; its last group matches the text in it. The last match counts.
     pub composer: Option<Pattern>,
-    /// It works.
+    /// The agent at work.
     pub works: Option<Pattern>,
-    /// It asks something in the composer's place.
+    /// A question in the composer's place.
     pub dialog: Option<Pattern>,
-    /// What it does in the background; the last group's text is shown.
+    /// Background work; the last group is shown.
     pub background: Option<Pattern>,
 }
 
+/// The result of one look at a screen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sight {
+    /// The place where prompts are typed.
+    pub composer: Composer,
+    /// The question that is open.
+    pub dialog: Option<Dialog>,
+    /// Whether it works; none where the screen does not tell.
+    pub works: Option<bool>,
+    /// Its background work.
+    pub background: Option<String>,
+}
+
 impl Patterns {
-    /// Whether it is known where prompts are typed.
+    /// The description of an agent that is built in; empty for those that the pool knows without one, and for any other program.
+    #[must_use]
+    pub fn of(adapter: Adapter) -> Self {
+        if adapter == Adapter::Aider { aider::patterns() } else { Self::default() }
+    }
+
+    /// True where it is known where prompts are typed.
     #[must_use]
     pub fn has_composer(&self) -> bool {
         self.composer.is_some()
     }
 
-    /// What stands where prompts are typed, if the cursor is in one of the rows that match: an agent that has taken a prompt may
-    /// show it as it stood there. `cursor` is the row of the terminal's cursor, from 0.
+    /// Reads a screen. `cursor` is the row of the terminal's cursor, from 0.
     #[must_use]
-    pub fn composer(&self, screen: &Screen, cursor: u16) -> Composer {
-        let Some(Pattern(composer)) = &self.composer else { return Composer::Unknown };
-        if self.dialog(screen).is_some() {
-            return Composer::Hidden;
+    pub fn read(&self, screen: &Screen, cursor: u16) -> Sight {
+        let text = screen.texts[..screen.bottom().map_or(0, |bottom| bottom + 1)].join("\n");
+        let dialog = self.dialog(&text);
+        let works = self.works.as_ref().filter(|_| dialog.is_none());
+        Sight {
+            composer: if dialog.is_some() { Composer::Hidden } else { self.composer(&text, cursor) },
+            works: works.map(|Pattern(works)| works.is_match(&text)),
+            background: self.background(&text),
+            dialog,
         }
-        let text = text(screen);
+    }
+
+    /// The place where prompts are typed, if the cursor is in one of the rows that match: an agent that has taken a prompt may
+    /// show it as it stood there.
+    fn composer(&self, text: &str, cursor: u16) -> Composer {
+        let Some(Pattern(composer)) = &self.composer else { return Composer::Unknown };
         let row = |at: usize| text[..at].matches('\n').count();
-        let has_cursor = |found: &regex::Captures<'_>| {
+        let has_cursor = |found: &Captures<'_>| {
             found.get(0).is_some_and(|all| (row(all.start())..=row(all.end())).contains(&cursor.into()))
         };
-        let last = composer.captures_iter(&text).last();
+        let last = composer.captures_iter(text).last();
         let Some(found) = last.filter(has_cursor) else { return Composer::Unknown };
-        match held(&found) {
-            "" => Composer::Empty,
-            held => Composer::Holds(held.to_owned()),
-        }
+        let held = found.iter().skip(1).flatten().last().map_or("", |group| group.as_str()).trim();
+        if held.is_empty() { Composer::Empty } else { Composer::Holds(held.to_owned()) }
     }
 
-    /// What it asks.
-    #[must_use]
-    pub fn dialog(&self, screen: &Screen) -> Option<Dialog> {
-        let text = text(screen);
-        let found = self.dialog.as_ref()?.0.find_iter(&text).last()?;
-        let said = super::dialogs::cut(found.as_str());
-        Some(Dialog { name: "menu".to_owned(), text: said, is_startup: false })
+    fn dialog(&self, text: &str) -> Option<Dialog> {
+        let found = self.dialog.as_ref()?.0.find_iter(text).last()?;
+        let text = cut(found.as_str(), ASK_MAX).to_owned();
+        Some(Dialog { name: "menu".to_owned(), text, is_startup: false })
     }
 
-    /// Whether it works; nothing where that is not described, or it asks.
-    #[must_use]
-    pub fn works(&self, screen: &Screen) -> Option<bool> {
-        let Pattern(works) = self.works.as_ref()?;
-        self.dialog(screen).is_none().then(|| works.is_match(&text(screen)))
-    }
-
-    /// What it does in the background.
-    #[must_use]
-    pub fn background(&self, screen: &Screen) -> Option<String> {
-        let text = text(screen);
-        let found = self.background.as_ref()?.0.captures_iter(&text).last()?;
+    fn background(&self, text: &str) -> Option<String> {
+        let found = self.background.as_ref()?.0.captures_iter(text).last()?;
         Some(found.iter().flatten().last()?.as_str().trim().to_owned())
     }
-}
-
-/// What the last group matched that took part.
-fn held<'a>(found: &regex::Captures<'a>) -> &'a str {
-    found.iter().skip(1).flatten().last().map_or("", |group| group.as_str()).trim()
-}
-
-fn text(screen: &Screen) -> String {
-    screen.texts[..screen.bottom().map_or(0, |bottom| bottom + 1)].join("\n")
 }
 
 #[cfg(test)]
@@ -140,10 +147,10 @@ mod tests {
     }
 
     fn seen(text: &str) -> (Composer, Option<bool>, Option<String>, Option<String>) {
-        let (screen, patterns) = (Screen::new(text.as_bytes()), described());
-        let dialog = patterns.dialog(&screen).map(|dialog| dialog.text);
+        let screen = Screen::new(text.as_bytes());
         let bottom = u16::try_from(screen.bottom().unwrap_or(0)).unwrap();
-        (patterns.composer(&screen, bottom), patterns.works(&screen), patterns.background(&screen), dialog)
+        let Sight { composer, dialog, works, background } = described().read(&screen, bottom);
+        (composer, works, background, dialog.map(|dialog| dialog.text))
     }
 
     #[test]
@@ -159,24 +166,23 @@ mod tests {
 
     #[test]
     fn what_is_not_described_is_not_guessed() {
-        let screen = Screen::new(b"> ");
-        let none = Patterns::default();
-        assert_eq!((none.composer(&screen, 0), none.works(&screen)), (Composer::Unknown, None));
-        assert_eq!((none.dialog(&screen), none.background(&screen)), (None, None));
+        let seen = Patterns::default().read(&Screen::new(b"> "), 0);
+        assert_eq!((seen.composer, seen.works), (Composer::Unknown, None));
+        assert_eq!((seen.dialog, seen.background), (None, None));
     }
 
     #[test]
     fn a_prompt_that_was_taken_and_stands_there_still_is_no_draft() {
         let screen = Screen::new(b"> before\n> the prompt\n");
-        assert_eq!(described().composer(&screen, 2), Composer::Unknown, "the cursor is below");
-        assert_eq!(described().composer(&screen, 1), Composer::Holds("the prompt".to_owned()));
+        assert_eq!(described().read(&screen, 2).composer, Composer::Unknown, "the cursor is below");
+        assert_eq!(described().read(&screen, 1).composer, Composer::Holds("the prompt".to_owned()));
     }
 
     #[test]
     fn of_several_groups_the_one_counts_that_matched() {
         let composer = Some("^a> (.*)$|^b> (.*)$".parse().unwrap());
         let patterns = Patterns { composer, ..Patterns::default() };
-        assert_eq!(patterns.composer(&Screen::new(b"a> x"), 0), Composer::Holds("x".to_owned()));
+        assert_eq!(patterns.read(&Screen::new(b"a> x"), 0).composer, Composer::Holds("x".to_owned()));
     }
 
     #[test]

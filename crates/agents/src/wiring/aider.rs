@@ -5,7 +5,7 @@ use super::{HookCall, Wire, Wiring};
 use crate::kind::Adapter;
 
 /// The history of prompts, in the session's own directory.
-pub const HISTORY: &str = "aider.input.history";
+pub(super) const HISTORY: &str = "aider.input.history";
 /// What the command reports.
 const IDLE: &str = r#"{"event":"idle"}"#;
 

@@ -36,7 +36,7 @@ function told(report) {
 const textOf = (parts) =>
   parts.filter((part) => part.type === "text" && !part.synthetic && !part.ignored).map((part) => part.text).join("\n")
 
-// What a tool is to do, in the words in which its permission is asked for.
+// The most telling argument of a tool, as its permission is asked for.
 const what = (args) => {
   const found = ["command", "filePath", "path", "url", "pattern", "query", "description"].find((key) => args?.[key])
   return found && String(args[found])
@@ -128,9 +128,9 @@ export const TmuxPool = async ({ client }) => {
     "question.rejected": ({ requestID }) => answered(requestID),
   }
 
-  // One that was begun by an earlier process is not told of again.
+  // A subagent of an earlier process comes without `session.created`: it is asked for.
   const isSubagent = async (id) => {
-    if (id === conversation) return false
+    if (id === conversation || subagents.has(id)) return id !== conversation
     const found = await client.session.get({ path: { id } }).catch(() => undefined)
     if (found?.data?.parentID) subagents.add(id)
     return subagents.has(id)

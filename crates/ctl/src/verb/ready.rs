@@ -23,7 +23,7 @@ pub(crate) struct Block {
 }
 
 /// The session once its agent has begun: its start hook was heard, or its screen shows where it takes prompts, or what it
-/// asks. One whose agent takes longer is told to the user, and is as it was. `left`: of the time of a verb that starts several.
+/// asks. One whose agent takes longer is told to the user, and is as it was. `left`: time left to a verb that starts several.
 pub(crate) fn wait(
     context: &Context,
     block: Block,
@@ -62,7 +62,7 @@ pub(crate) fn woken(context: &Context, session: &SessionRef) -> Result<(), Error
     Ok(())
 }
 
-/// How long is waited: no longer than the whole verb may take, of which this is left.
+/// The time to wait: no longer than the verb may take, nor than it has left.
 fn limit(context: &Context, left: Option<Duration>) -> Duration {
     [context.limit(), left].into_iter().flatten().fold(LIMIT, Duration::min)
 }

@@ -180,7 +180,7 @@ impl Watched {
         self.record = state;
         let mut said = transcript::prompts(adapter, &tail);
         said.drain(..said.len().saturating_sub(SAID_MAX));
-        // Of a record without times the last entry is as old as the file.
+        // A last entry without a time was written when the file was.
         if let Some(last) = said.last_mut() {
             last.at = last.at.or(Some(written_at(&found)));
         }

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use agents::Adapter;
 use agents::text::{Same, compare};
 use agents::transcript::{Ending, Said};
 use pool::{Agent, queue};
@@ -25,8 +24,8 @@ pub(super) fn interrupted_at(found: &Found) -> Option<Timestamp> {
 
 /// Takes in what is recorded, as if a hook had said it. Whether there was something.
 pub(super) fn read(turn: &mut Turn<'_>, daemon: &Daemon, subject: &Subject, found: &Found) -> bool {
-    // An agent that tells nothing at its start has its record for that.
-    if !subject.hooked && subject.agent.adapter != Adapter::Aider {
+    // An agent without a start hook may have its first prompt before any report.
+    if !subject.hooked && subject.agent.adapter.has_start_hook() {
         return false;
     }
     if let Some((said, text)) = taken(turn, subject, found) {

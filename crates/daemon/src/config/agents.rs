@@ -71,7 +71,7 @@ fn built_in() -> BTreeMap<String, Agent> {
     };
     let aider = Agent {
         resume_args: words(&["--restore-chat-history"]),
-        screen: aider_screen(),
+        screen: Patterns::of(Adapter::Aider),
         ..hooked(Adapter::Aider, agent("aider", OTHER_CONTEXT))
     };
     let confirm = Confirm::Prompt;
@@ -85,16 +85,6 @@ fn built_in() -> BTreeMap<String, Agent> {
         ("shell", shell),
     ];
     kinds.map(|(name, agent)| (name.to_owned(), agent)).into()
-}
-
-/// The screen of Aider 0.86.2: a prompt at the end, perhaps with the word of its mode before it, or a question.
-fn aider_screen() -> Patterns {
-    let pattern = |text: &str| text.parse().ok();
-    Patterns {
-        composer: pattern(r"^(?:[a-z-]+ ?)*> ?(.*)\z"),
-        dialog: pattern(r"^.*\(Y\)es/\(N\)o.*\z"),
-        ..Patterns::default()
-    }
 }
 
 /// One that the pool knows to speak with: its hooks tell. Gemini CLI reads them only where all of their path belongs to
@@ -215,7 +205,7 @@ impl AgentSection {
 }
 
 impl ScreenSection {
-    /// What it says, over what is known otherwise; an empty pattern takes one away.
+    /// The patterns that are known otherwise, with these in their place; an empty one removes a pattern.
     fn over(&self, place: &str, patterns: Patterns) -> Result<Patterns, ConfigError> {
         let one = |key: &str, written: &Option<String>, known: Option<Pattern>| match written.as_deref() {
             None => Ok(known),

@@ -15,8 +15,8 @@ use protocol::hook::{Hook, SPOOL_DIR, SPOOL_VERSION, Signal, Spooled};
 use serde::Deserialize;
 use tokio::time::sleep;
 
+use super::notification::{is_notification, look_into};
 use super::order::is_undecided;
-use super::ring;
 use crate::archive::tree::Folder;
 use crate::context::Daemon;
 use crate::engine::Turn;
@@ -81,8 +81,8 @@ async fn read_all(daemon: &Arc<Daemon>, mut spool: Spool) -> bool {
         };
         // Where they do not answer they are looked for again later.
         let Some(((taken, hooks), left)) = slow::limited(Purpose::Spool, read).await else { return true };
-        let (calls, hooks): (Vec<_>, Vec<_>) = hooks.into_iter().partition(ring::is_call);
-        calls.into_iter().for_each(|hook| drop(tokio::spawn(ring::heard(Arc::clone(daemon), hook))));
+        let (notifications, hooks): (Vec<_>, Vec<_>) = hooks.into_iter().partition(is_notification);
+        notifications.into_iter().for_each(|hook| look_into(daemon, hook));
         let context = Arc::clone(daemon);
         let take = move |turn: &mut Turn<'_>| {
             // What waits for a decision has long gone to the terminal.

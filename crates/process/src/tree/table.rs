@@ -47,9 +47,9 @@ impl Table {
         self.line(root).into_iter().filter_map(with_user).collect()
     }
 
-    /// What a program left running when it waits for its user, each by its last descendant: what it runs in a terminal session
-    /// of its own, as agents run their tools and not their helpers; of a shell whatever it began. What lost its parent is below
-    /// the init.
+    /// The background work of a program that waits for its user, each named by its last descendant. Of an agent that is what left
+    /// its terminal session: agents run tools in sessions of their own, and helpers (servers of tools, of languages) in theirs.
+    /// Of a shell it is every child. Work whose parent has ended is below the init.
     #[must_use]
     pub fn background(&self, (init, program): (ProcId, ProcId), is_shell: bool) -> Vec<Background> {
         let own = self.all.get(&program.pid).map(|seen| seen.sid);
@@ -98,11 +98,11 @@ fn with_user(seen: &Glance) -> Option<Process> {
 /// Work that a program left running.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Background {
-    /// What was begun.
+    /// Its first process.
     pub first: ProcId,
-    /// The number of what runs in it now.
+    /// The number of its last descendant.
     pub pid: u32,
-    /// Its program's name, as the kernel keeps it.
+    /// That one's name, as the kernel keeps it.
     pub command: OsBytes,
 }
 

@@ -60,20 +60,20 @@ pub struct AgentSection {
     pub go_on: Option<String>,
 }
 
-/// Regular expressions for what an agent's screen shows.
+/// Regular expressions for an agent's screen.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ScreenSection {
-    /// Where prompts are typed; what the last group matches is what stands there. The last match counts.
+    /// The place where prompts are typed; the last group matches the text in it. The last match counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub composer: Option<String>,
-    /// It works.
+    /// The agent at work.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub works: Option<String>,
-    /// It asks something, and nothing may be typed.
+    /// A question, behind which nothing may be typed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dialog: Option<String>,
-    /// What it does in the background, which keeps it from being parked.
+    /// Background work, which keeps it from being parked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub background: Option<String>,
 }

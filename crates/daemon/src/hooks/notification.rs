@@ -1,5 +1,5 @@
-//! Aider (0.86.2) calls for its user before it draws what it waits for, and calls for a question in the middle of a turn as for
-//! the end of one. Its screen tells which it was; where it shows neither, it went on by itself.
+//! Aider's notifications (0.86.2). It notifies its user before it draws what it waits for, and of a question in the middle of a
+//! turn as of the end of one. Its screen tells which it was; where it shows neither, it went on by itself.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,13 +18,17 @@ const LOOKS: u32 = 50;
 /// Looks that show the same question before it is believed to wait: one that is answered by a setting is gone at once.
 const ASKS_MIN: u32 = 4;
 
-/// Whether a report is such a call.
-pub(super) fn is_call(hook: &Hook) -> bool {
+/// Whether a report is such a notification.
+pub(super) fn is_notification(hook: &Hook) -> bool {
     hook.agent == Adapter::Aider.word() && matches!(hook.signal, Signal::TurnOver { .. })
 }
 
-/// Looks what the agent waits for, and takes that in.
-pub(super) async fn heard(daemon: Arc<Daemon>, hook: Hook) {
+/// Looks in the background what the agent waits for, and takes that in.
+pub(super) fn look_into(daemon: &Arc<Daemon>, hook: Hook) {
+    drop(tokio::spawn(look(Arc::clone(daemon), hook)));
+}
+
+async fn look(daemon: Arc<Daemon>, hook: Hook) {
     let id = hook.session;
     let record = daemon.engine.turn(move |turn| turn.pool().session(id).cloned()).await;
     let Ok(Some(record)) = record else { return };
