@@ -14,9 +14,9 @@ fn main() -> ExitCode {
     let env = args.common.env();
     let options = daemon::Options { env, config: file, start_server: !args.no_start_server };
     match (&args.check_config, args.print_config, args.care()) {
-        (Some(_), ..) => shared::say(daemon::check_config(&options)),
-        (_, true, _) => shared::say(daemon::print_config(&options)),
-        (.., Some(care)) => shared::say_or(daemon::care(&options, &care), daemon::Fatal::exit_code),
+        (Some(_), ..) => shared::print(daemon::check_config(&options)),
+        (_, true, _) => shared::print(daemon::print_config(&options)),
+        (.., Some(care)) => shared::print_or(daemon::care(&options, &care), daemon::Fatal::exit_code),
         _ => shared::exit(daemon::run(options), daemon::Fatal::exit_code),
     }
 }

@@ -1,10 +1,11 @@
-//! `reaper`: ends what `poold` names; also each session's init (`reaper exec`) and log writer (`reaper log`).
+//! `reaper`: ends what `poold` names; also each session's init (`reaper exec`) and log writer (`reaper
+//! log`).
 
-#[path = "shared/inner.rs"]
-mod inner;
+#[path = "shared/async_main.rs"]
+mod async_main;
+#[path = "shared/in_session.rs"]
+mod in_session;
 mod shared;
-#[path = "shared/watching.rs"]
-mod watching;
 
 /// End what poold names, and prove that it is gone
 #[derive(clap::Parser)]
@@ -12,10 +13,10 @@ mod watching;
 struct Args {
     #[command(flatten)]
     common: shared::Common,
-    /// Work what there is now, then end; 1 where something is left
+    /// Reap the present candidates once, then exit; 1 if something is left
     #[arg(long)]
     once: bool,
-    /// Print what there is now, and touch nothing
+    /// List the present candidates, and touch nothing
     #[arg(long, conflicts_with = "once")]
     dry_run: bool,
     /// With --dry-run: as JSON lines
@@ -24,17 +25,17 @@ struct Args {
 }
 
 fn main() -> std::process::ExitCode {
-    inner::run().unwrap_or_else(|| shared::main(|args: &Args| &args.common, run))
+    in_session::run().unwrap_or_else(|| shared::main(|args: &Args| &args.common, run))
 }
 
 fn run(args: Args) -> anyhow::Result<()> {
-    process::limits::raise_open_files(1 << 16)?;
+    process::runtime::rlimit::raise_open_files(1 << 16)?;
     let (socket, pool) = args.common.poold()?;
     let build = concat!("reaper ", env!("CARGO_PKG_VERSION")).into();
     let options = reap::Options { socket, pool, build, tmux: None };
-    watching::until_signal(async |told| match args {
+    async_main::until_signal(async |shutdown| match args {
         Args { once: true, .. } => reap::once(options).await,
         Args { dry_run: true, json, .. } => reap::list(options, json, std::io::stdout()).await,
-        _ => reap::run(options, told).await,
+        _ => reap::run(options, shutdown).await,
     })
 }

@@ -1,10 +1,10 @@
-//! Checks the code and the README against their own rules.
+//! The repository's own rules: layers, sizes, `unsafe`, signals, and the documents' references.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Which crates of this workspace a crate may depend on.
+/// Each crate of this workspace, with the crates it may depend on.
 const ARROWS: [(&str, &[&str]); 13] = [
     ("protocol", &[]),
     ("agents", &["protocol"]),
@@ -21,7 +21,7 @@ const ARROWS: [(&str, &[&str]); 13] = [
     ("tmux-pool", &["ctl", "daemon", "process", "protocol", "reap", "tmux", "watch"]),
 ];
 
-/// What only these crates may depend on.
+/// External packages, each with the only crates that may depend on it.
 const RESERVED: [(&str, &[&str]); 5] = [
     ("redb", &["store"]),
     ("bincode", &["protocol"]),
@@ -30,16 +30,19 @@ const RESERVED: [(&str, &[&str]); 5] = [
     ("tokio", &["protocol", "tmux", "daemon", "watch", "reap", "bench", "tmux-pool"]),
 ];
 
-/// The most lines of a file, of one in `bin/`, and of a function.
+/// Maximum lines of a file, of a file in `bin/`, and of a function.
 const FILE_MAX: usize = 400;
 const MAIN_MAX: usize = 40;
 const FUNCTION_MAX: usize = 70;
+/// Maximum lines and columns of the README.
+const README_MAX: usize = 150;
+const README_WIDTH_MAX: usize = 120;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// All files of the repository below a directory, relative to the root.
+/// All files below a directory of the repository, relative to its root.
 fn files(dir: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut dirs = vec![root().join(dir)];
@@ -61,7 +64,7 @@ fn read(path: &Path) -> String {
     fs::read_to_string(root().join(path)).unwrap()
 }
 
-/// Source files: of libraries and programs, or also of tests.
+/// Source files of libraries and programs; with `with_tests`, also those of tests.
 fn sources(with_tests: bool) -> Vec<PathBuf> {
     let is_test = |path: &Path| {
         let name = path.file_stem().unwrap().to_string_lossy();
@@ -75,14 +78,14 @@ fn sources(with_tests: bool) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The code of a file without its tests and comments.
+/// Code of a file without its tests and comments.
 fn code(path: &Path) -> String {
     let text = read(path);
     let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
     code.lines().map(|line| line.split("//").next().unwrap_or_default()).collect::<Vec<_>>().join("\n")
 }
 
-/// The crate that a source file belongs to.
+/// Name of the crate that a source file belongs to.
 fn owner(path: &Path) -> String {
     let mut parts = path.iter().map(|part| part.to_string_lossy());
     match parts.next().as_deref() {
@@ -91,7 +94,7 @@ fn owner(path: &Path) -> String {
     }
 }
 
-/// The names in `[dependencies]` and the like of a manifest; those of tests only where asked for.
+/// Names in a manifest's `[dependencies]` sections; with `with_dev`, also in `[dev-dependencies]`.
 fn dependencies(manifest: &str, with_dev: bool) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     let mut wanted = false;
@@ -109,7 +112,7 @@ fn dependencies(manifest: &str, with_dev: bool) -> BTreeSet<String> {
 }
 
 fn manifests() -> BTreeMap<String, String> {
-    let crates = fs::read_dir(root().join("crates")).unwrap().flatten();
+    let crates = fs::read_dir(root().join("crates")).unwrap().flatten().filter(|entry| entry.path().is_dir());
     let mut manifests: BTreeMap<String, String> = crates
         .map(|dir| {
             (
@@ -122,14 +125,14 @@ fn manifests() -> BTreeMap<String, String> {
     manifests
 }
 
-/// Fails with all that is wrong, a line each.
+/// Fails if anything is wrong, with a line for each.
 #[track_caller]
 fn none(wrong: impl IntoIterator<Item = String>) {
     let wrong: Vec<String> = wrong.into_iter().collect();
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
-/// Places in product code where this occurs, outside the crates that may.
+/// Occurrences of `needle` in product code outside the `allowed` crates: file, line number, line.
 fn outside(needle: &str, allowed: &[&str]) -> Vec<String> {
     let mut found = Vec::new();
     for path in sources(false).iter().filter(|path| !allowed.contains(&owner(path).as_str())) {
@@ -187,16 +190,16 @@ fn the_core_is_pure() {
 
 #[test]
 fn only_tmux_spawns_tmux() {
-    // Programs are started by the device (tmux), by poolctl (the daemons, and what poold names for attach), and by the
-    // reaper: the commands before and after.
-    let hooks = |hit: &String| hit.starts_with("crates/reap/src/hook.rs");
+    // Programs are started by the tmux device, by poolctl (the daemons, and the attach command that poold names),
+    // and by the reaper (the commands `before` and `after`).
+    let hooks = |hit: &String| hit.starts_with("crates/reap/src/operator_command.rs");
     none(outside("Command::new", &["tmux", "ctl", "bench"]).into_iter().filter(|hit| !hooks(hit)));
     none(outside("\"tmux\"", &["tmux", "bench"]).into_iter().filter(|hit| hit.contains("Command")));
     none(outside("tokio::process", &["tmux"]).into_iter().filter(|hit| !hooks(hit)));
 }
 
-/// Where `poold` opens files other than by the function that takes what an agent put in their place for hostile: what only
-/// its user writes, what it makes anew, and what lies beside the database.
+/// Files of the daemon that may open files directly, not by the function that treats what an agent could have
+/// put there as hostile: files that only the user writes, fresh files, and those beside the database.
 const OPENS: [&str; 9] = [
     "archive.rs",
     "care.rs",
@@ -251,7 +254,7 @@ fn p2_no_signal_goes_to_everybody() {
             .into_iter()
             .flat_map(everywhere),
     );
-    // An init passes signals on to its program's own group, which it made; nothing else knows groups.
+    // Only an init signals a process group: that of its program, which it created.
     let groups = ["killpg", "kill_process_group"].into_iter().flat_map(everywhere);
     none(groups.filter(|hit| !hit.starts_with("crates/process/src/init/")));
 }
@@ -261,8 +264,8 @@ fn only_programs_end_the_process() {
     let hits = ["process::exit(", "process::abort", "libc::_exit", "panic!("]
         .into_iter()
         .flat_map(|n| outside(n, &["tmux-pool"]));
-    // A crash point is a crash, and not in a release; an init's child that could not exec has no other way out.
-    let meant = ["crates/process/src/crash.rs", "crates/process/src/init/spawn.rs"];
+    // Crash points exist in debug builds only; an init's child that could not exec has no other way to end.
+    let meant = ["crates/process/src/runtime/crash.rs", "crates/process/src/init/spawn.rs"];
     none(hits.filter(|hit| !meant.iter().any(|path| hit.starts_with(path))));
 }
 
@@ -291,7 +294,7 @@ fn the_codec_is_one_file() {
 
 #[test]
 fn w39_no_code_changes_the_environment_of_its_own_process() {
-    // Put together here, so that this file does not hold them.
+    // Assembled here, so that this file does not contain them.
     let changes = ["set", "remove"].map(|what| format!("{what}_var("));
     let mut found = Vec::new();
     for path in sources(true) {
@@ -358,7 +361,7 @@ fn no_c_is_compiled() {
     );
 }
 
-/// The names of all functions in the tests and sources.
+/// Names of all functions in sources and tests.
 pub(crate) fn functions() -> BTreeSet<String> {
     let name = |line: &str| {
         let rest = line.trim_start().strip_prefix("pub(crate) ").unwrap_or(line.trim_start());
@@ -368,15 +371,62 @@ pub(crate) fn functions() -> BTreeSet<String> {
     sources(true).iter().flat_map(|path| read(path).lines().filter_map(name).collect::<Vec<_>>()).collect()
 }
 
+/// Names of all test functions.
+fn tests() -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for path in sources(true) {
+        let mut is_test = false;
+        for line in read(&path).lines().map(str::trim_start) {
+            let name = line.strip_prefix("async ").unwrap_or(line).strip_prefix("fn ");
+            is_test |= line.starts_with("#[test]") || line.starts_with("#[tokio::test");
+            if let Some(rest) = name.filter(|_| is_test) {
+                found.extend(rest.split(['(', '<']).next().map(str::to_owned));
+                is_test = false;
+            }
+        }
+    }
+    found
+}
+
+/// The ids that a test's name starts with: `d01_q01_a_crash…` has `d1` and `q1`.
+fn ids(name: &str) -> Vec<String> {
+    let id = |part: &str| {
+        let (letter, number) = part.split_at_checked(1)?;
+        let number: u32 = number.parse().ok()?;
+        letter.starts_with(|c: char| c.is_ascii_lowercase()).then(|| format!("{letter}{number}"))
+    };
+    name.split('_').take_while(|part| *part == "to" || id(part).is_some()).filter_map(id).collect()
+}
+
+/// The ids in the first columns of the tables of `tests/README.md`.
+pub(crate) fn legend() -> BTreeSet<String> {
+    let text = read(Path::new("tests/README.md"));
+    let cells = text.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
+    cells.flat_map(|cell| cell.split(", ")).map(str::to_owned).collect()
+}
+
+#[test]
+fn every_id_of_a_test_is_in_the_legend() {
+    // `T-03` and `T3` both stand for `t03_` and `t3_`, `H-3.4` for `h34_`.
+    let plain = |id: &String| ids(&id.replace(['-', '.'], "").to_lowercase()).pop();
+    let known: BTreeSet<String> = legend().iter().filter_map(plain).collect();
+    assert!(known.len() > 100, "{known:?}");
+    let tests = tests();
+    let used: BTreeSet<String> = tests.iter().flat_map(|name| ids(name)).collect();
+    assert!(used.len() > 100, "{used:?}");
+    let unknown = |name: &String| ids(name).iter().any(|id| !known.contains(id));
+    none(tests.into_iter().filter(unknown));
+}
+
 #[test]
 fn every_invariant_of_the_readme_has_its_test() {
-    let readme = read(Path::new("README.md"));
-    let section = readme.split("### Invariants").nth(1).expect("a section of invariants");
-    let section = section.split("\n### ").next().unwrap_or_default();
+    let readme = read(Path::new("tests/README.md"));
+    let section = readme.split("\n## Invariants").nth(1).expect("a section of invariants");
+    let section = section.split("\n## ").next().unwrap_or_default();
     let known = functions();
     let rows: Vec<&str> =
-        section.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| invariant")).collect();
-    assert!(rows.len() >= 10, "{rows:?}");
+        section.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| id ")).collect();
+    assert!(rows.len() >= 100, "{rows:?}");
     let missing = |row: &&str| {
         let names: Vec<&str> =
             row.rsplit_once(" | ").map_or("", |(_, cell)| cell).split('`').skip(1).step_by(2).collect();
@@ -385,14 +435,33 @@ fn every_invariant_of_the_readme_has_its_test() {
     none(rows.into_iter().filter(missing).map(str::to_owned));
 }
 
+/// Documents whose paths have to exist.
+const READMES: [&str; 4] = ["README.md", "crates/README.md", "crates/agents/README.md", "tests/README.md"];
+
 #[test]
-fn every_path_of_the_readme_exists() {
+fn every_path_of_the_readmes_exists() {
+    let mut wrong = Vec::new();
+    for readme in READMES {
+        let text = read(Path::new(readme));
+        let paths = text.split('`').skip(1).step_by(2).filter(|word| {
+            ["crates/", "bin/", "tests/", "scripts/"].iter().any(|dir| word.starts_with(dir))
+                && !word.contains(['*', ' ', '…', '\n'])
+        });
+        let beside = Path::new(readme).parent().unwrap();
+        let missing =
+            paths.filter(|path| !root().join(path).exists() && !root().join(beside).join(path).exists());
+        wrong.extend(missing.map(|path| format!("{readme}: {path}")));
+    }
+    none(wrong);
+}
+
+#[test]
+fn the_readme_is_short() {
     let readme = read(Path::new("README.md"));
-    let paths = readme.split('`').skip(1).step_by(2).filter(|word| {
-        ["crates/", "bin/", "tests/", "scripts/"].iter().any(|dir| word.starts_with(dir))
-            && !word.contains(['*', ' ', '…'])
-    });
-    none(paths.filter(|path| !root().join(path).exists()).map(str::to_owned));
+    let lines = readme.lines().count();
+    assert!(lines <= README_MAX, "{lines} lines, over {README_MAX}");
+    let long = readme.lines().filter(|line| line.chars().count() > README_WIDTH_MAX);
+    none(long.map(str::to_owned));
 }
 
 #[test]
@@ -420,7 +489,7 @@ fn every_file_of_the_tests_is_a_part_of_them() {
 
 #[test]
 fn no_text_names_a_place_of_one_machine() {
-    // Put together here, so that this file does not hold them.
+    // Assembled here, so that this file does not contain them.
     let places = [["/wo", "rk/"], ["/ro", "ot/"], ["/fa", "rm/"]].map(|parts| parts.concat());
     let mut wrong = Vec::new();
     for path in files("").into_iter().filter(|path| path.file_name().is_some_and(|name| name != "Cargo.lock"))

@@ -1,8 +1,8 @@
-//! Which test stands guard before which known trap of earlier systems of this kind.
+//! Maps the known traps of earlier session managers to the tests that guard them. `tests/README.md` states each row.
 
-use crate::tidy::functions;
+use crate::tidy::{functions, legend};
 
-/// A row of the inventory of traps, and its tests. The same trap in two rows has the same test.
+/// Each row of the inventory with its tests. A trap that is in two rows has the same test in both.
 const TRAPS: &[(&str, &[&str])] = &[
     ("T-01", &["t13_external_kill_is_detected", "law_1_the_states_events_give_the_state"]),
     ("T-02", &["t13_sync_happens_by_itself"]),
@@ -317,7 +317,7 @@ const TRAPS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// A test case of one of those systems, and ours of the same.
+/// Each test case of those systems, by its original name, with the tests of the same behaviour here.
 const CASES: &[(&str, &[&str])] = &[
     ("session sync after external deletion", &["t13_external_kill_is_detected"]),
     (
@@ -490,7 +490,7 @@ const CASES: &[(&str, &[&str])] = &[
 
 #[test]
 fn every_trap_has_its_test() {
-    let known = functions();
+    let (known, legend) = (functions(), legend());
     let rows: Vec<&str> = TRAPS.iter().map(|(row, _)| *row).collect();
     let wanted = (1..=14).chain(20..=28).map(|n| format!("T-{n:02}"));
     let wanted = wanted.chain((1..=12).map(|n| format!("P-{n:02}")));
@@ -498,10 +498,13 @@ fn every_trap_has_its_test() {
     let wanted = wanted.chain((4..=8).map(|n| format!("C-{n:02}")));
     let wanted = wanted.chain(["3.3", "(d)", "G-13", "H-3.4"].map(str::to_owned));
     assert_eq!(rows, wanted.collect::<Vec<_>>());
+    for row in rows {
+        assert!(legend.contains(row), "tests/README.md does not state {row}");
+    }
     for (row, tests) in TRAPS.iter().chain(CASES) {
         assert!(!tests.is_empty(), "{row}");
         for test in *tests {
-            assert!(known.contains(*test), "{row} names {test}, which is not there");
+            assert!(known.contains(*test), "{row} names {test}, which does not exist");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the three daemons' mains share.
+//! Command line, logging and exit codes shared by the mains of the three daemons.
 #![expect(dead_code, reason = "each main uses its part")]
 
 use std::ffi::OsString;
@@ -8,19 +8,19 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use protocol::socket::{Env, PathError, Paths};
+use protocol::paths::{Env, PathError, Paths};
 use tracing_subscriber::EnvFilter;
 
-/// Which pool is meant, and how much is said.
+/// Options for the pool and the log level.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Common {
     /// The pool [env: POOL_NAME] [default: default]
     #[arg(long, value_name = "NAME")]
     pool: Option<OsString>,
-    /// Where poold listens [env: POOL_SOCKET]
+    /// poold's socket [env: POOL_SOCKET]
     #[arg(long, value_name = "PATH", value_parser = absolute)]
     socket: Option<PathBuf>,
-    /// Say more on standard error [env: POOL_LOG]; twice, everything
+    /// Log more to standard error [env: POOL_LOG]; twice, everything
     #[arg(short, long, action = clap::ArgAction::Count)]
     verbose: u8,
 }
@@ -30,7 +30,7 @@ fn absolute(path: &str) -> std::io::Result<PathBuf> {
 }
 
 impl Common {
-    /// The variables that decide on paths.
+    /// Environment that determines the paths, with the options applied.
     pub(crate) fn env(&self) -> Env {
         let environment = Env::from_environment();
         Env {
@@ -40,17 +40,18 @@ impl Common {
         }
     }
 
-    /// Where `poold` listens, and its pool.
+    /// Path of `poold`'s socket, and name of its pool.
     pub(crate) fn poold(&self) -> Result<(PathBuf, String), PathError> {
         Paths::new(&self.env()).map(|paths| (paths.socket, paths.pool.to_string()))
     }
 
-    /// Where the pool's own tmux server listens.
+    /// Path of the socket of the pool's own tmux server.
     pub(crate) fn tmux_socket(&self) -> Result<PathBuf, PathError> {
         Paths::new(&self.env()).map(|paths| paths.tmux_socket)
     }
 
-    /// Log lines to standard error, by `-v` or `POOL_LOG`; a panic is logged and ends the process.
+    /// Starts logging to standard error, at the level of `-v` or `POOL_LOG`. A panic is logged and aborts
+    /// the process.
     fn start(&self) {
         let level = ["info", "debug", "trace"][usize::from(self.verbose.min(2))];
         let filter = EnvFilter::try_from_env("POOL_LOG").unwrap_or_else(|_| EnvFilter::new(level));
@@ -60,23 +61,23 @@ impl Common {
             tracing::error!(%panic, backtrace = %std::backtrace::Backtrace::force_capture(), "panic");
             std::process::abort();
         }));
-        // Without paths nothing runs, and that is said later.
+        // Without paths nothing runs; `run` reports that.
         if let Ok(paths) = Paths::new(&self.env())
-            && let Err(error) = process::logfile::keep_short(paths.log(env!("CARGO_BIN_NAME")))
+            && let Err(error) = process::runtime::logfile::start_rotation(paths.log(env!("CARGO_BIN_NAME")))
         {
-            tracing::warn!(%error, "the log is not kept short");
+            tracing::warn!(%error, "the log cannot be truncated");
         }
     }
 }
 
-/// The command line, once the log is open.
+/// Parses the command line and starts logging.
 pub(crate) fn start<A: Parser>(common: impl FnOnce(&A) -> &Common) -> A {
     let args = A::parse();
     common(&args).start();
     args
 }
 
-/// The whole of a main whose every failure is 1.
+/// Runs a main whose every failure exits with 1.
 pub(crate) fn main<A: Parser>(
     common: impl FnOnce(&A) -> &Common,
     run: impl FnOnce(A) -> anyhow::Result<()>,
@@ -84,24 +85,24 @@ pub(crate) fn main<A: Parser>(
     exit(run(start(common)), |_| 1)
 }
 
-/// Logs why it ends, if there is a reason.
+/// Logs the error, if any, and returns its exit code.
 pub(crate) fn exit<E: Display>(result: Result<(), E>, code: impl FnOnce(&E) -> u8) -> ExitCode {
     let Err(error) = result else { return ExitCode::SUCCESS };
     tracing::error!("{error:#}");
     ExitCode::from(code(&error))
 }
 
-/// Prints what there is to say; what is wrong with a configuration is a matter of usage, 2.
-pub(crate) fn say(said: Result<String, String>) -> ExitCode {
-    say_or(said, |_| 2)
+/// Prints a result; an error is one of usage, exit code 2.
+pub(crate) fn print(text: Result<String, String>) -> ExitCode {
+    print_or(text, |_| 2)
 }
 
-/// Prints what there is to say, or why there is nothing: to a person who asked, so it is no line of a log.
-pub(crate) fn say_or<E: Display>(said: Result<String, E>, code: impl FnOnce(&E) -> u8) -> ExitCode {
-    let text = match said {
+/// Prints a result, or its error to standard error, without log format: a person asked for it.
+pub(crate) fn print_or<E: Display>(text: Result<String, E>, code: impl FnOnce(&E) -> u8) -> ExitCode {
+    let text = match text {
         Ok(text) => text,
         Err(error) => {
-            // Where standard error is closed, the code alone tells.
+            // If standard error is closed, the exit code alone tells.
             writeln!(std::io::stderr(), "{}: {error:#}", env!("CARGO_BIN_NAME")).ok();
             return ExitCode::from(code(&error));
         }

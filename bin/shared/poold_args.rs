@@ -15,28 +15,28 @@ pub(crate) struct Args {
     /// The configuration file
     #[arg(long, env = "POOL_CONFIG", value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Check the configuration file, this one or the usual one, and end
+    /// Check the configuration file, this one or the default, and exit
     #[arg(long, value_name = "FILE")]
     pub(crate) check_config: Option<Option<PathBuf>>,
-    /// Print the configuration that would be in force, and end
+    /// Print the configuration in force, and exit
     #[arg(long)]
     pub(crate) print_config: bool,
-    /// Make the database from an export (- is standard input), and end
+    /// Create the database from an export (- is standard input), and exit
     #[arg(long, value_name = "FILE", group = "care")]
     import: Option<PathBuf>,
-    /// Read the whole database, change nothing, and end: 9 where something is wrong with it
+    /// Check the whole database without changing it, and exit: 9 if it is damaged
     #[arg(long, group = "care")]
     check: bool,
-    /// Give unused space of the database back, and end
+    /// Return unused space of the database to the file system, and exit
     #[arg(long, group = "care")]
     compact: bool,
-    /// Never start a tmux server: a service manager keeps it
+    /// Never start a tmux server: a service manager runs it
     #[arg(long)]
     pub(crate) no_start_server: bool,
 }
 
 impl Args {
-    /// What is to be done with the database instead of serving it.
+    /// The maintenance task to run instead of serving.
     pub(crate) fn care(&self) -> Option<Care> {
         let import = self.import.clone().map(Care::Import);
         import.or(self.check.then_some(Care::Check)).or(self.compact.then_some(Care::Compact))

@@ -8,16 +8,16 @@ use crate::shared;
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) common: shared::Common,
-    /// Take the place of the watcher that there is
+    /// Replace the connected watcher
     #[arg(long, conflicts_with = "print")]
     pub(crate) take_over: bool,
     /// How to learn of changes (native, control, listings), instead of the best way that works
-    #[arg(long)]
-    pub(crate) means: Option<protocol::tmux::Means>,
-    /// Print what poold would be told, as JSON lines; needs no pool
+    #[arg(long = "means", value_name = "MEANS")]
+    pub(crate) transport: Option<protocol::tmux::TmuxTransport>,
+    /// Print the observations as JSON lines, without a pool
     #[arg(long)]
     pub(crate) print: bool,
-    /// With --print: the tmux socket, where it is not the pool's own
+    /// With --print: the tmux socket, if it is not the pool's own
     #[arg(short = 'S', long, requires = "print")]
     pub(crate) tmux_socket: Option<std::path::PathBuf>,
 }

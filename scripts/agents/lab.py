@@ -1,4 +1,4 @@
-"""What the tests stand on: homes for the agents, the stand-in for their models, a pool, and what the agents recorded."""
+"""Basis of the tests: homes for the agents, the mock of their models, a pool, and the agents' own records."""
 import contextlib
 import glob
 import hashlib
@@ -18,18 +18,18 @@ HERE = pathlib.Path(__file__).resolve().parent
 PROGRAMS = ["poold", "tmux-watch", "reaper", "poolctl"]
 KEY = "sk-ant-mock-0123456789abcdef0123456789"
 MODEL_DELAY_S = 0.05
-# The directories that sessions run in; the agent knows and trusts all but the last.
+# Working directories of sessions; the agent knows and trusts all but the last.
 PLACES = ["main", "untrusted"]
-# States of a message that is over.
+# Final states of a message.
 OVER = {"done", "dead", "cancelled", "expired"}
 
 
 class Failed(Exception):
-    """It cannot go on."""
+    """The part cannot go on."""
 
 
 def until(what, seconds, found, pause=0.05):
-    """Waits for an answer that is true, and returns it."""
+    """Waits until `found` returns a true value; returns it."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if answer := found():
@@ -45,7 +45,7 @@ def free_port():
 
 
 def toml(table):
-    """The lines of a table; a value that is a dictionary is an inline table."""
+    """Lines of a TOML table; a dictionary as a value becomes an inline table."""
     def value(v):
         if isinstance(v, dict):
             return "{ " + ", ".join(f"{json.dumps(k)} = {value(x)}" for k, x in v.items()) + " }"
@@ -54,20 +54,21 @@ def toml(table):
 
 
 class Lab:
-    """A pool of its own for one kind of agent, and all that it needs."""
+    """A pool for one kind of agent, with everything it needs."""
 
     def __init__(self, kind, agent, programs):
         self.kind, self.agent = kind, agent
-        # Gemini CLI takes hooks of a launch from root alone: other users install them.
+        # Gemini CLI accepts per-launch hooks from root only: other users install them.
         self.installs = kind == "gemini" and os.geteuid() != 0
-        # Short: the path of a socket has 107 bytes at most. Gemini CLI reads the pool's hooks only where nobody but root writes.
+        # Short, since a socket path has at most 107 bytes. Gemini CLI reads the pool's hooks only from directories that
+        # only root can write.
         top = pathlib.Path.home() if kind == "gemini" else "/tmp"
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="tpa", dir=top))
         self.home, self.made, self.hook_ran = (self.dir / name for name in ("home", "made-by-tool", "users-hook-ran"))
         self.bin = self.dir / "bin"
         for place in [self.home / f".{kind}", self.bin, *map(self.place, PLACES)]:
             place.mkdir(parents=True)
-        # Copies, so that a build meanwhile changes nothing.
+        # Copies, so that a build meanwhile does not interfere.
         for name in PROGRAMS:
             shutil.copy2(pathlib.Path(programs) / name, self.bin)
         subprocess.run(["git", "init", "-q", self.place("untrusted")], check=True)
@@ -100,13 +101,13 @@ class Lab:
         self.agent_environment = {
             "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{self.port}", "DISABLE_AUTOUPDATER": "1", "DISABLE_TELEMETRY": "1",
             "DISABLE_ERROR_REPORTING": "1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-            # An outage is told after one more try instead of after minutes.
+            # An outage is reported after one retry instead of after minutes.
             "CLAUDE_CODE_MAX_RETRIES": "1"}
         self.credentials = {"ANTHROPIC_API_KEY": KEY}
 
     def codex_home(self):
         self.users_file = self.home / ".codex" / "config.toml"
-        # The user has trusted it: Codex knows by this hash.
+        # Codex recognises by this hash that the user has trusted the hook.
         told = json.dumps({"event_name": "stop", "hooks": [{"async": False, **self.users_hook()}]}, sort_keys=True, separators=(",", ":"))
         trust = {f"{self.users_file}:stop:0:0": {"trusted_hash": "sha256:" + hashlib.sha256(told.encode()).hexdigest()}}
         trusted = "".join(f'[projects."{self.place(name)}"]\ntrust_level = "trusted"\n' for name in PLACES[:-1])
@@ -157,7 +158,7 @@ stream_max_retries = 1
         self.credentials = {"ANTHROPIC_API_KEY": KEY}
 
     def configure(self):
-        """The agent as it is built in; `quick` waits little for `approve`; `subscriber` has an account instead of a key."""
+        """Writes three agent kinds: the built-in one, `quick` with a short `approve_wait`, `subscriber` with an account instead of a key."""
         built_in = {
             "claude": {"start_args": ["--session-id", "{conversation}"], "resume_args": ["--resume", "{conversation}"]},
             "codex": {"resume_args": ["resume", "{conversation}"]},
@@ -201,27 +202,27 @@ stream_max_retries = 1
         return done
 
     def ask(self, *words, **how):
-        """The JSON documents that poolctl prints."""
+        """Runs poolctl --json; returns its documents."""
         lines = self.poolctl(*words, "--json", **how).stdout.decode(errors="replace").split("\n")
         return [json.loads(line) for line in lines if line]
 
     def poold(self):
-        """Its pid, if it answers."""
+        """Pid of poold, if it answers."""
         found = self.ask("status", "--timeout", "1s", may_fail=True)
         return found[0].get("pid") if found else None
 
     def kill_poold(self):
-        """Kills it the hard way, and waits until its supervisor has another one up."""
+        """Kills poold with SIGKILL, and waits until its supervisor has started another one."""
         old = until("poold answers", 60, self.poold)
         os.kill(old, signal.SIGKILL)
         with contextlib.suppress(Failed):
             return until("poold is back", 3, lambda: self.poold() not in (None, old))
-        # The supervisor waits longer after each kill: another one does not know of those.
+        # The supervisor's pause grows with each kill; a new supervisor starts with the shortest.
         self.poolctl("down", timeout=60)
         return self.poolctl("up", timeout=60)
 
     def processes(self):
-        """What runs in this laboratory: command lines by pid."""
+        """Command lines of the processes of this lab, by pid."""
         found = {}
         for path in map(pathlib.Path, glob.glob("/proc/[0-9]*")):
             with contextlib.suppress(OSError):
@@ -233,14 +234,14 @@ stream_max_retries = 1
         return Session(self, name, agent or self.kind, place)
 
     def reconfigure(self, more):
-        """Adds to the configuration, which is in force at once."""
+        """Adds to the configuration and reloads it."""
         with (self.dir / "config.toml").open("a") as config:
             config.write(f"\n{more}")
         self.poolctl("config", "reload")
 
 
 class Session:
-    """A session of the pool, by `poolctl`; and what its agent recorded of it."""
+    """A session of the pool, driven by `poolctl`, and its agent's own record of it."""
 
     def __init__(self, lab, name, agent, place):
         self.lab, self.name, self.sent = lab, name, 0
@@ -250,7 +251,7 @@ class Session:
         return self.lab.ask("show", self.name)[0]
 
     def send(self, text, wait="done", seconds=60, more=()):
-        """Sends it; the message as it is when that is over, or the time is."""
+        """Sends a prompt; returns the message as it is at the end of the wait."""
         self.sent += 1
         key = f"{self.name}-{self.sent}"
         words = ["send", self.name, "-", "--key", key, "--wait", wait, "--timeout", f"{seconds}s", *more]
@@ -268,11 +269,11 @@ class Session:
         return self.lab.ask("queue", "show", self.name, number)[0]
 
     def wait(self, what, found, seconds=30):
-        """As `until`; where it is in vain, says how the session is."""
+        """`until`, with the session's state in the error."""
         try:
             return until(what, seconds, found)
         except Failed as failed:
-            raise Failed(f"{failed}; it is {told(self.show())}; {[(m['state'], m['reason']) for m in self.messages()][-3:]}") from None
+            raise Failed(f"{failed}; session: {told(self.show())}; {[(m['state'], m['reason']) for m in self.messages()][-3:]}") from None
 
     def wait_state(self, number, *states, seconds=30):
         def look():
@@ -284,7 +285,7 @@ class Session:
         return self.wait_state(number, *OVER, seconds=seconds)
 
     def wait_shown(self, what, wanted, seconds=30):
-        """The session as it is shown, as soon as that is as wanted."""
+        """Waits until `wanted` is true of the session's document; returns it."""
         def look():
             shown = self.show()
             return wanted(shown) and shown
@@ -297,20 +298,20 @@ class Session:
         return self.lab.poolctl("capture", self.name).stdout.decode(errors="replace")
 
     def transcript(self):
-        """The file in which the agent itself keeps this conversation, which is named in it."""
+        """Path of the agent's own record of this conversation."""
         known = (self.show()["conversation"] or {}).get("id")
         if self.lab.kind == "aider":
             return next(self.lab.dir.glob(f"state/sessions/{self.show()['id']}/aider.input.history"), None)
         if not known:
             return None
         if self.lab.kind == "opencode":
-            return self.lab.home / ".local" / "share" / "opencode" / "opencode.db" / known  # a row of it
+            return self.lab.home / ".local" / "share" / "opencode" / "opencode.db" / known  # a row of the database
         end = known[:8] if self.lab.kind == "gemini" else known
         found = sorted(glob.glob(f"{self.lab.home}/.{self.lab.kind}/**/*{end}.jsonl", recursive=True))
-        return pathlib.Path(found[0]) if found else None  # Gemini CLI begins another where it resumes, and does not use it
+        return pathlib.Path(found[0]) if found else None  # Gemini CLI also starts a new file when it resumes, and leaves it unused
 
     def prompts(self):
-        """The prompts that the agent took, as it recorded them."""
+        """Prompts that the agent accepted, from its own record."""
         if self.lab.kind == "opencode":
             return self.prompts_in_database()
         if self.lab.kind == "aider":
@@ -341,13 +342,13 @@ class Session:
 
 
 def told(shown):
-    """What a session does, for people."""
+    """Summary of a session's state, for messages."""
     ask = f", asks {shown['ask']}" if shown["ask"] else ""
     return f"{shown['lifecycle']}, {shown['activity']} by {shown['activity_source']}, waits: {shown['waits']}{ask}"
 
 
 def prompt_in(kind, line):
-    """The prompt that a line of the agent's record tells of, if it does."""
+    """The prompt recorded by a line of the agent's record, if any."""
     if kind == "claude":
         said = line.get("message", {}).get("content") if line.get("type") == "user" else None
         return said if isinstance(said, str) and not line.get("isMeta") and not line.get("isSidechain") else None

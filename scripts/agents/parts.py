@@ -1,5 +1,5 @@
-"""What is tried with an agent. Each part is given a laboratory, how many prompts to send, and a `check(right, what)` that
-notes what is wrong; it returns what it measured."""
+"""The parts of test-agents. Each gets a lab, the number of prompts to send, and `check(right, what)`, which records
+failures; it returns its measurements."""
 import collections
 import contextlib
 import datetime
@@ -18,20 +18,20 @@ from lab import OVER, Failed, told, until
 from texts import arrives, some
 
 HOGS = 3
-# Gemini CLI needs more than a minute and a half until it has taken 200 kB.
+# Longest prompt: Gemini CLI needs more than a minute and a half to read 200 kB.
 LONGEST = {"gemini": 20_000}
-# A person sees to what nothing confirms after this many seconds.
+# Seconds after which the script, in place of a person, settles an unconfirmed prompt.
 SEEN_TO_AFTER = 6
 
 
 def between(first, last):
-    """Seconds between two times as poolctl prints them."""
+    """Seconds between two times printed by poolctl."""
     at = [datetime.datetime.fromisoformat(stamp.replace("Z", "+00:00")) for stamp in (first, last)]
     return (at[1] - at[0]).total_seconds()
 
 
 def times(messages):
-    """The middle and the longest time from the request to the agent's word that it has it."""
+    """Median and longest time from the request to the agent's confirmation."""
     taken = sorted(between(m["created_at"], m["accepted_at"]) for m in messages if m["accepted_at"])
     return {"accepted_s": taken[len(taken) // 2], "at_most_s": taken[-1]} if taken else {}
 
@@ -42,7 +42,7 @@ def ended(check, message, state="done", reason=None, what="it"):
 
 
 def alike(check, session, texts):
-    """Whether the agent got exactly these, in this order. How many were not as they should be."""
+    """Checks that the agent got exactly these prompts in this order; returns the numbers of sent and of wrong ones."""
     kind = session.lab.kind
     with contextlib.suppress(Failed):  # agents write their records a little later
         until("all are recorded", 5, lambda: len(session.prompts()) >= len(texts))
@@ -56,7 +56,7 @@ def alike(check, session, texts):
 
 
 def exact(lab, count, check, name="exact"):
-    """Prompts of all kinds and lengths arrive as they are, once, and each has its end."""
+    """Prompts of all kinds and lengths arrive unchanged, once, and each ends."""
     session, texts, messages = lab.session(name), some(count, 1), []
     texts = [text for text in texts if len(text) <= LONGEST.get(lab.kind, len(text))]
     for n, text in enumerate(texts):
@@ -71,7 +71,7 @@ def exact(lab, count, check, name="exact"):
 
 
 def killed(lab, count, check, name="killed"):
-    """Prompts while poold is killed -9 again and again: none arrives twice, and what is uncertain says so."""
+    """Prompts under repeated SIGKILL of poold: none arrives twice, and uncertain ones are reported as such."""
     count = max(count // 2, 2)
     session, chance, texts = lab.session(name), random.Random(2), some(count, 3, marked=True)
     numbers = [session.send(text, wait="queued")["id"] for text in texts]
@@ -104,7 +104,7 @@ def killed(lab, count, check, name="killed"):
 
 
 def see_to(session, message, mark):
-    """What a person does about a message that nothing ends: looks what became of it, and says so."""
+    """Settles a stuck message as a person would: looks where its text is, and resolves it."""
     if message["state"] == "typed" and "stands in the composer" in (message["reason"] or ""):
         session.keys("Enter")
         return "entered"
@@ -119,21 +119,21 @@ def see_to(session, message, mark):
 
 
 def settled(session, texts, messages, check):
-    """What became of them: those that are done arrived once, and none twice."""
-    time.sleep(2)  # what should not come may come still, and agents write their records a little later
+    """Checks that each prompt that is done arrived once, and none twice; returns counts."""
+    time.sleep(2)  # late arrivals would still come, and agents write their records a little later
     got = collections.Counter(arrives(session.lab.kind, prompt) for prompt in session.prompts())
     for n, (text, message) in enumerate(zip(texts, messages)):
         how_often, done = got.pop(arrives(session.lab.kind, text), 0), message["state"] == "done"
         check(how_often <= 1, f"prompt {n} arrived {how_often} times")
         check(how_often == 1 or not done, f"prompt {n} is done and never arrived as it is: {text[:60]!r}")
         check(done or message["reason"], f"prompt {n} is {message['state']} without a reason")
-    check(not got, f"what nobody sent arrived: {[text[:80] for text in got][:3]}")
+    check(not got, f"arrived but never sent: {[text[:80] for text in got][:3]}")
     return {"sent": len(texts), **collections.Counter(message["state"] for message in messages)}
 
 
 @contextlib.contextmanager
 def hogs():
-    """Programs that do nothing but use the processors."""
+    """Runs programs that only use processor time."""
     found = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(HOGS)]
     try:
         yield
@@ -144,13 +144,13 @@ def hogs():
 
 
 def hogged(lab, count, check):
-    """`exact` with half as many, and `killed` with a quarter, while other programs use all processors."""
+    """`exact` with half the prompts and `killed` with a quarter, while other programs use all processors."""
     with hogs():
         return {**exact(lab, max(count // 2, 2), check, "hogged"), "killed": killed(lab, count // 2, check, "hogged-killed")}
 
 
 def busy(lab, _, check):
-    """Prompts sent while the agent is at another: each has its turn, in order."""
+    """Prompts sent while the agent is busy: each is worked in its turn, in order."""
     session, texts = lab.session("busy"), ["SLOW is the first", *(f"and then {n}" for n in range(5))]
     first = session.send(texts[0], wait="accepted")
     ended(check, first, "accepted", what="the first")
@@ -161,12 +161,12 @@ def busy(lab, _, check):
     return alike(check, session, texts)
 
 
-# The keys that interrupt a turn; Escape where nothing is said.
+# Keys that interrupt a turn; default: Escape.
 INTERRUPTS = {"opencode": ["Escape", "Escape"], "aider": ["C-c"]}
 
 
 def interrupted(lab, _, check):
-    """Escape before the answer begins, and while it comes: an honest end, and the next prompt arrives as it is."""
+    """An interruption before and during the answer: the prompt ends as interrupted, and the next one arrives unchanged."""
     session, facts, sent = lab.session("interrupted"), {}, ["hello"]
     session.send("hello")
     for when, text, pause in [("before", "SLOW one", 1.5), ("during", "SLOWEND one", 3)]:
@@ -176,7 +176,7 @@ def interrupted(lab, _, check):
         began = time.monotonic()
         for key in INTERRUPTS.get(lab.kind, ["Escape"]):
             session.keys(key)
-            time.sleep(0.3)  # two at once are another key
+            time.sleep(0.3)  # two at once would be a different key
         message = session.wait_over(message["id"], seconds=40)
         ended(check, message, "dead", "interrupted", when)
         facts[when] = f"{message['reason']} after {time.monotonic() - began:.1f} s"
@@ -184,7 +184,7 @@ def interrupted(lab, _, check):
         with contextlib.suppress(Failed):
             session.wait_over(number, seconds=8)
         if "composer" in (waits := session.show()["waits"] or ""):
-            facts[when] += f"; then {waits}"  # the agent gave its text back to the user
+            facts[when] += f"; then {waits}"  # the agent put the text back into its composer
             session.keys("C-c")
         ended(check, session.wait_over(number, seconds=40), what=f"the next, {when},")
         sent += [text, f"the next, {when}"]
@@ -192,7 +192,7 @@ def interrupted(lab, _, check):
 
 
 def permission(lab, _, check):
-    """One request is approved, one denied, and one that nobody answers is left to the terminal."""
+    """One request is approved, one denied, and one without an answer is left to the terminal."""
     session = lab.session("permission")
     for verb, more in [("denied", ["--deny", "--reason", "not now"]), ("approved", [])]:
         number = session.send(f"USETOOL to be {verb}", wait="accepted")["id"]
@@ -222,7 +222,7 @@ QUESTIONS = """CALL AskUserQuestion {"questions": [
 
 
 def questions_on_screen(lab, check):
-    """Codex has questions in its plan mode alone, and tells no hook of them."""
+    """Codex asks questions in plan mode only, and reports them to no hook."""
     session = lab.session("questions")
     session.send("hello")
     session.send("/plan", more=["--raw"])
@@ -238,7 +238,7 @@ def questions_on_screen(lab, check):
 
 
 def questions(lab, _, check):
-    """Its questions are answered in words, or declined; a prompt waits meanwhile. A plan is approved."""
+    """Questions are answered in words or declined, while a prompt waits; a plan is approved."""
     if lab.kind == "codex":
         return questions_on_screen(lab, check)
     session = lab.session("questions")
@@ -276,7 +276,7 @@ def questions(lab, _, check):
 
 
 def orphan(lab, _, check):
-    """The agent is killed -9 with a tool at work: nothing is left, and the prompt has its end."""
+    """The agent is killed with SIGKILL during a tool call: no process is left, and the prompt ends."""
     session = lab.session("orphan")
     number = session.send("USETOOL and USESLEEP", wait="accepted")["id"]
 
@@ -301,7 +301,7 @@ def orphan(lab, _, check):
 
 
 def resumed(lab, _, check):
-    """A parked session is woken by a prompt, in the same conversation."""
+    """A prompt wakes a parked session, which resumes its conversation."""
     session, texts = lab.session("resumed"), ["before the pause", "after the pause"]
     session.send(texts[0])
     before = session.transcript()
@@ -315,12 +315,12 @@ def resumed(lab, _, check):
     return {**alike(check, session, texts), "woken_s": took}
 
 
-# What is said first after a wake: short texts with a tab, words that end an agent that reads them as keys, and all else.
+# First prompts after a wake: short texts with a tab, words that would end an agent that reads them as keys, and others.
 FIRST = ["tab\there", "quit", "exit", ":q", "a\tb\tc", "plain words", "Grüße 你好 🎉", "two\nlines", "@file of mine", "x" * 30_000]
 
 
 def woken(lab, count, check):
-    """The first prompt after each of many wakes arrives as it is."""
+    """The first prompt after each of many wakes arrives unchanged."""
     session, sent, took = lab.session("woken"), ["hello"], []
     session.send("hello")
     for n in range(max(count // 2, len(FIRST))):
@@ -339,8 +339,8 @@ def woken(lab, count, check):
 
 
 def afternoon(lab, count, check, kills=False):
-    """Prompts of all kinds for six sessions on three slots, which are parked and woken by that and by hand: every prompt
-    exact, once, in its session's order, in one conversation each; none lost or stuck. POOL_SEED chooses another order."""
+    """Prompts of all kinds for six sessions on three slots, parked and woken by that and by hand: every prompt arrives
+    exactly, once, in its session's order, in one conversation per session; none is lost or stuck. POOL_SEED varies the order."""
     seed = int(os.environ.get("POOL_SEED", "1"))
     chance, texts = random.Random(seed), some(count, seed, marked=True)
     lab.reconfigure("[pool]\nmax_sessions = 3\nidle_settle = '2s'\n")
@@ -371,7 +371,7 @@ def afternoon(lab, count, check, kills=False):
             lab.kill_poold()
             killed += 1
         elif kills:
-            time.sleep(0.5)  # what was cut off is decided on by one that lives for some seconds
+            time.sleep(0.5)  # a poold has to live for some seconds to settle interrupted deliveries
         else:
             time.sleep(chance.uniform(1, 4))
             parked += not lab.poolctl("park", chance.choice(sessions).name, may_fail=True).returncode
@@ -392,12 +392,12 @@ def afternoon(lab, count, check, kills=False):
 
 
 def afternoon_killed(lab, count, check):
-    """The same, while poold is killed -9 again and again."""
+    """`afternoon` under repeated SIGKILL of poold."""
     return afternoon(lab, count, check, kills=True)
 
 
 def cut_off(lab, count, check):
-    """The tmux server dies within 0.3 s of a session's first prompt: the session comes back, and works the next."""
+    """The tmux server dies within 0.3 s of a session's first prompt: the session is restored and works the next one."""
     chance, took, lost = random.Random(5), [], []
     for n in range(max(count // 2, 2)):
         session = lab.session(f"cut-off-{n}")
@@ -412,7 +412,7 @@ def cut_off(lab, count, check):
         lab.poolctl("restore", session.name)
         took.append(round(time.monotonic() - began, 2))
         for message in session.messages():
-            if message["state"] == "in_doubt":  # a person says that it did not arrive
+            if message["state"] == "in_doubt":  # settled as a person would: it did not arrive
                 lab.poolctl("queue", "resolve", session.name, message["id"], "--as", "dead")
         ended(check, session.send("the second"), what=f"round {n}: the second")
         lost = [event for event in lab.ask("events") if event["kind"] == "conversation_lost"]
@@ -425,7 +425,7 @@ IN_BACKGROUND = {"claude": 'CALL Bash {"command": "sleep 345", "run_in_backgroun
 
 
 def kept(lab, _, check):
-    """What would be lost by parking it keeps a session: a text that nobody has sent, and what runs in the background."""
+    """A session is not parked while that would lose an unsent draft or a background task."""
     session, said = lab.session("kept"), []
     session.send("hello")
     for what in ["draft", "background"]:
@@ -449,7 +449,7 @@ def kept(lab, _, check):
 
 
 def limit(lab, _, check):
-    """The usage limit is reached: the prompt says so, and the session until when; the next prompt waits."""
+    """A usage limit is reached: the prompt names it, the session says until when, and the next prompt waits."""
     session, began = lab.session("limited", "subscriber"), datetime.datetime.now(datetime.timezone.utc).isoformat()
     message = session.send("LIMIT is reached", seconds=40)
     ended(check, message, "dead")
@@ -467,7 +467,7 @@ def limit(lab, _, check):
 
 
 def limit_over(lab, _, check):
-    """A limit of half a minute in a session that keeps its slot: it goes on once that is over, dialogs notwithstanding."""
+    """A limit of half a minute in a pinned session: the agent goes on once it is over, despite dialogs."""
     session = lab.session("short", "subscriber")
     lab.poolctl("pin", session.name)
     session.send("hello")
@@ -478,7 +478,7 @@ def limit_over(lab, _, check):
 
 
 def outage(lab, _, check):
-    """The service is out while three prompts wait: the first is gone on with once it is back, then the others, in order."""
+    """An outage of the service while three prompts wait: afterwards the first is continued, then the others follow in order."""
     session, out = lab.session("outage"), pathlib.Path(f"{lab.made}.outage")
     session.send("hello")
     out.write_text("500")
@@ -497,7 +497,7 @@ def outage(lab, _, check):
 
 
 def startup(lab, _, check):
-    """A question at the start holds the prompt back, says what it is, and lets it go when it is answered."""
+    """A start-up question holds the prompt back, is reported, and releases the prompt once answered."""
     session = lab.session("startup", place="untrusted")
     number = session.send("after the question", wait="queued")["id"]
     shown = session.wait_shown("why it waits", lambda shown: shown["ask"] and shown["waits"])
@@ -510,7 +510,7 @@ def startup(lab, _, check):
 
 
 def files(lab, _, check):
-    """The user's own configuration is as it was, and the user's own hooks run as well."""
+    """The user's own configuration is unchanged, and the user's own hooks run too."""
     before, session = digest(lab), lab.session("files")
     session.send("hello")
     check(digest(lab) == before, f"{lab.users_file} has changed")
@@ -519,7 +519,7 @@ def files(lab, _, check):
     installed = {lab.users_file} if lab.installs else set()
     ours = [str(path) for path in {*found} - installed if b"poolctl" in path.read_bytes()]
     check(not ours, f"the pool is named in {ours}")
-    # It may run beside ours.
+    # It may run concurrently with the pool's.
     with contextlib.suppress(Failed):
         until("the user's own hook ran", 5, lab.hook_ran.exists)
     check(lab.hook_ran.exists(), "the user's own hook did not run")
@@ -527,34 +527,34 @@ def files(lab, _, check):
 
 
 def digest(lab):
-    """Of the user's own file; of Codex's without the notes that Codex itself adds."""
+    """Digest of the user's own file; for Codex without the tables that Codex itself adds."""
     text = lab.users_file.read_text()
     tables = re.split(r"(?m)^(?=\[)", text) if lab.kind == "codex" else [text]
     return hashlib.sha256("".join(t for t in tables if not t.startswith(("[tui", "[notice"))).strip().encode()).hexdigest()
 
 
-# What is known not to be so with an agent, and why.
+# Parts that an agent cannot pass, with the reason.
 NOT_FOR = {"gemini": {
-    "questions": "no hook of it can answer one",
-    "interrupted": "its hook tells of an interruption while the answer comes as of any other end",
-    "startup": "it starts anew once its folder is trusted; what is typed meanwhile is lost, and stays `typed`",
-    "permission": "no hook of it can answer a request for a permission",
-    "kept": "its model has no such tool, and what is in the background is not told",
-    "limit": "it asks at its terminal what to do about a limit, and does not say until when that is",
+    "questions": "none of its hooks can answer a question",
+    "interrupted": "its hook reports an interruption during the answer like any other end",
+    "startup": "it restarts once its folder is trusted; a prompt typed meanwhile is lost, and stays `typed`",
+    "permission": "none of its hooks can answer a permission request",
+    "kept": "its model has no such tool, and background tasks are not reported",
+    "limit": "it asks at its terminal what to do about a limit, and does not report its end",
 }, "opencode": {
-    "questions": "its questions are told and not answered from outside",
+    "questions": "its questions are reported but cannot be answered from outside",
     "kept": "it runs nothing in the background",
-    **dict.fromkeys(["limit", "limit_over"], "it tries again by itself, and says so"),
+    **dict.fromkeys(["limit", "limit_over"], "it retries by itself, and reports that"),
     "startup": "it asks nothing at its start",
-    "files": "it writes into its user's configuration itself, and has no hooks of its user's",
+    "files": "it writes into its user's configuration itself, and has no user hooks",
 }, "aider": {
     **dict.fromkeys(["orphan", "kept"], "its model has no tools"),
-    **dict.fromkeys(["permission", "questions"], "it asks at its terminal alone"),
-    **dict.fromkeys(["limit", "limit_over", "outage"], "it tries again by itself, and tells nobody"),
-    "interrupted": "it tells of an interruption as of any other end",
-    "resumed": "it takes up the text of a conversation, which has no name",
+    **dict.fromkeys(["permission", "questions"], "it asks only at its terminal"),
+    **dict.fromkeys(["limit", "limit_over", "outage"], "it retries by itself without reporting it"),
+    "interrupted": "it reports an interruption like any other end",
+    "resumed": "it resumes the text of a conversation, which has no id",
     "startup": "it asks nothing at its start",
-    "files": "it has no hooks of its user's",
+    "files": "it has no user hooks",
 }}
 PARTS = {part.__name__: part for part in
          (exact, killed, hogged, busy, interrupted, permission, questions, orphan, resumed, woken, afternoon, afternoon_killed, cut_off, kept, limit, limit_over, outage, startup, files)}

@@ -1,8 +1,8 @@
-"""The prompts that are sent, and the rule by which what arrived is compared with them."""
+"""Prompts to send, and the text expected to arrive of each."""
 import random
 import unicodedata
 
-# What agents take off at the ends: Unicode's white space, and JavaScript's byte order mark.
+# Characters that agents trim at both ends: Unicode white space, and the byte order mark as in JavaScript.
 BLANK = " \t\n\r\x0b\x0c\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff" + "".join(map(chr, range(0x2000, 0x200B)))
 UNSEEN = "\u200b\u200e\u200f\ufeff" + "".join(map(chr, [*range(0x202A, 0x202F), *range(0x2066, 0x206A)]))
 LETTERS = list("ab/@$!#\\ \n\t\"'`{}()é日😀;:%&-?~")
@@ -23,8 +23,8 @@ FIXED = [
 
 
 def some(count, seed, marked=False):
-    """So many texts: the fixed ones, evenly chosen where fewer are wanted, then random ones. Where `marked`, each holds a
-    number, so that none is like another."""
+    """`count` texts: the fixed ones (an even selection if fewer are wanted), then random ones. `marked` appends a number to
+    each, so that all differ."""
     chance = random.Random(seed)
     chosen = [FIXED[n * len(FIXED) // count] for n in range(count)] if count < len(FIXED) else list(FIXED)
     while len(chosen) < count:
@@ -36,18 +36,18 @@ def some(count, seed, marked=False):
 
 
 def filtered(text):
-    """Without what could leave paste mode: line ends are line feeds, and of the other controls only tabs are left."""
+    """The pool's filter: line ends become line feeds; of the other control characters only tabs stay."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     return "".join(c for c in text if c in "\n\t" or unicodedata.category(c) != "Cc")
 
 
 def arrives(kind, text):
-    """What has to arrive of a text, and what counts of what did arrive."""
+    """Normal form of a text for an agent kind, to compare sent and arrived texts."""
     text = filtered(text).strip(BLANK)
-    if kind == "claude":  # it writes blanks for tabs, and composes letters
+    if kind == "claude":  # it replaces tabs by blanks, and composes letters (NFC)
         text = unicodedata.normalize("NFC", text.replace("\t", "    "))
-    if kind == "gemini":  # it leaves out what has no width; the pool puts a word joiner before what would be a command
+    if kind == "gemini":  # it drops zero-width characters; the pool puts a word joiner before what would be a command
         text = "".join(c for c in text if c not in UNSEEN).strip(BLANK).removeprefix("\u2060")
-    if kind == "opencode":  # the pool puts a word joiner behind what would make it leave
+    if kind == "opencode":  # the pool puts a word joiner behind words that would end the agent
         text = text.removesuffix("\u2060")
     return text

@@ -1,4 +1,4 @@
-//! What agents do, by all there is to see of it, and that whoever waits for it hears of it.
+//! Activity of agents, from every source of evidence, and its delivery to those who wait for it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use crate::harness::{Output, PATIENCE, Pool, Talk, eventually, wait_until};
 
-/// A shell that marks its prompts, as those do that are set up for it (OSC 133); a kind whose start-up dialog is known.
+/// A shell that marks its prompts (OSC 133), as shells do that are set up for it; an agent kind whose
+/// start-up dialog is known.
 fn config() -> String {
     let screens = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/agents/tests/screens");
     format!(
@@ -62,7 +63,7 @@ fn pool() -> Pool {
     Pool::with(&config())
 }
 
-/// Waits until this is what the session does, and how that is known; the session then.
+/// Waits until the session has this activity from this source; returns its document.
 #[track_caller]
 fn await_activity(pool: &Pool, session: &str, state: &str, source: &str) -> Value {
     let mut last = Value::Null;
@@ -73,14 +74,14 @@ fn await_activity(pool: &Pool, session: &str, state: &str, source: &str) -> Valu
     })
 }
 
-/// What a session did, as the journal has it: states and sources.
+/// State and source of each of a session's activity events.
 fn activities(pool: &Pool, session: &str) -> Vec<(String, String)> {
     let events = pool.lines(&["events", "--session", session, "--kind", "activity_changed"]);
     let word = |event: &Value, key: &str| event[key].as_str().unwrap().to_owned();
     events.iter().map(|event| (word(event, "state"), word(event, "source"))).collect()
 }
 
-/// A session whose program says what it does: by the test, in its name.
+/// A session whose program reports its own activity; the test makes the reports on its behalf.
 struct Reporter<'a> {
     pool: &'a Pool,
     id: String,
@@ -106,7 +107,7 @@ impl<'a> Reporter<'a> {
         assert_eq!((told.code, told.stdout.as_str()), (0, ""), "{told:?}");
     }
 
-    /// `wait`, which is to end so.
+    /// Runs `wait`, expects the exit code `code`.
     #[track_caller]
     fn wait(&self, wanted: &[&str], code: i32) -> Value {
         let flags = wanted.iter().flat_map(|wanted| ["--for", wanted]);
@@ -122,7 +123,7 @@ fn a_shell_that_marks_its_prompts_confirms_and_its_terminal_tells_what_it_does()
     let id = pool.ok(&["new", "sh", "--agent", "marked", "--cwd", "."]);
     let shown = await_activity(&pool, &id, "idle", "terminal");
     assert_eq!((&shown["confirm"], &shown["status"]), (&json!("prompt"), &json!("idle")), "{shown}");
-    // What somebody types there by hand, and then what is sent.
+    // First a command typed by hand, then a prompt.
     let by_hand = "while [ ! -e go ]; do sleep 0.05; done";
     pool.tmux_text(&["send-keys", "-t", "=sh:", "-l", by_hand]);
     pool.ok(&["keys", &id, "Enter"]);
@@ -148,7 +149,7 @@ fn a_shell_that_marks_its_prompts_confirms_and_its_terminal_tells_what_it_does()
     assert_eq!(states, ["queued", "typing", "typed", "accepted", "done"], "{history}");
     assert_eq!((&history["state"], &history["reason"]), (&json!("done"), &json!("its prompt came back")));
     assert!(history["accepted_at"].is_string());
-    // What its last command said is there until the next one.
+    // The detail on the last command stays until the next one.
     pool.ok(&["send", &id, "--wait", "done", "(exit 3)"]);
     eventually("it says how its command ended", PATIENCE, || {
         (pool.show(&id)["activity_detail"] == "its last command ended with 3").then_some(())
@@ -177,7 +178,7 @@ fn any_other_program_is_busy_while_it_writes_and_idle_when_it_is_silent() {
     let script = format!("while [ ! -e {} ]; do echo x; sleep 0.1; done; exec cat", quiet.display());
     let id = pool.script("writer", &script);
     await_activity(&pool, &id, "busy", "output");
-    // It may well read while it writes: its prompts do not wait.
+    // A program may read while it writes: its prompts do not wait.
     pool.ok(&["send", "--wait", "queued", &id, "text"]);
     fs::write(quiet, "").unwrap();
     await_activity(&pool, &id, "idle", "output");
@@ -224,7 +225,7 @@ fn a_dialog_at_the_start_is_shown_by_its_name_and_prompts_wait_until_it_is_answe
             (pool.show(&id)["waits"] == "it waits for a person: dialog").then_some(())
         });
         pool.ctl(&["approve", &id]).expect(4);
-        assert!(!cwd.join("out").exists(), "nobody but its user answers it");
+        assert!(!cwd.join("out").exists(), "only its user answers it");
         fs::write(cwd.join("answered"), "").unwrap();
         pool.ok(&["wait", &id, "--for", &format!("message:{message}")]);
         let out = pool.await_file(cwd.join("out"), |bytes| bytes.ends_with(b"\r"));
@@ -237,7 +238,7 @@ fn a_dialog_at_the_start_is_shown_by_its_name_and_prompts_wait_until_it_is_answe
 fn what_a_program_says_of_itself_is_what_it_does_and_who_waits_for_it_hears_it() {
     let pool = pool();
     let web = Reporter::new(&pool, "web");
-    // What it did before it said so itself, which is busy for a moment, is over.
+    // Earlier activity, busy for a moment after the start, is over.
     await_activity(&pool, &web.id, "idle", "output");
     pool.ok(&["thought", "set", &web.id, "--state", "sleeping"]);
     for (event, text, state, status) in [
@@ -253,7 +254,7 @@ fn what_a_program_says_of_itself_is_what_it_does_and_who_waits_for_it_hears_it()
         assert_eq!(waiter.await_end(), Some(0), "{state}: {}", waiter.errors());
         let came: Value = serde_json::from_str(&waiter.lines()[0]).unwrap();
         assert_eq!((&came["came"], &came["activity"]), (&json!(state), &json!(state)), "{came}");
-        // What is so already is not waited for.
+        // A state that holds already returns at once.
         assert_eq!(web.wait(&[state], 0)["came"], state);
         let shown = pool.show(&web.id);
         assert_eq!(
@@ -261,7 +262,7 @@ fn what_a_program_says_of_itself_is_what_it_does_and_who_waits_for_it_hears_it()
             (&json!("hook"), &json!(status)),
             "{shown}"
         );
-        // It rests only while it is idle; then the last thought says how deep.
+        // It rests only while idle; then the last thought says how deep.
         assert_eq!(shown["rest_state"], if state == "idle" { "sleeping" } else { "active" }, "{shown}");
     }
     let told = activities(&pool, &web.id);
@@ -306,7 +307,7 @@ fn of_several_states_the_one_that_comes_has_its_exit_code() {
             assert_eq!(waiter.await_end(), Some(code), "{state}: {}", waiter.errors());
             assert_eq!(waiter.lines(), [state]);
         }
-        // Level-triggered: asked for afterwards the answer is the same, and one alone is simply there.
+        // Level-triggered: asked afterwards the answer is the same, and a single state returns 0.
         assert_eq!(web.wait(&ends, code)["came"], state);
         assert_eq!(web.wait(&[state], 0)["came"], state);
     }
@@ -360,7 +361,7 @@ fn what_is_written_is_waited_for_by_an_expression() {
     assert_eq!(came["match"], "ready, port 8080");
     pool.ctl(&["wait", &id, "--for", "output:("]).expect(2);
     pool.ok(&["kill", &id]);
-    // Of what is over the log is there.
+    // The log of a session that has ended is searched too.
     wait("output:8080").expect(0);
     wait("output:9090").expect(1);
 }
@@ -382,7 +383,7 @@ fn what_an_earlier_run_wrote_is_not_waited_for() {
     pool.ctl(&["wait", &id, "--for", "idle", "--since", "1h"]).expect(2);
 }
 
-/// The keys that scripts may count on.
+/// Keys that scripts may rely on.
 const SESSION: &str = "id, name, workspace, dir, agent, command, cwd, labels, lifecycle, reason, activity, activity_source,
     activity_since, activity_detail, ask, limited_until, waits, confirm, status, rest_state, attached_clients,
     current_command, generator, tmux, queue, total_requests, active_requests, created_at, last_activity_at, incarnations,
@@ -418,7 +419,7 @@ fn every_key_of_a_session_and_a_message_is_there_whatever_it_does() {
         let thought = "text, state, source, token_count, context_limit, objective_changed_at, commit_candidate, updated_at";
         has_keys(&shown["thought"], thought);
         has_keys(&listed[0]["thought"], thought);
-        // What is looked up for one session alone may be null in the list; the rest is the same.
+        // Fields looked up for a single session may be null in the list; the others agree.
         for key in
             ["activity", "activity_source", "ask", "status", "rest_state", "thought", "confirm", "waits"]
         {

@@ -1,4 +1,4 @@
-//! Requests for a permission: answered from outside, at the terminal, or not at all.
+//! Permission requests: answered from outside, at the terminal, or not at all.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::harness::{
     PATIENCE, Pool, Program, Talk, descendants, is_stopped, send_signal, wait_until, words,
 };
 
-/// The code for what is not so any more.
+/// Exit code for a conflict.
 const CONFLICT: i32 = 4;
 
-/// Sends a prompt that asks for a permission; its id and that of the request.
+/// Sends a prompt that makes the agent ask for a permission; returns the ids of message and request.
 #[track_caller]
 fn asked(agent: &Agent<'_>) -> (String, String) {
     let id = agent.send(&format!("ASK me, {}", agent.prompts().len()));
@@ -25,7 +25,7 @@ fn asked(agent: &Agent<'_>) -> (String, String) {
     (id, ask)
 }
 
-/// The events that tell of answers: which request, whether it was allowed, and by whom.
+/// The events about answers: request, whether it was allowed, and by whom.
 #[track_caller]
 fn answers(agent: &Agent<'_>) -> Vec<Value> {
     let answers = agent.events("ask_answered");
@@ -67,7 +67,7 @@ fn questions_of_an_agent_are_answered_in_words() {
     assert_eq!(shown["ask"]["text"], "Which colour? (Red / Blue)\nWhy?");
     let text = pool.ok(&["show", &agent.id]);
     assert!(text.contains("--answer TEXT"), "{text}");
-    // A yes says nothing, and neither does half of it.
+    // A plain yes is no answer, and neither is an answer to only one of the questions.
     for args in [&[][..], &["--answer", "Red"], &["--answer", "a", "--answer", "b", "--answer", "c"]] {
         let refused = pool.ctl(&[&["approve", &agent.id], args].concat()).expect(CONFLICT);
         assert!(refused.stderr.contains("asks 2 questions"), "{refused:?}");
@@ -85,7 +85,7 @@ fn questions_of_an_agent_are_answered_in_words() {
     assert!(refused.stderr.contains("asks for a permission"), "{refused:?}");
     pool.ok(&["approve", &agent.id]);
     agent.await_state(&id, "done");
-    // And a question may be declined.
+    // A question may be declined.
     let id = agent.send("QUESTION again");
     agent.await_ask();
     pool.ok(&["approve", &agent.id, "--deny", "--reason", "guess"]);
@@ -106,7 +106,7 @@ fn a_question_that_no_hook_tells_of_is_seen_and_answered_at_the_terminal() {
     assert!(shown["ask"]["text"].as_str().unwrap().contains("Which colour?"), "{shown}");
     let refused = pool.ctl(&["approve", &agent.id, "--answer", "Red"]).expect(CONFLICT);
     assert!(refused.stderr.contains("poolctl attach"), "{refused:?}");
-    // It is over as soon as its title says another thing, whatever its hooks say.
+    // The question ends as soon as the title changes, whatever the hooks say.
     agent.keys(&["2"]);
     wait_until("it is busy again", PATIENCE, || agent.show()["activity"] == "busy");
     assert_eq!(agent.state(&id), "accepted");
@@ -156,7 +156,7 @@ fn an_answer_is_for_one_request_and_no_other() {
     assert!(agent.path("made").exists());
 }
 
-/// A hook of a subagent's that asks for another permission, and waits.
+/// Runs a subagent's hook that asks for another permission, and waits.
 #[track_caller]
 fn asks_beside(agent: &Agent<'_>, command: &str) -> Talk {
     let asks = json!({
@@ -183,7 +183,7 @@ fn requests_of_subagents_wait_for_their_turn_and_any_of_them_can_be_answered() {
         let shown = agent.await_shown("one more", |shown| more(shown) == beside.len());
         assert_eq!(shown["ask"]["id"], first, "the oldest is shown");
     }
-    assert_eq!(answers(&agent), Vec::<Value>::new(), "nobody has answered");
+    assert_eq!(answers(&agent), Vec::<Value>::new(), "there is no answer yet");
     let detail = agent.show()["activity_detail"].as_str().unwrap().to_owned();
     let third = detail.rsplit(", ").next().unwrap();
     let second = detail.rsplit(", ").nth(1).unwrap().rsplit(' ').next().unwrap();
@@ -218,7 +218,7 @@ fn a_hook_ends_at_once_when_its_request_was_answered_at_the_terminal() {
     agent.keys(&["1"]);
     wait_until("the hook ends", PATIENCE, || !waits());
     agent.await_state(&id, "done");
-    // The end of the turn is the end of what else was asked in it.
+    // The end of the turn ends the other requests made in it.
     assert_eq!(beside.await_end(), Some(0));
     assert_eq!(beside.lines().concat(), "");
     let told: Vec<_> = answers(&agent).iter().map(|answer| answer[1].clone()).collect();
@@ -270,7 +270,7 @@ fn an_answer_at_the_terminal_closes_the_request() {
     assert_eq!(shown["ask"], json!(null));
     assert_eq!(answers(&agent), [json!([ask, true, "the terminal"])]);
     assert_eq!(pool.ctl(&["approve", &agent.id]).code, CONFLICT);
-    // The hook that waits on for nothing is no harm to the next one.
+    // The earlier hook, which still waits in vain, does not disturb the next request.
     std::fs::remove_file(agent.path("made")).unwrap();
     let (id, second) = asked(&agent);
     assert_ne!(ask, second);
@@ -285,7 +285,7 @@ fn a_refusal_at_the_terminal_which_no_hook_tells_of_is_seen_after_a_silence() {
     let agent = Agent::claude(&pool);
     let (id, _) = asked(&agent);
     agent.keys(&["Escape"]);
-    // The hook was ended: whoever looks is told that it can only be answered at the terminal.
+    // The hook was ended: users are told that only the terminal can answer.
     agent.await_shown("not answerable", |shown| shown["ask"]["answerable"] != true);
     assert_eq!(agent.await_state(&id, "dead")["reason"], "interrupted");
     assert_eq!(agent.show()["activity"], "idle");
@@ -304,7 +304,7 @@ fn a_hook_that_waits_ends_without_an_answer_when_poold_dies() {
         assert_eq!(std::fs::read(agent.path("answer")).unwrap(), b"", "it prints nothing");
         pool.start(Program::Poold);
         pool.await_complete();
-        // The dialog at the terminal is there still, and is told of.
+        // The dialog is still at the terminal, and is reported.
         let shown = agent.await_shown("not answerable", |shown| shown["ask"]["answerable"] == false);
         assert_eq!((&shown["activity"], &shown["ask"]["kind"]), (&json!("attention"), &json!("permission")));
         assert_eq!(pool.ctl(&["approve", &agent.id]).code, CONFLICT);
@@ -381,7 +381,7 @@ fn an_answer_is_given_once_the_agent_has_it_and_not_when_it_is_on_its_way() {
     assert_eq!(agent.await_state(&id, "done")["result"], "allowed at the terminal");
 }
 
-/// A client that is attached until it is dropped.
+/// A client attached until dropped.
 #[track_caller]
 fn attached(pool: &Pool, agent: &Agent<'_>) -> Talk {
     let shown = agent.show();
@@ -424,7 +424,7 @@ fn a_request_that_nobody_waits_for_is_only_told() {
     agent.await_state(&id, "done");
 }
 
-/// The hook that waits for an answer to what this agent asks.
+/// Pid of the hook that waits for the answer to this agent's request.
 #[track_caller]
 fn waiting_hook(agent: &Agent<'_>) -> u32 {
     let (program, _) = agent.pool.pane_pids(&agent.id);
@@ -449,7 +449,7 @@ fn a_request_whose_hook_ended_while_poold_was_away_is_answered_at_the_terminal()
     let agent = Agent::claude(&pool);
     let (id, _) = asked(&agent);
     let hook = waiting_hook(&agent);
-    // It has no time to leave a word, and nobody else has left one.
+    // It gets no time to leave a report, and no other report is waiting.
     agent.await_all_read();
     crate::harness::send_signal(hook, Signal::SIGSTOP);
     pool.kill9(Program::Poold);

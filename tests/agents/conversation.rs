@@ -1,11 +1,11 @@
-//! Which conversation an agent has: chosen by the pool or by the agent, taken up again, or another one.
+//! The conversation of an agent: chosen by the pool or by the agent, resumed, or replaced by a new one.
 
 use serde_json::{Value, json};
 
 use super::fakes::{self, Agent};
 use crate::harness::{PATIENCE, Pool, wait_until};
 
-/// Parks it and wakes it with a prompt.
+/// Parks the session and wakes it with a prompt.
 #[track_caller]
 fn parked_and_woken(agent: &Agent<'_>) {
     let pool = agent.pool;
@@ -55,7 +55,7 @@ fn a_conversation_that_the_agent_was_told_to_begin_anew_is_the_one_from_then_on(
     let agent = Agent::claude(&pool);
     assert_eq!(agent.tell("hello"), "done: hello");
     let first = agent.conversation();
-    // A command, which no prompt hook confirms.
+    // A command of the agent's, which no prompt hook confirms.
     let id = pool.ok(&["send", "--raw", &agent.id, "/clear"]);
     agent.await_state(&id, "done");
     let second = format!("after-{first}");
@@ -66,7 +66,7 @@ fn a_conversation_that_the_agent_was_told_to_begin_anew_is_the_one_from_then_on(
     agent.assert_no_hook_failed();
 }
 
-/// What is stored of sessions and their agents, without their messages and the journal, in bytes.
+/// Bytes stored about sessions and their agents, without messages and journal.
 #[track_caller]
 fn kept(pool: &Pool) -> usize {
     let rows = pool.lines(&["export"]);
@@ -93,7 +93,7 @@ fn c06_an_agent_begins_with_nothing_and_what_is_kept_of_it_does_not_grow_with_wh
         (&fresh["queue"]["oldest_at"], &fresh["conversation"]["begun"]),
         (&json!(null), &json!(false))
     );
-    // A conversation leaves no more of itself in its record than one prompt does.
+    // A long conversation leaves no more in the record than a single prompt does.
     agent.tell("hello");
     agent.await_activity("idle");
     let before = kept(&pool);
@@ -104,7 +104,7 @@ fn c06_an_agent_begins_with_nothing_and_what_is_kept_of_it_does_not_grow_with_wh
     }
     let after = kept(&pool);
     assert!(after < before + 100, "{before} bytes became {after}");
-    // The oldest that waits is known by its time, while another is worked on.
+    // `oldest_at` is the oldest waiting message's time, while another one is being worked.
     let slow = agent.send("SLOW one");
     agent.await_state(&slow, "accepted");
     let waiting = ["two", "three"].map(|text| agent.send(text));
@@ -112,7 +112,7 @@ fn c06_an_agent_begins_with_nothing_and_what_is_kept_of_it_does_not_grow_with_wh
     assert_eq!((&shown["queue"]["queued"], &shown["activity"]), (&json!(2), &json!("busy")));
     assert_eq!(shown["queue"]["oldest_at"], agent.message(&waiting[0])["created_at"]);
     pool.ok(&["queue", "cancel", &agent.id, "--all"]);
-    // Another run begins with nothing of what the last one was at.
+    // A new run inherits nothing of what the previous one was doing.
     std::fs::remove_file(agent.path("ready")).unwrap();
     pool.ok(&["restart", &agent.id]);
     assert_eq!(pool.await_lifecycle(&agent.id, "live")["activity"], "unknown");
@@ -130,10 +130,10 @@ fn a_session_whose_first_prompt_was_cut_off_begins_anew() {
     let pool = fakes::pool("");
     let agent = Agent::claude(&pool);
     let lost = agent.show()["conversation"]["id"].clone();
-    // Before its agent has written anything.
+    // Before the agent has written anything.
     agent.send("DIE");
     pool.await_lifecycle(&agent.id, "stopped");
-    // It answers once the new conversation has begun.
+    // `restart` returns once the new conversation has begun.
     pool.ok(&["restart", &agent.id]);
     let shown = agent.show();
     assert_eq!((&shown["lifecycle"], &shown["resumed"]), (&json!("live"), &json!(false)), "{shown}");
@@ -142,10 +142,10 @@ fn a_session_whose_first_prompt_was_cut_off_begins_anew() {
     assert_eq!((told.len(), &told[0]["conversation"]), (1, &lost), "{told:?}");
     let why = agent.show()["detail"].as_str().unwrap().to_owned();
     assert!(why.contains("began a new one (conversation_lost)"), "{why}");
-    // It is on record.
+    // The loss is recorded.
     pool.restart_poold();
     assert_eq!(agent.show()["detail"], why);
-    // The new one is there, and is taken up.
+    // The new conversation exists and is resumed.
     parked_and_woken(&agent);
     assert_eq!(agent.show()["resumed"], true);
     assert_eq!(agent.events("conversation_lost").len(), 1);
@@ -203,7 +203,7 @@ fn who_wakes_a_session_is_answered_once_its_agent_has_begun() {
     agent.await_state(&id, "accepted");
     agent.go();
     agent.await_state(&id, "done");
-    // One that cannot begin says so, and the message stays.
+    // A failed start is reported, and the message stays queued.
     pool.ok(&["park", &agent.id]);
     pool.await_lifecycle(&agent.id, "parked");
     std::fs::write(agent.path("fail"), "").unwrap();

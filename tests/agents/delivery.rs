@@ -1,4 +1,4 @@
-//! Prompts reach agents as they were written, once, in order, when they wait for one; and have an end.
+//! Prompts reach agents as they were written, once, in order, when the agent waits for one; and each ends.
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::fakes::{self, Agent};
 use crate::harness::{PATIENCE, Pool, send_signal, wait_until};
 
-/// The states that a message went through.
+/// States that a message went through.
 fn steps(message: &Value) -> Vec<&str> {
     message["history"].as_array().unwrap().iter().map(|step| step["state"].as_str().unwrap()).collect()
 }
@@ -23,7 +23,7 @@ fn a_prompt_arrives_as_it_was_written_is_accepted_and_ends_with_the_agents_words
         let id = agent.send("the last one");
         let message = agent.await_state(&id, "done");
         let mut steps = steps(&message);
-        // A hook may be faster than the note that it was typed.
+        // A hook may arrive before `typed` is recorded.
         steps.retain(|step| *step != "typed");
         assert_eq!(steps, ["queued", "typing", "accepted", "done"], "{message}");
         assert!(message["accepted_at"].is_string(), "{message}");
@@ -180,7 +180,7 @@ fn a_turn_that_fails_ends_its_prompt_and_is_an_error() {
     let shown = agent.show();
     assert_eq!((&shown["activity"], &shown["activity_source"]), (&json!("error"), &json!("hook")));
     assert_eq!(shown["activity_detail"], "unknown: it broke");
-    // And it takes the next one.
+    // It takes the next prompt.
     assert_eq!(agent.tell("go on"), "done: go on");
     agent.assert_unharmed();
 }
@@ -196,7 +196,7 @@ fn an_outage_holds_the_lane_and_the_agent_is_told_to_go_on_until_it_is_over() {
         shown["waits"].as_str().is_some_and(|why| why.contains("API Error: 500 out"))
     });
     wait_until("it is told to go on", PATIENCE, || agent.prompts().contains(&"continue".to_owned()));
-    // The outage outlasts a restart of poold and of the agent.
+    // The outage outlasts restarts of `poold` and of the agent.
     pool.restart_poold();
     pool.ok(&["restart", &agent.id]);
     let asked = agent.prompts().len();
@@ -277,7 +277,7 @@ fn what_is_typed_after_a_wake_waits_until_the_agent_takes_pastes() {
     pool.ok(&["park", &agent.id]);
     pool.await_lifecycle(&agent.id, "parked");
     let id = agent.send("tab\there");
-    // Its start hook was heard: it says that it waits for a prompt.
+    // Its start hook was received, which says that it waits for a prompt.
     agent.await_shown("it does not take pastes yet", |shown| {
         shown["waits"].as_str().is_some_and(|why| why.contains("does not take pastes yet"))
     });

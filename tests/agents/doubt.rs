@@ -1,4 +1,5 @@
-//! What was typed and is not confirmed, or may have been typed: never typed again, and said as it is.
+//! Prompts that were typed but not confirmed, or may have been typed: never typed again, and reported as they
+//! are.
 
 use std::fs::File;
 use std::io::Write;
@@ -10,12 +11,12 @@ use serde_json::json;
 use super::fakes::{self, Agent};
 use crate::harness::{PATIENCE, Pool, Program, send_signal, wait_until};
 
-/// Longer than a prompt that nothing confirms is looked after.
+/// Longer than the pool tries to get an unconfirmed prompt accepted.
 const GIVEN_UP: Duration = Duration::from_secs(80);
-/// What an abort ends with.
+/// Exit code of an abort.
 const ABORTED: i32 = 134;
 
-/// The hook of an agent that takes a prompt, and that of its turn's end.
+/// Hook payloads of an agent's accepted prompt and of its turn's end.
 fn hooks(agent: &Agent<'_>, prompt: &str) -> [serde_json::Value; 2] {
     let of = |event: &str| json!({ "hook_event_name": event, "session_id": agent.conversation() });
     let (mut taken, mut over) = (of("UserPromptSubmit"), of("Stop"));
@@ -41,14 +42,14 @@ fn a_lost_hook_leaves_the_prompt_typed_with_a_reason_until_the_agent_or_a_person
     // One may have been pressed while it did not read.
     assert!(lost.lines("strays").len() <= 1, "no Enter where the text is gone");
     assert_eq!((stuck.pastes().len(), stuck.enters()), (1, 6), "Enter, and five times again");
-    // What the agent says later still counts.
+    // A later hook still counts.
     let [taken, over] = hooks(&lost, "LOST one");
     assert_eq!(lost.hook("claude", &taken).expect(0).stdout, "");
     lost.await_state(&one, "accepted");
     assert_eq!(lost.hook("claude", &over).expect(0).stdout, "");
     assert_eq!(lost.await_state(&one, "done")["result"], "at last");
     lost.assert_unharmed();
-    // And what a person says.
+    // So does a person's decision.
     pool.ok(&["queue", "resolve", &stuck.id, &two, "--as", "dead"]);
     assert_eq!(stuck.state(&two), "dead");
     stuck.keys(&["C-c"]);
@@ -88,7 +89,7 @@ fn enter_is_not_pressed_while_a_dialog_is_shown_nor_once_a_hook_spoke() {
     let (one, two) = (dialog.send("DIALOG"), speaks.send("SPEAKS"));
     dialog.await_state(&one, "typed");
     speaks.await_state(&two, "typed");
-    // One that is typed to after them has its second Enter, and so would they.
+    // An agent typed to after them gets its second Enter; by then they would have got theirs.
     let other = Agent::claude(&pool);
     for n in 0..2 {
         other.tell(&format!("SWALLOW {n}"));
@@ -101,7 +102,7 @@ fn enter_is_not_pressed_while_a_dialog_is_shown_nor_once_a_hook_spoke() {
     dialog.assert_unharmed();
 }
 
-/// Starts a `poold` that dies at this point, in the place of the one that runs.
+/// Replaces the running `poold` by one that dies at `point`.
 #[track_caller]
 fn crash_at(pool: &Pool, point: &str) {
     pool.kill9(Program::Poold);
@@ -117,11 +118,11 @@ fn restarted(pool: &Pool) {
     assert_eq!(pool.await_end(Program::Poold), ABORTED, "{}", pool.logs());
     pool.kill9(Program::Poold);
     pool.start(Program::Poold);
-    // One with a message in doubt is not healthy.
+    // A pool with a message in doubt is not healthy, so only `poold` is awaited.
     pool.await_poold();
 }
 
-/// The pane tells nothing of what was typed.
+/// Removes the receipts from the panes, which then say nothing of what was typed.
 #[track_caller]
 fn forget_receipts(pool: &Pool) {
     assert_eq!(pool.await_end(Program::Poold), ABORTED, "{}", pool.logs());
@@ -143,7 +144,7 @@ fn q06_whatever_the_moment_of_a_crash_an_agent_gets_its_prompt_once_and_nobody_i
             assert_eq!(agent.await_state(&one, "done")["result"], format!("done: {point} one"));
             agent.await_state(&two, "done");
             assert_eq!((agent.pastes().len(), agent.enters()), (2 * n + 2, 2 * n + 2), "{kind} {point}");
-            assert!(agent.show()["ask"].is_null(), "nobody is asked");
+            assert!(agent.show()["ask"].is_null(), "no person is asked");
         }
         agent.assert_unharmed();
     }
@@ -252,7 +253,7 @@ fn what_an_agent_left_in_a_file_goes_before_the_end_of_the_turn_that_it_tells_of
     agent.assert_unharmed();
 }
 
-/// Appends to what the agent records of its conversation itself.
+/// Appends a line to the agent's own record of its conversation.
 #[track_caller]
 fn record(agent: &Agent<'_>, mut line: serde_json::Value) {
     line["timestamp"] = json!("2100-01-01T00:00:00.000Z");
@@ -270,7 +271,7 @@ fn a_prompt_that_waits_in_the_agents_own_queue_is_not_accepted_yet() {
     let usage = json!({ "input_tokens": 7, "output_tokens": 0 });
     record(&agent, json!({ "type": "assistant", "message": { "usage": usage } }));
     agent.await_shown("its record was read", |shown| shown["tokens"] == 7);
-    // The turn that ran meanwhile is over.
+    // The end of the turn that ran meanwhile.
     let [taken, mut over] = hooks(&agent, "LOST hello");
     over["last_assistant_message"] = json!("of the turn before");
     agent.hook("claude", &over).expect(0);

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# An agent as real ones are seen from outside: `fake.sh claude|codex ARGUMENTS…`. It draws a composer, reads a paste in
-# brackets and submits it on Enter, and calls `poolctl hook` (POOLCTL) for what happens. What it does with a prompt is said
-# by words in the prompt. What it was given it keeps in its directory: pastes/N, prompts/N, a line each in `enters`,
-# `strays` and `runs`; `early` is there when it was typed to while it was busy, or while something else stood in its composer.
+# An agent as seen from outside: `fake.sh claude|codex ARGUMENTS…`. It draws a composer, reads bracketed
+# pastes, submits on Enter, and calls `poolctl hook` (POOLCTL) for each event. Words in a prompt control what
+# it does with it. It records its input in its directory: pastes/N, prompts/N, a line each in `enters`,
+# `strays` and `runs`; `early` exists if it was typed to while busy or while other text stood in its composer.
 kind=$1
 shift
 mode=startup conversation=own-$$-$RANDOM wait=
@@ -43,7 +43,7 @@ record() { # JSON
   printf '{"timestamp":"%s",%s}\n' "$(date -u +%Y-%m-%dT%H:%M:%S.999Z)" "$1" >>record.jsonl
 }
 
-said() { # TEXT, noted as taken
+said() { # TEXT, recorded as accepted
   if [[ $kind = claude ]]; then
     record "\"type\":\"user\",\"isSidechain\":false,\"message\":{\"role\":\"user\",\"content\":\"$(json "$1")\"}"
   else
@@ -114,7 +114,7 @@ allowed() {
   over "$1"
 }
 
-answered() { # the hook that asks has ended
+answered() { # the asking hook has ended
   wait "$asked"
   echo $? >>hooks-ended
   asked=
@@ -126,7 +126,7 @@ answered() { # the hook that asks has ended
   esac
 }
 
-refused() { # at the terminal: no hook tells of that
+refused() { # at the terminal, which no hook reports
   [[ -z $asked ]] || kill "$asked"
   turn= dialog= asked= above='⎿  Interrupted · What should Claude do instead?'
 }
@@ -146,7 +146,7 @@ escape() {
 
 submit() {
   prompt=$text
-  # As one that reads a paste as keys.
+  # Like an agent that reads a paste as single keys.
   [[ $prompt != *ALTER* ]] || prompt=${prompt//$'\t'/}
   text= swallowed= above=
   prompts=$((prompts + 1))
@@ -186,12 +186,12 @@ submit() {
   esac
 }
 
-clear_conversation() { # its own command: another conversation in the same agent
+clear_conversation() { # the agent's own command: a new conversation in the same process
   conversation=after-$conversation
   tell SessionStart ',"source":"clear"'
 }
 
-begin_background() { # until `background-ends` is there
+begin_background() { # until `background-ends` exists
   [[ $kind = claude ]] && background='1 shell · ← for agents' || background='1 background terminal running · /ps to view'
 }
 
@@ -206,7 +206,7 @@ limit() { # UNTIL
 }
 
 enter() {
-  # One that finds nothing is another thing: pressed again while this stood still.
+  # Separate: an Enter that finds no text, pressed again while this script stood still.
   [[ -n $dialog$text ]] && echo enter >>enters || echo enter >>strays
   if [[ -n $dialog ]]; then
     [[ $turn = ask ]] && allowed 'allowed at the terminal'
@@ -247,7 +247,7 @@ press() {
   esac
 }
 
-keyed() { # NUMBER, at another dialog than an offer, or none
+keyed() { # NUMBER, at a dialog other than an offer, or at none
   case $1 in
     1) [[ $turn$dialog = askask ]] && allowed 'allowed at the terminal' || text+=$1 ;;
     2) [[ $dialog = plan ]] && dialog= && printf '\e]0;main\a' || text+=$1 ;;
@@ -256,9 +256,9 @@ keyed() { # NUMBER, at another dialog than an offer, or none
 }
 
 look() {
-  # It blinks while it asks.
+  # The title blinks while it asks.
   [[ $dialog != plan ]] || printf '\e]0;[ ! ] Action Required | main\a'
-  # One that speaks is not silent.
+  # An agent that keeps writing is not silent.
   [[ $text != *SPEAKS* || $turn$dialog ]] || printf '\e7\e8'
   [[ -z $asked ]] || kill -0 "$asked" 2>/dev/null || { answered && draw; }
   [[ ! $background || ! -e background-ends ]] || { background= && draw; }
@@ -270,7 +270,7 @@ look() {
   fi
 }
 
-# A conversation is there once something was said in it. Claude Code tells its end where there is none, and no start.
+# A conversation exists once something was said in it. Without one, Claude Code reports its end but no start.
 if [[ $mode = resume ]] && ! grep -qsxF "$conversation" conversations; then
   if [[ $kind = claude ]]; then
     tell SessionEnd ',"reason":"other"'
@@ -281,7 +281,7 @@ if [[ $mode = resume ]] && ! grep -qsxF "$conversation" conversations; then
   exit 1
 fi
 while [[ $LATE && ! -e ready ]]; do sleep 0.05; done
-if [[ $LATE_PASTES && $mode = resume ]]; then # as Claude Code 2.1.197: what comes before is read as keys
+if [[ $LATE_PASTES && $mode = resume ]]; then # like Claude Code 2.1.197: earlier pastes are read as keys
   started
   until [[ -e pastes-taken ]]; do sleep 0.05; done
 fi

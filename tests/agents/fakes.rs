@@ -1,4 +1,4 @@
-//! Agents that are scripts: they look and act as real ones do as far as the pool can see, and keep what they were given.
+//! Scripted agents: to the pool they look and act like real ones, and they record their input.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,11 +10,11 @@ use serde_json::Value;
 use crate::harness::{Output, PATIENCE, Pool, wait_until};
 
 const SCRIPT: &str = include_str!("fake.sh");
-/// What scripts source from beside them.
+/// Part that the scripts source.
 const TERMINAL: &str = include_str!("terminal.sh");
 
-/// The three daemons, with agents of the kinds `claude` and `codex` and with this configuration besides. Where it begins
-/// with lines without a header, they are of the kind `claude`.
+/// A pool with the three daemons, scripted agents of the kinds `claude` and `codex`, and `config`. Leading
+/// lines of `config` without a header belong to the kind `claude`.
 #[track_caller]
 pub(super) fn pool(config: &str) -> Pool {
     let pool = bare(config);
@@ -22,7 +22,7 @@ pub(super) fn pool(config: &str) -> Pool {
     pool
 }
 
-/// The same; nothing runs.
+/// [`pool`] without the daemons.
 #[track_caller]
 pub(super) fn bare(config: &str) -> Pool {
     let pool = Pool::bare("");
@@ -32,7 +32,7 @@ pub(super) fn bare(config: &str) -> Pool {
     pool
 }
 
-/// Writes the configuration; whoever runs is not told.
+/// Writes the configuration without telling the running daemons.
 #[track_caller]
 pub(super) fn configure(pool: &Pool, config: &str) {
     let pace = "[pool]\ntyping_pause = '300ms'\nidle_quiet = '300ms'\nidle_settle = '300ms'\n";
@@ -41,10 +41,10 @@ pub(super) fn configure(pool: &Pool, config: &str) {
     pool.configure(&text.replace("@SCRIPT@", pool.path("fake.sh").to_str().unwrap()));
 }
 
-/// The table of an agent kind that acts as this agent, with more of an environment and more lines.
+/// Configuration of an agent kind that acts as `agent`, with additional environment and lines.
 pub(super) fn kind(name: &str, agent: &str, env: &str, more: &str) -> String {
     let poolctl = env!("CARGO_BIN_EXE_poolctl");
-    // What the built-in kinds have is said of others.
+    // Written out, since only the built-in kinds have these by default.
     let conversation = match agent {
         "claude" => {
             "start_args = ['--session-id', '{conversation}']\nresume_args = ['--resume', '{conversation}']\n"
@@ -57,7 +57,7 @@ pub(super) fn kind(name: &str, agent: &str, env: &str, more: &str) -> String {
     )
 }
 
-/// A session with an agent in it.
+/// A session with a scripted agent.
 #[derive(Debug)]
 pub(super) struct Agent<'a> {
     pub(super) pool: &'a Pool,
@@ -66,7 +66,7 @@ pub(super) struct Agent<'a> {
 }
 
 impl<'a> Agent<'a> {
-    /// A new session of this kind, whatever it does yet.
+    /// Creates a session of this kind without waiting for the agent.
     #[track_caller]
     pub(super) fn starting(pool: &'a Pool, kind: &str, flags: &[&str]) -> Self {
         let id = pool.ok(&[&["new", "--no-block", "--agent", kind], flags].concat());
@@ -74,7 +74,7 @@ impl<'a> Agent<'a> {
         Self { pool, id, dir }
     }
 
-    /// A new session of this kind, whose agent waits for its first prompt.
+    /// Creates a session of this kind and waits until its agent takes prompts.
     #[track_caller]
     pub(super) fn new(pool: &'a Pool, kind: &str) -> Self {
         let agent = Self::starting(pool, kind, &[]);
@@ -99,28 +99,28 @@ impl<'a> Agent<'a> {
         self.dir.join("work").join(name)
     }
 
-    /// The lines of one; none where it is not there.
+    /// Lines of a file in its directory; none where it does not exist.
     pub(super) fn lines(&self, name: &str) -> Vec<String> {
         let text = fs::read_to_string(self.path(name)).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
     }
 
-    /// What was pasted into it, in order.
+    /// Pastes that it received, in order.
     pub(super) fn pastes(&self) -> Vec<String> {
         numbered(&self.path("pastes"))
     }
 
-    /// The prompts it took, in order.
+    /// Prompts that it accepted, in order.
     pub(super) fn prompts(&self) -> Vec<String> {
         numbered(&self.path("prompts"))
     }
 
-    /// How often Enter was pressed.
+    /// Number of Enter keys it received.
     pub(super) fn enters(&self) -> usize {
         self.lines("enters").len()
     }
 
-    /// Where its hooks leave what no daemon takes.
+    /// Directory where its hooks leave reports that no daemon takes.
     pub(super) fn hooks(&self) -> PathBuf {
         self.dir.join("hooks")
     }
@@ -134,13 +134,13 @@ impl<'a> Agent<'a> {
         fs::rename(fresh, self.hooks().join(format!("{name}.json"))).unwrap();
     }
 
-    /// How many reports its hooks left for a daemon that did not answer.
+    /// Number of reports its hooks left for a daemon that did not answer.
     pub(super) fn spooled(&self) -> usize {
         let files = fs::read_dir(self.hooks()).into_iter().flatten().flatten();
         files.filter(|file| file.path().extension().is_some_and(|end| end == "json")).count()
     }
 
-    /// Waits until all of them are read.
+    /// Waits until all of those reports are read.
     #[track_caller]
     pub(super) fn await_all_read(&self) {
         wait_until("all that was left is read", PATIENCE, || self.spooled() == 0);
@@ -152,21 +152,22 @@ impl<'a> Agent<'a> {
         wait_until(&what, PATIENCE, || self.prompts() == wanted);
     }
 
-    /// The same without the blanks behind them.
+    /// [`Agent::await_prompts`] ignoring trailing blanks.
     #[track_caller]
     pub(super) fn await_taken(&self, wanted: &[&str]) {
         let taken = || self.prompts().iter().map(|text| text.trim_end().to_owned()).collect::<Vec<_>>();
         wait_until(&format!("its prompts are {wanted:?}"), PATIENCE, || taken() == wanted);
     }
 
-    /// That no hook of it failed or printed anything.
+    /// Asserts that no hook of it failed or printed anything.
     #[track_caller]
     pub(super) fn assert_no_hook_failed(&self) {
         assert_eq!(self.lines("failed"), [""; 0], "hooks that failed");
         assert_eq!(self.lines("printed"), [""; 0], "what hooks printed");
     }
 
-    /// That nothing was typed twice, nothing while it was busy, and that no hook of it failed or printed anything.
+    /// Asserts that nothing was typed twice or while it was busy, and that no hook of it failed or printed
+    /// anything.
     #[track_caller]
     pub(super) fn assert_unharmed(&self) {
         let (mut pastes, all) = (self.pastes(), self.pastes().len());
@@ -177,7 +178,7 @@ impl<'a> Agent<'a> {
         self.assert_no_hook_failed();
     }
 
-    /// Lets it end its turn, or its dialog.
+    /// Lets it end its turn or its dialog.
     #[track_caller]
     pub(super) fn go(&self) {
         fs::write(self.path("go"), "").unwrap();
@@ -185,13 +186,13 @@ impl<'a> Agent<'a> {
 
     // ---- what it is told ----
 
-    /// Sends a prompt; its id.
+    /// Sends a prompt; returns its id.
     #[track_caller]
     pub(super) fn send(&self, text: &str) -> String {
         self.pool.ok(&["send", &self.id, text])
     }
 
-    /// Sends one, and waits until it is done: what the agent said.
+    /// Sends a prompt and waits until it is done; returns the agent's reply.
     #[track_caller]
     pub(super) fn tell(&self, text: &str) -> String {
         self.pool.ok(&["send", &self.id, "--result", text])
@@ -209,7 +210,7 @@ impl<'a> Agent<'a> {
         self.pool.show(&self.id)
     }
 
-    /// Waits until `show` is so; what it shows then.
+    /// Waits until `show` has the wanted content; returns it.
     #[track_caller]
     pub(super) fn await_shown(&self, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
         let began = Instant::now();
@@ -223,13 +224,13 @@ impl<'a> Agent<'a> {
         }
     }
 
-    /// Waits until its activity is this; what is shown then.
+    /// Waits until it has this activity; returns its document.
     #[track_caller]
     pub(super) fn await_activity(&self, state: &str) -> Value {
         self.await_shown(state, |shown| shown["activity"] == state)
     }
 
-    /// Waits until it asks for a permission that can be given from here; the id of the request.
+    /// Waits until it asks for a permission that can be answered from outside; returns the request's id.
     #[track_caller]
     pub(super) fn await_ask(&self) -> String {
         self.await_shown("asking", |shown| shown["ask"]["answerable"] == true)["ask"]["id"]
@@ -238,7 +239,7 @@ impl<'a> Agent<'a> {
             .to_owned()
     }
 
-    /// A message as `queue show` has it.
+    /// A message as `queue show` prints it.
     #[track_caller]
     pub(super) fn message(&self, id: &str) -> Value {
         self.pool.json(&["queue", "show", &self.id, id])
@@ -249,13 +250,13 @@ impl<'a> Agent<'a> {
         self.message(id)["state"].as_str().unwrap().to_owned()
     }
 
-    /// Waits until a message is in this state; the message then.
+    /// Waits until a message is in `state`; returns the message.
     #[track_caller]
     pub(super) fn await_state(&self, id: &str, state: &str) -> Value {
         self.await_message(id, PATIENCE, |message| message["state"] == state)
     }
 
-    /// Waits so long until a message is so; the message then.
+    /// Waits at most `limit` until `holds` is true of a message; returns the message.
     #[track_caller]
     pub(super) fn await_message(&self, id: &str, limit: Duration, holds: impl Fn(&Value) -> bool) -> Value {
         let began = Instant::now();
@@ -269,13 +270,13 @@ impl<'a> Agent<'a> {
         }
     }
 
-    /// The events of this kind about it.
+    /// Its events of this kind.
     #[track_caller]
     pub(super) fn events(&self, kind: &str) -> Vec<Value> {
         self.pool.lines(&["events", "--session", &self.id, "--kind", kind])
     }
 
-    /// `poolctl hook` as something in its pane calls it.
+    /// `poolctl hook` as a process in its pane calls it.
     pub(super) fn hook_command(&self, kind: &str, tag: &str) -> Command {
         let mut command = self.pool.poolctl();
         command.args(["hook", kind]).env("POOL_SESSION", &self.id).env("POOL_INCARNATION", tag);
@@ -283,21 +284,21 @@ impl<'a> Agent<'a> {
         command
     }
 
-    /// Calls it with this on its standard input.
+    /// Calls `poolctl hook` with `input`.
     #[track_caller]
     #[must_use = "look at the output or assert how it ended"]
     pub(super) fn hook(&self, kind: &str, input: &Value) -> Output {
         self.hook_of(kind, input, &self.tag())
     }
 
-    /// The same as something in another incarnation.
+    /// Calls `poolctl hook` as a process of the incarnation `tag`.
     #[track_caller]
     #[must_use = "look at the output or assert how it ended"]
     pub(super) fn hook_of(&self, kind: &str, input: &Value, tag: &str) -> Output {
         Output::of(&mut self.hook_command(kind, tag), input.to_string().as_bytes())
     }
 
-    /// The same where poold does not answer in time: the report is left in a file.
+    /// Calls `poolctl hook` while `poold` does not answer in time: the report is left in a file.
     #[track_caller]
     pub(super) fn unheard(&self, kind: &str, input: &Value) {
         let mut command = self.hook_command(kind, &self.tag());
@@ -305,14 +306,14 @@ impl<'a> Agent<'a> {
         Output::of(&mut command, input.to_string().as_bytes()).expect(0);
     }
 
-    /// Which incarnation runs.
+    /// Tag of the running incarnation.
     #[track_caller]
     pub(super) fn tag(&self) -> String {
-        // poold may be away.
+        // Read from its own file: `poold` may be away.
         self.lines("tag").last().unwrap().clone()
     }
 
-    /// Its conversation, as it was started with it last.
+    /// Conversation id of its latest start.
     #[track_caller]
     pub(super) fn conversation(&self) -> String {
         let runs = self.lines("runs");
@@ -320,7 +321,7 @@ impl<'a> Agent<'a> {
     }
 }
 
-/// The contents of the files 1, 2, … of a directory.
+/// Contents of the files 1, 2, … of a directory.
 fn numbered(dir: &std::path::Path) -> Vec<String> {
     (1..)
         .map_while(|n| fs::read(dir.join(n.to_string())).ok())

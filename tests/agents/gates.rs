@@ -1,5 +1,5 @@
-//! When a prompt waits, why, and that it goes in when that is over: somebody types, reads or holds the lock, the program
-//! does not read, is full-screen or gone.
+//! When a prompt waits, with which reason, and that it is typed afterwards: a person types, copies or holds
+//! the lock, the program does not read, is full-screen or gone.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::harness::{PATIENCE, Pool, Program, Talk, eventually, send_signal, wait_until};
 
-/// A kind of which prompts wait for full-screen programs to end, and a short pause for whoever types.
+/// An agent kind whose prompts wait for full-screen programs to end; a short typing pause.
 const CONFIG: &str = "
 [pool]
 typing_pause = '6s'
@@ -26,7 +26,7 @@ args = ['-c', 'stty raw -echo opost onlcr; while [ ! -e quit ]; do \"$SCREEN\" t
 wait_for_screen = true
 ";
 
-/// A person at a terminal, attached by `poolctl attach`. The client is killed when this is dropped.
+/// A person at a terminal, attached by `poolctl attach`. The client is killed on drop.
 struct Person {
     keyboard: File,
     client: Child,
@@ -47,7 +47,7 @@ impl Person {
         // Until the terminal is closed.
         thread::spawn(move || while screen.read(&mut [0; 4096]).is_ok_and(|read| read > 0) {});
         let person = Self { keyboard, client };
-        wait_until("somebody is attached", PATIENCE, || pool.show(session)["attached_clients"] == 1);
+        wait_until("a client is attached", PATIENCE, || pool.show(session)["attached_clients"] == 1);
         person
     }
 
@@ -65,7 +65,7 @@ impl Drop for Person {
     }
 }
 
-/// A session whose program copies its raw terminal input to the file of this name.
+/// Creates a session whose program copies its raw terminal input to the file `name`.
 fn recorder(pool: &Pool, name: &str) -> String {
     let out = pool.path(name);
     let id = pool.script(name, &format!("stty raw -echo; : >{0}; exec cat >{0}", out.display()));
@@ -73,7 +73,7 @@ fn recorder(pool: &Pool, name: &str) -> String {
     id
 }
 
-/// Waits until the message waits for this reason, and says so everywhere.
+/// Waits until the message waits with this reason, and checks that `show` and the queue both say so.
 #[track_caller]
 fn await_reason(pool: &Pool, session: &str, message: &str, reason: &str) {
     let says = |value: &Value| value.as_str().is_some_and(|why| why.contains(reason));
@@ -101,7 +101,7 @@ fn a_prompt_waits_while_somebody_types_in_an_attached_terminal() {
     let pool = Pool::with(CONFIG);
     let id = recorder(&pool, "web");
     let mut person = Person::attached(&pool, "web");
-    // Who is attached and does not type holds nothing back.
+    // A person who is attached but does not type holds nothing back.
     pool.ok(&["send", "--wait", "done", &id, "first"]);
     person.types(b"dra");
     pool.await_file("web", |bytes| bytes.ends_with(b"dra"));
@@ -150,7 +150,7 @@ fn a_prompt_for_a_pane_that_died_meanwhile_goes_into_the_next_one() {
     let message = pool.ok(&["send", &id, "after"]);
     await_reason(&pool, &id, &message, "it is in copy mode");
     let (agent, _) = pool.pane_pids(&id);
-    // It may be looked at before anybody knows that its program is over.
+    // The prompt may be tried before the program's end is known.
     pool.kill9(Program::Watch);
     pool.kill9(Program::Reaper);
     send_signal(agent, Signal::SIGKILL);
@@ -159,14 +159,14 @@ fn a_prompt_for_a_pane_that_died_meanwhile_goes_into_the_next_one() {
     pool.start(Program::Reaper);
     pool.await_lifecycle(&id, "stopped");
     assert_eq!(pool.json(&["queue", "show", &id, &message])["state"], "queued");
-    // One that is over takes no more until it is to run again.
+    // A session that has ended accepts no more messages until it is to run again.
     pool.ctl(&["send", &id, "never"]).expect(5);
     pool.ok(&["restart", &id]);
     await_done(&pool, &id, &message);
     assert_eq!(pool.await_file("web", |bytes| bytes.ends_with(b"after\r")), b"before\rafter\r");
 }
 
-/// A session whose program reads nothing before this file is there, and then writes what it reads to `out`.
+/// A session whose program reads nothing until the returned file exists; then it writes its input to `out`.
 #[track_caller]
 fn deaf(pool: &Pool) -> (String, PathBuf) {
     let go = pool.path("go");
@@ -214,7 +214,7 @@ fn a_prompt_waits_for_a_program_that_has_not_read_what_somebody_typed() {
     assert_eq!(pool.await_file("out", |bytes| bytes.ends_with(b"\r")), b"abtext\r");
 }
 
-/// Where the kind says so, a prompt waits until a full-screen program is left.
+/// Asserts that, where the agent kind says so, a prompt waits until a full-screen program ends.
 #[track_caller]
 fn waits_for_screen(program: &str, leave: &[&str]) {
     let pool = Pool::with(CONFIG);
@@ -256,7 +256,8 @@ fn l05_a_prompt_waits_while_somebody_holds_the_lock() {
     assert_eq!(pool.await_file("web", |bytes| bytes.ends_with(b"\r")), b"text\r");
 }
 
-/// Twenty at once, each text of several lines: every one whole, none within another, each sender's in its order.
+/// Twenty senders at once, each text of several lines: every text arrives whole, none inside another, each
+/// sender's in order.
 #[test]
 fn t07_what_twenty_send_at_once_arrives_whole_and_in_each_senders_order() {
     const SENDERS: usize = 20;
@@ -297,7 +298,7 @@ fn dir(pool: &Pool, session: &str) -> PathBuf {
     PathBuf::from(pool.show(session)["dir"].as_str().unwrap())
 }
 
-/// Waits until it is typed, and says why no more.
+/// Waits until the message is `typed` with this reason.
 #[track_caller]
 fn await_typed(pool: &Pool, session: &str, message: &str, reason: &str) {
     eventually(&format!("typed: {reason}"), PATIENCE, || {
@@ -307,7 +308,8 @@ fn await_typed(pool: &Pool, session: &str, message: &str, reason: &str) {
     });
 }
 
-/// Nothing reads: what is told of each prompt stays `typed`, however often one looks, and never becomes `done`.
+/// Without a reader, the state of each prompt stays `typed`, however often it is checked, and never becomes
+/// `done`.
 #[test]
 fn a_prompt_is_done_once_it_was_read_and_not_before() {
     let pool = Pool::with("[pool]\nmax_sessions = 100\n");
@@ -319,7 +321,7 @@ fn a_prompt_is_done_once_it_was_read_and_not_before() {
     for (name, id) in names.iter().zip(&sent) {
         await_typed(&pool, name, id, "typed, and its program has not read it yet");
     }
-    // Its end is no reading.
+    // The program's end does not count as reading.
     for (n, (name, id)) in names.iter().zip(&sent).enumerate() {
         let (_, program) = pool.pane_pids(name);
         if n % 2 == 0 {
@@ -333,7 +335,7 @@ fn a_prompt_is_done_once_it_was_read_and_not_before() {
         });
         assert_eq!(shown["state"], "dead", "{shown}");
     }
-    // What is thrown away was not read, though nothing waits any more.
+    // Discarded input was not read, although nothing waits in the terminal any more.
     if std::process::Command::new("perl").arg("-v").output().is_ok() {
         let script = "use POSIX; sleep 2; tcflush(0, TCIFLUSH); sleep 1000";
         pool.ok(&["new", "flush", "--", "perl", "-e", script]);
@@ -341,7 +343,7 @@ fn a_prompt_is_done_once_it_was_read_and_not_before() {
         let thrown = "typed, and its program threw it away, or has not got it yet: `poolctl queue resolve`";
         await_typed(&pool, "flush", &id, thrown);
     }
-    // What reads is done.
+    // With a reader, the prompt is done.
     pool.ok(&["new", "cat", "--", "cat"]);
     assert_eq!(pool.json(&["send", "cat", "--wait", "done", "hello"])["state"], "done");
 }
@@ -366,7 +368,7 @@ fn a_shell_is_done_when_it_is_in_front_again_and_what_runs_in_it_gets_no_prompt(
             assert_eq!(done(slow)["state"], "done");
             assert!(dir(&pool, name).join("work").join(file).exists(), "{name}: {slow}");
         }
-        // A program that somebody started in it by hand is no shell.
+        // A program that a person started by hand in the shell gets no prompt.
         pool.ok(&["keys", name, "c", "a", "t", "Space", ">", "c", "a", "u", "g", "h", "t", "Enter"]);
         wait_until("cat runs", PATIENCE, || dir(&pool, name).join("work/caught").exists());
         let next = pool.ok(&["send", name, "touch after"]);
@@ -378,7 +380,7 @@ fn a_shell_is_done_when_it_is_in_front_again_and_what_runs_in_it_gets_no_prompt(
     }
 }
 
-/// `wait --for idle`, with all that is known of the session where it does not come.
+/// `wait --for idle`; prints everything known about the session on failure.
 #[track_caller]
 fn await_idle(pool: &Pool, session: &str) {
     let waited = pool.ctl(&["--timeout", "30s", "wait", session, "--for", "idle"]);

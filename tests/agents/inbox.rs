@@ -1,11 +1,11 @@
-//! One list of all that waits for a person, each with the command that goes on from there.
+//! The inbox: everything that waits for a person, each entry with the command to go on.
 
 use serde_json::Value;
 
 use super::fakes::{self, Agent};
 use crate::harness::{PATIENCE, Pool, wait_until};
 
-/// What waits for a person in this session: kinds, and the commands.
+/// A session's inbox entries: kind and command.
 fn inbox(pool: &Pool, session: &str) -> Vec<(String, String)> {
     let items = pool.lines(&["inbox"]);
     let of = items.iter().filter(|item| item["session"] == session);
@@ -37,7 +37,7 @@ fn what_waits_for_a_person_is_listed_with_the_command_that_goes_on() {
     assert!(pool.ctl(&["status"]).stdout.contains("poolctl inbox"));
     let shown = pool.ok(&["inbox"]);
     assert!(shown.contains("touch made") && shown.contains(&next), "{shown}");
-    // Each command as it is shown does it.
+    // Each command works as printed.
     for command in [next, resolve.replace("done|retry|dead", "done"), restart] {
         let words: Vec<&str> = command.split_whitespace().skip(1).collect();
         pool.ok(&words);

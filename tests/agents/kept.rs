@@ -1,4 +1,4 @@
-//! What is never lost by parking a session: a text that nobody has sent yet, and what its agent runs in the background.
+//! Parking never loses an unsent text in a composer, nor processes that an agent runs in the background.
 
 use std::fs;
 
@@ -7,12 +7,12 @@ use nix::sys::signal::Signal;
 use super::fakes::{self, Agent};
 use crate::harness::{PATIENCE, send_signal, wait_until};
 
-/// How often it was to be put aside and was not.
+/// Number of times the session was to be parked and was not.
 fn kept(agent: &Agent<'_>) -> usize {
     agent.events("session_live").len() - agent.lines("runs").len()
 }
 
-/// It is idle for longer than it may be, and goes on.
+/// Asserts that the session, idle for longer than allowed, stays live for the reason `why`.
 #[track_caller]
 fn stays(agent: &Agent<'_>, why: &str) {
     let before = kept(agent);
@@ -34,7 +34,7 @@ fn a_text_that_nobody_has_sent_yet_keeps_its_session() {
         wait_until("it is drawn", PATIENCE, || pool.ok(&["capture", &agent.id]).contains("half"));
         stays(&agent, "its composer holds text");
         assert!(pool.ok(&["capture", &agent.id]).contains("half"));
-        // Once it is gone, so may the session.
+        // Without the text, the session may be parked.
         agent.keys(&["C-c"]);
         pool.await_lifecycle(&agent.id, "parked");
     }
@@ -47,14 +47,14 @@ fn what_an_agent_runs_in_the_background_keeps_its_session() {
         let agent = Agent::new(&pool, kind);
         agent.tell("BACKGROUND");
         stays(&agent, what);
-        // It takes prompts all the same.
+        // It takes prompts nevertheless.
         agent.tell("meanwhile");
         fs::write(agent.path("background-ends"), "").unwrap();
         pool.await_lifecycle(&agent.id, "parked");
     }
 }
 
-/// A helper, in the terminal session of its agent, keeps nothing.
+/// A helper in the agent's own terminal session does not prevent parking.
 #[cfg(target_os = "linux")]
 #[test]
 fn what_an_agent_runs_and_does_not_show_keeps_its_session() {

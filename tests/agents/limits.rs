@@ -1,4 +1,4 @@
-//! Agents that have used up what they may.
+//! Agents that have reached a usage limit.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -12,7 +12,7 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
 }
 
-/// Sends a prompt at which the agent meets its limit; the message when it is dead.
+/// Sends a prompt at which the agent reaches its limit; returns the message once it is dead.
 #[track_caller]
 fn limited(agent: &Agent<'_>, until: u64) -> Value {
     let id = agent.send(&format!("LIMIT {until}"));
@@ -36,7 +36,7 @@ fn a_limit_is_an_error_for_as_long_as_the_agent_says_and_holds_prompts_back() {
         assert!(why.contains("used up what it may"), "{why}");
         assert_eq!(agent.state(&id), "queued");
         assert_eq!(agent.prompts().len(), 1, "{kind}");
-        // It is pinned: its slot is not given to others, whatever it waits for.
+        // It is pinned: its slot goes to no other session, however long it waits.
         wait_until("it will be told to go on", PATIENCE, || {
             pool.lines(&["queue", "ls", &agent.id, "--state", "queued"]).len() == 2
         });
@@ -58,7 +58,7 @@ fn the_slot_of_one_that_is_limited_goes_to_others_and_it_waits_for_its_time() {
         assert_eq!(waiting[0]["origin"], "pool:limit");
         assert!(waiting[0]["not_before"].is_string(), "{waiting:?}");
         assert_eq!(agent.lines("runs").len(), 1, "nothing wakes it before");
-        // Whoever wants it anyway has it, in the same conversation.
+        // A user may restore it earlier; it keeps its conversation.
         pool.ok(&["restore", &agent.id]);
         wait_until("it runs again", PATIENCE, || agent.lines("runs").len() == 2);
         assert!(agent.lines("runs")[1].starts_with("resume "));
@@ -111,7 +111,7 @@ fn it_is_told_to_go_on_once_when_its_time_has_come_and_not_again_before_it_has_f
     agent.await_state(&told[0]["id"].to_string(), "done");
     assert_eq!(agent.await_activity("idle")["limited_until"], json!(null));
     assert_eq!(agent.tell("thanks"), "done: thanks");
-    // After a turn that was finished it is told again.
+    // After a completed turn, the next limit is followed by another `continue`.
     limited(&agent, now() + 4);
     wait_until("again", PATIENCE, || agent.prompts().len() == 5);
     assert_eq!((agent.prompts()[4].as_str(), agent.pastes().len()), ("continue", 5));
@@ -137,7 +137,7 @@ fn a_limit_that_is_lifted_early_keeps_nobody_waiting() {
         !pool.lines(&["queue", "ls", &agent.id, "--state", "queued"]).is_empty()
     });
     let id = agent.send("next");
-    // Its user logs in with another account, and goes on.
+    // Its user logs in with another account and goes on.
     agent.keys(&["m", "i", "n", "e"]);
     agent.keys(&["Enter"]);
     agent.await_state(&id, "done");
@@ -156,7 +156,7 @@ fn one_that_meets_its_limit_again_at_once_is_told_again_when_that_is_over_and_no
     limited(&agent, now() + 4);
     wait_until("it is told to go on", PATIENCE, || agent.prompts().len() == 2);
     agent.await_shown("limited again", |shown| shown["limited_until"].is_string());
-    // One that is limited after it is to be told to go on.
+    // The other agent reaches a limit later and is to be told to go on.
     limited(&other, second);
     let told = |agent: &Agent<'_>| {
         let all = pool.lines(&["queue", "ls", &agent.id]);

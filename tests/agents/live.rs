@@ -1,5 +1,5 @@
-//! What a session writes, as it comes: every byte at its offset, whatever becomes of the session, its log, poold or the
-//! reader; and a terminal to begin from, to type into and to resize.
+//! A session's live output: every byte at its offset, whatever happens to the session, its log, poold or the
+//! reader; and the terminal: its snapshot, input and resizing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,12 +17,12 @@ use serde_json::{Value, json};
 
 use crate::harness::{PATIENCE, Pool, Program, Talk, pids, send_signal, wait_until, words};
 
-/// Parts of half a megabyte, of which none goes while a test runs.
+/// Log parts of half a megabyte, none of which is removed while a test runs.
 const MANY_PARTS: &str = "[logs]\nmax_size = '16MiB'\nkeep = 31\n[reaper]\ngrace = '200ms'\n";
-/// What is written in a test that is to rotate the log, as a terminal makes of it.
+/// Number of lines that make the log rotate.
 const LINES: usize = 300_000;
 
-/// An agent that may be parked, and tells which of its runs it is.
+/// An agent that may be parked and prints the number of its run.
 const PARKABLE: &str = r#"
 [reaper]
 grace = "200ms"
@@ -43,13 +43,13 @@ fn connect(pool: &Pool, role: Role) -> Connection {
     connection
 }
 
-/// Whoever follows what a session writes.
+/// A subscriber to a session's output.
 struct Viewer {
     connection: Connection,
-    /// What it has, and the offset of the first byte of that.
+    /// Bytes received, and the offset of the first of them.
     bytes: Vec<u8>,
     first: u64,
-    /// Offsets to which it was told to go on.
+    /// Offsets at which the stream continued after a gap.
     truncated: Vec<u64>,
     closed: Option<u64>,
 }
@@ -66,7 +66,7 @@ impl Viewer {
         Self { connection, bytes: Vec::new(), first, truncated: Vec::new(), closed: None }
     }
 
-    /// Takes the next frame.
+    /// Processes the next frame.
     #[track_caller]
     fn read(&mut self) {
         let end = self.first + self.bytes.len() as u64;
@@ -140,7 +140,8 @@ fn every_byte_comes_over_rotation_and_restart_and_from_any_offset() {
     assert!(viewer.bytes == logged(&pool, &id), "as it is in the log");
     let parts = fs::read_dir(dir(&pool, &id).join("logs")).unwrap().count();
     assert!(parts > 5, "{parts} files: it was rotated");
-    // One that comes when all is over begins anywhere, too: in an early part, at its end, and beyond.
+    // A subscriber that comes after the end may also start anywhere: in an early part, at its end, and
+    // beyond.
     let end = viewer.closed.unwrap();
     for from in [0, 1, 700_001, one as u64, end - 1, end, end + 1000] {
         let mut viewer = Viewer::new(&pool, &id, Some(from));
@@ -227,8 +228,8 @@ fn a_program_that_ends_is_followed_to_the_end_of_its_log() {
     }
 }
 
-/// It has not read what a program printed when that ends, and is to take its end for the end of the output, or
-/// to remove its pane.
+/// tmux has not yet read a program's last output when the program ends; it must not take the end for the end
+/// of the output, nor remove the pane.
 #[test]
 fn what_is_printed_last_is_kept_however_late_tmux_reads_it() {
     let pool = Pool::new();
@@ -242,13 +243,13 @@ fn what_is_printed_last_is_kept_however_late_tmux_reads_it() {
         let tmux = pool.tmux_pid().unwrap();
         send_signal(tmux, Signal::SIGSTOP);
         fs::write(&go, "").unwrap();
-        // In one look: they wait for tmux for a moment only.
+        // Checked with one listing, since the inits wait for tmux only for a moment.
         wait_until("their programs are over", PATIENCE, || {
             let all = pool.lines(&["ls", "--all"]);
             let over = |id: &String| all.iter().any(|s| s["id"] == **id && s["lifecycle"] != "live");
             ids.iter().all(over)
         });
-        // Time for whoever does not wait for tmux.
+        // Time for an init that would not wait for tmux.
         std::thread::sleep(Duration::from_millis(300));
         send_signal(tmux, Signal::SIGCONT);
         for mut viewer in viewers {
@@ -269,7 +270,7 @@ fn all_of_a_long_output_is_kept() {
     assert!(viewer.bytes == format!("{all}the last word").into_bytes(), "{} bytes", viewer.bytes.len());
 }
 
-/// The log writers of a session.
+/// Pids of a session's log writers.
 fn writers(dir: &Path) -> Vec<u32> {
     let logs = dir.join("logs").into_os_string().into_encoded_bytes();
     let writes = |pid: &u32| {
@@ -295,7 +296,7 @@ fn a_log_writer_that_is_late_is_waited_for() {
     assert!(viewer.bytes.ends_with(b"the last word"), "{}", String::from_utf8_lossy(&viewer.bytes));
 }
 
-/// One call, which may be refused.
+/// Makes one call, which may be refused.
 fn call(pool: &Pool, op: Option<&str>, request: Request) -> Result<Response, Refusal> {
     connect(pool, Role::Client).call(op.map(|op| OpId::Named(op.to_owned())), None, request).unwrap()
 }
@@ -326,7 +327,7 @@ fn a_viewer_begins_with_the_screen_and_misses_nothing_after_it() {
     let mut viewer = Viewer::new(&pool, &id, Some(begin.offset));
     assert_eq!(input(&pool, "once", &id, b"hello\r"), Ok(Response::Done));
     viewer.read_until(|text| text.contains("hello\r\nhello\r\n"));
-    // The same operation is not done again.
+    // The same operation is not carried out again.
     assert_eq!(input(&pool, "once", &id, b"hello\r"), Ok(Response::Done));
     assert_eq!(input(&pool, "twice", &id, b"!\r"), Ok(Response::Done));
     viewer.read_until(|text| text.contains("!\r\n!\r\n"));
@@ -387,7 +388,7 @@ fn rpc_prints_frames_until_it_is_over_and_outlives_poold() {
     let closed = |rpc: &Talk| frames(rpc).last().is_some_and(|frame| !frame["frame"]["closed"].is_null());
     wait_until("it is over", PATIENCE, || closed(&rpc));
     assert!(frames(&rpc).last().unwrap()["frame"]["closed"]["offset"].as_u64() >= Some(end as u64));
-    // And answers what comes next.
+    // The connection answers further requests.
     rpc.say(&json!({ "output": { "session": "nobody", "from": null } }).to_string());
     rpc.say("\"ping\"");
     rpc.hang_up();

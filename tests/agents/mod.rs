@@ -1,4 +1,4 @@
-//! Agents: what they are told, what they do, what is seen of it.
+//! Agents: their prompts, their reports, and what the pool sees of them.
 
 mod activity;
 mod approve;

@@ -1,5 +1,5 @@
-//! Agents that are known by data: OpenCode by its plugin's reports, Aider by its history of prompts, any other by what the
-//! configuration says of its screen and by `poolctl hook generic`.
+//! Agents described by data: OpenCode by its plugin's reports, Aider by its prompt history, any other by a
+//! configured description of its screen and by `poolctl hook generic`.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use crate::harness::{PATIENCE, Pool, wait_until};
 
 const SCRIPT: &str = include_str!("plain.sh");
 const KINDS: [&str; 3] = ["opencode", "aider", "mine"];
-/// What a user says of an agent that the pool does not know.
+/// A user's configuration of an agent that the pool does not know.
 const MINE: &str = "confirm = 'hook'\nparkable = true\n\
     screen = { composer = '^mine: ?(.*)\\z', works = '^mine works', dialog = '^.*\\(Y\\)es/\\(N\\)o.*\\z' }\n";
 
@@ -38,7 +38,7 @@ fn what_they_are_sent_arrives_as_it_is_and_is_confirmed() {
         for text in texts {
             pool.ok(&["send", &agent.id, "--wait", "done", text]);
         }
-        // Blanks at the end are no part of it.
+        // Trailing blanks are not part of the prompt.
         let taken: Vec<String> = agent.prompts().iter().map(|text| text.trim_end().to_owned()).collect();
         assert_eq!(taken, texts, "{kind}");
         agent.assert_no_hook_failed();
@@ -88,7 +88,7 @@ fn nothing_is_typed_into_what_they_ask() {
         let next = agent.send("the next");
         agent.await_state(&asks, "accepted");
         wait_until("it asks", PATIENCE, || pool.ok(&["capture", &agent.id]).contains("(Y)es/(N)o"));
-        // Aider says so itself.
+        // Aider reports the question itself.
         if kind == "aider" {
             agent.await_activity("attention");
         }

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# An agent as OpenCode, as Aider, or as one that nobody knows: `plain.sh opencode|aider|mine`. It draws a composer, reads a paste in
-# brackets and takes it on Enter; it reports as the real one does: OpenCode's plugin by `poolctl hook opencode`, Aider by its history
-# of prompts and its command for notifications, the unknown one by `poolctl hook generic`. The prompts that it took are in
-# prompts/N. `ASK` in a prompt asks for a permission, `LOOK` asks at the terminal; until `go` is there a `SLOW` one works.
+# An agent like OpenCode, Aider, or one that the pool does not know: `plain.sh opencode|aider|mine`. It draws
+# a composer, reads bracketed pastes and submits on Enter. It reports as the real ones do: OpenCode's plugin
+# by `poolctl hook opencode`, Aider by its prompt history and its notification command, the unknown one by
+# `poolctl hook generic`. Accepted prompts are in prompts/N. `ASK` in a prompt asks for a permission, `LOOK`
+# asks at the terminal; a `SLOW` prompt takes until the file `go` exists.
 kind=$1
 mkdir -p prompts
 prompts=0 before= text= turn= asks= hook= paused=
@@ -51,7 +52,7 @@ take() {
   local prompt=$text
   text= turn=works prompts=$((prompts + 1))
   printf '%s' "$prompt" >prompts/$prompts
-  # As Aider: the same text twice in a row is written down once.
+  # Like Aider: the same text twice in a row is recorded once.
   if [[ $kind = aider && $prompt != "$before" ]]; then
     { printf '\n# 2026-11-24 02:00:37.845368\n'; printf '%s\n' "$prompt" | sed 's/^/+/'; } >>"$AIDER_INPUT_HISTORY_FILE"
   fi

@@ -1,4 +1,4 @@
-//! What hooks report to workers: uses of tools and ends of turns, where the configuration wants them.
+//! Hook reports queued for workers: tool uses and ends of turns, where the configuration asks for them.
 
 use serde_json::{Value, json};
 
@@ -7,13 +7,13 @@ use crate::harness::{Output, Pool, Program};
 
 const BOTH: &str = "observations = true\nsummaries = true\n";
 
-/// The messages of this kind.
+/// Messages of this kind.
 #[track_caller]
 fn queued(agent: &Agent<'_>, kind: &str) -> Vec<Value> {
     agent.pool.lines(&["queue", "ls", &agent.id, "--kind", kind])
 }
 
-/// Works one message of this kind; what its handler got.
+/// Works one message of this kind; returns its handler's input.
 #[track_caller]
 fn worked(agent: &Agent<'_>, kind: &str) -> Value {
     let mut command = agent.pool.poolctl();
@@ -42,7 +42,7 @@ fn each_use_of_a_tool_and_each_end_of_a_turn_is_a_message_for_workers() {
     agent.await_state(&id, "done");
     let waiting = queued(&agent, "observation");
     assert_eq!(waiting.len(), 2, "{waiting:?}");
-    // It is no prompt of the session's own.
+    // It does not count as a prompt of the session.
     assert!(waiting.iter().all(|message| message["origin"] == format!("hook:{}", agent.id)), "{waiting:?}");
     assert_eq!(agent.prompts(), ["TOOL it"]);
     let seen = worked(&agent, "observation");
@@ -69,12 +69,12 @@ fn c04_an_observation_tells_of_the_prompt_that_it_belongs_to() {
         }
         pool.restart_poold();
     }
-    // One that a person typed is no message.
+    // A tool use in a turn that a person started belongs to no message.
     agent.hook("claude", &used(&agent, "by hand")).expect(0);
     assert_eq!(worked(&agent, "observation")["prompt"], json!(null));
 }
 
-/// A use of a tool.
+/// A hook payload that reports a tool use.
 fn used(agent: &Agent<'_>, id: &str) -> Value {
     json!({
         "hook_event_name": "PostToolUse", "session_id": agent.conversation(), "tool_name": "Edit",
@@ -127,7 +127,7 @@ fn c07_the_same_use_of_a_tool_is_one_message() {
     agent.hook("claude", &used(&agent, "the same")).expect(0);
     agent.await_all_read();
     assert_eq!(queued(&agent, "observation").len(), 2);
-    // What was left while poold was away is no other.
+    // A report left while `poold` was away is no second message.
     pool.kill9(Program::Poold);
     agent.hook("claude", &used(&agent, "a third")).expect(0);
     assert_eq!(agent.spooled(), 1);
@@ -165,7 +165,7 @@ fn c08_summaries_that_fail_again_and_again_are_held_back_and_not_lost() {
         drop(Output::of(&mut command, b""));
     }
     assert_eq!(pool.status()["breakers"][0]["kind"], "summarize");
-    // The agent goes on, and what it says is kept.
+    // The agent goes on, and its reports are kept.
     agent.tell("two");
     agent.tell("three");
     pool.restart_poold();

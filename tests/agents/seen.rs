@@ -1,4 +1,4 @@
-//! What is seen of agents from outside: dialogs that the configuration answers, prompts that come back at once.
+//! Agents seen from outside: dialogs that the configuration answers, prompts that return at once.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{PATIENCE, Pool, Program, eventually, wait_until};
 
-/// An agent that begins with a dialog, takes one key for its answer, and then waits for its first prompt.
+/// An agent that starts with a dialog, takes one key as the answer, and then waits for its first prompt.
 fn asking(dialogs: &str) -> String {
     let screens = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/agents/tests/screens");
     format!(
@@ -32,7 +32,7 @@ exec cat >out
     )
 }
 
-/// A session of it that shows this dialog.
+/// Creates a session of it that shows this dialog.
 fn begin(pool: &Pool, name: &str, dialog: &str) -> String {
     let cwd = pool.path(name);
     fs::create_dir(&cwd).unwrap();
@@ -50,7 +50,7 @@ fn a_dialog_at_the_start_is_answered_as_the_configuration_says_once_and_no_other
     assert_eq!(read("trust", "answer"), "\r");
     pool.await_file(pool.path("trust").join("out"), |bytes| bytes.ends_with(b"\r"));
     assert_eq!(read("trust", "out"), "\x1b[200~text\x1b[201~\r", "one key, and then the prompt");
-    // Whatever else is asked waits for a person.
+    // Any other dialog waits for a person.
     let asks =
         eventually("it asks", PATIENCE, || Some(pool.show(&other)).filter(|s| s["activity"] == "attention"));
     assert_eq!((&asks["activity_detail"], &asks["ask"]["kind"]), (&json!("bypass"), &json!("dialog")));

@@ -1,4 +1,5 @@
-//! Reports of hooks: of which incarnation and conversation, in which order, and those that were left while nobody listened.
+//! Hook reports: checked for incarnation and conversation, kept in order, and read later if they were left
+//! while no daemon answered.
 
 use std::fs;
 use std::process::Command;
@@ -8,7 +9,7 @@ use serde_json::{Value, json};
 use super::fakes::{self, Agent};
 use crate::harness::{Output, PATIENCE, Program, wait_until};
 
-/// A hook's input of this agent's own conversation.
+/// A hook payload of this agent's own conversation.
 fn says(agent: &Agent<'_>, event: &str, more: Value) -> Value {
     let mut input = json!({ "hook_event_name": event, "session_id": agent.conversation() });
     for (key, value) in more.as_object().unwrap() {
@@ -17,7 +18,7 @@ fn says(agent: &Agent<'_>, event: &str, more: Value) -> Value {
     input
 }
 
-/// What there is to be changed by a report: what `show` tells of the agent.
+/// Everything that a report could change: the agent's fields of `show`.
 fn known(agent: &Agent<'_>) -> Value {
     let shown = agent.show();
     json!([shown["activity"], shown["activity_since"], shown["ask"], shown["conversation"], shown["skill"]])
@@ -56,19 +57,20 @@ fn an_agent_that_runs_inside_of_this_one_is_not_heard() {
         let id = agent.send("SLOW work");
         agent.await_state(&id, "accepted");
         let before = known(&agent);
-        // It has inherited the environment, and has a conversation of its own.
+        // A child agent inherited the environment, and has a conversation of its own.
         let of = |event: &str| json!({ "hook_event_name": event, "session_id": "a-child", "turn_id": "c1" });
         let mut reports = ["SessionStart", "UserPromptSubmit", "PreToolUse", "Stop", "SessionEnd"].map(of);
         reports[0]["source"] = json!("startup");
         reports[1]["prompt"] = json!("SLOW work");
         reports[3]["last_assistant_message"] = json!("the child is done");
         for report in &reports {
-            // By hooks that its user installed: where the pool wired some, these keep quiet.
+            // By hooks that its user installed: where the pool wired hooks, these stay silent.
             let mut command = agent.hook_command(kind, &agent.tag());
             let said =
                 Output::of(command.arg("--installed").env("POOL_HOOKED", "1"), report.to_string().as_bytes());
             assert_eq!(said.expect(0).stdout, "");
-            // By hooks of another sort. Only the beginning of a conversation of Codex, which chooses it, is its own.
+            // By hooks of another kind. Only the start of a conversation of Codex, which chooses its id, is
+            // taken for its own.
             if kind == "claude" || report["hook_event_name"] != "SessionStart" {
                 assert_eq!(agent.hook(kind, report).expect(0).stdout, "");
             }
@@ -98,7 +100,7 @@ fn what_a_hook_says_late_is_not_news() {
     let long_ago = 1_000_000_000_000;
     let id = agent.send("SLOW work");
     agent.await_state(&id, "accepted");
-    // Of a turn long ago: neither the agent nor the prompt is done.
+    // A report of a turn long ago: it ends neither the agent's turn nor the prompt.
     spool("old", long_ago, json!({ "turn_over": { "turn": null, "said": "long ago" } }));
     agent.await_all_read();
     assert_eq!((agent.state(&id).as_str(), &agent.show()["activity"]), ("accepted", &json!("busy")));

@@ -1,19 +1,20 @@
-# The terminal of an agent that is a script. Who sources this has `press KEY`, which may call `read_paste`, `draw`, and `look`,
-# which is called while no key comes; descriptor 3 is the keyboard.
+# The terminal of a scripted agent, to be sourced. The script defines `press KEY` (which may call `read_paste`),
+# `draw`, and `look`, which `serve` calls while no key comes; descriptor 3 is the keyboard.
 export LC_ALL=C
 case $BASH_VERSION in 3.*) soon=1 ;; *) soon=0.05 ;; esac
 
 stty raw -echo opost onlcr
-# A terminal that bash itself reads it also sets, so that an Enter is a newline: somebody else reads it.
+# bash would also configure a terminal that it reads itself, turning Enter into a newline: another process
+# reads it.
 exec 4<&0 3< <(exec cat <&4)
 
-json() { # TEXT, as it stands in a JSON string
+json() { # TEXT, escaped for a JSON string
   local s=$1
   s=${s//\\/\\\\} s=${s//\"/\\\"} s=${s//$'\n'/\\n} s=${s//$'\t'/\\t}
   printf '%s' "$s"
 }
 
-read_paste() { # into `pasted`, behind the bracket that begins it
+read_paste() { # into `pasted`, after its opening bracket
   local end
   IFS= read -r -u 3 -d $'\e' pasted
   IFS= read -r -u 3 -n 5 -d '' end
@@ -23,7 +24,7 @@ serve() { # until the terminal is closed
   local key
   while [[ -t 0 ]]; do
     key=
-    # One that times out may have read something.
+    # A read that times out may have read something.
     IFS= read -r -u 3 -t $soon -n 1 -d '' key
     if [[ -n $key ]]; then
       press "$key"

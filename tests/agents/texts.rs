@@ -1,17 +1,18 @@
-//! What arrives of any text in a plain program: all of it after the one rule, and none of it outside of its paste.
+//! Arbitrary texts arrive in a plain program complete but for the documented filter, and none leaves its
+//! paste.
 
 use std::thread;
 
 use crate::harness::{PATIENCE, Pool, number, wait_until};
 
-/// How many texts are sent in all, where `TEXTS` does not say.
+/// Number of texts in all; the variable `TEXTS` overrides it.
 const TEXTS: usize = 60;
-/// Sessions that are typed into side by side: every other one asks for pastes in brackets.
+/// Sessions that are typed into side by side; every other one requests bracketed pastes.
 const SESSIONS: usize = 4;
-/// What begins and ends a paste in brackets.
+/// Start and end of a bracketed paste.
 const BRACKETS: (&[u8], &[u8]) = (b"\x1b[200~", b"\x1b[201~");
 
-/// Numbers that look like any, the same in every run (xorshift).
+/// Pseudo-random numbers, the same in every run (xorshift).
 struct Dice(u64);
 
 impl Dice {
@@ -27,7 +28,7 @@ impl Dice {
     }
 }
 
-/// What might mean something to a shell, to tmux, to a terminal or to an agent.
+/// Pieces with a meaning to a shell, tmux, a terminal or an agent.
 const PIECES: [&str; 48] = [
     "\x1b[201~",
     "\x1b[200~",
@@ -79,7 +80,7 @@ const PIECES: [&str; 48] = [
     "plain words ",
 ];
 
-/// A text of a few pieces, now and then of thousands; something of it is always left.
+/// A text of a few pieces, now and then of thousands; never empty after the filter.
 fn text(dice: &mut Dice) -> String {
     let most = [1, 4, 12, 12, 40, 40, 40, 400, 4000][dice.roll(9)];
     let mut text = String::new();
@@ -94,7 +95,7 @@ fn text(dice: &mut Dice) -> String {
     text + ["", ";", "\n", "\\", " "][dice.roll(5)]
 }
 
-/// What arrives of it: one kind of line ends, and no control character but line feeds and tabs.
+/// The text after the filter: one kind of line end, no control characters but line feeds and tabs.
 fn after_the_rule(text: &str) -> String {
     let mut arrives = String::new();
     let mut letters = text.chars().peekable();
@@ -109,20 +110,20 @@ fn after_the_rule(text: &str) -> String {
     arrives
 }
 
-/// A session that copies what is typed to the file of its name, with pastes in brackets where asked for.
+/// A session that copies its input to the file `name`, with bracketed pastes if requested.
 #[track_caller]
 fn reader(pool: &Pool, name: &str, first: &str, brackets: bool) -> String {
     let asks = if brackets { "\\033[?2004h" } else { "" };
     let script = format!("{first}; printf '{asks}ready'; exec cat >{}", pool.path(name).display());
     let id = pool.script(name, &script);
-    // What is on the screen was read by tmux, and what came before it as well.
+    // Text on the screen proves that tmux has read it and everything before it.
     let ready =
         || pool.show(&id)["current_command"] == "cat" && pool.ok(&["capture", &id]).starts_with("ready");
     wait_until("it reads", PATIENCE, ready);
     id
 }
 
-/// Sends so many texts to a session of its own, and looks at each as it arrives.
+/// Sends `many` texts to a session of its own, checking each as it arrives.
 fn send_many(pool: &Pool, seat: usize, many: usize) {
     let name = format!("reader{seat}");
     let brackets = seat.is_multiple_of(2);
@@ -146,7 +147,7 @@ fn send_many(pool: &Pool, seat: usize, many: usize) {
         before = arrived.len();
         sent.push(wanted);
     }
-    // Nothing came later, and nothing but whole texts.
+    // Nothing came later, and only whole texts came.
     let arrived = std::fs::read(&out).unwrap();
     assert!(arrived == sent.concat());
     let ends = arrived.windows(close.len().max(1)).filter(|part| *part == close).count();
@@ -171,7 +172,7 @@ fn i01_i02_any_text_arrives_byte_for_byte_and_none_leaves_its_paste() {
 #[test]
 fn i02_what_would_leave_the_paste_or_end_the_program_arrives_as_text_or_not_at_all() {
     let pool = Pool::new();
-    // A terminal that is not raw: what is left of ^C, ^D, ^Z, ^\ and ^U would end the program, or the line.
+    // A terminal that is not raw: a surviving ^C, ^D, ^Z, ^\ or ^U would end the program or the line.
     let id = reader(&pool, "out", ":", true);
     let text = "one\x03\x04\x1a\x1c\x15 \x1b[201~\u{9b}201~two\x7f\x08\x11\x13";
     drop(pool.ctl_in(&["send", "--wait", "done", &id, "-"], text.as_bytes()).expect(0));

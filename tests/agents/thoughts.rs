@@ -1,5 +1,4 @@
-//! Thoughts that are published of a session, the colours of its repository, the end of what it wrote, and what it is told
-//! at its start.
+//! Thoughts published about a session, the colours of its repository, the last output, and its first prompt.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -27,7 +26,7 @@ fn published(pool: &Pool, session: &str) -> Vec<Value> {
     pool.lines(&["events", "--session", session, "--kind", "thought_published"])
 }
 
-/// Every file below a directory: its size, its mode and when it and its name were last changed.
+/// Every file below a directory, with size, mode and times of last change of content and of metadata.
 fn everything(dir: &Path) -> BTreeMap<std::path::PathBuf, (u64, u32, i64, i64)> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
@@ -61,7 +60,7 @@ fn w22_w36_w38_all_fields_of_a_thought_are_in_get_show_and_ls() {
     let events = published(&pool, &id);
     assert_eq!((events.len(), &events[0]["text"]), (1, &json!("reading logs")));
     assert!(pool.ok(&["show", "web"]).contains("reading logs"));
-    // One that is over keeps it, and takes another.
+    // A session that has ended keeps its thought, and takes another.
     pool.ok(&["kill", &id]);
     assert_eq!(pool.lines(&["ls", "--all"])[0]["thought"], wanted);
     set(&pool, &id, &["it is over"]);
@@ -78,14 +77,14 @@ fn w24_w27_w37_what_is_not_said_is_carried_forward() {
         set(&pool, &id, words);
         thought(&pool, &id)
     };
-    // Nothing was thought yet.
+    // Nothing was published yet.
     let first = say(&["--tokens", "5"]);
     assert_eq!((&first["state"], &first["source"]), (&json!("holding"), &json!("carry_forward")));
     assert_eq!((&first["text"], &first["objective_changed_at"]), (&Value::Null, &Value::Null));
     let second = say(&["--state", "active", "--objective", "obj-1", "--commit-candidate", "first thought"]);
     assert_eq!((&second["token_count"], &second["source"]), (&json!(5), &json!("llm")));
     assert_eq!(second["objective_changed_at"], Value::Null, "the first objective is no change");
-    // The time of a change stays until the next one.
+    // The time of an objective's change stays until the next change.
     let third = say(&["--objective", "obj-2", "--objective-changed-at", "2026-03-08T14:00:05Z"]);
     assert_eq!(third["objective_changed_at"], "2026-03-08T14:00:05.000Z");
     assert_eq!((&third["text"], &third["source"]), (&json!("first thought"), &json!("carry_forward")));
@@ -99,13 +98,13 @@ fn w24_w27_w37_what_is_not_said_is_carried_forward() {
     assert_eq!((&fourth["state"], &fourth["text"]), (&json!("active"), &json!("later thought")));
     let fifth = say(&["--objective", "obj-3"]);
     assert!(fifth["objective_changed_at"].as_str().unwrap() > "2026-03-08T14:00:05.000Z", "{fifth}");
-    // A fixed text for one that sleeps is no thought; blanks are none either.
+    // A fixed text for a sleeping agent is no thought; neither are blanks.
     let sleeps = say(&["--source", "static_sleeping", "--state", "sleeping", "zzz"]);
     let kept = (&sleeps["text"], &sleeps["source"], &sleeps["state"]);
     assert_eq!(kept, (&json!("later thought"), &json!("carry_forward"), &json!("sleeping")));
     assert_eq!(say(&["--commit-candidate=false", " "])["text"], "later thought");
     assert_eq!(thought(&pool, &id)["commit_candidate"], false);
-    // And over restarts of the session and of poold.
+    // Also over restarts of the session and of `poold`.
     pool.ok(&["restart", &id]);
     let last = thought(&pool, &id);
     pool.restart_poold();
@@ -125,12 +124,12 @@ fn w28_what_was_acknowledged_is_there_after_a_kill() {
         assert_eq!((&kept["text"], &kept["seq"]), (&json!(text), &json!(n)));
     }
     assert_eq!(published(&pool, &id).len(), 5, "each once in the journal");
-    // What says nothing new is no event.
+    // A publication that changes nothing is no event.
     for _ in 0..3 {
         set(&pool, &id, &["--at", "2026-03-08T14:00:05Z", "the same"]);
     }
     assert_eq!(published(&pool, &id).len(), 6);
-    // A repeat of an operation is the operation.
+    // A repeated operation id is the same operation.
     for _ in 0..3 {
         set(&pool, &id, &["--op-id", "once", "by operation"]);
     }
@@ -144,7 +143,7 @@ fn w27_w30_within_a_stream_only_what_is_newer_counts_and_a_new_stream_always_doe
     let say = |stream: &str, seq: &str, text: &str| {
         let told = set(&pool, &id, &["--stream", stream, "--seq", seq, text]);
         let now = thought(&pool, &id);
-        // A repeat is as good as the first time; one that comes too late is told so.
+        // A repeat succeeds like the first time; one that comes too late is told so.
         let repeat = now["stream"] == stream && now["seq"] == seq.parse::<u64>().unwrap();
         assert_eq!(told.stderr.is_empty(), repeat, "what changed nothing says so: {told:?}");
         now["text"].as_str().unwrap().to_owned()
@@ -155,11 +154,11 @@ fn w27_w30_within_a_stream_only_what_is_newer_counts_and_a_new_stream_always_doe
     pool.restart_poold();
     assert_eq!(say("a", "3", "a3"), "a7", "over a restart too");
     assert_eq!(say("a", "9", "a9"), "a9");
-    // Another run of a publisher begins at 1 and is heard, whatever the last one left.
+    // Another run of a publisher starts at 1 and counts, wherever the last one stopped.
     assert_eq!(say("b", "1", "b1"), "b1");
     assert_eq!(say("b", "1", "b1 again"), "b1");
     assert_eq!(say("b", "2", "b2"), "b2");
-    // What has no place in any stream counts, and takes no place.
+    // A thought outside of any stream counts, and leaves the stream's position.
     set(&pool, &id, &["by hand"]);
     assert_eq!(thought(&pool, &id)["text"], "by hand");
     assert_eq!(say("b", "2", "b2 again"), "by hand");
@@ -180,18 +179,18 @@ fn w22_w23_a_thought_for_a_pane_is_its_sessions_and_for_no_other_pane_anybodys()
         (&thought(&pool, &web)["text"], &thought(&pool, &two)["text"]),
         (&json!("by pane"), &json!("by key"))
     );
-    // The pane of another session than is said: a list that is out of date, or of another server.
+    // A pane of another session than the one named: the publisher's list is outdated or of another server.
     let refused = pool.ctl(&["thought", "set", &format!("tmux:web:0.0:{}", pane(&two)), "x"]).expect(4);
     let why = format!("the pane {} is in 2, and not in web", pane(&two));
     assert!(refused.stderr.contains(&why), "{}", refused.stderr);
     pool.ctl(&["thought", "set", &format!("web:{}", pane(&two)), "x"]).expect(3);
-    // Somebody's own pane beside it is none of the pool's.
+    // A user's own pane in the same session does not belong to the pool.
     let other = pool.tmux_text(&["split-window", "-d", "-t", "=web:", "-P", "-F", "#{pane_id}", "cat"]);
     pool.ctl(&["thought", "set", &other, "x"]).expect(3);
     pool.ctl(&["thought", "set", &format!("tmux:web:0.1:{other}"), "x"]).expect(3);
     pool.ctl(&["thought", "set", "%999", "x"]).expect(3);
     pool.tmux_text(&["kill-pane", "-t", &other]);
-    // Nor is one that is over.
+    // Nor does one that has ended.
     let gone = pane(&two);
     pool.ok(&["kill", &two]);
     pool.ctl(&["thought", "set", &gone, "x"]).expect(3);
@@ -235,13 +234,13 @@ fn w24_what_is_idle_sleeps_only_where_a_thought_says_so() {
     assert_eq!(rest(), "drowsy");
     assert_eq!(pool.show(&id)["last_activity_at"], last, "a thought is no activity");
     assert_eq!(thought(&pool, &id)["text"], "Need your approval to continue.");
-    // What works does not rest, whatever was thought.
+    // A busy session does not rest, whatever its thought says.
     set(&pool, &id, &["--state", "sleeping"]);
     let busy = pool.script("busy", "while :; do echo x; sleep 0.05; done");
     set(&pool, &busy, &["--state", "sleeping", "zzz"]);
     let works = || Some(pool.show(&busy)).filter(|shown| shown["activity"] == "busy");
     assert_eq!(eventually("it is seen at work", PATIENCE, works)["rest_state"], "active");
-    // And what is over is in no list but that of all.
+    // A session that has ended is only in the list of all.
     pool.ok(&["kill", &id]);
     assert_eq!(pool.show(&id)["rest_state"], "deep_sleep");
     let names = |flags: &[&str]| {
@@ -259,7 +258,7 @@ fn w29_who_was_answered_before_a_stop_has_its_thought_kept_and_who_waits_for_tho
     follow.args(["--json", "--timeout", "300s", "events", "--follow", "--kind", "thought_published"]);
     let follower = Talk::start(&mut follow);
     wait_until("it follows", PATIENCE, || !follower.lines().is_empty());
-    // Each publishes until it is refused: the number that was answered last.
+    // Publishes until refused; returns the last sequence number acknowledged.
     let publish = |id: &str| {
         let said = |seq: u64| {
             let (text, seq) = (format!("thought {seq}"), seq.to_string());
@@ -294,12 +293,12 @@ fn w29_who_was_answered_before_a_stop_has_its_thought_kept_and_who_waits_for_tho
         let mut said: Vec<String> = (1..=last).map(|seq| format!("thought {seq}")).collect();
         assert_eq!(kept["text"], said.last().unwrap().as_str());
         assert_eq!(texts(id, &published(&pool, id)), said, "each once, in order");
-        wait_until(&format!("who waits has heard {said:?}"), PATIENCE, || heard(id) == said);
-        // With nothing that comes after it.
+        wait_until(&format!("the follower has {said:?}"), PATIENCE, || heard(id) == said);
+        // Each arrives without a later event behind it.
         for n in 0..3 {
             said.push(format!("alone {n}"));
             set(&pool, id, &[said.last().unwrap()]);
-            wait_until(&format!("who waits has heard {said:?}"), PATIENCE, || heard(id) == said);
+            wait_until(&format!("the follower has {said:?}"), PATIENCE, || heard(id) == said);
         }
     }
 }
@@ -317,7 +316,7 @@ fn w30_where_streams_stand_is_said_and_kept_while_tmux_does_not_answer() {
         }
     };
     std::thread::scope(|scope| ids.iter().for_each(|id| drop(scope.spawn(|| publish(id, 1..=5)))));
-    // The next poold knows it without having seen the server.
+    // The next `poold` knows it without having seen the server.
     pool.restart_poold();
     std::thread::scope(|scope| ids.iter().for_each(|id| drop(scope.spawn(|| publish(id, 4..=6)))));
     let listed = pool.lines(&["ls"]);
@@ -363,7 +362,7 @@ fn w26_the_replay_is_the_last_500_characters_whatever_they_are_made_of() {
     });
     assert_eq!(replay, format!("{}é🦀", "漢".repeat(498)));
     assert_eq!(pool.lines(&["ls"])[0]["replay"], Value::Null, "of one that is asked for alone");
-    // Of what is over, and of what never wrote.
+    // Sessions that have ended, and sessions that never wrote.
     pool.ok(&["kill", &id]);
     assert!(pool.show(&id)["replay"].as_str().unwrap().starts_with('漢'));
     let silent = pool.ok(&["new", "silent", "--", "sleep", "1000"]);
@@ -382,7 +381,7 @@ fn w25_the_colours_of_a_repository_are_its_own_or_made_of_its_path_and_nothing_i
     let before = everything(&pool.path("work"));
     let theme = |name: &str, dir: &Path| {
         pool.ok(&["new", name, "--cwd", dir.to_str().unwrap(), "--", "cat"]);
-        // Its directory is seen a moment after its start.
+        // The current directory is known a moment after the start.
         let seen = || pool.show(name)["current_directory"] == dir.to_str().unwrap();
         wait_until("it is seen where it works", PATIENCE, seen);
         pool.show(name)["theme"].clone()
@@ -400,7 +399,7 @@ fn w25_the_colours_of_a_repository_are_its_own_or_made_of_its_path_and_nothing_i
     pool.restart_poold();
     assert_eq!(pool.show("plain")["theme"], made, "always the same");
     assert_eq!(everything(&pool.path("work")), before);
-    // What is broken, strange or gone is as if there were none.
+    // Broken, strange or missing files count as absent.
     for (n, strange) in ["{", "[]", "{\"palette\":{\"body\":\"red\"}}"].iter().enumerate() {
         fs::write(own.join(".swimmers/colors.json"), strange).unwrap();
         assert_eq!(pool.show("own")["theme"]["own"], false, "{n}");
@@ -431,7 +430,7 @@ fn w16_w17_w18_what_a_new_session_is_told_arrives_once_and_as_it_is() {
     let reader = format!("stty raw -echo; exec cat >>{}", out.display());
     let prompt = "fix Bob's tmux startup\n$(touch made) `id` \"quoted\" #{pid};";
     let made = pool.json(&["new", "web", "--prompt", prompt, "--op-id", "one", "--", "sh", "-c", &reader]);
-    // The same again is the same session, and its prompt is not typed again.
+    // The repeat returns the same session, and its prompt is not typed again.
     let again = pool.json(&["new", "web", "--prompt", prompt, "--op-id", "one", "--", "sh", "-c", &reader]);
     assert_eq!(made["id"], again["id"]);
     pool.ok(&["wait", "web", "--for", "queue-empty"]);
@@ -442,9 +441,9 @@ fn w16_w17_w18_what_a_new_session_is_told_arrives_once_and_as_it_is() {
         (&json!(1), 1)
     );
     assert!(!pool.path("work/made").exists());
-    // Nothing of it is in any command line or in the record's command.
+    // No part of it is in a command line or in the record's command.
     assert!(!pool.show("web")["command"].to_string().contains("Bob"));
-    // One without words is told nothing: it is refused, and there is no session.
+    // A blank prompt is refused, and no session is created.
     pool.ctl(&["new", "blank", "--prompt", " \n ", "--agent", "claude"]).expect(2);
     pool.ctl(&["show", "blank"]).expect(3);
     let none = pool.json(&["new", "none", "--", "cat"]);

@@ -1,5 +1,5 @@
-//! What agents are started with: their hooks for this launch alone, and no file of their user's is touched; and what
-//! `hook install` writes on request and takes out again.
+//! How agents are started: hooks are wired for this launch alone, no file of the user is touched; `hook
+//! install` writes hooks on request and removes them again.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Output, PATIENCE, Pool, eventually};
 
-/// Keeps what it is started with, each word on its own, and then reads.
+/// Records its arguments, one a line, and its environment, then reads.
 const AGENT: &str = "#!/bin/sh
 printf '%s\\0' \"$@\" >argv
 env >env.new
@@ -34,7 +34,7 @@ fn pool(more: &str) -> Pool {
     pool
 }
 
-/// A session that was started, as its program was told.
+/// A started session, with the arguments and environment of its program.
 struct Started {
     id: String,
     dir: PathBuf,
@@ -59,7 +59,7 @@ impl Started {
         }
     }
 
-    /// What the pool keeps of it, out of its reach.
+    /// The session's directory of the pool's own files, which the agent does not write.
     fn meta(&self) -> PathBuf {
         let state = self.dir.parent().and_then(Path::parent).unwrap();
         state.join("meta").join(self.dir.file_name().unwrap())
@@ -73,12 +73,12 @@ impl Started {
     }
 }
 
-/// The poolctl that hooks are to call.
+/// Path of the poolctl that hooks must call.
 fn poolctl() -> &'static str {
     env!("CARGO_BIN_EXE_poolctl")
 }
 
-/// Every file below a directory: what it holds, its mode, when it was last changed.
+/// Every file below a directory, with content, mode and time of last change.
 fn everything(dir: &Path) -> BTreeMap<PathBuf, (Vec<u8>, u32, i64, i64)> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(dir).unwrap() {
@@ -133,7 +133,7 @@ fn claude_is_started_with_a_plugin_of_hooks_and_a_conversation_of_its_own() {
         ("1", agent.id.as_str())
     );
     assert_eq!(agent.env["POOL_SOCKET"], pool.socket().to_str().unwrap());
-    // Wired again at each start, also where somebody took the file away.
+    // Wired again at each start, also where the files were removed.
     fs::remove_dir_all(&plugin).unwrap();
     fs::remove_file(pool.path("work/claude/env")).unwrap();
     pool.ok(&["restart", &agent.id]);
@@ -170,13 +170,13 @@ fn codex_is_started_with_hooks_that_are_trusted_and_without_a_daemon_of_its_own(
     }
     assert_eq!(agent.env["POOL_HOOKED"], "1");
     assert!(!agent.meta().join("tmux-pool").exists());
-    // A conversation that it has had is taken up: the subcommand comes behind all of it.
+    // A conversation that exists is resumed by a subcommand behind all of these arguments.
     assert!(!agent.args.contains(&"resume".to_owned()));
 }
 
 #[test]
 fn gemini_is_started_with_a_file_of_defaults() {
-    // It reads them for root alone; who runs this may be another.
+    // Forced on: Gemini CLI reads the file only for root, and tests may run as another user.
     let pool = pool("hooks = true");
     let agent = Started::new(&pool, "gemini");
     assert_eq!(agent.args[..3], ["--model", "x y", "--session-id"]);
@@ -216,14 +216,14 @@ fn no_file_of_the_user_is_touched_by_starting_agents() {
     let before = (everything(&home), theirs(everything(&pool.path("work/claude"))));
     for agent in ["claude", "codex", "gemini"] {
         let started = Started::new(&pool, agent);
-        // What its hook says is taken in, and changes nothing there either.
+        // A hook's report is accepted, and changes nothing there either.
         let event = json!({"hook_event_name": "Stop", "session_id": "x", "cwd": "/"}).to_string();
         let mut hook = pool.command(poolctl());
         drop(Output::of(hook.args(["hook", agent]).envs(&started.env), event.as_bytes()).expect(0));
         let env = pool.path("work").join(agent).join("env");
         fs::remove_file(&env).unwrap();
         pool.ok(&["restart", "--no-block", &started.id]);
-        // It leaves something half-written behind where it is ended before.
+        // Killed earlier it could leave a half-written file.
         pool.await_file(env, |_| true);
         pool.ok(&["kill", &started.id]);
     }
@@ -249,12 +249,12 @@ fn an_agent_without_hooks_is_started_as_it_is() {
         assert!(
             !started.meta().join("tmux-pool").exists() && !started.meta().join("gemini-hooks.json").exists()
         );
-        // Nothing but what was installed by its user would confirm a prompt.
+        // Only hooks installed by the user could confirm a prompt.
         assert_eq!(pool.show(&started.id)["confirm"], "none", "{agent}");
     }
 }
 
-/// The configuration file of an agent below the home.
+/// Configuration file of an agent below the home directory.
 fn file_of(pool: &Pool, agent: &str) -> PathBuf {
     pool.path("home").join(match agent {
         "claude" => ".claude/settings.json",
@@ -263,7 +263,7 @@ fn file_of(pool: &Pool, agent: &str) -> PathBuf {
     })
 }
 
-/// Configurations as people have them: strange, and right.
+/// Valid but unusual configurations.
 fn strange() -> Vec<String> {
     let deep = format!("{{\"x\": {}1{}}}", "[".repeat(100), "]".repeat(100));
     let wide = format!(
@@ -319,7 +319,7 @@ fn what_is_installed_is_taken_out_again_to_the_last_byte() {
             assert_eq!(done(&["--uninstall"]), "uninstalled");
             let left = fs::read_to_string(&path).unwrap();
             let left_value: Value = serde_json::from_str(&left).unwrap();
-            // Empty places are nobody's: ours go with all that is empty.
+            // Empty containers count as nobody's: with the pool's entries all empty ones are removed.
             let theirs = |mut value: Value| {
                 if let Some(hooks) = value["hooks"].as_object_mut() {
                     hooks.retain(|_, groups| groups.as_array().is_none_or(|groups| !groups.is_empty()));
@@ -368,7 +368,7 @@ fn what_is_no_configuration_is_left_alone_with_everything_beside_it() {
         }
         assert!(everything(&pool.path("home")) == before, "{}", String::from_utf8_lossy(text));
     }
-    // Neither is what cannot be read or leads nowhere.
+    // Unreadable files and links that lead nowhere are refused too.
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
     pool.ctl(&["hook", "install", "claude"]).expect(1);
@@ -376,7 +376,7 @@ fn what_is_no_configuration_is_left_alone_with_everything_beside_it() {
     symlink("settings.json", &path).unwrap();
     pool.ctl(&["hook", "install", "claude"]).expect(1);
     fs::remove_file(&path).unwrap();
-    // One behind a link stays behind it.
+    // A file behind a link is edited there.
     fs::write(pool.path("home/dots.json"), "{}").unwrap();
     symlink("../dots.json", &path).unwrap();
     pool.ok(&["hook", "install", "claude"]);
@@ -393,7 +393,7 @@ fn an_installed_hook_tells_the_pool_only_where_none_is_wired() {
     let settings: Value = serde_json::from_str(&text).unwrap();
     let agent = Started::new(&pool, "claude");
     let conversation = pool.show(&agent.id)["conversation"]["id"].clone();
-    // As the agent runs it: the program, its arguments, and the event on its input.
+    // As the agent runs it: the program, its arguments, and the event on standard input.
     let run = |event: &str, more: Value, hooked: bool| {
         let handler = &settings["hooks"][event][0]["hooks"][0];
         let mut command = pool.command(handler["command"].as_str().unwrap());

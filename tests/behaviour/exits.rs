@@ -1,4 +1,4 @@
-//! How a program ended comes through, whatever it was.
+//! Exact exit codes of programs, for every code and signal.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use crate::harness::Pool;
 
 const ROOMY: &str = "[pool]\nmax_sessions = 400\n";
 
-/// Runs each in a session of its own, some at a time.
+/// Runs each job in a session of its own, several at a time.
 fn run_each(pool: &Pool, jobs: &[(String, String, i32)]) {
     let next = AtomicUsize::new(0);
     let failed = Mutex::new(Vec::new());
@@ -51,7 +51,7 @@ fn every_exit_code_comes_through() {
 
 #[test]
 fn every_fatal_signal_comes_through() {
-    // All but those that stop, continue or are ignored by default.
+    // All signals except those that by default stop, continue or are ignored.
     let harmless = [17, 18, 19, 20, 21, 22, 23, 28];
     let signals = (1..=31).filter(|n| !harmless.contains(n)).chain(35..=64);
     let pool = Pool::with(ROOMY);

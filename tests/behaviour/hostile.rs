@@ -1,4 +1,4 @@
-//! Names, labels, directories and commands of ill will: refused, or stored and shown exactly; never executed.
+//! Hostile names, labels, directories and commands are refused, or stored and shown exactly; never executed.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Output, Pool};
 
-/// Texts that mean something to tmux, a shell, a file system, a terminal or a parser.
+/// Texts with a meaning to tmux, a shell, a file system, a terminal or a parser.
 #[rustfmt::skip]
 const TEXTS: &[&str] = &[
     "", " ", "two words", "quo'te", "quo\"te", "back\\slash", "new\nline", "carriage\rreturn", "tab\tbed",
@@ -20,7 +20,7 @@ const TEXTS: &[&str] = &[
     "%s%n",
 ];
 
-/// The same, and some with a canary in them, too long, or not even text.
+/// [`TEXTS`], and some that would create a canary file, are too long, or are not UTF-8.
 fn texts(pool: &Pool) -> Vec<Vec<u8>> {
     let canary = pool.path("canary").display().to_string();
     let mut texts: Vec<Vec<u8>> = TEXTS.iter().map(|text| text.as_bytes().to_vec()).collect();
@@ -41,7 +41,7 @@ fn os(bytes: &[u8]) -> OsString {
     OsString::from_vec(bytes.to_vec())
 }
 
-/// How bytes are shown in JSON.
+/// JSON form of bytes.
 fn shown(bytes: &[u8]) -> Value {
     let hex = || json!({"hex": bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>()});
     std::str::from_utf8(bytes).map_or_else(|_| hex(), Value::from)
@@ -51,7 +51,7 @@ fn assert_nothing_ran(pool: &Pool) {
     assert!(!pool.path("canary").exists(), "something was executed");
 }
 
-/// The rule for names.
+/// True if `text` is a valid session name.
 fn is_name(text: &[u8]) -> bool {
     let allowed = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_-".contains(b);
     let id = text.strip_prefix(b"sess_").is_some_and(|n| !n.is_empty() && n.iter().all(u8::is_ascii_digit));
@@ -68,7 +68,7 @@ fn hostile_names_are_refused() {
         let workspace = [b"--workspace=", text.as_slice()].concat();
         for word in [os(&workspace), os(text)] {
             if word == OsStr::new("--help") || word == OsStr::new("--") {
-                // Any program takes these two as what they are.
+                // Every program gives these two words their own meaning.
                 continue;
             }
             let output = Output::of(pool.poolctl().arg("new").arg(&word).args(["--", "sleep", "1000"]), b"");
@@ -180,7 +180,7 @@ fn w17_hostile_commands_arrive_word_for_word() {
     let human = Output::of(pool.poolctl().args(["show", "all"]), b"").expect(0);
     assert!(!human.stdout.contains('\x1b') && !human.stdout.contains('\x07'), "{human:?}");
     for text in words.iter().filter(|word| !word.contains(&b'/')) {
-        // As the program itself: there is none of that name.
+        // Used as the program itself: no program has such a name.
         let output = Output::of(pool.poolctl().args(["new", "it", "--"]).arg(os(text)), b"");
         assert!([1, 2].contains(&output.code), "{text:?}: {output:?}");
         let _none = pool.ctl(&["rm", "it"]);

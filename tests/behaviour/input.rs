@@ -1,10 +1,10 @@
-//! What is sent arrives: all of it, once, in the right pane; and what is written is kept.
+//! Text that is sent arrives in the right pane, complete and once; output is kept.
 
 use std::fs;
 
 use crate::harness::{Output, PATIENCE, Pool, eventually, wait_until};
 
-/// A session whose program copies its raw terminal input to the file `out` of the test.
+/// Creates a session whose program copies its raw terminal input to the test's file `out`.
 fn recorder(pool: &Pool) -> String {
     let out = pool.path("out");
     let script = format!("stty raw -echo; exec cat >'{}'", out.display());
@@ -17,7 +17,7 @@ fn recorded(pool: &Pool, length: usize) -> Vec<u8> {
     pool.await_file("out", |bytes| bytes.len() >= length)
 }
 
-/// Text of this many bytes with everything in it that might mean something to somebody.
+/// A text of `length` bytes with every character that tmux, a shell or a terminal might interpret.
 fn text(length: usize) -> String {
     let pieces = [
         "plain ",
@@ -65,7 +65,7 @@ fn i1_what_is_sent_arrives_byte_for_byte() {
     assert!(queue.iter().all(|message| message["state"] == "done" && message["reason"] == "unconfirmed"));
 }
 
-/// The text in a file, with the newline that ends a file.
+/// Writes the text to a file, with a final newline.
 fn file(pool: &Pool, text: &str) -> std::path::PathBuf {
     let path = pool.path("body");
     fs::write(&path, format!("{text}\n")).unwrap();
@@ -131,7 +131,7 @@ fn w18_a_message_that_cannot_be_typed_waits_and_is_typed_once() {
     pool.tmux_text(&["copy-mode", "-t", "=recorder:"]);
     let message = pool.ok(&["send", &id, "patience"]);
     let until = format!("message:{message}");
-    // Whoever was not even welcomed in that time asks again.
+    // A client that was not even welcomed within the timeout asks again.
     let wait = || pool.ctl(&["--json", "--timeout", "300ms", "wait", &id, "--for", &until]);
     let waited =
         eventually("it is answered", PATIENCE, || Some(wait()).filter(|told| told.code != 7)).expect(6);

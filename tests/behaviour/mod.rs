@@ -1,4 +1,4 @@
-//! What a user of the pool sees, against real processes and a real tmux.
+//! User-visible behaviour against real processes and a real tmux.
 
 mod exits;
 mod hostile;

@@ -1,4 +1,4 @@
-//! Repeats: the same operation id does one thing once.
+//! Repeated requests: one operation id does one thing, once.
 
 use std::fs;
 use std::thread;

@@ -1,4 +1,4 @@
-//! What the pool knows survives it.
+//! The pool's knowledge survives restarts of `poold`.
 
 use std::fs;
 use std::thread;
@@ -14,7 +14,7 @@ fn p10_created_at_and_counts_survive_a_restart() {
     for n in 0..42 {
         pool.ok(&["send", &id, &format!("line {n}")]);
     }
-    // So many are typed one after the other.
+    // The prompts are typed one after the other.
     pool.ok(&["--timeout", "55s", "wait", &id, "--for", "queue-empty"]);
     let before = pool.show(&id);
     assert_eq!(before["total_requests"], 42);
@@ -110,7 +110,7 @@ fn p03_an_end_under_way_is_finished_after_a_restart() {
         let kill = scope.spawn(|| pool.ctl(&["--timeout", "60s", "kill", &id]));
         wait_until("it is draining", PATIENCE, || pool.lifecycle(&id) == "draining");
         pool.restart_poold();
-        // The repeat of the same operation by the client finds the same end.
+        // The client's repeat of the same operation gets the same result.
         assert_eq!(kill.join().unwrap().code, 0);
     });
     assert_eq!(pool.lifecycle(&id), "stopped");

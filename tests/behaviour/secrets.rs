@@ -1,4 +1,5 @@
-//! Nobody reads a secret or a word of a command from a process's arguments, from tmux or from the journal.
+//! Neither secrets nor words of a command can be read from any process's arguments, from tmux or from the
+//! journal.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,19 +15,19 @@ use crate::harness::{PATIENCE, Pool, environ, pids, wait_until, words};
 
 const SECRET: &str = "hunter2-secret-value";
 const WORD: &str = "zebra-command-word";
-/// Of the test that gives it to `poolctl` in its arguments.
+/// Word of the test that passes it to `poolctl` as an argument.
 const OTHER_WORD: &str = "okapi-command-word";
 
 fn contains(bytes: &[u8], word: &str) -> bool {
     bytes.windows(word.len()).any(|window| window == word.as_bytes())
 }
 
-/// Command lines that hold the secret or this word, of processes that are not in a session.
+/// Command lines of processes outside sessions that hold the secret or `word`.
 fn tell_tales(word: &str) -> BTreeSet<String> {
     let tells = |pid: &u32| {
         let line = words(*pid);
         let agent = || environ(*pid).iter().any(|entry| entry.starts_with(b"POOL_SESSION="));
-        // One that has ended meanwhile has no environment any more, and no words either.
+        // A process that has ended meanwhile has no environment and no command line.
         let is_there = || words(*pid) == line;
         ((contains(&line, SECRET) || contains(&line, word)) && !agent() && is_there())
             .then(|| String::from_utf8_lossy(&line).replace('\0', " "))
@@ -37,7 +38,7 @@ fn tell_tales(word: &str) -> BTreeSet<String> {
 #[test]
 fn no_secret_and_no_word_of_a_command_is_in_any_arguments() {
     let pool = Pool::new();
-    // Given on standard input, so that not even the caller's own arguments hold them.
+    // Passed on standard input, so that not even the caller's own arguments hold them.
     let script = format!("printf '%s' \"$TOKEN\" >got; : {WORD}; while [ ! -e go ]; do sleep 0.05; done");
     let bytes = |text: &str| OsBytes(text.as_bytes().to_vec());
     let new = New {
@@ -107,7 +108,7 @@ fn tmux_and_the_journal_hold_no_secret() {
     assert_eq!(tell_tales(OTHER_WORD), BTreeSet::new());
 }
 
-/// What a session has in its environment that is made from a directory and with variables of its own.
+/// Environment of a session that is created from a directory and with variables of its own.
 fn environment_of(pool: &Pool, name: &str, flags: &[&str]) -> String {
     let mut command = pool.poolctl();
     command.env("AWS_SECRET", SECRET).env("EDITOR", "ed").env("LC_TIME", "C").current_dir(pool.path("home"));
@@ -136,7 +137,7 @@ fn a_session_starts_as_in_the_callers_shell_without_what_is_of_its_terminal() {
     for name in ["TMUX=", "TERM_PROGRAM=", "NOTIFY_SOCKET=", "SHLVL=7"] {
         assert!(!lines.iter().any(|line| line.starts_with(name)), "{name}: {env}");
     }
-    // Also when it starts again, whoever starts it; and it is shown nowhere.
+    // Holds for restarts too, whoever causes them; and the value is shown nowhere.
     pool.ok(&["restart", "web"]);
     let again = pool.await_file(pool.path("home/env"), |bytes| contains(bytes, "POOL_SESSION="));
     assert!(String::from_utf8(again).unwrap().contains(&secret));

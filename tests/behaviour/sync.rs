@@ -1,4 +1,4 @@
-//! The record follows tmux, and only what is proved.
+//! The record follows tmux, but only on proof.
 
 use std::thread;
 
@@ -25,7 +25,7 @@ fn t13_sync_happens_by_itself() {
     let pool = Pool::new();
     let id = pool.script("web", "exec sleep 1000");
     pool.tmux_text(&["kill-session", "-t", "=web"]);
-    // Only the journal is read, which looks at nothing.
+    // Reads the journal only, which makes the pool look at nothing.
     wait_until("the end is in the journal", PATIENCE, || {
         pool.event_kinds(&id).contains(&"session_stopped".to_owned())
     });
@@ -103,7 +103,7 @@ fn t03_an_operation_is_verified_by_its_own_result() {
     let id = pool.script("web", "exec cat");
     pool.kill9(Program::Watch);
     pool.tmux_text(&["kill-session", "-t", "=web"]);
-    // Nobody told the pool; what it believes is old.
+    // The pool has not been told; its view is outdated.
     let keys = pool.ctl(&["keys", &id, "x"]);
     assert!([1, 5].contains(&keys.code), "{keys:?}");
     pool.start(Program::Watch);

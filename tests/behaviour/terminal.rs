@@ -1,11 +1,11 @@
-//! Under the init a program has its terminal as in a bare pane.
+//! Under the init a program has the same terminal as in a bare pane.
 
 use std::path::Path;
 use std::time::Duration;
 
 use crate::harness::{PATIENCE, Pool, is_stopped, skipped, wait_until};
 
-/// A program's path, or a counted skip.
+/// Path of a program; a counted skip where it is not installed.
 fn installed(name: &str) -> Option<String> {
     let path = std::env::var("PATH").unwrap_or_default();
     let found = path.split(':').map(|dir| format!("{dir}/{name}")).find(|file| Path::new(file).is_file());

@@ -1,11 +1,11 @@
-//! With a session goes all that it started, and nothing else.
+//! A session's end takes all the processes it started, and no others.
 
 use std::fs;
 use std::path::Path;
 
 use crate::harness::{PATIENCE, Pool, alive, descendants, gone, wait_until};
 
-/// Leaves four kinds of children behind; each writes its pid to a file named after it.
+/// Starts four kinds of child processes; each writes its pid to a file named after its kind.
 const BROOD: &str = r#"
 note() { printf 'echo $$ >%s.pid; exec sleep 1000' "$1"; }
 sh -c "$(note plain)" &
@@ -38,7 +38,7 @@ fn all_children_are_gone_after_a_kill() {
     let below = descendants(init);
     assert!(pids.iter().all(|pid| below.contains(pid)), "all are below the init: {pids:?} {below:?}");
     pool.ctl(&["--timeout", "40s", "kill", &id]).expect(0);
-    // It was answered, so it is so.
+    // The verb has been answered, so the ends are proved already.
     for pid in pids.into_iter().chain([agent, init]) {
         assert!(gone(pid), "{pid} runs on");
     }

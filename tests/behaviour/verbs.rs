@@ -1,4 +1,4 @@
-//! Each verb from end to end, for people and for scripts.
+//! Each verb end to end, in human and in JSON form.
 
 use std::path::Path;
 
@@ -123,7 +123,7 @@ fn new_takes_a_prompt_a_size_and_an_environment() {
     ]);
     wait_until("it got the prompt", PATIENCE, || pool.ok(&["logs", &id]).contains("got hello"));
     let logs = pool.ok(&["logs", &id]);
-    // What is typed may be echoed before or between them.
+    // The terminal may echo typed text before or between the lines.
     assert!(logs.contains("22 77\n") && logs.contains("A=b c\n"), "{logs}");
     assert_eq!(pool.show(&id)["total_requests"], 1);
 }
@@ -225,7 +225,7 @@ fn attach_needs_a_terminal() {
     let id = pool.script("web", "exec cat");
     pool.ctl(&["attach", &id]).expect(2);
     pool.ctl(&["attach", "nobody"]).expect(2);
-    // A terminal of tmux's own: the pool's server is attached to from a pane of another session.
+    // A terminal inside tmux: a pane of another session attaches to the pool's server.
     let ctl = env!("CARGO_BIN_EXE_poolctl");
     let attach = format!("unset TMUX; exec env POOL_STATE_DIR='{}' {ctl} attach web", pool.state().display());
     pool.tmux_text(&["new-session", "-d", "-s", "outer", "-x", "100", "-y", "30", &attach]);
@@ -258,7 +258,7 @@ fn shells_end_together_by_a_hang_up_and_what_saves_its_work_at_term_is_let() {
     pool.await_file(dir.join("work/ready"), |_| true);
     pool.ok(&[&["kill"][..], &names, &["saver"]].concat());
     for name in names {
-        // By KILL, after the whole grace, it would be 9.
+        // SIGKILL after the whole grace period would show as 9.
         assert_eq!(pool.show(name)["exit"]["signal"], 1, "{name}");
     }
     assert_eq!(pool.show("saver")["exit"]["code"], 0);

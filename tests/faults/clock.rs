@@ -1,4 +1,4 @@
-//! The wall clock is set while there is much that has a time.
+//! The wall clock is set while the pool holds records of every kind that has a time.
 
 use std::fs;
 
@@ -56,7 +56,7 @@ fn a_clock_that_is_set_ends_deletes_expires_and_forgets_nothing() {
     let named = ["new", "named", "--op-id", "op1", "--", "sleep", "1000"];
     let made = pool.ok(&named);
     let all_is_there = |when: &str| {
-        // What has really passed is noticed all the same: so much was looked at meanwhile.
+        // Real elapsed time still counts: short limits run out meanwhile.
         let name = when.replace(' ', "-");
         let short = pool.ok(&["new", &name, "--max-runtime", "300ms", "--", "sleep", "1000"]);
         let expires = send(&["--kind", "brief", "--ttl", "300ms"]);
@@ -75,7 +75,7 @@ fn a_clock_that_is_set_ends_deletes_expires_and_forgets_nothing() {
     };
     clocked.set(DAYS);
     all_is_there("set forward");
-    // A start looks for all that is to be forgotten.
+    // At start `poold` removes everything whose retention has ended.
     clocked.restart(Signal::SIGKILL);
     all_is_there("killed");
     clocked.set(-DAYS);
@@ -84,5 +84,5 @@ fn a_clock_that_is_set_ends_deletes_expires_and_forgets_nothing() {
     clocked.set(3 * DAYS);
     clocked.start();
     pool.await_complete();
-    all_is_there("set while nobody looked");
+    all_is_there("set while poold was stopped");
 }

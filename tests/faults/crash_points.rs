@@ -1,5 +1,5 @@
-//! `poold` dies between any two steps. What it had begun is finished or undone by the next one,
-//! once, and what cannot be known is said to be unknown.
+//! `poold` dies between any two steps of `new`, a delivery or a removal. The next instance finishes or undoes
+//! what was begun, once, and reports as unknown what it cannot know.
 
 use std::thread;
 
@@ -9,13 +9,12 @@ use super::support::{Stopped, crashing, lines_of, recorder};
 use crate::harness::{Output, PATIENCE, Pool, Program, Talk, eventually, number, wait_until};
 
 const STEPS: [&str; 4] = ["new-intent", "new-before-tmux", "new-after-tmux", "new-outcome"];
-/// Each so often; `POOL_CRASH_ROUNDS` asks for more.
+/// Rounds at each crash point; `POOL_CRASH_ROUNDS` sets more.
 const ROUNDS: usize = 3;
-/// What an abort ends with.
+/// Exit code of an abort.
 const ABORTED: i32 = 134;
 
-/// Starts a session with a `poold` that dies at this point, then another `poold`; what the client
-/// was told in the end.
+/// Runs `new` against a `poold` that dies at `point`, then starts another; returns the client's final output.
 fn new_across_a_crash(pool: &Pool, point: &str, op: &str) -> Output {
     pool.kill9(Program::Poold);
     pool.start_as(Program::Poold, crashing(pool, point));
@@ -35,12 +34,12 @@ fn repeat(pool: &Pool, op: &str, script: &str) -> Output {
     pool.ctl(&["--json", "--timeout", "40s", "new", op, "--op-id", op, "--", "sh", "-c", script])
 }
 
-/// The tags of the panes that there are.
+/// Tags of all panes.
 fn tags(pool: &Pool) -> Vec<String> {
     pool.tmux_panes("#{@pool_id}")
 }
 
-/// The tags of what runs.
+/// Tags of running programs.
 fn running(pool: &Pool) -> Vec<String> {
     let mut tags: Vec<String> = pool.marked().into_iter().map(|(_, tag)| tag).collect();
     tags.sort();
@@ -85,10 +84,7 @@ fn a_crash_at_any_step_of_new_with_tmux_stopped_is_told_as_it_is() {
         let told = new_across_a_crash(&pool, point, "web");
         assert!([0, 1, 6, 7].contains(&told.code), "{point}: {told:?}");
         let state = pool.lifecycle("web");
-        assert!(
-            ["failed", "starting"].contains(&state.as_str()),
-            "{point}: nobody can say that it is {state}"
-        );
+        assert!(["failed", "starting"].contains(&state.as_str()), "{point}: {state} cannot be known");
         drop(stopped);
         let state = eventually("it is known", PATIENCE, || {
             Some(pool.lifecycle("web")).filter(|state| state != "starting")
@@ -111,7 +107,7 @@ fn a_crash_at_any_step_of_new_with_tmux_stopped_is_told_as_it_is() {
     thread::scope(|scope| STEPS.iter().for_each(|point| drop(scope.spawn(move || each(point)))));
 }
 
-/// A pool with a session that keeps what it is sent.
+/// A pool with a session that records its input.
 fn reader() -> (Pool, String) {
     let pool = Pool::new();
     let id = pool.script("web", &recorder(&pool));
@@ -119,7 +115,7 @@ fn reader() -> (Pool, String) {
     (pool, id)
 }
 
-/// Sends a message to a `poold` that dies at this point of its delivery; the message's id.
+/// Sends a message to a `poold` that dies at `point` of its delivery; returns the message's id.
 fn send_into_a_crash(pool: &Pool, point: &str, text: &str) -> String {
     pool.kill9(Program::Poold);
     pool.start_as(Program::Poold, crashing(pool, point));
@@ -130,7 +126,7 @@ fn send_into_a_crash(pool: &Pool, point: &str, text: &str) -> String {
     id
 }
 
-/// The same, and another one starts.
+/// [`send_into_a_crash`], then starts another `poold`.
 fn send_across_a_crash(pool: &Pool, point: &str, text: &str) -> String {
     let id = send_into_a_crash(pool, point, text);
     pool.start(Program::Poold);
@@ -168,12 +164,12 @@ fn q06_enter_is_not_pressed_behind_a_text_where_somebody_was_at_the_terminal_sin
     let (pool, _) = reader();
     aged(&pool);
     let message = send_into_a_crash(&pool, "deliver-pasted", "text");
-    // A person comes, sees to it, and goes.
+    // A person attaches, handles it, and detaches.
     let person = Talk::attached(&pool, "=web:");
     let clients = || pool.tmux_text(&["list-clients", "-t", "=web:", "-F", "#{client_pid}"]);
-    wait_until("somebody is attached", PATIENCE, || !clients().is_empty());
+    wait_until("a client is attached", PATIENCE, || !clients().is_empty());
     drop(person);
-    wait_until("nobody is any more", PATIENCE, || clients().is_empty());
+    wait_until("no client is attached", PATIENCE, || clients().is_empty());
     for _ in 0..2 {
         pool.start(Program::Poold);
         pool.await_poold();
@@ -202,7 +198,7 @@ fn q06_a_moment_without_an_answer_of_tmux_is_no_doubt() {
     wait_until("it arrived", PATIENCE, || times(&pool, "text") == 1);
 }
 
-/// Waits until the session is older than the second in which it began: tmux tells of whole seconds.
+/// Waits until the session is older than the second in which it started: tmux reports whole seconds.
 fn aged(pool: &Pool) {
     let began: u64 =
         pool.tmux_text(&["display-message", "-p", "-t", "=web:", "#{session_activity}"]).parse().unwrap();
@@ -222,7 +218,7 @@ fn q06_what_may_have_been_typed_into_a_pane_that_is_over_is_in_doubt_until_someb
     wait_until("it is in doubt", PATIENCE, || state(&pool, &message) == "in_doubt");
     let status = pool.ctl(&["status"]).expect(1);
     assert!(status.stdout.contains("in doubt"), "{}", status.stdout);
-    // It holds its lane, also in the next pane, whose receipts tell nothing of it.
+    // It holds its lane in the next pane too, whose receipt says nothing of it.
     pool.ok(&["restart", "web"]);
     let next = pool.ok(&["send", "web", "next"]);
     wait_until("it runs", PATIENCE, || pool.lifecycle("web") == "live");
@@ -242,7 +238,7 @@ fn q06_while_tmux_is_stopped_nothing_is_typed_and_a_crash_changes_nothing() {
     pool.kill9(Program::Poold);
     pool.start(Program::Poold);
     pool.await_poold();
-    assert_eq!(state(&pool, &message), "queued", "nobody could see where it would go");
+    assert_eq!(state(&pool, &message), "queued", "it is not typed into an unknown state");
     drop(stopped);
     wait_until("it arrived", PATIENCE, || times(&pool, "text") == 1);
     pool.ok(&["send", "web", "--wait", "done", "next"]);

@@ -1,5 +1,5 @@
-//! The disk is full, fails, or gives back something else than was written. What was acknowledged
-//! stays; after the first failure nothing more is.
+//! The disk is full, fails, or returns other data than was written. Acknowledged data stays; after the first
+//! failure nothing more is acknowledged.
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -14,7 +14,7 @@ use protocol::{ErrorCode, Hello, OpId, OsBytes, Request, Response, Role, Session
 use super::support::{has, is_root, queued};
 use crate::harness::{Mount, Output, PATIENCE, Pool, Program, eventually, number, wait_until};
 
-/// Sends one message; whether it was acknowledged, and then its key and id.
+/// Sends one message; returns its key and id, or the output of the failed send.
 fn send(pool: &Pool, key: String, body: &[u8]) -> Result<(String, u64), Output> {
     let sent = pool.ctl_in(&["--timeout", "20s", "send", "web", "--key", &key, "-"], body);
     if sent.code == 0 { Ok((key, sent.text().parse().unwrap())) } else { Err(sent) }
@@ -33,7 +33,7 @@ fn d10_a_full_disk_loses_nothing_that_was_acknowledged() {
     if !is_root() || !has("mount") {
         return;
     }
-    // Declared first, so that it is there until the pool has ended.
+    // Declared first, so that it is unmounted after the pool has ended.
     let mount;
     // Without a reserve, so that the disk really fills.
     let pool = Pool::bare("[pool]\nmin_free_disk = '0B'\n[queue]\nmin_free_disk = '0B'\n");
@@ -54,7 +54,7 @@ fn d10_a_full_disk_loses_nothing_that_was_acknowledged() {
     assert!([5, 7, 9].contains(&failed.code), "{failed:?}");
     assert!(!acknowledged.is_empty());
     if failed.code == 5 {
-        assert_eq!(pool.ended(Program::Poold), None, "who refuses in time has not failed");
+        assert_eq!(pool.ended(Program::Poold), None, "a refusal is no failure");
         pool.end(Program::Poold, Signal::SIGTERM);
     } else {
         assert_eq!(pool.await_end(Program::Poold), 9, "{}", pool.logs());
@@ -96,7 +96,7 @@ fn d10_below_the_reserve_messages_are_refused_and_what_is_there_is_settled() {
     let refused = refused.expect(5);
     assert!(refused.stderr.contains("min_free_disk"), "{}", refused.stderr);
     assert!(pool.status()["problems"].to_string().contains("disk"));
-    // There is room for all that is to be said of what was taken.
+    // The reserve holds everything still to be stored about accepted messages.
     pool.ctl(&["--timeout", "60s", "work", "web", "--until-empty", "--", "true"]).expect(0);
     are_there(&pool, &acknowledged);
     assert_eq!(pool.lines(&["queue", "ls", "web", "--state", "done"]).len(), acknowledged.len());
@@ -119,7 +119,7 @@ fn d08_a_damaged_database_is_refused_or_right() {
     pool.kill9(Program::Watch);
     pool.end(Program::Poold, Signal::SIGTERM);
     let good = fs::read(pool.database()).unwrap();
-    // Else the database of before a start would be taken for a backup.
+    // Restored too: otherwise a database from before a start would be taken for a restored backup.
     let timeline = pool.state().join("timeline");
     let known = fs::read(&timeline).unwrap();
     let sessions = |pool: &Pool| pool.lines(&["ls", "--all"])[0]["id"].clone();
@@ -158,20 +158,20 @@ fn d08_a_damaged_database_is_refused_or_right() {
     assert_eq!(attempt(&good, "untouched"), 0);
 }
 
-/// `poold` of which the system call fails like this.
+/// `poold` with one system call failing as `fault` says.
 fn with_faults(pool: &Pool, fault: &str) -> Command {
     let mut command = pool.command("strace");
     let (call, how) = fault.split_once(':').unwrap();
-    // With -D the tracer is not in between: what is started is `poold` itself.
+    // With -D the tracer is no parent: the started process is `poold` itself.
     command.args(["-D", "-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={call}")]);
     command.args(["-e", &format!("inject={call}:{how}")]).arg(Program::Poold.path());
     command
 }
 
-/// How many are sent to each `poold` that fails.
+/// Messages sent to each failing `poold`.
 const MESSAGES: usize = 40;
 
-/// Sends one message without a second try; its key and id, if it was acknowledged.
+/// Sends one message without retrying; its key and id if it was acknowledged.
 fn send_once(pool: &Pool, key: String) -> Option<(String, u64)> {
     let hello = Hello::new(Role::Client, "", "test");
     let mut connection = Connection::connect_within(&pool.socket(), &hello, Some(PATIENCE)).ok()?.0;
@@ -196,11 +196,11 @@ fn send_once(pool: &Pool, key: String) -> Option<(String, u64)> {
     }
 }
 
-/// So many in a normal run; `POOL_STRACE_FAULTS` asks for more.
+/// Faults in a normal run; `POOL_STRACE_FAULTS` sets more.
 const FAULTS: usize = 40;
 
-/// The n-th fault: at a call that is later each time, up to the last one that is reached; the first calls are
-/// those of the opening.
+/// The n-th fault: each hits a later call, up to the last one reached; the first calls are those of opening
+/// the database.
 fn fault(n: usize) -> String {
     let ways = [
         ["fdatasync:error=EIO", "pwrite64:error=ENOSPC", "fdatasync:error=EIO", "pwrite64:error=EIO"],
@@ -217,8 +217,8 @@ fn fault(n: usize) -> String {
     format!("{}:when={}{}", ways[round % 3][n % 4], n * 3 / 2 + 1 + round / 3, ["", "+"][n / 4 % 2])
 }
 
-/// After the first failure nothing is acknowledged any more, and it ends; the next `poold` has all
-/// that was.
+/// Asserts that after the first failure nothing is acknowledged and `poold` exits, and that the next `poold`
+/// has everything acknowledged. True if there was a failure.
 fn survives(pool: &Pool, (n, fault): (usize, &str), acknowledged: &mut Vec<(String, u64)>) -> bool {
     pool.start_as(Program::Poold, with_faults(pool, fault));
     let answers = || pool.ctl(&["--timeout", "1s", "ls"]).code == 0;
@@ -249,7 +249,7 @@ fn survives(pool: &Pool, (n, fault): (usize, &str), acknowledged: &mut Vec<(Stri
     failed
 }
 
-/// Whether system calls may be watched and failed here; says so where they may not.
+/// True if system calls may be traced and failed here; prints a skip otherwise.
 fn may_trace() -> bool {
     if !cfg!(target_os = "linux") || !has("strace") {
         return false;

@@ -1,5 +1,5 @@
-//! `poold` is killed again and again under clients that send and workers that settle. What was acknowledged
-//! is there, once.
+//! `poold` is killed repeatedly under clients that send and workers that settle. Every acknowledged message
+//! exists exactly once.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,10 +10,10 @@ use super::support::queued;
 use crate::harness::{PATIENCE, Pool, number, wait_until};
 
 const CLIENTS: usize = 4;
-/// In a normal run; `POOL_KILLS` asks for more.
+/// Kills in a normal run; `POOL_KILLS` sets more.
 const KILLS: usize = 40;
 
-/// Sends until it is told to stop; key and id of what was acknowledged.
+/// Sends until told to stop; returns key and id of each acknowledged message.
 fn send_on(pool: &Pool, client: usize, stop: &AtomicBool) -> Vec<(String, u64)> {
     let mut acknowledged = Vec::new();
     for n in 0.. {
@@ -24,7 +24,7 @@ fn send_on(pool: &Pool, client: usize, stop: &AtomicBool) -> Vec<(String, u64)> 
         let sent = pool.ctl(&["--timeout", "20s", "send", "web", "--key", &key, &key]);
         match sent.code {
             0 => acknowledged.push((key, sent.text().parse().unwrap())),
-            // Nobody knows; the queue may be full. It is not counted as acknowledged.
+            // Outcome unknown, or the queue is full: not counted as acknowledged.
             5..=7 | 9 => {}
             _ => panic!("{sent:?}"),
         }

@@ -1,5 +1,5 @@
-//! A load on a queue, whose clients keep a journal of what they were told: messages that are sent, worked
-//! and settled while the daemon comes and goes.
+//! Load on a queue: messages are sent, worked and settled while the daemon comes and goes; the clients record
+//! every answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -8,7 +8,7 @@ use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
 use protocol::blocking::Connection;
-use protocol::request::{Ack, Claim, Fail, Held, Send, Then};
+use protocol::request::{Ack, Claim, ClaimRef, Disposition, Fail, Send};
 use protocol::{
     Claimed, ErrorCode, Hello, OpId, OsBytes, Refusal, Request, Response, Role, SessionRef, Token,
 };
@@ -16,14 +16,14 @@ use serde_json::Value;
 
 use crate::harness::{PATIENCE, Pool};
 
-/// Kinds of messages, each with a worker of its own; and one whose worker falls silent.
+/// Message kinds with a worker each; `SILENT` is the kind whose worker stops sending heartbeats.
 const KINDS: [&str; 2] = ["one", "two"];
 const SILENT: &str = "silent";
 
-/// How long somebody may be silent about those.
+/// Lease in milliseconds of claims of the kind `SILENT`.
 const LEASE_MS: u64 = 1000;
 
-/// What the clients were told.
+/// The answers that the clients got.
 #[derive(Debug, Default)]
 pub(super) struct Load {
     stop: AtomicBool,
@@ -32,7 +32,7 @@ pub(super) struct Load {
     done: AtomicUsize,
 }
 
-/// A flag that is set when this is dropped, also where a test fails.
+/// Sets the flag on drop, also when a test fails.
 #[derive(Debug)]
 pub(super) struct Running<'a>(pub(super) &'a AtomicBool);
 
@@ -42,14 +42,14 @@ impl Drop for Running<'_> {
     }
 }
 
-/// One who asks until there is an answer, over as many connections as it takes.
+/// A client that repeats a request until it is answered, over as many connections as it takes.
 struct Persistent<'a> {
     pool: &'a Pool,
     connection: Option<Connection>,
 }
 
 impl Persistent<'_> {
-    /// The answer, which is none of those after which nobody knows.
+    /// Returns the answer; repeats after those that leave the outcome unknown.
     #[track_caller]
     fn ask(&mut self, op: &OpId, request: &Request) -> Result<Response, Refusal> {
         let began = Instant::now();
@@ -85,13 +85,13 @@ fn op() -> OpId {
 }
 
 impl Load {
-    /// How many messages were worked so far.
+    /// Number of messages worked so far.
     pub(super) fn done(&self) -> usize {
         self.done.load(Ordering::Relaxed)
     }
 
-    /// Starts senders and workers, for the session `web`. They end, each after what it is at, when what this
-    /// returns is dropped.
+    /// Starts senders and workers for the session `web`. When the returned guard is dropped, each ends after
+    /// its current message.
     pub(super) fn start<'scope>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
@@ -110,7 +110,7 @@ impl Load {
         !self.stop.load(Ordering::Relaxed)
     }
 
-    /// Sends, but not far ahead of who works.
+    /// Sends messages, never far ahead of the workers.
     fn send(&self, pool: &Pool, kind: &str) {
         let mut client = Persistent { pool, connection: None };
         for n in 0.. {
@@ -145,7 +145,7 @@ impl Load {
     fn claim(client: &mut Persistent<'_>, kind: &str, lease_ms: Option<u64>) -> Option<Claimed> {
         let session = SessionRef("web".to_owned());
         let claim = Claim { session, kinds: vec![kind.to_owned()], max: 1, lease_ms, wait_ms: 200 };
-        // Its repeat under the same id brings what it brought, if the answer was lost.
+        // If the answer was lost, the repeat under the same id returns the same claim.
         match client.ask(&op(), &Request::Claim(claim)) {
             Ok(Response::Claimed(mut claimed)) => claimed.pop(),
             other => panic!("{kind}: {other:?}"),
@@ -160,10 +160,10 @@ impl Load {
             let (id, token) = (claimed.message.id, claimed.message.status.token.unwrap());
             assert!(id.0 >= last, "{kind}: {id} after {last}");
             last = id.0;
-            let held = Held { id, token };
+            let held = ClaimRef { id, token };
             // Now and then it takes two attempts.
             if claimed.message.status.attempts == 1 && id.0 % 5 == 0 {
-                let fail = Fail { held, reason: "not yet".to_owned(), then: Then::Later(Some(0)) };
+                let fail = Fail { held, reason: "not yet".to_owned(), then: Disposition::Later(Some(0)) };
                 client.ask(&op(), &Request::Fail(fail)).unwrap();
                 continue;
             }
@@ -175,7 +175,7 @@ impl Load {
         }
     }
 
-    /// Claims and is not heard of again.
+    /// Claims messages and then sends no heartbeats.
     fn fall_silent(&self, pool: &Pool) {
         let mut client = Persistent { pool, connection: None };
         let mut tokens: BTreeMap<u64, Token> = BTreeMap::new();
@@ -187,7 +187,8 @@ impl Load {
         }
     }
 
-    /// That everything is as the clients were told, and each message has one history.
+    /// Asserts that the stored messages agree with all answers, and that each message has a consistent
+    /// history.
     #[track_caller]
     pub(super) fn holds(&self, pool: &Pool) {
         let events = pool.lines(&["events"]);

@@ -1,4 +1,4 @@
-//! What goes wrong in the world: killed daemons, a lost tmux, hostile peers, failing disks.
+//! Faults from outside: killed daemons, a lost tmux, hostile peers, failing disks.
 
 mod clock;
 mod crash_points;

@@ -1,6 +1,7 @@
-//! A hostile neighbour: a program in a session does, at random, what a program of the same user can do to its own
-//! directory, the socket, the spool, the files of its incarnation, its process tree and its terminal. Beside it two sessions
-//! get their prompts exactly, their logs are exact, answers come, and the daemon is the same at the end.
+//! A hostile neighbour: a program in a session does, at random, anything that a program of the same user can
+//! do to its own directory, the socket, the hook spool, the files of its incarnation, its process tree and
+//! its terminal. Meanwhile two other sessions get their prompts exactly, their logs are exact, requests are
+//! answered, and at the end the daemon is the same process.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +15,7 @@ use protocol::{Hello, Request, Role};
 
 use crate::harness::{PATIENCE, Pool, Program, number, wait_until};
 
-/// What it does, each line a case. `$run` are the files of incarnations, `$ctl` is poolctl.
+/// The hostile acts, one a line. `$run` holds the files of incarnations, `$ctl` is poolctl.
 const ACTS: &str = r#"
 mkfifo ../screen ../screen.new ../screen.part ../detached ../detached.new
 rm -rf ../screen* ../detached*; ln -s /dev/zero ../screen; ln -s /etc/passwd ../screen.part
@@ -49,7 +50,7 @@ perl -MIO::Socket::UNIX -e 'for (1..50) { $s = IO::Socket::UNIX->new(Peer => $EN
 exit 3
 "#;
 
-/// The program: picks a line at random, for ever.
+/// The hostile program: picks a line at random, for ever.
 fn script(pool: &Pool) -> String {
     let acts = pool.path("acts");
     fs::write(&acts, ACTS.trim()).unwrap();
@@ -70,7 +71,7 @@ done"#,
     )
 }
 
-/// Sends one prompt after the other, each a line; how many.
+/// Sends one prompt after the other, each a line; returns their number.
 fn work(pool: &Pool, name: &str, over: &AtomicBool) -> usize {
     let mut sent = 0;
     while !over.load(Ordering::Relaxed) {
@@ -80,7 +81,7 @@ fn work(pool: &Pool, name: &str, over: &AtomicBool) -> usize {
     sent
 }
 
-/// How long answers take, sorted.
+/// Sorted response times.
 fn answers(pool: &Pool, over: &AtomicBool) -> Vec<Duration> {
     let mut times = Vec::new();
     let connect =
@@ -115,7 +116,7 @@ fn a_hostile_neighbour_harms_nobody_but_itself() {
         while began.elapsed() < Duration::from_secs(u64::try_from(seconds).unwrap()) {
             let verb =
                 [["capture", "bad"], ["kill", "bad"], ["restart", "bad"], ["show", "bad"], ["park", "bad"]];
-            // Whatever comes of it.
+            // Its outcome does not matter.
             drop(pool.ctl(&verb[n as usize % verb.len()]));
             n += 1;
             thread::sleep(Duration::from_millis(200));

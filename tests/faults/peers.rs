@@ -1,5 +1,4 @@
-//! What comes over the socket: bytes of every kind, from friends and strangers. The daemon answers
-//! or hangs up, and goes on.
+//! Arbitrary bytes on the socket, from friends and strangers. The daemon answers or hangs up, and goes on.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -14,7 +13,7 @@ use protocol::{Call, ConnectError, ErrorCode, Hello, Refusal, Request, Role, Seq
 use super::support::under;
 use crate::harness::{PATIENCE, Pool, Program, alive, wait_until};
 
-/// A connection that has said nothing.
+/// A connection that has sent nothing.
 #[track_caller]
 fn stranger(pool: &Pool) -> UnixStream {
     let stream = UnixStream::connect(pool.socket()).unwrap();
@@ -49,10 +48,10 @@ fn answer(stream: &mut UnixStream) -> Option<HelloReply> {
     payload(stream).map(|payload| frame::decode(&payload).unwrap())
 }
 
-/// Sends this; what the daemon says before it hangs up, which it must.
+/// Sends `bytes`; returns the daemon's last frame before it hangs up, which it must.
 #[track_caller]
 fn rejected(mut stream: UnixStream, bytes: &[u8]) -> Option<Vec<u8>> {
-    // It may hang up before it has read all of it.
+    // It may hang up before it has read everything.
     drop(stream.write_all(bytes));
     drop(stream.shutdown(Shutdown::Write));
     let said = payload(&mut stream);
@@ -66,7 +65,7 @@ fn is_well(pool: &Pool, pid: u32) {
     assert_eq!((pool.pid(Program::Poold), pool.ended(Program::Poold)), (Some(pid), None));
 }
 
-/// A poold that works and nothing else.
+/// A pool with nothing but a working `poold`; its pid.
 fn lone() -> (Pool, u32) {
     let pool = Pool::bare("");
     let pid = pool.start(Program::Poold);
@@ -74,7 +73,7 @@ fn lone() -> (Pool, u32) {
     (pool, pid)
 }
 
-/// Bytes that are no frame of the protocol.
+/// Byte sequences that are no frame of the protocol.
 fn abuses() -> Vec<(&'static str, Vec<u8>)> {
     let long = |length: u32| [&length.to_le_bytes()[..], &[7; 64]].concat();
     let bomb = [&10_u32.to_le_bytes()[..], &[5, 253], &[0xff; 8]].concat();
@@ -111,7 +110,7 @@ fn s03_bytes_of_any_kind_end_their_own_connection_only() {
     }
     good.write_all(&frame::encode(&Call { id: 1, op: None, lock: None, request: Request::Ping }).unwrap())
         .unwrap();
-    assert!(payload(&mut good).is_some(), "who was there before is still served");
+    assert!(payload(&mut good).is_some(), "an earlier connection is still served");
 }
 
 #[test]
@@ -129,7 +128,7 @@ fn hellos_that_do_not_fit_are_told_why() {
     assert_eq!(magic.code, ErrorCode::Protocol);
     let other = pool.ctl(&["--pool", "other", "--socket", pool.socket().to_str().unwrap(), "ls"]).expect(8);
     assert!(other.stderr.contains("other"), "{}", other.stderr);
-    // A newer one is welcomed in the version that both speak.
+    // A newer client is welcomed with the version that both speak.
     let newer = Hello { version: u16::MAX, ..client };
     let (_, welcome) = Connection::connect(&pool.socket(), &newer).unwrap();
     assert_eq!(welcome.version, protocol::hello::VERSION);
@@ -144,7 +143,7 @@ fn s04_silent_and_dribbling_strangers_keep_nobody_waiting() {
     let bytes = frame::encode(&hello(Role::Client)).unwrap();
     for byte in &bytes[..8] {
         for stream in &mut dribbling {
-            // The longest silent ones were cut to make room.
+            // The connections silent for longest were cut to make room.
             drop(stream.write_all(&[*byte]));
         }
         is_well(&pool, pid);
@@ -195,7 +194,7 @@ fn two_thousand_visitors_leave_nothing_behind() {
     for n in 0..2000 {
         let mut stream = stranger(&pool);
         if n % 2 == 1 {
-            // Some begin to say something.
+            // Some send the start of a frame.
             drop(stream.write_all(&[29, 0, 0]));
         }
     }
@@ -227,9 +226,9 @@ fn s06_with_few_open_files_the_surplus_is_turned_away() {
     pool.ctl(&["ls"]).expect(7);
     for connection in &mut held {
         connection.set_timeout(Some(PATIENCE));
-        assert!(connection.call(None, None, Request::Ping).unwrap().is_ok(), "who is in is served");
+        assert!(connection.call(None, None, Request::Ping).unwrap().is_ok(), "an open connection is served");
     }
-    // And what it does for them still works: tmux is run, files are written.
+    // Work on their behalf still succeeds: tmux is run, files are written.
     let new = protocol::request::Capture {
         session: protocol::SessionRef("web".to_owned()),
         extent: protocol::request::Extent::Visible,

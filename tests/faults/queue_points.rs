@@ -1,5 +1,5 @@
-//! `poold` dies at any step of the queue's work, under load. Whoever was told something finds it so, and
-//! whoever was not asks again and is told once.
+//! `poold` dies at any step of the queue's work, under load. An answer that was given holds; a client without
+//! one asks again and gets exactly one.
 
 use std::thread;
 
@@ -11,16 +11,16 @@ use super::load::Load;
 use super::support::crashing;
 use crate::harness::{PATIENCE, Pool, Program, Talk, eventually, number, wait_until};
 
-/// Each so often; `POOL_CRASH_ROUNDS` asks for more.
+/// Rounds at each crash point; `POOL_CRASH_ROUNDS` sets more.
 const ROUNDS: usize = 3;
-/// What an abort ends with.
+/// Exit code of an abort.
 const ABORTED: i32 = 134;
-/// How many messages that are over are kept where they are to be forgotten.
+/// Finished messages that a `poold` that is to die keeps.
 const KEPT: usize = 5;
-/// Pools at a time.
+/// Pools running at a time.
 const LANES: usize = 4;
 
-/// The points, and the how-manieth time round counts where that makes a difference.
+/// Crash points; `:N` means the N-th time it is reached, where that makes a difference.
 const POINTS: [&str; 16] = [
     "commit-begin",
     "commit-begin:7",
@@ -40,7 +40,8 @@ const POINTS: [&str; 16] = [
     "forget",
 ];
 
-/// So many messages that are over are kept, but by the `poold` that is to die there are only a few.
+/// Configuration that keeps `keep_count` finished messages: few for a `poold` that is to die, so that it has
+/// to forget some.
 fn config(keep_count: usize) -> String {
     format!(
         "[queue]\nmax_messages = 1000000\nkeep_count = {keep_count}\nmax_attempts = 1000\nretry_backoff = '0ms'\n\
@@ -57,7 +58,7 @@ fn under_load() -> Pool {
     pool
 }
 
-/// A `poold` that dies at this point, and one that does not.
+/// Starts a `poold` that dies at each of the points in turn, then one that goes on.
 #[track_caller]
 fn crash(pool: &Pool, load: &Load, points: &[&str]) {
     for point in points {
@@ -92,7 +93,7 @@ fn end(pool: &Pool, point: &str) -> i32 {
 
 const HELD: &str = "held";
 
-/// A registered holder in this process, which is not heard of for longer than its lease.
+/// Registers a worker in this process that claims a message and sends no heartbeat for longer than its lease.
 fn registered(pool: &Pool) -> Option<Connection> {
     wait_until("it listens", PATIENCE, || std::os::unix::net::UnixStream::connect(pool.socket()).is_ok());
     let hello = Hello::new(Role::Generator, "", "test");
@@ -102,7 +103,7 @@ fn registered(pool: &Pool) -> Option<Connection> {
     let register = Register { session: session(), kinds: Vec::new() };
     connection.call(None, None, Request::Register(register)).ok()?.ok()?;
     let pid = pool.pid(Program::Poold).unwrap();
-    // Of a kind of its own each time: the one before is not given out any more while this process lives.
+    // A fresh kind each time: the previous message is not given out again while this process lives.
     let kind = format!("{HELD}-{pid}");
     let send = Send {
         session: session(),
@@ -124,7 +125,7 @@ fn registered(pool: &Pool) -> Option<Connection> {
     Some(connection)
 }
 
-/// A worker in the middle of a handler, which is killed.
+/// Kills a worker in the middle of a handler.
 fn killed(pool: &Pool) {
     wait_until("it listens", PATIENCE, || std::os::unix::net::UnixStream::connect(pool.socket()).is_ok());
     let started = pool.path(format!("started-{}", pool.pid(Program::Poold).unwrap()));
@@ -167,7 +168,7 @@ fn d06_a_crash_of_the_recovery_itself_however_often_makes_no_difference() {
     assert!(epoch > 2 * rounds as u64, "each start that got so far has a number of its own");
 }
 
-/// Does it for each, several at a time.
+/// Runs `each` for every point, several at a time.
 fn in_lanes(points: &[&str], each: &(impl Fn(&&str) + Sync)) {
     thread::scope(|scope| {
         for lane in 0..LANES {

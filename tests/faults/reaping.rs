@@ -1,4 +1,4 @@
-//! The reaper and the watcher die or are missing; programs that do not want to end.
+//! The reaper or the watcher dies or is missing; programs refuse to end.
 
 use std::fs;
 use std::thread;
@@ -9,7 +9,7 @@ use crate::harness::{
 };
 use nix::sys::signal::Signal;
 
-/// Notes that it runs, and ignores what asks it to end.
+/// A session that notes its start and ignores requests to end.
 fn stubborn(pool: &Pool) -> String {
     format!("trap '' TERM HUP INT; echo run >>{}; while :; do sleep 1; done", pool.path("runs").display())
 }
@@ -112,7 +112,7 @@ fn p06_panes_of_others_are_never_touched() {
     wait_until("it is dead", PATIENCE, || {
         pool.tmux_text(&["display-message", "-p", "-t", "=ended:", "#{pane_dead}"]) == "1"
     });
-    // A mark that the pool never gave is not the pool's.
+    // A tag that the pool never issued is not the pool's.
     pool.tmux_text(&["new-session", "-d", "-s", "forged", "exec sleep 1000"]);
     pool.tmux_text(&["set-option", "-p", "-t", "=forged:", "@pool_id", "00112233445566778899aabbccddeeff"]);
     pool.ok(&["sync"]);

@@ -1,4 +1,4 @@
-//! What cannot work is refused with the code that the contract has for it, and says what to do.
+//! Impossible requests are refused with the contract's code and advice on what to do.
 
 use std::fs;
 use std::os::unix::fs::symlink;

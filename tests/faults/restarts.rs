@@ -1,4 +1,4 @@
-//! The daemons come and go in every order; what runs in the panes does not notice.
+//! The daemons stop and start in every order; the programs in the panes do not notice.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::harness::{PATIENCE, Pool, Program, gone, send_signal, wait_until};
 
 const PANES: usize = 8;
 
-/// Every order of the three.
+/// Every order of the three daemons.
 const ORDERS: [[Program; 3]; 6] = {
     use Program::{Poold, Reaper, Watch};
     [
@@ -22,7 +22,7 @@ const ORDERS: [[Program; 3]; 6] = {
     ]
 };
 
-/// Sessions with some history.
+/// Creates sessions with some history.
 fn populate(pool: &Pool) {
     for n in 0..PANES {
         let id = pool.ok(&["new", &format!("s{n}"), "--label", &format!("n={n}"), "--", "cat"]);
@@ -58,7 +58,7 @@ fn t05_every_order_of_deaths_and_starts_changes_no_pane() {
     }
 }
 
-/// The processes of the daemons, as the pool says.
+/// Pids of the daemons as `status` reports them.
 fn daemon_pids(pool: &Pool) -> Option<[u32; 3]> {
     let status = pool.ctl(&["--json", "--timeout", "1s", "status"]);
     if status.code != 0 {
@@ -73,7 +73,7 @@ fn daemon_pids(pool: &Pool) -> Option<[u32; 3]> {
     Some([pid(&status["pid"])?, component("tmux-watch")?, component("reaper")?])
 }
 
-/// Waits until all three are there again and none of these is among them. How long that took.
+/// Waits until all three daemons run and none of `killed` is among them; returns the time it took.
 fn await_others(pool: &Pool, killed: &[u32]) -> Duration {
     let began = Instant::now();
     wait_until("the daemons are back and connected", PATIENCE, || {

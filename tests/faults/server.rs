@@ -1,5 +1,5 @@
-//! The tmux server is stopped, out of reach, dead, or another one. What cannot be known is said to
-//! be unknown; nothing is taken for gone without proof, and no recycled id for the old one.
+//! The tmux server is stopped, unreachable, dead, or replaced by another. What cannot be known is reported as
+//! unknown; nothing counts as gone without proof, and no recycled id for the old one.
 
 use std::fs;
 use std::thread;
@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 use super::support::{OutOfReach, Stopped, lines_of, panes, recorder, records};
 use crate::harness::{PATIENCE, Pool, Program, alive, eventually, gone, send_signal, wait_until};
 
-/// Waits until `status` finds a fault with these words in it.
+/// Waits until `status` reports a problem that contains `words`.
 #[track_caller]
 fn await_fault(pool: &Pool, words: &str) {
     let mut last = String::new();
@@ -26,10 +26,10 @@ fn await_health(pool: &Pool) {
     wait_until("status finds no fault", PATIENCE, || pool.ctl(&["status"]).code == 0);
 }
 
-/// What the stranger's pane was given to read.
+/// File that records the input of the foreign server's pane.
 const CANARY: &str = "canary";
 
-/// A tmux server of somebody else at the pool's socket, its first pane with the first id.
+/// Starts a foreign tmux server at the pool's socket, whose first pane has the first id; returns its pid.
 fn stranger(pool: &Pool) -> u32 {
     let cat = format!("exec cat >{}", pool.path(CANARY).display());
     let mut command = pool.command("tmux");
@@ -90,7 +90,7 @@ fn t08_a_stopped_server_hangs_nothing_and_proves_nothing() {
     pool.ok(&["send", "web", "--wait", "done", "next"]);
     let count = |text: &str| lines_of(&pool, "got").iter().filter(|line| line.contains(text)).count();
     wait_until("the next one arrives", PATIENCE, || count("next") == 1);
-    // The key whose fate was unknown may have arrived, too, and stood before what came next.
+    // The key whose outcome was unknown may have arrived too, ahead of later input.
     let keys = lines_of(&pool, "got").iter().filter(|line| line.starts_with('x')).count();
     assert!(count("text") <= 1 && keys <= 1, "{:?}", lines_of(&pool, "got"));
     await_health(&pool);
@@ -104,7 +104,7 @@ fn t06_a_deleted_socket_is_no_proof_and_the_server_is_reminded() {
     let (before, server) = (panes(&pool), pool.tmux_pid().unwrap());
     let known = records(&pool);
     let _server = OutOfReach(server);
-    // The watcher would remind the server at once.
+    // A running watcher would make the server recreate its socket at once.
     let watcher = Stopped::new(pool.pid(Program::Watch).unwrap());
     fs::remove_file(pool.tmux_socket()).unwrap();
     pool.ctl(&["keys", &id, "x"]).expect(7);
@@ -118,7 +118,7 @@ fn t06_a_deleted_socket_is_no_proof_and_the_server_is_reminded() {
     wait_until("the server listens again", PATIENCE, || pool.tmux_pid() == Some(server));
     await_health(&pool);
     assert_eq!((panes(&pool), records(&pool)), (before.clone(), known.clone()));
-    // A watcher that never saw the server cannot know whom to remind; then status says what to do.
+    // A watcher that never saw the server cannot signal it; then status tells the user what to do.
     pool.kill9(Program::Watch);
     fs::remove_file(pool.tmux_socket()).unwrap();
     pool.start(Program::Watch);
@@ -158,7 +158,7 @@ fn t03_a_new_server_with_the_same_ids_is_not_taken_for_the_dead_one() {
     pool.start(Program::Poold);
     pool.start(Program::Reaper);
     pool.await_poold();
-    // No watcher yet, whose hidden session might have the first ids.
+    // No watcher yet: its hidden session could take the first ids.
     let id = pool.script("web", "trap '' HUP; while :; do sleep 1; done");
     pool.start(Program::Watch);
     pool.await_complete();
@@ -170,7 +170,7 @@ fn t03_a_new_server_with_the_same_ids_is_not_taken_for_the_dead_one() {
     send_signal(server, Signal::SIGKILL);
     wait_until("the server is gone", PATIENCE, || gone(server));
     let theirs = stranger(&pool);
-    // The record still says that it lives, unless the last look was so long ago that what acts looks first.
+    // The record still says live, unless the last observation is so old that an action observes first.
     for args in [&["keys", &id, "x"][..], &["capture", &id]] {
         let output = pool.ctl(args);
         let says = ["another tmux server", "does not run"].iter().any(|why| output.stderr.contains(why));
@@ -197,7 +197,7 @@ fn t03_a_new_server_beside_the_old_one_is_not_taken_for_it() {
     let (doomed_agent, _) = pool.pane_pids(&doomed);
     let aside = pool.path("aside.sock");
     let _server = OutOfReach(pool.tmux_pid().unwrap());
-    // No watcher meanwhile, whose hidden session might have the first ids.
+    // No watcher meanwhile: its hidden session could take the first ids.
     let watcher = Stopped::new(pool.pid(Program::Watch).unwrap());
     fs::rename(pool.tmux_socket(), &aside).unwrap();
     let theirs = stranger(&pool);

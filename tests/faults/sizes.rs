@@ -1,5 +1,5 @@
-//! Size is the client's affair: whatever a request, a hook or an observation holds, with any one of its texts or lists
-//! at the longest that a frame lets through, it is taken or refused, and the daemon goes on.
+//! Oversized fields: a request, a hook report or an observation with any one text or list at the longest that
+//! fits into a frame is accepted or refused, and the daemon goes on.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use protocol::{Hello, OpId, Request, Role, SessionId};
 use crate::any::{Choose, made};
 use crate::harness::{PATIENCE, Pool, Program, eventually};
 
-/// Small values, but for the text, bytes or list that comes at this place.
+/// Chooses small values, but a long one for the text, byte string or list at `place`.
 struct Longest {
     variant: Option<usize>,
     variants: usize,
     place: usize,
     met: usize,
-    /// Bytes of that text, or items of that list.
+    /// Length of the long value in bytes or list items.
     length: usize,
 }
 
@@ -54,7 +54,8 @@ impl Choose for &mut Longest {
     }
 }
 
-/// This variant with the thing at this place as long as a frame allows; how many variants and places there are.
+/// Builds the variant with the value at `place` as long as fits into a frame; also returns the numbers of
+/// variants and of places.
 fn longest<T: serde::Serialize + serde::de::DeserializeOwned>(
     variant: usize,
     place: usize,
@@ -71,7 +72,7 @@ fn longest<T: serde::Serialize + serde::de::DeserializeOwned>(
     (None, variants, places)
 }
 
-/// Every variant with each of its places in turn at the longest.
+/// All variants, each once for every place with the value there at its longest.
 fn all<T: serde::Serialize + serde::de::DeserializeOwned>() -> Vec<T> {
     let mut values = Vec::new();
     let mut variant = 0;
@@ -98,7 +99,7 @@ impl Peer {
         Self { connection, calls: 0 }
     }
 
-    /// Sends it; whether it was answered, with whatever.
+    /// Sends the request; true if it was answered, with whatever.
     fn ask(&mut self, request: Request) -> bool {
         self.calls += 1;
         let op = Some(OpId::Random([u8::try_from(self.calls % 251).unwrap(); 16]));
@@ -106,7 +107,7 @@ impl Peer {
     }
 }
 
-/// Not tried: they wait for long, end the session that the others are about, or make files.
+/// False for requests that wait long, end the session that the others refer to, or create files.
 fn is_tried(request: &Request) -> bool {
     !matches!(
         request,
@@ -119,7 +120,7 @@ fn is_tried(request: &Request) -> bool {
     )
 }
 
-/// The tag of the only session's incarnation: tmux has it.
+/// Tag of the only session's incarnation, read from tmux.
 fn tag_of(pool: &Pool) -> String {
     pool.tmux_panes("#{@pool_id}").into_iter().find(|tag| !tag.is_empty()).unwrap()
 }
@@ -152,13 +153,13 @@ fn whatever_is_at_its_longest_is_taken_or_refused_and_the_daemon_goes_on() {
     pool.ok(&["check"]);
 }
 
-/// The variants of signals lie deeper than those of requests.
+/// Signals are nested deeper than requests, so their variants are chosen here.
 fn hooks_of_every_kind(pool: &Pool, (session, tag): (SessionId, protocol::Tag), pid: u32) {
     let mut peer = Peer::new(pool, Role::Client);
-    for (n, signal) in all::<protocol::hook::Signal>().into_iter().enumerate() {
+    for (n, signal) in all::<protocol::hook::HookEvent>().into_iter().enumerate() {
         let Some(mut hook) = longest::<protocol::hook::Hook>(0, usize::MAX - 1).0 else { continue };
         (hook.session, hook.tag, hook.id, hook.signal) = (session, tag, 1_000_000 + n as u64, signal);
-        if let protocol::hook::Signal::Permission { wait_ms, .. } = &mut hook.signal {
+        if let protocol::hook::HookEvent::Permission { wait_ms, .. } = &mut hook.signal {
             *wait_ms = 0;
         }
         let what = format!("{:.120}", format!("{hook:?}"));

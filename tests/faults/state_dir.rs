@@ -1,4 +1,4 @@
-//! What `poold` finds where its state should be. What it does not trust it does not touch.
+//! What `poold` may find in place of its state directory: it does not touch what it does not trust.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
@@ -10,7 +10,7 @@ use nix::sys::signal::Signal;
 use super::support::is_root;
 use crate::harness::{Pool, Program};
 
-/// Starts `poold`, which is to end by itself; its log.
+/// Starts `poold`, which must exit by itself with `code`; returns its log.
 #[track_caller]
 fn refused(pool: &Pool, code: i32) -> String {
     pool.start(Program::Poold);
@@ -101,7 +101,7 @@ fn what_is_in_the_place_of_the_socket_is_left_alone() {
     assert!(said.contains("somebody else listens"), "{said}");
     assert!(fs::symlink_metadata(&socket).unwrap().file_type().is_socket());
     drop(listener);
-    // Now nobody listens at it, as after a crash.
+    // Now nobody listens on it, as after a crash.
     works(&pool);
 }
 

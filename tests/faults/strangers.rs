@@ -1,4 +1,4 @@
-//! Other users: they reach nothing, and where a mistake lets them reach the socket, it is silent.
+//! Other users reach nothing; where wrong permissions let them reach the socket, it stays silent.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -7,8 +7,8 @@ use std::process::Command;
 use super::support::{has, is_root};
 use crate::harness::{Output, Pool, Program};
 
-/// Connects so many times to the path that it is given, says a hello, and prints how often it got
-/// that far and how many bytes came back.
+/// Connects `$ARGV[1]` times to the path `$ARGV[0]`, sends a hello, and prints the number of connections and
+/// of bytes received.
 const VISIT: &str = "use Socket; $SIG{PIPE} = 'IGNORE'; my ($in, $bytes) = (0, 0); for (1..$ARGV[1]) { \
     socket(my $s, PF_UNIX, SOCK_STREAM, 0) or die; connect($s, sockaddr_un($ARGV[0])) or next; $in++; \
     syswrite($s, pack('V', 29) . ('x' x 29)); while (my $n = sysread($s, my $b, 4096)) { $bytes += $n } } \
@@ -38,7 +38,7 @@ fn s01_another_user_reaches_nothing() {
         open(&dir, 0o755);
     }
     open(&pool.socket(), 0o666);
-    assert_eq!(visit(&pool, 100), (100, 0), "and who gets in gets no byte");
+    assert_eq!(visit(&pool, 100), (100, 0), "connections get no byte");
     assert_eq!((pool.pid(Program::Poold), pool.ended(Program::Poold)), (Some(pid), None));
     pool.kill9(Program::Poold);
     pool.start(Program::Poold);

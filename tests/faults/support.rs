@@ -1,5 +1,4 @@
-//! What several of these tests use: a stopped process, the panes as tmux has them, a program that
-//! leaves a trace of each run.
+//! Shared helpers: stopped processes, panes as tmux lists them, a program that records each of its runs.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,7 +10,7 @@ use serde_json::Value;
 
 use crate::harness::{PATIENCE, Pool, Program, is_stopped, send_signal, wait_until};
 
-/// A process that a signal stopped. It goes on when this is dropped, however the test ends.
+/// A process stopped by a signal; continued on drop, however the test ends.
 #[derive(Debug)]
 pub(crate) struct Stopped(u32);
 
@@ -33,7 +32,7 @@ impl Drop for Stopped {
     }
 }
 
-/// A tmux server that the harness cannot reach by its socket: a failing test ends it here.
+/// A tmux server that the harness cannot reach by its socket; killed on drop, also when a test fails.
 #[derive(Debug)]
 pub(super) struct OutOfReach(pub(super) u32);
 
@@ -45,7 +44,7 @@ impl Drop for OutOfReach {
     }
 }
 
-/// Every pane of the pool's server: id, process, tag; in order.
+/// Panes of the pool's server: id, process, tag; in order.
 #[track_caller]
 pub(super) fn panes(pool: &Pool) -> Vec<String> {
     let mut lines = pool.tmux_panes("#{pane_id} #{pane_pid} #{pane_dead} #{@pool_id}");
@@ -53,7 +52,7 @@ pub(super) fn panes(pool: &Pool) -> Vec<String> {
     lines
 }
 
-/// The sessions, every state, with what must never change of a session that runs on.
+/// Sessions in every state, reduced to the fields that must never change while one runs.
 #[track_caller]
 pub(super) fn records(pool: &Pool) -> Vec<Value> {
     let keys = [
@@ -81,34 +80,33 @@ pub(super) fn records(pool: &Pool) -> Vec<Value> {
     sessions.iter().map(kept).collect()
 }
 
-/// A shell script that notes each of its runs in the file `runs`, then reads for ever and keeps
-/// what it reads in the file `got`.
+/// A session whose shell script notes each of its runs in the file `runs` and its input in the file `got`.
 pub(super) fn recorder(pool: &Pool) -> String {
     let (runs, got) = (pool.path("runs"), pool.path("got"));
     format!("echo run >>{}; exec cat >>{}", runs.display(), got.display())
 }
 
-/// The lines of a file of the test; none where it is not there.
+/// Lines of one of the test's files; none where it does not exist.
 pub(super) fn lines_of(pool: &Pool, name: &str) -> Vec<String> {
     let text = fs::read_to_string(pool.path(name)).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
 }
 
-/// `poold` that aborts at this point.
+/// A `poold` that aborts at `point`.
 pub(crate) fn crashing(pool: &Pool, point: &str) -> Command {
     let mut command = pool.daemon(Program::Poold);
     command.env("POOL_CRASH_AT", point);
     command
 }
 
-/// `poold` under a shell command like `ulimit -n 64; exec`, which the program is added to.
+/// `poold` started through a shell prefix such as `ulimit -n 64; exec`.
 pub(super) fn under(pool: &Pool, prefix: &str) -> Command {
     let mut command = pool.command("sh");
     command.arg("-c").arg(format!("{prefix} \"$0\"")).arg(Program::Poold.path());
     command
 }
 
-/// The messages that were ever queued: key and id.
+/// Key and id of every message ever queued.
 #[track_caller]
 pub(super) fn queued(pool: &Pool) -> Vec<(String, u64)> {
     let events = pool.lines(&["events", "--kind", "message_queued"]);
@@ -118,7 +116,7 @@ pub(super) fn queued(pool: &Pool) -> Vec<(String, u64)> {
     events.iter().map(of).collect()
 }
 
-/// Whether this test may mount, change owners and become another user; says so where it may not.
+/// True if this test may mount, change owners and become another user; prints a skip otherwise.
 pub(crate) fn is_root() -> bool {
     let root = nix::unistd::geteuid().is_root() && cfg!(target_os = "linux");
     if !root {
@@ -127,7 +125,7 @@ pub(crate) fn is_root() -> bool {
     root
 }
 
-/// Whether a program is to be found; says so where it is not.
+/// True if a program is installed; prints a skip otherwise.
 pub(crate) fn has(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).any(|dir: PathBuf| dir.join(program).is_file());

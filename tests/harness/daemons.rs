@@ -1,4 +1,4 @@
-//! The three daemons as children of the test: each is started, killed and started again alone.
+//! The three daemons as child processes of a test, each started, killed and restarted on its own.
 
 use std::fs::OpenOptions;
 use std::os::unix::process::ExitStatusExt;
@@ -10,7 +10,7 @@ use nix::sys::signal::Signal;
 use super::procs::send_signal;
 use super::wait::{PATIENCE, eventually};
 
-/// A program of the pool.
+/// One of the pool's programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Program {
     Poold,
@@ -19,10 +19,10 @@ pub(crate) enum Program {
 }
 
 impl Program {
-    /// The three in the order in which they are usually started.
+    /// The three daemons, in the usual order of starting.
     pub(crate) const ALL: [Self; 3] = [Self::Poold, Self::Watch, Self::Reaper];
 
-    /// What was built of it.
+    /// Path of the built binary.
     pub(crate) fn path(self) -> &'static str {
         match self {
             Self::Poold => env!("CARGO_BIN_EXE_poold"),
@@ -31,7 +31,7 @@ impl Program {
         }
     }
 
-    /// Its name among the components.
+    /// Name of the program in `status`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Poold => "poold",
@@ -41,14 +41,14 @@ impl Program {
     }
 }
 
-/// A daemon that runs.
+/// A running daemon.
 #[derive(Debug)]
 pub(crate) struct Daemon {
     child: Child,
 }
 
 impl Daemon {
-    /// Starts it, its output appended to this file.
+    /// Starts the daemon; its output is appended to `log`.
     #[track_caller]
     pub(crate) fn start(mut command: Command, log: &PathBuf) -> Self {
         let log = OpenOptions::new().create(true).append(true).open(log).unwrap();
@@ -60,13 +60,13 @@ impl Daemon {
         self.child.id()
     }
 
-    /// How it ended, if it did: exit code, or 128 and the signal.
+    /// Exit code if it has ended; 128 + signal number if a signal ended it.
     pub(crate) fn ended(&mut self) -> Option<i32> {
         let status = self.child.try_wait().unwrap()?;
         Some(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default()))
     }
 
-    /// Sends it a signal and waits for its end.
+    /// Sends a signal and waits for the end; returns the exit code.
     #[track_caller]
     pub(crate) fn end(&mut self, signal: Signal) -> i32 {
         if self.ended().is_none() {

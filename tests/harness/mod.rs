@@ -1,4 +1,4 @@
-//! What every system test stands on: a hermetic pool, waiting for conditions, processes, skipping.
+//! Basis of every system test: a hermetic pool, waiting for conditions, processes, counted skips.
 
 mod daemons;
 mod mount;

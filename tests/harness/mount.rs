@@ -1,4 +1,4 @@
-//! A small file system of a test's own.
+//! A small file system for one test.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,12 +6,12 @@ use std::process::Command;
 
 use super::output::Output;
 
-/// A file system of its own at a path, until it is dropped.
+/// A mounted tmpfs, unmounted on drop.
 #[derive(Debug)]
 pub(crate) struct Mount(PathBuf);
 
 impl Mount {
-    /// `None` where it may not be made, which it says.
+    /// Mounts a tmpfs of `size` at `path`; prints a skip and returns `None` where mounting is not permitted.
     pub(crate) fn new(path: PathBuf, size: &str) -> Option<Self> {
         fs::create_dir(&path).unwrap();
         let mount = Self(path);
@@ -37,7 +37,7 @@ fn options(size: &str) -> String {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        // Lazily: the pool is gone by now, but for what is just ending.
+        // Lazy: the pool has ended, but the last processes may still be exiting.
         let output = Output::of(Command::new("umount").arg("-l").arg(&self.0), b"");
         assert_eq!(output.code, 0, "{output:?}");
         drop(fs::remove_dir_all(self.0.parent().unwrap()));

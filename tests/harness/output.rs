@@ -1,4 +1,4 @@
-//! What a program said and how it ended, within a deadline.
+//! Runs a program to its end within a deadline; its output and exit code.
 
 use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -8,15 +8,15 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// After so long a program is killed and the test fails.
+/// Deadline after which the program is killed and the test fails.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The end of a program.
+/// A finished program.
 #[derive(Debug)]
 pub(crate) struct Output {
-    /// The command line, for messages.
+    /// Command line, for messages.
     pub(crate) what: String,
-    /// Exit code, or 128 and the signal.
+    /// Exit code; 128 + signal number if a signal ended it.
     pub(crate) code: i32,
     pub(crate) bytes: Vec<u8>,
     pub(crate) stdout: String,
@@ -24,7 +24,7 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Runs it with this on its standard input.
+    /// Runs the command with `input` on standard input.
     #[track_caller]
     #[must_use = "look at the output or assert how it ended"]
     pub(crate) fn of(command: &mut Command, input: &[u8]) -> Self {
@@ -32,7 +32,7 @@ impl Output {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{what}: {error}"));
         let (mut stdin, input) = (child.stdin.take().unwrap(), input.to_vec());
-        // Who does not read its input is not to blame.
+        // A program need not read its input: a broken pipe is no failure.
         let writer = thread::spawn(move || drop(stdin.write_all(&input)));
         let stdout = reader(child.stdout.take().unwrap());
         let stderr = reader(child.stderr.take().unwrap());
@@ -61,27 +61,27 @@ impl Output {
         }
     }
 
-    /// Fails unless it ended so.
+    /// Fails the test unless the exit code is `code`.
     #[track_caller]
     pub(crate) fn expect(self, code: i32) -> Self {
         assert_eq!(self.code, code, "{}\n--- stdout\n{}--- stderr\n{}", self.what, self.stdout, self.stderr);
         self
     }
 
-    /// The one JSON document on standard output.
+    /// The single JSON document on standard output.
     #[track_caller]
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// A JSON document a line.
+    /// The JSON documents on standard output, one a line.
     #[track_caller]
     pub(crate) fn json_lines(&self) -> Vec<Value> {
         let parse = |line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
         self.stdout.lines().map(parse).collect()
     }
 
-    /// The document on standard error that says what went wrong.
+    /// The JSON error document on standard error.
     #[track_caller]
     pub(crate) fn error(&self) -> Value {
         let last = self.stderr.lines().last().unwrap_or_default();
@@ -89,7 +89,7 @@ impl Output {
         document["error"].clone()
     }
 
-    /// Standard output without the newline at its end.
+    /// Standard output without the final newline.
     pub(crate) fn text(&self) -> &str {
         self.stdout.trim_end()
     }

@@ -1,4 +1,4 @@
-//! A pool of a test's own: directories, environment, daemons, a tmux server; and its end without a trace.
+//! A hermetic pool: directories, environment, daemons and a tmux server of its own; removed without a trace.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -21,15 +21,15 @@ use super::output::Output;
 use super::procs::{find_marked, pids, send_signal, words};
 use super::wait::{PATIENCE, eventually, wait_until};
 
-/// The user who owns nothing, on Linux.
+/// Uid of `nobody` on Linux.
 const NOBODY: u32 = 65534;
 
-/// Says on the real standard error that a test was left out, why, and how many were.
+/// Prints a skipped test, the reason and the running count on the real standard error.
 pub(crate) fn skipped(reason: &str) {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed) + 1;
     let name = std::thread::current().name().unwrap_or_default().to_owned();
-    // Written past the capture of the test runner; nobody is harmed if it cannot be.
+    // Written past the test runner's capture; failing to write harms nothing.
     drop(writeln!(std::io::stderr(), "skipped ({count} so far): {name}: {reason}"));
 }
 
@@ -38,18 +38,18 @@ pub(crate) fn skipped(reason: &str) {
 pub(crate) struct Pool {
     dir: TempDir,
     daemons: Mutex<Vec<(Program, Daemon)>>,
-    /// As whom everything runs, where that is somebody else.
+    /// Uid that everything runs as, if not the caller's.
     user: Option<u32>,
 }
 
 impl Pool {
-    /// Directories and configuration; nothing runs.
+    /// Creates directories and configuration; starts nothing.
     pub(crate) fn bare(config: &str) -> Self {
-        // Short: the path of a socket has 107 bytes at most.
+        // Short prefix: a socket path has at most 107 bytes.
         Self::bare_in("tp", config)
     }
 
-    /// The same in a directory whose name begins like this.
+    /// [`Pool::bare`] in a directory whose name starts with `prefix`.
     pub(crate) fn bare_in(prefix: &str, config: &str) -> Self {
         let dir = tempfile::Builder::new().prefix(prefix).rand_bytes(6).tempdir_in("/tmp").unwrap();
         for name in ["home", "work"] {
@@ -59,7 +59,7 @@ impl Pool {
         Self { dir, daemons: Mutex::default(), user: None }
     }
 
-    /// The same as a user without any rights of root, whoever runs the test.
+    /// [`Pool::bare`] as a user without root's privileges, whoever runs the test.
     pub(crate) fn bare_without_rights(config: &str) -> Self {
         let mut pool = Self::bare(config);
         if nix::unistd::geteuid().is_root() {
@@ -71,7 +71,7 @@ impl Pool {
         pool
     }
 
-    /// The three daemons run and have found each other.
+    /// Starts the three daemons and waits until they are connected.
     #[track_caller]
     pub(crate) fn with(config: &str) -> Self {
         let pool = Self::bare(config);
@@ -79,7 +79,7 @@ impl Pool {
         pool
     }
 
-    /// The same with everything as it is by default, but a short grace.
+    /// [`Pool::with`] the default configuration but a short grace period.
     #[track_caller]
     pub(crate) fn new() -> Self {
         Self::with("[reaper]\ngrace = \"500ms\"\n")
@@ -95,22 +95,22 @@ impl Pool {
         self.path("s")
     }
 
-    /// Where `poold` listens.
+    /// `poold`'s socket.
     pub(crate) fn socket(&self) -> PathBuf {
         self.state().join("run/poold.sock")
     }
 
-    /// Where the pool's tmux server listens.
+    /// Socket of the pool's tmux server.
     pub(crate) fn tmux_socket(&self) -> PathBuf {
         self.state().join("run/tmux.sock")
     }
 
-    /// The database.
+    /// The database file.
     pub(crate) fn database(&self) -> PathBuf {
         self.state().join("pool.redb")
     }
 
-    /// A program in the test's environment, and nothing of the caller's but where programs are.
+    /// Command with the test's environment; of the caller's it keeps only `PATH`.
     pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         if let Some(user) = self.user {
@@ -125,14 +125,14 @@ impl Pool {
         command
     }
 
-    /// Replaces the configuration file; whoever runs is not told.
+    /// Replaces the configuration file without telling the running daemons.
     pub(crate) fn configure(&self, text: &str) {
         fs::write(self.path("config.toml"), text).unwrap();
     }
 
     // ---- poolctl ----
 
-    /// `poolctl` in the test's environment, to be run or changed.
+    /// `poolctl` in the test's environment, for further arguments.
     pub(crate) fn poolctl(&self) -> Command {
         self.command(env!("CARGO_BIN_EXE_poolctl"))
     }
@@ -144,32 +144,32 @@ impl Pool {
         self.ctl_in(args, b"")
     }
 
-    /// Runs `poolctl` with this on its standard input.
+    /// Runs `poolctl` with `input` on standard input.
     #[track_caller]
     #[must_use = "look at the output or assert how it ended"]
     pub(crate) fn ctl_in<S: AsRef<OsStr>>(&self, args: &[S], input: &[u8]) -> Output {
         Output::of(self.poolctl().args(in_own_directory(args)), input)
     }
 
-    /// Runs `poolctl`, which is to end well; its output without the last newline.
+    /// Runs `poolctl`, expects success; returns its output without the final newline.
     #[track_caller]
     pub(crate) fn ok<S: AsRef<OsStr>>(&self, args: &[S]) -> String {
         self.patient(&[], args).expect(0).text().to_owned()
     }
 
-    /// Runs `poolctl --json`, which is to end well; its one document.
+    /// Runs `poolctl --json`, expects success; returns its single document.
     #[track_caller]
     pub(crate) fn json<S: AsRef<OsStr>>(&self, args: &[S]) -> Value {
         self.patient(&["--json"], args).expect(0).json()
     }
 
-    /// Runs `poolctl --json`, which is to end well; its documents.
+    /// Runs `poolctl --json`, expects success; returns its documents.
     #[track_caller]
     pub(crate) fn lines<S: AsRef<OsStr>>(&self, args: &[S]) -> Vec<Value> {
         self.patient(&["--json"], args).expect(0).json_lines()
     }
 
-    /// Runs `poolctl`, which waits for an answer as long as a busy machine may take, where it is not told how long.
+    /// Runs `poolctl` with a timeout for busy machines unless `args` has one.
     #[track_caller]
     fn patient<S: AsRef<OsStr>>(&self, flags: &[&str], args: &[S]) -> Output {
         let mut command = self.poolctl();
@@ -179,7 +179,7 @@ impl Pool {
         Output::of(command.args(flags).args(in_own_directory(args)), b"")
     }
 
-    /// A new session that runs this shell script; its id.
+    /// Creates a session that runs a shell script; returns its id.
     #[track_caller]
     pub(crate) fn script(&self, name: &str, script: &str) -> String {
         self.ok(&["new", name, "--", "sh", "-c", script])
@@ -203,7 +203,7 @@ impl Pool {
         self.ctl(&["--json", "status"]).json()
     }
 
-    /// Waits until a session is in this state; the session then.
+    /// Waits until a session is in `state`; returns its document.
     #[track_caller]
     pub(crate) fn await_lifecycle(&self, session: &str, state: &str) -> Value {
         let began = Instant::now();
@@ -223,20 +223,20 @@ impl Pool {
         self.lines(&["events"])
     }
 
-    /// The same as text, for messages.
+    /// The whole journal as text, for messages.
     #[track_caller]
     pub(crate) fn journal(&self) -> String {
         self.ok(&["--json", "events"])
     }
 
-    /// The kinds of a session's events, in order.
+    /// Kinds of a session's events, in order.
     #[track_caller]
     pub(crate) fn event_kinds(&self, session: &str) -> Vec<String> {
         let events = self.lines(&["events", "--session", session]);
         events.iter().map(|event| event["kind"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// The agent's process and the pane's own, which is its init.
+    /// Pids of the agent and of the pane's process, its init.
     #[track_caller]
     pub(crate) fn pane_pids(&self, session: &str) -> (u32, u32) {
         let shown = self.show(session);
@@ -246,7 +246,7 @@ impl Pool {
         (u32::try_from(agent).unwrap(), init.parse().unwrap())
     }
 
-    /// Waits until a file of the test has this content; relative names are in the test's directory.
+    /// Waits until a file has the wanted content; a relative name is in the test's directory.
     #[track_caller]
     pub(crate) fn await_file(&self, name: impl AsRef<Path>, holds: impl Fn(&[u8]) -> bool) -> Vec<u8> {
         let path = self.path(name);
@@ -257,7 +257,7 @@ impl Pool {
 
     // ---- tmux ----
 
-    /// tmux on the pool's own server; never starts one.
+    /// Runs tmux against the pool's own server; never starts one.
     #[track_caller]
     #[must_use = "look at the output or assert how it ended"]
     pub(crate) fn tmux<S: AsRef<OsStr>>(&self, args: &[S]) -> Output {
@@ -265,27 +265,27 @@ impl Pool {
         Output::of(command.arg("-uN").arg("-S").arg(self.tmux_socket()).args(args), b"")
     }
 
-    /// The same, which is to end well; its output without the last newline.
+    /// Runs tmux, expects success; returns its output without the final newline.
     #[track_caller]
     pub(crate) fn tmux_text<S: AsRef<OsStr>>(&self, args: &[S]) -> String {
         self.tmux(args).expect(0).text().to_owned()
     }
 
-    /// The pool's tmux server, if it answers.
+    /// Pid of the pool's tmux server, if it answers.
     pub(crate) fn tmux_pid(&self) -> Option<u32> {
         let mut command = self.command("tmux");
         command.arg("-N").arg("-S").arg(self.tmux_socket()).args(["display-message", "-p", "#{pid}"]);
         Output::of(&mut command, b"").text().parse().ok()
     }
 
-    /// The names of the sessions in the pool's tmux server, without the one its watcher listens through.
+    /// Names of the sessions in the pool's tmux server, without the watcher's hidden session.
     #[track_caller]
     pub(crate) fn tmux_sessions(&self) -> Vec<String> {
         let names = self.tmux_text(&["list-sessions", "-F", "#{session_name}"]);
         names.lines().filter(|name| *name != HIDDEN_SESSION).map(str::to_owned).collect()
     }
 
-    /// Every pane in the pool's tmux server in this format, without that of its watcher's session.
+    /// Each pane of the pool's tmux server in `format`, without that of the watcher's hidden session.
     #[track_caller]
     pub(crate) fn tmux_panes(&self, format: &str) -> Vec<String> {
         let format = format!("#{{session_name}}\t{format}");
@@ -296,18 +296,18 @@ impl Pool {
 
     // ---- daemons ----
 
-    /// A daemon's command line, to be changed and then given to [`Pool::start_as`].
+    /// A daemon's command line, to be changed and given to [`Pool::start_as`].
     pub(crate) fn daemon(&self, program: Program) -> Command {
         self.command(program.path())
     }
 
-    /// Starts a daemon. Nothing is waited for.
+    /// Starts a daemon without waiting for anything.
     #[track_caller]
     pub(crate) fn start(&self, program: Program) -> u32 {
         self.start_as(program, self.daemon(program))
     }
 
-    /// Starts a daemon by this command.
+    /// Starts a daemon by `command`.
     #[track_caller]
     pub(crate) fn start_as(&self, program: Program, command: Command) -> u32 {
         let daemon = Daemon::start(command, &self.log(program));
@@ -316,7 +316,7 @@ impl Pool {
         pid
     }
 
-    /// Starts all three and waits until the pool says that it is complete.
+    /// Starts all three daemons and waits until `status` reports all connected.
     #[track_caller]
     pub(crate) fn start_all(&self) {
         for program in Program::ALL {
@@ -325,13 +325,13 @@ impl Pool {
         self.await_complete();
     }
 
-    /// Waits until poold answers.
+    /// Waits until `poold` answers.
     #[track_caller]
     pub(crate) fn await_poold(&self) {
         wait_until("poold answers", PATIENCE, || self.ctl(&["ls", "--timeout", "1s"]).code == 0);
     }
 
-    /// Waits until the watcher and the reaper are connected, and tmux was seen.
+    /// Waits until watcher and reaper are connected and tmux was observed.
     #[track_caller]
     pub(crate) fn await_complete(&self) {
         let mut last = String::new();
@@ -347,26 +347,26 @@ impl Pool {
         }
     }
 
-    /// The daemon's process, where this test runs it.
+    /// Pid of the daemon, if this test runs it.
     pub(crate) fn pid(&self, program: Program) -> Option<u32> {
         let daemons = self.daemons.lock().unwrap();
         daemons.iter().rev().find(|(other, _)| *other == program).map(|(_, daemon)| daemon.pid())
     }
 
-    /// How the daemon that was started last ended, if it did.
+    /// Exit code of the daemon started last, if it has ended.
     pub(crate) fn ended(&self, program: Program) -> Option<i32> {
         let mut daemons = self.daemons.lock().unwrap();
         let (_, daemon) = daemons.iter_mut().rev().find(|(other, _)| *other == program)?;
         daemon.ended()
     }
 
-    /// Waits for the end of the daemon that was started last; how it ended.
+    /// Waits for the end of the daemon started last; returns its exit code.
     #[track_caller]
     pub(crate) fn await_end(&self, program: Program) -> i32 {
         eventually(&format!("{} ends", program.name()), PATIENCE, || self.ended(program))
     }
 
-    /// Ends the daemon with a signal, every instance that this test started.
+    /// Sends a signal to every instance of the daemon that this test started, and waits for their ends.
     #[track_caller]
     pub(crate) fn end(&self, program: Program, signal: Signal) {
         let mut daemons = self.daemons.lock().unwrap();
@@ -376,7 +376,7 @@ impl Pool {
         daemons.retain(|(other, _)| *other != program);
     }
 
-    /// Ends one instance of a daemon with a signal.
+    /// Sends a signal to one instance of a daemon, and waits for its end.
     #[track_caller]
     pub(crate) fn end_one(&self, pid: u32, signal: Signal) {
         let mut daemons = self.daemons.lock().unwrap();
@@ -385,13 +385,13 @@ impl Pool {
         daemons.remove(at);
     }
 
-    /// As `kill -9`.
+    /// Kills the daemon with SIGKILL.
     #[track_caller]
     pub(crate) fn kill9(&self, program: Program) {
         self.end(program, Signal::SIGKILL);
     }
 
-    /// Kills `poold` and starts it again; returns when it answers.
+    /// Kills `poold` with SIGKILL, starts it again and waits until it answers.
     #[track_caller]
     pub(crate) fn restart_poold(&self) {
         self.kill9(Program::Poold);
@@ -403,12 +403,12 @@ impl Pool {
         self.path(format!("{}.log", program.name()))
     }
 
-    /// The end of what the daemons logged.
+    /// Last lines of the daemons' logs.
     pub(crate) fn logs(&self) -> String {
         let mut text = String::new();
         for program in Program::ALL {
             let log = fs::read_to_string(self.log(program)).unwrap_or_default();
-            // The frames of a panic say little, and there are many.
+            // The frames of a panic's backtrace are left out.
             let lines = log.lines().filter(|line| !line.starts_with("  "));
             let lines: Vec<&str> = lines.rev().take(60).collect();
             let lines: Vec<&str> = lines.into_iter().rev().collect();
@@ -419,12 +419,12 @@ impl Pool {
 
     // ---- the end ----
 
-    /// What runs with this pool's mark in its environment, and the incarnation it belongs to.
+    /// Running processes with this pool's mark in their environment, each with its incarnation.
     pub(crate) fn marked(&self) -> Vec<(u32, String)> {
         find_marked(&format!("POOL_SOCKET={}", self.socket().display()), "POOL_INCARNATION")
     }
 
-    /// What runs with the mark of an incarnation that has no pane.
+    /// Running processes with the mark of an incarnation that has no pane.
     pub(crate) fn leaked(&self) -> Vec<(u32, String)> {
         if self.marked().is_empty() {
             return Vec::new();
@@ -437,7 +437,7 @@ impl Pool {
         self.marked().into_iter().filter(|found| !tag_is_empty(found) && is_leaked(found)).collect()
     }
 
-    /// The tmux server by its command line: one that is stopped answers nothing.
+    /// Continues the tmux server, found by its command line: a stopped server answers nothing.
     fn wake_tmux(&self) {
         let socket = self.tmux_socket();
         let is_server = |pid: &u32| {
@@ -482,13 +482,13 @@ fn tag_is_empty((_, tag): &(u32, String)) -> bool {
     tag.is_empty()
 }
 
-/// Says it beside the failure of a test.
+/// Prints a note beside a test's failure.
 #[expect(clippy::print_stderr, reason = "the test runner shows it with the test that failed")]
 fn tell(text: &str) {
     eprintln!("{text}");
 }
 
-/// Looks until there is nothing, for so long at most; what is there at the end.
+/// Repeats `look` until it finds nothing or `limit` has passed; returns the last result.
 fn settle(limit: Duration, mut look: impl FnMut() -> Vec<(u32, String)>) -> Vec<(u32, String)> {
     let deadline = Instant::now() + limit;
     loop {
@@ -516,7 +516,7 @@ impl Drop for Pool {
     }
 }
 
-/// The same command line, where a session that it makes begins in its own directory, as most tests have it.
+/// The same arguments with `--cwd own` added to `new` and `run`, the directory that most tests expect.
 fn in_own_directory<S: AsRef<OsStr>>(args: &[S]) -> Vec<OsString> {
     let mut words: Vec<OsString> = args.iter().map(|arg| arg.as_ref().to_owned()).collect();
     let ours = words.iter().take_while(|word| *word != "--");

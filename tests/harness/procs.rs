@@ -1,4 +1,4 @@
-//! The process table, read from `/proc`; empty where there is none.
+//! The process table, read from `/proc`; empty on systems without it.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// Every process there is.
+/// Pids of all processes.
 pub(crate) fn pids() -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
@@ -16,14 +16,14 @@ fn file(pid: u32, name: &str) -> Vec<u8> {
     fs::read(Path::new("/proc").join(pid.to_string()).join(name)).unwrap_or_default()
 }
 
-/// State letter and parent, of a process that is there.
+/// State letter and parent pid of an existing process.
 fn stat(pid: u32) -> Option<(char, u32)> {
     let text = String::from_utf8_lossy(&file(pid, "stat")).into_owned();
     let mut fields = text.rsplit_once(')')?.1.split_whitespace();
     Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
 }
 
-/// Whether it runs: there, and no zombie.
+/// True if the process exists and is no zombie.
 pub(crate) fn alive(pid: u32) -> bool {
     if cfg!(target_os = "linux") {
         stat(pid).is_some_and(|(state, _)| state != 'Z' && state != 'X')
@@ -32,38 +32,38 @@ pub(crate) fn alive(pid: u32) -> bool {
     }
 }
 
-/// Whether it is over.
+/// True if the process has ended.
 pub(crate) fn gone(pid: u32) -> bool {
     !alive(pid)
 }
 
-/// Whether it is stopped by a signal.
+/// True if the process is stopped by a signal.
 pub(crate) fn is_stopped(pid: u32) -> bool {
     stat(pid).is_some_and(|(state, _)| state == 'T')
 }
 
-/// Its children that run.
+/// Running children.
 pub(crate) fn children(pid: u32) -> Vec<u32> {
     let is_child = |child: &u32| stat(*child).is_some_and(|(state, parent)| parent == pid && state != 'Z');
     pids().into_iter().filter(is_child).collect()
 }
 
-/// All below it.
+/// All running descendants.
 pub(crate) fn descendants(pid: u32) -> Vec<u32> {
     children(pid).into_iter().flat_map(|child| [vec![child], descendants(child)].concat()).collect()
 }
 
-/// Its command line, the words separated by NUL.
+/// Command line, NUL-separated.
 pub(crate) fn words(pid: u32) -> Vec<u8> {
     file(pid, "cmdline")
 }
 
-/// Its environment when it was executed, a variable each.
+/// Environment at the time of exec, one `NAME=value` each.
 pub(crate) fn environ(pid: u32) -> Vec<Vec<u8>> {
     file(pid, "environ").split(|byte| *byte == 0).map(<[u8]>::to_vec).collect()
 }
 
-/// The processes that run with this variable, and the values they have of another one.
+/// Running processes that have `variable` in their environment, each with its value of `other`.
 pub(crate) fn find_marked(variable: &str, other: &str) -> Vec<(u32, String)> {
     let prefix = format!("{other}=");
     let marked = |pid: u32| {
@@ -76,10 +76,10 @@ pub(crate) fn find_marked(variable: &str, other: &str) -> Vec<(u32, String)> {
     pids().into_iter().filter_map(marked).collect()
 }
 
-/// Sends a signal to one process; it may be gone.
+/// Sends a signal to one process, which may have ended.
 #[track_caller]
 pub(crate) fn send_signal(pid: u32, signal: Signal) {
-    // Gone already is as good.
+    // A process that has ended is fine.
     let _ = kill(target(pid), signal);
 }
 

@@ -1,4 +1,4 @@
-//! A program that a test listens to while it runs.
+//! A running program whose output the test reads while it runs.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use super::pool::Pool;
 use super::wait::{PATIENCE, eventually};
 
-/// A program that runs and prints lines. It is killed when this is dropped.
+/// A running program that prints lines; killed on drop.
 #[derive(Debug)]
 pub(crate) struct Talk {
     child: Child,
@@ -31,7 +31,7 @@ impl Talk {
         Self { stdin: child.stdin.take(), child, lines, errors, readers }
     }
 
-    /// A tmux client that is attached to this session, in control mode, until it is dropped.
+    /// A tmux client in control mode, attached to the session until dropped.
     #[track_caller]
     pub(crate) fn attached(pool: &Pool, session: &str) -> Self {
         let mut command = pool.command("tmux");
@@ -43,22 +43,22 @@ impl Talk {
         Self::start(&mut command)
     }
 
-    /// What it printed so far.
+    /// Lines printed so far.
     pub(crate) fn lines(&self) -> Vec<String> {
         self.lines.lock().unwrap().clone()
     }
 
-    /// What it printed from this line on.
+    /// Lines printed so far, from line `first` on.
     pub(crate) fn lines_from(&self, first: usize) -> Vec<String> {
         self.lines.lock().unwrap()[first..].to_vec()
     }
 
-    /// What it complained of so far.
+    /// Standard error so far.
     pub(crate) fn errors(&self) -> String {
         self.errors.lock().unwrap().join("\n")
     }
 
-    /// Writes it a line.
+    /// Writes a line to its standard input.
     #[track_caller]
     pub(crate) fn say(&mut self, line: &str) {
         let stdin = self.stdin.as_mut().unwrap();
@@ -66,7 +66,7 @@ impl Talk {
         said.unwrap_or_else(|error| panic!("{error}: {}", self.errors()));
     }
 
-    /// Its standard input ends.
+    /// Closes its standard input.
     pub(crate) fn hang_up(&mut self) {
         self.stdin = None;
     }
@@ -75,12 +75,12 @@ impl Talk {
         self.child.id()
     }
 
-    /// Whether it has ended by itself.
+    /// True if it has ended by itself.
     pub(crate) fn has_ended(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()
     }
 
-    /// Waits for its end by itself: the exit code.
+    /// Waits until it ends by itself; returns its exit code.
     #[track_caller]
     pub(crate) fn await_end(&mut self) -> Option<i32> {
         let status = eventually("it ends", PATIENCE, || self.child.try_wait().unwrap());
@@ -88,7 +88,7 @@ impl Talk {
         status.code()
     }
 
-    /// Ends it; all it printed.
+    /// Kills it; returns all lines it printed.
     pub(crate) fn end(mut self) -> Vec<String> {
         drop(self.child.kill());
         self.child.wait().unwrap();

@@ -1,18 +1,18 @@
-//! Waiting for a condition, never for a duration.
+//! Waits for conditions, never for a duration.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long anything may take on a busy machine.
+/// Deadline of any single condition on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Looks until it is so, in pauses that double from 1 to 50 ms.
+/// Polls until `holds` is true, with pauses that double from 1 to 50 ms.
 #[track_caller]
 pub(crate) fn wait_until(what: &str, deadline: Duration, mut holds: impl FnMut() -> bool) {
     eventually(what, deadline, || holds().then_some(()));
 }
 
-/// Looks until there is something.
+/// Polls until `look` returns a value.
 #[track_caller]
 pub(crate) fn eventually<T>(what: &str, deadline: Duration, mut look: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();
@@ -27,7 +27,7 @@ pub(crate) fn eventually<T>(what: &str, deadline: Duration, mut look: impl FnMut
     }
 }
 
-/// How often something is done: as this variable of the environment says, or so often.
+/// Number of repetitions: the value of an environment variable, or `usual`.
 pub(crate) fn number(variable: &str, usual: usize) -> usize {
     let asked = std::env::var(variable).ok();
     asked.map_or(usual, |text| text.parse().unwrap_or_else(|_| panic!("{variable} is no number: {text}")))

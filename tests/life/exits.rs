@@ -1,4 +1,5 @@
-//! The exit code of every program, whatever happens at that moment; where it cannot be known, that is said.
+//! Exact exit codes of every program, whatever else happens at that moment; otherwise the code is reported as
+//! unknown.
 
 use std::fs;
 use std::io::Write;
@@ -12,13 +13,12 @@ use super::support::await_slots;
 use crate::faults::support::{has, is_root};
 use crate::harness::{Mount, PATIENCE, Pool, Program, gone, number, send_signal, wait_until};
 
-/// What shells and signals make special of codes, and what is about them; `POOL_EXITS` asks for all
-/// from 0 to one less.
+/// Exit codes with a meaning to shells or signals, and their neighbours; `POOL_EXITS=N` tests 0 to N-1.
 const CODES: [i32; 40] = [
     0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 15, 42, 63, 64, 65, 77, 78, 99, 100, 113, 124, 125, 126, 127, 128, 129,
     130, 131, 134, 137, 139, 141, 143, 144, 159, 160, 191, 192, 199,
 ];
-/// Sessions that end in the moment in which something else happens; of the codes above.
+/// Number of those codes used for sessions that end at the moment of another event.
 const AT_ONCE: usize = 16;
 
 fn codes() -> Vec<i32> {
@@ -40,7 +40,7 @@ fn name(code: i32) -> String {
     format!("c{code}")
 }
 
-/// A session for each code, four at a time.
+/// Runs `work` for each code, four at a time.
 fn each(codes: &[i32], work: impl Fn(i32) + Sync) {
     thread::scope(|scope| {
         for part in codes.chunks(codes.len().div_ceil(4)) {
@@ -49,12 +49,12 @@ fn each(codes: &[i32], work: impl Fn(i32) + Sync) {
     });
 }
 
-/// Sessions that end with these codes when they are told to, whoever hangs up on them. Answers how to tell them.
+/// Starts sessions that ignore a hang-up and exit with these codes when triggered; returns the trigger.
 #[track_caller]
 fn waiting(pool: &Pool, codes: &[i32]) -> Go {
     let path = pool.path("go");
     nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    // Open for both, so that nobody waits for the other side.
+    // Open for reading and writing, so that neither side waits for the other.
     let go = Go(fs::File::options().read(true).write(true).open(&path).unwrap());
     each(codes, |code| {
         let script = format!(
@@ -70,7 +70,7 @@ fn waiting(pool: &Pool, codes: &[i32]) -> Go {
     go
 }
 
-/// What sessions wait for: a line each.
+/// Trigger of waiting sessions: a line ends one of them.
 struct Go(fs::File);
 
 impl Go {
@@ -79,7 +79,7 @@ impl Go {
     }
 }
 
-/// Waits until all are over; how each ended, as shown.
+/// Waits until all have ended; returns the code and the document of each.
 fn ends(pool: &Pool, codes: &[i32]) -> Vec<(i32, Value)> {
     await_slots(pool, 0);
     let all = pool.lines(&["ls", "--all"]);
@@ -87,7 +87,7 @@ fn ends(pool: &Pool, codes: &[i32]) -> Vec<(i32, Value)> {
     codes.iter().map(|code| (*code, of(code))).collect()
 }
 
-/// Each exact, or said not to be known; how many are exact.
+/// Asserts that each code is exact or reported as unknown; returns the number of exact ones.
 #[track_caller]
 fn exact_or_unknown(pool: &Pool, ends: &[(i32, Value)]) -> usize {
     let mut exact = 0;
@@ -117,7 +117,7 @@ fn all_exact(pool: &Pool, ends: &[(i32, Value)]) {
     assert_eq!(exact_or_unknown(pool, ends), ends.len(), "{ends:#?}");
 }
 
-/// Told past the test runner, which shows nothing of what went well.
+/// Prints past the test runner, which hides the output of passing tests.
 fn tell(what: &str, exact: usize, of: usize) {
     drop(writeln!(std::io::stderr(), "exits: {what}: {exact} of {of} exact"));
 }
@@ -209,7 +209,7 @@ fn g25_codes_are_exact_where_the_disk_is_full() {
     if !is_root() || !has("mount") {
         return;
     }
-    // Declared first, so that it is there until the pool has ended.
+    // Declared first, so that it is unmounted after the pool has ended.
     let mount;
     let pool = Pool::bare(&format!("{ROOMY}[queue]\nmin_free_disk = '0B'\n"));
     mount = Mount::new(pool.state(), "48m");
@@ -217,7 +217,7 @@ fn g25_codes_are_exact_where_the_disk_is_full() {
     pool.start_all();
     let codes = at_once();
     let go = waiting(&pool, &codes);
-    // The rest of it: what `poold` still commits may be the last straw for it, and it says so.
+    // Fills the rest of the disk: one of the next commits of `poold` may fail, and it reports that.
     let mut rest = fs::File::create(pool.state().join("rest")).unwrap();
     let full = std::io::copy(&mut std::io::repeat(0), &mut rest).unwrap_err();
     assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
@@ -229,7 +229,7 @@ fn g25_codes_are_exact_where_the_disk_is_full() {
         inits.count() == 0
     });
     mount.resize("96m");
-    // It may be about to end of what it could not commit; whoever commits now does not.
+    // It may be about to exit over a failed commit; once a commit succeeds, it goes on.
     wait_until("poold has ended or goes on", PATIENCE, || {
         let label = ["--timeout", "2s", "label", &name(codes[0]), "seen=yes"];
         pool.ended(Program::Poold).is_some() || pool.ctl(&label).code == 0

@@ -1,4 +1,5 @@
-//! What bounds a session: each limit really applies, to it alone, and what cannot be held is refused or named.
+//! Limits of a session: each really applies, to that session alone, and one that cannot be enforced is
+//! refused or named.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use crate::harness::{Mount, PATIENCE, Pool, alive, pids, skipped, wait_until};
 
 const NO_GROUPS: &str = "[pool]\ncgroup = 'off'\nmin_free_disk = '0B'\n[reaper]\ngrace = '200ms'\n";
 
-/// A session that nothing is to happen to; its program.
+/// Starts a session that must not be affected; returns its program's pid.
 #[track_caller]
 fn bystander(pool: &Pool) -> u32 {
     let id = pool.script("bystander", "exec sleep 1000");
@@ -65,7 +66,7 @@ fn g06_a_disk_filler_is_ended_before_the_disk_is_full() {
     if !is_root() || !has("mount") {
         return;
     }
-    // Declared first, so that it is there until the pool has ended.
+    // Declared first, so that it is unmounted after the pool has ended.
     let mount;
     let pool = Pool::bare(&format!("{NO_GROUPS}[queue]\nmin_free_disk = '0B'\n"));
     mount = Mount::new(pool.state(), "256m");
@@ -119,7 +120,7 @@ fn g06_limits_of_processes_hold_for_it_and_for_its_children() {
     assert_eq!(told("web", &["--limit", &limits]), wanted);
     assert_eq!(pool.show("web")["limits"]["text"], limits);
     assert_eq!(pool.show("web")["unenforced"], serde_json::json!([]));
-    // Those of the agent's table hold where the session says nothing.
+    // The agent's limits apply where the session sets none.
     let of_agent = told("agent", &["--agent", "small", "--limit", "nice=9"]);
     assert_eq!((&of_agent[0][..], &of_agent[3][..]), ("77", "9"));
 }
@@ -172,11 +173,11 @@ fn g06_what_needs_a_control_group_is_refused_without_one_unless_best_effort_is_e
     assert!(shown.contains("tasks") && shown.contains("not limited"), "{shown}");
 }
 
-/// A control group of the test's own, removed with all below it at the end.
+/// A control group of the test's own, removed with everything below it on drop.
 struct OwnGroup(PathBuf);
 
 impl OwnGroup {
-    /// `None` where there is none to be had, which it says.
+    /// Creates the group; prints a skip and returns `None` where that is impossible.
     fn new(name: &str) -> Option<Self> {
         let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
         let at = mounts.lines().find_map(|line| {
@@ -209,7 +210,7 @@ impl OwnGroup {
     }
 }
 
-/// All directories, those below before those above.
+/// Visits all directories, children before parents.
 fn walk(dir: &Path, with: &mut impl FnMut(&Path)) {
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         if entry.path().is_dir() {
@@ -254,7 +255,7 @@ fn g06_a_fork_bomb_in_a_control_group_is_ended_whole() {
     let config = format!("[pool]\ncgroup = '{}'\n[reaper]\ngrace = '200ms'\n", group.0.display());
     let pool = Pool::with(&config);
     let other = bystander(&pool);
-    // So many that each start others, in sessions of their own, and forget who they belong to.
+    // Each of these starts others, in sessions of their own and with an empty environment.
     let script = "for n in $(seq 15); do env -i setsid sh -c 'trap \"\" TERM HUP; while :; do setsid sleep 0.3; done' & done; wait";
     let id = pool.script("bomb", script);
     wait_until("it forks", PATIENCE, || group.processes().len() > 25);
@@ -272,7 +273,7 @@ fn g06_a_fork_bomb_in_a_control_group_is_ended_whole() {
 fn g06_a_fork_bomb_without_a_control_group_is_ended_whole() {
     let pool = Pool::with(NO_GROUPS);
     let other = bystander(&pool);
-    // A word that nothing else has in its arguments.
+    // A word that no other process has in its arguments.
     let word = format!("0.2{}", std::process::id());
     let script = format!(
         "for n in $(seq 12); do setsid sh -c 'trap \"\" TERM HUP; while :; do setsid sleep {word}; done' & done; wait"

@@ -1,4 +1,4 @@
-//! Every byte a session wrote, across its runs, under a cap, whoever of the pool dies.
+//! A session's log has every byte it wrote, across its runs, under a cap, whichever daemon dies.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,17 +10,17 @@ use nix::sys::signal::Signal;
 use super::support::{dir, events};
 use crate::harness::{PATIENCE, Pool, Talk, number, pids, send_signal, wait_until, words};
 
-/// How much one session writes; `POOL_FLOOD_MB` asks for more.
+/// Megabytes that one session writes; `POOL_FLOOD_MB` sets more.
 const FLOOD_MB: usize = 100;
 const CAP: u64 = 4 << 20;
 
-/// Bytes of all files of a session's log.
+/// Total size in bytes of a session's log files.
 fn log_size(dir: &std::path::Path) -> u64 {
     let files = fs::read_dir(dir.join("logs")).into_iter().flatten().flatten();
     files.filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum()
 }
 
-/// The middle one of so many round trips of a message, until it is over or there are enough.
+/// Median round trip of up to `many` sends; stops early once `over` is set.
 #[track_caller]
 fn median(pool: &Pool, many: usize, over: &AtomicBool) -> Duration {
     let one = |n: usize| {
@@ -52,7 +52,7 @@ fn g03_a_flood_stays_under_its_cap_and_others_go_on() {
             let limit = PATIENCE + Duration::from_secs(2) * u32::try_from(bytes / 1_000_000).unwrap();
             while !dir.join("work/over").exists() && began.elapsed() < limit {
                 most = most.max(log_size(&dir));
-                // So many as were asked for, while it grows.
+                // Exactly as many lines as were asked for, while it grows.
                 let lines = pool.ctl(&["logs", &id, "-n", "1"]).expect(0).stdout.lines().count();
                 assert!(lines <= 1, "{lines}");
                 thread::sleep(Duration::from_millis(5));
@@ -108,7 +108,7 @@ fn every_byte_is_logged_from_the_first_on() {
     }
 }
 
-/// The log writers of a session.
+/// Pids of a session's log writers.
 fn writers(dir: &std::path::Path) -> Vec<u32> {
     let logs = dir.join("logs").to_string_lossy().into_owned();
     let writes = |pid: &u32| {
@@ -144,7 +144,7 @@ fn logs_begin_at_a_time() {
     let pool = Pool::new();
     let id = pool.script("web", "echo early; while [ ! -e go ]; do sleep 0.05; done; echo late; exec cat");
     wait_until("it is logged", PATIENCE, || pool.ok(&["logs", &id]).contains("early"));
-    // Times are kept to the second or so.
+    // Times are kept to about a second.
     let logged = SystemTime::now();
     wait_until("time goes by", PATIENCE, || {
         logged.elapsed().is_ok_and(|since| since > Duration::from_secs(2))
@@ -160,7 +160,7 @@ fn logs_begin_at_a_time() {
     assert!(documents[0]["at"].as_str().unwrap() >= since.trim_end_matches('Z'), "{documents:?} {since}");
 }
 
-/// A time as `--since` reads it, in UTC.
+/// A time in UTC, in the form that `--since` reads.
 fn humantime(at: SystemTime) -> String {
     let seconds = at.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
     let output = std::process::Command::new("date")

@@ -1,5 +1,4 @@
-//! A session's whole life: how it ends, what it waits for, what bounds it, what is left of it, and how it
-//! comes back.
+//! A session's whole life: its ends, its wait for a slot, its limits, its remains, and its return.
 
 mod exits;
 mod limits;

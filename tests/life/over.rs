@@ -1,4 +1,4 @@
-//! What becomes of a session that is over: drained, removed by itself or by somebody, archived, pruned, emptied.
+//! The end of a session: drained, removed by retention or by a user, archived, pruned, cleared.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ fn quick() -> Pool {
 fn p26_a_drained_session_works_off_what_it_has_and_takes_no_more() {
     let pool = quick();
     let id = keeper(&pool, "web");
-    // Nothing is typed before all of it was looked at.
+    // In copy mode nothing is typed, until everything about draining has been checked.
     pool.tmux_text(&["copy-mode", "-t", "=web:"]);
     let texts: Vec<String> = (0..8).map(|n| format!("message {n}")).collect();
     texts.iter().for_each(|text| drop(pool.ok(&["send", &id, text])));
@@ -52,7 +52,7 @@ fn p26_what_waits_for_a_worker_is_worked_off_too_and_poold_may_die_meanwhile() {
     pool.ctl(&["send", &id, "late"]).expect(5);
     pool.ok(&["--timeout", "60s", "work", &id, "--kind", "observation", "--until-empty", "--", "true"]);
     assert_eq!(pool.await_lifecycle(&id, "stopped")["reason"], "drained");
-    // One that is over is drained already.
+    // A session that has ended counts as drained.
     pool.ok(&["drain", "--wait", &id]);
 }
 
@@ -99,7 +99,7 @@ fn what_is_over_is_removed_when_its_time_is_up() {
     assert_eq!((pool.lifecycle("other").as_str(), pool.lifecycle(&busy).as_str()), ("live", "stopped"));
 }
 
-/// The one archive there is, unpacked.
+/// The only archive, unpacked.
 #[track_caller]
 fn unpacked(pool: &Pool) -> PathBuf {
     let archives: Vec<PathBuf> =
@@ -162,7 +162,7 @@ fn g11_without_an_archive_nothing_is_removed() {
     pool.ok(&["send", &id, "--wait", "done", "text"]);
     await_lines(&pool, &id, "got", &["text"]);
     pool.ok(&["kill", &id]);
-    // A file where the directory of archives should be.
+    // A file in place of the archive directory.
     fs::write(pool.state().join("archive"), "").unwrap();
     let dir = dir(&pool, &id);
     wait_until("its log is there", PATIENCE, || dir.join("logs/output.log").exists());
@@ -175,7 +175,7 @@ fn g11_without_an_archive_nothing_is_removed() {
     assert!(pruned.stdout.contains("not archived") && dir.join("work/got").exists(), "{pruned:?}");
     fs::remove_file(pool.state().join("archive")).unwrap();
     pool.ok(&["--timeout", "60s", "rm", "--archive", &id]);
-    assert!(dir.join("work/got").exists(), "work stays where nobody said --purge");
+    assert!(dir.join("work/got").exists(), "work/ stays without --purge");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Many sessions on few slots: who is put aside, who never is, and how each comes back as it was.
+//! Many sessions on few slots: which are parked, which never are, and how each returns as it was.
 
 use std::sync::Mutex;
 use std::thread;
@@ -12,7 +12,7 @@ use super::support::{
 };
 use crate::harness::{PATIENCE, Pool, Talk, number, wait_until};
 
-/// An agent that takes its conversation up again.
+/// An agent that resumes its conversation.
 const TALKER: &str = r#"
 [agents.talker]
 command = "sh"
@@ -26,7 +26,7 @@ fn send(pool: &Pool, session: &str, text: &str) -> String {
     pool.ok(&["send", session, text])
 }
 
-/// Sends it and waits until the agent has read it.
+/// Sends text and waits until the agent has read it.
 #[track_caller]
 fn tell(pool: &Pool, session: &str, text: &str) {
     pool.ok(&["send", session, "--wait", "done", text]);
@@ -36,7 +36,7 @@ fn tell(pool: &Pool, session: &str, text: &str) {
     });
 }
 
-/// Parks it for the sake of the test, once it counts as idle; as it is shown then.
+/// Parks a session once it counts as idle; returns its document then.
 #[track_caller]
 fn park(pool: &Pool, session: &str) -> Value {
     pool.ok(&["park", session]);
@@ -105,7 +105,7 @@ fn c11_many_sessions_work_on_few_slots() {
 fn a_parked_session_is_woken_by_a_prompt_an_attach_a_restore_and_a_restart() {
     let pool = Pool::with(&few_slots(4));
     let id = pool.ok(&["new", "web", "--agent", "keeper", "--label", "a=b"]);
-    // What is put aside before it has noted its run never does.
+    // A session parked before it has noted its run never notes it.
     let await_runs = |runs: usize| {
         wait_until("it noted its run", PATIENCE, || lines(&pool, &id, "runs").len() == runs);
     };
@@ -128,7 +128,7 @@ fn a_parked_session_is_woken_by_a_prompt_an_attach_a_restore_and_a_restart() {
     await_runs(4);
     park(&pool, &id);
     let outer = Outer::attach(&pool, &id);
-    wait_until("somebody is attached", PATIENCE, || pool.show(&id)["attached_clients"] == 1);
+    wait_until("a client is attached", PATIENCE, || pool.show(&id)["attached_clients"] == 1);
     assert_eq!(pool.lifecycle(&id), "live");
     drop(outer);
     tell(&pool, &id, "three");
@@ -172,14 +172,14 @@ fn park_is_refused_while_somebody_is_attached_or_work_is_left() {
     let refused = pool.ctl(&["park", &id]).expect(4);
     assert!(refused.stderr.contains("attached") && refused.stderr.contains("--force"), "{refused:?}");
     drop(client.end());
-    wait_until("nobody is attached", PATIENCE, || pool.show(&id)["attached_clients"] == 0);
+    wait_until("no client is attached", PATIENCE, || pool.show(&id)["attached_clients"] == 0);
     let message = pool.ok(&["send", &id, "--kind", "observation", "text"]);
     let refused = pool.ctl(&["park", &id]).expect(4);
     assert!(refused.stderr.contains("not worked yet"), "{refused:?}");
     assert_eq!(pool.lifecycle(&id), "live");
     pool.ok(&["park", "--force", &id]);
     assert_eq!(pool.lifecycle(&id), "parked");
-    // What is for a worker wakes no agent.
+    // A message for a worker wakes no agent.
     send_observation(&pool, &id);
     assert_eq!((pool.lifecycle(&id).as_str(), slots(&pool)), ("parked", 0));
     pool.ok(&["queue", "cancel", &id, &message]);
@@ -199,7 +199,7 @@ fn c11_the_idlest_that_may_be_parked_gives_its_slot_up() {
     let pool = Pool::with(&few_slots(2));
     let (first, second) = (keeper(&pool, "first"), keeper(&pool, "second"));
     tell(&pool, &second, "one");
-    // Who is the idlest goes by the logs.
+    // The logs decide which session is the idlest.
     wait_until("its echo is logged", PATIENCE, || {
         pool.ctl(&["logs", &second, "--raw"]).expect(0).stdout.ends_with("one\r\n")
     });
@@ -208,7 +208,7 @@ fn c11_the_idlest_that_may_be_parked_gives_its_slot_up() {
     let shown = pool.show(&second);
     assert_eq!((&shown["lifecycle"], &shown["reason"]), (&"parked".into(), &"evicted".into()), "{shown}");
     assert_eq!((pool.lifecycle(&first).as_str(), pool.lifecycle(&third).as_str()), ("live", "live"));
-    // The pinned, the attached and the unfinished never do.
+    // Pinned and attached sessions and those with unfinished messages never give up their slots.
     pool.ok(&["pin", &first]);
     pool.ok(&["send", &third, "--kind", "observation", "text"]);
     let client = attached(&pool, &third);
@@ -246,7 +246,7 @@ fn c12_what_is_idle_for_longer_than_it_may_is_parked() {
     let shown = pool.await_lifecycle(&id, "parked");
     assert_eq!(shown["reason"], "idle");
     assert_eq!((pool.lifecycle(&pinned).as_str(), pool.lifecycle(&never).as_str()), ("live", "live"));
-    // It is woken by what it is sent, and parked again after that.
+    // A message wakes it; afterwards it is parked again.
     tell(&pool, &id, "one");
     pool.await_lifecycle(&id, "parked");
     assert_eq!(lines(&pool, &id, "got"), ["one"]);
@@ -276,7 +276,7 @@ fn a_conversation_is_begun_once_and_taken_up_after_that() {
     let first = format!("--begin {}", conversation());
     assert_eq!(conversation().len(), 36);
     await_lines(&pool, &id, "runs", &[&first]);
-    // Nothing was said, so there is nothing to be taken up: it begins another one.
+    // Nothing was said, so there is nothing to resume: it starts a new conversation.
     park(&pool, &id);
     pool.ok(&["restore", &id]);
     let talk = conversation();
@@ -363,7 +363,7 @@ fn a_prompt_that_comes_while_it_is_being_parked_wakes_it() {
             send(&pool, &id, &text);
         });
         wait_until("it was read", PATIENCE, || lines(&pool, &id, "got").len() > n);
-        // Its prompt is over, too: with one in flight nothing is parked.
+        // Its prompt is finished too: a session with a prompt in flight is not parked.
         pool.ok(&["wait", &id, "--for", "queue-empty"]);
     }
     let wanted: Vec<String> = (0..5).map(|n| format!("message {n}")).collect();

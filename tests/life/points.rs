@@ -1,5 +1,5 @@
-//! `poold` dies between any two steps of a session's life. No slot is lost, nothing runs twice, and nothing that
-//! was acknowledged is forgotten.
+//! `poold` dies between any two steps of a session's lifecycle. No slot is lost, nothing runs twice, and no
+//! acknowledged message is forgotten.
 
 use std::thread;
 
@@ -7,12 +7,12 @@ use super::support::{KEEPER, await_lines, dir, keeper, lines, most_running, runn
 use crate::faults::support::crashing;
 use crate::harness::{Output, PATIENCE, Pool, Program, eventually, number, wait_until};
 
-/// Each so often; `POOL_CRASH_ROUNDS` asks for more.
+/// Rounds at each crash point; `POOL_CRASH_ROUNDS` sets more.
 const ROUNDS: usize = 1;
-/// Pools at a time.
+/// Pools running at a time.
 const LANES: usize = 4;
 
-/// Where it dies, in the how-manieth time that it comes there.
+/// Crash points; `:N` means the N-th time it is reached.
 const POINTS: [&str; 12] = [
     "park-hang-up",
     "new-before-tmux",
@@ -30,14 +30,14 @@ const POINTS: [&str; 12] = [
 
 const CONFIG: &str = "[pool]\nmax_sessions = 3\nidle_quiet = '100ms'\nidle_settle = '100ms'\n[restart]\nmax = 128\n[reaper]\ngrace = '200ms'\n";
 
-/// Asks for it while `poold` is to die at this point, and another one is started once it did. Where it never
-/// comes to that point, nothing dies before it is done.
+/// Makes a request while `poold` is to die at `point`, and starts another `poold` once it has. Where the
+/// point is never reached, `poold` is killed after the request is done.
 #[track_caller]
 fn across_a_crash(pool: &Pool, point: &str, args: &[&str]) {
     pool.kill9(Program::Poold);
     pool.start_as(Program::Poold, crashing(pool, point));
     let args = [&["--timeout", "60s"], args].concat();
-    // Whoever finds no poold asks again, for the same; whoever comes before the reaper is told so.
+    // A client that finds no `poold`, or comes before the reaper is connected, repeats the request.
     let again = |told: &Output| told.code == 7 || told.stderr.contains("no reaper is connected");
     let ask =
         || eventually("there is a poold", PATIENCE * 2, || Some(pool.ctl(&args)).filter(|told| !again(told)));
@@ -53,7 +53,8 @@ fn across_a_crash(pool: &Pool, point: &str, args: &[&str]) {
     pool.await_poold();
 }
 
-/// One session through all its changes, with a crash at this point in each; another one that is never touched.
+/// Takes one session through all its changes, with a crash at `point` in each; a second session is never
+/// touched.
 fn all_changes(point: &str) {
     let pool = Pool::with(&format!("{CONFIG}{KEEPER}"));
     let id = keeper(&pool, "web");
@@ -84,7 +85,7 @@ fn all_changes(point: &str) {
             wait_until(&format!("{what}: as many programs as slots, and no more"), PATIENCE, || {
                 slots(&pool) == wanted && running(&pool).len() == wanted as usize
             });
-            // One that was decided and never ran counts, too.
+            // A start that was decided but never ran counts too.
             let runs = lines(&pool, &id, "runs").len() as u64;
             assert!(runs <= pool.show(&id)["incarnations"].as_u64().unwrap(), "{what}");
         }
@@ -94,7 +95,7 @@ fn all_changes(point: &str) {
     assert_eq!(pool.pane_pids(&bystander).0, agent);
 }
 
-/// A message that `poold` died over is looked up where it would have arrived, as a user would.
+/// Settles a message left in doubt by the crash as a user would: by looking at the program's input.
 #[track_caller]
 fn settle_doubt(pool: &Pool, id: &str, text: &str) {
     let state = || {
@@ -109,7 +110,7 @@ fn settle_doubt(pool: &Pool, id: &str, text: &str) {
         let got = dir(pool, id).join("work/got");
         let arrived = std::fs::read_to_string(got).unwrap_or_default().lines().any(|line| line == text);
         if !arrived {
-            // It may stand there without its Enter.
+            // The text may stand there without its Enter.
             pool.ok(&["keys", id, "C-u"]);
         }
         pool.ok(&["queue", "resolve", id, &message, "--as", if arrived { "done" } else { "retry" }]);
@@ -117,7 +118,7 @@ fn settle_doubt(pool: &Pool, id: &str, text: &str) {
     wait_until("it arrived", PATIENCE, || lines(pool, id, "got").iter().any(|line| line == text));
 }
 
-/// Makes the session give its slot up to another one, which is gone after that.
+/// Makes the session give up its slot to another one, which is then removed.
 #[track_caller]
 fn evict(pool: &Pool, point: &str, id: &str, what: &str) {
     pool.ok(&["send", id, "--wait", "done", "evicted"]);
@@ -132,7 +133,7 @@ fn evict(pool: &Pool, point: &str, id: &str, what: &str) {
 
 #[test]
 fn q06_a_crash_at_any_step_of_a_life_loses_no_slot_and_runs_nothing_twice() {
-    // Every second one where nobody asks for more.
+    // Every second point in a normal run.
     let step = if number("POOL_CRASH_ROUNDS", 0) == 0 { 2 } else { 1 };
     let points: Vec<&str> = POINTS.into_iter().step_by(step).collect();
     thread::scope(|scope| {

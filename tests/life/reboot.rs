@@ -1,4 +1,4 @@
-//! Everything dies at once, as when the machine is switched off. What the pool held is there again.
+//! Everything dies at once, as when the machine is switched off; the pool comes back with all it held.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use crate::harness::{PATIENCE, Pool, Program, gone, send_signal, wait_until};
 
 const CONFIG: &str = "[pool]\nidle_quiet = '300ms'\nidle_settle = '300ms'\n[restore]\nspacing = '50ms'\n[reaper]\ngrace = '300ms'\n";
 
-/// The server and all daemons, killed together; nothing of theirs runs on.
+/// Kills the server and all daemons together; nothing of theirs runs on.
 #[track_caller]
 fn switch_off(pool: &Pool) {
     let server = pool.tmux_pid().unwrap();
@@ -26,7 +26,7 @@ fn switch_off(pool: &Pool) {
     wait_until("all is gone", PATIENCE, || pool.marked().is_empty());
 }
 
-/// Some sessions with all that they can have, one of them parked.
+/// Sessions with everything they can have, one of them parked.
 #[track_caller]
 fn populated(config: &str) -> (Pool, Vec<String>) {
     let pool = Pool::with(&format!("{config}{KEEPER}"));
@@ -107,7 +107,7 @@ fn w06_restore_brings_back_what_a_reboot_took() {
         assert_eq!(pool.show(id)["incarnations"], 2);
     }
     all_back(&pool, &ids, &before);
-    assert!(pool.ok(&["restore", "--all"]).contains("nothing was lost"));
+    assert!(pool.ok(&["restore", "--all"]).contains("no session was lost"));
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn w06_what_was_lost_may_be_restored_at_every_start() {
 fn w06_one_that_was_lost_takes_messages_and_is_restored_by_name() {
     let (pool, ids) = populated(CONFIG);
     switch_off(&pool);
-    // Its files of the moment are gone, too, as after a real reboot of what keeps them in memory.
+    // The files of incarnations are gone too, as after a real reboot where they are kept in memory.
     let run = pool.state().join("run");
     for file in fs::read_dir(&run).unwrap().flatten() {
         if file.path().is_file() {

@@ -1,4 +1,4 @@
-//! Whether a program that ended is started again, how often, and when no more.
+//! Restart policies: whether a program that ended is started again, how often, and when no more.
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::support::{await_slots, events, lines, restart_and_look, running};
 use crate::harness::{PATIENCE, Pool, Program, Talk, eventually, gone, send_signal, wait_until};
 
-/// Notes each of its runs, and ends so until it has run so often; then it stays.
+/// A script that notes each of its runs and ends with `end` the first `times` times; then it stays.
 fn ends(times: usize, end: &str) -> String {
     format!("echo run >>runs; [ $(wc -l <runs) -gt {times} ] && exec sleep 1000; {end}")
 }
@@ -46,7 +46,7 @@ fn each_policy_restarts_what_it_says() {
             "{name}"
         );
     }
-    // What was not restarted is not any more either.
+    // Sessions that were not restarted stay so.
     for name in ["a", "b"] {
         assert_eq!(
             (pool.lifecycle(name).as_str(), &pool.show(name)["budget"]["due_at"]),
@@ -68,7 +68,7 @@ fn the_budget_ends_and_somebody_renews_it() {
     let status = pool.ctl(&["status"]).expect(1);
     assert!(status.stdout.contains("web"), "{}", status.stdout);
     assert!(pool.ok(&["show", &id]).contains("restart"), "{}", pool.ok(&["show", &id]));
-    // Neither a crash nor a configuration that is read again forgives it.
+    // Neither a crash nor a reload of the configuration resets the budget.
     restart_and_look(&pool);
     assert_eq!((&pool.show(&id)["budget"]["exhausted"], lines(&pool, &id, "runs").len()), (&true.into(), 6));
     std::fs::write(super::support::dir(&pool, &id).join("work/runs"), "").unwrap();
@@ -96,7 +96,7 @@ fn back_off_and_budget_survive_the_death_of_poold() {
         }
     }
     wait_until("it is given up", PATIENCE, || pool.show(&id)["budget"]["exhausted"] == true);
-    assert_eq!(lines(&pool, &id, "runs").len(), 4, "the first and three restarts, whoever died");
+    assert_eq!(lines(&pool, &id, "runs").len(), 4, "the first start and three restarts, whatever died");
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn what_was_killed_stays_so() {
     let id = restarting(&pool, "web", "always", "echo run >>runs; exec sleep 1000");
     await_runs(&pool, &id, 1);
     pool.ok(&["kill", &id]);
-    // Between two of its runs, too.
+    // Also between two of its runs.
     let failing = pool.ok(&["new", "late", "--restart", "always", "--max-restarts", "100", "--", "false"]);
     wait_until("it is to start again", PATIENCE, || !pool.show(&failing)["budget"]["due_at"].is_null());
     pool.ok(&["kill", &failing]);
@@ -140,10 +140,10 @@ fn always_starts_again_what_its_server_took_along() {
 fn a_restart_waits_for_a_slot_like_everybody() {
     let pool = Pool::with(&format!("[pool]\nmax_sessions = 1\n{QUICK}"));
     let script = "echo run >>runs; [ -e stay ] && exec sleep 1000; exit 1";
-    // More often than it may run before the other one has its slot.
+    // More restarts than it can use up before the other one has its slot.
     let id =
         pool.ok(&["new", "web", "--restart", "always", "--max-restarts", "100", "--", "sh", "-c", script]);
-    // In the pause before its next run its slot is another's.
+    // In the pause before its next run, another session has its slot.
     let next = pool.ok(&["new", "next", "--wait-slot", "20s", "--", "sleep", "1000"]);
     wait_until("it is to start again", PATIENCE, || !pool.show(&id)["budget"]["due_at"].is_null());
     wait_until("it waits", PATIENCE, || pool.status()["room"]["waiting"] == 1);

@@ -1,4 +1,4 @@
-//! What a session is told in confidence stays between it and the disk of its user.
+//! A session's secrets stay between it and its user's disk.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -13,7 +13,7 @@ fn holds(bytes: &[u8]) -> bool {
     bytes.windows(SECRET.len()).any(|window| window == SECRET.as_bytes())
 }
 
-/// A session that got the secret in every way there is, parked and woken once.
+/// A session that got the secret in every possible way, parked and woken once.
 #[track_caller]
 fn told(pool: &Pool) -> String {
     let file = pool.path("env");
@@ -98,12 +98,12 @@ fn g05_the_job_of_a_run_is_gone_once_it_runs_and_all_else_is_private() {
         assert_eq!(mode(&dir.join(name)), 0o700, "{name}");
     }
     let open = everything(&pool.state()).into_iter().filter(|path| mode(path) & 0o077 != 0);
-    // What the agent itself makes is as its own umask has it, behind a closed directory.
+    // The agent's own files follow its umask, inside a private directory.
     let open: Vec<_> = open.filter(|path| !path.starts_with(dir.join("work"))).collect();
     assert!(open.is_empty(), "{open:?}");
 }
 
-/// All files and directories below one.
+/// All files and directories below `top`.
 fn everything(top: &Path) -> Vec<std::path::PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(top).unwrap().flatten() {
@@ -130,7 +130,7 @@ fn g04_each_session_has_a_directory_of_its_own_whatever_its_agent() {
             assert!(dir.join(name).is_dir(), "{name}");
         }
     }
-    // Its temporary files are its own, and its directory is the user's where one is given.
+    // `tmp/` is the session's own; its working directory is the user's where one is given.
     let id = pool.ok(&[
         "new",
         "own",
@@ -156,7 +156,7 @@ fn programs_can_make_sockets_among_their_temporary_files_however_deep_the_pool_l
     let own = pool.state().join("sessions").join(&id).join("tmp");
     let told = pool.await_file(own.join("where"), |bytes| bytes.ends_with(b"\n"));
     let short = String::from_utf8(told).unwrap().trim_end().to_owned();
-    // What Python's `multiprocessing` adds.
+    // Path that Python's `multiprocessing` adds.
     let socket = std::path::Path::new(&short).join("pymp-abcdefgh/listener-abcdefgh");
     std::fs::create_dir(socket.parent().unwrap()).unwrap();
     std::os::unix::net::UnixListener::bind(&socket).unwrap();

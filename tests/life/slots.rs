@@ -1,4 +1,4 @@
-//! The cap on what runs holds, whoever dies, and no slot is lost.
+//! The cap on running sessions holds, whatever dies, and no slot is lost.
 
 use std::thread;
 
@@ -8,16 +8,16 @@ use super::support::{await_slots, few_slots, keeper, most_running, running, slot
 use crate::harness::{Output, PATIENCE, Pool, Program, eventually, number, wait_until};
 
 const CREATORS: usize = 9;
-/// `POOL_CAP_ROUNDS` asks for more.
+/// Rounds in a normal run; `POOL_CAP_ROUNDS` sets more.
 const ROUNDS: usize = 5;
 
-/// All at once; what each was told.
+/// Creates sessions all at once; returns each client's output.
 fn create(pool: &Pool, round: usize) -> Vec<Output> {
     thread::scope(|scope| {
         let one = |n: usize| {
             let name = format!("r{round}-{n}");
             let args = ["--timeout", "40s", "new", &name, "--op-id", &name, "--", "sleep", "1000"];
-            // Whoever finds no poold asks again, for the same.
+            // A client that finds no `poold` repeats its request.
             let told = || Some(pool.ctl(&args)).filter(|told| told.code != 7);
             eventually("there is a poold", PATIENCE, told)
         };
@@ -26,9 +26,9 @@ fn create(pool: &Pool, round: usize) -> Vec<Output> {
     })
 }
 
-/// Ends all that runs.
+/// Removes all sessions.
 fn clear(pool: &Pool) {
-    // Without a reaper nobody says that it is gone.
+    // Without a reaper no end is proved.
     pool.await_complete();
     for session in pool.lines(&["ls", "--all"]) {
         pool.ok(&["rm", "--force", "--purge", session["id"].as_str().unwrap()]);
@@ -60,7 +60,7 @@ fn g08_p22_the_cap_holds_among_many_creators_with_kills_between() {
         assert_eq!(states(&pool).into_iter().collect::<Vec<_>>(), [("live".to_owned(), 2)]);
         clear(&pool);
     }
-    // Nothing leaked: both are there again.
+    // Nothing leaked: both slots are free again.
     let told = create(&pool, 1000);
     assert_eq!(told.iter().filter(|told| told.code == 0).count(), 2);
 }
@@ -101,7 +101,7 @@ fn g08_a_full_pool_refuses_and_a_limit_on_waiting_is_kept() {
     let waited = pool.ctl(&["new", "--wait-slot", "300ms", "--", "true"]).expect(5);
     assert!(waited.stderr.contains("no slot came free within 300ms"), "{waited:?}");
     assert_eq!((slots(&pool), pool.lines(&["ls", "--all"]).len()), (1, 1), "nothing is left of either");
-    wait_until("nobody waits", PATIENCE, || pool.status()["room"]["waiting"] == 0);
+    wait_until("no client waits", PATIENCE, || pool.status()["room"]["waiting"] == 0);
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn g08_who_waits_leaves_the_line_when_it_goes() {
     let waiter = crate::harness::Talk::start(&mut waiter);
     wait_until("it waits", PATIENCE, || pool.status()["room"]["waiting"] == 1);
     drop(waiter.end());
-    wait_until("nobody waits", PATIENCE, || pool.status()["room"]["waiting"] == 0);
+    wait_until("no client waits", PATIENCE, || pool.status()["room"]["waiting"] == 0);
     pool.ok(&["kill", "first"]);
     pool.script("next", "exec sleep 1000");
     pool.ctl(&["show", "gone"]).expect(3);

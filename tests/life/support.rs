@@ -1,4 +1,4 @@
-//! What several of these tests use: an agent that keeps what it is told, a client that looks on, what runs.
+//! Shared helpers: an agent that records its input, an attached client, the running programs.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::harness::{PATIENCE, Pool, Talk, wait_until};
 
 /// An agent that may be parked: it notes each of its runs with its arguments in the file `runs` of its
-/// directory, and each line that it reads in the file `got`. It dies of a hang-up like most programs.
+/// directory, and each line it reads in the file `got`. It dies of a hang-up like most programs.
 pub(super) const KEEPER: &str = r#"
 [agents.keeper]
 command = "sh"
@@ -20,7 +20,7 @@ args = ["-c", 'echo "$*" >>runs; while IFS= read -r line; do printf "%s\n" "$lin
 parkable = true
 "#;
 
-/// The configuration of a pool with so many slots, in which what is quiet for a moment counts as idle.
+/// Configuration with `slots` slots, in which a session quiet for a moment counts as idle.
 pub(super) fn few_slots(slots: usize) -> String {
     format!(
         "[pool]\nmax_sessions = {slots}\nidle_quiet = '300ms'\nidle_settle = '300ms'\n[restart]\nmax = 128\n[reaper]\n\
@@ -28,19 +28,19 @@ pub(super) fn few_slots(slots: usize) -> String {
     )
 }
 
-/// A new session of the agent that may be parked; its id.
+/// A new session of the agent that may be parked; returns its id.
 #[track_caller]
 pub(super) fn keeper(pool: &Pool, name: &str) -> String {
     pool.ok(&["new", name, "--agent", "keeper"])
 }
 
-/// The directory of a session.
+/// A session's directory.
 #[track_caller]
 pub(super) fn dir(pool: &Pool, session: &str) -> PathBuf {
     PathBuf::from(pool.show(session)["dir"].as_str().unwrap())
 }
 
-/// The lines of a file in the `work/` of a session; none where it is not there.
+/// Lines of a file in a session's `work/`; none where it does not exist.
 #[track_caller]
 pub(super) fn lines(pool: &Pool, session: &str, file: &str) -> Vec<String> {
     let text = fs::read_to_string(dir(pool, session).join("work").join(file)).unwrap_or_default();
@@ -56,7 +56,7 @@ pub(super) fn await_lines(pool: &Pool, session: &str, file: &str, wanted: &[&str
     });
 }
 
-/// A client that is attached to a session until it is dropped.
+/// A client attached to a session until dropped.
 #[track_caller]
 pub(super) fn attached(pool: &Pool, session: &str) -> Talk {
     let shown = pool.show(session);
@@ -66,20 +66,21 @@ pub(super) fn attached(pool: &Pool, session: &str) -> Talk {
     client
 }
 
-/// The tags of the panes whose programs run, each once for each pane.
+/// Tags of the panes whose programs run, one entry a pane.
 pub(super) fn running(pool: &Pool) -> Vec<String> {
     let panes = pool.tmux_panes("#{pane_dead} #{@pool_id}");
     panes.iter().filter_map(|pane| pane.strip_prefix("0 ")).map(str::to_owned).collect()
 }
 
-/// Kills `poold`, starts it again and has it look at tmux: a watcher that only just came back has seen nothing yet.
+/// Kills `poold`, starts it again and makes it observe tmux: a watcher that has just reconnected has seen
+/// nothing yet.
 #[track_caller]
 pub(super) fn restart_and_look(pool: &Pool) {
     pool.restart_poold();
     wait_until("tmux is seen", PATIENCE, || pool.ctl(&["sync"]).code == 0);
 }
 
-/// How many slots are taken.
+/// Number of slots in use.
 #[track_caller]
 pub(super) fn slots(pool: &Pool) -> u64 {
     pool.status()["slots"]["used"].as_u64().unwrap()
@@ -92,7 +93,7 @@ pub(super) fn await_slots(pool: &Pool, wanted: u64) {
     });
 }
 
-/// How many sessions are in each state.
+/// Number of sessions in each lifecycle.
 #[track_caller]
 pub(super) fn states(pool: &Pool) -> BTreeMap<String, usize> {
     let mut states = BTreeMap::new();
@@ -102,13 +103,13 @@ pub(super) fn states(pool: &Pool) -> BTreeMap<String, usize> {
     states
 }
 
-/// The events of one kind.
+/// Events of one kind.
 #[track_caller]
 pub(super) fn events(pool: &Pool, kind: &str) -> Vec<Value> {
     pool.lines(&["events", "--kind", kind])
 }
 
-/// Runs this while tmux is asked again and again how many programs run in panes; the most there were.
+/// Runs `run` while counting running programs in panes through tmux; also returns the highest count.
 pub(super) fn most_running<R>(pool: &Pool, run: impl FnOnce() -> R) -> (usize, R) {
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -127,7 +128,7 @@ pub(super) fn most_running<R>(pool: &Pool, run: impl FnOnce() -> R) -> (usize, R
     })
 }
 
-/// Set when dropped, also by a failing test.
+/// Sets the flag on drop, also when a test fails.
 struct EndsWith<'a>(&'a AtomicBool);
 
 impl Drop for EndsWith<'_> {

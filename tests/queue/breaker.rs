@@ -1,19 +1,19 @@
-//! A kind of messages that fails again and again is held back, durably, and everybody is told.
+//! The circuit breaker of a message kind: opens durably after repeated failures, and is reported.
 
-use protocol::request::Then;
+use protocol::request::Disposition;
 use serde_json::json;
 
 use super::support::{Client, await_state, events, held, pool, send, shown, state};
 use crate::harness::{PATIENCE, Pool, wait_until};
 
-/// Everything of this kind fails, three times in a row.
+/// Opens the breaker: three messages of a kind fail in a row.
 #[track_caller]
 fn open(pool: &Pool) -> (Client, String) {
     let id = send(pool, "summarize", "text");
     let mut client = Client::new(pool);
     for _ in 0..3 {
         let claimed = client.await_one(&["summarize"]);
-        client.fail(held(&claimed), Then::Retry).unwrap();
+        client.fail(held(&claimed), Disposition::Retry).unwrap();
     }
     (client, id)
 }
@@ -46,12 +46,12 @@ fn a_kind_that_fails_is_held_back_and_the_sender_is_told() {
         let claimed = client.take(&["summarize", "other"]).unwrap();
         assert_eq!(claimed.message.kind, "other");
         client.ack(held(&claimed)).unwrap();
-        // It is the same after a kill.
+        // The state survives a kill.
         pool.restart_poold();
         client = Client::new(&pool);
     }
     assert_eq!(events(&pool, &["breaker_opened"]).len(), 1);
-    // A user who wants it tried has it tried, and what failed as well as what came since.
+    // `queue retry` closes the breaker: the failed messages are worked, and those sent since.
     pool.ok(&["queue", "retry", "web", &id]);
     assert_eq!(events(&pool, &["breaker_closed"]).len(), 1);
     assert_eq!(pool.status()["breakers"], json!([]));
@@ -71,11 +71,11 @@ fn a_probe_is_given_out_now_and_then_until_one_is_worked() {
         (breaker["failures"].as_u64().unwrap(), breaker["probe_at"].as_str().unwrap().to_owned())
     };
     let first = pause(&pool);
-    // The probe comes by itself. It fails: the next one comes later.
+    // The probe comes by itself. It fails, so the next one comes later.
     let probe = client.await_one(&["summarize"]);
     assert_eq!(probe.message.id.to_string(), id);
     assert!(Client::new(&pool).take(&["summarize"]).is_none(), "one at a time");
-    client.fail(held(&probe), Then::Retry).unwrap();
+    client.fail(held(&probe), Disposition::Retry).unwrap();
     let second = pause(&pool);
     assert_eq!((first.0, second.0), (3, 4));
     assert!(second.1 > first.1);
@@ -84,10 +84,10 @@ fn a_probe_is_given_out_now_and_then_until_one_is_worked() {
     assert_eq!(state(&pool, &id), "done");
     assert_eq!((events(&pool, &["breaker_opened"]).len(), events(&pool, &["breaker_closed"]).len()), (1, 1));
     assert_eq!(pool.status()["breakers"], json!([]));
-    // One more failure is the first again.
+    // After a success, one more failure counts as the first.
     send(&pool, "summarize", "text");
     let claimed = client.await_one(&["summarize"]);
-    client.fail(held(&claimed), Then::Retry).unwrap();
+    client.fail(held(&claimed), Disposition::Retry).unwrap();
     assert_eq!(pool.status()["breakers"], json!([]));
 }
 

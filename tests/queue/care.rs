@@ -1,5 +1,6 @@
-//! Looking after the database: copies of it are whole, and what cannot be read is refused as it is.
+//! Database maintenance: copies are complete, and an unreadable database is refused unchanged.
 
+use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -9,13 +10,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use nix::sys::signal::Signal;
-use protocol::request::Then;
+use protocol::request::Disposition;
 use serde_json::Value;
 
 use super::support::{Client, held, pool, session, shown};
 use crate::harness::{PATIENCE, Pool, Program, wait_until};
 
-/// A pool that never ran, with this database.
+/// A pool that never ran, with a copy of this database.
 fn with_database(config: &str, from: &Path) -> Pool {
     let pool = Pool::bare(config);
     DirBuilder::new().mode(0o700).create(pool.state()).unwrap();
@@ -24,7 +25,8 @@ fn with_database(config: &str, from: &Path) -> Pool {
     pool
 }
 
-/// Messages in every state, and whatever else there is to keep; and who holds one of them, as long as it is there.
+/// A pool with messages in every state and every other kind of record; and the client that holds one of the
+/// messages.
 fn populated() -> (Pool, Client) {
     let pool = pool(
         "[pool]\nidle_quiet = '1ms'\nidle_settle = '100ms'\n[queue]\nmax_attempts = 1\nretry_backoff = '0ms'\n\
@@ -48,7 +50,7 @@ fn populated() -> (Pool, Client) {
     assert_eq!(claimed.message.id, done);
     client.send("b", b"dies, and holds its kind back");
     let claimed = client.take(&["b"]).unwrap();
-    client.fail(held(&claimed), Then::Retry).unwrap();
+    client.fail(held(&claimed), Disposition::Retry).unwrap();
     let cancelled = client.send("c", b"x");
     pool.ok(&["queue", "cancel", "web", &cancelled.to_string(), "--op-id", "cancelled"]);
     client.send("d", b"claimed");
@@ -58,12 +60,12 @@ fn populated() -> (Pool, Client) {
     wait_until("its answer is logged", PATIENCE, || {
         pool.ok(&["logs", "other"]).matches("typed").count() == 2
     });
-    // Nothing more happens by itself.
+    // From here on nothing happens by itself.
     ["web", "other"].iter().for_each(|name| drop(pool.ok(&["wait", name, "--for", "idle"])));
     (pool, client)
 }
 
-/// An export without what a start of the daemon changes.
+/// An export without what every start of the daemon changes.
 fn stored(pool: &Pool) -> Vec<String> {
     let text = pool.ok(&["export"]);
     let last = text.lines().last().unwrap();
@@ -89,7 +91,7 @@ fn an_export_makes_the_same_pool_elsewhere() {
     assert_eq!(first.lines().collect::<Vec<_>>(), stored(&pool), "nothing happened meanwhile");
     let other = Pool::bare("");
     other.ok(&["import", export.to_str().unwrap()]);
-    // Of the database as it is, before any daemon begins anew with it.
+    // Exported offline, before a daemon starts a new epoch on it.
     let again = other.path("again");
     let copy = with_database("", &other.database());
     let third = Pool::bare("");
@@ -100,7 +102,7 @@ fn an_export_makes_the_same_pool_elsewhere() {
     third.ctl_in(&["import", "-"], text.as_bytes()).expect(0);
     third.start(Program::Poold);
     third.await_poold();
-    // Each is a pool of its own: what ran in the first is lost to it. Nothing else differs.
+    // Each import is a pool of its own: sessions that ran in the first are lost to it. Nothing else differs.
     let journal = |pool: &Pool| pool.events();
     let (one, three) = (journal(&pool), journal(&third));
     assert_eq!(three[..one.len()], one);
@@ -121,7 +123,7 @@ fn an_export_makes_the_same_pool_elsewhere() {
             .collect()
     };
     assert_eq!(names(&third), names(&pool));
-    // What was remembered is: the key, and the operation.
+    // Key and operation id are still remembered.
     let mut client = Client::new(&third);
     let repeat = protocol::request::Send {
         key: Some("k \u{fc} \"1\"".to_owned()),
@@ -129,7 +131,7 @@ fn an_export_makes_the_same_pool_elsewhere() {
     };
     assert_eq!(client.sent(repeat).unwrap().to_string(), messages(&pool)[0]);
     third.ctl(&["send", "web", "--kind", "a", "--op-id", "cancelled", "x"]).expect(4);
-    // Never over one that is there, nor beside a daemon; never half of one.
+    // Never over an existing database, nor beside a daemon; never half of one.
     third.ctl(&["import", export.to_str().unwrap()]).expect(5);
     other.ctl(&["import", export.to_str().unwrap()]).expect(4);
     for cut in [first.len() / 2, first.len() - first.lines().last().unwrap().len() - 1] {
@@ -139,7 +141,7 @@ fn an_export_makes_the_same_pool_elsewhere() {
     }
 }
 
-/// The ids of the messages of `web`, in order.
+/// Ids of the messages of `web`, in order.
 fn messages(pool: &Pool) -> Vec<String> {
     pool.lines(&["queue", "ls", "web"]).iter().map(|message| message["id"].to_string()).collect()
 }
@@ -182,7 +184,7 @@ fn a_backup_is_one_moment_with_all_that_was_acknowledged_before() {
     let (all, there) = (ids(&pool), ids(&copy));
     assert!(there.len() < all.len() && there[..] == all[..there.len()], "a prefix");
     assert!(before.iter().all(|id| there.contains(id)), "what was acknowledged before it began");
-    // A message's row is there with its event.
+    // Each message has its row together with its event.
     assert_eq!(copy.show("web")["total_requests"], there.len() as u64);
     copy.ctl(&["queue", "show", "web", &there.last().unwrap().to_string(), "--body"]).expect(0);
 }
@@ -233,28 +235,19 @@ fn d09_a_database_of_a_newer_version_is_refused_and_left_alone() {
     assert_eq!(fs::read(pool.database()).unwrap(), fs::read(&file).unwrap());
 }
 
+/// The file is random: its sessions never ran.
 #[test]
-fn d09_a_database_of_the_first_version_is_taken_over_and_kept() {
-    let file = data("crates/store/tests/data/v1.redb");
-    let pool = with_database("", &file);
+fn d09_a_database_of_the_first_version_is_opened_and_used() {
+    let pool = with_database("", &data("crates/store/tests/data/v1.redb"));
     pool.start(Program::Poold);
     pool.await_poold();
-    let kept = pool.state().join("pool.redb.v1");
-    assert_eq!(fs::read(&kept).unwrap(), fs::read(&file).unwrap(), "as it was");
-    assert_eq!(fs::metadata(&kept).unwrap().permissions().mode() & 0o777, 0o600);
     let text = fs::read_to_string(data("crates/store/tests/data/v1.txt")).unwrap();
-    let mut told: Vec<&str> = text
-        .lines()
-        .filter_map(|line| line.split(' ').next().filter(|word| word.starts_with("sess_")))
-        .collect();
+    let stored = text.lines().filter_map(|line| line.split(' ').next().filter(|id| id.starts_with("sess_")));
     let sessions = pool.lines(&["ls", "--all"]);
-    let mut found: Vec<&str> = sessions.iter().map(|session| session["id"].as_str().unwrap()).collect();
-    told.sort_unstable();
-    found.sort_unstable();
-    assert_eq!(found, told);
+    let found = sessions.iter().map(|session| session["id"].as_str().unwrap());
+    assert_eq!(found.collect::<BTreeSet<_>>(), stored.collect::<BTreeSet<_>>());
     let epoch = pool.status()["epoch"].as_u64().unwrap();
-    assert_eq!(epoch, 4, "one more than in the file");
-    // It goes on with it, once more after a kill.
+    assert!(text.starts_with(&format!("epoch {}, ", epoch - 1)), "one more than in the file: {epoch}");
     for round in 0..2 {
         pool.ctl(&["check"]).expect(0);
         let name = format!("new{round}");
@@ -263,7 +256,19 @@ fn d09_a_database_of_the_first_version_is_taken_over_and_kept() {
         assert_eq!(pool.json(&["queue", "show", &name, &id])["state"], "queued");
         pool.restart_poold();
     }
-    assert_eq!(fs::read(&kept).unwrap(), fs::read(&file).unwrap());
+}
+
+#[test]
+fn d09_a_database_of_a_development_build_is_refused_and_left_alone() {
+    let file = data("tests/data/unreleased.redb");
+    let pool = with_database("", &file);
+    pool.start(Program::Poold);
+    assert_eq!(pool.await_end(Program::Poold), 9, "{}", pool.logs());
+    assert!(pool.logs().contains("poolctl export"), "it says what to do: {}", pool.logs());
+    for verb in [&["check", "--offline"][..], &["compact", "--offline"]] {
+        pool.ctl(verb).expect(9);
+    }
+    assert_eq!(fs::read(pool.database()).unwrap(), fs::read(&file).unwrap());
 }
 
 #[test]
@@ -280,7 +285,7 @@ fn a_pool_made_of_an_export_or_of_a_copy_touches_nothing_of_the_first() {
     let copy = std::process::Command::new("cp").arg("-a").args([pool.state(), copied.state()]).status();
     assert!(copy.unwrap().success());
     for other in [&imported, &copied] {
-        // What was copied of a socket or a lock is not in use here.
+        // Copied sockets and locks are not in use here.
         other.start_all();
         let there = other.show("v");
         assert_eq!(

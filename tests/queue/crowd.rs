@@ -1,4 +1,4 @@
-//! Many clients, and bad ones among them: a good one goes on.
+//! A well-behaved client makes progress among many others, some of them hostile.
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -13,8 +13,8 @@ use super::events::memory;
 use super::support::{Client, held, session};
 use crate::harness::{PATIENCE, Pool, Program, is_stopped, send_signal, wait_until};
 
-/// Half-open in every way: silent, with half a hello, with half a call; those that the pool cuts are
-/// replaced by others.
+/// A half-open connection in one of four ways: silent, three bytes of a hello, a hello without its last byte,
+/// a truncated call. The caller replaces those that the pool cuts.
 fn half_open(pool: &Pool, n: usize) -> UnixStream {
     let mut stream = UnixStream::connect(pool.socket()).unwrap();
     let hello = frame::encode(&Hello::new(Role::Client, "", "half")).unwrap();
@@ -24,12 +24,12 @@ fn half_open(pool: &Pool, n: usize) -> UnixStream {
         2 => &hello[..hello.len() - 1],
         _ => &[hello.as_slice(), b"\x10\0\0\0half"].concat(),
     };
-    // It may be cut already.
+    // The pool may have cut it already.
     drop(stream.write_all(said));
     stream
 }
 
-/// A message typed into a tmux that does not answer.
+/// Stops the tmux server and sends a message that therefore cannot be typed; returns the server's pid.
 fn stick(pool: &Pool) -> u32 {
     let tmux = pool.tmux_pid().unwrap();
     send_signal(tmux, Signal::SIGSTOP);
@@ -71,7 +71,7 @@ fn s04_q09_a_good_client_goes_on_among_bad_ones() {
         good.into_iter().for_each(|good| good.join().unwrap());
         bad.join().unwrap()
     });
-    // With all of them there, those who come are met too.
+    // New clients are served while all of them are connected.
     work(GOOD);
     pool.ok(&["send", "web", "--kind", "a", "text"]);
     let used = memory(pool.pid(Program::Poold).unwrap());

@@ -1,4 +1,4 @@
-//! The journal: whoever follows it has all of it, whatever happens to either side; and it has an end.
+//! The journal: a follower gets every event, whatever dies on either side; and retention bounds it.
 
 use std::thread;
 
@@ -11,14 +11,14 @@ use serde_json::Value;
 use super::support::{Client, events, held, pool, send};
 use crate::harness::{PATIENCE, Pool, Program, Talk, is_stopped, send_signal, wait_until};
 
-/// Whether the line is an event of the stream, not of the state before it.
+/// Sequence number and event of a line of the stream; none for lines of the initial state.
 fn streamed(line: &str) -> Option<(u64, Value)> {
     let event: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
     let seq = event["seq"].as_u64().unwrap();
     (event["snapshot"] == false).then_some((seq, event))
 }
 
-/// That it has every event of the journal from the first on, once and in order.
+/// Asserts that the follower has every event of the journal from the first on, once and in order.
 #[track_caller]
 fn has_all(pool: &Pool, follower: &Talk) {
     let journal: Vec<(u64, String)> = numbered(&pool.events());
@@ -26,7 +26,7 @@ fn has_all(pool: &Pool, follower: &Talk) {
     let seen =
         || -> Vec<(u64, Value)> { follower.lines().iter().filter_map(|line| streamed(line)).collect() };
     wait_until("it has the last event", PATIENCE, || seen().last().is_some_and(|(seq, _)| *seq >= last));
-    // More may have come since the journal was read: what a session does is told at any time.
+    // More may have come since the journal was read: activity of a session is reported at any time.
     let seen = seen().into_iter().filter(|(seq, _)| *seq <= last).map(|(_, event)| event);
     let seen = numbered(&seen.collect::<Vec<_>>());
     let seqs = |all: &[(u64, String)]| all.iter().map(|(seq, _)| *seq).collect::<Vec<_>>();
@@ -34,18 +34,18 @@ fn has_all(pool: &Pool, follower: &Talk) {
     assert_eq!(seen, journal);
 }
 
-/// Place and kind of each.
+/// Sequence number and kind of each event.
 fn numbered(events: &[Value]) -> Vec<(u64, String)> {
     let of = |event: &Value| (event["seq"].as_u64().unwrap(), event["kind"].as_str().unwrap().to_owned());
     events.iter().map(of).collect()
 }
 
-/// `events --follow` from the first event on.
+/// Runs `events --follow` from the first event on.
 fn follow(pool: &Pool) -> Talk {
     Talk::start(pool.poolctl().args(["--json", "events", "--follow", "--since", "0"]))
 }
 
-/// Sends so many messages from several clients at once.
+/// Sends `messages` messages from several clients at once.
 fn flood(pool: &Pool, messages: usize) {
     const CLIENTS: usize = 8;
     thread::scope(|scope| {
@@ -69,7 +69,7 @@ fn flood(pool: &Pool, messages: usize) {
     });
 }
 
-/// Has a message worked so often, each time with the longest result.
+/// Works a message `times` times, each time with the longest result.
 fn work(pool: &Pool, times: usize) {
     let mut client = Client::new(pool);
     let result = Some(OsBytes(vec![b'r'; protocol::message::RESULT_MAX]));
@@ -107,7 +107,7 @@ fn who_does_not_read_for_a_while_misses_nothing() {
     assert!(events(&pool, &["message_done"]).len() == 80);
 }
 
-/// A subscriber on the socket itself.
+/// A subscriber directly on the socket.
 struct Subscriber {
     connection: Connection,
 }
@@ -122,7 +122,8 @@ impl Subscriber {
         Self { connection }
     }
 
-    /// The events up to the mark, and whether they are of the state; then the mark.
+    /// Reads up to the mark: sequence numbers, each with whether it belongs to the initial state; then the
+    /// mark.
     #[track_caller]
     fn beginning(&mut self) -> (Vec<(u64, bool)>, Seq) {
         let mut events = Vec::new();
@@ -136,15 +137,16 @@ impl Subscriber {
     }
 }
 
-/// Events past a subscriber that does not read: first what fills all that is between it and the pool, then
-/// more events than the pool remembers for it.
+/// Produces more events than fit between the pool and a subscriber that does not read: first to fill the
+/// buffers, then more than the pool keeps for it.
 fn overtake(pool: &Pool) {
     work(pool, 40);
     flood(pool, 1600);
 }
 
 impl Subscriber {
-    /// Reads until it is cut: the places of the events, and what it was told it had.
+    /// Reads until the pool cuts the connection: sequence numbers of the events, and the last one it was told
+    /// to have.
     #[track_caller]
     fn rest(&mut self) -> (Vec<u64>, Option<Seq>) {
         let (mut events, mut told) = (Vec::new(), None);
@@ -167,7 +169,7 @@ impl Subscriber {
 fn s05_a_subscriber_that_lags_is_cut_told_from_where_and_goes_on_there() {
     let pool = pool("[queue]\nmax_messages = 100000\n");
     let (mut seen, mut told) = (Vec::new(), None);
-    // One that stays away for too long, as on a machine that is busy, is cut without a word.
+    // One that stays away too long, as on a busy machine, is cut without a word.
     for _ in 0..5 {
         let since = Seq(seen.last().copied().unwrap_or_default());
         let mut slow = Subscriber::new(&pool, Some(since));
@@ -201,14 +203,14 @@ fn o04_the_journal_is_cut_by_number_and_by_age_and_then_the_state_comes_first() 
     let of = |config: &str| {
         let quick = "[pool]\nidle_quiet = '100ms'\nidle_settle = '100ms'\n";
         let pool = pool(&format!("{quick}{config}[queue]\nmax_messages = 100000\n"));
-        // Else it is told in the middle that the session does nothing.
+        // Otherwise the session's becoming idle is reported in the middle.
         pool.ok(&["wait", "web", "--for", "idle"]);
         flood(&pool, EVENTS);
         let journal = numbered(&pool.events());
         let (first, last) = (journal[0].0, journal.last().unwrap().0);
         assert!(first > 1 && journal.len() < EVENTS, "{config}: {first} to {last}, {} events", journal.len());
         assert_eq!(journal.len() as u64, last - first + 1, "no gap");
-        // A subscriber from before that gets the state, with every message; one from after it does not.
+        // A subscriber from before that point gets the state, with every message; one from after it does not.
         for (since, state) in [(Some(Seq(1)), true), (None, true), (Some(Seq(first)), false)] {
             let (events, synced) = Subscriber::new(&pool, since).beginning();
             assert_eq!(events.iter().any(|(_, snapshot)| *snapshot), state, "{config} since {since:?}");
@@ -219,7 +221,8 @@ fn o04_the_journal_is_cut_by_number_and_by_age_and_then_the_state_comes_first() 
                 assert_eq!(events.len() as u64, last - first, "{config}");
             }
         }
-        // What is cut is cut for good, and what is old by then goes at the start; the messages are all there.
+        // Trimmed events stay trimmed, and events that have aged out are trimmed at the start; the messages
+        // remain.
         pool.restart_poold();
         let after = numbered(&pool.events());
         let same: Vec<_> = after.iter().filter(|(seq, _)| *seq <= last).cloned().collect();
@@ -246,7 +249,7 @@ fn s05_a_subscriber_that_never_reads_costs_little() {
     drop(silent);
 }
 
-/// Bytes of memory that a process has now.
+/// Resident memory of a process in bytes.
 pub(super) fn memory(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -1,4 +1,4 @@
-//! What is sent twice is there once: by its key, by its operation id, over a killed daemon too.
+//! A message sent twice exists once: by key, by operation id, also over a killed daemon.
 
 use protocol::{ErrorCode, OpId, Request, Response};
 use serde_json::json;
@@ -16,7 +16,7 @@ fn d02_a_key_stands_for_one_message_over_a_kill() {
     let refusal = send("k1", "other").expect(4);
     assert!(refusal.stderr.contains("k1") && refusal.stderr.contains(&first), "{}", refusal.stderr);
     pool.ctl(&["send", "web", "--kind", "b", "--key", "k1", "text"]).expect(4);
-    // Also when it is worked, and after that over a kill.
+    // Also once it is worked, and after that over a kill.
     let mut client = Client::new(&pool);
     let claimed = client.take(&["a"]).unwrap();
     client.ack(super::support::held(&claimed)).unwrap();
@@ -49,7 +49,7 @@ fn o01_an_operation_is_done_once_and_has_one_content() {
         }
     }
     assert_eq!(super::support::events(&pool, &["message_queued"]).len(), 1);
-    // Of the others too: the answer is the one of then, whatever happened since.
+    // A repeated operation gets its first answer, whatever happened since.
     let cancelled = id("o2", &["--json", "queue", "cancel", "web", &first]).expect(0);
     pool.ok(&["queue", "retry", "web", &first]);
     pool.restart_poold();

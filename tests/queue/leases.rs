@@ -1,11 +1,11 @@
-//! Who holds what: one live holder at a time, fenced by its token, ended before the next one begins
-//! where it promised that.
+//! Claims and leases: one live holder at a time, fenced by its token, ended before the next one starts where
+//! that is promised.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
-use protocol::request::{Claim, Held, Send, Then};
+use protocol::request::{Claim, ClaimRef, Disposition, Send};
 use protocol::{ErrorCode, MessageId, Reply, Token};
 use serde_json::{Value, json};
 
@@ -15,11 +15,11 @@ use super::support::{
 };
 use crate::harness::{PATIENCE, Pool, Program, Talk, alive, gone, is_stopped, send_signal, wait_until};
 
-/// What is tried again waits for nothing.
+/// Retries without a pause.
 const AT_ONCE: &str = "[queue]\nretry_backoff = '0ms'\nbreaker_failures = 0\nmax_attempts = 1000\n";
-/// Longer than a holder on a busy machine may be kept from saying that it is there, in milliseconds.
+/// Lease in milliseconds, longer than a busy machine may delay a holder's heartbeat.
 const SHORT: u64 = 5000;
-/// No lease ends while a test runs.
+/// A lease that never ends while a test runs.
 const LONG: &str = "lease = '1h'\n";
 
 fn short(claim: Claim) -> Claim {
@@ -34,10 +34,10 @@ fn l06_who_is_silent_loses_what_it_holds_and_who_is_not_keeps_it() {
     let claimed = client.claims(None, short(claiming(&[], 2, PATIENCE)));
     assert_eq!(claimed.iter().map(|one| one.message.id).collect::<Vec<_>>(), [kept, lost]);
     let mut tokens = vec![held(&claimed[1]).token];
-    // As long as two leases of the other end one after the other, and more.
+    // Until two leases of the other worker have ended, and one more was granted.
     while tokens.len() < 3 {
         client.beat(held(&claimed[0])).unwrap();
-        // The last one is not lost any more.
+        // The last claim keeps the usual lease and is not lost again.
         let asked = claiming(&["lost"], 1, Duration::from_millis(100));
         let again = other.claims(None, if tokens.len() == 2 { asked } else { short(asked) });
         tokens.extend(again.iter().map(|one| held(one).token));
@@ -51,17 +51,17 @@ fn l06_who_is_silent_loses_what_it_holds_and_who_is_not_keeps_it() {
     assert!(reasons.iter().all(|event| event["reason"].as_str().unwrap().contains("silent")), "{reasons:?}");
 }
 
-/// Everything that a holder can say, with a token that is not the current one.
-fn is_fenced(pool: &Pool, client: &mut Client, stale: Held) {
+/// Asserts that every request a holder can make is refused with a token that is not the current one.
+fn is_fenced(pool: &Pool, client: &mut Client, stale: ClaimRef) {
     let kinds = ["message_failed", "message_released", "message_done", "message_dead", "message_claimed"];
     let before = (shown(pool, stale.id), events(pool, &kinds).len());
-    let ways: [fn(&mut Client, Held) -> Reply; 6] = [
+    let ways: [fn(&mut Client, ClaimRef) -> Reply; 6] = [
         Client::ack,
         Client::beat,
-        |client, held| client.fail(held, Then::Retry),
-        |client, held| client.fail(held, Then::Later(None)),
-        |client, held| client.fail(held, Then::Dead),
-        |client, held| client.fail(held, Then::GiveBack),
+        |client, held| client.fail(held, Disposition::Retry),
+        |client, held| client.fail(held, Disposition::Later(None)),
+        |client, held| client.fail(held, Disposition::Dead),
+        |client, held| client.fail(held, Disposition::GiveBack),
     ];
     for (n, way) in ways.into_iter().enumerate() {
         let refusal = way(client, stale).expect_err(&format!("way {n}"));
@@ -78,17 +78,17 @@ fn q02_only_the_current_token_says_anything() {
     let first = held(&client.take(&["a"]).unwrap());
     let other = held(&client.take(&["b"]).unwrap());
     assert_eq!((first.id, other.id), (one, two));
-    is_fenced(&pool, &mut client, Held { token: other.token, ..first });
+    is_fenced(&pool, &mut client, ClaimRef { token: other.token, ..first });
     let Token { epoch, n } = first.token;
-    is_fenced(&pool, &mut client, Held { token: Token { epoch, n: n + 1000 }, ..first });
-    client.fail(first, Then::Later(Some(0))).unwrap();
+    is_fenced(&pool, &mut client, ClaimRef { token: Token { epoch, n: n + 1000 }, ..first });
+    client.fail(first, Disposition::Later(Some(0))).unwrap();
     let second = held(&client.await_one(&["a"]));
     assert!(second.token > other.token && other.token > first.token, "Q1");
     is_fenced(&pool, &mut client, first);
     client.ack(second).unwrap();
     is_fenced(&pool, &mut client, first);
     refused(client.beat(second), ErrorCode::Conflict);
-    refused(client.ack(Held { id: MessageId(999_999), ..second }), ErrorCode::Conflict);
+    refused(client.ack(ClaimRef { id: MessageId(999_999), ..second }), ErrorCode::Conflict);
     client.ack(other).unwrap();
 }
 
@@ -98,7 +98,7 @@ fn q05_what_is_said_twice_is_answered_alike() {
     let mut client = Client::new(&pool);
     let id = client.send("a", b"x");
     client.send("a", b"y");
-    // The claim, over another connection and another daemon too.
+    // The repeated claim, over another connection and another daemon too.
     let same = op();
     let first = client.claims(Some(same.clone()), claiming(&[], 1, PATIENCE));
     assert_eq!(client.claims(Some(same.clone()), claiming(&[], 1, PATIENCE)), first);
@@ -106,27 +106,27 @@ fn q05_what_is_said_twice_is_answered_alike() {
     let mut client = Client::new(&pool);
     assert_eq!(client.claims(Some(same.clone()), claiming(&[], 1, PATIENCE)), first);
     assert_eq!(shown(&pool, id)["attempts"], 1);
-    // The failure: its repeat does not fail the next attempt.
+    // The failure: repeating it does not fail the next attempt.
     let claim = held(&first[0]);
-    let answer = client.fail(claim, Then::Later(Some(0))).unwrap();
-    assert_eq!(client.fail(claim, Then::Later(Some(0))).unwrap(), answer);
+    let answer = client.fail(claim, Disposition::Later(Some(0))).unwrap();
+    assert_eq!(client.fail(claim, Disposition::Later(Some(0))).unwrap(), answer);
     let second = held(&client.await_one(&[]));
     assert_eq!((second.id, shown(&pool, id)["attempts"].clone()), (id, json!(2)));
-    refused(client.fail(claim, Then::Later(Some(0))), ErrorCode::Conflict);
+    refused(client.fail(claim, Disposition::Later(Some(0))), ErrorCode::Conflict);
     // The ack, likewise.
     let answer = client.ack(second).unwrap();
     assert_eq!(client.ack(second).unwrap(), answer);
     pool.restart_poold();
     let mut client = Client::new(&pool);
     assert_eq!(client.ack(second).unwrap(), answer);
-    refused(client.fail(second, Then::Retry), ErrorCode::Conflict);
+    refused(client.fail(second, Disposition::Retry), ErrorCode::Conflict);
     assert_eq!(events(&pool, &["message_done"]).len(), 1);
-    // What is no longer held is not given out again under the old operation: the next one is.
+    // A message no longer held is not given out again under the old operation id: the next one is.
     let next = client.claims(Some(same), claiming(&[], 1, PATIENCE));
     assert_ne!(next[0].message.id, id);
 }
 
-/// Has an unregistered client in another process claim the next message.
+/// Lets an unregistered client in another process claim the next message.
 #[track_caller]
 fn claimed_by(rpc: &mut Talk) -> (u64, String) {
     let before = rpc.lines().len();
@@ -163,7 +163,7 @@ fn l06_what_a_killed_worker_held_is_free_at_once() {
     assert!(tokens.is_sorted_by(|a, b| a < b), "Q1: {tokens:?}");
     assert_eq!(third.message.status.attempts, 3);
     let failed = events(&pool, &["message_failed"]);
-    // By the proof of their death, not by the end of their connection or lease.
+    // By proof of their death, not by the end of their connection or lease.
     assert_eq!(
         failed.iter().map(|event| event["reason"].as_str().unwrap()).collect::<Vec<_>>(),
         ["its worker died"; 2]
@@ -179,7 +179,7 @@ fn l06_what_was_held_over_a_connection_that_ended_is_free_after_a_moment_unless_
     let claimed = client.claims(None, claiming(&[], 2, PATIENCE));
     assert_eq!(claimed.len(), 2);
     drop(client);
-    // This process lives on, so it is not known whether anybody is at work.
+    // This process lives on, so whether anyone is working is unknown.
     assert!(other.take(&[]).is_none());
     other.beat(held(&claimed[0])).unwrap();
     let again = other.await_one(&[]);
@@ -199,7 +199,7 @@ fn l03_a_claim_outlives_the_daemon_and_its_lease_begins_anew() {
     let claim = Claim { lease_ms: Some(4000), ..claiming(&[], 1, PATIENCE) };
     let claimed = client.claims(None, claim).remove(0);
     pool.kill9(Program::Poold);
-    // Nobody can be heard for longer than the lease.
+    // No worker can be heard for longer than the lease.
     let away = Instant::now();
     thread::sleep(lease + Duration::from_millis(200));
     assert!(away.elapsed() > lease);
@@ -249,7 +249,7 @@ fn l04_a_stopped_worker_is_ended_before_its_message_goes_to_the_next() {
     session(&pool, "web");
     let id = send(&pool, "a", "text");
     let pids = pool.path("pids");
-    // The handler, and what it let go of entirely.
+    // The handler, and a process it has detached from entirely.
     let script = format!(
         "(setsid sh -c 'trap \"\" TERM; echo $$ >>{0}; while :; do sleep 1; done' &); echo $$ >>{0}; \
          until [ $(wc -l <{0}) = 2 ]; do sleep 0.01; done; exec sleep 1000",
@@ -301,7 +301,7 @@ fn l04_l05_without_a_reaper_a_stopped_worker_is_shown_and_fenced_and_nobody_else
     assert_eq!(state(&pool, &id), "revoking");
     assert!(client.take(&[]).is_none(), "neither it nor what comes behind it");
     assert_eq!(state(&pool, &after), "queued");
-    // Resumed it learns that it lost the message, and settles nothing.
+    // Resumed, it learns that it lost the message and settles nothing.
     send_signal(holder.pid(), Signal::SIGCONT);
     wait_until("it says so", PATIENCE, || holder.lines().iter().any(|line| line.contains("\"stale\"")));
     assert_eq!(state(&pool, &id), "revoking", "it lives on");
@@ -341,21 +341,21 @@ fn q01_a_message_has_one_holder_at_a_time_whatever_happens() {
             KINDS.map(|kind| client.sent(Send { priority: (n % 3) as i8, ..sending(kind, b"x") }).unwrap()),
         );
     }
-    // Who gets what when; every third is given up, and worked by the next.
+    // Which worker gets which message when; every third is failed, and worked by the next.
     let work = |worker: usize| {
         let mut client = Client::new(&pool);
-        let mut taken: Vec<Held> = Vec::new();
+        let mut taken: Vec<ClaimRef> = Vec::new();
         while let Some(claimed) = client.claims(None, claiming(&[], 1, Duration::from_millis(300))).pop() {
             let claim = held(&claimed);
             taken.push(claim);
             match (taken.len() + worker) % 3 {
-                0 => client.fail(claim, Then::Later(Some(0))).unwrap(),
+                0 => client.fail(claim, Disposition::Later(Some(0))).unwrap(),
                 _ => client.ack(claim).unwrap(),
             };
         }
         taken
     };
-    let taken: Vec<Held> = thread::scope(|scope| {
+    let taken: Vec<ClaimRef> = thread::scope(|scope| {
         let workers: Vec<_> = (0..WORKERS).map(|n| scope.spawn(move || work(n))).collect();
         workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
     });
@@ -366,7 +366,7 @@ fn q01_a_message_has_one_holder_at_a_time_whatever_happens() {
     for id in &ids {
         assert_eq!(state(&pool, id), "done");
     }
-    // In the journal: a claim begins only where none is.
+    // By the journal: a claim starts only where none is open.
     let mut open: std::collections::BTreeSet<u64> = Default::default();
     for event in events(&pool, &["message_claimed", "message_failed", "message_done"]) {
         let id = event["id"].as_u64().unwrap();

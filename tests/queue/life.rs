@@ -1,10 +1,10 @@
-//! The life of a message: sent, worked, tried again, given up, mended.
+//! The life of a message: sent, worked, retried, dead, retried by a user.
 
 use std::fs;
 use std::time::Duration;
 
 use protocol::ErrorCode;
-use protocol::request::Then;
+use protocol::request::Disposition;
 use serde_json::{Value, json};
 
 use super::support::{
@@ -12,7 +12,7 @@ use super::support::{
 };
 use crate::harness::{PATIENCE, eventually, wait_until};
 
-/// The states that it went through, and why.
+/// States the message went through, each with its reason.
 fn history(message: &Value) -> Vec<(String, String)> {
     let steps = message["history"].as_array().unwrap().iter();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -80,20 +80,20 @@ fn q04_kinds_are_merged_as_they_were_sent_and_each_is_worked_in_order() {
     let a2 = client.sent(protocol::request::Send { priority: 5, ..sending("a", b"a2") }).unwrap();
     let b2 = client.send("b", b"b2");
     let c1 = client.send("c", b"c1");
-    // The first of each kind, higher priority first, then as they were sent; of one kind only one.
+    // The first of each kind, higher priority first, then in order of sending; only one of each kind.
     let first = client.claims(None, claiming(&["a", "b"], 8, Duration::ZERO));
     assert_eq!(first.iter().map(|one| one.message.id).collect::<Vec<_>>(), [a2, b1]);
     assert_eq!(first.iter().map(|one| one.body.0.clone()).collect::<Vec<_>>(), [b"a2", b"b1"]);
     assert!(client.take(&["a", "b"]).is_none(), "one in flight of each");
     client.ack(held(&first[0])).unwrap();
     assert_eq!(client.take(&["a", "b"]).unwrap().message.id, a1);
-    // What is tried again keeps its place.
-    client.fail(held(&first[1]), Then::Later(Some(0))).unwrap();
+    // A retried message keeps its place.
+    client.fail(held(&first[1]), Disposition::Later(Some(0))).unwrap();
     let again = client.await_one(&["a", "b"]);
     assert_eq!((again.message.id, again.message.status.attempts), (b1, 2));
     client.ack(held(&again)).unwrap();
     assert_eq!(client.take(&["b"]).unwrap().message.id, b2);
-    // Without kinds it is all but prompts.
+    // Without kinds, everything but prompts is claimed.
     let prompt = pool.ok(&["send", "web", "--ttl", "1h", "prompt"]);
     assert_ne!(prompt, c1.to_string());
     assert_eq!(client.take(&[]).unwrap().message.id, c1);
@@ -108,7 +108,8 @@ fn handlers_of_different_kinds_run_at_once_and_of_one_kind_one_after_the_other()
     for kind in ["a", "b", "c"] {
         (0..3).for_each(|n| drop(send(&pool, kind, &n.to_string())));
     }
-    // Each waits in the first round until all three are there; a second of its kind would find its mark.
+    // In the first round each handler waits until all three are there; a second one of the same kind would
+    // find a mark.
     let script = format!(
         "cd {}; mkdir busy-$POOL_MESSAGE_KIND || exit 1; read n; : >$POOL_MESSAGE_KIND-$n; \
          until [ -e a-$n ] && [ -e b-$n ] && [ -e c-$n ]; do sleep 0.01; done; \
@@ -154,7 +155,7 @@ fn q03_what_fails_is_tried_again_later_each_time_and_is_dead_in_the_end() {
     assert_eq!(pauses, [40, 80]);
     let listed = pool.lines(&["queue", "dead", "web"]);
     assert_eq!(listed.iter().map(|message| message["id"].to_string()).collect::<Vec<_>>(), [id.as_str()]);
-    // Tried again by a user it has all its attempts before it.
+    // Retried by a user, a message has its full number of attempts again.
     pool.ok(&["queue", "retry", "web", &id]);
     let anew = shown(&pool, &id);
     assert_eq!((&anew["state"], &anew["attempts"]), (&json!("queued"), &json!(0)));
@@ -162,7 +163,7 @@ fn q03_what_fails_is_tried_again_later_each_time_and_is_dead_in_the_end() {
     assert_eq!(state(&pool, &id), "done");
 }
 
-/// Milliseconds of a time of the last day.
+/// Milliseconds of a timestamp within the last day.
 fn ms(at: &Value) -> i64 {
     let text = at.as_str().unwrap_or_else(|| panic!("no time: {at}"));
     let part = |from: usize, to: usize| text[from..to].parse::<i64>().unwrap();
@@ -188,7 +189,7 @@ fn a_queue_is_mended_by_its_user() {
     let mut client = Client::new(&pool);
     let ids: Vec<String> =
         (0..5).map(|n| client.send(if n < 3 { "a" } else { "b" }, b"x").to_string()).collect();
-    // What waits, and what is being worked.
+    // One message waits, another is being worked.
     let claimed = client.take(&["a"]).unwrap();
     pool.ok(&["queue", "cancel", "web", &ids[0], &ids[1]]);
     refused(client.ack(held(&claimed)), ErrorCode::Conflict);
@@ -199,7 +200,7 @@ fn a_queue_is_mended_by_its_user() {
     assert_eq!(state(&pool, &ids[2]), "queued", "of another kind");
     pool.ctl(&["queue", "cancel", "web", "--all", &ids[2]]).expect(2);
     pool.ctl(&["queue", "cancel", "web", "999999"]).expect(3);
-    // Worked is worked.
+    // A worked message stays worked.
     let last = client.take(&["a"]).unwrap();
     client.ack(held(&last)).unwrap();
     pool.ctl(&["queue", "cancel", "web", &ids[2]]).expect(4);
@@ -208,11 +209,11 @@ fn a_queue_is_mended_by_its_user() {
     let anew = client.take(&["a"]).unwrap();
     assert_eq!((anew.message.id.to_string(), anew.message.status.attempts), (ids[0].clone(), 1));
     assert!(anew.message.status.token > claimed.message.status.token, "no token is given twice");
-    client.fail(held(&anew), Then::Dead).unwrap();
+    client.fail(held(&anew), Disposition::Dead).unwrap();
     assert_eq!(pool.lines(&["queue", "dead", "web"]).len(), 1);
     pool.ok(&["queue", "retry", "web", "--dead"]);
     assert_eq!(pool.lines(&["queue", "dead", "web"]).len(), 0);
-    // Forgotten is forgotten; the journal keeps what was said.
+    // A purged message is forgotten; the journal keeps its events.
     pool.ctl(&["queue", "purge", "web", &ids[0]]).expect(4);
     let purged = pool.json(&["queue", "purge", "web", "--state", "cancelled"]);
     assert_eq!(purged["purged"], 3);
@@ -235,7 +236,7 @@ fn a_message_that_waits_for_too_long_expires_and_one_that_is_worked_does_not() {
     assert!(gone.stderr.contains("expired"), "{}", gone.stderr);
     assert_eq!(state(&pool, &id), "expired");
     assert!(client.take(&["a"]).is_none());
-    // A third one waits for as long as the first has: when it expires, so would the first have.
+    // A third message waits as long as the first has: when it expires, the first would have too.
     let last = client.sent(protocol::request::Send { ttl_ms: Some(2000), ..sending("c", b"x") }).unwrap();
     await_state(&pool, last, "expired");
     client.ack(held(&claimed)).unwrap();
@@ -252,7 +253,7 @@ fn a_session_that_is_over_refuses_and_what_it_has_is_worked_or_cancelled_by_name
     pool.ok(&["kill", "web"]);
     let refusal = pool.ctl(&["send", "web", "--kind", "a", "late"]).expect(5);
     assert!(refusal.stderr.contains("restart"), "{}", refusal.stderr);
-    // What was taken is worked all the same.
+    // A message that was taken is worked all the same.
     pool.ctl(&["work", "web", "--once", "--", "true"]).expect(0);
     assert_eq!(state(&pool, &ids[0]), "done");
     let mut client = Client::new(&pool);
@@ -273,7 +274,7 @@ fn a_session_that_is_over_refuses_and_what_it_has_is_worked_or_cancelled_by_name
     let reasons = events(&pool, &["message_cancelled"]);
     assert!(reasons.iter().all(|event| event["reason"].as_str().unwrap().contains("removed")), "{reasons:?}");
     let mut waits = waits;
-    wait_until("who waits hears of it", PATIENCE, || !waits.errors().is_empty());
+    wait_until("the waiting client is told", PATIENCE, || !waits.errors().is_empty());
     assert_ne!(waits.await_end(), Some(0));
 }
 
@@ -285,7 +286,7 @@ fn a_worker_that_is_told_twice_gives_back_what_it_holds() {
     let mut worker = worker(&pool, &[], &format!(": >{}; exec sleep 1000", started.display()));
     wait_until("it runs", PATIENCE, || started.exists());
     crate::harness::send_signal(worker.pid(), nix::sys::signal::Signal::SIGTERM);
-    wait_until("it says what it waits for", PATIENCE, || worker.errors().contains("waited for"));
+    wait_until("it says what it waits for", PATIENCE, || worker.errors().contains("waiting for the running handlers"));
     assert_eq!(state(&pool, &id), "claimed");
     crate::harness::send_signal(worker.pid(), nix::sys::signal::Signal::SIGTERM);
     assert_eq!(worker.await_end(), Some(143));

@@ -1,4 +1,4 @@
-//! What is too much is refused, clearly, and nothing that is there makes room for it.
+//! Limits refuse the surplus with a clear message; nothing in the queue is evicted.
 
 use protocol::request::Send;
 use protocol::{ErrorCode, OsBytes, Request};
@@ -19,12 +19,12 @@ fn q08_a_full_queue_refuses_and_nothing_is_evicted() {
     assert!(refusal.stderr.contains("full") && refusal.stderr.contains("max_messages"), "{}", refusal.stderr);
     assert_eq!(send("2", "x").expect(0).text(), ids[1], "a repeat needs no room");
     pool.ok(&["send", "other", "--kind", "a", "x"]);
-    // What is being worked takes its place until it is over.
+    // A claimed message counts until it is finished.
     let mut client = Client::new(&pool);
     let claimed = client.take(&["a"]).unwrap();
     send("4", "x").expect(5);
     client.ack(held(&claimed)).unwrap();
-    // Now it is the bytes.
+    // Now the limit on bytes.
     let refusal = send("4", &"x".repeat(10 * 1024)).expect(5);
     assert!(refusal.stderr.contains("max_bytes"), "{}", refusal.stderr);
     send("4", &"x".repeat(10 * 1024 - 2)).expect(0);
@@ -34,7 +34,7 @@ fn q08_a_full_queue_refuses_and_nothing_is_evicted() {
     }
     assert_eq!(events(&pool, &["message_queued"]).len(), 5);
     assert_eq!(events(&pool, &["message_cancelled", "message_expired", "message_dead"]).len(), 0);
-    // The limits are the same after a restart, and others when they are read anew.
+    // The limits survive a restart, and change when the configuration is reloaded.
     pool.restart_poold();
     send("5", "x").expect(5);
     pool.configure("[queue]\nmax_messages = 4\n");

@@ -1,4 +1,4 @@
-//! Nothing feeds itself: what is sent while a message is worked follows from it.
+//! Handlers cannot feed their own queue: messages sent while one is worked are its consequences.
 
 use protocol::ErrorCode;
 use protocol::message::HOPS_MAX;
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::support::{Client, pool, send, sending, session, shown};
 
-/// A shell command by which a handler runs `poolctl`.
+/// Shell command by which a handler runs `poolctl`.
 fn poolctl() -> &'static str {
     env!("CARGO_BIN_EXE_poolctl")
 }
@@ -30,7 +30,7 @@ fn a_handler_cannot_feed_the_queue_that_it_works() {
     assert!(lines[0].contains("feed itself") && lines[1] == "5", "{said}");
     let queued: Vec<serde_json::Value> =
         lines[2..].iter().map(|line| serde_json::from_str(line).unwrap()).collect();
-    // What follows from it elsewhere is sent, and says from what.
+    // A message to another queue is accepted, and names its origin.
     assert_eq!(
         (&queued[0]["session"], &queued[0]["cause"]),
         (&json!(other), &json!(id.parse::<u64>().unwrap()))

@@ -1,5 +1,5 @@
-//! The queue on the real programs: what is acknowledged is there, worked by one holder at a time, and
-//! ends in a final state that is told.
+//! The queue on the real programs: an acknowledged message is stored, has one holder at a time, and ends in a
+//! reported final state.
 
 mod support;
 

@@ -1,11 +1,11 @@
-//! What is promised to those who hold messages, and to those who repeat themselves, at awkward moments.
+//! Promises to holders of messages and to clients that repeat requests, at awkward moments.
 
 use std::collections::BTreeSet;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
-use protocol::request::{Claim, Fail, Then};
+use protocol::request::{Claim, Disposition, Fail};
 use protocol::{ErrorCode, Request, SessionRef};
 
 use super::support::{Client, await_state, claiming, held, op, pool, refused, send, sending, session, state};
@@ -65,7 +65,7 @@ fn q02_a_verdict_under_a_token_that_was_taken_away_is_refused() {
     let id = client.send("a", b"text");
     let claimed = client.take(&["a"]).unwrap();
     await_state(&pool, id.0, "queued");
-    let dead = Fail { held: held(&claimed), reason: "poison".to_owned(), then: Then::Dead };
+    let dead = Fail { held: held(&claimed), reason: "poison".to_owned(), then: Disposition::Dead };
     refused(client.call(None, Request::Fail(dead)), ErrorCode::Conflict);
     assert_eq!(state(&pool, id.0), "queued");
 }
@@ -79,7 +79,7 @@ fn l04_a_worker_that_is_heard_of_over_two_connections_may_lose_one() {
     let mut keeper = Client::new(&pool);
     keeper.call(None, Request::Heartbeat(vec![held(&claimed)])).unwrap();
     drop(keeper);
-    // Longer than the moment that others have.
+    // Longer than the grace after a lost connection that others have.
     let since = Instant::now();
     wait_until("a while has passed", PATIENCE, || since.elapsed() > Duration::from_secs(6));
     assert_eq!(state(&pool, id.0), "claimed");
@@ -97,7 +97,7 @@ fn l03_a_daemon_that_stood_still_takes_nothing_away() {
     let since = Instant::now();
     wait_until("the lease would be over", PATIENCE, || since.elapsed() > Duration::from_secs(8));
     send_signal(poold, Signal::SIGCONT);
-    // No heartbeat of before is in the way, and it goes on for a moment without one.
+    // No earlier heartbeat is pending, and the claim outlives a moment without one.
     let since = Instant::now();
     wait_until("the daemon has looked", PATIENCE, || since.elapsed() > Duration::from_millis(500));
     client.call(None, Request::Heartbeat(vec![held(&claimed)])).unwrap();
@@ -129,13 +129,15 @@ fn q07_a_pause_that_is_over_at_once_wakes_who_waits() {
     client.send("a", b"text");
     for _ in 0..4 {
         let claimed = client.await_one(&["a"]);
-        let later = Fail { held: held(&claimed), reason: "soon".to_owned(), then: Then::Later(Some(1)) };
+        let later =
+            Fail { held: held(&claimed), reason: "soon".to_owned(), then: Disposition::Later(Some(1)) };
         client.call(None, Request::Fail(later)).unwrap();
-        // Well before the wait of the claim would be over.
+        // Well before the claim's wait would be over.
         let wait = Claim { wait_ms: 20_000, ..claiming(&["a"], 1, PATIENCE) };
         let again = client.claims(None, wait);
         assert_eq!(again.len(), 1);
-        let back = Fail { held: held(&again[0]), reason: "not begun".to_owned(), then: Then::GiveBack };
+        let back =
+            Fail { held: held(&again[0]), reason: "not begun".to_owned(), then: Disposition::GiveBack };
         client.call(None, Request::Fail(back)).unwrap();
     }
 }

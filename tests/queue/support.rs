@@ -1,9 +1,9 @@
-//! What several of these tests use: a pool without a watcher, a client on the socket, messages as shown.
+//! Shared helpers: a pool without a watcher, a client on the socket, messages as shown.
 
 use std::time::Duration;
 
 use protocol::blocking::Connection;
-use protocol::request::{Ack, Claim, Fail, Held, Register, Send, Then};
+use protocol::request::{Ack, Claim, ClaimRef, Disposition, Fail, Register, Send};
 use protocol::{
     Claimed, ErrorCode, Hello, MessageId, OpId, OsBytes, Refusal, Reply, Request, Response, Role, SessionRef,
     TransportError,
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::harness::{PATIENCE, Pool, Program, Talk, wait_until};
 
-/// A pool of `poold` alone, with a session `web` that runs on: what is worked needs nothing else.
+/// A pool of `poold` alone, with a session `web` that keeps running: all that queue tests need.
 #[track_caller]
 pub(super) fn pool(config: &str) -> Pool {
     let pool = Pool::bare(config);
@@ -22,32 +22,32 @@ pub(super) fn pool(config: &str) -> Pool {
     pool
 }
 
-/// A session that runs on.
+/// A session that keeps running.
 #[track_caller]
 pub(super) fn session(pool: &Pool, name: &str) -> String {
     pool.script(name, "exec sleep 1000")
 }
 
-/// A program of its own that holds what it claims without being registered: requests as JSON lines.
+/// A separate process that claims messages without being registered: requests as JSON lines.
 #[track_caller]
 pub(super) fn rpc(pool: &Pool) -> Talk {
     Talk::start(pool.poolctl().args(["--timeout", "30s", "rpc"]))
 }
 
-/// A registered worker, a program of its own, that runs this shell script for each message.
+/// A registered worker in a process of its own; it runs `script` for each message.
 #[track_caller]
 pub(super) fn worker(pool: &Pool, flags: &[&str], script: &str) -> Talk {
     let mut command = pool.poolctl();
     Talk::start(command.args(["--json", "work", "web"]).args(flags).args(["--", "sh", "-c", script]))
 }
 
-/// Sends a message by `poolctl`; its id.
+/// Sends a message with `poolctl`; returns its id.
 #[track_caller]
 pub(super) fn send(pool: &Pool, kind: &str, text: &str) -> String {
     pool.ok(&["send", "web", "--kind", kind, text])
 }
 
-/// A message as `queue show` has it.
+/// A message as `queue show` prints it.
 #[track_caller]
 pub(super) fn shown(pool: &Pool, id: impl ToString) -> Value {
     pool.json(&["queue", "show", "web", &id.to_string()])
@@ -64,7 +64,7 @@ pub(super) fn await_state(pool: &Pool, id: impl ToString, wanted: &str) {
     wait_until(&format!("message {id} is {wanted}"), PATIENCE, || state(pool, &id) == wanted);
 }
 
-/// The events of these kinds.
+/// Events of these kinds.
 #[track_caller]
 pub(super) fn events(pool: &Pool, kinds: &[&str]) -> Vec<Value> {
     let mut args = vec!["events"];
@@ -72,13 +72,13 @@ pub(super) fn events(pool: &Pool, kinds: &[&str]) -> Vec<Value> {
     pool.lines(&args)
 }
 
-/// What there is to work on a connection of this process.
+/// A client on a connection of this process.
 #[derive(Debug)]
 pub(super) struct Client {
     pub(super) connection: Connection,
 }
 
-/// The socket's address or the pool's refusal.
+/// Connects and says hello.
 fn connect(pool: &Pool, role: Role) -> Connection {
     let hello = Hello::new(role, "", "test");
     let (mut connection, _) = Connection::connect_within(&pool.socket(), &hello, Some(PATIENCE)).unwrap();
@@ -112,7 +112,7 @@ pub(super) fn claiming(kinds: &[&str], max: u32, wait: Duration) -> Claim {
     }
 }
 
-/// An operation id that nobody else has.
+/// A fresh operation id.
 pub(super) fn op() -> OpId {
     use std::sync::atomic::{AtomicU64, Ordering};
     static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -121,11 +121,11 @@ pub(super) fn op() -> OpId {
 
 /// The claim that came with a message.
 #[track_caller]
-pub(super) fn held(claimed: &Claimed) -> Held {
-    Held { id: claimed.message.id, token: claimed.message.status.token.unwrap() }
+pub(super) fn held(claimed: &Claimed) -> ClaimRef {
+    ClaimRef { id: claimed.message.id, token: claimed.message.status.token.unwrap() }
 }
 
-/// That it was refused, and with this code.
+/// Asserts that the reply is a refusal with this code.
 #[track_caller]
 pub(super) fn refused(reply: Reply, code: ErrorCode) -> Refusal {
     let refusal = reply.unwrap_err();
@@ -139,7 +139,7 @@ impl Client {
         Self { connection: connect(pool, Role::Client) }
     }
 
-    /// One that says it works `web`. Only where no reaper runs: it would end this process.
+    /// A registered worker of `web`. Only where no reaper runs: it would kill this process.
     #[track_caller]
     pub(super) fn generator(pool: &Pool, kinds: &[&str]) -> Self {
         let mut client = Self { connection: connect(pool, Role::Generator) };
@@ -150,7 +150,7 @@ impl Client {
         client
     }
 
-    /// Asks, with an operation id or without.
+    /// Makes a request, with an operation id or without.
     ///
     /// # Errors
     /// The connection's.
@@ -184,30 +184,30 @@ impl Client {
         }
     }
 
-    /// One message, if there is one now.
+    /// Claims one message, if there is one now.
     #[track_caller]
     pub(super) fn take(&mut self, kinds: &[&str]) -> Option<Claimed> {
         self.claims(None, claiming(kinds, 1, Duration::ZERO)).pop()
     }
 
-    /// One message, waited for.
+    /// Claims one message, waiting for it.
     #[track_caller]
     pub(super) fn await_one(&mut self, kinds: &[&str]) -> Claimed {
         self.claims(None, claiming(kinds, 1, PATIENCE)).pop().expect("a message comes")
     }
 
     #[track_caller]
-    pub(super) fn ack(&mut self, held: Held) -> Reply {
+    pub(super) fn ack(&mut self, held: ClaimRef) -> Reply {
         self.call(None, Request::Ack(Ack { held, result: None }))
     }
 
     #[track_caller]
-    pub(super) fn fail(&mut self, held: Held, then: Then) -> Reply {
+    pub(super) fn fail(&mut self, held: ClaimRef, then: Disposition) -> Reply {
         self.call(None, Request::Fail(Fail { held, reason: "no".to_owned(), then }))
     }
 
     #[track_caller]
-    pub(super) fn beat(&mut self, held: Held) -> Reply {
+    pub(super) fn beat(&mut self, held: ClaimRef) -> Reply {
         self.call(None, Request::Heartbeat(vec![held]))
     }
 }

@@ -1,4 +1,4 @@
-//! Who waits is woken: no message, no end and no empty queue is missed.
+//! Waiters are woken: no message, no end and no empty queue is missed.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -15,7 +15,7 @@ fn q07_every_claim_that_waits_gets_what_comes() {
     const MESSAGES: usize = 20;
     let pool = pool("");
     let worked = AtomicUsize::new(0);
-    // Each waits for one kind, and ends by a message of its own: who is not woken waits for ever.
+    // Each waits for one kind and ends by a message of its own: one that is not woken waits for ever.
     let work = |kind: &str| {
         let mut client = Client::new(&pool);
         loop {
@@ -50,7 +50,7 @@ fn q07_every_claim_that_waits_gets_what_comes() {
     assert_eq!(pool.status()["queue"]["queued"], 0);
 }
 
-/// `poolctl wait`.
+/// Runs `poolctl wait`.
 fn waits(pool: &Pool, what: &str) -> Talk {
     Talk::start(pool.poolctl().args(["wait", "web", "--for", what, "--timeout", "60s"]))
 }
@@ -62,7 +62,7 @@ fn q07_who_waits_for_an_empty_queue_or_the_end_of_a_message_hears_of_it() {
     pool.ok(&["wait", "web", "--for", "queue-empty"]);
     let ids: Vec<String> = (0..2).map(|n| send(&pool, "a", &n.to_string())).collect();
     let (mut empty, mut first) = (waits(&pool, "queue-empty"), waits(&pool, &format!("message:{}", ids[0])));
-    // Whoever was not even welcomed in that time asks again.
+    // A client that was not even welcomed within the timeout asks again.
     let in_vain = |what: &str| {
         let wait = || pool.ctl(&["wait", "web", "--for", what, "--timeout", "100ms"]);
         drop(eventually("it is answered", PATIENCE, || Some(wait()).filter(|told| told.code != 7)).expect(6));
@@ -77,7 +77,7 @@ fn q07_who_waits_for_an_empty_queue_or_the_end_of_a_message_hears_of_it() {
     let two = client.take(&[]).unwrap();
     client.ack(held(&two)).unwrap();
     assert_eq!(empty.await_end(), Some(0));
-    // What is so already is not waited for.
+    // A condition that holds already returns at once.
     pool.ok(&["wait", "web", "--for", &format!("message:{}", ids[1])]);
     pool.ctl(&["wait", "web", "--for", "message:999999"]).expect(3);
 }
@@ -93,7 +93,7 @@ fn q07_who_waits_goes_on_with_the_next_daemon() {
     pool.await_poold();
     let mut end = waits(&pool, &format!("message:{id}"));
     let mut empty = waits(&pool, "queue-empty");
-    // One that never reached a daemon does not wait for another.
+    // A client that never reached a daemon does not wait for another.
     let log = pool.path("poold.log");
     let has_met = |pid: u32| {
         let log = std::fs::read_to_string(&log).unwrap();

@@ -1,9 +1,9 @@
-//! Whom no rule may name: panes of others, who is attached, who shows that it lives.
+//! What no rule may name: panes of others, attached sessions, and those that give signs of life.
 
 use super::support::{Process, SOON, await_look, events};
 use crate::harness::{PATIENCE, Pool, Talk, wait_until};
 
-/// Every rule ends what it applies to: soon, but not as soon as a busy machine lets one that is at it be still.
+/// Every rule kills, soon, but later than a busy machine may keep a working session silent.
 const STRICT: &str = "idle_session = '5s'\nhung = '5s'\nstale_agent = '5s'\nstale_worker = '5s'\n\
                       [reaper.policy]\nidle_session = 'kill'\nhung = 'kill'\nstale_agent = 'kill'\nstale_worker = 'kill'\n";
 
@@ -26,7 +26,7 @@ fn p06_panes_of_others_who_is_attached_and_who_lives_are_never_named() {
     let _client = attached(&pool, &attached_to);
     pool.ok(&["unpin", &attached_to]);
     let pinned = pool.ok(&["new", "pinned", "--pin", "--", "sleep", "1000"]);
-    // One that has much to do and tells so, and a worker that tells nothing but that it lives.
+    // A session with much to do that writes all the time, and a worker that only sends heartbeats.
     pool.script("busy", "while :; do echo; sleep 0.1; done");
     pool.ok(&["send", "busy", "text"]);
     let mut worker = pool.poolctl();
@@ -57,7 +57,7 @@ fn p06_panes_of_others_who_is_attached_and_who_lives_are_never_named() {
 
     let mut ended = 0;
     for n in 0..2 {
-        // The rules are in force: one that has nothing to do is ended.
+        // The rules are in force: a session with nothing to do is ended.
         let idle = pool.script(&format!("idle{n}"), "exec sleep 1000");
         wait_until("it is ended", PATIENCE, || {
             let named = pool.json(&["reap", "--dry-run"]);

@@ -1,5 +1,6 @@
-//! Everything at once: sessions come and go, messages are sent and worked, locks are held, and whatever runs is killed
-//! at random. In the end everything is ended and counted: nothing is left, and no message is lost or worked twice.
+//! Everything at once: sessions come and go, messages are sent and worked, locks are held, and all processes
+//! are killed at random. At the end everything is stopped and counted: nothing is left, and no message is
+//! lost or worked twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -19,7 +20,7 @@ use crate::harness::{
     PATIENCE, Pool, Program, Talk, eventually, number, pids, send_signal, wait_until, words,
 };
 
-/// How long it lasts; `POOL_CHAOS_SECONDS` asks for more.
+/// Duration in seconds; `POOL_CHAOS_SECONDS` sets more.
 const SECONDS: usize = 8;
 const CONFIG: &str = r#"
 [pool]
@@ -54,7 +55,8 @@ parkable = true
 "#;
 /// The session whose messages are counted; it is never removed.
 const WORKED: &str = "worked";
-/// What somebody runs: one that reads, one that ends, one that nothing asks to end, one that leaves children behind.
+/// Programs of sessions: one that reads, one that ends, one that ignores requests to end, one that leaves
+/// children behind.
 const PROGRAMS: [&str; 4] = [
     "exec cat",
     "sleep 0.7; exit 1",
@@ -62,7 +64,7 @@ const PROGRAMS: [&str; 4] = [
     "(setsid sleep 1000 &); sleep 1000 & echo; wait",
 ];
 
-/// Numbers by chance, the same for the same seed.
+/// Pseudo-random numbers, the same for the same seed.
 struct Chance(u64);
 
 impl Chance {
@@ -84,7 +86,7 @@ impl Chance {
     }
 }
 
-/// What was done, by its name.
+/// Counts by name.
 #[derive(Default)]
 struct Tally(Mutex<BTreeMap<String, usize>>);
 
@@ -104,12 +106,12 @@ struct Chaos<'a> {
     stop: AtomicBool,
     done: Tally,
     killed: Tally,
-    /// Messages that were acknowledged.
+    /// Acknowledged messages.
     sent: Mutex<BTreeSet<u64>>,
     next: AtomicU64,
 }
 
-/// Set when this is dropped, also where a test fails.
+/// Sets the flag on drop, also when a test fails.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -118,7 +120,7 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// Says it past the capture of the test runner.
+/// Prints past the test runner's capture.
 fn say(text: &str) {
     drop(writeln!(std::io::stderr(), "chaos: {text}"));
 }
@@ -128,7 +130,7 @@ impl Chaos<'_> {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// What users do, one thing after the other. Anything may be refused; nothing may hang or crash.
+    /// A user's actions, one after the other. Any may be refused; none may hang or crash.
     fn user(&self, mut chance: Chance) {
         while !self.over() {
             let name = format!("s{}", chance.below(10));
@@ -162,7 +164,7 @@ impl Chaos<'_> {
                 _ => vec!["rm", "--force", "--purge", name],
             };
             if name == WORKED {
-                // It is always to be there, and takes messages.
+                // This session always stays, and takes messages.
                 match args[0] {
                     "rm" | "new" => args = vec!["send", name, "text"],
                     "kill" => args = vec!["restart", name],
@@ -180,14 +182,14 @@ impl Chaos<'_> {
                 continue;
             }
             let code = client.await_end();
-            // Refused, timed out, no poold, or the end of a command under a lock.
+            // Refused, timed out, no `poold`, or the end of a command under a lock.
             let expected =
                 code.is_some_and(|code| (0..=9).contains(&code) || [130, 137, 143].contains(&code));
             assert!(expected, "{args:?}: {code:?} {}", client.errors());
         }
     }
 
-    /// Sends what is to be worked, until each is acknowledged.
+    /// Sends messages for the workers, each until it is acknowledged.
     fn sender(&self) {
         for n in 0.. {
             let (key, kind) = (format!("k{n}"), ["one", "two"][n % 2]);
@@ -198,14 +200,14 @@ impl Chaos<'_> {
                     self.sent.lock().unwrap().insert(told.text().parse().unwrap());
                     break;
                 }
-                // It is over for a moment, there is no poold, or that is slow.
+                // The session has ended for a moment, there is no `poold`, or it is slow.
                 assert!([5, 6, 7].contains(&told.code), "{told:?}");
                 self.done.note(&format!("message again ({})", told.code));
                 if self.over() {
                     return;
                 }
             }
-            // What is worked is less than what can be sent: it has to come to an end.
+            // Workers are slower than senders, and the queue has to be emptied at the end.
             while !self.over() && n % 64 == 63 && open_of(self.pool, kind).is_none_or(|open| open > 400) {
                 thread::sleep(Duration::from_secs(1));
             }
@@ -216,7 +218,7 @@ impl Chaos<'_> {
         }
     }
 
-    /// What a worker runs for each message: it says where it finds another one at the same message.
+    /// The workers' script: it records a message that another process is working at the same time.
     fn handler(&self) -> String {
         format!(
             "at={}/$POOL_MESSAGE_ID; for pid in $(cat $at 2>/dev/null); do case $(cut -d' ' -f3 /proc/$pid/stat 2>/dev/null) in \
@@ -232,7 +234,7 @@ impl Chaos<'_> {
         Talk::start(command.args(["--", "sh", "-c", &self.handler()]))
     }
 
-    /// Workers of one kind, of which each is killed or stopped some time, or goes by itself.
+    /// Runs workers of one kind; each is killed, stopped or told to end at some time.
     fn workers(&self, kind: &str, mut chance: Chance) {
         while !self.over() {
             let mut worker = self.work(kind, &[]);
@@ -265,7 +267,7 @@ impl Chaos<'_> {
         }
     }
 
-    /// Kills something, and puts another one there where nobody else does.
+    /// Kills something, and starts its replacement unless something else does.
     fn kill_something(&self, chance: &mut Chance, daemons: bool) {
         let pool = self.pool;
         for program in Program::ALL {
@@ -310,7 +312,7 @@ impl Chaos<'_> {
     }
 }
 
-/// The log writers of a pool.
+/// Pids of a pool's log writers.
 fn log_writers(dir: &Path) -> Vec<u32> {
     let of_pool = |pid: &u32| {
         let line = words(*pid);
@@ -321,7 +323,7 @@ fn log_writers(dir: &Path) -> Vec<u32> {
     pids().into_iter().filter(of_pool).collect()
 }
 
-/// What a pool has that could leak, by its name.
+/// Numbers of everything in a pool that could leak, by name.
 fn count(pool: &Pool) -> BTreeMap<&'static str, usize> {
     let socket = pool.tmux_socket();
     let clients = pids().into_iter().filter(|pid| {
@@ -356,28 +358,28 @@ fn count(pool: &Pool) -> BTreeMap<&'static str, usize> {
     ])
 }
 
-/// Nobody else does anything any more: everything is removed.
+/// Removes everything, with nothing else at work any more.
 #[track_caller]
 fn remove_all(pool: &Pool) {
     wait_until("everything is removed", PATIENCE * 2, || {
         for session in pool.lines(&["ls", "--all"]) {
-            // One that is just ending is removed the next time.
+            // A session that is just ending is removed the next time.
             let _told =
                 pool.ctl(&["--timeout", "20s", "rm", "--force", "--purge", session["id"].as_str().unwrap()]);
         }
         pool.lines(&["ls", "--all"]).is_empty()
     });
-    // The directory of one whose removal `poold` died over is left to this.
+    // Directories of sessions during whose removal `poold` died are left to `prune`.
     say(&format!("prune: {}", pool.ok(&["--json", "prune", "--purge"])));
 }
 
-/// As it is when nothing runs, and has run.
+/// The counts of a pool in which nothing runs any more.
 #[track_caller]
 fn at_rest(pool: &Pool) -> BTreeMap<&'static str, usize> {
     pool.await_complete();
     pool.ok(&["new", "first", "--", "sleep", "1000"]);
     pool.ok(&["rm", "--force", "--purge", "first"]);
-    // Threads for slow work end when there is none for ten seconds.
+    // Threads for slow work end after ten idle seconds.
     let mut last = count(pool);
     eventually("it rests", PATIENCE * 2, || {
         thread::sleep(Duration::from_millis(500));
@@ -420,7 +422,7 @@ fn whatever_is_killed_nothing_is_left_and_no_message_is_lost_or_worked_twice() {
         scope.spawn(|| chaos.sender());
         let mut chance = Chance(seed + 20);
         let began = Instant::now();
-        // The daemons of the last quarter live to its end, so that what they do not give back is seen.
+        // The daemons of the last quarter live to the end, so that their leaks are seen.
         while !chaos.over() && began.elapsed() < Duration::from_secs(seconds) {
             chaos.kill_something(&mut chance, began.elapsed().as_secs() * 4 < seconds * 3);
             thread::sleep(Duration::from_millis(50 + chance.below(350)));
@@ -431,7 +433,8 @@ fn whatever_is_killed_nothing_is_left_and_no_message_is_lost_or_worked_twice() {
     settle(&pool, &chaos, &before);
 }
 
-/// How many messages of a kind are not over, unless there is no poold just now. A listing without the kind would end at a thousand of both.
+/// Number of unfinished messages of a kind; none while there is no `poold`. A listing of all kinds would end
+/// at a thousand.
 fn open_of(pool: &Pool, kind: &str) -> Option<usize> {
     let states = ["queued", "claimed", "revoking"].map(|state| ["--state", state]);
     let args =
@@ -441,7 +444,7 @@ fn open_of(pool: &Pool, kind: &str) -> Option<usize> {
     (told.code == 0).then(|| told.json_lines().len())
 }
 
-/// Everything that was sent is worked, everything is ended, and nothing is left.
+/// Asserts that every message is worked, everything is ended, and nothing is left.
 #[track_caller]
 fn settle(pool: &Pool, chaos: &Chaos<'_>, before: &BTreeMap<&'static str, usize>) {
     let connected = || {
@@ -450,7 +453,7 @@ fn settle(pool: &Pool, chaos: &Chaos<'_>, before: &BTreeMap<&'static str, usize>
     wait_until("all daemons are there", PATIENCE, || connected() == 2);
     for kind in ["one", "two"] {
         let mut last = chaos.work(kind, &["--until-empty"]);
-        // However many there are, as long as they become fewer.
+        // No matter how many are left, as long as they become fewer.
         let (mut least, mut since) = (usize::MAX, Instant::now());
         loop {
             let left = open_of(pool, kind).expect("poold answers");
@@ -461,7 +464,7 @@ fn settle(pool: &Pool, chaos: &Chaos<'_>, before: &BTreeMap<&'static str, usize>
                 break;
             }
             assert!(since.elapsed() < PATIENCE * 2, "{left} of {kind} are left: {}", last.errors());
-            // What a dying worker held came back after this one had ended.
+            // Claims of a dying worker returned after this worker had ended.
             if last.has_ended() {
                 last = chaos.work(kind, &["--until-empty"]);
             }
@@ -489,7 +492,7 @@ fn settle(pool: &Pool, chaos: &Chaos<'_>, before: &BTreeMap<&'static str, usize>
         pairs.collect::<Vec<_>>().join(", ")
     };
     let mut after = at_rest(pool);
-    // There stay as many threads for slow work as were needed at once: each look gives them something to do.
+    // Threads for slow work stay as many as were needed at once: every status check uses some.
     let slack = |what: &str| match what {
         what if what.contains("threads") => 8,
         what if what.contains("descriptors") => 3,

@@ -1,4 +1,5 @@
-//! What the tests of locks, rules and workers use: a lock that a program of its own holds, what the journal says.
+//! Shared helpers of the tests of locks, rules and workers: a lock held by a process of its own, events of
+//! the journal.
 
 use std::fs;
 
@@ -7,22 +8,22 @@ use serde_json::Value;
 
 use crate::harness::{Output, PATIENCE, Pool, Talk, wait_until};
 
-/// A lock that a program of its own holds, until its input ends.
+/// A lock held by a process of its own until its input ends.
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) talk: Talk,
-    /// As the command has it in its environment.
+    /// Token from the command's environment.
     pub(super) token: String,
 }
 
-/// Waits for a lock and then says its token and session.
+/// Waits for a lock, then prints its token and session.
 pub(super) fn wants(pool: &Pool, session: &str, flags: &[&str]) -> Talk {
     let mut command = pool.poolctl();
     command.arg("lock").args(flags).arg(session).args(["--", "sh", "-c"]);
     Talk::start(command.arg("echo $POOL_LOCK_TOKEN $POOL_LOCK_SESSION; exec cat"))
 }
 
-/// It has the lock.
+/// Waits until the process has the lock.
 #[track_caller]
 pub(super) fn has(talk: Talk) -> Held {
     wait_until("it has the lock", PATIENCE, || !talk.lines().is_empty() || !talk.errors().is_empty());
@@ -42,7 +43,7 @@ impl Held {
         self.token.parse().unwrap()
     }
 
-    /// `poolctl` as the command would run it.
+    /// Runs `poolctl` as the command under the lock would.
     #[must_use = "look at the output or assert how it ended"]
     pub(super) fn ctl(&self, pool: &Pool, args: &[&str]) -> Output {
         Output::of(
@@ -51,7 +52,7 @@ impl Held {
         )
     }
 
-    /// Lets its command end; how `poolctl` ended.
+    /// Lets the command end; returns the exit code of `poolctl`.
     #[track_caller]
     pub(super) fn release(mut self) -> Option<i32> {
         self.talk.hang_up();
@@ -59,26 +60,26 @@ impl Held {
     }
 }
 
-/// Who holds the lock of a session, as `show` has it.
+/// Holder of a session's lock, as `show` prints it.
 #[track_caller]
 pub(super) fn lock(pool: &Pool, session: &str) -> Value {
     pool.show(session)["lock"].clone()
 }
 
-/// As many wait for the lock.
+/// Waits until `wanted` clients wait for the lock.
 #[track_caller]
 pub(super) fn await_waiting(pool: &Pool, session: &str, wanted: u64) {
     wait_until(&format!("{wanted} wait for the lock"), PATIENCE, || lock(pool, session)["waiting"] == wanted);
 }
 
-/// The events of these kinds.
+/// Events of these kinds.
 #[track_caller]
 pub(super) fn events(pool: &Pool, kinds: &[&str]) -> Vec<Value> {
     let kinds = kinds.iter().flat_map(|kind| ["--kind", kind]);
     pool.lines(&["events"].into_iter().chain(kinds).collect::<Vec<_>>())
 }
 
-/// What a rule found in a session: rule and action, in order.
+/// Rule and action of each finding about a session, in order.
 #[track_caller]
 pub(super) fn found(pool: &Pool, session: &str) -> Vec<(String, String)> {
     let events = pool.lines(&["events", "--session", session, "--kind", "stale_found"]);
@@ -89,7 +90,8 @@ pub(super) fn found(pool: &Pool, session: &str) -> Vec<(String, String)> {
     events.iter().map(|event| (word(event, "rule"), word(event, "action"))).collect()
 }
 
-/// The journal's account of the locks: a session's is given only when nobody has it, each time with a larger token.
+/// Asserts by the journal that a session's lock is granted only while free, each time with a larger token;
+/// returns the number of grants.
 #[track_caller]
 pub(super) fn one_at_a_time(pool: &Pool) -> usize {
     let mut open: std::collections::BTreeMap<String, String> = Default::default();
@@ -109,13 +111,13 @@ pub(super) fn one_at_a_time(pool: &Pool) -> usize {
     events.iter().filter(|event| event["kind"] == "lock_granted").count()
 }
 
-/// The lines of a file of the test; none where it is not there.
+/// Lines of one of the test's files; none where it does not exist.
 pub(super) fn lines_of(pool: &Pool, name: &str) -> Vec<String> {
     let text = fs::read_to_string(pool.path(name)).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
 }
 
-/// A shell script that notes each of its runs in one file of the test, and what it reads in another one.
+/// A shell script that notes each of its runs in the file `runs` and its input in the file `got`.
 pub(super) fn recorder(pool: &Pool) -> String {
     let (runs, got) = (pool.path("runs"), pool.path("got"));
     format!("echo run >>{}; exec cat >>{}", runs.display(), got.display())

@@ -1,5 +1,5 @@
-//! Locks for everybody: one holder at a time, in the order of coming, whoever dies; what a holder does by `poolctl`
-//! works, what others would do to the session does not.
+//! Locks for users: one holder at a time, in order of arrival, whatever dies; a holder's `poolctl` commands
+//! work, those of others on the session are refused.
 
 use std::os::unix::net::UnixStream;
 use std::thread;
@@ -11,7 +11,7 @@ use super::held::{await_waiting, events, has, hold, lines_of, lock, one_at_a_tim
 use crate::faults::support::crashing;
 use crate::harness::{PATIENCE, Pool, Program, Talk, eventually, gone, is_stopped, send_signal, wait_until};
 
-/// A pool with a session that keeps what it is sent.
+/// A pool with a session that records its input.
 #[track_caller]
 fn reader() -> Pool {
     let pool = Pool::with("[restart]\nbackoff = '50ms'\n[reaper]\ngrace = '300ms'\ninterval = '100ms'\n");
@@ -20,7 +20,7 @@ fn reader() -> Pool {
     pool
 }
 
-/// What was told of a session, but for what its program does, which may be told at any time.
+/// Kinds of a session's events, without those about its program's activity, which may come at any time.
 #[track_caller]
 fn kinds(pool: &Pool, session: &str) -> Vec<String> {
     let mut kinds = pool.event_kinds(session);
@@ -32,7 +32,7 @@ fn kinds(pool: &Pool, session: &str) -> Vec<String> {
 fn under_a_lock_all_that_is_refused_to_others_is_done_and_the_exit_code_is_the_commands() {
     let pool = reader();
     let ctl = env!("CARGO_BIN_EXE_poolctl");
-    // What was read is written before its program is ended.
+    // Waits until the input was written, before its program is ended.
     let wrote =
         |text: &str| format!("until grep -qx {text} {}; do sleep 0.02; done", pool.path("got").display());
     let (wrote_text, wrote_woken) = (wrote("text"), wrote("woken"));
@@ -47,10 +47,10 @@ fn under_a_lock_all_that_is_refused_to_others_is_done_and_the_exit_code_is_the_c
     assert_eq!(lock(&pool, "site"), Value::Null);
     wait_until("all of it ran", PATIENCE, || lines_of(&pool, "runs").len() == 4);
     assert_eq!(lines_of(&pool, "got"), ["x", "text", "woken"]);
-    // So is its end by a signal, and what cannot be run.
+    // The end of the command by a signal, and a command that cannot be run, are passed on too.
     let _killed = pool.ctl(&["lock", "site", "--", "sh", "-c", "kill -9 $$"]).expect(137);
     let _missing = pool.ctl(&["lock", "site", "--", "/nowhere/program"]).expect(127);
-    // What is removed under its lock is gone, and nobody can hold it any more.
+    // A session removed under its lock is gone, and its lock cannot be taken any more.
     let held = hold(&pool, "site", &[]);
     let _removed = held.ctl(&pool, &["rm", "--force", "site"]).expect(0);
     assert!([Some(0), Some(4)].contains(&held.release()));
@@ -126,7 +126,7 @@ fn what_others_would_do_to_a_locked_session_is_refused_and_nothing_happens() {
     let mut after = kinds(&pool, "web");
     assert_eq!(after.pop().as_deref(), Some("lock_granted"));
     assert_eq!(after, before, "nothing happened");
-    // The token of another session's lock is no right to this one.
+    // The token of another session's lock gives no right to this one.
     pool.script("other", "exec sleep 1000");
     let foreign = hold(&pool, "other", &[]);
     let _refused = foreign.ctl(&pool, &["kill", "web"]).expect(4);
@@ -154,14 +154,14 @@ fn what_is_queued_looked_at_or_worked_waits_for_no_lock_and_what_is_typed_does()
     let done = pool.json(&["queue", "show", "web", work.text()]);
     assert_eq!(done["state"], "done");
     let message = quick(&["send", "web", "first"]);
-    // What came to another session later is there.
+    // A message sent later to another session has arrived.
     pool.ok(&["send", "other", "--wait", "done", "text"]);
     assert_eq!(pool.json(&["queue", "show", "web", message.text()])["state"], "queued");
     assert_eq!(lines_of(&pool, "got").len(), 0);
     assert_eq!(held.release(), Some(0));
     pool.ok(&["send", "web", "--wait", "done", "second"]);
     wait_until("both were typed", PATIENCE, || lines_of(&pool, "got") == ["first", "second"]);
-    // Under a lock in which something is sent, what was sent before goes first.
+    // A prompt sent under a lock follows the earlier ones.
     let held = hold(&pool, "web", &[]);
     pool.ok(&["send", "web", "third"]);
     let _sent = held.ctl(&pool, &["send", "web", "--wait", "done", "fourth"]).expect(0);
@@ -182,7 +182,7 @@ fn a_locked_session_is_not_evicted_not_started_by_itself_and_not_pruned() {
     };
     let kept = keeper("kept");
     let held = hold(&pool, &kept, &[]);
-    // A second one that may be parked goes instead, and where there is none, nobody does.
+    // Another session that may be parked goes instead; without one, none does.
     keeper("quiet");
     pool.ok(&["new", "third", "--wait-slot", "30s", "--", "sleep", "1000"]);
     assert_eq!((pool.lifecycle(&kept).as_str(), pool.lifecycle("quiet").as_str()), ("live", "parked"));
@@ -194,7 +194,7 @@ fn a_locked_session_is_not_evicted_not_started_by_itself_and_not_pruned() {
     assert_eq!(held.release(), Some(0));
     let _pruned = pool.ctl(&["prune"]).expect(0);
     let _gone = pool.ctl(&["show", &kept]).expect(3);
-    // A program that ended is started again when its lock is free.
+    // A program that ended is started again once its lock is free.
     let script = |name: &str| {
         format!(
             "echo run >>{0}.{name}; until [ -e {0}.go ]; do sleep 0.02; done; exit 1",
@@ -216,7 +216,7 @@ fn a_locked_session_is_not_evicted_not_started_by_itself_and_not_pruned() {
     wait_until("it is started", PATIENCE, || lines_of(&pool, "x.locked").len() > 1);
 }
 
-/// The command of a holder.
+/// Pid of a holder's command.
 #[track_caller]
 fn command_of(held: &Talk) -> u32 {
     eventually("it has a command", PATIENCE, || crate::harness::children(held.pid()).first().copied())
@@ -268,7 +268,7 @@ fn l02_a_lock_holds_on_when_poold_is_killed() {
         assert_eq!((&shown["token"], &shown["holder"]["pid"]), (&json!(held.token), &json!(held.talk.pid())));
         let _refused = pool.ctl(&["kill", "web"]).expect(4);
         let _typed = held.ctl(&pool, &["send", "web", "--wait", "done", "text"]).expect(0);
-        // Whoever waited waits again.
+        // The waiting client waits again.
         await_waiting(&pool, "web", 1);
     }
     wait_until("it was typed", PATIENCE, || lines_of(&pool, "got") == ["text", "text"]);
@@ -277,7 +277,7 @@ fn l02_a_lock_holds_on_when_poold_is_killed() {
     let next = has(next);
     assert!(next.number() > token && next.number().epoch > token.epoch);
     assert_eq!(next.release(), Some(0));
-    // One whose holder dies while no poold runs is free after it.
+    // A lock whose holder dies while no `poold` runs is free afterwards.
     let held = hold(&pool, "web", &["--lease", "1h"]);
     pool.kill9(Program::Poold);
     held.talk.end();
@@ -305,7 +305,8 @@ fn a_lease_is_over_when_it_is_whatever_else_is_due_later() {
     }
 }
 
-// That a claim's holder which slept past its lease can settle nothing is tested with the claims (`queue::leases`).
+// That the holder of a claim that slept past its lease can settle nothing is tested with the claims
+// (`queue::leases`).
 #[test]
 fn l05_a_holder_that_slept_past_its_lease_can_do_nothing() {
     let pool = reader();
@@ -319,7 +320,7 @@ fn l05_a_holder_that_slept_past_its_lease_can_do_nothing() {
     assert!(next.number() > held.number());
     let revoked = events(&pool, &["lock_revoked"]);
     assert_eq!((revoked.len(), &revoked[0]["token"]), (1, &json!(held.token)));
-    // While its command runs on: nothing that it says under the old token is done.
+    // Its command still runs: no request under the old token is carried out.
     let before = kinds(&pool, "web");
     let attempts: [&[&str]; 6] = [
         &["keys", "web", "x", "Enter"],
@@ -335,7 +336,7 @@ fn l05_a_holder_that_slept_past_its_lease_can_do_nothing() {
     assert_eq!(kinds(&pool, "web"), before);
     let shown = lock(&pool, "web");
     assert_eq!(shown["token"], json!(next.token));
-    // Resumed it learns that, and ends what runs under it.
+    // Resumed, `poolctl lock` learns of the loss and ends its command.
     send_signal(held.talk.pid(), Signal::SIGCONT);
     let mut talk = held.talk;
     assert_eq!(talk.await_end(), Some(4));
@@ -368,7 +369,7 @@ fn force_takes_a_lock_away_before_all_who_wait() {
     assert_eq!(one_at_a_time(&pool), 3);
 }
 
-/// The reply to a line that another process says.
+/// The reply to the n-th line sent by another process.
 #[track_caller]
 fn reply(rpc: &Talk, n: usize) -> Value {
     wait_until("it is answered", PATIENCE, || rpc.lines().len() > n || !rpc.errors().is_empty());
@@ -393,7 +394,7 @@ fn a_lock_that_is_asked_for_twice_is_given_once_across_a_crash() {
         pool.start(Program::Poold);
         pool.await_poold();
         let answer = reply(&rpc, 0);
-        // Whoever was not told asks again, for the same.
+        // A client without an answer repeats its request.
         rpc.say(ASK);
         let again = reply(&rpc, 1);
         let locked = &again["ok"]["locked"];
@@ -451,7 +452,7 @@ fn many_who_lock_and_die_leave_the_lock_free() {
             });
         }
     });
-    wait_until("nobody holds it", PATIENCE, || lock(&pool, "web") == Value::Null);
+    wait_until("the lock is free", PATIENCE, || lock(&pool, "web") == Value::Null);
     assert_eq!(one_at_a_time(&pool), 16);
     pool.ok(&["kill", "web"]);
 }

@@ -1,4 +1,4 @@
-//! What should be dead is dead, or named; and nothing else is touched.
+//! Processes that should be dead are ended or named; no others are touched.
 
 #[cfg(target_os = "linux")]
 mod bystanders;

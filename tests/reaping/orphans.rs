@@ -1,4 +1,5 @@
-//! What bears a mark of something that is over is ended and told; a mark that is nobody's, or another pool's, is none.
+//! A process with the mark of something that has ended is ended and reported; a mark of nobody's or of
+//! another pool's counts for nothing.
 
 use std::path::Path;
 
@@ -9,7 +10,7 @@ use super::support::{
 };
 use crate::harness::{PATIENCE, Pool, Program, Talk, environ, send_signal, wait_until};
 
-/// A command that leaves a process in a session of its own, which notes its pid in this file.
+/// A command that leaves a process in a session of its own, which writes its pid to this file.
 fn leave(file: &Path) -> String {
     format!("setsid sh -c 'echo $$ >>{}; exec sleep 1000' </dev/null >/dev/null 2>&1 &", file.display())
 }
@@ -19,7 +20,7 @@ fn mark(process: Process) -> String {
     all.into_iter().find_map(|entry| entry.strip_prefix("POOL_INCARNATION=").map(str::to_owned)).unwrap()
 }
 
-/// The findings of the rule about a process.
+/// Findings of a rule about a process.
 #[track_caller]
 fn found(pool: &Pool, rule: &str, process: Process) -> Vec<serde_json::Value> {
     let names =
@@ -28,7 +29,7 @@ fn found(pool: &Pool, rule: &str, process: Process) -> Vec<serde_json::Value> {
     all.into_iter().filter(|e| e["rule"] == rule && names(e["evidence"].as_str().unwrap())).collect()
 }
 
-/// A session with a program and a process that has left it: both of them, and the init.
+/// A session with a program and a process detached from it; returns job, program and init.
 #[track_caller]
 fn with_a_job(pool: &Pool) -> (String, Process, Process, Process) {
     let id = pool.script("web", &format!("{} exec sleep 1000", leave(&pool.path("job.pid"))));
@@ -92,7 +93,7 @@ fn marks_of_nobody_and_of_another_pool_are_no_reason() {
     let id = foreign.script("web", "exec sleep 1000");
     let lives = mark(Process::of(foreign.pane_pids(&id).0).unwrap());
     let unknown = "00112233445566778899aabbccddeeff";
-    // The marks of claims: any pool has the same.
+    // Claim marks are numbers: every pool has the same ones.
     let claim = "00000000000000010000000000000001";
     let strays = [
         stray(&pool, &[("POOL_INCARNATION", unknown), ("POOL_SOCKET", socket)]),
@@ -104,7 +105,7 @@ fn marks_of_nobody_and_of_another_pool_are_no_reason() {
         stray(&pool, &[("POOL_INCARNATION", &tag[..31]), ("POOL_SOCKET", socket)]),
         stray(&pool, &[("POOL_SOCKET", socket), ("POOL_SESSION", "sess_1")]),
     ];
-    // This one is of a claim of this pool, and that is over.
+    // This one belongs to a claim of this pool that is over.
     await_end(&pool, claim);
     for _ in 0..3 {
         await_look(&pool);
@@ -126,7 +127,7 @@ fn orphans_may_only_be_told_of() {
         orphan
     };
     let first = orphan(&over(&pool));
-    // By then it was looked at again, and again.
+    // By then several more searches were made.
     let others = [orphan(&over(&pool)), orphan(&over(&pool))];
     let told = found(&pool, "orphans", first.0[0]);
     assert_eq!(told.len(), 1, "{told:?}");

@@ -1,5 +1,5 @@
-//! `poold`, the reaper or the tmux server dies at each step of an end. The end state is right: everything is gone, its
-//! slot is free, no message is worked twice at once, no claim is left, and whoever stands by is not touched.
+//! `poold`, the reaper or the tmux server dies at each step of an end. Afterwards everything is gone, its
+//! slot is free, no message is worked twice at once, no claim is left, and no bystander is touched.
 
 use std::cell::OnceCell;
 use std::fs;
@@ -15,22 +15,22 @@ use super::support::{Ours, Process, events, over, slots, stray};
 use crate::faults::support::crashing;
 use crate::harness::{PATIENCE, Pool, Program, Talk, eventually, number, send_signal, wait_until};
 
-/// Each so often; `POOL_CRASH_ROUNDS` asks for more.
+/// Rounds at each death; `POOL_CRASH_ROUNDS` sets more.
 const ROUNDS: usize = 1;
 const CONFIG: &str = "[pool]\ncgroup = 'off'\nmin_free_disk = '0B'\nmin_free_memory = '0B'\n[queue]\nretry_backoff = '0ms'\n\
                       breaker_failures = 0\nmax_attempts = 1000\n[reaper]\ngrace = '200ms'\ninterval = '100ms'\n\
                       max_kills_per_minute = 100000\n";
 
-/// Who dies, and where.
+/// What dies, and when.
 #[derive(Debug, Clone, Copy)]
 enum Death {
     /// `poold`, at a crash point.
     Poold(&'static str),
-    /// The reaper, likewise.
+    /// The reaper, at a crash point.
     Reaper(&'static str),
     /// The reaper, as soon as it has a lease.
     ReaperAtWork,
-    /// Both.
+    /// Reaper and `poold`.
     Both,
     /// The tmux server.
     Server,
@@ -53,13 +53,13 @@ const DEATHS: [Death; 13] = [
 ];
 
 fn leases(pool: &Pool) -> usize {
-    // There may be no poold.
+    // There may be no `poold`.
     let told = pool.ctl(&["--json", "--timeout", "2s", "events", "--kind", "reap_started"]);
     told.stdout.lines().count()
 }
 
-/// Has the death come while this is ended, and puts another one in the place of whoever died. `begin`: it is to end from
-/// here on. `is_over`: nothing is left of it.
+/// Makes the death happen during an end, and replaces the dead process. `begin` starts the end; `is_over` is
+/// true once nothing is left.
 #[track_caller]
 fn across(pool: &Pool, death: Death, begin: impl FnOnce(), is_over: impl Fn() -> bool) {
     match death {
@@ -113,7 +113,7 @@ fn across(pool: &Pool, death: Death, begin: impl FnOnce(), is_over: impl Fn() ->
     wait_until(&format!("{death:?}: nothing is left of it"), PATIENCE * 2, is_over);
 }
 
-/// A session of the pool that nothing is to happen to; another one where the server died.
+/// A session that must not be affected; replaced by a new one where the server died.
 struct Bystander<'a> {
     pool: &'a Pool,
     agent: Process,
@@ -126,7 +126,7 @@ impl<'a> Bystander<'a> {
         Self { pool, agent: Process::of(pool.pane_pids(&id).0).unwrap() }
     }
 
-    /// It runs as before, holds the one slot, and nobody holds or leases anything.
+    /// Asserts that it runs as before and has the only slot, and that there are no locks or leases.
     #[track_caller]
     fn check(&mut self, death: Death) {
         if matches!(death, Death::Server) {
@@ -147,7 +147,7 @@ impl<'a> Bystander<'a> {
     }
 }
 
-/// No file of what is over is left in `run/`.
+/// Asserts that no file of the incarnation is left in `run/`.
 #[track_caller]
 fn no_files(pool: &Pool, death: Death, tag: &str) {
     let left = || {
@@ -157,14 +157,14 @@ fn no_files(pool: &Pool, death: Death, tag: &str) {
     wait_until(&format!("{death:?}: {:?} are gone", left()), PATIENCE, || left().is_empty());
 }
 
-/// The tag of a session's incarnation.
+/// Tag of a session's incarnation.
 #[track_caller]
 fn tag(pool: &Pool, name: &str) -> String {
     let panes = pool.tmux_panes("#{@pool_id} #{session_name}");
     panes.iter().find_map(|pane| pane.strip_suffix(&format!(" {name}"))).unwrap().to_owned()
 }
 
-/// The processes whose pids a file names.
+/// The processes whose pids a file lists.
 #[track_caller]
 fn noted(file: &Path, count: usize) -> Ours {
     Ours(super::support::noted(file, count))
@@ -174,13 +174,13 @@ fn none_runs(ours: &Ours) -> bool {
     ours.0.iter().all(|process| !process.runs())
 }
 
-/// Starts what ignores TERM: itself, a child, and one that left it.
+/// Starts a session that ignores TERM: program, child, and a detached process.
 fn stubborn(pids: &Path) -> String {
     let one = format!("trap '' TERM HUP INT; echo $$ >>{}; while :; do sleep 1; done", pids.display());
     format!("(setsid sh -c \"{0}\" &); sh -c \"{0}\" & {1}", one.replace('$', "\\$"), one)
 }
 
-/// A pool, and each death in turn.
+/// Runs `with` for each death, in a pool of its own.
 fn each(with: impl Fn(&Pool, Death, &str)) {
     let pool = Pool::with(CONFIG);
     let mut bystander = Bystander::new(&pool);
@@ -201,7 +201,7 @@ fn p05_a_death_at_any_step_of_a_kill_leaves_nothing() {
         let pids = pool.path(name);
         let id = pool.script(name, &stubborn(&pids));
         let (ours, tag) = (noted(&pids, 3), tag(pool, name));
-        // Whoever finds no poold asks again, for the same.
+        // A client that finds no `poold` repeats its request.
         let args = ["--timeout", "60s", "kill", &id, "--op-id", name];
         let ask = || {
             eventually("there is a poold", PATIENCE * 2, || {
@@ -254,7 +254,7 @@ fn p05_a_death_at_any_step_of_the_end_of_a_worker_has_its_message_worked_once_at
         let pids = pool.path(name);
         let id = pool.script(name, "exec sleep 1000");
         let message = pool.ok(&["send", &id, "--kind", "note", "text"]);
-        // It is at work only where nobody else is.
+        // It records whether another handler is at work at the same time.
         let runs = pids.display();
         let script = format!(
             "for pid in $(cat {runs}); do case $(cut -d' ' -f3 /proc/$pid/stat) in ''|Z|X) ;; *) echo twice >>{runs}.twice;; esac; done; (setsid sleep 1000 & echo $! >>{runs}); \

@@ -1,5 +1,5 @@
-//! The rules by which running sessions are found that should end: what becomes of them is what was said of the session,
-//! its agent or the pool; what must not be ended is left alone, and why can be asked.
+//! The reaper's rules for running sessions: the action is that configured for the session, its agent or the
+//! pool; protected sessions are left alone; and the reasons can be queried.
 
 use std::fs;
 use std::thread;
@@ -11,12 +11,12 @@ use super::held::{events, found, hold, lines_of};
 use super::support::{Ours, over, stray};
 use crate::harness::{PATIENCE, Pool, Program, Talk, alive, wait_until};
 
-/// What is quiet for a moment hangs, or is idle, whichever the test asks for.
+/// A moment of silence counts as hung or idle, whichever the test asks for.
 const FAST: &str = "[pool]\ncgroup = 'off'\nmin_free_disk = '0B'\nmin_free_memory = '0B'\nidle_quiet = '100ms'\n\
                     idle_settle = '100ms'\n[restart]\nbackoff = '50ms'\n";
 const REAPER: &str = "[reaper]\ninterval = '100ms'\ngrace = '200ms'\nhung = '500ms'\n";
 
-/// An agent that may be put aside, which keeps what it is told; one that also fills its disk.
+/// An agent that may be parked and records its input; one that also fills its disk.
 const KEEPERS: &str = "[agents.keeper]\ncommand = 'sh'\nargs = ['-c', 'exec cat >>$HOME/got']\nparkable = true\n\
                        [agents.filler]\ncommand = 'sh'\nargs = ['-c', 'head -c 9000000 /dev/zero >filler; exec cat']\n\
                        parkable = true\n";
@@ -26,14 +26,14 @@ fn pool(more: &str) -> Pool {
     Pool::with(&format!("{FAST}{REAPER}{more}{KEEPERS}"))
 }
 
-/// The same where only what is quiet for so long hangs.
+/// [`pool`] where only `hung` of silence counts as hung.
 #[track_caller]
 fn slowly(hung: &str, more: &str) -> Pool {
     let reaper = REAPER.replace("'500ms'", &format!("'{hung}'"));
     Pool::with(&format!("{FAST}{reaper}{more}{KEEPERS}"))
 }
 
-/// A session to which a message cannot be typed, and which does nothing; its id.
+/// Creates a session with a prompt that cannot be typed, and which does nothing; returns its id.
 #[track_caller]
 fn hanging(pool: &Pool, name: &str, flags: &[&str]) -> String {
     let script = format!("exec cat >>{}", pool.path(format!("got.{name}")).display());
@@ -42,21 +42,21 @@ fn hanging(pool: &Pool, name: &str, flags: &[&str]) -> String {
     id
 }
 
-/// It is given a message that cannot be typed.
+/// Sends it a prompt that cannot be typed: its pane is in copy mode.
 #[track_caller]
 fn hang(pool: &Pool, name: &str) {
     pool.tmux_text(&["copy-mode", "-t", &format!("={name}:")]);
     pool.ok(&["send", name, "text"]);
 }
 
-/// A bystander: its program.
+/// Starts a session that must not be affected; returns its program's pid.
 #[track_caller]
 fn bystander(pool: &Pool) -> u32 {
     let id = pool.script("bystander", "exec sleep 1000");
     pool.pane_pids(&id).0
 }
 
-/// What the rules say of a session now, by their names.
+/// Explanation of each rule about a session, by the rule's name.
 #[track_caller]
 fn explained(pool: &Pool, session: &str) -> Value {
     let told = pool.json(&["reap", "--explain", session]);
@@ -68,7 +68,7 @@ fn explained(pool: &Pool, session: &str) -> Value {
         .into()
 }
 
-/// So many looks were taken.
+/// Makes the reaper look `times` times.
 #[track_caller]
 fn look(pool: &Pool, times: usize) {
     (0..times).for_each(|_| drop(pool.ok(&["reap"])));
@@ -79,7 +79,7 @@ fn await_found(pool: &Pool, session: &str, wanted: &[(&str, &str)]) {
     let began = Instant::now();
     loop {
         let mut found = found(pool, session);
-        // Each try to type its message is a sign of life, after which it may be told again.
+        // Each attempt to type its prompt is a sign of life, after which it may be reported again.
         while found.len() > wanted.len() && found.last() == found.get(wanted.len() - 1) {
             found.pop();
         }
@@ -102,7 +102,7 @@ fn what_hangs_is_told_once_and_runs_on() {
     look(&pool, 3);
     assert_eq!(found(&pool, &id).len(), 1);
     assert_eq!((pool.lifecycle(&id).as_str(), pool.pane_pids(&id).0), ("live", agent));
-    // It goes on, and hangs once more.
+    // It goes on, and hangs again.
     pool.tmux_text(&["send-keys", "-t", "=web:", "-X", "cancel"]);
     pool.ok(&["send", &id, "--wait", "done", "next"]);
     look(&pool, 1);
@@ -114,7 +114,7 @@ fn what_hangs_is_told_once_and_runs_on() {
 
 #[test]
 fn what_becomes_of_what_hangs_is_said_of_the_session_its_agent_or_the_pool() {
-    // Long enough for a message to be typed, before what was started again would hang again.
+    // Long enough for a prompt to be typed before the restarted session would count as hung.
     let pool = slowly(
         "4s",
         "[reaper.policy]\nhung = 'restart'\n[agents.fragile]\ncommand = 'cat'\nreap = { hung = 'kill' }\n",
@@ -131,7 +131,7 @@ fn what_becomes_of_what_hangs_is_said_of_the_session_its_agent_or_the_pool() {
     await_found(&pool, &by_session, &[("hung", "report")]);
     await_found(&pool, &over_agent, &[("hung", "report")]);
     assert_eq!(pool.await_lifecycle(&by_agent, "stopped")["reason"], "hung");
-    // Started again it takes its message, once.
+    // Restarted, it gets its prompt, once.
     wait_until("it is started again", PATIENCE, || pool.show(&by_pool)["incarnations"].as_u64() > Some(1));
     wait_until("its message came", PATIENCE, || lines_of(&pool, "got.a") == ["text"]);
     pool.await_lifecycle(&by_pool, "live");
@@ -144,7 +144,7 @@ fn what_becomes_of_what_hangs_is_said_of_the_session_its_agent_or_the_pool() {
     ] {
         assert_eq!(explained(&pool, id)["hung"]["by"], by);
     }
-    // Changed while it runs: once started it takes its message.
+    // Changed while it runs; restarted, it gets its prompt.
     pool.ok(&["update", &by_session, "--reap", "hung=restart"]);
     wait_until("it is started again", PATIENCE, || pool.show(&by_session)["incarnations"].as_u64() > Some(1));
     wait_until("its message came", PATIENCE, || lines_of(&pool, "got.c") == ["text"]);
@@ -156,7 +156,7 @@ fn what_becomes_of_what_hangs_is_said_of_the_session_its_agent_or_the_pool() {
 
 #[test]
 fn what_was_started_again_too_often_is_only_told() {
-    // Long enough for its message to be typed, before it would hang again.
+    // Long enough for its prompt to be typed before it would count as hung.
     let pool = slowly("4s", "[reaper.policy]\nhung = 'restart'\n");
     let id = hanging(&pool, "web", &["--max-restarts", "1"]);
     await_found(&pool, &id, &[("hung", "restart")]);
@@ -174,7 +174,7 @@ fn what_was_started_again_too_often_is_only_told() {
 
 #[test]
 fn what_is_put_aside_because_it_hangs_comes_back_for_its_message() {
-    // Long enough for its message to be typed, before it would be put aside again.
+    // Long enough for its prompt to be typed before it would be parked again.
     let pool = slowly("4s", "");
     let id = pool.ok(&["new", "web", "--agent", "keeper", "--reap", "hung=park"]);
     hang(&pool, "web");
@@ -186,12 +186,12 @@ fn what_is_put_aside_because_it_hangs_comes_back_for_its_message() {
 
 #[test]
 fn what_is_idle_is_told_put_aside_or_ended_as_was_said() {
-    // What it is woken for may take its time to be typed.
+    // The prompt it is woken for may take its time to be typed.
     let pool = slowly("1h", "idle_session = '500ms'\n");
     let new = |name: &str, action: &[&str]| pool.ok(&[&["new", name], action, &["--", "cat"]].concat());
     let told = new("told", &[]);
     let parked = pool.ok(&["new", "parked", "--agent", "keeper", "--reap", "idle_session=park"]);
-    // What could not take up where it was is not put aside by a rule.
+    // A session that could not resume is not parked by a rule.
     let kept = new("kept", &["--reap", "idle_session=park"]);
     let killed = new("killed", &["--reap", "idle_session=kill"]);
     let again = new("again", &["--reap", "idle_session=restart", "--max-restarts", "1"]);
@@ -205,7 +205,7 @@ fn what_is_idle_is_told_put_aside_or_ended_as_was_said() {
     await_found(&pool, &kept, &[("idle_session", "report")]);
     await_found(&pool, &killed, &[("idle_session", "kill")]);
     assert_eq!(pool.show(&again)["incarnations"], 2);
-    // It is woken, and put aside again.
+    // It is woken, and parked again.
     pool.ok(&["send", &parked, "--wait", "done", "text"]);
     await_found(&pool, &parked, &[("idle_session", "park"), ("idle_session", "park")]);
     pool.await_lifecycle(&parked, "parked");
@@ -228,9 +228,9 @@ fn what_somebody_looks_at_keeps_or_locked_is_left_alone() {
     for id in [&attached, &locked] {
         let _unpinned = held.ctl(&pool, &["unpin", id]).expect(0);
     }
-    // As long as others hang and are ended.
+    // While others hang and are ended.
     for name in ["x", "y"] {
-        // Not idle before it has something to do.
+        // Pinned, so that it does not count as idle before it has something to do.
         let id = hanging(&pool, name, &["--pin"]);
         pool.ok(&["unpin", &id]);
         pool.await_lifecycle(&id, "stopped");
@@ -244,7 +244,7 @@ fn what_somebody_looks_at_keeps_or_locked_is_left_alone() {
         }
         assert_eq!((pool.lifecycle(id).as_str(), found(&pool, id)), ("live", vec![]), "{rules}");
     }
-    // When nobody is at it any more, it is as any other.
+    // Without client and lock it is treated like any other.
     assert_eq!(held.release(), Some(0));
     client.end();
     for id in [&attached, &locked] {
@@ -292,12 +292,12 @@ fn limits_are_told_or_lead_to_a_new_start_as_was_said() {
 
 #[test]
 fn a_dry_run_and_an_explanation_do_nothing() {
-    // Nothing is looked at by itself.
+    // The reaper does not look by itself.
     let pool = Pool::with(&format!(
         "{FAST}[reaper]\ninterval = '1h'\ngrace = '200ms'\nhung = '200ms'\n[reaper.policy]\nhung = 'kill'\n"
     ));
     let id = hanging(&pool, "web", &[]);
-    // Asked twice, so that it is known that its processes do nothing.
+    // Asked twice, so that two samples show its processes to be inactive.
     wait_until("the rule applies", PATIENCE, || explained(&pool, &id)["hung"]["applies"] == true);
     for _ in 0..3 {
         pool.ok(&["reap", "--dry-run"]);
@@ -374,11 +374,11 @@ fn so_many_are_ended_in_a_minute_and_no_more_unless_forced() {
     assert_eq!(ended(), 2);
     let status = pool.status();
     assert!(status["problems"].to_string().contains("max_kills_per_minute"), "{}", status["problems"]);
-    // What somebody asks for does not wait.
+    // An end requested by a user is not held back.
     pool.script("own", "exec sleep 1000");
     pool.ok(&["kill", "own"]);
     assert_eq!(ended(), 2);
-    // What hangs at the time: each try to type its message is a sign of life.
+    // Only those hung at that moment are ended: each attempt to type is a sign of life.
     wait_until("all are ended", PATIENCE, || {
         pool.ok(&["reap", "--force"]);
         ended() == 5
@@ -388,7 +388,7 @@ fn so_many_are_ended_in_a_minute_and_no_more_unless_forced() {
     assert!(!status["problems"].to_string().contains("max_kills_per_minute"), "{}", status["problems"]);
 }
 
-/// A process of nobody with the mark of an incarnation that is over, which is another one each time.
+/// A stray process with the mark of an incarnation that has ended, a new one each time.
 #[track_caller]
 fn orphan(pool: &Pool) -> Ours {
     let tag = over(pool);
@@ -415,7 +415,8 @@ fn so_many_orphans_are_ended_in_a_minute_and_no_more_unless_forced() {
     assert_eq!(events(&pool, &["stale_found"]).len(), 5);
 }
 
-/// The commands before and after: each notes what it is told, and the one before refuses while there is a file.
+/// The commands `before` and `after`: each records its input and environment, and `before` refuses while a
+/// file exists.
 fn hooks(pool: &Pool) -> String {
     let at = pool.path("hook");
     let note =
@@ -432,7 +433,7 @@ fn configured(pool: &Pool, text: &str) {
     pool.ok(&["config", "reload"]);
 }
 
-/// What the commands were told: their environment, by the time and the rule.
+/// The commands' environment variables, without those that vary between runs.
 fn told(pool: &Pool) -> Vec<String> {
     lines_of(pool, "hook.env")
         .into_iter()
@@ -462,7 +463,7 @@ fn a_command_before_says_whether_what_a_rule_found_is_ended_and_one_after_is_tol
         .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
         .collect();
     assert!(candidates.iter().any(|candidate| candidate["rule"] == "orphans"), "{candidates:#?}");
-    // Refused it is left alone, and that is told with the reason.
+    // Refused, the process is left alone, and the refusal is reported with its reason.
     fs::write(pool.path("hook.no"), "").unwrap();
     let kept = orphan(&pool);
     let outcomes = || {
@@ -475,7 +476,7 @@ fn a_command_before_says_whether_what_a_rule_found_is_ended_and_one_after_is_tol
     wait_until("it is left alone", PATIENCE, || !outcomes().is_empty());
     assert!(outcomes()[0].contains("exit status: 1"), "{:?}", outcomes());
     assert!(runs(&kept));
-    // What somebody asks for is ended all the same, and the commands are told of it, too.
+    // An end requested by a user happens nevertheless, and the commands are told of it too.
     let id = pool.script("web", "exec sleep 1000");
     pool.ok(&["kill", &id]);
     wait_until("both were told", PATIENCE, || {
@@ -484,7 +485,7 @@ fn a_command_before_says_whether_what_a_rule_found_is_ended_and_one_after_is_tol
         name == 2 && of_rule("POOL_REAP_RULE=requested") >= 2
     });
     assert!(runs(&kept));
-    // A command that is not there refuses as well.
+    // A missing command refuses as well.
     configured(
         &pool,
         &format!("{FAST}{REAPER}before = ['/nowhere/program']\nafter = ['/nowhere/program']\n"),
@@ -497,7 +498,7 @@ fn a_command_before_says_whether_what_a_rule_found_is_ended_and_one_after_is_tol
     pool.script("again", "exec sleep 1000");
     pool.ok(&["kill", "again"]);
     configured(&pool, &format!("{FAST}{REAPER}"));
-    // Each is tried again after a pause that grows.
+    // Each is tried again after a growing pause.
     wait_until("both are ended", PATIENCE * 2, || !runs(&kept) && !runs(&other));
 }
 

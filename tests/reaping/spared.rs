@@ -1,5 +1,5 @@
-//! Who serves more than the session in which somebody started it lives on, and is told; what serves the session alone
-//! goes with it.
+//! A process that serves more than the session in which it was started lives on and is reported; one that
+//! serves the session alone ends with it.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use super::support::{Ours, Process, SOON, await_look, events, noted, slots, verd
 use crate::faults::support::has;
 use crate::harness::{PATIENCE, Pool, children, wait_until};
 
-/// Listens on this path as a daemon of its own, without a trace of whoever started it, and notes its pid.
+/// Listens on a path as a daemon, without any trace of its origin, and writes its pid to a file.
 const LISTEN: &str = r#"
 use IO::Socket::UNIX;
 use POSIX ();
@@ -23,14 +23,14 @@ syswrite($pids, "$$\n");
 sleep 1000 while 1;
 "#;
 
-/// A command of a shell that starts such a listener.
+/// A shell command that starts such a listener.
 fn listen(pool: &Pool, socket: &str, pids: &Path) -> String {
     let program = pool.path("listen.pl");
     fs::write(&program, LISTEN).unwrap();
     format!("perl {} {socket} {}", program.display(), pids.display())
 }
 
-/// Types this script into the session's shell, and waits until it has run.
+/// Types a script into the session's shell, and waits until it has run.
 #[track_caller]
 fn run_in(pool: &Pool, id: &str, script: &str) {
     let (file, done) = (pool.path("script"), pool.path("done"));
@@ -45,7 +45,7 @@ fn run_in(pool: &Pool, id: &str, script: &str) {
     fs::remove_file(done).unwrap();
 }
 
-/// The one process that a program of this session's script wrote down.
+/// The one process whose pid a file lists.
 #[track_caller]
 fn pid_in(file: &Path) -> Process {
     let all = noted(file, 1);
@@ -53,7 +53,8 @@ fn pid_in(file: &Path) -> Process {
     all[0]
 }
 
-/// However often it is looked at, what was left is ended by no rule, and told once at most.
+/// Asserts that the remaining processes are ended by no rule and reported at most once, however often the
+/// reaper looks.
 #[track_caller]
 fn is_told_once(pool: &Pool, id: &str) {
     for _ in 0..4 {
@@ -74,14 +75,14 @@ fn a_second_pool_a_tmux_server_and_an_ssh_agent_survive_the_end_of_the_shell_tha
     let pool = Pool::with(SOON);
     let [tmux, listener, agent] = ["tmux.pid", "listener.pid", "agent.pid"].map(|name| pool.path(name));
     let socket = pool.path("agent").to_str().unwrap().to_owned();
-    // One is the pool of the shell itself for whoever does not say that another one is meant.
+    // Named explicitly: in this shell the first pool would be the default.
     let second = format!(
         "env -u POOL_INCARNATION -u POOL_SOCKET POOL_STATE_DIR={} POOL_CONFIG={} {}",
         two.state().display(),
         two.path("config.toml").display(),
         env!("CARGO_BIN_EXE_poolctl"),
     );
-    // Where there is no ssh-agent, one more of the other kind.
+    // Without an ssh-agent, one more of the other kind.
     let agents = format!(
         "if command -v ssh-agent; then eval $(ssh-agent -s -a {socket}); echo $SSH_AGENT_PID >{}; else {}; fi",
         agent.display(),
@@ -121,7 +122,7 @@ fn a_second_pool_a_tmux_server_and_an_ssh_agent_survive_the_end_of_the_shell_tha
     }
     assert!(left.contains(&format!("serves {}", two.socket().display())), "{left}");
 
-    // Nor does anybody who looks for orphans take them for some.
+    // Searches for orphans do not name them either.
     is_told_once(&pool, &id);
     assert_eq!(hurt(), Vec::<&Process>::new());
     assert_eq!(two.lifecycle("inner"), "live");

@@ -1,4 +1,5 @@
-//! What several of these tests use: who runs, from when; a terminal outside; what was told of an end.
+//! Shared helpers: processes identified by pid and start time, a terminal outside the pool, verdicts of the
+//! reaper.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,11 +11,11 @@ use serde_json::Value;
 use crate::harness::{Output, PATIENCE, Pool, alive, eventually, pids, send_signal, wait_until, words};
 use nix::sys::signal::Signal;
 
-/// What is to be ended is ended soon, and found soon.
+/// Short intervals and graces: what should end is found and ended soon.
 pub(super) const SOON: &str = "[pool]\ncgroup = 'off'\nmin_free_disk = '0B'\nmin_free_memory = '0B'\n\
                                [reaper]\ngrace = '200ms'\ninterval = '100ms'\n";
 
-/// One process, never another one with its number.
+/// One process, never another one with the same pid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Process {
     pub(super) pid: u32,
@@ -22,30 +23,30 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// That which has this number now.
+    /// The process that has this pid now.
     pub(super) fn of(pid: u32) -> Option<Self> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         let start = stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()?;
         Some(Self { pid, start })
     }
 
-    /// Whether it runs.
+    /// True if it runs.
     pub(super) fn runs(self) -> bool {
         Self::of(self.pid) == Some(self) && alive(self.pid)
     }
 
-    /// As others are told: what a mark of its says.
+    /// The form used in marks: pid, dot, start time.
     pub(super) fn dotted(self) -> String {
         format!("{}.{}", self.pid, self.start)
     }
 }
 
-/// Processes that are ended with the test, however that ends.
+/// Processes killed at the end of the test, however it ends.
 #[derive(Debug, Default)]
 pub(super) struct Ours(pub(super) Vec<Process>);
 
 impl Ours {
-    /// Ends them now.
+    /// Kills them now.
     pub(super) fn end(&self) {
         for process in self.0.iter().filter(|process| process.runs()) {
             send_signal(process.pid, Signal::SIGKILL);
@@ -62,13 +63,13 @@ impl Drop for Ours {
     }
 }
 
-/// What runs with this among the words of its command line.
+/// Running processes with `word` among the words of their command line.
 pub(super) fn with_word(word: &str) -> Vec<Process> {
     let has = |pid: &u32| words(*pid).split(|byte| *byte == 0).any(|other| other == word.as_bytes());
     pids().into_iter().filter(has).filter_map(Process::of).filter(|process| process.runs()).collect()
 }
 
-/// The processes whose pids a file names, once it names so many; without those that have ended.
+/// Waits until a file lists `count` pids; returns the processes that still run.
 #[track_caller]
 pub(super) fn noted(file: &Path, count: usize) -> Vec<Process> {
     let read = || fs::read_to_string(file).unwrap_or_default();
@@ -78,7 +79,7 @@ pub(super) fn noted(file: &Path, count: usize) -> Vec<Process> {
     read().lines().filter_map(|pid| Process::of(pid.parse().unwrap())).collect()
 }
 
-/// A tmux server that is not the pool's, until this is dropped.
+/// A tmux server that is not the pool's, killed on drop.
 #[derive(Debug)]
 pub(super) struct Outside {
     socket: PathBuf,
@@ -86,7 +87,7 @@ pub(super) struct Outside {
 }
 
 impl Outside {
-    /// Runs this in a terminal of its own.
+    /// Runs a program in a terminal of that server.
     #[track_caller]
     pub(super) fn start(pool: &Pool, dir: &Path, env: &str, program: &[&str]) -> Self {
         let socket = pool.path("outside.sock");
@@ -104,12 +105,12 @@ impl Outside {
         command
     }
 
-    /// Its process.
+    /// The server's process.
     pub(super) fn server(&self) -> Process {
         self.server.0[0]
     }
 
-    /// Whether it answers and has a session, of the same server as ever.
+    /// True if the same server answers and has a session.
     #[track_caller]
     pub(super) fn is_untouched(&self, pool: &Pool) -> bool {
         let mut command = Self::tmux(pool, &self.socket);
@@ -118,14 +119,14 @@ impl Outside {
     }
 }
 
-/// The events of one kind about a session, or about all.
+/// Events of one kind, about a session or all.
 #[track_caller]
 pub(super) fn events(pool: &Pool, kind: &str, session: Option<&str>) -> Vec<Value> {
     let all = pool.lines(&["events", "--kind", kind]);
     all.into_iter().filter(|event| session.is_none_or(|session| event["session"] == session)).collect()
 }
 
-/// What the reaper said first of a session.
+/// The reaper's first verdict on a session.
 #[track_caller]
 pub(super) fn verdict(pool: &Pool, session: &str) -> Value {
     settled(pool, session)["outcome"].clone()
@@ -137,13 +138,13 @@ fn settled(pool: &Pool, session: &str) -> Value {
     eventually("it is settled", PATIENCE, look)
 }
 
-/// How many slots are taken.
+/// Number of slots in use.
 #[track_caller]
 pub(super) fn slots(pool: &Pool) -> u64 {
     pool.status()["slots"]["used"].as_u64().unwrap()
 }
 
-/// A session that is over; its tag.
+/// Tag of a session that has ended.
 #[track_caller]
 pub(super) fn over(pool: &Pool) -> String {
     let id = pool.script("over", "exec sleep 1000");
@@ -153,7 +154,7 @@ pub(super) fn over(pool: &Pool) -> String {
     tag
 }
 
-/// A process with these variables and no others, in a session of its own; it ends with the test.
+/// A process with exactly these variables, in a session of its own; killed at the end of the test.
 #[track_caller]
 pub(super) fn stray(pool: &Pool, env: &[(&str, &str)]) -> Ours {
     let mut command = Command::new("setsid");
@@ -162,19 +163,19 @@ pub(super) fn stray(pool: &Pool, env: &[(&str, &str)]) -> Ours {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn().unwrap();
     let process = Process::of(child.id()).unwrap();
-    // It is waited for, so that it is gone once it has ended.
+    // Waited for, so that no zombie stays.
     std::thread::spawn(move || child.wait());
     Ours(vec![process])
 }
 
-/// A process with the mark of something that is over, until the pool has ended it.
+/// Waits until the pool has ended a process with the mark of something that has ended.
 #[track_caller]
 pub(super) fn await_end(pool: &Pool, tag: &str) {
     let stray = stray(pool, &[("POOL_INCARNATION", tag), ("POOL_SOCKET", pool.socket().to_str().unwrap())]);
     wait_until("an orphan is ended", PATIENCE, || !stray.0[0].runs());
 }
 
-/// Waits until the pool has looked for orphans again, and has found one.
+/// Waits until the pool has searched for orphans again: it has ended a new one.
 #[track_caller]
 pub(super) fn await_look(pool: &Pool) {
     await_end(pool, &over(pool));

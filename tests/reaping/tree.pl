@@ -1,5 +1,5 @@
-# A tree of processes of one shape, all with the command line `perl tree.pl SHAPE MARK`. Each that stays writes its
-# pid into the file `pids` of the directory it was started in.
+# A process tree of one shape; all its processes have the command line `perl tree.pl SHAPE MARK`. Each lasting one
+# writes its pid to the file `pids` of the directory it was started in.
 use strict;
 use warnings;
 use POSIX ();
@@ -26,7 +26,7 @@ sub child {
     POSIX::_exit(0);
 }
 
-# Its parent has ended when this returns.
+# Returns in a process whose parent has ended.
 sub orphan {
     my ($code) = @_;
     waitpid(child(sub { child($code) }), 0);
@@ -36,7 +36,7 @@ sub deaf { $SIG{$_} = 'IGNORE' for @_ }
 
 sub apart { POSIX::setsid() != -1 or die "setsid: $!" }
 
-# Its successors start ever new ones, each in a session of its own, for some ten seconds at most.
+# Each successor forks another one in a session of its own, for about ten seconds at most.
 sub fork_on {
     my ($hops) = @_;
     deaf('TERM', 'HUP', 'CHLD');
@@ -50,7 +50,7 @@ sub fork_on {
     }
 }
 
-# A shell's processes are small, and quick to make.
+# A shell's processes are small and start fast.
 my $chain = q{
     grow() {
         read -r pid rest </proc/self/stat
@@ -67,7 +67,7 @@ my %shapes = (
     orphan => sub { orphan(\&stay) },
     setsid => sub { child(sub { apart(); stay() }) },
     daemon => sub { orphan(sub { apart(); stay() }) },
-    # The environment is what the program was executed with: so it is executed anew.
+    # The visible environment is that of the exec, so the program is executed again.
     bare    => sub { orphan(sub { apart(); %ENV = (); exec($^X, $0, 'stay', $mark) }) },
     deaf    => sub { deaf('TERM', 'HUP', 'INT'); child(\&stay) },
     stopped => sub { child(sub { apart(); note(); kill('STOP', $$); sleep(1000) while 1 }) },

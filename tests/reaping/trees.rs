@@ -1,4 +1,4 @@
-//! Trees that do what they can to outlive their session: each ends whole or is named, and one that looks the same
+//! Process trees that try to outlive their session: each is ended completely or named, and an identical tree
 //! beside it is not touched.
 
 use std::fs;
@@ -12,10 +12,10 @@ use super::support::{Ours, Outside, Process, SOON, events, noted, slots, verdict
 use crate::faults::support::{has, is_root};
 use crate::harness::{Output, PATIENCE, Pool, gone, is_stopped, number, send_signal, wait_until};
 
-/// A shape of tree: the word for it in the script, and how many of its processes stay.
+/// Shape of a tree: its name in the script, and the number of its lasting processes.
 struct Shape(&'static str, usize);
 
-/// A pool beside a tree of the same shape, program, command line and directory in a terminal of its own.
+/// A pool beside a tree of the same shape, program, command line and directory in a terminal outside.
 struct Grove {
     shape: Shape,
     mark: String,
@@ -33,13 +33,13 @@ impl Grove {
         fs::create_dir(&dir).unwrap();
         fs::write(dir.join("tree.pl"), include_str!("tree.pl")).unwrap();
         let mark = format!("{}-{}", shape.0, pool.path("").file_name().unwrap().display());
-        // One that forks for ever would have nobody to be known again: it stays as it is.
+        // A tree that forks for ever could not be recognised again, so the outside one does not fork.
         let outside = Outside::start(&pool, &dir, "STILL=1", &["perl", "tree.pl", shape.0, &mark]);
         let bystander = noted(&dir.join("pids"), shape.1);
         Self { shape, mark, dir, bystander, outside, pool }
     }
 
-    /// The tree in a session, when all of it is there.
+    /// Starts the tree in a session, and waits until it is complete.
     #[track_caller]
     fn plant(&self) -> (String, Vec<Process>) {
         fs::remove_file(self.dir.join("pids")).unwrap();
@@ -49,7 +49,7 @@ impl Grove {
         (id, noted(&self.dir.join("pids"), self.shape.1))
     }
 
-    /// What runs of the session's tree.
+    /// Running processes of the session's tree.
     fn left(&self) -> Vec<Process> {
         let mut left = with_word(&self.mark);
         let server = self.outside.server();
@@ -62,7 +62,8 @@ impl Grove {
         self.pool.ctl(&["--timeout", "60s", "kill", id])
     }
 
-    /// Whoever is left when the kill was answered was named, with the answer or with the verdict.
+    /// Asserts that every process left when the kill returned was named, by it or in the verdict; returns
+    /// them.
     #[track_caller]
     fn ended_or_named(&self, id: &str, killed: &Output) -> Vec<Process> {
         let left = self.left();
@@ -77,7 +78,7 @@ impl Grove {
         left
     }
 
-    /// All is over: the record, the slot; and nothing was done to the bystander.
+    /// Asserts that record and slot show the end, and that the bystander was not touched.
     #[track_caller]
     fn is_felled(&self, id: &str) {
         assert_eq!(self.left(), []);
@@ -103,21 +104,21 @@ impl Drop for Grove {
     }
 }
 
-/// How often a bystander was looked at.
+/// Number of checks of bystanders.
 static CHECKS: AtomicUsize = AtomicUsize::new(0);
 
-/// So often each tree is planted and ended.
+/// Number of times that each tree is started and ended.
 fn rounds() -> usize {
     number("POOL_TREES", 2)
 }
 
-/// Says on the real standard error how many bystanders were looked at until now.
+/// Prints the number of bystanders checked so far on the real standard error.
 fn tell() {
-    // Nobody is harmed if it cannot be said.
+    // Failing to write harms nothing.
     drop(writeln!(std::io::stderr(), "counted: {} bystanders, none touched", CHECKS.load(Ordering::Relaxed)));
 }
 
-/// Plants it, has it killed, and looks, again and again.
+/// Starts the tree, kills it and checks, repeatedly.
 #[track_caller]
 fn fell(shape: Shape, look: impl Fn(&[Process])) {
     if !has("perl") {
@@ -182,13 +183,13 @@ fn p04_a_chain_of_500() {
     fell(Shape("chain", 500), |_| ());
 }
 
-/// Its pane goes with the init, long before the one that does not listen to TERM.
+/// Its pane ends with the init, long before the process that ignores TERM.
 #[test]
 fn p03_what_kills_its_init_is_not_over_before_the_reaper_says_so() {
     fell(Shape("rebels", 2), |_| ());
 }
 
-/// Without a control group it may outrun the reaper: then it is named, and ended by a later try.
+/// Without a control group it may outrun the reaper: then it is named, and ended by a later attempt.
 #[test]
 fn p04_what_forks_for_ever() {
     if !has("perl") {
@@ -200,7 +201,7 @@ fn p04_what_forks_for_ever() {
         wait_until("it forks", PATIENCE, || grove.left().len() > 20);
         let killed = grove.kill(&id);
         if killed.code != 0 {
-            // Whom it names has gone on to others by now.
+            // The named processes have forked on by now.
             assert!(verdict(&grove.pool, &id)["survivors"]["left"][0].is_string(), "{killed:?}");
             grove.pool.await_lifecycle(&id, "stopped");
         }
@@ -209,7 +210,7 @@ fn p04_what_forks_for_ever() {
     tell();
 }
 
-/// Its pane and the hang-up that comes with its end are gone with the server: the reaper finds what is left.
+/// With the server dead there is no pane and no hang-up from its end: the reaper finds the rest.
 #[test]
 fn p04_what_ignores_the_hang_up_when_the_server_died() {
     if !has("perl") {
@@ -234,7 +235,7 @@ fn p04_what_ignores_the_hang_up_when_the_server_died() {
     tell();
 }
 
-/// What belongs to another user is not the pool's to end: it is ended with the rest or named.
+/// A process of another user is not the pool's to end: it is ended with the rest or named.
 #[test]
 fn p04_what_became_another_user() {
     if !is_root() || !has("perl") {

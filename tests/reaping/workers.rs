@@ -1,7 +1,7 @@
-//! Registered workers that hold nothing: one of which nothing is heard is ended with all that it started, one that
-//! waits for messages or gives signs of life never; whoever comes after is told apart from whoever was before.
+//! Registered workers without a claim: a silent one is ended with everything it started, one that waits for
+//! messages or sends heartbeats never is; successive generations are told apart.
 //!
-//! That a worker which is silent about a message is ended before it goes to the next is tested with the claims
+//! That a worker silent about a message is ended before the next gets it is tested with the claims
 //! (`queue::leases`).
 
 use std::env;
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use protocol::blocking::Connection;
-use protocol::request::{Ack, Claim, Held, Register};
+use protocol::request::{Ack, Claim, ClaimRef, Register};
 use protocol::{Hello, Request, Role, SessionRef};
 use serde_json::{Value, json};
 
@@ -21,13 +21,13 @@ use crate::faults::support::Stopped;
 use crate::harness::{PATIENCE, Pool, Program, Talk, alive, gone, send_signal, wait_until};
 
 const CONFIG: &str = "[reaper]\ninterval = '100ms'\ngrace = '200ms'\nstale_worker = '6s'\n";
-/// What tells a program of the test which worker it is to be.
+/// Variable that tells a worker process how to behave.
 const HOW: &str = "TEST_WORKER";
 
-/// Not a test: the worker that some of them start, a process of its own. It registers, starts a process that leaves
-/// it, says so, and then is silent, waits for messages or gives signs of life.
+/// Not a test: the worker that some of the tests start as a process of its own. It registers, starts a
+/// detached process, reports both pids, and then stays silent, waits for messages or sends heartbeats.
 #[test]
-#[ignore = "it is started by others"]
+#[ignore = "started by other tests"]
 fn a_worker() {
     let (Some(how), Some(said)) = (env::var_os(HOW), env::var_os("TEST_SAID")) else { return };
     let socket = PathBuf::from(env::var_os("POOL_SOCKET").unwrap());
@@ -44,12 +44,12 @@ fn a_worker() {
     let lease_ms = Some(3_600_000);
     let claim = |wait_ms| Claim { session: session(), kinds: kinds.clone(), max: 1, lease_ms, wait_ms };
     match how.to_str().unwrap() {
-        // It asks again and again, as `poolctl work` does, but sooner.
+        // Claims repeatedly, as `poolctl work` does, but at shorter intervals.
         "waits" => loop {
             connection.call(None, None, Request::Claim(claim(4500))).unwrap().unwrap();
         },
         "beats" => beats(&mut connection),
-        // Heard of from when it is asked for.
+        // Sends heartbeats from the moment it is asked to.
         "prompted" => {
             let file = env::var_os("TEST_PROMPT").map(PathBuf::from).unwrap();
             wait_until("it is prompted", PATIENCE * 4, || file.exists());
@@ -61,7 +61,7 @@ fn a_worker() {
     drop(child.wait());
 }
 
-/// Gives signs of life, until it is killed.
+/// Sends heartbeats until killed.
 fn beats(connection: &mut Connection) -> ! {
     loop {
         connection.call(None, None, Request::Heartbeat(Vec::new())).unwrap().unwrap();
@@ -69,7 +69,7 @@ fn beats(connection: &mut Connection) -> ! {
     }
 }
 
-/// A worker that runs, and what it started.
+/// A running worker and the process it started.
 struct Worker {
     talk: Talk,
     child: u32,
@@ -115,7 +115,7 @@ fn pool(config: &str) -> Pool {
     pool
 }
 
-/// Those who work the session, by the kind that they work.
+/// The worker of a kind, as `generators` lists it.
 #[track_caller]
 fn worker(pool: &Pool, kind: &str) -> Option<Value> {
     let views = pool.lines(&["generators", "web"]);
@@ -126,7 +126,7 @@ fn worker(pool: &Pool, kind: &str) -> Option<Value> {
 fn c02_a_silent_worker_is_ended_with_what_it_started_and_one_that_waits_or_is_heard_of_never() {
     let pool = pool(CONFIG);
     let (waits, beats) = (Worker::start(&pool, "waits"), Worker::start(&pool, "beats"));
-    // A program of the pool's own waits for longer than it may be silent.
+    // `poolctl work` waits longer than a worker may be silent.
     let mut command = pool.poolctl();
     let got = pool.path("got");
     let script = format!("cat >>{}", got.display());
@@ -183,7 +183,7 @@ fn a_silent_worker_is_only_told_where_that_was_said() {
 
 #[test]
 fn a_worker_that_is_heard_of_after_it_was_named_is_not_ended() {
-    // Nothing is looked at by itself.
+    // The reaper does not look by itself.
     let pool = pool("[reaper]\ninterval = '1h'\ngrace = '200ms'\nstale_worker = '5s'\n");
     let heard = Worker::start(&pool, "prompted");
     pool.kill9(Program::Reaper);
@@ -198,7 +198,7 @@ fn a_worker_that_is_heard_of_after_it_was_named_is_not_ended() {
     });
     pool.start(Program::Reaper);
     pool.await_complete();
-    // What is named later is ended by then, so this was looked at.
+    // This end was named later and is done, so the worker was considered before.
     pool.ok(&["kill", "web"]);
     assert!(heard.lives());
     assert_eq!(events(&pool, &["stale_found"]).len(), 0);
@@ -218,7 +218,7 @@ fn each_generation_is_told_apart_and_an_older_one_settles_nothing() {
     pool.ok(&["restart", "web"]);
     let second = agent();
     assert!(second.0 > first.0 && second.1 != first.1, "{first:?} {second:?}");
-    // Workers, likewise.
+    // The same of workers.
     let id = pool.ok(&["send", "web", "--kind", "holds", "text"]);
     let message = || pool.json(&["queue", "show", "web", &id]);
     let holder = || {
@@ -238,8 +238,10 @@ fn each_generation_is_told_apart_and_an_older_one_settles_nothing() {
     assert_ne!((&old_view["pid"], &old), (&new_view["pid"], &new));
     let hello = Hello::new(Role::Client, "", "test");
     let (mut client, _) = Connection::connect_within(&pool.socket(), &hello, Some(PATIENCE)).unwrap();
-    let held =
-        |token: &str| Held { id: protocol::MessageId(id.parse().unwrap()), token: token.parse().unwrap() };
+    let held = |token: &str| ClaimRef {
+        id: protocol::MessageId(id.parse().unwrap()),
+        token: token.parse().unwrap(),
+    };
     let ack = |token: &str| Request::Ack(Ack { held: held(token), result: None });
     let refused = client.call(None, None, ack(&old)).unwrap().unwrap_err();
     assert_eq!(refused.code, protocol::ErrorCode::Conflict, "{refused:?}");

@@ -1,4 +1,4 @@
-//! Sessions that the pool did not create: reported and left alone, until they are taken in.
+//! Sessions that the pool did not create: reported and left alone until adopted.
 
 use std::fs;
 
@@ -7,14 +7,14 @@ use serde_json::json;
 use super::support::{NO_SWEEP, Theirs, await_connection, await_end_of, await_event};
 use crate::harness::{PATIENCE, Pool, Program, Talk, alive, gone, wait_until};
 
-/// A pool, and somebody else's sessions in its tmux server.
+/// Starts foreign sessions in the pool's tmux server.
 fn theirs_in(pool: &Pool) -> Theirs<'_> {
     let theirs = Theirs::start(pool, &pool.tmux_socket(), "");
     await_event(pool, "tmux_server_changed", |_| true);
     theirs
 }
 
-/// Starts a session that keeps what it reads in a file of this name; its session, pane and process.
+/// Starts a foreign session that records its input in the file `name`; returns session id, pane id and pid.
 #[track_caller]
 fn reader(pool: &Pool, theirs: &Theirs<'_>, name: &str) -> (String, String, u32) {
     let got = pool.path(format!("{name}.got"));
@@ -26,7 +26,7 @@ fn reader(pool: &Pool, theirs: &Theirs<'_>, name: &str) -> (String, String, u32)
     (session.to_owned(), pane.to_owned(), pid.parse().unwrap())
 }
 
-/// What the pool's mark on a pane is.
+/// The pool's mark on a pane.
 fn mark(theirs: &Theirs<'_>, pane: &str) -> String {
     theirs.text(&["show-options", "-pqv", "-t", pane, "@pool_id"])
 }
@@ -113,7 +113,7 @@ fn h34_what_is_meant_is_one_pane_by_its_id_or_exact_name() {
     }
     assert_eq!(pool.json(&["adopt", &pane])["generator"]["pid"], pid);
     assert_eq!(pool.lines(&["events", "--kind", "session_created"]).len(), 1);
-    // With several panes one of them must be named.
+    // With several panes, one must be named.
     let split = theirs.text(&["split-window", "-d", "-t", &other, "-P", "-F", "#{pane_id}", "exec cat"]);
     let several = pool.ctl(&["adopt", "two"]).expect(4);
     assert!(several.stderr.contains(&other) && several.stderr.contains(&split), "{}", several.stderr);
@@ -181,7 +181,7 @@ fn h34_by_itself_only_what_is_configured_is_adopted() {
     pool.await_lifecycle(&id, "live");
     assert_eq!(mark(&theirs, &pane).len(), 32);
     assert_eq!(mark(&theirs, &other), "");
-    // What the pool gave back is not taken again by itself, by nobody who comes later either.
+    // A session that was given back is not adopted again by itself, not by a later `poold` either.
     pool.ok(&["rm", "--keep-tmux", &id]);
     let (_, again, _) = reader(&pool, &theirs, "x-two");
     wait_until("the next one is adopted", PATIENCE, || pool.ctl(&["show", "x-two"]).code == 0);
@@ -218,7 +218,7 @@ fn h34_all_is_all_as_far_as_there_is_room() {
 #[test]
 fn t07_foreign_sessions_are_never_changed() {
     let pool = Pool::with(NO_SWEEP);
-    // Nobody of the pool has been at this server when it is looked at first.
+    // The first listing is taken before anything of the pool has touched this server.
     for program in Program::ALL {
         pool.kill9(program);
     }
@@ -243,7 +243,7 @@ fn t07_foreign_sessions_are_never_changed() {
     wait_until("what is not theirs is gone", PATIENCE, || {
         theirs.text(&["list-panes", "-a", "-F", "#{pane_id}"]).lines().count() == 4
     });
-    // This is the pool's own server, whoever started it: what new panes get is the pool's to say.
+    // This is the pool's own server, whoever started it: the pool may set what new panes get.
     let sessions = |all: Vec<String>| -> Vec<String> {
         all.into_iter().filter(|line| !line.starts_with("history-limit ")).collect()
     };
@@ -302,7 +302,7 @@ fn h34_a_crash_at_a_step_of_adopt_whose_server_then_dies_leaves_no_ghost() {
         pool.await_complete();
         let adopt = Talk::start(pool.poolctl().args(["--timeout", "40s", "adopt", "theirs"]));
         assert_eq!(pool.await_end(Program::Poold), 134, "{point}: {}", adopt.errors());
-        // Nobody asks again.
+        // The client does not repeat its request.
         drop(adopt);
         crate::harness::send_signal(theirs.pid(), nix::sys::signal::Signal::SIGKILL);
         wait_until("their server is gone", PATIENCE, || gone(theirs.pid()));

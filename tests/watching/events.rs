@@ -1,4 +1,4 @@
-//! What changes in tmux is in the journal at once, told by events: no whole listing is taken here.
+//! Changes in tmux are in the journal at once, by events: no full listing is taken here.
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::support::{NO_SWEEP, await_connection, await_end_of, await_event};
 use crate::harness::{PATIENCE, Pool, Talk, gone, send_signal, wait_until};
 
-/// A pool that is told of changes, with a session.
+/// A pool whose watcher is notified of changes, with a session.
 #[track_caller]
 fn told() -> (Pool, String) {
     let pool = Pool::with(NO_SWEEP);
@@ -21,7 +21,7 @@ fn w13_an_external_kill_is_told_without_polling() {
     let (agent, _) = pool.pane_pids(&id);
     pool.tmux_text(&["kill-session", "-t", "=web"]);
     let first = await_end_of(&pool, &id);
-    // That its program ended may be known before it is known why.
+    // The program's end may be known before its cause.
     assert!(first["reason"] == "tmux_gone" || first["reason"] == "exited", "{first}");
     let stopped = await_event(&pool, "session_stopped", |event| event["session"] == id.as_str());
     assert_eq!(stopped["reason"], "tmux_gone", "{stopped}");
@@ -40,7 +40,7 @@ fn w05_an_external_rename_is_followed_where_it_is_a_name() {
         (&shown["id"], &shown["workspace"], &shown["lifecycle"]),
         (&id.into(), &workspace, &"live".into())
     );
-    // What is no name of a pool stays tmux's own. The change after it is told after it.
+    // A name that is not valid in a pool stays tmux's own. Events keep the order of the changes.
     let pane = shown["tmux"]["pane_id"].as_str().unwrap().to_owned();
     for (n, free) in ["No Name", "_hidden", "sess_9", "-x"].into_iter().enumerate() {
         pool.tmux_text(&["rename-session", "-t", &pane, "--", free]);
@@ -92,11 +92,11 @@ fn w12_foreign_sessions_come_and_go_in_the_journal() {
 fn w32_the_death_of_a_pane_process_is_told_with_its_signal() {
     let (pool, id) = told();
     let other = pool.script("other", "exec sleep 1000");
-    // The program of one; of the other its init, which is the pane's own process.
+    // Of one session the program; of the other its init, which is the pane's own process.
     let ((agent, _), (orphan, init)) = (pool.pane_pids(&id), pool.pane_pids(&other));
     send_signal(agent, Signal::SIGKILL);
     send_signal(init, Signal::SIGKILL);
-    // How the program of the other ended nobody knows: what was killed is the one that would have told.
+    // How the other one's program ended is unknown: its init, which would have reported it, was killed.
     for (session, signal) in [(&id, Value::from(9)), (&other, Value::Null)] {
         await_event(&pool, "session_stopped", |event| event["session"] == session.as_str());
         let shown = pool.show(session);
@@ -133,7 +133,7 @@ fn g13_the_pane_of_the_pool_decides_and_no_other() {
     wait_until("the user's is gone", PATIENCE, || gone(split));
     pool.ok(&["sync"]);
     assert_eq!(pool.lifecycle(&id), "live");
-    // And the other way round: the pool's ends, and the user's stays as it is.
+    // The other way round: the pool's ends, and the user's stays as it is.
     let other =
         pool.tmux_text(&["split-window", "-d", "-t", "=web:", "-P", "-F", "#{pane_pid}", "exec sleep 1001"]);
     let other: u32 = other.parse().unwrap();

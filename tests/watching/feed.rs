@@ -1,4 +1,5 @@
-//! The stream of a watcher: recorded, replayed, damaged. What is known is what was told, or is asked for anew.
+//! The stream of a watcher: recorded, replayed, damaged. The pool's view always equals a state that was
+//! reported, or a snapshot is requested.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 use super::support::{Chance, Listed, NO_SWEEP, Theirs, Told, observation, seen, watch};
 use crate::harness::{PATIENCE, Pool, Program, Talk, eventually, wait_until};
 
-/// A pool without a watcher, and the feed that is to be one.
+/// A pool without a watcher, for `feed` to take its place.
 #[track_caller]
 fn fed() -> Pool {
     let pool = Pool::bare(NO_SWEEP);
@@ -30,7 +31,7 @@ fn feed(pool: &Pool, flags: &[&str]) -> Talk {
 
 // ---- a recording of a real server ----
 
-/// One change of a server, of any kind.
+/// Makes one change of a server, of any kind.
 fn change(theirs: &Theirs<'_>, chance: &mut Chance, round: usize) {
     let list = |what: &str, format: &str| -> Vec<String> {
         let flags: &[&str] =
@@ -85,7 +86,7 @@ fn t04_a_recording_of_a_real_server_replayed_is_what_was_recorded() {
 
 // ---- generated streams, damaged ----
 
-/// tmux as it really is, changing.
+/// The real state of tmux, changing.
 struct Truth {
     chance: Chance,
     state: TmuxState,
@@ -102,7 +103,7 @@ impl Truth {
 
     fn start_server(&mut self) {
         self.next += 1;
-        // No process has such a number.
+        // No process has such a pid.
         let process = ProcId { pid: 5_000_000 + self.next, start: 1 };
         self.state =
             TmuxState { server: Server::Up(ServerId { process, started_at: 1 }), ..TmuxState::default() };
@@ -186,7 +187,7 @@ impl Truth {
         }
     }
 
-    /// Some changes, as a diff.
+    /// Makes some changes; returns them as a diff.
     fn go_on(&mut self) -> View {
         let before = self.state.clone();
         (0..=self.chance.below(4)).for_each(|_| self.step());
@@ -196,20 +197,20 @@ impl Truth {
     }
 }
 
-/// A watcher whose lines get lost, come twice, and come in another order.
+/// A watcher whose lines get lost, arrive twice, and arrive out of order.
 struct Feeder {
     talk: Talk,
     truth: Truth,
     chance: Chance,
     seq: u64,
-    /// How many of the lines that it was told it has heard.
+    /// Number of received lines already processed.
     heard: usize,
-    /// Lines that come later: after so many others.
+    /// Delayed lines, each with the number of lines to send first.
     late: Vec<(usize, String)>,
-    /// How often it was asked, and how many lines were damaged.
+    /// Numbers of snapshot requests received and of lines damaged.
     asked: usize,
     damaged: usize,
-    /// Each state that ever was, in order.
+    /// Every state there ever was, in order.
     history: Vec<TmuxState>,
 }
 
@@ -222,7 +223,7 @@ impl Feeder {
         serde_json::to_string(&observe).unwrap()
     }
 
-    /// Over a line that damages now and then.
+    /// Sends a line, damaging some.
     fn send(&mut self, line: String) {
         let lates = std::mem::take(&mut self.late);
         let (due, later): (Vec<_>, Vec<_>) = lates.into_iter().partition(|(after, _)| *after == 0);
@@ -248,7 +249,7 @@ impl Feeder {
         due.into_iter().for_each(|(_, line)| self.talk.say(&line));
     }
 
-    /// Answers what was asked meanwhile.
+    /// Answers the snapshot requests received since.
     fn answer(&mut self) {
         let asks = self.talk.lines_from(self.heard);
         self.heard += asks.len();
@@ -260,7 +261,7 @@ impl Feeder {
         }
     }
 
-    /// In two parts, either of which may be lost.
+    /// Sends the snapshot in two parts, either of which may be lost.
     fn snapshot(&mut self, asked: u64) {
         let TmuxState { server, sessions, panes } = self.truth.state.clone();
         let first = TmuxState { server: server.clone(), sessions, ..TmuxState::default() };
@@ -279,7 +280,7 @@ impl Feeder {
         self.send(line);
     }
 
-    /// Its line is sound until the subscriber knows all.
+    /// Sends undamaged lines until the subscriber has the latest state.
     #[track_caller]
     fn settle(&mut self, reader: &mut Reader) {
         for (_, line) in std::mem::take(&mut self.late) {
@@ -295,7 +296,7 @@ impl Feeder {
                 self.talk.errors()
             );
             self.answer();
-            // The next frame tells of a gap before it.
+            // The next frame reveals a gap before it.
             let line = self.line(View::Alive, 0);
             self.talk.say(&line);
             std::thread::sleep(std::time::Duration::from_millis(5));
@@ -303,17 +304,17 @@ impl Feeder {
     }
 }
 
-/// Somebody who follows, and checks that all it is ever told was true once, in order.
+/// A subscriber that checks that every state it is told was real, in order.
 struct Reader {
     talk: Talk,
     told: Told,
     read: usize,
-    /// Where in history what it was told last is.
+    /// Index in the history of the last state received.
     at: usize,
 }
 
 impl Reader {
-    /// Reads what came; whether it knows the latest now.
+    /// Reads new lines; true if it has the latest state now.
     #[track_caller]
     fn read(&mut self, history: &[TmuxState]) -> bool {
         for line in self.talk.lines_from(self.read) {
@@ -358,10 +359,10 @@ fn t04_a_damaged_stream_of_ten_thousand_changes_never_diverges() {
             feeder.go_on();
         }
         feeder.settle(&mut reader);
-        // What lies behind is not told any more, but for the state that is now.
+        // Earlier states must not be reported any more; only the current one is kept.
         let last = feeder.history.pop().unwrap();
         (feeder.history, reader.at) = (vec![last], 0);
-        assert_eq!(seen(&pool), feeder.truth.state, "and who comes new is told the same");
+        assert_eq!(seen(&pool), feeder.truth.state, "a new subscriber is told the same");
     }
     while matches!(feeder.truth.state.server, Server::Unknown(_)) {
         feeder.go_on();
@@ -390,7 +391,7 @@ fn feed_is_refused_beside_a_watcher_and_may_take_over() {
     first.say(r#"{"snapshot":{"server":"absent","sessions":{},"panes":{}}}"#);
     wait_until("it is believed", PATIENCE, || pool.status()["tmux"]["state"] == "absent");
     assert_eq!(pool.lifecycle("web"), "live", "but it proves nothing: the server's process lives");
-    // And from it in turn.
+    // And that one in turn is taken over from.
     let mut second = feed(&pool, &["--take-over"]);
     assert_eq!(first.await_end(), Some(4), "{}", first.errors());
     second.hang_up();

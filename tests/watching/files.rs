@@ -1,4 +1,4 @@
-//! A tmux server without open files left hangs for good. Nothing is created near that.
+//! A tmux server that has used up its file descriptors hangs for good. Nothing is created near that limit.
 
 use std::thread;
 
@@ -28,7 +28,7 @@ fn t08_nothing_is_created_near_the_servers_limit_of_open_files() {
         }
         assert!(made < 64, "the server has no room for so many");
     }
-    // Then one at a time: without others under way the count stands still.
+    // Then one at a time: with no others in progress the count is exact.
     let refused = loop {
         let new = pool.ctl(&["--timeout", "30s", "new", &format!("single{made}"), "--", "cat"]);
         if new.code != 0 {
@@ -46,7 +46,7 @@ fn t08_nothing_is_created_near_the_servers_limit_of_open_files() {
     let used = files["used"].as_u64().unwrap();
     assert!((40..64).contains(&used), "{status}");
     assert!(pool.ctl(&["status"]).expect(1).stdout.contains("64"));
-    // It is not full: it answers, what lives is served, and room that is made is used.
+    // The server is not full: it answers, existing sessions are served, and freed descriptors are used again.
     assert_eq!(theirs.text(&["display-message", "-p", "#{pid}"]), theirs.pid().to_string());
     assert_eq!(pool.lines(&["ls"]).len(), made);
     let names: Vec<String> =

@@ -1,4 +1,4 @@
-//! The session through which the watcher listens is seen by nobody.
+//! The watcher's hidden session stays invisible to users.
 
 use nix::sys::signal::Signal;
 use serde_json::json;
@@ -8,7 +8,7 @@ use crate::harness::{PATIENCE, Pool, Program, Talk, eventually, wait_until};
 
 const NAME: &str = "_pool";
 
-/// How many sessions of that name there are, and the processes in them.
+/// Number of sessions with that name, and the processes in them.
 fn hidden(pool: &Pool) -> (usize, Vec<String>) {
     let sessions = pool.tmux_text(&["list-sessions", "-F", "#{session_name}"]);
     let filter = format!("#{{==:#{{session_name}},{NAME}}}");
@@ -16,7 +16,7 @@ fn hidden(pool: &Pool) -> (usize, Vec<String>) {
     (sessions.lines().filter(|name| *name == NAME).count(), panes.lines().map(str::to_owned).collect())
 }
 
-/// What a person sees of sizes and clients, of every session but the hidden one.
+/// Sizes, layouts and attached clients of every session but the hidden one, as users see them.
 fn appearance(pool: &Pool) -> String {
     let filter = format!("#{{!=:#{{session_name}},{NAME}}}");
     let format = "#{session_id} #{session_name} #{session_attached} #{window_id} #{window_width}x#{window_height} \
@@ -27,7 +27,7 @@ fn appearance(pool: &Pool) -> String {
 #[test]
 fn w22_the_hidden_session_is_nowhere_to_be_seen() {
     let pool = Pool::with(NO_SWEEP);
-    // Nobody watches while the sizes are noted.
+    // No watcher runs while the sizes are recorded.
     pool.end(Program::Watch, Signal::SIGTERM);
     pool.script("web", "exec cat");
     pool.tmux_text(&["new-session", "-d", "-s", "theirs", "-x", "77", "-y", "33", "exec cat"]);
@@ -36,12 +36,12 @@ fn w22_the_hidden_session_is_nowhere_to_be_seen() {
     let told = watch(&pool);
     pool.start(Program::Watch);
     await_connection(&pool, "native");
-    // Its program ends at once, which the server may hear of a little later.
+    // Its program ends at once; the server may learn of that a little later.
     wait_until("it is one, without a process", PATIENCE, || {
         let (sessions, panes) = hidden(&pool);
         sessions == 1 && panes.len() == 1 && panes[0].ends_with(" 1")
     });
-    assert_eq!(appearance(&pool), before, "no size, and nobody seems attached");
+    assert_eq!(appearance(&pool), before, "no size changes, and no client seems attached");
     assert!(!before.contains(" 1 @"), "{before}");
     let synced = pool.json(&["sync"]);
     let counts = ["sessions", "panes", "foreign"].map(|key| synced[key].as_u64().unwrap());
@@ -110,7 +110,7 @@ fn a_pool_that_is_stopped_with_its_sessions_leaves_no_tmux_server() {
     pool.tmux_text(&["new-session", "-d", "-s", "own", "sleep 600"]);
     pool.ok(&["down", "--stop-sessions"]);
     let left = pool.tmux_text(&["list-sessions", "-F", "#{session_name}"]);
-    assert!(left.lines().any(|name| name == "own"), "what somebody else made is kept: {left}");
+    assert!(left.lines().any(|name| name == "own"), "foreign sessions are kept: {left}");
     pool.tmux_text(&["kill-session", "-t", "=own"]);
     pool.ok(&["--timeout", "30s", "up"]);
     pool.ok(&["down", "--stop-sessions"]);
@@ -123,7 +123,7 @@ fn w22_a_server_that_ends_with_its_last_session_is_no_trouble() {
     let id = pool.script("web", "exec cat");
     await_connection(&pool, "native");
     pool.ok(&["kill", &id]);
-    // The hidden session is no reason to call it anything but idle or absent.
+    // The hidden session does not keep the server from being reported idle or absent.
     let state = eventually("it is quiet", PATIENCE, || {
         let status = pool.status();
         (status["healthy"] == true).then(|| status["tmux"]["state"].as_str().unwrap().to_owned())

@@ -1,4 +1,4 @@
-//! The three ways to learn of changes: each works, and status says which it is.
+//! The three connections to tmux: each works, and status names the one in use.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -16,14 +16,14 @@ fn works(word: &str) {
     await_event(&pool, "session_renamed", |event| event["name"] == "site");
     pool.tmux_text(&["kill-session", "-t", "=theirs"]);
     await_event(&pool, "foreign_gone", |event| event["name"] == "theirs");
-    // What no event of tmux tells.
+    // Changes that tmux sends no event for.
     pool.tmux_text(&["split-window", "-d", "-t", "=site:", "exec sleep 1001"]);
     pool.tmux_text(&["resize-window", "-t", "=site:", "-x", "99", "-y", "44"]);
     assert_exact(&pool);
     pool.tmux_text(&["kill-session", "-t", "=site"]);
     await_event(&pool, "session_stopped", |event| event["session"] == id.as_str());
     let hidden = pool.tmux(&["list-sessions", "-F", "#{session_name}"]).stdout.contains("_pool");
-    assert!(!(word == "listings" && hidden), "who only lists needs no session");
+    assert!(!(word == "listings" && hidden), "listings need no session");
     assert_eq!(pool.status()["tmux"]["connection"], word);
 }
 
@@ -55,7 +55,7 @@ fn the_connection_is_nothing_while_nobody_watches() {
     wait_until("it is not", PATIENCE, || pool.status()["tmux"]["connection"].is_null());
 }
 
-/// A pool whose tmux is a program of its own, which notes its arguments; another one comes first where programs are.
+/// A pool with a tmux of its own, which records its arguments; another one is first in PATH.
 fn with_its_own_tmux() -> Pool {
     let pool = Pool::bare("");
     let program = |name: &str, script: &str| {

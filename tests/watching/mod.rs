@@ -1,5 +1,5 @@
-//! How the pool sees tmux: every change at once, the truth about the server, nothing of the user's
-//! touched; adoption; and the stream of a watcher, recorded, replayed, damaged.
+//! How the pool observes tmux: every change at once, the true state of the server, nothing of the user's
+//! touched; adoption; and a watcher's stream, recorded, replayed, damaged.
 
 mod adopt;
 mod events;

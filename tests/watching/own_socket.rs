@@ -5,7 +5,7 @@ use serde_json::json;
 use super::support::{NO_SWEEP, Theirs, await_connection, await_end_of, await_event, seen, watch};
 use crate::harness::{PATIENCE, Pool, Program, alive, gone, wait_until};
 
-/// A pool that is pointed at a server at `user.sock`, configured with this too.
+/// A pool configured to use a server at `user.sock`.
 fn pointed_at_a_users(config: &str) -> Pool {
     let pool = Pool::bare("");
     let socket = pool.path("user.sock");
@@ -32,7 +32,7 @@ fn t07_a_pool_in_the_users_server_changes_nothing_of_the_users() {
     pool.ok(&["sync"]);
     pool.ctl(&["kill", "first"]).expect(3);
     assert_eq!(theirs.everything(), before, "looking changes nothing, and nothing is made to look");
-    // A session of the pool lives among theirs, and goes.
+    // A session of the pool comes and goes among theirs.
     let id = pool.script("ours", "exec cat");
     let sessions = theirs.text(&["list-sessions", "-F", "#{session_name}"]);
     assert_eq!(sessions.lines().collect::<Vec<_>>(), ["Their Own", "first", "ours"]);
@@ -102,7 +102,7 @@ fn t07_control_mode_is_not_for_the_users_server() {
     let pool = pointed_at_a_users("[watch]\nconnection = \"control\"\n[reaper]\ngrace = \"500ms\"\n");
     let theirs = Theirs::start(&pool, &pool.path("user.sock"), "");
     pool.start_all();
-    // It would need a session of its own there: it lists instead.
+    // Control mode would need a session of its own there, so the watcher falls back to listings.
     wait_until("it watches", PATIENCE, || !pool.status()["tmux"]["connection"].is_null());
     assert_ne!(pool.status()["tmux"]["connection"], "control");
     theirs.text(&["new-session", "-d", "-s", "theirs", "exec cat"]);

@@ -1,4 +1,4 @@
-//! Many panes, much output, many renames: what is seen stays exact, and the server lives.
+//! Many panes, much output, many renames: the pool's view stays exact, and the server survives.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -8,7 +8,7 @@ use nix::sys::signal::Signal;
 use super::support::{Chance, NO_SWEEP, assert_exact, await_connection, await_event};
 use crate::harness::{PATIENCE, Pool, Program, alive, wait_until};
 
-/// Carries out a list of commands, as many as it takes.
+/// Runs a list of tmux commands of any length.
 #[track_caller]
 fn source(pool: &Pool, commands: &str) {
     std::fs::write(pool.path("commands"), commands).unwrap();
@@ -98,7 +98,7 @@ fn t05_a_rename_storm_survives_thirty_watchers() {
     };
     let renames: usize = thread::scope(|scope| {
         let storm = scope.spawn(storm);
-        // Whatever fails in here, the storm ends.
+        // The storm ends even if the test fails in here.
         let _stopped = Stops(&stop);
         for round in 0..WATCHERS {
             pool.end(Program::Watch, if round % 2 == 0 { Signal::SIGKILL } else { Signal::SIGTERM });
@@ -115,7 +115,7 @@ fn t05_a_rename_storm_survives_thirty_watchers() {
     assert!(alive(server) && pool.tmux_pid() == Some(server), "the server lives");
     await_connection(&pool, "native");
     assert_exact(&pool);
-    wait_until("nobody is left attached but the last watcher", PATIENCE, || {
+    wait_until("only the last watcher is attached", PATIENCE, || {
         let clients = pool.tmux_text(&["list-clients", "-F", "#{session_name}"]);
         clients.lines().count() <= 1
     });
@@ -124,7 +124,7 @@ fn t05_a_rename_storm_survives_thirty_watchers() {
     assert_eq!(pool.status()["foreign"].as_array().unwrap().len(), 3);
 }
 
-/// Sets it at the end, however that comes.
+/// Sets the flag on drop.
 struct Stops<'a>(&'a AtomicBool);
 
 impl Drop for Stops<'_> {
@@ -152,7 +152,7 @@ fn t02_a_storm_of_changes_ends_in_exactly_what_there_is() {
             }
         }
         source(&pool, &commands);
-        // By its events alone, nobody asks for a snapshot.
+        // From events alone: no snapshot is requested.
         let listed = super::support::Listed::by(|args| pool.tmux(args));
         wait_until("what is seen is what there is", PATIENCE, || {
             super::support::Listed::of(&super::support::seen(&pool)) == listed

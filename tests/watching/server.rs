@@ -1,5 +1,5 @@
-//! The truth about the tmux server: stopped, out of reach, forbidden, dead and replaced are different
-//! answers, each with its cure, and none of them is believed to say more than it does.
+//! The state of the tmux server: stopped, unreachable, forbidden, dead and replaced are different answers,
+//! each with its remedy, and none proves more than it says.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::support::{NO_SWEEP, Theirs, assert_exact, await_connection, await_end_of, await_event, watch};
 use crate::harness::{PATIENCE, Pool, Program, alive, children, gone, send_signal, wait_until};
 
-/// Waits until the server is in this state; status then.
+/// Waits until `status` reports the server in this state; returns the status.
 #[track_caller]
 fn await_state(pool: &Pool, state: &str) -> Value {
     let mut last = Value::Null;
@@ -20,7 +20,7 @@ fn await_state(pool: &Pool, state: &str) -> Value {
     })
 }
 
-/// What nobody has proved is not said of any session.
+/// Asserts that no unproved end is reported for any session.
 #[track_caller]
 fn assert_nothing_ended(pool: &Pool, ids: &[&String]) {
     for id in ids {
@@ -51,7 +51,7 @@ fn t01_a_stopped_server_is_named_with_its_cure_and_loses_nothing() {
     assert!(pool.ctl(&["status"]).expect(1).stdout.contains("stopped"));
     pool.ctl(&["--timeout", "30s", "sync"]).expect(7);
     assert_nothing_ended(&pool, &ids.each_ref());
-    // Nobody is left behind who waits for an answer.
+    // No helper process is left waiting for an answer.
     for program in Program::ALL {
         wait_until("its helpers are gone", PATIENCE, || children(pool.pid(program).unwrap()).is_empty());
     }
@@ -96,11 +96,11 @@ fn t03_a_replaced_server_with_sessions_named_alike_takes_nothing_over() {
         let server = pool.tmux_pid().unwrap();
         send_signal(server, ending);
         wait_until("the server is gone", PATIENCE, || gone(server));
-        // At once, with the same names and, as it begins from 0, the same ids.
+        // At once, with the same names and, since ids start from 0, the same ids.
         let theirs = Theirs::start(&pool, &pool.tmux_socket(), "");
         let of = |name: &str| theirs.text(&["display-message", "-p", "-t", name, "#{pane_id}"]);
         theirs.text(&["new-session", "-d", "-s", "second", "exec cat"]);
-        // The watcher's own session may have come before theirs.
+        // The watcher's hidden session may have come before theirs.
         let again = ["=first:", "=second:"].map(of);
         assert!(again.iter().any(|id| panes.contains(&json!(id))), "ids are used again: {again:?} {panes:?}");
         for id in &ids {
@@ -132,7 +132,7 @@ fn t06_a_deleted_socket_is_told_as_unreachable_and_mended() {
     let told = watch(&pool);
     wait_until("the subscriber has the state", PATIENCE, || !told.lines().is_empty());
     fs::remove_file(pool.tmux_socket()).unwrap();
-    // Who asks is told the truth, whether it is mended by then or not.
+    // `sync` tells the truth, whether the socket is back by then or not.
     let synced = pool.ctl(&["--timeout", "30s", "sync"]);
     assert!([0, 7].contains(&synced.code), "{synced:?}");
     wait_until("the server listens again", PATIENCE, || pool.tmux_pid() == Some(server));
@@ -149,7 +149,7 @@ fn t06_a_deleted_socket_is_told_as_unreachable_and_mended() {
 
 #[test]
 fn t01_a_socket_that_may_not_be_opened_is_forbidden_and_proves_nothing() {
-    // Root may open everything: then this pool is nobody's.
+    // Root may open everything, so this pool runs without privileges.
     let pool = Pool::bare_without_rights(NO_SWEEP);
     pool.start_all();
     let id = pool.script("web", "exec cat");
@@ -157,7 +157,7 @@ fn t01_a_socket_that_may_not_be_opened_is_forbidden_and_proves_nothing() {
     let before = pool.pane_pids(&id);
     let mode = |mode| fs::set_permissions(pool.tmux_socket(), fs::Permissions::from_mode(mode)).unwrap();
     mode(0o000);
-    // Who is connected stays so; another watcher is kept out.
+    // Existing connections survive; a new watcher is refused.
     pool.kill9(Program::Watch);
     pool.start(Program::Watch);
     let status = await_state(&pool, "forbidden");
@@ -207,11 +207,11 @@ fn t08_a_stopped_server_keeps_nobody_waiting_who_needs_no_answer_of_it() {
     await_connection(&pool, "native");
     let server = pool.tmux_pid().unwrap();
     send_signal(server, Signal::SIGSTOP);
-    // The deadline is the test: what asks tmux would need five seconds each.
+    // The timeout is the test: a verb that asked tmux would need five seconds.
     for _ in 0..20 {
         for args in [&["ls"][..], &["show", &id], &["status"], &["events"], &["queue", "ls", &id]] {
             let ask = || pool.ctl(&[&["--timeout", "4s"], args].concat());
-            // Once it may be the machine that takes so long; what asked tmux would take it again.
+            // One timeout may be due to a busy machine; a verb that asks tmux would time out again.
             let answer = Some(ask()).filter(|answer| answer.code != 6).unwrap_or_else(ask);
             assert!([0, 1].contains(&answer.code), "{answer:?}");
         }
@@ -221,7 +221,7 @@ fn t08_a_stopped_server_keeps_nobody_waiting_who_needs_no_answer_of_it() {
     let capped = pool.ctl(&["--timeout", "30s", "capture", &id]);
     assert_eq!(capped.code, 7, "{capped:?}");
     send_signal(server, Signal::SIGCONT);
-    // Nobody can say whether what was sent meanwhile was typed, so it may be in doubt.
+    // Whether the message was typed meanwhile is unknown, so it may be in doubt.
     await_state(&pool, "up");
     assert_nothing_ended(&pool, &[&id]);
 }

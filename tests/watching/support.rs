@@ -1,4 +1,5 @@
-//! What several of these tests use: tmux as a stream of observations tells it and as tmux itself lists it, tmux servers of the test's own, chance.
+//! Shared helpers: tmux as an observation stream reports it and as tmux itself lists it, foreign tmux
+//! servers, pseudo-random numbers.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -14,22 +15,22 @@ use serde_json::Value;
 
 use crate::harness::{Output, PATIENCE, Pool, Talk, alive, eventually, gone, send_signal, wait_until};
 
-/// No whole listing is taken while a test runs: what is seen was told by an event.
+/// No full listing is taken while a test runs: everything seen was reported by an event.
 pub(super) const NO_SWEEP: &str = "[watch]\nsweep = \"10m\"\n[reaper]\ngrace = \"500ms\"\n";
 
 // ---- what a stream tells ----
 
-/// tmux as a stream of observations tells it.
+/// The state of tmux as an observation stream reports it.
 #[derive(Debug, Default)]
 pub(super) struct Told {
-    /// Whether a whole snapshot came.
+    /// True once a complete snapshot has come.
     pub(super) whole: bool,
     pub(super) state: TmuxState,
     coming: Option<TmuxState>,
 }
 
 impl Told {
-    /// Takes an observation in; whether it completed a state.
+    /// Applies an observation; true if it completed a state.
     pub(super) fn take(&mut self, observe: Observe) -> bool {
         match observe.view {
             View::Snapshot { state, part, more } => {
@@ -67,7 +68,7 @@ pub(super) fn watch(pool: &Pool) -> Talk {
     Talk::start(pool.poolctl().args(["watch", "--print"]))
 }
 
-/// tmux as `poold` has it now: the snapshot that a subscriber gets first.
+/// The state of tmux that `poold` has now: the snapshot that a subscriber gets first.
 #[track_caller]
 pub(super) fn seen(pool: &Pool) -> TmuxState {
     let subscriber = watch(pool);
@@ -79,7 +80,7 @@ pub(super) fn seen(pool: &Pool) -> TmuxState {
 
 // ---- what tmux itself lists ----
 
-/// What can be compared: of each session its name, of each pane its session, window, process and size.
+/// The comparable part of a listing: name of each session; session, window, process and size of each pane.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Listed {
     sessions: BTreeMap<TmuxSessionId, String>,
@@ -96,7 +97,7 @@ impl Listed {
         Self { sessions: sessions.collect(), panes: panes.collect() }
     }
 
-    /// By tmux's own commands; without the session that the watcher listens through.
+    /// Lists by tmux's own commands, without the watcher's hidden session.
     #[track_caller]
     pub(super) fn by(tmux: impl Fn(&[&str]) -> Output) -> Self {
         let sessions = tmux(&["list-sessions", "-F", "#{session_id}\t#{session_name}"]).expect(0);
@@ -125,7 +126,7 @@ impl Listed {
     }
 }
 
-/// A snapshot taken now is what tmux lists, in every comparable detail.
+/// Asserts that a snapshot taken now equals tmux's own listing in every comparable detail.
 #[track_caller]
 pub(super) fn assert_exact(pool: &Pool) -> Listed {
     pool.ok(&["--timeout", "30s", "sync"]);
@@ -136,14 +137,14 @@ pub(super) fn assert_exact(pool: &Pool) -> Listed {
 
 // ---- events ----
 
-/// Waits for the first event that tells of a session's end, or of the beginning of it: where all is
-/// proved at once, nothing drains.
+/// Waits for the first event about a session's end or the start of it: where everything is proved at once,
+/// there is no draining.
 #[track_caller]
 pub(super) fn await_end_of(pool: &Pool, session: &str) -> Value {
     await_any(pool, &["session_draining", "session_stopped"], |event| event["session"] == session)
 }
 
-/// Waits for an event of the journal, which nothing is looked at for.
+/// Waits for an event in the journal, without making the pool look at anything.
 #[track_caller]
 pub(super) fn await_event(pool: &Pool, kind: &str, is_it: impl Fn(&Value) -> bool) -> Value {
     await_any(pool, &[kind], is_it)
@@ -164,7 +165,7 @@ fn await_any(pool: &Pool, kinds: &[&str], is_it: impl Fn(&Value) -> bool) -> Val
     }
 }
 
-/// Waits until the watcher learns of changes in this way.
+/// Waits until the watcher uses this connection.
 #[track_caller]
 pub(super) fn await_connection(pool: &Pool, word: &str) {
     let mut last = Value::Null;
@@ -176,7 +177,7 @@ pub(super) fn await_connection(pool: &Pool, word: &str) {
 
 // ---- tmux servers that are no pool's ----
 
-/// A tmux server of somebody else, with a session `first`. It is ended when this is dropped.
+/// A foreign tmux server with a session `first`, killed on drop.
 #[derive(Debug)]
 pub(super) struct Theirs<'a> {
     pool: &'a Pool,
@@ -185,7 +186,7 @@ pub(super) struct Theirs<'a> {
 }
 
 impl<'a> Theirs<'a> {
-    /// Started as a user does, after this in a shell (like `ulimit -n 64;`).
+    /// Starts it as a user does, after a shell prefix such as `ulimit -n 64;`.
     #[track_caller]
     pub(super) fn start(pool: &'a Pool, socket: &Path, before: &str) -> Self {
         let mut shell = pool.command("sh");
@@ -206,14 +207,14 @@ impl<'a> Theirs<'a> {
         Output::of(command.arg("-uN").arg("-S").arg(&self.socket).args(args), b"")
     }
 
-    /// The same, which is to end well; its output without the last newline.
+    /// Runs tmux, expects success; returns its output without the final newline.
     #[track_caller]
     pub(super) fn text<S: AsRef<OsStr>>(&self, args: &[S]) -> String {
         self.tmux(args).expect(0).text().to_owned()
     }
 
-    /// Everything that an option, a hook or a key can be set to, and what each session, window and pane
-    /// is like, but for the session of the pool's watcher: what nobody else may change.
+    /// Everything that only its owner may change: all options, hooks and keys, and the properties of each
+    /// session, window and pane, except the hidden session.
     #[track_caller]
     pub(super) fn everything(&self) -> Vec<String> {
         let visible = format!("#{{!=:#{{session_name}},{HIDDEN_SESSION}}}");
@@ -252,7 +253,7 @@ impl Drop for Theirs<'_> {
 
 // ---- chance ----
 
-/// Numbers that look like chance and are the same each time.
+/// Pseudo-random numbers, the same in every run.
 #[derive(Debug)]
 pub(super) struct Chance(u64);
 
@@ -261,7 +262,7 @@ impl Chance {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    /// One of `0..n`.
+    /// A number in `0..n`.
     pub(super) fn below(&mut self, n: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -269,12 +270,12 @@ impl Chance {
         usize::try_from(self.0 >> 33).unwrap() % n
     }
 
-    /// One in `n` times.
+    /// True once in `n` times.
     pub(super) fn one_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }
 
-    /// One of these, if there are any.
+    /// One of the items, if there are any.
     pub(super) fn pick<T: Clone>(&mut self, from: &[T]) -> Option<T> {
         if from.is_empty() { None } else { Some(from[self.below(from.len())].clone()) }
     }

@@ -1,4 +1,4 @@
-//! One watcher at a time; another takes over cleanly; and a pool without one says so and looks itself.
+//! One watcher at a time; another takes over cleanly; a pool without one says so and observes tmux itself.
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -10,7 +10,7 @@ fn watcher(pool: &Pool) -> Value {
     pool.status()["components"][0].clone()
 }
 
-/// Starts another watcher that takes over; its pid.
+/// Starts another watcher that takes over; returns its pid.
 #[track_caller]
 fn take_over(pool: &Pool) -> u32 {
     let mut command = pool.daemon(Program::Watch);
@@ -18,7 +18,7 @@ fn take_over(pool: &Pool) -> u32 {
     pool.start_as(Program::Watch, command)
 }
 
-/// A foreign session comes: who watches tells.
+/// Asserts that a watcher works: it reports a new foreign session.
 #[track_caller]
 fn assert_watched(pool: &Pool, name: &str) {
     pool.tmux_text(&["new-session", "-d", "-s", name, "exec cat"]);
@@ -42,7 +42,7 @@ fn w14_a_second_watcher_waits_and_one_that_takes_over_is_the_one() {
     wait_until("it has seen tmux", PATIENCE, || pool.status()["tmux"]["state"] == "up");
     assert_eq!((count("watcher_lost"), count("watcher_connected")), (lost + 1, connected + 1));
     assert_watched(&pool, "mark1");
-    assert!(alive(first), "who made room waits");
+    assert!(alive(first), "the replaced watcher waits");
     for _ in 0..3 {
         pool.ok(&["sync"]);
         assert_eq!(watcher(&pool)["pid"], third, "and does not fight for it");
@@ -84,7 +84,7 @@ fn w23_without_a_watcher_what_is_shown_was_looked_at() {
     assert!(status["components"][0]["since"].is_string(), "{status}");
     assert!(status["problems"].to_string().contains("tmux-watch is not connected"), "{status}");
     assert!(pool.ctl(&["status"]).expect(1).stdout.contains("unverified since"));
-    // A name that is a number means that very name.
+    // A numeric name means exactly that name.
     pool.tmux_text(&["kill-session", "-t", "=1"]);
     wait_until("show says so", PATIENCE, || pool.lifecycle("1") != "live");
     pool.tmux_text(&["kill-session", "-t", "=22"]);
@@ -127,7 +127,7 @@ fn w24_without_a_watcher_a_subscriber_is_told_how_it_stands() {
 fn w24_a_subscriber_ends_with_its_reader_and_with_poold() {
     let pool = Pool::new();
     pool.script("web", "exec cat");
-    // Its reader takes one line and goes.
+    // Its reader takes one line and exits.
     let mut shell = pool.command("sh");
     shell.arg("-c").arg("\"$0\" watch --print | head -n 1; exit 0").arg(env!("CARGO_BIN_EXE_poolctl"));
     let first = crate::harness::Output::of(&mut shell, b"").expect(0);

@@ -1,21 +1,21 @@
-//! What a hook prints to answer a request for a permission, or questions.
+//! The output of a hook that answers a permission request or questions.
 
 use protocol::hook::Decision;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::kind::Adapter;
+use crate::adapter::Adapter;
 use crate::payload::QUESTIONS_TOOL;
 
-/// The event whose hook may answer.
-pub const PERMISSION_REQUEST: &str = "PermissionRequest";
-/// What the agent is told where nobody said why not.
-const NO: &str = "Denied with `poolctl approve --deny`.";
+/// The event of Claude Code and Codex whose hook may answer.
+pub(crate) const PERMISSION_REQUEST: &str = "PermissionRequest";
+/// The message to the agent for a denial without a reason.
+const DENIED: &str = "Denied with `poolctl approve --deny`.";
 
-/// The event in a report of our own form whose hook may answer.
+/// The event of a generic report whose hook may answer.
 const PERMISSION: &str = "permission";
 
-/// The answer to a report of our own form.
+/// The answer to a generic report.
 #[derive(Serialize)]
 struct Plain<'a> {
     allow: bool,
@@ -48,10 +48,11 @@ enum Behavior<'a> {
     },
 }
 
-/// The output of the hook of this event, with this input, for a decision; none where printing cannot answer: Gemini CLI and
-/// Aider have no such hook, and answers belong to questions.
+/// Returns the output that tells the agent a decision, for the hook of `event` with `input`. None if the hook
+/// cannot answer (Gemini CLI and Aider have no such hook), or if the answers do not fit the questions in the
+/// input.
 #[must_use]
-pub fn decision(adapter: Adapter, event: &str, decision: &Decision, input: &[u8]) -> Option<Vec<u8>> {
+pub fn decision_output(adapter: Adapter, event: &str, decision: &Decision, input: &[u8]) -> Option<Vec<u8>> {
     if matches!(adapter, Adapter::Opencode | Adapter::None)
         && event == PERMISSION
         && decision.answers.is_empty()
@@ -65,26 +66,27 @@ pub fn decision(adapter: Adapter, event: &str, decision: &Decision, input: &[u8]
     let decision = match decision.allow {
         true if decision.answers.is_empty() => Behavior::Allow { updated_input: None },
         true => Behavior::Allow { updated_input: Some(answered(input, &decision.answers)?) },
-        false => Behavior::Deny { message: decision.reason.as_deref().unwrap_or(NO) },
+        false => Behavior::Deny { message: decision.reason.as_deref().unwrap_or(DENIED) },
     };
     let printed = Printed { hook_specific_output: Output { hook_event_name: event, decision } };
     serde_json::to_vec(&printed).ok()
 }
 
-/// The input of the tool that asks, with an answer to each question: Claude Code (2.1.197) takes them from there.
+/// Returns the input of the tool that asks, completed with an answer to each question, as Claude Code
+/// (2.1.197) expects it.
 fn answered(input: &[u8], answers: &[String]) -> Option<Value> {
     let input: Value = serde_json::from_slice(input).ok()?;
-    let asks = input.get("tool_name")?.as_str()? == QUESTIONS_TOOL;
-    let mut asked = input.get("tool_input").filter(|_| asks)?.as_object()?.clone();
-    let question = |question: &Value| Some(question.get("question")?.as_str()?.to_owned());
-    let questions = asked.get("questions")?.as_array()?.iter().map(question).collect::<Option<Vec<_>>>()?;
+    let is_questions = input.get("tool_name")?.as_str()? == QUESTIONS_TOOL;
+    let mut tool_input = input.get("tool_input").filter(|_| is_questions)?.as_object()?.clone();
+    let text = |question: &Value| Some(question.get("question")?.as_str()?.to_owned());
+    let questions = tool_input.get("questions")?.as_array()?.iter().map(text).collect::<Option<Vec<_>>>()?;
     if questions.len() != answers.len() {
         return None;
     }
-    let given: Map<_, _> =
+    let answers: Map<_, _> =
         questions.into_iter().zip(answers.iter().map(|answer| Value::from(answer.as_str()))).collect();
-    asked.insert("answers".to_owned(), Value::Object(given));
-    Some(Value::Object(asked))
+    tool_input.insert("answers".to_owned(), Value::Object(answers));
+    Some(Value::Object(tool_input))
 }
 
 #[cfg(test)]
@@ -93,7 +95,7 @@ mod tests {
 
     fn printed(adapter: Adapter, event: &str, allow: bool, reason: Option<&str>) -> Option<String> {
         let answer = Decision { allow, reason: reason.map(str::to_owned), answers: Vec::new() };
-        decision(adapter, event, &answer, b"{}").map(|bytes| String::from_utf8(bytes).unwrap())
+        decision_output(adapter, event, &answer, b"{}").map(|bytes| String::from_utf8(bytes).unwrap())
     }
 
     #[test]
@@ -107,7 +109,7 @@ mod tests {
                 printed(adapter, PERMISSION_REQUEST, false, Some("not \"now\"")).as_deref(),
                 Some(deny)
             );
-            assert!(printed(adapter, PERMISSION_REQUEST, false, None).unwrap().contains(NO));
+            assert!(printed(adapter, PERMISSION_REQUEST, false, None).unwrap().contains(DENIED));
             assert_eq!(printed(adapter, "PreToolUse", true, None), None);
         }
     }
@@ -121,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_of_our_own_form_is_answered_in_plain_words() {
+    fn a_generic_report_is_answered_in_the_generic_form() {
         for adapter in [Adapter::Opencode, Adapter::None] {
             let said = |allow, reason| printed(adapter, PERMISSION, allow, reason);
             assert_eq!(said(true, None).as_deref(), Some(r#"{"allow":true}"#));
@@ -134,7 +136,7 @@ mod tests {
         let answer = |answers: &[&str], input: &str| {
             let answers = answers.iter().map(|answer| (*answer).to_owned()).collect();
             let answer = Decision { allow: true, reason: None, answers };
-            let printed = decision(Adapter::Claude, PERMISSION_REQUEST, &answer, input.as_bytes())?;
+            let printed = decision_output(Adapter::Claude, PERMISSION_REQUEST, &answer, input.as_bytes())?;
             Some(serde_json::from_slice::<Value>(&printed).unwrap()["hookSpecificOutput"]["decision"].clone())
         };
         let asks = r#"{"tool_name": "AskUserQuestion", "tool_input": {"questions": [

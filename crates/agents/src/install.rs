@@ -1,50 +1,54 @@
-//! Our hooks in a user's or project's own configuration, on request: `settings.json` of Claude Code and Gemini CLI,
-//! `hooks.json` of Codex. All are `{"hooks": {EVENT: [{"hooks": [HANDLER, …]}, …]}, …}`. Only what is ours is written or removed; everything else
-//! stays as it is, byte for byte.
+//! Adds our hooks to a user's or project's configuration, and removes them, on request: `settings.json` of
+//! Claude Code and Gemini CLI, `hooks.json` of Codex. All have the form
+//! `{"hooks": {EVENT: [{"hooks": [HANDLER, …]}, …]}, …}`. Everything else in the file stays as it is, byte for
+//! byte.
+//!
+//! `hooks_file` parses the file into spans, `handlers` generates and recognises our handlers, `splice` edits
+//! the text.
 
-mod found;
-mod ours;
+mod handlers;
+mod hooks_file;
 mod splice;
 
 use std::path::Path;
 
-use crate::kind::Adapter;
-use found::Found;
-use splice::Changes;
+use crate::adapter::Adapter;
+use hooks_file::HooksFile;
+use splice::Edits;
 
-/// The argument by which an installed hook is known: as ours, and to itself.
-pub const INSTALLED: &str = "--installed";
+/// The argument by which an installed hook is recognised as ours, and recognises itself as installed.
+const INSTALLED: &str = "--installed";
 
-/// Why a configuration was left as it is; the sentences are for the user.
+/// The reason for leaving a configuration unchanged; the messages are for the user.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InstallError {
-    /// There is no such file for this agent.
+    /// The agent has no such file.
     #[error("hooks are installed for claude, codex and gemini only, not for {0}")]
     Agent(Adapter),
     /// The path of poolctl cannot be written in JSON.
     #[error("the path of poolctl is not UTF-8")]
     Path,
-    /// It is not JSON.
+    /// The file is not JSON.
     #[error("it is not JSON: {0}")]
     Json(String),
-    /// It is JSON, but not of the form that the agent reads.
+    /// The file is JSON, but not of the form that the agent reads.
     #[error("{at} should be {expected}")]
     Shape {
-        /// Where in it.
+        /// The path of the value in the JSON.
         at: String,
-        /// What should be there.
+        /// The expected type.
         expected: &'static str,
     },
 }
 
-/// The configuration with our hooks in it. The same text where they are in it already.
+/// Returns the configuration with our hooks; the same text if it has them already.
 ///
 /// # Errors
-/// Where there is nothing to install, or the text is not what the agent itself would read.
+/// If there is nothing to install for the agent, or if the text is not of the form that the agent reads.
 pub fn install(adapter: Adapter, existing: Option<&str>, poolctl: &Path) -> Result<String, InstallError> {
-    let wanted = ours::wanted(adapter, poolctl.to_str().ok_or(InstallError::Path)?)?;
+    let wanted = handlers::wanted(adapter, poolctl.to_str().ok_or(InstallError::Path)?)?;
     let existing = existing.filter(|text| !text.trim().is_empty()).unwrap_or("{}\n");
-    if Found::in_text(adapter, existing)?.ours(existing) == ours::handlers(&wanted) {
+    if HooksFile::parse(adapter, existing)?.our_handlers(existing) == handlers::of_groups(&wanted) {
         return Ok(existing.to_owned());
     }
     let mut text = uninstall(adapter, Some(existing))?.unwrap_or_else(|| existing.to_owned());
@@ -54,40 +58,41 @@ pub fn install(adapter: Adapter, existing: Option<&str>, poolctl: &Path) -> Resu
     Ok(text)
 }
 
-/// The configuration without our hooks; none where none of them is in it.
+/// Returns the configuration without our hooks; none if it has none of them.
 ///
 /// # Errors
 /// As [`install`].
 pub fn uninstall(adapter: Adapter, existing: Option<&str>) -> Result<Option<String>, InstallError> {
-    ours::check(adapter)?;
+    handlers::check(adapter)?;
     let Some(existing) = existing.filter(|text| !text.trim().is_empty()) else {
         return Ok(None);
     };
-    let mut changes = Changes::default();
-    Found::in_text(adapter, existing)?.remove(&mut changes);
-    Ok(Some(changes).filter(|changes| !changes.is_empty()).map(|changes| changes.made(existing)))
+    let mut edits = Edits::default();
+    HooksFile::parse(adapter, existing)?.remove(&mut edits);
+    Ok(Some(edits).filter(|edits| !edits.is_empty()).map(|edits| edits.apply(existing)))
 }
 
-/// The text with a group of ours after those of an event.
+/// Returns the text with a group of ours after the other groups of an event.
 fn add(adapter: Adapter, text: &str, event: &str, group: &serde_json::Value) -> Result<String, InstallError> {
-    let found = Found::in_text(adapter, text)?;
-    let unit = found.indent(text);
-    let mut changes = Changes::default();
-    let spans = |events: &[found::Event]| events.iter().map(|event| event.all.clone()).collect::<Vec<_>>();
-    match (&found.hooks, found.events.iter().find(|found| found.name == event)) {
+    let file = HooksFile::parse(adapter, text)?;
+    let unit = file.indent(text);
+    let mut edits = Edits::default();
+    let spans =
+        |events: &[hooks_file::Event]| events.iter().map(|event| event.all.clone()).collect::<Vec<_>>();
+    match (&file.hooks, file.events.iter().find(|found| found.name == event)) {
         (Some(_), Some(event)) => {
             let groups: Vec<_> = event.groups.iter().map(|group| group.all.clone()).collect();
-            changes.append(&event.value, &groups, &ours::pretty(group, unit, 3), (unit, 2));
+            edits.append(&event.value, &groups, &handlers::pretty(group, unit, 3), (unit, 2));
         }
         (Some(hooks), None) => {
-            let member = format!("\"{event}\": {}", ours::pretty(&[group], unit, 2));
-            changes.append(hooks, &spans(&found.events), &member, (unit, 1));
+            let member = format!("\"{event}\": {}", handlers::pretty(&[group], unit, 2));
+            edits.append(hooks, &spans(&file.events), &member, (unit, 1));
         }
         (None, _) => {
             let hooks = std::collections::BTreeMap::from([(event, [group])]);
-            let member = format!("\"hooks\": {}", ours::pretty(&hooks, unit, 1));
-            changes.append(&found.root, &found.members, &member, (unit, 0));
+            let member = format!("\"hooks\": {}", handlers::pretty(&hooks, unit, 1));
+            edits.append(&file.root, &file.members, &member, (unit, 0));
         }
     }
-    Ok(changes.made(text))
+    Ok(edits.apply(text))
 }

@@ -1,18 +1,23 @@
-//! What an agent's hook says, read from the JSON that the agent hands to it.
+//! Parses the payload of a hook: the JSON that the agent passes to it. All words of the agents' hooks (names
+//! of events, sources, notices and tools) are translated here into [`HookEvent`]s.
 //!
-//! Any other program can report in a form of our own, one JSON object:
+//! `fields` reads the JSON, with `repair_json` if it is malformed; one module per agent translates it;
+//! `limit_reset`, `outage` and `skill` interpret texts in it.
+//!
+//! Any other program can report in a generic form, one JSON object:
 //!
 //! ```json
 //! {"event": "prompt", "text": "what it was asked", "conversation": "optional"}
 //! ```
 //!
 //! `event` is one of
-//! - `started`: it is ready for prompts; `text`: `startup`, `resume`, or `clear` where another conversation begins,
-//! - `prompt`: it took one; `text` is the whole prompt, by which a message is confirmed,
-//! - `working` and `tool`: what it does, and which tool it has used (`input`, `response` and `failed` where they are known),
-//! - `permission`: it asks for one for the tool in `tool`, to do `text`,
-//! - `attention`: it waits for its user for another reason,
-//! - `idle`, `interrupted`, `error`: how its turn ended; `text` is its answer, or the error,
+//! - `started`: ready for prompts; `text` is `startup`, `resume`, or `clear` if another conversation begins,
+//! - `prompt`: a prompt was taken; `text` is the whole prompt, by which a message is confirmed,
+//! - `working` and `tool`: work in progress, and a tool that was used (`input`, `response` and `failed` if
+//!   known),
+//! - `permission`: a permission request for the tool in `tool`, to do `text`,
+//! - `attention`: the program waits for its user for another reason,
+//! - `idle`, `interrupted`, `error`: the turn ended; `text` is the answer or the error,
 //! - `ended`.
 
 pub(crate) mod claude;
@@ -20,56 +25,65 @@ pub(crate) mod codex;
 mod fields;
 pub(crate) mod gemini;
 mod generic;
-mod mend;
+mod limit_reset;
 mod outage;
-mod resets;
+mod repair_json;
 mod skill;
 
-use protocol::hook::Signal;
+use protocol::hook::HookEvent;
 use protocol::text::OsBytes;
 
-use crate::kind::Adapter;
+use crate::adapter::Adapter;
 use fields::Fields;
 
-pub use resets::resets;
+pub use limit_reset::limit_reset;
 pub use skill::last_skill;
 
-/// Finds in an agent's error that its user is not logged in: Claude Code 2.1.197 (`Please run /login`), Codex 0.169.0
-/// (`sign in again`).
+/// True if an agent's error says that its user is not logged in: Claude Code 2.1.197 (`Please run /login`),
+/// Codex 0.169.0 (`sign in again`).
 #[must_use]
 pub fn wants_login(error: &str) -> bool {
     let error = error.to_lowercase();
     ["/login", "log in again", "sign in again", "not logged in"].iter().any(|words| error.contains(words))
 }
 
-/// Finds in an agent's error that the service failed or was not reached, which says nothing of the prompt: another try may
-/// succeed.
+/// True if an agent's error says that its service failed or was not reached. The prompt is not the cause, so
+/// that a retry may succeed.
 #[must_use]
 pub fn is_outage(adapter: Adapter, error: &str) -> bool {
     outage::is_outage(adapter, error)
 }
 
-/// The longest id of a conversation or turn that is believed, in bytes (both agents' are UUIDs).
-pub const ID_MAX: usize = 256;
+/// The longest id of a conversation, a turn or the use of a tool, in bytes; a longer id is ignored. (The
+/// agents' ids are UUIDs.)
+const ID_MAX: usize = 256;
 
-/// The tool by which Claude Code asks its user questions of its own.
-pub const QUESTIONS_TOOL: &str = "AskUserQuestion";
+/// Claude Code's tool that asks the user questions.
+pub(crate) const QUESTIONS_TOOL: &str = "AskUserQuestion";
+/// Claude Code's tool that shows the user a plan to approve.
+const PLAN_TOOL: &str = "ExitPlanMode";
 
-/// What a hook says.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Report {
-    /// The agent's own name of the event.
-    pub event: String,
-    /// The agent's conversation.
-    pub conversation: Option<String>,
-    /// The agent's own record of it.
-    pub transcript: Option<OsBytes>,
-    /// What it means; none where it tells nothing about the agent of the session.
-    pub signal: Option<Signal>,
+/// True if a permission request for this tool consists of questions, each of which takes an answer.
+#[must_use]
+pub fn asks_questions(tool: &str) -> bool {
+    tool == QUESTIONS_TOOL
 }
 
-/// The report in a hook's input (for Codex also: in the last argument of its `notify` program). None where it is not one.
-/// Input that was cut off is read as far as it goes.
+/// The content of a payload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// The agent's name of the event.
+    pub event: String,
+    /// The agent's id of the conversation.
+    pub conversation: Option<String>,
+    /// The path of the agent's record of the conversation.
+    pub transcript: Option<OsBytes>,
+    /// The event; none if it is not about the session's own agent.
+    pub signal: Option<HookEvent>,
+}
+
+/// Parses a hook's input, or the last argument of Codex's `notify` program. None if it is not a report. Input
+/// that was cut off is read up to the cut.
 #[must_use]
 pub fn parse(adapter: Adapter, input: &[u8]) -> Option<Report> {
     let fields = Fields::read(input)?;
@@ -81,26 +95,26 @@ pub fn parse(adapter: Adapter, input: &[u8]) -> Option<Report> {
     }
 }
 
-/// What the use of a tool does, by its arguments as JSON, in the words in which its permission was asked for. None where no
-/// argument tells.
+/// Summarises the use of a tool by its most telling argument, in the same words as its permission request.
+/// `input` is the arguments as JSON. None if no argument is telling.
 #[must_use]
-pub fn does(input: &str) -> Option<String> {
-    fields::does(input)
+pub fn tool_summary(input: &str) -> Option<String> {
+    fields::tool_summary(input)
 }
 
-/// What of a subagent concerns the session: the tools it uses and the permissions it asks for. Its prompts and the ends of
-/// its turns (Codex reports them with the conversation of the session) are not the session's.
-const OF_SUBAGENTS: [&str; 5] =
+/// The events of subagents that concern the session: the use of tools and permission requests. Prompts and
+/// ends of turns of subagents (which Codex reports with the conversation of the session) do not.
+const SUBAGENT_EVENTS: [&str; 5] =
     ["PreToolUse", "PostToolUse", "PostToolUseFailure", "PermissionRequest", "SubagentStart"];
 
-/// The report of an agent that names its fields as Claude Code does (Codex and Gemini CLI took the names over).
-fn report(fields: &Fields, signal: impl FnOnce(&str) -> Option<Signal>) -> Option<Report> {
+/// Reads a payload with Claude Code's names of fields, which Codex and Gemini CLI adopted.
+fn report(fields: &Fields, signal: impl FnOnce(&str) -> Option<HookEvent>) -> Option<Report> {
     let event = fields.word("hook_event_name")?;
-    let ours = !fields.has("agent_id") || OF_SUBAGENTS.contains(&event.as_str());
+    let concerns_session = !fields.has("agent_id") || SUBAGENT_EVENTS.contains(&event.as_str());
     Some(Report {
         conversation: fields.id("session_id"),
         transcript: fields.text("transcript_path").map(OsBytes::from),
-        signal: if ours { signal(&event) } else { None },
+        signal: if concerns_session { signal(&event) } else { None },
         event,
     })
 }

@@ -1,6 +1,10 @@
-//! What an agent's screen shows: whether its composer is free, a dialog that stands in its place, whether it works. Only
-//! the words of known versions are known (Claude Code 2.1.197, Codex 0.169.0, Gemini CLI 0.61.0, OpenCode 1.18.33, Aider
-//! 0.86.2); what is not recognised is not guessed.
+//! Reads an agent's screen: its composer, a dialog in the composer's place, work in progress. The texts are
+//! those of Claude Code 2.1.197, Codex 0.169.0, Gemini CLI 0.61.0, OpenCode 1.18.33 and Aider 0.86.2; an
+//! unrecognised screen yields no guess.
+//!
+//! A capture is read into cells ([`Screen`]). One module per agent finds the composer and signs of work;
+//! `dialogs` finds dialogs by their words. The screens of Aider and of agents that a user describes are read
+//! by [`Patterns`].
 
 mod aider;
 mod cells;
@@ -13,47 +17,47 @@ mod patterns;
 
 use cells::Cell;
 
-use crate::kind::Adapter;
+use crate::adapter::Adapter;
 
 pub use dialogs::{QUESTION, USAGE_LIMIT};
-pub use patterns::{Pattern, Patterns, Sight};
+pub use patterns::{Pattern, Patterns, ScreenState};
 
 /// A screen, as `tmux capture-pane -p -e` prints it.
 #[derive(Debug, Clone, Default)]
 pub struct Screen {
     lines: Vec<Vec<Cell>>,
-    /// The letters alone, without the blanks at the ends of lines.
+    /// The letters alone, without trailing blanks.
     texts: Vec<String>,
 }
 
-/// What stands in the place where prompts are typed.
+/// The state of the composer, the place where prompts are typed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Composer {
-    /// It is free; what is drawn faintly there is a placeholder.
+    /// Free; dim text in it is a placeholder.
     Empty,
-    /// Somebody's text, of which this is the last line that is seen.
+    /// It contains text, of which this is the last visible line.
     Holds(String),
-    /// A dialog or a list is in its place, or something else on the agent's screen takes what is typed.
+    /// A dialog, a list or another part of the agent's screen takes the keys instead.
     Hidden,
-    /// It was not found.
+    /// Not found.
     Unknown,
 }
 
-/// A question of the agent's to the person at its terminal, in the composer's place.
+/// A question of the agent to the person at its terminal, in the composer's place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dialog {
-    /// Which: `trust`, `api_key`, `bypass`, `login`, `theme`, `hooks`, `resume`, `mcp`, `imports`, `settings`, `update`,
-    /// `model`, `directory`, `permission`, `usage_limit`; `menu` for one that has the form of a dialog and none of the known
-    /// words.
+    /// `trust`, `api_key`, `bypass`, `login`, `theme`, `hooks`, `resume`, `mcp`, `imports`, `settings`,
+    /// `update`, `model`, `directory`, `permission`, `question` or `usage_limit`; `menu` if it has the form
+    /// of a dialog but none of the known texts.
     pub name: String,
-    /// What it says, at most [`protocol::activity::ASK_MAX`] bytes.
+    /// Its text, at most [`protocol::activity::ASK_MAX`] bytes.
     pub text: String,
-    /// Whether it is asked before the first prompt can be taken.
+    /// True if the agent may show it before it takes its first prompt.
     pub is_startup: bool,
 }
 
 impl Screen {
-    /// Reads a capture, with its colours or without.
+    /// Reads a capture, with or without colours.
     #[must_use]
     pub fn new(capture: &[u8]) -> Self {
         let lines = cells::read(capture);
@@ -63,18 +67,18 @@ impl Screen {
         Self { lines, texts }
     }
 
-    /// The lines without colours and without the blanks at their ends.
+    /// Returns the lines without colours and trailing blanks.
     pub fn lines(&self) -> impl DoubleEndedIterator<Item = &str> {
         self.texts.iter().map(String::as_str)
     }
 
-    /// The row of the last line with something in it.
+    /// Returns the row of the last line that is not empty.
     fn bottom(&self) -> Option<usize> {
         self.texts.iter().rposition(|line| !line.is_empty())
     }
 }
 
-/// What stands where prompts are typed. `cursor` is the column and the row of the terminal's cursor, from 0.
+/// Returns the state of the composer. `cursor` is the column and row of the terminal's cursor, from 0.
 #[must_use]
 pub fn composer(adapter: Adapter, screen: &Screen, cursor: (u16, u16)) -> Composer {
     if dialog(adapter, screen).is_some() {
@@ -92,7 +96,7 @@ pub fn composer(adapter: Adapter, screen: &Screen, cursor: (u16, u16)) -> Compos
     found.unwrap_or(if is_shown(adapter, screen) { Composer::Hidden } else { Composer::Unknown })
 }
 
-/// Whether the screen is the agent's own, so that what is typed goes to something of the agent's.
+/// True if the agent's own screen is shown, so that the agent gets what is typed.
 fn is_shown(adapter: Adapter, screen: &Screen) -> bool {
     match adapter {
         Adapter::Claude => claude::is_shown(screen),
@@ -103,49 +107,50 @@ fn is_shown(adapter: Adapter, screen: &Screen) -> bool {
     }
 }
 
-/// The dialog that the screen shows.
+/// Returns the dialog that the screen shows.
 #[must_use]
 pub fn dialog(adapter: Adapter, screen: &Screen) -> Option<Dialog> {
-    // Claude Code's composer is known by itself; what is written in it may look like anything.
+    // Claude Code's composer is recognised by its frame; text in it may look like a dialog.
     let free = adapter == Adapter::Claude && claude::composer(screen).is_some();
     if free { None } else { dialogs::find(adapter, screen) }
 }
 
-/// The names of the dialogs that come up by themselves and take keys as their answer: those that an agent may begin with,
-/// and what it asks about its usage limit. Some have more than one form.
-pub fn keyed_dialogs(adapter: Adapter) -> impl Iterator<Item = &'static str> {
-    dialogs::keyed(adapter)
+/// Returns the names of the dialogs that appear unprompted and can be answered with keys: startup dialogs and
+/// those about the usage limit. A name is repeated for each form of its dialog.
+pub fn answerable_dialogs(adapter: Adapter) -> impl Iterator<Item = &'static str> {
+    dialogs::answerable(adapter)
 }
 
-/// The text of a dialog without the marks before its lines, of which one moves with the choice.
+/// Removes the marks before the lines of a dialog's text, one of which moves with the selection.
 #[must_use]
-pub fn unmarked(text: &str) -> String {
-    let unmarked = |line: &str| line.trim_start_matches(|c: char| !c.is_alphanumeric()).to_owned();
-    text.lines().map(unmarked).collect::<Vec<_>>().join("\n")
+pub fn strip_markers(text: &str) -> String {
+    let strip = |line: &str| line.trim_start_matches(|c: char| !c.is_alphanumeric()).to_owned();
+    text.lines().map(strip).collect::<Vec<_>>().join("\n")
 }
 
-/// The numbers of the choices in the text of a dialog, with what they say.
+/// Returns the numbered choices in a dialog's text.
 #[must_use]
 pub fn choices(text: &str) -> Vec<(u8, &str)> {
     dialogs::choices(text)
 }
 
-/// Whether the agent works; nothing where the screen does not tell, as behind a dialog.
+/// True if the agent is in the middle of a turn; none if the screen does not tell, for instance behind a
+/// dialog.
 #[must_use]
-pub fn works(adapter: Adapter, screen: &Screen) -> Option<bool> {
+pub fn is_working(adapter: Adapter, screen: &Screen) -> Option<bool> {
     if dialog(adapter, screen).is_some() {
         return None;
     }
     match adapter {
-        Adapter::Claude => claude::works(screen),
-        Adapter::Codex => codex::works(screen),
-        Adapter::Gemini => gemini::works(screen),
-        Adapter::Opencode => opencode::works(screen),
+        Adapter::Claude => claude::is_working(screen),
+        Adapter::Codex => codex::is_working(screen),
+        Adapter::Gemini => gemini::is_working(screen),
+        Adapter::Opencode => opencode::is_working(screen),
         Adapter::Aider | Adapter::None => None,
     }
 }
 
-/// The agent's own count of its background work: shells, terminals, other agents.
+/// Returns the agent's count of its background work: shells, terminals, other agents.
 #[must_use]
 pub fn background(adapter: Adapter, screen: &Screen) -> Option<String> {
     match adapter {
@@ -155,15 +160,15 @@ pub fn background(adapter: Adapter, screen: &Screen) -> Option<String> {
     }
 }
 
-/// The part of a line that counts something, `2 shells`, where it is a count of one of these.
-fn counted(part: &str, of: &[&str]) -> Option<String> {
+/// Returns a part of a line such as `2 shells` if it counts one of these nouns.
+fn parse_count(part: &str, nouns: &[&str]) -> Option<String> {
     let part = part.trim();
-    let (number, what) = part.split_once(' ')?;
-    let counts = number.parse::<u32>().is_ok_and(|number| number > 0);
-    (counts && of.contains(&what)).then(|| part.to_owned())
+    let (number, noun) = part.split_once(' ')?;
+    let is_positive = number.parse::<u32>().is_ok_and(|number| number > 0);
+    (is_positive && nouns.contains(&noun)).then(|| part.to_owned())
 }
 
-/// What the rows of a composer hold, the first with its prompt character: the last line of it.
+/// Reads the rows of a composer, of which the first begins with the prompt character.
 fn content(rows: &[Vec<Cell>]) -> Composer {
     let typed = rows.iter().enumerate().rev().map(|(index, row)| {
         let prompt = usize::from(index == 0 && !is_shell(row));
@@ -174,25 +179,25 @@ fn content(rows: &[Vec<Cell>]) -> Composer {
     typed.next().map_or(Composer::Empty, Composer::Holds)
 }
 
-/// Whether a letter is somebody's. What is faint is not; what is inverted is the cursor, which may stand on a letter of a
-/// text or on the first one of a placeholder.
+/// True if a letter belongs to typed text. Dim letters do not; an inverted letter is the cursor, which may be
+/// on a letter of the text or on the first letter of a placeholder.
 fn is_text(row: &[Cell], at: usize) -> bool {
     let on_placeholder = row[at].inverse && row.get(at + 1).is_some_and(|next| next.dim);
     !row[at].dim && !on_placeholder
 }
 
-/// Whether the composer takes a line for the shell: then there is something in it that has to go.
+/// True if the composer is in shell mode (`!`); the `!` counts as text in it.
 fn is_shell(row: &[Cell]) -> bool {
     row.first().is_some_and(|cell| cell.letter == '!')
 }
 
-/// Whether a row begins with a composer's prompt character.
+/// True if a row begins with the composer's prompt character.
 fn has_prompt(row: &[Cell], prompt: char) -> bool {
     let begins = row.first().is_some_and(|cell| cell.letter == prompt) || is_shell(row);
     begins && row.get(1).is_none_or(|cell| cell.is_blank())
 }
 
-/// Lines as one, so that words are found that were wrapped.
+/// Joins lines with single spaces, so that wrapped phrases are found.
 fn one_line(lines: &[String]) -> String {
     lines.iter().flat_map(|line| line.split_whitespace()).collect::<Vec<_>>().join(" ")
 }

@@ -1,13 +1,12 @@
-//! The colours of a repository: what it says itself in `.swimmers/colors.json`, else a set made of its path.
+//! The colours of a repository: those in its `.swimmers/colors.json`, otherwise a set derived from its path.
 
 use protocol::reply::Theme;
 use protocol::text::OsBytes;
 use serde::Deserialize;
 
-/// The sprites that there are.
 const SPRITES: [&str; 3] = ["fish", "balls", "jelly"];
 
-/// What the file says; whatever else stands in it is not ours.
+/// The content of the file; other fields are ignored.
 #[derive(Deserialize)]
 struct File {
     palette: Palette,
@@ -22,8 +21,8 @@ struct Palette {
     shirt: String,
 }
 
-/// What `colors.json` says; `of` is left for the caller to fill. Nothing where it is no JSON, or a colour is missing or is
-/// not written `#rrggbb`. A sprite that there is not is left out.
+/// Reads `colors.json`; the caller fills in `of`. None if it is not JSON, or if a colour is missing or not of
+/// the form `#rrggbb`. An unknown sprite is left out.
 #[must_use]
 pub fn parse(colors_json: &[u8]) -> Option<Theme> {
     let file: File = serde_json::from_slice(colors_json).ok()?;
@@ -39,10 +38,10 @@ pub fn parse(colors_json: &[u8]) -> Option<Theme> {
     })
 }
 
-/// The colours made of a path, always the same for it: a body and a shirt of two hues, an outline and an accent dark
-/// enough to be read on both.
+/// Derives colours from a path, always the same for a path: body and shirt of two hues, outline and accent
+/// dark enough to be legible on both.
 #[must_use]
-pub fn made(path: &[u8]) -> Theme {
+pub fn from_path(path: &[u8]) -> Theme {
     let seed = hash(path);
     let pick = |shift: u32, of: u64| u32::try_from((seed >> shift) % of).unwrap_or(0);
     let hue = pick(0, 360);
@@ -59,7 +58,7 @@ pub fn made(path: &[u8]) -> Theme {
     }
 }
 
-/// A colour in the one way it is written, lower case.
+/// Returns a colour of the form `#rrggbb` in lower case.
 fn hex(text: &str) -> Option<String> {
     let text = text.trim();
     let digits = text.strip_prefix('#')?;
@@ -67,31 +66,33 @@ fn hex(text: &str) -> Option<String> {
         .then(|| text.to_ascii_lowercase())
 }
 
-/// FNV-1a of 64 bits, then stirred (the last step of `SplitMix64`), so that paths that differ in one letter are far apart.
+/// FNV-1a of 64 bits with the finalizer of `SplitMix64`, so that paths that differ in one letter have distant
+/// hashes.
 fn hash(bytes: &[u8]) -> u64 {
-    let folded = bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum: u64, byte| {
+    let fnv = bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum: u64, byte| {
         (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
     });
-    let stirred = (folded ^ (folded >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let stirred = (stirred ^ (stirred >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    stirred ^ (stirred >> 31)
+    let mixed = (fnv ^ (fnv >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
 }
 
-/// A colour by its hue in degrees, and its saturation and lightness in per cent; in whole numbers, the same on every machine.
+/// Returns a colour from its hue in degrees and its saturation and lightness in per cent. Integer arithmetic,
+/// so that the result is the same on every machine.
 fn hsl(hue: u32, saturation: u32, lightness: u32) -> String {
-    // In 255ths of a 10,000th.
+    // In 10,000ths.
     let chroma = (100 - (2 * lightness).abs_diff(100)) * saturation;
     let low = 2 * lightness * 100 - chroma;
     let hue = hue % 360;
-    // How far the hue is on its way between two of the six pure ones, there and back.
-    let way = chroma * (60 - (hue % 120).abs_diff(60)) / 60;
+    // The second largest component, which rises and falls between the six pure hues.
+    let second = chroma * (60 - (hue % 120).abs_diff(60)) / 60;
     let (red, green, blue) = match hue / 60 {
-        0 => (chroma, way, 0),
-        1 => (way, chroma, 0),
-        2 => (0, chroma, way),
-        3 => (0, way, chroma),
-        4 => (way, 0, chroma),
-        _ => (chroma, 0, way),
+        0 => (chroma, second, 0),
+        1 => (second, chroma, 0),
+        2 => (0, chroma, second),
+        3 => (0, second, chroma),
+        4 => (second, 0, chroma),
+        _ => (chroma, 0, second),
     };
     let byte = |part: u32| (2 * part + low) * 255 / 20_000;
     format!("#{:02x}{:02x}{:02x}", byte(red), byte(green), byte(blue))
@@ -132,8 +133,8 @@ mod tests {
 
     #[test]
     fn w25_the_colours_of_a_path_stay_the_same() {
-        let theme = made(b"/home/user/project");
-        assert_eq!(theme, made(b"/home/user/project"));
+        let theme = from_path(b"/home/user/project");
+        assert_eq!(theme, from_path(b"/home/user/project"));
         assert_eq!(theme.of, OsBytes::from("/home/user/project"));
         assert!(!theme.own);
         let colours = [theme.body, theme.outline, theme.accent, theme.shirt];
@@ -152,8 +153,8 @@ mod tests {
         assert_eq!(hsl(10, 50, 0), "#000000");
     }
 
-    /// How bright a colour is, from 0 to 1 (WCAG 2).
-    fn light(colour: &str) -> f64 {
+    /// Returns the relative luminance of a colour, from 0 to 1 (WCAG 2).
+    fn luminance(colour: &str) -> f64 {
         let part = |at: usize| {
             let part = f64::from(u8::from_str_radix(&colour[at..at + 2], 16).unwrap()) / 255.0;
             if part <= 0.04045 { part / 12.92 } else { ((part + 0.055) / 1.055).powf(2.4) }
@@ -163,7 +164,8 @@ mod tests {
 
     #[test]
     fn colours_made_are_apart_and_can_be_read() {
-        let themes: Vec<_> = (0..2000).map(|n| made(format!("/home/user/project-{n}").as_bytes())).collect();
+        let themes: Vec<_> =
+            (0..2000).map(|n| from_path(format!("/home/user/project-{n}").as_bytes())).collect();
         let sets: HashSet<_> = themes.iter().map(|t| (&t.body, &t.outline, &t.accent, &t.shirt)).collect();
         assert_eq!(sets.len(), themes.len());
         for theme in &themes {
@@ -171,7 +173,7 @@ mod tests {
             for (on, of) in
                 [(&theme.body, &theme.outline), (&theme.body, &theme.accent), (&theme.shirt, &theme.accent)]
             {
-                let ratio = (light(on) + 0.05) / (light(of) + 0.05);
+                let ratio = (luminance(on) + 0.05) / (luminance(of) + 0.05);
                 assert!(ratio >= 3.0, "{ratio}: {theme:?}");
             }
         }
@@ -180,7 +182,7 @@ mod tests {
     #[test]
     fn a_made_theme_is_one_that_could_be_written() {
         for path in [&b""[..], b"/", b"\xff\xfe", "/höme".as_bytes()] {
-            let theme = made(path);
+            let theme = from_path(path);
             for colour in [&theme.body, &theme.outline, &theme.accent, &theme.shirt] {
                 assert_eq!(hex(colour).as_ref(), Some(colour));
             }

@@ -1,6 +1,7 @@
-//! The agent's own record of a conversation: Claude Code's `~/.claude/projects/…/ID.jsonl`, Codex's rollout file, and Gemini
-//! CLI's `~/.gemini/tmp/…/chats/session-….jsonl`; of Aider its history of prompts.
-//! Read is its last piece, which may begin in the middle of a line; what is not understood is skipped.
+//! Reads the agent's own record of a conversation: Claude Code's `~/.claude/projects/…/ID.jsonl`, Codex's
+//! rollout file, Gemini CLI's `~/.gemini/tmp/…/chats/session-….jsonl`, Aider's history of prompts. The input
+//! is the end of the file, which may begin in the middle of a line; lines that are not understood are
+//! skipped.
 
 mod aider;
 mod claude;
@@ -12,12 +13,12 @@ use std::time::UNIX_EPOCH;
 use protocol::time::{Timestamp, millis};
 use serde_json::Value;
 
-use crate::kind::Adapter;
+use crate::adapter::Adapter;
 
-/// Finds in the output of an agent that resumes a conversation that there is none: Claude Code 2.1.197, Codex 0.169.0,
-/// OpenCode 1.18.33.
+/// True if the output of an agent says that the conversation to resume does not exist: Claude Code 2.1.197,
+/// Codex 0.169.0, OpenCode 1.18.33.
 #[must_use]
-pub fn says_missing(adapter: Adapter, output: &[u8]) -> bool {
+pub fn says_conversation_missing(adapter: Adapter, output: &[u8]) -> bool {
     let words: &[u8] = match adapter {
         Adapter::Claude => b"No conversation found",
         Adapter::Codex => b"no rollout found",
@@ -27,124 +28,110 @@ pub fn says_missing(adapter: Adapter, output: &[u8]) -> bool {
     output.windows(words.len()).any(|window| window.eq_ignore_ascii_case(words))
 }
 
-/// Something that was said to the agent.
+/// A prompt in the record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Said {
+pub struct RecordedPrompt {
     /// The text as the agent took it.
     pub text: String,
-    /// When.
+    /// The time of the entry; Aider's record has none.
     pub at: Option<Timestamp>,
-    /// It waits for the running turn to end; it is told of again when it is taken up.
+    /// True if the prompt waits for the end of the running turn. The record has a second entry once the agent
+    /// takes it up.
     pub queued: bool,
 }
 
-/// A usage limit that was met.
+/// A usage limit that was reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Limit {
-    /// Until when, where the record says so.
+pub struct UsageLimit {
+    /// The end of the limit, if the record tells it.
     pub until: Option<Timestamp>,
-    /// The agent's own words.
+    /// The agent's message.
     pub text: String,
 }
 
-/// How a turn ended.
+/// The outcome of a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ending {
-    /// With an answer.
+pub enum TurnOutcome {
+    /// The agent answered.
     Done,
-    /// Somebody interrupted it.
+    /// The user interrupted the turn.
     Interrupted,
-    /// At a usage limit.
-    Limited(Limit),
-    /// At another error, in the agent's own words.
+    /// The turn failed at a usage limit.
+    Limited(UsageLimit),
+    /// The turn failed at another error, of which this is the agent's message.
     Failed(String),
 }
 
 /// The end of a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct End {
-    /// How.
-    pub how: Ending,
-    /// When.
+pub struct TurnEnd {
+    /// The outcome.
+    pub outcome: TurnOutcome,
+    /// The time of the entry.
     pub at: Option<Timestamp>,
-    /// Which turn, where the record says so: Codex's does.
+    /// The turn's id; only Codex records it.
     pub turn: Option<String>,
 }
 
-/// What one line of a record says.
+/// The meaning of one line of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Entry {
     /// A prompt.
-    Said(Said),
-    /// The agent answers, or begins to.
-    Works,
-    /// The turn ended.
-    Over(End),
-    /// A turn ended; a line before it says how, if not well.
+    Prompt(RecordedPrompt),
+    /// The agent answers or begins to answer.
+    Working,
+    /// A turn ended.
+    TurnEnd(TurnEnd),
+    /// A turn ended, successfully unless the entry before it is a [`TurnEnd`].
     Closed(Option<Timestamp>),
 }
 
-/// What was said to the agent, oldest first.
+/// Returns the prompts, oldest first.
 #[must_use]
-pub fn prompts(adapter: Adapter, tail: &[u8]) -> Vec<Said> {
+pub fn prompts(adapter: Adapter, tail: &[u8]) -> Vec<RecordedPrompt> {
     if adapter == Adapter::Aider {
         return aider::prompts(tail);
     }
     let entries = lines(tail).filter_map(|line| entry(adapter, &line));
-    let said = entries.filter_map(|entry| if let Entry::Said(said) = entry { Some(said) } else { None });
-    said.collect()
+    entries.filter_map(|entry| if let Entry::Prompt(prompt) = entry { Some(prompt) } else { None }).collect()
 }
 
-/// The end of the newest turn; nothing while it goes on. A prompt that only waits for its turn begins none.
+/// Returns the end of the newest turn; none while the turn is running. A queued prompt does not begin a turn.
 #[must_use]
-pub fn ended(adapter: Adapter, tail: &[u8]) -> Option<End> {
+pub fn turn_end(adapter: Adapter, tail: &[u8]) -> Option<TurnEnd> {
     let mut end = newest_end(adapter, tail)?;
-    if let Ending::Limited(limit) = &mut end.how
+    if let TurnOutcome::Limited(limit) = &mut end.outcome
         && adapter == Adapter::Codex
     {
-        limit.until = limit.until.or_else(|| lines(tail).rev().find_map(|line| codex::resets(&line)));
+        limit.until = limit.until.or_else(|| lines(tail).rev().find_map(|line| codex::limit_reset(&line)));
     }
     Some(end)
 }
 
-fn newest_end(adapter: Adapter, tail: &[u8]) -> Option<End> {
+fn newest_end(adapter: Adapter, tail: &[u8]) -> Option<TurnEnd> {
     let entries = lines(tail).rev().filter_map(|line| entry(adapter, &line));
-    let mut entries = entries.filter(|entry| !matches!(entry, Entry::Said(Said { queued: true, .. })));
+    let is_queued = |entry: &Entry| matches!(entry, Entry::Prompt(RecordedPrompt { queued: true, .. }));
+    let mut entries = entries.filter(|entry| !is_queued(entry));
     match entries.next()? {
-        Entry::Over(end) => Some(end),
+        Entry::TurnEnd(end) => Some(end),
         Entry::Closed(at) => match entries.next() {
-            Some(Entry::Over(end)) => Some(end),
-            _ => Some(End { how: Ending::Done, at, turn: None }),
+            Some(Entry::TurnEnd(end)) => Some(end),
+            _ => Some(TurnEnd { outcome: TurnOutcome::Done, at, turn: None }),
         },
-        Entry::Said(_) | Entry::Works => None,
+        Entry::Prompt(_) | Entry::Working => None,
     }
 }
 
-/// When the newest turn was interrupted; nothing where it was not.
-#[must_use]
-pub fn interrupted(adapter: Adapter, tail: &[u8]) -> Option<Timestamp> {
-    ended(adapter, tail).filter(|end| end.how == Ending::Interrupted)?.at
-}
-
-/// The usage limit at which the newest turn ended; nothing where it did not.
-#[must_use]
-pub fn limit(adapter: Adapter, tail: &[u8]) -> Option<Limit> {
-    match ended(adapter, tail)?.how {
-        Ending::Limited(limit) => Some(limit),
-        _ => None,
-    }
-}
-
-/// The tokens that the conversation has come to: what the newest answer was given and what it wrote.
+/// Returns the tokens in the context of the conversation: the input and output of the newest answer.
 #[must_use]
 pub fn tokens(adapter: Adapter, tail: &[u8]) -> Option<u64> {
-    let of = match adapter {
+    let read = match adapter {
         Adapter::Claude => claude::tokens,
         Adapter::Codex => codex::tokens,
         Adapter::Gemini => gemini::tokens,
         Adapter::Opencode | Adapter::Aider | Adapter::None => return None,
     };
-    lines(tail).rev().find_map(|line| of(&line))
+    lines(tail).rev().find_map(|line| read(&line))
 }
 
 fn entry(adapter: Adapter, line: &Value) -> Option<Entry> {
@@ -156,12 +143,12 @@ fn entry(adapter: Adapter, line: &Value) -> Option<Entry> {
     }
 }
 
-/// The lines that are whole.
+/// Returns the complete lines.
 fn lines(tail: &[u8]) -> impl DoubleEndedIterator<Item = Value> + '_ {
     tail.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok())
 }
 
-/// A time of RFC 3339.
+/// Returns the `timestamp` of a line, which is in the form of RFC 3339.
 fn time(line: &Value) -> Option<Timestamp> {
     let at = humantime::parse_rfc3339(line.get("timestamp")?.as_str()?).ok()?;
     at.duration_since(UNIX_EPOCH).ok().map(|since| Timestamp(millis(since)))

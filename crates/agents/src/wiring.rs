@@ -1,83 +1,91 @@
-//! How the hooks of an agent that the pool launches are wired: for this launch alone, never in a file of the user's.
+//! Wires the hooks of an agent that the pool launches: for this launch alone, without changing the user's
+//! files.
 //!
-//! - Claude Code 2.1.197: `--plugin-dir DIR`, a plugin with nothing but hooks. The user's and the project's hooks run as well,
-//!   and so do those of other `--plugin-dir`s and of a `--settings` of the user's (of two `--settings` only the last counts, so that
-//!   one is left to the user).
-//! - Codex 0.169.0: `-c hooks.EVENT=…`, merged with the hooks of the user's and the project's files. A hook runs only if it is
-//!   trusted, so its hash is passed as well, for ours alone; nothing is written to the user's configuration. `--no-daemon`:
-//!   a background server of Codex would run the hooks with its own environment instead of the session's.
-//! - Gemini CLI 0.61.0: a settings file in the place of the system's defaults, named in the environment. It is read only where
-//!   the file and every directory above it belong to root and nobody else may write there; else Gemini CLI shows a warning
-//!   and has no hooks of ours. Defaults of the system (`/etc/gemini-cli/system-defaults.json`) are not read then.
-//! - OpenCode 1.18.33: a plugin, which a configuration file of the launch's names (`OPENCODE_CONFIG`). It is merged with the user's
-//!   and the project's; one that the user's environment names is read in its place, and then nothing is told.
-//! - Aider 0.86.2: its environment names a command for when it waits, and the file in which it keeps the prompts that it took.
+//! - Claude Code 2.1.197: `--plugin-dir DIR`, a plugin with nothing but hooks. Hooks of the user, of the
+//!   project, of other `--plugin-dir`s and of the user's `--settings` run as well. (Of two `--settings` only
+//!   the last counts, so the option is left to the user.)
+//! - Codex 0.169.0: `-c hooks.EVENT=…`, merged with the hooks in the user's and the project's files. Codex
+//!   runs trusted hooks only, so the hashes of our hooks are passed as well; nothing is written to the user's
+//!   configuration. `--no-daemon` because a background server of Codex would run the hooks with its own
+//!   environment instead of the session's.
+//! - Gemini CLI 0.61.0: a settings file in place of the system defaults
+//!   (`/etc/gemini-cli/system-defaults.json`, which is then not read), named in the environment. Gemini CLI
+//!   reads it only if the file and every directory above it belong to root and are writable for root alone;
+//!   otherwise it shows a warning and ignores our hooks.
+//! - OpenCode 1.18.33: a plugin that a configuration file of this launch names (`OPENCODE_CONFIG`), merged
+//!   with the user's and the project's configuration. If the user's environment sets `OPENCODE_CONFIG`, that
+//!   file is read instead and there are no reports.
+//! - Aider 0.86.2: environment variables name a command to run whenever it waits for input, and its file of
+//!   prompts.
 
 mod aider;
 mod claude;
 mod codex;
-mod command;
 mod gemini;
+mod hook_call;
 mod opencode;
 
 use std::path::{Path, PathBuf};
 
 use protocol::text::OsBytes;
 
-use crate::kind::Adapter;
-pub(crate) use command::HookCall;
+use crate::adapter::Adapter;
+pub(crate) use hook_call::HookCall;
 
-/// Says to hooks that the user installed that hooks are wired per launch: they are to do nothing.
-pub const WIRED: &str = "POOL_HOOKED";
+/// Environment variable of an agent whose hooks are wired per launch: hooks in the user's configuration then
+/// do nothing.
+const WIRED_ENV: &str = "POOL_HOOKED";
 
-/// What is added to a launch.
+/// The additions to a launch.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Wiring {
     /// Arguments, after the user's own; a subcommand (`codex resume ID`) may follow.
     pub args: Vec<OsBytes>,
-    /// Files to write first: their paths in the directory, and what is in them.
+    /// Files to write before the launch: paths relative to [`WiringOptions::dir`], and their contents.
     pub files: Vec<(String, Vec<u8>)>,
-    /// Environment to add.
+    /// Environment variables to set.
     pub env: Vec<(OsBytes, OsBytes)>,
 }
 
-/// What a wiring is made of.
+/// The parameters of a wiring.
 #[derive(Debug, Clone, Copy)]
-pub struct Wire<'a> {
-    /// The program that the hooks call, absolute.
+pub struct WiringOptions<'a> {
+    /// Absolute path of the program that the hooks call.
     pub poolctl: &'a Path,
-    /// Where its files go: the directory that the pool keeps of its session, absolute.
+    /// Absolute path of the pool's directory for the session, which holds the files of the wiring.
     pub dir: &'a Path,
-    /// The session's own directory, for what the agent itself writes, absolute.
+    /// Absolute path of the session's own directory, for files that the agent writes.
     pub own_dir: &'a Path,
-    /// How long a request for a permission waits for `approve`, in milliseconds; 0: it is only told.
+    /// Time that a permission request waits for `poolctl approve`, in milliseconds; 0 to report it without
+    /// waiting.
     pub approve_ms: u64,
-    /// How long any other hook may take, in milliseconds. Agents count seconds: it is rounded up.
+    /// Time limit of any other hook, in milliseconds; rounded up for agents that count seconds.
     pub hook_ms: u64,
 }
 
-/// The agent's record of its prompts, where its wiring chooses the place. `own_dir` is the session's own directory.
+/// Returns the file in which the agent records its prompts, if its wiring sets it. `own_dir`: see
+/// [`WiringOptions::own_dir`].
 #[must_use]
-pub fn record(adapter: Adapter, own_dir: &Path) -> Option<PathBuf> {
+pub fn prompt_history(adapter: Adapter, own_dir: &Path) -> Option<PathBuf> {
     (adapter == Adapter::Aider).then(|| own_dir.join(aider::HISTORY))
 }
 
-/// The wiring of an agent. Nothing for a program that has no hooks we know, and where the path of poolctl is not UTF-8: no
-/// agent's configuration can name it.
+/// Returns the wiring of an agent. It is empty for [`Adapter::None`], and if the path of poolctl is not
+/// UTF-8, since agents' configurations cannot name such a path.
 #[must_use]
-pub fn wire(adapter: Adapter, wire: &Wire<'_>) -> Wiring {
-    let Some(poolctl) = wire.poolctl.to_str() else {
+pub fn wire(adapter: Adapter, options: &WiringOptions<'_>) -> Wiring {
+    let Some(poolctl) = options.poolctl.to_str() else {
         return Wiring::default();
     };
     let mut wiring = match adapter {
-        Adapter::Claude => claude::wire(poolctl, wire),
-        Adapter::Codex => codex::wire(poolctl, wire),
-        Adapter::Gemini => gemini::wire(poolctl, wire),
-        Adapter::Opencode => opencode::wire(poolctl, wire),
-        Adapter::Aider => aider::wire(poolctl, wire),
+        Adapter::Claude => claude::wire(poolctl, options),
+        Adapter::Codex => codex::wire(poolctl, options),
+        Adapter::Gemini => gemini::wire(poolctl, options),
+        Adapter::Opencode => opencode::wire(poolctl, options),
+        Adapter::Aider => aider::wire(poolctl, options),
         Adapter::None => return Wiring::default(),
     };
-    wiring.env.push((WIRED.into(), "1".into()));
+    wiring.env.push((WIRED_ENV.into(), "1".into()));
     wiring
 }
 
@@ -91,7 +99,7 @@ mod tests {
     #[test]
     fn an_agent_without_hooks_is_launched_as_it_is() {
         let dir = Path::new("/state/s1");
-        let named = |poolctl| Wire { poolctl, dir, own_dir: dir, approve_ms: 1, hook_ms: 1 };
+        let named = |poolctl| WiringOptions { poolctl, dir, own_dir: dir, approve_ms: 1, hook_ms: 1 };
         assert_eq!(wire(Adapter::None, &named(Path::new("/bin/poolctl"))), Wiring::default());
         let odd = Path::new(OsStr::from_bytes(b"/b\xff/poolctl"));
         assert_eq!(wire(Adapter::Claude, &named(odd)), Wiring::default());
@@ -99,7 +107,7 @@ mod tests {
 
     #[test]
     fn hooks_that_the_user_installed_keep_quiet_beside_ours() {
-        let named = Wire {
+        let named = WiringOptions {
             poolctl: Path::new("/bin/poolctl"),
             dir: Path::new("/state/s1"),
             own_dir: Path::new("/state/s1"),

@@ -1,4 +1,4 @@
-//! Hooks in a user's own configuration: everything of theirs stays.
+//! Hooks in a user's configuration, of which everything else stays unchanged.
 
 use std::path::Path;
 
@@ -40,7 +40,7 @@ fn a_new_file_has_our_hooks_alone() {
     assert_eq!(hooks["Interrupt"], ours);
     assert!(hooks.get("StopFailure").is_none());
     let gemini = install(Adapter::Gemini, None, Path::new(POOLCTL)).unwrap();
-    // It counts milliseconds.
+    // Gemini CLI counts milliseconds.
     let ours = json!([{"hooks": [{
         "type": "command", "name": "tmux-pool", "command": "/usr/local/bin/poolctl hook gemini --installed",
         "timeout": 3000
@@ -52,7 +52,7 @@ fn a_new_file_has_our_hooks_alone() {
     }
 }
 
-/// A user's file, in their own order and form.
+/// A user's file, with an order and a format of its own.
 const THEIRS: &str = r#"{
     "model": "opus",
     "zebra": 1.50,
@@ -127,15 +127,15 @@ fn what_the_agent_would_not_read_is_refused_with_the_place() {
     let refused =
         |text: &str| install(Adapter::Claude, Some(text), Path::new(POOLCTL)).unwrap_err().to_string();
     let cases = [
-        ("[]", "the whole should be an object"),
+        ("[]", "the file should be an object"),
         (r#"{"hooks":[]}"#, "hooks should be an object"),
         (r#"{"hooks":null}"#, "hooks should be an object"),
         (r#"{"hooks":{"Stop":{}}}"#, "hooks.Stop should be a list"),
         (r#"{"hooks":{"Stop":[{"hooks":[]},"x"]}}"#, "hooks.Stop[1] should be an object"),
         (r#"{"hooks":{"Stop":[{"matcher":"*"}]}}"#, "hooks.Stop[0].hooks should be a list"),
         (r#"{"hooks":{"Stop":[{"hooks":{}}]}}"#, "hooks.Stop[0].hooks should be a list"),
-        (r#"{"hooks":{},"a":1,"hooks":{}}"#, "hooks should be there once"),
-        (r#"{"hooks":{"Stop":[],"Stop":[]}}"#, "hooks.Stop should be there once"),
+        (r#"{"hooks":{},"a":1,"hooks":{}}"#, "hooks should be there only once"),
+        (r#"{"hooks":{"Stop":[],"Stop":[]}}"#, "hooks.Stop should be there only once"),
     ];
     for (text, sentence) in cases {
         assert_eq!(refused(text), sentence, "{text}");
@@ -148,7 +148,7 @@ fn what_the_agent_would_not_read_is_refused_with_the_place() {
     assert_eq!(uninstall(none, None), Err(InstallError::Agent(none)));
 }
 
-/// Any JSON, not deep.
+/// Any JSON of little depth.
 fn any_value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -165,7 +165,7 @@ fn any_value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Any configuration that an agent would read.
+/// Any configuration of the form that agents read.
 fn any_configuration() -> impl Strategy<Value = Value> {
     let group = (prop::collection::vec(any_value(), 0..3), any_value())
         .prop_map(|(handlers, matcher)| json!({"matcher": matcher, "hooks": handlers}));

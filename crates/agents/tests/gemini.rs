@@ -1,10 +1,10 @@
-//! What is read from Gemini CLI 0.61.0: `screens/gemini-*.ansi` are captures of it, `transcripts/gemini-esc.jsonl` is a record
-//! that it wrote.
+//! Screens, transcripts and prompts of Gemini CLI 0.61.0: `screens/gemini-*.ansi` are captures of it,
+//! `transcripts/gemini-esc.jsonl` is a record that it wrote.
 
 use agents::Adapter::Gemini;
+use agents::prompt::{TextMatch, compare, ends_with_line, escape, is_command};
 use agents::screen::{self, Composer, Screen};
-use agents::text::{Same, compare, ends_with_line, is_command, literal};
-use agents::transcript::{self, Ending, ended};
+use agents::transcript::{self, TurnOutcome, turn_end};
 
 fn capture(name: &str) -> Screen {
     let path = format!("{}/tests/screens/gemini-{name}.ansi", env!("CARGO_MANIFEST_DIR"));
@@ -34,7 +34,7 @@ fn a_composer_with_nothing_but_its_placeholder_is_empty() {
         let screen = capture(name);
         assert_eq!(composer(name), Composer::Empty, "{name}");
         assert_eq!(screen::dialog(Gemini, &screen), None, "{name}");
-        assert_eq!(screen::works(Gemini, &screen), works, "{name}");
+        assert_eq!(screen::is_working(Gemini, &screen), works, "{name}");
     }
 }
 
@@ -55,13 +55,17 @@ fn what_is_written_in_the_composer_is_seen() {
     }
 }
 
-/// It shows a composer before it asks what it asks at its start.
+/// Gemini CLI shows a composer before its startup dialogs.
 #[test]
 fn it_is_not_ready_while_it_starts() {
     for name in ["starting", "starting-dull"] {
         let screen = capture(name);
         assert_eq!(composer(name), Composer::Hidden, "{name}");
-        assert_eq!((screen::works(Gemini, &screen), screen::dialog(Gemini, &screen)), (None, None), "{name}");
+        assert_eq!(
+            (screen::is_working(Gemini, &screen), screen::dialog(Gemini, &screen)),
+            (None, None),
+            "{name}"
+        );
     }
 }
 
@@ -81,7 +85,7 @@ fn its_dialogs_are_known() {
         let found = screen::dialog(Gemini, &screen).unwrap_or_else(|| panic!("{name}"));
         assert_eq!((found.name.as_str(), found.is_startup), (dialog, is_startup), "{name}");
         assert_eq!(composer(name), Composer::Hidden, "{name}");
-        assert_eq!(screen::works(Gemini, &screen), None, "{name}");
+        assert_eq!(screen::is_working(Gemini, &screen), None, "{name}");
     }
 }
 
@@ -95,7 +99,7 @@ fn a_dialog_says_what_is_asked() {
 
 const RECORD: &[u8] = include_bytes!("transcripts/gemini-esc.jsonl");
 
-/// The record as it was when the last line with these words had been written.
+/// Returns the record up to the last line with these words.
 fn until(words: &str) -> &'static [u8] {
     let text = std::str::from_utf8(RECORD).unwrap();
     let at = text.rfind(words).unwrap_or_else(|| panic!("no {words}"));
@@ -104,25 +108,25 @@ fn until(words: &str) -> &'static [u8] {
 
 #[test]
 fn its_record_tells_of_prompts_and_of_what_broke_them_off() {
-    let said: Vec<_> = transcript::prompts(Gemini, RECORD).into_iter().map(|said| said.text).collect();
-    assert_eq!(said, ["hello\nthere – é", "SLOW one", "ERROR now", "SLOWEND two", "after"]);
-    assert_eq!(ended(Gemini, RECORD), None, "of the end of an answer its hook tells");
+    let prompts: Vec<_> = transcript::prompts(Gemini, RECORD).into_iter().map(|prompt| prompt.text).collect();
+    assert_eq!(prompts, ["hello\nthere – é", "SLOW one", "ERROR now", "SLOWEND two", "after"]);
+    assert_eq!(turn_end(Gemini, RECORD), None, "only a hook reports the end of an answer");
     assert_eq!(transcript::tokens(Gemini, RECORD), Some(15));
-    let how = |words| ended(Gemini, until(words)).map(|end| end.how);
-    assert_eq!(how("\"SLOW one\""), None);
-    assert_eq!(how("Request cancelled."), Some(Ending::Interrupted));
+    let outcome = |words| turn_end(Gemini, until(words)).map(|end| end.outcome);
+    assert_eq!(outcome("\"SLOW one\""), None);
+    assert_eq!(outcome("Request cancelled."), Some(TurnOutcome::Interrupted));
     let error = r#"[API Error: {"error":{"code":400,"status":"INVALID_ARGUMENT","message":"mock error"}}]"#;
-    assert_eq!(how("This request failed."), Some(Ending::Failed(error.to_owned())));
-    assert!(transcript::interrupted(Gemini, until("Request cancelled.")).is_some());
+    assert_eq!(outcome("This request failed."), Some(TurnOutcome::Failed(error.to_owned())));
+    assert!(turn_end(Gemini, until("Request cancelled.")).unwrap().at.is_some());
 }
 
 #[test]
 fn no_prompt_is_a_command() {
     for text in ["/clear", " \n/clear", "\u{200b} /clear", "/foo/bar.txt is a path", "/"] {
         assert!(is_command(Gemini, text), "{text:?}");
-        let typed = literal(Gemini, text);
+        let typed = escape(Gemini, text);
         assert!(typed.starts_with("\u{2060}/") && !is_command(Gemini, &typed), "{typed:?}");
-        assert_eq!(compare(Gemini, text, &typed, false), Same::Exact);
+        assert_eq!(compare(Gemini, text, &typed, false), TextMatch::Exact);
     }
     for text in ["// a comment", "/* another */", "see /clear", " !echo hi"] {
         assert!(!is_command(Gemini, text), "{text:?}");

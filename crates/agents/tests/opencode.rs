@@ -1,19 +1,20 @@
-//! What is read from OpenCode 1.18.33 (`screens/opencode-*.ansi` are captures of it), and how it is written to; what Aider 0.86.2 takes.
+//! Screens of OpenCode 1.18.33 (`screens/opencode-*.ansi` are captures of it), and prompts for OpenCode and
+//! Aider 0.86.2.
 
 use agents::Adapter::{Aider, Opencode};
+use agents::prompt::{TextMatch, compare, escape, is_command, make_distinct};
 use agents::screen::{self, Composer, Screen};
-use agents::text::{Same, compare, distinct, is_command, literal};
 
 fn capture(name: &str) -> Screen {
     let path = format!("{}/tests/screens/opencode-{name}.ansi", env!("CARGO_MANIFEST_DIR"));
     Screen::new(&std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}")))
 }
 
-/// What a screen tells with the cursor there: the composer, a dialog's name, whether it works.
+/// Reads a screen with this cursor: the composer, the name of the dialog, true if the agent is working.
 fn seen(name: &str, cursor: (u16, u16)) -> (Composer, Option<String>, Option<bool>) {
     let screen = capture(name);
     let dialog = screen::dialog(Opencode, &screen).map(|dialog| dialog.name);
-    (screen::composer(Opencode, &screen, cursor), dialog, screen::works(Opencode, &screen))
+    (screen::composer(Opencode, &screen, cursor), dialog, screen::is_working(Opencode, &screen))
 }
 
 #[test]
@@ -48,29 +49,29 @@ fn what_stands_over_its_composer_takes_the_keys() {
 #[test]
 fn what_would_make_it_leave_arrives_as_a_prompt() {
     for word in ["exit", "quit", ":q"] {
-        let typed = literal(Opencode, word);
+        let typed = escape(Opencode, word);
         assert!(is_command(Opencode, word) && !is_command(Opencode, &typed), "{typed:?}");
-        assert_eq!(compare(Opencode, word, &typed, false), Same::Exact);
+        assert_eq!(compare(Opencode, word, &typed, false), TextMatch::Exact);
     }
-    assert_eq!(literal(Opencode, "/help"), " /help");
-    assert_eq!(literal(Opencode, "read @package.json"), "read @package.json ");
-    assert_eq!(compare(Opencode, "a\tb", "a    b", false), Same::Altered, "it keeps tabs");
+    assert_eq!(escape(Opencode, "/help"), " /help");
+    assert_eq!(escape(Opencode, "read @package.json"), "read @package.json ");
+    assert_eq!(compare(Opencode, "a\tb", "a    b", false), TextMatch::Altered, "it keeps tabs");
 }
 
-/// It does not write down what is the same as the prompt before.
+/// Aider does not record a prompt that is equal to the previous one.
 #[test]
 fn the_same_prompt_is_typed_for_aider_as_another() {
-    let typed = |n| distinct(Aider, b"go on".to_vec(), n);
+    let typed = |n| make_distinct(Aider, b"go on".to_vec(), n);
     assert!((0..6).all(|n| typed(n) != typed(n + 1) && typed(n) != b"go on"));
     let taken = String::from_utf8(typed(3)).unwrap();
-    assert_eq!(compare(Aider, "go on", &taken, false), Same::Exact);
-    assert_eq!(distinct(Opencode, b"go on".to_vec(), 3), b"go on");
+    assert_eq!(compare(Aider, "go on", &taken, false), TextMatch::Exact);
+    assert_eq!(make_distinct(Opencode, b"go on".to_vec(), 3), b"go on");
 }
 
 #[test]
 fn what_aider_would_take_for_a_command_arrives_as_a_prompt() {
     for (text, typed) in [("/add x", " /add x"), ("!ls", " !ls"), ("{", " {"), ("exit", "exit")] {
-        assert_eq!(literal(Aider, text), typed);
-        assert_eq!(compare(Aider, text, typed, false), Same::Exact);
+        assert_eq!(escape(Aider, text), typed);
+        assert_eq!(compare(Aider, text, typed, false), TextMatch::Exact);
     }
 }

@@ -1,9 +1,9 @@
-//! What the agents' own hooks said, recorded from Claude Code 2.1.197, Codex 0.169.0 and Gemini CLI 0.61.0, is understood.
+//! Payloads of hooks, recorded from Claude Code 2.1.197, Codex 0.169.0 and Gemini CLI 0.61.0.
 
 use agents::Adapter;
 use agents::payload::{Report, parse};
 use proptest::prelude::*;
-use protocol::hook::{PROMPT_MAX, Signal, ToolUse};
+use protocol::hook::{HookEvent, Notice, PROMPT_MAX, Start, ToolUse};
 use serde_json::{Value, json};
 
 macro_rules! recorded {
@@ -50,7 +50,7 @@ fn read((adapter, input): (Adapter, &[u8])) -> Report {
     parse(adapter, input).unwrap()
 }
 
-fn signal(recorded: (Adapter, &[u8])) -> Signal {
+fn signal(recorded: (Adapter, &[u8])) -> HookEvent {
     read(recorded).signal.unwrap()
 }
 
@@ -72,34 +72,34 @@ fn every_report_names_its_event_conversation_and_record() {
 
 #[test]
 fn a_prompt_is_told_whole_with_its_turn() {
-    let claude = Signal::Prompt {
+    let claude = HookEvent::Prompt {
         text: "see @x\n\n\n".into(),
         cut: false,
         turn: some("8da88cca-2cbf-466b-a4e8-21fa21457061"),
     };
     assert_eq!(signal(CLAUDE_PROMPT), claude);
     let turn = some("01a20381-df0d-7f73-b4b7-1e7fa86daf21");
-    assert_eq!(signal(CODEX_PROMPT), Signal::Prompt { text: "hello there".into(), cut: false, turn });
+    assert_eq!(signal(CODEX_PROMPT), HookEvent::Prompt { text: "hello there".into(), cut: false, turn });
 }
 
 #[test]
 fn the_end_of_a_turn_names_it_and_what_was_said_last() {
     let turn = some("8da88cca-2cbf-466b-a4e8-21fa21457061");
-    assert_eq!(signal(CLAUDE_STOP), Signal::TurnOver { turn, said: some("MOCKREPLY ok") });
+    assert_eq!(signal(CLAUDE_STOP), HookEvent::TurnOver { turn, said: some("MOCKREPLY ok") });
     let turn = some("01a20381-df0d-7f73-b4b7-1e7fa86daf21");
-    assert_eq!(signal(CODEX_STOP), Signal::TurnOver { turn, said: some("MOCKREPLY codex") });
-    assert_eq!(signal(CODEX_INTERRUPT), Signal::Interrupted);
+    assert_eq!(signal(CODEX_STOP), HookEvent::TurnOver { turn, said: some("MOCKREPLY codex") });
+    assert_eq!(signal(CODEX_INTERRUPT), HookEvent::Interrupted);
 }
 
 #[test]
 fn a_failed_turn_tells_a_limit_from_an_error() {
-    let limited = Signal::TurnFailed {
+    let limited = HookEvent::TurnFailed {
         error: "rate_limit: You've hit your session limit · resets 3pm (UTC)".into(),
         limited: true,
         until: None,
     };
     assert_eq!(signal(CLAUDE_LIMITED), limited);
-    let failed = Signal::TurnFailed {
+    let failed = HookEvent::TurnFailed {
         error: "unknown: API Error: 400 mock error".into(),
         limited: false,
         until: None,
@@ -109,7 +109,7 @@ fn a_failed_turn_tells_a_limit_from_an_error() {
 
 #[test]
 fn a_tool_is_told_before_and_after_its_use() {
-    let working = Signal::Working { what: some("Bash: touch made"), skill: None };
+    let working = HookEvent::Working { what: some("Bash: touch made"), skill: None };
     assert_eq!([signal(CLAUDE_USES), signal(CODEX_USES)], [working.clone(), working]);
     let claude = ToolUse {
         id: some("toolu_1795355309257"),
@@ -120,7 +120,7 @@ fn a_tool_is_told_before_and_after_its_use() {
         failed: false,
         cwd: some("/home/user/work"),
     };
-    assert_eq!(signal(CLAUDE_USED), Signal::ToolUsed(Box::new(claude)));
+    assert_eq!(signal(CLAUDE_USED), HookEvent::ToolUsed(Box::new(claude)));
     let codex = ToolUse {
         id: some("call_1795355703356"),
         tool: "Bash".into(),
@@ -129,14 +129,14 @@ fn a_tool_is_told_before_and_after_its_use() {
         failed: false,
         cwd: some("/home/user/work"),
     };
-    assert_eq!(signal(CODEX_USED), Signal::ToolUsed(Box::new(codex)));
+    assert_eq!(signal(CODEX_USED), HookEvent::ToolUsed(Box::new(codex)));
 }
 
-/// The input of a tool as Claude Code 2.1.197 asks for it.
+/// Returns the text of Claude Code 2.1.197's permission request for a tool with this input.
 fn asked(tool: &str, input: &Value) -> String {
     let said = json!({"hook_event_name": "PermissionRequest", "session_id": "s", "tool_name": tool, "tool_input": input});
     match parse(Adapter::Claude, said.to_string().as_bytes()).unwrap().signal {
-        Some(Signal::Permission { text, .. }) => text,
+        Some(HookEvent::Permission { text, .. }) => text,
         other => panic!("{other:?}"),
     }
 }
@@ -162,36 +162,59 @@ fn questions_are_shown_as_lines_and_a_plan_as_it_is() {
 
 #[test]
 fn a_request_for_a_permission_shows_what_would_be_done() {
-    let asked = Signal::Permission { tool: "Bash".into(), text: "touch made".into(), wait_ms: 0 };
+    let asked = HookEvent::Permission { tool: "Bash".into(), text: "touch made".into(), wait_ms: 0 };
     assert_eq!([signal(CLAUDE_PERMISSION), signal(CODEX_PERMISSION)], [asked.clone(), asked]);
 }
 
 #[test]
 fn the_beginning_and_end_of_a_conversation_say_why() {
-    let started = |source: &str| Signal::Started { source: source.to_owned() };
-    assert_eq!([signal(CLAUDE_STARTED), signal(CLAUDE_RESUMED)], [started("startup"), started("resume")]);
-    assert_eq!([signal(CODEX_STARTED), signal(CODEX_RESUMED)], [started("startup"), started("resume")]);
-    let ended = |reason: &str| Signal::Ended { reason: reason.to_owned() };
+    let starts = [Start::New, Start::Resumed].map(|source| HookEvent::Started { source });
+    assert_eq!([signal(CLAUDE_STARTED), signal(CLAUDE_RESUMED)], starts);
+    assert_eq!([signal(CODEX_STARTED), signal(CODEX_RESUMED)], starts);
+    assert_eq!([signal(GEMINI_STARTED), signal(GEMINI_RESUMED)], starts);
+    for (word, source) in [("clear", Start::Cleared), ("compact", Start::Compacted), ("moon", Start::Other)] {
+        for adapter in [Adapter::Claude, Adapter::Codex, Adapter::Gemini] {
+            let json = json!({"hook_event_name": "SessionStart", "source": word}).to_string();
+            let said = parse(adapter, json.as_bytes()).unwrap().signal;
+            assert_eq!(said, Some(HookEvent::Started { source }), "{adapter:?} {word}");
+        }
+        let json = json!({"event": "started", "text": word}).to_string();
+        assert_eq!(
+            parse(Adapter::None, json.as_bytes()).unwrap().signal,
+            Some(HookEvent::Started { source })
+        );
+    }
+    let ended = |reason: &str| HookEvent::Ended { reason: reason.to_owned() };
     assert_eq!([signal(CLAUDE_GONE), signal(CLAUDE_EXIT)], [ended("other"), ended("prompt_input_exit")]);
     assert_eq!(signal(CODEX_GONE), ended("other"));
 }
 
 #[test]
 fn notices_are_passed_on_by_their_kind() {
-    let notice = |kind: &str, text: &str| Signal::Notified { kind: kind.to_owned(), text: text.to_owned() };
-    assert_eq!(signal(CLAUDE_IDLE), notice("idle_prompt", "Claude is waiting for your input"));
-    assert_eq!(signal(CLAUDE_ASKS), notice("permission_prompt", "Claude needs your permission"));
+    let notice = |kind, text: &str| HookEvent::Notified { kind, text: text.to_owned() };
+    assert_eq!(signal(CLAUDE_IDLE), notice(Notice::Idle, "Claude is waiting for your input"));
+    assert_eq!(signal(CLAUDE_ASKS), notice(Notice::Permission, "Claude needs your permission"));
+    let words = [
+        ("auth_success", Notice::LoggedIn),
+        ("elicitation_dialog", Notice::Question),
+        ("moon", Notice::Question),
+        ("", Notice::Question),
+    ];
+    for (word, kind) in words {
+        let json = json!({"hook_event_name": "Notification", "notification_type": word, "message": "look"});
+        let said = parse(Adapter::Claude, json.to_string().as_bytes()).unwrap().signal;
+        assert_eq!(said, Some(notice(kind, "look")), "{word}");
+    }
 }
 
 #[test]
 fn a_compaction_that_was_asked_for_ends_without_a_turn() {
     let said = |json: &str| parse(Adapter::Claude, json.as_bytes()).unwrap().signal;
-    let started = |source: &str| Some(Signal::Started { source: source.to_owned() });
-    assert_eq!(said(r#"{"hook_event_name":"PostCompact","trigger":"manual"}"#), started("compacted"));
-    assert_eq!(said(r#"{"hook_event_name":"SessionStart","source":"compact"}"#), started("compact"));
+    let started = HookEvent::Started { source: Start::CompactedOnCommand };
+    assert_eq!(said(r#"{"hook_event_name":"PostCompact","trigger":"manual"}"#), Some(started));
     for event in ["PreCompact", "PostCompact"] {
         let json = format!(r#"{{"hook_event_name":"{event}","trigger":"auto"}}"#);
-        assert!(matches!(said(&json), Some(Signal::Working { .. })), "{event}");
+        assert!(matches!(said(&json), Some(HookEvent::Working { .. })), "{event}");
     }
 }
 
@@ -212,10 +235,13 @@ fn a_subagent_does_not_speak_for_the_session() {
         for event in ["SessionEnd", "PreCompact", "PostCompact", "Notification"] {
             assert_eq!(said(event), None, "{event}");
         }
-        assert_eq!(said("SubagentStart"), Some(Signal::Working { what: some("agent Explore"), skill: None }));
-        assert!(matches!(said("PreToolUse"), Some(Signal::Working { .. })));
-        assert!(matches!(said("PostToolUse"), Some(Signal::ToolUsed(_))));
-        assert!(matches!(said("PermissionRequest"), Some(Signal::Permission { .. })));
+        assert_eq!(
+            said("SubagentStart"),
+            Some(HookEvent::Working { what: some("agent Explore"), skill: None })
+        );
+        assert!(matches!(said("PreToolUse"), Some(HookEvent::Working { .. })));
+        assert!(matches!(said("PostToolUse"), Some(HookEvent::ToolUsed(_))));
+        assert!(matches!(said("PermissionRequest"), Some(HookEvent::Permission { .. })));
     }
 }
 
@@ -225,32 +251,30 @@ fn the_notify_of_codex_names_its_own_thread() {
         "client":"codex-tui","input-messages":["hello"],"last-assistant-message":"hi"}"#;
     let report = parse(Adapter::Codex, json).unwrap();
     assert_eq!((report.event.as_str(), report.conversation.as_deref()), ("agent-turn-complete", Some("t1")));
-    assert_eq!(report.signal, Some(Signal::TurnOver { turn: some("u1"), said: some("hi") }));
+    assert_eq!(report.signal, Some(HookEvent::TurnOver { turn: some("u1"), said: some("hi") }));
     assert_eq!(parse(Adapter::Codex, br#"{"type":"something-else"}"#), None);
 }
 
 #[test]
 fn gemini_is_understood() {
-    let prompt = Signal::Prompt { text: "hello there\nSLOW one".into(), cut: false, turn: None };
+    let prompt = HookEvent::Prompt { text: "hello there\nSLOW one".into(), cut: false, turn: None };
     assert_eq!(signal(GEMINI_PROMPT), prompt);
-    let over = Signal::TurnOver { turn: None, said: some("MOCKREPLY gemini ") };
+    let over = HookEvent::TurnOver { turn: None, said: some("MOCKREPLY gemini ") };
     assert_eq!(signal(GEMINI_OVER), over);
     let does = "run_shell_command: touch /home/user/work/made";
-    assert_eq!(signal(GEMINI_USES), Signal::Working { what: some(does), skill: None });
-    let Signal::ToolUsed(used) = signal(GEMINI_USED) else { panic!() };
+    assert_eq!(signal(GEMINI_USES), HookEvent::Working { what: some(does), skill: None });
+    let HookEvent::ToolUsed(used) = signal(GEMINI_USED) else { panic!() };
     assert!(used.tool == "run_shell_command" && !used.failed && used.response.contains("Output: (empty)"));
     let failed = br#"{"hook_event_name":"AfterTool","tool_response":{"error":{"message":"no"}}}"#;
-    assert!(matches!(signal((Adapter::Gemini, failed)), Signal::ToolUsed(used) if used.failed));
+    assert!(matches!(signal((Adapter::Gemini, failed)), HookEvent::ToolUsed(used) if used.failed));
     let text = "Tool Confirm Shell Command requires execution".to_owned();
-    assert_eq!(signal(GEMINI_ASKS), Signal::Notified { kind: "permission_prompt".into(), text });
-    assert_eq!(signal(GEMINI_STARTED), Signal::Started { source: "startup".into() });
-    assert_eq!(signal(GEMINI_RESUMED), Signal::Started { source: "resume".into() });
-    assert_eq!(signal(GEMINI_EXIT), Signal::Ended { reason: "exit".into() });
+    assert_eq!(signal(GEMINI_ASKS), HookEvent::Notified { kind: Notice::Permission, text });
+    assert_eq!(signal(GEMINI_EXIT), HookEvent::Ended { reason: "exit".into() });
     let compresses = br#"{"session_id":"g1","hook_event_name":"PreCompress","trigger":"auto"}"#;
     assert_eq!(read((Adapter::Gemini, compresses)).signal, None, "it tells of this before every answer");
 }
 
-/// It was interrupted, or it failed: the record says which.
+/// The turn was interrupted or failed; only the transcript tells which.
 #[test]
 fn a_turn_of_gemini_without_an_answer_is_not_done() {
     let recorded = include_bytes!("payloads/gemini-AfterAgent-no-answer.json");
@@ -267,8 +291,8 @@ fn a_long_prompt_is_cut_and_says_so() {
         let report = parse(Adapter::Claude, input).unwrap();
         assert_eq!(report.conversation.as_deref(), Some("c"));
         match report.signal {
-            Some(Signal::Prompt { text: heard, cut: true, .. }) => {
-                assert!(text.starts_with(&heard) && heard.len() >= PROMPT_MAX - 4, "{}", heard.len());
+            Some(HookEvent::Prompt { text: begun, cut: true, .. }) => {
+                assert!(text.starts_with(&begun) && begun.len() >= PROMPT_MAX - 4, "{}", begun.len());
             }
             other => panic!("{other:?}"),
         }
@@ -278,12 +302,12 @@ fn a_long_prompt_is_cut_and_says_so() {
 #[test]
 fn a_prompt_that_was_cut_off_says_so() {
     let cut = br#"{"session_id":"c","hook_event_name":"UserPromptSubmit","prompt":"do it\nand th"#;
-    let heard = Signal::Prompt { text: "do it\nand th".into(), cut: true, turn: None };
-    assert_eq!(parse(Adapter::Claude, cut).unwrap().signal, Some(heard));
+    let prompt = HookEvent::Prompt { text: "do it\nand th".into(), cut: true, turn: None };
+    assert_eq!(parse(Adapter::Claude, cut).unwrap().signal, Some(prompt));
 }
 
 proptest! {
-    /// Cut anywhere, a report is still this report or nothing: never another conversation, never another text.
+    /// A report that is cut anywhere is this report or none: it never has another conversation or text.
     #[test]
     fn a_cut_report_says_nothing_else(which in 0..ALL.len(), part in 0.0..1.0f64) {
         let (adapter, input) = ALL[which];
@@ -295,7 +319,7 @@ proptest! {
         }
     }
 
-    /// With any byte of it changed, it is read without a panic.
+    /// A report with any byte changed is read without a panic.
     #[test]
     fn a_spoilt_report_is_read(which in 0..ALL.len(), at in any::<prop::sample::Index>(), byte in any::<u8>()) {
         let (adapter, input) = ALL[which];

@@ -1,11 +1,11 @@
-//! What is read from screens of the real agents: `screens/*.ansi` are captures (`tmux capture-pane -p -e`) of Claude Code
-//! 2.1.197 and Codex 0.169.0.
+//! Screens of Claude Code 2.1.197 and Codex 0.169.0: `screens/*.ansi` are captures made with
+//! `tmux capture-pane -p -e`.
 
 use agents::Adapter::{self, Claude, Codex};
 use agents::screen::{self, Composer, Screen};
 use proptest::prelude::*;
 
-/// A capture, the cursor in it, and what is to be read from it.
+/// A capture, the cursor in it, and the expected state.
 struct Case {
     name: &'static str,
     cursor: (u16, u16),
@@ -42,7 +42,7 @@ fn check(adapter: Adapter, cases: &[Case]) {
         let composer = screen::composer(adapter, &screen, case.cursor);
         let dialog = screen::dialog(adapter, &screen);
         let named = dialog.as_ref().map(|dialog| (dialog.name.as_str(), dialog.is_startup));
-        let works = screen::works(adapter, &screen);
+        let works = screen::is_working(adapter, &screen);
         if (&composer, named, works) != (&case.composer, case.dialog, case.works) {
             wrong.push(format!("{}: {composer:?}, {named:?}, {works:?}", case.name));
         }
@@ -121,7 +121,7 @@ fn the_composer_of_codex_is_read() {
     );
 }
 
-/// It shows a composer before it asks what it asks at its start.
+/// Codex shows a composer before its startup dialogs.
 #[test]
 fn codex_is_not_ready_while_it_starts() {
     let starting = Case { composer: Composer::Unknown, ..empty("codex-loading", (2, 37), None) };
@@ -162,7 +162,8 @@ fn the_dialogs_of_codex_are_known() {
     );
 }
 
-/// The first run, what it asks at a start, narrow terminals in which only the end of that is seen.
+/// Dialogs of the first run and of a start, also in terminals so narrow that only the end of a dialog is
+/// visible.
 #[test]
 fn what_claude_begins_with_is_known() {
     check(
@@ -191,7 +192,7 @@ fn what_claude_begins_with_is_known() {
     );
 }
 
-/// What people open in it.
+/// Views that a user opens.
 #[test]
 fn what_is_opened_in_claude_is_no_composer() {
     check(
@@ -214,7 +215,7 @@ fn what_is_opened_in_claude_is_no_composer() {
     );
 }
 
-/// What is typed would go elsewhere: into a search, a draft higher than the screen, another conversation.
+/// Keys would go to a search, to a draft higher than the screen, or to another conversation.
 #[test]
 fn where_claude_takes_no_prompt_its_composer_is_hidden() {
     check(
@@ -233,7 +234,7 @@ fn where_claude_takes_no_prompt_its_composer_is_hidden() {
     );
 }
 
-/// Its modes, what is beside a composer that is free, and what a person has begun in it.
+/// The composer's modes, other parts of the screen beside a free composer, and drafts.
 #[test]
 fn the_composer_of_claude_is_read_in_all_its_modes() {
     check(
@@ -267,7 +268,8 @@ fn the_composer_of_claude_is_read_in_all_its_modes() {
     );
 }
 
-/// The first run, what it asks at a start, narrow terminals in which only the end of that is seen.
+/// Dialogs of the first run and of a start, also in terminals so narrow that only the end of a dialog is
+/// visible.
 #[test]
 fn what_codex_begins_with_is_known() {
     check(
@@ -288,7 +290,7 @@ fn what_codex_begins_with_is_known() {
     );
 }
 
-/// What people open in it.
+/// Views that a user opens.
 #[test]
 fn what_is_opened_in_codex_is_no_composer() {
     check(
@@ -315,7 +317,7 @@ fn what_is_opened_in_codex_is_no_composer() {
     );
 }
 
-/// What is typed would go elsewhere: into a search, a draft higher than the screen, another conversation.
+/// Keys would go to a search, to a draft higher than the screen, or to another conversation.
 #[test]
 fn where_codex_takes_no_prompt_its_composer_is_hidden() {
     check(
@@ -334,7 +336,7 @@ fn where_codex_takes_no_prompt_its_composer_is_hidden() {
     );
 }
 
-/// Its modes, what is beside a composer that is free, and what a person has begun in it.
+/// The composer's modes, other parts of the screen beside a free composer, and drafts.
 #[test]
 fn the_composer_of_codex_is_read_in_all_its_modes() {
     check(
@@ -384,7 +386,7 @@ fn what_somebody_writes_is_no_dialog() {
 
 #[test]
 fn without_colours_a_placeholder_is_text() {
-    // It is not typed over, then: what is not certain to be free is not.
+    // So nothing is typed over it.
     let plain: Vec<_> = capture("codex-idle").lines().map(str::to_owned).collect();
     let screen = Screen::new(plain.join("\n").as_bytes());
     let composer = screen::composer(Codex, &screen, (2, 36));
@@ -398,7 +400,7 @@ fn another_programs_screen_tells_nothing() {
         for adapter in [Claude, Codex, Adapter::Gemini, Adapter::None] {
             assert_eq!(screen::composer(adapter, &screen, (0, 0)), Composer::Unknown, "{text:?}");
             assert_eq!(screen::dialog(adapter, &screen), None);
-            assert_eq!(screen::works(adapter, &screen), None, "{text:?}");
+            assert_eq!(screen::is_working(adapter, &screen), None, "{text:?}");
         }
     }
 }
@@ -409,7 +411,7 @@ fn a_colours_numbers_are_not_attributes() {
         let composer = screen::composer(Codex, &Screen::new(line.as_bytes()), (2, 0));
         assert_eq!(composer, Composer::Holds(text.to_owned()), "{line:?}");
     };
-    // A foreground of 2, a background of three numbers with 2 and 7 among them: neither is dim or inverted.
+    // Neither a foreground of 2 nor a background of three numbers with 2 and 7 among them is dim or inverted.
     holds("› \u{1b}[38;5;2mgreen\u{1b}[48;2;2;7;2m too\u{1b}[0m\n\nhints", "green too");
     holds("› \u{1b}[2mnot this\u{1b}[22m but this\n\nhints", "but this");
     holds("› \u{1b}]8;;http://x\u{1b}\\link\u{1b}]8;;\u{1b}\\\u{1b}(B\n\nhints", "link");
@@ -422,7 +424,7 @@ fn read_all(capture: &[u8], cursor: (u16, u16)) {
         let dialog = screen::dialog(adapter, &screen);
         assert!(composer == Composer::Hidden || dialog.is_none());
         assert!(dialog.is_none_or(|dialog| dialog.text.len() <= protocol::activity::ASK_MAX));
-        let _ = screen::works(adapter, &screen);
+        let _ = screen::is_working(adapter, &screen);
     }
 }
 

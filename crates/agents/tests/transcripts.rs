@@ -1,7 +1,7 @@
-//! What is read from the agents' own records: `transcripts/*.jsonl` were written by Claude Code 2.1.197 and Codex 0.169.0.
+//! Transcripts: `transcripts/*.jsonl` were written by Claude Code 2.1.197 and Codex 0.169.0.
 
 use agents::Adapter::{self, Claude, Codex};
-use agents::transcript::{self, Ending, Limit, ended, interrupted, limit, tokens};
+use agents::transcript::{self, RecordedPrompt, TurnOutcome, UsageLimit, tokens, turn_end};
 use proptest::prelude::*;
 use protocol::time::Timestamp;
 
@@ -10,7 +10,7 @@ fn record(name: &str) -> Vec<u8> {
     std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The record as it was when the last line with these words had been written.
+/// Returns the record up to the last line with these words.
 fn until<'a>(record: &'a [u8], words: &str) -> &'a [u8] {
     let text = std::str::from_utf8(record).unwrap();
     let at = text.rfind(words).unwrap_or_else(|| panic!("no {words}"));
@@ -24,9 +24,24 @@ fn at(time: &str) -> Option<Timestamp> {
     Some(Timestamp(u64::try_from(since.as_millis()).unwrap()))
 }
 
-fn said(adapter: Adapter, tail: &[u8]) -> Vec<String> {
-    let mark = |said: &transcript::Said| if said.queued { "…" } else { "" };
-    transcript::prompts(adapter, tail).iter().map(|said| format!("{}{}", said.text, mark(said))).collect()
+/// Returns the texts of the prompts; queued ones end in `…`.
+fn prompts(adapter: Adapter, tail: &[u8]) -> Vec<String> {
+    let mark = |prompt: &RecordedPrompt| if prompt.queued { "…" } else { "" };
+    let prompts = transcript::prompts(adapter, tail);
+    prompts.iter().map(|prompt| format!("{}{}", prompt.text, mark(prompt))).collect()
+}
+
+/// Returns the time at which the newest turn was interrupted.
+fn interrupted_at(adapter: Adapter, tail: &[u8]) -> Option<Timestamp> {
+    turn_end(adapter, tail).filter(|end| end.outcome == TurnOutcome::Interrupted)?.at
+}
+
+/// Returns the usage limit at which the newest turn failed.
+fn usage_limit(adapter: Adapter, tail: &[u8]) -> Option<UsageLimit> {
+    match turn_end(adapter, tail)?.outcome {
+        TurnOutcome::Limited(limit) => Some(limit),
+        _ => None,
+    }
 }
 
 #[test]
@@ -46,71 +61,75 @@ fn the_prompts_of_both_are_read() {
         "queued text…",
         "queued text",
     ];
-    assert_eq!(said(Claude, &record("claude-esc")), claude);
-    let codex = said(Codex, &record("codex-esc"));
+    assert_eq!(prompts(Claude, &record("claude-esc")), claude);
+    let codex = prompts(Codex, &record("codex-esc"));
     assert_eq!(codex[..5], ["SLOW one", "two", "three", "SLOW esc early", "next prompt"]);
     let first = &transcript::prompts(Claude, &record("claude-esc"))[0];
     assert_eq!(first.at, at("2026-11-22T13:57:35.382Z"));
-    assert_eq!(said(Adapter::None, &record("claude-esc")), [""; 0]);
+    assert_eq!(prompts(Adapter::None, &record("claude-esc")), [""; 0]);
 }
 
 #[test]
 fn an_interrupted_turn_is_known_until_the_next_prompt() {
     let record = record("claude-esc");
     let stopped = until(&record, "msg_1795355880912");
-    assert_eq!(interrupted(Claude, stopped), at("2026-11-22T13:58:02.876Z"));
-    assert_eq!(interrupted(Claude, until(&record, "SLOWEND again")), None);
-    assert_eq!(interrupted(Claude, until(&record, "SLOWEND esc mid")), None);
-    // A prompt in the queue does not begin a turn.
+    assert_eq!(interrupted_at(Claude, stopped), at("2026-11-22T13:58:02.876Z"));
+    assert_eq!(interrupted_at(Claude, until(&record, "SLOWEND again")), None);
+    assert_eq!(interrupted_at(Claude, until(&record, "SLOWEND esc mid")), None);
+    // A queued prompt does not begin a turn.
     let queued = br#"{"type":"queue-operation","operation":"enqueue","content":"later"}"#;
-    assert!(interrupted(Claude, &[stopped, queued].concat()).is_some());
-    // Somebody may write the very words.
+    assert!(interrupted_at(Claude, &[stopped, queued].concat()).is_some());
+    // A user may type the same words.
     let written = r#"{"type":"user","message":{"role":"user","content":"[Request interrupted by user]"}}"#;
-    assert_eq!(ended(Claude, written.as_bytes()), None);
+    assert_eq!(turn_end(Claude, written.as_bytes()), None);
 }
 
 #[test]
 fn an_interrupted_turn_of_codex_names_itself() {
     let record = record("codex-esc");
     let stopped = until(&record, r#""type":"turn_aborted""#);
-    let end = ended(Codex, stopped).unwrap();
-    assert_eq!((end.how, end.at), (Ending::Interrupted, interrupted(Codex, stopped)));
+    let end = turn_end(Codex, stopped).unwrap();
+    assert_eq!((end.outcome, end.at), (TurnOutcome::Interrupted, interrupted_at(Codex, stopped)));
     assert!(end.turn.is_some_and(|turn| turn.len() == 36));
-    assert_eq!(interrupted(Codex, &record), None);
+    assert_eq!(interrupted_at(Codex, &record), None);
 }
 
 #[test]
 fn the_end_of_a_turn_is_known() {
     for (adapter, name) in [(Claude, "claude-esc"), (Codex, "codex-esc"), (Codex, "codex-limit")] {
-        assert_eq!(ended(adapter, &record(name)).map(|end| end.how), Some(Ending::Done), "{name}");
+        assert_eq!(
+            turn_end(adapter, &record(name)).map(|end| end.outcome),
+            Some(TurnOutcome::Done),
+            "{name}"
+        );
     }
-    assert_eq!(ended(Claude, until(&record("claude-esc"), "after esc")), None);
-    assert_eq!(ended(Codex, until(&record("codex-esc"), "task_started")), None);
+    assert_eq!(turn_end(Claude, until(&record("claude-esc"), "after esc")), None);
+    assert_eq!(turn_end(Codex, until(&record("codex-esc"), "task_started")), None);
 }
 
 #[test]
 fn a_usage_limit_is_known_until_the_next_prompt() {
     let claude = record("claude-limit");
     let met = until(&claude, r#""error":"rate_limit""#);
-    let found = limit(Claude, met).unwrap();
+    let found = usage_limit(Claude, met).unwrap();
     assert_eq!(found.until, None);
     assert!(found.text.starts_with("API Error: Request rejected (429)"), "{}", found.text);
-    assert_eq!(limit(Claude, until(&claude, "ERROR now")), None);
-    let how = ended(Claude, until(&claude, "API Error: 400 mock error")).unwrap().how;
-    assert_eq!(how, Ending::Failed("API Error: 400 mock error".to_owned()));
+    assert_eq!(usage_limit(Claude, until(&claude, "ERROR now")), None);
+    let outcome = turn_end(Claude, until(&claude, "API Error: 400 mock error")).unwrap().outcome;
+    assert_eq!(outcome, TurnOutcome::Failed("API Error: 400 mock error".to_owned()));
 
     let codex = record("codex-limit");
     let met = until(&codex, "usage_limit_exceeded");
-    assert!(limit(Codex, met).unwrap().text.contains("try again at 2:59 PM"));
-    assert_eq!(limit(Codex, until(&codex, "ERROR now")), None);
-    assert!(matches!(ended(Codex, until(&codex, "mock error")).unwrap().how, Ending::Failed(_)));
+    assert!(usage_limit(Codex, met).unwrap().text.contains("try again at 2:59 PM"));
+    assert_eq!(usage_limit(Codex, until(&codex, "ERROR now")), None);
+    assert!(matches!(turn_end(Codex, until(&codex, "mock error")).unwrap().outcome, TurnOutcome::Failed(_)));
 }
 
 #[test]
 fn when_a_limit_ends_is_told() {
     let text = "You've hit your session limit · resets 3:14pm (UTC)".to_owned();
-    let told = limit(Claude, &record("claude-session-limit"));
-    assert_eq!(told, Some(Limit { until: at("2026-11-22T15:14:00Z"), text }));
+    let found = usage_limit(Claude, &record("claude-session-limit"));
+    assert_eq!(found, Some(UsageLimit { until: at("2026-11-22T15:14:00Z"), text }));
 
     let count = |used: f64| {
         format!(
@@ -119,8 +138,11 @@ fn when_a_limit_ends_is_told() {
 "#
         )
     };
-    assert_eq!(limit(Codex, count(100.0).as_bytes()).unwrap().until, Some(Timestamp(1_795_360_000_000)));
-    assert_eq!(limit(Codex, count(40.0).as_bytes()).unwrap().until, Some(Timestamp(1_795_350_000_000)));
+    assert_eq!(
+        usage_limit(Codex, count(100.0).as_bytes()).unwrap().until,
+        Some(Timestamp(1_795_360_000_000))
+    );
+    assert_eq!(usage_limit(Codex, count(40.0).as_bytes()).unwrap().until, Some(Timestamp(1_795_350_000_000)));
 }
 
 #[test]
@@ -149,7 +171,7 @@ fn what_waited_is_told_of_again_when_it_is_taken_into_the_turn() {
         r#"{"attachment":{"type":"queued_command","prompt":"<x/>","commandMode":"task-notification"},"type":"attachment"}"#,
         r#"{"attachment":{"type":"skill_listing","content":"x"},"type":"attachment"}"#,
     ];
-    assert_eq!(said(Claude, lines.join("\n").as_bytes()), ["mid turn…", "mid turn"]);
+    assert_eq!(prompts(Claude, lines.join("\n").as_bytes()), ["mid turn…", "mid turn"]);
 }
 
 #[test]
@@ -164,29 +186,29 @@ fn commands_and_results_of_tools_are_no_prompts() {
         r#"{"type":"queue-operation","operation":"remove","content":"x"}"#,
         r#"{"type":"user","message":{"content":[{"type":"text","text":"with a picture"},{"type":"image"}]}}"#,
     ];
-    assert_eq!(said(Claude, lines.join("\n").as_bytes()), ["with a picture"]);
+    assert_eq!(prompts(Claude, lines.join("\n").as_bytes()), ["with a picture"]);
 }
 
 #[test]
 fn a_record_may_be_read_from_anywhere() {
     for (adapter, name) in [(Claude, "claude-esc"), (Codex, "codex-limit")] {
         let record = record(name);
-        let all = said(adapter, &record);
+        let all = prompts(adapter, &record);
         for start in (0..record.len()).step_by(127) {
-            let tail = said(adapter, &record[start..]);
+            let tail = prompts(adapter, &record[start..]);
             assert!(all.ends_with(&tail), "from {start}");
             assert_eq!(
-                ended(adapter, &record).is_some(),
-                ended(adapter, &record[start..]).is_some() || tail.is_empty()
+                turn_end(adapter, &record).is_some(),
+                turn_end(adapter, &record[start..]).is_some() || tail.is_empty()
             );
         }
         for end in (0..record.len()).step_by(127) {
-            assert!(all.starts_with(&said(adapter, &record[..end])), "to {end}");
+            assert!(all.starts_with(&prompts(adapter, &record[..end])), "to {end}");
         }
     }
 }
 
-/// Lines that look like theirs, with anything in them.
+/// Lines of the agents' form with any content.
 fn lines() -> impl Strategy<Value = Vec<u8>> {
     let word = prop_oneof![
         Just("user"),
@@ -247,7 +269,7 @@ fn lines() -> impl Strategy<Value = Vec<u8>> {
 fn read_all(tail: &[u8]) {
     for adapter in [Claude, Codex, Adapter::Gemini, Adapter::None] {
         drop(transcript::prompts(adapter, tail));
-        drop((ended(adapter, tail), limit(adapter, tail), tokens(adapter, tail)));
+        drop((turn_end(adapter, tail), tokens(adapter, tail)));
     }
 }
 

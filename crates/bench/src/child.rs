@@ -1,4 +1,4 @@
-//! A process of a benchmark that does not outlive it.
+//! Child processes that do not outlive the benchmark.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -15,19 +15,19 @@ use protocol::ProcId;
 
 use crate::interrupt;
 
-/// How long a server may take until it listens.
+/// Time for a server to listen.
 const PATIENCE: Duration = Duration::from_secs(30);
 const TICK: Duration = Duration::from_millis(5);
 
-/// A process; killed with the value.
+/// A child process, killed on drop.
 #[derive(Debug)]
 pub(crate) struct Spawned(Child);
 
 impl Spawned {
-    /// Starts it with pipes for its input and output. A Ctrl-C at the terminal does not reach it.
+    /// Starts it with pipes for input and output. A Ctrl-C at the terminal does not reach it.
     ///
     /// # Errors
-    /// It is not started.
+    /// It could not be started.
     pub(crate) fn piped(command: &mut Command) -> Result<Self> {
         let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0).spawn();
         child.map(Self).with_context(|| named(command))
@@ -36,7 +36,7 @@ impl Spawned {
     /// Starts it with its output in a file.
     ///
     /// # Errors
-    /// It is not started.
+    /// It could not be started.
     pub(crate) fn logged(command: &mut Command, log: &Path) -> Result<Self> {
         let output = File::options().create(true).append(true).open(log)?;
         command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output).process_group(0);
@@ -46,7 +46,7 @@ impl Spawned {
     /// Starts a server with its output in a file, and waits until it listens at its socket.
     ///
     /// # Errors
-    /// It is not started, ends, or does not listen.
+    /// It could not be started, exited, or does not listen.
     pub(crate) fn server(command: &mut Command, socket: &Path, log: &Path) -> Result<Self> {
         let mut server = Self::logged(command, log)?;
         let deadline = Instant::now() + PATIENCE;
@@ -60,12 +60,12 @@ impl Spawned {
         Ok(server)
     }
 
-    /// Its output and its input, once.
+    /// Takes its output and input; `None` the second time.
     pub(crate) fn pipes(&mut self) -> Option<(OwnedFd, OwnedFd)> {
         Some((self.0.stdout.take()?.into(), self.0.stdin.take()?.into()))
     }
 
-    /// Which process it is.
+    /// Returns the identity of the process.
     ///
     /// # Errors
     /// The system does not tell.
@@ -73,10 +73,10 @@ impl Spawned {
         process::identity::identify(self.0.id())?.context("a process that has ended")
     }
 
-    /// Kills it (SIGKILL) and waits for its end.
+    /// Kills it (SIGKILL) and waits for its exit.
     ///
     /// # Errors
-    /// The system refuses.
+    /// The system call failed.
     pub(crate) fn kill(&mut self) -> Result<()> {
         self.0.kill()?;
         self.0.wait()?;
@@ -86,12 +86,12 @@ impl Spawned {
 
 impl Drop for Spawned {
     fn drop(&mut self) {
-        // It may have ended by itself, and nothing else can be done about it here.
+        // It may have exited by itself; other failures have no remedy here.
         drop(self.kill());
     }
 }
 
-/// Whether there is such a program: what it says of its version.
+/// Returns the program's version output; `None` if the program is missing.
 pub(crate) fn version(program: impl AsRef<OsStr>, flag: &str) -> Option<String> {
     let output = Command::new(program).arg(flag).stdin(Stdio::null()).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -108,5 +108,5 @@ fn last_line(log: &Path) -> String {
     let mut text = Vec::new();
     let read = File::open(log).and_then(|mut file| file.read_to_end(&mut text));
     let text = String::from_utf8_lossy(&text);
-    read.ok().and(text.trim_end().lines().last()).unwrap_or("it says nothing").to_owned()
+    read.ok().and(text.trim_end().lines().last()).unwrap_or("no output").to_owned()
 }

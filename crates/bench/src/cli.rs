@@ -1,5 +1,5 @@
-//! What one call of `poolctl` costs: from spawn to exit, with many sessions in the pool.
-//! Each round measures all commands once.
+//! Cost of one call of `poolctl`, from spawn to exit, with many sessions in the pool. Each round measures
+//! all commands once.
 
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -20,7 +20,7 @@ struct Subject {
     label: &'static str,
     command: Command,
     times: Times,
-    /// At most so many times as long as `true`.
+    /// Maximum ratio to `true`.
     goal: Option<f64>,
 }
 
@@ -43,7 +43,7 @@ fn measure(pool: &Pool, runs: usize, sessions: usize) -> Result<Vec<Subject>> {
     }
     let mut subjects = subjects(pool);
     check(&mut subjects, sessions)?;
-    report(&format!("measuring each of {} commands {runs} times, in turn", subjects.len()));
+    report(&format!("measuring {} commands {runs} times each, in turn", subjects.len()));
     for run in 0..WARM_UP + runs {
         interrupt::check()?;
         for at in order(run, subjects.len()) {
@@ -73,7 +73,7 @@ fn subjects(pool: &Pool) -> Vec<Subject> {
     ]
 }
 
-/// That both lists show all sessions: an empty answer would be a quick one.
+/// Checks that both lists show all sessions: an empty answer would be too fast.
 fn check(subjects: &mut [Subject], sessions: usize) -> Result<()> {
     for subject in subjects.iter_mut().filter(|subject| subject.label.contains(" l")) {
         let output = subject.command.stdout(Stdio::piped()).output().context(subject.label)?;

@@ -1,4 +1,4 @@
-//! How soon a session is there: from asking for it until it is proved to run, its init and log writer with it;
+//! Creation of sessions: from the request until the session is proved to run, with its init and log writer;
 //! beside the bare `tmux new-session`, which proves nothing. Each round measures all of them once.
 
 pub(crate) mod bare;
@@ -18,17 +18,17 @@ use crate::stats::Times;
 use crate::{interrupt, print, report};
 use makers::{Maker, Makers};
 
-/// So many are made one by one in a round, and so many together.
+/// Number of sessions created one by one in a round, and concurrently.
 const ONE_BY_ONE: usize = 10;
 const TOGETHER: usize = 40;
-/// How many are asked for at a time.
+/// Number of concurrent requests.
 const AT_A_TIME: usize = 8;
-/// As many files may be open here and in what is started here.
+/// Limit of open files here and in child processes.
 const OPEN_FILES: u64 = 65_536;
-/// Until what was removed is settled.
+/// Time for removals to settle.
 const SETTLE: Duration = Duration::from_millis(300);
 
-/// How many at a time.
+/// Concurrency of a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Load {
     One,
@@ -51,21 +51,21 @@ impl Load {
     }
 }
 
-/// All measurements of one way of making sessions, under one load.
+/// All measurements of one way to create sessions, under one load.
 struct Row {
     maker: Maker,
     load: Load,
     times: Times,
-    /// Of each round, how many a second.
+    /// Rate of each round, sessions per second.
     rates: Vec<f64>,
 }
 
-/// Runs the suite with so many sessions there already, and prints its table.
+/// Runs the suite with this many sessions present, and prints its table.
 ///
 /// # Errors
-/// The pool does not start or stop, or a session is not made.
+/// The pool does not start or stop, or a session could not be created.
 pub(crate) fn run(options: &Options, existing: usize) -> Result<()> {
-    process::limits::raise_open_files(OPEN_FILES)?;
+    process::runtime::rlimit::raise_open_files(OPEN_FILES)?;
     let pool = Pool::new(&options.bin_dir, "/tmp".as_ref(), existing + 2 * TOGETHER, "")?;
     pool.while_up(|pool| {
         let makers = Makers::new(pool, existing)?;
@@ -79,7 +79,7 @@ fn rounds(makers: &Makers<'_>, runs: usize) -> Result<Vec<Row>> {
     let row = |(maker, load)| Row { maker, load, times: Times::default(), rates: Vec::new() };
     let both = Maker::ALL.into_iter().flat_map(|maker| [(maker, Load::One), (maker, Load::Many)]);
     let mut rows: Vec<Row> = both.map(row).collect();
-    report(&format!("making sessions in {} ways, {runs} rounds after one that does not count", rows.len()));
+    report(&format!("creating sessions in {} ways, {runs} rounds after a warm-up", rows.len()));
     for run in 0..=runs {
         for at in order(run, rows.len()) {
             let row = &mut rows[at];
@@ -94,7 +94,7 @@ fn rounds(makers: &Makers<'_>, runs: usize) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Makes sessions and removes them again. How long each took, and all.
+/// Creates sessions and removes them; returns the duration of each and of all.
 fn make(makers: &Makers<'_>, maker: Maker, load: Load) -> Result<(Vec<Duration>, Duration)> {
     let names: Vec<String> = (0..load.count()).map(|n| format!("new-{n}")).collect();
     let began = Instant::now();
@@ -105,10 +105,10 @@ fn make(makers: &Makers<'_>, maker: Maker, load: Load) -> Result<(Vec<Duration>,
     Ok((times, took))
 }
 
-/// Does something with each name, so many at a time. How long each took.
+/// Calls `each` for each name, this many at a time; returns the duration of each.
 ///
 /// # Errors
-/// The first that fails in each thread ends it.
+/// The first failure of each thread ends it.
 pub(crate) fn many(
     names: &[String],
     threads: usize,

@@ -1,6 +1,6 @@
-//! A prompt's way to an agent and back: from the request until the agent has it and is done, beside the same keys typed by
-//! hand; what a hook costs the agent, and how soon a subscriber knows what it told; what a program writes, until a
-//! subscriber has it; and how others deliver.
+//! Latency of a prompt to an agent: from the request until the agent has it and is done, beside the same
+//! keys typed by hand; cost of a hook to the agent, and delay of its report to a subscriber; delay of a
+//! program's output to a subscriber; and other tools that deliver prompts.
 
 mod agents;
 mod hooks;
@@ -21,38 +21,38 @@ use crate::{print, report};
 use agents::Agents;
 use reader::Reader;
 
-/// As many files may be open here and in what is started here.
+/// Limit of open files here and in child processes.
 const OPEN_FILES: u64 = 65_536;
-/// Sessions that the measurements themselves need.
+/// Number of sessions that the measurements need.
 const OURS: usize = 8;
 
-/// All that was measured.
+/// All results.
 struct Measured {
     runs: usize,
     prompts: Vec<prompt::Row>,
-    /// Why there are no real agents.
+    /// Reason for missing real agents.
     missing: Option<String>,
     hooks: hooks::Hooks,
     live: live::Live,
     peers: peers::Peers,
 }
 
-/// Runs the suite with so many sessions besides, and prints its tables.
+/// Runs the suite beside this many other sessions, and prints its tables.
 ///
 /// # Errors
-/// The pool does not start or stop, or something cannot be measured.
+/// The pool does not start or stop, or a measurement fails.
 pub(crate) fn run(options: &Options, sessions: usize) -> Result<()> {
-    process::limits::raise_open_files(OPEN_FILES)?;
+    process::runtime::rlimit::raise_open_files(OPEN_FILES)?;
     let agents = Agents::find(&options.agents)?;
     let config = agents.config(&options.bin_dir);
     let pool = Pool::new(&options.bin_dir, "/tmp".as_ref(), OURS + sessions, &config)?;
     pool.while_up(|pool| print(&table::text(&measure(pool, &agents, (options, sessions))?)))
 }
 
-/// Wakes agents, and prints how soon they have their first prompt.
+/// Wakes agents, and prints the time until they have their first prompt.
 ///
 /// # Errors
-/// As [`run`]; or there are no real agents.
+/// As [`run`]; or no real agents are installed.
 pub(crate) fn wake(options: &Options, _sessions: usize) -> Result<()> {
     let agents = Agents::find(&options.agents)?;
     if let Some(why) = &agents.missing {
@@ -85,7 +85,7 @@ fn measure(pool: &Pool, agents: &Agents, (options, sessions): (&Options, usize))
 /// It does not run.
 fn start(client: &mut Client, new: New) -> Result<Session> {
     let Response::Session(view) = client.call(Request::New(Box::new(new)))? else {
-        bail!("poold answers something else than a session");
+        bail!("unexpected reply of poold instead of a session");
     };
     let session = view.session;
     ensure!(session.lifecycle == Lifecycle::Live, "{} is {:?}", session.name, session.lifecycle);

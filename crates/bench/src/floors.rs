@@ -1,4 +1,4 @@
-//! The floors of the way from a change in tmux to its event: what each part of it costs at least.
+//! Floors of the latency from a change in tmux to its event: the minimum cost of each step.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,20 +13,20 @@ use process::handle::Handle;
 use process::identity;
 use protocol::blocking::Connection;
 use protocol::request::Label;
-use protocol::tmux::Means;
+use protocol::tmux::TmuxTransport;
 use protocol::{Hello, OpId, Request, Response, Role, SessionId};
 use tmux::Device;
-use tmux::live::{Ask, Heard, Live};
+use tmux::live::{Live, LiveEvent, Scope};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::pool::{self, Pool};
 
-/// Longer than this nothing here takes.
+/// Time limit of every step.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// What is appended: a page.
+/// Appended data: one page.
 const PAGE: [u8; 4096] = [7; 4096];
 
-/// A control connection in tmux's own protocol, as a watcher has it.
+/// A native control connection, as the watcher's.
 pub(crate) struct Control {
     runtime: Runtime,
     live: Live,
@@ -36,20 +36,20 @@ impl Control {
     /// Connects to the pool's server.
     ///
     /// # Errors
-    /// This server cannot be spoken to in that way.
+    /// The server does not support native connections.
     pub(crate) fn open(pool: &Pool) -> Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let device = Device { own: true, ..Device::new("tmux", pool.tmux_socket()) };
-        let live = runtime.block_on(Live::open(&device, Means::Native))?;
+        let live = runtime.block_on(Live::open(&device, TmuxTransport::Native))?;
         Ok(Self { runtime, live })
     }
 
-    /// The time of a round trip.
+    /// Measures a round trip.
     ///
     /// # Errors
     /// No answer.
     pub(crate) fn round_trip(&mut self) -> Result<Duration> {
-        // What was noticed since the last time comes before the first answer.
+        // Notifications since the last call come before the first answer.
         self.ask()?;
         let began = Instant::now();
         self.ask()?;
@@ -57,19 +57,20 @@ impl Control {
     }
 
     fn ask(&mut self) -> Result<()> {
-        self.live.ask(Ask::Alive);
+        self.live.request(Scope::Alive);
         let answered = async {
-            while !matches!(self.live.hear().await?, Heard::Read(Ask::Alive, _)) {}
+            while !matches!(self.live.next().await?, LiveEvent::Read(Scope::Alive, _)) {}
             anyhow::Ok(())
         };
         self.runtime.block_on(async { tokio::time::timeout(PATIENCE, answered).await })?
     }
 }
 
-/// From the signal that ends a process until its pidfd (on macOS: kqueue) tells.
+/// Measures the time from the signal that ends a process until its pidfd (on macOS: kqueue) reports the
+/// exit.
 ///
 /// # Errors
-/// It is not started or does not end.
+/// The process does not start or does not end.
 pub(crate) fn exit_of_a_process() -> Result<Duration> {
     let mut child = Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn().context("sleep")?;
     let killed = kill(child.id());
@@ -82,29 +83,29 @@ pub(crate) fn exit_of_a_process() -> Result<Duration> {
 
 fn kill(pid: u32) -> Result<Duration> {
     let handle = identity::identify(pid)?.map(Handle::open).transpose()?.flatten();
-    let handle = handle.context("sleep has ended")?;
+    let handle = handle.context("sleep exited")?;
     let began = Instant::now();
     handle.signal(Signal::SIGKILL)?;
-    ensure!(handle.wait(PATIENCE)?, "sleep does not end");
+    ensure!(handle.wait(PATIENCE)?, "sleep does not exit");
     Ok(began.elapsed())
 }
 
-/// A file to which pages are appended.
+/// A file that pages are appended to.
 pub(crate) struct Journal(File);
 
 impl Journal {
-    /// Beside the pool's database, so that it is the same disk.
+    /// Creates it beside the pool's database, hence on the same disk.
     ///
     /// # Errors
-    /// The system refuses.
+    /// The system call failed.
     pub(crate) fn create(pool: &Pool) -> Result<Self> {
         Ok(Self(File::create(pool.state().join("bench.journal"))?))
     }
 
-    /// Until a page is on disk.
+    /// Measures appending and syncing a page.
     ///
     /// # Errors
-    /// The system refuses.
+    /// The system call failed.
     pub(crate) fn append(&mut self) -> Result<Duration> {
         let began = Instant::now();
         self.0.write_all(&PAGE)?;
@@ -118,26 +119,26 @@ pub(crate) struct Client {
     connection: Connection,
 }
 
-/// Of all clients.
+/// Number of calls of all clients.
 static CALLS: AtomicU64 = AtomicU64::new(1);
 
 impl Client {
-    /// Connects.
+    /// Connects as a client.
     ///
     /// # Errors
-    /// There is no daemon.
+    /// No daemon listens.
     pub(crate) fn connect(pool: &Pool) -> Result<Self> {
         let hello = Hello::new(Role::Client, pool::NAME, "bench");
         let (connection, _welcome) = Connection::connect(&pool.socket(), &hello)?;
         Ok(Self { connection })
     }
 
-    /// Asks.
+    /// Sends a request, and returns its response.
     ///
     /// # Errors
     /// A refusal, or no answer.
     pub(crate) fn call(&mut self, request: Request) -> Result<Response> {
-        // Unique in this pool, which nobody else uses.
+        // Unique in this pool, which has no other users.
         let op = OpId::Random(u128::from(CALLS.fetch_add(1, Ordering::Relaxed)).to_be_bytes());
         match self.connection.call(Some(op), None, request)? {
             Ok(response) => Ok(response),
@@ -145,7 +146,7 @@ impl Client {
         }
     }
 
-    /// Changes a label: the smallest request that is committed before it is answered.
+    /// Measures changing a label: the smallest request that is committed before its reply.
     ///
     /// # Errors
     /// As [`Client::call`].

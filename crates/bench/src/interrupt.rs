@@ -1,4 +1,4 @@
-//! Interrupted, a benchmark still ends what it started.
+//! Interrupts: an interrupted benchmark still ends what it started.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// How late an interruption is noticed while nothing is done.
+/// Maximum delay until an interrupt is noticed while idle.
 const TICK: Duration = Duration::from_millis(200);
 
 static TOLD: AtomicBool = AtomicBool::new(false);
 
-/// From now on SIGINT and SIGTERM only make [`check`] fail.
+/// Makes SIGINT and SIGTERM only fail the next [`check`].
 ///
 /// # Errors
-/// The system refuses.
+/// The system call failed.
 pub(crate) fn listen() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (mut int, mut term) = {
@@ -34,19 +34,19 @@ pub(crate) fn listen() -> Result<()> {
     Ok(())
 }
 
-/// Fails once the program was told to end.
+/// Fails once the program was interrupted.
 ///
 /// # Errors
-/// It was.
+/// The program was interrupted.
 pub(crate) fn check() -> Result<()> {
     ensure!(!TOLD.load(Ordering::Relaxed), "interrupted");
     Ok(())
 }
 
-/// Waits for so long.
+/// Sleeps for this time.
 ///
 /// # Errors
-/// The program was told to end meanwhile.
+/// The program was interrupted meanwhile.
 pub(crate) fn sleep(time: Duration) -> Result<()> {
     let until = Instant::now() + time;
     loop {

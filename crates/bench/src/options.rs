@@ -1,4 +1,4 @@
-//! The command line.
+//! Command line of the benchmarks.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -6,33 +6,33 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-/// What is measured.
+/// Benchmark suite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Suite {
-    /// Starts of `poolctl`.
+    /// Calls of `poolctl`.
     Cli,
-    /// From a change in tmux to its event.
+    /// Latency from a change in tmux to its event.
     Watch,
-    /// How quickly messages are kept.
+    /// Throughput of durable messages.
     Queue,
-    /// A million messages that wait.
+    /// A million waiting messages.
     Million,
     /// One client among hostile ones.
     Hostile,
-    /// How soon a session runs.
+    /// Latency and rate of creating sessions.
     Create,
-    /// A thousand sessions that run.
+    /// A thousand running sessions.
     Thousand,
-    /// How soon what should be dead is.
+    /// Latency of ending processes.
     Reap,
-    /// A prompt's way to an agent and back.
+    /// Latency of prompts to an agent, and of its reports.
     Deliver,
-    /// Wakes.
+    /// Latency of waking an agent.
     Wake,
 }
 
 impl Suite {
-    /// How often each thing is measured, unless it is said.
+    /// Default number of measurements of each thing.
     fn runs(self) -> usize {
         match self {
             Self::Cli => 200,
@@ -45,7 +45,7 @@ impl Suite {
         }
     }
 
-    /// With how many sessions, unless it is said.
+    /// Default numbers of sessions.
     fn sessions(self) -> Vec<usize> {
         match self {
             Self::Cli => vec![200],
@@ -61,68 +61,68 @@ impl Suite {
         }
     }
 
-    /// Whether it is one of those about messages.
+    /// True for the suites about messages.
     fn is_queue(self) -> bool {
         matches!(self, Self::Queue | Self::Million | Self::Hostile)
     }
 
-    /// How long one measurement of messages takes, unless it is said.
+    /// Default duration of one measurement of messages.
     fn time(self) -> Duration {
         Duration::from_secs(if self == Self::Hostile { 2 } else { 1 })
     }
 
-    /// Whether something of it is measured while nothing happens.
+    /// True if a part of the suite measures idle processes.
     fn can_rest(self) -> bool {
         matches!(self, Self::Watch | Self::Thousand | Self::Reap | Self::Deliver)
     }
 
-    /// How long nothing happens, unless it is said.
+    /// Default duration of idleness.
     fn idle(self) -> Duration {
-        // Every 30 s poold looks at all processes.
+        // Every 30 s poold scans all processes.
         Duration::from_secs(if self == Self::Reap { 60 } else { 20 })
     }
 }
 
-/// With how many clients messages are handed over, unless it is said.
+/// Default numbers of clients that enqueue.
 const CLIENTS: [usize; 3] = [1, 8, 64];
-/// How many messages wait, unless it is said.
+/// Default number of waiting messages.
 const MESSAGES: usize = 1_000_000;
-/// Where databases are made, unless it is said: `/tmp` may be in memory, where keeping costs nothing.
+/// Default directory of databases: `/tmp` may be in memory, where a sync costs nothing.
 const DISK: &str = "/var/tmp";
-/// Where the real agents are, unless it is said, or set in the environment.
+/// Default directory of the real agents, unless set in the environment.
 const AGENTS: &str = "target/agents";
 const AGENTS_VARIABLE: &str = "AGENTS_DIR";
 
-/// What to measure, and how.
+/// Parsed command line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Options {
-    /// What.
+    /// The suite to run.
     pub(crate) suite: Suite,
-    /// Where the four binaries are.
+    /// Directory of the four binaries.
     pub(crate) bin_dir: PathBuf,
     /// Measurements of each thing.
     pub(crate) runs: usize,
-    /// Sessions meanwhile: all is measured with each of these numbers.
+    /// Numbers of sessions; the suite runs once with each.
     pub(crate) sessions: Vec<usize>,
-    /// For how long the idle processes are watched.
+    /// Duration of the measurement of idle processes.
     pub(crate) idle: Duration,
-    /// How long one measurement of messages takes.
+    /// Duration of one measurement of messages.
     pub(crate) time: Duration,
-    /// With how many clients messages are handed over.
+    /// Numbers of clients that enqueue.
     pub(crate) clients: Vec<usize>,
-    /// How many messages wait.
+    /// Number of waiting messages.
     pub(crate) messages: usize,
-    /// The disk on which messages are kept.
+    /// Directory on the disk for messages.
     pub(crate) dir: PathBuf,
-    /// Where the real agents are.
+    /// Directory of the real agents.
     pub(crate) agents: PathBuf,
 }
 
 impl Options {
-    /// Reads the arguments after the program's name; `None` where help is asked for.
+    /// Parses the arguments after the program's name; `None` if help is requested.
     ///
     /// # Errors
-    /// An unknown word, or a value that is none.
+    /// An unknown word, or an invalid value.
     pub(crate) fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Option<Self>> {
         let suite = match arguments.next().as_ref().and_then(|word| word.to_str()) {
             Some("cli") => Suite::Cli,
@@ -132,7 +132,7 @@ impl Options {
             Some("reap") => Suite::Reap,
             Some("deliver") => Suite::Deliver,
             Some("-h" | "--help") => return Ok(None),
-            _ => bail!("which benchmark?"),
+            _ => bail!("no benchmark given"),
         };
         let mut arguments = arguments.peekable();
         let other = match (suite, arguments.peek().and_then(|word| word.to_str())) {
@@ -154,7 +154,7 @@ impl Options {
         Ok(Some(options))
     }
 
-    /// What is not said.
+    /// Returns the defaults of a suite.
     fn of(suite: Suite) -> Result<Self> {
         Ok(Self {
             suite,
@@ -184,7 +184,7 @@ impl Options {
             "--seconds" if self.suite.is_queue() => self.time = seconds()?,
             "--clients" if self.suite == Suite::Queue => self.clients = counts(1, flag, value)?,
             "--messages" if self.suite == Suite::Million => self.messages = count(flag, value)?,
-            _ => bail!("no such flag: {flag}"),
+            _ => bail!("unknown flag: {flag}"),
         }
         Ok(())
     }
@@ -197,7 +197,7 @@ fn count(flag: &str, value: &OsStr) -> Result<usize> {
 fn at_least(least: usize, flag: &str, value: &OsStr) -> Result<usize> {
     match value.to_str().and_then(|text| text.parse().ok()) {
         Some(n) if n >= least => Ok(n),
-        _ => bail!("{flag} wants a number from {least} on"),
+        _ => bail!("{flag} takes a number of at least {least}"),
     }
 }
 
@@ -207,7 +207,7 @@ fn counts(least: usize, flag: &str, value: &OsStr) -> Result<Vec<usize>> {
 
 fn beside_this() -> Result<PathBuf> {
     let this = std::env::current_exe()?;
-    Ok(this.parent().context("this program has no directory")?.to_owned())
+    Ok(this.parent().context("this program's directory is unknown")?.to_owned())
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
-//! In which order things are measured in turn.
+//! Order of measurements within a run.
 
-/// A prime, so that consecutive runs have orders that are far apart.
+/// A prime, so that the orders of consecutive runs differ widely.
 const STRIDE: usize = 1_000_003;
 
-/// The places 0 to `len` in the order of this run: all orders take their turn, so that none is always
-/// measured in the wake of the same other one.
+/// Returns the indices 0 to `len` in the order of this run. All orders take their turn, so that nothing is
+/// always measured right after the same other thing.
 #[must_use]
 pub(crate) fn order(run: usize, len: usize) -> Vec<usize> {
     let mut choice = run.wrapping_mul(STRIDE);

@@ -1,4 +1,4 @@
-//! A pool for a benchmark: in a directory of its own, gone at the end.
+//! A pool for a benchmark, in a temporary directory.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -13,10 +13,10 @@ use tempfile::TempDir;
 
 use crate::{interrupt, remains, report};
 
-/// Its name.
+/// Name of the pool.
 pub(crate) const NAME: &str = "bench";
 
-/// A running pool.
+/// A pool with its directory.
 #[derive(Debug)]
 pub(crate) struct Pool {
     bin_dir: PathBuf,
@@ -24,21 +24,21 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// Starts one with room for this many sessions.
+    /// Starts a pool with this many slots.
     ///
     /// # Errors
-    /// No directory, or it does not start.
+    /// The directory could not be created, or the pool does not start.
     pub(crate) fn start(bin_dir: &Path, sessions: usize) -> Result<Self> {
-        // `/tmp` itself: a socket's path is short, and TMPDIR may be long.
+        // `/tmp` itself: a socket's path must be short, and TMPDIR may be long.
         let pool = Self::new(bin_dir, Path::new("/tmp"), sessions, "")?;
         pool.up()?;
         Ok(pool)
     }
 
-    /// One with room for this many sessions, below `parent`, with more to its configuration; nothing of it runs.
+    /// Creates a stopped pool below `parent` with this many slots and additional configuration.
     ///
     /// # Errors
-    /// No directory.
+    /// The directory could not be created.
     pub(crate) fn new(bin_dir: &Path, parent: &Path, sessions: usize, config: &str) -> Result<Self> {
         let dir = tempfile::Builder::new().prefix("pool-bench.").tempdir_in(parent)?;
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o700))?;
@@ -47,39 +47,39 @@ impl Pool {
         Ok(Self { bin_dir: bin_dir.to_owned(), dir })
     }
 
-    /// Starts its daemons.
+    /// Starts the daemons.
     ///
     /// # Errors
-    /// They don't start.
+    /// They do not start.
     pub(crate) fn up(&self) -> Result<()> {
         self.poolctl(&["up"]).map(drop)
     }
 
-    /// Stops its daemons; its sessions live on.
+    /// Stops the daemons; the sessions live on.
     ///
     /// # Errors
-    /// They don't stop.
+    /// They do not stop.
     pub(crate) fn down(&self) -> Result<()> {
         self.poolctl(&["down"]).map(drop)
     }
 
-    /// Starts its daemons, does this, and ends all of it, whatever came of it.
+    /// Starts the daemons, runs `measure`, and ends everything, whatever the result.
     ///
     /// # Errors
-    /// Of all three the first.
+    /// The first error of the three steps.
     pub(crate) fn while_up<T>(&self, measure: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
         let measured = self.up().and_then(|()| measure(self));
-        report("ending all of it");
+        report("cleaning up");
         let stopped = self.stop();
         let measured = measured?;
         stopped?;
         Ok(measured)
     }
 
-    /// Creates this many sessions, and gives their names.
+    /// Creates this many sessions, and returns their names.
     ///
     /// # Errors
-    /// One is not created.
+    /// A session could not be created.
     pub(crate) fn create_all(&self, count: usize) -> Result<Vec<String>> {
         report(&format!("creating {count} sessions"));
         let names: Vec<String> = (0..count).map(|n| format!("bench-{n}")).collect();
@@ -93,20 +93,21 @@ impl Pool {
     /// Creates a session that waits for input.
     ///
     /// # Errors
-    /// It is not created.
+    /// The session could not be created.
     pub(crate) fn create(&self, name: &str) -> Result<()> {
         self.new_session(name, &["cat"])
     }
 
-    /// Creates a session that runs this.
+    /// Creates a session that runs this program.
     ///
     /// # Errors
-    /// It is not created.
+    /// The session could not be created.
     pub(crate) fn new_session(&self, name: &str, program: &[&str]) -> Result<()> {
         self.poolctl(&[&["--timeout", "60s", "new", name, "--"], program].concat()).map(drop)
     }
 
-    /// A command in the pool's environment, with a program from its directory if it is there.
+    /// Returns a command in the pool's environment; its program comes from the pool's directory if it
+    /// exists there.
     #[must_use]
     pub(crate) fn command(&self, program: &str) -> Command {
         let own = self.bin_dir.join(program);
@@ -121,7 +122,7 @@ impl Pool {
         command
     }
 
-    /// `tmux` on the pool's server.
+    /// Returns a `tmux` command for the pool's server.
     #[must_use]
     pub(crate) fn tmux(&self) -> Command {
         let mut command = self.command("tmux");
@@ -129,25 +130,25 @@ impl Pool {
         command
     }
 
-    /// Where its tmux server listens.
+    /// Path of its tmux server's socket.
     #[must_use]
     pub(crate) fn tmux_socket(&self) -> PathBuf {
         self.state().join("run/tmux.sock")
     }
 
-    /// Where its daemon listens.
+    /// Path of its daemon's socket.
     #[must_use]
     pub(crate) fn socket(&self) -> PathBuf {
         self.state().join("run/poold.sock")
     }
 
-    /// Its directory, with all that is its own.
+    /// Directory of the pool, with everything it owns.
     #[must_use]
     pub(crate) fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    /// Its state directory.
+    /// State directory.
     #[must_use]
     pub(crate) fn state(&self) -> PathBuf {
         self.dir().join("state")
@@ -161,11 +162,11 @@ impl Pool {
         Ok(output)
     }
 
-    /// Ends the sessions, the daemons and the tmux server with all that ran in it. The directory goes
-    /// with the value.
+    /// Ends the sessions, the daemons and the tmux server with everything in it. The directory is removed
+    /// on drop.
     ///
     /// # Errors
-    /// Something does not end.
+    /// A process does not end.
     pub(crate) fn stop(&self) -> Result<()> {
         let processes = self.processes();
         let down = self.poolctl(&["--timeout", "120s", "down", "--stop-sessions"]);
@@ -176,13 +177,13 @@ impl Pool {
         Ok(())
     }
 
-    /// The tmux server and the program of each pane.
+    /// The tmux server and the processes of its panes.
     fn processes(&self) -> Result<BTreeSet<ProcId>> {
         processes(self.tmux())
     }
 }
 
-/// The server that this `tmux` speaks to, and the program of each of its panes.
+/// Returns the server of this `tmux` command, and the processes of its panes.
 ///
 /// # Errors
 /// tmux or the system does not tell.

@@ -1,5 +1,5 @@
-//! How quickly messages are kept: handed over until they are on disk, and handed over, taken and settled; by the pool,
-//! by its floors and by its peers, in turn, on the same disk.
+//! Throughput of durable messages: enqueueing until they are on disk, and full cycles of enqueue, claim and
+//! ack; for the pool, its floors and its peers, in turn, on the same disk.
 
 mod beanstalkd;
 mod daemon;
@@ -31,13 +31,13 @@ use drive::Done;
 use poold::Poold;
 use subject::{Load, Subject, Work};
 
-/// Clients that hand over, take and settle.
+/// Numbers of clients that run full cycles.
 const CYCLE_CLIENTS: [usize; 2] = [1, 8];
-/// No limit is in the way, and nothing is held back.
+/// Configuration without effective limits.
 const CONFIG: &str = "[queue]\nmax_messages = 100000000\nmax_bytes = \"1024GiB\"\n\
                       pool_max_messages = 100000000\npool_max_bytes = \"1024GiB\"\n";
 
-/// A peer: its name, its program, the flag that makes it tell its version, how to get it, and how it is started.
+/// A peer: its name, program, version flag, installation command and start function.
 struct Peer {
     name: &'static str,
     program: &'static str,
@@ -46,7 +46,7 @@ struct Peer {
     start: fn(&Path) -> Result<Box<dyn Subject>>,
 }
 
-/// All of them.
+/// All peers.
 const PEERS: [Peer; 4] = [
     Peer {
         name: "beanstalkd",
@@ -78,28 +78,28 @@ const PEERS: [Peer; 4] = [
     },
 ];
 
-/// What one subject does under one load.
+/// Results of one subject under one load.
 struct Cell {
-    /// Its place among the subjects.
+    /// Index of the subject.
     subject: usize,
     load: Load,
-    /// One round each.
+    /// Figures of each round.
     rounds: Vec<Figures>,
 }
 
-/// All that was measured.
+/// All results.
 struct Measured {
-    /// Their names.
+    /// Names of the subjects.
     subjects: Vec<&'static str>,
     cells: Vec<Cell>,
-    /// Of which peers, and which are missing.
+    /// Versions of the peers, and notes on missing ones.
     peers: Vec<String>,
 }
 
-/// Runs the suite, with messages spread over so many sessions, and prints its tables.
+/// Runs the suite, with messages spread over this many sessions, and prints its tables.
 ///
 /// # Errors
-/// The pool or a peer does not start, or something cannot be measured.
+/// The pool or a peer does not start, or a measurement fails.
 pub(crate) fn run(options: &Options, sessions: usize) -> Result<()> {
     let pool = pool(options, sessions, CONFIG)?;
     let measured = pool.while_up(|pool| {
@@ -109,10 +109,14 @@ pub(crate) fn run(options: &Options, sessions: usize) -> Result<()> {
     print(&table::text(&measured, options, sessions))
 }
 
-/// A pool on the disk that is asked for.
+/// Creates a pool on the requested disk.
 fn pool(options: &Options, sessions: usize, config: &str) -> Result<Pool> {
     let dir = &options.dir;
-    ensure!(!is_memory(dir)?, "{} is in memory, where keeping costs nothing: say --dir", dir.display());
+    ensure!(
+        !is_memory(dir)?,
+        "{} is in memory, where a sync costs nothing: choose a disk with --dir",
+        dir.display()
+    );
     Pool::new(&options.bin_dir, dir, sessions, config)
 }
 
@@ -163,7 +167,7 @@ fn measure(pool: &Pool, options: &Options, names: &[String]) -> Result<Measured>
     Ok(Measured { subjects: subjects.iter().map(|subject| subject.name()).collect(), cells, peers })
 }
 
-/// Everything that can be measured, the same loads together.
+/// Returns all combinations to measure, equal loads together.
 fn cells(subjects: &[Box<dyn Subject>], clients: &[usize]) -> Vec<Cell> {
     let enqueues = clients.iter().map(|&clients| Load { work: Work::Enqueue, clients });
     let cycles = CYCLE_CLIENTS.map(|clients| Load { work: Work::Cycle, clients });

@@ -1,5 +1,5 @@
-//! How soon what should be dead is proved dead, what it costs to look for it, and what the reaper costs while there
-//! is nothing to do. Ends are compared with those of the same processes that nobody looks after, in the same round.
+//! Latency of ending processes with proof, cost of scanning for them, and cost of the idle reaper. Ends are
+//! compared with those of the same processes without supervision, in the same round.
 
 mod bare;
 mod crowd;
@@ -25,25 +25,25 @@ use trees::Program;
 
 /// Rounds before the first that counts.
 const WARM_UP: usize = 1;
-/// As many files may be open here and in what is started here.
+/// Limit of open files here and in child processes.
 const OPEN_FILES: u64 = 65_536;
-/// How many sessions there are while nothing happens.
+/// Number of sessions of the idle measurement.
 const AT_REST: usize = 100;
-/// Until what was made or removed is settled.
+/// Time for earlier work to settle.
 const SETTLE: Duration = Duration::from_millis(500);
 
-/// Something that is ended.
+/// A way to end something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Item {
-    /// Processes that nobody looks after, each by TERM through a handle that is held already.
+    /// Unsupervised processes, each by TERM through a handle held already.
     Bare(Program),
-    /// Sessions of a tmux that nobody looks after, by `kill-session`: until each of their processes has ended.
+    /// Sessions of a bare tmux, by `kill-session`, until each of their processes has ended.
     Tmux,
     /// Sessions, by a request.
     Kill,
-    /// Sessions whose program ends: a pane is left.
+    /// Sessions whose program exits and leaves a pane.
     Exit,
-    /// Sessions whose program is killed: its children and a pane are left.
+    /// Sessions whose program is killed and leaves children and a pane.
     Leak,
 }
 
@@ -58,7 +58,7 @@ impl Item {
         Self::Leak,
     ];
 
-    /// What is ended.
+    /// The program that is ended.
     fn program(self) -> Program {
         match self {
             Self::Bare(program) => program,
@@ -68,26 +68,26 @@ impl Item {
     }
 }
 
-/// When the last of those that were ended together had come so far.
+/// Progress of the last one of several concurrent ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Sample {
-    /// All is proved gone, and whoever asked was told.
+    /// Time until everything is proved gone and the requester has its reply.
     whole: Duration,
-    /// At each of [`crowd::STEPS`]; nothing for what has none.
+    /// Time of each of [`crowd::STEPS`]; zero for ends without steps.
     steps: [Duration; crowd::STEPS.len()],
 }
 
 impl Sample {
-    /// Of what has no steps.
+    /// Returns the sample of an end without steps.
     fn of(whole: Duration) -> Self {
         Self { whole, ..Self::default() }
     }
 }
 
-/// All measurements of one thing.
+/// All measurements of one item.
 struct Row {
     item: Item,
-    /// So many are ended together.
+    /// Number of concurrent ends.
     together: usize,
     whole: Times,
     steps: [Times; crowd::STEPS.len()],
@@ -104,38 +104,41 @@ impl Row {
     }
 }
 
-/// All that was measured.
+/// All results.
 struct Measured {
     runs: usize,
     ends: Vec<Row>,
     scan: scan::Scan,
-    /// What the reaper takes before it has ended anything.
+    /// Memory of the reaper before its first end.
     fresh: Option<Memory>,
     idle: idle::Idle,
     locks: lock::Locks,
 }
 
-/// Runs the suite, with one session and with so many that are ended together, and prints its tables.
+/// Runs the suite, with one session and with this many concurrent ends, and prints its tables.
 ///
 /// # Errors
-/// The pool does not start or stop, or something cannot be measured.
+/// The pool does not start or stop, or a measurement fails.
 pub(crate) fn run(options: &Options, together: usize) -> Result<()> {
-    process::limits::raise_open_files(OPEN_FILES)?;
+    process::runtime::rlimit::raise_open_files(OPEN_FILES)?;
     let pool = Pool::new(&options.bin_dir, "/tmp".as_ref(), AT_REST + 2 * together, "")?;
     pool.while_up(|pool| print(&table::text(&measure(pool, options, together)?)))
 }
 
 fn measure(pool: &Pool, options: &Options, together: usize) -> Result<Measured> {
     let runs = options.runs;
-    report(&format!("ending {} things, 1 and {together} at a time, {runs} times, in turn", Item::ALL.len()));
+    report(&format!(
+        "ending {} items, 1 and {together} at a time, {runs} times each, in turn",
+        Item::ALL.len()
+    ));
     let fresh = idle::reaper_memory(pool)?;
     let ends = rounds(pool, runs, together)?;
-    report(&format!("looking at {} processes", scan::PROCESSES));
+    report(&format!("scanning {} processes", scan::PROCESSES));
     let scan = scan::measure()?;
     report(&format!("making {AT_REST} sessions"));
     crowd::make(pool, &crowd::names("rest", AT_REST), Program::Alone)?;
     let locks = lock::measure(pool, "rest-0")?;
-    report(&format!("nothing happens for {} s", options.idle.as_secs()));
+    report(&format!("idle for {} s", options.idle.as_secs()));
     let idle = idle::measure(pool, options.idle)?;
     Ok(Measured { runs, ends, scan, fresh, idle, locks })
 }
@@ -160,7 +163,7 @@ fn rounds(pool: &Pool, runs: usize, together: usize) -> Result<Vec<Row>> {
     measured.and(ended).map(|()| rows)
 }
 
-/// Starts so many of these, and measures their end.
+/// Starts this many of an item, and measures their end.
 fn end(pool: &Pool, tmux: &Bare<'_>, (item, together): (Item, usize)) -> Result<Sample> {
     interrupt::check()?;
     let sample = match item {

@@ -1,4 +1,4 @@
-//! That nothing of a benchmark stays.
+//! Cleanup: no process of a benchmark is left behind.
 
 use std::collections::BTreeSet;
 use std::thread;
@@ -12,20 +12,20 @@ use protocol::ProcId;
 
 use crate::report;
 
-/// How long they may take by themselves: a tmux server with a thousand sessions takes 5 s.
+/// Time for processes to exit by themselves: a tmux server with a thousand sessions takes 5 s.
 const PATIENCE: Duration = Duration::from_secs(60);
 const TICK: Duration = Duration::from_millis(20);
 
-/// Waits until these very processes have ended, and kills those that do not.
+/// Waits until these processes have ended, and kills those that do not.
 ///
 /// # Errors
-/// The system refuses to say or to kill.
+/// The system refuses to inspect or to kill one.
 pub(crate) fn end(processes: &BTreeSet<ProcId>) -> Result<()> {
     let left = wait(processes, PATIENCE)?;
     if left.is_empty() {
         return Ok(());
     }
-    report(&format!("killing {} processes that did not end", left.len()));
+    report(&format!("killing {} processes that did not exit", left.len()));
     for id in left {
         if let Some(handle) = Handle::open(id)? {
             handle.signal(Signal::SIGKILL)?;
@@ -34,7 +34,7 @@ pub(crate) fn end(processes: &BTreeSet<ProcId>) -> Result<()> {
     Ok(())
 }
 
-/// Those that have not ended after so long.
+/// Waits, and returns the processes that still run.
 fn wait(processes: &BTreeSet<ProcId>, patience: Duration) -> Result<Vec<ProcId>> {
     let deadline = Instant::now() + patience;
     let mut left: Vec<ProcId> = processes.iter().copied().collect();

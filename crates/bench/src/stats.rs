@@ -3,24 +3,23 @@
 use std::process::Command;
 use std::time::Duration;
 
-/// Measured times of one command.
+/// Measured times of one thing.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Times(Vec<Duration>);
 
 impl Times {
-    /// Adds one.
+    /// Adds a time.
     pub(crate) fn push(&mut self, time: Duration) {
         self.0.push(time);
     }
 
-    /// How many there are.
+    /// Number of times.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// The time in microseconds that this share of the measurements (0 to 1) does not exceed: the nearest rank.
-    /// 0 where nothing was measured.
+    /// Returns the quantile `share` (0 to 1) in microseconds, by nearest rank; 0 without measurements.
     #[must_use]
     pub(crate) fn quantile_us(&self, share: f64) -> f64 {
         let mut sorted = self.0.clone();
@@ -36,19 +35,19 @@ impl Times {
     }
 }
 
-/// What one round of a throughput measurement came to, or the medians over all rounds.
+/// Figures of one round of a throughput measurement, or their medians over all rounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Figures {
-    /// Operations a second.
+    /// Operations per second.
     pub(crate) rate: f64,
-    /// Half of them took at most so long, in microseconds.
+    /// Median duration of an operation, in microseconds.
     pub(crate) p50: f64,
-    /// And 99 of 100.
+    /// 99th percentile, in microseconds.
     pub(crate) p99: f64,
 }
 
 impl Figures {
-    /// The medians, each on its own.
+    /// Returns the median of each figure.
     #[must_use]
     pub(crate) fn median(rounds: &[Self]) -> Self {
         let of = |figure: fn(&Self) -> f64| median(rounds.iter().map(figure));
@@ -56,7 +55,7 @@ impl Figures {
     }
 }
 
-/// The median: of an even number the lower one of the middle two. No number where there is none.
+/// Returns the median: the lower of the middle two for an even number, NaN for none.
 #[must_use]
 pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut sorted: Vec<f64> = values.collect();
@@ -64,7 +63,7 @@ pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
     sorted.get(sorted.len().saturating_sub(1) / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// The load averages over 1, 5 and 15 minutes, as the system writes them.
+/// Returns the load averages over 1, 5 and 15 minutes, as the system writes them.
 #[must_use]
 pub(crate) fn load() -> String {
     let file = std::fs::read_to_string("/proc/loadavg").ok();

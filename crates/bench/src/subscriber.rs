@@ -1,4 +1,4 @@
-//! Hears every event of a pool as soon as it is published, and notes when.
+//! Subscription to a pool's events, with the time of each arrival.
 
 use std::path::Path;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -10,27 +10,27 @@ use protocol::blocking::Connection;
 use protocol::request::Subscribe;
 use protocol::{Event, Frame, Hello, Request, Role};
 
-/// What was not heard of for so long is lost.
+/// Time after which an event counts as lost.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// An event, and when it arrived.
+/// An event with its time of arrival.
 #[derive(Debug)]
 pub(crate) struct Seen {
     pub(crate) at: Instant,
     pub(crate) event: Event,
 }
 
-/// A subscription that a thread of its own reads.
+/// A subscription, read by a thread of its own.
 #[derive(Debug)]
 pub(crate) struct Subscriber {
     events: Receiver<Result<Seen>>,
 }
 
 impl Subscriber {
-    /// Subscribes: all that happens after this is heard.
+    /// Subscribes; returns once all later events will be received.
     ///
     /// # Errors
-    /// No daemon there, or it does not send its state.
+    /// No daemon listens, or it does not send its state.
     pub(crate) fn connect(socket: &Path, pool: &str) -> Result<Self> {
         let hello = Hello::new(Role::Subscriber, pool, "bench");
         let (mut connection, _welcome) = Connection::connect(socket, &hello)?;
@@ -46,15 +46,15 @@ impl Subscriber {
         let (to, events) = mpsc::channel();
         thread::spawn(move || {
             if let Err(error) = follow(connection, &to) {
-                // Whoever does not listen any more does not want to know.
+                // The receiver may be gone.
                 drop(to.send(Err(error)));
             }
         });
         Ok(Self { events })
     }
 
-    /// The next event that is `wanted`; those before it are passed over. `None` where it does not come
-    /// within [`PATIENCE`].
+    /// Returns the next event that is `wanted`, skipping others. `None` if none arrives within
+    /// [`PATIENCE`].
     ///
     /// # Errors
     /// The subscription ended.
@@ -69,7 +69,7 @@ impl Subscriber {
         }
     }
 
-    /// Passes over events until none has come for so long.
+    /// Skips events until none has arrived for this time.
     ///
     /// # Errors
     /// The subscription ended.

@@ -1,4 +1,4 @@
-//! What a process has used: processor time and memory.
+//! Processor time and memory of a process.
 
 use std::time::Duration;
 
@@ -10,20 +10,21 @@ use protocol::ProcId;
 pub(crate) struct Memory {
     /// Resident now.
     pub(crate) resident: u64,
-    /// The most that ever was.
+    /// Peak resident size.
     pub(crate) peak: u64,
 }
 
-/// Time on a processor so far, of all its threads, also those that ended.
+/// Returns the processor time used so far by all threads, including those that ended.
 ///
 /// # Errors
-/// It has ended.
+/// The process has ended.
 pub(crate) fn cpu(id: ProcId) -> Result<Duration> {
-    let vitals = process::vitals::vitals(id)?.with_context(|| format!("process {id} has ended"))?;
+    let vitals =
+        process::inspect::resources::resources(id)?.with_context(|| format!("process {id} has ended"))?;
     Ok(precise(id.pid).unwrap_or(vitals.cpu))
 }
 
-/// By the clock of the process, which counts nanoseconds.
+/// Reads the process's clock, which counts nanoseconds.
 #[cfg(target_os = "linux")]
 fn precise(pid: u32) -> Option<Duration> {
     let pid = nix::unistd::Pid::from_raw(i32::try_from(pid).ok()?);
@@ -35,13 +36,13 @@ fn precise(_pid: u32) -> Option<Duration> {
     None
 }
 
-/// Its memory; `None` where the system does not tell.
+/// Returns its memory; `None` where the system does not tell.
 #[must_use]
 pub(crate) fn memory(id: ProcId) -> Option<Memory> {
     parse(&std::fs::read_to_string(format!("/proc/{}/status", id.pid)).ok()?)
 }
 
-/// What it shares with no other process, in bytes; `None` where the system does not tell.
+/// Returns the memory shared with no other process, in bytes; `None` where the system does not tell.
 #[must_use]
 pub(crate) fn own_memory(id: ProcId) -> Option<u64> {
     let rollup = std::fs::read_to_string(format!("/proc/{}/smaps_rollup", id.pid)).ok()?;

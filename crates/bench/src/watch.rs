@@ -1,5 +1,5 @@
-//! How soon the pool knows: from a change in tmux, or the death of a pane's process, until a subscriber has the
-//! event. Each round measures all floors and all subjects once.
+//! Latency of observation: from a change in tmux, or the death of a pane's process, until a subscriber has
+//! the event. Each round measures all floors and all subjects once.
 
 mod load;
 mod table;
@@ -20,16 +20,16 @@ use world::World;
 
 /// Rounds before the first that counts.
 const WARM_UP: usize = 2;
-/// Of the sessions at most so many are the pool's, and at most half.
+/// Maximum number of the pool's own sessions, which are at most half of all.
 const OURS: usize = 40;
-/// So many the measurements themselves need.
+/// Number of own sessions that the measurements need.
 const OURS_AT_LEAST: usize = 4;
-/// As many files may be open here and in what is started here: a thousand sessions take over a thousand.
+/// Limit of open files here and in child processes: a thousand sessions need more than a thousand.
 const OPEN_FILES: u64 = 65_536;
-/// Things are quiet when no event has come for so long.
+/// Time without an event after which the pool counts as quiet.
 const QUIET: Duration = Duration::from_millis(30);
 
-/// Something that is measured.
+/// A measured floor or subject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Item {
     RoundTrip,
@@ -67,12 +67,12 @@ impl Item {
 /// One measurement.
 #[derive(Debug, Clone, Copy)]
 struct Sample {
-    /// Of a floor, how long it took; else the time from the end of what caused it until the event: none
-    /// where the event was first.
+    /// Duration of a floor; else the time from the end of the cause until its event, zero if the event came
+    /// first.
     time: Duration,
-    /// The time from when that was started.
+    /// Time from the start of the cause.
     whole: Duration,
-    /// The event was there before its cause had ended.
+    /// True if the event came before its cause had ended.
     early: bool,
 }
 
@@ -82,13 +82,13 @@ impl From<Duration> for Sample {
     }
 }
 
-/// All measurements of one thing.
+/// All measurements of one item.
 struct Row {
     item: Item,
     time: Times,
     whole: Times,
     early: usize,
-    /// So often the event did not come.
+    /// Number of events that did not arrive.
     lost: usize,
 }
 
@@ -108,45 +108,45 @@ impl Row {
     }
 }
 
-/// All that was measured with one number of sessions.
+/// All measurements with one number of sessions.
 struct Measured {
     sessions: usize,
     ours: usize,
     runs: usize,
-    /// How the watcher learns of changes.
-    means: String,
+    /// The watcher's transport.
+    transport: String,
     rows: Vec<Row>,
     load: Load,
 }
 
-/// Runs the suite with so many sessions and prints its tables.
+/// Runs the suite with this many sessions and prints its tables.
 ///
 /// # Errors
-/// The pool does not start or stop, or something cannot be measured.
+/// The pool does not start or stop, or a measurement fails.
 pub(crate) fn run(options: &Options, sessions: usize) -> Result<()> {
-    process::limits::raise_open_files(OPEN_FILES)?;
+    process::runtime::rlimit::raise_open_files(OPEN_FILES)?;
     let ours = OURS.min(sessions / 2).max(OURS_AT_LEAST);
-    // Those that end keep their slot until they are gone.
+    // Ended sessions keep their slot until they are gone.
     let pool = Pool::start(&options.bin_dir, 2 * ours)?;
     let measured = measure(&pool, options, (sessions, ours));
-    report("ending all of it");
+    report("cleaning up");
     let stopped = pool.stop();
     print(&table::text(&measured?))?;
     stopped
 }
 
 fn measure(pool: &Pool, options: &Options, (sessions, ours): (usize, usize)) -> Result<Measured> {
-    report(&format!("making {sessions} sessions, {ours} of them the pool's"));
+    report(&format!("creating {sessions} sessions, {ours} of them the pool's"));
     let mut world = World::new(pool, sessions, ours)?;
-    let (means, parties) = world.parties()?;
-    report(&format!("nothing happens for {} s", options.idle.as_secs()));
+    let (transport, parties) = world.parties()?;
+    report(&format!("idle for {} s", options.idle.as_secs()));
     let idle = load::idle(&parties, options.idle)?;
-    report(&format!("measuring each of {} things {} times, in turn", Item::ALL.len(), options.runs));
+    report(&format!("measuring {} items {} times each, in turn", Item::ALL.len(), options.runs));
     let rows = rounds(&mut world, options.runs)?;
     let memory = parties.memory();
-    report(&format!("making {} sessions, one by one", load::STORM));
+    report(&format!("creating {} sessions, one by one", load::STORM));
     let storm = load::storm(&world, &parties)?;
-    Ok(Measured { sessions, ours, runs: options.runs, means, rows, load: Load { idle, memory, storm } })
+    Ok(Measured { sessions, ours, runs: options.runs, transport, rows, load: Load { idle, memory, storm } })
 }
 
 fn rounds(world: &mut World<'_>, runs: usize) -> Result<Vec<Row>> {

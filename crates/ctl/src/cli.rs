@@ -1,21 +1,23 @@
-//! The command line: what is common to all verbs. The arguments of a verb are in the verb's file.
+//! The command line: the table of verbs, its parsing and the dispatch. A verb's arguments are in the verb's
+//! file, those that several verbs take in [`crate::args`].
 
 use std::ffi::OsString;
-use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::error::ErrorKind;
-use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
-use protocol::ids::OP_ID_MAX;
-use protocol::message::KIND_MAX;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use serde_json::json;
 
-use crate::show::{out, time};
-use crate::verb;
+use crate::args::Global;
+use crate::context::Context;
+use crate::error::Error;
+use crate::exit::IntoCode;
+use crate::manual;
+use crate::show::out;
+use crate::verb::*;
 
 /// A crash-safe pool of tmux-hosted agent sessions.
 #[derive(Debug, Parser)]
-#[command(name = "poolctl", bin_name = "poolctl", version, max_term_width = 100, after_help = AFTER)]
+#[command(name = "poolctl", bin_name = "poolctl", version, max_term_width = 100, after_help = after())]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub global: Global,
@@ -27,178 +29,138 @@ const AFTER: &str = "A SESSION is an id (sess_12), a name or a workspace, or - f
     Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 conflict, 5 refused, 6 timeout, 7 unavailable,\n\
     8 protocol, 9 storage; `run` and `wait --for exit` end with the session's own, and 125 for poolctl's.";
 
-/// Flags of every verb.
-#[derive(Debug, Clone, Default, Args)]
-#[command(next_help_heading = "Global options")]
-pub(crate) struct Global {
-    /// The pool [env: POOL_NAME] [default: default]
-    #[arg(long, global = true, value_name = "NAME")]
-    pub pool: Option<OsString>,
-    /// Where poold listens [env: POOL_SOCKET]
-    #[arg(long, global = true, value_name = "PATH")]
-    pub socket: Option<PathBuf>,
-    /// Print JSON; one document, or one a line
-    #[arg(long, global = true)]
-    pub json: bool,
-    /// Print only what a script needs
-    #[arg(short, long, global = true)]
-    pub quiet: bool,
-    /// Say more on standard error
-    #[arg(short, long, global = true, action = ArgAction::Count)]
-    pub verbose: u8,
-    /// How long to wait for an answer; 0 or off: for ever [default: 10s; off where a verb waits or follows]
-    #[arg(long, global = true, value_name = "DUR", value_parser = limit)]
-    pub timeout: Option<Limit>,
-    /// Colours; auto also heeds NO_COLOR
-    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
-    pub color: Colour,
+fn after() -> String {
+    format!("{}\n\n{AFTER}", manual::listing())
 }
 
-/// When to use colours: on a terminal, or regardless.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Colour {
-    #[default]
-    Auto,
-    Always,
-    Never,
+/// Declares [`Command`] and its dispatch from one table: a line per verb, with its name, the type of its
+/// arguments and the function that runs it.
+macro_rules! verbs {
+    ($($(#[$attribute:meta])* $name:ident($args:ty) => $run:expr,)+) => {
+        /// The verbs. clap defines the arguments of the chosen verb only: defining all of them takes longer
+        /// than a round trip to `poold`.
+        #[derive(Debug, Subcommand)]
+        #[command(defer = true)]
+        pub(crate) enum Command {
+            $($(#[$attribute])* $name($args),)+
+        }
+
+        /// Runs a verb and returns the code to exit with.
+        pub(crate) fn run(context: &Context, command: Command) -> Result<u8, Error> {
+            match command {
+                $(Command::$name(args) => $run(context, args).map(IntoCode::into_code),)+
+            }
+        }
+    };
 }
 
-/// A limit on waiting; `None` is none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Limit(pub Option<Duration>);
-
-fn limit(text: &str) -> Result<Limit, String> {
-    if text == "off" {
-        return Ok(Limit(None));
-    }
-    time::parse(text).map(|duration| Limit(Some(duration).filter(|d| !d.is_zero())))
-}
-
-/// Makes the repeat of a command explicit.
-#[derive(Debug, Clone, Default, Args)]
-pub(crate) struct Repeat {
-    /// Names this operation: repeating it under the same id changes nothing and answers alike
-    #[arg(long, value_name = "ID", value_parser = op_id)]
-    pub op_id: Option<String>,
-}
-
-fn op_id(text: &str) -> Result<String, String> {
-    let fits = (1..=OP_ID_MAX).contains(&text.len()) && text.bytes().all(|b| (b' '..=b'~').contains(&b));
-    if fits { Ok(text.to_owned()) } else { Err(format!("1 to {OP_ID_MAX} printable ASCII characters")) }
-}
-
-/// A pair like `K=V`.
-///
-/// # Errors
-/// A sentence for the user.
-pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
-    let (key, value) = text.split_once('=').ok_or("write it like KEY=VALUE")?;
-    if key.is_empty() { Err("the key is empty".into()) } else { Ok((key.to_owned(), value.to_owned())) }
-}
-
-/// The kind of a message.
-///
-/// # Errors
-/// A sentence for the user.
-pub(crate) fn kind(text: &str) -> Result<String, String> {
-    let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-';
-    let fits = (1..=KIND_MAX).contains(&text.len()) && text.bytes().all(allowed);
-    if fits && !text.starts_with(['_', '-']) {
-        Ok(text.to_owned())
-    } else {
-        Err(format!("1 to {KIND_MAX} of a-z, 0-9, '_' and '-', the first a letter or digit"))
-    }
-}
-
-/// The verbs. Only the one that is asked for defines its arguments: to define them all takes longer
-/// than a round trip to `poold`.
-#[derive(Debug, Subcommand)]
-#[command(defer = true)]
-pub(crate) enum Command {
-    Up(verb::up::Args),
-    Down(verb::down::Args),
-    Status(verb::status::Args),
-    Inbox(verb::inbox::Args),
-    Sync(verb::sync::Args),
-    New(verb::new::Args),
+verbs! {
+    Up(up::Args) => up::run,
+    Down(down::Args) => down::run,
+    Status(status::Args) => status::run,
+    Inbox(inbox::Args) => inbox::run,
+    Sync(sync::Args) => sync::run,
+    New(new::Args) => new::run,
     #[command(aliases = ["ps", "list"])]
-    Ls(verb::ls::Args),
+    Ls(ls::Args) => ls::run,
     #[command(aliases = ["inspect", "info"])]
-    Show(verb::show::Args),
+    Show(show::Args) => show::run,
     #[command(aliases = ["switch"])]
-    Attach(verb::attach::Args),
-    Approve(verb::approve::Args),
-    Send(verb::send::Args),
-    Keys(verb::keys::Args),
-    Capture(verb::capture::Args),
+    Attach(attach::Args) => attach::run,
+    Approve(approve::Args) => approve::run,
+    Send(send::Args) => send::run,
+    Keys(keys::Args) => keys::run,
+    Capture(capture::Args) => capture::run,
     #[command(aliases = ["tail"])]
-    Logs(verb::logs::Args),
-    Wait(verb::wait::Args),
-    Run(verb::run::Args),
+    Logs(logs::Args) => logs::run,
+    Wait(wait::Args) => wait::run,
+    Run(run::Args) => run::run,
     #[command(aliases = ["stop"])]
-    Kill(verb::kill::Args),
+    Kill(kill::Args) => kill::run,
     #[command(aliases = ["remove", "delete"])]
-    Rm(verb::rm::Args),
-    Rename(verb::rename::Args),
-    Label(verb::label::Args),
-    Update(verb::update::Args),
-    Restart(verb::restart::Args),
-    Park(verb::park::Args),
-    Restore(verb::restore::Args),
-    Drain(verb::drain::Args),
-    Pin(verb::pin::Args),
-    Unpin(verb::pin::UnpinArgs),
-    Clear(verb::clear::Args),
-    Prune(verb::prune::Args),
-    Stats(verb::stats::Args),
+    Rm(rm::Args) => rm::run,
+    Rename(rename::Args) => rename::run,
+    Label(label::Args) => label::run,
+    Update(update::Args) => update::run,
+    Restart(restart::Args) => restart::run,
+    Park(park::Args) => park::run,
+    Restore(restore::Args) => restore::run,
+    Drain(drain::Args) => drain::run,
+    Pin(pin::Args) => pin::run,
+    Unpin(unpin::Args) => unpin::run,
+    Clear(clear::Args) => clear::run,
+    Prune(prune::Args) => prune::run,
+    Stats(stats::Args) => stats::run,
     #[command(subcommand)]
-    Queue(verb::queue::Command),
-    Work(verb::work::Args),
-    Lock(verb::lock::Args),
-    Generators(verb::generators::Args),
+    Queue(queue::QueueCommand) => queue::run,
+    Work(work::Args) => work::run,
+    Lock(lock::Args) => lock::run,
+    Generators(generators::Args) => generators::run,
     #[command(subcommand)]
-    Thought(verb::thought::Command),
-    Adopt(verb::adopt::Args),
-    Events(verb::events::Args),
+    Thought(thought::ThoughtCommand) => thought::run,
+    Adopt(adopt::Args) => adopt::run,
+    Events(events::Args) => events::run,
     #[command(subcommand)]
-    Hook(verb::hook::Command),
-    Watch(verb::watch::Args),
-    Feed(verb::feed::Args),
-    Reap(verb::reap::Args),
-    Rpc(verb::rpc::Args),
-    Export(verb::export::Args),
-    Import(verb::import::Args),
-    Backup(verb::backup::Args),
-    Check(verb::check::Args),
-    Compact(verb::compact::Args),
+    Hook(hook::HookCommand) => hook::run,
+    Watch(watch::Args) => watch::run,
+    Feed(feed::Args) => feed::run,
+    Reap(reap::Args) => reap::run,
+    Rpc(rpc::Args) => rpc::run,
+    Export(export::Args) => export::run,
+    Import(import::Args) => import::run,
+    Backup(backup::Args) => backup::run,
+    Check(check::Args) => check::run,
+    Compact(compact::Args) => compact::run,
     #[command(subcommand)]
-    Config(verb::config::Command),
-    Completions(verb::completions::Args),
-    Become(verb::become_program::Args),
+    Config(config::ConfigCommand) => config::run,
+    Completions(completions::Args) => |_, args| completions::run(&args, &mut Cli::command()),
+    Man(man::Args) => |context, args| man::run(context, &args, &whole()),
+    Become(become_program::Args) => become_program::run,
 }
 
-/// Understands a command line.
+/// True if a command ends with the exit code of the session's program.
+#[must_use]
+pub(crate) fn ends_as_session(command: &Command) -> bool {
+    match command {
+        Command::Run(_) => true,
+        Command::Wait(args) => args.is_for_exit(),
+        _ => false,
+    }
+}
+
+/// Parses a command line.
 ///
 /// # Errors
-/// What to tell instead: help that was asked for, or what is wrong.
+/// The requested help, or what is wrong with the command line.
 pub(crate) fn parse(args: &[OsString]) -> Result<Cli, clap::Error> {
-    // Help shows what only the definition of each verb knows.
-    Cli::try_parse_from(args).or_else(|_| Cli::from_arg_matches(&whole().try_get_matches_from(args)?))
+    // Help needs the definitions of all verbs.
+    Cli::try_parse_from(args)
+        .or_else(|_| Cli::from_arg_matches(&whole().try_get_matches_from(args)?))
+        .or_else(|error| topic(args, &error).ok_or(error))
 }
 
-/// The definition with that of every verb.
+/// Parses `help TOPIC`, where there is no verb of that name, as the verb that shows a topic.
+fn topic(args: &[OsString], error: &clap::Error) -> Option<Cli> {
+    let [before @ .., help, topic] = args else { return None };
+    let asked = error.kind() == ErrorKind::InvalidSubcommand && help == "help";
+    let verb = [OsString::from("man"), topic.clone()];
+    asked.then(|| Cli::try_parse_from([before, &verb].concat()).ok()).flatten()
+}
+
+/// The definition of the command line with the arguments of every verb.
 pub(crate) fn whole() -> clap::Command {
     let mut command = Cli::command();
     command.build();
     command
 }
 
-/// Shows why a command line was not understood, or the help that it asked for. The exit code.
+/// Prints the error of a command line that does not parse, or the help that it asks for, and returns the exit
+/// code.
 pub(crate) fn refuse(error: &clap::Error, args: &[OsString]) -> u8 {
     let exit = u8::try_from(error.exit_code()).unwrap_or(2);
-    let asked = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+    let is_help = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
     let json = args.iter().take_while(|arg| *arg != "--").any(|arg| arg == "--json");
-    if json && !asked {
+    if json && !is_help {
         let message = error.render().to_string();
         let message = message.trim().trim_start_matches("error: ");
         let message =
@@ -206,7 +168,7 @@ pub(crate) fn refuse(error: &clap::Error, args: &[OsString]) -> u8 {
         let document = json!({"error": {"code": "usage", "message": message, "exit": exit}});
         out::note(&document.to_string());
     } else {
-        // Output that cannot be written leaves nobody to tell.
+        // An error that cannot be printed cannot be reported either.
         drop(error.print());
         if let Some(tip) = tip(error, args) {
             out::note(tip);
@@ -215,13 +177,15 @@ pub(crate) fn refuse(error: &clap::Error, args: &[OsString]) -> u8 {
     exit
 }
 
-/// A hint for a command line that lacks `--` before its command.
+/// Returns a hint for a command line that lacks `--` before its command.
 fn tip(error: &clap::Error, args: &[OsString]) -> Option<&'static str> {
     let verb = args.iter().skip(1).find(|arg| !arg.as_encoded_bytes().starts_with(b"-"))?;
-    let takes_command = ["new", "run", "work", "lock"].iter().any(|of| verb == of);
-    let without = takes_command && !args.iter().any(|arg| arg == "--");
-    (without && error.kind() == ErrorKind::UnknownArgument)
-        .then_some("What is to run comes after `--`: poolctl new web -- npm run dev")
+    let definition = whole();
+    let verb = definition.find_subcommand(verb)?;
+    let takes_command = verb.get_arguments().any(clap::Arg::is_last_set);
+    let lacks_dashes = takes_command && !args.iter().any(|arg| arg == "--");
+    (lacks_dashes && error.kind() == ErrorKind::UnknownArgument)
+        .then_some("put `--` before the command to run: poolctl new web -- npm run dev")
 }
 
 #[cfg(test)]
@@ -237,7 +201,7 @@ mod tests {
         Cli::command().debug_assert();
     }
 
-    /// As the contract has them.
+    /// The command lines of the contract.
     const LINES: &[&str] = &[
         "poolctl up --foreground",
         "poolctl down --stop-sessions",
@@ -445,18 +409,5 @@ mod tests {
         assert_eq!(help.exit_code(), 0);
         let help = help.to_string();
         assert!(help.contains("exit 0 only when healthy") && !help.contains("become"), "{help}");
-    }
-
-    #[test]
-    fn no_limit_has_two_spellings() {
-        assert_eq!(limit("0"), Ok(Limit(None)));
-        assert_eq!(limit("off"), Ok(Limit(None)));
-        assert_eq!(limit("1m"), Ok(Limit(Some(Duration::from_secs(60)))));
-    }
-
-    #[test]
-    fn operation_ids_have_a_rule() {
-        assert!(op_id(&"x".repeat(64)).is_ok() && op_id("a b").is_ok());
-        assert!(op_id("").is_err() && op_id(&"x".repeat(65)).is_err() && op_id("é").is_err());
     }
 }

@@ -1,5 +1,5 @@
-//! Requests to `poold` that survive its restart: where a connection is lost, the same request is
-//! made again under the same operation id until the time is over.
+//! Requests to `poold` that survive its restart: after the loss of a connection the same request is repeated
+//! under the same operation id, until the time limit.
 
 use std::path::PathBuf;
 use std::thread;
@@ -11,22 +11,22 @@ use protocol::{
     ConnectError, ErrorCode, Hello, OpId, Refusal, Reply, Request, Response, Role, Token, TransportError,
 };
 
-use crate::cli::Repeat;
+use crate::args::Repeat;
 use crate::context::Context;
 use crate::error::Error;
-use crate::up::lock;
+use crate::supervisor_lock;
 
-/// Less room than this on its disk, in bytes, and a database cannot be written.
-const FULL: u64 = 1 << 20;
-/// How long a command without a limit of its own waits for a lost daemon to come back.
-const LOSS: Duration = Duration::from_secs(30);
-/// Time between two tries to reach a daemon that is away.
-const PAUSE: Duration = Duration::from_millis(50);
+/// Free bytes on its disk below which a database cannot be written.
+const FULL_DISK: u64 = 1 << 20;
+/// Time for which a command without a time limit waits for a lost daemon.
+const RETURN_LIMIT: Duration = Duration::from_secs(30);
+/// Interval between attempts to reach a lost daemon.
+const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How long a daemon has to answer when only its presence matters.
-const LOOK: Duration = Duration::from_secs(1);
+/// Time limit for a connection that only tests whether a daemon runs.
+const PROBE_LIMIT: Duration = Duration::from_secs(1);
 
-/// A client of one pool; connects when it is first needed.
+/// A client of one pool. It connects when it is first used.
 #[derive(Debug)]
 pub(crate) struct Client {
     socket: PathBuf,
@@ -37,25 +37,25 @@ pub(crate) struct Client {
     pub lock: Option<Token>,
     limit: Option<Duration>,
     connection: Option<Connection>,
-    /// Whether the daemon was ever reached.
+    /// True once the daemon was reached.
     reached: bool,
 }
 
-/// A connection, and what it answered.
-type Asked = (Connection, Result<Reply, TransportError>);
+/// A connection, and the reply to the request on it.
+type Answered = (Connection, Result<Reply, TransportError>);
 
-/// How an attempt failed.
+/// The failure of an attempt.
 enum Failure {
-    /// As it does while a daemon restarts. Nothing was sent that changes anything.
-    Away(Refusal),
-    /// The same, with the request taken in.
+    /// Transient, as during a restart of the daemon: no change was sent.
+    Unreached(Refusal),
+    /// Transient, and the request may have been processed.
     Lost(Refusal),
-    /// Trying again would not help.
+    /// Retrying does not help.
     Final(Refusal),
 }
 
 impl Client {
-    /// A client whose requests take at most this long each.
+    /// A client with this time limit per request.
     #[must_use]
     pub(crate) fn new(context: &Context, limit: Option<Duration>) -> Self {
         Self {
@@ -70,18 +70,15 @@ impl Client {
         }
     }
 
-    /// Asks for something that changes nothing.
+    /// Makes a request that changes nothing.
     ///
     /// # Errors
-    /// The daemon's refusal, or that it was not reached.
+    /// The daemon refused, or was not reached.
     pub(crate) fn ask(&mut self, request: Request) -> Result<Response, Error> {
         self.call(None, request)
     }
 
-    /// Asks for a change, which happens once however often it is repeated.
-    ///
-    /// # Errors
-    /// As [`Client::ask`].
+    /// Makes a request for a change, which is made once, however often the request is repeated.
     pub(crate) fn change(&mut self, repeat: &Repeat, request: Request) -> Result<Response, Error> {
         let op = match &repeat.op_id {
             Some(id) => OpId::Named(id.clone()),
@@ -90,39 +87,37 @@ impl Client {
         self.call(Some(op), request)
     }
 
-    /// Makes a call with whatever operation id.
-    ///
-    /// # Errors
-    /// As [`Client::ask`].
+    /// Makes a request with this operation id, or without one.
     pub(crate) fn call(&mut self, op: Option<OpId>, request: Request) -> Result<Response, Error> {
-        self.persist(|client, left| client.attempt(op.clone(), request.clone(), left))
+        self.retry(|client, left| client.attempt(op.clone(), request.clone(), left))
     }
 
-    /// Tries until there is an answer, or the time is over.
-    fn persist(
+    /// Repeats an attempt until it is answered, or the time is over.
+    fn retry(
         &mut self,
         mut attempt: impl FnMut(&mut Self, Option<Duration>) -> Result<Reply, Failure>,
     ) -> Result<Response, Error> {
-        let mut patience = Patience::new(self.limit);
+        let mut limit = RetryLimit::new(self.limit);
         let mut lost: Option<Refusal> = None;
         loop {
             let began = Instant::now();
-            let refusal = match attempt(self, patience.left()) {
+            let refusal = match attempt(self, limit.left()) {
                 Ok(reply) => return Ok(reply?),
                 Err(Failure::Final(refusal)) => return Err(refusal.into()),
-                Err(Failure::Away(refusal)) => refusal,
+                Err(Failure::Unreached(refusal)) => refusal,
                 Err(Failure::Lost(refusal)) => lost.insert(refusal).clone(),
             };
-            if !patience.again(began) {
+            if !limit.wait_to_retry(began) {
                 return Err(self.full_disk().or(lost).unwrap_or(refusal).into());
             }
         }
     }
 
-    /// Asks for something that changes nothing and is long: it is handed over in parts, as they come.
+    /// Makes a request that changes nothing and has a long answer: `part` is called with each part, as it
+    /// arrives.
     ///
     /// # Errors
-    /// As [`Client::ask`], that the answer was cut, and whatever `part` fails with.
+    /// As [`Client::ask`]; the answer is incomplete; the error of `part`.
     pub(crate) fn ask_each(
         &mut self,
         request: &Request,
@@ -134,19 +129,16 @@ impl Client {
                 taken = part(next);
             }
         };
-        let last = self.persist(|client, left| client.attempt_each(request, left, &mut take))?;
+        let last = self.retry(|client, left| client.attempt_each(request, left, &mut take))?;
         take(last);
         taken
     }
 
-    /// Asks once, without patience.
-    ///
-    /// # Errors
-    /// As [`Client::ask`].
+    /// Makes a request once, within this time limit.
     pub(crate) fn ask_once(&mut self, request: Request, within: Duration) -> Result<Response, Error> {
         match self.attempt(None, request, Some(within)) {
             Ok(reply) => Ok(reply?),
-            Err(Failure::Away(refusal) | Failure::Lost(refusal)) => {
+            Err(Failure::Unreached(refusal) | Failure::Lost(refusal)) => {
                 Err(self.full_disk().unwrap_or(refusal).into())
             }
             Err(Failure::Final(refusal)) => Err(refusal.into()),
@@ -160,12 +152,12 @@ impl Client {
         left: Option<Duration>,
     ) -> Result<Reply, Failure> {
         let (connection, reply) = match self.connection.take() {
-            // A change waits for its welcome: without one it was certainly not made.
-            None if op.is_none() => self.connect_and_ask(request, left),
+            // A change is sent after the welcome only: without a welcome it was certainly not made.
+            None if op.is_none() => self.connect_and_call(request, left),
             None => self.connect(Role::Client, left).map(|new| self.call_on(new, op, request, left)),
             Some(kept) => Ok(self.call_on(kept, op, request, left)),
         }
-        .map_err(|error| self.unreached(&error))?;
+        .map_err(|error| self.connect_failure(&error))?;
         let reply = reply.map_err(|error| match error {
             TransportError::Closed | TransportError::Io(_) => Failure::Lost(error.refusal()),
             TransportError::Timeout | TransportError::Frame(_) => Failure::Final(error.refusal()),
@@ -174,14 +166,16 @@ impl Client {
         Ok(reply)
     }
 
-    /// On a connection of its own. Where that is lost once a part has come, trying again would bring it twice.
+    /// Uses a connection of its own. Its loss after the first part is final, as a repetition would deliver
+    /// that part twice.
     fn attempt_each(
         &mut self,
         request: &Request,
         left: Option<Duration>,
         part: &mut dyn FnMut(Response),
     ) -> Result<Reply, Failure> {
-        let mut connection = self.connect(Role::Client, left).map_err(|error| self.unreached(&error))?;
+        let mut connection =
+            self.connect(Role::Client, left).map_err(|error| self.connect_failure(&error))?;
         connection.set_timeout(left);
         let mut begun = false;
         let reply = connection.call_each(None, self.lock, request.clone(), |next| {
@@ -194,21 +188,22 @@ impl Client {
         })
     }
 
-    fn unreached(&self, error: &ConnectError) -> Failure {
+    fn connect_failure(&self, error: &ConnectError) -> Failure {
         let refusal = error.refusal();
         if self.may_come_back(error) {
-            return Failure::Away(refusal);
+            return Failure::Unreached(refusal);
         }
-        let not_there = matches!(error, ConnectError::NotThere(_));
-        Failure::Final(self.full_disk().filter(|_| not_there).unwrap_or(refusal))
+        let is_absent = matches!(error, ConnectError::NotThere(_));
+        Failure::Final(self.full_disk().filter(|_| is_absent).unwrap_or(refusal))
     }
 
-    /// Why no daemon answers, where its disk is full: it ends then, and cannot start.
+    /// The reason for which no daemon answers, if its disk is full: it ends then, and cannot start.
     fn full_disk(&self) -> Option<Refusal> {
-        let free = process::machine::free_disk(&self.state).filter(|free| *free < FULL)?;
+        let free = process::inspect::machine::free_disk(&self.state).filter(|free| *free < FULL_DISK)?;
         let (state, free) = (self.state.display(), free >> 10);
-        let why =
-            format!("the disk of {state} is full ({free} KiB left), so poold cannot go on: make room there");
+        let why = format!(
+            "the disk of {state} is full ({free} KiB left), and poold cannot run: free some space there"
+        );
         Some(Refusal::new(ErrorCode::Storage, why))
     }
 
@@ -218,38 +213,39 @@ impl Client {
         op: Option<OpId>,
         request: Request,
         left: Option<Duration>,
-    ) -> Asked {
+    ) -> Answered {
         connection.set_timeout(left);
         let reply = connection.call(op, self.lock, request);
         (connection, reply)
     }
 
-    /// A new connection, with the first question asked along with the hello.
-    fn connect_and_ask(&mut self, request: Request, left: Option<Duration>) -> Result<Asked, ConnectError> {
+    /// Opens a connection, with the first request sent along with the hello.
+    fn connect_and_call(
+        &mut self,
+        request: Request,
+        left: Option<Duration>,
+    ) -> Result<Answered, ConnectError> {
         let hello = self.hello(Role::Client);
-        let asked = Connection::connect_and_ask(&self.socket, &hello, left, self.lock, request)?;
+        let asked = Connection::connect_and_call(&self.socket, &hello, left, self.lock, request)?;
         self.reached = true;
         Ok(asked)
     }
 
-    /// Whether a daemon that is not reached is worth waiting for. One that is not there and never
-    /// was is not, unless somebody looks after it.
+    /// True if it is worth waiting for a daemon that was not reached: not for one that was never reached and
+    /// is absent, unless it has a supervisor.
     #[must_use]
     pub(crate) fn may_come_back(&self, error: &ConnectError) -> bool {
         let never_there = matches!(error, ConnectError::NotThere(_)) && !self.reached;
-        error.is_passing() && (!never_there || lock::is_held(&self.up_lock))
+        error.is_transient() && (!never_there || supervisor_lock::is_held(&self.up_lock))
     }
 
-    /// Whether anything listens at the socket. What does may be no daemon, or one that does not answer.
+    /// True if any process listens at the socket, even one that does not answer.
     #[must_use]
-    pub(crate) fn anybody_there(&mut self) -> bool {
-        !matches!(self.connect(Role::Client, Some(LOOK)), Err(ConnectError::NotThere(_)))
+    pub(crate) fn is_listening(&mut self) -> bool {
+        !matches!(self.connect(Role::Client, Some(PROBE_LIMIT)), Err(ConnectError::NotThere(_)))
     }
 
-    /// A new connection in this role.
-    ///
-    /// # Errors
-    /// See [`ConnectError`].
+    /// Opens a connection in this role.
     pub(crate) fn connect(&mut self, role: Role, left: Option<Duration>) -> Result<Connection, ConnectError> {
         let within = left.unwrap_or(CONNECT_TIMEOUT).min(CONNECT_TIMEOUT);
         let (connection, _) = Connection::connect_within(&self.socket, &self.hello(role), Some(within))?;
@@ -262,49 +258,90 @@ impl Client {
     }
 }
 
-/// A fresh operation id.
-///
-/// # Errors
-/// The system has no random numbers.
+impl Context {
+    /// A client with the usual time limit per request.
+    #[must_use]
+    pub(crate) fn client(&self) -> Client {
+        self.client_within(Duration::ZERO)
+    }
+
+    /// A client for requests that are known to take this much longer than usual.
+    #[must_use]
+    pub(crate) fn client_within(&self, longer: Duration) -> Client {
+        Client::new(self, self.limit_with(longer))
+    }
+
+    /// A client for requests that may wait for a slot first, and that take this much longer besides.
+    #[must_use]
+    pub(crate) fn client_for_slot(&self, wait_slot: Option<Duration>, longer: Duration) -> Client {
+        if waits(wait_slot) { self.unlimited_client() } else { self.client_within(longer) }
+    }
+
+    /// A client without a time limit, unless the user set one.
+    #[must_use]
+    pub(crate) fn unlimited_client(&self) -> Client {
+        Client::new(self, self.waiting_limit())
+    }
+}
+
+/// True if the request waits for a slot, which has a time limit of its own.
+fn waits(wait_slot: Option<Duration>) -> bool {
+    wait_slot.is_some_and(|wait| !wait.is_zero())
+}
+
+/// A random operation id.
 pub(crate) fn random_op() -> Result<OpId, Error> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|error| {
-        Error::from(Refusal::new(ErrorCode::Failed, format!("no random numbers: {error}")))
+        Error::from(Refusal::new(ErrorCode::Failed, format!("cannot get random numbers: {error}")))
     })?;
     Ok(OpId::Random(bytes))
 }
 
-/// When to stop trying.
+/// The limit on retrying.
 #[derive(Debug)]
-pub(crate) struct Patience {
+pub(crate) struct RetryLimit {
     deadline: Option<Instant>,
-    trouble: Option<Instant>,
+    /// The time of the first failure in a row.
+    failing_since: Option<Instant>,
 }
 
-impl Patience {
-    /// Until the limit is over; without one, until a loss has lasted half a minute.
+impl RetryLimit {
+    /// Until this time is over; without a limit, until the daemon was lost for [`RETURN_LIMIT`].
     #[must_use]
     pub(crate) fn new(limit: Option<Duration>) -> Self {
-        Self { deadline: limit.and_then(|limit| Instant::now().checked_add(limit)), trouble: None }
+        Self { deadline: limit.and_then(|limit| Instant::now().checked_add(limit)), failing_since: None }
     }
 
-    /// What is left of the limit.
+    /// The time that is left.
     #[must_use]
     pub(crate) fn left(&self) -> Option<Duration> {
         self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
     }
 
-    /// Whether to try once more after an attempt that began then and failed; pauses first.
-    pub(crate) fn again(&mut self, began: Instant) -> bool {
+    /// Waits before the next try, after an attempt that began at this time and failed. Returns false if the
+    /// time is over.
+    pub(crate) fn wait_to_retry(&mut self, began: Instant) -> bool {
         let now = Instant::now();
-        if now.duration_since(began) >= LOSS {
-            self.trouble = None;
+        if now.duration_since(began) >= RETURN_LIMIT {
+            self.failing_since = None;
         }
-        let trouble = *self.trouble.get_or_insert(now);
-        let more = now + PAUSE < self.deadline.unwrap_or(trouble + LOSS);
+        let since = *self.failing_since.get_or_insert(now);
+        let more = now + RETRY_INTERVAL < self.deadline.unwrap_or(since + RETURN_LIMIT);
         if more {
-            thread::sleep(PAUSE);
+            thread::sleep(RETRY_INTERVAL);
         }
         more
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_wait_for_a_slot_outlasts_the_usual_time() {
+        assert!(waits(Some(Duration::from_millis(1))));
+        assert!(!waits(None) && !waits(Some(Duration::ZERO)));
     }
 }

@@ -1,14 +1,14 @@
-//! What can go wrong in a command. Everything that a user meets is a [`Refusal`]: a code of the
-//! closed list, and a sentence. Broken output is apart: nobody is left to read a sentence.
+//! The error of a command. Every error that a user sees is a [`Refusal`]: a code of the closed list, and a
+//! sentence. A failure to write the output is apart, as no sentence can be printed then.
 
 use std::io;
 
 use protocol::{ErrorCode, Refusal};
 
-/// Why a command did not do what it was asked.
+/// The error of a command.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The daemon's refusal, or one of this program's own.
+    /// A refusal by the daemon, or by this program.
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// Standard output cannot be written.
@@ -17,38 +17,39 @@ pub enum Error {
 }
 
 impl Error {
-    /// A bad flag, name or value.
+    /// The error for a bad flag, name or value.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Refusal::new(ErrorCode::Usage, message).into()
     }
 
-    /// Tried, and failed.
+    /// The error for an operation that was tried and failed.
     pub(crate) fn failed(message: impl Into<String>) -> Self {
         Refusal::new(ErrorCode::Failed, message).into()
     }
 
-    /// The wait ran out.
+    /// The error for a wait that exceeded its time limit.
     pub(crate) fn timeout(message: impl Into<String>) -> Self {
         Refusal::new(ErrorCode::Timeout, message).into()
     }
 
-    /// Not in this state of things.
+    /// The error for an operation that is not possible in the present state.
     pub(crate) fn refused(message: impl Into<String>) -> Self {
         Refusal::new(ErrorCode::Refused, message).into()
     }
 
-    /// No such thing.
+    /// The error for something that does not exist.
     pub(crate) fn not_found(message: impl Into<String>) -> Self {
         Refusal::new(ErrorCode::NotFound, message).into()
     }
 
-    /// An answer that does not belong to the request.
+    /// The error for a response that does not fit the request.
     pub(crate) fn unexpected(answer: &protocol::Response) -> Self {
-        let shown: String = format!("{answer:?}").chars().take(80).collect();
+        let answer = format!("{answer:?}");
+        let shown = protocol::bounds::cut(&answer, 80);
         Refusal::new(ErrorCode::Protocol, format!("poold gave an unexpected answer: {shown}")).into()
     }
 
-    /// The code under which it is reported.
+    /// The code of the error.
     #[must_use]
     pub fn code(&self) -> ErrorCode {
         match self {

@@ -1,4 +1,4 @@
-//! Exit codes: which code an error ends with, and how it is reported.
+//! Exit codes, and the report of errors.
 
 use std::io;
 
@@ -8,17 +8,18 @@ use serde_json::json;
 use crate::error::Error;
 use crate::show::{escape, out};
 
-/// All went well, or was so already.
+/// Success, also if there was nothing to do.
 pub(crate) const OK: u8 = 0;
-/// `poolctl`'s own failure where the exit code is the session's (`run`, `wait --for exit`), as in docker.
+/// A failure of `poolctl` in commands that end with the session's exit code (`run`, `wait --for exit`), as in
+/// docker.
 pub(crate) const OWN_FAILURE: u8 = 125;
-/// A program was found and could not be executed, as a shell and `env` show it.
+/// A program that exists could not be executed, as in a shell and `env`.
 pub(crate) const NOT_EXECUTED: u8 = 126;
-/// There is no such program.
+/// A program does not exist.
 pub(crate) const NO_PROGRAM: u8 = 127;
-/// Standard output was closed by its reader: 128 and SIGPIPE, as a shell shows it.
+/// Standard output was closed by its reader: 128 + SIGPIPE, as in a shell.
 pub(crate) const BROKEN_PIPE: u8 = 141;
-/// Ended by Ctrl-C: 128 and SIGINT.
+/// Ended by Ctrl-C: 128 + SIGINT.
 pub(crate) const INTERRUPTED: u8 = 130;
 
 const CODES: [ErrorCode; 9] = [
@@ -33,29 +34,46 @@ const CODES: [ErrorCode; 9] = [
     ErrorCode::Storage,
 ];
 
-/// The exit code of an error; `passes_on` for commands that end with the session's own code.
+/// The result of a verb that succeeds: `()` for the exit code 0, or another exit code.
+pub(crate) trait IntoCode {
+    fn into_code(self) -> u8;
+}
+
+impl IntoCode for () {
+    fn into_code(self) -> u8 {
+        OK
+    }
+}
+
+impl IntoCode for u8 {
+    fn into_code(self) -> u8 {
+        self
+    }
+}
+
+/// The exit code for an error; `ends_as_session` is set for commands that end with the session's exit code.
 #[must_use]
-pub(crate) fn code(error: &Error, passes_on: bool) -> u8 {
+pub(crate) fn code(error: &Error, ends_as_session: bool) -> u8 {
     match error {
         Error::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => BROKEN_PIPE,
-        _ if passes_on => OWN_FAILURE,
+        _ if ends_as_session => OWN_FAILURE,
         error => error.code().exit_code(),
     }
 }
 
-/// The code of which this is the exit code; none for those of other tables.
+/// The error code with this exit code; `None` for exit codes of other meanings.
 #[must_use]
-pub(crate) fn meaning(exit: i32) -> Option<ErrorCode> {
+pub(crate) fn error_code(exit: i32) -> Option<ErrorCode> {
     CODES.into_iter().find(|code| i32::from(code.exit_code()) == exit)
 }
 
-/// Says on standard error what went wrong, in words or as JSON. A reader that went away is not news.
+/// Reports an error on standard error, as text or JSON. A closed standard output is not reported.
 pub(crate) fn report(error: &Error, json: bool, exit: u8) {
     if exit == BROKEN_PIPE {
         return;
     }
     let text = if json {
-        let code = error.code().word();
+        let code = error.code().as_str();
         json!({"error": {"code": code, "message": error.to_string(), "exit": exit}}).to_string()
     } else {
         format!("poolctl: {}", escape::lines(&error.to_string()))
@@ -84,11 +102,11 @@ mod tests {
         ];
         for (code, word, exit) in table {
             let error = Error::from(Refusal::new(code, "x"));
-            assert_eq!((code.word(), super::code(&error, false)), (word, exit));
+            assert_eq!((code.as_str(), super::code(&error, false)), (word, exit));
             assert_eq!(super::code(&error, true), OWN_FAILURE);
-            assert_eq!(meaning(exit.into()), Some(code));
+            assert_eq!(error_code(exit.into()), Some(code));
         }
-        assert_eq!(meaning(101), None);
+        assert_eq!(error_code(101), None);
     }
 
     #[test]

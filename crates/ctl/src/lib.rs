@@ -1,16 +1,46 @@
-//! `poolctl`: the client for people and scripts. A command line comes in, requests go to `poold`
-//! over its socket, and what it answers is shown; nothing is decided here and no file of the pool
-//! is written, but for the lock and the logs of the supervisor that `poolctl up` is, and the reports
-//! of hooks that `poold` did not answer.
+//! `poolctl`: the client for people and scripts. A command line comes in, requests go to `poold` over its
+//! socket, and the responses are printed. Nothing is decided here, and no file of the pool is written, except
+//! the lock, the record and the logs of the supervisor that `poolctl up` runs, and the reports of hooks that
+//! `poold` did not answer.
+//!
+//! The modules, from the command line down; each imports only from those after it:
+//!
+//! - `cli`: the table of verbs and its dispatch; `verb`: a file per verb;
+//! - `manual`: the pages of `poolctl help TOPIC`, and the man pages;
+//! - what several verbs share: `create`, `describe`, `ready`, `session_log`, `pinning`, `outcome`,
+//!   `body`, `lifecycle_args`, `exec`;
+//! - `up`: the supervisor of the daemons;
+//! - `targets`, `calls`, `follow`, `tail`: requests for several targets, common requests, streams, logs;
+//! - `client`: requests that survive a restart of `poold`; `supervisor_lock`;
+//! - `context`, `exit`, `args`, `show`, `error`: flags and environment, exit codes, output;
+//! - `atomic_file`, `backoff`, `poll`, `signals`: helpers without knowledge of the pool.
 
+mod args;
+mod atomic_file;
+mod backoff;
+mod body;
+mod calls;
 mod cli;
 mod client;
 mod context;
+mod create;
+mod describe;
 mod error;
+mod exec;
 mod exit;
 mod follow;
+mod lifecycle_args;
+mod manual;
+mod outcome;
+mod pinning;
+mod poll;
+mod ready;
+mod session_log;
 mod show;
+mod signals;
+mod supervisor_lock;
 mod tail;
+mod targets;
 #[cfg(test)]
 mod testing;
 mod up;
@@ -24,30 +54,30 @@ pub use error::Error;
 use cli::Cli;
 use context::Context;
 
-/// Whether a command line is an agent's call of its hook, which ends with 0 whatever happens.
+/// True for an agent's call of its hook, which ends with 0 even after a panic.
 #[must_use]
 pub fn is_hook(args: &[OsString]) -> bool {
-    verb::hook::is_called(args)
+    verb::hook::is_agent_call(args)
 }
 
-/// Carries out one command line, the program's name included, and returns the code to exit with.
+/// Runs one command line, the program's name included, and returns the code to exit with.
 #[must_use]
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.into_iter().collect();
-    if let Some(code) = verb::hook::at_once(&args) {
+    if let Some(code) = verb::hook::run_agent_call(&args) {
         return ExitCode::from(code);
     }
     match cli::parse(&args) {
-        Ok(cli) => ExitCode::from(carry_out(cli)),
+        Ok(cli) => ExitCode::from(run_verb(cli)),
         Err(error) => ExitCode::from(cli::refuse(&error, &args)),
     }
 }
 
-fn carry_out(cli: Cli) -> u8 {
-    let (json, passes_on) = (cli.global.json, verb::passes_exit_code_on(&cli.command));
-    let done = Context::new(&cli.global).and_then(|context| verb::run(&context, cli.command));
+fn run_verb(cli: Cli) -> u8 {
+    let (json, ends_as_session) = (cli.global.json, cli::ends_as_session(&cli.command));
+    let done = Context::new(&cli.global).and_then(|context| cli::run(&context, cli.command));
     done.unwrap_or_else(|error| {
-        let exit = exit::code(&error, passes_on);
+        let exit = exit::code(&error, ends_as_session);
         exit::report(&error, json, exit);
         exit
     })

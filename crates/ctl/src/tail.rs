@@ -1,4 +1,4 @@
-//! A session's output log: read from where one wants, and followed while it grows.
+//! Reads a session's output log from any position, and follows it while it grows.
 
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -9,84 +9,70 @@ use protocol::Timestamp;
 use protocol::ids::Tag;
 use protocol::reply::LogFiles;
 
+use crate::backoff::Backoff;
 use crate::error::Error;
 use crate::show::clean::{Cleaner, Mode};
 use crate::show::out;
 
 /// Bytes read at a time.
 const BLOCK: usize = 64 * 1024;
-/// Pauses between two looks at a log: short after something came, longer while nothing does.
+/// The shortest and the longest pause before the log is read again; it doubles while the log does not grow.
 const SHORT_PAUSE: Duration = Duration::from_millis(20);
 const LONG_PAUSE: Duration = Duration::from_millis(200);
 
-/// Where the bytes of a log go.
+/// A destination for the bytes of a log.
 pub(crate) trait Sink {
-    /// Takes a piece, which has this offset in the log.
-    ///
-    /// # Errors
-    /// It cannot be written.
+    /// Writes a piece that begins at this offset of the log.
     fn write(&mut self, offset: u64, piece: &[u8]) -> Result<(), Error>;
 
-    /// Nothing came for a moment.
-    ///
-    /// # Errors
-    /// As [`Sink::write`].
+    /// Called while the log does not grow.
     fn quiet(&mut self) -> Result<(), Error> {
         Ok(())
     }
 
-    /// Nothing follows.
-    ///
-    /// # Errors
-    /// As [`Sink::write`].
+    /// Called at the end of the log.
     fn end(&mut self) -> Result<(), Error> {
         Ok(())
     }
 }
 
-/// Standard output, cleaned.
+/// Standard output, without control sequences.
 #[derive(Debug)]
-pub(crate) struct Cleaned(pub Cleaner);
+pub(crate) struct CleanOutput(pub Cleaner);
 
-impl Cleaned {
-    /// As output is shown: harmless on a terminal, with plain line ends in a pipe.
+impl CleanOutput {
+    /// Harmless on a terminal, with plain line ends in a pipe.
     #[must_use]
     pub(crate) fn new(terminal: bool) -> Self {
         Self(Cleaner::new(if terminal { Mode::Safe } else { Mode::Plain }))
     }
 }
 
-impl Sink for Cleaned {
+impl Sink for CleanOutput {
     fn write(&mut self, _offset: u64, piece: &[u8]) -> Result<(), Error> {
         out::bytes(&self.0.clean(piece))
     }
 }
 
-/// A log as one stream of bytes. There may be nothing yet.
+/// A log as one stream of bytes. It need not exist yet.
 #[derive(Debug)]
 pub(crate) struct Tail(Reader);
 
 impl Tail {
-    /// From the first byte.
+    /// A tail that begins at the first byte.
     #[must_use]
     pub(crate) fn new(log: &LogFiles) -> Self {
         Self(Reader::new(log.dir.as_path(), 0))
     }
 
-    /// Skips what is gone already, which is then not missed.
-    ///
-    /// # Errors
-    /// The log cannot be read.
+    /// Skips what was already deleted, without a note about it.
     pub(crate) fn skip_to_first(&mut self) -> Result<(), Error> {
         let (start, _) = self.bounds()?;
         self.skip_to(start);
         Ok(())
     }
 
-    /// Skips what is older. What is not and is gone is told.
-    ///
-    /// # Errors
-    /// As [`Tail::skip_to_first`].
+    /// Skips what is older, and notes on standard error how much of the rest was deleted.
     pub(crate) fn skip_to_time(&mut self, at: Timestamp) -> Result<(), Error> {
         let (start, end) = self.bounds()?;
         let offset = logs::offset_at(self.0.dir(), at, end).map_err(|error| self.unreadable(&error))?;
@@ -95,104 +81,80 @@ impl Tail {
         Ok(())
     }
 
-    /// Skips what is before the last so many lines, and says where they end.
-    ///
-    /// # Errors
-    /// As [`Tail::skip_to_first`].
+    /// Skips everything before the last lines, and returns their end.
     pub(crate) fn skip_to_last(&mut self, lines: u64) -> Result<u64, Error> {
         let (start, end) = logs::last_lines(self.0.dir(), lines).map_err(|error| self.unreadable(&error))?;
         self.skip_to(start);
         Ok(end)
     }
 
-    /// Skips what earlier runs wrote.
-    ///
-    /// # Errors
-    /// As [`Tail::skip_to_first`].
+    /// Skips the output of earlier runs.
     pub(crate) fn skip_to_run(&mut self, tag: Tag) -> Result<(), Error> {
-        let begin = logs::begin_of(self.0.dir(), tag).map_err(|error| self.unreadable(&error))?;
+        let begin = logs::start_offset(self.0.dir(), tag).map_err(|error| self.unreadable(&error))?;
         self.skip_to(begin);
         Ok(())
     }
 
-    /// Where it goes on.
+    /// The offset of the next byte to read.
     #[must_use]
     pub(crate) fn offset(&self) -> u64 {
         self.0.offset()
     }
 
-    /// Where it ends now.
-    ///
-    /// # Errors
-    /// As [`Tail::skip_to_first`].
+    /// The present end of the log.
     pub(crate) fn end(&self) -> Result<u64, Error> {
         Ok(self.bounds()?.1)
     }
 
-    /// Tells on standard error where what is kept, and is read from here, is not all that was written.
-    ///
-    /// # Errors
-    /// As [`Tail::skip_to_first`].
+    /// Notes on standard error if the output before the next byte was deleted.
     pub(crate) fn note_gone(&self) -> Result<(), Error> {
         let (start, _) = self.bounds()?;
         if start > 0 && self.0.offset() <= start {
             out::note(&format!(
-                "poolctl: {start} bytes of older output are gone; the first line may be a piece"
+                "poolctl: {start} bytes of older output were deleted; the first line may be incomplete"
             ));
         }
         Ok(())
     }
 
-    /// Skips what is before the last so many bytes.
-    ///
-    /// # Errors
-    /// As [`Tail::skip_to_first`].
+    /// Skips everything before the last bytes.
     pub(crate) fn skip_to_last_bytes(&mut self, bytes: u64) -> Result<(), Error> {
         let end = self.end()?;
         self.skip_to_bytes_before(end, bytes)
     }
 
-    /// Skips what is more than so many bytes before this offset.
-    ///
-    /// # Errors
-    /// As [`Tail::skip_to_first`].
+    /// Skips everything more than this many bytes before this offset.
     pub(crate) fn skip_to_bytes_before(&mut self, end: u64, bytes: u64) -> Result<(), Error> {
         let (start, _) = self.bounds()?;
         self.skip_to(end.saturating_sub(bytes).max(start));
         Ok(())
     }
 
-    /// When which byte was written.
+    /// The times at which the bytes were written.
     #[must_use]
     pub(crate) fn times(&self) -> Times {
         Times::new(self.0.dir())
     }
 
-    /// Copies what is there; how many bytes that were.
-    ///
-    /// # Errors
-    /// The log cannot be read, or the sink not written.
+    /// Copies the rest of the log, and returns its length.
     pub(crate) fn copy(&mut self, sink: &mut dyn Sink) -> Result<u64, Error> {
         self.copy_until(sink, u64::MAX)
     }
 
-    /// The same, up to this offset: a log that grows as fast as it is read has no end of its own.
-    ///
-    /// # Errors
-    /// As [`Tail::copy`].
+    /// Copies up to this offset: a log that grows as fast as it is read has no end of its own.
     pub(crate) fn copy_until(&mut self, sink: &mut dyn Sink, end: u64) -> Result<u64, Error> {
         let mut block = vec![0; BLOCK];
         let mut copied = 0;
         loop {
             let left =
                 usize::try_from(end.saturating_sub(self.0.offset())).map_or(BLOCK, |left| left.min(BLOCK));
-            // Nothing to be read into is taken for the end of a part: it would go on to the next, as fast as they come.
+            // An empty buffer would read as the end of a file, and move on to the next one.
             if left == 0 {
                 return Ok(copied);
             }
             let read = self.0.read(&mut block[..left]).map_err(|error| self.unreadable(&error))?;
             note_missed(self.0.take_missed());
-            // Behind a gap it may be beyond the end.
+            // After a gap the offset may be beyond the end.
             if read == 0 || self.0.offset() - read as u64 >= end {
                 return Ok(copied);
             }
@@ -201,37 +163,36 @@ impl Tail {
         }
     }
 
-    /// Copies what comes until it is over.
+    /// Copies the log while it grows, until a value arrives, which it returns.
     ///
     /// # Errors
-    /// As [`Tail::copy`], and what was sent instead of a value.
+    /// As [`Tail::copy`], and the error that arrives instead of a value.
     pub(crate) fn follow<T>(
         &mut self,
         sink: &mut dyn Sink,
-        over: &Receiver<Result<T, Error>>,
+        end: &Receiver<Result<T, Error>>,
     ) -> Result<T, Error> {
-        let mut pause = SHORT_PAUSE;
+        let mut backoff = Backoff::new(SHORT_PAUSE, LONG_PAUSE);
         loop {
-            let quiet = self.copy(sink)? == 0;
-            if quiet {
+            let mut pause = Duration::ZERO;
+            if self.copy(sink)? == 0 {
                 sink.quiet()?;
+                pause = backoff.pause();
+            } else {
+                backoff.reset();
             }
-            pause = if quiet { (pause * 2).min(LONG_PAUSE) } else { SHORT_PAUSE };
-            match over.recv_timeout(if quiet { pause } else { Duration::ZERO }) {
+            match end.recv_timeout(pause) {
                 Ok(result) => return result,
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
-                    return Err(Error::failed("nobody waits for the end any more"));
+                    return Err(Error::failed("the waiting thread ended"));
                 }
             }
         }
     }
 
-    /// Copies the rest of a log whose program is over: everything, once the writer of its last
-    /// incarnation has let go of it.
-    ///
-    /// # Errors
-    /// As [`Tail::copy`].
+    /// Copies the rest of the log after its program has ended, once the log writer of its last incarnation
+    /// has closed it.
     pub(crate) fn finish(&mut self, sink: &mut dyn Sink, incarnation: Option<Tag>) -> Result<(), Error> {
         logs::wait_for_writer(self.0.dir(), incarnation);
         self.copy(sink).map(drop)
@@ -252,10 +213,10 @@ impl Tail {
     }
 }
 
-/// Tells on standard error how much of what was to be read is not there any more.
+/// Notes on standard error how many of the requested bytes were deleted.
 fn note_missed(bytes: u64) {
     if bytes > 0 {
-        out::note(&format!("poolctl: {bytes} bytes are gone (cleared, or over the size limit)"));
+        out::note(&format!("poolctl: {bytes} bytes were deleted (cleared, or over the size limit)"));
     }
 }
 

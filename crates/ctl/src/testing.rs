@@ -1,9 +1,9 @@
 //! Samples for the tests of this crate.
 
-use protocol::life::Limits;
-use protocol::reply::{Component, QueueCounts, Room, SessionView, Status, TmuxStatus};
+use protocol::limits::Limits;
+use protocol::reply::{Capacity, Component, QueueCounts, SessionView, Status, TmuxStatus};
 use protocol::session::{Incarnation, Lifecycle, Size, Spec};
-use protocol::tmux::Means;
+use protocol::tmux::TmuxTransport;
 use protocol::{
     Activity, Epoch, Message, MessageId, MessageStatus, Notes, PaneId, ProcId, Seq, ServerId, Session,
     SessionId, Tag, Timestamp, TmuxSessionId,
@@ -104,7 +104,7 @@ pub(crate) fn status() -> Status {
             socket: "/state/run/tmux.sock".into(),
             state: "up".into(),
             detail: None,
-            means: Some(Means::Native),
+            means: Some(TmuxTransport::Native),
             open_files: Some((37, 65_536)),
             server: Some(server),
             seen_at: None,
@@ -121,7 +121,7 @@ pub(crate) fn status() -> Status {
         generators: 0,
         state_dir: "/state".into(),
         problems: Vec::new(),
-        room: Room::default(),
+        room: Capacity::default(),
         asking: Vec::new(),
         inbox: 0,
     }

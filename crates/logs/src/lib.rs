@@ -1,28 +1,31 @@
-//! Reads a session's output log ([`protocol::logs`]) while it is written, rotated, compressed and trimmed: its bytes by
-//! their offset, where lines and times begin, and whether somebody still writes. Synchronous; shows nothing.
+//! Reads a session's output log ([`protocol::logs`]) while it is written, rotated, compressed and trimmed.
+//! Synchronous; prints nothing.
+//!
+//! The modules in the order in which a reader uses them: `writer_state` tells whether output may still come,
+//! `time_index` and `last_lines` find the offset to begin at, and `log_reader` reads the bytes from there.
 
 #![warn(missing_docs)]
 
-mod lines;
-mod reader;
-mod times;
-mod writer;
+mod last_lines;
+mod log_reader;
+mod time_index;
+mod writer_state;
 
 use std::io;
 use std::path::Path;
 
-pub use lines::last_lines;
-pub use reader::Reader;
-pub use times::{Times, begin_of, known_begin_of, offset_at};
-pub use writer::{is_awaited, is_written, wait_for_writer};
+pub use last_lines::last_lines;
+pub use log_reader::Reader;
+pub use time_index::{Times, offset_at, recorded_start_offset, start_offset};
+pub use writer_state::{is_complete, should_wait, wait_for_writer};
 
-/// The offsets of the first byte that is kept and of what will be written next; both 0 of a log that is not there.
+/// Returns the offset of the first byte that is kept and the offset of the next byte to be written; both are
+/// 0 for a log that does not exist.
 ///
 /// # Errors
 /// The files cannot be read.
 pub fn bounds(dir: &Path) -> io::Result<(u64, u64)> {
-    let extents = reader::extents(dir)?;
-    Ok((extents.first().map_or(0, |extent| extent.0), extents.last().map_or(0, |extent| extent.1)))
+    log_reader::bounds(dir)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A log in parts, of which some are compressed, read while it changes.
+//! Tests on a log in parts, some of them compressed, that is read while it changes.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -22,7 +22,7 @@ fn gzip(text: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// Parts that follow each other, every other one compressed, and what is written to.
+/// Creates a log of consecutive parts, every other one compressed, and a current file.
 fn log(first: u64, parts: &[&str], current: &str) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let mut offset = first;
@@ -36,7 +36,7 @@ fn log(first: u64, parts: &[&str], current: &str) -> tempfile::TempDir {
     dir
 }
 
-/// As `Log` does: renames what was written to, and begins anew.
+/// Rotates as the log writer does: renames the current file to a part, and creates a new one.
 fn rotate(dir: &Path, offset: u64) -> File {
     let next = File::create(dir.join(logs::NEXT)).unwrap();
     fs::rename(dir.join(logs::CURRENT), dir.join(part_name(offset, false))).unwrap();
@@ -50,12 +50,12 @@ fn compress(dir: &Path, offset: u64) {
     fs::remove_file(plain).unwrap();
 }
 
-/// From the first byte that is kept.
+/// Returns a reader at the first byte that is kept.
 fn first(dir: &Path) -> Reader {
     Reader::new(dir, bounds(dir).unwrap().0)
 }
 
-/// The rest, and where it begins.
+/// Reads to the end; returns the start offset and the text.
 fn collect(reader: &mut Reader) -> (u64, String) {
     let (mut block, mut all, mut first) = ([0; 4096], Vec::new(), None);
     while let read @ 1.. = reader.read(&mut block).unwrap() {
@@ -102,7 +102,7 @@ fn what_is_gone_or_damaged_is_missed_and_counted() {
     let mut damaged = gzip(b"three\n");
     damaged[0] ^= 0xff;
     fs::write(dir.path().join(part_name(108, true)), damaged).unwrap();
-    assert_eq!(collect(&mut reader).1, "\nfour\n", "the open one is read to its end");
+    assert_eq!(collect(&mut reader).1, "\nfour\n", "the open file is read to its end");
     let mut reader = Reader::new(dir.path(), 0);
     let mut all = Vec::new();
     while let read @ 1.. = reader.read(&mut block).unwrap() {
@@ -113,14 +113,18 @@ fn what_is_gone_or_damaged_is_missed_and_counted() {
     let mut torn = gzip(&b"zero\n".repeat(50));
     torn.truncate(torn.len() - 3);
     fs::write(dir.path().join(part_name(90, true)), torn).unwrap();
-    assert_eq!(collect(&mut Reader::new(dir.path(), 0)).1, "zero\nzero\none\nfour\n", "up to the next one");
+    assert_eq!(
+        collect(&mut Reader::new(dir.path(), 0)).1,
+        "zero\nzero\none\nfour\n",
+        "up to the damage, then the next part"
+    );
 }
 
 #[test]
 fn reading_on_loses_nothing_however_the_files_change() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().to_owned();
-    let (sender, over) = mpsc::channel::<()>();
+    let (sender, end) = mpsc::channel::<()>();
     let written = thread::spawn(move || {
         let mut file = File::create(path.join(logs::CURRENT)).unwrap();
         let (mut base, mut end, mut all) = (0, 0, Vec::new());
@@ -142,9 +146,9 @@ fn reading_on_loses_nothing_however_the_files_change() {
     });
     let (mut reader, mut read) = (Reader::new(dir.path(), 0), String::new());
     loop {
-        let over = over.try_recv() == Err(TryRecvError::Disconnected);
+        let ended = end.try_recv() == Err(TryRecvError::Disconnected);
         read += &collect(&mut reader).1;
-        if over {
+        if ended {
             break;
         }
     }
@@ -171,23 +175,23 @@ fn a_log_that_is_cleared_is_followed_on() {
 fn a_writer_is_done_once_it_began_and_let_go() {
     let dir = tempfile::tempdir().unwrap();
     let tag = Tag([9; 16]);
-    assert!(!is_written(dir.path(), Some(tag)), "not begun");
+    assert!(!is_complete(dir.path(), Some(tag)), "not started");
     let lock = File::create(dir.path().join(logs::LOCK)).unwrap();
     lock.lock_shared().unwrap();
     fs::write(dir.path().join(logs::TIMES), format!("5 0 {tag}\n")).unwrap();
-    assert!(!is_written(dir.path(), Some(tag)) && !is_written(dir.path(), None));
+    assert!(!is_complete(dir.path(), Some(tag)) && !is_complete(dir.path(), None));
     let late = thread::spawn(move || drop(lock));
     wait_for_writer(dir.path(), Some(tag));
     late.join().unwrap();
-    assert!(is_written(dir.path(), Some(tag)) && is_written(dir.path(), None));
-    assert!(!is_written(dir.path(), Some(Tag([1; 16]))), "that one has not begun");
+    assert!(is_complete(dir.path(), Some(tag)) && is_complete(dir.path(), None));
+    assert!(!is_complete(dir.path(), Some(Tag([1; 16]))), "its writer has not started");
 }
 
 #[test]
 fn a_writer_that_is_there_is_awaited_for_longer() {
     let dir = tempfile::tempdir().unwrap();
-    let awaited = |seconds| is_awaited(dir.path(), Some(Tag([9; 16])), Duration::from_secs(seconds));
-    assert_eq!([1, 3, 11].map(awaited), [true, false, false], "it may never come");
+    let awaited = |seconds| should_wait(dir.path(), Some(Tag([9; 16])), Duration::from_secs(seconds));
+    assert_eq!([1, 3, 11].map(awaited), [true, false, false], "it may never start");
     let lock = File::create(dir.path().join(logs::LOCK)).unwrap();
     lock.lock_shared().unwrap();
     assert_eq!([1, 3, 11].map(awaited), [true, true, false]);
@@ -209,7 +213,7 @@ fn what_is_gone_before_it_is_read_is_not_missed() {
     let mut block = [0; 4];
     assert_eq!((reader.read(&mut block).unwrap(), reader.take_missed()), (4, 0));
     log_writer::clear(dir.path()).unwrap();
-    assert_eq!((reader.read(&mut block).unwrap(), reader.take_missed()), (0, 4), "what goes later is");
+    assert_eq!((reader.read(&mut block).unwrap(), reader.take_missed()), (0, 4), "dropped after the start");
 }
 
 #[test]
@@ -242,7 +246,7 @@ fn what_is_older_is_skipped() {
     let found = [0, 999, 1000, 4999, 5000, 8999, 9000, 20_000, 29_999, 30_000, 30_100, 30_101].map(since);
     assert_eq!(found, [100, 100, 100, 100, 104, 104, 104, 108, 108, 114, 114, 119]);
     written_at(40_000);
-    assert_eq!(since(35_000), 114, "some of it was written later");
+    assert_eq!(since(35_000), 114, "a part was written later");
     let mut times = Times::new(path);
     let at = [99, 100, 103, 104, 107, 113, 114, 500].map(|offset| times.at(offset).map(|at| at.0));
     let expected =
@@ -250,5 +254,5 @@ fn what_is_older_is_skipped() {
     assert_eq!(at, expected);
     let mut file = File::options().append(true).open(path.join(logs::TIMES)).unwrap();
     file.write_all(b"50000 200\n").unwrap();
-    assert_eq!(times.at(500), Some(Timestamp(50_000)), "they grow");
+    assert_eq!(times.at(500), Some(Timestamp(50_000)), "reread");
 }

@@ -219,7 +219,7 @@ pub fn asks_on(look: &Look, dialog: &Dialog, kind: AskKind) -> Activity {
         AskKind::Question => queue::hash(&[dialog.name.as_bytes(), dialog.text.as_bytes()]),
         // One with choices is another one where it offers others.
         _ if !screen::choices(&dialog.text).is_empty() => {
-            queue::hash(&[dialog.name.as_bytes(), screen::unmarked(&dialog.text).as_bytes()])
+            queue::hash(&[dialog.name.as_bytes(), screen::strip_markers(&dialog.text).as_bytes()])
         }
         _ => queue::hash(&[dialog.name.as_bytes()]),
     };

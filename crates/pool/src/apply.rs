@@ -144,9 +144,9 @@ impl Pool {
                 self.change(*session, |s| s.account = Some(*account));
             }
             Event::LockGranted { session, lock } => self.change(*session, |s| s.lock = Some(lock.clone())),
-            Event::LockFed { session, token } => self.change(*session, |s| {
+            Event::LockUsedForSend { session, token } => self.change(*session, |s| {
                 if let Some(lock) = s.lock.as_mut().filter(|lock| lock.token == *token) {
-                    lock.fed = true;
+                    lock.used_for_send = true;
                 }
             }),
             Event::LockReleased { session, token, .. } | Event::LockRevoked { session, token, .. } => {

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::time::Duration;
 
 use protocol::clock::ClockStep;
-use protocol::life::{Budget, RestartPolicy};
+use protocol::policy::{Budget, RestartPolicy};
 use protocol::session::Reason;
 use protocol::{Event, Lifecycle, Session, Timestamp};
 

@@ -46,12 +46,12 @@ pub fn gate(pool: &Pool, settings: &Settings, session: &Session, now: Timestamp)
     }
     match activity.state {
         ActivityState::Attention if activity::asks(&activity) => {
-            let ask = activity.ask.as_ref().map_or("", |ask| ask.kind.word());
+            let ask = activity.ask.as_ref().map_or("", |ask| ask.kind.as_str());
             Err(format!("it waits for a person: {ask}"))
         }
         ActivityState::Busy if holds_back(agent, &activity) => Err(match activity.source {
             Source::Process => NOT_IN_FRONT.to_owned(),
-            source => format!("its agent is busy ({})", source.word()),
+            source => format!("its agent is busy ({})", source.as_str()),
         }),
         _ if activity.source == Source::Screen
             && awaits_word(pool, agent, session)
@@ -202,7 +202,7 @@ pub fn stands(settings: &Settings, (text, age): (&str, Duration), glance: &Glanc
     let Some(look) = glance.look.as_ref().filter(|_| alone) else { return false };
     let rests = look.dialog.is_none() && look.works != Some(true);
     let Composer::Holds(line) = &look.composer else { return false };
-    rests && agents::text::ends_with_line(text, line)
+    rests && agents::prompt::ends_with_line(text, line)
 }
 
 /// Whether nobody was at a terminal since something was typed into it so long ago, whoever is attached now.

@@ -9,11 +9,11 @@ use std::time::Duration;
 use protocol::activity::{ASK_MAX, Ask, Source};
 use protocol::bounds;
 use protocol::event::AgentEvent;
-use protocol::hook::{Hook, Signal};
-use protocol::life::Conversation;
+use protocol::hook::{Hook, HookEvent, Notice, Start};
+use protocol::session::Conversation;
 use protocol::{Activity, ActivityState, Event, MessageState, Notes, Session, Timestamp};
 
-use agents::text::Same;
+use agents::prompt::TextMatch;
 
 pub use asks::{asking, fits, open, unanswerable};
 pub use prompt::{agent_ended, ended_with_prompts, interrupted, stranded};
@@ -45,7 +45,7 @@ pub struct Hearing<'a> {
     /// The turn that the prompt which it has began, where that is known.
     pub turn: Option<&'a str>,
     /// How the prompt that was typed last compares with the one that was heard.
-    pub same: Same,
+    pub same: TextMatch,
     /// What the agent asks beside what is shown, oldest first.
     pub behind: &'a [Ask],
     /// Now.
@@ -86,9 +86,9 @@ pub fn heard(pool: &Pool, session: &Session, hook: &Hook, hearing: Hearing<'_>) 
     let open = open(&before, hearing.behind);
     // The request of a hook that waits is open, whatever overtook it, unless its turn is over.
     let works = before.state.is_at_work();
-    let taken_in = !late || works && matches!(hook.signal, Signal::Permission { wait_ms: 1.., .. });
+    let taken_in = !late || works && matches!(hook.signal, HookEvent::Permission { wait_ms: 1.., .. });
     // It tells of a long rest: of a prompt that was taken since then it knows nothing.
-    let stale = matches!(&hook.signal, Signal::Notified { kind, .. } if kind == "idle_prompt")
+    let stale = matches!(hook.signal, HookEvent::Notified { kind: Notice::Idle, .. })
         && queue::held_prompt(pool, session.id)
             .is_some_and(|open| open.state == MessageState::Accepted && pool.age(hook.at, open.since) < REST);
     let taken_in = taken_in && !stale;
@@ -112,7 +112,7 @@ fn is_before(hook: &Hook, at: Timestamp, now: Timestamp) -> bool {
 fn conversation(session: &Session, hook: &Hook, agent: &Agent) -> Result<Option<Event>, Foreign> {
     let Some(id) = &hook.conversation else { return Ok(None) };
     let known = session.conversation.as_ref();
-    let begun = matches!(hook.signal, Signal::Prompt { .. });
+    let begun = matches!(hook.signal, HookEvent::Prompt { .. });
     let is = |begun| {
         let conversation = Some(Conversation { id: id.clone(), begun });
         Event::ConversationChanged { session: session.id, conversation }
@@ -121,9 +121,8 @@ fn conversation(session: &Session, hook: &Hook, agent: &Agent) -> Result<Option<
     match known {
         Some(known) if known.id == *id => Ok((begun && !known.begun).then(|| is(true))),
         // Its own command begins another conversation in the same agent, or takes one up.
-        _ if matches!(&hook.signal, Signal::Started { source } if source != "startup" || chooses) => {
-            let begun = matches!(&hook.signal, Signal::Started { source } if source == "resume");
-            Ok(Some(is(begun)))
+        _ if matches!(hook.signal, HookEvent::Started { source } if source != Start::New || chooses) => {
+            Ok(Some(is(matches!(hook.signal, HookEvent::Started { source: Start::Resumed }))))
         }
         // The agent chooses its conversation itself.
         Some(known) if !known.begun && chooses => Ok(Some(is(begun))),
@@ -138,11 +137,11 @@ struct Foreign;
 
 fn noted(session: &Session, notes: Notes, hook: &Hook, heard_at: Option<Timestamp>) -> Event {
     let skill = match &hook.signal {
-        Signal::Working { skill, .. } => skill.clone(),
-        Signal::Prompt { text, .. } => agents::payload::last_skill(text),
+        HookEvent::Working { skill, .. } => skill.clone(),
+        HookEvent::Prompt { text, .. } => agents::payload::last_skill(text),
         _ => None,
     };
-    let resumes = if matches!(hook.signal, Signal::TurnOver { .. }) { 0 } else { notes.resumes };
+    let resumes = if matches!(hook.signal, HookEvent::TurnOver { .. }) { 0 } else { notes.resumes };
     let transcript = hook.transcript.clone().or(notes.transcript);
     let notes = Notes {
         hooked: Some(hook.tag),
@@ -193,23 +192,23 @@ fn activity(
         return asks::asking(&before, asked, at.max(before.since).min(now)).filter(|_| asked != open);
     }
     match &hook.signal {
-        Signal::Started { source } if source == "compact" => None,
-        Signal::Started { .. } | Signal::TurnOver { .. } | Signal::Interrupted => {
+        HookEvent::Started { source: Start::Compacted } => None,
+        HookEvent::Started { .. } | HookEvent::TurnOver { .. } | HookEvent::Interrupted => {
             Some(is(ActivityState::Idle))
         }
-        Signal::Working { what, .. } => Some(Activity { detail: what.clone(), ..is(ActivityState::Busy) }),
-        Signal::Prompt { .. } | Signal::ToolUsed(_) => Some(is(ActivityState::Busy)),
-        Signal::Notified { kind, .. } if kind == "idle_prompt" => {
+        HookEvent::Working { what, .. } => Some(Activity { detail: what.clone(), ..is(ActivityState::Busy) }),
+        HookEvent::Prompt { .. } | HookEvent::ToolUsed(_) => Some(is(ActivityState::Busy)),
+        HookEvent::Notified { kind: Notice::Idle, .. } => {
             (before.state != ActivityState::Idle).then(|| is(ActivityState::Idle))
         }
-        Signal::Notified { .. } | Signal::Permission { .. } => None,
-        Signal::TurnFailed { error, limited, until } => Some(Activity {
+        HookEvent::Notified { .. } | HookEvent::Permission { .. } | HookEvent::Asking { .. } => None,
+        HookEvent::TurnFailed { error, limited, until } => Some(Activity {
             detail: Some(bounds::cut(error, ASK_MAX).to_owned()),
             limited_until: limited.then(|| limited_until(*until, error, (resumes, now))),
             ..is(ActivityState::Error)
         }),
         // It may be put aside until its limit is over.
-        Signal::Ended { .. } => {
+        HookEvent::Ended { .. } => {
             Some(Activity { limited_until: before.limited_until, ..is(ActivityState::Unknown) })
         }
     }
@@ -218,7 +217,7 @@ fn activity(
 /// The time before which nothing is said to an agent that has used up what it may: what it names. Where that is over, and
 /// the agent still meets its limit, the end of a pause, which doubles.
 fn limited_until(until: Option<Timestamp>, error: &str, (resumes, now): (u32, Timestamp)) -> Timestamp {
-    let told = until.or_else(|| agents::payload::resets(error, now));
+    let told = until.or_else(|| agents::payload::limit_reset(error, now));
     match (until, told) {
         (_, None) if resumes == 0 => return now.after(UNTOLD_LIMIT),
         // To the second.

@@ -80,7 +80,7 @@ impl Look<'_> {
             }
             _ => self.attach(),
         };
-        Some(self.item(ask.kind.word(), shown.since, (ask.text, next)))
+        Some(self.item(ask.kind.as_str(), shown.since, (ask.text, next)))
     }
 
     /// Its agent's user is not logged in any more.

@@ -6,8 +6,8 @@ use std::path::Path;
 use agents::wiring::Wiring;
 use protocol::hook::SPOOL_DIR;
 use protocol::job::{JOB_VERSION, Job};
-use protocol::life::Leftovers;
-use protocol::socket::Paths;
+use protocol::paths::Paths;
+use protocol::reap::Leftovers;
 use protocol::{Incarnation, OsBytes, Session};
 
 use crate::settings::Settings;

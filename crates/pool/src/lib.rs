@@ -14,7 +14,7 @@
 
 pub mod activity;
 pub mod admit;
-mod agent;
+pub mod agent;
 mod apply;
 pub mod budget;
 pub mod clock;
@@ -24,20 +24,30 @@ pub mod foreign;
 pub mod heard;
 pub mod inbox;
 pub mod launch;
+pub mod lock;
 pub mod locks;
+pub mod observe;
 mod pool;
+pub mod prompt;
 pub mod queue;
+pub mod reap;
 pub mod reconcile;
 pub mod redacted;
 mod replicate;
 pub mod resume;
+pub mod scheduler;
 pub mod settings;
 pub mod slots;
 pub mod stale;
 pub mod thought;
+mod turn;
 pub mod view;
+pub mod volatile;
+pub mod worker;
 
 pub use pool::{Operation, OperationState, Pool, ended, is_between};
 pub use settings::{
     Adoption, Agent, Naming, OnFailedTurn, OnInterrupted, Passing, ReapRules, RestartRules, Settings,
 };
+pub use turn::{Changes, Output, Turn};
+pub use volatile::Volatile;

@@ -7,7 +7,7 @@ use protocol::clock::Clock;
 use protocol::session::Reason;
 use protocol::{Epoch, Event, Exit, Lifecycle, OpId, Seq, ServerId, Session, SessionId, Tag, Timestamp};
 
-use crate::agent::Agents;
+use crate::agent::record::AgentRecords;
 use crate::clock;
 use crate::queue::Book;
 
@@ -29,7 +29,7 @@ pub struct Pool {
     pub(crate) book: Book,
     pub(crate) retired: BTreeMap<Tag, SessionId>,
     pub(crate) operations: HashMap<OpId, Operation>,
-    pub(crate) agents: Agents,
+    pub(crate) agents: AgentRecords,
 }
 
 /// What is remembered of an operation, so that a repeat gets the same answer.

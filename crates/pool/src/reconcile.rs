@@ -316,5 +316,5 @@ impl Case<'_> {
 /// How tmux says that it ended, where no init wrote it.
 fn tmux_exit(pane: &TmuxPane, at: Timestamp) -> Option<Exit> {
     let code = pane.exit_status.filter(|_| pane.exit_signal.is_none());
-    pane.has_known_end().then_some(Exit { code, signal: pane.exit_signal, at })
+    pane.has_exit_status().then_some(Exit { code, signal: pane.exit_signal, at })
 }

@@ -58,7 +58,7 @@ pub fn event(event: &mut Event) {
         | Event::SessionAccounted { .. }
         | Event::LimitExceeded { .. }
         | Event::LogResumed { .. }
-        | Event::LockFed { .. } => {}
+        | Event::LockUsedForSend { .. } => {}
     }
 }
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use agents::Adapter;
 use protocol::event::AgentEvent;
-use protocol::life::{Budget, Conversation};
+use protocol::policy::Budget;
+use protocol::session::Conversation;
 use protocol::session::Reason;
 use protocol::{ActivityState, Event, Lifecycle, Session, Timestamp};
 

@@ -5,11 +5,13 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use agents::screen::{self, Patterns, Screen, Sight};
+use agents::screen::{self, Patterns, Screen, ScreenState};
 use agents::{Adapter, Confirm};
 use protocol::Timestamp;
 use protocol::env;
-use protocol::life::{Leftovers, Limits, RestartPolicy};
+use protocol::limits::Limits;
+use protocol::policy::RestartPolicy;
+use protocol::reap::Leftovers;
 use protocol::reap::{Action, Rule};
 use protocol::session::Size;
 
@@ -84,7 +86,7 @@ impl Passing {
     #[must_use]
     pub fn passes(&self, name: &[u8]) -> bool {
         let any = |patterns: &[String]| patterns.iter().any(|pattern| env::matches(pattern, name));
-        any(&self.pass) && !any(&self.drop) && !env::is_left(name)
+        any(&self.pass) && !any(&self.drop) && !env::is_stripped(name)
     }
 }
 
@@ -255,11 +257,11 @@ impl Agent {
     #[must_use]
     pub fn look(&self, screen: &Screen, cursor: (u16, u16), at: Timestamp) -> Look {
         let adapter = self.adapter;
-        let Sight { composer, dialog, works, background } = if adapter.knows_screen() {
-            Sight {
+        let ScreenState { composer, dialog, works, background } = if adapter.knows_screen() {
+            ScreenState {
                 composer: screen::composer(adapter, screen, cursor),
                 dialog: screen::dialog(adapter, screen),
-                works: screen::works(adapter, screen),
+                works: screen::is_working(adapter, screen),
                 background: screen::background(adapter, screen),
             }
         } else {

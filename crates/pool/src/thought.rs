@@ -1,6 +1,6 @@
 //! Thoughts that are published: what is carried forward, and which of two is the newer.
 
-use protocol::thought::{FINGERPRINT_MAX, Place, Publish, THOUGHT_MAX, Thought, ThoughtSource};
+use protocol::thought::{FINGERPRINT_MAX, Publish, StreamPosition, THOUGHT_MAX, Thought, ThoughtSource};
 use protocol::{ErrorCode, Refusal, Timestamp};
 
 /// Decides on a publication. None where a newer one of its stream is there already.
@@ -46,7 +46,7 @@ pub fn publish(
 
 /// Within a stream only what comes later counts. Another stream is another run of the publisher and always counts, as
 /// does what has no place: whoever comes cannot be locked out by what was lost.
-fn applies(last: Option<&Place>, next: Option<&Place>) -> bool {
+fn applies(last: Option<&StreamPosition>, next: Option<&StreamPosition>) -> bool {
     match (last, next) {
         (Some(last), Some(next)) if last.stream == next.stream => next.seq > last.seq,
         _ => true,

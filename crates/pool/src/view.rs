@@ -1,9 +1,9 @@
 //! A session as it is shown, without its secrets.
 
 use agents::Confirm;
-use protocol::life::Usage;
 use protocol::reply::{LockView, SessionView, TreeProcess};
 use protocol::request::List;
+use protocol::usage::Usage;
 use protocol::{Lifecycle, OsBytes, Session, Timestamp, redact};
 
 use crate::activity;
@@ -60,7 +60,7 @@ pub fn view(pool: &Pool, session: &Session, shown: Shown<'_>) -> SessionView {
         notes: pool.notes(session.id).cloned().unwrap_or_default(),
         thought: pool.thought(session.id).cloned(),
         waits: shown.waits,
-        confirm: shown.confirm.word().to_owned(),
+        confirm: shown.confirm.as_str().to_owned(),
         theme: None,
     }
 }
@@ -102,4 +102,18 @@ pub fn listed(session: &Session, filter: &List) -> bool {
 
 fn is_missing(session: &Session) -> bool {
     session.incarnation.as_ref().is_some_and(|i| i.missing_since.is_some())
+}
+
+/// The word for a lifecycle, for people.
+#[must_use]
+pub fn lifecycle_word(lifecycle: Lifecycle) -> &'static str {
+    match lifecycle {
+        Lifecycle::Starting => "starting",
+        Lifecycle::Live => "live",
+        Lifecycle::Draining => "ending",
+        Lifecycle::Parked => "parked",
+        Lifecycle::Stopped => "stopped",
+        Lifecycle::Lost => "lost",
+        Lifecycle::Failed => "failed",
+    }
 }

@@ -1,34 +1,34 @@
-//! What can go wrong in this crate.
+//! The error type of this crate.
 
 use std::io;
 use std::path::PathBuf;
 
 use protocol::ids::ProcId;
 
-/// Why a process could not be held, signalled or looked for.
+/// Failure to open, signal or list processes.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Pid 0, pid 1, or the caller itself.
+    /// Pid 0, pid 1, or the calling process.
     #[error("pid {0} is never signalled")]
     Forbidden(u32),
-    /// Its real user id is not ours.
+    /// Its real user id is not that of the caller.
     #[error("process {0} belongs to another user")]
     OtherUser(ProcId),
-    /// Something lives on in the control group of what was ended, though no process of it is seen.
-    #[error("something lives on in the control group {}", .0.display())]
+    /// The control group of an ended tree stays populated although no process of it is visible.
+    #[error("processes are left in the control group {}", .0.display())]
     Populated(PathBuf),
-    /// The operating system refused.
+    /// A system call failed.
     #[error("cannot {what}: {source}")]
     System {
-        /// What was tried, as the words after "cannot".
+        /// The attempted operation, phrased to follow "cannot".
         what: &'static str,
-        /// Its answer.
+        /// The operating system's error.
         source: io::Error,
     },
 }
 
 impl Error {
-    /// For `map_err`: what was tried.
+    /// Returns a converter for `map_err` that records the attempted operation.
     pub(crate) fn system<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> Self {
         move |source| Self::System { what, source: source.into() }
     }

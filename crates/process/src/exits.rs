@@ -1,4 +1,4 @@
-//! Tells of many processes when one of them ends, by a single descriptor, and how it ended.
+//! Watches many processes through one descriptor, and reports when and how each of them ends.
 
 use std::collections::HashMap;
 use std::io;
@@ -10,18 +10,18 @@ use protocol::ids::ProcId;
 #[cfg_attr(target_os = "macos", path = "exits/macos.rs")]
 mod system;
 
-/// How a process ended, in the kernel's words: exactly one of the two is there.
+/// Exit status of a process: exactly one of the two fields is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ended {
-    /// The exit code, 0 to 255, of one that ended by itself.
+pub struct ExitStatus {
+    /// Exit code, 0 to 255, of a process that exited by itself.
     pub code: Option<i32>,
-    /// The number of the signal that ended it.
+    /// Number of the signal that ended it.
     pub signal: Option<i32>,
 }
 
-impl Ended {
-    /// From a status of `wait(2)`; `None` where it speaks of something else than an end.
-    fn of(status: i32) -> Option<Self> {
+impl ExitStatus {
+    /// Converts a `wait(2)` status; `None` if it reports anything other than an exit.
+    fn from_wait(status: i32) -> Option<Self> {
         if libc::WIFEXITED(status) {
             Some(Self { code: Some(libc::WEXITSTATUS(status)), signal: None })
         } else {
@@ -30,82 +30,81 @@ impl Ended {
     }
 }
 
-/// Processes that are watched, children or not, for as long as they run. It takes one descriptor a
-/// process on Linux, and one in all on macOS.
+/// A set of running processes, children or not, that are watched for their exit. Uses one descriptor per
+/// process on Linux, and a single one on macOS.
 #[derive(Debug)]
-pub struct Exits {
+pub struct ExitWatcher {
     queue: system::Queue,
-    held: HashMap<ProcId, system::Held>,
+    watched: HashMap<ProcId, system::Watched>,
 }
 
-impl Exits {
-    /// Watches none yet.
+impl ExitWatcher {
+    /// Creates an empty set.
     ///
     /// # Errors
-    /// Where the operating system refuses, in particular for want of descriptors.
+    /// The operating system refuses, in particular when it is out of descriptors.
     pub fn new() -> io::Result<Self> {
-        Ok(Self { queue: system::Queue::new()?, held: HashMap::new() })
+        Ok(Self { queue: system::Queue::new()?, watched: HashMap::new() })
     }
 
-    /// Begins to watch this very process; `false` where it has ended already (then it is not watched).
-    /// Watching twice is watching once.
+    /// Adds this process; `false`, and no effect, if it has ended already. Idempotent.
     ///
     /// # Errors
-    /// Where the operating system refuses, in particular for want of descriptors (`EMFILE`): then it
-    /// is not watched. On macOS also where its number was another's, whose end waits to be taken.
+    /// The operating system refuses, in particular when it is out of descriptors (`EMFILE`); the process is
+    /// then not watched. On macOS also if its pid belonged to a watched process whose exit has not been taken
+    /// yet.
     pub fn watch(&mut self, id: ProcId) -> io::Result<bool> {
-        if self.held.contains_key(&id) {
+        if self.watched.contains_key(&id) {
             return Ok(true);
         }
-        let held = self.queue.add(id)?;
-        let lives = held.is_some();
-        self.held.extend(held.map(|held| (id, held)));
-        Ok(lives)
+        let watched = self.queue.add(id)?;
+        let is_alive = watched.is_some();
+        self.watched.extend(watched.map(|watched| (id, watched)));
+        Ok(is_alive)
     }
 
-    /// Watches it no longer: its end is not told, not even one that waits to be taken.
+    /// Removes a process: its exit is not reported, not even one that has not been taken yet.
     pub fn forget(&mut self, id: ProcId) {
-        if let Some(held) = self.held.remove(&id) {
-            self.queue.remove(id, &held);
+        if let Some(watched) = self.watched.remove(&id) {
+            self.queue.remove(id, &watched);
         }
     }
 
-    /// How many are watched.
+    /// The number of watched processes.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.held.len()
+        self.watched.len()
     }
 
-    /// Whether none is.
+    /// True if no process is watched.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.held.is_empty()
+        self.watched.is_empty()
     }
 
-    /// Those that have ended since the last call, each once, and how, where the kernel tells exactly;
-    /// they are watched no longer. Never blocks.
+    /// Removes and returns the processes that have ended, with their status if the kernel reports it exactly.
+    /// Never blocks.
     ///
     /// # Errors
-    /// Where the operating system refuses; nothing is lost then.
-    pub fn take(&mut self) -> io::Result<Vec<(ProcId, Option<Ended>)>> {
-        self.queue.take(&mut self.held)
+    /// The operating system refuses; no exit is lost.
+    pub fn take(&mut self) -> io::Result<Vec<(ProcId, Option<ExitStatus>)>> {
+        self.queue.take(&mut self.watched)
     }
 }
 
-impl AsFd for Exits {
-    /// Readable as long as there is something to take. Can be polled within another epoll or kqueue.
+impl AsFd for ExitWatcher {
+    /// Readable while there are exits to take. Can be polled by another epoll or kqueue.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.queue.as_fd()
     }
 }
 
-/// For those who wait for it with tokio.
-impl AsRawFd for Exits {
+/// For tokio's `AsyncFd`.
+impl AsRawFd for ExitWatcher {
     fn as_raw_fd(&self) -> RawFd {
         self.as_fd().as_raw_fd()
     }
 }
 
 #[cfg(test)]
-#[path = "exits_tests.rs"]
 mod tests;

@@ -1,8 +1,8 @@
-//! A held process: what it names is verified, and stays that process whatever happens to its number.
+//! Handle of one process: verified when it is opened, and bound to that process even after its pid is reused.
 //!
-//! On Linux the descriptor is a pidfd, opened before the identity is read, and every signal goes
-//! through it. On macOS it is a kqueue that watches for the exit; a signal is sent by number between
-//! two checks, so a window of microseconds remains.
+//! On Linux the descriptor is a pidfd, opened before the identity is read, and every signal is sent through
+//! it. On macOS it is a kqueue that watches for the exit; a signal is sent by pid between two identity
+//! checks, so a race window of microseconds remains.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -13,10 +13,10 @@ use nix::sys::signal::Signal;
 use nix::unistd::getuid;
 use protocol::ids::ProcId;
 
-use crate::identity::Process;
+use crate::info::Process;
 use crate::{Error, platform};
 
-/// A process that can be signalled and waited for.
+/// A verified process that can be signalled and waited for.
 #[derive(Debug)]
 pub struct Handle {
     id: ProcId,
@@ -24,7 +24,7 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Takes hold of this very process; `None` where it has ended.
+    /// Opens a handle of this process; `None` if it has ended.
     ///
     /// # Errors
     /// [`Error::Forbidden`] for pid 0, 1 and the caller, [`Error::OtherUser`], or [`Error::System`].
@@ -32,17 +32,18 @@ impl Handle {
         Self::open_if(id, |_| true)
     }
 
-    /// The same, on a condition that is checked while the process is held.
+    /// Like [`Handle::open`], but only if `wanted` is true of the process, checked once the descriptor is
+    /// open.
     pub(crate) fn open_if(id: ProcId, wanted: impl FnOnce(&Process) -> bool) -> Result<Option<Self>, Error> {
         if id.pid <= 1 || id.pid == std::process::id() {
             return Err(Error::Forbidden(id.pid));
         }
-        let Some(fd) = platform::hold(id.pid).map_err(Error::system("hold a process"))? else {
+        let Some(fd) = platform::open_process(id.pid).map_err(Error::system("hold a process"))? else {
             return Ok(None);
         };
         let handle = Self { id, fd };
         let found = platform::read(id.pid).map_err(Error::system("read a process"))?;
-        // Still alive after the reading: what was read belongs to the process that is held.
+        // The process is still alive after the read, so the record is of the process behind the descriptor.
         let Some(process) = found.filter(|process| process.id == id && wanted(process)) else {
             return Ok(None);
         };
@@ -55,21 +56,21 @@ impl Handle {
         Ok(Some(handle))
     }
 
-    /// Which process.
+    /// The identity of the process.
     #[must_use]
     pub fn id(&self) -> ProcId {
         self.id
     }
 
-    /// Sends a signal; `false` where the process has ended.
+    /// Sends a signal; `false` if the process has ended.
     ///
     /// # Errors
-    /// [`Error::System`], in particular where permission is refused.
+    /// [`Error::System`], in particular if permission is denied.
     pub fn signal(&self, signal: Signal) -> Result<bool, Error> {
         platform::send(&self.fd, self.id, signal).map_err(Error::system("signal a process"))
     }
 
-    /// Whether it has ended (as a zombie, too).
+    /// True if the process has ended; a zombie has.
     ///
     /// # Errors
     /// [`Error::System`].
@@ -77,7 +78,7 @@ impl Handle {
         self.wait(Duration::ZERO)
     }
 
-    /// Waits at most this long for its end, and says whether it came.
+    /// Waits at most `limit` for the process to end; true if it has.
     ///
     /// # Errors
     /// [`Error::System`].
@@ -86,20 +87,20 @@ impl Handle {
     }
 }
 
-/// Waits at most this long until the last of them has ended, and says whether it has.
+/// Waits at most `limit` for all processes to end; true if they have.
 pub(crate) fn wait_for_all(mut handles: Vec<&Handle>, limit: Duration) -> Result<bool, Error> {
     let deadline = Instant::now() + limit;
     while !handles.is_empty() {
         let left = deadline.saturating_duration_since(Instant::now());
-        let mut ends: Vec<PollFd<'_>> =
+        let mut polled: Vec<PollFd<'_>> =
             handles.iter().map(|handle| PollFd::new(handle.fd.as_fd(), PollFlags::POLLIN)).collect();
-        match poll(&mut ends, PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)) {
+        match poll(&mut polled, PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)) {
             Ok(0) if left.is_zero() => return Ok(false),
             Ok(0) | Err(Errno::EINTR) => continue,
             Ok(_) => {}
             Err(error) => return Err(Error::system("wait for processes")(error)),
         }
-        let ended: Vec<bool> = ends.iter().map(|end| end.any().unwrap_or(true)).collect();
+        let ended: Vec<bool> = polled.iter().map(|fd| fd.any().unwrap_or(true)).collect();
         let mut ended = ended.into_iter();
         handles.retain(|_| ended.next() == Some(false));
     }
@@ -107,7 +108,7 @@ pub(crate) fn wait_for_all(mut handles: Vec<&Handle>, limit: Duration) -> Result
 }
 
 impl AsFd for Handle {
-    /// Becomes readable when the process ends.
+    /// Readable once the process has ended.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }

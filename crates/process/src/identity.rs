@@ -1,106 +1,49 @@
-//! Who a process is. The number alone says little: it is reused. Number and start time together
-//! name one process for reading; for signalling, take a [`crate::handle::Handle`].
+//! Identification of processes. A pid alone is ambiguous because it is reused; pid and start time together
+//! identify one process for reading. Signalling needs a [`crate::handle::Handle`].
 
 use std::io;
 
 use protocol::ids::ProcId;
-use protocol::text::OsBytes;
 
+use crate::info::BasicInfo;
 use crate::platform;
-use crate::proc::Image;
 
-/// What a process is doing, as far as ending it is concerned.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
-    /// Runs, sleeps, or waits for the disk.
-    Running,
-    /// Stopped by a signal or a tracer.
-    Stopped,
-    /// Has ended and waits for its parent to take note.
-    Zombie,
-    /// Does not exist, or its number belongs to another process now.
-    Gone,
-}
+pub use crate::info::{Process, State};
 
-/// One process at the moment of reading.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Process {
-    /// Which.
-    pub id: ProcId,
-    /// Its parent; 0 for none.
-    pub ppid: u32,
-    /// Its process group.
-    pub pgid: u32,
-    /// Its session; 0 where unknown.
-    pub sid: u32,
-    /// Its real user id.
-    pub uid: u32,
-    /// The foreground group of its terminal, where it has one.
-    pub tpgid: Option<u32>,
-    /// What it is doing; never [`State::Gone`].
-    pub state: State,
-    /// The program's name as the kernel keeps it, cut to 15 bytes.
-    pub comm: OsBytes,
-}
-
-/// What the first glance tells of a process, which costs half of a [`Process`] on Linux.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Glance {
-    pub(crate) id: ProcId,
-    pub(crate) ppid: u32,
-    pub(crate) pgid: u32,
-    pub(crate) sid: u32,
-    pub(crate) tpgid: Option<u32>,
-    pub(crate) state: State,
-    pub(crate) comm: OsBytes,
-    pub(crate) image: Image,
-}
-
-impl Glance {
-    pub(crate) fn is_alive(&self) -> bool {
-        self.state != State::Zombie
-    }
-
-    pub(crate) fn with_user(self, uid: u32) -> Process {
-        let Self { id, ppid, pgid, sid, tpgid, state, comm, image: _ } = self;
-        Process { id, ppid, pgid, sid, uid, tpgid, state, comm }
-    }
-}
-
-/// What is known of a process number; `None` where no process has it. A zombie is a process.
+/// Reads the process that has this pid now, zombies included; `None` if there is none.
 ///
 /// # Errors
-/// Where the operating system refuses to say.
+/// The operating system refuses.
 pub fn read(pid: u32) -> io::Result<Option<Process>> {
     platform::read(pid)
 }
 
-/// The identity of the process that has this number; `None` where none has it, or only a zombie.
+/// Returns the identity of the living process that has this pid; `None` if there is none, or only a zombie.
 ///
 /// # Errors
 /// As [`read`].
 pub fn identify(pid: u32) -> io::Result<Option<ProcId>> {
-    Ok(platform::glance(pid)?.filter(Glance::is_alive).map(|process| process.id))
+    Ok(platform::basic_info(pid)?.filter(BasicInfo::is_alive).map(|process| process.id))
 }
 
-/// The caller.
+/// Returns the identity of the calling process.
 ///
 /// # Errors
-/// As [`read`]: only where `/proc` is not mounted.
+/// As [`read`]: only if `/proc` is not mounted.
 pub fn me() -> io::Result<ProcId> {
     identify(std::process::id())?.ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
-/// What this very process is doing.
+/// Returns the run state of this process; [`State::Gone`] if its pid belongs to another one now.
 ///
 /// # Errors
 /// As [`read`].
 pub fn state(id: ProcId) -> io::Result<State> {
-    let found = platform::glance(id.pid)?.filter(|process| process.id == id);
+    let found = platform::basic_info(id.pid)?.filter(|process| process.id == id);
     Ok(found.map_or(State::Gone, |process| process.state))
 }
 
-/// Whether this very process has ended.
+/// True if this process has ended; a zombie has.
 ///
 /// # Errors
 /// As [`read`].
@@ -108,20 +51,20 @@ pub fn exited(id: ProcId) -> io::Result<bool> {
     Ok(matches!(state(id)?, State::Gone | State::Zombie))
 }
 
-/// Whether this process runs another file than the one that has this path now: it was replaced since. False where that
-/// cannot be told, and of what was started from elsewhere.
+/// True if the executable at `path`, from which this process was started, has been replaced since. False if
+/// that is unknown, and for a process that was started from another path.
 #[must_use]
 pub fn is_outdated(id: ProcId, path: &std::path::Path) -> bool {
     platform::is_outdated(id.pid, path).unwrap_or(false) && !exited(id).unwrap_or(true)
 }
 
-/// Whether the caller ignores this signal, as under `nohup`.
+/// True if the calling process ignores this signal, as under `nohup`.
 #[must_use]
-pub fn i_ignore(signal: nix::sys::signal::Signal) -> bool {
+pub fn caller_ignores(signal: nix::sys::signal::Signal) -> bool {
     platform::ignores(std::process::id(), signal).unwrap_or(false)
 }
 
-/// A text that differs after each start of the machine: a [`ProcId`] means something only with it.
+/// Returns an identifier of the current boot; a [`ProcId`] is unique only within one boot.
 ///
 /// # Errors
 /// As [`read`].

@@ -1,111 +1,98 @@
-//! `reaper exec JOB`: the small init of a session. It runs the session's program in the terminal's
-//! foreground group, inherits every orphan of it (Linux), records how it ended, ends what it left
-//! behind, and then ends in the same way itself.
+//! `reaper exec JOB`: the init of a session. It runs the session's program in the terminal's foreground
+//! process group, adopts the program's orphans (Linux), records its exit, kills the processes that it left
+//! behind, and then exits with the same status.
 //!
-//! One thread, all signals blocked and taken in one place, so that nothing but KILL ends an init
-//! before its work is done. Read in the order of a session's life: `files` (claim the job),
-//! `spawn`, `watch`, `files` (exit record), `nudge`, `ending`, `terminal`.
+//! Single-threaded. All signals are blocked and accepted in one place, so that only KILL ends an init before
+//! its work is done. The modules in the order of a session's life: `job_files` (claim the job), `spawn` (with
+//! `program_limits` and `child_report`), `wait_loop` (with `init_signals` and `children`), `job_files` (exit
+//! record), `nudge`, `cleanup`, `terminal_drain`.
 
-mod bounds;
-mod ending;
-mod files;
+mod child_report;
+mod children;
+mod cleanup;
+mod exit_status;
+mod init_signals;
+mod job_files;
 mod nudge;
-mod report;
-mod signals;
+mod program_limits;
 mod spawn;
-mod terminal;
-mod watch;
+mod terminal_drain;
+mod wait_loop;
 
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 
 use protocol::job::Job;
 use protocol::text::OsBytes;
 
-use files::Files;
+use crate::platform;
+use exit_status::print_message;
+use job_files::JobFiles;
 use spawn::SpawnError;
-use watch::Ended;
+use wait_loop::ProgramExit;
 
-pub use signals::resignal;
+pub use exit_status::InitExit;
+pub use init_signals::resignal;
 
-/// How an init ends: as its program did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
-    /// With this exit code. 125: there was no job to run; 126 and 127: its program could not be run.
-    Code(u8),
-    /// By this signal: see [`resignal`].
-    Signal(i32),
-}
+/// Name of an init in process listings. Different from `reaper`, so that killing all processes called
+/// `reaper` ends no session.
+pub const NAME: &[u8] = b"pool-init";
 
-/// There is no such job: it was started before, withdrawn, or cannot be read.
-const NO_JOB: End = End::Code(125);
+/// Exit if the job does not exist: it was started before, withdrawn, or is not readable.
+const NO_JOB: InitExit = InitExit::Code(125);
 
-/// Claims the job file, runs its program to the end, and ends what is left of its tree. Messages
-/// go to standard error, which is the pane. Call it with no other thread running.
+/// Claims the job file, runs its program until it exits, and kills what is left of its tree. Messages go to
+/// standard error, which is the pane. Must be called while no other thread runs.
 #[must_use]
-pub fn exec(job: &Path) -> End {
-    be_called(NAME);
-    if let Err(error) = signals::take_all().and_then(|()| adopt_orphans()) {
-        say(&format!("cannot look after the program: {error}"));
+pub fn exec(job: &Path) -> InitExit {
+    platform::set_process_name(NAME);
+    if let Err(error) = init_signals::block_all().and_then(|()| adopt_orphans()) {
+        print_message(&format!("cannot supervise the program: {error}"));
     }
-    let end = claim_and_run(job);
-    terminal::give_back();
-    end
+    let exit = claim_and_run(job);
+    terminal_drain::close_and_drain();
+    exit
 }
 
-fn claim_and_run(job: &Path) -> End {
-    let files = Files::new(job);
+fn claim_and_run(job: &Path) -> InitExit {
+    let files = JobFiles::new(job);
     if let Err(error) = files.claim() {
-        say(&format!("no job to run at {}: {error}", job.display()));
+        print_message(&format!("no job to run at {}: {error}", job.display()));
         return NO_JOB;
     }
     match files.read() {
         Ok(job) => run(&job, &files),
-        Err(error) => finish(&files, &never_ran(&SpawnError::Job(error)), None),
+        Err(error) => record_exit(&files, &failed_to_start(&SpawnError::Job(error)), None),
     }
 }
 
-fn run(job: &Job, files: &Files) -> End {
-    // Where there is no room for the record of its end now, there may be then.
+fn run(job: &Job, files: &JobFiles) -> InitExit {
+    // Failure is ignored: there may be space for the exit record when the program ends.
     drop(files.reserve_exit());
-    let ended = match spawn::spawn(job) {
+    let program_exit = match spawn::spawn(job) {
         Ok(spawned) => {
             files.write_started(&spawned);
-            watch::until_end(spawned.agent)
+            wait_loop::wait_for_exit(spawned.agent)
         }
-        Err(error) => never_ran(&error),
+        Err(error) => failed_to_start(&error),
     };
     let cgroup = job.cgroup.as_ref().map(OsBytes::as_path);
-    let end = finish(files, &ended, cgroup);
+    let exit = record_exit(files, &program_exit, cgroup);
     nudge::nudge(job);
-    ending::end_tree(job);
-    end
+    cleanup::kill_remaining(job);
+    exit
 }
 
-fn never_ran(error: &SpawnError) -> Ended {
-    say(&error.to_string());
-    Ended::never_ran(error)
+fn failed_to_start(error: &SpawnError) -> ProgramExit {
+    print_message(&error.to_string());
+    ProgramExit::failed_to_start(error)
 }
 
-fn finish(files: &Files, ended: &Ended, cgroup: Option<&Path>) -> End {
-    if let Err(error) = files.write_exit(&ended.record(cgroup)) {
-        say(&format!("how the program ended was not recorded: {error}"));
+fn record_exit(files: &JobFiles, program_exit: &ProgramExit, cgroup: Option<&Path>) -> InitExit {
+    if let Err(error) = files.write_exit(&program_exit.record(cgroup)) {
+        print_message(&format!("the exit of the program was not recorded: {error}"));
     }
-    ended.end()
-}
-
-/// What an init is called in a list of processes: whoever ends all that are called `reaper` ends no session.
-pub const NAME: &[u8] = b"pool-init";
-
-/// Calls this process so in lists of processes, where the system can.
-pub(crate) fn be_called(name: &[u8]) {
-    #[cfg(target_os = "linux")]
-    if let Ok(name) = std::ffi::CString::new(name) {
-        // Only for people.
-        nix::sys::prctl::set_name(&name).ok();
-    }
-    #[cfg(not(target_os = "linux"))]
-    let _ = name;
+    program_exit.exit()
 }
 
 #[cfg(target_os = "linux")]
@@ -116,9 +103,4 @@ fn adopt_orphans() -> io::Result<()> {
 #[cfg(not(target_os = "linux"))]
 fn adopt_orphans() -> io::Result<()> {
     Ok(())
-}
-
-/// A line on the pane; a terminal that has gone is no reason to stop.
-fn say(text: &str) {
-    drop(writeln!(io::stderr(), "tmux-pool: {text}"));
 }

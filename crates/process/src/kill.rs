@@ -1,7 +1,10 @@
-//! Ends the tree of one incarnation and shows that it is gone. Descendants first: the init
-//! inherits what they leave behind, so it lives until the last of them has gone, and then ends by
-//! itself. Safe to repeat after a crash at any point. What has a control group is killed by that first,
-//! which nothing outruns, and is gone when that is empty.
+//! Ends the process tree of one incarnation and proves that it is gone. Descendants first: the init adopts
+//! their orphans, so it must live until the last of them has ended; it then exits by itself. Safe to repeat
+//! after a crash at any point. With a control group, KILL goes to the whole group, which no fork can outrun,
+//! and an empty group is required as proof.
+//!
+//! `ladder` decides the order of signals, `exempt` the daemons that are not signalled; this file applies both
+//! to the members that [`crate::tree`] finds.
 
 use std::collections::{BTreeMap, HashSet};
 use std::io;
@@ -13,283 +16,298 @@ use protocol::ids::ProcId;
 
 use crate::handle::{self, Handle};
 use crate::identity::{self, State};
-use crate::ladder::{Ladder, Step};
-use crate::spare::{self, Daemon};
-use crate::tree::{Evidence, Family, Member, Via, family, own_line, still_belongs};
+use crate::tree::{Evidence, Member, Membership, Via, membership, own_ancestry, still_belongs};
 use crate::{Error, cgroup, platform};
 
-pub use crate::spare::{Spare, Spared};
+mod exempt;
+mod ladder;
 
-/// How long an init whose tree has gone is left alone: it ends by itself. Then it gets a TERM, which
-/// is nothing to it, and may still take [`Options::verify`] to sync its exit record on a slow disk.
-const MOMENT: Duration = Duration::from_secs(1);
-/// The shortest and the longest pause between two looks, which cost a few milliseconds each.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
+use exempt::Daemon;
+pub use exempt::{ExemptProcess, Exemption};
+use ladder::{Ladder, Step};
 
-/// How to end it.
+/// Time for an init without descendants to exit by itself. Afterwards it gets TERM, which it ignores, and
+/// has [`KillOptions::verify`] to sync its exit record on a slow disk.
+const INIT_EXIT_TIMEOUT: Duration = Duration::from_secs(1);
+/// The shortest and the longest pause between two scans, which take a few milliseconds each.
+const SCAN_INTERVALS: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
+
+/// Options of a kill.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Options {
-    /// Between TERM and KILL.
+pub struct KillOptions {
+    /// Time between TERM and KILL.
     pub grace: Duration,
-    /// Between the first KILL and giving up.
+    /// Time between the first KILL and giving up.
     pub verify: Duration,
-    /// Never touched, whatever they belong to: the tmux server, `poold`.
+    /// Pids that are never signalled, members or not: the tmux server, `poold`.
     pub protected: Vec<u32>,
-    /// Whether the init is one of a session, which ends by itself after its last descendant; else it is a
-    /// program like any other, and ended along with them.
-    pub init_stands_by: bool,
-    /// Which daemons are left alone.
-    pub spare: Spare,
+    /// True if the init is a session's init, which exits by itself after its last descendant. Otherwise it is
+    /// an ordinary program, and is ended together with its descendants.
+    pub init_exits_last: bool,
+    /// Daemons that are not signalled.
+    pub exemption: Exemption,
 }
 
-impl Default for Options {
-    /// 5 s and 5 s, nothing protected or spared, and an init that stands by.
+impl Default for KillOptions {
+    /// A grace and a verification period of 5 s each, no protected process, no exemption, an init that exits
+    /// last.
     fn default() -> Self {
         Self {
             grace: Duration::from_secs(5),
             verify: Duration::from_secs(5),
             protected: Vec::new(),
-            init_stands_by: true,
-            spare: Spare::Nothing,
+            init_exits_last: true,
+            exemption: Exemption::None,
         }
     }
 }
 
-/// What became of the members.
+/// Result of a kill.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Report {
-    /// Found alive and now ended, each shown by its handle or by its absence.
+pub struct KillReport {
+    /// Members that were found alive and have ended, as shown by their handle or by their absence.
     pub killed: Vec<Member>,
-    /// Still there after the time for verification, with the state they are in: [`State::Gone`] is
-    /// one that ended at last but was seen to live on in others.
+    /// Members that are still alive after the verification period, with their state. [`State::Gone`] is a
+    /// process that ended only after it had forked faster than it could be killed.
     pub survivors: Vec<Member>,
-    /// Left alone because that was asked for: neither signalled nor waited for.
-    pub spared: Vec<Spared>,
-    /// They became another user's, and live: neither signalled nor waited for.
+    /// Exempt processes: neither signalled nor waited for.
+    pub exempt: Vec<ExemptProcess>,
+    /// Living processes that changed to another user: neither signalled nor waited for.
     pub foreign: Vec<Member>,
 }
 
-/// Ends every member but the caller's own line. Takes at most about grace + verify for the
-/// descendants, and about as long again plus a second for an init that does not end by itself.
+/// Ends every member except the caller and its ancestors. Takes at most about grace + verify for the
+/// descendants, and as long again plus a second for an init that does not exit by itself.
 ///
 /// # Errors
-/// Where the list of processes cannot be had, or the control group does not become empty. A process that
-/// cannot be signalled is a survivor.
-pub fn kill(evidence: &Evidence, options: &Options) -> Result<Report, Error> {
-    kill_while(evidence, options, &|_| ())
+/// The processes cannot be listed, or the control group does not become empty. A process that cannot be
+/// signalled is reported as a survivor.
+pub fn kill(evidence: &Evidence, options: &KillOptions) -> Result<KillReport, Error> {
+    kill_with_hook(evidence, options, &|_| ())
 }
 
-/// What comes next in a kill.
+/// A step of a kill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Moment {
-    /// A look for what is there.
-    Look,
-    /// TERM to some.
+pub enum KillStep {
+    /// Scan for members.
+    Scan,
+    /// Send TERM, or HUP, to members.
     Term,
-    /// KILL to some, or to the control group.
+    /// Send KILL to members or to the control group.
     Kill,
-    /// The descendants are gone, and the init is given time to end.
-    Stand,
+    /// All descendants have ended: wait for the init to exit.
+    AwaitInit,
 }
 
-/// The same, for one who has something to do before each of its steps.
+/// Like [`kill`], and calls `before` ahead of each step.
 ///
 /// # Errors
 /// As [`kill`].
-pub fn kill_while(evidence: &Evidence, options: &Options, before: &dyn Fn(Moment)) -> Result<Report, Error> {
+pub fn kill_with_hook(
+    evidence: &Evidence,
+    options: &KillOptions,
+    before: &dyn Fn(KillStep),
+) -> Result<KillReport, Error> {
     let start = Instant::now();
-    let mut tree = Tree {
+    let mut run = KillRun {
         evidence,
         options,
         before,
-        known: BTreeMap::new(),
-        unbeaten: HashSet::new(),
+        targets: BTreeMap::new(),
+        outpaced: HashSet::new(),
         hung_up: HashSet::new(),
         daemons: None,
-        spared: Vec::new(),
+        exempt: Vec::new(),
         foreign: BTreeMap::new(),
     };
-    if !options.init_stands_by {
-        tree.climb_down(Whom::All, options.grace)?;
-        return tree.report();
+    if !options.init_exits_last {
+        run.run_ladder(Scope::All, options.grace)?;
+        return run.report();
     }
-    let gone = tree.climb_down(Whom::Descendants, options.grace)?;
-    if gone && let Some(init) = tree.init()? {
-        before(Moment::Stand);
+    let gone = run.run_ladder(Scope::Descendants, options.grace)?;
+    if gone && let Some(init) = run.init()? {
+        before(KillStep::AwaitInit);
         init.signal(Signal::SIGCONT)?;
-        if !init.wait(MOMENT)? {
+        if !init.wait(INIT_EXIT_TIMEOUT)? {
             let left = options.grace.saturating_sub(start.elapsed());
-            tree.climb_down(Whom::All, left.max(options.verify))?;
+            run.run_ladder(Scope::All, left.max(options.verify))?;
         }
     }
-    tree.report()
+    run.report()
 }
 
+/// The members to end.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Whom {
+enum Scope {
     Descendants,
     All,
 }
 
-/// Everything that was ever found: once a member, always a member.
-struct Tree<'a> {
+/// State of one kill. A process that was a member once stays one.
+struct KillRun<'a> {
     evidence: &'a Evidence,
-    options: &'a Options,
-    before: &'a dyn Fn(Moment),
-    known: BTreeMap<ProcId, Known>,
-    /// What the last look before giving up found. One that has ended since has left others behind:
-    /// it forks faster than it is caught.
-    unbeaten: HashSet<ProcId>,
-    /// Those that ignore TERM, and got HUP.
+    options: &'a KillOptions,
+    before: &'a dyn Fn(KillStep),
+    targets: BTreeMap<ProcId, Target>,
+    /// Processes that the last scan before giving up found. One that has ended since counts as a survivor: it
+    /// forks faster than it can be killed.
+    outpaced: HashSet<ProcId>,
+    /// Processes that ignore TERM and got HUP.
     hung_up: HashSet<ProcId>,
-    /// Those to be spared, once that is settled.
+    /// The exempt daemons; `None` before the first scan.
     daemons: Option<Vec<Daemon>>,
-    /// What of them was found, and lives.
-    spared: Vec<Spared>,
-    /// What was found of other users.
+    /// Living exempt processes that were found.
+    exempt: Vec<ExemptProcess>,
+    /// Processes of other users that were found.
     foreign: BTreeMap<ProcId, Member>,
 }
 
-struct Known {
+/// A process to end.
+struct Target {
     member: Member,
     handle: Option<Handle>,
     ended: bool,
 }
 
-impl Tree<'_> {
-    /// Whether none is left.
-    fn climb_down(&mut self, whom: Whom, grace: Duration) -> Result<bool, Error> {
+impl KillRun<'_> {
+    /// Runs the ladder; true if no process of the scope is left.
+    fn run_ladder(&mut self, scope: Scope, grace: Duration) -> Result<bool, Error> {
         let start = Instant::now();
         let mut ladder = Ladder::new(grace, self.options.verify);
-        let (mut pause, mut last) = (PAUSES.0, Vec::new());
+        let (shortest, longest) = SCAN_INTERVALS;
+        let (mut pause, mut last) = (shortest, Vec::new());
         loop {
-            let found = self.look(whom)?;
-            // It takes longer each time as long as nothing changes.
-            pause = if found == last { (pause * 2).min(PAUSES.1) } else { PAUSES.0 };
+            let found = self.scan(scope)?;
+            // The pause doubles while nothing changes.
+            pause = if found == last { (pause * 2).min(longest) } else { shortest };
             match ladder.step(start.elapsed(), &found) {
                 Step::Done if self.group_is_empty()? => return Ok(true),
-                // What is another user's is not seen, and cannot be asked.
-                Step::Done => self.end_the_unseen(start.elapsed().checked_sub(grace))?,
+                // Processes of other users are not members, and cannot be signalled one by one.
+                Step::Done => self.kill_invisible(start.elapsed().checked_sub(grace))?,
                 Step::GiveUp(ids) => {
-                    self.unbeaten.extend(ids);
+                    self.outpaced.extend(ids);
                     return Ok(false);
                 }
-                Step::Look => continue,
+                Step::Rescan => continue,
                 Step::Term(ids) if ids.is_empty() => self.hang_up(&found),
                 Step::Term(ids) => {
-                    (self.before)(Moment::Term);
+                    (self.before)(KillStep::Term);
                     self.signal(&ids, &[Signal::SIGTERM, Signal::SIGCONT]);
                 }
                 Step::Kill(ids) => {
-                    (self.before)(Moment::Kill);
+                    (self.before)(KillStep::Kill);
                     self.kill_group();
                     self.signal(&ids, &[Signal::SIGKILL]);
                 }
             }
-            self.rest(&found, pause.min(grace.saturating_sub(start.elapsed()).max(PAUSES.0)));
+            self.wait_for_exits(&found, pause.min(grace.saturating_sub(start.elapsed()).max(shortest)));
             last = found;
         }
     }
 
-    /// HUP to what ignores TERM, once nothing else is left: an interactive shell does, ends by HUP, and passes that on to
-    /// its jobs. Not to everybody at once: a program that saves its work at TERM may have no handler for HUP.
+    /// Sends HUP once only processes that ignore TERM are left, such as interactive shells, which end by HUP
+    /// and pass it on to their jobs. Not sent earlier, because a program that saves its work on TERM may have
+    /// no handler for HUP.
     fn hang_up(&mut self, found: &[ProcId]) {
-        let deaf = |id: &ProcId| platform::ignores(id.pid, Signal::SIGTERM).unwrap_or(false);
-        if found.iter().all(|id| self.hung_up.contains(id)) || !found.iter().all(deaf) {
+        let ignores_term = |id: &ProcId| platform::ignores(id.pid, Signal::SIGTERM).unwrap_or(false);
+        if found.iter().all(|id| self.hung_up.contains(id)) || !found.iter().all(ignores_term) {
             return;
         }
-        (self.before)(Moment::Term);
+        (self.before)(KillStep::Term);
         self.signal(found, &[Signal::SIGHUP, Signal::SIGCONT]);
         self.hung_up.extend(found);
     }
 
-    /// The members now (a look that found one was not empty, even if that one has ended since), and
-    /// those that were held and have escaped all nets. One that was only seen, lives, and is no
-    /// member now, was none of ours.
-    fn look(&mut self, whom: Whom) -> Result<Vec<ProcId>, Error> {
-        (self.before)(Moment::Look);
+    /// Returns the current members, including those that have ended since the snapshot (a scan that found one
+    /// was not empty), and earlier members with an open handle that meet no criterion any more. A former
+    /// member without a handle that is alive and meets no criterion was a mismatch, and is dropped.
+    fn scan(&mut self, scope: Scope) -> Result<Vec<ProcId>, Error> {
+        (self.before)(KillStep::Scan);
         let mut now =
-            family(self.evidence, &self.options.protected).map_err(Error::system("list processes"))?;
-        self.set_apart(&mut now).map_err(Error::system("see whom a daemon serves"))?;
+            membership(self.evidence, &self.options.protected).map_err(Error::system("list processes"))?;
+        self.remove_exempt(&mut now).map_err(Error::system("read the sockets of a daemon"))?;
         self.foreign.extend(now.foreign.into_iter().map(|member| (member.id, member)));
-        let mut now = now.members;
-        now.retain(|member| whom == Whom::All || member.via != Via::Init);
-        let found: HashSet<ProcId> = now.iter().map(|member| member.id).collect();
-        for known in self.known.values_mut().filter(|known| !found.contains(&known.member.id)) {
-            known.check()?;
+        let mut members = now.members;
+        members.retain(|member| scope == Scope::All || member.via != Via::Init);
+        let found: HashSet<ProcId> = members.iter().map(|member| member.id).collect();
+        for target in self.targets.values_mut().filter(|target| !found.contains(&target.member.id)) {
+            target.update()?;
         }
-        self.known.retain(|id, known| known.ended || known.handle.is_some() || found.contains(id));
-        for member in now {
-            let handle = self.known.remove(&member.id).and_then(|known| known.handle);
-            self.known.insert(member.id, Known { member, handle, ended: false });
+        self.targets.retain(|id, target| target.ended || target.handle.is_some() || found.contains(id));
+        for member in members {
+            let handle = self.targets.remove(&member.id).and_then(|target| target.handle);
+            self.targets.insert(member.id, Target { member, handle, ended: false });
         }
-        Ok(self.known.iter().filter(|(_, known)| !known.ended).map(|(id, _)| *id).collect())
+        Ok(self.targets.iter().filter(|(_, target)| !target.ended).map(|(id, _)| *id).collect())
     }
 
-    /// Takes out what is spared.
-    fn set_apart(&mut self, now: &mut Family) -> io::Result<()> {
-        let Options { spare, init_stands_by, .. } = self.options;
+    /// Removes the exempt processes from the members.
+    fn remove_exempt(&mut self, now: &mut Membership) -> io::Result<()> {
+        let KillOptions { exemption, init_exits_last, .. } = self.options;
         let daemons = match self.daemons.take() {
             Some(daemons) => daemons,
-            None => spare::daemons(spare, now, self.evidence, *init_stands_by)?,
+            None => exempt::find_daemons(exemption, now, self.evidence, *init_exits_last)?,
         };
-        let spared = spare::set_apart(&daemons, now);
-        // With the init goes the line by which one was known: it is still left.
-        let lives = |it: &Spared| !identity::exited(it.member.id).unwrap_or(false);
-        self.spared.retain(|it| lives(it) && !spared.iter().any(|now| now.member.id == it.member.id));
-        self.spared.extend(spared);
+        let exempt = exempt::remove_exempt(&daemons, now);
+        // A process known by descent from the init is no member after the init has ended, but stays in the
+        // report.
+        let is_alive = |old: &ExemptProcess| !identity::exited(old.member.id).unwrap_or(false);
+        let found_again = |old: &ExemptProcess| exempt.iter().any(|new| new.member.id == old.member.id);
+        self.exempt.retain(|old| is_alive(old) && !found_again(old));
+        self.exempt.extend(exempt);
         self.daemons = Some(daemons);
         Ok(())
     }
 
-    /// Whether nothing but the spared lives in the control group, if there is one.
+    /// True if the control group has no process except untouchable ones, or there is no group.
     fn group_is_empty(&self) -> Result<bool, Error> {
         let Some(group) = self.evidence.group() else { return Ok(true) };
         let empty = cgroup::is_populated(group).and_then(|populated| {
-            let spared = if populated { self.spared_in(group)? } else { vec![true] };
-            Ok(!spared.is_empty() && spared.iter().all(|spared| *spared))
+            let untouchable = if populated { self.untouchable_in(group)? } else { vec![true] };
+            Ok(!untouchable.is_empty() && untouchable.iter().all(|untouchable| *untouchable))
         });
         empty.map_err(Error::system("look into a control group"))
     }
 
-    /// Kills what is in the group alone, `late` after the grace.
-    fn end_the_unseen(&self, late: Option<Duration>) -> Result<(), Error> {
+    /// Kills processes that are only visible as a populated group, once the grace period has passed; `late`
+    /// is the time since its end.
+    fn kill_invisible(&self, late: Option<Duration>) -> Result<(), Error> {
         if late.is_some_and(|late| late > self.options.verify) {
             return Err(Error::Populated(self.evidence.group().map(Path::to_owned).unwrap_or_default()));
         }
         if late.is_some() {
-            (self.before)(Moment::Kill);
+            (self.before)(KillStep::Kill);
             self.kill_group();
         }
         Ok(())
     }
 
-    /// All in the control group at once, also what forks faster than it is found. Where one of them is to be
-    /// spared this is left to the signals.
+    /// Kills all processes in the control group at once, also those that fork faster than they are found.
+    /// Skipped if one of them must not be signalled.
     fn kill_group(&self) {
         let Some(group) = self.evidence.group() else { return };
         let killed = self
-            .spared_in(group)
-            .and_then(|spared| if spared.contains(&true) { Ok(()) } else { cgroup::kill(group) });
+            .untouchable_in(group)
+            .and_then(|untouchable| if untouchable.contains(&true) { Ok(()) } else { cgroup::kill(group) });
         if let Err(error) = killed {
             tracing::debug!(group = %group.display(), %error, "not killed as a whole");
         }
     }
 
-    /// Of each process in the group, whether it must not be touched.
-    fn spared_in(&self, group: &Path) -> io::Result<Vec<bool>> {
-        let mut spared = own_line();
-        spared.extend(&self.options.protected);
-        spared.extend(spare::pids(&self.spared));
-        Ok(cgroup::processes(group)?.iter().map(|pid| spared.contains(pid)).collect())
+    /// For each process in the group, true if it must not be signalled.
+    fn untouchable_in(&self, group: &Path) -> io::Result<Vec<bool>> {
+        let mut untouchable = own_ancestry();
+        untouchable.extend(&self.options.protected);
+        untouchable.extend(exempt::pids(&self.exempt));
+        Ok(cgroup::processes(group)?.iter().map(|pid| untouchable.contains(pid)).collect())
     }
 
-    /// A process that cannot be held or signalled now is found again by the next look.
+    /// Sends the signals. Failures are ignored: the next scan finds the process again.
     fn signal(&mut self, ids: &[ProcId], signals: &[Signal]) {
-        // The youngest first: they are gone soonest.
+        // The youngest first: they are likely to end first.
         for id in ids.iter().rev() {
-            let Some(known) = self.known.get_mut(id) else { continue };
-            let sent = known.hold(self.evidence).and_then(|handle| match handle {
+            let Some(target) = self.targets.get_mut(id) else { continue };
+            let sent = target.open_handle(self.evidence).and_then(|handle| match handle {
                 Some(handle) => signals.iter().try_for_each(|signal| handle.signal(*signal).map(drop)),
                 None => Ok(()),
             });
@@ -299,47 +317,48 @@ impl Tree<'_> {
         }
     }
 
-    /// Waits for all of them to end, but no longer than this.
-    fn rest(&self, found: &[ProcId], pause: Duration) {
+    /// Waits at most `pause` for all of them to end.
+    fn wait_for_exits(&self, found: &[ProcId], pause: Duration) {
         let handles: Vec<&Handle> =
-            found.iter().filter_map(|id| self.known.get(id)?.handle.as_ref()).collect();
+            found.iter().filter_map(|id| self.targets.get(id)?.handle.as_ref()).collect();
         if handles.is_empty() || handle::wait_for_all(handles, pause).is_err() {
             std::thread::sleep(pause);
         }
     }
 
-    /// The init, where it is alive and may be ended.
+    /// Opens the init, if it is alive and may be signalled.
     fn init(&self) -> Result<Option<Handle>, Error> {
-        let spared = |id: &ProcId| id.pid == std::process::id() || self.options.protected.contains(&id.pid);
-        let Some(id) = self.evidence.init.filter(|id| !spared(id)) else { return Ok(None) };
+        let untouchable =
+            |id: &ProcId| id.pid == std::process::id() || self.options.protected.contains(&id.pid);
+        let Some(id) = self.evidence.init.filter(|id| !untouchable(id)) else { return Ok(None) };
         match Handle::open(id) {
             Err(Error::OtherUser(_) | Error::Forbidden(_)) => Ok(None),
             other => other,
         }
     }
 
-    fn report(self) -> Result<Report, Error> {
-        let mut report = Report { spared: self.spared, ..Report::default() };
+    fn report(self) -> Result<KillReport, Error> {
+        let mut report = KillReport { exempt: self.exempt, ..KillReport::default() };
         for (id, member) in self.foreign {
             let state = identity::state(id).map_err(Error::system("read a process"))?;
             if !matches!(state, State::Gone | State::Zombie) {
                 report.foreign.push(Member { state, ..member });
             }
         }
-        for (id, known) in self.known {
+        for (id, target) in self.targets {
             let state = identity::state(id).map_err(Error::system("read a process"))?;
             let ended = matches!(state, State::Gone | State::Zombie);
-            let beaten = ended && !self.unbeaten.contains(&id);
-            let list = if beaten { &mut report.killed } else { &mut report.survivors };
-            list.push(Member { state: if ended { State::Gone } else { state }, ..known.member });
+            let killed = ended && !self.outpaced.contains(&id);
+            let list = if killed { &mut report.killed } else { &mut report.survivors };
+            list.push(Member { state: if ended { State::Gone } else { state }, ..target.member });
         }
         Ok(report)
     }
 }
 
-impl Known {
-    /// Takes note of its end.
-    fn check(&mut self) -> Result<(), Error> {
+impl Target {
+    /// Records whether the process has ended.
+    fn update(&mut self) -> Result<(), Error> {
         self.ended = self.ended
             || match &self.handle {
                 Some(handle) => handle.exited()?,
@@ -351,8 +370,8 @@ impl Known {
         Ok(())
     }
 
-    /// Holds the process first, then asks again whether it belongs.
-    fn hold(&mut self, evidence: &Evidence) -> Result<Option<&Handle>, Error> {
+    /// Opens a handle, unless the process is no longer a member; the check runs while the handle is open.
+    fn open_handle(&mut self, evidence: &Evidence) -> Result<Option<&Handle>, Error> {
         if self.handle.is_none() {
             let member = &self.member;
             self.handle = Handle::open_if(member.id, |now| still_belongs(evidence, member, now))?;

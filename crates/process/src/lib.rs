@@ -1,46 +1,45 @@
-//! One operating-system process, identified safely: who it is, what belongs to it, how it is ended
-//! and shown to be gone; the small init of a session and its log writer. The only crate that sends
-//! signals. Synchronous.
+//! Processes of the operating system: identification, inspection, signalling, and proof that they have ended;
+//! also the init and the log writer that run inside a pane. The only crate that sends signals. Synchronous.
 //!
-//! Three rules hold everywhere. A signal goes through a [`handle::Handle`], which holds the process
-//! before its identity is checked, so that a reused number never gets one. Never signalled are pid
-//! 0 and 1, the caller and its ancestors, processes of other users, and the group of anything but
-//! an init's own program. And gone means proved: two empty looks in a row.
+//! Three rules hold everywhere. A signal is sent through a [`handle::Handle`], which is opened before the
+//! identity of the process is checked, so that a reused pid never receives one. Pid 0 and 1, the caller and
+//! its ancestors, processes of other users, and process groups (except that of an init's own program) are
+//! never signalled. A process tree counts as gone after two consecutive empty scans.
+//!
+//! The modules in the order in which data travels:
+//!
+//! - Identity and handles: `platform` reads the operating system (`/proc`, libproc) into the records of
+//!   `info`; [`identity`] names a process by pid and start time; [`handle`] holds one to signal it and to
+//!   wait for it; [`exits`] reports the exits of many through one descriptor.
+//! - Control groups: [`cgroup`] creates, lists, kills and removes them.
+//! - Trees and scans: [`tree`] takes a snapshot of all processes and finds the members of a session
+//!   incarnation; [`tree::marker_scan`] finds all processes with a tmux-pool environment marker,
+//!   [`tree::listeners`] those that listen on a Unix socket, [`tree::Table`] the descendants to display.
+//! - Signals: [`kill`] ends a tree by the TERM/KILL ladder, except the daemons that are exempt.
+//! - Inspection: [`inspect`] reads the foreground program, resource use, unread terminal input and the free
+//!   capacity of the machine.
+//! - Inside a pane: [`init`] (`reaper exec`) runs the program of a session, [`log_writer`] (`reaper log`)
+//!   records its output.
+//! - The pool's own programs: [`runtime`] has their crash points, log files, limits, and ways to start
+//!   children.
 
-pub mod arenas;
-pub mod census;
-pub mod cgroup;
-pub mod crash;
-pub mod dependent;
-pub mod detach;
-pub mod env;
 mod error;
+mod info;
+mod platform;
+
+pub mod cgroup;
 pub mod exits;
-pub mod file;
 pub mod handle;
 pub mod identity;
 pub mod init;
+pub mod inspect;
 pub mod kill;
-pub mod ladder;
-pub mod limits;
 pub mod log_writer;
-pub mod logfile;
-mod look;
-pub mod machine;
-mod marks;
-pub mod place;
-pub mod proc;
-pub mod serve;
-pub mod spare;
+pub mod runtime;
+pub mod tree;
+
 #[cfg(test)]
 mod testing;
-pub mod tree;
-pub mod unread;
-pub mod usage;
-pub mod vitals;
-
-#[cfg_attr(target_os = "linux", path = "linux.rs")]
-#[cfg_attr(target_os = "macos", path = "macos.rs")]
-mod platform;
 
 pub use error::Error;
+pub use platform::proc;

@@ -1,111 +1,104 @@
-//! `reaper log DIR`: writes what a pane prints to the files of its session's log ([`protocol::logs`]).
+//! `reaper log DIR`: writes the output of a pane to the files of its session's log ([`protocol::logs`]).
 //!
-//! Whatever happens to the disk, the writer goes on reading: a pane must never wait for its log. What
-//! is kept is bounded: each file has a fixed share, and the oldest part goes when there are too many.
+//! The writer keeps reading whatever happens to the disk: a pane must never wait for its log. The size of the
+//! log is bounded: each file has a fixed share, and the oldest part is dropped when there are too many.
+//!
+//! In the order in which output travels: `stdin_reader` reads it, `copy` writes it and counts losses,
+//! `rotating_log` is the log as one stream; `directory`, `log_parts` and `access` are its files, [`times`]
+//! the index of when which byte was written, `compress` the thread that compresses earlier parts.
+//! `writer_options` parses the command line.
 
+mod access;
 mod compress;
 mod copy;
-mod files;
-mod input;
-mod log;
-mod options;
+mod directory;
+mod log_parts;
+mod rotating_log;
+mod stdin_reader;
 pub mod times;
+mod writer_options;
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use nix::fcntl::OFlag;
 use nix::sys::signal::{SigHandler, Signal, signal};
 use protocol::logs;
 
-pub use files::{Part, Parts};
-pub use options::Options;
+use crate::platform;
+use access::is_locked;
+use directory::LogDir;
+use rotating_log::RotatingLog;
 
-use crate::file;
-use files::Files;
-use log::Log;
+pub use access::open_file;
+pub use log_parts::{Part, Parts};
+pub use writer_options::WriterOptions;
 
-/// Ended by the end of its input alone; a full disk or a file size limit is handled, not died of.
+/// Ignored signals: only the end of its input ends the writer, and it handles a full disk or a file size
+/// limit itself.
 const IGNORED: [Signal; 5] =
     [Signal::SIGHUP, Signal::SIGINT, Signal::SIGTERM, Signal::SIGPIPE, Signal::SIGXFSZ];
-/// What a log writer is called in a list of processes.
+/// Name of a log writer in process listings.
 const NAME: &[u8] = b"pool-log";
-/// How long a log that cannot be opened is tried again.
-const OPEN_LIMIT: Duration = Duration::from_secs(60);
-const RETRY: Duration = Duration::from_millis(10);
+/// Total time of attempts to open the log.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(60);
+const RETRY_PAUSE: Duration = Duration::from_millis(10);
 
-/// Appends standard input to the log until its end. The directory is made (0700) where it is
-/// missing, the files too (0600).
+/// Appends standard input to the log until its end. Creates the directory (0700) and the files (0600) if they
+/// are missing.
 ///
 /// # Errors
-/// Where the log cannot be opened, or standard input cannot be read. A write that fails is no
-/// error: what is lost is counted, and the log says so once it can be written again.
-pub fn write_log(options: &Options) -> io::Result<()> {
-    crate::init::be_called(NAME);
+/// The log cannot be opened, or standard input cannot be read. A failed write is not an error: lost bytes are
+/// counted, and a notice is written to the log once that is possible again.
+pub fn write_log(options: &WriterOptions) -> io::Result<()> {
+    platform::set_process_name(NAME);
     ignore_signals()?;
-    let pieces = input::pieces(io::stdin())?;
-    let (_present, mut log) = open(options)?;
-    let result = copy::copy(pieces, &mut log);
-    log.end();
+    let chunks = stdin_reader::read_chunks(io::stdin())?;
+    let (_presence, mut log) = open(options)?;
+    let result = copy::copy(chunks, &mut log);
+    log.finish();
     result
 }
 
-/// Whether a writer of this log runs.
+/// True if a writer of this log is running.
 #[must_use]
 pub fn has_writer(dir: &Path) -> bool {
-    [logs::LOCK, logs::CURRENT].iter().any(|name| is_held(&dir.join(name)))
+    [logs::LOCK, logs::CURRENT].iter().any(|name| is_locked(&dir.join(name)))
 }
 
-/// Opens a file of a log to read it. What a session put in its place is neither waited for nor followed.
+/// Empties a log, also while it is being written. Offsets continue.
 ///
 /// # Errors
-/// It cannot be opened, or is a symbolic link or no regular file.
-pub fn open_file(path: &Path) -> io::Result<File> {
-    open_as(OpenOptions::new().read(true), path)
-}
-
-/// The same, as these options say.
-fn open_as(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
-    file::open_regular(options, OFlag::O_NOFOLLOW, path).map(|(file, _)| file)
-}
-
-/// Empties a log, whether it is being written or not. Offsets go on.
-///
-/// # Errors
-/// Somebody holds its lock, or a file cannot be renamed, made or removed; what is left is in order.
+/// Another process holds its lock, or a file cannot be renamed, created or removed; what is left is
+/// consistent.
 pub fn clear(dir: &Path) -> io::Result<()> {
-    let files = match Files::open(dir) {
+    let files = match LogDir::open(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         opened => opened?,
     };
-    let _held = files.lock()?;
+    let _lock = files.lock()?;
     files.clear()
 }
 
-/// The lock that says that a writer is there, and the log. Tried again for a while where the machine
-/// lacks something, or somebody holds the lock: what comes meanwhile is read and, beyond some of it, counted.
-fn open(options: &Options) -> io::Result<(File, Log)> {
-    let deadline = Instant::now() + OPEN_LIMIT;
+/// Opens the lock that announces the writer, and the log. Retries for a while if a resource is exhausted or
+/// another process holds the lock; meanwhile the input is buffered and, beyond the buffer, counted as lost.
+fn open(options: &WriterOptions) -> io::Result<(File, RotatingLog)> {
+    let deadline = Instant::now() + OPEN_TIMEOUT;
     loop {
-        match Files::make(&options.dir).and_then(|files| Ok((files.announce()?, Log::open(files, options)?)))
-        {
-            Err(_) if Instant::now() < deadline => std::thread::sleep(RETRY),
+        let opened = LogDir::create(&options.dir)
+            .and_then(|files| Ok((files.announce_writer()?, RotatingLog::open(files, options)?)));
+        match opened {
+            Err(_) if Instant::now() < deadline => std::thread::sleep(RETRY_PAUSE),
             result => return result,
         }
     }
 }
 
-/// Whether somebody holds a lock on it.
-fn is_held(path: &Path) -> bool {
-    open_file(path).is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
-}
-
-#[expect(unsafe_code, reason = "dispositions have no safe interface")]
+#[expect(unsafe_code, reason = "signal dispositions have no safe interface")]
 fn ignore_signals() -> io::Result<()> {
     for number in IGNORED {
-        // SAFETY: no handler is installed that could run.
+        // SAFETY: no handler is installed.
         unsafe { signal(number, SigHandler::SigIgn) }?;
     }
     Ok(())

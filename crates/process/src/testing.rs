@@ -1,10 +1,10 @@
-//! What the unit tests share.
+//! Helpers of the unit tests.
 
 use std::ops::{Deref, DerefMut};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-/// Long enough for any machine: reached only by a test that fails.
+/// Time limit of a condition, long enough for a slow machine; only a failing test reaches it.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
 pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
@@ -15,7 +15,7 @@ pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// A child that ends with its test, also where that fails.
+/// A child process that is killed at the end of its test, also if the test fails.
 pub(crate) struct Running(Child);
 
 impl Running {
@@ -44,13 +44,13 @@ impl Drop for Running {
     }
 }
 
-/// A control group of the test's own, with all below it; both end with the test.
+/// A control group of the test's own; it and its descendants are removed at the end of the test.
 #[cfg(target_os = "linux")]
 pub(crate) struct Scratch(pub(crate) std::path::PathBuf);
 
 #[cfg(target_os = "linux")]
 impl Scratch {
-    /// `None`, and a word about it, where none can be made.
+    /// Creates the group; `None`, with a message, if that is not possible here.
     pub(crate) fn new() -> Option<Self> {
         use std::sync::atomic::{AtomicU32, Ordering};
         static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -67,7 +67,7 @@ impl Scratch {
         }
     }
 
-    /// A process in the group at `path`, which is made where it is missing.
+    /// Starts a process in the group at `path`, which is created if it is missing.
     pub(crate) fn run(path: &std::path::Path, command: &mut Command) -> Running {
         std::fs::create_dir_all(path).unwrap();
         let child = Running::start(command);

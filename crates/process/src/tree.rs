@@ -1,217 +1,208 @@
-//! Which processes belong to one incarnation of a session. Three nets, because each alone leaks:
-//! descent from the init (which inherits every orphan where there are subreapers), the init's
-//! terminal session, and the tag in the environment that a process was started with. Whatever
-//! descends from a member is a member. Where the incarnation has a control group, that is a fourth
-//! one without a hole.
+//! Finds the processes that belong to one incarnation of a session. There are three criteria, because a
+//! process can escape any single one: descent from the init (which adopts every orphan on systems with
+//! subreapers), the init's terminal session, and the tag in the initial environment. A descendant of a member
+//! is a member. The control group, if the incarnation has one, is a fourth criterion that no process escapes.
 //!
-//! A controlling terminal and a process group need no net of their own: the kernel gives each to one
-//! session, so whatever shares them is in the session. A session whose leader has gone is believed
-//! only by a tag, even where the leader was our init: when its last process ended, its number became
-//! free for a stranger's session, the leader of which may have gone too.
+//! Controlling terminal and process group are no separate criteria: the kernel confines each to one session,
+//! so the session covers them. A session whose leader has gone counts only if a process in it has the tag,
+//! even if the leader was our init: once its last process has ended its id can be reused by an unrelated
+//! session, whose leader may have gone as well.
 //!
-//! Membership looks at these alone: a member that serves a socket (a tmux server that an agent
-//! started for itself, say) is a member like any other. Callers that must spare one name it as
-//! protected, when nothing belongs merely because it descends from that one, or say what is to be
-//! spared ([`crate::spare`]).
+//! There are no other criteria: a member that listens on a socket, such as a tmux server that an agent
+//! started for itself, is a member like any other. A caller excludes a process by naming it as protected,
+//! which also excludes what belongs only as its descendant, or by an exemption ([`crate::kill::Exemption`]).
+//!
+//! `evidence` has the known facts about an incarnation, `markers` those in a process's environment,
+//! `snapshot` the processes of the machine. The other modules are further uses of these: `marker_scan`,
+//! `listeners`, `process_table`.
 
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use nix::unistd::getuid;
-use protocol::ids::{ProcId, Tag};
+use protocol::ids::ProcId;
 use protocol::text::OsBytes;
 
-use crate::identity::{Glance, Process, State};
-use crate::look::{self, Look, Seen};
-use crate::marks::Marks;
+use crate::info::{BasicInfo, Process, State};
 use crate::{cgroup, platform};
 
-mod table;
+mod evidence;
+pub mod listeners;
+pub mod marker_scan;
+mod markers;
+mod process_table;
+pub(crate) mod snapshot;
 
-pub use table::{Background, Table, processes};
+pub use evidence::Evidence;
+pub use process_table::{Background, Table, processes};
 
-/// What is known of an incarnation.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Evidence {
-    /// Its init, or the program of an adopted pane.
-    pub init: Option<ProcId>,
-    /// The session that its init leads. Believed only where the leader is still the init, or
-    /// where a tagged process is in it: session numbers are reused like process numbers.
-    pub sid: Option<u32>,
-    /// Its tag.
-    pub tag: Tag,
-    /// Its control group. Believed only where it is named for the tag.
-    pub cgroup: Option<PathBuf>,
-    /// The socket of its pool, where another pool may use the same tag: the tag is believed only along with
-    /// this in `POOL_SOCKET`.
-    pub socket: Option<PathBuf>,
-}
+use markers::Markers;
+use snapshot::{Snapshot, SnapshotEntry};
 
-impl Evidence {
-    /// The control group in which all belongs.
-    #[must_use]
-    pub fn group(&self) -> Option<&Path> {
-        let named = |path: &Path| path.file_name().is_some_and(|name| name == self.tag.to_string().as_str());
-        self.cgroup.as_deref().filter(|path| named(path))
-    }
-}
-
-/// Why a process belongs.
+/// The criterion by which a process is a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Via {
-    /// It is the init.
+    /// The init itself.
     Init,
-    /// It descends from the init or from another member.
+    /// Descent from the init or from another member.
     Descent,
-    /// Its environment has the tag.
+    /// The tag in its environment.
     Tag,
-    /// It is in the init's session.
+    /// The init's terminal session.
     Session,
-    /// It is in the control group.
+    /// The control group.
     Group,
 }
 
-/// A process that belongs; never a zombie.
+/// A process that belongs to an incarnation; never a zombie.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
-    /// Which.
+    /// Its identity.
     pub id: ProcId,
-    /// Its parent when it was seen.
+    /// Parent pid at the time of the snapshot.
     pub ppid: u32,
-    /// Its name.
+    /// Program name as the kernel keeps it.
     pub comm: OsBytes,
-    /// What it was doing when it was seen.
+    /// Run state at the time of the snapshot.
     pub state: State,
-    /// Why it belongs.
+    /// The criterion that it meets.
     pub via: Via,
 }
 
-/// The live processes that belong, by number, after one look at the whole machine. Left out are the
-/// caller and its ancestors, pid 0 and 1, the processes of other users, and those `protected`.
+/// Returns the living members, ordered by pid, as of one snapshot of the machine. Excludes the caller and its
+/// ancestors, pid 0 and 1, processes of other users, and those `protected`.
 ///
 /// # Errors
-/// Where the list of processes cannot be had; one that cannot be read is left out.
+/// The processes cannot be listed; a process that cannot be read is omitted.
 pub fn members(evidence: &Evidence, protected: &[u32]) -> io::Result<Vec<Member>> {
-    Ok(family(evidence, protected)?.members)
+    Ok(membership(evidence, protected)?.members)
 }
 
-/// The same, with the look that it is from.
-pub(crate) fn family(evidence: &Evidence, protected: &[u32]) -> io::Result<Family> {
+/// Like [`members`], with the snapshot and the criteria of every match.
+pub(crate) fn membership(evidence: &Evidence, protected: &[u32]) -> io::Result<Membership> {
     let mine = getuid().as_raw();
     let failed = Cell::new(None);
     let is_ours = |pid| match platform::uid(pid) {
-        // What has ended since was found nevertheless.
+        // A process that has ended since the snapshot still counts as found.
         Ok(uid) => uid.is_none_or(|uid| uid == mine),
-        Err(error) if look::is_denied(&error) => false,
+        Err(error) if snapshot::is_denied(&error) => false,
         Err(error) => {
             failed.set(Some(error));
             false
         }
     };
     let (me, is_ours) = (std::process::id(), &is_ours);
-    let nets = |grouped| Nets { evidence, protected, grouped, me, is_ours };
-    // What outruns a look is ended with its group: only that nothing is left needs a whole one.
-    let found = |look: &Look| {
-        let seen = evidence.group().is_some().then(|| grouped(evidence).ok()).flatten();
-        let members = seen.map(|grouped| nets(grouped).catch(look).1);
+    let search = |in_group| MemberSearch { evidence, protected, in_group, me, is_ours };
+    // With a control group a partial snapshot suffices while there are members: a process that evades the
+    // snapshot is killed with its group. Only the proof that none is left needs a complete one.
+    let has_members = |snapshot: &Snapshot| {
+        let in_group = evidence.group().is_some().then(|| group_pids(evidence).ok()).flatten();
+        let members = in_group.map(|in_group| search(in_group).run(snapshot).1);
         members.is_some_and(|members| members.iter().any(|member| member.via != Via::Init))
     };
-    let look = look::shared(&found)?;
-    let (reasons, members, foreign) = nets(grouped(evidence)?).catch(&look);
-    // Whose a process is, is not known for want of descriptors, say.
+    let snapshot = snapshot::shared(&has_members)?;
+    let (matches, members, foreign) = search(group_pids(evidence)?).run(&snapshot);
+    // The owner of a process could not be read, for example because descriptors are exhausted.
     failed.take().map_or(Ok(()), Err)?;
-    Ok(Family { look, reasons, members, foreign })
+    Ok(Membership { snapshot, matches, members, foreign })
 }
 
-/// What belongs to an incarnation.
+/// The processes that belong to an incarnation.
 #[derive(Debug)]
-pub(crate) struct Family {
-    pub(crate) look: Arc<Look>,
-    /// Of all that is in one of the nets, also of what must not be touched.
-    pub(crate) reasons: HashMap<u32, Via>,
-    /// By number.
+pub(crate) struct Membership {
+    pub(crate) snapshot: Arc<Snapshot>,
+    /// Criterion of every process that meets one, those that must not be signalled included; by pid.
+    pub(crate) matches: HashMap<u32, Via>,
+    /// Ordered by pid.
     pub(crate) members: Vec<Member>,
-    /// Those that would be members, and are another user's now.
+    /// Processes that would be members, but now belong to another user.
     pub(crate) foreign: Vec<Member>,
 }
 
-fn grouped(evidence: &Evidence) -> io::Result<HashSet<u32>> {
+/// Returns the pids in the control group; empty if there is none.
+fn group_pids(evidence: &Evidence) -> io::Result<HashSet<u32>> {
     let pids = evidence.group().map(cgroup::processes).transpose()?;
     Ok(pids.unwrap_or_default().into_iter().collect())
 }
 
-/// Whether the reason for which a member was found holds now; asked while the process is held, so
-/// that no stranger is taken for it.
+/// True if the criterion by which a member was found still holds. Called while a handle of the process is
+/// open, so that an unrelated process with the same pid is not mistaken for it.
 pub(crate) fn still_belongs(evidence: &Evidence, member: &Member, now: &Process) -> bool {
-    let inherited = evidence.init.is_some_and(|init| init.pid == now.ppid);
+    let adopted = evidence.init.is_some_and(|init| init.pid == now.ppid);
     match member.via {
         Via::Init => evidence.init == Some(now.id),
-        Via::Descent => now.ppid == member.ppid || inherited,
-        Via::Tag => Marks::of(now.id.pid).is_ok_and(|marks| marks.is_some_and(|marks| marks.name(evidence))),
+        Via::Descent => now.ppid == member.ppid || adopted,
+        Via::Tag => Markers::read(now.id.pid).is_ok_and(|markers| has_tag(markers.as_ref(), evidence)),
         Via::Session => evidence.sid == Some(now.sid),
-        Via::Group => cgroup::has(evidence.tag, now.id.pid),
+        Via::Group => cgroup::contains(evidence.tag, now.id.pid),
     }
 }
 
-/// The nets that are cast over a look.
-struct Nets<'a> {
+fn has_tag(markers: Option<&Markers>, evidence: &Evidence) -> bool {
+    markers.is_some_and(|markers| markers.match_incarnation(evidence))
+}
+
+/// Application of the criteria to a snapshot.
+struct MemberSearch<'a> {
     evidence: &'a Evidence,
     protected: &'a [u32],
-    grouped: HashSet<u32>,
+    /// Pids in the control group.
+    in_group: HashSet<u32>,
+    /// Pid of the caller.
     me: u32,
     is_ours: &'a dyn Fn(u32) -> bool,
 }
 
-impl Nets<'_> {
-    /// What is in one of them and why, and of that the members, and those that are another user's.
-    fn catch(&self, look: &Look) -> (HashMap<u32, Via>, Vec<Member>, Vec<Member>) {
-        let mut found = self.roots(look);
+impl MemberSearch<'_> {
+    /// Returns the criterion of every match, the members, and the matches that belong to other users.
+    fn run(&self, snapshot: &Snapshot) -> (HashMap<u32, Via>, Vec<Member>, Vec<Member>) {
+        let mut found = self.direct_matches(snapshot);
         found.retain(|pid, _| !self.protected.contains(pid));
-        self.descend(look, &mut found);
-        let exempt = self.exempt(look);
-        let caught = found.iter().filter_map(|(pid, via)| Some((look.all.get(pid)?, *via)));
-        let caught = caught.filter(|(seen, _)| seen.now.is_alive() && !exempt.contains(&seen.now.id.pid));
-        let mut members: Vec<Member> = caught.map(|(seen, via)| member(&seen.now, via)).collect();
+        self.add_descendants(snapshot, &mut found);
+        let excluded = self.excluded(snapshot);
+        let entries = found.iter().filter_map(|(pid, via)| Some((&snapshot.entries.get(pid)?.info, *via)));
+        let living = entries.filter(|(info, _)| info.is_alive() && !excluded.contains(&info.id.pid));
+        let mut members: Vec<Member> = living.map(|(info, via)| member(info, via)).collect();
         members.sort_by_key(|member| member.id);
         let (members, foreign) = members.into_iter().partition(|member| (self.is_ours)(member.id.pid));
         (found, members, foreign)
     }
 
-    /// Those that belong for a reason of their own.
-    fn roots(&self, look: &Look) -> HashMap<u32, Via> {
-        let sid = self.evidence.sid.filter(|sid| *sid > 1 && self.session_is_ours(look, *sid));
-        let why = |seen: &Seen| {
-            if self.evidence.init == Some(seen.now.id) {
+    /// Returns the processes that meet a criterion other than descent.
+    fn direct_matches(&self, snapshot: &Snapshot) -> HashMap<u32, Via> {
+        let sid = self.evidence.sid.filter(|sid| *sid > 1 && self.session_is_ours(snapshot, *sid));
+        let criterion = |entry: &SnapshotEntry| {
+            if self.evidence.init == Some(entry.info.id) {
                 Some(Via::Init)
-            } else if self.grouped.contains(&seen.now.id.pid) {
+            } else if self.in_group.contains(&entry.info.id.pid) {
                 Some(Via::Group)
-            } else if self.is_tagged(seen) {
+            } else if self.is_tagged(entry) {
                 Some(Via::Tag)
             } else {
-                (sid == Some(seen.now.sid)).then_some(Via::Session)
+                (sid == Some(entry.info.sid)).then_some(Via::Session)
             }
         };
-        look.all.values().filter_map(|seen| Some((seen.now.id.pid, why(seen)?))).collect()
+        let entries = snapshot.entries.values();
+        entries.filter_map(|entry| Some((entry.info.id.pid, criterion(entry)?))).collect()
     }
 
-    fn is_tagged(&self, seen: &Seen) -> bool {
-        seen.marks.as_ref().is_some_and(|marks| marks.name(self.evidence))
+    fn is_tagged(&self, entry: &SnapshotEntry) -> bool {
+        has_tag(entry.markers.as_deref(), self.evidence)
     }
 
-    fn session_is_ours(&self, look: &Look, sid: u32) -> bool {
-        match look.all.get(&sid) {
-            Some(leader) => self.evidence.init == Some(leader.now.id) || self.is_tagged(leader),
-            None => look.all.values().any(|seen| seen.now.sid == sid && self.is_tagged(seen)),
+    fn session_is_ours(&self, snapshot: &Snapshot, sid: u32) -> bool {
+        match snapshot.entries.get(&sid) {
+            Some(leader) => self.evidence.init == Some(leader.info.id) || self.is_tagged(leader),
+            None => snapshot.entries.values().any(|entry| entry.info.sid == sid && self.is_tagged(entry)),
         }
     }
 
-    /// Adds what descends from those found, through processes of other users but not through the
-    /// caller (unless it is the init itself) or a protected process.
-    fn descend(&self, look: &Look, found: &mut HashMap<u32, Via>) {
-        let children = look.children();
+    /// Adds the descendants of the matches, also through processes of other users, but not through the caller
+    /// (unless it is the init itself) or a protected process.
+    fn add_descendants(&self, snapshot: &Snapshot, found: &mut HashMap<u32, Via>) {
+        let children = snapshot.children();
         let mut todo: Vec<u32> = found.keys().copied().collect();
         while let Some(parent) = todo.pop() {
             if parent == self.me && found.get(&parent) != Some(&Via::Init) {
@@ -226,33 +217,33 @@ impl Nets<'_> {
         }
     }
 
-    fn exempt(&self, look: &Look) -> HashSet<u32> {
-        let mut exempt: HashSet<u32> = self.protected.iter().copied().collect();
-        exempt.extend([0, 1]);
-        exempt.extend(line(self.me, |pid| look.all.get(&pid).map(|seen| seen.now.ppid)));
-        exempt
+    /// Returns the pids that are never members.
+    fn excluded(&self, snapshot: &Snapshot) -> HashSet<u32> {
+        let mut excluded: HashSet<u32> = self.protected.iter().copied().collect();
+        excluded.extend([0, 1]);
+        excluded.extend(ancestry(self.me, |pid| snapshot.entries.get(&pid).map(|entry| entry.info.ppid)));
+        excluded
     }
 }
 
-/// A process and its ancestors.
-fn line(pid: u32, parent: impl Fn(u32) -> Option<u32>) -> HashSet<u32> {
-    let mut line = HashSet::new();
+/// Returns a process and its ancestors.
+fn ancestry(pid: u32, parent: impl Fn(u32) -> Option<u32>) -> HashSet<u32> {
+    let mut ancestry = HashSet::new();
     let mut next = Some(pid);
-    while let Some(pid) = next.filter(|pid| line.insert(*pid)) {
+    while let Some(pid) = next.filter(|pid| ancestry.insert(*pid)) {
         next = parent(pid);
     }
-    line
+    ancestry
 }
 
-/// The caller and its ancestors now.
-pub(crate) fn own_line() -> HashSet<u32> {
-    line(std::process::id(), |pid| Some(platform::glance(pid).ok()??.ppid))
+/// Returns the calling process and its current ancestors.
+pub(crate) fn own_ancestry() -> HashSet<u32> {
+    ancestry(std::process::id(), |pid| Some(platform::basic_info(pid).ok()??.ppid))
 }
 
-fn member(now: &Glance, via: Via) -> Member {
-    Member { id: now.id, ppid: now.ppid, comm: now.comm.clone(), state: now.state, via }
+fn member(info: &BasicInfo, via: Via) -> Member {
+    Member { id: info.id, ppid: info.ppid, comm: info.comm.clone(), state: info.state, via }
 }
 
 #[cfg(test)]
-#[path = "tree_tests.rs"]
 mod tests;

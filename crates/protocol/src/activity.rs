@@ -1,6 +1,4 @@
-//! What a session's agent is doing, and how that is known.
-
-mod rest;
+//! The activity of a session's agent and the source of that knowledge.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,60 +6,58 @@ use crate::ids::Tag;
 use crate::text::OsBytes;
 use crate::time::Timestamp;
 
-pub use rest::DROWSY_AFTER_MS;
-
-/// The longest text of what is asked of a person, in bytes.
+/// Maximum length of [`Ask::text`], in bytes.
 pub const ASK_MAX: usize = 4096;
 
-/// What the agent of a running session is doing.
+/// The activity of the agent in a running session.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Activity {
-    /// What it is.
+    /// The state.
     pub state: ActivityState,
-    /// How that is known.
+    /// The source from which the state was derived.
     pub source: Source,
-    /// Since when it is so.
+    /// Time of the last change of the state.
     pub since: Timestamp,
-    /// What is asked of a person, while that is what it waits for.
+    /// The question to a person, while the agent waits for its answer.
     pub ask: Option<Ask>,
-    /// A sentence for people: the tool it runs, the error it met.
+    /// A sentence for people: the tool in use, or the error.
     pub detail: Option<String>,
-    /// It has used up what it may, until then.
+    /// The end of the usage limit that the agent has reached.
     pub limited_until: Option<Timestamp>,
-    /// The incarnation that this is about.
+    /// The incarnation described.
     pub tag: Option<Tag>,
 }
 
-/// What an agent can be doing.
+/// The states of an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ActivityState {
-    /// Waits for the next prompt.
+    /// The agent waits for the next prompt.
     Idle,
-    /// Works.
+    /// The agent works on a turn.
     Busy,
-    /// Waits for a person.
+    /// The agent waits for a person.
     Attention,
-    /// Its last turn failed.
+    /// The last turn failed.
     Error,
-    /// Nothing tells.
+    /// No source tells the state.
     #[default]
     Unknown,
 }
 
 impl ActivityState {
-    /// All of them.
+    /// All states, in wire order.
     pub const ALL: [Self; 5] = [Self::Idle, Self::Busy, Self::Attention, Self::Error, Self::Unknown];
 
-    /// Whether it is in the middle of a turn.
+    /// True if the agent is in the middle of a turn.
     #[must_use]
     pub fn is_at_work(self) -> bool {
         matches!(self, Self::Busy | Self::Attention)
     }
 
-    /// The word for it.
+    /// Returns the name used in JSON and on the command line.
     #[must_use]
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Idle => "idle",
             Self::Busy => "busy",
@@ -72,33 +68,33 @@ impl ActivityState {
     }
 }
 
-/// How an activity is known, the best first.
+/// Sources of an activity, the most reliable first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
-    /// The agent's own hook said so.
+    /// A hook of the agent.
     Hook,
-    /// The agent's own record of the conversation.
+    /// The transcript that the agent writes of its conversation.
     Transcript,
-    /// What the program tells the terminal: marks of prompts (OSC 133), the bell.
+    /// Terminal sequences of the program: prompt marks (OSC 133) and the bell.
     Terminal,
-    /// What runs in the foreground of the terminal.
+    /// The program in the foreground of the terminal.
     Process,
-    /// Whether it writes.
+    /// The presence or absence of terminal output.
     Output,
-    /// How the screen looks.
+    /// The text on the screen.
     Screen,
-    /// What became of a message.
+    /// The outcome of a message.
     Queue,
-    /// Nothing.
+    /// No source.
     #[default]
     Nothing,
 }
 
 impl Source {
-    /// The word for it.
+    /// Returns the name used in JSON and on the command line.
     #[must_use]
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Hook => "hook",
             Self::Transcript => "transcript",
@@ -112,42 +108,42 @@ impl Source {
     }
 }
 
-/// What is asked of a person.
+/// A question that a person has to answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ask {
-    /// Tells it from every other of its session.
-    #[serde(with = "crate::wide")]
+    /// Identifies the question within its session.
+    #[serde(with = "crate::u64_string")]
     pub id: u64,
-    /// What kind of thing.
+    /// The kind of question.
     pub kind: AskKind,
-    /// What exactly, at most [`ASK_MAX`] bytes. Of questions that can be answered, a line each.
+    /// The question, at most [`ASK_MAX`] bytes. Questions that `approve` can answer have one line each.
     pub text: String,
-    /// The tool that it wants to use, where it asks for a permission.
+    /// The tool that needs a permission, for [`AskKind::Permission`].
     pub tool: Option<String>,
-    /// Whether `approve` can answer it: the agent's hook waits for that.
+    /// True if `approve` can answer it, because the agent's hook waits for the answer.
     pub answerable: bool,
 }
 
-/// What kind of thing is asked.
+/// The kinds of questions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AskKind {
-    /// May it use a tool?
+    /// Permission to use a tool.
     Permission,
-    /// A question of the agent's own.
+    /// A question that the agent asks in the course of its work.
     Question,
-    /// A dialog at the start: trust this directory, log in, …
+    /// A dialog at the agent's start, such as trust in the directory, or a login.
     Dialog,
-    /// It rang the bell.
+    /// The terminal's bell.
     Bell,
-    /// What became of a message is not known: `queue resolve`.
+    /// A message in doubt, to be settled with `queue resolve`.
     Message,
 }
 
 impl AskKind {
-    /// The word for it.
+    /// Returns the name used in JSON and on the command line.
     #[must_use]
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Permission => "permission",
             Self::Question => "question",
@@ -158,19 +154,19 @@ impl AskKind {
     }
 }
 
-/// What is known of an agent beside its activity.
+/// Facts about an agent besides its activity.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Notes {
-    /// The incarnation whose hooks were heard.
+    /// The incarnation whose hooks have reported.
     pub hooked: Option<Tag>,
-    /// When its newest hook began.
+    /// Start time of the newest hook.
     pub heard_at: Option<Timestamp>,
-    /// The agent's own record of the conversation.
+    /// Path of the transcript that the agent writes of its conversation.
     pub transcript: Option<OsBytes>,
-    /// Tokens of the conversation, where that is known.
+    /// Number of tokens in the conversation, if known.
     pub tokens: Option<u64>,
-    /// The skill that was last asked for or used.
+    /// The skill that was last requested or used.
     pub skill: Option<String>,
-    /// How often it was taken up again after a usage limit, since it last finished a turn.
+    /// Number of resumptions after a usage limit since the last completed turn.
     pub resumes: u32,
 }

@@ -1,4 +1,4 @@
-//! Frames and connections under tokio: for `poold` and `tmux-watch`. Feature `aio`.
+//! Frames and connections on tokio, for `poold` and `tmux-watch` (feature `aio`).
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -13,22 +13,22 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::UnixStream;
 
 use crate::connect::{self, CONNECT_TIMEOUT, ConnectError, RETRY_PAUSE, TransportError};
-use crate::frame::{self, CHUNK, FrameError, Incoming, PREFIX_LEN};
+use crate::frame::{self, CHUNK, FrameBuffer, FrameError, PREFIX_LEN};
 use crate::hello::{Hello, Welcome};
 use crate::peer::{self, Peer, PeerError};
 
-/// The half of a connection that is read.
+/// The reading half of a connection.
 pub type ReadHalf = tokio::net::unix::OwnedReadHalf;
-/// The half that is written; dropping it ends the stream for the peer.
+/// The writing half of a connection. Dropping it ends the stream for the peer.
 pub type WriteHalf = tokio::net::unix::OwnedWriteHalf;
 
-/// The next payload, or `None` where the stream ended between two frames. Memory grows with the
-/// bytes that come, at most [`CHUNK`] ahead of them.
+/// Reads the next payload; returns `None` if the stream ended between two frames. Memory grows with the bytes
+/// received, at most [`CHUNK`] ahead of them.
 ///
-/// Not safe to cancel half-way: in a `select!` use a [`FrameReader`].
+/// Not cancellation-safe: in a `select!` use a [`FrameReader`].
 ///
 /// # Errors
-/// A length that is not allowed, an end within a frame, and what the stream reports.
+/// An invalid length, an end of the stream within a frame, or an I/O error.
 pub async fn read_payload<R: AsyncRead + Unpin>(reader: &mut R) -> Result<Option<Vec<u8>>, FrameError> {
     let mut prefix = Vec::with_capacity(PREFIX_LEN);
     while prefix.len() < PREFIX_LEN {
@@ -51,10 +51,10 @@ pub async fn read_payload<R: AsyncRead + Unpin>(reader: &mut R) -> Result<Option
     Ok(Some(payload))
 }
 
-/// Writes a value as one frame. Not safe to cancel half-way.
+/// Writes a value as one frame. Not cancellation-safe.
 ///
 /// # Errors
-/// A value that does not fit a frame, and what the stream reports.
+/// A value that does not fit a frame, or an I/O error.
 pub async fn write_frame<W: AsyncWrite + Unpin, T: Serialize + ?Sized>(
     writer: &mut W,
     value: &T,
@@ -63,20 +63,20 @@ pub async fn write_frame<W: AsyncWrite + Unpin, T: Serialize + ?Sized>(
     Ok(writer.flush().await?)
 }
 
-/// Reads frames; [`FrameReader::next`] may be cancelled at any time and loses nothing.
+/// A cancellation-safe reader of frames: a cancelled [`FrameReader::next`] loses no bytes.
 #[derive(Debug)]
 pub struct FrameReader<R> {
     reader: R,
-    incoming: Incoming,
+    incoming: FrameBuffer,
 }
 
 impl<R: AsyncRead + Unpin> FrameReader<R> {
-    /// Reads from here.
+    /// Creates a reader of this stream.
     pub fn new(reader: R) -> Self {
-        Self { reader, incoming: Incoming::default() }
+        Self { reader, incoming: FrameBuffer::default() }
     }
 
-    /// As [`read_payload`].
+    /// Reads the next payload, as [`read_payload`] does.
     ///
     /// # Errors
     /// As [`read_payload`].
@@ -93,17 +93,17 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
     }
 }
 
-/// Connects and says hello, within [`CONNECT_TIMEOUT`].
+/// Connects and completes the handshake within [`CONNECT_TIMEOUT`].
 ///
 /// # Errors
 /// See [`ConnectError`].
 pub async fn connect(path: &Path, hello: &Hello) -> Result<(ReadHalf, WriteHalf, Welcome), ConnectError> {
-    tokio::time::timeout(CONNECT_TIMEOUT, greet(path, hello))
+    tokio::time::timeout(CONNECT_TIMEOUT, handshake(path, hello))
         .await
         .unwrap_or_else(|_| Err(ConnectError::Timeout(path.to_owned())))
 }
 
-async fn greet(path: &Path, hello: &Hello) -> Result<(ReadHalf, WriteHalf, Welcome), ConnectError> {
+async fn handshake(path: &Path, hello: &Hello) -> Result<(ReadHalf, WriteHalf, Welcome), ConnectError> {
     let (mut reader, mut writer) = split(open(path).await?);
     let failed = |error: FrameError| ConnectError::from_transport(path, TransportError::from(error));
     write_frame(&mut writer, hello).await.map_err(failed)?;
@@ -114,13 +114,13 @@ async fn greet(path: &Path, hello: &Hello) -> Result<(ReadHalf, WriteHalf, Welco
     Ok((reader, writer, welcome))
 }
 
-/// A connected socket whose peer is this user.
+/// Connects to a socket and checks that its peer runs as this user.
 async fn open(path: &Path) -> Result<Stream, ConnectError> {
     loop {
         let stream = dial(path).await.map_err(|error| ConnectError::from_io(path, error))?;
         match check_peer(&stream) {
             Ok(_) => return Ok(stream),
-            // The daemon's queue of connections is full: on Linux the socket is then left unconnected.
+            // The daemon's backlog is full. On Linux the socket is then left unconnected.
             Err(PeerError::Io(error)) if error.kind() == io::ErrorKind::NotConnected => {
                 tokio::time::sleep(RETRY_PAUSE).await;
             }
@@ -134,7 +134,7 @@ async fn dial(path: &Path) -> io::Result<Stream> {
     ConnectOptions::new().name(name).connect_tokio().await
 }
 
-/// The peer of an accepted connection, where it runs as this user. Before anything is read.
+/// Returns the peer of an accepted connection if it runs as this user. To be called before anything is read.
 ///
 /// # Errors
 /// See [`PeerError`].
@@ -143,33 +143,32 @@ pub fn check_peer(stream: &Stream) -> Result<Peer, PeerError> {
     peer::check(stream)
 }
 
-/// Both halves of an accepted connection.
+/// Splits an accepted connection into its halves.
 #[must_use]
 pub fn split(stream: Stream) -> (ReadHalf, WriteHalf) {
     let Stream::UdSocket(stream) = stream;
     UnixStream::from(stream).into_split()
 }
 
-/// Listens at a path that must be free: whoever finds a socket of a dead daemon there removes it
-/// first, under the lock. Its mode is 0600, and dropping the listener leaves the file alone. Within
-/// a tokio runtime.
+/// Listens at a path, with mode 0600. The path must be free: the caller, who holds the lock, removes the
+/// socket of a dead daemon first. Dropping the listener does not remove the file. Needs a tokio runtime.
 ///
 /// # Errors
-/// [`io::ErrorKind::AddrInUse`] where the path is taken, and what the system reports.
+/// [`io::ErrorKind::AddrInUse`] if the path is taken, or another I/O error.
 pub fn listen(path: &Path) -> io::Result<Listener> {
     let name = path.to_fs_name::<GenericFilePath>()?;
     let options = ListenerOptions::new().name(name).reclaim_name(false);
     listen_private(options)
 }
 
-/// The mode is on the socket before it is bound: there is no moment at which it is wider.
+/// Sets the mode of the socket before it is bound, so it is never wider.
 #[cfg(target_os = "linux")]
 fn listen_private(options: ListenerOptions<'_>) -> io::Result<Listener> {
     use interprocess::os::unix::local_socket::ListenerOptionsExt;
     options.mode(0o600).create_tokio()
 }
 
-/// No mode can be set before binding here, so the process's umask makes it, for that moment.
+/// Restricts the socket through the process's umask, because no mode can be set before binding here.
 #[cfg(not(target_os = "linux"))]
 fn listen_private(options: ListenerOptions<'_>) -> io::Result<Listener> {
     use nix::sys::stat::{Mode, umask};
@@ -179,10 +178,10 @@ fn listen_private(options: ListenerOptions<'_>) -> io::Result<Listener> {
     listener
 }
 
-/// The listener that a supervisor handed over. Within a tokio runtime.
+/// Takes over a listener passed by a supervisor. Needs a tokio runtime.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidInput`] where it is no listening Unix stream socket.
+/// [`io::ErrorKind::InvalidInput`] if it is no listening Unix stream socket.
 pub fn from_fd(fd: OwnedFd) -> io::Result<Listener> {
     let unix = getsockname::<UnixAddr>(std::os::fd::AsRawFd::as_raw_fd(&fd)).is_ok();
     let stream = getsockopt(&fd, sockopt::SockType) == Ok(SockType::Stream);

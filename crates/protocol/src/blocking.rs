@@ -1,5 +1,5 @@
-//! A connection without a runtime: for `poolctl`, the reaper and scripts. One call at a time, each
-//! under one deadline from its first byte to its last.
+//! A connection without an async runtime, for `poolctl`, the reaper and scripts. It makes one call at a time,
+//! with one deadline from the first byte to the last.
 
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
@@ -15,7 +15,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::connect::{self, CONNECT_TIMEOUT, ConnectError, RETRY_PAUSE, TransportError};
-use crate::frame::{self, CHUNK, FrameError, Incoming};
+use crate::frame::{self, CHUNK, FrameBuffer, FrameError};
 use crate::hello::{Hello, HelloReply, Welcome};
 use crate::ids::{OpId, Tag, Token};
 use crate::job;
@@ -23,18 +23,18 @@ use crate::peer::{self, PeerError};
 use crate::reply::{Frame, Reply, Response};
 use crate::request::{Call, Request};
 
-/// A welcomed connection.
+/// A connection after the handshake.
 #[derive(Debug)]
 pub struct Connection {
     stream: Stream,
-    incoming: Incoming,
+    incoming: FrameBuffer,
     timeout: Option<Duration>,
     calls: u64,
 }
 
 impl Connection {
-    /// Connects and says hello, within [`CONNECT_TIMEOUT`]; calls have that long too until
-    /// [`Connection::set_timeout`] says otherwise.
+    /// Connects and completes the handshake within [`CONNECT_TIMEOUT`], which is also the timeout of each
+    /// call until [`Connection::set_timeout`] changes it.
     ///
     /// # Errors
     /// See [`ConnectError`].
@@ -42,7 +42,8 @@ impl Connection {
         Self::connect_within(path, hello, Some(CONNECT_TIMEOUT))
     }
 
-    /// The same with another limit for this and for each call; `None` waits for ever.
+    /// Connects as [`Connection::connect`] does, with another timeout for the handshake and for each call;
+    /// `None` waits for ever.
     ///
     /// # Errors
     /// See [`ConnectError`].
@@ -53,19 +54,20 @@ impl Connection {
     ) -> Result<(Self, Welcome), ConnectError> {
         let deadline = Deadline::after(timeout);
         let mut connection = Self::open(path, deadline, timeout)?;
-        let welcome = connection.greet(path, frame::encode(hello), deadline)?;
+        let welcome = connection.handshake(path, frame::encode(hello), deadline)?;
         Ok((connection, welcome))
     }
 
-    /// Connects, says hello and asks, all at once: one round trip where [`Connection::connect_within`]
-    /// and [`Connection::call`] take two. The whole may take this long, the welcome at most
+    /// Connects, completes the handshake and makes a call in one round trip ([`Connection::connect_within`]
+    /// and [`Connection::call`] take two). `timeout` covers all of it; the welcome takes at most
     /// [`CONNECT_TIMEOUT`] of it.
     ///
-    /// Only for what changes nothing: where there is no welcome, the daemon may yet do what was asked.
+    /// Only for requests that change nothing: the daemon may carry out the request even if no welcome
+    /// arrives.
     ///
     /// # Errors
-    /// As [`Connection::connect_within`]; within the result, as [`Connection::call`].
-    pub fn connect_and_ask(
+    /// As [`Connection::connect_within`]; the inner result as [`Connection::call`].
+    pub fn connect_and_call(
         path: &Path,
         hello: &Hello,
         timeout: Option<Duration>,
@@ -76,26 +78,26 @@ impl Connection {
         let welcomed = Deadline::after(Some(timeout.unwrap_or(CONNECT_TIMEOUT).min(CONNECT_TIMEOUT)));
         let mut connection = Self::open(path, welcomed, timeout)?;
         let call = Call { id: 1, op: None, lock, request };
-        // A longer one could be cut off by the end of a connection whose hello was refused.
+        // If the hello is refused, the end of the connection could cut off a longer call.
         let along = frame::encode(&call).ok().filter(|call| call.len() <= CHUNK);
         let first = frame::encode(hello).map(|hello| [hello, along.clone().unwrap_or_default()].concat());
-        connection.greet(path, first, welcomed)?;
+        connection.handshake(path, first, welcomed)?;
         let reply = match along {
             None => connection.call(None, call.lock, call.request),
             Some(_) => {
                 connection.calls = call.id;
-                joined(|part| connection.answer(call.id, deadline, part))
+                join_parts(|part| connection.read_answer(call.id, deadline, part))
             }
         };
         Ok((connection, reply))
     }
 
     fn open(path: &Path, deadline: Deadline, timeout: Option<Duration>) -> Result<Self, ConnectError> {
-        Ok(Self { stream: open(path, deadline)?, incoming: Incoming::default(), timeout, calls: 0 })
+        Ok(Self { stream: open(path, deadline)?, incoming: FrameBuffer::default(), timeout, calls: 0 })
     }
 
-    /// Writes these first bytes and reads the welcome.
-    fn greet(
+    /// Writes the first bytes and reads the welcome.
+    fn handshake(
         &mut self,
         path: &Path,
         first: Result<Vec<u8>, FrameError>,
@@ -108,12 +110,12 @@ impl Connection {
         connect::accept(exchange().map_err(|error| ConnectError::from_transport(path, error))?)
     }
 
-    /// How long each call, and each [`Connection::next_frame`], may take in all; `None` for ever.
+    /// Sets the total time allowed for each call and each [`Connection::next_frame`]; `None` waits for ever.
     pub fn set_timeout(&mut self, timeout: Option<Duration>) {
         self.timeout = timeout;
     }
 
-    /// Asks, and waits for the whole answer; what comes in parts is joined.
+    /// Makes a call and waits for the whole answer; joins its parts.
     ///
     /// # Errors
     /// See [`TransportError`]. A refusal is no error here: it is in the reply.
@@ -123,10 +125,11 @@ impl Connection {
         lock: Option<Token>,
         request: Request,
     ) -> Result<Reply, TransportError> {
-        joined(|part| self.call_each(op, lock, request, part))
+        join_parts(|part| self.call_each(op, lock, request, part))
     }
 
-    /// Asks, hands over each part as it comes, and returns the reply, which holds the last part.
+    /// Makes a call, passes each part to `part` as it arrives, and returns the reply, which holds the last
+    /// part.
     ///
     /// # Errors
     /// See [`TransportError`].
@@ -138,12 +141,12 @@ impl Connection {
         part: impl FnMut(Response),
     ) -> Result<Reply, TransportError> {
         let deadline = Deadline::after(self.timeout);
-        let id = self.post(Call { id: 0, op, lock, request }, deadline)?;
-        self.answer(id, deadline, part)
+        let id = self.send_call(Call { id: 0, op, lock, request }, deadline)?;
+        self.read_answer(id, deadline, part)
     }
 
-    /// Reads the answer of the call with this id.
-    fn answer(
+    /// Reads the answer to the call with this id.
+    fn read_answer(
         &mut self,
         id: u64,
         deadline: Deadline,
@@ -153,25 +156,26 @@ impl Connection {
             match self.frame(deadline)? {
                 Frame::Part { id: of, part: next } if of == id => part(next),
                 Frame::Reply { id: of, reply } if of == id => return Ok(reply),
-                // Why the connection ends: the call could not be read.
+                // The reason why the connection ends: the call could not be read.
                 Frame::Reply { id: 0, reply: Err(refusal) } => return Ok(Err(refusal)),
-                // The late answer to a call that was given up, or a subscriber's frame.
+                // A late answer to an abandoned call, or a frame of a subscription.
                 _ => {}
             }
         }
     }
 
-    /// Sends a request without waiting for its answer, as [`Request::Subscribe`] wants. Its id.
+    /// Sends a request without waiting for an answer, for requests such as [`Request::Subscribe`]. Returns
+    /// the call's id.
     ///
     /// # Errors
     /// See [`TransportError`].
     pub fn send(&mut self, request: Request) -> Result<u64, TransportError> {
         let deadline = Deadline::after(self.timeout);
-        self.post(Call { id: 0, op: None, lock: None, request }, deadline)
+        self.send_call(Call { id: 0, op: None, lock: None, request }, deadline)
     }
 
-    /// The next frame, whatever it is. After [`TransportError::Timeout`] it may be asked for again:
-    /// nothing is lost.
+    /// Reads the next frame of any kind. It may be called again after [`TransportError::Timeout`]: no bytes
+    /// are lost.
     ///
     /// # Errors
     /// See [`TransportError`].
@@ -179,8 +183,8 @@ impl Connection {
         self.frame(Deadline::after(self.timeout))
     }
 
-    /// Numbers the call and writes it.
-    fn post(&mut self, mut call: Call, deadline: Deadline) -> Result<u64, TransportError> {
+    /// Assigns the next id to the call and writes it.
+    fn send_call(&mut self, mut call: Call, deadline: Deadline) -> Result<u64, TransportError> {
         self.calls += 1;
         call.id = self.calls;
         self.write(&frame::encode(&call)?, deadline)?;
@@ -196,9 +200,9 @@ impl Connection {
             if let Some(payload) = self.incoming.take()? {
                 return Ok(payload);
             }
-            // What is here already is read however little time there is, but not for ever.
+            // Bytes that have arrived are read even after the deadline, once.
             if look > 0 {
-                deadline.left()?;
+                deadline.remaining()?;
             }
             if read_some(&self.stream, self.incoming.space(), deadline)? == 0 {
                 return Err(TransportError::Closed);
@@ -207,10 +211,10 @@ impl Connection {
         Err(TransportError::Timeout)
     }
 
-    /// Writes a whole frame. Where that fails half-way the connection is of no more use, and closed.
+    /// Writes a whole frame. An error half-way makes the connection useless and closes it.
     fn write(&mut self, bytes: &[u8], deadline: Deadline) -> Result<(), TransportError> {
         write_all(&self.stream, bytes, deadline).map_err(|error| {
-            // It may be closed already; then there is nothing left to do.
+            // It may be closed already, which is just as good.
             drop(self.stream.inner().shutdown(Shutdown::Both));
             error.into()
         })
@@ -223,8 +227,8 @@ impl AsFd for Connection {
     }
 }
 
-/// Tells `poold` that the files of this incarnation are worth a look. It has at most this long;
-/// nobody answers, and a failure is harmless because `poold` looks by itself too.
+/// Asks `poold` to look at the files of this incarnation. Nobody answers, and a failure is harmless because
+/// `poold` also looks periodically.
 ///
 /// # Errors
 /// See [`ConnectError`].
@@ -235,8 +239,8 @@ pub fn nudge(path: &Path, tag: Tag, within: Duration) -> Result<(), ConnectError
     write_all(&stream, &bytes, deadline).map_err(|error| ConnectError::from_io(path, error))
 }
 
-/// The whole answer of a call that hands its parts over one by one.
-fn joined(
+/// Joins the parts of an answer that `call` passes on one by one.
+fn join_parts(
     call: impl FnOnce(&mut dyn FnMut(Response)) -> Result<Reply, TransportError>,
 ) -> Result<Reply, TransportError> {
     let mut parts: Option<Response> = None;
@@ -255,15 +259,15 @@ fn joined(
     }
 }
 
-/// A connected socket whose peer is this user.
+/// Connects to a socket and checks that its peer runs as this user.
 fn open(path: &Path, deadline: Deadline) -> Result<Stream, ConnectError> {
     loop {
         let stream = dial(path, deadline).map_err(|error| ConnectError::from_io(path, error))?;
         match peer::check(&stream) {
             Ok(_) => return Ok(stream),
-            // The daemon's queue of connections is full: on Linux the socket is then left unconnected.
+            // The daemon's backlog is full. On Linux the socket is then left unconnected.
             Err(PeerError::Io(error)) if error.kind() == io::ErrorKind::NotConnected => {
-                deadline.left().map_err(|error| ConnectError::from_io(path, error))?;
+                deadline.remaining().map_err(|error| ConnectError::from_io(path, error))?;
                 thread::sleep(RETRY_PAUSE);
             }
             Err(error) => return Err(ConnectError::from_peer(path, error)),
@@ -272,7 +276,7 @@ fn open(path: &Path, deadline: Deadline) -> Result<Stream, ConnectError> {
 }
 
 fn dial(path: &Path, deadline: Deadline) -> io::Result<Stream> {
-    let wait = deadline.left()?.map_or(ConnectWaitMode::Unbounded, ConnectWaitMode::Timeout);
+    let wait = deadline.remaining()?.map_or(ConnectWaitMode::Unbounded, ConnectWaitMode::Timeout);
     let name = path.to_fs_name::<GenericFilePath>()?;
     ConnectOptions::new().name(name).wait_mode(wait).nonblocking_stream(true).connect_sync_as()
 }
@@ -293,7 +297,7 @@ fn write_all(mut stream: &Stream, mut bytes: &[u8], deadline: Deadline) -> io::R
     Ok(())
 }
 
-/// Does `attempt` as soon as the socket is ready for it.
+/// Runs `attempt` as soon as the socket is ready for it.
 fn retry(
     fd: BorrowedFd<'_>,
     ready: PollFlags,
@@ -310,8 +314,8 @@ fn retry(
 }
 
 fn wait(fd: BorrowedFd<'_>, ready: PollFlags, deadline: Deadline) -> io::Result<()> {
-    let timeout = match deadline.left()? {
-        // One millisecond more than what is left of them: poll must not return just before the deadline.
+    let timeout = match deadline.remaining()? {
+        // Rounded up by one millisecond: poll must not return just before the deadline.
         Some(left) => PollTimeout::try_from(left.as_millis() + 1).unwrap_or(PollTimeout::MAX),
         None => PollTimeout::NONE,
     };
@@ -321,7 +325,7 @@ fn wait(fd: BorrowedFd<'_>, ready: PollFlags, deadline: Deadline) -> io::Result<
     }
 }
 
-/// When an operation must be over; `None` is never.
+/// The time at which an operation must be finished; `None` is never.
 #[derive(Debug, Clone, Copy)]
 struct Deadline(Option<Instant>);
 
@@ -330,8 +334,8 @@ impl Deadline {
         Self(timeout.and_then(|timeout| Instant::now().checked_add(timeout)))
     }
 
-    /// What is left; [`io::ErrorKind::TimedOut`] where that is nothing.
-    fn left(self) -> io::Result<Option<Duration>> {
+    /// Returns the remaining time, or [`io::ErrorKind::TimedOut`] if none is left.
+    fn remaining(self) -> io::Result<Option<Duration>> {
         let Some(end) = self.0 else { return Ok(None) };
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }

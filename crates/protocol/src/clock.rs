@@ -1,29 +1,31 @@
-//! What a daemon knows of the machine's clocks, so that nothing becomes older by a clock that is set or by a machine
-//! that sleeps.
+//! The machine's clocks as recorded by the daemon. They keep ages right when the wall clock is set or the
+//! machine sleeps.
 
 use serde::{Deserialize, Serialize};
 
 use crate::ids::Seq;
 use crate::time::Timestamp;
 
-/// The wall clock and the time that the machine was awake, as they were read together, and where they fell apart.
+/// A reading of the wall clock and of the machine's awake time, with all differences found between them.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Clock {
-    /// The wall clock, when a daemon started, a step was seen, or an hour had passed.
+    /// The wall clock at the reading. A reading is taken at the daemon's start, at a detected step, and
+    /// hourly.
     pub read_at: Timestamp,
-    /// Milliseconds since the machine's start without its sleep, at that moment.
+    /// Time since boot without sleep at the reading, in milliseconds.
     pub awake_ms: u64,
-    /// The last event in the journal at that moment.
+    /// The last event in the journal at the reading.
     pub seq: Seq,
-    /// Oldest first.
+    /// Steps of the wall clock, oldest first.
     pub steps: Vec<ClockStep>,
 }
 
-/// The wall clock was set, or the machine slept or was off: the time between is no part of any age.
+/// A step of the wall clock: it was set, or the machine slept or was off. The time in between counts for no
+/// age.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockStep {
-    /// The wall clock's time, had it not been set and had the machine been awake.
+    /// The time that the wall clock would have shown without the step.
     pub before: Timestamp,
-    /// Its time in fact.
+    /// The time that it showed.
     pub after: Timestamp,
 }

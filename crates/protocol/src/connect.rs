@@ -1,4 +1,4 @@
-//! How connecting and calling fail, short of a refusal: one sentence and one code for each.
+//! Errors of connecting and calling other than refusals. Each has an error code and a sentence for people.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,62 +9,62 @@ use crate::hello::{OLDEST_VERSION, VERSION, Welcome};
 use crate::peer::PeerError;
 use crate::refusal::{ErrorCode, Refusal};
 
-/// How long a connection and its welcome may take where the caller does not say: a daemon that
-/// starts opens its database first, which stays below it even after a crash at a million rows.
+/// Default timeout of a connection including its welcome. A starting daemon opens its database first, which
+/// takes less time than this even after a crash at a million rows.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a daemon lets a connection take for its hello.
+/// Time that a daemon allows a new connection for its hello.
 pub const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time between two tries while the daemon's queue of connections is full.
+/// Pause between two attempts while the daemon's backlog is full.
 pub(crate) const RETRY_PAUSE: Duration = Duration::from_millis(5);
 
-/// Why there is no connection.
+/// The reasons why a connection could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// No socket there, or nobody listens at it.
+    /// There is no socket, or nobody listens on it.
     #[error("no poold answers at {}: start the pool with `poolctl up`", .0.display())]
     NotThere(PathBuf),
-    /// The file system refuses it.
+    /// The file system denies access to the socket.
     #[error("permission to use {} is denied: it belongs to another user", .0.display())]
     Forbidden(PathBuf),
-    /// What listens there runs as another user. Nothing was sent to it.
+    /// The listening process runs as another user. Nothing was sent to it.
     #[error("{} is served by user {uid}, not by you: nothing was sent", .path.display())]
     ForeignServer {
         /// The socket.
         path: PathBuf,
-        /// Whose it is.
+        /// The user id of the listening process.
         uid: u32,
     },
-    /// The daemon said no to the hello.
+    /// The daemon refused the hello.
     #[error("{0}")]
     Refused(Refusal),
-    /// The daemon's welcome is of a version that is not understood here.
+    /// The daemon's welcome has a protocol version that this program does not speak.
     #[error("poold {build} speaks protocol {version}, this program {OLDEST_VERSION} to {VERSION}: {}", older(*.version))]
     Version {
-        /// The version it welcomed.
+        /// The version in the welcome.
         version: u16,
-        /// Its build.
+        /// The daemon's name and version.
         build: String,
     },
-    /// Not the protocol.
+    /// The peer does not speak this protocol.
     #[error("what listens at {} is no poold: {error}", .path.display())]
     Frame {
         /// The socket.
         path: PathBuf,
-        /// What is wrong.
+        /// The protocol error.
         error: FrameError,
     },
-    /// It closed the connection before its welcome: it is ending, or has too many connections.
+    /// The daemon closed the connection before its welcome: it is shutting down or has too many connections.
     #[error("poold at {} closed the connection before its welcome; try again", .0.display())]
     Closed(PathBuf),
-    /// No answer in time.
+    /// No answer arrived in time.
     #[error("poold at {} does not answer", .0.display())]
     Timeout(PathBuf),
-    /// Anything else that the system reports.
+    /// Any other error of the operating system.
     #[error("cannot connect to {}: {error}", .path.display())]
     Io {
         /// The socket.
         path: PathBuf,
-        /// What it reports.
+        /// The system's error.
         error: io::Error,
     },
 }
@@ -74,7 +74,7 @@ fn older(version: u16) -> &'static str {
 }
 
 impl ConnectError {
-    /// The code under which `poolctl` reports it.
+    /// Returns the code under which `poolctl` reports the error.
     #[must_use]
     pub fn code(&self) -> ErrorCode {
         match self {
@@ -84,15 +84,15 @@ impl ConnectError {
         }
     }
 
-    /// The code and the sentence.
+    /// Returns the code and the sentence as a refusal.
     #[must_use]
     pub fn refusal(&self) -> Refusal {
         Refusal::new(self.code(), self.to_string())
     }
 
-    /// Whether a daemon that restarts looks like this, so that trying again makes sense.
+    /// True if a restart of the daemon can cause the error, so that a retry makes sense.
     #[must_use]
-    pub fn is_passing(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         matches!(self, Self::NotThere(_) | Self::Closed(_) | Self::Timeout(_))
     }
 
@@ -127,7 +127,7 @@ impl ConnectError {
     }
 }
 
-/// A welcome whose version this program speaks.
+/// Checks that this program speaks the version of the welcome.
 pub(crate) fn accept(answer: Result<Welcome, Refusal>) -> Result<Welcome, ConnectError> {
     let welcome = answer.map_err(ConnectError::Refused)?;
     if (OLDEST_VERSION..=VERSION).contains(&welcome.version) {
@@ -137,26 +137,26 @@ pub(crate) fn accept(answer: Result<Welcome, Refusal>) -> Result<Welcome, Connec
     }
 }
 
-/// Why a call has no answer. Whether it was carried out is not known: a mutating call is repeated
-/// under the same operation id.
+/// The reasons why a call has no answer. The daemon may or may not have carried it out: a mutating call is
+/// retried with the same operation id.
 #[derive(Debug, thiserror::Error)]
 pub enum TransportError {
-    /// The daemon went away.
+    /// The daemon closed the connection.
     #[error("the connection to poold was lost; what was asked may have been done")]
     Closed,
-    /// No answer in time.
+    /// No answer arrived in time.
     #[error("poold did not answer in time; what was asked may still be done")]
     Timeout,
-    /// Not the protocol, or more than a frame holds.
+    /// Bytes that are not this protocol, or a value that does not fit a frame.
     #[error("{0}")]
     Frame(FrameError),
-    /// Anything else that the system reports.
+    /// Any other error of the operating system.
     #[error("the connection to poold failed: {0}")]
     Io(io::Error),
 }
 
 impl TransportError {
-    /// The code under which `poolctl` reports it.
+    /// Returns the code under which `poolctl` reports the error.
     #[must_use]
     pub fn code(&self) -> ErrorCode {
         match self {
@@ -166,7 +166,7 @@ impl TransportError {
         }
     }
 
-    /// The code and the sentence.
+    /// Returns the code and the sentence as a refusal.
     #[must_use]
     pub fn refusal(&self) -> Refusal {
         Refusal::new(self.code(), self.to_string())

@@ -1,27 +1,27 @@
-//! Changes between two observations of tmux. `diff(a, b)` applied to `a` gives `b`.
+//! Differences between two observations of tmux: applying `diff(a, b)` to `a` gives `b`.
 
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{PaneId, TmuxSessionId};
 use crate::tmux::{Server, TmuxPane, TmuxSession, TmuxState};
 
-/// One change. Carries the new value, so applying it twice is applying it once.
+/// A single change. It carries the new value, so applying it twice has the same effect as once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
-    /// Another server, or another answer about it.
+    /// Another server answers, or the result of asking it is another one.
     Server(Server),
-    /// A session is new or different.
+    /// A session is new or changed.
     Session(TmuxSessionId, TmuxSession),
-    /// A session is not there any more.
+    /// A session is gone.
     SessionGone(TmuxSessionId),
-    /// A pane is new or different.
+    /// A pane is new or changed.
     Pane(PaneId, TmuxPane),
-    /// A pane is not there any more.
+    /// A pane is gone.
     PaneGone(PaneId),
 }
 
-/// What changed from `before` to `after`.
+/// Returns the changes that lead from `before` to `after`.
 #[must_use]
 pub fn diff(before: &TmuxState, after: &TmuxState) -> Vec<Change> {
     let mut changes = Vec::new();
@@ -41,7 +41,7 @@ pub fn diff(before: &TmuxState, after: &TmuxState) -> Vec<Change> {
 }
 
 impl TmuxState {
-    /// Takes one change in.
+    /// Applies one change.
     pub fn apply(&mut self, change: Change) {
         match change {
             Change::Server(server) => self.server = server,

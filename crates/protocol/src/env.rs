@@ -1,9 +1,10 @@
-//! What of a caller's environment does not go along into a session: what belongs to the terminal and the session that the
-//! caller itself is in, to its service manager, or to another session of a pool.
+//! The environment variables of a caller that a new session does not inherit: those of the caller's terminal
+//! and session, of its service manager, and of another session of a pool.
 
-/// Names of variables; one that ends with `*` stands for all that begin so. Everything else goes along, unless the
-/// configuration (`[env] pass`, `drop`) or `--clean-env` says otherwise; `--env` sets any of them but those of the pool.
-pub const LEFT: [&str; 55] = [
+/// Patterns of variable names; a final `*` matches any rest. All other variables are inherited, unless the
+/// configuration (`[env] pass`, `drop`) or `--clean-env` says otherwise. `--env` sets any variable except
+/// those of the pool.
+pub const STRIPPED: [&str; 55] = [
     "TMUX*",
     "TERM",
     "TERM_*",
@@ -18,7 +19,7 @@ pub const LEFT: [&str; 55] = [
     "_",
     "PWD",
     "OLDPWD",
-    // A session's own, which goes with it.
+    // Each session has its own, removed together with it.
     "TMPDIR",
     "POOL_*",
     "NOTIFY_SOCKET",
@@ -54,7 +55,7 @@ pub const LEFT: [&str; 55] = [
     "MFLAGS",
     "MAKELEVEL",
     "BASH_FUNC_*",
-    // An agent that finds these takes itself for one that another agent runs.
+    // An agent that finds these believes that it runs inside another agent.
     "CLAUDECODE",
     "CLAUDE_CODE_ENTRYPOINT",
     "CLAUDE_CODE_SSE_PORT",
@@ -63,7 +64,7 @@ pub const LEFT: [&str; 55] = [
     "GEMINI_CLI_SYSTEM_DEFAULTS_PATH",
 ];
 
-/// Whether a pattern, a name or a beginning with `*`, stands for this name.
+/// True if the pattern (a name, or a prefix followed by `*`) matches the name.
 #[must_use]
 pub fn matches(pattern: &str, name: &[u8]) -> bool {
     match pattern.strip_suffix('*') {
@@ -72,10 +73,10 @@ pub fn matches(pattern: &str, name: &[u8]) -> bool {
     }
 }
 
-/// Whether a variable of this name stays behind.
+/// True if a session does not inherit the variable of this name.
 #[must_use]
-pub fn is_left(name: &[u8]) -> bool {
-    LEFT.iter().any(|pattern| matches(pattern, name))
+pub fn is_stripped(name: &[u8]) -> bool {
+    STRIPPED.iter().any(|pattern| matches(pattern, name))
 }
 
 #[cfg(test)]
@@ -87,12 +88,12 @@ mod tests {
         for name in
             ["TMUX", "TMUX_PANE", "TERM", "TERM_PROGRAM", "SHLVL", "_", "POOL_SOCKET", "LISTEN_FDS", "PWD"]
         {
-            assert!(is_left(name.as_bytes()), "{name}");
+            assert!(is_stripped(name.as_bytes()), "{name}");
         }
         for name in
             ["PATH", "HOME", "ANTHROPIC_API_KEY", "EDITOR", "COLORTERM", "__X", "http_proxy", "VIRTUAL_ENV"]
         {
-            assert!(!is_left(name.as_bytes()), "{name}");
+            assert!(!is_stripped(name.as_bytes()), "{name}");
         }
         assert!(matches("*", b"anything") && !matches("A*", b"BA"));
     }

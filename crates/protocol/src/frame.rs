@@ -1,51 +1,52 @@
-//! The frame codec: a length, then a payload in bincode. The only file that names bincode, and the
-//! only one that a change of encoding would touch. Nothing here does input or output.
+//! The frame codec: a length, then a payload in bincode. The only file that names bincode, and the only one
+//! that a change of the encoding would touch. It does no I/O.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::refusal::ErrorCode;
 
-/// The longest payload, in bytes. Holds the longest message body four times over; what is longer
-/// comes in parts. Checked before anything is allocated, so a hostile length costs nothing.
+/// Maximum length of a payload, in bytes: four times the longest message body. Longer values are sent in
+/// parts. Checked before any allocation, so a hostile length costs nothing.
 pub const FRAME_MAX: usize = 1 << 20;
-/// The longest record, in bytes. What is taken in is bounded so that every record fits a frame ([`crate::bounds`]);
-/// one that does not all the same is a fault of this program and no failure of the disk: it is written.
+/// Maximum length of a record, in bytes. Input is limited so that every record fits a frame
+/// ([`crate::bounds`]). A longer record would be a defect of this program, not a failure of the disk, and is
+/// stored.
 pub const RECORD_MAX: usize = 16 * FRAME_MAX;
-/// Bytes of the length in front of each payload.
+/// Length of the prefix of each payload, in bytes.
 pub const PREFIX_LEN: usize = 4;
-/// The most that is asked of a socket at a time, in bytes: memory grows with the bytes that came,
-/// never with the length that a peer claims.
+/// Maximum number of bytes read from a socket at a time: memory grows with the bytes received, never with the
+/// length that a peer announces.
 pub const CHUNK: usize = 16 * 1024;
 
-/// bincode counts a number by its width in memory: 8 for a `u64` that takes one byte. Eight times
-/// the frame's limit therefore admits every payload within it, and still refuses a length bomb.
+/// Decoding limit for a frame. bincode counts a number by its width in memory: 8 for a `u64` that takes one
+/// byte. Eight times the maximum length admits every valid payload and still refuses a length bomb.
 const DECODE_LIMIT: usize = 8 * FRAME_MAX;
-/// Likewise of a record.
+/// Decoding limit for a record, by the same rule.
 const RECORD_DECODE_LIMIT: usize = 8 * RECORD_MAX;
 
-/// What is wrong with a frame.
+/// Errors of frames.
 #[derive(Debug, thiserror::Error)]
 pub enum FrameError {
-    /// Longer than [`FRAME_MAX`].
+    /// The payload is longer than [`FRAME_MAX`].
     #[error("a frame of {0} bytes; at most {FRAME_MAX} are allowed")]
     TooLong(usize),
-    /// No payload at all.
+    /// The payload is empty.
     #[error("an empty frame")]
     Empty,
-    /// Bytes after the value.
+    /// Bytes follow the value.
     #[error("{0} bytes too many at the end of a frame")]
     Trailing(usize),
-    /// A value that cannot be written.
+    /// The value cannot be encoded.
     #[error("a value cannot be encoded: {0}")]
     Encode(String),
-    /// Bytes that are not the value that was expected.
+    /// The bytes are not a value of the expected type.
     #[error("a frame that is not of this protocol: {0}")]
     Decode(String),
     /// The stream ended within a frame.
     #[error("the connection ended within a frame")]
     Truncated,
-    /// A frame that has no place here.
+    /// The frame is not allowed here.
     #[error("an unexpected frame: {0}")]
     Unexpected(&'static str),
     /// The stream failed.
@@ -54,7 +55,7 @@ pub enum FrameError {
 }
 
 impl FrameError {
-    /// The code under which `poolctl` reports it.
+    /// Returns the code under which `poolctl` reports the error.
     #[must_use]
     pub fn code(&self) -> ErrorCode {
         match self {
@@ -64,7 +65,7 @@ impl FrameError {
     }
 }
 
-/// A value as a whole frame: the length, then the payload.
+/// Encodes a value as a whole frame: the length, then the payload.
 ///
 /// # Errors
 /// [`FrameError::TooLong`], or a value that serde refuses.
@@ -72,7 +73,7 @@ pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, FrameError> {
     Ok(wrap(&encode_payload(value)?))
 }
 
-/// The payload of a frame, without a length in front.
+/// Encodes a value as a payload, without the length.
 ///
 /// # Errors
 /// As [`encode`].
@@ -86,8 +87,8 @@ fn encode_within<T: Serialize + ?Sized>(value: &T, max: usize) -> Result<Vec<u8>
     if payload.len() > max { Err(FrameError::TooLong(payload.len())) } else { Ok(payload) }
 }
 
-/// A ready payload of at most [`FRAME_MAX`] bytes, as [`encode_payload`] and [`crate::job::nudge`]
-/// make it, with its length in front.
+/// Prepends the length to an encoded payload of at most [`FRAME_MAX`] bytes, as made by [`encode_payload`]
+/// and [`crate::job::nudge`].
 #[must_use]
 pub fn wrap(payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
@@ -97,10 +98,10 @@ pub fn wrap(payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// The value of a payload; the payload must hold it and nothing more.
+/// Decodes a payload, which must be exactly one value.
 ///
 /// # Errors
-/// Bytes that are not such a value, bytes too many, or more than [`FRAME_MAX`].
+/// Bytes that are not such a value, bytes after it, or more than [`FRAME_MAX`] bytes.
 pub fn decode<T: DeserializeOwned>(payload: &[u8]) -> Result<T, FrameError> {
     if payload.len() > FRAME_MAX {
         return Err(FrameError::TooLong(payload.len()));
@@ -117,7 +118,7 @@ fn whole<T>(
     if used == payload.len() { Ok(value) } else { Err(FrameError::Trailing(payload.len() - used)) }
 }
 
-/// A value as the store keeps it: the same encoding, of up to [`RECORD_MAX`] bytes.
+/// Encodes a value for the store: the same encoding, with up to [`RECORD_MAX`] bytes.
 ///
 /// # Errors
 /// As [`encode`].
@@ -125,7 +126,7 @@ pub fn encode_record<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, FrameE
     encode_within(value, RECORD_MAX)
 }
 
-/// The value of a record.
+/// Decodes a record of the store.
 ///
 /// # Errors
 /// As [`decode`].
@@ -137,7 +138,7 @@ pub fn decode_record<T: DeserializeOwned>(record: &[u8]) -> Result<T, FrameError
     whole(record, bincode::serde::decode_from_slice(record, config))
 }
 
-/// The length that a prefix announces, in bytes: 1 to [`FRAME_MAX`].
+/// Returns the length that a prefix announces, in bytes: 1 to [`FRAME_MAX`].
 ///
 /// # Errors
 /// [`FrameError::Empty`], [`FrameError::TooLong`].
@@ -149,18 +150,18 @@ pub fn length(prefix: [u8; PREFIX_LEN]) -> Result<usize, FrameError> {
     }
 }
 
-/// Collects bytes as a stream brings them and gives out whole payloads.
+/// A buffer that collects the bytes of a stream and returns whole payloads.
 #[derive(Debug, Default)]
-pub struct Incoming {
+pub struct FrameBuffer {
     bytes: Vec<u8>,
     start: usize,
 }
 
-impl Incoming {
-    /// The next payload, once all of it is here.
+impl FrameBuffer {
+    /// Removes and returns the next payload once it is complete.
     ///
     /// # Errors
-    /// A length that is not allowed: the stream cannot be read any further.
+    /// An invalid length: the stream cannot be read any further.
     pub fn take(&mut self) -> Result<Option<Vec<u8>>, FrameError> {
         let waiting = &self.bytes[self.start..];
         let Some((prefix, rest)) = waiting.split_first_chunk::<PREFIX_LEN>() else { return Ok(None) };
@@ -171,7 +172,7 @@ impl Incoming {
         Ok(Some(payload))
     }
 
-    /// Where a reader appends what comes next; room for [`CHUNK`] bytes is there.
+    /// Returns the buffer to which a reader appends, with room for [`CHUNK`] bytes.
     pub fn space(&mut self) -> &mut Vec<u8> {
         self.bytes.drain(..self.start);
         self.start = 0;
@@ -179,7 +180,7 @@ impl Incoming {
         &mut self.bytes
     }
 
-    /// Whether nothing is left over: an end here is a clean end.
+    /// True if no bytes are left over, so that an end of the stream here is a clean end.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.start == self.bytes.len()

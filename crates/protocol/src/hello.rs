@@ -1,42 +1,43 @@
-//! The first frame each way. These two types never change, so that any two versions can at least
-//! tell each other which side to upgrade.
+//! The first frame in each direction. These types never change, so that any two versions can at least tell
+//! each other which side to upgrade.
 
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{Epoch, Seq};
 use crate::refusal::{ErrorCode, Refusal};
 
-/// "Pool", so that a stranger's bytes are told from ours.
+/// "Pool": distinguishes this protocol from other bytes.
 pub const MAGIC: u32 = 0x506f_6f6c;
-/// This protocol's version. Grows with every change of what is sent, as a test compares with `tests/golden/versions.txt`;
-/// the version before keeps working.
+/// The protocol version. It grows with every change of the encoding (a test compares with
+/// `tests/golden/versions.txt`); the previous version continues to work.
 pub const VERSION: u16 = 2;
-/// The oldest version that is still understood. Before 2 several shapes had one number, so none of them is.
+/// The oldest version accepted. Version 1 is not: several encodings had that number.
 pub const OLDEST_VERSION: u16 = 2;
 
-/// What a peer says first.
+/// The first frame of a client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     /// [`MAGIC`].
     pub magic: u32,
-    /// The version it speaks.
+    /// The newest version that the client speaks.
     pub version: u16,
-    /// What it wants to be.
+    /// The role that the client wants.
     pub role: Role,
-    /// The pool it means, or empty for whichever listens here.
+    /// The pool that the client means; empty for any.
     pub pool: String,
-    /// Its name and version, for people.
+    /// The client's name and version, for people.
     pub build: String,
 }
 
 impl Hello {
-    /// A hello of this build.
+    /// Creates the hello of this build.
     #[must_use]
     pub fn new(role: Role, pool: &str, build: &str) -> Self {
         Self { magic: MAGIC, version: VERSION, role, pool: pool.to_owned(), build: build.to_owned() }
     }
 
-    /// The version that both speak: the smaller one. For the daemon of `pool`.
+    /// Checks the hello on behalf of the daemon of `pool`. Returns the version to speak: the smaller one of
+    /// both sides.
     ///
     /// # Errors
     /// The refusal to send: not this protocol, another pool, or which side to upgrade.
@@ -62,38 +63,38 @@ impl Hello {
     }
 }
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     /// Sends requests.
     Client,
-    /// Sends observations of tmux. One at a time.
+    /// Sends observations of tmux. At most one is connected.
     Watcher,
-    /// Asks for candidates and reports verdicts; may send a client's reads too.
+    /// Requests candidates and reports verdicts; may also send a client's reads.
     Reaper,
-    /// Works messages.
+    /// Works on messages.
     Generator,
     /// Receives the state, then events.
     Subscriber,
-    /// A watcher that takes the place of the one there is, which is sent away.
+    /// A watcher that replaces the connected one, which is disconnected.
     NextWatcher,
 }
 
-/// What answers a hello.
+/// The answer to a hello.
 pub type HelloReply = Result<Welcome, Refusal>;
 
-/// The answer to a hello that fits; else a [`crate::Refusal`].
+/// The answer to an accepted hello; the alternative is a [`crate::Refusal`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Welcome {
-    /// The version that both speak.
+    /// The version that both sides speak.
     pub version: u16,
-    /// The daemon's start.
+    /// The epoch of the daemon's start.
     pub epoch: Epoch,
-    /// The last event committed.
+    /// The last committed event.
     pub seq: Seq,
     /// The daemon's name and version, for people.
     pub build: String,
-    /// Words for what this daemon can do beyond its version.
+    /// Names of abilities that this daemon has beyond its version.
     pub capabilities: Vec<String>,
 }

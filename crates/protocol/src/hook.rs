@@ -1,5 +1,5 @@
-//! What an agent's hook reports. The same types are in the files that hooks leave while no daemon answers, as JSON:
-//! there, what a reader does not know is ignored, and what is missing has a default.
+//! Reports of agents' hooks. While no daemon answers, hooks spool the same types as JSON files; their reader
+//! ignores unknown fields and uses defaults for missing ones.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,138 +7,177 @@ use crate::ids::{SessionId, Tag};
 use crate::text::OsBytes;
 use crate::time::Timestamp;
 
-/// The version of the files.
+/// The version of the spool files.
 pub const SPOOL_VERSION: u32 = 1;
-/// The directory of the files, in a session's own.
+/// The directory of the spool files, within the session's directory.
 pub const SPOOL_DIR: &str = "hooks";
-/// The longest text in a report, in bytes; a prompt may be as long as a body and what is escaped in it.
+/// Maximum length of a text in a report other than a prompt, in bytes.
 pub const TEXT_MAX: usize = 64 * 1024;
-/// The longest prompt in a report, in bytes.
+/// Maximum length of a prompt in a report, in bytes: a message body with some characters escaped.
 pub const PROMPT_MAX: usize = 300 * 1024;
 
-/// A file that a hook left.
+/// A spool file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Spooled {
+pub struct SpooledHook {
     /// [`SPOOL_VERSION`].
     pub version: u32,
-    /// What it said.
+    /// The report.
     pub hook: Hook,
 }
 
-/// What a hook says.
+/// The report of a hook.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hook {
-    /// The session it runs in (`POOL_SESSION`).
+    /// The session in which the hook runs (`POOL_SESSION`).
     pub session: SessionId,
-    /// The incarnation it runs in (`POOL_INCARNATION`): reports of earlier ones are ignored.
+    /// The incarnation in which the hook runs (`POOL_INCARNATION`). Reports of earlier incarnations are
+    /// ignored.
     pub tag: Tag,
-    /// Random: the same report is taken in once.
-    #[serde(with = "crate::wide")]
+    /// A random id: a report is processed once.
+    #[serde(with = "crate::u64_string")]
     pub id: u64,
-    /// When the hook began, by the machine's clock.
+    /// The start time of the hook, by the machine's clock.
     pub at: Timestamp,
-    /// The agent kind whose hook it is.
+    /// The kind of the agent.
     pub agent: String,
-    /// The agent's conversation.
+    /// The id of the agent's conversation.
     pub conversation: Option<String>,
-    /// The agent's own record of it.
+    /// Path of the transcript that the agent writes of its conversation.
     pub transcript: Option<OsBytes>,
-    /// What happened.
-    pub signal: Signal,
+    /// The event reported.
+    pub signal: HookEvent,
 }
 
-/// What happened in an agent.
+/// An event in an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Signal {
-    /// A conversation begins or goes on: the agent is ready for a prompt.
+pub enum HookEvent {
+    /// A conversation begins or goes on.
     Started {
-        /// Why: `startup`, `resume`, `clear`, `compact`.
-        source: String,
+        /// The reason.
+        source: Start,
     },
-    /// It took a prompt.
+    /// The agent accepted a prompt.
     Prompt {
         /// The whole text, at most [`PROMPT_MAX`] bytes.
         text: String,
-        /// Whether the text was longer.
+        /// True if the text was longer and is truncated.
         cut: bool,
-        /// The turn it begins or joins, where the agent tells.
+        /// The turn that the prompt begins or joins, if the agent tells.
         turn: Option<String>,
     },
-    /// It works: it uses a tool, or does something else that takes time.
+    /// The agent works: it uses a tool, or does something else that takes time.
     Working {
-        /// With what, for people.
+        /// A description of the work for people.
         what: Option<String>,
-        /// The skill that this is.
+        /// The skill in use.
         skill: Option<String>,
     },
-    /// It used a tool.
+    /// The agent used a tool.
     ToolUsed(Box<ToolUse>),
-    /// It asks for a permission. The answer may take as long as the hook waits.
+    /// The agent asks for a permission. The answer may take as long as the hook waits.
     Permission {
-        /// For which tool.
+        /// The tool that needs the permission.
         tool: String,
-        /// What it would do, for people: a command, a path, or the arguments as JSON.
+        /// A description of the use for people: a command, a path, or the arguments as JSON.
         text: String,
-        /// How long the hook waits for an answer, in milliseconds; 0 for not at all.
+        /// The time that the hook waits for an answer, in milliseconds; 0 if it does not wait.
         wait_ms: u64,
     },
-    /// It wants to be looked at.
+    /// The agent notifies its user.
     Notified {
-        /// What kind of notice, by the agent's own word.
-        kind: String,
-        /// Its text.
+        /// The kind of the notice.
+        kind: Notice,
+        /// The text of the notice.
         text: String,
     },
-    /// Its turn is over.
+    /// The agent's turn ended.
     TurnOver {
-        /// Which, where the agent tells.
+        /// The turn, if the agent tells.
         turn: Option<String>,
-        /// The last thing it said, at most [`TEXT_MAX`] bytes.
+        /// The agent's last statement, at most [`TEXT_MAX`] bytes.
         said: Option<String>,
     },
-    /// Its turn failed.
+    /// The agent's turn failed.
     TurnFailed {
-        /// The agent's own word or sentence for it.
+        /// The agent's description of the error.
         error: String,
-        /// It has used up what it may.
+        /// True if the agent has reached a usage limit.
         limited: bool,
-        /// Until then, where the agent tells.
+        /// The end of the usage limit, if the agent tells.
         until: Option<Timestamp>,
     },
-    /// Somebody interrupted its turn.
+    /// The user interrupted the agent's turn.
     Interrupted,
-    /// The conversation is over.
+    /// The conversation ended.
     Ended {
-        /// Why, by the agent's own word.
+        /// The reason in the agent's words.
         reason: String,
     },
+    /// A tool shows its user a dialog (a question, a plan to approve) that is answered in the terminal.
+    Asking {
+        /// The tool's name.
+        tool: String,
+    },
+}
+
+/// The reason why a conversation begins or goes on. After all but [`Start::Compacted`] the agent is ready
+/// for a prompt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Start {
+    /// The agent's process began, with a new conversation.
+    New,
+    /// The agent resumed an earlier conversation.
+    Resumed,
+    /// A command of the agent began another conversation.
+    Cleared,
+    /// The conversation was compacted, possibly in the middle of a turn.
+    Compacted,
+    /// The conversation was compacted by a command of the user, which is a turn of its own.
+    CompactedOnCommand,
+    /// An unknown reason.
+    Other,
+}
+
+/// The kind of a notice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Notice {
+    /// The agent has been waiting for a prompt for a while (a minute, as measured with Claude Code).
+    Idle,
+    /// The agent waits for a permission.
+    Permission,
+    /// The agent waits for its user for another reason.
+    Question,
+    /// The user logged in.
+    LoggedIn,
 }
 
 /// The use of a tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolUse {
-    /// Its id, where the agent gives one.
+    /// The id of the use, if the agent assigns one.
     pub id: Option<String>,
-    /// Which tool.
+    /// The tool.
     pub tool: String,
-    /// Its arguments, as JSON, at most [`TEXT_MAX`] bytes.
+    /// The arguments as JSON, at most [`TEXT_MAX`] bytes.
     pub input: String,
-    /// What came of it, likewise.
+    /// The result as JSON, at most [`TEXT_MAX`] bytes.
     pub response: String,
-    /// Whether it failed.
+    /// True if the tool failed.
     pub failed: bool,
-    /// Where the agent works.
+    /// The working directory of the agent.
     pub cwd: Option<String>,
 }
 
-/// What becomes of a request for a permission, or of questions.
+/// The decision on a permission request or on questions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Decision {
-    /// Whether it may.
+    /// True if the permission is granted.
     pub allow: bool,
-    /// Why not, for the agent.
+    /// The reason for a denial, for the agent.
     pub reason: Option<String>,
-    /// Where it asks questions: the answer to each.
+    /// One answer for each question.
     pub answers: Vec<String>,
 }

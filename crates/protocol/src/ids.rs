@@ -1,12 +1,12 @@
-//! Identities. Each is a newtype: in JSON and for people it is the text that tmux, the shell or a
-//! user would write (`sess_12`, `%7`), on the wire and on disk it is the bare number.
+//! Identifiers, each a newtype. In JSON and for people an id is the text that tmux or a user would write
+//! (`sess_12`, `%7`); on the wire and on disk it is the bare number.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// A text that is not an identity of the kind asked for.
+/// A text that is no identifier of the expected kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not {what}: {text:?}")]
 pub struct ParseIdError {
@@ -18,7 +18,7 @@ fn parse_error(what: &'static str, text: &str) -> ParseIdError {
     ParseIdError { what, text: text.chars().take(80).collect() }
 }
 
-/// Digits only: no sign, no blanks, no leading zero, so that one identity has one spelling.
+/// Parses digits without sign, blanks and leading zeros, so that each id has exactly one spelling.
 fn parse_digits<T: FromStr>(digits: &str) -> Option<T> {
     let plain = digits.bytes().all(|b| b.is_ascii_digit()) && (digits == "0" || !digits.starts_with('0'));
     if plain { digits.parse().ok() } else { None }
@@ -70,16 +70,16 @@ number_id!(
     /// A session's number, `sess_N`. Never reused within a state directory, not even after deletion.
     SessionId, u64, "sess_", "a session id like sess_12");
 number_id!(
-    /// tmux's own session number, `$3`. Means something only together with a [`ServerId`].
+    /// tmux's session number, `$3`. Meaningful only together with a [`ServerId`].
     TmuxSessionId, u32, "$", "a tmux session id like $3");
 number_id!(
-    /// tmux's window number, `@4`. Means something only together with a [`ServerId`].
+    /// tmux's window number, `@4`. Meaningful only together with a [`ServerId`].
     WindowId, u32, "@", "a tmux window id like @4");
 number_id!(
-    /// tmux's pane number, `%7`. Means something only together with a [`ServerId`].
+    /// tmux's pane number, `%7`. Meaningful only together with a [`ServerId`].
     PaneId, u32, "%", "a tmux pane id like %7");
 
-/// A number that is a number in JSON too.
+/// Defines an id that is a number in JSON too.
 macro_rules! plain_number {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -103,7 +103,7 @@ macro_rules! plain_number {
 }
 
 plain_number!(
-    /// Position of an event in the durable journal. Starts at 1; 0 means "before the first".
+    /// The position of an event in the journal. The first one is 1; 0 means "before the first".
     Seq);
 plain_number!(
     /// A message's number: the [`Seq`] of the event that queued it.
@@ -112,13 +112,13 @@ plain_number!(
     /// A generator's number: the [`Seq`] of the event that registered it.
     GeneratorId);
 plain_number!(
-    /// How many times this pool's `poold` has started; grows by one durably at each start.
+    /// The number of times that this pool's `poold` has started. Grows by one, durably, at each start.
     Epoch);
 
-/// A fencing token. Tokens only grow, over restarts too, because the epoch is the leading part.
+/// A fencing token. Tokens only grow, even across restarts, because the epoch is the leading part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Token {
-    /// The daemon start that issued it.
+    /// The daemon's start that issued the token.
     pub epoch: Epoch,
     /// Counts from 1 within the epoch.
     pub n: u64,
@@ -141,8 +141,8 @@ impl FromStr for Token {
 
 text_serde!(Token, (u64, u64), |t: &Token| (t.epoch.0, t.n), |(e, n)| Token { epoch: Epoch(e), n });
 
-/// The random 128-bit mark of one incarnation of a session: the pane option `@pool_id`, the name
-/// of its job file, and `POOL_INCARNATION` in its environment. Written as 32 hexadecimal digits.
+/// The random 128-bit tag of one incarnation of a session, written as 32 hexadecimal digits: the value of the
+/// pane option `@pool_id` and of `POOL_INCARNATION` in the environment, and the name of the job file.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tag(pub [u8; 16]);
 
@@ -178,46 +178,46 @@ impl FromStr for Tag {
 }
 
 impl Tag {
-    /// The tag under which the holder of a claim is named to the reaper. No incarnation has it: theirs
-    /// are random, and a token's first bytes are zero for ever.
+    /// Returns the tag that identifies the holder of a claim to the reaper. It differs from the tag of every
+    /// incarnation: those are random, while the first bytes of a token are always zero.
     #[must_use]
-    pub fn of(token: Token) -> Self {
+    pub fn for_claim(token: Token) -> Self {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&token.epoch.0.to_be_bytes());
         bytes[8..].copy_from_slice(&token.n.to_be_bytes());
         Self(bytes)
     }
 
-    /// Whether it names the holder of a claim: then another pool may have the same.
+    /// True if the tag identifies the holder of a claim. Another pool may have the same tag then.
     #[must_use]
-    pub fn is_of_claim(self) -> bool {
+    pub fn is_claim(self) -> bool {
         self.0[..4] == [0; 4]
     }
 }
 
 text_serde!(Tag, [u8; 16], |t: &Tag| t.0, Tag);
 
-/// The longest operation id that a user may give, in bytes.
+/// Maximum length of an operation id given by a user, in bytes.
 pub const OP_ID_MAX: usize = 64;
 
-/// A client-made operation id: a repeat of the same operation gets the same answer.
+/// An operation id chosen by the client. A retry under the same id gets the same answer.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OpId {
-    /// Made by the client for one command; remembered for 10 minutes.
+    /// Generated by the client for one command; remembered for 10 minutes.
     Random([u8; 16]),
     /// Given by a user (`--op-id`), 1 to [`OP_ID_MAX`] printable ASCII bytes; remembered for 24 hours.
     Named(String),
 }
 
-/// One operating-system process. The pid alone is reused; the pair nearly never is, and every
-/// signal goes through a handle that is verified against it.
+/// A process of the operating system. A pid is reused, the pair practically never. Every signal goes through
+/// a handle that is verified against the pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ProcId {
     /// Process id.
     pub pid: u32,
-    /// Start time: clock ticks since boot on Linux (`/proc/PID/stat` field 22), microseconds since
-    /// the epoch on macOS.
+    /// Start time: clock ticks since boot on Linux (`/proc/PID/stat` field 22), microseconds since the epoch
+    /// on macOS.
     pub start: u64,
 }
 
@@ -232,7 +232,7 @@ impl fmt::Display for ProcId {
 pub struct ServerId {
     /// The server process.
     pub process: ProcId,
-    /// What tmux calls `#{start_time}`: seconds since the Unix epoch.
+    /// The value of tmux's `#{start_time}`: seconds since the Unix epoch.
     pub started_at: u64,
 }
 

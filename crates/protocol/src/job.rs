@@ -1,34 +1,35 @@
-//! The files that `poold` and a session's init (`reaper exec`) exchange, in the pool's `run`
-//! directory, and the one fixed frame that an init sends. These outlive releases: an init of an
-//! old pane talks to a newer daemon, so versioned JSON, read for ever; fields only grow.
+//! The files through which `poold` and a session's init (`reaper exec`) communicate, in the pool's `run`
+//! directory, and the one fixed frame that an init sends. An init of an old pane talks to a newer daemon, so
+//! these formats outlive releases: they are versioned JSON, are readable for ever and only gain fields.
 //!
 //! | file | writer → reader | meaning |
 //! |---|---|---|
 //! | `TAG.job` | poold → init | what to run ([`Job`]); 0600, fsynced. The init *claims* it by renaming it |
 //! | `TAG.taken` | init → poold | the claim: the job, replaced by the init's [`ProcId`] once it was read |
 //! | `TAG.started` | init → poold | the program runs ([`Started`]) |
-//! | `TAG.exit` | init → poold | how it ended ([`ExitRecord`]); written to a temporary name, fsynced, renamed |
+//! | `TAG.exit` | init → poold | its end ([`ExitRecord`]); written under a temporary name, fsynced, renamed |
 //!
-//! Whoever moves `TAG.job` away first wins: `poold` that unlinks it knows that the program never
-//! starts; an init that finds none exits at once with code 125. The claim stays until the daemon
-//! removes it with the rest, so that a claimed job is never taken for one that nobody has.
+//! The process that removes `TAG.job` first wins. If `poold` unlinks it, the program never starts: an init
+//! that finds no job exits at once with code 125. The daemon keeps the claim until it removes all files of
+//! the incarnation, so it never takes a claimed job for an unclaimed one.
 
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{ProcId, SessionId, Tag};
-use crate::life::{Leftovers, Limits};
+use crate::limits::Limits;
+use crate::reap::Leftovers;
 use crate::text::OsBytes;
 use crate::time::Timestamp;
 
-/// Version written into each of these files.
+/// The version number in each of these files.
 pub const JOB_VERSION: u32 = 1;
 
-/// First bytes of a nudge frame.
+/// The first bytes of a nudge frame.
 pub const NUDGE_MAGIC: [u8; 8] = *b"PoolNudg";
-/// Length of a nudge frame's payload: the magic and the 16 bytes of the tag.
+/// Length of a nudge frame's payload, in bytes: the magic and the 16 bytes of the tag.
 pub const NUDGE_LEN: usize = 24;
 
-/// What an init runs.
+/// The job of an init.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Job {
     /// [`JOB_VERSION`].
@@ -37,77 +38,79 @@ pub struct Job {
     pub session: SessionId,
     /// The incarnation.
     pub tag: Tag,
-    /// The program and its arguments; at least one. A program without `/` is looked up in the
-    /// `PATH` of [`Job::env`].
+    /// The program and its arguments; at least one. A program without `/` is looked up in the `PATH` of
+    /// [`Job::env`].
     pub argv: Vec<OsBytes>,
-    /// Directory to start in.
+    /// The working directory of the program.
     pub cwd: OsBytes,
-    /// The whole environment of the program, except that `TMUX` and `TMUX_PANE` are added from the
-    /// init's own where [`Job::see_tmux`] is set, and `TERM` from tmux where it is not here.
+    /// The whole environment of the program. `TMUX` and `TMUX_PANE` are added from the init's own environment
+    /// if [`Job::see_tmux`] is set, and `TERM` from tmux if it is missing here.
     pub env: Vec<(OsBytes, OsBytes)>,
-    /// Whether the program may see which tmux it runs in.
+    /// True if the program's environment tells the tmux that it runs in.
     pub see_tmux: bool,
-    /// The socket of `poold`, to nudge.
+    /// The socket of `poold`, for the nudge.
     pub socket: OsBytes,
-    /// How long what is left of the tree has between TERM and KILL after the program's end, in milliseconds.
+    /// The time between TERM and KILL for processes that remain after the program's end, in milliseconds.
     pub grace_ms: u64,
-    /// The program's file mode creation mask: that with which the daemon was started, not its own.
+    /// The umask of the program: that with which the daemon was started, not the daemon's own.
     pub umask: u32,
-    /// What bounds the program and all that it starts.
+    /// Limits of the program and its descendants.
     #[serde(default)]
     pub limits: Limits,
-    /// The control group that the program enters before it runs; the init stays outside.
+    /// The control group that the program enters before exec; the init stays outside.
     #[serde(default)]
     pub cgroup: Option<OsBytes>,
-    /// What becomes of what it detached.
+    /// The treatment of daemons that the program detached.
     #[serde(default)]
     pub leftovers: Leftovers,
-    /// The session's private directory: what listens in there serves nobody else.
+    /// The session's private directory. A socket in it serves nobody else.
     #[serde(default)]
     pub private: Option<OsBytes>,
 }
 
-/// That the program runs: its exec succeeded.
+/// The report that the program runs: its exec succeeded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Started {
     /// [`JOB_VERSION`].
     pub version: u32,
-    /// The init.
+    /// The init process.
     pub init: ProcId,
-    /// The program.
+    /// The process of the program.
     pub agent: ProcId,
-    /// When.
+    /// The time of the exec.
     pub at: Timestamp,
-    /// Limits that do not hold, and why, each a sentence.
+    /// Limits that could not be enforced, each with the reason, as sentences.
     #[serde(default)]
     pub unenforced: Vec<String>,
 }
 
-/// How a program ended.
+/// The report of the program's end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExitRecord {
     /// [`JOB_VERSION`].
     pub version: u32,
-    /// Exit code 0 to 255, where it exited. 127 or 126 together with `exec_error`: it never ran.
+    /// Exit code 0 to 255, if the program exited. 127 or 126 together with `exec_error` means that it never
+    /// ran.
     pub code: Option<i32>,
-    /// The signal's number, where one ended it.
+    /// Signal number, if a signal ended the program.
     pub signal: Option<i32>,
-    /// Why the program could not be started.
+    /// The reason why the program could not be executed.
     pub exec_error: Option<String>,
-    /// When.
+    /// The time of the end.
     pub at: Timestamp,
-    /// User CPU time of the program and the children it waited for, in microseconds.
+    /// User CPU time of the program and of the children it waited for, in microseconds.
     pub user_us: u64,
-    /// System CPU time, likewise.
+    /// System CPU time of the same processes, in microseconds.
     pub system_us: u64,
     /// Largest resident set, in KiB.
     pub max_rss_kib: u64,
-    /// Processes of its control group that were ended for want of memory.
+    /// Number of processes in its control group that were killed for lack of memory.
     #[serde(default)]
     pub oom_kills: Option<u64>,
 }
 
-/// The payload of a nudge: "look at the files of this incarnation". Sent instead of a hello; not answered.
+/// Encodes a nudge: the request to look at the files of this incarnation. It is sent instead of a hello and
+/// not answered.
 #[must_use]
 pub fn nudge(tag: Tag) -> [u8; NUDGE_LEN] {
     let mut payload = [0; NUDGE_LEN];
@@ -116,7 +119,7 @@ pub fn nudge(tag: Tag) -> [u8; NUDGE_LEN] {
     payload
 }
 
-/// The tag of a nudge, or `None` where the payload is something else.
+/// Returns the tag of a nudge, or `None` if the payload is something else.
 #[must_use]
 pub fn parse_nudge(payload: &[u8]) -> Option<Tag> {
     let tag = payload.strip_prefix(&NUDGE_MAGIC)?;

@@ -1,27 +1,42 @@
-//! The nouns of tmux-pool, and how they cross a socket. This page is the specification: a client in
-//! any language can be written from it, the types below, and the byte vectors in `tests/golden`.
+//! The types of tmux-pool and their encoding on a socket. This page is the specification of the wire
+//! protocol: it, the types below and the byte vectors in `tests/golden` suffice to write a client in any
+//! language.
 //!
-//! # Where the socket is
+//! # Modules
 //!
-//! One pool is one `poold`, one state directory and one Unix stream socket with a path, never an
-//! abstract name. The first of these that is set and not empty decides:
+//! In the order in which a call travels: `paths` finds the socket. `blocking` and `aio` connect to it
+//! (`connect` has their errors); `peer` checks who is at the other end, and the first frames are those of
+//! `hello`. A `request` is checked against `bounds` and encoded by `frame`. The daemon answers with frames of
+//! `reply`, or with a `refusal`. What it decides is an `event`, and events are folded into the records that
+//! replies and events carry: `session` with its `policy`, `limits` and `usage`, `message`, `activity` and
+//! `thought`. All of them use `ids`, `text`, `time` and `clock`. `redact` hides secrets in what is displayed.
 //!
-//! | what | where |
-//! |---|---|
-//! | pool | `POOL_NAME`, else `default`; a [`Name`] of at most 32 characters |
-//! | state directory | `POOL_STATE_DIR`, else `$XDG_STATE_HOME/tmux-pool/POOL`, else `~/.local/state/tmux-pool/POOL` |
-//! | socket | `POOL_SOCKET`, else `run/poold.sock` in the state directory |
+//! Three more directions: the watcher sends `tmux` states and their `diff`, split into `parts`. The reaper
+//! takes candidates and returns verdicts (`reap`). Programs in a session speak through files: an init through
+//! `job`, an agent's hook through `hook` and the log writer through `logs`; `env` lists the variables that
+//! sessions do not inherit.
 //!
-//! A program that runs in a session finds `POOL_SOCKET` in its environment. Paths are absolute, and a
-//! socket's fits `sun_path` (107 bytes on Linux, 103 on macOS). See [`socket`].
+//! # Socket
+//!
+//! A pool is one `poold`, one state directory and one Unix stream socket with a path (never an abstract
+//! name). In each line, the first variable that is set and not empty decides:
+//!
+//! - Pool: `POOL_NAME`, else `default`; a [`Name`] of at most 32 characters.
+//! - State directory: `POOL_STATE_DIR`, else `$XDG_STATE_HOME/tmux-pool/POOL`, else
+//!   `~/.local/state/tmux-pool/POOL`.
+//! - Socket: `POOL_SOCKET`, else `run/poold.sock` in the state directory.
+//!
+//! A program that runs in a session finds `POOL_SOCKET` in its environment. Paths are absolute, and that of
+//! the socket fits `sun_path` (107 bytes on Linux, 103 on macOS). See [`paths`].
 //!
 //! # Trust
 //!
-//! Whoever reaches the socket acts as the pool's user: it can run programs. So it serves that one user.
-//! The state directory is a real directory of that user, mode 0700, the socket is 0600. Both ends ask
-//! the kernel for the other's effective user before the first byte is read or written, and hang up
-//! where it is another one, root included ([`peer`]). There is no password and no network. Processes of
-//! the same user are trusted; what they send is not: everything that arrives is bounded and checked.
+//! A client of the socket acts as the pool's user, since it can run programs. The socket therefore serves
+//! that user only. The state directory is a real directory of that user with mode 0700, the socket has mode
+//! 0600. Both ends ask the kernel for the other's effective user before they read or write the first byte,
+//! and hang up if it is another user, root included ([`peer`]). There is no password and no network.
+//! Processes of the same user are trusted, but their input is not: everything that arrives is limited in size
+//! and checked.
 //!
 //! # Frames
 //!
@@ -32,19 +47,20 @@
 //! byte 4..    payload: one value in bincode 2, standard configuration
 //! ```
 //!
-//! A length of 0 or over the limit, a payload that is not the value expected there, and bytes after the
-//! value end the connection. bincode is compact and holds no names:
+//! A length of 0 or over the limit, a payload that is not of the expected type, and bytes after the value end
+//! the connection. bincode is compact and contains no names:
 //!
-//! | type | bytes |
-//! |---|---|
-//! | `u16 u32 u64` | below 251: one byte. Else 251 and 2 bytes, 252 and 4, or 253 and 8, little endian; the shortest that holds it |
-//! | `i32` | the same, of `2n` for n ≥ 0 and `-2n-1` below |
-//! | `u8`, `i8`, `bool` | one byte; `bool` 0 or 1 |
-//! | `Option` | 0, or 1 and the value |
-//! | `String`, `OsBytes`, `Vec`, `BTreeMap` | the number of bytes or items as `u64`, then they; of a map key, value, key, value; strings are UTF-8 |
-//! | struct, tuple, array | the fields in their order, nothing between |
-//! | enum, `Result` | the variant's position as `u32`, counted from 0 in the order of declaration (`Ok` 0, `Err` 1), then its fields |
-//! | ids | the bare number; a [`Tag`] its 16 bytes; a [`Token`] its epoch and its `n` |
+//! - `u16`, `u32`, `u64`: one byte below 251. Otherwise the shortest of 251 and 2 bytes, 252 and 4 bytes, 253
+//!   and 8 bytes, little endian.
+//! - `i32`: as the unsigned number `2n` for n ≥ 0, and `-2n-1` for n < 0.
+//! - `u8`, `i8`, `bool`: one byte; `bool` is 0 or 1.
+//! - `Option`: 0, or 1 followed by the value.
+//! - `String`, `OsBytes`, `Vec`, `BTreeMap`: the number of bytes or items as a `u64`, followed by these; the
+//!   items of a map are key, value, key, value. Strings are UTF-8.
+//! - Structs, tuples and arrays: their fields in order, with nothing in between.
+//! - Enums and `Result`: the position of the variant as a `u32`, counted from 0 in order of declaration (`Ok`
+//!   0, `Err` 1), followed by its fields.
+//! - Ids: the bare number. A [`Tag`]: its 16 bytes. A [`Token`]: its epoch and its `n`.
 //!
 //! ```
 //! use protocol::{Hello, Role, frame};
@@ -55,189 +71,214 @@
 //!
 //! # Hello and welcome
 //!
-//! The client speaks first: one frame with a [`Hello`], within 5 seconds. The daemon answers with one
-//! frame: [`hello::HelloReply`], which is `Result<`[`Welcome`]`, `[`Refusal`]`>`. Neither type ever
-//! changes, so any two versions can tell each other which side to upgrade. The version spoken from then
-//! on is the welcome's, the smaller of the two. `epoch` grows at each start of the daemon, `seq` is the
-//! last event it had committed. A refusal, or an end without an answer, is the end of the connection.
+//! The client speaks first: one frame with a [`Hello`], within 5 seconds. The daemon answers with one frame
+//! that contains a [`hello::HelloReply`], which is `Result<`[`Welcome`]`, `[`Refusal`]`>`. These types never
+//! change, so any two versions can tell each other which side to upgrade. From then on both sides speak the
+//! version of the welcome, which is the smaller of theirs. `epoch` grows with each start of the daemon, `seq`
+//! is the last event committed. The connection ends after a refusal.
 //!
 //! # Roles
 //!
-//! | role | sends | receives |
-//! |---|---|---|
-//! | client | [`Call`]s | [`Frame::Reply`], [`Frame::Part`] |
-//! | subscriber | one call of [`Request::Subscribe`], or of [`Request::Watch`] | [`Frame::Event`], [`Frame::Synced`], [`Frame::Lagged`]; [`Frame::Observed`] |
-//! | watcher, next_watcher | calls of [`Request::Observe`] and [`Request::WatchingBy`] | [`Frame::Ask`], and a reply to each call |
-//! | reaper | one call at a time: [`Request::NextCandidate`], [`Request::TakeLease`], [`Request::Settle`], or what a client may read | as a client |
-//! | generator | [`Request::Register`] first, then what a client may | as a client |
+//! | role | sends |
+//! |---|---|
+//! | client | [`Call`]s |
+//! | subscriber | one call of [`Request::Subscribe`], [`Request::Watch`] or [`Request::Output`] |
+//! | watcher, next_watcher | calls of [`Request::Observe`] and [`Request::WatchingBy`] |
+//! | reaper | one call at a time: those of the reaper (see below), or a client's reads |
+//! | generator | [`Request::Register`] first, then a client's calls |
 //!
-//! A request that is not the role's is refused, or ends the connection. One watcher is connected at a time.
+//! | role | receives |
+//! |---|---|
+//! | client, reaper, generator | [`Frame::Reply`], [`Frame::Part`] |
+//! | subscriber to events | [`Frame::Event`], [`Frame::Synced`], [`Frame::Lagged`] |
+//! | subscriber to tmux | [`Frame::Observed`] |
+//! | subscriber to output | [`Frame::Output`], [`Frame::Truncated`], [`Frame::Closed`] |
+//! | watcher, next_watcher | [`Frame::Command`], and a reply to each call |
 //!
-//! # Calls, replies, parts
+//! A request that the role does not allow is refused, or ends the connection. At most one watcher is
+//! connected.
 //!
-//! A [`Call`] carries an `id` that the client chooses, from 1 and each once. Its answer is any number of
-//! [`Frame::Part`]s with that id and then one [`Frame::Reply`]. Parts and the `Ok` of the reply are
-//! pieces of one answer of one kind, in order: lists are appended, screens and texts concatenated
-//! ([`Response::append`]); the last piece may be [`Response::Done`]. [`Request`] says for each variant
-//! what answers it. A call that cannot even be read ends the connection; a refusal under id 0 may say
-//! why before.
+//! # Calls, replies and parts
 //!
-//! At most 64 calls of a connection are under way; the daemon reads no further until one of them is
-//! answered, so a client that sends more must not wait with reading. They are begun in the order in
-//! which they were sent, but that sends, heartbeats and settlements, which are decided at once, may overtake others; the replies come in any order, so a client that needs one after the other
-//! waits for the reply. Frames of an id that nobody waits for any more are skipped.
+//! A [`Call`] carries an `id` chosen by the client, from 1, each used once. The answer consists of any number
+//! of [`Frame::Part`]s with that id and one final [`Frame::Reply`]. The parts and the `Ok` value of the reply
+//! are pieces of one answer of one kind, in order: lists are appended, screens and texts are concatenated
+//! ([`Response::append`]). The last piece may be [`Response::Done`]. The documentation of each [`Request`]
+//! names its answer. A call that cannot be decoded ends the connection; a refusal with id 0 may give the
+//! reason first.
 //!
-//! There are three outcomes, kept apart: a [`Response`]; a [`Refusal`], which is an [`ErrorCode`] of a
-//! closed list and a sentence for people, and means that nothing further will come of the call unless
-//! the sentence says so; and a [`TransportError`], after which nobody knows.
+//! A connection has at most 64 calls in progress. The daemon stops reading until one of them is answered, so
+//! a client that sends more must keep reading. Calls begin in the order in which they were sent, except that
+//! sends, heartbeats and settlements, which are decided at once, may overtake others. Replies arrive in any
+//! order: a client that needs one call to follow another waits for the first reply. A client ignores frames
+//! with an id that it no longer waits for.
 //!
-//! # What a reply promises
+//! A call has one of three outcomes. A [`Response`] is a success. A [`Refusal`] is an [`ErrorCode`] of a
+//! closed list with a sentence for people; the call has no further effect unless the sentence says so. After
+//! a [`TransportError`] the outcome is unknown.
 //!
-//! A request that mutates (its documentation says so) is answered after what it did is on disk, and
-//! needs an operation id ([`OpId`]) made by the client. The same id with the same request gets the same
-//! answer, at once, later, or by waiting for the first to finish; with another request it is refused
-//! as `conflict`. So whoever lost a connection connects anew and repeats. Random ids are remembered for
-//! 10 minutes, given ones for 24 hours. A refusal as `storage` is the one where what was asked may
-//! nevertheless be stored: it is repeated too.
+//! # Durability and operation ids
 //!
-//! What acts on one session (its terminal, its processes, its lifecycle) is done one after the other, in
-//! the order in which it arrived. An operation belongs to the daemon, not to the
-//! connection: a client that leaves does not stop it. Reads see everything that was answered before.
+//! A mutating request (its documentation says so) is answered once its effects are on disk. It needs an
+//! operation id ([`OpId`]) chosen by the client. A retry with the same id and request gets the same answer,
+//! if need be after waiting for the first attempt to finish; with another request it is refused as
+//! `conflict`. A client that lost its connection therefore reconnects and retries. Random ids are remembered
+//! for 10 minutes, given ones for 24 hours. After a refusal as `storage` the request may be stored
+//! nevertheless, so it is retried too.
+//!
+//! Operations on one session (on its terminal, its processes or its lifecycle) are executed one after the
+//! other, in the order of their arrival. An operation belongs to the daemon, not to the connection: it
+//! continues when the client disconnects. Reads include the effects of everything answered before.
 //!
 //! # Locks
 //!
-//! [`Request::Lock`] waits for a session's lock and holds it, on disk, under a [`Token`] that is larger than every one
-//! before. Whoever waits and leaves the connection leaves the line. What the holder, or whoever it gave the token to, asks
-//! with the token as [`Call::lock`] is done inside of the lock, one after the other; what acts on the session without it is
-//! refused as `conflict`, and prompts wait, but for those that were sent under it. Queueing, labels, claims and reads need
-//! no lock. It is a lease: [`Request::RenewLock`] in time keeps it, [`Request::Unlock`] gives it back, the proven death of the
-//! process that asked for it frees it at once, a restart of the daemon begins the lease anew. A token that is not the
-//! holder's any more is refused as `conflict`, in any call that changes something.
+//! [`Request::Lock`] waits for a session's lock and holds it, on disk, under a [`Token`] that is larger than
+//! all earlier ones. A client that disconnects while it waits gives up its place. Calls with the token as
+//! [`Call::lock`], by the holder or by any process that has the token, are executed inside of the lock, one
+//! after the other. Operations on the session without the token are refused as `conflict`, and prompts wait,
+//! except those that were sent under the lock. Queueing, labels, claims and reads need no lock.
 //!
-//! # Messages and those who work them
+//! The lock is a lease. [`Request::RenewLock`] extends it and [`Request::Unlock`] releases it; the proven
+//! death of the requesting process releases it at once. A restart of the daemon restarts the lease. A stale
+//! token is refused as `conflict` in any call that changes something.
+//!
+//! # Messages and workers
 //!
 //! A message is acknowledged ([`Response::Sent`]) when it is on disk. Messages of a session with the same
-//! `kind` are worked one after the other: higher priority first, then as they were queued; one that is tried
-//! again keeps its place. The kind `prompt` is typed into the session's pane by the daemon. All others wait for
-//! whoever asks:
+//! `kind` are processed one after the other: higher priority first, then in the order in which they were
+//! queued; a message that is tried again keeps its place. The daemon types messages of kind `prompt` into the
+//! session's pane. All other kinds wait for a worker:
 //!
-//! 1. [`Request::Claim`] gives messages out, each under a [`Token`] that is larger than every token before,
-//!    over restarts too. The attempt is counted in the same commit. It waits until there is one.
-//! 2. [`Request::Heartbeat`] within the lease keeps it: deadlines are the daemon's, on its monotonic clock, and
-//!    begin anew when the daemon was away.
-//! 3. [`Request::Ack`] or [`Request::Fail`] with the token settles it. A token that is not the current one is
-//!    refused as `conflict` and changes nothing; the same one again gets the same answer.
+//! 1. [`Request::Claim`] waits for messages and returns them, each under a [`Token`] that is larger than all
+//!    earlier tokens, even across restarts. The attempt is counted in the same commit.
+//! 2. [`Request::Heartbeat`] within the lease extends it. Deadlines are kept on the daemon's monotonic clock
+//!    and start again after a restart of the daemon.
+//! 3. [`Request::Ack`] or [`Request::Fail`] with the token settles the message. A stale token is refused as
+//!    `conflict` and changes nothing; a retry with the same token gets the same answer.
 //!
-//! A claim whose holder is proved dead is over at once; one whose connection ended, after 5 seconds unless a heartbeat
-//! comes over another; else when its lease is. A holder that registered as a generator ([`Request::Register`],
-//! role generator) promises to be ended before its message goes to somebody else: while it lives on past its lease, the
-//! message is `revoking`, and the reaper is asked to end it. Any other holder is only fenced off by the token.
-//! After `max_attempts` a message is `dead`, and stays to be looked at, retried or purged.
+//! A claim ends with its lease. It ends earlier if its holder is proved dead (at once), or if the holder's
+//! connection ends and no heartbeat arrives on another one within 5 seconds.
 //!
-//! Attempts of one kind that fail several times in a row open its [`Breaker`]: then one message now and then is
-//! given out as a probe, until one does not fail. [`reply::Sent::held_back`] tells a sender.
+//! A worker registered as a generator ([`Request::Register`], role generator) agrees to be killed before its
+//! message is given to another worker: if it outlives its lease, the message is `revoking` and the reaper is
+//! asked to end the worker. All other workers are only fenced off by the token. After `max_attempts` a
+//! message is `dead`, and stays to be inspected, retried or purged.
 //!
-//! A message that is sent while another is worked names it as its `cause`. One that would be of the same session and kind as
-//! its cause, and one at the end of a chain of [`message::HOPS_MAX`], is refused: nothing feeds itself.
+//! Several failures in a row open the circuit [`Breaker`] of a kind. While it is open, single messages are
+//! given out as probes from time to time, until one does not fail. [`reply::Sent::held_back`] tells the
+//! sender.
+//!
+//! A message that is sent while another one is processed names that one as its `cause`. It is refused if it
+//! has the session and kind of its cause, or if the chain of causes has [`message::HOPS_MAX`] messages. This
+//! prevents loops.
 //!
 //! # Events and subscriptions
 //!
-//! An [`Event`] is a fact with new values, never with differences: whoever applies them in order has the
-//! state, and applying one twice is applying it once. Each has its place in the journal, a [`Seq`] that
-//! only grows. [`Request::Events`] reads a part of the journal. [`Request::Subscribe`] has no reply:
+//! An [`Event`] is a fact with new values, never with differences: applying all events in order yields the
+//! state, and applying an event twice has the same effect as once. Each event has a position in the journal,
+//! a [`Seq`] that only grows. [`Request::Events`] reads a part of the journal. [`Request::Subscribe`] has no
+//! reply:
 //!
-//! 1. Without `since`: the state comes first, as events with `snapshot` set. With it: the journal's
-//!    events after that one; where the journal reaches no longer so far back, the state instead.
-//!    A reader that gets a `snapshot` frame where the one before was none starts over from nothing.
-//! 2. [`Frame::Synced`] with the event after which the changes follow.
-//! 3. Every event as soon as it is committed, none left out, until the connection ends.
+//! 1. Without `since` the state comes first, as events with `snapshot` set. With `since` the events of the
+//!    journal after that one come first; if the journal no longer reaches back that far, the state comes
+//!    instead. On the first `snapshot` frame after one that was none, a reader discards its state.
+//! 2. [`Frame::Synced`] names the event after which the changes follow.
+//! 3. Every event follows as soon as it is committed, without gaps, until the connection ends.
 //!
-//! A subscriber that does not keep up is never waited for: it gets [`Frame::Lagged`] and is cut, and
-//! subscribes again with `since` at the last event that it has.
+//! The daemon never waits for a slow subscriber: it sends [`Frame::Lagged`] and disconnects. The subscriber
+//! subscribes again with `since` set to the last event that it has.
 //!
 //! # The watcher
 //!
-//! The daemon's first frame after the welcome is [`reply::Ask::Watch`]: which tmux, which socket, how
-//! often to speak at least. The watcher sends [`Request::Observe`]: `watcher` is random for each run,
-//! `seq` counts its frames from 1. The first holds a whole [`request::View::Snapshot`], the others what
-//! changed, or that nothing did. A snapshot that does not fit a frame comes in several with `more` set
-//! on all but the last, numbered by `part` from 0; each has its own `seq`, and they are applied together. A change applies only
-//! where `seq` is one more than the one before of the same run and a snapshot came earlier; after a gap
-//! it is answered with [`Response::SendSnapshot`], and so is every other until the snapshot comes.
-//! [`reply::Ask::Snapshot`] wants a listing that begins now; the answer carries its number in `asked`.
-//! Nothing follows from what a frame does not name, unless it is `complete`: then it comes of a listing of
-//! the whole server. [`request::View::Alive`] says that the server answers and nothing was listed.
-//! [`Request::WatchingBy`] says how changes are noticed. A frame that was taken in already is answered and
-//! ignored. A watcher that says hello as [`Role::NextWatcher`] takes the place of the one there is, which is
-//! told so by a refusal with call id 0.
+//! The daemon's first frame after the welcome is [`reply::WatcherCommand::Watch`], with the tmux program, its
+//! socket and the maximum time between two frames. The watcher sends [`Request::Observe`]: `watcher` is a
+//! random number for each run, `seq` counts its frames from 1. The first frame holds a complete
+//! [`request::View::Snapshot`], the later ones contain the changes or report that there are none. A snapshot
+//! that does not fit a frame is sent in several, with `more` set on all but the last and with `part` numbered
+//! from 0; each has its own `seq`, and they are applied together.
 //!
-//! Subscribers that send [`Request::Watch`] get all of this as [`Frame::Observed`], the state first, with
-//! numbers of their own.
+//! A change is applied only if a snapshot of the same run came before and `seq` follows that of the previous
+//! frame. After a gap, the answer to every frame is [`Response::SendSnapshot`] until the snapshot arrives.
+//! [`reply::WatcherCommand::Snapshot`] requests a listing that begins now; the answer carries its number in
+//! `asked`. A thing missing in a frame is absent only if the frame is `complete`, that is, made from a
+//! listing of the whole server. [`request::View::Alive`] reports that the server answers although nothing was
+//! listed. [`Request::WatchingBy`] reports the transport in use. A frame that was processed already is
+//! answered and otherwise ignored. A watcher with the role [`Role::NextWatcher`] replaces the connected one,
+//! which is told so by a refusal with call id 0.
 //!
-//! A listing counts only where it is proved complete, and a server about which nothing was learnt is
-//! [`tmux::Server::Unknown`]: that never removes anything.
+//! Subscribers that send [`Request::Watch`] receive all of this as [`Frame::Observed`], the state first, with
+//! sequence numbers of their own.
+//!
+//! A listing counts only if it is proved complete. A server about which nothing is known is
+//! [`tmux::Server::Unknown`], which never removes anything.
 //!
 //! # The reaper
 //!
-//! 1. [`Request::NextCandidate`] waits for something that should be dead: none or one.
-//! 2. [`Request::TakeLease`] for its session and tag: the session's lock, or `conflict`, `not_found`.
-//! 3. It checks that the processes and the pane are still those of the lease, ends them, and proves it. What serves
-//!    others, or is to be left, it leaves and names ([`reap::Outcome::Spared`]).
-//! 4. [`Request::Settle`] under the lease's token. A token that is no longer the holder's is refused as
-//!    `conflict`: somebody else has decided meanwhile, and the verdict counts for nothing.
+//! 1. [`Request::NextCandidate`] waits for something that should be ended, and returns none or one.
+//! 2. [`Request::TakeLease`] acquires the session's lock for the candidate's session and tag, or is refused
+//!    as `conflict` or `not_found`.
+//! 3. The reaper checks that the processes and the pane are still those of the lease, ends them and proves
+//!    it. It leaves processes that serve others or are to be left, and names them
+//!    ([`reap::Outcome::Spared`]).
+//! 4. [`Request::Settle`] reports the verdict under the lease's token. A stale token is refused as
+//!    `conflict`: the lock has another holder, and the verdict has no effect.
 //!
-//! A lease ends with its verdict or with the reaper's connection. See [`reap`]. Why something is named, or is not:
-//! [`Request::Explain`]; that it is looked for now: [`Request::Reap`]; what becomes of a session where a
-//! [`reap::Rule`] applies: [`Request::Update`].
+//! A lease ends with its verdict or with the reaper's connection. See [`reap`]. [`Request::Explain`] tells
+//! which rules apply to a session and why, [`Request::Reap`] evaluates all rules now, and [`Request::Update`]
+//! sets the actions of [`reap::Rule`]s for a session.
 //!
 //! # Inits of sessions: files and the nudge
 //!
-//! A session's init outlives every version of the daemon, so it does not speak this protocol. It leaves
-//! versioned JSON files ([`job`]) in `run`, and may send one fixed frame in place of a hello:
+//! A session's init outlives the daemon's versions, so it does not speak this protocol. It writes versioned
+//! JSON files ([`job`]) in `run`, and may send one fixed frame instead of a hello:
 //!
 //! ```text
 //! 18 00 00 00  50 6f 6f 6c 4e 75 64 67  16 bytes     length 24, "PoolNudg", the tag of the incarnation
 //! ```
 //!
-//! The daemon looks at the files of that incarnation, does not answer, and closes.
+//! The daemon reads the files of that incarnation and closes the connection without an answer.
 //!
 //! # Compatibility
 //!
-//! - [`Hello`], [`Welcome`], [`Refusal`], the nudge and the files never change, but that files gain fields.
-//! - No other type changes either: fields are never added, removed or moved, variants never moved. A new
-//!   thing is a new variant at the end, and a new protocol version; the daemon sends it to nobody who
-//!   spoke an older one.
-//! - A daemon speaks its version and the one before ([`hello::OLDEST_VERSION`]).
-//! - [`Welcome`] lists as capabilities, in words, what a daemon can do beyond its version.
-//! - Records on disk use the same encoding, so what is stored keeps to the same rule.
+//! - [`Hello`], [`Welcome`], [`Refusal`] and the nudge never change. The files only gain fields.
+//! - No other type changes either: fields are never added, removed or moved, and variants are never moved. A
+//!   new feature is a new variant at the end, together with a new protocol version; the daemon does not send
+//!   it to clients of an older version.
+//! - A daemon speaks its own version and the previous one ([`hello::OLDEST_VERSION`]).
+//! - [`Welcome`] lists as capabilities the abilities that a daemon has beyond its version.
+//! - Records on disk use the same encoding and obey the same rules.
 //!
 //! # Limits
 //!
-//! | what | how much |
+//! | item | limit |
 //! |---|---|
 //! | payload of a frame | 1 MiB ([`frame::FRAME_MAX`]) |
-//! | body of a message, its key | 256 KiB ([`message::BODY_MAX`]), 256 bytes ([`message::KEY_MAX`]) |
-//! | name of a session or workspace, of a pool | 64, 32 characters |
-//! | labels of a session | 64, keys to 63 bytes, values to 1,024 |
+//! | body of a message | 256 KiB ([`message::BODY_MAX`]) |
+//! | idempotency key of a message | 256 bytes ([`message::KEY_MAX`]) |
+//! | name of a session or workspace | 64 characters |
+//! | name of a pool | 32 characters |
+//! | labels of a session | 64, with keys of 63 and values of 1,024 bytes |
 //! | operation id given by a user | 64 bytes ([`ids::OP_ID_MAX`]) |
-//! | connections; of them before their hello | 4,096; 64 |
+//! | connections | 4,096 |
+//! | connections before their hello | 64 |
 //! | time for a hello | 5 s ([`connect::HELLO_TIMEOUT`]) |
-//! | calls of a connection under way | 64 |
+//! | calls of a connection in progress | 64 |
 //!
 //! # JSON
 //!
-//! `poolctl rpc` carries the same types as JSON, one line a request and one a reply. A request is a
-//! [`Request`], `"status"` or `{"show":"sess_1"}`, or an object with `request`, and with `op` (the text of
-//! a given operation id) and `lock` where they are wanted. A reply is `{"ok":…}` with a [`Response`] or `{"error":{"code":…,"message":…,"exit":…}}`. The rules:
+//! `poolctl rpc` carries the same types as JSON, with one line for each request and each reply. A request is
+//! a [`Request`], such as `"status"` or `{"show":"sess_1"}`, or an object with `request` and optionally `op`
+//! (the text of a given operation id) and `lock`. A reply is `{"ok":…}` with a [`Response`], or
+//! `{"error":{"code":…,"message":…,"exit":…}}`. The rules:
 //!
-//! | type | JSON |
-//! |---|---|
-//! | struct | an object with every field, `null` where there is none |
-//! | enum | `"variant"`, or `{"variant":…}` with its field, or its fields as an object; in snake_case |
-//! | ids, [`Tag`], [`Token`] | as people write them: `"sess_12"`, `"%7"`, 32 hexadecimal digits, `"3.17"`; [`Seq`], [`MessageId`], [`Epoch`] are numbers |
-//! | [`OsBytes`] | a string, or `{"hex":"…"}` where it is not UTF-8 |
-//! | [`OpId`] | `{"named":"…"}`, or `{"random":[…]}` with 16 numbers |
-//! | [`Timestamp`] | milliseconds since 1970 in UTC, a number |
+//! - Structs are objects with every field; an absent value is `null`.
+//! - Enums are `"variant"`, or `{"variant":…}` with the field, or with an object of the fields; in
+//!   snake_case.
+//! - Ids, [`Tag`] and [`Token`] are strings as people write them: `"sess_12"`, `"%7"`, 32 hexadecimal digits,
+//!   `"3.17"`. [`Seq`], [`MessageId`] and [`Epoch`] are numbers.
+//! - [`OsBytes`] is a string, or `{"hex":"…"}` if it is not UTF-8.
+//! - [`OpId`] is `{"named":"…"}`, or `{"random":[…]}` with 16 numbers.
+//! - [`Timestamp`] is the number of milliseconds since 1970 in UTC.
 
 #![warn(missing_docs)]
 
@@ -256,23 +297,25 @@ pub mod hello;
 pub mod hook;
 pub mod ids;
 pub mod job;
-pub mod life;
+pub mod limits;
 pub mod logs;
 pub mod message;
 pub mod parts;
+pub mod paths;
 pub mod peer;
+pub mod policy;
 pub mod reap;
 pub mod redact;
 pub mod refusal;
 pub mod reply;
 pub mod request;
 pub mod session;
-pub mod socket;
 pub mod text;
 pub mod thought;
 pub mod time;
 pub mod tmux;
-mod wide;
+mod u64_string;
+pub mod usage;
 
 pub use activity::{Activity, ActivityState, Notes};
 pub use connect::{ConnectError, TransportError};

@@ -1,51 +1,54 @@
-//! The files of a session's log, in `logs/` of its directory. One writer (`reaper log`) a running
-//! incarnation appends; anybody may read. They outlive incarnations, daemons and releases.
+//! The log files of a session, in `logs/` of its directory. Each running incarnation has one writer (`reaper
+//! log`), which appends; any process may read. The files outlive incarnations, daemons and releases.
 //!
-//! | file | what it holds |
-//! |---|---|
-//! | `output.log` | the newest bytes |
-//! | `output.log.OFFSET` | an earlier part, whole, from this byte on (20 digits) |
-//! | `output.log.OFFSET.gz` | the same, compressed; the last four bytes of a gzip file are the length of what is in it. Where the plain one is there too, that one counts |
-//! | `output.times` | text, a line each: the time in milliseconds since the epoch, a blank, the offset that was the end of the log then; where an incarnation's writer begins, a blank and its tag follow. What cannot be read, or goes back in the log, is no line |
-//! | `output.lock` | nothing: each writer holds a shared lock (`flock`) on it while it runs. Writers of earlier releases hold an exclusive one on `output.log` |
-//! | `output.next`, `output.part`, `output.times.new` | what is being made and has no name yet |
+//! - `output.log`: the newest bytes.
+//! - `output.log.OFFSET`: an earlier part, complete, which begins at this offset (20 digits).
+//! - `output.log.OFFSET.gz`: the same part, compressed. The last four bytes of a gzip file are the length of
+//!   its content. If both forms exist, the uncompressed one counts.
+//! - `output.times`: lines of text, each with a time in milliseconds since the epoch, a blank, and the offset
+//!   of the log's end at that time. On the first line of an incarnation's writer, a blank and the
+//!   incarnation's tag follow. A line that cannot be parsed, or whose offset goes back, is ignored.
+//! - `output.lock`: empty. Each writer holds a shared lock (`flock`) on it while it runs. Writers of earlier
+//!   releases hold an exclusive lock on `output.log`.
+//! - `output.next`, `output.part`, `output.times.new`: unfinished files that have no final name yet.
 //!
-//! The offset of a byte is its number in all that was ever written, so it stays the same when parts are
-//! rotated, compressed and removed. The offset at which `output.log` begins is the end of the newest part,
-//! or 0 where there is none; there is always one once something was removed, if need be an empty one.
+//! The offset of a byte counts all bytes ever written before it, so it does not change when parts are
+//! rotated, compressed or removed. `output.log` begins at the end of the newest part, or at 0 if there is
+//! none. After a removal at least one part remains, if need be an empty one.
 //!
-//! Whoever changes anything holds an exclusive lock on the directory for that moment. Each change leaves the
-//! files right after every single step: a part is `output.log` by another name, and once `output.log` is
-//! another file than before (by its inode) it begins at another offset. So a reader that opens `output.log`,
-//! lists the parts, and finds the same file there still, knows where each byte is.
+//! A process that changes the files holds an exclusive lock on the directory meanwhile. The files are
+//! consistent after every single step of a change: a part is the renamed `output.log`, and an `output.log`
+//! with another inode than before begins at another offset. A reader that opens `output.log`, lists the parts
+//! and then still finds the same file there therefore knows the offset of each byte.
 
-/// The file that is written to.
+/// The file being written.
 pub const CURRENT: &str = "output.log";
-/// Times and the offsets that belong to them.
+/// The file of times and their offsets.
 pub const TIMES: &str = "output.times";
-/// What tells whether there is a writer.
+/// The file whose lock shows that a writer runs.
 pub const LOCK: &str = "output.lock";
-/// The file that will be written to next.
+/// The next [`CURRENT`] during a rotation.
 pub const NEXT: &str = "output.next";
-/// A part that is being compressed.
+/// A part during its compression.
 pub const COMPRESSING: &str = "output.part";
-/// The times that are kept of all that there are.
+/// The next [`TIMES`] while it is shortened.
 pub const NEW_TIMES: &str = "output.times.new";
-/// What all files of a log may have together where nothing is said, in bytes: months of a busy agent's
-/// output, compressed, and still little beside a thousand sessions.
+/// Default maximum size of all files of a log together, in bytes. Compressed, that is months of a busy
+/// agent's output, and still little for a thousand sessions.
 pub const MAX_SIZE: u64 = 32 << 20;
-/// Earlier parts that are kept where nothing is said.
+/// Default number of rotated parts to keep.
 pub const KEEP: u32 = 4;
-/// Digits of an offset in a name.
+/// Number of digits of an offset in a file name.
 pub const OFFSET_DIGITS: usize = 20;
 
-/// The name of the part that begins at this offset.
+/// Returns the name of the part that begins at `offset`.
 #[must_use]
 pub fn part_name(offset: u64, compressed: bool) -> String {
     format!("{CURRENT}.{offset:0OFFSET_DIGITS$}{}", if compressed { ".gz" } else { "" })
 }
 
-/// The offset at which a part of this name begins, and whether it is compressed; `None` for any other file.
+/// Returns the offset at which the part begins and whether it is compressed; `None` if the name is not that
+/// of a part.
 #[must_use]
 pub fn parse_part(name: &str) -> Option<(u64, bool)> {
     let rest = name.strip_prefix(CURRENT)?.strip_prefix('.')?;

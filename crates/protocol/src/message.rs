@@ -6,80 +6,80 @@ use crate::ids::{GeneratorId, MessageId, OpId, ProcId, SessionId, Token};
 use crate::text::OsBytes;
 use crate::time::Timestamp;
 
-/// The longest body, in bytes.
+/// Maximum length of a body, in bytes.
 pub const BODY_MAX: usize = 256 * 1024;
-/// The longest idempotency key, in bytes.
+/// Maximum length of an idempotency key, in bytes.
 pub const KEY_MAX: usize = 256;
-/// The longest result of a worker, in bytes.
+/// Maximum length of a worker's result, in bytes.
 pub const RESULT_MAX: usize = 64 * 1024;
-/// The longest reason that a worker gives, in bytes.
+/// Maximum length of a worker's reason, in bytes.
 pub const REASON_MAX: usize = 1024;
-/// The longest name of a kind, in bytes: named like a session, `^[a-z0-9][a-z0-9_-]*$`.
+/// Maximum length of a kind, in bytes. A kind follows the rule of session names: `^[a-z0-9][a-z0-9_-]*$`.
 pub const KIND_MAX: usize = 32;
-/// The kind that goes to the agent in the pane.
+/// The kind of messages that are typed to the agent in the pane.
 pub const PROMPT: &str = "prompt";
-/// How many messages may follow from one another: a message whose cause is this far down a chain is refused.
+/// Maximum length of a chain of causes: a message whose cause is this far down a chain is refused.
 pub const HOPS_MAX: u8 = 16;
 
-/// A message without its body, which only the store keeps.
+/// A message without its body, which is kept in the store only.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
     /// The sequence number of the event that queued it.
     pub id: MessageId,
-    /// Whose it is.
+    /// The session that it is for.
     pub session: SessionId,
-    /// Counts the session's messages from 1.
+    /// The number within the session, counted from 1.
     pub ordinal: u64,
-    /// [`PROMPT`], or any name: messages of a session with the same kind are worked one after the other.
+    /// [`PROMPT`] or any other name. Messages of one session and kind are processed one after the other.
     pub kind: String,
-    /// Idempotency key: a second message of the session with it is the first one again.
+    /// Idempotency key. Sending another message to the session with the same key yields this one.
     pub key: Option<String>,
-    /// The operation that queued it: its repeat is answered with this message.
+    /// The operation that queued it. A retry of the operation is answered with this message.
     pub op: Option<OpId>,
-    /// Who sent it: `cli`, `session:sess_N`, or what the client called itself.
+    /// The sender: `cli`, `session:sess_N`, or the client's own name.
     pub origin: String,
-    /// The message that was being worked when this one was sent, where the sender says so.
+    /// The message during whose processing this one was sent, if the sender says so.
     pub cause: Option<MessageId>,
-    /// How many messages lie behind it in a chain of causes.
+    /// Number of messages before it in the chain of causes.
     pub hops: u8,
-    /// Higher is worked first; within one priority, first come first served.
+    /// Priority: higher is processed first; equal ones in the order in which they were queued.
     pub priority: i8,
-    /// Bytes of the body.
+    /// Size of the body, in bytes.
     pub size: u32,
-    /// Digest of the body, to tell a repeat from a conflict.
+    /// Digest of the body, to distinguish a retry from a conflict.
     pub digest: u64,
-    /// Whether it is followed by Enter when it is typed.
+    /// True if Enter follows the typed text.
     pub enter: bool,
-    /// How often it could be given out when it was queued; the configuration in force decides.
+    /// The limit of attempts when it was queued. The limit in force is that of the configuration.
     pub max_attempts: u32,
-    /// When it was queued.
+    /// The time at which it was queued.
     pub created_at: Timestamp,
-    /// When it is given up while still waiting.
+    /// The time at which it expires if it still waits.
     pub expires_at: Option<Timestamp>,
-    /// Where it is.
+    /// The changing part.
     pub status: MessageStatus,
-    /// What happened to it since it was queued, oldest first; the last one is how it is now. Only where one
-    /// message is shown, at most [`STEPS_MAX`].
+    /// History since it was queued, oldest first and ending with the current status; at most [`STEPS_MAX`]
+    /// steps. Filled in only where a single message is shown.
     pub steps: Vec<Step>,
 }
 
 impl Message {
-    /// When it was last begun to be typed, where its steps are there and tell.
+    /// Returns the time at which typing last began, if the steps tell.
     #[must_use]
     pub fn typing_began(&self) -> Option<Timestamp> {
         let typing = self.steps.iter().rev().find(|step| step.state == MessageState::Typing);
         typing.map(|step| step.at)
     }
 
-    /// When it was last suspended, unless it is sent from the start since: its agent has its text already, and is only told
-    /// to go on.
+    /// Returns the time at which it was last suspended, unless it was queued from the start since. The agent
+    /// of a suspended message has its text already and is only told to continue.
     #[must_use]
     pub fn suspended_at(&self) -> Option<Timestamp> {
         suspended_at(&self.steps)
     }
 }
 
-/// The same of the steps of a message.
+/// As [`Message::suspended_at`], from the steps of a message.
 #[must_use]
 pub fn suspended_at(steps: &[Step]) -> Option<Timestamp> {
     let anew = |step: &&Step| step.state == MessageState::Queued && step.attempts == 0;
@@ -87,75 +87,75 @@ pub fn suspended_at(steps: &[Step]) -> Option<Timestamp> {
     since.find(|step| step.state == MessageState::Suspended).map(|step| step.at)
 }
 
-/// The most steps that are remembered of a message; of more, the first and the newest.
+/// Maximum number of steps remembered of a message: the first one and the newest.
 pub const STEPS_MAX: usize = 24;
 
-/// What changes of a message. A whole new value each time.
+/// The changing part of a message. Each change replaces all of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MessageStatus {
-    /// Where it is.
+    /// The state.
     pub state: MessageState,
-    /// How often it was given out.
+    /// Number of attempts so far.
     pub attempts: u32,
-    /// The token under which it was last given out; none where it was taken away since.
+    /// The token of the last attempt; absent if the message was taken back since.
     pub token: Option<Token>,
-    /// Who holds it, while a worker does.
+    /// The worker that holds the message.
     pub holder: Option<Holder>,
-    /// Not given out again before.
+    /// The earliest time of the next attempt.
     pub not_before: Option<Timestamp>,
-    /// When it came to be so.
+    /// The time of the last change.
     pub changed_at: Timestamp,
-    /// Why it is where it is: `unconfirmed`, `daemon stopped while typing`, …
+    /// The reason for the state: `unconfirmed`, `daemon stopped while typing`, …
     pub reason: Option<String>,
-    /// What its worker made of it.
+    /// The worker's result.
     pub result: Option<OsBytes>,
 }
 
-/// Who holds a message.
+/// The worker that holds a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
-    /// The generator, where it registered as one.
+    /// The id of its registration, if it registered as a generator.
     pub generator: Option<GeneratorId>,
-    /// Its process, where the system tells.
+    /// The process, if the system tells.
     pub process: Option<ProcId>,
-    /// How long it may be silent, in milliseconds.
+    /// The lease, in milliseconds: the longest time without a heartbeat.
     pub lease_ms: u64,
-    /// The operation that claimed it: its repeat is answered with the same claim.
+    /// The operation that claimed the message. A retry of the operation is answered with the same claim.
     pub op: Option<OpId>,
 }
 
-/// A step in a message's life.
+/// An entry of a message's history.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
-    /// When.
+    /// The time of the change.
     pub at: Timestamp,
-    /// Where it came to be.
+    /// The new state.
     pub state: MessageState,
-    /// How often it had been given out.
+    /// Number of attempts before the change.
     pub attempts: u32,
-    /// Why.
+    /// The reason.
     pub reason: Option<String>,
 }
 
 impl MessageStatus {
-    /// It as a step.
+    /// Returns the status as a step.
     #[must_use]
     pub fn step(&self) -> Step {
         let (at, state, attempts) = (self.changed_at, self.state, self.attempts);
         Step { at, state, attempts, reason: self.reason.clone() }
     }
 
-    /// Whether it was queued anew by a user, as if nothing had happened: no token and no attempt is left.
+    /// True if a user has reset the message to its initial state: no token and no attempts.
     #[must_use]
-    pub fn is_anew(&self) -> bool {
+    pub fn is_reset(&self) -> bool {
         self.state == MessageState::Queued && self.token.is_none() && self.attempts == 0
     }
 
-    /// The word for how it came to be so (`poolctl events`, `--kind`).
+    /// Returns the kind of event that led to this status (`poolctl events`, `--kind`).
     #[must_use]
     pub fn event_kind(&self) -> &'static str {
         match self.state {
-            MessageState::Queued if self.is_anew() => "message_retried",
+            MessageState::Queued if self.is_reset() => "message_retried",
             MessageState::Queued if self.not_before.is_none() => "message_released",
             MessageState::Queued => "message_failed",
             MessageState::Claimed => "message_claimed",
@@ -173,81 +173,82 @@ impl MessageStatus {
     }
 }
 
-/// Where a message is.
+/// The states of a message.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MessageState {
-    /// Waits.
+    /// The message waits.
     #[default]
     Queued,
-    /// A worker holds it.
+    /// A worker holds the message.
     Claimed,
-    /// On its way into the pane; a crash here leaves it in doubt.
+    /// The text is being typed into the pane. A crash now leaves the message in doubt.
     Typing,
-    /// Typed and entered.
+    /// The text and Enter were typed.
     Typed,
-    /// The agent confirmed it.
+    /// The agent confirmed the message.
     Accepted,
-    /// It may or may not have been typed; never typed again by itself.
+    /// The text may or may not have been typed. It is never typed again automatically.
     InDoubt,
-    /// Worked.
+    /// The message was processed.
     Done,
-    /// Given up, with a reason.
+    /// The message was given up, with a reason.
     Dead,
-    /// Cancelled by a user.
+    /// A user cancelled the message.
     Cancelled,
-    /// Its time ran out.
+    /// The message expired.
     Expired,
-    /// Taken away from a worker that lives on: not given out again before that one is proved gone.
+    /// The worker outlived the lease. The message is not claimable until the worker is proved gone.
     Revoking,
-    /// The turn that it began failed by an outage: it waits again in the same commit, and its agent is told to go on.
+    /// An outage made the turn of the message fail. The message is queued again in the same commit, and the
+    /// agent is told to continue.
     Suspended,
 }
 
 impl MessageState {
-    /// Whether nothing more will happen to it by itself.
+    /// True if no further change happens automatically.
     #[must_use]
     pub fn is_final(self) -> bool {
         matches!(self, Self::Done | Self::Dead | Self::Cancelled | Self::Expired)
     }
 
-    /// Whether it was typed, or may have been, and nothing confirmed that.
+    /// True if it was typed, or may have been, without a confirmation.
     #[must_use]
     pub fn is_unconfirmed(self) -> bool {
         matches!(self, Self::Typed | Self::InDoubt)
     }
 
-    /// Whether it holds its lane: the next message of its kind waits for it.
+    /// True if the next message of its kind has to wait for it.
     #[must_use]
     pub fn in_flight(self) -> bool {
         !self.is_final() && self != Self::Queued
     }
 }
 
-/// A message that was given out, with its body.
+/// A claimed message with its body.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claimed {
-    /// The message; the token of the claim is in its status.
+    /// The message. The token of the claim is in its status.
     pub message: Message,
-    /// Its body.
+    /// The body.
     pub body: OsBytes,
 }
 
-/// What is known of the failures of one kind of a session's messages, once there is one.
+/// The circuit breaker for one kind of messages of a session. It exists once an attempt has failed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Breaker {
-    /// Attempts that failed since the last that did not.
+    /// Number of failed attempts in a row.
     pub failures: u32,
-    /// Since when nothing of the kind is given out, but for a probe now and then.
+    /// The time at which it opened. While open, messages of the kind are held back, except occasional probes.
     pub opened_at: Option<Timestamp>,
-    /// When the next probe is given out.
+    /// The time of the next probe.
     pub probe_at: Option<Timestamp>,
-    /// Why the last attempt failed.
+    /// The reason of the last failure.
     pub reason: Option<String>,
 }
 
 impl Breaker {
-    /// Whether it holds messages back.
+    /// True if it holds messages back.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.opened_at.is_some()

@@ -1,17 +1,17 @@
-//! Cuts what is told to the size of frames.
+//! Splits observations of tmux into pieces that fit frames, and joins them.
 
 use crate::diff::Change;
 use crate::request::View;
 use crate::text::OsBytes;
 use crate::tmux::{TmuxPane, TmuxSession, TmuxState};
 
-/// So many bytes of one frame are used, about: half of what one may have. A single session's name may
-/// take 16 KiB, a pane's directory 4 KiB.
+/// Approximate number of bytes used of each frame: half of the maximum. A single session's name may take 16
+/// KiB, a pane's directory 4 KiB.
 const BUDGET: usize = 512 << 10;
-/// The most that anything takes besides its texts.
-const REST: usize = 128;
+/// Maximum size of an entry without its texts, in bytes.
+const OVERHEAD: usize = 128;
 
-/// The snapshot as one view or several, all but the last marked as having a successor.
+/// Splits a snapshot into views. All but the last are marked as having a successor.
 #[must_use]
 pub fn snapshot(state: TmuxState) -> Vec<View> {
     let empty = || TmuxState { server: state.server.clone(), ..TmuxState::default() };
@@ -24,8 +24,10 @@ pub fn snapshot(state: TmuxState) -> Vec<View> {
         }
         parts.len() - 1
     };
-    let sessions: Vec<_> = state.sessions.into_iter().map(|(id, s)| (part(of_session(&s)), id, s)).collect();
-    let panes: Vec<_> = state.panes.into_iter().map(|(id, pane)| (part(of_pane(&pane)), id, pane)).collect();
+    let sessions: Vec<_> =
+        state.sessions.into_iter().map(|(id, s)| (part(session_size(&s)), id, s)).collect();
+    let panes: Vec<_> =
+        state.panes.into_iter().map(|(id, pane)| (part(pane_size(&pane)), id, pane)).collect();
     sessions.into_iter().for_each(|(at, id, session)| drop(parts[at].sessions.insert(id, session)));
     panes.into_iter().for_each(|(at, id, pane)| drop(parts[at].panes.insert(id, pane)));
     let last = parts.len() - 1;
@@ -39,14 +41,14 @@ pub fn snapshot(state: TmuxState) -> Vec<View> {
         .collect()
 }
 
-/// The changes, as many in one piece as fit a frame.
+/// Splits changes into pieces that fit a frame.
 #[must_use]
 pub fn diffs(changes: Vec<Change>) -> Vec<Vec<Change>> {
     let (mut pieces, mut used): (Vec<Vec<Change>>, usize) = (Vec::new(), BUDGET);
     for change in changes {
         let size = match &change {
-            Change::Session(_, session) => of_session(session),
-            Change::Pane(_, pane) => of_pane(pane),
+            Change::Session(_, session) => session_size(session),
+            Change::Pane(_, pane) => pane_size(pane),
             Change::Server(_) => 1024,
             Change::SessionGone(_) | Change::PaneGone(_) => 8,
         };
@@ -62,16 +64,16 @@ pub fn diffs(changes: Vec<Change>) -> Vec<Vec<Change>> {
     pieces
 }
 
-fn of_session(session: &TmuxSession) -> usize {
-    REST + session.name.len()
+fn session_size(session: &TmuxSession) -> usize {
+    OVERHEAD + session.name.len()
 }
 
-fn of_pane(pane: &TmuxPane) -> usize {
+fn pane_size(pane: &TmuxPane) -> usize {
     let text = |text: &Option<OsBytes>| text.as_ref().map_or(0, |text| text.0.len());
-    REST + text(&pane.current_command) + text(&pane.current_dir)
+    OVERHEAD + text(&pane.current_command) + text(&pane.current_dir)
 }
 
-/// Joins a part to those before it.
+/// Joins a part to the previous ones.
 #[must_use]
 pub fn join(before: Option<TmuxState>, part: TmuxState) -> TmuxState {
     let Some(mut whole) = before else { return part };

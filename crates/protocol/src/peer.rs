@@ -1,39 +1,39 @@
-//! Who is at the other end of a connection, as the kernel tells it. Checked before the first byte
-//! is read or written, by the daemon and by its clients.
+//! The identity of the peer of a connection, as told by the kernel. The daemon and its clients check it
+//! before they read or write the first byte.
 
 use std::io;
 use std::os::fd::AsFd;
 
-/// The process that connected or, seen from a client, that called `listen`.
+/// The process that connected; seen from a client, the process that called `listen`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer {
-    /// Its effective user.
+    /// The effective user id.
     pub uid: u32,
-    /// Its process id, where the system tells. It may have ended and its number may be in use again:
-    /// for people, never to signal.
+    /// The process id, if the system tells. The process may have ended and the pid may be reused, so it is
+    /// for people only and never signalled.
     pub pid: Option<u32>,
 }
 
-/// Why a peer is not trusted.
+/// The reasons why a peer is not trusted.
 #[derive(Debug, thiserror::Error)]
 pub enum PeerError {
-    /// It runs as another user.
+    /// The peer runs as another user.
     #[error("the process at the other end runs as user {0}, not as this one")]
     Foreign(u32),
-    /// The kernel does not tell.
+    /// The kernel does not identify the peer.
     #[error("the kernel does not tell who is at the other end: {0}")]
     Io(#[from] io::Error),
 }
 
-/// The peer of a connected Unix stream socket.
+/// Returns the peer of a connected Unix stream socket.
 ///
 /// # Errors
-/// [`io::ErrorKind::NotConnected`] where nobody is there, and what the kernel reports.
+/// [`io::ErrorKind::NotConnected`] if there is no peer, or another error of the kernel.
 pub fn of(socket: impl AsFd) -> io::Result<Peer> {
     credentials(&socket)
 }
 
-/// The peer, where it runs as the same effective user as this process. Root is another user too.
+/// Returns the peer if it runs as the effective user of this process. Root counts as another user.
 ///
 /// # Errors
 /// [`PeerError::Foreign`], or as [`of`].
@@ -49,7 +49,7 @@ fn credentials(socket: &impl AsFd) -> io::Result<Peer> {
     if found.uid() == u32::MAX {
         return Err(io::ErrorKind::NotConnected.into());
     }
-    // 0 stands for a process of another pid namespace.
+    // A pid of 0 stands for a process in another pid namespace.
     Ok(Peer { uid: found.uid(), pid: u32::try_from(found.pid()).ok().filter(|pid| *pid != 0) })
 }
 

@@ -1,97 +1,109 @@
-//! What `poold` and the reaper say to each other: candidates, leases, verdicts.
+//! The exchange between `poold` and the reaper: candidates, leases and verdicts.
 
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{PaneId, ProcId, ServerId, SessionId, Tag, Token};
-use crate::life::Leftovers;
 use crate::text::{Name, OsBytes};
 
 mod rule;
 
 pub use rule::{Action, Rule};
 
-/// Something that should be dead, as `poold` names it. The reaper never picks one by itself.
+/// Something that `poold` wants to be ended. The reaper never chooses candidates itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Candidate {
     /// The session.
     pub session: SessionId,
-    /// Its name, for people.
+    /// The session's name, for people.
     pub name: Name,
-    /// Why.
+    /// The kind of candidate.
     pub kind: CandidateKind,
     /// A sentence of evidence, for people.
     pub evidence: String,
     /// The incarnation to end.
     pub tag: Tag,
-    /// The tmux server that its pane is in, once known.
+    /// The tmux server of its pane, if known.
     pub server: Option<ServerId>,
-    /// Its pane, once known.
+    /// The pane, if known.
     pub pane: Option<PaneId>,
-    /// Its init, once known.
+    /// The init, if known.
     pub init: Option<ProcId>,
-    /// Its agent, once known.
+    /// The agent, if known.
     pub agent: Option<ProcId>,
     /// Time between TERM and KILL, in milliseconds.
     pub grace_ms: u64,
-    /// Whether the pane goes too; a restart keeps it until the new one stands.
+    /// True if the pane is removed too. A restart keeps it until the new one exists.
     pub remove_pane: bool,
-    /// Its control group, where it has one: all that is in it belongs to it.
+    /// The control group, if it has one. Every process in the group belongs to it.
     pub cgroup: Option<OsBytes>,
-    /// The rule that found it; none where somebody asked for its end, or it ended by itself.
+    /// The rule that found it; absent if its end was requested or its program ended by itself.
     pub rule: Option<Rule>,
 }
 
-/// Why something is a candidate.
+/// The kinds of candidates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CandidateKind {
-    /// A user asked for its end.
+    /// A session whose incarnation is to be ended: killed, restarted, parked, evicted or drained, by a user,
+    /// by a reap rule or by the scheduler.
     Requested,
-    /// Its program is over and its pane is left.
+    /// A pane whose program has ended.
     ZombiePane,
-    /// A pane with the tag of an incarnation that is over.
+    /// A pane that carries the tag of an ended incarnation.
     RetiredTag,
-    /// Its pane or its server is gone, and processes of it are left.
+    /// Processes of an incarnation whose pane or server is gone.
     Leftover,
-    /// A generator that was silent for longer than its lease and lives on: its process is the candidate's
-    /// `init`, its tag the token of the claim ([`Tag::of`]).
+    /// A generator that outlived its lease. The candidate's `init` is its process, its tag that of the claim
+    /// ([`Tag::for_claim`]).
     StaleWorker,
-    /// Processes with the mark of an incarnation, or of a claim, that is over.
+    /// Processes that carry the tag of an ended incarnation or claim.
     Orphan,
-    /// A tmux client that a `poold` which is dead left: it is the candidate's `init`.
+    /// A tmux client (the candidate's `init`) left by a `poold` that is dead.
     StaleClient,
 }
 
-/// The right to end a candidate: the session's lock, and what to act on.
+/// The right to end a candidate: the session's lock, with the parameters to act on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
     /// The fencing token.
     pub token: Token,
-    /// The candidate, checked again when the lease was given.
+    /// The candidate, verified when the lease was granted.
     pub candidate: Candidate,
-    /// Where tmux listens.
+    /// The socket of tmux.
     pub tmux_socket: OsBytes,
-    /// Processes that are never signalled: the tmux server, the daemons.
+    /// Pids that are never signalled: the tmux server and the daemons.
     pub protected: Vec<u32>,
     /// The tmux program.
     pub tmux: OsBytes,
-    /// Where `poold` listens: the mark of a claim is one only together with it.
+    /// The socket of `poold`. It is part of the marker of a claim.
     pub socket: OsBytes,
     /// Time between the first KILL and giving up, in milliseconds.
     pub verify_ms: u64,
-    /// What becomes of what it detached.
+    /// The treatment of daemons that the program detached.
     pub leftovers: Leftovers,
-    /// Where this pool's incarnations have their files: an init of it was started for one of them.
+    /// The directory of this pool's job files, which identify the pool's inits.
     pub run: OsBytes,
-    /// The session's private directory: what listens in there serves nobody else.
+    /// The session's private directory. A socket in it serves nobody else.
     pub private: Option<OsBytes>,
-    /// The command to run before; none where it is empty.
+    /// The command to run before the end; none if empty.
     pub before: Vec<OsBytes>,
-    /// The command to run after.
+    /// The command to run after the end; none if empty.
     pub after: Vec<OsBytes>,
 }
 
-/// What the reaper found and did.
+/// The treatment of daemons that a session's program detached, at the program's end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Leftovers {
+    /// Ends them, except those that serve others: a tmux server, another pool or an ssh-agent, recognised by
+    /// a listening socket outside of the session's own directory. Those are reported.
+    #[default]
+    Kill,
+    /// Reports them only.
+    Report,
+}
+
+/// The reaper's report about a lease.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
     /// The lease's token.
@@ -100,45 +112,45 @@ pub struct Verdict {
     pub session: SessionId,
     /// The incarnation.
     pub tag: Tag,
-    /// What came of it.
+    /// The outcome.
     pub outcome: Outcome,
 }
 
-/// What came of a lease.
+/// The outcome of a lease.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// Every process is proved gone, and the pane where it was to go.
+    /// Every process is proved gone, and the pane if it was to be removed.
     Gone {
         /// Processes that were signalled.
         killed: Vec<ProcId>,
     },
-    /// Something is left.
+    /// Some processes or the pane remain.
     Survivors {
-        /// What, each with its state, for people.
+        /// The remaining ones with their states, for people.
         left: Vec<String>,
     },
-    /// Nothing was done, and why: the server did not answer, it was not the same pane, ….
+    /// Nothing was done: the server did not answer, the pane was another one, …
     Untouched {
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// Every process is proved gone but for those that serve others, or were to be left.
+    /// Every process is proved gone, except those that serve others or were to be left.
     Spared {
         /// Processes that were signalled.
         killed: Vec<ProcId>,
-        /// What was left, each with the reason, for people.
+        /// The remaining ones with the reasons, for people.
         left: Vec<String>,
     },
-    /// The command that is asked before refused it: nothing was done.
+    /// The command to run before the end refused it. Nothing was done.
     Refused {
-        /// What it said.
+        /// The command's explanation.
         why: String,
     },
 }
 
 impl Outcome {
-    /// Whether nothing is left that should be dead.
+    /// True if nothing remains that should be ended.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         matches!(self, Self::Gone { .. } | Self::Spared { .. })

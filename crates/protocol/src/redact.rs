@@ -1,15 +1,15 @@
-//! Keys and passwords in what is shown, made unreadable: those that follow a name like `--api-key`, `TOKEN=`
-//! or `Authorization:`, those in front of the host of an address, and those that look like the keys of
-//! well-known services. What is redacted stays as it is when it is redacted again.
+//! Hides keys and passwords in displayed text: values after names such as `--api-key`, `TOKEN=` or
+//! `Authorization:`, passwords in URLs, and words that look like keys of well-known services. Redacting twice
+//! gives the same result as once.
 
 use std::collections::BTreeMap;
 
 use crate::text::OsBytes;
 
-/// What is shown in their place.
+/// The replacement text.
 const MARK: &str = "…redacted…";
 
-/// How names of secrets end, in lower case and with `_` for `-`.
+/// Suffixes of the names of secrets, in lower case and with `_` in place of `-`.
 const NAMES: [&str; 14] = [
     "password",
     "passwd",
@@ -27,7 +27,7 @@ const NAMES: [&str; 14] = [
     "private_key",
 ];
 
-/// How the keys of well-known services begin: OpenAI and Anthropic, Stripe, GitHub, GitLab, Slack, AWS,
+/// Prefixes of the keys of well-known services: OpenAI and Anthropic, Stripe, GitHub, GitLab, Slack, AWS,
 /// Google, Hugging Face, Groq, npm, `PyPI`.
 const PREFIXES: [&str; 25] = [
     "sk-",
@@ -57,20 +57,21 @@ const PREFIXES: [&str; 25] = [
     "pypi-",
 ];
 
-/// The words of a command line. One that is not UTF-8 stays as it is, unless it is or holds a secret.
+/// Redacts the words of a command line. A word that is not UTF-8 stays unchanged, unless it is or contains a
+/// secret.
 #[must_use]
 pub fn command(words: &[OsBytes]) -> Vec<OsBytes> {
     let mut follows_flag = false;
     let shown = |word: &OsBytes| {
         let text = word.to_string_lossy();
         let is_value = std::mem::replace(&mut follows_flag, is_flag(&text)) && !text.starts_with("--");
-        let shown = if is_value { MARK.to_owned() } else { argument(&text) };
+        let shown = if is_value { MARK.to_owned() } else { redact_word(&text) };
         if shown == text { word.clone() } else { shown.into() }
     };
     words.iter().map(shown).collect()
 }
 
-/// Labels: the value of one that is named for a secret, and keys in the others.
+/// Redacts labels: the whole value if the key names a secret, otherwise the keys of services in it.
 #[must_use]
 pub fn labels(labels: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let shown = |(key, value): (&String, &String)| {
@@ -80,24 +81,24 @@ pub fn labels(labels: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     labels.iter().map(shown).collect()
 }
 
-/// One word: all of what follows `name=`, blanks included.
-fn argument(word: &str) -> String {
+/// Redacts one word. The value after `name=` includes blanks.
+fn redact_word(word: &str) -> String {
     match word.split_once('=') {
-        Some((name, value)) if name.chars().all(is_part) && is_name(name) && !value.is_empty() => {
+        Some((name, value)) if name.chars().all(is_name_char) && is_name(name) && !value.is_empty() => {
             format!("{name}={MARK}")
         }
         _ => text(word),
     }
 }
 
-/// Any text: a script, a file of settings.
+/// Redacts any text, such as a script or a settings file.
 #[must_use]
 pub fn text(text: &str) -> String {
-    named(&addresses(text))
+    redact_named(&redact_urls(text))
 }
 
-/// Without the passwords of addresses: what is between `//user:` and `@`.
-fn addresses(text: &str) -> String {
+/// Redacts passwords in URLs: the text between `//user:` and `@`.
+fn redact_urls(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("//") {
@@ -118,22 +119,22 @@ fn addresses(text: &str) -> String {
     shown + rest
 }
 
-/// Without what has the name of a secret, or looks like a key.
-fn named(text: &str) -> String {
+/// Redacts values after the names of secrets, and words that look like keys.
+fn redact_named(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let (mut rest, mut before, mut scheme) = (text, "", false);
     while !rest.is_empty() {
         let named = scheme || is_name(before) || is_header(before);
-        let joins = |c: char| if named { !" \t=:,\"'".contains(c) } else { is_part(c) };
+        let joins = |c: char| if named { !" \t=:,\"'".contains(c) } else { is_name_char(c) };
         let (gap, after) = rest.split_at(rest.find(joins).unwrap_or(rest.len()));
         shown.push_str(gap);
-        let part = &after[..after.find(|c| !is_part(c)).unwrap_or(after.len())];
-        // `Basic` of `Authorization: Basic abc`: what follows it is the value.
+        let part = &after[..after.find(|c| !is_name_char(c)).unwrap_or(after.len())];
+        // In `Authorization: Basic abc` the value follows `Basic`.
         let in_header = is_header(before) && gap.contains([':', '=']);
         let names_scheme = is_scheme(part, &after[part.len()..], in_header.then_some(gap));
         let is_value =
             !names_scheme && named && leads_to_value(before, gap, scheme) && !part.starts_with("--");
-        let length = if is_value { value(gap, after) } else { part.len() };
+        let length = if is_value { value_length(gap, after) } else { part.len() };
         let hidden = length > 0 && (is_value || is_key(part));
         shown.push_str(if hidden { MARK } else { &after[..length] });
         (before, rest, scheme) = (if is_value { "" } else { part }, &after[length..], names_scheme);
@@ -141,18 +142,18 @@ fn named(text: &str) -> String {
     shown
 }
 
-/// Whether what is between a name and what follows makes that its value.
+/// True if the text between a name and the next word makes that word its value.
 fn leads_to_value(name: &str, gap: &str, scheme: bool) -> bool {
     gap.contains(['=', ':']) || (!gap.is_empty() && (is_flag(name) || scheme))
 }
 
-/// Whether it names a header that holds a secret behind the name of a scheme.
+/// True if it is the name of a header whose secret may follow the name of a scheme.
 fn is_header(name: &str) -> bool {
     name.to_ascii_lowercase().ends_with("authorization")
 }
 
-/// Whether this word is the scheme of such a header, in front of its value: `Bearer` wherever it is, `Basic`
-/// in a header, and there, behind a colon and a blank, any that another word follows.
+/// True if the word is a scheme in front of the value of such a header: `Bearer` anywhere, `Basic` in a
+/// header, and any word in a header after a colon and a blank that another word follows.
 fn is_scheme(word: &str, after: &str, gap_in_header: Option<&str>) -> bool {
     let ends = |c: char| c.is_whitespace() || "\"',:=".contains(c);
     if word.eq_ignore_ascii_case("bearer") && after.chars().next().is_none_or(ends) {
@@ -164,8 +165,8 @@ fn is_scheme(word: &str, after: &str, gap_in_header: Option<&str>) -> bool {
     gap_in_header.is_some_and(|gap| follows && (gap.contains(' ') || word.eq_ignore_ascii_case("basic")))
 }
 
-/// How long a value is: to its closing quote where it has one, else to where a word ends.
-fn value(gap: &str, after: &str) -> usize {
+/// Returns the length of a value: up to its closing quote if it has one, else up to the end of the word.
+fn value_length(gap: &str, after: &str) -> usize {
     let end = match gap.chars().last().filter(|c| "\"'".contains(*c)) {
         Some(quote) => after.find(quote),
         None => after.find(|c: char| c.is_whitespace() || "\"';&|,)]}".contains(c)),
@@ -173,7 +174,7 @@ fn value(gap: &str, after: &str) -> usize {
     end.unwrap_or(after.len())
 }
 
-fn is_part(c: char) -> bool {
+fn is_name_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || "_-.".contains(c)
 }
 
@@ -181,15 +182,15 @@ fn is_flag(word: &str) -> bool {
     word.starts_with('-') && is_name(word)
 }
 
-/// Whether it names a secret. A variable in capitals may also end with just KEY; `--key` is a file in most
-/// programs.
+/// True if the word names a secret. A variable in capitals may also just end with KEY; `--key` is a file in
+/// most programs.
 fn is_name(name: &str) -> bool {
     let folded = name.to_ascii_lowercase().replace(['-', '.'], "_");
     let capitals = name.ends_with("KEY") && !name.contains(|c: char| c.is_ascii_lowercase() || c == '-');
     capitals || folded == "pass" || NAMES.iter().any(|end| folded.ends_with(end))
 }
 
-/// A word that begins like a key and is no name like `sk-learn`.
+/// True if the word begins like a key and is no name such as `sk-learn`.
 fn is_key(word: &str) -> bool {
     let is_random =
         |rest: &str| rest.len() >= 8 || (rest.len() >= 4 && rest.contains(|c: char| c.is_ascii_digit()));

@@ -2,50 +2,52 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Why a request was not carried out.
+/// The reason why a request was not carried out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct Refusal {
-    /// What kind of refusal.
+    /// The error code.
     pub code: ErrorCode,
-    /// A sentence for people: what is wrong and what to do.
+    /// A sentence for people: the problem and what to do about it.
     pub message: String,
 }
 
 impl Refusal {
-    /// A refusal.
+    /// Creates a refusal.
     #[must_use]
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
     }
 }
 
-/// The closed list. Its numbers are `poolctl`'s exit codes.
+/// The closed list of error codes. Each has an exit code of `poolctl`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorCode {
-    /// Tried, and failed; the message says what state was left.
+    /// The operation failed; the message says in which state.
     Failed,
-    /// Bad flag, name or value.
+    /// A flag, name or value is invalid.
     Usage,
-    /// No such session, message, ….
+    /// The session, message or other object does not exist.
     NotFound,
-    /// Exists already, locked by somebody else, stale token, same operation id with other content.
+    /// The object exists already or is locked by another holder, the token is stale, or the operation id was
+    /// used for another request.
     Conflict,
-    /// Pool full, queue full, session closed to new messages.
+    /// The pool or a queue is full, or the session takes no new messages.
     Refused,
-    /// The wait ran out; the operation may still finish.
+    /// The wait timed out; the operation may still finish.
     Timeout,
-    /// No daemon, or tmux missing or not answering.
+    /// There is no daemon, or tmux is missing or does not answer.
     Unavailable,
-    /// Versions that don't fit, or bytes that are not the protocol.
+    /// The versions do not match, or the bytes are not this protocol.
     Protocol,
-    /// The database is damaged, full or failing; what was asked may be stored: repeat it with the same operation id.
+    /// The database is damaged, full or failing. The request may be stored: retry it with the same operation
+    /// id.
     Storage,
 }
 
 impl ErrorCode {
-    /// `poolctl`'s exit code.
+    /// Returns the exit code of `poolctl`.
     #[must_use]
     pub fn exit_code(self) -> u8 {
         match self {
@@ -61,9 +63,9 @@ impl ErrorCode {
         }
     }
 
-    /// The word in JSON errors.
+    /// Returns the name used in JSON.
     #[must_use]
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Failed => "failed",
             Self::Usage => "usage",

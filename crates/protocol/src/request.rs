@@ -1,8 +1,10 @@
-//! Requests: one struct a verb, named like the verb.
+//! Requests: one struct for each verb, with the name of the verb.
 
 mod agent;
-mod life;
+mod lock;
+mod observe;
 mod queue;
+mod session;
 mod terminal;
 
 use std::collections::BTreeMap;
@@ -16,85 +18,89 @@ use crate::reap::Verdict;
 use crate::session::Lifecycle;
 use crate::text::{OsBytes, SessionRef};
 use crate::thought::Publish;
-use crate::tmux::{Means, TmuxState};
+use crate::tmux::TmuxTransport;
 
 pub use agent::Approve;
-pub use life::{Lock, New, Park, Pin, Prune, Restore, Update};
+pub use lock::Lock;
+pub use observe::{Observe, View};
 pub use queue::{
-    Ack, CLAIM_MAX, Claim, Fail, Held, Messages, Purge, Register, Resolution, ResolveMessage, Send, Then,
+    Ack, CLAIM_MAX, Claim, ClaimRef, Disposition, Fail, Messages, Purge, Register, Resolution,
+    ResolveMessage, Send,
 };
+pub use session::{Adopt, Kill, Label, New, Park, Pin, Prune, Remove, Rename, Restart, Restore, Update};
 pub use terminal::{Attach, Capture, Extent, INPUT_MAX, Input, Keys, Output, Resize};
 
 /// One request on a connection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Call {
-    /// Chosen by the client; the reply carries it. At most 64 calls of a connection are under way.
+    /// The id chosen by the client, which the answer repeats. A connection has at most 64 calls in progress.
     pub id: u64,
-    /// Makes a mutating request repeatable; required for those.
+    /// The operation id, which makes a mutating request repeatable; required for those.
     pub op: Option<OpId>,
-    /// The lock under which it is made, inside `poolctl lock`.
+    /// The token of the lock under which the request is made, as inside `poolctl lock`.
     pub lock: Option<Token>,
-    /// What is asked.
+    /// The request.
     pub request: Request,
 }
 
-/// What can be asked.
+/// The requests. `→` names the variant of [`crate::Response`] that answers; "Mutates" means that an operation
+/// id is required.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
-    /// Is the daemon there? Answered through the engine. → `Done`
+    /// Check that the daemon and its engine answer. → `Done`
     Ping,
-    /// → `Status`
+    /// Get the status of the pool. → `Status`
     Status,
-    /// A full snapshot of tmux now, applied before the answer. → `Synced`
+    /// Take a snapshot of tmux and apply it. → `Synced`
     Sync,
-    /// Create a session. → `Session`, when it is verified running. Mutates.
+    /// Create a session. → `Session`, once it is verified running. Mutates.
     New(Box<New>),
-    /// → `Sessions`, in parts
+    /// List sessions. → `Sessions`, in parts
     List(List),
-    /// → `Session`
+    /// Show a session. → `Session`
     Show(SessionRef),
-    /// → `Attach`
+    /// Get the command that attaches to a session. → `Attach`
     Attach(Attach),
     /// Queue a message. → `Sent`, once it is on disk. Mutates.
     Send(Send),
-    /// → `Message`
+    /// Show a message. → `Message`
     ShowMessage(MessageId),
-    /// → `Messages`, those of a session that are not final, and the newest that are
+    /// List the messages of a session: all that are not final, and the newest of the others. → `Messages`
     ListMessages(SessionRef),
     /// End an in-doubt message. → `Message`. Mutates.
     ResolveMessage(ResolveMessage),
-    /// Raw keys at once. → `Done`. Mutates.
+    /// Send raw keys to the terminal at once. → `Done`. Mutates.
     Keys(Keys),
-    /// → `Screen`, in parts
+    /// Get the text of a screen. → `Screen`, in parts
     Capture(Capture),
-    /// Where the session's logs are. → `Logs`
+    /// Locate a session's log files. → `Logs`
     Logs(SessionRef),
     /// End a session's incarnation, verified. → `Session`. Mutates.
     Kill(Kill),
     /// Remove a session's record. → `Done`. Mutates.
     Remove(Remove),
-    /// → `Session`. Mutates.
+    /// Rename a session. → `Session`. Mutates.
     Rename(Rename),
     /// Set and remove labels. → `Session`. Mutates.
     Label(Label),
     /// End the incarnation, if one runs, and start another. → `Session`. Mutates.
     Restart(Restart),
-    /// Block until it is so; looks first. → `Session` or `Message`
+    /// Wait until a condition is true, which may be now. → `Session` or `Message`
     Wait(Wait),
-    /// A part of the journal. → `Events`, in parts
+    /// Read a part of the journal. → `Events`, in parts
     Events(Events),
-    /// Subscriber only: the state, then changes. Not answered; frames follow.
+    /// Subscriber only: the state, then all changes. Not answered; frames follow.
     Subscribe(Subscribe),
-    /// The configuration in force, as TOML. → `Text`
+    /// Get the configuration in force, as TOML. → `Text`
     Config,
-    /// Read the configuration file again. → `Text`: what changed and what needs a restart
+    /// Read the configuration file again. → `Text`: the changes, and those that need a restart
     ConfigReload,
-    /// What the reaper would do now. → `Candidates`
+    /// List the current candidates of the reaper. → `Candidates`
     Candidates,
-    /// Reaper only: wait this long for a candidate. → `Candidates` (none or one)
+    /// Reaper only: wait for a candidate. → `Candidates` (none or one)
     NextCandidate {
-        /// At most this long, in milliseconds.
+        /// Maximum waiting time, in milliseconds.
         wait_ms: u64,
     },
     /// Reaper only: take the lease on a candidate. → `Lease`
@@ -104,282 +110,179 @@ pub enum Request {
         /// The candidate's incarnation.
         tag: Tag,
     },
-    /// Reaper only: report. → `Done`
+    /// Reaper only: report the verdict on a lease. → `Done`
     Settle(Verdict),
-    /// Watcher only: what is seen. → `Done`, or `SendSnapshot` after a gap
+    /// Watcher only: report an observation. → `Done`, or `SendSnapshot` after a gap
     Observe(Observe),
-    /// Watcher only: how it learns of changes. → `Done`
-    WatchingBy(Means),
-    /// Take in a tmux session that the pool did not create. → `Session`. Mutates.
+    /// Watcher only: report the transport in use. → `Done`
+    WatchingBy(TmuxTransport),
+    /// Adopt a tmux session that the pool did not create. → `Session`. Mutates.
     Adopt(Adopt),
-    /// Subscriber only: tmux as `poold` has it, then what its watcher sends. Not answered; frames follow.
+    /// Subscriber only: the state of tmux, then the frames of the watcher. Not answered; frames follow.
     Watch,
-    /// Generator only, first: what it works. → `Registered`
+    /// Generator only, as the first request: register for messages of a session. → `Registered`
     Register(Register),
-    /// Take messages to work on, waiting for them. → `Claimed`, none where the wait ran out. With an
-    /// operation id a repeat gets the same messages while they are held.
+    /// Claim messages, waiting for them. → `Claimed`, empty if the wait timed out. With an operation id, a
+    /// retry gets the same messages while they are held.
     Claim(Claim),
-    /// Still at work on these: their leases begin anew. → `Done`, or conflict where a token is stale
-    Heartbeat(Vec<Held>),
-    /// It is worked. → `Message`; a repeat with the same token gets it again
+    /// Extend the leases of claims. → `Done`, or a `conflict` if a token is stale
+    Heartbeat(Vec<ClaimRef>),
+    /// Report that a message was processed. → `Message`, the same for a retry with the same token
     Ack(Ack),
-    /// It is not. → `Message`; a repeat with the same token gets it again
+    /// Report that a message was not processed. → `Message`, the same for a retry with the same token
     Fail(Fail),
-    /// Cancel what waits, is in doubt, or is being worked. → `Message`. Mutates.
+    /// Cancel a message that waits, is in doubt or is in flight. → `Message`. Mutates.
     Cancel(MessageId),
-    /// Queue a dead, cancelled, expired or in-doubt message again, or one that waits for its next try at
-    /// once; closes the breaker of its kind. → `Message`. Mutates.
+    /// Queue a dead, cancelled, expired or in-doubt message again, or end its wait for the next attempt.
+    /// Closes the circuit breaker of its kind. → `Message`. Mutates.
     Retry(MessageId),
-    /// Forget messages that are over. → `Purged`. Mutates.
+    /// Delete final messages. → `Purged`. Mutates.
     Purge(Purge),
-    /// → `Generators`
+    /// List generators and their claims. → `Generators`
     Generators,
-    /// The messages of a session, with bodies only where one is asked for by its id. → `Messages`, in parts
+    /// List messages of a session, without bodies (see [`Request::Body`]). → `Messages`, in parts
     Messages(Messages),
-    /// The body of a message. → `Body`
+    /// Get the body of a message. → `Body`
     Body(MessageId),
-    /// The whole database as JSON lines. → `Text`, in parts
+    /// Export the whole database as JSON lines. → `Text`, in parts
     Export,
-    /// A consistent copy of the database, made while it is in use. → `Text`: what was written. The file must
-    /// not be there yet.
+    /// Make a consistent copy of the database while it is in use. → `Text`: a description of the copy
     Backup {
-        /// Its absolute path.
+        /// The absolute path of the copy. The file must not exist.
         path: OsBytes,
     },
-    /// Read every record and compare it with what is in memory. → `Checked`
+    /// Read every record and compare it with memory. → `Checked`
     Check,
-    /// Give unused space of the database back. → `Compacted`. Nothing else is answered meanwhile.
+    /// Return unused space of the database to the file system. → `Compacted`. Nothing else is answered
+    /// meanwhile.
     Compact,
     /// End a session's incarnation to free its slot; a prompt wakes it. → `Session`. Mutates.
     Park(Park),
-    /// Start what was parked, lost or stopped. → `Session`, when it is verified running; for all that were
-    /// lost `Sessions`, which are then started one after the other. Mutates.
+    /// Start a parked, lost or stopped session. → `Session`, once it is verified running. For all lost
+    /// sessions → `Sessions`, before they are started one after the other. Mutates.
     Restore(Restore),
-    /// Take no more messages, finish what is queued, then stop. → `Session`, at once. Mutates.
+    /// Refuse further messages, process the queued ones, then stop. → `Session`, at once. Mutates.
     Drain(SessionRef),
-    /// → `Session`. Mutates.
+    /// Pin or unpin a session. → `Session`. Mutates.
     Pin(Pin),
     /// Empty a session's log and its terminal's history. → `Done`. Mutates.
     Clear(SessionRef),
-    /// Remove what is over, and directories that belong to nobody. → `Pruned`. Mutates.
+    /// Remove ended sessions, and directories that belong to none. → `Pruned`. Mutates.
     Prune(Prune),
-    /// What running sessions use: one, or all. → `Usage`, in parts
+    /// Get the resource usage of one or all running sessions. → `Usage`, in parts
     Usage(Option<SessionRef>),
-    /// Hold a session's lock, waiting for it. → `Locked`, once it is on disk. A repeat with the same operation id
-    /// gets the same lock while it is held. Mutates.
+    /// Acquire a session's lock, waiting for it. → `Locked`, once it is on disk. A retry with the same
+    /// operation id gets the same lock while it is held. Mutates.
     Lock(Lock),
-    /// Still holding this lock: its lease begins anew. → `Done`, or conflict where it is not valid any more
+    /// Extend the lease of a lock. → `Done`, or a `conflict` if it is not valid any more
     RenewLock {
-        /// Whose lock.
+        /// The session.
         session: SessionId,
-        /// Which.
+        /// The token of the lock.
         token: Token,
     },
-    /// Give a lock back; done already where it is not held any more. → `Done`
+    /// Release a lock. → `Done`, even if it is not held any more
     Unlock {
-        /// Whose lock.
+        /// The session.
         session: SessionId,
-        /// Which.
+        /// The token of the lock.
         token: Token,
     },
-    /// What each rule says of a session. → `Explained`
+    /// Explain the result of each reap rule for a session. → `Explained`
     Explain(SessionRef),
-    /// Look now for what should be dead. → `Candidates`: what there is. Mutates.
+    /// Evaluate the reap rules now. → `Candidates`: those found. Mutates.
     Reap {
-        /// Let those that are named now be ended whatever the limit of kills a minute says.
+        /// Ends the candidates found now regardless of the limit of kills per minute.
         force: bool,
     },
-    /// Change what becomes of a session. → `Session`. Mutates.
+    /// Change a session's policy. → `Session`. Mutates.
     Update(Update),
-    /// What an agent's hook says. → `Done`, once it is taken in; for a request for a permission `Decided`, once
-    /// somebody has decided, or `Done` where that is left to the terminal
+    /// Report an event of an agent's hook. → `Done`, once it is processed. For a permission request →
+    /// `Decided`, once it is decided, or `Done` if it is left to the terminal
     Hook(Box<Hook>),
-    /// Answer the request for a permission that a session waits on. → `Session`. Mutates.
+    /// Answer the permission request of a session. → `Session`. Mutates.
     Approve(Approve),
-    /// Publish a thought. → `Session`, once it is on disk; an older one of its stream changes nothing. Mutates.
+    /// Publish a thought. → `Session`, once it is on disk. One that is older in its stream changes nothing.
+    /// Mutates.
     Publish(Box<Publish>),
-    /// Subscriber only: what a session writes, as bytes of its log. Not answered; frames follow.
+    /// Subscriber only: a session's output, as bytes of its log. Not answered; frames follow.
     Output(Output),
-    /// A session's terminal as it is now, to begin from. → `Terminal`
+    /// Get the state of a session's terminal, for a viewer to begin with. → `Terminal`
     Terminal(SessionRef),
-    /// Bytes into a session's terminal, at once and as they are. → `Done`. Mutates.
+    /// Write bytes to a session's terminal, at once and unchanged. → `Done`. Mutates.
     Input(Input),
-    /// Another size for a session's terminal. → `Done`. Mutates.
+    /// Resize a session's terminal. → `Done`. Mutates.
     Resize(Resize),
-    /// A hook has the decision that it waited for, and its agent took it. → `Done`
+    /// Report that a hook has received its decision and that its agent took it. → `Done`
     DecisionTaken {
-        /// Whose hook.
+        /// The session of the hook.
         session: SessionId,
-        /// Of which request: the id of the hook's report.
-        #[serde(with = "crate::wide")]
+        /// The id of the hook's report.
+        #[serde(with = "crate::u64_string")]
         ask: u64,
     },
-    /// All that waits for a person. → `Inbox`, in parts
+    /// List everything that waits for a person. → `Inbox`, in parts
     Inbox,
 }
 
 /// `ls`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct List {
-    /// Stopped, parked, lost and failed ones too.
+    /// Includes stopped, parked, lost and failed sessions.
     pub all: bool,
-    /// Only those in this state.
+    /// Selects sessions in this state.
     pub state: Option<Lifecycle>,
-    /// Only those with all of these labels.
+    /// Selects sessions with all of these labels.
     pub labels: BTreeMap<String, String>,
-    /// Only those of this agent kind.
+    /// Selects sessions of this agent kind.
     pub agent: Option<String>,
-}
-
-/// `kill`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Kill {
-    /// Which session.
-    pub session: SessionRef,
-    /// Time between TERM and KILL, in milliseconds; defaults to the configuration's.
-    pub grace_ms: Option<u64>,
-}
-
-/// `rm`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Remove {
-    /// Which session.
-    pub session: SessionRef,
-    /// Forget it and let tmux keep it.
-    pub keep_tmux: bool,
-    /// Even with work in flight or a client attached.
-    pub force: bool,
-    /// Its directory too.
-    pub purge: bool,
-    /// First write what it leaves to an archive, and read that again.
-    pub archive: bool,
-}
-
-/// `rename`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Rename {
-    /// Which session.
-    pub session: SessionRef,
-    /// The new name.
-    pub name: String,
-}
-
-/// `label`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Label {
-    /// Which session.
-    pub session: SessionRef,
-    /// Set these.
-    pub set: BTreeMap<String, String>,
-    /// Remove these.
-    pub remove: Vec<String>,
-}
-
-/// `restart`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Restart {
-    /// Which session.
-    pub session: SessionRef,
-    /// Time between TERM and KILL, in milliseconds; defaults to the configuration's.
-    pub grace_ms: Option<u64>,
-    /// Begin a new conversation instead of taking up the last one.
-    pub fresh: bool,
-    /// How long to wait for a slot, in milliseconds; the configuration's time where nothing is said.
-    pub wait_slot_ms: Option<u64>,
 }
 
 /// `wait`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wait {
-    /// For which session.
+    /// The session.
     pub session: SessionRef,
-    /// For what: the first of these that is so.
+    /// The conditions. The wait ends with the first one that is true.
     pub until: Vec<Until>,
-    /// At most this long, in milliseconds; without it, for ever.
+    /// Maximum waiting time, in milliseconds; unlimited if absent.
     pub timeout_ms: Option<u64>,
 }
 
-/// What is waited for.
+/// A condition to wait for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Until {
-    /// Its program ended and everything it wrote is in the log.
+    /// The session's program has ended, and its whole output is in the log.
     Exit,
-    /// Nothing waits or is in flight in its queue.
+    /// No message of the session waits or is in flight.
     QueueEmpty,
-    /// This message is final.
+    /// The message is final.
     Message(MessageId),
-    /// This message was taken: its agent confirmed it, or it is further.
+    /// The message was confirmed by the agent, or is past that.
     Accepted(MessageId),
-    /// It runs, or it is over and nobody is about to start it.
+    /// The session runs, or it has ended and no start is due.
     Started,
-    /// Its agent does this. One that cannot any more, because the session is over, is refused.
+    /// The agent is in this state. Refused if the session has ended, so that the state cannot be reached.
     Activity(ActivityState),
-    /// It runs, and its agent has begun: its start hook was heard, or its screen shows where it takes prompts, or what it
-    /// asks. At once for programs of which nothing such is known. Or it is over and nobody is about to start it.
+    /// The session runs and its agent is ready: its start hook reported, or its screen shows the composer or
+    /// a question. True at once for programs without such signs. Also true if the session has ended and no
+    /// start is due.
     Ready,
 }
 
 /// `events`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Events {
-    /// Those after this one.
+    /// Selects the events after this one.
     pub since: Seq,
-    /// At most so many.
+    /// Maximum number of events.
     pub limit: u32,
 }
 
 /// `events --follow`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subscribe {
-    /// Those after this one; without it the state comes first.
+    /// The event after which to begin; if absent, the whole state comes first.
     pub since: Option<Seq>,
-}
-
-/// `adopt`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Adopt {
-    /// A pane (`%3`), a tmux session (`$3`), or the exact name of one, which then has one pane only.
-    pub target: String,
-    /// The workspace; defaults to the name.
-    pub workspace: Option<String>,
-}
-
-/// A watcher's frame.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Observe {
-    /// Random per run of a watcher.
-    pub watcher: u64,
-    /// Counts from 1 within the run; a gap makes `poold` ask for a snapshot.
-    pub seq: u64,
-    /// The number of the [`crate::reply::Ask::Snapshot`] that this answers, or 0.
-    pub asked: u64,
-    /// How long before this was sent the look began, in milliseconds: what is younger may be missing in it.
-    pub age_ms: u64,
-    /// Whether it comes of a listing of the whole server: then what is not in it is absent. Else only
-    /// what a diff names was looked at.
-    pub complete: bool,
-    /// What is seen.
-    pub view: View,
-}
-
-/// A whole observation, or what changed since the last.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum View {
-    /// A snapshot. One that does not fit a frame comes in parts, joined before it is applied.
-    Snapshot {
-        /// The whole, or this part of it.
-        state: TmuxState,
-        /// Which part it is, from 0: without an earlier one it is no snapshot.
-        part: u32,
-        /// Whether further parts follow.
-        more: bool,
-    },
-    /// Changes since the last frame.
-    Diff(Vec<crate::diff::Change>),
-    /// Nothing changed; a complete listing was taken.
-    Unchanged,
-    /// The server answers; nothing was listed.
-    Alive,
 }

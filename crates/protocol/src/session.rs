@@ -1,108 +1,111 @@
-//! A session's durable record, and the words for its states.
+//! The durable record of a session, its lifecycle states and their reasons.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{OpId, PaneId, ProcId, ServerId, SessionId, Tag, TmuxSessionId, Token};
-use crate::life::{Account, Budget, Conversation, Limits, Policy};
+use crate::limits::Limits;
+use crate::policy::{Budget, Policy};
 use crate::text::{Name, OsBytes};
 use crate::time::Timestamp;
+use crate::usage::Account;
 
-/// Everything the pool remembers of one session. The tmux session is only its running [`Incarnation`].
+/// The durable record of a session. Its run in tmux is the [`Incarnation`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Session {
-    /// `sess_N`.
+    /// The id, `sess_N`.
     pub id: SessionId,
-    /// The tmux session's name. Names and workspaces share one namespace.
+    /// The name of the tmux session. Names and workspaces share one namespace.
     pub name: Name,
-    /// The logical name it was asked for; at most one session a workspace.
+    /// The logical name under which it was requested. A workspace has at most one session.
     pub workspace: Name,
     /// The session's private directory.
     pub dir: OsBytes,
-    /// What it runs.
+    /// The program and how to run it.
     pub spec: Spec,
-    /// Free key-value pairs of the user's.
+    /// Arbitrary key-value pairs of the user.
     pub labels: BTreeMap<String, String>,
-    /// Where it is in its life.
+    /// The lifecycle state.
     pub lifecycle: Lifecycle,
-    /// Why it is there, where there is a reason.
+    /// The reason for the state, if there is one.
     pub reason: Option<Reason>,
-    /// A sentence for people beside the reason.
+    /// A sentence for people about the reason.
     pub detail: Option<String>,
     /// The current or last run in tmux.
     pub incarnation: Option<Incarnation>,
-    /// How many incarnations there have been.
+    /// Number of incarnations so far.
     pub incarnations: u32,
-    /// How many of them were restarts.
+    /// Number of incarnations that were restarts.
     pub restarts: u32,
-    /// How the last program ended, where that is known exactly.
+    /// The exit status of the last program, if known exactly.
     pub exit: Option<Exit>,
-    /// How many messages it was ever sent.
+    /// Number of messages ever sent to it.
     pub total_requests: u64,
-    /// Whether its running incarnation was found again after `poold` restarted.
+    /// True if the running incarnation was found again after a restart of `poold`.
     pub recovered: bool,
-    /// When it was created.
+    /// The time of the creation.
     pub created_at: Timestamp,
-    /// When its lifecycle last changed.
+    /// The time of the last change of the lifecycle state.
     pub changed_at: Timestamp,
-    /// When it last did or was sent something.
+    /// The time of the last output, input or message.
     pub last_activity_at: Timestamp,
-    /// When tmux last confirmed what is written here.
+    /// The time at which tmux last confirmed this record.
     pub verified_at: Option<Timestamp>,
-    /// Name of the program in the foreground of its terminal.
+    /// The program in the foreground of its terminal.
     pub current_command: Option<OsBytes>,
-    /// How many clients are attached.
+    /// Number of attached clients.
     pub attached_clients: u32,
-    /// What becomes of it.
+    /// The lifecycle policy.
     #[serde(default)]
     pub policy: Policy,
-    /// Its starts by itself.
+    /// The budget of automatic starts.
     #[serde(default)]
     pub budget: Budget,
-    /// The conversation of its agent, where that can take one up again.
+    /// The conversation of its agent, if the agent can resume one.
     pub conversation: Option<Conversation>,
-    /// What its last program used in all.
+    /// The total resource usage of its last program.
     pub account: Option<Account>,
-    /// The lock that somebody holds on it (`poolctl lock`).
+    /// The lock that a user holds on it (`poolctl lock`).
     pub lock: Option<SessionLock>,
 }
 
-/// A durable lock on a session: a lease that its holder renews.
+/// A user's durable lock on a session: a lease that its holder renews.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionLock {
     /// The fencing token.
     pub token: Token,
-    /// What for, for people: the command.
+    /// The purpose, for people: the command.
     pub purpose: String,
-    /// Who holds it, where the system tells: free at once when it is proved dead.
+    /// The process that holds it, if the system tells. Its proven death releases the lock at once.
     pub holder: Option<ProcId>,
-    /// How long it may be silent, in milliseconds.
+    /// The lease, in milliseconds: the longest time without a renewal.
     pub lease_ms: u64,
-    /// Since when.
+    /// The time of the grant.
     pub since: Timestamp,
-    /// The operation that asked for it: a repeat gets the same token.
+    /// The operation that requested it. A retry of the operation gets the same token.
     pub op: OpId,
-    /// Whether a message was sent under it: then what is queued is delivered inside of it.
-    pub fed: bool,
+    /// True if a message was sent under the lock. Queued messages are then delivered while it is held.
+    #[serde(rename = "fed")]
+    pub used_for_send: bool,
 }
 
 impl Session {
-    /// Whether its incarnation is ending and it is put aside then, to be woken again.
+    /// True if its incarnation is ending in order to be parked.
     #[must_use]
     pub fn is_being_parked(&self) -> bool {
         self.lifecycle == Lifecycle::Draining && self.reason.is_some_and(Reason::parks)
     }
 
-    /// Whether its program may still take prompts: it runs, or works off what it has before it ends.
+    /// True if its program may still take prompts: it runs, or processes its queue before it ends.
     #[must_use]
     pub fn takes_prompts(&self) -> bool {
         let works_off = self.lifecycle == Lifecycle::Draining && self.reason == Some(Reason::Drained);
         self.lifecycle == Lifecycle::Live || works_off
     }
 
-    /// One that was decided on with its first incarnation, and not seen yet. `names` are its own and its
-    /// workspace's.
+    /// Creates the record of a session that is to be created, with its first incarnation. `names` are the
+    /// session's name and its workspace.
     #[must_use]
     pub fn intended(
         id: SessionId,
@@ -143,75 +146,75 @@ impl Session {
     }
 }
 
-/// What a session runs, and how; the same for every incarnation.
+/// The program of a session and how to run it. The same for every incarnation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spec {
-    /// The agent kind: a table of the configuration.
+    /// The agent kind, which is a table of the configuration.
     pub agent: String,
     /// Program and arguments; at least one.
     pub command: Vec<OsBytes>,
-    /// Directory it starts in.
+    /// The working directory.
     pub cwd: OsBytes,
-    /// Environment asked for by the user and the agent's table, without what the pool adds. Secret:
-    /// never shown, never in an argument list.
+    /// The environment from the user and from the agent's table, without the pool's additions. Secret: it is
+    /// never shown and never part of an argument list.
     pub env: Vec<(OsBytes, OsBytes)>,
-    /// Size of the terminal while nobody is attached.
+    /// Size of the terminal while no client is attached.
     pub size: Size,
-    /// Arguments that begin a conversation; `{conversation}` in them is its id.
+    /// Arguments that begin a conversation. `{conversation}` in them stands for its id.
     #[serde(default)]
     pub start_args: Vec<OsBytes>,
-    /// Arguments that take one up again, in their place.
+    /// Arguments that resume a conversation, in place of the start arguments.
     #[serde(default)]
     pub resume_args: Vec<OsBytes>,
-    /// What bounds its processes.
+    /// Resource limits of its processes.
     #[serde(default)]
     pub limits: Limits,
-    /// How many tokens its agent can keep in mind, where that is known.
+    /// Size of its agent's context window in tokens, if known.
     pub context_limit: Option<u64>,
 }
 
 /// A terminal's size in character cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Size {
-    /// Columns, 1 to 10,000 (tmux's own bounds).
+    /// Columns, 1 to 10,000 (tmux's own limits).
     pub cols: u16,
-    /// Rows, likewise.
+    /// Rows, 1 to 10,000.
     pub rows: u16,
 }
 
 /// One run of a session in tmux.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Incarnation {
-    /// Its random mark.
+    /// The random tag.
     pub tag: Tag,
-    /// The tmux server it runs in, once known.
+    /// The tmux server, if known.
     pub server: Option<ServerId>,
-    /// Its tmux session, once known.
+    /// The tmux session, if known.
     pub session: Option<TmuxSessionId>,
-    /// The pane that the pool owns, once known.
+    /// The pane that the pool owns, if known.
     pub pane: Option<PaneId>,
-    /// The pane's process (`reaper exec`), once known.
+    /// The process of the pane (`reaper exec`), if known.
     pub init: Option<ProcId>,
-    /// The agent, once known.
+    /// The process of the agent, if known.
     pub agent: Option<ProcId>,
-    /// When its creation was decided.
+    /// The time at which its start was decided.
     pub started_at: Timestamp,
-    /// Since when complete listings lack it, while that is not yet proof that it is gone.
+    /// Time since which complete listings lack it, as long as that does not prove that it is gone.
     pub missing_since: Option<Timestamp>,
-    /// Whether its terminal was closed (`pane_dead`).
+    /// True if its terminal was closed (`pane_dead`).
     pub dead: bool,
-    /// Its control group, where it has one.
+    /// The control group, if it has one.
     pub cgroup: Option<OsBytes>,
-    /// Limits that do not hold, and why, each a sentence.
+    /// Limits that could not be enforced, each with the reason, as sentences.
     #[serde(default)]
     pub unenforced: Vec<String>,
-    /// Whether it took up the conversation of an earlier one.
+    /// True if it resumed the conversation of an earlier incarnation.
     #[serde(default)]
     pub resumed: bool,
 }
 
 impl Incarnation {
-    /// One that was decided and not seen yet.
+    /// Creates an incarnation that is to be started.
     #[must_use]
     pub fn intended(tag: Tag, started_at: Timestamp) -> Self {
         Self {
@@ -230,116 +233,126 @@ impl Incarnation {
         }
     }
 
-    /// Whether it was adopted: its program has no init of ours, and is its own.
+    /// True if it was adopted. Its program has no init of the pool; `init` and `agent` are the same process.
     #[must_use]
     pub fn is_adopted(&self) -> bool {
         self.init.is_some() && self.init == self.agent
     }
 }
 
-/// Where a session is in its life.
+/// The lifecycle states of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Lifecycle {
-    /// Its creation was decided; its outcome is not known yet.
+    /// The creation was decided; the outcome is not known yet.
     Starting,
-    /// Its incarnation runs.
+    /// The incarnation runs.
     Live,
-    /// Its incarnation is ending: the program ended or is being ended, and its remains are not proved gone.
+    /// The incarnation is ending: the program has ended or is being ended, and its processes and pane are not
+    /// proved gone.
     Draining,
-    /// Put aside to free its slot; a prompt wakes it.
+    /// The incarnation was ended to free the slot; a prompt wakes the session.
     Parked,
-    /// Its program is over.
+    /// The program has ended.
     Stopped,
-    /// Its tmux server went away under it.
+    /// The tmux server died.
     Lost,
-    /// Its creation failed.
+    /// The creation failed.
     Failed,
 }
 
 impl Lifecycle {
-    /// Whether an incarnation may be running: it holds a slot.
+    /// True if an incarnation may be running, which takes a slot.
     #[must_use]
     pub fn holds_slot(self) -> bool {
         matches!(self, Self::Starting | Self::Live | Self::Draining)
     }
 }
 
-/// Why a session left a state.
+/// The reasons for leaving a lifecycle state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
-    /// Its program ended by itself.
+    /// The program ended by itself.
     Exited,
-    /// A user killed it.
+    /// A user killed the session.
     Killed,
-    /// It is being restarted.
+    /// The session is being restarted.
     Restarted,
-    /// Parked for another session.
+    /// The session was parked to free its slot for another one.
     Evicted,
-    /// Parked after its idle time.
+    /// The session was parked after its idle timeout.
     Idle,
-    /// It worked off its queue and was closed.
+    /// The session was drained: its queue is empty and it takes no more messages.
     Drained,
-    /// Its pane vanished from a living server.
+    /// The pane vanished from a running server.
     TmuxGone,
-    /// Its server died.
+    /// The tmux server died.
     ServerGone,
-    /// It was not in tmux when `poold` started.
+    /// The session was not in tmux when `poold` started.
     StartupMissingTmux,
-    /// A user deleted it.
+    /// A user deleted the session.
     ApiDelete,
-    /// Its program could not be executed.
+    /// The program could not be executed.
     ExecFailed,
-    /// tmux refused or did not answer when it was created.
+    /// tmux refused the creation or did not answer.
     TmuxFailed,
-    /// Its directories or files could not be made.
+    /// The session's directories or files could not be created.
     Setup,
-    /// tmux has a session of that name that is not the pool's.
+    /// tmux has another session of that name, outside of the pool.
     NameTaken,
-    /// A user parked it.
+    /// A user parked the session.
     Parked,
-    /// It used more memory than it may.
+    /// The memory limit was exceeded.
     MemoryLimit,
-    /// It used more of the disk than it may.
+    /// The disk limit was exceeded.
     DiskLimit,
-    /// It ran for as long as it may.
+    /// The maximum run time was reached.
     RunTime,
-    /// It was kept for as long as it was to be.
+    /// The time to live after its end expired.
     Ttl,
-    /// It was to be removed at its end.
+    /// The session was to be removed at its end.
     Ephemeral,
-    /// It had something to do, and neither wrote anything nor used the processor.
+    /// The session had work, but wrote nothing and used no CPU.
     Hung,
-    /// It held a message, and nothing was heard of it.
+    /// The agent held a message and showed no activity.
     StaleAgent,
-    /// It had nothing to do for longer than it may.
+    /// The session had no work for longer than the reap rule allows.
     TooIdle,
-    /// Its agent has used up what it may for now.
+    /// The agent reached a usage limit.
     Limited,
 }
 
 impl Reason {
-    /// Whether what ends for this reason is put aside, not over.
+    /// True if a session that ends for this reason is parked instead of stopped.
     #[must_use]
     pub fn parks(self) -> bool {
         matches!(self, Self::Evicted | Self::Idle | Self::Parked | Self::Limited)
     }
 }
 
-/// How a program ended.
+/// The conversation of an agent that can resume one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Conversation {
+    /// The id chosen by the pool: a version-4 UUID.
+    pub id: String,
+    /// True if the conversation has content, so that it can be resumed.
+    pub begun: bool,
+}
+
+/// The exit status of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exit {
-    /// Exit code, where it exited.
+    /// Exit code, if it exited.
     pub code: Option<i32>,
-    /// Signal number, where a signal ended it.
+    /// Signal number, if a signal ended it.
     pub signal: Option<i32>,
-    /// When.
+    /// The time of the end.
     pub at: Timestamp,
 }
 
 impl Exit {
-    /// The code a shell would show: the exit code, or 128 and the signal.
+    /// Returns the code that a shell would show: the exit code, or 128 plus the signal number.
     #[must_use]
     pub fn shell_code(self) -> u8 {
         let code = self.code.or_else(|| self.signal.map(|s| 128 + s)).unwrap_or(255);
@@ -347,12 +360,12 @@ impl Exit {
     }
 }
 
-/// How a record was removed.
+/// The ways to remove a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeleteMode {
-    /// Its tmux session was ended, or had ended before.
+    /// The tmux session was ended, or had ended before.
     KillTmux,
-    /// The pool forgot it; tmux keeps it.
+    /// The pool forgets the session; tmux keeps it.
     Detach,
 }

@@ -1,4 +1,4 @@
-//! Texts that cross the protocol: names with their rules, and bytes as the operating system has them.
+//! Texts in the protocol: names with their rules, and byte strings of the operating system.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -10,36 +10,37 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::ids::SessionId;
 
-/// The longest name of a session or workspace, in bytes: fits a tmux status line and any file system.
+/// Maximum length of the name of a session or workspace, in bytes. It fits a tmux status line and any file
+/// system.
 pub const NAME_MAX: usize = 64;
-/// The longest label key, in bytes (as in container labels).
+/// Maximum length of a label key, in bytes (as in container labels).
 pub const LABEL_KEY_MAX: usize = 63;
-/// The longest label value, in bytes.
+/// Maximum length of a label value, in bytes.
 pub const LABEL_VALUE_MAX: usize = 1024;
-/// The most labels of one session.
+/// Maximum number of labels of a session.
 pub const LABELS_MAX: usize = 64;
 
-/// Why a name was refused; the sentence is for the user.
+/// The reasons why a name is invalid, as sentences for the user.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// Length zero or over [`NAME_MAX`].
+    /// The length is zero or over [`NAME_MAX`].
     #[error("a name has 1 to 64 characters")]
     Length,
-    /// A character outside `a-z 0-9 _ -`, or a first one that is `_` or `-`.
+    /// A character is outside `a-z 0-9 _ -`, or the first one is `_` or `-`.
     #[error("a name is made of a-z, 0-9, '_' and '-', and starts with a letter or digit: {0:?}")]
     Character(String),
-    /// `sess_N` is how ids are written.
+    /// The name has the form of an id, `sess_N`.
     #[error("{0:?} is reserved: names like sess_12 are session ids")]
     Reserved(String),
 }
 
-/// The name of a session or workspace: `^[a-z0-9][a-z0-9_-]{0,63}$`, and not like `sess_12`.
-/// Nothing in it means anything to tmux, a shell or a file system.
+/// The name of a session or workspace: `^[a-z0-9][a-z0-9_-]{0,63}$`, but not of the form `sess_12`. No
+/// character has a special meaning in tmux, a shell or a file system.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(String);
 
 impl Name {
-    /// The text.
+    /// Returns the text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -82,7 +83,7 @@ impl<'de> Deserialize<'de> for Name {
     }
 }
 
-/// What a user wrote where a session is meant: an id (`sess_12`), a name or a workspace; matched exactly.
+/// A user's reference to a session: an id (`sess_12`), a name or a workspace, matched exactly.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SessionRef(pub String);
@@ -99,25 +100,25 @@ impl fmt::Display for SessionRef {
     }
 }
 
-/// Bytes as the operating system has them: an argument, a path, a value of the environment. Not
-/// necessarily UTF-8. In JSON a string where it is UTF-8, else `{"hex": "…"}`.
+/// A byte string of the operating system, such as an argument, a path or an environment value. It need not be
+/// UTF-8. In JSON it is a string if it is UTF-8, else `{"hex": "…"}`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct OsBytes(pub Vec<u8>);
 
 impl OsBytes {
-    /// As an operating-system string.
+    /// Returns it as an operating-system string.
     #[must_use]
     pub fn as_os_str(&self) -> &OsStr {
         OsStr::from_bytes(&self.0)
     }
 
-    /// As a path.
+    /// Returns it as a path.
     #[must_use]
     pub fn as_path(&self) -> &Path {
         Path::new(self.as_os_str())
     }
 
-    /// As text, each byte that is not UTF-8 replaced.
+    /// Returns it as text, with invalid UTF-8 replaced.
     #[must_use]
     pub fn to_string_lossy(&self) -> String {
         String::from_utf8_lossy(&self.0).into_owned()

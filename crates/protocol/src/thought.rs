@@ -1,96 +1,96 @@
-//! Thoughts: what is published of what a session's agent is doing.
+//! Thoughts: published summaries of what a session's agent is doing.
 
 use serde::{Deserialize, Serialize};
 
 use crate::text::SessionRef;
 use crate::time::Timestamp;
 
-/// The longest thought, in bytes.
+/// Maximum length of a thought, in bytes.
 pub const THOUGHT_MAX: usize = 4096;
-/// The longest name of a stream or an objective, in bytes.
+/// Maximum length of the name of a stream or an objective, in bytes.
 pub const FINGERPRINT_MAX: usize = 256;
 
-/// What is published of a session.
+/// The published state of a session's agent.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Thought {
-    /// The thought; none where nothing was thought yet.
+    /// The thought; absent if none was published yet.
     pub text: Option<String>,
-    /// How awake its agent is.
+    /// The agent's level of activity.
     pub state: ThoughtState,
-    /// Where the thought comes from.
+    /// The origin of the thought.
     pub source: ThoughtSource,
-    /// How deep it rests; derived where the publisher says nothing.
+    /// The session's level of rest; derived if the publisher does not set it.
     pub rest_state: Option<RestState>,
-    /// The work looks ready to be committed.
+    /// True if the work looks ready to be committed.
     pub commit_candidate: bool,
-    /// When the agent's objective last changed.
+    /// The time of the last change of the agent's objective.
     pub objective_changed_at: Option<Timestamp>,
-    /// What identifies the objective, by the publisher's own means.
+    /// The publisher's identifier of the objective.
     pub objective: Option<String>,
-    /// Tokens of the conversation; 0 where that is not known.
+    /// Number of tokens in the conversation; 0 if unknown.
     pub token_count: u64,
-    /// How many it can keep in mind; 0 where that is not known.
+    /// Size of the context window in tokens; 0 if unknown.
     pub context_limit: u64,
-    /// When it was thought.
+    /// The time of the thought.
     pub updated_at: Timestamp,
-    /// Its place in the publisher's stream.
-    pub place: Option<Place>,
+    /// The position in the publisher's stream.
+    pub place: Option<StreamPosition>,
 }
 
-/// A place in a stream of thoughts.
+/// A position in a publisher's stream of thoughts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
+pub struct StreamPosition {
     /// The stream: one for each run of a publisher.
     pub stream: String,
-    /// Counts from 1 within it.
+    /// Sequence number within the stream, from 1.
     pub seq: u64,
 }
 
-/// How awake an agent is.
+/// The activity levels of an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ThoughtState {
-    /// It works.
+    /// The agent works.
     Active,
-    /// It waits.
+    /// The agent waits.
     #[default]
     Holding,
-    /// It sleeps.
+    /// The agent sleeps.
     Sleeping,
 }
 
-/// Where a thought comes from.
+/// The origins of a thought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ThoughtSource {
-    /// It is the last one still.
+    /// The previous thought, carried forward.
     #[default]
     CarryForward,
-    /// A model thought it.
+    /// A language model.
     Llm,
-    /// A fixed text for one that sleeps: kept as the last real thought, carried forward.
+    /// A fixed text for a sleeping agent. It is stored as the last real thought, carried forward.
     StaticSleeping,
 }
 
-/// How deep a session rests.
+/// The levels of a session's rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RestState {
-    /// Not at all.
+    /// The session does not rest.
     Active,
-    /// It has been idle for a moment.
+    /// The session has been idle for a moment.
     Drowsy,
-    /// It sleeps.
+    /// The session sleeps.
     Sleeping,
-    /// It does not run.
+    /// The session does not run.
     DeepSleep,
 }
 
-/// `thought set`: what is not said is carried forward.
+/// `thought set`. Absent values are carried forward.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Publish {
-    /// Of which session: an id, a name, a workspace; or its pane, `%3`, or `tmux:NAME:WINDOW.PANE:%3`, which has to be
-    /// in the session of that name.
+    /// The session: an id, a name or a workspace; or its pane as `%3`, or as `tmux:NAME:WINDOW.PANE:%3`,
+    /// where the pane must be in the session of that name.
     pub target: SessionRef,
     /// The thought.
     pub text: Option<String>,
@@ -104,37 +104,37 @@ pub struct Publish {
     pub commit_candidate: Option<bool>,
     /// See [`Thought::objective`].
     pub objective: Option<String>,
-    /// See [`Thought::objective_changed_at`]; now, where the objective is another one and nothing is said.
+    /// See [`Thought::objective_changed_at`]; defaults to now if the objective changes.
     pub objective_changed_at: Option<Timestamp>,
     /// See [`Thought::token_count`].
     pub token_count: Option<u64>,
     /// See [`Thought::context_limit`].
     pub context_limit: Option<u64>,
-    /// When it was thought; now, where nothing is said.
+    /// The time of the thought; defaults to now.
     pub updated_at: Option<Timestamp>,
-    /// Its place in the publisher's stream.
-    pub place: Option<Place>,
+    /// The position in the publisher's stream.
+    pub place: Option<StreamPosition>,
 }
 
-macro_rules! words {
-    ($type:ident, $what:literal, $($variant:ident = $word:literal),+) => {
+macro_rules! string_enum {
+    ($type:ident, $what:literal, $($variant:ident = $name:literal),+) => {
         impl $type {
-            /// All of them.
+            /// All values, in wire order.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// The word for it.
+            /// Returns the name used in JSON and on the command line.
             #[must_use]
-            pub fn word(self) -> &'static str {
-                match self { $(Self::$variant => $word),+ }
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $name),+ }
             }
         }
 
         impl std::str::FromStr for $type {
             type Err = String;
 
-            fn from_str(word: &str) -> Result<Self, String> {
-                Self::ALL.iter().copied().find(|one| one.word() == word).ok_or_else(|| {
-                    let all: Vec<&str> = Self::ALL.iter().map(|one| one.word()).collect();
+            fn from_str(name: &str) -> Result<Self, String> {
+                Self::ALL.iter().copied().find(|one| one.as_str() == name).ok_or_else(|| {
+                    let all: Vec<&str> = Self::ALL.iter().map(|one| one.as_str()).collect();
                     format!("a {} is one of {}", $what, all.join(", "))
                 })
             }
@@ -142,15 +142,15 @@ macro_rules! words {
     };
 }
 
-words!(ThoughtState, "state", Active = "active", Holding = "holding", Sleeping = "sleeping");
-words!(
+string_enum!(ThoughtState, "state", Active = "active", Holding = "holding", Sleeping = "sleeping");
+string_enum!(
     ThoughtSource,
     "source",
     CarryForward = "carry_forward",
     Llm = "llm",
     StaticSleeping = "static_sleeping"
 );
-words!(
+string_enum!(
     RestState,
     "rest state",
     Active = "active",

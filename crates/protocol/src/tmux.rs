@@ -1,4 +1,4 @@
-//! tmux as observed: what the watcher sees, and what diffs are made of. See [`crate::diff`].
+//! tmux as observed by the watcher; the subject of [`crate::diff`].
 
 use std::collections::BTreeMap;
 
@@ -7,72 +7,72 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{PaneId, ProcId, ServerId, Tag, TmuxSessionId, WindowId};
 use crate::text::OsBytes;
 
-/// Everything known about one tmux server at one time: made from listings that were proved complete,
-/// of the whole server or of a part of it. With [`Server::Absent`] there is nothing in it; with
-/// [`Server::Unknown`] at most what was seen before, which then says nothing of now. The session through
-/// which a watcher listens ([`HIDDEN_SESSION`]) is never in it.
+/// The observed state of one tmux server at one time, made from listings that were proved complete, of the
+/// whole server or a part of it. With [`Server::Absent`] it is empty. With [`Server::Unknown`] it contains at
+/// most earlier observations, which say nothing about the present. The watcher's own session
+/// ([`HIDDEN_SESSION`]) is never part of it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct TmuxState {
-    /// Which server answered, if one did.
+    /// The answer of the server.
     pub server: Server,
-    /// By tmux's session id.
+    /// Sessions by tmux's session id.
     pub sessions: BTreeMap<TmuxSessionId, TmuxSession>,
-    /// By pane id. A pane that several grouped sessions share is here once.
+    /// Panes by pane id. A pane shared by grouped sessions occurs once.
     pub panes: BTreeMap<PaneId, TmuxPane>,
 }
 
-/// The name of the session, without a process, through which a watcher listens on the pool's own
-/// server. No session of a pool can have it, nor is it made on any other server.
+/// The name of the session without a process through which a watcher listens on the pool's own server. No
+/// session of a pool can have this name, and it is created on no other server.
 pub const HIDDEN_SESSION: &str = "_pool";
 
-/// The three answers about a server: present, absent, unknown. Unknown never removes anything.
+/// The answer of a server: present, absent or unknown. `Unknown` never removes anything.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Server {
-    /// Nothing was learnt.
-    Unknown(Silence),
-    /// Nothing listens at the socket. This alone does not prove that an earlier server is dead.
+    /// Nothing is known.
+    Unknown(NoAnswer),
+    /// Nothing listens at the socket. That alone does not prove that an earlier server is dead.
     #[default]
     Absent,
-    /// This server answered, with a complete listing.
+    /// This server answered with a complete listing.
     Up(ServerId),
 }
 
-/// Why nothing was learnt of a server.
+/// The reason why nothing is known about a server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Silence {
-    /// What is the matter, as far as that was found out.
-    pub trouble: Trouble,
-    /// The server that is meant, where one was seen before and its process still lives.
+pub struct NoAnswer {
+    /// The problem, as far as it was diagnosed.
+    pub trouble: ServerProblem,
+    /// The server that was seen before, if its process still lives.
     pub server: Option<ServerId>,
-    /// What was tried and what came of it, for people.
+    /// The attempts and their results, for people.
     pub detail: String,
 }
 
-/// What is the matter with a server that does not answer. Each has another cure.
+/// The problem of a server that does not answer. Each has a different remedy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Trouble {
-    /// It was not looked at yet, or the cause was not found out.
+pub enum ServerProblem {
+    /// The server was not examined yet, or the cause was not found.
     Unknown,
-    /// Its process is stopped (SIGSTOP, or a debugger).
+    /// The process is stopped (SIGSTOP, or a debugger).
     Stopped,
-    /// It uses the processor all the time and answers nothing.
+    /// The process uses a whole CPU and answers nothing.
     Spinning,
-    /// It lives, and its socket's file is gone.
+    /// The process lives, but the file of its socket is gone.
     Unreachable,
-    /// It has no file descriptors left.
+    /// The process has no file descriptors left.
     Full,
-    /// The socket may not be opened by this user.
+    /// This user may not open the socket.
     Forbidden,
-    /// tmux itself is missing or does not run.
+    /// The tmux program is missing or does not run.
     NoTmux,
 }
 
-impl Trouble {
-    /// The word for it.
+impl ServerProblem {
+    /// Returns the name used in JSON and in messages.
     #[must_use]
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Unknown => "unknown",
             Self::Stopped => "stopped",
@@ -86,29 +86,29 @@ impl Trouble {
 }
 
 impl Server {
-    /// Nothing was learnt, for a reason that is known only as text.
+    /// Creates an answer without a diagnosed problem.
     #[must_use]
     pub fn unknown(detail: impl Into<String>) -> Self {
-        Self::Unknown(Silence { trouble: Trouble::Unknown, server: None, detail: detail.into() })
+        Self::Unknown(NoAnswer { trouble: ServerProblem::Unknown, server: None, detail: detail.into() })
     }
 }
 
-/// How a watcher learns of changes.
+/// The transport through which a watcher learns of changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Means {
-    /// Over a connection of its own in tmux's socket protocol: at once.
+pub enum TmuxTransport {
+    /// A connection in tmux's own socket protocol; changes are noticed at once.
     Native,
-    /// Over a `tmux -C` client: at once.
+    /// A `tmux -C` client; changes are noticed at once.
     Control,
-    /// By whole listings, now and then.
+    /// Periodic complete listings.
     Listings,
 }
 
-impl Means {
-    /// The word for it.
+impl TmuxTransport {
+    /// Returns the name used in options and in the configuration.
     #[must_use]
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Native => "native",
             Self::Control => "control",
@@ -117,64 +117,65 @@ impl Means {
     }
 }
 
-impl std::str::FromStr for Means {
+impl std::str::FromStr for TmuxTransport {
     type Err = &'static str;
 
     fn from_str(word: &str) -> Result<Self, Self::Err> {
         let all = [Self::Native, Self::Control, Self::Listings];
-        all.into_iter().find(|means| means.word() == word).ok_or("it is native, control or listings")
+        all.into_iter().find(|means| means.as_str() == word).ok_or("it is native, control or listings")
     }
 }
 
 /// A tmux session as observed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TmuxSession {
-    /// The name as tmux shows it; free text where the pool did not create it.
+    /// The name as tmux shows it. Arbitrary text unless the pool created the session.
     pub name: String,
     /// `#{session_created}`: seconds since the Unix epoch.
     pub created_at: u64,
-    /// How many clients are attached.
+    /// Number of attached clients.
     pub attached: u32,
 }
 
 /// A pane as observed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TmuxPane {
-    /// The lowest tmux session id that shows it.
+    /// The lowest tmux session id among those that show it.
     pub session: TmuxSessionId,
-    /// Its window.
+    /// The window.
     pub window: WindowId,
-    /// The pane option `@pool_id`: which incarnation of ours it is, if any.
+    /// The incarnation that it belongs to, from the pane option `@pool_id`.
     pub tag: Option<Tag>,
-    /// `#{pane_pid}` with its start time, stamped by the watcher while the process lived; absent
-    /// where it was gone already.
+    /// `#{pane_pid}` with its start time, read by the watcher while the process lived; absent if it had
+    /// already ended.
     pub process: Option<ProcId>,
     /// `#{pane_pid}`.
     pub pid: u32,
     /// `#{pane_dead}`: the terminal was closed. The process may still live.
     pub dead: bool,
-    /// The process was seen to end, by the watcher itself; tmux may not know of it yet.
+    /// True if the watcher saw the process end. tmux may not know yet.
     pub exited: bool,
-    /// The exit status, from the kernel or from `#{pane_dead_status}`, whichever knew it first.
+    /// Exit code, from the kernel or from `#{pane_dead_status}`, whichever came first.
     pub exit_status: Option<i32>,
-    /// The signal that ended it, likewise (`#{pane_dead_signal}`).
+    /// Signal that ended the process, from the kernel or from `#{pane_dead_signal}`.
     pub exit_signal: Option<i32>,
-    /// Whether the pane is in copy mode or another mode that swallows keys.
+    /// True if the pane is in copy mode or another mode that swallows keys.
     pub in_mode: bool,
     /// Columns.
     pub width: u16,
     /// Rows.
     pub height: u16,
-    /// Name of the terminal's foreground program, from the process table, not from tmux.
+    /// The foreground program of the terminal, from the process table, not from tmux.
     pub current_command: Option<OsBytes>,
     /// Working directory of that program, from the process table, not from tmux.
     pub current_dir: Option<OsBytes>,
-    /// The pool gave it back to tmux (its `@pool_id` says `detached`): it is not adopted by itself again.
+    /// True if the pool gave the pane back to tmux (`@pool_id` is `detached`). It is not adopted again
+    /// automatically.
     pub detached: bool,
 }
 
 impl TmuxPane {
-    /// An open pane of 80 columns and 24 rows of which nothing else is known.
+    /// Creates an open pane of 80 columns and 24 rows without further properties.
     #[must_use]
     pub fn bare(session: TmuxSessionId, window: WindowId, pid: u32) -> Self {
         Self {
@@ -196,15 +197,15 @@ impl TmuxPane {
         }
     }
 
-    /// Whether its program has ended, or has no terminal any more.
+    /// True if its program has ended or its terminal was closed.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.dead || self.exited
     }
 
-    /// Whether it is known how its program ended.
+    /// True if the exit code or signal of its program is known.
     #[must_use]
-    pub fn has_known_end(&self) -> bool {
+    pub fn has_exit_status(&self) -> bool {
         self.exit_status.is_some() || self.exit_signal.is_some()
     }
 }

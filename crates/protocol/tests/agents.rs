@@ -1,12 +1,12 @@
-//! What is said of agents and their terminals, byte for byte, and the files that hooks leave.
+//! Golden vectors of types about agents and their terminals, and of hooks' spool files.
 
 use std::collections::BTreeMap;
 
 use protocol::activity::{Activity, ActivityState, Ask, AskKind, Notes, Source};
-use protocol::hook::{Decision, Hook, SPOOL_VERSION, Signal, Spooled, ToolUse};
+use protocol::hook::{Decision, Hook, HookEvent, Notice, SPOOL_VERSION, SpooledHook, Start, ToolUse};
 use protocol::reply::{Terminal, Theme};
 use protocol::request::{Approve, Input, Output, Resize};
-use protocol::thought::{Place, Publish, RestState, Thought, ThoughtSource, ThoughtState};
+use protocol::thought::{Publish, RestState, StreamPosition, Thought, ThoughtSource, ThoughtState};
 use protocol::{Event, SessionId, Tag, Timestamp};
 use serde_json::Value;
 
@@ -23,7 +23,9 @@ fn agents() {
         .of_enum::<AskKind>("ask-kind")
         .of_struct::<Notes>("notes")
         .of_struct::<Hook>("hook")
-        .of_enum::<Signal>("signal")
+        .of_enum::<HookEvent>("signal")
+        .of_enum::<Start>("start")
+        .of_enum::<Notice>("notice")
         .of_struct::<ToolUse>("tool-use")
         .of_struct::<Decision>("decision")
         .of_struct::<Approve>("approve")
@@ -35,7 +37,7 @@ fn thoughts() {
     Vectors::default()
         .of_struct::<Thought>("thought")
         .of_struct::<Publish>("publish")
-        .of_struct::<Place>("place")
+        .of_struct::<StreamPosition>("place")
         .of_enum::<ThoughtState>("thought-state")
         .of_enum::<ThoughtSource>("thought-source")
         .of_enum::<RestState>("rest-state")
@@ -53,39 +55,39 @@ fn terminals() {
         .check("terminals");
 }
 
-/// One word each, wherever it stands.
+/// The names in JSON, in `as_str` and in `FromStr` are the same.
 #[test]
 fn the_words_are_those_of_the_wire() {
-    assert_eq!(ActivityState::ALL.map(ActivityState::word), *sample::<ActivityState>(0, false).1);
+    assert_eq!(ActivityState::ALL.map(ActivityState::as_str), *sample::<ActivityState>(0, false).1);
     assert_eq!(Source::default(), Source::Nothing);
     let named = |value: Value, word: &str| assert_eq!(value, word);
     for index in 0..sample::<Source>(0, false).1.len() {
         let source = sample::<Source>(index, false).0;
-        named(serde_json::to_value(source).unwrap(), source.word());
+        named(serde_json::to_value(source).unwrap(), source.as_str());
     }
     for index in 0..sample::<AskKind>(0, false).1.len() {
         let kind = sample::<AskKind>(index, false).0;
-        named(serde_json::to_value(kind).unwrap(), kind.word());
+        named(serde_json::to_value(kind).unwrap(), kind.as_str());
     }
     fn words<T: Copy>(all: &[T], word: impl Fn(T) -> &'static str) -> Vec<&'static str> {
         all.iter().copied().map(word).collect()
     }
     let of = [
-        (words(ThoughtState::ALL, ThoughtState::word), sample::<ThoughtState>(0, false).1),
-        (words(ThoughtSource::ALL, ThoughtSource::word), sample::<ThoughtSource>(0, false).1),
-        (words(RestState::ALL, RestState::word), sample::<RestState>(0, false).1),
+        (words(ThoughtState::ALL, ThoughtState::as_str), sample::<ThoughtState>(0, false).1),
+        (words(ThoughtSource::ALL, ThoughtSource::as_str), sample::<ThoughtSource>(0, false).1),
+        (words(RestState::ALL, RestState::as_str), sample::<RestState>(0, false).1),
     ];
     for (words, wire) in of {
         assert_eq!(words, wire, "all of them, in the order of the wire");
     }
     for state in RestState::ALL {
-        assert_eq!(state.word().parse(), Ok(*state));
+        assert_eq!(state.as_str().parse(), Ok(*state));
     }
     assert_eq!("asleep".parse::<ThoughtState>().unwrap_err(), "a state is one of active, holding, sleeping");
 }
 
-/// A hook's report of this kind, with all that may be in it.
-fn spooled(signal: Signal) -> Spooled {
+/// A hook's report of this event with every field set.
+fn spooled(signal: HookEvent) -> SpooledHook {
     let hook = Hook {
         session: SessionId(12),
         tag: Tag([0xab; 16]),
@@ -96,21 +98,21 @@ fn spooled(signal: Signal) -> Spooled {
         transcript: Some("/home/me/.claude/projects/x/0b5c7a52.jsonl".into()),
         signal,
     };
-    Spooled { version: SPOOL_VERSION, hook }
+    SpooledHook { version: SPOOL_VERSION, hook }
 }
 
-/// The same with what a later version says more, at every place that has names.
+/// Adds a field of a later version to every struct.
 fn with_more(value: &mut Value) {
     if let Value::Object(fields) = value {
         fields.values_mut().for_each(with_more);
-        // An enum's variant is no place for a second name.
+        // An enum variant is an object with a single key.
         if fields.len() > 1 {
             fields.insert("of_a_later_version".to_owned(), serde_json::json!([{"x": 1}]));
         }
     }
 }
 
-/// The same without what is not there.
+/// Removes absent fields.
 fn with_less(value: &mut Value) {
     if let Value::Object(fields) = value {
         fields.retain(|_, field| !field.is_null());
@@ -118,23 +120,23 @@ fn with_less(value: &mut Value) {
     }
 }
 
-/// Whatever comes later, what a hook left before is read.
+/// Spool files of earlier versions remain readable.
 #[test]
 fn files_of_a_hook() {
     let mut files = BTreeMap::new();
-    for (index, variant) in sample::<Signal>(0, false).1.iter().enumerate() {
+    for (index, variant) in sample::<HookEvent>(0, false).1.iter().enumerate() {
         for (full, amount) in [(true, "full"), (false, "least")] {
-            let report = spooled(sample::<Signal>(index, full).0);
+            let report = spooled(sample::<HookEvent>(index, full).0);
             files.extend([file(&format!("spooled.{variant}.{amount}"), &report)]);
             for change in [with_more, with_less] {
                 let mut json = serde_json::to_value(&report).unwrap();
                 change(&mut json);
-                assert_eq!(serde_json::from_value::<Spooled>(json.clone()).unwrap(), report, "{json}");
+                assert_eq!(serde_json::from_value::<SpooledHook>(json.clone()).unwrap(), report, "{json}");
             }
         }
     }
-    let bare = spooled(Signal::Interrupted);
+    let bare = spooled(HookEvent::Interrupted);
     let hook = Hook { conversation: None, transcript: None, ..bare.hook };
-    files.extend([file("spooled.bare", &Spooled { hook, ..bare })]);
+    files.extend([file("spooled.bare", &SpooledHook { hook, ..bare })]);
     compare("hooks.json.txt", &files);
 }

@@ -1,4 +1,4 @@
-//! Frames, connections and listeners under tokio.
+//! Frames, connections and listeners on tokio.
 
 use std::fs;
 use std::future::poll_fn;
@@ -40,7 +40,7 @@ async fn an_end_within_a_frame_is_an_error() {
     }
 }
 
-/// Says that a long frame comes, and ends. Remembers the most it was ever given room for.
+/// Announces a long frame and ends. Records the largest buffer that it was given.
 struct Boaster {
     prefix: &'static [u8],
     room: usize,

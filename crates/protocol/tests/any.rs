@@ -1,33 +1,33 @@
-//! Values of any wire type, made by its own `Deserialize`: from random bytes for the properties
-//! (where they end, every choice is the smallest, so a failing case shrinks to a small value), from
-//! a fixed rule for the golden vectors.
+//! Generates values of any wire type through its own `Deserialize`: from random bytes for the property tests
+//! (after their end every choice is the smallest, so that failures shrink to small values), and by a fixed
+//! rule for the golden vectors.
 
 use std::fmt;
 
 use proptest::prelude::*;
 use serde::de::{self, DeserializeOwned, DeserializeSeed, IntoDeserializer, Visitor};
 
-/// A strategy for `T`.
+/// Returns a strategy for `T`.
 pub(crate) fn any_of<T: DeserializeOwned + fmt::Debug>() -> impl Strategy<Value = T> {
     proptest::collection::vec(any::<u8>(), 0..700)
         .prop_filter_map("a text that is no name", |bytes| made(Random(bytes.iter())))
 }
 
-/// The value that these choices make, if it is one.
+/// Builds the value of these choices, unless they are invalid for `T`.
 pub(crate) fn made<T: DeserializeOwned>(choices: impl Choose) -> Option<T> {
     T::deserialize(&mut Maker(choices)).ok()
 }
 
-/// What a value is made of.
+/// The choices from which a value is built.
 pub(crate) trait Choose {
     fn number(&mut self) -> u64;
     fn bytes(&mut self) -> Vec<u8>;
     fn text(&mut self) -> String;
-    /// A flag, and whether an optional value is there.
+    /// Chooses a flag, and whether an optional value is present.
     fn yes(&mut self) -> bool;
-    /// Items of a list.
+    /// Chooses the length of a list.
     fn count(&mut self) -> usize;
-    /// One of this enum's variants.
+    /// Chooses a variant of this enum.
     fn variant(&mut self, variants: &'static [&'static str]) -> usize;
 }
 
@@ -40,7 +40,7 @@ impl Random<'_> {
 }
 
 impl Choose for Random<'_> {
-    /// Numbers of every length: their encodings differ.
+    /// Chooses numbers of every length, because their encodings differ.
     fn number(&mut self) -> u64 {
         let bytes = [0, 1, 1, 2, 4, 8][usize::from(self.byte() % 6)];
         (0..bytes).fold(0, |number, _| number << 8 | u64::from(self.byte()))
@@ -50,7 +50,7 @@ impl Choose for Random<'_> {
         (0..self.byte() % 20).map(|_| self.byte()).collect()
     }
 
-    /// Mostly such as a name may be, sometimes anything.
+    /// Chooses valid names mostly, and sometimes arbitrary text.
     fn text(&mut self) -> String {
         let odd = self.byte() % 16 == 15;
         let bytes = self.bytes();

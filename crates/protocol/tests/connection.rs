@@ -1,4 +1,4 @@
-//! Connections without a runtime, against a daemon that follows a script.
+//! Blocking connections against a scripted daemon.
 
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use protocol::blocking::{Connection, nudge};
-use protocol::frame::{Incoming, decode, encode, wrap};
+use protocol::frame::{FrameBuffer, decode, encode, wrap};
 use protocol::hello::{HelloReply, VERSION};
 use protocol::{
     Call, ConnectError, Epoch, ErrorCode, Frame, Hello, OpId, Refusal, Reply, Request, Response, Role, Seq,
@@ -17,9 +17,9 @@ use protocol::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Longer than anything here takes.
+/// Longer than any operation here takes.
 const LONG: Duration = Duration::from_secs(20);
-/// What is waited for in vain.
+/// Timeout of waits that are expected to fail.
 const SHORT: Duration = Duration::from_millis(50);
 
 pub(crate) fn hello() -> Hello {
@@ -33,12 +33,12 @@ pub(crate) fn welcome(version: u16) -> HelloReply {
 /// The daemon's end of a connection.
 pub(crate) struct Served {
     pub(crate) stream: UnixStream,
-    incoming: Incoming,
+    incoming: FrameBuffer,
 }
 
 impl Served {
     pub(crate) fn accept(listener: &UnixListener) -> Self {
-        Self { stream: listener.accept().unwrap().0, incoming: Incoming::default() }
+        Self { stream: listener.accept().unwrap().0, incoming: FrameBuffer::default() }
     }
 
     pub(crate) fn payload(&mut self) -> Vec<u8> {
@@ -71,7 +71,7 @@ impl Served {
     }
 }
 
-/// A daemon for one connection.
+/// A daemon that serves one connection.
 struct Daemon {
     _home: tempfile::TempDir,
     path: PathBuf,
@@ -122,16 +122,16 @@ fn a_call_is_answered() {
     assert!(matches!(connection.call(None, None, Request::Ping), Err(TransportError::Closed)));
 }
 
-/// Asks along with the hello.
+/// Makes a call together with the hello.
 fn ask(path: &Path, request: Request) -> Result<(Connection, Result<Reply, TransportError>), ConnectError> {
-    Connection::connect_and_ask(path, &hello(), Some(LONG), None, request)
+    Connection::connect_and_call(path, &hello(), Some(LONG), None, request)
 }
 
 #[test]
 fn a_first_question_goes_along_with_the_hello() {
     let daemon = daemon(|mut served| {
         assert_eq!(served.expect::<Hello>(), hello());
-        // Before the welcome.
+        // Arrives before the welcome.
         let call: Call = served.expect();
         assert_eq!(call, Call { id: 1, op: None, lock: None, request: Request::Config });
         served.send(&welcome(VERSION));
@@ -275,7 +275,7 @@ fn a_daemon_that_does_not_read_is_a_timeout() {
     connection.set_timeout(Some(SHORT));
     let long = Request::Show(protocol::SessionRef("x".repeat(1_000_000)));
     assert!(matches!(connection.call(None, None, long), Err(TransportError::Timeout)));
-    // Half of it is on its way: nothing more can be said on this connection.
+    // Half of the frame was written, so the connection is unusable.
     assert!(matches!(connection.call(None, None, Request::Ping), Err(TransportError::Closed)));
     done.send(()).unwrap();
     daemon.thread.join().unwrap();
@@ -303,13 +303,13 @@ fn nobody_there_says_how_to_start() {
     drop(UnixListener::bind(&left_over).unwrap());
     for path in [missing, left_over] {
         let error = Connection::connect(&path, &hello()).unwrap_err();
-        assert!(matches!(error, ConnectError::NotThere(_)) && error.is_passing(), "{error:?}");
+        assert!(matches!(error, ConnectError::NotThere(_)) && error.is_transient(), "{error:?}");
         assert_eq!(error.code(), ErrorCode::Unavailable);
         assert!(error.to_string().contains("poolctl up"), "{error}");
     }
 }
 
-/// How connecting fails where this answers the hello.
+/// Returns the error of connecting to a daemon that answers the hello like this.
 fn greeted_with(answer: impl FnOnce(Served) + Send + 'static) -> ConnectError {
     let daemon = daemon(|mut served| {
         served.expect::<Hello>();
@@ -345,13 +345,13 @@ fn a_daemon_that_does_not_answer_is_a_timeout() {
     let daemon = daemon(move |_served| stay.recv().unwrap());
     let error = Connection::connect_within(&daemon.path, &hello(), Some(SHORT)).unwrap_err();
     assert!(matches!(error, ConnectError::Timeout(_)), "{error:?}");
-    // The time may have been over before it connected, and the daemon waits for one.
+    // The time may have run out before it connected; the daemon waits for a connection.
     drop(UnixStream::connect(&daemon.path));
     done.send(()).unwrap();
     daemon.thread.join().unwrap();
 }
 
-/// A listener whose queue of connections is full, and what fills it.
+/// Returns a listener with a full backlog, and the connections that fill it.
 #[cfg(target_os = "linux")]
 pub(crate) fn crowded(path: &Path) -> (UnixListener, Vec<std::os::fd::OwnedFd>) {
     use nix::sys::socket::{
@@ -418,7 +418,7 @@ fn the_kernel_tells_who_is_there() {
     assert_eq!(peer::of(alone.unwrap()).unwrap_err().kind(), std::io::ErrorKind::NotConnected);
 }
 
-/// What another user sees; run by the test below as that user.
+/// The view of another user. The test below runs it as that user.
 #[test]
 #[ignore = "run by a_foreign_user_gets_nothing, as another user"]
 fn as_a_foreign_user() {
@@ -472,7 +472,7 @@ fn a_timeout_is_an_overall_one() {
     let daemon = daemon(move |mut served| {
         served.greet();
         let id = served.expect::<Call>().id;
-        // Never silent for long, and done only long after the client gave up.
+        // Short pauses only, but it finishes long after the client has given up.
         let part = Frame::Part { id, part: text("x") };
         while stay.recv_timeout(Duration::from_millis(5)).is_err() && started.elapsed() < LONG / 4 {
             served.send(&part);

@@ -1,4 +1,4 @@
-//! Diffs between observations.
+//! Differences between observations.
 
 use proptest::prelude::*;
 use protocol::diff::{Change, diff};
@@ -11,7 +11,7 @@ fn applied(mut state: TmuxState, changes: &[Change]) -> TmuxState {
     state
 }
 
-/// Two observations that have something in common.
+/// Returns two observations that overlap.
 fn two() -> impl Strategy<Value = (TmuxState, TmuxState)> {
     (any_of::<TmuxState>(), any_of::<TmuxState>(), any::<bool>()).prop_map(|(before, mut after, related)| {
         if related {

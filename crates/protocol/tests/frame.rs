@@ -1,14 +1,14 @@
-//! The codec: what goes in comes out, and nothing that comes in does harm.
+//! The frame codec: values survive a round trip, and no input does harm.
 
 use std::fmt::Debug;
 
 use proptest::prelude::*;
 use proptest::sample::Index;
 use protocol::frame::{
-    FRAME_MAX, FrameError, Incoming, decode, decode_record, encode, encode_record, length, wrap,
+    FRAME_MAX, FrameBuffer, FrameError, decode, decode_record, encode, encode_record, length, wrap,
 };
 use protocol::hello::HelloReply;
-use protocol::hook::Spooled;
+use protocol::hook::SpooledHook;
 use protocol::reap::Candidate;
 use protocol::reply::{SessionView, Terminal};
 use protocol::tmux::TmuxState;
@@ -37,7 +37,7 @@ proptest! {
         hello in any_of::<Hello>(), answer in any_of::<HelloReply>(), call in any_of::<Call>(),
         frame in any_of::<Frame>(), stamped in any_of::<Stamped>(), state in any_of::<TmuxState>(),
         session in any_of::<Session>(), message in any_of::<Message>(), candidate in any_of::<Candidate>(),
-        spooled in any_of::<Spooled>(), terminal in any_of::<Terminal>(), view in any_of::<SessionView>(),
+        spooled in any_of::<SpooledHook>(), terminal in any_of::<Terminal>(), view in any_of::<SessionView>(),
     ) {
         survives(&hello)?;
         survives(&answer)?;
@@ -76,7 +76,7 @@ proptest! {
         calls in proptest::collection::vec(any_of::<Call>(), 1..5), cuts in proptest::collection::vec(1_usize..40, 1..50),
     ) {
         let stream: Vec<u8> = calls.iter().flat_map(|call| encode(call).unwrap()).collect();
-        let (mut incoming, mut found, mut rest) = (Incoming::default(), Vec::new(), &stream[..]);
+        let (mut incoming, mut found, mut rest) = (FrameBuffer::default(), Vec::new(), &stream[..]);
         for cut in cuts.iter().cycle() {
             let (now, later) = rest.split_at(rest.len().min(*cut));
             incoming.space().extend_from_slice(now);
@@ -109,7 +109,7 @@ fn a_length_bomb_is_refused() {
     assert!(decode::<String>(&bomb).is_err());
     assert!(decode::<Vec<u64>>(&bomb).is_err());
     assert!(decode::<Vec<Session>>(&bomb).is_err());
-    // The same behind the name of a session: id 1, no operation, no lock, `Show`.
+    // The same after the name of a session: id 1, no operation, no lock, `Show`.
     let mut call = vec![1, 0, 0];
     let show = encode_record(&Request::Show(protocol::SessionRef("x".to_owned()))).unwrap();
     call.push(show[0]);
@@ -124,7 +124,7 @@ fn lengths_are_checked_before_anything_is_read() {
     let most = u32::try_from(FRAME_MAX).unwrap();
     assert_eq!(length(most.to_le_bytes()).unwrap(), FRAME_MAX);
     assert!(matches!(length((most + 1).to_le_bytes()), Err(FrameError::TooLong(_))));
-    let mut incoming = Incoming::default();
+    let mut incoming = FrameBuffer::default();
     incoming.space().extend([0xff; 4]);
     assert!(matches!(incoming.take(), Err(FrameError::TooLong(_))));
 }
@@ -143,7 +143,7 @@ fn what_is_too_long_is_not_sent() {
     assert!(encode(&text[..FRAME_MAX - 5]).is_ok());
 }
 
-/// One byte each on the wire, eight in memory: what was sent is also read.
+/// Values of one byte each on the wire and eight in memory: whatever is sent can be decoded.
 #[test]
 fn whatever_fits_a_frame_is_read() {
     let numbers = vec![7_u64; FRAME_MAX - 5];

@@ -1,6 +1,6 @@
-//! The wire, byte for byte: a vector for every variant of every type that crosses it, as bincode and
-//! as JSON, and the files and the frame that inits of old panes use. `BLESS=1 cargo test` writes
-//! vectors that are missing; one that is there is never changed, because somebody speaks it.
+//! Golden vectors of the wire protocol: every variant of every type that crosses it, as bincode and as JSON,
+//! and the files and the nudge of old panes' inits. `BLESS=1 cargo test` writes missing vectors. An existing
+//! one is never changed, because some peer speaks it.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -11,12 +11,16 @@ use protocol::diff::Change;
 use protocol::frame::{decode_record, encode_record, wrap};
 use protocol::hello::HelloReply;
 use protocol::job::{ExitRecord, JOB_VERSION, Job, Started, nudge, parse_nudge};
-use protocol::life::{Account, Budget, Conversation, Leftovers, Limits, Policy, RestartPolicy, Usage};
+use protocol::limits::Limits;
+use protocol::policy::{Budget, Policy, RestartPolicy};
+use protocol::reap::Leftovers;
 use protocol::reap::{Action, Candidate, CandidateKind, Lease, Outcome, Rule, Verdict};
-use protocol::reply::{Ask, Explained, LockView, Locked, Pruned, Room};
-use protocol::request::{Extent, Observe, Resolution, Then, Until, View};
+use protocol::reply::{Capacity, Explained, LockView, Locked, Pruned, WatcherCommand};
+use protocol::request::{Disposition, Extent, Observe, Resolution, Until, View};
+use protocol::session::Conversation;
 use protocol::session::{DeleteMode, SessionLock};
 use protocol::tmux::{Server, TmuxState};
+use protocol::usage::{Account, Usage};
 use protocol::{
     Call, ErrorCode, Event, Frame, Hello, Lifecycle, Message, MessageState, MessageStatus, OpId, OsBytes,
     ProcId, Reason, Refusal, Request, Response, Role, Session, SessionId, Stamped, Tag, Timestamp, Welcome,
@@ -29,8 +33,8 @@ use crate::any::{Choose, made};
 pub(crate) trait Wire: Serialize + DeserializeOwned + PartialEq + Debug {}
 impl<T: Serialize + DeserializeOwned + PartialEq + Debug> Wire for T {}
 
-/// The values of the vectors: numbers count up, everything optional is there and every list has one
-/// item, or nothing is there. The outermost enum takes the variant asked for.
+/// The values of the vectors. If `full`, numbers count up, optional values are present and lists have one
+/// item; otherwise all are empty. The outermost enum has the requested variant.
 struct Sample {
     full: bool,
     outer: Option<usize>,
@@ -69,14 +73,14 @@ impl Choose for &mut Sample {
     }
 }
 
-/// Such a value, and the names of all variants where it is an enum's.
+/// Returns such a value, with the names of all variants if it is an enum.
 pub(crate) fn sample<T: Wire>(variant: usize, full: bool) -> (T, &'static [&'static str]) {
     let mut rule = Sample { full, outer: Some(variant), numbers: 0, variants: &[] };
     let value = made(&mut rule).unwrap();
     (value, rule.variants)
 }
 
-/// The vectors of some types, in two files: as on the wire, and as JSON.
+/// The vectors of a group of types in two files: wire format and JSON.
 #[derive(Default)]
 pub(crate) struct Vectors {
     wire: BTreeMap<String, String>,
@@ -109,7 +113,7 @@ impl Vectors {
         self.of_enum_in(name, |variant: T| variant)
     }
 
-    /// Every variant, within what it crosses the wire in.
+    /// Adds every variant, wrapped in the type in which it crosses the wire.
     pub(crate) fn of_enum_in<T: Wire, W: Wire>(self, name: &str, within: impl Fn(T) -> W) -> Self {
         let (_, variants) = sample::<T>(0, false);
         variants.iter().enumerate().fold(self, |vectors, (index, variant)| {
@@ -132,7 +136,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Compares with the file of `name value` lines.
+/// Compares with a file of `name value` lines.
 pub(crate) fn compare(file: &str, expected: &BTreeMap<String, String>) {
     let path = directory().join(file);
     let text = fs::read_to_string(&path).unwrap_or_default();
@@ -177,7 +181,7 @@ fn calls() {
         .of_enum::<Extent>("extent")
         .of_enum::<Resolution>("resolution")
         .of_enum::<Until>("until")
-        .of_enum::<Then>("then")
+        .of_enum::<Disposition>("then")
         .check("calls");
 }
 
@@ -190,7 +194,7 @@ fn frames() {
             id: 1,
             reply: Err(Refusal::new(code, "why")),
         })
-        .of_enum::<Ask>("ask")
+        .of_enum::<WatcherCommand>("ask")
         .check("frames");
 }
 
@@ -220,7 +224,7 @@ fn life() {
         .of_struct::<Account>("account")
         .of_struct::<Limits>("limits")
         .of_struct::<Usage>("usage")
-        .of_struct::<Room>("room")
+        .of_struct::<Capacity>("room")
         .of_struct::<Pruned>("pruned")
         .of_enum::<Leftovers>("leftovers")
         .check("life");
@@ -253,7 +257,7 @@ fn reaping() {
         .check("reaping");
 }
 
-/// The vectors that are spoken over a socket, as one number.
+/// Returns a checksum of all vectors of the wire format.
 fn fingerprint() -> String {
     let mut files: Vec<_> = fs::read_dir(directory()).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.retain(|path| path.extension().is_some_and(|extension| extension == "hex"));
@@ -268,8 +272,8 @@ fn fingerprint() -> String {
     format!("{:08x}", hasher.finalize())
 }
 
-/// Two programs of one version understand each other: whatever changes what is sent, changes the version. `BLESS=1` adds
-/// the line of a version that has none; a line that is there stays.
+/// Programs of one version understand each other: a changed encoding needs a new version. `BLESS=1` adds the
+/// line of a new version; existing lines stay.
 #[test]
 fn a_change_of_the_wire_is_a_new_version() {
     let path = directory().join("versions.txt");
@@ -295,7 +299,7 @@ fn the_nudge() {
     assert_eq!(parse_nudge(&payload[..23]), None);
 }
 
-/// A file as it is written now, and as it will always be read: with fields that came later, too.
+/// Checks that a file is readable as written now, and with the fields of a later version.
 pub(crate) fn file<T: Wire>(name: &str, value: &T) -> (String, String) {
     let json = serde_json::to_string(value).unwrap();
     assert_eq!(&serde_json::from_str::<T>(&json).unwrap(), value);
@@ -348,7 +352,7 @@ fn files_of_an_init() {
     compare("files.json.txt", &BTreeMap::from(files));
 }
 
-/// As earlier daemons and inits wrote them: the first, and those that had limits and spared nothing yet.
+/// Files of earlier releases: of the first one, and of the one that introduced limits.
 #[test]
 fn files_of_old_panes() {
     let read = |name: &str| {

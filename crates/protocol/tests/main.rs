@@ -1,4 +1,4 @@
-//! The tests of the protocol, in one binary. (`cfg(test)` is what tells clippy that this is test code.)
+//! The tests of the protocol, in one binary. (`cfg(test)` tells clippy that this is test code.)
 
 #[cfg(test)]
 mod agents;
@@ -13,11 +13,11 @@ mod frame;
 #[cfg(test)]
 mod golden;
 #[cfg(test)]
+mod paths;
+#[cfg(test)]
 mod rules;
 #[cfg(test)]
 mod serde_rules;
-#[cfg(test)]
-mod socket;
 #[cfg(test)]
 #[path = "aio.rs"]
 mod with_tokio;

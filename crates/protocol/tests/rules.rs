@@ -1,8 +1,8 @@
-//! The words for rules and for what becomes of what they find: one word each, wherever it stands.
+//! Names of reap rules and actions: the same everywhere.
 
 use std::collections::BTreeMap;
 
-use protocol::life::Policy;
+use protocol::policy::Policy;
 use protocol::reap::{Action, Rule};
 
 use crate::golden::sample;
@@ -10,19 +10,19 @@ use crate::golden::sample;
 #[test]
 fn every_rule_has_one_word() {
     let (_, variants) = sample::<Rule>(0, false);
-    assert_eq!(Rule::ALL.map(Rule::word), *variants, "all of them, in the order of the wire");
+    assert_eq!(Rule::ALL.map(Rule::as_str), *variants, "all of them, in the order of the wire");
     for rule in Rule::ALL {
-        assert_eq!(rule.word().parse(), Ok(rule));
-        assert_eq!(rule.word().replace('_', "-").parse(), Ok(rule), "as options are written");
+        assert_eq!(rule.as_str().parse(), Ok(rule));
+        assert_eq!(rule.as_str().replace('_', "-").parse(), Ok(rule), "as options are written");
     }
 }
 
 #[test]
 fn every_action_has_one_word() {
     let (_, variants) = sample::<Action>(0, false);
-    assert_eq!(Action::ALL.map(Action::word), *variants, "all of them, in the order of the wire");
+    assert_eq!(Action::ALL.map(Action::as_str), *variants, "all of them, in the order of the wire");
     for action in Action::ALL {
-        assert_eq!(action.word().parse(), Ok(action));
+        assert_eq!(action.as_str().parse(), Ok(action));
     }
 }
 
@@ -30,11 +30,11 @@ fn every_action_has_one_word() {
 fn what_is_no_word_is_answered_with_the_words_there_are() {
     for word in ["", "Hung", "hung ", "idle", "zombie pane"] {
         let why = word.parse::<Rule>().unwrap_err();
-        assert!(Rule::ALL.iter().all(|rule| why.contains(rule.word())), "{word:?}: {why}");
+        assert!(Rule::ALL.iter().all(|rule| why.contains(rule.as_str())), "{word:?}: {why}");
     }
     for word in ["", "Kill", "park ", "stop"] {
         let why = word.parse::<Action>().unwrap_err();
-        assert!(Action::ALL.iter().all(|action| why.contains(action.word())), "{word:?}: {why}");
+        assert!(Action::ALL.iter().all(|action| why.contains(action.as_str())), "{word:?}: {why}");
     }
 }
 
@@ -42,16 +42,16 @@ fn what_is_no_word_is_answered_with_the_words_there_are() {
 fn only_what_is_about_a_session_can_start_or_park_it() {
     let whole = ["stale_agent", "hung", "idle_session", "memory", "disk", "run_time"];
     for rule in Rule::ALL {
-        let of_session = whole.contains(&rule.word());
-        assert_eq!(rule.is_of_session(), of_session, "{rule:?}");
+        let of_session = whole.contains(&rule.as_str());
+        assert_eq!(rule.applies_to_session(), of_session, "{rule:?}");
         let allowed = Action::ALL.map(|action| rule.allows(action));
-        // What is left of a session holds its slot.
-        let report = !["zombie_pane", "leftovers"].contains(&rule.word());
+        // What a session leaves behind occupies its slot until it is ended.
+        let report = !["zombie_pane", "leftovers"].contains(&rule.as_str());
         assert_eq!(allowed, [true, of_session, of_session, report], "{rule:?}");
     }
 }
 
-/// As files of the configuration, exports and scripts have them.
+/// As in configuration files, exports and scripts.
 #[test]
 fn a_policy_names_rules_by_their_words() {
     let reap = BTreeMap::from([(Rule::IdleSession, Action::Report), (Rule::Hung, Action::Restart)]);

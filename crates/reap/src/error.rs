@@ -1,23 +1,23 @@
-//! Why there is no `poold` to serve.
+//! Errors of the connection to `poold`.
 
 use protocol::{ConnectError, ErrorCode, Refusal, TransportError};
 
-/// How a connection ended, or a call failed.
+/// Reason for the end of a connection, or the failure of a call.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// There was none.
+    /// Connecting failed.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// It was lost, or nothing came in time.
+    /// The connection was lost, or timed out.
     #[error(transparent)]
     Lost(#[from] TransportError),
-    /// `poold` refused what was asked.
+    /// `poold` refused a request.
     #[error("poold refuses: {0}")]
     Refused(#[from] Refusal),
 }
 
 impl Error {
-    /// Whether trying again is of no use: this program has to be upgraded, or belongs elsewhere.
+    /// True if a retry is useless: this program has to be upgraded, or belongs to another pool.
     pub(crate) fn is_final(&self) -> bool {
         match self {
             Self::Connect(ConnectError::Version { .. }) => true,

@@ -1,20 +1,23 @@
-//! The shell of `reaper`: ends what `poold` names, under a lease, and proves that it is gone. It
-//! never picks a victim by itself.
+//! The shell of `reaper`: ends the candidates that `poold` names, under a lease, and proves that they are
+//! gone. It never selects a candidate by itself.
 //!
-//! In the order of a victim's way: `desk` asks for candidates and hands them out, each to a job
-//! with a connection of its own, so that one victim's grace keeps no other waiting; `cycle` is what
-//! a job does under its lease: `tree` ends the processes, then `pane` removes the pane.
+//! The modules, in the order of a candidate's way. `dispatcher` requests candidates over a `link` and
+//! starts a job for each, with a connection of its own, so that one candidate's grace delays no other;
+//! `retry_backoff` holds back those that failed. `reap_job` is the work under a lease: `operator_command`
+//! runs the configured command before, `ownership` checks that the processes are this pool's, `processes`
+//! ends them, `pane` removes the pane, and `operator_command` runs the command after. `list` prints the
+//! candidates instead.
 
-mod cycle;
-mod desk;
+mod dispatcher;
 mod error;
-mod hook;
 mod link;
 mod list;
-mod memory;
-mod ours;
+mod operator_command;
+mod ownership;
 mod pane;
-mod tree;
+mod processes;
+mod reap_job;
+mod retry_backoff;
 
 #[cfg(test)]
 mod tests;
@@ -22,77 +25,77 @@ mod tests;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use desk::Desk;
+use dispatcher::Dispatcher;
 use error::Error;
 
 pub use list::list;
 
-/// How long jobs may take to finish what they are at when the reaper is told to end: a usual grace.
-/// A job that is cut off loses its lease, and is begun anew by whoever gets the next one.
+/// Time for jobs to finish after the reaper is told to stop: a usual grace period. A job that is cut off
+/// loses its lease, and whoever gets the next lease starts over.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
-/// The first and the longest pause between two tries for `poold`; they double.
+/// First and longest pause between two attempts to connect to `poold`; they double.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
-/// A connection that lasted this long worked; the next loss starts the waiting anew.
-const SETTLED: Duration = Duration::from_secs(2);
+/// Life of a connection after which it counts as stable, and its loss restarts the back-off.
+const STABLE: Duration = Duration::from_secs(2);
 
-/// Whom to serve.
+/// Parameters of a reaper.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Where `poold` listens.
+    /// Path of `poold`'s socket.
     pub socket: PathBuf,
-    /// The pool that is meant; empty for whichever listens there.
+    /// Expected pool; empty for any.
     pub pool: String,
-    /// This program's name and version, for people.
+    /// This program's name and version, shown to people.
     pub build: String,
-    /// The tmux program, where it is not the one that `poold` names.
+    /// The tmux binary to use instead of the one that `poold` names.
     pub tmux: Option<PathBuf>,
 }
 
-/// Serves `poold` until `shutdown`, then lets jobs finish for a moment. Without a `poold` it tries
-/// again for ever.
+/// Serves `poold` until `shutdown`, then lets jobs finish for a moment. Without a `poold` it retries for
+/// ever.
 ///
 /// # Errors
-/// Only that this program and `poold` do not fit together: another version, or another pool.
+/// Only if this program and `poold` are incompatible: another version, or another pool.
 pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> anyhow::Result<()> {
-    process::arenas::share_one();
-    let mut desk = Desk::new(options);
+    process::runtime::malloc::use_single_arena();
+    let mut dispatcher = Dispatcher::new(options);
     tokio::select! {
         () = shutdown => {}
-        error = serve(&mut desk) => return Err(error.into()),
+        error = serve(&mut dispatcher) => return Err(error.into()),
     }
-    if tokio::time::timeout(STOP_LIMIT, desk.finish()).await.is_err() {
-        tracing::warn!("ended before every job was done");
+    if tokio::time::timeout(STOP_LIMIT, dispatcher.finish()).await.is_err() {
+        tracing::warn!("stopped before every job was done");
     }
     Ok(())
 }
 
-/// Works what there is now, each once.
+/// Reaps each present candidate once.
 ///
 /// # Errors
-/// Not all of it is gone; or there is no `poold`, or it was lost.
+/// Something is left; or there is no `poold`, or it was lost.
 pub async fn once(options: Options) -> anyhow::Result<()> {
-    let all_gone = Desk::new(options).once().await?;
-    anyhow::ensure!(all_gone, "not all of it is gone");
+    let all_gone = Dispatcher::new(options).once().await?;
+    anyhow::ensure!(all_gone, "some candidates are not gone");
     Ok(())
 }
 
-async fn serve(desk: &mut Desk) -> Error {
-    let (mut pause, mut known) = (BACKOFF.0, false);
+async fn serve(dispatcher: &mut Dispatcher) -> Error {
+    let (mut pause, mut warned) = (BACKOFF.0, false);
     loop {
         let start = Instant::now();
-        let Err(error) = desk.serve().await;
+        let Err(error) = dispatcher.serve().await;
         if error.is_final() {
             return error;
         }
-        if start.elapsed() > SETTLED {
-            (pause, known) = (BACKOFF.0, false);
+        if start.elapsed() > STABLE {
+            (pause, warned) = (BACKOFF.0, false);
         }
-        if known {
-            tracing::debug!(%error, ?pause, "still without poold");
+        if warned {
+            tracing::debug!(%error, ?pause, "poold still unavailable");
         } else {
-            tracing::warn!(%error, "without poold; trying again until there is one");
+            tracing::warn!(%error, "poold unavailable; retrying");
         }
-        known = true;
+        warned = true;
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(BACKOFF.1);
     }

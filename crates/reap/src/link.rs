@@ -11,11 +11,11 @@ use protocol::{
 use crate::Options;
 use crate::error::Error;
 
-/// How long `poold` may take for an answer, beside what it is asked to wait. A lease waits for the
-/// session's lock, 10 s, and for a last look at its screen, 5 s.
+/// Time limit of a reply, beyond the requested waiting time. A lease waits for the session's lock, 10 s,
+/// and for a last capture of its screen, 5 s.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A welcomed connection.
+/// A connection after the handshake.
 pub(crate) struct Link {
     reader: FrameReader<ReadHalf>,
     writer: WriteHalf,
@@ -29,7 +29,7 @@ impl Link {
         Ok(Self { reader: FrameReader::new(reader), writer, calls: 0 })
     }
 
-    /// The next candidate, waiting for it at most this long.
+    /// Returns the next candidate, waiting at most this long.
     pub(crate) async fn next_candidate(&mut self, wait: Duration) -> Result<Option<Candidate>, Error> {
         let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         match self.call(Request::NextCandidate { wait_ms }, wait + PATIENCE).await? {
@@ -38,7 +38,7 @@ impl Link {
         }
     }
 
-    /// All candidates.
+    /// Returns all candidates.
     pub(crate) async fn candidates(&mut self) -> Result<Vec<Candidate>, Error> {
         match self.call(Request::Candidates, PATIENCE).await? {
             Response::Candidates(named) => Ok(named),
@@ -57,7 +57,7 @@ impl Link {
         self.call(Request::Settle(verdict), PATIENCE).await.map(drop)
     }
 
-    /// Asks, and joins the parts of the answer.
+    /// Sends a request, and joins the parts of the response.
     async fn call(&mut self, request: Request, limit: Duration) -> Result<Response, Error> {
         let answer = tokio::time::timeout(limit, self.exchange(request)).await;
         Ok(answer.unwrap_or(Err(TransportError::Timeout))??)

@@ -1,4 +1,4 @@
-//! `reaper --dry-run`: what the reaper would end now.
+//! `reaper --dry-run`: lists the present candidates.
 
 use std::io::Write;
 
@@ -7,7 +7,7 @@ use protocol::reap::Candidate;
 use crate::Options;
 use crate::link::Link;
 
-/// Writes the candidates, as columns for people or as one JSON object a line, and touches none.
+/// Writes the candidates, as columns for people or as one JSON object a line, without touching them.
 ///
 /// # Errors
 /// There is no `poold`, or the output cannot be written.

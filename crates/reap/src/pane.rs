@@ -1,5 +1,5 @@
-//! The pane of a candidate: found, removed, and shown to be gone. Only ever the one that `poold`
-//! named, checked by the server together with the removal.
+//! The pane of a candidate: finding it, removing it, and proving that it is gone. Only the pane that
+//! `poold` named is touched, checked by the server in the same pass as the removal.
 
 use std::time::{Duration, Instant};
 
@@ -8,75 +8,78 @@ use protocol::ServerId;
 use protocol::reap::Candidate;
 use tmux::{Answer, Driver, Listing, PaneRef, ServerRef, TmuxError};
 
-/// How long a pane, or a server whose last pane it was, may take to go.
+/// Time for a pane, or for a server that lost its last pane, to disappear.
 const LIMIT: Duration = Duration::from_secs(2);
-/// The first and the longest pause between two looks; they double. The first look comes at once: tmux has done it.
+/// First and longest pause between two checks; they double. The first check comes at once, because tmux is
+/// done by then.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
 
-/// What a look says.
+/// State of a candidate's pane.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Pane {
-    /// It is there.
+pub(crate) enum PaneState {
+    /// It exists.
     Here(PaneRef),
     /// A complete listing of its server lacks it, or its server is dead.
     Gone,
-    /// It is another's, and why.
+    /// It belongs to someone else; the reason.
     NotOurs(String),
-    /// Nothing was learnt, and why.
+    /// Its state could not be determined; the reason.
     Unknown(String),
 }
 
-/// Looks for it: where it is known, at it alone, else among all.
-pub(crate) async fn find(tmux: &dyn Driver, candidate: &Candidate) -> Pane {
-    match known(candidate) {
-        Some((server, pane)) => said(server, pane, tmux.peek(pane).await),
-        None => find_among_all(tmux, candidate).await,
+/// Finds the pane: by its id if that is known, else by its tag in a listing.
+pub(crate) async fn find(tmux: &dyn Driver, candidate: &Candidate) -> PaneState {
+    match known_pane(candidate) {
+        Some((server, pane)) => interpret(server, pane, tmux.peek(pane).await),
+        None => find_by_tag(tmux, candidate).await,
     }
 }
 
-fn known(candidate: &Candidate) -> Option<(ServerId, PaneRef)> {
+fn known_pane(candidate: &Candidate) -> Option<(ServerId, PaneRef)> {
     let (server, pane) = (candidate.server?, candidate.pane?);
     Some((server, PaneRef { server: server.into(), pane, tag: candidate.tag }))
 }
 
-/// What the server's word about one pane means.
-fn said(server: ServerId, pane: PaneRef, answer: Result<Answer, TmuxError>) -> Pane {
+/// Interprets the server's answer about one pane.
+fn interpret(server: ServerId, pane: PaneRef, answer: Result<Answer, TmuxError>) -> PaneState {
     match answer {
-        Ok(Answer::Gone) => Pane::Gone,
+        Ok(Answer::Gone) => PaneState::Gone,
         Ok(Answer::NotOurs) => {
-            Pane::NotOurs(format!("pane {} does not have the session's tag any more", pane.pane))
+            PaneState::NotOurs(format!("pane {} no longer has the session's tag", pane.pane))
         }
-        Ok(Answer::OtherServer) | Err(_) if is_dead(server) => Pane::Gone,
-        Ok(Answer::OtherServer) => {
-            Pane::Unknown(format!("its pane: another tmux server answers, and its own ({server}) lives"))
-        }
-        Ok(_) => Pane::Here(pane),
-        Err(error) => Pane::Unknown(format!("its pane: {error}")),
+        Ok(Answer::OtherServer) | Err(_) if is_dead(server) => PaneState::Gone,
+        Ok(Answer::OtherServer) => PaneState::Unknown(format!(
+            "its pane: another tmux server answers, and its own ({server}) still runs"
+        )),
+        Ok(_) => PaneState::Here(pane),
+        Err(error) => PaneState::Unknown(format!("its pane: {error}")),
     }
 }
 
-async fn find_among_all(tmux: &dyn Driver, candidate: &Candidate) -> Pane {
+async fn find_by_tag(tmux: &dyn Driver, candidate: &Candidate) -> PaneState {
     match tmux.observe().await {
         Ok(listing) => in_listing(candidate, &listing),
-        Err(_) if candidate.server.is_some_and(is_dead) => Pane::Gone,
-        // It was never seen in a server, and there is none.
-        Err(TmuxError::NoServer) if candidate.server.is_none() => Pane::Gone,
-        Err(error) => Pane::Unknown(format!("its pane: {error}")),
+        Err(_) if candidate.server.is_some_and(is_dead) => PaneState::Gone,
+        // Never seen in a server, and no server runs.
+        Err(TmuxError::NoServer) if candidate.server.is_none() => PaneState::Gone,
+        Err(error) => PaneState::Unknown(format!("its pane: {error}")),
     }
 }
 
-/// The tag tells which one it is.
-fn in_listing(candidate: &Candidate, listing: &Listing) -> Pane {
+/// Finds the pane by its tag.
+fn in_listing(candidate: &Candidate, listing: &Listing) -> PaneState {
     if let Some(server) = candidate.server.filter(|server| ServerRef::from(*server) != listing.server) {
         return if is_dead(server) {
-            Pane::Gone
+            PaneState::Gone
         } else {
-            Pane::Unknown(format!("its pane: another tmux server answers, and its own ({server}) lives"))
+            PaneState::Unknown(format!(
+                "its pane: another tmux server answers, and its own ({server}) still runs"
+            ))
         };
     }
     let found = listing.panes.iter().find(|(_, pane)| pane.tag == Some(candidate.tag));
-    found.map_or(Pane::Gone, |(id, _)| {
-        Pane::Here(PaneRef { server: listing.server, pane: *id, tag: candidate.tag })
+    found.map_or(PaneState::Gone, |(id, _)| {
+        PaneState::Here(PaneRef { server: listing.server, pane: *id, tag: candidate.tag })
     })
 }
 
@@ -84,22 +87,22 @@ fn is_dead(server: ServerId) -> bool {
     identity::exited(server.process).unwrap_or(false)
 }
 
-/// Removes it, and looks again until it is gone.
+/// Removes the pane, and checks until it is gone.
 ///
 /// # Errors
-/// A sentence: why it is not shown to be gone.
+/// A sentence with the reason why it is not proved to be gone.
 pub(crate) async fn remove(tmux: &dyn Driver, candidate: &Candidate) -> Result<(), String> {
     let start = Instant::now();
     let mut pause = Duration::ZERO;
     loop {
-        // When this look begins: what was done before it is seen by it, however long that took.
+        // Taken at the start of the check, which sees everything done before, however long that took.
         let late = start.elapsed() > LIMIT;
         let why = match find(tmux, candidate).await {
-            Pane::Gone => return Ok(()),
-            Pane::NotOurs(why) => return Err(why),
-            Pane::Unknown(why) => why,
-            Pane::Here(pane) => match tmux.kill_pane(pane).await {
-                // The next look shows it.
+            PaneState::Gone => return Ok(()),
+            PaneState::NotOurs(why) => return Err(why),
+            PaneState::Unknown(why) => why,
+            PaneState::Here(pane) => match tmux.kill_pane(pane).await {
+                // The next check confirms it.
                 Ok(Answer::Done | Answer::Gone) => format!("pane {} is still there", pane.pane),
                 Ok(answer) => format!("pane {} was not removed ({answer:?})", pane.pane),
                 Err(error) => format!("pane {} was not removed: {error}", pane.pane),
@@ -140,7 +143,7 @@ mod tests {
         tmux.create(&create).await.unwrap()
     }
 
-    /// With a server process of this start time; none has 0.
+    /// Returns a candidate whose server process has this start time; no process has 0.
     fn candidate(created: Option<Created>, start: u64) -> Candidate {
         let server = |c: Created| ServerId {
             process: ProcId { pid: c.pane.server.pid, start },
@@ -169,9 +172,9 @@ mod tests {
         for by_id in [true, false] {
             let created = create(&tmux).await;
             let candidate = candidate(Some(created).filter(|_| by_id), 0);
-            assert_eq!(find(&tmux, &candidate).await, Pane::Here(created.pane));
+            assert_eq!(find(&tmux, &candidate).await, PaneState::Here(created.pane));
             assert_eq!(remove(&tmux, &candidate).await, Ok(()));
-            assert_eq!(find(&tmux, &candidate).await, Pane::Gone);
+            assert_eq!(find(&tmux, &candidate).await, PaneState::Gone);
             assert_eq!(remove(&tmux, &candidate).await, Ok(()));
         }
     }
@@ -183,7 +186,7 @@ mod tests {
         let candidate = candidate(Some(created), 0);
         for tag in [None, Some(Tag([8; 16]))] {
             tmux.change(created.pane.pane, |pane| pane.tag = tag);
-            assert!(matches!(find(&tmux, &candidate).await, Pane::NotOurs(_)));
+            assert!(matches!(find(&tmux, &candidate).await, PaneState::NotOurs(_)));
             assert!(remove(&tmux, &candidate).await.is_err());
         }
         assert!(!tmux.calls().contains(&"kill_pane"));
@@ -196,11 +199,11 @@ mod tests {
         tmux.restart_server();
         let successor = create(&tmux).await;
         assert_eq!(successor.pane.pane, created.pane.pane);
-        assert_eq!(find(&tmux, &candidate(Some(created), 0)).await, Pane::Gone, "its server is dead");
+        assert_eq!(find(&tmux, &candidate(Some(created), 0)).await, PaneState::Gone, "its server is dead");
         let me = identity::me().unwrap();
         let mut living = candidate(Some(created), 0);
         living.server = Some(ServerId { process: me, started_at: 1 });
-        assert!(matches!(find(&tmux, &living).await, Pane::Unknown(_)), "its server lives");
+        assert!(matches!(find(&tmux, &living).await, PaneState::Unknown(_)), "its server lives");
         assert!(!tmux.calls().contains(&"kill_pane"));
     }
 
@@ -212,11 +215,11 @@ mod tests {
         living.server = Some(ServerId { process: identity::me().unwrap(), started_at: 1 });
         for fault in [Fault::Hang, Fault::NoServer, Fault::CutReply] {
             tmux.fail([fault.clone(), fault.clone()]);
-            assert!(matches!(find(&tmux, &living).await, Pane::Unknown(_)), "{fault:?}");
-            assert_eq!(find(&tmux, &candidate(Some(created), 0)).await, Pane::Gone, "{fault:?}");
+            assert!(matches!(find(&tmux, &living).await, PaneState::Unknown(_)), "{fault:?}");
+            assert_eq!(find(&tmux, &candidate(Some(created), 0)).await, PaneState::Gone, "{fault:?}");
         }
         tmux.fail([Fault::NoServer]);
-        assert_eq!(find(&tmux, &candidate(None, 0)).await, Pane::Gone, "it was never seen in a server");
+        assert_eq!(find(&tmux, &candidate(None, 0)).await, PaneState::Gone, "it was never seen in a server");
     }
 
     #[tokio::test]
@@ -235,7 +238,7 @@ mod tests {
         let mut candidate = candidate(Some(created), 0);
         candidate.server = None;
         for fault in [Fault::LoseReply, Fault::Hang, Fault::CutReply] {
-            // The first fault meets the look, the second the removal.
+            // The first fault affects the check, the second the removal.
             tmux.fail([fault.clone(), fault]);
             assert_eq!(remove(&*tmux, &candidate).await, Ok(()));
             tmux.restart_server();

@@ -1,7 +1,8 @@
-//! The whole reaper, against a scripted `poold`, real processes and a tmux server of its own.
+//! The whole reaper, with a scripted `poold`, real processes and a tmux server of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Permissions};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -15,7 +16,7 @@ use process::handle::Handle;
 use process::identity;
 use protocol::aio::{self, FrameReader};
 use protocol::hello::HelloReply;
-use protocol::life::Leftovers;
+use protocol::reap::Leftovers;
 use protocol::reap::{Candidate, CandidateKind, Lease, Outcome};
 use protocol::{
     Call, Epoch, ErrorCode, Frame, Hello, OsBytes, ProcId, Refusal, Reply, Request, Response, Role, Seq,
@@ -26,11 +27,11 @@ use tmux::fake::{Fake, Fault};
 use tmux::{Create, Created, Device, Driver, LogOptions, Size};
 use tokio::task::JoinHandle;
 
-use crate::{Options, cycle, list, once, run};
+use crate::{Options, list, once, reap_job, run};
 
 const LONG: Duration = Duration::from_secs(20);
 
-/// A tmux server of the test's own; it ends with it.
+/// Private tmux server, ended on drop.
 struct Tmux {
     dir: TempDir,
     device: Device,
@@ -48,7 +49,7 @@ impl Tmux {
         Self { dir, device, server: None, panes: Vec::new() }
     }
 
-    /// A session with this shell script in its pane.
+    /// Creates a session with this shell script in its pane.
     async fn create(&mut self, name: &str, script: &str) -> Created {
         let job = self.dir.path().join(format!("{name}.sh"));
         fs::write(&job, script).unwrap();
@@ -85,7 +86,7 @@ impl Tmux {
 
 impl Drop for Tmux {
     fn drop(&mut self) {
-        // The panes' programs too: some ignore that their terminal is gone.
+        // The panes' programs too: some ignore the loss of their terminal.
         for id in self.server.iter().chain(&self.panes) {
             if let Ok(Some(process)) = Handle::open(*id) {
                 drop(process.signal(Signal::SIGKILL));
@@ -94,14 +95,18 @@ impl Drop for Tmux {
     }
 }
 
+/// Returns the tag of this name in the running test. The thread is part of it, because tests run in parallel
+/// and a job ends every process on the machine with its tag.
 fn tag(name: &str) -> Tag {
+    let test = BuildHasherDefault::<DefaultHasher>::default().hash_one(std::thread::current().id());
     let mut tag = [0; 16];
     tag[..4].copy_from_slice(&std::process::id().to_le_bytes());
-    tag[4..4 + name.len()].copy_from_slice(name.as_bytes());
+    tag[4..8].copy_from_slice(&test.to_le_bytes()[..4]);
+    tag[8..8 + name.len()].copy_from_slice(name.as_bytes());
     Tag(tag)
 }
 
-/// Only processes.
+/// Returns a candidate with processes only.
 fn candidate(name: &str) -> Candidate {
     Candidate {
         session: SessionId(name.bytes().map(u64::from).sum()),
@@ -120,7 +125,7 @@ fn candidate(name: &str) -> Candidate {
     }
 }
 
-/// A process that ends by KILL only, with the tag where one is given. Ends with the test.
+/// A process that ends only by KILL, with a tag if given; ended on drop.
 struct Stubborn(Child);
 
 impl Stubborn {
@@ -134,7 +139,7 @@ impl Stubborn {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         command.envs(tag.map(|tag| ("POOL_INCARNATION", tag.to_string())));
         let mut child = command.spawn().unwrap();
-        // It has set its trap once it has spoken.
+        // Its output proves that its trap is set.
         std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut [0]).unwrap();
         Self(child)
     }
@@ -155,7 +160,7 @@ impl Drop for Stubborn {
     }
 }
 
-/// `poold` as far as a reaper sees it.
+/// Scripted `poold`.
 struct Poold {
     _dir: TempDir,
     socket: PathBuf,
@@ -165,10 +170,10 @@ struct Poold {
 
 #[derive(Default)]
 struct State {
-    /// By name, in order; the first is always the next, leased or not.
+    /// Candidates by name; the first is always the next, leased or not.
     candidates: BTreeMap<String, Candidate>,
     refused: BTreeSet<Tag>,
-    /// So many leases must be asked for before the first is given.
+    /// Number of leases that must be requested before the first is given.
     together: usize,
     leases: Vec<Tag>,
     verdicts: BTreeMap<Tag, Outcome>,
@@ -230,7 +235,7 @@ async fn serve(listener: Listener, state: Arc<Mutex<State>>) {
     }
 }
 
-/// Ends where the reaper does, too.
+/// Ends with the reaper's connection.
 async fn connection(
     (reader, mut writer): (aio::ReadHalf, aio::WriteHalf),
     state: Arc<Mutex<State>>,
@@ -370,7 +375,7 @@ async fn p04_stubborn_and_stopped_processes_end_and_strangers_do_not() {
     assert!(stranger.lives());
 }
 
-/// Its group alone tells that it belongs.
+/// A process that only its cgroup identifies.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn what_is_in_its_control_group_ends_with_a_session() {
@@ -381,7 +386,7 @@ async fn what_is_in_its_control_group_ends_with_a_session() {
     let root = PathBuf::from(mount.unwrap_or("/nowhere")).join(format!("reap-test-{}", std::process::id()));
     let group = Subtree::at(&root).and_then(|subtree| {
         subtree.prepare()?;
-        subtree.create(tag("one"), &protocol::life::Limits::default())
+        subtree.create(tag("one"), &protocol::limits::Limits::default())
     });
     let group = match group {
         Ok(group) => group.path,
@@ -488,11 +493,11 @@ async fn a_list_touches_nothing() {
     assert!(poold.state().leases.is_empty() && victim.lives());
 }
 
-/// The processes of a lease on a tmux that says what the test wants.
+/// Returns the outcome of a lease on the victim, with a scripted tmux.
 async fn outcome(tmux: &Fake, victim: Option<&Stubborn>) -> Outcome {
     let candidate = Candidate { remove_pane: true, agent: victim.map(Stubborn::id), ..candidate("outcome") };
     let token = Token { epoch: Epoch(1), n: 1 };
-    cycle::end(tmux, &lease(candidate, token, std::path::Path::new("/unused"))).await
+    reap_job::end(tmux, &lease(candidate, token, std::path::Path::new("/unused"))).await
 }
 
 #[tokio::test]
@@ -505,7 +510,8 @@ async fn a_silent_server_is_no_proof() {
     assert!(!victim.lives(), "its processes are ended all the same");
 }
 
-/// The outcome of a lease on the process of `one`, whose pane has this tag; and whether it lives on.
+/// Returns the outcome of a lease on the process of `one`, whose pane has this tag; true if the process
+/// lives on.
 async fn in_pane(tagged: &str, kind: CandidateKind, remove_pane: bool) -> (Outcome, bool) {
     let tmux = Fake::default();
     let create = Create {
@@ -525,7 +531,7 @@ async fn in_pane(tagged: &str, kind: CandidateKind, remove_pane: bool) -> (Outco
     let candidate =
         Candidate { kind, server, pane: Some(created.pane.pane), remove_pane, ..candidate("one") };
     let lease = lease(candidate, Token::default(), std::path::Path::new("/unused"));
-    let outcome = cycle::end(&tmux, &lease).await;
+    let outcome = reap_job::end(&tmux, &lease).await;
     let panes = tmux.observe().await.unwrap().panes.len();
     (outcome, victim.lives() && panes == 1)
 }

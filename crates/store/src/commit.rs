@@ -1,5 +1,5 @@
-//! From events to rows, and rows to the disk in one transaction. What queues a message is one row of
-//! one table.
+//! Commits a batch: maps events to rows, and writes the rows in one transaction. Queueing a message writes
+//! one row of one table.
 
 use pool::{Operation, OperationState, Pool};
 use protocol::event::AgentEvent;
@@ -7,7 +7,7 @@ use protocol::message::STEPS_MAX;
 use protocol::{
     Breaker, Event, Message, MessageId, MessageState, OpId, SessionId, Stamped, Step, Tag, Timestamp,
 };
-use redb::{Database, ReadableTable, WriteTransaction};
+use redb::{Database, ReadableTable};
 
 use crate::error::{RecordError, StoreError};
 use crate::quarantine;
@@ -16,93 +16,54 @@ use crate::tables::{
     CLOCK_KEY, COPIED_KEY, NEXT_SESSION_KEY, SEQ_KEY, SERVER_KEY, STARTED_KEY, TIMELINE_KEY, Table,
     breaker_key, key_number, number_key, op_key,
 };
+use crate::transaction::Tables;
 
-/// What goes into one commit.
+/// The input of one commit.
 #[derive(Clone, Copy)]
 pub(crate) struct Batch<'a> {
     /// The state after the events.
     pub(crate) pool: &'a Pool,
     pub(crate) events: &'a [Stamped],
-    /// By id.
+    /// Sorted by id.
     pub(crate) bodies: &'a [(MessageId, Vec<u8>)],
-    /// The last sequence number that was trimmed from the journal.
+    /// Last sequence number trimmed from the journal.
     pub(crate) floor: u64,
 }
 
-/// Writes what the events change; durable when this returns `Ok`. redb's defaults are meant: immediate
-/// durability, one phase.
+/// Writes the rows that the events change; durable when this returns `Ok`. Relies on redb's defaults:
+/// immediate durability, one-phase commit.
 pub(crate) fn commit(db: &Database, batch: Batch<'_>) -> Result<(), StoreError> {
     let transaction = db.begin_write()?;
     write(&mut Tables::new(&transaction), batch)?;
     Ok(transaction.commit()?)
 }
 
-/// Whose database it is, in a transaction of its own.
-pub(crate) fn belongs_to(db: &Database, timeline: u64) -> Result<(), StoreError> {
+/// Writes the timeline's id, and that the file is no unadopted copy, in a transaction of its own.
+pub(crate) fn set_timeline(db: &Database, id: u64) -> Result<(), StoreError> {
     let transaction = db.begin_write()?;
     let mut tables = Tables::new(&transaction);
-    tables.number(TIMELINE_KEY, timeline)?;
-    tables.take(Table::Meta, COPIED_KEY)?;
+    tables.put_number(TIMELINE_KEY, id)?;
+    tables.remove(Table::Meta, COPIED_KEY)?;
     drop(tables);
     Ok(transaction.commit()?)
 }
 
-/// The same within a transaction.
+/// Writes the rows that the events change, within the caller's transaction.
 pub(crate) fn write(tables: &mut Tables<'_>, batch: Batch<'_>) -> Result<(), StoreError> {
-    let mut writing = Writing { tables, batch, rows: Vec::new() };
+    let mut writer = BatchWriter { tables, batch, rows: Vec::new() };
     for stamped in batch.events {
-        writing.event(stamped)?;
+        writer.event(stamped)?;
     }
-    // Each row once, as it is after all events.
-    let mut rows = std::mem::take(&mut writing.rows);
+    // Each row once, with its state after all events.
+    let mut rows = std::mem::take(&mut writer.rows);
     rows.sort_unstable();
     rows.dedup();
-    rows.into_iter().try_for_each(|row| writing.row(row))
+    rows.into_iter().try_for_each(|row| writer.row(row))
 }
 
-type WriteTable<'t> = redb::Table<'t, &'static [u8], &'static [u8]>;
-
-/// The tables of a transaction, each opened when it is first needed.
-pub(crate) struct Tables<'t> {
-    transaction: &'t WriteTransaction,
-    open: [Option<WriteTable<'t>>; Table::ALL.len()],
-}
-
-impl<'t> Tables<'t> {
-    pub(crate) fn new(transaction: &'t WriteTransaction) -> Self {
-        Self { transaction, open: [const { None }; Table::ALL.len()] }
-    }
-
-    pub(crate) fn get(&mut self, table: Table) -> Result<&mut WriteTable<'t>, StoreError> {
-        match &mut self.open[table as usize] {
-            Some(open) => Ok(open),
-            closed => Ok(closed.insert(self.transaction.open_table(table.definition())?)),
-        }
-    }
-
-    pub(crate) fn put(&mut self, table: Table, key: &[u8], record: &[u8]) -> Result<(), StoreError> {
-        self.get(table)?.insert(key, record)?;
-        Ok(())
-    }
-
-    pub(crate) fn remove(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError> {
-        self.get(table)?.remove(key)?;
-        Ok(())
-    }
-
-    /// Removes a row, and answers what it held.
-    pub(crate) fn take(&mut self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        Ok(self.get(table)?.remove(key)?.map(|row| row.value().to_vec()))
-    }
-
-    pub(crate) fn number(&mut self, key: &[u8], n: u64) -> Result<(), StoreError> {
-        self.put(Table::Meta, key, &seal(Table::Meta.name(), key, &[&number_key(n)]))
-    }
-}
-
-/// A row that is written from the state after all events.
+/// A row whose content is taken from the pool after all events.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Row<'a> {
+enum DirtyRow<'a> {
     Seq,
     NextSession,
     Started,
@@ -119,25 +80,26 @@ enum Row<'a> {
     LostConversation(SessionId),
 }
 
-struct Writing<'w, 't, 'a> {
+struct BatchWriter<'w, 't, 'a> {
     tables: &'w mut Tables<'t>,
     batch: Batch<'a>,
-    rows: Vec<Row<'a>>,
+    rows: Vec<DirtyRow<'a>>,
 }
 
-impl<'a> Writing<'_, '_, 'a> {
-    /// Which rows an event touches. Every event is named, so that a new one cannot be forgotten.
+impl<'a> BatchWriter<'_, '_, 'a> {
+    /// Writes an event to the journal and collects the rows it changes. Matches exhaustively, so that a new
+    /// event does not compile until its rows are decided.
     fn event(&mut self, stamped: &'a Stamped) -> Result<(), StoreError> {
         match &stamped.event {
             Event::MessageQueued(message) => return self.message_queued(stamped, message),
             Event::MessageChanged { id, .. } => self.message_changed(stamped, *id)?,
             Event::MessageForgotten { id, session } => self.message_forgotten(*id, *session)?,
-            Event::PoolStarted { .. } => self.rows.push(Row::Started),
-            Event::NextSession { .. } => self.rows.push(Row::NextSession),
-            Event::ClockRead(_) => self.rows.push(Row::Clock),
-            Event::TmuxServerChanged { .. } => self.rows.push(Row::Server),
+            Event::PoolStarted { .. } => self.rows.push(DirtyRow::Started),
+            Event::NextSession { .. } => self.rows.push(DirtyRow::NextSession),
+            Event::ClockRead(_) => self.rows.push(DirtyRow::Clock),
+            Event::TmuxServerChanged { .. } => self.rows.push(DirtyRow::Server),
             Event::SessionCreated(session) => {
-                self.rows.extend([Row::NextSession, Row::Session(session.id)]);
+                self.rows.extend([DirtyRow::NextSession, DirtyRow::Session(session.id)]);
             }
             Event::SessionStarting { session, .. }
             | Event::SessionLive { session, .. }
@@ -157,25 +119,27 @@ impl<'a> Writing<'_, '_, 'a> {
             | Event::LockGranted { session, .. }
             | Event::LockReleased { session, .. }
             | Event::LockRevoked { session, .. }
-            | Event::LockFed { session, .. }
-            | Event::AgentStarted { session, .. } => self.rows.push(Row::Session(*session)),
+            | Event::LockUsedForSend { session, .. }
+            | Event::AgentStarted { session, .. } => self.rows.push(DirtyRow::Session(*session)),
             Event::SessionDeleted { session, .. } => {
                 let session = *session;
                 self.rows.extend([
-                    Row::Session(session),
-                    Row::Breakers(session),
-                    Row::Activity(session),
-                    Row::Notes(session),
-                    Row::Thought(session),
-                    Row::LostConversation(session),
+                    DirtyRow::Session(session),
+                    DirtyRow::Breakers(session),
+                    DirtyRow::Activity(session),
+                    DirtyRow::Notes(session),
+                    DirtyRow::Thought(session),
+                    DirtyRow::LostConversation(session),
                 ]);
             }
-            Event::Agent(event) => self.rows.extend(agents_row(event)),
-            Event::TagRetired { tag, .. } | Event::TagForgotten(tag) => self.rows.push(Row::Retired(*tag)),
-            Event::BreakerChanged { session, kind, .. } => self.rows.push(Row::Breaker(*session, kind)),
+            Event::Agent(event) => self.rows.extend(agent_row(event)),
+            Event::TagRetired { tag, .. } | Event::TagForgotten(tag) => {
+                self.rows.push(DirtyRow::Retired(*tag))
+            }
+            Event::BreakerChanged { session, kind, .. } => self.rows.push(DirtyRow::Breaker(*session, kind)),
             Event::OperationDone { op, .. }
             | Event::OperationBegun { op, .. }
-            | Event::OperationForgotten { op } => self.rows.push(Row::Operation(op)),
+            | Event::OperationForgotten { op } => self.rows.push(DirtyRow::Operation(op)),
             Event::ForeignSeen { .. }
             | Event::ForeignGone { .. }
             | Event::GeneratorRegistered { .. }
@@ -191,59 +155,60 @@ impl<'a> Writing<'_, '_, 'a> {
         if stamped.event.is_journaled() { self.journal(stamped) } else { Ok(()) }
     }
 
-    /// A row for a row: the last word on it.
-    fn row(&mut self, row: Row<'_>) -> Result<(), StoreError> {
+    /// Writes a row from the pool, or removes it.
+    fn row(&mut self, row: DirtyRow<'_>) -> Result<(), StoreError> {
         let pool = self.batch.pool;
         match row {
-            Row::Seq => self.tables.number(SEQ_KEY, pool.seq().0),
-            Row::NextSession => self.tables.number(NEXT_SESSION_KEY, pool.next_session()),
-            Row::Started => {
+            DirtyRow::Seq => self.tables.put_number(SEQ_KEY, pool.seq().0),
+            DirtyRow::NextSession => self.tables.put_number(NEXT_SESSION_KEY, pool.next_session()),
+            DirtyRow::Started => {
                 let (build, boot) = pool.started_by();
                 let (epoch, build, boot) = (pool.epoch(), build.to_owned(), boot.to_owned());
                 self.set(Table::Meta, STARTED_KEY, Some(Event::PoolStarted { epoch, build, boot }))
             }
-            Row::Clock => {
+            DirtyRow::Clock => {
                 let clock = Event::ClockRead(pool.clock().clone());
                 self.set(Table::Meta, CLOCK_KEY, Some(clock))
             }
-            Row::Server => {
+            DirtyRow::Server => {
                 let server = pool.server();
                 self.set(Table::Meta, SERVER_KEY, Some(Event::TmuxServerChanged { server }))
             }
-            Row::Session(id) => {
+            DirtyRow::Session(id) => {
                 let session = pool.session(id).cloned().map(Box::new);
                 self.set(Table::Sessions, &number_key(id.0), session.map(Event::SessionCreated))
             }
-            Row::Retired(tag) => {
+            DirtyRow::Retired(tag) => {
                 let retired = pool.retired(tag).map(|session| Event::TagRetired { tag, session });
                 self.set(Table::Retired, &tag.0, retired)
             }
-            Row::Operation(op) => {
-                let operation = pool.operation(op).map(|operation| remembered(op, operation));
+            DirtyRow::Operation(op) => {
+                let operation = pool.operation(op).map(|operation| operation_event(op, operation));
                 self.set(Table::Operations, &op_key(op), operation)
             }
-            Row::Breaker(session, kind) => {
-                let breaker = pool.breaker(session, kind).map(|breaker| failing(session, kind, breaker));
+            DirtyRow::Breaker(session, kind) => {
+                let breaker = pool.breaker(session, kind);
+                let breaker = breaker.map(|breaker| breaker_changed(session, kind, breaker));
                 self.set(Table::Breakers, &breaker_key(session, kind), breaker)
             }
-            Row::Breakers(session) => self.no_breakers(session),
-            Row::Activity(session) => {
+            DirtyRow::Breakers(session) => self.remove_breakers(session),
+            DirtyRow::Activity(session) => {
                 let activity = pool.activity(session).cloned();
                 let event =
                     activity.map(|activity| AgentEvent::ActivityChanged { session, activity, turned: false });
                 self.set(Table::Activities, &number_key(session.0), event.map(Event::Agent))
             }
-            Row::Notes(session) => {
+            DirtyRow::Notes(session) => {
                 let event =
                     pool.notes(session).cloned().map(|notes| AgentEvent::AgentNoted { session, notes });
                 self.set(Table::Notes, &number_key(session.0), event.map(Event::Agent))
             }
-            Row::Thought(session) => {
+            DirtyRow::Thought(session) => {
                 let thought = pool.thought(session).cloned();
                 let event = thought.map(|thought| AgentEvent::ThoughtPublished { session, thought });
                 self.set(Table::Thoughts, &number_key(session.0), event.map(Event::Agent))
             }
-            Row::LostConversation(session) => {
+            DirtyRow::LostConversation(session) => {
                 let lost = pool.lost_conversation(session).map(str::to_owned);
                 let event = lost.map(|conversation| AgentEvent::ConversationLost { session, conversation });
                 self.set(Table::LostConversations, &number_key(session.0), event.map(Event::Agent))
@@ -251,7 +216,8 @@ impl<'a> Writing<'_, '_, 'a> {
         }
     }
 
-    /// The session's row is not written: its count and its time follow from the message's row.
+    /// Writes the message's row only: the session's count of requests and time of activity are derived from
+    /// it at load.
     fn message_queued(&mut self, stamped: &Stamped, message: &Message) -> Result<(), StoreError> {
         let (id, bodies) = (message.id, self.batch.bodies);
         let at = bodies.binary_search_by_key(&id, |(of, _)| *of).map_err(|_| StoreError::NoBody(id))?;
@@ -263,8 +229,9 @@ impl<'a> Writing<'_, '_, 'a> {
         let Event::MessageChanged { status, .. } = &stamped.event else { return Ok(()) };
         let key = number_key(id.0);
         let mut steps = self.steps(&key)?;
-        // The queueing is the first step and always told; of the others the newest, and the last that says that its agent
-        // has its text already: without that it would be typed again.
+        // Keeps the newest steps, and the last one that shows that the agent already has the text: without
+        // it, the text would be typed again. The first step, the queueing, is not stored but derived from the
+        // message.
         while steps.len() + 1 >= STEPS_MAX {
             let is_suspended = |step: &Step| step.state == MessageState::Suspended;
             let is_last = is_suspended(&steps[0]) && !steps[1..].iter().any(is_suspended);
@@ -274,7 +241,8 @@ impl<'a> Writing<'_, '_, 'a> {
         self.tables.put(Table::MessageStates, &key, &seal_state(&key, stamped, &steps)?)
     }
 
-    /// The steps of a message so far, without its queueing.
+    /// Returns the stored steps of a message, without the first (the queueing). A damaged record goes to the
+    /// quarantine.
     fn steps(&mut self, key: &[u8]) -> Result<Vec<Step>, StoreError> {
         let (record, why) = {
             let row = self.tables.get(Table::MessageStates)?.get(key)?;
@@ -288,18 +256,18 @@ impl<'a> Writing<'_, '_, 'a> {
         Ok(Vec::new())
     }
 
-    /// Once a message's row is gone, its session's count and time no longer follow from it, and the
-    /// journal has to hold its event itself.
+    /// Removes a message. The session's row then has to hold the count and the time that were derived from
+    /// the message, and the journal the event that queued it.
     fn message_forgotten(&mut self, id: MessageId, session: SessionId) -> Result<(), StoreError> {
         let key = number_key(id.0);
         self.tables.remove(Table::MessageStates, &key)?;
-        self.rows.extend([Row::Seq, Row::Session(session)]);
+        self.rows.extend([DirtyRow::Seq, DirtyRow::Session(session)]);
         let Some(record) = self.tables.take(Table::Messages, &key)? else { return Ok(()) };
         let Some(why) = keep_event(self.tables, (&key, &record), self.batch.floor)? else { return Ok(()) };
         quarantine::put(self.tables, Table::Messages.name(), &key, (&record, &why.to_string()))
     }
 
-    fn no_breakers(&mut self, session: SessionId) -> Result<(), StoreError> {
+    fn remove_breakers(&mut self, session: SessionId) -> Result<(), StoreError> {
         let breakers = self.tables.get(Table::Breakers)?;
         let (from, to) = (number_key(session.0), number_key(session.0.saturating_add(1)));
         let rows = breakers.range(from.as_slice()..to.as_slice())?;
@@ -307,21 +275,21 @@ impl<'a> Writing<'_, '_, 'a> {
         keys.iter().try_for_each(|key| self.tables.remove(Table::Breakers, key))
     }
 
-    /// A session's environment is kept in its row alone, which goes when the session is removed: who is served from
-    /// the journal never sees it.
+    /// Writes an event to the journal, without a session's environment: that is stored in the session's row
+    /// only, which goes with the session, and is never shown to subscribers.
     fn journal(&mut self, stamped: &Stamped) -> Result<(), StoreError> {
         let key = number_key(stamped.seq.0);
         let record = if let Event::SessionCreated(_) = &stamped.event {
-            let mut shown = stamped.clone();
-            pool::redacted::event(&mut shown.event);
-            seal_event(Table::Journal, &key, &shown)?
+            let mut redacted = stamped.clone();
+            pool::redacted::event(&mut redacted.event);
+            seal_event(Table::Journal, &key, &redacted)?
         } else {
             seal_event(Table::Journal, &key, stamped)?
         };
         self.tables.put(Table::Journal, &key, &record)
     }
 
-    /// What a row is now, or that it is gone. It says where the journal was when it was written.
+    /// Writes a row, stamped with the current sequence number; removes it if there is no event.
     fn set(&mut self, table: Table, key: &[u8], event: Option<Event>) -> Result<(), StoreError> {
         let Some(event) = event else { return self.tables.remove(table, key) };
         let stamped = Stamped { seq: self.batch.pool.seq(), at: Timestamp(0), event };
@@ -329,15 +297,15 @@ impl<'a> Writing<'_, '_, 'a> {
     }
 }
 
-/// Puts the event of a message whose row goes into the journal, unless it was trimmed already; answers
-/// what is wrong with the record where that is why it cannot.
+/// Moves the event of a removed message to the journal, unless it is already trimmed. Returns the damage of
+/// the record if it cannot be moved.
 pub(crate) fn keep_event(
     tables: &mut Tables<'_>,
     (key, record): (&[u8], &[u8]),
     floor: u64,
 ) -> Result<Option<RecordError>, StoreError> {
-    match split_message(Table::Messages.name(), key, record) {
-        Ok((event, _)) if key_number(key).is_some_and(|place| place > floor) => {
+    match split_message(key, record) {
+        Ok((event, _)) if key_number(key).is_some_and(|seq| seq > floor) => {
             tables.put(Table::Journal, key, &seal(Table::Journal.name(), key, &[event])).map(|()| None)
         }
         Ok(_) => Ok(None),
@@ -345,7 +313,7 @@ pub(crate) fn keep_event(
     }
 }
 
-fn remembered(op: &OpId, operation: &Operation) -> Event {
+fn operation_event(op: &OpId, operation: &Operation) -> Event {
     let (op, digest, at) = (op.clone(), operation.digest, operation.at);
     match &operation.state {
         OperationState::Begun(session) => Event::OperationBegun { op, digest, session: *session, at },
@@ -353,18 +321,18 @@ fn remembered(op: &OpId, operation: &Operation) -> Event {
     }
 }
 
-/// The row that a fact about an agent touches, if it is more than told.
-fn agents_row<'a>(event: &AgentEvent) -> Option<Row<'a>> {
+/// Returns the row that an event about an agent changes, if any.
+fn agent_row<'a>(event: &AgentEvent) -> Option<DirtyRow<'a>> {
     match event {
-        AgentEvent::ActivityChanged { session, .. } => Some(Row::Activity(*session)),
-        AgentEvent::AgentNoted { session, .. } => Some(Row::Notes(*session)),
-        AgentEvent::ThoughtPublished { session, .. } => Some(Row::Thought(*session)),
-        AgentEvent::ConversationLost { session, .. } => Some(Row::LostConversation(*session)),
+        AgentEvent::ActivityChanged { session, .. } => Some(DirtyRow::Activity(*session)),
+        AgentEvent::AgentNoted { session, .. } => Some(DirtyRow::Notes(*session)),
+        AgentEvent::ThoughtPublished { session, .. } => Some(DirtyRow::Thought(*session)),
+        AgentEvent::ConversationLost { session, .. } => Some(DirtyRow::LostConversation(*session)),
         AgentEvent::AskAnswered { .. } => None,
     }
 }
 
-fn failing(session: SessionId, kind: &str, breaker: &Breaker) -> Event {
+fn breaker_changed(session: SessionId, kind: &str, breaker: &Breaker) -> Event {
     let turned = breaker.is_open();
     Event::BreakerChanged { session, kind: kind.to_owned(), breaker: breaker.clone(), turned }
 }

@@ -1,4 +1,4 @@
-//! What can go wrong with the database.
+//! Errors of the store, and of single records.
 
 use std::path::PathBuf;
 
@@ -7,14 +7,23 @@ use protocol::{FrameError, MessageId, SessionId};
 /// A failure of the store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Written by a newer version; nothing was changed.
-    #[error("the database has schema {found}, this version knows {known}: upgrade poold")]
+    /// The file was written by a newer build; nothing was changed.
+    #[error(
+        "the database has schema {found}, but this build supports no schema above {known}; upgrade poold"
+    )]
     Newer {
         /// The file's schema version.
         found: u32,
-        /// The newest one that this build knows, [`crate::SCHEMA`].
+        /// The newest version that this build supports, [`crate::SCHEMA`].
         known: u32,
     },
+    /// The file was written by an older build, and this one has no migration for its schema; nothing was
+    /// changed.
+    #[error(
+        "the database has {0}, which this build cannot upgrade; export it with the build that wrote it \
+         (`poolctl export FILE`), move the database file away, and import the export (`poolctl import FILE`)"
+    )]
+    Obsolete(String),
     /// The file is not a sound database.
     #[error("the database is damaged: {0}")]
     Damaged(String),
@@ -22,31 +31,31 @@ pub enum StoreError {
     #[error("the database is open in another process")]
     Locked,
     /// An earlier call failed.
-    #[error("the database failed before; it must be opened again")]
+    #[error("the database failed earlier and has to be reopened; restart poold")]
     Latched,
-    /// It was closed.
+    /// The store was closed.
     #[error("the database is closed")]
     Closed,
-    /// Somebody reads it, and must not for this.
+    /// A running read prevents the operation.
     #[error("the database is being read; try again")]
     Busy,
     /// One record is damaged; the others are not affected.
     #[error("{} record {}: {why}", .table, key.escape_ascii())]
     Record {
-        /// The table it is in.
+        /// The name of its table.
         table: &'static str,
         /// Its key.
         key: Vec<u8>,
-        /// What is wrong with it.
+        /// The damage.
         why: RecordError,
     },
-    /// A queued message came without its body.
+    /// A batch queued a message without its body.
     #[error("message {0} came without its body")]
     NoBody(MessageId),
-    /// A file that is to be made is there already.
-    #[error("{} is there already", .0.display())]
+    /// The file to be created exists.
+    #[error("{} already exists", .0.display())]
     Exists(PathBuf),
-    /// An export that is not whole, was changed, or is of another version.
+    /// An export is incomplete, was modified, or has another version.
     #[error("line {line} of the export: {why}")]
     Export {
         /// Counted from 1.
@@ -54,48 +63,48 @@ pub enum StoreError {
         /// What is wrong with it.
         why: String,
     },
-    /// An export cannot be written, or not be read.
-    #[error("the export failed: {0}")]
+    /// The stream of an export failed.
+    #[error("the export cannot be written or read: {0}")]
     Stream(#[source] std::io::Error),
-    /// A fact that cannot be written down.
+    /// An event cannot be encoded.
     #[error("a record cannot be encoded: {0}")]
     Encode(FrameError),
     /// The file system failed.
     #[error("the database file failed: {0}")]
     Io(#[from] std::io::Error),
-    /// The database failed otherwise.
+    /// Any other failure of the database.
     #[error("the database failed: {0}")]
     Storage(#[source] Box<redb::Error>),
 }
 
-/// What is wrong with one record.
+/// Damage of one record.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     /// Shorter than any record.
-    #[error("too short for a record")]
+    #[error("it is too short for a record")]
     Short,
-    /// A layout that this version does not know.
+    /// A record layout that this build does not know.
     #[error("record version {0} is unknown")]
     Version(u8),
-    /// The checksum is another one.
+    /// The checksum does not match the content.
     #[error("its checksum does not match")]
     Checksum,
-    /// Sound bytes that are not what the table holds.
+    /// The bytes are sound, but not an encoding of an event.
     #[error("it does not decode: {0}")]
     Decode(FrameError),
-    /// Sound bytes of something else.
-    #[error("it holds another kind of fact than its table")]
+    /// An event that does not belong into this table.
+    #[error("it holds an event of another table")]
     Kind,
-    /// A change of a message that is not there.
+    /// The state of a message that is not stored.
     #[error("its message is missing")]
     Orphan,
-    /// A message of a session that is not there.
+    /// A message of a session that is not stored.
     #[error("its session {0} is missing")]
     NoSession(SessionId),
 }
 
 impl StoreError {
-    /// Whether nothing may be read or written after it: a failure of the storage, not of one record.
+    /// True if nothing may be read or written afterwards: a failure of the storage, not of one record.
     pub(crate) fn latches(&self) -> bool {
         !matches!(self, Self::Record { .. } | Self::Closed | Self::Busy)
     }

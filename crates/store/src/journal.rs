@@ -1,29 +1,28 @@
-//! The journal: what subscribers that were away are served from. What queued a message is read from
-//! the messages' own table, everything else from the journal's; together they are in one order.
+//! The journal, from which subscribers are served after an absence. Events that queued a message are read
+//! from the messages' own table, all others from the journal's table; the two are merged by sequence number.
 
 use std::iter::Peekable;
 
 use protocol::{Seq, Stamped, Timestamp};
-use redb::{AccessGuard, Database, ReadTransaction, ReadableDatabase, ReadableTable, StorageError};
+use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTable, StorageError};
 
-use crate::commit::Tables;
 use crate::error::{RecordError, StoreError};
-use crate::reader::{Reader, open};
-use crate::record::{damaged, unseal_event, unseal_message};
-use crate::schema::meta_number;
+use crate::reader::Reader;
+use crate::record::{record_error, unseal_event, unseal_message};
 use crate::tables::{FLOOR_KEY, SEQ_KEY, Table, key_number, number_key};
+use crate::transaction::{Guard, Rows, Tables, meta_number, open};
 
-/// The most rows that one call of [`crate::Store::trim_journal`] removes, so that no turn is held up
-/// for long. Where it answers as many, there may be more.
+/// Maximum number of rows that one call of [`crate::Store::trim_journal`] removes, which bounds the time of a
+/// turn. If a call returns this number, there may be more to trim.
 pub const TRIM_MAX: u64 = 4096;
 
 impl Reader {
-    /// Up to `limit` events after this place, in order; where that is older, after [`Reader::floor`]: what
-    /// lies between was trimmed away, and whoever needs it has to begin with the state.
+    /// Returns up to `limit` events after `since`, in order. If `since` is below [`Reader::floor`] it begins
+    /// there: the events between were trimmed, and a subscriber that needs them has to start from the state.
     ///
     /// # Errors
-    /// [`StoreError::Record`] where the next event is damaged: the journal ends there for who comes
-    /// from before it, and only the state itself helps. That does not latch.
+    /// [`StoreError::Record`] if the next event is damaged; a subscriber can get past it only by the state.
+    /// It does not latch.
     pub fn events_since(&self, since: Seq, limit: usize) -> Result<Vec<Stamped>, StoreError> {
         self.reading(|read| {
             let mut events = Vec::new();
@@ -31,7 +30,7 @@ impl Reader {
                 let (table, key, record) = row?;
                 match event(table, key.value(), record.value()) {
                     Ok(event) => events.push(event),
-                    Err(why) if events.is_empty() => return Err(damaged(table, key.value(), why)),
+                    Err(why) if events.is_empty() => return Err(record_error(table, key.value(), why)),
                     Err(_) => break,
                 }
             }
@@ -39,8 +38,8 @@ impl Reader {
         })
     }
 
-    /// The last place that was trimmed away, 0 where none was: the journal goes on for who has seen all
-    /// up to here.
+    /// Returns the last sequence number that was trimmed, 0 before the first trim. A subscriber that has seen
+    /// all events up to it misses none.
     ///
     /// # Errors
     /// A failure of the storage.
@@ -48,7 +47,8 @@ impl Reader {
         self.reading(|read| floor(read).map(Seq))
     }
 
-    /// The first place that the journal still holds, which follows the floor; none where it holds nothing.
+    /// Returns the first sequence number in the journal, which follows the floor; none if the journal is
+    /// empty.
     ///
     /// # Errors
     /// A failure of the storage.
@@ -61,12 +61,12 @@ impl Reader {
     }
 }
 
-/// The last place that was trimmed away.
+/// Returns the last sequence number that was trimmed.
 pub(crate) fn floor(read: &ReadTransaction) -> Result<u64, StoreError> {
     Ok(meta_number(read, FLOOR_KEY)?.unwrap_or(0))
 }
 
-/// The last place that was given out.
+/// Returns the last sequence number that was given out.
 pub(crate) fn last(read: &ReadTransaction) -> Result<u64, StoreError> {
     let mut last = meta_number(read, SEQ_KEY)?.unwrap_or(0);
     for table in [Table::Messages, Table::Journal] {
@@ -76,8 +76,8 @@ pub(crate) fn last(read: &ReadTransaction) -> Result<u64, StoreError> {
     Ok(last)
 }
 
-/// Moves the journal's beginning up: to the newest `keep` places, and past what was before
-/// `older_than`; never past the newest event. Answers how many rows went, and where it begins after.
+/// Trims the journal to the newest `keep` sequence numbers, and further to the first event not before
+/// `older_than`, but never the newest event. Returns the number of rows removed and the new floor.
 pub(crate) fn trim(db: &Database, keep: u64, older_than: Timestamp) -> Result<(u64, u64), StoreError> {
     let read = db.begin_read()?;
     let (floor, last) = (floor(&read)?, last(&read)?);
@@ -97,15 +97,15 @@ pub(crate) fn trim(db: &Database, keep: u64, older_than: Timestamp) -> Result<(u
     let transaction = db.begin_write()?;
     let mut tables = Tables::new(&transaction);
     keys.iter().try_for_each(|key| tables.remove(Table::Journal, key))?;
-    tables.number(FLOOR_KEY, to)?;
-    tables.number(SEQ_KEY, last)?;
+    tables.put_number(FLOOR_KEY, to)?;
+    tables.put_number(SEQ_KEY, last)?;
     drop(tables);
     transaction.commit()?;
     Ok((removed, to))
 }
 
-/// The last place in this range before which all is older than that, taking places to be in the
-/// order of time.
+/// Returns the last sequence number in the range before which all events are older than `older_than`. Binary
+/// search: sequence numbers are taken to be in the order of time.
 fn last_before(
     read: &ReadTransaction,
     (mut low, mut high): (u64, u64),
@@ -130,22 +130,20 @@ fn event(table: Table, key: &[u8], record: &[u8]) -> Result<Stamped, RecordError
     }
 }
 
-type Guard = AccessGuard<'static, &'static [u8]>;
-type Rows = redb::Range<'static, &'static [u8], &'static [u8]>;
-
-/// The rows of the journal and of the messages, in one order.
+/// The rows of the journal and of the messages, in the order of sequence numbers.
 struct Merged {
     journal: Peekable<Rows>,
     messages: Peekable<Rows>,
 }
 
-/// What is still in the journal after this place.
+/// Returns the rows after `since` that are not trimmed.
 fn rows_since(read: &ReadTransaction, since: u64) -> Result<Merged, StoreError> {
     rows_after(read, since.max(floor(read)?))
 }
 
-fn rows_after(read: &ReadTransaction, place: u64) -> Result<Merged, StoreError> {
-    let from = number_key(place.saturating_add(1));
+/// Returns the rows after `seq`, trimmed ones included.
+fn rows_after(read: &ReadTransaction, seq: u64) -> Result<Merged, StoreError> {
+    let from = number_key(seq.saturating_add(1));
     let rows = |table| Ok::<_, StoreError>(open(read, table)?.range(from.as_slice()..)?.peekable());
     Ok(Merged { journal: rows(Table::Journal)?, messages: rows(Table::Messages)? })
 }

@@ -1,141 +1,112 @@
-//! Bringing a file of an older schema up to date: one file for each step, and before the first one a
-//! copy of the file as it was.
-
-mod v1;
-mod v2;
-mod v3;
-mod v4;
+//! Brings a file to this build's schema: creates the tables of a new file, upgrades a file of an older schema
+//! in one transaction (after a copy of the file was made), and refuses every other.
+//!
+//! [`SCHEMA`] 1 is the first released schema, so there is no migration yet. To write the first one: raise
+//! `SCHEMA` to 2; give each table whose rows change its next name in `tables`; add a module `migrate::v1`
+//! with the changed types as version 1 encoded them, and a function that rewrites the rows of the old tables;
+//! list it in [`MIGRATIONS`]. `migrate/tests.rs` does so for a made-up version 0. The files in `tests/data`
+//! stay, and a test opens each.
 
 use std::fs;
 use std::path::Path;
 
-use protocol::frame::encode_record;
-use protocol::reply::Response;
-use protocol::{Event, Reply, Stamped};
-use redb::{Database, ReadableTable, TableDefinition, WriteTransaction};
+use redb::{Database, ReadableDatabase, WriteTransaction};
 
-use crate::commit::Tables;
-use crate::error::{RecordError, StoreError};
-use crate::names::{Names, place, with_ending};
-use crate::quarantine;
-use crate::record::{damaged, seal_event, unseal, unseal_event};
-use crate::schema;
-use crate::tables::{Definition, FLOOR_KEY, SCHEMA_KEY, SEQ_KEY, Table, key_number};
+use crate::atomic_file::{Directory, create_or_replace, with_suffix};
+use crate::database::{INTEGRITY_MAX, builder};
+use crate::error::StoreError;
+use crate::overlay::Overlay;
+use crate::schema::{self, SCHEMA};
+use crate::tables::{SCHEMA_KEY, Table};
+use crate::transaction::Tables;
 
-/// Brings a file of this older version to this build's in one transaction: until all of it is, none is.
-/// Each step writes what it changes as it is now, so a later step has nothing of it to do.
-pub(crate) fn file(db: &Database, version: u32) -> Result<(), StoreError> {
+/// Rewrites, and then removes, the tables that one version had and the current one does not have. A table
+/// that is not there counts as empty: after an import, all rows are in the current tables already.
+type Migration = fn(&WriteTransaction, &mut Tables<'_>) -> Result<(), StoreError>;
+
+/// The migrations, each with the version that it upgrades: ascending, without gaps, up to `SCHEMA - 1`.
+const MIGRATIONS: &[(u32, Migration)] = &[
+    #[cfg(test)]
+    (0, tests::from_v0),
+];
+
+/// Returns the oldest version that this build can read.
+pub(crate) fn oldest() -> u32 {
+    MIGRATIONS.first().map_or(SCHEMA, |(version, _)| *version)
+}
+
+/// Creates the tables of an empty file; upgrades a file of an older version. `keep` makes a copy of the file,
+/// and is called before an older file is changed.
+pub(crate) fn prepare(
+    db: &Database,
+    keep: impl FnOnce(u32) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let version = schema::version(&db.begin_read()?)?;
+    if version == Some(SCHEMA) {
+        return Ok(());
+    }
+    if let Some(version) = version {
+        check(version)?;
+        keep(version)?;
+    }
     let transaction = db.begin_write()?;
     let mut tables = Tables::new(&transaction);
-    for table in Table::ALL {
-        tables.get(table)?;
-    }
-    if version < 2 {
-        v1::migrate(&transaction, &mut tables)?;
-    }
-    if version < 3 {
-        v2::migrate(&transaction, &mut tables)?;
-    }
-    if version == 3 {
-        v3::migrate(&transaction, &mut tables)?;
-    }
-    if version == 4 {
-        v4::answers(&mut tables)?;
-    }
-    tables.put(Table::Meta, SCHEMA_KEY, &schema::row(schema::SCHEMA))?;
+    tables.create_all()?;
+    upgrade(&transaction, &mut tables, version.unwrap_or(SCHEMA))?;
     drop(tables);
     Ok(transaction.commit()?)
 }
 
-/// The same for tables that were filled from an export of this older version: in its lines, unlike in
-/// records, what came later is only missing.
-pub(crate) fn imported(tables: &mut Tables<'_>, version: u32) -> Result<(), StoreError> {
-    match version {
-        ..3 => v2::answers(tables)?,
-        3 => v3::answers(tables)?,
-        4 => v4::answers(tables)?,
-        _ => {}
+/// Upgrades the tables from this version to [`SCHEMA`], within the caller's transaction.
+pub(crate) fn upgrade(
+    transaction: &WriteTransaction,
+    tables: &mut Tables<'_>,
+    version: u32,
+) -> Result<(), StoreError> {
+    for (_, migration) in MIGRATIONS.iter().filter(|(from, _)| *from >= version) {
+        migration(transaction, tables)?;
     }
-    tables.put(Table::Meta, SCHEMA_KEY, &schema::row(schema::SCHEMA))
+    tables.put(Table::Meta, SCHEMA_KEY, &schema::record(SCHEMA))
 }
 
-/// Keeps a copy of a file of this version, `pool.redb.v1`; one that is there already is left alone.
-pub(crate) fn keep(names: &dyn Names, path: &Path, version: u32) -> Result<(), StoreError> {
-    let kept = with_ending(path, &format!(".v{version}"));
-    // It has its name only if it is whole; what else has that name is not a copy.
-    if schema::look(&kept).is_ok_and(|found| found == Some(version)) {
+/// Fails if this build cannot read files of this version.
+fn check(version: u32) -> Result<(), StoreError> {
+    if version > SCHEMA {
+        return Err(StoreError::Newer { found: version, known: SCHEMA });
+    }
+    if version < oldest() {
+        return Err(StoreError::Obsolete(format!("schema {version}")));
+    }
+    Ok(())
+}
+
+/// Returns the version of a file without changing it: the file is opened in memory, or read-only if it is
+/// large. Returns none if that does not tell the version. Fails if this build cannot read the file.
+pub(crate) fn peek(path: &Path) -> Result<Option<u32>, StoreError> {
+    match version_of(path) {
+        Ok(Some(version)) => check(version).map(|()| Some(version)),
+        Err(error @ StoreError::Obsolete(_)) => Err(error),
+        // Other errors are left to the real open.
+        Ok(None) | Err(_) => Ok(None),
+    }
+}
+
+fn version_of(path: &Path) -> Result<Option<u32>, StoreError> {
+    if fs::metadata(path)?.len() >= INTEGRITY_MAX {
+        return schema::version(&builder(false, |_| {}).open_read_only(path)?.begin_read()?);
+    }
+    schema::version(&builder(true, |_| {}).create_with_backend(Overlay::over(path)?)?.begin_read()?)
+}
+
+/// Makes a copy of a file of this version, `pool.redb.v1`; an existing copy is left alone.
+pub(crate) fn keep_copy(directory: &dyn Directory, path: &Path, version: u32) -> Result<(), StoreError> {
+    let copy = with_suffix(path, &format!(".v{version}"));
+    // A file of another version, or none at all, by this name is no copy, and is replaced.
+    if peek(&copy).is_ok_and(|found| found == Some(version)) {
         return Ok(());
     }
-    place(names, &kept, |unfinished| Ok(fs::copy(path, unfinished).map(drop)?))
+    create_or_replace(directory, &copy, |temporary| Ok(fs::copy(path, temporary).map(drop)?))
 }
 
-/// A table of an older schema.
-const fn definition(name: &'static str) -> Definition {
-    TableDefinition::new(name)
-}
-
-/// Rewrites the sessions of an old table; `now` is what a record's payload is now.
-fn sessions(
-    transaction: &WriteTransaction,
-    tables: &mut Tables<'_>,
-    old: &'static str,
-    now: impl Fn(&[u8]) -> Result<Stamped, RecordError>,
-) -> Result<(), StoreError> {
-    for row in transaction.open_table(definition(old))?.range::<&[u8]>(..)? {
-        let (key, record) = row?;
-        let (key, record) = (key.value(), record.value());
-        match unseal(old, key, record).and_then(&now) {
-            Ok(session) => tables.put(Table::Sessions, key, &seal_event(Table::Sessions, key, &session)?)?,
-            Err(why) => quarantine::put(tables, old, key, (record, &why.to_string()))?,
-        }
-    }
-    transaction.delete_table(definition(old))?;
-    Ok(())
-}
-
-/// Rewrites what is remembered of operations, where `now` says what it is now.
-fn operations(tables: &mut Tables<'_>, now: impl Fn(&Event) -> Option<Event>) -> Result<(), StoreError> {
-    let mut changed = Vec::new();
-    for row in tables.get(Table::Operations)?.range::<&[u8]>(..)? {
-        let (key, record) = row?;
-        let Ok(stamped) = unseal_event(Table::Operations, key.value(), record.value()) else { continue };
-        if let Some(event) = now(&stamped.event) {
-            changed.push((key.value().to_vec(), Stamped { event, ..stamped }));
-        }
-    }
-    for (key, stamped) in changed {
-        tables.put(Table::Operations, &key, &seal_event(Table::Operations, &key, &stamped)?)?;
-    }
-    Ok(())
-}
-
-/// Rewrites remembered answers; `now` is what an answer is now, where it is one of those that changed.
-fn answers(tables: &mut Tables<'_>, now: impl Fn(&[u8]) -> Option<Response>) -> Result<(), StoreError> {
-    operations(tables, |event| {
-        let Event::OperationDone { op, digest, reply, at } = event else { return None };
-        let reply = encode_record(&Reply::Ok(now(reply)?)).ok()?;
-        Some(Event::OperationDone { op: op.clone(), digest: *digest, reply, at: *at })
-    })
-}
-
-/// Begins the journal anew, in place of the old one: what was given out so far is behind its floor, the
-/// queueing of the messages, too.
-fn new_journal(
-    transaction: &WriteTransaction,
-    tables: &mut Tables<'_>,
-    old: &'static str,
-) -> Result<(), StoreError> {
-    let mut last = 0;
-    if let Some(row) = tables.get(Table::Meta)?.get(SEQ_KEY)? {
-        let payload = unseal(Table::Meta.name(), SEQ_KEY, row.value());
-        let why = |why| StoreError::Damaged(damaged(Table::Meta, SEQ_KEY, why).to_string());
-        last = key_number(payload.map_err(why)?).unwrap_or(0);
-    }
-    let in_messages = tables.get(Table::Messages)?.last()?.and_then(|(key, _)| key_number(key.value()));
-    let in_journal =
-        transaction.open_table(definition(old))?.last()?.and_then(|(key, _)| key_number(key.value()));
-    let last = last.max(in_messages.unwrap_or(0)).max(in_journal.unwrap_or(0));
-    transaction.delete_table(definition(old))?;
-    tables.number(FLOOR_KEY, last)?;
-    tables.number(SEQ_KEY, last)
-}
+#[cfg(test)]
+mod tests;

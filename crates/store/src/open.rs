@@ -1,4 +1,4 @@
-//! Opening: the file, its mode, its directory, then the rows.
+//! Opens a database: the file and its mode, then its schema, then its rows.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -6,105 +6,79 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::rc::Rc;
 
-use redb::{Builder, Database, DatabaseError, StorageBackend, StorageError};
+use redb::StorageBackend;
 
+use crate::atomic_file::{Directory, MODE, OsDirectory, create_or_replace};
+use crate::database::{self, INTEGRITY_MAX, builder, open_error};
 use crate::error::StoreError;
 use crate::load::{Loaded, load};
-use crate::names::{MODE, Names, Os, place};
+use crate::migrate;
 use crate::reader::Reader;
-use crate::{Store, migrate, schema};
-
-/// Memory for pages, in bytes.
-const CACHE: usize = 16 << 20;
-/// Up to this size, in bytes, every page's checksum is verified at each open (2 to 4 ms a MiB); a
-/// plain open of a file with one flipped bit serves wrong data every other time.
-pub(crate) const INTEGRITY_MAX: u64 = 64 << 20;
+use crate::schema::SCHEMA;
+use crate::writer::Store;
 
 impl Store {
-    /// Opens the database, or makes it. The caller owns the directory: nobody else makes a database
-    /// in it at the same time. `progress` hears, from 0.0 to 1.0, how far it is: a file that was not
-    /// closed is repaired in the first half, in the second its rows are read. A file of an older schema
-    /// is brought up to date; as it was it is kept beside it, with its version as a further ending.
+    /// Opens the database, or creates it. The caller owns the directory: no other process creates a database
+    /// in it at the same time. `progress` is called with 0.0 to 1.0: the first half is the repair of a file
+    /// that was not closed, the second the reading of its rows. A file of an older schema is upgraded; a copy
+    /// of the original stays beside it, with `.v` and its version appended.
     ///
     /// # Errors
-    /// [`StoreError::Newer`], [`StoreError::Damaged`], [`StoreError::Locked`], or the file system's.
+    /// [`StoreError::Newer`], [`StoreError::Obsolete`], [`StoreError::Damaged`], [`StoreError::Locked`], or a
+    /// failure of the file system.
     pub fn open(path: &Path, progress: impl Fn(f64) + 'static) -> Result<(Self, Loaded), StoreError> {
-        Self::open_with(&Os, path, Rc::new(progress))
+        Self::open_with(&OsDirectory, path, Rc::new(progress))
     }
 
     pub(crate) fn open_with(
-        names: &dyn Names,
+        directory: &dyn Directory,
         path: &Path,
         progress: Rc<dyn Fn(f64)>,
     ) -> Result<(Self, Loaded), StoreError> {
         match fs::metadata(path) {
-            Ok(file) if file.len() > 0 => private(path, &file.permissions())?,
-            Ok(_) => create(names, path)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => create(names, path)?,
+            Ok(file) if file.len() > 0 => make_private(path, &file.permissions())?,
+            Ok(_) => create(directory, path)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => create(directory, path)?,
             Err(error) => return Err(error.into()),
         }
-        let keep = |version| migrate::keep(names, path, version);
-        if let Some(version) = schema::look(path)?
-            && version < schema::SCHEMA
+        let keep = |version| migrate::keep_copy(directory, path, version);
+        if let Some(version) = migrate::peek(path)?
+            && version < SCHEMA
         {
+            // Opening the file writes to it: the copy is made before.
             keep(version)?;
         }
         let integrity = fs::metadata(path)?.len() < INTEGRITY_MAX;
-        let heard = Rc::clone(&progress);
-        let db = builder(integrity, move |done| heard(done / 2.0)).open(path).map_err(opening)?;
-        schema::prepare(&db, keep)?;
+        let repair = Rc::clone(&progress);
+        let db = builder(integrity, move |done| repair(done / 2.0)).open(path).map_err(open_error)?;
+        migrate::prepare(&db, keep)?;
         let (loaded, floor) = load(&db, &|done| progress(0.5 + done / 2.0))?;
-        Ok((Self { reader: Reader::new(db, Some(path.to_owned())), floor }, loaded))
+        Ok((Self::new(Reader::new(db, Some(path.to_owned())), floor), loaded))
     }
 
-    /// The same over any storage, empty or not.
+    /// Opens or creates a database over any storage.
     ///
     /// # Errors
     /// As [`Store::open`].
     pub fn with_backend(backend: impl StorageBackend) -> Result<(Self, Loaded), StoreError> {
-        let db = builder(true, |_| {}).create_with_backend(backend).map_err(opening)?;
-        schema::prepare(&db, |_| Ok(()))?;
+        let db = builder(true, |_| {}).create_with_backend(backend).map_err(open_error)?;
+        migrate::prepare(&db, |_| Ok(()))?;
         let (loaded, floor) = load(&db, &|_| {})?;
-        Ok((Self { reader: Reader::new(db, None), floor }, loaded))
+        Ok((Self::new(Reader::new(db, None), floor), loaded))
     }
 }
 
-pub(crate) fn builder(integrity: bool, progress: impl Fn(f64) + 'static) -> Builder {
-    let mut builder = Builder::new();
-    builder.set_cache_size(CACHE);
-    builder.set_check_integrity_on_open(integrity);
-    builder.set_repair_callback(move |repair| progress(repair.progress()));
-    builder
-}
-
-fn create(names: &dyn Names, path: &Path) -> Result<(), StoreError> {
-    place(names, path, |unfinished| {
-        let db = empty(unfinished)?;
-        schema::prepare(&db, |_| Ok(()))?;
+fn create(directory: &dyn Directory, path: &Path) -> Result<(), StoreError> {
+    create_or_replace(directory, path, |temporary| {
+        let db = database::create(temporary)?;
+        migrate::prepare(&db, |_| Ok(()))?;
         Ok(db.close()?)
     })
 }
 
-/// A database with nothing in it, not even tables, in an empty file.
-pub(crate) fn empty(path: &Path) -> Result<Database, StoreError> {
-    Ok(builder(false, |_| {}).create(path)?)
-}
-
-fn private(path: &Path, permissions: &Permissions) -> io::Result<()> {
+fn make_private(path: &Path, permissions: &Permissions) -> io::Result<()> {
     if permissions.mode() & 0o777 == MODE {
         return Ok(());
     }
     fs::set_permissions(path, Permissions::from_mode(MODE))
-}
-
-/// At an open, bytes that make no sense mean damage, whatever redb calls it.
-pub(crate) fn opening(error: DatabaseError) -> StoreError {
-    match error {
-        DatabaseError::Storage(StorageError::Io(error))
-            if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) =>
-        {
-            StoreError::Damaged(error.to_string())
-        }
-        other => other.into(),
-    }
 }

@@ -1,4 +1,5 @@
-//! A database file that is only looked at: what redb writes while it opens it stays in memory.
+//! A storage backend that examines a database file without changing it: what redb writes while it opens the
+//! file stays in memory.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -12,23 +13,25 @@ use redb::StorageBackend;
 
 use crate::error::StoreError;
 
-/// Bytes of a block: a page of the database.
+/// Size of a block in bytes: a page of the database.
 const BLOCK: usize = 4096;
 
 #[derive(Debug)]
 pub(crate) struct Overlay {
     file: File,
-    changed: Mutex<Changed>,
+    writes: Mutex<Writes>,
 }
 
+/// The state of the file after the writes.
 #[derive(Debug)]
-struct Changed {
+struct Writes {
     len: u64,
     blocks: HashMap<u64, Vec<u8>>,
 }
 
 impl Overlay {
-    /// Over a file that nobody has open as a database; nobody can open it meanwhile.
+    /// Opens a file and locks it: fails with [`StoreError::Locked`] if a process has it open as a database,
+    /// and none can open it before the overlay is dropped.
     pub(crate) fn over(path: &Path) -> std::result::Result<Self, StoreError> {
         let file = File::open(path)?;
         match file.try_lock_shared() {
@@ -36,15 +39,15 @@ impl Overlay {
             Err(TryLockError::Error(error)) => return Err(error.into()),
             Ok(()) => {}
         }
-        let changed = Mutex::new(Changed { len: file.metadata()?.len(), blocks: HashMap::new() });
-        Ok(Self { file, changed })
+        let writes = Mutex::new(Writes { len: file.metadata()?.len(), blocks: HashMap::new() });
+        Ok(Self { file, writes })
     }
 
-    fn changed(&self) -> MutexGuard<'_, Changed> {
-        self.changed.lock().unwrap_or_else(PoisonError::into_inner)
+    fn writes(&self) -> MutexGuard<'_, Writes> {
+        self.writes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes of the file; zeros behind its end.
+    /// Reads from the file itself; zeros behind its end.
     fn read_file(&self, mut offset: u64, mut out: &mut [u8]) -> Result<()> {
         while !out.is_empty() {
             match self.file.read_at(out, offset)? {
@@ -62,7 +65,7 @@ impl Overlay {
     }
 }
 
-/// The parts of a range that lie in one block each: block, place in it, place in the range, length.
+/// Splits a range at block boundaries: block number, offset in the block, offset in the range, length.
 fn parts(offset: u64, length: usize) -> impl Iterator<Item = (u64, usize, usize, usize)> {
     let mut done = 0;
     std::iter::from_fn(move || {
@@ -78,17 +81,17 @@ fn parts(offset: u64, length: usize) -> impl Iterator<Item = (u64, usize, usize,
 
 impl StorageBackend for Overlay {
     fn len(&self) -> Result<u64> {
-        Ok(self.changed().len)
+        Ok(self.writes().len)
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> Result<()> {
-        let changed = self.changed();
-        if offset.saturating_add(out.len() as u64) > changed.len {
+        let writes = self.writes();
+        if offset.saturating_add(out.len() as u64) > writes.len {
             return Err(Error::from(ErrorKind::UnexpectedEof));
         }
         self.read_file(offset, out)?;
         for (block, within, at, part) in parts(offset, out.len()) {
-            if let Some(bytes) = changed.blocks.get(&block) {
+            if let Some(bytes) = writes.blocks.get(&block) {
                 out[at..at + part].copy_from_slice(&bytes[within..within + part]);
             }
         }
@@ -96,7 +99,7 @@ impl StorageBackend for Overlay {
     }
 
     fn set_len(&self, len: u64) -> Result<()> {
-        self.changed().len = len;
+        self.writes().len = len;
         Ok(())
     }
 
@@ -105,15 +108,15 @@ impl StorageBackend for Overlay {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
-        let mut changed = self.changed();
-        changed.len = changed.len.max(offset + data.len() as u64);
+        let mut writes = self.writes();
+        writes.len = writes.len.max(offset + data.len() as u64);
         for (block, within, at, part) in parts(offset, data.len()) {
-            let bytes = match changed.blocks.entry(block) {
-                Entry::Occupied(there) => there.into_mut(),
-                Entry::Vacant(place) => {
+            let bytes = match writes.blocks.entry(block) {
+                Entry::Occupied(entry) => entry.into_mut(),
+                Entry::Vacant(entry) => {
                     let mut bytes = vec![0; BLOCK];
                     self.read_file(block * BLOCK as u64, &mut bytes)?;
-                    place.insert(bytes)
+                    entry.insert(bytes)
                 }
             };
             bytes[within..within + part].copy_from_slice(&data[at..at + part]);

@@ -1,27 +1,26 @@
-//! Where records go that cannot be read: aside, with their bytes, until somebody deals with them.
+//! Quarantine of unreadable records: each is kept with its bytes, and reported, until it is deleted.
 
-use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTableMetadata};
+use redb::{Database, ReadTransaction, ReadableTableMetadata};
 
-use crate::commit::Tables;
 use crate::error::StoreError;
-use crate::reader::open;
 use crate::record::{seal, unseal};
 use crate::tables::Table;
+use crate::transaction::{Tables, open};
 
 /// A record that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Quarantined {
-    /// The table it was in.
+    /// Name of the table it was in.
     pub table: String,
     /// Its key.
     pub key: Vec<u8>,
-    /// All of its bytes.
+    /// The whole record.
     pub bytes: Vec<u8>,
-    /// What was wrong with it.
+    /// The damage.
     pub why: String,
 }
 
-/// Puts a copy of a record aside.
+/// Puts a copy of a record into the quarantine.
 pub(crate) fn put(
     tables: &mut Tables<'_>,
     table: &str,
@@ -31,24 +30,18 @@ pub(crate) fn put(
     let key = [table.as_bytes(), &[0], key].concat();
     let length = u16::try_from(why.len()).unwrap_or(0);
     let why = &why.as_bytes()[..usize::from(length)];
-    let aside = seal(Table::Quarantine.name(), &key, &[&length.to_le_bytes(), why, record]);
-    tables.put(Table::Quarantine, &key, &aside)
+    let row = seal(Table::Quarantine.name(), &key, &[&length.to_le_bytes(), why, record]);
+    tables.put(Table::Quarantine, &key, &row)
 }
 
-/// All of them.
-pub(crate) fn all(db: &Database) -> Result<Vec<Quarantined>, StoreError> {
-    in_snapshot(&db.begin_read()?)
-}
-
-/// All of them in a snapshot.
-pub(crate) fn in_snapshot(read: &ReadTransaction) -> Result<Vec<Quarantined>, StoreError> {
+/// Returns all quarantined records.
+pub(crate) fn all(read: &ReadTransaction) -> Result<Vec<Quarantined>, StoreError> {
     let rows = open(read, Table::Quarantine)?.range::<&[u8]>(..)?;
-    rows.map(|row| row.map(|(key, record)| reported(key.value(), record.value())).map_err(Into::into))
-        .collect()
+    rows.map(|row| row.map(|(key, record)| parse(key.value(), record.value())).map_err(Into::into)).collect()
 }
 
-/// Forgets all of them; answers how many there were.
-pub(crate) fn forget(db: &Database) -> Result<u64, StoreError> {
+/// Deletes all quarantined records, and returns how many there were.
+pub(crate) fn delete_all(db: &Database) -> Result<u64, StoreError> {
     let transaction = db.begin_write()?;
     let count = transaction.open_table(Table::Quarantine.definition())?.len()?;
     if count > 0 {
@@ -59,8 +52,8 @@ pub(crate) fn forget(db: &Database) -> Result<u64, StoreError> {
     Ok(count)
 }
 
-/// A row of the quarantine; one that is damaged itself is reported as it is.
-fn reported(key: &[u8], record: &[u8]) -> Quarantined {
+/// Parses a row of the quarantine; one that is itself damaged is reported with its bytes.
+fn parse(key: &[u8], record: &[u8]) -> Quarantined {
     let (table, rest) = key.split_at(key.iter().position(|b| *b == 0).unwrap_or(key.len()));
     let split = unseal(Table::Quarantine.name(), key, record).ok().and_then(|payload| {
         let (length, rest) = payload.split_first_chunk::<2>()?;

@@ -1,55 +1,55 @@
-//! Reading, from any thread, while the one writer goes on.
+//! Reads from any thread, beside the one writer.
 
 use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
-use protocol::{Event, Message, MessageId, MessageStatus, Step};
+use protocol::{Event, Message, MessageId, MessageStatus, Stamped, Step};
 use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTableMetadata};
 
 use crate::error::{RecordError, StoreError};
-use crate::record::{damaged, unseal_message, unseal_state};
+use crate::record::{record_error, unseal_message, unseal_state};
 use crate::tables::{Table, number_key};
+use crate::transaction::open;
 
-/// Reads an open database; clones read the same one. Each call sees the last commit as it begins.
-/// A reader that is not reading holds nothing up.
+/// Reads an open database; clones read the same one. Each call sees the last commit before it. An idle reader
+/// blocks nothing.
 #[derive(Debug, Clone)]
 pub struct Reader(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    /// None once it is closed. Held for the beginning of a transaction only, and alone to compact.
+    /// None once the store is closed. Locked for reading while a transaction begins, and for writing by a
+    /// compaction.
     db: RwLock<Option<Database>>,
     latched: AtomicBool,
     path: Option<PathBuf>,
 }
-
-pub(crate) type ReadTable = redb::ReadOnlyTable<&'static [u8], &'static [u8]>;
 
 impl Reader {
     pub(crate) fn new(db: Database, path: Option<PathBuf>) -> Self {
         Self(Arc::new(Shared { db: RwLock::new(Some(db)), latched: AtomicBool::new(false), path }))
     }
 
-    /// A message with its state, its steps and its body, if it is stored.
+    /// Returns a message with its state, its steps and its body, if it is stored.
     ///
     /// # Errors
-    /// [`StoreError::Record`] where one of its records is damaged; that does not latch.
+    /// [`StoreError::Record`] if one of its records is damaged, which does not latch.
     pub fn message(&self, id: MessageId) -> Result<Option<(Message, Vec<u8>)>, StoreError> {
         self.reading(|read| {
             let key = number_key(id.0);
             let row = open(read, Table::Messages)?.get(key.as_slice())?;
             let Some(row) = row else { return Ok(None) };
             let state = open(read, Table::MessageStates)?.get(key.as_slice())?;
-            let (message, body) = stored(&key, row.value())?;
+            let (message, body) = decode_message(&key, row.value())?;
             let message = with_state(message, &key, state.as_ref().map(|row| row.value()))?;
             Ok(Some((message, body.to_vec())))
         })
     }
 
-    /// Messages with their states, without steps and bodies, in the order asked for. Those that are not
-    /// stored are left out, and so are damaged ones: [`Reader::message`] says what is wrong with them.
+    /// Returns messages with their states, without steps and bodies, in the requested order. Leaves out those
+    /// that are not stored, and damaged ones, whose damage [`Reader::message`] returns.
     ///
     /// # Errors
     /// A failure of the storage; it latches.
@@ -61,7 +61,7 @@ impl Reader {
                 let key = number_key(id.0);
                 let Some(row) = messages.get(key.as_slice())? else { continue };
                 let state = states.get(key.as_slice())?;
-                let message = stored(&key, row.value()).and_then(|(message, _)| {
+                let message = decode_message(&key, row.value()).and_then(|(message, _)| {
                     with_state(message, &key, state.as_ref().map(|row| row.value()))
                 });
                 found.extend(message.ok().map(|message| Message { steps: Vec::new(), ..message }));
@@ -70,8 +70,8 @@ impl Reader {
         })
     }
 
-    /// Every stored message with its state, its steps and its body, by id, from this one on, until `f`
-    /// answers false. Damaged ones are left out.
+    /// Calls `f` with every stored message from this id on, with its state, its steps and its body, in the
+    /// order of ids, until `f` returns false. Leaves out damaged ones.
     ///
     /// # Errors
     /// A failure of the storage; it latches.
@@ -85,7 +85,7 @@ impl Reader {
             for row in messages.range(number_key(from.0).as_slice()..)? {
                 let (key, record) = row?;
                 let state = states.get(key.value())?;
-                let Ok((message, body)) = stored(key.value(), record.value()) else { continue };
+                let Ok((message, body)) = decode_message(key.value(), record.value()) else { continue };
                 let state = state.as_ref().map(|row| row.value());
                 let Ok(message) = with_state(message, key.value(), state) else { continue };
                 if !f(message, body) {
@@ -96,7 +96,7 @@ impl Reader {
         })
     }
 
-    /// How many records were put aside because they could not be read.
+    /// Returns the number of quarantined records.
     ///
     /// # Errors
     /// A failure of the storage; it latches.
@@ -104,13 +104,21 @@ impl Reader {
         self.reading(|read| Ok(open(read, Table::Quarantine)?.len()?))
     }
 
-    /// Size of the file in bytes; 0 where there is none.
+    /// Returns the size of the file in bytes; 0 without a file.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.0.path.as_ref().and_then(|path| fs::metadata(path).ok()).map_or(0, |file| file.len())
     }
 
-    /// Works on one snapshot. A failure of the storage latches; a damaged record does not.
+    /// Fails if the store is latched.
+    ///
+    /// # Errors
+    /// [`StoreError::Latched`].
+    pub fn check(&self) -> Result<(), StoreError> {
+        if self.0.latched.load(Ordering::Acquire) { Err(StoreError::Latched) } else { Ok(()) }
+    }
+
+    /// Runs `f` on one snapshot. A failure of the storage latches; a damaged record does not.
     pub(crate) fn reading<T>(
         &self,
         f: impl FnOnce(&ReadTransaction) -> Result<T, StoreError>,
@@ -119,12 +127,12 @@ impl Reader {
         self.latch_on(result)
     }
 
-    /// A snapshot, to be read for longer. What is freed meanwhile is not used again before it is dropped.
+    /// Returns a snapshot for a longer read. Pages freed meanwhile are not reused before it is dropped.
     pub(crate) fn snapshot(&self) -> Result<ReadTransaction, StoreError> {
         self.latch_on(self.with(|db| Ok(db.begin_read()?)))
     }
 
-    /// Every row of a table of a snapshot. What `f` fails with is no failure of this database.
+    /// Calls `f` with every row of a table of a snapshot. An error of `f` does not latch.
     pub(crate) fn each(
         &self,
         read: &ReadTransaction,
@@ -139,7 +147,7 @@ impl Reader {
         Ok(())
     }
 
-    /// One row of a table of a snapshot.
+    /// Returns one row of a table of a snapshot.
     pub(crate) fn row(
         &self,
         read: &ReadTransaction,
@@ -150,7 +158,7 @@ impl Reader {
         Ok(self.latch_on(row)?.map(|row| row.value().to_vec()))
     }
 
-    /// Works on the database itself, for a moment only.
+    /// Runs `f` on the database itself; for short calls only, since a compaction waits for them.
     pub(crate) fn with<T>(
         &self,
         f: impl FnOnce(&Database) -> Result<T, StoreError>,
@@ -159,8 +167,8 @@ impl Reader {
         f(self.database().as_ref().ok_or(StoreError::Closed)?)
     }
 
-    /// Works on the database alone: nothing begins to read or write meanwhile.
-    pub(crate) fn alone<T>(
+    /// Runs `f` with exclusive access: no transaction begins meanwhile.
+    pub(crate) fn exclusively<T>(
         &self,
         f: impl FnOnce(&mut Database) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
@@ -169,23 +177,16 @@ impl Reader {
         f(db.as_mut().ok_or(StoreError::Closed)?)
     }
 
-    /// Takes the database away from all readers; what they are reading fails.
+    /// Takes the database away from all readers, whose calls fail from now on.
     pub(crate) fn take(&self) -> Option<Database> {
         self.0.db.write().unwrap_or_else(PoisonError::into_inner).take()
-    }
-
-    /// Whether nothing has failed yet.
-    ///
-    /// # Errors
-    /// [`StoreError::Latched`].
-    pub fn check(&self) -> Result<(), StoreError> {
-        if self.0.latched.load(Ordering::Acquire) { Err(StoreError::Latched) } else { Ok(()) }
     }
 
     pub(crate) fn latch(&self) {
         self.0.latched.store(true, Ordering::Release);
     }
 
+    /// Latches the store if the result is a failure of the storage.
     pub(crate) fn latch_on<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
         if result.as_ref().is_err_and(StoreError::latches) {
             self.latch();
@@ -198,38 +199,30 @@ impl Reader {
     }
 }
 
-/// A table of a snapshot.
-pub(crate) fn open(read: &ReadTransaction, table: Table) -> Result<ReadTable, StoreError> {
-    Ok(read.open_table(table.definition())?)
-}
-
-fn stored<'a>(key: &[u8], record: &'a [u8]) -> Result<(Message, &'a [u8]), StoreError> {
+fn decode_message<'a>(key: &[u8], record: &'a [u8]) -> Result<(Message, &'a [u8]), StoreError> {
     match unseal_message(key, record) {
-        Ok((stamped, body)) => match stamped.event {
-            Event::MessageQueued(message) => Ok((*message, body)),
-            _ => Err(damaged(Table::Messages, key, RecordError::Kind)),
-        },
-        Err(why) => Err(damaged(Table::Messages, key, why)),
+        Ok((Stamped { event: Event::MessageQueued(message), .. }, body)) => Ok((*message, body)),
+        Ok(_) => Err(record_error(Table::Messages, key, RecordError::Kind)),
+        Err(why) => Err(record_error(Table::Messages, key, why)),
     }
 }
 
-/// A message as it is now. It began by being queued.
+/// Adds the current state and the steps to a message; the first step is the queueing.
 fn with_state(mut message: Message, key: &[u8], record: Option<&[u8]>) -> Result<Message, StoreError> {
     message.status = MessageStatus { changed_at: message.created_at, ..MessageStatus::default() };
     message.steps = vec![message.status.step()];
     if let Some(record) = record {
-        let (status, steps) = state(key, record).map_err(|why| damaged(Table::MessageStates, key, why))?;
+        let state = decode_state(key, record);
+        let (status, steps) = state.map_err(|why| record_error(Table::MessageStates, key, why))?;
         message.status = status;
         message.steps.extend(steps);
     }
     Ok(message)
 }
 
-fn state(key: &[u8], record: &[u8]) -> Result<(MessageStatus, Vec<Step>), RecordError> {
+fn decode_state(key: &[u8], record: &[u8]) -> Result<(MessageStatus, Vec<Step>), RecordError> {
     match unseal_state(key, record)? {
-        (protocol::Stamped { event: Event::MessageChanged { status, .. }, .. }, steps) => {
-            Ok((*status, steps))
-        }
+        (Stamped { event: Event::MessageChanged { status, .. }, .. }, steps) => Ok((*status, steps)),
         _ => Err(RecordError::Kind),
     }
 }

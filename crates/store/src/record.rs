@@ -1,6 +1,6 @@
-//! One record: a version byte, the payload, and a CRC-32 (4 bytes, little endian) of the table's
-//! name, the key, the version and the payload. A flipped bit, and a record in the wrong place, is
-//! found when it is read.
+//! Encoding of a record: a version byte, the payload, and a CRC-32 (4 bytes, little endian) of the table's
+//! name, the key, the version and the payload. Reading a record detects flipped bits and records in the wrong
+//! place.
 
 use crc32fast::Hasher;
 use protocol::event::AgentEvent;
@@ -11,14 +11,14 @@ use serde::Serialize;
 use crate::error::{RecordError, StoreError};
 use crate::tables::{CLOCK_KEY, SERVER_KEY, STARTED_KEY, Table};
 
-/// Version of this layout.
+/// Version of the record layout.
 const VERSION: u8 = 1;
-/// Bytes of the checksum.
+/// Length of the checksum, in bytes.
 const CRC: usize = 4;
-/// Bytes of the length in front of the event in a message's payload.
+/// Length of the length field in front of the event in a message's payload, in bytes.
 const LENGTH: usize = 4;
 
-/// A record with this payload, given in parts.
+/// Encodes a record; the payload is given in parts.
 pub(crate) fn seal(table: &str, key: &[u8], payload: &[&[u8]]) -> Vec<u8> {
     let length: usize = payload.iter().map(|part| part.len()).sum();
     let mut record = Vec::with_capacity(1 + length + CRC);
@@ -29,7 +29,7 @@ pub(crate) fn seal(table: &str, key: &[u8], payload: &[&[u8]]) -> Vec<u8> {
     record
 }
 
-/// The payload of a record.
+/// Verifies a record and returns its payload.
 pub(crate) fn unseal<'a>(table: &str, key: &[u8], record: &'a [u8]) -> Result<&'a [u8], RecordError> {
     let (sealed, sum) = record.split_last_chunk::<CRC>().ok_or(RecordError::Short)?;
     let (version, payload) = sealed.split_first().ok_or(RecordError::Short)?;
@@ -39,53 +39,49 @@ pub(crate) fn unseal<'a>(table: &str, key: &[u8], record: &'a [u8]) -> Result<&'
     if *version == VERSION { Ok(payload) } else { Err(RecordError::Version(*version)) }
 }
 
-/// A record that holds an event.
+/// Encodes an event as a record.
 pub(crate) fn seal_event(table: Table, key: &[u8], event: &Stamped) -> Result<Vec<u8>, StoreError> {
     Ok(seal(table.name(), key, &[&encoded(event)?]))
 }
 
-/// The event that a record holds.
+/// Decodes the event in a record.
 pub(crate) fn unseal_event(table: Table, key: &[u8], record: &[u8]) -> Result<Stamped, RecordError> {
     decode_record(unseal(table.name(), key, record)?).map_err(RecordError::Decode)
 }
 
-/// A message's record: the event's length (4 bytes, little endian), the event, the body.
+/// Encodes a message's record: the event's length (4 bytes, little endian), the event, the body.
 pub(crate) fn seal_message(key: &[u8], event: &Stamped, body: &[u8]) -> Result<Vec<u8>, StoreError> {
     let event = encoded(event)?;
     let length = u32::try_from(event.len()).unwrap_or(u32::MAX);
     Ok(seal(Table::Messages.name(), key, &[&length.to_le_bytes(), &event, body]))
 }
 
-/// The encoded event and the body of a message's record.
-pub(crate) fn split_message<'a>(
-    table: &str,
-    key: &[u8],
-    record: &'a [u8],
-) -> Result<(&'a [u8], &'a [u8]), RecordError> {
-    let payload = unseal(table, key, record)?;
+/// Splits a message's record into the encoded event and the body.
+pub(crate) fn split_message<'a>(key: &[u8], record: &'a [u8]) -> Result<(&'a [u8], &'a [u8]), RecordError> {
+    let payload = unseal(Table::Messages.name(), key, record)?;
     let (length, rest) = payload.split_first_chunk::<LENGTH>().ok_or(RecordError::Short)?;
     let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
     rest.split_at_checked(length).ok_or(RecordError::Short)
 }
 
-/// The event and the body of a message's record.
+/// Decodes the event and the body in a message's record.
 pub(crate) fn unseal_message<'a>(key: &[u8], record: &'a [u8]) -> Result<(Stamped, &'a [u8]), RecordError> {
-    let (event, body) = split_message(Table::Messages.name(), key, record)?;
+    let (event, body) = split_message(key, record)?;
     Ok((decode_record(event).map_err(RecordError::Decode)?, body))
 }
 
-/// The record of a message's state: the last change, and the steps up to it without the queueing.
+/// Encodes a message's state: the last change, and the steps up to it, without the first (the queueing).
 pub(crate) fn seal_state(key: &[u8], change: &Stamped, steps: &[Step]) -> Result<Vec<u8>, StoreError> {
     Ok(seal(Table::MessageStates.name(), key, &[&encoded(&(change, steps))?]))
 }
 
-/// The change and the steps of a state's record.
+/// Decodes the change and the steps in a state's record.
 pub(crate) fn unseal_state(key: &[u8], record: &[u8]) -> Result<(Stamped, Vec<Step>), RecordError> {
     decode_record(unseal(Table::MessageStates.name(), key, record)?).map_err(RecordError::Decode)
 }
 
-/// What is wrong with a record, if anything is: its checksum, its encoding, the kind of its fact.
-pub(crate) fn fault(table: Table, key: &[u8], record: &[u8]) -> Option<RecordError> {
+/// Returns the damage of a record, if any: its checksum, its encoding, the kind of its event.
+pub(crate) fn damage(table: Table, key: &[u8], record: &[u8]) -> Option<RecordError> {
     let event = match table {
         Table::Messages => unseal_message(key, record).map(|(event, _)| event),
         Table::MessageStates => unseal_state(key, record).map(|(event, _)| event),
@@ -100,11 +96,12 @@ pub(crate) fn fault(table: Table, key: &[u8], record: &[u8]) -> Option<RecordErr
     }
 }
 
-/// Whether a row of [`Table::Meta`] is an event, not a number.
+/// True if the row of [`Table::Meta`] with this key is an event, not a number.
 pub(crate) fn is_event(key: &[u8]) -> bool {
     [STARTED_KEY, SERVER_KEY, CLOCK_KEY].contains(&key)
 }
 
+/// True if events of this kind are stored in this table.
 fn belongs(table: Table, event: &Event) -> bool {
     match table {
         Table::Sessions => matches!(event, Event::SessionCreated(_)),
@@ -127,8 +124,8 @@ fn belongs(table: Table, event: &Event) -> bool {
     }
 }
 
-/// The error for one damaged record.
-pub(crate) fn damaged(table: Table, key: &[u8], why: RecordError) -> StoreError {
+/// Returns the error for a damaged record.
+pub(crate) fn record_error(table: Table, key: &[u8], why: RecordError) -> StoreError {
     StoreError::Record { table: table.name(), key: key.to_vec(), why }
 }
 

@@ -1,44 +1,44 @@
-//! Guarded effects on a pane and on the session around it, and looking into it.
+//! Guarded effects on a pane and its session, and captures of its text.
 
 use protocol::ids::{Tag, TmuxSessionId};
 use protocol::text::Name;
 use protocol::tmux::HIDDEN_SESSION;
 
-use crate::command::{Line, script};
+use crate::command::{CommandLine, script};
 use crate::device::Device;
 use crate::error::TmuxError;
 use crate::format;
-use crate::guard::{Answer, Guarded, Needs, Nonce, PaneRef, ServerRef};
+use crate::guard::{Answer, Guarded, Nonce, PaneRef, Precondition, ServerRef};
 
-/// How much of a pane to show.
+/// Extent of a capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lines {
-    /// What is on the screen, blank rows at the end included.
+    /// The screen, with blank rows at the end.
     Visible,
-    /// The last so many lines of history and screen, without the blank rows at the end.
+    /// The last lines of history and screen, without blank rows at the end.
     Last(u32),
-    /// All of history and screen.
+    /// The whole history and the screen.
     All,
 }
 
 /// A client attached to a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Client {
-    /// tmux's name for it: the path of its terminal, or `client-PID`.
+    /// tmux's name of the client: the path of its terminal, or `client-PID`.
     pub name: String,
-    /// Its process.
+    /// Pid of the client.
     pub pid: u32,
-    /// Whether it is a program in control mode rather than a terminal.
+    /// True for a program in control mode, false for a terminal.
     pub control: bool,
-    /// Whether it only looks on.
+    /// True if the client cannot type.
     pub read_only: bool,
 }
 
 const CLIENT: &str = "#{client_pid}\t#{client_control_mode}\t#{client_readonly}\t#{client_name}";
 
 impl Device {
-    /// The text of a pane, of a dead one too, with escape sequences for colours where `ansi`. Empty
-    /// unless the answer is [`Answer::Done`].
+    /// Captures the text of a pane, live or dead, with escape sequences for colours if `ansi`. Empty unless
+    /// the answer is [`Answer::Done`].
     ///
     /// # Errors
     /// As any call.
@@ -58,13 +58,13 @@ impl Device {
         if ansi {
             command.push("-e");
         }
-        let guarded = Guarded { pane, needs: Needs::Ours, commands: &[&command] };
+        let guarded = Guarded { pane, precondition: Precondition::Ours, commands: &[&command] };
         let (answer, text) = guarded.run(self).await?;
         Ok((answer, if let Lines::Last(n) = lines { last_lines(text, n) } else { text }))
     }
 
-    /// Whether the pane is there, and does nothing: its server says so of this one pane, which costs the same however
-    /// many it has.
+    /// Checks the pane without any effect. Only this pane is looked up, so the cost does not grow with the
+    /// number of panes.
     ///
     /// # Errors
     /// As any call. Safe to repeat.
@@ -72,8 +72,8 @@ impl Device {
         self.effect(pane, &[]).await
     }
 
-    /// Removes the pane; with it its window and session, where it was the last.
-    /// [`Answer::Gone`] says that it was removed before.
+    /// Removes the pane, and with it its window and session if it was their last pane. [`Answer::Gone`]
+    /// means that it was removed before.
     ///
     /// # Errors
     /// As any call. Safe to repeat.
@@ -82,21 +82,21 @@ impl Device {
         self.effect(pane, &[&["kill-pane", "-t", &target]]).await
     }
 
-    /// The same, unless somebody is attached to its session: looked at in the same pass.
+    /// Removes the pane unless a client is attached to its session, checked in the same pass.
     ///
     /// # Errors
     /// As any call. Safe to repeat.
     pub async fn kill_unattended(&self, pane: PaneRef) -> Result<Answer, TmuxError> {
         let target = pane.pane.to_string();
         let commands: &[&[&str]] = &[&["kill-pane", "-t", &target]];
-        let guarded = Guarded { pane, needs: Needs::Unattended, commands };
+        let guarded = Guarded { pane, precondition: Precondition::Unattended, commands };
         guarded.run(self).await.map(|(answer, _)| answer)
     }
 
     /// Renames the pane's session and window.
     ///
     /// # Errors
-    /// [`TmuxError::Duplicate`] where another session has the name; then nothing is renamed.
+    /// [`TmuxError::Duplicate`] if another session has the name; then nothing is renamed.
     pub async fn rename(
         &self,
         pane: PaneRef,
@@ -108,11 +108,11 @@ impl Device {
         self.effect(pane, &[rename, &["rename-window", "-t", &target, name.as_str()]]).await
     }
 
-    /// Leaves the pane to its user: no tag but a word that it was given back, no log, and it closes
-    /// when its program ends.
+    /// Gives the pane back to its user: replaces the tag by a marker, stops the log, and lets the pane
+    /// close when its program ends.
     ///
     /// # Errors
-    /// As any call. Once done, a repeat answers [`Answer::NotOurs`].
+    /// As any call. A repeat after success answers [`Answer::NotOurs`].
     pub async fn release(&self, pane: PaneRef) -> Result<Answer, TmuxError> {
         let target = pane.pane.to_string();
         // On a dead pane pipe-pane is an error, which would end the line.
@@ -124,7 +124,7 @@ impl Device {
         self.effect(pane, &[no_log, close, message, no_tag]).await
     }
 
-    /// Forgets the pane's history; its screen stays.
+    /// Clears the pane's history; its screen stays.
     ///
     /// # Errors
     /// As any call.
@@ -133,22 +133,22 @@ impl Device {
         self.effect(pane, &[&["clear-history", "-t", &target]]).await
     }
 
-    /// The clients attached to a session.
+    /// Lists the clients attached to a session.
     ///
     /// # Errors
-    /// [`TmuxError::NotFound`] where this server has no such session, or another one answers.
+    /// [`TmuxError::NotFound`] if this server has no such session, or another server answers.
     pub async fn clients(&self, server: ServerRef, session: TmuxSessionId) -> Result<Vec<Client>, TmuxError> {
         let target = session.to_string();
         let list: &[&str] = &["list-clients", "-t", &target, "-F", CLIENT];
         let text = self.on_server(server, &[list]).await?;
         let lines = text.split_inclusive(|&b| b == b'\n');
-        lines.map(|line| client(line).ok_or_else(|| format::bad(line))).collect()
+        lines.map(|line| client(line).ok_or_else(|| format::malformed(line))).collect()
     }
 
-    /// Shows a client another session. Without [`Client::name`]'s client, or session: not found.
+    /// Switches the client with this [`Client::name`] to another session.
     ///
     /// # Errors
-    /// [`TmuxError::NotFound`], also where another server answers.
+    /// [`TmuxError::NotFound`] if there is no such client or session, or another server answers.
     pub async fn switch_client(
         &self,
         server: ServerRef,
@@ -159,11 +159,11 @@ impl Device {
         self.on_server(server, &[&["switch-client", "-c", client, "-t", &target]]).await.map(drop)
     }
 
-    /// Ends the pool's own server if it has no session but the hidden one. A session that somebody makes meanwhile keeps
-    /// it. Any other server is left alone.
+    /// Ends the pool's own server if it has no session but the hidden one. A session that is created
+    /// meanwhile keeps the server alive. Any other server is left alone.
     ///
     /// # Errors
-    /// As any call; [`TmuxError::NoServer`] where none runs. Safe to repeat.
+    /// As any call; [`TmuxError::NoServer`] if none runs. Safe to repeat.
     pub async fn end_if_empty(&self) -> Result<(), TmuxError> {
         if !self.own || !self.observe().await?.sessions.is_empty() {
             return Ok(());
@@ -171,16 +171,16 @@ impl Device {
         let hidden = format!("={HIDDEN_SESSION}:");
         let ends = ["set-option", "-s", "exit-empty", "on"];
         // Without the hidden session this fails, after the server was told to end.
-        let line = Line::default().then(ends).then(["kill-session", "-t", &hidden]);
+        let line = CommandLine::default().then(ends).then(["kill-session", "-t", &hidden]);
         self.run(&line, None, false).await.map(drop)
     }
 
     async fn effect(&self, pane: PaneRef, commands: &[&[&str]]) -> Result<Answer, TmuxError> {
-        let guarded = Guarded { pane, needs: Needs::Ours, commands };
+        let guarded = Guarded { pane, precondition: Precondition::Ours, commands };
         guarded.run(self).await.map(|(answer, _)| answer)
     }
 
-    /// Runs commands if this server answers, and returns what they wrote.
+    /// Runs commands if this server answers, and returns their output.
     async fn on_server(&self, server: ServerRef, commands: &[&[&str]]) -> Result<Vec<u8>, TmuxError> {
         let nonce = Nonce::new();
         let (yes, no) = (format!("YES {nonce}"), format!("NO {nonce}"));
@@ -188,7 +188,7 @@ impl Device {
         let effect = script(commands.iter().copied().chain([last]));
         let refusal = script([&["display-message", "-p", no.as_str()][..]]);
         let condition = format!("#{{==:#{{pid}} #{{start_time}},{} {}}}", server.pid, server.started_at);
-        let line = Line::default().then(["if-shell", "-F", &condition, &effect, &refusal]);
+        let line = CommandLine::default().then(["if-shell", "-F", &condition, &effect, &refusal]);
         let reply = self.run(&line, None, false).await?;
         if reply.stdout.starts_with(no.as_bytes()) {
             return Err(TmuxError::NotFound("another server answers at the socket".to_owned()));
@@ -198,9 +198,10 @@ impl Device {
     }
 }
 
-/// The name that a tmux session is given to make room for the next incarnation of its session.
+/// Returns the name for the leftover tmux session of an ended incarnation, which frees its own name for the
+/// next.
 #[must_use]
-pub fn stale_name(tag: Tag) -> Name {
+pub fn retired_name(tag: Tag) -> Name {
     format!("stale-{tag}").parse().expect("'stale-' and 32 hexadecimal digits obey the rules for names")
 }
 
@@ -213,7 +214,7 @@ fn client(line: &[u8]) -> Option<Client> {
     Some(Client { name, pid, control, read_only })
 }
 
-/// The last `n` lines, without the blank ones at the end.
+/// Returns the last `n` lines, without the blank ones at the end.
 fn last_lines(mut text: Vec<u8>, n: u32) -> Vec<u8> {
     let blank = |b: &u8| *b == b'\n' || *b == b' ';
     let end = text.iter().rposition(|b| !blank(b)).map_or(0, |last| last + 1);
@@ -221,9 +222,9 @@ fn last_lines(mut text: Vec<u8>, n: u32) -> Vec<u8> {
     if !text.is_empty() {
         text.push(b'\n');
     }
-    let wanted = usize::try_from(n).unwrap_or(usize::MAX);
+    let count = usize::try_from(n).unwrap_or(usize::MAX);
     let starts: Vec<usize> = text.split_inclusive(|&b| b == b'\n').map(<[u8]>::len).collect();
-    let skipped = starts.iter().take(starts.len().saturating_sub(wanted)).sum();
+    let skipped = starts.iter().take(starts.len().saturating_sub(count)).sum();
     text.split_off(skipped)
 }
 
@@ -251,6 +252,6 @@ mod tests {
 
     #[test]
     fn stale_names_are_names() {
-        assert_eq!(stale_name(Tag([0xff; 16])).as_str(), format!("stale-{}", "f".repeat(32)));
+        assert_eq!(retired_name(Tag([0xff; 16])).as_str(), format!("stale-{}", "f".repeat(32)));
     }
 }

@@ -1,38 +1,39 @@
-//! Makes a pane that somebody else created one of ours: it gets a tag and a log, and nothing else.
+//! Adoption of a pane that was created outside of the pool: it gets a tag and a log; nothing else about it
+//! changes.
 
 use std::path::PathBuf;
 
 use protocol::ids::{PaneId, Tag, TmuxSessionId, Token};
 
-use crate::command::{Line, script};
+use crate::command::{CommandLine, script};
 use crate::device::Device;
 use crate::error::{TmuxError, shorten};
-use crate::guard::{Answer, Nonce, Outcome, ServerRef, outcome};
-use crate::log::{self, LogOptions};
+use crate::guard::{Answer, GuardReply, Nonce, ServerRef, guard_reply};
+use crate::log_pipe::{self, LogOptions};
 use crate::receipt;
 
-/// How to adopt a pane.
+/// Parameters of an adoption.
 #[derive(Debug, Clone)]
 pub struct Adopt {
-    /// What the pane's option `@pool_id` will say.
+    /// Value of the pane's option `@pool_id`.
     pub tag: Tag,
-    /// Newer than all under which anything was typed before it.
+    /// Token later than all under which anything was typed before.
     pub token: Token,
-    /// The `reaper` binary, absolute: it writes the log.
+    /// Absolute path of the `reaper` binary, the log writer.
     pub init: PathBuf,
-    /// Its log.
+    /// Log of the pane.
     pub log: LogOptions,
 }
 
-/// What the pane must be. The option comes last: whoever works in the pane can set it to anything.
+/// The facts that are checked. The option comes last: any program in the pane can set it to anything.
 const FACTS: &str = "#{pid} #{start_time} #{pane_id} #{pane_dead} #{@pool_id}";
 
-/// True of a pane that is no incarnation of any pool.
+/// Format: true of a pane that is no incarnation of any pool.
 const UNTAGGED: &str = "#{!=:#{n:@pool_id},32}";
 
 impl Device {
-    /// Tags a pane, and opens its log unless its output is piped elsewhere: the user's own pipe stays.
-    /// [`Answer::NotOurs`] where it has another tag; with this one it is adopted again.
+    /// Tags a pane, and starts its log unless its output is piped already: the user's own pipe stays.
+    /// [`Answer::NotOurs`] if it has another tag; a pane with this tag is adopted again.
     ///
     /// # Errors
     /// As any call. Safe to repeat.
@@ -44,12 +45,12 @@ impl Device {
         adopt: &Adopt,
     ) -> Result<Answer, TmuxError> {
         let nonce = Nonce::new();
-        let meant = format!("{} {} {pane} 0", server.pid, server.started_at);
-        let reply = self.run(&adopt.line(nonce, session, pane, &meant), None, false).await?;
-        match outcome(nonce, &reply.stdout) {
-            Some(Outcome::Done(_)) => Ok(Answer::Done),
-            Some(Outcome::Refused(facts)) => {
-                adopt.reason(&meant, &facts).ok_or_else(|| TmuxError::Output(shorten(&facts)))
+        let expected = format!("{} {} {pane} 0", server.pid, server.started_at);
+        let reply = self.run(&adopt.line(nonce, session, pane, &expected), None, false).await?;
+        match guard_reply(nonce, &reply.stdout) {
+            Some(GuardReply::Done(_)) => Ok(Answer::Done),
+            Some(GuardReply::Refused(facts)) => {
+                adopt.reason(&expected, &facts).ok_or_else(|| TmuxError::Output(shorten(&facts)))
             }
             None => Err(reply.error()),
         }
@@ -57,39 +58,39 @@ impl Device {
 }
 
 impl Adopt {
-    /// Two guards: that the session shows the pane, and what the pane is. A target made of both would
-    /// not do: some commands take such a pane from another session too.
-    fn line(&self, nonce: Nonce, session: TmuxSessionId, pane: PaneId, meant: &str) -> Line {
+    /// Builds two guards: the session shows the pane, and the pane is the expected one. A target made of
+    /// both would not do: some commands accept such a pane of another session too.
+    fn line(&self, nonce: Nonce, session: TmuxSessionId, pane: PaneId, expected: &str) -> CommandLine {
         let (session, target) = (&session.to_string(), &pane.to_string());
         let tag = self.tag.to_string();
         let (yes, no) = (format!("YES {nonce}"), format!("NO {nonce} {FACTS}"));
         let done: &[&str] = &["display-message", "-p", &yes];
-        let log = log::command(&self.init, &self.log, self.tag);
+        let log = log_pipe::command(&self.init, &self.log, self.tag);
         let pipe = ["pipe-pane".as_ref(), "-O".as_ref(), "-t".as_ref(), target.as_ref(), log.as_os_str()];
         let piped = script([&pipe[..]]) + " ; " + &script([done]);
         let tagged: &[&str] = &["set-option", "-p", "-t", target, "@pool_id", &tag];
-        let begins = receipt::begins(target, self.token);
+        let begins = receipt::revoked(target, self.token);
         let begins = &begins.each_ref().map(String::as_str)[..];
         let log: &[&str] = &["if-shell", "-F", "-t", target, "#{pane_pipe}", &script([done]), &piped];
         let (facts, _tag) = FACTS.rsplit_once(' ').unwrap_or_default();
         let condition =
-            format!("#{{&&:#{{==:{facts},{meant}}},#{{||:{UNTAGGED},#{{==:#{{@pool_id}},{tag}}}}}}}");
+            format!("#{{&&:#{{==:{facts},{expected}}},#{{||:{UNTAGGED},#{{==:#{{@pool_id}},{tag}}}}}}}");
         let refusal = script([&["display-message", "-p", "-t", target, no.as_str()][..]]);
         let effect = script([tagged, begins, log]);
         let guarded: &[&str] = &["if-shell", "-F", "-t", target, &condition, &effect, &refusal];
         let shown = format!("#{{m:* {pane} *,#{{W:#{{P: #{{pane_id}}}}}} }}");
-        Line::default().then(["if-shell", "-F", "-t", session, &shown, &script([guarded]), &refusal])
+        CommandLine::default().then(["if-shell", "-F", "-t", session, &shown, &script([guarded]), &refusal])
     }
 
-    /// The first of the facts that is not as it must be: with none, it is not in that session. `None`
-    /// for what are no facts.
-    fn reason(&self, meant: &str, facts: &str) -> Option<Answer> {
-        let meant: Vec<&str> = meant.split(' ').collect();
+    /// Returns the first violated requirement; if all hold, the pane is not in that session. `None` for
+    /// malformed facts.
+    fn reason(&self, expected: &str, facts: &str) -> Option<Answer> {
+        let expected: Vec<&str> = expected.split(' ').collect();
         let facts: Vec<&str> = facts.splitn(5, ' ').collect();
         let &[_, _, _, dead, tag] = facts.as_slice() else { return None };
-        if facts.get(..2) != meant.get(..2) {
+        if facts.get(..2) != expected.get(..2) {
             Some(Answer::OtherServer)
-        } else if facts.get(..3) != meant.get(..3) {
+        } else if facts.get(..3) != expected.get(..3) {
             Some(Answer::Gone)
         } else if dead != "0" {
             Some(Answer::Dead)

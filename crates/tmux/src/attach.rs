@@ -1,16 +1,16 @@
-//! Command lines for a person's own terminal. They are for someone else to run: `poolctl` execs them.
+//! Command lines that attach a person's terminal. `poolctl` execs them.
 
 use std::ffi::OsString;
 
 use protocol::ids::TmuxSessionId;
 use protocol::text::OsBytes;
 
-use crate::command::Line;
+use crate::command::CommandLine;
 use crate::device::Device;
 
 impl Device {
-    /// Attaches the terminal that it runs in, outside of this server. Starts no server, and leaves
-    /// to tmux whether the terminal knows UTF-8.
+    /// Returns the command that attaches a terminal outside of this server. Starts no server, and lets tmux
+    /// find out whether the terminal supports UTF-8.
     #[must_use]
     pub fn attach_command(&self, session: TmuxSessionId, read_only: bool) -> Vec<OsBytes> {
         let target = session.to_string();
@@ -18,22 +18,22 @@ impl Device {
         if read_only {
             words.push("-r");
         }
-        self.client(&Line::default().then(words))
+        self.client(&CommandLine::default().then(words))
     }
 
-    /// Shows the session to the client that it runs in, inside of this server. `switch-client -r`
-    /// would make a client that only looks on writable again, so the flag is set instead, and first.
+    /// Returns the command that switches the calling client of this server to the session. `switch-client
+    /// -r` would make a read-only client writable again, so the flag is set first, by `refresh-client`.
     #[must_use]
     pub fn switch_command(&self, session: TmuxSessionId, read_only: bool) -> Vec<OsBytes> {
         let target = session.to_string();
-        let mut line = Line::default();
+        let mut line = CommandLine::default();
         if read_only {
             line = line.then(["refresh-client", "-f", "read-only"]);
         }
         self.client(&line.then(["switch-client", "-t", &target]))
     }
 
-    fn client(&self, line: &Line) -> Vec<OsBytes> {
+    fn client(&self, line: &CommandLine) -> Vec<OsBytes> {
         let program: [OsString; 4] =
             [self.binary.clone().into(), "-N".into(), "-S".into(), self.socket.clone().into()];
         program.into_iter().chain(line.words().iter().cloned()).map(OsBytes::from).collect()

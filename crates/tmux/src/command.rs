@@ -1,15 +1,17 @@
-//! Words for tmux: the one place that quotes. Free text never comes here, only ids, numbers,
-//! names that obey their rules, our own formats, and paths.
+//! Command lines for tmux, and the only place that quotes. Free text never gets here: only ids, numbers,
+//! validated names, formats of this crate, and paths.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-/// One command line of one client: commands that the server runs in one queue pass. An error ends
-/// the line; what follows it is not run.
-#[derive(Debug, Default)]
-pub(crate) struct Line(Vec<OsString>);
+use crate::error::TmuxError;
 
-impl Line {
+/// Command line of one call: commands that the server runs in one queue pass. An error ends the line, and
+/// the commands behind it are not run.
+#[derive(Debug, Default)]
+pub(crate) struct CommandLine(Vec<OsString>);
+
+impl CommandLine {
     /// Appends a command.
     pub(crate) fn then<W: AsRef<OsStr>>(mut self, words: impl IntoIterator<Item = W>) -> Self {
         if !self.0.is_empty() {
@@ -24,7 +26,7 @@ impl Line {
     }
 }
 
-/// A word of a command line as it is meant: tmux takes a `;` at the end of a word for a separator.
+/// Escapes a word of a command line: tmux takes a `;` at the end of a word for a separator.
 fn argument(word: &OsStr) -> OsString {
     match word.as_bytes().strip_suffix(b";") {
         Some(rest) => OsString::from_vec([rest, b"\\;"].concat()),
@@ -32,13 +34,13 @@ fn argument(word: &OsStr) -> OsString {
     }
 }
 
-/// Commands as one text, for the bodies of `if-shell` and for a connection.
+/// Joins commands into one text, for the bodies of `if-shell` and for a control connection.
 pub(crate) fn script<'a, W: AsRef<OsStr> + 'a>(commands: impl IntoIterator<Item = &'a [W]>) -> String {
     let quoted = |words: &[W]| words.iter().map(|word| quote(word.as_ref())).collect::<Vec<_>>().join(" ");
     commands.into_iter().map(quoted).collect::<Vec<_>>().join(" ; ")
 }
 
-/// One word inside a [`script`]. Bytes that are no text are written as octal numbers.
+/// Quotes one word inside a [`script`]. Bytes that are not UTF-8 become octal escapes.
 fn quote(word: &OsStr) -> String {
     let mut quoted = String::with_capacity(word.len() + 2);
     quoted.push('"');
@@ -60,8 +62,27 @@ fn quote(word: &OsStr) -> String {
     quoted
 }
 
-/// A shell command for `pipe-pane`, which gives it to `strftime`, then expands formats in it, then
-/// gives it to `sh`. The word after a `#` is kept apart from it, as `##[` and `##{` are not `#[`, `#{`.
+/// Limit of standard error, in bytes; tmux's messages are one line.
+pub(crate) const STDERR_CAP: usize = 64 << 10;
+
+/// Output of a command line that ran to its end.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) ok: bool,
+    pub(crate) stdout: Vec<u8>,
+    pub(crate) stderr: Vec<u8>,
+}
+
+impl Reply {
+    /// Returns the error that explains a missing end mark.
+    pub(crate) fn error(&self) -> TmuxError {
+        TmuxError::from_message(&String::from_utf8_lossy(&self.stderr))
+    }
+}
+
+/// Quotes a shell command for `pipe-pane`, which passes it through `strftime`, then expands formats, then
+/// runs `sh`. The character after a `#` is kept apart from it, because `##[` and `##{` are not read as `#[`
+/// and `#{`.
 pub(crate) fn shell_for_format(words: &[&OsStr]) -> OsString {
     let mut shell = Vec::new();
     for (i, word) in words.iter().enumerate() {
@@ -85,7 +106,7 @@ mod tests {
 
     #[test]
     fn a_separator_is_never_made_of_a_word() {
-        let line = Line::default().then(["a;", ";", "b\\;", "c"]).then(["d"]);
+        let line = CommandLine::default().then(["a;", ";", "b\\;", "c"]).then(["d"]);
         let words: Vec<_> = line.words().iter().map(|w| w.to_str().unwrap()).collect();
         assert_eq!(words, ["a\\;", "\\;", "b\\\\;", "c", ";", "d"]);
     }

@@ -1,4 +1,5 @@
-//! Creates a session: one command line, hence all of it or nothing that lives on unseen.
+//! Creation of a session in one command line: either all of it takes effect, or nothing is left that lives
+//! unseen.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -6,67 +7,67 @@ use std::path::PathBuf;
 use protocol::ids::{PaneId, Tag, TmuxSessionId, Token, WindowId};
 use protocol::text::Name;
 
-use crate::command::{Line, script};
+use crate::command::{CommandLine, script};
 use crate::device::Device;
 use crate::error::TmuxError;
 use crate::format;
 use crate::guard::{Nonce, PaneRef, ServerRef};
-use crate::log::{self, LogOptions};
+use crate::log_pipe::{self, LogOptions};
 use crate::receipt;
 
-/// Columns and rows.
+/// Size of a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Size {
-    /// Columns.
+    /// Width in columns.
     pub width: u16,
-    /// Rows.
+    /// Height in rows.
     pub height: u16,
 }
 
-/// A session to create. No word of a user is in it: what runs is in the job file.
+/// A session to create. Contains no user-supplied text: the program is in the job file.
 #[derive(Debug, Clone)]
 pub struct Create {
     /// Name of the tmux session and of its window.
     pub name: Name,
-    /// What the pane's option `@pool_id` will say.
+    /// Value of the pane's option `@pool_id`.
     pub tag: Tag,
-    /// Newer than all under which anything was typed before it.
+    /// Token later than all under which anything was typed before.
     pub token: Token,
-    /// Size of the window while nobody is attached.
+    /// Size of the window while no client is attached.
     pub size: Size,
-    /// Lines of history, set for the whole server because a pane takes it when it is made. `None`
-    /// leaves the server as it is, which is the rule on a user's own.
+    /// Lines of history, set for the whole server because a pane takes the value when it is created. `None`
+    /// leaves the server's option unchanged, as is the rule on a user's own server.
     pub history_limit: Option<u32>,
-    /// The `reaper` binary, absolute: it is the init of the pane, and writes the log.
+    /// Absolute path of the `reaper` binary, the init of the pane and its log writer.
     pub init: PathBuf,
-    /// The job file, absolute.
+    /// Absolute path of the job file.
     pub job: PathBuf,
-    /// Its log.
+    /// Log of the pane.
     pub log: LogOptions,
 }
 
-/// What was created.
+/// A created session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Created {
     /// The pane, with its server and its tag.
     pub pane: PaneRef,
-    /// Its tmux session.
+    /// The tmux session's id.
     pub session: TmuxSessionId,
-    /// Its window.
+    /// The window's id.
     pub window: WindowId,
-    /// The init's pid.
+    /// Pid of the pane's init.
     pub pid: u32,
 }
 
 const CREATED: &str = "#{session_id}\t#{window_id}\t#{pane_id}\t#{pane_pid}\t#{pid}\t#{start_time}";
 
 impl Device {
-    /// Creates the session, and starts the server where [`Device::start_server`] allows it.
+    /// Creates the session; also starts the server if [`Device::start_server`] allows it.
     ///
     /// # Errors
-    /// [`TmuxError::Duplicate`] where the name is taken. An error that is not
-    /// [in doubt](TmuxError::in_doubt) means that there is no such session; after one that is, look
-    /// for the tag in a complete listing.
+    /// [`TmuxError::Duplicate`] if the name is taken. After an error that is not [in
+    /// doubt](TmuxError::in_doubt) the session does not exist; after one that is, look for the tag in a
+    /// complete listing.
     pub async fn create(&self, create: &Create) -> Result<Created, TmuxError> {
         let nonce = Nonce::new();
         let reply = self.run(&create.line(nonce), None, self.start_server).await?;
@@ -74,7 +75,7 @@ impl Device {
             Some(created) => Ok(created),
             None if reply.stdout.is_empty() => Err(reply.error()),
             None => {
-                tracing::warn!(error = %reply.error(), "a session was created in part");
+                tracing::warn!(error = %reply.error(), "a session was created incompletely");
                 Err(TmuxError::Incomplete)
             }
         }
@@ -82,15 +83,14 @@ impl Device {
 }
 
 impl Create {
-    /// The tag comes first after the session, so that a failure further on leaves a pane that is
-    /// known. Options that are as they must be are left alone: setting one makes the server look at
-    /// all its windows.
-    fn line(&self, nonce: Nonce) -> Line {
+    /// The tag is set first, so that a later failure leaves an identifiable pane. Options that have their
+    /// value already are not set, because setting one makes the server visit all its windows.
+    fn line(&self, nonce: Nonce) -> CommandLine {
         let target = format!("={}:", self.name.as_str());
         let tag = self.tag.to_string();
-        let log = log::command(&self.init, &self.log, self.tag);
+        let log = log_pipe::command(&self.init, &self.log, self.tag);
         let end = format!("END {nonce}");
-        let mut line = Line::default();
+        let mut line = CommandLine::default();
         if let Some(limit) = self.history_limit.map(|limit| limit.to_string()) {
             let set: &[&str] = &["set-option", "-g", "history-limit", &limit];
             line =
@@ -98,13 +98,14 @@ impl Create {
         }
         line.then(self.new_session())
             .then(["set-option", "-p", "-t", &target, "@pool_id", &tag])
-            .then(receipt::begins(&target, self.token))
+            .then(receipt::revoked(&target, self.token))
             .then(["if-shell", "-F", "-t", &target, SCREEN_GOES, &keep_screen(&target)])
             .then(["pipe-pane", "-O", "-t", &target].map(OsString::from).into_iter().chain([log]))
             .then(["display-message", "-p", &end])
     }
 
-    /// Three words for tmux to run, so that it execs them without a shell.
+    /// Builds the `new-session` command. The program has three words, so that tmux execs it without a
+    /// shell.
     fn new_session(&self) -> Vec<OsString> {
         let name = self.name.as_str();
         let (width, height) = (self.size.width.to_string(), self.size.height.to_string());
@@ -115,11 +116,11 @@ impl Create {
         words
     }
 
-    /// The ids and the end mark; `None` where not both are there.
+    /// Parses the ids and the end mark; `None` unless both are there.
     fn read(&self, nonce: Nonce, text: &[u8]) -> Result<Option<Created>, TmuxError> {
         let Some(ids) = text.strip_suffix(format!("END {nonce}\n").as_bytes()) else { return Ok(None) };
-        let Some((line, b"")) = format::take_line(ids) else { return Err(format::bad(ids)) };
-        self.ids(line).map(Some).ok_or_else(|| format::bad(ids))
+        let Some((line, b"")) = format::take_line(ids) else { return Err(format::malformed(ids)) };
+        self.ids(line).map(Some).ok_or_else(|| format::malformed(ids))
     }
 
     fn ids(&self, line: &[u8]) -> Option<Created> {
@@ -135,11 +136,11 @@ impl Create {
     }
 }
 
-/// True where the screen of a dead pane would go, or be scrolled to write that it is dead.
+/// Format: true if the screen of a dead pane would vanish, or be scrolled for a message about its death.
 const SCREEN_GOES: &str = "#{!=:#{remain-on-exit} #{remain-on-exit-format},on }";
 
-/// A dead pane keeps its last screen: tmux (from 3.3, before that `-q` drops the option) would scroll
-/// it to write that the pane is dead.
+/// Builds the commands that keep the last screen of a dead pane: tmux (from 3.3; before that `-q` drops the
+/// option) would scroll it for a message about its death.
 fn keep_screen(target: &str) -> String {
     let stay: &[&str] = &["set-option", "-w", "-t", target, "remain-on-exit", "on"];
     script([stay, &["set-option", "-wq", "-t", target, "remain-on-exit-format", ""]])

@@ -1,46 +1,45 @@
-//! Which tmux server is meant, and how it is spoken to.
+//! The address of a tmux server, with the limits and the environment of calls to it.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::direct::Direct;
-
-/// How long one call of tmux may take. A healthy server with a thousand panes answers in 60 ms; a
-/// server that is silent for this long is stopped, or spins without file descriptors.
+/// Time limit of one call of tmux. A healthy server with a thousand panes answers in 60 ms; a server that
+/// is silent for this long is stopped, or spins without file descriptors.
 pub const DEADLINE: Duration = Duration::from_secs(5);
 
-/// The most that one call may write, in bytes: 50,000 lines of history take 4 MiB.
+/// Output limit of one call, in bytes: 50,000 lines of history take 4 MiB.
 pub const OUTPUT_CAP: usize = 8 << 20;
 
 /// One tmux server, addressed by its socket.
 #[derive(Debug, Clone)]
 pub struct Device {
-    /// The tmux binary.
+    /// Path of the tmux binary.
     pub binary: PathBuf,
-    /// The server's socket.
+    /// Path of the server's socket.
     pub socket: PathBuf,
-    /// The configuration that a new server reads; none at all where this is `None`.
+    /// Configuration file of a new server; `None` for no configuration at all.
     pub config: Option<PathBuf>,
-    /// Whether creating a session may start the server. Nothing else ever does.
+    /// True if creating a session may start the server. Nothing else ever starts it.
     pub start_server: bool,
-    /// Whether it is the pool's own server: only there the hidden session is made, and left out of
-    /// every listing.
+    /// True for the pool's own server: only there is the hidden session created, and left out of every
+    /// listing.
     pub own: bool,
-    /// How long one call may take.
+    /// Time limit of one call.
     pub deadline: Duration,
-    /// The most that one call may write, in bytes.
+    /// Output limit of one call, in bytes.
     pub output_cap: usize,
-    /// How its server takes commands.
+    /// Knowledge of whether the server takes commands without a client.
     pub direct: Direct,
-    /// Set in the environment of each client that cannot become a server, so that one that outlives its owner is known
-    /// for what it is.
+    /// Environment variables of each client that cannot become a server; they identify a client that
+    /// outlives its owner.
     pub mark: Vec<(&'static str, OsString)>,
 }
 
 impl Device {
-    /// A device with the usual limits, no configuration, and that never starts a server.
+    /// Returns a device with the default limits, without configuration, that never starts a server.
     #[must_use]
     pub fn new(binary: impl Into<PathBuf>, socket: impl Into<PathBuf>) -> Self {
         Self {
@@ -56,8 +55,8 @@ impl Device {
         }
     }
 
-    /// The words before the command: `-u`, because without it tmux replaces tabs and all that is
-    /// not ASCII in its output where the locale is not UTF-8; `-N` unless the server may be started.
+    /// Returns the words before the command: `-u`, because without it tmux replaces tabs and non-ASCII
+    /// characters in its output where the locale is not UTF-8; `-N` unless the server may be started.
     pub(crate) fn options(&self, may_start: bool) -> Vec<OsString> {
         let config = self.config.as_deref().unwrap_or(Path::new("/dev/null"));
         let mut words: Vec<OsString> = vec!["-u".into(), "-S".into(), self.socket.clone().into()];
@@ -69,9 +68,43 @@ impl Device {
     }
 }
 
-/// What tmux itself needs of the environment, and what a window needs that somebody splits off by hand. Nothing else
-/// reaches a server: what is in its environment can be read by everything that reaches its socket, for as long as it
-/// lives. The programs of sessions have theirs from elsewhere.
+/// Shared knowledge, among all clones of a device, of whether the server at the socket takes commands
+/// without a client.
+#[derive(Debug, Clone, Default)]
+pub struct Direct(Arc<Mutex<DirectSupport>>);
+
+#[derive(Debug, Clone, Copy, Default)]
+enum DirectSupport {
+    #[default]
+    Unknown,
+    /// Result of the self-test on the server with this pid.
+    Checked(i32, bool),
+    Never,
+}
+
+impl Direct {
+    /// Returns the setting that runs a client for each call, whatever the server supports.
+    #[must_use]
+    pub fn never() -> Self {
+        Self(Arc::new(Mutex::new(DirectSupport::Never)))
+    }
+
+    pub(crate) fn works_with(&self, server: i32) -> Option<bool> {
+        match *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            DirectSupport::Checked(known, works) if known == server => Some(works),
+            DirectSupport::Checked(..) | DirectSupport::Unknown => None,
+            DirectSupport::Never => Some(false),
+        }
+    }
+
+    pub(crate) fn learn(&self, server: i32, works: bool) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = DirectSupport::Checked(server, works);
+    }
+}
+
+/// Environment variables that tmux itself needs, or a window that a user splits off by hand. No others
+/// reach a server: everything that can connect to its socket can read its environment for as long as it
+/// lives. The programs of sessions get theirs from the job file.
 const PASSED: [&str; 26] = [
     "PATH",
     "HOME",
@@ -89,7 +122,7 @@ const PASSED: [&str; 26] = [
     "LOCPATH",
     "LD_LIBRARY_PATH",
     "DYLD_LIBRARY_PATH",
-    // What tmux takes over into a session from whoever creates it.
+    // Variables that tmux copies into a session from the client that creates it.
     "DISPLAY",
     "WAYLAND_DISPLAY",
     "XAUTHORITY",
@@ -98,12 +131,12 @@ const PASSED: [&str; 26] = [
     "SSH_AUTH_SOCK",
     "SSH_AGENT_PID",
     "SSH_CONNECTION",
-    // A tmux that is built for systemd asks its user manager for a scope.
+    // A tmux built with systemd support asks the user's service manager for a scope.
     "XDG_RUNTIME_DIR",
     "DBUS_SESSION_BUS_ADDRESS",
 ];
 
-/// Whether a variable may reach tmux.
+/// True if a variable may reach tmux.
 pub(crate) fn is_passed(variable: &OsStr) -> bool {
     let name = variable.as_bytes();
     PASSED.iter().any(|passed| passed.as_bytes() == name) || name.starts_with(b"LC_")

@@ -1,75 +1,39 @@
-//! One command line over a connection of our own, in tmux's socket protocol: all that a tmux client
-//! would do with it, without starting one. It ends with this process, whatever it dies of.
+//! Runs one command line over a connection in tmux's socket protocol, as a tmux client would, but without
+//! starting one. The connection ends with this process, however it dies.
 
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
-use crate::command::Line;
+use crate::command::{CommandLine, Reply, STDERR_CAP};
 use crate::device::{Device, is_passed};
 use crate::error::TmuxError;
 use crate::guard::Nonce;
 use crate::imsg::{self, Form, Frame, HEADER, MAX, kind};
-use crate::owner;
-use crate::run::{Reply, STDERR_CAP};
+use crate::trust;
 
-/// Without descriptors both forms of a header are the same bytes, on a machine that writes the lowest
-/// byte first. On any other a client is run.
+/// Without descriptors both header forms are the same bytes on a little-endian machine. On any other a
+/// client is run.
 const FORM: Option<Form> = if cfg!(target_endian = "little") { Some(Form::Narrow) } else { None };
 
-/// Whether the server that answers at the socket was found to take commands without a client. All
-/// clones of a device know it.
-#[derive(Debug, Clone, Default)]
-pub struct Direct(Arc<Mutex<Known>>);
-
-#[derive(Debug, Clone, Copy, Default)]
-enum Known {
-    #[default]
-    Nothing,
-    /// Of the server with this pid.
-    Of(i32, bool),
-    Never,
-}
-
-impl Direct {
-    /// A client is run for each call, whatever the server understands.
-    #[must_use]
-    pub fn never() -> Self {
-        Self(Arc::new(Mutex::new(Known::Never)))
-    }
-
-    fn works_with(&self, server: i32) -> Option<bool> {
-        match *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
-            Known::Of(known, works) if known == server => Some(works),
-            Known::Of(..) | Known::Nothing => None,
-            Known::Never => Some(false),
-        }
-    }
-
-    fn learn(&self, server: i32, works: bool) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Known::Of(server, works);
-    }
-}
-
-/// Runs the line. `None` where it certainly did not run, and a client may do better, or say why not.
+/// Runs the line. `None` if it certainly did not run, and a client may succeed or explain why not.
 ///
 /// # Errors
-/// [`TmuxError::ServerExited`], [`TmuxError::TooLong`], [`TmuxError::Output`]: it may have run.
+/// [`TmuxError::ServerExited`], [`TmuxError::TooLong`], [`TmuxError::Output`]: the line may have run.
 pub(crate) async fn run(
     device: &Device,
-    line: &Line,
+    line: &CommandLine,
     input: Option<&[u8]>,
 ) -> Option<Result<Reply, TmuxError>> {
     let request = request(line.words())?;
     loop {
-        let stream = match owner::connect(&device.socket).await {
+        let stream = match trust::connect(&device.socket).await {
             Ok(stream) => stream,
-            Err(error @ TmuxError::Foreign(_)) => return Some(Err(error)),
+            Err(error @ TmuxError::Untrusted(_)) => return Some(Err(error)),
             Err(_) => return None,
         };
         let server = stream.peer_cred().ok()?.pid()?;
@@ -80,9 +44,9 @@ pub(crate) async fn run(
             }
             Some(false) => return None,
             None => {
-                let works = proves_itself(stream, device.deadline / 2).await;
+                let works = self_test(stream, device.deadline / 2).await;
                 if !works {
-                    tracing::warn!(server, "this tmux takes commands from its own clients alone");
+                    tracing::warn!(server, "this tmux server takes commands from tmux clients only");
                 }
                 device.direct.learn(server, works);
             }
@@ -90,18 +54,18 @@ pub(crate) async fn run(
     }
 }
 
-/// Whether a command that does nothing is answered as it must be, in time.
-async fn proves_itself(stream: UnixStream, patience: Duration) -> bool {
-    let said = Nonce::new().to_string();
-    let line = Line::default().then(["display-message", "-p", &said]);
+/// True if a command without effect is answered correctly and in time.
+async fn self_test(stream: UnixStream, patience: Duration) -> bool {
+    let expected = Nonce::new().to_string();
+    let line = CommandLine::default().then(["display-message", "-p", &expected]);
     let Some(request) = request(line.words()) else { return false };
     let answered = async { Exchange::begin(stream, &request, MAX).await.ok()?.finish(b"").await.ok() };
     let reply = tokio::time::timeout(patience, answered).await.ok().flatten();
-    reply.is_some_and(|reply| reply.ok && reply.stdout == format!("{said}\n").as_bytes())
+    reply.is_some_and(|reply| reply.ok && reply.stdout == format!("{expected}\n").as_bytes())
 }
 
-/// What a client sends before it reads anything: who it is and its command, which is the last and is
-/// taken whole or not at all. `None` where it does not fit.
+/// Encodes everything that a client sends before it reads: its identification and its command, which comes
+/// last and is executed whole or not at all. `None` if it does not fit.
 fn request(command: &[OsString]) -> Option<Vec<u8>> {
     let directory = std::env::current_dir().unwrap_or_else(|_| "/".into());
     let ended = |text: &[u8]| [text, b"\0"].concat();
@@ -113,7 +77,7 @@ fn request(command: &[OsString]) -> Option<Vec<u8>> {
     add(kind::CWD, &ended(directory.as_os_str().as_bytes()))?;
     add(kind::CLIENT_PID, &std::process::id().to_ne_bytes())?;
     for (name, value) in std::env::vars_os().filter(|(name, _)| is_passed(name)) {
-        // One that is too long does not come from a client either.
+        // A variable that is too long does not come from a client either.
         add(kind::ENVIRON, &ended(&[name.as_bytes(), b"=", value.as_bytes()].concat()));
     }
     add(kind::DONE, b"")?;
@@ -125,12 +89,12 @@ fn encode(kind: u32, data: &[u8], into: &mut Vec<u8>) -> Option<()> {
     imsg::encode(FORM?, Frame { kind, carries: false, data }, into).ok()
 }
 
-/// A command under way.
+/// Command in progress.
 struct Exchange {
     stream: UnixStream,
-    /// What came and was not looked at yet.
+    /// Received bytes not yet decoded.
     buffer: Vec<u8>,
-    /// The streams that the server writes to, each with its descriptor: 1 or 2.
+    /// Streams that the server writes to, each with its descriptor: 1 or 2.
     streams: Vec<(i32, i32)>,
     stdout: Vec<u8>,
     stderr: Vec<u8>,
@@ -138,14 +102,14 @@ struct Exchange {
 }
 
 impl Exchange {
-    /// Sends the request. An error: the command did not get there.
+    /// Sends the request. An error means that the command did not arrive.
     async fn begin(mut stream: UnixStream, request: &[u8], cap: usize) -> io::Result<Self> {
         stream.write_all(request).await?;
         let (buffer, streams) = (Vec::with_capacity(4096), Vec::new());
         Ok(Self { stream, buffer, streams, stdout: Vec::new(), stderr: Vec::new(), cap })
     }
 
-    /// Serves the server's requests for input and output until it says that the command is over.
+    /// Serves the server's requests for input and output until the command ends.
     async fn finish(mut self, input: &[u8]) -> Result<Reply, TmuxError> {
         loop {
             while let Some((kind, data)) = self.next()? {
@@ -162,7 +126,7 @@ impl Exchange {
         }
     }
 
-    /// Takes a message out of what came.
+    /// Removes the next complete message from the buffer.
     fn next(&mut self) -> Result<Option<(u32, Vec<u8>)>, TmuxError> {
         let form = FORM.unwrap_or(Form::Wide);
         let Some((frame, length)) = imsg::decode(form, &self.buffer)? else { return Ok(None) };
@@ -195,7 +159,7 @@ impl Exchange {
         if into.len() > cap { Err(TmuxError::TooLong(cap)) } else { Ok(()) }
     }
 
-    /// All of the input, in parts; only its end makes it count.
+    /// Sends the whole input in parts; the server uses it only once its end has arrived.
     async fn feed(&mut self, stream: i32, input: &[u8]) -> Result<(), TmuxError> {
         let stream = stream.to_ne_bytes();
         for part in input.chunks(MAX - HEADER - stream.len()) {
@@ -211,7 +175,7 @@ impl Exchange {
     }
 }
 
-/// The `at`-th number at the start of a message.
+/// Reads the `at`-th 32-bit integer of a message.
 fn int(data: &[u8], at: usize) -> Option<i32> {
     let bytes = data.get(at * 4..at * 4 + 4)?;
     Some(i32::from_ne_bytes(bytes.try_into().ok()?))

@@ -1,4 +1,4 @@
-//! tmux as its callers see it, so that a test can put another one in its place.
+//! The interface of a tmux server to its callers, so that tests can replace it.
 
 use std::future::Future;
 use std::path::Path;
@@ -14,15 +14,15 @@ use crate::device::Device;
 use crate::error::TmuxError;
 use crate::guard::{Answer, PaneRef, ServerRef};
 use crate::keys::Key;
-use crate::log::LogOptions;
-use crate::observe::Listing;
+use crate::listing::Listing;
+use crate::log_pipe::LogOptions;
+use crate::pane_snapshot::PaneSnapshot;
 use crate::receipt::Receipt;
-use crate::terminal::Glance;
 
-/// A call under way. Dropping it ends the client, not always the effect.
+/// A call in progress. Dropping it ends the client, but not always the effect.
 pub type Call<'a, T> = Pin<Box<dyn Future<Output = Result<T, TmuxError>> + Send + 'a>>;
 
-/// One tmux server. Each method is the one of [`Device`] with its name.
+/// A tmux server. Each method corresponds to the method of [`Device`] with its name.
 pub trait Driver: Send + Sync {
     /// See [`Device::observe`].
     fn observe(&self) -> Call<'_, Listing>;
@@ -30,12 +30,12 @@ pub trait Driver: Send + Sync {
     fn create<'a>(&'a self, create: &'a Create) -> Call<'a, Created>;
     /// See [`Device::capture`].
     fn capture(&self, pane: PaneRef, lines: Lines, ansi: bool) -> Call<'_, (Answer, Vec<u8>)>;
-    /// See [`Device::glance`].
-    fn glance(&self, pane: PaneRef) -> Call<'_, Glance>;
+    /// See [`Device::snapshot`].
+    fn snapshot(&self, pane: PaneRef) -> Call<'_, PaneSnapshot>;
     /// See [`Device::paste`].
     fn paste<'a>(&'a self, pane: PaneRef, token: Token, text: &'a [u8]) -> Call<'a, Answer>;
-    /// See [`Device::call_off`].
-    fn call_off(&self, pane: PaneRef, token: Token) -> Call<'_, (Answer, Receipt)>;
+    /// See [`Device::revoke`].
+    fn revoke(&self, pane: PaneRef, token: Token) -> Call<'_, (Answer, Receipt)>;
     /// See [`Device::input`].
     fn input<'a>(&'a self, pane: PaneRef, bytes: &'a [u8]) -> Call<'a, Answer>;
     /// See [`Device::enter`].
@@ -92,16 +92,16 @@ impl Driver for Device {
         Box::pin(self.capture(pane, lines, ansi))
     }
 
-    fn glance(&self, pane: PaneRef) -> Call<'_, Glance> {
-        Box::pin(self.glance(pane))
+    fn snapshot(&self, pane: PaneRef) -> Call<'_, PaneSnapshot> {
+        Box::pin(self.snapshot(pane))
     }
 
     fn paste<'a>(&'a self, pane: PaneRef, token: Token, text: &'a [u8]) -> Call<'a, Answer> {
         Box::pin(self.paste(pane, token, text))
     }
 
-    fn call_off(&self, pane: PaneRef, token: Token) -> Call<'_, (Answer, Receipt)> {
-        Box::pin(self.call_off(pane, token))
+    fn revoke(&self, pane: PaneRef, token: Token) -> Call<'_, (Answer, Receipt)> {
+        Box::pin(self.revoke(pane, token))
     }
 
     fn input<'a>(&'a self, pane: PaneRef, bytes: &'a [u8]) -> Call<'a, Answer> {

@@ -1,12 +1,12 @@
-//! What can go wrong with tmux. The one place where tmux's own messages are read.
+//! Errors of tmux calls. The only place that interprets tmux's own messages.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Why a call of tmux gave no answer, or not the one asked for.
+/// Reason why a call of tmux gave no answer, or another one than requested.
 #[derive(Debug, thiserror::Error)]
 pub enum TmuxError {
-    /// The tmux binary is not there.
+    /// The tmux binary does not exist.
     #[error("tmux not found: {}", .0.display())]
     Missing(PathBuf),
     /// The client could not be started.
@@ -15,55 +15,55 @@ pub enum TmuxError {
     /// Nothing listens at the socket. Does not prove that an earlier server is dead.
     #[error("no tmux server at the socket")]
     NoServer,
-    /// The socket cannot be connected to.
+    /// Connecting to the socket failed.
     #[error("the tmux socket could not be opened: {0}")]
     Connect(#[source] std::io::Error),
-    /// The server is another user's, or others can put one in its place: nothing was sent to it.
+    /// The server belongs to another user, or others could replace it: nothing was sent to it.
     #[error("the tmux socket is not trusted: {0}")]
-    Foreign(String),
-    /// The connection to the server is over; the server may live on.
-    #[error("the connection to the tmux server is over")]
+    Untrusted(String),
+    /// The connection to the server has ended; the server may live on.
+    #[error("the connection to the tmux server has ended")]
     Closed,
-    /// The server went away during the call.
+    /// The server exited during the call.
     #[error("the tmux server exited during the call")]
     ServerExited,
-    /// No answer within the deadline; the client was killed and waited for.
+    /// No answer within the deadline; the client was killed and reaped.
     #[error("tmux did not answer within {0:?}")]
     TimedOut(Duration),
-    /// A session, window, pane or client is not there.
+    /// The session, window, pane or client does not exist.
     #[error("tmux: {0}")]
     NotFound(String),
-    /// A session with this name is there already.
+    /// A session with this name exists already.
     #[error("tmux: {0}")]
     Duplicate(String),
-    /// The client ended without the end mark.
+    /// The client ended without writing the end mark.
     #[error("tmux ended without a complete answer")]
     Incomplete,
-    /// More output than the cap allows, in bytes.
+    /// Output longer than the cap, in bytes.
     #[error("tmux wrote more than {0} bytes")]
     TooLong(usize),
-    /// Output that does not parse; the text says where.
-    #[error("tmux's output was not understood: {0}")]
+    /// Unparsable output; the text says where.
+    #[error("unexpected output of tmux: {0}")]
     Output(String),
-    /// Any other message of tmux, as it wrote it.
+    /// Any other message of tmux, verbatim.
     #[error("tmux: {0}")]
     Refused(String),
 }
 
 impl TmuxError {
-    /// Whether the command may have had its effect all the same. `false`: certainly nothing was done.
+    /// True if the command may have taken effect despite the error; otherwise certainly nothing was done.
     #[must_use]
     pub fn in_doubt(&self) -> bool {
         match self {
             Self::Missing(_) | Self::Spawn(_) | Self::NoServer | Self::Connect(_) => false,
-            Self::Foreign(_) => false,
+            Self::Untrusted(_) => false,
             Self::NotFound(_) | Self::Duplicate(_) | Self::Refused(_) => false,
             Self::ServerExited | Self::TimedOut(_) | Self::Incomplete | Self::Closed => true,
             Self::TooLong(_) | Self::Output(_) => true,
         }
     }
 
-    /// What tmux's standard error says; [`TmuxError::Incomplete`] where it says nothing.
+    /// Classifies tmux's standard error; [`TmuxError::Incomplete`] if it is empty.
     pub(crate) fn from_message(stderr: &str) -> Self {
         let message = stderr.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("");
         let starts = |prefixes: &[&str]| prefixes.iter().any(|p| message.starts_with(p));
@@ -85,7 +85,7 @@ impl TmuxError {
     }
 }
 
-/// Enough of a message for people to recognise it.
+/// Shortens a message to 200 characters, enough to recognise it.
 pub(crate) fn shorten(text: &str) -> String {
     text.chars().take(200).collect()
 }

@@ -1,4 +1,4 @@
-//! An in-memory tmux for tests, with failures on demand. It obeys the same guards as the real one.
+//! In-memory tmux for tests, with failures on demand. It enforces the same guards as the real one.
 
 mod driver;
 
@@ -15,28 +15,28 @@ use crate::create::{Create, Created, Size};
 use crate::device::DEADLINE;
 use crate::driver::Call;
 use crate::error::TmuxError;
-use crate::guard::{Answer, Needs, PaneRef, ServerRef};
+use crate::guard::{Answer, PaneRef, Precondition, ServerRef};
+use crate::pane_snapshot::PaneSnapshot;
 use crate::receipt::Receipt;
-use crate::terminal::Glance;
 
-/// How a call fails.
+/// Failure of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing happens and no answer comes: timed out, at once.
+    /// Nothing happens and no answer comes: immediate [`TmuxError::TimedOut`].
     Hang,
-    /// The effect happens, and no answer comes: timed out, at once.
+    /// The effect happens and no answer comes: immediate [`TmuxError::TimedOut`].
     LoseReply,
     /// Nothing listens at the socket; the server lives on.
     NoServer,
     /// The effect happens and the answer is cut off.
     CutReply,
-    /// tmux says no, with these words.
+    /// tmux refuses with this message.
     Refuse(String),
-    /// The effect happens, after so long.
+    /// The effect happens after this delay.
     Late(Duration),
 }
 
-/// The server. All its methods but the driver's are for the test: they never fail by a [`Fault`].
+/// The server. Methods outside of the driver are for the test, and never fail by a [`Fault`].
 #[derive(Debug)]
 pub struct Fake(Mutex<State>);
 
@@ -51,8 +51,8 @@ struct State {
     typed: BTreeMap<PaneId, Vec<u8>>,
     receipts: BTreeMap<PaneId, (Token, Receipt)>,
     clients: BTreeMap<TmuxSessionId, Vec<Client>>,
-    /// What the test says of a pane's screen.
-    shown: BTreeMap<PaneId, Glance>,
+    /// Screens set by the test.
+    shown: BTreeMap<PaneId, PaneSnapshot>,
     faults: VecDeque<Fault>,
     calls: Vec<&'static str>,
 }
@@ -69,37 +69,37 @@ impl Default for Fake {
 }
 
 impl Fake {
-    /// The next calls fail like this, one after the other.
+    /// Schedules failures for the next calls, in order.
     pub fn fail(&self, faults: impl IntoIterator<Item = Fault>) {
         self.state().faults.extend(faults);
     }
 
-    /// Names of all calls so far, failed ones too.
+    /// Returns the names of all calls so far, failed ones too.
     #[must_use]
     pub fn calls(&self) -> Vec<&'static str> {
         self.state().calls.clone()
     }
 
-    /// What was typed into a pane, Enter as a carriage return and keys by name in `<>`.
+    /// Returns everything typed into a pane, with Enter as a carriage return and keys by name in `<>`.
     #[must_use]
     pub fn typed(&self, pane: PaneId) -> Vec<u8> {
         self.state().typed.get(&pane).cloned().unwrap_or_default()
     }
 
-    /// Changes a pane: its program ends, a mode is entered, its tag is tampered with.
+    /// Changes a pane, e.g. ends its program, enters a mode or replaces its tag.
     pub fn change(&self, pane: PaneId, change: impl FnOnce(&mut TmuxPane)) {
         if let Some(pane) = self.state().panes.get_mut(&pane) {
             change(pane);
         }
     }
 
-    /// What a glance at the pane tells from now on, but for its size, its modes and whether it is dead, which are the
-    /// pane's ([`Fake::change`]). Where nothing is said, what was typed is on the screen and nobody is attached.
-    pub fn show(&self, pane: PaneId, shown: Glance) {
+    /// Sets the pane's snapshot, except for size, mode and death, which come from the pane
+    /// ([`Fake::change`]). By default the screen shows the typed text and no client is attached.
+    pub fn show(&self, pane: PaneId, shown: PaneSnapshot) {
         self.state().shown.insert(pane, shown);
     }
 
-    /// A session that someone else created.
+    /// Adds a session created outside of the pool.
     pub fn add_foreign(&self, name: &str) -> TmuxSessionId {
         self.state().add(name, None, Size { width: 80, height: 24 }).0
     }
@@ -111,12 +111,12 @@ impl Fake {
         state.count_clients();
     }
 
-    /// The server dies with all it has.
+    /// Kills the server with everything on it.
     pub fn kill_server(&self) {
         self.state().stop();
     }
 
-    /// A new server starts in place of any other, and gives out the same ids again.
+    /// Starts a new server in place of any other; it assigns the same ids again.
     pub fn restart_server(&self) {
         let mut state = self.state();
         state.stop();
@@ -127,14 +127,14 @@ impl Fake {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a call; the fault that is due.
+    /// Records a call, and returns the scheduled failure.
     fn begin(&self, name: &'static str) -> Option<Fault> {
         let mut state = self.state();
         state.calls.push(name);
         state.faults.pop_front()
     }
 
-    /// One call: the fault that is due, or the effect.
+    /// Runs one call: applies the scheduled failure, or the effect.
     fn call<'a, T: Send + 'a>(
         &'a self,
         name: &'static str,
@@ -205,16 +205,16 @@ impl State {
             return Err(TmuxError::Duplicate(format!("duplicate session: {name}")));
         }
         let (session, pane) = self.add(name, Some(create.tag), create.size);
-        self.receipts.insert(pane, (create.token, Receipt::CalledOff));
+        self.receipts.insert(pane, (create.token, Receipt::Revoked));
         let (window, pid) = (self.panes[&pane].window, self.panes[&pane].pid);
         Ok(Created { pane: PaneRef { server, pane, tag: create.tag }, session, window, pid })
     }
 
-    /// The guard, and behind it the effect.
+    /// Checks the guard, then applies the effect.
     fn guarded(
         &mut self,
         pane: PaneRef,
-        needs: Needs,
+        precondition: Precondition,
         effect: impl FnOnce(&mut Self) -> Result<(), TmuxError>,
     ) -> Result<Answer, TmuxError> {
         if self.up()? != pane.server {
@@ -224,33 +224,44 @@ impl State {
         if found.tag != Some(pane.tag) {
             return Ok(Answer::NotOurs);
         }
-        match needs {
-            Needs::Alive | Needs::Open | Needs::Typable | Needs::Untyped(_) | Needs::Unentered(_)
+        match precondition {
+            Precondition::Alive
+            | Precondition::Open
+            | Precondition::Typable
+            | Precondition::Untyped(_)
+            | Precondition::Unentered(_)
                 if found.dead =>
             {
                 Ok(Answer::Dead)
             }
-            Needs::Typable | Needs::Untyped(_) if found.in_mode => Ok(Answer::InMode),
-            Needs::Untyped(token)
+            Precondition::Typable | Precondition::Untyped(_) if found.in_mode => Ok(Answer::InMode),
+            Precondition::Untyped(token)
                 if self.receipts.get(&pane.pane).is_some_and(|(last, _)| *last >= token) =>
             {
                 Ok(Answer::Already)
             }
-            Needs::Unentered(token) if self.receipts.get(&pane.pane) != Some(&(token, Receipt::Typed)) => {
+            Precondition::Unentered(token)
+                if self.receipts.get(&pane.pane) != Some(&(token, Receipt::Typed)) =>
+            {
                 Ok(Answer::Already)
             }
-            Needs::Unattended if self.clients.get(&found.session).is_some_and(|c| !c.is_empty()) => {
+            Precondition::Unattended if self.clients.get(&found.session).is_some_and(|c| !c.is_empty()) => {
                 Ok(Answer::Attached)
             }
             _ => effect(self).map(|()| Answer::Done),
         }
     }
 
-    fn type_in(&mut self, pane: PaneRef, needs: Needs, text: &[u8]) -> Result<Answer, TmuxError> {
-        self.guarded(pane, needs, |state| {
-            let receipt = match needs {
-                Needs::Untyped(token) => Some((token, Receipt::Typed)),
-                Needs::Unentered(token) => Some((token, Receipt::Entered)),
+    fn type_in(
+        &mut self,
+        pane: PaneRef,
+        precondition: Precondition,
+        text: &[u8],
+    ) -> Result<Answer, TmuxError> {
+        self.guarded(pane, precondition, |state| {
+            let receipt = match precondition {
+                Precondition::Untyped(token) => Some((token, Receipt::Typed)),
+                Precondition::Unentered(token) => Some((token, Receipt::Entered)),
                 _ => None,
             };
             state.receipts.extend(receipt.map(|receipt| (pane.pane, receipt)));
@@ -259,34 +270,34 @@ impl State {
         })
     }
 
-    /// Of a pane that is there.
-    fn glance(&self, id: PaneId) -> Glance {
-        let mut glance = self.shown.get(&id).cloned().unwrap_or_else(|| Glance {
+    /// Returns the snapshot of an existing pane.
+    fn snapshot(&self, id: PaneId) -> PaneSnapshot {
+        let mut snapshot = self.shown.get(&id).cloned().unwrap_or_else(|| PaneSnapshot {
             screen: self.typed.get(&id).cloned().unwrap_or_default(),
             cursor_shown: true,
-            ..Glance::refused(Answer::Done)
+            ..PaneSnapshot::refused(Answer::Done)
         });
         if let Some(pane) = self.panes.get(&id) {
-            glance.size = Size { width: pane.width, height: pane.height };
-            (glance.in_mode, glance.dead) = (pane.in_mode, pane.dead);
+            snapshot.size = Size { width: pane.width, height: pane.height };
+            (snapshot.in_mode, snapshot.dead) = (pane.in_mode, pane.dead);
         }
-        glance
+        snapshot
     }
 
-    fn kill(&mut self, pane: PaneRef, needs: Needs) -> Result<Answer, TmuxError> {
-        self.guarded(pane, needs, |state| {
+    fn kill(&mut self, pane: PaneRef, precondition: Precondition) -> Result<Answer, TmuxError> {
+        self.guarded(pane, precondition, |state| {
             state.remove(pane.pane);
             Ok(())
         })
     }
 
-    /// What a pane tells of a token, after which nothing is typed under it.
-    fn call_off(&mut self, pane: PaneId, token: Token) -> Receipt {
+    /// Returns the state of a token, and revokes it if nothing was typed under it.
+    fn revoke(&mut self, pane: PaneId, token: Token) -> Receipt {
         match self.receipts.get(&pane).copied() {
             Some((last, receipt)) if last == token => receipt,
             Some((last, _)) if last < token => {
-                self.receipts.insert(pane, (token, Receipt::CalledOff));
-                Receipt::CalledOff
+                self.receipts.insert(pane, (token, Receipt::Revoked));
+                Receipt::Revoked
             }
             _ => Receipt::Unknown,
         }

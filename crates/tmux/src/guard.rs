@@ -1,17 +1,17 @@
-//! Effects on a pane that happen only if it is the pane that is meant: one server-side check of
-//! server identity, pane id, tag and state, in the same queue pass as the effect.
+//! Guarded effects on a pane: one server-side check of server identity, pane id, tag and state, in the same
+//! queue pass as the effect.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 
 use protocol::ids::{PaneId, ServerId, Tag, Token};
 
-use crate::command::{Line, script};
+use crate::command::{CommandLine, script};
 use crate::device::Device;
 use crate::error::{TmuxError, shorten};
 use crate::receipt;
 
-/// A run of a tmux server as tmux itself tells it: ids mean something only within it.
+/// Identity of a running tmux server as tmux reports it. Ids are valid only within it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServerRef {
     /// `#{pid}`.
@@ -26,68 +26,69 @@ impl From<ServerId> for ServerRef {
     }
 }
 
-/// The pane that is meant.
+/// Address of one pane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PaneRef {
-    /// The server that gave out the pane's id.
+    /// The server that assigned the pane's id.
     pub server: ServerRef,
-    /// The pane.
+    /// The pane's id.
     pub pane: PaneId,
-    /// What its option `@pool_id` must say.
+    /// Required value of its option `@pool_id`.
     pub tag: Tag,
 }
 
-/// What came of a guarded effect. Everything but [`Answer::Done`]: certainly nothing was done.
+/// Result of a guarded effect. With any but [`Answer::Done`], certainly nothing was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
-    /// Done.
+    /// The effect was carried out.
     Done,
-    /// This server has no such pane (any more).
+    /// This server has no such pane, or no longer.
     Gone,
     /// The pane has another tag, or none.
     NotOurs,
-    /// Another server answers at the socket; nothing is known of the one meant.
+    /// Another server answers at the socket; nothing is known of the expected one.
     OtherServer,
-    /// The pane's terminal was closed.
+    /// The pane's terminal is closed.
     Dead,
     /// The pane is in copy mode or another mode that would swallow keys.
     InMode,
-    /// The pane does not take input (`select-pane -d`).
+    /// The pane's input is disabled (`select-pane -d`).
     InputOff,
     /// A client is attached to the session that shows the pane.
     Attached,
-    /// The pane's [receipt](crate::receipt) is not of before this token.
+    /// The pane's [receipt](crate::receipt) is not older than this token.
     Already,
 }
 
-/// How much must be true of the pane besides that it is ours.
+/// Requirements on the pane beyond its identity and tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Needs {
-    /// Nothing.
+pub(crate) enum Precondition {
+    /// No further requirement.
     Ours,
     /// Its terminal is open.
     Alive,
     /// Its terminal is open and takes input.
     Open,
-    /// And no mode is in the way.
+    /// Its terminal is open, takes input, and is in no mode.
     Typable,
-    /// And nothing was typed or called off under this token or a later one.
+    /// As `Typable`, and nothing was typed or revoked under this token or a later one.
     Untyped(Token),
-    /// Its terminal is open and takes input, and what was typed last was typed under this token, without Enter.
+    /// Its terminal is open and takes input, and the last text was typed under this token, without Enter.
     Unentered(Token),
-    /// Nobody is attached to its session.
+    /// No client is attached to its session.
     Unattended,
 }
 
-/// What [`Answer`] is read from. The option comes last: whoever works in the pane can set it to anything.
+/// The facts that [`Answer`] is derived from. The option comes last: any program in the pane can set it to
+/// anything.
 const FACTS: &str = "#{pid} #{start_time} #{pane_id} #{pane_dead} #{pane_input_off} #{pane_in_mode} #{session_attached} #{@pool_id}";
 
-/// A mark in tmux's output that nothing in a pane can know beforehand.
+/// Random marker in tmux's output that nothing in a pane can predict.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Nonce(u64);
 
 impl Nonce {
-    /// The standard library seeds its hashes from the operating system.
+    /// Random, because the standard library seeds its hashes from the operating system.
     pub(crate) fn new() -> Self {
         Self(RandomState::new().hash_one(std::process::id()))
     }
@@ -99,40 +100,41 @@ impl fmt::Display for Nonce {
     }
 }
 
-/// What came of a guard, as its marks tell.
-pub(crate) enum Outcome<'a> {
-    /// It held; what the commands behind it wrote.
+/// Result of a guard, as its marks tell.
+pub(crate) enum GuardReply<'a> {
+    /// The guard held; the output of the commands behind it.
     Done(&'a [u8]),
-    /// It did not; the facts that it was about.
+    /// The guard failed; the facts that it compared.
     Refused(String),
 }
 
-/// `None` without either mark. Only the very last line can be the mark of success, and only the very
-/// first the mark of refusal.
-pub(crate) fn outcome(nonce: Nonce, stdout: &[u8]) -> Option<Outcome<'_>> {
+/// Parses the output of a guard; `None` without either mark. Only the very last line can be the mark of
+/// success, and only the very first the mark of refusal.
+pub(crate) fn guard_reply(nonce: Nonce, stdout: &[u8]) -> Option<GuardReply<'_>> {
     if let Some(body) = stdout.strip_suffix(format!("YES {nonce}\n").as_bytes()) {
-        return Some(Outcome::Done(body));
+        return Some(GuardReply::Done(body));
     }
     let rest = stdout.strip_prefix(format!("NO {nonce} ").as_bytes())?;
     let first = rest.split(|&b| b == b'\n').next().unwrap_or_default();
-    Some(Outcome::Refused(String::from_utf8_lossy(first).into_owned()))
+    Some(GuardReply::Refused(String::from_utf8_lossy(first).into_owned()))
 }
 
-/// An effect on a pane.
+/// Effect on a pane, with its preconditions.
 pub(crate) struct Guarded<'a> {
     pub(crate) pane: PaneRef,
-    pub(crate) needs: Needs,
-    /// The commands of the effect. The first that fails ends them.
+    pub(crate) precondition: Precondition,
+    /// Commands of the effect. The first failure ends them.
     pub(crate) commands: &'a [&'a [&'a str]],
 }
 
 impl Guarded<'_> {
-    /// Runs it and returns what its commands wrote, which is empty unless it was done.
+    /// Runs the effect, and returns the output of its commands, which is empty unless the answer is
+    /// [`Answer::Done`].
     pub(crate) async fn run(&self, device: &Device) -> Result<(Answer, Vec<u8>), TmuxError> {
         self.run_script(device, &script(self.commands.iter().copied())).await
     }
 
-    /// The same with the effect as a text, for words that are none.
+    /// As [`Guarded::run`], with the effect as a script, for words that are not UTF-8.
     pub(crate) async fn run_script(
         &self,
         device: &Device,
@@ -143,12 +145,13 @@ impl Guarded<'_> {
         let last: &[&str] = &["display-message", "-p", &done];
         let marked = script([last]);
         let effect = if effect.is_empty() { marked } else { format!("{effect} ; {marked}") };
-        let line = Line::default().then(self.words(&nonce, &effect, None));
+        let line = CommandLine::default().then(self.words(&nonce, &effect, None));
         let reply = device.run(&line, None, false).await?;
         self.answer(nonce, &reply.stdout).unwrap_or_else(|| Err(reply.error()))
     }
 
-    /// `if-shell` with `effect` where the guard holds, else `otherwise` and the reason.
+    /// Builds the `if-shell` that runs `effect` if the guard holds, else `otherwise` followed by the
+    /// reason.
     pub(crate) fn words(&self, nonce: &Nonce, effect: &str, otherwise: Option<&[&str]>) -> Vec<String> {
         let target = self.pane.pane.to_string();
         let why = format!("NO {nonce} {FACTS}");
@@ -158,20 +161,20 @@ impl Guarded<'_> {
         words.map(str::to_owned).to_vec()
     }
 
-    /// One comparison of a few facts in a row with what they must be. A missing pane has no id.
+    /// Builds one comparison of a row of facts with their required values. A missing pane has an empty id.
     fn condition(&self) -> String {
-        let (facts, state) = match self.needs {
-            Needs::Ours => ("", ""),
-            Needs::Alive => ("#{pane_dead} ", "0 "),
-            Needs::Open | Needs::Unentered(_) => ("#{pane_dead} #{pane_input_off} ", "0 0 "),
-            Needs::Unattended => ("#{session_attached} ", "0 "),
-            Needs::Typable | Needs::Untyped(_) => {
+        let (facts, state) = match self.precondition {
+            Precondition::Ours => ("", ""),
+            Precondition::Alive => ("#{pane_dead} ", "0 "),
+            Precondition::Open | Precondition::Unentered(_) => ("#{pane_dead} #{pane_input_off} ", "0 0 "),
+            Precondition::Unattended => ("#{session_attached} ", "0 "),
+            Precondition::Typable | Precondition::Untyped(_) => {
                 ("#{pane_dead} #{pane_input_off} #{pane_in_mode} ", "0 0 0 ")
             }
         };
-        let (receipt, valid) = match self.needs {
-            Needs::Untyped(token) => (format!("{} ", receipt::before(token)), "1 "),
-            Needs::Unentered(token) => (format!("{} ", receipt::without_enter(token)), "1 "),
+        let (receipt, valid) = match self.precondition {
+            Precondition::Untyped(token) => (format!("{} ", receipt::before(token)), "1 "),
+            Precondition::Unentered(token) => (format!("{} ", receipt::without_enter(token)), "1 "),
             _ => (String::new(), ""),
         };
         let PaneRef { server, pane, tag } = self.pane;
@@ -181,18 +184,18 @@ impl Guarded<'_> {
         )
     }
 
-    /// What the output says, or `None` without either mark.
+    /// Parses the output; `None` without either mark.
     pub(crate) fn answer(&self, nonce: Nonce, stdout: &[u8]) -> Option<Result<(Answer, Vec<u8>), TmuxError>> {
-        Some(match outcome(nonce, stdout)? {
-            Outcome::Done(body) => Ok((Answer::Done, body.to_vec())),
-            Outcome::Refused(facts) => match self.reason(&facts) {
+        Some(match guard_reply(nonce, stdout)? {
+            GuardReply::Done(body) => Ok((Answer::Done, body.to_vec())),
+            GuardReply::Refused(facts) => match self.reason(&facts) {
                 Some(answer) => Ok((answer, Vec::new())),
                 None => Err(TmuxError::Output(shorten(&facts))),
             },
         })
     }
 
-    /// The first of the facts that is not as it must be; `None` where they do not explain a refusal.
+    /// Returns the first violated requirement; `None` if the facts do not explain a refusal.
     fn reason(&self, facts: &str) -> Option<Answer> {
         let fields: Vec<&str> = facts.splitn(8, ' ').collect();
         let &[pid, started, pane, dead, input_off, mode, attached, tag] = fields.as_slice() else {
@@ -205,16 +208,18 @@ impl Guarded<'_> {
             Some(Answer::Gone)
         } else if tag != expected.tag.to_string() {
             Some(Answer::NotOurs)
-        } else if self.needs == Needs::Unattended {
+        } else if self.precondition == Precondition::Unattended {
             (attached != "0").then_some(Answer::Attached)
-        } else if self.needs != Needs::Ours && dead != "0" {
+        } else if self.precondition != Precondition::Ours && dead != "0" {
             Some(Answer::Dead)
-        } else if !matches!(self.needs, Needs::Ours | Needs::Alive) && input_off != "0" {
+        } else if !matches!(self.precondition, Precondition::Ours | Precondition::Alive) && input_off != "0" {
             Some(Answer::InputOff)
-        } else if matches!(self.needs, Needs::Typable | Needs::Untyped(_)) && mode != "0" {
+        } else if matches!(self.precondition, Precondition::Typable | Precondition::Untyped(_)) && mode != "0"
+        {
             Some(Answer::InMode)
         } else {
-            matches!(self.needs, Needs::Untyped(_) | Needs::Unentered(_)).then_some(Answer::Already)
+            matches!(self.precondition, Precondition::Untyped(_) | Precondition::Unentered(_))
+                .then_some(Answer::Already)
         }
     }
 }
@@ -223,39 +228,43 @@ impl Guarded<'_> {
 mod tests {
     use super::*;
 
-    fn guarded(needs: Needs) -> Guarded<'static> {
+    fn guarded(precondition: Precondition) -> Guarded<'static> {
         let server = ServerRef { pid: 10, started_at: 99 };
-        Guarded { pane: PaneRef { server, pane: PaneId(7), tag: Tag([0xab; 16]) }, needs, commands: &[] }
+        Guarded {
+            pane: PaneRef { server, pane: PaneId(7), tag: Tag([0xab; 16]) },
+            precondition,
+            commands: &[],
+        }
     }
 
-    fn read(needs: Needs, facts: &str) -> Option<Answer> {
-        guarded(needs).reason(facts)
+    fn read(precondition: Precondition, facts: &str) -> Option<Answer> {
+        guarded(precondition).reason(facts)
     }
 
     #[test]
     fn each_reason_is_named() {
         let tag = "ab".repeat(16);
         let line = |start: &str| format!("{start} {tag}");
-        assert_eq!(read(Needs::Ours, &line("11 99 %7 0 0 0 0")), Some(Answer::OtherServer));
-        assert_eq!(read(Needs::Ours, &line("10 98 %7 0 0 0 0")), Some(Answer::OtherServer));
-        assert_eq!(read(Needs::Ours, "10 99      "), Some(Answer::Gone));
-        assert_eq!(read(Needs::Ours, "10 99 %7 0 0 0 0 x y z"), Some(Answer::NotOurs));
-        assert_eq!(read(Needs::Open, &line("10 99 %7 1 0 0 0")), Some(Answer::Dead));
-        assert_eq!(read(Needs::Open, &line("10 99 %7 0 1 0 0")), Some(Answer::InputOff));
-        assert_eq!(read(Needs::Typable, &line("10 99 %7 0 0 2 0")), Some(Answer::InMode));
-        assert_eq!(read(Needs::Open, &line("10 99 %7 0 0 2 0")), None);
-        assert_eq!(read(Needs::Unattended, &line("10 99 %7 0 0 0 1")), Some(Answer::Attached));
-        assert_eq!(read(Needs::Unattended, &line("10 99 %7 1 1 1 0")), None);
+        assert_eq!(read(Precondition::Ours, &line("11 99 %7 0 0 0 0")), Some(Answer::OtherServer));
+        assert_eq!(read(Precondition::Ours, &line("10 98 %7 0 0 0 0")), Some(Answer::OtherServer));
+        assert_eq!(read(Precondition::Ours, "10 99      "), Some(Answer::Gone));
+        assert_eq!(read(Precondition::Ours, "10 99 %7 0 0 0 0 x y z"), Some(Answer::NotOurs));
+        assert_eq!(read(Precondition::Open, &line("10 99 %7 1 0 0 0")), Some(Answer::Dead));
+        assert_eq!(read(Precondition::Open, &line("10 99 %7 0 1 0 0")), Some(Answer::InputOff));
+        assert_eq!(read(Precondition::Typable, &line("10 99 %7 0 0 2 0")), Some(Answer::InMode));
+        assert_eq!(read(Precondition::Open, &line("10 99 %7 0 0 2 0")), None);
+        assert_eq!(read(Precondition::Unattended, &line("10 99 %7 0 0 0 1")), Some(Answer::Attached));
+        assert_eq!(read(Precondition::Unattended, &line("10 99 %7 1 1 1 0")), None);
         let token = Token::default();
-        assert_eq!(read(Needs::Untyped(token), &line("10 99 %7 0 0 1 0")), Some(Answer::InMode));
-        assert_eq!(read(Needs::Untyped(token), &line("10 99 %7 0 0 0 1")), Some(Answer::Already));
-        assert_eq!(read(Needs::Unentered(token), &line("10 99 %7 0 0 1 1")), Some(Answer::Already));
-        assert_eq!(read(Needs::Ours, "nonsense"), None);
+        assert_eq!(read(Precondition::Untyped(token), &line("10 99 %7 0 0 1 0")), Some(Answer::InMode));
+        assert_eq!(read(Precondition::Untyped(token), &line("10 99 %7 0 0 0 1")), Some(Answer::Already));
+        assert_eq!(read(Precondition::Unentered(token), &line("10 99 %7 0 0 1 1")), Some(Answer::Already));
+        assert_eq!(read(Precondition::Ours, "nonsense"), None);
     }
 
     #[test]
     fn marks_count_only_in_their_place() {
-        let (guarded, nonce) = (guarded(Needs::Ours), Nonce(5));
+        let (guarded, nonce) = (guarded(Precondition::Ours), Nonce(5));
         let read = |text: &str| guarded.answer(nonce, text.as_bytes());
         let yes = format!("YES {nonce}");
         assert!(read(&format!("{yes}\nmore\n")).is_none());

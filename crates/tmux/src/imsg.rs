@@ -1,5 +1,5 @@
-//! The frames of tmux's socket protocol, version 8. The header has two forms, and both ends must use
-//! the same one; which one a server speaks is not said anywhere.
+//! Frames of tmux's socket protocol, version 8. The header has two forms, and both ends must use the same
+//! one; the protocol does not tell which one a server speaks.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -12,16 +12,16 @@ const VERSION: u32 = 8;
 /// `MAX_IMSGSIZE` (imsg.h): header and data of one frame, in bytes.
 pub(crate) const MAX: usize = 16_384;
 
-/// Bytes of a header, of either form.
+/// Size of a header of either form, in bytes.
 pub(crate) const HEADER: usize = 16;
 
-/// Says in a [`Form::Wide`] header that a descriptor comes along (`IMSG_FD_MARK`).
+/// Flag of a [`Form::Wide`] header: a descriptor accompanies the frame (`IMSG_FD_MARK`).
 const WIDE_FD: u32 = 1 << 31;
 
-/// Says the same in a [`Form::Narrow`] one (`IMSGF_HASFD`).
+/// The same flag in a [`Form::Narrow`] header (`IMSGF_HASFD`).
 const NARROW_FD: u16 = 1;
 
-/// Kinds of messages (tmux-protocol.h).
+/// Kinds of frames (tmux-protocol.h).
 pub(crate) mod kind {
     pub(crate) const VERSION: u32 = 12;
     pub(crate) const TERM: u32 = 101;
@@ -35,7 +35,7 @@ pub(crate) mod kind {
     pub(crate) const LONG_FLAGS: u32 = 111;
     pub(crate) const COMMAND: u32 = 200;
     pub(crate) const EXIT: u32 = 203;
-    /// Detach, exit and shutdown, in the ways there are of saying so.
+    /// The frames that end a client: detach, exit and shutdown in their variants.
     pub(crate) const ENDS: [u32; 5] = [201, 202, EXIT, 204, 210];
     pub(crate) const READ_OPEN: u32 = 300;
     pub(crate) const READ: u32 = 301;
@@ -45,32 +45,32 @@ pub(crate) mod kind {
     pub(crate) const WRITE_READY: u32 = 305;
 }
 
-/// `CLIENT_UTF8` (tmux.h): what is printed is not made ASCII.
+/// `CLIENT_UTF8` (tmux.h): output is not reduced to ASCII.
 pub(crate) const UTF8: u64 = 0x1_0000;
 
-/// How the length and the descriptor are written in a header.
+/// Encoding of the length and of the descriptor flag in a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// Up to tmux 3.5a: a length of 16 bits, and flags.
+    /// Up to tmux 3.5a: a 16-bit length and a 16-bit field of flags.
     Narrow,
-    /// From tmux 3.6 on: a length of 32 bits whose highest is the flag.
+    /// From tmux 3.6 on: a 32-bit length whose highest bit is the flag.
     Wide,
 }
 
-/// One message.
+/// One frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Frame<'a> {
-    /// What it is: a number of tmux-protocol.h.
+    /// Kind: a number of tmux-protocol.h.
     pub(crate) kind: u32,
-    /// Whether a descriptor comes along.
+    /// True if a descriptor accompanies the frame.
     pub(crate) carries: bool,
     pub(crate) data: &'a [u8],
 }
 
-/// Appends a frame.
+/// Appends an encoded frame to `into`.
 ///
 /// # Errors
-/// [`TmuxError::TooLong`] for more data than a frame can hold.
+/// [`TmuxError::TooLong`] for more data than fits into a frame.
 pub(crate) fn encode(form: Form, frame: Frame<'_>, into: &mut Vec<u8>) -> Result<(), TmuxError> {
     let length = HEADER + frame.data.len();
     let narrow = u16::try_from(length).ok().filter(|_| length <= MAX).ok_or(TmuxError::TooLong(MAX))?;
@@ -91,7 +91,7 @@ pub(crate) fn encode(form: Form, frame: Frame<'_>, into: &mut Vec<u8>) -> Result
     Ok(())
 }
 
-/// The data of [`kind::COMMAND`]: how many words, and each with a zero at its end.
+/// Encodes the data of [`kind::COMMAND`]: the number of words, then each word with a terminating zero.
 pub(crate) fn words(command: &[OsString]) -> Vec<u8> {
     let count = i32::try_from(command.len()).unwrap_or(i32::MAX);
     let mut data = count.to_ne_bytes().to_vec();
@@ -102,10 +102,10 @@ pub(crate) fn words(command: &[OsString]) -> Vec<u8> {
     data
 }
 
-/// The frame at the start, and its length in bytes; `None` where it is not there in full.
+/// Decodes the first frame, and returns it with its length in bytes; `None` if it is incomplete.
 ///
 /// # Errors
-/// [`TmuxError::Output`] for a length that no frame can have.
+/// [`TmuxError::Output`] for an impossible length.
 pub(crate) fn decode(form: Form, bytes: &[u8]) -> Result<Option<(Frame<'_>, usize)>, TmuxError> {
     let Some((header, _)) = bytes.split_first_chunk::<HEADER>() else { return Ok(None) };
     let [k0, k1, k2, k3, a, b, c, d, ..] = *header;

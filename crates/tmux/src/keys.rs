@@ -1,17 +1,16 @@
-//! Names of keys. tmux types a word that it does not know as a key letter by letter, so only known
-//! ones are let through.
+//! Names of keys. tmux types an unknown word letter by letter, so only known names pass.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Named keys, as tmux writes them.
+/// Names of keys in tmux's spelling.
 const NAMED: [&str; 40] = [
     "Enter", "Escape", "Tab", "BTab", "Space", "BSpace", "Up", "Down", "Left", "Right", "Home", "End",
     "NPage", "PPage", "IC", "DC", "F1", "F2", "F3", "F4", "F5", "F6", "F7", "F8", "F9", "F10", "F11", "F12",
     "KP0", "KP1", "KP2", "KP3", "KP4", "KP5", "KP6", "KP7", "KP8", "KP9", "KPEnter", "KP.",
 ];
 
-/// Other names that people and tmux know.
+/// Other common names of the same keys.
 const OTHERWISE: [(&str, &str); 8] = [
     ("PageDown", "NPage"),
     ("PgDn", "NPage"),
@@ -23,7 +22,7 @@ const OTHERWISE: [(&str, &str); 8] = [
     ("Esc", "Escape"),
 ];
 
-/// The word is not the name of a key.
+/// Error: the word is not the name of a key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not a key: {0:?} (a key is a character, or a name like Enter, Up, F5, with C-, M- or S- before it)")]
 pub struct UnknownKey(pub String);
@@ -33,7 +32,7 @@ pub struct UnknownKey(pub String);
 pub struct Key(String);
 
 impl Key {
-    /// Its name as tmux knows it.
+    /// Name of the key in tmux's spelling.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -52,7 +51,7 @@ impl FromStr for Key {
         let unknown = || UnknownKey(text.chars().take(40).collect());
         let (modifiers, base) = split(text);
         let base = canonical(base).ok_or_else(unknown)?;
-        // tmux has control characters for these only; with other characters it would type the word.
+        // tmux has control characters for these only; of any other character it would type the word.
         let control = modifiers.contains(&'C');
         let has_control = |b: u8| b.is_ascii_alphabetic() || b"@[\\]^_? ".contains(&b);
         if control && base.len() == 1 && !base.bytes().all(has_control) {
@@ -66,7 +65,7 @@ impl FromStr for Key {
     }
 }
 
-/// The modifiers, each at most once, and what they modify.
+/// Splits off the modifiers, each at most once.
 fn split(text: &str) -> (Vec<char>, &str) {
     let mut modifiers = Vec::new();
     let mut rest = text;
@@ -89,7 +88,7 @@ fn canonical(base: &str) -> Option<&str> {
     other.or_else(|| NAMED.into_iter().find(|name| name.eq_ignore_ascii_case(base)))
 }
 
-/// All the words as keys.
+/// Parses all words as keys.
 ///
 /// # Errors
 /// The first word that is not a key.

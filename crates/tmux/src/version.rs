@@ -1,27 +1,27 @@
-//! Which tmux this is.
+//! Versions of tmux.
 
 use std::cmp::Ordering;
 
-use crate::command::Line;
+use crate::command::CommandLine;
 use crate::device::Device;
 use crate::error::{TmuxError, shorten};
 
-/// The oldest tmux that has everything used here: `-N`, `new-session` with several words, client flags.
+/// Oldest supported tmux: has `-N`, `new-session` with several words, and client flags.
 pub const OLDEST: Version = Version { major: 3, minor: 2, next: false };
 
-/// A condition that is true in servers (3.7 and later) whose `paste-buffer` alters control bytes
-/// unless told `-S`; earlier ones do not know the flag. Asked of the server that pastes, since it may
-/// be older than the binary.
+/// Format that is true in servers (3.7 and later) whose `paste-buffer` alters control bytes unless given
+/// `-S`; earlier ones reject the flag. Evaluated by the server that pastes, since it may be older than the
+/// binary.
 pub(crate) const PASTE_ALTERS: &str = "#{m/r:^(next-)?(3\\.([7-9]|[1-9][0-9])|[4-9]\\.),#{version}}";
 
-/// A version of tmux, without its patch letter.
+/// Version of tmux, without its patch letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Version {
-    /// The `3` of 3.3a.
+    /// Major version: the `3` of 3.3a.
     pub major: u16,
-    /// The second 3 of 3.3a.
+    /// Minor version: the second 3 of 3.3a.
     pub minor: u16,
-    /// Whether it is a development state that will become this version.
+    /// True for a development build (`next-3.8`) of this version.
     pub next: bool,
 }
 
@@ -38,8 +38,8 @@ impl PartialOrd for Version {
 }
 
 impl Version {
-    /// Reads `tmux 3.3a`, `tmux next-3.8`, `tmux master`. OpenBSD's own numbers (`openbsd-7.6`) say
-    /// nothing of tmux's: `None`, as for anything else.
+    /// Parses `tmux 3.3a`, `tmux next-3.8`, `tmux master`. OpenBSD's own numbers (`openbsd-7.6`) do not
+    /// tell tmux's version and give `None`, as does anything else.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
@@ -65,13 +65,13 @@ impl Version {
 }
 
 impl Device {
-    /// The version of the binary; a running server may have been started by an older one. Does not
-    /// change while the binary stays, so ask once.
+    /// Returns the version of the binary; a running server may be older. The result stays valid while the
+    /// binary is unchanged, so one call is enough.
     ///
     /// # Errors
-    /// As any call; [`TmuxError::Output`] where the answer is not a version that is known.
+    /// As any call; [`TmuxError::Output`] if the answer is not a known form of version.
     pub async fn version(&self) -> Result<Version, TmuxError> {
-        let reply = self.run(&Line::default().then(["-V"]), None, false).await?;
+        let reply = self.run(&CommandLine::default().then(["-V"]), None, false).await?;
         let text = String::from_utf8_lossy(&reply.stdout);
         if !reply.ok {
             return Err(reply.error());

@@ -1,4 +1,4 @@
-//! The parsers of listings: what they accept means exactly what it says, and nothing makes them panic.
+//! Parsers of listings: they accept only canonical input, and never panic.
 
 use proptest::prelude::*;
 use protocol::ids::{PaneId, Tag, TmuxSessionId, WindowId};
@@ -45,7 +45,7 @@ prop_compose! {
     }
 }
 
-/// Lines that look like listings, with something wrong or not.
+/// Generates lines that look like a listing, valid or slightly wrong.
 fn nearly_pane() -> impl Strategy<Value = String> {
     let field = prop_oneof![
         "[0-9]{0,3}",

@@ -1,29 +1,29 @@
-//! Why nobody can be told.
+//! Errors of reporting.
 
 use protocol::{ConnectError, ErrorCode, Refusal, TransportError};
 
-/// How a connection ended.
+/// Reason for the end of a connection.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// There was none.
+    /// Connecting failed.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// It was lost, or nothing came in time.
+    /// The connection was lost, or timed out.
     #[error(transparent)]
     Lost(#[from] TransportError),
-    /// The output cannot be written.
+    /// The output could not be written.
     #[error("cannot print: {0}")]
     Print(#[source] std::io::Error),
-    /// Nothing can be watched.
+    /// Watching could not be started.
     #[error("cannot watch: {0}")]
     Start(#[source] std::io::Error),
-    /// `poold` wants no observations from here.
+    /// `poold` refused an observation or this watcher.
     #[error("poold refuses this watcher: {0}")]
     Refused(Refusal),
 }
 
 impl Error {
-    /// Whether trying again is of no use: this program has to be upgraded, or belongs elsewhere.
+    /// True if a retry is useless: this program has to be upgraded, or belongs to another pool.
     pub(crate) fn is_final(&self) -> bool {
         match self {
             Self::Connect(ConnectError::Version { .. }) => true,
@@ -34,7 +34,7 @@ impl Error {
         }
     }
 
-    /// Whether another watcher serves this pool.
+    /// True if another watcher serves this pool.
     pub(crate) fn is_second(&self) -> bool {
         match self {
             Self::Connect(ConnectError::Refused(refusal)) | Self::Refused(refusal) => {

@@ -1,29 +1,30 @@
-//! The shell of `tmux-watch`: looks at tmux and at the processes in it, and tells `poold` what
-//! changed, at once. It decides nothing and changes no session; the one process it may signal is the
-//! verified tmux server, to make it notice what it missed.
+//! The shell of `tmux-watch`: observes tmux and the processes in it, and reports every change to `poold` at
+//! once. It decides nothing and changes no session; the only process that it may signal is the verified
+//! tmux server, as a workaround for missed events.
 //!
-//! In the order in which a change travels: `wire` is the connection to tmux (`ladder` says by which
-//! means), whose notices the `model` turns into questions (`dirty`) and whose answers into what is known, with the
-//! processes that `settle` stamps and `procs` holds; `source` drives them, and looks at the `server`
-//! and after it (`cure`). `stream` tells what is new, cut to the size of frames, over the
-//! `link` to `poold` or in `print`.
+//! The modules, in the order in which a change travels. `connection` reaches tmux, by the `transport`
+//! chosen with the intervals of `timing`. The `model` turns notifications into reads (`read_queue`) and
+//! answers into the known state, with processes identified by `stamp` and followed by `process_watch`; it
+//! collects what changed in a `change_set`. `source` drives these, diagnoses a silent server
+//! (`server_probe`) and makes up for what a server missed (`workarounds`). `stream` reports the changes and
+//! answers `snapshot_requests`, in pieces of the size of a frame, over the `link` to `poold` or by `print`.
 
-mod cure;
-mod dirty;
+mod change_set;
+mod connection;
 mod error;
-mod ladder;
 mod link;
 mod model;
-mod pace;
 mod print;
-mod procs;
-mod server;
-mod settle;
+mod process_watch;
+mod read_queue;
+mod server_probe;
+mod snapshot_requests;
 mod source;
+mod stamp;
 mod stream;
-mod touched;
-mod wanted;
-mod wire;
+mod timing;
+mod transport;
+mod workarounds;
 
 #[cfg(test)]
 mod testing;
@@ -36,38 +37,38 @@ use std::time::{Duration, Instant};
 
 use error::Error;
 use link::Link;
-use pace::{Backoff, SETTLED};
 use protocol::Role;
-use protocol::tmux::Means;
+use protocol::tmux::TmuxTransport;
 use source::{Plan, Source};
 use stream::Stream;
+use timing::{Backoff, STABLE};
 use tmux::Device;
 
 pub use print::print;
 
-/// The shortest heartbeat that is kept, in milliseconds: below it looking would be all that is done.
+/// Lower limit of the heartbeat, in milliseconds: below it the watcher would do nothing but observe.
 const SHORTEST_BEAT_MS: u64 = 20;
 
-/// Whom to tell.
+/// Parameters of a watcher.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Where `poold` listens.
+    /// Path of `poold`'s socket.
     pub socket: PathBuf,
-    /// The pool that is meant; empty for whichever listens there.
+    /// Expected pool; empty for any.
     pub pool: String,
-    /// This program's name and version, for people.
+    /// This program's name and version, shown to people.
     pub build: String,
-    /// Whether to take the place of a watcher that is there, once.
+    /// True to replace a connected watcher, once.
     pub take_over: bool,
-    /// How to learn of changes, whatever `poold` says.
-    pub means: Option<Means>,
+    /// Transport to use instead of the one that `poold` configures.
+    pub transport: Option<TmuxTransport>,
 }
 
-/// Watches for `poold` until `shutdown`. Without a `poold` it tries again for ever, and starts
-/// over with a whole snapshot when there is one.
+/// Watches for `poold` until `shutdown`. Without a `poold` it retries for ever; each connection begins with
+/// a whole snapshot.
 ///
 /// # Errors
-/// Only that this program and `poold` do not fit together: another version, or another pool.
+/// Only if this program and `poold` are incompatible: another version, or another pool.
 pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> anyhow::Result<()> {
     tokio::select! {
         () = shutdown => Ok(()),
@@ -79,40 +80,41 @@ async fn watch(options: &Options) -> Result<Infallible, Error> {
     let mut source = None;
     let mut backoff = Backoff::default();
     let mut role = if options.take_over { Role::NextWatcher } else { Role::Watcher };
-    let mut known = false;
+    let mut warned = false;
     loop {
         let start = Instant::now();
         let Err(error) = serve(options, &mut source, &mut role).await;
         if error.is_final() {
             return Err(error);
         }
-        if start.elapsed() > SETTLED {
-            (backoff, known) = (Backoff::default(), false);
+        if start.elapsed() > STABLE {
+            (backoff, warned) = (Backoff::default(), false);
         }
         let pause = backoff.after(&error);
-        if known {
-            tracing::debug!(%error, ?pause, "still without poold");
+        if warned {
+            tracing::debug!(%error, ?pause, "poold still unavailable");
         } else {
-            tracing::warn!(%error, "without poold; trying again until there is one");
+            tracing::warn!(%error, "poold unavailable; retrying");
         }
-        known = true;
-        meanwhile(&mut source, tokio::time::sleep(pause)).await;
+        warned = true;
+        while_watching(&mut source, tokio::time::sleep(pause)).await;
     }
 }
 
-/// One connection, until it is lost. What is known of tmux outlives it.
+/// Serves one connection until it is lost. The `source` outlives it.
 async fn serve(options: &Options, source: &mut Option<Source>, role: &mut Role) -> Result<Infallible, Error> {
-    let (link, setup) = meanwhile(source, Link::open(options, *role)).await?;
+    let (link, setup) = while_watching(source, Link::open(options, *role)).await?;
     *role = Role::Watcher;
-    let mark = process::identity::me().map(|me| process::census::client_mark(me, &options.socket));
+    let mark =
+        process::identity::me().map(|me| process::tree::marker_scan::client_marker(me, &options.socket));
     let device = Device {
         own: setup.own,
         mark: mark.unwrap_or_default(),
         ..Device::new(setup.binary.as_path(), setup.socket.as_path())
     };
     tracing::info!(tmux = %device.socket.display(), own = device.own, "watching");
-    let plan = plan(options.means.or(setup.means), setup.sweep_ms, setup.heartbeat_ms);
-    let kept = source.take().filter(|source| source.is(&device, &plan));
+    let plan = plan(options.transport.or(setup.means), setup.sweep_ms, setup.heartbeat_ms);
+    let kept = source.take().filter(|source| source.matches(&device, &plan));
     let source = source.insert(match kept {
         Some(kept) => kept,
         None => Source::new(device, plan).map_err(Error::Start)?,
@@ -120,13 +122,13 @@ async fn serve(options: &Options, source: &mut Option<Source>, role: &mut Role) 
     Stream::new(link, source, heartbeat(setup.heartbeat_ms)).run().await
 }
 
-/// Goes on watching while something else is waited for: tmux must be heard, and no end be missed.
-async fn meanwhile<T>(source: &mut Option<Source>, what: impl Future<Output = T>) -> T {
+/// Keeps watching while `what` is awaited, so that notifications are read and no exit is missed.
+async fn while_watching<T>(source: &mut Option<Source>, what: impl Future<Output = T>) -> T {
     let watching = async {
         match source {
             Some(source) => loop {
                 source.next().await;
-                drop(source.take_touched());
+                drop(source.take_changes());
             },
             None => std::future::pending::<Infallible>().await,
         }
@@ -137,10 +139,10 @@ async fn meanwhile<T>(source: &mut Option<Source>, what: impl Future<Output = T>
     }
 }
 
-fn plan(means: Option<Means>, sweep_ms: Option<u64>, heartbeat_ms: u64) -> Plan {
-    // By then a late frame is still in time.
+fn plan(transport: Option<TmuxTransport>, sweep_ms: Option<u64>, heartbeat_ms: u64) -> Plan {
+    // Short enough that a late frame still arrives within the heartbeat.
     let patience = heartbeat(heartbeat_ms) * 3 / 4;
-    Plan { means, sweep: sweep_ms.map(Duration::from_millis), patience }
+    Plan { transport, sweep: sweep_ms.map(Duration::from_millis), patience }
 }
 
 fn heartbeat(ms: u64) -> Duration {

@@ -1,25 +1,25 @@
-//! The connection to `poold`: observations go out as calls, answers and questions come in.
+//! The connection to `poold`: observations go out as calls, replies and requests for snapshots come in.
 
 use std::path::Path;
 use std::time::Duration;
 
 use protocol::aio::{self, FrameReader, ReadHalf, WriteHalf};
-use protocol::reply::{Ask, WatchSetup};
+use protocol::reply::{WatchSetup, WatcherCommand};
 use protocol::request::Observe;
-use protocol::tmux::Means;
+use protocol::tmux::TmuxTransport;
 use protocol::{Call, Frame, FrameError, Hello, Request, Response, Role, TransportError, frame};
 
 use crate::Options;
 use crate::error::Error;
-use crate::stream::{Heard, Sink};
+use crate::stream::{Feedback, Sink};
 
-/// How long `poold` may take to read or to answer before it is given up: a turn of its engine is
-/// milliseconds, and a disk that stalls for longer than this helps nobody.
+/// Time limit for `poold` to read or to answer: a turn of its engine takes milliseconds, and waiting out a
+/// disk that stalls for longer is of no use.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// So many observations may be unanswered.
+/// Maximum number of unanswered observations.
 const WINDOW: u64 = 4;
 
-/// A welcomed connection.
+/// A connection after the handshake.
 pub(crate) struct Link {
     reader: FrameReader<ReadHalf>,
     writer: WriteHalf,
@@ -28,24 +28,24 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Connects as a watcher in this role, and hears what to watch.
+    /// Connects as a watcher in this role, and receives the setup.
     pub(crate) async fn open(options: &Options, role: Role) -> Result<(Self, WatchSetup), Error> {
         let hello = Hello::new(role, &options.pool, &options.build);
         let (reader, writer, _welcome) = aio::connect(Path::new(&options.socket), &hello).await?;
         let mut link = Self { reader: FrameReader::new(reader), writer, sent: 0, answered: 0 };
-        match in_time(link.frame()).await? {
-            Frame::Ask(Ask::Watch(setup)) => Ok((link, setup)),
+        match with_timeout(link.frame()).await? {
+            Frame::Command(WatcherCommand::Watch(setup)) => Ok((link, setup)),
             Frame::Reply { reply: Err(refusal), .. } => Err(Error::Refused(refusal)),
-            _ => Err(unexpected("something else than what to watch")),
+            _ => Err(unexpected("another frame than the setup")),
         }
     }
 
-    /// Not to be cancelled.
+    /// Sends a request. Not cancel-safe.
     async fn call(&mut self, request: Request) -> Result<(), Error> {
         self.sent += 1;
         let call = Call { id: self.sent, op: None, lock: None, request };
         let written = aio::write_frame(&mut self.writer, &call);
-        in_time(async { Ok(written.await.map_err(TransportError::from)?) }).await
+        with_timeout(async { Ok(written.await.map_err(TransportError::from)?) }).await
     }
 
     async fn frame(&mut self) -> Result<Frame, Error> {
@@ -68,28 +68,28 @@ impl Sink for Link {
         self.call(Request::Observe(observe)).await
     }
 
-    async fn watching_by(&mut self, means: Means) -> Result<(), Error> {
-        self.call(Request::WatchingBy(means)).await
+    async fn report_transport(&mut self, transport: TmuxTransport) -> Result<(), Error> {
+        self.call(Request::WatchingBy(transport)).await
     }
 
-    async fn hear(&mut self) -> Result<Heard, Error> {
+    async fn feedback(&mut self) -> Result<Feedback, Error> {
         Ok(match self.frame().await? {
-            Frame::Ask(Ask::Snapshot { n }) => Heard::Asked(n),
+            Frame::Command(WatcherCommand::Snapshot { n }) => Feedback::SnapshotRequested(n),
             Frame::Reply { reply: Err(refusal), .. } => return Err(Error::Refused(refusal)),
             Frame::Reply { id, reply: Ok(response) } => {
                 self.answered += 1;
-                if response == Response::SendSnapshot { Heard::Gap(id) } else { Heard::Fine }
+                if response == Response::SendSnapshot { Feedback::Gap(id) } else { Feedback::Nothing }
             }
-            _ => Heard::Fine,
+            _ => Feedback::Nothing,
         })
     }
 
-    fn patience(&self) -> Option<Duration> {
+    fn stall_limit(&self) -> Option<Duration> {
         Some(PATIENCE)
     }
 }
 
-async fn in_time<T>(answer: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+async fn with_timeout<T>(answer: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     tokio::time::timeout(PATIENCE, answer).await.unwrap_or(Err(Error::Lost(TransportError::Timeout)))
 }
 

@@ -1,33 +1,33 @@
-//! tmux as far as it is known, and what of it is to be read next. Answers and notices go in; it has
-//! no clock, and looks at no process itself.
+//! Known state of tmux, and the reads needed to update it. Fed with answers and notifications; reads
+//! neither the clock nor processes.
 //!
-//! That something is gone is believed only where an answer proves it. A pane may leave its window
-//! and its session and live on elsewhere, dead or alive; so their end proves nothing of it. It is gone
-//! where the server, asked for this very pane, has none, or does not list it with all the others.
+//! An absence counts only if an answer proves it. A pane can leave its window and its session and live on
+//! elsewhere, dead or alive, so their end proves nothing about the pane. A pane is gone only if the server
+//! has none of its id, or does not list it among all.
 
 use std::collections::BTreeMap;
 
-use process::exits::Ended;
-use process::place::Front;
-use protocol::tmux::{Server, Silence, TmuxPane, TmuxSession, TmuxState};
+use process::exits::ExitStatus;
+use process::inspect::program::Foreground;
+use protocol::tmux::{NoAnswer, Server, TmuxPane, TmuxSession, TmuxState};
 use protocol::{PaneId, ProcId, ServerId, TmuxSessionId, WindowId};
 use tmux::Listing;
-use tmux::live::{Ask, Notice, Part, Read};
+use tmux::live::{Notice, Reading, Scope, SessionPart};
 
-use crate::dirty::Dirty;
-use crate::settle::settle;
-use crate::touched::Touched;
+use crate::change_set::ChangeSet;
+use crate::read_queue::ReadQueue;
+use crate::stamp::stamp_process;
 
-/// tmux as far as it is known.
+/// Known state of tmux.
 #[derive(Debug, Default)]
 pub(crate) struct Model {
     state: TmuxState,
-    /// The server that the state is of, also while it is silent.
+    /// Server that the state belongs to, also while it does not answer.
     server: Option<ServerId>,
-    touched: Touched,
-    dirty: Dirty,
-    /// Panes that were read, or are gone, since this was last asked.
-    read: Vec<PaneId>,
+    changes: ChangeSet,
+    queue: ReadQueue,
+    /// Panes read or gone since the last [`Model::take_refreshed`].
+    refreshed: Vec<PaneId>,
 }
 
 impl Model {
@@ -35,211 +35,215 @@ impl Model {
         &self.state
     }
 
-    /// The server that was seen last, unless it is proved dead.
+    /// The server seen last, unless it is proved dead.
     pub(crate) fn server(&self) -> Option<ServerId> {
         self.server
     }
 
-    /// What may have changed since this was last asked.
-    pub(crate) fn take_touched(&mut self) -> Touched {
-        std::mem::take(&mut self.touched)
+    /// Takes the parts that may have changed since the last call.
+    pub(crate) fn take_changes(&mut self) -> ChangeSet {
+        std::mem::take(&mut self.changes)
     }
 
-    /// The panes that were read or are gone since this was last asked.
-    pub(crate) fn take_read(&mut self) -> Vec<PaneId> {
-        std::mem::take(&mut self.read)
+    /// Takes the panes that were read or are gone since the last call.
+    pub(crate) fn take_refreshed(&mut self) -> Vec<PaneId> {
+        std::mem::take(&mut self.refreshed)
     }
 
-    /// Something may have changed.
+    /// Queues the reads that a notification calls for.
     pub(crate) fn notice(&mut self, notice: Notice) {
         match notice {
-            Notice::Sessions | Notice::Clients => self.dirty.sessions(),
-            Notice::Session(id) => self.dirty.session(id),
-            Notice::Window(id) => self.window_is_dirty(id, TmuxPane::is_over),
-            // Its panes are asked for at once, so that what ended with it is known with one answer.
-            Notice::Closed(id) => self.window_is_dirty(id, |_| true),
-            Notice::Pane(id) => self.reread(id),
+            Notice::Sessions | Notice::Clients => self.queue.sessions(),
+            Notice::Session(id) => self.queue.session(id),
+            Notice::Window(id) => self.queue_window(id, TmuxPane::is_over),
+            // Its panes are read at once, so that one answer tells what ended with it.
+            Notice::Closed(id) => self.queue_window(id, |_| true),
+            Notice::Pane(id) => self.queue_pane(id),
         }
     }
 
-    /// What is known of this pane may be wrong.
-    pub(crate) fn reread(&mut self, id: PaneId) {
-        self.dirty.pane(id);
+    /// Queues a read of this pane.
+    pub(crate) fn queue_pane(&mut self, id: PaneId) {
+        self.queue.pane(id);
     }
 
-    /// This window may be other than known, and those of its panes that are `suspect`.
-    fn window_is_dirty(&mut self, id: WindowId, suspect: impl Fn(&TmuxPane) -> bool) {
+    /// Queues reads of this window, and of its panes that are `suspect`.
+    fn queue_window(&mut self, id: WindowId, suspect: impl Fn(&TmuxPane) -> bool) {
         let panes = self.state.panes.iter().filter(|(_, pane)| pane.window == id);
         for (pane, known) in panes {
-            self.dirty.session(known.session);
+            self.queue.session(known.session);
             if suspect(known) {
-                self.dirty.pane(*pane);
+                self.queue.pane(*pane);
             }
         }
-        self.dirty.window(id);
+        self.queue.window(id);
     }
 
-    /// Whether something is to be read; everything only where that is `allowed`.
-    pub(crate) fn asks(&self, allowed: bool) -> bool {
-        self.dirty.asks(allowed)
+    /// True if reads are queued; a read of the whole server counts only if `allowed`.
+    pub(crate) fn has_reads(&self, allowed: bool) -> bool {
+        self.queue.has_reads(allowed)
     }
 
-    /// Everything is to be read.
-    pub(crate) fn doubt_all(&mut self) {
-        self.dirty.all = true;
+    /// Queues a read of the whole server.
+    pub(crate) fn queue_whole(&mut self) {
+        self.queue.whole = true;
     }
 
-    /// Everything was read, by other means than questions.
-    pub(crate) fn clean(&mut self) {
-        self.dirty = Dirty::default();
+    /// Clears the queue after a listing outside of it.
+    pub(crate) fn clear_queue(&mut self) {
+        self.queue = ReadQueue::default();
     }
 
-    /// What to ask now; everything only where that is `allowed`.
-    pub(crate) fn batch(&mut self, allowed: bool) -> Vec<Ask> {
-        self.dirty.take(allowed)
+    /// Takes the next reads; a read of the whole server only if `allowed`.
+    pub(crate) fn next_batch(&mut self, allowed: bool) -> Vec<Scope> {
+        self.queue.next_batch(allowed)
     }
 
-    /// Another server is asked, or the same one anew: what was asked before is not answered any more.
+    /// Resets the queue for a new connection: earlier requests will not be answered.
     pub(crate) fn connected(&mut self) {
-        self.dirty = Dirty::default();
-        self.dirty.all = true;
+        self.queue = ReadQueue::default();
+        self.queue.whole = true;
     }
 
-    /// Takes an answer in.
-    pub(crate) fn read(
+    /// Applies an answer.
+    pub(crate) fn put_reading(
         &mut self,
-        ask: Ask,
-        read: Read,
+        scope: Scope,
+        read: Reading,
         server: ServerId,
         stamp: impl Fn(u32) -> Option<ProcId>,
     ) {
-        match (ask, read) {
-            (_, Read::Alive) => {}
-            (_, Read::All(listing)) => self.all(listing, server, stamp),
-            (_, Read::Sessions(sessions)) => self.sessions(sessions),
-            (Ask::Window(id), Read::Part(part)) => {
-                self.part(part, |pane, _| pane.window == id, stamp);
+        match (scope, read) {
+            (_, Reading::Alive) => {}
+            (_, Reading::All(listing)) => self.put_listing(listing, server, stamp),
+            (_, Reading::Sessions(sessions)) => self.put_sessions(sessions),
+            (Scope::Window(id), Reading::Part(part)) => {
+                self.put_part(part, |pane, _| pane.window == id, stamp);
             }
-            (Ask::Pane(id), Read::Part(None)) => self.pane_is_gone(id),
-            (Ask::Pane(_), Read::Part(part)) => self.part(part, |_, _| false, stamp),
-            (Ask::Session(id), Read::Part(None)) => self.session_is_gone(id),
-            (_, Read::Part(part)) => self.part(part, |pane, part| Some(pane.session) == part, stamp),
-            (_, Read::Shared) => self.dirty.all = true,
+            (Scope::Pane(id), Reading::Part(None)) => self.remove_pane(id),
+            (Scope::Pane(_), Reading::Part(part)) => self.put_part(part, |_, _| false, stamp),
+            (Scope::Session(id), Reading::Part(None)) => self.remove_session(id),
+            (_, Reading::Part(part)) => self.put_part(part, |pane, part| Some(pane.session) == part, stamp),
+            (_, Reading::Shared) => self.queue.whole = true,
         }
     }
 
-    /// Takes a whole listing in.
-    pub(crate) fn all(&mut self, listing: Listing, server: ServerId, stamp: impl Fn(u32) -> Option<ProcId>) {
+    /// Applies a whole listing.
+    pub(crate) fn put_listing(
+        &mut self,
+        listing: Listing,
+        server: ServerId,
+        stamp: impl Fn(u32) -> Option<ProcId>,
+    ) {
         let same = self.server.replace(server) == Some(server);
         let before = std::mem::take(&mut self.state.panes);
         let earlier = |id: &PaneId| before.get(id).filter(|_| same);
         let panes = listing.panes.into_iter();
         let panes: BTreeMap<_, _> =
-            panes.map(|(id, pane)| (id, settle(pane, earlier(&id), &stamp))).collect();
-        self.read.extend(before.keys().filter(|id| !panes.contains_key(id)));
-        self.read.extend(panes.keys());
+            panes.map(|(id, pane)| (id, stamp_process(pane, earlier(&id), &stamp))).collect();
+        self.refreshed.extend(before.keys().filter(|id| !panes.contains_key(id)));
+        self.refreshed.extend(panes.keys());
         self.state = TmuxState { server: Server::Up(server), sessions: listing.sessions, panes };
-        self.touched.all();
+        self.changes.all();
     }
 
-    fn sessions(&mut self, sessions: BTreeMap<TmuxSessionId, TmuxSession>) {
+    fn put_sessions(&mut self, sessions: BTreeMap<TmuxSessionId, TmuxSession>) {
         let gone: Vec<_> =
             self.state.sessions.keys().filter(|id| !sessions.contains_key(id)).copied().collect();
-        gone.into_iter().for_each(|id| self.session_is_gone(id));
+        gone.into_iter().for_each(|id| self.remove_session(id));
         for (id, session) in sessions {
             if !self.state.sessions.contains_key(&id) {
-                self.dirty.session(id);
+                self.queue.session(id);
             }
-            self.session_is(id, session);
+            self.put_session(id, session);
         }
     }
 
-    fn session_is(&mut self, id: TmuxSessionId, session: TmuxSession) {
+    fn put_session(&mut self, id: TmuxSessionId, session: TmuxSession) {
         if self.state.sessions.get(&id) != Some(&session) {
             self.state.sessions.insert(id, session);
-            self.touched.session(id);
+            self.changes.session(id);
         }
     }
 
-    fn session_is_gone(&mut self, id: TmuxSessionId) {
+    fn remove_session(&mut self, id: TmuxSessionId) {
         self.state.sessions.remove(&id);
-        self.touched.session(id);
-        self.doubt_panes(|_, pane| pane.session == id);
+        self.changes.session(id);
+        self.queue_panes(|_, pane| pane.session == id);
     }
 
-    /// Takes a session in, or a part of it. Of the panes that `belong` there and are not in it, each is
-    /// asked for.
-    fn part(
+    /// Applies a session or a part of it. Known panes that `belong` there but are missing are queued.
+    fn put_part(
         &mut self,
-        part: Option<Part>,
+        part: Option<SessionPart>,
         belong: impl Fn(&TmuxPane, Option<TmuxSessionId>) -> bool,
         stamp: impl Fn(u32) -> Option<ProcId>,
     ) {
         let session = part.as_ref().map(|part| part.id);
         let panes = part.map_or_else(BTreeMap::new, |part| {
-            self.session_is(part.id, part.session);
+            self.put_session(part.id, part.session);
             part.panes
         });
-        self.doubt_panes(|id, pane| belong(pane, session) && !panes.contains_key(&id));
-        self.read.extend(panes.keys());
+        self.queue_panes(|id, pane| belong(pane, session) && !panes.contains_key(&id));
+        self.refreshed.extend(panes.keys());
         for (id, pane) in panes {
             let earlier = self.state.panes.get(&id);
-            let settled = settle(pane, earlier, &stamp);
-            if earlier != Some(&settled) {
-                self.state.panes.insert(id, settled);
-                self.touched.pane(id);
+            let stamped = stamp_process(pane, earlier, &stamp);
+            if earlier != Some(&stamped) {
+                self.state.panes.insert(id, stamped);
+                self.changes.pane(id);
             }
         }
     }
 
-    /// These panes are to be asked for.
-    fn doubt_panes(&mut self, which: impl Fn(PaneId, &TmuxPane) -> bool) {
-        let doubted = self.state.panes.iter().filter(|(id, pane)| which(**id, pane));
-        doubted.for_each(|(id, _)| self.dirty.pane(*id));
+    /// Queues reads of the matching panes.
+    fn queue_panes(&mut self, matches: impl Fn(PaneId, &TmuxPane) -> bool) {
+        let matching = self.state.panes.iter().filter(|(id, pane)| matches(**id, pane));
+        matching.for_each(|(id, _)| self.queue.pane(*id));
     }
 
-    fn pane_is_gone(&mut self, id: PaneId) {
+    fn remove_pane(&mut self, id: PaneId) {
         self.state.panes.remove(&id);
-        self.touched.pane(id);
-        self.read.push(id);
+        self.changes.pane(id);
+        self.refreshed.push(id);
     }
 
-    /// The process of this pane has ended, in this way where that is known exactly.
-    pub(crate) fn ended(&mut self, id: PaneId, process: ProcId, how: Option<Ended>) {
+    /// Records the exit of a pane's process, with its status if known exactly.
+    pub(crate) fn process_ended(&mut self, id: PaneId, process: ProcId, how: Option<ExitStatus>) {
         let pane = self.state.panes.get_mut(&id).filter(|pane| pane.process == Some(process));
         let Some(pane) = pane else { return };
         pane.exited = true;
         (pane.current_command, pane.current_dir) = (None, None);
-        if let Some(how) = how.filter(|_| !pane.has_known_end()) {
+        if let Some(how) = how.filter(|_| !pane.has_exit_status()) {
             (pane.exit_status, pane.exit_signal) = (how.code, how.signal);
         }
-        self.touched.pane(id);
+        self.changes.pane(id);
     }
 
-    /// This runs in the foreground of a pane.
-    pub(crate) fn front(&mut self, id: PaneId, front: Option<Front>) {
+    /// Records the foreground command of a pane.
+    pub(crate) fn set_foreground(&mut self, id: PaneId, front: Option<Foreground>) {
         let pane = self.state.panes.get_mut(&id).filter(|pane| !pane.is_over());
         let Some(pane) = pane else { return };
         let (command, dir) = front.map_or((None, None), |front| (Some(front.command), front.dir));
         if pane.current_command != command || pane.current_dir != dir {
             (pane.current_command, pane.current_dir) = (command, dir);
-            self.touched.pane(id);
+            self.changes.pane(id);
         }
     }
 
-    /// The server does not answer. What it showed stays: nothing was learnt.
-    pub(crate) fn silent(&mut self, silence: Silence) {
-        self.dirty.all = true;
-        self.state.server = Server::Unknown(silence);
-        self.touched.server();
+    /// Records that the server does not answer. The rest of the state is kept.
+    pub(crate) fn set_unknown(&mut self, no_answer: NoAnswer) {
+        self.queue.whole = true;
+        self.state.server = Server::Unknown(no_answer);
+        self.changes.server();
     }
 
-    /// There is no server, and the one there was is proved dead.
-    pub(crate) fn absent(&mut self) {
+    /// Records that no server runs, and that the known one is proved dead.
+    pub(crate) fn set_absent(&mut self) {
         if self.state != TmuxState::default() {
-            self.read.extend(self.state.panes.keys());
+            self.refreshed.extend(self.state.panes.keys());
             self.state = TmuxState::default();
-            self.touched.all();
+            self.changes.all();
         }
         self.server = None;
     }

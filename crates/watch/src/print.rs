@@ -1,11 +1,11 @@
-//! `tmux-watch --print`: what `poold` would be told, as JSON lines on a stream, without a pool.
+//! `tmux-watch --print`: the reports as JSON lines on a stream, without a pool.
 
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use protocol::request::Observe;
-use protocol::tmux::Means;
+use protocol::tmux::TmuxTransport;
 use tmux::Device;
 use tokio::io::Interest;
 use tokio::net::unix::pipe;
@@ -14,37 +14,37 @@ use tokio::sync::{mpsc, oneshot};
 use crate::error::Error;
 use crate::plan;
 use crate::source::Source;
-use crate::stream::{Heard, Sink, Stream};
+use crate::stream::{Feedback, Sink, Stream};
 
-/// The longest time between two lines, in milliseconds.
+/// Longest time between two lines, in milliseconds.
 const HEARTBEAT_MS: u64 = 2000;
-/// So many lines may wait for the reader; while they do, nothing is told.
+/// Maximum number of lines waiting for the reader; at that number reporting pauses.
 const WINDOW: usize = 16;
-/// How long the reader has at the end to take what waits.
-const LAST: Duration = Duration::from_millis(200);
+/// Time for the reader at the end to take the waiting lines.
+const FLUSH_TIME: Duration = Duration::from_millis(200);
 
-/// Prints each observation of this server as one line of JSON, first a snapshot, then what changes;
-/// until `shutdown`, or until nobody reads. By `means`, or the best that work.
+/// Prints each observation of this server as one line of JSON, first a snapshot, then the changes, until
+/// `shutdown` or until the reader is gone. Uses `transport`, or the best that works.
 ///
 /// # Errors
-/// Where the output cannot be written, other than for want of a reader.
+/// The output cannot be written, for another reason than a missing reader.
 pub async fn print(
     device: Device,
-    means: Option<Means>,
+    transport: Option<TmuxTransport>,
     out: impl Write + AsFd + Send + 'static,
     shutdown: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
-    let unread = unread(out.as_fd().try_clone_to_owned()?);
-    let mut source = Source::new(device, plan(means, None, HEARTBEAT_MS))?;
+    let reader_gone = reader_gone(out.as_fd().try_clone_to_owned()?);
+    let mut source = Source::new(device, plan(transport, None, HEARTBEAT_MS))?;
     let (lines, written) = writer(out)?;
     let stream = Stream::new(Printer { lines }, &mut source, Duration::from_millis(HEARTBEAT_MS));
-    // Without the stream the writer ends, once it has written all.
+    // Dropping the stream ends the writer, once it has written everything.
     let failed = tokio::select! {
         () = shutdown => None,
-        () = unread => return Ok(()),
+        () = reader_gone => return Ok(()),
         Err(error) = stream.run() => Some(error),
     };
-    match (tokio::time::timeout(LAST, written).await, failed) {
+    match (tokio::time::timeout(FLUSH_TIME, written).await, failed) {
         (Ok(Ok(Err(error))), _) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         (Ok(Ok(Err(error))), _) => Err(Error::Print(error).into()),
         (_, Some(error)) => Err(error.into()),
@@ -52,10 +52,11 @@ pub async fn print(
     }
 }
 
-/// What comes of writing.
+/// Result of the writer.
 type Written = oneshot::Receiver<io::Result<()>>;
 
-/// A thread that writes lines, because writing may wait for the reader for ever; and what came of it.
+/// Starts a thread that writes lines, because a write may block on the reader for ever; also returns its
+/// result.
 fn writer(mut out: impl Write + Send + 'static) -> io::Result<(mpsc::Sender<Vec<u8>>, Written)> {
     let (lines, mut waiting) = mpsc::channel::<Vec<u8>>(WINDOW);
     let (done, written) = oneshot::channel();
@@ -66,16 +67,16 @@ fn writer(mut out: impl Write + Send + 'static) -> io::Result<(mpsc::Sender<Vec<
         {
             result = out.write_all(&line).and_then(|()| out.flush());
         }
-        // Nobody may wait for it any more.
+        // The receiver may be gone.
         drop(done.send(result));
     };
     drop(std::thread::Builder::new().name("print".to_owned()).spawn(write)?);
     Ok((lines, written))
 }
 
-/// Ends when the other end of a pipe is closed; for anything else, never.
-async fn unread(out: OwnedFd) {
-    // Unchecked, because the checked form makes the stream non-blocking for everybody who has it.
+/// Waits until the other end of a pipe is closed; for anything else, for ever.
+async fn reader_gone(out: OwnedFd) {
+    // Unchecked, because the checked form makes the stream non-blocking for all its holders.
     if let Ok(pipe) = pipe::Sender::from_owned_fd_unchecked(out)
         && pipe.ready(Interest::ERROR).await.is_ok()
     {
@@ -84,7 +85,7 @@ async fn unread(out: OwnedFd) {
     std::future::pending::<()>().await;
 }
 
-/// Has lines written, and is never told anything.
+/// Sink that queues lines for the writer, and gets no feedback but room.
 struct Printer {
     lines: mpsc::Sender<Vec<u8>>,
 }
@@ -101,30 +102,30 @@ impl Sink for Printer {
     async fn observe(&mut self, observe: Observe) -> Result<(), Error> {
         let mut line = serde_json::to_vec(&observe).map_err(|error| Error::Print(error.into()))?;
         line.push(b'\n');
-        self.lines.send(line).await.map_err(|_closed| unwritten())
+        self.lines.send(line).await.map_err(|_closed| write_failed())
     }
 
-    async fn watching_by(&mut self, means: Means) -> Result<(), Error> {
-        tracing::info!(means = means.word(), "watching");
+    async fn report_transport(&mut self, transport: TmuxTransport) -> Result<(), Error> {
+        tracing::info!(transport = transport.as_str(), "watching");
         Ok(())
     }
 
-    async fn hear(&mut self) -> Result<Heard, Error> {
+    async fn feedback(&mut self) -> Result<Feedback, Error> {
         if self.has_room() {
             self.lines.closed().await;
-            return Err(unwritten());
+            return Err(write_failed());
         }
-        self.lines.reserve().await.map_err(|_closed| unwritten())?;
-        Ok(Heard::Fine)
+        self.lines.reserve().await.map_err(|_closed| write_failed())?;
+        Ok(Feedback::Nothing)
     }
 
-    fn patience(&self) -> Option<Duration> {
+    fn stall_limit(&self) -> Option<Duration> {
         None
     }
 }
 
-/// The writer has ended; it says why.
-fn unwritten() -> Error {
+/// Error for a writer that has ended, which reports the reason itself.
+fn write_failed() -> Error {
     Error::Print(io::ErrorKind::WriteZero.into())
 }
 
@@ -152,15 +153,15 @@ mod tests {
         }
         assert!(!printer.has_room());
         let reader = {
-            let mut hears = std::pin::pin!(printer.hear());
-            // It listens before anybody reads.
+            let mut waiting = std::pin::pin!(printer.feedback());
+            // The sink waits before anything is read.
             tokio::select! {
                 biased;
-                heard = &mut hears => panic!("{heard:?}"),
+                feedback = &mut waiting => panic!("{feedback:?}"),
                 () = std::future::ready(()) => {}
             }
             let reader = std::thread::spawn(move || io::copy(&mut reads, &mut io::sink()));
-            assert_eq!(hears.await.unwrap(), Heard::Fine);
+            assert_eq!(waiting.await.unwrap(), Feedback::Nothing);
             reader
         };
         assert!(printer.has_room());

@@ -1,8 +1,8 @@
-//! One tmux server as it is watched: connects, asks what the model wants to know, and looks after
-//! processes. In the order in which things happen: `next` waits, `begin` starts what is due, `hear`
-//! and `due` take in what came.
+//! Observation of one tmux server: connects, requests the reads that the model needs, and follows the
+//! processes. In the order of events: `next` waits, `start` begins what is due, `handle` and `on_timer`
+//! process the results.
 
-mod hear;
+mod incoming;
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,351 +11,355 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use protocol::ServerId;
-use protocol::tmux::{Means, Server, TmuxState, Trouble};
+use protocol::tmux::{Server, ServerProblem, TmuxState, TmuxTransport};
 use tmux::Device;
-use tmux::live::Ask;
+use tmux::live::Scope;
 use tokio::time::{Instant, sleep_until};
 
-use crate::cure::{self, Cure};
-use crate::ladder::Ladder;
+use crate::change_set::ChangeSet;
+use crate::connection::Connection;
 use crate::model::Model;
-use crate::pace::{FLOOR, sweep};
-use crate::procs::{End, Procs};
-use crate::server::{Failure, Looks};
-use crate::touched::Touched;
-use crate::wire::Wire;
+use crate::process_watch::{ProcessExit, ProcessWatch};
+use crate::server_probe::{Failure, ServerProbe};
+use crate::timing::{MIN_LISTING_INTERVAL, sweep_interval};
+use crate::transport::TransportPolicy;
+use crate::workarounds::{self, Workarounds};
 
-/// How often it is looked whether the socket's file is still that of the connected server.
-const SOCKET: Duration = Duration::from_secs(2);
-/// Of the server's time at most one in so many goes to whole listings that are asked for to settle a
-/// contradiction.
-const DOUBT_SHARE: u32 = 20;
-/// But so long none waits.
-const DOUBT_MAX: Duration = Duration::from_secs(2);
-/// So many looks in a row at a server with which nothing is the matter, while an answer is waited for,
-/// before the connection is taken for broken.
-const SILENCES: u32 = 4;
-/// When after a connection was made the end of the hidden session's own program is brought to the
-/// server's mind, which may have missed it. No listing shows whether it did.
-const REMINDERS: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
+/// Interval of the check that the socket's file is still the connected server's.
+const SOCKET_CHECK: Duration = Duration::from_secs(2);
+/// Divisor of the server's time: whole listings that resolve a contradiction take at most one part in this
+/// many.
+const WHOLE_READ_SHARE: u32 = 20;
+/// Maximum delay of such a listing.
+const WHOLE_READ_MAX_DELAY: Duration = Duration::from_secs(2);
+/// Number of consecutive diagnoses without a finding, while an answer is awaited, after which the
+/// connection counts as broken.
+const MAX_SILENT_CHECKS: u32 = 4;
+/// Times after connecting at which the server gets a SIGCHLD, because it may have missed the exit of the
+/// hidden session's own program. No listing shows whether it did.
+const SIGCHLD_DELAYS: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
 
-/// What to watch, and how.
+/// Parameters of the observation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Plan {
-    pub(crate) means: Option<Means>,
+    pub(crate) transport: Option<TmuxTransport>,
     pub(crate) sweep: Option<Duration>,
-    /// How long nothing may come of a question before the server is looked at.
+    /// Time without an answer after which the server is diagnosed.
     pub(crate) patience: Duration,
 }
 
-/// What was learnt.
+/// Progress of the observation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Seen {
-    /// The whole server, asked for then; or that there is none.
+pub(crate) enum SourceEvent {
+    /// The whole server was read, beginning at this time; or there is none.
     Whole(Instant),
-    /// A part of it, asked for then.
+    /// A part of the server was read, beginning at this time.
     Part(Instant),
-    /// That it answers.
+    /// The server answered.
     Alive,
-    /// That it does not.
+    /// The server did not answer.
     Silence,
 }
 
-/// One tmux server as it is watched.
+/// One observed tmux server.
 pub(crate) struct Source {
     device: Device,
     plan: Plan,
     model: Model,
-    procs: Procs,
-    cure: Cure,
-    looks: Looks,
-    ladder: Ladder,
-    wire: Wire,
-    means: Option<Means>,
-    /// The server at the other end of the connection, and whether it was read since.
+    processes: ProcessWatch,
+    workarounds: Workarounds,
+    probe: ServerProbe,
+    policy: TransportPolicy,
+    connection: Connection,
+    transport: Option<TmuxTransport>,
+    /// Identity of the connected server, and whether it has been read since.
     server: Option<ServerId>,
     useful: bool,
-    /// The socket's file before the connection was made, and when to look for it next.
-    socket: Option<(u64, u64)>,
+    /// File of the socket (device and inode) before connecting, and the time of its next check.
+    socket_file: Option<(u64, u64)>,
     socket_due: Instant,
     reminders: VecDeque<Instant>,
-    /// What was asked, and when.
-    asked: VecDeque<(Ask, Instant)>,
-    /// When the last answer came over the connection.
-    answered: Option<Instant>,
-    /// Since when an answer is waited for, and the last look at a server that gave none.
-    since: Instant,
-    looked: Instant,
-    /// How often in a row such a look found nothing the matter.
-    silences: u32,
-    /// When the last whole listing began, and how long it took.
-    swept: Instant,
-    cost: Duration,
-    /// Whether a whole listing that begins from now on is asked for.
-    demanded: bool,
+    /// Pending reads, with the time of each request.
+    pending: VecDeque<(Scope, Instant)>,
+    /// Time of the last answer over the connection.
+    last_answer: Option<Instant>,
+    /// Start of the wait for an answer, and the last diagnosis of a server that gave none.
+    waiting_since: Instant,
+    last_diagnosis: Instant,
+    /// Number of consecutive diagnoses without a finding.
+    silent_checks: u32,
+    /// Start of the last whole listing, and its duration.
+    last_sweep: Instant,
+    sweep_cost: Duration,
+    /// True if a whole listing that begins from now on is requested.
+    whole_requested: bool,
 }
 
 impl Source {
+    /// Creates an idle source.
+    ///
     /// # Errors
-    /// Where the operating system has no descriptor left.
+    /// The operating system has no descriptor left.
     pub(crate) fn new(device: Device, plan: Plan) -> io::Result<Self> {
         let now = Instant::now();
         Ok(Self {
-            ladder: Ladder::new(plan.means, device.own, now),
+            policy: TransportPolicy::new(plan.transport, device.own, now),
             device,
             plan,
             model: Model::default(),
-            procs: Procs::new()?,
-            cure: Cure::default(),
-            looks: Looks::default(),
-            wire: Wire::Idle,
-            means: None,
+            processes: ProcessWatch::new()?,
+            workarounds: Workarounds::default(),
+            probe: ServerProbe::default(),
+            connection: Connection::Idle,
+            transport: None,
             server: None,
             useful: false,
-            socket: None,
+            socket_file: None,
             socket_due: now,
             reminders: VecDeque::new(),
-            asked: VecDeque::new(),
-            answered: None,
-            since: now,
-            looked: now,
-            silences: 0,
-            swept: now,
-            cost: Duration::ZERO,
-            demanded: false,
+            pending: VecDeque::new(),
+            last_answer: None,
+            waiting_since: now,
+            last_diagnosis: now,
+            silent_checks: 0,
+            last_sweep: now,
+            sweep_cost: Duration::ZERO,
+            whole_requested: false,
         })
     }
 
-    /// Whether it watches this server in this way.
-    pub(crate) fn is(&self, device: &Device, plan: &Plan) -> bool {
+    /// True if this source watches this server with these parameters.
+    pub(crate) fn matches(&self, device: &Device, plan: &Plan) -> bool {
         let same = self.device.binary == device.binary && self.device.socket == device.socket;
         same && self.device.own == device.own && self.plan == *plan
     }
 
-    /// tmux as far as it is known.
+    /// The known state of tmux.
     pub(crate) fn state(&self) -> &TmuxState {
         self.model.state()
     }
 
-    /// What of it may have changed since this was last asked.
-    pub(crate) fn take_touched(&mut self) -> Touched {
-        self.model.take_touched()
+    /// Takes the parts of the state that may have changed since the last call.
+    pub(crate) fn take_changes(&mut self) -> ChangeSet {
+        self.model.take_changes()
     }
 
-    /// How it learns of changes, once something was learnt.
-    pub(crate) fn means(&self) -> Option<Means> {
-        self.means
+    /// The transport in use, once something has been read.
+    pub(crate) fn transport(&self) -> Option<TmuxTransport> {
+        self.transport
     }
 
-    /// When the server last answered over the connection, while that lasts and nothing speaks against it.
+    /// Time of the server's last answer, while the connection lasts and the server is known to be up.
     pub(crate) fn answered_at(&self) -> Option<Instant> {
-        let up = matches!(self.model.state().server, Server::Up(_)) && matches!(self.wire, Wire::Live(_));
-        self.answered.filter(|_| up)
+        let up = matches!(self.model.state().server, Server::Up(_))
+            && matches!(self.connection, Connection::Live(_));
+        self.last_answer.filter(|_| up)
     }
 
-    /// A whole listing is to begin from now on, soon.
-    pub(crate) fn demand(&mut self) {
-        self.demanded = true;
-        self.model.doubt_all();
-        self.ladder.hurry(Instant::now());
+    /// Requests a whole listing that begins from now on, soon.
+    pub(crate) fn request_whole(&mut self) {
+        self.whole_requested = true;
+        self.model.queue_whole();
+        self.policy.retry_now(Instant::now());
     }
 
-    /// Something is to be learnt soon, if only that the server answers.
-    pub(crate) fn prove(&mut self) {
+    /// Requests a sign of life of the server, soon.
+    pub(crate) fn request_ping(&mut self) {
         let now = Instant::now();
-        match &mut self.wire {
-            Wire::Live(live) if self.asked.iter().all(|(ask, _)| *ask != Ask::Alive) => {
-                live.ask(Ask::Alive);
-                if self.asked.is_empty() {
-                    self.since = now;
+        match &mut self.connection {
+            Connection::Live(live) if self.pending.iter().all(|(scope, _)| *scope != Scope::Alive) => {
+                live.request(Scope::Alive);
+                if self.pending.is_empty() {
+                    self.waiting_since = now;
                 }
-                self.asked.push_back((Ask::Alive, now));
+                self.pending.push_back((Scope::Alive, now));
             }
-            Wire::Idle => self.ladder.hurry(now),
+            Connection::Idle => self.policy.retry_now(now),
             _ => {}
         }
     }
 
-    /// What is learnt next. May be cancelled.
-    pub(crate) async fn next(&mut self) -> Seen {
+    /// Waits for the next progress. Cancel-safe.
+    pub(crate) async fn next(&mut self) -> SourceEvent {
         loop {
             let now = Instant::now();
-            let (begins, due) = (self.begins(now), self.due_at());
-            // In this order: what has come already is heard before anything is asked, so that one
-            // batch of questions is about all of it.
-            let seen = tokio::select! {
+            let (start_due, timer) = (self.is_start_due(now), self.next_timer());
+            // In this order: pending events are handled before any read is requested, so that one batch
+            // covers all of them.
+            let event = tokio::select! {
                 biased;
-                ends = self.procs.ends() => self.ended(&ends),
-                said = self.wire.says() => self.hear(said),
-                () = std::future::ready(()), if begins => {
-                    self.begin(now);
+                exits = self.processes.next_exits() => self.processes_ended(&exits),
+                event = self.connection.next() => self.handle(event),
+                () = std::future::ready(()), if start_due => {
+                    self.start(now);
                     None
                 }
-                () = sleep_until(due) => self.due(Instant::now()),
+                () = sleep_until(timer) => self.on_timer(Instant::now()),
             };
-            if let Some(seen) = seen {
-                return seen;
+            if let Some(event) = event {
+                return event;
             }
         }
     }
 
-    /// Whether a connection, a listing or a question is due.
-    fn begins(&self, now: Instant) -> bool {
-        match &self.wire {
-            Wire::Idle => now >= self.idle_until(),
-            Wire::Live(_) => self.asked.is_empty() && self.model.asks(self.may_ask_all(now)),
-            Wire::Opening(..) | Wire::Listing(_) => false,
+    /// True if a connection, a listing or a read is due.
+    fn is_start_due(&self, now: Instant) -> bool {
+        match &self.connection {
+            Connection::Idle => now >= self.idle_until(),
+            Connection::Live(_) => self.pending.is_empty() && self.model.has_reads(self.may_read_whole(now)),
+            Connection::Opening(..) | Connection::Listing(_) => false,
         }
     }
 
-    fn may_ask_all(&self, now: Instant) -> bool {
-        self.demanded || now >= self.settle_at()
+    fn may_read_whole(&self, now: Instant) -> bool {
+        self.whole_requested || now >= self.whole_read_at()
     }
 
-    /// Starts it.
-    fn begin(&mut self, now: Instant) {
-        let allowed = self.may_ask_all(now);
-        match &mut self.wire {
-            Wire::Idle => {
-                let means = self.ladder.next(now);
-                if means == Means::Listings {
-                    self.swept = now;
+    /// Starts the connection, the listing or the reads that are due.
+    fn start(&mut self, now: Instant) {
+        let allowed = self.may_read_whole(now);
+        match &mut self.connection {
+            Connection::Idle => {
+                let transport = self.policy.choose(now);
+                if transport == TmuxTransport::Listings {
+                    self.last_sweep = now;
                 }
-                (self.since, self.demanded) = (now, false);
-                self.socket = file_of(&self.device.socket);
-                self.wire = Wire::begin(means, &self.device);
+                (self.waiting_since, self.whole_requested) = (now, false);
+                self.socket_file = file_identity(&self.device.socket);
+                self.connection = Connection::open(transport, &self.device);
             }
-            Wire::Live(live) => {
-                for ask in self.model.batch(allowed) {
-                    if ask == Ask::All {
-                        (self.swept, self.demanded) = (now, false);
+            Connection::Live(live) => {
+                for scope in self.model.next_batch(allowed) {
+                    if scope == Scope::All {
+                        (self.last_sweep, self.whole_requested) = (now, false);
                     }
-                    live.ask(ask);
-                    self.since = now;
-                    self.asked.push_back((ask, now));
+                    live.request(scope);
+                    self.waiting_since = now;
+                    self.pending.push_back((scope, now));
                 }
             }
-            Wire::Opening(..) | Wire::Listing(_) => {}
+            Connection::Opening(..) | Connection::Listing(_) => {}
         }
     }
 
-    /// Until when nothing is tried. Where there are only listings, doubts are settled sooner.
+    /// Time of the next attempt while idle. With listings as the only transport, contradictions are
+    /// resolved sooner.
     fn idle_until(&self) -> Instant {
-        let due = self.ladder.due();
-        let doubts = self.means == Some(Means::Listings) && self.model.asks(true);
-        if doubts { due.min(self.swept + FLOOR) } else { due }
+        let due = self.policy.due();
+        let doubts = self.transport == Some(TmuxTransport::Listings) && self.model.has_reads(true);
+        if doubts { due.min(self.last_sweep + MIN_LISTING_INTERVAL) } else { due }
     }
 
-    fn due_at(&self) -> Instant {
-        let waits = match &self.wire {
-            Wire::Idle => self.idle_until(),
-            Wire::Live(_) if self.asked.is_empty() && self.model.asks(true) => {
-                self.settle_at().min(self.socket_due)
+    fn next_timer(&self) -> Instant {
+        let waits = match &self.connection {
+            Connection::Idle => self.idle_until(),
+            Connection::Live(_) if self.pending.is_empty() && self.model.has_reads(true) => {
+                self.whole_read_at().min(self.socket_due)
             }
-            Wire::Live(_) if self.asked.is_empty() => self.sweep_at().min(self.socket_due),
-            Wire::Live(_) => self.look_at().min(self.socket_due),
-            Wire::Opening(..) | Wire::Listing(_) => self.look_at(),
+            Connection::Live(_) if self.pending.is_empty() => self.sweep_at().min(self.socket_due),
+            Connection::Live(_) => self.diagnosis_at().min(self.socket_due),
+            Connection::Opening(..) | Connection::Listing(_) => self.diagnosis_at(),
         };
-        let others = [self.procs.due(), self.cure.due(), self.reminders.front().copied()];
+        let others = [self.processes.due(), self.workarounds.due(), self.reminders.front().copied()];
         others.into_iter().flatten().fold(waits, Instant::min)
     }
 
-    /// From then on a contradiction may be settled by a whole listing.
-    fn settle_at(&self) -> Instant {
-        self.swept + (self.cost * DOUBT_SHARE).min(DOUBT_MAX)
+    /// Earliest time of a whole listing that resolves a contradiction.
+    fn whole_read_at(&self) -> Instant {
+        self.last_sweep + (self.sweep_cost * WHOLE_READ_SHARE).min(WHOLE_READ_MAX_DELAY)
     }
 
     fn sweep_at(&self) -> Instant {
-        self.swept + self.plan.sweep.unwrap_or_else(|| sweep(self.cost))
+        self.last_sweep + self.plan.sweep.unwrap_or_else(|| sweep_interval(self.sweep_cost))
     }
 
-    fn look_at(&self) -> Instant {
-        self.since.max(self.looked) + self.plan.patience
+    fn diagnosis_at(&self) -> Instant {
+        self.waiting_since.max(self.last_diagnosis) + self.plan.patience
     }
 
-    /// Does what the clock says.
-    fn due(&mut self, now: Instant) -> Option<Seen> {
-        self.procs.look(&mut self.model, now);
-        self.tend(now);
-        if matches!(self.wire, Wire::Live(_)) && now >= self.socket_due {
-            self.socket_due = now + SOCKET;
-            if self.socket != file_of(&self.device.socket) {
-                tracing::warn!("tmux's socket is not the connected server's any more");
+    /// Does the work that is due by the clock.
+    fn on_timer(&mut self, now: Instant) -> Option<SourceEvent> {
+        self.processes.sample_foreground(&mut self.model, now);
+        self.run_workarounds(now);
+        if matches!(self.connection, Connection::Live(_)) && now >= self.socket_due {
+            self.socket_due = now + SOCKET_CHECK;
+            if self.socket_file != file_identity(&self.device.socket) {
+                tracing::warn!("tmux's socket was replaced; reconnecting");
                 self.disconnect(now);
             }
         }
-        let waits = match &self.wire {
-            Wire::Idle => false,
-            Wire::Live(_) => !self.asked.is_empty(),
-            Wire::Opening(..) | Wire::Listing(_) => true,
+        let waits = match &self.connection {
+            Connection::Idle => false,
+            Connection::Live(_) => !self.pending.is_empty(),
+            Connection::Opening(..) | Connection::Listing(_) => true,
         };
-        if waits && now >= self.look_at() {
-            let seen = self.look(Failure::Silent, now);
-            self.give_up(now);
-            return Some(seen);
+        if waits && now >= self.diagnosis_at() {
+            let event = self.diagnose(Failure::Silent, now);
+            self.reconnect_if_silent(now);
+            return Some(event);
         }
-        if matches!(self.wire, Wire::Live(_)) && !waits && now >= self.sweep_at() {
-            self.model.doubt_all();
+        if matches!(self.connection, Connection::Live(_)) && !waits && now >= self.sweep_at() {
+            self.model.queue_whole();
         }
-        Some(Seen::Part(now))
+        Some(SourceEvent::Part(now))
     }
 
-    /// Starts over where a connection stays silent and nothing is the matter with the server.
-    fn give_up(&mut self, now: Instant) {
-        let Server::Unknown(silence) = &self.model.state().server else { return };
-        if silence.trouble == Trouble::Unknown && matches!(self.wire, Wire::Live(_)) {
-            self.silences += 1;
-            if self.silences >= SILENCES {
-                tracing::warn!("the connection to tmux stays silent");
+    /// Disconnects if the connection stays silent although the server looks healthy.
+    fn reconnect_if_silent(&mut self, now: Instant) {
+        let Server::Unknown(no_answer) = &self.model.state().server else { return };
+        if no_answer.trouble == ServerProblem::Unknown && matches!(self.connection, Connection::Live(_)) {
+            self.silent_checks += 1;
+            if self.silent_checks >= MAX_SILENT_CHECKS {
+                tracing::warn!("no answer over the connection to tmux; reconnecting");
                 self.disconnect(now);
             }
         }
     }
 
-    /// Looks whether the server knows of the ends that were seen.
-    fn tend(&mut self, now: Instant) {
+    /// Checks whether the server noticed the exits of its panes' processes, and signals it if not.
+    fn run_workarounds(&mut self, now: Instant) {
         let Some(server) = self.model.server().or(self.server) else { return };
         let state = self.model.state();
-        let is_over = |id| state.panes.get(&id).is_none_or(|pane| pane.dead && pane.has_known_end());
-        let needed = self.cure.look(now, is_over, |pid| cure::is_zombie_child(pid, server));
+        let is_over = |id| state.panes.get(&id).is_none_or(|pane| pane.dead && pane.has_exit_status());
+        let actions = self.workarounds.check(now, is_over, |pid| workarounds::is_zombie_child(pid, server));
         let reminded = self.reminders.front().is_some_and(|due| *due <= now);
         if reminded {
             self.reminders.pop_front();
         }
-        if needed.poke {
-            cure::signal(server, Signal::SIGCHLD, || true);
+        if actions.remind {
+            workarounds::signal_server(server, Signal::SIGCHLD, || true);
         } else if reminded {
-            cure::signal(server, Signal::SIGCHLD, || false);
+            workarounds::signal_server(server, Signal::SIGCHLD, || false);
         }
-        for id in needed.read {
+        for id in actions.reread {
             if self.model.state().panes.contains_key(&id) {
-                self.model.reread(id);
+                self.model.queue_pane(id);
             }
         }
     }
 
-    /// Processes have ended.
-    fn ended(&mut self, ends: &[End]) -> Option<Seen> {
+    /// Records exits of processes.
+    fn processes_ended(&mut self, exits: &[ProcessExit]) -> Option<SourceEvent> {
         let now = Instant::now();
-        for end in ends {
-            match *end {
-                End::Pane(id, process, how) => {
-                    self.model.ended(id, process, how);
-                    self.cure.ended(id, process.pid, now);
+        for exit in exits {
+            match *exit {
+                ProcessExit::Pane(id, process, how) => {
+                    self.model.process_ended(id, process, how);
+                    self.workarounds.pane_exited(id, process.pid, now);
                 }
-                End::Server(_) => {
-                    if matches!(self.wire, Wire::Live(_)) {
+                ProcessExit::Server(_) => {
+                    if matches!(self.connection, Connection::Live(_)) {
                         self.disconnect(now);
                     }
-                    self.ladder.hurry(now);
+                    self.policy.retry_now(now);
                 }
             }
         }
-        (!ends.is_empty()).then_some(Seen::Part(now))
+        (!exits.is_empty()).then_some(SourceEvent::Part(now))
     }
 }
 
-/// Which file a path leads to.
-fn file_of(path: &Path) -> Option<(u64, u64)> {
-    path.metadata().ok().map(|found| process::file::id(&found))
+/// Device and inode of a file.
+fn file_identity(path: &Path) -> Option<(u64, u64)> {
+    path.metadata().ok().map(|found| process::runtime::untrusted_file::id(&found))
 }

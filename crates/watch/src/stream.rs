@@ -1,5 +1,5 @@
-//! What is told: a whole snapshot first, then what changes, each as soon as it is known; and that
-//! nothing does.
+//! Sequence of reports: first a whole snapshot, then each change as soon as it is known, and a heartbeat
+//! while nothing changes.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -10,94 +10,97 @@ use protocol::TransportError;
 use protocol::diff::Change;
 use protocol::parts;
 use protocol::request::{Observe, View};
-use protocol::tmux::{Means, Server, TmuxState};
+use protocol::tmux::{Server, TmuxState, TmuxTransport};
 use tokio::time::{Instant, sleep_until};
 
 use crate::error::Error;
-use crate::source::{Seen, Source};
-use crate::wanted::Wanted;
+use crate::snapshot_requests::SnapshotRequests;
+use crate::source::{Source, SourceEvent};
 
-/// Whoever is told.
+/// Receiver of the reports.
 pub(crate) trait Sink: Send {
-    /// Whether more may be told before an answer was heard.
+    /// True if another report may be sent before a reply arrives.
     fn has_room(&self) -> bool;
-    /// The number that the next call will have.
+    /// Number of the next call.
     fn next_call(&self) -> u64;
-    /// Sends an observation. Not to be cancelled.
+    /// Sends an observation. Not cancel-safe.
     fn observe(&mut self, observe: Observe) -> impl Future<Output = Result<(), Error>> + Send;
-    /// Says how changes are learnt. Not to be cancelled.
-    fn watching_by(&mut self, means: Means) -> impl Future<Output = Result<(), Error>> + Send;
-    /// What is said back, or that there is room again. May be cancelled.
-    fn hear(&mut self) -> impl Future<Output = Result<Heard, Error>> + Send;
-    /// How long there may be no room before whoever is told counts as stuck; `None` for ever.
-    fn patience(&self) -> Option<Duration>;
+    /// Sends the transport in use. Not cancel-safe.
+    fn report_transport(
+        &mut self,
+        transport: TmuxTransport,
+    ) -> impl Future<Output = Result<(), Error>> + Send;
+    /// Returns the next feedback, or returns because there is room again. Cancel-safe.
+    fn feedback(&mut self) -> impl Future<Output = Result<Feedback, Error>> + Send;
+    /// Time without room after which the receiver counts as stuck; `None` for no limit.
+    fn stall_limit(&self) -> Option<Duration>;
 }
 
-/// What is said back.
+/// Message from the receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Heard {
+pub(crate) enum Feedback {
     /// Call number `.0` left a gap: a whole snapshot is needed.
     Gap(u64),
-    /// A snapshot with this number is asked for, taken from now on.
-    Asked(u64),
-    /// Nothing to act on.
-    Fine,
+    /// Request for a snapshot with this number, read from now on.
+    SnapshotRequested(u64),
+    /// No action needed.
+    Nothing,
 }
 
-/// What was learnt and not told yet, besides what is different.
+/// Events not yet reported, apart from changes of the state.
 #[derive(Debug, Clone, Copy, Default)]
-struct News {
-    /// When the newest reading of the whole server began.
+struct Unreported {
+    /// Start of the newest read of the whole server.
     whole: Option<Instant>,
-    /// When the oldest reading of a part began.
+    /// Start of the oldest read of a part.
     part: Option<Instant>,
-    /// When the server answered, if that is news, and whether it did not.
+    /// Time of an answer of the server, if that is to be reported, and whether it failed to answer.
     alive: Option<Instant>,
     silence: bool,
 }
 
-impl News {
-    fn see(&mut self, seen: Seen) {
-        match seen {
-            Seen::Whole(began) => self.whole = Some(began),
-            Seen::Part(began) => self.part = Some(self.part.map_or(began, |old| old.min(began))),
-            Seen::Alive => self.alive = Some(Instant::now()),
-            Seen::Silence => self.silence = true,
+impl Unreported {
+    fn add(&mut self, event: SourceEvent) {
+        match event {
+            SourceEvent::Whole(began) => self.whole = Some(began),
+            SourceEvent::Part(began) => self.part = Some(self.part.map_or(began, |old| old.min(began))),
+            SourceEvent::Alive => self.alive = Some(Instant::now()),
+            SourceEvent::Silence => self.silence = true,
         }
     }
 }
 
-/// What is to be sent: when the reading of the whole server began, if it is one, and else of a part.
-struct Piece {
+/// Report to send, with the start of the read of the whole server, or else of a part.
+struct Outgoing {
     view: View,
     asked: u64,
     whole: Option<Instant>,
     part: Option<Instant>,
 }
 
-/// One run of observations.
+/// One run of reports over a connection.
 pub(crate) struct Stream<'a, S> {
     sink: S,
     source: &'a mut Source,
-    /// Random, so that no numbers of an earlier run are taken for this one's.
+    /// Random, so that sequence numbers of an earlier run are not confused with this one's.
     watcher: u64,
     seq: u64,
-    /// Half of the heartbeat: then even a late frame is in time.
-    beat: Duration,
-    told: TmuxState,
-    told_at: Instant,
-    told_means: Option<Means>,
-    news: News,
-    wanted: Wanted,
-    /// Whether nothing can be told but a snapshot: at the start, and after a gap.
-    lost: bool,
-    /// The call that began the last snapshot.
+    /// Half of the heartbeat, so that even a late frame is in time.
+    keep_alive_after: Duration,
+    reported: TmuxState,
+    reported_at: Instant,
+    reported_transport: Option<TmuxTransport>,
+    unreported: Unreported,
+    snapshot_requests: SnapshotRequests,
+    /// True if only a snapshot may be reported: at the start, and after a gap.
+    needs_snapshot: bool,
+    /// Number of the call that began the last snapshot.
     snapshot_call: u64,
-    /// When it was last seen to it that there is something to tell.
-    proved_at: Instant,
-    /// What waits for room; nothing is added to it before it is sent.
-    outbox: VecDeque<Piece>,
-    /// When there was room last.
+    /// Time of the last check that a keep-alive is possible.
+    checked_at: Instant,
+    /// Reports waiting for room; it is sent before more are added.
+    outbox: VecDeque<Outgoing>,
+    /// Time when there was room last.
     room_at: Instant,
 }
 
@@ -107,52 +110,53 @@ impl<'a, S: Sink> Stream<'a, S> {
         Self {
             sink,
             source,
-            // The standard library seeds its hashes from the operating system. Exact as a JSON number.
+            // Random, because the standard library seeds its hashes from the operating system. 53 bits:
+            // exact as a JSON number.
             watcher: RandomState::new().hash_one(std::process::id()) >> 11,
             seq: 0,
-            beat: heartbeat / 2,
-            told: TmuxState::default(),
-            told_at: now,
-            told_means: None,
-            news: News::default(),
-            wanted: Wanted::default(),
-            lost: true,
+            keep_alive_after: heartbeat / 2,
+            reported: TmuxState::default(),
+            reported_at: now,
+            reported_transport: None,
+            unreported: Unreported::default(),
+            snapshot_requests: SnapshotRequests::default(),
+            needs_snapshot: true,
             snapshot_call: 0,
-            proved_at: now,
+            checked_at: now,
             outbox: VecDeque::new(),
             room_at: now,
         }
     }
 
-    /// Until nobody can be told any more.
+    /// Reports until the receiver is lost.
     pub(crate) async fn run(mut self) -> Result<Infallible, Error> {
-        self.want(0);
+        self.request_snapshot(0);
         loop {
-            let quiet = self.told_at.max(self.proved_at) + self.beat;
-            let stuck = self.sink.patience().filter(|_| !self.sink.has_room());
-            let stuck_at = self.room_at + stuck.unwrap_or_default();
+            let quiet = self.reported_at.max(self.checked_at) + self.keep_alive_after;
+            let stall_limit = self.sink.stall_limit().filter(|_| !self.sink.has_room());
+            let stalled_at = self.room_at + stall_limit.unwrap_or_default();
             tokio::select! {
-                seen = self.source.next() => self.news.see(seen),
-                heard = self.sink.hear() => self.note(heard?),
-                () = sleep_until(quiet), if self.seq > 0 => self.be_heard(),
-                () = sleep_until(stuck_at), if stuck.is_some() => return Err(TransportError::Timeout.into()),
+                event = self.source.next() => self.unreported.add(event),
+                feedback = self.sink.feedback() => self.handle_feedback(feedback?),
+                () = sleep_until(quiet), if self.seq > 0 => self.keep_alive(),
+                () = sleep_until(stalled_at), if stall_limit.is_some() => return Err(TransportError::Timeout.into()),
             }
             self.send().await?;
             if self.sink.has_room() && self.outbox.is_empty() {
-                self.tell().await?;
+                self.report().await?;
                 self.send().await?;
             }
         }
     }
 
-    /// Sends what waits, as far as there is room. tmux is heard meanwhile: it must never wait for
-    /// whoever is told.
+    /// Sends the waiting reports while there is room. Meanwhile it keeps reading from tmux, which must
+    /// never wait for the receiver.
     async fn send(&mut self) -> Result<(), Error> {
         while self.sink.has_room() {
             self.room_at = Instant::now();
-            let Some(Piece { view, asked, whole, part }) = self.outbox.pop_front() else { break };
+            let Some(Outgoing { view, asked, whole, part }) = self.outbox.pop_front() else { break };
             self.seq += 1;
-            self.told_at = self.room_at;
+            self.reported_at = self.room_at;
             let age = whole.or(part).map_or(Duration::ZERO, |began| began.elapsed());
             let age_ms = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
             let (watcher, seq, complete) = (self.watcher, self.seq, whole.is_some());
@@ -162,93 +166,95 @@ impl<'a, S: Sink> Stream<'a, S> {
                 tokio::select! {
                     biased;
                     sent = &mut sent => break sent?,
-                    seen = self.source.next() => self.news.see(seen),
+                    event = self.source.next() => self.unreported.add(event),
                 }
             }
         }
         Ok(())
     }
 
-    /// A frame is due, and there is nothing to tell but that the server answered lately, or that it
-    /// does when it is asked.
-    fn be_heard(&mut self) {
-        self.proved_at = Instant::now();
-        self.news.alive = self.source.answered_at().filter(|at| at.elapsed() < self.beat * 2);
-        if self.news.alive.is_none() {
-            self.source.prove();
+    /// Prepares a keep-alive: the server answered recently, or else is asked to answer now.
+    fn keep_alive(&mut self) {
+        self.checked_at = Instant::now();
+        self.unreported.alive =
+            self.source.answered_at().filter(|at| at.elapsed() < self.keep_alive_after * 2);
+        if self.unreported.alive.is_none() {
+            self.source.request_ping();
         }
     }
 
-    fn want(&mut self, number: u64) {
-        self.wanted.push(number, Instant::now());
-        self.source.demand();
+    fn request_snapshot(&mut self, number: u64) {
+        self.snapshot_requests.push(number, Instant::now());
+        self.source.request_whole();
     }
 
-    fn note(&mut self, heard: Heard) {
-        match heard {
-            Heard::Asked(n) => self.want(n),
-            // Before that call a snapshot has mended the gap already.
-            Heard::Gap(call) if call >= self.snapshot_call && !self.lost => {
-                self.lost = true;
-                self.want(0);
+    fn handle_feedback(&mut self, feedback: Feedback) {
+        match feedback {
+            Feedback::SnapshotRequested(n) => self.request_snapshot(n),
+            // A snapshot after that call has filled the gap already.
+            Feedback::Gap(call) if call >= self.snapshot_call && !self.needs_snapshot => {
+                self.needs_snapshot = true;
+                self.request_snapshot(0);
             }
-            Heard::Gap(_) | Heard::Fine => {}
+            Feedback::Gap(_) | Feedback::Nothing => {}
         }
     }
 
-    async fn tell(&mut self) -> Result<(), Error> {
-        if let Some(means) = self.source.means().filter(|means| self.told_means != Some(*means)) {
-            self.told_means = Some(means);
-            self.sink.watching_by(means).await?;
+    async fn report(&mut self) -> Result<(), Error> {
+        if let Some(transport) =
+            self.source.transport().filter(|transport| self.reported_transport != Some(*transport))
+        {
+            self.reported_transport = Some(transport);
+            self.sink.report_transport(transport).await?;
         }
-        let news = std::mem::take(&mut self.news);
-        if let Some(asked) = self.wanted.answered(news.whole, news.silence) {
-            self.snapshot(asked, news.whole);
+        let unreported = std::mem::take(&mut self.unreported);
+        if let Some(asked) = self.snapshot_requests.answered(unreported.whole, unreported.silence) {
+            self.enqueue_snapshot(asked, unreported.whole);
             return Ok(());
         }
-        if self.lost {
+        if self.needs_snapshot {
             return Ok(());
         }
-        let changes = self.source.take_touched().changes(&self.told, self.source.state());
+        let changes = self.source.take_changes().changes(&self.reported, self.source.state());
         let pieces = parts::diffs(changes);
-        if pieces.len() > 1 && news.whole.is_some() {
-            self.snapshot(0, news.whole);
+        if pieces.len() > 1 && unreported.whole.is_some() {
+            self.enqueue_snapshot(0, unreported.whole);
             return Ok(());
         }
         if pieces.is_empty() {
-            self.nothing_new(&news);
+            self.report_unchanged(&unreported);
         }
         for piece in pieces {
-            piece.iter().cloned().for_each(|change| self.told.apply(change));
-            self.push(View::Diff(piece), news.whole, news.part);
+            piece.iter().cloned().for_each(|change| self.reported.apply(change));
+            self.enqueue(View::Diff(piece), unreported.whole, unreported.part);
         }
         Ok(())
     }
 
-    /// That nothing changed is told of the whole server each time, of less only when a frame is due.
-    fn nothing_new(&mut self, news: &News) {
-        let due = self.told_at.elapsed() >= self.beat;
-        if news.whole.is_some() {
-            self.push(View::Unchanged, news.whole, None);
-        } else if due && news.silence {
-            let again = Change::Server(self.told.server.clone());
-            self.push(View::Diff(vec![again]), None, None);
-        } else if due && news.alive.is_some() {
-            self.push(View::Alive, None, news.alive);
+    /// Reports an unchanged state: after each read of the whole server, otherwise only when a frame is due.
+    fn report_unchanged(&mut self, unreported: &Unreported) {
+        let due = self.reported_at.elapsed() >= self.keep_alive_after;
+        if unreported.whole.is_some() {
+            self.enqueue(View::Unchanged, unreported.whole, None);
+        } else if due && unreported.silence {
+            let again = Change::Server(self.reported.server.clone());
+            self.enqueue(View::Diff(vec![again]), None, None);
+        } else if due && unreported.alive.is_some() {
+            self.enqueue(View::Alive, None, unreported.alive);
         }
     }
 
-    fn snapshot(&mut self, asked: u64, whole: Option<Instant>) {
-        self.lost = false;
+    fn enqueue_snapshot(&mut self, asked: u64, whole: Option<Instant>) {
+        self.needs_snapshot = false;
         self.snapshot_call = self.sink.next_call();
-        drop(self.source.take_touched());
-        self.told = self.source.state().clone();
-        let whole = whole.filter(|_| !matches!(self.told.server, Server::Unknown(_)));
-        let views = parts::snapshot(self.told.clone());
-        self.outbox.extend(views.into_iter().map(|view| Piece { view, asked, whole, part: None }));
+        drop(self.source.take_changes());
+        self.reported = self.source.state().clone();
+        let whole = whole.filter(|_| !matches!(self.reported.server, Server::Unknown(_)));
+        let views = parts::snapshot(self.reported.clone());
+        self.outbox.extend(views.into_iter().map(|view| Outgoing { view, asked, whole, part: None }));
     }
 
-    fn push(&mut self, view: View, whole: Option<Instant>, part: Option<Instant>) {
-        self.outbox.push_back(Piece { view, asked: 0, whole, part });
+    fn enqueue(&mut self, view: View, whole: Option<Instant>, part: Option<Instant>) {
+        self.outbox.push_back(Outgoing { view, asked: 0, whole, part });
     }
 }

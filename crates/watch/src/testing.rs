@@ -1,4 +1,4 @@
-//! Observations made up for tests.
+//! Fixtures for tests.
 
 use process::identity::{Process, State};
 use protocol::tmux::{TmuxPane, TmuxSession};

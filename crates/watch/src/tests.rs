@@ -1,4 +1,4 @@
-//! The whole watcher, against a scripted `poold` and a tmux server of its own.
+//! The whole watcher, with a scripted `poold` and a tmux server of its own.
 
 mod events;
 mod parts;
@@ -17,9 +17,9 @@ use process::handle::Handle;
 use process::identity;
 use protocol::aio::{self, FrameReader, ReadHalf, WriteHalf};
 use protocol::hello::HelloReply;
-use protocol::reply::{Ask, WatchSetup};
+use protocol::reply::{WatchSetup, WatcherCommand};
 use protocol::request::{Observe, View};
-use protocol::tmux::{Means, Server, TmuxPane, TmuxState};
+use protocol::tmux::{Server, TmuxPane, TmuxState, TmuxTransport};
 use protocol::{
     Call, Epoch, ErrorCode, Frame, Hello, OsBytes, ProcId, Refusal, Request, Response, Role, Seq, Tag,
     Welcome, frame,
@@ -32,7 +32,7 @@ use crate::{Options, print, run};
 
 const LONG: Duration = Duration::from_secs(20);
 
-/// A tmux server of the test's own; it ends with it.
+/// Private tmux server, ended on drop.
 struct Tmux {
     dir: TempDir,
     device: Device,
@@ -49,7 +49,7 @@ impl Tmux {
         Self { dir, device, server: None }
     }
 
-    /// A session with this shell script in its pane.
+    /// Creates a session with this shell script in its pane.
     async fn create(&mut self, name: &str, script: &str) -> Created {
         let job = self.dir.path().join(format!("{name}.sh"));
         fs::write(&job, script).unwrap();
@@ -68,7 +68,7 @@ impl Tmux {
         created
     }
 
-    /// Does this to the server as anybody could, with words between which blanks stand.
+    /// Runs a tmux command, given as words separated by blanks.
     fn does(&self, words: &str) -> String {
         let socket = self.device.socket.to_str().unwrap();
         let mut command = Command::new("tmux");
@@ -77,7 +77,7 @@ impl Tmux {
         String::from_utf8(out.stdout).unwrap()
     }
 
-    /// Ends the server, and waits for that.
+    /// Ends the server, and waits for its exit.
     fn end(&self) {
         let held = Handle::open(self.server.unwrap()).unwrap().unwrap();
         held.signal(Signal::SIGKILL).unwrap();
@@ -106,7 +106,7 @@ fn of<'a>(state: &'a TmuxState, name: &str) -> Option<&'a TmuxPane> {
     state.panes.values().find(|pane| pane.tag == Some(tag(name)))
 }
 
-/// `poold` as far as a watcher sees it, with a socket of its own.
+/// Scripted `poold`, with a socket of its own.
 struct Poold {
     _dir: TempDir,
     socket: PathBuf,
@@ -120,7 +120,7 @@ impl Poold {
         Self { listener: aio::listen(&socket).unwrap(), socket, _dir: dir }
     }
 
-    /// A watcher of this `poold`.
+    /// Starts a watcher of this `poold`.
     fn watcher(&self) -> JoinHandle<anyhow::Result<()>> {
         self.watcher_with(|_| {})
     }
@@ -131,20 +131,20 @@ impl Poold {
             pool: "default".to_owned(),
             build: "tmux-watch test".to_owned(),
             take_over: false,
-            means: None,
+            transport: None,
         };
         change(&mut options);
         tokio::spawn(run(options, std::future::pending()))
     }
 
-    /// The next connection, answered so.
+    /// Accepts the next connection with this reply.
     async fn answer(&self, reply: HelloReply) -> Peer {
         let (role, peer) = self.answer_any(reply).await;
         assert_eq!(role, Role::Watcher);
         peer
     }
 
-    /// Sends the next one away that is no more than busy, whoever it is.
+    /// Refuses the next connection of any role as busy.
     async fn refuse_any(&self) -> Role {
         self.answer_any(refused(ErrorCode::Conflict)).await.0
     }
@@ -159,30 +159,30 @@ impl Poold {
             reader,
             writer,
             state: TmuxState::default(),
-            means: None,
+            transport: None,
             frames: Vec::new(),
             joining: None,
         };
         (hello.role, peer)
     }
 
-    /// The next watcher, which is to watch this tmux.
+    /// Accepts the next watcher, and makes it watch this tmux.
     async fn welcome(&self, tmux: &Tmux) -> Peer {
         self.welcome_to(tmux, |_| {}).await
     }
 
-    /// The same, by a setup that is not quite the usual one.
+    /// Accepts the next watcher, with a modified setup.
     async fn welcome_to(&self, tmux: &Tmux, change: impl FnOnce(&mut WatchSetup)) -> Peer {
         let mut peer = self.answer(Ok(welcome())).await;
-        peer.is_set_up(tmux, change).await;
+        peer.set_up(tmux, change).await;
         peer
     }
 
-    /// The next watcher, in this role.
+    /// Accepts the next watcher, in this role.
     async fn welcome_as(&self, role: Role, tmux: &Tmux) -> Peer {
         let (found, mut peer) = self.answer_any(Ok(welcome())).await;
         assert_eq!(found, role);
-        peer.is_set_up(tmux, |_| {}).await;
+        peer.set_up(tmux, |_| {}).await;
         peer
     }
 }
@@ -201,39 +201,40 @@ fn refused(code: ErrorCode) -> HelloReply {
     Err(Refusal::new(code, "not you"))
 }
 
-/// A server that stands still for a moment is not taken for silent, after which all of it would be read.
+/// Long heartbeat, so that a server that pauses for a moment does not count as silent, which would cause a
+/// whole read.
 fn patient(setup: &mut WatchSetup) {
     setup.heartbeat_ms = 10_000;
 }
 
-/// A watcher as `poold` has it: its observations joined and applied.
+/// A watcher as `poold` sees it, with its observations joined and applied.
 struct Peer {
     reader: FrameReader<ReadHalf>,
     writer: WriteHalf,
     state: TmuxState,
-    /// How it says that it learns of changes.
-    means: Option<Means>,
-    /// Everything that it sent.
+    /// Reported transport.
+    transport: Option<TmuxTransport>,
+    /// All frames received.
     frames: Vec<Observe>,
     joining: Option<TmuxState>,
 }
 
 impl Peer {
-    /// Says what to watch, by a setup that is not quite the usual one.
-    async fn is_set_up(&mut self, tmux: &Tmux, change: impl FnOnce(&mut WatchSetup)) {
+    /// Sends the setup, modified.
+    async fn set_up(&mut self, tmux: &Tmux, change: impl FnOnce(&mut WatchSetup)) {
         let bytes = |path: &std::path::Path| OsBytes(path.as_os_str().as_encoded_bytes().to_vec());
         let (binary, socket) = (bytes(&tmux.device.binary), bytes(&tmux.device.socket));
         let mut setup =
             WatchSetup { binary, socket, heartbeat_ms: 1000, own: true, means: None, sweep_ms: None };
         change(&mut setup);
-        self.ask(Ask::Watch(setup)).await;
+        self.command(WatcherCommand::Watch(setup)).await;
     }
 
-    async fn ask(&mut self, ask: Ask) {
-        aio::write_frame(&mut self.writer, &Frame::Ask(ask)).await.unwrap();
+    async fn command(&mut self, command: WatcherCommand) {
+        aio::write_frame(&mut self.writer, &Frame::Command(command)).await.unwrap();
     }
 
-    /// The next observation, answered with `Done`.
+    /// Returns the next observation, replying `Done`.
     async fn observe(&mut self) -> Observe {
         self.observe_and(Response::Done).await
     }
@@ -243,8 +244,8 @@ impl Peer {
             let payload = tokio::time::timeout(LONG, self.reader.next()).await.expect("it speaks");
             let call: Call = frame::decode(&payload.unwrap().expect("it stays")).unwrap();
             let observe = match call.request {
-                Request::WatchingBy(means) => {
-                    self.means = Some(means);
+                Request::WatchingBy(transport) => {
+                    self.transport = Some(transport);
                     self.reply(call.id, Response::Done).await;
                     continue;
                 }
@@ -333,7 +334,7 @@ async fn a_snapshot_on_demand_begins_after_the_demand() {
     for n in 1..=5 {
         let name = format!("s{n}");
         tmux.create(&name, "exec sleep 1000").await;
-        peer.ask(Ask::Snapshot { n }).await;
+        peer.command(WatcherCommand::Snapshot { n }).await;
         let snapshot = async { while peer.observe().await.asked != n {} };
         tokio::time::timeout(LONG, snapshot).await.expect("what was asked for");
         assert!(is_snapshot(peer.last()));
@@ -352,7 +353,7 @@ async fn t04_a_gap_is_mended_by_a_snapshot() {
         while is_snapshot(&peer.observe_and(Response::SendSnapshot).await) {}
         let before = peer.last().seq;
         while !is_snapshot(&peer.observe().await) {
-            // At most what was on its way before the answer was heard.
+            // At most the frames that were sent before the reply arrived.
             assert!(peer.last().seq < before + 4);
         }
         assert!(!is_snapshot(&peer.observe().await), "one is enough");
@@ -407,12 +408,12 @@ async fn it_ends_when_it_is_told_to() {
         pool: String::new(),
         build: String::new(),
         take_over: false,
-        means: None,
+        transport: None,
     };
     tokio::time::timeout(LONG, run(options, std::future::ready(()))).await.unwrap().unwrap();
 }
 
-/// One after the other: the news of the next would bring the lost news of the one before.
+/// One after the other: the news of the next exit would bring the missed one before.
 #[tokio::test]
 async fn every_end_is_known_in_the_end() {
     let (mut tmux, poold) = (Tmux::new(), Poold::new());

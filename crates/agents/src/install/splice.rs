@@ -1,22 +1,22 @@
-//! Where things stand in a JSON text, and changes of it that leave all else as it is, byte for byte. The text has to be valid.
+//! Spans of the parts of a JSON text, and edits that leave everything else as it is, byte for byte. The text
+//! has to be valid JSON.
 
 use std::ops::Range;
 
-/// A part of the text.
+/// A byte range of the text.
 pub(super) type Span = Range<usize>;
 
 /// A member of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Member {
-    /// Its name.
     pub(super) key: String,
-    /// Where it stands, name and value.
+    /// The span of key and value.
     pub(super) all: Span,
-    /// Where its value stands.
+    /// The span of the value.
     pub(super) value: Span,
 }
 
-/// The members of an object; none where this is no object.
+/// Returns the members of an object; none if the span is not an object.
 pub(super) fn members(text: &str, object: &Span) -> Option<Vec<Member>> {
     let items = items(text, object, b'{')?;
     let member = |all: Span| {
@@ -28,28 +28,28 @@ pub(super) fn members(text: &str, object: &Span) -> Option<Vec<Member>> {
     Some(items.into_iter().map(member).collect())
 }
 
-/// The elements of a list; none where this is no list.
+/// Returns the elements of a list; none if the span is not a list.
 pub(super) fn elements(text: &str, list: &Span) -> Option<Vec<Span>> {
     items(text, list, b'[')
 }
 
-/// The whole text but for the space around it.
-pub(super) fn whole(text: &str) -> Span {
+/// Returns the span of the outermost value.
+pub(super) fn root(text: &str) -> Span {
     let start = skip_space(text, 0);
     start..text.trim_end().len().max(start)
 }
 
-/// Changes to make at once: what is there in place of a part of the text. Parts do not overlap.
+/// Replacements of spans that do not overlap.
 #[derive(Debug, Default)]
-pub(super) struct Changes(Vec<(Span, String)>);
+pub(super) struct Edits(Vec<(Span, String)>);
 
-impl Changes {
+impl Edits {
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Puts something after what is in an object or list already: at the end of its `items`, each level of indentation being
-    /// `indent`.
+    /// Appends an item to an object or list, which has these `items`. `indent` is one level of indentation
+    /// and the container's depth.
     pub(super) fn append(&mut self, container: &Span, items: &[Span], item: &str, indent: (&str, usize)) {
         let (unit, depth) = indent;
         let inner = format!("\n{}{item}", unit.repeat(depth + 1));
@@ -62,7 +62,7 @@ impl Changes {
         }
     }
 
-    /// Takes some of the items of an object or list away.
+    /// Removes some of the items of an object or list, with their commas.
     pub(super) fn remove(&mut self, container: &Span, items: &[Span], removed: &[bool]) {
         let Some(first_kept) = removed.iter().position(|removed| !removed) else {
             self.0.push((container.start + 1..container.end - 1, String::new()));
@@ -78,8 +78,8 @@ impl Changes {
         }
     }
 
-    /// The text with all of them made.
-    pub(super) fn made(mut self, text: &str) -> String {
+    /// Returns the edited text.
+    pub(super) fn apply(mut self, text: &str) -> String {
         self.0.sort_by_key(|(span, _)| span.start);
         let mut out = String::with_capacity(text.len());
         let mut at = 0;
@@ -103,7 +103,7 @@ fn items(text: &str, container: &Span, open: u8) -> Option<Vec<Span>> {
     while at < container.end - 1 {
         let start = at;
         let mut end = at;
-        // A member is a name, a colon and a value; an element a value only.
+        // A member consists of a key, a colon and a value; an element of a value only.
         while at < container.end - 1 && bytes[at] != b',' {
             end = value_end(text, at);
             at = skip_space(text, end);
@@ -114,14 +114,14 @@ fn items(text: &str, container: &Span, open: u8) -> Option<Vec<Span>> {
     Some(items)
 }
 
-/// The end of the value or punctuation that begins there.
+/// Returns the end of the value or punctuation that begins at `start`.
 fn value_end(text: &str, start: usize) -> usize {
     let bytes = text.as_bytes();
     let mut at = start;
     let mut depth = 0_usize;
     while let Some(&byte) = bytes.get(at) {
         at = match byte {
-            b'"' => text_end(bytes, at),
+            b'"' => string_end(bytes, at),
             _ => at + 1,
         };
         match byte {
@@ -129,20 +129,20 @@ fn value_end(text: &str, start: usize) -> usize {
             b'}' | b']' => depth = depth.saturating_sub(1),
             _ => {}
         }
-        let goes_on = bytes.get(at).is_some_and(|next| is_literal(*next));
-        if depth == 0 && !(is_literal(byte) && goes_on) {
+        let continues = bytes.get(at).is_some_and(|next| is_literal(*next));
+        if depth == 0 && !(is_literal(byte) && continues) {
             break;
         }
     }
     at
 }
 
-/// Whether a number or word may be made of this.
+/// True if the byte may be part of a number or of `true`, `false` or `null`.
 fn is_literal(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"+-.".contains(&byte)
 }
 
-fn text_end(bytes: &[u8], start: usize) -> usize {
+fn string_end(bytes: &[u8], start: usize) -> usize {
     let mut at = start + 1;
     while let Some(&byte) = bytes.get(at) {
         match byte {
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn members_are_found_whatever_is_in_them() {
         let text = r#" { "a" : [1, {"b":"]}\"" }] , "c\n":-1.5e3,"":{}, "d" :"x, y" ,"e":null} "#;
-        let object = whole(text);
+        let object = root(text);
         let found = members(text, &object).unwrap();
         let shown: Vec<(&str, &str)> =
             found.iter().map(|m| (m.key.as_str(), &text[m.value.clone()])).collect();
@@ -188,9 +188,9 @@ mod tests {
         let list = 0..text.len();
         let items = elements(text, &list).unwrap();
         let without = |removed: [bool; 4]| {
-            let mut changes = Changes::default();
-            changes.remove(&list, &items, &removed);
-            changes.made(text)
+            let mut edits = Edits::default();
+            edits.remove(&list, &items, &removed);
+            edits.apply(text)
         };
         assert_eq!(without([false, false, false, true]), "[ a , b,c ]");
         assert_eq!(without([true, false, false, false]), "[ b,c ,  d ]");
@@ -202,10 +202,10 @@ mod tests {
     #[test]
     fn what_is_added_stands_on_its_own_line() {
         let add = |text: &str| {
-            let list = whole(text);
-            let mut changes = Changes::default();
-            changes.append(&list, &elements(text, &list).unwrap(), "x", ("  ", 1));
-            changes.made(text)
+            let list = root(text);
+            let mut edits = Edits::default();
+            edits.append(&list, &elements(text, &list).unwrap(), "x", ("  ", 1));
+            edits.apply(text)
         };
         assert_eq!(add("[]"), "[\n    x\n  ]");
         assert_eq!(add("[1\n  ]"), "[1,\n    x\n  ]");

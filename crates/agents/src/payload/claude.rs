@@ -1,11 +1,11 @@
 //! Hooks of Claude Code (2.1.197).
 
-use protocol::hook::Signal;
+use protocol::hook::{HookEvent, Notice, Start};
 
 use super::fields::{Fields, clip};
-use super::{Report, resets};
+use super::{Report, limit_reset};
 
-/// The events that are asked for.
+/// The events that get a hook.
 pub(crate) const EVENTS: [&str; 13] = [
     "SessionStart",
     "UserPromptSubmit",
@@ -22,59 +22,81 @@ pub(crate) const EVENTS: [&str; 13] = [
     "SessionEnd",
 ];
 
-/// Why an agent is ready again that compacted its conversation because it was told to.
-const COMPACTED: &str = "compacted";
-
 pub(super) fn report(fields: &Fields) -> Option<Report> {
     super::report(fields, |event| signal(event, fields))
 }
 
-fn signal(event: &str, fields: &Fields) -> Option<Signal> {
+fn signal(event: &str, fields: &Fields) -> Option<HookEvent> {
     let turn = || fields.id("prompt_id");
     match event {
         "UserPromptSubmit" => fields.prompt("prompt", turn()),
-        "Stop" => Some(Signal::TurnOver { turn: turn(), said: fields.long("last_assistant_message") }),
+        "Stop" => Some(HookEvent::TurnOver { turn: turn(), said: fields.long("last_assistant_message") }),
         "PostToolUseFailure" => Some(fields.tool_ended("error", true)),
-        "Notification" => Some(Signal::Notified {
-            kind: fields.word_or_nothing("notification_type"),
-            text: fields.word_or_nothing("message"),
+        "Notification" => Some(HookEvent::Notified {
+            kind: notice(fields.text("notification_type").unwrap_or_default()),
+            text: fields.word_or_default("message"),
         }),
         "StopFailure" => Some(failed(fields)),
         _ => common(event, fields),
     }
 }
 
-/// What Codex says in the same words.
-pub(super) fn common(event: &str, fields: &Fields) -> Option<Signal> {
-    let working = |what: &str| Some(Signal::Working { what: Some(what.to_owned()), skill: None });
+/// Translates the events that Claude Code and Codex have in common.
+pub(super) fn common(event: &str, fields: &Fields) -> Option<HookEvent> {
+    let working = |what: &str| Some(HookEvent::Working { what: Some(what.to_owned()), skill: None });
     match event {
-        "SessionStart" => Some(Signal::Started { source: fields.word_or_nothing("source") }),
+        "SessionStart" => {
+            Some(HookEvent::Started { source: start(fields.text("source").unwrap_or_default()) })
+        }
         "PreToolUse" => Some(fields.tool_begins()),
         "PostToolUse" => Some(fields.tool_ended("tool_response", false)),
         "PermissionRequest" => Some(fields.permission()),
-        "SubagentStart" => working(format!("agent {}", fields.word_or_nothing("agent_type")).trim_end()),
+        "SubagentStart" => working(format!("agent {}", fields.word_or_default("agent_type")).trim_end()),
         "PreCompact" => working("compacts the conversation"),
-        // The end of `/compact`: there is no Stop. (A SessionStart of the source `compact` may be in the middle of a turn.)
+        // The end of `/compact`, which has no Stop. (A SessionStart with the source `compact` may be in the
+        // middle of a turn.)
         "PostCompact" if fields.text("trigger") == Some("manual") => {
-            Some(Signal::Started { source: COMPACTED.to_owned() })
+            Some(HookEvent::Started { source: Start::CompactedOnCommand })
         }
         "PostCompact" => working("compacted the conversation"),
-        "SessionEnd" => Some(Signal::Ended { reason: fields.word_or_nothing("reason") }),
-        // A subagent may end after the turn that began it: that says nothing about the turn.
+        "SessionEnd" => Some(HookEvent::Ended { reason: fields.word_or_default("reason") }),
+        // SubagentStop is ignored: a subagent may end after the turn that began it.
         _ => None,
     }
 }
 
-/// A turn that failed: `error` is a word (`rate_limit`, `overloaded`, …), the last message a sentence.
-pub(super) fn failed(fields: &Fields) -> Signal {
-    let word = fields.word_or_nothing("error");
-    let said = fields.text("last_assistant_message").or_else(|| fields.text("error_details"));
-    let error = match said {
-        Some(said) if word.is_empty() => said.to_owned(),
-        Some(said) => format!("{word}: {said}"),
+/// Translates the `source` of a SessionStart. Codex, Gemini CLI and generic reports use the same words.
+pub(super) fn start(source: &str) -> Start {
+    match source {
+        "startup" => Start::New,
+        "resume" => Start::Resumed,
+        "clear" => Start::Cleared,
+        "compact" => Start::Compacted,
+        _ => Start::Other,
+    }
+}
+
+/// Translates the `notification_type` of a Notification. An unknown type is taken for a question, so that a
+/// person looks.
+fn notice(kind: &str) -> Notice {
+    match kind {
+        "idle_prompt" => Notice::Idle,
+        "permission_prompt" => Notice::Permission,
+        "auth_success" => Notice::LoggedIn,
+        _ => Notice::Question,
+    }
+}
+
+/// Translates a StopFailure: `error` is a word (`rate_limit`, `overloaded`, …), the last message a sentence.
+pub(super) fn failed(fields: &Fields) -> HookEvent {
+    let word = fields.word_or_default("error");
+    let sentence = fields.text("last_assistant_message").or_else(|| fields.text("error_details"));
+    let error = match sentence {
+        Some(sentence) if word.is_empty() => sentence.to_owned(),
+        Some(sentence) => format!("{word}: {sentence}"),
         None => word.clone(),
     };
-    let limited = word == "rate_limit" || resets::is_limit(&error);
-    let until = resets::stamp(&error).filter(|_| limited);
-    Signal::TurnFailed { error: clip(&error, protocol::activity::ASK_MAX), limited, until }
+    let limited = word == "rate_limit" || limit_reset::is_limit(&error);
+    let until = limit_reset::absolute_time(&error).filter(|_| limited);
+    HookEvent::TurnFailed { error: clip(&error, protocol::activity::ASK_MAX), limited, until }
 }

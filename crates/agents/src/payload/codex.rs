@@ -1,12 +1,12 @@
-//! Hooks of Codex (0.169.0), and its older `notify`. Hooks are not called for threads of Codex's own (such as the one that finds
-//! a title); SessionStart is called with the first prompt only.
+//! Hooks of Codex (0.169.0), and its older `notify`. Internal threads (such as the one that generates a
+//! title) call no hooks; SessionStart is called no earlier than the first prompt.
 
-use protocol::hook::Signal;
+use protocol::hook::HookEvent;
 
 use super::fields::Fields;
 use super::{Report, claude};
 
-/// The events that are asked for.
+/// The events that get a hook.
 pub(crate) const EVENTS: [&str; 11] = [
     "SessionStart",
     "UserPromptSubmit",
@@ -28,25 +28,25 @@ pub(super) fn report(fields: &Fields) -> Option<Report> {
     }
 }
 
-fn signal(event: &str, fields: &Fields) -> Option<Signal> {
+fn signal(event: &str, fields: &Fields) -> Option<HookEvent> {
     let turn = || fields.id("turn_id");
     match event {
         "UserPromptSubmit" => fields.prompt("prompt", turn()),
-        "Stop" => Some(Signal::TurnOver { turn: turn(), said: fields.long("last_assistant_message") }),
+        "Stop" => Some(HookEvent::TurnOver { turn: turn(), said: fields.long("last_assistant_message") }),
         "StopFailure" => Some(claude::failed(fields)),
-        "Interrupt" => Some(Signal::Interrupted),
+        "Interrupt" => Some(HookEvent::Interrupted),
         _ => claude::common(event, fields),
     }
 }
 
-/// The JSON of `notify`. It is also called for threads of Codex's own: these have another `thread-id`, so the caller must
-/// know the conversation.
+/// Reads the payload of `notify`. Internal threads call it as well, with another `thread-id`: the caller has
+/// to compare the conversation.
 fn notify(fields: &Fields) -> Report {
     Report {
         event: "agent-turn-complete".to_owned(),
         conversation: fields.id("thread-id"),
         transcript: None,
-        signal: Some(Signal::TurnOver {
+        signal: Some(HookEvent::TurnOver {
             turn: fields.id("turn-id"),
             said: fields.long("last-assistant-message"),
         }),

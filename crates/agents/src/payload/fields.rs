@@ -1,18 +1,18 @@
-//! The fields of a hook's input, each as what it should be or not at all.
+//! Typed access to the fields of a payload; a field of another type counts as missing.
 
 use protocol::activity::ASK_MAX;
-use protocol::hook::{PROMPT_MAX, Signal, TEXT_MAX, ToolUse};
+use protocol::hook::{HookEvent, PROMPT_MAX, TEXT_MAX, ToolUse};
 use serde_json::{Map, Value};
 
-use super::mend::{Mended, mend};
-use super::{ID_MAX, QUESTIONS_TOOL};
+use super::repair_json::{Repaired, repair_json};
+use super::{ID_MAX, PLAN_TOOL, QUESTIONS_TOOL};
 
 /// The longest word or short sentence, in bytes.
 const WORD_MAX: usize = 1024;
-/// The longest account of what an agent is working with, in bytes: a line for people.
+/// The longest description of work in progress, in bytes: one line for people.
 const WHAT_MAX: usize = 200;
-/// Arguments of tools that say the most about their use, the most telling first.
-const TELLING: [&str; 12] = [
+/// The arguments of tools that summarise their use, the most telling first.
+const SUMMARY_KEYS: [&str; 12] = [
     "command",
     "file_path",
     "filePath",
@@ -27,12 +27,12 @@ const TELLING: [&str; 12] = [
     "name",
 ];
 
-/// A JSON object.
+/// The fields of a payload.
 pub(super) struct Fields {
-    /// What is complete in it.
+    /// The complete values.
     map: Map<String, Value>,
-    /// The same with the text in whose middle the input broke off: an id or a word would be another, but of a prompt the
-    /// beginning is worth something.
+    /// The complete values and the text in which the input was cut off. A truncated id or word would be a
+    /// wrong one, but the beginning of a prompt is useful.
     cut: Option<Map<String, Value>>,
 }
 
@@ -41,16 +41,16 @@ impl Fields {
         match serde_json::from_slice(input) {
             Ok(Value::Object(map)) => Some(Self { map, cut: None }),
             Ok(_) => None,
-            Err(_) => mend(input).map(|Mended { map, cut }| Self { map, cut }),
+            Err(_) => repair_json(input).map(|Repaired { map, cut }| Self { map, cut }),
         }
     }
 
-    /// A text that is there and not empty.
+    /// Returns a text that is not empty.
     pub(super) fn text(&self, key: &str) -> Option<&str> {
         self.map.get(key)?.as_str().filter(|text| !text.is_empty())
     }
 
-    /// Whether there is anything under this name.
+    /// True if the field has a value other than null.
     pub(super) fn has(&self, key: &str) -> bool {
         self.map.get(key).is_some_and(|value| !value.is_null())
     }
@@ -59,39 +59,44 @@ impl Fields {
         self.map.get(key) == Some(&Value::Bool(true))
     }
 
+    /// Returns a text of at most [`WORD_MAX`] bytes.
     pub(super) fn word(&self, key: &str) -> Option<String> {
         self.text(key).map(|text| clip(text, WORD_MAX))
     }
 
-    pub(super) fn word_or_nothing(&self, key: &str) -> String {
+    pub(super) fn word_or_default(&self, key: &str) -> String {
         self.word(key).unwrap_or_default()
     }
 
+    /// Returns a text of at most [`TEXT_MAX`] bytes.
     pub(super) fn long(&self, key: &str) -> Option<String> {
         self.text(key).map(|text| clip(text, TEXT_MAX))
     }
 
-    /// An id; a cut one would be another, so one that is too long is none.
+    /// Returns an id. One that is too long is ignored, because a truncated id would be a wrong one.
     pub(super) fn id(&self, key: &str) -> Option<String> {
         self.text(key).filter(|id| id.len() <= ID_MAX).map(str::to_owned)
     }
 
-    /// Whether an object says that it tells of an error.
+    /// True if the field is an object with an `error`.
     pub(super) fn failed_within(&self, key: &str) -> bool {
         self.map.get(key).and_then(|value| value.get("error")).is_some_and(|error| !error.is_null())
     }
 
-    /// A prompt: the text there may be empty, but must be there.
-    pub(super) fn prompt(&self, key: &str, turn: Option<String>) -> Option<Signal> {
-        let whole = self.map.get(key);
-        let text = whole.or_else(|| self.cut.as_ref()?.get(key))?.as_str()?;
-        let cut = whole.is_none() || text.len() > PROMPT_MAX;
-        Some(Signal::Prompt { text: clip(text, PROMPT_MAX), cut, turn })
+    /// Returns the event of a prompt, whose text may be empty.
+    pub(super) fn prompt(&self, key: &str, turn: Option<String>) -> Option<HookEvent> {
+        let complete = self.map.get(key);
+        let text = complete.or_else(|| self.cut.as_ref()?.get(key))?.as_str()?;
+        let cut = complete.is_none() || text.len() > PROMPT_MAX;
+        Some(HookEvent::Prompt { text: clip(text, PROMPT_MAX), cut, turn })
     }
 
-    /// The beginning of the use of a tool.
-    pub(super) fn tool_begins(&self) -> Signal {
-        let tool = self.word_or_nothing("tool_name");
+    /// Returns the event of a tool that begins.
+    pub(super) fn tool_begins(&self) -> HookEvent {
+        let tool = self.word_or_default("tool_name");
+        if [QUESTIONS_TOOL, PLAN_TOOL].contains(&tool.as_str()) {
+            return HookEvent::Asking { tool };
+        }
         let input = self.map.get("tool_input");
         let skill = match (tool.as_str(), input) {
             ("Skill", Some(Value::Object(map))) => {
@@ -101,17 +106,17 @@ impl Fields {
         };
         let skill = skill.map(|name| clip(name.trim_start_matches('/'), WORD_MAX));
         let what = match input.and_then(summary) {
-            Some(summary) => format!("{tool}: {}", line(summary)),
+            Some(summary) => format!("{tool}: {}", first_line(summary)),
             None => tool,
         };
-        Signal::Working { what: Some(clip(&what, WHAT_MAX)).filter(|what| !what.is_empty()), skill }
+        HookEvent::Working { what: Some(clip(&what, WHAT_MAX)).filter(|what| !what.is_empty()), skill }
     }
 
-    /// The end of the use of a tool.
-    pub(super) fn tool_ended(&self, response: &str, failed: bool) -> Signal {
-        Signal::ToolUsed(Box::new(ToolUse {
+    /// Returns the event of a tool that ended. `response` is the key of its result.
+    pub(super) fn tool_ended(&self, response: &str, failed: bool) -> HookEvent {
+        HookEvent::ToolUsed(Box::new(ToolUse {
             id: self.id("tool_use_id"),
-            tool: self.word_or_nothing("tool_name"),
+            tool: self.word_or_default("tool_name"),
             input: self.json("tool_input"),
             response: self.json(response),
             failed,
@@ -119,24 +124,24 @@ impl Fields {
         }))
     }
 
-    /// A request for a permission.
-    pub(super) fn permission(&self) -> Signal {
-        let tool = self.word_or_nothing("tool_name");
+    /// Returns the event of a permission request.
+    pub(super) fn permission(&self) -> HookEvent {
+        let tool = self.word_or_default("tool_name");
         let text = match self.map.get("tool_input") {
-            // Questions that are not whole cannot be answered.
+            // Truncated questions cannot be answered.
             Some(_) if tool == QUESTIONS_TOOL && self.cut.is_some() => String::new(),
             Some(input) => match tool.as_str() {
                 QUESTIONS_TOOL => Some(questions(input).unwrap_or_default()),
-                "ExitPlanMode" => input.get("plan").and_then(Value::as_str).map(str::to_owned),
+                PLAN_TOOL => input.get("plan").and_then(Value::as_str).map(str::to_owned),
                 _ => summary(input).map(str::to_owned),
             }
             .unwrap_or_else(|| input.to_string()),
             None => String::new(),
         };
-        Signal::Permission { tool, text: clip(&text, ASK_MAX), wait_ms: 0 }
+        HookEvent::Permission { tool, text: clip(&text, ASK_MAX), wait_ms: 0 }
     }
 
-    /// A value as JSON; nothing where there is none.
+    /// Returns a value as JSON of at most [`TEXT_MAX`] bytes, or an empty text.
     pub(super) fn json(&self, key: &str) -> String {
         match self.map.get(key) {
             Some(value) => clip(&value.to_string(), TEXT_MAX),
@@ -145,55 +150,55 @@ impl Fields {
     }
 }
 
-/// The questions that Claude Code has, each in one line with what it offers.
+/// Returns the questions of Claude Code's tool, each in one line with its options.
 fn questions(input: &Value) -> Option<String> {
-    let asked = input.get("questions")?.as_array().filter(|asked| !asked.is_empty())?;
-    // None is cut off by those before it.
-    let most = ASK_MAX / asked.len() - 1;
+    let questions = input.get("questions")?.as_array().filter(|questions| !questions.is_empty())?;
+    // An equal share for each, so that all fit.
+    let limit = ASK_MAX / questions.len() - 1;
     let word = |value: &Value, key: &str| {
         let text = value.get(key)?.as_str()?;
         Some(text.split_whitespace().collect::<Vec<_>>().join(" "))
     };
     let one = |question: &Value| {
-        let asked = word(question, "question")?;
-        let offered = question.get("options").and_then(Value::as_array);
+        let text = word(question, "question")?;
+        let options = question.get("options").and_then(Value::as_array);
         let labels: Vec<_> =
-            offered.into_iter().flatten().filter_map(|option| word(option, "label")).collect();
-        let several = question.get("multiSelect") == Some(&Value::Bool(true));
-        let line = match (labels.join(" / "), several) {
-            (labels, _) if labels.is_empty() => asked,
-            (labels, false) => format!("{asked} ({labels})"),
-            (labels, true) => format!("{asked} (some of {labels})"),
+            options.into_iter().flatten().filter_map(|option| word(option, "label")).collect();
+        let multi_select = question.get("multiSelect") == Some(&Value::Bool(true));
+        let line = match (labels.join(" / "), multi_select) {
+            (labels, _) if labels.is_empty() => text,
+            (labels, false) => format!("{text} ({labels})"),
+            (labels, true) => format!("{text} (some of {labels})"),
         };
-        Some(clip(&line, most)).filter(|line| !line.is_empty())
+        Some(clip(&line, limit)).filter(|line| !line.is_empty())
     };
-    Some(asked.iter().map(one).collect::<Option<Vec<_>>>()?.join("\n"))
+    Some(questions.iter().map(one).collect::<Option<Vec<_>>>()?.join("\n"))
 }
 
-/// The most telling one of a tool's arguments; of a command that is a list, its last part.
+/// Returns the most telling argument of a tool; of a command that is a list, its last element.
 fn summary(input: &Value) -> Option<&str> {
     let map = input.as_object()?;
-    TELLING.into_iter().find_map(|key| match map.get(key)? {
+    SUMMARY_KEYS.into_iter().find_map(|key| match map.get(key)? {
         Value::String(text) if !text.is_empty() => Some(text.as_str()),
         Value::Array(parts) => parts.last()?.as_str(),
         _ => None,
     })
 }
 
-/// What the use of a tool does, by its arguments as JSON, in the words in which its permission was asked for. None where no
-/// argument tells.
-pub(super) fn does(input: &str) -> Option<String> {
-    let read = || mend(input.as_bytes()).map(|Mended { map, cut }| Value::Object(cut.unwrap_or(map)));
-    let input = serde_json::from_str(input).ok().or_else(read)?;
-    summary(&input).map(|does| clip(does, ASK_MAX))
+/// See [`super::tool_summary`]. The JSON may have been cut off.
+pub(super) fn tool_summary(input: &str) -> Option<String> {
+    let repaired =
+        || repair_json(input.as_bytes()).map(|Repaired { map, cut }| Value::Object(cut.unwrap_or(map)));
+    let input = serde_json::from_str(input).ok().or_else(repaired)?;
+    summary(&input).map(|summary| clip(summary, ASK_MAX))
 }
 
-/// The first line.
-fn line(text: &str) -> &str {
+/// Returns the first line that is not blank.
+fn first_line(text: &str) -> &str {
     text.trim_start().lines().next().unwrap_or_default()
 }
 
-/// At most so many bytes of a text, whole characters.
+/// Cuts a text to `max` bytes, between characters.
 pub(super) fn clip(text: &str, max: usize) -> String {
     protocol::bounds::cut(text, max).to_owned()
 }
@@ -208,7 +213,7 @@ mod tests {
 
     fn begins(tool: &str, input: Value) -> (Option<String>, Option<String>) {
         match fields(serde_json::json!({"tool_name": tool, "tool_input": input})).tool_begins() {
-            Signal::Working { what, skill } => (what, skill),
+            HookEvent::Working { what, skill } => (what, skill),
             other => panic!("{other:?}"),
         }
     }
@@ -237,26 +242,34 @@ mod tests {
     }
 
     #[test]
+    fn a_tool_that_shows_a_dialog_is_no_work() {
+        for tool in [QUESTIONS_TOOL, PLAN_TOOL] {
+            let input = serde_json::json!({"tool_name": tool, "tool_input": {"name": "x"}});
+            assert_eq!(fields(input).tool_begins(), HookEvent::Asking { tool: tool.to_owned() });
+        }
+    }
+
+    #[test]
     fn a_permission_without_a_telling_argument_shows_all_of_them() {
         let asked = fields(serde_json::json!({"tool_name": "mcp__x", "tool_input": {"n": 3}})).permission();
         assert_eq!(
             asked,
-            Signal::Permission { tool: "mcp__x".into(), text: r#"{"n":3}"#.into(), wait_ms: 0 }
+            HookEvent::Permission { tool: "mcp__x".into(), text: r#"{"n":3}"#.into(), wait_ms: 0 }
         );
     }
 
     #[test]
     fn a_tool_is_used_as_its_permission_was_asked_for() {
         let long = "é".repeat(TEXT_MAX);
-        for does_it in ["make all\nmake more", &long] {
-            let input = serde_json::json!({"tool_input": {"command": does_it, "description": "x"}});
-            let Signal::Permission { text, .. } = fields(input.clone()).permission() else { panic!() };
-            let Signal::ToolUsed(used) = fields(input).tool_ended("none", false) else { panic!() };
+        for command in ["make all\nmake more", &long] {
+            let input = serde_json::json!({"tool_input": {"command": command, "description": "x"}});
+            let HookEvent::Permission { text, .. } = fields(input.clone()).permission() else { panic!() };
+            let HookEvent::ToolUsed(used) = fields(input).tool_ended("none", false) else { panic!() };
             assert!(used.input.len() <= TEXT_MAX);
-            assert_eq!(does(&used.input), Some(text));
+            assert_eq!(tool_summary(&used.input), Some(text));
         }
-        assert_eq!(does(r#"{"n":3}"#), None);
-        assert_eq!(does(""), None);
+        assert_eq!(tool_summary(r#"{"n":3}"#), None);
+        assert_eq!(tool_summary(""), None);
     }
 
     #[test]
@@ -265,7 +278,7 @@ mod tests {
         assert_eq!(clip("aé", 3), "aé");
         let long = serde_json::json!({"p": "é".repeat(PROMPT_MAX)});
         match fields(long).prompt("p", None) {
-            Some(Signal::Prompt { text, cut: true, .. }) => assert_eq!(text.len(), PROMPT_MAX),
+            Some(HookEvent::Prompt { text, cut: true, .. }) => assert_eq!(text.len(), PROMPT_MAX),
             other => panic!("{other:?}"),
         }
     }

@@ -1,9 +1,9 @@
-//! Reports in a form of our own: of programs that the pool does not know, and of agents whose hooks the pool itself writes.
+//! Generic reports: those of programs without an adapter, and of agents whose hooks the pool itself writes.
 
-use protocol::hook::{Signal, ToolUse};
+use protocol::hook::{HookEvent, Notice, ToolUse};
 
-use super::Report;
 use super::fields::{Fields, clip};
+use super::{Report, claude};
 
 pub(super) fn report(fields: &Fields) -> Option<Report> {
     let event = fields.word("event")?;
@@ -11,28 +11,28 @@ pub(super) fn report(fields: &Fields) -> Option<Report> {
     Some(Report { event, conversation: fields.id("conversation"), transcript: None, signal })
 }
 
-fn signal(event: &str, fields: &Fields) -> Option<Signal> {
+fn signal(event: &str, fields: &Fields) -> Option<HookEvent> {
     let text = || clip(fields.text("text").unwrap_or_default(), protocol::activity::ASK_MAX);
     match event {
-        "started" => Some(Signal::Started { source: text() }),
+        "started" => Some(HookEvent::Started { source: claude::start(&text()) }),
         "prompt" => fields.prompt("text", None),
-        "working" => Some(Signal::Working { what: fields.word("text"), skill: None }),
-        "tool" => Some(Signal::ToolUsed(Box::new(ToolUse {
+        "working" => Some(HookEvent::Working { what: fields.word("text"), skill: None }),
+        "tool" => Some(HookEvent::ToolUsed(Box::new(ToolUse {
             id: None,
-            tool: fields.word_or_nothing("text"),
+            tool: fields.word_or_default("text"),
             input: fields.json("input"),
             response: fields.json("response"),
             failed: fields.is_true("failed"),
             cwd: None,
         }))),
         "permission" => {
-            Some(Signal::Permission { tool: fields.word_or_nothing("tool"), text: text(), wait_ms: 0 })
+            Some(HookEvent::Permission { tool: fields.word_or_default("tool"), text: text(), wait_ms: 0 })
         }
-        "attention" => Some(Signal::Notified { kind: "attention".to_owned(), text: text() }),
-        "idle" => Some(Signal::TurnOver { turn: None, said: fields.long("text") }),
-        "interrupted" => Some(Signal::Interrupted),
-        "error" => Some(Signal::TurnFailed { error: text(), limited: false, until: None }),
-        "ended" => Some(Signal::Ended { reason: text() }),
+        "attention" => Some(HookEvent::Notified { kind: Notice::Question, text: text() }),
+        "idle" => Some(HookEvent::TurnOver { turn: None, said: fields.long("text") }),
+        "interrupted" => Some(HookEvent::Interrupted),
+        "error" => Some(HookEvent::TurnFailed { error: text(), limited: false, until: None }),
+        "ended" => Some(HookEvent::Ended { reason: text() }),
         _ => None,
     }
 }
@@ -40,7 +40,7 @@ fn signal(event: &str, fields: &Fields) -> Option<Signal> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kind::Adapter;
+    use crate::adapter::Adapter;
     use crate::payload::parse;
 
     #[test]
@@ -48,7 +48,7 @@ mod tests {
         let said = |json: &str| parse(Adapter::None, json.as_bytes()).unwrap();
         let prompt = said(r#"{"event":"prompt","text":"do it","conversation":"c1"}"#);
         assert_eq!(prompt.conversation.as_deref(), Some("c1"));
-        assert_eq!(prompt.signal, Some(Signal::Prompt { text: "do it".into(), cut: false, turn: None }));
+        assert_eq!(prompt.signal, Some(HookEvent::Prompt { text: "do it".into(), cut: false, turn: None }));
         let events = [
             "started",
             "working",

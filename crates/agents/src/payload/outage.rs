@@ -1,14 +1,15 @@
-//! Errors of agents that come from an outage of their service: the next prompt would fail alike, and after the outage the
-//! same prompt succeeds.
+//! Recognises errors that come from an outage of the agent's service: other prompts fail as well, and the
+//! same prompt succeeds after the outage.
 
-use crate::kind::Adapter;
+use crate::adapter::Adapter;
 
-/// The words before a status of HTTP, as agents write it.
+/// The texts before an HTTP status in the agents' errors.
 const BEFORE_STATUS: [&str; 3] = ["api error: ", "unexpected status ", "last status: "];
 
-/// Words of Claude Code 2.1.197: the first of a hook's `error`, and what it says of a network that is away.
+/// Texts of Claude Code 2.1.197: the first word of a hook's `error`, and messages about an unreachable
+/// network.
 const CLAUDE: [&str; 4] = ["server_error", "overloaded", "unable to connect to api", "connection error"];
-/// Words of Codex 0.169.0: a service that answers 500, a stream that ends early, a network that is away.
+/// Texts of Codex 0.169.0: a service that answers 500, a stream that ends early, an unreachable network.
 const CODEX: [&str; 4] = [
     "experiencing high demand",
     "stream disconnected before completion",
@@ -16,7 +17,7 @@ const CODEX: [&str; 4] = [
     "connection failed",
 ];
 
-/// Whether an agent's error comes from an outage: statuses of 500 and above, and its own words.
+/// True if an agent's error contains one of its texts about outages, or an HTTP status of 500 to 599.
 pub(super) fn is_outage(adapter: Adapter, error: &str) -> bool {
     let error = error.to_lowercase();
     let words: &[&str] = match adapter {
@@ -25,11 +26,11 @@ pub(super) fn is_outage(adapter: Adapter, error: &str) -> bool {
         _ => &[],
     };
     let statuses = BEFORE_STATUS.iter().filter_map(|words| error.split_once(words));
-    let fails = |(_, rest): (&str, &str)| {
+    let is_server_error = |(_, rest): (&str, &str)| {
         let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
         digits == 3 && rest.starts_with('5')
     };
-    words.iter().any(|words| error.contains(words)) || statuses.into_iter().any(fails)
+    words.iter().any(|words| error.contains(words)) || statuses.into_iter().any(is_server_error)
 }
 
 #[cfg(test)]

@@ -1,43 +1,44 @@
-//! The skill that a prompt asks for.
+//! Finds the skill that a prompt asks for.
 
 /// The longest name of a skill, in bytes.
 const NAME_MAX: usize = 64;
-/// So much of a prompt is looked at, in bytes.
-const LOOKED_AT: usize = 8192;
+/// The length of a prompt's beginning that is searched, in bytes.
+const SEARCHED: usize = 8192;
 
-/// The skill that a prompt asks for: `/name` at its start, `$name`, "using skill name", or the agents' own
-/// `<command-name>/name</command-name>` and `<skill><name>name</name>`. Of several the last.
+/// Returns the skill that a prompt asks for, the last of several: `/name` at its start, `$name`,
+/// "using skill name", or the agents' `<command-name>/name</command-name>` and `<skill><name>name</name>`.
 #[must_use]
 pub fn last_skill(prompt: &str) -> Option<String> {
-    let prompt = super::fields::clip(prompt.trim_start(), LOOKED_AT);
-    let named = ["<command-name>", "<skill><name>", "<skill>\n<name>"];
-    let block = named.into_iter().find_map(|tag| in_block(&prompt, tag));
-    let mentioned = || words(&prompt).chain(spelled_out(&prompt)).max_by_key(|(at, _)| *at);
-    let command = || alone(prompt.strip_prefix('/')?);
-    block.or_else(|| mentioned().map(|(_, name)| name)).or_else(command).map(str::to_owned)
+    let prompt = super::fields::clip(prompt.trim_start(), SEARCHED);
+    let tags = ["<command-name>", "<skill><name>", "<skill>\n<name>"];
+    let tagged = tags.into_iter().find_map(|tag| after_tag(&prompt, tag));
+    let mentioned = || variables(&prompt).chain(phrases(&prompt)).max_by_key(|(at, _)| *at);
+    let command = || whole_word(prompt.strip_prefix('/')?);
+    tagged.or_else(|| mentioned().map(|(_, name)| name)).or_else(command).map(str::to_owned)
 }
 
-/// The name after the last of these tags.
-fn in_block<'a>(prompt: &'a str, tag: &str) -> Option<&'a str> {
+/// Returns the name after the last occurrence of a tag.
+fn after_tag<'a>(prompt: &'a str, tag: &str) -> Option<&'a str> {
     let (_, after) = prompt.rsplit_once(tag)?;
     let (inside, _) = after.split_once('<')?;
     let inside = inside.trim();
-    alone(inside.strip_prefix('/').unwrap_or(inside))
+    whole_word(inside.strip_prefix('/').unwrap_or(inside))
 }
 
-/// Each `$name` and where it stands. A name that is all capitals is a variable.
-fn words(prompt: &str) -> impl Iterator<Item = (usize, &str)> {
+/// Returns each `$name` with its offset. Names without lower-case letters are environment variables and left
+/// out.
+fn variables(prompt: &str) -> impl Iterator<Item = (usize, &str)> {
     prompt.match_indices('$').filter_map(|(at, _)| {
         let before = prompt[..at].chars().next_back();
         let name = name(&prompt[at + 1..])?;
-        let free = before.is_none_or(|c| c.is_whitespace() || "(\"'`[,".contains(c));
-        let written = name.bytes().any(|b| b.is_ascii_lowercase());
-        (free && written).then_some((at, name))
+        let begins_word = before.is_none_or(|c| c.is_whitespace() || "(\"'`[,".contains(c));
+        let is_skill = name.bytes().any(|b| b.is_ascii_lowercase());
+        (begins_word && is_skill).then_some((at, name))
     })
 }
 
-/// Each "using skill name" and "using the name skill", and where it stands.
-fn spelled_out(prompt: &str) -> impl Iterator<Item = (usize, &str)> {
+/// Returns each name after "using skill", "use skill" or "the skill" with its offset.
+fn phrases(prompt: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut before = ["", ""];
     let mut found = Vec::new();
     for word in prompt.split_whitespace() {
@@ -52,24 +53,24 @@ fn spelled_out(prompt: &str) -> impl Iterator<Item = (usize, &str)> {
     found.into_iter()
 }
 
-/// Where a part of a text begins in it.
+/// Returns the offset of a part of a text in it.
 fn offset(text: &str, part: &str) -> usize {
     part.as_ptr().addr() - text.as_ptr().addr()
 }
 
-/// A name and nothing else up to the next space.
-fn alone(text: &str) -> Option<&str> {
+/// Returns the name at the start of a text if white space or the end follows.
+fn whole_word(text: &str) -> Option<&str> {
     let name = name(text)?;
     let after = text[name.len()..].chars().next();
     after.is_none_or(char::is_whitespace).then_some(name)
 }
 
-/// The name at the start of a text.
+/// Returns the name at the start of a text.
 fn name(text: &str) -> Option<&str> {
     let end = text.find(|c: char| !(c.is_ascii_alphanumeric() || "-_:".contains(c))).unwrap_or(text.len());
     let name = text[..end].trim_end_matches([':', '-', '_']);
-    let named = name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.len() <= NAME_MAX;
-    named.then_some(name)
+    let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.len() <= NAME_MAX;
+    is_name.then_some(name)
 }
 
 #[cfg(test)]

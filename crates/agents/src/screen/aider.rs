@@ -1,8 +1,9 @@
-//! Aider's screen (0.86.2), described as a user describes that of another agent.
+//! Aider's screen (0.86.2), described in the same way as in the configuration.
 
 use super::Patterns;
 
-/// A prompt at the end, perhaps with the word of its mode before it; or a question.
+/// The composer is a `>` on the last line, with the name of a mode before it in some modes; questions end in
+/// `(Y)es/(N)o`.
 pub(super) fn patterns() -> Patterns {
     let pattern = |text: &str| text.parse().ok();
     Patterns {

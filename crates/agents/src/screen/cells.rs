@@ -1,13 +1,13 @@
-//! The cells of a screen, read from what `tmux capture-pane -p -e` prints: letters with colours and attributes between
-//! them, which go on from one line to the next.
+//! Parser of the output of `tmux capture-pane -p -e`: letters with SGR sequences between them, whose
+//! attributes persist across lines.
 
 /// One letter of a screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Cell {
     pub(super) letter: char,
-    /// Drawn faintly: what an agent says in place of what is not there.
+    /// Faint: in a composer, a placeholder.
     pub(super) dim: bool,
-    /// Drawn inverted: a cursor, mostly.
+    /// Inverted: in most cases the cursor.
     pub(super) inverse: bool,
 }
 
@@ -17,7 +17,7 @@ impl Cell {
     }
 }
 
-/// What the letters are drawn with.
+/// The current attributes.
 #[derive(Debug, Clone, Copy, Default)]
 struct Pen {
     dim: bool,
@@ -25,7 +25,7 @@ struct Pen {
 }
 
 impl Pen {
-    /// Takes in the parameters of an SGR sequence.
+    /// Applies the parameters of an SGR sequence.
     fn set(&mut self, parameters: &str) {
         let mut codes = parameters.split(';');
         while let Some(code) = codes.next() {
@@ -35,7 +35,7 @@ impl Pen {
                 "22" => self.dim = false,
                 "7" => self.inverse = true,
                 "27" => self.inverse = false,
-                // A colour: what follows is its kind, and that kind's numbers.
+                // A colour: its kind follows, then as many numbers as the kind has.
                 "38" | "48" | "58" => {
                     let numbers = match codes.next() {
                         Some("5") => 1,
@@ -50,7 +50,7 @@ impl Pen {
     }
 }
 
-/// The lines of a capture.
+/// Parses a capture into lines.
 pub(super) fn read(capture: &[u8]) -> Vec<Vec<Cell>> {
     let text = String::from_utf8_lossy(capture);
     let mut pen = Pen::default();
@@ -70,7 +70,7 @@ fn read_line(line: &str, pen: &mut Pen) -> Vec<Cell> {
     cells
 }
 
-/// Takes in what stands behind ESC; gives what follows it.
+/// Applies the sequence after an ESC and returns the rest of the text.
 fn skip_sequence<'a>(text: &'a str, pen: &mut Pen) -> &'a str {
     if let Some(text) = text.strip_prefix('[') {
         let Some(end) = text.find(|c| ('\u{40}'..='\u{7e}').contains(&c)) else { return "" };
@@ -84,7 +84,7 @@ fn skip_sequence<'a>(text: &'a str, pen: &mut Pen) -> &'a str {
         return text.find("\u{1b}\\").map_or("", |end| &text[end + 2..]);
     }
     let mut letters = text.chars();
-    // A character set, in three letters.
+    // The designation of a character set has one more letter.
     if letters.next().is_some_and(|first| matches!(first, '(' | ')')) {
         letters.next();
     }

@@ -1,23 +1,23 @@
-//! Claude Code's screen: the composer between two rules, a line of hints below it, a line that tells of its work above.
+//! Claude Code's screen: the composer between two rules, a line of hints below it, a status line above it.
 
 use std::ops::Range;
 
-use super::{Screen, counted, has_prompt, one_line};
+use super::{Screen, has_prompt, one_line, parse_count};
 
-/// What stands before the composer's text.
+/// The character before the composer's text.
 const PROMPT: char = '❯';
 
-/// The shortest line that is taken for a rule.
+/// The fewest strokes of a rule.
 const RULE_MIN: usize = 10;
 
-/// What turns before the word for its work.
+/// The frames of the spinner that begins the status line.
 const SPINNER: [char; 7] = ['·', '✢', '✳', '✶', '✻', '✽', '*'];
 
-/// Hints below what looks like the composer and takes no prompt: a search in the prompts before, the list of sessions, a
-/// selection.
+/// Hints below an input that looks like the composer but takes no prompt: the search in earlier prompts, the
+/// list of sessions, a selection.
 const NO_COMPOSER: [&str; 4] = ["search prompts:", "no matching prompt:", "enter to open", "-- VISUAL"];
 
-/// The rows of the composer: between the last two rules.
+/// Returns the rows of the composer, which are between the last two rules.
 pub(super) fn composer(screen: &Screen) -> Option<Range<usize>> {
     let mut rules =
         screen.texts.iter().enumerate().filter(|(_, line)| is_rule(line)).map(|(row, _)| row).rev();
@@ -29,41 +29,44 @@ pub(super) fn composer(screen: &Screen) -> Option<Range<usize>> {
     is_composer.then_some(rows).filter(|rows| !rows.is_empty())
 }
 
-/// Whether the screen is Claude Code's own, its composer on it or not: it draws rules around all that takes keys.
+/// True if the screen is Claude Code's, with or without the composer: it draws rules around everything that
+/// takes keys.
 pub(super) fn is_shown(screen: &Screen) -> bool {
     screen.texts.iter().any(|line| is_rule(line))
 }
 
-/// Whether a line is one of the rules around the composer; something may be written into it.
+/// True if a line is one of the rules around the composer; a rule may contain a label.
 pub(super) fn is_rule(line: &str) -> bool {
     let strokes = line.chars().filter(|letter| *letter == '─').count();
     line.starts_with('─') && line.ends_with('─') && strokes >= RULE_MIN
 }
 
-/// Whether it works: it says how to interrupt it, or what it does. Not, where it tells of its shortcuts instead.
-pub(super) fn works(screen: &Screen) -> Option<bool> {
+/// True if a hint says how to interrupt the turn or a status line is shown; false if the hints are those of
+/// an idle agent.
+pub(super) fn is_working(screen: &Screen) -> Option<bool> {
     let rows = composer(screen)?;
     let hints = one_line(&screen.texts[rows.end..]);
     let above = &screen.texts[..rows.start];
-    if hints.contains("esc to interrupt") || doing(above) {
+    if hints.contains("esc to interrupt") || has_status_line(above) {
         Some(true)
     } else {
         hints.contains("? for shortcuts").then_some(false)
     }
 }
 
-/// Words for background work in the hints below the composer.
+/// The nouns for background work in the hints below the composer.
 const BACKGROUND: [&str; 6] = ["shell", "shells", "agent", "agents", "monitor", "monitors"];
 
-/// The count of background work below the composer: `1 shell · ← for agents`.
+/// Returns the count of background work from a line below the composer such as `1 shell · ← for agents`.
 pub(super) fn background(screen: &Screen) -> Option<String> {
     let rows = composer(screen)?;
     let below = screen.texts[rows.end..].iter().skip(1);
-    below.flat_map(|line| line.split('·')).find_map(|part| counted(part, &BACKGROUND))
+    below.flat_map(|line| line.split('·')).find_map(|part| parse_count(part, &BACKGROUND))
 }
 
-/// Whether the lines above the composer end with what it does: `✽ Combobulating…`, and prompts that wait below that.
-fn doing(above: &[String]) -> bool {
-    let own = above.iter().rev().take_while(|line| !line.starts_with(['●', PROMPT]));
-    own.into_iter().any(|line| line.starts_with(SPINNER) && line.contains('…'))
+/// True if the lines above the composer end with a status line (`✽ Combobulating…`), below which queued
+/// prompts may follow.
+fn has_status_line(above: &[String]) -> bool {
+    let last = above.iter().rev().take_while(|line| !line.starts_with(['●', PROMPT]));
+    last.into_iter().any(|line| line.starts_with(SPINNER) && line.contains('…'))
 }

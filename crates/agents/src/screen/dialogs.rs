@@ -1,20 +1,20 @@
-//! The dialogs that are known, by words that stay the same.
+//! The known dialogs of each agent, recognised by their texts.
 
 use protocol::activity::ASK_MAX;
 use protocol::bounds::cut;
 
 use super::claude::is_rule;
 use super::{Dialog, Screen, gemini, one_line, opencode};
-use crate::kind::Adapter;
+use crate::adapter::Adapter;
 
-/// How a dialog is known.
-struct Known {
+/// The texts that identify a dialog.
+struct KnownDialog {
     adapter: Adapter,
     name: &'static str,
-    /// How the line begins, or what it says, from which on it is looked at.
+    /// A text in its first line.
     title: &'static str,
-    /// What is said from there on, all of it.
-    says: &'static [&'static str],
+    /// Texts in that line or below it, all of which must be there.
+    contains: &'static [&'static str],
     is_startup: bool,
 }
 
@@ -22,20 +22,20 @@ const fn known(
     adapter: Adapter,
     name: &'static str,
     title: &'static str,
-    says: &'static [&'static str],
+    contains: &'static [&'static str],
     is_startup: bool,
-) -> Known {
-    Known { adapter, name, title, says, is_startup }
+) -> KnownDialog {
+    KnownDialog { adapter, name, title, contains, is_startup }
 }
 
-/// The name of a dialog in which an agent asks questions of its own.
+/// The name of a dialog in which an agent asks its user questions about its task.
 pub const QUESTION: &str = "question";
 /// The name of a dialog about the usage limit.
 pub const USAGE_LIMIT: &str = "usage_limit";
 
-/// Seen in Claude Code 2.1.197, Codex 0.169.0, Gemini CLI 0.61.0 and OpenCode 1.18.33. A title is near the end of its dialog
-/// where that can be longer than a small terminal.
-const KNOWN: [Known; 30] = [
+/// The dialogs of Claude Code 2.1.197, Codex 0.169.0, Gemini CLI 0.61.0 and OpenCode 1.18.33. The title of a
+/// dialog that may be higher than a small terminal is a text near its end.
+const KNOWN: [KnownDialog; 30] = [
     known(Adapter::Claude, "trust", "Yes, I trust this folder", &["No, exit"], true),
     known(
         Adapter::Claude,
@@ -74,13 +74,13 @@ const KNOWN: [Known; 30] = [
     known(Adapter::Opencode, "permission", "△ Permission required", &["Allow once", "Reject"], false),
 ];
 
-/// The names of those that come up by themselves and take keys.
-pub(super) fn keyed(adapter: Adapter) -> impl Iterator<Item = &'static str> {
-    let is_keyed = |known: &&Known| known.is_startup || known.name == USAGE_LIMIT;
-    KNOWN.iter().filter(move |known| known.adapter == adapter && is_keyed(known)).map(|known| known.name)
+/// Returns the names of the dialogs that appear unprompted and can be answered with keys.
+pub(super) fn answerable(adapter: Adapter) -> impl Iterator<Item = &'static str> {
+    let is_answerable = |known: &&KnownDialog| known.is_startup || known.name == USAGE_LIMIT;
+    KNOWN.iter().filter(move |known| known.adapter == adapter && is_answerable(known)).map(|known| known.name)
 }
 
-/// The numbered lines of a dialog's text, in their order: `› 2. Keep current model`.
+/// Returns the numbered lines of a dialog's text in order: `› 2. Keep current model`.
 pub(super) fn choices(text: &str) -> Vec<(u8, &str)> {
     text.lines().filter_map(choice).collect()
 }
@@ -91,8 +91,8 @@ fn choice(line: &str) -> Option<(u8, &str)> {
     Some((number, said.trim()))
 }
 
-/// What the last lines of a dialog say.
-fn feet(adapter: Adapter) -> &'static [&'static str] {
+/// Returns the texts of which one is in the last two lines of every dialog of an agent.
+fn footers(adapter: Adapter) -> &'static [&'static str] {
     match adapter {
         Adapter::Claude => &[
             "Esc to",
@@ -102,12 +102,12 @@ fn feet(adapter: Adapter) -> &'static [&'static str] {
             "enter to open",
             "ctrl+o to toggle",
             "ctrl+s to copy",
-            // The first run's theme and login have no such line.
+            // The dialogs of a first run (theme, login) have no footer: these texts are in their last lines.
             "(ctrl+t to",
             "3rd-party platform",
             "Paste code here if prompted",
         ],
-        // Not `? / esc close`, which stands below a composer that takes prompts.
+        // `? / esc close` is not one of them: it is below a composer that takes prompts.
         Adapter::Codex => &[
             "esc to cancel",
             "esc cancel",
@@ -130,12 +130,12 @@ fn feet(adapter: Adapter) -> &'static [&'static str] {
             "↵ rewind",
             "reverse-i-search:",
         ],
-        // Dialogs of Gemini CLI and OpenCode are known by their boxes; Aider's are described.
+        // Dialogs of Gemini CLI and OpenCode are recognised by their boxes, those of Aider by patterns.
         Adapter::Gemini | Adapter::Opencode | Adapter::Aider | Adapter::None => &[],
     }
 }
 
-/// The dialog at the bottom of a screen.
+/// Returns the dialog at the bottom of a screen.
 pub(super) fn find(adapter: Adapter, screen: &Screen) -> Option<Dialog> {
     let boxed = match adapter {
         Adapter::Gemini => Some(gemini::boxed(screen)),
@@ -143,23 +143,23 @@ pub(super) fn find(adapter: Adapter, screen: &Screen) -> Option<Dialog> {
         _ => None,
     };
     if let Some(lines) = boxed {
-        return lines.map(|lines| named(adapter, &lines, 0));
+        return lines.map(|lines| identify(adapter, &lines, 0));
     }
     let bottom = screen.texts.iter().rposition(|line| !line.is_empty() && !is_rule(line))?;
     let lines = &screen.texts[..=bottom];
-    let foot = one_line(&lines[bottom.saturating_sub(1)..]);
-    if !feet(adapter).iter().any(|words| foot.contains(words)) {
+    let footer = one_line(&lines[bottom.saturating_sub(1)..]);
+    if !footers(adapter).iter().any(|words| footer.contains(words)) {
         return None;
     }
     let top = lines.iter().rposition(|line| is_rule(line)).map_or(0, |rule| rule + 1);
-    Some(named(adapter, lines, top))
+    Some(identify(adapter, lines, top))
 }
 
-/// The dialog that these lines show, of which one without known words begins at `top`.
-fn named(adapter: Adapter, lines: &[String], top: usize) -> Dialog {
-    let own = KNOWN.iter().filter(|known| known.adapter == adapter);
-    let found = own.filter_map(|known| Some((known, title(known, lines)?)));
-    let (name, is_startup, start) = match found.into_iter().next() {
+/// Names the dialog in these lines. A dialog that is not known begins at `top`.
+fn identify(adapter: Adapter, lines: &[String], top: usize) -> Dialog {
+    let known = KNOWN.iter().filter(|known| known.adapter == adapter);
+    let mut found = known.filter_map(|known| Some((known, title_row(known, lines)?)));
+    let (name, is_startup, start) = match found.next() {
         Some((known, start)) => {
             (known.name, known.is_startup, if adapter == Adapter::Codex { start } else { top.min(start) })
         }
@@ -168,14 +168,14 @@ fn named(adapter: Adapter, lines: &[String], top: usize) -> Dialog {
     Dialog { name: name.to_owned(), text: text(&lines[start..]), is_startup }
 }
 
-/// The row from which on a screen shows this dialog.
-fn title(known: &Known, lines: &[String]) -> Option<usize> {
+/// Returns the row of the dialog's title if the lines show the dialog.
+fn title_row(known: &KnownDialog, lines: &[String]) -> Option<usize> {
     let start = lines.iter().rposition(|line| line.contains(known.title))?;
-    let said = one_line(&lines[start..]);
-    known.says.iter().all(|words| said.contains(words)).then_some(start)
+    let text = one_line(&lines[start..]);
+    known.contains.iter().all(|words| text.contains(words)).then_some(start)
 }
 
-/// What lines say, without those that are empty, cut to what an ask may be long.
+/// Joins the lines that are not empty, cut to [`ASK_MAX`] bytes.
 fn text(lines: &[String]) -> String {
     let lines = lines.iter().map(|line| line.trim()).filter(|line| !line.is_empty());
     cut(&lines.collect::<Vec<_>>().join("\n"), ASK_MAX).to_owned()

@@ -1,4 +1,4 @@
-//! Description of an agent's screen by regular expressions, as a user writes it in the configuration.
+//! Description of an agent's screen by regular expressions, as in the configuration.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,14 +8,14 @@ use protocol::bounds::cut;
 use regex::{Captures, Regex, RegexBuilder};
 
 use super::{Composer, Dialog, Screen, aider};
-use crate::kind::Adapter;
+use crate::adapter::Adapter;
 
 /// The longest expression, in bytes.
 const PATTERN_MAX: usize = 1024;
-/// Most memory that an expression may need once it is compiled, in bytes.
+/// The largest compiled size of an expression, in bytes.
 const COMPILED_MAX: usize = 1 << 20;
 
-/// A regular expression, of which `^` and `$` are the ends of lines.
+/// A regular expression in which `^` and `$` match at the ends of lines.
 #[derive(Debug, Clone)]
 pub struct Pattern(Regex);
 
@@ -32,7 +32,7 @@ impl FromStr for Pattern {
 }
 
 impl Pattern {
-    /// True where a part of it is a group, `(…)`.
+    /// True if it contains a capture group, `(…)`.
     #[must_use]
     pub fn has_group(&self) -> bool {
         self.0.captures_len() > 1
@@ -53,40 +53,42 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// The description of an agent's screen; matched against the letters alone, without the blanks at the ends of lines.
+/// The description of an agent's screen, matched against its text without colours, trailing blanks and empty
+/// last lines.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Patterns {
-    /// The composer; its last group matches the text in it. The last match counts.
+    /// The composer; its last group matches the text in it. Of several matches the last one counts.
     pub composer: Option<Pattern>,
-    /// The agent at work.
+    /// A sign that the agent is working.
     pub works: Option<Pattern>,
     /// A question in the composer's place.
     pub dialog: Option<Pattern>,
-    /// Background work; the last group is shown.
+    /// Background work, described by the last group or, without groups, by the whole match.
     pub background: Option<Pattern>,
 }
 
-/// The result of one look at a screen.
+/// The state of an agent as its screen shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sight {
-    /// The place where prompts are typed.
+pub struct ScreenState {
+    /// The composer.
     pub composer: Composer,
-    /// The question that is open.
+    /// The open dialog.
     pub dialog: Option<Dialog>,
-    /// Whether it works; none where the screen does not tell.
+    /// True if the agent is working; none if the screen does not tell.
     pub works: Option<bool>,
-    /// Its background work.
+    /// The agent's background work.
     pub background: Option<String>,
 }
 
 impl Patterns {
-    /// The description of an agent that is built in; empty for those that the pool knows without one, and for any other program.
+    /// Returns the built-in description of an agent's screen; empty for agents that have code instead, and
+    /// for [`Adapter::None`].
     #[must_use]
     pub fn of(adapter: Adapter) -> Self {
         if adapter == Adapter::Aider { aider::patterns() } else { Self::default() }
     }
 
-    /// True where it is known where prompts are typed.
+    /// True if the composer is described.
     #[must_use]
     pub fn has_composer(&self) -> bool {
         self.composer.is_some()
@@ -94,11 +96,11 @@ impl Patterns {
 
     /// Reads a screen. `cursor` is the row of the terminal's cursor, from 0.
     #[must_use]
-    pub fn read(&self, screen: &Screen, cursor: u16) -> Sight {
+    pub fn read(&self, screen: &Screen, cursor: u16) -> ScreenState {
         let text = screen.texts[..screen.bottom().map_or(0, |bottom| bottom + 1)].join("\n");
         let dialog = self.dialog(&text);
         let works = self.works.as_ref().filter(|_| dialog.is_none());
-        Sight {
+        ScreenState {
             composer: if dialog.is_some() { Composer::Hidden } else { self.composer(&text, cursor) },
             works: works.map(|Pattern(works)| works.is_match(&text)),
             background: self.background(&text),
@@ -106,8 +108,8 @@ impl Patterns {
         }
     }
 
-    /// The place where prompts are typed, if the cursor is in one of the rows that match: an agent that has taken a prompt may
-    /// show it as it stood there.
+    /// Returns the composer if the cursor is in one of the matching rows: an agent may echo a prompt it took
+    /// in the same form.
     fn composer(&self, text: &str, cursor: u16) -> Composer {
         let Some(Pattern(composer)) = &self.composer else { return Composer::Unknown };
         let row = |at: usize| text[..at].matches('\n').count();
@@ -149,7 +151,7 @@ mod tests {
     fn seen(text: &str) -> (Composer, Option<bool>, Option<String>, Option<String>) {
         let screen = Screen::new(text.as_bytes());
         let bottom = u16::try_from(screen.bottom().unwrap_or(0)).unwrap();
-        let Sight { composer, dialog, works, background } = described().read(&screen, bottom);
+        let ScreenState { composer, dialog, works, background } = described().read(&screen, bottom);
         (composer, works, background, dialog.map(|dialog| dialog.text))
     }
 

@@ -1,13 +1,14 @@
-//! Aider's history of prompts (0.86.2), a file of readline's kind: a time of day without its zone, and each line of the prompt
-//! behind a `+`. A prompt is in it as soon as it was taken; answers are not.
+//! Aider's history of prompts (0.86.2), in the format of `prompt_toolkit`: a comment with a local time, then
+//! each line of the prompt after a `+`. A prompt is written when it is taken; answers are not written.
 
-use super::Said;
+use super::RecordedPrompt;
 
-/// The prompts that are whole, oldest first. When they were given is not known.
-pub(super) fn prompts(tail: &[u8]) -> Vec<Said> {
+/// Returns the complete prompts, oldest first and without a time, because the zone of the local time is
+/// unknown.
+pub(super) fn prompts(tail: &[u8]) -> Vec<RecordedPrompt> {
     let text = String::from_utf8_lossy(tail);
     let mut lines = text.split('\n').peekable();
-    let mut said = Vec::new();
+    let mut prompts = Vec::new();
     while let Some(line) = lines.next() {
         if !line.starts_with("# ") {
             continue;
@@ -17,10 +18,10 @@ pub(super) fn prompts(tail: &[u8]) -> Vec<Said> {
             prompt.push(&line[1..]);
         }
         if !prompt.is_empty() {
-            said.push(Said { text: prompt.join("\n"), at: None, queued: false });
+            prompts.push(RecordedPrompt { text: prompt.join("\n"), at: None, queued: false });
         }
     }
-    said
+    prompts
 }
 
 #[cfg(test)]
@@ -30,7 +31,7 @@ mod tests {
     #[test]
     fn a_prompt_has_its_lines_as_they_were_typed() {
         let record = b"of one before\n\n# 2026-11-24 02:00:37.845368\n+hello you\n\n# 2026-11-24 02:00:42.6\n+a\tb\n+# c\n++d\n";
-        let texts: Vec<String> = prompts(record).into_iter().map(|said| said.text).collect();
+        let texts: Vec<String> = prompts(record).into_iter().map(|prompt| prompt.text).collect();
         assert_eq!(texts, ["hello you", "a\tb\n# c\n+d"]);
     }
 

@@ -1,21 +1,22 @@
-//! Aider (0.86.2) calls a command when it waits for its user again, and appends each prompt that it takes to a file. Both are
-//! chosen in its environment; its own history of the conversation stays where the user has it.
+//! Hooks of Aider (0.86.2): it runs a command whenever it waits for its user again, and appends each prompt
+//! that it takes to a file. Both are set in its environment; its history of the conversation stays where the
+//! user has it.
 
-use super::{HookCall, Wire, Wiring};
-use crate::kind::Adapter;
+use super::{HookCall, Wiring, WiringOptions};
+use crate::adapter::Adapter;
 
 /// The history of prompts, in the session's own directory.
 pub(super) const HISTORY: &str = "aider.input.history";
-/// What the command reports.
+/// The report of the command.
 const IDLE: &str = r#"{"event":"idle"}"#;
 
-pub(super) fn wire(poolctl: &str, wire: &Wire<'_>) -> Wiring {
+pub(super) fn wire(poolctl: &str, options: &WiringOptions<'_>) -> Wiring {
     let idle = format!("{} '{IDLE}'", HookCall::new(poolctl, Adapter::Aider).line());
     Wiring {
         env: vec![
             ("AIDER_NOTIFICATIONS".into(), "true".into()),
             ("AIDER_NOTIFICATIONS_COMMAND".into(), idle.into()),
-            ("AIDER_INPUT_HISTORY_FILE".into(), wire.own_dir.join(HISTORY).into()),
+            ("AIDER_INPUT_HISTORY_FILE".into(), options.own_dir.join(HISTORY).into()),
         ],
         ..Wiring::default()
     }
@@ -30,12 +31,12 @@ mod tests {
     #[test]
     fn it_reports_when_it_waits_and_keeps_its_prompts_in_the_sessions_directory() {
         let (dir, own_dir) = (Path::new("/meta/s1"), Path::new("/state/s1"));
-        let made = wire(
+        let wiring = wire(
             "/my tools/poolctl",
-            &Wire { poolctl: Path::new("/"), dir, own_dir, approve_ms: 0, hook_ms: 1 },
+            &WiringOptions { poolctl: Path::new("/"), dir, own_dir, approve_ms: 0, hook_ms: 1 },
         );
         let has = |key: &str, value: &str| {
-            assert!(made.env.contains(&(key.into(), value.into())), "{:?}", made.env);
+            assert!(wiring.env.contains(&(key.into(), value.into())), "{:?}", wiring.env);
         };
         has("AIDER_NOTIFICATIONS_COMMAND", r#"'/my tools/poolctl' hook aider '{"event":"idle"}'"#);
         has("AIDER_INPUT_HISTORY_FILE", "/state/s1/aider.input.history");

@@ -1,19 +1,20 @@
-//! Hooks of Claude Code, as a plugin of the session's own.
+//! Hooks of Claude Code, as a plugin for one session.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{HookCall, Wire, Wiring};
+use super::{HookCall, Wiring, WiringOptions};
+use crate::adapter::Adapter;
 use crate::answer::PERMISSION_REQUEST;
-use crate::kind::Adapter;
 use crate::payload::claude::EVENTS;
 
-/// The directory of the plugin, which is its name as well.
+/// The plugin's directory, which is also its name.
 const PLUGIN: &str = "tmux-pool";
-/// Where a plugin has its hooks.
+/// The plugin's file of hooks.
 const FILE: &str = "tmux-pool/hooks/hooks.json";
-/// So much longer than its hook waits for an answer the agent waits for the hook, in seconds: the hook ends first.
+/// Seconds by which the agent's time limit for a permission hook exceeds the hook's own wait, so that the
+/// hook ends first.
 pub(super) const GRACE: u64 = 5;
 
 #[derive(Serialize)]
@@ -21,13 +22,13 @@ struct Plugin {
     hooks: BTreeMap<&'static str, [Group; 1]>,
 }
 
-/// Handlers of an event; without a matcher they are for all tools.
+/// The handlers of an event; without a matcher, for all tools.
 #[derive(Serialize)]
-pub(crate) struct Group {
+struct Group {
     hooks: [Handler; 1],
 }
 
-/// With `args` the program is started as it is, by no shell.
+/// A handler with `args` is started without a shell.
 #[derive(Serialize)]
 struct Handler {
     r#type: &'static str,
@@ -37,25 +38,25 @@ struct Handler {
 }
 
 impl Group {
-    /// A group that calls this, for at most so many seconds.
-    pub(crate) fn new(command: HookCall<'_>, timeout: u64) -> Self {
-        let command_name = command.poolctl.to_owned();
-        Self { hooks: [Handler { r#type: "command", command: command_name, args: command.args, timeout }] }
+    /// Returns a group with one handler. `timeout` is in seconds.
+    fn new(call: HookCall<'_>, timeout: u64) -> Self {
+        let command = call.poolctl.to_owned();
+        Self { hooks: [Handler { r#type: "command", command, args: call.args, timeout }] }
     }
 }
 
-pub(super) fn wire(poolctl: &str, wire: &Wire<'_>) -> Wiring {
+pub(super) fn wire(poolctl: &str, options: &WiringOptions<'_>) -> Wiring {
     let group = |event: &str| {
-        let command = HookCall::new(poolctl, Adapter::Claude);
-        match event == PERMISSION_REQUEST && wire.approve_ms > 0 {
-            true => Group::new(command.waiting(wire.approve_ms), wire.approve_ms.div_ceil(1000) + GRACE),
-            false => Group::new(command, wire.hook_ms.div_ceil(1000).max(1)),
+        let call = HookCall::new(poolctl, Adapter::Claude);
+        match event == PERMISSION_REQUEST && options.approve_ms > 0 {
+            true => Group::new(call.waiting(options.approve_ms), options.approve_ms.div_ceil(1000) + GRACE),
+            false => Group::new(call, options.hook_ms.div_ceil(1000).max(1)),
         }
     };
     let plugin = Plugin { hooks: EVENTS.into_iter().map(|event| (event, [group(event)])).collect() };
     let text = serde_json::to_vec_pretty(&plugin).unwrap_or_default();
     Wiring {
-        args: vec!["--plugin-dir".into(), wire.dir.join(PLUGIN).into()],
+        args: vec!["--plugin-dir".into(), options.dir.join(PLUGIN).into()],
         files: vec![(FILE.to_owned(), text)],
         env: Vec::new(),
     }
@@ -71,13 +72,13 @@ mod tests {
 
     fn plugin(approve_ms: u64) -> Value {
         let dir = Path::new("/state/s1");
-        let made = wire(
+        let wiring = wire(
             "/opt/poolctl",
-            &Wire { poolctl: Path::new("/"), dir, own_dir: dir, approve_ms, hook_ms: 4200 },
+            &WiringOptions { poolctl: Path::new("/"), dir, own_dir: dir, approve_ms, hook_ms: 4200 },
         );
-        assert_eq!(made.args, ["--plugin-dir".into(), "/state/s1/tmux-pool".into()]);
-        assert_eq!(made.files[0].0, "tmux-pool/hooks/hooks.json");
-        serde_json::from_slice(&made.files[0].1).unwrap()
+        assert_eq!(wiring.args, ["--plugin-dir".into(), "/state/s1/tmux-pool".into()]);
+        assert_eq!(wiring.files[0].0, "tmux-pool/hooks/hooks.json");
+        serde_json::from_slice(&wiring.files[0].1).unwrap()
     }
 
     #[test]

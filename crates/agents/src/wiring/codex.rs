@@ -1,6 +1,7 @@
-//! Hooks of Codex, as arguments. It runs only hooks whose hash it was told to trust: the SHA-256 of what it makes of each of them,
-//! as JSON with its keys in order. Theirs is the key of a hook, too: the place it comes from (`/<session-flags>/config.toml`
-//! for arguments), its event, and its numbers there. All as Codex 0.169.0 itself writes them when a user trusts a hook.
+//! Hooks of Codex, as arguments. Codex runs only hooks whose hash it trusts: the SHA-256 of the hook as JSON
+//! with sorted keys. A hook's key names its source (`/<session-flags>/config.toml` for arguments), its event,
+//! and its position there. Keys and hashes are the ones that Codex 0.169.0 itself writes when a user trusts a
+//! hook.
 
 use std::fmt::Write as _;
 
@@ -9,15 +10,16 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::claude::GRACE;
-use super::{HookCall, Wire, Wiring};
+use super::{HookCall, Wiring, WiringOptions};
+use crate::adapter::Adapter;
 use crate::answer::PERMISSION_REQUEST;
-use crate::kind::Adapter;
 use crate::payload::codex::EVENTS;
 
-/// The most that Codex gives these hooks, in seconds: a longer time is cut to it, and the hash is of what it was cut to.
-const AT_THE_END: ([&str; 2], u64) = (["SessionEnd", "Interrupt"], 3);
+/// Codex's upper limit for the timeouts of these hooks, in seconds. It cuts a longer timeout before it
+/// computes the hash.
+const SHORT_TIMEOUT: ([&str; 2], u64) = (["SessionEnd", "Interrupt"], 3);
 
-/// What is hashed; the fields are in the order of the alphabet.
+/// The hashed form of a hook; its fields are in alphabetical order.
 #[derive(Serialize)]
 struct Trusted<'a> {
     event_name: &'a str,
@@ -32,13 +34,13 @@ struct Handler<'a> {
     r#type: &'static str,
 }
 
-pub(super) fn wire(poolctl: &str, wire: &Wire<'_>) -> Wiring {
+pub(super) fn wire(poolctl: &str, options: &WiringOptions<'_>) -> Wiring {
     let mut args = Vec::new();
     let mut trusted = Vec::new();
     for event in EVENTS {
-        let (command, timeout) = hook(event, poolctl, wire);
+        let (command, timeout) = hook(event, poolctl, options);
         let hash = hash(event, &command, timeout);
-        let command = toml_text(&command);
+        let command = toml_string(&command);
         let group =
             format!("hooks.{event}=[{{hooks=[{{type=\"command\",command={command},timeout={timeout}}}]}}]");
         args.extend(["-c".to_owned(), group]);
@@ -52,23 +54,23 @@ pub(super) fn wire(poolctl: &str, wire: &Wire<'_>) -> Wiring {
     Wiring { args: args.into_iter().map(OsBytes::from).collect(), ..Wiring::default() }
 }
 
-/// The command line of an event's hook and how long it may take, in seconds.
-fn hook(event: &str, poolctl: &str, wire: &Wire<'_>) -> (String, u64) {
-    let command = HookCall::new(poolctl, Adapter::Codex);
-    if event == PERMISSION_REQUEST && wire.approve_ms > 0 {
-        return (command.waiting(wire.approve_ms).line(), wire.approve_ms.div_ceil(1000) + GRACE);
+/// Returns the command line of an event's hook and its timeout in seconds.
+fn hook(event: &str, poolctl: &str, options: &WiringOptions<'_>) -> (String, u64) {
+    let call = HookCall::new(poolctl, Adapter::Codex);
+    if event == PERMISSION_REQUEST && options.approve_ms > 0 {
+        return (call.waiting(options.approve_ms).line(), options.approve_ms.div_ceil(1000) + GRACE);
     }
-    let (ends, most) = AT_THE_END;
-    let timeout = wire.hook_ms.div_ceil(1000).max(1);
-    (command.line(), if ends.contains(&event) { timeout.min(most) } else { timeout })
+    let (events, limit) = SHORT_TIMEOUT;
+    let timeout = options.hook_ms.div_ceil(1000).max(1);
+    (call.line(), if events.contains(&event) { timeout.min(limit) } else { timeout })
 }
 
-/// What Codex calls the only hook for an event among its arguments.
+/// Returns Codex's key of the only hook for an event among its arguments.
 fn key(event: &str) -> String {
     format!("/<session-flags>/config.toml:{}:0:0", snake_case(event))
 }
 
-/// What Codex trusts.
+/// Returns the hash by which Codex trusts a hook.
 fn hash(event: &str, command: &str, timeout: u64) -> String {
     let handler = Handler { r#async: false, command, timeout, r#type: "command" };
     let trusted = Trusted { event_name: &snake_case(event), hooks: [handler] };
@@ -80,7 +82,7 @@ fn hash(event: &str, command: &str, timeout: u64) -> String {
     hash
 }
 
-/// `PreToolUse` as `pre_tool_use`.
+/// Converts `PreToolUse` to `pre_tool_use`.
 fn snake_case(event: &str) -> String {
     let mut snake = String::new();
     for (at, c) in event.char_indices() {
@@ -92,8 +94,8 @@ fn snake_case(event: &str) -> String {
     snake
 }
 
-/// A text in TOML: as in JSON, but that DEL has to be escaped too.
-fn toml_text(text: &str) -> String {
+/// Returns a text as a string of TOML, which is JSON's form with DEL escaped as well.
+fn toml_string(text: &str) -> String {
     serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }
 
@@ -105,9 +107,10 @@ mod tests {
 
     fn args(poolctl: &str, approve_ms: u64, hook_ms: u64) -> Vec<String> {
         let dir = Path::new("/state/s1");
-        let made = wire(poolctl, &Wire { poolctl: Path::new("/"), dir, own_dir: dir, approve_ms, hook_ms });
-        assert!(made.files.is_empty());
-        made.args.iter().map(OsBytes::to_string_lossy).collect()
+        let wiring =
+            wire(poolctl, &WiringOptions { poolctl: Path::new("/"), dir, own_dir: dir, approve_ms, hook_ms });
+        assert!(wiring.files.is_empty());
+        wiring.args.iter().map(OsBytes::to_string_lossy).collect()
     }
 
     #[test]
@@ -131,7 +134,7 @@ mod tests {
         }
     }
 
-    /// As Codex 0.169.0 itself wrote when the user trusted such hooks.
+    /// The hashes are those that Codex 0.169.0 wrote when a user trusted these hooks.
     #[test]
     fn the_hash_is_the_one_that_codex_makes() {
         let hash_of = |event, command, timeout| hash(event, command, timeout);
@@ -157,6 +160,6 @@ mod tests {
 
     #[test]
     fn any_path_is_a_text_of_toml() {
-        assert_eq!(toml_text("a\"b\\c\n\u{7f}\u{1}é"), r#""a\"b\\c\n\u007f\u0001é""#);
+        assert_eq!(toml_string("a\"b\\c\n\u{7f}\u{1}é"), r#""a\"b\\c\n\u007f\u0001é""#);
     }
 }

@@ -1,17 +1,18 @@
-//! Hooks of Gemini CLI (0.61.0), in a settings file in the place of the system's defaults.
+//! Hooks of Gemini CLI (0.61.0), in a settings file in place of the system defaults.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{HookCall, Wire, Wiring};
-use crate::kind::Adapter;
+use super::{HookCall, Wiring, WiringOptions};
+use crate::adapter::Adapter;
 use crate::payload::gemini::EVENTS;
 
-/// The name of the file.
+/// The name of the settings file.
 const FILE: &str = "gemini-hooks.json";
-/// Names the file of the lowest rank: hooks of all ranks run.
-const DEFAULTS: &str = "GEMINI_CLI_SYSTEM_DEFAULTS_PATH";
+/// Environment variable with the path of the system defaults, the file of the lowest rank. Hooks of all ranks
+/// run.
+const DEFAULTS_ENV: &str = "GEMINI_CLI_SYSTEM_DEFAULTS_PATH";
 
 #[derive(Serialize)]
 struct Settings {
@@ -23,24 +24,28 @@ struct Group {
     hooks: [Handler; 1],
 }
 
-/// Its timeout is in milliseconds.
 #[derive(Serialize)]
 struct Handler {
     r#type: &'static str,
     name: &'static str,
     command: String,
+    /// In milliseconds.
     timeout: u64,
 }
 
-pub(super) fn wire(poolctl: &str, wire: &Wire<'_>) -> Wiring {
+pub(super) fn wire(poolctl: &str, options: &WiringOptions<'_>) -> Wiring {
     let command = HookCall::new(poolctl, Adapter::Gemini).line();
-    let handler =
-        || Handler { r#type: "command", name: "tmux-pool", command: command.clone(), timeout: wire.hook_ms };
+    let handler = || Handler {
+        r#type: "command",
+        name: "tmux-pool",
+        command: command.clone(),
+        timeout: options.hook_ms,
+    };
     let hooks = EVENTS.into_iter().map(|event| (event, [Group { hooks: [handler()] }])).collect();
     Wiring {
         args: Vec::new(),
         files: vec![(FILE.to_owned(), serde_json::to_vec_pretty(&Settings { hooks }).unwrap_or_default())],
-        env: vec![(DEFAULTS.into(), wire.dir.join(FILE).into())],
+        env: vec![(DEFAULTS_ENV.into(), options.dir.join(FILE).into())],
     }
 }
 
@@ -55,12 +60,12 @@ mod tests {
     #[test]
     fn every_event_calls_poolctl() {
         let dir = Path::new("/state/s1");
-        let made = wire(
+        let wiring = wire(
             "/my tools/poolctl",
-            &Wire { poolctl: Path::new("/"), dir, own_dir: dir, approve_ms: 1, hook_ms: 4200 },
+            &WiringOptions { poolctl: Path::new("/"), dir, own_dir: dir, approve_ms: 1, hook_ms: 4200 },
         );
-        assert_eq!(made.env, [(DEFAULTS.into(), "/state/s1/gemini-hooks.json".into())]);
-        let settings: Value = serde_json::from_slice(&made.files[0].1).unwrap();
+        assert_eq!(wiring.env, [(DEFAULTS_ENV.into(), "/state/s1/gemini-hooks.json".into())]);
+        let settings: Value = serde_json::from_slice(&wiring.files[0].1).unwrap();
         let ours = json!([{"hooks": [{
             "type": "command", "name": "tmux-pool", "command": "'/my tools/poolctl' hook gemini", "timeout": 4200
         }]}]);

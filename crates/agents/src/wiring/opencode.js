@@ -1,15 +1,16 @@
-// Tells tmux-pool what this OpenCode does. Written at each launch; changes are lost.
+// Reports this OpenCode's events to tmux-pool. Generated at each launch; changes are lost.
 import { spawn } from "node:child_process"
 
 const POOLCTL = "@POOLCTL@"
 const APPROVE_MS = Number("@APPROVE_MS@")
 
-// A call takes milliseconds. One that takes longer than this is ended: OpenCode waits for it.
+// Time limit of a call, for which OpenCode waits; a call normally takes a few milliseconds.
 const CALL_LIMIT_MS = 5000
-// Set by the first process that loads this: an OpenCode that a tool of it starts says nothing, it is another agent.
+// Environment variable set by the first process that loads this plugin: an OpenCode started by one of its tools
+// is another agent and reports nothing.
 const OWNER = "TMUX_POOL_OPENCODE"
 
-// Runs `poolctl hook opencode` with a report. `answer` resolves to what it prints.
+// Runs `poolctl hook opencode` with a report. `answer` resolves to its output.
 function call(report, args = []) {
   const hook = spawn(POOLCTL, ["hook", "opencode", ...args], { stdio: ["pipe", "pipe", "ignore"] })
   let printed = ""
@@ -23,11 +24,11 @@ function call(report, args = []) {
   return { hook, answer }
 }
 
-// Reports reach the pool in the order in which things happened.
+// Sends reports one after the other, in the order of the events.
 let last = Promise.resolve()
-const tell = (report) => (last = last.then(() => told(report)).catch(() => ""))
+const send = (report) => (last = last.then(() => sendNow(report)).catch(() => ""))
 
-function told(report) {
+function sendNow(report) {
   const { hook, answer } = call(report)
   const limit = setTimeout(() => hook.kill(), CALL_LIMIT_MS)
   return answer.finally(() => clearTimeout(limit))
@@ -36,8 +37,8 @@ function told(report) {
 const textOf = (parts) =>
   parts.filter((part) => part.type === "text" && !part.synthetic && !part.ignored).map((part) => part.text).join("\n")
 
-// The most telling argument of a tool, as its permission is asked for.
-const what = (args) => {
+// Returns the most telling argument of a tool, in the same words as its permission request.
+const summary = (args) => {
   const found = ["command", "filePath", "path", "url", "pattern", "query", "description"].find((key) => args?.[key])
   return found && String(args[found])
 }
@@ -47,33 +48,33 @@ export const TmuxPool = async ({ client }) => {
   const first = !process.env[OWNER]
   process.env[OWNER] ??= String(process.pid)
   if (process.env[OWNER] !== String(process.pid)) return {}
-  const subagents = new Set() // sessions of subagents: their prompts and turns are not the user's
-  const asking = new Map() // running hooks, by the permission they wait for
-  const answers = new Set() // ids of the agent's own messages
-  const calls = new Map() // tools at work, by their call
+  const subagents = new Set() // sessions of subagents, whose prompts and turns are not reported
+  const asking = new Map() // hooks that wait for a decision, by the id of the permission
+  const answers = new Set() // ids of the agent's messages
+  const calls = new Map() // running tools, by the id of the call
   let conversation
   let answer = { message: undefined, parts: new Map() }
   let busy = false
 
-  const report = (event, more = {}) => tell({ event, conversation, ...more })
-  // The end of a turn is told once, however often OpenCode says it.
-  const over = (event, text) => {
+  const report = (event, more = {}) => send({ event, conversation, ...more })
+  // Reports the end of a turn once, although OpenCode may signal it several times.
+  const endTurn = (event, text) => {
     if (!busy) return
     busy = false
     return report(event, { text })
   }
   const ask = (asked) => {
     const use = calls.get(asked.tool?.callID)
-    const text = what(use?.args) ?? asked.metadata?.command ?? (asked.patterns ?? []).join(", ")
-    const said = { event: "permission", conversation, tool: use?.tool ?? asked.permission, text }
-    if (!APPROVE_MS) return tell(said)
-    const { hook, answer } = call(said, ["--wait", `${APPROVE_MS}ms`])
+    const text = summary(use?.args) ?? asked.metadata?.command ?? (asked.patterns ?? []).join(", ")
+    const request = { event: "permission", conversation, tool: use?.tool ?? asked.permission, text }
+    if (!APPROVE_MS) return send(request)
+    const { hook, answer } = call(request, ["--wait", `${APPROVE_MS}ms`])
     asking.set(asked.id, hook)
     answer.then(async (printed) => {
       if (!asking.delete(asked.id) || !printed) return
       const { allow, reason } = JSON.parse(printed)
       const reply = allow ? "once" : "reject"
-      // With the reason, which the older call below does not take.
+      // This call has a field for the reason; the older one below does not.
       const sent = await client._client?.post({
         url: "/permission/{requestID}/reply",
         path: { requestID: asked.id },
@@ -86,7 +87,7 @@ export const TmuxPool = async ({ client }) => {
         body: { response: reply },
         throwOnError: true,
       })
-    }).catch(() => report("attention", { text: "the answer to its request did not reach it" }))
+    }).catch(() => report("attention", { text: "the decision on its request could not be delivered" }))
   }
   const answered = (id) => {
     const hook = asking.get(id)
@@ -103,17 +104,17 @@ export const TmuxPool = async ({ client }) => {
       if (status.type === "retry") return report("working", { text: `tries again: ${status.message}` })
     },
     "session.idle": ({ sessionID }) =>
-      sessionID === conversation ? over("idle", [...answer.parts.values()].join("\n")) : undefined,
+      sessionID === conversation ? endTurn("idle", [...answer.parts.values()].join("\n")) : undefined,
     "session.error": ({ sessionID, error }) => {
       if (sessionID !== conversation) return
-      if (error?.name === "MessageAbortedError") return over("interrupted")
+      if (error?.name === "MessageAbortedError") return endTurn("interrupted")
       const status = error?.data?.statusCode ? `API error: ${error.data.statusCode} ` : ""
-      return over("error", status + (error?.data?.message ?? error?.name ?? "unknown"))
+      return endTurn("error", status + (error?.data?.message ?? error?.name ?? "unknown"))
     },
     "message.updated": ({ info }) => {
       if (info.role !== "assistant" || info.sessionID !== conversation) return
       answers.add(info.id)
-      if (info.error?.name === "MessageAbortedError") return over("interrupted")
+      if (info.error?.name === "MessageAbortedError") return endTurn("interrupted")
     },
     "message.part.updated": ({ part }) => {
       if (part.type !== "text" || !answers.has(part.messageID)) return
@@ -128,7 +129,7 @@ export const TmuxPool = async ({ client }) => {
     "question.rejected": ({ requestID }) => answered(requestID),
   }
 
-  // A subagent of an earlier process comes without `session.created`: it is asked for.
+  // The session of a subagent of an earlier process has no `session.created`: its parent is queried.
   const isSubagent = async (id) => {
     if (id === conversation || subagents.has(id)) return id !== conversation
     const found = await client.session.get({ path: { id } }).catch(() => undefined)
@@ -136,13 +137,13 @@ export const TmuxPool = async ({ client }) => {
     return subagents.has(id)
   }
 
-  if (first) tell({ event: "started", text: "startup" })
+  if (first) send({ event: "started", text: "startup" })
   return {
     event: async ({ event }) => void (await on[event.type]?.(event.properties)),
     "chat.message": async ({ sessionID }, { parts }) => {
       if (await isSubagent(sessionID)) return
       if (conversation !== sessionID) {
-        await tell({ event: "started", text: conversation ? "clear" : "startup", conversation: sessionID })
+        await send({ event: "started", text: conversation ? "clear" : "startup", conversation: sessionID })
         conversation = sessionID
       }
       busy = true
@@ -153,7 +154,7 @@ export const TmuxPool = async ({ client }) => {
     },
     "tool.execute.before": async ({ tool, callID }, { args }) => {
       calls.set(callID, { tool, args })
-      await report("working", { text: what(args) ? `${tool}: ${cut(what(args), 200)}` : tool })
+      await report("working", { text: summary(args) ? `${tool}: ${cut(summary(args), 200)}` : tool })
     },
     "tool.execute.after": async ({ tool, callID, args }, { output }) => {
       calls.delete(callID)

@@ -1,35 +1,36 @@
-//! OpenCode (1.18.33) loads a plugin that a configuration file names; that file is read beside the user's and the project's own.
+//! Hooks of OpenCode (1.18.33): a plugin, and a configuration file that names it, which OpenCode reads in
+//! addition to the user's and the project's.
 
-use super::{Wire, Wiring};
+use super::{Wiring, WiringOptions};
 
-/// The configuration file, and the plugin that it names.
 const FILE: &str = "opencode.json";
 const PLUGIN: &str = "opencode-tmux-pool.mjs";
-/// It writes this into a configuration file that has none.
+/// The value of `$schema`, which OpenCode would otherwise add to the file.
 const SCHEMA: &str = "https://opencode.ai/config.json";
-/// Names a further configuration file.
-const CONFIG: &str = "OPENCODE_CONFIG";
-/// The plugin, with what it is to know in place of `"@NAME@"`.
+/// Environment variable with the path of an additional configuration file.
+const CONFIG_ENV: &str = "OPENCODE_CONFIG";
+/// The plugin, with placeholders of the form `"@NAME@"`.
 const SOURCE: &str = include_str!("opencode.js");
 
-pub(super) fn wire(poolctl: &str, wire: &Wire<'_>) -> Wiring {
+pub(super) fn wire(poolctl: &str, options: &WiringOptions<'_>) -> Wiring {
     let text = |text: &str| serde_json::Value::from(text).to_string();
     let plugin = SOURCE
         .replace("\"@POOLCTL@\"", &text(poolctl))
-        .replace("\"@APPROVE_MS@\"", &wire.approve_ms.to_string());
-    let Some(path) = wire.dir.join(PLUGIN).to_str().map(str::to_owned) else {
+        .replace("\"@APPROVE_MS@\"", &options.approve_ms.to_string());
+    let Some(path) = options.dir.join(PLUGIN).to_str().map(str::to_owned) else {
         return Wiring::default();
     };
-    let config = serde_json::json!({ "$schema": SCHEMA, "plugin": [format!("file://{}", escaped(&path))] });
+    let config =
+        serde_json::json!({ "$schema": SCHEMA, "plugin": [format!("file://{}", percent_encode(&path))] });
     Wiring {
         args: Vec::new(),
         files: vec![(PLUGIN.to_owned(), plugin.into_bytes()), (FILE.to_owned(), config.to_string().into())],
-        env: vec![(CONFIG.into(), wire.dir.join(FILE).into())],
+        env: vec![(CONFIG_ENV.into(), options.dir.join(FILE).into())],
     }
 }
 
-/// A path as a URL has it.
-fn escaped(path: &str) -> String {
+/// Percent-encodes a path for a URL.
+fn percent_encode(path: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte);
     path.bytes()
         .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
@@ -45,13 +46,13 @@ mod tests {
     #[test]
     fn its_configuration_names_the_plugin_and_the_plugin_poolctl() {
         let dir = Path::new("/my state/s1");
-        let made = wire(
+        let wiring = wire(
             "/my \"tools\"/poolctl",
-            &Wire { poolctl: Path::new("/"), dir, own_dir: dir, approve_ms: 90, hook_ms: 1 },
+            &WiringOptions { poolctl: Path::new("/"), dir, own_dir: dir, approve_ms: 90, hook_ms: 1 },
         );
-        assert_eq!(made.env, [("OPENCODE_CONFIG".into(), "/my state/s1/opencode.json".into())]);
+        assert_eq!(wiring.env, [("OPENCODE_CONFIG".into(), "/my state/s1/opencode.json".into())]);
         let file = |name: &str| {
-            let (_, bytes) = made.files.iter().find(|(file, _)| file == name).unwrap();
+            let (_, bytes) = wiring.files.iter().find(|(file, _)| file == name).unwrap();
             String::from_utf8(bytes.clone()).unwrap()
         };
         assert_eq!(

@@ -10,25 +10,25 @@ use protocol::ProcId;
 use crate::pool::Pool;
 use crate::{interrupt, remains};
 
-/// Sessions that are made, or removed, by one command line.
+/// Number of sessions created or removed by one command line.
 const AT_A_TIME: usize = 50;
-/// What runs in each session.
+/// Program of each session.
 pub(super) const PROGRAM: [&str; 2] = ["sleep", "100000"];
 
-/// A tmux server that no pool knows of.
+/// A tmux server outside of any pool.
 pub(crate) struct Bare<'a> {
     pool: &'a Pool,
     socket: PathBuf,
 }
 
 impl<'a> Bare<'a> {
-    /// Starts it, with so many sessions.
+    /// Starts it with this many sessions.
     ///
     /// # Errors
     /// tmux fails.
     pub(crate) fn start(pool: &'a Pool, existing: usize) -> Result<Self> {
         let bare = Self { pool, socket: pool.dir().join("bare.sock") };
-        // As the pool's server has it, for the same reason: it is there before the first session.
+        // Like the pool's server, and for the same reason: the server runs before its first session.
         bare.run(&["start-server", ";", "set-option", "-s", "exit-empty", "off"])?;
         let names: Vec<String> = (0..existing).map(|n| format!("old-{n}")).collect();
         for names in names.chunks(AT_A_TIME) {
@@ -39,7 +39,7 @@ impl<'a> Bare<'a> {
         Ok(bare)
     }
 
-    /// Makes a session, as a script would do it.
+    /// Creates a session, as a script would.
     ///
     /// # Errors
     /// tmux fails.
@@ -47,16 +47,17 @@ impl<'a> Bare<'a> {
         self.run(&new(name))
     }
 
-    /// Makes a session that runs this, and tells what its first process is.
+    /// Creates a session that runs this program; returns its first process.
     ///
     /// # Errors
-    /// tmux fails, or it has ended.
+    /// tmux fails, or the process has ended.
     pub(crate) fn run_in(&self, name: &str, program: &[String]) -> Result<ProcId> {
         let mut command = self.command();
         command.args(["new-session", "-d", "-P", "-F", "#{pane_pid}", "-s", name, "--"]).args(program);
         let output = command.stdout(Stdio::piped()).output().context("tmux")?;
-        let pid = String::from_utf8_lossy(&output.stdout).trim().parse().context("tmux tells no process")?;
-        process::identity::identify(pid)?.context("it has ended")
+        let pid =
+            String::from_utf8_lossy(&output.stdout).trim().parse().context("tmux reports no process")?;
+        process::identity::identify(pid)?.context("the process has ended")
     }
 
     /// Removes sessions.
@@ -72,10 +73,10 @@ impl<'a> Bare<'a> {
         Ok(())
     }
 
-    /// Ends it with all that runs in it.
+    /// Ends the server with everything in it.
     ///
     /// # Errors
-    /// Something does not end.
+    /// A process does not end.
     pub(crate) fn end(&self) -> Result<()> {
         let processes = self.processes();
         self.run(&["kill-server"])?;
@@ -86,7 +87,7 @@ impl<'a> Bare<'a> {
         crate::pool::processes(self.command())
     }
 
-    /// `tmux` on this server.
+    /// Returns a `tmux` command for this server.
     pub(crate) fn command(&self) -> Command {
         let mut command = self.pool.command("tmux");
         command.args(["-f", "/dev/null", "-S"]).arg(&self.socket).stdout(Stdio::null());

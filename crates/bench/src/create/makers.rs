@@ -1,4 +1,4 @@
-//! The ways of making a session that are compared.
+//! The compared ways to create a session.
 
 use anyhow::{Result, ensure};
 use protocol::request::{New, Remove};
@@ -10,7 +10,7 @@ use crate::floors::Client;
 use crate::pool::Pool;
 use crate::report;
 
-/// A way of making a session.
+/// A way to create a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Maker {
     /// `tmux new-session`.
@@ -33,27 +33,27 @@ impl Maker {
     }
 }
 
-/// A pool and a bare server, with as many sessions each.
+/// A pool and a bare server, with equal numbers of sessions.
 pub(super) struct Makers<'a> {
     pool: &'a Pool,
     bare: Bare<'a>,
 }
 
 impl<'a> Makers<'a> {
-    /// Makes the sessions that are to be there already.
+    /// Creates the sessions that are present from the start.
     ///
     /// # Errors
-    /// One is not made.
+    /// A session could not be created.
     pub(super) fn new(pool: &'a Pool, existing: usize) -> Result<Self> {
-        report(&format!("making {existing} sessions on each of two servers"));
+        report(&format!("creating {existing} sessions on each of two servers"));
         fill(pool, existing)?;
         Ok(Self { pool, bare: Bare::start(pool, existing)? })
     }
 
-    /// Makes a session.
+    /// Creates a session.
     ///
     /// # Errors
-    /// It is not made, or does not run.
+    /// It could not be created, or does not run.
     pub(super) fn make(&self, maker: Maker, name: &str) -> Result<()> {
         match maker {
             Maker::Bare => self.bare.make(name),
@@ -65,7 +65,7 @@ impl<'a> Makers<'a> {
     /// Removes sessions.
     ///
     /// # Errors
-    /// One stays.
+    /// A session is left.
     pub(super) fn remove(&self, maker: Maker, names: &[String]) -> Result<()> {
         if maker == Maker::Bare {
             return self.bare.remove(names);
@@ -79,7 +79,7 @@ impl<'a> Makers<'a> {
         many(names, AT_A_TIME, remove).map(drop)
     }
 
-    /// Ends the bare server; the pool is left.
+    /// Ends the bare server, but not the pool.
     ///
     /// # Errors
     /// It does not end.
@@ -88,21 +88,21 @@ impl<'a> Makers<'a> {
     }
 }
 
-/// Makes so many sessions.
+/// Creates this many sessions.
 ///
 /// # Errors
-/// One is not made.
+/// A session could not be created.
 pub(super) fn fill(pool: &Pool, count: usize) -> Result<()> {
     let names: Vec<String> = (0..count).map(|n| format!("old-{n}")).collect();
     many(&names, AT_A_TIME, |name| ask(pool, name)).map(drop)
 }
 
-/// Asks the pool for a session, which must run when it answers.
+/// Requests a session from the pool, which must run when the reply comes.
 fn ask(pool: &Pool, name: &str) -> Result<()> {
     let command = PROGRAM.map(Into::into).into();
     let new = New { name: Some(name.to_owned()), command, ..New::default() };
     let Response::Session(view) = Client::connect(pool)?.call(Request::New(Box::new(new)))? else {
-        anyhow::bail!("poold answers something else than a session");
+        anyhow::bail!("unexpected reply of poold instead of a session");
     };
     ensure!(view.session.lifecycle == Lifecycle::Live, "{name} is {:?}", view.session.lifecycle);
     Ok(())

@@ -1,21 +1,21 @@
-//! What was measured, beside the floor, and whether it is what was aimed at.
+//! Tables of the results beside the floor, with the goals met or missed.
 
 use super::makers::Maker;
 use super::{AT_A_TIME, Load, ONE_BY_ONE, Row, TOGETHER};
 use crate::stats::{self, median};
 
-/// One by one at most so many times as long as the bare command, and if it goes beyond.
+/// Maximum ratio to the bare command one by one, and the stretch goal.
 const AT_MOST: f64 = 2.0;
 const AT_MOST_BEYOND: f64 = 1.5;
-/// Many at a time at least so many times its rate, and if it goes beyond.
+/// Minimum ratio to its rate with concurrency, and the stretch goal.
 const AT_LEAST: f64 = 1.0;
 const AT_LEAST_BEYOND: f64 = 2.0;
 
-/// The tables.
+/// Formats the tables.
 #[must_use]
 pub(super) fn text(rows: &[Row], existing: usize, runs: usize) -> String {
     let mut text = format!(
-        "making sessions beside {existing} others, {runs} rounds of {ONE_BY_ONE} one by one and {TOGETHER} together, \
+        "creating sessions beside {existing} others, {runs} rounds of {ONE_BY_ONE} one by one and {TOGETHER} together, \
          in turn; load {}\n",
         stats::load()
     );

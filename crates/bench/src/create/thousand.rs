@@ -1,4 +1,4 @@
-//! What very many sessions that run take: memory, and processor time while nothing happens.
+//! Cost of very many running sessions: memory, and processor time when idle.
 
 use std::time::{Duration, Instant};
 
@@ -12,27 +12,27 @@ use crate::pool::Pool;
 use crate::usage::{self, Memory};
 use crate::{interrupt, print, report, stats};
 
-/// Until the last of them is settled.
+/// Time for the last session to settle.
 const SETTLE: Duration = Duration::from_secs(5);
-/// What is aimed at for poold, in bytes.
+/// Goal for poold's memory, in bytes.
 const MEMORY: u64 = 48_000_000;
 
-/// What one process takes.
+/// Cost of one process.
 struct Taken {
     name: String,
     memory: Memory,
-    /// What is its own alone, in bytes.
+    /// Memory shared with no other process, in bytes.
     own: Option<u64>,
-    /// Share of a core while nothing happens, from 0.
+    /// Share of a core when idle, from 0.
     idle: f64,
 }
 
-/// Runs the suite with so many sessions and prints its table.
+/// Runs the suite with this many sessions and prints its table.
 ///
 /// # Errors
 /// The pool does not start or stop, or a session does not run.
 pub(crate) fn run(options: &Options, sessions: usize) -> Result<()> {
-    process::limits::raise_open_files(OPEN_FILES)?;
+    process::runtime::rlimit::raise_open_files(OPEN_FILES)?;
     let pool = Pool::new(&options.bin_dir, "/tmp".as_ref(), sessions, "")?;
     pool.while_up(|pool| {
         report(&format!("making {sessions} sessions"));
@@ -40,7 +40,7 @@ pub(crate) fn run(options: &Options, sessions: usize) -> Result<()> {
         makers::fill(pool, sessions)?;
         let took = began.elapsed();
         interrupt::sleep(SETTLE)?;
-        report(&format!("nothing happens for {} s", options.idle.as_secs()));
+        report(&format!("idle for {} s", options.idle.as_secs()));
         print(&table(sessions, took, &measure(pool, options.idle)?))
     })
 }
@@ -61,14 +61,14 @@ fn measure(pool: &Pool, time: Duration) -> Result<Vec<Taken>> {
     Ok(taken.collect())
 }
 
-/// The processes that take part, and of the first session its init and log writer.
+/// Returns the processes involved, with the init and the log writer of the first session.
 fn parties(pool: &Pool) -> Result<Vec<(String, ProcId)>> {
     let mut client = Client::connect(pool)?;
     let Response::Status(status) = client.call(Request::Status)? else {
-        anyhow::bail!("poold answers something else than its status");
+        anyhow::bail!("unexpected reply of poold instead of its status");
     };
     let Response::Session(view) = client.call(Request::Show(SessionRef("old-0".to_owned())))? else {
-        anyhow::bail!("poold answers something else than a session");
+        anyhow::bail!("unexpected reply of poold instead of a session");
     };
     let mut parties = vec![("poold".to_owned(), status.process)];
     for component in &status.components {
@@ -84,7 +84,7 @@ fn parties(pool: &Pool) -> Result<Vec<(String, ProcId)>> {
     Ok(parties)
 }
 
-/// Who writes the log in this directory; `None` where the system does not tell.
+/// Returns the process that writes the log in this directory; `None` where the system does not tell.
 fn writer(logs: &str) -> Result<Option<ProcId>> {
     for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
         let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
@@ -106,14 +106,14 @@ fn table(sessions: usize, took: Duration, taken: &[Taken]) -> String {
     #[expect(clippy::cast_precision_loss, reason = "a small number")]
     let rate = sessions as f64 / took.as_secs_f64();
     let mut text = format!(
-        "{sessions} sessions that run, made in {:.1} s ({rate:.0} a second, {} at a time); load {}\n\n{:<16}{:>10}{:>10}{:>10}{:>10}\n",
+        "{sessions} running sessions, created in {:.1} s ({rate:.0} a second, {} at a time); load {}\n\n{:<16}{:>10}{:>10}{:>10}{:>10}\n",
         took.as_secs_f64(),
         super::AT_A_TIME,
         stats::load(),
         "process",
         "MiB",
         "peak",
-        "its own",
+        "private",
         "idle %",
     );
     for Taken { name, memory, own, idle } in taken {

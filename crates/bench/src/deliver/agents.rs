@@ -1,5 +1,5 @@
-//! The agents that prompts are sent to: a script that is always there, and the real ones where they are installed: in
-//! homes of their own, their models played by a stand-in.
+//! The agents that get the prompts: a script, and the real ones if installed, in homes of their own and
+//! with a mock of their models.
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -16,19 +16,19 @@ use crate::interrupt;
 
 /// The script.
 const FAKE: &str = include_str!("fake.sh");
-/// Where the helpers are that install agents and stand in for their models.
+/// Directory of the helpers that install agents and mock their models.
 const HELPERS: &str = "scripts/dev";
-/// Where the packages of each real agent are, in the order of [`Kind::REAL`].
+/// Directories of the real agents' packages, in the order of [`Kind::REAL`].
 const PACKAGES: [&str; 2] = ["node_modules/@anthropic-ai/claude-code", "node_modules/@openai/codex"];
-/// How long a model takes twice: until its answer begins, and until its text comes.
+/// Delay of a model before its answer begins, and again before its text.
 const MODEL_DELAY_S: &str = "0.05";
-/// No secret: the stand-in takes any.
+/// Not a secret: the mock accepts any key.
 const KEY: &str = "sk-ant-mock-0123456789abcdef0123456789";
-/// How long the stand-in may take until it listens.
+/// Time for the mock to listen.
 const PATIENCE: Duration = Duration::from_secs(30);
 const TICK: Duration = Duration::from_millis(20);
 
-/// Which agent.
+/// A kind of agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A script that calls its hooks at once.
@@ -42,8 +42,8 @@ pub(super) enum Kind {
 impl Kind {
     const REAL: [Self; 2] = [Self::Claude, Self::Codex];
 
-    /// Its name in the configuration.
-    pub(super) fn word(self) -> &'static str {
+    /// Name in the configuration.
+    pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Fake => "fake",
             Self::Claude => "claude",
@@ -52,28 +52,28 @@ impl Kind {
     }
 }
 
-/// The agents, and what they need.
+/// The agents and their environment.
 pub(super) struct Agents {
     dir: TempDir,
-    /// Those that are there.
+    /// The available agents.
     pub(super) kinds: Vec<Kind>,
-    /// Why others are not.
+    /// Reason for the missing ones.
     pub(super) missing: Option<String>,
     real: Vec<PathBuf>,
     model: Option<Model>,
 }
 
-/// The stand-in for the models.
+/// The mock of the models.
 struct Model {
     port: u16,
     _process: Spawned,
 }
 
 impl Agents {
-    /// Makes the script, and looks for the real ones below this directory.
+    /// Creates the script, and looks for real agents below this directory.
     ///
     /// # Errors
-    /// No directory; or they are there and cannot be used.
+    /// The directory could not be created; or the installed agents are unusable.
     pub(super) fn find(installed: &Path) -> Result<Self> {
         let dir = tempfile::Builder::new().prefix("pool-agents.").tempdir_in("/tmp")?;
         fs::write(dir.path().join("fake.sh"), FAKE)?;
@@ -92,22 +92,22 @@ impl Agents {
         Ok(agents)
     }
 
-    /// Where the script tells what it has read.
+    /// Named pipe to which the script writes what it has read.
     pub(super) fn fifo(&self) -> PathBuf {
         self.dir.path().join("fifo")
     }
 
-    /// The script.
+    /// Path of the script.
     pub(super) fn script(&self) -> PathBuf {
         self.dir.path().join("fake.sh")
     }
 
-    /// A directory that they know and trust.
+    /// A directory that the agents trust.
     pub(super) fn place(&self) -> PathBuf {
         self.dir.path().join("place")
     }
 
-    /// What the pool has to be told of them.
+    /// Configuration of the pool for these agents.
     pub(super) fn config(&self, bin_dir: &Path) -> String {
         let args = format!("{:?}, {:?}, {:?}", self.script(), self.fifo(), bin_dir.join("poolctl"));
         let mut text = format!(
@@ -127,13 +127,13 @@ impl Agents {
             };
             text.push_str(&format!(
                 "[agents.{}]\ncommand = {program:?}\nenv = {{ HOME = {home:?}, {environment} }}\n",
-                kind.word()
+                kind.as_str()
             ));
         }
         text
     }
 
-    /// Homes of users who have been there before.
+    /// Prepares homes as of users who have run the agents before.
     fn homes(&self) -> Result<()> {
         let (home, place) = (self.dir.path(), self.place());
         let port = self.model.as_ref().map_or(0, |model| model.port);
@@ -153,23 +153,23 @@ impl Agents {
     }
 }
 
-/// Why the real agents cannot be measured.
+/// Returns the reason why the real agents cannot be measured, if any.
 fn missing(installed: &Path) -> Option<String> {
     let lacks = PACKAGES.iter().any(|package| !installed.join(package).is_dir());
     let told =
-        format!("`{HELPERS}/install-agents {} claude codex` puts them there (640 MB)", installed.display());
+        format!("`{HELPERS}/install-agents {} claude codex` installs them (640 MB)", installed.display());
     if lacks {
         return Some(format!("claude, codex: not in {}; {told}", installed.display()));
     }
     let python = Command::new("python3").arg("--version").stdout(Stdio::null()).status();
-    python.is_err().then(|| "claude, codex: the stand-in for their models needs python3".to_owned())
+    python.is_err().then(|| "claude, codex: the mock of their models needs python3".to_owned())
 }
 
-/// The programs of agents that are installed.
+/// Returns the programs of the installed agents.
 fn programs(installed: &Path) -> Result<Vec<PathBuf>> {
     let helper = format!("{HELPERS}/install-agents");
     let output =
-        Command::new(&helper).arg(installed).args(Kind::REAL.map(Kind::word)).output().context(helper)?;
+        Command::new(&helper).arg(installed).args(Kind::REAL.map(Kind::as_str)).output().context(helper)?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr).trim());
     let paths: Vec<PathBuf> = String::from_utf8(output.stdout)?.lines().map(PathBuf::from).collect();
     ensure!(paths.len() == Kind::REAL.len(), "install-agents names {} programs", paths.len());
@@ -183,21 +183,21 @@ impl Model {
         command.arg(format!("{HELPERS}/mock-model-api")).args([&port.to_string(), MODEL_DELAY_S]);
         command.arg(dir.join("model.log")).arg(dir.join("made"));
         let process = Spawned::logged(&mut command, &dir.join("model.out"))?;
-        listens(port).context("the stand-in for the models")?;
+        listens(port).context("the mock of the models")?;
         Ok(Self { port, _process: process })
     }
 }
 
-/// A port that nobody listens at.
+/// Returns an unused port.
 pub(super) fn free_port() -> Result<u16> {
     Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }
 
-/// Waits until somebody listens there.
+/// Waits until the port accepts connections.
 pub(super) fn listens(port: u16) -> Result<()> {
     let deadline = Instant::now() + PATIENCE;
     while TcpStream::connect(("127.0.0.1", port)).is_err() {
-        ensure!(Instant::now() < deadline, "it does not listen");
+        ensure!(Instant::now() < deadline, "the server does not listen");
         interrupt::sleep(TICK)?;
     }
     Ok(())

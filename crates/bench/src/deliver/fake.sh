@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# fake.sh FIFO [POOLCTL]: an agent that takes each line that it reads for a prompt. It writes the line to FIFO first, so
-# that somebody knows when; then its hooks tell, where it has POOLCTL, and its turn is over.
+# fake.sh FIFO [POOLCTL]: an agent that takes each line of input for a prompt. It first writes the line to FIFO, which
+# tells the benchmark the time; then, with POOLCTL, it calls its hooks, and its turn ends.
 fifo=$1 poolctl=${2-}
 tell() {
   [[ -z $poolctl ]] || printf '%s' "$1" | "$poolctl" hook generic
 }
 tell '{"event": "started"}'
-# What stands here is what `cli-agent-orchestrator` looks for.
+# The prompt that `cli-agent-orchestrator` looks for.
 printf '❯ '
 while IFS= read -r line; do
   printf '%s\n' "$line" >"$fifo"

@@ -1,5 +1,5 @@
-//! What a hook costs an agent: `poolctl hook` from spawn to exit, beside `true`; and how soon a subscriber knows what
-//! it told.
+//! Cost of a hook to an agent: `poolctl hook` from spawn to exit, beside `true`; and the delay until a
+//! subscriber has its report.
 
 use std::fs::{self, File};
 use std::os::unix::net::UnixListener;
@@ -20,32 +20,32 @@ use crate::stats::Times;
 use crate::subscriber::Subscriber;
 use crate::{interrupt, report};
 
-/// Calls of each before the first that counts, and of those that count.
+/// Number of calls of each before the first that counts, and of those that count.
 const WARM_UP: usize = 10;
 const RUNS: usize = 200;
-/// What is said: that it works, and that a turn begins and ends.
+/// Reports: working, begin of a turn, end of a turn.
 const WORKING: &str = r#"{"event": "working", "text": "Bash"}"#;
 const TURN: [&str; 2] =
     [r#"{"event": "prompt", "text": "a prompt"}"#, r#"{"event": "idle", "text": "done"}"#];
-/// The same as Claude Code says it.
+/// The same report in Claude Code's format.
 const CLAUDE: &str = r#"{"session_id": "0b6ad1f0-6a4c-4f0e-9a70-6a4c4f0e9a70", "cwd": "/tmp",
 "permission_mode": "default", "hook_event_name": "PreToolUse", "prompt_id": "3c6b6f5e-1f7b-4c55-8a5d-9c1f7b4c558a",
 "tool_name": "Bash", "tool_input": {"command": "ls -la", "description": "List all files"}, "tool_use_id": "toolu_01"}"#;
 
-/// What is called.
+/// A measured call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// `true`.
     Nothing,
     /// `poolctl hook generic` outside of any session.
     Outside,
-    /// `poolctl hook generic`: it works.
+    /// `poolctl hook generic`: working.
     Working,
-    /// `poolctl hook claude`: the same.
+    /// `poolctl hook claude`: working.
     Claude,
-    /// `poolctl hook generic`: it begins a turn, or ends it.
+    /// `poolctl hook generic`: a turn begins or ends.
     Turn,
-    /// `poolctl hook generic` while no daemon is there: the report is left in a file.
+    /// `poolctl hook generic` without a daemon: the report is left in a file.
     Away,
 }
 
@@ -54,36 +54,36 @@ impl Kind {
         [Self::Nothing, Self::Outside, Self::Working, Self::Claude, Self::Turn, Self::Away];
 }
 
-/// All that was measured.
+/// All results.
 #[derive(Default)]
 pub(super) struct Hooks {
-    /// In the order of [`Kind::ALL`].
+    /// Durations in the order of [`Kind::ALL`].
     pub(super) times: [Times; Kind::ALL.len()],
-    /// From the start of a hook that begins or ends a turn until a subscriber knows.
+    /// Time from the start of a hook that begins or ends a turn until a subscriber has the event.
     pub(super) change: Times,
-    /// From its end until then; nothing where the subscriber was first.
+    /// Time from its exit until then; zero if the event came first.
     pub(super) beyond: Times,
-    /// So often the subscriber was first.
+    /// Number of events that came before the exit.
     pub(super) early: usize,
-    /// So often it was not told.
+    /// Number of events that did not arrive.
     pub(super) lost: usize,
 }
 
-/// Where hooks are called.
-struct Desk<'a> {
+/// Environment of the hook calls.
+struct HookCaller<'a> {
     pool: &'a Pool,
-    /// One that only works, and one that begins and ends turns.
+    /// A session that only works, and one that begins and ends turns.
     sessions: [Session; 2],
     subscriber: Subscriber,
     dir: PathBuf,
 }
 
-/// Calls each in turn.
+/// Runs each call in turn.
 ///
 /// # Errors
-/// A session is not made, or a call fails.
+/// A session could not be created, or a call fails.
 pub(super) fn measure(pool: &Pool) -> Result<Hooks> {
-    report(&format!("calling {} hooks {RUNS} times, in turn", Kind::ALL.len()));
+    report(&format!("calling {} hooks {RUNS} times each, in turn", Kind::ALL.len()));
     let mut client = Client::connect(pool)?;
     let mut session = |name: &str| {
         let command = vec!["sleep".into(), "100000".into()];
@@ -91,20 +91,20 @@ pub(super) fn measure(pool: &Pool) -> Result<Hooks> {
     };
     let sessions = [session("works")?, session("turns")?];
     let subscriber = Subscriber::connect(&pool.socket(), pool::NAME)?;
-    let desk = Desk { pool, sessions, subscriber, dir: pool.dir().join("hooks") };
-    desk.prepare()?;
+    let caller = HookCaller { pool, sessions, subscriber, dir: pool.dir().join("hooks") };
+    caller.prepare()?;
     let mut hooks = Hooks::default();
     for run in 0..WARM_UP + RUNS {
         interrupt::check()?;
         for at in order(run, Kind::ALL.len()) {
-            desk.call((Kind::ALL[at], at), run, &mut hooks)?;
+            caller.call((Kind::ALL[at], at), run, &mut hooks)?;
         }
     }
     Ok(hooks)
 }
 
-impl Desk<'_> {
-    /// What is said in files, and the socket of a daemon that is dead.
+impl HookCaller<'_> {
+    /// Prepares the reports as files, and the socket of a dead daemon.
     fn prepare(&self) -> Result<()> {
         fs::create_dir(&self.dir)?;
         for (name, said) in [("working", WORKING), ("claude", CLAUDE), ("begin", TURN[0]), ("end", TURN[1])] {
@@ -167,24 +167,24 @@ impl Desk<'_> {
         Ok(command)
     }
 
-    /// Where reports are left: no daemon reads them there.
+    /// Directory of left reports that no daemon reads.
     fn spool(&self) -> PathBuf {
         self.dir.join("spool")
     }
 
-    /// Reports that were left are no burden for the next one.
+    /// Removes left reports, so that they do not slow the next one.
     fn tidy(&self) -> Result<()> {
         let left = |path: &Path| path.exists().then(|| fs::remove_dir_all(path)).transpose();
-        left(&self.spool()).map(drop).context("reports that were left")
+        left(&self.spool()).map(drop).context("reports were left")
     }
 }
 
-/// Whether a turn begins in this run; in the others it ends.
+/// True if a turn begins in this run; otherwise it ends.
 fn is_begin(run: usize) -> bool {
     run.is_multiple_of(2)
 }
 
-/// Whether the event says that this session does this, by its hook's word.
+/// True if the event reports this session in this state, according to its hook.
 pub(super) fn tells(event: &Event, (session, state): (SessionId, ActivityState)) -> bool {
     match event {
         Event::Agent(AgentEvent::ActivityChanged { session: changed, activity, .. }) => {

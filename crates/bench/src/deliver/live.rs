@@ -1,5 +1,5 @@
-//! What a program writes, until a subscriber has it: beside a client of tmux's own (control mode) that watches another
-//! terminal; alone, and with many others who watch and hear nothing. And what these cost while nothing happens.
+//! Delay from a program's output to a subscriber, beside a tmux client in control mode that watches another
+//! terminal; alone, and with many other idle subscribers. And the cost of those while idle.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -24,42 +24,42 @@ use crate::pool::{self, Pool};
 use crate::stats::Times;
 use crate::{interrupt, report, usage};
 
-/// How many others watch.
+/// Number of other subscribers.
 pub(super) const OTHERS: usize = 200;
-/// Writes before the first that counts, and of those that count.
+/// Number of writes before the first that counts, and of those that count.
 const WARM_UP: usize = 5;
 const RUNS: usize = 200;
-/// Between two writes.
+/// Pause between two writes.
 const REST: Duration = Duration::from_millis(10);
-/// Until what was begun is settled.
+/// Time for earlier work to settle.
 const SETTLE: Duration = Duration::from_secs(1);
-/// What was not seen after so long is lost.
+/// Time after which output counts as lost.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// What runs in the terminals: it leaves them to the benchmark, which writes in its place.
+/// Program of the terminals: it leaves them to the benchmark, which writes in its place.
 const PROGRAM: [&str; 2] = ["sleep", "100000"];
 
-/// Until one who watches has what was written.
+/// Time from a write until the watcher has it.
 #[derive(Default)]
 pub(super) struct Pair {
-    /// A client of tmux's own.
+    /// A tmux client in control mode.
     pub(super) control: Times,
-    /// A subscriber of the pool's.
+    /// A subscriber of the pool.
     pub(super) subscriber: Times,
 }
 
-/// All that was measured.
+/// All results.
 pub(super) struct Live {
     pub(super) alone: Pair,
     pub(super) beside: Pair,
-    /// The share of a core that poold takes, from 0: without and with the others.
+    /// Share of a core of the idle poold, from 0: without and with the others.
     pub(super) idle: [f64; 2],
     pub(super) time: Duration,
 }
 
-/// Measures, with these sessions for the others to watch.
+/// Measures, with these sessions for the other subscribers.
 ///
 /// # Errors
-/// Something does not start, or is not seen.
+/// Something does not start, or output is lost.
 pub(super) fn measure(pool: &Pool, sessions: &[SessionId], idle: Duration) -> Result<Live> {
     let bare = Bare::start(pool, 0)?;
     let measured = watch(pool, &bare, sessions, idle);
@@ -69,14 +69,11 @@ pub(super) fn measure(pool: &Pool, sessions: &[SessionId], idle: Duration) -> Re
 
 fn watch(pool: &Pool, bare: &Bare<'_>, sessions: &[SessionId], idle: Duration) -> Result<Live> {
     let mut pair = Watched::start(pool, bare)?;
-    report(&format!(
-        "writing {RUNS} times into two terminals, in turn; then poold rests for {} s",
-        idle.as_secs()
-    ));
+    report(&format!("writing {RUNS} times into two terminals, in turn; then {} s idle", idle.as_secs()));
     let alone = pair.rounds()?;
     let daemon = daemon(pool)?;
     let before = rest(daemon, idle)?;
-    report(&format!("the same with {OTHERS} who watch others"));
+    report(&format!("the same with {OTHERS} other subscribers"));
     let others = sessions.iter().cycle().take(OTHERS).map(|session| subscribe(pool, *session));
     let others = others.collect::<Result<Vec<_>>>()?;
     let after = rest(daemon, idle)?;
@@ -85,14 +82,14 @@ fn watch(pool: &Pool, bare: &Bare<'_>, sessions: &[SessionId], idle: Duration) -
     Ok(Live { alone, beside, idle: [before, after], time: idle })
 }
 
-/// Two terminals that are watched.
+/// Two watched terminals.
 struct Watched {
     ends: [Terminal; 2],
     written: usize,
     _client: Spawned,
 }
 
-/// A terminal that somebody watches.
+/// A watched terminal.
 struct Terminal {
     tty: File,
     seen: Receiver<(Instant, Vec<u8>)>,
@@ -134,15 +131,15 @@ impl Watched {
 }
 
 impl Terminal {
-    /// Writes as its program would. How long it took until that was seen.
+    /// Writes as its program would; returns the time until the watcher has it.
     fn write(&mut self, number: usize) -> Result<Duration> {
         let text = format!("line {number}.");
         let began = Instant::now();
         writeln!(self.tty, "{text}")?;
         let mut shown = Vec::new();
         loop {
-            let left = PATIENCE.checked_sub(began.elapsed()).context("what was written was not seen")?;
-            let (at, bytes) = self.seen.recv_timeout(left).context("what was written was not seen")?;
+            let left = PATIENCE.checked_sub(began.elapsed()).context("output was lost")?;
+            let (at, bytes) = self.seen.recv_timeout(left).context("output was lost")?;
             shown.extend(bytes);
             if shown.windows(text.len()).any(|part| part == text.as_bytes()) {
                 return Ok(at.saturating_duration_since(began));
@@ -151,7 +148,7 @@ impl Terminal {
     }
 }
 
-/// The terminal of a pane, to write into.
+/// Opens the terminal of a pane for writing.
 fn tty(mut tmux: Command, pane: &str) -> Result<File> {
     let output =
         tmux.args(["display-message", "-p", "-t", pane, "#{pane_tty}"]).stdout(Stdio::piped()).output()?;
@@ -163,7 +160,7 @@ fn tty(mut tmux: Command, pane: &str) -> Result<File> {
         .with_context(|| path.clone())
 }
 
-/// What a control client is told, until it ends; it lives as long as its input.
+/// Reads the lines of a control client until it ends, which lives as long as its input.
 fn lines(output: OwnedFd, input: OwnedFd) -> Receiver<(Instant, Vec<u8>)> {
     let (to, seen) = mpsc::channel();
     thread::spawn(move || {
@@ -177,7 +174,7 @@ fn lines(output: OwnedFd, input: OwnedFd) -> Receiver<(Instant, Vec<u8>)> {
     seen
 }
 
-/// What a subscriber is sent.
+/// Reads the frames of a subscriber.
 fn frames(mut connection: Connection) -> Receiver<(Instant, Vec<u8>)> {
     let (to, seen) = mpsc::channel();
     thread::spawn(move || {
@@ -190,13 +187,13 @@ fn frames(mut connection: Connection) -> Receiver<(Instant, Vec<u8>)> {
     seen
 }
 
-/// Watches a session from now on.
+/// Subscribes to a session's output from now on.
 fn subscribe(pool: &Pool, session: SessionId) -> Result<Connection> {
     let hello = Hello::new(Role::Subscriber, pool::NAME, "bench");
     let (mut connection, _welcome) = Connection::connect(&pool.socket(), &hello)?;
     connection.send(Request::Output(Output { session: session.into(), from: None }))?;
     match connection.next_frame()? {
-        Frame::Output { bytes, .. } => ensure!(bytes.0.is_empty(), "more than what is new"),
+        Frame::Output { bytes, .. } => ensure!(bytes.0.is_empty(), "more than the new output"),
         other => bail!("{other:?}"),
     }
     connection.set_timeout(None);
@@ -205,12 +202,12 @@ fn subscribe(pool: &Pool, session: SessionId) -> Result<Connection> {
 
 fn daemon(pool: &Pool) -> Result<ProcId> {
     let Response::Status(status) = Client::connect(pool)?.call(Request::Status)? else {
-        bail!("poold answers something else than its status");
+        bail!("unexpected reply of poold instead of its status");
     };
     Ok(status.process)
 }
 
-/// The share of a core that a process takes while nothing happens for so long.
+/// Returns the share of a core that an idle process uses over this time.
 fn rest(process: ProcId, time: Duration) -> Result<f64> {
     interrupt::sleep(SETTLE)?;
     let (before, began) = (usage::cpu(process)?, Instant::now());

@@ -1,4 +1,5 @@
-//! A prompt until the program has read it: by the pool, by hand, and by those of the others that are installed.
+//! Delay of a prompt until the program has read it: by the pool, by hand, and by the other tools that are
+//! installed.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -19,25 +20,25 @@ use crate::pool::Pool;
 use crate::stats::Times;
 use crate::{interrupt, remains, report};
 
-/// The programs of the others, and the Python packages that they are in.
+/// Programs of the other tools, and their Python packages.
 const TMUX_CLI: &str = "tmux-cli";
 const CAO: &str = "cao-server";
 const PACKAGES: [(&str, &str); 2] = [(TMUX_CLI, "claude-code-tools"), (CAO, "cli-agent-orchestrator")];
-/// What runs as the agent of `cli-agent-orchestrator`.
+/// Name of the mock agent of `cli-agent-orchestrator`.
 const MOCK: &str = "mock_cli";
 /// The session in the pool.
 const SESSION: &str = "reads";
-/// How long its server may take for an answer.
+/// Time for its server to answer.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Prompts before the first that counts.
 const WARM_UP: usize = 1;
-/// Until what was begun is over: some press Enter again later.
+/// Time for a delivery to finish: some tools press Enter again later.
 const SETTLE: Duration = Duration::from_millis(1500);
 
-/// Who types.
+/// A way to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
-    /// tmux commands, by a program that does nothing else.
+    /// tmux commands, by a program without other work.
     Hand,
     /// A request to the pool.
     Pool,
@@ -52,28 +53,30 @@ pub(super) enum Way {
 /// All measurements of one way.
 pub(super) struct Row {
     pub(super) way: Way,
-    /// Until the program has read it.
+    /// Time until the program has read the prompt.
     pub(super) read: Times,
-    /// Until whoever sent it was answered.
+    /// Time until the sender has its reply.
     pub(super) told: Times,
-    /// So often it was not read.
+    /// Number of prompts that were not read.
     pub(super) lost: usize,
 }
 
-/// All that was measured.
+/// All results.
 pub(super) struct Peers {
     pub(super) rows: Vec<Row>,
-    /// Why others were not.
+    /// Reasons for missing tools.
     pub(super) missing: Vec<String>,
 }
 
-/// Sends so many in each way, in turn.
+/// Sends this many prompts in each way, in turn.
 ///
 /// # Errors
-/// Something does not start, or cannot be asked.
+/// Something does not start, or a request fails.
 pub(super) fn measure(pool: &Pool, agents: &Agents, reader: &Reader, runs: usize) -> Result<Peers> {
     let lacks = |(program, package): &(&str, &str)| {
-        find(program).is_none().then(|| format!("{program}: not on the PATH; `pip install {package}` has it"))
+        find(program)
+            .is_none()
+            .then(|| format!("{program}: not on the PATH; install it with `pip install {package}`"))
     };
     let missing: Vec<String> = PACKAGES.iter().filter_map(lacks).collect();
     let mut ways = vec![Way::Hand, Way::Pool, Way::Poolctl];
@@ -81,7 +84,7 @@ pub(super) fn measure(pool: &Pool, agents: &Agents, reader: &Reader, runs: usize
     ways.extend(find(CAO).map(|_| Way::Cao));
     let row = |way| Row { way, read: Times::default(), told: Times::default(), lost: 0 };
     let mut rows: Vec<Row> = ways.into_iter().map(row).collect();
-    report(&format!("{runs} prompts in {} ways to a program that reads them", rows.len()));
+    report(&format!("{runs} prompts in {} ways to a reading program", rows.len()));
     let server = Server::start(pool, agents)?;
     let begin = || {
         let has_cao = rows.iter().any(|row| row.way == Way::Cao);
@@ -142,7 +145,7 @@ fn rounds(mut senders: Senders<'_>, reader: &Reader, rows: &mut [Row], runs: usi
     Ok(())
 }
 
-/// How it is called in the table, and in its prompts.
+/// Name of the way in the table and in its prompts.
 pub(super) fn name(way: Way) -> &'static str {
     match way {
         Way::Hand => "tmux by hand",
@@ -164,7 +167,7 @@ fn succeed(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// The tmux server of others: where they look for it by themselves.
+/// A tmux server for the other tools, where they look for one by default.
 struct Server<'a> {
     pool: &'a Pool,
     dir: PathBuf,
@@ -190,7 +193,7 @@ impl<'a> Server<'a> {
         Ok(server)
     }
 
-    /// A program that finds this server, and a home of its own.
+    /// Returns a command that finds this server, with a home of its own.
     fn command(&self, program: &str) -> Command {
         let mut command = self.pool.command(program);
         command.env("TMUX_TMPDIR", &self.dir).env("HOME", &self.dir).env("SHELL", "/bin/bash");
@@ -198,7 +201,7 @@ impl<'a> Server<'a> {
         command
     }
 
-    /// Ends it with all that runs in it.
+    /// Ends the server with everything in it.
     fn end(&self) -> Result<()> {
         let processes = crate::pool::processes(self.command("tmux"));
         succeed(self.command("tmux").arg("kill-server"))?;
@@ -237,7 +240,7 @@ impl Cao {
     }
 }
 
-/// The body of the answer to a request without one.
+/// Sends a POST request without a body; returns the body of the answer.
 fn post(port: u16, path: &str) -> Result<String> {
     let mut socket = TcpStream::connect(("127.0.0.1", port))?;
     socket.set_read_timeout(Some(PATIENCE))?;
@@ -254,7 +257,7 @@ fn post(port: u16, path: &str) -> Result<String> {
     }
 }
 
-/// A text in a JSON object, where it has no character that is written in another way.
+/// Returns a text field of a JSON object, unless it contains escapes.
 fn field<'a>(json: &'a str, name: &str) -> Option<&'a str> {
     let (_, value) = json.split_once(&format!("\"{name}\":\""))?;
     value.split('"').next()
@@ -285,7 +288,7 @@ mod tests {
                 peer.read_exact(&mut asked).unwrap();
                 assert_eq!(&asked, b"POST /a?");
                 peer.write_all(format!("HTTP/1.1 {answer}").as_bytes()).unwrap();
-                // What is left unread would reset the connection.
+                // Unread data would reset the connection.
                 peer.shutdown(Shutdown::Write).unwrap();
                 drop(peer.read_to_end(&mut Vec::new()));
             }

@@ -1,5 +1,5 @@
-//! A prompt's way to an agent: by the pool, and the same keys typed by hand into the same terminal. When its turn
-//! begins and ends is known from the agent's own hooks.
+//! Latency of a prompt to an agent: by the pool, and by the same keys typed by hand into the same terminal.
+//! The agent's own hooks tell when its turn begins and ends.
 
 pub(super) mod wake;
 
@@ -27,16 +27,16 @@ use crate::{interrupt, report};
 
 /// Prompts before the first that counts.
 const WARM_UP: usize = 2;
-/// The pause before Enter that agents need, a little more for each byte, and the longest.
+/// Pause before Enter that agents need, the addition for each byte, and the maximum.
 const PAUSE: Duration = Duration::from_millis(150);
 const PAUSE_BYTES_PER_SECOND: u32 = 40_000;
 const PAUSE_MAX: Duration = Duration::from_millis(750);
-/// How long an agent may take until its first prompt is done.
+/// Time for an agent to finish its first prompt.
 const START_LIMIT: Duration = Duration::from_secs(60);
-/// The agent is at rest when no event has come for so long.
+/// Time without an event after which the agent counts as idle.
 const QUIET: Duration = Duration::from_millis(250);
 
-/// Who types.
+/// A way to type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
     /// tmux commands.
@@ -49,10 +49,11 @@ impl Way {
     pub(super) const ALL: [Self; 2] = [Self::Hand, Self::Pool];
 }
 
-/// The times of a prompt, since it was sent.
+/// Times of a prompt, from its sending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Turn {
-    /// By hand: the agent's hook for its prompt began. By the pool: a subscriber knows that it is accepted.
+    /// By hand: the start of the agent's prompt hook. By the pool: a subscriber has the event that the
+    /// prompt is accepted.
     begun: Duration,
     /// Likewise for the end of the turn.
     over: Duration,
@@ -64,7 +65,7 @@ pub(super) struct Row {
     pub(super) way: Way,
     pub(super) begun: Times,
     pub(super) over: Times,
-    /// So often there was no end.
+    /// Number of prompts without an end.
     pub(super) lost: usize,
 }
 
@@ -79,15 +80,15 @@ impl Row {
     }
 }
 
-/// Sends so many prompts to each agent in each way.
+/// Sends this many prompts to each agent in each way.
 ///
 /// # Errors
 /// An agent does not start, or does not take a prompt.
 pub(super) fn measure(pool: &Pool, agents: &Agents, runs: usize) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for kind in agents.kinds.iter().copied() {
-        report(&format!("{runs} prompts to {}, by hand and by the pool, in turn", kind.word()));
-        let mut chat = Chat::begin(pool, agents, (kind, kind.word()))?;
+        report(&format!("{runs} prompts to {}, by hand and by the pool, in turn", kind.as_str()));
+        let mut chat = Chat::begin(pool, agents, (kind, kind.as_str()))?;
         chat.is_ready()?;
         let new = |way| Row { kind, way, begun: Times::default(), over: Times::default(), lost: 0 };
         let mut of_kind = Way::ALL.map(new);
@@ -125,7 +126,7 @@ impl<'a> Chat<'a> {
             (Client::connect(pool)?, Subscriber::connect(&pool.socket(), pool::NAME)?);
         let new = New {
             name: Some(name.to_owned()),
-            agent: Some(kind.word().to_owned()),
+            agent: Some(kind.as_str().to_owned()),
             cwd: Some(OsBytes::from(agents.place().into_os_string())),
             pinned: true,
             ..New::default()
@@ -136,22 +137,22 @@ impl<'a> Chat<'a> {
         Ok(Self { pool, session: session.id, pane, client, subscriber, said: 0 })
     }
 
-    /// Waits until it is done with a first prompt, which the pool gives it when it is ready.
+    /// Waits until the agent has finished its first prompt, which the pool delivers when it is ready.
     ///
     /// # Errors
-    /// It is not.
+    /// The prompt is not finished.
     pub(super) fn is_ready(&mut self) -> Result<()> {
         let deadline = Instant::now() + START_LIMIT;
         let text = self.text();
         let id = self.send(&text)?;
         while self.reaches(id, MessageState::Done)?.is_none() {
             interrupt::check()?;
-            ensure!(Instant::now() < deadline, "an agent does not take its first prompt");
+            ensure!(Instant::now() < deadline, "an agent did not take its first prompt");
         }
         Ok(())
     }
 
-    /// Says something to it, and waits for the end of its turn. `None` where that does not come.
+    /// Sends a prompt, and waits for the end of its turn. `None` if that does not come.
     fn say(&mut self, way: Way) -> Result<Option<Turn>> {
         interrupt::check()?;
         self.subscriber.quiet(QUIET)?;
@@ -162,7 +163,7 @@ impl<'a> Chat<'a> {
         }
     }
 
-    /// A text that no other is like.
+    /// Returns a unique text.
     fn text(&mut self) -> String {
         self.said += 1;
         format!("prompt number {} of the benchmark", self.said)
@@ -183,7 +184,7 @@ impl<'a> Chat<'a> {
         Ok(begun.zip(over).map(|(begun, over)| Turn { begun, over }))
     }
 
-    /// Types it as the pool does: a paste, the pause, Enter.
+    /// Types the text as the pool does: a paste, the pause, Enter.
     pub(super) fn type_in(&self, text: &str) -> Result<()> {
         let pane = self.pane.to_string();
         let mut paste = self.pool.tmux();
@@ -221,11 +222,11 @@ impl<'a> Chat<'a> {
         Ok(times.map(|(begun, over)| Turn { begun: begun.at - began, over: over.at - began }))
     }
 
-    /// Sends it as a message.
+    /// Sends the text as a message.
     pub(super) fn send(&mut self, text: &str) -> Result<MessageId> {
         match self.client.call(message(self.session.into(), PROMPT, text.as_bytes()))? {
             Response::Sent(sent) => Ok(sent.message.id),
-            _ => bail!("poold answers something else than a message"),
+            _ => bail!("unexpected reply of poold instead of a message"),
         }
     }
 
@@ -237,13 +238,13 @@ impl<'a> Chat<'a> {
     }
 }
 
-/// How long the pool waits before it presses Enter after so many bytes, and whoever types by hand does too.
+/// Pause of the pool before Enter after this many bytes; typing by hand uses it too.
 pub(super) fn pause(bytes: usize) -> Duration {
     let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
     PAUSE_MAX.min(PAUSE + Duration::from_secs(1) * bytes / PAUSE_BYTES_PER_SECOND)
 }
 
-/// Since when an agent does what it does: its hook began then, to the millisecond.
+/// Start of the agent's hook, with a resolution of a millisecond.
 fn since(event: &Event) -> Option<Timestamp> {
     match event {
         Event::Agent(AgentEvent::ActivityChanged { activity, .. }) => Some(activity.since),

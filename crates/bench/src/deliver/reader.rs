@@ -1,4 +1,4 @@
-//! Hears from the script what it has read, and when.
+//! Receiver of what the script has read, with times.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -9,19 +9,19 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-/// What was not read after so long is lost.
+/// Time after which a text counts as lost.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Lines that come through a named pipe.
+/// Lines from a named pipe.
 pub(super) struct Reader(Receiver<(Instant, String)>);
 
 impl Reader {
-    /// Listens there.
+    /// Opens the pipe.
     ///
     /// # Errors
     /// It cannot be opened.
     pub(super) fn open(fifo: &Path) -> Result<Self> {
-        // It never ends, for this is a writer as well.
+        // It never reaches its end, because this process is a writer too.
         let pipe = File::options().read(true).write(true).open(fifo)?;
         let (to, lines) = mpsc::channel();
         thread::spawn(move || {
@@ -34,7 +34,7 @@ impl Reader {
         Ok(Self(lines))
     }
 
-    /// When this was read; others before it are passed over. `None` where it does not come.
+    /// Waits for this text and returns its time, skipping others; `None` if it does not come.
     pub(super) fn wait(&self, text: &str) -> Option<Instant> {
         let deadline = Instant::now() + PATIENCE;
         loop {

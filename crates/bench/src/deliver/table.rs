@@ -1,4 +1,4 @@
-//! What was measured, as people read it, and whether it is what was aimed at.
+//! Tables of the results, with the goals met or missed.
 
 use super::Measured;
 use super::agents::Kind;
@@ -8,16 +8,17 @@ use super::peers::{self, Peers};
 use super::prompt::{self, Way};
 use crate::stats::{self, Times};
 
-/// A prompt takes at most so many times as long as the same keys typed by hand.
+/// Maximum ratio of a prompt by the pool to the same keys by hand.
 const PROMPT_TIMES: f64 = 1.3;
-/// After a wake a prompt arrives at most so many milliseconds later than by hand.
+/// Maximum additional delay of the first prompt after a wake, compared with typing by hand, in
+/// milliseconds.
 const WAKE_MORE_MS: f64 = 300.0;
-/// A hook takes at most so many times as long as `true`.
+/// Maximum ratio of a hook to `true`.
 const HOOK_TIMES: f64 = 2.0;
-/// A subscriber knows so many milliseconds after the hook's end at the latest.
+/// Maximum delay of the event after the hook's exit, in milliseconds.
 const BEYOND_MS: f64 = 5.0;
 
-/// The tables.
+/// Formats the tables.
 #[must_use]
 pub(super) fn text(measured: &Measured) -> String {
     let Measured { runs, prompts, missing, hooks, live, peers } = measured;
@@ -52,7 +53,7 @@ fn prompts(rows: &[prompt::Row], runs: usize) -> String {
         let way = if row.way == Way::Hand { "by hand" } else { "the pool" };
         text.push_str(&format!(
             "{:<8}{way:<14}{:>9.1}{:>9.1}{:>8.2}{:>8.2}{:>10.1}{:>9.1}{:>8.2}{:>8.2}{:>6}\n",
-            row.kind.word(),
+            row.kind.as_str(),
             begun[0],
             begun[1],
             to_begun[0],
@@ -71,13 +72,13 @@ fn prompts(rows: &[prompt::Row], runs: usize) -> String {
         text.push_str(&format!(
             "{}: a prompt to {} at most {PROMPT_TIMES} x by hand: {begun:.2} and {over:.2}\n",
             verdict(met),
-            row.kind.word()
+            row.kind.as_str()
         ));
     }
     text
 }
 
-/// From a wake until the agent has its first prompt.
+/// Formats the table of wakes.
 #[must_use]
 pub(super) fn wakes(rows: &[prompt::wake::Row]) -> String {
     let mut text = format!(
@@ -97,7 +98,7 @@ pub(super) fn wakes(rows: &[prompt::wake::Row]) -> String {
             let [p50, p90] = [0.5, 0.9].map(|share| ms(times, share));
             text.push_str(&format!(
                 "{:<10}{way:<14}{:>9.3}{:>9.3}{:>9.2}{lost:>6}\n",
-                row.kind.word(),
+                row.kind.as_str(),
                 p50 / 1e3,
                 p90 / 1e3,
                 p50 / floor,
@@ -107,9 +108,9 @@ pub(super) fn wakes(rows: &[prompt::wake::Row]) -> String {
     for row in rows {
         let more = ms(&row.times[1], 0.5) - ms(&row.times[0], 0.5);
         text.push_str(&format!(
-            "{}: {} has it at most {WAKE_MORE_MS} ms later than by hand: {more:.0}\n",
+            "{}: {} has its prompt at most {WAKE_MORE_MS} ms later than by hand: {more:.0}\n",
             verdict(more <= WAKE_MORE_MS && row.lost[1] == 0),
-            row.kind.word(),
+            row.kind.as_str(),
         ));
     }
     text
@@ -119,7 +120,7 @@ fn hand(rows: &[prompt::Row], kind: Kind) -> Option<&prompt::Row> {
     rows.iter().find(|row| row.kind == kind && row.way == Way::Hand)
 }
 
-/// So many times as long as by hand: the whole, and without the pause that both make.
+/// Returns the ratios to typing by hand: of the whole, and without the pause that both make.
 fn ratios(row: &prompt::Row, floor: Option<&prompt::Row>, of: fn(&prompt::Row) -> &Times) -> [f64; 2] {
     let (subject, floor) = (ms(of(row), 0.5), floor.map_or(f64::NAN, |floor| ms(of(floor), 0.5)));
     let pause = prompt::pause(0).as_secs_f64() * 1e3;
@@ -146,7 +147,7 @@ fn hooks(hooks: &Hooks) -> String {
         slowest.1, slowest.0
     ));
     let Hooks { change, beyond, early, lost, .. } = hooks;
-    for (name, times) in [("from its start until a subscriber knows", change), ("beyond its end", beyond)] {
+    for (name, times) in [("from its start until a subscriber has it", change), ("after its exit", beyond)] {
         text.push_str(&format!("{name:<46}{:>9.2}{:>9.2}\n", ms(times, 0.5), ms(times, 0.99)));
     }
     let late = ms(beyond, 0.99);
@@ -161,17 +162,17 @@ fn hook(kind: hooks::Kind) -> &'static str {
     match kind {
         hooks::Kind::Nothing => "true",
         hooks::Kind::Outside => "poolctl hook, outside of a session",
-        hooks::Kind::Working => "poolctl hook generic: it works",
-        hooks::Kind::Claude => "poolctl hook claude: it works",
+        hooks::Kind::Working => "poolctl hook generic: working",
+        hooks::Kind::Claude => "poolctl hook claude: working",
         hooks::Kind::Turn => "poolctl hook generic: a turn begins or ends",
-        hooks::Kind::Away => "poolctl hook generic, poold is away: a file",
+        hooks::Kind::Away => "poolctl hook generic, without poold: a file",
     }
 }
 
 fn live(live: &Live) -> String {
     let others = format!("beside {OTHERS} others");
     let mut text =
-        format!("{:<34}{:>16}{:>9}{:>9}{:>9}\n", "what a program writes, in ms", "", "p50", "p99", "x tmux");
+        format!("{:<34}{:>16}{:>9}{:>9}{:>9}\n", "output of a program, in ms", "", "p50", "p99", "x tmux");
     for (when, Pair { control, subscriber }) in [("alone", &live.alone), (others.as_str(), &live.beside)] {
         for (who, times) in [("a control client of tmux", control), ("a subscriber of the pool", subscriber)]
         {
@@ -182,7 +183,7 @@ fn live(live: &Live) -> String {
     }
     let [before, after] = live.idle.map(|share| 100.0 * share);
     text + &format!(
-        "poold at rest for {} s takes {before:.3} % of a core, and {after:.3} % with {OTHERS} who watch and hear nothing\n",
+        "poold idle for {} s uses {before:.3} % of a core, and {after:.3} % with {OTHERS} idle subscribers\n",
         live.time.as_secs()
     )
 }
@@ -212,7 +213,7 @@ fn peers(peers: &Peers, runs: usize) -> String {
             row.lost,
         ));
     }
-    text.push_str("sender: until it was answered: `poolctl send` that the agent has it, others that it was typed or queued\n");
+    text.push_str("sender: until its reply: of `poolctl send` that the agent has it, of others that it was typed or queued\n");
     text + &peers.missing.iter().map(|why| format!("not measured: {why}\n")).collect::<String>()
 }
 

@@ -1,4 +1,4 @@
-//! beanstalkd with its write-ahead log, synchronized at each change.
+//! Peer beanstalkd with its write-ahead log, synced at each change.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -13,14 +13,14 @@ use crate::child::Spawned;
 
 pub(super) const PROGRAM: &str = "beanstalkd";
 
-/// A running one.
+/// A running server.
 pub(super) struct Beanstalkd {
     _process: Spawned,
     socket: PathBuf,
 }
 
 impl Beanstalkd {
-    /// Starts one with its files in this directory.
+    /// Starts a server with its files in this directory.
     ///
     /// # Errors
     /// It does not start.
@@ -57,7 +57,7 @@ impl Server for Beanstalkd {
     }
 }
 
-/// Its protocol: lines, and bodies after some of them.
+/// Its text protocol: lines, some followed by a body.
 struct Text {
     work: Work,
     step: Step,

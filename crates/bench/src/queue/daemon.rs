@@ -1,4 +1,4 @@
-//! `poold` by itself, as a process of the benchmark: for what it takes alone, and for its end and new start.
+//! A single `poold`, as a child of the benchmark, for its memory, its kill and its restart.
 
 use std::time::{Duration, Instant};
 
@@ -11,19 +11,19 @@ use crate::child::Spawned;
 use crate::pool::{self, Pool};
 use crate::usage::{self, Memory};
 
-/// How long it may take to answer.
+/// Time for it to answer.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A running one.
+/// A running poold.
 pub(super) struct Daemon {
     process: Spawned,
     connection: Connection,
-    /// From its start until it answered.
+    /// Time from its start until its first answer.
     pub(super) took: Duration,
 }
 
 impl Daemon {
-    /// Starts it, and waits until it answers.
+    /// Starts it, and waits for its first answer.
     ///
     /// # Errors
     /// It does not start or answer.
@@ -41,20 +41,20 @@ impl Daemon {
     /// Kills it (SIGKILL).
     ///
     /// # Errors
-    /// The system refuses.
+    /// The system call failed.
     pub(super) fn kill(mut self) -> Result<()> {
         self.process.kill()
     }
 
-    /// Its memory.
+    /// Returns its memory.
     ///
     /// # Errors
     /// The system does not tell.
     pub(super) fn memory(&self) -> Result<Memory> {
-        usage::memory(self.process.id()?).context("this system does not tell how much memory a process takes")
+        usage::memory(self.process.id()?).context("this system does not report a process's memory")
     }
 
-    /// Its status.
+    /// Returns its status.
     ///
     /// # Errors
     /// No answer.

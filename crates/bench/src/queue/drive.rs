@@ -1,5 +1,6 @@
-//! The load generator: one thread for any number of clients, each of which asks again as soon as it is answered.
-//! All that listens at a socket or a pipe is driven by it, so that the client's side costs all of them the same.
+//! Load generator: one thread drives any number of clients, each of which sends its next request as soon as
+//! it is answered. It drives every subject with a socket or a pipe, so that the client's side costs the
+//! same for all.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -16,85 +17,85 @@ use crate::child::Spawned;
 use crate::interrupt;
 use crate::stats::Times;
 
-/// No answer takes longer.
+/// Time limit of an answer.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How late an interruption is noticed while nothing is answered, in milliseconds.
+/// Maximum delay until an interrupt is noticed while waiting, in milliseconds.
 const TICK_MS: u8 = 200;
-/// So much is read at a time, in bytes.
+/// Size of one read, in bytes.
 const CHUNK: usize = 64 * 1024;
 
-/// What an answer came to.
+/// Meaning of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// The operation has a further request.
+    /// The operation needs another request.
     Further,
-    /// It is done.
+    /// The operation is complete.
     Over,
 }
 
-/// How one client speaks with its server.
+/// Protocol of one client.
 pub(super) trait Talk {
     /// Appends the next request.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The request cannot be encoded.
     fn ask(&mut self, to: &mut Vec<u8>) -> Result<()>;
 
-    /// The answer at the front of what came: how many bytes it has, and what it came to. `None` while it is not
-    /// whole.
+    /// Parses the first answer of the received bytes; returns its length and its meaning, or `None` while
+    /// it is incomplete.
     ///
     /// # Errors
-    /// A refusal, or something that is no answer.
+    /// A refusal, or malformed bytes.
     fn answer(&mut self, from: &[u8]) -> Result<Option<(usize, Turn)>>;
 }
 
 /// A connected client.
 pub(super) struct Client {
     talk: Box<dyn Talk>,
-    /// Where its server is a process of its own; it ends when its input does.
+    /// The server, if the client has one of its own; it ends with its input.
     _server: Option<Spawned>,
     writer: File,
     reader: File,
     out: Vec<u8>,
     incoming: Vec<u8>,
-    /// When each operation under way was begun, oldest first.
+    /// Start times of the operations in progress, oldest first.
     begun: VecDeque<Instant>,
 }
 
-/// When to ask no more.
+/// End of a run.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Until {
-    /// After so long.
+    /// After this time.
     Time(Duration),
-    /// After so many operations in all.
+    /// After this total number of operations.
     Count(usize),
 }
 
-/// What all clients did.
+/// Result of a run over all clients.
 #[derive(Debug, Default)]
 pub(super) struct Done {
-    /// How long each operation took.
+    /// Duration of each operation.
     pub(super) times: Times,
-    /// Those that were done in time.
+    /// Number of operations completed in time.
     pub(super) operations: usize,
-    /// That time.
+    /// Duration of the run.
     pub(super) took: Duration,
 }
 
 impl Client {
-    /// A client at a socket on which everything said so far is answered.
+    /// Creates a client of a socket without pending answers.
     ///
     /// # Errors
-    /// The system refuses.
+    /// The system call failed.
     pub(super) fn at(socket: UnixStream, talk: impl Talk + 'static) -> Result<Self> {
         let reader = OwnedFd::from(socket.try_clone()?);
         Self::new(None, (reader, socket.into()), talk)
     }
 
-    /// A client of a process that reads requests and writes answers.
+    /// Creates a client of a process that reads requests and writes answers.
     ///
     /// # Errors
-    /// It has no pipes, or the system refuses.
+    /// The process has no pipes, or a system call failed.
     pub(super) fn of(mut server: Spawned, talk: impl Talk + 'static) -> Result<Self> {
         let (reader, writer) = server.pipes().context("a process without pipes")?;
         Self::new(Some(server), (reader, writer), talk)
@@ -120,13 +121,13 @@ impl Client {
         })
     }
 
-    /// Begins an operation.
+    /// Starts an operation.
     fn begin(&mut self) -> Result<()> {
         self.begun.push_back(Instant::now());
         self.talk.ask(&mut self.out)
     }
 
-    /// Writes what can be written.
+    /// Writes as much as possible.
     fn flush(&mut self) -> Result<()> {
         while !self.out.is_empty() {
             match self.writer.write(&self.out) {
@@ -138,11 +139,11 @@ impl Client {
         Ok(())
     }
 
-    /// Reads what has come, and goes on with operations that have a further request. How long those took that
-    /// are over.
+    /// Reads the received bytes, and continues operations that need another request. Appends the durations
+    /// of the completed ones to `over`.
     fn hear(&mut self, chunk: &mut [u8], over: &mut Vec<Duration>) -> Result<()> {
         let read = match self.reader.read(chunk) {
-            Ok(0) => bail!("the server hung up"),
+            Ok(0) => bail!("the server closed the connection"),
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
             Err(error) => return Err(error).context("an answer"),
@@ -154,7 +155,7 @@ impl Client {
             match turn {
                 Turn::Further => self.talk.ask(&mut self.out)?,
                 Turn::Over => {
-                    let begun = self.begun.pop_front().context("an answer to nothing")?;
+                    let begun = self.begun.pop_front().context("an unexpected answer")?;
                     over.push(begun.elapsed());
                 }
             }
@@ -164,10 +165,10 @@ impl Client {
     }
 }
 
-/// Lets all clients work, each with at most so many operations under way. Returns when all of them are over.
+/// Runs all clients, each with at most `depth` operations in progress, until all operations are complete.
 ///
 /// # Errors
-/// A client fails, no answer comes, or the program was told to end.
+/// A client fails, no answer comes, or the program is interrupted.
 pub(super) fn drive(clients: &mut [Client], depth: usize, until: Until) -> Result<Done> {
     let began = Instant::now();
     let mut done = Done::default();
@@ -205,7 +206,7 @@ pub(super) fn drive(clients: &mut [Client], depth: usize, until: Until) -> Resul
     Ok(done)
 }
 
-/// The clients that have something to read. Returns also when one can write that could not.
+/// Returns the clients that can be read; returns early if a blocked one can be written.
 fn ready(clients: &[Client]) -> Result<Vec<usize>> {
     let mut fds: Vec<PollFd<'_>> =
         clients.iter().map(|client| PollFd::new(client.reader.as_fd(), PollFlags::POLLIN)).collect();
@@ -225,7 +226,7 @@ mod tests {
 
     use super::*;
 
-    /// Asks with a byte, is answered with one, and needs two turns for each operation.
+    /// Test protocol: one byte each way, two turns for each operation.
     #[derive(Default)]
     struct Twice(bool);
 
@@ -243,7 +244,7 @@ mod tests {
         }
     }
 
-    /// Answers each byte; returns how many there were.
+    /// Answers each byte; returns their number.
     fn server(mut socket: UnixStream, answer: u8) -> thread::JoinHandle<usize> {
         thread::spawn(move || {
             let (mut count, mut bytes) = (0, [0; 7]);

@@ -1,4 +1,4 @@
-//! The floors: what the disk costs, and the least that a server can add to it.
+//! Floors: the cost of the disk, and the minimum that a server adds to it.
 
 use std::fs::File;
 use std::io::Write;
@@ -15,14 +15,14 @@ use super::subject::{BODY, Load, Server, Subject, Work};
 use crate::child::Spawned;
 use crate::interrupt;
 
-/// Appending to a file, in this process.
+/// Appends to a file, in this process.
 pub(super) struct Append(File);
 
 impl Append {
-    /// A new file in this directory.
+    /// Creates a file in this directory.
     ///
     /// # Errors
-    /// The system refuses.
+    /// The system call failed.
     pub(super) fn in_dir(dir: &Path) -> Result<Self> {
         Ok(Self(File::create(dir.join("append"))?))
     }
@@ -51,14 +51,14 @@ impl Subject for Append {
     }
 }
 
-/// The bare log: see [`server`].
+/// The bare log; see [`server`].
 pub(super) struct BareLog {
     _process: Spawned,
     socket: PathBuf,
 }
 
 impl BareLog {
-    /// Starts one with its file in this directory.
+    /// Starts a server with its file in this directory.
     ///
     /// # Errors
     /// It does not start.
@@ -85,7 +85,7 @@ impl Server for BareLog {
     }
 }
 
-/// A length and a body; a byte.
+/// Its protocol: a length and a body, answered by a byte.
 struct Bare;
 
 impl Talk for Bare {

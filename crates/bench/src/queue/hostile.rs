@@ -1,5 +1,4 @@
-//! What one good client notices of those that make trouble: how long handing over a message takes alone and among
-//! them, in turn.
+//! Effect of hostile clients on one good client: the latency of its enqueues alone and among them, in turn.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -17,13 +16,13 @@ use crate::pool::Pool;
 use crate::stats::{self, Figures};
 use crate::{print, report};
 
-/// Many messages fit, and the bytes of a few hundred of the longest.
+/// Configuration with room for many messages, but only for a few hundred of the longest.
 const CONFIG: &str = "[queue]\nmax_messages = 100000000\nmax_bytes = \"64MiB\"\n\
                       pool_max_messages = 100000000\npool_max_bytes = \"1024GiB\"\n";
-/// Among others the time of 99 of 100 is at most so many times what it is alone.
+/// Maximum ratio of the 99th percentile among hostile clients to the one alone.
 const OF_ALONE: f64 = 2.0;
 
-/// Among whom the good client works.
+/// Environment of the good client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Company {
     None,
@@ -45,11 +44,11 @@ impl Company {
     }
 }
 
-/// Runs the suite and prints its table. So that the stuck session is not there for the others too, it is in a pool
-/// of its own.
+/// Runs the suite and prints its table. The stuck session is in a pool of its own, so that it does not
+/// affect the other measurements.
 ///
 /// # Errors
-/// A pool does not start or stop, or something cannot be measured.
+/// A pool does not start or stop, or a measurement fails.
 pub(crate) fn run(options: &Options, _sessions: usize) -> Result<()> {
     let [good, bad] = [pool(options, 2, CONFIG)?, pool(options, 2, CONFIG)?];
     let measured = good.while_up(|good| bad.while_up(|bad| measure(options, good, bad)));
@@ -84,7 +83,7 @@ fn measure(options: &Options, good: &Pool, bad: &Pool) -> Result<Vec<Vec<Figures
     }
     let (refused, sent) = stuck.refused();
     let (refused, sent) = (refused - refused_before, sent - sent_before);
-    report(&format!("of {sent} messages to the stuck session meanwhile {refused} were refused"));
+    report(&format!("{refused} of {sent} messages to the stuck session were refused meanwhile"));
     Ok(measured)
 }
 
@@ -93,7 +92,7 @@ fn enqueue(client: &mut Poold, time: Duration) -> Result<Figures> {
     Ok(figures(&client.run(load, time)?))
 }
 
-/// Measures while the other makes trouble.
+/// Runs `measure` while the other makes trouble.
 fn beside<N: Nuisance + Send>(other: &mut N, measure: impl FnOnce() -> Result<Figures>) -> Result<Figures> {
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -157,7 +156,7 @@ mod tests {
         assert!(row("256 half-open").contains("2.00  missed"));
     }
 
-    /// Fails, once its step was taken.
+    /// A nuisance whose first step fails.
     struct Failing<'a>(&'a AtomicBool);
 
     impl Nuisance for Failing<'_> {

@@ -1,5 +1,5 @@
-//! Very many messages that wait: what they take on disk and in memory, what handing over one more costs beside
-//! an empty database, and how soon all is served again after a kill.
+//! A very large backlog: its size on disk and in memory, the cost of one more message compared with an
+//! empty database, and the time to serve again after a kill.
 
 use std::time::Duration;
 
@@ -16,41 +16,41 @@ use crate::stats::{self, Figures};
 use crate::usage::Memory;
 use crate::{interrupt, print, report};
 
-/// Clients that bring the messages, and operations that each has under way.
+/// Number of clients that enqueue the backlog, and of operations that each has in progress.
 const CLIENTS: usize = 64;
 const DEPTH: usize = 16;
-/// Until what was done before is settled.
+/// Time for earlier work to settle.
 const SETTLE: Duration = Duration::from_secs(2);
-/// What is aimed at, in seconds, bytes and times.
+/// Goals, in seconds, bytes and ratios.
 const SERVING: f64 = 2.0;
 const MEMORY: f64 = 64e6;
 const IDLE_MEMORY: f64 = 12e6;
 const OF_EMPTY: f64 = 1.3;
 
-/// What was measured.
+/// All results.
 struct Measured {
-    /// Of a daemon without a session.
+    /// Memory of a daemon without sessions.
     idle: Memory,
-    /// How fast the messages came, a second.
+    /// Rate of enqueueing, messages per second.
     rate: f64,
-    /// Bytes of the database.
+    /// Size of the database, in bytes.
     file: u64,
     full: Memory,
-    /// Handing over one at a time, with an empty database and with the full one.
+    /// Figures of single enqueues, with the empty database and with the full one.
     enqueue: [Vec<Figures>; 2],
-    /// Of each new start: seconds until it answered, and its memory then.
+    /// Restarts: seconds until the first answer, and the memory then.
     starts: Vec<(f64, Memory)>,
 }
 
-/// Runs the suite with the messages spread over so many sessions, and prints its table.
+/// Runs the suite with the messages spread over this many sessions, and prints its table.
 ///
 /// # Errors
-/// A pool does not start or stop, or something cannot be measured.
+/// A pool does not start or stop, or a measurement fails.
 pub(crate) fn run(options: &Options, sessions: usize) -> Result<()> {
     let (full, empty) = (pool(options, sessions, CONFIG)?, pool(options, 1, CONFIG)?);
     report("an idle daemon");
     let idle = idle(&empty)?;
-    // Each is left without daemons, and has them again to end its sessions.
+    // Each pool loses its daemons meanwhile, and gets them back to end its sessions.
     let measured = full.while_up(|full| {
         empty.while_up(|empty| {
             let names = [empty.create_all(1)?, full.create_all(sessions)?];
@@ -87,25 +87,25 @@ fn measure(options: &Options, pools: [&Pool; 2], names: &[Vec<String>; 2], idle:
     }
     let [_empty, mut daemon] = daemons;
     let messages = daemon.status()?.queue.queued;
-    ensure!(messages >= options.messages as u64, "only {messages} messages wait");
+    ensure!(messages >= options.messages as u64, "only {messages} messages are waiting");
     let mut starts = Vec::new();
     for _ in 0..options.runs {
-        report("kill -9, and a new start");
+        report("kill -9, and a restart");
         daemon.kill()?;
         daemon = Daemon::start(pool)?;
         interrupt::sleep(SETTLE)?;
         starts.push((daemon.took.as_secs_f64(), daemon.memory()?));
         let left = daemon.status()?.queue.queued;
-        ensure!(left == messages, "of {messages} messages {left} are left");
+        ensure!(left == messages, "{left} of {messages} messages are left");
     }
     Ok(Measured { idle, rate, file, full, enqueue, starts })
 }
 
-/// Hands over so many messages; how many a second.
+/// Enqueues this many messages; returns the rate per second.
 fn fill(subject: &Poold, messages: usize) -> Result<f64> {
     let clients = (0..CLIENTS).map(|number| subject.client(Work::Enqueue, number));
     let mut clients = clients.collect::<Result<Vec<_>>>()?;
-    let done = drive::drive(&mut clients, DEPTH, Until::Count(messages)).context("handing them over")?;
+    let done = drive::drive(&mut clients, DEPTH, Until::Count(messages)).context("enqueueing them")?;
     Ok(messages as f64 / done.took.as_secs_f64())
 }
 
@@ -117,7 +117,7 @@ fn table(measured: &Measured, options: &Options, sessions: usize) -> String {
     let after = |of: fn(&Memory) -> u64| stats::median(starts.iter().map(|(_, memory)| of(memory) as f64));
     let (resident, peak) = (after(|memory| memory.resident), after(|memory| memory.peak));
     let mut text = format!(
-        "{messages} messages of 256 bytes wait in {sessions} sessions, below {}; medians of {} rounds and new starts; load {}\n\n",
+        "{messages} messages of 256 bytes wait in {sessions} sessions, below {}; medians of {} rounds and restarts; load {}\n\n",
         options.dir.display(),
         options.runs,
         stats::load()
@@ -127,8 +127,8 @@ fn table(measured: &Measured, options: &Options, sessions: usize) -> String {
         text.push_str(&format!("{what:<52}{figure:>12}  {verdict}\n"));
     };
     let times = full_p50 / empty_p50;
-    row("messages brought, a second", format!("{rate:.0}"), None);
-    row("the file, MB", mb(*file as f64), None);
+    row("messages enqueued, a second", format!("{rate:.0}"), None);
+    row("size of the file, MB", mb(*file as f64), None);
     row("bytes a message", format!("{:.0}", *file as f64 / messages as f64), None);
     row(
         "memory of an idle daemon, MB (at most 12)",
@@ -136,7 +136,7 @@ fn table(measured: &Measured, options: &Options, sessions: usize) -> String {
         Some((idle.resident as f64, IDLE_MEMORY)),
     );
     row(
-        "memory with all of them, MB (at most 64)",
+        "memory with all messages, MB (at most 64)",
         mb(full.resident as f64),
         Some((full.resident as f64, MEMORY)),
     );
@@ -174,7 +174,7 @@ mod tests {
         let text = table(&measured, &options, 100);
         let row = |word: &str| text.lines().find(|line| line.contains(word)).unwrap();
         assert!(row("idle daemon").ends_with("13.0  missed"), "{text}");
-        assert!(row("with all of them").ends_with("40.0  met"));
+        assert!(row("with all messages").ends_with("40.0  met"));
         assert!(row("times the empty").ends_with("1.25  met"));
         assert!(row("kill -9").ends_with("2.50  missed"));
         assert!(row("bytes a message").contains("300"));

@@ -1,4 +1,4 @@
-//! Those that make trouble while a good client works.
+//! Hostile clients.
 
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -19,40 +19,41 @@ use protocol::{ErrorCode, Hello, OpId, ProcId, Request, Response, Role, SessionR
 use super::poold;
 use crate::pool;
 
-/// Clients that say hello and nothing more, and clients that send byte after byte.
+/// Number of clients that only send a hello, and of clients that send byte by byte.
 pub(super) const HALF_OPEN: usize = 256;
 pub(super) const DRIBBLING: usize = 256;
-/// So many of them send a byte at a time: each does so ten times a second.
+/// Number of these that send a byte at a time: each sends ten a second.
 const AT_A_TIME: usize = 16;
 const BETWEEN: Duration = Duration::from_millis(100 * AT_A_TIME as u64 / DRIBBLING as u64);
-/// How often the silent are looked after.
+/// Interval of checks of the silent clients.
 const LOOK: Duration = Duration::from_millis(20);
-/// How often a full queue is tried.
+/// Interval of attempts on a full queue.
 const TRY: Duration = Duration::from_millis(5);
-/// What fills a queue, in bytes; one that is not full after so many has no limit.
+/// Size of the messages that fill the queue, in bytes, and their maximum number: a queue that is not full
+/// then has no limit.
 const BODY: usize = 16 * 1024;
 const BODIES_MAX: usize = 16 * 1024;
 
-/// Somebody who makes trouble, a little at a time.
+/// A hostile client that acts in small steps.
 pub(super) trait Nuisance {
-    /// The next little.
+    /// Takes the next step.
     ///
     /// # Errors
-    /// It cannot go on.
+    /// It cannot continue.
     fn step(&mut self) -> Result<()>;
 }
 
-/// A subscriber that never reads. Each time it is cut it comes again.
+/// A subscriber that never reads, and reconnects when it is cut.
 pub(super) struct Deaf {
     pool: PathBuf,
     socket: UnixStream,
 }
 
 impl Deaf {
-    /// Subscribes at the daemon that listens there.
+    /// Subscribes at this daemon.
     ///
     /// # Errors
-    /// It is not let in.
+    /// The subscription is refused.
     pub(super) fn at(pool: &Path) -> Result<Self> {
         Ok(Self { pool: pool.to_owned(), socket: subscribe(pool)? })
     }
@@ -70,7 +71,7 @@ impl Nuisance for Deaf {
         thread::sleep(LOOK);
         let mut fds = [PollFd::new(self.socket.as_fd(), PollFlags::empty())];
         poll(&mut fds, PollTimeout::ZERO)?;
-        // No event is asked for but the one that is always told: that the other side hung up.
+        // No event is requested but a hang-up, which is always reported.
         if fds[0].any().unwrap_or(true) {
             self.socket = subscribe(&self.pool)?;
         }
@@ -78,28 +79,28 @@ impl Nuisance for Deaf {
     }
 }
 
-/// Very many clients of which none ever says anything whole.
+/// Many clients that never send a complete request.
 pub(super) struct Crowd {
     pool: PathBuf,
     _silent: Vec<UnixStream>,
-    /// Each with how much it has sent.
+    /// Dribbling clients, each with the number of bytes sent.
     dribbling: Vec<(UnixStream, usize)>,
-    /// What these send, again and again.
+    /// The call that they send over and over.
     call: Vec<u8>,
-    /// Which is next.
+    /// Index of the next one.
     next: usize,
 }
 
 impl Crowd {
-    /// Connects them to the daemon that listens there; they speak of this session.
+    /// Connects them to this daemon; their calls name this session.
     ///
     /// # Errors
-    /// One is not let in.
+    /// A connection is refused.
     pub(super) fn at(pool: &Path, session: &str) -> Result<Self> {
         let many = |count| (0..count).map(|_| dribbler(pool)).collect::<Result<Vec<_>>>();
         let session = SessionRef(session.to_owned());
         let request = poold::message(session, poold::KIND, &super::subject::BODY);
-        // With the longest length the call is never whole.
+        // With the maximum length the call is never complete.
         let mut call = frame::encode(&Call { id: 1, op: Some(OpId::Random([7; 16])), lock: None, request })?;
         let length = u32::try_from(frame::FRAME_MAX)?.to_le_bytes();
         call.get_mut(..length.len()).context("a call without a length")?.copy_from_slice(&length);
@@ -120,7 +121,7 @@ impl Nuisance for Crowd {
             match socket.write(&[self.call[*sent % self.call.len()]]) {
                 Ok(written) => *sent += written,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // It was cut, and comes again.
+                // It was cut, and reconnects.
                 Err(_) => (*socket, *sent) = (dribbler(&self.pool)?, 0),
             }
         }
@@ -130,23 +131,23 @@ impl Nuisance for Crowd {
     }
 }
 
-/// A session whose program is stopped and whose queue is full, and a client that goes on sending to it: tmux takes
-/// what is typed for a while also where nobody reads it, so that there is room now and then.
+/// A session whose program is stopped and whose queue is full, and a client that keeps sending to it. tmux
+/// buffers some of the typed text even if nobody reads it, so there is room now and then.
 pub(super) struct Stuck {
     connection: Connection,
     session: SessionRef,
     calls: u128,
-    /// Calls that were refused.
+    /// Number of refused calls.
     refused: u128,
-    /// The program.
+    /// The stopped program.
     program: ProcId,
 }
 
 impl Stuck {
-    /// Makes this session one.
+    /// Turns this session into a stuck one.
     ///
     /// # Errors
-    /// It has no program, or its queue is never full.
+    /// It has no program, or its queue never fills.
     pub(super) fn make(pool: &Path, session: &str) -> Result<Self> {
         let (mut connection, _welcome) =
             Connection::connect(pool, &Hello::new(Role::Client, pool::NAME, "bench"))?;
@@ -162,7 +163,7 @@ impl Stuck {
         bail!("the queue of {} is not full after {BODIES_MAX} messages", stuck.session.0)
     }
 
-    /// How many of its messages were refused since, and how many there were.
+    /// Returns the number of refused messages since then, and of all.
     pub(super) fn refused(&self) -> (u128, u128) {
         (self.refused, self.calls)
     }
@@ -173,11 +174,11 @@ impl Stuck {
         Ok(())
     }
 
-    /// Sends a message; whether there is no room for it.
+    /// Sends a message; true if it is refused for lack of room.
     fn is_refused(&mut self) -> Result<bool> {
         self.calls += 1;
         let request = poold::message(self.session.clone(), PROMPT, &[b'x'; BODY]);
-        // Unique in this pool, which nobody else uses so.
+        // Unique in this pool: other ids count up.
         let op = OpId::Random((u128::MAX - self.calls).to_be_bytes());
         match self.connection.call(Some(op), None, request)? {
             Ok(_) => Ok(false),
@@ -190,10 +191,10 @@ impl Stuck {
     }
 }
 
-/// The program of a session: the last of its processes.
+/// Returns the program of a session: the last of its processes.
 fn program(connection: &mut Connection, session: &SessionRef) -> Result<ProcId> {
     let Response::Session(view) = connection.call(None, None, Request::Show(session.clone()))?? else {
-        bail!("poold answers something else than a session");
+        bail!("unexpected reply of poold instead of a session");
     };
     ensure!(view.processes.len() > 1, "a session without a program");
     Ok(view.processes.last().context("a session without a process")?.process)
@@ -208,7 +209,7 @@ impl Nuisance for Stuck {
 
 impl Drop for Stuck {
     fn drop(&mut self) {
-        // So that it ends as others do; it may have ended already.
+        // Lets it end like the others; it may have ended already.
         drop(self.signal(Signal::SIGCONT));
     }
 }

@@ -1,4 +1,4 @@
-//! The subject itself: messages to sessions, over its socket.
+//! The subject itself: messages to sessions, over poold's socket.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io::{Read, Write};
@@ -9,7 +9,7 @@ use std::rc::Rc;
 use anyhow::{Context, Result, bail};
 use protocol::frame::{self, PREFIX_LEN};
 use protocol::hello::HelloReply;
-use protocol::request::{Ack, Call, Claim, Held, Send};
+use protocol::request::{Ack, Call, Claim, ClaimRef, Send};
 use protocol::text::OsBytes;
 use protocol::{Frame, Hello, OpId, Request, Response, Role, SessionRef};
 
@@ -17,11 +17,11 @@ use super::drive::{Client, Talk, Turn};
 use super::subject::{BODY, Load, Server, Work};
 use crate::pool;
 
-/// The kind of messages that are only handed over.
+/// Kind of the messages that are only enqueued.
 pub(super) const KIND: &str = "bench";
-/// The kind of those that are taken again.
+/// Kind of the messages that are claimed too.
 const TAKEN: &str = "cycle";
-/// How long a taker waits, in milliseconds: what it takes is there.
+/// Waiting time of a claim, in milliseconds: its message is there already.
 const WAIT_MS: u64 = 10_000;
 
 /// Sessions of a running pool.
@@ -31,7 +31,7 @@ pub(super) struct Poold {
 }
 
 impl Poold {
-    /// Those with these names, at the daemon that listens there.
+    /// The sessions with these names, at this daemon.
     pub(super) fn new(socket: &Path, names: &[String]) -> Self {
         Self { socket: socket.to_owned(), sessions: names.iter().cloned().map(SessionRef).collect() }
     }
@@ -43,7 +43,7 @@ impl Server for Poold {
     }
 
     fn can(&self, load: Load) -> bool {
-        // Of a session one message of a kind is in flight at a time.
+        // A session has one claimed message of a kind at a time.
         load.work == Work::Enqueue || self.sessions.len() >= load.clients.max(2)
     }
 
@@ -55,10 +55,10 @@ impl Server for Poold {
     }
 }
 
-/// A welcomed connection.
+/// Connects, with the handshake.
 ///
 /// # Errors
-/// Nobody there, or no welcome.
+/// Nobody listens, or the handshake fails.
 pub(super) fn connect(path: &Path, role: Role) -> Result<UnixStream> {
     let mut socket = UnixStream::connect(path)?;
     socket.write_all(&frame::encode(&Hello::new(role, pool::NAME, "bench"))?)?;
@@ -72,7 +72,7 @@ pub(super) fn connect(path: &Path, role: Role) -> Result<UnixStream> {
     }
 }
 
-/// A message of this kind.
+/// Builds a message of this kind.
 pub(crate) fn message(session: SessionRef, kind: &str, body: &[u8]) -> Request {
     Request::Send(Send {
         session,
@@ -89,14 +89,14 @@ pub(crate) fn message(session: SessionRef, kind: &str, body: &[u8]) -> Request {
     })
 }
 
-/// Its calls.
+/// The calls of one client.
 struct Calls {
     work: Work,
     sessions: Rc<[SessionRef]>,
-    /// Which session is next; of a cycle it is always the same.
+    /// Index of the next session; a cycle stays with its own.
     at: usize,
     calls: u64,
-    /// Makes operation ids that nobody else makes.
+    /// Source of unique operation ids.
     hasher: RandomState,
     step: Step,
 }
@@ -104,7 +104,7 @@ struct Calls {
 enum Step {
     Send,
     Claim,
-    Ack(Held),
+    Ack(ClaimRef),
 }
 
 impl Calls {
@@ -158,9 +158,9 @@ impl Talk for Calls {
             (Step::Send, Response::Sent(_)) if self.work == Work::Enqueue => (Step::Send, Turn::Over),
             (Step::Send, Response::Sent(_)) => (Step::Claim, Turn::Further),
             (Step::Claim, Response::Claimed(claimed)) => {
-                let message = &claimed.first().context("poold gives nothing out")?.message;
+                let message = &claimed.first().context("poold has no message to claim")?.message;
                 let token = message.status.token.context("a claim without a token")?;
-                (Step::Ack(Held { id: message.id, token }), Turn::Further)
+                (Step::Ack(ClaimRef { id: message.id, token }), Turn::Further)
             }
             (Step::Ack(_), Response::Message(_)) => (Step::Send, Turn::Over),
             (_, other) => bail!("poold answers {other:?}"),

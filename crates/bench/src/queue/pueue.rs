@@ -1,4 +1,4 @@
-//! `pueue add`, as a script would call it: one process for each task.
+//! Peer pueue: `pueue add`, as a script would call it, one process for each task.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ pub(super) struct Pueue {
 }
 
 impl Pueue {
-    /// Starts one with its files in this directory.
+    /// Starts a daemon with its files in this directory.
     ///
     /// # Errors
     /// It does not start.

@@ -1,4 +1,4 @@
-//! Redis with its append-only file, synchronized before each answer.
+//! Peer Redis with its append-only file, synced before each answer.
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -13,21 +13,21 @@ use crate::child::Spawned;
 
 pub(super) const PROGRAM: &str = "redis-server";
 
-/// A running one.
+/// A running server.
 pub(super) struct Redis {
     _process: Spawned,
     socket: PathBuf,
 }
 
 impl Redis {
-    /// Starts one with its files in this directory.
+    /// Starts a server with its files in this directory.
     ///
     /// # Errors
     /// It does not start.
     pub(super) fn start(dir: &Path) -> Result<Self> {
         let socket = dir.join("redis.sock");
         let mut command = Command::new(PROGRAM);
-        // No snapshot and no rewrite of the file meanwhile, which would cost it time.
+        // No snapshots and no rewrite of the file, which would cost it time.
         command.args(["--port", "0", "--appendonly", "yes", "--appendfsync", "always", "--save", ""]);
         command.args(["--auto-aof-rewrite-percentage", "0", "--dir"]).arg(dir);
         command.arg("--unixsocket").arg(&socket);
@@ -56,7 +56,7 @@ impl Server for Redis {
 struct Resp {
     work: Work,
     queue: String,
-    /// The list of what is taken.
+    /// Name of the list of claimed messages.
     held: String,
     step: Step,
 }

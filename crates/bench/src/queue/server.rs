@@ -1,5 +1,6 @@
-//! A bare log with group commit, as a process of its own: takes bodies over a Unix socket, appends all that is there
-//! at once, and answers all of them after one fdatasync. No durable queue behind a socket can be much quicker.
+//! A bare log with group commit, in a process of its own: it reads bodies from a Unix socket, appends all
+//! that have arrived at once, and answers them after one fdatasync. No durable queue behind a socket can be
+//! much faster.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -11,25 +12,25 @@ use anyhow::{Context, Result};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-/// The subcommand.
+/// Name of the subcommand.
 pub(super) const WORD: &str = "bare-log";
 /// The answer to each body.
 pub(super) const STORED: u8 = b'+';
-/// Bytes of the length in front of each body.
+/// Size of the length in front of each body, in bytes.
 const PREFIX: usize = 4;
-/// So much is read at a time, in bytes.
+/// Size of one read, in bytes.
 const CHUNK: usize = 64 * 1024;
 
 /// A connection.
 struct Peer {
     socket: UnixStream,
     incoming: Vec<u8>,
-    /// Bodies that wait for an answer.
+    /// Number of bodies to answer.
     waiting: usize,
     gone: bool,
 }
 
-/// Whether the command line after the program's name asks for it; then it was done.
+/// Runs the server if the command line asks for it; returns its result.
 ///
 /// # Errors
 /// It cannot listen or write.
@@ -40,7 +41,7 @@ pub(crate) fn requested(mut arguments: impl Iterator<Item = OsString>) -> Option
     Some(serve())
 }
 
-/// Serves until so many clients have come and all have gone.
+/// Serves until this many clients have connected and all have left.
 ///
 /// # Errors
 /// It cannot accept or write.
@@ -66,7 +67,7 @@ pub(super) fn serve_until(listener: UnixListener, mut log: File, clients: usize)
     Ok(())
 }
 
-/// The places of those that have something to read; the listener's is after the last.
+/// Returns the indices of the readable peers; the listener's index is after the last.
 fn ready(listener: &UnixListener, peers: &[Peer]) -> Result<Vec<usize>> {
     let sockets = peers.iter().map(|peer| peer.socket.as_fd()).chain([listener.as_fd()]);
     let mut fds: Vec<PollFd<'_>> = sockets.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
@@ -78,7 +79,7 @@ fn ready(listener: &UnixListener, peers: &[Peer]) -> Result<Vec<usize>> {
     Ok(fds.filter(|(_, fd)| fd.any().unwrap_or(true)).map(|(at, _)| at).collect())
 }
 
-/// Takes in those that want to connect; how many.
+/// Accepts the waiting connections; returns their number.
 fn accept(listener: &UnixListener, peers: &mut Vec<Peer>) -> Result<usize> {
     let before = peers.len();
     loop {
@@ -94,7 +95,7 @@ fn accept(listener: &UnixListener, peers: &mut Vec<Peer>) -> Result<usize> {
 }
 
 impl Peer {
-    /// Reads what is there, and puts what is whole of it to the batch.
+    /// Reads the available bytes, and moves complete bodies into the batch.
     fn read(&mut self, chunk: &mut [u8], batch: &mut Vec<u8>) {
         match self.socket.read(chunk) {
             Ok(0) => self.gone = true,
@@ -109,7 +110,8 @@ impl Peer {
         batch.extend(self.incoming.drain(..used));
     }
 
-    /// Answers all that was put to a batch. Answers are small: a client that leaves them all unread is given up.
+    /// Answers all bodies of the batch. The answers are small; a client that leaves them all unread is
+    /// dropped.
     fn answer(&mut self) {
         let answers = vec![STORED; self.waiting];
         self.gone |= self.socket.write_all(&answers).is_err();
@@ -117,7 +119,7 @@ impl Peer {
     }
 }
 
-/// Bytes of the body at the front, with its length, if all of it is there.
+/// Returns the size of the first body with its length, if it is complete.
 fn whole(bytes: &[u8]) -> Option<usize> {
     let (prefix, rest) = bytes.split_first_chunk::<PREFIX>()?;
     let length = usize::try_from(u32::from_le_bytes(*prefix)).ok()?;

@@ -1,4 +1,4 @@
-//! SQLite in WAL mode with `synchronous=FULL`: each client is a `sqlite3` of its own, fed through pipes.
+//! Peer SQLite in WAL mode with `synchronous=FULL`: each client is a `sqlite3` process, fed through pipes.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -12,9 +12,9 @@ use std::io::Write;
 
 pub(super) const PROGRAM: &str = "sqlite3";
 
-/// What each client waits at most for another's transaction, in milliseconds.
+/// Maximum time a client waits for another's transaction, in milliseconds.
 const BUSY_MS: u32 = 60_000;
-/// Messages that are only handed over need no index.
+/// Messages that are only enqueued need no index.
 const SCHEMA: &str = "PRAGMA journal_mode=WAL;
 CREATE TABLE log(id INTEGER PRIMARY KEY, body BLOB);
 CREATE TABLE message(id INTEGER PRIMARY KEY, queue INTEGER, held INTEGER, body BLOB);
@@ -26,10 +26,10 @@ pub(super) struct Sqlite {
 }
 
 impl Sqlite {
-    /// Makes one in this directory.
+    /// Creates a database in this directory.
     ///
     /// # Errors
-    /// It is not made.
+    /// It could not be created.
     pub(super) fn create(dir: &Path) -> Result<Self> {
         let file = dir.join("sqlite.db");
         let output = Command::new(PROGRAM)
@@ -60,7 +60,7 @@ impl Server for Sqlite {
     }
 }
 
-/// One transaction a request, and a line for an answer.
+/// Its protocol: one transaction a request, answered by a line.
 struct Sql {
     work: Work,
     number: usize,

@@ -1,4 +1,4 @@
-//! What is measured: whoever takes messages and keeps them.
+//! Measured subjects: queues that store messages durably.
 
 use std::time::Duration;
 
@@ -6,52 +6,52 @@ use anyhow::Result;
 
 use super::drive::{self, Client, Done, Until};
 
-/// Bytes of each message.
+/// Body of each message.
 pub(super) const BODY: [u8; 256] = [b'x'; 256];
 
-/// What a client does, again and again.
+/// Operation that a client repeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Work {
-    /// Hands a message over; answered when it is on disk.
+    /// Enqueues a message; complete when it is on disk.
     Enqueue,
-    /// Hands one over to a queue of its own, takes it from there, and settles it.
+    /// Enqueues a message to a queue of its own, claims it, and acks it.
     Cycle,
 }
 
-/// What all clients do.
+/// Operation and number of clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Load {
     pub(super) work: Work,
     pub(super) clients: usize,
 }
 
-/// Whoever takes messages.
+/// A measured queue.
 pub(super) trait Subject {
-    /// For the table.
+    /// Name in the table.
     fn name(&self) -> &'static str;
 
-    /// Whether it can do that.
+    /// True if it supports this load.
     fn can(&self, load: Load) -> bool;
 
-    /// Does it for so long.
+    /// Runs the load for this time.
     ///
     /// # Errors
     /// It fails.
     fn run(&mut self, load: Load, time: Duration) -> Result<Done>;
 }
 
-/// A [`Subject`] that listens.
+/// A [`Subject`] with a socket.
 pub(super) trait Server {
-    /// For the table.
+    /// Name in the table.
     fn name(&self) -> &'static str;
 
-    /// Whether it can do that.
+    /// True if it supports this load.
     fn can(&self, load: Load) -> bool;
 
-    /// The client with this number.
+    /// Connects the client with this number.
     ///
     /// # Errors
-    /// It is not connected.
+    /// The connection fails.
     fn client(&self, work: Work, number: usize) -> Result<Client>;
 }
 
@@ -67,7 +67,7 @@ impl<S: Server> Subject for S {
     fn run(&mut self, load: Load, time: Duration) -> Result<Done> {
         let clients = (0..load.clients).map(|number| self.client(load.work, number));
         let mut clients = clients.collect::<Result<Vec<_>>>()?;
-        // What only the first operations cost is not measured.
+        // The extra cost of the first operations is not measured.
         drive::drive(&mut clients, 1, Until::Count(load.clients))?;
         drive::drive(&mut clients, 1, Until::Time(time))
     }

@@ -1,18 +1,18 @@
-//! What was measured, as people read it: beside its floors and its peers, and whether it is what was aimed at.
+//! Tables of the results beside floors and peers, with the goals met or missed.
 
 use super::subject::{Load, Work};
 use super::{Cell, Measured};
 use crate::options::Options;
 use crate::stats::{self, Figures};
 
-/// The places of those that are compared: of the floors, and of the pool with one session and with many.
+/// Indices of the compared subjects: the floors, and the pool with one session and with many.
 const APPEND: usize = 0;
 const BARE_LOG: usize = 1;
 const OURS: [usize; 2] = [2, 3];
-/// A floor that takes longer on average, in microseconds, was not measured on an idle machine.
+/// Mean duration of a floor, in microseconds, above which the machine was not idle.
 const CONTENDED_US: f64 = 1_000.0;
 
-/// So many times as many operations a second as somebody else, with so many clients.
+/// Required throughput ratio to another subject, at this number of clients.
 struct Aim {
     clients: usize,
     than: &'static str,
@@ -26,10 +26,10 @@ const AIMS: [Aim; 4] = [
     Aim { clients: 64, than: "Redis appendfsync always", at_least: 0.8, beyond: 1.0 },
     Aim { clients: 64, than: "bare log, group commit", at_least: 0.45, beyond: 0.55 },
 ];
-/// The median with one client is at most so many times that of the floor.
+/// Maximum ratio of the median with one client to the floor's.
 const OF_FLOOR: f64 = 2.2;
 
-/// The tables.
+/// Formats the tables.
 #[must_use]
 pub(super) fn text(measured: &Measured, options: &Options, sessions: usize) -> String {
     let mut text = format!(
@@ -58,7 +58,7 @@ pub(super) fn text(measured: &Measured, options: &Options, sessions: usize) -> S
     text
 }
 
-/// All that was measured under one load.
+/// Formats all results of one load.
 fn block(measured: &Measured, load: Load) -> String {
     let what = match load.work {
         Work::Enqueue => "enqueue",
@@ -141,13 +141,13 @@ fn shown(ratio: Option<f64>) -> String {
     ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}"))
 }
 
-/// The median time of the first floor, in microseconds.
+/// Median of the first floor, in microseconds.
 fn append(measured: &Measured) -> f64 {
     let load = Load { work: Work::Enqueue, clients: 1 };
     of(measured, APPEND, load).map_or(f64::NAN, |floor| floor.p50)
 }
 
-/// The medians of this subject under this load.
+/// Medians of this subject under this load.
 fn of(measured: &Measured, subject: usize, load: Load) -> Option<Figures> {
     let cell = measured.cells.iter().find(|cell| cell.subject == subject && cell.load == load)?;
     Some(Figures::median(&cell.rounds))

@@ -1,4 +1,4 @@
-//! The floors: the same processes, ended by whoever holds them already and looks for nothing else.
+//! Floors: the same processes, ended by someone who holds them already and searches for nothing else.
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -11,10 +11,11 @@ use super::crowd;
 use super::trees::Program;
 use crate::create::bare::Bare;
 
-/// Longer than this none takes.
+/// Time limit of an end.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// From the first TERM until the handle (on Linux a pidfd) of the last process tells its end, of so many programs.
+/// Measures from the first TERM until the handle (on Linux a pidfd) of the last process reports its exit,
+/// for this many programs.
 ///
 /// # Errors
 /// They do not start, or do not end.
@@ -23,13 +24,16 @@ pub(super) fn end(program: Program, count: usize) -> Result<Duration> {
     for _ in 0..count {
         children.0.push(start(program)?);
     }
-    let ids = children.0.iter().map(|child| process::identity::identify(child.id())?.context("it has ended"));
+    let ids = children
+        .0
+        .iter()
+        .map(|child| process::identity::identify(child.id())?.context("the process has ended"));
     let handles = program.hold(&ids.collect::<Result<Vec<_>>>()?)?;
     term(&handles)
 }
 
-/// From the command that removes so many sessions of a bare tmux until the last of their processes has ended, and
-/// the command too.
+/// Measures from the command that removes this many sessions of a bare tmux until the last of their
+/// processes and the command have ended.
 ///
 /// # Errors
 /// They do not start, or do not end.
@@ -67,13 +71,13 @@ fn start(program: Program) -> Result<Child> {
     command.spawn().with_context(|| words.join(" "))
 }
 
-/// Children, ended with the value if they are not before.
+/// Child processes, killed on drop.
 struct Children(Vec<Child>);
 
 impl Drop for Children {
     fn drop(&mut self) {
         for child in &mut self.0 {
-            // It ends as well where it has ended.
+            // It may have ended already.
             drop(child.kill().and_then(|()| child.wait()));
         }
     }

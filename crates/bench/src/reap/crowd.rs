@@ -1,4 +1,4 @@
-//! Sessions that are ended together, and how far the pool has come with the last of them.
+//! Sessions that are ended concurrently, and the pool's progress with the last of them.
 
 use std::collections::BTreeSet;
 use std::sync::Barrier;
@@ -18,12 +18,12 @@ use crate::floors::Client;
 use crate::pool::{self, Pool};
 use crate::subscriber::Subscriber;
 
-/// The events on the way, in their order.
+/// Events of an end, in their order.
 pub(super) const STEPS: [&str; 4] = ["draining", "leased", "verdict", "stopped"];
-/// How many are made, or removed, at a time.
+/// Number of sessions created or removed concurrently.
 const AT_A_TIME: usize = 8;
 
-/// Sessions that run, all their processes.
+/// Running sessions, with all their processes.
 pub(super) struct Crowd<'a> {
     pool: &'a Pool,
     names: Vec<String>,
@@ -31,22 +31,22 @@ pub(super) struct Crowd<'a> {
     programs: Vec<Handle>,
 }
 
-/// The names of so many sessions.
+/// Returns the names of this many sessions.
 pub(super) fn names(stem: &str, count: usize) -> Vec<String> {
     (0..count).map(|n| format!("{stem}-{n}")).collect()
 }
 
-/// Makes sessions of these names; who they are and what runs in them, in any order.
+/// Creates sessions with these names; returns their ids and programs, in any order.
 ///
 /// # Errors
-/// One is not made, or does not run.
+/// A session could not be created, or does not run.
 pub(super) fn make(pool: &Pool, names: &[String], program: Program) -> Result<Vec<(SessionId, ProcId)>> {
     let made = std::sync::Mutex::new(Vec::new());
     many(names, AT_A_TIME, |name| {
         let command = program.words().into_iter().map(Into::into).collect();
         let new = New { name: Some(name.to_owned()), command, ..New::default() };
         let Response::Session(view) = Client::connect(pool)?.call(Request::New(Box::new(new)))? else {
-            anyhow::bail!("poold answers something else than a session");
+            anyhow::bail!("unexpected reply of poold instead of a session");
         };
         ensure!(view.session.lifecycle == Lifecycle::Live, "{name} is {:?}", view.session.lifecycle);
         let run = view.session.incarnation.context("a session without an incarnation")?;
@@ -58,23 +58,23 @@ pub(super) fn make(pool: &Pool, names: &[String], program: Program) -> Result<Ve
 }
 
 impl<'a> Crowd<'a> {
-    /// Makes so many.
+    /// Creates this many sessions.
     ///
     /// # Errors
-    /// One is not made, or does not run.
+    /// A session could not be created, or does not run.
     pub(super) fn make(pool: &'a Pool, count: usize, program: Program) -> Result<Self> {
         let names = names("end", count);
         let (sessions, programs): (BTreeSet<_>, Vec<_>) = make(pool, &names, program)?.into_iter().unzip();
-        // Whatever each has started is there.
+        // Waits until each program has started its children.
         drop(program.hold(&programs)?);
         let programs = programs.into_iter().map(held).collect::<Result<_>>()?;
         Ok(Self { pool, names, sessions, programs })
     }
 
-    /// From the first request to end them until the last answer, that it is done.
+    /// Measures from the first kill request until the last reply, which confirms the end.
     ///
     /// # Errors
-    /// One is refused or fails.
+    /// A request is refused or fails.
     pub(super) fn kill(&self) -> Result<Sample> {
         let subscriber = Subscriber::connect(&self.pool.socket(), pool::NAME)?;
         let clients = self.names.iter().map(|_| Client::connect(self.pool)).collect::<Result<Vec<_>>>()?;
@@ -96,10 +96,10 @@ impl<'a> Crowd<'a> {
         Ok(Sample { whole: ended.saturating_duration_since(began), steps })
     }
 
-    /// From the first signal that ends a program, and nothing else, until the last slot is free.
+    /// Measures from the first signal to a program until the last slot is free.
     ///
     /// # Errors
-    /// One does not become free.
+    /// A slot does not become free.
     pub(super) fn end_programs(&self) -> Result<Sample> {
         let subscriber = Subscriber::connect(&self.pool.socket(), pool::NAME)?;
         let began = Instant::now();
@@ -110,12 +110,12 @@ impl<'a> Crowd<'a> {
         Ok(Sample { whole: steps[STEPS.len() - 1], steps })
     }
 
-    /// When the last of them had come to each step.
+    /// Returns when the last session reached each step.
     fn steps(&self, subscriber: &Subscriber, began: Instant) -> Result<[Duration; STEPS.len()]> {
         let mut missing: [BTreeSet<SessionId>; STEPS.len()] = std::array::from_fn(|_| self.sessions.clone());
         let mut at = [Duration::ZERO; STEPS.len()];
         while !missing.iter().all(BTreeSet::is_empty) {
-            let seen = subscriber.wait(|event| step(event).is_some())?.context("an event does not come")?;
+            let seen = subscriber.wait(|event| step(event).is_some())?.context("an event did not arrive")?;
             let Some((step, session)) = step(&seen.event) else { continue };
             if missing[step].remove(&session) {
                 at[step] = at[step].max(seen.at.saturating_duration_since(began));
@@ -124,10 +124,10 @@ impl<'a> Crowd<'a> {
         Ok(at)
     }
 
-    /// Removes them.
+    /// Removes the sessions.
     ///
     /// # Errors
-    /// One stays.
+    /// A session is left.
     pub(super) fn remove(&self) -> Result<()> {
         let remove = |name: &str| {
             let session = SessionRef(name.to_owned());
@@ -138,7 +138,7 @@ impl<'a> Crowd<'a> {
     }
 }
 
-/// Ends a session, along with others. From when until when that took.
+/// Kills a session, starting together with the others; returns the start and the end.
 fn kill(mut client: Client, name: &str, together: &Barrier) -> Result<(Instant, Instant)> {
     let kill = Kill { session: SessionRef(name.to_owned()), grace_ms: None };
     together.wait();
@@ -147,7 +147,7 @@ fn kill(mut client: Client, name: &str, together: &Barrier) -> Result<(Instant, 
     Ok((began, Instant::now()))
 }
 
-/// The place of an event in [`STEPS`], and whose it is.
+/// Returns the index of an event in [`STEPS`], and its session.
 fn step(event: &Event) -> Option<(usize, SessionId)> {
     match event {
         Event::SessionDraining { session, .. } => Some((0, *session)),

@@ -1,4 +1,4 @@
-//! What the daemons take while nothing happens: processor time, and memory.
+//! Cost of the idle daemons: processor time and memory.
 
 use std::time::{Duration, Instant};
 
@@ -11,29 +11,29 @@ use crate::interrupt;
 use crate::pool::Pool;
 use crate::usage::{self, Memory};
 
-/// Of one process.
+/// Cost of one process.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Taken {
-    /// The share of a core, from 0.
+    /// Share of a core, from 0.
     pub(super) cpu: f64,
     pub(super) memory: Memory,
-    /// What is its own alone, in bytes.
+    /// Memory shared with no other process, in bytes.
     pub(super) own: Option<u64>,
 }
 
-/// Of the two that take part in reaping.
+/// Cost of the two daemons involved in reaping.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Idle {
     pub(super) reaper: Taken,
     pub(super) daemon: Taken,
-    /// For how long they were watched.
+    /// Duration of the measurement.
     pub(super) time: Duration,
 }
 
-/// Watches them for so long.
+/// Measures them for this time.
 ///
 /// # Errors
-/// One is not there, or ends.
+/// One is missing, or ends.
 pub(super) fn measure(pool: &Pool, time: Duration) -> Result<Idle> {
     let parties = parties(pool)?;
     interrupt::sleep(SETTLE)?;
@@ -49,21 +49,21 @@ pub(super) fn measure(pool: &Pool, time: Duration) -> Result<Idle> {
     Ok(Idle { reaper, daemon, time: took })
 }
 
-/// What the reaper takes now; `None` where the system does not tell.
+/// Returns the reaper's memory now; `None` where the system does not tell.
 ///
 /// # Errors
-/// It is not there.
+/// The reaper is missing.
 pub(super) fn reaper_memory(pool: &Pool) -> Result<Option<Memory>> {
     Ok(usage::memory(parties(pool)?[0]))
 }
 
-/// The reaper, and the daemon.
+/// Returns the reaper and the daemon.
 fn parties(pool: &Pool) -> Result<[ProcId; 2]> {
     let Response::Status(status) = Client::connect(pool)?.call(Request::Status)? else {
-        bail!("poold answers something else than its status");
+        bail!("unexpected reply of poold instead of its status");
     };
     let reaper = status.components.iter().find(|component| component.name == "reaper");
-    let pid = reaper.and_then(|reaper| reaper.pid).context("there is no reaper")?;
+    let pid = reaper.and_then(|reaper| reaper.pid).context("no reaper runs")?;
     let reaper = process::identity::identify(pid)?.context("the reaper has ended")?;
     Ok([reaper, status.process])
 }

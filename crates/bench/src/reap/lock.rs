@@ -1,4 +1,4 @@
-//! What it costs to run a command under a session's lock: beside the command alone, and under a lock on a file.
+//! Cost of running a command under a session's lock, beside the command alone and under a file lock.
 
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -10,17 +10,17 @@ use crate::order::order;
 use crate::pool::Pool;
 use crate::stats::Times;
 
-/// How often each is run, after a first time that does not count.
+/// Number of runs of each, after one that does not count.
 const RUNS: usize = 100;
 
-/// What is run.
+/// A measured command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// `true`.
     Alone,
-    /// `flock FILE true`, where there is such a program.
+    /// `flock FILE true`, if the program exists.
     File,
-    /// `poolctl status`: the same start, and one question.
+    /// `poolctl status`: the same start, with one request.
     Status,
     /// `poolctl lock SESSION -- true`.
     Session,
@@ -30,13 +30,13 @@ impl Kind {
     pub(super) const ALL: [Self; 4] = [Self::Alone, Self::File, Self::Status, Self::Session];
 }
 
-/// How long each took, in the order of [`Kind::ALL`]; none of what there is not.
+/// Duration of each run, in the order of [`Kind::ALL`]; empty for a missing program.
 pub(super) struct Locks(pub(super) [Times; Kind::ALL.len()]);
 
 /// Runs each in turn, with this session.
 ///
 /// # Errors
-/// One fails.
+/// A command fails.
 pub(super) fn measure(pool: &Pool, session: &str) -> Result<Locks> {
     let has_flock = Command::new("flock").arg("--version").stdout(Stdio::null()).status().is_ok();
     let mut times: [Times; Kind::ALL.len()] = std::array::from_fn(|_| Times::default());

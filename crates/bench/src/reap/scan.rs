@@ -1,10 +1,10 @@
-//! What a look at all processes costs, beside the bare reading of the same files.
+//! Cost of a scan of all processes, beside plain reading of the same files.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use process::census::Census;
+use process::tree::marker_scan::MarkerScanner;
 use process::tree::{self, Evidence};
 use protocol::Tag;
 
@@ -12,21 +12,21 @@ use crate::interrupt;
 use crate::order::order;
 use crate::stats::Times;
 
-/// So many processes are looked at.
+/// Number of scanned processes.
 pub(super) const PROCESSES: usize = 1_000;
-/// How often.
+/// Number of scans.
 const RUNS: usize = 30;
 
-/// A kind of look.
+/// A kind of scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// The `stat` of each process is read, and nothing made of it.
+    /// Reads the `stat` of each process without using it.
     Bare,
-    /// The first look of all: what each was started with is read too.
+    /// The first scan, which also reads the environments.
     First,
-    /// A later look for orphans.
+    /// A later scan for orphans.
     Census,
-    /// A later look for the members of one tree.
+    /// A later scan for the members of one tree.
     Members,
 }
 
@@ -34,26 +34,26 @@ impl Kind {
     pub(super) const ALL: [Self; 4] = [Self::Bare, Self::First, Self::Census, Self::Members];
 }
 
-/// How long looks took.
+/// Durations of scans.
 pub(super) struct Scan {
-    /// At so many processes.
+    /// Number of processes present.
     pub(super) processes: usize,
-    /// In the order of [`Kind::ALL`].
+    /// Durations in the order of [`Kind::ALL`].
     pub(super) times: [Times; Kind::ALL.len()],
 }
 
-/// Fills the machine up to [`PROCESSES`], and looks.
+/// Fills the machine up to [`PROCESSES`], and scans.
 ///
 /// # Errors
-/// The system refuses.
+/// A system call failed.
 pub(super) fn measure() -> Result<Scan> {
     let mut crowd = Crowd(Vec::new());
     for _ in bare()?..PROCESSES {
         crowd.0.push(Command::new("sleep").arg("100000").stdin(Stdio::null()).spawn().context("sleep")?);
     }
-    let mut census = Census::default();
+    let mut census = MarkerScanner::default();
     let mut times: [Times; Kind::ALL.len()] = std::array::from_fn(|_| Times::default());
-    // The first look of each kind does not count.
+    // The first scan of each kind does not count.
     for run in 0..=RUNS {
         interrupt::check()?;
         for at in order(run, times.len()) {
@@ -68,11 +68,11 @@ pub(super) fn measure() -> Result<Scan> {
     Ok(Scan { processes: bare()?, times })
 }
 
-fn look(kind: Kind, census: &mut Census) -> Result<()> {
+fn look(kind: Kind, census: &mut MarkerScanner) -> Result<()> {
     match kind {
         Kind::Bare => drop(bare()?),
-        Kind::First => drop(Census::default().look()?),
-        Kind::Census => drop(census.look()?),
+        Kind::First => drop(MarkerScanner::default().scan()?),
+        Kind::Census => drop(census.scan()?),
         Kind::Members => {
             let nobody = Evidence { init: None, sid: None, tag: Tag([7; 16]), cgroup: None, socket: None };
             drop(tree::members(&nobody, &[])?);
@@ -81,7 +81,7 @@ fn look(kind: Kind, census: &mut Census) -> Result<()> {
     Ok(())
 }
 
-/// How many processes there are.
+/// Counts the processes.
 #[cfg(target_os = "linux")]
 fn bare() -> Result<usize> {
     use std::io::Read;
@@ -92,7 +92,7 @@ fn bare() -> Result<usize> {
         if entry.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit) {
             let read =
                 std::fs::File::open(entry.path().join("stat")).and_then(|mut file| file.read(&mut [0; 1024]));
-            // One that has ended meanwhile cannot be read.
+            // A process that has ended meanwhile cannot be read.
             count += usize::from(read.is_ok());
         }
     }
@@ -105,13 +105,13 @@ fn bare() -> Result<usize> {
     Ok(output.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count())
 }
 
-/// Processes that are only there, ended with the value.
+/// Idle processes, killed on drop.
 struct Crowd(Vec<Child>);
 
 impl Drop for Crowd {
     fn drop(&mut self) {
         for child in &mut self.0 {
-            // Nothing can be done about one that cannot be ended.
+            // A failure to kill has no remedy.
             drop(child.kill());
         }
         for child in &mut self.0 {
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn every_kind_of_look_finds_the_table() {
-        let mut census = Census::default();
+        let mut census = MarkerScanner::default();
         assert!(bare().unwrap() > 1);
         Kind::ALL.into_iter().for_each(|kind| look(kind, &mut census).unwrap());
     }

@@ -1,4 +1,4 @@
-//! What was measured, as people read it, and whether it is what was aimed at.
+//! Tables of the results, with the goals met or missed.
 
 use super::crowd::STEPS;
 use super::idle::{Idle, Taken};
@@ -8,16 +8,16 @@ use super::{AT_REST, Item, Measured, Row, lock, scan};
 use crate::stats::{self, Times};
 use crate::usage::Memory;
 
-/// Ends are proved within so many times the bare end.
+/// Maximum ratio of a proved end to the bare end.
 const END_TIMES: f64 = 3.0;
-/// A look at [`PROCESSES`] takes less than so many milliseconds.
+/// Maximum duration of a scan of [`PROCESSES`], in milliseconds.
 const LOOK_MS: f64 = 15.0;
-/// The idle reaper takes less of a core than this, in percent, which is shown as 0.
+/// Maximum share of a core of the idle reaper, in percent; it is shown as 0.
 const REAPER_PERCENT: f64 = 0.05;
-/// And less than so much memory, in bytes.
+/// Maximum memory of the idle reaper, in bytes.
 const REAPER_BYTES: u64 = 8_000_000;
 
-/// The tables.
+/// Formats the tables.
 #[must_use]
 pub(super) fn text(measured: &Measured) -> String {
     let (ends, looks) = (ends(&measured.ends, measured.runs), looks(&measured.scan));
@@ -29,7 +29,7 @@ fn ends(rows: &[Row], runs: usize) -> String {
         "until the last is proved gone, {runs} rounds in turn, p50 in ms; load {}\nsteps: when the last had come so \
          far; a tree has {SIZE} processes\n\n{:<26}{:>9}{:>9}{:>9}{:>9}{:>8}",
         stats::load(),
-        "what ends",
+        "end of",
         "together",
         "least",
         "ms",
@@ -75,7 +75,7 @@ fn label(item: Item) -> &'static str {
     }
 }
 
-/// So many times as long as the bare end of the same processes, as many together.
+/// Returns the ratio to the bare end of the same processes, with equal concurrency.
 fn ratio(rows: &[Row], row: &Row) -> f64 {
     let bare = |of: &&Row| of.item == Item::Bare(row.item.program()) && of.together == row.together;
     rows.iter().find(bare).map_or(f64::NAN, |bare| ms(&row.whole, 0.5) / ms(&bare.whole, 0.5))
@@ -84,7 +84,7 @@ fn ratio(rows: &[Row], row: &Row) -> f64 {
 fn looks(scan: &Scan) -> String {
     let mut text = format!(
         "{:<30}{:>9}{:>9}{:>9}{:>8}\n",
-        format!("a look at {} processes", scan.processes),
+        format!("a scan of {} processes", scan.processes),
         "least",
         "ms",
         "p90",
@@ -94,16 +94,16 @@ fn looks(scan: &Scan) -> String {
     for (kind, times) in scan::Kind::ALL.into_iter().zip(&scan.times) {
         let [least, p50, p90] = [0.0, 0.5, 0.9].map(|share| ms(times, share));
         let name = match kind {
-            scan::Kind::Bare => "every stat is read",
-            scan::Kind::First => "the first look",
-            scan::Kind::Census => "for orphans, each after it",
-            scan::Kind::Members => "for one tree, each after it",
+            scan::Kind::Bare => "reading every stat",
+            scan::Kind::First => "the first scan",
+            scan::Kind::Census => "for orphans, later ones",
+            scan::Kind::Members => "for one tree, later ones",
         };
         text.push_str(&format!("{name:<30}{least:>9.2}{p50:>9.2}{p90:>9.2}{:>8.2}\n", p50 / ms(bare, 0.5)));
     }
     let slowest = scan.times.iter().map(|times| ms(times, 0.5)).fold(0.0, f64::max);
     text + &format!(
-        "{}: every look at {PROCESSES} processes under {LOOK_MS} ms: {slowest:.2}\n",
+        "{}: every scan of {PROCESSES} processes under {LOOK_MS} ms: {slowest:.2}\n",
         verdict(slowest < LOOK_MS)
     )
 }
@@ -134,14 +134,14 @@ fn idle(fresh: Option<Memory>, idle: &Idle) -> String {
     };
     let mut text = format!(
         "{:<30}{:>9}{:>9}{:>9}{:>9}\n",
-        format!("{AT_REST} sessions rest for {:.0} s", idle.time.as_secs_f64()),
+        format!("{AT_REST} sessions idle for {:.0} s", idle.time.as_secs_f64()),
         "% core",
         "MiB",
         "peak",
-        "its own",
+        "private",
     );
     if let Some(Memory { resident, peak }) = fresh {
-        let name = "reaper, before all of this";
+        let name = "reaper, at the start";
         text.push_str(&format!("{name:<30}{:>9}{:>9.1}{:>9.1}\n", "", mib(resident), mib(peak)));
     }
     for (name, Taken { cpu, memory, own }) in [("reaper", idle.reaper), ("poold", idle.daemon)] {
@@ -193,10 +193,10 @@ mod tests {
     }
 
     #[test]
-    fn every_look_is_to_be_short() {
+    fn every_scan_is_to_be_short() {
         let text = |slow| looks(&Scan { processes: 1_000, times: [5, slow, 9, 10].map(times) });
-        assert!(text(14).contains("\nmet: every look"), "{}", text(14));
-        assert!(text(15).contains("\nmissed: every look"), "{}", text(15));
+        assert!(text(14).contains("\nmet: every scan"), "{}", text(14));
+        assert!(text(15).contains("\nmissed: every scan"), "{}", text(15));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The processes that are ended: what is started, and who they are.
+//! Programs to end: starting them, and finding their processes.
 
 use std::time::{Duration, Instant};
 
@@ -8,23 +8,23 @@ use process::identity::Process;
 use process::tree::Table;
 use protocol::ProcId;
 
-/// How many processes a tree has.
+/// Number of processes of a tree.
 pub(super) const SIZE: usize = 10;
-/// How long a tree may take to grow.
+/// Time for a tree to start.
 const PATIENCE: Duration = Duration::from_secs(30);
 const TICK: Duration = Duration::from_millis(5);
 
-/// What is started.
+/// A program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Program {
     /// One process.
     Alone,
-    /// A shell with children, [`SIZE`] processes in all, each of which obeys a TERM.
+    /// A shell with children, [`SIZE`] processes in all, each of which obeys TERM.
     Tree,
 }
 
 impl Program {
-    /// Its command line.
+    /// Command line of the program.
     pub(super) fn words(self) -> Vec<String> {
         let script = || format!("{}wait", "sleep 100000 & ".repeat(SIZE - 1));
         match self {
@@ -33,7 +33,7 @@ impl Program {
         }
     }
 
-    /// So many of its processes are a shell, and so many sleep.
+    /// Returns the numbers of shells and of sleeping processes.
     fn parts(self) -> (usize, usize) {
         match self {
             Self::Alone => (0, 1),
@@ -41,37 +41,38 @@ impl Program {
         }
     }
 
-    /// Whether this is all of it. What was forked and has executed nothing yet is still called like its parent.
+    /// True if this is the whole tree. A process that was forked but has not yet called exec still has its
+    /// parent's name.
     fn is_whole(self, tree: &[Process]) -> bool {
         let (shells, sleepers) = self.parts();
         let asleep = tree.iter().filter(|process| process.comm.as_os_str() == "sleep").count();
         tree.len() == shells + sleepers && asleep == sleepers
     }
 
-    /// All processes of these programs, once they are all there, each held.
+    /// Waits until all processes of these programs run, and returns a handle of each.
     ///
     /// # Errors
-    /// They do not come, or one ends.
+    /// They do not start, or one ends.
     pub(super) fn hold(self, roots: &[ProcId]) -> Result<Vec<Handle>> {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let table = Table::look()?;
+            let table = Table::read()?;
             let trees: Vec<_> = roots.iter().map(|root| table.processes(*root)).collect();
             if trees.iter().all(|tree| self.is_whole(tree)) {
                 return trees.iter().flatten().map(|process| held(process.id)).collect();
             }
             if Instant::now() >= deadline {
-                bail!("what is to be ended does not start");
+                bail!("the program does not start");
             }
             std::thread::sleep(TICK);
         }
     }
 }
 
-/// Takes hold of a process that lives.
+/// Opens a handle of a live process.
 ///
 /// # Errors
-/// It has ended.
+/// The process has ended.
 pub(super) fn held(id: ProcId) -> Result<Handle> {
     match Handle::open(id)? {
         Some(handle) => Ok(handle),

@@ -1,4 +1,4 @@
-//! What watching costs: processor time while nothing happens and in a storm, and memory.
+//! Load of the watching processes: processor time when idle and in a storm, and memory.
 
 use std::time::{Duration, Instant};
 
@@ -9,34 +9,35 @@ use super::world::{self, World};
 use crate::interrupt;
 use crate::usage::{self, Memory};
 
-/// The processes that take part.
+/// The processes involved.
 pub(super) const NAMES: [&str; 3] = ["tmux-watch", "poold", "tmux server"];
-/// Sessions that are made one by one, each by a command of its own.
+/// Number of sessions created one by one, each by a command of its own.
 pub(super) const STORM: usize = 200;
-/// Until the remains of what was done before are settled.
+/// Time for earlier work to settle.
 const SETTLE: Duration = Duration::from_secs(3);
 
-/// Something of each of the processes that take part, in the order of [`NAMES`].
+/// One value for each process, in the order of [`NAMES`].
 pub(super) type Each<T> = [T; 3];
 
-/// The processes that take part.
+/// The processes involved.
 pub(super) struct Parties(Each<ProcId>);
 
-/// What watching costs.
+/// Load of the processes involved.
 pub(super) struct Load {
-    /// Share of a core, from 0, while nothing happens.
+    /// Share of a core when idle, from 0.
     pub(super) idle: Each<f64>,
     pub(super) memory: Each<Option<Memory>>,
     pub(super) storm: Storm,
 }
 
-/// What a storm of [`STORM`] creations took.
+/// Load of a storm of [`STORM`] creations.
 pub(super) struct Storm {
-    /// Processor time until all were seen.
+    /// Processor time until all sessions were reported.
     pub(super) cpu: Each<Duration>,
-    /// From the start of the first command to the end of the last.
+    /// Time from the start of the first command to the end of the last.
     pub(super) took: Duration,
-    /// From there until the event of the last one; none where that was first. `None` where events are lost.
+    /// Time from then until the event of the last session, zero if that came first. `None` if events were
+    /// lost.
     pub(super) lag: Option<Duration>,
 }
 
@@ -55,15 +56,15 @@ impl Parties {
     }
 
     fn cpu_since(&self, before: Each<Duration>) -> Result<Each<Duration>> {
-        let now = self.cpu().context("a component was restarted")?;
+        let now = self.cpu().context("a process was restarted")?;
         Ok([0, 1, 2].map(|at| now[at].saturating_sub(before[at])))
     }
 }
 
-/// The share of a core that each takes while nothing happens for so long.
+/// Measures the share of a core that each process takes when idle, over this time.
 ///
 /// # Errors
-/// One of them ends.
+/// A process ends.
 pub(super) fn idle(parties: &Parties, time: Duration) -> Result<Each<f64>> {
     interrupt::sleep(SETTLE)?;
     let (before, began) = (parties.cpu()?, Instant::now());
@@ -72,10 +73,10 @@ pub(super) fn idle(parties: &Parties, time: Duration) -> Result<Each<f64>> {
     Ok(parties.cpu_since(before)?.map(|cpu| cpu.as_secs_f64() / took.as_secs_f64()))
 }
 
-/// Makes [`STORM`] sessions, one right after the other.
+/// Creates [`STORM`] sessions in quick succession.
 ///
 /// # Errors
-/// One is not made, or one of the parties ends.
+/// A session could not be created, or a process ends.
 pub(super) fn storm(world: &World<'_>, parties: &Parties) -> Result<Storm> {
     let mut missing = world::names(STORM);
     let (before, began) = (parties.cpu()?, Instant::now());

@@ -1,21 +1,22 @@
-//! What was measured, as people read it: beside its floors, and whether it is what was aimed at.
+//! Tables of the results beside their floors, with the goals met or missed.
 
 use super::load::{Load, NAMES, STORM};
 use super::{Item, Measured, Row};
 use crate::stats;
 
-/// Beyond its commit the first event of an absence takes at most so many microseconds, by sessions.
+/// Maximum time of the first event of an absence beyond its commit, in microseconds, by number of sessions.
 const ABSENCE_US: [(usize, f64); 2] = [(10, 1_000.0), (1_000, 5_000.0)];
-/// From the death of a pane's process until its event, in microseconds, with any number of sessions.
+/// Maximum time from the death of a pane's process until its event, in microseconds, with any number of
+/// sessions.
 const DEATH_US: f64 = 2_000.0;
-/// The share of a core that the idle watcher takes, in percent, by sessions.
+/// Maximum share of a core of the idle watcher, in percent, by number of sessions.
 const IDLE_PERCENT: [(usize, f64); 2] = [(100, 0.1), (1_000, 0.5)];
-/// And that its questions take of the idle server.
+/// Maximum share of a core that its reads cost the idle server, in percent.
 const SERVER_PERCENT: f64 = 0.5;
-/// Memory of a watcher of 1,000 sessions, in bytes.
+/// Maximum memory of a watcher of 1,000 sessions, in bytes.
 const WATCHER_BYTES: f64 = 16e6;
 
-/// The quantiles of the floors, in microseconds, and what is measured against them.
+/// Quantiles of the floors, in microseconds.
 struct Floors {
     round_trip: f64,
     exit: f64,
@@ -55,13 +56,13 @@ fn label(item: Item) -> &'static str {
     }
 }
 
-/// The tables.
+/// Formats the tables.
 #[must_use]
 pub(super) fn text(measured: &Measured) -> String {
-    let Measured { sessions, ours, runs, means, rows, load } = measured;
+    let Measured { sessions, ours, runs, transport, rows, load } = measured;
     let floors = Floors::of(rows);
     let mut text = format!(
-        "watching {sessions} sessions, {ours} of them the pool's, by {means}; {runs} runs each in turn; load {}\n\n\
+        "watching {sessions} sessions, {ours} of them the pool's, by {transport}; {runs} runs each in turn; load {}\n\n\
          {:<35}{:>8}{:>8}{:>8}{:>9}{:>8}{:>9}{:>10}{:>8}{:>7}{:>6}\n",
         stats::load(),
         "p50 and p99 in us",
@@ -126,7 +127,7 @@ fn aim(row: &Row, floors: &Floors, sessions: usize) -> String {
     }
 }
 
-/// The limit for so many sessions, where there is one.
+/// Returns the limit for this many sessions, if there is one.
 fn within(limits: &[(usize, f64)], sessions: usize) -> Option<f64> {
     limits.iter().find(|(most, _)| sessions <= *most).map(|(_, limit)| *limit)
 }
@@ -165,8 +166,8 @@ fn costs(load: &Load, sessions: usize) -> String {
         text.push('\n');
     }
     let storm = &load.storm;
-    let lag = storm.lag.map_or("not all were seen".to_owned(), |lag| {
-        format!("all were seen {:.1} ms after the last command", lag.as_secs_f64() * 1e3)
+    let lag = storm.lag.map_or("not all were reported".to_owned(), |lag| {
+        format!("all reported {:.1} ms after the last command", lag.as_secs_f64() * 1e3)
     });
     text.push_str(&format!("storm: {STORM} creations in {:.2} s; {lag}\n\n", storm.took.as_secs_f64()));
     text
@@ -193,7 +194,7 @@ mod tests {
             sessions,
             ours: 5,
             runs: 1,
-            means: "native".to_owned(),
+            transport: "native".to_owned(),
             rows: Item::ALL.into_iter().zip(times).map(|(item, us)| row(item, us)).collect(),
             load: Load {
                 idle: [0.0009, 0.0, 0.006],
@@ -228,7 +229,7 @@ mod tests {
         let watcher = line_of(&text, "tmux-watch");
         assert!(watcher.contains("met: idle at most 0.1 %") && watcher.contains("missed: peak under 16 MB"));
         assert!(line_of(&text, "tmux server").contains("missed: idle at most 0.5 %"));
-        assert!(text.contains("not all were seen"));
+        assert!(text.contains("not all were reported"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A pool among foreign sessions on its tmux server, and what happens to them.
+//! A pool with foreign sessions on its tmux server, and the changes that are measured.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::process::Stdio;
@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 use process::handle::Handle;
 use protocol::ids::TmuxSessionId;
 use protocol::reply::Status;
-use protocol::tmux::Means;
+use protocol::tmux::TmuxTransport;
 use protocol::{Event, ProcId, Request, Response, SessionId, SessionRef};
 
 use super::Sample;
@@ -19,9 +19,9 @@ use crate::interrupt;
 use crate::pool::{self, Pool};
 use crate::subscriber::{Seen, Subscriber};
 
-/// Foreign sessions that are made by one command line.
+/// Number of foreign sessions created by one command line.
 const AT_A_TIME: usize = 50;
-/// How long the pool may take to be as it will stay.
+/// Time for the pool to reach its steady state.
 const PATIENCE: Duration = Duration::from_secs(30);
 const TICK: Duration = Duration::from_millis(100);
 
@@ -34,20 +34,20 @@ pub(super) struct Ours {
     init: ProcId,
 }
 
-/// The pool and all sessions on its server. What is measured keeps their number.
+/// The pool and all sessions on its server. Measurements keep their number.
 pub(super) struct World<'a> {
     pub(super) pool: &'a Pool,
     pub(super) client: Client,
     pub(super) subscriber: Subscriber,
-    /// Is renamed and labelled, and lives.
+    /// Session that is renamed and labelled, and never ended.
     pub(super) steady: Ours,
     ours: VecDeque<Ours>,
     foreign: VecDeque<TmuxSessionId>,
-    /// Numbers names.
+    /// Counter for names.
     made: usize,
 }
 
-/// When an external command was started, and when it had ended.
+/// Start and end of an external command.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ran {
     pub(super) started: Instant,
@@ -65,10 +65,10 @@ impl Ran {
 }
 
 impl<'a> World<'a> {
-    /// Makes so many sessions, `ours` of them the pool's.
+    /// Creates this many sessions, `ours` of them the pool's.
     ///
     /// # Errors
-    /// Something is not made, or the pool does not see it.
+    /// A session could not be created, or the pool does not report it.
     pub(super) fn new(pool: &'a Pool, sessions: usize, ours: usize) -> Result<Self> {
         let mut client = Client::connect(pool)?;
         let subscriber = Subscriber::connect(&pool.socket(), pool::NAME)?;
@@ -90,7 +90,7 @@ impl<'a> World<'a> {
         Ok(world)
     }
 
-    /// Makes foreign sessions, many at a time.
+    /// Creates foreign sessions, many at a time.
     fn fill(&mut self, count: usize) -> Result<()> {
         for first in (0..count).step_by(AT_A_TIME) {
             interrupt::check()?;
@@ -104,7 +104,7 @@ impl<'a> World<'a> {
         let mut missing = count;
         while missing > 0 {
             let seen = self.subscriber.wait(|event| matches!(event, Event::ForeignSeen { .. }))?;
-            let seen = seen.with_context(|| format!("{missing} of {count} sessions are not seen"))?;
+            let seen = seen.with_context(|| format!("{missing} of {count} sessions are not reported"))?;
             if let Event::ForeignSeen { tmux, .. } = seen.event {
                 self.foreign.push_back(tmux);
             }
@@ -113,26 +113,28 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// How the watcher learns of changes, and the processes that take part, once all of them are there.
+    /// Returns the watcher's transport and the processes involved, once all of them run.
     ///
     /// # Errors
-    /// One is missing.
+    /// A process is missing.
     pub(super) fn parties(&mut self) -> Result<(String, Parties)> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let Response::Status(status) = self.client.call(Request::Status)? else {
-                anyhow::bail!("poold answers something else than its status");
+                anyhow::bail!("unexpected reply of poold instead of its status");
             };
             let parties = parties(&status)?;
             match (status.tmux.means, parties) {
-                (Some(means), Some(parties)) => return Ok((Means::word(means).to_owned(), parties)),
+                (Some(transport), Some(parties)) => {
+                    return Ok((TmuxTransport::as_str(transport).to_owned(), parties));
+                }
                 _ => ensure!(Instant::now() < deadline, "tmux is not watched: {:?}", status.problems),
             }
             interrupt::sleep(TICK)?;
         }
     }
 
-    /// `tmux list-panes -a`, as a script would do it.
+    /// Measures `tmux list-panes -a`, as a script would run it.
     pub(super) fn list(&self) -> Result<Duration> {
         let ran = self.external(&["list-panes", "-a"])?;
         Ok(ran.ended - ran.started)
@@ -165,7 +167,7 @@ impl<'a> World<'a> {
         Ok(self.subscriber.wait(is_it)?.map(|seen| ran.until(&seen)))
     }
 
-    /// Makes a session with tmux.
+    /// Creates a session with tmux.
     pub(super) fn new_foreign(&mut self) -> Result<Option<Sample>> {
         self.made += 1;
         let name = format!("n{}", self.made);
@@ -179,7 +181,7 @@ impl<'a> World<'a> {
         Ok(seen.map(|seen| ran.until(&seen)))
     }
 
-    /// Kills a session that is not the pool's with tmux.
+    /// Kills a foreign session with tmux.
     pub(super) fn kill_foreign(&mut self) -> Result<Option<Sample>> {
         let victim = self.foreign.pop_front().context("no foreign session left")?;
         let ran = self.external(&["kill-session", "-t", &victim.to_string()])?;
@@ -189,12 +191,12 @@ impl<'a> World<'a> {
         Ok(seen.map(|seen| ran.until(&seen)))
     }
 
-    /// Makes a session by a command of its own.
+    /// Creates a session by a command of its own.
     pub(super) fn make(&self, name: &str) -> Result<Ran> {
         self.external(&["new-session", "-d", "-s", name, "exec sleep 100000"])
     }
 
-    /// The first event of a session's end, with everything over and another session in its place.
+    /// Waits for the first event of a session's end and for its completion, and replaces the session.
     fn end_of(&mut self, victim: Ours) -> Result<Option<Seen>> {
         let is_final = |event: &Event| matches!(event, Event::SessionStopped { session, .. } | Event::SessionLost { session, .. } if *session == victim.id);
         let is_first = |event: &Event| {
@@ -233,14 +235,14 @@ fn create(pool: &Pool, client: &mut Client, name: &str) -> Result<Ours> {
     pool.create(name)?;
     let named = SessionRef(name.to_owned());
     let Response::Session(view) = client.call(Request::Show(named))? else {
-        anyhow::bail!("poold answers something else than a session");
+        anyhow::bail!("unexpected reply of poold instead of a session");
     };
     let run = view.session.incarnation.context("a new session without an incarnation")?;
-    let (tmux, init) = run.session.zip(run.init).context("a new session whose place is not known")?;
+    let (tmux, init) = run.session.zip(run.init).context("a new session without a pane")?;
     Ok(Ours { id: view.session.id, tmux, init })
 }
 
-/// The processes that take part, if all of them are there.
+/// Returns the processes involved, if all of them run.
 fn parties(status: &Status) -> Result<Option<Parties>> {
     let watcher = status.components.iter().find(|component| component.name == "tmux-watch");
     let watcher = watcher.and_then(|component| component.pid).map(process::identity::identify).transpose()?;
@@ -248,7 +250,7 @@ fn parties(status: &Status) -> Result<Option<Parties>> {
     Ok(known.map(|(watcher, server)| Parties::new([watcher, status.process, server.process])))
 }
 
-/// The names of `count` sessions that are made one by one.
+/// Returns the names of `count` sessions created one by one.
 pub(super) fn names(count: usize) -> BTreeSet<String> {
     (0..count).map(|n| format!("storm{n}")).collect()
 }

@@ -23,7 +23,7 @@ pub(crate) fn colour(state: ActivityState) -> Option<u8> {
 /// The word for what its agent does; none where it does not run.
 #[must_use]
 pub(crate) fn word(view: &SessionView) -> Option<&'static str> {
-    view.status().map(|_| view.activity.state.word())
+    view.status().map(|_| view.activity.state.as_str())
 }
 
 /// `busy: cargo test (hook, 5m ago)`
@@ -32,7 +32,7 @@ pub(crate) fn activity(view: &SessionView, style: Style, now: Timestamp) -> Opti
     let (word, activity) = (word(view)?, &view.activity);
     let detail = activity.detail.as_deref().map(|detail| format!(": {detail}")).unwrap_or_default();
     let known = activity.source != Source::Nothing;
-    let how = known.then(|| format!(" ({}, {})", activity.source.word(), when(activity.since, style, now)));
+    let how = known.then(|| format!(" ({}, {})", activity.source.as_str(), when(activity.since, style, now)));
     Some(format!("{word}{detail}{}", how.unwrap_or_default()))
 }
 
@@ -69,7 +69,7 @@ pub(crate) fn tokens(view: &SessionView) -> Option<String> {
 #[must_use]
 pub(crate) fn thought(thought: &Thought, style: Style, now: Timestamp) -> String {
     let at = when(thought.updated_at, style, now);
-    let mut facts = vec![format!("{} ({}, {at})", thought.state.word(), thought.source.word())];
+    let mut facts = vec![format!("{} ({}, {at})", thought.state.as_str(), thought.source.as_str())];
     if thought.commit_candidate {
         facts.push("ready to commit".to_owned());
     }
@@ -84,9 +84,9 @@ pub(crate) fn thought(thought: &Thought, style: Style, now: Timestamp) -> String
 pub(crate) fn facts(thought: &Thought, style: Style, now: Timestamp) -> String {
     let known = |number: u64| (number > 0).then(|| number.to_string());
     let rows = [
-        ("state", Some(thought.state.word().to_owned())),
-        ("source", Some(thought.source.word().to_owned())),
-        ("rest", thought.rest_state.map(|rest| rest.word().to_owned())),
+        ("state", Some(thought.state.as_str().to_owned())),
+        ("source", Some(thought.source.as_str().to_owned())),
+        ("rest", thought.rest_state.map(|rest| rest.as_str().to_owned())),
         ("tokens", known(thought.token_count)),
         ("context limit", known(thought.context_limit)),
         ("objective", thought.objective.clone()),
@@ -125,7 +125,7 @@ pub(crate) fn asked(view: &SessionView, style: Style) -> String {
         };
     };
     let tool = ask.tool.as_deref().map(|tool| format!(" for {}", escape::line(tool))).unwrap_or_default();
-    let heading = style.paint(33, &format!("asks: {}{tool}", ask.kind.word()));
+    let heading = style.paint(33, &format!("asks: {}{tool}", ask.kind.as_str()));
     let text: String = escape::lines(&ask.text).lines().map(|line| format!("  {line}\n")).collect();
     format!("{heading}\n{text}answer it with {}\n", answer(Some(ask.kind), ask.answerable, name))
 }
@@ -183,12 +183,12 @@ mod tests {
 
     #[test]
     fn what_does_not_work_rests_as_deep_as_is_known() {
-        let after = |view: &SessionView, ms: u64| view.rest_state(Timestamp(IDLE + ms)).word();
+        let after = |view: &SessionView, ms: u64| view.rest_state(Timestamp(IDLE + ms)).as_str();
         assert_eq!((after(&idle(), 29_999), after(&idle(), 30_000)), ("active", "drowsy"));
         let hours = 100 * 3_600_000;
         assert_eq!(after(&idle(), hours), "drowsy", "only a thought says that it sleeps");
         assert_eq!(
-            idle().rest_state(Timestamp(IDLE - 60_000)).word(),
+            idle().rest_state(Timestamp(IDLE - 60_000)).as_str(),
             "active",
             "a time to come says nothing"
         );
@@ -230,7 +230,7 @@ mod tests {
             let mut view = thinking(ThoughtState::Holding, None);
             view.session.lifecycle = lifecycle;
             assert_eq!(
-                (view.status(), view.rest_state(Timestamp(IDLE)).word()),
+                (view.status(), view.rest_state(Timestamp(IDLE)).as_str()),
                 (status, rest),
                 "{lifecycle:?}"
             );

@@ -116,7 +116,7 @@ fn ended(pane: &TmuxPane) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use protocol::tmux::{Silence, Trouble};
+    use protocol::tmux::{NoAnswer, ServerProblem};
     use protocol::{PaneId, ProcId, ServerId, Tag, TmuxSessionId, WindowId};
 
     use super::*;
@@ -217,8 +217,11 @@ mod tests {
         let server = |server| shown(&TmuxState::default(), &Change::Server(server));
         assert_eq!(server(Server::Up(SERVER)), "server: up (pid 12)");
         assert_eq!(server(Server::Absent), "server: absent");
-        let stopped =
-            Silence { trouble: Trouble::Stopped, server: Some(SERVER), detail: "SIGSTOP\x1b".to_owned() };
+        let stopped = NoAnswer {
+            trouble: ServerProblem::Stopped,
+            server: Some(SERVER),
+            detail: "SIGSTOP\x1b".to_owned(),
+        };
         assert_eq!(server(Server::Unknown(stopped)), "server: stopped (pid 12): SIGSTOP\\x1b");
         assert_eq!(server(Server::unknown("why")), "server: unknown: why");
     }

@@ -182,11 +182,11 @@ fn is_time(key: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use protocol::activity::{Ask, AskKind, Source};
-    use protocol::life::{Budget, Policy};
     use protocol::message::Holder;
+    use protocol::policy::{Budget, Policy};
     use protocol::reap::{Action, CandidateKind, Outcome, Rule};
     use protocol::session::{Exit, SessionLock};
-    use protocol::thought::{Place, Thought};
+    use protocol::thought::{StreamPosition, Thought};
     use protocol::{
         Activity, ActivityState, Breaker, GeneratorId, MessageId, MessageState, MessageStatus, OpId, ProcId,
         Reason, SessionId, Tag,
@@ -357,7 +357,7 @@ mod tests {
             lease_ms: 60_000,
             since: Timestamp(0),
             op: OpId::Named("x".into()),
-            fed: false,
+            used_for_send: false,
         };
         let granted = Event::LockGranted { session, lock };
         let expected = json!({
@@ -433,7 +433,7 @@ mod tests {
 
     #[test]
     fn a_thought_is_told_flat() {
-        let place = Some(Place { stream: "s".into(), seq: 3 });
+        let place = Some(StreamPosition { stream: "s".into(), seq: 3 });
         let thought = Thought { text: Some("Reading".into()), token_count: 5, place, ..Thought::default() };
         let event = Event::Agent(AgentEvent::ThoughtPublished { session: SessionId(12), thought });
         let value = shown(event);

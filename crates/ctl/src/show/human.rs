@@ -43,7 +43,7 @@ pub(crate) fn sessions(
 
 /// What its agent does, and what else of it waits for a person: `idle !held_back`.
 fn activity(view: &SessionView, needs: &[String]) -> String {
-    let asked = view.activity.ask.as_ref().map(|ask| ask.kind.word());
+    let asked = view.activity.ask.as_ref().map(|ask| ask.kind.as_str());
     let others = needs.iter().filter(|kind| asked != Some(kind.as_str())).map(|kind| format!("!{kind}"));
     let words = agent::word(view).map(str::to_owned).into_iter().chain(others);
     words.collect::<Vec<_>>().join(" ")
@@ -199,7 +199,7 @@ impl Rows {
     fn agent(&mut self, view: &SessionView, style: Style, now: Timestamp) {
         self.maybe("activity", agent::activity(view, style, now));
         self.maybe("limited", agent::limited(view, style, now));
-        self.add("rest", view.rest_state(now).word().to_owned());
+        self.add("rest", view.rest_state(now).as_str().to_owned());
         self.maybe("prompt waits", view.waits.clone());
         self.maybe("confirmed", agent::confirmed(view));
         self.maybe("tokens", agent::tokens(view));
@@ -241,8 +241,8 @@ impl Rows {
 #[cfg(test)]
 mod tests {
     use protocol::activity::{Ask, AskKind};
-    use protocol::life::Conversation;
     use protocol::reply::{LockView, TreeProcess};
+    use protocol::session::Conversation;
     use protocol::{ProcId, Reason};
 
     use super::*;

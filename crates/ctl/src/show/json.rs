@@ -7,8 +7,9 @@ mod message;
 
 use std::collections::BTreeMap;
 
-use protocol::life::{Account, Conversation};
 use protocol::reply::{QueueCounts, SessionView, Theme};
+use protocol::session::Conversation;
+use protocol::usage::Account;
 use protocol::{Lifecycle, OsBytes, Session, Timestamp, redact};
 use serde::Serialize;
 
@@ -139,7 +140,7 @@ impl<'a> SessionJson<'a> {
             waits: view.waits.as_deref(),
             confirm: Some(view.confirm.as_str()).filter(|how| !how.is_empty()),
             status: view.status(),
-            rest_state: view.rest_state(now).word(),
+            rest_state: view.rest_state(now).as_str(),
             attached_clients: session.attached_clients,
             current_command: session.current_command.as_ref(),
             current_directory: view.current_dir.as_ref(),
@@ -158,7 +159,7 @@ impl<'a> SessionJson<'a> {
             limits: LimitsJson::new(&session.spec.limits),
             unenforced: incarnation.map(|i| i.unenforced.as_slice()).unwrap_or_default(),
             cgroup: incarnation.and_then(|i| i.cgroup.as_ref()),
-            restart_policy: session.policy.restart.word(),
+            restart_policy: session.policy.restart.as_str(),
             policy: PolicyJson::new(&session.policy),
             budget: BudgetJson::new(&session.budget),
             resumed: incarnation.is_some_and(|i| i.resumed),
@@ -239,12 +240,13 @@ pub(crate) fn word(value: &impl Serialize) -> String {
 #[cfg(test)]
 mod tests {
     use protocol::ProcId;
-    use protocol::life::Usage;
     use protocol::reap::{Action, Rule};
     use protocol::reply::{LockView, TreeProcess};
+    use protocol::usage::Usage;
     use serde_json::Value;
 
     use super::*;
+    use crate::manual::contract_tests;
     use crate::testing::session;
 
     fn keys(value: &Value) -> Vec<&str> {
@@ -261,17 +263,7 @@ mod tests {
     fn a_session_has_every_key_of_the_contract() {
         let mut view = session("web");
         let value = serde_json::to_value(SessionJson::new(&view, Timestamp(0))).unwrap();
-        let contract = "id, name, workspace, dir, agent, command, cwd, labels, lifecycle, reason, detail, activity,
-            activity_source, activity_since, activity_detail, ask, limited_until, waits, confirm, status, rest_state, attached_clients, current_command,
-            current_directory, processes, generator, tmux,
-            queue, total_requests, active_requests, created_at, last_activity_at, incarnations, restarts, exit,
-            account, limits, unenforced, cgroup, restart_policy, policy, budget, resumed, conversation,
-            tokens, context_limit, skill, parkable, slot_wait, lock, usage, thought, theme, replay, verified_at,
-            recovered";
-        assert_eq!(keys(&value), sorted(contract));
-        assert_eq!(keys(&value["tmux"]), sorted("socket server_pid server_started_at session_id pane_id"));
-        assert_eq!(keys(&value["queue"]), sorted("queued claimed in_doubt dead oldest_at"));
-        assert_eq!(keys(&value["generator"]), sorted("pid start_time kind last_activity_at"));
+        contract_tests::check(&value, "JSON of a session");
         assert_eq!(value["id"], "sess_1");
         assert_eq!(value["tmux"]["pane_id"], "%4");
         assert_eq!(value["tmux"]["server_started_at"], "2023-11-14T22:13:20.000Z");
@@ -285,8 +277,7 @@ mod tests {
         view.session.incarnation = None;
         view.session.lifecycle = Lifecycle::Stopped;
         let value = serde_json::to_value(SessionJson::new(&view, Timestamp(0))).unwrap();
-        assert_eq!(keys(&value), sorted(contract));
-        assert_eq!(keys(&value["tmux"]), sorted("socket server_pid server_started_at session_id pane_id"));
+        contract_tests::check(&value, "JSON of a session");
         assert!(value["generator"].is_null() && value["status"].is_null());
         assert!(!value.to_string().contains("hunter2"), "the environment is secret");
     }
@@ -298,7 +289,7 @@ mod tests {
         record.spec.limits = "mem=2G,cpus=0-1".parse().unwrap();
         record.spec.command = ["claude", "--api-key=hunter2"].map(OsBytes::from).to_vec();
         record.policy.idle_timeout_ms = Some(u64::MAX);
-        record.policy.restart = protocol::life::RestartPolicy::OnFailure;
+        record.policy.restart = protocol::policy::RestartPolicy::OnFailure;
         record.budget.starts = vec![Timestamp(0), Timestamp(1)];
         record.budget.due_at = Some(Timestamp(1000));
         record.account = Some(Account { user_us: 5, ..Account::default() });

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use protocol::life::{Account, Budget, Limits, Policy, RestartPolicy, Usage};
+use protocol::limits::Limits;
+use protocol::policy::{Budget, Policy, RestartPolicy};
 use protocol::reap::{Action, Rule};
 use protocol::session::Incarnation;
+use protocol::usage::{Account, Usage};
 use protocol::{Lifecycle, Reason, Session, Timestamp};
 
 use crate::show::time;
@@ -161,7 +163,7 @@ pub(crate) fn policy(policy: &Policy) -> String {
     let most = policy.max_restarts.map(|most| format!(" (at most {most})"));
     let restart = match policy.restart {
         RestartPolicy::No => "no restart".to_owned(),
-        other => format!("restart {}{}", other.word(), most.unwrap_or_default()),
+        other => format!("restart {}{}", other.as_str(), most.unwrap_or_default()),
     };
     let said = [
         Some(restart),
@@ -177,7 +179,7 @@ pub(crate) fn policy(policy: &Policy) -> String {
 
 /// Rules and what becomes of what they find, as in flags.
 fn rules(reap: &BTreeMap<Rule, Action>) -> String {
-    let said = reap.iter().map(|(rule, action)| format!("{}={}", rule.word(), action.word()));
+    let said = reap.iter().map(|(rule, action)| format!("{}={}", rule.as_str(), action.as_str()));
     said.collect::<Vec<_>>().join(" ")
 }
 

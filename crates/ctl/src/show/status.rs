@@ -2,8 +2,8 @@
 
 use protocol::Timestamp;
 use protocol::activity::AskKind;
-use protocol::reply::{Asking, BreakerView, Component, Room, Status};
-use protocol::tmux::Means;
+use protocol::reply::{BreakerView, Capacity, Component, PendingAsk, Status};
+use protocol::tmux::TmuxTransport;
 use serde_json::{Map, Value, json};
 
 use crate::show::human::when;
@@ -58,7 +58,7 @@ pub(crate) fn document(status: &Status) -> Value {
             "server_pid": server.map(|server| server.process.pid),
             "server_started_at": server.map(|server| rfc3339_of_seconds(server.started_at)),
             "seen_at": status.tmux.seen_at.map(rfc3339),
-            "connection": status.tmux.means.map(Means::word),
+            "connection": status.tmux.means.map(TmuxTransport::as_str),
             "open_files": status.tmux.open_files.map(|(used, max)| json!({"used": used, "max": max})),
         },
         "sessions": status.sessions.iter().map(|(state, n)| (state.clone(), json!(n))).collect::<Map<_, _>>(),
@@ -78,17 +78,17 @@ pub(crate) fn document(status: &Status) -> Value {
     })
 }
 
-fn asking_document(asking: &Asking) -> Value {
+fn asking_document(asking: &PendingAsk) -> Value {
     json!({
         "session": asking.session,
         "name": asking.name,
-        "kind": asking.kind.map(AskKind::word),
+        "kind": asking.kind.map(AskKind::as_str),
         "answerable": asking.answerable,
         "since": rfc3339(asking.since),
     })
 }
 
-fn room_document(room: &Room) -> Value {
+fn room_document(room: &Capacity) -> Value {
     json!({
         "waiting": room.waiting,
         "memory_bytes": room.memory,
@@ -169,9 +169,9 @@ fn table(status: &Status, style: Style, now: Timestamp) -> Table {
 }
 
 /// `sess_1  web: dialog since 5m ago; answer it with ` …
-fn asking_line(asking: &Asking, style: Style, now: Timestamp) -> String {
-    let Asking { session, name, kind, answerable, since } = asking;
-    let what = kind.map_or("attention", AskKind::word);
+fn asking_line(asking: &PendingAsk, style: Style, now: Timestamp) -> String {
+    let PendingAsk { session, name, kind, answerable, since } = asking;
+    let what = kind.map_or("attention", AskKind::as_str);
     let answer = agent::answer(*kind, *answerable, name.as_str());
     format!("{session}  {name}: {what} since {}; answer it with {answer}", when(*since, style, now))
 }
@@ -190,7 +190,7 @@ fn slots_line(status: &Status) -> String {
 const BOUNDED: [(&str, &str); 3] = [("memory", "memory"), ("pids", "tasks"), ("cpu", "CPU share")];
 
 /// Which limits a control group holds, and what is lacking for the others.
-fn limits_line(room: &Room) -> String {
+fn limits_line(room: &Capacity) -> String {
     let (held, lacking): (Vec<_>, Vec<_>) =
         BOUNDED.iter().partition(|(controller, _)| room.controllers.iter().any(|known| known == controller));
     let named = |which: &[&(&str, &str)]| which.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(", ");
@@ -230,8 +230,8 @@ fn tmux_line(status: &Status, style: Style, now: Timestamp) -> String {
     let tmux = &status.tmux;
     let pid = tmux.server.map(|server| format!("pid {}", server.process.pid));
     let connection = tmux.means.map(|means| match means {
-        Means::Native | Means::Control => format!("{} connection", means.word()),
-        Means::Listings => means.word().to_owned(),
+        TmuxTransport::Native | TmuxTransport::Control => format!("{} connection", means.as_str()),
+        TmuxTransport::Listings => means.as_str().to_owned(),
     });
     let files = tmux.open_files.map(|(used, max)| format!("{used}/{max} files open"));
     let socket = format!("socket {}", tmux.socket.to_string_lossy());
@@ -317,7 +317,7 @@ mod tests {
         let mut status = status();
         assert_eq!(document(&status)["asking"], json!([]));
         assert!(!overview(&status, Style::default(), Timestamp(0)).contains("\nasks "));
-        let asking = |number: u64, kind, answerable| Asking {
+        let asking = |number: u64, kind, answerable| PendingAsk {
             session: SessionId(number),
             name: format!("s{number}").parse().unwrap(),
             kind,
@@ -363,7 +363,7 @@ mod tests {
             text.contains("limits      memory is watched; tasks, CPU share cannot be bounded\n"),
             "{text}"
         );
-        status.room = Room {
+        status.room = Capacity {
             waiting: 2,
             memory: Some(8 << 30),
             terminals: Some((12, 4096)),
@@ -416,7 +416,7 @@ mod tests {
         );
         status.tmux.state = "stopped".into();
         status.tmux.detail = Some("SIGSTOP; kill -CONT 50".into());
-        (status.tmux.means, status.tmux.open_files) = (Some(Means::Listings), None);
+        (status.tmux.means, status.tmux.open_files) = (Some(TmuxTransport::Listings), None);
         status.components[0].connected = false;
         assert_eq!(
             line(&status),

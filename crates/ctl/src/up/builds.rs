@@ -1,4 +1,4 @@
-//! Daemons that run an older build than the files on disk: after an upgrade, until they are started again.
+//! Daemons that run an older build than the one on disk: after an upgrade, until they are restarted.
 
 use process::identity::{identify, is_outdated};
 use protocol::ProcId;
@@ -6,24 +6,24 @@ use protocol::reply::Status;
 
 use crate::context::Context;
 use crate::show::status;
-use crate::up::{lock, programs, service};
+use crate::supervisor_lock;
+use crate::up::{programs, service};
 
-/// The names of those of this pool, the supervisor (`up`) among them.
+/// The names of this pool's outdated daemons, the supervisor (`up`) among them.
 #[must_use]
-pub(crate) fn outdated(context: &Context, found: Option<&Status>) -> Vec<&'static str> {
+pub(crate) fn outdated(context: &Context, status: Option<&Status>) -> Vec<&'static str> {
     let mut names = Vec::new();
-    if let Some(supervisor) = lock::holder(&context.paths.up_lock)
+    if let Some(supervisor) = supervisor_lock::holder(&context.paths.up_lock)
         && is_outdated(supervisor, &programs::this())
     {
         names.push("up");
     }
-    names.extend(found.map(daemons).unwrap_or_default());
+    names.extend(status.map(outdated_daemons).unwrap_or_default());
     names
 }
 
-/// The names of `poold` and of the daemons that are connected to it.
-#[must_use]
-pub(crate) fn daemons(found: &Status) -> Vec<&'static str> {
+/// The outdated ones among `poold` and the daemons that are connected to it.
+fn outdated_daemons(found: &Status) -> Vec<&'static str> {
     let process = |name: &str| -> Option<ProcId> {
         if name == service::NAMES[0] {
             return Some(found.process);
@@ -31,7 +31,7 @@ pub(crate) fn daemons(found: &Status) -> Vec<&'static str> {
         identify(status::component(found, name).filter(|one| one.connected)?.pid?).ok().flatten()
     };
     let is_old = |name: &&str| {
-        // Without a directory it would be looked for in this one.
+        // A bare name is no path, and would be taken for a file of the current directory.
         let program = Some(programs::find(name)).filter(|program| program.is_absolute());
         process(name).zip(program).is_some_and(|(id, program)| is_outdated(id, &program))
     };

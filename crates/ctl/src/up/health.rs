@@ -1,54 +1,52 @@
-//! Waiting until a pool is up: `poold` answers, its watcher and reaper are connected to it, and tmux was seen.
+//! Waits until a pool is up: `poold` answers, its watcher and reaper are connected to it, and tmux was seen.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-use process::logfile;
+use process::runtime::logfile;
+use protocol::Request;
+use protocol::paths::Paths;
 use protocol::reply::Status;
-use protocol::socket::Paths;
-use protocol::{Request, Response};
 
+use crate::calls::expect_status;
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::Error;
-use crate::show::{escape, status};
+use crate::show::{escape, status as shown};
 use crate::up::service;
 
-/// How long one look may take.
-const LOOK: Duration = Duration::from_secs(2);
-/// Time between two looks.
-const PAUSE: Duration = Duration::from_millis(50);
+/// Time limit for an answer of `poold`.
+const ANSWER_LIMIT: Duration = Duration::from_secs(2);
+/// Interval at which the status is requested.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Limit for the watcher to see the tmux server, once all daemons are connected.
 const SEEN_LIMIT: Duration = Duration::from_secs(3);
-/// How many lines of each log explain a failure.
-const LINES: usize = 5;
+/// Lines of each log that are added to an error.
+const LOG_LINES: usize = 5;
 
-/// The pool's status now; `None` where `poold` does not answer.
+/// The pool's present status; `None` if `poold` does not answer.
 #[must_use]
-pub(crate) fn look(context: &Context) -> Option<Status> {
-    look_within(context, LOOK)
+pub(crate) fn status(context: &Context) -> Option<Status> {
+    status_within(context, ANSWER_LIMIT)
 }
 
-/// The same where it does so within this time.
+/// The pool's present status; `None` if `poold` does not answer within this time.
 #[must_use]
-pub(crate) fn look_within(context: &Context, limit: Duration) -> Option<Status> {
-    match Client::new(context, Some(limit)).ask_once(Request::Status, limit) {
-        Ok(Response::Status(status)) => Some(*status),
-        _ => None,
-    }
+pub(crate) fn status_within(context: &Context, limit: Duration) -> Option<Status> {
+    Client::new(context, Some(limit)).ask_once(Request::Status, limit).and_then(expect_status).ok()
 }
 
-/// The status, once the pool is up. `supervised` says whether somebody still works at that.
+/// Returns the status once the pool is up. `supervised` is true while a supervisor runs.
 ///
 /// # Errors
-/// It did not come up in time, or nobody works at it any more; with the ends of the logs.
+/// It did not come up in time, or the supervisor ended; with the ends of the logs.
 pub(crate) fn wait(context: &Context, mut supervised: impl FnMut() -> bool) -> Result<Status, Error> {
     let began = Instant::now();
     let _progress = context.progress("the pool to come up");
     let mut complete_since = None;
     loop {
-        let found = look(context);
-        if let Some(status) = found.as_ref().filter(|status| status::is_complete(status)) {
+        let found = status(context);
+        if let Some(status) = found.as_ref().filter(|status| shown::is_complete(status)) {
             let since = *complete_since.get_or_insert_with(Instant::now);
             if status.tmux.state != "unknown" || since.elapsed() >= SEEN_LIMIT {
                 return Ok(status.clone());
@@ -63,27 +61,27 @@ pub(crate) fn wait(context: &Context, mut supervised: impl FnMut() -> bool) -> R
         if context.limit().is_some_and(|limit| began.elapsed() >= limit) {
             let missing = missing(found.as_ref());
             return Err(Error::timeout(format!(
-                "the pool is not up yet: {missing}; it is still being tried, see `poolctl status`{}",
+                "the pool is not up yet: {missing}; the supervisor keeps trying, see `poolctl status`{}",
                 logs(&context.paths)
             )));
         }
-        thread::sleep(PAUSE);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
 fn missing(found: Option<&Status>) -> String {
     let Some(found) = found else { return "poold does not answer".to_owned() };
-    let connected = |name: &str| status::component(found, name).is_some_and(|component| component.connected);
+    let connected = |name: &str| shown::component(found, name).is_some_and(|component| component.connected);
     let missing: Vec<&str> = service::NAMES[1..].iter().copied().filter(|name| !connected(name)).collect();
     format!("{} not connected", missing.join(" and "))
 }
 
-/// The last lines of the logs, each under its file's name.
+/// The last lines of the logs, each under the path of its file.
 fn logs(paths: &Paths) -> String {
     let mut text = String::new();
     for name in ["up"].into_iter().chain(service::NAMES) {
         let path = paths.log(name);
-        let lines = logfile::last_lines(&path, LINES);
+        let lines = logfile::last_lines(&path, LOG_LINES);
         if !lines.is_empty() {
             text.push_str(&format!("\n==> {}", path.display()));
         }

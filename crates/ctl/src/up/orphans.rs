@@ -1,5 +1,5 @@
-//! Daemons that nobody keeps any more: those of a supervisor that was killed, and those that a
-//! supervisor found running and left alone.
+//! Daemons without a supervisor: those of a supervisor that was killed, and those that a supervisor found
+//! running and left alone.
 
 use std::time::{Duration, Instant};
 
@@ -11,14 +11,11 @@ use protocol::reply::Status;
 
 use crate::error::Error;
 
-/// How long they may take to end before they are killed, and how long that may take.
+/// Time limit for the daemons to end before they are killed, and for the end after that.
 const LIMIT: Duration = Duration::from_secs(10);
 const KILL_LIMIT: Duration = Duration::from_secs(2);
 
 /// Ends these daemons.
-///
-/// # Errors
-/// One cannot be looked at, signalled or waited for.
 pub(crate) fn end(daemons: Vec<ProcId>) -> Result<(), Error> {
     let failed = |error: process::Error| Error::failed(format!("cannot stop the daemons: {error}"));
     let mut handles = Vec::new();
@@ -38,18 +35,15 @@ pub(crate) fn end(daemons: Vec<ProcId>) -> Result<(), Error> {
     Ok(())
 }
 
-/// `poold` and those that are connected to it; `poold` last, as the others work for it.
-///
-/// # Errors
-/// One cannot be looked at.
-pub(crate) fn daemons(found: &Status) -> Result<Vec<ProcId>, Error> {
+/// The daemons that are connected to `poold`, and `poold` last, as the others work for it.
+pub(crate) fn daemons(status: &Status) -> Result<Vec<ProcId>, Error> {
     let mut ids = Vec::new();
-    let connected = found.components.iter().filter(|component| component.connected);
+    let connected = status.components.iter().filter(|component| component.connected);
     for pid in connected.filter_map(|component| component.pid) {
         let id =
-            identify(pid).map_err(|error| Error::failed(format!("cannot look at pid {pid}: {error}")))?;
+            identify(pid).map_err(|error| Error::failed(format!("cannot examine pid {pid}: {error}")))?;
         ids.extend(id);
     }
-    ids.push(found.process);
+    ids.push(status.process);
     Ok(ids)
 }

@@ -1,22 +1,23 @@
-//! The pool's other programs: where they are, and what environment they get.
+//! The pool's other programs: their paths, and the environment that they get.
 
 use std::ffi::OsStr;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
 
-use protocol::socket::Paths;
+use protocol::paths::Paths;
 use protocol::{ErrorCode, Refusal};
 
 use crate::context::Context;
 use crate::error::Error;
 use crate::exit;
 
-/// What a daemon may be told through its environment, beside where its pool is.
-const PASSED: [&str; 3] = ["POOL_CONFIG", "POOL_LOG", "POOL_BIN_DIR"];
+/// The variables that a daemon gets, beside those that name its pool.
+const DAEMON_VARIABLES: [&str; 3] = ["POOL_CONFIG", "POOL_LOG", "POOL_BIN_DIR"];
 
-/// A program of the pool: in `POOL_BIN_DIR`, else beside this one, else wherever `PATH` has it.
+/// The path of a program of the pool: in `POOL_BIN_DIR`, else beside this one, else in `PATH`.
 #[must_use]
 pub(crate) fn find(name: &str) -> PathBuf {
     let given = std::env::var_os("POOL_BIN_DIR").filter(|dir| !dir.is_empty()).map(PathBuf::from);
@@ -27,7 +28,8 @@ pub(crate) fn find(name: &str) -> PathBuf {
     }
 }
 
-/// This program, by the path that it has now: where its file was replaced while it runs, the new one.
+/// The present path of this program. If its file was replaced while it runs, that is the path of the new
+/// file.
 #[must_use]
 pub(crate) fn this() -> PathBuf {
     let this = std::env::current_exe().unwrap_or_else(|_| "poolctl".into());
@@ -35,26 +37,53 @@ pub(crate) fn this() -> PathBuf {
     before.filter(|_| !this.exists()).map(PathBuf::from).unwrap_or(this)
 }
 
-/// Gives a program the pool that is meant here, and nothing of the session or the service manager
-/// that this one runs in.
+/// Sets the variables that name this pool, and removes those of the session or service manager that this
+/// program runs in.
 pub(crate) fn environment(command: &mut Command, paths: &Paths) {
-    process::env::scrub(command);
+    process::runtime::inherited_env::scrub(command);
     command.env("POOL_NAME", paths.pool.as_str());
     command.env("POOL_STATE_DIR", &paths.state);
     command.env("POOL_SOCKET", &paths.socket);
-    for name in PASSED {
+    for name in DAEMON_VARIABLES {
         if let Some(value) = std::env::var_os(name) {
             command.env(name, value);
         }
     }
 }
 
-/// Has `poold` do a task while no daemon runs: becomes it, so that it speaks to people by itself. For a program, what
-/// it said is returned.
+/// A command line of `poold` with one flag.
+pub(crate) fn poold(context: &Context, flag: &str) -> Command {
+    let mut command = Command::new(find("poold"));
+    environment(&mut command, &context.paths);
+    command.arg(flag);
+    command
+}
+
+/// The error for a `poold` that cannot be started.
+pub(crate) fn poold_not_run(error: io::Error) -> Error {
+    Error::failed(format!("cannot run poold: {error}"))
+}
+
+/// Refuses if `poold` cannot start with the configuration file as it is: reported at once, not after many
+/// tries.
 ///
 /// # Errors
-/// It cannot be run; and for a program, why it failed.
-pub(crate) fn have_poold(context: &Context, args: &[&OsStr]) -> Result<String, Error> {
+/// A usage error with the defect.
+pub(crate) fn check_config(context: &Context) -> Result<(), Error> {
+    let checked = poold(context, "--check-config").stdin(Stdio::null()).output();
+    let output = checked.map_err(poold_not_run)?;
+    if output.status.code() != Some(i32::from(ErrorCode::Usage.exit_code())) {
+        return Ok(());
+    }
+    Err(Error::usage(complaint(&String::from_utf8_lossy(&output.stderr), output.status)))
+}
+
+/// Runs a task of `poold` while no daemon runs. This process is replaced by it, so that its output is what
+/// people see; with `--json` its output is returned.
+///
+/// # Errors
+/// It cannot be run; with `--json` also its failure.
+pub(crate) fn run_poold(context: &Context, args: &[&OsStr]) -> Result<String, Error> {
     let program = find("poold");
     let mut command = Command::new(&program);
     environment(&mut command, &context.paths);
@@ -63,25 +92,21 @@ pub(crate) fn have_poold(context: &Context, args: &[&OsStr]) -> Result<String, E
     if !context.style.json {
         return Err(cannot(command.exec()));
     }
-    // Its log has nothing but why it failed.
+    // Only errors are logged, so that the log is the reason of a failure.
     let output = command.env("POOL_LOG", "error").stdin(Stdio::inherit()).output().map_err(cannot)?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
     }
-    let code = output.status.code().and_then(exit::meaning).unwrap_or(ErrorCode::Failed);
+    let code = output.status.code().and_then(exit::error_code).unwrap_or(ErrorCode::Failed);
     Err(Refusal::new(code, complaint(&String::from_utf8_lossy(&output.stderr), output.status)).into())
 }
 
-/// What a log says, without the time, the level and the place that its first line begins with.
+/// The message of a log, without the time, the level and the target at the start of its first line.
 pub(crate) fn complaint(log: &str, status: ExitStatus) -> String {
-    let said =
-        log.split_once(" ERROR ").and_then(|(_, rest)| rest.split_once(": ")).map_or(log, |(_, said)| said);
-    let said = said.strip_prefix("poold: ").unwrap_or(said);
-    if said.trim().is_empty() {
-        format!("poold ended without a word: {status}")
-    } else {
-        said.trim().to_owned()
-    }
+    let text =
+        log.split_once(" ERROR ").and_then(|(_, rest)| rest.split_once(": ")).map_or(log, |(_, text)| text);
+    let text = text.strip_prefix("poold: ").unwrap_or(text).trim();
+    if text.is_empty() { format!("poold ended without a message: {status}") } else { text.to_owned() }
 }
 
 #[cfg(test)]

@@ -1,49 +1,40 @@
-//! One supervised daemon: how it is started, and when again.
+//! The start of a supervised daemon, and the pause before its next start.
 
 use std::io;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use process::detach::spawn_detached;
-use process::logfile;
-use protocol::socket::Paths;
+use process::runtime::detach::spawn_detached;
+use process::runtime::logfile;
+use protocol::paths::Paths;
 
+use crate::backoff::Backoff;
 use crate::up::programs;
 
-/// The daemons in the order in which they are started; they are stopped in the other.
+/// The daemons in the order of their start; they are stopped in reverse order.
 pub(crate) const NAMES: [&str; 3] = ["poold", "tmux-watch", "reaper"];
 
-/// The shortest time from an end to the next start, and the longest.
+/// The shortest and the longest pause between the end of a daemon and its next start.
 const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(30);
-/// Who lived this long starts with the shortest pause again.
+/// Lifetime of a daemon after which the pauses begin with the shortest again.
 const PROVED: Duration = Duration::from_secs(60);
 
-/// The pause before the next start: doubles while starts fail.
-#[derive(Debug)]
-pub(crate) struct Backoff {
-    next: Duration,
+/// The pauses between the starts of a daemon.
+#[must_use]
+pub(crate) fn backoff() -> Backoff {
+    Backoff::new(SHORTEST, LONGEST)
 }
 
-impl Backoff {
-    /// As if it had never failed.
-    #[must_use]
-    pub(crate) fn new() -> Self {
-        Self { next: SHORTEST }
+/// The pause before the next start of a daemon that lived this long.
+pub(crate) fn pause_after(backoff: &mut Backoff, lived: Duration) -> Duration {
+    if lived >= PROVED {
+        backoff.reset();
     }
-
-    /// The pause after one that lived this long.
-    pub(crate) fn after(&mut self, lived: Duration) -> Duration {
-        let pause = if lived >= PROVED { SHORTEST } else { self.next };
-        self.next = (pause * 2).min(LONGEST);
-        pause
-    }
+    backoff.pause()
 }
 
 /// Starts a daemon in a session of its own, its output in its log.
-///
-/// # Errors
-/// It cannot be started, or its log not be made.
 pub(crate) fn start(paths: &Paths, name: &str) -> io::Result<Child> {
     let log = logfile::open(&paths.log(name))?;
     let mut command = Command::new(programs::this());
@@ -58,11 +49,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_double_to_half_a_minute_and_start_over() {
-        let mut backoff = Backoff::new();
-        let pauses: Vec<u64> = (0..7).map(|_| backoff.after(Duration::ZERO).as_secs()).collect();
-        assert_eq!(pauses, [1, 2, 4, 8, 16, 30, 30]);
-        assert_eq!(backoff.after(PROVED).as_secs(), 1);
-        assert_eq!(backoff.after(Duration::ZERO).as_secs(), 2);
+    fn a_daemon_that_lived_long_starts_with_the_shortest_pause() {
+        let mut backoff = backoff();
+        let pauses: Vec<u64> = (0..3).map(|_| pause_after(&mut backoff, Duration::ZERO).as_secs()).collect();
+        assert_eq!(pauses, [1, 2, 4]);
+        assert_eq!(pause_after(&mut backoff, PROVED).as_secs(), 1);
+        assert_eq!(pause_after(&mut backoff, Duration::ZERO).as_secs(), 2);
     }
 }

@@ -1,41 +1,39 @@
-//! `adopt`: take in a tmux session that the pool did not create.
+//! `adopt`: adds a tmux session that the pool did not create.
 
 use protocol::Request;
 use protocol::request;
 
-use crate::cli::Repeat;
+use crate::args::Repeat;
+use crate::calls::expect_session;
 use crate::context::Context;
 use crate::error::Error;
-use crate::exit;
 use crate::show::json::SessionJson;
 use crate::show::{out, time};
-use crate::verb::expect_session;
 
-/// Take in a tmux session that the pool did not create; prints its id
+/// Add a tmux session that the pool did not create; prints its id
 ///
-/// From then on the pool owns that one pane: it is listed, can be sent to, and is ended by `kill` and
-/// `rm` like any other session's. What runs in it goes on undisturbed. `rm --keep-tmux` gives it back.
+/// From then on the pool owns that pane: it is listed, can be sent to, and is ended by `kill` and
+/// `rm` like that of any other session. Its program keeps running. `rm --keep-tmux` gives it back.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// A pane (%7), a tmux session ($3), or the exact name of one; a session must have one pane only
-    pub target: String,
-    /// The workspace it is to belong to [default: its name]
+    target: String,
+    /// The workspace it belongs to [default: its name]
     #[arg(long, value_name = "NAME")]
-    pub workspace: Option<String>,
+    workspace: Option<String>,
     #[command(flatten)]
-    pub repeat: Repeat,
+    repeat: Repeat,
 }
 
-/// Takes it in and prints its id.
-pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
+/// Adopts it and prints its id.
+pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     let repeat = args.repeat.clone();
     let view = expect_session(context.client().change(&repeat, request(args))?)?;
     if context.style.json {
-        out::json(&SessionJson::new(&view, time::now()))?;
+        out::json(&SessionJson::new(&view, time::now()))
     } else {
-        out::line(&view.session.id.to_string())?;
+        out::line(&view.session.id.to_string())
     }
-    Ok(exit::OK)
 }
 
 fn request(args: Args) -> Request {

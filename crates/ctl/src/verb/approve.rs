@@ -1,45 +1,45 @@
-//! `approve`: answer the request for a permission, or the questions, that a session waits on.
+//! `approve`: answers the request for a permission, or the questions, that a session waits on.
 
 use protocol::activity::{Ask, AskKind};
 use protocol::reply::SessionView;
 use protocol::request::Approve;
 use protocol::{ErrorCode, Refusal, Request};
 
-use crate::cli::Repeat;
+use crate::args::Repeat;
+use crate::calls::{self, expect_session};
 use crate::context::Context;
 use crate::error::Error;
-use crate::exit;
 use crate::show::escape;
-use crate::verb::{expect_session, print_session};
+use crate::targets::print_session;
 
-/// Answer what a session waits on, a request for a permission, questions or a dialog: that one and no other
+/// Answer the request for a permission, the questions or the dialog that a session waits on, and no other
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Which session
-    pub session: String,
+    /// The session
+    session: String,
     /// Answer no
     #[arg(long)]
-    pub deny: bool,
-    /// Why not, for the agent
+    deny: bool,
+    /// The reason, for the agent
     #[arg(long, value_name = "TEXT", requires = "deny")]
-    pub reason: Option<String>,
-    /// The answer to its question, one of what it offers or any other; of several, one each, in their order. Of a dialog on
-    /// its screen, the number of a choice
+    reason: Option<String>,
+    /// The answer to its question, offered or not; to several questions, one each, in their order. To a
+    /// dialog on its screen, the number of a choice
     #[arg(long = "answer", value_name = "TEXT", conflicts_with = "deny")]
-    pub answers: Vec<String>,
-    /// Only where this is what it waits on (`show --json` has it as ask.id)
+    answers: Vec<String>,
+    /// Only if it waits on this one (ask.id in `show --json`)
     #[arg(long, value_name = "ID")]
-    pub ask: Option<u64>,
+    ask: Option<u64>,
     #[command(flatten)]
-    pub repeat: Repeat,
+    repeat: Repeat,
 }
 
-/// Answers what is asked now, and tells what that was.
-pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
+/// Answers what is asked now, and prints what that was.
+pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     let session = context.session(&args.session)?;
     let mut client = context.client();
-    let view = expect_session(client.ask(Request::Show(session))?)?;
-    // One that is not shown may be open as well: poold knows.
+    let view = calls::session(&mut client, session)?;
+    // One that is not shown may be open as well, which poold decides.
     let shown = view.activity.ask.as_ref().map(|ask| ask.id);
     let (id, asked) = match args.ask.filter(|id| shown != Some(*id)) {
         Some(id) => (id, format!("{}  {}  asks: {id}", view.session.id, view.session.name)),
@@ -54,11 +54,10 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     let approve =
         Approve { session, deny: args.deny, ask: Some(id), reason: args.reason, answers: args.answers };
     let view = expect_session(client.change(&args.repeat, Request::Approve(approve))?)?;
-    print_session(context, &view, &format!("{asked}\n{answer}"))?;
-    Ok(exit::OK)
+    print_session(context, &view, &format!("{asked}\n{answer}"))
 }
 
-/// What is asked, where it can be answered from here.
+/// The question of the session, if it can be answered from here.
 fn answerable(view: &SessionView, answers: &[String]) -> Result<Ask, Error> {
     let conflict = |message: String| Err(Refusal::new(ErrorCode::Conflict, message).into());
     let name = &view.session.name;
@@ -69,22 +68,27 @@ fn answerable(view: &SessionView, answers: &[String]) -> Result<Ask, Error> {
         return Ok(ask);
     }
     let how = match ask.kind {
-        AskKind::Dialog => format!("choose with --answer N, or in its terminal: `poolctl attach {name}`"),
+        AskKind::Dialog => format!("choose with --answer N, or in its terminal (`poolctl attach {name}`)"),
         AskKind::Message => {
-            format!("see `poolctl queue ls {name} --state in_doubt`, then `poolctl queue resolve`")
+            format!(
+                "list it with `poolctl queue ls {name} --state in_doubt`, then use `poolctl queue resolve`"
+            )
         }
-        _ => format!("answer in its terminal: `poolctl attach {name}`"),
+        _ => format!("answer in its terminal (`poolctl attach {name}`)"),
     };
-    let what =
-        if ask.kind == AskKind::Dialog { "takes no yes or no" } else { "cannot be answered from here" };
-    conflict(format!("{}\nthis {what}; {how}", asked(view, &ask)))
+    let what = if ask.kind == AskKind::Dialog {
+        "a dialog is not answered by yes or no"
+    } else {
+        "this cannot be answered from here"
+    };
+    conflict(format!("{}\n{what}: {how}", asked(view, &ask)))
 }
 
 fn asked(view: &SessionView, ask: &Ask) -> String {
     format!("{}  {}  asks: {}", view.session.id, view.session.name, what(ask))
 }
 
-/// The tool and what it would do.
+/// The tool and its operation.
 fn what(ask: &Ask) -> String {
     let text = escape::lines(&ask.text);
     ask.tool.as_ref().map_or_else(|| text.clone(), |tool| format!("{}: {text}", escape::line(tool)))

@@ -1,12 +1,13 @@
-//! `attach`: become the command line that `poold` gives.
+//! `attach`: replaces this process by the command that `poold` names.
 
 use std::io::{self, IsTerminal};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use protocol::request::Attach;
-use protocol::{OsBytes, Request, Response};
+use protocol::{OsBytes, Request};
 
+use crate::calls::expected;
 use crate::context::Context;
 use crate::error::Error;
 use crate::show::{escape, out};
@@ -14,22 +15,20 @@ use crate::show::{escape, out};
 /// Attach the terminal to a session; one that is parked or lost is started first
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Which session
-    pub session: String,
-    /// Look only
+    /// The session
+    session: String,
+    /// Only watch
     #[arg(long)]
-    pub read_only: bool,
+    read_only: bool,
     /// Inside another tmux: open a window there instead of nesting
     #[arg(long)]
-    pub window: bool,
+    window: bool,
 }
 
-/// Attaches; does not return where that works.
-pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
+/// Returns on failure only.
+pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
-        return Err(Error::usage(
-            "attach needs a terminal; see `capture`, `logs -f` or `send` for use in scripts",
-        ));
+        return Err(Error::usage("attach needs a terminal: use `capture`, `logs -f` or `send` in scripts"));
     }
     let attach = Attach {
         session: context.session(&args.session)?,
@@ -37,18 +36,15 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
         tmux_env: std::env::var_os("TMUX").filter(|value| !value.is_empty()).map(OsBytes::from),
         window: args.window,
     };
-    // One that is parked or lost is started first, which may have to wait for a slot.
+    // A parked or lost session is started first, which may have to wait for a slot.
     let progress = context.progress(&format!("{} to run", args.session));
-    let command = match context.patient_client().ask(Request::Attach(attach))? {
-        Response::Attach(command) => command,
-        other => return Err(Error::unexpected(&other)),
-    };
+    let command = expected!(context.unlimited_client().ask(Request::Attach(attach))?, Attach)?;
     drop(progress);
     if let Some(hint) = command.hint.filter(|_| !context.style.quiet) {
         out::note(&escape::lines(&hint));
     }
     let [program, rest @ ..] = command.argv.as_slice() else {
-        return Err(Error::failed("poold gave no command"));
+        return Err(Error::failed("poold returned no command"));
     };
     let error = Command::new(program.as_os_str()).args(rest.iter().map(OsBytes::as_os_str)).exec();
     Err(Error::failed(format!("cannot run {}: {error}", program.to_string_lossy())))

@@ -3,37 +3,35 @@
 use std::ffi::OsStr;
 
 use protocol::reply::Checked;
-use protocol::{ErrorCode, Request, Response};
+use protocol::{ErrorCode, Request};
 use serde_json::json;
 
+use crate::calls::expected;
 use crate::context::Context;
 use crate::error::Error;
 use crate::exit;
 use crate::show::{escape, out};
 use crate::up::programs;
 
-/// Read every record of the database; exit 9 where one is damaged
+/// Read every record of the database; exit 9 if one is damaged
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Without poold, which must not run; also where none is there
+    /// Without poold, which must not run; the default if it does not run
     #[arg(long)]
-    pub offline: bool,
+    offline: bool,
 }
 
-/// Prints what is found.
-pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
-    let mut client = context.patient_client();
-    if args.offline || !client.anybody_there() {
-        let said = programs::have_poold(context, &[OsStr::new("--check")])?;
-        // Anything else would have been a failure.
-        out::json(&json!({"said": said, "problems": [], "quarantined": []}))?;
+/// Prints the damaged records.
+pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
+    let mut client = context.unlimited_client();
+    if args.offline || !client.is_listening() {
+        let text = programs::run_poold(context, &[OsStr::new("--check")])?;
+        // A damaged record would have been an error.
+        out::json(&json!({"said": text, "problems": [], "quarantined": []}))?;
         return Ok(exit::OK);
     }
     let progress = context.progress("the check");
-    let checked = match client.ask(Request::Check)? {
-        Response::Checked(checked) => checked,
-        other => return Err(Error::unexpected(&other)),
-    };
+    let checked = expected!(client.ask(Request::Check)?, Checked)?;
     drop(progress);
     print(context, &checked)?;
     let sound = checked.problems.is_empty() && checked.quarantined.is_empty();
@@ -54,8 +52,8 @@ fn print(context: &Context, checked: &Checked) -> Result<(), Error> {
         }
     }
     let found = match (problems.len(), quarantined.len()) {
-        (0, 0) => "all sound".to_owned(),
-        (damaged, aside) => format!("{damaged} problems, {aside} records put aside"),
+        (0, 0) => "no damage".to_owned(),
+        (damaged, quarantined) => format!("{damaged} problems, {quarantined} records quarantined"),
     };
     context.say(&format!("{records} records, {bytes} bytes: {found}"))
 }

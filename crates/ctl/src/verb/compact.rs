@@ -1,4 +1,4 @@
-//! `compact`: gives unused space of the database back.
+//! `compact`: returns unused space of the database to the file system.
 
 use std::ffi::OsStr;
 
@@ -7,27 +7,26 @@ use serde_json::json;
 
 use crate::context::Context;
 use crate::error::Error;
-use crate::exit;
 use crate::show::out;
 use crate::up::programs;
 
-/// Give unused space of the database back; nothing else is answered meanwhile
+/// Return unused space of the database to the file system; poold answers nothing else meanwhile
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Without poold, which must not run
     #[arg(long)]
-    pub offline: bool,
+    offline: bool,
 }
 
-/// Has it done.
-pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
+/// Returns once it is done.
+pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     if args.offline {
-        let said = programs::have_poold(context, &[OsStr::new("--compact")])?;
-        out::json(&json!({"said": said}))?;
-        return Ok(exit::OK);
+        let text = programs::run_poold(context, &[OsStr::new("--compact")])?;
+        out::json(&json!({"said": text}))?;
+        return Ok(());
     }
     let _progress = context.progress("the database to be compacted");
-    match context.patient_client().ask(Request::Compact)? {
+    match context.unlimited_client().ask(Request::Compact)? {
         Response::Compacted { before, after } if context.style.json => {
             out::json(&json!({"before_bytes": before, "after_bytes": after}))?;
         }
@@ -36,5 +35,5 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
         }
         other => return Err(Error::unexpected(&other)),
     }
-    Ok(exit::OK)
+    Ok(())
 }

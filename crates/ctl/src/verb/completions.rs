@@ -1,24 +1,20 @@
-//! `completions`: a script that makes a shell complete `poolctl`.
+//! `completions`: a script with which a shell completes `poolctl`.
 
-use clap::CommandFactory;
 use clap_complete::Shell;
 
-use crate::cli::Cli;
 use crate::error::Error;
-use crate::exit;
 use crate::show::out;
 
 /// Print a completion script for a shell
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Which shell
-    pub shell: Shell,
+    /// The shell
+    shell: Shell,
 }
 
-/// Prints it.
-pub(crate) fn run(args: &Args) -> Result<u8, Error> {
+/// Prints the script for this definition of the command line.
+pub(crate) fn run(args: &Args, command: &mut clap::Command) -> Result<(), Error> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "poolctl", &mut script);
-    out::bytes(&script)?;
-    Ok(exit::OK)
+    clap_complete::generate(args.shell, command, "poolctl", &mut script);
+    out::bytes(&script)
 }

@@ -1,51 +1,54 @@
-//! `config`: the configuration in force, where it is, whether it is right.
+//! `config`: prints, checks and reloads the configuration.
 
-use std::process::{Command as Process, ExitStatus, Stdio};
+use std::process::{ExitStatus, Stdio};
 
 use protocol::{ErrorCode, Request, redact};
 use serde_json::json;
 
+use crate::calls::expected;
 use crate::context::Context;
 use crate::error::Error;
 use crate::exit;
 use crate::show::out;
 use crate::up::programs;
-use crate::verb::expect_text;
 
-/// The configuration
+/// Show, check and reload the configuration
 #[derive(Debug, clap::Subcommand)]
-pub(crate) enum Command {
-    /// Print the configuration in force, defaults included, keys and passwords left out
+pub(crate) enum ConfigCommand {
+    /// Print the effective configuration, with defaults and without keys and passwords
     Show,
-    /// Print where the configuration file is
+    /// Print the path of the configuration file
     Path,
     /// Check the configuration file
     Check,
-    /// Make a running poold read it again
+    /// Make the running poold read it again
     Reload,
 }
 
-/// Carries it out.
-pub(crate) fn run(context: &Context, command: &Command) -> Result<u8, Error> {
+/// Runs one of its commands.
+pub(crate) fn run(context: &Context, command: ConfigCommand) -> Result<u8, Error> {
     match command {
-        Command::Show => return show(context),
-        Command::Check => return Ok(code(poold(context, "--check-config").status().map_err(not_run)?)),
-        Command::Path => print(context, "path", &format!("{}\n", context.paths.config.display()))?,
-        Command::Reload => {
-            let changed = expect_text(context.client().ask(Request::ConfigReload)?)?;
+        ConfigCommand::Show => return show(context),
+        ConfigCommand::Check => {
+            let checked = programs::poold(context, "--check-config").status();
+            return Ok(code(checked.map_err(programs::poold_not_run)?));
+        }
+        ConfigCommand::Path => print(context, "path", &context.paths.config.display().to_string())?,
+        ConfigCommand::Reload => {
+            let changed = expected!(context.client().ask(Request::ConfigReload)?, Text)?;
             print(context, "changed", &changed)?;
         }
     }
     Ok(exit::OK)
 }
 
-/// The daemon's, or what a daemon would have.
+/// Prints the daemon's configuration, or without a daemon the one that it would have.
 fn show(context: &Context) -> Result<u8, Error> {
     let config = match context.client().ask(Request::Config) {
-        Ok(response) => expect_text(response)?,
+        Ok(response) => expected!(response, Text)?,
         Err(error) if error.code() == ErrorCode::Unavailable => {
-            let output =
-                poold(context, "--print-config").stderr(Stdio::inherit()).output().map_err(not_run)?;
+            let printed = programs::poold(context, "--print-config").stderr(Stdio::inherit()).output();
+            let output = printed.map_err(programs::poold_not_run)?;
             if !output.status.success() {
                 return Ok(code(output.status));
             }
@@ -57,7 +60,7 @@ fn show(context: &Context) -> Result<u8, Error> {
     Ok(exit::OK)
 }
 
-/// The configuration without keys and passwords. `pass` under `[env]` lists names of variables, and is no password.
+/// Removes keys and passwords. `pass` under `[env]` lists names of variables, and is no password.
 fn redacted(config: &str) -> String {
     let shown = |line: &str| if line.starts_with("pass = [") { line.to_owned() } else { redact::text(line) };
     config.lines().map(shown).collect::<Vec<_>>().join("\n")
@@ -65,30 +68,6 @@ fn redacted(config: &str) -> String {
 
 fn print(context: &Context, key: &str, text: &str) -> Result<(), Error> {
     if context.style.json { out::json(&json!({key: text.trim_end()})) } else { out::line(text.trim_end()) }
-}
-
-fn poold(context: &Context, flag: &str) -> Process {
-    let mut command = Process::new(programs::find("poold"));
-    programs::environment(&mut command, &context.paths);
-    command.arg(flag);
-    command
-}
-
-/// Refuses where `poold` could not start with the configuration file as it is: said now, and not after many tries.
-///
-/// # Errors
-/// Usage, with what is wrong.
-pub(crate) fn check_first(context: &Context) -> Result<(), Error> {
-    let output = poold(context, "--check-config").stdin(Stdio::null()).output().map_err(not_run)?;
-    if output.status.code() != Some(i32::from(ErrorCode::Usage.exit_code())) {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(Error::usage(programs::complaint(&said, output.status)))
-}
-
-fn not_run(error: std::io::Error) -> Error {
-    Error::failed(format!("cannot run poold: {error}"))
 }
 
 fn code(status: ExitStatus) -> u8 {

@@ -1,163 +1,119 @@
-//! `down`: stop the daemons that `up` keeps. Sessions live on.
-
-use std::time::Duration;
+//! `down`: stops the daemons that `up` keeps running. Sessions live on.
 
 use nix::sys::signal::Signal;
 use process::handle::Handle;
-use protocol::reply::{SessionView, Status};
-use protocol::request::{Kill, List};
-use protocol::socket::Paths;
-use protocol::{ErrorCode, Request, Response};
+use protocol::ErrorCode;
+use protocol::paths::Paths;
+use protocol::reply::Status;
 use serde_json::json;
 
-use crate::cli::Repeat;
 use crate::context::Context;
 use crate::error::Error;
-use crate::exit;
 use crate::show::out;
-use crate::up::{builds, health, kept, lock, orphans};
-use crate::verb::{expect_session, for_all};
-
-/// How long the supervisor may take: 10 s for all daemons, and more
-/// for those that come after one that hangs.
-const LIMIT: Duration = Duration::from_secs(20);
-/// How long the daemon may take to say which sessions there are.
-const LOOK: Duration = Duration::from_secs(2);
+use crate::supervisor_lock;
+use crate::up::{builds, health, orphans, started, stop};
 
 /// Stop the pool's daemons; sessions live on
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// End the sessions first
     #[arg(long)]
-    pub stop_sessions: bool,
+    stop_sessions: bool,
 }
 
-/// Returns when they are stopped.
-pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
+/// Returns once they have stopped.
+pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     if args.stop_sessions && is_inside(context) {
         return from_inside(context);
     }
-    let mut alive = running(context);
+    let mut alive = stop::running_sessions(context);
     if args.stop_sessions {
         alive = match alive {
-            Err(error) if is_there(context, &error) => return Err(error),
+            Err(error) if exists(context, &error) => return Err(error),
             Err(error) => Err(error),
             Ok(_) => {
                 check_started_by_up(context)?;
-                end_sessions(context)?;
-                running(context)
+                stop::sessions(context)?;
+                stop::running_sessions(context)
             }
         };
     }
-    let mut stopped = stop(context)?;
-    if (stopped || lock::is_orphaned(&context.paths.up_lock))
-        && let Some(left) = health::look(context)
+    let mut stopped = stop::supervisor(context)?;
+    if (stopped || supervisor_lock::is_orphaned(&context.paths.up_lock))
+        && let Some(left) = health::status(context)
     {
         let _progress = context.progress("the daemons to stop");
         orphans::end(orphans::daemons(&left)?)?;
         stopped = true;
     }
-    // Those that an earlier supervisor started, whether or not they are connected to anybody.
-    let kept = kept::alive(&context.paths)?;
-    stopped |= !kept.is_empty();
-    orphans::end(kept.iter().map(|(_, handle)| handle.id()).collect())?;
-    if let Some(left) = health::look(context) {
-        return Err(still_there(&left, stopped));
+    // Those that an earlier supervisor started, connected to poold or not.
+    let started = started::alive(&context.paths)?;
+    stopped |= !started.is_empty();
+    orphans::end(started.iter().map(|(_, handle)| handle.id()).collect())?;
+    if let Some(left) = health::status(context) {
+        return Err(still_runs(&left, stopped));
     }
-    if lock::is_held(&context.paths.lock) {
-        return Err(Error::failed("poold still runs, and does not answer"));
+    if supervisor_lock::is_held(&context.paths.lock) {
+        return Err(Error::failed("poold still runs, but does not answer"));
     }
-    tell(context, stopped, alive.ok().map(|views| views.len()))?;
-    Ok(exit::OK)
+    tell(context, stopped, alive.ok().map(|views| views.len()))
 }
 
-/// Refuses where the daemons were not started by `poolctl up`, which alone can stop them: no session is ended then.
+/// Refuses to end the sessions if the daemons, which run, were not started by `poolctl up`, and so cannot be
+/// stopped here.
 fn check_started_by_up(context: &Context) -> Result<(), Error> {
     let lock = &context.paths.up_lock;
-    let kept =
-        lock::holder(lock).is_some() || lock::is_orphaned(lock) || !kept::alive(&context.paths)?.is_empty();
-    match health::look(context) {
-        Some(left) if !kept => Err(still_there(&left, false)),
+    let kept = supervisor_lock::holder(lock).is_some()
+        || supervisor_lock::is_orphaned(lock)
+        || !started::alive(&context.paths)?.is_empty();
+    match health::status(context) {
+        Some(left) if !kept => Err(still_runs(&left, false)),
         _ => Ok(()),
     }
 }
 
-/// Tells whether this command runs in a session of the pool that it is to stop.
+/// True if this command runs in a session of the pool.
 fn is_inside(context: &Context) -> bool {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     variable("POOL_INCARNATION").is_some()
         && variable("POOL_SOCKET").is_some_and(|socket| socket == context.paths.socket)
 }
 
-/// This command ends with its session, so the supervisor, which is outside of all, does it.
-fn from_inside(context: &Context) -> Result<u8, Error> {
-    let failed = |error: process::Error| Error::failed(format!("the supervisor is not told: {error}"));
+/// Lets the supervisor do it, which is outside of all sessions: this command ends with its session.
+fn from_inside(context: &Context) -> Result<(), Error> {
+    let failed = |error: process::Error| Error::failed(format!("cannot signal the supervisor: {error}"));
     let refused = |why: &str| {
         let how = "run `poolctl down --stop-sessions` outside of the pool's sessions";
-        Err(Error::refused(format!("{why}, and this command would end with its session: {how}")))
+        Err(Error::refused(format!("{why}, and this command ends with its session: {how}")))
     };
-    let Some(id) = lock::holder(&context.paths.up_lock) else {
-        return refused("no `poolctl up` keeps this pool");
+    let Some(id) = supervisor_lock::holder(&context.paths.up_lock) else {
+        return refused("this pool is not kept by `poolctl up`");
     };
     if builds::outdated(context, None).contains(&"up") {
-        return refused("the `poolctl up` of this pool is of an older build");
+        return refused("the `poolctl up` of this pool runs an older build");
     }
     let Some(handle) = Handle::open(id).map_err(failed)? else {
         return refused("the `poolctl up` of this pool has just ended");
     };
-    context.say("the pool stops, and this session with it")?;
-    handle.signal(Signal::SIGUSR1).map_err(failed)?;
-    Ok(exit::OK)
+    context.say("stopping the pool, and this session with it")?;
+    handle.signal(Signal::SIGUSR1).map(drop).map_err(failed)
 }
 
-/// Ends all sessions that run, together.
-pub(crate) fn end_sessions(context: &Context) -> Result<(), Error> {
-    let views = running(context)?;
-    let _progress = context.progress("the sessions to end");
-    let ask = |view: &SessionView| {
-        let kill = Kill { session: view.session.id.into(), grace_ms: None };
-        expect_session(context.client().change(&Repeat::default(), Request::Kill(kill))?)
-    };
-    for_all(context, &views, ask, |_| Ok(()))
-}
-
-/// The sessions that run.
-fn running(context: &Context) -> Result<Vec<SessionView>, Error> {
-    let mut views = match context.client().ask_once(Request::List(List::default()), LOOK)? {
-        Response::Sessions(views) => views,
-        other => return Err(Error::unexpected(&other)),
-    };
-    views.retain(|view| view.session.lifecycle.holds_slot());
-    Ok(views)
-}
-
-/// Whether there is a pool, though asking it failed like this.
-fn is_there(context: &Context, error: &Error) -> bool {
+/// True if the pool runs, even though a request failed with this error.
+fn exists(context: &Context, error: &Error) -> bool {
     let Paths { up_lock, lock, .. } = &context.paths;
-    error.code() != ErrorCode::Unavailable || lock::is_held(up_lock) || lock::is_held(lock)
+    error.code() != ErrorCode::Unavailable
+        || supervisor_lock::is_held(up_lock)
+        || supervisor_lock::is_held(lock)
 }
 
-fn still_there(left: &Status, stopped: bool) -> Error {
+fn still_runs(left: &Status, stopped: bool) -> Error {
     let pid = left.process.pid;
     Error::failed(if stopped {
-        format!("poold (pid {pid}) still answers: somebody else starts it")
+        format!("poold (pid {pid}) still answers: another supervisor starts it, stop that one")
     } else {
         format!("poold (pid {pid}) was not started by `poolctl up`: stop it the way it was started")
     })
-}
-
-/// Whether there was a supervisor to stop.
-pub(crate) fn stop(context: &Context) -> Result<bool, Error> {
-    let failed = |error: process::Error| Error::failed(format!("cannot stop the supervisor: {error}"));
-    let Some(id) = lock::holder(&context.paths.up_lock) else { return Ok(false) };
-    let Some(handle) = Handle::open(id).map_err(failed)? else { return Ok(false) };
-    let _progress = context.progress("the daemons to stop");
-    handle.signal(Signal::SIGTERM).map_err(failed)?;
-    if handle.wait(LIMIT).map_err(failed)? {
-        Ok(true)
-    } else {
-        Err(Error::timeout(format!("the supervisor (pid {}) has not ended within {LIMIT:?}", id.pid)))
-    }
 }
 
 fn tell(context: &Context, stopped: bool, alive: Option<usize>) -> Result<(), Error> {

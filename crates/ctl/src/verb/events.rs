@@ -1,72 +1,68 @@
-//! `events`: the durable journal, and what follows.
+//! `events`: the durable journal, and the events that follow.
 
 use std::ops::ControlFlow;
 
 use protocol::request::{Events, Subscribe};
-use protocol::{Frame, Request, Response, Seq, SessionId, Stamped};
+use protocol::{Frame, Request, Seq, SessionId, Stamped};
 use serde_json::{Map, Value, json};
 
+use crate::calls::{self, expected};
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::Error;
-use crate::exit;
 use crate::follow::{Follower, follow};
 use crate::show::{escape, event, human, out, time};
-use crate::verb::expect_session;
 
-/// How many events are asked for at a time.
+/// Events per request.
 const PAGE: u32 = 1000;
 
-/// Print the journal; with --follow, what happens from now on
+/// Print the journal; with --follow, the events from now on
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Those after this one
+    /// Only the events after this one
     #[arg(long, value_name = "SEQ")]
-    pub since: Option<Seq>,
-    /// Go on with what happens; without --since from now on, and with --json the state comes first, marked `snapshot`
+    since: Option<Seq>,
+    /// Continue with new events; without --since from now on, and with --json after the state, marked
+    /// `snapshot`
     #[arg(short, long)]
-    pub follow: bool,
+    follow: bool,
     /// Only those of this session
     #[arg(long)]
-    pub session: Option<String>,
-    /// Only those of this kind (session_live, message_done, activity_changed, …); several are any of them
+    session: Option<String>,
+    /// Only those of this kind (session_live, message_done, activity_changed, …); may be repeated
     #[arg(long)]
-    pub kind: Vec<String>,
+    kind: Vec<String>,
 }
 
-/// Prints them.
-pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
-    let mut client = if args.follow { context.patient_client() } else { context.client() };
+pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
+    let mut client = if args.follow { context.unlimited_client() } else { context.client() };
     let session = match &args.session {
         Some(session) => Some(session_id(context, &mut client, session)?),
         None => None,
     };
-    let printer = Printer { context, session, kinds: &args.kind, marked: args.follow };
+    let printer = Printer { context, session, kinds: &args.kind, marks_snapshot: args.follow };
     if args.follow {
         follow(context, client, &mut Journal { printer, since: args.since })?;
-        return Ok(exit::OK);
+        return Ok(());
     }
     let (mut since, mut asked) = (args.since.unwrap_or_default(), args.since);
     loop {
-        let events = match client.ask(Request::Events(Events { since, limit: PAGE }))? {
-            Response::Events(events) => events,
-            other => return Err(Error::unexpected(&other)),
-        };
-        let (Some(first), Some(last)) = (events.first(), events.last()) else { return Ok(exit::OK) };
+        let events = expected!(client.ask(Request::Events(Events { since, limit: PAGE }))?, Events)?;
+        let (Some(first), Some(last)) = (events.first(), events.last()) else { return Ok(()) };
         if asked.take().is_some_and(|asked| first.seq.0 > asked.0.saturating_add(1)) {
-            out::note(&format!("poolctl: events before {} are gone", first.seq));
+            out::note(&format!("poolctl: events before {} are no longer in the journal", first.seq));
         }
         since = last.seq;
         events.iter().try_for_each(|event| printer.print(event, false))?;
     }
 }
 
-/// An id stands for itself, so that a session that is removed can be asked about too.
+/// The id of a session. An id is not looked up, so that the events of a removed session can be printed too.
 fn session_id(context: &Context, client: &mut Client, session: &str) -> Result<SessionId, Error> {
     let session = context.session(session)?;
     match session.0.parse() {
         Ok(id) => Ok(id),
-        Err(_) => Ok(expect_session(client.ask(Request::Show(session))?)?.session.id),
+        Err(_) => Ok(calls::session(client, session)?.session.id),
     }
 }
 
@@ -74,8 +70,8 @@ struct Printer<'a> {
     context: &'a Context,
     session: Option<SessionId>,
     kinds: &'a [String],
-    /// Whether an event says if it belongs to the state at the start.
-    marked: bool,
+    /// True if each document has a field that tells whether it belongs to the initial state.
+    marks_snapshot: bool,
 }
 
 impl Printer<'_> {
@@ -85,7 +81,7 @@ impl Printer<'_> {
         }
         let style = self.context.style;
         if !style.json {
-            // A person asks for what happens.
+            // The initial state is no event.
             return if snapshot { Ok(()) } else { out::line(&line(stamped, style)) };
         }
         let mut document = event::document(stamped);
@@ -103,12 +99,12 @@ impl Printer<'_> {
     }
 
     fn mark(&self, document: &mut Map<String, Value>, snapshot: bool) {
-        if self.marked {
+        if self.marks_snapshot {
             document.insert("snapshot".into(), json!(snapshot));
         }
     }
 
-    /// What is never in the journal only concerns the pool itself.
+    /// Events that are never in the journal concern the pool itself only.
     fn wants(&self, stamped: &Stamped) -> bool {
         let event = &stamped.event;
         event.is_journaled()
@@ -132,7 +128,7 @@ fn line(stamped: &Stamped, style: out::Style) -> String {
 
 struct Journal<'a> {
     printer: Printer<'a>,
-    /// The last event that was shown; what a new connection goes on after.
+    /// The last printed event, after which a new connection continues.
     since: Option<Seq>,
 }
 
@@ -157,7 +153,7 @@ impl Follower for Journal<'_> {
                 self.since = Some(seq);
                 self.printer.synced(seq)?;
             }
-            // This side was too slow, and is cut: it goes on after what it has.
+            // Too slow: poold drops the connection, and a new one continues after the last event.
             Frame::Lagged { .. } => return Ok(ControlFlow::Break(())),
             _ => {}
         }

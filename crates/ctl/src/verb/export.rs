@@ -1,40 +1,40 @@
-//! `export`: the whole database as JSON lines.
+//! `export`: writes the whole database as JSON lines.
 
-use std::fs::{self, File, Permissions};
+use std::fs::{File, Permissions};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use protocol::blocking::Connection;
 use protocol::{Frame, Request, Response, Role};
 use serde_json::json;
 
+use crate::atomic_file;
 use crate::context::{Context, absolute};
 use crate::error::Error;
-use crate::exit;
 use crate::show::out;
 
 /// Write the whole database as JSON lines, which `import` reads
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Into this file, which only its owner may read, whole or not at all [default: standard output]
-    pub file: Option<PathBuf>,
+    /// The file, which only its owner may read; on failure it is left as it was [default: standard output]
+    file: Option<PathBuf>,
 }
 
-/// Writes it.
-pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
+pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     match args.file.as_deref().filter(|file| *file != Path::new("-")) {
-        Some(file) => into_file(context, &absolute(file)?)?,
+        Some(file) => write_file(context, &absolute(file)?)?,
         None => {
             keep_private()?;
             copy(context, out::text)?;
         }
     }
-    Ok(exit::OK)
+    Ok(())
 }
 
-/// Where standard output is a file, only its owner may read it: it gets the environments of all sessions.
+/// If standard output is a file, makes it readable to its owner only: it gets the environments of all
+/// sessions.
 fn keep_private() -> Result<(), Error> {
     let own = || -> io::Result<bool> {
         let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
@@ -45,35 +45,30 @@ fn keep_private() -> Result<(), Error> {
         }
         Ok(open)
     };
-    let failed = |error| Error::failed(format!("others could read the file: {error}; give its path instead"));
+    let failed = |error| {
+        Error::failed(format!("the file cannot be made private: {error}; give its path as an argument"))
+    };
     if own().map_err(failed)? {
-        out::note("poolctl: the file has the secrets of all sessions; only its owner may read it now");
+        out::note(
+            "poolctl: the file contains the secrets of all sessions, and was made readable to its owner only",
+        );
     }
     Ok(())
 }
 
-/// The file appears when all of it is on disk.
-fn into_file(context: &Context, path: &Path) -> Result<(), Error> {
+/// Writes the file, which appears once all of it is on disk.
+fn write_file(context: &Context, path: &Path) -> Result<(), Error> {
     let failed = |error: io::Error| Error::failed(format!("{}: {error}", path.display()));
-    let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else {
-        return Err(Error::usage(format!("{} is no file", path.display())));
-    };
-    let beside = dir.join(format!(".{}.{}.new", name.to_string_lossy(), std::process::id()));
-    let mut file = File::options().write(true).create_new(true).mode(0o600).open(&beside).map_err(failed)?;
+    if path.file_name().is_none() {
+        return Err(Error::usage(format!("{} is not a file", path.display())));
+    }
+    let mut file = atomic_file::create(path, 0o600).map_err(failed)?;
     let mut bytes = 0;
-    let copied = copy(context, |text| {
+    copy(context, |text| {
         bytes += text.len();
         file.write_all(text.as_bytes()).map_err(failed)
-    });
-    let written = copied.and_then(|()| {
-        let moved = file.sync_all().and_then(|()| fs::rename(&beside, path));
-        moved.and_then(|()| File::open(dir)?.sync_all()).map_err(failed)
-    });
-    if let Err(error) = written {
-        // It may have its name already, or nothing may be left of it.
-        drop(fs::remove_file(&beside));
-        return Err(error);
-    }
+    })?;
+    atomic_file::commit(file, path).map_err(failed)?;
     if context.style.json {
         out::json(&json!({"path": path.to_string_lossy(), "bytes": bytes}))
     } else {
@@ -81,7 +76,7 @@ fn into_file(context: &Context, path: &Path) -> Result<(), Error> {
     }
 }
 
-/// Hands the text over piece by piece, as it comes.
+/// Calls `write` with each piece of the text, as it arrives.
 fn copy(context: &Context, mut write: impl FnMut(&str) -> Result<(), Error>) -> Result<(), Error> {
     let mut connection = connect(context)?;
     connection.send(Request::Export).map_err(|error| error.refusal())?;

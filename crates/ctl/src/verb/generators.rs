@@ -1,45 +1,39 @@
-//! `generators`: who works on what.
+//! `generators`: the workers, and the messages that they work on.
 
+use protocol::Request;
 use protocol::reply::GeneratorView;
-use protocol::{Request, Response};
 use serde_json::{Value, json};
 
+use crate::calls::{self, expected};
 use crate::context::Context;
 use crate::error::Error;
-use crate::exit;
 use crate::show::time::rfc3339;
 use crate::show::{out, queue, time};
-use crate::verb::expect_session;
 
-/// Show who works on what, since when, and when they last spoke
+/// Show the workers: their messages, since when they run, and their last activity
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Only those of this session
-    pub session: Option<String>,
+    session: Option<String>,
 }
 
-/// Prints them.
-pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
+pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     let mut client = context.client();
     let session = args.session.as_deref().map(|session| context.session(session)).transpose()?;
     let only = match session {
-        Some(session) => Some(expect_session(client.ask(Request::Show(session))?)?.session.id),
+        Some(session) => Some(calls::session(&mut client, session)?.session.id),
         None => None,
     };
-    let mut views = match client.ask(Request::Generators)? {
-        Response::Generators(views) => views,
-        other => return Err(Error::unexpected(&other)),
-    };
+    let mut views = expected!(client.ask(Request::Generators)?, Generators)?;
     views.retain(|view| only.is_none_or(|only| view.session == only));
     if context.style.json {
-        views.iter().try_for_each(|view| out::json(&document(view)))?;
+        views.iter().try_for_each(|view| out::json(&document(view)))
     } else if context.style.quiet {
         let ids = views.iter().filter_map(|view| view.id);
-        ids.map(|id| id.to_string()).try_for_each(|id| out::line(&id))?;
+        ids.map(|id| id.to_string()).try_for_each(|id| out::line(&id))
     } else {
-        out::text(&queue::generators(&views, context.style, time::now()))?;
+        out::text(&queue::generators(&views, context.style, time::now()))
     }
-    Ok(exit::OK)
 }
 
 fn document(view: &GeneratorView) -> Value {

@@ -1,4 +1,4 @@
-//! `import`: an exported database, back into an empty pool.
+//! `import`: reads an exported database into an empty pool.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -7,7 +7,6 @@ use serde_json::json;
 
 use crate::context::Context;
 use crate::error::Error;
-use crate::exit;
 use crate::show::out;
 use crate::up::programs;
 
@@ -15,15 +14,14 @@ use crate::up::programs;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The file, or - for standard input
-    pub file: PathBuf,
+    file: PathBuf,
 }
 
-/// Has it done by `poold`, which alone writes the database.
-pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
-    if context.client().anybody_there() {
+/// Runs `poold --import`: only `poold` writes the database.
+pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
+    if context.client().is_listening() {
         return Err(Error::refused("poold runs: stop it first with `poolctl down`"));
     }
-    let said = programs::have_poold(context, &[OsStr::new("--import"), args.file.as_os_str()])?;
-    out::json(&json!({"said": said}))?;
-    Ok(exit::OK)
+    let text = programs::run_poold(context, &[OsStr::new("--import"), args.file.as_os_str()])?;
+    out::json(&json!({"said": text}))
 }

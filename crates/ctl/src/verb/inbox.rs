@@ -1,44 +1,43 @@
-//! `inbox`: all that waits for a person, each with the command that goes on from there.
+//! `inbox`: everything that waits for a person, each item with the command to run next.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use protocol::reply::InboxItem;
-use protocol::{Request, Response, Timestamp};
+use protocol::{Request, Timestamp};
 use serde_json::{Value, json};
 
+use crate::calls::expected;
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::Error;
-use crate::exit;
 use crate::show::human::when;
 use crate::show::time::rfc3339;
 use crate::show::{escape, out, time};
 
-/// Time between two looks with `--watch`.
-const PAUSE: Duration = Duration::from_secs(1);
+/// Interval of `--watch`.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Show all that waits for a person, and how to go on
+/// Show everything that waits for a person, with the command to run next
 #[derive(Debug, clap::Args)]
 #[command(after_help = KINDS)]
 pub(crate) struct Args {
-    /// Go on, and show what comes
+    /// Continue with new items
     #[arg(short, long)]
-    pub watch: bool,
+    watch: bool,
 }
 
 const KINDS: &str = "Kinds:\n\
     \x20 permission, question, dialog, bell   an agent asks\n\
     \x20 message       a prompt may not have arrived as it was sent\n\
-    \x20 unconfirmed   a prompt was typed, and nothing confirms it for 30 s\n\
-    \x20 held_back     a prompt waits for somebody at the terminal: a draft, a dialog, copy mode\n\
-    \x20 login         an agent's user is not logged in any more\n\
-    \x20 failing       a kind of messages failed several times in a row\n\
-    \x20 exhausted     a session ended too often, and is not started by itself any more\n\
+    \x20 unconfirmed   a prompt was typed, and was not confirmed within 30 s\n\
+    \x20 held_back     a prompt waits for a person at the terminal: a draft, a dialog, copy mode\n\
+    \x20 login         the agent's user is logged out\n\
+    \x20 failing       several messages of a kind failed in a row\n\
+    \x20 exhausted     a session ended too often, and is no longer restarted automatically\n\
     \x20 over          a session is stopped, lost or failed, and prompts wait for it";
 
-/// Prints it.
-pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
+pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     let mut client = context.client();
     let items = ask(&mut client)?;
     items.iter().try_for_each(|item| print(context, item))?;
@@ -48,14 +47,14 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
     if args.watch {
         watch(context, &mut client, &items)?;
     }
-    Ok(exit::OK)
+    Ok(())
 }
 
-/// Prints what comes after these, until it is interrupted.
+/// Prints new items until it is interrupted.
 fn watch(context: &Context, client: &mut Client, items: &[InboxItem]) -> Result<(), Error> {
     let mut shown: BTreeSet<Key> = items.iter().map(key).collect();
     loop {
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(POLL_INTERVAL);
         let items = ask(client)?;
         items.iter().filter(|item| !shown.contains(&key(item))).try_for_each(|item| print(context, item))?;
         shown = items.iter().map(key).collect();
@@ -63,13 +62,10 @@ fn watch(context: &Context, client: &mut Client, items: &[InboxItem]) -> Result<
 }
 
 fn ask(client: &mut Client) -> Result<Vec<InboxItem>, Error> {
-    match client.ask(Request::Inbox)? {
-        Response::Inbox(items) => Ok(items),
-        other => Err(Error::unexpected(&other)),
-    }
+    expected!(client.ask(Request::Inbox)?, Inbox)
 }
 
-/// The identity of an item between two looks.
+/// The identity of an item between two requests.
 type Key = (protocol::SessionId, String, Timestamp);
 
 fn key(item: &InboxItem) -> Key {

@@ -1,36 +1,35 @@
-//! `kill`: end a session's incarnation, verified.
+//! `kill`: ends a session's incarnation, and verifies that.
 
 use std::time::Duration;
 
 use protocol::Request;
 use protocol::request::Kill;
 
-use crate::cli::Repeat;
+use crate::args::Repeat;
+use crate::calls::expect_session;
 use crate::context::Context;
 use crate::error::Error;
-use crate::exit;
 use crate::show::{human, time};
-use crate::verb::{expect_session, for_all, only_one, print_session};
+use crate::targets::{for_all, only_one, print_session};
 
 /// End what a session runs, and prove it gone
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Which sessions
+    /// The sessions
     #[arg(required = true, value_name = "SESSION")]
-    pub sessions: Vec<String>,
-    /// Time between TERM and KILL [default: the configuration's]
+    sessions: Vec<String>,
+    /// Time between TERM and KILL [default: from the configuration]
     #[arg(long, value_name = "DUR", value_parser = time::parse)]
-    pub grace: Option<Duration>,
+    grace: Option<Duration>,
     #[command(flatten)]
-    pub repeat: Repeat,
+    repeat: Repeat,
 }
 
-/// Kills them together: a grace is waited out once for all.
-pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
+/// Kills them at the same time, so that their graces run concurrently.
+pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     only_one(&args.repeat, args.sessions.len())?;
     let what = if let [one] = args.sessions.as_slice() { one } else { "the sessions" };
-    let progress = context.progress(&format!("{what} to end"));
-    let mut progress = Some(progress);
+    let mut progress = Some(context.progress(&format!("{what} to end")));
     let ask = |session: &String| {
         let kill = Kill { session: context.session(session)?, grace_ms: args.grace.map(time::millis) };
         let mut client = context.client_within(args.grace.unwrap_or_default());
@@ -39,6 +38,5 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
     for_all(context, &args.sessions, ask, |view| {
         drop(progress.take());
         print_session(context, &view, &human::state_line(&view))
-    })?;
-    Ok(exit::OK)
+    })
 }

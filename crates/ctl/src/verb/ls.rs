@@ -1,17 +1,16 @@
-//! `ls`: list sessions.
+//! `ls`: lists sessions.
 
 use std::collections::BTreeMap;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use protocol::reply::SessionView;
 use protocol::request::List;
 use protocol::{Lifecycle, Request, Response, SessionId};
 
-use crate::cli::pair;
+use crate::args::pair;
+use crate::calls;
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::Error;
-use crate::exit;
 use crate::show::json::SessionJson;
 use crate::show::{human, out, time};
 
@@ -20,16 +19,16 @@ use crate::show::{human, out, time};
 pub(crate) struct Args {
     /// Stopped, parked, lost and failed ones too
     #[arg(short, long)]
-    pub all: bool,
+    all: bool,
     /// Only those in this state
     #[arg(long, value_parser = state())]
-    pub state: Option<Lifecycle>,
-    /// Only those with this label; several must all be there
+    state: Option<Lifecycle>,
+    /// Only those with this label; of several, with all of them
     #[arg(long, value_name = "K=V", value_parser = pair)]
-    pub label: Vec<(String, String)>,
-    /// Only those of this agent kind
+    label: Vec<(String, String)>,
+    /// Only those with this kind of agent
     #[arg(long, value_name = "KIND")]
-    pub agent: Option<String>,
+    agent: Option<String>,
 }
 
 const STATES: [&str; 7] = ["starting", "live", "draining", "parked", "stopped", "lost", "failed"];
@@ -38,41 +37,31 @@ fn state() -> impl TypedValueParser<Value = Lifecycle> {
     PossibleValuesParser::new(STATES).try_map(|word| serde_json::from_value(word.into()))
 }
 
-/// Prints them.
-pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
+pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     let labels: BTreeMap<_, _> = args.label.into_iter().collect();
-    // A state that was asked for is shown, whether it is among those shown otherwise or not.
+    // A state that is named is shown even if it is hidden by default.
     let all = args.all || args.state.is_some();
     let list = List { all, state: args.state, labels, agent: args.agent };
     let mut client = context.client();
-    let views = sessions(&mut client, list)?;
+    let views = calls::sessions(&mut client, list)?;
     let now = time::now();
     if context.style.json {
-        views.iter().try_for_each(|view| out::json(&SessionJson::new(view, now)))?;
+        views.iter().try_for_each(|view| out::json(&SessionJson::new(view, now)))
     } else if context.style.quiet {
-        views.iter().try_for_each(|view| out::line(&view.session.id.to_string()))?;
+        views.iter().try_for_each(|view| out::line(&view.session.id.to_string()))
     } else {
         let needs = if views.is_empty() { BTreeMap::new() } else { needs(&mut client) };
-        out::text(&human::sessions(&views, &needs, context.style, now))?;
+        out::text(&human::sessions(&views, &needs, context.style, now))
     }
-    Ok(exit::OK)
 }
 
-/// What waits for a person, by session, in the words of `inbox`; nothing where the daemon does not tell.
+/// The inbox items of each session, by their kinds; empty if the daemon does not answer.
 fn needs(client: &mut Client) -> BTreeMap<SessionId, Vec<String>> {
     let mut needs: BTreeMap<SessionId, Vec<String>> = BTreeMap::new();
     if let Ok(Response::Inbox(items)) = client.ask(Request::Inbox) {
         items.into_iter().for_each(|item| needs.entry(item.session).or_default().push(item.kind));
     }
     needs
-}
-
-/// The sessions that this asks for.
-pub(crate) fn sessions(client: &mut Client, list: List) -> Result<Vec<SessionView>, Error> {
-    match client.ask(Request::List(list))? {
-        Response::Sessions(views) => Ok(views),
-        other => Err(Error::unexpected(&other)),
-    }
 }
 
 #[cfg(test)]

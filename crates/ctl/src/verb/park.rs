@@ -1,40 +1,39 @@
-//! `park`: end what sessions run to free their slots; a prompt wakes them.
+//! `park`: ends what sessions run, to free their slots; a prompt wakes them.
 
 use std::time::Duration;
 
 use protocol::Request;
 use protocol::request::Park;
 
-use crate::cli::Repeat;
+use crate::args::Repeat;
+use crate::calls::expect_session;
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::Error;
-use crate::exit;
 use crate::show::{human, time};
-use crate::verb::{expect_session, for_each, only_one, print_session};
+use crate::targets::{for_each, only_one, print_session};
 
-/// Put sessions aside to free their slots; a prompt, attach or restore wakes them
+/// Park sessions, which frees their slots; a prompt, attach or restore wakes them
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Which sessions
+    /// The sessions
     #[arg(required = true, value_name = "SESSION")]
-    pub sessions: Vec<String>,
+    sessions: Vec<String>,
     /// Even with work in flight or a client attached
     #[arg(long)]
-    pub force: bool,
-    /// Time between TERM and KILL [default: the configuration's]
+    force: bool,
+    /// Time between TERM and KILL [default: from the configuration]
     #[arg(long, value_name = "DUR", value_parser = time::parse)]
-    pub grace: Option<Duration>,
+    grace: Option<Duration>,
     #[command(flatten)]
-    pub repeat: Repeat,
+    repeat: Repeat,
 }
 
 /// Parks them one after the other.
-pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
+pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     only_one(&args.repeat, args.sessions.len())?;
     let mut client = context.client_within(args.grace.unwrap_or_default());
-    for_each(context, &args.sessions, |session| park(context, &mut client, args, session))?;
-    Ok(exit::OK)
+    for_each(context, &args.sessions, |session| park(context, &mut client, &args, session))
 }
 
 fn park(context: &Context, client: &mut Client, args: &Args, session: &str) -> Result<(), Error> {

@@ -1,41 +1,40 @@
-//! `reap`: what should be dead, and why; have it looked for and ended now.
+//! `reap`: finds what should be ended, and why, and has it ended now.
 
 use protocol::reap::Candidate;
 use protocol::reply::Explained;
-use protocol::{Request, Response, Timestamp};
+use protocol::{Request, Timestamp};
 use serde_json::{Value, json};
 
-use crate::cli::Repeat;
+use crate::args::Repeat;
+use crate::calls::{self, expected};
 use crate::context::Context;
 use crate::error::Error;
-use crate::exit;
 use crate::show::json::word;
 use crate::show::out::Style;
 use crate::show::table::Table;
 use crate::show::time::rfc3339;
 use crate::show::{human, out, time};
-use crate::verb::expect_session;
 
-/// Look now for what should be dead, print it, and let the reaper end it
+/// Find what should be ended, print it, and let the reaper end it now
 ///
-/// It is ended in the background; `poolctl events --follow` tells what comes of it.
+/// It is ended in the background; `poolctl events --follow` shows the result.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Do nothing: show what the reaper would do now, and why
     #[arg(long)]
-    pub dry_run: bool,
-    /// End what is found now whatever the limit of kills a minute says
+    dry_run: bool,
+    /// End all of it now, beyond the limit of kills per minute
     #[arg(long, conflicts_with = "dry_run")]
-    pub force: bool,
-    /// Do nothing: show for each rule why it does or does not apply to this session, and when it would
+    force: bool,
+    /// Do nothing: show for each rule whether, why and when it applies to this session
     #[arg(long, value_name = "SESSION", conflicts_with_all = ["dry_run", "force"])]
-    pub explain: Option<String>,
+    explain: Option<String>,
     #[command(flatten)]
-    pub repeat: Repeat,
+    repeat: Repeat,
 }
 
-/// Prints the candidates, or what each rule says.
-pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
+/// Prints the candidates, or the verdict of each rule.
+pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     if let Some(session) = &args.explain {
         return explain(context, session);
     }
@@ -45,17 +44,14 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
     } else {
         client.change(&args.repeat, Request::Reap { force: args.force })
     };
-    let candidates = match answer? {
-        Response::Candidates(candidates) => candidates,
-        other => return Err(Error::unexpected(&other)),
-    };
+    let candidates = expected!(answer?, Candidates)?;
     if context.style.json {
         let candidates: Vec<Value> = candidates.iter().map(document).collect();
         out::json(&json!({"candidates": candidates}))?;
     } else {
         out::text(&table(&candidates, context.style.quiet))?;
     }
-    Ok(exit::OK)
+    Ok(())
 }
 
 fn document(candidate: &Candidate) -> Value {
@@ -85,7 +81,7 @@ fn table(candidates: &[Candidate], quiet: bool) -> String {
             candidate.session.to_string(),
             candidate.name.to_string(),
             word(&candidate.kind),
-            candidate.rule.map(|rule| rule.word().to_owned()).unwrap_or_default(),
+            candidate.rule.map(|rule| rule.as_str().to_owned()).unwrap_or_default(),
             candidate.pane.map(|pane| pane.to_string()).unwrap_or_default(),
             candidate.init.map(|process| process.pid.to_string()).unwrap_or_default(),
             candidate.evidence.clone(),
@@ -94,24 +90,20 @@ fn table(candidates: &[Candidate], quiet: bool) -> String {
     table.render()
 }
 
-fn explain(context: &Context, session: &str) -> Result<u8, Error> {
+fn explain(context: &Context, session: &str) -> Result<(), Error> {
     let mut client = context.client();
     let session = context.session(session)?;
-    let id = expect_session(client.ask(Request::Show(session))?)?.session.id;
-    let rules = match client.ask(Request::Explain(id.into()))? {
-        Response::Explained(rules) => rules,
-        other => return Err(Error::unexpected(&other)),
-    };
+    let id = calls::session(&mut client, session)?.session.id;
+    let rules = expected!(client.ask(Request::Explain(id.into()))?, Explained)?;
     if context.style.json {
-        let rules: Vec<Value> = rules.iter().map(said).collect();
-        out::json(&json!({"session": id, "rules": rules}))?;
+        let rules: Vec<Value> = rules.iter().map(rule_document).collect();
+        out::json(&json!({"session": id, "rules": rules}))
     } else {
-        out::text(&explained(&rules, context.style, time::now()))?;
+        out::text(&rule_table(&rules, context.style, time::now()))
     }
-    Ok(exit::OK)
 }
 
-fn said(rule: &Explained) -> Value {
+fn rule_document(rule: &Explained) -> Value {
     json!({
         "rule": rule.rule,
         "action": rule.action,
@@ -122,13 +114,13 @@ fn said(rule: &Explained) -> Value {
     })
 }
 
-fn explained(rules: &[Explained], style: Style, now: Timestamp) -> String {
+fn rule_table(rules: &[Explained], style: Style, now: Timestamp) -> String {
     let header: &[&str] = if style.quiet { &[] } else { &["RULE", "ACTION", "BY", "APPLIES", "WHEN", "WHY"] };
     let mut table = Table::new(header);
     for rule in rules {
         table.row([
-            rule.rule.word().to_owned(),
-            rule.action.word().to_owned(),
+            rule.rule.as_str().to_owned(),
+            rule.action.as_str().to_owned(),
             rule.by.clone(),
             if rule.applies { "yes" } else { "no" }.to_owned(),
             rule.at.map(|at| human::due(at, style, now)).unwrap_or_default(),

@@ -1,30 +1,28 @@
-//! `rename`: give a session another name.
+//! `rename`: gives a session another name.
 
 use protocol::Request;
 use protocol::request::Rename;
 
-use crate::cli::Repeat;
+use crate::args::Repeat;
+use crate::calls::expect_session;
 use crate::context::Context;
 use crate::error::Error;
-use crate::exit;
 use crate::show::human;
-use crate::verb::{expect_session, print_session};
+use crate::targets::print_session;
 
 /// Give a session another name
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Which session
-    pub session: String,
+    /// The session
+    session: String,
     /// Its new name
-    pub name: String,
+    name: String,
     #[command(flatten)]
-    pub repeat: Repeat,
+    repeat: Repeat,
 }
 
-/// Renames it.
-pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
+pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     let rename = Rename { session: context.session(&args.session)?, name: args.name };
     let view = expect_session(context.client().change(&args.repeat, Request::Rename(rename))?)?;
-    print_session(context, &view, &human::state_line(&view))?;
-    Ok(exit::OK)
+    print_session(context, &view, &human::state_line(&view))
 }

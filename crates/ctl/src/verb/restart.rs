@@ -1,40 +1,40 @@
-//! `restart`: end the incarnation, if one runs, and start another.
+//! `restart`: ends the incarnation, if one runs, and starts another.
 
 use std::time::Duration;
 
 use protocol::Request;
 use protocol::request::Restart;
 
-use crate::cli::Repeat;
+use crate::args::Repeat;
+use crate::calls::expect_session;
 use crate::context::Context;
 use crate::error::Error;
-use crate::exit;
+use crate::ready::{self, Blocking};
 use crate::show::{human, time};
-use crate::verb::ready::{self, Block};
-use crate::verb::{expect_session, print_session};
+use crate::targets::print_session;
 
-/// End what a session runs, if anything, and start it anew
+/// End what a session runs, if anything, and start it again
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Which session
-    pub session: String,
-    /// Time between TERM and KILL [default: the configuration's]
+    /// The session
+    session: String,
+    /// Time between TERM and KILL [default: from the configuration]
     #[arg(long, value_name = "DUR", value_parser = time::parse)]
-    pub grace: Option<Duration>,
-    /// Begin a new conversation instead of taking up the last one
+    grace: Option<Duration>,
+    /// Begin a new conversation instead of resuming the last one
     #[arg(long)]
-    pub fresh: bool,
-    /// How long to wait for a slot; 0: not at all [default: the configuration's]
+    fresh: bool,
+    /// Time to wait for a slot; 0: not at all [default: from the configuration]
     #[arg(long, value_name = "DUR", value_parser = time::parse)]
-    pub wait_slot: Option<Duration>,
+    wait_slot: Option<Duration>,
     #[command(flatten)]
-    pub block: Block,
+    blocking: Blocking,
     #[command(flatten)]
-    pub repeat: Repeat,
+    repeat: Repeat,
 }
 
-/// Restarts it.
-pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
+/// Returns once it runs again.
+pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     let restart = Restart {
         session: context.session(&args.session)?,
         grace_ms: args.grace.map(time::millis),
@@ -45,7 +45,6 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
     let mut client = context.client_for_slot(args.wait_slot, args.grace.unwrap_or_default());
     let view = expect_session(client.change(&args.repeat, Request::Restart(restart))?)?;
     drop(progress);
-    let view = ready::wait(context, args.block, view, None)?;
-    print_session(context, &view, &human::state_line(&view))?;
-    Ok(exit::OK)
+    let view = ready::wait(context, args.blocking, view, None)?;
+    print_session(context, &view, &human::state_line(&view))
 }

@@ -1,5 +1,5 @@
-//! `rpc`: the whole protocol for any language. A request a line as JSON in, a reply a line out; for a session's output,
-//! frames until it is over.
+//! `rpc`: the whole protocol for any language. Each line in is a request as JSON, each line out a reply; a
+//! request for a session's output is answered by frames, until the session has ended.
 
 use std::io::{self, BufRead};
 use std::ops::ControlFlow;
@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 use crate::client::{Client, random_op};
 use crate::context::Context;
 use crate::error::Error;
-use crate::exit;
 use crate::follow::{Follower, follow};
 use crate::show::out;
 
@@ -20,7 +19,7 @@ use crate::show::out;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {}
 
-/// A line: a request, alone or with an operation id and a lock's token.
+/// A line of input: a request, alone or with an operation id and the token of a lock.
 #[derive(Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Line {
@@ -29,8 +28,8 @@ struct Line {
     request: Request,
 }
 
-/// Answers every line until there are no more.
-pub(crate) fn run(context: &Context, _: &Args) -> Result<u8, Error> {
+/// Answers every line of standard input.
+pub(crate) fn run(context: &Context, Args {}: Args) -> Result<(), Error> {
     let mut client = context.client();
     for line in io::stdin().lock().lines() {
         let line = line.map_err(|error| Error::usage(format!("standard input: {error}")))?;
@@ -39,8 +38,8 @@ pub(crate) fn run(context: &Context, _: &Args) -> Result<u8, Error> {
         }
         let answer = match parse(&line) {
             Ok(Line { request: Request::Output(asked), .. }) => {
-                let mut stream = Stream { asked, over: false };
-                match follow(context, context.patient_client(), &mut stream) {
+                let mut stream = Stream { asked, closed: false };
+                match follow(context, context.unlimited_client(), &mut stream) {
                     Ok(()) => continue,
                     Err(error) => Err(error),
                 }
@@ -49,14 +48,14 @@ pub(crate) fn run(context: &Context, _: &Args) -> Result<u8, Error> {
         };
         out::json(&document(answer)?)?;
     }
-    Ok(exit::OK)
+    Ok(())
 }
 
-/// What a session writes: each frame a line, the last of them `closed`. Where the connection is lost it goes on behind
+/// The output of a session: a line per frame, the last of them `closed`. A new connection continues after
 /// what was printed.
 struct Stream {
     asked: Output,
-    over: bool,
+    closed: bool,
 }
 
 impl Follower for Stream {
@@ -69,7 +68,7 @@ impl Follower for Stream {
     }
 
     fn is_over(&self) -> bool {
-        self.over
+        self.closed
     }
 
     fn take(&mut self, frame: Frame) -> Result<ControlFlow<()>, Error> {
@@ -81,12 +80,12 @@ impl Follower for Stream {
 }
 
 impl Stream {
-    /// Whether it is one of these; what comes after it is then to be asked for.
+    /// Moves the start of the next request behind this frame. Returns false for other kinds of frames.
     fn note(&mut self, frame: &Frame) -> bool {
         match frame {
             Frame::Output { offset, bytes } => self.asked.from = Some(offset + bytes.0.len() as u64),
             Frame::Truncated { offset } => self.asked.from = Some(*offset),
-            Frame::Closed { .. } => self.over = true,
+            Frame::Closed { .. } => self.closed = true,
             _ => return false,
         }
         true
@@ -97,7 +96,7 @@ fn document(answer: Result<protocol::Response, Error>) -> Result<Value, Error> {
     match answer {
         Ok(response) => Ok(json!({"ok": response})),
         Err(Error::Refused(Refusal { code, message })) => {
-            Ok(json!({"error": {"code": code.word(), "message": message, "exit": code.exit_code()}}))
+            Ok(json!({"error": {"code": code.as_str(), "message": message, "exit": code.exit_code()}}))
         }
         Err(output) => Err(output),
     }
@@ -123,9 +122,7 @@ fn ask(context: &Context, client: &mut Client, line: Line) -> Result<protocol::R
         _ => None,
     };
     if let Some(verb) = instead {
-        return Err(Error::usage(format!(
-            "a subscription is no request with one reply: use `poolctl {verb}`"
-        )));
+        return Err(Error::usage(format!("this request has more than one reply: use `poolctl {verb}`")));
     }
     let op = match line.op {
         Some(id) => Some(OpId::Named(id)),
@@ -136,7 +133,7 @@ fn ask(context: &Context, client: &mut Client, line: Line) -> Result<protocol::R
     client.call(op, line.request)
 }
 
-/// Whether a request needs an operation id, or, as a claim, gets the same answer again with one.
+/// True if a request needs an operation id, or, as a claim, is answered alike when repeated under it.
 fn mutates(request: &Request) -> bool {
     matches!(
         request,
@@ -202,7 +199,7 @@ mod tests {
     fn output_goes_on_behind_what_was_printed() {
         let parsed = parse(r#"{"output":{"session":"web","from":null}}"#).unwrap().request;
         let Request::Output(asked) = parsed else { panic!("{parsed:?}") };
-        let mut stream = Stream { asked, over: false };
+        let mut stream = Stream { asked, closed: false };
         let mut from = |frame| {
             assert!(stream.note(&frame));
             let Request::Output(again) = stream.request() else { panic!("it asks for something else") };

@@ -1,4 +1,4 @@
-//! `run`: create a session, stream its output, end with its exit code.
+//! `run`: creates a session, streams its output, and ends with its exit code.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::PollFlags;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::stat::SFlag;
 use protocol::reply::SessionView;
@@ -14,99 +14,97 @@ use protocol::request::{Keys, Kill, Remove, Until, Wait};
 use protocol::session::Exit;
 use protocol::{ErrorCode, Lifecycle, Reason, Refusal, Request, SessionId, SessionRef};
 
-use crate::cli::Repeat;
+use crate::args::Repeat;
+use crate::calls::{self, expect_done, expect_session};
 use crate::client::Client;
 use crate::context::Context;
+use crate::create::{CreateArgs, create, environment_help};
 use crate::error::Error;
-use crate::exit;
+use crate::poll::is_ready;
 use crate::show::json::SessionJson;
 use crate::show::{human, out, time};
-use crate::tail::{Cleaned, Tail};
-use crate::verb::{expect_done, expect_session, logs, new, wait};
+use crate::signals;
+use crate::tail::{CleanOutput, Tail};
+use crate::{exit, outcome, session_log};
 
-/// Create a session, stream its output and end with its exit code; it has a terminal of its own, and no standard input
+/// Create a session, stream its output and end with its exit code; it has a terminal of its own, and no
+/// standard input
 #[derive(Debug, clap::Args)]
-#[group(skip)]
-#[command(mut_arg("command", |arg| arg.required_unless_present("agent")), after_help = new::environment_help())]
+#[command(mut_arg("command", |arg| arg.required_unless_present("agent")), after_help = environment_help())]
 pub(crate) struct Args {
     #[command(flatten)]
-    pub new: new::Args,
+    create: CreateArgs,
     /// Remove the session afterwards
     #[arg(long, conflicts_with = "restart")]
-    pub rm: bool,
-    /// Show no output, only wait
+    rm: bool,
+    /// Print no output, only wait
     #[arg(long)]
-    pub no_stream: bool,
+    no_stream: bool,
 }
 
-/// What ends the streaming.
-enum Over {
-    Ended(Box<SessionView>),
+/// The reason for which streaming ends.
+enum End {
+    Exited(Box<SessionView>),
     Interrupted,
 }
 
-/// Runs it. The first Ctrl-C goes to the session; TERM and HUP end it, as they would end the command in its place. The
-/// second of these ends this command alone.
+/// Runs it. The first Ctrl-C goes to the session; TERM and HUP end it, as they would end the command in its
+/// place. The second signal ends only this command.
 pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
-    let Args { new: mut args, rm, no_stream } = args;
-    // Removed here, once all that it wrote is shown; by poold, should this command end before.
-    let rm = args.life.ephemeral || rm;
-    args.life.ephemeral = rm;
-    // Held back before the first thread is made, so that each inherits it and one alone receives it.
-    let signals = hold_back()?;
-    let mut client = context.patient_client();
-    let id: SessionRef = match new::create(context, &mut client, args) {
+    let Args { create: mut args, rm, no_stream } = args;
+    // Removed here, once all of its output is printed; by poold if this command ends before.
+    let rm = args.lifecycle.ephemeral || rm;
+    args.lifecycle.ephemeral = rm;
+    let signals = block_signals()?;
+    let mut client = context.unlimited_client();
+    let id: SessionRef = match create(context, &mut client, args) {
         Ok(view) => view.session.id.into(),
         Err(error) => return not_started(context, &mut client, error, rm),
     };
     context.remark(&format!("{id} runs"));
     if !context.style.quiet && stdin_has_data() {
-        out::note(&format!("poolctl: standard input is not passed on; type to it with `poolctl keys {id}`"));
+        out::note(&format!("poolctl: standard input is not passed on; type with `poolctl keys {id}`"));
     }
-    let (over, ending) = when_over(context, &id, signals, rm);
-    let shown = if no_stream || context.style.json { None } else { Some(logs::files(&mut client, &id)?) };
-    let over = match shown {
-        Some(files) => match stream(context, &mut Tail::new(&files), &over) {
-            // Its terminal went, and the session is being ended for that: this is not over before.
+    let (ends, ending) = watch_end(context, &id, signals, rm);
+    let streams = !no_stream && !context.style.json;
+    let files = if streams { Some(session_log::files(&mut client, &id)?) } else { None };
+    let end = match files {
+        Some(files) => match stream(context, &mut Tail::new(&files), &ends) {
+            // The terminal is gone, and the session is ended for that: waits until it is.
             Err(Error::Output(_)) if ending.load(Ordering::Relaxed) => {
-                over.recv().unwrap_or(Ok(Over::Interrupted))?
+                ends.recv().unwrap_or(Ok(End::Interrupted))?
             }
             other => other?,
         },
-        None => over.recv().unwrap_or_else(|_| Err(Error::failed("nobody waits for the end any more")))?,
+        None => ends.recv().unwrap_or_else(|_| Err(Error::failed("the waiting thread ended")))?,
     };
-    match over {
-        Over::Interrupted => {
-            out::note(&format!("poolctl: {id} runs on: see `poolctl attach {id}`, `poolctl kill {id}`"));
+    match end {
+        End::Interrupted => {
+            out::note(&format!("poolctl: {id} still runs: see `poolctl attach {id}`, `poolctl kill {id}`"));
             Ok(exit::INTERRUPTED)
         }
-        Over::Ended(view) => end(context, &mut client, &view, rm),
+        End::Exited(view) => finish(context, &mut client, &view, rm),
     }
 }
 
-/// Finds data on a standard input that is a pipe or a file: whoever put it there expects that it is read.
+/// True if standard input is a pipe or a file with data, which the user expects to be read.
 fn stdin_has_data() -> bool {
     let stdin = std::io::stdin();
     let Ok(found) = nix::sys::stat::fstat(&stdin) else { return false };
-    let kind = SFlag::from_bits_truncate(found.st_mode) & SFlag::S_IFMT;
-    let mut waiting = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
-    match kind {
+    match SFlag::from_bits_truncate(found.st_mode) & SFlag::S_IFMT {
         SFlag::S_IFREG => found.st_size > 0,
-        SFlag::S_IFIFO => {
-            poll(&mut waiting, PollTimeout::ZERO).is_ok()
-                && waiting[0].revents().is_some_and(|seen| seen.contains(PollFlags::POLLIN))
-        }
+        SFlag::S_IFIFO => is_ready(stdin.as_fd(), PollFlags::POLLIN),
         _ => false,
     }
 }
 
-/// The code of a program that could not be executed: 126, or 127 where there is none. The record that was made
-/// is removed as if it had run.
+/// The exit code for a program that could not be executed: 126, or 127 if it does not exist. The record that
+/// was created is removed as after a run.
 fn not_started(context: &Context, client: &mut Client, error: Error, rm: bool) -> Result<u8, Error> {
     let Some(view) = failed_record(client, &error) else { return Err(error) };
     let session = &view.session;
     let code = session.exit.filter(|_| session.reason == Some(Reason::ExecFailed)).map(Exit::shell_code);
-    // That it can be started again or removed is not so where it is removed.
+    // Hints on how to restart or remove the session are left out if it is removed.
     let error = if rm { Error::failed(human::why_over(&view)) } else { error };
     exit::report(&error, context.style.json, code.unwrap_or(exit::OWN_FAILURE));
     if rm {
@@ -115,28 +113,28 @@ fn not_started(context: &Context, client: &mut Client, error: Error, rm: bool) -
     Ok(code.unwrap_or(exit::OWN_FAILURE))
 }
 
-/// The record of the session whose start this says to have failed: its id is the first word.
+/// The record of the session whose failed start the error reports: the first word is its id.
 fn failed_record(client: &mut Client, error: &Error) -> Option<SessionView> {
-    let told = error.to_string();
-    let id: SessionId = told.split(' ').next().filter(|_| error.code() == ErrorCode::Failed)?.parse().ok()?;
-    let view = client.ask(Request::Show(id.into())).and_then(expect_session).ok()?;
+    let text = error.to_string();
+    let id: SessionId = text.split(' ').next().filter(|_| error.code() == ErrorCode::Failed)?.parse().ok()?;
+    let view = calls::session(client, id.into()).ok()?;
     (view.session.lifecycle == Lifecycle::Failed).then_some(view)
 }
 
-fn stream(context: &Context, tail: &mut Tail, over: &Receiver<Result<Over, Error>>) -> Result<Over, Error> {
-    let mut sink = Cleaned::new(context.style.terminal);
-    let over = tail.follow(&mut sink, over)?;
-    if let Over::Ended(view) = &over {
+fn stream(context: &Context, tail: &mut Tail, ends: &Receiver<Result<End, Error>>) -> Result<End, Error> {
+    let mut sink = CleanOutput::new(context.style.terminal);
+    let end = tail.follow(&mut sink, ends)?;
+    if let End::Exited(view) = &end {
         tail.finish(&mut sink, view.session.incarnation.as_ref().map(|run| run.tag))?;
     }
-    Ok(over)
+    Ok(end)
 }
 
-fn end(context: &Context, client: &mut Client, view: &SessionView, rm: bool) -> Result<u8, Error> {
+fn finish(context: &Context, client: &mut Client, view: &SessionView, rm: bool) -> Result<u8, Error> {
     if context.style.json {
         out::json(&SessionJson::new(view, time::now()))?;
     }
-    let code = wait::code_of(view);
+    let code = outcome::of_session(view);
     if rm {
         remove(context, client, view.session.id);
     }
@@ -149,72 +147,66 @@ fn remove(context: &Context, client: &mut Client, id: SessionId) {
     if let Err(error) = removed.and_then(|response| expect_done(&response))
         && error.code() != ErrorCode::NotFound
     {
-        report(context.style.json, &format!("{id} is not removed"), &error);
+        report(context.style.json, &format!("{id} could not be removed"), &error);
     }
 }
 
-/// Says what failed beside the program, which the exit code is not about.
+/// Reports a failure beside the program's, which does not change the exit code.
 fn report(json: bool, what: &str, error: &Error) {
     let error = Refusal::new(error.code(), format!("{what}: {error}")).into();
     exit::report(&error, json, exit::OWN_FAILURE);
 }
 
-/// The signals that are for the session. HUP is left alone where it is ignored, as under `nohup`.
-fn hold_back() -> Result<SigSet, Error> {
-    let failed = |error: nix::Error| Error::failed(format!("cannot hold back signals: {error}"));
-    let mut signals = SigSet::empty();
-    signals.add(Signal::SIGINT);
-    signals.add(Signal::SIGTERM);
-    if !process::identity::i_ignore(Signal::SIGHUP) {
-        signals.add(Signal::SIGHUP);
-    }
-    signals.thread_block().map_err(failed)?;
-    Ok(signals)
+/// Blocks the signals that are for the session. HUP is left alone if it is ignored, as under `nohup`.
+fn block_signals() -> Result<SigSet, Error> {
+    let hup = Some(Signal::SIGHUP).filter(|hup| !process::identity::caller_ignores(*hup));
+    signals::block([Signal::SIGINT, Signal::SIGTERM].into_iter().chain(hup))
 }
 
-/// Says when the program is over, or that the user wants to go; and whether the session is being ended for a signal.
-fn when_over(
+/// Reports from other threads the end of the session's program, or the user's second signal. The flag is set
+/// once a signal ends the session.
+fn watch_end(
     context: &Context,
     session: &SessionRef,
     signals: SigSet,
     rm: bool,
-) -> (Receiver<Result<Over, Error>>, Arc<AtomicBool>) {
-    let (sender, over) = mpsc::channel();
-    // Its limit is the daemon's to tell: a client of its own that gave up first would know less.
-    let ended = (sender.clone(), Client::new(context, None), session.clone());
+) -> (Receiver<Result<End, Error>>, Arc<AtomicBool>) {
+    let (sender, ends) = mpsc::channel();
+    // Without a limit of its own: the daemon reports the time limit, with the state of the session.
+    let waiter = (sender.clone(), Client::new(context, None), session.clone());
     let limit = context.waiting_limit();
     thread::spawn(move || {
-        let (sender, mut client, session) = ended;
+        let (sender, mut client, session) = waiter;
         let wait =
             Wait { session: session.clone(), until: vec![Until::Exit], timeout_ms: limit.map(time::millis) };
         let view = client.ask(Request::Wait(wait)).and_then(expect_session);
         let view = view.map_err(|error| match (error.code(), limit) {
             (ErrorCode::Timeout, Some(limit)) => {
-                let later = if rm { "; it is removed once it is over" } else { "" };
-                Error::timeout(format!("{session} has not ended within {limit:?} and runs on{later}"))
+                let later = if rm { "; it is removed when it ends" } else { "" };
+                Error::timeout(format!("{session} has not ended within {limit:?} and still runs{later}"))
             }
             _ => error,
         });
-        // Whoever waited may be gone.
-        drop(sender.send(view.map(|view| Over::Ended(Box::new(view)))));
+        // The receiver is gone if streaming failed.
+        drop(sender.send(view.map(|view| End::Exited(Box::new(view)))));
     });
     let ending = Arc::new(AtomicBool::new(false));
-    let pass_on = (context.client(), session.clone(), context.style.json, Arc::clone(&ending));
-    thread::spawn(move || signalled(signals, pass_on, &sender));
-    (over, ending)
+    let target = (context.client(), session.clone(), context.style.json, Arc::clone(&ending));
+    thread::spawn(move || pass_signals(signals, target, &sender));
+    (ends, ending)
 }
 
-fn signalled(
+fn pass_signals(
     signals: SigSet,
     (mut client, session, json, ending): (Client, SessionRef, bool, Arc<AtomicBool>),
-    over: &Sender<Result<Over, Error>>,
+    ends: &Sender<Result<End, Error>>,
 ) {
     let Ok(first) = signals.wait() else { return };
     ending.store(first != Signal::SIGINT, Ordering::Relaxed);
-    let second = over.clone();
+    let second = ends.clone();
     thread::spawn(move || {
         if signals.wait().is_ok() {
-            drop(second.send(Ok(Over::Interrupted)));
+            drop(second.send(Ok(End::Interrupted)));
         }
     });
     let (request, failed) = match first {

@@ -1,86 +1,88 @@
-//! `send`: a durable message to the session's generator.
+//! `send`: a durable message for a session's agent or worker.
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, IsTerminal, Read};
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
-use protocol::message::{BODY_MAX, Breaker, PROMPT};
+use protocol::message::{Breaker, PROMPT};
 use protocol::request::{Send, Until, Wait};
 use protocol::{Message, MessageId, MessageState, OsBytes, Request, Response, SessionRef};
 use serde_json::{Value, json};
 
-use crate::cli::{Repeat, kind};
+use crate::args::{Repeat, kind};
+use crate::body;
+use crate::calls::{expect_message, expected};
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::Error;
-use crate::exit;
+use crate::outcome;
+use crate::ready;
 use crate::show::json::{self, MessageJson, word};
 use crate::show::{escape, out, queue, time};
-use crate::verb::{expect_message, ready};
 
 /// Send a durable message; prints its id once it is on disk
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// To which session
-    pub session: String,
+    /// The session
+    session: String,
     /// The text, or - for standard input
     #[arg(conflicts_with = "file")]
-    pub text: Vec<OsString>,
-    /// Take the text from a file
+    text: Vec<OsString>,
+    /// Read the text from a file
     #[arg(long, value_name = "FILE")]
-    pub file: Option<PathBuf>,
-    /// Idempotency key: a second message with it is the first one again
+    file: Option<PathBuf>,
+    /// Idempotency key: a second message with the same key is the first one again
     #[arg(long)]
-    pub key: Option<String>,
-    /// Its kind: prompt goes to the agent in the pane, any other name waits for a worker that asks for it
+    key: Option<String>,
+    /// Its kind: prompt goes to the agent in the pane, any other waits for a worker that claims it
     #[arg(long, default_value = PROMPT, value_parser = kind)]
-    pub kind: String,
-    /// From -100 to 100: higher is worked first among those of its kind
+    kind: String,
+    /// From -100 to 100: within its kind, higher ones go first
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = clap::value_parser!(i8).range(-100..=100))]
-    pub priority: i8,
-    /// As typed: what its agent would take for a command (/, !) or complete (@) is not defused
+    priority: i8,
+    /// As typed: a leading / or !, or an @ that the agent would complete, is not defused
     #[arg(long)]
-    pub raw: bool,
-    /// Return when it is this far [default: queued, and with --wake once the session's agent has begun]
+    raw: bool,
+    /// Return once it is in this state [default: queued, and with --wake once the session's agent is ready]
     #[arg(long, value_enum, value_name = "STATE")]
-    pub wait: Option<Stage>,
-    /// Wait until it is done, and print what came of it, its agent's last words, instead of its id
+    wait: Option<Stage>,
+    /// Wait until it is done, and print its result, the agent's last words, instead of its id
     #[arg(long)]
-    pub result: bool,
-    /// Give it up if it still waits after this long
+    result: bool,
+    /// Drop it if it still waits after this long
     #[arg(long, value_name = "DUR", value_parser = time::parse)]
-    pub ttl: Option<Duration>,
-    /// Start the session where it is over, and return once its agent has begun; 1 where it does not: the message waits all the same
+    ttl: Option<Duration>,
+    /// Start the session if it has ended, and return once its agent is ready; exit 1 if the start fails: the
+    /// message stays queued
     #[arg(long)]
-    pub wake: bool,
+    wake: bool,
     #[command(flatten)]
-    pub repeat: Repeat,
+    repeat: Repeat,
 }
 
-/// How long a look at how far it is may take.
-const LOOK: Duration = Duration::from_secs(1);
+/// Time limit for a question about the message's progress.
+const PROGRESS_LIMIT: Duration = Duration::from_secs(1);
 
-/// How far a message is to be.
+/// The state of a message that is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Stage {
+enum Stage {
     /// It is on disk.
     Queued,
     /// The agent has it.
     Accepted,
-    /// The agent's turn is over.
+    /// The agent's turn has ended.
     Done,
 }
 
-/// Sends it, prints its id, and waits as asked.
+/// Sends it, prints its id, and waits if asked to.
 pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     let session = context.session(&args.session)?;
     let send = Send {
         session: session.clone(),
-        body: fitting(body(&args)?)?,
+        body: body::checked(text(&args)?)?,
         kind: args.kind,
         key: args.key,
         origin: context.origin(),
@@ -91,46 +93,43 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
         cause: cause()?,
         wake: args.wake,
     };
-    let sent = match context.client().change(&args.repeat, Request::Send(send))? {
-        Response::Sent(sent) => *sent,
-        other => return Err(Error::unexpected(&other)),
-    };
+    let sent = *expected!(context.client().change(&args.repeat, Request::Send(send))?, Sent)?;
     if !context.style.json && !args.result {
         out::line(&sent.message.id.to_string())?;
     }
     if let Some(breaker) = &sent.held_back {
-        tell_held_back(context, &sent.message.kind, breaker);
+        note_breaker(context, &sent.message.kind, breaker);
     }
     let asked = if args.result { Some(Stage::Done) } else { args.wait };
     let stage = asked.unwrap_or(Stage::Queued);
-    // Its id is told whatever becomes of the session.
-    let begun =
+    // The id is printed even if the session does not start.
+    let ready =
         if args.wake && args.wait != Some(Stage::Queued) { ready::woken(context, &session) } else { Ok(()) };
     let message = wait(context, &session, sent.message, stage)?;
     if context.style.json {
         out::json(&document(&message, sent.held_back.as_ref())?)?;
     }
-    begun?;
-    let code = come_to(&session, &message, stage)?;
+    ready?;
+    let code = exit_code(&session, &message, stage)?;
     if args.result && !context.style.json {
         print_result(context, &message)?;
     }
     Ok(code)
 }
 
-/// What it came to where it was waited for this long.
-fn come_to(session: &SessionRef, message: &Message, stage: Stage) -> Result<u8, Error> {
-    if stage != Stage::Queued && message.status.state == MessageState::InDoubt {
-        let id = message.id;
-        let hint = format!(
-            "look with `poolctl attach {session}`, then end it with `poolctl queue resolve {session} {id} --as …`"
-        );
-        return Err(Error::failed(format!("{}; {hint}", ended(message))));
+/// The exit code after a wait for this stage.
+fn exit_code(session: &SessionRef, message: &Message, stage: Stage) -> Result<u8, Error> {
+    if stage == Stage::Queued || message.status.state != MessageState::InDoubt {
+        return outcome::of_message(message);
     }
-    fate(message)
+    let (what, id) = (outcome::describe(message), message.id);
+    Err(Error::failed(format!(
+        "{what}; look at it with `poolctl attach {session}`, then run `poolctl queue resolve {session} {id} \
+         --as …`"
+    )))
 }
 
-/// Its agent's last words, ended by a newline.
+/// Prints the agent's last words, and a newline at the end.
 fn print_result(context: &Context, message: &Message) -> Result<(), Error> {
     let Some(result) = &message.status.result else { return Ok(()) };
     if context.style.terminal {
@@ -143,31 +142,21 @@ fn print_result(context: &Context, message: &Message) -> Result<(), Error> {
     out::bytes(&bytes)
 }
 
-/// The message that is being worked here: its worker says so in the environment.
+/// The message whose handler runs this command: a worker names it in the handler's environment.
 fn cause() -> Result<Option<MessageId>, Error> {
     let id = std::env::var("POOL_MESSAGE_ID").ok().filter(|id| !id.is_empty());
     let id = id.map(|id| id.parse()).transpose();
     id.map_err(|error| Error::usage(format!("POOL_MESSAGE_ID: {error}")))
 }
 
-/// The same text, unless it is too long to be sent.
-pub(crate) fn fitting(body: OsBytes) -> Result<OsBytes, Error> {
-    if body.0.len() > BODY_MAX {
-        return Err(Error::usage(format!(
-            "a message has at most {BODY_MAX} bytes: put long text into a file and send its path"
-        )));
-    }
-    Ok(body)
-}
-
-fn tell_held_back(context: &Context, kind: &str, breaker: &Breaker) {
+fn note_breaker(context: &Context, kind: &str, breaker: &Breaker) {
     if !context.style.json && !context.style.quiet {
         let why = queue::breaker(kind, breaker, time::now());
         out::note(&format!("poolctl: held back: {}", escape::line(&why)));
     }
 }
 
-/// The message, and whether its kind is held back.
+/// The message as JSON, with the breaker that holds its kind back.
 fn document(message: &Message, held_back: Option<&Breaker>) -> Result<Value, Error> {
     let document = serde_json::to_value(MessageJson::new(message));
     let mut document = document.map_err(|error| Error::Output(error.into()))?;
@@ -175,31 +164,15 @@ fn document(message: &Message, held_back: Option<&Breaker>) -> Result<Value, Err
     Ok(document)
 }
 
-/// Code and sentence for a message that is waited for no longer.
-pub(crate) fn fate(message: &Message) -> Result<u8, Error> {
-    match message.status.state {
-        MessageState::Dead | MessageState::Cancelled | MessageState::Expired => {
-            Err(Error::failed(ended(message)))
-        }
-        _ => Ok(exit::OK),
-    }
-}
-
-fn ended(message: &Message) -> String {
-    let status = &message.status;
-    let why = status.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
-    let state = word(&status.state).replace('_', " ");
-    format!("message {} is {state}{why}", message.id)
-}
-
-/// The message once it is so far, or will not be; in doubt it waits for somebody to look.
+/// Waits until the message has reached the stage, or cannot reach it: also while it is in doubt, which a
+/// person resolves.
 fn wait(context: &Context, session: &SessionRef, message: Message, stage: Stage) -> Result<Message, Error> {
     if stage == Stage::Queued {
         return Ok(message);
     }
     let deadline = context.waiting_limit().map(|limit| Instant::now() + limit);
     let _progress = context.progress_of(progress(context.client(), session.clone(), message.id));
-    let mut client = context.patient_client();
+    let mut client = context.unlimited_client();
     let mut until = |until| {
         let left = deadline.map(|at| time::millis(at.saturating_duration_since(Instant::now())));
         let wait = Wait { session: session.clone(), until: vec![until], timeout_ms: left };
@@ -213,65 +186,44 @@ fn wait(context: &Context, session: &SessionRef, message: Message, stage: Stage)
     until(Until::Message(message.id))
 }
 
-/// How far a message is and why it is not further, told anew each time.
+/// Returns a function that asks for the state of the message, and for the reason if it waits.
 fn progress(
     mut client: Client,
     session: SessionRef,
     id: MessageId,
 ) -> impl FnMut() -> String + std::marker::Send {
     move || {
-        let mut look = |request| client.ask_once(request, LOOK);
-        let Ok(Response::Message(message)) = look(Request::ShowMessage(id)) else {
+        let mut ask = |request| client.ask_once(request, PROGRESS_LIMIT);
+        let Ok(Response::Message(message)) = ask(Request::ShowMessage(id)) else {
             return format!("message {id}");
         };
         let waits = match message.status.state {
-            MessageState::Queued if message.kind == PROMPT => match look(Request::Show(session.clone())) {
+            MessageState::Queued if message.kind == PROMPT => match ask(Request::Show(session.clone())) {
                 Ok(Response::Session(view)) => view.waits,
                 _ => None,
             },
             _ => None,
         };
-        standing(&message, waits)
+        state_and_reason(&message, waits)
     }
 }
 
 /// `message 7 (typed: not confirmed yet)`
-fn standing(message: &Message, waits: Option<String>) -> String {
+fn state_and_reason(message: &Message, waits: Option<String>) -> String {
     let why = waits.or_else(|| message.status.reason.clone()).map(|why| format!(": {why}"));
     format!("message {} ({}{})", message.id, word(&message.status.state), why.unwrap_or_default())
 }
 
-fn body(args: &Args) -> Result<OsBytes, Error> {
+fn text(args: &Args) -> Result<OsBytes, Error> {
     if let Some(file) = &args.file {
-        return read(File::open(file).map_err(|error| unreadable(file, &error))?, file);
+        return body::read(File::open(file).map_err(|error| body::unreadable(file, &error))?, file);
     }
     match args.text.as_slice() {
-        [text] if text == "-" => read(io::stdin(), Path::new("standard input")),
-        [] if !io::stdin().is_terminal() => read(io::stdin(), Path::new("standard input")),
+        [text] if text == "-" => body::read_stdin(),
+        [] if !io::stdin().is_terminal() => body::read_stdin(),
         [] => Err(Error::usage("nothing to send: give a text, - for standard input, or --file")),
-        words => Ok(joined(words)),
+        words => Ok(body::joined(words)),
     }
-}
-
-/// Words of a command line as one text.
-pub(crate) fn joined(words: &[OsString]) -> OsBytes {
-    OsBytes(words.iter().map(|word| word.as_bytes()).collect::<Vec<_>>().join(&b' '))
-}
-
-/// The text of a file or pipe. Its last newline ends it and is no part of it, as in `$(…)`.
-pub(crate) fn read(from: impl Read, name: &Path) -> Result<OsBytes, Error> {
-    let mut bytes = Vec::new();
-    // Two more than is allowed tell the longest text and its newline from one too long.
-    let most = u64::try_from(BODY_MAX).unwrap_or(u64::MAX).saturating_add(2);
-    from.take(most).read_to_end(&mut bytes).map_err(|error| unreadable(name, &error))?;
-    if bytes.ends_with(b"\n") {
-        bytes.pop();
-    }
-    Ok(OsBytes(bytes))
-}
-
-fn unreadable(name: &Path, error: &io::Error) -> Error {
-    Error::usage(format!("{}: {error}", name.display()))
 }
 
 #[cfg(test)]
@@ -280,37 +232,15 @@ mod tests {
     use crate::testing::message;
 
     #[test]
-    fn the_last_newline_is_not_sent() {
-        let text = |bytes: &[u8]| read(bytes, Path::new("x")).unwrap().0;
-        assert_eq!(text(b"a\nb\n"), b"a\nb");
-        assert_eq!(text(b"a\n\n"), b"a\n");
-        assert_eq!(text(b""), b"");
-    }
-
-    #[test]
-    fn a_text_too_long_is_refused_before_it_is_sent() {
-        let text =
-            |length: usize| fitting(read(io::repeat(b'x').take(length as u64), Path::new("x")).unwrap());
-        assert!(text(BODY_MAX).is_ok());
-        assert!(text(BODY_MAX + 1).is_err() && text(10 * BODY_MAX).is_err());
-    }
-
-    #[test]
-    fn where_a_message_stands_is_told_with_its_why() {
+    fn the_progress_of_a_message_names_its_reason() {
         let mut message = message(7);
-        assert_eq!(standing(&message, None), "message 7 (queued)");
-        assert_eq!(standing(&message, Some("in copy mode".into())), "message 7 (queued: in copy mode)");
+        assert_eq!(state_and_reason(&message, None), "message 7 (queued)");
+        assert_eq!(
+            state_and_reason(&message, Some("in copy mode".into())),
+            "message 7 (queued: in copy mode)"
+        );
         message.status.state = MessageState::Typed;
         message.status.reason = Some("not confirmed".into());
-        assert_eq!(standing(&message, None), "message 7 (typed: not confirmed)");
-    }
-
-    #[test]
-    fn a_message_that_was_not_worked_is_a_failure() {
-        let mut message = message(3);
-        assert_eq!(fate(&message).unwrap(), 0);
-        message.status.state = MessageState::Dead;
-        message.status.reason = Some("agent_ended".into());
-        assert_eq!(fate(&message).unwrap_err().to_string(), "message 3 is dead: agent_ended");
+        assert_eq!(state_and_reason(&message, None), "message 7 (typed: not confirmed)");
     }
 }

@@ -1,36 +1,36 @@
-//! `stats`: what running sessions use.
+//! `stats`: the resource usage of running sessions.
 
 use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use protocol::life::Limits;
+use protocol::limits::Limits;
 use protocol::reply::{SessionView, UsageView};
 use protocol::request::List;
-use protocol::{ErrorCode, Request, Response, SessionId, SessionRef};
+use protocol::{ErrorCode, Request, SessionId, SessionRef};
 use serde::Serialize;
 
+use crate::calls::{self, expected};
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::Error;
-use crate::exit;
 use crate::show::json::{LimitsJson, UsageJson};
 use crate::show::table::Table;
 use crate::show::{life, out, size};
-use crate::verb::{for_each, ls};
+use crate::targets::for_each;
 
-/// Time between the two looks that a share of a processor takes.
-const BETWEEN: Duration = Duration::from_millis(500);
+/// Time between the two samples from which the share of a processor is computed.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Show what running sessions use
+/// Show the resource usage of running sessions
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Which sessions [default: all that run]
+    /// The sessions [default: all that run]
     #[arg(value_name = "SESSION")]
-    pub sessions: Vec<String>,
+    sessions: Vec<String>,
 }
 
-/// One session's, as JSON.
+/// The usage of a session, as JSON.
 #[derive(Debug, Serialize)]
 struct Document<'a> {
     id: SessionId,
@@ -41,8 +41,8 @@ struct Document<'a> {
     unenforced: &'a [String],
 }
 
-/// Looks twice and prints what the second look found.
-pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
+/// Samples twice, and prints the second sample.
+pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     let mut client = context.client();
     let sessions = args.sessions.iter().map(|session| context.session(session).map(Some));
     let mut sessions = sessions.collect::<Result<Vec<_>, _>>()?;
@@ -51,18 +51,18 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
     }
     let mut before = BTreeMap::new();
     for session in &sessions {
-        match look(&mut client, session.clone()) {
+        match usage(&mut client, session.clone()) {
             Ok(views) => before
                 .extend(views.into_iter().map(|view| (view.session, (Instant::now(), view.usage.cpu_us)))),
-            Err(error) if of_the_pool(&error) => return Err(error),
-            // What is wrong with one is told at the second look.
+            Err(error) if concerns_pool(&error) => return Err(error),
+            // The failure of one session is reported by the second sample.
             Err(_) => {}
         }
     }
-    thread::sleep(BETWEEN);
+    thread::sleep(SAMPLE_INTERVAL);
     let mut found = Vec::new();
-    let looked = for_each(context, &sessions, |session| {
-        let views = look(&mut client, session.clone())?;
+    let sampled = for_each(context, &sessions, |session| {
+        let views = usage(&mut client, session.clone())?;
         found.extend(views.into_iter().map(|view| with_share(view, &before)));
         Ok(())
     });
@@ -72,43 +72,40 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
     } else {
         out::text(&table(&found, &limits, context.style.quiet))?;
     }
-    looked.map(|()| exit::OK)
+    sampled
 }
 
-fn look(client: &mut Client, session: Option<SessionRef>) -> Result<Vec<UsageView>, Error> {
-    match client.ask(Request::Usage(session))? {
-        Response::Usage(views) => Ok(views),
-        other => Err(Error::unexpected(&other)),
-    }
+fn usage(client: &mut Client, session: Option<SessionRef>) -> Result<Vec<UsageView>, Error> {
+    expected!(client.ask(Request::Usage(session))?, Usage)
 }
 
-/// Whether it would be the same for every session.
-fn of_the_pool(error: &Error) -> bool {
+/// True if the failure would be the same for every session.
+fn concerns_pool(error: &Error) -> bool {
     matches!(error.code(), ErrorCode::Unavailable | ErrorCode::Timeout | ErrorCode::Protocol)
 }
 
-/// When each was looked at first, and its CPU time in microseconds then.
+/// The time of each session's first sample, and its CPU time in microseconds then.
 type Before = BTreeMap<SessionId, (Instant, u64)>;
 
-/// The same with its share of a processor since the first look.
+/// Fills in the share of a processor since the first sample.
 fn with_share(mut view: UsageView, before: &Before) -> UsageView {
     let before = before.get(&view.session);
     view.usage.cpu_percent = before.and_then(|(at, cpu_us)| share(*cpu_us, view.usage.cpu_us, at.elapsed()));
     view
 }
 
-/// The share of one processor, in percent; none where CPU time went back, as when a session is started anew.
+/// The share of one processor, in percent; `None` if the CPU time decreased, as after a restart.
 fn share(before_us: u64, now_us: u64, between: Duration) -> Option<u32> {
     let used = u128::from(now_us.checked_sub(before_us)?) * 100;
     u32::try_from(used.checked_div(between.as_micros())?).ok()
 }
 
-/// What bounds a session, and what of that does not hold, each a sentence.
+/// The limits of a session, and those that are not enforced, each a sentence.
 type Bounds = (Limits, Vec<String>);
 
-/// What bounds each.
+/// The limits of each session.
 fn limits(client: &mut Client) -> Result<BTreeMap<SessionId, Bounds>, Error> {
-    let views = ls::sessions(client, List { all: true, ..List::default() })?;
+    let views = calls::sessions(client, List { all: true, ..List::default() })?;
     let bounds = views.into_iter().map(|SessionView { session, .. }| {
         let unenforced = session.incarnation.map(|run| run.unenforced).unwrap_or_default();
         (session.id, (session.spec.limits, unenforced))
@@ -159,7 +156,7 @@ mod tests {
 
     #[test]
     fn what_was_not_seen_before_has_no_share() {
-        let usage = protocol::life::Usage { cpu_us: 9, cpu_percent: Some(5), ..Default::default() };
+        let usage = protocol::usage::Usage { cpu_us: 9, cpu_percent: Some(5), ..Default::default() };
         let view = UsageView { session: SessionId(1), name: "web".parse().unwrap(), usage };
         let now = Instant::now();
         assert_eq!(with_share(view.clone(), &Before::new()).usage.cpu_percent, None);

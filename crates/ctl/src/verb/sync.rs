@@ -1,26 +1,22 @@
-//! `sync`: a full snapshot of tmux now, applied before it returns.
+//! `sync`: takes a full snapshot of tmux now, and applies it.
 
+use protocol::Request;
 use protocol::reply::Synced;
-use protocol::{Request, Response};
 use serde_json::json;
 
+use crate::calls::expected;
 use crate::context::Context;
 use crate::error::Error;
-use crate::exit;
 use crate::show::out;
 
 /// Take a full snapshot of tmux now and apply it
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {}
 
-/// Asks for it.
-pub(crate) fn run(context: &Context, _: &Args) -> Result<u8, Error> {
+/// Returns once it is applied.
+pub(crate) fn run(context: &Context, Args {}: Args) -> Result<(), Error> {
     let _progress = context.progress("a snapshot of tmux");
-    match context.client().ask(Request::Sync)? {
-        Response::Synced(synced) => print(context, &synced)?,
-        other => return Err(Error::unexpected(&other)),
-    }
-    Ok(exit::OK)
+    print(context, &expected!(context.client().ask(Request::Sync)?, Synced)?)
 }
 
 fn print(context: &Context, synced: &Synced) -> Result<(), Error> {

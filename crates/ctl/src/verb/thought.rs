@@ -1,31 +1,30 @@
-//! `thought`: publish and read what a session's agent is doing.
+//! `thought`: publishes and prints what a session's agent is doing.
 
 use std::ffi::OsString;
-use std::io;
-use std::path::Path;
 
 use protocol::reply::SessionView;
 use protocol::thought::{
-    FINGERPRINT_MAX, Place, Publish, RestState, THOUGHT_MAX, Thought, ThoughtSource, ThoughtState,
+    FINGERPRINT_MAX, Publish, RestState, StreamPosition, THOUGHT_MAX, Thought, ThoughtSource, ThoughtState,
 };
 use protocol::{Request, SessionRef, Timestamp};
 
-use crate::cli::Repeat;
+use crate::args::Repeat;
+use crate::body;
+use crate::calls::{self, expect_session};
 use crate::context::Context;
 use crate::error::Error;
-use crate::exit;
 use crate::show::json::ThoughtJson;
 use crate::show::{agent, escape, out, time};
-use crate::verb::{expect_session, print_session, send};
+use crate::targets::print_session;
 
 /// Publish and read what a session's agent is doing
 #[derive(Debug, clap::Subcommand)]
-pub(crate) enum Command {
-    /// Publish a thought; what is not said is kept as it was
+pub(crate) enum ThoughtCommand {
+    /// Publish a thought; what is not given is kept as it was
     Set(Box<Set>),
-    /// Print what was last published
+    /// Print the last thought
     Get {
-        /// Of which session
+        /// The session
         session: String,
     },
 }
@@ -33,45 +32,45 @@ pub(crate) enum Command {
 /// A thought to publish.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Set {
-    /// Of which session; its pane (%3) does as well
-    pub session: String,
+    /// The session, or its pane (%3)
+    session: String,
     /// The thought, or - for standard input
-    pub text: Vec<OsString>,
-    /// How awake its agent is: active, holding or sleeping
+    text: Vec<OsString>,
+    /// The agent's state: active, holding or sleeping
     #[arg(long)]
-    pub state: Option<ThoughtState>,
-    /// Where the thought comes from: carry_forward, llm or static_sleeping
+    state: Option<ThoughtState>,
+    /// The source of the thought: carry_forward, llm or static_sleeping
     #[arg(long)]
-    pub source: Option<ThoughtSource>,
-    /// How deep it rests: active, drowsy, sleeping or deep_sleep [default: derived]
+    source: Option<ThoughtSource>,
+    /// Its rest state: active, drowsy, sleeping or deep_sleep [default: derived]
     #[arg(long, value_name = "STATE")]
-    pub rest_state: Option<RestState>,
-    /// Tokens of its conversation
+    rest_state: Option<RestState>,
+    /// Number of tokens in its conversation
     #[arg(long, value_name = "N")]
-    pub tokens: Option<u64>,
-    /// How many tokens its agent can keep in mind
+    tokens: Option<u64>,
+    /// The agent's context window, in tokens
     #[arg(long, value_name = "N")]
-    pub context_limit: Option<u64>,
-    /// What identifies its objective, by your own means
+    context_limit: Option<u64>,
+    /// Your own identifier of its objective
     #[arg(long, value_name = "FP", value_parser = fingerprint)]
-    pub objective: Option<String>,
-    /// When that last changed [default: now, where it is another one]
+    objective: Option<String>,
+    /// When the objective last changed [default: now, if it differs]
     #[arg(long, value_name = "TIME", value_parser = time::moment)]
-    pub objective_changed_at: Option<Timestamp>,
-    /// The work looks ready to be committed, or =false: not any more
+    objective_changed_at: Option<Timestamp>,
+    /// The work looks ready to be committed; =false: no longer
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    pub commit_candidate: Option<bool>,
-    /// Your stream, one for each run: an earlier thought of it changes nothing
+    commit_candidate: Option<bool>,
+    /// Your stream, one for each run; a thought with an earlier place in it is ignored
     #[arg(long, value_name = "ID", requires = "seq", value_parser = fingerprint)]
-    pub stream: Option<String>,
-    /// The place in it, counted from 1
+    stream: Option<String>,
+    /// The place in the stream, counted from 1
     #[arg(long, value_name = "N", requires = "stream", value_parser = clap::value_parser!(u64).range(1..))]
-    pub seq: Option<u64>,
-    /// When it was thought [default: now]
+    seq: Option<u64>,
+    /// The time of the thought [default: now]
     #[arg(long, value_name = "TIME", value_parser = time::moment)]
-    pub at: Option<Timestamp>,
+    at: Option<Timestamp>,
     #[command(flatten)]
-    pub repeat: Repeat,
+    repeat: Repeat,
 }
 
 fn fingerprint(text: &str) -> Result<String, String> {
@@ -79,17 +78,17 @@ fn fingerprint(text: &str) -> Result<String, String> {
     if fits { Ok(text.to_owned()) } else { Err(format!("1 to {FINGERPRINT_MAX} bytes")) }
 }
 
-/// Carries it out.
-pub(crate) fn run(context: &Context, command: Command) -> Result<u8, Error> {
+/// Publishes a thought, or prints the last one.
+pub(crate) fn run(context: &Context, command: ThoughtCommand) -> Result<(), Error> {
     match command {
-        Command::Set(set) => publish(context, *set)?,
-        Command::Get { session } => {
+        ThoughtCommand::Set(set) => publish(context, *set)?,
+        ThoughtCommand::Get { session } => {
             let session = context.session(&session)?;
-            let view = expect_session(context.client().ask(Request::Show(session))?)?;
+            let view = calls::session(&mut context.client(), session)?;
             print(context, view.thought.as_ref())?;
         }
     }
-    Ok(exit::OK)
+    Ok(())
 }
 
 fn publish(context: &Context, set: Set) -> Result<(), Error> {
@@ -100,7 +99,7 @@ fn publish(context: &Context, set: Set) -> Result<(), Error> {
     let view = expect_session(context.client().change(&repeat, request)?)?;
     let kept = view.thought.as_ref().and_then(|thought| thought.place.as_ref());
     if place.is_some() && kept != place.as_ref() && !context.style.json && !context.style.quiet {
-        out::note("poolctl: a later thought of this stream is there already: nothing was changed");
+        out::note("poolctl: nothing was changed: the session has a later thought of this stream");
     }
     print_session(context, &view, &line(&view))
 }
@@ -108,13 +107,13 @@ fn publish(context: &Context, set: Set) -> Result<(), Error> {
 /// `sess_1  web  active  Reading the tests`
 fn line(view: &SessionView) -> String {
     let thought = view.thought.as_ref();
-    let state = thought.map_or("-", |thought| thought.state.word());
+    let state = thought.map_or("-", |thought| thought.state.as_str());
     let text = thought.and_then(|thought| thought.text.as_deref()).unwrap_or("-");
     format!("{}  {}  {state}  {}", view.session.id, view.session.name, escape::line(text))
 }
 
 fn published(target: SessionRef, text: Option<String>, set: Set) -> Result<Publish, Error> {
-    let place = set.stream.zip(set.seq).map(|(stream, seq)| Place { stream, seq });
+    let place = set.stream.zip(set.seq).map(|(stream, seq)| StreamPosition { stream, seq });
     let published = Publish {
         target,
         text,
@@ -129,7 +128,7 @@ fn published(target: SessionRef, text: Option<String>, set: Set) -> Result<Publi
         updated_at: set.at,
         place,
     };
-    let said = [
+    let given = [
         published.text.is_some(),
         published.state.is_some(),
         published.source.is_some(),
@@ -140,20 +139,20 @@ fn published(target: SessionRef, text: Option<String>, set: Set) -> Result<Publi
         published.token_count.is_some(),
         published.context_limit.is_some(),
     ];
-    if said.contains(&true) {
+    if given.contains(&true) {
         Ok(published)
     } else {
-        Err(Error::usage("nothing to publish: give a text, - for standard input, or what else changed"))
+        Err(Error::usage("nothing to publish: give a text, - for standard input, or a flag"))
     }
 }
 
 fn text(words: &[OsString]) -> Result<Option<String>, Error> {
     let bytes = match words {
         [] => return Ok(None),
-        [text] if text == "-" => send::read(io::stdin(), Path::new("standard input"))?,
-        words => send::joined(words),
+        [text] if text == "-" => body::read_stdin()?,
+        words => body::joined(words),
     };
-    let text = String::from_utf8(bytes.0).map_err(|_| Error::usage("a thought is UTF-8"))?;
+    let text = String::from_utf8(bytes.0).map_err(|_| Error::usage("a thought must be UTF-8"))?;
     if text.len() > THOUGHT_MAX {
         return Err(Error::usage(format!("a thought has at most {THOUGHT_MAX} bytes")));
     }
@@ -164,7 +163,7 @@ fn print(context: &Context, thought: Option<&Thought>) -> Result<(), Error> {
     if context.style.json {
         return out::json(&thought.map(ThoughtJson::new));
     }
-    let Some(thought) = thought else { return context.say("nothing was published yet") };
+    let Some(thought) = thought else { return context.say("no thought was published yet") };
     if let Some(text) = &thought.text {
         out::line(&if context.style.terminal { escape::lines(text) } else { text.clone() })?;
     }
@@ -208,7 +207,7 @@ mod tests {
             token_count: Some(5),
             context_limit: Some(9),
             updated_at: Some(Timestamp(1_700_000_001_000)),
-            place: Some(Place { stream: "s".into(), seq: 3 }),
+            place: Some(StreamPosition { stream: "s".into(), seq: 3 }),
         };
         assert_eq!(all, expected);
         let one = asked("x %3 --commit-candidate=false").unwrap();

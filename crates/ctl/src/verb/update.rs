@@ -1,35 +1,35 @@
-//! `update`: change the policy of a session.
+//! `update`: changes the policy of a session.
 
 use clap::Arg;
 use protocol::Request;
 use protocol::reap::{Action, Rule};
 use protocol::request::Update;
 
-use crate::cli::Repeat;
+use crate::args::Repeat;
+use crate::calls::expect_session;
 use crate::context::Context;
 use crate::error::Error;
-use crate::exit;
+use crate::lifecycle_args::{PolicyArgs, rule_action_or_default};
 use crate::show::life;
-use crate::verb::new::{Fate, reaped_or_default};
-use crate::verb::{expect_session, print_session};
+use crate::targets::print_session;
 
-/// Change the policy of a session; what is not said stays as it is
+/// Change the policy of a session; what is not given stays as it is
 #[derive(Debug, clap::Args)]
 #[command(mut_args(without_default))]
 pub(crate) struct Args {
-    /// Which session
-    pub session: String,
-    /// What becomes of it where a rule applies: hung=restart, …; RULE=default: what its agent's table and the
-    /// configuration say
-    #[arg(long, value_name = "RULE=ACTION", value_parser = reaped_or_default)]
-    pub reap: Vec<(Rule, Option<Action>)>,
+    /// The session
+    session: String,
+    /// What the reaper does when a rule applies: hung=restart, …; RULE=default: as configured for its agent,
+    /// or else for all
+    #[arg(long, value_name = "RULE=ACTION", value_parser = rule_action_or_default)]
+    reap: Vec<(Rule, Option<Action>)>,
     #[command(flatten)]
-    pub fate: Fate,
+    policy: PolicyArgs,
     #[command(flatten)]
-    pub repeat: Repeat,
+    repeat: Repeat,
 }
 
-/// What `new` takes where nothing is said is not taken here.
+/// Removes the default of `new` from a flag's help: here a flag that is not given changes nothing.
 fn without_default(arg: Arg) -> Arg {
     let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
     match help.split_once(" [default: ") {
@@ -38,18 +38,18 @@ fn without_default(arg: Arg) -> Arg {
     }
 }
 
-/// Changes it, and says how it is.
-pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
-    if args.reap.is_empty() && args.fate == Fate::default() {
+/// Changes it, and prints the result.
+pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
+    if args.reap.is_empty() && args.policy == PolicyArgs::default() {
         return Err(Error::usage("nothing to change: see `poolctl update --help`"));
     }
     let update = Update {
         session: context.session(&args.session)?,
-        restart: args.fate.restart,
-        max_restarts: args.fate.max_restarts,
-        idle_timeout_ms: args.fate.idle_timeout,
-        ttl_ms: args.fate.ttl,
-        max_runtime_ms: args.fate.max_runtime,
+        restart: args.policy.restart,
+        max_restarts: args.policy.max_restarts,
+        idle_timeout_ms: args.policy.idle_timeout,
+        ttl_ms: args.policy.ttl,
+        max_runtime_ms: args.policy.max_runtime,
         reap: args.reap.into_iter().collect(),
     };
     let view = expect_session(context.client().change(&args.repeat, Request::Update(update))?)?;
@@ -58,6 +58,5 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
         context,
         &view,
         &format!("{}  {}  {}", session.id, session.name, life::policy(&session.policy)),
-    )?;
-    Ok(exit::OK)
+    )
 }

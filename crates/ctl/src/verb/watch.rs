@@ -1,4 +1,4 @@
-//! `watch`: tmux as `poold` has it, then what its watcher sends.
+//! `watch`: the state of tmux as `poold` knows it, then the changes that its watcher sends.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -10,38 +10,37 @@ use protocol::{Frame, Request, parts};
 
 use crate::context::Context;
 use crate::error::Error;
-use crate::exit;
 use crate::follow::{Follower, follow};
 use crate::show::out::Style;
 use crate::show::{change, out, time};
 
-/// Show what happens in tmux, as it happens
+/// Show the state of tmux, and its changes as they happen
 ///
-/// The state comes first. A line starts with + for what is new, ~ for what is different and - for
-/// what is gone; a session is written like $3, a pane like %7.
+/// A line starts with + for something new, ~ for a change and - for something gone; a session is written
+/// like $3, a pane like %7.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Print exactly what tmux-watch sends, as JSON lines; `poolctl feed` reads them
     #[arg(long)]
-    pub print: bool,
+    print: bool,
 }
 
-/// Shows it until nobody reads any more.
-pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
+/// Prints until standard output is closed.
+pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     let style = Style { json: context.style.json || args.print, ..context.style };
-    let mut watch = Watch { style, known: None, coming: None };
-    match follow(context, context.patient_client(), &mut watch) {
-        Err(Error::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(exit::OK),
-        followed => followed.map(|()| exit::OK),
+    let mut watch = Watch { style, shown: None, parts: None };
+    match follow(context, context.unlimited_client(), &mut watch) {
+        Err(Error::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        followed => followed,
     }
 }
 
 struct Watch {
     style: Style,
-    /// What was shown.
-    known: Option<TmuxState>,
-    /// The parts of a snapshot that is not whole yet.
-    coming: Option<TmuxState>,
+    /// The state that was printed.
+    shown: Option<TmuxState>,
+    /// The parts so far of an incomplete snapshot.
+    parts: Option<TmuxState>,
 }
 
 impl Follower for Watch {
@@ -57,7 +56,7 @@ impl Follower for Watch {
                 let lines = self.lines(observe.view).into_iter().map(|line| format!("{now}  {line}\n"));
                 out::text(&lines.collect::<String>())?;
             }
-            // This side was too slow, and is cut: the state comes again.
+            // Too slow: poold drops the connection, and a new one begins with the state.
             Frame::Lagged { .. } => return Ok(ControlFlow::Break(())),
             _ => {}
         }
@@ -66,21 +65,21 @@ impl Follower for Watch {
 }
 
 impl Watch {
-    /// What is new in it, for people.
+    /// The changes in it, for people.
     fn lines(&mut self, view: View) -> Vec<String> {
         let changes = match view {
             View::Snapshot { state, part, more } => {
-                let whole = parts::join(self.coming.take().filter(|_| part > 0), state);
+                let whole = parts::join(self.parts.take().filter(|_| part > 0), state);
                 if more {
-                    self.coming = Some(whole);
+                    self.parts = Some(whole);
                     return Vec::new();
                 }
-                self.until(&whole)
+                self.changes_to(&whole)
             }
             View::Diff(changes) => changes,
             View::Unchanged | View::Alive => return Vec::new(),
         };
-        let known = self.known.get_or_insert_default();
+        let known = self.shown.get_or_insert_default();
         let mut lines = Vec::new();
         for change in changes {
             lines.extend(change::line(known, &change, self.style));
@@ -89,10 +88,10 @@ impl Watch {
         lines
     }
 
-    /// What changed from what was shown to this. The server is shown first in any case; where nothing
-    /// was learnt of it, nothing is gone.
-    fn until(&self, whole: &TmuxState) -> Vec<Change> {
-        match &self.known {
+    /// The changes from the printed state to this one. The first time the server is among them; if the state
+    /// of the server is unknown, nothing counts as gone.
+    fn changes_to(&self, whole: &TmuxState) -> Vec<Change> {
+        match &self.shown {
             Some(known) if matches!(whole.server, Server::Unknown(_)) => {
                 diff(known, &TmuxState { server: whole.server.clone(), ..known.clone() })
             }
@@ -119,7 +118,7 @@ mod tests {
     }
 
     fn watch() -> Watch {
-        Watch { style: Style::default(), known: None, coming: None }
+        Watch { style: Style::default(), shown: None, parts: None }
     }
 
     #[test]
@@ -130,7 +129,7 @@ mod tests {
         let first = watch.lines(part(state(&[(2, "b")]), 1, false));
         assert_eq!(first, ["server: absent", "+ $1 a", "+ $2 b"]);
         assert_eq!(watch.lines(View::Alive), Vec::<String>::new());
-        // Another snapshot, as after a lost connection, says only what is new.
+        // From another snapshot, as after a lost connection, only the changes are printed.
         assert_eq!(
             watch.lines(part(state(&[(2, "c"), (3, "d")]), 0, false)),
             ["- $1 a", "~ $2 b → c", "+ $3 d"]

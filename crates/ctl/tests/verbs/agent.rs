@@ -1,4 +1,4 @@
-//! What agents do, say and ask: `wait`, `thought`, `send --wait`, `show` and `ls`.
+//! The activity, thoughts and questions of agents: `wait`, `thought`, `send --wait`, `show` and `ls`.
 
 use std::fs::File;
 use std::io::Write;
@@ -10,7 +10,7 @@ use protocol::logs;
 use protocol::reply::{LogFiles, Sent, SessionView, Theme};
 use protocol::request::{Until, Wait};
 use protocol::session::Exit;
-use protocol::thought::{Place, Publish, Thought, ThoughtState};
+use protocol::thought::{Publish, StreamPosition, Thought, ThoughtState};
 use protocol::{
     Activity, ActivityState, ErrorCode, Lifecycle, MessageState, Refusal, Request, Response, Timestamp,
 };
@@ -62,7 +62,7 @@ fn the_first_of_several_states_is_told() {
     let pool = |state| Pool::new(move |_| shown(doing(state)));
     let attention = pool(ActivityState::Attention);
     let ran = attention.run("wait web --for idle,attention --for exit,queue-empty,error");
-    // The queue of this one is empty as well: it was asked for later.
+    // The queue is empty as well, but that condition was named later.
     assert_eq!(ended(&ran), (10, "attention\n", ""));
     let Request::Wait(wait) = attention.request() else { panic!() };
     let state = Until::Activity;
@@ -112,7 +112,7 @@ impl Logged {
         self.dir.path().join("output.log")
     }
 
-    /// A pool that shows this view, and answers a wait like that.
+    /// A pool whose daemon shows this view, and gives this answer to a wait.
     fn pool(&self, view: SessionView, waited: impl Fn() -> Answer + Send + Sync + 'static) -> Pool {
         let dir = self.dir.path().into();
         let files = LogFiles { dir };
@@ -140,7 +140,7 @@ fn output_is_found_wherever_it_is() {
     let document: Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!((ran.code, &document["match"]), (0, &json!("ready 12")));
     assert_eq!(document["came"], "output:ready\\s[0-9]{1,2}");
-    // What is older than the end of the log is not looked at; what comes is.
+    // Output older than the end of the log is not searched, new output is.
     let command =
         pool.poolctl(["wait", "web", "--for", "output:long ago", "--timeout", "20s"]).spawn().unwrap();
     crate::fake::until("the log is followed", || {
@@ -157,9 +157,9 @@ fn output_and_the_end_are_told_apart() {
     let ran = pool.run("wait web --timeout 20s --for exit,output:ready");
     assert_eq!(ended(&ran), (0, "output:ready\n", ""), "it wrote that before it ended");
     assert_eq!(ended(&pool.run("wait web --timeout 20s --for output:never --for exit")), (3, "exit\n", ""));
-    let never = "poolctl: it is over, and wrote nothing that matches\n";
+    let never = "poolctl: the session has ended, and its output does not match\n";
     assert_eq!(ended(&pool.run("wait web --timeout 20s --for output:never")), (1, "", never));
-    // That an activity cannot come any more leaves the output to come.
+    // The output is still searched after the activity cannot come any more.
     let pool = logged.pool(over(3), || refused(ErrorCode::Failed, "it is over"));
     assert_eq!(ended(&pool.run("wait web --for idle,output:ready")), (0, "output:ready\n", ""));
     assert_eq!(pool.run("wait web --for idle,output:never").code, 1);
@@ -176,7 +176,7 @@ fn sent() -> Answer {
     ok(Response::Sent(Box::new(Sent { message: message(7), held_back: None })))
 }
 
-/// A message that comes to this state, first as far as it is accepted, then to its end.
+/// A pool whose message has the first state when it is accepted, and the second at its end.
 fn comes_to(accepted: MessageState, end: MessageState) -> Pool {
     Pool::new(move |call| {
         let Request::Wait(wait) = &call.request else { return sent() };
@@ -207,7 +207,7 @@ fn send_waits_for_the_end_of_a_message() {
         let ran = doubtful.run(&format!("send web hi --wait {stage}"));
         assert_eq!((ran.code, ran.out.as_str()), (1, "7\n"));
         assert!(
-            ran.err.contains("is in doubt; look with") && ran.err.contains("queue resolve web 7"),
+            ran.err.contains("is in doubt; look at it with") && ran.err.contains("queue resolve web 7"),
             "{}",
             ran.err
         );
@@ -232,7 +232,7 @@ fn thinking() -> SessionView {
         text: Some("Reading\x1b[2J it".into()),
         state: ThoughtState::Active,
         token_count: 5,
-        place: Some(Place { stream: "s".into(), seq: 3 }),
+        place: Some(StreamPosition { stream: "s".into(), seq: 3 }),
         updated_at: Timestamp(1000),
         ..Thought::default()
     });
@@ -254,7 +254,7 @@ fn a_thought_is_published_as_it_was_given() {
     let Request::Publish(published) = pool.request() else { panic!() };
     let Publish { target, text, token_count, place, updated_at, .. } = *published;
     assert_eq!((target.0.as_str(), text.as_deref(), token_count), ("%3", Some("Läse es"), Some(5)));
-    assert_eq!((place, updated_at), (Some(Place { stream: "s".into(), seq: 3 }), None));
+    assert_eq!((place, updated_at), (Some(StreamPosition { stream: "s".into(), seq: 3 }), None));
     let ran = pool.run("thought set web --stream s --seq 2 old");
     assert!(ran.code == 0 && ran.err.contains("nothing was changed"), "{}", ran.err);
     assert_eq!(pool.run("thought set web --at 5m").code, 2);
@@ -276,7 +276,7 @@ fn a_thought_is_read() {
     assert!(text.contains("\nstate    active\n") && text.contains("\nstream   s 3\n"), "{text}");
     let nothing = Pool::new(|_| shown(session("web")));
     assert_eq!(nothing.run("thought get web --json").success(), "null\n");
-    assert_eq!(nothing.run("thought get web").success(), "nothing was published yet\n");
+    assert_eq!(nothing.run("thought get web").success(), "no thought was published yet\n");
 }
 
 fn asking() -> SessionView {

@@ -175,7 +175,7 @@ fn a_lost_connection_repeats_the_same_operation() {
     assert!(calls.iter().all(|call| call.op == calls[0].op && call.request == calls[0].request));
     let pool = Pool::new(|_| Answer::HangUp);
     let ran = pool.run("rename web www --timeout 2s");
-    // The time may be over in the midst of a try, or between two.
+    // The time may be over during a try, or between two.
     let told = [(6, "may still be done"), (7, "may have been done")];
     assert!(told.iter().any(|(code, words)| ran.code == *code && ran.err.contains(words)), "{ran:?}");
 }

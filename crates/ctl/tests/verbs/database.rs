@@ -66,7 +66,7 @@ fn a_backup_is_made_where_it_was_asked_for() {
 
 fn a_check_that_finds_something_is_nine() {
     let pool = Pool::new(|_| ok(Response::Checked(Checked { records: 7, bytes: 70, ..Checked::default() })));
-    assert_eq!(pool.run("check").success(), "7 records, 70 bytes: all sound\n");
+    assert_eq!(pool.run("check").success(), "7 records, 70 bytes: no damage\n");
     let found = || Checked {
         records: 7,
         bytes: 70,
@@ -76,7 +76,7 @@ fn a_check_that_finds_something_is_nine() {
     let pool = Pool::new(move |_| ok(Response::Checked(found())));
     let ran = pool.run("check");
     let said = "problem: row 3\\x1b is not the event\nquarantined: messages 12: checksum\n\
-                7 records, 70 bytes: 1 problems, 1 records put aside\n";
+                7 records, 70 bytes: 1 problems, 1 records quarantined\n";
     assert_eq!((ran.code, ran.out.as_str()), (9, said));
     let ran = pool.run("check --json");
     let document: Value = serde_json::from_str(&ran.out).unwrap();
@@ -90,7 +90,7 @@ fn a_compaction_says_what_it_gained() {
     assert_eq!(Pool::empty().run("compact").code, 7);
 }
 
-/// A `poold` that says how it was started.
+/// Runs with a `poold` that prints its arguments and environment.
 fn with_poold(pool: &Pool, args: &[&str]) -> Ran {
     with_this_poold(pool, args, "echo \"$@\" $POOL_NAME $POOL_STATE_DIR $POOL_LOCK_TOKEN; exit 9")
 }

@@ -1,4 +1,4 @@
-//! The daemon's side of the protocol, scripted; and a pool of programs for `up`.
+//! A scripted daemon, and fake programs for `up`.
 
 use std::ffi::OsStr;
 use std::io::{Read, Write};
@@ -17,33 +17,33 @@ use protocol::{Call, Epoch, Frame, Hello, Reply, Request, Response, Role, Seq, W
 use crate::ACT;
 use crate::samples;
 
-/// No wait in a test lasts longer.
+/// Time limit for every wait of a test.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 
-/// What the daemon does about a call.
+/// The daemon's reaction to a call.
 pub(crate) enum Answer {
     /// Replies.
     Reply(Reply),
     /// Replies in parts.
     Parts(Vec<Response>, Response),
-    /// Sends these, then hangs up.
+    /// Sends these frames, then closes the connection.
     Frames(Vec<Frame>),
-    /// Sends these, replies, and sends those.
+    /// Sends frames, replies, and sends more frames.
     Among(Vec<Frame>, Reply, Vec<Frame>),
-    /// Hangs up without a reply, as a daemon that is killed does.
+    /// Closes the connection without a reply, as a killed daemon does.
     HangUp,
-    /// Says nothing.
+    /// Sends nothing.
     Silence,
 }
 
-/// A reply that is no refusal.
+/// A successful reply.
 pub(crate) fn ok(response: Response) -> Answer {
     Answer::Reply(Ok(response))
 }
 
 type Script = Arc<dyn Fn(&Call) -> Answer + Send + Sync>;
 
-/// A state directory, and a daemon in it where a script was given.
+/// A state directory, with a daemon if a script was given.
 pub(crate) struct Pool {
     pub(crate) dir: tempfile::TempDir,
     calls: Arc<Mutex<Vec<Call>>>,
@@ -61,7 +61,7 @@ impl Pool {
         Self { dir, calls: Arc::default() }
     }
 
-    /// A pool whose daemon answers like this.
+    /// A pool whose daemon answers by this script.
     pub(crate) fn new(script: impl Fn(&Call) -> Answer + Send + Sync + 'static) -> Self {
         let pool = Self::empty();
         let listener = UnixListener::bind(pool.socket()).unwrap();
@@ -79,12 +79,12 @@ impl Pool {
         self.dir.path().join("run/poold.sock")
     }
 
-    /// What the daemon was asked so far.
+    /// The calls so far.
     pub(crate) fn calls(&self) -> Vec<Call> {
         self.calls.lock().unwrap().clone()
     }
 
-    /// The only request of the only call.
+    /// The request of the only call.
     pub(crate) fn request(&self) -> Request {
         let calls = self.calls();
         assert_eq!(calls.len(), 1, "{calls:?}");
@@ -100,13 +100,13 @@ impl Pool {
         command
     }
 
-    /// Runs a `poolctl` whose words are separated by blanks.
+    /// Runs a `poolctl` with the words of this line as arguments.
     pub(crate) fn run(&self, line: &str) -> Ran {
         Ran::new(&self.poolctl(line.split(' ')).output().unwrap())
     }
 }
 
-/// What came of a command.
+/// The result of a command.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: i32,
@@ -124,7 +124,7 @@ impl Ran {
         }
     }
 
-    /// The output, which must be all there is.
+    /// The output of a successful command without errors.
     #[track_caller]
     pub(crate) fn success(self) -> String {
         assert_eq!((self.code, self.err.as_str()), (0, ""), "{}", self.out);
@@ -132,7 +132,7 @@ impl Ran {
     }
 }
 
-/// Waits until something is so.
+/// Waits until the condition holds.
 #[track_caller]
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + LIMIT;
@@ -186,7 +186,7 @@ fn converse(mut stream: UnixStream, calls: &Mutex<Vec<Call>>, script: &Script) {
     }
 }
 
-/// Leaves its process id beside the program, and a word in its log.
+/// Writes its process id into a file beside the program, and a line into its log.
 fn introduce(program: &Path) {
     let (fresh, pid) = (program.with_extension("new"), program.with_extension("pid"));
     std::fs::write(&fresh, std::process::id().to_string()).unwrap();
@@ -194,7 +194,7 @@ fn introduce(program: &Path) {
     println!("{} speaks", program.file_name().unwrap().display());
 }
 
-/// Acts as a daemon that knows nothing but who is connected to it.
+/// Acts as a daemon that knows only its connections.
 pub(crate) fn poold(program: &Path) -> ExitCode {
     introduce(program);
     let socket = PathBuf::from(std::env::var_os("POOL_SOCKET").unwrap());
@@ -251,7 +251,7 @@ pub(crate) fn component(program: &Path, role: Role) -> ExitCode {
     }
 }
 
-/// Programs for `up`: this one, under other names.
+/// The programs for `up`: links to this one under their names.
 pub(crate) fn programs(dir: &Path) -> PathBuf {
     let bin = dir.join("bin");
     std::fs::create_dir(&bin).unwrap();

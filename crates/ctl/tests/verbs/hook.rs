@@ -1,4 +1,4 @@
-//! `hook` and `approve`: what agents report, and what they are answered.
+//! `hook` and `approve`: reports of agents, and the answers to them.
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use protocol::activity::{ActivityState, Ask, AskKind};
-use protocol::hook::{Decision, Hook, Signal, Spooled};
+use protocol::hook::{Decision, Hook, HookEvent, SpooledHook};
 use protocol::reply::SessionView;
 use protocol::{ErrorCode, Refusal, Request, Response, SessionId, Tag};
 use serde_json::{Value, json};
@@ -59,12 +59,12 @@ fn hook(pool: &Pool, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Comma
     let mut command = pool.poolctl(["hook"]);
     command.args(args).env("POOL_SESSION", "sess_1").env("POOL_INCARNATION", TAG);
     command.env_remove("POOL_STATE_DIR").env("POOL_SOCKET", pool.socket()).stdin(Stdio::piped());
-    // A fake that answers is waited for.
+    // The fake daemon answers, however slow the machine is.
     command.env("POOL_HOOK_LIMIT_MS", "20000");
     command
 }
 
-/// The same, where nobody answers.
+/// The same with a short time limit, for a daemon that does not answer.
 fn unanswered(pool: &Pool, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
     let mut command = hook(pool, args);
     command.env("POOL_HOOK_LIMIT_MS", "2000");
@@ -74,7 +74,7 @@ fn unanswered(pool: &Pool, args: impl IntoIterator<Item = impl AsRef<OsStr>>) ->
 /// Runs it with this input.
 fn say(mut command: Command, input: impl AsRef<[u8]>) -> Ran {
     let mut child = command.spawn().unwrap();
-    // One that does not read is none of the agent's troubles.
+    // It need not read its input.
     drop(child.stdin.take().unwrap().write_all(input.as_ref()));
     Ran::new(&child.wait_with_output().unwrap())
 }
@@ -95,9 +95,10 @@ fn files(dir: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// What was left for the daemon.
+/// The reports in the spool.
 fn left(pool: &Pool) -> Vec<Hook> {
-    let read = |path: PathBuf| serde_json::from_slice::<Spooled>(&std::fs::read(path).unwrap()).unwrap().hook;
+    let read =
+        |path: PathBuf| serde_json::from_slice::<SpooledHook>(&std::fs::read(path).unwrap()).unwrap().hook;
     files(&pool.dir.path().join("sessions/sess_1/hooks")).into_iter().map(read).collect()
 }
 
@@ -115,7 +116,7 @@ fn a_hook_reports_what_its_agent_says() {
         (report.conversation.as_deref(), report.transcript.clone()),
         (Some("c1"), Some("/t.jsonl".into()))
     );
-    assert_eq!(report.signal, Signal::TurnOver { turn: Some("p1".into()), said: Some("done so".into()) });
+    assert_eq!(report.signal, HookEvent::TurnOver { turn: Some("p1".into()), said: Some("done so".into()) });
     assert_eq!(left(&pool), []);
     assert_eq!(say(hook(&pool, ["claude"]), STOP).success(), "");
     assert_ne!(self::reports(&pool)[1].id, report.id, "another report");
@@ -128,20 +129,20 @@ fn a_hook_says_it_in_its_last_argument_too() {
     assert_eq!(Ran::new(&command.stdin(Stdio::null()).output().unwrap()).success(), "");
     let reports = reports(&pool);
     assert_eq!(reports[0].agent, "generic");
-    assert_eq!(reports[0].signal, Signal::TurnOver { turn: None, said: Some("finished".into()) });
+    assert_eq!(reports[0].signal, HookEvent::TurnOver { turn: None, said: Some("finished".into()) });
 }
 
 fn a_report_waits_for_a_daemon_that_is_away() {
     let pool = Pool::empty();
     assert_eq!(say(hook(&pool, ["claude"]), STOP).success(), "");
     let left = left(&pool);
-    assert_eq!(left[0].signal, Signal::TurnOver { turn: Some("p1".into()), said: Some("done so".into()) });
+    assert_eq!(left[0].signal, HookEvent::TurnOver { turn: Some("p1".into()), said: Some("done so".into()) });
     let elsewhere = pool.dir.path().join("elsewhere");
     let mut command = hook(&pool, ["claude"]);
     command.env("POOL_HOOKS", &elsewhere);
     assert_eq!(say(command, STOP).success(), "");
     let (found, name) = (files(&elsewhere), |hook: &Hook| format!("{:016}-{:016x}.json", hook.at.0, hook.id));
-    let hook: Spooled = serde_json::from_slice(&std::fs::read(&found[0]).unwrap()).unwrap();
+    let hook: SpooledHook = serde_json::from_slice(&std::fs::read(&found[0]).unwrap()).unwrap();
     assert_eq!(found, [elsewhere.join(name(&hook.hook))]);
     assert_eq!(self::left(&pool).len(), 1);
 }
@@ -177,7 +178,7 @@ fn a_hook_outside_a_session_does_nothing() {
     assert_eq!((pool.calls().len(), left(&pool)), (0, vec![]));
 }
 
-/// The end of a child, which must come.
+/// Waits for the end of a child.
 fn ended(child: &mut Child) -> std::process::ExitStatus {
     let mut status = None;
     until("the end of a hook", || {
@@ -246,13 +247,13 @@ fn a_hook_says_what_it_meets_only_where_it_is_asked() {
     let ran = say(hook(&pool, ["claude", "-v"]), STOP);
     assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, "", "no\n"));
     let ran = say(hook(&pool, ["claude", "-v"]), "{");
-    assert_eq!((ran.code, ran.err.contains("not understood")), (0, true), "{}", ran.err);
+    assert_eq!((ran.code, ran.err.contains("cannot be parsed")), (0, true), "{}", ran.err);
 }
 
 fn input_without_an_end_is_not_waited_for() {
     let pool = Pool::new(|_| ok(Response::Done));
     let (theirs, mut stdin) = std::io::pipe().unwrap();
-    // Before its time begins.
+    // Written before the start, so that it arrives in time.
     stdin.write_all(STOP.as_bytes()).unwrap();
     let mut child = hook(&pool, ["claude"]).stdin(theirs).spawn().unwrap();
     assert_eq!(ended(&mut child).code(), Some(0));
@@ -271,7 +272,7 @@ fn a_long_input_is_read_to_its_end() {
         child.stdin.take().unwrap().write_all(said.as_bytes()).unwrap();
         assert_eq!(Ran::new(&child.wait_with_output().unwrap()).success(), "");
         let last = reports(&pool).pop().unwrap();
-        let Signal::Prompt { text, cut, .. } = last.signal else { panic!("{:?}", last.signal) };
+        let HookEvent::Prompt { text, cut, .. } = last.signal else { panic!("{:?}", last.signal) };
         assert_eq!((text.len(), cut), (protocol::hook::PROMPT_MAX, true));
     }
 }
@@ -284,7 +285,7 @@ fn a_decision_is_printed_for_the_agent() {
         let reports = reports(&pool);
         assert_eq!(
             reports[0].signal,
-            Signal::Permission { tool: "Bash".into(), text: "touch x".into(), wait_ms: 60_000 }
+            HookEvent::Permission { tool: "Bash".into(), text: "touch x".into(), wait_ms: 60_000 }
         );
         assert_eq!(left(&pool), []);
         serde_json::from_str::<Value>(&printed).unwrap()
@@ -300,11 +301,11 @@ fn without_a_decision_the_terminal_decides() {
     assert_eq!(say(hook(&pool, waiting), PERMISSION).success(), "");
     assert_eq!(left(&pool), []);
     assert_eq!(say(hook(&pool, ["claude"]), PERMISSION).success(), "");
-    let Signal::Permission { wait_ms, .. } = reports(&pool)[1].signal else { panic!() };
+    let HookEvent::Permission { wait_ms, .. } = reports(&pool)[1].signal else { panic!() };
     assert_eq!(wait_ms, 0, "it does not wait where it is not told to");
     for pool in [Pool::new(|_| Answer::Silence), Pool::new(|_| Answer::HangUp), Pool::empty()] {
         assert_eq!(say(unanswered(&pool, waiting), PERMISSION).success(), "");
-        let Signal::Permission { wait_ms, .. } = left(&pool)[0].signal else { panic!() };
+        let HookEvent::Permission { wait_ms, .. } = left(&pool)[0].signal else { panic!() };
         assert_eq!(wait_ms, 0, "nobody waits for an answer any more");
     }
 }
@@ -392,7 +393,7 @@ fn hooks_are_installed_and_taken_out() {
 
     let said = pool.run("hook install claude").success();
     let wrote = format!(
-        "wrote {}: the hooks of tmux-pool are in it\nthe file as it was: {}\n",
+        "wrote {}: added the hooks of tmux-pool\nbackup of the old file: {}\n",
         path.display(),
         backup.display()
     );
@@ -408,14 +409,17 @@ fn hooks_are_installed_and_taken_out() {
     assert!(installed.contains("--installed") && now["hooks"]["UserPromptSubmit"].is_array(), "{installed}");
 
     let again = pool.run("hook install claude").success();
-    assert!(again.starts_with(&format!("already so: {}\n", path.display())), "{again}");
+    assert!(
+        again.starts_with(&format!("unchanged: {} has the hooks of tmux-pool\n", path.display())),
+        "{again}"
+    );
     assert_eq!(std::fs::read_to_string(&path).unwrap(), installed);
     let out = pool.run("hook install claude --uninstall --json").success();
     let out: Value = serde_json::from_str(&out).unwrap();
     assert_eq!((&out["done"], &out["backup"]), (&json!("uninstalled"), &Value::Null));
     assert_eq!(read(&path), serde_json::from_str::<Value>(theirs).unwrap());
     let again = pool.run("hook install claude --uninstall").success();
-    assert_eq!(again, format!("already so: {} has no hooks of tmux-pool\n", path.display()));
+    assert_eq!(again, format!("unchanged: {} has no hooks of tmux-pool\n", path.display()));
 }
 
 fn hooks_are_installed_where_they_belong() {
@@ -446,7 +450,7 @@ fn hooks_are_installed_where_they_belong() {
     assert_eq!((path, hint.contains("confirm")), (home.join("g/.gemini/settings.json"), true));
     assert_eq!(installed(&["gemini"], None).0, home.join(".gemini/settings.json"));
     assert!(pool.run("hook install codex").success().ends_with("use /hooks there.\n"));
-    // What was made for our hooks alone goes with them.
+    // A file that was created for our hooks is removed with them.
     let said = pool.run("hook install codex --uninstall").success();
     assert!(said.starts_with("removed "), "{said}");
     assert!(!home.join(".codex/hooks.json").exists());

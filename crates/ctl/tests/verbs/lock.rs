@@ -1,4 +1,4 @@
-//! `lock`: a command under a session's lock, with a daemon that gives it, keeps it or takes it away.
+//! `lock`: a command under a session's lock, with a daemon that grants, renews or revokes it.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
@@ -15,7 +15,7 @@ use protocol::{
 use serde_json::{Value, json};
 
 use crate::fake::{Answer, Pool, Ran, ok, until};
-use crate::life::script;
+use crate::lifecycle::script;
 use crate::samples::session;
 use crate::work::{Started, written};
 
@@ -66,7 +66,7 @@ fn refused(code: ErrorCode) -> Answer {
     Answer::Reply(Err(Refusal::new(code, "no")))
 }
 
-/// A daemon whose locks have this lease, in milliseconds, and go on for ever.
+/// A daemon that grants locks with this lease in milliseconds, and renews them.
 fn gives(lease_ms: u64) -> impl Fn(&Call) -> Answer + Send + Sync {
     move |call| match call.request {
         Request::Lock(_) => locked(lease_ms),
@@ -78,7 +78,7 @@ fn gives(lease_ms: u64) -> impl Fn(&Call) -> Answer + Send + Sync {
     }
 }
 
-/// The same, until it is revoked; and how often it was renewed.
+/// The same, with a flag that revokes the lock, and the number of renewals.
 fn revocable(lease_ms: u64) -> (Pool, Arc<AtomicBool>, Arc<AtomicU32>) {
     let (revoked, kept, rest) = (Arc::new(AtomicBool::new(false)), Arc::default(), gives(lease_ms));
     let (taken, counted): (_, Arc<AtomicU32>) = (revoked.clone(), Arc::clone(&kept));
@@ -93,7 +93,7 @@ fn revocable(lease_ms: u64) -> (Pool, Arc<AtomicBool>, Arc<AtomicU32>) {
     (pool, revoked, kept)
 }
 
-/// `lock web` of a line of shell, in the directory of the pool.
+/// `lock web` with a shell script, in the directory of the pool.
 fn lock(pool: &Pool, script: &str) -> Command {
     let mut command = pool.poolctl(["lock", "web", "--", "sh", "-c", script]);
     command.current_dir(pool.dir.path());
@@ -112,7 +112,7 @@ fn given_back(pool: &Pool) -> bool {
     count(pool, |request| matches!(request, Request::Unlock { .. })) == 1
 }
 
-/// Says who it is, and ends when it is told to, or by TERM.
+/// Writes its process id, and ends when the file `go` appears, or by TERM.
 const WAITS: &str = "trap 'echo x > terminated; exit 3' TERM; echo $$ > pid
     while ! test -e go; do sleep 0.01; done";
 
@@ -169,7 +169,7 @@ fn lock_tells_others_what_for_without_secrets() {
     ran.success();
     let Request::Lock(asked) = pool.calls()[0].request.clone() else { panic!() };
     assert!(asked.purpose.starts_with("true --token=…redacted… xxx"), "{asked:?}");
-    assert_eq!((asked.purpose.chars().count(), asked.session.0.as_str()), (200, "sess_12"));
+    assert_eq!((asked.purpose.len(), asked.session.0.as_str()), (200, "sess_12"));
     assert_eq!((asked.force, asked.wait_ms, asked.lease_ms), (true, None, None));
 }
 
@@ -194,7 +194,7 @@ fn a_lock_is_kept_while_poold_restarts() {
         _ => rest(call),
     });
     let child = Started::new(lock(&pool, WAITS));
-    // At once, after a third of the lease, which is lost, and again.
+    // At once, after a third of the lease (that one is lost), and again.
     until("renewals", || renewals(&pool) >= 3);
     std::fs::write(pool.dir.path().join("go"), "").unwrap();
     assert_eq!(child.end().success(), "");
@@ -211,7 +211,7 @@ fn a_lock_that_is_taken_away_ends_its_command() {
     assert_eq!((ran.code, ran.err.as_str()), (4, told));
     assert!(pool.dir.path().join("terminated").exists() && !given_back(&pool));
     let (pool, revoked, _) = revocable(6000);
-    // One that is stopped gets it too, and its own code is of no matter.
+    // A stopped command gets TERM too, and its exit code is ignored.
     let script = "trap 'exit 0' TERM; echo $$ > pid; kill -STOP $$; while :; do sleep 0.01; done";
     let mut command = lock(&pool, script);
     command.args(["sh", "--json"]);
@@ -232,7 +232,7 @@ fn a_lock_is_lost_when_poold_is_away_too_long() {
     let ran = Ran::new(&command.output().unwrap());
     let error: Value = serde_json::from_str(&ran.err).unwrap();
     let message = error["error"]["message"].as_str().unwrap();
-    assert!(message.contains("poold was not reached for as long as its lease lasts"), "{message}");
+    assert!(message.contains("poold could not be reached before its lease ended"), "{message}");
     assert_eq!(
         (ran.code, &error["error"]["code"], &error["error"]["exit"]),
         (4, &json!("conflict"), &json!(4))
@@ -279,7 +279,7 @@ fn signals_of_others_reach_the_command() {
         let pool = Pool::new(gives(60_000));
         let child = Started::new(lock(&pool, script));
         written(&pool.dir.path().join("pid"));
-        // The keyboard's reach the command by themselves, and must not end this before.
+        // Signals of the keyboard reach the command directly, and must not end poolctl before it.
         child.signal(Signal::SIGINT);
         child.signal(Signal::SIGQUIT);
         child.signal(signal);
@@ -309,7 +309,7 @@ fn a_command_ends_with_its_lock() {
     let pool = Pool::new(gives(60_000));
     let child = Started::new(lock(&pool, WAITS));
     written(&pool.dir.path().join("pid"));
-    // Killed.
+    // Kills poolctl.
     drop(child);
     until("TERM", || pool.dir.path().join("terminated").exists());
 }
@@ -336,7 +336,7 @@ fn what_is_nested_goes_under_the_lock() {
         made.contains(&("lock", "2.9".parse().ok())) && made.contains(&("keys", Some(token()))),
         "{made:?}"
     );
-    // Keeping it and giving it back hangs on no lock around it.
+    // Renewing and releasing use no outer lock.
     assert!(made.contains(&("renew", None)) && made.contains(&("unlock", None)), "{made:?}");
     let mut broken = pool.poolctl(["lock", "web", "--", "true"]);
     let ran = Ran::new(&broken.env("POOL_LOCK_TOKEN", "x").output().unwrap());
@@ -355,7 +355,7 @@ fn a_lock_inside_itself_is_the_same() {
     let mut command = lock(&pool, "echo $POOL_LOCK_TOKEN; exit 5");
     let ran = Ran::new(&command.env("POOL_LOCK_TOKEN", "3.17").output().unwrap());
     assert_eq!((ran.code, ran.out.as_str(), pool.calls().len()), (5, "3.17\n", 1), "{}", ran.err);
-    // Another one is waited for.
+    // Another lock is waited for.
     let ran = Ran::new(&command.env("POOL_LOCK_TOKEN", "3.16").output().unwrap());
     assert_eq!((ran.code, pool.calls().len()), (4, 3));
 }
@@ -399,7 +399,7 @@ fn who_holds_the_lock_is_told_on_a_terminal() {
             ok(Response::Session(Box::new(view)))
         }
         Request::Lock(_) => {
-            // The answer to one of them may come too late for it to be told.
+            // The answer to one of the questions may come too late to be shown.
             until("looks at who has it", || looks.load(Ordering::SeqCst) >= 3);
             rest(call)
         }

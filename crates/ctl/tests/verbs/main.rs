@@ -1,5 +1,5 @@
-//! The verbs from the outside: this program starts itself as `poolctl` and speaks the protocol as
-//! the daemon. It has its own main because it plays all the parts of a pool.
+//! The verbs from the outside: this program starts itself as `poolctl`, and speaks the protocol as
+//! the daemon. It has its own main because it acts as every program of a pool.
 
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "all of this program is a test")]
 
@@ -8,8 +8,9 @@ mod calls;
 mod database;
 mod fake;
 mod hook;
-mod life;
+mod lifecycle;
 mod lock;
+mod manual;
 mod queue;
 mod rules;
 #[path = "../../src/testing.rs"]
@@ -29,7 +30,7 @@ use std::thread;
 
 use protocol::Role;
 
-/// Set where this process is to be `poolctl`.
+/// The variable that makes this process act as `poolctl`.
 const ACT: &str = "CTL_TEST_ACT";
 
 fn main() -> ExitCode {
@@ -51,8 +52,9 @@ fn tests() -> ExitCode {
         calls::TESTS,
         database::TESTS,
         hook::TESTS,
-        life::TESTS,
+        lifecycle::TESTS,
         lock::TESTS,
+        manual::TESTS,
         queue::TESTS,
         rules::TESTS,
         streams::TESTS,
@@ -67,7 +69,7 @@ fn tests() -> ExitCode {
     }
     let chosen: Vec<_> = all.into_iter().filter(|(name, _)| name.contains(&filter)).collect();
     let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    // Most of them wait most of the time.
+    // In parallel, as most tests mostly wait.
     thread::scope(|scope| {
         for _ in 0..threads() {
             scope.spawn(|| {
@@ -84,13 +86,13 @@ fn tests() -> ExitCode {
     close(chosen.len(), &failed.into_inner().unwrap())
 }
 
-/// As the standard test runner does.
+/// The number of threads, as in the standard test runner.
 fn threads() -> usize {
     let set = std::env::var("RUST_TEST_THREADS").ok().and_then(|set| set.parse().ok());
     set.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from))
 }
 
-/// Says how it went in the words of the standard test runner.
+/// Prints the result as the standard test runner does.
 fn close(all: usize, failed: &[&str]) -> ExitCode {
     if !failed.is_empty() {
         println!("\nfailures:");

@@ -1,8 +1,8 @@
 //! `queue` and `generators`.
 
 use protocol::message::Step;
-use protocol::reply::{GeneratorView, HeldView};
-use protocol::request::{Held, Messages, Purge, ResolveMessage};
+use protocol::reply::{ClaimView, GeneratorView};
+use protocol::request::{ClaimRef, Messages, Purge, ResolveMessage};
 use protocol::{
     Call, ErrorCode, Frame, GeneratorId, Message, MessageId, MessageState, OpId, OsBytes, ProcId, Refusal,
     Request, Response, SessionId, SessionRef, Timestamp,
@@ -30,7 +30,7 @@ fn of(id: u64, kind: &str, state: MessageState) -> Message {
     message
 }
 
-/// A daemon with one session, whose messages are these.
+/// A daemon with one session and these messages.
 fn holds(messages: Vec<Message>) -> impl Fn(&Call) -> Answer + Send + Sync {
     let one = move |id: MessageId| messages.iter().find(|message| message.id == id).cloned();
     move |call| {
@@ -70,7 +70,7 @@ fn lines(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// What changed anything, with the operation it was.
+/// The changes, with their operation ids.
 fn changes(pool: &Pool) -> Vec<(Request, Option<OpId>)> {
     let calls = pool.calls().into_iter().filter(|call| call.op.is_some());
     calls.map(|call| (call.request, call.op)).collect()
@@ -164,14 +164,14 @@ fn a_message_of_another_session_is_left_alone() {
     let pool = Pool::new(holds(vec![other]));
     for verb in ["cancel web 2", "retry web 2", "show web 2 --body", "resolve web 2 --as dead"] {
         let ran = pool.run(&format!("queue {verb}"));
-        assert_eq!((ran.code, ran.err.contains("it is one of sess_7")), (3, true), "{verb}: {}", ran.err);
+        assert_eq!((ran.code, ran.err.contains("belongs to sess_7")), (3, true), "{verb}: {}", ran.err);
     }
     assert_eq!(changes(&pool), []);
 }
 
 fn dead_letters_are_purged_and_counted() {
     let pool = Pool::new(holds(Vec::new()));
-    assert_eq!(pool.run("queue purge web").success(), "3 forgotten\n");
+    assert_eq!(pool.run("queue purge web").success(), "3 deleted\n");
     assert_eq!(pool.run("queue purge web 4 5 --json").success(), "{\"purged\":3}\n");
     pool.run("queue purge web --state done --state expired --older-than 2s --op-id x").success();
     let purge = |ids: &[u64], states: &[MessageState], older_ms| {
@@ -198,8 +198,8 @@ fn generators_are_listed() {
         process: Some(ProcId { pid: 50, start: 5 }),
         since: Timestamp(0),
         last_activity_at: Timestamp(1000),
-        holds: vec![HeldView {
-            held: Held { id: MessageId(12), token: "3.17".parse().unwrap() },
+        holds: vec![ClaimView {
+            held: ClaimRef { id: MessageId(12), token: "3.17".parse().unwrap() },
             kind: "a".into(),
             deadline_at: Some(Timestamp(2000)),
         }],

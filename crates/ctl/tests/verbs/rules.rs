@@ -1,6 +1,6 @@
-//! `reap` and `update`: what should be dead, by which rules, and what becomes of it.
+//! `reap` and `update`: the rules of the reaper, and their actions.
 
-use protocol::life::RestartPolicy;
+use protocol::policy::RestartPolicy;
 use protocol::reap::{Action, Candidate, CandidateKind, Rule};
 use protocol::reply::Explained;
 use protocol::request::Update;
@@ -88,7 +88,7 @@ fn reap_explains_each_rule() {
     assert_eq!(pool.run("reap --explain -").code, 2, "this shell is in no session");
 }
 
-/// A daemon that does what is said about rules.
+/// A daemon that stores the actions of rules.
 fn obeys(call: &Call) -> Answer {
     let mut view = session("web");
     match &call.request {
@@ -133,7 +133,7 @@ fn update_changes_what_is_said() {
     assert_eq!(pool.calls()[1].request, Request::Update(all));
     for (line, says) in [
         ("update web", "nothing to change"),
-        ("update web --reap orphans=park", "orphans finds cannot be park"),
+        ("update web --reap orphans=park", "rule orphans does not allow the action park"),
         ("update web --reap hang=kill", "there are zombie_pane"),
         ("update web --reap hung=end", "kill, restart, park or report"),
     ] {
@@ -142,7 +142,7 @@ fn update_changes_what_is_said() {
     }
     assert_eq!(pool.calls().len(), 2);
     let help = pool.run("update --help").success();
-    assert!(help.contains("Start it again when") && !help.contains("the configuration's"), "{help}");
+    assert!(help.contains("Start it again when") && !help.contains("from the configuration"), "{help}");
 }
 
 fn a_policy_for_a_rule_goes_with_a_new_session() {

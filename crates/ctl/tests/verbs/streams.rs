@@ -40,12 +40,12 @@ fn stopped(code: i32) -> Response {
     Response::Session(Box::new(view))
 }
 
-/// The log in the directory of this file.
+/// The log files in the directory of this file.
 fn log_files(path: &Path) -> Response {
     Response::Logs(LogFiles { dir: path.parent().unwrap().into() })
 }
 
-/// What a writer does first, and holds while it runs.
+/// Creates the lock of a log writer, which is held while it runs.
 fn begin_log(path: &Path) -> File {
     let lock = File::create(path.with_file_name(logs::LOCK)).unwrap();
     lock.lock_shared().unwrap();
@@ -62,7 +62,7 @@ fn run_shows_everything_and_ends_alike() {
         Request::New(_) => ok(Response::Session(Box::new(session("web")))),
         Request::Logs(_) => ok(log_files(&log)),
         Request::Wait(_) => {
-            // The program is over, and its writer still has something to write.
+            // The program has ended, and its log writer still writes.
             let lock = begin_log(&log);
             let mut writer = File::options().create(true).append(true).open(&log).unwrap();
             writer.write_all(b"one\r\n").unwrap();
@@ -92,7 +92,7 @@ fn run_keeps_the_code_where_it_cannot_remove() {
         _ => Answer::Reply(Err(Refusal::new(ErrorCode::Refused, "not\x1bnow"))),
     });
     let ran = pool.run("run web --rm --no-stream -- program");
-    assert_eq!((ran.code, ran.err.as_str()), (3, "poolctl: sess_1 is not removed: not\\x1bnow\n"));
+    assert_eq!((ran.code, ran.err.as_str()), (3, "poolctl: sess_1 could not be removed: not\\x1bnow\n"));
 }
 
 fn ctrl_c_goes_to_the_session_first() {
@@ -116,7 +116,7 @@ fn ctrl_c_goes_to_the_session_first() {
     kill(pid, Signal::SIGINT).unwrap();
     let ran = Ran::new(&child.wait_with_output().unwrap());
     assert_eq!(ran.code, 130);
-    assert!(ran.err.contains("sess_1 runs on"), "{}", ran.err);
+    assert!(ran.err.contains("sess_1 still runs"), "{}", ran.err);
 }
 
 fn logs_are_shown_as_they_are_asked_for() {
@@ -145,10 +145,10 @@ fn logs_are_shown_as_they_are_asked_for() {
     std::fs::rename(&path, path.with_file_name("output.log.00000000000000000050")).unwrap();
     let ran = pool.run("logs web");
     assert_eq!((ran.code, ran.out.as_str()), (0, "one\ntwo\nthree"));
-    assert_eq!(ran.err, "poolctl: 50 bytes of older output are gone; the first line may be a piece\n");
+    assert_eq!(ran.err, "poolctl: 50 bytes of older output were deleted; the first line may be incomplete\n");
     let ran = pool.run("logs web --since 1970-01-01T00:00:01Z");
     assert_eq!((ran.code, ran.out.as_str()), (0, "one\ntwo\nthree"));
-    assert_eq!(ran.err, "poolctl: 50 bytes are gone (cleared, or over the size limit)\n");
+    assert_eq!(ran.err, "poolctl: 50 bytes were deleted (cleared, or over the size limit)\n");
     std::fs::remove_file(path.with_file_name("output.log.00000000000000000050")).unwrap();
     assert_eq!(pool.run("logs web --lines 5 --json").success(), "", "no log yet");
 }
@@ -162,7 +162,7 @@ fn logs_follow_until_the_session_is_over() {
     let pool = Pool::new(move |call| match (&call.request, is_over.load(Ordering::SeqCst)) {
         (Request::Logs(_), _) => ok(log_files(&log)),
         (_, true) => ok(stopped(0)),
-        // Between two of its incarnations.
+        // Between two incarnations.
         (_, false) => {
             counted.fetch_add(1, Ordering::SeqCst);
             let Response::Session(mut view) = stopped(1) else { panic!() };
@@ -180,7 +180,7 @@ fn logs_follow_until_the_session_is_over() {
     assert_eq!(lines.next().unwrap().unwrap(), "two");
     until("it is asked again", || asked.load(Ordering::SeqCst) >= 3);
     over.store(true, Ordering::SeqCst);
-    // In another file, and over for good now.
+    // The log is rotated, and the session has ended for good.
     std::fs::rename(&path, path.with_file_name("output.log.00000000000000000000")).unwrap();
     let mut file = File::create(&path).unwrap();
     file.write_all(b"three\n").unwrap();
@@ -220,7 +220,10 @@ fn the_journal_is_read_in_pages() {
         _ => ok(Response::Events(Vec::new())),
     });
     let ran = pool.run("events --since 7 --json");
-    assert_eq!((seqs(&ran.out), ran.err.as_str()), (vec![9], "poolctl: events before 9 are gone\n"));
+    assert_eq!(
+        (seqs(&ran.out), ran.err.as_str()),
+        (vec![9], "poolctl: events before 9 are no longer in the journal\n")
+    );
     assert_eq!(seqs(&pool.run("events --since 8 --json").success()), [9]);
     assert_eq!(seqs(&pool.run("events --json").success()), [9], "all there is was asked for");
 }
@@ -250,7 +253,7 @@ fn following_outlasts_the_daemon() {
     drop(lines);
     let ran = Ran::new(&child.wait_with_output().unwrap());
     assert_eq!((ran.code, ran.err.lines().count()), (141, 1), "told once: {}", ran.err);
-    assert!(ran.err.contains("was lost"), "{}", ran.err);
+    assert!(ran.err.contains("lost the connection"), "{}", ran.err);
 }
 
 fn following_goes_on_where_it_was_cut() {
@@ -259,7 +262,7 @@ fn following_goes_on_where_it_was_cut() {
         let frame = |seq, snapshot| Frame::Event { stamped: Box::new(event(seq)), snapshot };
         let Request::Subscribe(Subscribe { since }) = &call.request else { panic!("{call:?}") };
         match (connections.fetch_add(1, Ordering::SeqCst), since.map(|seq| seq.0)) {
-            // Cut before the state was complete: it must come again from the start.
+            // Lost before the state was complete: it is sent again from the start.
             (0, None) => Answer::Frames(vec![frame(3, true)]),
             (1, None) => Answer::Frames(vec![frame(3, true), Frame::Synced { seq: Seq(4) }, frame(5, false)]),
             (2, Some(5)) => Answer::Frames(vec![frame(6, false), Frame::Lagged { from: Seq(6), to: Seq(9) }]),

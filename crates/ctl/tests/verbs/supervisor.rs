@@ -29,7 +29,7 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
     ("down_ends_the_sessions_or_nothing", down_ends_the_sessions_or_nothing),
 ];
 
-/// A pool of fake programs; taken down even where a test fails.
+/// A pool of fake programs, which is stopped even if the test fails.
 struct Programs {
     pool: Pool,
     bin: PathBuf,
@@ -163,7 +163,7 @@ fn none_is_started_beside_one_of_a_killed_supervisor() {
     let first = NAMES.map(|name| pid(bin, name).unwrap());
     kill_supervisor(pool);
     assert_eq!(programs.run("up").code, 0);
-    // The watcher and the reaper are not connected for a moment then.
+    // The watcher and the reaper lose their connections for a moment.
     signal(first[0], Signal::SIGKILL);
     until("another poold", || pid(bin, "poold").is_some_and(|id| id != first[0]));
     assert_eq!([pid(bin, "tmux-watch"), pid(bin, "reaper")], [Some(first[1]), Some(first[2])]);
@@ -176,7 +176,7 @@ fn a_poold_that_hangs_is_ended_and_started_again() {
     let bin = programs.bin.as_path();
     assert_eq!(programs.run("up --watchdog 1s").code, 0);
     let first = pid(bin, "poold").unwrap();
-    // It has to have answered once: before, it may be starting for long.
+    // It must have answered once: until then it may take long to start.
     std::thread::sleep(std::time::Duration::from_millis(500));
     signal(first, Signal::SIGSTOP);
     until("another poold", || pid(bin, "poold").is_some_and(|id| id != first));
@@ -189,7 +189,7 @@ fn up_starts_at_once_what_was_held_back() {
     let bin = programs.bin.as_path();
     let (reaper, aside) = (bin.join("reaper"), bin.join("aside"));
     std::fs::rename(&reaper, &aside).unwrap();
-    // The pauses are 1, 2 and 4 s long by then.
+    // The pauses have grown to 1, 2 and 4 s.
     assert_eq!(programs.run("up --timeout 4s").code, 6);
     std::fs::rename(&aside, &reaper).unwrap();
     let began = std::time::Instant::now();
@@ -235,7 +235,7 @@ fn what_was_replaced_is_restarted_and_named_before() {
     replace("reaper");
     let status = programs.run("status").out;
     assert!(status.contains("older build: poold, reaper"), "{status}");
-    // What is replaced can be started again.
+    // A replaced program can be started.
     signal(first[2], Signal::SIGKILL);
     until("another reaper", || pid(bin, "reaper").is_some_and(|id| id != first[2]));
     programs.run("up --if-kept").success();

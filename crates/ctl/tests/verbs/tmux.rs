@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdin, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use protocol::diff::Change;
-use protocol::reply::{Ask, WatchSetup};
+use protocol::reply::{WatchSetup, WatcherCommand};
 use protocol::request::{Adopt, Observe, View};
 use protocol::tmux::{TmuxSession, TmuxState};
 use protocol::{ErrorCode, Frame, OpId, Refusal, Request, Response, Seq, TmuxSessionId};
@@ -53,7 +53,7 @@ fn enough() -> Answer {
     Answer::Reply(Err(Refusal::new(ErrorCode::Refused, "enough")))
 }
 
-/// A daemon that is lost once, cuts once, and has enough at the third time.
+/// A daemon whose connection is lost once, lags once, and is refused the third time.
 fn watched() -> Pool {
     let connections = AtomicU32::new(0);
     Pool::new(move |call| {
@@ -119,7 +119,7 @@ fn feed_sends_every_line_and_ends() {
     let pool = Pool::new(|_| ok(Response::Done));
     let (first, second) = (snapshot("a"), renamed("b"));
     let lines = [&first, &second].map(|observe| serde_json::to_string(observe).unwrap()).join("\n");
-    // The last line has no end, and is one all the same.
+    // The last line has no newline.
     let many = "\"alive\"\n".repeat(1000);
     assert_eq!(fed(&pool, &format!("{lines}\n\n{many}\"unchanged\"")).success(), "");
     let sent = sent(&pool);
@@ -142,8 +142,8 @@ fn feed_prints_what_is_asked() {
     let pool = Pool::new(move |call| match &call.request {
         Request::Observe(Observe { asked: 0, view: View::Diff(_), .. }) => ok(Response::SendSnapshot),
         Request::Observe(Observe { asked: 0, .. }) => {
-            let asks = [Ask::Watch(setup.clone()), Ask::Snapshot { n: 3 }];
-            Answer::Among(asks.map(Frame::Ask).to_vec(), Ok(Response::Done), Vec::new())
+            let asks = [WatcherCommand::Watch(setup.clone()), WatcherCommand::Snapshot { n: 3 }];
+            Answer::Among(asks.map(Frame::Command).to_vec(), Ok(Response::Done), Vec::new())
         }
         _ => ok(Response::Done),
     });
@@ -188,7 +188,7 @@ fn feed_ends_when_its_place_is_taken() {
     let ran = Ran::new(&child.wait_with_output().unwrap());
     let error: Value = serde_json::from_str(&ran.err).unwrap();
     assert_eq!((ran.code, error["error"]["message"].as_str()), (4, Some("pid 9 has taken over")));
-    // Its place may be taken while it has nothing to send.
+    // It may be replaced while it has nothing to send.
     let refusal = Refusal::new(ErrorCode::Conflict, "pid 9 has taken over");
     let told = Frame::Reply { id: 0, reply: Err(refusal) };
     let pool = Pool::new(move |_| Answer::Among(Vec::new(), Ok(Response::Done), vec![told.clone()]));

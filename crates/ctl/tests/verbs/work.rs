@@ -1,4 +1,4 @@
-//! `work`: the whole life of a generator, with a daemon that gives out what it is told to.
+//! `work`: the lifecycle of a worker, with a daemon that hands out scripted messages.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -11,7 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use process::identity;
 use protocol::reply::Registered;
-use protocol::request::{Ack, Fail, Then};
+use protocol::request::{Ack, Disposition, Fail};
 use protocol::{
     Call, Claimed, ErrorCode, GeneratorId, MessageState, OsBytes, ProcId, Refusal, Request, Response,
     SessionId, Timestamp,
@@ -47,7 +47,7 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
     ("a_handler_dies_with_its_worker", a_handler_dies_with_its_worker),
 ];
 
-/// A message of a kind to work on.
+/// A claimed message.
 fn claimed(id: u64, kind: &str, body: &str) -> Claimed {
     let mut message = message(id);
     message.kind = kind.into();
@@ -66,7 +66,7 @@ fn refused(code: ErrorCode) -> Answer {
     Answer::Reply(Err(Refusal::new(code, "no")))
 }
 
-/// Answers as a daemon that has these messages, one a claim.
+/// A daemon that answers each claim with one of these messages.
 fn gives(messages: Vec<Claimed>) -> impl Fn(&Call) -> Answer + Send + Sync {
     let waiting = Mutex::new(VecDeque::from(messages));
     move |call| match &call.request {
@@ -95,7 +95,7 @@ fn work(pool: &Pool, flags: &str, handler: &str) -> std::process::Command {
     command
 }
 
-/// A `poolctl` that ends with its test, whatever becomes of that.
+/// A `poolctl` that is killed at the end of its test.
 pub(crate) struct Started(Option<Child>);
 
 impl Started {
@@ -108,7 +108,7 @@ impl Started {
         kill(Pid::from_raw(i32::try_from(pid).unwrap()), signal).unwrap();
     }
 
-    /// What came of it, once it has ended.
+    /// Waits for its end.
     pub(crate) fn end(mut self) -> Ran {
         Ran::new(&self.0.take().unwrap().wait_with_output().unwrap())
     }
@@ -127,7 +127,7 @@ fn lines(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-fn fails(pool: &Pool) -> Vec<(u64, String, Then)> {
+fn fails(pool: &Pool) -> Vec<(u64, String, Disposition)> {
     let of = |call: Call| match call.request {
         Request::Fail(fail) => Some((fail.held.id.0, fail.reason, fail.then)),
         _ => None,
@@ -140,7 +140,7 @@ fn acks(pool: &Pool) -> Vec<Ack> {
     pool.calls().into_iter().filter_map(of).collect()
 }
 
-/// The process whose number is in this file, as soon as there is one.
+/// Waits for a process id in this file.
 pub(crate) fn written(path: &Path) -> ProcId {
     let read = || std::fs::read_to_string(path).ok()?.strip_suffix('\n')?.parse::<u32>().ok();
     until("the process id", || read().is_some());
@@ -163,9 +163,9 @@ fn work_settles_by_how_the_handler_ends() {
     assert_eq!(outcomes, expected);
     assert!(out.iter().all(|line| line["kind"] == "a" && line["duration_ms"].is_u64()), "{out:?}");
     let expected = [
-        (11, "exit 75".to_owned(), Then::Later(None)),
-        (12, "exit 3".to_owned(), Then::Retry),
-        (13, "killed by signal 9".to_owned(), Then::Retry),
+        (11, "exit 75".to_owned(), Disposition::Later(None)),
+        (12, "exit 3".to_owned(), Disposition::Retry),
+        (13, "killed by signal 9".to_owned(), Disposition::Retry),
     ];
     assert_eq!(fails(&pool), expected);
     let acks = acks(&pool);
@@ -237,7 +237,7 @@ fn a_handler_that_cannot_be_run_burns_no_attempt() {
     let message = error["error"]["message"].as_str().unwrap();
     assert!(message.starts_with("cannot run /nonexistent/handler: "), "{message}");
     let fails = fails(&pool);
-    assert_eq!((fails.len(), fails[0].0, fails[0].2), (1, 12, Then::GiveBack));
+    assert_eq!((fails.len(), fails[0].0, fails[0].2), (1, 12, Disposition::GiveBack));
     assert!(fails[0].1.starts_with("cannot run "), "{fails:?}");
 }
 
@@ -246,7 +246,7 @@ fn a_stale_message_is_not_settled_and_its_handler_ends() {
     let stale = Arc::new(AtomicBool::new(false));
     let is_stale = stale.clone();
     let pool = Pool::new(move |call| match &call.request {
-        // Together they are refused, and so is one of them alone.
+        // Refuses heartbeats that contain one message.
         Request::Heartbeat(held)
             if is_stale.load(Ordering::SeqCst) && held.iter().any(|held| held.id.0 == 12) =>
         {
@@ -303,13 +303,17 @@ fn work_goes_on_while_poold_is_away() {
     child.signal(Signal::SIGTERM);
     let ran = child.end();
     assert_eq!((ran.code, lines(&ran.out)[0]["outcome"].clone()), (0, json!("done")));
-    assert!(ran.err.contains("was lost") && ran.err.contains("poold is back"), "{}", ran.err);
+    assert!(
+        ran.err.contains("lost the connection") && ran.err.contains("connected to poold again"),
+        "{}",
+        ran.err
+    );
 }
 
 fn the_first_signal_lets_handlers_end() {
     let rest = gives(vec![claimed(12, "a", "")]);
     let pool = Pool::new(move |call| match &call.request {
-        // What the claim had brought by the time its connection was given up.
+        // The messages of the last claim, asked for again on another connection.
         Request::Claim(claim) if claim.wait_ms == 0 => ok(Response::Claimed(vec![claimed(13, "b", "")])),
         _ => rest(call),
     });
@@ -327,7 +331,7 @@ fn the_first_signal_lets_handlers_end() {
     let out = lines(&ran.out);
     let outcomes: Vec<_> = out.iter().map(|line| (&line["id"], &line["outcome"])).collect();
     assert_eq!(outcomes, [(&json!(12), &json!("done")), (&json!(13), &json!("given_back"))]);
-    assert_eq!(fails(&pool), [(13, "not begun".to_owned(), Then::GiveBack)]);
+    assert_eq!(fails(&pool), [(13, "not started".to_owned(), Disposition::GiveBack)]);
     let claims: Vec<Call> =
         pool.calls().into_iter().filter(|call| matches!(call.request, Request::Claim(_))).collect();
     assert_eq!((claims.len(), &claims[1].op), (3, &claims[2].op));
@@ -343,7 +347,7 @@ fn the_second_signal_ends_handlers_and_gives_back() {
     assert!(matches!(ran.code, 130 | 143), "{ran:?}");
     assert!(identity::exited(running).unwrap());
     assert_eq!(lines(&ran.out)[0]["outcome"], "given_back");
-    assert_eq!(fails(&pool), [(12, "told to end".to_owned(), Then::GiveBack)]);
+    assert_eq!(fails(&pool), [(12, "told to end".to_owned(), Disposition::GiveBack)]);
 }
 
 fn work_once_works_one() {
@@ -377,7 +381,7 @@ fn work_until_empty_waits_for_what_is_tried_again() {
 fn handlers_run_side_by_side() {
     let all = ["a", "b", "c"].iter().zip(11..).map(|(kind, id)| claimed(id, kind, ""));
     let pool = Pool::new(gives(all.collect()));
-    // Each waits until all are there.
+    // Each handler waits for all of them.
     let handler = "touch $POOL_MESSAGE_ID; while ! test -e 11 -a -e 12 -a -e 13; do sleep 0.01; done";
     Ran::new(&work(&pool, "--until-empty --concurrency 3", handler).output().unwrap()).success();
     assert_eq!(acks(&pool).len(), 3);
@@ -406,7 +410,7 @@ fn nothing_is_given_back_while_what_was_started_runs() {
         }
         rest(call)
     });
-    // The handler ends at once; what it started takes its time, and is no child of the worker.
+    // The handler ends at once; its descendant takes longer, and is no child of the worker.
     let slow = "trap 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; exit' TERM
         echo $$ > pid; while :; do sleep 0.05; done";
     let mut command = work(&pool, "--json", "sh -c \"$SLOW\" & wait");
@@ -435,7 +439,7 @@ fn a_nul_in_a_key_is_passed_as_it_is_shown() {
 
 fn what_a_handler_leaves_holds_nothing_up() {
     let pool = Pool::new(gives(vec![claimed(12, "a", "")]));
-    // What is left has spoken before the handler ends, and ends when nobody reads it any more.
+    // The descendant writes before the handler ends, and ends when its output is closed.
     let handler = "echo first; sh -c 'echo more; echo $$ > pid; while echo more; do sleep 0.05; done' &
         while ! test -e go; do sleep 0.01; done";
     let child = Started::new(work(&pool, "--until-empty --result", handler));

@@ -6,11 +6,11 @@ use std::time::Duration;
 use agents::screen::{Pattern, Patterns, USAGE_LIMIT};
 use agents::{Adapter, Confirm};
 use pool::{Agent, OnFailedTurn, OnInterrupted};
-use protocol::life::Leftovers;
+use protocol::reap::Leftovers;
 
-use super::life::allowed;
-use super::sections::{AgentSection, FailedTurn, Interrupted, ScreenSection};
-use super::{ConfigError, duration, nearest, wrong};
+use crate::config::lifecycle::allowed;
+use crate::config::sections::{AgentSection, FailedTurn, Interrupted, ScreenSection};
+use crate::config::values::{ConfigError, duration, nearest, wrong};
 
 /// Tokens that agents keep in mind, as their makers tell.
 const CLAUDE_CONTEXT: u64 = 200_000;
@@ -170,7 +170,7 @@ impl AgentSection {
             Some(FailedTurn::Retry) => OnFailedTurn::Retry,
             None => agent.on_failed_turn,
         };
-        let go_on = self.go_on.clone().or(agent.go_on).filter(|text| !agents::text::is_blank(text));
+        let go_on = self.go_on.clone().or(agent.go_on).filter(|text| !agents::prompt::is_blank(text));
         typed_as_prompt(
             &format!("[agents.{name}] go_on"),
             agent.adapter,
@@ -232,7 +232,7 @@ impl ScreenSection {
 
 /// Refuses a text that an agent would take for something else than a prompt.
 fn typed_as_prompt(place: &str, adapter: Adapter, text: &str) -> Result<(), ConfigError> {
-    if agents::text::is_command(adapter, text) || text != pool::queue::printable(text) {
+    if agents::prompt::is_command(adapter, text) || text != pool::queue::printable(text) {
         return wrong(format!("{place} is typed as a prompt: no command, and no control characters"));
     }
     Ok(())
@@ -240,7 +240,7 @@ fn typed_as_prompt(place: &str, adapter: Adapter, text: &str) -> Result<(), Conf
 
 /// Only what an agent asks by itself, before its first prompt or about its usage limit, is answered by keys.
 fn known_dialog(place: &str, dialog: &str, adapter: Adapter) -> Result<(), ConfigError> {
-    let known = || agents::screen::keyed_dialogs(adapter);
+    let known = || agents::screen::answerable_dialogs(adapter);
     if known().any(|name| name == dialog) {
         return Ok(());
     }

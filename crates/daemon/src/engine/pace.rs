@@ -1,14 +1,19 @@
-//! How many pieces of work go into one turn.
+//! The number of pieces of work that go into one turn.
 
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use super::{BATCH, Job};
+use crate::engine::turn::Job;
+
+/// Most pieces of work in a turn: enough to share a commit, few enough to answer soon.
+const BATCH: usize = 256;
 
 /// How long a turn waits for those who came together last time, as a part of what a commit takes; and
 /// at most. One client alone never waits.
 const GATHER_PART: u32 = 4;
+
 const GATHER_MAX: Duration = Duration::from_micros(500);
+
 /// How long the next piece of work is looked for after a commit before the thread sleeps: who was just
 /// answered often asks again at once, and to be woken takes about as long.
 const LOOK: Duration = Duration::from_micros(100);

@@ -5,31 +5,33 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pool::admit::{Adoptee, Launch, Program, Target};
+use protocol::PaneId;
 use protocol::request::Adopt;
 use protocol::session::{DeleteMode, Reason};
 use protocol::tmux::Server;
-use protocol::{ErrorCode, Event, Incarnation, Lifecycle, PaneId, Refusal, Reply, Session, SessionId};
+use protocol::{ErrorCode, Event, Incarnation, Lifecycle, Refusal, Reply, Session, SessionId};
 use tmux::Answer;
 use tokio::time::sleep;
 
-use super::create::Starting;
-use super::{shown, sync};
-use crate::context::{Daemon, pane_of};
+use crate::decide::idempotency::Op;
 use crate::engine::Turn;
-use crate::op::Op;
-use crate::slow::{self, Purpose};
-use crate::{clock, files, launch, removal};
+use crate::engine::context::{Daemon, pane_of};
+use crate::host::blocking::Purpose;
+use crate::host::{blocking, clock, files, remove_tree};
+use crate::sense::snapshot;
+use crate::verb::shown;
+use crate::verb::start::Starting;
 
-/// How long a pane that could not be adopted by itself is left alone.
-const PAUSE: Duration = Duration::from_secs(5);
 /// How often a command line that is empty is read again, and the time between: to execute takes less.
 const ARGV_TRIES: u32 = 20;
+
 const ARGV_PAUSE: Duration = Duration::from_millis(10);
 
 pub(super) async fn adopt(daemon: &Arc<Daemon>, op: &Op, asked: Adopt) -> Reply {
-    sync::snapshot(daemon).await?;
+    snapshot::take(daemon).await?;
     let target = asked.target.clone();
-    let find = move |turn: &mut Turn<'_>| pool::admit::target(turn.pool(), &turn.rest.view.state, &target);
+    let find =
+        move |turn: &mut Turn<'_>| pool::admit::target(turn.pool(), turn.volatile.observed.state(), &target);
     match daemon.engine.turn(find).await?? {
         Target::Ours(session) => ours(daemon, op, session, asked.workspace).await,
         Target::Foreign(adoptee) => take_in(daemon, Some(op), *adoptee, asked.workspace).await,
@@ -61,7 +63,7 @@ async fn ours(daemon: &Arc<Daemon>, op: &Op, id: SessionId, workspace: Option<St
 }
 
 /// Decides, marks, and answers with what came of it.
-async fn take_in(
+pub(crate) async fn take_in(
     daemon: &Arc<Daemon>,
     op: Option<&Op>,
     adoptee: Adoptee,
@@ -73,13 +75,13 @@ async fn take_in(
         let now = turn.now();
         let tag =
             clock::tag().map_err(|e| Refusal::new(ErrorCode::Failed, format!("no random numbers: {e}")))?;
-        let ahead = turn.rest.line.len();
+        let ahead = turn.volatile.scheduler.waiting.len();
         let launch = Launch { tag, now, stamp: &clock::stamp(now), conversation: "", ahead };
         let with = (program, workspace.as_deref());
         let made = pool::admit::adopt(turn.pool(), &context.settings(), &adoptee, with, &launch)?;
         turn.emit_all(made.events);
-        turn.rest.view.starting.insert(made.session);
-        turn.rest.view.adopting.insert(pane);
+        turn.volatile.scheduler.begin_start(made.session);
+        turn.volatile.observed.begin_adoption(pane);
         if let Some(op) = operation {
             op.begun(turn, made.session);
         }
@@ -109,22 +111,6 @@ async fn take_in(
     reply
 }
 
-/// That somebody is at the adoption of a pane: nobody else is meanwhile.
-struct Adopting {
-    daemon: Arc<Daemon>,
-    pane: PaneId,
-}
-
-impl Drop for Adopting {
-    fn drop(&mut self) {
-        let pane = self.pane;
-        self.daemon.engine.post(move |turn| {
-            turn.rest.view.adopting.remove(&pane);
-            turn.stir();
-        });
-    }
-}
-
 fn is_open(turn: &Turn<'_>, session: SessionId) -> bool {
     turn.pool().session(session).is_some_and(|s| s.lifecycle == Lifecycle::Starting)
 }
@@ -134,9 +120,9 @@ async fn program(adoptee: &Adoptee) -> Result<Program, Refusal> {
     let ended = || Refusal::new(ErrorCode::Refused, format!("the program in {} has ended", adoptee.id));
     let process = adoptee.pane.process.ok_or_else(ended)?;
     for _ in 0..ARGV_TRIES {
-        let argv = process::place::argv(process).ok().flatten().ok_or_else(ended)?;
+        let argv = process::inspect::program::argv(process).ok().flatten().ok_or_else(ended)?;
         if !argv.is_empty() {
-            let cwd = process::place::current_dir(process.pid).ok().flatten();
+            let cwd = process::inspect::program::current_dir(process.pid).ok().flatten();
             return Ok(Program { argv, cwd: cwd.unwrap_or_else(|| "/".into()) });
         }
         sleep(ARGV_PAUSE).await;
@@ -149,7 +135,7 @@ async fn mark(daemon: &Arc<Daemon>, record: &Session) -> Result<(), Refusal> {
     let placed = record.incarnation.as_ref().and_then(|run| Some((run, pane_of(run)?, run.session?)));
     let Some((run, pane, session)) = placed else { return Ok(()) };
     let dir = daemon.paths.session(record.id);
-    let made = slow::limited(Purpose::Launch, move || files::make_session_dir(&dir)).await;
+    let made = blocking::limited(Purpose::Launch, move || files::make_session_dir(&dir)).await;
     if !matches!(made, Some(Ok(()))) {
         give_up(daemon, record.id).await?;
         return Err(Refusal::new(
@@ -157,7 +143,7 @@ async fn mark(daemon: &Arc<Daemon>, record: &Session) -> Result<(), Refusal> {
             "the session's directory cannot be made; nothing was changed",
         ));
     }
-    let token = daemon.engine.turn(|turn: &mut Turn<'_>| turn.rest.locks.issue()).await?;
+    let token = daemon.engine.turn(|turn: &mut Turn<'_>| turn.volatile.locks.issue()).await?;
     let marking =
         tmux::Adopt { tag: run.tag, token, init: daemon.init.clone(), log: daemon.log_options(record.id) };
     let answer = daemon.tmux.adopt(pane.server, session, pane.pane, &marking).await;
@@ -166,7 +152,7 @@ async fn mark(daemon: &Arc<Daemon>, record: &Session) -> Result<(), Refusal> {
         Ok(Answer::Done) => {
             // tmux tells nobody of an option: what is known of the pane must have the mark before anything
             // is concluded from it. Without an answer the next whole listing brings it.
-            drop(sync::snapshot(daemon).await);
+            drop(snapshot::take(daemon).await);
             settle(daemon, record.id, run.clone()).await
         }
         Ok(answer) => {
@@ -220,15 +206,18 @@ async fn give_up(daemon: &Daemon, session: SessionId) -> Result<(), Refusal> {
     daemon.engine.turn(forget).await?;
     let sessions = daemon.paths.sessions.clone();
     drop(
-        slow::limited(Purpose::Removal, move || removal::remove_session_dir(&sessions, session, false)).await,
+        blocking::limited(Purpose::Removal, move || {
+            remove_tree::remove_session_dir(&sessions, session, false)
+        })
+        .await,
     );
     Ok(())
 }
 
 /// Finds out what became of an adoption that was cut off: the pane has its mark, or can still get it.
-pub(super) async fn resume(daemon: &Arc<Daemon>, record: &Session) -> Result<(), Refusal> {
+pub(crate) async fn resume(daemon: &Arc<Daemon>, record: &Session) -> Result<(), Refusal> {
     let Some(run) = &record.incarnation else { return Ok(()) };
-    let state = launch::observe(daemon).await;
+    let state = snapshot::look(daemon).await;
     let marked = state.panes.values().any(|pane| pane.tag == Some(run.tag));
     match (&state.server, run.server) {
         (Server::Up(server), Some(known)) if *server == known && marked => {
@@ -242,52 +231,18 @@ pub(super) async fn resume(daemon: &Arc<Daemon>, record: &Session) -> Result<(),
     }
 }
 
-/// Adopts what the configuration says, for ever.
-pub(crate) async fn run(daemon: Arc<Daemon>) {
-    let mut turns = daemon.engine.turns();
-    loop {
-        turns.borrow_and_update();
-        let settings = daemon.settings();
-        let claim = move |turn: &mut Turn<'_>| {
-            if turn.pool().slots_used() >= settings.max_sessions {
-                return Vec::new();
-            }
-            let (Some(foreign), state) = (&turn.rest.view.foreign, &turn.rest.view.state) else {
-                return Vec::new();
-            };
-            let due = pool::foreign::to_adopt(&settings.adoption, foreign, state);
-            let due = due.into_iter().filter(|pane| turn.rest.view.adopting.insert(*pane));
-            due.collect()
-        };
-        let claimed: Result<Vec<PaneId>, Refusal> = daemon.engine.turn(claim).await;
-        let Ok(due) = claimed else { return };
-        for pane in due {
-            tokio::spawn(adopt_one(Arc::clone(&daemon), pane));
-        }
-        if turns.changed().await.is_err() {
-            return;
-        }
-    }
+/// That somebody is at the adoption of a pane: nobody else is meanwhile.
+pub(crate) struct Adopting {
+    pub(crate) daemon: Arc<Daemon>,
+    pub(crate) pane: PaneId,
 }
 
-async fn adopt_one(daemon: Arc<Daemon>, pane: PaneId) {
-    let _adopting = Adopting { daemon: Arc::clone(&daemon), pane };
-    let find =
-        move |turn: &mut Turn<'_>| pool::admit::target(turn.pool(), &turn.rest.view.state, &pane.to_string());
-    let found = daemon.engine.turn(find).await.and_then(|found| found);
-    let done = match found {
-        Ok(Target::Foreign(adoptee)) => take_in(&daemon, None, *adoptee, None).await.map(drop),
-        Ok(Target::Ours(_)) => Ok(()),
-        Err(refusal) => Err(refusal),
-    };
-    if let Err(refusal) = done {
-        match refusal.code {
-            // The pool is full, or the server is silent: it is tried again.
-            ErrorCode::Refused | ErrorCode::Unavailable => {
-                tracing::debug!(%pane, %refusal, "not adopted yet");
-            }
-            _ => tracing::warn!(%pane, %refusal, "not adopted"),
-        }
-        sleep(PAUSE).await;
+impl Drop for Adopting {
+    fn drop(&mut self) {
+        let pane = self.pane;
+        self.daemon.engine.post(move |turn| {
+            turn.volatile.observed.end_adoption(pane);
+            turn.wake();
+        });
     }
 }

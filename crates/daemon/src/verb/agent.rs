@@ -13,12 +13,12 @@ use protocol::thought::Publish;
 use protocol::{Activity, ActivityState, ErrorCode, Event, PaneId, Refusal, Reply, Session, SessionRef};
 use tokio::time::timeout;
 
-use super::shown;
-use crate::activity::dialog;
-use crate::context::Daemon;
+use crate::decide::asks;
+use crate::decide::idempotency::Op;
+use crate::effect::dialog;
 use crate::engine::Turn;
-use crate::hooks;
-use crate::op::Op;
+use crate::engine::context::Daemon;
+use crate::verb::shown;
 
 /// Limit for a hook to say that its agent took the decision.
 const TAKEN_LIMIT: Duration = Duration::from_secs(5);
@@ -39,9 +39,9 @@ pub(super) async fn approve(daemon: &Arc<Daemon>, op: &Op, asked: Approve) -> Re
         let ask = open_ask(turn, &context, &session, asked.ask)?;
         heard::fits(&ask, &asked, session.name.as_str())?;
         let unheard = || Refusal::new(ErrorCode::Conflict, at_the_terminal(&session));
-        let hook = turn.rest.agents.asked(session.id, ask.id);
+        let hook = turn.waiting.decisions.take(session.id, ask.id);
         let hook = hook.filter(|hook| !hook.is_closed()).ok_or_else(unheard)?;
-        let taken = turn.rest.agents.decision_sent(session.id, ask.id);
+        let taken = turn.waiting.decisions.sent(session.id, ask.id);
         operation.begun(turn, session.id);
         take_out(turn, &session, &ask);
         Ok::<_, Refusal>((hook, taken, session, ask))
@@ -52,7 +52,7 @@ pub(super) async fn approve(daemon: &Arc<Daemon>, op: &Op, asked: Approve) -> Re
     let taken = sent && timeout(TAKEN_LIMIT, taken).await.is_ok_and(|taken| taken.is_ok());
     let (context, operation) = (Arc::clone(daemon), op.clone());
     let conclude = move |turn: &mut Turn<'_>| {
-        turn.rest.agents.decision_settled(session.id, ask.id);
+        turn.waiting.decisions.settle(session.id, ask.id);
         let reply = if taken {
             let by = "approve".to_owned();
             let answered = AgentEvent::AskAnswered { session: session.id, ask: ask.id, allowed: allow, by };
@@ -87,10 +87,10 @@ async fn choose(daemon: &Arc<Daemon>, op: &Op, choice: dialog::Choice) -> Reply 
 
 /// Takes a request out that is being answered: nobody else is asked.
 fn take_out(turn: &mut Turn<'_>, session: &Session, ask: &Ask) {
-    let open = hooks::open(turn, session.id);
+    let open = asks::open(turn, session.id);
     let left: Vec<Ask> = open.into_iter().filter(|open| open.id != ask.id).collect();
     let since = turn.now();
-    hooks::asks(turn, session.id, &left, |before| Activity {
+    asks::asks(turn, session.id, &left, |before| Activity {
         state: ActivityState::Busy,
         since,
         ask: None,
@@ -101,9 +101,9 @@ fn take_out(turn: &mut Turn<'_>, session: &Session, ask: &Ask) {
 
 /// Puts a request back whose answer may not have arrived: it can be answered at the terminal only.
 fn put_back(turn: &mut Turn<'_>, session: &Session, ask: Ask) {
-    let mut open = hooks::open(turn, session.id);
+    let mut open = asks::open(turn, session.id);
     open.insert(0, Ask { answerable: false, ..ask });
-    hooks::asks(turn, session.id, &open, |before| before);
+    asks::asks(turn, session.id, &open, |before| before);
 }
 
 /// The request that can be answered from here, if it is the one that is meant.
@@ -114,7 +114,7 @@ fn open_ask(turn: &Turn<'_>, daemon: &Daemon, session: &Session, meant: Option<u
         return conflict(format!("{} asks for nothing now", session.name));
     };
     let is_meant = |ask: &Ask| meant.is_none_or(|meant| meant == ask.id);
-    let mut open = std::iter::once(shown.clone()).chain(hooks::open(turn, session.id));
+    let mut open = std::iter::once(shown.clone()).chain(asks::open(turn, session.id));
     let Some(ask) = open.find(is_meant) else {
         return conflict(format!("{} does not ask that any more; it asks {}", session.name, shown.id));
     };

@@ -1,17 +1,19 @@
 //! Looking after the database while it is in use: `export`, `backup`, `check`, `compact`.
 
-use std::io::{self, Write};
+use std::io;
+use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::{ErrorCode, Frame, OsBytes, Refusal, Reply, Response};
-use store::{Reader, StoreError, care};
+use store::{Reader, StoreError, maintenance};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::context::Daemon;
-use crate::handle::in_doubt;
-use crate::outbox::Outbox;
-use crate::slow::{self, Purpose};
+use crate::engine::context::Daemon;
+use crate::engine::handle::in_doubt;
+use crate::host::blocking;
+use crate::host::blocking::Purpose;
+use crate::host::outbox::Outbox;
 
 /// Bytes of one part of an export.
 const PART: usize = 128 * 1024;
@@ -34,9 +36,9 @@ pub(crate) async fn export(daemon: &Arc<Daemon>, outbox: &Outbox, id: u64) -> Re
     let reader = reader(daemon).await?;
     let (sender, mut parts) = mpsc::channel::<String>(4);
     // In a task of its own: it writes while its parts are sent from here.
-    let writing = tokio::spawn(slow::unlimited(Purpose::Copies, move || {
+    let writing = tokio::spawn(blocking::unlimited(Purpose::Copies, move || {
         let mut out = Parts { sender, text: Vec::with_capacity(PART) };
-        care::export(&reader, &mut out).and_then(|()| Ok(out.flush()?))
+        maintenance::export(&reader, &mut out).and_then(|()| Ok(out.flush()?))
     }));
     while let Some(text) = parts.recv().await {
         if outbox.send(Frame::Part { id, part: Response::Text(text) }).await.is_err() {
@@ -50,7 +52,7 @@ pub(crate) async fn export(daemon: &Arc<Daemon>, outbox: &Outbox, id: u64) -> Re
             daemon.engine.post(|_| ());
             Err(failed(&error))
         }
-        Err(error) => Err(slow::refusal(error)),
+        Err(error) => Err(blocking::refusal(error)),
     }
 }
 
@@ -93,22 +95,25 @@ pub(super) async fn backup(daemon: &Arc<Daemon>, path: OsBytes) -> Reply {
         return Err(Refusal::new(ErrorCode::Usage, "the path of a backup is absolute"));
     }
     let reader = reader(daemon).await?;
-    let made = slow::unlimited(Purpose::Copies, move || {
-        care::backup(&reader, path.as_path()).and_then(|()| Ok(std::fs::metadata(path.as_path())?.len()))
+    let made = blocking::unlimited(Purpose::Copies, move || {
+        maintenance::backup(&reader, path.as_path())
+            .and_then(|()| Ok(std::fs::metadata(path.as_path())?.len()))
     });
-    let bytes = made.await.map_err(slow::refusal)?.map_err(|error| failed(&error))?;
+    let bytes = made.await.map_err(blocking::refusal)?.map_err(|error| failed(&error))?;
     Ok(Response::Text(format!("{bytes} bytes")))
 }
 
 pub(super) async fn check(daemon: &Arc<Daemon>) -> Reply {
     let reader = reader(daemon).await?;
-    let checked =
-        slow::unlimited(Purpose::Copies, move || care::check(&reader)).await.map_err(slow::refusal)?;
+    let checked = blocking::unlimited(Purpose::Copies, move || maintenance::check(&reader))
+        .await
+        .map_err(blocking::refusal)?;
     checked.map(Response::Checked).map_err(|error| failed(&error))
 }
 
 /// How long a compaction may take, beside a second for each of these bytes.
 const COMPACTION: Duration = Duration::from_secs(60);
+
 const BYTES_A_SECOND: u64 = 2 << 20;
 
 /// By the engine, after a turn: nothing else is done meanwhile, and whoever supervises is told so.
@@ -116,7 +121,7 @@ pub(super) async fn compact(daemon: &Arc<Daemon>) -> Reply {
     let bytes = std::fs::metadata(&daemon.paths.database).map_or(0, |found| found.len());
     let limit = COMPACTION + Duration::from_secs(bytes / BYTES_A_SECOND);
     let told = daemon.paths.run.join("compacting");
-    let until = crate::clock::now().after(limit).0;
+    let until = crate::host::clock::now().after(limit).0;
     // Only a hint for `poolctl up`.
     drop(std::fs::write(&told, format!("{} {until}\n", std::process::id())));
     daemon.engine.is_long(Some(limit));

@@ -1,28 +1,31 @@
 //! `claim`: messages for whoever works them, as soon as there are some; and who works what.
 
+use crate::decide::queue::message;
+use crate::sense::quiet;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pool::queue::{self, Asked};
+use pool::queue;
+use pool::queue::Asked;
+use pool::worker::Registration;
 use protocol::ids::GeneratorId;
-use protocol::reply::{GeneratorView, HeldView, Registered};
-use protocol::request::{CLAIM_MAX, Claim, Held, Register, Then};
+use protocol::reply::{ClaimView, GeneratorView, Registered};
+use protocol::request::{CLAIM_MAX, Claim, ClaimRef, Disposition, Register};
 use protocol::{
     Claimed, ErrorCode, Event, Holder, Lifecycle, MessageId, MessageState, OpId, OsBytes, ProcId, Refusal,
     Reply, Response, SessionId, Timestamp,
 };
 
-use super::queue::message;
-use crate::context::Daemon;
 use crate::engine::Turn;
-use crate::slots;
-use crate::work::Registration;
+use crate::engine::context::Daemon;
 
 /// Bytes of bodies that go with one answer; one body goes whatever its size.
 const BYTES_MAX: usize = 512 * 1024;
+
 /// The longest that a claim waits.
 const WAIT_MAX: Duration = Duration::from_secs(600);
+
 /// The shortest and the longest lease.
 const LEASE: std::ops::RangeInclusive<u64> = 1_000..=24 * 3600 * 1000;
 
@@ -45,13 +48,13 @@ pub(crate) async fn register(daemon: &Arc<Daemon>, peer: Peer, asked: Register) 
     let take = move |turn: &mut Turn<'_>| {
         let session = pool::admit::resolve(turn.pool(), &asked.session)?.id;
         let id = GeneratorId(turn.next_seq().0);
-        let Some(worker) = turn.rest.work.worker(peer.connection) else {
+        let Some(worker) = turn.volatile.workers.get_mut(peer.connection) else {
             return Err(Refusal::new(ErrorCode::Unavailable, "the connection has ended"));
         };
-        if worker.generator.is_some() {
+        if worker.registration.is_some() {
             return Err(Refusal::new(ErrorCode::Usage, "a connection registers once"));
         }
-        worker.generator = Some(Registration { id, session, kinds: asked.kinds.clone() });
+        worker.registration = Some(Registration { id, session, kinds: asked.kinds.clone() });
         turn.emit(Event::GeneratorRegistered { id, session, kinds: asked.kinds, process: peer.process });
         Ok(Response::Registered(Registered { generator: id, session, lease_ms }))
     };
@@ -67,7 +70,7 @@ pub(crate) async fn claim(daemon: &Arc<Daemon>, peer: Peer, op: Option<OpId>, as
     let wanted = asked.session.clone();
     let begin = move |turn: &mut Turn<'_>| {
         let session = pool::admit::resolve(turn.pool(), &wanted)?.id;
-        let asking = turn.rest.work.worker(peer.connection).map(|worker| Arc::clone(&worker.asking));
+        let asking = turn.volatile.workers.get_mut(peer.connection).map(|worker| Arc::clone(&worker.asking));
         Ok((session, asking))
     };
     // Kept for as long as it waits.
@@ -99,7 +102,7 @@ struct Claiming {
 impl Claiming {
     fn look(&self, turn: &mut Turn<'_>) -> Option<Result<Offer, Refusal>> {
         let now = turn.now();
-        let Some(worker) = turn.rest.work.worker(self.peer.connection) else {
+        let Some(worker) = turn.volatile.workers.get_mut(self.peer.connection) else {
             return Some(Err(Refusal::new(ErrorCode::Unavailable, "the connection has ended")));
         };
         worker.heard_at = now;
@@ -129,13 +132,13 @@ impl Claiming {
             held.filter_map(|open| Some((open.id, open.holder?.clone()))).collect();
         let mono = turn.mono();
         for (id, holder) in &held {
-            turn.rest.work.heard(*id, holder, self.peer.connection, mono);
+            turn.volatile.workers.renew(*id, holder, self.peer.connection, mono);
         }
         held.into_iter().map(|(id, _)| id).collect()
     }
 
     fn give(&self, turn: &mut Turn<'_>) -> Vec<MessageId> {
-        if turn.rest.view.ending {
+        if turn.volatile.is_stopping() {
             return Vec::new();
         }
         let now = turn.now();
@@ -152,8 +155,11 @@ impl Claiming {
         let mut fits = fits;
         let ids: Vec<MessageId> =
             open.iter().take_while(|open| fits(open.size)).map(|open| open.id).collect();
-        let generator =
-            turn.rest.work.worker(self.peer.connection).and_then(|w| Some(w.generator.as_ref()?.id));
+        let generator = turn
+            .volatile
+            .workers
+            .get_mut(self.peer.connection)
+            .and_then(|w| Some(w.registration.as_ref()?.id));
         ids.into_iter().filter(|id| self.give_one(turn, *id, (generator, now))).collect()
     }
 
@@ -164,7 +170,7 @@ impl Claiming {
         (generator, now): (Option<GeneratorId>, Timestamp),
     ) -> bool {
         let body_is_there = matches!(turn.message(id), Ok(Some(_)));
-        let token = turn.rest.locks.issue();
+        let token = turn.volatile.locks.issue();
         let Some(open) = turn.pool().open_message(self.session, id) else { return false };
         if !body_is_there {
             // Said, and no other message waits behind it for ever.
@@ -177,7 +183,7 @@ impl Claiming {
         let event = queue::given(&open, token, holder.clone(), now);
         turn.emit(event);
         let mono = turn.mono();
-        turn.rest.work.heard(id, &holder, self.peer.connection, mono);
+        turn.volatile.workers.renew(id, &holder, self.peer.connection, mono);
         true
     }
 }
@@ -199,8 +205,8 @@ impl Offer {
 impl Drop for Offer {
     fn drop(&mut self) {
         let token = |claimed: &Claimed| Some((claimed.message.id, claimed.message.status.token?));
-        let held: Vec<Held> =
-            self.claimed.iter().filter_map(token).map(|(id, token)| Held { id, token }).collect();
+        let held: Vec<ClaimRef> =
+            self.claimed.iter().filter_map(token).map(|(id, token)| ClaimRef { id, token }).collect();
         if held.is_empty() {
             return;
         }
@@ -208,7 +214,7 @@ impl Drop for Offer {
         self.daemon.engine.post(move |turn| {
             for held in held {
                 let rules = &context.loaded().settings.queue;
-                let back = ("whoever asked for it had left", Then::GiveBack);
+                let back = ("whoever asked for it had left", Disposition::GiveBack);
                 // It may be settled already, by the same operation over another connection.
                 let events = queue::fail(turn.pool(), rules, held, back, turn.now()).unwrap_or_default();
                 turn.emit_all(events);
@@ -227,10 +233,9 @@ fn claimed(turn: &Turn<'_>, id: MessageId) -> Option<Result<Claimed, Refusal>> {
 
 /// `generators`: workers, the agents of sessions, and clients that hold something.
 pub(super) async fn generators(daemon: &Arc<Daemon>) -> Reply {
-    let context = Arc::clone(daemon);
+    quiet::refresh(daemon).await?;
     let read = move |turn: &mut Turn<'_>| {
-        let wrote = slots::with_facts(turn, &context, |_, facts| facts.quiet_since.clone());
-        Ok(Response::Generators(list(turn, &wrote)))
+        Ok(Response::Generators(list(turn, turn.volatile.scheduler.quiet_since())))
     };
     daemon.engine.turn(read).await?
 }
@@ -256,14 +261,14 @@ fn list(turn: &Turn<'_>, wrote: &BTreeMap<SessionId, Timestamp>) -> Vec<Generato
             holds: holds(turn, session.id, |open| open.kind == protocol::message::PROMPT),
         });
     }
-    for (connection, worker) in turn.rest.work.workers() {
-        let registered = worker.generator.as_ref();
+    for (connection, worker) in turn.volatile.workers.iter() {
+        let registered = worker.registration.as_ref();
         // A generator may be heard of over another connection than its own.
         let its = |open: &queue::Open<'_>| match (registered, open.holder.and_then(|holder| holder.generator))
         {
             (Some(registered), generator) => generator == Some(registered.id),
             (None, Some(_)) => false,
-            (None, None) => turn.rest.work.connection_of(open.id) == Some(connection),
+            (None, None) => turn.volatile.workers.connection_of(open.id) == Some(connection),
         };
         let held: Vec<SessionId> =
             turn.pool().held_messages().filter(|open| its(open)).map(|open| open.session).collect();
@@ -285,12 +290,12 @@ fn list(turn: &Turn<'_>, wrote: &BTreeMap<SessionId, Timestamp>) -> Vec<Generato
     all
 }
 
-fn holds(turn: &Turn<'_>, session: SessionId, its: impl Fn(&queue::Open<'_>) -> bool) -> Vec<HeldView> {
+fn holds(turn: &Turn<'_>, session: SessionId, its: impl Fn(&queue::Open<'_>) -> bool) -> Vec<ClaimView> {
     let held = turn.pool().held_messages().filter(|open| open.session == session && its(open));
     let view = |open: queue::Open<'_>| {
-        let left = turn.rest.work.leases.get(open.id).map(|at| turn.mono().until(at));
-        Some(HeldView {
-            held: Held { id: open.id, token: open.token? },
+        let left = turn.volatile.workers.deadline(open.id).map(|at| turn.mono().until(at));
+        Some(ClaimView {
+            held: ClaimRef { id: open.id, token: open.token? },
             kind: open.kind.to_owned(),
             deadline_at: left.map(|left| turn.now().after(left)),
         })

@@ -1,5 +1,6 @@
 //! `lock`: a user's lock on a session, a durable lease.
 
+use crate::engine::waiting::LockWaiter;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,18 +12,20 @@ use protocol::{ErrorCode, OpId, Refusal, Reply, Response, SessionId, Token};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::claim::Peer;
-use super::shown;
-use crate::context::Daemon;
+use crate::decide::lock::End;
+use crate::decide::{idempotency, lock};
 use crate::engine::Turn;
-use crate::handle::{Handle, in_doubt};
-use crate::locking::{self, End, Waits};
-use crate::op;
+use crate::engine::context::Daemon;
+use crate::engine::handle::{Handle, in_doubt};
+use crate::verb::claim::Peer;
+use crate::verb::shown;
 
 /// How long a holder may be silent, where it does not say.
 const LEASE_MS: u64 = 60_000;
+
 /// The shortest and the longest lease.
 const LEASE: std::ops::RangeInclusive<u64> = 1_000..=24 * 3600 * 1000;
+
 /// The longest purpose that is kept, in bytes.
 const PURPOSE_MAX: usize = 1000;
 
@@ -33,7 +36,7 @@ pub(crate) async fn lock(
     (op, under): (Option<OpId>, Option<Token>),
     asked: Lock,
 ) -> Reply {
-    let op = op::usable(op)?;
+    let op = idempotency::usable(op)?;
     if asked.purpose.len() > PURPOSE_MAX {
         return Err(Refusal::new(ErrorCode::Usage, format!("the purpose is over {PURPOSE_MAX} bytes")));
     }
@@ -48,7 +51,7 @@ pub(crate) async fn lock(
         lease_ms,
         since: daemon.started_at,
         op,
-        fed: false,
+        used_for_send: false,
     };
     let (grant, granted) = oneshot::channel();
     let force = asked.force;
@@ -83,10 +86,10 @@ pub(crate) async fn lock(
 /// Whoever has it would wait for itself.
 fn may_ask(turn: &Turn<'_>, session: SessionId, under: Option<Token>) -> Result<(), Refusal> {
     let Some(token) = under else { return Ok(()) };
-    if !turn.rest.locks.is_held(token) {
-        return Err(locking::stale());
+    if !turn.volatile.locks.is_held(token) {
+        return Err(lock::stale());
     }
-    let its_own = locking::through(turn, session, under).is_some();
+    let its_own = turn.volatile.user_locks.through(session, under).is_some();
     let why = "it is held already, by what this is done under";
     if its_own { Err(Refusal::new(ErrorCode::Conflict, why)) } else { Ok(()) }
 }
@@ -106,17 +109,17 @@ fn stand_in_line(
         return Ok(Some(held.token));
     }
     let purpose = lock.purpose.clone();
-    match turn.rest.locks.ask_open(session, ticket, &purpose, force) {
+    match turn.volatile.locks.ask_open(session, ticket, &purpose, force) {
         Some(given) => {
-            locking::hold(turn, session, (ticket, SessionLock { token: given.token, ..lock }, under));
+            lock::hold(turn, session, (ticket, SessionLock { token: given.token, ..lock }, under));
             // Whoever left meanwhile gives it back when its place is dropped.
             grant.send(Ok(given.token)).ok();
         }
         None => {
-            turn.rest.waiting.insert(ticket, Waits::User(Box::new(lock), under, grant));
+            turn.waiting.locks.insert(ticket, LockWaiter::User(Box::new(lock), under, grant));
             if force {
                 // Whoever forces is first in line by now.
-                locking::end(turn, session, End::Revoked("somebody else took it by force"));
+                lock::end(turn, session, End::Revoked("somebody else took it by force"));
             }
         }
     }
@@ -124,7 +127,7 @@ fn stand_in_line(
 }
 
 async fn timed_out(daemon: &Daemon, session: SessionId) -> Refusal {
-    let held = move |turn: &mut Turn<'_>| locking::free_for(turn, session, None).err();
+    let held = move |turn: &mut Turn<'_>| lock::free_for(turn, session, None).err();
     let why = match daemon.engine.turn(held).await {
         Ok(Some(refusal)) => refusal.message,
         _ => format!("the lock of {session} did not come free"),
@@ -141,7 +144,7 @@ struct Leaving {
 impl Drop for Leaving {
     fn drop(&mut self) {
         if let Some((session, ticket)) = self.place.take() {
-            self.handle.post(move |turn| locking::release(turn, session, ticket));
+            self.handle.post(move |turn| lock::release(turn, session, ticket));
         }
     }
 }
@@ -154,12 +157,11 @@ pub(super) async fn renewed(daemon: &Arc<Daemon>, session: SessionId, token: Tok
 fn renew(turn: &mut Turn<'_>, session: SessionId, token: Token) -> Reply {
     let lease = turn.pool().session(session).and_then(|s| s.lock.as_ref()).map(|lock| lock.lease_ms);
     let deadline = turn.mono().after(Duration::from_millis(lease.unwrap_or(LEASE_MS)));
-    if let Some(lock) = turn.rest.user_locks.get_mut(&session).filter(|lock| lock.token == token) {
-        lock.deadline = deadline;
+    if turn.volatile.user_locks.renew(session, token, deadline) {
         return Ok(Response::Done);
     }
     match turn.pool().session(session) {
-        Some(_) => Err(locking::stale()),
+        Some(_) => Err(lock::stale()),
         None => Err(pool::admit::not_found(turn.pool(), &session.to_string())),
     }
 }
@@ -167,8 +169,8 @@ fn renew(turn: &mut Turn<'_>, session: SessionId, token: Token) -> Reply {
 /// It is given back, if it is still held.
 pub(super) async fn unlocked(daemon: &Arc<Daemon>, session: SessionId, token: Token) -> Reply {
     let unlock = move |turn: &mut Turn<'_>| {
-        if turn.rest.user_locks.get(&session).is_some_and(|lock| lock.token == token) {
-            locking::end(turn, session, End::Released("given back"));
+        if turn.volatile.user_locks.get(session).is_some_and(|lock| lock.token == token) {
+            lock::end(turn, session, End::Released("given back"));
         }
         Response::Done
     };

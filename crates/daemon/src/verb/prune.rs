@@ -8,13 +8,14 @@ use protocol::reply::Pruned;
 use protocol::request::{Prune, Remove};
 use protocol::{ErrorCode, Lifecycle, Name, Refusal, Reply, Response, Session, SessionId};
 
-use super::remove;
-use crate::clock::Ages;
-use crate::context::Daemon;
+use crate::decide::idempotency::Op;
 use crate::engine::Turn;
-use crate::op::Op;
-use crate::removal::{self, Leftover};
-use crate::slow::{self, Purpose};
+use crate::engine::context::Daemon;
+use crate::host::blocking::Purpose;
+use crate::host::clock::Ages;
+use crate::host::remove_tree::Leftover;
+use crate::host::{blocking, remove_tree};
+use crate::verb::remove;
 
 pub(super) async fn prune(daemon: &Arc<Daemon>, op: &Op, asked: Prune) -> Reply {
     let older = Duration::from_millis(asked.older_ms);
@@ -76,7 +77,7 @@ async fn directories(daemon: &Arc<Daemon>, asked: &Prune, pruned: &mut Pruned) -
         let mut pruned = Pruned::default();
         // One whose number is still to come may be made right now.
         let keep = |id: SessionId| known.contains(&id) || id.0 >= next;
-        let found = removal::leftovers(&sessions, &keep);
+        let found = remove_tree::leftovers(&sessions, &keep);
         let found = match found {
             Ok(found) => found,
             Err(error) => {
@@ -95,8 +96,8 @@ async fn directories(daemon: &Arc<Daemon>, asked: &Prune, pruned: &mut Pruned) -
                 pruned.directories.push(leftover.path.into());
                 continue;
             }
-            let kept = removal::remove_session_dir(&meta, leftover.id, true);
-            match kept.and_then(|_| removal::remove_session_dir(&sessions, leftover.id, purge)) {
+            let kept = remove_tree::remove_session_dir(&meta, leftover.id, true);
+            match kept.and_then(|_| remove_tree::remove_session_dir(&sessions, leftover.id, purge)) {
                 Ok(removed) => {
                     pruned.bytes += removed.bytes;
                     pruned.directories.push(leftover.path.into());
@@ -107,7 +108,7 @@ async fn directories(daemon: &Arc<Daemon>, asked: &Prune, pruned: &mut Pruned) -
         pruned
     };
     let failed = |_| Refusal::new(ErrorCode::Failed, "the directories were not looked at");
-    let found = slow::unlimited(Purpose::Removal, work).await.map_err(failed)?;
+    let found = blocking::unlimited(Purpose::Removal, work).await.map_err(failed)?;
     pruned.directories = found.directories;
     pruned.bytes += found.bytes;
     pruned.failed.extend(found.failed);

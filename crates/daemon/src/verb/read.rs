@@ -1,5 +1,7 @@
 //! Reads: `ls`, `show`, `queue`, `logs`, `events`, `config`.
 
+use crate::engine::turn::Retention;
+use pool::reap;
 use std::sync::Arc;
 
 use protocol::reply::LogFiles;
@@ -8,20 +10,24 @@ use protocol::{
     ErrorCode, Frame, Message, MessageId, OsBytes, Refusal, Reply, Response, SessionId, SessionRef,
 };
 
-use super::{queue, shown, theme, usage};
-use crate::config::Config;
-use crate::context::{Daemon, Loaded};
+use crate::config::file::Config;
+use crate::decide::blocked::waits;
+use crate::decide::queue;
+use crate::effect::rules;
 use crate::engine::Turn;
-use crate::handle::in_doubt;
-use crate::hooks::waits;
-use crate::outbox::Outbox;
-use crate::slow::{self, Purpose};
-use crate::{stale, view};
+use crate::engine::context::{Daemon, Loaded};
+use crate::engine::handle::in_doubt;
+use crate::host::blocking;
+use crate::host::blocking::Purpose;
+use crate::host::outbox::Outbox;
+use crate::verb::{shown, theme, usage};
 
 /// Finished messages that a listing shows beside the unfinished ones.
 const FINISHED_SHOWN: u32 = 100;
+
 /// Messages or events that are read at once.
 const PAGE: usize = 500;
+
 /// The most events of one answer.
 const EVENTS_MAX: u32 = 100_000;
 
@@ -41,14 +47,14 @@ pub(super) async fn show(daemon: &Arc<Daemon>, wanted: SessionRef) -> Reply {
     let session = shown::find(daemon, wanted).await?;
     let processes = shown::processes(&session).await;
     let measured = session.clone();
-    let usage = slow::limited(Purpose::Processes, move || usage::measured(&measured)).await;
+    let usage = blocking::limited(Purpose::Processes, move || usage::measured(&measured)).await;
     let context = Arc::clone(daemon);
     let mut reply = daemon.engine.turn(move |turn| shown::reply(turn, &context, session.id)).await?;
     if let Ok(Response::Session(view)) = &mut reply {
         view.processes = processes;
         view.usage = usage;
         let dir = view.current_dir.clone().unwrap_or_else(|| view.session.spec.cwd.clone());
-        view.theme = slow::limited(Purpose::Theme, move || theme::of(dir.as_path())).await;
+        view.theme = blocking::limited(Purpose::Theme, move || theme::of(dir.as_path())).await;
     }
     reply
 }
@@ -109,12 +115,13 @@ async fn list_messages(
     let (ids, waits, reader) = daemon.engine.turn(choose).await??;
     for ids in ids.chunks(PAGE) {
         let (ids, reader) = (ids.to_vec(), reader.clone());
-        let read =
-            slow::unlimited(Purpose::Reads, move || reader.messages(&ids)).await.map_err(slow::refusal)?;
+        let read = blocking::unlimited(Purpose::Reads, move || reader.messages(&ids))
+            .await
+            .map_err(blocking::refusal)?;
         let mut messages = read.map_err(|e| failed(daemon, &e))?;
         messages.iter_mut().for_each(|message| explain(message, waits.as_ref()));
         let part = Response::Messages(messages);
-        let (parts, last) = crate::parts::split(part);
+        let (parts, last) = crate::host::chunks::split(part);
         for part in parts.into_iter().chain(last) {
             outbox.send(Frame::Part { id, part }).await.map_err(|_| in_doubt())?;
         }
@@ -156,11 +163,12 @@ pub(crate) async fn events(daemon: &Arc<Daemon>, asked: Events, (outbox, id): (&
     let reader = daemon.engine.turn(|turn| turn.reader()).await?;
     while left > 0 {
         let (reader, page) = (reader.clone(), left.min(PAGE));
-        let read = slow::unlimited(Purpose::Reads, move || reader.events_since(since, page));
+        let read = blocking::unlimited(Purpose::Reads, move || reader.events_since(since, page));
         let events = read.await.map_err(|_| in_doubt())?.map_err(|e| failed(daemon, &e))?;
         let Some(last) = events.last() else { break };
         (since, left) = (last.seq, left - events.len());
-        let (parts, last) = crate::parts::split(Response::Events(events.into_iter().map(redacted).collect()));
+        let (parts, last) =
+            crate::host::chunks::split(Response::Events(events.into_iter().map(redacted).collect()));
         for part in parts.into_iter().chain(last) {
             outbox.send(Frame::Part { id, part }).await.map_err(|_| in_doubt())?;
         }
@@ -176,11 +184,12 @@ pub(crate) fn redacted(mut stamped: protocol::Stamped) -> protocol::Stamped {
 
 /// What should be dead now, and which running sessions a rule would end.
 pub(super) async fn candidates(daemon: &Arc<Daemon>) -> Reply {
-    stale::look(daemon).await;
+    rules::sample(daemon).await;
     let context = Arc::clone(daemon);
     let read = move |turn: &mut Turn<'_>| {
-        let named = view::candidates(turn, &context);
-        named.into_iter().chain(stale::would_end(turn, &context)).collect()
+        let (settings, now) = (context.settings(), (turn.now(), turn.mono()));
+        let named = reap::candidates(turn.pool(), turn.volatile, &settings, now);
+        named.into_iter().chain(reap::would_end(turn, &settings)).collect()
     };
     Ok(Response::Candidates(daemon.engine.turn(read).await?))
 }
@@ -209,7 +218,7 @@ fn needs_restart(started_with: &Config, config: &Config) -> bool {
 
 /// Reads the file again. What only a start can change is named.
 pub(crate) fn reload(daemon: &Daemon) -> Reply {
-    let usage = |e: crate::config::ConfigError| {
+    let usage = |e: crate::config::values::ConfigError| {
         Refusal::new(ErrorCode::Usage, format!("{e}; the configuration is as before"))
     };
     let config = Config::read(&daemon.paths.config).map_err(usage)?;
@@ -222,7 +231,7 @@ pub(crate) fn reload(daemon: &Daemon) -> Reply {
     let life = config.life().map_err(usage)?;
     let settings = pool::Settings { bounds: daemon.settings().bounds, ..settings };
     daemon.config.send_replace(Arc::new(Loaded { config, settings, min_free_disk, life }));
-    daemon.engine.post(move |turn| (turn.rest.keep_events, turn.rest.keep_events_for) = (keep, keep_for));
+    daemon.engine.post(move |turn| turn.set_retention(Retention { events: keep, age: keep_for }));
     Ok(Response::Text(match (changed, restart) {
         (false, _) => "nothing changed".to_owned(),
         (true, false) => "the new configuration is in force".to_owned(),

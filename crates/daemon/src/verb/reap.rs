@@ -2,27 +2,28 @@
 
 use std::sync::Arc;
 
+use pool::reap;
 use protocol::{Reply, Response, SessionRef};
 
-use super::sync;
-use crate::context::Daemon;
+use crate::decide::idempotency::Op;
+use crate::effect::rules;
 use crate::engine::Turn;
-use crate::op::Op;
-use crate::{stale, view};
+use crate::engine::context::Daemon;
+use crate::sense::snapshot;
 
 /// Looks now, and answers with what there is. `force`: that is ended whatever the limit of kills.
-pub(super) async fn reap(daemon: &Arc<Daemon>, op: &Op, force: bool) -> Reply {
+pub(super) async fn run(daemon: &Arc<Daemon>, op: &Op, force: bool) -> Reply {
     // What cannot be seen now is known from before.
-    drop(sync::snapshot(daemon).await);
-    stale::look_around(daemon, force).await;
+    drop(snapshot::take(daemon).await);
+    rules::round(daemon, force).await;
     let (context, operation) = (Arc::clone(daemon), op.clone());
     let decide = move |turn: &mut Turn<'_>| {
-        let mut named = view::named(turn, &context);
         let settings = context.settings();
-        stale::report(turn, &context, &named);
+        let mut named = reap::named(turn.pool(), turn.volatile, &settings, turn.now());
+        reap::report(turn, &settings, &named);
         named.retain(|candidate| pool::stale::is_to_end(turn.pool(), &settings, candidate));
         if force {
-            stale::force(turn, &named);
+            reap::force(turn, &named);
         }
         let reply = Ok(Response::Candidates(named));
         operation.conclude(turn, &reply);
@@ -33,14 +34,15 @@ pub(super) async fn reap(daemon: &Arc<Daemon>, op: &Op, force: bool) -> Reply {
 
 /// What each rule says of a session.
 pub(super) async fn explain(daemon: &Arc<Daemon>, wanted: SessionRef) -> Reply {
-    stale::look(daemon).await;
+    rules::sample(daemon).await;
     let context = Arc::clone(daemon);
     let look = move |turn: &mut Turn<'_>| {
         let session = pool::admit::resolve(turn.pool(), &wanted)?.clone();
         let settings = context.settings();
-        let explained = stale::with_signs(turn, &context, |turn, signs| {
-            view::with_stale_facts(turn, &context, |facts| {
-                pool::stale::explain::explain(turn.pool(), &settings, &session, facts, signs)
+        let (pool, now) = (turn.pool(), turn.now());
+        let explained = reap::with_signs(pool, turn.volatile, now, |signs| {
+            reap::with_facts(turn.volatile, &settings, now, |facts| {
+                pool::stale::explain::explain(pool, &settings, &session, facts, signs)
             })
         });
         Ok(Response::Explained(explained))

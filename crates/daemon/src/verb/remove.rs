@@ -7,18 +7,23 @@ use protocol::session::Reason;
 use protocol::{ErrorCode, Event, MessageId, OsBytes, Refusal, Reply, Response, Session, SessionId};
 use store::Reader;
 
-use super::{end, read};
-use crate::archive::Contents;
-use crate::context::{Daemon, pane_of};
+use crate::decide::idempotency::Op;
+use crate::decide::lock;
+use crate::effect::cgroup;
 use crate::engine::Turn;
-use crate::op::Op;
-use crate::slow::{self, Purpose};
-use crate::{cgroups, files, locking, removal};
+use crate::engine::context::{Daemon, pane_of};
+use crate::host::archive::Contents;
+use crate::host::blocking::Purpose;
+use crate::host::{blocking, files, remove_tree};
+use crate::sense::snapshot;
+use crate::verb::{ending, read};
 
 /// Says of a session that was given back to tmux whose its directory is; in what is kept of it.
 const DETACHED: &str = "detached";
+
 /// The longest such file, in bytes: a process.
 const DETACHED_MAX: u64 = 1024;
+
 /// Messages that an archive is given at once.
 const ARCHIVE_PAGE: usize = 200;
 
@@ -36,7 +41,7 @@ pub(crate) async fn remove_outdated(daemon: &Arc<Daemon>, id: SessionId, reason:
         Err(refusal) => tracing::warn!(session = %id, %refusal, "not removed"),
     }
     daemon.engine.post(move |turn| {
-        turn.rest.view.removing.remove(&id);
+        turn.volatile.scheduler.end_removal(id);
     });
 }
 
@@ -67,7 +72,7 @@ async fn end_and_forget(
         may_go(turn, &session, &ask)?;
         let events = pool::admit::remove(turn.pool(), &session, &ask, reason, turn.now())?;
         turn.emit_all(events);
-        locking::deleted(turn, id);
+        lock::deleted(turn, id);
         if let Some(op) = operation {
             op.conclude(turn, &Ok(Response::Done));
         }
@@ -103,7 +108,7 @@ async fn archive(daemon: &Arc<Daemon>, asked: &Remove, id: SessionId) -> Result<
     let (session, ids, reader, now) = daemon.engine.turn(read).await??;
     let (archives, sessions) = (daemon.paths.archives(), daemon.paths.sessions.clone());
     let meta = daemon.paths.meta();
-    let name = format!("{id}-{}-{}", session.name, crate::clock::stamp(now));
+    let name = format!("{id}-{}-{}", session.name, crate::host::clock::stamp(now));
     let work = asked.purge;
     let write = move || {
         let record = serde_json::to_vec_pretty(&pool::view::without_secrets(&session))?;
@@ -111,11 +116,11 @@ async fn archive(daemon: &Arc<Daemon>, asked: &Remove, id: SessionId) -> Result<
         let mut messages = || pages.next().map(|ids| lines(&reader, ids)).transpose();
         let (sessions, meta, messages) = (&*sessions, &*meta, &mut messages);
         let contents = Contents { sessions, meta, session: id, record: &record, messages, work };
-        crate::archive::write(&archives, &name, contents).map_err(std::io::Error::other)
+        crate::host::archive::write(&archives, &name, contents).map_err(std::io::Error::other)
     };
     let failed =
         |why: String| Refusal::new(ErrorCode::Failed, format!("{id} is not archived, so it stays: {why}"));
-    match slow::unlimited(Purpose::Removal, write).await {
+    match blocking::unlimited(Purpose::Removal, write).await {
         Ok(Ok(path)) => {
             tracing::info!(session = %id, path = %path.display(), "archived");
             Ok(())
@@ -171,10 +176,10 @@ fn may_go(turn: &Turn<'_>, session: &Session, asked: &Remove) -> Result<(), Refu
 
 /// Refuses what is being worked on or looked at, before anything is ended.
 async fn checked(daemon: &Arc<Daemon>, asked: &Remove) -> Result<Session, Refusal> {
-    let (asked, under) = (asked.clone(), locking::current());
+    let (asked, under) = (asked.clone(), lock::current());
     let check = move |turn: &mut Turn<'_>| {
         let session = pool::admit::resolve(turn.pool(), &asked.session)?;
-        locking::free_for(turn, session.id, under)?;
+        lock::free_for(turn, session.id, under)?;
         if !asked.force {
             pool::admit::idle_enough(turn.pool(), session, pool::admit::REMOVE)?;
         }
@@ -189,12 +194,12 @@ async fn end_first(daemon: &Arc<Daemon>, session: &Session) -> Result<(), Refusa
         let events: Vec<Event> = turn.pool().session(id).map(pool::admit::kill).unwrap_or_default();
         turn.emit_all(events);
         if let Some(tag) = turn.pool().session(id).and_then(|s| s.incarnation.as_ref()).map(|i| i.tag) {
-            turn.rest.view.verdicts.remove(&tag);
+            turn.volatile.reaping.forget_verdict(tag);
         }
         turn.pool().session(id).cloned()
     };
     match daemon.engine.turn(doomed).await? {
-        Some(session) => end::ended(daemon, &session).await,
+        Some(session) => ending::ended(daemon, &session).await,
         None => Ok(()),
     }
 }
@@ -210,23 +215,23 @@ async fn clean_up(daemon: &Arc<Daemon>, session: &Session, asked: &Remove) -> Re
             }
             // tmux tells nobody of an option.
             let daemon = Arc::clone(daemon);
-            tokio::spawn(async move { drop(super::snapshot(&daemon).await) });
+            tokio::spawn(async move { drop(snapshot::take(&daemon).await) });
         }
         return Ok(0);
     }
     if let Some(run) = run {
         files::forget(&daemon.paths.run, run.tag);
         if let Some(group) = &run.cgroup {
-            cgroups::remove(group.as_path());
+            cgroup::remove(group.as_path());
         }
     }
     let (sessions, id, purge) = (daemon.paths.sessions.clone(), session.id, asked.purge);
     let meta = daemon.paths.meta();
     let remove = move || {
-        removal::remove_session_dir(&meta, id, true)?;
-        removal::remove_session_dir(&sessions, id, purge)
+        remove_tree::remove_session_dir(&meta, id, true)?;
+        remove_tree::remove_session_dir(&sessions, id, purge)
     };
-    let removed = slow::unlimited(Purpose::Removal, remove).await;
+    let removed = blocking::unlimited(Purpose::Removal, remove).await;
     let why = match removed {
         Ok(Ok(removed)) => return Ok(removed.bytes),
         Ok(Err(error)) => error.to_string(),

@@ -6,10 +6,11 @@ use pool::view::{Shown, view};
 use protocol::reply::{SessionView, TreeProcess};
 use protocol::{OsBytes, Refusal, Reply, Response, Session, SessionId, SessionRef};
 
-use crate::context::Daemon;
+use crate::decide::lock;
 use crate::engine::Turn;
-use crate::locking;
-use crate::slow::{self, Purpose};
+use crate::engine::context::Daemon;
+use crate::host::blocking;
+use crate::host::blocking::Purpose;
 
 /// The most processes of a session that are shown: what fits a frame, and a screen.
 const PROCESSES_SHOWN: usize = 1000;
@@ -21,21 +22,21 @@ pub(super) fn shown(
     tmux_socket: &OsBytes,
     session: &Session,
 ) -> SessionView {
-    let lock = locking::shown(turn, session.id);
-    let seen = &turn.rest.view;
+    let lock = lock::shown(turn, session.id);
+    let observed = &turn.volatile.observed;
     let pane =
         session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot()).and_then(|run| run.pane);
-    let current_dir = pane.and_then(|id| seen.state.panes.get(&id)?.current_dir.clone());
+    let current_dir = pane.and_then(|id| observed.state().panes.get(&id)?.current_dir.clone());
     let shown = Shown {
         tmux_socket,
-        seen_at: seen.seen_at,
+        seen_at: observed.seen_at(),
         lock,
         current_dir,
         processes: Vec::new(),
         usage: None,
         parkable: pool::slots::is_parkable(&daemon.loaded().settings, session),
-        slot_wait: turn.rest.line.place(session.id),
-        waits: crate::hooks::waits(turn, session.id).map(|(_, why)| why),
+        slot_wait: turn.volatile.scheduler.waiting.position(session.id),
+        waits: crate::decide::blocked::waits(turn, session.id).map(|(_, why)| why),
         confirm: daemon.loaded().settings.agent_of(session).confirm,
     };
     view(turn.pool(), session, shown)
@@ -46,7 +47,7 @@ pub(super) async fn processes(session: &Session) -> Vec<TreeProcess> {
     let run = session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot());
     let Some(init) = run.and_then(|run| run.init) else { return Vec::new() };
     let read = move || process::tree::processes(init).unwrap_or_default();
-    let found = slow::limited(Purpose::Processes, read).await.unwrap_or_default();
+    let found = blocking::limited(Purpose::Processes, read).await.unwrap_or_default();
     let shown =
         |p: process::identity::Process| TreeProcess { process: p.id, parent: p.ppid, command: p.comm };
     found.into_iter().take(PROCESSES_SHOWN).map(shown).collect()
@@ -63,18 +64,4 @@ pub(super) fn reply(turn: &Turn<'_>, daemon: &Daemon, id: SessionId) -> Reply {
 /// The session that is meant.
 pub(super) async fn find(daemon: &Arc<Daemon>, wanted: SessionRef) -> Result<Session, Refusal> {
     daemon.engine.turn(move |turn| pool::admit::resolve(turn.pool(), &wanted).cloned()).await?
-}
-
-/// The word for where a session is in its life.
-pub(crate) fn word(lifecycle: protocol::Lifecycle) -> &'static str {
-    use protocol::Lifecycle::{Draining, Failed, Live, Lost, Parked, Starting, Stopped};
-    match lifecycle {
-        Starting => "starting",
-        Live => "live",
-        Draining => "ending",
-        Parked => "parked",
-        Stopped => "stopped",
-        Lost => "lost",
-        Failed => "failed",
-    }
 }

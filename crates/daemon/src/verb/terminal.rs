@@ -7,10 +7,11 @@ use protocol::request::{INPUT_MAX, Input, Resize};
 use protocol::{ErrorCode, OsBytes, Refusal, Reply, Response, SessionRef};
 use tmux::Answer;
 
-use super::{input, shown};
-use crate::context::{Daemon, pane_of, tmux_size};
-use crate::op::Op;
-use crate::slow::{self, Purpose};
+use crate::decide::idempotency::Op;
+use crate::engine::context::{Daemon, pane_of, tmux_size};
+use crate::host::blocking;
+use crate::host::blocking::Purpose;
+use crate::verb::{keys, shown};
 
 /// The terminal as it is, of a program that ended too, until its pane is gone.
 pub(super) async fn terminal(daemon: &Arc<Daemon>, asked: SessionRef) -> Reply {
@@ -20,11 +21,11 @@ pub(super) async fn terminal(daemon: &Arc<Daemon>, asked: SessionRef) -> Reply {
     let pane = pane.ok_or_else(over)?;
     let dir = daemon.paths.session(session.id).join("logs");
     // Before the screen: what comes after it cannot be missing there.
-    let bounds = slow::limited(Purpose::Logs, move || logs::bounds(&dir)).await.and_then(Result::ok);
+    let bounds = blocking::limited(Purpose::Logs, move || logs::bounds(&dir)).await.and_then(Result::ok);
     let (_, offset) = bounds.ok_or_else(|| Refusal::new(ErrorCode::Failed, "its log cannot be read"))?;
-    let glance = match daemon.tmux.glance(pane).await {
+    let glance = match daemon.tmux.snapshot(pane).await {
         Ok(glance) if glance.answer == Answer::Done => glance,
-        other => return input::answered(other.map(|glance| glance.answer)),
+        other => return keys::answered(other.map(|glance| glance.answer)),
     };
     let size = protocol::session::Size { cols: glance.size.width, rows: glance.size.height };
     Ok(Response::Terminal(Box::new(Terminal {
@@ -45,7 +46,7 @@ pub(super) async fn input(daemon: &Arc<Daemon>, op: &Op, asked: Input) -> Reply 
         return Err(Refusal::new(ErrorCode::Usage, why));
     }
     let tmux = Arc::clone(&daemon.tmux);
-    input::on_pane(daemon, op, (session, "input"), async move |pane| tmux.input(pane, &bytes).await).await
+    keys::on_pane(daemon, op, (session, "input"), async move |pane| tmux.input(pane, &bytes).await).await
 }
 
 /// Refused while somebody is attached, whose terminal decides.
@@ -56,5 +57,5 @@ pub(super) async fn resize(daemon: &Arc<Daemon>, op: &Op, asked: Resize) -> Repl
     }
     let tmux = Arc::clone(&daemon.tmux);
     let size = tmux_size(size);
-    input::on_pane(daemon, op, (session, "resize"), async move |pane| tmux.resize(pane, size).await).await
+    keys::on_pane(daemon, op, (session, "resize"), async move |pane| tmux.resize(pane, size).await).await
 }

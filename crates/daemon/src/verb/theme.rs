@@ -7,10 +7,11 @@ use agents::theme;
 use nix::fcntl::OFlag;
 use protocol::reply::Theme;
 
-use crate::files;
+use crate::host::files;
 
 /// Directories in which a repository keeps its colours.
 const KEPT_IN: [&str; 2] = [".swimmers", ".throngterm"];
+
 /// The longest file of colours that is read, in bytes.
 const COLOURS_MAX: u64 = 64 << 10;
 
@@ -25,7 +26,7 @@ pub(super) fn of(dir: &Path) -> Theme {
         return own;
     }
     let repository = dir.ancestors().find(|dir| dir.join(".git").exists()).unwrap_or(dir);
-    theme::made(repository.as_os_str().as_encoded_bytes())
+    theme::from_path(repository.as_os_str().as_encoded_bytes())
 }
 
 fn read(path: &Path) -> Option<Vec<u8>> {

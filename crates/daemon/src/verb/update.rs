@@ -5,10 +5,10 @@ use std::sync::Arc;
 use protocol::Reply;
 use protocol::request::Update;
 
-use super::shown;
-use crate::context::Daemon;
+use crate::decide::idempotency::Op;
 use crate::engine::Turn;
-use crate::op::Op;
+use crate::engine::context::Daemon;
+use crate::verb::shown;
 
 pub(super) async fn update(daemon: &Arc<Daemon>, op: &Op, asked: Update) -> Reply {
     let (context, operation) = (Arc::clone(daemon), op.clone());

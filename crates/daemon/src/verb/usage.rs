@@ -4,15 +4,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use process::tree::Table;
-use protocol::life::Usage;
 use protocol::reply::UsageView;
+use protocol::usage::Usage;
 use protocol::{ErrorCode, Refusal, Reply, Response, Session, SessionRef};
 
-use crate::context::Daemon;
-use crate::disk_use::disk_use;
 use crate::engine::Turn;
-use crate::gauge;
-use crate::slow::{self, Purpose};
+use crate::engine::context::Daemon;
+use crate::host::blocking;
+use crate::host::blocking::Purpose;
+use crate::host::disk_usage::disk_use;
+use crate::sense::usage;
 
 /// How long counting the files of one session may take.
 const DISK_LIMIT: Duration = Duration::from_millis(500);
@@ -24,12 +25,12 @@ pub(super) async fn usage(daemon: &Arc<Daemon>, wanted: Option<SessionRef>) -> R
     };
     let sessions: Vec<Session> = daemon.engine.turn(find).await??;
     let look = move || {
-        let table = Table::look().ok();
+        let table = Table::read().ok();
         let measured = |s: &Session| measured_in(table.as_ref(), s);
         let shown = |s: &Session| UsageView { session: s.id, name: s.name.clone(), usage: measured(s) };
         sessions.iter().map(shown).collect()
     };
-    match slow::limited(Purpose::Processes, look).await {
+    match blocking::limited(Purpose::Processes, look).await {
         Some(views) => Ok(Response::Usage(views)),
         None => Err(Refusal::new(ErrorCode::Failed, "the process table or the file system does not answer")),
     }
@@ -37,7 +38,7 @@ pub(super) async fn usage(daemon: &Arc<Daemon>, wanted: Option<SessionRef>) -> R
 
 /// What a session uses now; nothing but disk where it does not run.
 pub(super) fn measured(session: &Session) -> Usage {
-    measured_in(Table::look().ok().as_ref(), session)
+    measured_in(Table::read().ok().as_ref(), session)
 }
 
 fn measured_in(table: Option<&Table>, session: &Session) -> Usage {
@@ -46,6 +47,6 @@ fn measured_in(table: Option<&Table>, session: &Session) -> Usage {
     Usage {
         disk: disk_use(dir, until(DISK_LIMIT)),
         log: disk_use(&dir.join("logs"), until(DISK_LIMIT)),
-        ..table.and_then(|table| gauge::usage_in(table, session)).unwrap_or_default()
+        ..table.and_then(|table| usage::usage_in(table, session)).unwrap_or_default()
     }
 }

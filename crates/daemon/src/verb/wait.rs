@@ -11,11 +11,12 @@ use protocol::{
     SessionId,
 };
 
-use super::{queue, shown};
-use crate::context::Daemon;
+use crate::decide::queue;
 use crate::engine::Turn;
-use crate::slots::lost;
-use crate::slow::{self, Purpose};
+use crate::engine::context::Daemon;
+use crate::host::blocking;
+use crate::host::blocking::Purpose;
+use crate::verb::shown;
 
 pub(super) async fn wait(daemon: &Arc<Daemon>, asked: Wait) -> Reply {
     let session = shown::find(daemon, asked.session).await?;
@@ -35,7 +36,7 @@ async fn logged(daemon: &Daemon, session: &Session) {
     let over = session.exit.is_some() && !session.lifecycle.holds_slot();
     let Some(run) = session.incarnation.as_ref().filter(|_| over) else { return };
     let (dir, tag) = (daemon.log_options(session.id).dir, run.tag);
-    slow::limited(Purpose::Logs, move || logs::wait_for_writer(&dir, Some(tag))).await;
+    blocking::limited(Purpose::Logs, move || logs::wait_for_writer(&dir, Some(tag))).await;
 }
 
 /// The message, once it is so far.
@@ -59,9 +60,9 @@ fn is_settled(turn: &Turn<'_>, daemon: &Daemon, session: &Session) -> bool {
     let settings = &daemon.loaded().settings;
     let coming = session.lifecycle.holds_slot()
         || session.budget.due_at.is_some()
-        || turn.rest.line.place(session.id).is_some()
-        || turn.rest.view.starting.contains(&session.id)
-        || lost::is_undecided(turn, settings, session)
+        || turn.volatile.scheduler.waiting.position(session.id).is_some()
+        || turn.volatile.scheduler.is_starting(session.id)
+        || pool::scheduler::is_undecided(turn, settings, session)
         || pool::budget::is_to_start(turn.pool(), settings, session, turn.now());
     session.lifecycle == Lifecycle::Live || !coming
 }
@@ -81,10 +82,10 @@ fn is_ready(turn: &Turn<'_>, daemon: &Daemon, session: &Session) -> bool {
 /// at now and then.
 fn is_seen_since(turn: &Turn<'_>, session: &Session) -> bool {
     let Some(run) = &session.incarnation else { return true };
-    let Some(worked) = turn.rest.view.worked.get(&run.tag) else { return true };
+    let Some(worked) = turn.volatile.prompts.delivered_at().get(&run.tag) else { return true };
     let activity = pool::activity::shown(turn.pool(), session);
     let told = matches!(activity.source, Source::Hook | Source::Transcript) || activity.since > *worked;
-    told || turn.rest.agents.looked.get(&run.tag).is_some_and(|looked| looked > worked)
+    told || turn.volatile.agents.looked_at(run.tag).is_some_and(|looked| looked > *worked)
 }
 
 /// Its agent does this; refused where it cannot any more.
@@ -105,8 +106,8 @@ fn does(turn: &Turn<'_>, daemon: &Daemon, session: &Session, state: ActivityStat
         if so {
             return Some(shown::reply(turn, daemon, session.id));
         }
-        if let Some(id) = turn.rest.agents.given_up.get(&session.id) {
-            let how = pool::queue::resolve_command(session.name.as_str(), *id);
+        if let Some(id) = turn.volatile.prompts.left_to_person(session.id) {
+            let how = pool::queue::resolve_command(session.name.as_str(), id);
             let why = format!("message {id} was typed and nothing confirms it; it is left to you: `{how}`");
             return Some(Err(Refusal::new(ErrorCode::Failed, why)));
         }
@@ -115,7 +116,7 @@ fn does(turn: &Turn<'_>, daemon: &Daemon, session: &Session, state: ActivityStat
     let comes = session.lifecycle == Lifecycle::Parked && waits;
     let over = !session.lifecycle.holds_slot() && !comes && is_settled(turn, daemon, session);
     over.then(|| {
-        let word = shown::word(session.lifecycle);
+        let word = pool::view::lifecycle_word(session.lifecycle);
         Err(Refusal::new(
             ErrorCode::Failed,
             format!("{} is {word}: its agent does nothing more", session.name),

@@ -1,7 +1,7 @@
 //! `adopt`: a tmux session that the pool did not create becomes one of its own. Its record is on disk
 //! before its pane is marked.
 
-use protocol::life::Limits;
+use protocol::limits::Limits;
 use protocol::session::Size;
 use protocol::tmux::{Server, TmuxPane, TmuxState};
 use protocol::{

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use protocol::life::{Conversation, RestartPolicy};
+use protocol::policy::RestartPolicy;
 use protocol::request::{Label, Remove};
+use protocol::session::Conversation;
 use protocol::session::{DeleteMode, Reason};
 use protocol::{ErrorCode, Event, Incarnation, Lifecycle, Name, Refusal, Session, Tag, Timestamp};
 

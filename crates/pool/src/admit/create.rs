@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use protocol::life::{Conversation, Limits, Policy, RestartPolicy};
+use protocol::limits::Limits;
+use protocol::policy::{Policy, RestartPolicy};
 use protocol::request::New;
+use protocol::session::Conversation;
 use protocol::session::Size;
 use protocol::{
     ErrorCode, Event, Incarnation, Lifecycle, Name, OsBytes, Refusal, Session, SessionId, Tag, Timestamp,

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use protocol::life::{Budget, Conversation, Policy, RestartPolicy};
+use protocol::policy::{Budget, Policy, RestartPolicy};
 use protocol::request::Update;
+use protocol::session::Conversation;
 use protocol::session::Reason;
 use protocol::{ErrorCode, Event, Lifecycle, Refusal, Session, Timestamp};
 

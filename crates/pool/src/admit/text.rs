@@ -81,15 +81,15 @@ pub(super) fn directory(path: &OsBytes) -> Result<(), Refusal> {
 
 pub(super) fn reap(actions: &BTreeMap<Rule, Action>) -> Result<(), Refusal> {
     for (rule, action) in actions {
-        if !rule.is_of_session() {
+        if !rule.applies_to_session() {
             let why = format!(
                 "{} is not a rule about a session: the configuration says what becomes of it",
-                rule.word()
+                rule.as_str()
             );
             return refuse(ErrorCode::Usage, why);
         }
         if !rule.allows(*action) {
-            return refuse(ErrorCode::Usage, format!("{} cannot be {}", rule.word(), action.word()));
+            return refuse(ErrorCode::Usage, format!("{} cannot be {}", rule.as_str(), action.as_str()));
         }
     }
     Ok(())

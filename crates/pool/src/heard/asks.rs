@@ -4,16 +4,11 @@
 use protocol::activity::{ASK_MAX, Ask, AskKind, Source};
 use protocol::bounds::{LIST_MAX, cut};
 use protocol::event::AgentEvent;
-use protocol::hook::{Hook, Signal, ToolUse};
+use protocol::hook::{Hook, HookEvent, Notice, Start, ToolUse};
 use protocol::request::Approve;
 use protocol::{Activity, ActivityState, ErrorCode, Event, Refusal, SessionId, Timestamp};
 
-use agents::payload::QUESTIONS_TOOL;
-
 use crate::pool::Pool;
-
-/// Tools by which an agent asks its user something of its own.
-const QUESTIONS: [&str; 2] = [QUESTIONS_TOOL, "ExitPlanMode"];
 
 /// All that is asked: what is shown, and what waits behind that.
 #[must_use]
@@ -32,36 +27,37 @@ pub(super) fn after(open: &[Ask], hook: &Hook) -> Vec<Ask> {
         Ask { id: hook.id, kind, text, tool, answerable }
     };
     match &hook.signal {
-        Signal::Permission { tool, text, wait_ms } => {
+        HookEvent::Permission { tool, text, wait_ms } => {
             // Only of a request whose hook waits is it known that it is open still.
             open.retain(|ask| ask.answerable && ask.id != hook.id);
-            let kind = if tool == QUESTIONS_TOOL { AskKind::Question } else { AskKind::Permission };
+            let questions = agents::payload::asks_questions(tool);
+            let kind = if questions { AskKind::Question } else { AskKind::Permission };
             // Questions that were not understood have no text.
             let answerable = *wait_ms > 0 && (kind == AskKind::Permission || !text.is_empty());
             open.push(ask(kind, text, Some(tool), answerable));
         }
-        Signal::Working { what: Some(tool), .. } if QUESTIONS.contains(&tool.as_str()) => {
+        HookEvent::Asking { tool } => {
             open.retain(|ask| ask.answerable);
             open.push(ask(AskKind::Question, tool, Some(tool), false));
         }
-        Signal::ToolUsed(used) => {
+        HookEvent::ToolUsed(used) => {
             open.retain(|ask| ask.tool.is_some());
             if let Some(at) = open.iter().position(|ask| is_for(ask, used)) {
                 open.remove(at);
             }
         }
-        Signal::Notified { kind, text } if !["idle_prompt", "auth_success"].contains(&kind.as_str()) => {
-            let permission = kind == "permission_prompt";
+        HookEvent::Notified { kind: kind @ (Notice::Permission | Notice::Question), text } => {
+            let permission = *kind == Notice::Permission;
             let kind = if permission { AskKind::Permission } else { AskKind::Question };
             // Of what is asked already it is only a reminder.
             if open.is_empty() {
                 open.push(ask(kind, text, None, false));
             }
         }
-        Signal::Started { source } if source == "compact" => {}
-        Signal::Notified { kind, .. } if kind == "auth_success" => {}
+        HookEvent::Started { source: Start::Compacted }
+        | HookEvent::Notified { kind: Notice::LoggedIn, .. } => {}
         // Of a tool that it asks for, other work beside it says nothing.
-        Signal::Working { .. } => open.retain(|ask| ask.tool.is_some()),
+        HookEvent::Working { .. } => open.retain(|ask| ask.tool.is_some()),
         _ => open.clear(),
     }
     // What an agent forgot to take back does not grow without end.
@@ -72,7 +68,7 @@ pub(super) fn after(open: &[Ask], hook: &Hook) -> Vec<Ask> {
 
 /// Whether it is the use of the tool that was asked for: others of the same tool may go on beside it.
 fn is_for(ask: &Ask, used: &ToolUse) -> bool {
-    let does = || agents::payload::does(&used.input).filter(|_| ask.kind == AskKind::Permission);
+    let does = || agents::payload::tool_summary(&used.input).filter(|_| ask.kind == AskKind::Permission);
     ask.tool.as_ref() == Some(&used.tool) && does().is_none_or(|does| does == ask.text)
 }
 
@@ -120,7 +116,7 @@ pub(super) fn answered(
     hook: &Hook,
 ) -> impl Iterator<Item = Event> {
     let over = open.iter().filter(|ask| ask.answerable && !after.iter().any(|left| left.id == ask.id));
-    let allowed = matches!(hook.signal, Signal::ToolUsed(_));
+    let allowed = matches!(hook.signal, HookEvent::ToolUsed(_));
     let event = move |ask: &Ask| {
         let by = "the terminal".to_owned();
         Event::Agent(AgentEvent::AskAnswered { session, ask: ask.id, allowed, by })

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use agents::Confirm;
-use agents::text::Same;
+use agents::prompt::TextMatch;
 use protocol::activity::Source;
-use protocol::hook::{Hook, Signal};
+use protocol::hook::{Hook, HookEvent};
 use protocol::message::{PROMPT, RESULT_MAX};
 use protocol::{
     Activity, ActivityState, Event, Lifecycle, MessageState, MessageStatus, OsBytes, SessionId, Timestamp,
@@ -28,16 +28,16 @@ pub(super) fn heard(pool: &Pool, hook: &Hook, hearing: Hearing<'_>, newer: Optio
     // The end of a turn before, told late, is not the end of this one.
     let accepted = open.state == MessageState::Accepted && !is_before(hook, open.since, now);
     match &hook.signal {
-        Signal::Prompt { .. } if typed => taken(pool, &open, hook, hearing, newer),
-        Signal::TurnOver { said, turn } if accepted => {
+        HookEvent::Prompt { .. } if typed => taken(pool, &open, hook, hearing, newer),
+        HookEvent::TurnOver { said, turn } if accepted => {
             let another = turn.as_deref().zip(hearing.turn).is_some_and(|(ended, its)| ended != its);
             let over = if another { in_another_turn(&open, now) } else { done(&open, said.as_deref(), now) };
             [over].into_iter().chain(queue::reopen(pool, open.session, open.kind)).collect()
         }
-        Signal::TurnFailed { error, limited, .. } if accepted => {
+        HookEvent::TurnFailed { error, limited, .. } if accepted => {
             failed(pool, &open, (error, *limited), hearing)
         }
-        Signal::Interrupted if accepted => {
+        HookEvent::Interrupted if accepted => {
             vec![interrupted(&open, (hearing.agent.on_interrupted, hearing.rules), now)]
         }
         _ => Vec::new(),
@@ -53,15 +53,15 @@ fn taken(
     newer: Option<&Activity>,
 ) -> Vec<Event> {
     let now = hearing.now;
-    let Signal::Prompt { text, .. } = &hook.signal else { return Vec::new() };
+    let HookEvent::Prompt { text, .. } = &hook.signal else { return Vec::new() };
     let around = match hearing.same {
-        Same::Exact => None,
+        TextMatch::Exact => None,
         // Of one that may not have been typed, another text around it proves nothing: somebody else may have said that.
-        Same::Within if open.state != MessageState::InDoubt && !queue::is_cut_off(pool, open) => {
+        TextMatch::Surrounded if open.state != MessageState::InDoubt && !queue::is_cut_off(pool, open) => {
             Some("with other text around it")
         }
-        Same::Altered if open.state == MessageState::Typed => return vec![altered(open, text, now)],
-        Same::Within | Same::Altered | Same::No => return Vec::new(),
+        TextMatch::Altered if open.state == MessageState::Typed => return vec![altered(open, text, now)],
+        TextMatch::Surrounded | TextMatch::Altered | TextMatch::Different => return Vec::new(),
     };
     let accepted = queue::moved(open, MessageState::Accepted, around, hook.at.min(now));
     let newer = newer.filter(|newer| newer.source == Source::Hook);

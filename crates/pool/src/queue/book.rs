@@ -292,7 +292,7 @@ impl Queue {
         let (id, since) = (moving.slot.id(), status.changed_at);
         if status.state == MessageState::Suspended {
             self.suspended.insert(id);
-        } else if status.state.is_final() || status.is_anew() {
+        } else if status.state.is_final() || status.is_reset() {
             self.suspended.remove(&id);
         }
         if status.state.is_final() {

@@ -44,7 +44,7 @@ impl Expiries {
     /// change alone, which is all that a restart knows.
     pub(crate) fn changed(&mut self, id: MessageId, status: &MessageStatus) {
         let Some(Expiry { at, .. }) = self.of.get(&id) else { return };
-        if status.state.is_final() || status.is_anew() {
+        if status.state.is_final() || status.is_reset() {
             self.running.remove(&(*at, id));
         } else {
             self.running.insert((*at, id));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use protocol::message::{REASON_MAX, RESULT_MAX};
-use protocol::request::{Held, Then};
+use protocol::request::{ClaimRef, Disposition};
 use protocol::{
     ErrorCode, Event, MessageState, MessageStatus, OsBytes, ProcId, Refusal, SessionId, Timestamp, Token,
 };
@@ -31,10 +31,10 @@ fn status(open: &Open<'_>, state: MessageState, reason: Option<&str>, now: Times
 }
 
 /// The message that is held under this token now.
-fn current(pool: &Pool, held: Held) -> Result<Open<'_>, Refusal> {
+fn current(pool: &Pool, held: ClaimRef) -> Result<Open<'_>, Refusal> {
     let holds = |open: &Open<'_>| open.state == MessageState::Claimed && open.token == Some(held.token);
     pool.find_open(held.id).filter(holds).ok_or_else(|| {
-        let Held { id, token } = held;
+        let ClaimRef { id, token } = held;
         let why =
             format!("token {token} does not hold message {id}: it was taken away, settled or never given");
         Refusal::new(ErrorCode::Conflict, why)
@@ -45,7 +45,12 @@ fn current(pool: &Pool, held: Held) -> Result<Open<'_>, Refusal> {
 ///
 /// # Errors
 /// Conflict, where the token is not the current one; usage, where the result is too long.
-pub fn ack(pool: &Pool, held: Held, result: Option<OsBytes>, now: Timestamp) -> Result<Vec<Event>, Refusal> {
+pub fn ack(
+    pool: &Pool,
+    held: ClaimRef,
+    result: Option<OsBytes>,
+    now: Timestamp,
+) -> Result<Vec<Event>, Refusal> {
     if result.as_ref().is_some_and(|result| result.0.len() > RESULT_MAX) {
         let why = format!("a result has at most {RESULT_MAX} bytes");
         return Err(Refusal::new(ErrorCode::Usage, why));
@@ -62,8 +67,8 @@ pub fn ack(pool: &Pool, held: Held, result: Option<OsBytes>, now: Timestamp) -> 
 pub fn fail(
     pool: &Pool,
     rules: &Rules,
-    held: Held,
-    (reason, then): (&str, Then),
+    held: ClaimRef,
+    (reason, then): (&str, Disposition),
     now: Timestamp,
 ) -> Result<Vec<Event>, Refusal> {
     if reason.len() > REASON_MAX {
@@ -71,17 +76,17 @@ pub fn fail(
     }
     let open = current(pool, held)?;
     Ok(match then {
-        Then::Retry => failed(pool, rules, &open, reason, now),
-        Then::Later(pause) => {
+        Disposition::Retry => failed(pool, rules, &open, reason, now),
+        Disposition::Later(pause) => {
             let pause = pause.map(Duration::from_millis);
             vec![again(rules, &open, reason, pause, now)]
         }
-        Then::Dead => {
+        Disposition::Dead => {
             let dead = moved(&open, MessageState::Dead, Some(reason), now);
             let kind = (open.session, open.kind);
             [dead].into_iter().chain(breaker::failed(pool, rules, kind, now, reason)).collect()
         }
-        Then::GiveBack => vec![withdrawn(&open, reason, now)],
+        Disposition::GiveBack => vec![withdrawn(&open, reason, now)],
     })
 }
 

@@ -1,6 +1,6 @@
 //! What is done about what a rule found.
 
-use protocol::life::Budget;
+use protocol::policy::Budget;
 use protocol::reap::{Action, Rule};
 use protocol::session::Reason;
 use protocol::{Event, Incarnation, Lifecycle, Session, Timestamp};
@@ -33,7 +33,7 @@ pub fn decide(
     let against = against(pool, settings, session, wanted, now);
     let action = if against.is_some() { Action::Report } else { wanted };
     let evidence = match against {
-        Some(why) => format!("{evidence}; not {}: {why}", wanted.word()),
+        Some(why) => format!("{evidence}; not {}: {why}", wanted.as_str()),
         None => evidence,
     };
     let mut events = vec![Event::StaleFound { session: session.id, rule, action, evidence }];

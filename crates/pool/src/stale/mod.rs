@@ -79,7 +79,7 @@ fn workers<'a>(pool: &'a Pool, facts: &'a Facts<'_>) -> impl Iterator<Item = Can
             name: pool.session(m.session).map_or_else(unnamed, |s| s.name.clone()),
             kind: CandidateKind::StaleWorker,
             evidence: format!("silent about message {} for longer than its lease", m.id),
-            tag: Tag::of(token),
+            tag: Tag::for_claim(token),
             server: None,
             pane: None,
             // It is its own init: ended along with what it started.

@@ -5,8 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use protocol::life::Leftovers;
 use protocol::message::PROMPT;
+use protocol::reap::Leftovers;
 use protocol::reap::{Action, Rule};
 use protocol::{Lifecycle, MessageId, MessageState, Session, SessionId, Timestamp};
 

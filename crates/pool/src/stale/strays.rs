@@ -59,7 +59,7 @@ pub struct Worker {
 /// count from 1.
 #[must_use]
 pub fn tag_of_generator(id: GeneratorId) -> Tag {
-    Tag::of(Token { epoch: protocol::Epoch(0), n: id.0 })
+    Tag::for_claim(Token { epoch: protocol::Epoch(0), n: id.0 })
 }
 
 pub(super) fn candidates(pool: &Pool, settings: &Settings, facts: &Facts<'_>) -> Vec<Candidate> {
@@ -86,7 +86,7 @@ pub fn over(pool: &Pool, tag: Tag) -> Option<SessionId> {
 
 fn of_mark(pool: &Pool, facts: &Facts<'_>, tag: Tag, found: &[Stray]) -> Option<Candidate> {
     // The marks of claims belong to no session's incarnation.
-    let ours = over(pool, tag).or(tag.is_of_claim().then_some(SessionId(0)))?;
+    let ours = over(pool, tag).or(tag.is_claim().then_some(SessionId(0)))?;
     let named: Vec<String> = found
         .iter()
         .filter(|stray| stray.serves.is_none())
@@ -103,7 +103,8 @@ fn of_client(pool: &Pool, facts: &Facts<'_>, client: Client) -> Candidate {
     let (pid, owner) = (client.process.pid, client.owner.pid);
     let evidence = format!("process {pid} is a tmux client of poold {owner}, which is dead");
     // It belongs to no session.
-    let tag = Tag::of(Token { epoch: protocol::Epoch(0), n: (1 << 63) | u64::from(client.process.pid) });
+    let tag =
+        Tag::for_claim(Token { epoch: protocol::Epoch(0), n: (1 << 63) | u64::from(client.process.pid) });
     let what = (CandidateKind::StaleClient, Rule::StaleClient);
     Candidate {
         init: Some(client.process),

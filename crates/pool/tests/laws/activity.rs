@@ -7,6 +7,7 @@ use pool::activity::{Look, Marks, SILENCE, Seen, Title, asks, judged, shown};
 use proptest::prelude::*;
 use protocol::activity::{AskKind, Source};
 use protocol::event::AgentEvent;
+use protocol::hook::Notice;
 use protocol::session::Reason;
 use protocol::{Activity, ActivityState, Event, Lifecycle, MessageState, Timestamp};
 
@@ -334,7 +335,7 @@ fn what_does_not_run_does_nothing() {
 fn a_prompt_in_doubt_is_shown_before_all_else() {
     let mut stage = Stage::new("claude");
     let id = stage.typed();
-    stage.says(signal::notified("idle_prompt"));
+    stage.says(signal::notified(Notice::Idle));
     stage.pass(5);
     stage.moves(id, MessageState::InDoubt);
     let activity = stage.shown();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pool::{RestartRules, Settings, admit, budget, slots};
 use protocol::clock::ClockStep;
-use protocol::life::{Budget, Policy, RestartPolicy};
+use protocol::policy::{Budget, Policy, RestartPolicy};
 use protocol::session::Reason;
 use protocol::{Event, Exit, Incarnation, Lifecycle, SessionId, Timestamp};
 

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use pool::admit::{self, Admitted, Next};
 use pool::settings::Bounds;
 use pool::{Agent, Naming, RestartRules, Settings, launch};
-use protocol::life::{Leftovers, RestartPolicy};
+use protocol::policy::RestartPolicy;
+use protocol::reap::Leftovers;
 use protocol::reap::{Action, Rule};
 use protocol::request::New;
-use protocol::socket::{Env, Paths};
+use protocol::paths::{Env, Paths};
 use protocol::{ErrorCode, Session, SessionRef, Tag, Timestamp};
 
 use crate::world::{self, World, settings};

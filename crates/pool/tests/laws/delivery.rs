@@ -68,7 +68,7 @@ fn a_prompt_waits_for_what_is_known_to_be_busy() {
             let stage = doing(kind, Activity { state: ActivityState::Busy, source, ..Activity::default() });
             let told = match source {
                 Source::Process => "another program is in front of its shell".to_owned(),
-                _ => format!("its agent is busy ({})", source.word()),
+                _ => format!("its agent is busy ({})", source.as_str()),
             };
             let expected = waits(source, agent(kind).confirm).then_some(told);
             assert_eq!(why(&stage), expected, "{kind} {source:?}");
@@ -84,7 +84,7 @@ fn a_prompt_waits_for_a_person_but_not_for_a_bell() {
             for ask in [Permission, Question, Dialog, Message, Bell] {
                 let state = ActivityState::Attention;
                 let stage = doing(kind, Activity { state, source, ask: asks(ask), ..Activity::default() });
-                let expected = (ask != Bell).then(|| format!("it waits for a person: {}", ask.word()));
+                let expected = (ask != Bell).then(|| format!("it waits for a person: {}", ask.as_str()));
                 let expected = expected.or_else(|| unready(kind, source));
                 assert_eq!(why(&stage), expected, "{kind} {source:?} {ask:?}");
             }

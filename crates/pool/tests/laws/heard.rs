@@ -2,13 +2,13 @@
 
 mod model;
 
-use agents::text::Same;
+use agents::prompt::TextMatch;
 use pool::{OnFailedTurn, OnInterrupted, admit, heard, queue};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use protocol::activity::{ASK_MAX, AskKind};
 use protocol::event::AgentEvent;
-use protocol::hook::{Hook, Signal};
+use protocol::hook::{Hook, HookEvent, Notice, Start};
 use protocol::message::{PROMPT, RESULT_MAX};
 use protocol::request::Send;
 use protocol::session::Reason;
@@ -20,32 +20,32 @@ use crate::queue::{asked, send as queue_send, send_prompt};
 use crate::stage::{START, Stage, TALK, signal};
 use ActivityState::{Attention, Busy, Error, Idle, Unknown};
 
-fn signals() -> Vec<Signal> {
+fn signals() -> Vec<HookEvent> {
     vec![
-        signal::started("startup"),
-        signal::started("resume"),
-        signal::started("clear"),
-        signal::started("compact"),
+        signal::started(Start::New),
+        signal::started(Start::Resumed),
+        signal::started(Start::Cleared),
+        signal::started(Start::Compacted),
         signal::prompt(),
         signal::works("Bash"),
-        signal::works("AskUserQuestion"),
+        signal::asking("AskUserQuestion"),
         signal::used("Bash"),
         signal::used("Read"),
         signal::asks("Bash", 0),
         signal::asks("Bash", 60_000),
-        signal::notified("permission_prompt"),
-        signal::notified("idle_prompt"),
-        signal::notified("auth_success"),
-        signal::notified("other"),
+        signal::notified(Notice::Permission),
+        signal::notified(Notice::Idle),
+        signal::notified(Notice::LoggedIn),
+        signal::notified(Notice::Question),
         signal::over(),
         signal::failed(None),
         signal::failed(Some(START + 60_000)),
-        Signal::Interrupted,
+        HookEvent::Interrupted,
         signal::ended(),
     ]
 }
 
-fn any_signal() -> impl Strategy<Value = Signal> {
+fn any_signal() -> impl Strategy<Value = HookEvent> {
     prop::sample::select(signals())
 }
 
@@ -67,11 +67,11 @@ fn a_report_of_another_incarnation_or_conversation_changes_nothing() {
         let unknown = Hook { tag: Tag([9; 16]), ..stage.hook(signal.clone()) };
         let before = stage.world.pool.clone();
         for hook in [old, unknown] {
-            assert_eq!(stage.hear(&hook, Same::Exact), vec![], "{signal:?}");
+            assert_eq!(stage.hear(&hook, TextMatch::Exact), vec![], "{signal:?}");
         }
-        if !matches!(signal, Signal::Started { .. }) {
+        if !matches!(signal, HookEvent::Started { .. }) {
             let foreign = Hook { conversation: Some("nested".to_owned()), ..stage.hook(signal.clone()) };
-            assert_eq!(stage.hear(&foreign, Same::Exact), vec![], "{signal:?}");
+            assert_eq!(stage.hear(&foreign, TextMatch::Exact), vec![], "{signal:?}");
         }
         assert_eq!(stage.world.pool, before);
         for lifecycle in [Lifecycle::Stopped, Lifecycle::Parked, Lifecycle::Lost, Lifecycle::Failed] {
@@ -82,18 +82,18 @@ fn a_report_of_another_incarnation_or_conversation_changes_nothing() {
             let events = stage.says(signal.clone());
             assert!(events.iter().all(of_prompt), "it is over: {lifecycle:?}: {events:?}");
         }
-        let taken = matches!(signal, Signal::Prompt { .. });
+        let taken = matches!(signal, HookEvent::Prompt { .. });
         let state = if taken { MessageState::Accepted } else { MessageState::Typed };
         assert_eq!(stage.message(id), state);
     }
 }
 
 /// What a report of this conversation makes of that of an agent, and whether something was said in it.
-fn talks(kind: &str, begun: bool, id: &str, said: Signal) -> Option<(String, bool)> {
+fn talks(kind: &str, begun: bool, id: &str, said: HookEvent) -> Option<(String, bool)> {
     let mut stage = Stage::new(kind);
     stage.change(|s| s.conversation.as_mut().unwrap().begun = begun);
     let hook = Hook { conversation: Some(id.to_owned()), ..stage.hook(said) };
-    let heard = !stage.hear(&hook, Same::No).is_empty();
+    let heard = !stage.hear(&hook, TextMatch::Different).is_empty();
     let now = stage.session().conversation.clone().unwrap();
     heard.then_some((now.id, now.begun))
 }
@@ -102,29 +102,41 @@ fn talks(kind: &str, begun: bool, id: &str, said: Signal) -> Option<(String, boo
 fn c05_a_conversation_is_that_of_the_incarnation_that_has_it() {
     let is = |id: &str, begun| Some((id.to_owned(), begun));
     for kind in ["claude", "codex"] {
-        assert_eq!(talks(kind, false, TALK, signal::started("startup")), is(TALK, false));
+        assert_eq!(talks(kind, false, TALK, signal::started(Start::New)), is(TALK, false));
         assert_eq!(talks(kind, false, TALK, signal::prompt()), is(TALK, true));
         assert_eq!(talks(kind, true, TALK, signal::over()), is(TALK, true));
-        assert_eq!(talks(kind, true, "new", signal::started("clear")), is("new", false), "it began another");
-        assert_eq!(talks(kind, true, "old", signal::started("resume")), is("old", true), "it took one up");
+        assert_eq!(
+            talks(kind, true, "new", signal::started(Start::Cleared)),
+            is("new", false),
+            "it began another"
+        );
+        assert_eq!(
+            talks(kind, true, "old", signal::started(Start::Resumed)),
+            is("old", true),
+            "it took one up"
+        );
         assert_eq!(talks(kind, true, "other", signal::prompt()), None, "another agent within");
     }
-    assert_eq!(talks("claude", true, "other", signal::started("startup")), None);
-    assert_eq!(talks("codex", true, "other", signal::started("startup")), is("other", false), "its own /new");
+    assert_eq!(talks("claude", true, "other", signal::started(Start::New)), None);
+    assert_eq!(
+        talks("codex", true, "other", signal::started(Start::New)),
+        is("other", false),
+        "its own /new"
+    );
     assert_eq!(talks("claude", false, "other", signal::prompt()), None);
-    assert_eq!(talks("claude", false, "other", signal::started("startup")), None);
+    assert_eq!(talks("claude", false, "other", signal::started(Start::New)), None);
 }
 
 #[test]
 fn c05_codex_chooses_its_conversation_and_tells() {
-    assert_eq!(talks("codex", false, "its", signal::started("startup")), Some(("its".to_owned(), false)));
+    assert_eq!(talks("codex", false, "its", signal::started(Start::New)), Some(("its".to_owned(), false)));
     let mut stage = Stage::new("codex");
     let hook = Hook { conversation: Some("its".to_owned()), ..stage.hook(signal::prompt()) };
-    stage.hear(&hook, Same::No);
+    stage.hear(&hook, TextMatch::Different);
     assert_eq!(stage.session().conversation.as_ref().unwrap().id, "its");
     assert!(stage.session().conversation.as_ref().unwrap().begun);
     let other = Hook { conversation: Some("other".to_owned()), ..stage.hook(signal::over()) };
-    assert_eq!(stage.hear(&other, Same::No), vec![], "once chosen it stays");
+    assert_eq!(stage.hear(&other, TextMatch::Different), vec![], "once chosen it stays");
 }
 
 #[test]
@@ -156,9 +168,9 @@ fn a_prompt_is_accepted_once_and_only_where_it_was_typed() {
 #[test]
 fn a_prompt_with_another_text_is_somebody_elses() {
     for (same, state, why) in [
-        (Same::Exact, MessageState::Accepted, None),
-        (Same::Within, MessageState::Accepted, Some("with other text around it")),
-        (Same::No, MessageState::Typed, None),
+        (TextMatch::Exact, MessageState::Accepted, None),
+        (TextMatch::Surrounded, MessageState::Accepted, Some("with other text around it")),
+        (TextMatch::Different, MessageState::Typed, None),
     ] {
         let mut stage = Stage::new("claude");
         let id = stage.typed();
@@ -174,7 +186,7 @@ fn the_end_of_a_turn_ends_what_was_accepted_and_nothing_else() {
     for (end, state, why) in [
         (signal::over(), MessageState::Done, None),
         (signal::failed(None), MessageState::Dead, Some("the agent's turn failed: limit")),
-        (Signal::Interrupted, MessageState::Dead, Some("interrupted")),
+        (HookEvent::Interrupted, MessageState::Dead, Some("interrupted")),
     ] {
         let mut stage = Stage::new("claude");
         let (id, next) = (stage.typed(), stage.send());
@@ -196,10 +208,10 @@ fn an_interrupted_prompt_is_sent_again_only_where_that_is_said() {
     {
         let mut stage = Stage::new("codex").on_interrupted(then);
         let id = stage.typed();
-        stage.says(Signal::Interrupted);
+        stage.says(HookEvent::Interrupted);
         assert_eq!(stage.message(id), MessageState::Typed);
         stage.says(signal::prompt());
-        stage.says(Signal::Interrupted);
+        stage.says(HookEvent::Interrupted);
         assert_eq!(stage.message(id), state);
     }
 }
@@ -214,7 +226,7 @@ fn state_in(event: &Event) -> Option<MessageState> {
 #[test]
 fn a_prompt_whose_service_is_out_holds_its_lane_and_its_agent_is_told_to_go_on() {
     let error = "server_error: API Error: 500 out".to_owned();
-    let outage = Signal::TurnFailed { error, limited: false, until: None };
+    let outage = HookEvent::TurnFailed { error, limited: false, until: None };
     let mut stage = Stage::new("claude");
     stage.agent.go_on = Some("continue".to_owned());
     let (id, first) = (stage.typed(), stage.rules.breaker_pause);
@@ -245,7 +257,7 @@ fn suspended() -> (Stage, MessageId) {
     let id = stage.typed();
     stage.says(signal::prompt());
     let error = "overloaded".to_owned();
-    stage.says(Signal::TurnFailed { error, limited: false, until: None });
+    stage.says(HookEvent::TurnFailed { error, limited: false, until: None });
     assert_eq!(stage.message(id), MessageState::Queued);
     (stage, id)
 }
@@ -282,8 +294,9 @@ fn a_user_who_does_not_wait_for_an_outage_has_its_agent_told_at_once() {
 fn another_conversation_has_a_suspended_prompt_sent_from_the_start() {
     let (mut stage, id) = suspended();
     assert!(is_suspended(&stage, id));
-    let hook = Hook { conversation: Some("another".to_owned()), ..stage.hook(signal::started("clear")) };
-    stage.hear(&hook, Same::No);
+    let hook =
+        Hook { conversation: Some("another".to_owned()), ..stage.hook(signal::started(Start::Cleared)) };
+    stage.hear(&hook, TextMatch::Different);
     assert!(!is_suspended(&stage, id));
     assert_eq!(stage.begin(), Some(id), "at once");
 }
@@ -298,7 +311,7 @@ fn a_prompt_whose_service_is_out_is_over_where_the_next_one_is_to_go() {
         let id = stage.typed();
         stage.says(signal::prompt());
         let error = "overloaded".to_owned();
-        let events = stage.says(Signal::TurnFailed { error, limited: false, until: None });
+        let events = stage.says(HookEvent::TurnFailed { error, limited: false, until: None });
         assert_eq!(stage.message(id), state);
         assert!(events.iter().filter_map(state_in).all(|state| state != MessageState::Suspended));
     }
@@ -312,7 +325,7 @@ fn two_prompts_have_one_end() {
         let id = stage.typed();
         for mine in [mine_first, !mine_first] {
             let hook = stage.hook(signal::prompt());
-            stage.hear(&hook, if mine { Same::Exact } else { Same::No });
+            stage.hear(&hook, if mine { TextMatch::Exact } else { TextMatch::Different });
             stage.pass(70);
         }
         stage.says(signal::over());
@@ -326,12 +339,12 @@ fn the_last_word_is_the_result_and_is_cut_at_a_letter() {
     let id = stage.typed();
     stage.says(signal::prompt());
     let said = Some(format!("x{}", "é".repeat(RESULT_MAX)));
-    stage.says(Signal::TurnOver { turn: None, said });
+    stage.says(HookEvent::TurnOver { turn: None, said });
     let result = stage.world.disk.messages[&id].1.clone().unwrap().result.unwrap();
     assert_eq!(result.0.len(), RESULT_MAX - 1);
     assert!(String::from_utf8(result.0).unwrap().ends_with('é'));
     let text = "é".repeat(ASK_MAX);
-    stage.says(Signal::Permission { tool: "Bash".to_owned(), text, wait_ms: 0 });
+    stage.says(HookEvent::Permission { tool: "Bash".to_owned(), text, wait_ms: 0 });
     assert_eq!(stage.ask().unwrap().text.len(), ASK_MAX);
 }
 
@@ -343,7 +356,7 @@ fn the_end_of_the_turn_before_told_late_is_not_the_end_of_this_one() {
     stage.pass(70);
     stage.says(signal::prompt());
     stage.pass(3000);
-    stage.hear(&before, Same::Exact);
+    stage.hear(&before, TextMatch::Exact);
     assert_eq!((stage.message(id), stage.state()), (MessageState::Accepted, Busy));
     stage.says(signal::over());
     assert_eq!((stage.message(id), stage.state()), (MessageState::Done, Idle));
@@ -357,14 +370,14 @@ fn a_prompt_told_after_the_end_of_its_turn_is_over_too() {
         (signal::works("Bash"), MessageState::Accepted, None),
     ] {
         let mut stage = Stage::new("claude");
-        stage.says(signal::started("startup"));
+        stage.says(signal::started(Start::New));
         let id = stage.typed();
         stage.pass(10);
         let prompt = stage.hook(signal::prompt());
         stage.pass(10);
         stage.says(end);
         stage.pass(2000);
-        stage.hear(&prompt, Same::Exact);
+        stage.hear(&prompt, TextMatch::Exact);
         assert_eq!(
             (stage.message(id), stage.why(id).as_deref()),
             (state, why),
@@ -434,21 +447,21 @@ fn a_clock_that_goes_back_ends_no_prompt_and_stops_no_report() {
 #[test]
 fn what_an_agent_does_by_what_it_said_last() {
     for (said, state) in [
-        (signal::started("startup"), Idle),
-        (signal::started("resume"), Idle),
-        (signal::started("compact"), Busy),
+        (signal::started(Start::New), Idle),
+        (signal::started(Start::Resumed), Idle),
+        (signal::started(Start::Compacted), Busy),
         (signal::prompt(), Busy),
         (signal::works("Bash"), Busy),
         (signal::used("Bash"), Busy),
-        (signal::works("AskUserQuestion"), Attention),
-        (signal::works("ExitPlanMode"), Attention),
+        (signal::asking("AskUserQuestion"), Attention),
+        (signal::asking("ExitPlanMode"), Attention),
         (signal::asks("Bash", 0), Attention),
-        (signal::notified("permission_prompt"), Attention),
-        (signal::notified("idle_prompt"), Idle),
-        (signal::notified("auth_success"), Busy),
+        (signal::notified(Notice::Permission), Attention),
+        (signal::notified(Notice::Idle), Idle),
+        (signal::notified(Notice::LoggedIn), Busy),
         (signal::over(), Idle),
         (signal::failed(None), Error),
-        (Signal::Interrupted, Idle),
+        (HookEvent::Interrupted, Idle),
         (signal::ended(), Unknown),
     ] {
         let mut stage = Stage::new("claude");
@@ -465,10 +478,10 @@ fn a_notice_of_a_long_rest_says_nothing_of_a_prompt_that_was_taken_since() {
     let id = stage.typed();
     stage.says(signal::prompt());
     stage.pass(2000);
-    stage.says(signal::notified("idle_prompt"));
+    stage.says(signal::notified(Notice::Idle));
     assert_eq!((stage.message(id), stage.state()), (MessageState::Accepted, Busy));
     stage.pass(60_000);
-    stage.says(signal::notified("idle_prompt"));
+    stage.says(signal::notified(Notice::Idle));
     assert_eq!(stage.state(), Idle);
 }
 
@@ -480,7 +493,7 @@ fn a_limit_is_remembered_until_the_next_turn() {
     assert_eq!((stage.state(), stage.activity().limited_until), (Error, until));
     stage.says(signal::prompt());
     assert_eq!((stage.state(), stage.activity().limited_until), (Busy, None));
-    let error = Signal::TurnFailed { error: "overloaded".to_owned(), limited: false, until };
+    let error = HookEvent::TurnFailed { error: "overloaded".to_owned(), limited: false, until };
     stage.says(error);
     assert_eq!(stage.activity().limited_until, None, "another error is no limit");
 }
@@ -489,7 +502,7 @@ fn a_limit_is_remembered_until_the_next_turn() {
 fn a_limit_without_a_time_holds_for_a_while() {
     let mut stage = Stage::new("codex");
     stage.pass(50);
-    let limited = |error: &str| Signal::TurnFailed { error: error.to_owned(), limited: true, until: None };
+    let limited = |error: &str| HookEvent::TurnFailed { error: error.to_owned(), limited: true, until: None };
     stage.says(limited("you have hit your usage limit"));
     let until = stage.now().after(heard::UNTOLD_LIMIT);
     assert_eq!((stage.state(), stage.activity().limited_until), (Error, Some(until)));
@@ -508,7 +521,7 @@ fn a_limit_that_holds_on_past_its_time_is_tried_again_after_growing_pauses_and_n
     let mut stage = Stage::new("claude");
     let session = stage.session().id;
     let error = "rate_limit: You've hit your session limit · resets 12:05am (UTC)".to_owned();
-    let limited = Signal::TurnFailed { error, limited: true, until: None };
+    let limited = HookEvent::TurnFailed { error, limited: true, until: None };
     stage.world.now = 270_000;
     stage.says(limited.clone());
     assert_eq!(stage.activity().limited_until, Some(Timestamp(300_000)));
@@ -524,7 +537,7 @@ fn a_limit_that_holds_on_past_its_time_is_tried_again_after_growing_pauses_and_n
     }
     assert_eq!(pauses, [30, 60, 120, 240, 480, 600, 600]);
     // A time that is still to come is believed.
-    stage.says(Signal::TurnFailed {
+    stage.says(HookEvent::TurnFailed {
         error: "weekly limit".to_owned(),
         limited: true,
         until: Some(Timestamp(9_000_000_000)),
@@ -539,12 +552,12 @@ fn turns_that_fail_one_after_the_other_hold_the_rest_back() {
         stage.pass(10);
         let prompt = stage.hook(signal::prompt());
         if !late {
-            stage.hear(&prompt, Same::Exact);
+            stage.hear(&prompt, TextMatch::Exact);
         }
         stage.pass(1);
         stage.says(signal::failed(None));
         if late {
-            stage.hear(&prompt, Same::Exact);
+            stage.hear(&prompt, TextMatch::Exact);
         }
         assert_eq!(stage.message(id), MessageState::Dead);
     };
@@ -600,13 +613,13 @@ fn requests_of_several_are_shown_one_after_the_other_and_each_has_its_own_answer
 #[test]
 fn a_request_that_no_hook_waits_for_gives_way_to_the_next() {
     let mut stage = Stage::new("claude");
-    stage.says(signal::notified("permission_prompt"));
-    stage.says(signal::works("ExitPlanMode"));
+    stage.says(signal::notified(Notice::Permission));
+    stage.says(signal::asking("ExitPlanMode"));
     for (command, wait_ms) in [("one", 0), ("two", 60_000)] {
         stage.says(signal::wants(command, wait_ms));
         assert_eq!(texts(&stage), [command], "whether the one before is open still is not known");
     }
-    stage.says(signal::works("AskUserQuestion"));
+    stage.says(signal::asking("AskUserQuestion"));
     assert_eq!(texts(&stage), ["two", "AskUserQuestion"]);
     stage.says(signal::ran("two"));
     assert_eq!(stage.ask().unwrap().kind, AskKind::Question);
@@ -628,9 +641,9 @@ fn a_question_takes_an_answer_to_each_and_a_permission_a_yes_or_no() {
     let fits = |stage: &Stage, said: &Approve| {
         heard::fits(&stage.ask().unwrap(), said, "web").map_err(|refusal| refusal.code).is_ok()
     };
-    stage.says(signal::works("AskUserQuestion"));
+    stage.says(signal::asking("AskUserQuestion"));
     let (tool, text) = ("AskUserQuestion".to_owned(), "Which? (Red / Blue)\nHow many?".to_owned());
-    stage.says(Signal::Permission { tool, text, wait_ms: 60_000 });
+    stage.says(HookEvent::Permission { tool, text, wait_ms: 60_000 });
     assert_eq!((stage.ask().unwrap().kind, stage.ask().unwrap().answerable), (AskKind::Question, true));
     for (said, right) in [
         (said(false, &[]), false),
@@ -645,7 +658,7 @@ fn a_question_takes_an_answer_to_each_and_a_permission_a_yes_or_no() {
     stage.says(signal::used("AskUserQuestion"));
     assert!(stage.ask().is_none());
     let (tool, text) = ("AskUserQuestion".to_owned(), String::new());
-    stage.says(Signal::Permission { tool, text, wait_ms: 60_000 });
+    stage.says(HookEvent::Permission { tool, text, wait_ms: 60_000 });
     assert!(!stage.ask().unwrap().answerable, "it was not understood");
     stage.says(signal::used("AskUserQuestion"));
     stage.says(signal::wants("one", 60_000));
@@ -672,7 +685,7 @@ fn a_request_that_was_overtaken_is_open_unless_its_turn_is_over() {
         stage.says(newer.clone());
         let before = stage.activity();
         stage.pass(10);
-        stage.hear(&asks, Same::No);
+        stage.hear(&asks, TextMatch::Different);
         assert_eq!(texts(&stage).contains(&"late".to_owned()), open, "{newer:?} {wait_ms}");
         assert!(stage.activity().since >= before.since);
         stage.says(signal::over());
@@ -686,7 +699,7 @@ fn only_the_tool_that_is_asked_about_answers_for_it() {
     stage.says(signal::asks("Bash", 60_000));
     let ask = stage.ask().unwrap();
     assert_eq!((ask.kind, ask.tool.as_deref(), ask.answerable), (AskKind::Permission, Some("Bash"), true));
-    for beside in [signal::works("Read"), signal::used("Read"), signal::notified("permission_prompt")] {
+    for beside in [signal::works("Read"), signal::used("Read"), signal::notified(Notice::Permission)] {
         assert_eq!(answered(&stage.says(beside)), []);
         assert_eq!(stage.ask().as_ref(), Some(&ask));
     }
@@ -706,9 +719,9 @@ fn a_request_that_nothing_waits_for_is_not_answered_elsewhere() {
 #[test]
 fn what_is_known_beside_stays_known() {
     let mut stage = Stage::new("claude");
-    let skill = Signal::Working { what: None, skill: Some("review".to_owned()) };
+    let skill = HookEvent::Working { what: None, skill: Some("review".to_owned()) };
     let hook = Hook { transcript: Some("/t.jsonl".into()), ..stage.hook(skill) };
-    stage.hear(&hook, Same::No);
+    stage.hear(&hook, TextMatch::Different);
     stage.pass(5);
     stage.says(signal::over());
     let notes = stage.notes();
@@ -731,7 +744,7 @@ fn a_worker_that_has_a_prompt_is_not_spoken_for_by_the_agent() {
 }
 
 /// Reports with how long they took to arrive.
-fn reports() -> impl Strategy<Value = Vec<(Signal, u64, u64)>> {
+fn reports() -> impl Strategy<Value = Vec<(HookEvent, u64, u64)>> {
     let late = prop::sample::select(vec![0_u64, 0, 0, 0, 30, 3000]);
     vec((any_signal(), 1_u64..200, late), 1..30)
 }
@@ -748,8 +761,8 @@ proptest! {
             let hook = stage.hook(signal);
             let hook = Hook { at: Timestamp(hook.at.0 - late), ..hook };
             let before = stage.activity();
-            stage.hear(&hook, Same::Exact);
-            let waits = matches!(hook.signal, Signal::Permission { wait_ms: 1.., .. });
+            stage.hear(&hook, TextMatch::Exact);
+            let waits = matches!(hook.signal, HookEvent::Permission { wait_ms: 1.., .. });
             if hook.at.0 < newest && !waits {
                 prop_assert_eq!(stage.activity(), before);
             }
@@ -786,10 +799,10 @@ proptest! {
             let hook = stage.hook(signal);
             let hook = Hook { at: Timestamp(hook.at.0 - late), ..hook };
             let before = stage.asks();
-            let events = stage.hear(&hook, Same::Exact);
+            let events = stage.hear(&hook, TextMatch::Exact);
             let left = stage.asks();
             let gone = before.iter().filter(|open| open.answerable && !left.contains(open));
-            let used = matches!(hook.signal, Signal::ToolUsed(_));
+            let used = matches!(hook.signal, HookEvent::ToolUsed(_));
             let expected: Vec<(u64, bool)> = gone.map(|open| (open.id, used)).collect();
             prop_assert!(!used || expected.len() <= 1);
             prop_assert_eq!(stage.state() == Attention, !left.is_empty());
@@ -810,11 +823,11 @@ proptest! {
             let conversation = conversation.map(str::to_owned);
             let hook = Hook { tag, at: Timestamp(at), conversation, ..stage.hook(signal) };
             let before = stage.world.pool.clone();
-            let events = stage.hear(&hook, Same::Exact);
+            let events = stage.hear(&hook, TextMatch::Exact);
             prop_assert!(!events.is_empty() || stage.world.pool == before);
             prop_assert!(tag == stage.tag() || events.is_empty());
             prop_assert!(stage.activity().since <= stage.now());
-            stage.hear(&hook, Same::Exact);
+            stage.hear(&hook, TextMatch::Exact);
             prop_assert_eq!(stage.world.rebuilt(), stage.world.pool.clone());
             prop_assert_eq!(heard::agent_ended(stage.pool(), &heard::ended_with_prompts(stage.pool(), stage.now()), stage.now()), vec![]);
         }

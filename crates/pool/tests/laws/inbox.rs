@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use pool::inbox;
 use pool::queue::Rules;
-use protocol::life::Budget;
+use protocol::policy::Budget;
 use protocol::{Event, OpId, SessionId, Timestamp};
 
 use crate::queue::{self, asked};

@@ -446,7 +446,7 @@ fn law_3_a_lock_in_the_record_ends_by_its_own_token_alone_and_once() {
         lease_ms: 60_000,
         since: Timestamp(3),
         op: OpId::Random([1; 16]),
-        fed: false,
+        used_for_send: false,
     };
     let held = |world: &World| world.pool.session(session).unwrap().lock.clone();
     let twice = |world: &mut World, event: Event| {

@@ -7,7 +7,7 @@ use pool::slots::{self, Facts};
 use pool::{Agent, Settings, admit, budget, queue};
 use protocol::activity::{Ask, AskKind, Source};
 use protocol::event::AgentEvent;
-use protocol::life::Policy;
+use protocol::policy::Policy;
 use protocol::message::PROMPT;
 use protocol::session::{Reason, SessionLock};
 use protocol::{
@@ -58,7 +58,7 @@ impl Scene {
     fn lock(&mut self, id: u64) {
         let (token, op) = (Token { epoch: Epoch(1), n: 1 }, OpId::Random([1; 16]));
         let (purpose, since) = ("make".to_owned(), Timestamp(0));
-        let lock = SessionLock { token, purpose, holder: None, lease_ms: 60_000, since, op, fed: false };
+        let lock = SessionLock { token, purpose, holder: None, lease_ms: 60_000, since, op, used_for_send: false };
         self.change(id, |s| s.lock = Some(lock));
     }
 

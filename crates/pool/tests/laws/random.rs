@@ -6,9 +6,11 @@ use proptest::prelude::*;
 use protocol::activity::{Activity, ActivityState, Ask, AskKind, Notes, Source};
 use protocol::clock::Clock;
 use protocol::event::AgentEvent;
-use protocol::life::{Account, Budget, Conversation, Policy};
+use protocol::policy::{Budget, Policy};
+use protocol::session::Conversation;
+use protocol::usage::Account;
 use protocol::session::{DeleteMode, Reason, SessionLock};
-use protocol::thought::{Place, Thought};
+use protocol::thought::{StreamPosition, Thought};
 use protocol::tmux::{TmuxPane, TmuxState};
 use protocol::{
     Breaker, Epoch, Event, Exit, Incarnation, MessageId, MessageState, MessageStatus, OpId, PaneId, ProcId,
@@ -98,7 +100,7 @@ fn lock_event() -> impl Strategy<Value = Event> {
         match which {
             0 => Event::LockReleased { session, token, reason },
             1 => Event::LockRevoked { session, token, reason },
-            2 => Event::LockFed { session, token },
+            2 => Event::LockUsedForSend { session, token },
             _ => {
                 let (purpose, holder, op) = ("make".to_owned(), Some(process(7)), OpId::Random([1; 16]));
                 let lock = SessionLock {
@@ -108,7 +110,7 @@ fn lock_event() -> impl Strategy<Value = Event> {
                     lease_ms: 60_000,
                     since: Timestamp(n),
                     op,
-                    fed: false,
+                    used_for_send: false,
                 };
                 Event::LockGranted { session, lock }
             }
@@ -135,7 +137,7 @@ fn agent_event() -> impl Strategy<Value = Event> {
                     AgentEvent::AgentNoted { session, notes }
                 }
                 2 => {
-                    let place = yes.then(|| Place { stream: "a".to_owned(), seq: n });
+                    let place = yes.then(|| StreamPosition { stream: "a".to_owned(), seq: n });
                     let thought = Thought { place, updated_at: Timestamp(n), ..Thought::default() };
                     AgentEvent::ThoughtPublished { session, thought }
                 }

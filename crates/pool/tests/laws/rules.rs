@@ -138,7 +138,7 @@ impl Scene {
         let (purpose, op) = ("make".to_owned(), OpId::Random([1; 16]));
         let since = Timestamp(self.world.now);
         self.change(|s| {
-            s.lock = Some(SessionLock { token, purpose, holder: None, lease_ms: 1, since, op, fed: false });
+            s.lock = Some(SessionLock { token, purpose, holder: None, lease_ms: 1, since, op, used_for_send: false });
         });
     }
 

@@ -1,12 +1,12 @@
 //! A session with an agent under test: its hooks, its prompts, its ends.
 
-use agents::text::Same;
+use agents::prompt::TextMatch;
 use agents::{Adapter, Confirm};
 use pool::heard::{self, Heard, Hearing};
 use pool::{Agent, OnInterrupted, Pool, Settings, queue};
 use protocol::activity::Ask;
-use protocol::hook::{Hook, Signal};
-use protocol::life::Conversation;
+use protocol::hook::{Hook, HookEvent};
+use protocol::session::Conversation;
 use protocol::session::Reason;
 use protocol::{
     Activity, ActivityState, Epoch, Event, Incarnation, Lifecycle, MessageId, MessageState, Notes, Session,
@@ -97,7 +97,7 @@ impl Stage {
     }
 
     /// A report of its agent, now.
-    pub(crate) fn hook(&mut self, signal: Signal) -> Hook {
+    pub(crate) fn hook(&mut self, signal: HookEvent) -> Hook {
         self.hooks += 1;
         let conversation = self.session().conversation.as_ref().map(|conversation| conversation.id.clone());
         Hook {
@@ -113,7 +113,7 @@ impl Stage {
     }
 
     /// What follows from a report; it is taken in.
-    pub(crate) fn hear(&mut self, hook: &Hook, same: Same) -> Vec<Event> {
+    pub(crate) fn hear(&mut self, hook: &Hook, same: TextMatch) -> Vec<Event> {
         let hearing = Hearing {
             agent: &self.agent,
             rules: &self.rules,
@@ -131,9 +131,9 @@ impl Stage {
     }
 
     /// Its agent says this, now.
-    pub(crate) fn says(&mut self, signal: Signal) -> Vec<Event> {
+    pub(crate) fn says(&mut self, signal: HookEvent) -> Vec<Event> {
         let hook = self.hook(signal);
-        self.hear(&hook, Same::Exact)
+        self.hear(&hook, TextMatch::Exact)
     }
 
     pub(crate) fn activity(&self) -> Activity {
@@ -242,55 +242,59 @@ impl Stage {
 /// Signals by their plain names.
 pub(crate) mod signal {
     use protocol::Timestamp;
-    use protocol::hook::{Signal, ToolUse};
+    use protocol::hook::{HookEvent, Notice, Start, ToolUse};
 
-    pub(crate) fn started(source: &str) -> Signal {
-        Signal::Started { source: source.to_owned() }
+    pub(crate) fn started(source: Start) -> HookEvent {
+        HookEvent::Started { source }
     }
 
-    pub(crate) fn prompt() -> Signal {
-        Signal::Prompt { text: "text".to_owned(), cut: false, turn: None }
+    pub(crate) fn prompt() -> HookEvent {
+        HookEvent::Prompt { text: "text".to_owned(), cut: false, turn: None }
     }
 
-    pub(crate) fn works(tool: &str) -> Signal {
-        Signal::Working { what: Some(tool.to_owned()), skill: None }
+    pub(crate) fn works(tool: &str) -> HookEvent {
+        HookEvent::Working { what: Some(tool.to_owned()), skill: None }
     }
 
-    pub(crate) fn used(tool: &str) -> Signal {
+    pub(crate) fn asking(tool: &str) -> HookEvent {
+        HookEvent::Asking { tool: tool.to_owned() }
+    }
+
+    pub(crate) fn used(tool: &str) -> HookEvent {
         let (input, response) = ("{}".to_owned(), String::new());
         let tool = tool.to_owned();
-        Signal::ToolUsed(Box::new(ToolUse { id: None, tool, input, response, failed: false, cwd: None }))
+        HookEvent::ToolUsed(Box::new(ToolUse { id: None, tool, input, response, failed: false, cwd: None }))
     }
 
-    pub(crate) fn asks(tool: &str, wait_ms: u64) -> Signal {
-        Signal::Permission { tool: tool.to_owned(), text: "rm -rf x".to_owned(), wait_ms }
+    pub(crate) fn asks(tool: &str, wait_ms: u64) -> HookEvent {
+        HookEvent::Permission { tool: tool.to_owned(), text: "rm -rf x".to_owned(), wait_ms }
     }
 
     /// The same of a command, as the tool's own arguments tell it.
-    pub(crate) fn ran(command: &str) -> Signal {
-        let Signal::ToolUsed(used) = used("Bash") else { unreachable!() };
+    pub(crate) fn ran(command: &str) -> HookEvent {
+        let HookEvent::ToolUsed(used) = used("Bash") else { unreachable!() };
         let input = format!("{{\"command\":{command:?},\"description\":\"x\"}}");
-        Signal::ToolUsed(Box::new(ToolUse { input, ..*used }))
+        HookEvent::ToolUsed(Box::new(ToolUse { input, ..*used }))
     }
 
-    pub(crate) fn wants(command: &str, wait_ms: u64) -> Signal {
-        Signal::Permission { tool: "Bash".to_owned(), text: command.to_owned(), wait_ms }
+    pub(crate) fn wants(command: &str, wait_ms: u64) -> HookEvent {
+        HookEvent::Permission { tool: "Bash".to_owned(), text: command.to_owned(), wait_ms }
     }
 
-    pub(crate) fn notified(kind: &str) -> Signal {
-        Signal::Notified { kind: kind.to_owned(), text: "look".to_owned() }
+    pub(crate) fn notified(kind: Notice) -> HookEvent {
+        HookEvent::Notified { kind, text: "look".to_owned() }
     }
 
-    pub(crate) fn over() -> Signal {
-        Signal::TurnOver { turn: None, said: Some("done".to_owned()) }
+    pub(crate) fn over() -> HookEvent {
+        HookEvent::TurnOver { turn: None, said: Some("done".to_owned()) }
     }
 
-    pub(crate) fn failed(until: Option<u64>) -> Signal {
+    pub(crate) fn failed(until: Option<u64>) -> HookEvent {
         let limited = until.is_some();
-        Signal::TurnFailed { error: "limit".to_owned(), limited, until: until.map(Timestamp) }
+        HookEvent::TurnFailed { error: "limit".to_owned(), limited, until: until.map(Timestamp) }
     }
 
-    pub(crate) fn ended() -> Signal {
-        Signal::Ended { reason: "other".to_owned() }
+    pub(crate) fn ended() -> HookEvent {
+        HookEvent::Ended { reason: "other".to_owned() }
     }
 }

@@ -125,7 +125,7 @@ fn p06_the_mark_of_an_earlier_incarnation_is_over_and_an_unknown_one_is_nobodys(
 #[test]
 fn p06_the_mark_of_a_claim_that_is_over_belongs_to_no_session() {
     let mut yard = Yard::new();
-    let tag = Tag::of(Token { epoch: Epoch(3), n: 9 });
+    let tag = Tag::for_claim(Token { epoch: Epoch(3), n: 9 });
     yard.mark(tag, 700, None);
     let found: Vec<_> = yard.candidates().into_iter().map(|c| (c.kind, c.session, c.tag)).collect();
     assert_eq!(found, [(CandidateKind::Orphan, SessionId(0), tag)]);

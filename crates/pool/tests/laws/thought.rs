@@ -4,7 +4,7 @@ use pool::thought::publish;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use protocol::thought::{
-    FINGERPRINT_MAX, Place, Publish, RestState, THOUGHT_MAX, Thought, ThoughtSource, ThoughtState,
+    FINGERPRINT_MAX, StreamPosition, Publish, RestState, THOUGHT_MAX, Thought, ThoughtSource, ThoughtState,
 };
 use protocol::{ErrorCode, SessionRef, Timestamp};
 
@@ -27,8 +27,8 @@ fn nothing() -> Publish {
     }
 }
 
-fn place(stream: &str, seq: u64) -> Option<Place> {
-    Some(Place { stream: stream.to_owned(), seq })
+fn place(stream: &str, seq: u64) -> Option<StreamPosition> {
+    Some(StreamPosition { stream: stream.to_owned(), seq })
 }
 
 /// One that has everything.
@@ -174,7 +174,7 @@ fn a_thought_is_a_models_where_nothing_else_is_said() {
 
 #[test]
 fn w36_the_place_in_a_stream_says_what_is_newer() {
-    let applies = |before: Option<Place>, next: Option<Place>| {
+    let applies = |before: Option<StreamPosition>, next: Option<StreamPosition>| {
         let before = Thought { place: before, ..full() };
         publish(Some(&before), &Publish { place: next, ..nothing() }, NOW).unwrap().is_some()
     };
@@ -212,7 +212,7 @@ fn what_is_too_long_or_no_place_is_refused() {
         Publish { objective: long(0), ..nothing() },
         Publish { place: place("", 1), ..nothing() },
         Publish { place: place("a", 0), ..nothing() },
-        Publish { place: Some(Place { stream: "x".repeat(FINGERPRINT_MAX + 1), seq: 1 }), ..nothing() },
+        Publish { place: Some(StreamPosition { stream: "x".repeat(FINGERPRINT_MAX + 1), seq: 1 }), ..nothing() },
     ] {
         assert_eq!(refused(asked.clone()), Some(ErrorCode::Usage), "{asked:?}");
     }
@@ -231,7 +231,7 @@ fn said() -> impl Strategy<Value = Publish> {
         source,
         token_count: count,
         updated_at: at.map(Timestamp),
-        place: place.map(|(stream, seq)| Place { stream: stream.to_owned(), seq }),
+        place: place.map(|(stream, seq)| StreamPosition { stream: stream.to_owned(), seq }),
         ..nothing()
     })
 }
@@ -245,7 +245,7 @@ proptest! {
         let (mut thought, mut taken): (Option<Thought>, Vec<Publish>) = (None, Vec::new());
         for asked in all {
             let last = taken.iter().rev().find_map(|one| one.place.clone());
-            let older = |next: &Place| last.as_ref().is_some_and(|l| l.stream == next.stream && l.seq >= next.seq);
+            let older = |next: &StreamPosition| last.as_ref().is_some_and(|l| l.stream == next.stream && l.seq >= next.seq);
             let ignored = asked.place.as_ref().is_some_and(older);
             let next = publish(thought.as_ref(), &asked, NOW).unwrap();
             prop_assert_eq!(next.is_none(), ignored);

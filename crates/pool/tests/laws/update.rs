@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use pool::admit;
-use protocol::life::{Policy, RestartPolicy};
+use protocol::policy::{Policy, RestartPolicy};
 use protocol::reap::{Action, Rule};
 use protocol::request::Update;
 use protocol::{ErrorCode, Event, SessionRef};
@@ -98,7 +98,7 @@ fn what_does_not_go_together_is_refused_and_changes_nothing() {
     let says = |rule, action| Update { reap: [(rule, Some(action))].into(), ..nothing() };
     let restart = |restart| Update { restart: Some(restart), ..nothing() };
     let mut scene = Scene::new();
-    for rule in Rule::ALL.into_iter().filter(|rule| !rule.is_of_session()) {
+    for rule in Rule::ALL.into_iter().filter(|rule| !rule.applies_to_session()) {
         assert_eq!(update(&mut scene, &says(rule, Action::Kill)), Err(ErrorCode::Usage), "{rule:?}");
     }
     scene.change(|s| s.policy.ephemeral = true);

@@ -1,4 +1,4 @@
-//! Which control group a process is in, and where that is in the file system.
+//! Locates the control group of a process, and the group's directory.
 
 use std::ffi::OsString;
 use std::fs;
@@ -6,40 +6,40 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// What the kernel puts behind the path of a group that was removed.
+/// Suffix that the kernel appends to the path of a removed group.
 const DELETED: &[u8] = b" (deleted)";
 
-/// The path of a process's group of version 2 below the root of all that the caller sees.
+/// Returns the version 2 group of a process, relative to the root of the hierarchy that the caller sees.
 pub(super) fn group_of(pid: u32) -> io::Result<PathBuf> {
     let text = fs::read(format!("/proc/{pid}/cgroup"))?;
     parse_group(&text).ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
-/// The line of version 2 is the one of hierarchy 0.
+/// Parses a `cgroup` file; version 2 is the line of hierarchy 0.
 fn parse_group(text: &[u8]) -> Option<PathBuf> {
     let path = text.split(|b| *b == b'\n').find_map(|line| line.strip_prefix(b"0::"))?;
     Some(PathBuf::from(OsString::from_vec(path.strip_suffix(DELETED).unwrap_or(path).to_vec())))
 }
 
-/// The directory of a group.
+/// Returns the directory of a group.
 pub(super) fn directory(group: &Path) -> io::Result<PathBuf> {
     let mounts = fs::read("/proc/self/mountinfo")?;
-    let found = mounts.split(|b| *b == b'\n').filter_map(parse_mount).find_map(|(root, place)| {
+    let found = mounts.split(|b| *b == b'\n').filter_map(parse_mount).find_map(|(root, mount_point)| {
         let below = group.strip_prefix(&root).ok()?;
-        Some(if below.as_os_str().is_empty() { place } else { place.join(below) })
+        Some(if below.as_os_str().is_empty() { mount_point } else { mount_point.join(below) })
     });
     found.ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
-/// Of a mount of control groups of version 2: which group it begins with, and where it is (`proc_pid_mountinfo(5)`).
+/// Parses a line of `mountinfo` (`proc_pid_mountinfo(5)`): root group and mount point of a `cgroup2` mount.
 fn parse_mount(line: &[u8]) -> Option<(PathBuf, PathBuf)> {
     let mut words = line.split(|b| *b == b' ');
-    let (root, place) = (words.nth(3)?, words.next()?);
+    let (root, mount_point) = (words.nth(3)?, words.next()?);
     let kind = words.skip_while(|word| *word != b"-").nth(1)?;
-    (kind == b"cgroup2").then(|| (unescape(root), unescape(place)))
+    (kind == b"cgroup2").then(|| (unescape(root), unescape(mount_point)))
 }
 
-/// Blanks, line ends and backslashes are written as `\` and three octal digits.
+/// Decodes `\` and three octal digits, the encoding of blanks, line ends and backslashes.
 fn unescape(word: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(word.len());
     let mut rest = word;
@@ -60,8 +60,8 @@ fn unescape(word: &[u8]) -> PathBuf {
     PathBuf::from(OsString::from_vec(bytes))
 }
 
-/// Whether whoever manages the groups gave this one away: its manager says so in an attribute, or it is
-/// the one of a unit of ours, whose `Delegate=yes` older managers keep to themselves.
+/// True if the group's manager has delegated it: it says so in an attribute, or the group is that of the
+/// pool's own unit, which has `Delegate=yes` although older managers set no attribute.
 pub(super) fn is_delegated(directory: &Path) -> bool {
     let unit = directory.file_name().is_some_and(|name| name.as_bytes().starts_with(b"tmux-pool-tmux@"));
     unit || ["user.delegate", "trusted.delegate"].iter().any(|name| {

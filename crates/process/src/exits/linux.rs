@@ -1,4 +1,4 @@
-//! Linux: an epoll of pidfds.
+//! Linux: an epoll set of pidfds.
 
 use std::collections::HashMap;
 use std::io;
@@ -7,53 +7,55 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use protocol::ids::ProcId;
 
-use super::Ended;
-use crate::identity::Glance;
-use crate::{platform, proc};
+use super::ExitStatus;
+use crate::info::BasicInfo;
+use crate::platform::{self, proc};
 
-/// A number is below 2^22 (`PID_MAX_LIMIT`), and it takes a thousand years to 2^42 clock ticks: an
-/// event of the queue has room for both.
+/// Bits of the pid in an event's 64-bit word: pids are below 2^22 (`PID_MAX_LIMIT`), and the start time, in
+/// clock ticks, reaches 2^42 only after a thousand years.
 const PID_BITS: u32 = 22;
 
 #[derive(Debug)]
 pub(super) struct Queue(Epoll);
 
-/// A pidfd.
-pub(super) type Held = OwnedFd;
+/// The pidfd of a watched process.
+pub(super) type Watched = OwnedFd;
 
 impl Queue {
     pub(super) fn new() -> io::Result<Self> {
         Ok(Self(Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?))
     }
 
-    /// Holds the process first, then asks who it is.
-    pub(super) fn add(&mut self, id: ProcId) -> io::Result<Option<Held>> {
+    /// Opens the pidfd first, then verifies the identity.
+    pub(super) fn add(&mut self, id: ProcId) -> io::Result<Option<Watched>> {
         let word = pack(id).ok_or(io::ErrorKind::InvalidInput)?;
-        let Some(fd) = platform::hold(id.pid)? else { return Ok(None) };
-        if !platform::glance(id.pid)?.is_some_and(|now| now.id == id && Glance::is_alive(&now)) {
+        let Some(fd) = platform::open_process(id.pid)? else { return Ok(None) };
+        if !platform::basic_info(id.pid)?.is_some_and(|now| now.id == id && BasicInfo::is_alive(&now)) {
             return Ok(None);
         }
         self.0.add(&fd, EpollEvent::new(EpollFlags::EPOLLIN, word))?;
         Ok(Some(fd))
     }
 
-    /// Not left to the closing: a child between fork and exec may have the descriptor too.
-    pub(super) fn remove(&mut self, _id: ProcId, held: &Held) {
-        let removed = self.0.delete(held);
+    /// Explicit, because closing the descriptor does not remove it while a child between fork and exec shares
+    /// it.
+    pub(super) fn remove(&mut self, _id: ProcId, pidfd: &Watched) {
+        let removed = self.0.delete(pidfd);
         debug_assert!(removed.is_ok(), "it was added: {removed:?}");
     }
 
     pub(super) fn take(
         &mut self,
-        held: &mut HashMap<ProcId, Held>,
-    ) -> io::Result<Vec<(ProcId, Option<Ended>)>> {
-        let mut events = vec![EpollEvent::empty(); held.len().max(1)];
+        watched: &mut HashMap<ProcId, Watched>,
+    ) -> io::Result<Vec<(ProcId, Option<ExitStatus>)>> {
+        let mut events = vec![EpollEvent::empty(); watched.len().max(1)];
         let count = self.0.wait(&mut events, EpollTimeout::ZERO)?;
         let mut taken = Vec::with_capacity(count);
         for id in events[..count].iter().map(|event| unpack(event.data())) {
-            let Some(fd) = held.remove(&id) else { continue };
+            let Some(fd) = watched.remove(&id) else { continue };
             self.remove(id, &fd);
-            taken.push((id, unreaped(id).or_else(|| reaped(&fd)).and_then(Ended::of)));
+            taken
+                .push((id, zombie_status(id).or_else(|| reaped_status(&fd)).and_then(ExitStatus::from_wait)));
         }
         Ok(taken)
     }
@@ -75,9 +77,9 @@ fn unpack(word: u64) -> ProcId {
     ProcId { pid: pid as u32, start: word >> PID_BITS }
 }
 
-/// The status that a process which has ended keeps for its parent.
-fn unreaped(id: ProcId) -> Option<i32> {
-    // Only one who may trace the process may read this link, and sees its status; another sees 0.
+/// Reads the wait status of a zombie.
+fn zombie_status(id: ProcId) -> Option<i32> {
+    // Readable only with permission to trace the process; without it the kernel shows the status as 0.
     std::fs::read_link(format!("/proc/{}/ns/user", id.pid)).ok()?;
     let status = platform::with_stat(id.pid, |bytes| {
         let stat = proc::parse_stat(bytes)?;
@@ -87,9 +89,9 @@ fn unreaped(id: ProcId) -> Option<i32> {
     status.ok()??
 }
 
-/// The status that the pidfd keeps after the parent took note, since Linux 6.15.
+/// Reads the wait status of a reaped process from its pidfd, since Linux 6.15.
 #[expect(unsafe_code, reason = "the ioctl has no safe wrapper")]
-fn reaped(pidfd: &OwnedFd) -> Option<i32> {
+fn reaped_status(pidfd: &OwnedFd) -> Option<i32> {
     // SAFETY: pidfd_info is plain integers, for which zeros are a value.
     let mut info: libc::pidfd_info = unsafe { std::mem::zeroed() };
     info.mask = u64::from(libc::PIDFD_INFO_EXIT);

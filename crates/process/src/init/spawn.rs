@@ -1,6 +1,6 @@
-//! Starts the session's program: everything is prepared before the fork, because after it only
+//! Starts the session's program. Everything is prepared before the fork, because after it only
 //! async-signal-safe calls are allowed.
-#![expect(unsafe_code, reason = "fork, and what may run between it and exec")]
+#![expect(unsafe_code, reason = "fork, and async-signal-safe calls between fork and exec")]
 
 use std::ffi::{CStr, CString, NulError, c_char, c_int};
 use std::fs::File;
@@ -14,17 +14,17 @@ use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::unistd::{ForkResult, Pid, fork, pipe, setpgid};
 use protocol::job::Job;
 
-use super::bounds::{self, Rule};
-use super::report::{self, Step, tell};
+use super::child_report::{self, ChildStep, send_report};
+use super::program_limits::{self, LimitRule};
 
-/// Where a program without `/` is looked for when the job has no `PATH`.
+/// Search path for a program name without `/`, if the job has no `PATH`.
 const DEFAULT_PATH: &[u8] = b"/usr/local/bin:/usr/bin:/bin";
-/// Runs a file that the kernel cannot, as `execvp` does.
+/// Shell for scripts without an interpreter line, as with `execvp(3)`.
 const SHELL: &CStr = c"/bin/sh";
-/// The highest signal number there is (Linux; others have fewer).
+/// Highest signal number (Linux; other systems have fewer).
 const LAST_SIGNAL: c_int = 64;
 
-/// Why the program does not run.
+/// Failure to start the program.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SpawnError {
     #[error("the job cannot be read: {0}")]
@@ -43,20 +43,20 @@ pub(super) enum SpawnError {
     Exec(CString, CString, io::Error),
 }
 
-/// What may have been meant.
+/// Returns advice for a name that looks like a shell command line.
 fn hint(name: &CString) -> &'static str {
     let is_line = name.to_bytes().iter().any(|byte| b" &|;<>".contains(byte));
-    if is_line { " (a line for a shell is run by: sh -c LINE)" } else { "" }
+    if is_line { " (to run a shell command line: sh -c LINE)" } else { "" }
 }
 
 impl SpawnError {
-    /// As shells have it: 127 not found, 126 anything else.
+    /// Returns the exit code, as in shells: 127 for a missing program, 126 for other errors.
     pub(super) fn code(&self) -> u8 {
         match self {
             Self::Job(_) => 125,
             Self::Empty => 127,
             Self::Exec(.., error)
-                if not_there(error.raw_os_error().map_or(Errno::UnknownErrno, Errno::from_raw)) =>
+                if is_not_found(error.raw_os_error().map_or(Errno::UnknownErrno, Errno::from_raw)) =>
             {
                 127
             }
@@ -65,24 +65,24 @@ impl SpawnError {
     }
 }
 
-/// A program that runs.
+/// A running program.
 pub(super) struct Spawned {
     pub(super) agent: Pid,
-    /// Limits that do not hold, and why, each a sentence.
+    /// Limits that are not enforced, each a sentence with the reason.
     pub(super) unenforced: Vec<String>,
 }
 
-/// Runs the job's program in a group of its own, in the foreground of the terminal on standard
-/// input. Returns when it has been executed.
+/// Starts the job's program in a process group of its own, in the foreground of the terminal on standard
+/// input. Returns after its exec.
 pub(super) fn spawn(job: &Job) -> Result<Spawned, SpawnError> {
     let mut plan = Plan::new(job)?;
     let (reports, report) = close_on_exec_pipe().map_err(SpawnError::Fork)?;
-    // SAFETY: there is one thread, and the child runs only Plan::run, which keeps to
-    // async-signal-safe calls and never returns.
+    // SAFETY: there is one thread, and the child runs only Plan::run, which makes only async-signal-safe
+    // calls and never returns.
     match unsafe { fork() }.map_err(|error| SpawnError::Fork(error.into()))? {
         ForkResult::Child => plan.run(report.as_raw_fd()),
         ForkResult::Parent { child } => {
-            // The child does the same; whoever is first. It fails once the program runs.
+            // Parent and child both do this, so that it is done before either goes on. Fails after the exec.
             let _ = setpgid(child, child);
             drop(report);
             plan.outcome(child, reports)
@@ -98,18 +98,18 @@ fn close_on_exec_pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((read, write))
 }
 
-/// All that the child needs, as the kernel wants it.
+/// Everything that the child needs, in the form that the system calls take.
 struct Plan {
-    rules: Vec<Rule>,
+    rules: Vec<LimitRule>,
     directory: CString,
     umask: libc::mode_t,
-    /// The program's name as given.
+    /// Program name as given in the job.
     name: CString,
-    /// Where it may be.
+    /// Paths to try.
     candidates: Vec<CString>,
     arguments: Strings,
     environment: Strings,
-    /// `sh CANDIDATE ARGUMENTS…`; the candidate is filled in by the child.
+    /// Arguments `sh CANDIDATE ARGUMENTS…`; the child fills in the candidate.
     by_shell: Vec<*const c_char>,
 }
 
@@ -120,7 +120,7 @@ impl Plan {
         let mut by_shell = vec![SHELL.as_ptr(), ptr::null()];
         by_shell.extend(&arguments.pointers[1..]);
         Ok(Self {
-            rules: bounds::rules(job),
+            rules: program_limits::rules(job),
             directory: CString::new(job.cwd.0.as_slice())?,
             umask: libc::mode_t::try_from(job.umask & 0o777).unwrap_or(0o077),
             name: CString::new(program.0.as_slice())?,
@@ -131,10 +131,11 @@ impl Plan {
         })
     }
 
-    /// In the child. Reports which step failed and its errno, where one does.
+    /// Applies everything and executes the program; called in the child. Reports the failed step and its
+    /// errno.
     fn run(&mut self, report: RawFd) -> ! {
         // SAFETY: only async-signal-safe calls; every pointer is to a NUL-terminated string or a
-        // null-terminated array that `self` owns. SIGTTOU is still blocked when the terminal is taken.
+        // null-terminated array that `self` owns. SIGTTOU is still blocked at tcsetpgrp.
         unsafe {
             libc::umask(self.umask);
             libc::setpgid(0, 0);
@@ -145,25 +146,25 @@ impl Plan {
             let mut none = std::mem::zeroed();
             libc::sigemptyset(&raw mut none);
             libc::sigprocmask(libc::SIG_SETMASK, &raw const none, ptr::null_mut());
-            self.bind(report);
+            self.apply_limits(report);
             let (step, error) = if libc::chdir(self.directory.as_ptr()) == 0 {
-                (Step::Execute, self.execute())
+                (ChildStep::Execute, self.execute())
             } else {
-                (Step::Enter, Errno::last_raw())
+                (ChildStep::ChangeDirectory, Errno::last_raw())
             };
-            tell(report, step, error);
+            send_report(report, step, error);
             libc::_exit(127)
         }
     }
 
-    /// Applies what bounds the program. Ends the child where it must not run without.
+    /// Applies the limits. Ends the child if a strict one fails.
     ///
     /// # Safety
-    /// In the child only.
-    unsafe fn bind(&self, report: RawFd) {
-        for (at, rule) in self.rules.iter().enumerate() {
+    /// Must be called in the child only.
+    unsafe fn apply_limits(&self, report: RawFd) {
+        for (index, rule) in self.rules.iter().enumerate() {
             let Err(error) = rule.apply() else { continue };
-            tell(report, Step::Bind(at), error as c_int);
+            send_report(report, ChildStep::ApplyLimit(index), error as c_int);
             if rule.strict {
                 // SAFETY: as in `run`.
                 unsafe { libc::_exit(126) }
@@ -171,10 +172,10 @@ impl Plan {
         }
     }
 
-    /// Tries each candidate; the errno to report when none can be run, as `execvp` chooses it.
+    /// Tries each candidate; returns the errno that `execvp(3)` would return if none can be executed.
     ///
     /// # Safety
-    /// In the child only.
+    /// Must be called in the child only.
     unsafe fn execute(&mut self) -> c_int {
         let mut answer = Errno::ENOENT;
         for candidate in &self.candidates {
@@ -190,31 +191,31 @@ impl Plan {
             }
             match error {
                 Errno::EACCES => answer = error,
-                error if not_there(error) => {}
+                error if is_not_found(error) => {}
                 error => return error as c_int,
             }
         }
         answer as c_int
     }
 
-    /// In the parent: waits until the program runs or has failed to.
+    /// Waits until the program runs or has failed to start; called in the parent.
     fn outcome(self, child: Pid, reports: OwnedFd) -> Result<Spawned, SpawnError> {
-        let mut told = Vec::new();
-        // What cannot be read is as if it were not told.
-        drop(File::from(reports).read_to_end(&mut told));
+        let mut bytes = Vec::new();
+        // An unreadable report counts as none.
+        drop(File::from(reports).read_to_end(&mut bytes));
         let mut unenforced = Vec::new();
-        for (step, errno) in report::parse(&told) {
+        for (step, errno) in child_report::parse(&bytes) {
             let error = || io::Error::from_raw_os_error(errno);
             let failure = match step {
-                Step::Enter => SpawnError::Directory(self.directory.clone(), error()),
-                Step::Execute => SpawnError::Exec(self.name.clone(), self.directory.clone(), error()),
-                Step::Bind(at) => {
-                    let why = self.rules[at].why_not(Errno::from_raw(errno));
-                    if !self.rules[at].strict {
-                        unenforced.push(why);
+                ChildStep::ChangeDirectory => SpawnError::Directory(self.directory.clone(), error()),
+                ChildStep::Execute => SpawnError::Exec(self.name.clone(), self.directory.clone(), error()),
+                ChildStep::ApplyLimit(index) => {
+                    let failure = self.rules[index].failure(Errno::from_raw(errno));
+                    if !self.rules[index].strict {
+                        unenforced.push(failure);
                         continue;
                     }
-                    SpawnError::Limit(why)
+                    SpawnError::Limit(failure)
                 }
             };
             let _ = nix::sys::wait::waitpid(child, None);
@@ -224,12 +225,13 @@ impl Plan {
     }
 }
 
-/// The program is not at this place, or the place does not exist.
-fn not_there(error: Errno) -> bool {
+/// True if the errno means that the path, or a directory of it, does not exist.
+fn is_not_found(error: Errno) -> bool {
     matches!(error, Errno::ENOENT | Errno::ENOTDIR | Errno::ENODEV | Errno::ESTALE | Errno::ENAMETOOLONG)
 }
 
-/// Where the program may be: as named where it has a `/`, else in each directory of the job's `PATH`.
+/// Returns the paths to try: the name itself if it contains a `/`, otherwise one in each directory of the
+/// job's `PATH`.
 fn candidates(program: &[u8], job: &Job) -> Result<Vec<CString>, NulError> {
     if program.contains(&b'/') {
         return Ok(vec![CString::new(program)?]);
@@ -241,7 +243,8 @@ fn candidates(program: &[u8], job: &Job) -> Result<Vec<CString>, NulError> {
     directories.map(|directory| CString::new([directory, b"/", program].concat())).collect()
 }
 
-/// `NAME=value` of each variable: the job's, and from tmux what the job leaves to it.
+/// Returns `NAME=value` of each variable of the job, and of those that are inherited from tmux unless the job
+/// sets them.
 fn environment(job: &Job) -> Vec<Vec<u8>> {
     let entry = |name: &[u8], value: &[u8]| [name, b"=", value].concat();
     let mut entries: Vec<Vec<u8>> = job.env.iter().map(|(name, value)| entry(&name.0, &value.0)).collect();
@@ -255,10 +258,10 @@ fn environment(job: &Job) -> Vec<Vec<u8>> {
     entries
 }
 
-/// Strings and the null-terminated array of pointers to them.
+/// Strings with a null-terminated array of pointers to them.
 struct Strings {
     pointers: Vec<*const c_char>,
-    /// Owns what the pointers point to.
+    /// Keeps the pointed-to strings alive.
     _owned: Vec<CString>,
 }
 

@@ -1,5 +1,5 @@
-//! Earlier parts are compressed by a thread that gives way to everybody: one at a time, the newest first,
-//! because the oldest may be gone before it is done.
+//! Compresses earlier parts in a thread of lowest priority: one at a time, the newest first, because the
+//! oldest may be dropped before it is done.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -15,151 +15,160 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use protocol::logs::{self, part_name};
 
-use super::files::{Files, Part, Parts, remove};
-use super::{open_as, open_file};
+use super::access::{open_file, open_with, remove};
+use super::directory::LogDir;
+use super::log_parts::{Part, Parts};
 
+/// Bytes read at a time.
 const BLOCK: usize = 32 * 1024;
-/// The compressor is some 300 KiB, which an unoptimised build makes on the stack first.
+/// Stack size in bytes. The compressor takes some 300 KiB, which an unoptimised build first creates on the
+/// stack.
 const STACK: usize = 1 << 20;
 
-/// The thread, started when there is something to do for the first time.
+/// Handle of the compressing thread, which is started at the first request.
 #[derive(Debug)]
 pub(super) struct Compressor {
     dir: PathBuf,
-    /// The longest part that may be there twice, in bytes.
-    longest: u64,
-    work: Option<SyncSender<()>>,
+    /// Maximum length of a part, in bytes, for which a second copy fits within the size limit.
+    max_length: u64,
+    requests: Option<SyncSender<()>>,
+    /// True while a part is being compressed.
     busy: Arc<AtomicBool>,
 }
 
 impl Compressor {
-    pub(super) fn new(dir: &Path, longest: u64) -> Self {
-        Self { dir: dir.to_owned(), longest, work: None, busy: Arc::default() }
+    pub(super) fn new(dir: &Path, max_length: u64) -> Self {
+        Self { dir: dir.to_owned(), max_length, requests: None, busy: Arc::default() }
     }
 
-    /// There may be a part to compress. Without a thread it stays as it is until the next time.
+    /// Requests a pass over the parts. If the thread cannot be started they stay uncompressed until the next
+    /// request.
     pub(super) fn wake(&mut self) {
-        if self.work.is_none() {
-            let (sender, work) = sync_channel(1);
-            let (dir, longest, busy) = (self.dir.clone(), self.longest, Arc::clone(&self.busy));
+        if self.requests.is_none() {
+            let (sender, requests) = sync_channel(1);
+            let (dir, max_length, busy) = (self.dir.clone(), self.max_length, Arc::clone(&self.busy));
             let thread = thread::Builder::new().stack_size(STACK);
-            self.work = thread.spawn(move || run((&dir, longest), &work, &busy)).is_ok().then_some(sender);
+            let started = thread.spawn(move || run((&dir, max_length), &requests, &busy));
+            self.requests = started.is_ok().then_some(sender);
         }
-        if let Some(work) = &self.work {
-            // Told already, where it is full.
-            let _full = work.try_send(());
+        if let Some(requests) = &self.requests {
+            // A full channel has a request already.
+            let _full = requests.try_send(());
         }
     }
 
-    /// Leaves no half of a file behind; the lock is held. What is not done is left to the next writer.
-    pub(super) fn give_up(&self) {
+    /// Removes the unfinished file of a running compression, which the next writer repeats. Called with the
+    /// log's lock.
+    pub(super) fn abort(&self) {
         if self.busy.load(Ordering::SeqCst) {
             drop(remove(&self.dir.join(logs::COMPRESSING)));
         }
     }
 }
 
-fn run((dir, longest): (&Path, u64), work: &Receiver<()>, busy: &AtomicBool) {
-    give_way();
-    let Ok(files) = Files::open(dir) else { return };
-    // Those that do not get smaller.
-    let mut left = BTreeSet::new();
-    while work.recv().is_ok() {
-        while let Some(offset) = next(dir, longest, &left) {
+fn run((dir, max_length): (&Path, u64), requests: &Receiver<()>, busy: &AtomicBool) {
+    lower_priority();
+    let Ok(files) = LogDir::open(dir) else { return };
+    // Offsets of the parts that cannot be compressed, for example because they would not get smaller.
+    let mut skipped = BTreeSet::new();
+    while requests.recv().is_ok() {
+        while let Some(offset) = next(dir, max_length, &skipped) {
             busy.store(true, Ordering::SeqCst);
             let done = compress(&files, offset);
             busy.store(false, Ordering::SeqCst);
             if done.is_err() {
-                left.insert(offset);
+                skipped.insert(offset);
             }
         }
     }
 }
 
-/// Linux has a priority for each thread; where only the whole process has one it stays.
-fn give_way() {
+/// Lowers the priority of this thread on Linux. Elsewhere a priority applies to the whole process, and stays.
+fn lower_priority() {
     #[cfg(target_os = "linux")]
-    let _as_it_is = rustix::process::setpriority_process(None, 19);
+    let _unchanged = rustix::process::setpriority_process(None, 19);
 }
 
-fn next(dir: &Path, longest: u64, left: &BTreeSet<u64>) -> Option<u64> {
-    let parts = Parts::look(dir).ok()?.0;
+/// Returns the offset of the newest part to compress.
+fn next(dir: &Path, max_length: u64, skipped: &BTreeSet<u64>) -> Option<u64> {
+    let parts = Parts::list_stable(dir).ok()?.0;
     let wanted = |part: &&Part| {
-        !part.compressed && (1..=longest).contains(&part.length) && !left.contains(&part.offset)
+        !part.compressed && (1..=max_length).contains(&part.length) && !skipped.contains(&part.offset)
     };
     parts.iter().rev().find(wanted).map(|part| part.offset)
 }
 
-/// Compresses a part, and puts the result in its place if it is still there then.
-pub(super) fn compress(files: &Files, offset: u64) -> io::Result<()> {
+/// Compresses a part, and replaces it if it still exists unchanged afterwards.
+pub(super) fn compress(files: &LogDir, offset: u64) -> io::Result<()> {
     let plain = files.path(&part_name(offset, false));
     let source = open_file(&plain)?;
     let length = source.metadata()?.len();
     let path = files.path(logs::COMPRESSING);
-    let made = open_as(OpenOptions::new().write(true).create(true).mode(0o600), &path)?;
-    claim(&path, &made)?;
-    let written = write(&source, &made, length);
+    let target = open_with(OpenOptions::new().write(true).create(true).mode(0o600), &path)?;
+    claim(&path, &target)?;
+    let written = write(&source, &target, length);
     let result = written.and_then(|()| {
-        let _held = files.lock()?;
-        still_named(&plain, &source)?;
-        still_named(&path, &made)?;
+        let _lock = files.lock()?;
+        check_path(&plain, &source)?;
+        check_path(&path, &target)?;
         if source.metadata()?.len() != length {
             return Err(ErrorKind::NotFound.into());
         }
         fs::rename(&path, files.path(&part_name(offset, true)))?;
-        // Its place is given back when the last descriptor goes, without the lock.
+        // Its disk space is freed when the last descriptor is closed, after the lock is released.
         fs::remove_file(&plain)
     });
-    if result.is_err() && still_named(&path, &made).is_ok() {
+    if result.is_err() && check_path(&path, &target).is_ok() {
         drop(remove(&path));
     }
     result
 }
 
-/// Empties the file that was opened at this path, where it is nobody's: another writer's thread may be
-/// at work in it, or have given it the name of a part since it was opened.
-pub(super) fn claim(path: &Path, made: &File) -> io::Result<()> {
-    made.try_lock().map_err(|_| ErrorKind::WouldBlock)?;
-    still_named(path, made)?;
-    made.set_len(0)
+/// Locks and empties the file that was opened at this path. Fails if another writer's thread is compressing
+/// into it, or has renamed it to a part since it was opened.
+pub(super) fn claim(path: &Path, target: &File) -> io::Result<()> {
+    target.try_lock().map_err(|_| ErrorKind::WouldBlock)?;
+    check_path(path, target)?;
+    target.set_len(0)
 }
 
-/// Whether this is the file of this name.
-fn still_named(path: &Path, file: &File) -> io::Result<()> {
+/// Fails unless the path still names this file.
+fn check_path(path: &Path, file: &File) -> io::Result<()> {
     let same = fs::metadata(path)?.ino() == file.metadata()?.ino();
     if same { Ok(()) } else { Err(ErrorKind::NotFound.into()) }
 }
 
-fn write(mut source: &File, made: &File, length: u64) -> io::Result<()> {
-    let mut encoder = GzEncoder::new(Bounded { file: made, left: length }, Compression::fast());
+fn write(mut source: &File, target: &File, length: u64) -> io::Result<()> {
+    let mut encoder = GzEncoder::new(SizeLimited { file: target, left: length }, Compression::fast());
     let mut block = vec![0; BLOCK];
-    let mut all = 0;
+    let mut total = 0;
     loop {
         match source.read(&mut block) {
             Ok(0) => break,
             Ok(read) => {
                 encoder.write_all(&block[..read])?;
-                all += read as u64;
+                total += read as u64;
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
     }
     encoder.finish()?;
-    if all != length {
+    if total != length {
         return Err(ErrorKind::UnexpectedEof.into());
     }
-    // The plain one goes only once this one is on the disk.
-    made.sync_all()
+    // The uncompressed part is removed only after this one is on disk.
+    target.sync_all()
 }
 
-/// A file that must stay smaller than what it is made of.
-struct Bounded<'a> {
+/// A file that must stay smaller than its source.
+struct SizeLimited<'a> {
     file: &'a File,
+    /// Bytes that may still be written.
     left: u64,
 }
 
-impl Write for Bounded<'_> {
+impl Write for SizeLimited<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let left = self.left.checked_sub(bytes.len() as u64).ok_or(ErrorKind::FileTooLarge)?;
         let written = self.file.write(bytes)?;

@@ -1,36 +1,37 @@
-//! Writing what comes: what cannot be written is counted, and said once it can.
+//! Copies the input to the log. Bytes that cannot be written are counted, and a notice is written once
+//! possible.
 
 use std::io::{self, ErrorKind, Write};
 
-use super::input::Piece;
+use super::stdin_reader::Chunk;
 
-/// Copies to the end of the input.
+/// Copies the input to its end.
 pub(super) fn copy(
-    input: impl IntoIterator<Item = io::Result<Piece>>,
+    input: impl IntoIterator<Item = io::Result<Chunk>>,
     mut out: impl Write,
 ) -> io::Result<()> {
     let mut lost = 0;
-    for piece in input {
-        let piece = piece?;
-        lost = said(&mut out, lost + piece.lost);
-        // With a gap that is not marked yet nothing may follow it.
-        lost += if lost > 0 { piece.bytes.len() } else { write_fully(&mut out, &piece.bytes) };
+    for chunk in input {
+        let chunk = chunk?;
+        lost = write_notice(&mut out, lost + chunk.lost);
+        // Nothing may follow a gap before its notice.
+        lost += if lost > 0 { chunk.bytes.len() } else { write_fully(&mut out, &chunk.bytes) };
     }
-    said(&mut out, lost);
+    write_notice(&mut out, lost);
     Ok(())
 }
 
-/// Says how much was lost, if anything; what is still to be said.
-fn said(out: &mut impl Write, lost: usize) -> usize {
+/// Writes the notice of lost bytes, if any; returns the number that still has to be reported.
+fn write_notice(out: &mut impl Write, lost: usize) -> usize {
     if lost > 0 && write_fully(out, notice(lost).as_bytes()) == 0 { 0 } else { lost }
 }
 
-/// A line of its own on a terminal, too.
+/// Returns the notice, which is a separate line on a terminal as well.
 fn notice(lost: usize) -> String {
     format!("\r\n[tmux-pool: {lost} bytes of output lost]\r\n")
 }
 
-/// How many bytes could not be written.
+/// Writes as many of the bytes as possible; returns the number that could not be written.
 pub(super) fn write_fully(out: &mut impl Write, mut bytes: &[u8]) -> usize {
     while !bytes.is_empty() {
         match out.write(bytes) {
@@ -49,20 +50,20 @@ mod tests {
 
     use super::*;
 
-    /// Chunks of ten bytes to read, one at a time; the last turn is the end of the input.
+    /// Input of ten bytes per turn; the last turn is its end.
     struct Chunks<'a>(&'a Cell<usize>, usize);
 
     impl Iterator for Chunks<'_> {
-        type Item = io::Result<Piece>;
+        type Item = io::Result<Chunk>;
 
         fn next(&mut self) -> Option<Self::Item> {
             self.0.set(self.0.get() + 1);
             let bytes = vec![b'0' + u8::try_from(self.0.get()).unwrap(); 10];
-            (self.0.get() < self.1).then_some(Ok(Piece { lost: 0, bytes }))
+            (self.0.get() < self.1).then_some(Ok(Chunk { lost: 0, bytes }))
         }
     }
 
-    /// A disk with so many bytes of room at each turn.
+    /// A disk with a given number of free bytes at each turn.
     struct Disk<'a> {
         room: Vec<usize>,
         turn: &'a Cell<usize>,
@@ -108,9 +109,9 @@ mod tests {
     #[test]
     fn what_was_thrown_away_before_a_piece_is_said_before_it() {
         let mut out = Vec::new();
-        let pieces = [(0, "one"), (5, "two"), (7, "")];
-        let pieces = pieces.map(|(lost, text)| Ok(Piece { lost, bytes: text.into() }));
-        copy(pieces, &mut out).unwrap();
+        let chunks = [(0, "one"), (5, "two"), (7, "")];
+        let chunks = chunks.map(|(lost, text)| Ok(Chunk { lost, bytes: text.into() }));
+        copy(chunks, &mut out).unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), format!("one{}two{}", notice(5), notice(7)));
     }
 

@@ -1,4 +1,4 @@
-//! Whatever happens between two writes, every byte that was taken is where its offset says.
+//! Tests that, whatever happens between two writes, every accepted byte is at its offset.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -13,19 +13,18 @@ use protocol::logs::{self, part_name};
 
 use super::compress::{claim, compress};
 use super::copy::write_fully;
-use super::files::Files;
-use super::log::Log;
-use super::options::Options;
-use super::{Parts, clear, has_writer, times};
+use super::directory::LogDir;
+use super::rotating_log::RotatingLog;
+use super::{Parts, WriterOptions, clear, has_writer, times};
 
-fn open(options: &Options) -> Log {
-    Log::open(Files::make(&options.dir).unwrap(), options).unwrap()
+fn open(options: &WriterOptions) -> RotatingLog {
+    RotatingLog::open(LogDir::create(&options.dir).unwrap(), options).unwrap()
 }
 
-/// What is still there, and the offset of its first byte.
+/// Returns the offset of the first byte that is kept, and all kept bytes.
 fn kept(dir: &Path) -> (u64, Vec<u8>) {
-    let files = Files::open(dir).unwrap();
-    let _held = files.lock().unwrap();
+    let files = LogDir::open(dir).unwrap();
+    let _lock = files.lock().unwrap();
     let parts = Parts::list(dir).unwrap();
     let mut all = Vec::new();
     for part in &parts.0 {
@@ -40,7 +39,7 @@ fn kept(dir: &Path) -> (u64, Vec<u8>) {
     (parts.start(), all)
 }
 
-/// What all of its files have, in bytes.
+/// Returns the total size of the files, in bytes.
 fn size(dir: &Path) -> u64 {
     let entries = fs::read_dir(dir).unwrap().flatten();
     entries.filter_map(|entry| entry.metadata().ok()).filter(|m| m.is_file()).map(|m| m.len()).sum()
@@ -48,16 +47,16 @@ fn size(dir: &Path) -> u64 {
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// So many bytes are written, of text that shrinks or noise that does not.
+    /// Write this many bytes, of incompressible noise if true.
     Write(usize, bool),
-    /// There can be no file of this name, or again.
+    /// Make it impossible to create a file of this name, or possible again.
     Obstacle(&'static str),
-    /// The writer is killed, and another one begins.
+    /// Kill the writer and start another one.
     Killed,
-    /// Another one begins beside it, and ends after so many bytes.
+    /// Start a second writer, and finish it after this many bytes.
     Beside(usize),
     Clear,
-    /// The oldest part that is plain is compressed.
+    /// Compress the oldest uncompressed part.
     Compress,
 }
 
@@ -73,7 +72,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Bytes from an offset on; no two places of them are alike.
+/// Returns the bytes at an offset; any two sections differ.
 fn bytes(at: usize, length: usize, noise: bool) -> Vec<u8> {
     let random = |n: usize| {
         let mixed = (n as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -84,12 +83,12 @@ fn bytes(at: usize, length: usize, noise: bool) -> Vec<u8> {
 
 fn obstruct(path: &Path) {
     if fs::remove_dir(path).is_err() {
-        // Where there is such a file already nothing is in the way.
+        // Fails if the file exists already; it then stays.
         let _is_file = fs::create_dir(path);
     }
 }
 
-fn story(options: &Options, steps: Vec<Step>) {
+fn story(options: &WriterOptions, steps: Vec<Step>) {
     let dir = &options.dir;
     let (mut log, mut all) = (open(options), Vec::<u8>::new());
     for step in steps {
@@ -114,7 +113,7 @@ fn story(options: &Options, steps: Vec<Step>) {
                 let mut other = open(options);
                 assert_eq!(write_fully(&mut other, &text), 0);
                 all.extend(&text);
-                other.end();
+                other.finish();
             }
             Step::Clear => {
                 if clear(dir).is_ok() {
@@ -122,15 +121,16 @@ fn story(options: &Options, steps: Vec<Step>) {
                 }
             }
             Step::Compress => {
-                let files = Files::open(dir).unwrap();
+                let files = LogDir::open(dir).unwrap();
                 let parts = Parts::list(dir).unwrap().0;
-                let plain = parts.iter().find(|p| !p.compressed && (1..=options.share()).contains(&p.length));
+                let plain =
+                    parts.iter().find(|p| !p.compressed && (1..=options.max_file_size()).contains(&p.length));
                 drop(plain.map(|part| compress(&files, part.offset)));
             }
         }
         assert!(size(dir) <= options.max_size, "{} of {options:?}", size(dir));
         let (start, kept) = kept(dir);
-        assert_eq!(start as usize + kept.len(), all.len(), "the end of it");
+        assert_eq!(start as usize + kept.len(), all.len(), "the end offset");
         assert!(kept == all[start as usize..], "from {start} on");
     }
 }
@@ -145,7 +145,7 @@ proptest! {
         steps in prop::collection::vec(step(), 1..60),
     ) {
         let dir = tempfile::tempdir().unwrap();
-        let options = Options { max_size, keep, compress, ..Options::new(dir.path()) };
+        let options = WriterOptions { max_size, keep, compress, ..WriterOptions::new(dir.path()) };
         story(&options, steps);
     }
 }
@@ -153,14 +153,14 @@ proptest! {
 #[test]
 fn without_another_file_it_goes_on_in_the_same_one_within_its_cap() {
     let dir = tempfile::tempdir().unwrap();
-    let options = Options { max_size: 10_000, keep: 3, ..Options::new(dir.path()) };
+    let options = WriterOptions { max_size: 10_000, keep: 3, ..WriterOptions::new(dir.path()) };
     let mut log = open(&options);
     assert_eq!(write_fully(&mut log, &bytes(0, 9000, true)), 0);
     let parts = Parts::list(dir.path()).unwrap().0.len();
     assert_eq!(parts, 3);
     fs::create_dir(dir.path().join(logs::NEXT)).unwrap();
     let lost = write_fully(&mut log, &bytes(9000, 9000, true));
-    assert!((3000..6000).contains(&lost), "what does not fit beside the newest part: {lost}");
+    assert!((3000..6000).contains(&lost), "the bytes that do not fit beside the newest part: {lost}");
     let (start, kept) = kept(dir.path());
     assert!(start > 0 && kept == bytes(start as usize, 18_000 - lost - start as usize, true));
     assert!(size(dir.path()) <= 10_000);
@@ -172,7 +172,7 @@ fn without_another_file_it_goes_on_in_the_same_one_within_its_cap() {
 fn what_a_writer_left_half_done_is_done_again() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name);
-    let options = Options { compress: true, ..Options::new(dir.path()) };
+    let options = WriterOptions { compress: true, ..WriterOptions::new(dir.path()) };
     drop(open(&options));
     let text = bytes(0, 50_000, false);
     fs::write(path(&part_name(0, false)), &text[..30_000]).unwrap();
@@ -184,18 +184,18 @@ fn what_a_writer_left_half_done_is_done_again() {
     fs::write(path(&part_name(0, true)), &torn[..torn.len() / 2]).unwrap();
     fs::write(path(logs::COMPRESSING), &torn[..torn.len() / 3]).unwrap();
     fs::write(path(logs::NEXT), "").unwrap();
-    assert_eq!(kept(dir.path()), (0, text.clone()), "the plain one counts");
-    drop(open(&Options { compress: false, ..options.clone() }));
+    assert_eq!(kept(dir.path()), (0, text.clone()), "the uncompressed copy counts");
+    drop(open(&WriterOptions { compress: false, ..options.clone() }));
     assert!(!path(&part_name(0, true)).exists() && !path(logs::COMPRESSING).exists());
     let log = open(&options);
-    let compressed = || Parts::look(dir.path()).unwrap().0.iter().all(|part| part.compressed);
+    let compressed = || Parts::list_stable(dir.path()).unwrap().0.iter().all(|part| part.compressed);
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
     while !compressed() {
         assert!(std::time::Instant::now() < deadline, "not compressed");
         std::thread::sleep(std::time::Duration::from_millis(2));
     }
     assert_eq!(kept(dir.path()), (0, text));
-    log.end();
+    log.finish();
     let names = |name: &std::ffi::OsStr| logs::parse_part(name.to_str().unwrap()).is_none();
     let others =
         fs::read_dir(dir.path()).unwrap().flatten().map(|e| e.file_name()).filter(|n| names(n)).count();
@@ -205,7 +205,7 @@ fn what_a_writer_left_half_done_is_done_again() {
 #[test]
 fn a_part_that_does_not_get_smaller_or_is_gone_meanwhile_stays_as_it_is() {
     let dir = tempfile::tempdir().unwrap();
-    let files = Files::make(dir.path()).unwrap();
+    let files = LogDir::create(dir.path()).unwrap();
     let part = dir.path().join(part_name(0, false));
     fs::write(&part, bytes(0, 100_000, true)).unwrap();
     assert!(compress(&files, 0).is_err());
@@ -214,13 +214,13 @@ fn a_part_that_does_not_get_smaller_or_is_gone_meanwhile_stays_as_it_is() {
     fs::write(&part, bytes(0, 100_000, false)).unwrap();
     let other = File::create(dir.path().join(logs::COMPRESSING)).unwrap();
     other.lock().unwrap();
-    assert!(compress(&files, 0).is_err(), "another one is at work");
+    assert!(compress(&files, 0).is_err(), "another writer is compressing");
     drop(other);
     let (unnamed, done) = (dir.path().join(logs::COMPRESSING), dir.path().join("done"));
     fs::write(&unnamed, "whole").unwrap();
     let opened = File::options().write(true).open(&unnamed).unwrap();
     fs::rename(&unnamed, &done).unwrap();
-    assert!(claim(&unnamed, &opened).is_err(), "it was done before it could be claimed");
+    assert!(claim(&unnamed, &opened).is_err(), "renamed before it could be claimed");
     assert_eq!(fs::read(&done).unwrap(), b"whole");
     fs::remove_file(done).unwrap();
     drop(opened);
@@ -234,7 +234,7 @@ fn clearing_leaves_nothing_and_offsets_go_on() {
     let missing = dir.path().join("missing");
     clear(&missing).unwrap();
     assert!(!missing.exists());
-    let options = Options { tag: Some(Tag([7; 16])), ..Options::new(dir.path()) };
+    let options = WriterOptions { tag: Some(Tag([7; 16])), ..WriterOptions::new(dir.path()) };
     let mut log = open(&options);
     assert_eq!(write_fully(&mut log, b"before"), 0);
     for _ in 0..2 {
@@ -243,7 +243,7 @@ fn clearing_leaves_nothing_and_offsets_go_on() {
     }
     assert_eq!(write_fully(&mut log, b"after"), 0);
     assert_eq!(kept(dir.path()), (6, b"after".to_vec()));
-    log.end();
+    log.finish();
     drop(open(&options));
     let times = times::read(dir.path()).unwrap();
     assert_eq!(times.last().map(|entry| (entry.offset, entry.tag)), Some((11, options.tag)));
@@ -251,7 +251,7 @@ fn clearing_leaves_nothing_and_offsets_go_on() {
     assert_eq!(
         times::read(dir.path()).unwrap().last().unwrap().tag,
         options.tag,
-        "that it began is known still"
+        "its beginning is still known"
     );
 }
 
@@ -259,14 +259,14 @@ fn clearing_leaves_nothing_and_offsets_go_on() {
 fn a_writer_is_seen_as_long_as_one_is_there() {
     let dir = tempfile::tempdir().unwrap();
     assert!(!has_writer(dir.path()));
-    let files = Files::make(dir.path()).unwrap();
-    let (first, second) = (files.announce().unwrap(), files.announce().unwrap());
-    assert!(has_writer(dir.path()) && has_writer(dir.path()), "looking changes nothing");
+    let files = LogDir::create(dir.path()).unwrap();
+    let (first, second) = (files.announce_writer().unwrap(), files.announce_writer().unwrap());
+    assert!(has_writer(dir.path()) && has_writer(dir.path()), "no side effects");
     drop(first);
     assert!(has_writer(dir.path()));
     drop(second);
     assert!(!has_writer(dir.path()));
     let earlier = File::create(dir.path().join(logs::CURRENT)).unwrap();
     earlier.lock().unwrap();
-    assert!(has_writer(dir.path()), "one of an earlier release");
+    assert!(has_writer(dir.path()), "a writer of an earlier release");
 }

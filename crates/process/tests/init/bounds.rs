@@ -1,10 +1,10 @@
-//! What bounds a program: applied to it, and not to its init.
+//! Tests of limits: they apply to the program, and not to its init.
 
 use std::fs;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use process::init::End;
-use protocol::life::Limits;
+use process::init::InitExit;
+use protocol::limits::Limits;
 
 use crate::pane::{Pane, WAIT};
 
@@ -15,7 +15,7 @@ crate::tests![
     at_best_effort_it_runs_and_what_does_not_hold_is_said,
 ];
 
-/// More than any Linux has (`fs.nr_open` ends below), for root too.
+/// More than any Linux permits, to root as well: above the maximum of `fs.nr_open`.
 const TOO_MANY: &str = "nofile=1073741824";
 
 fn limited(script: &str, limits: &str, best_effort: bool) -> Pane {
@@ -24,7 +24,7 @@ fn limited(script: &str, limits: &str, best_effort: bool) -> Pane {
     })
 }
 
-/// What the kernel says of a process: its limits (soft, hard) of files, core and file size, its processors, its
+/// Reads the limits of a process: soft and hard limits of open files, core size and file size; processors;
 /// nice value.
 fn bounds(pid: u32) -> (Vec<String>, String, i64) {
     let limits = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
@@ -48,20 +48,20 @@ fn the_program_is_bounded_and_the_init_is_not() {
     assert_eq!(bounds(started.init.pid), bounds(std::process::id()));
     assert_eq!(started.unenforced, [""; 0]);
     pane.go();
-    assert_eq!(pane.end_alone(), End::Code(0));
+    assert_eq!(pane.end_alone(), InitExit::Code(0));
 }
 
 fn nothing_is_changed_where_nothing_is_said() {
     let mut pane = limited(WAIT, "mem=1G,cpu=50%,tasks=50,disk=1G", false);
     assert_eq!(bounds(pane.started().agent.pid), bounds(std::process::id()));
     pane.go();
-    assert_eq!(pane.end_alone(), End::Code(0));
+    assert_eq!(pane.end_alone(), InitExit::Code(0));
 }
 
 fn a_limit_that_cannot_be_held_keeps_the_program_from_running() {
     for limit in [TOO_MANY, "cpus=8190-8191"] {
         let mut pane = limited("touch ran", limit, false);
-        assert_eq!(pane.end_alone(), End::Code(126));
+        assert_eq!(pane.end_alone(), InitExit::Code(126));
         let record = pane.record();
         assert_eq!(record.code, Some(126));
         let error = record.exec_error.unwrap();
@@ -83,11 +83,11 @@ fn at_best_effort_it_runs_and_what_does_not_hold_is_said() {
     let started = pane.started();
     let (resources, cpus, nice) = bounds(started.agent.pid);
     let hard = &bounds(std::process::id()).0[1];
-    assert_eq!((&resources[..2], nice), ([hard.clone(), hard.clone()].as_slice(), 3), "as much as there is");
+    assert_eq!((&resources[..2], nice), ([hard.clone(), hard.clone()].as_slice(), 3), "the hard limit");
     assert_eq!(cpus, bounds(std::process::id()).1);
     let expected =
         ["cpus=8191: Invalid argument".to_owned(), format!("{}: the hard limit is {hard}", shown(TOO_MANY))];
     assert_eq!(started.unenforced, expected);
     pane.go();
-    assert_eq!(pane.end_alone(), End::Code(0));
+    assert_eq!(pane.end_alone(), InitExit::Code(0));
 }

@@ -1,4 +1,4 @@
-//! Ending trees that do not want to end: by the init after its program, and by the ladder from outside.
+//! Tests of killing trees that resist: by the init after its program, and by the ladder from outside.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,8 +6,8 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use process::handle::Handle;
 use process::identity::{self, State};
-use process::init::End;
-use process::kill::{Options, kill};
+use process::init::InitExit;
+use process::kill::{KillOptions, kill};
 use process::tree::{Member, members};
 
 use crate::pane::{Pane, wait_until};
@@ -26,18 +26,18 @@ crate::tests![
     a_stranger_is_no_target,
 ];
 
-/// When a tree has grown.
+/// Condition under which a tree is complete.
 #[derive(Clone, Copy)]
 enum Grown {
-    /// It is this many processes, one of them a sleeper.
+    /// This many processes, one of them `sleep`.
     Sleeps(usize),
-    /// One of it is stopped.
+    /// A stopped process.
     Stopped,
-    /// It is never quiet.
+    /// More than three processes; the tree changes all the time.
     Busy,
 }
 
-/// What the tree is, and a script that starts it.
+/// Name of each tree, and the script that starts it.
 const TREES: [(&str, &str, Grown); 13] = [
     ("plain", "sleep 1000 &", Grown::Sleeps(1)),
     ("orphan", "(sleep 1000 &)", Grown::Sleeps(1)),
@@ -74,11 +74,12 @@ const TREES: [(&str, &str, Grown); 13] = [
     ),
 ];
 
-fn options(grace: u64) -> Options {
-    Options { grace: Duration::from_millis(grace), verify: Duration::from_secs(20), ..Options::default() }
+fn options(grace: u64) -> KillOptions {
+    let (grace, verify) = (Duration::from_millis(grace), Duration::from_secs(20));
+    KillOptions { grace, verify, ..KillOptions::default() }
 }
 
-/// The tree, below a program that ends with code 7 at the Enter key.
+/// Starts the tree below a program that exits with code 7 on Enter.
 fn grown(tree: &str, grown: Grown) -> Pane {
     let pane = Pane::script(&format!("{tree}\nread line; exit 7"));
     wait_until(tree, || {
@@ -99,7 +100,7 @@ fn the_init_leaves_nothing_behind() {
         for _ in 0..2 {
             let mut pane = grown(tree, size);
             pane.type_keys(b"\n");
-            assert_eq!(pane.end_alone(), End::Code(7), "{name}");
+            assert_eq!(pane.end_alone(), InitExit::Code(7), "{name}");
         }
     }
 }
@@ -115,14 +116,14 @@ fn signals_during_the_clean_up_change_nothing() {
         }
     }
     pane.hang_up();
-    assert_eq!(pane.end_alone(), End::Code(7));
+    assert_eq!(pane.end_alone(), InitExit::Code(7));
 }
 
-/// More than one read takes, and less than a terminal holds.
+/// Output that is longer than a single read, and shorter than the buffer of a terminal.
 const LAST: &str = "seq 1 1500; printf 'the last word'";
 
 fn an_init_stays_until_its_terminal_is_read_to_the_end() {
-    // It stays for 5 s: where the test itself stood still for long, it is tried again.
+    // The init waits for 5 s. The test is repeated if it was itself delayed for too long.
     let in_time = (0..5).any(|_| {
         let mut pane = Pane::script(LAST);
         let output = Arc::clone(&pane.output);
@@ -135,8 +136,8 @@ fn an_init_stays_until_its_terminal_is_read_to_the_end() {
         if since.elapsed().unwrap() > Duration::from_secs(1) {
             return false;
         }
-        assert!(stays, "it stays");
-        assert_eq!(pane.end_alone(), End::Code(0));
+        assert!(stays, "it waits");
+        assert_eq!(pane.end_alone(), InitExit::Code(0));
         assert!(pane.output().ends_with("1500\r\nthe last word"), "{}", pane.output());
         true
     });
@@ -147,16 +148,17 @@ fn a_terminal_that_nobody_reads_holds_no_init() {
     let mut pane = Pane::script(LAST);
     let output = Arc::clone(&pane.output);
     let unread = output.lock().unwrap();
-    assert_eq!(pane.end(), End::Code(0));
+    assert_eq!(pane.end(), InitExit::Code(0));
     drop(unread);
     pane.wait_for_output("the last word");
-    pane.wait_for_output("tmux-pool: not read to its end within 5s: the last output may be missing");
+    pane.wait_for_output("tmux-pool: output not read within 5s; the last of it may be missing");
 }
 
-/// The init ends by itself, as its program did: by TERM, or by KILL where the machine was too busy for the short grace.
+/// Asserts that the init exits by itself like its program: by TERM, or by KILL if the machine is too busy for
+/// the short grace period.
 fn ends_by_the_ladder(pane: &mut Pane) {
     let end = pane.end_alone();
-    let End::Signal(signal @ (9 | 15)) = end else { panic!("{end:?}") };
+    let InitExit::Signal(signal @ (9 | 15)) = end else { panic!("{end:?}") };
     assert_eq!(pane.record().signal, Some(signal));
 }
 
@@ -173,7 +175,7 @@ fn p04_what_ignores_stops_or_forks_is_ended() {
     }
 }
 
-/// A process that forks and ends all the time is never where it was seen.
+/// On a process that forks and exits all the time.
 fn nothing_outruns_the_ladder() {
     let myself = std::env::current_exe().unwrap();
     for by_init in [true, false, true, false] {
@@ -185,7 +187,7 @@ fn nothing_outruns_the_ladder() {
         wait_until("the runner", || members(&evidence, &[]).unwrap().iter().any(runs));
         if by_init {
             pane.type_keys(b"\n");
-            assert_eq!(pane.end_alone(), End::Code(7));
+            assert_eq!(pane.end_alone(), InitExit::Code(7));
         } else {
             assert_eq!(kill(&evidence, &options(200)).unwrap().survivors, []);
             ends_by_the_ladder(&mut pane);
@@ -193,13 +195,14 @@ fn nothing_outruns_the_ladder() {
     }
 }
 
-/// Without its init, what has left the session and dropped its environment cannot be told from others.
+/// Except processes that have left the session and dropped their environment: without the init they meet no
+/// criterion.
 fn the_ladder_ends_what_a_dead_init_left() {
     for (name, tree, size) in TREES.into_iter().filter(|(_, tree, _)| !tree.contains("env -i")) {
         let mut pane = grown(tree, size);
         let evidence = pane.evidence();
         pane.init.kill().unwrap();
-        assert_eq!(pane.end(), End::Signal(9));
+        assert_eq!(pane.end(), InitExit::Signal(9));
         let report = kill(&evidence, &options(200)).unwrap();
         assert_eq!((report.survivors, pane.living()), (vec![], vec![]), "{name}");
     }
@@ -219,11 +222,11 @@ fn the_protected_are_spared_and_lead_to_nobody() {
     let spared = pane.dir.path().join("spared");
     wait_until("the number", || std::fs::read_to_string(&spared).is_ok_and(|text| text.ends_with('\n')));
     let pid: u32 = std::fs::read_to_string(&spared).unwrap().trim().parse().unwrap();
-    // A running init would end them itself once its program has gone.
+    // A running init would kill them itself once its program has ended.
     let init = pane.started().init;
     assert!(Handle::open(init).unwrap().unwrap().signal(Signal::SIGSTOP).unwrap());
     let protected = vec![pid, init.pid];
-    let report = kill(&pane.evidence(), &Options { protected, ..options(200) }).unwrap();
+    let report = kill(&pane.evidence(), &KillOptions { protected, ..options(200) }).unwrap();
     assert_eq!(report.survivors, []);
     assert_eq!(pane.living().len(), 3, "the init, the protected and its child");
 }
@@ -232,9 +235,9 @@ fn ending_twice_is_ending_once() {
     let mut pane = grown("sleep 1000 &", Grown::Sleeps(1));
     let evidence = pane.evidence();
     assert!(!kill(&evidence, &options(200)).unwrap().killed.is_empty());
-    assert_eq!(kill(&evidence, &options(200)).unwrap(), process::kill::Report::default());
+    assert_eq!(kill(&evidence, &options(200)).unwrap(), process::kill::KillReport::default());
     ends_by_the_ladder(&mut pane);
-    assert_eq!(kill(&evidence, &options(200)).unwrap(), process::kill::Report::default());
+    assert_eq!(kill(&evidence, &options(200)).unwrap(), process::kill::KillReport::default());
 }
 
 fn a_stranger_is_no_target() {
@@ -242,8 +245,8 @@ fn a_stranger_is_no_target() {
     let mut evidence = pane.evidence();
     evidence.tag = protocol::ids::Tag([1; 16]);
     evidence.init.as_mut().unwrap().start += 1;
-    assert_eq!(kill(&evidence, &options(0)).unwrap(), process::kill::Report::default());
+    assert_eq!(kill(&evidence, &options(0)).unwrap(), process::kill::KillReport::default());
     assert_eq!(pane.living().len(), 3, "init, program and tree");
     pane.type_keys(b"\n");
-    assert_eq!(pane.end_alone(), End::Code(7));
+    assert_eq!(pane.end_alone(), InitExit::Code(7));
 }

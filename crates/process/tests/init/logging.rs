@@ -1,4 +1,4 @@
-//! The log writer as a process.
+//! Tests of the log writer as a process.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -45,11 +45,11 @@ fn finish(mut writer: Child) {
     assert!(writer.wait().unwrap().success());
 }
 
-/// What nobody changes meanwhile: the offset of the first byte that is there, and all of them.
+/// Returns the offset of the first byte that is kept, and all kept bytes, read under the log's lock.
 fn kept(dir: &Path) -> (u64, Vec<u8>) {
     let lock = File::open(dir).unwrap();
     lock.lock().unwrap();
-    let parts = Parts::look(dir).unwrap();
+    let parts = Parts::list_stable(dir).unwrap();
     let mut all = Vec::new();
     for part in &parts.0 {
         assert_eq!(part.offset - parts.start(), all.len() as u64, "{parts:?}");
@@ -137,7 +137,7 @@ fn a_full_disk_never_stops_the_reading() {
     assert!(fs::read_to_string(&log).unwrap().contains("bytes of output lost]"));
 }
 
-/// What a program in the session can do to the files: the pane is read all the same, and what is lost is told.
+/// Whatever a program in the session does to the files: the pane is still read, and lost bytes are reported.
 fn a_lock_that_is_held_or_a_pipe_in_place_of_a_file_never_stops_the_reading() {
     let dir = tempfile::tempdir().unwrap();
     let mut writer = writer(dir.path());
@@ -159,7 +159,7 @@ fn a_lock_that_is_held_or_a_pipe_in_place_of_a_file_never_stops_the_reading() {
     assert!(text.contains("bytes of output lost]"), "{} bytes", text.len());
 }
 
-/// The numbers of the whole lines of each writer, in the order of the log.
+/// Returns the numbers in the complete lines of each writer, in the order of the log.
 fn numbers(text: &[u8]) -> BTreeMap<String, Vec<u32>> {
     let mut numbers = BTreeMap::<_, Vec<u32>>::new();
     let text = String::from_utf8_lossy(text);
@@ -171,7 +171,7 @@ fn numbers(text: &[u8]) -> BTreeMap<String, Vec<u32>> {
     numbers
 }
 
-/// Parts of 4 KiB, none of which is dropped in these tests.
+/// Options for parts of 4 KiB, none of which is dropped in these tests.
 const MANY_PARTS: &str = "--max-size 2200000 --keep 500 --compress";
 
 fn two_writers_that_rotate_lose_nothing() {
@@ -189,7 +189,7 @@ fn two_writers_that_rotate_lose_nothing() {
     assert_eq!(start, 0);
     let length: usize = (0..3000).map(|n: u32| 2 * format!("#one {n}\n").len()).sum();
     assert_eq!(all.len(), length, "nothing more, nothing less");
-    assert!(Parts::look(dir.path()).unwrap().0.len() > 10);
+    assert!(Parts::list_stable(dir.path()).unwrap().0.len() > 10);
 }
 
 fn a_writer_that_is_killed_leaves_the_log_in_order() {
@@ -207,7 +207,7 @@ fn a_writer_that_is_killed_leaves_the_log_in_order() {
                 }
             }
         });
-        // Somewhere in its work, another place each time.
+        // Killed at a different place each time.
         let enough = seen.len() + 997 * (round as usize % 7 + 1);
         wait_until("some output", || kept(dir).1.len() > enough);
         writer.kill().unwrap();
@@ -215,7 +215,7 @@ fn a_writer_that_is_killed_leaves_the_log_in_order() {
         feeder.join().unwrap();
         let (start, all) = kept(dir);
         assert_eq!(start, 0);
-        assert!(all.starts_with(&seen), "what was there is there still, at its place");
+        assert!(all.starts_with(&seen), "earlier output is unchanged");
         seen = all;
     }
     let rounds = numbers(&seen);

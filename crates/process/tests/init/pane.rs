@@ -1,5 +1,5 @@
-//! A pane without tmux: an init in a terminal of its own, with what it prints, its files, and the
-//! processes that were started in its directory.
+//! A pane without tmux: an init in a terminal of its own, with its output, its files, and the processes
+//! started in its directory.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -14,19 +14,20 @@ use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::pty::openpty;
-use process::init::End;
+use process::init::InitExit;
 use process::tree::Evidence;
 use protocol::ids::{SessionId, Tag};
 use protocol::job::{ExitRecord, JOB_VERSION, Job};
-use protocol::life::{Leftovers, Limits};
+use protocol::limits::Limits;
+use protocol::reap::Leftovers;
 
-/// Long enough for any machine: reached only by a test that fails.
+/// Time limit of a condition, long enough for a slow machine; only a failing test reaches it.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// In a script: waits for [`Pane::go`].
+/// Shell script that waits for [`Pane::go`].
 pub(crate) const WAIT: &str = "while [ ! -e go ]; do sleep 0.01; done";
 
-/// Of this run alone: members are found by it on the whole machine.
+/// Returns the tag, unique to this run because members are searched on the whole machine.
 pub(crate) fn tag() -> Tag {
     static TAG: LazyLock<Tag> = LazyLock::new(|| {
         let since = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos();
@@ -46,7 +47,7 @@ pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
 pub(crate) struct Pane {
     pub(crate) dir: tempfile::TempDir,
     pub(crate) init: Child,
-    /// Closed at the end of the output, as tmux does.
+    /// Master side; closed at the end of the output, as tmux does.
     keys: Arc<Mutex<Option<fs::File>>>,
     pub(crate) output: Arc<Mutex<Vec<u8>>>,
     closed: Arc<AtomicBool>,
@@ -60,13 +61,13 @@ fn read_screen(mut screen: fs::File, shown: &Mutex<Vec<u8>>, stop: &AtomicBool) 
         if poll(&mut ready, PollTimeout::from(10_u8)).is_ok_and(|count| count == 0) {
             continue;
         }
-        // An error is the end: no process has the terminal open.
+        // An error is the end of the output: no process has the terminal open.
         let Ok(length @ 1..) = screen.read(&mut buffer) else { return };
         shown.lock().unwrap().extend(&buffer[..length]);
     }
 }
 
-/// What this test program is when it is run again.
+/// Returns a command that runs this program again in another role.
 pub(crate) fn myself(role: &str, argument: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.env_clear().env("TEST_ROLE", role).env("TEST_ARGUMENT", argument);
@@ -126,10 +127,10 @@ impl Pane {
             stream(&mut command, Stdio::from(ends.slave.try_clone().unwrap()));
         }
         for end in [ends.master.as_raw_fd(), ends.slave.as_raw_fd()] {
-            // SAFETY: a descriptor flag of a descriptor that is open.
+            // SAFETY: sets a flag of an open descriptor.
             unsafe { nix::libc::fcntl(end, nix::libc::F_SETFD, nix::libc::FD_CLOEXEC) };
         }
-        // SAFETY: both calls are async-signal-safe and nothing is allocated.
+        // SAFETY: both calls are async-signal-safe, and nothing is allocated.
         unsafe {
             command.pre_exec(|| {
                 nix::libc::setsid();
@@ -150,7 +151,7 @@ impl Pane {
         Self { dir, init, keys, output, closed, reader }
     }
 
-    /// Closes the terminal, as `kill-pane` does.
+    /// Closes the master side, as `kill-pane` does.
     pub(crate) fn hang_up(&mut self) {
         self.closed.store(true, Ordering::Relaxed);
         self.reader.take().unwrap().join().unwrap();
@@ -172,7 +173,7 @@ impl Pane {
         self.dir.path().join(format!("{}.{extension}", tag()))
     }
 
-    /// Lets a script that waits for the file `go` end.
+    /// Releases a script that contains [`WAIT`].
     pub(crate) fn go(&self) {
         fs::write(self.dir.path().join("go"), "").unwrap();
     }
@@ -191,8 +192,8 @@ impl Pane {
         Evidence { init: Some(init), sid: Some(init.pid), tag: tag(), cgroup: None, socket: None }
     }
 
-    /// Waits for the init's end.
-    pub(crate) fn end(&mut self) -> End {
+    /// Waits for the init to exit.
+    pub(crate) fn end(&mut self) -> InitExit {
         let mut status = None;
         wait_until("the init's end", || {
             status = self.init.try_wait().unwrap();
@@ -200,14 +201,14 @@ impl Pane {
         });
         let status = status.unwrap();
         match status.code() {
-            Some(code) => End::Code(u8::try_from(code).unwrap()),
-            None => End::Signal(status.signal().unwrap()),
+            Some(code) => InitExit::Code(u8::try_from(code).unwrap()),
+            None => InitExit::Signal(status.signal().unwrap()),
         }
     }
 
-    /// The init's end, and proof that nothing of it is left: no process in its directory, and none
-    /// that has its terminal open, however fast it runs.
-    pub(crate) fn end_alone(&mut self) -> End {
+    /// Waits for the init to exit, and asserts that nothing is left: no process in its directory, and none
+    /// that has its terminal open, however fast it forks.
+    pub(crate) fn end_alone(&mut self) -> InitExit {
         let end = self.end();
         assert_eq!(self.living(), Vec::<u32>::new(), "left behind");
         if let Some(reader) = self.reader.take() {
@@ -216,20 +217,21 @@ impl Pane {
         end
     }
 
-    /// The live processes whose directory is the pane's.
+    /// Lists the living processes whose working directory is the pane's.
     pub(crate) fn living(&self) -> Vec<u32> {
         let here = self.dir.path().canonicalize().unwrap();
         let inside = |pid: &u32| fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == here);
         let names =
             fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-        let alive = |pid: &u32| process::identity::identify(*pid).unwrap().is_some() && !is_leaving(*pid);
+        let alive = |pid: &u32| process::identity::identify(*pid).unwrap().is_some() && !is_exiting(*pid);
         names.filter_map(|name| name.parse().ok()).filter(inside).filter(alive).collect()
     }
 }
 
-/// Whether it is ending within the kernel, and runs nothing any more: `PF_EXITING` (include/linux/sched.h). On a busy machine
-/// one may be seen so that a signal of the terminal's ended, before anybody else did.
-fn is_leaving(pid: u32) -> bool {
+/// True if the process is exiting within the kernel and executes no more code: `PF_EXITING`
+/// (include/linux/sched.h). On a busy machine a process that a signal of the terminal has ended can be in
+/// this state for a while.
+fn is_exiting(pid: u32) -> bool {
     const PF_EXITING: u32 = 4;
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let mut fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields).split_whitespace();

@@ -1,4 +1,5 @@
-//! That only the right ones are signalled, what lives on is named, and a kill that was broken off is taken up.
+//! Tests that only the right processes are signalled, that survivors are reported, and that an interrupted
+//! kill can be repeated.
 
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
@@ -11,8 +12,8 @@ use nix::sys::signal::{Signal, kill as send};
 use nix::unistd::Pid;
 use process::handle::Handle;
 use process::identity::{self, State};
-use process::init::End;
-use process::kill::{Moment, Options, Report, kill, kill_while};
+use process::init::InitExit;
+use process::kill::{KillOptions, KillReport, KillStep, kill, kill_with_hook};
 use process::tree::Evidence;
 use protocol::ids::{ProcId, Tag};
 
@@ -27,7 +28,7 @@ crate::tests![
 const REUSES: u32 = 200;
 const NOBODY: Tag = Tag([3; 16]);
 
-/// In process numbers of its own, where the next one can be chosen.
+/// In a pid namespace of its own, where the next pid can be chosen.
 fn p01_200_forced_pid_reuses_signal_no_impostor() {
     let mut inside = Command::new("unshare");
     inside.args(["--pid", "--fork", "--mount-proc"]).arg(std::env::current_exe().unwrap());
@@ -39,7 +40,7 @@ fn p01_200_forced_pid_reuses_signal_no_impostor() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// The first process among them.
+/// Runs as pid 1 of the namespace.
 pub(crate) fn reuse() -> ExitCode {
     for _ in 0..REUSES {
         let mut victim = leader();
@@ -51,9 +52,9 @@ pub(crate) fn reuse() -> ExitCode {
         assert!(Handle::open(id).unwrap().is_none());
         let evidence =
             Evidence { init: Some(id), sid: Some(id.pid), tag: NOBODY, cgroup: None, socket: None };
-        for init_stands_by in [true, false] {
-            let options = Options { grace: Duration::ZERO, init_stands_by, ..Options::default() };
-            assert_eq!(kill(&evidence, &options).unwrap(), Report::default());
+        for init_exits_last in [true, false] {
+            let options = KillOptions { grace: Duration::ZERO, init_exits_last, ..KillOptions::default() };
+            assert_eq!(kill(&evidence, &options).unwrap(), KillReport::default());
         }
         assert_eq!(identity::state(now).unwrap(), State::Running, "it was signalled");
         drop((impostor.kill(), impostor.wait()));
@@ -61,12 +62,12 @@ pub(crate) fn reuse() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// A sleeper in a session of its own.
-#[expect(unsafe_code, reason = "between fork and exec it leaves its session")]
+/// Starts `sleep` in a session of its own.
+#[expect(unsafe_code, reason = "setsid is called between fork and exec")]
 fn leader() -> Child {
     let mut command = Command::new("sleep");
     command.arg("1000").stdin(Stdio::null());
-    // SAFETY: one call, which is async-signal-safe.
+    // SAFETY: the only call is async-signal-safe.
     unsafe {
         command.pre_exec(|| {
             libc::setsid();
@@ -76,7 +77,8 @@ fn leader() -> Child {
     command.spawn().unwrap()
 }
 
-/// Another with the same number. Numbers come round within a tick of the clock (10 ms) only where they are chosen.
+/// Starts another process with the same pid and a later start time. Repeats if both started within the same
+/// clock tick (10 ms), which happens only because the pid is chosen.
 fn impostor(id: ProcId) -> (Child, ProcId) {
     loop {
         std::fs::write("/proc/sys/kernel/ns_last_pid", (id.pid - 1).to_string()).unwrap();
@@ -90,7 +92,7 @@ fn impostor(id: ProcId) -> (Child, ProcId) {
     }
 }
 
-/// One that a tracer holds back at the door outlives every KILL.
+/// On a process that a tracer stops during its exit, which survives KILL.
 fn p03_survivors_are_named_with_their_state() {
     let mut pane = Pane::script("sleep 1000 & wait");
     wait_until("the tree", || pane.living().len() == 3);
@@ -102,17 +104,17 @@ fn p03_survivors_are_named_with_their_state() {
         drop(tracer.wait());
         return crate::skipped("it may not be traced");
     }
-    // Time for the other one to be gone.
+    // Time for the other process to end.
     let (grace, verify) = (Duration::from_millis(100), Duration::from_secs(2));
-    let report = kill(&pane.evidence(), &Options { grace, verify, ..Options::default() }).unwrap();
+    let report = kill(&pane.evidence(), &KillOptions { grace, verify, ..KillOptions::default() }).unwrap();
     let survivors: Vec<_> = report.survivors.iter().map(|member| (member.id, member.state)).collect();
     assert_eq!(survivors, [(agent, State::Stopped)]);
     assert_eq!(report.killed.iter().map(|member| member.comm.clone()).collect::<Vec<_>>(), ["sleep".into()]);
     drop((tracer.kill(), tracer.wait()));
-    assert_eq!(pane.end_alone(), End::Signal(9));
+    assert_eq!(pane.end_alone(), InitExit::Signal(9));
 }
 
-/// Holds a process back when it ends, until this ends itself.
+/// Stops a process during its exit, until this process exits itself.
 #[expect(unsafe_code, reason = "it traces")]
 pub(crate) fn trace(pid: &Path) -> ExitCode {
     let pid: libc::pid_t = pid.to_str().and_then(|pid| pid.parse().ok()).unwrap();
@@ -125,7 +127,7 @@ pub(crate) fn trace(pid: &Path) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The killer ends at its first step, at its second, and so on, until it comes to the end.
+/// The killer crashes before its first step, then before its second, and so on, until it completes.
 fn p05_a_kill_can_be_repeated_after_a_crash_at_any_point() {
     let script =
         "setsid sh -c 'trap \"\" TERM HUP; while :; do sleep 1000; done' & (setsid sleep 1000 &) ; read line";
@@ -139,19 +141,20 @@ fn p05_a_kill_can_be_repeated_after_a_crash_at_any_point() {
         let crashed = status.signal() == Some(Signal::SIGKILL as i32);
         assert!(crashed || status.success(), "{step}: {status}");
         assert_eq!(kill(&evidence, &options()).unwrap().survivors, [], "{step}");
-        assert!(matches!(pane.end_alone(), End::Signal(9 | 15)), "{step}");
+        assert!(matches!(pane.end_alone(), InitExit::Signal(9 | 15)), "{step}");
         if !crashed {
-            assert!(step > 5, "a look, TERM, a look, KILL and two looks, at least");
+            assert!(step > 5, "at least a scan, TERM, a scan, KILL and two scans");
             return;
         }
     }
 }
 
-fn options() -> Options {
-    Options { grace: Duration::from_millis(30), verify: Duration::from_secs(20), ..Options::default() }
+fn options() -> KillOptions {
+    let (grace, verify) = (Duration::from_millis(30), Duration::from_secs(20));
+    KillOptions { grace, verify, ..KillOptions::default() }
 }
 
-/// Ends itself before the step that it was told.
+/// Kills itself before the given step.
 pub(crate) fn killer(argument: &Path) -> ExitCode {
     let words: Vec<&str> = argument.to_str().unwrap().split(' ').collect();
     let [pid, start, tag, last] = words[..] else { return ExitCode::FAILURE };
@@ -159,11 +162,11 @@ pub(crate) fn killer(argument: &Path) -> ExitCode {
     let tag = tag.parse().unwrap();
     let evidence = Evidence { init: Some(init), sid: Some(init.pid), tag, cgroup: None, socket: None };
     let (step, last) = (AtomicU32::new(0), last.parse::<u32>().unwrap());
-    let crash = |_: Moment| {
+    let crash = |_: KillStep| {
         if step.fetch_add(1, Ordering::Relaxed) + 1 == last {
             let _ = send(Pid::this(), Signal::SIGKILL);
         }
     };
-    kill_while(&evidence, &options(), &crash).unwrap();
+    kill_with_hook(&evidence, &options(), &crash).unwrap();
     ExitCode::SUCCESS
 }

@@ -1,4 +1,4 @@
-//! Starting a program, and the time while it runs.
+//! Tests of starting a program, and of the time while it runs.
 
 use std::fs;
 use std::io::Read;
@@ -10,8 +10,8 @@ use std::process::Stdio;
 use nix::sys::signal::Signal;
 use process::handle::Handle;
 use process::identity::{self, State};
-use process::init::End;
-use process::place::front;
+use process::init::InitExit;
+use process::inspect::program::foreground;
 use protocol::ids::ProcId;
 use protocol::job::parse_nudge;
 
@@ -44,7 +44,7 @@ fn send(id: ProcId, signal: Signal) {
 fn every_exit_code_passes_through() {
     for code in 0..=255 {
         let mut pane = Pane::script(&format!("exit {code}"));
-        assert_eq!(pane.end(), End::Code(code));
+        assert_eq!(pane.end(), InitExit::Code(code));
         assert_eq!((pane.record().code, pane.record().signal), (Some(code.into()), None));
     }
 }
@@ -53,7 +53,7 @@ fn every_fatal_signal_passes_through() {
     let harmless = [17, 18, 19, 20, 21, 22, 23, 28];
     for signal in (1..=31).chain(34..=64).filter(|signal| !harmless.contains(signal)) {
         let mut pane = Pane::script(&format!("kill -{signal} $$"));
-        assert_eq!(pane.end(), End::Signal(signal));
+        assert_eq!(pane.end(), InitExit::Signal(signal));
         assert_eq!((pane.record().code, pane.record().signal), (None, Some(signal)));
         assert!(!pane.init.wait().unwrap().core_dumped(), "signal {signal}");
     }
@@ -74,7 +74,7 @@ fn a_job_is_run_once() {
 fn nothing_is_run_without_a_job() {
     let dir = tempfile::tempdir().unwrap();
     let mut pane = Pane::start(tempfile::tempdir().unwrap(), &dir.path().join("x.job"));
-    assert_eq!(pane.end(), End::Code(125));
+    assert_eq!(pane.end(), InitExit::Code(125));
     pane.wait_for_output("no job to run at");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
@@ -84,7 +84,7 @@ fn an_unreadable_job_is_recorded() {
     let path = dir.path().join(format!("{}.job", tag()));
     fs::write(&path, "{\"version\": 1}").unwrap();
     let mut pane = Pane::start(dir, &path);
-    assert_eq!(pane.end(), End::Code(125));
+    assert_eq!(pane.end(), InitExit::Code(125));
     assert_eq!(pane.record().code, Some(125));
     assert!(pane.record().exec_error.unwrap().contains("missing field"));
     assert!(
@@ -96,7 +96,7 @@ fn an_unreadable_job_is_recorded() {
 fn a_missing_program_is_127() {
     for program in ["no-such-program", "./none", "/no/such/place"] {
         let mut pane = Pane::run(&[program, "x"], |_| ());
-        assert_eq!(pane.end_alone(), End::Code(127));
+        assert_eq!(pane.end_alone(), InitExit::Code(127));
         let error = pane.record().exec_error.unwrap();
         assert!(error.contains(program) && error.contains("No such file"), "{error}");
         pane.wait_for_output(&error);
@@ -113,7 +113,7 @@ fn a_program_that_cannot_be_run_is_126() {
     ];
     for (argv, cwd, expected) in cases {
         let mut pane = Pane::run(argv, |job| job.cwd = cwd.into());
-        assert_eq!(pane.end_alone(), End::Code(126));
+        assert_eq!(pane.end_alone(), InitExit::Code(126));
         let error = pane.record().exec_error.unwrap();
         assert!(error.contains(expected), "{error}");
     }
@@ -128,13 +128,13 @@ fn a_script_without_interpreter_line_runs_by_the_shell() {
     job.env[0].1 = path.into();
     let path = write_job(dir.path(), &job);
     let mut pane = Pane::start(dir, &path);
-    assert_eq!(pane.end_alone(), End::Code(6));
+    assert_eq!(pane.end_alone(), InitExit::Code(6));
     pane.wait_for_output("/tool|a b|c>");
 }
 
 fn the_environment_is_the_jobs() {
     let mut pane = Pane::run(&["env"], |job| job.env.push(("ODD".into(), "a=b c".into())));
-    assert_eq!(pane.end_alone(), End::Code(0));
+    assert_eq!(pane.end_alone(), InitExit::Code(0));
     let expected =
         format!("PATH=/usr/local/bin:/usr/bin:/bin\nPOOL_INCARNATION={}\nODD=a=b c\nTERM=of-tmux\n", tag());
     wait_until("env", || pane.output().replace('\r', "") == expected);
@@ -145,7 +145,7 @@ fn the_program_may_see_its_tmux() {
         job.see_tmux = true;
         job.env.push(("TERM".into(), "of-job".into()));
     });
-    assert_eq!(pane.end_alone(), End::Code(0));
+    assert_eq!(pane.end_alone(), InitExit::Code(0));
     for line in ["TMUX=server", "TMUX_PANE=%1", "TERM=of-job"] {
         pane.wait_for_output(line);
     }
@@ -167,7 +167,7 @@ fn the_end_is_recorded_then_nudged() {
     assert_eq!(pane.record().code, Some(3), "the record is there when the nudge comes");
     assert_eq!(frame[..4], 24_u32.to_le_bytes());
     assert_eq!(parse_nudge(&frame[4..]), Some(tag()));
-    assert_eq!(pane.end_alone(), End::Code(3));
+    assert_eq!(pane.end_alone(), InitExit::Code(3));
     let record = pane.record();
     assert!(record.max_rss_kib > 100 && record.at >= started.at, "{record:?}");
     assert_eq!(fs::metadata(pane.file("exit")).unwrap().permissions().mode() & 0o777, 0o600);
@@ -184,16 +184,16 @@ fn the_program_is_in_front() {
     let agent = identity::read(started.agent.pid).unwrap().unwrap();
     assert_eq!((agent.pgid, agent.tpgid, agent.sid), (agent.id.pid, Some(agent.id.pid), init.id.pid));
     assert_ne!(init.pgid, agent.pgid);
-    assert_eq!(front(init.id.pid).unwrap().unwrap().command, "sleep".into());
+    assert_eq!(foreground(init.id.pid).unwrap().unwrap().command, "sleep".into());
     send(started.agent, Signal::SIGKILL);
-    assert_eq!(pane.end_alone(), End::Signal(9));
+    assert_eq!(pane.end_alone(), InitExit::Signal(9));
 }
 
 fn ctrl_c_reaches_the_program_only() {
     let mut pane = Pane::script("trap 'echo caught; exit 5' INT; echo ready; while :; do sleep 0.01; done");
     pane.wait_for_output("ready");
     pane.type_keys(b"\x03");
-    assert_eq!(pane.end_alone(), End::Code(5));
+    assert_eq!(pane.end_alone(), InitExit::Code(5));
     assert_eq!(pane.output().matches("caught").count(), 1);
 }
 
@@ -205,7 +205,7 @@ fn ctrl_z_does_nothing() {
         wait_until("the key", || pane.output().matches("^Z").count() == n);
     }
     pane.type_keys(b"\n");
-    assert_eq!(pane.end_alone(), End::Code(3));
+    assert_eq!(pane.end_alone(), InitExit::Code(3));
 }
 
 fn a_program_stopped_by_sigstop_stands_still() {
@@ -215,13 +215,14 @@ fn a_program_stopped_by_sigstop_stands_still() {
     send(started.agent, Signal::SIGSTOP);
     wait_until("the stop", || identity::state(started.agent).unwrap() == State::Stopped);
     send(started.init, Signal::SIGUSR1);
-    // Passed on, so the init has long seen the stop; still pending, so the program stands still.
+    // The signal was forwarded, so the init has seen the stop; it is still pending, so the program is still
+    // stopped.
     let status = || fs::read_to_string(format!("/proc/{}/status", started.agent.pid)).unwrap();
     let pending = || status().lines().any(|l| l.starts_with("ShdPnd:") && !l.ends_with("0000000000000000"));
     wait_until("the pending signal", pending);
     assert_eq!(identity::state(started.agent).unwrap(), State::Stopped);
     send(started.init, Signal::SIGCONT);
-    assert_eq!(pane.end_alone(), End::Code(7));
+    assert_eq!(pane.end_alone(), InitExit::Code(7));
 }
 
 fn signals_are_passed_on() {
@@ -233,7 +234,7 @@ fn signals_are_passed_on() {
             Pane::script(&format!("trap 'exit 8' {name}; echo ready; while :; do sleep 0.01; done"));
         pane.wait_for_output("ready");
         send(pane.started().init, signal);
-        assert_eq!(pane.end_alone(), End::Code(8), "{name}");
+        assert_eq!(pane.end_alone(), InitExit::Code(8), "{name}");
     }
 }
 
@@ -241,7 +242,7 @@ fn a_closed_terminal_is_passed_on_and_can_be_ignored() {
     let mut pane = Pane::script("trap 'exit 9' HUP; echo ready; while :; do sleep 0.01; done");
     pane.wait_for_output("ready");
     pane.hang_up();
-    assert_eq!(pane.end_alone(), End::Code(9));
+    assert_eq!(pane.end_alone(), InitExit::Code(9));
 
     let mut pane = Pane::script(&format!("trap '' HUP; trap 'touch heard' USR1; echo ready; {WAIT}; exit 4"));
     pane.wait_for_output("ready");
@@ -251,5 +252,5 @@ fn a_closed_terminal_is_passed_on_and_can_be_ignored() {
     wait_until("the second signal", || pane.dir.path().join("heard").exists());
     assert_eq!(identity::state(started.init).unwrap(), State::Running);
     pane.go();
-    assert_eq!(pane.end_alone(), End::Code(4));
+    assert_eq!(pane.end_alone(), InitExit::Code(4));
 }

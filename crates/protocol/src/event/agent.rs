@@ -1,4 +1,4 @@
-//! Facts about agents.
+//! Events about agents.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,53 +10,52 @@ use crate::thought::Thought;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AgentEvent {
-    /// Its agent does something else, or that is known in another way. In the journal only where it is
-    /// something else.
+    /// The agent's activity changed, or its source did. In the journal only if the activity itself changed.
     ActivityChanged {
-        /// Which session.
+        /// The session.
         session: SessionId,
-        /// All of it.
+        /// The whole new activity.
         activity: Activity,
-        /// Whether it is something else than before.
+        /// True if the activity itself changed, not only its source or details.
         turned: bool,
     },
-    /// More is known of its agent. Never in the journal.
+    /// The facts about the agent changed. Never in the journal.
     AgentNoted {
-        /// Which session.
+        /// The session.
         session: SessionId,
-        /// All of it.
+        /// All facts about the agent.
         notes: Notes,
     },
     /// A thought was published.
     ThoughtPublished {
-        /// Which session.
+        /// The session.
         session: SessionId,
-        /// All of it.
+        /// The whole thought.
         thought: Thought,
     },
-    /// A request for a permission was answered.
+    /// A permission request was answered.
     AskAnswered {
-        /// Which session.
+        /// The session.
         session: SessionId,
-        /// Which request.
-        #[serde(with = "crate::wide")]
+        /// The id of the request.
+        #[serde(with = "crate::u64_string")]
         ask: u64,
-        /// Whether it was allowed.
+        /// True if the permission was granted.
         allowed: bool,
-        /// Who says so: `approve`, or that it was left to the terminal.
+        /// The decider: `approve`, or a note that the decision was left to the terminal.
         by: String,
     },
-    /// Its agent could not take up its conversation, which is not there: it begins a new one.
+    /// The agent could not resume its conversation because it no longer exists, and begins a new one.
     ConversationLost {
-        /// Which session.
+        /// The session.
         session: SessionId,
-        /// The id of the conversation that is lost.
+        /// The id of the lost conversation.
         conversation: String,
     },
 }
 
 impl AgentEvent {
-    /// The word that users see.
+    /// Returns the event kind that users see.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
@@ -68,7 +67,7 @@ impl AgentEvent {
         }
     }
 
-    /// The session it is about.
+    /// Returns the session concerned.
     #[must_use]
     pub fn session(&self) -> SessionId {
         match self {
@@ -80,7 +79,7 @@ impl AgentEvent {
         }
     }
 
-    /// Whether it is kept in the journal and published.
+    /// True if the event is kept in the journal and published.
     #[must_use]
     pub fn is_journaled(&self) -> bool {
         !matches!(self, Self::AgentNoted { .. } | Self::ActivityChanged { turned: false, .. })

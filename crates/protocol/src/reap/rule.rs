@@ -1,53 +1,53 @@
-//! The rules by which something is found that should be dead, and what may become of it.
+//! The rules that find what should be ended, and the actions they can take.
 
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// A rule.
+/// A reap rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rule {
-    /// A pane whose program is over, or of an incarnation that is.
+    /// A pane whose program or incarnation has ended.
     ZombiePane,
-    /// A worker that was silent about a message for longer than its lease, or of which nothing was heard at all.
+    /// A worker that sent no heartbeat within its lease, or never sent anything.
     StaleWorker,
-    /// An agent that holds a message, and of which nothing is seen: no word, no output, no use of the processor.
+    /// An agent that holds a message and shows no activity: no hook, no output, no CPU use.
     StaleAgent,
-    /// A session that has something to do, writes nothing and does not use the processor.
+    /// A session that has work, writes nothing and uses no CPU.
     Hung,
-    /// A session that has had nothing to do for long.
+    /// A session without work for a long time.
     IdleSession,
-    /// A session over its memory.
+    /// A session over its memory limit.
     Memory,
-    /// A session over its disk.
+    /// A session over its disk limit.
     Disk,
-    /// A session over its run time.
+    /// A session over its run time limit.
     RunTime,
-    /// Processes that a program left when it ended.
+    /// Processes that a program left at its end.
     Leftovers,
-    /// Processes that carry the mark of an incarnation, or of a claim, that is over.
+    /// Processes that carry the tag of an ended incarnation or claim.
     Orphans,
     /// tmux clients of a `poold` that is dead.
     StaleClient,
 }
 
-/// What becomes of what a rule finds.
+/// The action of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
-    /// It is ended.
+    /// Ends it.
     Kill,
-    /// It is ended and started again.
+    /// Ends it and starts it again.
     Restart,
-    /// It is ended to free its slot, and woken when it is needed.
+    /// Ends it to free its slot; it is woken when needed.
     Park,
-    /// It is reported.
+    /// Reports it.
     Report,
 }
 
 impl Rule {
-    /// All of them.
+    /// All rules, in wire order.
     pub const ALL: [Self; 11] = [
         Self::ZombiePane,
         Self::StaleWorker,
@@ -62,9 +62,9 @@ impl Rule {
         Self::StaleClient,
     ];
 
-    /// The word for it, as in options and the configuration.
+    /// Returns the name used in options and in the configuration.
     #[must_use]
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::ZombiePane => "zombie_pane",
             Self::StaleWorker => "stale_worker",
@@ -80,31 +80,31 @@ impl Rule {
         }
     }
 
-    /// Whether it is about a whole session, which can be started again or put aside.
+    /// True if the rule finds whole sessions, which can be restarted or parked.
     #[must_use]
-    pub fn is_of_session(self) -> bool {
+    pub fn applies_to_session(self) -> bool {
         use Rule::{Disk, Hung, IdleSession, Memory, RunTime, StaleAgent};
         matches!(self, StaleAgent | Hung | IdleSession | Memory | Disk | RunTime)
     }
 
-    /// What may become of what it finds.
+    /// True if the rule may take this action.
     #[must_use]
     pub fn allows(self, action: Action) -> bool {
         match self {
-            // What is left of a session holds its slot.
+            // What a session leaves behind occupies its slot until it is ended.
             Self::ZombiePane | Self::Leftovers => action == Action::Kill,
-            rule => rule.is_of_session() || matches!(action, Action::Kill | Action::Report),
+            rule => rule.applies_to_session() || matches!(action, Action::Kill | Action::Report),
         }
     }
 }
 
 impl Action {
-    /// All of them.
+    /// All actions, in wire order.
     pub const ALL: [Self; 4] = [Self::Kill, Self::Restart, Self::Park, Self::Report];
 
-    /// The word for it, as in options and the configuration.
+    /// Returns the name used in options and in the configuration.
     #[must_use]
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Kill => "kill",
             Self::Restart => "restart",
@@ -119,8 +119,8 @@ impl FromStr for Rule {
 
     fn from_str(word: &str) -> Result<Self, Self::Err> {
         let word = word.replace('-', "_");
-        Self::ALL.into_iter().find(|rule| rule.word() == word).ok_or_else(|| {
-            let words: Vec<&str> = Self::ALL.iter().map(|rule| rule.word()).collect();
+        Self::ALL.into_iter().find(|rule| rule.as_str() == word).ok_or_else(|| {
+            let words: Vec<&str> = Self::ALL.iter().map(|rule| rule.as_str()).collect();
             format!("no rule {word:?}; there are {}", words.join(", "))
         })
     }
@@ -130,7 +130,7 @@ impl FromStr for Action {
     type Err = &'static str;
 
     fn from_str(word: &str) -> Result<Self, Self::Err> {
-        let found = Self::ALL.into_iter().find(|action| action.word() == word);
+        let found = Self::ALL.into_iter().find(|action| action.as_str() == word);
         found.ok_or("it is kill, restart, park or report")
     }
 }

@@ -1,81 +1,44 @@
-//! Answers about agents and their terminals.
+//! Answers about agents.
 
 use serde::{Deserialize, Serialize};
 
-use crate::activity::AskKind;
 use crate::ids::SessionId;
-use crate::session::Size;
 use crate::text::{Name, OsBytes};
 use crate::time::Timestamp;
-
-/// A terminal as it is: what a viewer draws first, then the bytes of the log from `offset` on. Some of these may be
-/// on the screen already.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Terminal {
-    /// Its size.
-    pub size: Size,
-    /// The visible lines with their colours, each ended by a line feed.
-    pub screen: OsBytes,
-    /// The cursor's column and row, from 0.
-    pub cursor: (u16, u16),
-    /// Whether the cursor is shown.
-    pub cursor_shown: bool,
-    /// Whether the program uses the alternate screen, as full-screen programs do.
-    pub alternate: bool,
-    /// The title that its program gave it.
-    pub title: String,
-    /// The end of the session's log before the screen was read.
-    pub offset: u64,
-}
-
-/// A session that waits for a person.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Asking {
-    /// Which.
-    pub session: SessionId,
-    /// Its name.
-    pub name: Name,
-    /// What kind of thing is asked, where that is known.
-    pub kind: Option<AskKind>,
-    /// Whether `approve` can answer it.
-    pub answerable: bool,
-    /// Since when it waits.
-    pub since: Timestamp,
-}
 
 /// The colours of a repository.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Theme {
-    /// What it is of: the repository's directory, or the session's where it is in none.
+    /// The directory of the repository, or that of the session if it is in none.
     pub of: OsBytes,
-    /// `#rrggbb`.
+    /// The colour of the body, as `#rrggbb`.
     pub body: String,
-    /// Likewise.
+    /// The colour of the outline, as `#rrggbb`.
     pub outline: String,
-    /// Likewise.
+    /// The colour of accents, as `#rrggbb`.
     pub accent: String,
-    /// Likewise.
+    /// The colour of the shirt, as `#rrggbb`.
     pub shirt: String,
-    /// `fish`, `balls` or `jelly`.
+    /// The sprite: `fish`, `balls` or `jelly`.
     pub sprite: Option<String>,
-    /// Whether the repository says so itself.
+    /// True if the repository defines the colours itself.
     pub own: bool,
 }
 
 /// Something that waits for a person.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InboxItem {
-    /// Whose.
+    /// The session.
     pub session: SessionId,
-    /// Its name.
+    /// The session's name.
     pub name: Name,
-    /// `permission`, `question`, `dialog`, `bell`, `message` (in doubt, or it arrived altered), `login`, `unconfirmed`,
-    /// `held_back`, `failing`, `exhausted`, `over`.
+    /// The kind of item: `permission`, `question`, `dialog`, `bell`, `message` (in doubt, or altered on
+    /// arrival), `login`, `unconfirmed`, `held_back`, `failing`, `exhausted`, `over`.
     pub kind: String,
-    /// Since when.
+    /// The time since which it waits.
     pub since: Timestamp,
-    /// What it is.
+    /// A description.
     pub text: String,
-    /// The command that goes on from there.
+    /// The command to run next.
     pub next: String,
 }

@@ -1,92 +1,107 @@
-//! Answers about queues.
+//! Answers about queues, workers and the database.
 
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{GeneratorId, ProcId, SessionId};
 use crate::message::{Breaker, Message};
-use crate::request::Held;
+use crate::request::ClaimRef;
 use crate::text::Name;
 use crate::time::Timestamp;
 
-/// `send`.
+/// Numbers of messages by state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct QueueCounts {
+    /// Waiting messages.
+    pub queued: u64,
+    /// Messages in flight.
+    pub claimed: u64,
+    /// Messages in doubt.
+    pub in_doubt: u64,
+    /// Dead messages.
+    pub dead: u64,
+    /// The time at which the oldest waiting message was queued.
+    pub oldest_at: Option<Timestamp>,
+}
+
+/// The answer to `send`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sent {
     /// The message.
     pub message: Message,
-    /// The open breaker that holds its kind back, where one does.
+    /// The open circuit breaker that holds back messages of its kind.
     pub held_back: Option<Breaker>,
 }
 
 /// A registration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Registered {
-    /// The generator's number.
+    /// The generator's id.
     pub generator: GeneratorId,
-    /// The session whose messages it works.
+    /// The session whose messages it works on.
     pub session: SessionId,
-    /// How long it may be silent about a message, in milliseconds.
+    /// The lease of each claim, in milliseconds: the longest time without a heartbeat.
     pub lease_ms: u64,
 }
 
-/// Who works on what.
+/// A generator and its claims.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GeneratorView {
-    /// Its number; none for the agent in a session's pane, and for a client that claims by itself.
+    /// The id; absent for the agent in a session's pane, and for a client that claims without registration.
     pub id: Option<GeneratorId>,
-    /// Which it is in its line: it grows with each that takes another's place, and what an older one says is not
-    /// taken. For an agent the number of its session's incarnation.
+    /// The generation, which grows with each successor; reports of older generations are refused. For an
+    /// agent it is the number of its session's incarnation.
     pub generation: u64,
     /// The session.
     pub session: SessionId,
     /// The session's name.
     pub name: Name,
-    /// `agent`, `worker` or `client`.
+    /// The role: `agent`, `worker` or `client`.
     pub role: String,
-    /// The kinds that it works; none for all but prompts.
+    /// The kinds of messages that it works on; empty for all except prompts.
     pub kinds: Vec<String>,
-    /// Its process, where the system tells.
+    /// The process, if the system tells.
     pub process: Option<ProcId>,
-    /// Since when.
+    /// The time since which it exists.
     pub since: Timestamp,
-    /// When it last spoke; for an agent, when its session was last active.
+    /// The time of its last request; for an agent, of its session's last activity.
     pub last_activity_at: Timestamp,
-    /// What it holds.
-    pub holds: Vec<HeldView>,
+    /// The claims.
+    pub holds: Vec<ClaimView>,
 }
 
-/// What a generator holds.
+/// The claim of a generator.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HeldView {
-    /// Which message, under which token.
-    pub held: Held,
-    /// Its kind.
+pub struct ClaimView {
+    /// The message and the token.
+    pub held: ClaimRef,
+    /// The kind of the message.
     pub kind: String,
-    /// When the lease is over, while one runs.
+    /// The end of the lease, while one runs.
     pub deadline_at: Option<Timestamp>,
 }
 
-/// What a check found.
+/// The result of a check of the database.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Checked {
-    /// Records read.
+    /// Number of records read.
     pub records: u64,
-    /// Their bytes.
+    /// Size of these records, in bytes.
     pub bytes: u64,
-    /// What is wrong, each a sentence.
+    /// Problems found, as sentences.
     pub problems: Vec<String>,
-    /// Records that were put aside, now or earlier: table, key and reason.
+    /// Records quarantined now or earlier, with table, key and reason.
     pub quarantined: Vec<String>,
 }
 
-/// A kind of messages that is held back.
+/// A kind of messages held back by a circuit breaker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BreakerView {
-    /// Whose messages.
+    /// The session of the messages.
     pub session: SessionId,
     /// The session's name.
     pub name: Name,
-    /// Their kind.
+    /// The kind of the messages.
     pub kind: String,
-    /// Since when and why.
+    /// The breaker.
     pub breaker: Breaker,
 }

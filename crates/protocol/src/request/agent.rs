@@ -1,4 +1,4 @@
-//! What is asked about agents.
+//! Requests about agents.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,16 +7,16 @@ use crate::text::SessionRef;
 /// `approve`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Approve {
-    /// Which session.
+    /// The session.
     pub session: SessionRef,
-    /// No instead of yes.
+    /// Denies the request instead of granting it.
     pub deny: bool,
-    /// Only this request; where nothing is said, the one there is when this arrives.
-    #[serde(default, with = "crate::wide::optional")]
+    /// The id of the request to answer; defaults to the one pending on arrival.
+    #[serde(default, with = "crate::u64_string::optional")]
     pub ask: Option<u64>,
-    /// Why not, for the agent.
+    /// The reason for a denial, for the agent.
     pub reason: Option<String>,
-    /// Where it asks questions: the answer to each.
+    /// One answer for each question that the agent asks.
     #[serde(default)]
     pub answers: Vec<String>,
 }

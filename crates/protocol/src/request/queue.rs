@@ -1,4 +1,4 @@
-//! What is asked of queues.
+//! Requests about queues and workers.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,61 +9,62 @@ use crate::text::{OsBytes, SessionRef};
 /// `send`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Send {
-    /// To which session.
+    /// The session.
     pub session: SessionRef,
-    /// The text.
+    /// The body.
     pub body: OsBytes,
-    /// Kind; `prompt` goes to the pane.
+    /// The kind; `prompt` is typed into the pane.
     pub kind: String,
     /// Idempotency key.
     pub key: Option<String>,
-    /// Who sends.
+    /// The sender.
     pub origin: String,
-    /// Given up after this long, in milliseconds.
+    /// Time after which the message expires while it waits, in milliseconds.
     pub ttl_ms: Option<u64>,
-    /// Whether Enter follows it.
+    /// True if Enter follows the typed text.
     pub enter: bool,
-    /// A prompt arrives as it is; else what its agent would take for a command or complete is defused.
+    /// Types a prompt unchanged. Otherwise text that the agent would take for a command or complete is
+    /// escaped.
     pub raw: bool,
-    /// Higher is worked first.
+    /// Priority: higher is processed first.
     pub priority: i8,
-    /// The message that is being worked where this one is sent.
+    /// The message that the sender is processing.
     pub cause: Option<MessageId>,
-    /// Start the session where it is over.
+    /// Starts the session if it has ended.
     pub wake: bool,
 }
 
-/// A generator's registration.
+/// The registration of a generator.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Register {
-    /// Whose messages it works.
+    /// The session whose messages it works on.
     pub session: SessionRef,
-    /// The kinds that it works; none for all but prompts.
+    /// The kinds of messages that it works on; empty for all except prompts.
     pub kinds: Vec<String>,
 }
 
-/// A claim.
+/// `claim`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claim {
-    /// Whose messages.
+    /// The session of the messages.
     pub session: SessionRef,
-    /// The kinds; none for all but prompts. They come merged, in the order in which they were queued.
+    /// The kinds; empty for all except prompts. The claims of several kinds are ordered by queueing time.
     pub kinds: Vec<String>,
-    /// At most so many; 1 to [`CLAIM_MAX`]. Of one kind only one is in flight at a time.
+    /// Maximum number of messages, 1 to [`CLAIM_MAX`]. Only one message of each kind is in flight at a time.
     pub max: u32,
-    /// How long the holder may be silent, in milliseconds; the configuration's lease where nothing is said.
+    /// The lease, in milliseconds: the longest time without a heartbeat. Defaults to the configuration's.
     pub lease_ms: Option<u64>,
-    /// How long to wait for the first, in milliseconds.
+    /// Maximum waiting time for the first message, in milliseconds.
     pub wait_ms: u64,
 }
 
-/// The most messages of one claim; their bodies must fit a frame as well.
+/// Maximum number of messages in one claim. Their bodies must also fit a frame.
 pub const CLAIM_MAX: u32 = 64;
 
-/// A claim that is held.
+/// A reference to a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Held {
-    /// Which message.
+pub struct ClaimRef {
+    /// The message.
     pub id: MessageId,
     /// The token of the claim.
     pub token: Token,
@@ -72,81 +73,81 @@ pub struct Held {
 /// `ack`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ack {
-    /// What was worked, under which token.
-    pub held: Held,
-    /// What came of it; at most [`crate::message::RESULT_MAX`] bytes.
+    /// The claim.
+    pub held: ClaimRef,
+    /// The result, at most [`crate::message::RESULT_MAX`] bytes.
     pub result: Option<OsBytes>,
 }
 
 /// `fail`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fail {
-    /// What was not worked, under which token.
-    pub held: Held,
-    /// Why; at most [`crate::message::REASON_MAX`] bytes.
+    /// The claim.
+    pub held: ClaimRef,
+    /// The reason, at most [`crate::message::REASON_MAX`] bytes.
     pub reason: String,
-    /// What is to become of it.
-    pub then: Then,
+    /// The further treatment of the message.
+    pub then: Disposition,
 }
 
-/// What is to become of a message that was not worked.
+/// The further treatment of a message that was not processed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Then {
-    /// Another attempt, after the configuration's back-off. It counts as a failure of its kind.
+pub enum Disposition {
+    /// Try again after the configured back-off. Counts as a failure of its kind.
     Retry,
-    /// Another attempt after this long, in milliseconds; the configuration's back-off where nothing is said. It is
-    /// no failure of its kind: something else was not ready.
+    /// Try again after this time in milliseconds, or after the configured back-off. Not a failure of its
+    /// kind, because something else was not ready.
     Later(Option<u64>),
-    /// None: it is dead.
+    /// Give up: the message is dead.
     Dead,
-    /// It was not begun: the attempt does not count.
+    /// Return the message unprocessed. The attempt does not count.
     GiveBack,
 }
 
 /// `queue purge`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Purge {
-    /// Whose messages.
+    /// The session of the messages.
     pub session: SessionRef,
-    /// These; none for all in those states.
+    /// The messages; empty for all in the given states.
     pub ids: Vec<MessageId>,
-    /// Those in these final states; none for all of them.
+    /// The final states; empty for all.
     pub states: Vec<MessageState>,
-    /// Only those that have been over for this long, in milliseconds.
+    /// Minimum time since the message became final, in milliseconds.
     pub older_ms: u64,
 }
 
-/// Which messages of a session.
+/// A selection of a session's messages.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Messages {
-    /// Whose.
+    /// The session.
     pub session: SessionRef,
-    /// Only these kinds; none for all.
+    /// The kinds; empty for all.
     pub kinds: Vec<String>,
-    /// Only those in these states; none for all.
+    /// The states; empty for all.
     pub states: Vec<MessageState>,
-    /// At most so many: of those that are not over the first, of the others the newest.
+    /// Maximum number of messages: the first ones that are not final, and the newest final ones.
     pub limit: u32,
 }
 
 /// `queue resolve`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResolveMessage {
-    /// Which message.
+    /// The message.
     pub id: MessageId,
-    /// What it is to be.
+    /// The new state.
     pub resolution: Resolution,
 }
 
-/// How an in-doubt message ends.
+/// The end of an in-doubt message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Resolution {
-    /// It was typed.
+    /// The message was typed.
     Done,
-    /// It was not; type it.
+    /// The message was not typed and is to be typed again.
     Retry,
-    /// Give it up.
+    /// The message is to be given up.
     Dead,
 }

@@ -1,80 +1,80 @@
-//! What is asked about terminals.
+//! Requests about terminals.
 
 use serde::{Deserialize, Serialize};
 
 use crate::session::Size;
 use crate::text::{OsBytes, SessionRef};
 
-/// The most bytes of one [`Input`].
+/// Maximum length of one [`Input`], in bytes.
 pub const INPUT_MAX: usize = 64 * 1024;
 
 /// `attach`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attach {
-    /// Which session.
+    /// The session.
     pub session: SessionRef,
-    /// Look only.
+    /// Attaches without sending keys to the session.
     pub read_only: bool,
-    /// The value of `TMUX` at the client, where it runs inside tmux.
+    /// The value of the client's `TMUX` variable, if it runs inside tmux.
     pub tmux_env: Option<OsBytes>,
-    /// Open a window there instead of nesting.
+    /// Opens a window in the client's tmux instead of nesting.
     pub window: bool,
 }
 
 /// `keys`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Keys {
-    /// To which session.
+    /// The session.
     pub session: SessionRef,
-    /// Key names as tmux knows them (`C-c`, `Enter`), or single characters.
+    /// tmux's names of keys (`C-c`, `Enter`), or single characters.
     pub keys: Vec<String>,
 }
 
 /// `capture`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Capture {
-    /// Of which session.
+    /// The session.
     pub session: SessionRef,
-    /// How far back.
+    /// The part of the screen and its history.
     pub extent: Extent,
-    /// With colours and attributes.
+    /// Includes colours and attributes.
     pub ansi: bool,
 }
 
-/// How much of a screen.
+/// A part of a screen and its history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Extent {
-    /// What is visible.
+    /// The visible lines.
     Visible,
-    /// The last so many lines, scrollback included.
+    /// The last lines, including the history.
     Last(u32),
-    /// The whole scrollback.
+    /// The whole history and the visible lines.
     All,
 }
 
-/// What a session writes.
+/// A subscription to a session's output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Output {
-    /// Which session.
+    /// The session.
     pub session: SessionRef,
-    /// From this byte of its log on; from now on, where nothing is said.
+    /// The offset in the log at which to begin; defaults to its end.
     pub from: Option<u64>,
 }
 
-/// Bytes into a terminal.
+/// Input for a terminal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Input {
-    /// Of which session.
+    /// The session.
     pub session: SessionRef,
-    /// As they are, at most [`INPUT_MAX`].
+    /// The bytes, sent unchanged; at most [`INPUT_MAX`].
     pub bytes: OsBytes,
 }
 
-/// Another size for a terminal.
+/// A new size of a terminal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resize {
-    /// Of which session.
+    /// The session.
     pub session: SessionRef,
     /// The size.
     pub size: Size,

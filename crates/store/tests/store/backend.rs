@@ -1,16 +1,16 @@
-//! A disk in memory that remembers what was done to it, loses power, and fails on request.
+//! A disk in memory that records its changes, loses power, and fails on request.
 
 use std::io::{Error, ErrorKind, Result};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use redb::StorageBackend;
 
-use crate::world::Rng;
+use super::rng::Rng;
 
-/// Power cuts tear writes at this many bytes.
+/// Unit in which power cuts tear writes, in bytes.
 const SECTOR: usize = 512;
 
-/// One change of the disk.
+/// A change of the disk.
 #[derive(Debug, Clone)]
 pub(crate) enum Op {
     Write(u64, Vec<u8>),
@@ -18,12 +18,12 @@ pub(crate) enum Op {
     Sync,
 }
 
-/// When to fail.
+/// A failure on request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fault {
-    /// Which operation, counted from 1, reads included.
+    /// The operation that fails, counted from 1, reads included.
     pub(crate) nth: u64,
-    /// Whether every later one fails too.
+    /// True if every later operation fails too.
     pub(crate) persistent: bool,
     pub(crate) kind: ErrorKind,
 }
@@ -38,7 +38,7 @@ struct Inner {
     faults: u64,
 }
 
-/// The disk; clones are the same disk.
+/// The disk; clones share its content.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Disk(Arc<Mutex<Inner>>);
 
@@ -54,7 +54,7 @@ impl Disk {
         disk
     }
 
-    /// Fails from now on.
+    /// Lets every further operation fail.
     pub(crate) fn fail(&self) {
         let mut inner = self.inner();
         inner.fault = Some(Fault { nth: inner.done + 1, persistent: true, kind: ErrorKind::Other });
@@ -64,17 +64,17 @@ impl Disk {
         self.inner().bytes.clone()
     }
 
-    /// How many changes there were, syncs among them.
+    /// Number of changes so far, including syncs.
     pub(crate) fn writes(&self) -> usize {
         self.inner().log.len()
     }
 
-    /// How many operations there were, reads among them.
+    /// Number of operations so far, including reads.
     pub(crate) fn done(&self) -> u64 {
         self.inner().done
     }
 
-    /// How many operations failed on request.
+    /// Number of operations that failed on request.
     pub(crate) fn faults(&self) -> u64 {
         self.inner().faults
     }
@@ -87,8 +87,8 @@ impl Disk {
         })
     }
 
-    /// What a power cut after the first `point` changes leaves: everything before the last sync, and
-    /// of the rest any part, torn between sectors.
+    /// Returns the content after a power cut behind the first `point` changes: everything before the last
+    /// sync, and a random part of the rest, torn between sectors.
     pub(crate) fn image(&self, point: usize, rng: &mut Rng) -> Vec<u8> {
         let inner = self.inner();
         let log = &inner.log[..point];
@@ -114,8 +114,8 @@ impl Disk {
         bytes
     }
 
-    /// What a power cut after the first `point` changes leaves where of those since the last sync exactly
-    /// one is lost, and where exactly one is there, for each of them.
+    /// Returns the contents after a power cut behind the first `point` changes in which, of the changes since
+    /// the last sync, exactly one is lost or exactly one survives; both for each of them.
     pub(crate) fn single_images(&self, point: usize) -> Vec<Vec<u8>> {
         let inner = self.inner();
         let log = &inner.log[..point];
@@ -134,7 +134,7 @@ impl Disk {
         self.0.lock().unwrap()
     }
 
-    /// Counts an operation, and lets it fail when its turn has come.
+    /// Counts an operation, and fails if it is the requested one.
     fn turn(&self) -> Result<MutexGuard<'_, Inner>> {
         let mut inner = self.inner();
         inner.done += 1;
@@ -149,7 +149,7 @@ impl Disk {
     }
 }
 
-/// A write whose growth of the file was lost grows it itself.
+/// Applies a change. A write grows the content if the change of its length was lost.
 fn apply(bytes: &mut Vec<u8>, op: &Op) {
     match op {
         Op::Write(offset, data) => {

@@ -1,5 +1,5 @@
-//! Power cuts: whatever part of the unsynced writes survives, an open finds a prefix of the commits
-//! with every one in it that was acknowledged.
+//! Power cuts: whatever part of the unsynced writes survives, an open finds the state after a prefix of the
+//! commits that contains every acknowledged one.
 
 use std::env;
 use std::thread;
@@ -8,26 +8,27 @@ use protocol::Timestamp;
 use store::Store;
 
 use crate::backend::Disk;
-use crate::world::{Expected, Rng, World};
+use crate::history::{Expected, History};
+use crate::rng::Rng;
 
-/// Images in a normal run; `POOL_CRASH_IMAGES` asks for more.
+/// Number of images in a normal run; `POOL_CRASH_IMAGES` overrides it.
 const IMAGES: u64 = 1500;
-/// Images of one history.
+/// Number of images per history.
 const PER_HISTORY: u64 = 25;
 
 #[test]
 fn d1_d3_a_power_cut_loses_no_acknowledged_commit() {
     let images = env::var("POOL_CRASH_IMAGES").ok().and_then(|n| n.parse().ok()).unwrap_or(IMAGES);
     let seeds = images.div_ceil(PER_HISTORY);
-    let half = |first: u64| move || (first..seeds).step_by(2).for_each(history);
+    let half = |first: u64| move || (first..seeds).step_by(2).for_each(check_history);
     let other = thread::spawn(half(1));
     half(0)();
     other.join().unwrap();
 }
 
-/// A history, and power cuts at random points of it.
-fn history(seed: u64) {
-    let (disk, states) = lived(seed, 12);
+/// Cuts the power at random points of a history.
+fn check_history(seed: u64) {
+    let (disk, states) = recorded(seed, 12);
     let mut rng = Rng(!seed);
     for image in 0..PER_HISTORY {
         let point = rng.index(disk.writes() + 1);
@@ -40,11 +41,12 @@ fn history(seed: u64) {
     }
 }
 
-/// Of the changes of a short history, each lost alone and each there alone, wherever the cut comes.
+/// Cuts the power at every point of a short history, with each unsynced change lost alone, and surviving
+/// alone.
 #[test]
 fn d1_d3_no_single_write_matters_before_it_is_acknowledged() {
     for seed in 0..2 {
-        let (disk, states) = lived(seed, 4);
+        let (disk, states) = recorded(seed, 4);
         assert!(disk.writes() >= 40);
         for point in 0..=disk.writes() {
             for image in disk.single_images(point) {
@@ -55,23 +57,23 @@ fn d1_d3_no_single_write_matters_before_it_is_acknowledged() {
     }
 }
 
-/// The state after each commit, and where the disk was when it was acknowledged.
+/// The state after each commit, and the number of writes when it was acknowledged.
 type States = Vec<(Expected, usize)>;
 
-fn lived(seed: u64, commits: usize) -> (Disk, States) {
-    let mut world = World::new(seed);
+fn recorded(seed: u64, commits: usize) -> (Disk, States) {
+    let mut history = History::new(seed);
     let disk = created();
     let mut store = Store::with_backend(disk.clone()).unwrap().0;
-    let mut states = vec![(world.now.clone(), 0)];
+    let mut states = vec![(history.now.clone(), 0)];
     for n in 0..commits {
-        let batch = world.batch(8);
-        store.commit(&world.now.pool, &batch.events, &batch.bodies).unwrap();
-        states.push((world.now.clone(), disk.writes()));
+        let batch = history.batch(8);
+        store.commit(&history.now.pool, &batch.events, &batch.bodies).unwrap();
+        states.push((history.now.clone(), disk.writes()));
         if n % 5 == 3 {
             store.trim_journal(4, Timestamp(0)).unwrap();
             let oldest = store.oldest_seq().unwrap().unwrap_or_default();
-            world.now.journal.retain(|event| event.seq >= oldest);
-            states.push((world.now.clone(), disk.writes()));
+            history.now.journal.retain(|event| event.seq >= oldest);
+            states.push((history.now.clone(), disk.writes()));
         }
         if n == 6 && seed.is_multiple_of(2) {
             store.close().unwrap();
@@ -84,13 +86,13 @@ fn lived(seed: u64, commits: usize) -> (Disk, States) {
     (disk, states)
 }
 
-/// Whether it is the state after some of the commits, every one among them that was acknowledged.
+/// True if `found` is the state after a prefix of the commits that contains every acknowledged one.
 fn is_prefix(states: &States, point: usize, found: &Expected) -> bool {
     let acknowledged = states.iter().rposition(|(_, at)| *at <= point).unwrap();
     states[acknowledged..].iter().any(|(state, _)| state == found)
 }
 
-/// D6: the next cut may come during the recovery from the one before.
+/// Cuts the power during the recovery from an earlier cut (D6).
 fn cut_off_at_recovery(disk: &Disk, rng: &mut Rng) -> Disk {
     open(disk);
     let point = rng.index(disk.writes() + 1);
@@ -102,7 +104,7 @@ pub(crate) fn open(disk: &Disk) -> Expected {
     Expected::found(&store, loaded)
 }
 
-/// A database as [`Store::open`] makes it: whole before it has its name.
+/// Returns a new database as [`Store::open`] creates it: complete before it has its name.
 pub(crate) fn created() -> Disk {
     let disk = Disk::default();
     Store::with_backend(disk.clone()).unwrap().0.close().unwrap();

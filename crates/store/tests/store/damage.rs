@@ -9,30 +9,31 @@ use redb::{Database, ReadableDatabase, TableDefinition};
 use store::{Store, StoreError, Table};
 
 use crate::backend::Disk;
-use crate::world::{Batch, Expected, Rng, World};
+use crate::history::{Batch, Expected, History};
+use crate::rng::Rng;
 
-/// Flips in a normal run; `POOL_BIT_FLIPS` asks for more.
+/// Number of flips in a normal run; `POOL_BIT_FLIPS` overrides it.
 const FLIPS: u64 = 500;
 
-/// A closed database with a history in it, and next to no free space.
-fn closed(seed: u64) -> (World, Disk) {
+/// Returns a closed database with a history and hardly any free space.
+fn closed(seed: u64) -> (History, Disk) {
     let disk = Disk::default();
-    let mut world = World::new(seed);
+    let mut history = History::new(seed);
     let mut store = Store::with_backend(disk.clone()).unwrap().0;
     for _ in 0..20 {
-        let batch = world.batch(8);
-        store.commit(&world.now.pool, &batch.events, &batch.bodies).unwrap();
+        let batch = history.batch(8);
+        store.commit(&history.now.pool, &batch.events, &batch.bodies).unwrap();
     }
     store.close().unwrap();
     let mut db = raw(&disk);
     while db.compact().unwrap() {}
     db.close().unwrap();
-    (world, disk)
+    (history, disk)
 }
 
 #[test]
 fn d8_a_flipped_bit_is_reported_or_harmless() {
-    let (world, disk) = closed(5);
+    let (history, disk) = closed(5);
     let bytes = disk.bytes();
     let mut rng = Rng(99);
     let mut reported = 0;
@@ -46,7 +47,7 @@ fn d8_a_flipped_bit_is_reported_or_harmless() {
             Ok::<_, StoreError>(Expected::found(&store, loaded))
         });
         match catch_unwind(open) {
-            Ok(Ok(found)) => assert_eq!(found, world.now, "flip {flip} at {at}"),
+            Ok(Ok(found)) => assert_eq!(found, history.now, "flip {flip} at {at}"),
             Ok(Err(StoreError::Damaged(_))) => reported += 1,
             Ok(Err(other)) => panic!("flip {flip} at {at}: {other:?}"),
             Err(_) => panic!("flip {flip} at {at}: a panic"),
@@ -77,26 +78,26 @@ fn stored(disk: &Disk, table: Table, key: &[u8]) -> Option<Vec<u8>> {
     read.open_table(definition).unwrap().get(key).unwrap().map(|row| row.value().to_vec())
 }
 
-/// Two sessions and two messages of the first, the second message already typed.
-fn small() -> (World, Disk) {
+/// Returns a database with two sessions and two messages of the first, the second of which is already typed.
+fn small() -> (History, Disk) {
     let disk = Disk::default();
-    let mut world = World::new(3);
+    let mut history = History::new(3);
     let mut store = Store::with_backend(disk.clone()).unwrap().0;
     let mut batch = Batch::default();
-    world.create(&mut batch);
-    world.send(&mut batch);
-    let last = world.send(&mut batch);
-    store.commit(&world.now.pool, &batch.events, &batch.bodies).unwrap();
+    history.create(&mut batch);
+    history.send(&mut batch);
+    let last = history.send(&mut batch);
+    store.commit(&history.now.pool, &batch.events, &batch.bodies).unwrap();
     let mut batch = Batch::default();
-    world.moved(last, MessageState::Typed, &mut batch);
-    world.create(&mut batch);
-    store.commit(&world.now.pool, &batch.events, &batch.bodies).unwrap();
+    history.change_state(last, MessageState::Typed, &mut batch);
+    history.create(&mut batch);
+    store.commit(&history.now.pool, &batch.events, &batch.bodies).unwrap();
     store.close().unwrap();
-    (world, disk)
+    (history, disk)
 }
 
-fn last(world: &World) -> MessageId {
-    *world.now.messages.keys().next_back().unwrap()
+fn last(history: &History) -> MessageId {
+    *history.now.messages.keys().next_back().unwrap()
 }
 
 fn stored_messages(store: &Store) -> Vec<MessageId> {
@@ -111,28 +112,28 @@ fn stored_messages(store: &Store) -> Vec<MessageId> {
 }
 
 #[test]
-fn d8_a_damaged_record_is_put_aside_and_hides_nothing() {
-    let (world, disk) = small();
+fn d8_a_damaged_record_is_quarantined_and_hides_nothing() {
+    let (history, disk) = small();
     let key = 1u64.to_be_bytes();
     overwrite(&disk, Table::Sessions, &key, b"garbage");
     for _ in 0..2 {
         let (store, loaded) = Store::with_backend(disk.clone()).unwrap();
-        let aside = loaded.quarantined.iter().find(|q| q.table == Table::Sessions.name()).unwrap();
-        assert_eq!(aside.key, key);
-        assert_eq!(aside.bytes, b"garbage");
-        assert!(!aside.why.is_empty());
+        let quarantined = loaded.quarantined.iter().find(|q| q.table == Table::Sessions.name()).unwrap();
+        assert_eq!(quarantined.key, key);
+        assert_eq!(quarantined.bytes, b"garbage");
+        assert!(!quarantined.why.is_empty());
         assert_eq!(loaded.pool.sessions().map(|s| s.id.0).collect::<Vec<_>>(), [2]);
         assert_eq!(store.quarantined().unwrap(), loaded.quarantined.len() as u64);
-        assert_eq!(loaded.pool.next_session(), world.now.pool.next_session(), "no id is given out twice");
+        assert_eq!(loaded.pool.next_session(), history.now.pool.next_session(), "no id is given out twice");
         store.close().unwrap();
         assert_eq!(stored(&disk, Table::Sessions, &key), None);
     }
 }
 
 #[test]
-fn messages_of_a_session_that_is_missing_are_put_aside_with_their_bytes() {
-    let (world, disk) = small();
-    let last = last(&world).0.to_be_bytes();
+fn messages_of_a_missing_session_are_quarantined_with_their_bytes() {
+    let (history, disk) = small();
+    let last = last(&history).0.to_be_bytes();
     let message = stored(&disk, Table::Messages, &last).unwrap();
     let state = stored(&disk, Table::MessageStates, &last).unwrap();
     overwrite(&disk, Table::Sessions, &1u64.to_be_bytes(), b"garbage");
@@ -140,25 +141,28 @@ fn messages_of_a_session_that_is_missing_are_put_aside_with_their_bytes() {
         let (store, loaded) = Store::with_backend(disk.clone()).unwrap();
         assert_eq!(loaded.quarantined.len(), 4, "a session, two messages, a state");
         for (table, bytes) in [(Table::Messages, &message), (Table::MessageStates, &state)] {
-            let mut aside = loaded.quarantined.iter().filter(|q| q.table == table.name());
-            let aside = aside.find(|q| q.key == last).unwrap();
-            assert_eq!((&aside.bytes, aside.why.as_str()), (bytes, "its session sess_1 is missing"));
+            let mut quarantined = loaded.quarantined.iter().filter(|q| q.table == table.name());
+            let quarantined = quarantined.find(|q| q.key == last).unwrap();
+            assert_eq!(
+                (&quarantined.bytes, quarantined.why.as_str()),
+                (bytes, "its session sess_1 is missing")
+            );
         }
         assert_eq!(stored_messages(&store), []);
         assert_eq!(loaded.pool.queue_totals(), (0, 0), "they do not count");
-        assert_eq!(loaded.pool.seq(), world.now.pool.seq());
-        assert_eq!(store.events_since(Seq(0), 10).unwrap(), world.now.journal, "the journal has no gap");
+        assert_eq!(loaded.pool.seq(), history.now.pool.seq());
+        assert_eq!(store.events_since(Seq(0), 10).unwrap(), history.now.journal, "the journal has no gap");
         store.close().unwrap();
     }
 }
 
 #[test]
-fn d8_what_was_put_aside_can_be_forgotten() {
+fn d8_quarantined_records_can_be_deleted() {
     let (_, disk) = small();
     overwrite(&disk, Table::Sessions, &1u64.to_be_bytes(), b"garbage");
     let (mut store, loaded) = Store::with_backend(disk.clone()).unwrap();
-    assert_eq!(store.forget_quarantined().unwrap(), loaded.quarantined.len() as u64);
-    assert_eq!((store.quarantined().unwrap(), store.forget_quarantined().unwrap()), (0, 0));
+    assert_eq!(store.delete_quarantined().unwrap(), loaded.quarantined.len() as u64);
+    assert_eq!((store.quarantined().unwrap(), store.delete_quarantined().unwrap()), (0, 0));
     store.close().unwrap();
     let (store, again) = Store::with_backend(disk).unwrap();
     assert_eq!((again.quarantined, again.pool), (vec![], loaded.pool));
@@ -167,19 +171,19 @@ fn d8_what_was_put_aside_can_be_forgotten() {
 
 #[test]
 fn a_message_whose_state_is_damaged_is_in_doubt() {
-    let (world, disk) = small();
-    let id = last(&world);
+    let (history, disk) = small();
+    let id = last(&history);
     overwrite(&disk, Table::MessageStates, &id.0.to_be_bytes(), b"");
     for _ in 0..2 {
         let (store, loaded) = Store::with_backend(disk.clone()).unwrap();
         assert_eq!(loaded.quarantined.len(), 1);
         let (message, body) = store.message(id).unwrap().unwrap();
         assert_eq!(message.status.state, MessageState::InDoubt);
-        assert_eq!(body, world.now.messages[&id].1);
-        let [news] = store.events_since(world.now.pool.seq(), 10).unwrap().try_into().unwrap();
+        assert_eq!(body, history.now.messages[&id].1);
+        let [news] = store.events_since(history.now.pool.seq(), 10).unwrap().try_into().unwrap();
         let Event::MessageChanged { status, .. } = &news.event else { panic!("{news:?}") };
         assert_eq!(**status, message.status);
-        let mut expected = world.now.pool.clone();
+        let mut expected = history.now.pool.clone();
         expected.apply(&news);
         assert_eq!(loaded.pool, expected);
         store.close().unwrap();
@@ -187,37 +191,37 @@ fn a_message_whose_state_is_damaged_is_in_doubt() {
 }
 
 #[test]
-fn a_state_without_its_message_is_put_aside_with_it() {
-    let (world, disk) = small();
-    overwrite(&disk, Table::Messages, &last(&world).0.to_be_bytes(), &[1; 40]);
+fn a_state_is_quarantined_with_its_message() {
+    let (history, disk) = small();
+    overwrite(&disk, Table::Messages, &last(&history).0.to_be_bytes(), &[1; 40]);
     let (store, loaded) = Store::with_backend(disk).unwrap();
     assert_eq!(loaded.quarantined.len(), 2);
     assert_eq!(stored_messages(&store).len(), 1);
-    assert_eq!(loaded.pool.seq(), world.now.pool.seq());
+    assert_eq!(loaded.pool.seq(), history.now.pool.seq());
 }
 
 #[test]
-fn a_state_of_no_message_is_put_aside_alone() {
-    // Before the first message, between both, behind the last.
+fn a_state_without_a_message_is_quarantined_alone() {
+    // Before the first message, between the two, after the last.
     for key in [0_u64, 1, 99] {
-        let (world, disk) = small();
+        let (history, disk) = small();
         overwrite(&disk, Table::MessageStates, &key.to_be_bytes(), b"whose?");
         let (store, loaded) = Store::with_backend(disk).unwrap();
         assert_eq!(loaded.quarantined.len(), 1);
-        assert_eq!(loaded.pool, world.now.pool);
+        assert_eq!(loaded.pool, history.now.pool);
         assert_eq!(stored_messages(&store).len(), 2);
     }
 }
 
 #[test]
-fn the_number_of_a_damaged_message_is_not_given_out_again() {
+fn the_number_of_a_damaged_message_is_not_reused() {
     let disk = Disk::default();
-    let mut world = World::new(3);
+    let mut history = History::new(3);
     let mut store = Store::with_backend(disk.clone()).unwrap().0;
     let mut batch = Batch::default();
-    world.create(&mut batch);
-    let id = world.send(&mut batch);
-    store.commit(&world.now.pool, &batch.events, &batch.bodies).unwrap();
+    history.create(&mut batch);
+    let id = history.send(&mut batch);
+    store.commit(&history.now.pool, &batch.events, &batch.bodies).unwrap();
     store.close().unwrap();
     overwrite(&disk, Table::Messages, &id.0.to_be_bytes(), b"rot");
     for _ in 0..2 {
@@ -228,30 +232,31 @@ fn the_number_of_a_damaged_message_is_not_given_out_again() {
 }
 
 #[test]
-fn damage_in_what_is_known_of_an_agent_loses_that_alone() {
+fn damage_in_a_record_about_an_agent_loses_that_record_only() {
     let agents = [Table::Activities, Table::Notes, Table::Thoughts];
     for damaged in agents {
         let disk = Disk::default();
-        let mut world = World::new(3);
+        let mut history = History::new(3);
         let mut store = Store::with_backend(disk.clone()).unwrap().0;
         let mut batch = Batch::default();
-        let (session, other) = (world.create(&mut batch), world.create(&mut batch));
+        let (session, other) = (history.create(&mut batch), history.create(&mut batch));
         for session in [session, other] {
-            let (activity, notes, thought) = (world.activity(6), world.notes(6), world.thought(6));
+            let (activity, notes, thought) = (history.activity(6), history.notes(6), history.thought(6));
             let known = [
                 AgentEvent::ActivityChanged { session, activity, turned: true },
                 AgentEvent::AgentNoted { session, notes },
                 AgentEvent::ThoughtPublished { session, thought },
             ];
-            known.into_iter().for_each(|event| world.emit(Event::Agent(event), &mut batch));
+            known.into_iter().for_each(|event| history.emit(Event::Agent(event), &mut batch));
         }
-        store.commit(&world.now.pool, &batch.events, &batch.bodies).unwrap();
+        store.commit(&history.now.pool, &batch.events, &batch.bodies).unwrap();
         store.close().unwrap();
         overwrite(&disk, damaged, &session.0.to_be_bytes(), b"rot");
         for _ in 0..2 {
             let (store, loaded) = Store::with_backend(disk.clone()).unwrap();
-            let aside: Vec<_> = loaded.quarantined.iter().map(|q| (q.table.as_str(), &q.bytes[..])).collect();
-            assert_eq!(aside, [(damaged.name(), &b"rot"[..])]);
+            let quarantined: Vec<_> =
+                loaded.quarantined.iter().map(|q| (q.table.as_str(), &q.bytes[..])).collect();
+            assert_eq!(quarantined, [(damaged.name(), &b"rot"[..])]);
             let pool = &loaded.pool;
             let known = |session| {
                 [
@@ -262,14 +267,14 @@ fn damage_in_what_is_known_of_an_agent_loses_that_alone() {
             };
             assert_eq!(known(session), agents.map(|table| table != damaged));
             assert_eq!(known(other), [true; 3]);
-            assert_eq!(pool.session(session), world.now.pool.session(session));
+            assert_eq!(pool.session(session), history.now.pool.session(session));
             store.close().unwrap();
         }
     }
 }
 
 #[test]
-fn a_record_in_the_wrong_place_is_found_out() {
+fn a_record_in_the_wrong_place_is_detected() {
     let (_, disk) = small();
     let first = stored(&disk, Table::Sessions, &1u64.to_be_bytes()).unwrap();
     overwrite(&disk, Table::Sessions, &2u64.to_be_bytes(), &first);
@@ -278,19 +283,19 @@ fn a_record_in_the_wrong_place_is_found_out() {
 }
 
 #[test]
-fn damage_in_the_journal_or_a_body_fails_that_read_alone() {
-    let (world, disk) = small();
-    // The session, two messages, the change, another session.
+fn damage_in_the_journal_fails_the_read_of_that_event_only() {
+    let (history, disk) = small();
+    // Events: the session, two messages, the change, another session.
     overwrite(&disk, Table::Journal, &4u64.to_be_bytes(), b"?");
     let (store, _) = Store::with_backend(disk).unwrap();
     assert_eq!(store.events_since(Seq(0), 10).unwrap().len(), 3);
     assert!(matches!(store.events_since(Seq(3), 10), Err(StoreError::Record { .. })));
     assert_eq!(store.events_since(Seq(4), 10).unwrap()[0].seq, Seq(5));
-    assert!(store.message(last(&world)).unwrap().is_some());
+    assert!(store.message(last(&history)).unwrap().is_some());
 }
 
 #[test]
-fn damage_in_what_there_is_one_of_is_fatal() {
+fn damage_in_a_singleton_is_fatal() {
     for key in [b"seq".as_slice(), b"floor", b"next_session", b"schema"] {
         let (_, disk) = small();
         overwrite(&disk, Table::Meta, key, b"garbage");
@@ -300,7 +305,7 @@ fn damage_in_what_there_is_one_of_is_fatal() {
 }
 
 #[test]
-fn another_kind_of_file_is_damage() {
+fn a_file_of_another_kind_is_reported_as_damaged() {
     let disk = Disk::holding(b"-- a database of another kind --".repeat(2000));
     assert!(matches!(Store::with_backend(disk), Err(StoreError::Damaged(_))));
 }

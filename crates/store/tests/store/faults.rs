@@ -1,4 +1,4 @@
-//! A disk that fails: no panic, no answer after the failure, nothing acknowledged is lost.
+//! A failing disk: no panic, no result after the failure, no loss of an acknowledged commit.
 
 use std::io::ErrorKind;
 use std::thread;
@@ -8,7 +8,7 @@ use store::{Store, StoreError};
 
 use crate::backend::{Disk, Fault};
 use crate::crash::created;
-use crate::world::{Batch, Expected, World};
+use crate::history::{Batch, Expected, History};
 
 const COMMITS: usize = 12;
 
@@ -24,7 +24,7 @@ fn d5_a_failing_disk_latches_and_loses_nothing() {
     other.join().unwrap();
 }
 
-/// The first operation fails, then the second, and so on.
+/// Runs the script once for each operation, which fails.
 fn each_fault(operations: u64, persistent: bool, kind: ErrorKind) {
     for nth in 1..=operations {
         let disk = Disk::failing(created().bytes(), Fault { nth, persistent, kind });
@@ -33,9 +33,9 @@ fn each_fault(operations: u64, persistent: bool, kind: ErrorKind) {
         let found = Expected::found(&store, loaded);
         let states = &broken.states[broken.acknowledged..];
         assert!(states.contains(&found), "operation {nth}, persistent {persistent}");
-        let mut world = World { now: found, ..World::new(nth) };
-        let batch = world.batch(2);
-        store.commit(&world.now.pool, &batch.events, &batch.bodies).expect("it goes on");
+        let mut history = History { now: found, ..History::new(nth) };
+        let batch = history.batch(2);
+        store.commit(&history.now.pool, &batch.events, &batch.bodies).expect("it goes on");
     }
 }
 
@@ -43,17 +43,17 @@ fn each_fault(operations: u64, persistent: bool, kind: ErrorKind) {
 fn d5_a_failing_read_latches_too() {
     let disk = Disk::default();
     let mut store = Store::with_backend(disk.clone()).unwrap().0;
-    let mut world = World::new(4);
+    let mut history = History::new(4);
     let mut batch = Batch::default();
-    world.create(&mut batch);
+    history.create(&mut batch);
     for _ in 0..100 {
-        world.send(&mut batch);
+        history.send(&mut batch);
     }
-    // More than the cache holds.
+    // More than fits into the cache.
     batch.bodies.iter_mut().for_each(|(_, body)| *body = vec![7; BODY_MAX]);
-    store.commit(&world.now.pool, &batch.events, &batch.bodies).unwrap();
+    store.commit(&history.now.pool, &batch.events, &batch.bodies).unwrap();
     disk.fail();
-    let mut reads = world.now.messages.keys().map(|id| store.message(*id));
+    let mut reads = history.now.messages.keys().map(|id| store.message(*id));
     let failed = reads.find_map(Result::err);
     assert!(matches!(failed, Some(StoreError::Io(_))), "{failed:?}");
     assert!(reads.all(|read| matches!(read, Err(StoreError::Latched))));
@@ -65,23 +65,23 @@ struct Run {
     operations: u64,
 }
 
-/// Opens, commits, reads, closes, until something fails.
+/// Opens, commits, reads and closes, up to the first failure.
 fn run(disk: &Disk, nth: u64) -> Run {
-    let mut world = World::new(77);
-    let mut states = vec![world.now.clone()];
+    let mut history = History::new(77);
+    let mut states = vec![history.now.clone()];
     let mut acknowledged = 0;
     if let Ok((mut store, _)) = Store::with_backend(disk.clone()) {
         for n in 0..COMMITS {
-            let batch = world.batch(6);
-            states.push(world.now.clone());
-            let committed = store.commit(&world.now.pool, &batch.events, &batch.bodies);
+            let batch = history.batch(6);
+            states.push(history.now.clone());
+            let committed = store.commit(&history.now.pool, &batch.events, &batch.bodies);
             let read = committed.and_then(|()| {
                 acknowledged = n + 1;
-                world.now.messages.keys().next().map_or(Ok(None), |id| store.message(*id))
+                history.now.messages.keys().next().map_or(Ok(None), |id| store.message(*id))
             });
             if let Err(error) = read {
                 assert!(!matches!(error, StoreError::Latched | StoreError::Damaged(_)), "{nth}: {error:?}");
-                assert!(matches!(store.commit(&world.now.pool, &[], &[]), Err(StoreError::Latched)));
+                assert!(matches!(store.commit(&history.now.pool, &[], &[]), Err(StoreError::Latched)));
                 assert!(matches!(store.oldest_seq(), Err(StoreError::Latched)));
                 break;
             }

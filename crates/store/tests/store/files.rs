@@ -1,4 +1,4 @@
-//! The file itself: mode, lock, versions, old files.
+//! The file itself: mode, lock, schema versions.
 
 use std::env;
 use std::fs::{self, Permissions};
@@ -8,15 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pool::Pool;
-use protocol::life::{Budget, Policy};
+use protocol::policy::{Budget, Policy};
 use protocol::{Session, SessionId};
 use redb::{Database, TableDefinition};
+use store::maintenance::check_file;
 use store::{SCHEMA, Store, StoreError, Table};
 
 use crate::crash::created;
-use crate::world::{Batch, Expected, World};
-
-const DEFINITION: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new(Table::Meta.name());
+use crate::history::{Batch, Expected, History};
 
 fn open(path: &Path) -> Result<(Store, store::Loaded), StoreError> {
     Store::open(path, |_| {})
@@ -62,32 +61,37 @@ fn a_second_open_is_locked_out() {
 }
 
 #[test]
-fn a_crashed_file_is_repaired_and_says_so() {
+fn a_crashed_file_is_repaired_with_progress() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pool.redb");
-    let mut world = World::new(8);
+    let mut history = History::new(8);
     let (mut store, _) = open(&path).unwrap();
-    let batch = world.batch(40);
-    store.commit(&world.now.pool, &batch.events, &batch.bodies).unwrap();
+    let batch = history.batch(40);
+    store.commit(&history.now.pool, &batch.events, &batch.bodies).unwrap();
     let copy = dir.path().join("crashed.redb");
     fs::copy(&path, &copy).unwrap();
-    let heard = Arc::new(AtomicBool::new(false));
-    let hears = Arc::clone(&heard);
-    let (again, loaded) = Store::open(&copy, move |_| hears.store(true, Ordering::Relaxed)).unwrap();
-    assert!(heard.load(Ordering::Relaxed));
-    assert_eq!(Expected::found(&again, loaded), world.now);
+    let reported = Arc::new(AtomicBool::new(false));
+    let progress = Arc::clone(&reported);
+    let (again, loaded) = Store::open(&copy, move |_| progress.store(true, Ordering::Relaxed)).unwrap();
+    assert!(reported.load(Ordering::Relaxed));
+    assert_eq!(Expected::found(&again, loaded), history.now);
 }
 
-fn newer(db: Database, version: u64) {
-    // The record of the next schema: the same layout, another number.
+/// Stamps a database with a schema version, in this table.
+fn stamp(db: Database, meta: &str, version: u64) {
     let mut record = vec![1];
     record.extend_from_slice(&version.to_be_bytes());
-    let sum = crc32(&[Table::Meta.name().as_bytes(), b"schema", &record].concat());
+    let sum = crc32(&[meta.as_bytes(), b"schema", &record].concat());
     record.extend_from_slice(&sum.to_le_bytes());
     let write = db.begin_write().unwrap();
-    write.open_table(DEFINITION).unwrap().insert(b"schema".as_slice(), record.as_slice()).unwrap();
+    let definition: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new(meta);
+    write.open_table(definition).unwrap().insert(b"schema".as_slice(), record.as_slice()).unwrap();
     write.commit().unwrap();
     db.close().unwrap();
+}
+
+fn stamp_newer(db: Database) {
+    stamp(db, Table::Meta.name(), u64::from(SCHEMA) + 1);
 }
 
 pub(crate) fn crc32(bytes: &[u8]) -> u32 {
@@ -100,7 +104,7 @@ fn d9_a_newer_schema_is_refused_and_not_touched() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pool.redb");
     open(&path).unwrap().0.close().unwrap();
-    newer(Database::open(&path).unwrap(), u64::from(SCHEMA) + 1);
+    stamp_newer(Database::open(&path).unwrap());
     let before = fs::read(&path).unwrap();
     let opened = open(&path);
     assert!(
@@ -108,8 +112,23 @@ fn d9_a_newer_schema_is_refused_and_not_touched() {
         "{opened:?}"
     );
     assert_eq!(fs::read(&path).unwrap(), before);
-    newer(Database::open(&path).unwrap(), 0);
-    assert!(matches!(open(&path), Err(StoreError::Damaged(_))));
+}
+
+/// A version below the oldest that has a migration, and a file of a development build before 0.1.
+#[test]
+fn d9_an_unknown_older_schema_is_refused_and_not_touched() {
+    for (meta, version) in [(Table::Meta.name(), 0), ("meta-1", 1), ("meta-1", 5)] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pool.redb");
+        stamp(Database::create(&path).unwrap(), meta, version);
+        let before = fs::read(&path).unwrap();
+        let error = open(&path).unwrap_err();
+        assert!(matches!(error, StoreError::Obsolete(_)), "{error:?}");
+        assert!(error.to_string().contains("poolctl export"), "{error}");
+        assert!(matches!(check_file(&path), Err(StoreError::Obsolete(_))));
+        assert_eq!(fs::read(&path).unwrap(), before);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "no copy is made");
+    }
 }
 
 #[test]
@@ -117,20 +136,20 @@ fn a_large_file_is_not_checked_whole_and_a_newer_one_is_not_touched() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pool.redb");
     let (mut store, _) = open(&path).unwrap();
-    let mut world = World::new(4);
+    let mut history = History::new(4);
     let mut batch = Batch::default();
-    world.create(&mut batch);
+    history.create(&mut batch);
     for _ in 0..100 {
-        let id = world.send(&mut batch);
-        world.set_body(id, vec![7; 256 * 1024], &mut batch);
+        let id = history.send(&mut batch);
+        history.set_body(id, vec![7; 256 * 1024], &mut batch);
     }
-    store.commit(&world.now.pool, &batch.events, &batch.bodies).unwrap();
+    store.commit(&history.now.pool, &batch.events, &batch.bodies).unwrap();
     assert!(store.bytes() > 64 << 20);
     store.close().unwrap();
     let (store, loaded) = open(&path).unwrap();
-    assert_eq!(Expected::found(&store, loaded), world.now);
+    assert_eq!(Expected::found(&store, loaded), history.now);
     store.close().unwrap();
-    newer(Database::open(&path).unwrap(), u64::from(SCHEMA) + 1);
+    stamp_newer(Database::open(&path).unwrap());
     let before = fs::read(&path).unwrap();
     assert!(matches!(open(&path), Err(StoreError::Newer { .. })));
     assert!(fs::read(&path).unwrap() == before);
@@ -139,7 +158,7 @@ fn a_large_file_is_not_checked_whole_and_a_newer_one_is_not_touched() {
 #[test]
 fn d9_a_newer_schema_is_refused_on_any_storage() {
     let disk = created();
-    newer(Database::builder().create_with_backend(disk.clone()).unwrap(), u64::from(SCHEMA) + 1);
+    stamp_newer(Database::builder().create_with_backend(disk.clone()).unwrap());
     let opened = Store::with_backend(disk);
     assert!(matches!(opened, Err(StoreError::Newer { .. })), "{opened:?}");
 }
@@ -148,13 +167,18 @@ pub(crate) fn data(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
 }
 
-/// A file of each version, and what was in it when it was written, but for the journal of the first two,
-/// which is not carried over. `BLESS=1` makes the current version's anew, which is right only as long as
-/// nothing with this schema was released.
+/// Opens a file of each schema version and compares it with its content when it was written. `BLESS=1`
+/// rewrites the file of the current version, which is right only as long as that schema is not released, and
+/// the newer file of the system tests.
 #[test]
 fn d9_files_of_all_versions_load() {
     if env::var_os("BLESS").is_some() {
-        fs::write(data("v5.txt"), summary(&bless(&data("v5.redb")))).unwrap();
+        let name = |ending: &str| data(&format!("v{SCHEMA}.{ending}"));
+        fs::write(name("txt"), summary(&bless(&name("redb")))).unwrap();
+        let newer = data("../../../../tests/data/newer.redb");
+        drop(fs::remove_file(&newer));
+        stamp(Database::create(&newer).unwrap(), Table::Meta.name(), 9999);
+        compact(&newer);
     }
     for version in 1..=SCHEMA {
         let dir = tempfile::tempdir().unwrap();
@@ -171,29 +195,33 @@ fn d9_files_of_all_versions_load() {
 
 fn bless(file: &Path) -> Expected {
     drop(fs::remove_file(file));
-    let mut world = World::new(2026);
+    let mut history = History::new(2026);
     let (mut store, _) = open(file).unwrap();
     for _ in 0..2 {
         let mut batch = Batch::default();
         for _ in 0..120 {
-            let choice = world.rng.next();
-            world.step(choice, &mut batch);
+            let choice = history.rng.next();
+            history.step(choice, &mut batch);
         }
-        store.commit(&world.now.pool, &batch.events, &batch.bodies).unwrap();
+        store.commit(&history.now.pool, &batch.events, &batch.bodies).unwrap();
     }
     store.close().unwrap();
+    compact(file);
+    history.now
+}
+
+fn compact(file: &Path) {
     let mut db = Database::open(file).unwrap();
     while db.compact().unwrap() {}
     db.close().unwrap();
-    world.now
 }
 
-/// What the first versions knew nothing of.
-fn life(s: &Session) -> impl Iterator<Item = String> {
+/// Lines about policy, usage, lock and limits of a session.
+fn policy(s: &Session) -> impl Iterator<Item = String> {
     let (p, b, spec) = (&s.policy, &s.budget, &s.spec);
     let run = s.incarnation.as_ref().filter(|run| run.resumed);
     let policy = (Policy { reap: Default::default(), ..p.clone() } != Policy::default())
-        .then(|| format!("restart {}, at most {:?}, ttl {:?}", p.restart.word(), p.max_restarts, p.ttl_ms));
+        .then(|| format!("restart {}, at most {:?}, ttl {:?}", p.restart.as_str(), p.max_restarts, p.ttl_ms));
     let budget = (*b != Budget::default())
         .then(|| format!("{} starts, {} failures, exhausted {}", b.starts.len(), b.failures, b.exhausted));
     let limits = (!spec.limits.is_empty())
@@ -205,7 +233,7 @@ fn life(s: &Session) -> impl Iterator<Item = String> {
         s.conversation.as_ref().map(|c| format!("conversation {}, begun {}", c.id, c.begun)),
         s.account.map(|a| format!("used {} us, killed {:?}", a.user_us, a.oom_kills)),
         (!p.reap.is_empty()).then(|| {
-            let rules = p.reap.iter().map(|(rule, action)| format!("{} {}", rule.word(), action.word()));
+            let rules = p.reap.iter().map(|(rule, action)| format!("{} {}", rule.as_str(), action.as_str()));
             format!("rules: {}", rules.collect::<Vec<_>>().join(", "))
         }),
         s.lock.as_ref().map(|lock| {
@@ -217,11 +245,11 @@ fn life(s: &Session) -> impl Iterator<Item = String> {
     .flatten()
 }
 
-/// What is known of its agent.
+/// Lines about its agent.
 fn agent(pool: &Pool, session: SessionId) -> impl Iterator<Item = String> {
     let activity = pool.activity(session).map(|a| {
-        let ask = a.ask.as_ref().map(|ask| (ask.kind.word(), &ask.text, &ask.tool, ask.answerable));
-        let (state, source, since) = (a.state.word(), a.source.word(), a.since.0);
+        let ask = a.ask.as_ref().map(|ask| (ask.kind.as_str(), &ask.text, &ask.tool, ask.answerable));
+        let (state, source, since) = (a.state.as_str(), a.source.as_str(), a.since.0);
         format!(
             "{state} by {source} since {since}, asks {ask:?}, {:?}, limited {:?}",
             a.detail,
@@ -238,7 +266,8 @@ fn agent(pool: &Pool, session: SessionId) -> impl Iterator<Item = String> {
         )
     });
     let thought = pool.thought(session).map(|t| {
-        let (state, source, rest) = (t.state.word(), t.source.word(), t.rest_state.map(|rest| rest.word()));
+        let (state, source, rest) =
+            (t.state.as_str(), t.source.as_str(), t.rest_state.map(|rest| rest.as_str()));
         let changed = t.objective_changed_at.map(|at| at.0);
         let place = t.place.as_ref().map(|place| (&place.stream, place.seq));
         let told = (&t.objective, changed, t.commit_candidate, place);
@@ -248,7 +277,7 @@ fn agent(pool: &Pool, session: SessionId) -> impl Iterator<Item = String> {
     [activity, notes, thought].into_iter().flatten()
 }
 
-/// One line a fact, in words that outlive the types.
+/// Returns the content as text, one line per fact, independent of the Rust types.
 fn summary(found: &Expected) -> String {
     let pool = &found.pool;
     let (build, boot) = pool.started_by();
@@ -262,13 +291,12 @@ fn summary(found: &Expected) -> String {
         lines.push(format!("{} {workspace} {name} {:?} {exit:?} {tag}", s.id, s.lifecycle));
         lines
             .push(format!("  {} requests, {} restarts, labels {:?}", s.total_requests, s.restarts, s.labels));
-        lines.extend(life(s).chain(agent(pool, s.id)).map(|known| format!("  {known}")));
+        lines.extend(policy(s).chain(agent(pool, s.id)).map(|known| format!("  {known}")));
     }
     for (m, body) in found.messages.values() {
         let (sum, status) = (crc32(body), &m.status);
         let (id, session, state, attempts) = (m.id, m.session, status.state, status.attempts);
         lines.push(format!("message {id} of {session}: {state:?}, {attempts} tries, body {sum:08x}"));
-        // The first version knew one change of a message, and nothing of what follows.
         if m.steps.len() > 2 || m.priority != 0 {
             let (kind, steps, result) = (&m.kind, m.steps.len(), status.result.is_some());
             lines.push(format!("  {kind}, priority {}, {steps} steps, result {result}", m.priority));

@@ -1,14 +1,14 @@
-//! The store against random histories, power cuts, failing disks, flipped bits and old files.
+//! The store against random histories, power cuts, failing disks, flipped bits, and files of other versions.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod backend;
-mod care;
 mod crash;
 mod damage;
 mod faults;
 mod files;
-mod migrate;
+mod history;
+mod maintenance;
+mod rng;
 mod rows;
 mod speed;
-mod world;

@@ -1,4 +1,4 @@
-//! What is committed is what the next open finds.
+//! Rows and journal: an open finds what was committed, and each event writes its rows only.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc;
@@ -6,20 +6,22 @@ use std::thread;
 
 use proptest::prelude::*;
 use protocol::event::AgentEvent;
-use protocol::life::{Account, Budget, Conversation};
 use protocol::message::STEPS_MAX;
+use protocol::policy::Budget;
 use protocol::reap::{Action, Rule};
+use protocol::session::Conversation;
 use protocol::session::{DeleteMode, Reason, SessionLock};
+use protocol::usage::Account;
 use protocol::{Epoch, Event, MessageId, MessageState, OpId, ProcId, Seq, Timestamp, Token};
 use redb::backends::InMemoryBackend;
 use redb::{Database, ReadableDatabase, ReadableTableMetadata, TableDefinition, TableHandle};
 use store::{Store, StoreError, TRIM_MAX, Table};
 
 use crate::backend::Disk;
-use crate::world::{Batch, Expected, World};
+use crate::history::{Batch, Expected, History};
 
-fn commit(store: &mut Store, world: &World, batch: &Batch) {
-    store.commit(&world.now.pool, &batch.events, &batch.bodies).unwrap();
+fn commit(store: &mut Store, history: &History, batch: &Batch) {
+    store.commit(&history.now.pool, &batch.events, &batch.bodies).unwrap();
 }
 
 proptest! {
@@ -32,18 +34,18 @@ proptest! {
         reopen in 1usize..4,
     ) {
         let disk = Disk::default();
-        let mut world = World::new(seed);
+        let mut history = History::new(seed);
         let mut store = Store::with_backend(disk.clone()).unwrap().0;
         for (n, choices) in batches.iter().enumerate() {
             let mut batch = Batch::default();
             for choice in choices {
-                world.step(*choice, &mut batch);
+                history.step(*choice, &mut batch);
             }
-            commit(&mut store, &world, &batch);
+            commit(&mut store, &history, &batch);
             if n % reopen == 0 {
                 store.close().unwrap();
                 let (again, loaded) = Store::with_backend(disk.clone()).unwrap();
-                prop_assert_eq!(&Expected::found(&again, loaded), &world.now);
+                prop_assert_eq!(&Expected::found(&again, loaded), &history.now);
                 store = again;
             }
         }
@@ -55,7 +57,7 @@ fn without_events_nothing_is_written() {
     let disk = Disk::default();
     let mut store = Store::with_backend(disk.clone()).unwrap().0;
     let before = disk.writes();
-    store.commit(&World::new(1).now.pool, &[], &[]).unwrap();
+    store.commit(&History::new(1).now.pool, &[], &[]).unwrap();
     assert_eq!(disk.writes(), before);
 }
 
@@ -63,24 +65,24 @@ fn without_events_nothing_is_written() {
 fn a_change_of_state_does_not_rewrite_the_body() {
     let disk = Disk::default();
     let mut store = Store::with_backend(disk.clone()).unwrap().0;
-    let mut world = World::new(1);
+    let mut history = History::new(1);
     let mut batch = Batch::default();
-    world.create(&mut batch);
-    let id = world.send(&mut batch);
-    let needle = world.rng.next().to_le_bytes().repeat(8);
-    world.set_body(id, needle.repeat(300), &mut batch);
-    commit(&mut store, &world, &batch);
+    history.create(&mut batch);
+    let id = history.send(&mut batch);
+    let needle = history.rng.next().to_le_bytes().repeat(8);
+    history.set_body(id, needle.repeat(300), &mut batch);
+    commit(&mut store, &history, &batch);
     let from = disk.writes();
     let mut batch = Batch::default();
-    world.moved(id, MessageState::Typing, &mut batch);
-    commit(&mut store, &world, &batch);
+    history.change_state(id, MessageState::Typing, &mut batch);
+    commit(&mut store, &history, &batch);
     assert!(disk.writes() > from);
     assert!(!disk.written_since(from, &needle), "the body was written again");
     assert!(disk.written_since(0, &needle), "the body was written once");
 }
 
-/// Names of tables and how many rows each has.
-pub(crate) fn rows(disk: &Disk) -> BTreeMap<String, u64> {
+/// Returns the number of rows of each table, by its name.
+fn rows(disk: &Disk) -> BTreeMap<String, u64> {
     let db = Database::builder().create_with_backend(Disk::holding(disk.bytes())).unwrap();
     let read = db.begin_read().unwrap();
     let names: Vec<String> = read.list_tables().unwrap().map(|table| table.name().to_owned()).collect();
@@ -91,7 +93,7 @@ pub(crate) fn rows(disk: &Disk) -> BTreeMap<String, u64> {
     names.into_iter().map(|name| (name.clone(), len(&name))).collect()
 }
 
-/// Every row there is, by its table and key.
+/// Returns all rows, by table and key.
 fn all_rows(disk: &Disk) -> BTreeMap<(String, Vec<u8>), Vec<u8>> {
     let db = Database::builder().create_with_backend(Disk::holding(disk.bytes())).unwrap();
     let read = db.begin_read().unwrap();
@@ -107,25 +109,25 @@ fn all_rows(disk: &Disk) -> BTreeMap<(String, Vec<u8>), Vec<u8>> {
 }
 
 #[test]
-fn what_a_session_uses_is_written_to_its_row_alone() {
+fn usage_and_budget_of_a_session_are_written_to_its_row_only() {
     let disk = Disk::default();
     let mut store = Store::with_backend(disk.clone()).unwrap().0;
-    let mut world = World::new(1);
+    let mut history = History::new(1);
     let mut batch = Batch::default();
-    let session = world.create(&mut batch);
-    world.create(&mut batch);
-    commit(&mut store, &world, &batch);
+    let session = history.create(&mut batch);
+    history.create(&mut batch);
+    commit(&mut store, &history, &batch);
     let row = (Table::Sessions.name().to_owned(), session.0.to_be_bytes().to_vec());
     for n in 1..4 {
         let before = all_rows(&disk);
         let mut batch = Batch::default();
         let budget = Budget { failures: n, ..Budget::default() };
-        world.emit(Event::BudgetChanged { session, budget }, &mut batch);
+        history.emit(Event::BudgetChanged { session, budget }, &mut batch);
         let account = Account { user_us: n.into(), ..Account::default() };
-        world.emit(Event::SessionAccounted { session, account }, &mut batch);
+        history.emit(Event::SessionAccounted { session, account }, &mut batch);
         let conversation = Some(Conversation { id: n.to_string(), begun: true });
-        world.emit(Event::ConversationChanged { session, conversation }, &mut batch);
-        commit(&mut store, &world, &batch);
+        history.emit(Event::ConversationChanged { session, conversation }, &mut batch);
+        commit(&mut store, &history, &batch);
         let mut expected = all_rows(&disk);
         assert_ne!(expected.insert(row.clone(), before[&row].clone()), None);
         assert_eq!(expected, before, "nothing else was written");
@@ -133,25 +135,25 @@ fn what_a_session_uses_is_written_to_its_row_alone() {
     }
     drop(store);
     let (store, loaded) = Store::with_backend(disk).unwrap();
-    assert_eq!(Expected::found(&store, loaded), world.now);
+    assert_eq!(Expected::found(&store, loaded), history.now);
 }
 
 #[test]
-fn the_environment_of_a_session_is_in_its_row_alone() {
+fn the_environment_of_a_session_is_in_its_row_only() {
     const SECRET: &[u8] = b"in-the-environment";
     let disk = Disk::default();
     let mut store = Store::with_backend(disk.clone()).unwrap().0;
-    let (mut world, mut batch) = (World::new(1), Batch::default());
-    world.create(&mut batch);
+    let (mut history, mut batch) = (History::new(1), Batch::default());
+    history.create(&mut batch);
     let created = batch.events.iter_mut().find_map(|stamped| match &mut stamped.event {
         Event::SessionCreated(session) => Some(session),
         _ => None,
     });
     let session = created.unwrap();
     session.spec.env.push(("KEY".into(), protocol::OsBytes(SECRET.to_vec())));
-    world.now.pool = pool::Pool::default();
-    batch.events.iter().for_each(|stamped| world.now.pool.apply(stamped));
-    commit(&mut store, &world, &batch);
+    history.now.pool = pool::Pool::default();
+    batch.events.iter().for_each(|stamped| history.now.pool.apply(stamped));
+    commit(&mut store, &history, &batch);
     store.close().unwrap();
     let has_it = |row: &[u8]| row.windows(SECRET.len()).any(|part| part == SECRET);
     let tables: Vec<String> =
@@ -163,11 +165,11 @@ fn the_environment_of_a_session_is_in_its_row_alone() {
 fn a_lock_is_in_its_sessions_row() {
     let disk = Disk::default();
     let mut store = Store::with_backend(disk.clone()).unwrap().0;
-    let mut world = World::new(1);
+    let mut history = History::new(1);
     let mut batch = Batch::default();
-    let session = world.create(&mut batch);
-    world.create(&mut batch);
-    commit(&mut store, &world, &batch);
+    let session = history.create(&mut batch);
+    history.create(&mut batch);
+    commit(&mut store, &history, &batch);
     let row = (Table::Sessions.name().to_owned(), session.0.to_be_bytes().to_vec());
     let (lock, again) = (lock(1), lock(2));
     let (token, reason) = (lock.token, String::new());
@@ -183,10 +185,10 @@ fn a_lock_is_in_its_sessions_row() {
         let before = all_rows(&disk);
         let is_found = matches!(event, Event::StaleFound { .. });
         let mut batch = Batch::default();
-        world.emit(event, &mut batch);
-        commit(&mut store, &world, &batch);
+        history.emit(event, &mut batch);
+        commit(&mut store, &history, &batch);
         let mut after = all_rows(&disk);
-        let seq = world.now.pool.seq().0.to_be_bytes().to_vec();
+        let seq = history.now.pool.seq().0.to_be_bytes().to_vec();
         assert!(after.remove(&(Table::Journal.name().to_owned(), seq)).is_some(), "it is in the journal");
         assert_eq!(after[&row] == before[&row], is_found);
         after.insert(row.clone(), before[&row].clone());
@@ -194,7 +196,7 @@ fn a_lock_is_in_its_sessions_row() {
         store.close().unwrap();
         let (opened, loaded) = Store::with_backend(disk.clone()).unwrap();
         assert_eq!(loaded.pool.session(session).unwrap().lock.as_ref(), held);
-        assert_eq!(Expected::found(&opened, loaded), world.now);
+        assert_eq!(Expected::found(&opened, loaded), history.now);
         store = opened;
     }
 }
@@ -209,7 +211,7 @@ fn lock(n: u64) -> SessionLock {
         lease_ms: 60_000,
         since,
         op: OpId::Random([3; 16]),
-        fed: false,
+        used_for_send: false,
     }
 }
 
@@ -218,27 +220,27 @@ fn agent(event: AgentEvent) -> Event {
 }
 
 #[test]
-fn what_is_known_of_an_agent_is_in_rows_of_its_own() {
+fn the_state_of_an_agent_is_in_rows_of_its_own() {
     let disk = Disk::default();
     let mut store = Store::with_backend(disk.clone()).unwrap().0;
-    let mut world = World::new(1);
+    let mut history = History::new(1);
     let mut batch = Batch::default();
-    let (session, other) = (world.create(&mut batch), world.create(&mut batch));
+    let (session, other) = (history.create(&mut batch), history.create(&mut batch));
     for session in [session, other] {
-        let (activity, notes, thought) = (world.activity(6), world.notes(6), world.thought(6));
-        world.emit(agent(AgentEvent::ActivityChanged { session, activity, turned: true }), &mut batch);
-        world.emit(agent(AgentEvent::AgentNoted { session, notes }), &mut batch);
-        world.emit(agent(AgentEvent::ThoughtPublished { session, thought }), &mut batch);
+        let (activity, notes, thought) = (history.activity(6), history.notes(6), history.thought(6));
+        history.emit(agent(AgentEvent::ActivityChanged { session, activity, turned: true }), &mut batch);
+        history.emit(agent(AgentEvent::AgentNoted { session, notes }), &mut batch);
+        history.emit(agent(AgentEvent::ThoughtPublished { session, thought }), &mut batch);
         let conversation = "lost before".to_owned();
-        world.emit(agent(AgentEvent::ConversationLost { session, conversation }), &mut batch);
+        history.emit(agent(AgentEvent::ConversationLost { session, conversation }), &mut batch);
     }
-    commit(&mut store, &world, &batch);
-    let (activity, notes, thought) = (world.activity(7), world.notes(7), world.thought(7));
+    commit(&mut store, &history, &batch);
+    let (activity, notes, thought) = (history.activity(7), history.notes(7), history.thought(7));
     let (mode, by) = (DeleteMode::KillTmux, "approve".to_owned());
     let (deleted, reason) = (Reason::ApiDelete, Reason::Exited);
     let agents = [Table::Activities, Table::Notes, Table::Thoughts, Table::LostConversations];
     let conversation = "lost".to_owned();
-    // Which rows each writes, and whether it is in the journal.
+    // Events, the tables they write, and whether they are journaled.
     let steps: [(Event, &[Table], bool); 8] = [
         (
             agent(AgentEvent::ActivityChanged { session, activity: activity.clone(), turned: false }),
@@ -246,7 +248,7 @@ fn what_is_known_of_an_agent_is_in_rows_of_its_own() {
             false,
         ),
         (
-            agent(AgentEvent::ActivityChanged { session, activity: world.activity(8), turned: true }),
+            agent(AgentEvent::ActivityChanged { session, activity: history.activity(8), turned: true }),
             &agents[..1],
             true,
         ),
@@ -265,8 +267,8 @@ fn what_is_known_of_an_agent_is_in_rows_of_its_own() {
         let before = all_rows(&disk);
         let is_over = matches!(event, Event::SessionDeleted { .. });
         let mut batch = Batch::default();
-        world.emit(event, &mut batch);
-        commit(&mut store, &world, &batch);
+        history.emit(event, &mut batch);
+        commit(&mut store, &history, &batch);
         let mut after = all_rows(&disk);
         for table in written {
             let row = (table.name().to_owned(), session.0.to_be_bytes().to_vec());
@@ -274,15 +276,15 @@ fn what_is_known_of_an_agent_is_in_rows_of_its_own() {
             assert_eq!(now.is_none(), is_over, "{row:?}");
             assert_ne!(now.as_ref(), before.get(&row), "{row:?}");
         }
-        let seq = world.now.pool.seq().0.to_be_bytes().to_vec();
+        let seq = history.now.pool.seq().0.to_be_bytes().to_vec();
         let journal = (Table::Journal.name().to_owned(), seq);
         assert_eq!(!before.contains_key(&journal) && after.remove(&journal).is_some(), is_journaled);
         assert_eq!(after, before, "nothing else was written");
         store.close().unwrap();
         let (opened, loaded) = Store::with_backend(disk.clone()).unwrap();
-        assert_eq!(loaded.pool.activity(session), world.now.pool.activity(session));
+        assert_eq!(loaded.pool.activity(session), history.now.pool.activity(session));
         assert!(loaded.pool.activity(other).is_some() && loaded.pool.activity(session).is_some() != is_over);
-        assert_eq!(Expected::found(&opened, loaded), world.now);
+        assert_eq!(Expected::found(&opened, loaded), history.now);
         store = opened;
     }
 }
@@ -291,40 +293,40 @@ fn what_is_known_of_an_agent_is_in_rows_of_its_own() {
 fn an_enqueue_is_one_row_of_one_table() {
     let disk = Disk::default();
     let mut store = Store::with_backend(disk.clone()).unwrap().0;
-    let mut world = World::new(1);
+    let mut history = History::new(1);
     let mut batch = Batch::default();
-    world.create(&mut batch);
-    commit(&mut store, &world, &batch);
+    history.create(&mut batch);
+    commit(&mut store, &history, &batch);
     let before = rows(&disk);
     let mut batch = Batch::default();
     for _ in 0..3 {
-        world.send(&mut batch);
+        history.send(&mut batch);
     }
-    commit(&mut store, &world, &batch);
+    commit(&mut store, &history, &batch);
     let mut expected = before;
     *expected.get_mut(Table::Messages.name()).unwrap() += 3;
     assert_eq!(rows(&disk), expected);
 }
 
 #[test]
-fn a_message_tells_its_first_step_and_the_newest() {
+fn a_message_has_its_first_step_and_the_newest() {
     let mut store = Store::with_backend(InMemoryBackend::new()).unwrap().0;
-    let mut world = World::new(1);
+    let mut history = History::new(1);
     let mut batch = Batch::default();
-    world.create(&mut batch);
-    let id = world.send(&mut batch);
+    history.create(&mut batch);
+    let id = history.send(&mut batch);
     for n in 0..STEPS_MAX + 7 {
-        world.clock += 1;
+        history.clock += 1;
         let states = [MessageState::Claimed, MessageState::Queued];
-        world.moved(id, states[n % 2], &mut batch);
+        history.change_state(id, states[n % 2], &mut batch);
         if n % 3 == 0 {
-            commit(&mut store, &world, &batch);
+            commit(&mut store, &history, &batch);
             batch = Batch::default();
         }
     }
-    commit(&mut store, &world, &batch);
+    commit(&mut store, &history, &batch);
     let (message, body) = store.message(id).unwrap().unwrap();
-    assert_eq!((&message, &body), (&world.now.messages[&id].0, &world.now.messages[&id].1));
+    assert_eq!((&message, &body), (&history.now.messages[&id].0, &history.now.messages[&id].1));
     assert_eq!(message.steps.len(), STEPS_MAX);
     assert_eq!(message.steps[0].at, message.created_at);
     assert_eq!(message.steps.last(), Some(&message.status.step()));
@@ -334,23 +336,23 @@ fn a_message_tells_its_first_step_and_the_newest() {
 }
 
 #[test]
-fn that_an_agent_has_a_text_already_is_told_however_often_it_is_tried() {
+fn the_suspension_of_a_message_survives_any_number_of_attempts() {
     let mut store = Store::with_backend(InMemoryBackend::new()).unwrap().0;
-    let (mut world, mut batch) = (World::new(1), Batch::default());
-    world.create(&mut batch);
-    let id = world.send(&mut batch);
+    let (mut history, mut batch) = (History::new(1), Batch::default());
+    history.create(&mut batch);
+    let id = history.send(&mut batch);
     for n in 0..2 * STEPS_MAX {
         let states = [MessageState::Typing, MessageState::Queued];
-        world.moved(id, if n == 3 { MessageState::Suspended } else { states[n % 2] }, &mut batch);
-        commit(&mut store, &world, &batch);
+        history.change_state(id, if n == 3 { MessageState::Suspended } else { states[n % 2] }, &mut batch);
+        commit(&mut store, &history, &batch);
         batch = Batch::default();
     }
     let message = store.message(id).unwrap().unwrap().0;
     assert!(message.suspended_at().is_some() && message.steps.len() == STEPS_MAX);
     let status = Box::new(protocol::MessageStatus::default());
     let session = message.session;
-    world.emit(Event::MessageChanged { id, session, status }, &mut batch);
-    commit(&mut store, &world, &batch);
+    history.emit(Event::MessageChanged { id, session, status }, &mut batch);
+    commit(&mut store, &history, &batch);
     assert!(store.message(id).unwrap().unwrap().0.suspended_at().is_none(), "it is sent from the start");
 }
 
@@ -358,39 +360,39 @@ fn that_an_agent_has_a_text_already_is_told_however_often_it_is_tried() {
 fn a_message_that_is_queued_and_forgotten_in_one_commit_leaves_its_event() {
     let disk = Disk::default();
     let mut store = Store::with_backend(disk.clone()).unwrap().0;
-    let mut world = World::new(1);
+    let mut history = History::new(1);
     let mut batch = Batch::default();
-    world.create(&mut batch);
-    let (first, second) = (world.send(&mut batch), world.send(&mut batch));
-    world.moved(second, MessageState::Done, &mut batch);
-    world.forget(second, &mut batch);
-    commit(&mut store, &world, &batch);
+    history.create(&mut batch);
+    let (first, second) = (history.send(&mut batch), history.send(&mut batch));
+    history.change_state(second, MessageState::Done, &mut batch);
+    history.forget(second, &mut batch);
+    commit(&mut store, &history, &batch);
     let mut batch = Batch::default();
-    world.forget(first, &mut batch);
-    commit(&mut store, &world, &batch);
-    assert_eq!(store.events_since(Seq(0), 99).unwrap(), world.now.journal);
+    history.forget(first, &mut batch);
+    commit(&mut store, &history, &batch);
+    assert_eq!(store.events_since(Seq(0), 99).unwrap(), history.now.journal);
     drop(store);
     let (store, loaded) = Store::with_backend(disk).unwrap();
-    assert_eq!(Expected::found(&store, loaded), world.now);
-    assert_eq!(world.now.pool.sessions().next().unwrap().total_requests, 2);
+    assert_eq!(Expected::found(&store, loaded), history.now);
+    assert_eq!(history.now.pool.sessions().next().unwrap().total_requests, 2);
 }
 
 #[test]
-fn no_sequence_number_is_given_out_twice() {
+fn no_sequence_number_is_reused() {
     let disk = Disk::default();
     let mut store = Store::with_backend(disk.clone()).unwrap().0;
-    let mut world = World::new(1);
+    let mut history = History::new(1);
     let mut batch = Batch::default();
-    world.create(&mut batch);
-    commit(&mut store, &world, &batch);
+    history.create(&mut batch);
+    commit(&mut store, &history, &batch);
     let mut batch = Batch::default();
-    let id = world.send(&mut batch);
-    commit(&mut store, &world, &batch);
-    // The newest event is the message's own row, and then only the number is left of it.
+    let id = history.send(&mut batch);
+    commit(&mut store, &history, &batch);
+    // The newest event is the message's own row; afterwards, only the stored number is left.
     store.trim_journal(0, Timestamp(0)).unwrap();
     let mut batch = Batch::default();
-    world.forget(id, &mut batch);
-    commit(&mut store, &world, &batch);
+    history.forget(id, &mut batch);
+    commit(&mut store, &history, &batch);
     store.trim_journal(0, Timestamp(0)).unwrap();
     drop(store);
     let (store, loaded) = Store::with_backend(disk).unwrap();
@@ -401,14 +403,14 @@ fn no_sequence_number_is_given_out_twice() {
 #[test]
 fn a_message_without_its_body_is_refused_and_latches() {
     let mut store = Store::with_backend(InMemoryBackend::new()).unwrap().0;
-    let mut world = World::new(1);
+    let mut history = History::new(1);
     let mut batch = Batch::default();
-    world.create(&mut batch);
-    world.send(&mut batch);
+    history.create(&mut batch);
+    history.send(&mut batch);
     let reader = store.reader();
-    let refused = store.commit(&world.now.pool, &batch.events, &[]);
+    let refused = store.commit(&history.now.pool, &batch.events, &[]);
     assert!(matches!(refused, Err(StoreError::NoBody(_))), "{refused:?}");
-    assert!(matches!(store.commit(&world.now.pool, &[], &[]), Err(StoreError::Latched)));
+    assert!(matches!(store.commit(&history.now.pool, &[], &[]), Err(StoreError::Latched)));
     assert!(matches!(store.message(MessageId(1)), Err(StoreError::Latched)));
     assert!(matches!(store.events_since(Seq(0), 1), Err(StoreError::Latched)));
     assert!(matches!(store.oldest_seq(), Err(StoreError::Latched)));
@@ -418,7 +420,7 @@ fn a_message_without_its_body_is_refused_and_latches() {
 }
 
 #[test]
-fn a_reader_works_beside_the_writer_and_ends_with_it() {
+fn a_reader_works_beside_the_writer_and_is_closed_with_it() {
     fn is_shared<T: Send + Sync + Clone>(_: &T) {}
     let mut store = Store::with_backend(InMemoryBackend::new()).unwrap().0;
     let reader = store.reader();
@@ -434,30 +436,30 @@ fn a_reader_works_beside_the_writer_and_ends_with_it() {
         }
         reader
     });
-    let mut world = World::new(9);
+    let mut history = History::new(9);
     for _ in 0..60 {
-        let batch = world.batch(9);
-        commit(&mut store, &world, &batch);
+        let batch = history.batch(9);
+        commit(&mut store, &history, &batch);
     }
     drop(ends);
     let reader = reads.join().unwrap();
-    assert_eq!(reader.events_since(Seq(0), usize::MAX).unwrap(), world.now.journal);
+    assert_eq!(reader.events_since(Seq(0), usize::MAX).unwrap(), history.now.journal);
     store.close().unwrap();
     assert!(matches!(reader.oldest_seq(), Err(StoreError::Closed)));
 }
 
-fn lost(world: &mut World, batch: &mut Batch) {
-    world.emit(Event::WatcherLost { reason: "gone".to_owned() }, batch);
+fn lost(history: &mut History, batch: &mut Batch) {
+    history.emit(Event::WatcherLost { reason: "gone".to_owned() }, batch);
 }
 
 #[test]
 fn the_journal_is_read_in_parts_and_trimmed_from_its_old_end() {
     let mut store = Store::with_backend(InMemoryBackend::new()).unwrap().0;
     assert_eq!(store.oldest_seq().unwrap(), None);
-    let mut world = World::new(2);
+    let mut history = History::new(2);
     let mut batch = Batch::default();
-    (0..10_000).for_each(|_| lost(&mut world, &mut batch));
-    commit(&mut store, &world, &batch);
+    (0..10_000).for_each(|_| lost(&mut history, &mut batch));
+    commit(&mut store, &history, &batch);
     let part = store.events_since(Seq(7), 3).unwrap();
     assert_eq!(part.iter().map(|e| e.seq.0).collect::<Vec<_>>(), [8, 9, 10]);
     assert_eq!(store.events_since(Seq(10_000), 3).unwrap(), []);
@@ -480,36 +482,36 @@ fn the_journal_is_read_in_parts_and_trimmed_from_its_old_end() {
 fn the_journal_is_trimmed_by_age_and_hides_messages() {
     let disk = Disk::default();
     let mut store = Store::with_backend(disk.clone()).unwrap().0;
-    let mut world = World::new(2);
+    let mut history = History::new(2);
     let mut batch = Batch::default();
-    world.create(&mut batch);
+    history.create(&mut batch);
     let mut at = vec![0; 2];
     for n in 0..300 {
-        world.clock += 10;
+        history.clock += 10;
         match n % 3 {
-            0 => lost(&mut world, &mut batch),
-            _ => drop(world.send(&mut batch)),
+            0 => lost(&mut history, &mut batch),
+            _ => drop(history.send(&mut batch)),
         }
-        at.push(world.clock);
+        at.push(history.clock);
     }
-    commit(&mut store, &world, &batch);
+    commit(&mut store, &history, &batch);
     for (place, keep) in [(50, 1000), (50, 252), (180, 252), (180, 122), (290, 0)] {
         store.trim_journal(keep, Timestamp(at[place])).unwrap();
         let first = if keep == 0 { 301 } else { place as u64 };
         assert_eq!(store.oldest_seq().unwrap(), Some(Seq(first)), "{place}");
         let left = store.events_since(Seq(0), usize::MAX).unwrap();
-        assert_eq!(left, world.now.journal[usize::try_from(first).unwrap() - 1..]);
+        assert_eq!(left, history.now.journal[usize::try_from(first).unwrap() - 1..]);
     }
-    // A message that is hidden leaves nothing in the journal when it goes.
-    let hidden = *world.now.messages.keys().next().unwrap();
+    // A hidden message is not moved to the journal when it is forgotten.
+    let hidden = *history.now.messages.keys().next().unwrap();
     let before = rows(&disk)[Table::Journal.name()];
     let mut batch = Batch::default();
-    world.forget(hidden, &mut batch);
-    commit(&mut store, &world, &batch);
+    history.forget(hidden, &mut batch);
+    commit(&mut store, &history, &batch);
     assert_eq!(rows(&disk)[Table::Journal.name()], before);
     assert_eq!(store.oldest_seq().unwrap(), Some(Seq(301)));
     drop(store);
     let (store, loaded) = Store::with_backend(disk).unwrap();
-    world.now.journal.drain(..300);
-    assert_eq!(Expected::found(&store, loaded), world.now);
+    history.now.journal.drain(..300);
+    assert_eq!(Expected::found(&store, loaded), history.now);
 }

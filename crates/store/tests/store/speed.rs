@@ -1,5 +1,5 @@
-//! How fast it is, beside the floor of the same disk in the same run. Prints; asserts nothing about
-//! time. `cargo test --release -p store -- --ignored --nocapture speed`
+//! Speed, beside the floor of the same disk in the same run. Prints times, and asserts nothing about them.
+//! `cargo test --release -p store -- --ignored --nocapture speed`
 
 use std::env;
 use std::fs::File;
@@ -11,14 +11,14 @@ use pool::Pool;
 use protocol::message::{Message, MessageState, MessageStatus};
 use protocol::{Event, MessageId, OpId, Seq, SessionId, Stamped, Timestamp};
 use store::Store;
-use store::care::{backup, check, check_file, export, import};
+use store::maintenance::{backup, check, check_file, export, import};
 use tempfile::TempDir;
 
-use crate::world::{Batch, World};
+use crate::history::{Batch, History};
 
 const BODY: usize = 256;
 
-/// A pool with 64 sessions, and messages for them in turn.
+/// A pool with 64 sessions, which get messages in turn.
 struct Load {
     pool: Pool,
     sessions: Vec<SessionId>,
@@ -26,12 +26,12 @@ struct Load {
 
 impl Load {
     fn new(store: &mut Store) -> Self {
-        let mut world = World::new(1);
+        let mut history = History::new(1);
         let mut batch = Batch::default();
-        (0..64).for_each(|_| world.step(0, &mut batch));
-        store.commit(&world.now.pool, &batch.events, &batch.bodies).unwrap();
-        let sessions = world.now.pool.sessions().map(|s| s.id).collect();
-        Self { pool: world.now.pool, sessions }
+        (0..64).for_each(|_| history.step(0, &mut batch));
+        store.commit(&history.now.pool, &batch.events, &batch.bodies).unwrap();
+        let sessions = history.now.pool.sessions().map(|s| s.id).collect();
+        Self { pool: history.now.pool, sessions }
     }
 
     fn queue(&mut self, batch: &mut Batch) {
@@ -93,12 +93,13 @@ fn number(variable: &str) -> Option<u64> {
     env::var(variable).ok().and_then(|n| n.parse().ok())
 }
 
-/// On a disk, which the system's directory for such is not everywhere; `POOL_SPEED_DIR` is another.
+/// Returns a directory on a disk, which the system's temporary directory may not be; `POOL_SPEED_DIR`
+/// overrides it.
 fn directory() -> TempDir {
     tempfile::tempdir_in(env::var_os("POOL_SPEED_DIR").unwrap_or("/var/tmp".into())).unwrap()
 }
 
-/// A log in the same directory, and the time of one append and its fdatasync.
+/// Appends to a log in the same directory, and returns the time of the write and its fdatasync.
 fn append(log: &mut File, bytes: usize) -> Duration {
     let bytes = vec![b'x'; bytes];
     timed(|| {
@@ -107,7 +108,7 @@ fn append(log: &mut File, bytes: usize) -> Duration {
     })
 }
 
-#[expect(clippy::print_stdout, reason = "times are what it is for")]
+#[expect(clippy::print_stdout, reason = "it prints times")]
 fn rounds(name: &str, store: &mut Store, load: &mut Load, log: &mut File) {
     let mut times = [const { Vec::new() }; 5];
     for _ in 0..400 {
@@ -165,9 +166,9 @@ fn memory() -> String {
     status.lines().filter(|l| l.starts_with("VmRSS") || l.starts_with("VmHWM")).collect::<Vec<_>>().join(", ")
 }
 
-/// For `strace -c`: a thousand commits with `POOL_ENQUEUES` messages each.
+/// A thousand commits with `POOL_ENQUEUES` messages each, for `strace -c`.
 #[test]
-#[ignore = "to be counted from outside"]
+#[ignore = "for system call counts"]
 fn speed_of_a_thousand_commits() {
     let messages = number("POOL_ENQUEUES").unwrap_or(1);
     let dir = directory();
@@ -180,7 +181,7 @@ fn speed_of_a_thousand_commits() {
     }
 }
 
-/// A file in which so many messages wait, `POOL_MESSAGES` or these.
+/// Returns a file with this number of queued messages; `POOL_MESSAGES` overrides it.
 fn filled(dir: &Path, messages: u64) -> (PathBuf, Store) {
     let messages = number("POOL_MESSAGES").unwrap_or(messages);
     let path = dir.join("pool.redb");
@@ -194,7 +195,7 @@ fn filled(dir: &Path, messages: u64) -> (PathBuf, Store) {
     (path, store)
 }
 
-/// For a profiler, too.
+/// Also for a profiler.
 #[test]
 #[ignore = "prints times"]
 fn speed_of_ten_opens() {
@@ -211,7 +212,7 @@ fn speed_of_ten_opens() {
 
 #[test]
 #[ignore = "prints times"]
-fn speed_of_looking_after_it() {
+fn speed_of_maintenance() {
     let dir = directory();
     let (_, mut store) = filled(dir.path(), 1_000_000);
     let at = |name: &str| dir.path().join(name);

@@ -1,4 +1,4 @@
-//! The in-memory tmux as its callers see it.
+//! The driver of the in-memory tmux.
 
 use std::path::Path;
 
@@ -11,12 +11,12 @@ use crate::adopt::Adopt;
 use crate::create::{Create, Created, Size};
 use crate::driver::{Call, Driver};
 use crate::error::TmuxError;
-use crate::guard::{Answer, Needs, PaneRef, ServerRef};
+use crate::guard::{Answer, PaneRef, Precondition, ServerRef};
 use crate::keys::Key;
-use crate::log::LogOptions;
-use crate::observe::Listing;
+use crate::listing::Listing;
+use crate::log_pipe::LogOptions;
+use crate::pane_snapshot::PaneSnapshot;
 use crate::receipt::Receipt;
-use crate::terminal::Glance;
 
 impl Driver for Fake {
     fn observe(&self) -> Call<'_, Listing> {
@@ -30,78 +30,78 @@ impl Driver for Fake {
         self.call("create", |state| state.create(create))
     }
 
-    /// What was typed is what is on the screen.
+    /// Returns the typed text as the screen.
     fn capture(&self, pane: PaneRef, _lines: Lines, _ansi: bool) -> Call<'_, (Answer, Vec<u8>)> {
         self.call("capture", move |state| {
-            let answer = state.guarded(pane, Needs::Ours, |_| Ok(()))?;
+            let answer = state.guarded(pane, Precondition::Ours, |_| Ok(()))?;
             let text = if answer == Answer::Done { state.typed.get(&pane.pane).cloned() } else { None };
             Ok((answer, text.unwrap_or_default()))
         })
     }
 
-    fn glance(&self, pane: PaneRef) -> Call<'_, Glance> {
-        self.call("glance", move |state| {
-            let answer = state.guarded(pane, Needs::Ours, |_| Ok(()))?;
-            Ok(if answer == Answer::Done { state.glance(pane.pane) } else { Glance::refused(answer) })
+    fn snapshot(&self, pane: PaneRef) -> Call<'_, PaneSnapshot> {
+        self.call("snapshot", move |state| {
+            let answer = state.guarded(pane, Precondition::Ours, |_| Ok(()))?;
+            Ok(if answer == Answer::Done { state.snapshot(pane.pane) } else { PaneSnapshot::refused(answer) })
         })
     }
 
     fn paste<'a>(&'a self, pane: PaneRef, token: Token, text: &'a [u8]) -> Call<'a, Answer> {
         self.call("paste", move |state| match text {
             [] => Err(TmuxError::Refused("an empty text cannot be pasted".to_owned())),
-            _ => state.type_in(pane, Needs::Untyped(token), text),
+            _ => state.type_in(pane, Precondition::Untyped(token), text),
         })
     }
 
-    fn call_off(&self, pane: PaneRef, token: Token) -> Call<'_, (Answer, Receipt)> {
-        self.call("call_off", move |state| {
-            let answer = state.guarded(pane, Needs::Ours, |_| Ok(()))?;
+    fn revoke(&self, pane: PaneRef, token: Token) -> Call<'_, (Answer, Receipt)> {
+        self.call("revoke", move |state| {
+            let answer = state.guarded(pane, Precondition::Ours, |_| Ok(()))?;
             let known = answer == Answer::Done;
-            Ok((answer, if known { state.call_off(pane.pane, token) } else { Receipt::Unknown }))
+            Ok((answer, if known { state.revoke(pane.pane, token) } else { Receipt::Unknown }))
         })
     }
 
     fn input<'a>(&'a self, pane: PaneRef, bytes: &'a [u8]) -> Call<'a, Answer> {
         self.call("input", move |state| match bytes {
             [] => Err(TmuxError::Refused("an empty text cannot be pasted".to_owned())),
-            _ => state.type_in(pane, Needs::Open, bytes),
+            _ => state.type_in(pane, Precondition::Open, bytes),
         })
     }
 
     fn enter(&self, pane: PaneRef) -> Call<'_, Answer> {
-        self.call("enter", move |state| state.type_in(pane, Needs::Open, b"\r"))
+        self.call("enter", move |state| state.type_in(pane, Precondition::Open, b"\r"))
     }
 
     fn enter_after(&self, pane: PaneRef, token: Token) -> Call<'_, Answer> {
-        self.call("enter_after", move |state| state.type_in(pane, Needs::Unentered(token), b"\r"))
+        self.call("enter_after", move |state| state.type_in(pane, Precondition::Unentered(token), b"\r"))
     }
 
     fn keys<'a>(&'a self, pane: PaneRef, keys: &'a [Key]) -> Call<'a, Answer> {
         let names: String = keys.iter().map(|key| format!("<{key}>")).collect();
-        self.call("keys", move |state| state.type_in(pane, Needs::Typable, names.as_bytes()))
+        self.call("keys", move |state| state.type_in(pane, Precondition::Typable, names.as_bytes()))
     }
 
     fn peek(&self, pane: PaneRef) -> Call<'_, Answer> {
-        self.call("peek", move |state| state.guarded(pane, Needs::Ours, |_| Ok(())))
+        self.call("peek", move |state| state.guarded(pane, Precondition::Ours, |_| Ok(())))
     }
 
     fn kill_pane(&self, pane: PaneRef) -> Call<'_, Answer> {
-        self.call("kill_pane", move |state| state.kill(pane, Needs::Ours))
+        self.call("kill_pane", move |state| state.kill(pane, Precondition::Ours))
     }
 
     fn kill_unattended(&self, pane: PaneRef) -> Call<'_, Answer> {
-        self.call("kill_unattended", move |state| state.kill(pane, Needs::Unattended))
+        self.call("kill_unattended", move |state| state.kill(pane, Precondition::Unattended))
     }
 
     fn rename<'a>(&'a self, pane: PaneRef, session: TmuxSessionId, name: &'a Name) -> Call<'a, Answer> {
         self.call("rename", move |state| {
-            state.guarded(pane, Needs::Ours, |state| state.rename(session, name))
+            state.guarded(pane, Precondition::Ours, |state| state.rename(session, name))
         })
     }
 
     fn release(&self, pane: PaneRef) -> Call<'_, Answer> {
         self.call("release", move |state| {
-            state.guarded(pane, Needs::Ours, |state| {
+            state.guarded(pane, Precondition::Ours, |state| {
                 let found = state.panes.entry(pane.pane);
                 found.and_modify(|found| (found.tag, found.detached) = (None, true));
                 Ok(())
@@ -127,7 +127,7 @@ impl Driver for Fake {
                         return Ok(Answer::NotOurs);
                     }
                     (found.tag, found.detached) = (Some(adopt.tag), false);
-                    state.receipts.insert(pane, (adopt.token, Receipt::CalledOff));
+                    state.receipts.insert(pane, (adopt.token, Receipt::Revoked));
                     Answer::Done
                 }
                 _ => Answer::Gone,
@@ -136,12 +136,12 @@ impl Driver for Fake {
     }
 
     fn reopen_log<'a>(&'a self, pane: PaneRef, _: &'a LogOptions, _: &'a Path) -> Call<'a, Answer> {
-        self.call("reopen_log", move |state| state.guarded(pane, Needs::Alive, |_| Ok(())))
+        self.call("reopen_log", move |state| state.guarded(pane, Precondition::Alive, |_| Ok(())))
     }
 
     fn resize(&self, pane: PaneRef, size: Size) -> Call<'_, Answer> {
         self.call("resize", move |state| {
-            state.guarded(pane, Needs::Unattended, |state| {
+            state.guarded(pane, Precondition::Unattended, |state| {
                 let found = state.panes.entry(pane.pane);
                 found.and_modify(|found| (found.width, found.height) = (size.width, size.height));
                 Ok(())
@@ -150,7 +150,7 @@ impl Driver for Fake {
     }
 
     fn clear_history(&self, pane: PaneRef) -> Call<'_, Answer> {
-        self.call("clear_history", move |state| state.guarded(pane, Needs::Ours, |_| Ok(())))
+        self.call("clear_history", move |state| state.guarded(pane, Precondition::Ours, |_| Ok(())))
     }
 
     fn clients(&self, server: ServerRef, session: TmuxSessionId) -> Call<'_, Vec<Client>> {

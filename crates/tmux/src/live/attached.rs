@@ -1,42 +1,43 @@
-//! A connection that is attached to the hidden session of the pool's own server: it hears of
-//! everything, and questions go over it.
+//! A connection attached to the hidden session of the pool's own server: it receives all notifications and
+//! carries the reads.
 
 use std::collections::VecDeque;
 
-use protocol::tmux::{HIDDEN_SESSION, Means};
+use protocol::tmux::{HIDDEN_SESSION, TmuxTransport};
 
-use super::answer::Answer;
+use super::channel::Channel;
+use super::notice::LiveEvent;
 use super::parse::{Block, Event};
-use super::wire::Wire;
-use super::{Ask, Heard, control, native};
-use crate::command::Line;
+use super::pending::PendingRead;
+use super::{control, native};
+use crate::command::CommandLine;
 use crate::device::Device;
 use crate::error::TmuxError;
 use crate::guard::ServerRef;
 use crate::imsg::Form;
-use crate::owner;
-use crate::query::Query;
+use crate::query::{Query, Scope};
+use crate::trust;
 
 pub(super) struct Attached {
-    wire: Wire,
+    channel: Channel,
     server: ServerRef,
-    asked: VecDeque<Answer>,
+    pending: VecDeque<PendingRead>,
     cap: usize,
 }
 
 impl Attached {
-    /// Attaches; makes the hidden session first, where it is missing.
-    pub(super) async fn open(device: &Device, means: Means) -> Result<Self, TmuxError> {
-        if means == Means::Control {
-            // A client is not to try twice: each time is a danger to the server.
-            drop(owner::connect(&device.socket).await?);
-            hide(device).await?;
-            return Self::prove(device, control::spawn(device, attach().words())?).await;
+    /// Attaches, after creating the hidden session if it is missing.
+    pub(super) async fn open(device: &Device, transport: TmuxTransport) -> Result<Self, TmuxError> {
+        if transport == TmuxTransport::Control {
+            // The client makes one attempt only: each one endangers the server.
+            drop(trust::connect(&device.socket).await?);
+            create_hidden_session(device).await?;
+            return Self::self_test(device, control::spawn(device, attach().words())?).await;
         }
-        // With no session at all some versions end the connection without a word.
+        // Without any session some versions end the connection without a message.
         match Self::native(device).await {
             Err(TmuxError::NotFound(_) | TmuxError::Closed) => {
-                hide(device).await?;
+                create_hidden_session(device).await?;
                 Self::native(device).await
             }
             other => other,
@@ -45,28 +46,34 @@ impl Attached {
 
     async fn native(device: &Device) -> Result<Self, TmuxError> {
         let attach = attach();
-        let by = async |form| Self::prove(device, native::connect(device, form, attach.words()).await?).await;
-        // The wide form must not come first: an older server would lose the descriptor.
+        let by =
+            async |form| Self::self_test(device, native::connect(device, form, attach.words()).await?).await;
+        // The narrow form comes first: a wide header would make an older server lose the descriptor.
         match by(Form::Narrow).await {
             Err(TmuxError::Closed) => by(Form::Wide).await,
             other => other,
         }
     }
 
-    /// A question is answered, hence the attaching went well.
-    async fn prove(device: &Device, mut wire: Wire) -> Result<Self, TmuxError> {
-        let query = Query::new(Ask::Alive, true);
-        wire.send(&query.text());
-        let mut answer = Answer::new(query, device.output_cap);
+    /// Proves by one read that attaching succeeded.
+    async fn self_test(device: &Device, mut channel: Channel) -> Result<Self, TmuxError> {
+        let query = Query::new(Scope::Alive, true);
+        channel.send(&query.text());
+        let mut answer = PendingRead::new(query, device.output_cap);
         loop {
-            match wire.event(answer.mark()).await? {
+            match channel.event(answer.mark()).await? {
                 Event::Block(Block { ours: false, ok: false, text }) => {
                     return Err(TmuxError::from_message(&String::from_utf8_lossy(&text)));
                 }
                 Event::Block(block) if block.ours => {
                     if let Some(answered) = answer.take(&block) {
                         let (server, _) = answered?;
-                        return Ok(Self { wire, server, asked: VecDeque::new(), cap: device.output_cap });
+                        return Ok(Self {
+                            channel,
+                            server,
+                            pending: VecDeque::new(),
+                            cap: device.output_cap,
+                        });
                     }
                 }
                 Event::Block(_) | Event::Notice(_) => {}
@@ -78,29 +85,29 @@ impl Attached {
         self.server
     }
 
-    pub(super) fn ask(&mut self, ask: Ask) {
-        let query = Query::new(ask, true);
-        self.wire.send(&query.text());
-        self.asked.push_back(Answer::new(query, self.cap));
+    pub(super) fn request(&mut self, scope: Scope) {
+        let query = Query::new(scope, true);
+        self.channel.send(&query.text());
+        self.pending.push_back(PendingRead::new(query, self.cap));
     }
 
-    pub(super) async fn hear(&mut self) -> Result<Heard, TmuxError> {
+    pub(super) async fn next(&mut self) -> Result<LiveEvent, TmuxError> {
         loop {
-            let mark = self.asked.front().map_or("", Answer::mark);
-            let block = match self.wire.event(mark).await? {
-                Event::Notice(notice) => return Ok(Heard::Notice(notice)),
+            let mark = self.pending.front().map_or("", PendingRead::mark);
+            let block = match self.channel.event(mark).await? {
+                Event::Notice(notice) => return Ok(LiveEvent::Notice(notice)),
                 Event::Block(block) => block,
             };
-            // Without a question it is a forgery, as is one that is not ours.
-            if let Some(answer) = self.asked.front_mut()
+            // A block without a pending read is forged, as is one that is not ours.
+            if let Some(answer) = self.pending.front_mut()
                 && block.ours
                 && let Some(answered) = answer.take(&block)
             {
-                let ask = answer.ask();
-                self.asked.pop_front();
+                let scope = answer.scope();
+                self.pending.pop_front();
                 let (server, read) = answered?;
                 let same = server == self.server;
-                return if same { Ok(Heard::Read(ask, read)) } else { Err(TmuxError::Incomplete) };
+                return if same { Ok(LiveEvent::Read(scope, read)) } else { Err(TmuxError::Incomplete) };
             }
         }
     }
@@ -110,18 +117,18 @@ fn target() -> String {
     format!("={HIDDEN_SESSION}:")
 }
 
-fn attach() -> Line {
-    Line::default().then(["attach-session", "-t", &target(), "-f", "no-output,ignore-size"])
+fn attach() -> CommandLine {
+    CommandLine::default().then(["attach-session", "-t", &target(), "-f", "no-output,ignore-size"])
 }
 
-/// Makes the hidden session. Its program ends at once and the session stays, also when the server is
-/// set to show clients another one instead.
-async fn hide(device: &Device) -> Result<(), TmuxError> {
+/// Creates the hidden session. Its program ends at once and the session stays, even if the server is set to
+/// switch clients to another session instead.
+async fn create_hidden_session(device: &Device) -> Result<(), TmuxError> {
     let target = target();
     let name = HIDDEN_SESSION;
     // Two words, so that no shell starts.
     let new = ["new-session", "-d", "-s", name, "-n", name, "-x", "1", "-y", "1", "--", "true", "true"];
-    let line = Line::default()
+    let line = CommandLine::default()
         .then(new)
         .then(["set-option", "-w", "-t", &target, "remain-on-exit", "on"])
         .then(["set-option", "-t", &target, "detach-on-destroy", "on"]);

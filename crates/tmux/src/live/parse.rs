@@ -1,58 +1,58 @@
-//! What a server says in control mode: blocks, one for each command, and notifications. Output in a
-//! block may be any bytes, and names in notifications may hold line ends on some versions: nothing
-//! here is believed further than as a hint, and an answer only by its marks.
+//! Parser of control mode: blocks, one for each command, and notifications. Output in a block may be any
+//! bytes, and on some versions names in notifications may contain line ends. So notifications are hints
+//! only, and an answer counts only by its marks.
 
 use std::ops::Range;
 
 use protocol::ids::TmuxSessionId;
 
-use super::Notice;
+use super::notice::Notice;
 use crate::error::TmuxError;
 use crate::format;
 
-/// How much is read at a time, in bytes.
+/// Size of one read, in bytes.
 const CHUNK: usize = 64 << 10;
 
-/// What was heard.
+/// One parsed item.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Event {
     Block(Block),
     Notice(Notice),
 }
 
-/// What one command wrote.
+/// Output of one command.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Block {
-    /// Whether the command came over this connection's input; the one it was opened with did not.
+    /// True if the command came over this connection's input; false for the command it was opened with.
     pub(super) ours: bool,
-    /// Whether it succeeded; else the text is the error.
+    /// True if the command succeeded; else the text is the error.
     pub(super) ok: bool,
     pub(super) text: Vec<u8>,
 }
 
-/// A block that has begun.
+/// A block whose end has not been read.
 #[derive(Debug)]
-struct Open {
+struct OpenBlock {
     /// The three numbers of `%begin`, which its end repeats.
     guard: Vec<u8>,
     ours: bool,
     text: Vec<u8>,
-    /// A block that begins with the line just taken, if the next line proves that it is one.
+    /// Block that begins with the last line, in case the next line proves it.
     inner: Option<Box<Self>>,
 }
 
-/// Makes events of bytes.
+/// Incremental parser of a connection's bytes.
 #[derive(Debug)]
 pub(super) struct Parser {
     buffer: Vec<u8>,
-    /// Where the next line starts.
+    /// Start of the next line.
     at: usize,
-    /// No line ends between `at` and here.
+    /// End of the bytes after `at` that contain no line end.
     scanned: usize,
-    open: Option<Open>,
-    /// A second notice of the same line.
+    open: Option<OpenBlock>,
+    /// Second notice of the same line.
     second: Option<Notice>,
-    /// The most that a line or a block may have, in bytes.
+    /// Maximum size of a line or a block, in bytes.
     cap: usize,
 }
 
@@ -61,8 +61,8 @@ impl Parser {
         Self { buffer: Vec::new(), at: 0, scanned: 0, open: None, second: None, cap }
     }
 
-    /// Where further bytes are to be appended.
-    pub(super) fn room(&mut self) -> &mut Vec<u8> {
+    /// Returns the buffer for appending further bytes.
+    pub(super) fn buffer_mut(&mut self) -> &mut Vec<u8> {
         self.buffer.drain(..self.at);
         self.scanned -= self.at;
         self.at = 0;
@@ -70,12 +70,12 @@ impl Parser {
         &mut self.buffer
     }
 
-    /// The next event; `None` until there are more bytes. A line that starts with `mark`, which nobody
-    /// can guess, is the first of the answer that is due, also where it seems to be inside of a block:
-    /// that block was a forgery. An empty mark stands for no answer.
+    /// Returns the next event; `None` until there are more bytes. A line that starts with the unpredictable
+    /// `mark` is the first of the pending answer, even inside of a block, which was forged then. An empty
+    /// mark means that no answer is pending.
     ///
     /// # Errors
-    /// [`TmuxError::TooLong`]: this cannot be gone on with.
+    /// [`TmuxError::TooLong`]: the connection is unusable.
     pub(super) fn next(&mut self, mark: &str) -> Result<Option<Event>, TmuxError> {
         if let Some(notice) = self.second.take() {
             return Ok(Some(Event::Notice(notice)));
@@ -83,7 +83,7 @@ impl Parser {
         while let Some(range) = self.line()? {
             let line = &self.buffer[range];
             let Some(open) = &mut self.open else {
-                self.open = Open::begin(line);
+                self.open = OpenBlock::begin(line);
                 if let Some((first, second)) = notices(line) {
                     self.second = second;
                     return Ok(Some(Event::Notice(first)));
@@ -116,7 +116,7 @@ impl Parser {
     }
 }
 
-impl Open {
+impl OpenBlock {
     fn begin(line: &[u8]) -> Option<Self> {
         let guard = line.strip_prefix(b"%begin ")?;
         let mut numbers = guard.split(|&b| b == b' ').map(|number| format::field::<u64>(Some(number)));
@@ -128,7 +128,7 @@ impl Open {
         known.then(|| Self { guard: guard.to_vec(), ours: flags & 1 == 1, text: Vec::new(), inner: None })
     }
 
-    /// Whether the line ends the block, and if so well.
+    /// Returns `Some` if the line ends the block, with its success.
     fn end(&self, line: &[u8]) -> Option<bool> {
         if line.strip_prefix(b"%end ") == Some(self.guard.as_slice()) {
             Some(true)
@@ -152,7 +152,7 @@ impl Open {
     }
 }
 
-/// What a notification says; the ids are where the versions from 3.2 on write them.
+/// Parses a notification; the ids are in the positions used from 3.2 on.
 fn notices(line: &[u8]) -> Option<(Notice, Option<Notice>)> {
     let mut words = line.split(|&b| b == b' ');
     let kind = words.next()?;
@@ -164,7 +164,7 @@ fn notices(line: &[u8]) -> Option<(Notice, Option<Notice>)> {
         }
         b"%client-session-changed" => {
             let session = words.find_map(|word| format::field::<TmuxSessionId>(Some(word)))?;
-            // The session that the client was attached to before has one less, and is not named.
+            // The client's previous session has lost a client too, and is not named.
             return Some((Notice::Session(session), Some(Notice::Clients)));
         }
         b"%window-add" | b"%unlinked-window-add" | b"%layout-change" | b"%window-pane-changed" => {
@@ -184,12 +184,12 @@ mod tests {
 
     use super::*;
 
-    /// All events of these bytes, given in pieces of this size.
+    /// Returns all events of these bytes, fed in pieces of this size.
     fn events(bytes: &[u8], piece: usize, mark: &str) -> Vec<Event> {
         let mut parser = Parser::new(1 << 20);
         let mut events = Vec::new();
         for piece in bytes.chunks(piece) {
-            parser.room().extend_from_slice(piece);
+            parser.buffer_mut().extend_from_slice(piece);
             while let Some(event) = parser.next(mark).unwrap() {
                 events.push(event);
             }
@@ -286,7 +286,7 @@ mod tests {
         for start in ["", "%begin 1 1 1\n"] {
             let mut parser = Parser::new(1000);
             let whole = |parser: &mut Parser, text: &str| {
-                parser.room().extend_from_slice(text.as_bytes());
+                parser.buffer_mut().extend_from_slice(text.as_bytes());
                 parser.next("")
             };
             assert_eq!(whole(&mut parser, start).unwrap(), None);
@@ -300,7 +300,7 @@ mod tests {
         }
     }
 
-    /// Lines that could be part of a conversation.
+    /// Generates lines of a plausible conversation.
     fn line() -> impl Strategy<Value = Vec<u8>> {
         let guards = prop_oneof!["%(begin|end|error) [0-2] [0-2] [01]", "%(begin|end|error) [ 0-9-]{0,8}"];
         let notices = "%[a-z-]{0,20} ?[$@%]?[0-9]{0,3} ?.{0,5}";

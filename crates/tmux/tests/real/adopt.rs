@@ -1,4 +1,4 @@
-//! A pane of somebody else's becomes one of ours, and nothing else about it changes.
+//! Adoption of a user's pane; nothing else about it changes.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -12,7 +12,7 @@ use crate::support::{Rig, until};
 
 const TAG: Tag = Tag([0xad; 16]);
 
-/// A session of a user's own next to one of ours, and how to adopt it.
+/// Returns a user's session next to one of the pool, and the parameters of its adoption.
 async fn rig() -> (Rig, ServerRef, TmuxSessionId, PaneId, Adopt) {
     let rig = Rig::new();
     let server = rig.start("ours", "exec sleep 1000").await.pane.server;

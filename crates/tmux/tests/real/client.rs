@@ -1,4 +1,4 @@
-//! One tmux client: deadlines, caps, and nothing left behind.
+//! One tmux client: deadlines, caps, and no leftovers.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use tmux::{Device, Direct, TmuxError};
 
 use crate::support::{Rig, executable, send, until};
 
-/// A device whose clients write down their pids; they become what follows.
+/// Returns a device whose clients record their pids before they run `then`.
 fn noted(rig: &Rig, then: &str) -> Device {
     let script = format!("#!/bin/sh\necho $$ >>'{}'\n{then}\n", rig.path("pids").display());
     Device { binary: executable(&rig.path("noted"), &script), direct: Direct::never(), ..rig.device.clone() }
@@ -23,7 +23,7 @@ fn pids(rig: &Rig) -> Vec<u32> {
     text.lines().map(|pid| pid.parse().unwrap()).collect()
 }
 
-/// Not even as a zombie.
+/// True if the process is gone, as a zombie too.
 fn is_gone(pid: u32) -> bool {
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid.cast_signed()), None).is_err()
 }
@@ -33,7 +33,7 @@ async fn t8_a_stopped_server_is_a_time_out_and_the_client_is_reaped() {
     let rig = Rig::new();
     let pane = rig.recorder("a").await.pane;
     let mut device = noted(&rig, "exec tmux \"$@\"");
-    // Time for the clients to begin, each.
+    // Time for each client to start.
     device.deadline = Duration::from_secs(4);
     rig.signal(pane, Signal::SIGSTOP);
     let observed = device.observe().await;
@@ -63,7 +63,7 @@ async fn a_call_that_is_dropped_leaves_no_client() {
     rig.signal(pane, Signal::SIGCONT);
 }
 
-/// As after a crash: nothing of ours drops or kills the client, its starter is just not there any more.
+/// As after a crash: nothing drops or kills the client, its parent is just gone.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_client_ends_with_whoever_started_it() {
@@ -133,7 +133,7 @@ async fn the_version_is_known() {
     assert_eq!(Version::parse("tmux 3.3a").unwrap().minor, 3);
 }
 
-/// Runs itself again in an environment that must not get through.
+/// Runs itself in a subprocess whose environment must not reach the server.
 #[test]
 fn private_variables_reach_neither_server_nor_pane() {
     if std::env::var_os("LC_TEST").is_some() {

@@ -1,4 +1,4 @@
-//! Without a client: the same answers, the same sessions, and a client where the server wants one.
+//! Calls without a client: the same answers and sessions, and a client only where the server needs one.
 
 use std::fs;
 use std::io::Read;
@@ -15,7 +15,7 @@ use tmux::{Answer, Device, Direct, TmuxError};
 
 use crate::support::{Rig, eventually, executable, until};
 
-/// Calls of it fail where they would start a client.
+/// Returns a device whose calls fail if they start a client.
 fn without_client(rig: &Rig) -> Device {
     Device { binary: "/nonexistent/tmux".into(), ..rig.device.clone() }
 }
@@ -72,7 +72,7 @@ async fn a_call_in_doubt_says_so_and_leaves_nothing() {
     rig.signal(pane, Signal::SIGCONT);
     assert!(matches!(&pasted, Err(error @ TmuxError::TimedOut(_)) if error.in_doubt()), "{pasted:?}");
     assert!(matches!(observed, Err(TmuxError::TimedOut(_))), "{observed:?}");
-    // Of a text that did not come in full nothing is typed.
+    // Nothing is typed of a text that arrived incomplete.
     assert_eq!(rig.device.enter(pane).await.unwrap(), Answer::Done);
     assert_eq!(rig.recorded(1).await, b"\r");
     assert_eq!(rig.raw(&["list-buffers"]), "");
@@ -83,12 +83,12 @@ async fn a_call_in_doubt_says_so_and_leaves_nothing() {
         rig.signal(pane, Signal::SIGKILL);
     });
     assert!(matches!(&died, Err(error @ TmuxError::ServerExited) if error.in_doubt()), "{died:?}");
-    // Its connections are closed one after the other, and its socket may be the last.
+    // The server closes its connections one after the other, and its socket may be the last.
     eventually("the server is gone", async || matches!(rig.device.observe().await, Err(TmuxError::NoServer)))
         .await;
 }
 
-/// Something else at the socket, that answers so; how often it was connected to.
+/// Listens at the socket in place of tmux and answers like this; counts its connections.
 fn impostor(socket: &Path, answer: fn(std::os::unix::net::UnixStream)) -> Arc<AtomicUsize> {
     let (listener, count) = (UnixListener::bind(socket).unwrap(), Arc::new(AtomicUsize::new(0)));
     let counted = Arc::clone(&count);
@@ -118,13 +118,13 @@ async fn a_server_that_wants_a_client_gets_one() {
             assert!(matches!(observed, Err(TmuxError::Incomplete)), "{name}: {observed:?}");
         }
         assert_eq!(fs::read_to_string(rig.path("runs")).unwrap(), "run\nrun\n", "{name}");
-        // Each call looks who is there, and again before its client; the first tries.
+        // Each call probes the socket, and again before its client; the first makes one attempt more.
         until("all are counted", || count.load(Ordering::Relaxed) >= 5).await;
         assert_eq!(count.load(Ordering::Relaxed), 5, "{name}");
     }
 }
 
-/// Runs itself again in an environment that is known.
+/// Runs itself in a subprocess with a known environment.
 #[test]
 fn a_session_is_the_same_with_and_without_a_client() {
     if std::env::var_os("LC_TEST").is_some() {
@@ -148,7 +148,7 @@ fn a_session_is_the_same_with_and_without_a_client() {
 async fn in_a_known_environment() {
     let rig = Rig::new();
     rig.start("first", "exec sleep 1000").await;
-    // As on a user's own server, and with what must not be passed on.
+    // As on a user's own server, and with variables that must not be passed on.
     rig.raw(&[
         "set-option",
         "-g",

@@ -1,4 +1,4 @@
-//! The in-memory tmux gives the answers of the real one.
+//! The in-memory tmux gives the same answers as the real one.
 
 use protocol::ids::TmuxSessionId;
 use tmux::fake::{Fake, Fault};
@@ -6,7 +6,7 @@ use tmux::{Adopt, Answer, Driver, PaneRef, Receipt, Size, TmuxError};
 
 use crate::support::Rig;
 
-/// The same story on any driver.
+/// Plays the same scene on any driver.
 async fn story(driver: &dyn Driver, rig: &Rig) {
     let create = rig.job("a", "exec sleep 1000");
     let created = driver.create(&create).await.unwrap();
@@ -23,13 +23,13 @@ async fn story(driver: &dyn Driver, rig: &Rig) {
     assert!(driver.input(pane, b"").await.is_err());
     let size = Size { width: 61, height: 17 };
     assert_eq!(driver.resize(pane, size).await.unwrap(), Answer::Done);
-    let glance = driver.glance(pane).await.unwrap();
-    assert_eq!((glance.answer, glance.size, glance.typed_at), (Answer::Done, size, None));
-    assert_eq!((glance.in_mode, glance.dead), (false, false));
+    let snapshot = driver.snapshot(pane).await.unwrap();
+    assert_eq!((snapshot.answer, snapshot.size, snapshot.typed_at), (Answer::Done, size, None));
+    assert_eq!((snapshot.in_mode, snapshot.dead), (false, false));
     let mut other = pane;
     other.server.pid += 1;
     assert_eq!(driver.enter(other).await.unwrap(), Answer::OtherServer);
-    assert_eq!(driver.glance(other).await.unwrap().answer, Answer::OtherServer);
+    assert_eq!(driver.snapshot(other).await.unwrap().answer, Answer::OtherServer);
     let wrong = PaneRef { tag: protocol::ids::Tag([1; 16]), ..pane };
     assert_eq!(driver.kill_pane(wrong).await.unwrap(), Answer::NotOurs);
     assert_eq!(driver.rename(pane, created.session, &"b".parse().unwrap()).await.unwrap(), Answer::Done);
@@ -54,14 +54,14 @@ async fn story(driver: &dyn Driver, rig: &Rig) {
     assert!(driver.observe().await.unwrap().sessions.is_empty());
 }
 
-/// A text is typed once under its token, in order, and nobody can say later that it was not.
+/// A text is typed once under its token, in order, and later queries find it typed.
 async fn receipts(driver: &dyn Driver, rig: &Rig, pane: PaneRef) {
     let [early, off, text, late] = [(); 4].map(|()| rig.token());
     let paste = async |token| driver.paste(pane, token, b"z").await.unwrap();
     let enter = async |token| driver.enter_after(pane, token).await.unwrap();
-    let told = async |token| driver.call_off(pane, token).await.unwrap();
-    assert_eq!(told(off).await, (Answer::Done, Receipt::CalledOff));
-    assert_eq!(told(off).await, (Answer::Done, Receipt::CalledOff), "and stays so");
+    let told = async |token| driver.revoke(pane, token).await.unwrap();
+    assert_eq!(told(off).await, (Answer::Done, Receipt::Revoked));
+    assert_eq!(told(off).await, (Answer::Done, Receipt::Revoked), "and stays so");
     assert_eq!((paste(off).await, paste(early).await), (Answer::Already, Answer::Already));
     assert_eq!(enter(off).await, Answer::Already);
     assert_eq!(paste(text).await, Answer::Done);
@@ -76,7 +76,7 @@ async fn receipts(driver: &dyn Driver, rig: &Rig, pane: PaneRef) {
     assert_eq!(told(text).await.1, Receipt::Unknown);
     assert_eq!(paste(rig.token()).await, Answer::Done);
     let wrong = PaneRef { tag: protocol::ids::Tag([1; 16]), ..pane };
-    assert_eq!(driver.call_off(wrong, rig.token()).await.unwrap(), (Answer::NotOurs, Receipt::Unknown));
+    assert_eq!(driver.revoke(wrong, rig.token()).await.unwrap(), (Answer::NotOurs, Receipt::Unknown));
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Only the pane that is meant is ever touched.
+//! Only the intended pane is ever touched.
 
 use protocol::ids::{PaneId, Tag};
 use tmux::act::Lines;
@@ -6,7 +6,7 @@ use tmux::{Answer, PaneRef, Size, TmuxError};
 
 use crate::support::Rig;
 
-/// What every guarded effect answers for this pane.
+/// Returns the answers of every guarded effect on this pane.
 async fn answers(rig: &Rig, pane: PaneRef, session: protocol::ids::TmuxSessionId) -> Vec<Answer> {
     let device = &rig.device;
     let name = "renamed".parse().unwrap();
@@ -14,7 +14,7 @@ async fn answers(rig: &Rig, pane: PaneRef, session: protocol::ids::TmuxSessionId
         device.paste(pane, rig.token(), b"x").await.unwrap(),
         device.enter(pane).await.unwrap(),
         device.input(pane, b"x").await.unwrap(),
-        device.glance(pane).await.unwrap().answer,
+        device.snapshot(pane).await.unwrap().answer,
         device.keys(pane, &["x".parse().unwrap()]).await.unwrap(),
         device.rename(pane, session, &name).await.unwrap(),
         device.resize(pane, Size { width: 10, height: 10 }).await.unwrap(),

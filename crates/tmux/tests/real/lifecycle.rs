@@ -1,4 +1,4 @@
-//! Creating, observing, renaming and leaving sessions.
+//! Creating, observing, renaming and releasing sessions.
 
 use std::fs;
 use std::os::unix::net::UnixListener;
@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 
 use protocol::ids::{ProcId, TmuxSessionId};
 use protocol::tmux::Server;
-use tmux::act::{Lines, stale_name};
-use tmux::{Answer, Create, LogOptions, Size, TmuxError, observe};
+use tmux::act::{Lines, retired_name};
+use tmux::{Answer, Create, LogOptions, Size, TmuxError, listing};
 
 use crate::support::{Rig, eventually, executable, until};
 
@@ -23,7 +23,7 @@ async fn a_created_session_is_observed_whole() {
     assert_eq!((pane.session, pane.window, pane.pid), (created.session, created.window, created.pid));
     assert_eq!((pane.tag, pane.dead, pane.in_mode), (Some(created.pane.tag), false, false));
     assert_eq!((pane.width, pane.height), (80, 24));
-    let state = observe::state(Ok(listing), |pid| Some(ProcId { pid, start: 7 }));
+    let state = listing::observed_state(Ok(listing), |pid| Some(ProcId { pid, start: 7 }));
     assert!(matches!(state.server, Server::Up(id) if id.process.pid == created.pane.server.pid));
     assert_eq!(state.panes[&created.pane.pane].process, Some(ProcId { pid: created.pid, start: 7 }));
     assert_eq!(rig.raw(&["show-options", "-gv", "history-limit"]), "2000\n");
@@ -65,7 +65,7 @@ async fn a_program_that_ends_at_once_is_kept_with_its_status() {
         panes.push(rig.start(&format!("s{i}"), "exit 7").await.pane);
     }
     for pane in panes {
-        // Some builds of tmux miss the end of a pane's process until the next child's.
+        // Some builds of tmux miss the exit of a pane's process until another child exits.
         eventually("the status is there", async || {
             rig.signal(pane, nix::sys::signal::Signal::SIGCHLD);
             let listing = rig.device.observe().await.unwrap();
@@ -95,7 +95,7 @@ async fn no_server_is_told_from_the_rest_and_none_is_started() {
     let mut rig = Rig::new();
     let absent = rig.device.observe().await;
     assert!(matches!(absent, Err(TmuxError::NoServer)));
-    assert_eq!(observe::state(absent, |_| None).server, Server::Absent);
+    assert_eq!(listing::observed_state(absent, |_| None).server, Server::Absent);
     drop(UnixListener::bind(&rig.device.socket).unwrap());
     assert!(matches!(rig.device.observe().await, Err(TmuxError::NoServer)), "a stale socket");
     rig.device.start_server = false;
@@ -140,7 +140,7 @@ async fn a_session_is_renamed_resized_and_captured() {
     rig.start("taken", "exec sleep 1000").await;
     let taken = rig.device.rename(pane, created.session, &"taken".parse().unwrap()).await;
     assert!(matches!(taken, Err(TmuxError::Duplicate(_))));
-    let stale = stale_name(pane.tag);
+    let stale = retired_name(pane.tag);
     assert_eq!(rig.device.rename(pane, created.session, &stale).await.unwrap(), Answer::Done);
     let listing = rig.device.observe().await.unwrap();
     assert_eq!(listing.sessions[&created.session].name, stale.as_str());

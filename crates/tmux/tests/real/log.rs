@@ -1,4 +1,4 @@
-//! A pane's log writer: what it is told, and another one in its place.
+//! A pane's log writer: its arguments, and its replacement.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use tmux::{Answer, LogOptions, PaneRef};
 
 use crate::support::{Rig, executable, until};
 
-/// Tells what it was told, then writes the log beside the earlier one.
+/// Log writer that records its arguments, then appends to the log.
 const WRITER: &str = "#!/bin/sh\ncase $1 in exec) . \"$2\" ;; log) shift; d=$1; shift; \
                       n=$(cat \"$d/told\" 2>/dev/null | wc -l); echo \"$*\" >>\"$d/told\"; exec cat >>\"$d/log$n\" ;; esac\n";
 

@@ -1,4 +1,4 @@
-//! Against a real tmux, each test on a server of its own behind a socket in a temporary directory.
+//! Tests with a real tmux, each on a server of its own behind a socket in a temporary directory.
 
 #![expect(clippy::unwrap_used, reason = "a test says what failed by failing")]
 

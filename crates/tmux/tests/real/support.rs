@@ -12,11 +12,12 @@ use nix::unistd::Pid;
 use protocol::Epoch;
 use protocol::ids::{Tag, Token};
 use tempfile::TempDir;
-use tmux::{Create, Created, Device, LogOptions, PaneRef, Size, config};
+use tmux::{Create, Created, Device, LogOptions, PaneRef, Size, server_config};
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Stands in for the pool's init and log writer: `SCRIPT exec JOB` runs a shell script, `SCRIPT log DIR` writes.
+/// Script in place of the pool's init and log writer: `SCRIPT exec JOB` runs a shell script, `SCRIPT log
+/// DIR` writes.
 const INIT: &str = "#!/bin/sh\ncase $1 in exec) . \"$2\" ;; log) exec cat >>\"$2/log\" ;; esac\n";
 
 pub(crate) struct Rig {
@@ -32,13 +33,13 @@ impl Rig {
         let mut device = Device::new("tmux", dir.path().join("socket"));
         device.start_server = true;
         let config = dir.path().join("conf");
-        fs::write(&config, config::text(2000)).unwrap();
+        fs::write(&config, server_config::text(2000)).unwrap();
         device.config = Some(config);
         device.deadline = PATIENCE;
         Self { dir, device, server: AtomicU32::new(0), issued: AtomicU64::new(1) }
     }
 
-    /// The next token.
+    /// Returns the next token.
     pub(crate) fn token(&self) -> Token {
         Token { epoch: Epoch(1), n: self.issued.fetch_add(1, Ordering::Relaxed) }
     }
@@ -47,7 +48,7 @@ impl Rig {
         self.dir.path().join(name)
     }
 
-    /// A session running this shell script in which `$d` is the rig's directory.
+    /// Returns the job of a session that runs this shell script, in which `$d` is the rig's directory.
     pub(crate) fn job(&self, name: &str, script: &str) -> Create {
         let job = self.path(&format!("{name}.job"));
         fs::write(&job, format!("d='{}'\n{script}\n", self.dir.path().display())).unwrap();
@@ -71,7 +72,7 @@ impl Rig {
         created
     }
 
-    /// A session whose program copies its raw input to the file `out`.
+    /// Starts a session whose program copies its raw input to the file `out`.
     pub(crate) async fn recorder(&self, name: &str) -> Created {
         let script = "stty raw -echo; touch \"$d/ready\"; exec cat >\"$d/out\"";
         let created = self.start(name, script).await;
@@ -79,14 +80,14 @@ impl Rig {
         created
     }
 
-    /// What the recorder has, once it has so many bytes.
+    /// Returns the recorder's bytes once there are `length` of them.
     pub(crate) async fn recorded(&self, length: usize) -> Vec<u8> {
         until("the bytes arrive", || fs::metadata(self.path("out")).is_ok_and(|m| m.len() >= length as u64))
             .await;
         fs::read(self.path("out")).unwrap()
     }
 
-    /// tmux itself, for what only a user or an agent would do.
+    /// Runs tmux itself, for actions of a user or an agent.
     pub(crate) fn raw(&self, words: &[&str]) -> String {
         let mut command = Command::new("tmux");
         let output = command.arg("-uS").arg(&self.device.socket).args(words).output().unwrap();
@@ -106,7 +107,7 @@ impl Rig {
 
 impl Drop for Rig {
     fn drop(&mut self) {
-        // A test that failed may have left it stopped, and then it would not answer.
+        // A failed test may have left the server stopped, and then it would not answer.
         if let Ok(pid @ 1..) = i32::try_from(*self.server.get_mut()) {
             let _may_be_gone = kill(Pid::from_raw(pid), Signal::SIGCONT);
         }

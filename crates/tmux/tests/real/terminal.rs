@@ -1,10 +1,10 @@
-//! A pane looked at whole, typed into as from a keyboard, and resized.
+//! Snapshots of a pane, input as from a keyboard, and resizing.
 
 use tmux::{Answer, Created, PaneRef, Size};
 
 use crate::support::{Rig, eventually};
 
-/// A terminal on which somebody is attached to the session `a` of this rig.
+/// Attaches a client, in a terminal of its own, to the session `a` of this rig.
 async fn attach(rig: &Rig, how: &str) -> (Rig, Created) {
     let outer = Rig::new();
     let socket = rig.device.socket.display();
@@ -23,9 +23,9 @@ async fn a_glance_shows_the_pane_as_it_is() {
     let script =
         "printf '\\033]2;a title\\007\\033[?1049h\\033[2J\\033[3;5H\\033[31mred\\033[?25l'; exec sleep 1000";
     let pane = rig.start("a", script).await.pane;
-    let glance = async || rig.device.glance(pane).await.unwrap();
-    eventually("all is shown", async || !glance().await.cursor_shown).await;
-    let seen = glance().await;
+    let snapshot = async || rig.device.snapshot(pane).await.unwrap();
+    eventually("all is shown", async || !snapshot().await.cursor_shown).await;
+    let seen = snapshot().await;
     assert_eq!((seen.answer, seen.size), (Answer::Done, Size { width: 80, height: 24 }));
     assert_eq!((seen.cursor, seen.alternate, seen.in_mode, seen.dead), ((7, 2), true, false, false));
     assert_eq!((seen.title.as_str(), seen.typed_at), ("a title", None));
@@ -33,9 +33,9 @@ async fn a_glance_shows_the_pane_as_it_is() {
     assert_eq!(screen.lines().count(), 24);
     assert!(screen.starts_with("\n\n    \x1b[31mred"), "{screen:?}");
     rig.raw(&["copy-mode", "-t", "%0"]);
-    assert!(glance().await.in_mode);
+    assert!(snapshot().await.in_mode);
 
-    let gone = rig.device.glance(PaneRef { pane: protocol::ids::PaneId(99), ..pane }).await.unwrap();
+    let gone = rig.device.snapshot(PaneRef { pane: protocol::ids::PaneId(99), ..pane }).await.unwrap();
     assert_eq!(gone.answer, Answer::Gone);
 }
 
@@ -44,7 +44,7 @@ async fn a_dead_pane_is_looked_at_too() {
     let rig = Rig::new();
     let pane = rig.start("a", "echo last words; exit 3").await.pane;
     rig.dead(pane).await;
-    let seen = rig.device.glance(pane).await.unwrap();
+    let seen = rig.device.snapshot(pane).await.unwrap();
     assert!(seen.answer == Answer::Done && seen.dead && seen.screen.starts_with(b"last words\n"));
     assert_eq!(rig.device.input(pane, b"x").await.unwrap(), Answer::Dead);
 }
@@ -53,9 +53,9 @@ async fn a_dead_pane_is_looked_at_too() {
 async fn brackets_are_told_where_tmux_knows() {
     let rig = Rig::new();
     let pane = rig.start("a", "printf '\\033[?2004hon'; exec sleep 1000").await.pane;
-    let glance = async || rig.device.glance(pane).await.unwrap();
-    eventually("it is on", async || glance().await.screen.starts_with(b"on")).await;
-    assert_ne!(glance().await.bracketed, Some(false));
+    let snapshot = async || rig.device.snapshot(pane).await.unwrap();
+    eventually("it is on", async || snapshot().await.screen.starts_with(b"on")).await;
+    assert_ne!(snapshot().await.bracketed, Some(false));
 }
 
 #[tokio::test]
@@ -63,7 +63,7 @@ async fn who_types_is_seen_and_who_only_looks_is_not() {
     let rig = Rig::new();
     let pane = rig.start("a", "exec sleep 1000").await.pane;
     let other = rig.start("b", "exec sleep 1000").await.pane;
-    let typed_at = async |pane| rig.device.glance(pane).await.unwrap().typed_at;
+    let typed_at = async |pane| rig.device.snapshot(pane).await.unwrap().typed_at;
     let (_onlooker, _) = attach(&rig, "-r").await;
     assert_eq!(typed_at(pane).await, None);
     let (user, client) = attach(&rig, "").await;
@@ -75,7 +75,7 @@ async fn who_types_is_seen_and_who_only_looks_is_not() {
         typed_at(pane).await > before
     })
     .await;
-    // In a window that is not in front too: it is the same session.
+    // Also in a window in the background: it is the same session.
     rig.raw(&["new-window", "-t", "=a:", "sleep 1000"]);
     assert!(typed_at(pane).await.is_some());
 }
@@ -101,8 +101,8 @@ async fn input_is_never_bracketed() {
     let rig = Rig::new();
     let script = "stty raw -echo; printf '\\033[?2004hon'; exec cat >\"$d/out\"";
     let pane = rig.start("a", script).await.pane;
-    let glance = async || rig.device.glance(pane).await.unwrap();
-    eventually("it is on", async || glance().await.screen.starts_with(b"on")).await;
+    let snapshot = async || rig.device.snapshot(pane).await.unwrap();
+    eventually("it is on", async || snapshot().await.screen.starts_with(b"on")).await;
     assert_eq!(rig.device.input(pane, b"hi").await.unwrap(), Answer::Done);
     assert_eq!(rig.device.paste(pane, rig.token(), b"hi").await.unwrap(), Answer::Done);
     assert_eq!(rig.recorded(16).await, b"hi\x1b[200~hi\x1b[201~");
@@ -112,7 +112,7 @@ async fn input_is_never_bracketed() {
 async fn a_size_holds_until_somebody_attaches() {
     let rig = Rig::new();
     let pane = rig.start("a", "exec sleep 1000").await.pane;
-    let size = async || rig.device.glance(pane).await.unwrap().size;
+    let size = async || rig.device.snapshot(pane).await.unwrap().size;
     let small = Size { width: 61, height: 17 };
     assert_eq!(rig.device.resize(pane, small).await.unwrap(), Answer::Done);
     assert_eq!(size().await, small);

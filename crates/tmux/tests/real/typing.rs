@@ -1,4 +1,4 @@
-//! What is typed is what arrives, byte for byte, or nothing is.
+//! Typed text arrives byte for byte, or not at all.
 
 use std::fs;
 use std::time::Duration;
@@ -139,20 +139,20 @@ async fn q06_of_a_paste_that_nobody_answered_the_pane_tells_whether_it_was_typed
     let mut expected = Vec::new();
     for round in 0..12_u8 {
         let (text, token) = (format!("<text {round}>"), rig.token());
-        // What its sender had sent is still on its way when somebody else asks.
+        // The sender's paste is still on its way when another process queries the token.
         rig.signal(pane, Signal::SIGSTOP);
         let pasted = hasty.paste(pane, token, text.as_bytes()).await;
         assert!(pasted.is_err_and(|error| error.in_doubt()));
         let asked = tokio::spawn({
             let device = rig.device.clone();
-            async move { device.call_off(pane, token).await }
+            async move { device.revoke(pane, token).await }
         });
         rig.signal(pane, Signal::SIGCONT);
         let (answer, receipt) = asked.await.unwrap().unwrap();
         assert_eq!(answer, Answer::Done);
         match receipt {
             Receipt::Typed => {}
-            Receipt::CalledOff => {
+            Receipt::Revoked => {
                 let again = rig.device.paste(pane, rig.token(), text.as_bytes()).await.unwrap();
                 assert_eq!(again, Answer::Done);
             }
@@ -172,11 +172,11 @@ async fn q06_of_a_paste_that_a_hook_of_the_server_holds_up_nobody_says_that_it_w
     let pane = rig.recorder("a").await.pane;
     rig.raw(&["set-hook", "-g", "after-paste-buffer", "run-shell 'sleep 1000'"]);
     let mut hasty = rig.device.clone();
-    // Time to type it.
+    // Time to type the text.
     hasty.deadline = Duration::from_secs(4);
     let token = rig.token();
     assert!(hasty.paste(pane, token, b"text").await.is_err_and(|error| error.in_doubt()));
     assert_eq!(rig.recorded(4).await, b"text");
-    assert_eq!(rig.device.call_off(pane, token).await.unwrap(), (Answer::Done, Receipt::Unknown));
+    assert_eq!(rig.device.revoke(pane, token).await.unwrap(), (Answer::Done, Receipt::Unknown));
     assert_eq!(rig.device.paste(pane, token, b"text").await.unwrap(), Answer::Already);
 }

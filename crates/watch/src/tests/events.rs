@@ -1,4 +1,4 @@
-//! What happens in tmux is told when it happens.
+//! Changes in tmux are reported when they happen.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use protocol::{PaneId, TmuxSessionId};
 
 use super::*;
 
-/// Only events tell: no sweep comes in the time of a test.
+/// Disables sweeps for the time of a test, so that only events report.
 fn no_sweep(setup: &mut WatchSetup) {
     setup.sweep_ms = Some(3_600_000);
     patient(setup);
@@ -18,7 +18,7 @@ fn named<'a>(state: &'a TmuxState, name: &str) -> Option<&'a TmuxSessionId> {
     state.sessions.iter().find(|(_, session)| session.name == name).map(|(id, _)| id)
 }
 
-/// What a whole listing says now, as far as tmux tells it.
+/// Returns the sessions and panes of a whole listing.
 async fn listed(tmux: &Tmux) -> (Vec<TmuxSessionId>, Vec<(PaneId, u32)>) {
     let listing = Device { own: true, ..tmux.device.clone() }.observe().await.unwrap();
     (listing.sessions.keys().copied().collect(), listing.panes.iter().map(|(id, p)| (*id, p.pid)).collect())
@@ -29,7 +29,7 @@ fn known(state: &TmuxState) -> (Vec<TmuxSessionId>, Vec<(PaneId, u32)>) {
 }
 
 impl Peer {
-    /// The frames since that one, each with what it tells.
+    /// Returns the frames after that one, each with its changes.
     fn diffs_since(&self, seq: u64) -> Vec<(bool, Vec<Change>)> {
         let since = self.frames.iter().filter(|observe| observe.seq > seq);
         let diff = |observe: &Observe| match &observe.view {
@@ -40,17 +40,17 @@ impl Peer {
     }
 }
 
-async fn comes_and_goes(means: Means) {
+async fn comes_and_goes(transport: TmuxTransport) {
     let (mut tmux, poold) = (Tmux::new(), Poold::new());
     tmux.create("one", "exec sleep 1000").await;
     let _watcher = poold.watcher();
     let setup = |setup: &mut WatchSetup| {
         no_sweep(setup);
-        setup.means = Some(means);
+        setup.means = Some(transport);
     };
     let mut peer = poold.welcome_to(&tmux, setup).await;
     peer.until("it is there", |state| of(state, "one").is_some()).await;
-    assert_eq!(peer.means, Some(means));
+    assert_eq!(peer.transport, Some(transport));
     let seq = peer.last().seq;
     let created = tmux.create("two", "exec sleep 1000").await;
     peer.until("it comes", |state| of(state, "two").is_some_and(|pane| pane.process.is_some())).await;
@@ -68,12 +68,12 @@ async fn comes_and_goes(means: Means) {
 
 #[tokio::test]
 async fn what_comes_and_goes_is_told_without_a_sweep() {
-    comes_and_goes(Means::Native).await;
+    comes_and_goes(TmuxTransport::Native).await;
 }
 
 #[tokio::test]
 async fn what_comes_and_goes_is_told_over_a_control_client_too() {
-    comes_and_goes(Means::Control).await;
+    comes_and_goes(TmuxTransport::Control).await;
 }
 
 #[tokio::test]
@@ -81,13 +81,13 @@ async fn listings_alone_are_enough() {
     let (mut tmux, poold) = (Tmux::new(), Poold::new());
     tmux.create("one", "exec sleep 1000").await;
     let _watcher = poold.watcher();
-    let mut peer = poold.welcome_to(&tmux, |setup| setup.means = Some(Means::Listings)).await;
+    let mut peer = poold.welcome_to(&tmux, |setup| setup.means = Some(TmuxTransport::Listings)).await;
     peer.until("it is there", |state| of(state, "one").is_some()).await;
     tmux.create("two", "exec sleep 1000").await;
     peer.until("it comes", |state| of(state, "two").is_some()).await;
     tmux.does("kill-session -t =two:");
     peer.until("it goes", |state| of(state, "two").is_none() && state.sessions.len() == 1).await;
-    assert_eq!(peer.means, Some(Means::Listings));
+    assert_eq!(peer.transport, Some(TmuxTransport::Listings));
     assert!(!tmux.does("list-sessions").contains(HIDDEN_SESSION));
 }
 
@@ -103,7 +103,7 @@ async fn a_server_that_is_not_the_pools_own_is_watched_and_left_as_it_is() {
     };
     let mut peer = poold.welcome_to(&tmux, setup).await;
     peer.until("it is there", |state| of(state, "one").is_some()).await;
-    assert_eq!(peer.means, Some(Means::Native));
+    assert_eq!(peer.transport, Some(TmuxTransport::Native));
     assert_eq!(tmux.does("list-sessions"), before);
     tmux.create("two", "exec sleep 1000").await;
     peer.until("it comes", |state| of(state, "two").is_some()).await;
@@ -200,13 +200,13 @@ async fn the_hidden_session_is_in_no_frame() {
     peer.until("it is there", |state| of(state, "one").is_some()).await;
     assert!(tmux.does("list-sessions").contains(HIDDEN_SESSION), "there is one");
     for n in 0..3 {
-        // Killed, it ends the connection, and is made again.
+        // Killing the hidden session ends the connection, and the session is created again.
         tmux.does(&format!("kill-session -t ={HIDDEN_SESSION}:"));
         let name = format!("n{n}");
         tmux.create(&name, "exec sleep 1000").await;
         peer.until("it comes", |state| of(state, &name).is_some()).await;
     }
-    peer.ask(Ask::Snapshot { n: 7 }).await;
+    peer.command(WatcherCommand::Snapshot { n: 7 }).await;
     while peer.observe().await.asked != 7 {}
     assert_eq!(peer.state.sessions.len(), 4);
     assert_eq!(known(&peer.state), listed(&tmux).await);
@@ -228,7 +228,7 @@ async fn a_storm_of_names_ends_with_the_last() {
         tmux.does(&format!("{} ; rename-session -t $0 last", renames.join(" ; ")));
     }
     peer.until("the last name", |state| named(state, "last").is_some()).await;
-    peer.ask(Ask::Snapshot { n: 1 }).await;
+    peer.command(WatcherCommand::Snapshot { n: 1 }).await;
     while peer.observe().await.asked != 1 {}
     assert!(named(&peer.state, "last").is_some());
     assert!(peer.frames.iter().filter(|observe| observe.seq > seq).count() < 400, "coalesced");
@@ -253,7 +253,7 @@ async fn a_storm_of_creations_ends_with_the_exact_listing() {
     });
     peer.until("all of them", |state| named(state, "c19-9").is_some() && state.sessions.len() == 181).await;
     let tmux = storm.await.unwrap();
-    // One with the same number of panes that all are known.
+    // A state with the same number of panes, all known.
     peer.until("their panes", |state| state.panes.len() == 181).await;
     let listing = Device { own: true, ..device }.observe().await.unwrap();
     assert_eq!(peer.state.sessions, listing.sessions);

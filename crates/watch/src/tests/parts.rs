@@ -1,4 +1,4 @@
-//! What is cut to the size of frames is whole again where it is joined.
+//! Reports split into frames are whole again after joining.
 
 use protocol::OsBytes;
 use protocol::diff::diff;

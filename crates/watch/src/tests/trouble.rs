@@ -1,11 +1,11 @@
-//! A server that does not answer, and what is the matter with it.
+//! A server that does not answer, and its diagnosis.
 
 use protocol::ServerId;
-use protocol::tmux::Trouble;
+use protocol::tmux::ServerProblem;
 
 use super::*;
 
-fn trouble(state: &TmuxState) -> Option<Trouble> {
+fn trouble(state: &TmuxState) -> Option<ServerProblem> {
     match &state.server {
         Server::Unknown(silence) => Some(silence.trouble),
         Server::Absent | Server::Up(_) => None,
@@ -30,18 +30,18 @@ async fn t01_silence_is_unknown_and_absence_is_absent() {
     peer.until("it is there", |state| of(state, "one").is_some()).await;
     let (server, pane) = (up(&peer.state).unwrap(), of(&peer.state, "one").cloned());
     tmux.signal(Signal::SIGSTOP);
-    peer.until("silent", |state| trouble(state) == Some(Trouble::Stopped)).await;
+    peer.until("silent", |state| trouble(state) == Some(ServerProblem::Stopped)).await;
     assert!(matches!(&peer.state.server, Server::Unknown(silence) if silence.server == Some(server)));
     for _ in 0..3 {
         let observe = peer.observe().await;
         assert!(!observe.complete && observe.view != View::Alive, "{observe:?}");
-        assert_eq!(trouble(&peer.state), Some(Trouble::Stopped));
+        assert_eq!(trouble(&peer.state), Some(ServerProblem::Stopped));
         assert_eq!(of(&peer.state, "one").map(|pane| pane.process), pane.as_ref().map(|pane| pane.process));
     }
-    // It is asked for while nothing can be learnt: that is the answer.
-    peer.ask(Ask::Snapshot { n: 3 }).await;
+    // Requested while the server is unknown: that state is the answer.
+    peer.command(WatcherCommand::Snapshot { n: 3 }).await;
     while peer.observe().await.asked != 3 {}
-    assert_eq!(trouble(&peer.state), Some(Trouble::Stopped));
+    assert_eq!(trouble(&peer.state), Some(ServerProblem::Stopped));
     tmux.signal(Signal::SIGCONT);
     peer.until("it is back", |state| up(state) == Some(server)).await;
     assert!(peer.last().complete && of(&peer.state, "one").is_some());
@@ -62,7 +62,7 @@ async fn a_server_that_is_stopped_from_the_start_is_recognised() {
     let mut peer = poold.welcome(&tmux).await;
     let first = peer.observe().await;
     assert!(is_snapshot(&first) && !first.complete);
-    assert_eq!(trouble(&peer.state), Some(Trouble::Stopped));
+    assert_eq!(trouble(&peer.state), Some(ServerProblem::Stopped));
     tmux.signal(Signal::SIGCONT);
     peer.until("it is back", |state| of(state, "one").is_some()).await;
     assert_eq!(up(&peer.state).map(|server| server.process), tmux.server);
@@ -77,7 +77,7 @@ async fn t06_a_server_whose_socket_was_removed_is_reached_again() {
     peer.until("it is there", |state| of(state, "one").is_some()).await;
     let server = up(&peer.state).unwrap();
     fs::remove_file(&tmux.device.socket).unwrap();
-    peer.until("out of reach", |state| trouble(state) == Some(Trouble::Unreachable)).await;
+    peer.until("out of reach", |state| trouble(state) == Some(ServerProblem::Unreachable)).await;
     assert!(of(&peer.state, "one").is_some(), "nothing was learnt of it");
     peer.until("it is back", |state| up(state) == Some(server)).await;
     assert!(of(&peer.state, "one").is_some());
@@ -128,9 +128,9 @@ async fn without_tmux_that_is_said() {
     let (mut tmux, poold) = (Tmux::new(), Poold::new());
     tmux.device.binary = tmux.dir.path().join("no-tmux");
     let _watcher = poold.watcher();
-    let mut peer = poold.welcome_to(&tmux, |setup| setup.means = Some(Means::Listings)).await;
+    let mut peer = poold.welcome_to(&tmux, |setup| setup.means = Some(TmuxTransport::Listings)).await;
     peer.observe().await;
-    assert_eq!(trouble(&peer.state), Some(Trouble::NoTmux));
+    assert_eq!(trouble(&peer.state), Some(ServerProblem::NoTmux));
 }
 
 #[tokio::test]

@@ -1,5 +1,5 @@
-//! From a wake until the agent has its first prompt: by the pool, which starts it for the message, and by hand: it is
-//! started, and typed to as soon as its composer is drawn.
+//! Time from a wake until the agent has its first prompt: by the pool, which starts it for the message, and
+//! by hand, where it is started and typed to as soon as its composer is drawn.
 
 use std::time::{Duration, Instant};
 
@@ -17,28 +17,28 @@ use crate::pool::Pool;
 use crate::stats::Times;
 use crate::{interrupt, report};
 
-/// How long a start or an end may take.
+/// Time limit of a start or an end.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Time between two looks at a screen.
+/// Interval of reading a screen.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// All measurements of one agent, in the order of [`Way::ALL`].
 pub(crate) struct Row {
     pub(crate) kind: Kind,
     pub(crate) times: [Times; 2],
-    /// So often it was not known to have the prompt.
+    /// Number of wakes in which the agent did not get the prompt.
     pub(crate) lost: [usize; 2],
 }
 
-/// Wakes each agent so often in each way.
+/// Wakes each agent this many times in each way.
 ///
 /// # Errors
-/// One does not start, or is not parked.
+/// An agent does not start, or is not parked.
 pub(crate) fn measure(pool: &Pool, agents: &Agents, runs: usize) -> Result<Vec<Row>> {
     let real = agents.kinds.iter().copied().filter(|kind| adapter(*kind).is_some());
     real.map(|kind| {
-        report(&format!("{runs} wakes of {}, by hand and by the pool, in turn", kind.word()));
-        let mut chat = Chat::begin(pool, agents, (kind, kind.word()))?;
+        report(&format!("{runs} wakes of {}, by hand and by the pool, in turn", kind.as_str()));
+        let mut chat = Chat::begin(pool, agents, (kind, kind.as_str()))?;
         chat.is_ready()?;
         let mut row = Row { kind, times: Default::default(), lost: [0; 2] };
         for run in 0..runs {
@@ -55,25 +55,25 @@ pub(crate) fn measure(pool: &Pool, agents: &Agents, runs: usize) -> Result<Vec<R
     .collect()
 }
 
-/// How its screen is read; none of the script, which has none.
+/// Returns the adapter that reads the agent's screen; `None` for the script, which has no screen.
 fn adapter(kind: Kind) -> Option<Adapter> {
-    Some(Adapter::of(kind.word())).filter(|adapter| adapter.knows_screen())
+    Some(Adapter::of(kind.as_str())).filter(|adapter| adapter.knows_screen())
 }
 
 impl Chat<'_> {
-    /// Ends its agent, which takes its conversation up again later.
+    /// Parks the agent, which resumes its conversation later.
     fn park(&mut self) -> Result<()> {
         interrupt::check()?;
         let deadline = Instant::now() + PATIENCE;
         let park = Park { session: self.session.into(), force: true, grace_ms: None };
         while self.ask(Request::Park(park.clone()))?.lifecycle != Lifecycle::Parked {
-            ensure!(Instant::now() < deadline, "it is not parked");
+            ensure!(Instant::now() < deadline, "the session is not parked");
             interrupt::sleep(LOOK)?;
         }
         self.subscriber.quiet(super::QUIET)
     }
 
-    /// How long it takes until it has a prompt; none where that is not known.
+    /// Measures the time until the agent has a prompt; `None` if it does not report one.
     fn wake(&mut self, kind: Kind, way: Way) -> Result<Option<Duration>> {
         let text = self.text();
         let began = Instant::now();
@@ -104,15 +104,15 @@ impl Chat<'_> {
     fn ask(&mut self, request: Request) -> Result<Session> {
         match self.client.call(request)? {
             Response::Session(view) => Ok(view.session),
-            _ => bail!("poold answers something else than a session"),
+            _ => bail!("unexpected reply of poold instead of a session"),
         }
     }
 
-    /// Waits until its composer is drawn and empty.
+    /// Waits until the composer is drawn and empty.
     fn await_composer(&self, adapter: Adapter) -> Result<()> {
         let (deadline, pane) = (Instant::now() + PATIENCE, self.pane.to_string());
         loop {
-            ensure!(Instant::now() < deadline, "its composer is not drawn");
+            ensure!(Instant::now() < deadline, "the composer is not drawn");
             let cursor = ["display-message", "-p", "-t", &pane, "#{cursor_x} #{cursor_y}", ";"];
             let mut look = self.pool.tmux();
             let seen = look.args(cursor).args(["capture-pane", "-p", "-e", "-t", &pane]).output()?;

@@ -24,8 +24,8 @@ impl<'a> ActivityJson<'a> {
     pub(crate) fn new(activity: &'a Activity) -> Self {
         let known = activity.source != Source::Nothing;
         Self {
-            activity: activity.state.word(),
-            activity_source: known.then(|| activity.source.word()),
+            activity: activity.state.as_str(),
+            activity_source: known.then(|| activity.source.as_str()),
             activity_since: known.then(|| rfc3339(activity.since)),
             activity_detail: activity.detail.as_deref(),
             ask: activity.ask.as_ref(),
@@ -59,14 +59,14 @@ impl<'a> ThoughtJson<'a> {
         let place = thought.place.as_ref();
         Self {
             text: thought.text.as_deref(),
-            state: thought.state.word(),
-            source: thought.source.word(),
+            state: thought.state.as_str(),
+            source: thought.source.as_str(),
             token_count: known(thought.token_count),
             context_limit: known(thought.context_limit),
             objective_changed_at: thought.objective_changed_at.map(rfc3339),
             commit_candidate: thought.commit_candidate,
             updated_at: rfc3339(thought.updated_at),
-            rest_state: thought.rest_state.map(|rest| rest.word()),
+            rest_state: thought.rest_state.map(|rest| rest.as_str()),
             objective: thought.objective.as_deref(),
             stream: place.map(|place| place.stream.as_str()),
             seq: place.map(|place| place.seq),

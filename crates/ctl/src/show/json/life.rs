@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use protocol::life::{Budget, Limits, Policy, Usage};
+use protocol::limits::Limits;
+use protocol::policy::{Budget, Policy};
 use protocol::reap::{Action, Rule};
 use protocol::redact;
 use protocol::reply::LockView;
+use protocol::usage::Usage;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -45,7 +47,7 @@ impl PolicyJson {
     #[must_use]
     pub(crate) fn new(policy: &Policy) -> Self {
         Self {
-            restart: policy.restart.word(),
+            restart: policy.restart.as_str(),
             max_restarts: policy.max_restarts,
             idle_timeout_ms: time(policy.idle_timeout_ms),
             ttl_ms: time(policy.ttl_ms),

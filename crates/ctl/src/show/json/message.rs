@@ -116,25 +116,14 @@ mod tests {
     use protocol::{GeneratorId, MessageId};
 
     use super::*;
+    use crate::manual::contract_tests;
     use crate::testing;
-
-    fn keys(value: &Value) -> Vec<&str> {
-        value.as_object().unwrap().keys().map(String::as_str).collect()
-    }
-
-    fn sorted(text: &'static str) -> Vec<&'static str> {
-        let mut keys: Vec<_> = text.split([',', ' ', '\n']).filter(|key| !key.is_empty()).collect();
-        keys.sort_unstable();
-        keys
-    }
 
     #[test]
     fn a_message_has_every_key_of_the_contract() {
         let mut message = testing::message(7);
         let value = serde_json::to_value(MessageJson::new(&message)).unwrap();
-        let contract = "id, session, kind, key, origin, cause, state, priority, attempts, max_attempts, size,
-            created_at, not_before, expires_at, claim, accepted_at, finished_at, result, reason";
-        assert_eq!(keys(&value), sorted(contract));
+        contract_tests::check(&value, "JSON of a message");
         assert_eq!((&value["priority"], &value["max_attempts"]), (&json!(0), &json!(5)));
         let generator = Some(GeneratorId(4));
         message.cause = Some(MessageId(3));
@@ -144,6 +133,7 @@ mod tests {
         let value = serde_json::to_value(MessageJson::new(&message)).unwrap();
         assert_eq!(value["cause"], 3);
         assert_eq!(value["claim"], json!({"generator": 4, "token": "3.17", "deadline_at": null}));
+        contract_tests::check(&value, "JSON of a message");
     }
 
     #[test]

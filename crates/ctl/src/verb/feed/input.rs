@@ -1,4 +1,4 @@
-//! Standard input as lines, without ever blocking on it.
+//! Reads lines from standard input without blocking.
 
 use std::collections::VecDeque;
 use std::io::{self, PipeReader, Read};
@@ -10,33 +10,30 @@ use crate::error::Error;
 /// Bytes read at a time.
 const BLOCK: usize = 64 * 1024;
 
-/// Lines, numbered from 1 as an editor does; what is blank is no line of the feed.
+/// The lines, numbered from 1 as in an editor; blank lines are skipped.
 #[derive(Debug)]
 pub(super) struct Input {
-    /// What standard input brings. That itself may be what cannot be waited for, as a terminal on macOS.
+    /// A copy of standard input, which itself may not support polling, as a terminal on macOS.
     pipe: PipeReader,
-    /// Fills the pipe.
+    /// The thread that fills the pipe.
     copying: JoinHandle<io::Result<u64>>,
     lines: VecDeque<Vec<u8>>,
-    /// The line that is not whole yet.
+    /// The incomplete last line.
     rest: Vec<u8>,
-    /// Number of the last line that was given out.
+    /// The number of the last returned line.
     number: u64,
     ended: bool,
 }
 
 impl Input {
-    /// Begins to read.
-    ///
-    /// # Errors
-    /// There are no descriptors left.
+    /// Starts the thread.
     pub(super) fn start() -> Result<Self, Error> {
         let (pipe, mut writer) = io::pipe().map_err(|error| unreadable(&error))?;
         let copying = thread::spawn(move || io::copy(&mut io::stdin().lock(), &mut writer));
         Ok(Self { pipe, copying, lines: VecDeque::new(), rest: Vec::new(), number: 0, ended: false })
     }
 
-    /// The next line that was read, with its number.
+    /// Returns the next complete line, with its number.
     pub(super) fn next(&mut self) -> Option<(u64, Vec<u8>)> {
         loop {
             let line = self.lines.pop_front()?;
@@ -47,15 +44,12 @@ impl Input {
         }
     }
 
-    /// Whether no line comes any more.
+    /// True if there are no more lines.
     pub(super) fn is_over(&self) -> bool {
         self.ended && self.lines.is_empty()
     }
 
-    /// Reads what is there, and waits where nothing is.
-    ///
-    /// # Errors
-    /// It cannot be read.
+    /// Reads a block; blocks if none has arrived.
     pub(super) fn read(&mut self) -> Result<(), Error> {
         let mut block = vec![0; BLOCK];
         let read = self.pipe.read(&mut block).map_err(|error| unreadable(&error))?;
@@ -63,7 +57,7 @@ impl Input {
         Ok(())
     }
 
-    /// Takes a block in; an empty one is the end, which ends the last line too.
+    /// Splits a block into lines. An empty block is the end of the input, and of the last line.
     fn take(&mut self, block: &[u8]) {
         for piece in block.split_inclusive(|byte| *byte == b'\n') {
             self.rest.extend_from_slice(piece);
@@ -77,10 +71,7 @@ impl Input {
         }
     }
 
-    /// Whether it ended because there was no more.
-    ///
-    /// # Errors
-    /// It could not be read to its end.
+    /// Checks that the whole input was read.
     pub(super) fn finish(self) -> Result<(), Error> {
         match self.copying.join() {
             Ok(Err(error)) => Err(unreadable(&error)),

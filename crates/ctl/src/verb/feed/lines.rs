@@ -1,4 +1,4 @@
-//! A line of the feed as observations.
+//! Parses a line of the feed into observations.
 
 use protocol::request::{Observe, View};
 use protocol::{Call, ErrorCode, Refusal, Request, frame, parts};
@@ -7,23 +7,23 @@ use serde_json::{Map, Value};
 
 use crate::error::Error;
 
-/// Numbers that every program for JSON keeps exact: below 2^53.
+/// Bits of the numbers that every JSON program represents exactly.
 const EXACT_BITS: u32 = 53;
 
-/// What the lines so far were about.
+/// The state that a line inherits from those before it.
 #[derive(Debug)]
 pub(super) struct Lines {
-    /// Whose the lines are that do not say.
+    /// The watcher of lines that do not name one.
     watcher: u64,
     /// The number of the last line.
     seq: u64,
-    /// How many frames more than lines there were: what was cut moves the numbers of all that follow,
-    /// so that a gap between lines is one between frames, and the reverse.
+    /// Excess of frames over lines: a snapshot in parts shifts the numbers of all that follow, so that a gap
+    /// between lines is a gap between frames, and the reverse.
     extra: u64,
 }
 
-/// A line that is an object: an observation where everything but the view may be left out, and the view
-/// stands under its name or by itself.
+/// A line that is an object: an observation, of which everything but the view may be left out. The view is
+/// under the key `view`, or is the object itself.
 #[derive(Debug, Default, Deserialize)]
 struct Line {
     watcher: Option<u64>,
@@ -37,21 +37,16 @@ struct Line {
 }
 
 impl Lines {
-    /// None yet.
-    ///
-    /// # Errors
-    /// The system has no random numbers.
+    /// The state before the first line.
     pub(super) fn new() -> Result<Self, Error> {
-        let random = getrandom::u64()
-            .map_err(|error| Refusal::new(ErrorCode::Failed, format!("no random numbers: {error}")))?;
+        let random = getrandom::u64().map_err(|error| {
+            Refusal::new(ErrorCode::Failed, format!("cannot get random numbers: {error}"))
+        })?;
         Ok(Self { watcher: random >> (u64::BITS - EXACT_BITS), seq: 0, extra: 0 })
     }
 
-    /// What a line says: one observation, or the parts of a large one.
-    ///
-    /// # Errors
-    /// A sentence for the user.
-    pub(super) fn take(&mut self, line: &[u8]) -> Result<Vec<Observe>, String> {
+    /// Parses a line: one observation, or the parts of a large one.
+    pub(super) fn parse(&mut self, line: &[u8]) -> Result<Vec<Observe>, String> {
         let value: Value = serde_json::from_slice(line).map_err(|error| error.to_string())?;
         let (line, view) = match value {
             Value::Object(_) => {
@@ -71,16 +66,17 @@ impl Lines {
             complete: line.complete.unwrap_or(matches!(view, View::Snapshot { .. } | View::Unchanged)),
             view,
         };
-        let parts =
-            cut(observe).ok_or("longer than a frame, 1 MiB, and no whole snapshot that can be cut")?;
+        let parts = split(observe)
+            .ok_or("longer than a frame, 1 MiB, and not a whole snapshot, which could be split")?;
         self.seq = seq;
         self.extra = self.extra.saturating_add(parts.len() as u64 - 1);
         Ok(parts)
     }
 }
 
-/// The observation, where it is a whole snapshot that does not fit a frame in parts that do.
-fn cut(observe: Observe) -> Option<Vec<Observe>> {
+/// Splits a whole snapshot that does not fit a frame into parts that do. `None` if the observation cannot be
+/// split.
+fn split(observe: Observe) -> Option<Vec<Observe>> {
     if fits(&observe) {
         return Some(vec![observe]);
     }
@@ -92,23 +88,26 @@ fn cut(observe: Observe) -> Option<Vec<Observe>> {
     parts.iter().all(fits).then_some(parts)
 }
 
-/// Whether it fits a frame, whatever number the call will have.
+/// True if it fits a frame, for any number of the call.
 fn fits(observe: &Observe) -> bool {
     let request = Request::Observe(observe.clone());
     frame::encode(&Call { id: u64::MAX, op: None, lock: None, request }).is_ok()
 }
 
-/// The view of an object: what is named so, or what else is in it.
+/// The view in an object: the value of the key `view`, or the only other member.
 fn view_of(view: Option<Value>, rest: Map<String, Value>) -> Result<Value, String> {
     match (view, rest.len()) {
         (Some(view), 0) => Ok(view),
         (None, 1) => Ok(Value::Object(rest)),
         (None, 0) => Err("no view".to_owned()),
-        _ => Err(format!("not known together: {}", rest.keys().cloned().collect::<Vec<_>>().join(", "))),
+        _ => Err(format!(
+            "these keys cannot be combined: {}",
+            rest.keys().cloned().collect::<Vec<_>>().join(", ")
+        )),
     }
 }
 
-/// A view as it is, or a snapshot with its state only: then it is the whole.
+/// Parses a view. A snapshot that consists of its state only is a whole one.
 fn read(mut value: Value) -> Result<View, String> {
     if let Some(Value::Object(snapshot)) = value.get_mut("snapshot") {
         if !snapshot.contains_key("state") {
@@ -120,20 +119,20 @@ fn read(mut value: Value) -> Result<View, String> {
     }
     let view = View::deserialize(&value).map_err(|error| error.to_string())?;
     let known = serde_json::to_value(&view).map_err(|error| error.to_string())?;
-    match stranger(&value, &known) {
+    match unknown_key(&value, &known) {
         Some(key) => Err(format!("unknown key {key:?}")),
         None => Ok(view),
     }
 }
 
-/// A key of the first that the second, which is written with all its keys, does not have.
-fn stranger<'a>(value: &'a Value, known: &Value) -> Option<&'a str> {
+/// A key in `value` that `known`, which has every key of its type, does not have.
+fn unknown_key<'a>(value: &'a Value, known: &Value) -> Option<&'a str> {
     match (value, known) {
         (Value::Object(value), Value::Object(known)) => value.iter().find_map(|(key, value)| {
-            known.get(key).map_or(Some(key.as_str()), |known| stranger(value, known))
+            known.get(key).map_or(Some(key.as_str()), |known| unknown_key(value, known))
         }),
         (Value::Array(value), Value::Array(known)) => {
-            value.iter().zip(known).find_map(|(value, known)| stranger(value, known))
+            value.iter().zip(known).find_map(|(value, known)| unknown_key(value, known))
         }
         _ => None,
     }
@@ -155,7 +154,7 @@ mod tests {
     }
 
     fn take(line: &str) -> Result<Observe, String> {
-        let mut all = lines().take(line.as_bytes())?;
+        let mut all = lines().parse(line.as_bytes())?;
         assert_eq!(all.len(), 1);
         Ok(all.remove(0))
     }
@@ -169,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_watch_prints_is_read_as_it_was() {
+    fn a_line_of_watch_is_parsed_unchanged() {
         let session = TmuxSession { name: "a\n\"é".to_owned(), created_at: 1, attached: 0 };
         let sessions = [(TmuxSessionId(3), session.clone())].into();
         let state = TmuxState { sessions, server: Server::unknown("why"), ..TmuxState::default() };
@@ -192,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_has_a_meaning() {
+    fn missing_keys_have_defaults() {
         let gone = View::Diff(vec![Change::SessionGone(TmuxSessionId(3))]);
         let good = [
             (format!(r#"{{"snapshot":{EMPTY}}}"#), whole(snapshot(), true)),
@@ -216,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn errors_name_the_defect() {
         let bad = [
             ("{", "EOF"),
             ("nonsense", "expected"),
@@ -251,14 +250,14 @@ mod tests {
         let name = "x".repeat(2 << 20);
         let change = json!({"session": ["$3", {"name": name, "created_at": 1, "attached": 0}]});
         assert!(take(&json!({ "diff": [change] }).to_string()).unwrap_err().contains("1 MiB"));
-        assert!(lines().take(b"\xff").is_err());
+        assert!(lines().parse(b"\xff").is_err());
     }
 
     #[test]
     fn numbers_go_on_and_gaps_stay_gaps() {
         let mut lines = lines();
         let mut seqs = |line: &str| -> Vec<u64> {
-            lines.take(line.as_bytes()).unwrap().iter().map(|observe| observe.seq).collect()
+            lines.parse(line.as_bytes()).unwrap().iter().map(|observe| observe.seq).collect()
         };
         assert_eq!((seqs("\"alive\""), seqs("\"alive\"")), (vec![1], vec![2]));
         assert_eq!(seqs(r#"{"seq":9,"view":"alive"}"#), [9]);
@@ -268,9 +267,9 @@ mod tests {
         let sessions: Map<String, Value> = (0..70).map(|n| (format!("${n}"), session(&name))).collect();
         let large = json!({"snapshot": {"server": "absent", "sessions": sessions, "panes": {}}});
         assert_eq!(seqs(&large.to_string()), [11, 12, 13]);
-        assert_eq!(seqs(r#"{"seq":12,"view":"alive"}"#), [14], "the line after it is the frame after it");
-        assert_eq!(seqs(r#"{"seq":12,"view":"alive"}"#), [14], "said twice");
-        assert_eq!(seqs(r#"{"seq":14,"view":"alive"}"#), [16], "one is missing");
+        assert_eq!(seqs(r#"{"seq":12,"view":"alive"}"#), [14], "the next line is the next frame");
+        assert_eq!(seqs(r#"{"seq":12,"view":"alive"}"#), [14], "a repeated number");
+        assert_eq!(seqs(r#"{"seq":14,"view":"alive"}"#), [16], "a gap");
     }
 
     #[test]
@@ -280,23 +279,23 @@ mod tests {
         let whole = TmuxState { sessions: (0..90).map(session).collect(), ..TmuxState::default() };
         let line = json!({"asked": 3, "snapshot": whole}).to_string();
         let mut joined = None;
-        for (at, observe) in (0..).zip(lines().take(line.as_bytes()).unwrap()) {
+        for (at, observe) in (0..).zip(lines().parse(line.as_bytes()).unwrap()) {
             let View::Snapshot { state, part, more } = observe.view.clone() else { panic!("{at}") };
             assert_eq!((observe.seq, observe.asked, part, more), (u64::from(at) + 1, 3, at, at < 2));
             assert!(observe.complete && fits(&observe));
             joined = Some(parts::join(joined, state));
         }
         assert_eq!(joined, Some(whole.clone()));
-        // What is a part already, or a single name too long, cannot be helped.
+        // A part cannot be split again.
         let part = json!({"snapshot": {"state": whole, "part": 1}}).to_string();
-        assert!(lines().take(part.as_bytes()).unwrap_err().contains("1 MiB"));
+        assert!(lines().parse(part.as_bytes()).unwrap_err().contains("1 MiB"));
     }
 
     #[test]
     fn a_bad_line_leaves_no_trace() {
         let mut lines = lines();
-        assert!(lines.take(b"{}").is_err());
-        assert_eq!(lines.take(b"\"alive\"").unwrap()[0].seq, 1);
+        assert!(lines.parse(b"{}").is_err());
+        assert_eq!(lines.parse(b"\"alive\"").unwrap()[0].seq, 1);
         assert!(Lines::new().unwrap().watcher < 1 << EXACT_BITS);
     }
 }

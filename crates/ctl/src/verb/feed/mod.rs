@@ -1,4 +1,4 @@
-//! `feed`: be the watcher from standard input.
+//! `feed`: acts as the watcher, with observations from standard input.
 
 mod input;
 mod lines;
@@ -9,49 +9,49 @@ use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags};
 use protocol::blocking::Connection;
-use protocol::reply::Ask;
+use protocol::reply::WatcherCommand;
 use protocol::request::Observe;
 use protocol::{Frame, Reply, Request, Response, Role, TransportError};
 use serde_json::json;
 
 use crate::context::Context;
 use crate::error::Error;
-use crate::exit;
-use crate::follow::{arrived, has, wait};
+use crate::follow::arrived;
+use crate::poll;
 use crate::show::{out, time};
 use input::Input;
 use lines::Lines;
 
-/// The most observations that wait for their answers.
-const ROOM: usize = 4;
+/// Maximal number of unanswered observations.
+const UNANSWERED_MAX: usize = 4;
 
-/// Be the watcher: observations as JSON lines on standard input
+/// Act as the watcher: send observations from standard input, as JSON lines
 ///
 /// A line is what `poolctl watch --print` and `tmux-watch --print` print:
 ///   {"watcher":7,"seq":1,"asked":0,"age_ms":0,"complete":true,"view":{"diff":[…]}}
-/// All but the view may be left out, and the view may stand alone:
+/// Everything but the view may be left out, and the view may stand alone:
 ///   {"snapshot":{"server":…,"sessions":{…},"panes":{…}}}
 ///   {"diff":[{"session_gone":"$3"},…]}
 ///   "unchanged"
 ///   "alive"
 ///
-/// What poold asks for is printed, a line each: {"ask":{"snapshot":{"n":3}}} wants a snapshot
-/// taken from now on, answered like {"asked":3,"snapshot":{…}}, and {"ask":"snapshot"} any
+/// Requests of poold are printed, one per line: {"ask":{"snapshot":{"n":3}}} asks for a snapshot
+/// taken from now on, answered like {"asked":3,"snapshot":{…}}, and {"ask":"snapshot"} for any
 /// snapshot, after a gap.
 ///
-/// It ends, and poold has no watcher again, when standard input ends and all is answered.
-/// Nothing is sent but these lines: a watcher that is silent for some seconds is taken for
-/// dead, so send "alive" lines. A bad line ends it with 2, and nothing after it is sent.
+/// It ends, and leaves poold without a watcher, when standard input ends and all is answered.
+/// Only these lines are sent: poold takes a watcher that is silent for some seconds for dead,
+/// so send "alive" lines. After an invalid line nothing is sent, and the exit code is 2.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
-    /// Take the place of a watcher that is there; without it that is a conflict
+    /// Replace a connected watcher, which is a conflict otherwise
     #[arg(long)]
-    pub take_over: bool,
+    take_over: bool,
 }
 
-/// Feeds what comes until nothing does any more.
-pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
+/// Sends lines until the end of standard input.
+pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     let role = if args.take_over { Role::NextWatcher } else { Role::Watcher };
     let limit = context.limit();
     let connection = context.client().connect(role, limit).map_err(|error| error.refusal())?;
@@ -72,38 +72,38 @@ struct Feed {
     connection: Connection,
     input: Input,
     lines: Lines,
-    /// What the last line said, as far as it is not sent.
+    /// The observations of the last line that are not sent yet.
     ready: VecDeque<Observe>,
-    /// What is wrong with the line after which nothing is sent.
+    /// The defect of an invalid line.
     bad: Option<Error>,
     unanswered: usize,
-    /// When the last answer came, or that which is waited for was sent.
+    /// The time of the last answer, or of the first unanswered observation.
     answered_at: Instant,
-    /// How long an answer may take.
+    /// Time limit for an answer.
     limit: Option<Duration>,
 }
 
 impl Feed {
-    fn run(mut self) -> Result<u8, Error> {
+    fn run(mut self) -> Result<(), Error> {
         loop {
-            while self.unanswered < ROOM
+            while self.unanswered < UNANSWERED_MAX
                 && let Some(observe) = self.next()
             {
                 self.send(observe)?;
             }
-            // With nothing unanswered there was room for all that there is.
+            // Everything is answered, so everything that was read is sent.
             if self.unanswered == 0 && (self.bad.is_some() || self.input.is_over()) {
-                return self.bad.map_or_else(|| self.input.finish(), Err).map(|()| exit::OK);
+                return self.bad.map_or_else(|| self.input.finish(), Err);
             }
-            self.hear()?;
+            self.wait()?;
         }
     }
 
-    /// What is to be sent next, if it is there.
+    /// The next observation, if one has arrived.
     fn next(&mut self) -> Option<Observe> {
         while self.ready.is_empty() && self.bad.is_none() {
             let (number, line) = self.input.next()?;
-            match self.lines.take(&line) {
+            match self.lines.parse(&line) {
                 Ok(observes) => self.ready = observes.into(),
                 Err(why) => self.bad = Some(Error::usage(format!("line {number}: {why}"))),
             }
@@ -123,7 +123,7 @@ impl Feed {
         }
     }
 
-    /// Why the connection is lost: what came before its end may say so.
+    /// The reason for which the connection was lost: a frame before its end may name it.
     fn lost(&mut self, error: TransportError) -> Error {
         while let Ok(frame) = self.connection.next_frame() {
             if let Err(error) = self.take(frame) {
@@ -133,22 +133,22 @@ impl Feed {
         error.refusal().into()
     }
 
-    /// Waits for more, be it from `poold` or to be sent.
-    fn hear(&mut self) -> Result<(), Error> {
+    /// Waits for a frame of `poold`, or for a line.
+    fn wait(&mut self) -> Result<(), Error> {
         if let Some(frame) = arrived(&mut self.connection).map_err(transport)? {
             return self.take(frame);
         }
-        let reads = self.unanswered < ROOM && self.bad.is_none() && !self.input.is_over();
+        let reads = self.unanswered < UNANSWERED_MAX && self.bad.is_none() && !self.input.is_over();
         let mut fds = vec![PollFd::new(self.connection.as_fd(), PollFlags::POLLIN)];
         if reads {
             fds.push(PollFd::new(self.input.as_fd(), PollFlags::POLLIN));
         }
         let left = self.limit.filter(|_| self.unanswered > 0);
         let left = left.map(|limit| limit.saturating_sub(self.answered_at.elapsed()));
-        wait(&mut fds, left)?;
-        let ready = |fd: &PollFd<'_>| has(fd, PollFlags::all());
-        let (spoken, more) = (ready(&fds[0]), fds.get(1).is_some_and(ready));
-        if spoken {
+        poll::wait(&mut fds, left)?;
+        let ready = |fd: &PollFd<'_>| poll::has(fd, PollFlags::all());
+        let (answers, more) = (ready(&fds[0]), fds.get(1).is_some_and(ready));
+        if answers {
             self.connection.set_timeout(self.limit);
             let frame = self.connection.next_frame().map_err(transport)?;
             return self.take(frame);
@@ -160,7 +160,7 @@ impl Feed {
             Some(Duration::ZERO) => {
                 let waited = time::short(self.answered_at.elapsed());
                 Err(Error::timeout(format!(
-                    "poold has not answered for {waited}; what was sent may be applied"
+                    "poold has not answered for {waited}; what was sent may have been applied"
                 )))
             }
             _ => Ok(()),
@@ -170,7 +170,7 @@ impl Feed {
     fn take(&mut self, frame: Frame) -> Result<(), Error> {
         match frame {
             Frame::Reply { reply, .. } => self.answer(reply),
-            Frame::Ask(ask @ Ask::Snapshot { .. }) => out::json(&json!({ "ask": ask })),
+            Frame::Command(ask @ WatcherCommand::Snapshot { .. }) => out::json(&json!({ "ask": ask })),
             _ => Ok(()),
         }
     }

@@ -1,4 +1,4 @@
-//! `hook install`: our hooks in an agent's own configuration, the user's or the project's.
+//! `hook install`: adds our hooks to an agent's own configuration, the user's or the project's.
 
 use std::path::{Path, PathBuf};
 
@@ -6,34 +6,33 @@ use agents::{Adapter, install as merge};
 use clap::ValueEnum;
 use serde_json::json;
 
-use super::file;
+use super::config_file;
 use crate::context::{Context, absolute};
 use crate::error::Error;
-use crate::exit;
 use crate::show::out;
 use crate::up::programs;
 
-/// Write the hook configuration of an agent; what else it holds stays. The hooks do nothing outside a pool's sessions
+/// Add the pool's hooks to an agent's configuration. The hooks do nothing outside of a pool's sessions
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Of which agent
+    /// The agent
     #[arg(value_name = "AGENT")]
     agent: Agent,
-    /// The user's configuration, for all projects (the default)
+    /// In the user's configuration, for all projects (the default)
     #[arg(long, conflicts_with = "project")]
     user: bool,
-    /// That of the project in this directory
+    /// In the configuration of the project in this directory
     #[arg(long)]
     project: bool,
-    /// Take the hooks out again
+    /// Remove the hooks
     #[arg(long)]
     uninstall: bool,
-    /// Only show what would be written
+    /// Only print what would be written
     #[arg(long)]
     dry_run: bool,
 }
 
-/// An agent with a file for hooks.
+/// An agent with a configuration file for hooks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Agent {
     Claude,
@@ -50,7 +49,7 @@ impl Agent {
         }
     }
 
-    /// What is left to be done after the hooks are in its configuration.
+    /// The next step for the user after the installation.
     fn hint(self) -> Option<&'static str> {
         match self {
             Self::Claude => None,
@@ -59,8 +58,8 @@ impl Agent {
         }
     }
 
-    /// The variable that names its directory (that of Gemini CLI names the home), that directory below the home or a
-    /// project, and the file in it.
+    /// The variable with its configuration directory (for Gemini CLI: the home directory), that directory
+    /// below the home or a project, and the file in it.
     fn place(self) -> (&'static str, &'static str, &'static str) {
         match self {
             Self::Claude => ("CLAUDE_CONFIG_DIR", ".claude", "settings.json"),
@@ -70,35 +69,34 @@ impl Agent {
     }
 }
 
-/// Installs, or takes out.
-pub(super) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
+/// Installs the hooks, or removes them.
+pub(super) fn run(context: &Context, args: &Args) -> Result<(), Error> {
     let path = path(args)?;
     let failed = |error: std::io::Error| Error::failed(format!("{}: {error}", path.display()));
-    let before = file::read(&path).map_err(failed)?;
+    let before = config_file::read(&path).map_err(failed)?;
     let after = wanted(args, &path, before.as_deref())?;
-    let change = before != after;
+    let changed = before != after;
     let mut backup = None;
-    if change && !args.dry_run {
-        backup =
-            file::replace(&path, before.as_deref(), after.as_deref(), !args.uninstall).map_err(failed)?;
+    if changed && !args.dry_run {
+        backup = config_file::replace(&path, before.as_deref(), after.as_deref(), !args.uninstall)
+            .map_err(failed)?;
     }
-    show(context, args, &path, &Outcome { change, after, backup })?;
-    Ok(exit::OK)
+    show(context, args, &path, &Installed { changed, after, backup })
 }
 
-/// What came of it.
-struct Outcome {
-    change: bool,
+/// The result of an installation.
+struct Installed {
+    changed: bool,
     after: Option<String>,
     backup: Option<PathBuf>,
 }
 
-/// What the file is to hold; `None` where it is not to be.
+/// The new content of the file; `None` if it is to be removed.
 fn wanted(args: &Args, path: &Path, before: Option<&str>) -> Result<Option<String>, Error> {
     let adapter = args.agent.adapter();
     let merged = if args.uninstall {
         merge::uninstall(adapter, before).map(|left| match left {
-            Some(left) if holds_nothing(&left) && !file::backup(path).exists() => None,
+            Some(left) if holds_nothing(&left) && !config_file::backup(path).exists() => None,
             None => before.map(str::to_owned),
             left => left,
         })
@@ -108,12 +106,12 @@ fn wanted(args: &Args, path: &Path, before: Option<&str>) -> Result<Option<Strin
     merged.map_err(|error| Error::failed(format!("{}: {error}; nothing was changed", path.display())))
 }
 
-/// Whether it is as good as no configuration.
+/// True if the text is an empty configuration.
 fn holds_nothing(text: &str) -> bool {
     serde_json::from_str::<serde_json::Map<_, _>>(text).is_ok_and(|map| map.is_empty())
 }
 
-/// The agent's file.
+/// The path of the agent's configuration file.
 fn path(args: &Args) -> Result<PathBuf, Error> {
     let (variable, dir, file) = args.agent.place();
     if args.project {
@@ -124,12 +122,12 @@ fn path(args: &Args) -> Result<PathBuf, Error> {
         return Ok(if args.agent == Agent::Gemini { own.join(dir) } else { own }.join(file));
     }
     let home = std::env::home_dir().filter(|home| home.is_absolute());
-    let home =
-        home.ok_or_else(|| Error::usage(format!("there is no home directory: set HOME or {variable}")))?;
+    let home = home.ok_or_else(|| Error::usage(format!("no home directory: set HOME or {variable}")))?;
     Ok(home.join(dir).join(file))
 }
 
-/// This program as it is found, which an upgrade leaves in its place: the file behind a link is another after it.
+/// The path of this program as found in `PATH`, which stays the same over an upgrade; the target of a
+/// symbolic link does not.
 fn this_program() -> PathBuf {
     let this = programs::this();
     let is_this = |path: &PathBuf| path.is_absolute() && path.canonicalize().is_ok_and(|found| found == this);
@@ -138,8 +136,8 @@ fn this_program() -> PathBuf {
     found.unwrap_or(this)
 }
 
-fn show(context: &Context, args: &Args, path: &Path, outcome: &Outcome) -> Result<(), Error> {
-    let done = match (outcome.change, args.uninstall, args.dry_run) {
+fn show(context: &Context, args: &Args, path: &Path, result: &Installed) -> Result<(), Error> {
+    let done = match (result.changed, args.uninstall, args.dry_run) {
         (false, ..) => "unchanged",
         (true, false, false) => "installed",
         (true, true, false) => "uninstalled",
@@ -149,20 +147,20 @@ fn show(context: &Context, args: &Args, path: &Path, outcome: &Outcome) -> Resul
     let hint = args.agent.hint().filter(|_| !args.uninstall);
     if context.style.json {
         return out::json(&json!({
-            "agent": args.agent.adapter().word(),
+            "agent": args.agent.adapter().as_str(),
             "path": path.to_string_lossy(),
             "done": done,
-            "backup": outcome.backup.as_ref().map(|backup| backup.to_string_lossy()),
-            "content": outcome.after,
+            "backup": result.backup.as_ref().map(|backup| backup.to_string_lossy()),
+            "content": result.after,
             "hint": hint,
         }));
     }
-    context.say(&sentence(args, path, outcome))?;
-    if let Some(backup) = &outcome.backup {
-        context.say(&format!("the file as it was: {}", backup.display()))?;
+    context.say(&sentence(args, path, result))?;
+    if let Some(backup) = &result.backup {
+        context.say(&format!("backup of the old file: {}", backup.display()))?;
     }
-    if args.dry_run && outcome.change {
-        out::text(outcome.after.as_deref().unwrap_or_default())?;
+    if args.dry_run && result.changed {
+        out::text(result.after.as_deref().unwrap_or_default())?;
     }
     if !args.uninstall {
         context.say(CONFIRM)?;
@@ -170,24 +168,23 @@ fn show(context: &Context, args: &Args, path: &Path, outcome: &Outcome) -> Resul
     hint.map_or(Ok(()), |hint| context.say(hint))
 }
 
-const CONFIRM: &str = "An agent that the pool starts with hooks of its own does not need these; where [agents.X] says \
-    hooks = false, let it say confirm = \"hook\" as well: else no prompt waits for its word.";
+const CONFIRM: &str = "Agents that the pool starts with its own hooks do not need these. If [agents.X] has \
+    hooks = false, set confirm = \"hook\" too: without it prompts are not confirmed by these hooks.";
 
-const TRUST: &str =
-    "Codex runs hooks only once they are trusted: start it and answer its question, or use /hooks there.";
+const TRUST: &str = "Codex runs only trusted hooks: start it and answer its question, or use /hooks there.";
 
-const UNWIRED: &str = "Only root's Gemini CLI takes hooks of the pool's own: for other users let [agents.gemini] say \
-    confirm = \"hook\", and its prompts wait for these.";
+const UNWIRED: &str = "Gemini CLI accepts the pool's own hooks for root only: for other users set \
+    confirm = \"hook\" in [agents.gemini], so that these hooks confirm its prompts.";
 
-fn sentence(args: &Args, path: &Path, outcome: &Outcome) -> String {
+fn sentence(args: &Args, path: &Path, result: &Installed) -> String {
     let path = path.display();
-    match (outcome.change, args.uninstall, outcome.after.is_none()) {
-        (false, false, _) => format!("already so: {path}"),
-        (false, true, _) => format!("already so: {path} has no hooks of tmux-pool"),
-        (true, ..) if args.dry_run && outcome.after.is_none() => format!("would remove {path}"),
+    match (result.changed, args.uninstall, result.after.is_none()) {
+        (false, false, _) => format!("unchanged: {path} has the hooks of tmux-pool"),
+        (false, true, _) => format!("unchanged: {path} has no hooks of tmux-pool"),
+        (true, ..) if args.dry_run && result.after.is_none() => format!("would remove {path}"),
         (true, ..) if args.dry_run => format!("would write {path}:"),
-        (true, _, true) => format!("removed {path}: nothing else was in it"),
-        (true, true, false) => format!("wrote {path}: the hooks of tmux-pool are out of it"),
-        (true, false, false) => format!("wrote {path}: the hooks of tmux-pool are in it"),
+        (true, _, true) => format!("removed {path}: it had no other content"),
+        (true, true, false) => format!("wrote {path}: removed the hooks of tmux-pool"),
+        (true, false, false) => format!("wrote {path}: added the hooks of tmux-pool"),
     }
 }

@@ -1,5 +1,6 @@
-//! One report of a hook: what the agent wrote, to `poold` or into the spool, and the decision back.
+//! A hook's report: sends the agent's event to `poold` or leaves it in the spool, and prints the decision.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
@@ -9,135 +10,151 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use agents::{Adapter, answer, payload};
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::{PollFd, PollFlags};
 use protocol::blocking::Connection;
-use protocol::hook::{Decision, Hook, Signal};
+use protocol::hook::{Decision, Hook, HookEvent};
 use protocol::reply::Frame;
 use protocol::{ErrorCode, Hello, Refusal, Reply, Request, Response, Role};
 
-use super::place::{self, Place};
-use super::{Report, input, spool};
+use super::environment::{HookEnvironment, has_own_hooks};
+use super::{spool, stdin};
+use crate::poll;
 use crate::show::{escape, out, time};
 
-/// How long `poold` has for a connection and an answer, before the report is left for it instead.
+/// The arguments of a report.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct ReportArgs {
+    /// For a permission: wait this long for `poolctl approve`, and print the decision
+    #[arg(long, value_name = "DUR", value_parser = time::parse)]
+    pub wait: Option<Duration>,
+    /// The hook is from a configuration file: do nothing if the agent was started with the pool's own hooks
+    /// (POOL_HOOKED)
+    #[arg(long)]
+    pub installed: bool,
+    /// The event, instead of standard input
+    #[arg(value_name = "JSON")]
+    pub payload: Option<OsString>,
+}
+
+/// Time limit for a connection to `poold` and an answer, after which the report is left in the spool.
 const LIMIT: Duration = Duration::from_millis(200);
-/// Who may wait for minutes for an answer waits longer for a daemon that is slow. One that is away is known at once.
+/// Time limit for a connection if a decision is waited for: the daemon may be slow. An absent one is noticed
+/// at once.
 const ASK_LIMIT: Duration = Duration::from_secs(5);
 
-/// Time for a daemon that went away while it was asked to come back from a restart or an upgrade. After it the agent asks
+/// Time limit for a restart or upgrade of a daemon during a request for a decision. After it the agent asks
 /// at its terminal.
 const RETURN_LIMIT: Duration = Duration::from_secs(5);
-/// Pause between two tries to reach it.
+/// Interval between attempts to reach the daemon again.
 const RETURN_PAUSE: Duration = Duration::from_millis(100);
 
-/// That, or what `POOL_HOOK_LIMIT_MS` says, in milliseconds: a test is not to hang on how busy its machine is. Only in
-/// builds with debug assertions.
+/// [`LIMIT`], or in builds with debug assertions the milliseconds in `POOL_HOOK_LIMIT_MS`, so that tests do
+/// not depend on the load of the machine.
 fn limit() -> Duration {
     let set = || std::env::var("POOL_HOOK_LIMIT_MS").ok()?.parse().ok().map(Duration::from_millis);
     if cfg!(debug_assertions) { set().unwrap_or(LIMIT) } else { LIMIT }
 }
 
-/// What became of a report that `poold` was told.
+/// The delivery of a report to `poold`.
 #[derive(Debug)]
-enum Told {
-    /// It took it in.
-    Taken,
-    /// Somebody decided, and waits at the other end for the word that the agent took it.
+enum Delivery {
+    /// `poold` accepted it.
+    Accepted,
+    /// `poold` answered with a decision, and waits on this connection for the notice that the agent took it.
     Decided(Decision, Connection),
-    /// It did not take it in, and never will.
+    /// `poold` refused it for good.
     Refused(Refusal),
-    /// It may not have taken it in.
-    Untold(Refusal),
+    /// `poold` may not have received it.
+    Failed(Refusal),
     /// The agent does not wait for the decision any more.
-    Unwanted,
+    Abandoned,
 }
 
-/// Reports what an agent's hook says, at the session's socket or another one. Trouble is told to `remark`, and to
-/// nobody else.
-pub(super) fn report(agent: &str, args: &Report, socket: Option<&Path>, remark: &dyn Fn(&str)) {
-    let Some(place) = Place::here() else { return };
-    let remark = |trouble: &str| remark(&escape::lines(trouble));
-    if args.installed && place::is_wired() {
+/// Reports the event of an agent's hook, at the session's socket or another one. Errors are passed to
+/// `remark` only.
+pub(super) fn report(agent: &str, args: &ReportArgs, socket: Option<&Path>, remark: &dyn Fn(&str)) {
+    let Some(environment) = HookEnvironment::read() else { return };
+    let remark = |error: &str| remark(&escape::lines(error));
+    if args.installed && has_own_hooks() {
         return;
     }
     let at = time::now();
-    let written = args.said.as_ref().map_or_else(input::read, |said| said.as_bytes().to_vec());
-    let Some(said) = payload::parse(Adapter::of(agent), &written) else {
-        return remark("what the agent's hook says is not understood");
+    let written = args.payload.as_ref().map_or_else(stdin::read, |payload| payload.as_bytes().to_vec());
+    let Some(parsed) = payload::parse(Adapter::of(agent), &written) else {
+        return remark("the payload of the agent's hook cannot be parsed");
     };
-    let Some(signal) = said.signal else { return };
+    let Some(signal) = parsed.signal else { return };
     let Ok(id) = getrandom::u64() else { return };
-    let Place { session, tag, .. } = place;
-    let (conversation, transcript) = (said.conversation, said.transcript);
+    let HookEnvironment { session, tag, .. } = environment;
+    let (conversation, transcript) = (parsed.conversation, parsed.transcript);
     let hook = Hook { session, tag, id, at, agent: agent.to_owned(), conversation, transcript, signal };
-    match tell(socket.unwrap_or(&place.socket), hook.clone(), args.wait.unwrap_or_default()) {
-        Told::Decided(decision, mut connection) => {
-            if print(answer::decision(Adapter::of(agent), &said.event, &decision, &written)) {
-                // Whether it comes to somebody is for whoever waits for it.
+    match deliver(socket.unwrap_or(&environment.socket), hook.clone(), args.wait.unwrap_or_default()) {
+        Delivery::Decided(decision, mut connection) => {
+            if print(answer::decision_output(Adapter::of(agent), &parsed.event, &decision, &written)) {
+                // `poold` handles a lost notice.
                 drop(connection.send(Request::DecisionTaken { session, ask: id }));
             }
         }
-        Told::Refused(refusal) => remark(&refusal.message),
-        Told::Taken | Told::Unwanted => {}
-        Told::Untold(refusal) => {
+        Delivery::Refused(refusal) => remark(&refusal.message),
+        Delivery::Accepted | Delivery::Abandoned => {}
+        Delivery::Failed(refusal) => {
             remark(&refusal.message);
-            if let Err(error) = spool::leave(place.spool.as_deref(), hook) {
+            if let Err(error) = spool::write(environment.spool.as_deref(), hook) {
                 remark(&error.to_string());
             }
         }
     }
 }
 
-/// Tells `poold`. A request for a permission waits so long for its answer.
-fn tell(socket: &Path, mut hook: Hook, wait: Duration) -> Told {
-    if let Signal::Permission { wait_ms, .. } = &mut hook.signal {
+/// Delivers a report to `poold`. For a permission the decision is waited for, up to `wait`.
+fn deliver(socket: &Path, mut hook: Hook, wait: Duration) -> Delivery {
+    if let HookEvent::Permission { wait_ms, .. } = &mut hook.signal {
         *wait_ms = protocol::time::millis(wait);
         if !wait.is_zero() {
-            return ask(socket, hook, wait).unwrap_or_else(Told::Untold);
+            return ask(socket, hook, wait).unwrap_or_else(Delivery::Failed);
         }
     }
-    // The same report is taken in once, so it may go along with the hello.
+    // A repeated report is ignored, so it may be sent along with the hello.
     let request = Request::Hook(Box::new(hook));
-    match Connection::connect_and_ask(socket, &hello(), Some(limit()), None, request) {
-        Ok((_, Ok(reply))) => understand(reply),
-        Ok((_, Err(error))) => Told::Untold(error.refusal()),
-        Err(error) => Told::Untold(error.refusal()),
+    match Connection::connect_and_call(socket, &hello(), Some(limit()), None, request) {
+        Ok((_, Ok(reply))) => delivery(reply),
+        Ok((_, Err(error))) => Delivery::Failed(error.refusal()),
+        Err(error) => Delivery::Failed(error.refusal()),
     }
 }
 
-/// Any pool: the socket is the session's.
+/// The greeting, without the name of a pool: the socket is the session's.
 fn hello() -> Hello {
     Hello::new(Role::Client, "", concat!("poolctl ", env!("CARGO_PKG_VERSION")))
 }
 
-fn understand(reply: Reply) -> Told {
+fn delivery(reply: Reply) -> Delivery {
     match reply {
-        Ok(_) => Told::Taken,
+        Ok(_) => Delivery::Accepted,
         Err(refusal) => match refusal.code {
             ErrorCode::Usage | ErrorCode::NotFound | ErrorCode::Conflict | ErrorCode::Refused => {
-                Told::Refused(refusal)
+                Delivery::Refused(refusal)
             }
-            // Its own trouble, or one of versions, which an upgrade mends.
-            _ => Told::Untold(refusal),
+            // A failure of `poold`, or a mismatch of versions, which an upgrade resolves.
+            _ => Delivery::Failed(refusal),
         },
     }
 }
 
-/// Asks for a decision, and waits for it so long, or until the agent has turned away. A daemon that ends meanwhile is asked
-/// again once it is back.
-fn ask(socket: &Path, mut hook: Hook, wait: Duration) -> Result<Told, Refusal> {
+/// Asks for a decision, and waits for it this long, or until the agent closes its end. A daemon that ends
+/// meanwhile is asked again after its restart.
+fn ask(socket: &Path, mut hook: Hook, wait: Duration) -> Result<Delivery, Refusal> {
     let end = Instant::now() + wait + limit();
     let mut connection = reach(socket, wait)?;
     let mut back = None;
     loop {
         let asked = Instant::now();
         let lost = match await_decision(connection, hook.clone(), end) {
-            Ok(told) => return Ok(told),
+            Ok(delivery) => return Ok(delivery),
             Err(refusal) if refusal.code == ErrorCode::Timeout => return Err(refusal),
             Err(refusal) => refusal,
         };
-        // One that takes connections and hangs up again and again is not back.
+        // A daemon that accepts connections and closes them at once has not restarted.
         back = back.filter(|_| asked.elapsed() < RETURN_LIMIT);
         let back = *back.get_or_insert(Instant::now() + RETURN_LIMIT);
         connection = loop {
@@ -148,7 +165,7 @@ fn ask(socket: &Path, mut hook: Hook, wait: Duration) -> Result<Told, Refusal> {
                 (false, _) => return Err(lost),
             }
         };
-        if let Signal::Permission { wait_ms, .. } = &mut hook.signal {
+        if let HookEvent::Permission { wait_ms, .. } = &mut hook.signal {
             let left = end.saturating_duration_since(Instant::now()).saturating_sub(limit());
             *wait_ms = (*wait_ms).min(protocol::time::millis(left)).max(1);
         }
@@ -160,8 +177,8 @@ fn reach(socket: &Path, wait: Duration) -> Result<Connection, Refusal> {
     connected.map(|(connection, _)| connection).map_err(|error| error.refusal())
 }
 
-/// Asks over this connection. Refused where it was lost, or the time is over.
-fn await_decision(mut connection: Connection, hook: Hook, end: Instant) -> Result<Told, Refusal> {
+/// Asks on this connection.
+fn await_decision(mut connection: Connection, hook: Hook, end: Instant) -> Result<Delivery, Refusal> {
     let request = Request::Hook(Box::new(hook));
     let asked = connection.send(request).map_err(|error| error.refusal())?;
     let stdout = io::stdout();
@@ -173,21 +190,19 @@ fn await_decision(mut connection: Connection, hook: Hook, end: Instant) -> Resul
         }
         let mut watched = vec![PollFd::new(connection.as_fd(), PollFlags::POLLIN)];
         watched.extend(reader.map(|stdout| PollFd::new(stdout.as_fd(), PollFlags::empty())));
-        let limit = PollTimeout::try_from(left.as_millis() + 1).unwrap_or(PollTimeout::MAX);
-        match poll(&mut watched, limit) {
-            Ok(0) | Err(Errno::EINTR) => continue,
-            Ok(_) => {}
-            Err(error) => return Err(Refusal::new(ErrorCode::Failed, error.desc())),
-        }
+        poll::wait(&mut watched, Some(left))?;
         let happened = |fd: &PollFd<'_>| fd.any().unwrap_or(true);
         if !happened(&watched[0]) {
-            return Ok(Told::Unwanted);
+            if watched.get(1).is_some_and(happened) {
+                return Ok(Delivery::Abandoned);
+            }
+            continue;
         }
         match connection.next_frame().map_err(|error| error.refusal())? {
             Frame::Reply { id, reply } if id == asked || id == 0 => {
                 return Ok(match reply {
-                    Ok(Response::Decided(decision)) => Told::Decided(decision, connection),
-                    reply => understand(reply),
+                    Ok(Response::Decided(decision)) => Delivery::Decided(decision, connection),
+                    reply => delivery(reply),
                 });
             }
             _ => {}
@@ -195,13 +210,13 @@ fn await_decision(mut connection: Connection, hook: Hook, end: Instant) -> Resul
     }
 }
 
-/// Whether it can be seen that nobody reads standard output any more.
+/// True if standard output is a pipe or socket, whose reader can be seen to close it.
 fn has_reader(stdout: &io::Stdout) -> bool {
     let kind = stdout.as_fd().try_clone_to_owned().and_then(|fd| File::from(fd).metadata());
     kind.is_ok_and(|found| found.file_type().is_fifo() || found.file_type().is_socket())
 }
 
-/// Prints a decision. Whether somebody took it: where nobody reads it the terminal's own dialog decides.
+/// Prints a decision. Returns false if it cannot be written: the agent then asks at its terminal.
 fn print(decision: Option<Vec<u8>>) -> bool {
     decision.is_some_and(|decision| out::bytes(&decision).is_ok())
 }

@@ -1,4 +1,5 @@
-//! Decides while the command runs: what is passed on to it, and whether the lock is held still.
+//! The holder of the lock: passes signals on to the command, ends it at the loss of the lock, and releases
+//! the lock.
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -10,92 +11,97 @@ use nix::sys::signal::Signal;
 use protocol::reply::Locked;
 use protocol::{ErrorCode, Refusal};
 
-use super::command::Running;
-use super::{Event, is_gone, is_lost, renewal, unlock};
+use super::command::RunningCommand;
+use super::event::LockEvent;
+use super::lease::{is_lost, is_removed, renew, unlock};
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::Error;
 use crate::exit;
 
-/// Holds the lock.
+/// The holder of a lock while its command runs.
 pub(super) struct Holder<'a> {
     context: &'a Context,
     locked: Locked,
-    command: Running,
-    hold: Hold,
+    command: RunningCommand,
+    state: LeaseState,
 }
 
-/// What is known of the lock.
+/// The state of the lease, as known here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Hold {
-    /// It is held until then, and longer where it is heard of again.
-    Until(Instant),
-    /// Its session is removed: nobody can hold it.
-    Gone,
-    /// It may be somebody else's.
+enum LeaseState {
+    /// The lock is held until then, unless the lease is renewed.
+    HeldUntil(Instant),
+    /// The session was removed, and the lock with it.
+    SessionRemoved,
+    /// Another holder may have the lock.
     Lost,
 }
 
 impl<'a> Holder<'a> {
-    /// With a lock that was given just now.
-    pub(super) fn new(context: &'a Context, locked: Locked, command: Running) -> Self {
-        let hold = Hold::Until(Instant::now() + Duration::from_millis(locked.lease_ms));
-        Self { context, locked, command, hold }
+    /// The holder of a lock that was granted just now.
+    pub(super) fn new(context: &'a Context, locked: Locked, command: RunningCommand) -> Self {
+        let state = LeaseState::HeldUntil(Instant::now() + Duration::from_millis(locked.lease_ms));
+        Self { context, locked, command, state }
     }
 
-    /// Until the command is over; the code to exit with.
-    pub(super) fn run(&mut self, events: &Receiver<Event>, client: &mut Client) -> Result<u8, Error> {
+    /// Handles events until the command has ended, and returns the code to exit with.
+    pub(super) fn run(&mut self, events: &Receiver<LockEvent>, client: &mut Client) -> Result<u8, Error> {
         let status = loop {
             match self.next(events) {
-                Event::Signal(signal) => self.pass_on(signal),
-                Event::Kept(since) if self.is_held() => {
-                    self.hold = Hold::Until(since + Duration::from_millis(self.locked.lease_ms));
+                LockEvent::Signal(signal) => self.pass_on(signal),
+                LockEvent::Renewed(at) if self.is_held() => {
+                    self.state = LeaseState::HeldUntil(at + Duration::from_millis(self.locked.lease_ms));
                 }
-                Event::Kept(_) => {}
-                Event::Gone => self.hold = Hold::Gone,
-                Event::Lost(why) => self.lose(&why),
-                Event::Ended(status) => break status,
+                LockEvent::Renewed(_) => {}
+                LockEvent::SessionRemoved => self.state = LeaseState::SessionRemoved,
+                LockEvent::Lost(why) => self.lose(&why),
+                LockEvent::Ended(status) => break status,
             }
         };
         let status =
-            status.map_err(|error| Error::failed(format!("the command's end was not seen: {error}")))?;
+            status.map_err(|error| Error::failed(format!("cannot wait for the command: {error}")))?;
         if self.is_held() {
-            self.give_back(client);
+            self.release(client);
         }
-        Ok(if self.hold == Hold::Lost { ErrorCode::Conflict.exit_code() } else { code(status) })
+        Ok(if self.state == LeaseState::Lost { ErrorCode::Conflict.exit_code() } else { code(status) })
     }
 
     fn is_held(&self) -> bool {
-        matches!(self.hold, Hold::Until(_))
+        matches!(self.state, LeaseState::HeldUntil(_))
     }
 
-    fn next(&self, events: &Receiver<Event>) -> Event {
-        let event = match self.hold {
-            Hold::Until(end) => events.recv_timeout(end.saturating_duration_since(Instant::now())),
-            Hold::Gone | Hold::Lost => events.recv().map_err(|_| RecvTimeoutError::Disconnected),
+    fn next(&self, events: &Receiver<LockEvent>) -> LockEvent {
+        let event = match self.state {
+            LeaseState::HeldUntil(end) => events.recv_timeout(end.saturating_duration_since(Instant::now())),
+            LeaseState::SessionRemoved | LeaseState::Lost => {
+                events.recv().map_err(|_| RecvTimeoutError::Disconnected)
+            }
         };
         event.unwrap_or_else(|error| match error {
             RecvTimeoutError::Timeout => {
-                Event::Lost("poold was not reached for as long as its lease lasts".into())
+                LockEvent::Lost("poold could not be reached before its lease ended".into())
             }
-            RecvTimeoutError::Disconnected => Event::Ended(Err(io::Error::other("nobody waits for it"))),
+            RecvTimeoutError::Disconnected => {
+                LockEvent::Ended(Err(io::Error::other("the waiting thread ended")))
+            }
         })
     }
 
-    /// It may be somebody else's by now: the command must not go on believing that it is not.
+    /// Ends the command, as another holder may have the lock.
     fn lose(&mut self, why: &str) {
         if self.is_held() {
-            self.hold = Hold::Lost;
-            self.tell_lost(&format!("{why}; the command gets TERM"));
+            self.state = LeaseState::Lost;
+            self.report_loss(&format!("{why}; the command gets TERM"));
             self.pass_on(Signal::SIGTERM);
-            // One that is stopped would not take notice.
+            // A stopped command would not react.
             self.pass_on(Signal::SIGCONT);
         }
     }
 
-    fn tell_lost(&self, why: &str) {
-        let told = format!("the lock of {} is lost: {why}", self.locked.session);
-        self.report(&Refusal::new(ErrorCode::Conflict, told).into());
+    fn report_loss(&self, why: &str) {
+        let loss = format!("the lock of {} is lost: {why}", self.locked.session);
+        self.report(&Refusal::new(ErrorCode::Conflict, loss).into());
     }
 
     fn pass_on(&self, signal: Signal) {
@@ -104,18 +110,18 @@ impl<'a> Holder<'a> {
         }
     }
 
-    /// Gives it back, held to the end, which a last sign of life tells: giving back what is held no longer is done
-    /// already.
-    fn give_back(&mut self, client: &mut Client) {
-        match client.ask(renewal(&self.locked)).and_then(|_| client.ask(unlock(&self.locked))) {
+    /// Releases the lock. A last renewal proves that it was held to the end: releasing a lock that is lost
+    /// succeeds too.
+    fn release(&mut self, client: &mut Client) {
+        match client.ask(renew(&self.locked)).and_then(|_| client.ask(unlock(&self.locked))) {
             Ok(_) => {}
-            Err(error) if is_gone(&error) => {}
+            Err(error) if is_removed(&error) => {}
             Err(error) if is_lost(&error) => {
-                self.hold = Hold::Lost;
-                self.tell_lost(&error.to_string());
+                self.state = LeaseState::Lost;
+                self.report_loss(&error.to_string());
             }
-            // It is free when this process is proved dead.
-            Err(error) => self.context.remark(&format!("poolctl: the lock is not given back: {error}")),
+            // The lock is free once this process is proved dead.
+            Err(error) => self.context.remark(&format!("poolctl: the lock was not released: {error}")),
         }
     }
 
@@ -124,7 +130,7 @@ impl<'a> Holder<'a> {
     }
 }
 
-/// The code of a program, as a shell shows it.
+/// The exit code of a program, as in a shell.
 fn code(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)

@@ -1,113 +1,102 @@
-//! `lock`: hold a session's lock while a command runs.
+//! `lock`: holds a session's lock while a command runs.
 //!
-//! The main thread starts the command and decides. Beside it, one thread keeps the lock, one waits for signals, and
-//! one for the command's end. All tell the main thread by [`Event`]s.
+//! The main thread starts the command and decides. Beside it, one thread renews the lease, one receives
+//! signals, and one waits for the end of the command. All of them send [`LockEvent`]s to the main thread.
 
 mod command;
+mod event;
 mod holder;
-mod keeper;
+mod lease;
+mod renewal;
 
 use std::ffi::OsString;
-use std::process::ExitStatus;
 use std::sync::mpsc::{self, Sender};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::Signal;
+use protocol::bounds::cut;
 use protocol::reply::Locked;
 use protocol::request::Lock;
-use protocol::{ErrorCode, OsBytes, Request, Response, SessionRef, redact};
+use protocol::{OsBytes, Request, SessionRef, redact};
 
-use crate::cli::Repeat;
+use crate::args::Repeat;
+use crate::calls::{self, expect_session, expected};
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::Error;
+use crate::exec::become_program;
 use crate::show::{lock, time};
+use crate::signals;
 use crate::up::programs;
-use crate::verb::{become_program, expect_session};
-use command::Running;
+use command::RunningCommand;
+use event::LockEvent;
 use holder::Holder;
 
-/// How much of the command line others are told.
+/// Bytes of the command line that others see.
 const PURPOSE_MAX: usize = 200;
-/// How long it may take to find out who holds the lock that is waited for.
-const LOOK: Duration = Duration::from_secs(1);
+/// Time limit for asking who holds the lock that is waited for.
+const HOLDER_LIMIT: Duration = Duration::from_secs(1);
 
 /// Hold a session's lock while a command runs, and end with its exit code
 ///
-/// Meanwhile nobody else types into the session, renames, parks, restarts, ends or removes it; what the command
-/// does by poolctl is done under the lock. In its environment are POOL_LOCK_TOKEN, the fencing token, and
-/// POOL_LOCK_SESSION, the session's id. Ctrl-C is the command's; TERM and HUP are passed on to it. Where the lock is
-/// lost before the command is over, it gets TERM, and the exit code is 4; it is 127 or 126 where the command cannot
-/// be run. Under the same lock already, it is run as it is.
+/// Meanwhile no one else can type into the session, rename, park, restart, end or remove it; what the command
+/// does through poolctl is done under the lock. Its environment contains POOL_LOCK_TOKEN, the fencing token,
+/// and POOL_LOCK_SESSION, the session's id. Ctrl-C reaches the command; TERM and HUP are passed on to it. If
+/// the lock is lost before the command ends, the command gets TERM, and the exit code is 4; it is 127 or 126
+/// if the command cannot be run. Inside of the same lock the command is run as it is.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Which session
-    pub session: String,
-    /// How long to wait for the lock; 0: not at all [default: as long as it takes]
+    /// The session
+    session: String,
+    /// Time to wait for the lock; 0: not at all [default: unlimited]
     #[arg(long, value_name = "DUR", value_parser = time::parse)]
-    pub wait: Option<Duration>,
-    /// How long this may be silent before somebody else gets the lock [default: 60s]
+    wait: Option<Duration>,
+    /// Lease: without a renewal for this long, another holder can get the lock [default: 60s]
     #[arg(long, value_name = "DUR", value_parser = time::positive)]
-    pub lease: Option<Duration>,
-    /// Take it away from whoever holds it, and before all who wait
+    lease: Option<Duration>,
+    /// Take it from its holder, ahead of all who wait
     #[arg(long)]
-    pub force: bool,
+    force: bool,
     /// The program and its arguments, run without a shell
     #[arg(last = true, required = true, value_name = "CMD")]
-    pub command: Vec<OsString>,
-}
-
-/// What the main thread is told.
-enum Event {
-    /// A signal for the command.
-    Signal(Signal),
-    /// The lock was held still, some time after this.
-    Kept(Instant),
-    /// Its session is removed: there is nothing left to hold, and nothing that anybody else could do to it.
-    Gone,
-    /// It is not held any more.
-    Lost(String),
-    /// The command ended.
-    Ended(std::io::Result<ExitStatus>),
+    command: Vec<OsString>,
 }
 
 /// Runs the command under the lock.
-pub(crate) fn run(context: &Context, args: &Args) -> Result<u8, Error> {
+pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     let session = context.session(&args.session)?;
-    if is_held_around(context, &session)? {
-        let command = args.command.clone();
-        return become_program::run(context, &become_program::Args { ends_with: None, command });
+    if runs_inside(context, &session)? {
+        return become_program(context, &args.command, None);
     }
-    // Where this program is now: it may be replaced during the wait.
+    // The path is determined now: the file may be replaced during the wait.
     let this = programs::this();
-    let locked = take(context, args, session)?;
-    let mut client = under_no_lock(context.client());
+    let locked = acquire(context, &args, session)?;
+    let mut client = without_lock(context.client());
     let (sender, events) = mpsc::channel();
-    // Held back before the first thread is made, so that each inherits it and one alone receives them.
-    let started = signals(sender.clone())
-        .and_then(|()| Running::start(command::of(context, this, args, &locked), sender.clone()));
+    let started = receive_signals(sender.clone()).and_then(|()| {
+        RunningCommand::start(command::under_lock(context, this, &args.command, &locked), sender.clone())
+    });
     let command = match started {
         Ok(command) => command,
         Err(error) => {
-            // What is not given back is free when this ends.
-            drop(client.ask(unlock(&locked)));
+            // A lock that is not released here is free once this process has ended.
+            drop(client.ask(lease::unlock(&locked)));
             return Err(error);
         }
     };
-    let _keeper = keeper::start(under_no_lock(context.client()), locked, sender);
+    let _renewal = renewal::start(without_lock(context.client()), locked, sender);
     Holder::new(context, locked, command).run(&events, &mut client)
 }
 
-/// Whether this runs under that very lock: who waited for it here would wait for ever.
-fn is_held_around(context: &Context, session: &SessionRef) -> Result<bool, Error> {
+/// True if this command runs inside of that lock, so that waiting for it would never end.
+fn runs_inside(context: &Context, session: &SessionRef) -> Result<bool, Error> {
     let Some(token) = context.lock else { return Ok(false) };
-    let view = expect_session(context.client().ask(Request::Show(session.clone()))?)?;
+    let view = calls::session(&mut context.client(), session.clone())?;
     Ok(view.lock.is_some_and(|held| held.token == token))
 }
 
 /// Waits for the lock.
-fn take(context: &Context, args: &Args, session: SessionRef) -> Result<Locked, Error> {
+fn acquire(context: &Context, args: &Args, session: SessionRef) -> Result<Locked, Error> {
     let wait = args.wait.or(context.waiting_limit());
     let lock = Lock {
         session: session.clone(),
@@ -118,72 +107,44 @@ fn take(context: &Context, args: &Args, session: SessionRef) -> Result<Locked, E
     };
     let mut client = match args.wait {
         Some(wait) => context.client_within(wait),
-        None => context.patient_client(),
+        None => context.unlimited_client(),
     };
-    let (looker, name) = (context.client(), args.session.clone());
-    let _progress = context.progress_of(waited_for(looker, name, session));
-    match client.change(&Repeat::default(), Request::Lock(lock))? {
-        Response::Locked(locked) => Ok(locked),
-        other => Err(Error::unexpected(&other)),
-    }
+    let asking = (context.client(), args.session.clone());
+    let _progress = context.progress_of(progress(asking, session));
+    expected!(client.change(&Repeat::default(), Request::Lock(lock))?, Locked)
 }
 
-/// What is waited for: whoever holds the lock now.
-fn waited_for(mut client: Client, name: String, session: SessionRef) -> impl FnMut() -> String {
+/// Returns a function that names the lock and its present holder.
+fn progress((mut client, name): (Client, String), session: SessionRef) -> impl FnMut() -> String {
     move || {
-        let view = client.ask_once(Request::Show(session.clone()), LOOK).and_then(expect_session);
+        let view = client.ask_once(Request::Show(session.clone()), HOLDER_LIMIT).and_then(expect_session);
         let held = view.ok().and_then(|view| view.lock).map(|held| lock::holder(&held));
         let held = held.map(|holder| format!(", held by {holder}")).unwrap_or_default();
         format!("the lock of {name}{held}")
     }
 }
 
-/// The command line for others to read: without its secrets, and not all of it where it is long.
+/// The command line as others see it: shortened, and without secrets.
 fn purpose(command: &[OsString]) -> String {
     let words: Vec<OsBytes> = command.iter().cloned().map(OsBytes::from).collect();
     let words: Vec<String> = redact::command(&words).iter().map(OsBytes::to_string_lossy).collect();
-    words.join(" ").chars().take(PURPOSE_MAX).collect()
+    cut(&words.join(" "), PURPOSE_MAX).to_owned()
 }
 
-/// Keeping this lock and giving it back hangs on no other one.
-fn under_no_lock(mut client: Client) -> Client {
+/// A client whose requests are made under no lock: renewing and releasing this one depends on no other.
+fn without_lock(mut client: Client) -> Client {
     client.lock = None;
     client
 }
 
-fn renewal(locked: &Locked) -> Request {
-    Request::RenewLock { session: locked.session, token: locked.token }
-}
-
-fn unlock(locked: &Locked) -> Request {
-    Request::Unlock { session: locked.session, token: locked.token }
-}
-
-/// Whether this says that the lock is somebody else's by now, or nobody's.
-fn is_lost(error: &Error) -> bool {
-    error.code() == ErrorCode::Conflict
-}
-
-/// Whether this says that there is no such session any more.
-fn is_gone(error: &Error) -> bool {
-    error.code() == ErrorCode::NotFound
-}
-
-/// INT and QUIT of the keyboard reach the command by themselves.
-fn signals(events: Sender<Event>) -> Result<(), Error> {
-    let mut held_back = SigSet::empty();
+/// Passes TERM and HUP on to the command. INT and QUIT from the keyboard reach it by themselves, as it is in
+/// the same process group.
+fn receive_signals(events: Sender<LockEvent>) -> Result<(), Error> {
     let all = [Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM, Signal::SIGHUP];
-    all.into_iter().for_each(|signal| held_back.add(signal));
-    held_back.thread_block().map_err(|error| Error::failed(format!("cannot hold back signals: {error}")))?;
-    thread::spawn(move || {
-        while let Ok(signal) = held_back.wait() {
-            let passed_on = matches!(signal, Signal::SIGTERM | Signal::SIGHUP);
-            if passed_on && events.send(Event::Signal(signal)).is_err() {
-                return;
-            }
-        }
-    });
-    Ok(())
+    signals::receive(all, move |signal| {
+        let passed_on = matches!(signal, Signal::SIGTERM | Signal::SIGHUP);
+        !passed_on || events.send(LockEvent::Signal(signal)).is_ok()
+    })
 }
 
 #[cfg(test)]
@@ -191,11 +152,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_others_are_told_has_no_secrets_and_an_end() {
+    fn the_purpose_has_no_secrets_and_is_short() {
         let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
         let told = purpose(&words(&["deploy", "--token", "hunter2", "a b"]));
         assert_eq!(told, "deploy --token …redacted… a b");
         let long = purpose(&words(&["x", &"é".repeat(500)]));
-        assert_eq!((long.chars().count(), long.starts_with("x éé")), (200, true));
+        assert_eq!((long.len(), long.starts_with("x éé")), (200, true));
     }
 }

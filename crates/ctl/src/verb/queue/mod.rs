@@ -1,107 +1,107 @@
-//! `queue`: look into a session's queue and mend it.
+//! `queue`: inspects and administers a session's queue.
 
-mod look;
-mod mend;
+mod admin;
+mod inspect;
+mod messages;
+mod selection;
 
 use std::time::Duration;
 
 use clap::ValueEnum;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
-use protocol::request::Messages;
-use protocol::{Message, MessageId, MessageState, Request, Response, SessionId};
+use protocol::request::Resolution;
+use protocol::{MessageId, MessageState, Request};
 
-use crate::cli::{Repeat, kind};
-use crate::client::Client;
+use crate::args::{Repeat, kind};
 use crate::context::Context;
 use crate::error::Error;
-use crate::exit;
 use crate::show::time;
-use crate::verb::{expect_message, expect_session};
+use admin::Many;
+use selection::{FINAL, STATES, Selection, state};
 
-/// Look into a queue and mend it
+/// Inspect and administer a queue
 #[derive(Debug, clap::Subcommand)]
-pub(crate) enum Command {
-    /// List what waits or is in flight, and the newest that are over, by number
+pub(crate) enum QueueCommand {
+    /// List the messages that wait or are in flight, and the newest final ones, by number
     Ls {
-        /// Of which session
+        /// The session
         session: String,
-        /// Only those in this state; several are any of them
-        #[arg(long, value_parser = words(&STATES))]
-        state: Vec<MessageState>,
-        /// Only those of this kind; several are any of them
-        #[arg(long, value_parser = kind)]
-        kind: Vec<String>,
-        /// At most so many
+        /// Only those in this state; may be repeated
+        #[arg(long = "state", value_name = "STATE", value_parser = state(&STATES))]
+        states: Vec<MessageState>,
+        /// Only those of this kind; may be repeated
+        #[arg(long = "kind", value_name = "KIND", value_parser = kind)]
+        kinds: Vec<String>,
+        /// At most this many
         #[arg(long, value_name = "N", default_value_t = 1000)]
         limit: u32,
     },
-    /// Show messages and what happened to them
+    /// Show messages and their history
     Show {
-        /// Of which session
+        /// The session
         session: String,
-        /// Which messages
+        /// The messages
         #[arg(required = true, value_name = "ID")]
         ids: Vec<MessageId>,
-        /// The body too; where standard output is no terminal, its bytes and nothing else
+        /// The body too; if standard output is no terminal, its bytes and nothing else
         #[arg(long)]
         body: bool,
     },
-    /// Cancel messages that wait, are in doubt or are being worked
+    /// Cancel messages that wait, are in doubt or in flight
     Cancel {
-        /// Of which session
+        /// The session
         session: String,
         #[command(flatten)]
-        which: Which,
-        /// All that wait, instead of these
+        which: Selection,
+        /// All that wait
         #[arg(long)]
         all: bool,
         #[command(flatten)]
         repeat: Repeat,
     },
-    /// Queue messages again that are dead, cancelled, expired or in doubt; one that waits is tried at once
+    /// Queue messages again that are dead, cancelled, expired or in doubt; try one that waits at once
     Retry {
-        /// Of which session
+        /// The session
         session: String,
         #[command(flatten)]
-        which: Which,
-        /// All that are dead, instead of these
+        which: Selection,
+        /// All that are dead
         #[arg(long)]
         dead: bool,
         #[command(flatten)]
         repeat: Repeat,
     },
-    /// End messages of which it is not known whether they were typed
+    /// Resolve messages in doubt: it is not known whether they were typed
     Resolve {
-        /// Of which session
+        /// The session
         session: String,
-        /// Which messages
+        /// The messages
         #[arg(required = true, value_name = "ID")]
         ids: Vec<MessageId>,
-        /// What they are to be
+        /// Their new state
         #[arg(long = "as", value_enum, value_name = "WHAT")]
-        resolution: As,
+        resolution: ResolveAs,
         #[command(flatten)]
         repeat: Repeat,
     },
-    /// List dead letters: how often they were tried, and why they were given up
+    /// List dead messages, with the number of attempts and the reason
     Dead {
-        /// Of which session
+        /// The session
         session: String,
-        /// Only those of this kind; several are any of them
-        #[arg(long, value_parser = kind)]
-        kind: Vec<String>,
+        /// Only those of this kind; may be repeated
+        #[arg(long = "kind", value_name = "KIND", value_parser = kind)]
+        kinds: Vec<String>,
     },
-    /// Forget messages that are over, and print how many; the dead where nothing else is said
+    /// Delete final messages, by default the dead ones, and print how many
     Purge {
-        /// Of which session
+        /// The session
         session: String,
-        /// These, whatever they ended as
+        /// These, in whatever final state
         #[arg(value_name = "ID")]
         ids: Vec<MessageId>,
-        /// Only those that ended like this; several are any of them
-        #[arg(long, value_parser = words(&FINAL))]
-        state: Vec<MessageState>,
-        /// Only those that have been over for this long
+        /// Only those in this final state; may be repeated
+        #[arg(long = "state", value_name = "STATE", value_parser = state(&FINAL))]
+        states: Vec<MessageState>,
+        /// Only those that have been final for at least this long
         #[arg(long, value_name = "DUR", value_parser = time::parse)]
         older_than: Option<Duration>,
         #[command(flatten)]
@@ -109,109 +109,49 @@ pub(crate) enum Command {
     },
 }
 
-/// Which messages, where a flag can stand for many.
-#[derive(Debug, Default, clap::Args)]
-pub(crate) struct Which {
-    /// Which messages
-    #[arg(value_name = "ID")]
-    ids: Vec<MessageId>,
-    /// Of many, only those of this kind; several are any of them
-    #[arg(long, value_parser = kind, conflicts_with = "ids")]
-    kind: Vec<String>,
-}
-
-/// What an in-doubt message is to be.
+/// The resolution of a message in doubt.
 #[derive(Debug, Clone, Copy, ValueEnum)]
-pub(crate) enum As {
+pub(crate) enum ResolveAs {
     /// It was typed.
     Done,
-    /// It was not; type it.
+    /// It was not typed; type it.
     Retry,
     /// Give it up.
     Dead,
 }
 
-const FINAL: [&str; 4] = ["dead", "done", "cancelled", "expired"];
-const STATES: [&str; 11] = [
-    "queued",
-    "claimed",
-    "typing",
-    "typed",
-    "accepted",
-    "in_doubt",
-    "revoking",
-    "done",
-    "dead",
-    "cancelled",
-    "expired",
-];
-
-fn words(words: &'static [&'static str]) -> impl TypedValueParser<Value = MessageState> {
-    PossibleValuesParser::new(words).try_map(|word| serde_json::from_value(word.into()))
+impl From<ResolveAs> for Resolution {
+    fn from(word: ResolveAs) -> Self {
+        match word {
+            ResolveAs::Done => Self::Done,
+            ResolveAs::Retry => Self::Retry,
+            ResolveAs::Dead => Self::Dead,
+        }
+    }
 }
 
-/// Carries it out.
-pub(crate) fn run(context: &Context, command: Command) -> Result<u8, Error> {
-    let mut client = context.client();
+/// Runs one of its commands.
+pub(crate) fn run(context: &Context, command: QueueCommand) -> Result<(), Error> {
     match command {
-        Command::Ls { session, state, kind, limit } => {
-            look::list(context, &session, (kind, state, limit))?;
+        QueueCommand::Ls { session, states, kinds, limit } => {
+            inspect::list(context, &session, (kinds, states, limit))?;
         }
-        Command::Dead { session, kind } => look::dead(context, &session, kind)?,
-        Command::Show { session, ids, body } => look::show(context, &mut client, &session, (&ids, body))?,
-        Command::Cancel { session, which, all, repeat } => {
-            let many = (all, MessageState::Queued, "--all");
-            mend::each(context, &session, (which, many, &repeat), Request::Cancel)?;
+        QueueCommand::Dead { session, kinds } => inspect::dead(context, &session, kinds)?,
+        QueueCommand::Show { session, ids, body } => inspect::show(context, &session, &ids, body)?,
+        QueueCommand::Cancel { session, which, all, repeat } => {
+            let many = Many { asked: all, state: MessageState::Queued, flag: "--all" };
+            admin::each(context, &session, (which, many, &repeat), Request::Cancel)?;
         }
-        Command::Retry { session, which, dead, repeat } => {
-            let many = (dead, MessageState::Dead, "--dead");
-            mend::each(context, &session, (which, many, &repeat), Request::Retry)?;
+        QueueCommand::Retry { session, which, dead, repeat } => {
+            let many = Many { asked: dead, state: MessageState::Dead, flag: "--dead" };
+            admin::each(context, &session, (which, many, &repeat), Request::Retry)?;
         }
-        Command::Resolve { session, ids, resolution, repeat } => {
-            mend::resolve(context, &session, ids, (resolution, &repeat))?;
+        QueueCommand::Resolve { session, ids, resolution, repeat } => {
+            admin::resolve(context, &session, ids, (resolution.into(), &repeat))?;
         }
-        Command::Purge { session, ids, state, older_than, repeat } => {
-            mend::purge(context, &session, (ids, state, older_than), &repeat)?;
+        QueueCommand::Purge { session, ids, states, older_than, repeat } => {
+            admin::purge(context, &session, (ids, states, older_than), &repeat)?;
         }
     }
-    Ok(exit::OK)
-}
-
-fn session_id(context: &Context, client: &mut Client, session: &str) -> Result<SessionId, Error> {
-    let session = context.session(session)?;
-    Ok(expect_session(client.ask(Request::Show(session))?)?.session.id)
-}
-
-/// Hands over the messages that this asks for, as they come: there may be very many.
-fn messages(
-    client: &mut Client,
-    which: Messages,
-    mut each: impl FnMut(Message) -> Result<(), Error>,
-) -> Result<(), Error> {
-    client.ask_each(&Request::Messages(which), |part| match part {
-        Response::Messages(messages) => messages.into_iter().try_for_each(&mut each),
-        other => Err(Error::unexpected(&other)),
-    })
-}
-
-/// The message, if it is one of this session.
-fn find(client: &mut Client, of: SessionId, id: MessageId) -> Result<Message, Error> {
-    let message = expect_message(client.ask(Request::ShowMessage(id))?)?;
-    if message.session == of {
-        Ok(message)
-    } else {
-        Err(Error::not_found(format!("message {id} is not one of {of}: it is one of {}", message.session)))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_state_can_be_asked_for() {
-        let state = |word: &str| serde_json::from_value::<MessageState>(word.into()).unwrap();
-        assert!(FINAL.iter().all(|word| state(word).is_final()));
-        assert_eq!(STATES.iter().filter(|word| state(word).is_final()).count(), FINAL.len());
-    }
+    Ok(())
 }

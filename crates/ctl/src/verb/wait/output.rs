@@ -1,164 +1,155 @@
-//! `wait --for output:REGEX`: seen on the screen, in the end of what this run wrote, or in what is written from now on.
+//! `wait --for output:REGEX`: searches the screen, the end of this run's output, and the output from now on.
 
-use std::sync::mpsc::{self, Sender};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
 use protocol::ids::Tag;
 use protocol::request::{Capture, Extent};
 use protocol::{Lifecycle, Request, Response, SessionRef, Timestamp};
-use regex::bytes::{Regex, RegexBuilder};
 
+use super::condition::Pattern;
+use crate::calls;
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::Error;
+use crate::session_log;
 use crate::show::clean::{Cleaner, Mode};
 use crate::tail::{Sink, Tail};
-use crate::verb::{expect_session, logs};
 
-/// How much of what was written is looked at: of the log before, and for one match.
+/// Bytes of output that are searched: of the existing log, and for one match.
 const WINDOW: usize = 64 * 1024;
 
-/// A regular expression; `^` and `$` are the ends of a line.
-#[derive(Debug, Clone)]
-pub(super) struct Pattern(Regex);
-
-impl Pattern {
-    /// One that was written like this.
-    pub(super) fn new(expression: &str) -> Result<Self, String> {
-        if expression.is_empty() {
-            return Err("output: needs an expression".into());
-        }
-        RegexBuilder::new(expression).multi_line(true).build().map(Self).map_err(|error| error.to_string())
-    }
-}
-
-/// What was found.
+/// A match in the output.
 #[derive(Debug, PartialEq)]
-pub(super) struct Found {
-    /// Which of the patterns.
+pub(super) struct OutputMatch {
+    /// The position of the pattern among the conditions.
     pub at: usize,
     /// The text that matched.
     pub text: String,
 }
 
-/// Output that is being watched.
+/// A search that runs in another thread.
 #[derive(Debug)]
-pub(super) struct Watched(Sender<Result<Ending, Error>>);
+pub(super) struct OutputWatch(Sender<Result<Stop, Error>>);
 
-impl Watched {
-    /// Its program is over: nothing follows what this incarnation wrote.
-    pub(super) fn is_over(&self, incarnation: Option<Tag>) {
-        // It may have been found meanwhile.
-        drop(self.0.send(Ok(Ending::Over(incarnation))));
+impl OutputWatch {
+    /// Ends the search after the output of this incarnation: its program has ended.
+    pub(super) fn finish(&self, incarnation: Option<Tag>) {
+        // The search may have ended meanwhile.
+        drop(self.0.send(Ok(Stop::Ended(incarnation))));
     }
 }
 
-/// Why the output is followed no longer.
+/// The reason for which the output is followed no longer.
 #[derive(Debug)]
-enum Ending {
+enum Stop {
     Found,
-    Over(Option<Tag>),
+    Ended(Option<Tag>),
 }
 
-/// Watches for any of these, where there are some, and tells once: what was found, or that the session is over
-/// without it.
+/// Searches for these patterns, if there are any, and calls `tell` once: with the match, or with `None` if
+/// the session has ended without one.
 pub(super) fn watch(
     context: &Context,
     (session, since): (&SessionRef, Option<Timestamp>),
     patterns: Vec<(usize, Pattern)>,
-    tell: impl FnOnce(Result<Option<Found>, Error>) + Send + 'static,
-) -> Option<Watched> {
+    tell: impl FnOnce(Result<Option<OutputMatch>, Error>) + Send + 'static,
+) -> Option<OutputWatch> {
     if patterns.is_empty() {
         return None;
     }
-    let (sender, ending) = mpsc::channel();
-    let (context, session, watched) = (context.clone(), session.clone(), Watched(sender.clone()));
+    let (sender, stop) = mpsc::channel();
+    let (context, session, watch) = (context.clone(), session.clone(), OutputWatch(sender.clone()));
     thread::spawn(move || {
-        let mut seeker = Seeker::new(patterns, sender);
-        tell(follow(&context, (session, since), &mut seeker, &ending).map(|()| seeker.found));
+        let mut search = Search::new(patterns, sender);
+        tell(follow(&context, (session, since), &mut search, &stop).map(|()| search.found));
     });
-    Some(watched)
+    Some(watch)
 }
 
 fn follow(
     context: &Context,
     (session, since): (SessionRef, Option<Timestamp>),
-    seeker: &mut Seeker,
-    ending: &mpsc::Receiver<Result<Ending, Error>>,
+    search: &mut Search,
+    stop: &Receiver<Result<Stop, Error>>,
 ) -> Result<(), Error> {
     let mut client = context.client();
-    let record = expect_session(client.ask(Request::Show(session))?)?.session;
+    let record = calls::session(&mut client, session)?.session;
     let (session, run): (SessionRef, _) = (record.id.into(), record.incarnation.map(|run| run.tag));
-    let mut tail = Tail::new(&logs::files(&mut client, &session)?);
+    let mut tail = Tail::new(&session_log::files(&mut client, &session)?);
     tail.skip_to_last_bytes(WINDOW as u64)?;
     match (since, run) {
-        // The screen does not say when what is on it was written.
+        // The screen is not searched: the time at which its text was written is not known.
         (Some(since), _) => tail.skip_to_time(since)?,
         (None, Some(run)) => {
             tail.skip_to_run(run)?;
-            look_at_screen(&mut client, &session, run, seeker);
+            search_screen(&mut client, &session, run, search);
         }
         (None, None) => {}
     }
-    logs::when_over(context.patient_client(), session, (seeker.ending.clone(), Ending::Over));
-    if let Ending::Over(incarnation) = tail.follow(seeker, ending)? {
-        tail.finish(seeker, incarnation)?;
+    let sender = search.stop.clone();
+    // The search may have ended meanwhile.
+    session_log::notify_end(context.unlimited_client(), session, move |last| {
+        drop(sender.send(last.map(Stop::Ended)));
+    });
+    if let Stop::Ended(incarnation) = tail.follow(search, stop)? {
+        tail.finish(search, incarnation)?;
     }
     Ok(())
 }
 
-/// What this run shows. Of one that does not run, or runs no more, the last screen may be another's.
-fn look_at_screen(client: &mut Client, session: &SessionRef, run: Tag, seeker: &mut Seeker) {
+/// Searches the screen of this run. The last screen of a session that does not run may be that of another
+/// run.
+fn search_screen(client: &mut Client, session: &SessionRef, run: Tag, search: &mut Search) {
     let capture = Capture { session: session.clone(), extent: Extent::Visible, ansi: false };
     let Ok(Response::Screen(screen)) = client.ask(Request::Capture(capture)) else { return };
-    let now = client.ask(Request::Show(session.clone())).and_then(expect_session);
-    let same = now.is_ok_and(|view| {
+    let same = calls::session(client, session.clone()).is_ok_and(|view| {
         let now = view.session.incarnation.map(|run| run.tag);
         view.session.lifecycle == Lifecycle::Live && now == Some(run)
     });
     if same {
-        seeker.look_at(&screen.0);
+        search.search(&screen.0);
     }
 }
 
-/// Looks for patterns in what is written to it.
-struct Seeker {
+/// Searches for patterns in the bytes that are written to it.
+struct Search {
     patterns: Vec<(usize, Pattern)>,
     cleaner: Cleaner,
-    /// The end of what was written, cleaned.
+    /// The end of the output, without control sequences.
     text: Vec<u8>,
-    found: Option<Found>,
-    ending: Sender<Result<Ending, Error>>,
+    found: Option<OutputMatch>,
+    stop: Sender<Result<Stop, Error>>,
 }
 
-impl Seeker {
-    fn new(patterns: Vec<(usize, Pattern)>, ending: Sender<Result<Ending, Error>>) -> Self {
-        Self { patterns, cleaner: Cleaner::new(Mode::Safe), text: Vec::new(), found: None, ending }
+impl Search {
+    fn new(patterns: Vec<(usize, Pattern)>, stop: Sender<Result<Stop, Error>>) -> Self {
+        Self { patterns, cleaner: Cleaner::new(Mode::Safe), text: Vec::new(), found: None, stop }
     }
 
-    fn look_at(&mut self, text: &[u8]) {
+    fn search(&mut self, text: &[u8]) {
         if self.found.is_some() {
             return;
         }
         let mut matches = self.patterns.iter().filter_map(|(at, pattern)| {
             let found = pattern.0.find(text)?;
-            Some(Found { at: *at, text: String::from_utf8_lossy(found.as_bytes()).into_owned() })
+            Some(OutputMatch { at: *at, text: String::from_utf8_lossy(found.as_bytes()).into_owned() })
         });
         self.found = matches.next();
         if self.found.is_some() {
-            // Whoever follows has its end of this.
-            drop(self.ending.send(Ok(Ending::Found)));
+            // The receiver lives as long as the log is followed.
+            drop(self.stop.send(Ok(Stop::Found)));
         }
     }
 }
 
-impl Sink for Seeker {
+impl Sink for Search {
     fn write(&mut self, _offset: u64, piece: &[u8]) -> Result<(), Error> {
         let mut text = std::mem::take(&mut self.text);
         text.extend(self.cleaner.clean(piece));
-        self.look_at(&text);
+        self.search(&text);
         let excess = text.len().saturating_sub(WINDOW);
-        // Where that can be, what is kept begins with a line.
+        // If possible, the kept text begins at the start of a line.
         let cut = text[excess..].iter().position(|byte| *byte == b'\n').map_or(excess, |at| excess + at + 1);
         text.drain(..if excess == 0 { 0 } else { cut });
         self.text = text;
@@ -170,38 +161,33 @@ impl Sink for Seeker {
 mod tests {
     use super::*;
 
-    fn seek(expressions: &[&str], pieces: &[&[u8]]) -> Option<Found> {
+    fn search_in(expressions: &[&str], pieces: &[&[u8]]) -> Option<OutputMatch> {
         let patterns = expressions.iter().map(|text| Pattern::new(text).unwrap()).enumerate().collect();
-        let mut seeker = Seeker::new(patterns, mpsc::channel().0);
-        pieces.iter().for_each(|piece| seeker.write(0, piece).unwrap());
-        assert!(seeker.text.len() <= WINDOW);
-        seeker.found
+        let mut search = Search::new(patterns, mpsc::channel().0);
+        pieces.iter().for_each(|piece| search.write(0, piece).unwrap());
+        assert!(search.text.len() <= WINDOW);
+        search.found
     }
 
     #[test]
     fn a_match_may_be_cut_anywhere_and_coloured() {
-        let found = |at, text: &str| Some(Found { at, text: text.into() });
+        let found = |at, text: &str| Some(OutputMatch { at, text: text.into() });
         assert_eq!(
-            seek(&["tests? passed"], &[b"3 te", b"\x1b[3", b"2msts", b" passed\r\n"]),
+            search_in(&["tests? passed"], &[b"3 te", b"\x1b[3", b"2msts", b" passed\r\n"]),
             found(0, "tests passed")
         );
-        assert_eq!(seek(&["nothing", "^b$"], &[b"a\r\nb\r\nc"]), found(1, "b"));
-        assert_eq!(seek(&["one\ntwo"], &[b"one\r\n", b"two\r\n"]), found(0, "one\ntwo"));
-        assert_eq!(seek(&["\u{e9}."], &[b"\xc3", b"\xa9\xff"]), None, "a dot is a character");
-        assert_eq!(seek(&["^x"], &[b"ax\r\n"]), None);
+        assert_eq!(search_in(&["nothing", "^b$"], &[b"a\r\nb\r\nc"]), found(1, "b"));
+        assert_eq!(search_in(&["one\ntwo"], &[b"one\r\n", b"two\r\n"]), found(0, "one\ntwo"));
+        assert_eq!(search_in(&["\u{e9}."], &[b"\xc3", b"\xa9\xff"]), None, "a dot is a character");
+        assert_eq!(search_in(&["^x"], &[b"ax\r\n"]), None);
     }
 
     #[test]
     fn what_is_kept_to_look_at_is_bounded() {
         let line = [b"x".repeat(1023).as_slice(), b"\n"].concat();
         let pieces: Vec<&[u8]> = std::iter::repeat_n(line.as_slice(), 200).collect();
-        assert_eq!(seek(&["y"], &pieces), None);
-        assert_eq!(seek(&["y"], &[&b"x".repeat(3 * WINDOW)]), None);
-        assert_eq!(seek(&["y"], &[&b"x".repeat(3 * WINDOW), b"y"]).map(|found| found.at), Some(0));
-    }
-
-    #[test]
-    fn an_expression_must_be_one() {
-        assert!(Pattern::new("").is_err() && Pattern::new("(").is_err());
+        assert_eq!(search_in(&["y"], &pieces), None);
+        assert_eq!(search_in(&["y"], &[&b"x".repeat(3 * WINDOW)]), None);
+        assert_eq!(search_in(&["y"], &[&b"x".repeat(3 * WINDOW), b"y"]).map(|found| found.at), Some(0));
     }
 }

@@ -1,4 +1,4 @@
-//! Claims messages as a registered generator, one claim at a time, and is told meanwhile to stop.
+//! Claims messages as a registered worker, one claim at a time. It takes orders while a claim waits.
 
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::fd::AsFd;
@@ -11,33 +11,33 @@ use protocol::message::{Claimed, PROMPT};
 use protocol::request::{Claim, Messages, Register};
 use protocol::{Frame, MessageState, OpId, Reply, Request, Response, TransportError};
 
-use super::Event;
-use super::keeper::Job;
-use super::link::{ANSWER, LINGER, Link, is_passing, is_storage};
+use super::event::WorkEvent;
+use super::leases::LeaseOrder;
+use super::reconnect::{ANSWER_LIMIT, Reconnecting, STORAGE_PAUSE, is_storage, is_transient};
 use crate::client::random_op;
 use crate::error::Error;
-use crate::follow;
+use crate::poll;
 use crate::show::out;
 
-/// How long the rest of what is being read is waited for before there is a look at the orders.
-const MOMENT: Duration = Duration::from_millis(10);
+/// Time limit for the rest of a frame that has begun to arrive, before orders are looked at again.
+const FRAME_LIMIT: Duration = Duration::from_millis(10);
 
-/// What it is to do.
+/// An order to the thread.
 pub(super) enum Order {
-    /// Claim at most so many, waiting so long.
+    /// Claim at most `max` messages, and wait for the first one at most this long.
     Claim { max: u32, wait_ms: u64 },
-    /// No more; what the last claim brought or brings is told.
+    /// Claim no more, and report the messages of the last claim.
     Finish,
 }
 
-/// Where orders are given.
+/// The sender of orders.
 pub(super) struct Orders {
     sender: Sender<Order>,
     wake: PipeWriter,
 }
 
 impl Orders {
-    /// Gives an order. To one who is gone there is nothing to say: that was told.
+    /// Gives an order. The end of the thread was reported by an event.
     pub(super) fn give(&mut self, order: Order) {
         if self.sender.send(order).is_ok() {
             drop(self.wake.write_all(&[0]));
@@ -45,54 +45,62 @@ impl Orders {
     }
 }
 
-/// What it claims, and how.
+/// The settings of the thread.
 pub(super) struct Claimer {
-    pub link: Link,
+    pub connection: Reconnecting,
     pub register: Register,
     pub lease_ms: Option<u64>,
-    /// Whether to say if more waits.
+    /// True if it reports whether more messages wait.
     pub until_empty: bool,
     pub quiet: bool,
 }
 
-struct Thread {
+struct ClaimThread {
     with: Claimer,
     orders: Receiver<Order>,
     woken: PipeReader,
-    events: Sender<Event>,
-    keeper: Sender<Job>,
-    /// The claim that is not answered. Its repeat under the same id brings the same messages.
+    events: Sender<WorkEvent>,
+    leases: Sender<LeaseOrder>,
+    /// The unanswered claim. Repeated under the same id, it is answered with the same messages.
     claim: Option<(OpId, Claim)>,
-    /// When the claim that is not answered is taken for lost. The daemon's own time for it is over long before.
+    /// The time at which the unanswered claim counts as lost, long after the daemon's own time limit.
     due: Option<Instant>,
-    /// It was answered that the database failed.
-    doubted: bool,
+    /// True after a storage error, which is retried once.
+    storage_failed: bool,
 }
 
 impl Claimer {
-    /// Begins.
-    ///
-    /// # Errors
-    /// The system has no pipe.
-    pub(super) fn start(self, events: Sender<Event>, keeper: Sender<Job>) -> std::io::Result<Orders> {
+    /// Starts the thread.
+    pub(super) fn start(
+        self,
+        events: Sender<WorkEvent>,
+        leases: Sender<LeaseOrder>,
+    ) -> std::io::Result<Orders> {
         let (woken, wake) = std::io::pipe()?;
         let (sender, orders) = mpsc::channel();
-        let mut thread =
-            Thread { with: self, orders, woken, events, keeper, claim: None, due: None, doubted: false };
+        let mut thread = ClaimThread {
+            with: self,
+            orders,
+            woken,
+            events,
+            leases,
+            claim: None,
+            due: None,
+            storage_failed: false,
+        };
         thread::spawn(move || {
-            let over = thread.run();
-            // Whoever listened may be gone.
-            drop(over.map_err(|error| thread.events.send(Event::Broken(error))));
+            // The receiver is gone once the main thread has ended.
+            drop(thread.run().map_err(|error| thread.events.send(WorkEvent::Broken(error))));
         });
         Ok(Orders { sender, wake })
     }
 }
 
-impl Thread {
+impl ClaimThread {
     /// Follows orders until the last one.
     fn run(&mut self) -> Result<(), Error> {
         loop {
-            if self.with.link.connection().is_none() && !self.reconnect()? {
+            if self.with.connection.connection().is_none() && !self.reconnect()? {
                 return Ok(());
             }
             let left = self.due.map(|due| due.saturating_duration_since(Instant::now()));
@@ -105,7 +113,7 @@ impl Thread {
                 None => {
                     self.read()?;
                     let overdue = self.due.is_some_and(|due| due <= Instant::now());
-                    if overdue && self.with.link.connection().is_some() {
+                    if overdue && self.with.connection.connection().is_some() {
                         self.lost()?;
                     }
                 }
@@ -118,13 +126,13 @@ impl Thread {
         Ok((random_op()?, Claim { session, kinds, max, lease_ms: self.with.lease_ms, wait_ms }))
     }
 
-    /// Waits for an order, or until the connection has something to read, or the time is over.
+    /// Waits for an order, for data on the connection, or until the time is over.
     fn wait(&mut self, limit: Option<Duration>) -> Result<Option<Order>, Error> {
         let Self { with, woken, .. } = self;
         let mut fds = vec![PollFd::new(woken.as_fd(), PollFlags::POLLIN)];
-        fds.extend(with.link.fd().map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
-        follow::wait(&mut fds, limit)?;
-        let ordered = follow::has(&fds[0], PollFlags::POLLIN | PollFlags::POLLHUP);
+        fds.extend(with.connection.fd().map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
+        poll::wait(&mut fds, limit)?;
+        let ordered = poll::has(&fds[0], PollFlags::POLLIN | PollFlags::POLLHUP);
         drop(fds);
         if !ordered {
             return Ok(None);
@@ -137,12 +145,12 @@ impl Thread {
         }
     }
 
-    /// Asks for the claim. The answer may be there already.
+    /// Sends the claim. The answer may follow at once.
     fn post(&mut self) -> Result<(), Error> {
         let Some((op, claim)) = self.claim.clone() else { return Ok(()) };
-        let Some(connection) = self.with.link.connection() else { return Ok(()) };
+        let Some(connection) = self.with.connection.connection() else { return Ok(()) };
         connection.set_timeout(Some(Duration::ZERO));
-        self.due = Some(Instant::now() + Duration::from_millis(claim.wait_ms) + ANSWER);
+        self.due = Some(Instant::now() + Duration::from_millis(claim.wait_ms) + ANSWER_LIMIT);
         match connection.call(Some(op), None, Request::Claim(claim)) {
             Ok(reply) => self.answered(reply),
             Err(TransportError::Timeout) => Ok(()),
@@ -150,10 +158,10 @@ impl Thread {
         }
     }
 
-    /// Reads the answer, if all of it is there.
+    /// Reads the answer, if it has arrived.
     fn read(&mut self) -> Result<(), Error> {
-        while let Some(connection) = self.with.link.connection() {
-            connection.set_timeout(Some(MOMENT));
+        while let Some(connection) = self.with.connection.connection() {
+            connection.set_timeout(Some(FRAME_LIMIT));
             match connection.next_frame() {
                 Ok(Frame::Reply { reply, .. }) => return self.answered(reply),
                 Ok(_) => {}
@@ -168,94 +176,95 @@ impl Thread {
         self.due = None;
         match reply {
             Ok(Response::Claimed(messages)) => {
-                (self.claim, self.doubted) = (None, false);
+                (self.claim, self.storage_failed) = (None, false);
                 let left = self.with.until_empty && messages.is_empty() && self.more_waits()?;
-                self.tell(Event::Claimed(messages, left));
+                self.tell(WorkEvent::Claimed(messages, left));
                 Ok(())
             }
             Ok(other) => Err(Error::unexpected(&other)),
-            reply if is_passing(&reply) => self.lost(),
-            reply if is_storage(&reply) && !std::mem::replace(&mut self.doubted, true) => {
-                thread::sleep(LINGER);
+            reply if is_transient(&reply) => self.lost(),
+            reply if is_storage(&reply) && !std::mem::replace(&mut self.storage_failed, true) => {
+                thread::sleep(STORAGE_PAUSE);
                 self.post()
             }
             Err(refusal) => Err(refusal.into()),
         }
     }
 
-    /// Whether something of the kinds waits, if only for its next try. Prompts may be before it, however many.
+    /// True if a message of the kinds waits, also one that waits for its next attempt. Any number of prompts
+    /// may precede it.
     fn more_waits(&mut self) -> Result<bool, Error> {
         let Register { session, kinds } = self.with.register.clone();
         let any = kinds.is_empty();
         let (states, limit) = (vec![MessageState::Queued], if any { u32::MAX } else { 1 });
         let which = Request::Messages(Messages { session, kinds, states, limit });
         let mut waits = false;
-        let mut look = |part: Response| {
+        let mut check = |part: Response| {
             if let Response::Messages(waiting) = part {
                 waits |= waiting.iter().any(|message| !any || message.kind != PROMPT);
             }
         };
-        match self.with.link.ask_each(&which, &mut look) {
-            Some(Ok(last)) => look(last),
+        match self.with.connection.ask_each(&which, &mut check) {
+            Some(Ok(last)) => check(last),
             Some(Err(refusal)) => return Err(refusal.into()),
             None => return Ok(true),
         }
         Ok(waits)
     }
 
-    /// The connection is gone, and with it the registration: what is held must be shown to live.
+    /// Handles the loss of the connection, and of the registration with it: heartbeats must keep the claims.
     fn lost(&mut self) -> Result<(), Error> {
-        self.with.link.cut();
-        (self.due, self.doubted) = (None, false);
-        drop(self.keeper.send(Job::Beat));
-        self.say("the connection to poold was lost; what runs goes on meanwhile");
+        self.with.connection.disconnect();
+        (self.due, self.storage_failed) = (None, false);
+        drop(self.leases.send(LeaseOrder::Heartbeat));
+        self.say("lost the connection to poold; running handlers continue");
         Ok(())
     }
 
-    /// Connects, registers and claims anew. False where that is no longer wanted.
+    /// Connects, registers and repeats the claim. Returns false if ordered to finish.
     fn reconnect(&mut self) -> Result<bool, Error> {
         loop {
-            let pause = self.with.link.pause();
+            let pause = self.with.connection.pause();
             match self.wait(Some(pause))? {
                 Some(Order::Finish) => return self.finish().map(|()| false),
                 Some(Order::Claim { max, wait_ms }) => self.claim = Some(self.next(max, wait_ms)?),
                 None => {}
             }
-            match self.with.link.dial() {
+            match self.with.connection.connect() {
                 Ok(()) => {}
                 Err(error) if error.code() == protocol::ErrorCode::Protocol => {
                     return Err(error.refusal().into());
                 }
                 Err(_) => continue,
             }
-            match self.with.link.ask(&Request::Register(self.with.register.clone())) {
+            match self.with.connection.ask(&Request::Register(self.with.register.clone())) {
                 Some(Ok(Response::Registered(_))) => break,
                 Some(Ok(other)) => return Err(Error::unexpected(&other)),
                 Some(Err(refusal)) => return Err(refusal.into()),
                 None => {}
             }
         }
-        self.say("poold is back");
+        self.say("connected to poold again");
         self.post().map(|()| true)
     }
 
-    /// Tells what the claim has brought that was not answered: the connection on which it would bring
-    /// more ends first.
+    /// Reports the messages of the unanswered claim, which is repeated on another connection: the first one
+    /// is closed before, so that it can bring no more.
     fn finish(&mut self) -> Result<(), Error> {
         let Some((op, claim)) = self.claim.take() else { return Ok(()) };
-        let mut brought: Vec<Claimed> = Vec::new();
-        if self.with.link.connection().is_some() {
+        let mut messages: Vec<Claimed> = Vec::new();
+        if self.with.connection.connection().is_some() {
             let again = Request::Claim(Claim { wait_ms: 0, ..claim });
-            if let Some(Ok(Response::Claimed(messages))) = self.with.link.ask_as_client(op, again) {
-                brought = messages;
+            if let Some(Ok(Response::Claimed(claimed))) = self.with.connection.ask_as_client(op, again) {
+                messages = claimed;
             }
         }
-        self.tell(Event::Claimed(brought, false));
+        self.tell(WorkEvent::Claimed(messages, false));
         Ok(())
     }
 
-    fn tell(&self, event: Event) {
-        // Whoever listened is gone, and this soon will be.
+    fn tell(&self, event: WorkEvent) {
+        // Without a receiver this thread is about to end.
         drop(self.events.send(event));
     }
 

@@ -1,83 +1,46 @@
-//! The handlers: how one is started, fed, waited for and ended.
+//! Starts handlers, feeds and waits for them, and ends them.
 
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::Duration;
 
-use process::dependent::spawn_dependent;
 use process::identity;
-use process::kill::{self, Options};
+use process::kill::{self, KillOptions};
+use process::runtime::dependent::spawn_dependent;
 use process::tree::Evidence;
-use protocol::socket::Paths;
+use protocol::paths::Paths;
 use protocol::{Claimed, Message, OsBytes, ProcId, SessionId, Tag, Token};
 
-use super::pipes::{self, Span};
-use super::{Args, Event};
+use super::args::Args;
+use super::event::WorkEvent;
+use super::handler_exit::HandlerExit;
+use super::pipes::{self, ServiceTime};
 use crate::context::Context;
 use crate::show::escape;
 use crate::show::time::rfc3339;
 
 /// Time between TERM and KILL for a handler that is ended.
 pub(super) const GRACE: Duration = Duration::from_secs(5);
-/// Time after KILL in which all that descends from it is to be gone.
+/// Time limit after KILL for the end of all descendants of the handler.
 pub(super) const VERIFY: Duration = Duration::from_secs(5);
-/// What a handler exits with to be tried later (`EX_TEMPFAIL` of sysexits.h).
-const LATER: i32 = 75;
-
-/// How a handler ended.
-pub(super) struct Ended {
-    status: io::Result<ExitStatus>,
-    /// What it printed, where that is kept.
-    pub output: Option<OsBytes>,
-}
-
-/// What the end of a handler says about its message.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
-    /// It is worked.
-    Done,
-    /// It is to be tried later.
-    Later,
-    /// It failed, for this reason.
-    Failed(String),
-}
-
-impl Ended {
-    /// What it says.
-    pub(super) fn verdict(&self) -> Verdict {
-        let status = match &self.status {
-            Ok(status) => status,
-            Err(error) => return Verdict::Failed(format!("its end was not seen: {error}")),
-        };
-        match (status.code(), status.signal()) {
-            (Some(0), _) => Verdict::Done,
-            (Some(LATER), _) => Verdict::Later,
-            (Some(code), _) => Verdict::Failed(format!("exit {code}")),
-            (None, Some(signal)) => Verdict::Failed(format!("killed by signal {signal}")),
-            (None, None) => Verdict::Failed("it ended in an unknown way".into()),
-        }
-    }
-}
-
-/// How handlers are run.
-pub(super) struct Handlers {
+/// The settings with which handlers are run.
+pub(super) struct HandlerRunner {
     argv: Vec<OsString>,
     keeps_output: bool,
-    /// Standard output is for documents alone.
+    /// True if standard output is for JSON documents only.
     json: bool,
     session: SessionId,
     paths: Paths,
-    events: Sender<Event>,
+    events: Sender<WorkEvent>,
 }
 
-impl Handlers {
-    /// Those that this command line asks for.
-    pub(super) fn new(context: &Context, args: &Args, session: SessionId, events: Sender<Event>) -> Self {
+impl HandlerRunner {
+    /// The settings of this command line.
+    pub(super) fn new(context: &Context, args: &Args, session: SessionId, events: Sender<WorkEvent>) -> Self {
         Self {
             argv: args.handler.clone(),
             keeps_output: args.result,
@@ -88,17 +51,15 @@ impl Handlers {
         }
     }
 
-    /// Starts one for a message. Its end is an [`Event::Ended`]. It is killed when this thread ends.
-    ///
-    /// # Errors
-    /// It cannot be executed.
+    /// Starts the handler of a message. Its end is a [`WorkEvent::Ended`]. It is killed if the calling thread
+    /// ends.
     pub(super) fn start(&self, claimed: &Claimed, token: Token) -> io::Result<Option<ProcId>> {
-        let (over, running) = io::pipe()?;
-        let spans = [Span::new(over.try_clone()?), Span::new(over)];
+        let (ended, running) = io::pipe()?;
+        let times = [ServiceTime::new(ended.try_clone()?), ServiceTime::new(ended)];
         let mut child = spawn_dependent(self.command(&claimed.message, token)?)?;
-        // Nobody has waited for it yet, so the number is its own.
+        // Not waited for yet, so the process id cannot be that of another process.
         let process = identity::identify(child.id()).unwrap_or_default();
-        let [fed, read] = spans;
+        let [fed, read] = times;
         if let Some(stdin) = child.stdin.take() {
             let body = claimed.body.0.clone();
             thread::spawn(move || pipes::feed(stdin, &body, fed));
@@ -109,27 +70,29 @@ impl Handlers {
             let status = child.wait();
             drop(running);
             let output = output.and_then(|output| output.join().ok()).map(OsBytes);
-            drop(events.send(Event::Ended(token, Ended { status, output })));
+            drop(events.send(WorkEvent::Ended(token, HandlerExit { status, output })));
         });
         Ok(process)
     }
 
-    /// Ends one and all that descends from it, in the background. What came of it is an [`Event::Killed`], its own
-    /// end is told as any other.
+    /// Ends a handler and all of its descendants, in another thread. The result is a [`WorkEvent::Killed`];
+    /// the handler's own end is reported as usual.
     pub(super) fn end(&self, process: Option<ProcId>, token: Token) {
         let socket = Some(self.paths.socket.clone());
-        let evidence = Evidence { init: process, sid: None, tag: Tag::of(token), cgroup: None, socket };
-        let options = Options { grace: GRACE, verify: VERIFY, init_stands_by: false, ..Options::default() };
+        let evidence =
+            Evidence { init: process, sid: None, tag: Tag::for_claim(token), cgroup: None, socket };
+        let options =
+            KillOptions { grace: GRACE, verify: VERIFY, init_exits_last: false, ..KillOptions::default() };
         let events = self.events.clone();
         thread::spawn(move || {
             let left = match kill::kill(&evidence, &options) {
                 Ok(report) => {
                     let left = report.survivors.len() + report.foreign.len();
-                    (left > 0).then(|| format!("{left} of its processes live on"))
+                    (left > 0).then(|| format!("{left} of its processes are still alive"))
                 }
-                Err(error) => Some(format!("its processes may live on: {error}")),
+                Err(error) => Some(format!("its processes may still be alive: {error}")),
             };
-            drop(events.send(Event::Killed(token, left)));
+            drop(events.send(WorkEvent::Killed(token, left)));
         });
     }
 
@@ -152,10 +115,10 @@ impl Handlers {
         }
         command.env("POOL_SESSION", self.session.to_string()).env("POOL_NAME", self.paths.pool.as_str());
         command.env("POOL_SOCKET", &self.paths.socket);
-        // The lock under which this was started is this one's alone, and may end before.
+        // The lock under which the worker was started is not passed on: it may end before the handler.
         command.env_remove("POOL_LOCK_TOKEN").env_remove("POOL_LOCK_SESSION");
-        // What descends from it is found by this, whatever becomes of its parents.
-        command.env("POOL_INCARNATION", Tag::of(token).to_string());
+        // By this tag its descendants are found, even after the end of their parents.
+        command.env("POOL_INCARNATION", Tag::for_claim(token).to_string());
         Ok(command)
     }
 }
@@ -173,21 +136,7 @@ fn variables(message: &Message, token: Token) -> [(&'static str, Option<String>)
     ]
 }
 
-/// A variable cannot have a NUL: one that has is passed as it is shown.
+/// Escapes a value with a NUL, which a variable cannot contain.
 fn passable(value: String) -> String {
     if value.contains('\0') { escape::line(&value) } else { value }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_way_it_ends_is_the_verdict() {
-        let verdict = |raw| Ended { status: Ok(ExitStatus::from_raw(raw)), output: None }.verdict();
-        assert_eq!(verdict(0), Verdict::Done);
-        assert_eq!(verdict(75 << 8), Verdict::Later);
-        assert_eq!(verdict(3 << 8), Verdict::Failed("exit 3".into()));
-        assert_eq!(verdict(9), Verdict::Failed("killed by signal 9".into()));
-    }
 }

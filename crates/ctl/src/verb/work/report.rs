@@ -1,4 +1,4 @@
-//! What is said about each message that was worked.
+//! The report on each message.
 
 use std::time::Duration;
 
@@ -9,25 +9,25 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::show::{escape, out, time};
 
-/// What became of a message.
+/// The outcome of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// Worked.
+    /// The handler completed it.
     Done,
-    /// It failed and is tried again, or is dead by now.
+    /// The handler failed; it is tried again, or dead after the last attempt.
     Retry,
-    /// It is tried later.
+    /// The handler deferred it.
     Later,
-    /// It was no longer held here: nothing was settled.
+    /// Its claim was lost: it was not settled.
     Stale,
-    /// What worked it could not be ended: nothing was settled, the lease decides.
+    /// Its handler could not be ended: it was not settled, and its lease will end.
     Left,
-    /// It was not worked, and given back.
+    /// It was returned to the queue.
     GivenBack,
 }
 
 impl Outcome {
-    fn word(self) -> &'static str {
+    fn as_str(self) -> &'static str {
         match self {
             Self::Done => "done",
             Self::Retry => "retry",
@@ -39,7 +39,7 @@ impl Outcome {
     }
 }
 
-/// Prints a line: a document, or for people on a terminal.
+/// Prints the outcome: a JSON document, or a line for people on a terminal.
 pub(super) fn print(
     context: &Context,
     message: &Message,
@@ -50,7 +50,7 @@ pub(super) fn print(
         return out::json(&json!({
             "id": message.id,
             "kind": message.kind,
-            "outcome": outcome.word(),
+            "outcome": outcome.as_str(),
             "reason": reason,
             "duration_ms": time::millis(took),
         }));
@@ -59,7 +59,7 @@ pub(super) fn print(
         return Ok(());
     }
     let reason = reason.map(|reason| format!("  {}", escape::line(reason))).unwrap_or_default();
-    let line = format!("{}  {}  {}  {}{reason}", message.id, message.kind, outcome.word(), seconds(took));
+    let line = format!("{}  {}  {}  {}{reason}", message.id, message.kind, outcome.as_str(), seconds(took));
     out::line(&line)
 }
 

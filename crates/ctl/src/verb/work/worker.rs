@@ -1,119 +1,121 @@
-//! The main thread: what is being worked, and when it is over.
+//! The main thread: the messages in work, and the decision when to end.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
+use protocol::bounds::cut;
 use protocol::message::{Claimed, REASON_MAX};
-use protocol::request::{Ack, CLAIM_MAX, Fail, Held, Then};
+use protocol::request::{Ack, CLAIM_MAX, ClaimRef, Disposition, Fail};
 use protocol::{Message, ProcId, Refusal, Request, Token};
 
+use super::args::Args;
 use super::claimer::{Order, Orders};
-use super::handler::{Ended, GRACE, Handlers, VERIFY, Verdict};
-use super::keeper::{Job, is_lost};
+use super::event::WorkEvent;
+use super::handler::{GRACE, HandlerRunner, VERIFY};
+use super::handler_exit::{HandlerExit, Verdict};
+use super::leases::{LeaseOrder, is_lost};
 use super::report::{self, Outcome};
-use super::{Args, Event};
 use crate::context::Context;
 use crate::error::Error;
 use crate::exit;
 use crate::show::{escape, out, time};
 
-/// How long a claim waits for a message. It is made again then, so this only bounds how long one that
-/// got lost unnoticed takes to be noticed.
+/// Time for which a claim waits for a message. It is repeated then, so this bounds the time until an
+/// unnoticed loss of it is detected.
 const CLAIM_WAIT: Duration = Duration::from_secs(300);
-/// The same where the end of the queue is waited for: what waits for its next try is looked at this often.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// How long settling may take after a second signal, once all handlers have ended.
-const LAST_WORDS: Duration = Duration::from_secs(3);
+/// The same with `--until-empty`: messages that wait for their next attempt are checked at this interval.
+const EMPTY_INTERVAL: Duration = Duration::from_secs(1);
+/// Time limit for settling after the second signal, once all handlers have ended.
+const LAST_SETTLE_LIMIT: Duration = Duration::from_secs(3);
 
-/// How long settling may take after the first one, once no handler runs: then poold is away for longer than a restart.
-const SETTLING: Duration = Duration::from_secs(20);
+/// Time limit for settling after the first signal, once no handler runs; longer than a restart of `poold`
+/// takes.
+const SETTLE_LIMIT: Duration = Duration::from_secs(20);
 
-/// What is being worked, by the token of its claim.
+/// The worker: its messages by the tokens of their claims.
 pub(super) struct Worker<'a> {
     context: &'a Context,
     args: &'a Args,
-    handlers: Handlers,
+    handlers: HandlerRunner,
     orders: Orders,
-    keeper: Sender<Job>,
-    running: BTreeMap<Token, Running>,
-    /// A claim is out, and whether anything was worked when it was made.
+    leases: Sender<LeaseOrder>,
+    running: BTreeMap<Token, MessageInWork>,
+    /// Set while a claim is unanswered; true if messages were in work when it was made.
     claiming: Option<bool>,
-    /// More waited when the last claim brought nothing.
-    left: bool,
-    /// It was told to end.
-    told: bool,
+    /// True if messages waited when the last claim was answered with none.
+    more_wait: bool,
+    /// True after the first signal.
+    stop_requested: bool,
     phase: Phase,
     failed: Option<Error>,
-    /// By when what its handlers came to is settled, after it was told to end.
+    /// The time limit for settling, after the first signal and once no handler runs.
     settled_by: Option<Instant>,
 }
 
-struct Running {
+/// A message in work.
+struct MessageInWork {
     message: Message,
     process: Option<ProcId>,
     began: Instant,
-    fate: Fate,
+    state: HandlerState,
 }
 
-/// What is to become of a message.
-enum Fate {
-    /// Its handler decides.
-    Open,
-    /// Its handler is being ended, and then it is this.
-    Ending(Outcome, Ending),
-    /// It is being settled as this.
+/// The state of a message's handler.
+enum HandlerState {
+    /// It runs, and its end decides about the message.
+    Running,
+    /// It is being ended, and the message then has this outcome.
+    Stopping(Outcome, StopProgress),
+    /// It has ended, and the message is being settled with this outcome and reason.
     Settling(Outcome, Option<String>),
 }
 
-/// How far the end of a handler is: nobody else may get its message while any of it works on.
+/// The progress of ending a handler. Its message is not settled while a process of it may be alive.
 #[derive(Default)]
-struct Ending {
-    /// It has ended itself.
+struct StopProgress {
+    /// The handler itself has ended.
     exited: bool,
-    /// Whatever descends from it has.
+    /// All of its descendants have ended.
     killed: bool,
 }
 
-/// How far this is.
+/// The phase of the worker.
 enum Phase {
     Working,
-    /// Nothing more is claimed.
+    /// No more messages are claimed.
     Draining,
-    /// Told twice to end: by when, and with which exit code.
+    /// After the second signal: the time limit, and the exit code.
     Ending(Instant, u8),
 }
 
 impl<'a> Worker<'a> {
-    /// Nothing is being worked yet.
+    /// A worker without messages.
     pub(super) fn new(
         context: &'a Context,
         args: &'a Args,
-        handlers: Handlers,
-        (orders, keeper): (Orders, Sender<Job>),
+        handlers: HandlerRunner,
+        (orders, leases): (Orders, Sender<LeaseOrder>),
     ) -> Self {
-        let running = BTreeMap::new();
-        let (claiming, left, told, phase, failed) = (None, false, false, Phase::Working, None);
-        let settled_by = None;
         Self {
             context,
             args,
             handlers,
             orders,
-            keeper,
-            running,
-            claiming,
-            left,
-            told,
-            phase,
-            failed,
-            settled_by,
+            leases,
+            running: BTreeMap::new(),
+            claiming: None,
+            more_wait: false,
+            stop_requested: false,
+            phase: Phase::Working,
+            failed: None,
+            settled_by: None,
         }
     }
 
-    /// Works until it is over. The code to exit with.
-    pub(super) fn run(mut self, events: &Receiver<Event>) -> Result<u8, Error> {
+    /// Handles events until the worker ends, and returns the code to exit with.
+    pub(super) fn run(mut self, events: &Receiver<WorkEvent>) -> Result<u8, Error> {
         let mut finishing = false;
         loop {
             self.claim();
@@ -126,11 +128,11 @@ impl<'a> Worker<'a> {
                 }
             }
             match self.next(events) {
-                Some(event) => self.take(event),
+                Some(event) => self.handle(event),
                 None => {
                     let left = self.running.len();
                     out::note(&format!(
-                        "poolctl: {left} messages could not be settled; their leases run out"
+                        "poolctl: {left} messages could not be settled; their leases will end"
                     ));
                     break;
                 }
@@ -143,12 +145,13 @@ impl<'a> Worker<'a> {
         }
     }
 
-    fn next(&mut self, events: &Receiver<Event>) -> Option<Event> {
-        let settling = self.told && self.running.values().all(|one| matches!(one.fate, Fate::Settling(..)));
+    fn next(&mut self, events: &Receiver<WorkEvent>) -> Option<WorkEvent> {
+        let settling = self.stop_requested
+            && self.running.values().all(|one| matches!(one.state, HandlerState::Settling(..)));
         let by = match self.phase {
             Phase::Ending(by, _) => Some(by),
             _ if settling && !self.running.is_empty() => {
-                Some(*self.settled_by.get_or_insert_with(|| Instant::now() + SETTLING))
+                Some(*self.settled_by.get_or_insert_with(|| Instant::now() + SETTLE_LIMIT))
             }
             _ => None,
         };
@@ -158,7 +161,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Claims as many as there are places for.
+    /// Claims as many messages as further handlers may run.
     fn claim(&mut self) {
         let places = if self.args.once { 1 } else { self.args.concurrency };
         let taken = u32::try_from(self.running.len()).unwrap_or(u32::MAX);
@@ -167,44 +170,44 @@ impl<'a> Worker<'a> {
             return;
         }
         let wait = match self.args.until_empty {
-            true if taken == 0 && !self.left => Duration::ZERO,
-            true => LOOK_AGAIN,
+            true if taken == 0 && !self.more_wait => Duration::ZERO,
+            true => EMPTY_INTERVAL,
             false => CLAIM_WAIT,
         };
         self.claiming = Some(taken > 0);
         self.orders.give(Order::Claim { max, wait_ms: time::millis(wait) });
     }
 
-    fn take(&mut self, event: Event) {
+    fn handle(&mut self, event: WorkEvent) {
         match event {
-            Event::Signal(signal) => self.told(signal),
-            Event::Claimed(messages, left) => self.claimed(messages, left),
-            Event::Broken(error) => {
+            WorkEvent::Signal(signal) => self.stop(signal),
+            WorkEvent::Claimed(messages, more_wait) => self.claimed(messages, more_wait),
+            WorkEvent::Broken(error) => {
                 self.claiming = None;
                 self.fail(error);
             }
-            Event::Ended(token, ended) => self.ended(token, ended),
-            Event::Killed(token, None) => self.ending(token, |ending| ending.killed = true),
-            Event::Killed(token, Some(left)) => self.left(token, &left),
-            Event::Stale(token) => self.stale(token),
-            Event::Settled(token, settled) => self.settled(token, settled),
+            WorkEvent::Ended(token, exit) => self.ended(token, exit),
+            WorkEvent::Killed(token, None) => self.stopping(token, |progress| progress.killed = true),
+            WorkEvent::Killed(token, Some(left)) => self.left(token, &left),
+            WorkEvent::Stale(token) => self.stale(token),
+            WorkEvent::Settled(token, settled) => self.settled(token, settled),
         }
     }
 
-    /// The first signal stops claiming, the second one ends what runs.
-    fn told(&mut self, signal: Signal) {
-        if !std::mem::replace(&mut self.told, true) {
+    /// Stops claiming at the first signal, and ends the handlers at the second.
+    fn stop(&mut self, signal: Signal) {
+        if !std::mem::replace(&mut self.stop_requested, true) {
             self.drain();
             if !self.running.is_empty() && !self.context.style.quiet {
-                out::note("poolctl: what runs is waited for; told once more, it is ended");
+                out::note("poolctl: waiting for the running handlers; a second signal ends them");
             }
         } else if !matches!(self.phase, Phase::Ending(..)) {
             let code = u8::try_from(128 + signal as i32).unwrap_or(exit::INTERRUPTED);
-            self.phase = Phase::Ending(Instant::now() + GRACE + VERIFY + LAST_WORDS, code);
-            let open = self.running.iter_mut().filter(|(_, running)| matches!(running.fate, Fate::Open));
-            for (token, running) in open {
-                running.fate = Fate::Ending(Outcome::GivenBack, Ending::default());
-                self.handlers.end(running.process, *token);
+            self.phase = Phase::Ending(Instant::now() + GRACE + VERIFY + LAST_SETTLE_LIMIT, code);
+            let running = self.running.iter_mut();
+            for (token, one) in running.filter(|(_, one)| matches!(one.state, HandlerState::Running)) {
+                one.state = HandlerState::Stopping(Outcome::GivenBack, StopProgress::default());
+                self.handlers.end(one.process, *token);
             }
         }
     }
@@ -215,43 +218,46 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// No more is begun; the first reason counts.
+    /// Begins to end with this error, unless an earlier one is set.
     fn fail(&mut self, error: Error) {
         self.drain();
         self.failed.get_or_insert(error);
     }
 
-    fn claimed(&mut self, messages: Vec<Claimed>, left: bool) {
+    fn claimed(&mut self, messages: Vec<Claimed>, more_wait: bool) {
         let was_busy = self.claiming.take().unwrap_or(true);
         let none = messages.is_empty();
         for claimed in messages {
             let Some(token) = claimed.message.status.token else {
-                self.fail(Error::failed(format!("message {} came without a token", claimed.message.id)));
+                self.fail(Error::failed(format!(
+                    "message {} was claimed without a token",
+                    claimed.message.id
+                )));
                 continue;
             };
             self.begin(claimed, token);
         }
-        self.left = left;
-        let over = if none { self.args.until_empty && !was_busy && !left } else { self.args.once };
+        self.more_wait = more_wait;
+        let over = if none { self.args.until_empty && !was_busy && !more_wait } else { self.args.once };
         if over {
             self.drain();
         }
     }
 
-    /// Starts a handler, unless no more are to be.
+    /// Starts a handler, or returns the message to the queue if no more are started.
     fn begin(&mut self, claimed: Claimed, token: Token) {
-        let mut running = Running {
+        let mut running = MessageInWork {
             message: claimed.message.clone(),
             process: None,
             began: Instant::now(),
-            fate: Fate::Open,
+            state: HandlerState::Running,
         };
-        let mut why = "not begun".to_owned();
+        let mut why = "not started".to_owned();
         if matches!(self.phase, Phase::Working) {
             match self.handlers.start(&claimed, token) {
                 Ok(process) => {
                     running.process = process;
-                    drop(self.keeper.send(Job::Hold(Held { id: running.message.id, token })));
+                    drop(self.leases.send(LeaseOrder::Hold(ClaimRef { id: running.message.id, token })));
                     self.running.insert(token, running);
                     return;
                 }
@@ -263,106 +269,98 @@ impl<'a> Worker<'a> {
         self.settle(token, Outcome::GivenBack, Some(why), None);
     }
 
-    fn ended(&mut self, token: Token, ended: Ended) {
+    fn ended(&mut self, token: Token, exit: HandlerExit) {
         let Some(running) = self.running.get(&token) else { return };
-        match running.fate {
-            Fate::Open => match ended.verdict() {
-                Verdict::Done => self.settle(token, Outcome::Done, None, Some(ended)),
+        match running.state {
+            HandlerState::Running => match exit.verdict() {
+                Verdict::Done => self.settle(token, Outcome::Done, None, Some(exit)),
                 Verdict::Later => self.settle(token, Outcome::Later, Some("exit 75".into()), None),
                 Verdict::Failed(reason) => self.settle(token, Outcome::Retry, Some(reason), None),
             },
-            Fate::Ending(..) => self.ending(token, |ending| ending.exited = true),
-            Fate::Settling(..) => {}
+            HandlerState::Stopping(..) => self.stopping(token, |progress| progress.exited = true),
+            HandlerState::Settling(..) => {}
         }
     }
 
-    /// Takes note of how far the end of a handler is. Once nothing of it is left, this is over.
-    fn ending(&mut self, token: Token, note: impl FnOnce(&mut Ending)) {
-        let Some(Running { fate: Fate::Ending(outcome, ending), .. }) = self.running.get_mut(&token) else {
-            return;
-        };
-        note(ending);
-        match (&*ending, *outcome) {
-            (Ending { exited: true, killed: true }, Outcome::Stale) => {
-                self.over(token, (Outcome::Stale, Some("no longer held")));
+    /// Updates the progress of ending a handler, and settles its message once none of its processes is left.
+    fn stopping(&mut self, token: Token, update: impl FnOnce(&mut StopProgress)) {
+        let Some(running) = self.running.get_mut(&token) else { return };
+        let HandlerState::Stopping(outcome, progress) = &mut running.state else { return };
+        update(progress);
+        match (&*progress, *outcome) {
+            (StopProgress { exited: true, killed: true }, Outcome::Stale) => {
+                self.finish(token, (Outcome::Stale, Some("no longer held")));
             }
-            (Ending { exited: true, killed: true }, outcome) => {
+            (StopProgress { exited: true, killed: true }, outcome) => {
                 self.settle(token, outcome, Some("told to end".into()), None);
             }
             _ => {}
         }
     }
 
-    /// Something of a handler could not be ended: its message is left to its lease.
+    /// Leaves a message to the end of its lease, as a process of its handler may be alive.
     fn left(&mut self, token: Token, what: &str) {
         if let Some(running) = self.running.get(&token) {
             out::note(&format!("poolctl: message {} is not settled: {what}", running.message.id));
-            self.over(token, (Outcome::Left, Some(what)));
+            self.finish(token, (Outcome::Left, Some(what)));
         }
     }
 
-    /// Has it settled.
-    fn settle(&mut self, token: Token, outcome: Outcome, reason: Option<String>, ended: Option<Ended>) {
+    /// Orders the message to be settled with this outcome.
+    fn settle(&mut self, token: Token, outcome: Outcome, reason: Option<String>, exit: Option<HandlerExit>) {
         let Some(running) = self.running.get_mut(&token) else { return };
-        let held = Held { id: running.message.id, token };
+        let held = ClaimRef { id: running.message.id, token };
         let then = match outcome {
             Outcome::Done => None,
-            Outcome::Later => Some(Then::Later(None)),
-            Outcome::GivenBack => Some(Then::GiveBack),
-            Outcome::Retry | Outcome::Stale | Outcome::Left => Some(Then::Retry),
+            Outcome::Later => Some(Disposition::Later(None)),
+            Outcome::GivenBack => Some(Disposition::GiveBack),
+            Outcome::Retry | Outcome::Stale | Outcome::Left => Some(Disposition::Retry),
         };
         let request = match then {
-            None => Request::Ack(Ack { held, result: ended.and_then(|ended| ended.output) }),
+            None => Request::Ack(Ack { held, result: exit.and_then(|exit| exit.output) }),
             Some(then) => {
-                let reason = short(reason.as_deref().unwrap_or_default());
+                let reason = cut(reason.as_deref().unwrap_or_default(), REASON_MAX).to_owned();
                 Request::Fail(Fail { held, reason, then })
             }
         };
-        running.fate = Fate::Settling(outcome, reason);
-        drop(self.keeper.send(Job::Settle(held, request)));
+        running.state = HandlerState::Settling(outcome, reason);
+        drop(self.leases.send(LeaseOrder::Settle(held, request)));
     }
 
-    /// It is somebody else's by now: its handler is ended, and nothing is settled.
+    /// Ends the handler of a message whose claim was lost; the message is not settled.
     fn stale(&mut self, token: Token) {
         let Some(running) = self.running.get_mut(&token) else { return };
-        match &mut running.fate {
-            Fate::Open => {
+        match &mut running.state {
+            HandlerState::Running => {
                 self.handlers.end(running.process, token);
-                running.fate = Fate::Ending(Outcome::Stale, Ending::default());
+                running.state = HandlerState::Stopping(Outcome::Stale, StopProgress::default());
             }
-            Fate::Ending(outcome, _) => *outcome = Outcome::Stale,
-            Fate::Settling(..) => {}
+            HandlerState::Stopping(outcome, _) => *outcome = Outcome::Stale,
+            HandlerState::Settling(..) => {}
         }
     }
 
     fn settled(&mut self, token: Token, settled: Result<(), Refusal>) {
-        let Some(Running { fate: Fate::Settling(outcome, reason), .. }) = self.running.get(&token) else {
-            return;
-        };
+        let Some(running) = self.running.get(&token) else { return };
+        let HandlerState::Settling(outcome, reason) = &running.state else { return };
         let (outcome, reason) = (*outcome, reason.clone());
         match settled {
-            Ok(()) => self.over(token, (outcome, reason.as_deref())),
+            Ok(()) => self.finish(token, (outcome, reason.as_deref())),
             Err(refusal) => {
                 if !is_lost(&refusal) {
                     out::note(&format!("poolctl: not settled: {}", escape::line(&refusal.message)));
                 }
-                self.over(token, (Outcome::Stale, Some(&refusal.message)));
+                self.finish(token, (Outcome::Stale, Some(&refusal.message)));
             }
         }
     }
 
-    /// Says what became of it. Where nobody reads that any more, this ends.
-    fn over(&mut self, token: Token, (outcome, reason): (Outcome, Option<&str>)) {
+    /// Removes the message and prints its outcome. The worker begins to end if standard output is closed.
+    fn finish(&mut self, token: Token, (outcome, reason): (Outcome, Option<&str>)) {
         let Some(running) = self.running.remove(&token) else { return };
         let took = running.began.elapsed();
         if let Err(error) = report::print(self.context, &running.message, (outcome, reason), took) {
             self.fail(error);
         }
     }
-}
-
-/// As much of a reason as the pool takes.
-fn short(reason: &str) -> String {
-    let fits = reason.char_indices().take_while(|(at, c)| at + c.len_utf8() <= REASON_MAX);
-    fits.map(|(_, c)| c).collect()
 }

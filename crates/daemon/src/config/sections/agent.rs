@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use agents::{Adapter, Confirm};
-use protocol::life::Leftovers;
+use protocol::reap::Leftovers;
 use protocol::reap::{Action, Rule};
 use serde::{Deserialize, Serialize};
 

@@ -1,10 +1,11 @@
 //! What is wrong with queues: health is that they go on, not that a process is up.
 
-use pool::queue::{self, Unclaimed};
+use pool::queue;
+use pool::queue::Unclaimed;
 use protocol::{MessageState, SessionId};
 
-use crate::context::Daemon;
 use crate::engine::Turn;
+use crate::engine::context::Daemon;
 
 /// Each a sentence with what to do.
 pub(super) fn problems(turn: &Turn<'_>, daemon: &Daemon, quarantined: u64) -> Vec<String> {
@@ -13,7 +14,8 @@ pub(super) fn problems(turn: &Turn<'_>, daemon: &Daemon, quarantined: u64) -> Ve
         problems.push(format!("{quarantined} damaged records were put aside: `poolctl check` lists them"));
     }
     let least = daemon.loaded().min_free_disk;
-    if let Some(free) = process::machine::free_disk(&daemon.paths.state).filter(|free| *free < least) {
+    if let Some(free) = process::inspect::machine::free_disk(&daemon.paths.state).filter(|free| *free < least)
+    {
         let (free, least) = (free >> 20, least >> 20);
         problems.push(format!(
             "the disk has {free} MiB left, {least} are kept: new messages are refused until there is room"
@@ -43,7 +45,7 @@ fn unclaimed(turn: &Turn<'_>) -> Vec<String> {
 
 /// Whether a worker is registered for a kind of a session's messages.
 pub(super) fn is_worked(turn: &Turn<'_>, session: SessionId, kind: &str) -> bool {
-    let registered = turn.rest.work.workers().filter_map(|(_, worker)| worker.generator.as_ref());
+    let registered = turn.volatile.workers.iter().filter_map(|(_, worker)| worker.registration.as_ref());
     let takes = |kinds: &[String]| kinds.is_empty() || kinds.iter().any(|taken| taken == kind);
     registered.filter(|worker| worker.session == session).any(|worker| takes(&worker.kinds))
 }

@@ -1,24 +1,26 @@
 //! The tmux server in `status`: what is the matter with it, and the cure.
 
+use pool::observe::Observed;
 use protocol::reply::TmuxStatus;
-use protocol::tmux::{Server, Silence, Trouble};
-use protocol::{ErrorCode, OsBytes, Refusal, ServerId, Session};
+use protocol::tmux::{NoAnswer, Server, ServerProblem};
+use protocol::{OsBytes, ServerId, Session};
 
-use crate::engine::Turn;
-use crate::view::View;
+use crate::host::capacity::Capacity;
+use crate::sense::capacity::nearly_full;
 
-/// Open files that a new session takes of its server, and then some: its terminal, its log, who attaches.
-const FILES_PER_SESSION: u64 = 16;
+/// What is known of tmux and of the machine.
+pub(super) type Seen<'a> = (&'a Observed, Capacity);
 
-pub(super) fn status(pool: &pool::Pool, view: &View, socket: OsBytes) -> TmuxStatus {
-    let elsewhere = elsewhere(pool, view);
-    let (state, server) = match &view.state.server {
+pub(super) fn status(pool: &pool::Pool, seen: Seen<'_>, socket: OsBytes) -> TmuxStatus {
+    let (observed, capacity) = seen;
+    let elsewhere = elsewhere(pool, seen);
+    let (state, server) = match &observed.state().server {
         Server::Up(server) if elsewhere > 0 => ("replaced", Some(*server)),
         Server::Up(server) => ("up", Some(*server)),
         Server::Absent => ("absent", None),
         Server::Unknown(silence) => (word(silence.trouble), silence.server),
     };
-    let detail = problem_of(pool, view, &socket).or_else(|| match &view.state.server {
+    let detail = problem_of(pool, seen, &socket).or_else(|| match &observed.state().server {
         Server::Unknown(silence) => Some(silence.detail.clone()),
         _ => None,
     });
@@ -26,34 +28,35 @@ pub(super) fn status(pool: &pool::Pool, view: &View, socket: OsBytes) -> TmuxSta
         socket,
         state: state.to_owned(),
         detail,
-        means: view.means,
-        open_files: server.and_then(open_files),
+        means: observed.transport(),
+        open_files: server.and_then(|server| capacity.files_of(server)),
         server,
-        seen_at: view.seen_at,
+        seen_at: observed.seen_at(),
     }
 }
 
 /// What is wrong, and what to do.
-pub(super) fn problem(pool: &pool::Pool, view: &View, status: &TmuxStatus) -> Option<String> {
-    problem_of(pool, view, &status.socket)
+pub(super) fn problem(pool: &pool::Pool, seen: Seen<'_>, status: &TmuxStatus) -> Option<String> {
+    problem_of(pool, seen, &status.socket)
 }
 
-fn word(trouble: Trouble) -> &'static str {
+fn word(trouble: ServerProblem) -> &'static str {
     match trouble {
-        Trouble::Unknown => "unknown",
-        Trouble::Stopped => "stopped",
-        Trouble::Spinning => "spinning",
-        Trouble::Unreachable => "unreachable",
-        Trouble::Full => "full",
-        Trouble::Forbidden => "forbidden",
-        Trouble::NoTmux => "no_tmux",
+        ServerProblem::Unknown => "unknown",
+        ServerProblem::Stopped => "stopped",
+        ServerProblem::Spinning => "spinning",
+        ServerProblem::Unreachable => "unreachable",
+        ServerProblem::Full => "full",
+        ServerProblem::Forbidden => "forbidden",
+        ServerProblem::NoTmux => "no_tmux",
     }
 }
 
-fn problem_of(pool: &pool::Pool, view: &View, socket: &OsBytes) -> Option<String> {
-    match &view.state.server {
+fn problem_of(pool: &pool::Pool, seen: Seen<'_>, socket: &OsBytes) -> Option<String> {
+    let (observed, capacity) = seen;
+    match &observed.state().server {
         Server::Unknown(silence) => Some(silent(silence, socket)),
-        Server::Absent => match missing(pool, view) {
+        Server::Absent => match missing(pool, seen) {
             0 => None,
             running => Some(format!(
                 "nothing answers at the tmux socket, and the server of {running} sessions{} is not proved dead; \
@@ -61,42 +64,34 @@ fn problem_of(pool: &pool::Pool, view: &View, socket: &OsBytes) -> Option<String
                 pool.server().map(|server| format!(" (pid {})", server.process.pid)).unwrap_or_default()
             )),
         },
-        Server::Up(server) => match elsewhere(pool, view) {
-            0 => nearly_full(*server),
+        Server::Up(server) => match elsewhere(pool, seen) {
+            0 => nearly_full(capacity, *server),
             elsewhere => Some(replaced(pool, *server, elsewhere)),
         },
     }
 }
 
 /// What does not answer, and the cure.
-fn silent(silence: &Silence, socket: &OsBytes) -> String {
+fn silent(silence: &NoAnswer, socket: &OsBytes) -> String {
     let pid = silence.server.map_or_else(|| "PID".to_owned(), |server| server.process.pid.to_string());
     let (socket, detail) = (socket.as_path().display(), &silence.detail);
     let cure = match silence.trouble {
-        Trouble::Stopped => format!("`kill -CONT {pid}` lets it go on"),
-        Trouble::Spinning => format!(
+        ServerProblem::Stopped => format!("`kill -CONT {pid}` lets it go on"),
+        ServerProblem::Spinning => format!(
             "if it does not recover, `kill -KILL {pid}` ends it and its sessions, which `poolctl restart` starts again"
         ),
-        Trouble::Unreachable => {
+        ServerProblem::Unreachable => {
             format!("`kill -USR1 {pid}` makes it listen again; tmux-watch does so by itself")
         }
-        Trouble::Full => format!(
+        ServerProblem::Full => format!(
             "end some of its programs (`kill` their processes); before the next start raise its limit of open \
              files (`ulimit -n`, LimitNOFILE); the server is pid {pid}"
         ),
-        Trouble::Forbidden => format!("`chmod u+rwx {socket}` and the directories above it"),
-        Trouble::NoTmux => "install tmux, or set [tmux] binary".to_owned(),
-        Trouble::Unknown => "`poolctl sync` looks again".to_owned(),
+        ServerProblem::Forbidden => format!("`chmod u+rwx {socket}` and the directories above it"),
+        ServerProblem::NoTmux => "install tmux, or set [tmux] binary".to_owned(),
+        ServerProblem::Unknown => "`poolctl sync` looks again".to_owned(),
     };
     format!("the tmux server is not seen: {detail}; its sessions are left as they are; {cure}")
-}
-
-fn nearly_full(server: ServerId) -> Option<String> {
-    let (used, max) = open_files(server).filter(|(used, max)| used + FILES_PER_SESSION > *max)?;
-    Some(format!(
-        "the tmux server has {used} of {max} files open and takes no new sessions: end some, or start it anew \
-         with a higher limit (`ulimit -n`, LimitNOFILE)"
-    ))
 }
 
 fn replaced(pool: &pool::Pool, server: ServerId, elsewhere: usize) -> String {
@@ -114,31 +109,14 @@ fn running(pool: &pool::Pool) -> impl Iterator<Item = &Session> {
 }
 
 /// Sessions that should be seen: what was started since tmux was last seen is not missing.
-fn missing(pool: &pool::Pool, view: &View) -> usize {
-    running(pool).filter(|s| view.seen_at.is_some_and(|at| s.changed_at < at)).count()
+fn missing(pool: &pool::Pool, (observed, _): Seen<'_>) -> usize {
+    running(pool).filter(|s| observed.seen_at().is_some_and(|at| s.changed_at < at)).count()
 }
 
 /// Sessions in another server than the one that answers.
-fn elsewhere(pool: &pool::Pool, view: &View) -> usize {
-    let Server::Up(server) = view.state.server else { return 0 };
+fn elsewhere(pool: &pool::Pool, (observed, _): Seen<'_>) -> usize {
+    let Server::Up(server) = observed.state().server else { return 0 };
     let is_elsewhere =
         |s: &&Session| s.incarnation.as_ref().and_then(|run| run.server).is_some_and(|own| own != server);
     running(pool).filter(is_elsewhere).count()
-}
-
-fn open_files(server: ServerId) -> Option<(u64, u64)> {
-    let vitals = process::vitals::vitals(server.process).ok().flatten()?;
-    Some((vitals.open_files?, vitals.open_files_max?))
-}
-
-/// Refuses what would bring the server to the end of its descriptors: there it hangs for good.
-///
-/// # Errors
-/// Refused.
-pub(crate) fn has_room(turn: &Turn<'_>) -> Result<(), Refusal> {
-    let full = match turn.rest.view.state.server {
-        Server::Up(server) => nearly_full(server),
-        Server::Absent | Server::Unknown(_) => None,
-    };
-    full.map_or(Ok(()), |why| Err(Refusal::new(ErrorCode::Refused, why)))
 }

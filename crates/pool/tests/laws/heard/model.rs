@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use agents::text::Same;
+use agents::prompt::TextMatch;
 use pool::{OnInterrupted, admit, queue};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use protocol::hook::{Hook, Signal};
+use protocol::hook::{Hook, HookEvent, Start};
 use protocol::request::{Resolution, ResolveMessage};
 use protocol::{Lifecycle, MessageId, MessageState, Tag, Timestamp};
 
@@ -22,9 +22,9 @@ enum Step {
     Enter,
     Lose,
     /// A report of its agent, of an earlier incarnation, of another agent within; how old it is.
-    Says(Signal, Same, u64),
-    SaysOld(Signal),
-    SaysForeign(Signal),
+    Says(HookEvent, TextMatch, u64),
+    SaysOld(HookEvent),
+    SaysForeign(HookEvent),
     /// The daemon dies, and another one starts.
     Crash,
     /// Its program ends; it runs again.
@@ -73,10 +73,10 @@ impl Reference {
         self.held.as_mut().filter(|held| states.contains(&held.state))
     }
 
-    fn says(&mut self, signal: &Signal, same: Same, at: u64) {
+    fn says(&mut self, signal: &HookEvent, same: TextMatch, at: u64) {
         if !self.lives {
             // It had been taken, and nothing more comes of it.
-            let taken = matches!(signal, Signal::Prompt { .. }) && same == Same::Exact;
+            let taken = matches!(signal, HookEvent::Prompt { .. }) && same == TextMatch::Exact;
             if taken && self.is(&[InDoubt]).is_some() {
                 self.ends(Dead);
             }
@@ -85,10 +85,10 @@ impl Reference {
         let late = self.heard_at.is_some_and(|newest| at < newest);
         let rests = if late { self.rests } else { None };
         match signal {
-            Signal::Prompt { .. } if same != Same::No => {
+            HookEvent::Prompt { .. } if same != TextMatch::Different => {
                 // Of one in doubt only its own text says anything.
                 let states: &[_] =
-                    if same == Same::Exact { &[Typing, Typed, InDoubt] } else { &[Typing, Typed] };
+                    if same == TextMatch::Exact { &[Typing, Typed, InDoubt] } else { &[Typing, Typed] };
                 if let Some(held) = self.is(states) {
                     (held.state, held.since, held.accepted) = (Accepted, at, held.accepted + 1);
                     assert_eq!(held.accepted, 1, "accepted twice");
@@ -99,12 +99,12 @@ impl Reference {
                     }
                 }
             }
-            Signal::TurnOver { .. } | Signal::TurnFailed { .. } | Signal::Interrupted
+            HookEvent::TurnOver { .. } | HookEvent::TurnFailed { .. } | HookEvent::Interrupted
                 if self.is(&[Accepted]).is_some_and(|held| at >= held.since) =>
             {
                 match signal {
-                    Signal::TurnOver { .. } => self.ends(Done),
-                    Signal::Interrupted if self.retries => self.waits_again(),
+                    HookEvent::TurnOver { .. } => self.ends(Done),
+                    HookEvent::Interrupted if self.retries => self.waits_again(),
                     _ => self.ends(Dead),
                 }
             }
@@ -113,8 +113,10 @@ impl Reference {
         if !late {
             self.heard_at = Some(at);
             self.rests = match signal {
-                Signal::Started { .. } | Signal::TurnOver { .. } | Signal::Interrupted => Some(false),
-                Signal::TurnFailed { .. } => Some(true),
+                HookEvent::Started { .. } | HookEvent::TurnOver { .. } | HookEvent::Interrupted => {
+                    Some(false)
+                }
+                HookEvent::TurnFailed { .. } => Some(true),
                 _ => None,
             };
         }
@@ -159,16 +161,16 @@ impl Machine {
             Step::SaysOld(signal) => {
                 let hook = Hook { tag: self.old, ..self.stage.hook(signal.clone()) };
                 let is_last = self.old == self.stage.tag();
-                let events = self.stage.hear(&hook, Same::Exact);
+                let events = self.stage.hear(&hook, TextMatch::Exact);
                 if is_last {
-                    self.reference.says(signal, Same::Exact, hook.at.0);
+                    self.reference.says(signal, TextMatch::Exact, hook.at.0);
                 } else {
                     assert_eq!(events, vec![]);
                 }
             }
             Step::SaysForeign(signal) => {
                 let hook = Hook { conversation: Some("x".to_owned()), ..self.stage.hook(signal.clone()) };
-                assert_eq!(self.stage.hear(&hook, Same::Exact), vec![]);
+                assert_eq!(self.stage.hear(&hook, TextMatch::Exact), vec![]);
             }
             Step::Crash => {
                 self.stage.crash();
@@ -274,17 +276,23 @@ fn held_mut(reference: &mut Reference) -> &mut Held {
 fn step() -> impl Strategy<Value = Step> {
     let signals = || {
         prop::sample::select(vec![
-            signal::started("startup"),
+            signal::started(Start::New),
             signal::prompt(),
             signal::prompt(),
             signal::works("Bash"),
             signal::over(),
             signal::over(),
             signal::failed(None),
-            Signal::Interrupted,
+            HookEvent::Interrupted,
         ])
     };
-    let same = prop::sample::select(vec![Same::Exact, Same::Exact, Same::Exact, Same::Within, Same::No]);
+    let same = prop::sample::select(vec![
+        TextMatch::Exact,
+        TextMatch::Exact,
+        TextMatch::Exact,
+        TextMatch::Surrounded,
+        TextMatch::Different,
+    ]);
     let age = prop::sample::select(vec![0_u64, 0, 0, 0, 40, 400, 4000]);
     let resolution = prop::sample::select(vec![Resolution::Done, Resolution::Retry, Resolution::Dead]);
     prop_oneof![
@@ -295,7 +303,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Lose),
         14 => (signals(), same, age).prop_map(|(signal, same, age)| Step::Says(signal, same, age)),
         1 => signals().prop_map(Step::SaysOld),
-        1 => signals().prop_filter("a start of its own", |signal| !matches!(signal, Signal::Started { .. }))
+        1 => signals().prop_filter("a start of its own", |signal| !matches!(signal, HookEvent::Started { .. }))
             .prop_map(Step::SaysForeign),
         2 => Just(Step::Crash),
         1 => Just(Step::End),

@@ -4,7 +4,7 @@
 use pool::stale::rules::OF_SESSIONS;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use protocol::life::RestartPolicy;
+use protocol::policy::RestartPolicy;
 use protocol::reap::{Action, Rule};
 use protocol::request::New;
 

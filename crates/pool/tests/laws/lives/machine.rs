@@ -7,7 +7,7 @@ use std::time::Duration;
 use pool::slots::Facts;
 use pool::stale::{self, Strays, act};
 use pool::{ReapRules, Settings, admit, budget, ended, heard, is_between, queue, slots};
-use protocol::life::{Budget, RestartPolicy};
+use protocol::policy::{Budget, RestartPolicy};
 use protocol::reap::{Action, CandidateKind, Rule};
 use protocol::session::{DeleteMode, Reason};
 use protocol::{Epoch, ErrorCode, Event, Lifecycle, MessageState, Session, SessionId, Tag, Timestamp, Token};

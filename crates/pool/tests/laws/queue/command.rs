@@ -4,7 +4,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use protocol::message::PROMPT;
-use protocol::request::{Resolution, Then};
+use protocol::request::{Resolution, Disposition};
 use protocol::{MessageState, SessionId};
 
 pub(crate) const KINDS: [&str; 3] = [PROMPT, "observation", "summarize"];
@@ -22,7 +22,7 @@ pub(crate) enum Command {
     /// Under the token that was given out so many claims ago, current or not.
     Heartbeat(usize),
     Ack(usize),
-    Fail(usize, Then),
+    Fail(usize, Disposition),
     WorkerDies(usize),
     /// The next prompt of a session is typed.
     Type(SessionId),
@@ -143,12 +143,12 @@ pub(crate) fn decode(which: u8, number: u64) -> Command {
         16..=17 => Command::Ack(bits.of(&[0, 0, 1, 2, 4])),
         18..=22 => {
             let then = [
-                Then::Retry,
-                Then::Retry,
-                Then::Later(None),
-                Then::Later(Some(7)),
-                Then::Dead,
-                Then::GiveBack,
+                Disposition::Retry,
+                Disposition::Retry,
+                Disposition::Later(None),
+                Disposition::Later(Some(7)),
+                Disposition::Dead,
+                Disposition::GiveBack,
             ];
             Command::Fail(bits.of(&[0, 0, 0, 1, 2]), bits.of(&then))
         }

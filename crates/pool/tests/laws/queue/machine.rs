@@ -9,7 +9,7 @@ use pool::locks::LockTable;
 use pool::queue::{self, Asked, Gone, Open, Rules};
 use protocol::message::PROMPT;
 use protocol::reply::QueueCounts;
-use protocol::request::{Held, Purge, ResolveMessage, Send, Then};
+use protocol::request::{ClaimRef, Purge, ResolveMessage, Send, Disposition};
 use protocol::session::Reason;
 use protocol::{
     Epoch, ErrorCode, Event, Holder, MessageId, MessageState, OpId, OsBytes, ProcId, Refusal, SessionId,
@@ -35,7 +35,7 @@ pub(crate) struct Machine {
     mono: Mono,
     deadlines: Deadlines,
     /// Every claim that was ever given, and the operation of every send.
-    pub(crate) given: Vec<Held>,
+    pub(crate) given: Vec<ClaimRef>,
     ops: Vec<OpId>,
     newest: Token,
     /// Process numbers: each worker's present one.
@@ -210,7 +210,7 @@ impl Machine {
         kinds: &[String],
         max: usize,
         process: Option<ProcId>,
-    ) -> Vec<Held> {
+    ) -> Vec<ClaimRef> {
         let now = self.now();
         let found = queue::claimable(&self.world.pool, Asked { session, kinds, max }, now);
         let found: Vec<MessageId> = found.iter().map(|open| open.id).collect();
@@ -224,12 +224,12 @@ impl Machine {
         found.into_iter().map(|id| self.give(id, process)).collect()
     }
 
-    fn give(&mut self, id: MessageId, process: Option<ProcId>) -> Held {
+    fn give(&mut self, id: MessageId, process: Option<ProcId>) -> ClaimRef {
         let (now, token, lease) = (self.now(), self.issue(), self.rules.lease);
         let holder = Holder { generator: None, process, lease_ms: protocol::time::millis(lease), op: None };
         let event = queue::given(&self.open(id), token, holder, now);
         self.world.emit(event);
-        let held = Held { id, token };
+        let held = ClaimRef { id, token };
         self.reference.give(held, MessageState::Claimed, process, now.0);
         self.deadlines.set(id, self.mono.after(lease));
         self.given.push(held);
@@ -240,7 +240,7 @@ impl Machine {
         self.world.pool.find_open(id).unwrap()
     }
 
-    fn held(&self, back: usize) -> Option<Held> {
+    fn held(&self, back: usize) -> Option<ClaimRef> {
         self.given.iter().rev().nth(back).copied()
     }
 
@@ -257,14 +257,14 @@ impl Machine {
         self.settled(held, decided, expected);
     }
 
-    fn fail(&mut self, back: usize, then: Then) {
+    fn fail(&mut self, back: usize, then: Disposition) {
         let (Some(held), now) = (self.held(back), self.now()) else { return };
         let decided = queue::fail(&self.world.pool, &self.rules, held, ("why", then), now);
         let expected = self.reference.fail(held, then, now.0);
         self.settled(held, decided, expected);
     }
 
-    fn settled(&mut self, held: Held, decided: Result<Vec<Event>, Refusal>, expected: bool) {
+    fn settled(&mut self, held: ClaimRef, decided: Result<Vec<Event>, Refusal>, expected: bool) {
         if expected {
             self.deadlines.clear(held.id);
         }
@@ -288,7 +288,7 @@ impl Machine {
         let token = self.issue();
         let event = queue::typing(&self.open(id), token, now);
         self.world.emit(event);
-        self.reference.give(Held { id, token }, MessageState::Typing, None, now.0);
+        self.reference.give(ClaimRef { id, token }, MessageState::Typing, None, now.0);
     }
 
     fn prompt(&mut self, nth: usize, moves: Moves) {

@@ -8,7 +8,7 @@ use pool::queue::{self, Asked, Rules};
 use pool::stale;
 use protocol::message::{BODY_MAX, HOPS_MAX, KEY_MAX, KIND_MAX, PROMPT, REASON_MAX, RESULT_MAX};
 use protocol::reap::CandidateKind;
-use protocol::request::{Held, Send, Then};
+use protocol::request::{ClaimRef, Send, Disposition};
 use protocol::session::Reason;
 use protocol::tmux::TmuxState;
 use protocol::{
@@ -41,7 +41,7 @@ fn machine() -> Machine {
     Machine::new(tight())
 }
 
-fn claim(machine: &mut Machine) -> Option<Held> {
+fn claim(machine: &mut Machine) -> Option<ClaimRef> {
     let held = machine.claim(ONE, &[], 1, None);
     held.first().copied()
 }
@@ -73,12 +73,12 @@ fn q02_a_token_that_is_not_the_current_one_changes_nothing() {
     let stale = claim(&mut machine).unwrap();
     machine.run(&[Command::Pass(61 * SECOND), Command::Pass(SECOND)]);
     let current = claim(&mut machine).unwrap();
-    let foreign = Held { id: current.id, token: Token { epoch: Epoch(9), n: 9 } };
-    let other = Held { id: MessageId(999), token: current.token };
+    let foreign = ClaimRef { id: current.id, token: Token { epoch: Epoch(9), n: 9 } };
+    let other = ClaimRef { id: MessageId(999), token: current.token };
     let (pool, rules, now) = (&machine.world.pool, &machine.rules, machine.now());
     for held in [stale, foreign, other] {
         assert_eq!(queue::ack(pool, held, None, now).unwrap_err().code, ErrorCode::Conflict);
-        for then in [Then::Retry, Then::Later(None), Then::Dead, Then::GiveBack] {
+        for then in [Disposition::Retry, Disposition::Later(None), Disposition::Dead, Disposition::GiveBack] {
             let refused = queue::fail(pool, rules, held, ("why", then), now).unwrap_err();
             assert_eq!(refused.code, ErrorCode::Conflict);
         }
@@ -111,7 +111,7 @@ fn q03_what_was_not_begun_is_no_attempt() {
     let id = machine.send(&PLAIN).unwrap();
     for _ in 0..9 {
         claim(&mut machine).unwrap();
-        machine.run(&[Command::Fail(0, Then::GiveBack)]);
+        machine.run(&[Command::Fail(0, Disposition::GiveBack)]);
     }
     assert_eq!(machine.world.pool.find_open(id).unwrap().attempts, 0);
 }
@@ -127,7 +127,7 @@ fn q04_order_and_priority_hold_and_a_redelivery_keeps_its_place() {
     let mut order = Vec::new();
     while let Some(held) = machine.claim(ONE, &[WORK.to_owned()], 1, None).first().copied() {
         if held.id == first && !order.contains(&first) {
-            machine.run(&[Command::Fail(0, Then::Later(Some(0)))]);
+            machine.run(&[Command::Fail(0, Disposition::Later(Some(0)))]);
         } else {
             machine.run(&[Command::Ack(0)]);
         }
@@ -285,7 +285,7 @@ fn l04_what_is_taken_from_a_worker_that_lives_waits_for_its_end() {
     };
     let found = stale::candidates(&machine.world.pool, &settings(), &facts);
     let found: Vec<_> = found.iter().map(|c| (c.kind, c.init, c.tag)).collect();
-    let tag = Tag::of(open.token.unwrap());
+    let tag = Tag::for_claim(open.token.unwrap());
     assert_eq!(found, [(CandidateKind::StaleWorker, Some(process(1000)), tag)]);
     machine.run(&[Command::WorkerDies(0), Command::Pass(SECOND)]);
     assert_eq!(claim(&mut machine).map(|held| held.id), Some(id));
@@ -297,7 +297,7 @@ fn l05_a_holder_that_slept_past_its_lease_can_do_nothing() {
     let id = machine.send(&PLAIN).unwrap();
     machine.claim(ONE, &[], 1, Some(process(1000)));
     let asleep =
-        [Command::Pass(61 * SECOND), Command::Ack(0), Command::Fail(0, Then::Dead), Command::Heartbeat(0)];
+        [Command::Pass(61 * SECOND), Command::Ack(0), Command::Fail(0, Disposition::Dead), Command::Heartbeat(0)];
     machine.run(&asleep);
     assert_eq!(state(&machine, id), MessageState::Revoking);
 }
@@ -318,7 +318,7 @@ fn a_kind_that_fails_in_a_row_is_held_back_but_for_one_probe_at_a_time() {
     let mut machine = machine();
     let fails = |machine: &mut Machine| {
         assert!(claim(machine).is_some());
-        machine.run(&[Command::Fail(0, Then::Dead)]);
+        machine.run(&[Command::Fail(0, Disposition::Dead)]);
     };
     for _ in 0..6 {
         machine.send(&PLAIN).unwrap();
@@ -346,7 +346,7 @@ fn a_kind_that_fails_in_a_row_is_held_back_but_for_one_probe_at_a_time() {
 #[test]
 fn a_success_begins_the_count_of_failures_anew_and_a_retry_closes() {
     let mut machine = machine();
-    for then in [Then::Dead, Then::Later(None), Then::GiveBack, Then::Later(None)] {
+    for then in [Disposition::Dead, Disposition::Later(None), Disposition::GiveBack, Disposition::Later(None)] {
         machine.send(&PLAIN).unwrap();
         claim(&mut machine).unwrap();
         machine.run(&[Command::Fail(0, then), Command::Pass(5 * SECOND)]);
@@ -355,7 +355,7 @@ fn a_success_begins_the_count_of_failures_anew_and_a_retry_closes() {
     machine.run(&[Command::Ack(0)]);
     for open in [false, true] {
         claim(&mut machine).unwrap();
-        machine.run(&[Command::Fail(0, Then::Dead)]);
+        machine.run(&[Command::Fail(0, Disposition::Dead)]);
         assert_eq!(machine.world.pool.breaker(ONE, WORK).unwrap().is_open(), open);
     }
     machine.run(&[Command::Retry(2)]);
@@ -364,7 +364,7 @@ fn a_success_begins_the_count_of_failures_anew_and_a_retry_closes() {
     let mut machine = Machine::new(never.clone());
     machine.send(&PLAIN).unwrap();
     let held = claim(&mut machine).unwrap();
-    let failed = queue::fail(&machine.world.pool, &never, held, ("why", Then::Retry), machine.now()).unwrap();
+    let failed = queue::fail(&machine.world.pool, &never, held, ("why", Disposition::Retry), machine.now()).unwrap();
     assert_eq!(failed.len(), 1, "no breaker where none is wanted");
 }
 
@@ -414,7 +414,7 @@ fn a_limited_time_runs_while_it_waits_and_not_while_it_is_worked() {
     assert_eq!(queue::next_due(&machine.world.pool, machine.now()), None, "nothing to wake for");
     machine.run(&[Command::Retry(1), Command::Pass(SECOND), Command::Ack(0), Command::Crash]);
     assert_eq!(claim(&mut machine).map(|held| held.id), Some(second), "a user gives it another chance");
-    machine.run(&[Command::Crash, Command::Fail(0, Then::Retry), Command::Pass(1)]);
+    machine.run(&[Command::Crash, Command::Fail(0, Disposition::Retry), Command::Pass(1)]);
     assert_eq!(state(&machine, second), MessageState::Expired, "the same with and without a restart");
 }
 
@@ -438,7 +438,7 @@ fn a_removed_session_leaves_no_message_and_no_breaker() {
     }
     let kept = machine.send(&Sending { session: TWO, ..PLAIN }).unwrap();
     claim(&mut machine).unwrap();
-    machine.run(&[Command::Fail(0, Then::Dead), Command::Type(ONE)]);
+    machine.run(&[Command::Fail(0, Disposition::Dead), Command::Type(ONE)]);
     let (world, now) = (&mut machine.world, machine.reference.messages[0].created);
     let events = admit::forget_messages(&world.pool, ONE, Timestamp(now));
     world.emit_all(events);
@@ -498,12 +498,12 @@ fn what_is_too_long_or_has_no_proper_name_is_refused() {
     assert_eq!(desk.send(WORK, |send| send.origin = long(KEY_MAX + 1)), usage);
     let id = desk.send(&long(KIND_MAX), |send| send.body = OsBytes(vec![b'x'; BODY_MAX])).unwrap();
     assert_eq!(desk.world.pool.queue_size(desk.session), (1, BODY_MAX as u64));
-    let held = Held { id, token: Token::default() };
+    let held = ClaimRef { id, token: Token::default() };
     let (pool, rules) = (&desk.world.pool, Rules::default());
     let result = Some(OsBytes(vec![0; RESULT_MAX + 1]));
     assert_eq!(queue::ack(pool, held, result, Timestamp(0)).unwrap_err().code, ErrorCode::Usage);
     let reason = long(REASON_MAX + 1);
-    let failed = queue::fail(pool, &rules, held, (&reason, Then::Retry), Timestamp(0));
+    let failed = queue::fail(pool, &rules, held, (&reason, Disposition::Retry), Timestamp(0));
     assert_eq!(failed.unwrap_err().code, ErrorCode::Usage);
 }
 
@@ -527,18 +527,18 @@ fn nothing_feeds_itself() {
 }
 
 /// The pauses that follow one upon another where every attempt fails in the same way.
-fn pauses(rules: &Rules, then: Then) -> Vec<Duration> {
+fn pauses(rules: &Rules, then: Disposition) -> Vec<Duration> {
     let mut desk = Desk::new();
     let (mut pauses, mut locks) = (Vec::new(), LockTable::new(Epoch(1)));
     for n in 0..9 {
-        if n == 0 || then == Then::Dead {
+        if n == 0 || then == Disposition::Dead {
             desk.send(WORK, |_| ()).unwrap();
         }
         let (now, token) = (Timestamp(desk.world.now), locks.issue());
         let asked = Asked { session: desk.session, kinds: &[], max: 1 };
         let open = queue::claimable(&desk.world.pool, asked, now).remove(0);
         let (held, holder) =
-            (Held { id: open.id, token }, Holder { generator: None, process: None, lease_ms: 1, op: None });
+            (ClaimRef { id: open.id, token }, Holder { generator: None, process: None, lease_ms: 1, op: None });
         let given = queue::given(&open, token, holder, now);
         desk.world.emit(given);
         let failed = queue::fail(&desk.world.pool, rules, held, ("why", then), now).unwrap();
@@ -553,12 +553,12 @@ fn pauses(rules: &Rules, then: Then) -> Vec<Duration> {
 #[test]
 fn a_pause_before_another_attempt_doubles_up_to_a_minute() {
     let rules = Rules { max_attempts: 99, breaker_failures: 0, ..Rules::default() };
-    assert_eq!(pauses(&rules, Then::Retry), [1, 2, 4, 8, 16, 32, 60, 60, 60].map(Duration::from_secs));
+    assert_eq!(pauses(&rules, Disposition::Retry), [1, 2, 4, 8, 16, 32, 60, 60, 60].map(Duration::from_secs));
 }
 
 #[test]
 fn a_pause_before_another_probe_doubles_up_to_half_an_hour() {
     let rules = Rules { breaker_failures: 1, ..Rules::default() };
     let minutes = [1, 2, 4, 8, 16, 30, 30, 30, 30];
-    assert_eq!(pauses(&rules, Then::Dead), minutes.map(|n| Duration::from_secs(n * 60)));
+    assert_eq!(pauses(&rules, Disposition::Dead), minutes.map(|n| Duration::from_secs(n * 60)));
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use pool::queue::{PROBE_PAUSE_MAX, RETRY_PAUSE_MAX, Rules};
-use protocol::request::{Held, Resolution, Then};
+use protocol::request::{ClaimRef, Resolution, Disposition};
 use protocol::time::millis;
 use protocol::{ErrorCode, MessageId, MessageState, OpId, ProcId, SessionId, Token};
 
@@ -160,7 +160,7 @@ impl Reference {
         heads.iter().map(|m| m.id).collect()
     }
 
-    pub(crate) fn give(&mut self, held: Held, state: MessageState, process: Option<ProcId>, now: u64) {
+    pub(crate) fn give(&mut self, held: ClaimRef, state: MessageState, process: Option<ProcId>, now: u64) {
         let most = self.rules.max_attempts;
         let m = self.get_mut(held.id);
         assert!(m.state == Queued && m.attempts < most, "{m:?}");
@@ -168,11 +168,11 @@ impl Reference {
         (m.attempts, m.token, m.process) = (m.attempts + 1, Some(held.token), process);
     }
 
-    pub(crate) fn holds(&self, held: Held) -> bool {
+    pub(crate) fn holds(&self, held: ClaimRef) -> bool {
         self.get(held.id).is_some_and(|m| m.state == Claimed && m.token == Some(held.token))
     }
 
-    pub(crate) fn ack(&mut self, held: Held, now: u64) -> bool {
+    pub(crate) fn ack(&mut self, held: ClaimRef, now: u64) -> bool {
         if !self.holds(held) {
             return false;
         }
@@ -182,18 +182,18 @@ impl Reference {
         true
     }
 
-    pub(crate) fn fail(&mut self, held: Held, then: Then, now: u64) -> bool {
+    pub(crate) fn fail(&mut self, held: ClaimRef, then: Disposition, now: u64) -> bool {
         if !self.holds(held) {
             return false;
         }
         match then {
-            Then::Retry => self.failed(held.id, now),
-            Then::Later(pause) => self.again(held.id, pause, now),
-            Then::Dead => {
+            Disposition::Retry => self.failed(held.id, now),
+            Disposition::Later(pause) => self.again(held.id, pause, now),
+            Disposition::Dead => {
                 self.move_to(held.id, Dead, now);
                 self.count_failure(held.id, now);
             }
-            Then::GiveBack => self.give_back(held.id, now),
+            Disposition::GiveBack => self.give_back(held.id, now),
         }
         true
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use pool::stale::act::{self, Decision};
 use pool::stale::rules::{self, OF_SESSIONS};
 use pool::{Agent, RestartRules, admit, budget, slots};
-use protocol::life::Budget;
+use protocol::policy::Budget;
 use protocol::reap::{Action, Rule};
 use protocol::session::Reason;
 use protocol::{Event, Lifecycle, Timestamp};

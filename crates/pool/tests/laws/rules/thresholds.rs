@@ -209,12 +209,12 @@ fn p06_what_does_not_run_is_found_by_no_rule() {
         }
     }
     let scene = Scene::new();
-    for rule in Rule::ALL.into_iter().filter(|rule| !rule.is_of_session()) {
+    for rule in Rule::ALL.into_iter().filter(|rule| !rule.applies_to_session()) {
         assert!(scene.never(rule), "{rule:?}");
     }
     let mut listed = OF_SESSIONS.to_vec();
     listed.sort_unstable();
-    assert_eq!(listed, Rule::ALL.into_iter().filter(|rule| rule.is_of_session()).collect::<Vec<_>>());
+    assert_eq!(listed, Rule::ALL.into_iter().filter(|rule| rule.applies_to_session()).collect::<Vec<_>>());
 }
 
 #[test]

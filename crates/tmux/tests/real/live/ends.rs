@@ -1,4 +1,5 @@
-//! A connection ends with its server, with the hidden session, and with us; it holds up none of them.
+//! A connection ends with its server, with the hidden session, and with this process; it delays none of
+//! them.
 
 use std::fs;
 use std::os::unix::net::UnixListener;
@@ -6,8 +7,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use protocol::tmux::Means;
-use tmux::live::{Ask, Live, Read};
+use protocol::tmux::TmuxTransport;
+use tmux::live::{Live, Reading, Scope};
 use tmux::{Device, TmuxError};
 
 use super::{ended, open, other, own, read, sessions, whole};
@@ -22,7 +23,7 @@ fn exists(pid: u32) -> bool {
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid.cast_signed()), None).is_ok()
 }
 
-/// Not when it only waits for whoever reaps orphans here.
+/// True if the process runs; a zombie that waits for the reaper of orphans does not.
 fn alive(pid: u32) -> bool {
     exists(pid) && !fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.contains(") Z "))
 }
@@ -32,13 +33,16 @@ async fn where_nothing_listens_there_is_no_server() {
     let mut rig = Rig::new();
     for own in [true, false] {
         rig.device.own = own;
-        assert!(matches!(Live::open(&rig.device, Means::Native).await, Err(TmuxError::NoServer)));
+        assert!(matches!(Live::open(&rig.device, TmuxTransport::Native).await, Err(TmuxError::NoServer)));
     }
     rig.device.own = true;
-    assert!(matches!(Live::open(&rig.device, Means::Control).await, Err(TmuxError::NoServer)));
+    assert!(matches!(Live::open(&rig.device, TmuxTransport::Control).await, Err(TmuxError::NoServer)));
     assert!(!rig.device.socket.exists(), "none was started");
     drop(UnixListener::bind(&rig.device.socket).unwrap());
-    assert!(matches!(Live::open(&rig.device, Means::Native).await, Err(TmuxError::NoServer)), "stale socket");
+    assert!(
+        matches!(Live::open(&rig.device, TmuxTransport::Native).await, Err(TmuxError::NoServer)),
+        "stale socket"
+    );
 }
 
 #[tokio::test]
@@ -46,10 +50,10 @@ async fn what_is_no_tmux_is_refused() {
     let rig = Rig::new();
     let listener = UnixListener::bind(&rig.device.socket).unwrap();
     let hangs_up = std::thread::spawn(move || listener.incoming().take(2).for_each(drop));
-    let opened = Live::open(&rig.device, Means::Native).await;
+    let opened = Live::open(&rig.device, TmuxTransport::Native).await;
     assert!(matches!(opened, Err(TmuxError::Closed)), "{:?}", opened.err());
     hangs_up.join().unwrap();
-    let listens = Means::Listings;
+    let listens = TmuxTransport::Listings;
     assert!(matches!(Live::open(&rig.device, listens).await, Err(TmuxError::Refused(_))));
 }
 
@@ -61,17 +65,17 @@ async fn a_stopped_server_is_given_up_on() {
         let mut live = open(&rig).await;
         rig.signal(created.pane, Signal::SIGSTOP);
         let hasty = Device { deadline: Duration::from_millis(200), ..rig.device.clone() };
-        assert!(matches!(Live::open(&hasty, Means::Native).await, Err(TmuxError::TimedOut(_))));
-        live.ask(Ask::Alive);
+        assert!(matches!(Live::open(&hasty, TmuxTransport::Native).await, Err(TmuxError::TimedOut(_))));
+        live.request(Scope::Alive);
         assert!(tokio::time::timeout(Duration::from_millis(100), ended(&mut live)).await.is_err());
         rig.signal(created.pane, Signal::SIGCONT);
-        assert_eq!(read(&mut live, Ask::Alive).await, Read::Alive, "the late answer is the first");
+        assert_eq!(read(&mut live, Scope::Alive).await, Reading::Alive, "the late answer is the first");
     }
 }
 
 #[tokio::test]
 async fn killing_the_server_ends_it_at_once() {
-    for means in [Means::Native, Means::Control] {
+    for means in [TmuxTransport::Native, TmuxTransport::Control] {
         for word in ["kill-server", "SIGKILL"] {
             let (rig, created) = own().await;
             let mut live = Live::open(&rig.device, means).await.unwrap();
@@ -80,7 +84,7 @@ async fn killing_the_server_ends_it_at_once() {
                 _ => rig.signal(created.pane, Signal::SIGKILL),
             }
             assert!(matches!(ended(&mut live).await, TmuxError::Closed));
-            // It waits for all its connections, this one too, which still is not dropped.
+            // The server waits for all its connections, and this one is not dropped yet.
             until("the server's process is gone", || !alive(live.server().pid)).await;
         }
     }
@@ -107,7 +111,7 @@ async fn another_ones_server_exits_with_its_last_session() {
 async fn a_hidden_session_that_was_killed_is_made_again() {
     let (rig, created) = own().await;
     rig.raw(&["set-option", "-g", "detach-on-destroy", "off"]);
-    for means in [Means::Native, Means::Control, Means::Native] {
+    for means in [TmuxTransport::Native, TmuxTransport::Control, TmuxTransport::Native] {
         let mut live = Live::open(&rig.device, means).await.unwrap();
         rig.raw(&["kill-session", "-t", "=_pool:"]);
         assert!(matches!(ended(&mut live).await, TmuxError::Closed));
@@ -129,9 +133,9 @@ async fn what_is_dropped_leaves_nothing_in_the_server() {
             let before = descriptors();
             for _ in 0..50 {
                 let mut live = open(&rig).await;
-                assert_eq!(read(&mut live, Ask::Alive).await, Read::Alive);
+                assert_eq!(read(&mut live, Scope::Alive).await, Reading::Alive);
             }
-            // The listing that was just before may not be closed in `before`.
+            // The connection of the previous listing may not have been closed yet in `before`.
             until("all descriptors are closed", || descriptors() <= before).await;
         }
     }
@@ -140,26 +144,26 @@ async fn what_is_dropped_leaves_nothing_in_the_server() {
 #[tokio::test]
 async fn a_client_in_between_is_ended_and_reaped() {
     let (rig, _) = own().await;
-    let live = Live::open(&rig.device, Means::Control).await.unwrap();
+    let live = Live::open(&rig.device, TmuxTransport::Control).await.unwrap();
     let pid: u32 = rig.raw(&["list-clients", "-F", "#{client_pid}"]).trim_end().parse().unwrap();
     assert!(alive(pid));
     drop(live);
     until("it is gone, not even a zombie", || !exists(pid)).await;
 }
 
-/// Where the holder finds the server.
+/// Variable with the server's socket, for the subprocess.
 const SOCKET: &str = "LIVE_TEST_SOCKET";
 
-/// Not a test: a process that never reads what it asked for. See [`killing_us_leaves_no_orphan`].
+/// Not a test by itself: a process that never reads its answers. See [`killing_us_leaves_no_orphan`].
 #[tokio::test]
 #[ignore = "is run by another test"]
 async fn holder() {
     let Some(socket) = std::env::var_os(SOCKET) else { return };
     let mut device = Device::new("tmux", socket);
     device.own = true;
-    let mut live = Live::open(&device, Means::Native).await.unwrap();
-    (0..5000).for_each(|_| live.ask(Ask::All));
-    live.hear().await.unwrap();
+    let mut live = Live::open(&device, TmuxTransport::Native).await.unwrap();
+    (0..5000).for_each(|_| live.request(Scope::All));
+    live.next().await.unwrap();
     fs::write(device.socket.with_extension("ready"), "").unwrap();
     std::thread::sleep(Duration::from_secs(600));
 }

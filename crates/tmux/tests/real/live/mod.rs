@@ -1,20 +1,20 @@
-//! The connection that stays: what it hears, what it reads, and that nobody notices it.
+//! The lasting connection: its notifications, its reads, and its invisibility.
 
 mod ends;
-mod hears;
+mod notices;
 mod reads;
 mod storm;
 
 use std::collections::BTreeMap;
 
 use protocol::ids::TmuxSessionId;
-use protocol::tmux::{Means, TmuxSession};
-use tmux::live::{Ask, Heard, Live, Part, Read};
+use protocol::tmux::{TmuxSession, TmuxTransport};
+use tmux::live::{Live, LiveEvent, Reading, Scope, SessionPart};
 use tmux::{Created, Listing, TmuxError};
 
 use crate::support::{PATIENCE, Rig};
 
-/// The pool's own server, with one session.
+/// Returns the pool's own server, with one session.
 async fn own() -> (Rig, Created) {
     let mut rig = Rig::new();
     rig.device.own = true;
@@ -22,7 +22,7 @@ async fn own() -> (Rig, Created) {
     (rig, created)
 }
 
-/// Somebody's own server, with one session.
+/// Returns a user's own server, with one session.
 async fn other() -> (Rig, Created) {
     let rig = Rig::new();
     let created = rig.start("a", "exec sleep 1000").await;
@@ -30,14 +30,14 @@ async fn other() -> (Rig, Created) {
 }
 
 async fn open(rig: &Rig) -> Live {
-    Live::open(&rig.device, Means::Native).await.unwrap()
+    Live::open(&rig.device, TmuxTransport::Native).await.unwrap()
 }
 
-/// What comes next that `wanted` takes.
-async fn hear<T>(live: &mut Live, mut wanted: impl FnMut(Heard) -> Option<T>) -> T {
+/// Returns the next event that `wanted` accepts.
+async fn next_matching<T>(live: &mut Live, mut wanted: impl FnMut(LiveEvent) -> Option<T>) -> T {
     let heard = async {
         loop {
-            if let Some(found) = wanted(live.hear().await.unwrap()) {
+            if let Some(found) = wanted(live.next().await.unwrap()) {
                 return found;
             }
         }
@@ -45,44 +45,44 @@ async fn hear<T>(live: &mut Live, mut wanted: impl FnMut(Heard) -> Option<T>) ->
     tokio::time::timeout(PATIENCE, heard).await.unwrap()
 }
 
-async fn read(live: &mut Live, ask: Ask) -> Read {
-    live.ask(ask);
-    hear(live, |heard| match heard {
-        Heard::Read(of, read) => {
+async fn read(live: &mut Live, ask: Scope) -> Reading {
+    live.request(ask);
+    next_matching(live, |heard| match heard {
+        LiveEvent::Read(of, read) => {
             assert_eq!(of, ask);
             Some(read)
         }
-        Heard::Notice(_) => None,
+        LiveEvent::Notice(_) => None,
     })
     .await
 }
 
 async fn whole(live: &mut Live) -> Listing {
-    match read(live, Ask::All).await {
-        Read::All(listing) => listing,
+    match read(live, Scope::All).await {
+        Reading::All(listing) => listing,
         other => panic!("{other:?}"),
     }
 }
 
 async fn sessions(live: &mut Live) -> BTreeMap<TmuxSessionId, TmuxSession> {
-    match read(live, Ask::Sessions).await {
-        Read::Sessions(sessions) => sessions,
+    match read(live, Scope::Sessions).await {
+        Reading::Sessions(sessions) => sessions,
         other => panic!("{other:?}"),
     }
 }
 
-async fn part(live: &mut Live, ask: Ask) -> Option<Part> {
+async fn part(live: &mut Live, ask: Scope) -> Option<SessionPart> {
     match read(live, ask).await {
-        Read::Part(part) => part,
+        Reading::Part(part) => part,
         other => panic!("{other:?}"),
     }
 }
 
-/// How the connection ends, in time.
+/// Returns the error that ends the connection, in time.
 async fn ended(live: &mut Live) -> TmuxError {
     let end = async {
         loop {
-            if let Err(error) = live.hear().await {
+            if let Err(error) = live.next().await {
                 return error;
             }
         }

@@ -1,18 +1,18 @@
-//! Connecting while the server has much to tell, which crashes it before 3.7 if it is done wrongly.
+//! Connecting during a storm of notifications, which crashes the server before 3.7 if done wrongly.
 
 use std::io::{Read as _, Write};
 use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use protocol::tmux::Means;
+use protocol::tmux::TmuxTransport;
 use tmux::Device;
-use tmux::live::{Ask, Live, Read};
+use tmux::live::{Live, Reading, Scope};
 
 use super::{open, own, read};
 use crate::support::Rig;
 
-/// A client that renames a session without pause.
+/// Client that renames a session without pause.
 struct Storm {
     client: Child,
     writer: Option<JoinHandle<()>>,
@@ -32,7 +32,7 @@ impl Storm {
         let (mut commands, mut replies) = (client.stdin.take().unwrap(), client.stdout.take().unwrap());
         let mut first = [0];
         replies.read_exact(&mut first).unwrap();
-        // The blanks let the server look up more often: it reads a fixed number of bytes at a time.
+        // The blanks make the server look up more often: it reads a fixed number of bytes at a time.
         let blanks = " ".repeat(200);
         let renames = format!("rename-session -t $0{blanks} b\nrename-session -t $0{blanks} a\n").repeat(20);
         let writer = std::thread::spawn(move || while commands.write_all(renames.as_bytes()).is_ok() {});
@@ -41,7 +41,7 @@ impl Storm {
         Self { client, writer: Some(writer), reader: Some(reader) }
     }
 
-    /// Ends it; how many bytes it was told.
+    /// Ends the client, and returns the number of bytes it received.
     fn end(mut self) -> usize {
         self.client.kill().unwrap();
         self.client.wait().unwrap();
@@ -50,7 +50,7 @@ impl Storm {
     }
 }
 
-/// Ends also with a test that failed.
+/// Also ends the client of a failed test.
 impl Drop for Storm {
     fn drop(&mut self) {
         let _may_have_ended = self.client.kill();
@@ -67,9 +67,9 @@ async fn attach_in_a_storm(times: usize) {
         let mut live = open(&rig).await;
         assert_eq!(live.server(), created.pane.server, "at {time}");
         if time % 10 == 0 {
-            assert_eq!(read(&mut live, Ask::Alive).await, Read::Alive);
-            let apart = Live::open(&other, Means::Native).await.unwrap();
-            assert_eq!(apart.server(), created.pane.server);
+            assert_eq!(read(&mut live, Scope::Alive).await, Reading::Alive);
+            let unattached = Live::open(&other, TmuxTransport::Native).await.unwrap();
+            assert_eq!(unattached.server(), created.pane.server);
         }
     }
     assert!(storm.end() > times, "there was a storm");
@@ -87,7 +87,7 @@ async fn attaching_in_a_storm_crashes_nothing_3000_times() {
     attach_in_a_storm(3000).await;
 }
 
-/// Median and 99th percentile of so many runs.
+/// Returns the median and the 99th percentile of the runs.
 async fn timed(runs: usize, mut run: impl AsyncFnMut()) -> String {
     let mut times = Vec::with_capacity(runs);
     for _ in 0..runs {
@@ -112,15 +112,21 @@ async fn how_long_it_takes() {
         let connect = timed(100, async || drop(open(&rig).await)).await;
         let version = rig.raw(&["display-message", "-p", "#{version}"]);
         eprintln!("{} with {sessions} sessions: connect {connect}", version.trim_end());
-        let asks =
-            [Ask::Alive, Ask::Session(created.session), Ask::Window(created.window), Ask::Sessions, Ask::All];
+        let asks = [
+            Scope::Alive,
+            Scope::Session(created.session),
+            Scope::Window(created.window),
+            Scope::Sessions,
+            Scope::All,
+        ];
         for ask in asks {
             let took = timed(200, async || drop(read(&mut live, ask).await)).await;
             eprintln!("  {ask:?} {took}");
         }
-        let mut apart =
-            Live::open(&Device { own: false, ..rig.device.clone() }, Means::Native).await.unwrap();
-        let took = timed(200, async || drop(read(&mut apart, Ask::Session(created.session)).await)).await;
-        eprintln!("  Session, apart {took}");
+        let mut unattached =
+            Live::open(&Device { own: false, ..rig.device.clone() }, TmuxTransport::Native).await.unwrap();
+        let took =
+            timed(200, async || drop(read(&mut unattached, Scope::Session(created.session)).await)).await;
+        eprintln!("  Session, unattached {took}");
     }
 }

@@ -1,0 +1,33 @@
+//! Roles of `reaper` within a session, as its init and as its log writer. Checked before anything else is
+//! set up, because each session pays for what it loads.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use process::init::{self, InitExit};
+use process::log_writer::{self, WriterOptions};
+
+/// Runs the init or the log writer, if the command line asks for one.
+pub(crate) fn run() -> Option<ExitCode> {
+    let mut words = std::env::args_os().skip(1);
+    let (verb, path) = (words.next()?, words.next()?);
+    match verb.to_str()? {
+        "exec" => Some(end(init::exec(Path::new(&path)))),
+        "log" => {
+            let written = log_writer::write_log(&WriterOptions::parse(path, words));
+            Some(written.map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS))
+        }
+        _ => None,
+    }
+}
+
+/// Exits as the program did.
+fn end(end: InitExit) -> ExitCode {
+    match end {
+        InitExit::Code(code) => ExitCode::from(code),
+        InitExit::Signal(signal) => {
+            init::resignal(signal);
+            ExitCode::from(u8::try_from(128 + signal).unwrap_or(u8::MAX))
+        }
+    }
+}

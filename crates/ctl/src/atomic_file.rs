@@ -1,0 +1,60 @@
+//! Files that are replaced atomically: written under a hidden name beside the old one, then renamed over it.
+
+use std::fs::{File, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use tempfile::{Builder, NamedTempFile};
+
+/// Creates the new file for `path`, with this mode. Dropped before it is renamed, it is removed.
+pub(crate) fn create(path: &Path, mode: u32) -> io::Result<NamedTempFile> {
+    let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::ErrorKind::InvalidFilename.into());
+    };
+    let prefix = format!(".{}.", name.to_string_lossy());
+    let mut builder = Builder::new();
+    builder.prefix(&prefix).suffix(".new").permissions(Permissions::from_mode(mode)).tempfile_in(dir)
+}
+
+/// Renames the new file to `path`, and returns once its content and its name are on disk.
+pub(crate) fn commit(file: NamedTempFile, path: &Path) -> io::Result<()> {
+    file.as_file().sync_all()?;
+    file.persist(path)?;
+    sync_parent(path)
+}
+
+/// Waits until the entries of the directory of `path` are on disk.
+pub(crate) fn sync_parent(path: &Path) -> io::Result<()> {
+    path.parent().map_or(Ok(()), |dir| File::open(dir)?.sync_all())
+}
+
+/// Replaces a file by one with this content, without waiting for the disk.
+pub(crate) fn replace(path: &Path, mode: u32, content: &[u8]) -> io::Result<()> {
+    let mut file = create(path, mode)?;
+    file.write_all(content)?;
+    file.persist(path)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_or_left_as_it_was() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        replace(&path, 0o600, b"one").unwrap();
+        let mut dropped = create(&path, 0o600).unwrap();
+        dropped.write_all(b"two").unwrap();
+        drop(dropped);
+        assert_eq!(std::fs::read(&path).unwrap(), b"one");
+        let mut committed = create(&path, 0o600).unwrap();
+        committed.write_all(b"two").unwrap();
+        commit(committed, &path).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"two");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+        assert!(create(Path::new("/"), 0o600).is_err());
+    }
+}

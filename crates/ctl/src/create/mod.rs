@@ -1,0 +1,135 @@
+//! The creation of a session, which `new` and `run` share: its arguments and its request.
+
+mod environment;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use protocol::reply::SessionView;
+use protocol::request::New;
+use protocol::session::Size;
+use protocol::{OsBytes, Request};
+
+use crate::args::{Repeat, pair};
+use crate::body;
+use crate::calls::expect_session;
+use crate::client::Client;
+use crate::context::{Context, absolute};
+use crate::error::Error;
+use crate::lifecycle_args::LifecycleArgs;
+use crate::ready::Blocking;
+
+pub(crate) use environment::environment_help;
+
+/// The value of `--cwd` for a session's own work directory.
+const OWN: &str = "own";
+
+/// The arguments of `new` that `run` takes as well.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct CreateArgs {
+    /// Its name, of a-z 0-9 _ - [default: generated]
+    pub name: Option<String>,
+    /// The kind of agent that it runs [default: shell, or none if a command is given]
+    #[arg(long, value_name = "KIND")]
+    pub agent: Option<String>,
+    /// The workspace it belongs to [default: its name]
+    #[arg(long, value_name = "NAME")]
+    pub workspace: Option<String>,
+    /// The directory it starts in; own: its own work directory [default: this one]
+    #[arg(long, value_name = "DIR")]
+    pub cwd: Option<PathBuf>,
+    /// Pass on only PATH, HOME, the language and the like of this environment
+    #[arg(long)]
+    pub clean_env: bool,
+    /// Set a variable; a name alone passes the caller's value on
+    #[arg(long, value_name = "K=V")]
+    pub env: Vec<OsString>,
+    /// Read variables from a file: one per line, # starts a comment
+    #[arg(long, value_name = "FILE")]
+    pub env_file: Vec<PathBuf>,
+    /// Set a label
+    #[arg(long, value_name = "K=V", value_parser = pair)]
+    pub label: Vec<(String, String)>,
+    /// Its first message, queued together with the session
+    #[arg(long, value_name = "TEXT")]
+    pub prompt: Option<OsString>,
+    /// Use the session of this workspace if there is one, and start it if it does not run
+    #[arg(long)]
+    pub reuse: bool,
+    /// Size of its terminal while no client is attached
+    #[arg(long, value_name = "COLSxROWS", value_parser = size)]
+    pub size: Option<Size>,
+    #[command(flatten)]
+    pub blocking: Blocking,
+    #[command(flatten)]
+    pub lifecycle: LifecycleArgs,
+    #[command(flatten)]
+    pub repeat: Repeat,
+    /// The program and its arguments [default: the agent's]
+    #[arg(last = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+}
+
+fn size(text: &str) -> Result<Size, String> {
+    let number = |text: &str| text.parse().ok().filter(|n| (1..=10_000).contains(n));
+    let size = text.split_once('x').and_then(|(c, r)| Some(Size { cols: number(c)?, rows: number(r)? }));
+    size.ok_or_else(|| "write it like 200x50, each from 1 to 10000".into())
+}
+
+/// Creates a session and returns it once it runs.
+pub(crate) fn create(context: &Context, client: &mut Client, args: CreateArgs) -> Result<SessionView, Error> {
+    let repeat = args.repeat.clone();
+    let request = request(args)?;
+    let _progress = context.progress("the session to run");
+    expect_session(client.change(&repeat, Request::New(Box::new(request)))?)
+}
+
+fn request(args: CreateArgs) -> Result<New, Error> {
+    let env = environment::of_flags(&args.env_file, &args.env)?;
+    let prompt = args.prompt.map(OsBytes::from).map(body::checked).transpose()?;
+    // `./own` is a directory of that name.
+    let own = args.cwd.as_deref() == Some(Path::new(OWN));
+    let caller_cwd = if args.cwd.is_none() { Some(current_dir()?) } else { None };
+    let new = New {
+        name: args.name,
+        workspace: args.workspace,
+        agent: args.agent,
+        command: args.command.into_iter().map(OsBytes::from).collect(),
+        cwd: args.cwd.filter(|_| !own).map(|cwd| absolute(&cwd)).transpose()?.map(OsBytes::from),
+        env,
+        caller_env: environment::of_caller(args.clean_env),
+        caller_cwd,
+        labels: args.label.into_iter().collect::<BTreeMap<_, _>>(),
+        size: args.size,
+        reuse: args.reuse,
+        prompt,
+        ..New::default()
+    };
+    Ok(args.lifecycle.applied(new))
+}
+
+/// The current directory, by the path under which the caller knows it (`PWD`).
+fn current_dir() -> Result<OsBytes, Error> {
+    let gone = |error| {
+        Error::usage(format!("the current directory is gone ({error}): give --cwd DIR, or --cwd {OWN}"))
+    };
+    let found = std::env::current_dir().map_err(gone)?;
+    let identity = |path: &Path| path.metadata().map(|found| process::runtime::untrusted_file::id(&found));
+    let named = std::env::var_os("PWD").map(PathBuf::from).filter(|named| named.is_absolute());
+    let same = named.filter(|named| matches!((identity(named), identity(&found)), (Ok(a), Ok(b)) if a == b));
+    Ok(OsBytes::from(same.unwrap_or(found)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_bounds() {
+        assert_eq!(size("80x24"), Ok(Size { cols: 80, rows: 24 }));
+        for bad in ["", "80", "80x", "0x1", "80x10001", "80x24x2", "-1x5", "80X24"] {
+            assert!(size(bad).is_err(), "{bad}");
+        }
+    }
+}

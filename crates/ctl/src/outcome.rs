@@ -1,0 +1,83 @@
+//! The exit codes for the end of a session's program, and for the end of a message.
+
+use protocol::reply::SessionView;
+use protocol::{Message, MessageState};
+
+use crate::error::Error;
+use crate::exit;
+use crate::show::json::word;
+
+/// The exit code of a session whose program has ended: the program's own.
+///
+/// # Errors
+/// It is not known how the program ended.
+pub(crate) fn of_session(view: &SessionView) -> Result<u8, Error> {
+    let session = &view.session;
+    let why = session.reason.map(|reason| format!(" ({})", word(&reason))).unwrap_or_default();
+    let unknown = || {
+        Error::failed(format!(
+            "{} is {}{why}: the exit code of its program is not known",
+            session.id,
+            word(&session.lifecycle)
+        ))
+    };
+    session.exit.map(|exit| exit.shell_code()).ok_or_else(unknown)
+}
+
+/// The exit code for a message at the end of a wait.
+///
+/// # Errors
+/// The message was not worked, and why.
+pub(crate) fn of_message(message: &Message) -> Result<u8, Error> {
+    match message.status.state {
+        MessageState::Dead | MessageState::Cancelled | MessageState::Expired => {
+            Err(Error::failed(describe(message)))
+        }
+        _ => Ok(exit::OK),
+    }
+}
+
+/// The state of a message and its reason: `message 3 is dead: agent_ended`.
+pub(crate) fn describe(message: &Message) -> String {
+    let status = &message.status;
+    let why = status.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    let state = word(&status.state).replace('_', " ");
+    format!("message {} is {state}{why}", message.id)
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::session::Exit;
+    use protocol::{Lifecycle, Reason, Timestamp};
+
+    use super::*;
+    use crate::testing::{message, session};
+
+    #[test]
+    fn a_message_that_was_not_worked_is_a_failure() {
+        let mut message = message(3);
+        assert_eq!(of_message(&message).unwrap(), 0);
+        message.status.state = MessageState::Dead;
+        message.status.reason = Some("agent_ended".into());
+        assert_eq!(of_message(&message).unwrap_err().to_string(), "message 3 is dead: agent_ended");
+    }
+
+    #[test]
+    fn the_code_is_the_sessions_own() {
+        let mut view = session("web");
+        let code = |view: &mut SessionView, code, signal| {
+            view.session.exit = Some(Exit { code, signal, at: Timestamp(0) });
+            of_session(view).unwrap()
+        };
+        assert_eq!([code(&mut view, Some(0), None), code(&mut view, Some(255), None)], [0, 255]);
+        assert_eq!(code(&mut view, None, Some(9)), 137);
+        view.session.exit = None;
+        view.session.lifecycle = Lifecycle::Lost;
+        view.session.reason = Some(Reason::ServerGone);
+        let error = of_session(&view).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "sess_1 is lost (server_gone): the exit code of its program is not known"
+        );
+    }
+}

@@ -1,0 +1,33 @@
+//! Waiting for file descriptors.
+
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use protocol::{ErrorCode, Refusal};
+
+/// Waits until one of the descriptors is ready or the time is over; may return earlier.
+pub(crate) fn wait(fds: &mut [PollFd<'_>], left: Option<Duration>) -> Result<(), Refusal> {
+    let timeout = left.map_or(PollTimeout::NONE, |left| {
+        // Rounded up, so as not to end just before the time is over.
+        PollTimeout::try_from(left.as_millis() + 1).unwrap_or(PollTimeout::MAX)
+    });
+    match poll(fds, timeout) {
+        Ok(_) | Err(Errno::EINTR) => Ok(()),
+        Err(error) => Err(Refusal::new(ErrorCode::Failed, format!("cannot wait: {error}"))),
+    }
+}
+
+/// True if the last [`wait`] found one of these conditions.
+#[must_use]
+pub(crate) fn has(fd: &PollFd<'_>, flags: PollFlags) -> bool {
+    fd.revents().is_some_and(|found| found.intersects(flags))
+}
+
+/// True if one of these conditions holds now.
+#[must_use]
+pub(crate) fn is_ready(fd: BorrowedFd<'_>, flags: PollFlags) -> bool {
+    let mut fds = [PollFd::new(fd, flags)];
+    poll(&mut fds, PollTimeout::ZERO).is_ok() && has(&fds[0], flags)
+}

@@ -1,0 +1,89 @@
+//! The wait of `new`, `restart`, `restore` and `send --wake` until the agent in a running process is ready.
+
+use std::time::Duration;
+
+use protocol::reply::SessionView;
+use protocol::request::{Until, Wait};
+use protocol::{ErrorCode, Lifecycle, Request, SessionRef};
+
+use crate::calls::expect_session;
+use crate::context::Context;
+use crate::error::Error;
+use crate::show::{human, out, time};
+
+/// Time limit for an agent to become ready: many that start at once take some seconds.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// The flag of verbs that start an agent.
+#[derive(Debug, Clone, Copy, Default, clap::Args)]
+pub(crate) struct Blocking {
+    /// Return once the process runs, without waiting until its agent is ready
+    #[arg(long)]
+    pub no_block: bool,
+}
+
+/// Waits until a session's agent is ready: its start hook was received, or its screen shows a composer or a
+/// question. For an agent that takes longer the user gets a note, and the session is returned as it was.
+/// `left` is the time left to a verb that starts several sessions.
+///
+/// # Errors
+/// The session ended meanwhile, or `poold` refused.
+pub(crate) fn wait(
+    context: &Context,
+    blocking: Blocking,
+    view: SessionView,
+    left: Option<Duration>,
+) -> Result<SessionView, Error> {
+    let reports = view.confirm == "hook" && view.session.lifecycle == Lifecycle::Live;
+    if blocking.no_block || !reports {
+        return Ok(view);
+    }
+    let limit = limit(context, left);
+    if let Some(ready) = until_ready(context, view.session.id.into(), limit)? {
+        return Ok(ready);
+    }
+    let (name, limit) = (&view.session.name, limit.as_secs());
+    out::note(&format!(
+        "poolctl: {name} runs, but its agent was not ready within {limit} s: see `poolctl attach {name}`"
+    ));
+    Ok(view)
+}
+
+/// Waits until the agent of a session that a message woke is ready, as long as [`wait`] does.
+pub(crate) fn woken(context: &Context, session: &SessionRef) -> Result<(), Error> {
+    let limit = limit(context, None);
+    if until_ready(context, session.clone(), limit)?.is_none() {
+        out::note(&format!(
+            "poolctl: the message is queued, but {session} was not ready within {} s: see `poolctl show \
+             {session}`",
+            limit.as_secs()
+        ));
+    }
+    Ok(())
+}
+
+/// The time to wait: at most what the verb may take, and what it has left.
+fn limit(context: &Context, left: Option<Duration>) -> Duration {
+    [context.limit(), left].into_iter().flatten().fold(LIMIT, Duration::min)
+}
+
+/// The session once its agent is ready; `None` if that takes longer.
+fn until_ready(
+    context: &Context,
+    session: SessionRef,
+    limit: Duration,
+) -> Result<Option<SessionView>, Error> {
+    let _progress = context.progress(&format!("the agent of {session} to be ready"));
+    let wait = Wait { session, until: vec![Until::Ready], timeout_ms: Some(time::millis(limit)) };
+    match context.client_within(limit).ask(Request::Wait(wait)).and_then(expect_session) {
+        Ok(ready) if ready.session.lifecycle == Lifecycle::Live => Ok(Some(ready)),
+        // A program that is no agent may have finished its work.
+        Ok(over) if over.confirm != "hook" => Ok(Some(over)),
+        Ok(over) => {
+            let (why, name) = (human::why_over(&over), &over.session.name);
+            Err(Error::failed(format!("{why}: `poolctl logs {name}` shows what its agent wrote")))
+        }
+        Err(error) if error.code() == ErrorCode::Timeout => Ok(None),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,84 @@
+//! A session's output log as seen by the verbs: its files, the terminal that it was written for, and the end
+//! of the session.
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use protocol::ids::Tag;
+use protocol::reply::LogFiles;
+use protocol::session::{Reason, Session, Size};
+use protocol::{ErrorCode, Lifecycle, Request, Response, SessionRef};
+
+use crate::calls::{self, expected};
+use crate::client::Client;
+use crate::context::Context;
+use crate::error::Error;
+use crate::show::emulate::Emulated;
+use crate::tail::{Sink, Tail};
+
+/// Time limit for tmux to report the size of a terminal.
+const SIZE_LIMIT: Duration = Duration::from_secs(2);
+/// Interval at which a followed session is checked for its end.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Asks for the files of a session's log.
+pub(crate) fn files(client: &mut Client, session: &SessionRef) -> Result<LogFiles, Error> {
+    expected!(client.ask(Request::Logs(session.clone()))?, Logs)
+}
+
+/// The present size of a session's terminal, or else its size at creation.
+pub(crate) fn terminal_size(client: &mut Client, session: &Session) -> Size {
+    let terminal = Request::Terminal(session.id.into());
+    match session.lifecycle.holds_slot().then(|| client.ask_once(terminal, SIZE_LIMIT)) {
+        Some(Ok(Response::Terminal(terminal))) => terminal.size,
+        _ => session.spec.size,
+    }
+}
+
+/// An emulated terminal of this size.
+pub(crate) fn emulator(size: Size) -> Emulated {
+    Emulated::new(size.rows, size.cols)
+}
+
+/// Copies the log into `sink` until the session has ended and its last incarnation has written everything.
+pub(crate) fn follow_to_end(
+    context: &Context,
+    session: SessionRef,
+    tail: &mut Tail,
+    sink: &mut dyn Sink,
+) -> Result<(), Error> {
+    let (sender, end) = mpsc::channel();
+    // The receiver is gone if following failed.
+    notify_end(context.unlimited_client(), session, move |last| drop(sender.send(last)));
+    let incarnation = tail.follow(sink, &end)?;
+    tail.finish(sink, incarnation)
+}
+
+/// Calls `notify` from another thread once the session is removed, or has ended and can neither be woken nor
+/// is about to be started again, with the tag of its last incarnation.
+pub(crate) fn notify_end(
+    mut client: Client,
+    session: SessionRef,
+    notify: impl FnOnce(Result<Option<Tag>, Error>) + Send + 'static,
+) {
+    thread::spawn(move || {
+        let last = loop {
+            match calls::session(&mut client, session.clone()) {
+                Ok(view) if may_write_more(&view.session) => {}
+                Ok(view) => break Ok(view.session.incarnation.map(|run| run.tag)),
+                Err(error) if error.code() == ErrorCode::NotFound => break Ok(None),
+                Err(error) => break Err(error),
+            }
+            thread::sleep(POLL_INTERVAL);
+        };
+        notify(last);
+    });
+}
+
+fn may_write_more(session: &Session) -> bool {
+    let lifecycle = session.lifecycle;
+    let will_start = lifecycle == Lifecycle::Parked || session.budget.due_at.is_some();
+    let restarting = lifecycle == Lifecycle::Stopped && session.reason == Some(Reason::Restarted);
+    lifecycle.holds_slot() || will_start || restarting
+}

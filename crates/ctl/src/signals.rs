@@ -1,0 +1,32 @@
+//! Signals that a command receives in a thread of its own.
+
+use std::thread;
+
+use nix::sys::signal::{SigSet, Signal};
+
+use crate::error::Error;
+
+/// Blocks these signals. Called before the first thread is started, so that every thread inherits the mask
+/// and only one receives them.
+pub(crate) fn block(signals: impl IntoIterator<Item = Signal>) -> Result<SigSet, Error> {
+    let set: SigSet = signals.into_iter().collect();
+    set.thread_block().map_err(|error| Error::failed(format!("cannot block signals: {error}")))?;
+    Ok(set)
+}
+
+/// Blocks these signals, and from now on calls `receive` with each, in another thread, until it returns
+/// false.
+pub(crate) fn receive(
+    signals: impl IntoIterator<Item = Signal>,
+    mut receive: impl FnMut(Signal) -> bool + Send + 'static,
+) -> Result<(), Error> {
+    let set = block(signals)?;
+    thread::spawn(move || {
+        while let Ok(signal) = set.wait() {
+            if !receive(signal) {
+                return;
+            }
+        }
+    });
+    Ok(())
+}

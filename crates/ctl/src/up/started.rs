@@ -1,0 +1,104 @@
+//! The record of the daemons that supervisors of this pool have started, in the file `up.daemons`. A killed
+//! supervisor leaves its daemons running; the next supervisor and `down` find them here.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use process::handle::Handle;
+use process::identity::boot_id;
+use protocol::ProcId;
+use protocol::paths::Paths;
+use serde::{Deserialize, Serialize};
+
+use crate::atomic_file;
+use crate::error::Error;
+
+/// A line of the file, as JSON.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Started {
+    name: String,
+    process: ProcId,
+    /// The boot id: a process id is valid within its boot only.
+    boot: String,
+}
+
+fn path(paths: &Paths) -> PathBuf {
+    paths.run.join("up.daemons")
+}
+
+/// Adds a started daemon.
+pub(crate) fn add(paths: &Paths, name: &str, process: ProcId) -> io::Result<()> {
+    let started = Started { name: name.to_owned(), process, boot: boot_id()? };
+    let mut file = fs::File::options().append(true).create(true).mode(0o600).open(path(paths))?;
+    file.write_all(&line(&started)?)
+}
+
+fn line(started: &Started) -> io::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(started)?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+/// Opens a handle for each daemon that is alive, so that a process that reuses its id is not mistaken for it.
+pub(crate) fn alive(paths: &Paths) -> Result<Vec<(String, Handle)>, Error> {
+    let failed = |error: process::Error| Error::failed(format!("cannot examine a daemon: {error}"));
+    let mut alive: Vec<(String, Handle)> = Vec::new();
+    for started in read(&path(paths)) {
+        let known = alive.iter().any(|(_, handle)| handle.id() == started.process);
+        if let Some(handle) = Handle::open(started.process).map_err(failed)?.filter(|_| !known) {
+            alive.push((started.name, handle));
+        }
+    }
+    Ok(alive)
+}
+
+/// Replaces the content of the file by the daemons that are alive.
+pub(crate) fn rewrite(paths: &Paths, alive: &[(String, Handle)]) -> io::Result<()> {
+    let boot = boot_id()?;
+    let mut text = Vec::new();
+    for (name, handle) in alive {
+        text.extend(line(&Started { name: name.clone(), process: handle.id(), boot: boot.clone() })?);
+    }
+    atomic_file::replace(&path(paths), 0o600, &text)
+}
+
+fn read(path: &Path) -> Vec<Started> {
+    let boot = boot_id().unwrap_or_default();
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let started = text.lines().filter_map(|line| serde_json::from_str::<Started>(line).ok());
+    started.filter(|started| started.boot == boot).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_daemon_is_known_while_it_lives_and_in_its_boot_only() {
+        let dir = tempfile::tempdir().unwrap();
+        let env = protocol::paths::Env {
+            state_dir: Some(dir.path().as_os_str().to_owned()),
+            home: Some(dir.path().to_owned()),
+            ..Default::default()
+        };
+        let paths = Paths::new(&env).unwrap();
+        fs::create_dir_all(&paths.run).unwrap();
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let id = process::identity::identify(child.id()).unwrap().unwrap();
+        let impostor = ProcId { start: id.start + 1, ..id };
+        add(&paths, "poold", impostor).unwrap();
+        add(&paths, "reaper", id).unwrap();
+        add(&paths, "reaper", id).unwrap();
+        let other = Started { name: "reaper".to_owned(), process: id, boot: "another".to_owned() };
+        let named = || alive(&paths).unwrap().into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+        assert_eq!(named(), ["reaper"]);
+        rewrite(&paths, &alive(&paths).unwrap()).unwrap();
+        assert_eq!(read(&path(&paths)).len(), 1);
+        fs::write(path(&paths), line(&other).unwrap()).unwrap();
+        assert!(named().is_empty(), "a process id of another boot is another process");
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}

@@ -1,0 +1,57 @@
+//! Stopping the supervisor, and ending the sessions of a pool.
+
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use process::handle::Handle;
+use protocol::Request;
+use protocol::reply::SessionView;
+use protocol::request::{Kill, List};
+
+use crate::args::Repeat;
+use crate::calls::{expect_session, expected};
+use crate::context::Context;
+use crate::error::Error;
+use crate::supervisor_lock;
+use crate::targets::for_all;
+
+/// Time limit for the supervisor: 10 s for all daemons, and more for those that come after one that hangs.
+const LIMIT: Duration = Duration::from_secs(20);
+/// Time limit for the daemon to list the sessions.
+const LIST_LIMIT: Duration = Duration::from_secs(2);
+
+/// Stops the supervisor, which stops its daemons first. Returns false if there is none.
+///
+/// # Errors
+/// It cannot be signalled, or does not end in time.
+pub(crate) fn supervisor(context: &Context) -> Result<bool, Error> {
+    let failed = |error: process::Error| Error::failed(format!("cannot stop the supervisor: {error}"));
+    let Some(id) = supervisor_lock::holder(&context.paths.up_lock) else { return Ok(false) };
+    let Some(handle) = Handle::open(id).map_err(failed)? else { return Ok(false) };
+    let _progress = context.progress("the daemons to stop");
+    handle.signal(Signal::SIGTERM).map_err(failed)?;
+    if handle.wait(LIMIT).map_err(failed)? {
+        Ok(true)
+    } else {
+        Err(Error::timeout(format!("the supervisor (pid {}) has not ended within {LIMIT:?}", id.pid)))
+    }
+}
+
+/// Ends all sessions that run, at the same time.
+pub(crate) fn sessions(context: &Context) -> Result<(), Error> {
+    let views = running_sessions(context)?;
+    let _progress = context.progress("the sessions to end");
+    let ask = |view: &SessionView| {
+        let kill = Kill { session: view.session.id.into(), grace_ms: None };
+        expect_session(context.client().change(&Repeat::default(), Request::Kill(kill))?)
+    };
+    for_all(context, &views, ask, |_| Ok(()))
+}
+
+/// The sessions that run.
+pub(crate) fn running_sessions(context: &Context) -> Result<Vec<SessionView>, Error> {
+    let list = Request::List(List::default());
+    let mut views = expected!(context.client().ask_once(list, LIST_LIMIT)?, Sessions)?;
+    views.retain(|view| view.session.lifecycle.holds_slot());
+    Ok(views)
+}

@@ -1,0 +1,103 @@
+//! The commands that change a queue.
+
+use std::time::Duration;
+
+use protocol::request::{Messages, Purge, Resolution, ResolveMessage};
+use protocol::{MessageId, MessageState, Request, Response};
+use serde_json::json;
+
+use super::messages::{self, find, session_id};
+use super::selection::Selection;
+use crate::args::Repeat;
+use crate::calls::expect_message;
+use crate::client::Client;
+use crate::context::Context;
+use crate::error::Error;
+use crate::show::json::{MessageJson, word};
+use crate::show::{out, time};
+use crate::targets::{for_each, only_one};
+
+/// The alternative to ids: all messages of a state.
+pub(super) struct Many {
+    /// True if the flag is given.
+    pub asked: bool,
+    pub state: MessageState,
+    /// The flag, for messages to the user.
+    pub flag: &'static str,
+}
+
+/// Makes a request for each selected message.
+pub(super) fn each(
+    context: &Context,
+    session: &str,
+    (which, many, repeat): (Selection, Many, &Repeat),
+    request: impl Fn(MessageId) -> Request,
+) -> Result<(), Error> {
+    if many.asked != which.ids.is_empty() || (!many.asked && !which.kind.is_empty()) {
+        let flag = many.flag;
+        return Err(Error::usage(format!("name the messages: either ids, or {flag}, also with --kind")));
+    }
+    let mut client = context.client();
+    let of = session_id(context, &mut client, session)?;
+    let ids = if many.asked {
+        let list =
+            Messages { session: of.into(), kinds: which.kind, states: vec![many.state], limit: u32::MAX };
+        let mut ids = Vec::new();
+        messages::for_each(&mut client, list, |message| {
+            ids.push(message.id);
+            Ok(())
+        })?;
+        ids
+    } else {
+        which.ids
+    };
+    // No message at all is no error.
+    only_one(repeat, ids.len().max(1))?;
+    for_each(context, &ids, |id| {
+        if !many.asked {
+            find(&mut client, of, *id)?;
+        }
+        change(context, &mut client, repeat, request(*id))
+    })
+}
+
+/// Makes the request, and prints the message's new state.
+fn change(context: &Context, client: &mut Client, repeat: &Repeat, request: Request) -> Result<(), Error> {
+    let message = expect_message(client.change(repeat, request)?)?;
+    if context.style.json {
+        out::json(&MessageJson::new(&message))
+    } else {
+        context.say(&format!("{}  {}", message.id, word(&message.status.state)))
+    }
+}
+
+/// `queue resolve`.
+pub(super) fn resolve(
+    context: &Context,
+    session: &str,
+    ids: Vec<MessageId>,
+    (resolution, repeat): (Resolution, &Repeat),
+) -> Result<(), Error> {
+    let which = Selection { ids, kind: Vec::new() };
+    let none = Many { asked: false, state: MessageState::InDoubt, flag: "" };
+    let request = |id| Request::ResolveMessage(ResolveMessage { id, resolution });
+    each(context, session, (which, none, repeat), request)
+}
+
+/// `queue purge`.
+pub(super) fn purge(
+    context: &Context,
+    session: &str,
+    (ids, states, older_than): (Vec<MessageId>, Vec<MessageState>, Option<Duration>),
+    repeat: &Repeat,
+) -> Result<(), Error> {
+    let session = context.session(session)?;
+    let states = if ids.is_empty() && states.is_empty() { vec![MessageState::Dead] } else { states };
+    let older_ms = older_than.map_or(0, time::millis);
+    let purge = Purge { session, ids, states, older_ms };
+    match context.client().change(repeat, Request::Purge(purge))? {
+        Response::Purged { messages } if context.style.json => out::json(&json!({"purged": messages})),
+        Response::Purged { messages } => context.say(&format!("{messages} deleted")),
+        other => Err(Error::unexpected(&other)),
+    }
+}

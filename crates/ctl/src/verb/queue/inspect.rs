@@ -1,0 +1,103 @@
+//! The commands that show a queue.
+
+use protocol::request::Messages;
+use protocol::{Message, MessageId, MessageState, OsBytes, Request, SessionId, Timestamp};
+
+use super::messages::{self, find, session_id};
+use crate::calls::expected;
+use crate::client::Client;
+use crate::context::Context;
+use crate::error::Error;
+use crate::show::json::{MessageJson, with_history};
+use crate::show::out::{self, Style};
+use crate::show::{escape, queue, time};
+use crate::targets::for_each;
+
+/// `queue ls`.
+pub(super) fn list(
+    context: &Context,
+    session: &str,
+    (kinds, states, limit): (Vec<String>, Vec<MessageState>, u32),
+) -> Result<(), Error> {
+    let session = context.session(session)?;
+    let found = all(context, Messages { session, kinds, states, limit })?;
+    print(context, &found, queue::messages)?;
+    if context.style.terminal && !context.style.quiet && u32::try_from(found.len()) == Ok(limit) {
+        out::note(&format!("poolctl: only the first {limit} are listed: see --limit"));
+    }
+    Ok(())
+}
+
+/// `queue dead`: each message as it arrives, but for people a table of all.
+pub(super) fn dead(context: &Context, session: &str, kinds: Vec<String>) -> Result<(), Error> {
+    let (session, states) = (context.session(session)?, vec![MessageState::Dead]);
+    let list = Messages { session, kinds, states, limit: u32::MAX };
+    if context.style.json || context.style.quiet {
+        let each = |message| print(context, &[message], queue::dead);
+        messages::for_each(&mut context.unlimited_client(), list, each)
+    } else {
+        print(context, &all(context, list)?, queue::dead)
+    }
+}
+
+fn all(context: &Context, list: Messages) -> Result<Vec<Message>, Error> {
+    let mut found = Vec::new();
+    messages::for_each(&mut context.client(), list, |message| {
+        found.push(message);
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+/// Formats messages as a table.
+type Table = fn(&[Message], Style, Timestamp) -> String;
+
+fn print(context: &Context, found: &[Message], table: Table) -> Result<(), Error> {
+    if context.style.json {
+        found.iter().try_for_each(|message| out::json(&MessageJson::new(message)))
+    } else if context.style.quiet {
+        found.iter().try_for_each(|message| out::line(&message.id.to_string()))
+    } else {
+        out::text(&table(found, context.style, time::now()))
+    }
+}
+
+/// `queue show`.
+pub(super) fn show(
+    context: &Context,
+    session: &str,
+    ids: &[MessageId],
+    with_body: bool,
+) -> Result<(), Error> {
+    let mut client = context.client();
+    let of = session_id(context, &mut client, session)?;
+    for_each(context, ids, |id| show_one(context, &mut client, (of, *id), with_body))
+}
+
+fn show_one(
+    context: &Context,
+    client: &mut Client,
+    (of, id): (SessionId, MessageId),
+    with_body: bool,
+) -> Result<(), Error> {
+    let message = find(client, of, id)?;
+    let body = if with_body { Some(body(client, id)?) } else { None };
+    if context.style.json {
+        let document = with_history(&message, body.as_ref());
+        return out::json(&document.map_err(|error| Error::Output(error.into()))?);
+    }
+    match &body {
+        Some(body) if !context.style.terminal => return out::bytes(&body.0),
+        _ => {}
+    }
+    out::text(&queue::messages(std::slice::from_ref(&message), context.style, time::now()))?;
+    out::text(&queue::history(&message.steps))?;
+    if let Some(result) = &message.status.result {
+        out::text(&queue::result(&result.to_string_lossy()))?;
+    }
+    body.map_or(Ok(()), |body| out::line(&escape::lines(&body.to_string_lossy())))
+}
+
+fn body(client: &mut Client, id: MessageId) -> Result<OsBytes, Error> {
+    expected!(client.ask(Request::Body(id))?, Body)
+}

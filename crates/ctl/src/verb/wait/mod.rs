@@ -1,0 +1,203 @@
+//! `wait`: blocks until a session meets a condition.
+//!
+//! Each session is waited for in a thread. It asks `poold` ([`Kind::Daemon`]) and searches the output
+//! ([`Kind::Output`]) in further threads, and the first answer decides.
+
+mod condition;
+mod output;
+mod result;
+
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use protocol::request::{Until, Wait};
+use protocol::{ErrorCode, Request, Response, SessionRef, Timestamp};
+
+use crate::context::Context;
+use crate::error::Error;
+use crate::exit;
+use crate::show::time;
+use condition::{Condition, Conditions, Kind, patterns, untils};
+use output::{OutputMatch, OutputWatch};
+use result::WaitResult;
+
+/// The conditions that are waited for if none is given.
+const DEFAULT: &str = "idle,attention,error";
+/// Time beyond the limit for the answer of `poold`, whose error says more than this command's.
+const ANSWER_MARGIN: Duration = Duration::from_millis(100);
+
+/// Block until a session meets a condition; looks first, then listens
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER)]
+pub(crate) struct Args {
+    /// The session; of several, all of them, or the first whose exit code is not 0
+    #[arg(required = true, value_name = "SESSION")]
+    sessions: Vec<String>,
+    /// The condition; of several, or of a list with commas, the first that holds [default:
+    /// idle,attention,error: its work is done, or a person is needed]
+    #[arg(long = "for", value_name = "WHAT", value_parser = Conditions::parse)]
+    #[arg(default_value = DEFAULT, hide_default_value = true)]
+    wanted: Vec<Conditions>,
+    /// For output: search what was written since (10m ago, or a time), to about a second, and no screen
+    #[arg(long, value_name = "TIME", value_parser = time::moment)]
+    since: Option<Timestamp>,
+    /// The first of several conditions, which is the default
+    #[arg(long)]
+    any: bool,
+}
+
+const AFTER: &str = "WHAT is one of\n\
+    \x20 idle, busy,        the agent's activity\n\
+    \x20 attention, error\n\
+    \x20 started            it runs\n\
+    \x20 ready              it runs, and its agent is ready\n\
+    \x20 exit               its program has ended, and all of its output is in the log\n\
+    \x20 queue-empty        no message is queued or in flight\n\
+    \x20 message:ID         this message is final\n\
+    \x20 output:REGEX       a match on its screen, in the last 64 KiB that this run\n\
+    \x20                    wrote, or in what it writes from now on; the rest of the\n\
+    \x20                    argument is the expression, commas included\n\
+    If several were given, the one that holds is printed.\n\n\
+    Exit codes: 0 it holds; 10 attention and 11 error, if they were one of several;\n\
+    1 it cannot hold any more, or the message was not worked; 6 timeout; for exit the\n\
+    session's own, and 125 instead of poolctl's.";
+
+impl Args {
+    /// True if the exit code is that of the session's program.
+    pub(crate) fn is_for_exit(&self) -> bool {
+        let mut conditions = self.wanted.iter().flat_map(|conditions| &conditions.0);
+        conditions.any(|condition| matches!(condition.kind, Kind::Daemon(Until::Exit)))
+    }
+}
+
+/// Waits, and prints the condition that holds.
+pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
+    let sessions =
+        args.sessions.iter().map(|session| context.session(session)).collect::<Result<Vec<_>, _>>()?;
+    let conditions: Vec<Condition> = args.wanted.into_iter().flat_map(|list| list.0).collect();
+    let words = conditions.iter().map(|condition| condition.word.as_str()).collect::<Vec<_>>().join(", ");
+    let mut progress = Some(context.progress(&format!("{}: {words}", args.sessions.join(", "))));
+    if args.since.is_some() && patterns(&conditions).is_empty() {
+        return Err(Error::usage(
+            "--since limits the output that is searched: give it with --for output:REGEX",
+        ));
+    }
+    let timed_out = |error: Error| match error.code() {
+        // The same sentence whether poold or this command noticed it first.
+        ErrorCode::Timeout => Error::timeout(format!("timed out waiting for {words}")),
+        _ => error,
+    };
+    let count = sessions.len();
+    let several = count > 1;
+    let (sender, results) = mpsc::channel();
+    for session in sessions {
+        let (context, conditions, sender, since) =
+            (context.clone(), conditions.clone(), sender.clone(), args.since);
+        // Not joined: the result of one session may end the command.
+        let wait = move || {
+            let result = first(&context, (&session, since), &conditions);
+            drop(sender.send((session, result)));
+        };
+        thread::Builder::new().spawn(wait).map_err(|error| Error::failed(format!("cannot wait: {error}")))?;
+    }
+    drop(sender);
+    for _ in 0..count {
+        let (session, result) = results.recv().map_err(|_| no_thread())?;
+        // The progress would stand between the printed lines.
+        progress.take();
+        let code = result::print(context, (&session, several), &conditions, result.map_err(timed_out)?)?;
+        if code != exit::OK {
+            return Ok(code);
+        }
+    }
+    Ok(exit::OK)
+}
+
+/// An answer of one of the threads.
+enum Answer {
+    /// From `poold`.
+    Daemon(Result<Response, Error>),
+    /// From the search of the output; `None` if the session has ended without a match.
+    Output(Result<Option<OutputMatch>, Error>),
+}
+
+/// Waits for the first condition that a session meets.
+fn first(
+    context: &Context,
+    (session, since): (&SessionRef, Option<Timestamp>),
+    conditions: &[Condition],
+) -> Result<WaitResult, Error> {
+    let (sender, answers) = mpsc::channel();
+    let watch = output::watch(context, (session, since), patterns(conditions), {
+        let sender = sender.clone();
+        // The receiver is gone once another answer has decided.
+        move |found| drop(sender.send(Answer::Output(found)))
+    });
+    let asked = ask(context, session, conditions, sender);
+    let threads = usize::from(watch.is_some()) + usize::from(asked);
+    decide(&answers, threads, watch.as_ref(), context.waiting_limit())
+}
+
+/// Asks `poold` for the conditions that it knows about. Returns false if there are none.
+fn ask(context: &Context, session: &SessionRef, conditions: &[Condition], sender: Sender<Answer>) -> bool {
+    let until = untils(conditions);
+    if until.is_empty() {
+        return false;
+    }
+    let timeout_ms = context.waiting_limit().map(time::millis);
+    let wait = Wait { session: session.clone(), until, timeout_ms };
+    let mut client = context.unlimited_client();
+    thread::spawn(move || drop(sender.send(Answer::Daemon(client.ask(Request::Wait(wait))))));
+    true
+}
+
+/// Decides by the first answer of these threads. If one reports that its conditions cannot hold any more, the
+/// other one decides; and output that a program wrote before its end is searched before the end counts.
+fn decide(
+    answers: &Receiver<Answer>,
+    threads: usize,
+    watch: Option<&OutputWatch>,
+    limit: Option<Duration>,
+) -> Result<WaitResult, Error> {
+    let deadline = limit.map(|limit| Instant::now() + limit);
+    let (mut ended, mut never) = (None, None);
+    for left in (0..threads).rev() {
+        match next(answers, deadline)? {
+            Answer::Output(Ok(Some(found))) => return Ok(WaitResult::Output(found)),
+            Answer::Output(Ok(None)) => {
+                never = Some(Error::failed("the session has ended, and its output does not match"));
+            }
+            Answer::Daemon(Ok(Response::Session(view)))
+                if left > 0 && !view.session.lifecycle.holds_slot() =>
+            {
+                let last = view.session.incarnation.as_ref().map(|run| run.tag);
+                watch.inspect(|watch| watch.finish(last));
+                ended = Some(view);
+            }
+            Answer::Daemon(Ok(response)) => return WaitResult::from_response(response),
+            // The session has ended without meeting a condition.
+            Answer::Daemon(Err(error)) if error.code() == ErrorCode::Failed => never = Some(error),
+            Answer::Daemon(Err(error)) | Answer::Output(Err(error)) => return Err(error),
+        }
+    }
+    match (ended, never) {
+        (Some(view), _) => Ok(WaitResult::Session(view)),
+        (None, never) => Err(never.unwrap_or_else(|| Error::failed("nothing to wait for"))),
+    }
+}
+
+fn next(answers: &Receiver<Answer>, deadline: Option<Instant>) -> Result<Answer, Error> {
+    let next = match deadline {
+        Some(at) => answers.recv_timeout(at.saturating_duration_since(Instant::now()) + ANSWER_MARGIN),
+        None => answers.recv().map_err(|_| RecvTimeoutError::Disconnected),
+    };
+    next.map_err(|error| match error {
+        RecvTimeoutError::Timeout => Error::timeout("timed out"),
+        RecvTimeoutError::Disconnected => no_thread(),
+    })
+}
+
+fn no_thread() -> Error {
+    Error::failed("the waiting thread ended")
+}

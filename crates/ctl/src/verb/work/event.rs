@@ -1,0 +1,26 @@
+//! The events that the threads of `work` send to the main thread.
+
+use nix::sys::signal::Signal;
+use protocol::message::Claimed;
+use protocol::{Refusal, Token};
+
+use super::handler_exit::HandlerExit;
+use crate::error::Error;
+
+/// An event for the main thread.
+pub(super) enum WorkEvent {
+    /// A signal that asks for the end.
+    Signal(Signal),
+    /// The claim was answered with these messages; true if more of the kinds wait.
+    Claimed(Vec<Claimed>, bool),
+    /// No message can be claimed any more.
+    Broken(Error),
+    /// A handler ended.
+    Ended(Token, HandlerExit),
+    /// A handler was killed, with all of its descendants; or the reason why some of them may be alive.
+    Killed(Token, Option<String>),
+    /// The message is no longer held.
+    Stale(Token),
+    /// The message is settled, or that was refused.
+    Settled(Token, Result<(), Refusal>),
+}

@@ -1,0 +1,70 @@
+//! What follows from a report beside what is known of the agent: messages for workers, where the configuration wants
+//! them, in the same commit.
+
+use pool::Agent;
+use protocol::hook::{Hook, HookEvent, ToolUse};
+use protocol::request::Send;
+use protocol::{MessageId, MessageState, OpId, OsBytes, Session, SessionRef};
+use serde_json::json;
+
+use crate::decide::queue;
+use crate::engine::Turn;
+use crate::engine::context::Daemon;
+
+/// Queues what is to be queued. What is refused (the queue is full, its kind held back) is told in the log: an agent
+/// is not kept from its work by that.
+pub(crate) fn follow(
+    turn: &mut Turn<'_>,
+    daemon: &Daemon,
+    session: &Session,
+    (agent, hook): (&Agent, &Hook),
+) {
+    let (kind, key, body) = match &hook.signal {
+        HookEvent::ToolUsed(used) if agent.observe => {
+            let key = used.id.clone().unwrap_or_else(|| format!("{:016x}", hook.id));
+            ("observation", format!("tool:{key}"), observation(used, at(turn, session)))
+        }
+        HookEvent::TurnOver { said, turn: number } if agent.summarize => {
+            let body = json!({ "last_assistant_message": said, "turn": number, "cwd": session.spec.cwd });
+            ("summarize", format!("turn:{:016x}", hook.id), body.to_string())
+        }
+        _ => return,
+    };
+    let mut send = Send {
+        session: SessionRef::from(session.id),
+        body: OsBytes::from(body),
+        kind: kind.to_owned(),
+        key: Some(key.chars().filter(|c| !c.is_control()).take(protocol::message::KEY_MAX / 4).collect()),
+        origin: format!("hook:{}", session.id),
+        ttl_ms: None,
+        enter: false,
+        raw: false,
+        priority: 0,
+        cause: None,
+        wake: false,
+    };
+    let op = OpId::Random((u128::from(hook.id) << 64 | u128::from(hook.at.0)).to_be_bytes());
+    let sent = queue::body(&mut send).and_then(|body| queue::send(turn, daemon, &op, (&send, body)));
+    if let Err(refusal) = sent {
+        tracing::warn!(session = %session.id, %refusal, kind, "what a hook reported was not queued");
+    }
+}
+
+/// The prompt that the agent is at; none where a person typed it.
+fn at(turn: &Turn<'_>, session: &Session) -> Option<MessageId> {
+    let open = pool::queue::held_prompt(turn.pool(), session.id);
+    open.filter(|open| open.state == MessageState::Accepted).map(|open| open.id)
+}
+
+fn observation(used: &ToolUse, prompt: Option<MessageId>) -> String {
+    let value = |text: &str| serde_json::from_str(text).unwrap_or_else(|_| json!(text));
+    json!({
+        "tool_name": used.tool,
+        "tool_input": value(&used.input),
+        "tool_response": value(&used.response),
+        "failed": used.failed,
+        "prompt": prompt,
+        "cwd": used.cwd,
+    })
+    .to_string()
+}

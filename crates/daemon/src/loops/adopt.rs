@@ -1,0 +1,66 @@
+//! Adoption of foreign tmux sessions, as the configuration says.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pool::admit::Target;
+use protocol::{ErrorCode, PaneId, Refusal};
+use tokio::time::sleep;
+
+use crate::engine::Turn;
+use crate::engine::context::Daemon;
+use crate::verb::adopt::{Adopting, take_in};
+
+/// How long a pane that could not be adopted by itself is left alone.
+pub(crate) const PAUSE: Duration = Duration::from_secs(5);
+
+/// Adopts what the configuration says, for ever.
+pub(crate) async fn run(daemon: Arc<Daemon>) {
+    let mut turns = daemon.engine.turns();
+    loop {
+        turns.borrow_and_update();
+        let settings = daemon.settings();
+        let claim = move |turn: &mut Turn<'_>| {
+            if turn.pool().slots_used() >= settings.max_sessions {
+                return Vec::new();
+            }
+            let (Some(foreign), state) = (turn.volatile.observed.foreign(), turn.volatile.observed.state())
+            else {
+                return Vec::new();
+            };
+            let due = pool::foreign::to_adopt(&settings.adoption, foreign, state);
+            due.into_iter().filter(|pane| turn.volatile.observed.begin_adoption(*pane)).collect()
+        };
+        let claimed: Result<Vec<PaneId>, Refusal> = daemon.engine.turn(claim).await;
+        let Ok(due) = claimed else { return };
+        for pane in due {
+            tokio::spawn(adopt_one(Arc::clone(&daemon), pane));
+        }
+        if turns.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+pub(crate) async fn adopt_one(daemon: Arc<Daemon>, pane: PaneId) {
+    let _adopting = Adopting { daemon: Arc::clone(&daemon), pane };
+    let find = move |turn: &mut Turn<'_>| {
+        pool::admit::target(turn.pool(), turn.volatile.observed.state(), &pane.to_string())
+    };
+    let found = daemon.engine.turn(find).await.and_then(|found| found);
+    let done = match found {
+        Ok(Target::Foreign(adoptee)) => take_in(&daemon, None, *adoptee, None).await.map(drop),
+        Ok(Target::Ours(_)) => Ok(()),
+        Err(refusal) => Err(refusal),
+    };
+    if let Err(refusal) = done {
+        match refusal.code {
+            // The pool is full, or the server is silent: it is tried again.
+            ErrorCode::Refused | ErrorCode::Unavailable => {
+                tracing::debug!(%pane, %refusal, "not adopted yet");
+            }
+            _ => tracing::warn!(%pane, %refusal, "not adopted"),
+        }
+        sleep(PAUSE).await;
+    }
+}

@@ -1,0 +1,34 @@
+//! The passing of time for claims and locks: one task, which sleeps until the next deadline.
+
+use std::sync::Arc;
+
+use tokio::time::sleep;
+
+use crate::decide::worker;
+use crate::decide::worker::{TICK_MAX, TICK_MIN};
+use crate::engine::Turn;
+use crate::engine::context::Daemon;
+use crate::host::clock;
+use crate::sense::exits;
+
+/// Keeps time until the daemon ends.
+pub(crate) async fn run(daemon: Arc<Daemon>) {
+    let sooner = daemon.engine.sooner();
+    loop {
+        let asked_at = clock::mono(daemon.started);
+        let suspects = daemon.engine.turn(move |turn| worker::suspects(turn, asked_at)).await;
+        let Ok(suspects) = suspects else { return };
+        let exited = exits::sample(suspects).await;
+        let context = Arc::clone(&daemon);
+        let tick = move |turn: &mut Turn<'_>| {
+            turn.volatile.reaping.note_exited(exited);
+            worker::tick(turn, &context.loaded().settings, asked_at)
+        };
+        let Ok(next) = daemon.engine.turn(tick).await else { return };
+        tokio::select! {
+            biased;
+            () = sooner.notified() => {}
+            () = sleep(next.clamp(TICK_MIN, TICK_MAX)) => {}
+        }
+    }
+}

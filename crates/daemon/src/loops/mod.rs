@@ -1,0 +1,12 @@
+//! What the daemon does by itself, one loop a feature, until it ends.
+
+pub(crate) mod activity;
+pub(crate) mod adopt;
+pub(crate) mod deliver;
+pub(crate) mod leases;
+pub(crate) mod limits;
+pub(crate) mod orphans;
+pub(crate) mod reap;
+pub(crate) mod recover;
+pub(crate) mod retain;
+pub(crate) mod schedule;

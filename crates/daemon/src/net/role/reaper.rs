@@ -1,0 +1,343 @@
+//! Reapers: candidates out, leases, verdicts in. A lease is the session's lock; it ends with the
+//! verdict, or with the connection, and then the next reaper goes on.
+
+use pool::observe::Peer;
+use pool::reap;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pool::Volatile;
+use pool::observe::{Findings, accounted};
+use pool::reconcile::ended_by_tmux;
+use protocol::reap::{Candidate, CandidateKind, Lease, Outcome, Verdict};
+use protocol::session::Reason;
+use protocol::{
+    Call, ErrorCode, Event, Hello, Lifecycle, OsBytes, Refusal, Reply, Request, Response, Session, SessionId,
+    Tag, Token, frame,
+};
+use tokio::time::{Instant, timeout};
+
+use crate::decide::lock::Grant;
+use crate::decide::worker;
+use crate::effect::cgroup;
+use crate::effect::keep_screen::{Pane, keep_screen};
+use crate::engine::Turn;
+use crate::engine::context::Daemon;
+use crate::host::blocking::Purpose;
+use crate::host::{blocking, files};
+use crate::net::connection::{Connection, done};
+use crate::sense::exit_reports;
+use crate::sense::snapshot;
+use crate::verb::dispatch;
+
+/// How long a reaper waits for a session's lock before it asks for something else.
+const LOCK_LIMIT: Duration = Duration::from_secs(10);
+
+/// What a lease lasts beyond two graces: verification, and a busy machine.
+const LEASE_SLACK: Duration = Duration::from_secs(40);
+
+/// How long a reaper may ask to wait for a candidate.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+
+pub(crate) async fn admit(
+    daemon: &Arc<Daemon>,
+    id: u64,
+    hello: &Hello,
+    pid: Option<u32>,
+) -> Result<(), Refusal> {
+    let build = hello.build.clone();
+    let take = move |turn: &mut Turn<'_>| {
+        let now = turn.now();
+        turn.volatile.reaping.reaper_connected(Peer { connection: id, build, pid }, now);
+        turn.wake();
+    };
+    daemon.engine.turn(take).await
+}
+
+pub(crate) async fn serve(daemon: &Arc<Daemon>, mut connection: Connection) {
+    let mut leases = Leases { connection: connection.id, held: HashMap::new(), deadline: None };
+    loop {
+        let payload = tokio::select! {
+            payload = connection.reader.next() => payload,
+            () = leases.overdue() => {
+                tracing::warn!("a reaper did not settle its lease in time");
+                break;
+            }
+        };
+        let call = match payload {
+            Ok(Some(payload)) => frame::decode::<Call>(&payload),
+            Ok(None) => break,
+            Err(error) => Err(error),
+        };
+        let call = match call {
+            Ok(call) => call,
+            Err(error) => {
+                tracing::info!(%error, "a reaper was cut off");
+                break;
+            }
+        };
+        let id = call.id;
+        let answering = answer(daemon, &mut leases, call);
+        // It says nothing while it waits, so anything read here is its end.
+        let reply = tokio::select! {
+            reply = answering => reply,
+            _ = connection.reader.next() => break,
+        };
+        if connection.outbox.reply(id, reply).is_err() {
+            break;
+        }
+    }
+}
+
+/// A connection ended; if it was a reaper's, its leases end too.
+pub(crate) fn forget(turn: &mut Turn<'_>, id: u64) {
+    let now = turn.now();
+    if turn.volatile.reaping.connection_ended(id, now) {
+        turn.wake();
+    }
+}
+
+/// The leases of one connection.
+struct Leases {
+    connection: u64,
+    held: HashMap<Token, (Grant, Candidate)>,
+    /// When the newest lease must be settled: no lock is held for ever by a reaper that hangs.
+    deadline: Option<Instant>,
+}
+
+impl Leases {
+    /// Ends when a lease is held for too long; never without one.
+    async fn overdue(&self) {
+        match self.deadline.filter(|_| !self.held.is_empty()) {
+            Some(deadline) => tokio::time::sleep_until(deadline).await,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+async fn answer(daemon: &Arc<Daemon>, leases: &mut Leases, call: Call) -> Reply {
+    call.request.check_bounds()?;
+    match call.request {
+        Request::Candidates => {
+            let context = Arc::clone(daemon);
+            let named = move |turn: &mut Turn<'_>| candidates(turn, &context);
+            Ok(Response::Candidates(daemon.engine.turn(named).await?))
+        }
+        Request::NextCandidate { wait_ms } => {
+            next(daemon, Duration::from_millis(wait_ms).min(WAIT_MAX)).await
+        }
+        Request::TakeLease { session, tag } => lease(daemon, leases, session, tag).await,
+        Request::Settle(verdict) => settle(daemon, leases, verdict).await,
+        _ => dispatch::answer(daemon, call).await,
+    }
+}
+
+async fn next(daemon: &Arc<Daemon>, wait: Duration) -> Reply {
+    let context = Arc::clone(daemon);
+    let look = move |turn: &mut Turn<'_>| candidates(turn, &context).into_iter().next();
+    match daemon.engine.wait_for(Some(wait), look).await {
+        Ok(candidate) => Ok(Response::Candidates(vec![candidate])),
+        Err(refusal) if refusal.code == ErrorCode::Timeout => Ok(Response::Candidates(Vec::new())),
+        Err(refusal) => Err(refusal),
+    }
+}
+
+/// The session's lock, the reason checked again, the last screen kept: then the lease.
+async fn lease(daemon: &Arc<Daemon>, leases: &mut Leases, session: SessionId, tag: Tag) -> Reply {
+    let lock = daemon.engine.lock_inside(locked_as(session, tag), "reap");
+    let Ok(grant) = timeout(LOCK_LIMIT, lock).await else {
+        return Err(Refusal::new(ErrorCode::Conflict, format!("{session} is locked by somebody else")));
+    };
+    let grant = grant?;
+    // Of a worker there is none.
+    let pane = keep_screen(daemon, session, tag).await;
+    let findings = exit_reports::report_of(daemon, tag).await;
+    let note = move |turn: &mut Turn<'_>| {
+        turn.volatile.reaping.note_exited(findings.exited);
+        note_pane(turn, session, tag, pane)
+    };
+    if daemon.engine.turn(note).await? {
+        // It drains for another reason, which an observation settles.
+        drop(snapshot::take(daemon).await);
+    }
+    let (context, token, connection) = (Arc::clone(daemon), grant.token(), leases.connection);
+    let decide = move |turn: &mut Turn<'_>| {
+        reap::note_silent_workers(turn);
+        let found = candidates(turn, &context).into_iter().find(|c| c.tag == tag && c.session == session);
+        let Some(candidate) = found else {
+            return Err(Refusal::new(ErrorCode::NotFound, "there is no reason for it any more"));
+        };
+        reap::leased(turn, &candidate);
+        turn.emit(Event::ReapStarted { session, kind: candidate.kind, tag, token });
+        turn.volatile.reaping.lease(tag, connection);
+        Ok(lease_of(turn, &context, token, candidate))
+    };
+    let lease = daemon.engine.turn(decide).await??;
+    crate::crash::point("reap-leased");
+    let lasts = 2 * Duration::from_millis(lease.candidate.grace_ms + lease.verify_ms) + LEASE_SLACK;
+    leases.deadline = Some(Instant::now() + lasts);
+    leases.held.insert(token, (grant, lease.candidate.clone()));
+    Ok(Response::Lease(Box::new(lease)))
+}
+
+/// What belongs to no session keeps nobody else waiting.
+fn locked_as(session: SessionId, tag: Tag) -> SessionId {
+    let low: [u8; 8] = std::array::from_fn(|n| tag.0[8 + n]);
+    if session.0 == 0 { SessionId((1 << 63) | u64::from_be_bytes(low)) } else { session }
+}
+
+fn lease_of(turn: &Turn<'_>, daemon: &Daemon, token: Token, candidate: Candidate) -> Lease {
+    let loaded = daemon.loaded();
+    let session = turn.pool().session(candidate.session);
+    let leftovers = session.map(|s| pool::launch::leftovers(s, &loaded.settings)).unwrap_or_default();
+    Lease {
+        token,
+        tmux_socket: daemon.tmux_socket(),
+        protected: protected(turn, daemon),
+        tmux: daemon.device.binary.clone().into(),
+        socket: daemon.paths.socket.clone().into(),
+        verify_ms: loaded.settings.reap.verify_ms,
+        leftovers,
+        run: daemon.paths.run.clone().into(),
+        private: session.map(|s| s.dir.clone()),
+        before: loaded.life.before.clone(),
+        after: loaded.life.after.clone(),
+        candidate,
+    }
+}
+
+/// The tmux server, the daemons and who started them: never signalled.
+fn protected(turn: &Turn<'_>, daemon: &Daemon) -> Vec<u32> {
+    let Volatile { observed, reaping, .. } = &*turn.volatile;
+    let peers = observed.watcher().into_iter().chain(reaping.reapers()).filter_map(|peer| peer.pid);
+    let supervisor = std::os::unix::process::parent_id();
+    [daemon.process.pid, supervisor]
+        .into_iter()
+        .chain(observed.server_pid(turn.pool()))
+        .chain(peers)
+        .collect()
+}
+
+/// What a reaper may end now.
+fn candidates(turn: &Turn<'_>, daemon: &Daemon) -> Vec<Candidate> {
+    let now = (turn.now(), turn.mono());
+    pool::reap::candidates(turn.pool(), turn.volatile, &daemon.settings(), now)
+}
+
+/// Why a program ended: by itself, where its pane is left; else tmux ended it. Answers whether that is news.
+fn note_pane(turn: &mut Turn<'_>, id: SessionId, tag: Tag, pane: Pane) -> bool {
+    let Some(session) = turn.pool().session(id) else { return false };
+    let current = session.incarnation.as_ref().is_some_and(|run| run.tag == tag);
+    if session.lifecycle != Lifecycle::Draining || !current || !ended_by_tmux(session) {
+        return false;
+    }
+    let (exit, now) = (session.exit, turn.now());
+    let (attached, current_command) = (session.attached_clients, session.current_command.clone());
+    let reason = match pane {
+        Pane::Here => {
+            turn.emit(Event::SessionObserved { session: id, at: now, dead: true, attached, current_command });
+            return false;
+        }
+        Pane::Gone => Reason::TmuxGone,
+        Pane::Unknown if lost_its_server(turn, session) => Reason::ServerGone,
+        Pane::Unknown => return false,
+    };
+    turn.emit(Event::SessionDraining { session: id, reason, exit, missing_since: Some(now) });
+    true
+}
+
+/// Whether its server is proved dead.
+fn lost_its_server(turn: &Turn<'_>, session: &Session) -> bool {
+    let server = session.incarnation.as_ref().and_then(|run| run.server);
+    server.is_some_and(|server| turn.volatile.reaping.exited().contains(&server.process))
+}
+
+/// Takes a verdict in, if its lease still stands.
+async fn settle(daemon: &Arc<Daemon>, leases: &mut Leases, verdict: Verdict) -> Reply {
+    let Some((grant, candidate)) = leases.held.remove(&verdict.token) else {
+        return Err(Refusal::new(ErrorCode::Conflict, "that lease is not valid any more"));
+    };
+    let verdict = Verdict { outcome: verdict.outcome.within_bounds(), ..verdict };
+    let is_gone = verdict.outcome.is_gone();
+    let findings = exit_reports::report_of(daemon, candidate.tag).await;
+    let (context, tag, cgroup) = (Arc::clone(daemon), candidate.tag, candidate.cgroup.clone());
+    let stops = is_gone && ends_session(candidate.kind);
+    let apply = move |turn: &mut Turn<'_>| {
+        turn.volatile.reaping.end_lease(candidate.tag);
+        let gone = verdict.outcome.is_gone();
+        reap::settled(turn, &candidate, &verdict.outcome);
+        if has_waiters(candidate.kind) && !is_past(turn, &candidate, &verdict.outcome) {
+            turn.volatile.reaping.note_verdict(candidate.tag, verdict.outcome.clone());
+        }
+        let (session, kind, tag) = (candidate.session, candidate.kind, candidate.tag);
+        turn.emit(Event::ReapFinished { session, kind, tag, outcome: verdict.outcome });
+        match (gone, kind, candidate.init) {
+            (true, CandidateKind::StaleWorker, Some(process)) => {
+                turn.volatile.reaping.forget_verdict(tag);
+                worker::ended(turn, &context.settings(), process);
+            }
+            (true, ..) if stops => stop(turn, &findings, &candidate),
+            _ => {}
+        }
+        turn.wake();
+    };
+    daemon.engine.turn(apply).await?;
+    if stops {
+        clean_up(daemon, tag, cgroup).await;
+    }
+    drop(grant);
+    done()
+}
+
+/// Whether it was refused to a rule, and somebody asked for its end meanwhile.
+fn is_past(turn: &Turn<'_>, candidate: &Candidate, outcome: &Outcome) -> bool {
+    let reason = turn.pool().session(candidate.session).and_then(|s| s.reason);
+    let by_rule = reason.and_then(pool::stale::act::rule_of).is_some();
+    matches!(outcome, Outcome::Refused { .. }) && !by_rule
+}
+
+/// Whether somebody may wait for what comes of it.
+fn has_waiters(kind: CandidateKind) -> bool {
+    !matches!(kind, CandidateKind::Orphan | CandidateKind::StaleClient)
+}
+
+/// True if a verdict of this kind is about the incarnation of a session.
+fn ends_session(kind: CandidateKind) -> bool {
+    !matches!(kind, CandidateKind::StaleWorker | CandidateKind::Orphan | CandidateKind::StaleClient)
+}
+
+/// Its processes are proved gone: the session is over, if this was its current incarnation.
+fn stop(turn: &mut Turn<'_>, findings: &Findings, candidate: &Candidate) {
+    turn.volatile.reaping.note_exited(findings.exited.iter().copied());
+    let current = turn.pool().session(candidate.session).filter(|s| {
+        s.lifecycle == Lifecycle::Draining && s.incarnation.as_ref().is_some_and(|i| i.tag == candidate.tag)
+    });
+    if let Some(session) = current {
+        let exit = findings.exits.get(&candidate.tag).copied().or(session.exit);
+        let lost = ended_by_tmux(session) && lost_its_server(turn, session);
+        let reason = if lost { Reason::ServerGone } else { session.reason.unwrap_or(Reason::Exited) };
+        let account = findings.accounts.get(&candidate.tag);
+        let account = account.and_then(|account| accounted(turn.pool(), candidate.tag, *account));
+        turn.emit_all(account);
+        turn.emit(pool::ended(candidate.session, reason, exit));
+    }
+    if let Some(pane) = candidate.pane.filter(|_| candidate.remove_pane) {
+        // Seen gone by the reaper, sooner than by the watcher.
+        turn.volatile.observed.remove_pane(pane);
+    }
+    turn.volatile.reaping.ended(candidate.tag);
+}
+
+/// Removes the files and the control group of an incarnation that is over.
+async fn clean_up(daemon: &Daemon, tag: Tag, group: Option<OsBytes>) {
+    let run = daemon.paths.run.clone();
+    let remove = move || {
+        if let Some(group) = &group {
+            cgroup::remove(group.as_path());
+        }
+        files::forget(&run, tag);
+    };
+    // What does not answer is removed at the next start.
+    blocking::limited(Purpose::House, remove).await;
+}

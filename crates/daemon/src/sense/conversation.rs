@@ -1,0 +1,60 @@
+//! Agents that ended instead of taking their conversation up: whether it is still there, by what they wrote and by their
+//! own record.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use agents::transcript::says_conversation_missing;
+use protocol::{SessionId, Tag};
+
+use crate::engine::Turn;
+use crate::engine::context::Daemon;
+use crate::host::blocking;
+use crate::host::blocking::Purpose;
+
+/// The most that is read of what such an agent wrote.
+const OUTPUT_MAX: usize = 64 << 10;
+
+/// Looks, and decides: where its conversation is lost, the session is started with a new one.
+pub(crate) async fn judge(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) {
+    let context = Arc::clone(daemon);
+    let known = move |turn: &mut Turn<'_>| {
+        let adapter = context.loaded().settings.agent_of(turn.pool().session(session)?).adapter;
+        Some((adapter, turn.pool().notes(session).and_then(|notes| notes.transcript.clone())))
+    };
+    let Ok(Some((adapter, record))) = daemon.engine.turn(known).await else { return };
+    let logs = daemon.log_options(session).dir;
+    let look = move || {
+        let gone = record.is_some_and(|path| is_gone(path.as_path()));
+        gone || output(&logs, tag).is_ok_and(|output| says_conversation_missing(adapter, &output))
+    };
+    // Files that do not answer tell nothing.
+    let lost = blocking::limited(Purpose::Logs, look).await.unwrap_or(false);
+    let context = Arc::clone(daemon);
+    daemon.engine.post(move |turn| {
+        let settings = &context.loaded().settings;
+        if pool::scheduler::judged(turn, settings, (session, tag), lost) {
+            tracing::warn!(%session, "its agent finds its conversation no more; it begins a new one");
+        }
+    });
+}
+
+/// Whether there is nothing of this name where others of its kind are: one that is not mounted is not gone.
+fn is_gone(path: &Path) -> bool {
+    let missing = std::fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+    missing && path.parent().is_some_and(Path::is_dir)
+}
+
+/// The beginning of what this incarnation wrote.
+fn output(logs: &Path, tag: Tag) -> io::Result<Vec<u8>> {
+    let Some(begin) = logs::recorded_start_offset(logs, tag)? else { return Ok(Vec::new()) };
+    let (mut reader, mut output, mut block) = (logs::Reader::new(logs, begin), Vec::new(), vec![0; 16 << 10]);
+    while output.len() < OUTPUT_MAX {
+        match reader.read(&mut block)? {
+            0 => break,
+            count => output.extend_from_slice(&block[..count]),
+        }
+    }
+    Ok(output)
+}

@@ -1,0 +1,44 @@
+//! `capture`: the screen of a session.
+
+use std::sync::Arc;
+
+use protocol::request::{Capture, Extent};
+use protocol::{ErrorCode, OsBytes, Refusal, Reply, Response, Session};
+use tmux::Answer;
+use tmux::act::Lines;
+
+use crate::engine::context::{Daemon, pane_of};
+use crate::host::blocking::Purpose;
+use crate::host::{blocking, files};
+use crate::verb::{keys, shown};
+
+/// What is on the screen; of a session that is over, what was there last.
+pub(crate) async fn capture(daemon: &Arc<Daemon>, asked: Capture) -> Reply {
+    let session = shown::find(daemon, asked.session.clone()).await?;
+    let pane = session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot()).and_then(pane_of);
+    let Some(pane) = pane else { return last_screen(daemon, &session).await };
+    let lines = match asked.extent {
+        Extent::Visible => Lines::Visible,
+        Extent::Last(n) => Lines::Last(n),
+        Extent::All => Lines::All,
+    };
+    match daemon.tmux.capture(pane, lines, asked.ansi).await {
+        Ok((Answer::Done, screen)) => Ok(Response::Screen(OsBytes(screen))),
+        Ok((Answer::Gone, _)) => last_screen(daemon, &session).await,
+        other => keys::answered(other.map(|(answer, _)| answer)),
+    }
+}
+
+pub(crate) async fn last_screen(daemon: &Daemon, session: &Session) -> Reply {
+    let path = daemon.paths.meta_of(session.id).join(files::SCREEN);
+    match blocking::limited(Purpose::Launch, move || files::read_small(&path, files::SCREEN_MAX)).await {
+        Some(Ok(screen)) => Ok(Response::Screen(OsBytes(screen))),
+        _ => Err(Refusal::new(
+            ErrorCode::NotFound,
+            format!(
+                "{} does not run, and no last screen of it was kept; `poolctl logs` has its output",
+                session.name
+            ),
+        )),
+    }
+}

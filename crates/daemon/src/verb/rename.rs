@@ -1,0 +1,71 @@
+//! `rename`: the record first, then tmux.
+
+use std::sync::Arc;
+
+use protocol::request::Rename;
+use protocol::{ErrorCode, Event, Name, Refusal, Reply, Session};
+
+use crate::decide::idempotency::Op;
+use crate::engine::Turn;
+use crate::engine::context::{Daemon, pane_of};
+use crate::verb::shown;
+
+/// The record first, then tmux, also where the record has the name already: a crash may have come
+/// between. Where tmux certainly did not follow, the record goes back.
+pub(crate) async fn rename(daemon: &Arc<Daemon>, op: &Op, asked: Rename) -> Reply {
+    let id = shown::find(daemon, asked.session).await?.id;
+    let grant = daemon.engine.lock(id, "rename").await?;
+    let decide = move |turn: &mut Turn<'_>| {
+        let Some(session) = turn.pool().session(id).cloned() else {
+            return Err(pool::admit::not_found(turn.pool(), &id.to_string()));
+        };
+        if let Some(name) = pool::admit::rename(turn.pool(), &session, &asked.name)? {
+            turn.emit(Event::SessionRenamed { session: id, name });
+        }
+        Ok(session)
+    };
+    let before = daemon.engine.turn(decide).await??;
+    let now = daemon.engine.turn(move |turn| turn.pool().session(id).map(|s| s.name.clone())).await?;
+    let failed = match &now {
+        Some(name) => in_tmux(daemon, &before, name).await.err(),
+        None => None,
+    };
+    let (context, operation) = (Arc::clone(daemon), op.clone());
+    let conclude = move |turn: &mut Turn<'_>| {
+        let reply = match failed {
+            None => shown::reply(turn, &context, id),
+            Some((refusal, certain)) => {
+                let free = turn.pool().named(before.name.as_str()).is_none_or(|other| other.id == id);
+                if certain && free {
+                    turn.emit(Event::SessionRenamed { session: id, name: before.name });
+                }
+                Err(refusal)
+            }
+        };
+        // What was seen before now shows the old name.
+        let now = turn.now();
+        turn.volatile.observed.renamed(id, now);
+        operation.conclude(turn, &reply);
+        reply
+    };
+    let reply = daemon.engine.turn(conclude).await?;
+    drop(grant);
+    reply
+}
+
+/// Why tmux did not follow, and whether that is certain.
+pub(crate) async fn in_tmux(daemon: &Daemon, session: &Session, name: &Name) -> Result<(), (Refusal, bool)> {
+    let run = session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot());
+    let Some((pane, tmux_session)) = run.and_then(|run| Some((pane_of(run)?, run.session?))) else {
+        return Ok(());
+    };
+    let failed = |why: String, certain| {
+        let left = if certain { "the name is as before" } else { "repeat it when tmux answers" };
+        Err((Refusal::new(ErrorCode::Failed, format!("{why}; {left}")), certain))
+    };
+    match daemon.tmux.rename(pane, tmux_session, name).await {
+        Ok(tmux::Answer::Done | tmux::Answer::Gone) => Ok(()),
+        Ok(answer) => failed(format!("tmux did not rename it: {answer:?}"), true),
+        Err(error) => failed(error.to_string(), !error.in_doubt()),
+    }
+}

@@ -1,0 +1,201 @@
+//! `status`: what runs, what is wrong, and what to do about it.
+
+pub(crate) mod queues;
+pub(crate) mod server;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use pool::observe::Peer;
+use pool::{Volatile, activity, queue};
+use protocol::reply::{BreakerView, Component, InboxItem, PendingAsk, Status};
+use protocol::{Activity, ActivityState, Lifecycle, Reply, Response, Session, Timestamp};
+
+use crate::engine::Turn;
+use crate::engine::context::{BUILD, Daemon};
+use crate::host;
+use crate::host::blocking;
+use crate::host::blocking::Purpose;
+use crate::sense::capacity;
+
+/// The most sessions that a problem names.
+const NAMED: usize = 5;
+
+pub(super) async fn status(daemon: &Arc<Daemon>) -> Reply {
+    capacity::refresh(daemon).await?;
+    let program = daemon.device.binary.clone();
+    let look = move || host::programs::in_path(&program.to_string_lossy()).is_file();
+    // A directory that does not answer has no program.
+    let has_tmux = blocking::limited(Purpose::House, look).await.unwrap_or(false);
+    let context = Arc::clone(daemon);
+    let read = move |turn: &mut Turn<'_>| Response::Status(Box::new(overview(turn, &context, has_tmux)));
+    daemon.engine.turn(read).await
+}
+
+/// All that waits for a person.
+pub(super) async fn inbox(daemon: &Arc<Daemon>) -> Reply {
+    daemon.engine.turn(|turn| Ok(Response::Inbox(waiting(turn)))).await?
+}
+
+fn waiting(turn: &Turn<'_>) -> Vec<InboxItem> {
+    let is_worked = |session, kind: &str| queues::is_worked(turn, session, kind);
+    pool::inbox::items(turn.pool(), turn.volatile.prompts.blocked(), is_worked, turn.now())
+}
+
+fn overview(turn: &Turn<'_>, daemon: &Daemon, has_tmux: bool) -> Status {
+    let (pool, volatile, capacity) = (turn.pool(), &*turn.volatile, capacity::latest(daemon));
+    let seen = (&volatile.observed, capacity);
+    let tmux = server::status(pool, seen, daemon.tmux_socket());
+    let counts = queue::counts(pool, None);
+    let quarantined = turn.reader().quarantined().unwrap_or_default();
+    let mut problems = problems(volatile, server::problem(pool, seen, &tmux), counts.in_doubt);
+    problems.extend(queues::problems(turn, daemon, quarantined));
+    problems.extend(exhausted(pool));
+    problems.extend(Some(without_tmux(daemon)).filter(|_| !has_tmux));
+    problems.extend(held_back(turn, daemon));
+    Status {
+        pool: daemon.paths.pool.to_string(),
+        build: BUILD.to_owned(),
+        process: daemon.process,
+        epoch: pool.epoch(),
+        seq: pool.seq(),
+        started_at: daemon.started_at,
+        components: components(volatile),
+        sessions: lifecycles(pool),
+        slots_used: pool.slots_used() as u64,
+        slots_max: daemon.settings().max_sessions as u64,
+        queue: counts,
+        foreign: volatile.observed.foreign().into_iter().flatten().map(|(_, name)| name.clone()).collect(),
+        database_bytes: turn.reader().bytes(),
+        quarantined,
+        free_bytes: capacity.disk,
+        breakers: breakers(pool),
+        generators: turn.volatile.workers.iter().filter(|(_, worker)| worker.registration.is_some()).count()
+            as u64,
+        state_dir: daemon.paths.state.clone().into(),
+        problems,
+        room: capacity::shown(turn, daemon),
+        asking: asking(pool),
+        inbox: waiting(turn).len() as u64,
+        tmux,
+    }
+}
+
+fn components(volatile: &Volatile) -> Vec<Component> {
+    let Volatile { observed, reaping, .. } = volatile;
+    let component = |name: &str, peer: Option<&Peer>, since: Timestamp| Component {
+        name: name.to_owned(),
+        connected: peer.is_some(),
+        build: peer.map(|p| p.build.clone()),
+        pid: peer.and_then(|p| p.pid),
+        since,
+    };
+    vec![
+        component("tmux-watch", observed.watcher(), observed.watcher_since()),
+        component("reaper", reaping.reapers().next(), reaping.reaper_since()),
+    ]
+}
+
+fn breakers(pool: &pool::Pool) -> Vec<BreakerView> {
+    let open = pool.breakers().filter(|(_, _, breaker)| breaker.is_open());
+    open.filter_map(|(session, kind, breaker)| {
+        let name = pool.session(session)?.name.clone();
+        Some(BreakerView { session, name, kind: kind.to_owned(), breaker: breaker.clone() })
+    })
+    .collect()
+}
+
+fn asking(pool: &pool::Pool) -> Vec<PendingAsk> {
+    let asks = |session: &Session| {
+        let Activity { state, since, ask, .. } = activity::shown(pool, session);
+        let (kind, answerable) = (ask.as_ref().map(|ask| ask.kind), ask.is_some_and(|ask| ask.answerable));
+        let (session, name) = (session.id, session.name.clone());
+        (state == ActivityState::Attention).then_some(PendingAsk { session, name, kind, answerable, since })
+    };
+    let mut asking: Vec<PendingAsk> = pool.sessions().filter_map(asks).collect();
+    asking.sort_by_key(|asking| (asking.since, asking.session));
+    asking
+}
+
+/// A watcher needs no tmux program to see that no server is there; a new session does.
+fn without_tmux(daemon: &Daemon) -> String {
+    let shown = daemon.device.binary.display();
+    format!("the program tmux is not there ({shown}): install tmux, or set [tmux] binary")
+}
+
+/// What was started by itself too often stays as it is, and so does what a copy or an older state of a pool does not run.
+fn exhausted(pool: &pool::Pool) -> impl Iterator<Item = String> {
+    let held = || pool.sessions().filter(|s| s.budget.exhausted);
+    let names = |of_copy: bool| {
+        let of = held().filter(move |s| s.budget.starts.is_empty() == of_copy);
+        of.map(|s| s.name.as_str()).take(NAMED).collect::<Vec<_>>()
+    };
+    let (often, copied) = (names(false), names(true));
+    let often = often.first().map(|name| {
+        format!(
+            "started by themselves too often, and held back: {}; `poolctl logs {name}` may tell why, `poolctl restart` starts it",
+            often.join(", ")
+        )
+    });
+    let copied = copied.first().map(|_| {
+        format!(
+            "not started by themselves, as this pool is a copy or was restored: {}; `poolctl restart` starts each",
+            copied.join(", ")
+        )
+    });
+    often.into_iter().chain(copied)
+}
+
+fn lifecycles(pool: &pool::Pool) -> Vec<(String, u64)> {
+    use Lifecycle::{Draining, Failed, Live, Lost, Parked, Starting, Stopped};
+    let words: BTreeMap<Lifecycle, &str> = [
+        (Starting, "starting"),
+        (Live, "live"),
+        (Draining, "draining"),
+        (Parked, "parked"),
+        (Stopped, "stopped"),
+        (Lost, "lost"),
+        (Failed, "failed"),
+    ]
+    .into();
+    let count = |state: Lifecycle| pool.sessions().filter(|s| s.lifecycle == state).count() as u64;
+    words.into_iter().map(|(state, word)| (word.to_owned(), count(state))).collect()
+}
+
+/// What rules found and may not be ended yet.
+fn held_back(turn: &Turn<'_>, daemon: &Daemon) -> Option<String> {
+    let settings = daemon.settings();
+    let reaping = &turn.volatile.reaping;
+    let named = pool::reap::named(turn.pool(), turn.volatile, &settings, turn.now());
+    let held =
+        named.iter().filter(|candidate| reaping.is_held_back(&settings, candidate, turn.mono())).count();
+    let waits = held + reaping.held_back();
+    let limit = settings.reap.max_kills_per_minute;
+    (waits > 0).then(|| {
+        format!("the reaper holds {waits} ends back: {limit} within a minute are the limit ([reaper] max_kills_per_minute); `poolctl reap --force` goes on")
+    })
+}
+
+fn problems(volatile: &Volatile, server: Option<String>, in_doubt: u64) -> Vec<String> {
+    let mut problems = Vec::new();
+    if volatile.observed.watcher().is_none() {
+        problems.push(
+            "tmux-watch is not connected: poold looks at tmux itself at each operation, and notices nothing in \
+             between; `poolctl up` starts it"
+                .to_owned(),
+        );
+    }
+    if !volatile.reaping.has_reaper() {
+        problems.push(
+            "the reaper is not connected: ended sessions keep their slots; `poolctl up` starts it".to_owned(),
+        );
+    }
+    problems.extend(server);
+    if in_doubt > 0 {
+        let are = if in_doubt == 1 { "message is" } else { "messages are" };
+        problems.push(format!(
+            "{in_doubt} {are} in doubt: `poolctl queue ls SESSION`, then `poolctl queue resolve`"
+        ));
+    }
+    problems
+}

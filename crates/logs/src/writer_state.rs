@@ -1,0 +1,40 @@
+//! Tells whether the log of an incarnation is complete, and waits for that.
+
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use process::log_writer;
+use protocol::ids::Tag;
+
+/// Maximum time to wait for the writer to start.
+const START_TIMEOUT: Duration = Duration::from_secs(2);
+/// Maximum time to wait for a running writer to write the remaining output of the program, on a busy machine.
+const FINISH_TIMEOUT: Duration = Duration::from_secs(10);
+/// Pause between two checks.
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Waits until the log is complete, as long as [`should_wait`] is true. The writer may not have started yet,
+/// because a program can end before that.
+pub fn wait_for_writer(dir: &Path, incarnation: Option<Tag>) {
+    let start = Instant::now();
+    while should_wait(dir, incarnation, start.elapsed()) {
+        thread::sleep(CHECK_INTERVAL);
+    }
+}
+
+/// True if the log is incomplete and the timeout has not passed. The timeout is longer for a running writer
+/// than for one that may never start.
+#[must_use]
+pub fn should_wait(dir: &Path, incarnation: Option<Tag>, waited: Duration) -> bool {
+    let timeout = if log_writer::has_writer(dir) { FINISH_TIMEOUT } else { START_TIMEOUT };
+    waited < timeout && !is_complete(dir, incarnation)
+}
+
+/// True if the writer of this incarnation, or any if `None`, has started, and no writer is running.
+#[must_use]
+pub fn is_complete(dir: &Path, incarnation: Option<Tag>) -> bool {
+    let entries = || log_writer::times::read(dir).unwrap_or_default();
+    let started = incarnation.is_none_or(|tag| entries().iter().any(|entry| entry.tag == Some(tag)));
+    started && !log_writer::has_writer(dir)
+}

@@ -1,0 +1,5 @@
+//! Prompts on their way into panes.
+
+pub(crate) mod state;
+
+pub use state::Prompts;

@@ -1,0 +1,156 @@
+//! The volatile half of prompt delivery. Gone when `poold` ends: what was typed is then asked of the pane.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use protocol::{MessageId, MessageState, SessionId, Tag, Timestamp};
+
+use crate::deadlines::Mono;
+use crate::pool::Pool;
+
+/// Sessions that prompts are being delivered to, and why others wait.
+#[derive(Debug, Default)]
+pub struct Prompts {
+    delivering: BTreeSet<SessionId>,
+    pasting: BTreeSet<SessionId>,
+    blocked: BTreeMap<SessionId, String>,
+    keys_at: BTreeMap<SessionId, Mono>,
+    newer_receipts: BTreeSet<Tag>,
+    left_to_person: BTreeMap<SessionId, MessageId>,
+    delivered_at: BTreeMap<Tag, Timestamp>,
+    attended: BTreeSet<Tag>,
+}
+
+impl Prompts {
+    /// Begins to deliver to a session. Returns false while that is under way already.
+    pub fn begin_delivery(&mut self, session: SessionId) -> bool {
+        self.delivering.insert(session)
+    }
+
+    /// Ends the delivery to a session.
+    pub fn end_delivery(&mut self, session: SessionId) {
+        self.delivering.remove(&session);
+    }
+
+    /// True while prompts are being delivered to this session.
+    #[must_use]
+    pub fn is_delivering(&self, session: SessionId) -> bool {
+        self.delivering.contains(&session)
+    }
+
+    /// The sessions that prompts are being delivered to.
+    pub fn delivering(&self) -> impl Iterator<Item = SessionId> {
+        self.delivering.iter().copied()
+    }
+
+    /// `typing` is on record: the paste is under way until [`Self::end_paste`].
+    pub fn begin_paste(&mut self, session: SessionId) {
+        self.blocked.remove(&session);
+        self.keys_at.remove(&session);
+        self.pasting.insert(session);
+    }
+
+    /// The outcome of a paste is on record. Returns true if one was under way.
+    pub fn end_paste(&mut self, session: SessionId) -> bool {
+        self.pasting.remove(&session)
+    }
+
+    /// True while a paste is under way anywhere: `poold` does not stop meanwhile.
+    #[must_use]
+    pub fn is_pasting(&self) -> bool {
+        !self.pasting.is_empty()
+    }
+
+    /// Notes why the next prompt of a session is not typed yet.
+    pub fn block(&mut self, session: SessionId, reason: String) {
+        self.blocked.insert(session, reason);
+    }
+
+    /// Why the next prompt of a session is not typed yet.
+    #[must_use]
+    pub fn blocked(&self) -> &BTreeMap<SessionId, String> {
+        &self.blocked
+    }
+
+    /// Drops the reasons of sessions without a waiting prompt. `waiting` is sorted.
+    pub fn retain_blocked(&mut self, waiting: &[SessionId]) {
+        self.blocked.retain(|session, _| waiting.binary_search(session).is_ok());
+    }
+
+    /// Notes that the pool pressed keys in a session's terminal.
+    pub fn keys_pressed(&mut self, session: SessionId, now: Mono) {
+        self.keys_at.insert(session, now);
+    }
+
+    /// True if the pool pressed keys in a session's terminal since its last prompt.
+    #[must_use]
+    pub fn has_keys(&self, session: SessionId) -> bool {
+        self.keys_at.contains_key(&session)
+    }
+
+    /// Time since the pool last pressed keys in a session's terminal, once.
+    pub fn take_keys_age(&mut self, session: SessionId, now: Mono) -> Option<Duration> {
+        self.keys_at.remove(&session).map(|at| at.until(now))
+    }
+
+    /// Notes that a pane has the receipt of a token that this pool has not issued yet.
+    pub fn note_newer_receipt(&mut self, tag: Tag) {
+        self.newer_receipts.insert(tag);
+    }
+
+    /// True if the pane of this incarnation has the receipt of a token that this pool has not issued yet.
+    #[must_use]
+    pub fn has_newer_receipt(&self, tag: Tag) -> bool {
+        self.newer_receipts.contains(&tag)
+    }
+
+    /// Leaves a typed prompt to a person.
+    pub fn leave_to_person(&mut self, session: SessionId, message: MessageId) {
+        self.left_to_person.insert(session, message);
+    }
+
+    /// The typed prompt of a session that only a person can settle.
+    #[must_use]
+    pub fn left_to_person(&self, session: SessionId) -> Option<MessageId> {
+        self.left_to_person.get(&session).copied()
+    }
+
+    /// Drops prompts that are no longer `typed`.
+    pub fn retain_left_to_person(&mut self, pool: &Pool) {
+        self.left_to_person.retain(|session, message| {
+            let open = pool.open_message(*session, *message);
+            open.is_some_and(|open| open.state == MessageState::Typed)
+        });
+    }
+
+    /// Notes that an incarnation was given something to do.
+    pub fn delivered(&mut self, tag: Tag, at: Timestamp) {
+        self.delivered_at.insert(tag, at);
+    }
+
+    /// When incarnations were last given something to do.
+    #[must_use]
+    pub fn delivered_at(&self) -> &BTreeMap<Tag, Timestamp> {
+        &self.delivered_at
+    }
+
+    /// Notes incarnations that a person spoke to: attached, or by `keys`.
+    pub fn attend(&mut self, tags: impl IntoIterator<Item = Tag>) {
+        self.attended.extend(tags);
+    }
+
+    /// Incarnations that a person spoke to.
+    #[must_use]
+    pub fn attended(&self) -> &BTreeSet<Tag> {
+        &self.attended
+    }
+
+    /// Forgets sessions and incarnations that are no more.
+    pub fn retain(&mut self, sessions: &BTreeSet<SessionId>, runs: &BTreeSet<Tag>) {
+        self.keys_at.retain(|session, _| sessions.contains(session));
+        self.blocked.retain(|session, _| sessions.contains(session));
+        self.delivered_at.retain(|tag, _| runs.contains(tag));
+        self.attended.retain(|tag| runs.contains(tag));
+        self.newer_receipts.retain(|tag| runs.contains(tag));
+    }
+}

@@ -1,0 +1,383 @@
+//! The volatile half of reaping: connected reapers, leases, verdicts, and what the rules found so far. Gone when `poold`
+//! ends; the facts that matter are on record as events.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use protocol::reap::{Candidate, CandidateKind, Outcome, Rule};
+use protocol::{ProcId, SessionId, Tag, Timestamp};
+
+use crate::deadlines::Mono;
+use crate::observe::state::Peer;
+use crate::pool::Pool;
+use crate::reap::retired_tags::UnseenTags;
+use crate::settings::Settings;
+use crate::stale::Strays;
+use crate::stale::rules::Used;
+
+/// The window of the limit on kills, and the time for which a refusal by the command before a kill holds.
+const MINUTE: Duration = Duration::from_secs(60);
+/// A session below this share of one processor since the last sample did nothing.
+const CALM_PERCENT: u64 = 1;
+
+/// Processor time of a session, sampled to tell whether it hangs.
+#[derive(Debug, Clone, Copy)]
+struct CpuSample {
+    tag: Tag,
+    cpu_us: u64,
+    at: Timestamp,
+    calm_since: Timestamp,
+}
+
+/// Reapers, leases, verdicts and findings.
+#[derive(Debug)]
+pub struct Reaping {
+    reapers: BTreeMap<u64, Peer>,
+    reaper_since: Timestamp,
+    leased: BTreeMap<Tag, u64>,
+    verdicts: BTreeMap<Tag, Outcome>,
+    graces: BTreeMap<Tag, u64>,
+    guarded: BTreeSet<Tag>,
+    exited: BTreeSet<ProcId>,
+    used: BTreeMap<Tag, Used>,
+    evidence: BTreeMap<Tag, String>,
+    refused: BTreeMap<(Tag, Rule), Mono>,
+    spared: BTreeSet<(Tag, ProcId)>,
+    cpu: BTreeMap<SessionId, CpuSample>,
+    unseen_tags: UnseenTags,
+    strays: Strays,
+    applied: BTreeSet<(Tag, Rule)>,
+    reported: BTreeSet<(Tag, Rule)>,
+    kills: Vec<Mono>,
+    held_back: usize,
+    forced: BTreeSet<Tag>,
+}
+
+impl Reaping {
+    /// No reaper is connected yet.
+    #[must_use]
+    pub fn new(now: Timestamp) -> Self {
+        Self {
+            reapers: BTreeMap::new(),
+            reaper_since: now,
+            leased: BTreeMap::new(),
+            verdicts: BTreeMap::new(),
+            graces: BTreeMap::new(),
+            guarded: BTreeSet::new(),
+            exited: BTreeSet::new(),
+            used: BTreeMap::new(),
+            evidence: BTreeMap::new(),
+            refused: BTreeMap::new(),
+            spared: BTreeSet::new(),
+            cpu: BTreeMap::new(),
+            unseen_tags: UnseenTags::default(),
+            strays: Strays::default(),
+            applied: BTreeSet::new(),
+            reported: BTreeSet::new(),
+            kills: Vec::new(),
+            held_back: 0,
+            forced: BTreeSet::new(),
+        }
+    }
+
+    /// A reaper connects.
+    pub fn reaper_connected(&mut self, reaper: Peer, now: Timestamp) {
+        if self.reapers.is_empty() {
+            self.reaper_since = now;
+        }
+        self.reapers.insert(reaper.connection, reaper);
+    }
+
+    /// A connection ends, and its leases with it. Returns true if it was a reaper's.
+    pub fn connection_ended(&mut self, connection: u64, now: Timestamp) -> bool {
+        if self.reapers.remove(&connection).is_none() {
+            return false;
+        }
+        if self.reapers.is_empty() {
+            self.reaper_since = now;
+        }
+        self.leased.retain(|_, of| *of != connection);
+        true
+    }
+
+    /// The connected reapers.
+    pub fn reapers(&self) -> impl Iterator<Item = &Peer> {
+        self.reapers.values()
+    }
+
+    /// True while a reaper is connected.
+    #[must_use]
+    pub fn has_reaper(&self) -> bool {
+        !self.reapers.is_empty()
+    }
+
+    /// Start of the present situation: a reaper is connected, or none is.
+    #[must_use]
+    pub fn reaper_since(&self) -> Timestamp {
+        self.reaper_since
+    }
+
+    /// Leases a candidate to the reaper of this connection.
+    pub fn lease(&mut self, tag: Tag, connection: u64) {
+        self.leased.insert(tag, connection);
+    }
+
+    /// Ends a lease.
+    pub fn end_lease(&mut self, tag: Tag) {
+        self.leased.remove(&tag);
+    }
+
+    /// True while a reaper holds a lease on the incarnation or claim of this tag.
+    #[must_use]
+    pub fn is_leased(&self, tag: Tag) -> bool {
+        self.leased.contains_key(&tag)
+    }
+
+    /// The newest verdict on an incarnation that is being ended.
+    #[must_use]
+    pub fn verdict(&self, tag: Tag) -> Option<&Outcome> {
+        self.verdicts.get(&tag)
+    }
+
+    /// True if the reaper could not end everything of this tag.
+    #[must_use]
+    pub fn has_survivors(&self, tag: Tag) -> bool {
+        matches!(self.verdicts.get(&tag), Some(Outcome::Survivors { .. }))
+    }
+
+    /// Keeps a verdict for those who wait for it.
+    pub fn note_verdict(&mut self, tag: Tag, outcome: Outcome) {
+        self.verdicts.insert(tag, outcome);
+    }
+
+    /// Drops the verdict on an earlier attempt.
+    pub fn forget_verdict(&mut self, tag: Tag) {
+        self.verdicts.remove(&tag);
+    }
+
+    /// Sets the time between TERM and KILL that a user asked for, in milliseconds.
+    pub fn set_grace(&mut self, tag: Tag, grace_ms: u64) {
+        self.graces.insert(tag, grace_ms);
+    }
+
+    /// The time between TERM and KILL that a user asked for, in milliseconds.
+    #[must_use]
+    pub fn grace(&self, tag: Tag) -> Option<u64> {
+        self.graces.get(&tag).copied()
+    }
+
+    /// An incarnation is over: nobody waits for a verdict on it.
+    pub fn ended(&mut self, tag: Tag) {
+        self.verdicts.remove(&tag);
+        self.graces.remove(&tag);
+    }
+
+    /// Keeps the reaper away from an incarnation that is being parked, until tmux has shown that nobody is attached.
+    pub fn guard(&mut self, tag: Tag) {
+        self.guarded.insert(tag);
+    }
+
+    /// Lets the reaper at it.
+    pub fn end_guard(&mut self, tag: Tag) {
+        self.guarded.remove(&tag);
+    }
+
+    /// True while the parking of this incarnation is not decided.
+    #[must_use]
+    pub fn is_guarded(&self, tag: Tag) -> bool {
+        self.guarded.contains(&tag)
+    }
+
+    /// Processes of records that are proved to have ended.
+    #[must_use]
+    pub fn exited(&self) -> &BTreeSet<ProcId> {
+        &self.exited
+    }
+
+    /// Notes processes that are proved to have ended. Returns true if any is news.
+    pub fn note_exited(&mut self, processes: impl IntoIterator<Item = ProcId>) -> bool {
+        let before = self.exited.len();
+        self.exited.extend(processes);
+        self.exited.len() != before
+    }
+
+    /// Memory and disk use of an incarnation, as last sampled.
+    #[must_use]
+    pub fn used(&self, tag: Tag) -> Option<Used> {
+        self.used.get(&tag).copied()
+    }
+
+    /// Notes a sample of memory or disk use; what it leaves out stays as it was.
+    pub fn note_used(&mut self, tag: Tag, sample: Used) {
+        let known = self.used.entry(tag).or_default();
+        *known = Used { memory: sample.memory.or(known.memory), disk: sample.disk.or(known.disk) };
+    }
+
+    /// Notes a sample of the processor time (in microseconds) of all sessions that may hang.
+    pub fn note_cpu(&mut self, pool: &Pool, samples: Vec<(SessionId, Tag, u64)>, now: Timestamp) {
+        let known = std::mem::take(&mut self.cpu);
+        let noted = samples.into_iter().map(|(session, tag, cpu_us)| {
+            let before = known.get(&session).filter(|before| before.tag == tag && before.cpu_us <= cpu_us);
+            let calm = before.filter(|before| {
+                let passed = u64::try_from(pool.age(now, before.at).as_micros()).unwrap_or(u64::MAX);
+                (cpu_us - before.cpu_us) * 100 <= passed * CALM_PERCENT
+            });
+            let calm_since = calm.map_or(now, |before| before.calm_since);
+            (session, CpuSample { tag, cpu_us, at: now, calm_since })
+        });
+        self.cpu = noted.collect();
+    }
+
+    /// Since when the processes of sessions have used next to no processor time.
+    #[must_use]
+    pub fn calm_since(&self) -> BTreeMap<SessionId, Timestamp> {
+        self.cpu.iter().map(|(session, sample)| (*session, sample.calm_since)).collect()
+    }
+
+    /// Processes and workers that belong to nothing of the pool any more.
+    #[must_use]
+    pub fn strays(&self) -> &Strays {
+        &self.strays
+    }
+
+    /// Notes the processes found in a scan of the machine. Returns true if they differ from those of the scan before.
+    pub fn note_strays(&mut self, found: Strays) -> bool {
+        let differs = (&self.strays.marked, &self.strays.clients) != (&found.marked, &found.clients);
+        (self.strays.marked, self.strays.clients) = (found.marked, found.clients);
+        differs
+    }
+
+    /// Notes the registered workers of which nothing was heard lately.
+    pub fn note_silent_workers(&mut self, workers: Vec<crate::stale::Worker>) {
+        self.strays.workers = workers;
+    }
+
+    /// True if the reaper left this process on purpose.
+    #[must_use]
+    pub fn is_spared(&self, tag: Tag, process: ProcId) -> bool {
+        self.spared.contains(&(tag, process))
+    }
+
+    /// Processes that the reaper left on purpose.
+    pub fn spared(&self) -> impl Iterator<Item = ProcId> {
+        self.spared.iter().map(|(_, process)| *process)
+    }
+
+    /// Retired tags that no process and no pane has borne for long.
+    pub fn note_borne_tags(&mut self, pool: &Pool, borne: &BTreeSet<Tag>, now: Mono) -> Vec<Tag> {
+        self.unseen_tags.note(pool.retired_tags(), borne, now)
+    }
+
+    /// Kills by rules that are still allowed within the present minute.
+    #[must_use]
+    pub fn kills_left(&self, settings: &Settings, now: Mono) -> usize {
+        let recent = self.kills.iter().filter(|at| at.until(now) < MINUTE).count();
+        (settings.reap.max_kills_per_minute as usize).saturating_sub(recent)
+    }
+
+    /// Counts a kill by a rule.
+    pub fn count_kill(&mut self, now: Mono) {
+        self.kills.retain(|at| at.until(now) < MINUTE);
+        self.kills.push(now);
+    }
+
+    /// True if a candidate has to wait, as the limit on kills is reached.
+    #[must_use]
+    pub fn is_held_back(&self, settings: &Settings, candidate: &Candidate, now: Mono) -> bool {
+        counts(candidate) && self.kills_left(settings, now) == 0 && !self.forced.contains(&candidate.tag)
+    }
+
+    /// Exempts candidates from the limit on kills.
+    pub fn force(&mut self, candidates: &[Candidate]) {
+        self.forced = candidates.iter().map(|candidate| candidate.tag).collect();
+    }
+
+    /// Running sessions that rules would end, but for the limit on kills.
+    #[must_use]
+    pub fn held_back(&self) -> usize {
+        self.held_back
+    }
+
+    /// Notes the outcome of asking all rules: which apply, and how many sessions the limit on kills keeps.
+    pub(super) fn asked(&mut self, applied: BTreeSet<(Tag, Rule)>, held_back: usize) {
+        (self.applied, self.held_back) = (applied, held_back);
+    }
+
+    /// True if this rule applied to this incarnation when the rules were last asked.
+    pub(super) fn has_applied(&self, found: (Tag, Rule)) -> bool {
+        self.applied.contains(&found)
+    }
+
+    /// True if the command before a kill refused it within the last minute.
+    pub(super) fn was_refused(&self, found: (Tag, Rule), now: Mono) -> bool {
+        self.refused.get(&found).is_some_and(|at| at.until(now) < MINUTE)
+    }
+
+    /// Keeps the evidence for which a rule ends an incarnation.
+    pub(super) fn note_evidence(&mut self, tag: Tag, evidence: String) {
+        self.evidence.insert(tag, evidence);
+    }
+
+    /// The evidence for which a rule ends an incarnation.
+    pub(super) fn evidence(&self, tag: Tag) -> Option<&String> {
+        self.evidence.get(&tag)
+    }
+
+    /// Returns true the first time that this is reported.
+    pub(super) fn report_once(&mut self, found: (Tag, Rule)) -> bool {
+        self.reported.insert(found)
+    }
+
+    /// A lease is settled: what was found is looked for again, except for what was left on purpose.
+    pub(super) fn settled(&mut self, candidate: &Candidate, outcome: &Outcome, now: Mono) {
+        let tag = candidate.tag;
+        let untouched = match outcome {
+            Outcome::Gone { killed } | Outcome::Spared { killed, .. } => killed.is_empty(),
+            Outcome::Untouched { .. } | Outcome::Refused { .. } => true,
+            Outcome::Survivors { .. } => false,
+        };
+        self.forced.remove(&tag);
+        self.evidence.remove(&tag);
+        if counts(candidate) && untouched {
+            // Nothing was killed for it.
+            self.kills.pop();
+        }
+        let marked = self.strays.marked.remove(&tag).unwrap_or_default();
+        if matches!(outcome, Outcome::Spared { .. }) {
+            self.spared.extend(marked.iter().map(|stray| (tag, stray.process)));
+        }
+        self.strays.clients.retain(|client| Some(client.process) != candidate.init);
+        if let (Outcome::Refused { .. }, Some(rule)) = (outcome, candidate.rule) {
+            self.refused.insert((tag, rule), now);
+        }
+    }
+
+    /// Forgets what belongs to incarnations that are over. `named`: tags of the present candidates; `ended`: processes
+    /// that are proved to have ended.
+    pub fn retain(&mut self, pool: &Pool, named: &BTreeSet<Tag>, ended: &BTreeSet<ProcId>, now: Mono) {
+        let holders = || pool.sessions().filter(|session| session.lifecycle.holds_slot());
+        let runs = || holders().filter_map(|session| session.incarnation.as_ref());
+        let live: BTreeSet<Tag> = runs().map(|run| run.tag).collect();
+        let servers = pool.server().map(|server| server.process);
+        let of_records: BTreeSet<ProcId> = runs()
+            .flat_map(|run| [run.init, run.agent, run.server.map(|server| server.process)])
+            .flatten()
+            .chain(servers)
+            .collect();
+        let Self { strays, reported, used, evidence, refused, spared, exited, .. } = self;
+        reported.retain(|(tag, _)| named.contains(tag) || strays.marked.contains_key(tag));
+        used.retain(|tag, _| live.contains(tag));
+        evidence.retain(|tag, _| live.contains(tag));
+        refused.retain(|_, at| at.until(now) < MINUTE);
+        spared.retain(|(_, process)| !ended.contains(process));
+        exited.retain(|process| of_records.contains(process));
+    }
+}
+
+/// True if ending a candidate counts against the limit: processes are killed for a rule's sake. Removing the pane of an
+/// ended incarnation is not, and what a rule decided on while it ran was counted then.
+#[must_use]
+pub fn counts(candidate: &Candidate) -> bool {
+    use CandidateKind::{Requested, ZombiePane};
+    candidate.rule.is_some() && !matches!(candidate.kind, Requested | ZombiePane)
+}

@@ -1,0 +1,109 @@
+//! The files by which `poold` and an init communicate; [`protocol::job`] defines their content.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use nix::fcntl::OFlag;
+use protocol::job::{ExitRecord, JOB_VERSION, Job, Started};
+use protocol::time::Timestamp;
+use serde::Serialize;
+
+use super::spawn::Spawned;
+use crate::identity;
+
+/// Space reserved for the exit record, in bytes; more than any record without a long error message.
+const RESERVED: usize = 1024;
+
+/// The files of one job; they differ in their extension.
+pub(super) struct JobFiles {
+    job: PathBuf,
+}
+
+impl JobFiles {
+    pub(super) fn new(job: &Path) -> Self {
+        Self { job: job.to_owned() }
+    }
+
+    /// Claims the job by renaming it, so that only one init can run it.
+    pub(super) fn claim(&self) -> io::Result<()> {
+        fs::rename(&self.job, self.taken())
+    }
+
+    /// Reads the claimed job, and overwrites it with the identity of this init: the claim remains, the
+    /// program's secrets do not.
+    pub(super) fn read(&self) -> io::Result<Job> {
+        let text = fs::read(self.taken())?;
+        let me = identity::me().and_then(|me| Ok(serde_json::to_vec(&me)?)).unwrap_or_default();
+        // On a full disk the file is left empty, which is a valid claim; the secrets are gone in any case.
+        drop(fs::write(self.taken(), me));
+        Ok(serde_json::from_slice(&text)?)
+    }
+
+    fn taken(&self) -> PathBuf {
+        self.job.with_extension("taken")
+    }
+
+    /// Writes the start record. It is only a hint, so it is not synced and a failure is ignored.
+    pub(super) fn write_started(&self, spawned: &Spawned) {
+        let agent = spawned.agent.as_raw().unsigned_abs();
+        let identities = identity::me().ok().zip(identity::read(agent).ok().flatten());
+        let Some((init, agent)) = identities else { return };
+        let unenforced = spawned.unenforced.clone();
+        let started = Started { version: JOB_VERSION, init, agent: agent.id, at: now(), unenforced };
+        drop(self.write("started", &started, |_| Ok(())));
+    }
+
+    /// Reserves disk space for the exit record, which is later written in place, so that it can be recorded
+    /// even if the program fills the disk. Not synced: the write allocates the space, and waiting for a slow
+    /// disk would delay the start of the program or the handling of signals.
+    pub(super) fn reserve_exit(&self) -> io::Result<()> {
+        // Blanks, because any that remain after the record are valid JSON whitespace.
+        self.temporary("exit")?.write_all(&[b' '; RESERVED])
+    }
+
+    /// Writes the exit record. It is synced to disk on return, so it survives a crash of the machine.
+    pub(super) fn write_exit(&self, record: &ExitRecord) -> io::Result<()> {
+        self.write("exit", record, File::sync_all)?;
+        File::open(self.job.parent().unwrap_or(Path::new(".")))?.sync_all()
+    }
+
+    /// Writes a record atomically.
+    fn write(
+        &self,
+        extension: &str,
+        record: &impl Serialize,
+        sync: impl Fn(&File) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let written = self.temporary(extension).and_then(|mut file| {
+            file.write_all(&serde_json::to_vec(record)?)?;
+            sync(&file)?;
+            fs::rename(self.temporary_path(extension), self.job.with_extension(extension))
+        });
+        if written.is_err() {
+            drop(fs::remove_file(self.temporary_path(extension)));
+        }
+        written
+    }
+
+    /// Opens the temporary file, without truncating a reserved one.
+    fn temporary(&self, extension: &str) -> io::Result<File> {
+        let path = self.temporary_path(extension);
+        // If another program has replaced the file, a FIFO does not block and a symbolic link is not
+        // followed.
+        let flags = (OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits();
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false).mode(0o600).custom_flags(flags).open(path)
+    }
+
+    fn temporary_path(&self, extension: &str) -> PathBuf {
+        self.job.with_extension(format!("{extension}.tmp"))
+    }
+}
+
+pub(super) fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp::default().after(since)
+}

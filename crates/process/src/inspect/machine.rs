@@ -1,0 +1,45 @@
+//! Free capacity of the machine: memory, terminals, disk.
+
+use std::path::Path;
+
+#[cfg_attr(target_os = "linux", path = "machine/linux.rs")]
+#[cfg_attr(target_os = "macos", path = "machine/macos.rs")]
+mod system;
+
+/// Returns the bytes available to programs without swapping; `None` if the system does not report it.
+#[must_use]
+pub fn available_memory() -> Option<u64> {
+    system::available_memory()
+}
+
+/// Returns the number of pseudo-terminals in use and their maximum; `None` if the system does not report it.
+#[must_use]
+pub fn terminals() -> Option<(u64, u64)> {
+    system::terminals()
+}
+
+/// Returns the bytes on the file system of this path that are available to this user; `None` if it cannot be
+/// read.
+#[must_use]
+pub fn free_disk(path: &Path) -> Option<u64> {
+    let system = nix::sys::statvfs::statvfs(path).ok()?;
+    #[expect(clippy::useless_conversion, reason = "u32 on macOS")]
+    Some(u64::from(system.blocks_available()).saturating_mul(u64::from(system.fragment_size())))
+}
+
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_some_memory_and_a_new_terminal_counts() {
+        assert!(available_memory().unwrap() > 1 << 20);
+        let (before, most) = terminals().unwrap();
+        assert!(before < most);
+        let many: Vec<_> = (0..8).map(|_| nix::pty::openpty(None, None).unwrap()).collect();
+        // Other programs may close some at the same time, but hardly eight.
+        assert!(terminals().unwrap().0 > before, "{before}");
+        drop(many);
+    }
+}

@@ -1,0 +1,35 @@
+//! Linux: `/proc/PID/smaps_rollup`, or `status` if that is denied, and `stat`.
+
+use std::fs;
+
+use protocol::ids::ProcId;
+
+use super::Share;
+use crate::platform::{self, proc};
+
+/// Reads the usage of this process; `None` if it has ended or is not readable.
+pub(super) fn share(id: ProcId) -> Option<Share> {
+    let (memory, proportional) = memory(id.pid)?;
+    // Last: the pid is still this process's, so everything read before was about it.
+    let ticks = platform::with_stat(id.pid, |bytes| {
+        let stat = proc::parse_stat(bytes)?;
+        Some(
+            (stat.start == id.start && !matches!(stat.state, b'Z' | b'X'))
+                .then(|| stat.cpu.saturating_add(stat.cpu_waited)),
+        )
+    });
+    let cpu = platform::duration(ticks.ok()???);
+    Some(Share { memory, proportional, cpu_us: u64::try_from(cpu.as_micros()).unwrap_or(u64::MAX) })
+}
+
+/// Reads the memory in bytes, and true if shared pages are counted proportionally.
+fn memory(pid: u32) -> Option<(u64, bool)> {
+    let pss =
+        fs::read(format!("/proc/{pid}/smaps_rollup")).ok().and_then(|text| proc::parse_kib(&text, "Pss"));
+    if let Some(pss) = pss {
+        return Some((pss * 1024, true));
+    }
+    let status = fs::read(format!("/proc/{pid}/status")).ok()?;
+    // A process that is exiting has no memory, and no value.
+    Some(proc::parse_kib(&status, "VmRSS").map_or((0, true), |kib| (kib * 1024, false)))
+}

@@ -1,0 +1,149 @@
+//! The kill ladder as a pure state machine: from the result of each scan and the elapsed time it decides the
+//! next step.
+//!
+//! Each process found within the grace period gets TERM once, and CONT so that a stopped one can act on it.
+//! Every process found later gets KILL. Done after two consecutive empty scans, because a process that forks
+//! during a scan can evade one.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use protocol::ids::ProcId;
+
+/// Consecutive empty scans required as proof that all processes have ended.
+const EMPTY_SCANS: u8 = 2;
+
+/// The action before the next scan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Send TERM and CONT to these processes, possibly none.
+    Term(Vec<ProcId>),
+    /// Send KILL to these processes.
+    Kill(Vec<ProcId>),
+    /// Nothing was found; scan once more.
+    Rescan,
+    /// All have ended.
+    Done,
+    /// Give up: these processes survived KILL for the whole verification period.
+    GiveUp(Vec<ProcId>),
+}
+
+/// State of one kill.
+#[derive(Debug)]
+pub(crate) struct Ladder {
+    /// Time between the first TERM and the first KILL.
+    grace: Duration,
+    /// Time between the first KILL and giving up.
+    verify: Duration,
+    /// Processes that got TERM.
+    termed: HashSet<ProcId>,
+    /// Time of the first TERM, since the start.
+    term_since: Option<Duration>,
+    /// Time of the first KILL, since the start.
+    kill_since: Option<Duration>,
+    /// Consecutive empty scans so far.
+    empty_scans: u8,
+}
+
+impl Ladder {
+    pub(crate) fn new(grace: Duration, verify: Duration) -> Self {
+        Self { grace, verify, termed: HashSet::new(), term_since: None, kill_since: None, empty_scans: 0 }
+    }
+
+    /// Returns the next step, `elapsed` after the start, for the processes that the last scan found alive.
+    pub(crate) fn step(&mut self, elapsed: Duration, found: &[ProcId]) -> Step {
+        if found.is_empty() {
+            self.empty_scans = self.empty_scans.saturating_add(1);
+            return if self.empty_scans >= EMPTY_SCANS { Step::Done } else { Step::Rescan };
+        }
+        self.empty_scans = 0;
+        // The grace period starts with the first TERM, because the first scan can take long on a busy
+        // machine.
+        let term_since = *self.term_since.get_or_insert(elapsed);
+        if elapsed.saturating_sub(term_since) < self.grace && self.kill_since.is_none() {
+            return Step::Term(found.iter().copied().filter(|id| self.termed.insert(*id)).collect());
+        }
+        let since = *self.kill_since.get_or_insert(elapsed);
+        if elapsed.saturating_sub(since) > self.verify {
+            Step::GiveUp(found.to_vec())
+        } else {
+            Step::Kill(found.to_vec())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const GRACE: Duration = Duration::from_secs(5);
+    const VERIFY: Duration = Duration::from_secs(5);
+
+    fn ids(pids: &[u32]) -> Vec<ProcId> {
+        pids.iter().map(|pid| ProcId { pid: *pid, start: 1 }).collect()
+    }
+
+    #[test]
+    fn the_rungs_in_order() {
+        let mut ladder = Ladder::new(GRACE, VERIFY);
+        let seconds = Duration::from_secs;
+        assert_eq!(ladder.step(seconds(0), &ids(&[7, 8])), Step::Term(ids(&[7, 8])));
+        assert_eq!(ladder.step(seconds(1), &ids(&[7, 9])), Step::Term(ids(&[9])), "each gets TERM once");
+        assert_eq!(ladder.step(seconds(2), &ids(&[])), Step::Rescan);
+        assert_eq!(ladder.step(seconds(3), &ids(&[7])), Step::Term(vec![]), "one empty scan proves nothing");
+        assert_eq!(ladder.step(seconds(5), &ids(&[7])), Step::Kill(ids(&[7])));
+        assert_eq!(ladder.step(seconds(10), &ids(&[7])), Step::Kill(ids(&[7])));
+        assert_eq!(ladder.step(seconds(11), &ids(&[7])), Step::GiveUp(ids(&[7])));
+        assert_eq!(ladder.step(seconds(12), &ids(&[])), Step::Rescan);
+        assert_eq!(ladder.step(seconds(13), &ids(&[])), Step::Done);
+    }
+
+    #[test]
+    fn no_grace_kills_at_once_and_a_long_pause_skips_no_rung() {
+        assert_eq!(
+            Ladder::new(Duration::ZERO, VERIFY).step(Duration::ZERO, &ids(&[7])),
+            Step::Kill(ids(&[7]))
+        );
+        let (late, later) = (Duration::from_secs(999), Duration::from_secs(9_999));
+        let mut ladder = Ladder::new(GRACE, VERIFY);
+        assert_eq!(ladder.step(late, &ids(&[7])), Step::Term(ids(&[7])));
+        assert_eq!(ladder.step(later, &ids(&[7])), Step::Kill(ids(&[7])));
+    }
+
+    proptest! {
+        /// For any sequence of scans: only found processes are signalled, each gets TERM before the first
+        /// KILL or was found after the grace period, done means two empty scans, and giving up means KILL was
+        /// sent before.
+        #[test]
+        fn p03_every_way_down_is_honest(scans in proptest::collection::vec(
+            (0u64..2_000, proptest::collection::vec(2u32..6, 0..4)), 1..40)) {
+            let mut ladder = Ladder::new(GRACE, VERIFY);
+            let (mut now, mut empty, mut killed) = (Duration::ZERO, 0, None);
+            for (pause, pids) in scans {
+                now += Duration::from_millis(pause);
+                let found = ids(&pids);
+                empty = if found.is_empty() { empty + 1 } else { 0 };
+                match ladder.step(now, &found) {
+                    Step::Term(some) => {
+                        prop_assert!(killed.is_none());
+                        prop_assert!(some.iter().all(|id| found.contains(id)));
+                    }
+                    Step::Kill(some) => {
+                        prop_assert_eq!(some, found);
+                        prop_assert!(now >= GRACE);
+                        killed.get_or_insert(now);
+                    }
+                    Step::Rescan => prop_assert_eq!(empty, 1),
+                    Step::Done => { prop_assert_eq!(empty, 2); break; }
+                    Step::GiveUp(some) => {
+                        prop_assert_eq!(some, found);
+                        prop_assert!(now > killed.unwrap() + VERIFY);
+                        break;
+                    }
+                }
+            }
+        }
+    }
+}

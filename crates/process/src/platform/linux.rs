@@ -1,0 +1,283 @@
+//! Linux: `/proc` for reading, pidfds for handles and signals.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::sys::signal::Signal;
+use nix::unistd::{SysconfVar, getpgid, sysconf};
+use protocol::ids::ProcId;
+use protocol::text::OsBytes;
+use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
+
+use super::proc;
+use crate::info::{BasicInfo, Foreground, Process, Resources, State};
+use crate::runtime::untrusted_file;
+
+/// Upper bound of a `stat` file, in bytes: 52 numbers of at most 20 digits and a name of at most 64 bytes.
+const SMALL_FILE: usize = 2048;
+/// Suffix that the kernel appends to the path of a removed file or directory.
+const DELETED: &[u8] = b" (deleted)";
+
+/// Maps the errors of a process that has gone to `None`.
+fn present<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if is_gone(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(Errno::ESRCH as i32)
+}
+
+fn unreadable(pid: u32) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("/proc/{pid} is not readable"))
+}
+
+fn open(pid: u32, name: &str) -> io::Result<File> {
+    File::open(format!("/proc/{pid}/{name}"))
+}
+
+/// Reads a file of `/proc/PID`; `None` if the process has gone.
+pub(crate) fn read_file(pid: u32, name: &str) -> io::Result<Option<Vec<u8>>> {
+    present(open(pid, name).and_then(|file| {
+        let mut bytes = Vec::with_capacity(1024);
+        // `Take` saves the two system calls by which `File` asks for a size that such a file does not have.
+        file.take(u64::MAX).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }))
+}
+
+/// Reads a small file of `/proc/PID`, which the kernel returns in a single read.
+fn read_small<T>(pid: u32, name: &str, parse: impl FnOnce(&[u8]) -> T) -> io::Result<Option<T>> {
+    let mut bytes = [0; SMALL_FILE];
+    let length = present(open(pid, name).and_then(|mut file| file.read(&mut bytes)))?;
+    Ok(length.map(|length| parse(&bytes[..length])))
+}
+
+/// Reads and parses the `stat` file; `None` if the process has gone.
+pub(crate) fn with_stat<T>(pid: u32, parse: impl FnOnce(&[u8]) -> Option<T>) -> io::Result<Option<T>> {
+    let parsed = read_small(pid, "stat", parse)?;
+    parsed.map(|parsed| parsed.ok_or_else(|| unreadable(pid))).transpose()
+}
+
+/// Reads everything but the user, which is in a second file.
+pub(crate) fn basic_info(pid: u32) -> io::Result<Option<BasicInfo>> {
+    let info = with_stat(pid, |bytes| {
+        let stat = proc::parse_stat(bytes)?;
+        Some(state(&stat).map(|state| BasicInfo {
+            id: ProcId { pid: stat.pid, start: stat.start },
+            ppid: stat.ppid,
+            pgid: stat.pgid,
+            sid: stat.sid,
+            tpgid: stat.tpgid,
+            state,
+            comm: OsBytes(stat.comm.to_vec()),
+            image: stat.image,
+        }))
+    });
+    Ok(info?.flatten())
+}
+
+pub(crate) fn read(pid: u32) -> io::Result<Option<Process>> {
+    let (Some(info), Some(uid)) = (basic_info(pid)?, uid(pid)?) else { return Ok(None) };
+    Ok(Some(info.with_user(uid)))
+}
+
+/// Reads the real user id.
+pub(crate) fn uid(pid: u32) -> io::Result<Option<u32>> {
+    let Some(status) = read_file(pid, "status")? else { return Ok(None) };
+    proc::parse_uid(&status).map(Some).ok_or_else(|| unreadable(pid))
+}
+
+/// Maps the kernel's state letter. An ended main thread reads as `Z` even while other threads run.
+fn state(stat: &proc::Stat<'_>) -> Option<State> {
+    match stat.state {
+        b'X' | b'x' => None,
+        _ if stat.threads == 0 => None,
+        b'Z' if stat.threads == 1 => Some(State::Zombie),
+        b'T' | b't' => Some(State::Stopped),
+        _ => Some(State::Running),
+    }
+}
+
+/// Reads the working directory; a removed one has its last path. The kernel's suffix is stripped only if the
+/// directory really was removed, because a directory's own name may end in it.
+pub(crate) fn current_dir(pid: u32) -> io::Result<Option<OsBytes>> {
+    let link = format!("/proc/{pid}/cwd");
+    let Some(target) = present(std::fs::read_link(&link))? else { return Ok(None) };
+    let mut path = target.into_os_string().into_vec();
+    if path.ends_with(DELETED) && present(std::fs::metadata(&link))?.is_some_and(|dir| dir.nlink() == 0) {
+        path.truncate(path.len() - DELETED.len());
+    }
+    Ok(Some(OsBytes(path)))
+}
+
+pub(crate) fn argv(pid: u32) -> io::Result<Option<Vec<OsBytes>>> {
+    Ok(read_file(pid, "cmdline")?.map(|bytes| proc::parse_cmdline(&bytes)))
+}
+
+/// Reads the living leader of a process group without its `stat`, which costs twice as much: a working
+/// directory proves that it is alive. `None` if that is not readable, as for another user's process.
+pub(crate) fn group_leader(group: u32) -> Option<Foreground> {
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(group).ok()?);
+    if getpgid(Some(pid)) != Ok(pid) {
+        return None;
+    }
+    let dir = current_dir(group).ok()??;
+    let name = |comm: &[u8]| OsBytes(comm.strip_suffix(b"\n").unwrap_or(comm).to_vec());
+    Some(Foreground { command: read_small(group, "comm", name).ok()??, dir: Some(dir) })
+}
+
+/// Finds a living member of a process group: first among the descendants of this process, then anywhere.
+pub(crate) fn group_member(pid: u32, group: u32) -> io::Result<Option<BasicInfo>> {
+    let in_group =
+        |pid: u32| basic_info(pid).ok().flatten().filter(|info| info.is_alive() && info.pgid == group);
+    let mut todo = children(pid);
+    while let Some(child) = todo.pop() {
+        if let Some(found) = in_group(child) {
+            return Ok(Some(found));
+        }
+        todo.extend(children(child));
+    }
+    Ok(pids()?.into_iter().find_map(in_group))
+}
+
+/// Lists the child processes of all threads, adopted orphans included; empty if the kernel does not provide
+/// it.
+pub(crate) fn children(pid: u32) -> Vec<u32> {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    let lists = threads.flatten().filter_map(|thread| std::fs::read(thread.path().join("children")).ok());
+    lists.flat_map(|list| proc::parse_pids(&list)).collect()
+}
+
+/// Reads the resource use; a figure that the kernel denies is `None`.
+pub(crate) fn resources(id: ProcId) -> io::Result<Option<Resources>> {
+    let open_files = count_files(id.pid);
+    let limits = read_file(id.pid, "limits").ok().flatten();
+    // Last: the pid is still this process's, so everything read before was about it.
+    let found = with_stat(id.pid, |bytes| {
+        let stat = proc::parse_stat(bytes)?;
+        Some(state(&stat).filter(|_| stat.start == id.start).map(|state| (state, stat.cpu)))
+    })?;
+    let found = found.flatten().filter(|(state, _)| *state != State::Zombie);
+    Ok(found.map(|(state, ticks)| Resources {
+        state,
+        cpu: duration(ticks),
+        open_files,
+        open_files_max: limits.and_then(|limits| proc::parse_open_files_max(&limits)),
+    }))
+}
+
+/// True if standard input or output is a pipe or a socket; false if that is not readable.
+pub(crate) fn is_piped(pid: u32) -> bool {
+    let target = |fd: u32| std::fs::read_link(format!("/proc/{pid}/fd/{fd}")).ok();
+    let is_pipe = |path: PathBuf| {
+        [&b"pipe:"[..], b"socket:"].iter().any(|kind| path.as_os_str().as_bytes().starts_with(kind))
+    };
+    [0, 1].into_iter().filter_map(target).any(is_pipe)
+}
+
+/// Counts the open descriptors. Since Linux 6.2 the size of the directory is their number; before, it is 0.
+fn count_files(pid: u32) -> Option<u64> {
+    let path = format!("/proc/{pid}/fd");
+    match std::fs::metadata(&path).ok()?.len() {
+        0 => std::fs::read_dir(path).ok().map(|entries| entries.count() as u64),
+        count => Some(count),
+    }
+}
+
+/// Converts clock ticks.
+pub(crate) fn duration(ticks: u64) -> Duration {
+    // 100 on every Linux architecture.
+    let per_second = sysconf(SysconfVar::CLK_TCK).ok().flatten().and_then(|n| u64::try_from(n).ok());
+    Duration::from_millis(ticks.saturating_mul(1000) / per_second.unwrap_or(100).max(1))
+}
+
+/// Lists all pids.
+pub(crate) fn pids() -> io::Result<Vec<u32>> {
+    let mut pids = Vec::with_capacity(512);
+    for entry in std::fs::read_dir("/proc")? {
+        pids.extend(entry?.file_name().to_str().and_then(|name| name.parse::<u32>().ok()));
+    }
+    Ok(pids)
+}
+
+/// Reads the environment that the process was started with, a NUL after each entry. Denied if the process
+/// hides its memory; wrong if it has overwritten it.
+pub(crate) fn environ(pid: u32) -> io::Result<Option<Vec<u8>>> {
+    read_file(pid, "environ")
+}
+
+pub(crate) fn boot_id() -> io::Result<String> {
+    Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
+}
+
+/// Opens a descriptor of the process that has this pid now; it becomes readable when that process ends.
+pub(crate) fn open_process(pid: u32) -> io::Result<Option<OwnedFd>> {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidInput)?;
+    match pidfd_open(pid, PidfdFlags::empty()) {
+        Ok(fd) => Ok(Some(fd)),
+        Err(rustix::io::Errno::SRCH) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Sends a signal; `false` if the process has ended.
+pub(crate) fn send(fd: &OwnedFd, _id: ProcId, signal: Signal) -> io::Result<bool> {
+    let signal = rustix::process::Signal::from_named_raw(signal as i32).ok_or(io::ErrorKind::InvalidInput)?;
+    match pidfd_send_signal(fd, signal) {
+        Ok(()) => Ok(true),
+        Err(rustix::io::Errno::SRCH) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// True if the process ignores this signal.
+pub(crate) fn ignores(pid: u32, signal: Signal) -> io::Result<bool> {
+    let Some(status) = read_file(pid, "status")? else { return Ok(false) };
+    let text = String::from_utf8_lossy(&status);
+    let mask = text.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    Ok(mask.is_some_and(|mask| mask >> (signal as i32 - 1) & 1 == 1))
+}
+
+/// True if the process was started from this path, and the path names another file now.
+pub(crate) fn is_outdated(pid: u32, path: &std::path::Path) -> io::Result<bool> {
+    let exe = PathBuf::from(format!("/proc/{pid}/exe"));
+    let named = std::fs::read_link(&exe)?.into_os_string().into_vec();
+    let named = named.strip_suffix(DELETED).unwrap_or(&named);
+    let same_path = path.canonicalize()?.as_os_str().as_bytes() == named;
+    let (runs, there) = (std::fs::metadata(&exe)?, std::fs::metadata(path)?);
+    Ok(same_path && untrusted_file::id(&runs) != untrusted_file::id(&there))
+}
+
+/// Sets the name of the calling thread in process listings; best effort, for display only.
+pub(crate) fn set_process_name(name: &[u8]) {
+    if let Ok(name) = std::ffi::CString::new(name) {
+        nix::sys::prctl::set_name(&name).ok();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_zombie_has_no_other_thread_and_one_that_is_released_has_none() {
+        let of = |state: char, threads: u32| {
+            let text = format!("9 (x) {state} 1 9 9 0 -1 0 0 0 0 0 1 2 0 0 20 0 {threads} 0 8 ");
+            super::state(&proc::parse_stat(text.as_bytes())?)
+        };
+        assert_eq!([of('Z', 1), of('Z', 2)], [Some(State::Zombie), Some(State::Running)]);
+        assert_eq!([of('Z', 0), of('S', 0), of('X', 1)], [None; 3]);
+        assert_eq!([of('S', 1), of('t', 1)], [Some(State::Running), Some(State::Stopped)]);
+    }
+}

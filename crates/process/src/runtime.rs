@@ -1,0 +1,11 @@
+//! Support for the pool's own programs: crash points, memory, resource limits, log files, files that others
+//! may have replaced, and the ways to start a child.
+
+pub mod crash;
+pub mod dependent;
+pub mod detach;
+pub mod inherited_env;
+pub mod logfile;
+pub mod malloc;
+pub mod rlimit;
+pub mod untrusted_file;

@@ -1,0 +1,53 @@
+//! Listening Unix sockets of a process: those bound to a path in the file system.
+
+use std::io;
+use std::path::Path;
+
+use protocol::ids::ProcId;
+
+use crate::identity;
+
+#[cfg_attr(target_os = "linux", path = "listeners/linux.rs")]
+#[cfg_attr(target_os = "macos", path = "listeners/macos.rs")]
+mod system;
+
+/// The listening sockets of a network namespace.
+#[derive(Debug, Default)]
+pub(crate) struct ListeningSockets(system::SocketPaths);
+
+impl ListeningSockets {
+    /// Lists those of the namespace of this process; empty if it has gone.
+    pub(crate) fn in_namespace_of(pid: u32) -> io::Result<Self> {
+        system::listening_sockets(pid).map(Self)
+    }
+
+    /// Returns the first path, in sort order, outside `private` on which the process listens.
+    ///
+    /// # Errors
+    /// Its descriptors are not readable.
+    pub(crate) fn path_of(&self, pid: u32, private: Option<&Path>) -> io::Result<Option<String>> {
+        let paths = system::paths_of(&self.0, pid)?;
+        let outside =
+            paths.into_iter().filter(|path| !private.is_some_and(|private| is_inside(path, private)));
+        Ok(outside.min().map(|path| path.display().to_string()))
+    }
+}
+
+/// True if the path is in the directory, also by the directory's canonical path.
+fn is_inside(path: &Path, private: &Path) -> bool {
+    path.starts_with(private) || private.canonicalize().is_ok_and(|private| path.starts_with(private))
+}
+
+/// Returns the path of a Unix socket outside `private` on which this process listens. `None` also if its
+/// descriptors are not readable, and always on macOS.
+#[must_use]
+pub fn listening_path(process: ProcId, private: Option<&Path>) -> Option<String> {
+    let sockets = ListeningSockets::in_namespace_of(process.pid).ok()?;
+    let path = sockets.path_of(process.pid, private).ok()??;
+    // Last: the pid is still this process's, so everything read before was about it.
+    (!identity::exited(process).ok()?).then_some(path)
+}
+
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod tests;

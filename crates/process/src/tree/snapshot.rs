@@ -1,0 +1,172 @@
+//! Snapshots of all processes, shared between callers. A caller accepts any snapshot that was started after
+//! its call, its own or another thread's. However many trees are ended at once, only one thread reads the
+//! machine at a time, and a caller waits for at most two snapshots.
+//!
+//! A snapshot reads the `stat` of each process. The environment is read once per exec: an unchanged memory
+//! layout implies an unchanged environment (see [`Image`]). On a system that does not report the layout, each
+//! snapshot reads it again.
+
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use nix::unistd::getuid;
+
+use super::markers::Markers;
+use crate::info::{BasicInfo, State};
+use crate::platform;
+use crate::platform::proc::Image;
+
+/// Maximum number of passes of one snapshot, each of which adds the processes that were started during the
+/// one before. The first pass takes milliseconds, in which a process that only forks and exits evades it; a
+/// later one takes a fraction of that, so two or three passes are usual even on a busy machine.
+const MAX_PASSES: u32 = 50;
+
+/// All processes of the machine at one time.
+#[derive(Debug, Default)]
+pub(crate) struct Snapshot {
+    pub(crate) entries: HashMap<u32, SnapshotEntry>,
+    /// Stopped before it was complete, because it was sufficient for the caller.
+    partial: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct SnapshotEntry {
+    pub(crate) info: BasicInfo,
+    /// Read only of processes of the caller's user.
+    pub(crate) markers: Option<Arc<Markers>>,
+}
+
+impl Snapshot {
+    /// Takes a snapshot that is complete, or contains what is `sufficient`. Reuses the markers of `previous`.
+    pub(crate) fn take(previous: Option<&Self>, sufficient: &dyn Fn(&Self) -> bool) -> io::Result<Self> {
+        let mut snapshot = Self::default();
+        for _ in 0..MAX_PASSES {
+            let complete = snapshot.update(previous)?;
+            snapshot.partial = !complete && sufficient(&snapshot);
+            if complete || snapshot.partial {
+                break;
+            }
+        }
+        Ok(snapshot)
+    }
+
+    /// Lists the processes, and reads those that are new or have lost their parent since the last pass. True
+    /// if none ended between the listing and its reading, in which case it could have left a child unseen:
+    /// the snapshot is then complete as of the listing.
+    fn update(&mut self, previous: Option<&Self>) -> io::Result<bool> {
+        let mut listed = platform::pids()?;
+        let now: HashSet<u32> = listed.iter().copied().collect();
+        let exists = |pid: u32| pid == 0 || now.contains(&pid);
+        self.entries.retain(|pid, entry| {
+            exists(*pid) && exists(entry.info.ppid) && entry.info.image != Image::Unfinished
+        });
+        listed.retain(|pid| !self.entries.contains_key(pid));
+        // The youngest first: they are likely to end first.
+        listed.sort_unstable_by_key(|pid| Reverse(*pid));
+        let mut complete = true;
+        for pid in listed {
+            match platform::basic_info(pid) {
+                Ok(Some(info)) => {
+                    complete &= info.state != State::Zombie && info.image != Image::Unfinished;
+                    let reused = previous.and_then(|snapshot| snapshot.reuse(&info));
+                    self.entries.insert(pid, reused.map_or_else(|| read_entry(info), Ok)?);
+                }
+                Ok(None) => complete = false,
+                Err(error) if is_denied(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(complete)
+    }
+
+    /// Returns an entry with the earlier markers, if the process has not called exec since.
+    fn reuse(&self, info: &BasicInfo) -> Option<SnapshotEntry> {
+        let earlier = self.entries.get(&info.id.pid)?;
+        let known = matches!(info.image, Image::At(..));
+        let same = known && earlier.info.image == info.image && earlier.info.id == info.id;
+        same.then(|| SnapshotEntry { info: info.clone(), markers: earlier.markers.clone() })
+    }
+
+    /// Returns a process and its descendants.
+    pub(crate) fn subtree(&self, root: u32) -> HashSet<u32> {
+        let children = self.children();
+        let mut subtree = HashSet::from([root]);
+        let mut todo = vec![root];
+        while let Some(parent) = todo.pop() {
+            let more = children.get(&parent).into_iter().flatten();
+            todo.extend(more.filter(|child| subtree.insert(**child)));
+        }
+        subtree
+    }
+
+    pub(crate) fn children(&self) -> HashMap<u32, Vec<u32>> {
+        let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
+        for (pid, entry) in &self.entries {
+            children.entry(entry.info.ppid).or_default().push(*pid);
+        }
+        children
+    }
+}
+
+/// Adds the markers, if they are readable; those of another user are not trusted.
+fn read_entry(info: BasicInfo) -> io::Result<SnapshotEntry> {
+    let pid = info.id.pid;
+    let has_environment = info.is_alive() && info.image != Image::None;
+    let markers = if has_environment { unless_denied(Markers::read(pid))? } else { None };
+    let ours = markers.is_some() && unless_denied(platform::uid(pid))? == Some(getuid().as_raw());
+    Ok(SnapshotEntry { info, markers: markers.filter(|_| ours).map(Arc::new) })
+}
+
+/// Maps denied access to `None`.
+fn unless_denied<T>(result: io::Result<Option<T>>) -> io::Result<Option<T>> {
+    result.or_else(|error| if is_denied(&error) { Ok(None) } else { Err(error) })
+}
+
+/// True if the process does not permit the read. Other errors, such as exhausted descriptors or memory, say
+/// nothing about the process.
+pub(crate) fn is_denied(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidData)
+}
+
+static SHARED: SharedSnapshot = SharedSnapshot { started: AtomicU64::new(0), last: Mutex::new(None) };
+
+struct SharedSnapshot {
+    /// Number of snapshots started.
+    started: AtomicU64,
+    /// The last finished snapshot, with its number.
+    last: Mutex<Option<(u64, Arc<Snapshot>)>>,
+}
+
+/// Returns a snapshot that was started after the call: a complete one, or one that is `sufficient`.
+///
+/// # Errors
+/// The processes cannot be listed; a process that cannot be read is omitted.
+pub(crate) fn shared(sufficient: &dyn Fn(&Snapshot) -> bool) -> io::Result<Arc<Snapshot>> {
+    SHARED.get(sufficient)
+}
+
+impl SharedSnapshot {
+    fn get(&self, sufficient: &dyn Fn(&Snapshot) -> bool) -> io::Result<Arc<Snapshot>> {
+        let started = self.started.load(Ordering::SeqCst);
+        // Waits for a snapshot in progress, which may have been started before the call.
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((number, snapshot)) = &*last
+            && *number > started
+            && (!snapshot.partial || sufficient(snapshot))
+        {
+            return Ok(Arc::clone(snapshot));
+        }
+        let number = self.started.fetch_add(1, Ordering::SeqCst) + 1;
+        let previous = last.as_ref().map(|(_, snapshot)| snapshot.as_ref());
+        let snapshot = Arc::new(Snapshot::take(previous, sufficient)?);
+        *last = Some((number, Arc::clone(&snapshot)));
+        Ok(snapshot)
+    }
+}
+
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod tests;

@@ -1,0 +1,77 @@
+//! The lifecycle policy of a session, and the budget of its automatic starts.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::reap::{Action, Rule};
+use crate::time::Timestamp;
+
+/// The lifecycle policy of a session, chosen at its creation and changed by `update`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Policy {
+    /// When to restart the session after its program ended by itself.
+    pub restart: RestartPolicy,
+    /// Maximum number of automatic starts within the configured window; defaults to the configuration's.
+    pub max_restarts: Option<u32>,
+    /// Idle time after which it is parked, in milliseconds; defaults to the configuration's.
+    pub idle_timeout_ms: Option<u64>,
+    /// Time between its end and its removal, in milliseconds; defaults to the configuration's.
+    pub ttl_ms: Option<u64>,
+    /// Run time after which it is ended, in milliseconds.
+    pub max_runtime_ms: Option<u64>,
+    /// Removes it as soon as its program ends.
+    pub ephemeral: bool,
+    /// Exempts it from automatic parking.
+    pub pinned: bool,
+    /// Actions of reap rules; for other rules those of the agent's table or of the configuration apply.
+    #[serde(default)]
+    pub reap: BTreeMap<Rule, Action>,
+}
+
+/// When to restart a session after its program ended by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RestartPolicy {
+    /// Never.
+    #[default]
+    No,
+    /// After an exit code other than 0, a signal, or an exceeded memory limit.
+    OnFailure,
+    /// After every end, including that of the tmux server or of the machine.
+    Always,
+}
+
+impl RestartPolicy {
+    /// Returns the name used in options and in the configuration.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::No => "no",
+            Self::OnFailure => "on-failure",
+            Self::Always => "always",
+        }
+    }
+}
+
+impl std::str::FromStr for RestartPolicy {
+    type Err = &'static str;
+
+    fn from_str(word: &str) -> Result<Self, Self::Err> {
+        let all = [Self::No, Self::OnFailure, Self::Always];
+        all.into_iter().find(|policy| policy.as_str() == word).ok_or("it is no, on-failure or always")
+    }
+}
+
+/// The budget of a session's automatic starts: restarts by policy, and wakes.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Budget {
+    /// The automatic starts within the configured window, oldest first.
+    pub starts: Vec<Timestamp>,
+    /// Number of restarts in a row; reset to 0 after running well for a while.
+    pub failures: u32,
+    /// The time of the next automatic start.
+    pub due_at: Option<Timestamp>,
+    /// True if the budget is used up. It is not started again until a user does so.
+    pub exhausted: bool,
+}

@@ -1,0 +1,18 @@
+//! Answers about resource usage.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::SessionId;
+use crate::text::Name;
+use crate::usage::Usage;
+
+/// The current resource usage of a session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UsageView {
+    /// The session.
+    pub session: SessionId,
+    /// The session's name.
+    pub name: Name,
+    /// The usage.
+    pub usage: Usage,
+}

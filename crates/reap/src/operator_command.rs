@@ -1,0 +1,106 @@
+//! The commands that the configuration runs before and after an end. They get the subject in their
+//! environment, and the whole candidate as JSON on their standard input.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use process::identity;
+use process::kill;
+use process::tree::Evidence;
+use protocol::reap::{CandidateKind, Lease, Outcome};
+use protocol::{OsBytes, ProcId, Tag};
+use tokio::io::AsyncWriteExt;
+use tokio::process::Command;
+use tokio::time::timeout;
+
+/// Time between TERM and KILL for a command that exceeds its limit.
+const GRACE: Duration = Duration::from_millis(500);
+/// Time limit of one command. The lease allows for both.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// Runs the command before, if one is configured. It can refuse only the end of something running that a
+/// rule found: ends requested by a user, and clean-up of ended things, go on.
+///
+/// # Errors
+/// A sentence with the reason for the refusal.
+pub(crate) async fn run_before(lease: &Lease) -> Result<(), String> {
+    let said = run(lease, (&lease.before, "before", "")).await;
+    if let Err(why) = &said {
+        tracing::warn!(why, "the command before failed");
+    }
+    let over = matches!(
+        lease.candidate.kind,
+        CandidateKind::ZombiePane | CandidateKind::RetiredTag | CandidateKind::Leftover
+    );
+    if lease.candidate.rule.is_some() && !over { said } else { Ok(()) }
+}
+
+/// Runs the command after, if one is configured.
+pub(crate) async fn run_after(lease: &Lease, outcome: &Outcome) {
+    let word = match outcome {
+        Outcome::Gone { .. } => "gone",
+        Outcome::Spared { .. } => "spared",
+        Outcome::Survivors { .. } => "survivors",
+        Outcome::Untouched { .. } => "untouched",
+        Outcome::Refused { .. } => "refused",
+    };
+    if let Err(why) = run(lease, (&lease.after, "after", word)).await {
+        tracing::warn!(why, "the command after failed");
+    }
+}
+
+async fn run(lease: &Lease, (words, when, outcome): (&[OsBytes], &str, &str)) -> Result<(), String> {
+    let Some((program, args)) = words.split_first() else { return Ok(()) };
+    let shown = format!("the command {when} it, {}, ", program.as_os_str().to_string_lossy());
+    let mut command = Command::new(program.as_os_str());
+    command.args(args.iter().map(OsBytes::as_os_str));
+    command.envs(environment(lease, when, outcome));
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::inherit()).kill_on_drop(true);
+    let mut child = command.spawn().map_err(|error| format!("{shown}could not be run: {error}"))?;
+    let id = child.id().and_then(|pid| identity::identify(pid).ok()?);
+    let json = serde_json::to_vec(&lease.candidate).unwrap_or_default();
+    let stdin = child.stdin.take();
+    let work = async {
+        if let Some(mut stdin) = stdin {
+            // The command may ignore its input.
+            drop(stdin.write_all(&json).await);
+        }
+        child.wait().await
+    };
+    match timeout(LIMIT, work).await {
+        Ok(Ok(status)) if status.success() => Ok(()),
+        Ok(Ok(status)) => Err(format!("{shown}ended with {status}")),
+        Ok(Err(error)) => Err(format!("{shown}was lost: {error}")),
+        Err(_) => {
+            end(id).await;
+            Err(format!("{shown}took longer than {} s", LIMIT.as_secs()))
+        }
+    }
+}
+
+/// Kills a command that exceeded its limit, with its descendants.
+async fn end(id: Option<ProcId>) {
+    let Some(init) = id else { return };
+    // No process has this tag.
+    let evidence =
+        Evidence { init: Some(init), sid: None, tag: Tag([0; 16]), cgroup: None, socket: Some("/".into()) };
+    let options = kill::KillOptions { grace: GRACE, init_exits_last: false, ..kill::KillOptions::default() };
+    let ended = tokio::task::spawn_blocking(move || kill::kill(&evidence, &options)).await;
+    if let Ok(Err(error)) = ended {
+        tracing::warn!(%error, "a command that exceeded its time limit may still run");
+    }
+}
+
+fn environment(lease: &Lease, when: &str, outcome: &str) -> [(&'static str, String); 7] {
+    let candidate = &lease.candidate;
+    let pid = candidate.init.or(candidate.agent).map(|process| process.pid.to_string());
+    [
+        ("POOL_REAP", when.to_owned()),
+        ("POOL_REAP_SESSION", candidate.session.to_string()),
+        ("POOL_REAP_NAME", candidate.name.to_string()),
+        ("POOL_REAP_RULE", candidate.rule.map_or("requested", |rule| rule.as_str()).to_owned()),
+        ("POOL_REAP_EVIDENCE", candidate.evidence.clone()),
+        ("POOL_REAP_PID", pid.unwrap_or_default()),
+        ("POOL_REAP_OUTCOME", outcome.to_owned()),
+    ]
+}

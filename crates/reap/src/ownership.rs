@@ -1,0 +1,61 @@
+//! Check that the processes of a lease belong to this pool. A copy of a pool's database names the processes
+//! of the original by pid and start time: the right processes, of another pool.
+
+use std::path::Path;
+use std::time::Duration;
+
+use process::{identity, inspect::program};
+use protocol::reap::{CandidateKind, Lease};
+use protocol::{OsBytes, ProcId};
+use tokio::time::sleep;
+
+/// Checks before anything is signalled. `pane_found`: its pane was found, with its tag, in the tmux server
+/// of this pool.
+///
+/// # Errors
+/// A sentence with the reason for leaving it alone.
+pub(crate) async fn check(lease: &Lease, pane_found: bool) -> Result<(), String> {
+    use CandidateKind::{Orphan, StaleClient, StaleWorker};
+    let candidate = &lease.candidate;
+    // poold has seen these processes itself, on a connection or with its own marker.
+    if matches!(candidate.kind, Orphan | StaleClient | StaleWorker) {
+        return Ok(());
+    }
+    let Some(init) = candidate.init.filter(|init| is_alive(*init)) else { return Ok(()) };
+    let Some(argv) = argv(init).await? else { return Ok(()) };
+    match job_of(&argv) {
+        Some(job) if job == lease.run.as_path().join(format!("{}.job", candidate.tag)) => Ok(()),
+        Some(_) => Err(format!("process {init} is an init of another pool")),
+        // An adopted program, or not an init: only its pane proves the owner.
+        None if pane_found => Ok(()),
+        None => Err(format!("process {init} is not an init of this pool, and its pane was not found")),
+    }
+}
+
+/// Returns the process's arguments; `None` if it has ended. A process without arguments is exiting, and
+/// soon gone.
+async fn argv(init: ProcId) -> Result<Option<Vec<OsBytes>>, String> {
+    for _ in 0..ARGV_TRIES {
+        match program::argv(init).map_err(|error| format!("process {init}: {error}"))? {
+            Some(argv) if argv.is_empty() => sleep(ARGV_PAUSE).await,
+            argv => return Ok(argv),
+        }
+    }
+    Ok(Some(Vec::new()))
+}
+
+/// Number of, and pause between, reads of a process without arguments.
+const ARGV_TRIES: u32 = 50;
+const ARGV_PAUSE: Duration = Duration::from_millis(10);
+
+fn is_alive(id: ProcId) -> bool {
+    !identity::exited(id).unwrap_or(false)
+}
+
+/// Returns the job file that an init was started with: `REAPER exec RUN/TAG.job`.
+fn job_of(argv: &[OsBytes]) -> Option<&Path> {
+    match argv {
+        [_, exec, job] if exec.0 == b"exec" && job.0.ends_with(b".job") => Some(job.as_path()),
+        _ => None,
+    }
+}

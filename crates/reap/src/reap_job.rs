@@ -1,0 +1,106 @@
+//! One job: take the lease, end the processes, remove the pane, report.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use process::runtime::crash;
+use protocol::reap::{Candidate, CandidateKind, Lease, Outcome, Verdict};
+use protocol::{ErrorCode, SessionId, Tag};
+use tmux::{Device, Driver};
+
+use crate::error::Error;
+use crate::link::Link;
+use crate::pane::{self, PaneState};
+use crate::retry_backoff::JobResult;
+use crate::{Options, operator_command, ownership, processes};
+
+/// The pool's tmux server, shared by all jobs, with the knowledge whether it takes commands without a
+/// client.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Devices(Arc<Mutex<Option<Device>>>);
+
+impl Devices {
+    fn of(&self, tmux: PathBuf, socket: &Path) -> Device {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = last.take().filter(|device| device.binary == tmux && device.socket == socket);
+        last.insert(known.unwrap_or_else(|| Device::new(tmux, socket))).clone()
+    }
+}
+
+/// Runs the whole job over a connection of its own.
+pub(crate) async fn run(options: &Options, devices: &Devices, session: SessionId, tag: Tag) -> JobResult {
+    match lease_to_verdict(options, devices, (session, tag)).await {
+        Ok(end) => end,
+        Err(Error::Refused(refusal)) if matches!(refusal.code, ErrorCode::Conflict | ErrorCode::NotFound) => {
+            tracing::debug!(%refusal, "not leased");
+            JobResult::NoLease
+        }
+        Err(error) => {
+            tracing::warn!(%error, "lease or report failed");
+            JobResult::NoLease
+        }
+    }
+}
+
+async fn lease_to_verdict(
+    options: &Options,
+    devices: &Devices,
+    (session, tag): (SessionId, Tag),
+) -> Result<JobResult, Error> {
+    let mut link = Link::open(options).await?;
+    let lease = link.take_lease(session, tag).await?;
+    let Candidate { kind, name, evidence, .. } = &lease.candidate;
+    tracing::info!(?kind, %name, evidence, "leased");
+    let outcome = match operator_command::run_before(&lease).await {
+        Ok(()) => {
+            let tmux = options.tmux.clone().unwrap_or_else(|| lease.tmux.as_path().to_owned());
+            end(&devices.of(tmux, lease.tmux_socket.as_path()), &lease).await
+        }
+        Err(why) => Outcome::Refused { why },
+    };
+    tracing::info!(?outcome, "verdict");
+    let reached = if outcome.is_gone() { JobResult::Gone } else { JobResult::Left };
+    crash::point("reap-verdict");
+    link.settle(Verdict { token: lease.token, session, tag, outcome: outcome.clone() }).await?;
+    operator_command::run_after(&lease, &outcome).await;
+    Ok(reached)
+}
+
+/// Ends the subject of a lease. Processes first, so that the pane shows their last words.
+pub(crate) async fn end(tmux: &dyn Driver, lease: &Lease) -> Outcome {
+    let candidate = &lease.candidate;
+    let mut pane = None;
+    match if has_pane(candidate) { pane::find(tmux, candidate).await } else { PaneState::Gone } {
+        PaneState::NotOurs(why) => return Outcome::Untouched { why },
+        // It was missing when the candidate was named, and exists now.
+        PaneState::Here(pane) if candidate.kind == CandidateKind::Leftover => {
+            return Outcome::Untouched { why: format!("its pane {} exists", pane.pane) };
+        }
+        PaneState::Here(found) => pane = Some(found),
+        _ => {}
+    }
+    if let Err(why) = ownership::check(lease, pane.is_some()).await {
+        return Outcome::Untouched { why };
+    }
+    let processes::Ended { killed, mut left, spared } = processes::end(lease).await;
+    crash::point("reap-ended");
+    if candidate.remove_pane
+        && let Err(why) = pane::remove(tmux, candidate).await
+    {
+        if killed.is_empty() && left.is_empty() {
+            return Outcome::Untouched { why };
+        }
+        left.push(why);
+    }
+    match (left.is_empty(), spared.is_empty()) {
+        (true, true) => Outcome::Gone { killed },
+        (true, false) => Outcome::Spared { killed, left: spared },
+        (false, _) => Outcome::Survivors { left },
+    }
+}
+
+/// True unless the candidate is a worker, an orphan or a client.
+fn has_pane(candidate: &Candidate) -> bool {
+    use CandidateKind::{Orphan, StaleClient, StaleWorker};
+    !matches!(candidate.kind, Orphan | StaleClient | StaleWorker)
+}

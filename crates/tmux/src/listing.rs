@@ -1,0 +1,71 @@
+//! Complete listing of a server.
+
+use std::collections::BTreeMap;
+
+use protocol::ids::{PaneId, ProcId, ServerId, TmuxSessionId};
+use protocol::tmux::{Server, TmuxPane, TmuxSession, TmuxState};
+
+use crate::error::TmuxError;
+use crate::guard::ServerRef;
+
+/// Complete listing: everything on the server at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listing {
+    /// Identity of the server that answered.
+    pub server: ServerRef,
+    /// Sessions by tmux's id.
+    pub sessions: BTreeMap<TmuxSessionId, TmuxSession>,
+    /// Panes by id, without process and current command, which the caller adds.
+    pub panes: BTreeMap<PaneId, TmuxPane>,
+}
+
+impl Listing {
+    /// Converts the listing into a state with each process stamped with its start time. `stamp` is called
+    /// for the server and for each pane with an open terminal: the pid of a dead pane may have been reused.
+    /// The server is unknown if it has no stamp.
+    #[must_use]
+    pub fn into_state(self, stamp: impl Fn(u32) -> Option<ProcId>) -> TmuxState {
+        let Some(process) = stamp(self.server.pid) else {
+            return unknown(format!("the tmux server, pid {}, is not in the process table", self.server.pid));
+        };
+        let server = Server::Up(ServerId { process, started_at: self.server.started_at });
+        let mut panes = self.panes;
+        for pane in panes.values_mut().filter(|pane| !pane.dead && pane.pid > 0) {
+            pane.process = stamp(pane.pid);
+        }
+        TmuxState { server, sessions: self.sessions, panes }
+    }
+}
+
+/// Returns the state that an observation proves: the server is up, absent or unknown.
+#[must_use]
+pub fn observed_state(
+    observed: Result<Listing, TmuxError>,
+    stamp: impl Fn(u32) -> Option<ProcId>,
+) -> TmuxState {
+    match observed {
+        Ok(listing) => listing.into_state(stamp),
+        Err(TmuxError::NoServer) => TmuxState::default(),
+        Err(error) => unknown(error.to_string()),
+    }
+}
+
+fn unknown(why: String) -> TmuxState {
+    TmuxState { server: Server::unknown(why), ..TmuxState::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn absent_unknown_and_up_are_three_answers() {
+        let stamp = |pid| Some(ProcId { pid, start: 1 });
+        assert_eq!(observed_state(Err(TmuxError::NoServer), stamp).server, Server::Absent);
+        assert!(matches!(observed_state(Err(TmuxError::ServerExited), stamp).server, Server::Unknown(_)));
+        let server = ServerRef { pid: 10, started_at: 99 };
+        let listing = || Listing { server, sessions: BTreeMap::new(), panes: BTreeMap::new() };
+        assert!(matches!(listing().into_state(stamp).server, Server::Up(_)));
+        assert!(matches!(listing().into_state(|_| None).server, Server::Unknown(_)));
+    }
+}
