@@ -13,10 +13,12 @@ fn main() -> ExitCode {
     let file = args.check_config.clone().flatten().or_else(|| args.config.clone());
     let env = args.common.env();
     let options = daemon::Options { env, config: file, start_server: !args.no_start_server };
-    match (&args.check_config, args.print_config, args.care()) {
+    match (&args.check_config, args.print_config, args.maintenance()) {
         (Some(_), ..) => shared::print(daemon::check_config(&options)),
         (_, true, _) => shared::print(daemon::print_config(&options)),
-        (.., Some(care)) => shared::print_or(daemon::care(&options, &care), daemon::Fatal::exit_code),
-        _ => shared::exit(daemon::run(options), daemon::Fatal::exit_code),
+        (.., Some(command)) => {
+            shared::print_or(daemon::maintain(&options, &command), daemon::DaemonError::exit_code)
+        }
+        _ => shared::exit(daemon::run(options), daemon::DaemonError::exit_code),
     }
 }

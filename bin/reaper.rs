@@ -1,5 +1,4 @@
-//! `reaper`: ends what `poold` names; also each session's init (`reaper exec`) and log writer (`reaper
-//! log`).
+//! `reaper`: ends what `poold` names; also each session's init (`reaper exec`) and log writer (`reaper log`).
 
 #[path = "shared/async_main.rs"]
 mod async_main;

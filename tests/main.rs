@@ -10,6 +10,7 @@ mod any;
 mod behaviour;
 mod faults;
 mod harness;
+mod layers;
 mod life;
 mod manual;
 mod queue;

@@ -34,10 +34,10 @@ fn sources(dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).unwrap().flatten() {
         let path = entry.path();
+        let within = path.strip_prefix(root()).unwrap().to_string_lossy();
         if path.is_dir() {
             found.extend(sources(&path));
-        } else if path.to_string_lossy().contains("config") && path.extension().is_some_and(|ext| ext == "rs")
-        {
+        } else if within.contains("config") && within.ends_with(".rs") {
             found.push(path);
         }
     }

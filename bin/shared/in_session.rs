@@ -1,6 +1,8 @@
 //! Roles of `reaper` within a session, as its init and as its log writer. Checked before anything else is
 //! set up, because each session pays for what it loads.
 
+use std::ffi::OsStr;
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -12,6 +14,7 @@ pub(crate) fn run() -> Option<ExitCode> {
     let mut words = std::env::args_os().skip(1);
     let (verb, path) = (words.next()?, words.next()?);
     match verb.to_str()? {
+        "exec" | "log" if path.as_encoded_bytes().starts_with(b"-") => Some(usage(&path)),
         "exec" => Some(end(init::exec(Path::new(&path)))),
         "log" => {
             let written = log_writer::write_log(&WriterOptions::parse(path, words));
@@ -19,6 +22,20 @@ pub(crate) fn run() -> Option<ExitCode> {
         }
         _ => None,
     }
+}
+
+/// Answers a person who calls a role by hand: an option is never taken for a path, which would be created.
+fn usage(option: &OsStr) -> ExitCode {
+    let text = "Usage: reaper exec JOB_FILE | reaper log DIR [OPTIONS]\n\
+                These roles are run by a session itself, not by hand. See: reaper --help";
+    if option == "--help" || option == "-h" {
+        return match writeln!(io::stdout(), "{text}") {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(_) => ExitCode::FAILURE,
+        };
+    }
+    drop(writeln!(io::stderr(), "{text}"));
+    ExitCode::from(2)
 }
 
 /// Exits as the program did.

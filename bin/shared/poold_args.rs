@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use daemon::Care;
+use daemon::Maintenance;
 
 use crate::shared;
 
@@ -37,8 +37,8 @@ pub(crate) struct Args {
 
 impl Args {
     /// The maintenance task to run instead of serving.
-    pub(crate) fn care(&self) -> Option<Care> {
-        let import = self.import.clone().map(Care::Import);
-        import.or(self.check.then_some(Care::Check)).or(self.compact.then_some(Care::Compact))
+    pub(crate) fn maintenance(&self) -> Option<Maintenance> {
+        let import = self.import.clone().map(Maintenance::Import);
+        import.or(self.check.then_some(Maintenance::Check)).or(self.compact.then_some(Maintenance::Compact))
     }
 }

@@ -286,7 +286,9 @@ fn a_worker_that_is_told_twice_gives_back_what_it_holds() {
     let mut worker = worker(&pool, &[], &format!(": >{}; exec sleep 1000", started.display()));
     wait_until("it runs", PATIENCE, || started.exists());
     crate::harness::send_signal(worker.pid(), nix::sys::signal::Signal::SIGTERM);
-    wait_until("it says what it waits for", PATIENCE, || worker.errors().contains("waiting for the running handlers"));
+    wait_until("it says what it waits for", PATIENCE, || {
+        worker.errors().contains("waiting for the running handlers")
+    });
     assert_eq!(state(&pool, &id), "claimed");
     crate::harness::send_signal(worker.pid(), nix::sys::signal::Signal::SIGTERM);
     assert_eq!(worker.await_end(), Some(143));

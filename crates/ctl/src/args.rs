@@ -54,7 +54,7 @@ fn limit(text: &str) -> Result<Limit, String> {
     if text == "off" {
         return Ok(Limit(None));
     }
-    time::parse(text).map(|duration| Limit(Some(duration).filter(|d| !d.is_zero())))
+    time::parse_duration(text).map(|duration| Limit(Some(duration).filter(|d| !d.is_zero())))
 }
 
 /// The operation id of a change, which makes repeating the command safe.

@@ -352,6 +352,7 @@ mod tests {
         "poolctl rm",
         "poolctl rm web --all",
         "poolctl run",
+        "poolctl events --kind session_life",
         "poolctl reap --dry-run --force",
         "poolctl reap --explain",
         "poolctl reap --explain web --dry-run",

@@ -14,6 +14,7 @@ use protocol::{
 use crate::args::Repeat;
 use crate::context::Context;
 use crate::error::Error;
+use crate::show::size;
 use crate::supervisor_lock;
 
 /// Free bytes on its disk below which a database cannot be written.
@@ -200,10 +201,9 @@ impl Client {
     /// The reason for which no daemon answers, if its disk is full: it ends then, and cannot start.
     fn full_disk(&self) -> Option<Refusal> {
         let free = process::inspect::machine::free_disk(&self.state).filter(|free| *free < FULL_DISK)?;
-        let (state, free) = (self.state.display(), free >> 10);
-        let why = format!(
-            "the disk of {state} is full ({free} KiB left), and poold cannot run: free some space there"
-        );
+        let (state, free) = (self.state.display(), size::short(free));
+        let why =
+            format!("the disk of {state} is full ({free} left), and poold cannot run: free some space there");
         Some(Refusal::new(ErrorCode::Storage, why))
     }
 

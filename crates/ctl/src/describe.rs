@@ -7,9 +7,9 @@ use crate::client::Client;
 use crate::context::Context;
 use crate::error::Error;
 use crate::session_log;
-use crate::show::emulate::Emulated;
+use crate::show::emulator::Emulator;
 use crate::show::json::SessionJson;
-use crate::show::{human, out, time};
+use crate::show::{out, session, time};
 use crate::tail::{Sink, Tail};
 
 /// Characters of the end of the output that are shown.
@@ -28,7 +28,7 @@ pub(crate) fn session(context: &Context, session: &str) -> Result<(), Error> {
     if context.style.json {
         out::json(&SessionJson::new(&view, now).in_full(&view, replay))
     } else {
-        out::text(&human::session(&view, replay.as_deref(), context.style, now))
+        out::text(&session::session(&view, replay.as_deref(), context.style, now))
     }
 }
 
@@ -52,7 +52,7 @@ fn last_characters(text: &str, most: usize) -> String {
 
 /// Collects the output as an emulated terminal shows it.
 struct Replay {
-    emulated: Emulated,
+    emulated: Emulator,
     text: Vec<u8>,
 }
 

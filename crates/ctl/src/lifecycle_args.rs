@@ -36,7 +36,7 @@ pub(crate) struct LifecycleArgs {
     #[arg(long)]
     pub pin: bool,
     /// Time to wait for a slot; 0: not at all [default: from the configuration]
-    #[arg(long, value_name = "DUR", value_parser = time::parse)]
+    #[arg(long, value_name = "DUR", value_parser = time::parse_duration)]
     pub wait_slot: Option<Duration>,
 }
 
@@ -115,7 +115,7 @@ pub(crate) fn rule_action_or_default(text: &str) -> Result<(Rule, Option<Action>
 
 /// Parses a time in milliseconds, or `never`.
 fn or_never(text: &str) -> Result<u64, String> {
-    if text == "never" { Ok(NEVER) } else { time::parse(text).map(time::millis) }
+    if text == "never" { Ok(NEVER) } else { time::parse_duration(text).map(time::millis) }
 }
 
 fn positive(text: &str) -> Result<u64, String> {

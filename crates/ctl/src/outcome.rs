@@ -5,7 +5,7 @@ use protocol::{Message, MessageState};
 
 use crate::error::Error;
 use crate::exit;
-use crate::show::json::word;
+use crate::show::json::json_name;
 
 /// The exit code of a session whose program has ended: the program's own.
 ///
@@ -13,12 +13,12 @@ use crate::show::json::word;
 /// It is not known how the program ended.
 pub(crate) fn of_session(view: &SessionView) -> Result<u8, Error> {
     let session = &view.session;
-    let why = session.reason.map(|reason| format!(" ({})", word(&reason))).unwrap_or_default();
+    let why = session.reason.map(|reason| format!(" ({})", json_name(&reason))).unwrap_or_default();
     let unknown = || {
         Error::failed(format!(
             "{} is {}{why}: the exit code of its program is not known",
             session.id,
-            word(&session.lifecycle)
+            json_name(&session.lifecycle)
         ))
     };
     session.exit.map(|exit| exit.shell_code()).ok_or_else(unknown)
@@ -41,7 +41,7 @@ pub(crate) fn of_message(message: &Message) -> Result<u8, Error> {
 pub(crate) fn describe(message: &Message) -> String {
     let status = &message.status;
     let why = status.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
-    let state = word(&status.state).replace('_', " ");
+    let state = json_name(&status.state).replace('_', " ");
     format!("message {} is {state}{why}", message.id)
 }
 

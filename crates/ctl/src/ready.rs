@@ -9,7 +9,7 @@ use protocol::{ErrorCode, Lifecycle, Request, SessionRef};
 use crate::calls::expect_session;
 use crate::context::Context;
 use crate::error::Error;
-use crate::show::{human, out, time};
+use crate::show::{out, session, time};
 
 /// Time limit for an agent to become ready: many that start at once take some seconds.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -80,7 +80,7 @@ fn until_ready(
         // A program that is no agent may have finished its work.
         Ok(over) if over.confirm != "hook" => Ok(Some(over)),
         Ok(over) => {
-            let (why, name) = (human::why_over(&over), &over.session.name);
+            let (why, name) = (session::why_ended(&over), &over.session.name);
             Err(Error::failed(format!("{why}: `poolctl logs {name}` shows what its agent wrote")))
         }
         Err(error) if error.code() == ErrorCode::Timeout => Ok(None),

@@ -14,7 +14,7 @@ use crate::calls::{self, expected};
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::Error;
-use crate::show::emulate::Emulated;
+use crate::show::emulator::Emulator;
 use crate::tail::{Sink, Tail};
 
 /// Time limit for tmux to report the size of a terminal.
@@ -37,8 +37,8 @@ pub(crate) fn terminal_size(client: &mut Client, session: &Session) -> Size {
 }
 
 /// An emulated terminal of this size.
-pub(crate) fn emulator(size: Size) -> Emulated {
-    Emulated::new(size.rows, size.cols)
+pub(crate) fn emulator(size: Size) -> Emulator {
+    Emulator::new(size.rows, size.cols)
 }
 
 /// Copies the log into `sink` until the session has ended and its last incarnation has written everything.

@@ -1,91 +1,82 @@
-//! The fold: the only place where a [`Pool`] changes. Total: an event about something unknown is
-//! ignored, and nothing panics.
+//! The fold of events: the only place where a [`Pool`] changes. It is total: an event about an unknown
+//! session or message changes nothing, and no event makes it panic.
 
-use protocol::session::Reason;
-use protocol::{Event, Exit, Incarnation, Lifecycle, Session, SessionId, Stamped, Tag, Timestamp};
+use protocol::clock::Clock;
+use protocol::event::AgentEvent;
+use protocol::session::{Reason, SessionLock};
+use protocol::{
+    Event, Exit, Incarnation, Lifecycle, Message, OpId, OsBytes, Session, SessionId, Stamped, Tag, Timestamp,
+    Token,
+};
 
 use crate::clock;
 use crate::pool::{Operation, OperationState, Pool};
 
 impl Pool {
-    /// Takes a fact in.
+    /// Applies an event.
     pub fn apply(&mut self, stamped: &Stamped) {
         self.seq = self.seq.max(stamped.seq);
-        if !self.apply_session(&stamped.event, stamped.at) && !self.apply_end(&stamped.event, stamped.at) {
-            self.apply_rest(&stamped.event);
-        }
+        self.apply_event(&stamped.event, stamped.at);
     }
 
-    /// Facts about one session. Answers whether it was one.
-    fn apply_session(&mut self, event: &Event, at: Timestamp) -> bool {
+    #[expect(
+        clippy::too_many_lines,
+        reason = "one arm for each event: a new event does not compile unless named"
+    )]
+    fn apply_event(&mut self, event: &Event, at: Timestamp) {
         match event {
+            // The pool.
+            Event::PoolStarted { epoch, build, boot } => {
+                self.epoch = self.epoch.max(*epoch);
+                self.build.clone_from(build);
+                self.boot.clone_from(boot);
+            }
+            Event::ClockRead(clock) => self.clock_read(clock),
+            Event::NextSession { next } => self.next_session = self.next_session.max(*next),
+            Event::TmuxServerChanged { server } => self.server = *server,
+            Event::OperationBegun { op, digest, session, at } => {
+                self.operation_changed(op, *digest, *at, OperationState::Begun(*session));
+            }
+            Event::OperationDone { op, digest, reply, at } => {
+                self.operation_changed(op, *digest, *at, OperationState::Done(reply.clone()));
+            }
+            Event::OperationForgotten { op } => drop(self.operations.remove(op)),
+            Event::TagRetired { tag, session } => drop(self.retired.insert(*tag, *session)),
+            Event::TagForgotten(tag) => drop(self.retired.remove(tag)),
+
+            // A session's record.
             Event::SessionCreated(session) => self.insert(session),
-            Event::SessionDeleted { session, .. } => self.forget(*session),
+            Event::SessionDeleted { session, .. } => self.delete(*session),
+            Event::SessionRenamed { session, name } => {
+                self.change(*session, |s| s.name.clone_from(name));
+                self.index_names();
+            }
+            Event::SessionLabelled { session, labels } => {
+                self.change(*session, |s| s.labels.clone_from(labels));
+            }
+            Event::SessionPolicyChanged { session, policy } => {
+                self.change(*session, |s| s.policy.clone_from(policy));
+            }
+            Event::BudgetChanged { session, budget } => {
+                self.change(*session, |s| s.budget.clone_from(budget));
+            }
+            Event::ConversationChanged { session, conversation } => {
+                self.change(*session, |s| s.conversation.clone_from(conversation));
+            }
+            Event::SessionAccounted { session, account } => {
+                self.change(*session, |s| s.account = Some(*account));
+            }
+
+            // A session's lifecycle.
             Event::SessionStarting { session, incarnation, incarnations, restarts } => {
                 self.start(*session, at, incarnation, (*incarnations, *restarts));
             }
             Event::SessionLive { session, incarnation, recovered } => {
-                let entered = self.active(*session, at);
-                self.change(*session, |s| {
-                    enter(s, Lifecycle::Live, None, entered);
-                    s.incarnation = Some(incarnation.clone());
-                    s.recovered = *recovered;
-                    s.verified_at = Some(at);
-                });
-            }
-            Event::SessionPlaced { session, incarnation } => self.change(*session, |s| {
-                with_incarnation(s, |i| {
-                    if i.tag == incarnation.tag {
-                        *i = incarnation.clone();
-                    }
-                });
-            }),
-            Event::SessionRenamed { session, name } => {
-                if let Some(s) = self.sessions.get_mut(session) {
-                    s.name = name.clone();
-                }
-                self.index_names();
-            }
-            Event::SessionLabelled { session, labels } => {
-                self.change(*session, |s| s.labels = labels.clone());
+                self.go_live(*session, at, incarnation, *recovered);
             }
             Event::SessionDraining { session, reason, exit, missing_since } => {
-                let at = self.active(*session, at);
-                self.change(*session, |s| {
-                    enter(s, Lifecycle::Draining, Some(*reason), at);
-                    keep_exit(s, *exit);
-                    if let Some(incarnation) = &mut s.incarnation {
-                        incarnation.missing_since = *missing_since;
-                    }
-                });
+                self.drain(*session, at, (*reason, *exit), *missing_since);
             }
-            Event::SessionObserved { session, at: seen, dead, attached, current_command } => {
-                self.change(*session, |s| {
-                    s.verified_at = Some(*seen);
-                    s.attached_clients = *attached;
-                    s.current_command = current_command.clone();
-                    with_incarnation(s, |i| {
-                        i.dead = *dead;
-                        i.missing_since = None;
-                    });
-                });
-            }
-            Event::AgentStarted { session, tag, init, agent } => self.change(*session, |s| {
-                with_incarnation(s, |i| {
-                    if i.tag == *tag {
-                        i.init = Some(*init);
-                        i.agent = Some(*agent);
-                    }
-                });
-            }),
-            _ => return false,
-        }
-        true
-    }
-
-    /// Facts about the end of a session's run. Answers whether it was one.
-    fn apply_end(&mut self, event: &Event, at: Timestamp) -> bool {
-        match event {
             Event::SessionStopped { session, reason, exit } => {
                 self.finish(*session, at, (Lifecycle::Stopped, *reason), *exit);
             }
@@ -99,73 +90,73 @@ impl Pool {
                 self.finish(*session, at, (Lifecycle::Failed, *reason), *exit);
                 self.change(*session, |s| s.detail = Some(detail.clone()));
             }
-            _ => return false,
-        }
-        true
-    }
 
-    fn apply_rest(&mut self, event: &Event) {
-        match event {
-            Event::PoolStarted { epoch, build, boot } => {
-                self.epoch = self.epoch.max(*epoch);
-                self.build.clone_from(build);
-                self.boot.clone_from(boot);
+            // A session's incarnation.
+            Event::SessionPlaced { session, incarnation } => {
+                self.change_run(*session, incarnation.tag, |run| run.clone_from(incarnation));
             }
-            Event::ClockRead(clock) => {
-                self.clock.clone_from(clock);
-                self.book.expiries.clock_read(|at| clock::moment_by(clock, at, clock.read_at));
+            Event::AgentStarted { session, tag, init, agent } => {
+                self.change_run(*session, *tag, |run| (run.init, run.agent) = (Some(*init), Some(*agent)));
             }
-            Event::NextSession { next } => self.next_session = self.next_session.max(*next),
-            Event::TagRetired { tag, session } => {
-                self.retired.insert(*tag, *session);
+            Event::SessionObserved { session, at, dead, attached, current_command } => {
+                self.observed(*session, *at, (*dead, *attached), current_command.as_ref());
             }
-            Event::TagForgotten(tag) => drop(self.retired.remove(tag)),
-            Event::MessageQueued(message) => {
-                self.book.queued(message, clock::moment(&self.clock, message.created_at));
-                let Entered { active_at, .. } = self.active(message.session, message.created_at);
-                self.change(message.session, |s| {
-                    s.total_requests = s.total_requests.max(message.ordinal);
-                    s.last_activity_at = active_at;
-                });
+
+            // Messages.
+            Event::MessageQueued(message) => self.message_queued(message),
+            Event::MessageChanged { id, session, status } => self.queues.changed(*id, *session, status),
+            Event::MessageForgotten { id, session } => self.queues.forgotten(*id, *session),
+            Event::BreakerChanged { session, kind, breaker, turned: _ } => {
+                self.queues.breaker_changed(*session, kind, breaker);
             }
-            Event::MessageChanged { id, session, status } => self.book.changed(*id, *session, status),
-            Event::MessageForgotten { id, session } => self.book.forgotten(*id, *session),
-            Event::BreakerChanged { session, kind, breaker, .. } => {
-                self.book.breaker_changed(*session, kind, breaker);
-            }
-            Event::SessionPolicyChanged { session, policy } => {
-                self.change(*session, |s| s.policy = policy.clone());
-            }
-            Event::BudgetChanged { session, budget } => self.change(*session, |s| s.budget = budget.clone()),
-            Event::ConversationChanged { session, conversation } => {
-                self.change(*session, |s| s.conversation = conversation.clone());
-            }
-            Event::SessionAccounted { session, account } => {
-                self.change(*session, |s| s.account = Some(*account));
-            }
+
+            // Users' locks.
             Event::LockGranted { session, lock } => self.change(*session, |s| s.lock = Some(lock.clone())),
-            Event::LockUsedForSend { session, token } => self.change(*session, |s| {
-                if let Some(lock) = s.lock.as_mut().filter(|lock| lock.token == *token) {
-                    lock.used_for_send = true;
-                }
-            }),
+            Event::LockUsedForSend { session, token } => {
+                self.change_lock(*session, *token, |lock| lock.used_for_send = true);
+            }
             Event::LockReleased { session, token, .. } | Event::LockRevoked { session, token, .. } => {
                 self.change(*session, |s| s.lock = s.lock.take().filter(|lock| lock.token != *token));
             }
-            Event::Agent(event) if self.sessions.contains_key(&event.session()) => self.agents.apply(event),
-            Event::TmuxServerChanged { server } => self.server = *server,
-            Event::OperationBegun { op, digest, session, at } => {
-                let begun = Operation { digest: *digest, at: *at, state: OperationState::Begun(*session) };
-                self.operations.insert(op.clone(), begun);
-            }
-            Event::OperationDone { op, digest, reply, at } => {
-                let done = Operation { digest: *digest, at: *at, state: OperationState::Done(reply.clone()) };
-                self.operations.insert(op.clone(), done);
-            }
-            Event::OperationForgotten { op } => {
-                self.operations.remove(op);
-            }
-            _ => {}
+
+            Event::Agent(event) => self.agent_changed(event),
+
+            // For subscribers only.
+            Event::ReapStarted { .. }
+            | Event::ReapFinished { .. }
+            | Event::StaleFound { .. }
+            | Event::LimitExceeded { .. }
+            | Event::WatcherConnected { .. }
+            | Event::WatcherLost { .. }
+            | Event::ForeignSeen { .. }
+            | Event::ForeignGone { .. }
+            | Event::GeneratorRegistered { .. }
+            | Event::GeneratorEnded { .. }
+            | Event::LogResumed { .. } => {}
+        }
+    }
+
+    fn clock_read(&mut self, clock: &Clock) {
+        self.clock.clone_from(clock);
+        self.queues.clock_read(|at| clock::moment_by(clock, at, clock.read_at));
+    }
+
+    fn operation_changed(&mut self, op: &OpId, digest: u64, at: Timestamp, state: OperationState) {
+        self.operations.insert(op.clone(), Operation { digest, at, state });
+    }
+
+    fn message_queued(&mut self, message: &Message) {
+        self.queues.queued(message, clock::moment(&self.clock, message.created_at));
+        let Entered { active_at, .. } = self.entered(message.session, message.created_at);
+        self.change(message.session, |s| {
+            s.total_requests = s.total_requests.max(message.ordinal);
+            s.last_activity_at = active_at;
+        });
+    }
+
+    fn agent_changed(&mut self, event: &AgentEvent) {
+        if self.sessions.contains_key(&event.session()) {
+            self.agents.apply(event);
         }
     }
 
@@ -181,17 +172,17 @@ impl Pool {
         }
     }
 
-    fn forget(&mut self, id: SessionId) {
+    fn delete(&mut self, id: SessionId) {
         if let Some(tag) = self.sessions.remove(&id).as_ref().and_then(tag_of) {
             self.tags.remove(&(tag, id));
         }
-        self.book.dropped(id);
-        self.agents.dropped(id);
+        self.queues.session_deleted(id);
+        self.agents.session_deleted(id);
         self.index_names();
     }
 
     fn start(&mut self, id: SessionId, at: Timestamp, run: &Incarnation, (runs, restarts): (u32, u32)) {
-        let at = self.active(id, at);
+        let at = self.entered(id, at);
         self.change(id, |s| {
             enter(s, Lifecycle::Starting, None, at);
             s.incarnation = Some(run.clone());
@@ -204,20 +195,84 @@ impl Pool {
         });
     }
 
+    fn go_live(&mut self, id: SessionId, at: Timestamp, run: &Incarnation, recovered: bool) {
+        let entered = self.entered(id, at);
+        self.change(id, |s| {
+            enter(s, Lifecycle::Live, None, entered);
+            s.incarnation = Some(run.clone());
+            s.recovered = recovered;
+            s.verified_at = Some(at);
+        });
+    }
+
+    fn drain(
+        &mut self,
+        id: SessionId,
+        at: Timestamp,
+        (reason, exit): (Reason, Option<Exit>),
+        missing_since: Option<Timestamp>,
+    ) {
+        let at = self.entered(id, at);
+        self.change(id, |s| {
+            enter(s, Lifecycle::Draining, Some(reason), at);
+            s.exit = exit.or(s.exit);
+            if let Some(run) = &mut s.incarnation {
+                run.missing_since = missing_since;
+            }
+        });
+    }
+
     fn finish(&mut self, id: SessionId, at: Timestamp, end: (Lifecycle, Reason), exit: Option<Exit>) {
-        let at = self.active(id, at);
+        let at = self.entered(id, at);
         self.change(id, |s| {
             enter(s, end.0, Some(end.1), at);
-            keep_exit(s, exit);
+            s.exit = exit.or(s.exit);
             s.attached_clients = 0;
             s.current_command = None;
         });
     }
 
-    /// The times of a session that changes now. A greater one on record is of before the clock was set back.
-    fn active(&self, id: SessionId, at: Timestamp) -> Entered {
+    fn observed(
+        &mut self,
+        id: SessionId,
+        at: Timestamp,
+        (dead, attached): (bool, u32),
+        command: Option<&OsBytes>,
+    ) {
+        self.change(id, |s| {
+            s.verified_at = Some(at);
+            s.attached_clients = attached;
+            s.current_command = command.cloned();
+            if let Some(run) = &mut s.incarnation {
+                run.dead = dead;
+                run.missing_since = None;
+            }
+        });
+    }
+
+    /// The times of a lifecycle change at `at`. A recorded activity that is later in the record than `at`
+    /// dates from before the clock was set back.
+    fn entered(&self, id: SessionId, at: Timestamp) -> Entered {
         let last = self.sessions.get(&id).map(|session| session.last_activity_at);
         Entered { at, active_at: self.latest(at, last.into_iter().chain([at])) }
+    }
+
+    /// Changes a session's incarnation if it has this tag.
+    fn change_run(&mut self, id: SessionId, tag: Tag, f: impl FnOnce(&mut Incarnation)) {
+        self.change(id, |s| {
+            if let Some(run) = s.incarnation.as_mut().filter(|run| run.tag == tag) {
+                f(run);
+            }
+        });
+    }
+
+    /// Changes a session's lock if it has this token.
+    fn change_lock(&mut self, id: SessionId, token: Token, f: impl FnOnce(&mut SessionLock)) {
+        self.change(id, |s| {
+            if let Some(lock) = s.lock.as_mut().filter(|lock| lock.token == token) {
+                f(lock);
+            }
+        });
     }
 
     fn change(&mut self, id: SessionId, f: impl FnOnce(&mut Session)) {
@@ -227,7 +282,7 @@ impl Pool {
         self.index_tag(id, before);
     }
 
-    /// Keeps what is derived of a session's incarnation, which had this tag before.
+    /// Updates the index of tags; `before` is the tag that the session's incarnation had.
     fn index_tag(&mut self, id: SessionId, before: Option<Tag>) {
         let now = self.sessions.get(&id).and_then(tag_of);
         if before != now {
@@ -246,11 +301,11 @@ impl Pool {
     }
 }
 
-/// The times of a session's change.
+/// The times of a change of lifecycle.
 #[derive(Clone, Copy)]
 struct Entered {
     at: Timestamp,
-    /// Its last activity, this change included.
+    /// Time of the session's last activity, including this change.
     active_at: Timestamp,
 }
 
@@ -266,15 +321,4 @@ fn enter(session: &mut Session, lifecycle: Lifecycle, reason: Option<Reason>, at
     session.lifecycle = lifecycle;
     session.reason = reason;
     session.detail = None;
-}
-
-/// How a program ended stays known once it is known.
-fn keep_exit(session: &mut Session, exit: Option<Exit>) {
-    session.exit = exit.or(session.exit);
-}
-
-fn with_incarnation(session: &mut Session, f: impl FnOnce(&mut Incarnation)) {
-    if let Some(incarnation) = &mut session.incarnation {
-        f(incarnation);
-    }
 }

@@ -1,6 +1,6 @@
-//! Ages. Times in records are the wall clock's, as people read them; it is set, and a machine sleeps. Neither makes
-//! anything older: where the wall clock and the time that the machine was awake fall apart, a step is noted, and what a
-//! step skipped is no part of any age.
+//! Ages by the wall clock. Records have times of the wall clock, as people read them, but it is set, and a
+//! machine sleeps. Where the wall clock and the time that the machine was awake diverge, a step is recorded,
+//! and the time that it skipped is no part of any age: neither makes anything older.
 
 use std::time::Duration;
 
@@ -8,17 +8,21 @@ use protocol::clock::{Clock, ClockStep};
 use protocol::time::millis;
 use protocol::{Seq, Timestamp};
 
-/// The least difference that is a step: what is less is the clock being adjusted, or the two being read apart.
+/// Smallest difference that counts as a step. A smaller one comes from adjusting the clock, or from reading
+/// the two clocks apart.
 pub const STEP: Duration = Duration::from_secs(1);
-/// Adjusting makes the wall clock this part faster or slower at most.
+
+/// Maximum drift by adjusting: one part in this many.
 const DRIFT: u64 = 1000;
-/// Longest time that a restart of the machine adds to an age: nobody knows how long it was off, only the times of its
-/// wall clock before and after.
+
+/// Longest time that a restart of the machine adds to an age. The time that it was off is unknown; only the
+/// readings of its wall clock before and after are.
 pub const OFF_MAX: Duration = Duration::from_secs(10 * 60);
-/// Steps that are remembered at most. Beyond that, two that are close become one.
+
+/// Maximum number of recorded steps. Beyond that, the two that are closest become one.
 const STEPS_MAX: usize = 128;
 
-/// Both clocks at one moment.
+/// A reading of both clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Reading {
     /// The wall clock.
@@ -27,39 +31,40 @@ pub struct Reading {
     pub awake_ms: u64,
 }
 
-/// A point on the line on which time only passes while the machine is awake and is never set: two of them differ by
-/// what has really passed. Equal to the wall clock where it was never set.
+/// A point in the time that passes only while the machine is awake and is never set: the difference of two
+/// moments has really passed. Equal to the wall clock if that was never set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Moment(i64);
 
 impl Moment {
-    /// The moment this much later; saturates.
+    /// The moment after a delay; saturates.
     #[must_use]
     pub fn after(self, delay: Duration) -> Self {
         Self(self.0.saturating_add(signed(millis(delay))))
     }
 
-    /// How long until `later`; zero where it has passed.
+    /// The time until `later`; zero if it has passed.
     #[must_use]
     pub fn until(self, later: Self) -> Duration {
         Duration::from_millis(u64::try_from(later.0.saturating_sub(self.0)).unwrap_or(0))
     }
 }
 
-/// The clock after a reading, and the step, if it went otherwise than it should have since `last`. None: as before.
+/// Returns the clock after a reading and the step, if the wall clock diverged from its expected reading since
+/// `last`.
 #[must_use]
 pub fn step(clock: &Clock, last: Reading, now: Reading) -> Option<(Clock, ClockStep)> {
     let expected = last.wall.after(awake(last.awake_ms, now));
     (differ(expected, now.wall) >= millis(STEP)).then(|| stepped(clock, expected, now))
 }
 
-/// The clock as it is read anew: nothing happened to it.
+/// The clock after a reading without a step.
 #[must_use]
 pub fn refreshed(clock: &Clock, seq: Seq, now: Reading) -> Clock {
     Clock { read_at: now.wall, awake_ms: now.awake_ms, seq, steps: clock.steps.clone() }
 }
 
-/// The clock at a start of the daemon, and the step that it went meanwhile. `last`: the last event in its journal.
+/// The clock at a start of the daemon, and the step meanwhile. `last` is the last event in its journal.
 #[must_use]
 pub fn at_start(
     clock: &Clock,
@@ -67,7 +72,7 @@ pub fn at_start(
     last: Option<(Seq, Timestamp)>,
     now: Reading,
 ) -> (Clock, Option<ClockStep>) {
-    // An event from before the last reading may be from before the clock was set back.
+    // An event from before the last reading may date from before the clock was set back.
     let since = last.filter(|(seq, _)| *seq > clock.seq).map(|(_, at)| at);
     let never_read = *clock == Clock::default();
     let step = if never_read && since.is_none() {
@@ -78,7 +83,7 @@ pub fn at_start(
         let expected = clock.read_at.after(passed);
         (differ(expected, now.wall) >= tolerated).then_some(expected)
     } else {
-        // It was off, or nobody looked.
+        // The machine was off, or the clock was not read.
         let known = since.unwrap_or_default().max(clock.read_at);
         let expected = known..=known.after(OFF_MAX);
         (!expected.contains(&now.wall)).then(|| now.wall.clamp(known, known.after(OFF_MAX)))
@@ -89,15 +94,15 @@ pub fn at_start(
     }
 }
 
-/// The time since `at`, without what the clock skipped. Where the clock said a time more than once, because it was set
-/// back, the latest of these moments is meant: nothing is taken for older than it is.
+/// The time since `at`, without skipped time. If the wall clock showed `at` more than once, because it was
+/// set back, the latest of these moments counts: nothing is taken for older than it is.
 #[must_use]
 pub fn age(clock: &Clock, now: Timestamp, at: Timestamp) -> Duration {
     moment_by(clock, at, now).until(moment(clock, now))
 }
 
-/// The wall clock's time so long ago, by what has really passed. Where it was set back since, the earliest that it said
-/// meanwhile: all that is before this is older than that.
+/// The wall clock's time before a delay that has really passed. If the clock was set back since, the earliest
+/// time that it showed meanwhile: everything before that is older than the delay.
 #[must_use]
 pub fn ago(clock: &Clock, now: Timestamp, delay: Duration) -> Timestamp {
     let (mut end, mut left, mut earliest) = (now, delay, now);
@@ -111,13 +116,14 @@ pub fn ago(clock: &Clock, now: Timestamp, delay: Duration) -> Timestamp {
     Timestamp(end.0.saturating_sub(millis(left))).min(earliest)
 }
 
-/// The moment of a time that may be still to come: in the last stretch between two steps that it can be in.
+/// The moment of a time that may be in the future: in the last stretch between two steps that can contain it.
 #[must_use]
 pub fn moment(clock: &Clock, at: Timestamp) -> Moment {
     moment_by(clock, at, Timestamp(u64::MAX))
 }
 
-/// The latest of these times, none of which is later than `now`. Where the clock was set back it is not the greatest.
+/// The latest of these times, none of which is later than `now`. If the clock was set back, that is not
+/// always the greatest.
 #[must_use]
 pub fn latest(
     clock: &Clock,
@@ -138,8 +144,8 @@ fn skipped(step: &ClockStep) -> i64 {
     signed(step.after.0) - signed(step.before.0)
 }
 
-/// The moment of a time that is no later than `now`: in the last stretch between two steps that contains it, else at
-/// the end of the last one that it is behind.
+/// The moment of a time that is no later than `now`: in the last stretch between two steps that contains it,
+/// else at the end of the last stretch before it.
 #[must_use]
 pub fn moment_by(clock: &Clock, at: Timestamp, now: Timestamp) -> Moment {
     let mut shift: i64 = clock.steps.iter().map(skipped).fold(0, i64::saturating_add);
@@ -171,7 +177,7 @@ fn stepped(clock: &Clock, before: Timestamp, now: Reading) -> (Clock, ClockStep)
     (Clock { steps, ..refreshed(clock, clock.seq, now) }, step)
 }
 
-/// Makes one step of the two between which the least time passed; that time, too, is no part of any age then.
+/// Joins the two steps between which the least time passed. That time is no part of any age from then on.
 fn join(steps: &mut Vec<ClockStep>) {
     let between = |pair: &[ClockStep]| pair[1].before.since(pair[0].after);
     let Some(first) = (0..steps.len() - 1).min_by_key(|n| between(&steps[*n..*n + 2])) else { return };

@@ -1,30 +1,30 @@
 //! Deadlines on the daemon's monotonic clock: no jump of the wall clock, no sleep of the machine and no
-//! downtime of the daemon makes one pass. They die with the process; a new one sets them anew.
+//! downtime of the daemon makes one pass. They are lost with the process, and set again by the next one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use protocol::MessageId;
 
-/// A moment of a clock that only goes forward, in milliseconds since some start.
+/// A moment of the monotonic clock, in milliseconds since an arbitrary start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Mono(pub u64);
 
 impl Mono {
-    /// The moment this much later; saturates.
+    /// The moment after a delay; saturates.
     #[must_use]
     pub fn after(self, delay: Duration) -> Self {
         Self(self.0.saturating_add(protocol::time::millis(delay)))
     }
 
-    /// How long until `later`; zero where it has passed.
+    /// The time until `later`; zero if it has passed.
     #[must_use]
     pub fn until(self, later: Self) -> Duration {
         Duration::from_millis(later.0.saturating_sub(self.0))
     }
 }
 
-/// At most one deadline a message.
+/// Deadlines of messages, at most one each.
 #[derive(Debug, Clone, Default)]
 pub struct Deadlines {
     at: BTreeMap<MessageId, Mono>,
@@ -32,21 +32,21 @@ pub struct Deadlines {
 }
 
 impl Deadlines {
-    /// Sets it, in place of the one there was.
+    /// Sets a deadline, in place of an earlier one.
     pub fn set(&mut self, id: MessageId, at: Mono) {
         self.clear(id);
         self.at.insert(id, at);
         self.order.insert((at, id));
     }
 
-    /// Only where it comes sooner than the one there is.
+    /// Moves a deadline forward. A later one, or none, stays.
     pub fn hasten(&mut self, id: MessageId, at: Mono) {
         if self.at.get(&id).is_some_and(|before| at < *before) {
             self.set(id, at);
         }
     }
 
-    /// Takes it away.
+    /// Removes a deadline.
     pub fn clear(&mut self, id: MessageId) {
         if let Some(at) = self.at.remove(&id) {
             self.order.remove(&(at, id));
@@ -59,13 +59,13 @@ impl Deadlines {
         self.at.get(&id).copied()
     }
 
-    /// The next one.
+    /// The next deadline.
     #[must_use]
     pub fn first(&self) -> Option<Mono> {
         self.order.first().map(|(at, _)| *at)
     }
 
-    /// Takes out those that have passed, soonest first.
+    /// Takes out the messages whose deadlines have passed, soonest first.
     pub fn take_passed(&mut self, now: Mono) -> Vec<MessageId> {
         let mut passed = Vec::new();
         while let Some((at, id)) = self.order.first().copied().filter(|(at, _)| *at <= now) {

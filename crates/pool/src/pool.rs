@@ -1,17 +1,18 @@
-//! The state of a pool. Changed only by [`Pool::apply`].
+//! The durable state of a pool. Changed only by [`Pool::apply`].
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use protocol::clock::Clock;
-use protocol::session::Reason;
-use protocol::{Epoch, Event, Exit, Lifecycle, OpId, Seq, ServerId, Session, SessionId, Tag, Timestamp};
+use protocol::{Epoch, OpId, Seq, ServerId, Session, SessionId, Tag, Timestamp};
 
 use crate::agent::record::AgentRecords;
 use crate::clock;
-use crate::queue::Book;
+use crate::queue::state::QueueState;
+use crate::session::lifecycle::is_restarting;
 
-/// All that a pool remembers in memory: of messages, where they are.
+/// The durable state of a pool, as far as it is in memory: the bodies, keys, reasons and results of messages
+/// are not.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pool {
     pub(crate) epoch: Epoch,
@@ -22,56 +23,56 @@ pub struct Pool {
     pub(crate) next_session: u64,
     pub(crate) server: Option<ServerId>,
     pub(crate) sessions: BTreeMap<SessionId, Session>,
-    /// Derived: names and workspaces of all sessions.
+    /// Derived: the sessions by name and by workspace.
     pub(crate) names: HashMap<String, SessionId>,
     /// Derived: the tags of current incarnations.
     pub(crate) tags: BTreeSet<(Tag, SessionId)>,
-    pub(crate) book: Book,
+    pub(crate) queues: QueueState,
     pub(crate) retired: BTreeMap<Tag, SessionId>,
     pub(crate) operations: HashMap<OpId, Operation>,
     pub(crate) agents: AgentRecords,
 }
 
-/// What is remembered of an operation, so that a repeat gets the same answer.
+/// A remembered operation, so that a repeat gets the same answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Operation {
-    /// Digest of its content.
+    /// Digest of the request.
     pub digest: u64,
-    /// When it was begun or answered.
+    /// Time of its beginning or its answer.
     pub at: Timestamp,
-    /// How far it is.
+    /// The progress.
     pub state: OperationState,
 }
 
-/// How far an operation is.
+/// The progress of an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OperationState {
-    /// Its outcome hangs on this session.
+    /// Begun; the outcome depends on this session.
     Begun(SessionId),
-    /// Answered: the encoded reply.
+    /// Answered, with this encoded reply.
     Done(Vec<u8>),
 }
 
 impl Pool {
-    /// The daemon's current start number.
+    /// The number of this start of the daemon.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
         self.epoch
     }
 
-    /// The build and the machine's boot at the last start.
+    /// The build and the machine's boot id at the last start.
     #[must_use]
     pub fn started_by(&self) -> (&str, &str) {
         (&self.build, &self.boot)
     }
 
-    /// What is known of the machine's clocks.
+    /// The last reading of the clocks, and the steps of the wall clock.
     #[must_use]
     pub fn clock(&self) -> &Clock {
         &self.clock
     }
 
-    /// The time since then, without steps of the wall clock and the machine's sleep.
+    /// The time since `at`, without steps of the wall clock and the machine's sleep.
     #[must_use]
     pub fn age(&self, now: Timestamp, at: Timestamp) -> Duration {
         clock::age(&self.clock, now, at)
@@ -83,14 +84,15 @@ impl Pool {
         clock::latest(&self.clock, now, times).unwrap_or_default()
     }
 
-    /// Whether this was earlier than that. Neither is later than `now`, but for a look that began a moment after it.
+    /// True if `this` was earlier than `that`. Neither is later than `now`, except for an observation that
+    /// began a moment after it.
     #[must_use]
     pub fn is_earlier(&self, now: Timestamp, this: Timestamp, that: Timestamp) -> bool {
         let now = now.max(that);
         clock::moment_by(&self.clock, this, now) < clock::moment_by(&self.clock, that, now)
     }
 
-    /// The wall clock's time when `delay` will have passed since `at`, unless it is set meanwhile.
+    /// The wall clock's time at which `delay` will have passed since `at`, unless the clock is set meanwhile.
     #[must_use]
     pub fn time_after(&self, now: Timestamp, at: Timestamp, delay: Duration) -> Timestamp {
         if self.clock.steps.is_empty() {
@@ -99,7 +101,7 @@ impl Pool {
         clock::wall(&self.clock, clock::moment_by(&self.clock, at, now).after(delay))
     }
 
-    /// The last event in the journal.
+    /// The sequence number of the last event in the journal.
     #[must_use]
     pub fn seq(&self) -> Seq {
         self.seq
@@ -117,7 +119,7 @@ impl Pool {
         self.server
     }
 
-    /// One session.
+    /// The session with this id.
     #[must_use]
     pub fn session(&self, id: SessionId) -> Option<&Session> {
         self.sessions.get(&id)
@@ -147,12 +149,12 @@ impl Pool {
         self.retired.get(&tag).copied()
     }
 
-    /// The tags of ended incarnations that something may still bear.
+    /// The tags of ended incarnations that something may still carry.
     pub fn retired_tags(&self) -> impl Iterator<Item = Tag> {
         self.retired.keys().copied()
     }
 
-    /// What is remembered of an operation.
+    /// The remembered operation with this id.
     #[must_use]
     pub fn operation(&self, op: &OpId) -> Option<&Operation> {
         self.operations.get(op)
@@ -163,25 +165,9 @@ impl Pool {
         self.operations.iter()
     }
 
-    /// How many slots are taken. A session between two incarnations keeps its slot.
+    /// Number of slots in use. A session between the two halves of a restart keeps its slot.
     #[must_use]
     pub fn slots_used(&self) -> usize {
-        self.sessions().filter(|s| s.lifecycle.holds_slot() || is_between(s)).count()
+        self.sessions().filter(|s| s.lifecycle.holds_slot() || is_restarting(s)).count()
     }
-}
-
-/// That a session's incarnation is over: why it ended says where the session is then.
-#[must_use]
-pub fn ended(session: SessionId, reason: Reason, exit: Option<Exit>) -> Event {
-    match reason {
-        reason if reason.parks() => Event::SessionParked { session, reason, exit },
-        Reason::ServerGone => Event::SessionLost { session, reason, exit },
-        _ => Event::SessionStopped { session, reason, exit },
-    }
-}
-
-/// Whether a session's last incarnation is over and the next one, which was asked for, is still to come.
-#[must_use]
-pub fn is_between(session: &Session) -> bool {
-    session.lifecycle == Lifecycle::Stopped && session.reason == Some(Reason::Restarted)
 }

@@ -1,12 +1,12 @@
-//! The state as events: for a late subscriber, for a restart, for a test. Messages are not among them:
-//! they are on disk, and read from there.
+//! The state as events: for a late subscriber, a restart, a test. Messages are not included: they are read
+//! from disk.
 
 use protocol::{Event, Stamped, Timestamp};
 
 use crate::pool::{OperationState, Pool};
 
 impl Pool {
-    /// Events that, applied to an empty pool, give this state but for its messages.
+    /// Returns events that, applied to an empty pool, give this state except for its messages.
     #[must_use]
     pub fn replicate(&self) -> Vec<Stamped> {
         let mut events = vec![

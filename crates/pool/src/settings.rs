@@ -1,88 +1,134 @@
-//! What the configuration tells the core.
+//! The settings of the core, as derived from the configuration.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use agents::screen::{self, Patterns, Screen, ScreenState};
-use agents::{Adapter, Confirm};
-use protocol::Timestamp;
-use protocol::env;
+use agents::screen::{Patterns, Screen, ScreenState};
+use agents::{Adapter, Confirm, screen};
 use protocol::limits::Limits;
 use protocol::policy::RestartPolicy;
-use protocol::reap::Leftovers;
-use protocol::reap::{Action, Rule};
+use protocol::reap::{Action, Leftovers, Rule};
 use protocol::session::Size;
+use protocol::{Timestamp, env};
 
-use crate::activity::Look;
+use crate::agent::screen::ScreenReading;
 
-/// What the configuration tells the core.
+/// The rules for queues.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueueRules {
+    /// Maximum number of pending messages in a session's queue.
+    pub max_messages: u64,
+    /// Maximum bytes of them.
+    pub max_bytes: u64,
+    /// Maximum number of pending messages in all queues.
+    pub pool_max_messages: u64,
+    /// Maximum bytes of them.
+    pub pool_max_bytes: u64,
+    /// Maximum number of attempts per message.
+    pub max_attempts: u32,
+    /// Time for which a claim holds without a heartbeat.
+    pub lease: Duration,
+    /// Pause before the second attempt; doubles with each further one.
+    pub retry_backoff: Duration,
+    /// Failures in a row after which a kind is held back; 0 for never.
+    pub breaker_failures: u32,
+    /// Time before the first probe; doubles with each failed one.
+    pub breaker_pause: Duration,
+    /// Retention of done, cancelled and expired messages.
+    pub keep_done: Duration,
+    /// Retention of dead messages.
+    pub keep_dead: Duration,
+    /// Maximum number of messages kept per session and list, dead and others.
+    pub keep_count: u64,
+}
+
+impl Default for QueueRules {
+    fn default() -> Self {
+        Self {
+            max_messages: 10_000,
+            max_bytes: 64 << 20,
+            pool_max_messages: 1_000_000,
+            pool_max_bytes: 4 << 30,
+            max_attempts: 5,
+            lease: Duration::from_secs(60),
+            retry_backoff: Duration::from_secs(1),
+            breaker_failures: 3,
+            breaker_pause: Duration::from_secs(60),
+            keep_done: Duration::from_secs(24 * 3600),
+            keep_dead: Duration::from_secs(30 * 24 * 3600),
+            keep_count: 100_000,
+        }
+    }
+}
+
+/// The settings of the core.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// How many sessions may have a running incarnation.
+    /// Number of slots: maximum number of running incarnations.
     pub max_sessions: usize,
-    /// How names are made where none is given.
+    /// The way in which names are generated.
     pub naming: Naming,
     /// Size of a new terminal.
     pub size: Size,
-    /// Below it, each session has a directory named by its id.
+    /// The directory that has a directory for each session, named by its id.
     pub sessions_dir: PathBuf,
-    /// Agent kinds.
+    /// The agent kinds.
     pub agents: BTreeMap<String, Agent>,
-    /// Queues.
-    pub queue: crate::queue::Rules,
+    /// The rules for queues.
+    pub queue: QueueRules,
     /// Time between TERM and KILL, in milliseconds.
     pub grace_ms: u64,
-    /// File mode creation mask of what sessions run.
+    /// File mode creation mask of sessions' programs.
     pub umask: u32,
-    /// What of a caller's environment goes along.
-    pub env: Passing,
-    /// Which foreign tmux sessions are taken in without being asked for.
+    /// The part of a caller's environment that is passed on.
+    pub env: EnvFilter,
+    /// The foreign tmux sessions that are adopted without being named.
     pub adoption: Adoption,
-    /// Starts by themselves.
+    /// The rules for automatic starts.
     pub restart: RestartRules,
-    /// After being idle for so long a session is parked, where it may be; `None` for never.
+    /// Idle time after which a session is parked, if that loses nothing; none for never.
     pub idle_timeout: Option<Duration>,
-    /// A program that has written nothing for so long is taken for idle.
+    /// Silence after which a program counts as idle.
     pub idle_quiet: Duration,
-    /// But not before so long after it was given a message that nothing confirmed.
+    /// Minimum time before that after an unconfirmed message.
     pub idle_settle: Duration,
-    /// What can be bounded by control groups now.
-    pub bounds: Bounds,
-    /// What should be dead, and what becomes of it.
+    /// The limits that control groups can enforce now.
+    pub bounds: EnforceableLimits,
+    /// The rules of the reaper.
     pub reap: ReapRules,
-    /// After an attached client typed something, prompts wait for so long.
+    /// Time for which prompts wait after an attached client typed.
     pub typing_pause: Duration,
-    /// An agent that says nothing of itself is taken for ready so long after its start.
+    /// Time after its start from which on an agent that reports nothing counts as ready.
     pub ready_limit: Duration,
 }
 
 impl Settings {
-    /// The table of a session's agent kind; an empty one where there is none.
+    /// The table of a session's agent kind; that of a bare command if there is none.
     #[must_use]
     pub fn agent_of(&self, session: &protocol::Session) -> &Agent {
         self.agents.get(&session.spec.agent).unwrap_or(&BARE)
     }
 }
 
-/// What of a caller's environment goes along: names, or beginnings with `*`.
+/// A filter of environment variables by name. A pattern may end with `*`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Passing {
-    /// Only what one of these stands for.
+pub struct EnvFilter {
+    /// Only variables that match one of these are passed.
     pub pass: Vec<String>,
-    /// But not what one of these stands for.
+    /// Variables that match one of these are not passed.
     pub drop: Vec<String>,
 }
 
-impl Default for Passing {
+impl Default for EnvFilter {
     fn default() -> Self {
         Self { pass: vec!["*".to_owned()], drop: Vec::new() }
     }
 }
 
-impl Passing {
-    /// Whether a variable of this name goes along.
+impl EnvFilter {
+    /// True if a variable with this name is passed.
     #[must_use]
     pub fn passes(&self, name: &[u8]) -> bool {
         let any = |patterns: &[String]| patterns.iter().any(|pattern| env::matches(pattern, name));
@@ -90,25 +136,25 @@ impl Passing {
     }
 }
 
-/// A bare command. What it makes of text is its user's to know, a full-screen one's least of all.
+/// A bare command. Its user knows what it does with text, except for a full-screen one.
 static BARE: LazyLock<Agent> = LazyLock::new(|| Agent { waits_for_screen: true, ..Agent::default() });
 
-/// When the rules of the reaper apply, and what becomes of what they find.
+/// The thresholds and actions of the reaper's rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReapRules {
-    /// A worker of which nothing was heard for longer than this is stale, whatever it holds.
+    /// Silence after which a worker is stale, whatever it holds.
     pub stale_worker: Duration,
-    /// An agent that holds a message and of which nothing is seen for so long is stale.
+    /// Silence after which an agent with a message is stale.
     pub stale_agent: Duration,
-    /// A session that has something to do and in which nothing moves for so long hangs.
+    /// Standstill after which a session with something to do hangs.
     pub hung: Duration,
-    /// A session that has had nothing to do for so long is idle.
+    /// Time without anything to do after which a session is idle.
     pub idle_session: Duration,
-    /// Between the first KILL and giving up, in milliseconds.
+    /// Time between the first KILL and giving up, in milliseconds.
     pub verify_ms: u64,
-    /// So many are ended by rules in a minute, at most.
+    /// Maximum number of kills by rules per minute.
     pub max_kills_per_minute: u32,
-    /// What becomes of what a rule finds, where the default is not meant.
+    /// Actions other than the default ones.
     pub actions: BTreeMap<Rule, Action>,
 }
 
@@ -126,29 +172,29 @@ impl Default for ReapRules {
     }
 }
 
-/// What can be bounded by control groups.
+/// The limits that control groups can enforce.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Bounds {
+pub struct EnforceableLimits {
     /// Memory.
     pub memory: bool,
-    /// Processes and threads.
+    /// Number of processes and threads.
     pub tasks: bool,
     /// Share of the processors.
     pub cpu: bool,
 }
 
-/// Starts of sessions by themselves: after their ends, by policy, and to work messages.
+/// The rules for automatic starts: after an end, by policy, and to work messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RestartRules {
-    /// The policy of sessions that say nothing.
+    /// The policy of sessions without one of their own.
     pub policy: RestartPolicy,
-    /// Starts within the window, before a session stays as it is.
+    /// Maximum number of starts within the window.
     pub max: u32,
     /// The window.
     pub window: Duration,
-    /// Pause before the first; doubles with each failure in a row.
+    /// Pause before the first start; doubles with each failure in a row.
     pub backoff: Duration,
-    /// The longest pause.
+    /// Longest pause.
     pub backoff_max: Duration,
 }
 
@@ -164,21 +210,21 @@ impl Default for RestartRules {
     }
 }
 
-/// Which foreign tmux sessions are taken in without being asked for.
+/// The foreign tmux sessions that are adopted without being named.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Adoption {
     /// None.
     Never,
-    /// Those whose name begins so.
+    /// Sessions whose name has this prefix.
     Prefix(String),
     /// All.
     All,
 }
 
-/// How names are made.
+/// The way in which names are generated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Naming {
-    /// Agent, date and time: sortable, unique within a second, then with a number behind.
+    /// Agent, date and time: sortable; a number is appended to repeated names within a second.
     Timestamp,
     /// One more than the highest number that is a name.
     Numeric,
@@ -189,73 +235,74 @@ pub enum Naming {
 pub struct Agent {
     /// The program and its arguments.
     pub command: Vec<String>,
-    /// Added to the environment.
+    /// Variables added to the environment.
     pub env: BTreeMap<String, String>,
-    /// Whether it may see which tmux it runs in.
+    /// True if it may see which tmux it runs in.
     pub see_tmux: bool,
     /// Arguments that begin a conversation; `{conversation}` is its id.
     pub start_args: Vec<String>,
-    /// Arguments that take one up again; none where the agent cannot.
+    /// Arguments that resume a conversation; empty if the agent cannot.
     pub resume_args: Vec<String>,
-    /// Whether it may be parked although it cannot.
+    /// True if it may be parked although it cannot resume.
     pub parkable: bool,
-    /// What bounds it.
+    /// The limits.
     pub limits: Limits,
-    /// How many tokens it can keep in mind.
+    /// Size of its context window in tokens.
     pub context_limit: Option<u64>,
-    /// What becomes of its sessions where a rule applies.
+    /// Actions of the reaper's rules on its sessions.
     pub reap: BTreeMap<Rule, Action>,
-    /// What becomes of what it detached, at its end.
+    /// The treatment of processes that it leaves behind.
     pub leftovers: Leftovers,
-    /// How to speak with it.
+    /// The adapter that translates its hooks and its screen.
     pub adapter: Adapter,
-    /// How its screen looks, where the adapter does not know it.
+    /// The description of its screen, if the adapter does not know it.
     pub screen: Patterns,
-    /// How it is known that it took a prompt.
+    /// The way in which it confirms a prompt.
     pub confirm: Confirm,
-    /// Whether its hooks are wired when it is started.
+    /// True if its hooks are wired when it is started.
     pub hooks: bool,
-    /// How long its hook waits for an answer to a request for a permission; zero for not at all.
+    /// Time for which its hook waits for an answer to a permission request; zero for not at all.
     pub approve_wait: Duration,
-    /// What becomes of a prompt whose turn somebody interrupts.
+    /// The treatment of a prompt whose turn is interrupted.
     pub on_interrupted: OnInterrupted,
-    /// What becomes of a prompt whose turn fails by an outage of the service.
+    /// The treatment of a prompt whose turn fails by an outage of the service.
     pub on_failed_turn: OnFailedTurn,
-    /// The keys that answer a dialog of its start or about its usage limit, by the dialog's name. Any other waits for a
-    /// person.
+    /// Keys that answer a dialog at its start or about its usage limit, by the dialog's name. Any other
+    /// dialog waits for a person.
     pub dialogs: BTreeMap<String, Vec<String>>,
-    /// Whether a prompt waits while it shows a full-screen program.
+    /// True if prompts wait while it shows a full-screen program.
     pub waits_for_screen: bool,
-    /// Whether each use of a tool becomes a message of kind `observation`.
+    /// True if each use of a tool becomes a message of kind `observation`.
     pub observe: bool,
-    /// Whether the end of each turn becomes a message of kind `summarize`.
+    /// True if the end of each turn becomes a message of kind `summarize`.
     pub summarize: bool,
-    /// What is said to it once a usage limit or an outage is over; none for nothing.
+    /// The text that tells it to continue after a usage limit or an outage; none to tell it nothing.
     pub go_on: Option<String>,
 }
 
 impl Agent {
-    /// Whether the pool chooses its conversation: it is told the id at its start.
+    /// True if the pool chooses its conversation: its id is among the arguments of a start.
     #[must_use]
     pub fn is_told_its_conversation(&self) -> bool {
         self.start_args.iter().any(|word| word.contains("{conversation}"))
     }
 
-    /// Whether it is known where on its screen prompts are typed.
+    /// True if the pool knows where on its screen prompts are typed.
     #[must_use]
     pub fn shows_composer(&self) -> bool {
         self.adapter.knows_screen() || self.screen.has_composer()
     }
 
-    /// Whether it asks its terminal for bracketed pastes before it takes any. One that somebody described has to.
+    /// True if it requests bracketed pastes from its terminal before it accepts any. A described agent has
+    /// to.
     #[must_use]
     pub fn asks_for_pastes(&self) -> bool {
         self.adapter.asks_for_pastes() || self.screen.has_composer()
     }
 
-    /// How a screen of it looks. `cursor` is the column and the row of the terminal's cursor, from 0.
+    /// Reads its screen. `cursor` is the column and row of the terminal's cursor, from 0.
     #[must_use]
-    pub fn look(&self, screen: &Screen, cursor: (u16, u16), at: Timestamp) -> Look {
+    pub fn read_screen(&self, screen: &Screen, cursor: (u16, u16), at: Timestamp) -> ScreenReading {
         let adapter = self.adapter;
         let ScreenState { composer, dialog, works, background } = if adapter.knows_screen() {
             ScreenState {
@@ -267,28 +314,28 @@ impl Agent {
         } else {
             self.screen.read(screen, cursor.1)
         };
-        Look { at, composer, dialog, works, background }
+        ScreenReading { at, composer, dialog, works, background }
     }
 }
 
-/// What becomes of a prompt whose turn fails by an outage of the service.
+/// The treatment of a prompt whose turn fails by an outage of the service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnFailedTurn {
-    /// Its lane is held, and its agent is told to go on, with growing pauses, until the service is back.
+    /// Prompts are held, and the agent is told to continue, with growing pauses, until the service is back.
     #[default]
     Hold,
-    /// It is over, and the next one goes.
+    /// The prompt is over, and the next one goes.
     Next,
-    /// It is sent again, as often as a message is tried.
+    /// The prompt is sent again, up to `max_attempts` times.
     Retry,
 }
 
-/// What becomes of a prompt whose turn somebody interrupts.
+/// The treatment of a prompt whose turn is interrupted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnInterrupted {
-    /// It is over.
+    /// The prompt is over.
     #[default]
     Dead,
-    /// It is sent again.
+    /// The prompt is sent again.
     Retry,
 }

@@ -1,5 +1,5 @@
-//! A turn: decisions are taken one after the other, each on the state that the one before left, and become facts together. The
-//! engine of `poold` commits the events of a turn in one transaction, and only then answers; tests look at them.
+//! A turn: decisions are taken one after the other, each on the state that the one before left. `poold`
+//! commits the events of a turn in one transaction, and only then answers.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::deadlines::Mono;
 use crate::pool::Pool;
 use crate::volatile::Volatile;
 
-/// The state of the pool, the time, and the events of this turn so far.
+/// Both halves of the state, the time, and the events of this turn so far.
 #[derive(Debug)]
 pub struct Turn<'a> {
     pool: &'a mut Pool,
@@ -23,21 +23,21 @@ pub struct Turn<'a> {
     output: Output,
 }
 
-/// What a turn leaves to be done.
+/// The result of a turn.
 #[derive(Debug, Default)]
 pub struct Output {
     /// The events, in order.
     pub events: Vec<Stamped>,
-    /// Bodies of messages that were queued.
+    /// The bodies of messages that were queued.
     pub bodies: Vec<(MessageId, Vec<u8>)>,
-    /// True if something changed that tasks outside of the turn may wait for.
+    /// True if something changed that tasks outside the turn may wait for.
     pub is_woken: bool,
     /// True if an event brings a time at which something has to be done.
     pub has_deadline: bool,
     changes: Changes,
 }
 
-/// Changes since those who wait within the turn last looked.
+/// Changes since the tasks that wait within the turn last looked.
 #[derive(Debug, Default)]
 pub struct Changes {
     any: bool,
@@ -45,7 +45,7 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// True if someone who waits for something of this session, or of any, has to look again.
+    /// True if a task that waits for a change of this session, or of any, has to look again.
     #[must_use]
     pub fn concern(&self, session: Option<SessionId>) -> bool {
         self.any || session.is_some_and(|session| self.sessions.contains(&session))
@@ -82,19 +82,19 @@ impl<'a> Turn<'a> {
         self.reading.wall
     }
 
-    /// Both clocks, as read at the begin of the turn.
+    /// Both clocks, as read at the beginning of the turn.
     #[must_use]
     pub fn reading(&self) -> Reading {
         self.reading
     }
 
-    /// Now, by the clock that only goes forward.
+    /// Now, by the monotonic clock.
     #[must_use]
     pub fn mono(&self) -> Mono {
         self.mono
     }
 
-    /// The time since then, without steps of the wall clock and the machine's sleep.
+    /// The time since `at`, without steps of the wall clock and the machine's sleep.
     #[must_use]
     pub fn age(&self, at: Timestamp) -> Duration {
         self.pool.age(self.now(), at)
@@ -112,33 +112,35 @@ impl<'a> Turn<'a> {
         &self.output.bodies
     }
 
-    /// The place of the next event in the journal.
+    /// The position of the next event in the journal.
     #[must_use]
     pub fn next_seq(&self) -> Seq {
         Seq(self.pool.seq().0 + 1)
     }
 
-    /// Adds a fact: true for the rest of the turn, and on disk before anybody outside hears of it.
+    /// Adds an event. It holds for the rest of the turn, and is on disk before anything outside learns of it.
     pub fn emit(&mut self, event: Event) {
         let seq = if event.is_journaled() { self.next_seq() } else { self.pool.seq() };
         let stamped = Stamped { seq, at: self.now(), event };
         self.pool.apply(&stamped);
         self.output.changes.sessions.extend(stamped.event.session());
-        self.output.has_deadline |= has_deadline(&stamped.event);
-        if let Event::MessageChanged { id, session, status } = &stamped.event {
-            self.volatile.workers.message_changed(*id, status, self.mono);
-            // The next prompt may be typed now.
-            let frees = !status.state.in_flight() && self.pool.message_kind(*session, *id) == Some(PROMPT);
-            if frees {
-                self.wake();
-            }
-        } else if !concerns_workers_only(&stamped.event) {
+        let Consequences { is_local, has_deadline } = Consequences::of(&stamped.event);
+        self.output.has_deadline |= has_deadline;
+        let frees_prompt = self.follow_message(&stamped.event);
+        if frees_prompt || !is_local {
             self.wake();
         }
         self.output.events.push(stamped);
     }
 
-    /// Adds facts.
+    /// Keeps the leases of workers in step with a message. Returns true if the next prompt may be typed now.
+    fn follow_message(&mut self, event: &Event) -> bool {
+        let Event::MessageChanged { id, session, status } = event else { return false };
+        self.volatile.workers.message_changed(*id, status, self.mono);
+        !status.state.in_flight() && self.pool.message_kind(*session, *id) == Some(PROMPT)
+    }
+
+    /// Adds events.
     pub fn emit_all(&mut self, events: impl IntoIterator<Item = Event>) {
         events.into_iter().for_each(|event| self.emit(event));
     }
@@ -148,12 +150,13 @@ impl<'a> Turn<'a> {
         self.output.bodies.push((id, body));
     }
 
-    /// Half of the time has passed for which random operation ids are remembered.
+    /// Forgets the older generation of random operation ids. Called twice per period for which they are
+    /// remembered.
     pub fn age_operations(&mut self) {
         self.pool.age_operations();
     }
 
-    /// Has everybody who waits for something look again, although no event says so.
+    /// Makes all waiting tasks look again, although no event tells them.
     pub fn wake(&mut self) {
         (self.output.is_woken, self.output.changes.any) = (true, true);
     }
@@ -164,28 +167,76 @@ impl<'a> Turn<'a> {
     }
 }
 
-/// True for events that matter only to those who work messages, or wait for something of that session.
-fn concerns_workers_only(event: &Event) -> bool {
-    match event {
-        Event::MessageQueued(message) => message.kind != PROMPT,
-        Event::MessageForgotten { .. }
-        | Event::BreakerChanged { .. }
-        | Event::GeneratorRegistered { .. }
-        | Event::GeneratorEnded { .. }
-        | Event::OperationDone { .. }
-        | Event::OperationForgotten { .. } => true,
-        _ => false,
-    }
+/// The consequences of an event for tasks that wait.
+struct Consequences {
+    /// True if only tasks that wait for messages, or for the event's session, have to look again.
+    is_local: bool,
+    /// True if the event brings a time at which something has to be done.
+    has_deadline: bool,
 }
 
-/// True for events that bring a time at which something has to be done.
-fn has_deadline(event: &Event) -> bool {
-    match event {
-        Event::MessageQueued(message) => message.expires_at.is_some(),
-        Event::MessageChanged { status, .. } => status.not_before.is_some(),
-        Event::BreakerChanged { breaker, .. } => breaker.is_open(),
-        // The lease of a lock.
-        Event::LockGranted { .. } => true,
-        _ => false,
+impl Consequences {
+    /// For an event that any task may wait for.
+    const GLOBAL: Self = Self { is_local: false, has_deadline: false };
+    /// For an event that matters to few.
+    const LOCAL: Self = Self { is_local: true, has_deadline: false };
+
+    /// One arm for each event, so that a new one cannot be forgotten.
+    fn of(event: &Event) -> Self {
+        match event {
+            Event::MessageQueued(message) => {
+                let is_local = message.kind != PROMPT;
+                Self { is_local, has_deadline: message.expires_at.is_some() }
+            }
+            Event::MessageChanged { status, .. } => {
+                Self { is_local: true, has_deadline: status.not_before.is_some() }
+            }
+            Event::BreakerChanged { breaker, .. } => Self { is_local: true, has_deadline: breaker.is_open() },
+            // The lease of the lock.
+            Event::LockGranted { .. } => Self { is_local: false, has_deadline: true },
+            Event::MessageForgotten { .. }
+            | Event::GeneratorRegistered { .. }
+            | Event::GeneratorEnded { .. }
+            | Event::OperationDone { .. }
+            | Event::OperationForgotten { .. } => Self::LOCAL,
+            Event::PoolStarted { .. }
+            | Event::NextSession { .. }
+            | Event::ClockRead(_)
+            | Event::TagRetired { .. }
+            | Event::TagForgotten(_)
+            | Event::TmuxServerChanged { .. }
+            | Event::OperationBegun { .. }
+            | Event::SessionCreated(_)
+            | Event::SessionStarting { .. }
+            | Event::SessionPlaced { .. }
+            | Event::AgentStarted { .. }
+            | Event::SessionLive { .. }
+            | Event::SessionObserved { .. }
+            | Event::SessionDraining { .. }
+            | Event::SessionStopped { .. }
+            | Event::SessionParked { .. }
+            | Event::SessionLost { .. }
+            | Event::SessionFailed { .. }
+            | Event::SessionDeleted { .. }
+            | Event::SessionRenamed { .. }
+            | Event::SessionLabelled { .. }
+            | Event::SessionPolicyChanged { .. }
+            | Event::SessionAccounted { .. }
+            | Event::BudgetChanged { .. }
+            | Event::ConversationChanged { .. }
+            | Event::LockUsedForSend { .. }
+            | Event::LockReleased { .. }
+            | Event::LockRevoked { .. }
+            | Event::Agent(_)
+            | Event::ReapStarted { .. }
+            | Event::ReapFinished { .. }
+            | Event::StaleFound { .. }
+            | Event::LimitExceeded { .. }
+            | Event::WatcherConnected { .. }
+            | Event::WatcherLost { .. }
+            | Event::ForeignSeen { .. }
+            | Event::ForeignGone { .. }
+            | Event::LogResumed { .. } => Self::GLOBAL,
+        }
     }
 }

@@ -1,35 +1,35 @@
-//! What the pool knows besides its record. Each feature owns its part, behind methods; all of it is gone when `poold` ends, and
-//! found out or decided again by the next one.
+//! The volatile half of the state: what is not on record. Each feature owns its part, behind methods. All of
+//! it is lost when `poold` ends, and is observed or decided again after the next start.
 
 use protocol::Timestamp;
 
 use crate::agent::state::Agents;
+use crate::lock::table::LockTable;
 use crate::lock::user_locks::UserLocks;
-use crate::locks::LockTable;
 use crate::observe::state::Observed;
 use crate::prompt::state::Prompts;
 use crate::reap::state::Reaping;
-use crate::scheduler::state::Scheduler;
+use crate::slots::state::Scheduler;
 use crate::worker::state::Workers;
 
-/// The volatile half of the pool's state.
+/// The volatile half of the state.
 #[derive(Debug)]
 pub struct Volatile {
-    /// tmux as last seen, and the watcher.
+    /// The observed state of tmux, and the watcher.
     pub observed: Observed,
-    /// Reapers, leases, verdicts and findings.
+    /// Reapers, leases, verdicts and violations.
     pub reaping: Reaping,
-    /// Sessions in transition, and who waits for a slot.
+    /// Sessions in transition, and waiters for slots.
     pub scheduler: Scheduler,
     /// Prompts on their way into panes.
     pub prompts: Prompts,
-    /// Hook reports, pending questions, terminal marks.
+    /// Hook reports, queued questions, terminal marks.
     pub agents: Agents,
     /// Connections that work messages, and their leases.
     pub workers: Workers,
-    /// Session locks, with those who wait for them.
+    /// Session locks and their waiters.
     pub locks: LockTable,
-    /// Leases of the locks that users hold.
+    /// Leases of users' locks.
     pub user_locks: UserLocks,
     stopping: bool,
 }
@@ -51,7 +51,7 @@ impl Volatile {
         }
     }
 
-    /// `poold` stops: nothing new is begun.
+    /// Stops: nothing new is begun from here on.
     pub fn stop(&mut self) {
         self.stopping = true;
     }

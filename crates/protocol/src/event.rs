@@ -7,6 +7,7 @@ mod fact;
 mod kind;
 mod stamped;
 
+pub use crate::event_kind::EventKind;
 pub use agent::AgentEvent;
 pub use fact::Event;
 pub use stamped::Stamped;

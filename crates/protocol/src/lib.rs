@@ -292,6 +292,7 @@ pub mod connect;
 pub mod diff;
 pub mod env;
 pub mod event;
+mod event_kind;
 pub mod frame;
 pub mod hello;
 pub mod hook;

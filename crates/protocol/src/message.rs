@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::event_kind::EventKind;
 use crate::ids::{GeneratorId, MessageId, OpId, ProcId, SessionId, Token};
 use crate::text::OsBytes;
 use crate::time::Timestamp;
@@ -153,22 +154,22 @@ impl MessageStatus {
 
     /// Returns the kind of event that led to this status (`poolctl events`, `--kind`).
     #[must_use]
-    pub fn event_kind(&self) -> &'static str {
+    pub fn event_kind(&self) -> EventKind {
         match self.state {
-            MessageState::Queued if self.is_reset() => "message_retried",
-            MessageState::Queued if self.not_before.is_none() => "message_released",
-            MessageState::Queued => "message_failed",
-            MessageState::Claimed => "message_claimed",
-            MessageState::Typing => "message_typing",
-            MessageState::Typed => "message_typed",
-            MessageState::Accepted => "message_accepted",
-            MessageState::InDoubt => "message_in_doubt",
-            MessageState::Done => "message_done",
-            MessageState::Dead => "message_dead",
-            MessageState::Cancelled => "message_cancelled",
-            MessageState::Expired => "message_expired",
-            MessageState::Revoking => "message_revoking",
-            MessageState::Suspended => "message_suspended",
+            MessageState::Queued if self.is_reset() => EventKind::MessageRetried,
+            MessageState::Queued if self.not_before.is_none() => EventKind::MessageReleased,
+            MessageState::Queued => EventKind::MessageFailed,
+            MessageState::Claimed => EventKind::MessageClaimed,
+            MessageState::Typing => EventKind::MessageTyping,
+            MessageState::Typed => EventKind::MessageTyped,
+            MessageState::Accepted => EventKind::MessageAccepted,
+            MessageState::InDoubt => EventKind::MessageInDoubt,
+            MessageState::Done => EventKind::MessageDone,
+            MessageState::Dead => EventKind::MessageDead,
+            MessageState::Cancelled => EventKind::MessageCancelled,
+            MessageState::Expired => EventKind::MessageExpired,
+            MessageState::Revoking => EventKind::MessageRevoking,
+            MessageState::Suspended => EventKind::MessageSuspended,
         }
     }
 }

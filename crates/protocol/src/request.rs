@@ -225,6 +225,88 @@ pub enum Request {
     Inbox,
 }
 
+impl Request {
+    /// True if the request needs an operation id, or for a claim, if a retry under one gets the same answer.
+    #[must_use]
+    #[expect(
+        clippy::too_many_lines,
+        reason = "every request is named, so that a new one cannot be forgotten"
+    )]
+    pub fn needs_operation_id(&self) -> bool {
+        match self {
+            Self::New(_)
+            | Self::Send(_)
+            | Self::ResolveMessage(_)
+            | Self::Keys(_)
+            | Self::Kill(_)
+            | Self::Remove(_)
+            | Self::Rename(_)
+            | Self::Label(_)
+            | Self::Restart(_)
+            | Self::Adopt(_)
+            | Self::Claim(_)
+            | Self::Cancel(_)
+            | Self::Retry(_)
+            | Self::Purge(_)
+            | Self::Park(_)
+            | Self::Restore(_)
+            | Self::Drain(_)
+            | Self::Pin(_)
+            | Self::Clear(_)
+            | Self::Prune(_)
+            | Self::Lock(_)
+            | Self::Reap { .. }
+            | Self::Update(_)
+            | Self::Approve(_)
+            | Self::Publish(_)
+            | Self::Input(_)
+            | Self::Resize(_) => true,
+            Self::Ping
+            | Self::Status
+            | Self::Sync
+            | Self::List(_)
+            | Self::Show(_)
+            | Self::Attach(_)
+            | Self::ShowMessage(_)
+            | Self::ListMessages(_)
+            | Self::Capture(_)
+            | Self::Logs(_)
+            | Self::Wait(_)
+            | Self::Events(_)
+            | Self::Subscribe(_)
+            | Self::Config
+            | Self::ConfigReload
+            | Self::Candidates
+            | Self::NextCandidate { .. }
+            | Self::TakeLease { .. }
+            | Self::Settle(_)
+            | Self::Observe(_)
+            | Self::WatchingBy(_)
+            | Self::Watch
+            | Self::Register(_)
+            | Self::Heartbeat(_)
+            | Self::Ack(_)
+            | Self::Fail(_)
+            | Self::Generators
+            | Self::Messages(_)
+            | Self::Body(_)
+            | Self::Export
+            | Self::Backup { .. }
+            | Self::Check
+            | Self::Compact
+            | Self::Usage(_)
+            | Self::RenewLock { .. }
+            | Self::Unlock { .. }
+            | Self::Explain(_)
+            | Self::Hook(_)
+            | Self::Output(_)
+            | Self::Terminal(_)
+            | Self::DecisionTaken { .. }
+            | Self::Inbox => false,
+        }
+    }
+}
+
 /// `ls`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct List {

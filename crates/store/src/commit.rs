@@ -134,7 +134,7 @@ impl<'a> BatchWriter<'_, '_, 'a> {
             }
             Event::Agent(event) => self.rows.extend(agent_row(event)),
             Event::TagRetired { tag, .. } | Event::TagForgotten(tag) => {
-                self.rows.push(DirtyRow::Retired(*tag))
+                self.rows.push(DirtyRow::Retired(*tag));
             }
             Event::BreakerChanged { session, kind, .. } => self.rows.push(DirtyRow::Breaker(*session, kind)),
             Event::OperationDone { op, .. }
@@ -281,7 +281,7 @@ impl<'a> BatchWriter<'_, '_, 'a> {
         let key = number_key(stamped.seq.0);
         let record = if let Event::SessionCreated(_) = &stamped.event {
             let mut redacted = stamped.clone();
-            pool::redacted::event(&mut redacted.event);
+            pool::redaction::event(&mut redacted.event);
             seal_event(Table::Journal, &key, &redacted)?
         } else {
             seal_event(Table::Journal, &key, stamped)?

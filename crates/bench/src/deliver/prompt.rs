@@ -259,7 +259,7 @@ mod tests {
     #[test]
     fn the_pause_is_the_pools_own() {
         for bytes in [0, 40, 20_000, 200_000, u32::MAX] {
-            assert_eq!(pause(usize::try_from(bytes).unwrap()), ::pool::delivery::settle(bytes), "{bytes}");
+            assert_eq!(pause(usize::try_from(bytes).unwrap()), ::pool::prompt::enter_delay(bytes), "{bytes}");
         }
     }
 }

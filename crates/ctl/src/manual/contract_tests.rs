@@ -109,11 +109,22 @@ fn every_verb_and_flag_is_in_the_contract_and_no_other() {
 }
 
 #[test]
+fn the_kinds_of_events_are_those_of_the_contract() {
+    let lines = section("JSON of an event").into_iter().filter_map(|block| match block {
+        Block::Code(lines) => Some(lines),
+        _ => None,
+    });
+    let told: BTreeSet<&str> = lines.flatten().flat_map(str::split_whitespace).collect();
+    let published = protocol::event::EventKind::PUBLISHED.iter();
+    assert_eq!(told, published.map(|kind| kind.as_str()).collect());
+}
+
+#[test]
 fn the_exit_codes_are_those_of_the_contract() {
     let told = rows("Exit codes").into_iter().map(|row| (row[0].parse::<i32>().unwrap(), row[1].clone()));
     let program = (0..=255).filter_map(|code| match code {
         0 => Some((0, "ok".to_owned())),
-        code => crate::exit::error_code(code).map(|meant| (code, crate::show::json::word(&meant))),
+        code => crate::exit::error_code(code).map(|meant| (code, meant.as_str().to_owned())),
     });
     assert_eq!(told.collect::<Vec<_>>(), program.collect::<Vec<_>>());
 }

@@ -1,5 +1,5 @@
-//! Parses the Markdown of the manual: headings, paragraphs, code blocks, flat lists and tables; in a line `code`,
-//! **strong**, *emphasis* and links. Pages contain nothing else.
+//! Parses the Markdown of the manual: headings, paragraphs, code blocks, flat lists and tables; in a line
+//! `code`, **strong**, *emphasis* and links. Pages contain nothing else.
 
 /// A part of a page, from one blank line to the next.
 #[derive(Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! What a session's agent does, asks and says, as people read it.
+//! A session's agent as text: its activity, its question to a person, its thought and the end of its output.
 
 use protocol::activity::{AskKind, Source};
 use protocol::reply::{SessionView, Theme};
@@ -6,11 +6,11 @@ use protocol::thought::Thought;
 use protocol::{ActivityState, Timestamp};
 
 use crate::show::escape;
-use crate::show::human::{due, when};
 use crate::show::out::Style;
 use crate::show::table::Table;
+use crate::show::time::{due, when};
 
-/// In which colour an activity stands out, where it does (see [`Style::paint`]).
+/// Returns the colour that highlights an activity, if any (see [`Style::paint`]).
 #[must_use]
 pub(crate) fn colour(state: ActivityState) -> Option<u8> {
     match state {
@@ -20,52 +20,52 @@ pub(crate) fn colour(state: ActivityState) -> Option<u8> {
     }
 }
 
-/// The word for what its agent does; none where it does not run.
+/// Returns the state of the agent, if it runs.
 #[must_use]
-pub(crate) fn word(view: &SessionView) -> Option<&'static str> {
+pub(crate) fn state(view: &SessionView) -> Option<&'static str> {
     view.status().map(|_| view.activity.state.as_str())
 }
 
-/// `busy: cargo test (hook, 5m ago)`
+/// Formats the activity with its source: `busy: cargo test (hook, 5m ago)`.
 #[must_use]
 pub(crate) fn activity(view: &SessionView, style: Style, now: Timestamp) -> Option<String> {
-    let (word, activity) = (word(view)?, &view.activity);
+    let (state, activity) = (state(view)?, &view.activity);
     let detail = activity.detail.as_deref().map(|detail| format!(": {detail}")).unwrap_or_default();
     let known = activity.source != Source::Nothing;
-    let how = known.then(|| format!(" ({}, {})", activity.source.as_str(), when(activity.since, style, now)));
-    Some(format!("{word}{detail}{}", how.unwrap_or_default()))
+    let source =
+        known.then(|| format!(" ({}, {})", activity.source.as_str(), when(activity.since, style, now)));
+    Some(format!("{state}{detail}{}", source.unwrap_or_default()))
 }
 
-/// Until when it may do nothing more.
+/// Formats the end of the usage limit that the agent has reached.
 #[must_use]
-pub(crate) fn limited(view: &SessionView, style: Style, now: Timestamp) -> Option<String> {
-    view.activity
-        .limited_until
-        .map(|until| format!("has used up what it may, again {}", due(until, style, now)))
+pub(crate) fn usage_limit(view: &SessionView, style: Style, now: Timestamp) -> Option<String> {
+    let until = view.activity.limited_until?;
+    Some(format!("usage limit reached; continues {}", due(until, style, now)))
 }
 
-/// How its prompts are confirmed.
+/// Returns the way in which the agent's prompts are confirmed.
 #[must_use]
-pub(crate) fn confirmed(view: &SessionView) -> Option<String> {
+pub(crate) fn confirmation(view: &SessionView) -> Option<String> {
     let how = match view.confirm.as_str() {
         "" => return None,
         "hook" => "by its agent's hook",
         "echo" => "by their echo",
         "prompt" => "by its next prompt",
-        "none" => "by nothing: what was typed counts as done",
+        "none" => "not at all: a typed prompt counts as done",
         other => other,
     };
     Some(how.to_owned())
 }
 
-/// `12345 of 200000`
+/// Formats the tokens in use: `12345 of 200000`.
 #[must_use]
 pub(crate) fn tokens(view: &SessionView) -> Option<String> {
     let limit = view.context_limit().map(|limit| format!(" of {limit}")).unwrap_or_default();
     view.tokens().map(|tokens| format!("{tokens}{limit}"))
 }
 
-/// What is known of a thought beside its text: `holding (llm, 5m ago), ready to commit`.
+/// Formats a thought without its text, in a line: `holding (llm, 5m ago), ready to commit`.
 #[must_use]
 pub(crate) fn thought(thought: &Thought, style: Style, now: Timestamp) -> String {
     let at = when(thought.updated_at, style, now);
@@ -74,14 +74,14 @@ pub(crate) fn thought(thought: &Thought, style: Style, now: Timestamp) -> String
         facts.push("ready to commit".to_owned());
     }
     if let Some(at) = thought.objective_changed_at {
-        facts.push(format!("at this objective since {}", when(at, style, now)));
+        facts.push(format!("objective changed {}", when(at, style, now)));
     }
     facts.join(", ")
 }
 
-/// A thought without its text, a line each.
+/// Formats a thought without its text, a line per fact.
 #[must_use]
-pub(crate) fn facts(thought: &Thought, style: Style, now: Timestamp) -> String {
+pub(crate) fn thought_facts(thought: &Thought, style: Style, now: Timestamp) -> String {
     let known = |number: u64| (number > 0).then(|| number.to_string());
     let rows = [
         ("state", Some(thought.state.as_str().to_owned())),
@@ -96,15 +96,13 @@ pub(crate) fn facts(thought: &Thought, style: Style, now: Timestamp) -> String {
         ("updated", Some(when(thought.updated_at, style, now))),
     ];
     let mut table = Table::new(&[]);
-    for (what, value) in rows {
-        if let Some(value) = value {
-            table.row([what.to_owned(), value]);
-        }
+    for (key, value) in rows {
+        value.into_iter().for_each(|value| table.row([key.to_owned(), value]));
     }
     table.render()
 }
 
-/// `#102030 with #405060, #708090, #a0b0c0 (its own)`
+/// Formats the colours of a repository: `#102030 with #405060, #708090, #a0b0c0 (the repository's own)`.
 #[must_use]
 pub(crate) fn theme(theme: &Theme) -> String {
     let Theme { body, outline, accent, shirt, .. } = theme;
@@ -112,12 +110,12 @@ pub(crate) fn theme(theme: &Theme) -> String {
     format!("{body} with {outline}, {accent}, {shirt}{own}")
 }
 
-/// What is asked of a person and how to answer it, as lines; none where nothing is.
+/// Formats the question to a person and how to answer it, in lines; empty if there is none.
 #[must_use]
 pub(crate) fn asked(view: &SessionView, style: Style) -> String {
     let name = view.session.name.as_str();
     let Some(ask) = &view.activity.ask else {
-        let waits = word(view).is_some() && view.activity.state == ActivityState::Attention;
+        let waits = state(view).is_some() && view.activity.state == ActivityState::Attention;
         return if waits {
             format!("it waits for a person: {}\n", answer(None, false, name))
         } else {
@@ -130,7 +128,7 @@ pub(crate) fn asked(view: &SessionView, style: Style) -> String {
     format!("{heading}\n{text}answer it with {}\n", answer(Some(ask.kind), ask.answerable, name))
 }
 
-/// What a person does about what a session of that name asks.
+/// Returns how a person answers a question of this kind; `name` is that of the session.
 #[must_use]
 pub(crate) fn answer(kind: Option<AskKind>, answerable: bool, name: &str) -> String {
     let attach = format!("`poolctl attach {name}`");
@@ -150,12 +148,12 @@ pub(crate) fn answer(kind: Option<AskKind>, answerable: bool, name: &str) -> Str
     }
 }
 
-/// The end of what it wrote, as lines under a heading; nothing where it wrote nothing.
+/// Formats the end of the output, in lines under a heading; empty if there is none.
 #[must_use]
 pub(crate) fn replay(replay: Option<&str>) -> String {
     let lines = replay.unwrap_or_default().lines().map(str::trim_end).filter(|line| !line.is_empty());
     let lines: String = lines.map(|line| format!("  {}\n", escape::line(line))).collect();
-    if lines.is_empty() { lines } else { format!("wrote last\n{lines}") }
+    if lines.is_empty() { lines } else { format!("last output\n{lines}") }
 }
 
 #[cfg(test)]
@@ -167,7 +165,7 @@ mod tests {
     use super::*;
     use crate::testing::session;
 
-    /// When the session of these tests came to be idle.
+    /// The time since which the session of these tests is idle.
     const IDLE: u64 = 1_700_000_000_000;
 
     fn idle() -> SessionView {
@@ -273,8 +271,8 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_what_it_wrote_commands_nothing() {
-        assert_eq!(replay(Some("one\n\n  two  \n\x1b[2J\n")), "wrote last\n  one\n    two\n  \\x1b[2J\n");
+    fn the_end_of_the_output_commands_nothing() {
+        assert_eq!(replay(Some("one\n\n  two  \n\x1b[2J\n")), "last output\n  one\n    two\n  \\x1b[2J\n");
         assert_eq!((replay(None), replay(Some("\n \n"))), (String::new(), String::new()));
     }
 }

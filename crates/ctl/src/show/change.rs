@@ -1,18 +1,18 @@
-//! A change in tmux as a line for people.
+//! A change in tmux as a line of text.
 
 use protocol::OsBytes;
 use protocol::diff::Change;
 use protocol::tmux::{Server, TmuxPane, TmuxSession, TmuxState};
 
 use crate::show::escape;
-use crate::show::json::word;
+use crate::show::json::json_name;
 use crate::show::out::Style;
 
-/// What this changes in what was known; nothing where people would not see a difference.
+/// Formats a change against the `known` state; `None` if it changes nothing that is shown.
 #[must_use]
 pub(crate) fn line(known: &TmuxState, change: &Change, style: Style) -> Option<String> {
     let (sign, text) = match change {
-        Change::Server(server) => return Some(escape::line(&format!("server: {}", answer(server)))),
+        Change::Server(server) => return Some(escape::line(&format!("server: {}", server_state(server)))),
         Change::Session(id, session) => match known.sessions.get(id) {
             None => ('+', format!("{id} {}", appeared(session))),
             Some(before) => ('~', format!("{id} {}", joined(session_changes(before, session))?)),
@@ -35,13 +35,13 @@ pub(crate) fn line(known: &TmuxState, change: &Change, style: Style) -> Option<S
     Some(format!("{} {}", style.paint(colour, &sign.to_string()), escape::line(&text)))
 }
 
-fn answer(server: &Server) -> String {
+fn server_state(server: &Server) -> String {
     match server {
         Server::Up(server) => format!("up (pid {})", server.process.pid),
         Server::Absent => "absent".to_owned(),
         Server::Unknown(silence) => {
             let pid = silence.server.map(|server| format!(" (pid {})", server.process.pid));
-            format!("{}{}: {}", word(&silence.trouble), pid.unwrap_or_default(), silence.detail)
+            format!("{}{}: {}", json_name(&silence.trouble), pid.unwrap_or_default(), silence.detail)
         }
     }
 }
@@ -66,15 +66,15 @@ fn joined(changes: Vec<String>) -> Option<String> {
 
 fn session_changes(before: &TmuxSession, now: &TmuxSession) -> Vec<String> {
     let renamed = (before.name != now.name).then(|| format!("{} → {}", before.name, now.name));
-    let another = (before.created_at != now.created_at).then(|| "created anew".to_owned());
+    let recreated = (before.created_at != now.created_at).then(|| "recreated".to_owned());
     let attached = (before.attached != now.attached).then(|| format!("{} attached", now.attached));
-    renamed.into_iter().chain(another).chain(attached).collect()
+    renamed.into_iter().chain(recreated).chain(attached).collect()
 }
 
 fn pane_changes(before: &TmuxPane, now: &TmuxPane) -> Vec<String> {
     let mut changes = Vec::new();
-    let mut differs = |is: bool, text: &dyn Fn() -> String| {
-        if is {
+    let mut differs = |differs: bool, text: &dyn Fn() -> String| {
+        if differs {
             changes.push(text());
         }
     };
@@ -91,13 +91,13 @@ fn pane_changes(before: &TmuxPane, now: &TmuxPane) -> Vec<String> {
     let size = |pane: &TmuxPane| format!("{}x{}", pane.width, pane.height);
     differs(size(before) != size(now), &|| format!("{} → {}", size(before), size(now)));
     differs(before.in_mode != now.in_mode, &|| {
-        if now.in_mode { "in a mode" } else { "in no mode" }.to_owned()
+        if now.in_mode { "in a mode" } else { "not in a mode" }.to_owned()
     });
     differs(before.tag != now.tag, &|| match now.tag {
         Some(tag) => format!("tagged {tag}"),
         None => "not tagged".to_owned(),
     });
-    differs(!before.detached && now.detached, &|| "given back".to_owned());
+    differs(!before.detached && now.detached, &|| "detached from the pool".to_owned());
     changes
 }
 
@@ -105,7 +105,7 @@ fn text(bytes: Option<&OsBytes>) -> String {
     bytes.map_or_else(|| "?".to_owned(), OsBytes::to_string_lossy)
 }
 
-/// How the pane's process ended, as far as that is known.
+/// Formats the end of the pane's process, if it has ended.
 fn ended(pane: &TmuxPane) -> Option<String> {
     match (pane.exit_signal, pane.exit_status) {
         (Some(signal), _) => Some(format!("ended by signal {signal}")),
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_and_goes() {
+    fn appearing_and_disappearing() {
         let (none, all) = (TmuxState::default(), known());
         let session = Change::Session(TmuxSessionId(3), TmuxSession { attached: 2, ..web("web") });
         assert_eq!(shown(&none, &session), "+ $3 web (2 attached)");
@@ -176,12 +176,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_different() {
+    fn differences() {
         let known = known();
         let session = |session| shown(&known, &Change::Session(TmuxSessionId(3), session));
         assert_eq!(session(web("www")), "~ $3 web → www");
         let other = TmuxSession { name: "www".to_owned(), created_at: 2, attached: 1 };
-        assert_eq!(session(other), "~ $3 web → www, created anew, 1 attached");
+        assert_eq!(session(other), "~ $3 web → www, recreated, 1 attached");
         assert_eq!(session(web("web")), "", "nothing is different");
         let pane_line = |change: Edit| {
             let mut pane = pane();
@@ -202,7 +202,7 @@ mod tests {
             ("~ %7 80x24 → 80x30", &|pane| pane.height = 30),
             ("~ %7 in a mode", &|pane| pane.in_mode = true),
             ("~ %7 tagged abababababababababababababababab", &|pane| pane.tag = Some(Tag([0xab; 16]))),
-            ("~ %7 given back", &|pane| pane.detached = true),
+            ("~ %7 detached from the pool", &|pane| pane.detached = true),
         ];
         for (expected, change) in lines {
             assert_eq!(pane_line(change), expected);

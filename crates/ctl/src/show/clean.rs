@@ -1,17 +1,17 @@
-//! Program output for a terminal: what it says, without what would command the terminal.
+//! Removes control sequences from program output, so that it cannot command a terminal.
 
-/// How much is taken out.
+/// The bytes to remove.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// Nothing.
+    /// None.
     Raw,
-    /// The carriage return that a terminal's line ending has.
+    /// The carriage return in a terminal's line ending.
     Plain,
-    /// All control sequences and control characters but newline and tab.
+    /// All control sequences and control characters except newline and tab.
     Safe,
 }
 
-/// Cleans a stream of bytes; a sequence may be cut anywhere between two pieces.
+/// Cleans a stream of bytes. A sequence may be divided between pieces.
 #[derive(Debug)]
 pub(crate) struct Cleaner {
     mode: Mode,
@@ -19,10 +19,10 @@ pub(crate) struct Cleaner {
     carriage_return: bool,
 }
 
-/// Where in a control sequence (ECMA-48) the stream is.
+/// The position of the stream within a control sequence (ECMA-48).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// In none.
+    /// Outside of a sequence.
     Ground,
     /// After ESC.
     Escape,
@@ -30,8 +30,8 @@ enum State {
     Intermediate,
     /// After ESC [.
     Parameters,
-    /// In a string (OSC, DCS, …), which ends with BEL or ESC \. A newline ends it too, so that one
-    /// that is never closed cannot swallow the rest.
+    /// In a string (OSC, DCS, …), which ends with BEL or ESC \. A newline ends it, too, so that an unclosed
+    /// string cannot swallow the rest of the output.
     Text,
     /// After the first byte of a C1 control in UTF-8.
     HighControl,
@@ -41,13 +41,13 @@ const ESC: u8 = 0x1b;
 const BEL: u8 = 0x07;
 
 impl Cleaner {
-    /// A cleaner at the start of a stream.
+    /// Creates a cleaner for the start of a stream.
     #[must_use]
     pub(crate) fn new(mode: Mode) -> Self {
         Self { mode, state: State::Ground, carriage_return: false }
     }
 
-    /// What is left of a piece.
+    /// Returns what remains of a piece.
     pub(crate) fn clean(&mut self, piece: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(piece.len());
         match self.mode {
@@ -58,8 +58,8 @@ impl Cleaner {
         out
     }
 
-    /// Writes a byte; a carriage return waits for what follows it, and stands for `alone` where
-    /// that is not a newline.
+    /// Writes a byte. A carriage return is held back until the next byte, and replaced by `alone` unless that
+    /// is a newline.
     fn line_end(&mut self, byte: u8, alone: &[u8], out: &mut Vec<u8>) {
         if self.carriage_return && byte != b'\n' && byte != b'\r' {
             out.extend_from_slice(alone);
@@ -106,7 +106,8 @@ impl Cleaner {
         State::Ground
     }
 
-    /// U+0080 to U+009F are the same controls without ESC; the rest after 0xC2 is text.
+    /// Handles the byte after 0xC2. U+0080 to U+009F are the C1 controls, equivalent to ESC sequences; the
+    /// rest is text.
     fn high(&mut self, byte: u8, out: &mut Vec<u8>) -> State {
         match byte {
             0x9b => State::Parameters,
@@ -128,7 +129,7 @@ mod tests {
         let whole = Cleaner::new(mode).clean(text);
         let mut cleaner = Cleaner::new(mode);
         let bytes: Vec<u8> = text.iter().flat_map(|byte| cleaner.clean(&[*byte])).collect();
-        assert_eq!(whole, bytes, "where it is cut makes no difference");
+        assert_eq!(whole, bytes, "the division into pieces makes no difference");
         String::from_utf8(whole).unwrap()
     }
 

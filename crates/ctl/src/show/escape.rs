@@ -1,20 +1,20 @@
-//! Makes text that an agent, a message or a user supplied harmless on a terminal.
+//! Escapes text from agents, messages and users, so that it cannot command a terminal.
 
 use std::fmt::Write;
 
-/// Text for one cell of a line: every control character is written as its escape.
+/// Escapes every control character, for text within one line.
 #[must_use]
 pub(crate) fn line(text: &str) -> String {
     escape(text, is_control)
 }
 
-/// The same of text that need not be kept: most has nothing to escape.
+/// As [`line`], without a copy if there is nothing to escape, as in most text.
 #[must_use]
 pub(crate) fn cell(text: String) -> String {
     if text.chars().any(is_control) { line(&text) } else { text }
 }
 
-/// Text of several lines: newlines and tabs stay.
+/// Escapes every control character except newline and tab.
 #[must_use]
 pub(crate) fn lines(text: &str) -> String {
     escape(text, |c| is_control(c) && c != '\n' && c != '\t')
@@ -43,7 +43,7 @@ fn push_escape(out: &mut String, c: char) {
     }
 }
 
-/// Control characters, C1 included, and the marks that turn the direction of text around.
+/// True for control characters, C1 included, and for marks that change the direction of text.
 fn is_control(c: char) -> bool {
     c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_that_a_terminal_obeys_is_left() {
+    fn no_control_character_remains() {
         assert_eq!(line("a\x1b]0;evil\x07b\n\t\u{9b}31m"), "a\\x1b]0;evil\\x07b\\n\\t\\x9b31m");
         assert_eq!(line("abc\u{202e}cba"), "abc\\u{202e}cba");
         assert_eq!(cell("abc\u{202e}cba".to_owned()), "abc\\u{202e}cba");

@@ -1,65 +1,73 @@
-//! The JSON documents that scripts depend on. Each is a struct, so a key can neither be missing nor
-//! slip in; what is not known is null.
+//! The JSON documents of sessions and messages, which scripts depend on. Each is a struct, so that no key can
+//! be missing or slip in. Unknown values are null.
 
 mod agent;
-mod life;
+mod form;
+mod lifecycle;
 mod message;
 
 use std::collections::BTreeMap;
 
-use protocol::reply::{QueueCounts, SessionView, Theme};
-use protocol::session::Conversation;
-use protocol::usage::Account;
-use protocol::{Lifecycle, OsBytes, Session, Timestamp, redact};
+use protocol::limits::Limits;
+use protocol::message::PROMPT;
+use protocol::policy::{Budget, Policy};
+use protocol::reply::{LockView, QueueCounts, SessionView, Theme};
+use protocol::session::{Conversation, Exit};
+use protocol::thought::{RestState, Thought};
+use protocol::usage::{Account, Usage};
+use protocol::{
+    Activity, Lifecycle, Name, OsBytes, PaneId, Reason, Session, SessionId, Timestamp, TmuxSessionId, redact,
+};
 use serde::Serialize;
+use serde_json::Value;
 
-pub(crate) use agent::{ActivityJson, ThoughtJson};
-pub(crate) use life::{BudgetJson, LimitsJson, LockJson, PolicyJson, UsageJson};
-pub(crate) use message::{MessageJson, breaker, with_history};
+pub(crate) use form::Json;
+pub(crate) use message::{MessageJson, with_history};
 
-use crate::show::time::{rfc3339, rfc3339_of_seconds};
+use crate::show::time::rfc3339_of_seconds;
+use lifecycle::Process;
 
 /// A session, as `ls`, `show` and `new` print it.
 #[derive(Debug, Serialize)]
 pub(crate) struct SessionJson<'a> {
-    id: String,
-    name: &'a str,
-    workspace: &'a str,
+    id: SessionId,
+    name: &'a Name,
+    workspace: &'a Name,
     dir: &'a OsBytes,
     agent: &'a str,
     command: Vec<OsBytes>,
     cwd: &'a OsBytes,
     labels: BTreeMap<String, String>,
     lifecycle: Lifecycle,
-    reason: Option<protocol::Reason>,
+    reason: Option<Reason>,
     detail: Option<&'a str>,
     #[serde(flatten)]
-    activity: ActivityJson<'a>,
+    activity: Json<&'a Activity>,
     waits: Option<&'a str>,
     confirm: Option<&'a str>,
     status: Option<&'static str>,
-    rest_state: &'static str,
+    rest_state: RestState,
     attached_clients: u32,
     current_command: Option<&'a OsBytes>,
     current_directory: Option<&'a OsBytes>,
-    processes: Option<Vec<ProcessJson<'a>>>,
+    processes: Option<Vec<TreeProcess<'a>>>,
     generator: Option<Generator>,
     tmux: Tmux<'a>,
-    queue: Queue,
+    queue: Json<&'a QueueCounts>,
     total_requests: u64,
     active_requests: u64,
-    created_at: String,
-    last_activity_at: String,
+    created_at: Json<Timestamp>,
+    last_activity_at: Json<Timestamp>,
     incarnations: u32,
     restarts: u32,
-    exit: Option<ExitJson>,
+    exit: Option<Json<Exit>>,
     account: Option<&'a Account>,
-    limits: LimitsJson<'a>,
+    limits: Json<&'a Limits>,
     unenforced: &'a [String],
     cgroup: Option<&'a OsBytes>,
     restart_policy: &'static str,
-    policy: PolicyJson,
-    budget: BudgetJson,
+    policy: Json<&'a Policy>,
+    budget: Json<&'a Budget>,
     resumed: bool,
     conversation: Option<&'a Conversation>,
     tokens: Option<u64>,
@@ -67,29 +75,29 @@ pub(crate) struct SessionJson<'a> {
     skill: Option<&'a str>,
     parkable: bool,
     slot_wait: Option<u64>,
-    lock: Option<LockJson<'a>>,
-    usage: Option<UsageJson<'a>>,
-    thought: Option<ThoughtJson<'a>>,
+    lock: Option<Json<&'a LockView>>,
+    usage: Option<Json<&'a Usage>>,
+    thought: Option<Json<&'a Thought>>,
     theme: Option<&'a Theme>,
     replay: Option<String>,
-    verified_at: Option<String>,
+    verified_at: Option<Json<Timestamp>>,
     recovered: bool,
 }
 
 #[derive(Debug, Serialize)]
-struct ProcessJson<'a> {
-    pid: u32,
-    start_time: u64,
+struct TreeProcess<'a> {
+    #[serde(flatten)]
+    process: Process,
     parent: u32,
     command: &'a OsBytes,
 }
 
 #[derive(Debug, Serialize)]
 struct Generator {
-    pid: u32,
-    start_time: u64,
+    #[serde(flatten)]
+    process: Process,
     kind: &'static str,
-    last_activity_at: String,
+    last_activity_at: Json<Timestamp>,
 }
 
 #[derive(Debug, Serialize)]
@@ -97,37 +105,20 @@ struct Tmux<'a> {
     socket: &'a OsBytes,
     server_pid: Option<u32>,
     server_started_at: Option<String>,
-    session_id: Option<String>,
-    pane_id: Option<String>,
-}
-
-/// Counts of messages.
-#[derive(Debug, Serialize)]
-pub(crate) struct Queue {
-    queued: u64,
-    claimed: u64,
-    in_doubt: u64,
-    dead: u64,
-    oldest_at: Option<String>,
-}
-
-#[derive(Debug, Serialize)]
-struct ExitJson {
-    code: Option<i32>,
-    signal: Option<i32>,
-    at: String,
+    session_id: Option<TmuxSessionId>,
+    pane_id: Option<PaneId>,
 }
 
 impl<'a> SessionJson<'a> {
-    /// The document of a session at this time.
+    /// Creates the document of a session at this time.
     #[must_use]
     pub(crate) fn new(view: &'a SessionView, now: Timestamp) -> Self {
         let session = &view.session;
         let incarnation = session.incarnation.as_ref();
         Self {
-            id: session.id.to_string(),
-            name: session.name.as_str(),
-            workspace: session.workspace.as_str(),
+            id: session.id,
+            name: &session.name,
+            workspace: &session.workspace,
             dir: &session.dir,
             agent: &session.spec.agent,
             command: redact::command(&session.spec.command),
@@ -136,32 +127,32 @@ impl<'a> SessionJson<'a> {
             lifecycle: session.lifecycle,
             reason: session.reason,
             detail: session.detail.as_deref(),
-            activity: ActivityJson::new(&view.activity),
+            activity: Json(&view.activity),
             waits: view.waits.as_deref(),
             confirm: Some(view.confirm.as_str()).filter(|how| !how.is_empty()),
             status: view.status(),
-            rest_state: view.rest_state(now).as_str(),
+            rest_state: view.rest_state(now),
             attached_clients: session.attached_clients,
             current_command: session.current_command.as_ref(),
             current_directory: view.current_dir.as_ref(),
             processes: None,
             generator: generator(session),
             tmux: tmux(view),
-            queue: queue(&view.queue),
+            queue: Json(&view.queue),
             total_requests: session.total_requests,
             active_requests: view.queue.claimed,
-            created_at: rfc3339(session.created_at),
-            last_activity_at: rfc3339(session.last_activity_at),
+            created_at: Json(session.created_at),
+            last_activity_at: Json(session.last_activity_at),
             incarnations: session.incarnations,
             restarts: session.restarts,
-            exit: session.exit.map(|e| ExitJson { code: e.code, signal: e.signal, at: rfc3339(e.at) }),
+            exit: session.exit.map(Json),
             account: session.account.as_ref(),
-            limits: LimitsJson::new(&session.spec.limits),
+            limits: Json(&session.spec.limits),
             unenforced: incarnation.map(|i| i.unenforced.as_slice()).unwrap_or_default(),
             cgroup: incarnation.and_then(|i| i.cgroup.as_ref()),
             restart_policy: session.policy.restart.as_str(),
-            policy: PolicyJson::new(&session.policy),
-            budget: BudgetJson::new(&session.budget),
+            policy: Json(&session.policy),
+            budget: Json(&session.budget),
             resumed: incarnation.is_some_and(|i| i.resumed),
             conversation: session.conversation.as_ref(),
             tokens: view.tokens(),
@@ -169,22 +160,21 @@ impl<'a> SessionJson<'a> {
             skill: view.notes.skill.as_deref(),
             parkable: view.parkable,
             slot_wait: view.slot_wait,
-            lock: view.lock.as_ref().map(LockJson::new),
-            usage: view.usage.as_ref().map(UsageJson::new),
-            thought: view.thought.as_ref().map(ThoughtJson::new),
+            lock: view.lock.as_ref().map(Json),
+            usage: view.usage.as_ref().map(Json),
+            thought: view.thought.as_ref().map(Json),
             theme: view.theme.as_ref(),
             replay: None,
-            verified_at: session.verified_at.map(rfc3339),
+            verified_at: session.verified_at.map(Json),
             recovered: session.recovered,
         }
     }
 
-    /// The same with its processes and the end of what it wrote, which are known where one session is shown.
+    /// Adds the processes and the end of the output, which are known only if a single session is shown.
     #[must_use]
     pub(crate) fn in_full(self, view: &'a SessionView, replay: Option<String>) -> Self {
-        let processes = view.processes.iter().map(|found| ProcessJson {
-            pid: found.process.pid,
-            start_time: found.process.start,
+        let processes = view.processes.iter().map(|found| TreeProcess {
+            process: found.process.into(),
             parent: found.parent,
             command: &found.command,
         });
@@ -194,13 +184,8 @@ impl<'a> SessionJson<'a> {
 
 fn generator(session: &Session) -> Option<Generator> {
     let agent = session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot())?.agent?;
-    let last_activity_at = rfc3339(session.last_activity_at);
-    Some(Generator {
-        pid: agent.pid,
-        start_time: agent.start,
-        kind: protocol::message::PROMPT,
-        last_activity_at,
-    })
+    let last_activity_at = Json(session.last_activity_at);
+    Some(Generator { process: agent.into(), kind: PROMPT, last_activity_at })
 }
 
 fn tmux(view: &SessionView) -> Tmux<'_> {
@@ -210,28 +195,16 @@ fn tmux(view: &SessionView) -> Tmux<'_> {
         socket: &view.tmux_socket,
         server_pid: server.map(|s| s.process.pid),
         server_started_at: server.map(|s| rfc3339_of_seconds(s.started_at)),
-        session_id: incarnation.and_then(|i| i.session).map(|id| id.to_string()),
-        pane_id: incarnation.and_then(|i| i.pane).map(|id| id.to_string()),
+        session_id: incarnation.and_then(|i| i.session),
+        pane_id: incarnation.and_then(|i| i.pane),
     }
 }
 
-/// The document of a queue's counts.
+/// Returns the name that a state or a reason has in JSON.
 #[must_use]
-pub(crate) fn queue(counts: &QueueCounts) -> Queue {
-    Queue {
-        queued: counts.queued,
-        claimed: counts.claimed,
-        in_doubt: counts.in_doubt,
-        dead: counts.dead,
-        oldest_at: counts.oldest_at.map(rfc3339),
-    }
-}
-
-/// The word of a state or reason: what it is in JSON.
-#[must_use]
-pub(crate) fn word(value: &impl Serialize) -> String {
+pub(crate) fn json_name(value: &impl Serialize) -> String {
     match serde_json::to_value(value) {
-        Ok(serde_json::Value::String(word)) => word,
+        Ok(Value::String(name)) => name,
         Ok(other) => other.to_string(),
         Err(_) => String::new(),
     }
@@ -283,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_life_is_shown_with_all_its_keys() {
+    fn limits_policy_and_usage_have_all_their_keys() {
         let mut view = session("web");
         let record = &mut view.session;
         record.spec.limits = "mem=2G,cpus=0-1".parse().unwrap();

@@ -1,20 +1,29 @@
-//! Output: for people, and as JSON.
+//! Output as text for people and as JSON. Each module imports only from those before it:
+//!
+//! - `escape`, `clean`, `emulator`, `size`: helpers for text;
+//! - `out`, `time`, `table`, `tree`, `progress`: standard output and its building blocks;
+//! - `json`: the documents; `resources`, `lifecycle`, `agent`, `lock`, `queue`, `change`: parts as text;
+//! - `session`, `status`, `event`: whole sessions, the pool's status and events.
 
 pub(crate) mod agent;
 pub(crate) mod change;
 pub(crate) mod clean;
-pub(crate) mod emulate;
+pub(crate) mod emulator;
 pub(crate) mod escape;
 pub(crate) mod event;
-pub(crate) mod human;
 pub(crate) mod json;
-pub(crate) mod life;
+pub(crate) mod lifecycle;
 pub(crate) mod lock;
 pub(crate) mod out;
 pub(crate) mod progress;
 pub(crate) mod queue;
+pub(crate) mod resources;
+pub(crate) mod session;
 pub(crate) mod size;
 pub(crate) mod status;
 pub(crate) mod table;
 pub(crate) mod time;
 pub(crate) mod tree;
+
+#[cfg(test)]
+mod snapshot_tests;

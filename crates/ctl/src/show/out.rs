@@ -1,4 +1,4 @@
-//! Standard output, and what is known about it.
+//! Standard output and its style.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -6,42 +6,42 @@ use serde::Serialize;
 
 use crate::error::Error;
 
-/// How output looks, decided once at the start.
+/// The style of the output, decided once at the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Style {
-    /// JSON instead of text for people.
+    /// True for JSON instead of text for people.
     pub json: bool,
-    /// Only what a script needs.
+    /// True to print only what a script needs.
     pub quiet: bool,
-    /// Standard output is a terminal: times are relative, control characters are escaped.
+    /// True if standard output is a terminal: times are relative, control characters are escaped.
     pub terminal: bool,
-    /// Colours.
+    /// True to use colours.
     pub colour: bool,
 }
 
 impl Style {
-    /// Text in a colour of the terminal's palette (`31` red, `32` green, `33` yellow, `2` dim).
+    /// Paints text by an SGR code (`31` red, `32` green, `33` yellow, `2` dim), if colours are used.
     #[must_use]
     pub(crate) fn paint(self, code: u8, text: &str) -> String {
         if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 }
 
-/// Whether standard output is a terminal.
+/// True if standard output is a terminal.
 #[must_use]
 pub(crate) fn is_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
-/// Writes text as it is.
+/// Writes text unchanged.
 ///
 /// # Errors
-/// Standard output cannot be written; a closed pipe among them.
+/// Standard output cannot be written, or its reader closed it.
 pub(crate) fn text(text: &str) -> Result<(), Error> {
     bytes(text.as_bytes())
 }
 
-/// Writes bytes as they are.
+/// Writes bytes unchanged.
 ///
 /// # Errors
 /// As [`text`].
@@ -58,7 +58,7 @@ pub(crate) fn line(line: &str) -> Result<(), Error> {
     text(&format!("{line}\n"))
 }
 
-/// Writes one JSON document on one line.
+/// Writes a JSON document on one line.
 ///
 /// # Errors
 /// As [`text`].
@@ -67,7 +67,7 @@ pub(crate) fn json(document: &impl Serialize) -> Result<(), Error> {
     line(&text)
 }
 
-/// Says something to a person beside the output. Standard error that cannot be written is no reason to stop.
+/// Writes a note for people to standard error. A failure to write it is ignored.
 pub(crate) fn note(text: &str) {
     drop(writeln!(io::stderr(), "{text}"));
 }

@@ -1,16 +1,16 @@
-//! Messages, and those who work them, as people read them.
+//! Messages and workers as text.
 
 use protocol::message::{Breaker, Step};
 use protocol::reply::GeneratorView;
 use protocol::{Message, Timestamp};
 
-use crate::show::human::when;
-use crate::show::json::word;
+use crate::show::escape;
+use crate::show::json::json_name;
 use crate::show::out::Style;
 use crate::show::table::Table;
-use crate::show::{escape, time};
+use crate::show::time::{self, when};
 
-/// A table of messages.
+/// Returns a table of messages.
 #[must_use]
 pub(crate) fn messages(messages: &[Message], style: Style, now: Timestamp) -> String {
     let mut table = Table::new(&["ID", "KIND", "STATE", "TRIES", "SIZE", "QUEUED", "KEY", "REASON"]);
@@ -18,7 +18,7 @@ pub(crate) fn messages(messages: &[Message], style: Style, now: Timestamp) -> St
         table.row([
             message.id.to_string(),
             message.kind.clone(),
-            word(&message.status.state),
+            json_name(&message.status.state),
             message.status.attempts.to_string(),
             message.size.to_string(),
             when(message.created_at, style, now),
@@ -29,7 +29,7 @@ pub(crate) fn messages(messages: &[Message], style: Style, now: Timestamp) -> St
     table.render()
 }
 
-/// A table of dead letters.
+/// Returns a table of dead messages.
 #[must_use]
 pub(crate) fn dead(messages: &[Message], style: Style, now: Timestamp) -> String {
     let mut table = Table::new(&["ID", "KIND", "TRIES", "SIZE", "DEAD", "KEY", "REASON"]);
@@ -47,7 +47,7 @@ pub(crate) fn dead(messages: &[Message], style: Style, now: Timestamp) -> String
     table.render()
 }
 
-/// What happened to a message, a line each.
+/// Returns the history of a message, a line per step.
 #[must_use]
 pub(crate) fn history(steps: &[Step]) -> String {
     let mut table = Table::new(&[]);
@@ -55,7 +55,7 @@ pub(crate) fn history(steps: &[Step]) -> String {
         let tries = format!("try {}", step.attempts);
         table.row([
             time::rfc3339(step.at),
-            word(&step.state),
+            json_name(&step.state),
             tries,
             step.reason.clone().unwrap_or_default(),
         ]);
@@ -63,7 +63,7 @@ pub(crate) fn history(steps: &[Step]) -> String {
     table.render()
 }
 
-/// What came of a message, on its own lines where it has several.
+/// Formats the result of a message, on lines of its own if it has several.
 #[must_use]
 pub(crate) fn result(text: &str) -> String {
     let text = escape::lines(text.trim_end());
@@ -75,7 +75,7 @@ pub(crate) fn result(text: &str) -> String {
     }
 }
 
-/// A table of those who work messages.
+/// Returns a table of workers and agents.
 #[must_use]
 pub(crate) fn generators(views: &[GeneratorView], style: Style, now: Timestamp) -> String {
     let header = ["ID", "SESSION", "NAME", "ROLE", "GENERATION", "KINDS", "PID", "SINCE", "ACTIVE", "HOLDS"];
@@ -98,15 +98,12 @@ pub(crate) fn generators(views: &[GeneratorView], style: Style, now: Timestamp) 
     table.render()
 }
 
-/// `summarize failed 3 times in a row, last: exit 1; next probe in 40s`.
+/// Formats an open circuit breaker: `summarize failed 3 times in a row, last: exit 1; next probe in 40s`.
 #[must_use]
 pub(crate) fn breaker(kind: &str, breaker: &Breaker, now: Timestamp) -> String {
     let times = if breaker.failures == 1 { "once".to_owned() } else { format!("{} times", breaker.failures) };
     let last = breaker.reason.as_deref().map(|reason| format!(", last: {reason}")).unwrap_or_default();
-    let probe = breaker.probe_at.map(|at| match at.since(now) {
-        left if left.is_zero() => "; next probe now".to_owned(),
-        left => format!("; next probe in {}", time::short(left)),
-    });
+    let probe = breaker.probe_at.map(|at| format!("; next probe {}", time::until(at, now)));
     format!("{kind} failed {times} in a row{last}{}", probe.unwrap_or_default())
 }
 
@@ -141,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_that_is_held_back_says_why_and_until_when() {
+    fn an_open_breaker_has_a_reason_and_an_end() {
         let mut state = Breaker {
             failures: 3,
             opened_at: Some(NOW),

@@ -1,9 +1,9 @@
-//! Sizes as text.
+//! Sizes in bytes as text.
 
-/// The units above a byte, each 1,024 of the one before.
+/// The units above a byte, each 1,024 times the previous one.
 const UNITS: [&str; 5] = ["K", "M", "G", "T", "P"];
 
-/// A size in the unit that suits it: `512B`, `1.5M`, `120M`.
+/// Formats a size in the largest unit, rounded down, with one decimal below 10: `512B`, `1.5M`, `120M`.
 #[must_use]
 pub(crate) fn short(bytes: u64) -> String {
     if bytes < 1024 {

@@ -6,38 +6,37 @@ use protocol::reply::{BreakerView, Capacity, Component, PendingAsk, Status};
 use protocol::tmux::TmuxTransport;
 use serde_json::{Map, Value, json};
 
-use crate::show::human::when;
-use crate::show::json::{breaker, queue};
+use crate::show::json::Json;
 use crate::show::out::Style;
 use crate::show::table::Table;
-use crate::show::time::{rfc3339, rfc3339_of_seconds};
-use crate::show::{self, agent, escape, size};
+use crate::show::time::{rfc3339_of_seconds, when};
+use crate::show::{agent, escape, queue, size};
 
-/// The components that a pool needs beside `poold`.
+/// The components that a pool needs besides `poold`.
 const NEEDED: [&str; 2] = ["tmux-watch", "reaper"];
 
-/// The most sessions that wait for a person that are named to people.
-const NAMED: usize = 5;
+/// Maximum number of waiting sessions that are named in the overview.
+const NAMED_MAX: usize = 5;
 
-/// Whether nothing is wrong.
+/// True if all components are connected and there is no problem.
 #[must_use]
 pub(crate) fn is_healthy(status: &Status) -> bool {
     status.problems.is_empty() && is_complete(status)
 }
 
-/// Whether all the pool's daemons are at work.
+/// True if all components are connected.
 #[must_use]
 pub(crate) fn is_complete(status: &Status) -> bool {
     NEEDED.iter().all(|name| component(status, name).is_some_and(|component| component.connected))
 }
 
-/// A component by its name.
+/// Returns the component of this name.
 #[must_use]
 pub(crate) fn component<'a>(status: &'a Status, name: &str) -> Option<&'a Component> {
     status.components.iter().find(|component| component.name == name)
 }
 
-/// The document of `status --json`.
+/// Returns the document of `status --json`, without `outdated`, which needs more than the status.
 #[must_use]
 pub(crate) fn document(status: &Status) -> Value {
     let server = status.tmux.server;
@@ -49,7 +48,7 @@ pub(crate) fn document(status: &Status) -> Value {
         "start_time": status.process.start,
         "epoch": status.epoch,
         "seq": status.seq,
-        "started_at": rfc3339(status.started_at),
+        "started_at": Json(status.started_at),
         "components": status.components.iter().map(component_document).collect::<Vec<_>>(),
         "tmux": {
             "socket": status.tmux.socket,
@@ -57,13 +56,13 @@ pub(crate) fn document(status: &Status) -> Value {
             "detail": status.tmux.detail,
             "server_pid": server.map(|server| server.process.pid),
             "server_started_at": server.map(|server| rfc3339_of_seconds(server.started_at)),
-            "seen_at": status.tmux.seen_at.map(rfc3339),
-            "connection": status.tmux.means.map(TmuxTransport::as_str),
-            "open_files": status.tmux.open_files.map(|(used, max)| json!({"used": used, "max": max})),
+            "seen_at": status.tmux.seen_at.map(Json),
+            "connection": status.tmux.means,
+            "open_files": status.tmux.open_files.map(share),
         },
         "sessions": status.sessions.iter().map(|(state, n)| (state.clone(), json!(n))).collect::<Map<_, _>>(),
-        "slots": {"used": status.slots_used, "max": status.slots_max},
-        "queue": queue(&status.queue),
+        "slots": share((status.slots_used, status.slots_max)),
+        "queue": Json(&status.queue),
         "foreign": status.foreign,
         "generators": status.generators,
         "breakers": status.breakers.iter().map(breaker_document).collect::<Vec<_>>(),
@@ -82,9 +81,9 @@ fn asking_document(asking: &PendingAsk) -> Value {
     json!({
         "session": asking.session,
         "name": asking.name,
-        "kind": asking.kind.map(AskKind::as_str),
+        "kind": asking.kind,
         "answerable": asking.answerable,
-        "since": rfc3339(asking.since),
+        "since": Json(asking.since),
     })
 }
 
@@ -92,7 +91,7 @@ fn room_document(room: &Capacity) -> Value {
     json!({
         "waiting": room.waiting,
         "memory_bytes": room.memory,
-        "terminals": room.terminals.map(|(used, max)| json!({"used": used, "max": max})),
+        "terminals": room.terminals.map(share),
         "cgroup": room.cgroup,
         "controllers": room.controllers,
         "without": room.without,
@@ -105,19 +104,24 @@ fn component_document(component: &Component) -> Value {
         "connected": component.connected,
         "build": component.build,
         "pid": component.pid,
-        "since": rfc3339(component.since),
+        "since": Json(component.since),
     })
 }
 
-fn breaker_document(view: &BreakerView) -> Value {
-    let mut document = breaker(&view.breaker);
-    document.insert("session".into(), json!(view.session));
-    document.insert("name".into(), json!(view.name));
-    document.insert("kind".into(), json!(view.kind));
-    Value::Object(document)
+/// The document of a number in use and its limit.
+fn share((used, max): (u64, u64)) -> Value {
+    json!({"used": used, "max": max})
 }
 
-/// The overview for people.
+fn breaker_document(view: &BreakerView) -> Value {
+    let mut document = json!(Json(&view.breaker));
+    document["session"] = json!(view.session);
+    document["name"] = json!(view.name);
+    document["kind"] = json!(view.kind);
+    document
+}
+
+/// Returns the overview for people.
 #[must_use]
 pub(crate) fn overview(status: &Status, style: Style, now: Timestamp) -> String {
     let (code, word) = if is_healthy(status) { (32, "healthy") } else { (31, "not healthy") };
@@ -145,22 +149,25 @@ fn table(status: &Status, style: Style, now: Timestamp) -> Table {
     row("queue", queue_line(status, style, now));
     row("generators", status.generators.to_string());
     for held in &status.breakers {
-        let why = show::queue::breaker(&held.kind, &held.breaker, now);
+        let why = queue::breaker(&held.kind, &held.breaker, now);
         row("held back", format!("{}  {}: {why}", held.session, held.name));
     }
-    for asking in status.asking.iter().take(NAMED) {
+    for asking in status.asking.iter().take(NAMED_MAX) {
         row("asks", asking_line(asking, style, now));
     }
-    if status.asking.len() > NAMED {
-        row("asks", format!("{} more: `poolctl ls`", status.asking.len() - NAMED));
+    if status.asking.len() > NAMED_MAX {
+        row("asks", format!("{} more: `poolctl ls`", status.asking.len() - NAMED_MAX));
     }
     if status.inbox > 0 {
-        row("inbox", format!("{} for you: `poolctl inbox` says how to go on", status.inbox));
+        row("inbox", format!("{} waiting for you: see `poolctl inbox`", status.inbox));
     }
     if !status.foreign.is_empty() {
         row(
             "foreign",
-            format!("{} (never touched; take one in: poolctl adopt NAME)", status.foreign.join(" ")),
+            format!(
+                "{} (outside of the pool; take one in with `poolctl adopt NAME`)",
+                status.foreign.join(" ")
+            ),
         );
     }
     row("database", database_line(status));
@@ -168,7 +175,7 @@ fn table(status: &Status, style: Style, now: Timestamp) -> Table {
     table
 }
 
-/// `sess_1  web: dialog since 5m ago; answer it with ` …
+/// Formats a session that waits for a person: `sess_1  web: dialog since 5m ago; answer it with …`.
 fn asking_line(asking: &PendingAsk, style: Style, now: Timestamp) -> String {
     let PendingAsk { session, name, kind, answerable, since } = asking;
     let what = kind.map_or("attention", AskKind::as_str);
@@ -186,33 +193,34 @@ fn slots_line(status: &Status) -> String {
     facts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// What can be bounded by control groups, by the names of the controllers.
-const BOUNDED: [(&str, &str); 3] = [("memory", "memory"), ("pids", "tasks"), ("cpu", "CPU share")];
+/// The resources that control groups can limit, by the names of the controllers.
+const LIMITABLE: [(&str, &str); 3] = [("memory", "memory"), ("pids", "tasks"), ("cpu", "CPU share")];
 
-/// Which limits a control group holds, and what is lacking for the others.
+/// Formats which limits control groups enforce, and why not the others.
 fn limits_line(room: &Capacity) -> String {
-    let (held, lacking): (Vec<_>, Vec<_>) =
-        BOUNDED.iter().partition(|(controller, _)| room.controllers.iter().any(|known| known == controller));
+    let (enforced, others): (Vec<_>, Vec<_>) = LIMITABLE
+        .iter()
+        .partition(|(controller, _)| room.controllers.iter().any(|known| known == controller));
     let named = |which: &[&(&str, &str)]| which.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(", ");
     let below = room.cgroup.as_ref().map(|path| format!(" below {}", path.to_string_lossy()));
-    let held = (!held.is_empty())
-        .then(|| format!("{} by control groups{}", named(&held), below.unwrap_or_default()));
+    let by_groups = (!enforced.is_empty())
+        .then(|| format!("{} by control groups{}", named(&enforced), below.unwrap_or_default()));
     let why = room.without.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
-    // Memory is then looked at by poold itself.
-    let watched = lacking.iter().any(|(_, name)| *name == "memory").then(|| "memory is watched".to_owned());
-    let unbounded: Vec<_> = lacking.into_iter().filter(|(_, name)| *name != "memory").collect();
+    // Without a control group poold itself watches the memory.
+    let watched = others.iter().any(|(_, name)| *name == "memory").then(|| "memory is watched".to_owned());
+    let unbounded: Vec<_> = others.into_iter().filter(|(_, name)| *name != "memory").collect();
     let unbounded = (!unbounded.is_empty()).then(|| format!("{} cannot be bounded{why}", named(&unbounded)));
-    [held, watched, unbounded].into_iter().flatten().collect::<Vec<_>>().join("; ")
+    [by_groups, watched, unbounded].into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
 fn database_line(status: &Status) -> String {
-    let size = format!("{} KiB", status.database_bytes.div_ceil(1024));
-    let free = status.free_bytes.map(|bytes| format!(", {} MiB free on its disk", bytes >> 20));
-    let aside = match status.quarantined {
+    let size = size::short(status.database_bytes);
+    let free = status.free_bytes.map(|bytes| format!(", {} free on its disk", size::short(bytes)));
+    let quarantined = match status.quarantined {
         0 => String::new(),
-        n => format!(", {n} unreadable records put aside (see `poolctl check`)"),
+        n => format!(", {n} unreadable records in quarantine (see `poolctl check`)"),
     };
-    size + &free.unwrap_or_default() + &aside
+    size + &free.unwrap_or_default() + &quarantined
 }
 
 fn component_line(component: Option<&Component>, style: Style, now: Timestamp) -> String {
@@ -242,7 +250,7 @@ fn tmux_line(status: &Status, style: Style, now: Timestamp) -> String {
     format!("{}{detail}, {}", tmux.state, facts.join(", "))
 }
 
-/// Since when what is known of tmux is kept true by a watcher, or is not.
+/// Formats since when a watcher keeps the known state of tmux up to date, or does not.
 fn verified(watcher: Option<&Component>, style: Style, now: Timestamp) -> String {
     match watcher {
         Some(watcher) if watcher.connected => format!("watched since {}", when(watcher.since, style, now)),
@@ -269,7 +277,7 @@ mod tests {
     use crate::testing::status;
 
     #[test]
-    fn healthy_is_all_at_work_and_nothing_wrong() {
+    fn a_healthy_pool_is_complete_and_has_no_problem() {
         let mut status = status();
         assert!(is_healthy(&status));
         status.problems.push("disk low".into());
@@ -278,22 +286,22 @@ mod tests {
         status.components[1].connected = false;
         assert!(!is_healthy(&status));
         status.components.clear();
-        assert!(!is_complete(&status), "a component that never came is missing");
+        assert!(!is_complete(&status), "a component that never connected is missing");
     }
 
     #[test]
-    fn the_overview_names_what_is_wrong() {
+    fn the_overview_names_problems() {
         let mut status = status();
         status.problems.push("tmux is missing\x1b[2J".into());
         let text = overview(&status, Style::default(), Timestamp(0));
         assert!(text.starts_with("pool default: not healthy\n"), "{text}");
         assert!(text.ends_with("problem: tmux is missing\\x1b[2J\n"), "{text}");
         assert!(text.contains("slots       1 of 16 taken\n"), "{text}");
-        assert!(text.contains("database    1 KiB, 8192 MiB free on its disk\n"), "{text}");
+        assert!(text.contains("database    1K, 8G free on its disk\n"), "{text}");
     }
 
     #[test]
-    fn what_is_held_back_or_put_aside_is_named() {
+    fn open_breakers_and_quarantined_records_are_named() {
         let mut status = status();
         let breaker = Breaker { failures: 3, opened_at: Some(Timestamp(0)), ..Breaker::default() };
         let (session, name) = (SessionId(1), "web".parse().unwrap());
@@ -301,7 +309,7 @@ mod tests {
         (status.quarantined, status.generators) = (2, 4);
         let text = overview(&status, Style::default(), Timestamp(0));
         let held = "held back   sess_1  web: summarize failed 3 times in a row\n";
-        assert!(text.contains(held) && text.contains("2 unreadable records put aside"), "{text}");
+        assert!(text.contains(held) && text.contains("2 unreadable records in quarantine"), "{text}");
         let document = document(&status);
         assert_eq!((&document["quarantined"], &document["generators"]), (&json!(2), &json!(4)));
         assert_eq!(document["free_bytes"], 8_u64 << 30);
@@ -313,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_a_person_is_named_with_what_to_do_and_nothing_is_wrong() {
+    fn waiting_sessions_are_named_with_the_command_and_are_no_problem() {
         let mut status = status();
         assert_eq!(document(&status)["asking"], json!([]));
         assert!(!overview(&status, Style::default(), Timestamp(0)).contains("\nasks "));
@@ -356,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn the_room_there_is_and_what_holds_are_told() {
+    fn capacity_and_enforced_limits_are_shown() {
         let mut status = status();
         let text = overview(&status, Style::default(), Timestamp(0));
         assert!(
@@ -396,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_of_tmux_is_null() {
+    fn unknown_facts_about_tmux_are_null() {
         let mut status = status();
         (status.tmux.means, status.tmux.open_files) = (None, None);
         let document = document(&status);
@@ -406,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn people_see_how_tmux_is_watched_and_whose_it_is() {
+    fn the_transport_and_foreign_sessions_are_shown() {
         let mut status = status();
         let line = |status: &Status| tmux_line(status, Style::default(), Timestamp(0));
         assert_eq!(
@@ -425,7 +433,7 @@ mod tests {
         );
         status.foreign = vec!["mine".into(), "other".into()];
         let text = overview(&status, Style::default(), Timestamp(0));
-        let hint = "foreign     mine other (never touched; take one in: poolctl adopt NAME)\n";
+        let hint = "foreign     mine other (outside of the pool; take one in with `poolctl adopt NAME`)\n";
         assert!(text.contains(hint), "{text}");
     }
 }

@@ -4,19 +4,19 @@ use std::collections::BTreeMap;
 
 use crate::show::escape;
 
-/// Blanks between two columns.
+/// The space between two columns.
 const GAP: &str = "  ";
 
-/// Rows under a header. Cells are escaped here, so no caller can forget it.
+/// A table with an optional header. Cells are escaped here, so that no caller can forget it.
 #[derive(Debug)]
 pub(crate) struct Table {
     rows: Vec<Vec<String>>,
-    /// Which cells have a colour, by row and column.
+    /// The colours of cells, by row and column.
     painted: BTreeMap<(usize, usize), u8>,
 }
 
 impl Table {
-    /// A table with this header; without one where `header` is empty.
+    /// Creates a table with this header, or without one if `header` is empty.
     #[must_use]
     pub(crate) fn new(header: &[&str]) -> Self {
         let mut table = Self { rows: Vec::new(), painted: BTreeMap::new() };
@@ -26,18 +26,18 @@ impl Table {
         table
     }
 
-    /// Adds a row. An empty cell is shown as `-`, so that scripts can split at blanks.
+    /// Adds a row. An empty cell is shown as `-`, so that scripts can split a row at blanks.
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         let cell = |text: String| if text.is_empty() { "-".to_owned() } else { escape::cell(text) };
         self.rows.push(cells.into_iter().map(cell).collect());
     }
 
-    /// Gives a cell of the last row a colour of the terminal's palette.
+    /// Paints a cell of the last row by an SGR code.
     pub(crate) fn paint(&mut self, column: usize, code: u8) {
         self.painted.insert((self.rows.len().saturating_sub(1), column), code);
     }
 
-    /// The text, one line a row; nothing follows the last cell of a line.
+    /// Returns the text, a line per row without blanks at the end.
     #[must_use]
     pub(crate) fn render(&self) -> String {
         let mut widths: Vec<usize> = Vec::new();

@@ -3,39 +3,57 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use protocol::Timestamp;
+pub(crate) use protocol::time::millis;
 
-/// The last millisecond of the year 9999, the end of what RFC 3339 can say.
+use crate::show::out::Style;
+
+/// The last millisecond of the year 9999, the end of RFC 3339.
 const LAST: u64 = 253_402_300_799_999;
-/// The longest duration that a flag takes, 100 years: adding it to any time there is does not overflow.
+/// Maximum duration in a flag, 100 years: added to any present time it does not overflow.
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 86_400);
 
-/// Now.
+/// Returns the present time.
 #[must_use]
 pub(crate) fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp(u64::try_from(since.as_millis()).unwrap_or(LAST))
+    Timestamp(millis(since).min(LAST))
 }
 
-/// RFC 3339 with milliseconds, in UTC.
+/// Formats a time as RFC 3339 with milliseconds, in UTC.
 #[must_use]
 pub(crate) fn rfc3339(at: Timestamp) -> String {
     let at = UNIX_EPOCH + Duration::from_millis(at.0.min(LAST));
     humantime::format_rfc3339_millis(at).to_string()
 }
 
-/// The same of seconds since the Unix epoch, as tmux counts.
+/// As [`rfc3339`], of seconds since the Unix epoch, which tmux reports.
 #[must_use]
 pub(crate) fn rfc3339_of_seconds(seconds: u64) -> String {
     rfc3339(Timestamp(seconds.saturating_mul(1000)))
 }
 
-/// One unit of how long ago it was: `3s`, `5m`, `2h`, `9d`.
+/// Formats a past time: as its age on a terminal, else exactly.
 #[must_use]
-pub(crate) fn ago(at: Timestamp, now: Timestamp) -> String {
-    short(now.since(at))
+pub(crate) fn when(at: Timestamp, style: Style, now: Timestamp) -> String {
+    if style.terminal { format!("{} ago", short(now.since(at))) } else { rfc3339(at) }
 }
 
-/// A duration in one unit.
+/// Formats a future time: as the time until then on a terminal, else exactly.
+#[must_use]
+pub(crate) fn due(at: Timestamp, style: Style, now: Timestamp) -> String {
+    if style.terminal { until(at, now) } else { rfc3339(at) }
+}
+
+/// Formats the time until `at`: `in 12s`, or `now`.
+#[must_use]
+pub(crate) fn until(at: Timestamp, now: Timestamp) -> String {
+    match at.since(now) {
+        left if left.is_zero() => "now".to_owned(),
+        left => format!("in {}", short(left)),
+    }
+}
+
+/// Formats a duration in one unit, rounded down: `3s`, `5m`, `2h`, `9d`.
 #[must_use]
 pub(crate) fn short(duration: Duration) -> String {
     match duration.as_secs() {
@@ -46,25 +64,41 @@ pub(crate) fn short(duration: Duration) -> String {
     }
 }
 
-/// A time as a flag gives it: RFC 3339, or how long ago it was.
+/// As [`short`], with a tenth of a second below one minute: `1.2s`.
+#[must_use]
+pub(crate) fn precise(duration: Duration) -> String {
+    if duration < Duration::from_secs(60) {
+        format!("{:.1}s", duration.as_secs_f64())
+    } else {
+        short(duration)
+    }
+}
+
+/// Formats a duration exactly, in the form of the flags: `1m 30s`.
+#[must_use]
+pub(crate) fn exact(duration: Duration) -> String {
+    humantime::format_duration(duration).to_string()
+}
+
+/// Parses a time in a flag: RFC 3339, or its age.
 ///
 /// # Errors
 /// A sentence for the user.
-pub(crate) fn moment(text: &str) -> Result<Timestamp, String> {
+pub(crate) fn parse_time(text: &str) -> Result<Timestamp, String> {
     if let Ok(at) = humantime::parse_rfc3339_weak(text) {
         let since = at.duration_since(UNIX_EPOCH).map_err(|_| "before 1970".to_owned())?;
         return Ok(Timestamp(millis(since)));
     }
-    let ago = parse(text)
+    let age = parse_duration(text)
         .map_err(|_| "write how long ago, like 90s or 2h, or a time like 2026-11-22T10:00:00Z".to_owned())?;
-    Ok(Timestamp(now().0.saturating_sub(millis(ago))))
+    Ok(Timestamp(now().0.saturating_sub(millis(age))))
 }
 
-/// A duration as a flag gives it: `90s`, `2h 30m`, or a bare number of seconds.
+/// Parses a duration in a flag: `90s`, `2h 30m`, or a number of seconds.
 ///
 /// # Errors
 /// A sentence for the user.
-pub(crate) fn parse(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let duration = match text.parse::<u64>() {
         Ok(seconds) => Duration::from_secs(seconds),
         Err(_) => humantime::parse_duration(text)
@@ -73,18 +107,15 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     if duration > LONGEST { Err("longer than 100 years".into()) } else { Ok(duration) }
 }
 
-/// The same, but not of no length.
+/// As [`parse_duration`], without zero.
 ///
 /// # Errors
 /// A sentence for the user.
-pub(crate) fn positive(text: &str) -> Result<Duration, String> {
-    parse(text).and_then(|time| if time.is_zero() { Err("longer than 0".into()) } else { Ok(time) })
-}
-
-/// A duration in milliseconds, as the protocol has it.
-#[must_use]
-pub(crate) fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+pub(crate) fn parse_positive_duration(text: &str) -> Result<Duration, String> {
+    match parse_duration(text)? {
+        Duration::ZERO => Err("it must be longer than 0".into()),
+        duration => Ok(duration),
+    }
 }
 
 #[cfg(test)]
@@ -100,23 +131,42 @@ mod tests {
     }
 
     #[test]
-    fn ages_have_one_unit() {
-        let seconds = |s: u64| ago(Timestamp(0), Timestamp(s * 1000));
-        let ages = [0, 59, 60, 3599, 3600, 172_799, 172_800].map(seconds);
-        assert_eq!(ages, ["0s", "59s", "1m", "59m", "1h", "47h", "2d"]);
-        assert_eq!(ago(Timestamp(9000), Timestamp(0)), "0s", "a clock that went back");
+    fn durations_have_one_unit() {
+        let seconds = |s: u64| short(Duration::from_secs(s));
+        let durations = [0, 59, 60, 3599, 3600, 172_799, 172_800].map(seconds);
+        assert_eq!(durations, ["0s", "59s", "1m", "59m", "1h", "47h", "2d"]);
+        let precisely = [1240, 59_940, 125_000].map(|ms| precise(Duration::from_millis(ms)));
+        assert_eq!(precisely, ["1.2s", "59.9s", "2m"]);
+        assert_eq!(exact(Duration::from_secs(90)), "1m 30s");
+    }
+
+    #[test]
+    fn times_are_relative_on_a_terminal() {
+        let (terminal, piped) = (Style { terminal: true, ..Style::default() }, Style::default());
+        assert_eq!(when(Timestamp(0), terminal, Timestamp(60_000)), "1m ago");
+        assert_eq!(when(Timestamp(9000), terminal, Timestamp(0)), "0s ago", "a clock that went back");
+        assert_eq!(due(Timestamp(60_000), terminal, Timestamp(0)), "in 1m");
+        assert_eq!(due(Timestamp(0), terminal, Timestamp(1)), "now");
+        let exactly = "1970-01-01T00:00:00.000Z";
+        assert_eq!(when(Timestamp(0), piped, Timestamp(60_000)), exactly);
+        assert_eq!(due(Timestamp(0), piped, Timestamp(60_000)), exactly);
     }
 
     #[test]
     fn durations_are_read_as_people_write_them() {
-        assert_eq!(parse("500ms"), Ok(Duration::from_millis(500)));
-        assert_eq!(parse("90"), Ok(Duration::from_secs(90)));
-        assert_eq!(parse("1h 30m"), Ok(Duration::from_secs(5400)));
-        assert_eq!(parse("3153600000"), Ok(LONGEST));
+        assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse_duration("90"), Ok(Duration::from_secs(90)));
+        assert_eq!(parse_duration("1h 30m"), Ok(Duration::from_secs(5400)));
+        assert_eq!(parse_duration("3153600000"), Ok(LONGEST));
         for long in ["3153600001", "18446744073709551615", "18446744073709551615s", "101years"] {
-            assert!(parse(long).is_err(), "{long}");
+            assert!(parse_duration(long).is_err(), "{long}");
         }
-        assert!(positive("0").is_err() && positive("1s") == Ok(Duration::from_secs(1)));
-        assert!(parse("soon").is_err() && parse("-1").is_err() && parse("").is_err());
+        assert!(
+            parse_positive_duration("0").is_err()
+                && parse_positive_duration("1s") == Ok(Duration::from_secs(1))
+        );
+        assert!(
+            parse_duration("soon").is_err() && parse_duration("-1").is_err() && parse_duration("").is_err()
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! The processes of a session, each under its parent.
+//! The process tree of a session as text.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,12 +6,12 @@ use protocol::reply::TreeProcess;
 
 use crate::show::escape;
 
-/// A line a process, indented by its depth.
+/// Returns a line per process, indented by its depth.
 #[must_use]
 pub(crate) fn render(processes: &[TreeProcess]) -> String {
     let known: BTreeSet<u32> = processes.iter().map(|process| process.process.pid).collect();
     let mut below: BTreeMap<Option<u32>, Vec<&TreeProcess>> = BTreeMap::new();
-    // Backwards, because the last of a stack is the first that comes off.
+    // In reverse, because the stack below pops the last one first.
     for process in processes.iter().rev() {
         let parent = Some(process.parent).filter(|parent| known.contains(parent));
         below.entry(parent).or_default().push(process);
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_tree_ends_too() {
+    fn a_cycle_ends() {
         assert_eq!(render(&[process(1, 1, "itself")]), "");
         assert_eq!(render(&[process(2, 3, "a"), process(3, 2, "b"), process(4, 9, "c")]), "  4  c\n");
     }

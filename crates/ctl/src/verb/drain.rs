@@ -8,7 +8,7 @@ use crate::calls::expect_session;
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::Error;
-use crate::show::{human, time};
+use crate::show::{session, time};
 use crate::targets::{for_each, only_one, print_session};
 
 /// Let sessions finish their queues, take no more messages, then stop
@@ -33,7 +33,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
         let drain = Request::Drain(context.session(session)?);
         let view = expect_session(client.change(&args.repeat, drain)?)?;
         draining.push(view.session.id.into());
-        if args.wait { Ok(()) } else { print_session(context, &view, &human::state_line(&view)) }
+        if args.wait { Ok(()) } else { print_session(context, &view, &session::state_line(&view)) }
     });
     let waited = if args.wait {
         for_each(context, &draining, |session| wait(context, &mut client, session))
@@ -52,11 +52,11 @@ fn wait(context: &Context, client: &mut Client, session: &SessionRef) -> Result<
     let left = view.queue.queued + view.queue.claimed + view.queue.in_doubt;
     if left > 0 {
         let name = &view.session.name;
-        let why = human::why_over(&view);
+        let why = session::why_ended(&view);
         return Err(Error::failed(format!(
             "{why}; messages not worked: {left}. `poolctl restart {name}` continues with them, `poolctl \
              queue ls {name}` lists them"
         )));
     }
-    print_session(context, &view, &human::state_line(&view))
+    print_session(context, &view, &session::state_line(&view))
 }

@@ -2,16 +2,17 @@
 
 use std::ops::ControlFlow;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use protocol::event::EventKind;
 use protocol::request::{Events, Subscribe};
 use protocol::{Frame, Request, Seq, SessionId, Stamped};
-use serde_json::{Map, Value, json};
 
 use crate::calls::{self, expected};
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::Error;
 use crate::follow::{Follower, follow};
-use crate::show::{escape, event, human, out, time};
+use crate::show::{escape, event, out, time};
 
 /// Events per request.
 const PAGE: u32 = 1000;
@@ -30,8 +31,13 @@ pub(crate) struct Args {
     #[arg(long)]
     session: Option<String>,
     /// Only those of this kind (session_live, message_done, activity_changed, …); may be repeated
-    #[arg(long)]
-    kind: Vec<String>,
+    #[arg(long, value_parser = kind(), hide_possible_values = true)]
+    kind: Vec<EventKind>,
+}
+
+fn kind() -> impl TypedValueParser<Value = EventKind> {
+    let names = EventKind::PUBLISHED.iter().map(|kind| kind.as_str());
+    PossibleValuesParser::new(names).try_map(|name| name.parse())
 }
 
 pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
@@ -69,7 +75,7 @@ fn session_id(context: &Context, client: &mut Client, session: &str) -> Result<S
 struct Printer<'a> {
     context: &'a Context,
     session: Option<SessionId>,
-    kinds: &'a [String],
+    kinds: &'a [EventKind],
     /// True if each document has a field that tells whether it belongs to the initial state.
     marks_snapshot: bool,
 }
@@ -84,24 +90,11 @@ impl Printer<'_> {
             // The initial state is no event.
             return if snapshot { Ok(()) } else { out::line(&line(stamped, style)) };
         }
-        let mut document = event::document(stamped);
-        self.mark(&mut document, snapshot);
-        out::json(&document)
+        out::json(&event::document(stamped, self.marks_snapshot.then_some(snapshot)))
     }
 
     fn synced(&self, seq: Seq) -> Result<(), Error> {
-        if !self.context.style.json {
-            return Ok(());
-        }
-        let mut document = event::synced(seq);
-        self.mark(&mut document, true);
-        out::json(&document)
-    }
-
-    fn mark(&self, document: &mut Map<String, Value>, snapshot: bool) {
-        if self.marks_snapshot {
-            document.insert("snapshot".into(), json!(snapshot));
-        }
+        if self.context.style.json { out::json(&event::synced(seq)) } else { Ok(()) }
     }
 
     /// Events that are never in the journal concern the pool itself only.
@@ -109,20 +102,15 @@ impl Printer<'_> {
         let event = &stamped.event;
         event.is_journaled()
             && (self.session.is_none() || event.session() == self.session)
-            && (self.kinds.is_empty() || self.kinds.iter().any(|kind| kind == event.kind()))
+            && (self.kinds.is_empty() || self.kinds.contains(&event.kind()))
     }
 }
 
 fn line(stamped: &Stamped, style: out::Style) -> String {
     let session = stamped.event.session().map_or_else(|| "-".to_owned(), |id| id.to_string());
-    let at =
-        if style.terminal { human::when(stamped.at, style, time::now()) } else { time::rfc3339(stamped.at) };
-    let kind = stamped.event.kind();
-    let line = format!(
-        "{:>6}  {at}  {kind:<22}  {session:<8}  {}",
-        stamped.seq,
-        escape::line(&event::details(stamped))
-    );
+    let (at, kind) = (time::when(stamped.at, style, time::now()), stamped.event.kind());
+    let fields = escape::line(&event::line(&stamped.event));
+    let line = format!("{:>6}  {at}  {kind:<22}  {session:<8}  {fields}", stamped.seq);
     line.trim_end().to_owned()
 }
 
@@ -158,5 +146,22 @@ impl Follower for Journal<'_> {
             _ => {}
         }
         Ok(ControlFlow::Continue(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_kind_is_refused_and_the_nearest_is_named() {
+        let parse = |kind| {
+            let command = <Args as clap::Args>::augment_args(clap::Command::new("events"));
+            command.try_get_matches_from(["events", "--kind", kind]).map_err(|error| error.to_string())
+        };
+        let error = parse("sesion_live").unwrap_err();
+        assert!(error.contains("a similar value exists: 'session_live'"), "{error}");
+        assert!(parse("session_observed").is_err(), "it is never in the journal");
+        assert!(EventKind::PUBLISHED.iter().all(|kind| parse(kind.as_str()).is_ok()));
     }
 }

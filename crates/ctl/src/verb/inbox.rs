@@ -11,8 +11,7 @@ use crate::calls::expected;
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::Error;
-use crate::show::human::when;
-use crate::show::time::rfc3339;
+use crate::show::time::{rfc3339, when};
 use crate::show::{escape, out, time};
 
 /// Interval of `--watch`.

@@ -9,7 +9,7 @@ use crate::args::Repeat;
 use crate::calls::expect_session;
 use crate::context::Context;
 use crate::error::Error;
-use crate::show::{human, time};
+use crate::show::{session, time};
 use crate::targets::{for_all, only_one, print_session};
 
 /// End what a session runs, and prove it gone
@@ -19,7 +19,7 @@ pub(crate) struct Args {
     #[arg(required = true, value_name = "SESSION")]
     sessions: Vec<String>,
     /// Time between TERM and KILL [default: from the configuration]
-    #[arg(long, value_name = "DUR", value_parser = time::parse)]
+    #[arg(long, value_name = "DUR", value_parser = time::parse_duration)]
     grace: Option<Duration>,
     #[command(flatten)]
     repeat: Repeat,
@@ -37,6 +37,6 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     };
     for_all(context, &args.sessions, ask, |view| {
         drop(progress.take());
-        print_session(context, &view, &human::state_line(&view))
+        print_session(context, &view, &session::state_line(&view))
     })
 }

@@ -7,7 +7,7 @@ use crate::args::{Repeat, pair};
 use crate::calls::expect_session;
 use crate::context::Context;
 use crate::error::Error;
-use crate::show::human;
+use crate::show::session;
 use crate::targets::print_session;
 
 /// Set and remove a session's labels
@@ -30,5 +30,5 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     let session = context.session(&args.session)?;
     let label = Label { session, set: args.set.into_iter().collect(), remove: args.remove };
     let view = expect_session(context.client().change(&args.repeat, Request::Label(label))?)?;
-    print_session(context, &view, &format!("{}  {}", view.session.id, human::labels(&view.session.labels)))
+    print_session(context, &view, &format!("{}  {}", view.session.id, session::labels(&view.session.labels)))
 }

@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::session_log::{emulator, files, follow_to_end, terminal_size};
 use crate::show::clean::{Cleaner, Mode};
-use crate::show::emulate::Emulated;
+use crate::show::emulator::Emulator;
 use crate::show::{out, time};
 use crate::tail::{CleanOutput, Sink, Tail};
 
@@ -33,7 +33,7 @@ pub(crate) struct Args {
     #[arg(short = 'n', long, alias = "tail", value_name = "N")]
     lines: Option<u64>,
     /// Only what was written since: how long ago (10m), or a time (2026-11-22T10:00:00Z)
-    #[arg(long, value_name = "TIME", value_parser = time::moment)]
+    #[arg(long, value_name = "TIME", value_parser = time::parse_time)]
     since: Option<Timestamp>,
     /// Exactly the bytes that were logged, control sequences and line ends included
     #[arg(long)]
@@ -140,7 +140,7 @@ fn print_last(
 
 /// Standard output, as the lines of an emulated terminal.
 struct Screen {
-    emulated: Emulated,
+    emulated: Emulator,
     /// The last lines so far, while only those are to be printed.
     last: Option<LastLines>,
 }

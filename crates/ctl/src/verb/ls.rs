@@ -12,7 +12,7 @@ use crate::client::Client;
 use crate::context::Context;
 use crate::error::Error;
 use crate::show::json::SessionJson;
-use crate::show::{human, out, time};
+use crate::show::{out, session, time};
 
 /// List sessions
 #[derive(Debug, clap::Args)]
@@ -51,7 +51,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
         views.iter().try_for_each(|view| out::line(&view.session.id.to_string()))
     } else {
         let needs = if views.is_empty() { BTreeMap::new() } else { needs(&mut client) };
-        out::text(&human::sessions(&views, &needs, context.style, now))
+        out::text(&session::sessions(&views, &needs, context.style, now))
     }
 }
 

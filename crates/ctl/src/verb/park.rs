@@ -10,7 +10,7 @@ use crate::calls::expect_session;
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::Error;
-use crate::show::{human, time};
+use crate::show::{session, time};
 use crate::targets::{for_each, only_one, print_session};
 
 /// Park sessions, which frees their slots; a prompt, attach or restore wakes them
@@ -23,7 +23,7 @@ pub(crate) struct Args {
     #[arg(long)]
     force: bool,
     /// Time between TERM and KILL [default: from the configuration]
-    #[arg(long, value_name = "DUR", value_parser = time::parse)]
+    #[arg(long, value_name = "DUR", value_parser = time::parse_duration)]
     grace: Option<Duration>,
     #[command(flatten)]
     repeat: Repeat,
@@ -42,5 +42,5 @@ fn park(context: &Context, client: &mut Client, args: &Args, session: &str) -> R
     let park = Park { session, force: args.force, grace_ms: args.grace.map(time::millis) };
     let view = expect_session(client.change(&args.repeat, Request::Park(park))?)?;
     drop(progress);
-    print_session(context, &view, &human::state_line(&view))
+    print_session(context, &view, &session::state_line(&view))
 }

@@ -17,7 +17,7 @@ use crate::show::{escape, out, size, time};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Only what ended at least this long ago
-    #[arg(long, value_name = "DUR", value_parser = time::parse, default_value = "0", hide_default_value = true)]
+    #[arg(long, value_name = "DUR", value_parser = time::parse_duration, default_value = "0", hide_default_value = true)]
     older: Duration,
     /// First write what each leaves to an archive, and verify that
     #[arg(long)]

@@ -9,11 +9,11 @@ use crate::args::Repeat;
 use crate::calls::{self, expected};
 use crate::context::Context;
 use crate::error::Error;
-use crate::show::json::word;
+use crate::show::json::json_name;
 use crate::show::out::Style;
 use crate::show::table::Table;
 use crate::show::time::rfc3339;
-use crate::show::{human, out, time};
+use crate::show::{out, time};
 
 /// Find what should be ended, print it, and let the reaper end it now
 ///
@@ -80,7 +80,7 @@ fn table(candidates: &[Candidate], quiet: bool) -> String {
         table.row([
             candidate.session.to_string(),
             candidate.name.to_string(),
-            word(&candidate.kind),
+            json_name(&candidate.kind),
             candidate.rule.map(|rule| rule.as_str().to_owned()).unwrap_or_default(),
             candidate.pane.map(|pane| pane.to_string()).unwrap_or_default(),
             candidate.init.map(|process| process.pid.to_string()).unwrap_or_default(),
@@ -123,7 +123,7 @@ fn rule_table(rules: &[Explained], style: Style, now: Timestamp) -> String {
             rule.action.as_str().to_owned(),
             rule.by.clone(),
             if rule.applies { "yes" } else { "no" }.to_owned(),
-            rule.at.map(|at| human::due(at, style, now)).unwrap_or_default(),
+            rule.at.map(|at| time::due(at, style, now)).unwrap_or_default(),
             rule.why.clone(),
         ]);
     }

@@ -7,7 +7,7 @@ use crate::args::Repeat;
 use crate::calls::expect_session;
 use crate::context::Context;
 use crate::error::Error;
-use crate::show::human;
+use crate::show::session;
 use crate::targets::print_session;
 
 /// Give a session another name
@@ -24,5 +24,5 @@ pub(crate) struct Args {
 pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     let rename = Rename { session: context.session(&args.session)?, name: args.name };
     let view = expect_session(context.client().change(&args.repeat, Request::Rename(rename))?)?;
-    print_session(context, &view, &human::state_line(&view))
+    print_session(context, &view, &session::state_line(&view))
 }

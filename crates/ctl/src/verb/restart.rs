@@ -10,7 +10,7 @@ use crate::calls::expect_session;
 use crate::context::Context;
 use crate::error::Error;
 use crate::ready::{self, Blocking};
-use crate::show::{human, time};
+use crate::show::{session, time};
 use crate::targets::print_session;
 
 /// End what a session runs, if anything, and start it again
@@ -19,13 +19,13 @@ pub(crate) struct Args {
     /// The session
     session: String,
     /// Time between TERM and KILL [default: from the configuration]
-    #[arg(long, value_name = "DUR", value_parser = time::parse)]
+    #[arg(long, value_name = "DUR", value_parser = time::parse_duration)]
     grace: Option<Duration>,
     /// Begin a new conversation instead of resuming the last one
     #[arg(long)]
     fresh: bool,
     /// Time to wait for a slot; 0: not at all [default: from the configuration]
-    #[arg(long, value_name = "DUR", value_parser = time::parse)]
+    #[arg(long, value_name = "DUR", value_parser = time::parse_duration)]
     wait_slot: Option<Duration>,
     #[command(flatten)]
     blocking: Blocking,
@@ -46,5 +46,5 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     let view = expect_session(client.change(&args.repeat, Request::Restart(restart))?)?;
     drop(progress);
     let view = ready::wait(context, args.blocking, view, None)?;
-    print_session(context, &view, &human::state_line(&view))
+    print_session(context, &view, &session::state_line(&view))
 }

@@ -12,7 +12,7 @@ use crate::client::{Client, RetryLimit};
 use crate::context::Context;
 use crate::error::Error;
 use crate::ready::{self, Blocking};
-use crate::show::{human, time};
+use crate::show::{session, time};
 use crate::targets::{for_each, only_one, print_session};
 
 /// Start sessions that were parked, lost or stopped, with everything they have
@@ -25,7 +25,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "sessions")]
     all: bool,
     /// Time to wait for a slot; 0: not at all [default: from the configuration]
-    #[arg(long, value_name = "DUR", value_parser = time::parse)]
+    #[arg(long, value_name = "DUR", value_parser = time::parse_duration)]
     wait_slot: Option<Duration>,
     #[command(flatten)]
     blocking: Blocking,
@@ -50,7 +50,7 @@ fn restore(context: &Context, client: &mut Client, args: &Args, session: &str) -
     let view = expect_session(client.change(&args.repeat, Request::Restore(restore))?)?;
     drop(progress);
     let view = ready::wait(context, args.blocking, view, None)?;
-    print_session(context, &view, &human::state_line(&view))
+    print_session(context, &view, &session::state_line(&view))
 }
 
 fn restore_all(context: &Context, args: &Args) -> Result<(), Error> {
@@ -68,7 +68,7 @@ fn restore_all(context: &Context, args: &Args) -> Result<(), Error> {
         let started = started(&mut client, view, limit.left());
         drop(progress);
         match started.and_then(|view| ready::wait(context, args.blocking, view, limit.left())) {
-            Ok(view) => print_session(context, &view, &human::state_line(&view))?,
+            Ok(view) => print_session(context, &view, &session::state_line(&view))?,
             // The time limit is that of all sessions together.
             Err(error) if error.code() == ErrorCode::Timeout => return Err(error),
             Err(error) => failed.push(format!("{name}: {error}")),
@@ -91,7 +91,7 @@ fn started(client: &mut Client, view: &SessionView, left: Option<Duration>) -> R
     let wait = Wait { session, until: vec![Until::Started], timeout_ms: left.map(time::millis) };
     let view = expect_session(client.ask(Request::Wait(wait))?)?;
     match view.session.lifecycle {
-        Lifecycle::Lost | Lifecycle::Failed => Err(Error::failed(human::why_over(&view))),
+        Lifecycle::Lost | Lifecycle::Failed => Err(Error::failed(session::why_ended(&view))),
         _ => Ok(view),
     }
 }

@@ -5,7 +5,7 @@ use std::io::{self, BufRead};
 use std::ops::ControlFlow;
 
 use protocol::request::Output;
-use protocol::{ErrorCode, Frame, OpId, Refusal, Request, Token};
+use protocol::{Frame, OpId, Refusal, Request, Response, Token};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -92,7 +92,8 @@ impl Stream {
     }
 }
 
-fn document(answer: Result<protocol::Response, Error>) -> Result<Value, Error> {
+/// Returns the line for an answer. The error of an unwritable output is passed on.
+fn document(answer: Result<Response, Error>) -> Result<Value, Error> {
     match answer {
         Ok(response) => Ok(json!({"ok": response})),
         Err(Error::Refused(Refusal { code, message })) => {
@@ -104,7 +105,7 @@ fn document(answer: Result<protocol::Response, Error>) -> Result<Value, Error> {
 
 fn parse(line: &str) -> Result<Line, Error> {
     let bad = |error: serde_json::Error| {
-        Error::from(Refusal::new(ErrorCode::Usage, format!("not a request: {error}")))
+        Error::usage(format!("not a request: {error}; see `poolctl help scripting`"))
     };
     let value: Value = serde_json::from_str(line).map_err(bad)?;
     if value.get("request").is_some() {
@@ -115,7 +116,7 @@ fn parse(line: &str) -> Result<Line, Error> {
     }
 }
 
-fn ask(context: &Context, client: &mut Client, line: Line) -> Result<protocol::Response, Error> {
+fn ask(context: &Context, client: &mut Client, line: Line) -> Result<Response, Error> {
     let instead = match line.request {
         Request::Subscribe(_) => Some("events --follow --json"),
         Request::Watch => Some("watch --print"),
@@ -126,50 +127,16 @@ fn ask(context: &Context, client: &mut Client, line: Line) -> Result<protocol::R
     }
     let op = match line.op {
         Some(id) => Some(OpId::Named(id)),
-        None if mutates(&line.request) => Some(random_op()?),
+        None if line.request.needs_operation_id() => Some(random_op()?),
         None => None,
     };
     client.lock = line.lock.or(context.lock);
     client.call(op, line.request)
 }
 
-/// True if a request needs an operation id, or, as a claim, is answered alike when repeated under it.
-fn mutates(request: &Request) -> bool {
-    matches!(
-        request,
-        Request::New(_)
-            | Request::Send(_)
-            | Request::ResolveMessage(_)
-            | Request::Keys(_)
-            | Request::Kill(_)
-            | Request::Remove(_)
-            | Request::Rename(_)
-            | Request::Label(_)
-            | Request::Restart(_)
-            | Request::Adopt(_)
-            | Request::Claim(_)
-            | Request::Cancel(_)
-            | Request::Retry(_)
-            | Request::Purge(_)
-            | Request::Park(_)
-            | Request::Restore(_)
-            | Request::Drain(_)
-            | Request::Pin(_)
-            | Request::Clear(_)
-            | Request::Prune(_)
-            | Request::Lock(_)
-            | Request::Reap { .. }
-            | Request::Update(_)
-            | Request::Approve(_)
-            | Request::Publish(_)
-            | Request::Input(_)
-            | Request::Resize(_)
-    )
-}
-
 #[cfg(test)]
 mod tests {
-    use protocol::SessionRef;
+    use protocol::{ErrorCode, SessionRef};
 
     use super::*;
 
@@ -190,19 +157,19 @@ mod tests {
 
     #[test]
     fn an_answer_is_ok_or_error() {
-        assert_eq!(document(Ok(protocol::Response::Done)).unwrap(), json!({"ok": "done"}));
+        assert_eq!(document(Ok(Response::Done)).unwrap(), json!({"ok": "done"}));
         let refused = document(Err(Error::not_found("no such session"))).unwrap();
         assert_eq!(refused, json!({"error": {"code": "not_found", "message": "no such session", "exit": 3}}));
     }
 
     #[test]
-    fn output_goes_on_behind_what_was_printed() {
+    fn output_continues_after_what_was_printed() {
         let parsed = parse(r#"{"output":{"session":"web","from":null}}"#).unwrap().request;
         let Request::Output(asked) = parsed else { panic!("{parsed:?}") };
         let mut stream = Stream { asked, closed: false };
         let mut from = |frame| {
             assert!(stream.note(&frame));
-            let Request::Output(again) = stream.request() else { panic!("it asks for something else") };
+            let Request::Output(again) = stream.request() else { panic!("another request") };
             (again.from, stream.is_over())
         };
         assert_eq!(from(Frame::Output { offset: 7, bytes: "".into() }), (Some(7), false));
@@ -213,25 +180,22 @@ mod tests {
 
     #[test]
     fn only_changes_need_an_operation() {
-        assert!(mutates(&parse(r#"{"rename":{"session":"a","name":"b"}}"#).unwrap().request));
-        assert!(mutates(&parse(r#"{"adopt":{"target":"$3"}}"#).unwrap().request));
-        assert!(mutates(&parse(r#"{"reap":{"force":true}}"#).unwrap().request));
-        assert!(mutates(&parse(r#"{"drain":"web"}"#).unwrap().request));
+        let changes = |line: &str| parse(line).unwrap().request.needs_operation_id();
+        assert!(changes(r#"{"rename":{"session":"a","name":"b"}}"#));
+        assert!(changes(r#"{"adopt":{"target":"$3"}}"#));
+        assert!(changes(r#"{"reap":{"force":true}}"#));
+        assert!(changes(r#"{"drain":"web"}"#));
         let published = r#"{"publish":{"target":"%3","text":"hi","state":null,"source":null,"rest_state":null,
             "commit_candidate":null,"objective":null,"objective_changed_at":null,"token_count":null,
             "context_limit":null,"updated_at":null,"place":null}}"#;
         let approve = r#"{"approve":{"session":"web","deny":false,"ask":null,"reason":null}}"#;
         let resize = r#"{"resize":{"session":"web","size":{"cols":80,"rows":24}}}"#;
         for change in [published, approve, resize, r#"{"input":{"session":"web","bytes":"a"}}"#] {
-            assert!(mutates(&parse(change).unwrap().request), "{change}");
+            assert!(changes(change), "{change}");
         }
         let wait = r#"{"wait":{"session":"web","until":["exit",{"activity":"idle"}],"timeout_ms":null}}"#;
-        assert!(
-            !mutates(&parse(wait).unwrap().request)
-                && !mutates(&parse(r#"{"terminal":"web"}"#).unwrap().request)
-        );
-        let unlock = parse(r#"{"unlock":{"session":"sess_1","token":"3.17"}}"#).unwrap().request;
-        assert!(!mutates(&unlock) && !mutates(&parse(r#"{"explain":"web"}"#).unwrap().request));
-        assert!(!mutates(&Request::Status) && !mutates(&Request::Sync));
+        let unlock = r#"{"unlock":{"session":"sess_1","token":"3.17"}}"#;
+        let reads = [wait, unlock, r#"{"terminal":"web"}"#, r#"{"explain":"web"}"#, "\"status\"", "\"sync\""];
+        assert!(reads.iter().all(|line| !changes(line)));
     }
 }

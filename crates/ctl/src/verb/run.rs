@@ -22,7 +22,7 @@ use crate::create::{CreateArgs, create, environment_help};
 use crate::error::Error;
 use crate::poll::is_ready;
 use crate::show::json::SessionJson;
-use crate::show::{human, out, time};
+use crate::show::{out, session, time};
 use crate::signals;
 use crate::tail::{CleanOutput, Tail};
 use crate::{exit, outcome, session_log};
@@ -105,7 +105,7 @@ fn not_started(context: &Context, client: &mut Client, error: Error, rm: bool) -
     let session = &view.session;
     let code = session.exit.filter(|_| session.reason == Some(Reason::ExecFailed)).map(Exit::shell_code);
     // Hints on how to restart or remove the session are left out if it is removed.
-    let error = if rm { Error::failed(human::why_over(&view)) } else { error };
+    let error = if rm { Error::failed(session::why_ended(&view)) } else { error };
     exit::report(&error, context.style.json, code.unwrap_or(exit::OWN_FAILURE));
     if rm {
         remove(context, client, session.id);

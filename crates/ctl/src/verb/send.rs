@@ -20,7 +20,7 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::outcome;
 use crate::ready;
-use crate::show::json::{self, MessageJson, word};
+use crate::show::json::{Json, MessageJson, json_name};
 use crate::show::{escape, out, queue, time};
 
 /// Send a durable message; prints its id once it is on disk
@@ -53,7 +53,7 @@ pub(crate) struct Args {
     #[arg(long)]
     result: bool,
     /// Drop it if it still waits after this long
-    #[arg(long, value_name = "DUR", value_parser = time::parse)]
+    #[arg(long, value_name = "DUR", value_parser = time::parse_duration)]
     ttl: Option<Duration>,
     /// Start the session if it has ended, and return once its agent is ready; exit 1 if the start fails: the
     /// message stays queued
@@ -107,7 +107,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
         if args.wake && args.wait != Some(Stage::Queued) { ready::woken(context, &session) } else { Ok(()) };
     let message = wait(context, &session, sent.message, stage)?;
     if context.style.json {
-        out::json(&document(&message, sent.held_back.as_ref())?)?;
+        out::json(&document(&message, sent.held_back.as_ref()))?;
     }
     ready?;
     let code = exit_code(&session, &message, stage)?;
@@ -157,11 +157,10 @@ fn note_breaker(context: &Context, kind: &str, breaker: &Breaker) {
 }
 
 /// The message as JSON, with the breaker that holds its kind back.
-fn document(message: &Message, held_back: Option<&Breaker>) -> Result<Value, Error> {
-    let document = serde_json::to_value(MessageJson::new(message));
-    let mut document = document.map_err(|error| Error::Output(error.into()))?;
-    document["held_back"] = json!(held_back.map(json::breaker));
-    Ok(document)
+fn document(message: &Message, held_back: Option<&Breaker>) -> Value {
+    let mut document = json!(MessageJson::new(message));
+    document["held_back"] = json!(held_back.map(Json));
+    document
 }
 
 /// Waits until the message has reached the stage, or cannot reach it: also while it is in doubt, which a
@@ -211,7 +210,7 @@ fn progress(
 /// `message 7 (typed: not confirmed yet)`
 fn state_and_reason(message: &Message, waits: Option<String>) -> String {
     let why = waits.or_else(|| message.status.reason.clone()).map(|why| format!(": {why}"));
-    format!("message {} ({}{})", message.id, word(&message.status.state), why.unwrap_or_default())
+    format!("message {} ({}{})", message.id, json_name(&message.status.state), why.unwrap_or_default())
 }
 
 fn text(args: &Args) -> Result<OsBytes, Error> {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use protocol::limits::Limits;
 use protocol::reply::{SessionView, UsageView};
 use protocol::request::List;
+use protocol::usage::Usage;
 use protocol::{ErrorCode, Request, SessionId, SessionRef};
 use serde::Serialize;
 
@@ -14,9 +15,9 @@ use crate::calls::{self, expected};
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::Error;
-use crate::show::json::{LimitsJson, UsageJson};
+use crate::show::json::Json;
 use crate::show::table::Table;
-use crate::show::{life, out, size};
+use crate::show::{out, resources, size};
 use crate::targets::for_each;
 
 /// Time between the two samples from which the share of a processor is computed.
@@ -36,8 +37,8 @@ struct Document<'a> {
     id: SessionId,
     name: &'a str,
     #[serde(flatten)]
-    usage: UsageJson<'a>,
-    limits: Option<LimitsJson<'a>>,
+    usage: Json<&'a Usage>,
+    limits: Option<Json<&'a Limits>>,
     unenforced: &'a [String],
 }
 
@@ -118,8 +119,8 @@ fn document<'a>(view: &'a UsageView, limits: &'a BTreeMap<SessionId, Bounds>) ->
     Document {
         id: view.session,
         name: view.name.as_str(),
-        usage: UsageJson::new(&view.usage),
-        limits: bounds.map(|(limits, _)| LimitsJson::new(limits)),
+        usage: Json(&view.usage),
+        limits: bounds.map(|(limits, _)| Json(limits)),
         unenforced: bounds.map(|(_, unenforced)| unenforced.as_slice()).unwrap_or_default(),
     }
 }
@@ -137,7 +138,10 @@ fn table(views: &[UsageView], limits: &BTreeMap<SessionId, Bounds>, quiet: bool)
             usage.processes.to_string(),
             size(usage.disk),
             size(usage.log),
-            limits.get(session).map(|(limits, lacking)| life::marked(limits, lacking)).unwrap_or_default(),
+            limits
+                .get(session)
+                .map(|(limits, lacking)| resources::marked_limits(limits, lacking))
+                .unwrap_or_default(),
         ]);
     }
     table.render()
@@ -156,7 +160,7 @@ mod tests {
 
     #[test]
     fn what_was_not_seen_before_has_no_share() {
-        let usage = protocol::usage::Usage { cpu_us: 9, cpu_percent: Some(5), ..Default::default() };
+        let usage = Usage { cpu_us: 9, cpu_percent: Some(5), ..Default::default() };
         let view = UsageView { session: SessionId(1), name: "web".parse().unwrap(), usage };
         let now = Instant::now();
         assert_eq!(with_share(view.clone(), &Before::new()).usage.cpu_percent, None);

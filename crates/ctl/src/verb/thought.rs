@@ -13,7 +13,7 @@ use crate::body;
 use crate::calls::{self, expect_session};
 use crate::context::Context;
 use crate::error::Error;
-use crate::show::json::ThoughtJson;
+use crate::show::json::Json;
 use crate::show::{agent, escape, out, time};
 use crate::targets::print_session;
 
@@ -55,7 +55,7 @@ pub(crate) struct Set {
     #[arg(long, value_name = "FP", value_parser = fingerprint)]
     objective: Option<String>,
     /// When the objective last changed [default: now, if it differs]
-    #[arg(long, value_name = "TIME", value_parser = time::moment)]
+    #[arg(long, value_name = "TIME", value_parser = time::parse_time)]
     objective_changed_at: Option<Timestamp>,
     /// The work looks ready to be committed; =false: no longer
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
@@ -67,7 +67,7 @@ pub(crate) struct Set {
     #[arg(long, value_name = "N", requires = "stream", value_parser = clap::value_parser!(u64).range(1..))]
     seq: Option<u64>,
     /// The time of the thought [default: now]
-    #[arg(long, value_name = "TIME", value_parser = time::moment)]
+    #[arg(long, value_name = "TIME", value_parser = time::parse_time)]
     at: Option<Timestamp>,
     #[command(flatten)]
     repeat: Repeat,
@@ -161,13 +161,17 @@ fn text(words: &[OsString]) -> Result<Option<String>, Error> {
 
 fn print(context: &Context, thought: Option<&Thought>) -> Result<(), Error> {
     if context.style.json {
-        return out::json(&thought.map(ThoughtJson::new));
+        return out::json(&thought.map(Json));
     }
     let Some(thought) = thought else { return context.say("no thought was published yet") };
     if let Some(text) = &thought.text {
         out::line(&if context.style.terminal { escape::lines(text) } else { text.clone() })?;
     }
-    if context.style.quiet { Ok(()) } else { out::text(&agent::facts(thought, context.style, time::now())) }
+    if context.style.quiet {
+        Ok(())
+    } else {
+        out::text(&agent::thought_facts(thought, context.style, time::now()))
+    }
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ pub(crate) struct Args {
     #[arg(long)]
     foreground: bool,
     /// End and restart poold if it has not answered for this long; 0s: never
-    #[arg(long, value_name = "DUR", value_parser = time::parse, default_value = "30s")]
+    #[arg(long, value_name = "DUR", value_parser = time::parse_duration, default_value = "30s")]
     watchdog: Duration,
     /// Only restart outdated daemons of a pool that already has a supervisor
     #[arg(long, hide = true)]

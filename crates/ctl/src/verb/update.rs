@@ -10,7 +10,7 @@ use crate::calls::expect_session;
 use crate::context::Context;
 use crate::error::Error;
 use crate::lifecycle_args::{PolicyArgs, rule_action_or_default};
-use crate::show::life;
+use crate::show::lifecycle;
 use crate::targets::print_session;
 
 /// Change the policy of a session; what is not given stays as it is
@@ -57,6 +57,6 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     print_session(
         context,
         &view,
-        &format!("{}  {}  {}", session.id, session.name, life::policy(&session.policy)),
+        &format!("{}  {}  {}", session.id, session.name, lifecycle::policy(&session.policy)),
     )
 }

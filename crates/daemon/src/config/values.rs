@@ -1,18 +1,24 @@
-//! Values of the configuration: parsed, and refused with a sentence.
+//! Parsers of configuration values.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use protocol::reap::{Action, Rule};
 use protocol::session::Size;
 
-/// What is wrong with a configuration, as a sentence.
+use crate::config::sections::NEVER;
+
+/// A problem of a configuration, as a sentence.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ConfigError(pub String);
 
-pub(crate) fn wrong<T>(message: impl Into<String>) -> Result<T, ConfigError> {
+/// Returns the error with this message.
+pub(crate) fn invalid<T>(message: impl Into<String>) -> Result<T, ConfigError> {
     Err(ConfigError(message.into()))
 }
 
+/// Parses a size of terminals, `COLSxROWS`.
 pub(crate) fn size(text: &str) -> Result<Size, ConfigError> {
     let parsed =
         text.split_once('x').and_then(|(c, r)| Some(Size { cols: c.parse().ok()?, rows: r.parse().ok()? }));
@@ -21,11 +27,28 @@ pub(crate) fn size(text: &str) -> Result<Size, ConfigError> {
         .ok_or_else(|| ConfigError(format!("[tmux] size is like 200x50, not {text:?}")))
 }
 
+/// Parses a duration like `5s`.
 pub(crate) fn duration(key: &str, text: &str) -> Result<Duration, ConfigError> {
     humantime::parse_duration(text)
         .map_err(|e| ConfigError(format!("{key} is a duration like 5s, not {text:?}: {e}")))
 }
 
+/// Parses a duration of at least 100 ms.
+pub(crate) fn interval(key: &str, text: &str) -> Result<Duration, ConfigError> {
+    let interval = duration(key, text)?;
+    if interval < Duration::from_millis(100) {
+        invalid(format!("{key} is under 100ms"))
+    } else {
+        Ok(interval)
+    }
+}
+
+/// Parses a duration; `None` for `never`.
+pub(crate) fn duration_or_never(key: &str, text: &str) -> Result<Option<Duration>, ConfigError> {
+    if text == NEVER { Ok(None) } else { duration(key, text).map(Some) }
+}
+
+/// Parses a number of bytes like `64MiB`.
 pub(crate) fn bytes(key: &str, text: &str) -> Result<u64, ConfigError> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let factor = match text[digits.len()..].trim() {
@@ -39,7 +62,18 @@ pub(crate) fn bytes(key: &str, text: &str) -> Result<u64, ConfigError> {
     value.ok_or_else(|| ConfigError(format!("{key} is a size like 64MiB, not {text:?}")))
 }
 
-pub(crate) fn is_known<'a>(
+/// Refuses an action that a rule of the reaper cannot take.
+pub(crate) fn check_actions(place: &str, actions: &BTreeMap<Rule, Action>) -> Result<(), ConfigError> {
+    match actions.iter().find(|(rule, action)| !rule.allows(**action)) {
+        Some((rule, action)) => {
+            invalid(format!("{place} {} is kill or report, not {}", rule.as_str(), action.as_str()))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Refuses an unknown key, and suggests the nearest one.
+pub(crate) fn check_key<'a>(
     place: &str,
     key: &str,
     known: impl Iterator<Item = &'a String>,
@@ -49,10 +83,10 @@ pub(crate) fn is_known<'a>(
         return Ok(());
     }
     let nearest = nearest(key, known.into_iter());
-    wrong(format!("unknown key {place}{key}; did you mean {}?", nearest.unwrap_or("pool")))
+    invalid(format!("unknown key {place}{key}; did you mean {}?", nearest.unwrap_or("pool")))
 }
 
-/// What somebody meant who wrote this.
+/// Returns the known word nearest to a mistyped one.
 pub(crate) fn nearest<'a>(written: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let like = |word: &str| strsim::jaro_winkler(word, written);
     known.max_by(|a, b| like(a).total_cmp(&like(b)))

@@ -1,9 +1,9 @@
-//! Requests whose hooks wait for a decision: whoever comes first, somebody's `approve`, the terminal, or the end of its
-//! patience, takes the request out in a turn, and the others find it gone.
+//! Agents' requests whose hooks wait for a decision. The first of `approve`, the terminal, and the hook's
+//! timeout takes the request out in a turn; the others find it gone.
 
 use std::time::Duration;
 
-use pool::heard;
+use pool::agent;
 use protocol::activity::Ask;
 use protocol::event::AgentEvent;
 use protocol::hook::Decision;
@@ -12,51 +12,52 @@ use tokio::sync::oneshot;
 
 use crate::engine::Turn;
 
-/// A hook that waits for a decision.
-pub(crate) struct Asked {
+/// A decision for which a hook waits.
+pub(crate) struct AwaitedDecision {
     pub(crate) session: SessionId,
     pub(crate) ask: u64,
     pub(crate) decision: oneshot::Receiver<Decision>,
+    /// Maximum wait of the hook.
     pub(crate) limit: Duration,
-    /// Whether it keeps the agent from asking at the terminal.
+    /// True if the waiting hook keeps the agent from asking at the terminal.
     pub(crate) hides_dialog: bool,
 }
 
-/// Notes all that a session's agent asks now, the first of it shown. Hooks of other requests wait no longer.
-pub(crate) fn keep(turn: &mut Turn<'_>, session: SessionId, open: &[Ask]) {
+/// Sets the open requests of a session's agent, without an event. Hooks of other requests stop waiting.
+pub(crate) fn note_open_asks(turn: &mut Turn<'_>, session: SessionId, open: &[Ask]) {
     turn.waiting.decisions.retain(session, open);
     turn.volatile.agents.set_asks(session, open);
 }
 
-/// All that a session's agent asks now, oldest first.
-pub(crate) fn open(turn: &Turn<'_>, session: SessionId) -> Vec<Ask> {
+/// Returns the open requests of a session's agent, oldest first.
+pub(crate) fn open_asks(turn: &Turn<'_>, session: SessionId) -> Vec<Ask> {
     let shown = turn.pool().activity(session).cloned().unwrap_or_default();
-    heard::open(&shown, turn.volatile.agents.queued_asks(session))
+    agent::open_asks(&shown, turn.volatile.agents.queued_asks(session))
 }
 
-/// This is all that it asks now; `otherwise` is what it does where that is nothing.
-pub(crate) fn asks(
+/// Sets the open requests of a session's agent. `otherwise` gives the activity if there are none.
+pub(crate) fn set_open_asks(
     turn: &mut Turn<'_>,
     session: SessionId,
     open: &[Ask],
     otherwise: impl FnOnce(Activity) -> Activity,
 ) {
     let before = turn.pool().activity(session).cloned().unwrap_or_default();
-    keep(turn, session, open);
+    note_open_asks(turn, session, open);
     let since = if before.ask.as_ref() == open.first() { before.since } else { turn.now() };
-    let after = heard::asking(&before, open, since).unwrap_or_else(|| otherwise(before.clone()));
+    let after = agent::ask_activity(&before, open, since).unwrap_or_else(|| otherwise(before.clone()));
     if after != before {
         turn.emit(Event::Agent(AgentEvent::ActivityChanged { session, activity: after, turned: true }));
     }
 }
 
-/// A request can only be answered at the terminal any more. Whether nobody had answered it.
-pub(crate) fn left(turn: &mut Turn<'_>, session: SessionId, ask: u64) -> bool {
+/// Notes that a request can only be answered at the terminal from now on. Returns true if it was unanswered.
+pub(crate) fn stop_waiting(turn: &mut Turn<'_>, session: SessionId, ask: u64) -> bool {
     let unanswered = turn.waiting.decisions.take(session, ask).is_some();
-    let mut open = open(turn, session);
+    let mut open = open_asks(turn, session);
     if let Some(left) = open.iter_mut().find(|open| open.id == ask && open.answerable) {
         left.answerable = false;
-        asks(turn, session, &open, |before| before);
+        set_open_asks(turn, session, &open, |before| before);
     }
     unanswered
 }

@@ -1,20 +1,20 @@
-//! The reason for which the next prompt of a session is not typed yet.
+//! The reason why the next prompt of a session is not typed yet.
 
 use pool::queue;
-use pool::view::lifecycle_word;
+use pool::session::lifecycle_label;
 use protocol::message::PROMPT;
 use protocol::{MessageId, MessageState, SessionId};
 
 use crate::engine::Turn;
 use crate::host::clock;
 
-/// The prompt that is next for a session, and why it is not typed yet.
-pub(crate) fn waits(turn: &Turn<'_>, session: SessionId) -> Option<(MessageId, String)> {
+/// Returns the next prompt of a session, and the reason why it is not typed yet.
+pub(crate) fn blocked_prompt(turn: &Turn<'_>, session: SessionId) -> Option<(MessageId, String)> {
     let open = queue::waiting_prompt(turn.pool(), session)?;
     let (next, not_before) = (open.id, open.not_before.filter(|at| *at > turn.now()));
     let before = queue::held_prompt(turn.pool(), session);
-    let behind = before.map(|open| {
-        let state = protocol::MessageStatus { state: open.state, ..Default::default() }.event_kind();
+    let earlier = before.map(|open| {
+        let state = protocol::MessageStatus { state: open.state, ..Default::default() }.event_kind().as_str();
         let settle = match open.state {
             MessageState::Typed | MessageState::InDoubt => {
                 let name = turn.pool().session(session).map(|session| session.name.to_string());
@@ -27,27 +27,27 @@ pub(crate) fn waits(turn: &Turn<'_>, session: SessionId) -> Option<(MessageId, S
     });
     let limited = || {
         let session = turn.pool().session(session)?;
-        pool::delivery::limited(&pool::activity::shown(turn.pool(), session), turn.now())
+        pool::prompt::limit_reason(&pool::agent::current_activity(turn.pool(), session), turn.now())
     };
     let held_back = || {
         let breaker = turn.pool().breaker(session, PROMPT).filter(|breaker| breaker.is_open())?;
         let until = breaker.probe_at.filter(|at| *at > turn.now())?;
-        Some(format!("held back after {} failures, not before {}", breaker.failures, clock::text(until)))
+        Some(format!("held back after {} failures, not before {}", breaker.failures, clock::rfc3339(until)))
     };
-    let over = || {
+    let not_running = || {
         let session = turn.pool().session(session).filter(|s| !s.lifecycle.holds_slot())?;
-        let (name, word) = (&session.name, lifecycle_word(session.lifecycle));
+        let (name, word) = (&session.name, lifecycle_label(session.lifecycle));
         Some(match session.lifecycle {
             protocol::Lifecycle::Parked => "its session is parked, and waits for a slot".to_owned(),
             _ => format!("its session is {word}: `poolctl restart {name}`"),
         })
     };
     let later = || {
-        let at = clock::text(not_before?);
+        let at = clock::rfc3339(not_before?);
         let tried = || turn.message(next).ok().flatten().and_then(|(message, _)| message.status.reason);
         let why = if open.attempts > 0 { tried() } else { None };
         Some(why.map_or(format!("not before {at}"), |why| format!("{why}; tried again at {at}")))
     };
-    let known = behind.or_else(|| turn.volatile.prompts.blocked().get(&session).cloned());
-    Some((next, known.or_else(limited).or_else(held_back).or_else(later).or_else(over)?))
+    let known = earlier.or_else(|| turn.volatile.prompts.blocked().get(&session).cloned());
+    Some((next, known.or_else(limited).or_else(held_back).or_else(later).or_else(not_running)?))
 }

@@ -1,5 +1,5 @@
-//! What follows from a report beside what is known of the agent: messages for workers, where the configuration wants
-//! them, in the same commit.
+//! Messages for workers that follow from a hook's report, where the configuration enables them: queued in the
+//! same commit.
 
 use pool::Agent;
 use protocol::hook::{Hook, HookEvent, ToolUse};
@@ -9,11 +9,11 @@ use serde_json::json;
 
 use crate::decide::queue;
 use crate::engine::Turn;
-use crate::engine::context::Daemon;
+use crate::engine::daemon::Daemon;
 
-/// Queues what is to be queued. What is refused (the queue is full, its kind held back) is told in the log: an agent
-/// is not kept from its work by that.
-pub(crate) fn follow(
+/// Queues the message that follows from a report, if any. A refusal (full queue, kind held back) is only
+/// logged, because it must not block the agent.
+pub(crate) fn queue_message(
     turn: &mut Turn<'_>,
     daemon: &Daemon,
     session: &Session,
@@ -22,7 +22,7 @@ pub(crate) fn follow(
     let (kind, key, body) = match &hook.signal {
         HookEvent::ToolUsed(used) if agent.observe => {
             let key = used.id.clone().unwrap_or_else(|| format!("{:016x}", hook.id));
-            ("observation", format!("tool:{key}"), observation(used, at(turn, session)))
+            ("observation", format!("tool:{key}"), observation(used, current_prompt(turn, session)))
         }
         HookEvent::TurnOver { said, turn: number } if agent.summarize => {
             let body = json!({ "last_assistant_message": said, "turn": number, "cwd": session.spec.cwd });
@@ -46,12 +46,12 @@ pub(crate) fn follow(
     let op = OpId::Random((u128::from(hook.id) << 64 | u128::from(hook.at.0)).to_be_bytes());
     let sent = queue::body(&mut send).and_then(|body| queue::send(turn, daemon, &op, (&send, body)));
     if let Err(refusal) = sent {
-        tracing::warn!(session = %session.id, %refusal, kind, "what a hook reported was not queued");
+        tracing::warn!(session = %session.id, %refusal, kind, "the message for a hook was not queued");
     }
 }
 
-/// The prompt that the agent is at; none where a person typed it.
-fn at(turn: &Turn<'_>, session: &Session) -> Option<MessageId> {
+/// Returns the prompt at which the agent works; `None` if a person typed it.
+fn current_prompt(turn: &Turn<'_>, session: &Session) -> Option<MessageId> {
     let open = pool::queue::held_prompt(turn.pool(), session.id);
     open.filter(|open| open.state == MessageState::Accepted).map(|open| open.id)
 }

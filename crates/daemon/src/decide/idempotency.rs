@@ -1,5 +1,5 @@
-//! Operations: a mutating request with a client-made id. The same id and content gets the same
-//! answer, whether the first is over, under way, or was cut off by a crash.
+//! Idempotent operations: a mutating request with an id made by the client. The same id and content get the
+//! same answer, whether the first request is done, in progress, or was interrupted by a crash.
 
 use std::cmp::Reverse;
 use std::sync::{Arc, Weak};
@@ -12,50 +12,49 @@ use tokio::sync::oneshot;
 use crate::engine::Turn;
 use crate::host::digest::digest;
 
-/// How long random ids are remembered: longer than any client repeats.
+/// Time for which random ids are remembered: longer than any client repeats.
 pub(crate) const KEEP_RANDOM: Duration = Duration::from_secs(10 * 60);
 
-/// How long ids that a user gave are remembered.
+/// Time for which ids given by a user are remembered.
 pub(crate) const KEEP_NAMED: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How many answers are remembered, and how many bytes of them: whoever asks for more makes the oldest forgotten.
+/// Maximum number of remembered answers, and of their bytes; beyond them the oldest are forgotten.
 const ANSWERS_MAX: usize = 50_000;
+const ANSWERS_BYTES_MAX: usize = 32 << 20;
 
-const ANSWERS_BYTES: usize = 32 << 20;
+/// Maximum number of operations forgotten in one turn.
+const FORGET_BATCH: usize = 500;
 
-/// Forgotten in one turn.
-const AT_ONCE: usize = 500;
-
-/// One operation.
+/// An operation that a client requests.
 #[derive(Debug, Clone)]
-pub(crate) struct Op {
+pub(crate) struct ClientOperation {
     id: OpId,
     digest: u64,
-    /// Whoever asked first, as long as it is there.
+    /// The first requester, while it waits.
     asker: Weak<()>,
-    /// The user's lock under which it is done.
+    /// The user's lock under which it is executed.
     pub(crate) under: Option<Token>,
 }
 
-/// What is known of an operation when it is asked for.
-pub(crate) enum Begin {
-    /// Nothing: carry it out.
+/// The state of an operation when it is requested.
+pub(crate) enum OperationStatus {
+    /// Unknown: the caller executes it.
     Fresh,
-    /// It was answered.
+    /// Answered before.
     Answered(Reply),
-    /// It is under way here.
+    /// In progress: receives the answer.
     Running(oneshot::Receiver<Reply>),
-    /// A daemon that ended had begun it; its outcome is what becomes of this session.
-    Hanging(SessionId),
+    /// Begun by an earlier daemon; its outcome is the fate of this session.
+    Interrupted(SessionId),
 }
 
-impl Op {
+impl ClientOperation {
     /// # Errors
-    /// Usage, where there is no usable id.
+    /// Usage: there is no valid id.
     pub(crate) fn new(id: Option<OpId>, request: &Request) -> Result<Self, Refusal> {
-        let id = usable(id)?;
+        let id = check_id(id)?;
         let content = match request {
-            // Where it was called from does not make it another operation.
+            // The caller's directory and environment are no part of the request.
             Request::New(new) => {
                 let (caller_env, caller_cwd) = (Vec::new(), None);
                 Request::New(Box::new(protocol::request::New { caller_env, caller_cwd, ..(**new).clone() }))
@@ -67,17 +66,17 @@ impl Op {
         Ok(Self { id, digest: digest(&bytes), asker: Weak::new(), under: None })
     }
 
-    /// The same, asked for by somebody who is there as long as this is kept.
-    pub(crate) fn asked_by(self, asker: &Arc<()>) -> Self {
+    /// Returns the operation with a requester, which waits as long as `asker` exists.
+    pub(crate) fn awaited_by(self, asker: &Arc<()>) -> Self {
         Self { asker: Arc::downgrade(asker), ..self }
     }
 
-    /// The same, done under a user's lock.
-    pub(crate) fn under(self, lock: Option<Token>) -> Self {
+    /// Returns the operation under a user's lock.
+    pub(crate) fn with_user_lock(self, lock: Option<Token>) -> Self {
         Self { under: lock, ..self }
     }
 
-    /// Whether somebody still waits for what comes of it.
+    /// True if a requester still waits for its answer.
     pub(crate) fn is_awaited(&self, turn: &Turn<'_>) -> bool {
         let repeated = || {
             let running = turn.waiting.operations.get(&self.id);
@@ -86,37 +85,39 @@ impl Op {
         self.asker.strong_count() > 0 || repeated()
     }
 
-    /// Looks what is known of it, and marks it as under way where that is nothing.
-    pub(crate) fn begin(&self, turn: &mut Turn<'_>) -> Begin {
+    /// Returns the state of the operation; an unknown one is in progress from now on.
+    pub(crate) fn begin(&self, turn: &mut Turn<'_>) -> OperationStatus {
         if let Some((digest, waiters)) = turn.waiting.operations.get_mut(&self.id) {
             if *digest != self.digest {
-                return Begin::Answered(Err(reused()));
+                return OperationStatus::Answered(Err(id_reused()));
             }
             let (waiter, answer) = oneshot::channel();
             waiters.push(waiter);
-            return Begin::Running(answer);
+            return OperationStatus::Running(answer);
         }
         let known = turn.pool().operation(&self.id).map(|known| (known.digest, known.state.clone()));
         match known {
-            Some((digest, _)) if digest != self.digest => Begin::Answered(Err(reused())),
-            Some((_, OperationState::Done(reply))) => Begin::Answered(decode(&reply)),
-            Some((_, OperationState::Begun(session))) => Begin::Hanging(session),
-            None if turn.pool().sent_by(&self.id).is_some() => Begin::Answered(Err(reused())),
+            Some((digest, _)) if digest != self.digest => OperationStatus::Answered(Err(id_reused())),
+            Some((_, OperationState::Done(reply))) => OperationStatus::Answered(decode(&reply)),
+            Some((_, OperationState::Begun(session))) => OperationStatus::Interrupted(session),
+            None if turn.pool().message_by_operation(&self.id).is_some() => {
+                OperationStatus::Answered(Err(id_reused()))
+            }
             None => {
                 turn.waiting.operations.insert(self.id.clone(), (self.digest, Vec::new()));
-                Begin::Fresh
+                OperationStatus::Fresh
             }
         }
     }
 
-    /// Makes its outcome hang on this session, in the turn of its intent.
-    pub(crate) fn begun(&self, turn: &mut Turn<'_>, session: SessionId) {
+    /// Records, in the turn of the intent, that its outcome depends on this session.
+    pub(crate) fn record_begun(&self, turn: &mut Turn<'_>, session: SessionId) {
         let (op, digest, at) = (self.id.clone(), self.digest, turn.now());
         turn.emit(Event::OperationBegun { op, digest, session, at });
     }
 
-    /// Makes this its answer, in the turn of its outcome.
-    pub(crate) fn conclude(&self, turn: &mut Turn<'_>, reply: &Reply) {
+    /// Records its answer, in the turn of the outcome.
+    pub(crate) fn record_answer(&self, turn: &mut Turn<'_>, reply: &Reply) {
         // A reply that does not fit a frame could not be sent either.
         if let Ok(reply) = protocol::frame::encode_payload(reply) {
             let (op, digest, at) = (self.id.clone(), self.digest, turn.now());
@@ -124,38 +125,39 @@ impl Op {
         }
     }
 
-    /// It is over: whoever repeated it meanwhile gets the answer.
-    pub(crate) fn over(&self, turn: &mut Turn<'_>, reply: &Reply) {
-        // What was begun and then refused for good is not answered by what becomes of the session.
+    /// Ends the operation: repeated requests get the answer.
+    pub(crate) fn finish(&self, turn: &mut Turn<'_>, reply: &Reply) {
+        // A definite refusal is the answer, whatever happens to the session.
         let begun = turn
             .pool()
             .operation(&self.id)
             .is_some_and(|known| matches!(known.state, OperationState::Begun(_)));
         if begun && reply.as_ref().is_err_and(|refusal| is_definite(refusal.code)) {
-            self.conclude(turn, reply);
+            self.record_answer(turn, reply);
         }
         let (_, waiters) = turn.waiting.operations.remove(&self.id).unwrap_or_default();
         for waiter in waiters {
-            // A waiter that left needs no answer.
+            // The requester may be gone.
             drop(waiter.send(reply.clone()));
         }
     }
 }
 
-/// Whether a repeat could not come to anything else by waiting.
+/// True if a repeat would be refused again.
 fn is_definite(code: ErrorCode) -> bool {
     matches!(code, ErrorCode::Usage | ErrorCode::NotFound | ErrorCode::Conflict | ErrorCode::Refused)
 }
 
-pub(crate) fn reused() -> Refusal {
+/// Returns the refusal of an id that was used with other content.
+pub(crate) fn id_reused() -> Refusal {
     Refusal::new(ErrorCode::Conflict, "this operation id was used for something else")
 }
 
-/// An operation id that may be used.
+/// Checks an operation id.
 ///
 /// # Errors
-/// Usage, where there is none.
-pub(crate) fn usable(id: Option<OpId>) -> Result<OpId, Refusal> {
+/// Usage: it is missing or invalid.
+pub(crate) fn check_id(id: Option<OpId>) -> Result<OpId, Refusal> {
     let usage = |message: &str| Err(Refusal::new(ErrorCode::Usage, message));
     let Some(id) = id else { return usage("a request that changes something needs an operation id") };
     if let OpId::Named(name) = &id {
@@ -173,21 +175,21 @@ fn decode(reply: &[u8]) -> Reply {
     })
 }
 
-/// Operations whose time of being remembered is over, or that are too many: so many at a time, oldest first. What is under
-/// way stays.
-pub(crate) fn outdated(pool: &pool::Pool, now: Timestamp) -> Vec<Event> {
+/// Forgets operations that are too old, or beyond the limits: some at a time, oldest first. Operations in
+/// progress stay.
+pub(crate) fn expired(pool: &pool::Pool, now: Timestamp) -> Vec<Event> {
     let old = |op: &OpId, at: Timestamp| {
         pool.age(now, at) > if matches!(op, OpId::Random(_)) { KEEP_RANDOM } else { KEEP_NAMED }
     };
     let over = pool.operations().filter(|(op, known)| old(op, known.at));
-    let mut over: Vec<&OpId> = over.map(|(op, _)| op).take(AT_ONCE).collect();
+    let mut over: Vec<&OpId> = over.map(|(op, _)| op).take(FORGET_BATCH).collect();
     if over.is_empty() {
-        over = surplus(pool, now, (ANSWERS_MAX, ANSWERS_BYTES));
+        over = surplus(pool, now, (ANSWERS_MAX, ANSWERS_BYTES_MAX));
     }
     over.into_iter().map(|op| Event::OperationForgotten { op: op.clone() }).collect()
 }
 
-/// The oldest answers beyond so many, or so many bytes.
+/// Returns the oldest answers beyond the limits.
 fn surplus(pool: &pool::Pool, now: Timestamp, (most, most_bytes): (usize, usize)) -> Vec<&OpId> {
     let size = |state: &OperationState| match state {
         OperationState::Done(reply) => Some(reply.len()),
@@ -206,7 +208,7 @@ fn surplus(pool: &pool::Pool, now: Timestamp, (most, most_bytes): (usize, usize)
         (count, bytes) = (count - 1, bytes - size);
         over
     };
-    oldest.into_iter().take(AT_ONCE).take_while(is_over).map(|(_, op, _)| op).collect()
+    oldest.into_iter().take(FORGET_BATCH).take_while(is_over).map(|(_, op, _)| op).collect()
 }
 
 #[cfg(test)]
@@ -247,7 +249,7 @@ mod tests {
     #[test]
     fn what_is_old_goes_so_many_at_a_time() {
         let later = Timestamp(1001).after(KEEP_NAMED);
-        assert_eq!(outdated(&with(600, 1), later).len(), AT_ONCE);
-        assert_eq!(outdated(&with(600, 1), Timestamp(1000)).len(), 0);
+        assert_eq!(expired(&with(600, 1), later).len(), FORGET_BATCH);
+        assert_eq!(expired(&with(600, 1), Timestamp(1000)).len(), 0);
     }
 }

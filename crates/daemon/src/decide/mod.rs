@@ -1,4 +1,5 @@
-//! Decisions within a turn that answer those who wait, or need the store. Whatever needs neither is in the core (`crates/pool`).
+//! Decisions within a turn that answer waiting tasks, or need the store. All others are in the core
+//! (`crates/pool`).
 
 pub(crate) mod asks;
 pub(crate) mod blocked;

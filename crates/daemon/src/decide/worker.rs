@@ -1,38 +1,38 @@
-//! Claims on messages over time: leases that pass, messages that expire, pauses and probes that come, holders that die.
+//! Claims and messages over time: leases end, messages expire, pauses end, breakers are probed, holders die.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use pool::deadlines::Mono;
-use pool::queue::{Gone, Open};
+use pool::queue::{LeaseEnd, PendingMessage};
 use pool::{Settings, queue};
 use protocol::{MessageId, MessageState, ProcId, Tag, Token};
 
 use crate::decide::lock;
 use crate::engine::Turn;
 
-/// Longest time between two ticks: wall-clock times are looked at again in case the clock was set.
+/// Maximum time between two ticks: wall-clock times are checked again in case the clock was set.
 pub(crate) const TICK_MAX: Duration = Duration::from_secs(30);
 
-/// Shortest time between two ticks.
+/// Minimum time between two ticks.
 pub(crate) const TICK_MIN: Duration = Duration::from_millis(10);
 
-/// Delay of a tick that means that the whole daemon stood still: nobody could be heard of meanwhile, and nothing that stood
-/// still with it is judged.
-const STOOD_STILL: Duration = Duration::from_secs(1);
+/// Delay of a tick that shows that the whole daemon was suspended: no heartbeat could arrive, so no lease is
+/// judged.
+const SUSPENDED: Duration = Duration::from_secs(1);
 
-/// Processes that hold messages and whose end would change what becomes of these at the next tick: holders that the reaper
-/// is to end, and those whose leases pass by `asked_at`.
+/// Returns the processes whose end would change the fate of the messages they hold at the next tick: holders
+/// that the reaper is to end, and those whose leases end by `asked_at`.
 pub(crate) fn suspects(turn: &Turn<'_>, asked_at: Mono) -> BTreeSet<ProcId> {
-    let passes = turn.volatile.workers.first_deadline().is_some_and(|first| first <= asked_at);
-    let open = |open: &Open<'_>| {
-        open.state == MessageState::Revoking || passes && open.state == MessageState::Claimed
+    let lease_ends = turn.volatile.workers.first_deadline().is_some_and(|first| first <= asked_at);
+    let open = |open: &PendingMessage<'_>| {
+        open.state == MessageState::Revoking || lease_ends && open.state == MessageState::Claimed
     };
     turn.pool().held_messages().filter(open).filter_map(|open| open.holder?.process).collect()
 }
 
-/// Does what is due. Returns the time until the next tick. `asked_at`: when it was asked for; what was said before that
-/// moment has been heard.
+/// Does what is due. Returns the time until the next tick. `asked_at` is the time of the request: every
+/// message sent before it has been received.
 pub(crate) fn tick(turn: &mut Turn<'_>, settings: &Settings, asked_at: Mono) -> Duration {
     let now = turn.now();
     let expired = queue::expired(turn.pool(), now);
@@ -41,22 +41,22 @@ pub(crate) fn tick(turn: &mut Turn<'_>, settings: &Settings, asked_at: Mono) -> 
         turn.wake();
     }
     let late = late(turn, asked_at);
-    if late >= STOOD_STILL {
-        tracing::warn!(?late, "the daemon stood still; all leases begin again");
+    if late >= SUSPENDED {
+        tracing::warn!(?late, "the daemon was suspended; all leases begin again");
         restart_leases(turn);
     }
     for id in turn.volatile.workers.take_lapsed(asked_at) {
         let connected = turn.volatile.workers.is_holder_connected(id);
         let silent = "its worker was silent for longer than the lease";
-        lapse(turn, settings, id, if connected { silent } else { "its worker was not heard of any more" });
+        lapse(turn, settings, id, if connected { silent } else { "its worker disappeared" });
     }
-    // A reaper that left before its verdict gave none.
+    // A reaper that disconnected before its verdict gave none.
     let dead = |holder: &ProcId| turn.volatile.reaping.exited().contains(holder);
     let ended: BTreeSet<ProcId> = revoked(turn).map(|(holder, _)| holder).filter(dead).collect();
-    ended.into_iter().for_each(|process| died(turn, settings, process));
+    ended.into_iter().for_each(|process| holder_died(turn, settings, process));
     let before = turn.volatile.workers.tick(now);
     if queue::came_due(turn.pool(), before, now) {
-        // What was to wait may be given out now.
+        // Messages whose pause is over may be claimed now.
         turn.wake();
     }
     let next = next_tick(turn, asked_at);
@@ -65,19 +65,19 @@ pub(crate) fn tick(turn: &mut Turn<'_>, settings: &Settings, asked_at: Mono) -> 
     next
 }
 
-/// Ends the locks that lapsed, and finds the time until the next tick.
+/// Ends expired locks. Returns the time until the next tick.
 fn next_tick(turn: &mut Turn<'_>, asked_at: Mono) -> Duration {
-    let lock = lock::lapse(turn, asked_at);
+    let lock = lock::expire(turn, asked_at);
     let (now, mono) = (turn.now(), turn.mono());
     let lease = turn.volatile.workers.first_deadline().map(|at| mono.until(at));
-    // A standstill is seen by the tick that it delays.
-    let often = lease.or(lock).map(|_| STOOD_STILL);
+    // A suspension is detected by a late tick, so ticks are frequent while there are leases.
+    let often = lease.or(lock).map(|_| SUSPENDED);
     let pause = queue::next_due(turn.pool(), now).map(|at| at.since(now));
     let next = lease.into_iter().chain(pause).chain(lock).chain(often).min();
     next.unwrap_or(TICK_MAX).clamp(TICK_MIN, TICK_MAX)
 }
 
-/// The delay of a tick behind the first thing that it was to come for.
+/// Returns the delay of this tick after the first deadline that it was for.
 fn late(turn: &Turn<'_>, asked_at: Mono) -> Duration {
     let workers = &turn.volatile.workers;
     let locks = turn.volatile.user_locks.first_deadline();
@@ -92,36 +92,36 @@ fn restart_leases(turn: &mut Turn<'_>) {
     volatile.user_locks.restart_leases(pool, mono);
 }
 
-/// Ends the claim on a message.
+/// Ends the claim on a message whose lease is over.
 fn lapse(turn: &mut Turn<'_>, settings: &Settings, id: MessageId, reason: &str) {
     let now = turn.now();
-    let Some(open) = turn.pool().find_open(id).filter(|open| open.state == MessageState::Claimed) else {
+    let Some(open) = turn.pool().find_pending(id).filter(|open| open.state == MessageState::Claimed) else {
         return;
     };
     let process = open.holder.and_then(|holder| holder.process);
     let is_registered = open.holder.is_some_and(|holder| holder.generator.is_some());
     let gone = match process.filter(|_| is_registered) {
-        // It keeps its token, by which the reaper finds what it started; that is fenced off by its state.
+        // The token stays, because the reaper finds the holder's processes by it; the state fences it.
         Some(process) if !turn.volatile.reaping.exited().contains(&process) => {
-            open.token.map_or(Gone::YesOrFenced, Gone::No)
+            open.token.map_or(LeaseEnd::Release, LeaseEnd::Revoke)
         }
-        _ => Gone::YesOrFenced,
+        _ => LeaseEnd::Release,
     };
-    let events = queue::lapsed(turn.pool(), &settings.queue, &open, (gone, reason), now);
+    let events = queue::lease_ended(turn.pool(), &settings.queue, &open, (gone, reason), now);
     tracing::info!(id = id.0, ?gone, reason, "a claim is over");
     turn.emit_all(events);
     crate::crash::point(match gone {
-        Gone::No(_) => "claim-revoked",
-        Gone::YesOrFenced => "claim-lapsed",
+        LeaseEnd::Revoke(_) => "claim-revoked",
+        LeaseEnd::Release => "claim-lapsed",
     });
-    // A holder that has to be ended first is a candidate now.
+    // A holder that has to be killed first is a candidate of the reaper now.
     turn.wake();
 }
 
-/// A process is proved dead. What it held is free at once, except where the reaper has to prove its whole tree gone: what it
-/// started may live on, and then the verdict frees it.
-pub(crate) fn died(turn: &mut Turn<'_>, settings: &Settings, process: ProcId) {
-    lock::died(turn, process);
+/// Frees what a dead process held, except messages whose tree the reaper still has to prove gone: descendants
+/// may live on, and then the verdict frees them.
+pub(crate) fn holder_died(turn: &mut Turn<'_>, settings: &Settings, process: ProcId) {
+    lock::release_of_dead(turn, process);
     let reaping = &turn.volatile.reaping;
     let is_withheld = |token: &Token| {
         let tag = Tag::for_claim(*token);
@@ -131,16 +131,16 @@ pub(crate) fn died(turn: &mut Turn<'_>, settings: &Settings, process: ProcId) {
     free(turn, settings, process, &withheld);
 }
 
-/// A process and all that it started is proved gone.
-pub(crate) fn ended(turn: &mut Turn<'_>, settings: &Settings, process: ProcId) {
+/// Frees what a process held once its whole tree is proved gone.
+pub(crate) fn tree_ended(turn: &mut Turn<'_>, settings: &Settings, process: ProcId) {
     free(turn, settings, process, &BTreeSet::new());
 }
 
 fn free(turn: &mut Turn<'_>, settings: &Settings, process: ProcId, withheld: &BTreeSet<Token>) {
-    let waits = |open: &Open<'_>| {
+    let waits = |open: &PendingMessage<'_>| {
         open.state == MessageState::Revoking && open.token.is_some_and(|token| withheld.contains(&token))
     };
-    let events = queue::dead_worker(turn.pool(), &settings.queue, process, waits, turn.now());
+    let events = queue::release_dead_worker(turn.pool(), &settings.queue, process, waits, turn.now());
     if !events.is_empty() {
         tracing::info!(%process, "a worker died");
         turn.emit_all(events);
@@ -149,21 +149,25 @@ fn free(turn: &mut Turn<'_>, settings: &Settings, process: ProcId, withheld: &BT
     }
 }
 
-/// Holders that have to be ended before their messages go to others, each with its token.
+/// Returns the holders that have to be killed before their messages go to others, each with its token.
 fn revoked(turn: &Turn<'_>) -> impl Iterator<Item = (ProcId, Token)> {
     let revoking = turn.pool().held_messages().filter(|open| open.state == MessageState::Revoking);
     revoking.filter_map(|open| Some((open.holder?.process?, open.token?)))
 }
 
-/// After a start of the daemon: claims keep their tokens and holders, and have their whole lease again. `dead`: holders that
-/// are proved to have ended. Returns all holders.
+/// Restores the claims after a start of the daemon: they keep their tokens and holders, and get their whole
+/// lease again. `dead` are the holders proved to have ended. Returns all holders.
 pub(crate) fn recover(turn: &mut Turn<'_>, settings: &Settings, dead: &BTreeSet<ProcId>) -> Vec<ProcId> {
     let mono = turn.mono();
     let (pool, volatile) = turn.state();
     volatile.workers.restart_leases(pool, mono);
-    let is_claimed = |open: &Open<'_>| matches!(open.state, MessageState::Claimed | MessageState::Revoking);
+    let is_claimed =
+        |open: &PendingMessage<'_>| matches!(open.state, MessageState::Claimed | MessageState::Revoking);
     let held = pool.held_messages().filter(is_claimed);
     let holders: Vec<ProcId> = held.filter_map(|open| open.holder?.process).collect();
-    holders.iter().filter(|holder| dead.contains(holder)).for_each(|holder| died(turn, settings, *holder));
+    holders
+        .iter()
+        .filter(|holder| dead.contains(holder))
+        .for_each(|holder| holder_died(turn, settings, *holder));
     holders
 }

@@ -1,66 +1,65 @@
-//! Control groups: where they can be had, one for each incarnation.
+//! Control groups: finds where they can be created, creates and removes those of incarnations.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use pool::settings::Bounds;
-use process::cgroup;
-use process::cgroup::{Group, Subtree};
+use pool::EnforceableLimits;
+use process::cgroup::{self, Group, Subtree};
 use protocol::Tag;
 use protocol::limits::Limits;
 
-use crate::config::Cgroup;
-use crate::engine::cgroups::Known;
-use crate::engine::context::{Daemon, Loaded};
-use crate::host::blocking;
-use crate::host::blocking::Purpose;
+use crate::config::CgroupPlacement;
+use crate::engine::Turn;
+use crate::engine::cgroups::CgroupState;
+use crate::engine::daemon::{Daemon, LoadedConfig};
+use crate::host::blocking_pool::{self, Purpose};
 
-/// Looks where groups can be made, where that may have changed since.
-pub(crate) async fn look(daemon: &Arc<Daemon>) {
-    let wanted = daemon.loaded().life.cgroup.clone();
+/// Finds where groups can be created, if the configuration or the tmux server changed since the last call.
+pub(crate) async fn refresh(daemon: &Arc<Daemon>) {
+    let wanted = daemon.loaded().daemon.cgroup.clone();
     let server = match wanted {
-        Cgroup::Auto => server(daemon).await,
-        Cgroup::Off | Cgroup::At(_) => None,
+        CgroupPlacement::Auto => server_pid(daemon).await,
+        CgroupPlacement::Off | CgroupPlacement::At(_) => None,
     };
-    let of = Some((wanted.clone(), server));
-    if daemon.cgroups.known(|known| known.of == of) {
+    let inputs = Some((wanted.clone(), server));
+    if daemon.cgroups.with_state(|state| state.inputs == inputs) {
         return;
     }
-    let looked = blocking::limited(Purpose::Processes, move || prepare(&wanted, server)).await;
-    let known = match looked.unwrap_or_else(|| Err("control groups do not answer".to_owned())) {
+    let prepared = blocking_pool::with_timeout(Purpose::Processes, move || prepare(&wanted, server)).await;
+    let found = match prepared.unwrap_or_else(|| Err("control groups do not answer".to_owned())) {
         Ok((subtree, controllers)) => {
-            let without = without(&controllers);
-            Known { of, subtree: Some(subtree), controllers, without }
+            let missing = missing(&controllers);
+            CgroupState { inputs, subtree: Some(subtree), controllers, missing }
         }
-        Err(why) => Known { of, without: Some(why), ..Known::default() },
+        Err(why) => CgroupState { inputs, missing: Some(why), ..CgroupState::default() },
     };
-    let has = |name: &str| known.controllers.iter().any(|controller| controller == name);
-    let bounds = Bounds { memory: has("memory"), tasks: has("pids"), cpu: has("cpu") };
-    daemon.cgroups.known(|place| *place = known);
+    let has = |name: &str| found.controllers.iter().any(|controller| controller == name);
+    let bounds = EnforceableLimits { memory: has("memory"), tasks: has("pids"), cpu: has("cpu") };
+    daemon.cgroups.with_state(|state| *state = found);
     daemon.config.send_modify(|loaded| {
         let settings = pool::Settings { bounds, ..loaded.settings.clone() };
-        *loaded = Arc::new(Loaded { settings, ..(**loaded).clone() });
+        *loaded = Arc::new(LoadedConfig { settings, ..(**loaded).clone() });
     });
 }
 
-async fn server(daemon: &Daemon) -> Option<u32> {
-    let known = |turn: &mut crate::engine::Turn<'_>| turn.volatile.observed.server_pid(turn.pool());
-    daemon.engine.turn(known).await.ok().flatten()
+async fn server_pid(daemon: &Daemon) -> Option<u32> {
+    let server = |turn: &mut Turn<'_>| turn.volatile.observed.server_pid(turn.pool());
+    daemon.engine.turn(server).await.ok().flatten()
 }
 
-fn prepare(wanted: &Cgroup, server: Option<u32>) -> Result<(Subtree, Vec<String>), String> {
+fn prepare(wanted: &CgroupPlacement, server: Option<u32>) -> Result<(Subtree, Vec<String>), String> {
     let subtree = match (wanted, server) {
-        (Cgroup::Off, _) => return Err("[pool] cgroup is off".to_owned()),
-        (Cgroup::At(path), _) => Subtree::at(path)?,
-        (Cgroup::Auto, Some(server)) => Subtree::of_server(server)?,
-        (Cgroup::Auto, None) => return Err("no tmux server runs yet".to_owned()),
+        (CgroupPlacement::Off, _) => return Err("[pool] cgroup is off".to_owned()),
+        (CgroupPlacement::At(path), _) => Subtree::at(path)?,
+        (CgroupPlacement::Auto, Some(server)) => Subtree::of_server(server)?,
+        (CgroupPlacement::Auto, None) => return Err("no tmux server runs yet".to_owned()),
     };
     let controllers = subtree.prepare()?;
     Ok((subtree, controllers))
 }
 
-/// What cannot be bounded there.
-fn without(controllers: &[String]) -> Option<String> {
+/// Returns the limits that cannot be enforced without further controllers, as a sentence.
+fn missing(controllers: &[String]) -> Option<String> {
     let missing: Vec<&str> = [("memory", "memory"), ("pids", "tasks"), ("cpu", "cpu")]
         .into_iter()
         .filter(|(name, _)| !controllers.iter().any(|controller| controller == name))
@@ -69,12 +68,12 @@ fn without(controllers: &[String]) -> Option<String> {
     (!missing.is_empty()).then(|| format!("the control group has no controller for {}", missing.join(", ")))
 }
 
-/// Makes the group of an incarnation. None, where there is none to be had, or why it could not be made.
+/// Creates the group of an incarnation; `None` if there is no group to create it in.
 pub(crate) fn create(daemon: &Daemon, tag: Tag, limits: &Limits) -> Result<Option<Group>, String> {
     daemon.cgroups.subtree().map(|subtree| subtree.create(tag, limits)).transpose()
 }
 
-/// Removes the group of an incarnation that is over.
+/// Removes the group of an ended incarnation. Errors are only logged.
 pub(crate) fn remove(path: &Path) {
     if let Err(error) = cgroup::remove(path) {
         tracing::debug!(path = %path.display(), %error, "its control group is left");

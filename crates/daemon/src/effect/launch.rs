@@ -1,14 +1,13 @@
-//! Brings a decided incarnation to life: directories, job, tmux, and what came of it. Runs under
-//! the session's lock, after the intent is on disk; each step may be the last one before a crash.
+//! Launches a decided incarnation: directories, job, tmux, and the commit of the outcome. Runs under the
+//! session's lock, after the intent is committed; a crash may follow each step.
 
-use crate::sense::snapshot;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use agents::Adapter;
 use agents::wiring::{Wiring, WiringOptions};
-use pool::launch::Places;
+use pool::session::LaunchInputs;
 use protocol::job::Started;
 use protocol::limits::Limits;
 use protocol::session::Reason;
@@ -17,71 +16,72 @@ use protocol::{Event, Exit, Incarnation, Lifecycle, Refusal, ServerId, Session, 
 use tmux::{Create, Created, Device, PaneRef, TmuxError};
 use tokio::time::{Instant, sleep};
 
-use crate::effect::{cgroup, leftover};
+use crate::effect::{cgroup, retired_session};
 use crate::engine::Turn;
-use crate::engine::context::{Daemon, tmux_size};
-use crate::host::blocking::Purpose;
+use crate::engine::daemon::{Daemon, tmux_size};
+use crate::host::backoff::Backoff;
+use crate::host::blocking_pool::Purpose;
 use crate::host::files::Fence;
-use crate::host::{blocking, files, short_tmp};
+use crate::host::{blocking_pool, files, short_tmp};
+use crate::sense::tmux_snapshot;
 
-/// How long a claimed job may take until its program runs.
+/// Maximum time from an init's claim of a job until its program runs.
 const START_LIMIT: Duration = Duration::from_secs(5);
 
-/// How long after tmux's answer is in doubt a pane may take to be seen.
+/// Time for a pane to appear after tmux's answer was in doubt.
 const DOUBT_LIMIT: Duration = Duration::from_secs(2);
 
-/// How long an agent waits for a hook of the pool, in milliseconds: a thousand times what it takes.
+/// Time in milliseconds for which an agent waits for a hook of the pool: a thousand times its usual duration.
 const HOOK_LIMIT_MS: u64 = 5000;
 
-/// What came of a launch.
+/// The outcome of a launch.
 #[derive(Debug)]
 pub(crate) enum Launched {
-    /// It runs, or ran and ended already.
+    /// It runs, or has run and ended.
     Ran {
-        /// The incarnation with what is known of it.
+        /// The incarnation, with what is known of it.
         run: Box<Incarnation>,
-        /// How it ended, where it did.
+        /// Its exit, if it ended.
         exit: Option<Exit>,
     },
     /// It certainly does not run and never will.
     Failed { reason: Reason, detail: String, exit: Option<Exit> },
-    /// Not known yet: it stays `starting` until its tag is seen.
+    /// Unknown: it stays `starting` until its tag is seen.
     Unknown {
         why: String,
-        /// The incarnation with what is known of it.
+        /// The incarnation, with what is known of it.
         run: Box<Incarnation>,
     },
 }
 
-/// Launches the session's intended incarnation and commits what came of it. `finish` adds to that
-/// commit.
+/// Launches the session's intended incarnation and commits the outcome. `finish` adds to that commit.
 pub(crate) async fn launch<R: Send + 'static>(
     daemon: &Arc<Daemon>,
     session: SessionId,
     finish: impl FnOnce(&mut Turn<'_>) -> R + Send + 'static,
 ) -> Result<R, Refusal> {
-    let look =
-        move |turn: &mut Turn<'_>| (turn.pool().session(session).cloned(), turn.volatile.locks.issue());
-    let (record, token) = daemon.engine.turn(look).await?;
+    let read =
+        move |turn: &mut Turn<'_>| (turn.pool().session(session).cloned(), turn.volatile.locks.issue_token());
+    let (record, token) = daemon.engine.turn(read).await?;
     let outcome = match record {
         Some(record) if record.lifecycle == Lifecycle::Starting => {
             Some(attempt(daemon, &record, token).await)
         }
         _ => None,
     };
-    let settled = move |turn: &mut Turn<'_>| {
+    let commit = move |turn: &mut Turn<'_>| {
         if let Some(outcome) = outcome.flatten() {
-            settle(turn, session, outcome);
+            commit_outcome(turn, session, outcome);
         }
         finish(turn)
     };
-    daemon.engine.turn(settled).await
+    daemon.engine.turn(commit).await
 }
 
 async fn attempt(daemon: &Arc<Daemon>, session: &Session, token: Token) -> Option<(Tag, Launched)> {
     let run = session.incarnation.as_ref()?;
-    // Never closed.
-    let _place = daemon.launching.acquire().await.ok();
+    // The semaphore is never closed.
+    let _permit = daemon.launch_permits.acquire().await.ok();
     let launched = match start(daemon, session, (run, token)).await {
         Ok(launched) => launched,
         Err((reason, detail)) => Launched::Failed { reason, detail, exit: None },
@@ -98,8 +98,8 @@ async fn attempt(daemon: &Arc<Daemon>, session: &Session, token: Token) -> Optio
     Some((run.tag, launched))
 }
 
-/// The facts of what came of a launch, unless its incarnation was settled by somebody else meanwhile.
-pub(crate) fn settle(turn: &mut Turn<'_>, session: SessionId, (tag, launched): (Tag, Launched)) {
+/// Emits the outcome of a launch, unless its incarnation was settled otherwise meanwhile.
+pub(crate) fn commit_outcome(turn: &mut Turn<'_>, session: SessionId, (tag, launched): (Tag, Launched)) {
     let record = turn.pool().session(session).filter(|s| s.lifecycle.holds_slot());
     let Some(record) = record.filter(|s| s.incarnation.as_ref().is_some_and(|i| i.tag == tag)) else {
         return;
@@ -122,21 +122,22 @@ pub(crate) fn settle(turn: &mut Turn<'_>, session: SessionId, (tag, launched): (
             turn.emit(Event::SessionFailed { session, reason: failed, detail, exit });
             turn.emit(Event::TagRetired { tag, session });
         }
-        // It is being ended: the reaper says when it is over.
+        // It is being ended: the reaper reports when it is gone.
         Launched::Failed { .. } => {}
         Launched::Unknown { run, .. } => turn.emit(Event::SessionPlaced { session, incarnation: *run }),
     }
 }
 
-type Setup = (Reason, String);
+/// A failed start: the reason, and its description.
+type StartError = (Reason, String);
 
 async fn start(
     daemon: &Arc<Daemon>,
     session: &Session,
     (run, token): (&Incarnation, Token),
-) -> Result<Launched, Setup> {
-    cgroup::look(daemon).await;
-    let grouped = grouped(daemon, session, run).map_err(|detail| (Reason::Setup, detail))?;
+) -> Result<Launched, StartError> {
+    cgroup::refresh(daemon).await;
+    let grouped = with_cgroup(daemon, session, run).map_err(|detail| (Reason::Setup, detail))?;
     let run = &grouped;
     let job = prepare(daemon, session, run).await.map_err(|detail| (Reason::Setup, detail))?;
     crate::crash::point("new-before-tmux");
@@ -146,12 +147,14 @@ async fn start(
         token,
         size: tmux_size(session.spec.size),
         history_limit: daemon.history_limit(),
-        init: daemon.init.clone(),
+        init: daemon.reaper_program.clone(),
         job,
         log: daemon.log_options(session.id),
     };
     let mut created = create_in_tmux(daemon, &create).await;
-    if matches!(created, Err(TmuxError::Duplicate(_))) && leftover::give_up_name(daemon, &create.name).await {
+    if matches!(created, Err(TmuxError::Duplicate(_)))
+        && retired_session::free_name(daemon, &create.name).await
+    {
         created = create_in_tmux(daemon, &create).await;
     }
     crate::crash::point("new-after-tmux");
@@ -163,7 +166,7 @@ async fn start(
             let reason = if taken { Reason::NameTaken } else { Reason::TmuxFailed };
             return Err((reason, explain(&error, session)));
         }
-        Err(error) => match doubted(daemon, run, &error).await {
+        Err(error) => match resolve_doubt(daemon, run, &error).await {
             Ok(placed) => placed,
             Err(launched) => return Ok(launched),
         },
@@ -171,13 +174,13 @@ async fn start(
     Ok(await_start(daemon, placed).await)
 }
 
-/// The incarnation with a control group of its own, where that can be had.
-fn grouped(daemon: &Daemon, session: &Session, run: &Incarnation) -> Result<Incarnation, String> {
+/// Returns the incarnation with a control group of its own, if possible.
+fn with_cgroup(daemon: &Daemon, session: &Session, run: &Incarnation) -> Result<Incarnation, String> {
     let limits = &session.spec.limits;
-    // Memory that no group holds is looked at.
+    // Memory that no group limits is watched instead.
     let bounds = daemon.loaded().settings.bounds;
-    let held = Limits { memory: limits.memory.filter(|_| bounds.memory), ..limits.clone() };
-    match cgroup::create(daemon, run.tag, &held) {
+    let enforced = Limits { memory: limits.memory.filter(|_| bounds.memory), ..limits.clone() };
+    match cgroup::create(daemon, run.tag, &enforced) {
         Ok(Some(group)) if group.unenforced.is_empty() || limits.best_effort || !needs_group(limits) => {
             Ok(Incarnation { cgroup: Some(group.path.into()), unenforced: group.unenforced, ..run.clone() })
         }
@@ -185,7 +188,7 @@ fn grouped(daemon: &Daemon, session: &Session, run: &Incarnation) -> Result<Inca
             cgroup::remove(&group.path);
             Err(group.unenforced.join("; "))
         }
-        Ok(None) => Ok(Incarnation { unenforced: without_group(limits), ..run.clone() }),
+        Ok(None) => Ok(Incarnation { unenforced: unenforced_without_group(limits), ..run.clone() }),
         Err(why) if limits.best_effort || !needs_group(limits) => {
             Ok(Incarnation { unenforced: vec![why], ..run.clone() })
         }
@@ -197,23 +200,23 @@ fn needs_group(limits: &Limits) -> bool {
     limits.tasks.is_some() || limits.cpu.is_some()
 }
 
-/// What is asked for and cannot be held without a control group.
-fn without_group(limits: &Limits) -> Vec<String> {
+/// Returns the requested limits that need a control group, as sentences.
+fn unenforced_without_group(limits: &Limits) -> Vec<String> {
     let missing = |name: &str| format!("{name} is not limited: there is no control group");
     let tasks = limits.tasks.map(|_| missing("tasks"));
     let cpu = limits.cpu.map(|_| missing("cpu"));
     tasks.into_iter().chain(cpu).collect()
 }
 
-/// A new server is never started beside one that lives and cannot be reached, its socket having
-/// been deleted, say: then there would be two.
+/// Creates the session in tmux. A server is started only if no earlier one lives: one that cannot be reached,
+/// because its socket was deleted for instance, would stay beside it.
 async fn create_in_tmux(daemon: &Daemon, create: &Create) -> Result<Created, TmuxError> {
     let known = |turn: &mut Turn<'_>| {
         let running = turn.pool().sessions().filter(|s| s.lifecycle.holds_slot());
         let servers = running.filter_map(|s| s.incarnation.as_ref()?.server).chain(turn.pool().server());
         servers.map(|server| server.process).collect::<std::collections::BTreeSet<_>>()
     };
-    // A stopping engine answers nothing; then nothing is started either.
+    // A stopping engine does not answer; then nothing is started.
     let servers = daemon.engine.turn(known).await.map_err(|_| TmuxError::NoServer)?;
     let lives = servers.into_iter().any(|server| !process::identity::exited(server).unwrap_or(false));
     if lives {
@@ -223,15 +226,15 @@ async fn create_in_tmux(daemon: &Daemon, create: &Create) -> Result<Created, Tmu
     }
 }
 
-/// Directories and the job file. A sentence where that is not possible.
+/// Creates the directories and the job file. The error is a sentence.
 async fn prepare(daemon: &Daemon, session: &Session, run: &Incarnation) -> Result<PathBuf, String> {
     let settings = daemon.settings();
     let (dir, meta) = (daemon.paths.session(session.id), daemon.paths.meta_of(session.id));
     let run_dir = daemon.paths.run.clone();
-    let wiring = wired(daemon, session, (&dir, &meta));
-    let tmp = short_tmp::dir(&daemon.paths, session.id);
-    let places = Places { paths: &daemon.paths, tmp: &tmp, wiring: wiring.as_ref() };
-    let job = pool::launch::job(session, run, &settings, places);
+    let wiring = wiring(daemon, session, (&dir, &meta));
+    let tmp = short_tmp::session_tmp(&daemon.paths, session.id);
+    let places = LaunchInputs { paths: &daemon.paths, tmp: &tmp, wiring: wiring.as_ref() };
+    let job = pool::session::launch_job(session, run, &settings, places);
     let fence = |run_dir: &Path, tag| drop(files::fence(run_dir, tag));
     let awaited = Arc::new(());
     let (caller, tag) = (Arc::downgrade(&awaited), run.tag);
@@ -243,16 +246,16 @@ async fn prepare(daemon: &Daemon, session: &Session, run: &Incarnation) -> Resul
         let files = wiring.iter().flat_map(|wiring| &wiring.files);
         for (name, bytes) in files {
             let path = meta.join(name);
-            files::replace(&path, bytes).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
+            files::write_atomic(&path, bytes).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
         }
         let written = files::write_job(&run_dir, &job);
-        // Written half, or after everybody had given it up: it holds secrets, and nobody may run it.
+        // It was written partly, or after the caller had given up: it holds secrets, and must not run.
         if written.is_err() || caller.strong_count() == 0 {
             fence(&run_dir, tag);
         }
         written.map_err(|e| format!("cannot write the job file: {e}"))
     };
-    let written = blocking::limited(Purpose::Launch, write).await;
+    let written = blocking_pool::with_timeout(Purpose::Launch, write).await;
     drop(awaited);
     written.unwrap_or_else(|| {
         fence(&daemon.paths.run, tag);
@@ -260,17 +263,17 @@ async fn prepare(daemon: &Daemon, session: &Session, run: &Incarnation) -> Resul
     })
 }
 
-/// How its agent's hooks are told to it. Without the program that they call there are none.
-fn wired(daemon: &Daemon, session: &Session, (own_dir, dir): (&Path, &Path)) -> Option<Wiring> {
+/// Returns the wiring of its agent's hooks; `None` if it has none, or the program that they call is missing.
+fn wiring(daemon: &Daemon, session: &Session, (own_dir, dir): (&Path, &Path)) -> Option<Wiring> {
     let loaded = daemon.loaded();
     let agent = loaded.settings.agent_of(session);
-    let poolctl = daemon.init.with_file_name("poolctl");
+    let poolctl = daemon.reaper_program.with_file_name("poolctl");
     if !agent.hooks || agent.adapter == Adapter::None {
         return None;
     }
     if !poolctl.is_file() {
         let missing = poolctl.display();
-        tracing::warn!(session = %session.id, %missing, "its hooks cannot be wired: no poolctl beside reaper");
+        tracing::warn!(session = %session.id, %missing, "no hooks: there is no poolctl beside reaper");
         return None;
     }
     let (approve_ms, hook_ms) = (protocol::time::millis(agent.approve_wait), HOOK_LIMIT_MS);
@@ -303,9 +306,13 @@ fn placed(run: &Incarnation, created: &Created) -> Incarnation {
     }
 }
 
-/// tmux's answer is in doubt: takes the job away if it can, else looks for the pane.
-async fn doubted(daemon: &Daemon, run: &Incarnation, error: &TmuxError) -> Result<Incarnation, Launched> {
-    let unknown = |why: String| Launched::Unknown { why, run: Box::new(claimed(daemon, run)) };
+/// Resolves a launch after tmux's answer was in doubt: withdraws the job, or else looks for the pane.
+async fn resolve_doubt(
+    daemon: &Daemon,
+    run: &Incarnation,
+    error: &TmuxError,
+) -> Result<Incarnation, Launched> {
+    let unknown = |why: String| Launched::Unknown { why, run: Box::new(with_claimed_init(daemon, run)) };
     match files::fence(&daemon.paths.run, run.tag) {
         Ok(Fence::Never) => Err(Launched::Failed {
             reason: Reason::TmuxFailed,
@@ -313,25 +320,25 @@ async fn doubted(daemon: &Daemon, run: &Incarnation, error: &TmuxError) -> Resul
             exit: None,
         }),
         Ok(Fence::Claimed) => {
-            let found = find(daemon, run, DOUBT_LIMIT).await;
+            let found = find_by_tag(daemon, run, DOUBT_LIMIT).await;
             found.ok_or_else(|| unknown(format!("{error}; the program may run")))
         }
         Err(fence) => Err(unknown(format!("{error}; and {fence}"))),
     }
 }
 
-/// The incarnation with the init that claimed its job.
-pub(crate) fn claimed(daemon: &Daemon, run: &Incarnation) -> Incarnation {
+/// Returns the incarnation with the init that claimed its job, and its control group.
+pub(crate) fn with_claimed_init(daemon: &Daemon, run: &Incarnation) -> Incarnation {
     let init = run.init.or_else(|| files::claimed_by(&daemon.paths.run, run.tag));
     let cgroup = run.cgroup.clone().or_else(|| daemon.cgroups.find(run.tag).map(Into::into));
     Incarnation { init, cgroup, ..run.clone() }
 }
 
-/// Looks for the incarnation's tag in complete listings.
-pub(crate) async fn find(daemon: &Daemon, run: &Incarnation, limit: Duration) -> Option<Incarnation> {
+/// Waits until the incarnation's tag appears in a complete listing; `None` after `limit`.
+pub(crate) async fn find_by_tag(daemon: &Daemon, run: &Incarnation, limit: Duration) -> Option<Incarnation> {
     let deadline = Instant::now() + limit;
     loop {
-        let state = snapshot::look(daemon).await;
+        let state = tmux_snapshot::list(daemon).await;
         if let Server::Up(server) = state.server
             && let Some((id, pane)) = state.panes.iter().find(|(_, pane)| pane.tag == Some(run.tag))
         {
@@ -351,10 +358,10 @@ pub(crate) async fn find(daemon: &Daemon, run: &Incarnation, limit: Duration) ->
     }
 }
 
-/// Waits until the program runs, or its init says why not.
+/// Waits until the program runs, or its init reports why not.
 pub(crate) async fn await_start(daemon: &Daemon, run: Incarnation) -> Launched {
     let deadline = Instant::now() + START_LIMIT;
-    let mut pause = Duration::from_micros(500);
+    let mut backoff = Backoff::new(Duration::from_micros(500), Duration::from_millis(20));
     loop {
         let dir = &daemon.paths.run;
         let ended = files::read_exit(dir, run.tag);
@@ -366,14 +373,13 @@ pub(crate) async fn await_start(daemon: &Daemon, run: Incarnation) -> Launched {
             return Launched::Ran { run: Box::new(with_processes(run, started)), exit };
         }
         if let Some((exit, None)) = ended {
-            return Launched::Ran { run: Box::new(claimed(daemon, &run)), exit: Some(exit) };
+            return Launched::Ran { run: Box::new(with_claimed_init(daemon, &run)), exit: Some(exit) };
         }
         if Instant::now() >= deadline {
             let why = "the program did not start in time".to_owned();
-            return Launched::Unknown { why, run: Box::new(claimed(daemon, &run)) };
+            return Launched::Unknown { why, run: Box::new(with_claimed_init(daemon, &run)) };
         }
-        sleep(pause).await;
-        pause = (pause * 2).min(Duration::from_millis(20));
+        backoff.pause().await;
     }
 }
 

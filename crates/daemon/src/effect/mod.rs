@@ -1,10 +1,11 @@
-//! Effects on the world, one each: performed under the session's lock, after the decision is on disk.
+//! Effects on the outside world, one each: performed under the session's lock, after the decision is
+//! committed.
 
 pub(crate) mod cgroup;
 pub(crate) mod dialog;
-pub(crate) mod keep_screen;
+pub(crate) mod last_screen;
 pub(crate) mod launch;
-pub(crate) mod leftover;
 pub(crate) mod park;
-pub(crate) mod rules;
+pub(crate) mod reap_round;
+pub(crate) mod retired_session;
 pub(crate) mod slot;

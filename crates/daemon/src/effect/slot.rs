@@ -1,68 +1,68 @@
-//! Slots: who waits for one, who gets it, and who gives it up. The line is first come, first served, for
-//! requests and for sessions that have something to do; what it decides is decided again after every
-//! turn, from the record, so that a crash loses nothing but the order of those who wait.
+//! Slots: requests and sessions with work wait in one queue, first come, first served. Every decision is made
+//! again after each turn, from the record, so that a crash loses only the order of the waiters.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use pool::scheduler::Waiter;
-use pool::{admit, scheduler};
+use pool::slots::Waiter;
+use pool::{session, slots};
 use protocol::{ErrorCode, Refusal};
 
-use crate::decide::idempotency::Op;
+use crate::decide::idempotency::ClientOperation;
 use crate::engine::Turn;
-use crate::engine::context::Daemon;
-use crate::engine::handle::in_doubt;
-use crate::sense::{capacity, quiet};
+use crate::engine::daemon::Daemon;
+use crate::engine::engine_handle::in_doubt;
+use crate::sense::{machine_capacity, quiet};
 
-/// How long an eviction may take, where a request waits for nothing else: the end of a program, and its proof.
+/// Maximum duration of an eviction for which a request waits that waits for nothing else: the end of a
+/// program, and its proof.
 const EVICTION_LIMIT: Duration = Duration::from_secs(30);
 
-/// What came of a decision that needs a slot.
-pub(crate) enum Decided<R> {
-    /// It is decided: the slot is taken, or none was needed.
+/// The result of a decision that needs a slot.
+pub(crate) enum SlotDecision<R> {
+    /// Decided: the slot is taken, or none was needed.
     Done(R),
-    /// There is none.
+    /// There is no free slot.
     Full,
 }
 
-/// Decides in the first turn in which there is a slot for it; told how many wait before it. Waits where
-/// that was asked for, or where a slot is about to come free, as long as somebody waits for the operation.
+/// Runs `decide` until there is a slot for it; its argument is the number of waiters before it. Waits if that
+/// was asked for, or a slot will come free, as long as a requester waits for the operation.
 ///
 /// # Errors
-/// What `decide` says, and refused where there is no slot.
+/// The error of `decide`; refused: no slot came free.
 pub(crate) async fn with_slot<R: Send + 'static>(
     daemon: &Arc<Daemon>,
-    op: Option<&Op>,
+    op: Option<&ClientOperation>,
     wait_ms: Option<u64>,
-    mut decide: impl FnMut(&mut Turn<'_>, usize) -> Result<Decided<R>, Refusal> + Send + 'static,
+    mut decide: impl FnMut(&mut Turn<'_>, usize) -> Result<SlotDecision<R>, Refusal> + Send + 'static,
 ) -> Result<R, Refusal> {
-    let wait = wait_ms.map_or(daemon.loaded().life.wait_slot, Duration::from_millis);
-    let me = Waiter::Request(daemon.engine.ticket());
-    let _place = Place { daemon: Arc::clone(daemon), me };
+    let wait = wait_ms.map_or(daemon.loaded().daemon.wait_slot, Duration::from_millis);
+    let waiter = Waiter::Request(daemon.engine.ticket());
+    let _guard = WaiterGuard { daemon: Arc::clone(daemon), waiter };
     let (context, op, patient) = (Arc::clone(daemon), op.cloned(), !wait.is_zero());
     let look = move |turn: &mut Turn<'_>| {
-        let left = op.as_ref().is_some_and(|op| !op.is_awaited(turn));
-        if left {
-            turn.volatile.scheduler.waiting.leave(me);
+        let is_abandoned = op.as_ref().is_some_and(|op| !op.is_awaited(turn));
+        if is_abandoned {
+            turn.volatile.scheduler.waiting.leave(waiter);
             return Some(Err(in_doubt()));
         }
-        let ahead = turn.volatile.scheduler.waiting.ahead(me);
+        let ahead = turn.volatile.scheduler.waiting.ahead(waiter);
         let decided = match decide(turn, ahead) {
-            Ok(Decided::Done(result)) => Ok(result),
-            Ok(Decided::Full) if patient || may_come_free(turn, &context, ahead) => {
-                if turn.volatile.scheduler.waiting.join(me) {
+            Ok(SlotDecision::Done(result)) => Ok(result),
+            Ok(SlotDecision::Full) if patient || may_come_free(turn, &context, ahead) => {
+                if turn.volatile.scheduler.waiting.join(waiter) {
                     turn.wake();
                 }
                 return None;
             }
-            Ok(Decided::Full) => Err(admit::full(turn.pool(), &context.settings())),
+            Ok(SlotDecision::Full) => Err(session::pool_full(turn.pool(), &context.settings())),
             Err(refusal) => Err(refusal),
         };
-        turn.volatile.scheduler.waiting.leave(me);
+        turn.volatile.scheduler.waiting.leave(waiter);
         Some(decided)
     };
-    capacity::refresh(daemon).await?;
+    machine_capacity::refresh(daemon).await?;
     quiet::refresh(daemon).await?;
     let limit = if patient { wait } else { EVICTION_LIMIT };
     match daemon.engine.wait_for(Some(limit), look).await {
@@ -75,17 +75,17 @@ pub(crate) async fn with_slot<R: Send + 'static>(
     }
 }
 
-/// A place in the line, given up when dropped.
-struct Place {
+/// A waiter for a slot; leaves the queue when dropped.
+struct WaiterGuard {
     daemon: Arc<Daemon>,
-    me: Waiter,
+    waiter: Waiter,
 }
 
-impl Drop for Place {
+impl Drop for WaiterGuard {
     fn drop(&mut self) {
-        let me = self.me;
+        let waiter = self.waiter;
         self.daemon.engine.post(move |turn| {
-            if turn.volatile.scheduler.waiting.leave(me) {
+            if turn.volatile.scheduler.waiting.leave(waiter) {
                 turn.wake();
             }
         });
@@ -94,5 +94,5 @@ impl Drop for Place {
 
 /// True if a slot will come free for the waiter behind `ahead` others: a session ends, or can be parked.
 fn may_come_free(turn: &Turn<'_>, daemon: &Daemon, ahead: usize) -> bool {
-    scheduler::leaving(turn) > ahead || scheduler::victim(turn, &daemon.settings()).is_some()
+    slots::leaving(turn) > ahead || slots::victim(turn, &daemon.settings()).is_some()
 }

@@ -1,4 +1,4 @@
-//! Control groups of this machine, as far as they can be made here.
+//! The control groups that can be created on this machine.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -7,37 +7,42 @@ use process::cgroup::Subtree;
 use protocol::reply::Capacity as CapacityView;
 use protocol::{OsBytes, Tag};
 
-use crate::config::Cgroup;
+use crate::config::CgroupPlacement;
 
-/// What is known of the groups that can be made.
+/// The control groups that can be created, shared between tasks.
 #[derive(Default)]
-pub(crate) struct Cgroups(Mutex<Known>);
+pub(crate) struct Cgroups(Mutex<CgroupState>);
 
+/// The result of the last look at the machine's control groups.
 #[derive(Default)]
-pub(crate) struct Known {
-    /// What was looked at: the configuration, and the server where it matters.
-    pub(crate) of: Option<(Cgroup, Option<u32>)>,
+pub(crate) struct CgroupState {
+    /// The configuration and, for [`CgroupPlacement::Auto`], the process id of the tmux server, from which
+    /// the rest follows.
+    pub(crate) inputs: Option<(CgroupPlacement, Option<u32>)>,
+    /// The group below which those of incarnations are created.
     pub(crate) subtree: Option<Subtree>,
+    /// The controllers enabled in it.
     pub(crate) controllers: Vec<String>,
-    pub(crate) without: Option<String>,
+    /// The reason why some limits, or all, cannot be enforced.
+    pub(crate) missing: Option<String>,
 }
 
 impl Cgroups {
-    pub(crate) fn known<R>(&self, with: impl FnOnce(&mut Known) -> R) -> R {
-        with(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    pub(crate) fn with_state<R>(&self, access: impl FnOnce(&mut CgroupState) -> R) -> R {
+        access(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// As `status` shows it.
-    pub(crate) fn shown(&self) -> CapacityView {
-        self.known(|known| CapacityView {
-            cgroup: known.subtree.as_ref().map(|subtree| OsBytes::from(subtree.path())),
-            controllers: known.controllers.clone(),
-            without: known.without.clone(),
+    /// Returns the part of the capacity that `status` shows.
+    pub(crate) fn view(&self) -> CapacityView {
+        self.with_state(|state| CapacityView {
+            cgroup: state.subtree.as_ref().map(|subtree| OsBytes::from(subtree.path())),
+            controllers: state.controllers.clone(),
+            without: state.missing.clone(),
             ..CapacityView::default()
         })
     }
 
-    /// Removes what incarnations left that nobody keeps.
+    /// Removes the groups of incarnations that `keep` does not know.
     pub(crate) fn sweep(&self, keep: &dyn Fn(Tag) -> bool) {
         if let Some(subtree) = self.subtree() {
             subtree.sweep(keep);
@@ -45,10 +50,10 @@ impl Cgroups {
     }
 
     pub(crate) fn subtree(&self) -> Option<Subtree> {
-        self.known(|known| known.subtree.clone())
+        self.with_state(|state| state.subtree.clone())
     }
 
-    /// The group of an incarnation, where there is one.
+    /// Returns the group of an incarnation, if it exists.
     pub(crate) fn find(&self, tag: Tag) -> Option<PathBuf> {
         let path = self.subtree()?.group(tag);
         path.is_dir().then_some(path)

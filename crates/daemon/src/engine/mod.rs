@@ -1,15 +1,16 @@
-//! The engine, and the ways into it. In the order in which a piece of work travels: a [`Handle`](handle::Handle) sends it, the
-//! [`thread`] takes it in batches ([`pace`]), a [`Turn`] decides on it, the commit is published ([`publish`]), and those who wait for
-//! something ([`waiting`]) go on. [`context::Daemon`] is what all parts of the daemon share.
+//! The engine: the one thread that owns the pool and its store. In the order in which a piece of work
+//! travels: an [`EngineHandle`](engine_handle::EngineHandle) sends it, the [`thread`] takes it in batches
+//! ([`batching`]), a [`Turn`] decides it, the commit is published ([`publish`]), and waiting tasks
+//! ([`waiters`]) continue. [`daemon::Daemon`] is the state that all parts of the daemon share.
 
+pub(crate) mod batching;
 pub(crate) mod cgroups;
-pub(crate) mod context;
-pub(crate) mod handle;
-pub(crate) mod pace;
+pub(crate) mod daemon;
+pub(crate) mod engine_handle;
 pub(crate) mod publish;
 pub(crate) mod thread;
 pub(crate) mod turn;
-pub(crate) mod waiting;
+pub(crate) mod waiters;
 
-pub(crate) use crate::engine::publish::Sighting;
+pub(crate) use crate::engine::publish::ObservedTmux;
 pub(crate) use crate::engine::turn::Turn;

@@ -3,54 +3,54 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pool::observe::Sight;
+use pool::observe::Report;
 use protocol::Stamped;
 use protocol::tmux::TmuxState;
 use tokio::sync::{Notify, broadcast, watch};
 
-/// Events that a subscriber may be behind before it is cut off.
+/// Events by which a subscriber may lag before it is cut off.
 const SUBSCRIBER_BACKLOG: usize = 1024;
 
-/// An observation of tmux on its way to the engine, and to those who follow tmux.
+/// An observation of tmux, for the engine and for those who follow tmux.
 #[derive(Debug, Clone)]
-pub(crate) struct Sighting {
-    pub(crate) sight: Sight,
-    /// True if the whole server was looked at.
+pub(crate) struct ObservedTmux {
+    pub(crate) sight: Report,
+    /// True if the whole server was listed.
     pub(crate) complete: bool,
-    /// Time since the look began.
+    /// Time since the observation began.
     pub(crate) age: Duration,
 }
 
-impl Sighting {
-    /// The daemon's own look, or a watcher's snapshot.
+impl ObservedTmux {
+    /// An observation of the whole server, by the daemon or in a watcher's snapshot.
     pub(crate) fn whole(state: TmuxState, age: Duration) -> Self {
-        Self { sight: Sight::Whole(state), complete: true, age }
+        Self { sight: Report::Snapshot(state), complete: true, age }
     }
 }
 
-/// Publication of commits.
+/// The channels on which commits are published.
 #[derive(Clone)]
-pub(crate) struct Publish {
+pub(crate) struct Publisher {
     /// Journaled events in order.
     pub(crate) events: broadcast::Sender<Stamped>,
     /// Observations of tmux in order.
-    pub(crate) observed: broadcast::Sender<Arc<Sighting>>,
-    /// Number of turns after which something may have become true.
+    pub(crate) tmux: broadcast::Sender<Arc<ObservedTmux>>,
+    /// Number of turns that changed something.
     pub(crate) turns: watch::Sender<u64>,
-    /// The error with which the store failed; the daemon then ends.
+    /// The error of the store; the daemon then ends.
     pub(crate) failed: watch::Sender<Option<String>>,
-    /// Something has to be done earlier than was known.
-    pub(crate) sooner: Arc<Notify>,
+    /// Signalled when a deadline is earlier than the next known one.
+    pub(crate) timer_changed: Arc<Notify>,
 }
 
-impl Publish {
+impl Publisher {
     pub(crate) fn new() -> Self {
         Self {
             events: broadcast::channel(SUBSCRIBER_BACKLOG).0,
-            observed: broadcast::channel(SUBSCRIBER_BACKLOG).0,
+            tmux: broadcast::channel(SUBSCRIBER_BACKLOG).0,
             turns: watch::channel(0).0,
             failed: watch::channel(None).0,
-            sooner: Arc::default(),
+            timer_changed: Arc::default(),
         }
     }
 }

@@ -10,64 +10,64 @@ use protocol::{Event, Message, MessageId, SessionId, Stamped};
 use store::{Reader, Store, StoreError};
 use tokio::sync::{broadcast, oneshot};
 
-use crate::engine::publish::{Publish, Sighting};
-use crate::engine::waiting::Waiting;
-use crate::host::clock::Ages;
+use crate::engine::publish::{ObservedTmux, Publisher};
+use crate::engine::waiters::Waiters;
+use crate::host::clock::FileAges;
 
-/// A piece of work: decides within the turn, answers after the commit.
-pub(crate) type Job = Box<dyn FnOnce(&mut Turn<'_>) -> After + Send>;
+/// A piece of work: decides within the turn. Its completion answers after the commit.
+pub(crate) type Work = Box<dyn FnOnce(&mut Turn<'_>) -> Completion + Send>;
 
-/// The rest of a piece of work, done once the turn is on disk.
-pub(crate) type After = Box<dyn FnOnce() + Send>;
+/// The rest of a piece of work, run once the turn is on disk.
+pub(crate) type Completion = Box<dyn FnOnce() + Send>;
 
-/// Looks whether a condition has come true. Returns the rest of the work if it has.
-pub(crate) type Look = Box<dyn FnMut(&mut Turn<'_>) -> Option<After> + Send>;
+/// Checks a condition. Returns the completion once it is true.
+pub(crate) type Check = Box<dyn FnMut(&mut Turn<'_>) -> Option<Completion> + Send>;
 
 /// A task that waits for a condition.
 pub(crate) struct Condition {
-    /// Looks also after changes that concern nothing but messages of this session.
+    /// The session whose messages matter: the condition is also checked after changes of only these.
     pub(crate) session: Option<SessionId>,
-    pub(crate) look: Look,
+    pub(crate) check: Check,
 }
 
 /// Tasks that wait for conditions, by ticket.
 pub(crate) type Conditions = BTreeMap<u64, Condition>;
 
-/// One batch of work under way.
+/// One batch of work in progress.
 pub(crate) struct Turn<'a> {
     core: pool::Turn<'a>,
     store: &'a Store,
-    /// Tasks that wait for something.
-    pub(crate) waiting: &'a mut Waiting,
+    /// Tasks that wait for a lock, an operation or a decision.
+    pub(crate) waiting: &'a mut Waiters,
     pub(crate) conditions: &'a mut Conditions,
-    publish: &'a Publish,
+    publish: &'a Publisher,
     requests: Requests,
 }
 
 /// Bounds of the journal.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Retention {
-    /// Most events that are kept.
+pub(crate) struct JournalRetention {
+    /// Maximum number of events.
     pub(crate) events: u64,
-    /// Greatest age of an event that is kept.
+    /// Maximum age of an event.
     pub(crate) age: Duration,
 }
 
-/// Requests to the engine itself.
+/// Requests of a turn to the engine itself.
 #[derive(Default)]
 pub(super) struct Requests {
-    /// Other bounds of the journal.
-    pub(super) retention: Option<Retention>,
-    /// End the engine with this turn.
+    /// New bounds of the journal.
+    pub(super) retention: Option<JournalRetention>,
+    /// True to end the engine after this turn.
     pub(super) stop: bool,
-    /// Cut the journal.
+    /// True to trim the journal after this turn.
     pub(super) trim: bool,
-    /// Compact the database, and tell this one.
-    pub(super) compaction: Option<Compaction>,
+    /// Compacts the database after this turn.
+    pub(super) compaction: Option<CompactionReply>,
 }
 
-/// The asker for a compaction: gets the size before and after, in bytes.
-pub(super) type Compaction = oneshot::Sender<Result<(u64, u64), StoreError>>;
+/// Receives the size before and after a compaction, in bytes.
+pub(super) type CompactionReply = oneshot::Sender<Result<(u64, u64), StoreError>>;
 
 impl<'a> Deref for Turn<'a> {
     type Target = pool::Turn<'a>;
@@ -93,8 +93,8 @@ impl<'a> Turn<'a> {
     pub(super) fn new(
         core: pool::Turn<'a>,
         store: &'a Store,
-        (waiting, conditions): (&'a mut Waiting, &'a mut Conditions),
-        publish: &'a Publish,
+        (waiting, conditions): (&'a mut Waiters, &'a mut Conditions),
+        publish: &'a Publisher,
     ) -> Self {
         Self { core, store, waiting, conditions, publish, requests: Requests::default() }
     }
@@ -104,22 +104,22 @@ impl<'a> Turn<'a> {
         (self.core.finish(), self.requests)
     }
 
-    /// The ages of files now, for work outside of the turn.
-    pub(crate) fn ages(&self) -> Ages {
-        Ages { clock: self.pool().clock().clone(), now: self.now() }
+    /// Returns the clock state for computing ages of files outside of the turn.
+    pub(crate) fn file_ages(&self) -> FileAges {
+        FileAges { clock: self.pool().clock().clone(), now: self.now() }
     }
 
-    /// Records a step of the wall clock, and moves the pauses that it would end or lengthen.
+    /// Records a step of the wall clock, and shifts the pauses that it would end or lengthen.
     pub(super) fn clock_stepped(&mut self, (clock, step): (Clock, ClockStep)) {
         log_step(step);
-        let shifted: Vec<Event> = pool::budget::shifted(self.pool(), step).into_iter().collect();
+        let shifted: Vec<Event> = pool::session::shift_due_starts(self.pool(), step).into_iter().collect();
         self.emit_all(shifted);
         let seq = self.pool().seq();
         self.emit(Event::ClockRead(Clock { seq, ..clock }));
     }
 
-    /// Records both clocks as they are now: a later start of the daemon goes on from there.
-    pub(crate) fn read_clock(&mut self) {
+    /// Records both clocks, so that a later start of the daemon detects steps since then.
+    pub(crate) fn record_clock(&mut self) {
         let clock = pool::clock::refreshed(self.pool().clock(), self.pool().seq(), self.reading());
         self.emit(Event::ClockRead(clock));
     }
@@ -128,16 +128,16 @@ impl<'a> Turn<'a> {
         self.store.reader()
     }
 
-    /// A message as it is now, with its body.
+    /// Returns a message with its body, including the changes of this turn.
     ///
     /// # Errors
     /// As [`Reader::message`].
     pub(crate) fn message(&self, id: MessageId) -> Result<Option<(Message, Vec<u8>)>, StoreError> {
-        let mine = self.events().iter().find_map(|stamped| match &stamped.event {
+        let queued = self.events().iter().find_map(|stamped| match &stamped.event {
             Event::MessageQueued(message) if message.id == id => Some((**message).clone()),
             _ => None,
         });
-        let found = match mine {
+        let found = match queued {
             Some(message) => {
                 let body = self.bodies().iter().find(|(of, _)| *of == id).map(|(_, body)| body.clone());
                 Some((message, body.unwrap_or_default()))
@@ -157,45 +157,46 @@ impl<'a> Turn<'a> {
         }))
     }
 
-    /// Has the journal cut after this turn.
+    /// Requests a trim of the journal after this turn.
     pub(crate) fn trim(&mut self) {
         self.requests.trim = true;
     }
 
     /// Sets the bounds of the journal.
-    pub(crate) fn set_retention(&mut self, retention: Retention) {
+    pub(crate) fn set_retention(&mut self, retention: JournalRetention) {
         self.requests.retention = Some(retention);
     }
 
-    /// Ends the engine with this turn.
+    /// Ends the engine after this turn.
     pub(crate) fn stop_engine(&mut self) {
         self.requests.stop = true;
     }
 
-    /// Has the database compacted after this turn.
-    pub(crate) fn compact(&mut self, answer: Compaction) {
+    /// Requests a compaction of the database after this turn.
+    pub(crate) fn compact(&mut self, answer: CompactionReply) {
         self.requests.compaction = Some(answer);
     }
 
-    /// Events from now on. Those of this turn may come too: skip what the state shown already has.
+    /// Subscribes to events. Those of this turn may be delivered too: the caller skips what its state already
+    /// contains.
     pub(crate) fn subscribe(&self) -> broadcast::Receiver<Stamped> {
         self.publish.events.subscribe()
     }
 
-    /// Observations of tmux from now on.
-    pub(crate) fn subscribe_to_tmux(&self) -> broadcast::Receiver<Arc<Sighting>> {
-        self.publish.observed.subscribe()
+    /// Subscribes to observations of tmux.
+    pub(crate) fn subscribe_to_tmux(&self) -> broadcast::Receiver<Arc<ObservedTmux>> {
+        self.publish.tmux.subscribe()
     }
 
     /// Publishes an observation of tmux.
-    pub(crate) fn show(&self, sighting: &Sighting) {
-        if self.publish.observed.receiver_count() > 0 {
-            drop(self.publish.observed.send(Arc::new(sighting.clone())));
+    pub(crate) fn publish_tmux(&self, observed: &ObservedTmux) {
+        if self.publish.tmux.receiver_count() > 0 {
+            drop(self.publish.tmux.send(Arc::new(observed.clone())));
         }
     }
 
-    /// Has those look again whom a change concerns, until nothing new comes of it.
-    pub(super) fn look_again(&mut self, after: &mut Vec<After>) {
+    /// Checks the conditions that the turn's changes may have made true, until there are no further changes.
+    pub(super) fn check_conditions(&mut self, after: &mut Vec<Completion>) {
         loop {
             let changes = self.take_changes();
             let concerned = self.conditions.iter().filter(|(_, waiter)| changes.concern(waiter.session));
@@ -205,7 +206,7 @@ impl<'a> Turn<'a> {
             }
             for id in due {
                 let Some(mut waiter) = self.conditions.remove(&id) else { continue };
-                match (waiter.look)(self) {
+                match (waiter.check)(self) {
                     Some(answer) => after.push(answer),
                     None => drop(self.conditions.insert(id, waiter)),
                 }

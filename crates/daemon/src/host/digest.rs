@@ -1,6 +1,7 @@
-//! A digest that tells a repeat from something else. Not against an adversary: it is the same user.
+//! A digest that tells a repeated request from a different one. It need not resist an adversary: callers are
+//! the same user.
 
-/// FNV-1a, 64 bit: fixed for ever, because digests are stored.
+/// FNV-1a, 64 bit. It never changes, because digests are stored.
 pub(crate) fn digest(bytes: &[u8]) -> u64 {
     bytes
         .iter()
@@ -10,7 +11,7 @@ pub(crate) fn digest(bytes: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn it_is_fixed_for_ever() {
+    fn the_algorithm_never_changes() {
         assert_eq!(super::digest(b""), 0xcbf2_9ce4_8422_2325);
         assert_eq!(super::digest(b"a"), 0xaf63_dc4c_8601_ec8c);
     }

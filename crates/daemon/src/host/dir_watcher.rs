@@ -1,77 +1,81 @@
-//! Who wants to hear when something is written in a directory. On Linux the kernel tells, over one descriptor for all;
-//! elsewhere, and where it cannot, whoever listens looks again after a while.
+//! Notifies tasks of writes in a directory. On Linux through one inotify descriptor for all directories;
+//! elsewhere, and if inotify is unavailable, by polling with back-off.
 
 use std::path::Path;
 use std::time::Duration;
 
-/// Pauses between two looks where nobody tells: short after something came, longer while nothing does.
-const SHORT_PAUSE: Duration = Duration::from_millis(20);
+use crate::host::backoff::Backoff;
 
+/// Poll interval right after a change; it doubles up to [`LONG_PAUSE`] while nothing changes.
+const SHORT_PAUSE: Duration = Duration::from_millis(20);
 const LONG_PAUSE: Duration = Duration::from_millis(200);
 
-/// Hears for whoever listens.
+/// Watches directories for many tasks.
 #[derive(Default)]
-pub(crate) struct Ears {
+pub(crate) struct DirWatcher {
     #[cfg(target_os = "linux")]
     hub: std::sync::OnceLock<Option<std::sync::Arc<linux::Hub>>>,
 }
 
-impl Ears {
-    /// Listens to what is written in this directory, which need not be there yet.
-    pub(crate) fn listen(
+impl DirWatcher {
+    /// Watches this directory, which need not exist yet.
+    pub(crate) fn watch(
         &self,
-        #[cfg_attr(not(target_os = "linux"), expect(unused_variables, reason = "nobody tells of it there"))]
+        #[cfg_attr(
+            not(target_os = "linux"),
+            expect(unused_variables, reason = "directories are polled there")
+        )]
         dir: &Path,
-    ) -> Ear {
+    ) -> DirWatch {
         #[cfg(target_os = "linux")]
         let hub = self.hub.get_or_init(linux::Hub::start).clone();
-        let mut ear = Ear {
-            pause: SHORT_PAUSE,
+        let mut watch = DirWatch {
+            backoff: Backoff::new(SHORT_PAUSE, LONG_PAUSE),
             #[cfg(target_os = "linux")]
             dir: dir.to_owned(),
             #[cfg(target_os = "linux")]
             hub,
             #[cfg(target_os = "linux")]
-            told: None,
+            subscription: None,
         };
-        ear.attach();
-        ear
+        watch.attach();
+        watch
     }
 }
 
-/// Somebody who listens to a directory, until this is dropped.
-pub(crate) struct Ear {
-    /// How long the next look is put off where nobody tells.
-    pause: Duration,
+/// A watch on a directory, until it is dropped.
+pub(crate) struct DirWatch {
+    /// Time until the next poll, without inotify.
+    backoff: Backoff,
     #[cfg(target_os = "linux")]
     dir: std::path::PathBuf,
     #[cfg(target_os = "linux")]
     hub: Option<std::sync::Arc<linux::Hub>>,
     #[cfg(target_os = "linux")]
-    told: Option<linux::Told>,
+    subscription: Option<linux::Subscription>,
 }
 
-impl Ear {
-    /// Until there may be something new. What is written after it was found to be nothing is never missed.
-    pub(crate) async fn hear(&mut self) {
+impl DirWatch {
+    /// Waits until there may be a change. A change after the caller's last read of the directory is never
+    /// missed.
+    pub(crate) async fn changed(&mut self) {
         #[cfg(target_os = "linux")]
-        if let Some(told) = &self.told {
-            return told.hear().await;
+        if let Some(subscription) = &self.subscription {
+            return subscription.changed().await;
         }
-        tokio::time::sleep(self.pause).await;
-        self.pause = (self.pause * 2).min(LONG_PAUSE);
+        self.backoff.pause().await;
         self.attach();
     }
 
-    /// There was something new.
-    pub(crate) fn heard(&mut self) {
-        self.pause = SHORT_PAUSE;
+    /// Notes that a change was found: polls quickly again.
+    pub(crate) fn reset_backoff(&mut self) {
+        self.backoff.reset();
     }
 
     fn attach(&mut self) {
         #[cfg(target_os = "linux")]
         {
-            self.told = self.hub.as_ref().and_then(|hub| linux::Told::by(hub, &self.dir));
+            self.subscription = self.hub.as_ref().and_then(|hub| linux::Subscription::new(hub, &self.dir));
         }
     }
 }
@@ -87,101 +91,106 @@ mod linux {
     use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
     use tokio::sync::Notify;
 
-    /// Those who listen, by the kernel's number of their directory.
-    type Listeners = HashMap<WatchDescriptor, Vec<Arc<Notify>>>;
+    /// Subscribed tasks, by the watch descriptor of their directory.
+    type Subscribers = HashMap<WatchDescriptor, Vec<Arc<Notify>>>;
 
-    /// The kernel's end.
+    /// The inotify descriptor, and the subscribers of each directory.
     pub(crate) struct Hub {
         inotify: Inotify,
-        listeners: Mutex<Listeners>,
+        subscribers: Mutex<Subscribers>,
     }
 
     impl Hub {
-        /// `None` where the kernel has none left for this user.
+        /// Starts the thread that reads the events. `None` if the user's limit of inotify instances is
+        /// reached.
         pub(crate) fn start() -> Option<Arc<Self>> {
             let open = || {
                 let hub = Arc::new(Self {
                     inotify: Inotify::init(InitFlags::IN_CLOEXEC)?,
-                    listeners: Mutex::default(),
+                    subscribers: Mutex::default(),
                 });
                 let run = Arc::clone(&hub);
-                std::thread::Builder::new().name("ears".to_owned()).spawn(move || run.tell())?;
+                std::thread::Builder::new().name("dir_watcher".to_owned()).spawn(move || run.dispatch())?;
                 io::Result::Ok(hub)
             };
-            open().inspect_err(|error| tracing::warn!(%error, "logs are looked at now and then")).ok()
+            open().inspect_err(|error| tracing::warn!(%error, "no inotify; logs are polled")).ok()
         }
 
-        /// Tells for ever: this thread sleeps in the kernel while nothing happens.
-        fn tell(&self) {
+        /// Dispatches events forever; the thread sleeps in the kernel while nothing happens.
+        fn dispatch(&self) {
             loop {
                 match self.inotify.read_events() {
-                    Ok(events) => events.iter().for_each(|event| self.pass_on(event)),
+                    Ok(events) => events.iter().for_each(|event| self.notify(event)),
                     Err(Errno::EINTR) => {}
-                    // There is no other reason: the descriptor is as it must be.
-                    Err(error) => return tracing::error!(%error, "what is written to logs is not told"),
+                    // No other error is expected of a valid descriptor.
+                    Err(error) => {
+                        return tracing::error!(%error, "inotify failed; changes of logs are not noticed");
+                    }
                 }
             }
         }
 
-        fn pass_on(&self, event: &InotifyEvent) {
+        fn notify(&self, event: &InotifyEvent) {
             if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
-                return self.tell_all();
+                return self.notify_all();
             }
-            let listeners = self.lock();
-            listeners.get(&event.wd).into_iter().flatten().for_each(|listener| listener.notify_one());
+            let subscribers = self.lock();
+            subscribers.get(&event.wd).into_iter().flatten().for_each(|subscriber| subscriber.notify_one());
         }
 
-        fn tell_all(&self) {
-            self.lock().values().flatten().for_each(|listener| listener.notify_one());
+        fn notify_all(&self) {
+            self.lock().values().flatten().for_each(|subscriber| subscriber.notify_one());
         }
 
         #[cfg(test)]
-        pub(crate) fn is_quiet(&self) -> bool {
+        pub(crate) fn is_unused(&self) -> bool {
             self.lock().is_empty()
         }
 
-        fn lock(&self) -> MutexGuard<'_, Listeners> {
-            // Nothing panics while it is held.
-            self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
+        fn lock(&self) -> MutexGuard<'_, Subscribers> {
+            // No code panics while it is held.
+            self.subscribers.lock().unwrap_or_else(PoisonError::into_inner)
         }
     }
 
-    /// Somebody who is told.
-    pub(crate) struct Told {
+    /// A task's subscription to a directory.
+    pub(crate) struct Subscription {
         hub: Arc<Hub>,
         watch: WatchDescriptor,
-        news: Arc<Notify>,
+        changed: Arc<Notify>,
     }
 
-    impl Told {
-        /// `None` where there is no such directory, or the kernel has no place left.
-        pub(crate) fn by(hub: &Arc<Hub>, dir: &Path) -> Option<Self> {
-            let what = AddWatchFlags::IN_MODIFY
+    impl Subscription {
+        /// Subscribes to writes in a directory. `None` if it does not exist, or the user's limit of watches
+        /// is reached.
+        pub(crate) fn new(hub: &Arc<Hub>, dir: &Path) -> Option<Self> {
+            let mask = AddWatchFlags::IN_MODIFY
                 | AddWatchFlags::IN_CREATE
                 | AddWatchFlags::IN_MOVED_TO
                 | AddWatchFlags::IN_ONLYDIR;
-            // The same number for the same directory: nobody may let go of it in between.
-            let mut listeners = hub.lock();
-            let watch = hub.inotify.add_watch(dir, what).ok()?;
-            let news = Arc::new(Notify::new());
-            listeners.entry(watch).or_default().push(Arc::clone(&news));
-            drop(listeners);
-            Some(Self { hub: Arc::clone(hub), watch, news })
+            // Watches of one directory share a descriptor: the lock keeps another task from removing it in
+            // between.
+            let mut subscribers = hub.lock();
+            let watch = hub.inotify.add_watch(dir, mask).ok()?;
+            let changed = Arc::new(Notify::new());
+            subscribers.entry(watch).or_default().push(Arc::clone(&changed));
+            drop(subscribers);
+            Some(Self { hub: Arc::clone(hub), watch, changed })
         }
 
-        pub(crate) async fn hear(&self) {
-            self.news.notified().await;
+        pub(crate) async fn changed(&self) {
+            self.changed.notified().await;
         }
     }
 
-    impl Drop for Told {
+    impl Drop for Subscription {
         fn drop(&mut self) {
-            let mut listeners = self.hub.lock();
-            let Some(others) = listeners.get_mut(&self.watch) else { return };
-            others.retain(|other| !Arc::ptr_eq(other, &self.news));
+            let mut subscribers = self.hub.lock();
+            let Some(others) = subscribers.get_mut(&self.watch) else { return };
+            others.retain(|other| !Arc::ptr_eq(other, &self.changed));
             if others.is_empty() {
-                listeners.remove(&self.watch);
-                // It is gone already where the directory is.
+                subscribers.remove(&self.watch);
+                // Fails if the directory is gone, and its watch with it.
                 self.hub.inotify.rm_watch(self.watch).ok();
             }
         }
@@ -198,46 +207,46 @@ mod tests {
 
     const DEADLINE: Duration = Duration::from_secs(20);
 
-    async fn hears(ear: &mut Ear) {
-        timeout(DEADLINE, ear.hear()).await.expect("it is heard");
+    async fn is_notified(watch: &mut DirWatch) {
+        timeout(DEADLINE, watch.changed()).await.expect("the change is noticed");
     }
 
     #[tokio::test]
-    async fn what_is_written_is_heard_by_all_who_listen() {
-        let (ears, dir) = (Ears::default(), tempfile::tempdir().unwrap());
-        let (mut one, mut other) = (ears.listen(dir.path()), ears.listen(dir.path()));
+    async fn a_write_notifies_every_watch_of_the_directory() {
+        let (dir_watcher, dir) = (DirWatcher::default(), tempfile::tempdir().unwrap());
+        let (mut one, mut other) = (dir_watcher.watch(dir.path()), dir_watcher.watch(dir.path()));
         fs::write(dir.path().join("file"), "x").unwrap();
-        hears(&mut one).await;
-        hears(&mut other).await;
+        is_notified(&mut one).await;
+        is_notified(&mut other).await;
         drop(other);
-        // Also what was written before it was asked, and when only one is left.
+        // Also if it was written before the call, and when only one watch is left.
         fs::write(dir.path().join("file"), "y").unwrap();
-        hears(&mut one).await;
+        is_notified(&mut one).await;
     }
 
     #[cfg(target_os = "linux")]
     #[tokio::test]
-    async fn silence_costs_nothing() {
-        let (ears, dir, other) =
-            (Ears::default(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let mut ear = ears.listen(dir.path());
+    async fn a_watch_of_a_quiet_directory_is_never_woken() {
+        let (dir_watcher, dir, other) =
+            (DirWatcher::default(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let mut watch = dir_watcher.watch(dir.path());
         fs::write(other.path().join("file"), "x").unwrap();
-        assert!(timeout(LONG_PAUSE * 2, ear.hear()).await.is_err(), "it was woken for nothing");
-        let hub = ears.hub.get().unwrap().clone().unwrap();
-        drop(ear);
-        assert!(hub.is_quiet(), "nobody listens any more");
+        assert!(timeout(LONG_PAUSE * 2, watch.changed()).await.is_err(), "it was woken without a change");
+        let hub = dir_watcher.hub.get().unwrap().clone().unwrap();
+        drop(watch);
+        assert!(hub.is_unused(), "the last watch is gone");
     }
 
     #[tokio::test]
-    async fn a_directory_that_comes_later_is_heard_too() {
-        let (ears, dir) = (Ears::default(), tempfile::tempdir().unwrap());
+    async fn a_directory_that_is_created_later_is_watched() {
+        let (dir_watcher, dir) = (DirWatcher::default(), tempfile::tempdir().unwrap());
         let later = dir.path().join("later");
-        let mut ear = ears.listen(&later);
-        hears(&mut ear).await;
+        let mut watch = dir_watcher.watch(&later);
+        is_notified(&mut watch).await;
         fs::create_dir(&later).unwrap();
-        // Now it is there, and whoever looked has to look again.
-        hears(&mut ear).await;
+        // Now it exists, and the caller has to look again.
+        is_notified(&mut watch).await;
         fs::write(later.join("file"), "x").unwrap();
-        hears(&mut ear).await;
+        is_notified(&mut watch).await;
     }
 }

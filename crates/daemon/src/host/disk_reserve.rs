@@ -1,16 +1,14 @@
-//! Room on the disk that belongs to the database, however full the disk is: ending what fills it, and freeing what it took,
-//! can still be written down. A file of its own to be removed in need would not do: what is freed is taken by whoever
-//! writes fastest.
+//! Reserves disk blocks for the database behind its end, so that on a full disk sessions can still be ended
+//! and removed. A separate file that is deleted in need would not do: whoever writes fastest takes the space.
 
 use std::path::Path;
 
-/// How much, in bytes, behind the end of the file: some thousand commits, as freed pages are used again.
+/// Bytes reserved behind the end of the file: enough for some thousand commits, as freed pages are reused.
 const RESERVE: u64 = 8 << 20;
 
-/// Has the file system keep room for all of the database as long as it is, and some more. Best effort: not every file
-/// system can (nor, where it writes to another place each time, does it help there), and on a disk that is nearly full
-/// already nothing is taken.
-pub(crate) fn keep(database: &Path) {
+/// Preallocates the database's whole length and [`RESERVE`] more. Best effort: not every file system supports
+/// it, on copy-on-write file systems it does not help, and on a nearly full disk nothing is reserved.
+pub(crate) fn preallocate(database: &Path) {
     if process::inspect::machine::free_disk(database).is_none_or(|free| free < 4 * RESERVE) {
         return;
     }
@@ -24,7 +22,7 @@ fn allocate(database: &Path) -> std::io::Result<()> {
     use nix::fcntl::{FallocateFlags, fallocate};
     let file = std::fs::OpenOptions::new().write(true).open(database)?;
     let length = i64::try_from(file.metadata()?.len() + RESERVE).map_err(std::io::Error::other)?;
-    // Holes are filled and room behind the end is taken; its length stays.
+    // Holes and the space behind the end are allocated; the length stays.
     Ok(fallocate(&file, FallocateFlags::FALLOC_FL_KEEP_SIZE, 0, length)?)
 }
 

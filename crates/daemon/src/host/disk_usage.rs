@@ -1,4 +1,4 @@
-//! How much room a directory takes on disk.
+//! Disk usage of directories.
 
 use std::collections::HashSet;
 use std::ffi::CString;
@@ -9,67 +9,67 @@ use std::time::Instant;
 
 use nix::libc::{dev_t, ino_t};
 
-use crate::host::archive::tree::{Folder, Kind, Walk, allocated, kind, present};
+use crate::host::dir_tree::{Dir, FileKind, Walk, allocated, kind, present};
 
-/// Allocated bytes of a directory and all below it, on its own file system; no link is followed, and a file
-/// with several names is counted once. 0 where there is none; what may not be looked into is left out.
-/// `None` where it could not be told until then.
-pub(crate) fn disk_use(dir: &Path, deadline: Instant) -> Option<u64> {
+/// Returns the allocated bytes of a directory and everything below it, on its own file system. No link is
+/// followed, a file with several names counts once, and unreadable directories are left out. 0 if the
+/// directory does not exist; `None` if the deadline passed first, or `dir` is not a directory.
+pub(crate) fn disk_usage(dir: &Path, deadline: Instant) -> Option<u64> {
     let mut sum = Sum { bytes: 0, seen: HashSet::new(), deadline };
-    sum.all(dir).map(|()| sum.bytes)
+    sum.add_tree(dir).map(|()| sum.bytes)
 }
 
-/// The same, as far as it came until then: it is at least so much.
-pub(crate) fn disk_use_at_least(dir: &Path, deadline: Instant) -> u64 {
+/// As [`disk_usage`], but returns what was counted by the deadline: a lower bound.
+pub(crate) fn disk_usage_at_least(dir: &Path, deadline: Instant) -> u64 {
     let mut sum = Sum { bytes: 0, seen: HashSet::new(), deadline };
-    sum.all(dir);
+    sum.add_tree(dir);
     sum.bytes
 }
 
 struct Sum {
     bytes: u64,
-    /// Files with several names.
+    /// Files with several names that were counted.
     seen: HashSet<(dev_t, ino_t)>,
     deadline: Instant,
 }
 
 impl Sum {
-    /// Adds all of it; `None` where that takes too long.
-    fn all(&mut self, dir: &Path) -> Option<()> {
-        let Some(top) = present(Folder::open(dir)).ok()? else { return Some(()) };
-        let mut pending = vec![self.folder(&top)?];
+    /// Adds a directory and everything below it; `None` if the deadline passed first.
+    fn add_tree(&mut self, dir: &Path) -> Option<()> {
+        let Some(top) = present(Dir::open(dir)).ok()? else { return Some(()) };
+        let mut pending = vec![self.add_dir(&top)?];
         let mut walk = Walk::new(top, PathBuf::new());
-        while let Some(folders) = pending.last_mut() {
-            if let Some(name) = folders.pop() {
-                // It may be gone, closed to us, or a mount.
-                let Ok(folder) = walk.here.enter(&name) else { continue };
-                pending.push(self.folder(&folder)?);
-                walk.down(name, folder);
+        while let Some(names) = pending.last_mut() {
+            if let Some(name) = names.pop() {
+                // It may be gone, unreadable, or a mount point.
+                let Ok(dir) = walk.here.open_dir(&name) else { continue };
+                pending.push(self.add_dir(&dir)?);
+                walk.descend(name, dir);
             } else {
                 pending.pop();
-                walk.up().ok()?;
+                walk.ascend().ok()?;
             }
         }
         Some(())
     }
 
-    /// Adds a directory with its files; gives the names of the directories in it.
-    fn folder(&mut self, folder: &Folder) -> Option<Vec<CString>> {
-        self.bytes += folder.meta.blocks() * 512;
-        let mut folders = Vec::new();
-        let Ok(names) = folder.names() else { return Some(folders) };
+    /// Adds a directory and its files. Returns the names of its subdirectories.
+    fn add_dir(&mut self, dir: &Dir) -> Option<Vec<CString>> {
+        self.bytes += dir.meta.blocks() * 512;
+        let mut dirs = Vec::new();
+        let Ok(names) = dir.names() else { return Some(dirs) };
         for name in names.map_while(io::Result::ok) {
             if Instant::now() >= self.deadline {
                 return None;
             }
-            let Ok(stat) = folder.stat(&name) else { continue };
-            if kind(&stat) == Kind::Folder {
-                folders.push(name);
+            let Ok(stat) = dir.stat(&name) else { continue };
+            if kind(&stat) == FileKind::Dir {
+                dirs.push(name);
             } else if stat.st_nlink == 1 || self.seen.insert((stat.st_dev, stat.st_ino)) {
                 self.bytes += allocated(&stat);
             }
         }
-        Some(folders)
+        Some(dirs)
     }
 }
 
@@ -101,31 +101,31 @@ mod tests {
         symlink(&outside, top.join("a/link")).unwrap();
         symlink("/", top.join("root")).unwrap();
         let parts = ["", "a", "a/b", "a/b/file", "a/link", "root"].map(|part| blocks(&top.join(part)));
-        assert_eq!(disk_use(&top, soon()), Some(parts.iter().sum()));
+        assert_eq!(disk_usage(&top, soon()), Some(parts.iter().sum()));
         assert!(parts[3] >= 1 << 18);
-        // Sparse files take what they take.
+        // A sparse file counts with its allocated blocks only.
         fs::File::create(top.join("sparse")).unwrap().set_len(1 << 40).unwrap();
-        assert!(disk_use(&top, soon()).unwrap() < 1 << 20);
+        assert!(disk_usage(&top, soon()).unwrap() < 1 << 20);
     }
 
     #[test]
     fn no_answer_in_time_is_none_and_nothing_there_is_0() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(disk_use(&dir.path().join("none"), soon()), Some(0));
+        assert_eq!(disk_usage(&dir.path().join("none"), soon()), Some(0));
         fs::write(dir.path().join("file"), "x").unwrap();
-        assert_eq!(disk_use(dir.path(), Instant::now()), None);
+        assert_eq!(disk_usage(dir.path(), Instant::now()), None);
         symlink(dir.path(), dir.path().join("link")).unwrap();
-        assert_eq!(disk_use(&dir.path().join("link"), soon()), None, "it may not be a link itself");
+        assert_eq!(disk_usage(&dir.path().join("link"), soon()), None, "it may not be a link itself");
     }
 
     #[test]
     fn other_file_systems_are_left_out_and_no_depth_is_too_much() {
         let dir = tempfile::tempdir().unwrap();
         deep(dir.path(), &"d".repeat(200), 50);
-        let without = disk_use(dir.path(), soon()).unwrap();
+        let without = disk_usage(dir.path(), soon()).unwrap();
         let Some(mount) = Mount::new(&dir.path().join("mount"), "4m") else { return };
         fs::write(mount.path.join("much"), vec![1; 1 << 20]).unwrap();
-        assert_eq!(disk_use(dir.path(), soon()), Some(without));
-        assert!(disk_use(&mount.path, soon()).unwrap() >= 1 << 20);
+        assert_eq!(disk_usage(dir.path(), soon()), Some(without));
+        assert!(disk_usage(&mount.path, soon()).unwrap() >= 1 << 20);
     }
 }

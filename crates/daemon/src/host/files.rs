@@ -1,4 +1,5 @@
-//! The files that the daemon and the inits exchange, and each session's directory.
+//! Files of incarnations, which the daemon and the inits exchange in the run directory; each session's
+//! directory; and the functions that read and write small files safely.
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
@@ -11,25 +12,25 @@ use protocol::job::{ExitRecord, Job, Started};
 use protocol::usage::Account;
 use protocol::{Exit, ProcId, Tag};
 
-/// Who has an incarnation's job.
+/// The state of an incarnation's job after it was withdrawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fence {
-    /// Nobody: it will never run.
+    /// No init claimed it: it never ran and never will.
     Never,
     /// An init claimed it: it runs or ran.
     Claimed,
 }
 
-/// The longest record of an incarnation, in bytes: with the error of a program that could not be executed, and what
-/// could not be enforced.
+/// Maximum size in bytes of a record of an incarnation, with the error of a program that could not be
+/// executed and the limits that could not be enforced.
 const RECORD_MAX: u64 = 64 * 1024;
 
 fn path(run: &Path, tag: Tag, what: &str) -> PathBuf {
     run.join(format!("{tag}.{what}"))
 }
 
-/// Writes a job. It need not outlive a crash of the machine, which its init would not either: one that is
-/// missing was never run.
+/// Writes a job file, unsynced: a missing job was never run, and a crash of the machine would end its init
+/// too.
 pub(crate) fn write_job(run: &Path, job: &Job) -> io::Result<PathBuf> {
     let path = path(run, job.tag, "job");
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
@@ -37,20 +38,20 @@ pub(crate) fn write_job(run: &Path, job: &Job) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// Writes a small file whole or not at all, for its user's eyes only. Its directory is made where it is missing. What
-/// somebody else put in the way of it is removed, never opened.
-pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let unfinished = path.with_extension("part");
+/// Writes a small file atomically, with mode 0600, and creates its directory if missing. The temporary file
+/// is created exclusively, so a link that a program put in its place is removed, never followed.
+pub(crate) fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let part = path.with_extension("part");
     if let Some(dir) = path.parent() {
         DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     }
-    drop(fs::remove_file(&unfinished));
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unfinished)?;
+    drop(fs::remove_file(&part));
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part)?;
     file.write_all(bytes)?;
-    fs::rename(unfinished, path)
+    fs::rename(part, path)
 }
 
-/// Takes a job away from whoever might still start it.
+/// Withdraws a job, so that no init can start it any more.
 pub(crate) fn fence(run: &Path, tag: Tag) -> io::Result<Fence> {
     match fs::remove_file(path(run, tag, "job")) {
         Ok(()) => Ok(Fence::Never),
@@ -62,26 +63,26 @@ pub(crate) fn fence(run: &Path, tag: Tag) -> io::Result<Fence> {
     }
 }
 
-/// The init that claimed an incarnation's job.
+/// Returns the init that claimed an incarnation's job.
 pub(crate) fn claimed_by(run: &Path, tag: Tag) -> Option<ProcId> {
-    let text = read_small(&path(run, tag, "taken"), RECORD_MAX).ok()?;
+    let text = read_bounded(&path(run, tag, "taken"), RECORD_MAX).ok()?;
     serde_json::from_slice(&text).ok()
 }
 
-/// The tags of which there are files.
-pub(crate) fn tags(run: &Path) -> BTreeSet<Tag> {
+/// Returns the tags that have files in the run directory.
+pub(crate) fn run_file_tags(run: &Path) -> BTreeSet<Tag> {
     let names = fs::read_dir(run).into_iter().flatten().flatten().map(|entry| entry.file_name());
     names.filter_map(|name| name.to_str()?.split_once('.')?.0.parse().ok()).collect()
 }
 
-/// Opens what others wrote, to be read.
+/// Opens a file that another program may have replaced, for reading.
 pub(crate) fn open_regular(path: &Path, flags: OFlag) -> io::Result<(File, Metadata)> {
     process::runtime::untrusted_file::open_regular(OpenOptions::new().read(true), flags, path)
 }
 
-/// Reads a file that a program in a session could have replaced: this user's own regular file, itself and no link to
-/// one, of at most so many bytes.
-pub(crate) fn read_small(path: &Path, max: u64) -> io::Result<Vec<u8>> {
+/// Reads a file that a program in a session may have replaced: only a regular file of this user, not through
+/// a link, of at most `max` bytes.
+pub(crate) fn read_bounded(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     let (file, found) = open_regular(path, OFlag::O_NOFOLLOW)?;
     if found.uid() != nix::unistd::geteuid().as_raw() {
         return Err(io::ErrorKind::PermissionDenied.into());
@@ -91,19 +92,19 @@ pub(crate) fn read_small(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     if bytes.len() as u64 > max { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(bytes) }
 }
 
-/// That the program of this incarnation runs or ran.
+/// Reads the record that the program of this incarnation was started.
 pub(crate) fn read_started(run: &Path, tag: Tag) -> Option<Started> {
     read(run, tag, "started")
 }
 
-/// How the program of this incarnation ended, and why it could not be executed, if it was that.
+/// Reads the exit of this incarnation's program, and the error if it could not be executed.
 pub(crate) fn read_exit(run: &Path, tag: Tag) -> Option<(Exit, Option<String>)> {
     let record: ExitRecord = read(run, tag, "exit")?;
     let exit = Exit { code: record.code, signal: record.signal, at: record.at };
     Some((exit, record.exec_error))
 }
 
-/// What the program of this incarnation used in all.
+/// Reads the total resource use of this incarnation's program.
 pub(crate) fn read_account(run: &Path, tag: Tag) -> Option<Account> {
     let ExitRecord { user_us, system_us, max_rss_kib, oom_kills, .. } = read(run, tag, "exit")?;
     Some(Account { user_us, system_us, max_rss_kib, oom_kills })
@@ -111,7 +112,7 @@ pub(crate) fn read_account(run: &Path, tag: Tag) -> Option<Account> {
 
 fn read<T: serde::de::DeserializeOwned>(run: &Path, tag: Tag, what: &str) -> Option<T> {
     let path = path(run, tag, what);
-    let text = read_small(&path, RECORD_MAX)
+    let text = read_bounded(&path, RECORD_MAX)
         .inspect_err(|error| {
             if error.kind() != io::ErrorKind::NotFound {
                 tracing::warn!(path = %path.display(), %error, "not read");
@@ -123,15 +124,15 @@ fn read<T: serde::de::DeserializeOwned>(run: &Path, tag: Tag, what: &str) -> Opt
         .ok()
 }
 
-/// Removes what an ended incarnation left, once its end is on disk.
-pub(crate) fn forget(run: &Path, tag: Tag) {
+/// Removes the files of an ended incarnation, once its end is committed.
+pub(crate) fn remove_run_files(run: &Path, tag: Tag) {
     for what in ["job", "taken", "started", "exit", "exit.tmp"] {
-        // Most of them are not there.
+        // Most of them do not exist.
         drop(fs::remove_file(path(run, tag, what)));
     }
 }
 
-/// Makes a session's directory and what is in it, each 0700.
+/// Creates a session's directory and its subdirectories, each with mode 0700.
 pub(crate) fn make_session_dir(dir: &Path) -> io::Result<()> {
     for dir in [dir, &dir.join("work"), &dir.join("logs"), &dir.join("tmp")] {
         DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
@@ -139,9 +140,10 @@ pub(crate) fn make_session_dir(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The name of a session's last screen, in what is kept of it ([`protocol::paths::Paths::meta_of`]).
+/// Name of the file with a session's last screen, below [`protocol::paths::Paths::meta_of`].
 pub(crate) const SCREEN: &str = "screen";
-/// The longest screen that is shown, in bytes: the largest terminal, each cell with its colours.
+
+/// Maximum size of a last screen in bytes: the largest terminal, each cell with its colours.
 pub(crate) const SCREEN_MAX: u64 = 16 << 20;
 
 #[cfg(test)]
@@ -168,23 +170,23 @@ mod tests {
     }
 
     #[test]
-    fn what_others_put_in_the_place_of_a_file_is_neither_waited_for_nor_followed_nor_read_for_ever() {
+    fn a_replaced_file_is_neither_waited_for_nor_followed_nor_read_without_bound() {
         let dir = tempfile::tempdir().unwrap();
         let (plain, odd) = (dir.path().join("plain"), dir.path().join("odd"));
         fs::write(&plain, "12345").unwrap();
-        assert_eq!(read_small(&plain, 5).unwrap(), b"12345");
-        assert_eq!(read_small(&plain, 4).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+        assert_eq!(read_bounded(&plain, 5).unwrap(), b"12345");
+        assert_eq!(read_bounded(&plain, 4).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
         nix::unistd::mkfifo(&odd, nix::sys::stat::Mode::S_IRWXU).unwrap();
-        read_small(&odd, 5).unwrap_err();
+        read_bounded(&odd, 5).unwrap_err();
         for target in [plain.as_path(), Path::new("/dev/zero")] {
             fs::remove_file(&odd).unwrap();
             std::os::unix::fs::symlink(target, &odd).unwrap();
-            read_small(&odd, 5).unwrap_err();
+            read_bounded(&odd, 5).unwrap_err();
         }
-        // Nor is it written through.
+        // A link is not written through either.
         let part = plain.with_extension("part");
         std::os::unix::fs::symlink("odd", &part).unwrap();
-        replace(&plain, b"new").unwrap();
+        write_atomic(&plain, b"new").unwrap();
         assert_eq!(fs::read(&plain).unwrap(), b"new");
         assert!(fs::symlink_metadata(&plain).unwrap().is_file());
     }
@@ -197,7 +199,7 @@ mod tests {
         let path = write_job(dir.path(), &job(tag)).unwrap();
         fs::rename(&path, path.with_extension("taken")).unwrap();
         assert_eq!(fence(dir.path(), tag).unwrap(), Fence::Claimed);
-        forget(dir.path(), tag);
+        remove_run_files(dir.path(), tag);
         write_job(dir.path(), &job(tag)).unwrap();
         assert_eq!(fence(dir.path(), tag).unwrap(), Fence::Never);
     }

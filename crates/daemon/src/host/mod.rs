@@ -1,20 +1,23 @@
-//! The machine, as the daemon uses it: files, directories, clocks, threads for blocking work. Nothing here knows the pool.
+//! The machine as the daemon uses it: files and directories, clocks, randomness, threads for blocking work.
+//! Nothing here knows the configuration or the engine.
 
 pub(crate) mod archive;
-pub(crate) mod blocking;
-pub(crate) mod capacity;
+pub(crate) mod backoff;
+pub(crate) mod blocking_pool;
 pub(crate) mod chunks;
 pub(crate) mod clock;
 pub(crate) mod digest;
+pub(crate) mod dir_tree;
 pub(crate) mod dir_watcher;
 pub(crate) mod disk_reserve;
-pub(crate) mod disk_room;
 pub(crate) mod disk_usage;
-pub(crate) mod fatal;
+pub(crate) mod error;
 pub(crate) mod files;
-pub(crate) mod identity;
+pub(crate) mod free_disk;
+pub(crate) mod machine_sample;
 pub(crate) mod outbox;
-pub(crate) mod programs;
+pub(crate) mod program_path;
+pub(crate) mod random;
 pub(crate) mod remove_tree;
 pub(crate) mod short_tmp;
 pub(crate) mod timeline;

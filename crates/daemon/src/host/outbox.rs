@@ -1,6 +1,6 @@
-//! Where frames for a peer go. Whoever has one ready writes it at once, the engine too, as long as
-//! nothing waits before it: a reply that took the way over another thread would come later. What the
-//! peer does not take waits here, and a task of the connection writes it.
+//! Frames on their way to a peer. The sender, even the engine, writes a frame directly while nothing waits
+//! before it: going through another thread would delay replies. What the socket does not take is buffered,
+//! and a task of the connection writes it.
 
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,130 +12,134 @@ use protocol::{ErrorCode, Frame, Refusal, Reply, frame};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-/// How long a peer may read nothing at all of what it asked for.
+use crate::host::chunks;
+
+/// Time without any progress after which a peer that has data to read is given up.
 const STALL_LIMIT: Duration = Duration::from_secs(30);
 
-/// Bytes that may wait for a peer before whoever streams to it has to wait too.
-const BACKLOG: usize = 1 << 20;
+/// Bytes buffered for a peer above which a stream to it waits.
+const BUFFER_MAX: usize = 1 << 20;
 
-/// Where frames for a peer go.
+/// The sending side of a connection; when its last clone is dropped, the connection ends once everything is
+/// written.
 #[derive(Clone)]
-pub(crate) struct Outbox(Arc<Last>);
+pub(crate) struct Outbox(Arc<Senders>);
 
-/// The peer is gone.
+/// The error of sending to a peer that is gone or too slow.
 #[derive(Debug)]
-pub(crate) struct Gone;
+pub(crate) struct PeerGone;
 
 struct Shared {
     writer: WriteHalf,
-    waiting: Mutex<Waiting>,
-    /// There is something to write, or nothing will come any more.
+    buffer: Mutex<Buffer>,
+    /// Signalled when there is data to write, or the last sender is dropped.
     wake: Notify,
-    /// There is room again, or the peer is gone.
-    room: Notify,
+    /// Signalled when the buffer shrinks, or the peer is gone.
+    space: Notify,
 }
 
-struct Waiting {
+struct Buffer {
     bytes: Vec<u8>,
-    /// The task writes: nobody else may.
+    /// True while the task writes: no sender may write directly.
     busy: bool,
-    /// The peer is gone, or too slow.
+    /// True if the peer is gone or too slow.
     gone: bool,
-    /// Nobody is left who could send.
-    over: bool,
+    /// True once the last sender is dropped.
+    closed: bool,
 }
 
-/// Held by those who send; with the last of them the connection ends, once all is written.
-struct Last(Arc<Shared>);
+/// Marks the buffer closed when the last sender is dropped.
+struct Senders(Arc<Shared>);
 
-impl Drop for Last {
+impl Drop for Senders {
     fn drop(&mut self) {
-        self.0.lock().over = true;
+        self.0.lock().closed = true;
         self.0.wake.notify_one();
     }
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        // Nothing panics while it is held; in a build that unwinds the bytes are as good as before.
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Buffer> {
+        // No code panics while it is held; if one did, the bytes would still be whole.
+        self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Outbox {
-    /// An outbox, and the task that writes what waits, which must be run. Nothing is written before `first`.
+    /// Returns an outbox, and the task that writes its buffer, which must be spawned. Nothing is written
+    /// before the bytes of `first`.
     pub(crate) fn new(
         writer: WriteHalf,
         first: impl Future<Output = Option<Vec<u8>>> + Send + 'static,
     ) -> (Self, impl Future<Output = ()> + Send + 'static) {
-        let waiting = Waiting { bytes: Vec::new(), busy: true, gone: false, over: false };
-        let (wake, room) = (Notify::new(), Notify::new());
-        let shared = Arc::new(Shared { writer, waiting: Mutex::new(waiting), wake, room });
+        let buffer = Buffer { bytes: Vec::new(), busy: true, gone: false, closed: false };
+        let (wake, space) = (Notify::new(), Notify::new());
+        let shared = Arc::new(Shared { writer, buffer: Mutex::new(buffer), wake, space });
         let task = run(Arc::clone(&shared), first);
-        (Self(Arc::new(Last(shared))), task)
+        (Self(Arc::new(Senders(shared))), task)
     }
 
-    /// A frame of a stream: waits while the peer is slow.
+    /// Sends a frame of a stream; waits while the peer is slow.
     ///
     /// # Errors
-    /// The peer is gone, or a frame that is no reply is too large.
-    pub(crate) async fn send(&self, sent: Frame) -> Result<(), Gone> {
-        let bytes = whole(sent)?;
-        self.room().await?;
+    /// The peer is gone, or the frame is too large and not a reply.
+    pub(crate) async fn send(&self, sent: Frame) -> Result<(), PeerGone> {
+        let bytes = encode(sent)?;
+        self.wait_for_space().await?;
         self.push(&bytes)
     }
 
-    /// A reply, in as many frames as it takes. Never waits: a connection has few calls under way.
+    /// Sends a reply, in as many frames as it needs. Never waits: a connection has few calls under way.
     ///
     /// # Errors
     /// The peer is gone.
-    pub(crate) fn reply(&self, id: u64, reply: Reply) -> Result<(), Gone> {
+    pub(crate) fn reply(&self, id: u64, reply: Reply) -> Result<(), PeerGone> {
         let sent = Frame::Reply { id, reply };
-        // Most answers fit one frame: they are measured and encoded in one go.
+        // Most replies fit one frame, so measure and encode in one pass.
         match (frame::encode(&sent), sent) {
             (Ok(bytes), _) => self.push(&bytes),
             (Err(_), Frame::Reply { reply: Ok(response), .. }) => {
-                let (parts, last) = crate::host::chunks::split(response);
+                let (parts, last) = chunks::split(response);
                 for part in parts {
-                    self.push(&whole(Frame::Part { id, part })?)?;
+                    self.push(&encode(Frame::Part { id, part })?)?;
                 }
-                self.push(&whole(Frame::Reply { id, reply: last })?)
+                self.push(&encode(Frame::Reply { id, reply: last })?)
             }
-            (Err(_), refusal) => self.push(&whole(refusal)?),
+            (Err(_), refusal) => self.push(&encode(refusal)?),
         }
     }
 
-    /// Waits until the peer has read most of what was sent to it.
+    /// Waits until less than [`BUFFER_MAX`] bytes are buffered.
     ///
     /// # Errors
     /// The peer is gone.
-    pub(crate) async fn room(&self) -> Result<(), Gone> {
-        self.room_beside(BACKLOG).await
+    pub(crate) async fn wait_for_space(&self) -> Result<(), PeerGone> {
+        self.wait_until_below(BUFFER_MAX).await
     }
 
-    /// Waits until nothing that was sent to the peer waits here any more.
+    /// Waits until nothing is buffered.
     ///
     /// # Errors
     /// The peer is gone.
-    pub(crate) async fn empty(&self) -> Result<(), Gone> {
-        self.room_beside(1).await
+    pub(crate) async fn wait_until_empty(&self) -> Result<(), PeerGone> {
+        self.wait_until_below(1).await
     }
 
-    /// Waits until less than this waits.
-    async fn room_beside(&self, backlog: usize) -> Result<(), Gone> {
+    /// Waits until less than `limit` bytes are buffered.
+    async fn wait_until_below(&self, limit: usize) -> Result<(), PeerGone> {
         let shared = self.shared();
         loop {
-            let room = shared.room.notified();
-            tokio::pin!(room);
-            room.as_mut().enable();
+            let space = shared.space.notified();
+            tokio::pin!(space);
+            space.as_mut().enable();
             let (full, gone) = {
-                let waiting = shared.lock();
-                (waiting.bytes.len() >= backlog, waiting.gone)
+                let buffer = shared.lock();
+                (buffer.bytes.len() >= limit, buffer.gone)
             };
             match (gone, full) {
-                (true, _) => return Err(Gone),
+                (true, _) => return Err(PeerGone),
                 (false, false) => return Ok(()),
-                (false, true) => room.await,
+                (false, true) => space.await,
             }
         }
     }
@@ -144,41 +148,41 @@ impl Outbox {
         &self.0.0
     }
 
-    /// Writes what the socket takes at once; the rest waits.
-    fn push(&self, bytes: &[u8]) -> Result<(), Gone> {
+    /// Writes what the socket takes at once, and buffers the rest.
+    fn push(&self, bytes: &[u8]) -> Result<(), PeerGone> {
         let shared = self.shared();
-        let mut waiting = shared.lock();
-        if waiting.gone {
-            return Err(Gone);
+        let mut buffer = shared.lock();
+        if buffer.gone {
+            return Err(PeerGone);
         }
         let mut written = 0;
-        if !waiting.busy && waiting.bytes.is_empty() {
-            // What cannot be written now is tried again by the task, which learns why.
+        if !buffer.busy && buffer.bytes.is_empty() {
+            // After a failure the task tries again, and handles the error.
             written = shared.writer.try_write(bytes).unwrap_or(0);
         }
         if written < bytes.len() {
-            waiting.bytes.extend_from_slice(&bytes[written..]);
-            drop(waiting);
+            buffer.bytes.extend_from_slice(&bytes[written..]);
+            drop(buffer);
             shared.wake.notify_one();
         }
         Ok(())
     }
 }
 
-/// A frame as bytes. A reply that is too large becomes a refusal instead.
-fn whole(sent: Frame) -> Result<Vec<u8>, Gone> {
+/// Encodes a frame. A reply that is too large becomes a refusal.
+fn encode(sent: Frame) -> Result<Vec<u8>, PeerGone> {
     match (frame::encode(&sent), sent) {
         (Ok(bytes), _) => Ok(bytes),
         (Err(error), Frame::Reply { id, .. } | Frame::Part { id, .. }) => {
             let why = format!("the answer does not fit a frame: {error}");
             let reply = Err(Refusal::new(ErrorCode::Failed, why));
-            frame::encode(&Frame::Reply { id, reply }).map_err(|_| Gone)
+            frame::encode(&Frame::Reply { id, reply }).map_err(|_| PeerGone)
         }
-        (Err(_), _) => Err(Gone),
+        (Err(_), _) => Err(PeerGone),
     }
 }
 
-/// Writes until the peer is gone or too slow, or nobody sends any more.
+/// Writes the buffer until the peer is gone or too slow, or the last sender is dropped.
 async fn run(shared: Arc<Shared>, first: impl Future<Output = Option<Vec<u8>>>) {
     let mut bytes = first.await;
     while let Some(out) = bytes {
@@ -188,37 +192,37 @@ async fn run(shared: Arc<Shared>, first: impl Future<Output = Option<Vec<u8>>>) 
         }
         bytes = next(&shared).await;
     }
-    let mut waiting = shared.lock();
-    waiting.gone = true;
-    waiting.bytes = Vec::new();
-    drop(waiting);
-    shared.room.notify_waiters();
-    // Whoever reads from the peer, and the peer itself, learns that it is over. It may be gone already.
+    let mut buffer = shared.lock();
+    buffer.gone = true;
+    buffer.bytes = Vec::new();
+    drop(buffer);
+    shared.space.notify_waiters();
+    // Ends the reading half too, and tells the peer. It may be gone already, so errors do not matter.
     shutdown(shared.writer.as_ref().as_raw_fd(), Shutdown::Both).ok();
 }
 
-/// What waits, once something does; none where nobody sends any more.
+/// Waits for buffered bytes and takes them; `None` once the last sender is dropped and the buffer is empty.
 async fn next(shared: &Shared) -> Option<Vec<u8>> {
     loop {
         {
-            let mut waiting = shared.lock();
-            waiting.busy = !waiting.bytes.is_empty();
-            if waiting.busy {
-                let bytes = std::mem::take(&mut waiting.bytes);
-                drop(waiting);
-                shared.room.notify_waiters();
+            let mut buffer = shared.lock();
+            buffer.busy = !buffer.bytes.is_empty();
+            if buffer.busy {
+                let bytes = std::mem::take(&mut buffer.bytes);
+                drop(buffer);
+                shared.space.notify_waiters();
                 return Some(bytes);
             }
-            if waiting.over {
+            if buffer.closed {
                 return None;
             }
         }
-        shared.room.notify_waiters();
+        shared.space.notify_waiters();
         shared.wake.notified().await;
     }
 }
 
-/// Writes as fast as the peer reads; one that reads nothing at all for so long is given up.
+/// Writes all bytes, as fast as the peer reads. Fails with `TimedOut` if it reads nothing for `stall`.
 async fn write_all(writer: &WriteHalf, mut bytes: &[u8], stall: Duration) -> std::io::Result<()> {
     while !bytes.is_empty() {
         timeout(stall, writer.writable()).await??;
@@ -241,11 +245,11 @@ mod tests {
     use super::*;
 
     const STALL: Duration = Duration::from_secs(3);
-    /// Too short for anything but to see that nothing happens.
+    /// Long enough to see that nothing happens.
     const MOMENT: Duration = Duration::from_millis(200);
 
     #[tokio::test]
-    async fn who_reads_slowly_is_waited_for_and_who_does_not_read_is_given_up() {
+    async fn a_slow_reader_is_waited_for_and_a_stalled_one_is_given_up() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let (_ours, writer) = ours.into_split();
         let (mut reader, _theirs) = theirs.into_split();
@@ -254,7 +258,7 @@ mod tests {
             let mut part = vec![0; 256 << 10];
             let mut read = 0;
             while read < bytes.len() {
-                // All of it takes longer than STALL, no part of it nearly so long.
+                // The whole takes longer than STALL, each part far less.
                 tokio::time::sleep(STALL / 15).await;
                 read += reader.read(&mut part).await.unwrap();
             }
@@ -266,7 +270,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_stream_may_wait_until_nothing_waits() {
+    async fn a_stream_can_wait_until_the_buffer_is_empty() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let (_ours, writer) = ours.into_split();
         let (mut reader, _theirs) = theirs.into_split();
@@ -274,10 +278,13 @@ mod tests {
         tokio::spawn(task);
         let full = || Frame::Output { offset: 0, bytes: OsBytes(vec![0; 512 << 10]) };
         for _ in 0..2 {
-            outbox.empty().await.unwrap();
+            outbox.wait_until_empty().await.unwrap();
             outbox.send(full()).await.unwrap();
         }
-        assert!(timeout(MOMENT, outbox.empty()).await.is_err(), "one is on its way, the other waits");
+        assert!(
+            timeout(MOMENT, outbox.wait_until_empty()).await.is_err(),
+            "one frame is in the socket, the other is buffered"
+        );
         let mut part = vec![0; 1 << 20];
         let read = async {
             loop {
@@ -285,7 +292,7 @@ mod tests {
             }
         };
         tokio::select! {
-            emptied = outbox.empty() => emptied.unwrap(),
+            emptied = outbox.wait_until_empty() => emptied.unwrap(),
             () = read => {}
         }
     }

@@ -1,5 +1,5 @@
-//! The end of a session's directory: by descriptors alone, so that nothing outside of it can be removed,
-//! whatever its program left there.
+//! Removes session directories. It works by descriptors alone, so that nothing outside can be removed,
+//! whatever a program left there.
 
 use std::ffi::{CStr, CString};
 use std::io::{self, ErrorKind};
@@ -9,34 +9,34 @@ use nix::sys::stat::{FchmodatFlags, Mode, fchmod, fchmodat, fstat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 use protocol::SessionId;
 
-use crate::host::archive::tree::{Folder, Kind, Walk, allocated, kind, part, present, shown};
+use crate::host::dir_tree::{Dir, FileKind, Walk, allocated, kind, name_path, present, shown};
 
-/// What belongs to the pool in a session's directory, beside `work/`.
-const OURS: [&CStr; 3] = [c"tmp", c"logs", c"hooks"];
+/// The pool's own directories in a session's directory, beside `work/`.
+const POOL_DIRS: [&CStr; 3] = [c"tmp", c"logs", c"hooks"];
 const WORK: &CStr = c"work";
 
-/// What was removed.
+/// The result of a removal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Removed {
-    /// Bytes that came free on disk.
+    /// Bytes freed on disk.
     pub(crate) bytes: u64,
 }
 
 /// A directory of a session that has no record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Leftover {
+pub(crate) struct UnrecordedDir {
     pub(crate) id: SessionId,
     pub(crate) path: PathBuf,
-    /// Somebody's work is in it, or something else that only a purge removes; or it may not be looked into.
-    pub(crate) kept: bool,
+    /// True if it holds work or anything else that only a purge removes, or cannot be read.
+    pub(crate) needs_purge: bool,
 }
 
-/// Removes a deleted session's directory; `work/`, and what the pool did not put there, stay unless they are
-/// empty or `purge` is asked for. None there is well.
+/// Removes a deleted session's directory. Unless `purge` is set, `work/` and everything that the pool did not
+/// create stay, except an empty `work/`. A missing directory is no error.
 ///
 /// # Errors
 ///
-/// The first thing that could not be removed, by its path, and how many more there are.
+/// The first entry that could not be removed, with its path and the number of further failures.
 pub(crate) fn remove_session_dir(sessions: &Path, id: SessionId, purge: bool) -> io::Result<Removed> {
     remove(sessions, id, purge, &mut |_| ())
 }
@@ -50,17 +50,19 @@ fn remove(
     let path = sessions.join(id.to_string());
     let name = c_name(id)?;
     let named = |error| named(&path, &error);
-    let Some(top) = present(Folder::open(sessions)).map_err(named)? else { return Ok(Removed::default()) };
-    let Some(dir) = present(enter(&top, &name)).map_err(named)? else { return Ok(Removed::default()) };
+    let Some(top) = present(Dir::open(sessions)).map_err(named)? else { return Ok(Removed::default()) };
+    let Some(dir) = present(open_to_empty(&top, &name)).map_err(named)? else {
+        return Ok(Removed::default());
+    };
     let mut removal = Removal { bytes: 0, first: None, failures: 0, after_pass };
     if purge {
-        removal.all(&top, sessions, &name);
+        removal.tree(&top, sessions, &name);
     } else {
-        for part in OURS {
-            removal.all(&dir, &path, part);
+        for part in POOL_DIRS {
+            removal.tree(&dir, &path, part);
         }
-        removal.unless_filled(&dir, &path, WORK);
-        removal.unless_filled(&top, sessions, &name);
+        removal.if_empty(&dir, &path, WORK);
+        removal.if_empty(&top, sessions, &name);
     }
     match removal.first {
         None => Ok(Removed { bytes: removal.bytes }),
@@ -71,37 +73,40 @@ fn remove(
     }
 }
 
-/// The directories of sessions that `keep` does not know. It is asked after they were found, so a record that
-/// is made before its directory is never missed.
-pub(crate) fn leftovers(sessions: &Path, keep: &dyn Fn(SessionId) -> bool) -> io::Result<Vec<Leftover>> {
-    let Some(top) = present(Folder::open(sessions)).map_err(|error| named(sessions, &error))? else {
+/// Returns the session directories that `keep` does not know. `keep` is asked after a directory was found, so
+/// a record that is created before its directory is never missed.
+pub(crate) fn unrecorded_dirs(
+    sessions: &Path,
+    keep: &dyn Fn(SessionId) -> bool,
+) -> io::Result<Vec<UnrecordedDir>> {
+    let Some(top) = present(Dir::open(sessions)).map_err(|error| named(sessions, &error))? else {
         return Ok(Vec::new());
     };
     let mut found = Vec::new();
     for name in top.names()? {
         let name = name?;
         let Some(id) = name.to_str().ok().and_then(|name| name.parse().ok()) else { continue };
-        let kept = match top.enter(&name) {
-            Ok(dir) => holds_more(&dir).unwrap_or(true),
+        let needs_purge = match top.open_dir(&name) {
+            Ok(dir) => holds_work(&dir).unwrap_or(true),
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => continue,
             Err(_) => true,
         };
         if !keep(id) {
-            found.push(Leftover { id, path: sessions.join(id.to_string()), kept });
+            found.push(UnrecordedDir { id, path: sessions.join(id.to_string()), needs_purge });
         }
     }
     found.sort_by_key(|leftover| leftover.id);
     Ok(found)
 }
 
-/// Whether something is in it that only a purge removes.
-fn holds_more(dir: &Folder) -> io::Result<bool> {
+/// True if a directory holds something that only a purge removes.
+fn holds_work(dir: &Dir) -> io::Result<bool> {
     for name in dir.names()? {
         let name = name?;
         let more = if name.as_c_str() == WORK {
-            dir.enter(WORK)?.names()?.next().is_some()
+            dir.open_dir(WORK)?.names()?.next().is_some()
         } else {
-            !OURS.contains(&name.as_c_str())
+            !POOL_DIRS.contains(&name.as_c_str())
         };
         if more {
             return Ok(true);
@@ -118,46 +123,47 @@ fn named(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", shown(path)))
 }
 
-/// Opens a directory that is to be emptied, and takes the permission for it where it is ours.
-fn enter(from: &Folder, name: &CStr) -> io::Result<Folder> {
+/// Opens a directory that is to be emptied, and grants its owner, this user, the permissions needed.
+fn open_to_empty(from: &Dir, name: &CStr) -> io::Result<Dir> {
     let all = Mode::S_IRWXU;
-    let folder = match from.enter(name) {
+    let folder = match from.open_dir(name) {
         Err(error) if error.kind() == ErrorKind::PermissionDenied && same_device(from, name)? => {
-            // Only the owner may do this, and on a link it changes nothing else.
+            // Only the owner may do this; on a link it changes nothing else.
             fchmodat(from, name, all, FchmodatFlags::NoFollowSymlink)?;
-            from.enter(name)?
+            from.open_dir(name)?
         }
         other => other?,
     };
     if !Mode::from_bits_truncate(fstat(&folder)?.st_mode).contains(all) {
-        // Where this is refused, what is in it cannot be removed, which is told then.
+        // If this fails, the removal of its entries fails and is reported.
         _ = fchmod(&folder, all);
     }
     Ok(folder)
 }
 
-fn same_device(from: &Folder, name: &CStr) -> io::Result<bool> {
+fn same_device(from: &Dir, name: &CStr) -> io::Result<bool> {
     Ok(from.stat(name)?.st_dev == fstat(from)?.st_dev)
 }
 
-/// Directories of one directory that are remembered at a time.
+/// Subdirectories of one directory remembered at a time.
 const BATCH: usize = 256;
-/// How often a directory is looked through for what somebody puts into it meanwhile.
-const PASSES: u8 = 8;
+
+/// Maximum passes over a directory into which another process keeps writing.
+const PASSES_MAX: u8 = 8;
 
 /// A directory that is being emptied.
 #[derive(Default)]
 struct Level {
-    /// Directories in it that are next.
-    folders: Vec<CString>,
-    /// Looks that came to the end.
+    /// Its subdirectories that are removed next.
+    dirs: Vec<CString>,
+    /// Passes that reached the end of the directory.
     passes: u8,
-    /// Something in it could not be removed.
+    /// True if an entry could not be removed.
     failed: bool,
 }
 
-/// Something in the last of them stays.
-fn failed(levels: &mut [Level]) {
+/// Notes that an entry of the innermost directory could not be removed.
+fn mark_failed(levels: &mut [Level]) {
     if let Some(level) = levels.last_mut() {
         level.failed = true;
     }
@@ -167,59 +173,59 @@ struct Removal<'a> {
     bytes: u64,
     first: Option<io::Error>,
     failures: u64,
-    /// Called after a directory was looked through.
+    /// Called after each pass over a directory.
     after_pass: &'a mut dyn FnMut(&Walk),
 }
 
 impl Removal<'_> {
-    /// Removes what has this name in a directory, with all below it.
-    fn all(&mut self, from: &Folder, path: &Path, name: &CStr) {
-        let mut walk = match from.again() {
+    /// Removes an entry of a directory, with everything below it.
+    fn tree(&mut self, from: &Dir, path: &Path, name: &CStr) {
+        let mut walk = match from.try_clone() {
             Ok(from) => Walk::new(from, path.to_owned()),
             Err(error) => return self.fail(path, &error),
         };
         let mut top = Level::default();
-        self.one(&walk, name.to_owned(), &mut top);
+        self.entry(&walk, name.to_owned(), &mut top);
         let mut levels = vec![top];
         while let Some(level) = levels.last_mut() {
-            if let Some(name) = level.folders.pop() {
-                self.open(&mut walk, &mut levels, name, 0);
-            } else if !self.close(&mut walk, &mut levels) {
+            if let Some(name) = level.dirs.pop() {
+                self.enter(&mut walk, &mut levels, name, 0);
+            } else if !self.leave(&mut walk, &mut levels) {
                 return;
             }
         }
     }
 
-    /// Goes into a directory and looks through it.
-    fn open(&mut self, walk: &mut Walk, levels: &mut Vec<Level>, name: CString, passes: u8) {
-        match present(enter(&walk.here, &name)) {
+    /// Enters a directory and makes a pass over it.
+    fn enter(&mut self, walk: &mut Walk, levels: &mut Vec<Level>, name: CString, passes: u8) {
+        match present(open_to_empty(&walk.here, &name)) {
             Ok(None) => {}
-            Ok(Some(folder)) => {
-                walk.down(name, folder);
+            Ok(Some(dir)) => {
+                walk.descend(name, dir);
                 levels.push(self.pass(walk, passes));
             }
             Err(error) => {
                 self.fail(&walk.path_of(&name), &error);
-                failed(levels);
+                mark_failed(levels);
             }
         }
     }
 
-    /// Looks through a directory: what is no directory goes, the others are remembered.
+    /// Makes a pass over a directory: removes everything but subdirectories, which it remembers.
     fn pass(&mut self, walk: &Walk, passes: u8) -> Level {
         let mut level = Level { passes, ..Level::default() };
         let names = walk.here.names().map_err(|error| self.fail(&walk.path(), &error));
         let Ok(names) = names else { return Level { failed: true, ..level } };
         for name in names {
             match name {
-                Ok(name) => self.one(walk, name, &mut level),
+                Ok(name) => self.entry(walk, name, &mut level),
                 Err(error) => {
                     level.failed = true;
                     self.fail(&walk.path(), &error);
                     return level;
                 }
             }
-            if level.folders.len() == BATCH {
+            if level.dirs.len() == BATCH {
                 return level;
             }
         }
@@ -228,19 +234,19 @@ impl Removal<'_> {
         level
     }
 
-    /// Removes one thing, or remembers it where it is a directory.
-    fn one(&mut self, walk: &Walk, name: CString, level: &mut Level) {
+    /// Removes an entry, or remembers it if it is a directory.
+    fn entry(&mut self, walk: &Walk, name: CString, level: &mut Level) {
         let removed = walk.here.stat(&name).and_then(|stat| {
-            if kind(&stat) == Kind::Folder {
+            if kind(&stat) == FileKind::Dir {
                 return Ok(true);
             }
             unlinkat(&walk.here, name.as_c_str(), UnlinkatFlags::NoRemoveDir)?;
-            // The last of its names gives the room back.
+            // Only the last of its names frees the space.
             self.bytes += if stat.st_nlink == 1 { allocated(&stat) } else { 0 };
             Ok(false)
         });
         match present(removed) {
-            Ok(Some(true)) => level.folders.push(name),
+            Ok(Some(true)) => level.dirs.push(name),
             Ok(_) => {}
             Err(error) => {
                 level.failed = true;
@@ -249,10 +255,10 @@ impl Removal<'_> {
         }
     }
 
-    /// Leaves a directory and removes it, if all in it is gone. False at the top, or where the way is lost.
-    fn close(&mut self, walk: &mut Walk, levels: &mut Vec<Level>) -> bool {
+    /// Leaves a directory and removes it if it is empty. False at the top, or if the walk cannot continue.
+    fn leave(&mut self, walk: &mut Walk, levels: &mut Vec<Level>) -> bool {
         let Some(level) = levels.pop() else { return false };
-        let name = match walk.up() {
+        let name = match walk.ascend() {
             Ok(Some(name)) => name,
             Ok(None) => return false,
             Err(error) => {
@@ -261,23 +267,23 @@ impl Removal<'_> {
             }
         };
         if level.failed {
-            failed(levels);
+            mark_failed(levels);
             return true;
         }
         match self.rmdir(&walk.here, &name) {
             Ok(()) => {}
-            Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty && level.passes < PASSES => {
-                self.open(walk, levels, name, level.passes);
+            Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty && level.passes < PASSES_MAX => {
+                self.enter(walk, levels, name, level.passes);
             }
             Err(error) => {
                 self.fail(&walk.path_of(&name), &error);
-                failed(levels);
+                mark_failed(levels);
             }
         }
         true
     }
 
-    fn rmdir(&mut self, from: &Folder, name: &CStr) -> io::Result<()> {
+    fn rmdir(&mut self, from: &Dir, name: &CStr) -> io::Result<()> {
         let bytes = from.stat(name).map_or(0, |stat| allocated(&stat));
         if present(unlinkat(from, name, UnlinkatFlags::RemoveDir).map_err(io::Error::from))?.is_some() {
             self.bytes += bytes;
@@ -285,13 +291,13 @@ impl Removal<'_> {
         Ok(())
     }
 
-    /// Removes a directory that is empty, and leaves anything else.
-    fn unless_filled(&mut self, from: &Folder, path: &Path, name: &CStr) {
-        // What POSIX allows in place of ENOTEMPTY is EEXIST; a mount is busy, and somebody's, too.
+    /// Removes a directory if it is empty.
+    fn if_empty(&mut self, from: &Dir, path: &Path, name: &CStr) {
+        // POSIX allows EEXIST in place of ENOTEMPTY. A mount point is busy: it belongs to the user and stays.
         use ErrorKind::{AlreadyExists, DirectoryNotEmpty, NotADirectory, ResourceBusy};
         let Err(error) = self.rmdir(from, name) else { return };
         if ![AlreadyExists, DirectoryNotEmpty, NotADirectory, ResourceBusy].contains(&error.kind()) {
-            self.fail(&path.join(part(name)), &error);
+            self.fail(&path.join(name_path(name)), &error);
         }
     }
 
@@ -312,11 +318,11 @@ mod tests {
 
     use super::*;
     use crate::host::archive::tests::{Mount, as_nobody, deep};
-    use crate::host::disk_usage::disk_use;
+    use crate::host::disk_usage::disk_usage;
 
     const ID: SessionId = SessionId(5);
 
-    /// A directory of sessions, one session in it, and a directory that is none of the pool's business.
+    /// A directory of sessions, one session in it, and a directory outside that must survive.
     fn dirs() -> (TempDir, PathBuf, PathBuf, PathBuf) {
         let dir = tempfile::tempdir().unwrap();
         let [sessions, outside] = ["sessions", "outside"].map(|name| dir.path().join(name));
@@ -340,15 +346,15 @@ mod tests {
             fs::write(session.join(file), vec![1; 10_000]).unwrap();
         }
         let until = Instant::now() + Duration::from_secs(60);
-        let before = disk_use(&session, until).unwrap();
+        let before = disk_usage(&session, until).unwrap();
         let first = remove_session_dir(&sessions, ID, false).unwrap();
         let left: Vec<_> = fs::read_dir(&session).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left, ["work"]);
         assert!(session.join("work/kept").exists());
-        assert_eq!(first.bytes, before - disk_use(&session, until).unwrap());
+        assert_eq!(first.bytes, before - disk_usage(&session, until).unwrap());
         let second = remove_session_dir(&sessions, ID, true).unwrap();
         assert!(!session.exists());
-        assert_eq!(first.bytes + second.bytes, before, "what came free is what was taken");
+        assert_eq!(first.bytes + second.bytes, before, "the freed bytes are the used ones");
         assert_eq!(remove_session_dir(&sessions, ID, true).unwrap(), Removed::default());
         fs::create_dir_all(session.join("work")).unwrap();
         remove_session_dir(&sessions, ID, false).unwrap();
@@ -397,7 +403,7 @@ mod tests {
     fn mounts_stay_and_are_named() {
         let (_dir, sessions, session, outside) = dirs();
         let tmpfs = Mount::new(&session.join("logs/tmpfs"), "1m");
-        // The same device: only the mount tells.
+        // A bind mount is on the same device: only the mount point tells.
         let bound = Mount::bind(&outside, &session.join("work/bound"));
         let (Some(tmpfs), Some(bound)) = (tmpfs, bound) else { return };
         fs::write(tmpfs.path.join("file"), "x").unwrap();
@@ -408,7 +414,10 @@ mod tests {
             "{error}"
         );
         assert!(bound.path.join("precious").exists() && tmpfs.path.join("file").exists());
-        assert!(!session.join("logs/output.log").exists() && !session.join("tmp").exists(), "the rest goes");
+        assert!(
+            !session.join("logs/output.log").exists() && !session.join("tmp").exists(),
+            "the rest is removed"
+        );
         names(&remove_session_dir(&sessions, ID, false).unwrap_err(), &tmpfs.path);
         drop(tmpfs);
         remove_session_dir(&sessions, ID, false).unwrap();
@@ -445,7 +454,7 @@ mod tests {
             assert!(!session.exists());
             assert_eq!(outside.metadata().unwrap().mode() & 0o777, 0);
         });
-        // What is somebody else's cannot be opened up.
+        // A directory of another user cannot be opened up.
         fs::create_dir_all(session.join("work/theirs")).unwrap();
         fs::write(session.join("work/theirs/file"), "x").unwrap();
         forbidden(&session.join("work/theirs"), 0);
@@ -461,7 +470,7 @@ mod tests {
     #[test]
     fn no_depth_and_no_width_is_too_much() {
         let (_dir, sessions, session, _) = dirs();
-        // More than there are descriptors, as a rule, and longer than a path may be.
+        // More levels than descriptors, as a rule, and a path longer than PATH_MAX.
         deep(&session.join("work"), "directory", 1100);
         let wide = session.join("tmp/wide");
         for n in 0..2 * BATCH + 1 {
@@ -516,7 +525,7 @@ mod tests {
     fn a_directory_that_is_moved_away_meanwhile_leads_nowhere() {
         let (_dir, sessions, session, outside) = dirs();
         deep(&session.join("tmp"), "d", 50);
-        // Deep enough that the way back is `..`; in the new place it leads to what is precious.
+        // Deep enough that the way back is `..`, which leads to the precious file in the new place.
         let at: PathBuf = std::iter::repeat_n("d", 45).collect();
         let mut depth = 0;
         let mut moving = |_: &Walk| {
@@ -560,15 +569,15 @@ mod tests {
         fs::write(sessions.join("sess_8"), "").unwrap();
         fs::create_dir(sessions.join("sess_9")).unwrap();
         symlink(&outside, sessions.join("sess_9/work")).unwrap();
-        let found = leftovers(&sessions, &|id| id == ID).unwrap();
-        let found: Vec<_> = found.iter().map(|left| (left.id.0, left.kept)).collect();
+        let found = unrecorded_dirs(&sessions, &|id| id == ID).unwrap();
+        let found: Vec<_> = found.iter().map(|left| (left.id.0, left.needs_purge)).collect();
         assert_eq!(found, [(1, true), (2, false), (3, false), (4, true), (9, true)]);
-        let all = leftovers(&sessions, &|_| false).unwrap();
-        assert!(all.contains(&Leftover { id: ID, path: session, kept: false }));
-        for left in all.iter().filter(|left| !left.kept) {
+        let all = unrecorded_dirs(&sessions, &|_| false).unwrap();
+        assert!(all.contains(&UnrecordedDir { id: ID, path: session, needs_purge: false }));
+        for left in all.iter().filter(|left| !left.needs_purge) {
             remove_session_dir(&sessions, left.id, false).unwrap();
-            assert!(!left.path.exists(), "what is no kept work goes without a purge");
+            assert!(!left.path.exists(), "without work no purge is needed");
         }
-        assert_eq!(leftovers(&sessions.join("none"), &|_| false).unwrap(), []);
+        assert_eq!(unrecorded_dirs(&sessions.join("none"), &|_| false).unwrap(), []);
     }
 }

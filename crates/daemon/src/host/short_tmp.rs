@@ -1,5 +1,5 @@
-//! A short name for the sessions' directories of temporary files, where the state directory lies so deep that programs
-//! could not make a socket in them.
+//! Short paths for the sessions' directories of temporary files, for state directories so deep that a socket
+//! path below them would exceed the limit of the system.
 
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
@@ -13,37 +13,40 @@ use protocol::paths::{Paths, prepare_dir};
 
 use crate::host::digest::digest;
 
-/// The longest directory, in bytes, in which programs can make a socket: its path has 107 at most, and Python's
-/// `multiprocessing`, say, adds 32.
-const LONGEST: usize = 107 - 32 - 1;
+/// Maximum length in bytes of a directory in which programs can create a socket: the socket's path has 107
+/// bytes at most, and Python's `multiprocessing`, for instance, appends 32.
+const DIR_LEN_MAX: usize = 107 - 32 - 1;
 
-/// The directory of a session's temporary files, under its short name where its own is too long. Each call makes
-/// that name again where it was removed, and keeps it from being removed for its age.
-pub(crate) fn dir(paths: &Paths, id: SessionId) -> PathBuf {
+/// Returns the directory of a session's temporary files, through its short name if its own path is too long.
+/// Each call recreates a removed short name, and renews its time so that cleaners of `/tmp` keep it.
+pub(crate) fn session_tmp(paths: &Paths, id: SessionId) -> PathBuf {
     let own = paths.session(id).join("tmp");
-    if own.as_os_str().len() <= LONGEST {
+    if own.as_os_str().len() <= DIR_LEN_MAX {
         return own;
     }
     match link(&root(), &paths.sessions) {
         Ok(link) => link.join(id.to_string()).join("tmp"),
         Err(error) => {
-            tracing::warn!(%error, path = %own.display(), "no short name for the directory of temporary files");
+            let path = own.display();
+            tracing::warn!(%error, %path, "no short name for the directory of temporary files");
             own
         }
     }
 }
 
-/// The directory of this user's short names. Nobody else can write in it, and others cannot take its name away.
+/// The directory of this user's short names, in which nobody else can write. The sticky bit of `/tmp`
+/// protects its name.
 fn root() -> PathBuf {
     PathBuf::from(format!("/tmp/tmux-pool-{}", nix::unistd::geteuid()))
 }
 
-/// A symbolic link in `root` to this directory, and no more links there to what is gone.
+/// Returns a symbolic link in `root` to the directory of sessions. When it creates one, it removes dangling
+/// links.
 fn link(root: &Path, sessions: &Path) -> io::Result<PathBuf> {
     prepare_dir(root).map_err(io::Error::other)?;
     let link = root.join(format!("{:016x}", digest(sessions.as_os_str().as_bytes())));
     if fs::read_link(&link).is_ok_and(|to| to == sessions) {
-        // What cleans /tmp goes by age.
+        // Cleaners of /tmp go by age.
         utimensat(
             nix::fcntl::AT_FDCWD,
             &link,
@@ -53,7 +56,7 @@ fn link(root: &Path, sessions: &Path) -> io::Result<PathBuf> {
         )?;
         return Ok(link);
     }
-    forget_dangling(root);
+    remove_dangling(root);
     let new = root.join(format!("new.{}", std::process::id()));
     drop(fs::remove_file(&new));
     symlink(sessions, &new)?;
@@ -61,8 +64,8 @@ fn link(root: &Path, sessions: &Path) -> io::Result<PathBuf> {
     Ok(link)
 }
 
-/// Removes the links of pools whose state directory is gone.
-fn forget_dangling(root: &Path) {
+/// Removes the links of pools whose state directory no longer exists.
+fn remove_dangling(root: &Path) {
     for entry in fs::read_dir(root).into_iter().flatten().flatten() {
         let path = entry.path();
         if fs::read_link(&path).is_ok()

@@ -1,7 +1,8 @@
-//! Whose database this is. What was given out once (epochs, tokens, ids of sessions and messages) is known to workers,
-//! panes and directories, and must not be given out a second time; what a copy of a database says of processes is true of
-//! the original's. So beside the database lies a file that no backup has, and where the two do not fit the pool begins
-//! another timeline: numbers above all that were given out, and sessions without a running program.
+//! The timeline of a pool: detects that the database is a copy. Epochs, tokens, and ids of sessions and
+//! messages are file to workers, panes and directories, so none may be given out twice; and what a copy says
+//! of processes is true of the original's. A file beside the database, which no backup contains, names the
+//! timeline. If the two do not match, the pool starts a new timeline: numbers above all that were given out,
+//! and sessions without a running program.
 
 use std::path::Path;
 
@@ -13,204 +14,212 @@ use protocol::{Event, Lifecycle, OsBytes, Session, SessionId};
 use serde::{Deserialize, Serialize};
 use store::Timeline;
 
-use crate::host::files;
+use crate::host::{files, random};
 
-/// The name of the file, in the state directory.
+/// Name of the timeline file in the state directory.
 const NAME: &str = "timeline";
 
-/// The longest such file, in bytes.
-const MAX: u64 = 4096;
+/// Maximum size of the timeline file in bytes.
+const FILE_MAX: u64 = 4096;
 
-/// How many sessions' ids are set aside at a time: the file is not written for each.
-const SESSIONS: u64 = 1000;
+/// Session ids reserved at a time, so that the file is not written for each session.
+const SESSION_RESERVE: u64 = 1000;
 
-/// The same of events' numbers, which messages have as their ids.
-const EVENTS: u64 = 1_000_000;
+/// Event numbers reserved at a time; messages have them as their ids.
+const EVENT_RESERVE: u64 = 1_000_000;
 
-/// By how much an epoch grows at the most where another timeline begins: epochs stay far below 2^32, the most that a mark
-/// of a claim can hold.
-const EPOCHS: u64 = 1 << 16;
+/// Maximum step of the epoch at the start of a new timeline. Epochs stay far below 2^32, the maximum that the
+/// marker of a claim can hold.
+const EPOCH_STEP_MAX: u64 = 1 << 16;
 
-/// The file: what was given out, and where.
+/// Contents of the timeline file: the numbers given out, and the identity of the state directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Known {
-    /// The timeline's number.
+pub(crate) struct TimelineFile {
+    /// Random number of the timeline.
     id: u64,
     /// The epoch of the last start.
     epoch: u64,
-    /// The last start has written its epoch into the database, too.
+    /// True once the last start has committed its epoch to the database.
     begun: bool,
-    /// The number of the last event at the last end, where that was in order.
+    /// Number of the last event when the daemon last ended cleanly; `None` after a crash.
     ended_at: Option<u64>,
-    /// No session has an id from here on.
+    /// Every session id given out is below this.
     sessions: u64,
-    /// No event has a number from here on.
+    /// Every event number given out is below this.
     events: u64,
-    place: Place,
+    place: StateDirId,
 }
 
-/// Where a state directory is.
+/// The identity of a state directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Place {
+pub(crate) struct StateDirId {
     path: OsBytes,
-    /// Device numbers may change with each start of the machine.
+    /// Boot id of the machine: device numbers may change with each boot.
     boot: String,
     device: u64,
     inode: u64,
 }
 
-impl Place {
-    fn of(state: &Path, boot: &str) -> std::io::Result<Self> {
+impl StateDirId {
+    fn read(state: &Path, boot: &str) -> std::io::Result<Self> {
         use std::os::unix::fs::MetadataExt;
         let found = std::fs::metadata(state)?;
         let path = state.to_owned().into();
         Ok(Self { path, boot: boot.to_owned(), device: found.dev(), inode: found.ino() })
     }
 
-    /// Whether it is the same directory: one that was moved is, one that was copied is not.
-    fn is(&self, other: &Self) -> bool {
+    /// True if both are the same directory: a moved one is, a copied one is not.
+    fn is_same(&self, other: &Self) -> bool {
         let same_path = self.path == other.path;
         let same_device = self.device == other.device || self.boot != other.boot && same_path;
         self.inode == other.inode && same_device
     }
 }
 
-/// What becomes of the timeline.
+/// The relation between the database and the timeline file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// It goes on.
+pub(crate) enum Continuity {
+    /// The database continues its timeline.
     Same,
-    /// It is the first start that knows of timelines.
+    /// No timeline file or number exists yet: the first start.
     First,
-    /// Another one begins, and why.
+    /// A new timeline has to begin, with the reason.
     Other(&'static str),
 }
 
-/// Whether the database, at this epoch and event, is the one that the file is about.
-pub(crate) fn judge(
+/// Compares the database, at this epoch and event number, with the timeline file.
+fn check(
     database: Timeline,
     (epoch, seq): (u64, u64),
-    known: Option<&Known>,
-    place: &Place,
-) -> Verdict {
-    let Some(known) = known else {
+    file: Option<&TimelineFile>,
+    place: &StateDirId,
+) -> Continuity {
+    let Some(file) = file else {
         return match database {
-            Timeline { copied: true, .. } => Verdict::Other("it is made of a backup or an export"),
-            Timeline { id: Some(_), .. } => Verdict::Other("it is a copy of another pool's database"),
-            Timeline { id: None, .. } => Verdict::First,
+            Timeline { copied: true, .. } => Continuity::Other("it was made from a backup or an export"),
+            Timeline { id: Some(_), .. } => Continuity::Other("it is a copy of another pool's database"),
+            Timeline { id: None, .. } => Continuity::First,
         };
     };
-    // The last start may have ended between the file and the database.
-    let behind = epoch < known.epoch && (known.begun || epoch + 1 < known.epoch);
+    // The last start may have crashed between writing the file and committing to the database.
+    let behind = epoch < file.epoch && (file.begun || epoch + 1 < file.epoch);
     match database {
-        Timeline { copied: true, .. } => Verdict::Other("it is made of a backup or an export"),
-        Timeline { id, .. } if id.is_some_and(|id| id != known.id) => {
-            Verdict::Other("its database is another pool's")
+        Timeline { copied: true, .. } => Continuity::Other("it was made from a backup or an export"),
+        Timeline { id, .. } if id.is_some_and(|id| id != file.id) => {
+            Continuity::Other("its database is another pool's")
         }
-        Timeline { id: None, .. } if known.begun => Verdict::Other("its database was replaced"),
-        _ if behind => Verdict::Other("its database is older than its last start"),
-        _ if known.ended_at.is_some_and(|ended| known.begun && seq < ended) => {
-            Verdict::Other("its database is older than its last end")
+        Timeline { id: None, .. } if file.begun => Continuity::Other("its database was replaced"),
+        _ if behind => Continuity::Other("its database is older than its last start"),
+        _ if file.ended_at.is_some_and(|ended| file.begun && seq < ended) => {
+            Continuity::Other("its database is older than its last end")
         }
-        _ if !known.place.is(place) => Verdict::Other("its state directory is a copy"),
-        _ => Verdict::Same,
+        _ if !file.place.is_same(place) => Continuity::Other("its state directory is a copy"),
+        _ => Continuity::Same,
     }
 }
 
-/// A start of the pool, as far as its timeline goes.
-pub(crate) struct Start {
-    pub(crate) verdict: Verdict,
-    pub(crate) known: Known,
-    /// The number before that of the first event.
+/// The timeline with which a start continues.
+pub(crate) struct TimelineStart {
+    pub(crate) continuity: Continuity,
+    pub(crate) file: TimelineFile,
+    /// Number of the event before the first one of this start.
     pub(crate) seq: u64,
 }
 
-/// Looks whose database it is, and writes down what this start gives out, before it does.
-pub(crate) fn begin(paths: &Paths, pool: &Pool, database: Timeline, boot: &str) -> std::io::Result<Start> {
-    let known = read(&paths.state);
-    let place = Place::of(&paths.state, boot)?;
+/// Checks the database, and records the numbers of this start in the file before they are used.
+pub(crate) fn start(
+    paths: &Paths,
+    pool: &Pool,
+    database: Timeline,
+    boot: &str,
+) -> std::io::Result<TimelineStart> {
+    let file = read(&paths.state);
+    let place = StateDirId::read(&paths.state, boot)?;
     let (epoch, seq) = (pool.epoch().0, pool.seq().0);
-    let verdict = judge(database, (epoch, seq), known.as_ref(), &place);
-    let highest = known.as_ref().map_or(epoch, |known| known.epoch.max(epoch));
-    let reserved = known.as_ref().map_or(0, |known| known.sessions);
+    let continuity = check(database, (epoch, seq), file.as_ref(), &place);
+    let highest = file.as_ref().map_or(epoch, |file| file.epoch.max(epoch));
+    let reserved = file.as_ref().map_or(0, |file| file.sessions);
     let seen = highest_session(paths) + 1;
-    let random = random()?;
-    let (id, epoch, seq, next) = match verdict {
-        Verdict::Other(_) => {
+    let random = random_number()?;
+    let (id, epoch, seq, next) = match continuity {
+        Continuity::Other(_) => {
             let next = pool.next_session().max(reserved).max(seen);
-            let given_out = known.as_ref().map_or(0, |known| known.events);
-            (random, highest + 1 + random % EPOCHS, seq.max(given_out), next)
+            let given_out = file.as_ref().map_or(0, |file| file.events);
+            (random, highest + 1 + random % EPOCH_STEP_MAX, seq.max(given_out), next)
         }
-        Verdict::Same | Verdict::First => {
-            let id = database.id.or(known.as_ref().map(|known| known.id)).unwrap_or(random);
+        Continuity::Same | Continuity::First => {
+            let id = database.id.or(file.as_ref().map(|file| file.id)).unwrap_or(random);
             (id, highest + 1, seq, pool.next_session().max(seen))
         }
     };
-    let (sessions, events) = (next + SESSIONS, seq + EVENTS);
-    let known = Known { id, epoch, begun: false, ended_at: None, sessions, events, place };
-    write(&paths.state, &known)?;
-    Ok(Start { verdict, known, seq })
+    let (sessions, events) = (next + SESSION_RESERVE, seq + EVENT_RESERVE);
+    let file = TimelineFile { id, epoch, begun: false, ended_at: None, sessions, events, place };
+    write(&paths.state, &file)?;
+    Ok(TimelineStart { continuity, file, seq })
 }
 
-impl Known {
-    /// The epoch of this start.
+impl TimelineFile {
+    /// Returns the epoch of this start.
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// The number of the timeline.
+    /// Returns the number of the timeline.
     pub(crate) fn id(&self) -> u64 {
         self.id
     }
 
-    /// The id of the next session, at the least.
+    /// Returns the minimum id of the next session.
     pub(crate) fn next_session(&self) -> u64 {
-        self.sessions.saturating_sub(SESSIONS)
+        self.sessions.saturating_sub(SESSION_RESERVE)
     }
 }
 
-/// The start is in the database as well.
-pub(crate) fn begun(paths: &Paths, known: &Known) -> std::io::Result<()> {
-    write(&paths.state, &Known { begun: true, ..known.clone() })
+/// Records that the start is committed to the database.
+pub(crate) fn mark_started(paths: &Paths, file: &TimelineFile) -> std::io::Result<()> {
+    write(&paths.state, &TimelineFile { begun: true, ..file.clone() })
 }
 
-/// An end in order, after this event.
-pub(crate) fn ended(paths: &Paths, seq: u64) {
-    let Some(known) = read(&paths.state) else { return };
-    if let Err(error) = write(&paths.state, &Known { ended_at: Some(seq), ..known }) {
-        tracing::warn!(%error, "where the pool ended is not written down");
+/// Records that the daemon ended cleanly after this event. Errors are only logged.
+pub(crate) fn mark_ended(paths: &Paths, seq: u64) {
+    let Some(file) = read(&paths.state) else { return };
+    if let Err(error) = write(&paths.state, &TimelineFile { ended_at: Some(seq), ..file }) {
+        tracing::warn!(%error, "the clean end of the pool is not recorded");
     }
 }
 
-/// Sets more numbers aside where few are left: of sessions from `next` on, of events from `seq`.
-pub(crate) fn reserve(state: &Path, (next, seq): (u64, u64)) {
-    let short = |known: &Known| next + SESSIONS / 2 > known.sessions || seq + EVENTS / 2 > known.events;
-    let Some(known) = read(state).filter(short) else { return };
-    let (sessions, events) = (next + SESSIONS, seq + EVENTS);
-    if let Err(error) = write(state, &Known { sessions, events, ..known }) {
-        tracing::warn!(%error, "which numbers were given out is not written down");
+/// Reserves more numbers once half of a reserve is used. `next` is the next session id, `seq` the last event
+/// number. Errors are only logged.
+pub(crate) fn reserve_ids(state: &Path, (next, seq): (u64, u64)) {
+    let short = |file: &TimelineFile| {
+        next + SESSION_RESERVE / 2 > file.sessions || seq + EVENT_RESERVE / 2 > file.events
+    };
+    let Some(file) = read(state).filter(short) else { return };
+    let (sessions, events) = (next + SESSION_RESERVE, seq + EVENT_RESERVE);
+    if let Err(error) = write(state, &TimelineFile { sessions, events, ..file }) {
+        tracing::warn!(%error, "the reserved numbers are not recorded");
     }
 }
 
-fn read(state: &Path) -> Option<Known> {
-    let text = files::read_small(&state.join(NAME), MAX).ok()?;
+fn read(state: &Path) -> Option<TimelineFile> {
+    let text = files::read_bounded(&state.join(NAME), FILE_MAX).ok()?;
     serde_json::from_slice(&text).ok()
 }
 
-fn write(state: &Path, known: &Known) -> std::io::Result<()> {
+fn write(state: &Path, file: &TimelineFile) -> std::io::Result<()> {
     let path = state.join(NAME);
-    files::replace(&path, &serde_json::to_vec(known)?)?;
-    // On disk before anything that it speaks of.
+    files::write_atomic(&path, &serde_json::to_vec(file)?)?;
+    // It must reach the disk before any number in it is used.
     std::fs::File::open(&path)?.sync_all()?;
     std::fs::File::open(state)?.sync_all()
 }
 
-fn random() -> std::io::Result<u64> {
-    let tag = crate::host::clock::tag()?;
+fn random_number() -> std::io::Result<u64> {
+    let tag = random::tag()?;
     Ok(u64::from_le_bytes(tag.0[..8].try_into().unwrap_or_default()) >> 1)
 }
 
-/// The highest id of which there is a directory or an archive.
+/// Returns the highest session id that has a directory or an archive.
 fn highest_session(paths: &Paths) -> u64 {
     let mut highest = 0;
     for dir in [&paths.sessions, &paths.meta(), &paths.archives()] {
@@ -223,27 +232,30 @@ fn highest_session(paths: &Paths) -> u64 {
     highest
 }
 
-/// What another timeline begins with: whatever ran is another pool's, and nothing is started by itself.
-pub(crate) fn events(pool: &Pool, paths: &Paths) -> Vec<Event> {
+/// Returns the events that start a new timeline: all sessions without their incarnations, which belong to
+/// another pool, and none that would start by itself.
+pub(crate) fn fork_events(pool: &Pool, paths: &Paths) -> Vec<Event> {
     let mut events = vec![Event::TmuxServerChanged { server: None }];
-    events.extend(pool.sessions().map(|session| Event::SessionCreated(Box::new(untied(session, paths)))));
+    events.extend(
+        pool.sessions().map(|session| Event::SessionCreated(Box::new(without_incarnation(session, paths)))),
+    );
     events
 }
 
-/// A session as it is without what ran, below this state directory.
-fn untied(session: &Session, paths: &Paths) -> Session {
+/// Returns a session without its incarnation, below this state directory.
+fn without_incarnation(session: &Session, paths: &Paths) -> Session {
     let mut session = session.clone();
     if session.lifecycle.holds_slot() {
         (session.lifecycle, session.reason, session.exit) = (Lifecycle::Lost, Some(Reason::ServerGone), None);
     }
     rebase(&mut session, paths);
-    // Else a copy would start what the original runs: by its policy, or to work a prompt.
+    // Otherwise the copy would start what the original runs: by restart policy, or for a queued prompt.
     let by_itself = session.policy.restart != RestartPolicy::No || session.lifecycle == Lifecycle::Parked;
     session.budget = Budget { exhausted: by_itself, ..Budget::default() };
     Session { incarnation: None, lock: None, attached_clients: 0, current_command: None, ..session }
 }
 
-/// Its directory is the one below this state directory.
+/// Sets a session's directory to the one below this state directory.
 fn rebase(session: &mut Session, paths: &Paths) {
     let dir = paths.session(session.id);
     let inside = session.spec.cwd.as_path().strip_prefix(session.dir.as_path()).ok();
@@ -253,8 +265,8 @@ fn rebase(session: &mut Session, paths: &Paths) {
     session.dir = dir.into();
 }
 
-/// Sessions whose directory is not below this state directory any more: it was moved.
-pub(crate) fn moved(pool: &Pool, paths: &Paths) -> Vec<Event> {
+/// Returns the events that update the directories of sessions after the state directory was moved.
+pub(crate) fn relocation_events(pool: &Pool, paths: &Paths) -> Vec<Event> {
     let away = pool.sessions().filter(|session| session.dir.as_path() != paths.session(session.id));
     let rebased = away.map(|session| {
         let mut session = session.clone();
@@ -268,12 +280,12 @@ pub(crate) fn moved(pool: &Pool, paths: &Paths) -> Vec<Event> {
 mod tests {
     use super::*;
 
-    fn place(inode: u64) -> Place {
-        Place { path: "/state".into(), boot: "b".to_owned(), device: 1, inode }
+    fn place(inode: u64) -> StateDirId {
+        StateDirId { path: "/state".into(), boot: "b".to_owned(), device: 1, inode }
     }
 
-    fn known() -> Known {
-        Known {
+    fn file() -> TimelineFile {
+        TimelineFile {
             id: 7,
             epoch: 5,
             begun: true,
@@ -285,27 +297,30 @@ mod tests {
     }
 
     #[test]
-    fn a_database_that_its_file_knows_goes_on_and_every_other_is_another_timeline() {
+    fn only_the_database_of_its_file_continues_the_timeline() {
         let mine = Timeline { id: Some(7), copied: false };
-        let same = |database, at, known: Option<Known>, place| {
-            judge(database, at, known.as_ref(), &place) == Verdict::Same
+        let same = |database, at, file: Option<TimelineFile>, place| {
+            check(database, at, file.as_ref(), &place) == Continuity::Same
         };
-        assert!(same(mine, (5, 100), Some(known()), place(3)));
-        assert!(same(mine, (5, 90), Some(Known { ended_at: None, ..known() }), place(3)), "it was killed");
-        let cut_off = Known { epoch: 6, begun: false, ..known() };
+        assert!(same(mine, (5, 100), Some(file()), place(3)));
+        assert!(
+            same(mine, (5, 90), Some(TimelineFile { ended_at: None, ..file() }), place(3)),
+            "it was killed"
+        );
+        let cut_off = TimelineFile { epoch: 6, begun: false, ..file() };
         assert!(same(mine, (5, 100), Some(cut_off), place(3)), "a start ended between file and database");
-        let moved = Place { path: "/moved".into(), ..place(3) };
-        assert!(same(mine, (5, 100), Some(known()), moved), "a directory that was moved");
-        let rebooted = Place { boot: "c".to_owned(), device: 9, ..place(3) };
-        assert!(same(mine, (5, 100), Some(known()), rebooted));
+        let moved = StateDirId { path: "/moved".into(), ..place(3) };
+        assert!(same(mine, (5, 100), Some(file()), moved), "a directory that was moved");
+        let rebooted = StateDirId { boot: "c".to_owned(), device: 9, ..place(3) };
+        assert!(same(mine, (5, 100), Some(file()), rebooted));
 
-        assert!(!same(Timeline { copied: true, ..mine }, (5, 100), Some(known()), place(3)), "a backup");
+        assert!(!same(Timeline { copied: true, ..mine }, (5, 100), Some(file()), place(3)), "a backup");
         assert!(!same(mine, (5, 100), None, place(3)), "a database that was copied without its file");
-        assert!(!same(Timeline { id: Some(8), ..mine }, (5, 100), Some(known()), place(3)));
-        assert!(!same(Timeline { id: None, ..mine }, (0, 0), Some(known()), place(3)), "a fresh one");
-        assert!(!same(mine, (4, 100), Some(known()), place(3)), "one of before the last start");
-        assert!(!same(mine, (5, 99), Some(known()), place(3)), "one of before the last end");
-        assert!(!same(mine, (5, 100), Some(known()), place(4)), "a copy of the whole directory");
-        assert_eq!(judge(Timeline::default(), (5, 100), None, &place(3)), Verdict::First, "an upgrade");
+        assert!(!same(Timeline { id: Some(8), ..mine }, (5, 100), Some(file()), place(3)));
+        assert!(!same(Timeline { id: None, ..mine }, (0, 0), Some(file()), place(3)), "a fresh one");
+        assert!(!same(mine, (4, 100), Some(file()), place(3)), "one of before the last start");
+        assert!(!same(mine, (5, 99), Some(file()), place(3)), "one of before the last end");
+        assert!(!same(mine, (5, 100), Some(file()), place(4)), "a copy of the whole directory");
+        assert_eq!(check(Timeline::default(), (5, 100), None, &place(3)), Continuity::First, "an upgrade");
     }
 }

@@ -1,56 +1,56 @@
-//! What agents do, seen from outside: their logs, their own records, their screens, looked at now and then. What their
-//! hooks say is heard at once, elsewhere, and goes before all of this.
+//! The activity of agents as observed from outside: their logs, transcripts and screens, sampled at
+//! intervals. Reports of their hooks are taken in elsewhere, at once, and take precedence.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use agents::Adapter;
-use pool::activity::Seen;
-use pool::{Agent, activity, heard, queue};
+use pool::agent::{self, AgentObservation};
+use pool::{Agent, QueueRules, prompt, queue};
 use protocol::event::AgentEvent;
 use protocol::{ActivityState, Event, MessageState, Notes, Refusal, SessionId, Tag, Timestamp};
 use tokio::time::{sleep, timeout};
 
 use crate::decide::usage_limit;
-use crate::effect::dialog::Answer;
-use crate::effect::{dialog, rules};
+use crate::effect::dialog::{self, DialogAnswer};
+use crate::effect::reap_round;
 use crate::engine::Turn;
-use crate::engine::context::Daemon;
+use crate::engine::daemon::Daemon;
 use crate::host::clock;
-use crate::sense::glance::glance;
-use crate::sense::rounds::Rounds;
-use crate::sense::screen::Found;
-use crate::sense::subject::{Kind, Subject};
+use crate::sense::pane_state::read_screen;
+use crate::sense::sample_target::{AgentKind, SampleTarget};
+use crate::sense::sampler::Sampler;
+use crate::sense::session_sample::Sample;
 use crate::sense::{hook_spool, transcript};
 
-/// Time between two looks.
+/// Time between two samples.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// And while an agent is starting.
-const SOON: Duration = Duration::from_millis(200);
+/// Time between two samples while an agent is starting.
+const START_PAUSE: Duration = Duration::from_millis(200);
 
-/// Looks for ever.
+/// Samples until the daemon ends.
 pub(crate) async fn run(daemon: Arc<Daemon>) {
     let context = Arc::clone(&daemon);
-    let how_it_looks = move |agent: Arc<Agent>, pane| {
+    let read_screen = move |agent: Arc<Agent>, pane| {
         let daemon = Arc::clone(&context);
-        async move { glance(&daemon, &agent, pane).await.ok()?.1 }
+        async move { read_screen(&daemon, &agent, pane).await.ok()?.1 }
     };
-    let mut rounds = Rounds::new(|subject, watched| watched.read(subject, clock::now()), how_it_looks);
+    let mut sampler = Sampler::new(|target, watched| watched.read(target, clock::now()), read_screen);
     loop {
         let context = Arc::clone(&daemon);
-        let Ok(subjects) = daemon.engine.turn(move |turn| subjects(turn, &context)).await else { return };
+        let Ok(targets) = daemon.engine.turn(move |turn| targets(turn, &context)).await else { return };
         let now = clock::now();
-        let pause = if subjects.iter().any(|subject| subject.is_starting(now)) { SOON } else { PAUSE };
-        let found = rounds.look(subjects).await;
-        if hear(&daemon, &found).await.is_err() {
+        let pause = if targets.iter().any(|target| target.is_starting(now)) { START_PAUSE } else { PAUSE };
+        let samples = sampler.sample(targets).await;
+        if read_spooled(&daemon, &samples).await.is_err() {
             return;
         }
         let context = Arc::clone(&daemon);
-        let decide = move |turn: &mut Turn<'_>| decide(turn, &context, (found, now));
-        let Ok(Todo { parks, answers }) = daemon.engine.turn(decide).await else { return };
-        rules::park_all(&daemon, parks);
+        let decide = move |turn: &mut Turn<'_>| decide(turn, &context, (samples, now));
+        let Ok(Effects { parks, answers }) = daemon.engine.turn(decide).await else { return };
+        reap_round::park_all(&daemon, parks);
         for answer in answers {
             tokio::spawn(dialog::answer(Arc::clone(&daemon), answer));
         }
@@ -58,131 +58,145 @@ pub(crate) async fn run(daemon: Arc<Daemon>) {
     }
 }
 
-/// What hooks left in files says more of a prompt than anything that is seen. Files that do not answer keep nobody else
-/// waiting.
-async fn hear(daemon: &Arc<Daemon>, found: &[(Subject, Found)]) -> Result<(), Refusal> {
-    let ids: Vec<SessionId> = found.iter().map(|(subject, _)| subject.id).collect();
-    let given = |open: queue::Open<'_>| open.state == MessageState::Accepted || open.state.is_unconfirmed();
-    let at_work = move |turn: &mut Turn<'_>| {
-        let has = |id: &SessionId| queue::held_prompt(turn.pool(), *id).is_some_and(given);
+/// Takes in the spooled hook reports of sessions that work on a prompt: they say more about it than any
+/// sample. A file system that does not answer delays this for [`PAUSE`] at most.
+async fn read_spooled(daemon: &Arc<Daemon>, samples: &[(SampleTarget, Sample)]) -> Result<(), Refusal> {
+    let ids: Vec<SessionId> = samples.iter().map(|(target, _)| target.id).collect();
+    let is_typed =
+        |open: queue::PendingMessage<'_>| open.state == MessageState::Accepted || open.state.is_unconfirmed();
+    let find = move |turn: &mut Turn<'_>| {
+        let has = |id: &SessionId| queue::held_prompt(turn.pool(), *id).is_some_and(is_typed);
         ids.into_iter().filter(has).collect::<Vec<_>>()
     };
-    let at_work = daemon.engine.turn(at_work).await?;
+    let at_work = daemon.engine.turn(find).await?;
     timeout(PAUSE, hook_spool::read_of(daemon, &at_work)).await.ok();
     Ok(())
 }
 
-/// All that run. What belongs to an agent kind is read once for all of them.
-fn subjects(turn: &mut Turn<'_>, daemon: &Daemon) -> Vec<Subject> {
+/// Returns the sessions to sample. The settings of each agent kind are read once.
+fn targets(turn: &mut Turn<'_>, daemon: &Daemon) -> Vec<SampleTarget> {
     let settings = &daemon.loaded().settings;
-    let mut kinds: BTreeMap<&str, Kind> = BTreeMap::new();
+    let mut kinds: BTreeMap<&str, AgentKind> = BTreeMap::new();
     let live = turn.pool().sessions().filter(|session| session.takes_prompts());
-    let subjects: Vec<Subject> = live
+    let targets: Vec<SampleTarget> = live
         .filter_map(|session| {
-            let kind = kinds.entry(&session.spec.agent).or_insert_with(|| Kind {
+            let kind = kinds.entry(&session.spec.agent).or_insert_with(|| AgentKind {
                 agent: Arc::new(settings.agent_of(session).clone()),
                 ready_limit: settings.ready_limit,
             });
-            Subject::new(turn, (&daemon.paths, kind), session)
+            SampleTarget::new(turn, (&daemon.paths, kind), session)
         })
         .collect();
-    let there: BTreeSet<Tag> = subjects.iter().map(|subject| subject.tag).collect();
+    let running: BTreeSet<Tag> = targets.iter().map(|target| target.tag).collect();
     let known: BTreeSet<SessionId> = turn.pool().sessions().map(|session| session.id).collect();
-    turn.volatile.agents.retain(&known, &there);
-    subjects
+    turn.volatile.agents.retain(&known, &running);
+    targets
 }
 
-/// What is left to do outside of the turn.
-struct Todo {
-    /// Sessions that are put aside.
+/// Effects to perform outside of the turn.
+struct Effects {
+    /// Sessions to park.
     parks: Vec<(SessionId, Tag)>,
-    /// Dialogs that the configuration answers.
-    answers: Vec<Answer>,
+    /// Answers to dialogs, as configured.
+    answers: Vec<DialogAnswer>,
 }
 
-/// What follows from what was seen.
-fn decide(turn: &mut Turn<'_>, daemon: &Daemon, (found, began): (Vec<(Subject, Found)>, Timestamp)) -> Todo {
+/// Decides what follows from samples taken from `began` on.
+fn decide(
+    turn: &mut Turn<'_>,
+    daemon: &Daemon,
+    (samples, began): (Vec<(SampleTarget, Sample)>, Timestamp),
+) -> Effects {
     let mut answers = Vec::new();
     let rules = &daemon.loaded().settings.queue;
     let idle_quiet = daemon.loaded().settings.idle_quiet;
-    for (subject, found) in found {
-        if turn.pool().session(subject.id).is_none_or(|session| !subject.is_of(session)) {
+    for (target, sample) in samples {
+        if turn.pool().session(target.id).is_none_or(|session| !target.is_of(session)) {
             continue;
         }
-        marked(turn, &subject, &found);
-        let front = found.front.as_ref();
-        let shown = front.and_then(|command| {
-            pool::observe::in_front(turn.pool(), (subject.id, subject.tag), command, turn.now())
+        note_marks(turn, &target, &sample);
+        let foreground = sample.foreground.as_ref();
+        let shown = foreground.and_then(|command| {
+            pool::observe::correct_foreground(turn.pool(), (target.id, target.tag), command, turn.now())
         });
         turn.emit_all(shown);
-        looked(turn, subject.tag, began);
-        note(turn, &subject, &found);
-        if transcript::read(turn, daemon, &subject, &found) {
+        note_sampled(turn, target.tag, began);
+        note_tokens(turn, &target, &sample);
+        if transcript::take_in(turn, daemon, &target, &sample) {
             continue;
         }
-        let interrupted_at = transcript::interrupted_at(&found);
-        let seen = Seen {
-            // What an earlier incarnation wrote says nothing of this one.
-            quiet_since: found.quiet_since.map(|at| at.max(subject.started_at)),
+        let interrupted_at = transcript::interrupted_at(&sample);
+        let observation = AgentObservation {
+            // Output of an earlier incarnation does not count.
+            quiet_since: sample.quiet_since.map(|at| at.max(target.started_at)),
             idle_quiet,
-            marks: found.marks,
-            worked_at: turn.volatile.prompts.delivered_at().get(&subject.tag).copied(),
-            own_foreground: subject.shell.as_ref().and_then(|shell| shell.is_in_front(found.front.as_ref())),
+            marks: sample.marks,
+            delivered_at: turn.volatile.prompts.delivered_at().get(&target.tag).copied(),
+            own_foreground: target
+                .shell
+                .as_ref()
+                .and_then(|shell| shell.is_in_foreground(sample.foreground.as_ref())),
             interrupted_at,
-            screen: found.look,
-            title: found.title,
-            is_known: subject.agent.shows_composer(),
-            keeps_composer: subject.agent.adapter == Adapter::None && subject.agent.screen.works.is_none(),
+            screen: sample.screen,
+            title: sample.title,
+            has_known_screen: target.agent.shows_composer(),
+            composer_while_busy: target.agent.adapter == Adapter::None && target.agent.screen.works.is_none(),
         };
-        let session = turn.pool().session(subject.id);
-        if let Some(event) = session.and_then(|s| activity::judged(turn.pool(), s, &seen, turn.now())) {
-            answers.extend(dialog::wanted(&subject, seen.screen.as_ref(), &event));
-            let stopped = subject.hooked && rests(&event);
+        let session = turn.pool().session(target.id);
+        if let Some(event) =
+            session.and_then(|s| agent::derive_activity(turn.pool(), s, &observation, turn.now()))
+        {
+            answers.extend(dialog::configured_answer(&target, observation.screen.as_ref(), &event));
+            let stopped = target.hooked && is_idle(&event);
             turn.emit(event);
             if stopped {
-                interrupted(turn, rules, &subject);
+                note_interrupted(turn, rules, &target);
             }
         }
     }
-    Todo { parks: usage_limit::see_to(turn, daemon), answers }
+    Effects { parks: usage_limit::tick(turn, daemon), answers }
 }
 
-fn rests(event: &Event) -> bool {
-    matches!(event, Event::Agent(AgentEvent::ActivityChanged { activity, .. }) if activity.state == ActivityState::Idle)
+/// True if the agent became idle.
+fn is_idle(event: &Event) -> bool {
+    let Event::Agent(AgentEvent::ActivityChanged { activity, .. }) = event else { return false };
+    activity.state == ActivityState::Idle
 }
 
-/// Its agent stopped without a word: somebody interrupted it, or said no at the terminal.
-fn interrupted(turn: &mut Turn<'_>, rules: &queue::Rules, subject: &Subject) {
-    let open =
-        queue::held_prompt(turn.pool(), subject.id).filter(|open| open.state == MessageState::Accepted);
+/// Settles the prompt of an agent that stopped without a hook's report: it was interrupted or refused at the
+/// terminal.
+fn note_interrupted(turn: &mut Turn<'_>, rules: &QueueRules, target: &SampleTarget) {
+    let open = queue::held_prompt(turn.pool(), target.id).filter(|open| open.state == MessageState::Accepted);
     if let Some(open) = open {
-        let event = heard::interrupted(&open, (subject.agent.on_interrupted, rules), turn.now());
+        let event = prompt::interrupted(&open, (target.agent.on_interrupted, rules), turn.now());
         turn.emit(event);
     }
 }
 
-/// What its program told the terminal. Often no event says so: whoever waits for a prompt to come back looks at it.
-fn marked(turn: &mut Turn<'_>, subject: &Subject, found: &Found) {
-    if turn.volatile.agents.note_marks(subject.tag, &found.marks) {
+/// Records the shell's prompt marks. They often come without an event, so tasks that wait for the shell are
+/// woken.
+fn note_marks(turn: &mut Turn<'_>, target: &SampleTarget, sample: &Sample) {
+    if turn.volatile.agents.note_marks(target.tag, &sample.marks) {
         turn.wake();
     }
 }
 
-/// It was looked at, by a look that began then: whoever waits for it to be idle may have waited for that.
-fn looked(turn: &mut Turn<'_>, tag: Tag, began: Timestamp) {
-    let before = turn.volatile.agents.note_look(tag, began);
-    let worked = turn.volatile.prompts.delivered_at().get(&tag).copied();
-    if worked.is_some_and(|worked| worked < began && before.is_none_or(|before| before <= worked)) {
+/// Records a sample that began at `began`. Wakes those who wait for an idle agent if it is the first one
+/// since the last input.
+fn note_sampled(turn: &mut Turn<'_>, tag: Tag, began: Timestamp) {
+    let before = turn.volatile.agents.note_observation(tag, began);
+    let typed_at = turn.volatile.prompts.delivered_at().get(&tag).copied();
+    if typed_at.is_some_and(|typed| typed < began && before.is_none_or(|before| before <= typed)) {
         turn.wake();
     }
 }
 
-/// The tokens of its conversation.
-fn note(turn: &mut Turn<'_>, subject: &Subject, found: &Found) {
-    let before = turn.pool().notes(subject.id);
-    if found.tokens.is_none() || before.is_some_and(|before| before.tokens == found.tokens) {
+/// Records the number of tokens of the agent's conversation.
+fn note_tokens(turn: &mut Turn<'_>, target: &SampleTarget, sample: &Sample) {
+    let before = turn.pool().notes(target.id);
+    if sample.tokens.is_none() || before.is_some_and(|before| before.tokens == sample.tokens) {
         return;
     }
-    let notes = Notes { tokens: found.tokens, ..before.cloned().unwrap_or_default() };
-    turn.emit(Event::Agent(AgentEvent::AgentNoted { session: subject.id, notes }));
+    let notes = Notes { tokens: sample.tokens, ..before.cloned().unwrap_or_default() };
+    turn.emit(Event::Agent(AgentEvent::AgentNoted { session: target.id, notes }));
 }

@@ -1,20 +1,20 @@
-//! Adoption of foreign tmux sessions, as the configuration says.
+//! Automatic adoption of foreign tmux sessions, as configured.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use pool::admit::Target;
+use pool::session::AdoptTarget;
 use protocol::{ErrorCode, PaneId, Refusal};
 use tokio::time::sleep;
 
 use crate::engine::Turn;
-use crate::engine::context::Daemon;
-use crate::verb::adopt::{Adopting, take_in};
+use crate::engine::daemon::Daemon;
+use crate::verb::adopt::{PaneClaim, adopt_pane};
 
-/// How long a pane that could not be adopted by itself is left alone.
-pub(crate) const PAUSE: Duration = Duration::from_secs(5);
+/// Pause after an automatic adoption, before the next attempt on the same pane.
+const PAUSE: Duration = Duration::from_secs(5);
 
-/// Adopts what the configuration says, for ever.
+/// Adopts until the daemon ends.
 pub(crate) async fn run(daemon: Arc<Daemon>) {
     let mut turns = daemon.engine.turns();
     loop {
@@ -28,7 +28,7 @@ pub(crate) async fn run(daemon: Arc<Daemon>) {
             else {
                 return Vec::new();
             };
-            let due = pool::foreign::to_adopt(&settings.adoption, foreign, state);
+            let due = pool::observe::panes_to_adopt(&settings.adoption, foreign, state);
             due.into_iter().filter(|pane| turn.volatile.observed.begin_adoption(*pane)).collect()
         };
         let claimed: Result<Vec<PaneId>, Refusal> = daemon.engine.turn(claim).await;
@@ -42,20 +42,21 @@ pub(crate) async fn run(daemon: Arc<Daemon>) {
     }
 }
 
-pub(crate) async fn adopt_one(daemon: Arc<Daemon>, pane: PaneId) {
-    let _adopting = Adopting { daemon: Arc::clone(&daemon), pane };
+/// Adopts a pane that is claimed.
+async fn adopt_one(daemon: Arc<Daemon>, pane: PaneId) {
+    let _claim = PaneClaim { daemon: Arc::clone(&daemon), pane };
     let find = move |turn: &mut Turn<'_>| {
-        pool::admit::target(turn.pool(), turn.volatile.observed.state(), &pane.to_string())
+        pool::session::adopt_target(turn.pool(), turn.volatile.observed.state(), &pane.to_string())
     };
     let found = daemon.engine.turn(find).await.and_then(|found| found);
     let done = match found {
-        Ok(Target::Foreign(adoptee)) => take_in(&daemon, None, *adoptee, None).await.map(drop),
-        Ok(Target::Ours(_)) => Ok(()),
+        Ok(AdoptTarget::Foreign(adoptee)) => adopt_pane(&daemon, None, *adoptee, None).await.map(drop),
+        Ok(AdoptTarget::Ours(_)) => Ok(()),
         Err(refusal) => Err(refusal),
     };
     if let Err(refusal) = done {
         match refusal.code {
-            // The pool is full, or the server is silent: it is tried again.
+            // The pool is full, or the server does not answer: tried again later.
             ErrorCode::Refused | ErrorCode::Unavailable => {
                 tracing::debug!(%pane, %refusal, "not adopted yet");
             }

@@ -1,19 +1,18 @@
-//! The passing of time for claims and locks: one task, which sleeps until the next deadline.
+//! Deadlines of claims and users' locks: one task, which sleeps until the next one.
 
 use std::sync::Arc;
 
 use tokio::time::sleep;
 
-use crate::decide::worker;
-use crate::decide::worker::{TICK_MAX, TICK_MIN};
+use crate::decide::worker::{self, TICK_MAX, TICK_MIN};
 use crate::engine::Turn;
-use crate::engine::context::Daemon;
+use crate::engine::daemon::Daemon;
 use crate::host::clock;
 use crate::sense::exits;
 
-/// Keeps time until the daemon ends.
+/// Runs until the daemon ends.
 pub(crate) async fn run(daemon: Arc<Daemon>) {
-    let sooner = daemon.engine.sooner();
+    let timer_changed = daemon.engine.timer_changed();
     loop {
         let asked_at = clock::mono(daemon.started);
         let suspects = daemon.engine.turn(move |turn| worker::suspects(turn, asked_at)).await;
@@ -27,7 +26,7 @@ pub(crate) async fn run(daemon: Arc<Daemon>) {
         let Ok(next) = daemon.engine.turn(tick).await else { return };
         tokio::select! {
             biased;
-            () = sooner.notified() => {}
+            () = timer_changed.notified() => {}
             () = sleep(next.clamp(TICK_MIN, TICK_MAX)) => {}
         }
     }

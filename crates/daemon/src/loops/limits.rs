@@ -1,152 +1,161 @@
-//! Limits that no control group holds, run times, and logs whose writers were lost: looked at where something depends on it.
+//! Limits that no control group enforces, run times, and lost log writers, sampled at intervals that depend
+//! on their use.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pool::stale::rules::Used;
+use pool::reap::ResourceUse;
 use process::tree::Table;
 use protocol::{Event, Lifecycle, Session, Tag};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
-use crate::effect::{cgroup, rules};
+use crate::effect::{cgroup, reap_round};
 use crate::engine::Turn;
-use crate::engine::context::{Daemon, pane_of};
-use crate::host::blocking;
-use crate::host::blocking::Purpose;
-use crate::host::disk_usage::disk_use_at_least;
+use crate::engine::daemon::{Daemon, pane_of};
+use crate::host::blocking_pool::{self, Purpose};
+use crate::host::disk_usage::disk_usage_at_least;
 use crate::sense::quiet;
 use crate::sense::usage::usage_in;
 
-/// Time between two looks at what has limits.
-pub(crate) const OFTEN: Duration = Duration::from_secs(1);
+/// Time between two samples if a session has limits.
+const LIMITED_PAUSE: Duration = Duration::from_secs(1);
 
-/// And otherwise.
-pub(crate) const SELDOM: Duration = Duration::from_secs(5);
+/// Time between two samples otherwise.
+const UNLIMITED_PAUSE: Duration = Duration::from_secs(5);
 
-/// Time between two looks at the writers of all logs.
-pub(crate) const WRITERS: Duration = Duration::from_secs(10);
+/// Time between two checks of all log writers.
+const WRITERS_PAUSE: Duration = Duration::from_secs(10);
 
-/// How long counting the files of one session may take: what is counted by then counts.
-pub(crate) const DISK_LIMIT: Duration = Duration::from_secs(10);
+/// Time for counting the files of one session; files counted by then are the result.
+const DISK_LIMIT: Duration = Duration::from_secs(10);
 
 /// Idle time after a disk scan, as a multiple of the scan's duration (bounds the load to 1/11).
-pub(crate) const REST: u32 = 10;
+const DISK_REST: u32 = 10;
 
-/// A log writer is not missed before its incarnation is so old.
-pub(crate) const WRITER_START: Duration = Duration::from_secs(5);
+/// Time that a new incarnation has to start its log writer.
+const WRITER_START_LIMIT: Duration = Duration::from_secs(5);
 
-/// Looks for ever.
+/// Samples until the daemon ends.
 pub(crate) async fn run(daemon: Arc<Daemon>) {
-    tokio::join!(quick(&daemon), disks(&daemon), logs(&daemon));
+    tokio::join!(memory_and_run_time(&daemon), disks(&daemon), log_writers(&daemon));
 }
 
-pub(crate) async fn running(daemon: &Daemon) -> Option<Vec<Session>> {
-    let running = |turn: &mut Turn<'_>| {
-        let live = turn.pool().sessions().filter(|s| s.lifecycle == Lifecycle::Live);
-        live.cloned().collect::<Vec<Session>>()
+/// Returns the live sessions; none once the engine has stopped.
+async fn live_sessions(daemon: &Daemon) -> Option<Vec<Session>> {
+    let live = |turn: &mut Turn<'_>| {
+        let sessions = turn.pool().sessions().filter(|s| s.lifecycle == Lifecycle::Live);
+        sessions.cloned().collect::<Vec<Session>>()
     };
-    daemon.engine.turn(running).await.ok()
+    daemon.engine.turn(live).await.ok()
 }
 
-/// Run times, and memory that no control group holds. None of it waits for the other sessions' disks.
-pub(crate) async fn quick(daemon: &Arc<Daemon>) {
-    while let Some(sessions) = running(daemon).await {
-        cgroup::look(daemon).await;
+/// Enforces run times, and memory limits that no control group enforces. Does not wait for disks.
+async fn memory_and_run_time(daemon: &Arc<Daemon>) {
+    while let Some(sessions) = live_sessions(daemon).await {
+        cgroup::refresh(daemon).await;
         let limited: Vec<Session> = sessions.into_iter().filter(has_limits).collect();
-        let pause = if limited.is_empty() { SELDOM } else { OFTEN };
+        let pause = if limited.is_empty() { UNLIMITED_PAUSE } else { LIMITED_PAUSE };
         let bounded = limited.iter().any(|s| s.spec.limits.memory.is_some());
         let measured = if bounded {
-            blocking::limited(Purpose::Processes, move || memories(&limited)).await
+            blocking_pool::with_timeout(Purpose::Processes, move || memory_usage(&limited)).await
         } else {
             Some(Vec::new())
         };
         match measured {
-            Some(used) if pause == OFTEN => note(daemon, used).await,
+            Some(samples) if pause == LIMITED_PAUSE => apply_samples(daemon, samples).await,
             Some(_) => {}
-            None => tracing::warn!("the process table does not answer: memory is not looked at"),
+            None => tracing::warn!("the process table does not answer: memory limits are not checked"),
         }
         sleep(pause).await;
     }
 }
 
-/// Disks, one session after the other: a large one takes its time, and is given a rest.
-pub(crate) async fn disks(daemon: &Arc<Daemon>) {
-    while let Some(sessions) = running(daemon).await {
+/// Enforces disk limits, one session after the other, with a rest in proportion to the time that counting
+/// takes.
+async fn disks(daemon: &Arc<Daemon>) {
+    while let Some(sessions) = live_sessions(daemon).await {
         let limited: Vec<Session> = sessions.into_iter().filter(|s| s.spec.limits.disk.is_some()).collect();
-        let mut rest = if limited.is_empty() { SELDOM } else { OFTEN };
+        let mut rest = if limited.is_empty() { UNLIMITED_PAUSE } else { LIMITED_PAUSE };
         for session in limited {
             let began = Instant::now();
             let Some(tag) = session.incarnation.as_ref().map(|run| run.tag) else { continue };
             let dir = session.dir.clone();
-            let count = move || disk_use_at_least(dir.as_path(), Instant::now() + DISK_LIMIT);
-            let counted = blocking::unlimited(Purpose::House, count).await.ok();
-            note(daemon, vec![(tag, Used { disk: counted, memory: None })]).await;
-            rest += began.elapsed() * REST;
+            let count = move || disk_usage_at_least(dir.as_path(), Instant::now() + DISK_LIMIT);
+            let counted = blocking_pool::without_timeout(Purpose::Housekeeping, count).await.ok();
+            apply_samples(daemon, vec![(tag, ResourceUse { disk: counted, memory: None })]).await;
+            rest += began.elapsed() * DISK_REST;
         }
         sleep(rest).await;
     }
 }
 
-/// Logs whose writers are gone.
-pub(crate) async fn logs(daemon: &Arc<Daemon>) {
-    while let Some(sessions) = running(daemon).await {
+/// Replaces lost log writers.
+async fn log_writers(daemon: &Arc<Daemon>) {
+    while let Some(sessions) = live_sessions(daemon).await {
         for session in sessions {
-            tokio::time::timeout(WRITERS, keep_log(daemon, &session)).await.ok();
+            timeout(WRITERS_PAUSE, replace_lost_writer(daemon, &session)).await.ok();
         }
-        sleep(WRITERS).await;
+        sleep(WRITERS_PAUSE).await;
     }
 }
 
-/// What sessions use now, and what follows from it.
-pub(crate) async fn note(daemon: &Arc<Daemon>, used: Vec<(Tag, Used)>) {
+/// Records the usage of sessions, and evaluates the rules on it.
+async fn apply_samples(daemon: &Arc<Daemon>, samples: Vec<(Tag, ResourceUse)>) {
     let context = Arc::clone(daemon);
     if quiet::refresh(daemon).await.is_err() {
         return;
     }
     let judge = move |turn: &mut Turn<'_>| {
-        used.into_iter().for_each(|(tag, sample)| turn.volatile.reaping.note_used(tag, sample));
-        pool::reap::judge(turn, &context.settings(), false)
+        samples.into_iter().for_each(|(tag, sample)| turn.volatile.reaping.note_used(tag, sample));
+        pool::reap::evaluate_rules(turn, &context.settings(), false)
     };
     if let Ok(parks) = daemon.engine.turn(judge).await {
-        rules::park_all(daemon, parks);
+        reap_round::park_all(daemon, parks);
     }
 }
 
-pub(crate) fn has_limits(session: &Session) -> bool {
+/// True if the session has a limit that is sampled.
+fn has_limits(session: &Session) -> bool {
     let limits = &session.spec.limits;
     limits.memory.is_some() || limits.disk.is_some() || session.policy.max_runtime_ms.is_some()
 }
 
-pub(crate) fn memories(limited: &[Session]) -> Vec<(Tag, Used)> {
-    // One look at the machine's processes serves all of them.
+/// Returns the memory in use by the sessions that have a limit for it.
+fn memory_usage(limited: &[Session]) -> Vec<(Tag, ResourceUse)> {
+    // The process table is read once for all sessions.
     let Ok(table) = Table::read() else { return Vec::new() };
     let bounded = limited.iter().filter(|s| s.spec.limits.memory.is_some());
     let memory = |s: &Session| {
         let tag = s.incarnation.as_ref()?.tag;
-        Some((tag, Used { memory: Some(usage_in(&table, s)?.memory), disk: None }))
+        Some((tag, ResourceUse { memory: Some(usage_in(&table, s)?.memory), disk: None }))
     };
     bounded.filter_map(memory).collect()
 }
 
-/// Gives a session another log writer, where the one it had is gone.
-pub(crate) async fn keep_log(daemon: &Arc<Daemon>, session: &Session) {
+/// Starts another log writer for a session that has lost its own.
+async fn replace_lost_writer(daemon: &Arc<Daemon>, session: &Session) {
     let id = session.id;
     let Some(run) = session.incarnation.clone() else { return };
-    let young = daemon.age(run.started_at).await.is_ok_and(|age| age < WRITER_START);
+    let young = daemon.age(run.started_at).await.is_ok_and(|age| age < WRITER_START_LIMIT);
     let Some(pane) = pane_of(&run).filter(|_| !young && !run.dead) else { return };
     let log = daemon.log_options(id);
     let dir = log.dir.clone();
-    if blocking::limited(Purpose::Logs, move || process::log_writer::has_writer(&dir)).await.unwrap_or(true) {
+    if blocking_pool::with_timeout(Purpose::Logs, move || process::log_writer::has_writer(&dir))
+        .await
+        .unwrap_or(true)
+    {
         return;
     }
     let Ok(grant) = daemon.engine.lock_inside(id, "log").await else { return };
-    let answer = daemon.tmux.reopen_log(pane, &log, &daemon.init).await;
+    let answer = daemon.tmux.reopen_log(pane, &log, &daemon.reaper_program).await;
     drop(grant);
     match answer {
         Ok(tmux::Answer::Done) => {
-            tracing::warn!(session = %id, "its log writer was lost; another one goes on");
+            tracing::warn!(session = %id, "its log writer was lost; another one was started");
             daemon.engine.post(move |turn| turn.emit(Event::LogResumed { session: id }));
         }
-        other => tracing::warn!(session = %id, ?other, "its log writer was lost, and no other one started"),
+        other => {
+            tracing::warn!(session = %id, ?other, "its log writer was lost, and no other one was started");
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! What the daemon does by itself, one loop a feature, until it ends.
+//! Activities of the daemon without a request, one loop each; they run until the daemon ends.
 
 pub(crate) mod activity;
 pub(crate) mod adopt;

@@ -1,22 +1,22 @@
-//! The reaper's rules, asked at each interval.
+//! The rules of the reaper, evaluated at each interval.
 
 use std::sync::Arc;
 
 use tokio::time::sleep;
 
-use crate::effect::rules;
-use crate::engine::context::Daemon;
+use crate::effect::reap_round;
+use crate::engine::daemon::Daemon;
 use crate::loops::orphans;
 
-/// Asks the rules, and looks for orphans, until the daemon ends.
+/// Evaluates the rules, and scans for orphans, until the daemon ends.
 pub(crate) async fn run(daemon: Arc<Daemon>) {
-    tokio::join!(ask_rules(&daemon), orphans::run(&daemon));
+    tokio::join!(evaluate_rules(&daemon), orphans::run(&daemon));
 }
 
-async fn ask_rules(daemon: &Arc<Daemon>) {
+async fn evaluate_rules(daemon: &Arc<Daemon>) {
     loop {
-        sleep(daemon.loaded().life.interval).await;
-        if !rules::round(daemon, false).await {
+        sleep(daemon.loaded().daemon.reap_interval).await;
+        if !reap_round::round(daemon, false).await {
             return;
         }
     }

@@ -1,37 +1,33 @@
-//! Sessions that an earlier daemon left half-way, or that are between two runs: settled one by one, from the record.
+//! Sessions that an earlier daemon left half-way, and restarts whose start is due: settled one by one, from
+//! the record.
 
-use crate::host::identity::identity;
-use crate::verb::start;
-use crate::verb::start::Again;
-use pool::scheduler::renew;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pool::slots::renew_incarnation;
 use protocol::session::Reason;
 use protocol::{Incarnation, Lifecycle, Refusal, Session, SessionId};
 use tokio::time::sleep;
 
-use crate::effect::launch;
-use crate::effect::launch::Launched;
+use crate::effect::launch::{self, Launched};
 use crate::engine::Turn;
-use crate::engine::context::Daemon;
-use crate::host::files;
-use crate::host::files::Fence;
-
+use crate::engine::daemon::Daemon;
+use crate::host::files::{self, Fence};
+use crate::host::random::identity;
 use crate::verb::adopt;
+use crate::verb::start::{StartClaim, StartOptions, start_next};
 
-/// Between two tries for one session.
-pub(crate) const PAUSE: Duration = Duration::from_secs(1);
+/// Pause after an attempt, before the next one for the same session.
+const PAUSE: Duration = Duration::from_secs(1);
 
-/// Settles for ever what nobody is at: creations of which nobody knows what became, and sessions
-/// that were ended in order to start again.
+/// Settles, until the daemon ends, the sessions whose start no other task has claimed.
 pub(crate) async fn run(daemon: Arc<Daemon>) {
     let mut turns = daemon.engine.turns();
     loop {
         turns.borrow_and_update();
         let Ok(due) = daemon.engine.turn(claim).await else { return };
-        for (session, between) in due {
-            tokio::spawn(settle(Arc::clone(&daemon), session, between));
+        for (session, is_restart) in due {
+            tokio::spawn(settle(Arc::clone(&daemon), session, is_restart));
         }
         if turns.changed().await.is_err() {
             return;
@@ -39,19 +35,24 @@ pub(crate) async fn run(daemon: Arc<Daemon>) {
     }
 }
 
-/// Sessions to settle, and whether each is between two runs.
-pub(crate) fn claim(turn: &mut Turn<'_>) -> Vec<(SessionId, bool)> {
-    let open = |s: &&Session| s.lifecycle == Lifecycle::Starting || pool::is_between(s);
-    let due: Vec<_> = turn.pool().sessions().filter(open).map(|s| (s.id, pool::is_between(s))).collect();
+/// Claims the sessions to settle. Returns each with true if it is a restart.
+fn claim(turn: &mut Turn<'_>) -> Vec<(SessionId, bool)> {
+    let is_unsettled = |s: &&Session| s.lifecycle == Lifecycle::Starting || pool::session::is_restarting(s);
+    let due: Vec<_> = turn
+        .pool()
+        .sessions()
+        .filter(is_unsettled)
+        .map(|s| (s.id, pool::session::is_restarting(s)))
+        .collect();
     due.into_iter().filter(|(id, _)| turn.volatile.scheduler.begin_start(*id)).collect()
 }
 
-pub(crate) async fn settle(daemon: Arc<Daemon>, session: SessionId, between: bool) {
-    let starting = start::Starting::new(&daemon, session);
-    let settled = if between {
-        start::again(&daemon, None, session, Again { ended: true, ..Again::default() }, |_| ())
-            .await
-            .map(drop)
+/// Settles a session that is claimed.
+async fn settle(daemon: Arc<Daemon>, session: SessionId, is_restart: bool) {
+    let claim = StartClaim::new(&daemon, session);
+    let settled = if is_restart {
+        let options = StartOptions { is_restart, ..StartOptions::default() };
+        start_next(&daemon, None, (session, options), |_| ()).await.map(drop)
     } else {
         resume(&daemon, session).await
     };
@@ -59,14 +60,14 @@ pub(crate) async fn settle(daemon: Arc<Daemon>, session: SessionId, between: boo
         tracing::warn!(%session, %refusal, "not settled yet");
     }
     sleep(PAUSE).await;
-    drop(starting);
+    drop(claim);
 }
 
-/// Finds out what became of a creation of which nobody knows.
-pub(crate) async fn resume(daemon: &Arc<Daemon>, session: SessionId) -> Result<(), Refusal> {
+/// Resolves a session that is still `starting`: a launch or an adoption was interrupted.
+async fn resume(daemon: &Arc<Daemon>, session: SessionId) -> Result<(), Refusal> {
     let grant = daemon.engine.lock_inside(session, "start").await?;
     let record = daemon.engine.turn(move |turn| turn.pool().session(session).cloned()).await?;
-    if let Some(record) = record.as_ref().filter(|s| pool::admit::is_adoption(s)) {
+    if let Some(record) = record.as_ref().filter(|s| pool::session::is_being_adopted(s)) {
         return adopt::resume(daemon, record).await;
     }
     let Some(run) = record.filter(|s| s.lifecycle == Lifecycle::Starting).and_then(|s| s.incarnation) else {
@@ -74,27 +75,23 @@ pub(crate) async fn resume(daemon: &Arc<Daemon>, session: SessionId) -> Result<(
     };
     match files::fence(&daemon.paths.run, run.tag) {
         Ok(Fence::Never) => {
-            // It never ran and never will; what was decided still holds, with a new tag.
+            // This incarnation never ran and never will. The start is still decided, and gets a new tag.
             let identity = identity()?;
-            daemon.engine.turn(move |turn| renew(turn, session, false, &identity)).await?;
+            daemon.engine.turn(move |turn| renew_incarnation(turn, session, false, &identity)).await?;
             launch::launch(daemon, session, |_| ()).await?;
         }
-        Ok(Fence::Claimed) => found_again(daemon, session, &run).await?,
-        Err(error) => tracing::error!(%session, %error, "its job file cannot be looked at"),
+        Ok(Fence::Claimed) => resume_claimed(daemon, session, &run).await?,
+        Err(error) => tracing::error!(%session, %error, "its job file cannot be read"),
     }
     drop(grant);
     Ok(())
 }
 
-/// Its init claimed the job: it is, or was, in tmux. Until it is seen, or its init is proved to have
-/// ended, the session stays `starting`.
-pub(crate) async fn found_again(
-    daemon: &Arc<Daemon>,
-    session: SessionId,
-    run: &Incarnation,
-) -> Result<(), Refusal> {
-    let run = launch::claimed(daemon, run);
-    let placed = launch::find(daemon, &run, Duration::from_secs(2)).await;
+/// Resolves an incarnation whose init has claimed its job file, so that it is or was in tmux. The session
+/// stays `starting` until the incarnation is observed, or its init is proved to have ended.
+async fn resume_claimed(daemon: &Arc<Daemon>, session: SessionId, run: &Incarnation) -> Result<(), Refusal> {
+    let run = launch::with_claimed_init(daemon, run);
+    let placed = launch::find_by_tag(daemon, &run, Duration::from_secs(2)).await;
     let seen = placed.is_some();
     let mut launched = launch::await_start(daemon, placed.unwrap_or_else(|| run.clone())).await;
     let ended = run.init.is_some_and(|init| process::identity::exited(init).unwrap_or(false));
@@ -106,7 +103,7 @@ pub(crate) async fn found_again(
     }
     let ran_unseen = matches!(launched, Launched::Ran { exit: None, .. }) && !seen && !ended;
     if !ran_unseen {
-        daemon.engine.turn(move |turn| launch::settle(turn, session, (run.tag, launched))).await?;
+        daemon.engine.turn(move |turn| launch::commit_outcome(turn, session, (run.tag, launched))).await?;
     }
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! What goes out of retention: messages that are over, operation ids.
+//! Retention: final messages, operation ids, archives and copies of the database, and what is known of ended
+//! sessions.
 
 use std::collections::BTreeSet;
 use std::fs::DirEntry;
@@ -10,26 +11,29 @@ use pool::{queue, reap};
 use protocol::{ProcId, SessionId, Tag};
 use tokio::time::{Instant, sleep};
 
-use crate::decide::idempotency;
-use crate::decide::idempotency::KEEP_RANDOM;
+use crate::decide::idempotency::{self, KEEP_RANDOM};
 use crate::engine::Turn;
-use crate::engine::context::Daemon;
-use crate::host::blocking;
-use crate::host::blocking::Purpose;
-use crate::host::clock::Ages;
+use crate::engine::daemon::Daemon;
+use crate::host::blocking_pool::{self, Purpose};
+use crate::host::clock::FileAges;
+use crate::host::{disk_reserve, short_tmp, timeline};
 use crate::sense::exits;
 
-/// Between two looks.
+/// Time between two rounds.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// Between two looks while there is much to forget.
-const BUSY: Duration = Duration::from_millis(100);
+/// Time between two rounds while there is more to forget.
+const BUSY_PAUSE: Duration = Duration::from_millis(100);
 
-/// Time between two readings of the clocks that are put on record: a start of the daemon tells a jump from drift the
-/// better the younger the last one is.
-const READ_CLOCK: Duration = Duration::from_secs(3600);
+/// Time between two recorded readings of the clocks. The more recent the last one is, the better a start of
+/// the daemon tells a step of the clock from drift.
+const CLOCK_PAUSE: Duration = Duration::from_secs(3600);
 
-/// Keeps house for ever.
+/// Retention of the copy of a database that a migration made: it holds the secrets of that time, also those
+/// of sessions that were removed since.
+const KEEP_COPIES: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// Runs until the daemon ends.
 pub(crate) async fn run(daemon: Arc<Daemon>) {
     let (mut files_due, mut operations_due) = (Instant::now(), Instant::now() + KEEP_RANDOM / 2);
     loop {
@@ -37,94 +41,94 @@ pub(crate) async fn run(daemon: Arc<Daemon>) {
         let Ok(spared) = daemon.engine.turn(spared).await else { return };
         let ended = exits::sample(spared).await;
         let context = Arc::clone(&daemon);
-        let ages = operations_due <= Instant::now();
-        if ages {
+        let is_due = operations_due <= Instant::now();
+        if is_due {
             operations_due = Instant::now() + KEEP_RANDOM / 2;
         }
-        let tidy = move |turn: &mut Turn<'_>| {
-            if ages {
+        let forget = move |turn: &mut Turn<'_>| {
+            if is_due {
                 turn.age_operations();
             }
-            tidy(turn, &context, &ended)
+            forget_expired(turn, &context, &ended)
         };
-        let Ok(more) = daemon.engine.turn(tidy).await else { return };
+        let Ok(more) = daemon.engine.turn(forget).await else { return };
         if files_due <= Instant::now() {
             files_due = Instant::now() + PAUSE;
-            if keep_files(&daemon).await.is_none() {
+            if maintain_files(&daemon).await.is_none() {
                 return;
             }
         }
-        sleep(if more { BUSY } else { PAUSE }).await;
+        sleep(if more { BUSY_PAUSE } else { PAUSE }).await;
     }
 }
 
-/// Sees to what lies beside the database. None: the engine has stopped.
-async fn keep_files(daemon: &Daemon) -> Option<()> {
-    let life = daemon.loaded().life.clone();
+/// Maintains the files beside the database: reserved ids and disk space, archives, and copies of the
+/// database. Returns none once the engine has stopped.
+async fn maintain_files(daemon: &Daemon) -> Option<()> {
+    let keep_archives = daemon.loaded().daemon.keep_archives;
     let paths = daemon.paths.clone();
     let known = |turn: &mut Turn<'_>| {
         let pool = turn.pool();
-        ((pool.next_session(), pool.seq().0), turn.ages())
+        ((pool.next_session(), pool.seq().0), turn.file_ages())
     };
     let (given_out, ages) = daemon.engine.turn(known).await.ok()?;
-    let keep = move || {
-        crate::host::timeline::reserve(&paths.state, given_out);
-        crate::host::disk_reserve::keep(&paths.database);
-        crate::host::short_tmp::dir(&paths, SessionId(given_out.0));
-        forget_copies(&paths.database, &ages);
-        if let Some(keep) = life.keep_archives {
-            forget_archives(&paths.archives(), keep, &ages);
+    let maintain = move || {
+        timeline::reserve_ids(&paths.state, given_out);
+        disk_reserve::preallocate(&paths.database);
+        short_tmp::session_tmp(&paths, SessionId(given_out.0));
+        remove_copies(&paths.database, &ages);
+        if let Some(keep) = keep_archives {
+            remove_archives(&paths.archives(), keep, &ages);
         }
     };
-    blocking::limited(Purpose::House, keep).await;
+    blocking_pool::with_timeout(Purpose::Housekeeping, maintain).await;
     Some(())
 }
 
-/// How long the copy of a database is kept that was made before it was taken over into a newer version: it holds what
-/// was secret then, also of sessions that were removed since.
-const KEEP_COPIES: Duration = Duration::from_secs(7 * 24 * 3600);
-
-/// Removes old copies, `pool.redb.v1` and the like, beside the database.
-fn forget_copies(database: &Path, ages: &Ages) {
+/// Removes old copies of the database, `pool.redb.v1` and the like.
+fn remove_copies(database: &Path, ages: &FileAges) {
     let is_copy = |entry: &DirEntry| {
         let (name, own) = (entry.file_name(), database.file_name().unwrap_or_default());
         let version = name.as_encoded_bytes().strip_prefix(own.as_encoded_bytes());
         let version = version.and_then(|rest| rest.strip_prefix(b".v"));
         version.is_some_and(|v| !v.is_empty() && v.iter().all(u8::is_ascii_digit))
     };
-    forget_old(database.parent().unwrap_or(database), (KEEP_COPIES, ages), is_copy);
+    remove_old(database.parent().unwrap_or(database), (KEEP_COPIES, ages), is_copy);
 }
 
-/// Removes the archives that were written longer ago.
-fn forget_archives(archives: &Path, keep: Duration, ages: &Ages) {
-    forget_old(archives, (keep, ages), |entry| entry.file_name().as_encoded_bytes().ends_with(b".tar.gz"));
+/// Removes archives older than `keep`.
+fn remove_archives(archives: &Path, keep: Duration, ages: &FileAges) {
+    remove_old(archives, (keep, ages), |entry| entry.file_name().as_encoded_bytes().ends_with(b".tar.gz"));
 }
 
-fn forget_old(dir: &Path, (keep, ages): (Duration, &Ages), named: impl Fn(&DirEntry) -> bool) {
+/// Removes files of a directory that `selects` selects and that are older than `keep`.
+fn remove_old(dir: &Path, (keep, ages): (Duration, &FileAges), selects: impl Fn(&DirEntry) -> bool) {
     let old = |entry: &DirEntry| ages.is_old(entry.metadata(), keep);
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    for entry in entries.filter(|entry| named(entry) && old(entry)) {
+    for entry in entries.filter(|entry| selects(entry) && old(entry)) {
         match std::fs::remove_file(entry.path()) {
             Ok(()) => tracing::info!(path = %entry.path().display(), "an old file was removed"),
-            Err(error) => tracing::warn!(path = %entry.path().display(), %error, "an old file stays"),
+            Err(error) => {
+                tracing::warn!(path = %entry.path().display(), %error, "an old file was not removed");
+            }
         }
     }
 }
 
-/// Does what is due. Answers whether there may be more.
-fn tidy(turn: &mut Turn<'_>, daemon: &Daemon, ended: &BTreeSet<ProcId>) -> bool {
+/// Forgets expired messages and operations. Returns true if there may be more.
+fn forget_expired(turn: &mut Turn<'_>, daemon: &Daemon, ended: &BTreeSet<ProcId>) -> bool {
     let rules = &daemon.loaded().settings.queue;
     let now = turn.now();
-    if turn.age(turn.pool().clock().read_at) >= READ_CLOCK {
-        turn.read_clock();
+    if turn.age(turn.pool().clock().read_at) >= CLOCK_PAUSE {
+        turn.record_clock();
     }
-    let forgotten = queue::outdated(turn.pool(), rules, now);
+    let forgotten = queue::past_retention(turn.pool(), rules, now);
     let more = !forgotten.is_empty();
     turn.emit_all(forgotten);
     if more {
         crate::crash::point("forget");
     }
-    let over = idempotency::outdated(turn.pool(), now);
+    let over = idempotency::expired(turn.pool(), now);
     let more = more || !over.is_empty();
     turn.emit_all(over);
     forget_ended(turn, daemon, ended);
@@ -132,11 +136,13 @@ fn tidy(turn: &mut Turn<'_>, daemon: &Daemon, ended: &BTreeSet<ProcId>) -> bool 
     more
 }
 
-/// Forgets what is known of sessions and incarnations that are no more. `ended`: spared processes that have ended since.
+/// Forgets the volatile state of sessions and incarnations that do not exist any more. `ended` are spared
+/// processes that have ended.
 fn forget_ended(turn: &mut Turn<'_>, daemon: &Daemon, ended: &BTreeSet<ProcId>) {
     let (settings, now, mono) = (daemon.settings(), turn.now(), turn.mono());
     let (pool, volatile) = turn.state();
-    let named = reap::named(pool, volatile, &settings, now).into_iter().map(|candidate| candidate.tag);
+    let named =
+        reap::all_candidates(pool, volatile, &settings, now).into_iter().map(|candidate| candidate.tag);
     let named: BTreeSet<Tag> = named.collect();
     let runs: BTreeSet<Tag> =
         pool.sessions().filter_map(|s| s.incarnation.as_ref()).map(|run| run.tag).collect();
@@ -156,8 +162,8 @@ mod tests {
     use super::*;
     use crate::host::clock;
 
-    fn ages() -> Ages {
-        Ages { clock: Clock::default(), now: clock::now() }
+    fn ages() -> FileAges {
+        FileAges { clock: Clock::default(), now: clock::now() }
     }
 
     #[test]
@@ -169,7 +175,7 @@ mod tests {
                 file.set_modified(SystemTime::now() - Duration::from_secs(100)).unwrap();
             }
         }
-        forget_archives(dir.path(), Duration::from_secs(50), &ages());
+        remove_archives(dir.path(), Duration::from_secs(50), &ages());
         let left = |name: &str| dir.path().join(name).exists();
         assert_eq!((left("old.tar.gz"), left("new.tar.gz"), left("old.txt")), (false, true, true));
     }
@@ -182,7 +188,7 @@ mod tests {
             let file = std::fs::File::create(dir.path().join(name)).unwrap();
             file.set_modified(SystemTime::now() - Duration::from_secs(age * 24 * 3600)).unwrap();
         }
-        forget_copies(&database, &ages());
+        remove_copies(&database, &ages());
         let left = |name: &str| dir.path().join(name).exists();
         let names = ["pool.redb", "pool.redb.v3", "pool.redb.v4", "pool.redb.vx"];
         assert_eq!(names.map(left), [true, false, true, true]);

@@ -1,5 +1,9 @@
-//! Connections: who may connect, the hello, and what each role may do.
+//! Connections, in the order in which one comes about: the socket ([`listen`]), [`accept`] with its limits,
+//! the [`handshake`], and what each [`role`] may request.
 
-pub(crate) mod connection;
+pub(crate) mod accept;
+mod connection;
+mod handshake;
 pub(crate) mod listen;
-pub(crate) mod role;
+mod registration;
+mod role;

@@ -1,4 +1,4 @@
-//! State at the start of the daemon, before anybody may ask.
+//! Events of a start that follow from the record and the run files alone, before any client connects.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,12 +8,12 @@ use protocol::{Event, Lifecycle, Session, Tag};
 
 use crate::host::files;
 
-/// What can be said at once, before anybody may ask.
-pub(crate) fn at_open(pool: &pool::Pool, run: &Path, boot: &str) -> Vec<Event> {
-    let mut events = pool::heard::unanswerable(pool);
+/// Returns the events of a start. After a reboot every running session has ended.
+pub(super) fn events(pool: &pool::Pool, run: &Path, boot: &str) -> Vec<Event> {
+    let mut events = pool::agent::mark_asks_unanswerable(pool);
     let (_, last_boot) = pool.started_by();
     if !last_boot.is_empty() && !boot.is_empty() && last_boot != boot {
-        // Another boot: every process of the records is gone.
+        // Another boot: every process on record is gone.
         let running = pool.sessions().filter(|s| s.lifecycle.holds_slot());
         events.extend(running.flat_map(|session| lost(session, run)));
         events.push(Event::TmuxServerChanged { server: None });
@@ -21,16 +21,17 @@ pub(crate) fn at_open(pool: &pool::Pool, run: &Path, boot: &str) -> Vec<Event> {
     events
 }
 
-/// It ended with the machine, unless its init wrote that it had ended before.
-pub(crate) fn lost(session: &Session, run: &Path) -> Vec<Event> {
+/// Returns the end of a session that ran before a reboot: lost, unless its init reported the end of its
+/// program before.
+fn lost(session: &Session, run: &Path) -> Vec<Event> {
     let (id, tag) = (session.id, session.incarnation.as_ref().map(|run| run.tag));
-    let told = tag.and_then(|tag| files::read_exit(run, tag)).map(|(exit, _)| exit);
+    let reported = tag.and_then(|tag| files::read_exit(run, tag)).map(|(exit, _)| exit);
     let account = tag.and_then(|tag| files::read_account(run, tag));
-    let exit = told.or(session.exit);
+    let exit = reported.or(session.exit);
     let ended = match (session.lifecycle, session.reason) {
-        (Lifecycle::Draining, Some(reason)) => pool::ended(id, reason, exit),
+        (Lifecycle::Draining, Some(reason)) => pool::session::run_ended(id, reason, exit),
         (Lifecycle::Live, _) if exit.is_some_and(|exit| exit.code.is_some()) => {
-            pool::ended(id, Reason::Exited, exit)
+            pool::session::run_ended(id, Reason::Exited, exit)
         }
         _ => Event::SessionLost { session: id, reason: Reason::ServerGone, exit },
     };
@@ -41,16 +42,20 @@ pub(crate) fn lost(session: &Session, run: &Path) -> Vec<Event> {
         .collect()
 }
 
-/// Incarnations that were being put aside: first it is seen that nobody is attached.
-pub(crate) fn half_parked(pool: &pool::Pool) -> BTreeSet<Tag> {
+/// Returns the incarnations that were being parked. They end only once an observation shows no attached
+/// client.
+pub(super) fn being_parked(pool: &pool::Pool) -> BTreeSet<Tag> {
     pool.sessions()
         .filter(|s| s.is_being_parked())
         .filter_map(|s| Some(s.incarnation.as_ref()?.tag))
         .collect()
 }
 
-/// Files of incarnations that no running session has: what a crash left behind.
-pub(crate) fn sweep(pool: &pool::Pool, run: &Path) {
+/// Removes the run files of incarnations that no running session has: a crash left them behind.
+pub(super) fn remove_stale_run_files(pool: &pool::Pool, run: &Path) {
     let runs = |tag| pool.tagged(tag).is_some_and(|s| s.lifecycle.holds_slot());
-    files::tags(run).into_iter().filter(|tag| !runs(*tag)).for_each(|tag| files::forget(run, tag));
+    files::run_file_tags(run)
+        .into_iter()
+        .filter(|tag| !runs(*tag))
+        .for_each(|tag| files::remove_run_files(run, tag));
 }

@@ -1,4 +1,4 @@
-//! Whether a program has asked its terminal for bracketed pastes, by what it wrote: tmux tells it from 3.7 on only.
+//! Determines by its output whether a program has enabled bracketed pastes: tmux reports it only from 3.7 on.
 
 use std::io;
 use std::path::Path;
@@ -6,21 +6,20 @@ use std::path::Path;
 use agents::terminal_marks::{Mark, Scanner};
 use protocol::{SessionId, Tag};
 
-use crate::engine::context::Daemon;
-use crate::host::blocking;
-use crate::host::blocking::Purpose;
+use crate::engine::daemon::Daemon;
+use crate::host::blocking_pool::{self, Purpose};
 
-/// The most that is read of an incarnation's output: an agent asks before it draws anything.
+/// Maximum bytes of an incarnation's output that are read: an agent enables them before it draws anything.
 const READ_MAX: u64 = 4 << 20;
 
-/// Whether the program of this incarnation asks for them now; none where its output does not tell.
-pub(crate) async fn asked_for(daemon: &Daemon, session: SessionId, tag: Tag) -> Option<bool> {
+/// True if the program of this incarnation has enabled bracketed pastes; `None` if its output does not tell.
+pub(crate) async fn is_enabled(daemon: &Daemon, session: SessionId, tag: Tag) -> Option<bool> {
     let logs = daemon.log_options(session).dir;
-    blocking::limited(Purpose::Logs, move || read(&logs, tag).ok()).await.flatten()?
+    blocking_pool::with_timeout(Purpose::Logs, move || read(&logs, tag).ok()).await.flatten()?
 }
 
-/// What the output of this incarnation said last of pastes: that it wants them not, until it says so. None where it is not
-/// there from its beginning on, or is longer than what is read.
+/// Returns the last setting in the output of this incarnation; disabled until it is set. `None` if the log
+/// lacks the beginning of the output, or it is too long.
 fn read(logs: &Path, tag: Tag) -> io::Result<Option<bool>> {
     let Some(begin) = logs::recorded_start_offset(logs, tag)? else { return Ok(None) };
     let mut output = logs::Reader::new(logs, begin);

@@ -1,5 +1,5 @@
-//! Agents that ended instead of taking their conversation up: whether it is still there, by what they wrote and by their
-//! own record.
+//! Agents that ended instead of resuming their conversation: determines by their output and their own record
+//! whether the conversation still exists.
 
 use std::io;
 use std::path::Path;
@@ -9,15 +9,14 @@ use agents::transcript::says_conversation_missing;
 use protocol::{SessionId, Tag};
 
 use crate::engine::Turn;
-use crate::engine::context::Daemon;
-use crate::host::blocking;
-use crate::host::blocking::Purpose;
+use crate::engine::daemon::Daemon;
+use crate::host::blocking_pool::{self, Purpose};
 
-/// The most that is read of what such an agent wrote.
+/// Maximum bytes of the agent's output that are read.
 const OUTPUT_MAX: usize = 64 << 10;
 
-/// Looks, and decides: where its conversation is lost, the session is started with a new one.
-pub(crate) async fn judge(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) {
+/// Decides whether the conversation is lost; if so, the session is started with a new one.
+pub(crate) async fn check(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) {
     let context = Arc::clone(daemon);
     let known = move |turn: &mut Turn<'_>| {
         let adapter = context.loaded().settings.agent_of(turn.pool().session(session)?).adapter;
@@ -25,28 +24,28 @@ pub(crate) async fn judge(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) {
     };
     let Ok(Some((adapter, record))) = daemon.engine.turn(known).await else { return };
     let logs = daemon.log_options(session).dir;
-    let look = move || {
+    let sample = move || {
         let gone = record.is_some_and(|path| is_gone(path.as_path()));
         gone || output(&logs, tag).is_ok_and(|output| says_conversation_missing(adapter, &output))
     };
-    // Files that do not answer tell nothing.
-    let lost = blocking::limited(Purpose::Logs, look).await.unwrap_or(false);
+    // Files that do not answer prove nothing.
+    let lost = blocking_pool::with_timeout(Purpose::Logs, sample).await.unwrap_or(false);
     let context = Arc::clone(daemon);
     daemon.engine.post(move |turn| {
         let settings = &context.loaded().settings;
-        if pool::scheduler::judged(turn, settings, (session, tag), lost) {
-            tracing::warn!(%session, "its agent finds its conversation no more; it begins a new one");
+        if pool::slots::conversation_checked(turn, settings, (session, tag), lost) {
+            tracing::warn!(%session, "its agent no longer finds its conversation; it begins a new one");
         }
     });
 }
 
-/// Whether there is nothing of this name where others of its kind are: one that is not mounted is not gone.
+/// True if the file is missing although its directory exists: an unmounted directory proves nothing.
 fn is_gone(path: &Path) -> bool {
     let missing = std::fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
     missing && path.parent().is_some_and(Path::is_dir)
 }
 
-/// The beginning of what this incarnation wrote.
+/// Returns the beginning of this incarnation's output.
 fn output(logs: &Path, tag: Tag) -> io::Result<Vec<u8>> {
     let Some(begin) = logs::recorded_start_offset(logs, tag)? else { return Ok(Vec::new()) };
     let (mut reader, mut output, mut block) = (logs::Reader::new(logs, begin), Vec::new(), vec![0; 16 << 10]);

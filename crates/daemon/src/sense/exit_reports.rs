@@ -1,4 +1,4 @@
-//! Ends of programs, as their inits report them: a nudge says "look at your files".
+//! Exits of programs, as their inits report them: a nudge tells the daemon to read the init's files.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,21 +7,22 @@ use std::time::Duration;
 use pool::observe::{Findings, Suspects};
 use protocol::session::Reason;
 use protocol::{Event, Lifecycle, ProcId, Tag};
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use crate::engine::Turn;
-use crate::engine::context::Daemon;
-use crate::sense::{exits, observe, snapshot};
+use crate::engine::daemon::Daemon;
+use crate::host::backoff::Backoff;
+use crate::sense::{exits, observe, tmux_snapshot};
 
-/// The number of the signal with which the kernel ends what has no memory left.
-const KILL: i32 = 9;
+/// The signal with which the kernel's out-of-memory killer ends a process.
+const SIGKILL: i32 = 9;
 
-/// Time that an init may take to end what its program left behind.
+/// Maximum time for an init to end what its program left behind.
 const CLEAN_UP_LIMIT: Duration = Duration::from_secs(15);
 
-/// An init nudged: its program ended.
-pub(crate) async fn nudged(daemon: Arc<Daemon>, tag: Tag) {
-    let findings = report_of(&daemon, tag).await;
+/// Handles an init's nudge: its program ended.
+pub(crate) async fn handle_nudge(daemon: Arc<Daemon>, tag: Tag) {
+    let findings = read_report(&daemon, tag).await;
     let noted = daemon.engine.turn(move |turn| note_exit(turn, &findings, tag)).await;
     let Ok(Some(init)) = noted else { return };
     if await_exit(init).await {
@@ -29,13 +30,13 @@ pub(crate) async fn nudged(daemon: Arc<Daemon>, tag: Tag) {
             turn.volatile.reaping.note_exited([init]);
             turn.wake();
         });
-        // Now the pane is closed, or about to be: seen sooner than by the watcher's next look.
-        drop(snapshot::take(&daemon).await);
+        // Now the pane is closed, or about to be: this is sooner than the watcher's next observation.
+        drop(tmux_snapshot::take(&daemon).await);
     }
 }
 
-/// What an init reported of the end of its program, and which processes of the incarnation have ended.
-pub(crate) async fn report_of(daemon: &Daemon, tag: Tag) -> Findings {
+/// Returns what the init reported of its program's exit, and which processes of the incarnation have ended.
+pub(crate) async fn read_report(daemon: &Daemon, tag: Tag) -> Findings {
     let find = move |turn: &mut Turn<'_>| {
         let run = turn.pool().tagged(tag)?.incarnation.clone()?;
         let processes = [run.init, run.agent, run.server.map(|server| server.process)];
@@ -48,20 +49,20 @@ pub(crate) async fn report_of(daemon: &Daemon, tag: Tag) -> Findings {
     }
 }
 
-/// Records how a program ended. Returns the init that is now cleaning up.
+/// Records the exit of a program. Returns the init that is now cleaning up.
 fn note_exit(turn: &mut Turn<'_>, findings: &Findings, tag: Tag) -> Option<ProcId> {
     turn.volatile.reaping.note_exited(findings.exited.iter().copied());
     let session = turn.pool().tagged(tag)?;
     let (id, incarnation) = (session.id, session.incarnation.as_ref()?);
     let exit = *findings.exits.get(&incarnation.tag)?;
     let (init, missing_since) = (incarnation.init, incarnation.missing_since);
-    // Its terminal went with the server: it did not end by itself.
+    // Its terminal vanished with the server: it did not end by itself.
     let hung_up = incarnation.server.is_some_and(|server| findings.exited.contains(&server.process));
     let reason = match session.lifecycle {
         Lifecycle::Live if hung_up => Reason::ServerGone,
         Lifecycle::Live => Reason::Exited,
-        // It ended by itself before it had worked off what it had.
-        Lifecycle::Draining if gave_up(turn, session) => Reason::Exited,
+        // It ended by itself before its queue was drained.
+        Lifecycle::Draining if ended_before_drained(turn, session) => Reason::Exited,
         Lifecycle::Draining => session.reason.unwrap_or(Reason::Exited),
         _ => return init,
     };
@@ -69,7 +70,7 @@ fn note_exit(turn: &mut Turn<'_>, findings: &Findings, tag: Tag) -> Option<ProcI
         let account = findings.accounts.get(&incarnation.tag).copied();
         let starved = account.and_then(|account| account.oom_kills).is_some_and(|kills| kills > 0);
         let reason = match reason {
-            Reason::Exited if starved && exit.signal == Some(KILL) => Reason::MemoryLimit,
+            Reason::Exited if starved && exit.signal == Some(SIGKILL) => Reason::MemoryLimit,
             other => other,
         };
         turn.emit_all(account.map(|account| Event::SessionAccounted { session: id, account }));
@@ -78,20 +79,20 @@ fn note_exit(turn: &mut Turn<'_>, findings: &Findings, tag: Tag) -> Option<ProcI
     init
 }
 
-fn gave_up(turn: &Turn<'_>, session: &protocol::Session) -> bool {
+fn ended_before_drained(turn: &Turn<'_>, session: &protocol::Session) -> bool {
     let is_drained = turn.volatile.scheduler.drained().contains(&session.id);
-    session.reason == Some(Reason::Drained) && !is_drained && !pool::queue::is_empty(turn.pool(), session.id)
+    session.reason == Some(Reason::Drained) && !is_drained && !turn.pool().is_queue_empty(session.id)
 }
 
+/// Waits until an init has ended. Returns false after [`CLEAN_UP_LIMIT`].
 async fn await_exit(init: ProcId) -> bool {
     let deadline = Instant::now() + CLEAN_UP_LIMIT;
-    let mut pause = Duration::from_millis(1);
+    let mut backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(50));
     while exits::sample([init].into()).await.is_empty() {
         if Instant::now() >= deadline {
             return false;
         }
-        sleep(pause).await;
-        pause = (pause * 2).min(Duration::from_millis(50));
+        backoff.pause().await;
     }
     true
 }

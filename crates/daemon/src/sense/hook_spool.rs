@@ -1,9 +1,8 @@
-//! Reports that hooks left in files while no daemon answered them.
+//! Reports that hooks spooled in files while no daemon answered them.
 
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString};
-use std::io;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,35 +15,35 @@ use protocol::hook::{Hook, HookEvent, SPOOL_DIR, SPOOL_VERSION, SpooledHook};
 use serde::Deserialize;
 use tokio::time::sleep;
 
-use crate::decide::hook_order::is_undecided;
+use crate::decide::hook::take_in;
+use crate::decide::hook_order::is_typing_undecided;
 use crate::engine::Turn;
-use crate::engine::context::Daemon;
-use crate::host::archive::tree::Folder;
-use crate::host::blocking;
-use crate::host::blocking::Purpose;
-use crate::sense::notification::{is_notification, look_into};
+use crate::engine::daemon::Daemon;
+use crate::host::blocking_pool::{self, Purpose};
+use crate::host::dir_tree::Dir;
+use crate::sense::notification::{is_notification, resolve_in_background};
 
-/// Between two looks: a hook leaves a file only where the daemon is slow.
+/// Time between two reads: a hook spools a report only if the daemon is slow or absent.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// The longest file that is read, in bytes: a prompt as JSON, each byte escaped.
+/// Maximum size in bytes of a file that is read: a prompt as JSON, each byte escaped.
 const FILE_MAX: u64 = 4 << 20;
 
-/// Files that go into one turn: no more than pieces of work do otherwise; and no more once they have so many bytes.
-const PIECE_FILES: usize = 256;
+/// Maximum number of files in a batch, as many as pieces of work in a turn; a batch also ends once it has
+/// this many bytes.
+const BATCH_FILES: usize = 256;
+const BATCH_BYTES: u64 = 8 << 20;
 
-const PIECE_BYTES: u64 = 8 << 20;
-
-/// The most names of a directory that are looked at in one go.
+/// Maximum number of names of a directory read at once.
 const NAMES_MAX: usize = 20_000;
 
-/// What the name of a file ends with that was put aside: nobody could read it.
+/// Suffix of the name of a quarantined file, which could not be read.
 const BAD: &[u8] = b".bad";
 
-/// The most files of a session that are put aside and kept to be looked at.
+/// Maximum number of quarantined files kept for each session.
 const BAD_MAX: usize = 100;
 
-/// Reads them for ever.
+/// Reads the spools periodically, until the engine stops.
 pub(crate) async fn run(daemon: Arc<Daemon>) {
     loop {
         if !read(&daemon).await {
@@ -54,25 +53,26 @@ pub(crate) async fn run(daemon: Arc<Daemon>) {
     }
 }
 
-/// Takes in what there is, each session's oldest first. Whether the daemon goes on. What is said of a prompt is heard once
-/// it is decided whether that was typed: somebody may have said the same by hand.
+/// Applies the spooled reports of running sessions, each session's in order. Returns false once the engine
+/// has stopped. Reports wait while it is undecided whether a prompt was typed: a person may have typed the
+/// same text.
 pub(crate) async fn read(daemon: &Arc<Daemon>) -> bool {
     let running = |turn: &mut Turn<'_>| {
         let running = turn.pool().sessions().filter(|s| s.lifecycle.holds_slot()).map(|s| s.id);
-        running.filter(|id| !is_undecided(turn, *id)).collect::<Vec<_>>()
+        running.filter(|id| !is_typing_undecided(turn, *id)).collect::<Vec<_>>()
     };
     let Ok(sessions) = daemon.engine.turn(running).await else { return false };
     read_of(daemon, &sessions).await
 }
 
-/// The same of these sessions.
+/// Applies the spooled reports of these sessions. Returns false once the engine has stopped.
 pub(crate) async fn read_of(daemon: &Arc<Daemon>, sessions: &[SessionId]) -> bool {
     if sessions.is_empty() {
         return true;
     }
     let (all, ids) = (daemon.paths.sessions.clone(), sessions.to_vec());
-    let there = move || ids.into_iter().filter_map(|id| Spool::open(&all, id)).collect::<Vec<_>>();
-    for spool in blocking::limited(Purpose::Spool, there).await.unwrap_or_default() {
+    let open = move || ids.into_iter().filter_map(|id| SpoolDir::open(&all, id)).collect::<Vec<_>>();
+    for spool in blocking_pool::with_timeout(Purpose::HookSpool, open).await.unwrap_or_default() {
         if !read_all(daemon, spool).await {
             return false;
         }
@@ -80,21 +80,24 @@ pub(crate) async fn read_of(daemon: &Arc<Daemon>, sessions: &[SessionId]) -> boo
     true
 }
 
-/// Takes the files of one directory in, some at a time: each such piece is one commit. Whether the daemon goes on.
-async fn read_all(daemon: &Arc<Daemon>, mut spool: Spool) -> bool {
+/// Applies the files of one directory in batches, each in one commit. Returns false once the engine has
+/// stopped.
+async fn read_all(daemon: &Arc<Daemon>, mut spool: SpoolDir) -> bool {
     while !spool.files.is_empty() {
         let read = move || {
-            let piece = spool.piece();
-            (piece, spool)
+            let batch = spool.next_batch();
+            (batch, spool)
         };
-        // Where they do not answer they are looked for again later.
-        let Some(((taken, hooks), left)) = blocking::limited(Purpose::Spool, read).await else { return true };
+        // Files that do not answer are read again later.
+        let Some(((taken, hooks), left)) = blocking_pool::with_timeout(Purpose::HookSpool, read).await else {
+            return true;
+        };
         let (notifications, hooks): (Vec<_>, Vec<_>) = hooks.into_iter().partition(is_notification);
-        notifications.into_iter().for_each(|hook| look_into(daemon, hook));
+        notifications.into_iter().for_each(|hook| resolve_in_background(daemon, hook));
         let context = Arc::clone(daemon);
         let take = move |turn: &mut Turn<'_>| {
-            // What waits for a decision has long gone to the terminal.
-            hooks.into_iter().for_each(|hook| drop(crate::decide::hook::take(turn, &context, hook)));
+            // A request that waited for a decision has long been shown at the terminal.
+            hooks.into_iter().for_each(|hook| drop(take_in(turn, &context, hook)));
         };
         if daemon.engine.turn(take).await.is_err() {
             return false;
@@ -103,30 +106,30 @@ async fn read_all(daemon: &Arc<Daemon>, mut spool: Spool) -> bool {
             left.remove(&taken);
             left
         };
-        let Some(left) = blocking::limited(Purpose::Spool, remove).await else { return true };
+        let Some(left) = blocking_pool::with_timeout(Purpose::HookSpool, remove).await else { return true };
         spool = left;
     }
     true
 }
 
-/// The directory in which a session's hooks leave their reports. The session's program may put there, and in its place,
-/// whatever it likes: nothing is reached but by descriptors, and no link is followed.
-struct Spool {
-    dir: Folder,
-    /// Those still to be read, by name, which begins with the time.
+/// The directory in which a session's hooks spool their reports. The session's program may put anything
+/// there, or in its place: everything is reached by descriptors, and no link is followed.
+struct SpoolDir {
+    dir: Dir,
+    /// Files still to be read, in the order of their names, which begin with the time.
     files: VecDeque<CString>,
-    /// How many are put aside.
+    /// Number of quarantined files.
     bad: usize,
 }
 
-impl Spool {
-    /// None where nothing is left.
+impl SpoolDir {
+    /// Opens the spool directory of a session; `None` if it contains no report.
     fn open(sessions: &Path, id: SessionId) -> Option<Self> {
         let (id, spool) = (CString::new(id.to_string()).ok()?, CString::new(SPOOL_DIR).ok()?);
-        let dir = Folder::open(sessions).ok()?.enter(&id).ok()?.enter(&spool).ok()?;
+        let dir = Dir::open(sessions).ok()?.open_dir(&id).ok()?.open_dir(&spool).ok()?;
         let names: Vec<CString> = dir.names().ok()?.take(NAMES_MAX).filter_map(Result::ok).collect();
         let bad = names.iter().filter(|name| name.to_bytes().ends_with(BAD)).count();
-        // What is hidden is still being written.
+        // Hidden files are still being written.
         let is_whole =
             |name: &CString| name.to_bytes().ends_with(b".json") && !name.to_bytes().starts_with(b".");
         let mut files: Vec<CString> = names.into_iter().filter(is_whole).collect();
@@ -134,10 +137,10 @@ impl Spool {
         (!files.is_empty()).then_some(Self { dir, files: files.into(), bad })
     }
 
-    /// The next files, and what they say: as many as go into one turn. What nobody can read is put aside.
-    fn piece(&mut self) -> (Vec<CString>, Vec<Hook>) {
+    /// Returns the next batch of files, and their reports. Unreadable files are quarantined.
+    fn next_batch(&mut self) -> (Vec<CString>, Vec<Hook>) {
         let (mut taken, mut hooks, mut bytes) = (Vec::new(), Vec::new(), 0);
-        while taken.len() < PIECE_FILES && bytes < PIECE_BYTES {
+        while taken.len() < BATCH_FILES && bytes < BATCH_BYTES {
             let Some(name) = self.files.pop_front() else { break };
             match self.hook_in(&name) {
                 Ok((hook, size)) => {
@@ -145,43 +148,44 @@ impl Spool {
                     bytes += size;
                     taken.push(name);
                 }
-                // It is read another time, and what comes after it then as well.
-                Err(Unread::Now(error)) => {
-                    tracing::warn!(file = ?name, %error, "what a hook left is not read yet");
+                // It, and the files after it, are read another time.
+                Err(Unread::Temporary(error)) => {
+                    tracing::warn!(file = ?name, %error, "a spooled report of a hook cannot be read yet");
                     self.files.clear();
                     break;
                 }
-                Err(Unread::Ever(why)) => self.put_aside(&name, &why),
+                Err(Unread::Permanent(why)) => self.quarantine(&name, &why),
             }
         }
         (taken, hooks)
     }
 
-    /// What a file says, and how many bytes it has.
+    /// Returns the report in a file, and the file's size in bytes.
     fn hook_in(&self, name: &CStr) -> Result<(Hook, u64), Unread> {
-        let text = self.text(name).map_err(|error| match passes(&error) {
-            true => Unread::Now(error),
-            false => Unread::Ever(error.to_string()),
+        let text = self.text(name).map_err(|error| match is_temporary(&error) {
+            true => Unread::Temporary(error),
+            false => Unread::Permanent(error.to_string()),
         })?;
         let version = serde_json::from_slice::<Version>(&text).map(|found| found.version);
         if let Ok(version) = version
             && version > SPOOL_VERSION
         {
-            return Err(Unread::Ever(format!(
+            return Err(Unread::Permanent(format!(
                 "it is of version {version}; this build knows {SPOOL_VERSION}"
             )));
         }
-        let spooled: SpooledHook = serde_json::from_slice(&text).map_err(|e| Unread::Ever(e.to_string()))?;
+        let spooled: SpooledHook =
+            serde_json::from_slice(&text).map_err(|e| Unread::Permanent(e.to_string()))?;
         let mut hook = spooled.hook;
         if let HookEvent::Permission { wait_ms, .. } = &mut hook.signal {
-            // Whoever left it asks at its terminal by now: nobody waits for an answer.
+            // The agent asks at its terminal by now: no hook waits for an answer.
             *wait_ms = 0;
         }
         Ok((hook, text.len() as u64))
     }
 
     fn text(&self, name: &CStr) -> io::Result<Vec<u8>> {
-        let file = self.dir.read(name)?;
+        let file = self.dir.open_file(name)?;
         if !file.metadata()?.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
         }
@@ -190,15 +194,15 @@ impl Spool {
         if text.len() as u64 > FILE_MAX { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(text) }
     }
 
-    /// It is not tried again. The first of them are kept for whoever looks for what is missing.
-    fn put_aside(&mut self, name: &CStr, why: &str) {
-        tracing::warn!(file = ?name, why, "what a hook left cannot be read; it is put aside");
+    /// Quarantines a file: it is not read again. The first ones are kept for inspection.
+    fn quarantine(&mut self, name: &CStr, why: &str) {
+        tracing::warn!(file = ?name, why, "a spooled report of a hook cannot be read; it is quarantined");
         self.bad += 1;
-        let aside = CString::new([name.to_bytes(), BAD].concat());
-        let renamed = aside.map_err(io::Error::from).and_then(|aside| {
+        let quarantined = CString::new([name.to_bytes(), BAD].concat());
+        let renamed = quarantined.map_err(io::Error::from).and_then(|quarantined| {
             let keeps = self.bad <= BAD_MAX;
             if keeps {
-                Ok(renameat(&self.dir, name, &self.dir, aside.as_c_str())?)
+                Ok(renameat(&self.dir, name, &self.dir, quarantined.as_c_str())?)
             } else {
                 Err(io::ErrorKind::QuotaExceeded.into())
             }
@@ -210,28 +214,28 @@ impl Spool {
 
     fn remove(&self, names: &[CString]) {
         for name in names {
-            // What is left is a report that was heard: it says nothing a second time.
+            // A file that stays is a known report: reading it again has no effect.
             unlinkat(&self.dir, name.as_c_str(), UnlinkatFlags::NoRemoveDir).ok();
         }
     }
 }
 
-/// Only this of a file that another version wrote.
+/// The part of a file that every version of the format has.
 #[derive(Deserialize)]
 struct Version {
     version: u32,
 }
 
-/// Why a file is not taken in.
+/// The reason why a file was not read.
 enum Unread {
-    /// It may be read another time.
-    Now(io::Error),
-    /// It never will.
-    Ever(String),
+    /// It may be readable later.
+    Temporary(io::Error),
+    /// It never will be readable.
+    Permanent(String),
 }
 
-/// Whether it is no fault of the file.
-fn passes(error: &io::Error) -> bool {
+/// True if the error is not caused by the file.
+fn is_temporary(error: &io::Error) -> bool {
     let passing = [Errno::EMFILE, Errno::ENFILE, Errno::ENOMEM, Errno::ESTALE, Errno::EIO, Errno::ETIMEDOUT];
     error.raw_os_error().is_some_and(|code| passing.contains(&Errno::from_raw(code)))
 }

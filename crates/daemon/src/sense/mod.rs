@@ -1,18 +1,18 @@
-//! Samples of the world, one source each: taken outside of the engine, and handed in.
+//! Samples of the outside world, one source each: taken outside of the engine, then handed in by a turn.
 
 pub(crate) mod bracketed_paste;
-pub(crate) mod capacity;
 pub(crate) mod conversation;
 pub(crate) mod exit_reports;
 pub(crate) mod exits;
-pub(crate) mod glance;
 pub(crate) mod hook_spool;
+pub(crate) mod machine_capacity;
 pub(crate) mod notification;
 pub(crate) mod observe;
+pub(crate) mod pane_state;
 pub(crate) mod quiet;
-pub(crate) mod rounds;
-pub(crate) mod screen;
-pub(crate) mod snapshot;
-pub(crate) mod subject;
+pub(crate) mod sample_target;
+pub(crate) mod sampler;
+pub(crate) mod session_sample;
+pub(crate) mod tmux_snapshot;
 pub(crate) mod transcript;
 pub(crate) mod usage;

@@ -1,52 +1,52 @@
-//! Observations on their way into the pool: the state is updated in one turn; where the observation does not confirm everything,
-//! processes and exit reports are sampled outside of the engine, and what follows is decided in a second turn.
+//! Applies observations of tmux. The state is updated in one turn; if the observation does not confirm
+//! everything, processes and exit reports are sampled outside of the engine, and the consequences are decided
+//! in a second turn.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pool::observe;
-use pool::observe::{Findings, Suspects, Update};
+use pool::observe::{self, Findings, Suspects, Update};
 use protocol::{Refusal, Tag, Timestamp};
 
-use crate::engine::context::Daemon;
-use crate::engine::{Sighting, Turn};
-use crate::host::blocking::Purpose;
-use crate::host::{blocking, files};
+use crate::engine::daemon::Daemon;
+use crate::engine::{ObservedTmux, Turn};
+use crate::host::blocking_pool::Purpose;
+use crate::host::{blocking_pool, files};
 use crate::sense::exits::has_exited;
 
 /// The effect of an observation.
 #[derive(Debug, Default)]
 pub(crate) struct TakenIn {
-    /// False if the observation was not admitted.
+    /// False if the observation was rejected.
     pub(crate) admitted: bool,
-    /// True if something is missing and it is not proved yet what became of it: another look has to follow soon.
+    /// True if something is missing and its fate is not proved yet: another observation has to follow soon.
     pub(crate) is_missing: bool,
 }
 
-/// An observation after its first turn.
+/// The state of an observation after its first turn.
 enum Step {
     Rejected,
     Done(TakenIn, Vec<Tag>),
     Open(Update, Suspects),
 }
 
-/// Takes an observation in. `admit` is called in the first turn, and returns none where the observation does not count any
-/// more; `done` is called in the turn in which all that follows is decided.
+/// Applies an observation. `admit` runs in the first turn, and returns `None` if the observation no longer
+/// counts; `done` runs in the turn in which the consequences are decided.
 ///
 /// # Errors
-/// What `admit` says; storage, where the engine has stopped.
+/// The error of `admit`; storage: the engine has stopped.
 pub(crate) async fn take_in(
     daemon: &Arc<Daemon>,
-    admit: impl FnOnce(&mut Turn<'_>) -> Result<Option<Sighting>, Refusal> + Send + 'static,
+    admit: impl FnOnce(&mut Turn<'_>) -> Result<Option<ObservedTmux>, Refusal> + Send + 'static,
     done: impl FnOnce(&mut Turn<'_>) + Send + 'static,
 ) -> Result<TakenIn, Refusal> {
     let first = move |turn: &mut Turn<'_>| {
         let Some(sighting) = admit(turn)? else { return Ok((Step::Rejected, None)) };
-        turn.show(&sighting);
+        turn.publish_tmux(&sighting);
         let began = Timestamp(turn.now().0.saturating_sub(protocol::time::millis(sighting.age)));
         let (pool, volatile) = turn.state();
-        let update = observe::observe(pool, volatile, (sighting.sight, sighting.complete), began);
+        let update = observe::update(pool, volatile, (sighting.sight, sighting.complete), began);
         let suspects = observe::suspects(pool, volatile, &update);
         if !suspects.is_empty() {
             return Ok((Step::Open(update, suspects), Some(done)));
@@ -69,7 +69,7 @@ pub(crate) async fn take_in(
             daemon.engine.turn(second).await?
         }
     };
-    forget_files(daemon, over);
+    remove_run_files(daemon, over);
     Ok(taken)
 }
 
@@ -78,24 +78,25 @@ fn conclude(turn: &mut Turn<'_>, update: &Update, findings: &Findings) -> (Taken
     let (pool, volatile) = turn.state();
     let outcome = observe::take_in(pool, volatile, update, findings, now);
     turn.emit_all(outcome.events);
-    if outcome.stirs {
+    if outcome.wakes_waiters {
         turn.wake();
     }
     (TakenIn { admitted: true, is_missing: outcome.is_missing }, outcome.over)
 }
 
-/// Looks which processes have ended, and reads what inits reported of ended programs. Files that do not answer tell nothing.
+/// Determines which processes have ended, and reads what inits reported of ended programs. Files that do not
+/// answer prove nothing.
 pub(crate) async fn sample(daemon: &Daemon, suspects: Suspects) -> Findings {
     let run = daemon.paths.run.clone();
     let look = move || read(&run, &suspects);
-    blocking::limited(Purpose::Processes, look).await.unwrap_or_default()
+    blocking_pool::with_timeout(Purpose::Processes, look).await.unwrap_or_default()
 }
 
 fn read(run: &Path, suspects: &Suspects) -> Findings {
     let exited = suspects.processes.iter().copied().filter(|process| has_exited(*process)).collect();
     let mut findings = Findings { exited, ..Findings::default() };
     for (tag, agent) in &suspects.runs {
-        // A program that runs has not ended, whoever wrote that it had.
+        // A running program has not ended, whoever wrote that it had.
         if !agent.is_none_or(has_exited) {
             continue;
         }
@@ -107,16 +108,16 @@ fn read(run: &Path, suspects: &Suspects) -> Findings {
     findings
 }
 
-/// Removes the files of incarnations that are over, in the background.
-pub(crate) fn forget_files(daemon: &Daemon, over: Vec<Tag>) {
+/// Removes the files of ended incarnations, in the background.
+pub(crate) fn remove_run_files(daemon: &Daemon, over: Vec<Tag>) {
     if over.is_empty() {
         return;
     }
     let run = daemon.paths.run.clone();
-    let remove = move || over.into_iter().for_each(|tag| files::forget(&run, tag));
+    let remove = move || over.into_iter().for_each(|tag| files::remove_run_files(&run, tag));
     // Files that do not answer are removed at the next start.
-    drop(tokio::spawn(async move { blocking::limited(Purpose::House, remove).await }));
+    drop(tokio::spawn(async move { blocking_pool::with_timeout(Purpose::Housekeeping, remove).await }));
 }
 
-/// Pause before another look after something was missing.
-pub(crate) const LOOK_AGAIN: Duration = observe::IN_TRANSIT;
+/// Pause before another observation after something was missing.
+pub(crate) const RECHECK_DELAY: Duration = observe::REPORT_DELAY_MAX;

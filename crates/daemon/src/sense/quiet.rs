@@ -1,4 +1,4 @@
-//! Silence of running programs: their logs tell when they last wrote.
+//! Silence of running programs, by the modification times of their logs.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -7,29 +7,29 @@ use std::sync::Arc;
 use protocol::{Lifecycle, Refusal, SessionId, Timestamp};
 
 use crate::engine::Turn;
-use crate::engine::context::Daemon;
-use crate::host::blocking::Purpose;
-use crate::host::{blocking, clock};
+use crate::engine::daemon::Daemon;
+use crate::host::blocking_pool::Purpose;
+use crate::host::{blocking_pool, clock};
 
-/// A running session: its log, and the start of its incarnation.
-struct Subject {
+/// The log of a running session, and the start of its incarnation.
+struct RunningLog {
     session: SessionId,
     log: PathBuf,
     started_at: Timestamp,
 }
 
-/// Samples since when running programs have written nothing, unless that was done a moment ago. Logs that do not answer, or are
-/// not there, tell nothing: their programs count as writing.
+/// Samples since when running programs have written nothing, unless the last sample is recent. Programs whose
+/// logs do not answer, or are missing, count as writing.
 ///
 /// # Errors
 /// The engine has stopped.
 pub(crate) async fn refresh(daemon: &Arc<Daemon>) -> Result<(), Refusal> {
     let context = Arc::clone(daemon);
-    let Some(subjects) = daemon.engine.turn(move |turn| subjects(turn, &context)).await? else {
+    let Some(running_logs) = daemon.engine.turn(move |turn| running_logs(turn, &context)).await? else {
         return Ok(());
     };
-    let look = move || subjects.into_iter().filter_map(written).collect::<Vec<_>>();
-    let found = blocking::limited(Purpose::Logs, look).await.unwrap_or_default();
+    let look = move || running_logs.into_iter().filter_map(written).collect::<Vec<_>>();
+    let found = blocking_pool::with_timeout(Purpose::Logs, look).await.unwrap_or_default();
     let note = move |turn: &mut Turn<'_>| {
         let now = turn.now();
         let latest =
@@ -40,22 +40,22 @@ pub(crate) async fn refresh(daemon: &Arc<Daemon>) -> Result<(), Refusal> {
     daemon.engine.turn(note).await
 }
 
-/// All running sessions; none where the last sample is fresh.
-fn subjects(turn: &Turn<'_>, daemon: &Daemon) -> Option<Vec<Subject>> {
+/// Returns the logs of all running sessions; `None` if the last sample is recent.
+fn running_logs(turn: &Turn<'_>, daemon: &Daemon) -> Option<Vec<RunningLog>> {
     if turn.volatile.scheduler.is_quiet_fresh(turn.now()) {
         return None;
     }
     let running =
         turn.pool().sessions().filter(|s| matches!(s.lifecycle, Lifecycle::Live | Lifecycle::Draining));
-    let subject = |session: &protocol::Session| {
+    let running_log = |session: &protocol::Session| {
         let log = daemon.paths.session(session.id).join("logs").join(protocol::logs::CURRENT);
         let started_at = session.incarnation.as_ref()?.started_at;
-        Some(Subject { session: session.id, log, started_at })
+        Some(RunningLog { session: session.id, log, started_at })
     };
-    Some(running.filter_map(subject).collect())
+    Some(running.filter_map(running_log).collect())
 }
 
-fn written(subject: Subject) -> Option<(SessionId, [Timestamp; 2])> {
-    let modified = std::fs::metadata(subject.log).and_then(|found| found.modified()).ok()?;
-    Some((subject.session, [clock::timestamp(modified), subject.started_at]))
+fn written(running_log: RunningLog) -> Option<(SessionId, [Timestamp; 2])> {
+    let modified = std::fs::metadata(running_log.log).and_then(|found| found.modified()).ok()?;
+    Some((running_log.session, [clock::timestamp(modified), running_log.started_at]))
 }

@@ -1,4 +1,5 @@
-//! What an agent's own record of the conversation tells that no hook did: a prompt that it took, a turn that ended.
+//! Events that only an agent's own record of the conversation shows, because no hook reported them: a prompt
+//! that it took, a turn that ended.
 
 use std::time::Duration;
 
@@ -10,56 +11,57 @@ use protocol::{ActivityState, MessageId, MessageState, Timestamp};
 
 use crate::decide::{hook, prompt};
 use crate::engine::Turn;
-use crate::engine::context::Daemon;
-use crate::sense::screen::Found;
-use crate::sense::subject::Subject;
+use crate::engine::daemon::Daemon;
+use crate::host::digest::digest;
+use crate::sense::sample_target::SampleTarget;
+use crate::sense::session_sample::Sample;
 
-/// How long a hook may take to tell of the end of a turn that is recorded.
+/// Time for which a hook may lag behind the record of a turn's end.
 const HOOK_LIMIT: Duration = Duration::from_secs(3);
 
-/// When its user interrupted it last.
-pub(crate) fn interrupted_at(found: &Found) -> Option<Timestamp> {
-    found.ended.as_ref().filter(|end| end.outcome == TurnOutcome::Interrupted)?.at
+/// Returns the time when its user interrupted its last turn.
+pub(crate) fn interrupted_at(sample: &Sample) -> Option<Timestamp> {
+    sample.ended.as_ref().filter(|end| end.outcome == TurnOutcome::Interrupted)?.at
 }
 
-/// Takes in what is recorded, as if a hook had said it. Whether there was something.
-pub(crate) fn read(turn: &mut Turn<'_>, daemon: &Daemon, subject: &Subject, found: &Found) -> bool {
-    // An agent without a start hook may have its first prompt before any report.
-    if !subject.hooked && subject.agent.adapter.has_start_hook() {
+/// Applies what is recorded, as if a hook had reported it. Returns true if there was something.
+pub(crate) fn take_in(turn: &mut Turn<'_>, daemon: &Daemon, target: &SampleTarget, sample: &Sample) -> bool {
+    // Only an agent without a start hook may get its first prompt before any report.
+    if !target.hooked && target.agent.adapter.has_start_hook() {
         return false;
     }
-    if let Some((said, text)) = taken(turn, subject, found) {
-        tell(turn, daemon, subject, (HookEvent::Prompt { text, cut: false, turn: None }, said));
-        if let Some((signal, at)) = ending(found).filter(|(_, at)| *at >= said) {
-            tell(turn, daemon, subject, (signal, at));
+    if let Some((said, text)) = recorded_prompt(turn, target, sample) {
+        report(turn, daemon, target, (HookEvent::Prompt { text, cut: false, turn: None }, said));
+        if let Some((signal, at)) = ending(sample).filter(|(_, at)| *at >= said) {
+            report(turn, daemon, target, (signal, at));
         }
         return true;
     }
-    let accepted = queue::held_prompt(turn.pool(), subject.id);
+    let accepted = queue::held_prompt(turn.pool(), target.id);
     let accepted = accepted.filter(|open| open.state == MessageState::Accepted).map(|open| open.since);
     let rests =
-        matches!(subject.known.state, ActivityState::Idle | ActivityState::Unknown | ActivityState::Error);
+        matches!(target.known.state, ActivityState::Idle | ActivityState::Unknown | ActivityState::Error);
     if let Some((signal, at)) =
-        ending(found).filter(|(_, at)| rests && accepted.is_some_and(|since| *at >= since))
+        ending(sample).filter(|(_, at)| rests && accepted.is_some_and(|since| *at >= since))
     {
-        tell(turn, daemon, subject, (signal, at));
+        report(turn, daemon, target, (signal, at));
         return true;
     }
-    let busy = subject.known.state == ActivityState::Busy;
-    let since = subject.notes.heard_at.unwrap_or_default().max(subject.known.since);
-    let late = |at: Timestamp| at > since || turn.age(at) >= HOOK_LIMIT && at >= subject.known.since;
-    match ending(found).filter(|(_, at)| busy && late(*at) && turn.age(*at) >= HOOK_LIMIT) {
+    let busy = target.known.state == ActivityState::Busy;
+    let since = target.notes.heard_at.unwrap_or_default().max(target.known.since);
+    let late = |at: Timestamp| at > since || turn.age(at) >= HOOK_LIMIT && at >= target.known.since;
+    match ending(sample).filter(|(_, at)| busy && late(*at) && turn.age(*at) >= HOOK_LIMIT) {
         Some((signal, at)) => {
-            tell(turn, daemon, subject, (signal, at.max(since)));
+            report(turn, daemon, target, (signal, at.max(since)));
             true
         }
         None => false,
     }
 }
 
-/// How the last turn ended, as a hook would say it, and when.
-fn ending(found: &Found) -> Option<(HookEvent, Timestamp)> {
-    let end = found.ended.as_ref()?;
+/// Returns the end of the last turn as a hook would report it, and its time.
+fn ending(sample: &Sample) -> Option<(HookEvent, Timestamp)> {
+    let end = sample.ended.as_ref()?;
     let signal = match &end.outcome {
         TurnOutcome::Done => HookEvent::TurnOver { turn: end.turn.clone(), said: None },
         TurnOutcome::Limited(limit) => {
@@ -73,48 +75,48 @@ fn ending(found: &Found) -> Option<(HookEvent, Timestamp)> {
     Some((signal, end.at?))
 }
 
-/// The prompt that was typed and not confirmed, where it is recorded: when, and its text.
-fn taken(turn: &Turn<'_>, subject: &Subject, found: &Found) -> Option<(Timestamp, String)> {
-    let id = subject.unconfirmed?;
-    let open = turn.pool().open_message(subject.id, id)?;
+/// Returns the unconfirmed prompt as it is recorded, if it is: its time and text.
+fn recorded_prompt(turn: &Turn<'_>, target: &SampleTarget, sample: &Sample) -> Option<(Timestamp, String)> {
+    let id = target.unconfirmed?;
+    let open = turn.pool().pending_message(target.id, id)?;
     if !open.state.is_unconfirmed() {
         return None;
     }
-    let (typed_at, body) = typed(turn, &subject.agent, id)?;
+    let (typed_at, body) = last_typed(turn, &target.agent, id)?;
     let is_it = |said: &&RecordedPrompt| {
-        // One that waits for the running turn to end is recorded again when it is taken up.
+        // A prompt that waits for the running turn is recorded again when it is taken up.
         !said.queued
             && said.at.is_some_and(|at| at >= typed_at)
-            && compare(subject.agent.adapter, &body, &said.text, false) == TextMatch::Exact
+            && compare(target.agent.adapter, &body, &said.text, false) == TextMatch::Exact
     };
-    let said = found.said.iter().find(is_it)?;
+    let said = sample.said.iter().find(is_it)?;
     Some((said.at?, said.text.clone()))
 }
 
-/// When a message was last typed, and its text.
-fn typed(turn: &Turn<'_>, agent: &Agent, id: MessageId) -> Option<(Timestamp, String)> {
+/// Returns the time when a message was last typed, and its text.
+fn last_typed(turn: &Turn<'_>, agent: &Agent, id: MessageId) -> Option<(Timestamp, String)> {
     let (message, body) = turn.message(id).ok()??;
-    let body = prompt::text_of(turn, agent, &message, body);
+    let body = prompt::typed_text(turn, agent, &message, body);
     Some((message.typing_began()?, String::from_utf8_lossy(&body).into_owned()))
 }
 
-fn tell(turn: &mut Turn<'_>, daemon: &Daemon, subject: &Subject, (signal, at): (HookEvent, Timestamp)) {
+fn report(turn: &mut Turn<'_>, daemon: &Daemon, target: &SampleTarget, (signal, at): (HookEvent, Timestamp)) {
     let hook = Hook {
-        session: subject.id,
-        tag: subject.tag,
-        id: id_of(subject, at, &signal),
+        session: target.id,
+        tag: target.tag,
+        id: report_id(target, at, &signal),
         at,
-        agent: subject.agent.adapter.as_str().to_owned(),
+        agent: target.agent.adapter.as_str().to_owned(),
         conversation: None,
         transcript: None,
         signal,
     };
-    hook::recorded(turn, daemon, hook);
+    hook::take_in_recorded(turn, daemon, hook);
 }
 
-/// The same record is read more than once, and means the same each time.
-fn id_of(subject: &Subject, at: Timestamp, signal: &HookEvent) -> u64 {
+/// Returns an id that is the same each time the same record is read.
+fn report_id(target: &SampleTarget, at: Timestamp, signal: &HookEvent) -> u64 {
     let kind = [u8::from(matches!(signal, HookEvent::Prompt { .. }))];
-    let bytes = subject.tag.0.iter().chain(&kind).copied().chain(at.0.to_le_bytes());
-    crate::host::digest::digest(&bytes.collect::<Vec<u8>>())
+    let bytes = target.tag.0.iter().chain(&kind).copied().chain(at.0.to_le_bytes());
+    digest(&bytes.collect::<Vec<u8>>())
 }

@@ -4,7 +4,7 @@ use process::tree::Table;
 use protocol::Session;
 use protocol::usage::Usage;
 
-/// What the processes of a session use, while it runs.
+/// Returns the resource use of a session's processes, while it runs.
 pub(crate) fn usage_in(table: &Table, session: &Session) -> Option<Usage> {
     let run = session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot())?;
     process::inspect::usage::usage_in(

@@ -1,5 +1,6 @@
-//! `attach`: the command line with which a client attaches.
+//! `attach`: the command with which a client attaches.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use protocol::reply::AttachCommand;
@@ -8,57 +9,51 @@ use protocol::{ErrorCode, Lifecycle, OsBytes, Refusal, Reply, Response, Session,
 use tmux::TmuxError;
 
 use crate::decide::lock;
-use crate::engine::context::Daemon;
-use crate::engine::handle::in_doubt;
-use crate::verb::drain::{is_starting, wait_while};
-use crate::verb::start::Again;
-use crate::verb::{ending, shown, start};
+use crate::engine::daemon::Daemon;
+use crate::engine::engine_handle::in_doubt;
+use crate::verb::start::{StartOptions, start_next};
+use crate::verb::transition::{is_starting, wait_while};
+use crate::verb::{session_view, termination};
 
-/// Starts what is parked or lost, because somebody wants to look at it.
-pub(crate) async fn wake(daemon: &Arc<Daemon>, session: Session) -> Result<Session, Refusal> {
-    let aside =
-        |s: &Session| s.is_being_parked() || matches!(s.lifecycle, Lifecycle::Parked | Lifecycle::Lost);
-    let id = session.id;
-    if aside(&session) {
-        let daemon = Arc::clone(daemon);
-        // In a task of its own: a client that leaves does not stop it half-way.
-        let wake = async move {
-            ending::ended_unless(&daemon, &session, |s| s.lifecycle == Lifecycle::Live).await?;
-            start::again(&daemon, None, id, Again::default(), |_| ()).await
-        };
-        let woken = tokio::spawn(lock::under(lock::current(), wake));
-        woken.await.map_err(|_| in_doubt())??;
-    }
-    wait_while(daemon, id, is_starting).await?;
-    shown::find(daemon, id.into()).await
-}
-
-pub(crate) async fn attach(daemon: &Arc<Daemon>, asked: Attach) -> Reply {
-    let session = shown::find(daemon, asked.session.clone()).await?;
+/// Answers once the session runs. A parked or lost one is started.
+pub(super) async fn attach(daemon: &Arc<Daemon>, asked: Attach) -> Reply {
+    let session = session_view::resolve(daemon, asked.session.clone()).await?;
     let session = wake(daemon, session).await?;
-    let touched = session.incarnation.as_ref().filter(|_| !asked.read_only).map(|run| run.tag);
-    daemon.engine.post(move |turn| turn.volatile.prompts.attend(touched));
-    let run = session
-        .incarnation
-        .as_ref()
-        .filter(|_| matches!(session.lifecycle, Lifecycle::Live | Lifecycle::Draining));
+    let tag = session.incarnation.as_ref().filter(|_| !asked.read_only).map(|run| run.tag);
+    daemon.engine.post(move |turn| turn.volatile.prompts.attend(tag));
+    let is_running = matches!(session.lifecycle, Lifecycle::Live | Lifecycle::Draining);
+    let run = session.incarnation.as_ref().filter(|_| is_running);
     let Some(target) = run.and_then(|run| run.session) else {
         let how = format!("{0} does not run; `poolctl restart {0}` starts it", session.name);
         return Err(Refusal::new(ErrorCode::Refused, how));
     };
-    // The client hands its terminal and its whole environment to whoever listens there.
+    // An attaching client passes its terminal and its whole environment to the server at this socket.
     if let Err(error @ TmuxError::Untrusted(_)) = tmux::trust::probe(&daemon.device.socket) {
         return Err(Refusal::new(ErrorCode::Refused, error.to_string()));
     }
     Ok(Response::Attach(command(daemon, &session, target, &asked)))
 }
 
-pub(crate) fn command(
-    daemon: &Daemon,
-    session: &Session,
-    target: TmuxSessionId,
-    asked: &Attach,
-) -> AttachCommand {
+/// Starts a session that is parked or lost, or about to be parked. Returns it as it is then.
+async fn wake(daemon: &Arc<Daemon>, session: Session) -> Result<Session, Refusal> {
+    let id = session.id;
+    if session.is_being_parked() || matches!(session.lifecycle, Lifecycle::Parked | Lifecycle::Lost) {
+        let daemon = Arc::clone(daemon);
+        // In its own task, so that a client that disconnects does not stop it half-way.
+        let wake = async move {
+            termination::wait_unless(&daemon, &session, |s| s.lifecycle == Lifecycle::Live).await?;
+            start_next(&daemon, None, (id, StartOptions::default()), |_| ()).await
+        };
+        let woken = tokio::spawn(lock::with_user_lock(lock::current(), wake));
+        woken.await.map_err(|_| in_doubt())??;
+    }
+    wait_while(daemon, id, is_starting).await?;
+    session_view::resolve(daemon, id.into()).await
+}
+
+/// Returns the command for the caller's terminal: inside this tmux server it switches the client, inside
+/// another one it nests, in a new window if asked.
+fn command(daemon: &Daemon, session: &Session, target: TmuxSessionId, asked: &Attach) -> AttachCommand {
     let plain = daemon.device.attach_command(target, asked.read_only);
     let Some(outer) = &asked.tmux_env else { return AttachCommand { argv: plain, hint: None } };
     if is_same_server(daemon, outer) {
@@ -76,11 +71,11 @@ pub(crate) fn command(
     AttachCommand { argv, hint: None }
 }
 
-/// `TMUX` is `socket,pid,session`.
-pub(crate) fn is_same_server(daemon: &Daemon, outer: &OsBytes) -> bool {
+/// True if this value of `TMUX`, which is `socket,pid,session`, names the pool's own server.
+fn is_same_server(daemon: &Daemon, outer: &OsBytes) -> bool {
     let socket = outer.0.rsplitn(3, |b| *b == b',').nth(2).map(|path| OsBytes(path.to_vec()));
     socket.is_some_and(|socket| {
-        let canonical = |path: &std::path::Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let canonical = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
         canonical(socket.as_path()) == canonical(&daemon.device.socket)
     })
 }

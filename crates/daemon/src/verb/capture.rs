@@ -1,4 +1,4 @@
-//! `capture`: the screen of a session.
+//! `capture`: the text of a session's screen.
 
 use std::sync::Arc;
 
@@ -7,14 +7,14 @@ use protocol::{ErrorCode, OsBytes, Refusal, Reply, Response, Session};
 use tmux::Answer;
 use tmux::act::Lines;
 
-use crate::engine::context::{Daemon, pane_of};
-use crate::host::blocking::Purpose;
-use crate::host::{blocking, files};
-use crate::verb::{keys, shown};
+use crate::engine::daemon::{Daemon, pane_of};
+use crate::host::blocking_pool::{self, Purpose};
+use crate::host::files;
+use crate::verb::{pane, session_view};
 
-/// What is on the screen; of a session that is over, what was there last.
-pub(crate) async fn capture(daemon: &Arc<Daemon>, asked: Capture) -> Reply {
-    let session = shown::find(daemon, asked.session.clone()).await?;
+/// Answers with the screen, or the last one that was kept of a session that does not run.
+pub(super) async fn capture(daemon: &Arc<Daemon>, asked: Capture) -> Reply {
+    let session = session_view::resolve(daemon, asked.session.clone()).await?;
     let pane = session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot()).and_then(pane_of);
     let Some(pane) = pane else { return last_screen(daemon, &session).await };
     let lines = match asked.extent {
@@ -25,13 +25,15 @@ pub(crate) async fn capture(daemon: &Arc<Daemon>, asked: Capture) -> Reply {
     match daemon.tmux.capture(pane, lines, asked.ansi).await {
         Ok((Answer::Done, screen)) => Ok(Response::Screen(OsBytes(screen))),
         Ok((Answer::Gone, _)) => last_screen(daemon, &session).await,
-        other => keys::answered(other.map(|(answer, _)| answer)),
+        other => pane::reply_of(other.map(|(answer, _)| answer)),
     }
 }
 
-pub(crate) async fn last_screen(daemon: &Daemon, session: &Session) -> Reply {
+async fn last_screen(daemon: &Daemon, session: &Session) -> Reply {
     let path = daemon.paths.meta_of(session.id).join(files::SCREEN);
-    match blocking::limited(Purpose::Launch, move || files::read_small(&path, files::SCREEN_MAX)).await {
+    match blocking_pool::with_timeout(Purpose::Launch, move || files::read_bounded(&path, files::SCREEN_MAX))
+        .await
+    {
         Some(Ok(screen)) => Ok(Response::Screen(OsBytes(screen))),
         _ => Err(Refusal::new(
             ErrorCode::NotFound,

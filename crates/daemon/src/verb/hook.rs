@@ -1,5 +1,5 @@
-//! Reports of hooks: taken in within one turn, answered once that is on disk. A request for a permission is answered when it is
-//! decided.
+//! `hook`: takes in the report of an agent's hook within one turn, and answers once it is on disk. A
+//! permission request is answered once it is decided.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,47 +8,56 @@ use protocol::hook::{Decision, Hook, HookEvent};
 use protocol::{Refusal, Reply, Response, SessionId};
 use tokio::time::{sleep, timeout};
 
-use crate::decide::asks::{Asked, left};
-use crate::decide::hook::take;
-use crate::decide::hook_order;
-use crate::decide::hook_order::is_undecided;
+use crate::decide::asks::{AwaitedDecision, stop_waiting};
+use crate::decide::hook::take_in;
+use crate::decide::hook_order::{self, is_typing_undecided};
 use crate::engine::Turn;
-use crate::engine::context::Daemon;
+use crate::engine::daemon::Daemon;
 use crate::sense::{hook_spool, notification};
 
-/// A hook's report, and its answer.
-pub(crate) async fn hook(daemon: &Arc<Daemon>, hook: Box<Hook>) -> Reply {
+/// Time that a report waits for the ones before it: a hook that cannot connect spools its report soon after.
+const EARLIER_LIMIT: Duration = Duration::from_millis(150);
+
+/// Answers a hook's report: with the decision on a permission request, or with none if it is left to the
+/// terminal.
+pub(super) async fn hook(daemon: &Arc<Daemon>, hook: Box<Hook>) -> Reply {
     if notification::is_notification(&hook) {
-        notification::look_into(daemon, *hook);
+        notification::resolve_in_background(daemon, *hook);
         return Ok(Response::Done);
     }
+    // Reports may queue messages for workers.
+    daemon.disk.refresh(0).await;
     let context = Arc::clone(daemon);
-    let at_once = move |turn: &mut Turn<'_>| {
-        if hook_order::is_early(turn, &hook) { Err(hook) } else { Ok(take(turn, &context, *hook)) }
-    };
-    let asked = match daemon.engine.turn(at_once).await? {
-        Ok(asked) => asked,
-        Err(hook) => {
-            earlier_first(daemon, &hook).await?;
-            let context = Arc::clone(daemon);
-            daemon.engine.turn(move |turn| take(turn, &context, *hook)).await?
+    let take_unless_early = move |turn: &mut Turn<'_>| {
+        if hook_order::needs_spool_first(turn, &hook) {
+            Err(hook)
+        } else {
+            Ok(take_in(turn, &context, *hook))
         }
     };
-    match asked {
-        Some(asked) => Ok(decided(daemon, asked).await.map_or(Response::Done, Response::Decided)),
+    let awaited = match daemon.engine.turn(take_unless_early).await? {
+        Ok(asked) => asked,
+        Err(hook) => {
+            take_in_earlier(daemon, &hook).await?;
+            let context = Arc::clone(daemon);
+            daemon.engine.turn(move |turn| take_in(turn, &context, *hook)).await?
+        }
+    };
+    match awaited {
+        Some(awaited) => Ok(decision(daemon, awaited).await.map_or(Response::Done, Response::Decided)),
         None => Ok(Response::Done),
     }
 }
 
-/// Waits for the decision, at most as long as the hook does. Where it keeps the agent from asking at the terminal, it
-/// is left to the terminal as soon as somebody is there.
-pub(crate) async fn decided(daemon: &Arc<Daemon>, asked: Asked) -> Option<Decision> {
-    let Asked { session, ask, mut decision, limit, hides_dialog } = asked;
-    let _left = Left { daemon: Arc::clone(daemon), session, ask };
+/// Waits for the decision, at most as long as the hook does. A hook that suppresses the agent's own dialog is
+/// left to the terminal as soon as a client is attached.
+async fn decision(daemon: &Arc<Daemon>, awaited: AwaitedDecision) -> Option<Decision> {
+    let AwaitedDecision { session, ask, mut decision, limit, hides_dialog } = awaited;
+    let _wait = DecisionWait { daemon: Arc::clone(daemon), session, ask };
     let attached = move |turn: &mut Turn<'_>| {
         turn.pool().session(session).is_none_or(|s| s.attached_clients > 0).then_some(())
     };
-    let somebody = async {
+    let attention = async {
         if hides_dialog {
             drop(daemon.engine.wait_on(session, None, attached).await);
         } else {
@@ -58,47 +67,44 @@ pub(crate) async fn decided(daemon: &Arc<Daemon>, asked: Asked) -> Option<Decisi
     tokio::select! {
         decision = &mut decision => return decision.ok(),
         () = sleep(limit) => {}
-        () = somebody => {}
+        () = attention => {}
     }
-    match daemon.engine.turn(move |turn| left(turn, session, ask)).await {
-        // Somebody had answered before this turn: that counts.
+    match daemon.engine.turn(move |turn| stop_waiting(turn, session, ask)).await {
+        // The request was answered before this turn.
         Ok(false) => decision.await.ok(),
         _ => None,
     }
 }
 
-/// When nobody waits for a decision any more, it can only be answered at the terminal.
-pub(crate) struct Left {
+/// A hook that waits for a decision. Once it is dropped, the request can only be answered at the terminal.
+struct DecisionWait {
     daemon: Arc<Daemon>,
     session: SessionId,
     ask: u64,
 }
 
-impl Drop for Left {
+impl Drop for DecisionWait {
     fn drop(&mut self) {
         let (session, ask) = (self.session, self.ask);
         self.daemon.engine.post(move |turn| {
-            left(turn, session, ask);
+            stop_waiting(turn, session, ask);
         });
     }
 }
 
-/// How long a report waits for what comes before it: its hook leaves it in a file soon after.
-pub(crate) const LIMIT: Duration = Duration::from_millis(150);
-
-/// Takes in what goes before it.
+/// Takes in the spooled reports that come before this one.
 ///
 /// # Errors
-/// It takes too long: nothing may be heard of the session yet.
-pub(crate) async fn earlier_first(daemon: &Arc<Daemon>, hook: &Hook) -> Result<(), Refusal> {
+/// Timeout: it is still undecided whether the session's prompt was typed, so no report of it may be taken in.
+async fn take_in_earlier(daemon: &Arc<Daemon>, hook: &Hook) -> Result<(), Refusal> {
     let session = hook.session;
     let limit = match hook.signal {
-        HookEvent::Permission { wait_ms, .. } => LIMIT.max(Duration::from_millis(wait_ms / 2)),
-        _ => LIMIT,
+        HookEvent::Permission { wait_ms, .. } => EARLIER_LIMIT.max(Duration::from_millis(wait_ms / 2)),
+        _ => EARLIER_LIMIT,
     };
-    let decided = move |turn: &mut Turn<'_>| (!is_undecided(turn, session)).then_some(());
+    let decided = move |turn: &mut Turn<'_>| (!is_typing_undecided(turn, session)).then_some(());
     daemon.engine.wait_on(session, Some(limit), decided).await?;
-    // A disk that hangs keeps nothing from being heard.
+    // A disk that hangs must not delay the report for longer.
     timeout(limit, hook_spool::read_of(daemon, &[session])).await.ok();
     Ok(())
 }

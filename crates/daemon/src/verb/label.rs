@@ -1,25 +1,21 @@
-//! `label`.
+//! `label`: sets and removes labels.
 
 use std::sync::Arc;
 
-use protocol::Reply;
 use protocol::request::Label;
+use protocol::{Reply, Session};
 
-use crate::decide::idempotency::Op;
+use crate::decide::idempotency::ClientOperation;
 use crate::engine::Turn;
-use crate::engine::context::Daemon;
-use crate::verb::shown;
+use crate::engine::daemon::Daemon;
+use crate::verb::one_turn;
 
-pub(crate) async fn label(daemon: &Arc<Daemon>, op: &Op, asked: Label) -> Reply {
-    let (context, operation) = (Arc::clone(daemon), op.clone());
-    let decide = move |turn: &mut Turn<'_>| {
-        let session = pool::admit::resolve(turn.pool(), &asked.session)?;
-        let id = session.id;
-        let events = pool::admit::label(session, &asked)?;
+pub(super) async fn label(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Label) -> Reply {
+    let wanted = asked.session.clone();
+    let decide = move |turn: &mut Turn<'_>, session: &Session| {
+        let events = pool::session::label(session, &asked)?;
         turn.emit_all(events);
-        let reply = shown::reply(turn, &context, id);
-        operation.conclude(turn, &reply);
-        reply
+        Ok(())
     };
-    daemon.engine.turn(decide).await?
+    one_turn::decide(daemon, op, wanted, decide).await
 }

@@ -1,10 +1,9 @@
-//! `lock`: a user's lock on a session, a durable lease.
+//! `lock`: a user's lock on a session, which is a durable lease.
 
-use crate::engine::waiting::LockWaiter;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pool::locks::Ticket;
+use pool::lock::Ticket;
 use protocol::reply::Locked;
 use protocol::request::Lock;
 use protocol::session::SessionLock;
@@ -12,42 +11,43 @@ use protocol::{ErrorCode, OpId, Refusal, Reply, Response, SessionId, Token};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::decide::lock::End;
-use crate::decide::{idempotency, lock};
+use crate::decide::idempotency;
+use crate::decide::lock::{self, LockEnd};
 use crate::engine::Turn;
-use crate::engine::context::Daemon;
-use crate::engine::handle::{Handle, in_doubt};
-use crate::verb::claim::Peer;
-use crate::verb::shown;
+use crate::engine::daemon::Daemon;
+use crate::engine::engine_handle::{EngineHandle, in_doubt};
+use crate::engine::waiters::LockWaiter;
+use crate::verb::caller::Caller;
+use crate::verb::session_view;
 
-/// How long a holder may be silent, where it does not say.
+/// Default lease, in milliseconds.
 const LEASE_MS: u64 = 60_000;
 
-/// The shortest and the longest lease.
+/// Shortest and longest lease, in milliseconds.
 const LEASE: std::ops::RangeInclusive<u64> = 1_000..=24 * 3600 * 1000;
 
-/// The longest purpose that is kept, in bytes.
+/// Maximum length of a purpose, in bytes.
 const PURPOSE_MAX: usize = 1000;
 
-/// Answers once the lock is held, and that is on disk.
-pub(crate) async fn lock(
+/// Acquires the lock, waiting for it. Answers once the grant is on disk.
+pub(super) async fn lock(
     daemon: &Arc<Daemon>,
-    peer: Peer,
+    caller: &Caller,
     (op, under): (Option<OpId>, Option<Token>),
     asked: Lock,
 ) -> Reply {
-    let op = idempotency::usable(op)?;
+    let op = idempotency::check_id(op)?;
     if asked.purpose.len() > PURPOSE_MAX {
         return Err(Refusal::new(ErrorCode::Usage, format!("the purpose is over {PURPOSE_MAX} bytes")));
     }
-    let session = shown::find(daemon, asked.session.clone()).await?.id;
+    let session = session_view::resolve(daemon, asked.session.clone()).await?.id;
     let lease_ms = asked.lease_ms.unwrap_or(LEASE_MS).clamp(*LEASE.start(), *LEASE.end());
     let ticket = Ticket(daemon.engine.ticket());
-    let mut leaving = Leaving { handle: daemon.engine.clone(), place: Some((session, ticket)) };
+    let mut request = LockRequest { engine: daemon.engine.clone(), place: Some((session, ticket)) };
     let lock = SessionLock {
         token: Token::default(),
         purpose: asked.purpose.clone(),
-        holder: peer.process,
+        holder: caller.process,
         lease_ms,
         since: daemon.started_at,
         op,
@@ -56,12 +56,12 @@ pub(crate) async fn lock(
     let (grant, granted) = oneshot::channel();
     let force = asked.force;
     let ask = move |turn: &mut Turn<'_>| {
-        may_ask(turn, session, under)?;
-        stand_in_line(turn, (session, ticket, force), (lock, under), grant)
+        check_nesting(turn, session, under)?;
+        enqueue(turn, (session, ticket, force), (lock, under), grant)
     };
     if let Some(token) = daemon.engine.turn(ask).await?? {
-        // It has it already.
-        leaving.place = None;
+        // The same operation holds it already.
+        request.place = None;
         return Ok(Response::Locked(Locked { session, token, lease_ms }));
     }
     let token = match asked.wait_ms {
@@ -73,53 +73,54 @@ pub(crate) async fn lock(
     };
     let token = token.map_err(|_| in_doubt())??;
     crate::crash::point("lock-granted");
-    // The grant is on disk when a later turn is over.
+    // The turn that granted it is on disk once a later one is.
     daemon.engine.turn(|_| ()).await?;
-    leaving.place = None;
-    if let Some(process) = peer.process {
-        // Dropped only with the daemon.
-        daemon.holders.send(process).ok();
+    request.place = None;
+    if let Some(process) = caller.process {
+        // The receiver lives as long as the daemon.
+        daemon.holders_to_watch.send(process).ok();
     }
     Ok(Response::Locked(Locked { session, token, lease_ms }))
 }
 
-/// Whoever has it would wait for itself.
-fn may_ask(turn: &Turn<'_>, session: SessionId, under: Option<Token>) -> Result<(), Refusal> {
+/// Refuses a request of the lock's own holder, which would wait for itself.
+fn check_nesting(turn: &Turn<'_>, session: SessionId, under: Option<Token>) -> Result<(), Refusal> {
     let Some(token) = under else { return Ok(()) };
     if !turn.volatile.locks.is_held(token) {
-        return Err(lock::stale());
+        return Err(lock::not_held());
     }
     let its_own = turn.volatile.user_locks.through(session, under).is_some();
     let why = "it is held already, by what this is done under";
     if its_own { Err(Refusal::new(ErrorCode::Conflict, why)) } else { Ok(()) }
 }
 
-/// Answers with the token where the same operation has the lock already.
-fn stand_in_line(
+/// Grants the lock, or adds the request to its wait queue. Returns the token if the same operation holds it
+/// already.
+fn enqueue(
     turn: &mut Turn<'_>,
     (session, ticket, force): (SessionId, Ticket, bool),
     (lock, under): (SessionLock, Option<Token>),
     grant: oneshot::Sender<Result<Token, Refusal>>,
 ) -> Result<Option<Token>, Refusal> {
     let Some(record) = turn.pool().session(session) else {
-        return Err(pool::admit::not_found(turn.pool(), &session.to_string()));
+        return Err(pool::session::not_found(turn.pool(), &session.to_string()));
     };
     if let Some(held) = record.lock.clone().filter(|held| held.op == lock.op) {
-        renew(turn, session, held.token)?;
+        renew_lease(turn, session, held.token)?;
         return Ok(Some(held.token));
     }
     let purpose = lock.purpose.clone();
-    match turn.volatile.locks.ask_open(session, ticket, &purpose, force) {
+    match turn.volatile.locks.request_user_lock(session, ticket, &purpose, force) {
         Some(given) => {
-            lock::hold(turn, session, (ticket, SessionLock { token: given.token, ..lock }, under));
-            // Whoever left meanwhile gives it back when its place is dropped.
+            lock::grant_to_user(turn, session, (ticket, SessionLock { token: given.token, ..lock }, under));
+            // A client that is gone gives it back when its request is dropped.
             grant.send(Ok(given.token)).ok();
         }
         None => {
             turn.waiting.locks.insert(ticket, LockWaiter::User(Box::new(lock), under, grant));
             if force {
-                // Whoever forces is first in line by now.
-                lock::end(turn, session, End::Revoked("somebody else took it by force"));
+                // A forced request is first in the queue by now.
+                lock::end_user_lock(turn, session, LockEnd::Revoked("taken over with --force"));
             }
         }
     }
@@ -127,50 +128,51 @@ fn stand_in_line(
 }
 
 async fn timed_out(daemon: &Daemon, session: SessionId) -> Refusal {
-    let held = move |turn: &mut Turn<'_>| lock::free_for(turn, session, None).err();
+    let held = move |turn: &mut Turn<'_>| lock::check_unlocked(turn, session, None).err();
     let why = match daemon.engine.turn(held).await {
         Ok(Some(refusal)) => refusal.message,
         _ => format!("the lock of {session} did not come free"),
     };
-    Refusal::new(ErrorCode::Timeout, format!("the wait ran out: {why}"))
+    Refusal::new(ErrorCode::Timeout, format!("the wait timed out: {why}"))
 }
 
-/// A place in the line, left when dropped.
-struct Leaving {
-    handle: Handle,
+/// A request in the wait queue. Dropped, it leaves the queue, or gives the lock back.
+struct LockRequest {
+    engine: EngineHandle,
+    /// None once the lock is the caller's to keep.
     place: Option<(SessionId, Ticket)>,
 }
 
-impl Drop for Leaving {
+impl Drop for LockRequest {
     fn drop(&mut self) {
         if let Some((session, ticket)) = self.place.take() {
-            self.handle.post(move |turn| lock::release(turn, session, ticket));
+            self.engine.post(move |turn| lock::release(turn, session, ticket));
         }
     }
 }
 
-/// Its lease begins anew.
-pub(super) async fn renewed(daemon: &Arc<Daemon>, session: SessionId, token: Token) -> Reply {
-    daemon.engine.turn(move |turn| renew(turn, session, token)).await?
+/// Extends the lease of a lock.
+pub(super) async fn renew(daemon: &Arc<Daemon>, session: SessionId, token: Token) -> Reply {
+    daemon.engine.turn(move |turn| renew_lease(turn, session, token)).await?
 }
 
-fn renew(turn: &mut Turn<'_>, session: SessionId, token: Token) -> Reply {
+fn renew_lease(turn: &mut Turn<'_>, session: SessionId, token: Token) -> Reply {
     let lease = turn.pool().session(session).and_then(|s| s.lock.as_ref()).map(|lock| lock.lease_ms);
     let deadline = turn.mono().after(Duration::from_millis(lease.unwrap_or(LEASE_MS)));
     if turn.volatile.user_locks.renew(session, token, deadline) {
         return Ok(Response::Done);
     }
     match turn.pool().session(session) {
-        Some(_) => Err(lock::stale()),
-        None => Err(pool::admit::not_found(turn.pool(), &session.to_string())),
+        Some(_) => Err(lock::not_held()),
+        None => Err(pool::session::not_found(turn.pool(), &session.to_string())),
     }
 }
 
-/// It is given back, if it is still held.
-pub(super) async fn unlocked(daemon: &Arc<Daemon>, session: SessionId, token: Token) -> Reply {
+/// Releases a lock, if it is still held.
+pub(super) async fn unlock(daemon: &Arc<Daemon>, session: SessionId, token: Token) -> Reply {
     let unlock = move |turn: &mut Turn<'_>| {
         if turn.volatile.user_locks.get(session).is_some_and(|lock| lock.token == token) {
-            lock::end(turn, session, End::Released("given back"));
+            lock::end_user_lock(turn, session, LockEnd::Released("given back"));
         }
         Response::Done
     };

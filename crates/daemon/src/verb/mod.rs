@@ -1,38 +1,67 @@
-//! Operations, one file each, named as in `poolctl`: take the lock, decide in a turn, do the effect, settle in a turn. [`dispatch`] is the
-//! table; [`start`], [`ending`], [`in_one_turn`] and [`shown`] are what several share.
+//! The requests, one file each, named as the verbs of `poolctl`: take the session's lock, decide in a turn,
+//! perform the effect, commit its result in a turn. [`dispatch`] is their table, and [`operation`] the frame
+//! around those that change something.
+//!
+//! No verb uses another. Files that several share: [`start`], [`termination`] and [`removal`] of a session,
+//! and waiting for one in [`transition`]; [`one_turn`] and [`pane`] for whole kinds of verbs;
+//! [`session_view`], [`usage`], [`message_selection`], [`attention`], [`database`] and [`parts`] for answers;
+//! [`caller`].
+
 pub(crate) mod adopt;
-pub(crate) mod agent;
-pub(crate) mod attach;
-pub(crate) mod capture;
-pub(crate) mod care;
-pub(crate) mod claim;
-pub(crate) mod clear;
+pub(crate) mod approve;
+mod attach;
+mod attention;
+mod backup;
+pub(crate) mod caller;
+mod capture;
+mod check;
+mod clear;
+mod compact;
+pub(crate) mod config;
+mod database;
 pub(crate) mod dispatch;
-pub(crate) mod drain;
-pub(crate) mod ending;
-pub(crate) mod hook;
-pub(crate) mod in_one_turn;
-pub(crate) mod keys;
-pub(crate) mod kill;
-pub(crate) mod label;
-pub(crate) mod lock;
-pub(crate) mod new;
-pub(crate) mod park;
-pub(crate) mod pin;
-pub(crate) mod prune;
-pub(crate) mod queue;
-pub(crate) mod read;
-pub(crate) mod reap;
-pub(crate) mod remove;
-pub(crate) mod rename;
-pub(crate) mod restart;
-pub(crate) mod restore;
-pub(crate) mod shown;
+mod drain;
+pub(crate) mod events;
+mod export;
+mod generators;
+mod hook;
+mod inbox;
+mod input;
+mod keys;
+mod kill;
+mod label;
+mod lock;
+mod logs;
+mod ls;
+mod message_selection;
+mod new;
+mod one_turn;
+mod operation;
+mod pane;
+mod park;
+mod parts;
+mod pin;
+mod prune;
+mod queue;
+mod reap;
+pub(crate) mod removal;
+mod rename;
+mod resize;
+mod restart;
+mod restore;
+mod rm;
+pub(crate) mod send;
+mod session_view;
+mod show;
 pub(crate) mod start;
-pub(crate) mod status;
-pub(crate) mod sync;
-pub(crate) mod terminal;
-pub(crate) mod theme;
-pub(crate) mod update;
-pub(crate) mod usage;
-pub(crate) mod wait;
+mod stats;
+mod status;
+mod sync;
+mod terminal;
+mod termination;
+mod thought;
+mod transition;
+mod update;
+mod usage;
+mod wait;
+mod work;

@@ -1,64 +1,68 @@
 //! `new`: the intent on disk, then the launch under the session's lock, then the answer.
 
-use crate::host::identity::identity;
-use pool::scheduler::{Starter, begin_start};
 use std::sync::Arc;
 
-use pool::admit::{Admitted, Body, Launch, Made};
+use pool::queue::Body;
+use pool::session::{CreateInputs, CreateOutcome};
+use pool::slots::{RunIdentity, Starter, begin_start};
 use protocol::message::PROMPT;
 use protocol::request::{New, Send};
 use protocol::{ErrorCode, Event, Message, MessageId, Refusal, Reply, Seq, Session, SessionId, SessionRef};
 
-use crate::decide::idempotency::Op;
-use crate::decide::lock;
-use crate::decide::queue;
+use crate::decide::idempotency::ClientOperation;
+use crate::decide::{lock, queue};
 use crate::effect::cgroup;
-use crate::effect::slot;
-use crate::effect::slot::Decided;
+use crate::effect::slot::{self, SlotDecision};
 use crate::engine::Turn;
-use crate::engine::context::Daemon;
-use crate::host::blocking::Purpose;
-use crate::host::{blocking, clock};
-use crate::sense::capacity;
+use crate::engine::daemon::Daemon;
+use crate::host::blocking_pool::{self, Purpose};
+use crate::host::{clock, random};
+use crate::sense::machine_capacity;
 use crate::verb::start;
-use crate::verb::start::{conclude, existing};
 
-pub(crate) async fn new(daemon: &Arc<Daemon>, op: &Op, asked: New) -> Reply {
+pub(super) async fn new(daemon: &Arc<Daemon>, op: &ClientOperation, asked: New) -> Reply {
     check_directory(&asked).await?;
-    cgroup::look(daemon).await;
-    let first = first_message(&asked)?;
-    let (context, operation, wait_ms) = (Arc::clone(daemon), op.clone(), asked.wait_slot_ms);
-    let decide = move |turn: &mut Turn<'_>, ahead: usize| {
-        admit(turn, &context, &operation, (&asked, first.as_ref(), ahead))
-    };
-    let admitted = slot::with_slot(daemon, Some(op), wait_ms, decide).await?;
+    cgroup::refresh(daemon).await;
+    daemon.disk.refresh(0).await;
+    let wait_ms = asked.wait_slot_ms;
+    let creation = Creation { prompt: first_prompt(&asked)?, asked };
+    let (context, operation) = (Arc::clone(daemon), op.clone());
+    let decide =
+        move |turn: &mut Turn<'_>, ahead: usize| decide(turn, &context, &operation, &creation, ahead);
+    let outcome = slot::with_slot(daemon, Some(op), wait_ms, decide).await?;
     crate::crash::point("new-intent");
-    match admitted {
-        Way::Create(session) => start::run(daemon, op, session).await,
-        Way::Start(before) => {
+    match outcome {
+        Outcome::Created(session) => start::launch_new(daemon, op, session).await,
+        Outcome::Started(before) => {
             let (context, operation, id) = (Arc::clone(daemon), op.clone(), before.id);
-            let conclude = move |turn: &mut Turn<'_>| conclude(turn, &context, &operation, id);
-            start::bring_up(daemon, *before, conclude).await?
+            let conclude = move |turn: &mut Turn<'_>| start::conclude(turn, &context, &operation, id);
+            start::launch_next(daemon, *before, conclude).await?
         }
-        Way::Existing(session) => existing(daemon, op, session).await,
+        Outcome::Existing(session) => start::ensure_running(daemon, op, session).await,
     }
 }
 
-/// What an admitted request comes to, its slot taken.
-pub(crate) enum Way {
+/// A request whose prompt was checked.
+struct Creation {
+    asked: New,
+    prompt: Option<(Send, Body)>,
+}
+
+/// The result of the decision, with a slot taken where one is needed.
+enum Outcome {
     /// A new session.
-    Create(SessionId),
-    /// One that there was, as it was before its next start.
-    Start(Box<Session>),
-    /// One that runs, or is about to.
+    Created(SessionId),
+    /// The next start of an existing session, as it was before that.
+    Started(Box<Session>),
+    /// A session that runs, or is about to.
     Existing(SessionId),
 }
 
-/// Before anything is written: a directory that is not there is a mistake in the request.
-pub(crate) async fn check_directory(asked: &New) -> Result<(), Refusal> {
+/// Refuses a directory that does not exist, before anything is written.
+async fn check_directory(asked: &New) -> Result<(), Refusal> {
     let Some(cwd) = asked.cwd.clone().or_else(|| asked.caller_cwd.clone()) else { return Ok(()) };
     let path = cwd.as_path().to_owned();
-    match blocking::limited(Purpose::Places, move || path.is_dir()).await {
+    match blocking_pool::with_timeout(Purpose::UserDirs, move || path.is_dir()).await {
         Some(true) => Ok(()),
         Some(false) => {
             Err(Refusal::new(ErrorCode::Usage, format!("{} is not a directory", cwd.as_path().display())))
@@ -67,11 +71,10 @@ pub(crate) async fn check_directory(asked: &New) -> Result<(), Refusal> {
     }
 }
 
-/// The text of `--prompt`, as a message for the session to be.
-pub(crate) fn first_message(asked: &New) -> Result<Option<(Send, Body)>, Refusal> {
+/// Returns the message with the text of `--prompt`. The session is filled in when it is queued.
+fn first_prompt(asked: &New) -> Result<Option<(Send, Body)>, Refusal> {
     let Some(body) = asked.prompt.clone() else { return Ok(None) };
     let mut send = Send {
-        // Whose it is is known when it is queued.
         session: SessionRef(String::new()),
         body,
         kind: PROMPT.to_owned(),
@@ -88,82 +91,83 @@ pub(crate) fn first_message(asked: &New) -> Result<Option<(Send, Body)>, Refusal
     Ok(Some((send, body)))
 }
 
-pub(crate) fn admit(
+/// Decides on the request while `ahead` others wait for a slot before it. The session and its prompt are
+/// committed together or not at all.
+fn decide(
     turn: &mut Turn<'_>,
     daemon: &Daemon,
-    op: &Op,
-    (asked, first, ahead): (&New, Option<&(Send, Body)>, usize),
-) -> Result<Decided<Way>, Refusal> {
+    op: &ClientOperation,
+    creation: &Creation,
+    ahead: usize,
+) -> Result<SlotDecision<Outcome>, Refusal> {
     let now = turn.now();
-    let random = |e| Refusal::new(ErrorCode::Failed, format!("no random numbers: {e}"));
-    let (tag, conversation) = (clock::tag().map_err(random)?, clock::uuid().map_err(random)?);
-    let stamp = clock::stamp(now);
-    let launch = Launch { tag, now, stamp: &stamp, conversation: &conversation, ahead };
-    let mut admitted = pool::admit::new(turn.pool(), &daemon.settings(), asked, &launch)?;
-    match &mut admitted {
-        Admitted::Full => return Ok(Decided::Full),
-        Admitted::Create(made) => {
-            capacity::check(turn, daemon)?;
-            // All of it, or nothing.
-            let message = match (first, made.events.first()) {
+    let RunIdentity { tag, conversation } = random::identity()?;
+    let stamp = clock::name_stamp(now);
+    let inputs = CreateInputs { tag, now, stamp: &stamp, conversation: &conversation, ahead };
+    let prompt = creation.prompt.as_ref();
+    match pool::session::create(turn.pool(), &daemon.settings(), &creation.asked, &inputs)? {
+        CreateOutcome::Full => Ok(SlotDecision::Full),
+        CreateOutcome::Start(id) => start_existing(turn, daemon, op, (id, prompt), ahead),
+        CreateOutcome::Create(made) => {
+            machine_capacity::check(turn, daemon)?;
+            let message = match (prompt, made.events.first()) {
                 (Some((send, body)), Some(Event::SessionCreated(session))) => {
                     let seq = Seq(turn.next_seq().0 + 1);
-                    queue::first(turn, daemon, session, (send, body), seq)?
+                    queue::decide_first(turn, daemon, session, (send, body), seq)?
                 }
                 _ => None,
             };
-            turn.emit_all(made.events.drain(..));
-            op.begun(turn, made.session);
+            turn.emit_all(made.events);
+            op.record_begun(turn, made.session);
             turn.volatile.scheduler.begin_start(made.session);
             message.into_iter().for_each(|message| queue::queue_first(turn, message));
+            Ok(SlotDecision::Done(Outcome::Created(made.session)))
         }
-        Admitted::Start(id) => return start(turn, daemon, op, (*id, first, ahead)),
-        // It was there before: its prompt is a message like any other.
-        Admitted::Existing(id) => {
-            if let (Some((send, body)), Some(session)) = (first, turn.pool().session(*id).cloned()) {
+        CreateOutcome::Existing(id) => {
+            // To an existing session, the prompt is a message like any other.
+            if let (Some((send, body)), Some(session)) = (prompt, turn.pool().session(id).cloned()) {
                 let seq = turn.next_seq();
-                let message = queue::first(turn, daemon, &session, (send, body), seq)?;
+                let message = queue::decide_first(turn, daemon, &session, (send, body), seq)?;
                 message.into_iter().for_each(|message| queue::queue_first(turn, message));
-                op.begun(turn, *id);
+                op.record_begun(turn, id);
             }
+            Ok(SlotDecision::Done(Outcome::Existing(id)))
         }
     }
-    Ok(Decided::Done(match admitted {
-        Admitted::Create(Made { session, .. }) => Way::Create(session),
-        Admitted::Existing(id) | Admitted::Start(id) => Way::Existing(id),
-        Admitted::Full => return Ok(Decided::Full),
-    }))
 }
 
-/// A session that there was, and its prompt with its next start: both or neither.
-pub(crate) fn start(
+/// Decides the next start of an existing session, together with its prompt.
+fn start_existing(
     turn: &mut Turn<'_>,
     daemon: &Daemon,
-    op: &Op,
-    (id, first, ahead): (SessionId, Option<&(Send, Body)>, usize),
-) -> Result<Decided<Way>, Refusal> {
-    let Some(before) = turn.pool().session(id).cloned() else { return Ok(Decided::Done(Way::Existing(id))) };
-    if !pool::is_between(&before) {
-        lock::free_for(turn, id, op.under)?;
+    op: &ClientOperation,
+    (id, prompt): (SessionId, Option<&(Send, Body)>),
+    ahead: usize,
+) -> Result<SlotDecision<Outcome>, Refusal> {
+    let Some(before) = turn.pool().session(id).cloned() else {
+        return Ok(SlotDecision::Done(Outcome::Existing(id)));
+    };
+    if !pool::session::is_restarting(&before) {
+        lock::check_unlocked(turn, id, op.under)?;
         if pool::slots::free(turn.pool(), &daemon.settings()) <= ahead {
-            return Ok(Decided::Full);
+            return Ok(SlotDecision::Full);
         }
-        capacity::check(turn, daemon)?;
+        machine_capacity::check(turn, daemon)?;
     }
-    let message = match first {
+    let message = match prompt {
         Some((send, body)) => {
             let seq = turn.next_seq();
-            queue::first(turn, daemon, &before, (send, body), seq)?
+            queue::decide_first(turn, daemon, &before, (send, body), seq)?
         }
         None => None,
     };
     let starter = Starter::User { fresh: false };
-    begin_start(turn, &daemon.settings(), &before, (starter, identity()?));
-    op.begun(turn, id);
+    begin_start(turn, &daemon.settings(), &before, (starter, random::identity()?));
+    op.record_begun(turn, id);
     if let Some((message, body)) = message {
-        // Its number is its place in the journal.
+        // A message's id is its sequence number in the journal.
         let id = MessageId(turn.next_seq().0);
         queue::queue_first(turn, (Message { id, ..message }, body));
     }
-    Ok(Decided::Done(Way::Start(Box::new(before))))
+    Ok(SlotDecision::Done(Outcome::Started(Box::new(before))))
 }

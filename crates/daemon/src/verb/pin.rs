@@ -5,16 +5,15 @@ use std::sync::Arc;
 use protocol::request::Pin;
 use protocol::{Reply, Session};
 
-use crate::decide::idempotency::Op;
+use crate::decide::idempotency::ClientOperation;
 use crate::engine::Turn;
-use crate::engine::context::Daemon;
-use crate::verb::in_one_turn::at_once;
+use crate::engine::daemon::Daemon;
+use crate::verb::one_turn;
 
-/// `pin` and `unpin`.
-pub(crate) async fn pin(daemon: &Arc<Daemon>, op: &Op, asked: Pin) -> Reply {
+pub(super) async fn pin(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Pin) -> Reply {
     let decide = move |turn: &mut Turn<'_>, session: &Session| {
-        turn.emit_all(pool::admit::pin(session, asked.pinned));
+        turn.emit_all(pool::session::pin(session, asked.pinned));
         Ok(())
     };
-    at_once(daemon, op, asked.session, decide).await
+    one_turn::decide(daemon, op, asked.session, decide).await
 }

@@ -1,4 +1,4 @@
-//! `prune`: what is over, and directories that belong to nobody.
+//! `prune`: removes ended sessions, and directories that belong to no session.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,23 +8,22 @@ use protocol::reply::Pruned;
 use protocol::request::{Prune, Remove};
 use protocol::{ErrorCode, Lifecycle, Name, Refusal, Reply, Response, Session, SessionId};
 
-use crate::decide::idempotency::Op;
+use crate::decide::idempotency::ClientOperation;
 use crate::engine::Turn;
-use crate::engine::context::Daemon;
-use crate::host::blocking::Purpose;
-use crate::host::clock::Ages;
-use crate::host::remove_tree::Leftover;
-use crate::host::{blocking, remove_tree};
-use crate::verb::remove;
+use crate::engine::daemon::Daemon;
+use crate::host::blocking_pool::{self, Purpose};
+use crate::host::clock::FileAges;
+use crate::host::remove_tree::{self, UnrecordedDir};
+use crate::verb::removal;
 
-pub(super) async fn prune(daemon: &Arc<Daemon>, op: &Op, asked: Prune) -> Reply {
+pub(super) async fn prune(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Prune) -> Reply {
     let older = Duration::from_millis(asked.older_ms);
     let find = move |turn: &mut Turn<'_>| {
         let (pool, now) = (turn.pool(), turn.now());
         let over = |s: &&Session| {
             let over = matches!(s.lifecycle, Lifecycle::Stopped | Lifecycle::Failed);
-            let settled = s.budget.due_at.is_none() && !pool::is_between(s);
-            over && settled && pool.age(now, s.changed_at) >= older && pool::queue::is_empty(pool, s.id)
+            let settled = s.budget.due_at.is_none() && !pool::session::is_restarting(s);
+            over && settled && pool.age(now, s.changed_at) >= older && pool.is_queue_empty(s.id)
         };
         let found = pool.sessions().filter(over).map(|s| (s.id, s.name.clone()));
         found.collect::<Vec<(SessionId, Name)>>()
@@ -43,7 +42,7 @@ pub(super) async fn prune(daemon: &Arc<Daemon>, op: &Op, asked: Prune) -> Reply 
             purge: asked.purge,
             archive: asked.archive,
         };
-        match remove::take_away(daemon, None, remove).await {
+        match removal::remove(daemon, None, remove).await {
             Ok(bytes) => {
                 pruned.bytes += bytes;
                 pruned.sessions.push((id, name));
@@ -51,23 +50,23 @@ pub(super) async fn prune(daemon: &Arc<Daemon>, op: &Op, asked: Prune) -> Reply 
             Err(refusal) => pruned.failed.push(format!("{name}: {}", refusal.message)),
         }
     }
-    directories(daemon, &asked, &mut pruned).await?;
+    remove_directories(daemon, &asked, &mut pruned).await?;
     let reply = Ok(Response::Pruned(pruned));
     let (operation, answer) = (op.clone(), reply.clone());
-    daemon.engine.turn(move |turn| operation.conclude(turn, &answer)).await?;
+    daemon.engine.turn(move |turn| operation.record_answer(turn, &answer)).await?;
     reply
 }
 
-/// Whether nothing was put into it or taken out of it for so long.
-fn is_old(dir: &Path, older: Duration, ages: &Ages) -> bool {
+/// True if the directory is unchanged for `older`: no entry was added or removed.
+fn is_old(dir: &Path, older: Duration, ages: &FileAges) -> bool {
     older.is_zero() || ages.is_old(std::fs::symlink_metadata(dir), older)
 }
 
-/// Directories of sessions that have no record; somebody's work only goes where that was asked for.
-async fn directories(daemon: &Arc<Daemon>, asked: &Prune, pruned: &mut Pruned) -> Result<(), Refusal> {
+/// Removes directories of sessions without a record. A user's files are removed only with `--purge`.
+async fn remove_directories(daemon: &Arc<Daemon>, asked: &Prune, pruned: &mut Pruned) -> Result<(), Refusal> {
     let known = |turn: &mut Turn<'_>| {
         let known = turn.pool().sessions().map(|s| s.id).collect::<std::collections::BTreeSet<_>>();
-        (known, turn.pool().next_session(), turn.ages())
+        (known, turn.pool().next_session(), turn.file_ages())
     };
     let (known, next, ages) = daemon.engine.turn(known).await?;
     let (sessions, purge, dry_run) = (daemon.paths.sessions.clone(), asked.purge, asked.dry_run);
@@ -75,9 +74,9 @@ async fn directories(daemon: &Arc<Daemon>, asked: &Prune, pruned: &mut Pruned) -
     let older = Duration::from_millis(asked.older_ms);
     let work = move || {
         let mut pruned = Pruned::default();
-        // One whose number is still to come may be made right now.
+        // A directory with an id that is not given out yet may be in creation.
         let keep = |id: SessionId| known.contains(&id) || id.0 >= next;
-        let found = remove_tree::leftovers(&sessions, &keep);
+        let found = remove_tree::unrecorded_dirs(&sessions, &keep);
         let found = match found {
             Ok(found) => found,
             Err(error) => {
@@ -85,11 +84,11 @@ async fn directories(daemon: &Arc<Daemon>, asked: &Prune, pruned: &mut Pruned) -
                 return pruned;
             }
         };
-        let due = |leftover: &Leftover| {
-            let wanted = purge || !leftover.kept;
+        let due = |leftover: &UnrecordedDir| {
+            let wanted = purge || !leftover.needs_purge;
             wanted
                 && is_old(&leftover.path, older, &ages)
-                && !remove::is_in_use(&meta.join(leftover.id.to_string()))
+                && !removal::is_in_use(&meta.join(leftover.id.to_string()))
         };
         for leftover in found.into_iter().filter(due) {
             if dry_run {
@@ -108,7 +107,7 @@ async fn directories(daemon: &Arc<Daemon>, asked: &Prune, pruned: &mut Pruned) -
         pruned
     };
     let failed = |_| Refusal::new(ErrorCode::Failed, "the directories were not looked at");
-    let found = blocking::unlimited(Purpose::Removal, work).await.map_err(failed)?;
+    let found = blocking_pool::without_timeout(Purpose::Removal, work).await.map_err(failed)?;
     pruned.directories = found.directories;
     pruned.bytes += found.bytes;
     pruned.failed.extend(found.failed);

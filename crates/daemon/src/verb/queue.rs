@@ -1,32 +1,147 @@
-//! `queue purge`: removes a part of the messages in each turn, so that nobody else waits long.
+//! `queue`: the messages of a session: listing, showing, settling and purging them.
 
 use std::sync::Arc;
 
-use pool::admit;
-use protocol::request::Purge;
-use protocol::{Reply, Response};
+use pool::session;
+use protocol::request::{Messages, Purge, ResolveMessage};
+use protocol::{Event, Message, MessageId, MessageState, OsBytes, Refusal, Reply, Response, SessionRef};
 
-use crate::decide::idempotency::Op;
+use crate::decide::blocked::blocked_prompt;
+use crate::decide::idempotency::ClientOperation;
+use crate::decide::queue;
 use crate::engine::Turn;
-use crate::engine::context::Daemon;
+use crate::engine::daemon::Daemon;
+use crate::host::blocking_pool::{self, Purpose};
+use crate::verb::database;
+use crate::verb::message_selection::select;
+use crate::verb::parts::Parts;
 
-pub(super) async fn purge(daemon: &Arc<Daemon>, op: &Op, asked: Purge) -> Reply {
-    let check = asked.clone();
-    let may = move |turn: &mut Turn<'_>| {
-        let session = admit::resolve(turn.pool(), &check.session)?;
-        admit::may_purge(turn.pool(), session, &check).map(|()| session.id)
+/// Maximum number of final messages in a listing without a limit.
+const FINAL_SHOWN: u32 = 100;
+
+/// Number of messages read at a time.
+const PAGE: usize = 500;
+
+/// Answers with a message.
+pub(super) async fn show(daemon: &Arc<Daemon>, id: MessageId) -> Reply {
+    let (message, _) = read(daemon, id).await?;
+    Ok(Response::Message(Box::new(message)))
+}
+
+/// Answers with the body of a message.
+pub(super) async fn body(daemon: &Arc<Daemon>, id: MessageId) -> Reply {
+    let (_, body) = read(daemon, id).await?;
+    Ok(Response::Body(OsBytes(body)))
+}
+
+/// Reads a message with its body.
+async fn read(daemon: &Arc<Daemon>, id: MessageId) -> Result<(Message, Vec<u8>), Refusal> {
+    let read = move |turn: &mut Turn<'_>| {
+        let mut found = queue::message(turn, id)?;
+        if let Some((message, _)) = &mut found {
+            explain(message, blocked_prompt(turn, message.session).as_ref());
+        }
+        found.ok_or_else(|| queue::no_such_message(id))
     };
-    let session = daemon.engine.turn(may).await??;
+    daemon.engine.turn(read).await?
+}
+
+/// Sets the reason of the queued prompt that is `blocked`.
+fn explain(message: &mut Message, blocked: Option<&(MessageId, String)>) {
+    let is_blocked = |id: MessageId| id == message.id && message.status.state == MessageState::Queued;
+    if let Some((_, why)) = blocked.filter(|(id, _)| is_blocked(*id)) {
+        message.status.reason = Some(why.clone());
+    }
+}
+
+/// Lists all messages that are not final, and the newest final ones.
+pub(super) async fn list_all(daemon: &Arc<Daemon>, session: SessionRef, parts: Parts<'_>) -> Reply {
+    let all = Messages { session, kinds: Vec::new(), states: Vec::new(), limit: FINAL_SHOWN };
+    send_messages(daemon, all, u32::MAX, parts).await
+}
+
+/// Lists up to the limit of messages that are not final, and as many of the newest final ones.
+pub(super) async fn list(daemon: &Arc<Daemon>, asked: Messages, parts: Parts<'_>) -> Reply {
+    let limit = asked.limit;
+    send_messages(daemon, asked, limit, parts).await
+}
+
+/// Reads the first `open_limit` messages that are not final, and the newest final ones, outside of the
+/// engine. Sends them as fast as the client reads.
+async fn send_messages(daemon: &Arc<Daemon>, asked: Messages, open_limit: u32, parts: Parts<'_>) -> Reply {
+    let choose = move |turn: &mut Turn<'_>| {
+        let session = pool::session::resolve(turn.pool(), &asked.session)?.id;
+        Ok((select(turn, session, &asked, open_limit), blocked_prompt(turn, session), turn.reader()))
+    };
+    let (ids, blocked, reader) = daemon.engine.turn(choose).await??;
+    for ids in ids.chunks(PAGE) {
+        let (ids, reader) = (ids.to_vec(), reader.clone());
+        let read = blocking_pool::without_timeout(Purpose::DatabaseReads, move || reader.messages(&ids))
+            .await
+            .map_err(blocking_pool::refusal)?;
+        let mut messages = read.map_err(|e| database::read_failed(daemon, &e))?;
+        messages.iter_mut().for_each(|message| explain(message, blocked.as_ref()));
+        parts.send(Response::Messages(messages)).await?;
+    }
+    Ok(Response::Messages(Vec::new()))
+}
+
+/// Ends an in-doubt message.
+pub(super) async fn resolve(daemon: &Arc<Daemon>, op: &ClientOperation, asked: ResolveMessage) -> Reply {
+    settle(daemon, op, asked.id, move |turn, _| pool::queue::resolve(turn.pool(), &asked, turn.now())).await
+}
+
+/// Cancels a message.
+pub(super) async fn cancel(daemon: &Arc<Daemon>, op: &ClientOperation, id: MessageId) -> Reply {
+    settle(daemon, op, id, move |turn, _| pool::queue::cancel(turn.pool(), id, turn.now())).await
+}
+
+/// Queues a message again.
+pub(super) async fn retry(daemon: &Arc<Daemon>, op: &ClientOperation, id: MessageId) -> Reply {
+    let decide = move |turn: &mut Turn<'_>, daemon: &Daemon| {
+        pool::queue::retry(turn.pool(), &daemon.loaded().settings.queue, id, turn.now())
+    };
+    settle(daemon, op, id, decide).await
+}
+
+/// Commits the events that `decide` returns for a message, and answers with the message.
+async fn settle(
+    daemon: &Arc<Daemon>,
+    op: &ClientOperation,
+    id: MessageId,
+    decide: impl FnOnce(&mut Turn<'_>, &Daemon) -> Result<Vec<Event>, Refusal> + Send + 'static,
+) -> Reply {
+    let (context, operation) = (Arc::clone(daemon), op.clone());
+    let settle = move |turn: &mut Turn<'_>| {
+        let events = decide(turn, &context)?;
+        turn.emit_all(events);
+        let reply = queue::shown(turn, id);
+        // The prompts behind it, and those who wait for it.
+        turn.wake();
+        operation.record_answer(turn, &reply);
+        reply
+    };
+    daemon.engine.turn(settle).await?
+}
+
+/// Deletes final messages, some in each turn, so that other requests do not wait long.
+pub(super) async fn purge(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Purge) -> Reply {
+    let wanted = asked.clone();
+    let check = move |turn: &mut Turn<'_>| {
+        let session = session::resolve(turn.pool(), &wanted.session)?;
+        pool::queue::check_purge(turn.pool(), session, &wanted).map(|()| session.id)
+    };
+    let session = daemon.engine.turn(check).await??;
     let mut messages = 0;
     loop {
         let (asked, operation) = (asked.clone(), op.clone());
         let part = move |turn: &mut Turn<'_>| {
-            let events = admit::purge(turn.pool(), session, &asked, turn.now());
-            let (forgotten, more) = (events.len() as u64, events.len() == admit::FORGET_AT_ONCE);
+            let events = pool::queue::purge(turn.pool(), session, &asked, turn.now());
+            let (forgotten, more) = (events.len() as u64, events.len() == pool::queue::FORGET_BATCH);
             turn.emit_all(events);
             let reply = Ok(Response::Purged { messages: messages + forgotten });
             if !more {
-                operation.conclude(turn, &reply);
+                operation.record_answer(turn, &reply);
             }
             (forgotten, more, reply)
         };

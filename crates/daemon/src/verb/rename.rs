@@ -1,25 +1,25 @@
-//! `rename`: the record first, then tmux.
+//! `rename`: renames the record, then the tmux session.
 
 use std::sync::Arc;
 
 use protocol::request::Rename;
 use protocol::{ErrorCode, Event, Name, Refusal, Reply, Session};
 
-use crate::decide::idempotency::Op;
+use crate::decide::idempotency::ClientOperation;
 use crate::engine::Turn;
-use crate::engine::context::{Daemon, pane_of};
-use crate::verb::shown;
+use crate::engine::daemon::{Daemon, pane_of};
+use crate::verb::session_view;
 
-/// The record first, then tmux, also where the record has the name already: a crash may have come
-/// between. Where tmux certainly did not follow, the record goes back.
-pub(crate) async fn rename(daemon: &Arc<Daemon>, op: &Op, asked: Rename) -> Reply {
-    let id = shown::find(daemon, asked.session).await?.id;
+/// Renames tmux even if the record has the name already: a crash may have come between the two. If tmux
+/// certainly did not do it, the record gets its old name again.
+pub(super) async fn rename(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Rename) -> Reply {
+    let id = session_view::resolve(daemon, asked.session).await?.id;
     let grant = daemon.engine.lock(id, "rename").await?;
     let decide = move |turn: &mut Turn<'_>| {
         let Some(session) = turn.pool().session(id).cloned() else {
-            return Err(pool::admit::not_found(turn.pool(), &id.to_string()));
+            return Err(pool::session::not_found(turn.pool(), &id.to_string()));
         };
-        if let Some(name) = pool::admit::rename(turn.pool(), &session, &asked.name)? {
+        if let Some(name) = pool::session::rename(turn.pool(), &session, &asked.name)? {
             turn.emit(Event::SessionRenamed { session: id, name });
         }
         Ok(session)
@@ -33,7 +33,7 @@ pub(crate) async fn rename(daemon: &Arc<Daemon>, op: &Op, asked: Rename) -> Repl
     let (context, operation) = (Arc::clone(daemon), op.clone());
     let conclude = move |turn: &mut Turn<'_>| {
         let reply = match failed {
-            None => shown::reply(turn, &context, id),
+            None => session_view::reply(turn, &context, id),
             Some((refusal, certain)) => {
                 let free = turn.pool().named(before.name.as_str()).is_none_or(|other| other.id == id);
                 if certain && free {
@@ -42,10 +42,10 @@ pub(crate) async fn rename(daemon: &Arc<Daemon>, op: &Op, asked: Rename) -> Repl
                 Err(refusal)
             }
         };
-        // What was seen before now shows the old name.
+        // Observations from before now show the old name.
         let now = turn.now();
         turn.volatile.observed.renamed(id, now);
-        operation.conclude(turn, &reply);
+        operation.record_answer(turn, &reply);
         reply
     };
     let reply = daemon.engine.turn(conclude).await?;
@@ -53,8 +53,11 @@ pub(crate) async fn rename(daemon: &Arc<Daemon>, op: &Op, asked: Rename) -> Repl
     reply
 }
 
-/// Why tmux did not follow, and whether that is certain.
-pub(crate) async fn in_tmux(daemon: &Daemon, session: &Session, name: &Name) -> Result<(), (Refusal, bool)> {
+/// Renames the tmux session, if there is one.
+///
+/// # Errors
+/// Why tmux did not, and true if that is certain.
+async fn in_tmux(daemon: &Daemon, session: &Session, name: &Name) -> Result<(), (Refusal, bool)> {
     let run = session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot());
     let Some((pane, tmux_session)) = run.and_then(|run| Some((pane_of(run)?, run.session?))) else {
         return Ok(());

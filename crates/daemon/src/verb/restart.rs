@@ -1,6 +1,5 @@
 //! `restart`: ends what runs, and starts the session again.
 
-use crate::verb::ending::{Admit, doom, ended};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,28 +7,28 @@ use protocol::Reply;
 use protocol::request::Restart;
 use tokio::time::timeout;
 
-use crate::decide::idempotency::Op;
+use crate::decide::idempotency::ClientOperation;
 use crate::engine::Turn;
-use crate::engine::context::Daemon;
+use crate::engine::daemon::Daemon;
 use crate::sense::hook_spool;
+use crate::verb::start::{StartClaim, StartOptions, start_stopped};
+use crate::verb::termination;
 
-use crate::verb::start::{Again, Starting, start_again};
+/// Time for reading the spooled hook reports of the incarnation that ended.
+const HOOKS_LIMIT: Duration = Duration::from_secs(1);
 
-/// How long files of hooks may hold up a restart.
-pub(crate) const HOOKS_LIMIT: Duration = Duration::from_secs(1);
-
-/// Where it fails half-way the session is still to start again, and is once its last run is over.
-pub(crate) async fn restart(daemon: &Arc<Daemon>, op: &Op, asked: Restart) -> Reply {
-    let admit: Admit = |session| Ok(pool::admit::restart(session));
-    let session = doom(daemon, op, (asked.session, asked.grace_ms), admit).await?;
+/// If it fails half-way, the session is still due to start, once its last incarnation is over.
+pub(super) async fn restart(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Restart) -> Reply {
+    let session =
+        termination::begin(daemon, op, (asked.session, asked.grace_ms), pool::session::restart).await?;
     let ran = session.lifecycle.holds_slot();
     let claim = move |turn: &mut Turn<'_>| turn.volatile.scheduler.begin_start(session.id);
-    let starting = daemon.engine.turn(claim).await?.then(|| Starting::new(daemon, session.id));
-    ended(daemon, &session).await?;
-    // Of the next incarnation what its hooks left says nothing.
+    let claim = daemon.engine.turn(claim).await?.then(|| StartClaim::new(daemon, session.id));
+    termination::wait(daemon, &session).await?;
+    // Reports of the ended incarnation say nothing about the next one.
     timeout(HOOKS_LIMIT, hook_spool::read_of(daemon, &[session.id])).await.ok();
-    let again = Again { ended: ran, fresh: asked.fresh, wait_ms: asked.wait_slot_ms };
-    let reply = start_again(daemon, op, session.id, again).await;
-    drop(starting);
+    let options = StartOptions { is_restart: ran, fresh: asked.fresh, wait_ms: asked.wait_slot_ms };
+    let reply = start_stopped(daemon, op, session.id, options).await;
+    drop(claim);
     reply
 }

@@ -1,32 +1,33 @@
-//! Starts of sessions, as all verbs share them: the guard of a start, the launch, and the answer that it comes to.
+//! Starting an incarnation: the decision, once there is a slot for it; the launch under the session's lock;
+//! the answer. The turn that decides the start claims the session, so that no other task settles it
+//! meanwhile.
 
-use crate::host::identity::identity;
-use pool::scheduler::{Starter, begin_start};
 use std::sync::Arc;
 use std::time::Duration;
 
+use pool::slots::{Starter, begin_start};
 use protocol::session::Reason;
-use protocol::{ErrorCode, Lifecycle, Refusal, Reply, Session, SessionId};
+use protocol::{ErrorCode, Incarnation, Lifecycle, Refusal, Reply, Session, SessionId};
 
-use crate::decide::idempotency::Op;
+use crate::decide::idempotency::ClientOperation;
 use crate::decide::lock;
 use crate::effect::cgroup;
 use crate::effect::launch::launch;
-use crate::effect::slot;
-use crate::effect::slot::Decided;
+use crate::effect::slot::{self, SlotDecision};
 use crate::engine::Turn;
-use crate::engine::context::{Daemon, pane_of};
-use crate::engine::handle::Handle;
+use crate::engine::daemon::{Daemon, pane_of};
+use crate::engine::engine_handle::EngineHandle;
 use crate::host::files;
-use crate::sense::capacity;
-use crate::verb::shown;
+use crate::host::random::identity;
+use crate::sense::machine_capacity;
+use crate::verb::session_view;
 
-/// How long a repeat waits for the outcome of what an earlier daemon had begun.
-pub(crate) const OUTCOME_LIMIT: Duration = Duration::from_secs(30);
+/// Time that a repeated operation waits for the outcome of an earlier attempt.
+pub(super) const OUTCOME_LIMIT: Duration = Duration::from_secs(30);
 
-/// Launches what was decided and answers with what came of it.
-pub(crate) async fn run(daemon: &Arc<Daemon>, op: &Op, session: SessionId) -> Reply {
-    let _starting = Starting::new(daemon, session);
+/// Launches a session whose creation was decided, and answers with the result.
+pub(super) async fn launch_new(daemon: &Arc<Daemon>, op: &ClientOperation, session: SessionId) -> Reply {
+    let _claim = StartClaim::new(daemon, session);
     let grant = daemon.engine.lock_inside(session, "start").await?;
     let (context, operation) = (Arc::clone(daemon), op.clone());
     let reply = launch(daemon, session, move |turn| conclude(turn, &context, &operation, session));
@@ -36,20 +37,20 @@ pub(crate) async fn run(daemon: &Arc<Daemon>, op: &Op, session: SessionId) -> Re
     reply
 }
 
-/// That somebody is at a session's start: nobody else settles it meanwhile.
-pub(crate) struct Starting {
-    engine: Handle,
+/// The claim on a session's start. No other task settles the session until it is dropped.
+pub(crate) struct StartClaim {
+    engine: EngineHandle,
     session: SessionId,
 }
 
-impl Starting {
-    /// For a session that was put among those that are started, in a turn before.
+impl StartClaim {
+    /// Creates the guard of a claim that an earlier turn took, by `begin_start`.
     pub(crate) fn new(daemon: &Daemon, session: SessionId) -> Self {
         Self { engine: daemon.engine.clone(), session }
     }
 }
 
-impl Drop for Starting {
+impl Drop for StartClaim {
     fn drop(&mut self) {
         let session = self.session;
         self.engine.post(move |turn| {
@@ -59,24 +60,25 @@ impl Drop for Starting {
     }
 }
 
-/// The answer that a session's state after a launch comes to; final once it is known whether it runs.
-pub(crate) fn conclude(turn: &mut Turn<'_>, daemon: &Daemon, op: &Op, id: SessionId) -> Reply {
+/// Returns the answer after a launch. Concludes the operation unless it is still unknown whether the session
+/// runs.
+pub(super) fn conclude(turn: &mut Turn<'_>, daemon: &Daemon, op: &ClientOperation, id: SessionId) -> Reply {
     let reply = outcome(turn, daemon, id);
     if turn.pool().session(id).is_none_or(|s| s.lifecycle != Lifecycle::Starting) {
-        op.conclude(turn, &reply);
+        op.record_answer(turn, &reply);
     }
     reply
 }
 
-/// The reply that a session's state after a launch comes to.
-pub(crate) fn outcome(turn: &mut Turn<'_>, daemon: &Daemon, id: SessionId) -> Reply {
+/// Returns the answer after a launch, from the session's state.
+pub(super) fn outcome(turn: &mut Turn<'_>, daemon: &Daemon, id: SessionId) -> Reply {
     let Some(session) = turn.pool().session(id) else {
-        return Err(pool::admit::not_found(turn.pool(), &id.to_string()));
+        return Err(pool::session::not_found(turn.pool(), &id.to_string()));
     };
     let detail = session.detail.clone().unwrap_or_default();
     match session.lifecycle {
         Lifecycle::Failed => Err(Refusal::new(
-            failure(session.reason),
+            error_code(session.reason),
             format!(
                 "{id} ({}) failed to start: {detail}; `poolctl restart` tries again, `poolctl rm` removes it",
                 session.name
@@ -89,11 +91,12 @@ pub(crate) fn outcome(turn: &mut Turn<'_>, daemon: &Daemon, id: SessionId) -> Re
                 session.name
             ),
         )),
-        _ => shown::reply(turn, daemon, id),
+        _ => session_view::reply(turn, daemon, id),
     }
 }
 
-pub(crate) fn failure(reason: Option<Reason>) -> ErrorCode {
+/// Returns the error code of a failed launch.
+fn error_code(reason: Option<Reason>) -> ErrorCode {
     match reason {
         Some(Reason::TmuxFailed) => ErrorCode::Unavailable,
         Some(Reason::NameTaken) => ErrorCode::Conflict,
@@ -101,103 +104,109 @@ pub(crate) fn failure(reason: Option<Reason>) -> ErrorCode {
     }
 }
 
-/// Once it is known what becomes of it: as it is, or started again where it was just ending.
-pub(crate) async fn existing(daemon: &Arc<Daemon>, op: &Op, session: SessionId) -> Reply {
-    let known = move |turn: &mut Turn<'_>| {
+/// Answers with a session that runs, or is about to. Waits for a start or an end that is in progress; a
+/// session that ends is started again.
+pub(super) async fn ensure_running(daemon: &Arc<Daemon>, op: &ClientOperation, session: SessionId) -> Reply {
+    let settled = move |turn: &mut Turn<'_>| {
         let Some(record) = turn.pool().session(session) else { return Some(false) };
-        let open =
-            matches!(record.lifecycle, Lifecycle::Starting | Lifecycle::Draining) || pool::is_between(record);
-        (!open).then_some(record.lifecycle == Lifecycle::Live)
+        let in_progress = matches!(record.lifecycle, Lifecycle::Starting | Lifecycle::Draining)
+            || pool::session::is_restarting(record);
+        (!in_progress).then_some(record.lifecycle == Lifecycle::Live)
     };
-    if !daemon.engine.wait_for(Some(OUTCOME_LIMIT), known).await? {
-        return Box::pin(start_again(daemon, op, session, Again::default())).await;
+    if !daemon.engine.wait_for(Some(OUTCOME_LIMIT), settled).await? {
+        return Box::pin(start_stopped(daemon, op, session, StartOptions::default())).await;
     }
     let (context, operation) = (Arc::clone(daemon), op.clone());
     daemon.engine.turn(move |turn| conclude(turn, &context, &operation, session)).await?
 }
 
-/// How a session is started again.
+/// Options of the start of an existing session.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Again {
-    /// It was ended in order to start again.
-    pub(crate) ended: bool,
-    /// With a new conversation.
+pub(crate) struct StartOptions {
+    /// Part of a restart, whose end is over. Refused if the session was killed since.
+    pub(crate) is_restart: bool,
+    /// Begins a new conversation.
     pub(crate) fresh: bool,
-    /// How long to wait for a slot.
+    /// Maximum waiting time for a slot, in milliseconds; the configured one if absent.
     pub(crate) wait_ms: Option<u64>,
 }
 
-/// Starts a session that does not run.
-pub(crate) async fn start_again(daemon: &Arc<Daemon>, op: &Op, id: SessionId, how: Again) -> Reply {
+/// Starts an existing session, and answers with it. A session that runs already is the answer, too.
+pub(super) async fn start_stopped(
+    daemon: &Arc<Daemon>,
+    op: &ClientOperation,
+    id: SessionId,
+    options: StartOptions,
+) -> Reply {
     let (context, operation) = (Arc::clone(daemon), op.clone());
     let conclude = move |turn: &mut Turn<'_>| conclude(turn, &context, &operation, id);
-    match again(daemon, Some(op), id, how, conclude).await? {
+    match start_next(daemon, Some(op), (id, options), conclude).await? {
         Some(reply) => reply,
-        None => existing(daemon, op, id).await,
+        None => ensure_running(daemon, op, id).await,
     }
 }
 
-/// Decides on the next incarnation, once there is a slot for it, and brings it up. `None`: it runs already.
-pub(crate) async fn again<R: Send + 'static>(
+/// Decides the next incarnation of a session, once there is a slot for it, and launches it. Returns `None` if
+/// the session runs already.
+pub(crate) async fn start_next<R: Send + 'static>(
     daemon: &Arc<Daemon>,
-    op: Option<&Op>,
-    id: SessionId,
-    how: Again,
+    op: Option<&ClientOperation>,
+    (id, options): (SessionId, StartOptions),
     conclude: impl FnOnce(&mut Turn<'_>) -> R + Send + 'static,
 ) -> Result<Option<R>, Refusal> {
     let (context, operation, under) = (Arc::clone(daemon), op.cloned(), lock::current());
     let decide = move |turn: &mut Turn<'_>, ahead: usize| {
         let Some(session) = turn.pool().session(id).cloned() else {
-            return Err(pool::admit::not_found(turn.pool(), &id.to_string()));
+            return Err(pool::session::not_found(turn.pool(), &id.to_string()));
         };
         if session.lifecycle.holds_slot() {
-            return Ok(Decided::Done(None));
+            return Ok(SlotDecision::Done(None));
         }
-        // What is between two runs was decided under whatever lock there was.
-        if !pool::is_between(&session) {
-            lock::free_for(turn, id, under)?;
+        // The start of a session between two incarnations is decided already: by whoever held the lock then.
+        let between = pool::session::is_restarting(&session);
+        if !between {
+            lock::check_unlocked(turn, id, under)?;
         }
-        let between = pool::is_between(&session);
-        if how.ended && !between {
+        if options.is_restart && !between {
             let why = format!("{} was killed before it started again", session.name);
             return Err(Refusal::new(ErrorCode::Conflict, why));
         }
         if !between {
             if pool::slots::free(turn.pool(), &context.settings()) <= ahead {
-                return Ok(Decided::Full);
+                return Ok(SlotDecision::Full);
             }
-            capacity::check(turn, &context)?;
+            machine_capacity::check(turn, &context)?;
         }
-        let starter = Starter::User { fresh: how.fresh };
+        let starter = Starter::User { fresh: options.fresh };
         begin_start(turn, &context.settings(), &session, (starter, identity()?));
         if let Some(op) = &operation {
-            op.begun(turn, id);
+            op.record_begun(turn, id);
         }
-        Ok(Decided::Done(Some(session)))
+        Ok(SlotDecision::Done(Some(session)))
     };
-    match slot::with_slot(daemon, op, how.wait_ms, decide).await? {
-        Some(before) => bring_up(daemon, before, conclude).await.map(Some),
+    match slot::with_slot(daemon, op, options.wait_ms, decide).await? {
+        Some(before) => launch_next(daemon, before, conclude).await.map(Some),
         None => Ok(None),
     }
 }
 
-/// Launches the next incarnation of a session, which was decided, and moves whoever is attached over from the
-/// last one's remains. `before` is the session as it was before that.
-pub(crate) async fn bring_up<R: Send + 'static>(
+/// Launches the next incarnation of a session, which is decided already, and moves attached clients to it
+/// from the last one. `before` is the session as it was before the decision.
+pub(crate) async fn launch_next<R: Send + 'static>(
     daemon: &Arc<Daemon>,
     before: Session,
     conclude: impl FnOnce(&mut Turn<'_>) -> R + Send + 'static,
 ) -> Result<R, Refusal> {
     let (id, last) = (before.id, before.incarnation);
-    let _starting = Starting::new(daemon, id);
+    let _claim = StartClaim::new(daemon, id);
     let grant = daemon.engine.lock_inside(id, "start").await?;
     if let Some(run) = &last {
-        make_room(daemon, run).await;
+        release_name(daemon, run).await;
     }
     let result = launch(daemon, id, conclude).await;
     if let Some(run) = last {
-        hand_over(daemon, id, &run).await;
-        files::forget(&daemon.paths.run, run.tag);
+        replace(daemon, id, &run).await;
+        files::remove_run_files(&daemon.paths.run, run.tag);
         if let Some(group) = &run.cgroup {
             cgroup::remove(group.as_path());
         }
@@ -206,8 +215,9 @@ pub(crate) async fn bring_up<R: Send + 'static>(
     result
 }
 
-/// The last incarnation's tmux session gives its name up. Where that fails the launch says why.
-pub(crate) async fn make_room(daemon: &Daemon, run: &protocol::Incarnation) {
+/// Renames the tmux session of the last incarnation, so that the next one can take its name. If that fails,
+/// the launch says why.
+async fn release_name(daemon: &Daemon, run: &Incarnation) {
     if let (Some(pane), Some(session)) = (pane_of(run), run.session) {
         match daemon.tmux.rename(pane, session, &tmux::act::retired_name(run.tag)).await {
             Ok(answer) => tracing::debug!(?answer, "the last incarnation was renamed"),
@@ -216,20 +226,20 @@ pub(crate) async fn make_room(daemon: &Daemon, run: &protocol::Incarnation) {
     }
 }
 
-/// Attached clients go over to the new incarnation; then the last one's pane goes.
-pub(crate) async fn hand_over(daemon: &Arc<Daemon>, id: SessionId, last: &protocol::Incarnation) {
+/// Moves the clients attached to the last incarnation to the current one, and closes the last one's pane.
+async fn replace(daemon: &Arc<Daemon>, id: SessionId, last: &Incarnation) {
     let Some(pane) = pane_of(last) else { return };
     let now = daemon.incarnation(id).await;
     let target = now.filter(|i| i.server == last.server).and_then(|i| i.session);
     if let (Some(target), Some(session)) = (target, last.session) {
         for client in daemon.tmux.clients(pane.server, session).await.unwrap_or_default() {
             if let Err(error) = daemon.tmux.switch_client(pane.server, &client.name, target).await {
-                tracing::warn!(client = client.name, %error, "was not switched over");
+                tracing::warn!(client = client.name, %error, "a client was not moved to the new incarnation");
             }
         }
     }
     match daemon.tmux.kill_pane(pane).await {
-        Ok(answer) => tracing::debug!(?answer, "the last pane"),
-        Err(error) => tracing::debug!(%error, "the last pane"),
+        Ok(answer) => tracing::debug!(?answer, "the pane of the last incarnation was closed"),
+        Err(error) => tracing::debug!(%error, "the pane of the last incarnation was not closed"),
     }
 }

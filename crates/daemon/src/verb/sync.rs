@@ -1,4 +1,5 @@
-//! `sync`: a full snapshot of tmux now, applied before the answer; by the watcher, or without one by the daemon itself.
+//! `sync`: takes a snapshot of tmux, and applies it before the answer. The watcher takes it, or the daemon
+//! itself if none is connected.
 
 use std::sync::Arc;
 
@@ -7,23 +8,22 @@ use protocol::tmux::Server;
 use protocol::{ErrorCode, Refusal, Reply, Response, SessionId};
 
 use crate::engine::Turn;
-use crate::engine::context::Daemon;
-use crate::sense::snapshot;
-use crate::sense::snapshot::MYSELF;
+use crate::engine::daemon::Daemon;
+use crate::sense::tmux_snapshot::{self, OBSERVER};
 
-/// Most events since the request that are looked through for changed sessions.
+/// Maximum number of events since the request that are searched for changed sessions.
 const EVENTS_MAX: usize = 10_000;
 
 pub(super) async fn sync(daemon: &Arc<Daemon>) -> Reply {
     let before = daemon.engine.turn(|turn| turn.pool().seq()).await?;
-    let mut by = snapshot::take(daemon).await?;
-    // What a watcher that came meanwhile has to tell begins with what it sees itself.
+    let mut by = tmux_snapshot::take(daemon).await?;
+    // A watcher that connected meanwhile begins with a snapshot of its own.
     let is_new = |turn: &mut Turn<'_>| {
         let observed = &turn.volatile.observed;
         observed.watcher().is_some() && matches!(observed.state().server, Server::Unknown(_))
     };
-    if by == MYSELF && daemon.engine.turn(is_new).await? {
-        by = snapshot::take(daemon).await?;
+    if by == OBSERVER && daemon.engine.turn(is_new).await? {
+        by = tmux_snapshot::take(daemon).await?;
     }
     let report = move |turn: &mut Turn<'_>| {
         let seen = turn.volatile.observed.state();

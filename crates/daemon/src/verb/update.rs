@@ -1,25 +1,21 @@
-//! `update`: what becomes of a session from now on.
+//! `update`: changes a session's policy.
 
 use std::sync::Arc;
 
-use protocol::Reply;
 use protocol::request::Update;
+use protocol::{Reply, Session};
 
-use crate::decide::idempotency::Op;
+use crate::decide::idempotency::ClientOperation;
 use crate::engine::Turn;
-use crate::engine::context::Daemon;
-use crate::verb::shown;
+use crate::engine::daemon::Daemon;
+use crate::verb::one_turn;
 
-pub(super) async fn update(daemon: &Arc<Daemon>, op: &Op, asked: Update) -> Reply {
-    let (context, operation) = (Arc::clone(daemon), op.clone());
-    let decide = move |turn: &mut Turn<'_>| {
-        let session = pool::admit::resolve(turn.pool(), &asked.session)?;
-        let id = session.id;
-        let event = pool::admit::update(&context.settings(), session, &asked)?;
+pub(super) async fn update(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Update) -> Reply {
+    let (context, wanted) = (Arc::clone(daemon), asked.session.clone());
+    let decide = move |turn: &mut Turn<'_>, session: &Session| {
+        let event = pool::session::update(&context.settings(), session, &asked)?;
         turn.emit_all(event);
-        let reply = shown::reply(turn, &context, id);
-        operation.conclude(turn, &reply);
-        reply
+        Ok(())
     };
-    daemon.engine.turn(decide).await?
+    one_turn::decide(daemon, op, wanted, decide).await
 }

@@ -1,6 +1,31 @@
-//! Agents: what is on record of them, and what is known besides.
+//! Agents: their hook reports, their questions and activity, and their usage limits.
+//!
+//! - `hook_event` handles a report, with the inputs of `hook_inputs`: it updates the open questions (`asks`),
+//!   the prompt ([`crate::prompt`]), the conversation, and the end of a usage limit (`usage_limit`).
+//! - `activity` derives the activity of agents that report nothing, or not everything, from their output,
+//!   their terminal and their `screen`.
+//! - `record` folds the events about agents, `lookup` reads it; `state` is volatile.
+//! - `thought` decides on published thoughts.
 
+pub(crate) mod activity;
+pub(crate) mod asks;
+pub(crate) mod hook_event;
+pub(crate) mod hook_inputs;
+pub(crate) mod lookup;
 pub(crate) mod record;
+pub(crate) mod screen;
 pub(crate) mod state;
+pub(crate) mod thought;
+pub(crate) mod usage_limit;
 
+pub use activity::{
+    AgentObservation, SILENCE, activity_changed, current_activity, derive_activity, dialog_activity,
+    waits_for_person,
+};
+pub use asks::{ask_activity, check_answer, mark_asks_unanswerable, open_asks};
+pub use hook_event::{HookOutcome, handle_hook};
+pub use hook_inputs::HookInputs;
+pub use screen::{ScreenReading, TerminalMarks, WindowTitle};
 pub use state::Agents;
+pub use thought::publish_thought;
+pub use usage_limit::UNKNOWN_LIMIT_PAUSE;

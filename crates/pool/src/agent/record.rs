@@ -1,25 +1,23 @@
-//! What is remembered of sessions' agents: what they do, what else is known of them, what was published.
+//! The durable facts about agents, and the fold of the events about them.
 
 use std::collections::BTreeMap;
 
 use protocol::event::AgentEvent;
 use protocol::thought::Thought;
-use protocol::{Activity, Event, Notes, SessionId, Tag};
+use protocol::{Activity, Event, Notes, SessionId};
 
-use crate::pool::Pool;
-
-/// What is remembered of all agents. A row of the table it is in where there is something.
+/// The facts about all agents. Each is a row of its table; none where nothing is known.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct AgentRecords {
-    activities: BTreeMap<SessionId, Activity>,
-    notes: BTreeMap<SessionId, Notes>,
-    thoughts: BTreeMap<SessionId, Thought>,
-    /// The conversation that an agent did not find any more, the newest of each session.
-    lost: BTreeMap<SessionId, String>,
+    pub(super) activities: BTreeMap<SessionId, Activity>,
+    pub(super) notes: BTreeMap<SessionId, Notes>,
+    pub(super) thoughts: BTreeMap<SessionId, Thought>,
+    /// The last conversation that a session's agent could not resume.
+    pub(super) lost: BTreeMap<SessionId, String>,
 }
 
 impl AgentRecords {
-    /// Takes a fact in.
+    /// Applies an event.
     pub(crate) fn apply(&mut self, event: &AgentEvent) {
         match event {
             AgentEvent::ActivityChanged { session, activity, .. } => {
@@ -38,15 +36,15 @@ impl AgentRecords {
         }
     }
 
-    /// The session is gone, and all that is remembered of its agent.
-    pub(crate) fn dropped(&mut self, session: SessionId) {
+    /// Forgets everything about a deleted session's agent.
+    pub(crate) fn session_deleted(&mut self, session: SessionId) {
         self.activities.remove(&session);
         self.notes.remove(&session);
         self.thoughts.remove(&session);
         self.lost.remove(&session);
     }
 
-    /// All of it as facts.
+    /// All facts as events.
     pub(crate) fn replicate(&self) -> impl Iterator<Item = Event> + '_ {
         let activities = self.activities.iter().map(|(session, activity)| AgentEvent::ActivityChanged {
             session: *session,
@@ -65,37 +63,5 @@ impl AgentRecords {
             conversation: conversation.clone(),
         });
         activities.chain(notes).chain(thoughts).chain(lost).map(Event::Agent)
-    }
-}
-
-impl Pool {
-    /// What the agent of a session does, where something is remembered of it.
-    #[must_use]
-    pub fn activity(&self, session: SessionId) -> Option<&Activity> {
-        self.agents.activities.get(&session)
-    }
-
-    /// The same, where it is of this incarnation.
-    #[must_use]
-    pub fn activity_in(&self, session: SessionId, tag: Tag) -> Option<&Activity> {
-        self.activity(session).filter(|activity| activity.tag == Some(tag))
-    }
-
-    /// What else is known of it.
-    #[must_use]
-    pub fn notes(&self, session: SessionId) -> Option<&Notes> {
-        self.agents.notes.get(&session)
-    }
-
-    /// The conversation of it that its agent did not find any more: what came after began anew.
-    #[must_use]
-    pub fn lost_conversation(&self, session: SessionId) -> Option<&str> {
-        self.agents.lost.get(&session).map(String::as_str)
-    }
-
-    /// What was last published of it.
-    #[must_use]
-    pub fn thought(&self, session: SessionId) -> Option<&Thought> {
-        self.agents.thoughts.get(&session)
     }
 }

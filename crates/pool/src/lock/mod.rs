@@ -1,7 +1,12 @@
-//! Locks on sessions that users hold.
+//! Locks on sessions: the right to act on a session, first come, first served.
+//!
+//! `table` grants them, `user_locks` has the leases of those that users hold, and `gate` holds back what the
+//! pool would do by itself in a session that a user has locked. A user's lock is also part of the session's
+//! record, so that it outlives `poold`.
 
 pub(crate) mod gate;
+pub(crate) mod table;
 pub(crate) mod user_locks;
 
-pub use gate::holds_back;
+pub use table::{Grant, LockRequest, LockStatus, LockTable, NotHeld, OuterLock, Ticket, WaiterOutcome};
 pub use user_locks::{UserLock, UserLocks};

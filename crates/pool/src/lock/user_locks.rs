@@ -1,4 +1,4 @@
-//! The volatile half of users' locks: leases and nesting. The locks themselves are on record.
+//! The volatile state of users' locks: leases and nesting. The locks themselves are on record.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,23 +6,23 @@ use std::time::Duration;
 use protocol::{SessionId, Token};
 
 use crate::deadlines::Mono;
-use crate::locks::Ticket;
+use crate::lock::table::Ticket;
 use crate::pool::Pool;
 
-/// A lock that a user holds.
+/// A user's lock.
 #[derive(Debug, Clone, Copy)]
 pub struct UserLock {
-    /// Its place in the session's lock table.
+    /// The ticket in the lock table.
     pub ticket: Ticket,
-    /// Its fencing token.
+    /// The fencing token.
     pub token: Token,
-    /// End of its lease, unless its holder renews it.
+    /// End of its lease; a renewal moves it.
     pub deadline: Mono,
-    /// The lock under which it was asked for: what is done under this one is done under that one, too.
+    /// The lock inside which it was requested: what is done inside this lock is done inside that one, too.
     pub outer: Option<Token>,
 }
 
-/// The locks that users hold, at most one a session.
+/// All users' locks, at most one per session.
 #[derive(Debug, Default)]
 pub struct UserLocks(BTreeMap<SessionId, UserLock>);
 
@@ -43,25 +43,25 @@ impl UserLocks {
         self.0.remove(&session)
     }
 
-    /// Renews the lease of the lock on a session. Returns false if it is not held under this token.
+    /// Renews the lease of the lock on a session. Returns false if it is not held with this token.
     pub fn renew(&mut self, session: SessionId, token: Token, deadline: Mono) -> bool {
         let held = self.0.get_mut(&session).filter(|lock| lock.token == token);
         held.map(|lock| lock.deadline = deadline).is_some()
     }
 
-    /// True if the lock on a session is held under this token.
+    /// True if the lock on a session is held with this token.
     #[must_use]
     pub fn is_held(&self, session: SessionId, token: Token) -> bool {
         self.0.get(&session).is_some_and(|lock| lock.token == token)
     }
 
-    /// The token of the session's own lock, where a caller with the token `under` acts inside it, directly or through locks
-    /// that were asked for under it; else the token it came with.
+    /// Maps the token that a caller carries to that of the session's own lock, if the carried lock was
+    /// requested, directly or through others, inside that one. Returns any other token as it is.
     #[must_use]
     pub fn through(&self, session: SessionId, under: Option<Token>) -> Option<Token> {
         let own = self.0.get(&session)?.token;
         let mut token = under;
-        // Each lock was asked for under an older one, so that this ends.
+        // Each lock was requested inside an older one, so this ends.
         while let Some(held) = token.filter(|held| *held != own) {
             token = self.0.values().find(|lock| lock.token == held).and_then(|lock| lock.outer);
         }
@@ -75,7 +75,7 @@ impl UserLocks {
         lapsed.map(|(session, _)| *session).collect()
     }
 
-    /// When the next lock lapses, unless its holder renews it.
+    /// End of the first lease.
     #[must_use]
     pub fn first_deadline(&self) -> Option<Mono> {
         self.0.values().map(|lock| lock.deadline).min()

@@ -1,7 +1,23 @@
-//! Observation of tmux: the state as last seen ([`Observed`]), and what follows from it ([`take_in`]).
+//! Observation of tmux. A report of the watcher passes through:
+//!
+//! 1. `state`: the report is applied to the observed state ([`update`]).
+//! 2. [`suspects`] names the processes that the report does not simply confirm; they are sampled outside the
+//!    core.
+//! 3. `take_in`: [`reconcile()`] decides on all events, and those are dropped that others' actions overtook.
+//!
+//! A session is gone only by proof: the proven death of its server; absence from one complete listing
+//! together with the end of its pane's process; or absence from two complete listings at least 1 s apart.
+//! `foreign` finds the tmux sessions that are not the pool's.
 
+pub(crate) mod foreign;
+pub(crate) mod reconcile;
 pub(crate) mod state;
 pub(crate) mod take_in;
 
-pub use state::{Observed, Peer, Sight, Update};
-pub use take_in::{Findings, IN_TRANSIT, Outcome, Suspects, accounted, in_front, observe, suspects, take_in};
+pub use foreign::{ForeignSessions, foreign_changes, foreign_sessions, panes_to_adopt};
+pub use reconcile::{DiffScope, Observation, diff_scope, ended_by_tmux, reconcile, unconfirmed_runs};
+pub use state::{Observed, Peer, Report, Update};
+pub use take_in::{
+    Findings, ObserveOutcome, REPORT_DELAY_MAX, Suspects, account_reported, correct_foreground, suspects,
+    take_in, update,
+};

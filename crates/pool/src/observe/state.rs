@@ -1,4 +1,4 @@
-//! tmux as last seen, and the watcher that sees it. Gone when `poold` ends.
+//! The observed state of tmux, and the watcher. Lost when `poold` ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,48 +6,49 @@ use protocol::diff::Change;
 use protocol::tmux::{Server, TmuxState, TmuxTransport};
 use protocol::{Event, PaneId, SessionId, Timestamp};
 
-use crate::foreign::{self, Foreign};
+use crate::observe::foreign::ForeignSessions;
+use crate::observe::reconcile::DiffScope;
+use crate::observe::{foreign, reconcile};
 use crate::pool::Pool;
-use crate::reconcile::{self, Touched};
 
 /// A connected component: the watcher, or a reaper.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
     /// Number of its connection.
     pub connection: u64,
-    /// Its build, as it introduced itself.
+    /// The build, as it introduced itself.
     pub build: String,
-    /// Its process id, where the system tells.
+    /// The process id, if the system tells.
     pub pid: Option<u32>,
 }
 
-/// The contents of an observation.
+/// The contents of a report of the watcher.
 #[derive(Debug, Clone)]
-pub enum Sight {
+pub enum Report {
     /// The whole state of tmux.
-    Whole(TmuxState),
-    /// Changes since the observation before.
-    Changes(Vec<Change>),
-    /// No change since the observation before.
-    Same,
-    /// A sign of life of the watcher; tmux was not looked at.
+    Snapshot(TmuxState),
+    /// Changes since the last report.
+    Diff(Vec<Change>),
+    /// No change since the last report.
+    Unchanged,
+    /// A sign of life; tmux was not looked at.
     Alive,
 }
 
-/// The effect of an observation on the known state.
+/// The effect of a report on the observed state.
 #[derive(Debug, Clone)]
 pub struct Update {
-    /// True if the state of tmux differs from the one before.
+    /// True if the state of tmux changed.
     pub differs: bool,
-    /// True if the whole server was looked at.
+    /// True if the report covers the whole server.
     pub complete: bool,
-    /// What was looked at, where that is not the whole server.
-    pub only: Option<Touched>,
-    /// When the look began: what happened later may be missing in it.
+    /// The part that the report covers, if not the whole server.
+    pub only: Option<DiffScope>,
+    /// Beginning of the observation: later changes may be missing in it.
     pub began: Timestamp,
 }
 
-/// tmux as last seen, and the watcher.
+/// The observed state of tmux, and the watcher.
 #[derive(Debug)]
 pub struct Observed {
     state: TmuxState,
@@ -56,7 +57,7 @@ pub struct Observed {
     looked_at: Option<Timestamp>,
     resync: bool,
     transport: Option<TmuxTransport>,
-    foreign: Option<Foreign>,
+    foreign: Option<ForeignSessions>,
     adopting: BTreeSet<PaneId>,
     renamed_at: BTreeMap<SessionId, Timestamp>,
     first: bool,
@@ -71,7 +72,7 @@ impl Observed {
     #[must_use]
     pub fn new(now: Timestamp) -> Self {
         Self {
-            state: unknown("not looked at yet"),
+            state: unknown_state("not looked at yet"),
             seen_at: None,
             listed_from: None,
             looked_at: None,
@@ -88,19 +89,19 @@ impl Observed {
         }
     }
 
-    /// tmux as last seen.
+    /// The observed state of tmux.
     #[must_use]
     pub fn state(&self) -> &TmuxState {
         &self.state
     }
 
-    /// When a complete listing was last taken.
+    /// Time of the last complete listing.
     #[must_use]
     pub fn seen_at(&self) -> Option<Timestamp> {
         self.seen_at
     }
 
-    /// When the last complete listing of a server that answered began.
+    /// Beginning of the last complete listing of a server that answered.
     #[must_use]
     pub fn listed_from(&self) -> Option<Timestamp> {
         self.listed_from
@@ -118,18 +119,18 @@ impl Observed {
         self.transport
     }
 
-    /// Notes the watcher's way of noticing changes.
+    /// Sets the watcher's way of noticing changes.
     pub fn set_transport(&mut self, transport: TmuxTransport) {
         self.transport = Some(transport);
     }
 
     /// tmux sessions that are not the pool's; none before the first observation.
     #[must_use]
-    pub fn foreign(&self) -> Option<&Foreign> {
+    pub fn foreign(&self) -> Option<&ForeignSessions> {
         self.foreign.as_ref()
     }
 
-    /// The process of the tmux server: of the one seen, else of the one on record.
+    /// The process of the tmux server: the observed one, else the one on record.
     #[must_use]
     pub fn server_pid(&self, pool: &Pool) -> Option<u32> {
         match self.state.server {
@@ -144,20 +145,20 @@ impl Observed {
         self.watcher.as_ref()
     }
 
-    /// Start of the present situation: a watcher is connected, or none is.
+    /// Time since which a watcher, or none, is connected.
     #[must_use]
     pub fn watcher_since(&self) -> Timestamp {
         self.watcher_since
     }
 
-    /// A watcher connects, in place of any other. The state that another one saw says nothing about now.
+    /// Connects a watcher, in place of any other. The state that another one reported is not valid any more.
     pub fn watcher_connected(&mut self, watcher: Peer, now: Timestamp) {
         (self.watcher, self.watcher_since) = (Some(watcher), now);
         (self.transport, self.resync) = (None, false);
-        self.state = unknown("tmux-watch has only just connected");
+        self.state = unknown_state("tmux-watch has only just connected");
     }
 
-    /// A connection ends. Returns true if it was the watcher's.
+    /// Ends a connection. Returns true if it was the watcher's.
     pub fn connection_ended(&mut self, connection: u64, now: Timestamp) -> bool {
         let is_its = self.watcher.as_ref().is_some_and(|watcher| watcher.connection == connection);
         if is_its {
@@ -166,14 +167,14 @@ impl Observed {
         is_its
     }
 
-    /// True if nobody watches and nobody has looked for `limit`.
+    /// True if no watcher is connected and nothing was observed for `limit`.
     #[must_use]
     pub fn is_outdated(&self, pool: &Pool, now: Timestamp, limit: std::time::Duration) -> bool {
         let recent = |at: Timestamp| pool.age(now, at) < limit;
         self.watcher.is_none() && !self.looked_at.is_some_and(recent)
     }
 
-    /// Requires a snapshot of the watcher: its changes do not follow from the state.
+    /// Requires a snapshot from the watcher: its changes do not follow from the state.
     pub fn request_resync(&mut self) {
         self.resync = true;
     }
@@ -183,14 +184,14 @@ impl Observed {
         std::mem::take(&mut self.resync)
     }
 
-    /// The number of a new snapshot to ask the watcher for; none without a watcher.
+    /// The number of a new snapshot to request from the watcher; none without a watcher.
     pub fn request_snapshot(&mut self) -> Option<u64> {
         self.watcher.as_ref()?;
         self.snapshots_requested += 1;
         Some(self.snapshots_requested)
     }
 
-    /// Notes that the snapshot of this number, and all before it, have come. Returns true if that is news.
+    /// Stores that the snapshot of this number, and all before it, arrived. Returns true if that is news.
     pub fn snapshot_received(&mut self, number: u64) -> bool {
         let is_new = number <= self.snapshots_requested && number > self.snapshots_received;
         if is_new {
@@ -199,73 +200,73 @@ impl Observed {
         is_new
     }
 
-    /// True if the snapshot of this number has come.
+    /// True if the snapshot of this number arrived.
     #[must_use]
     pub fn has_snapshot(&self, number: u64) -> bool {
         self.snapshots_received >= number
     }
 
-    /// Begins the adoption of a pane. Returns false while another one is under way.
+    /// Begins to adopt a pane. Returns false if its adoption is under way already.
     pub fn begin_adoption(&mut self, pane: PaneId) -> bool {
         self.adopting.insert(pane)
     }
 
-    /// The adoption of a pane is over.
+    /// Ends the adoption of a pane.
     pub fn end_adoption(&mut self, pane: PaneId) {
         self.adopting.remove(&pane);
     }
 
-    /// Notes that the pool itself renamed a session.
+    /// Stores that the pool itself renamed a session.
     pub fn renamed(&mut self, session: SessionId, now: Timestamp) {
         self.renamed_at.insert(session, now);
     }
 
-    /// When the pool itself last renamed a session.
+    /// Time at which the pool itself last renamed a session.
     #[must_use]
     pub fn renamed_at(&self, session: SessionId) -> Option<Timestamp> {
         self.renamed_at.get(&session).copied()
     }
 
-    /// Removes a pane that the reaper saw go, ahead of the watcher.
+    /// Removes a pane whose end the reaper saw, ahead of the watcher.
     pub fn remove_pane(&mut self, pane: PaneId) {
         self.state.panes.remove(&pane);
     }
 
-    /// Forgets sessions that are no more.
+    /// Forgets sessions that were deleted.
     pub fn retain(&mut self, pool: &Pool) {
         self.renamed_at.retain(|session, _| pool.session(*session).is_some());
     }
 
-    /// Takes the contents of an observation over.
-    pub fn update(&mut self, pool: &Pool, sight: Sight, complete: bool, began: Timestamp) -> Update {
-        let complete = complete && !matches!(sight, Sight::Alive);
-        let only = match &sight {
+    /// Applies a report to the observed state.
+    pub fn update(&mut self, pool: &Pool, report: Report, complete: bool, began: Timestamp) -> Update {
+        let complete = complete && !matches!(report, Report::Alive);
+        let only = match &report {
             _ if complete => None,
-            Sight::Changes(changes) => reconcile::touched(pool, &self.state, changes),
+            Report::Diff(changes) => reconcile::diff_scope(pool, &self.state, changes),
             // Only a listing proves anything.
-            Sight::Alive | Sight::Same | Sight::Whole(_) => Some(Touched::default()),
+            Report::Alive | Report::Unchanged | Report::Snapshot(_) => Some(DiffScope::default()),
         };
-        Update { differs: self.replace(sight), complete, only, began }
+        Update { differs: self.replace(report), complete, only, began }
     }
 
-    /// Returns true if the state differs from the one before.
-    fn replace(&mut self, sight: Sight) -> bool {
-        match sight {
-            Sight::Whole(whole) => {
+    /// Returns true if the state changed.
+    fn replace(&mut self, report: Report) -> bool {
+        match report {
+            Report::Snapshot(whole) => {
                 let differs = self.state != whole;
                 self.state = whole;
                 differs
             }
-            Sight::Changes(changes) => {
+            Report::Diff(changes) => {
                 let differs = !changes.is_empty();
                 changes.into_iter().for_each(|change| self.state.apply(change));
                 differs
             }
-            Sight::Same | Sight::Alive => false,
+            Report::Unchanged | Report::Alive => false,
         }
     }
 
-    /// Notes that an observation was taken in, and returns the news of foreign tmux sessions. Those found by the first
+    /// Stores that a report was handled. Returns the changes of foreign tmux sessions; those in the first
     /// observation are no news.
     pub(super) fn taken_in(&mut self, pool: &Pool, update: &Update, now: Timestamp) -> Vec<Event> {
         let known = !matches!(self.state.server, Server::Unknown(_));
@@ -278,14 +279,14 @@ impl Observed {
         if !known || !(update.differs || update.complete || self.foreign.is_none()) {
             return Vec::new();
         }
-        let found = foreign::foreign(pool, &self.state);
+        let found = foreign::foreign_sessions(pool, &self.state);
         match self.foreign.replace(found.clone()) {
-            Some(before) if before != found => foreign::changes(&before, &found),
+            Some(before) if before != found => foreign::foreign_changes(&before, &found),
             _ => Vec::new(),
         }
     }
 }
 
-fn unknown(why: &str) -> TmuxState {
+fn unknown_state(why: &str) -> TmuxState {
     TmuxState { server: Server::unknown(why), ..TmuxState::default() }
 }

@@ -1,5 +1,20 @@
-//! Prompts on their way into panes.
+//! Delivery of prompts: the way of a queued prompt into an agent's pane, and the proof that it arrived.
+//!
+//! - `gate` decides whether a prompt may be typed: by the record first, then by a snapshot of the `pane`.
+//! - `unconfirmed` decides on further presses of Enter until something confirms the prompt.
+//! - `confirm` decides on the outcome: from the agent's hook reports, or from its end.
+//! - `state` is volatile: deliveries under way, and the reasons for which prompts wait.
+//!
+//! The states of a prompt are drawn in [`crate::queue`].
 
+pub(crate) mod confirm;
+pub(crate) mod gate;
+pub(crate) mod pane;
 pub(crate) mod state;
+pub(crate) mod unconfirmed;
 
+pub use confirm::{abandoned, end_stranded, fail_abandoned, interrupted};
+pub use gate::{is_ready_overdue, limit_reason, pane_gate, record_gate};
+pub use pane::{PaneSnapshot, is_untouched, stands_in_composer};
 pub use state::Prompts;
+pub use unconfirmed::{NextStep, Unconfirmed, enter_delay};

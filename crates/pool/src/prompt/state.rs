@@ -1,4 +1,4 @@
-//! The volatile half of prompt delivery. Gone when `poold` ends: what was typed is then asked of the pane.
+//! The volatile state of prompt delivery, lost when `poold` ends: the pane then tells what was typed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use protocol::{MessageId, MessageState, SessionId, Tag, Timestamp};
 use crate::deadlines::Mono;
 use crate::pool::Pool;
 
-/// Sessions that prompts are being delivered to, and why others wait.
+/// Sessions that prompts are being delivered to, and the reasons for which others wait.
 #[derive(Debug, Default)]
 pub struct Prompts {
     delivering: BTreeSet<SessionId>,
@@ -22,7 +22,7 @@ pub struct Prompts {
 }
 
 impl Prompts {
-    /// Begins to deliver to a session. Returns false while that is under way already.
+    /// Begins to deliver to a session. Returns false if that is under way already.
     pub fn begin_delivery(&mut self, session: SessionId) -> bool {
         self.delivering.insert(session)
     }
@@ -43,14 +43,14 @@ impl Prompts {
         self.delivering.iter().copied()
     }
 
-    /// `typing` is on record: the paste is under way until [`Self::end_paste`].
+    /// Begins a paste, once `typing` is on record. It lasts until [`Self::end_paste`].
     pub fn begin_paste(&mut self, session: SessionId) {
         self.blocked.remove(&session);
         self.keys_at.remove(&session);
         self.pasting.insert(session);
     }
 
-    /// The outcome of a paste is on record. Returns true if one was under way.
+    /// Ends a paste, once its outcome is on record. Returns true if one was under way.
     pub fn end_paste(&mut self, session: SessionId) -> bool {
         self.pasting.remove(&session)
     }
@@ -61,12 +61,12 @@ impl Prompts {
         !self.pasting.is_empty()
     }
 
-    /// Notes why the next prompt of a session is not typed yet.
+    /// Stores the reason for which the next prompt of a session is not typed yet.
     pub fn block(&mut self, session: SessionId, reason: String) {
         self.blocked.insert(session, reason);
     }
 
-    /// Why the next prompt of a session is not typed yet.
+    /// The reasons for which the next prompts of sessions are not typed yet.
     #[must_use]
     pub fn blocked(&self) -> &BTreeMap<SessionId, String> {
         &self.blocked
@@ -77,7 +77,7 @@ impl Prompts {
         self.blocked.retain(|session, _| waiting.binary_search(session).is_ok());
     }
 
-    /// Notes that the pool pressed keys in a session's terminal.
+    /// Stores that the pool pressed keys in a session's terminal.
     pub fn keys_pressed(&mut self, session: SessionId, now: Mono) {
         self.keys_at.insert(session, now);
     }
@@ -88,12 +88,12 @@ impl Prompts {
         self.keys_at.contains_key(&session)
     }
 
-    /// Time since the pool last pressed keys in a session's terminal, once.
+    /// Time since the pool last pressed keys in a session's terminal; returned once.
     pub fn take_keys_age(&mut self, session: SessionId, now: Mono) -> Option<Duration> {
         self.keys_at.remove(&session).map(|at| at.until(now))
     }
 
-    /// Notes that a pane has the receipt of a token that this pool has not issued yet.
+    /// Stores that a pane has the receipt of a token that this pool has not issued yet.
     pub fn note_newer_receipt(&mut self, tag: Tag) {
         self.newer_receipts.insert(tag);
     }
@@ -109,7 +109,7 @@ impl Prompts {
         self.left_to_person.insert(session, message);
     }
 
-    /// The typed prompt of a session that only a person can settle.
+    /// The typed prompt of a session that only a person can resolve.
     #[must_use]
     pub fn left_to_person(&self, session: SessionId) -> Option<MessageId> {
         self.left_to_person.get(&session).copied()
@@ -118,23 +118,23 @@ impl Prompts {
     /// Drops prompts that are no longer `typed`.
     pub fn retain_left_to_person(&mut self, pool: &Pool) {
         self.left_to_person.retain(|session, message| {
-            let open = pool.open_message(*session, *message);
+            let open = pool.pending_message(*session, *message);
             open.is_some_and(|open| open.state == MessageState::Typed)
         });
     }
 
-    /// Notes that an incarnation was given something to do.
+    /// Stores that something was typed into an incarnation.
     pub fn delivered(&mut self, tag: Tag, at: Timestamp) {
         self.delivered_at.insert(tag, at);
     }
 
-    /// When incarnations were last given something to do.
+    /// Times at which something was last typed into incarnations.
     #[must_use]
     pub fn delivered_at(&self) -> &BTreeMap<Tag, Timestamp> {
         &self.delivered_at
     }
 
-    /// Notes incarnations that a person spoke to: attached, or by `keys`.
+    /// Stores that a person spoke to incarnations: attached, or by `keys`.
     pub fn attend(&mut self, tags: impl IntoIterator<Item = Tag>) {
         self.attended.extend(tags);
     }
@@ -145,7 +145,7 @@ impl Prompts {
         &self.attended
     }
 
-    /// Forgets sessions and incarnations that are no more.
+    /// Forgets all other sessions and incarnations.
     pub fn retain(&mut self, sessions: &BTreeSet<SessionId>, runs: &BTreeSet<Tag>) {
         self.keys_at.retain(|session, _| sessions.contains(session));
         self.blocked.retain(|session, _| sessions.contains(session));

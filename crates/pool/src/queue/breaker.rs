@@ -1,17 +1,18 @@
-//! A kind of messages that fails several times in a row is held back, but for a probe now and then.
-//! Durable, so that a restart does not begin it anew; one success closes it.
+//! The circuit breaker of a kind of messages: a kind that fails several times in a row is held back, except
+//! for a probe now and then. Durable, so that a restart does not close it; one success closes it.
 
 use protocol::message::PROMPT;
 use protocol::{Breaker, Event, SessionId, Timestamp};
 
-use super::{PROBE_PAUSE_MAX, Rules, doubled};
 use crate::pool::Pool;
+use crate::queue::backoff::{PROBE_PAUSE_MAX, doubled};
+use crate::settings::QueueRules;
 
-/// Kinds of a session whose failures are counted: any word is a kind.
+/// Most kinds per session whose failures are counted. Bounds memory: any word is a kind.
 const KINDS_MAX: usize = 64;
 
-/// Whether the next message may be given out. A clock that went back lets a probe through.
-pub(super) fn lets_through(breaker: &Breaker, now: Timestamp) -> bool {
+/// True if the next message of the kind can be attempted. A clock that was set back lets a probe through.
+pub(crate) fn lets_through(breaker: &Breaker, now: Timestamp) -> bool {
     match (breaker.opened_at, breaker.probe_at) {
         (None, _) => true,
         (Some(_), Some(probe)) => probe <= now || probe.since(now) > PROBE_PAUSE_MAX,
@@ -19,10 +20,11 @@ pub(super) fn lets_through(breaker: &Breaker, now: Timestamp) -> bool {
     }
 }
 
-/// An attempt failed.
-pub(super) fn failed(
+/// Counts a failed attempt; the breaker opens, or stays open for longer, after `breaker_failures` of them in
+/// a row.
+pub(crate) fn count_failure(
     pool: &Pool,
-    rules: &Rules,
+    rules: &QueueRules,
     (session, kind): (SessionId, &str),
     now: Timestamp,
     reason: &str,
@@ -30,7 +32,7 @@ pub(super) fn failed(
     if rules.breaker_failures == 0 {
         return Vec::new();
     }
-    let room = room(pool, session, kind);
+    let evicted = evict_kind(pool, session, kind);
     let before = pool.breaker(session, kind).cloned().unwrap_or_default();
     let failures = before.failures.saturating_add(1);
     let opens = failures >= rules.breaker_failures;
@@ -42,29 +44,29 @@ pub(super) fn failed(
         probe_at: opens.then(|| now.after(pause)),
         reason: Some(reason.to_owned()),
     };
-    let counted = changed(session, kind, breaker, opens && !before.is_open());
-    room.into_iter().chain([counted]).collect()
+    let counted = breaker_changed(session, kind, breaker, opens && !before.is_open());
+    evicted.into_iter().chain([counted]).collect()
 }
 
-/// Forgets a kind, where there is no room to count the failures of this one: a kind that is not held back; else the one
-/// whose probe was due first, as nobody may send it any more.
-fn room(pool: &Pool, session: SessionId, kind: &str) -> Option<Event> {
+/// Forgets the failures of another kind if those of this one would exceed [`KINDS_MAX`]: of a kind that is
+/// not held back; else of the kind whose probe was due first, as probably nothing of it is sent any more.
+fn evict_kind(pool: &Pool, session: SessionId, kind: &str) -> Option<Event> {
     let others = || pool.breakers_of(session);
     if pool.breaker(session, kind).is_some() || others().count() < KINDS_MAX {
         return None;
     }
     let first = others().filter(|(other, _)| *other != PROMPT);
     let (other, breaker) = first.min_by_key(|(_, breaker)| (breaker.is_open(), breaker.probe_at))?;
-    Some(changed(session, other, Breaker::default(), breaker.is_open()))
+    Some(breaker_changed(session, other, Breaker::default(), breaker.is_open()))
 }
 
-/// An attempt did not fail, or a user wants the kind tried at once.
-pub(super) fn closed(pool: &Pool, session: SessionId, kind: &str) -> Option<Event> {
+/// Closes the breaker: an attempt did not fail, or a user wants the kind to be tried at once.
+pub(crate) fn close(pool: &Pool, session: SessionId, kind: &str) -> Option<Event> {
     let before = pool.breaker(session, kind)?;
-    Some(changed(session, kind, Breaker::default(), before.is_open()))
+    Some(breaker_changed(session, kind, Breaker::default(), before.is_open()))
 }
 
-fn changed(session: SessionId, kind: &str, breaker: Breaker, turned: bool) -> Event {
+fn breaker_changed(session: SessionId, kind: &str, breaker: Breaker, turned: bool) -> Event {
     Event::BreakerChanged { session, kind: kind.to_owned(), breaker, turned }
 }
 
@@ -76,9 +78,10 @@ mod tests {
 
     #[test]
     fn of_many_kinds_those_that_only_begin_to_fail_are_forgotten_first() {
-        let (mut pool, rules) = (Pool::default(), Rules { breaker_failures: 2, ..Rules::default() });
+        let (mut pool, rules) =
+            (Pool::default(), QueueRules { breaker_failures: 2, ..QueueRules::default() });
         let fail = |pool: &mut Pool, kind: &str| {
-            for event in failed(pool, &rules, (SessionId(1), kind), Timestamp(1), "why") {
+            for event in count_failure(pool, &rules, (SessionId(1), kind), Timestamp(1), "why") {
                 pool.apply(&Stamped { seq: Seq(1), at: Timestamp(1), event });
             }
         };

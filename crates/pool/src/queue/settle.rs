@@ -1,4 +1,4 @@
-//! How a message that was given out comes back: worked, failed, taken away, cut off.
+//! The end of an attempt: worked, failed, given back, lease over, worker or daemon dead.
 
 use std::time::Duration;
 
@@ -8,43 +8,31 @@ use protocol::{
     ErrorCode, Event, MessageState, MessageStatus, OsBytes, ProcId, Refusal, SessionId, Timestamp, Token,
 };
 
-use super::book::Open;
-use super::give::changed;
-use super::{PROBE_PAUSE_MAX, RETRY_PAUSE_MAX, Rules, breaker, doubled};
 use crate::pool::Pool;
+use crate::queue::backoff::{PROBE_PAUSE_MAX, RETRY_PAUSE_MAX, doubled};
+use crate::queue::breaker;
+use crate::queue::pending::PendingMessage;
+use crate::queue::prompts::waiting_prompt;
+use crate::queue::transition::{status_changed, status_now, transition};
+use crate::settings::QueueRules;
 
-/// It moves on, with a reason where there is one. The token stays, so that a repeat is known.
-#[must_use]
-pub fn moved(open: &Open<'_>, state: MessageState, reason: Option<&str>, now: Timestamp) -> Event {
-    changed(open, status(open, state, reason, now))
-}
-
-fn status(open: &Open<'_>, state: MessageState, reason: Option<&str>, now: Timestamp) -> MessageStatus {
-    MessageStatus {
-        state,
-        attempts: open.attempts,
-        token: open.token,
-        changed_at: now,
-        reason: reason.map(str::to_owned),
-        ..MessageStatus::default()
-    }
-}
-
-/// The message that is held under this token now.
-fn current(pool: &Pool, held: ClaimRef) -> Result<Open<'_>, Refusal> {
-    let holds = |open: &Open<'_>| open.state == MessageState::Claimed && open.token == Some(held.token);
-    pool.find_open(held.id).filter(holds).ok_or_else(|| {
+/// The message that is claimed under this token now.
+fn current_claim(pool: &Pool, held: ClaimRef) -> Result<PendingMessage<'_>, Refusal> {
+    let holds = |message: &PendingMessage<'_>| {
+        message.state == MessageState::Claimed && message.token == Some(held.token)
+    };
+    pool.find_pending(held.id).filter(holds).ok_or_else(|| {
         let ClaimRef { id, token } = held;
         let why =
-            format!("token {token} does not hold message {id}: it was taken away, settled or never given");
+            format!("token {token} does not hold message {id}: it was revoked, settled or never issued");
         Refusal::new(ErrorCode::Conflict, why)
     })
 }
 
-/// It is worked.
+/// Decides on `ack`: the message is worked.
 ///
 /// # Errors
-/// Conflict, where the token is not the current one; usage, where the result is too long.
+/// Conflict if the token is not the current one; usage if the result is too long.
 pub fn ack(
     pool: &Pool,
     held: ClaimRef,
@@ -55,18 +43,21 @@ pub fn ack(
         let why = format!("a result has at most {RESULT_MAX} bytes");
         return Err(Refusal::new(ErrorCode::Usage, why));
     }
-    let open = current(pool, held)?;
-    let done = changed(&open, MessageStatus { result, ..status(&open, MessageState::Done, None, now) });
-    Ok([done].into_iter().chain(breaker::closed(pool, open.session, open.kind)).collect())
+    let message = current_claim(pool, held)?;
+    let done = status_changed(
+        &message,
+        MessageStatus { result, ..status_now(&message, MessageState::Done, None, now) },
+    );
+    Ok([done].into_iter().chain(breaker::close(pool, message.session, message.kind)).collect())
 }
 
-/// It is not worked.
+/// Decides on `fail`: the message is not worked.
 ///
 /// # Errors
-/// Conflict, where the token is not the current one; usage, where the reason is too long.
+/// Conflict if the token is not the current one; usage if the reason is too long.
 pub fn fail(
     pool: &Pool,
-    rules: &Rules,
+    rules: &QueueRules,
     held: ClaimRef,
     (reason, then): (&str, Disposition),
     now: Timestamp,
@@ -74,160 +65,179 @@ pub fn fail(
     if reason.len() > REASON_MAX {
         return Err(Refusal::new(ErrorCode::Usage, format!("a reason has at most {REASON_MAX} bytes")));
     }
-    let open = current(pool, held)?;
+    let message = current_claim(pool, held)?;
     Ok(match then {
-        Disposition::Retry => failed(pool, rules, &open, reason, now),
+        Disposition::Retry => attempt_failed(pool, rules, &message, reason, now),
         Disposition::Later(pause) => {
             let pause = pause.map(Duration::from_millis);
-            vec![again(rules, &open, reason, pause, now)]
+            vec![next_attempt(rules, &message, reason, pause, now)]
         }
         Disposition::Dead => {
-            let dead = moved(&open, MessageState::Dead, Some(reason), now);
-            let kind = (open.session, open.kind);
-            [dead].into_iter().chain(breaker::failed(pool, rules, kind, now, reason)).collect()
+            let dead = transition(&message, MessageState::Dead, Some(reason), now);
+            let kind = (message.session, message.kind);
+            [dead].into_iter().chain(breaker::count_failure(pool, rules, kind, now, reason)).collect()
         }
-        Disposition::GiveBack => vec![withdrawn(&open, reason, now)],
+        Disposition::GiveBack => vec![give_back(&message, reason, now)],
     })
 }
 
-/// It was not begun: the attempt does not count.
+/// Queues a message again whose attempt was not begun: the attempt does not count.
 #[must_use]
-pub fn withdrawn(open: &Open<'_>, reason: &str, now: Timestamp) -> Event {
-    let status = status(open, MessageState::Queued, Some(reason), now);
-    let attempts = open.attempts.saturating_sub(1);
-    changed(open, MessageStatus { attempts, ..status })
+pub fn give_back(message: &PendingMessage<'_>, reason: &str, now: Timestamp) -> Event {
+    let status = status_now(message, MessageState::Queued, Some(reason), now);
+    let attempts = message.attempts.saturating_sub(1);
+    status_changed(message, MessageStatus { attempts, ..status })
 }
 
-/// Taken away from its holder, which counts as a failure. No token is left: whatever the holder says under
-/// its own is refused from here on.
-fn taken(pool: &Pool, rules: &Rules, open: &Open<'_>, reason: &str, now: Timestamp) -> Vec<Event> {
-    failed(pool, rules, &Open { token: None, ..open.clone() }, reason, now)
+/// Takes a message from its holder, which counts as a failure. The token is dropped: what the holder says
+/// under it later is refused.
+fn take_away(
+    pool: &Pool,
+    rules: &QueueRules,
+    message: &PendingMessage<'_>,
+    reason: &str,
+    now: Timestamp,
+) -> Vec<Event> {
+    attempt_failed(pool, rules, &PendingMessage { token: None, ..message.clone() }, reason, now)
 }
 
-fn failed(pool: &Pool, rules: &Rules, open: &Open<'_>, reason: &str, now: Timestamp) -> Vec<Event> {
-    let kind = (open.session, open.kind);
-    let breaker = breaker::failed(pool, rules, kind, now, reason);
-    [again(rules, open, reason, None, now)].into_iter().chain(breaker).collect()
+fn attempt_failed(
+    pool: &Pool,
+    rules: &QueueRules,
+    message: &PendingMessage<'_>,
+    reason: &str,
+    now: Timestamp,
+) -> Vec<Event> {
+    let kind = (message.session, message.kind);
+    let breaker = breaker::count_failure(pool, rules, kind, now, reason);
+    [next_attempt(rules, message, reason, None, now)].into_iter().chain(breaker).collect()
 }
 
-/// What it was given for came to nothing: another attempt after a pause, unless there were enough.
+/// Queues a message again after a failed attempt, or ends it after `max_attempts`.
 #[must_use]
-pub fn tried_again(rules: &Rules, open: &Open<'_>, reason: &str, now: Timestamp) -> Event {
-    again(rules, open, reason, None, now)
+pub(crate) fn retry_later(
+    rules: &QueueRules,
+    message: &PendingMessage<'_>,
+    reason: &str,
+    now: Timestamp,
+) -> Event {
+    next_attempt(rules, message, reason, None, now)
 }
 
-/// Suspends a prompt whose turn failed by an outage: it waits at the head of its lane until its agent is told to go on,
-/// which is tried for as long as the outage lasts, with the pauses of probes.
+/// Suspends a prompt whose turn failed by an outage: it waits before all other prompts until its agent is
+/// told to continue. That is tried for as long as the outage lasts, with the pauses of probes.
 #[must_use]
-pub fn suspended(rules: &Rules, open: &Open<'_>, reason: &str, now: Timestamp) -> [Event; 2] {
-    let pause = doubled(rules.breaker_pause, open.attempts.saturating_sub(1), PROBE_PAUSE_MAX);
-    let waits = status(open, MessageState::Queued, Some(reason), now);
-    // Without an attempt it would be one that is sent from the start.
+pub(crate) fn suspend(
+    rules: &QueueRules,
+    message: &PendingMessage<'_>,
+    reason: &str,
+    now: Timestamp,
+) -> [Event; 2] {
+    let pause = doubled(rules.breaker_pause, message.attempts.saturating_sub(1), PROBE_PAUSE_MAX);
+    let waits = status_now(message, MessageState::Queued, Some(reason), now);
+    // A message without an attempt would be sent from the start.
     let waits = MessageStatus {
         not_before: Some(now.after(pause)),
-        attempts: open.attempts.max(1),
+        attempts: message.attempts.max(1),
         token: None,
         ..waits
     };
-    [moved(open, MessageState::Suspended, Some(reason), now), changed(open, waits)]
+    [transition(message, MessageState::Suspended, Some(reason), now), status_changed(message, waits)]
 }
 
 /// Sends the suspended prompt of a session from the start, because its agent has another conversation.
 #[must_use]
-pub fn sent_from_the_start(pool: &Pool, session: SessionId, now: Timestamp) -> Option<Event> {
-    let open = super::waiting_prompt(pool, session).filter(|open| open.is_suspended)?;
-    let why = "its agent does not have its conversation any more";
-    let waits = status(&open, MessageState::Queued, Some(why), now);
-    Some(changed(&open, MessageStatus { attempts: 0, token: None, ..waits }))
+pub(crate) fn restart_suspended(pool: &Pool, session: SessionId, now: Timestamp) -> Option<Event> {
+    let message = waiting_prompt(pool, session).filter(|message| message.is_suspended)?;
+    let why = "its agent no longer has its conversation";
+    let waits = status_now(&message, MessageState::Queued, Some(why), now);
+    Some(status_changed(&message, MessageStatus { attempts: 0, token: None, ..waits }))
 }
 
-/// Another attempt after a pause, unless there were enough.
-fn again(rules: &Rules, open: &Open<'_>, reason: &str, pause: Option<Duration>, now: Timestamp) -> Event {
-    // Told to go on is no attempt at it.
-    if open.attempts >= rules.max_attempts && !open.is_suspended {
-        let why = format!("{} of {} attempts: {reason}", open.attempts, rules.max_attempts);
-        return moved(open, MessageState::Dead, Some(&why), now);
+/// Queues a message again after a pause, or ends it after `max_attempts`.
+fn next_attempt(
+    rules: &QueueRules,
+    message: &PendingMessage<'_>,
+    reason: &str,
+    pause: Option<Duration>,
+    now: Timestamp,
+) -> Event {
+    // Telling the agent to continue is no further attempt.
+    if message.attempts >= rules.max_attempts && !message.is_suspended {
+        let why = format!("{} of {} attempts: {reason}", message.attempts, rules.max_attempts);
+        return transition(message, MessageState::Dead, Some(&why), now);
     }
-    let times = open.attempts.saturating_sub(1);
+    let times = message.attempts.saturating_sub(1);
     let pause = pause.unwrap_or_else(|| doubled(rules.retry_backoff, times, RETRY_PAUSE_MAX));
     let not_before = Some(now.after(pause));
-    changed(open, MessageStatus { not_before, ..status(open, MessageState::Queued, Some(reason), now) })
+    status_changed(
+        message,
+        MessageStatus { not_before, ..status_now(message, MessageState::Queued, Some(reason), now) },
+    )
 }
 
-/// What is known of the holder of a lease that is over.
+/// The consequence of the end of a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Gone {
-    /// It is proved dead, or it never promised to be ended first: the message goes to the next.
-    YesOrFenced,
-    /// It promised and lives: the message waits until it is ended. It keeps its token, by which what it started is
-    /// found; its state takes the claim from it.
-    No(Token),
+pub enum LeaseEnd {
+    /// The message goes to the next worker: the holder is proved dead, or did not agree to be killed and is
+    /// only fenced.
+    Release,
+    /// The message waits until its registered worker is killed. It keeps its token, by which the worker's
+    /// processes are found; its state revokes the claim.
+    Revoke(Token),
 }
 
-/// A lease is over, or its holder is gone.
+/// Ends a lease, because it ran out or its holder is gone.
 #[must_use]
-pub fn lapsed(
+pub fn lease_ended(
     pool: &Pool,
-    rules: &Rules,
-    open: &Open<'_>,
-    (gone, reason): (Gone, &str),
+    rules: &QueueRules,
+    message: &PendingMessage<'_>,
+    (end, reason): (LeaseEnd, &str),
     now: Timestamp,
 ) -> Vec<Event> {
-    match gone {
-        Gone::YesOrFenced => taken(pool, rules, open, reason, now),
-        Gone::No(token) => {
-            let status = status(open, MessageState::Revoking, Some(reason), now);
-            let (token, holder) = (Some(token), open.holder.cloned());
-            vec![changed(open, MessageStatus { token, holder, ..status })]
+    match end {
+        LeaseEnd::Release => take_away(pool, rules, message, reason, now),
+        LeaseEnd::Revoke(token) => {
+            let status = status_now(message, MessageState::Revoking, Some(reason), now);
+            let (token, holder) = (Some(token), message.holder.cloned());
+            vec![status_changed(message, MessageStatus { token, holder, ..status })]
         }
     }
 }
 
-/// A process that held messages is proved dead: they are free, but those that are withheld.
+/// Releases the messages of a process that is proved dead, except for those `withheld`.
 #[must_use]
-pub fn dead_worker(
+pub fn release_dead_worker(
     pool: &Pool,
-    rules: &Rules,
+    rules: &QueueRules,
     process: ProcId,
-    withheld: impl Fn(&Open<'_>) -> bool,
+    withheld: impl Fn(&PendingMessage<'_>) -> bool,
     now: Timestamp,
 ) -> Vec<Event> {
-    let its = |open: &Open<'_>| {
-        let worker = matches!(open.state, MessageState::Claimed | MessageState::Revoking);
-        worker && open.holder.is_some_and(|holder| holder.process == Some(process))
+    let its = |message: &PendingMessage<'_>| {
+        let worker = matches!(message.state, MessageState::Claimed | MessageState::Revoking);
+        worker && message.holder.is_some_and(|holder| holder.process == Some(process))
     };
-    let held = pool.held_messages().filter(|open| its(open) && !withheld(open));
-    held.flat_map(|open| taken(pool, rules, &open, "its worker died", now)).collect()
+    let held = pool.held_messages().filter(|message| its(message) && !withheld(message));
+    held.flat_map(|message| take_away(pool, rules, &message, "its worker died", now)).collect()
 }
 
-/// Whether a daemon before this one was typing it when it ended: whether it arrived is not decided yet.
+/// True if an earlier daemon was typing the message when it ended, and it is not decided yet whether the text
+/// arrived.
 #[must_use]
-pub fn is_cut_off(pool: &Pool, open: &Open<'_>) -> bool {
-    open.state == MessageState::Typing && open.token.is_none_or(|token| token.epoch < pool.epoch())
+pub fn is_cut_off(pool: &Pool, message: &PendingMessage<'_>) -> bool {
+    message.state == MessageState::Typing && message.token.is_none_or(|token| token.epoch < pool.epoch())
 }
 
-/// What was being typed when its session ended may or may not have arrived, and no pane tells any more. Where somebody
-/// is `at` a session still, that one says more.
+/// Puts prompts in doubt that were being typed when their sessions ended: no pane tells whether the text
+/// arrived. Sessions that are still `attended` to by a delivery are left to it.
 #[must_use]
-pub fn cut_off(pool: &Pool, at: impl Fn(SessionId) -> bool, now: Timestamp) -> Vec<Event> {
-    let typing = pool.held_messages().filter(|open| open.state == MessageState::Typing && !at(open.session));
-    let over = typing.filter(|open| pool.session(open.session).is_none_or(|s| !s.takes_prompts()));
+pub fn doubt_cut_off(pool: &Pool, attended: impl Fn(SessionId) -> bool, now: Timestamp) -> Vec<Event> {
+    let typing = pool
+        .held_messages()
+        .filter(|message| message.state == MessageState::Typing && !attended(message.session));
+    let over = typing.filter(|message| pool.session(message.session).is_none_or(|s| !s.takes_prompts()));
     let why = "its session ended while it was typed";
-    over.map(|open| moved(&open, MessageState::InDoubt, Some(why), now)).collect()
-}
-
-/// A user wants a kind tried at once: its breaker closes.
-pub(crate) fn reopen(pool: &Pool, session: SessionId, kind: &str) -> Option<Event> {
-    breaker::closed(pool, session, kind)
-}
-
-/// An attempt at a message of this kind failed: enough of them hold the kind back.
-pub(crate) fn held_back(
-    pool: &Pool,
-    rules: &Rules,
-    kind: (SessionId, &str),
-    now: Timestamp,
-    reason: &str,
-) -> Vec<Event> {
-    breaker::failed(pool, rules, kind, now, reason)
+    over.map(|message| transition(&message, MessageState::InDoubt, Some(why), now)).collect()
 }

@@ -1,12 +1,35 @@
-//! Reaping: which processes and panes should be dead. The rules are in [`crate::stale`]; here they are asked with everything
-//! that is known, and their findings become facts.
+//! Reaping: the processes and panes that should be dead. The core names candidates with evidence; the reaper
+//! ends them.
+//!
+//! - What is over: `candidates` (incarnations that end, panes that ended ones left) and `orphans` with
+//!   `orphan_candidates` (processes with the marker of something that is over, clients of a dead daemon,
+//!   silent workers), by the volatile facts of `inputs`. `retired_tags` tells when a tag can be forgotten.
+//! - What runs: `rules` (each with its threshold and its evidence), `act` (the action on a violation),
+//!   `explain` (the verdicts, for people).
+//! - With both halves of the state: `gather` (candidates and inputs), `evaluate` (the rules, and the outcomes
+//!   of leases). `state` is volatile.
 
-pub(crate) mod facts;
-pub(crate) mod judge;
+pub(crate) mod act;
+pub(crate) mod candidates;
+pub(crate) mod evaluate;
+pub(crate) mod explain;
+pub(crate) mod gather;
+pub(crate) mod inputs;
+pub(crate) mod orphan_candidates;
+pub(crate) mod orphans;
 pub(crate) mod retired_tags;
+pub(crate) mod rules;
 pub(crate) mod state;
 
-pub use facts::{candidates, named, with_facts, with_signs, with_slot_facts};
-pub use judge::{force, judge, leased, note_silent_workers, report, report_server, settled, would_end};
-pub use retired_tags::UnseenTags;
-pub use state::{Reaping, counts};
+pub use act::{Decision, decide, end_reason, rule_of};
+pub use candidates::{find_candidates, is_to_end};
+pub use evaluate::{
+    evaluate_rules, force, lease_settled, lease_taken, note_silent_workers, report_findings,
+    report_spared_server, would_end,
+};
+pub use explain::explain;
+pub use gather::{all_candidates, candidates, with_inputs, with_rule_inputs};
+pub use inputs::ReapInputs;
+pub use orphans::{OrphanClient, OrphanProcess, Orphans, SilentWorker, ended_owner, worker_tag};
+pub use rules::{ResourceUse, RuleInputs, RuleVerdict, SESSION_RULES, rule_action, rule_verdict, violations};
+pub use state::Reaping;

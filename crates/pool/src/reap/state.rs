@@ -1,4 +1,4 @@
-//! The volatile half of reaping: connected reapers, leases, verdicts, and what the rules found so far. Gone when `poold`
+//! The volatile state of reaping: reapers, leases, verdicts, and violations found so far. Lost when `poold`
 //! ends; the facts that matter are on record as events.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,17 +10,18 @@ use protocol::{ProcId, SessionId, Tag, Timestamp};
 use crate::deadlines::Mono;
 use crate::observe::state::Peer;
 use crate::pool::Pool;
+use crate::reap::orphans::{Orphans, SilentWorker};
 use crate::reap::retired_tags::UnseenTags;
+use crate::reap::rules::ResourceUse;
 use crate::settings::Settings;
-use crate::stale::Strays;
-use crate::stale::rules::Used;
 
 /// The window of the limit on kills, and the time for which a refusal by the command before a kill holds.
 const MINUTE: Duration = Duration::from_secs(60);
-/// A session below this share of one processor since the last sample did nothing.
+
+/// Share of one processor below which a session did nothing since the last sample.
 const CALM_PERCENT: u64 = 1;
 
-/// Processor time of a session, sampled to tell whether it hangs.
+/// A sample of a session's processor time, which tells whether it hangs.
 #[derive(Debug, Clone, Copy)]
 struct CpuSample {
     tag: Tag,
@@ -29,7 +30,7 @@ struct CpuSample {
     calm_since: Timestamp,
 }
 
-/// Reapers, leases, verdicts and findings.
+/// Reapers, leases, verdicts and violations.
 #[derive(Debug)]
 pub struct Reaping {
     reapers: BTreeMap<u64, Peer>,
@@ -39,13 +40,13 @@ pub struct Reaping {
     graces: BTreeMap<Tag, u64>,
     guarded: BTreeSet<Tag>,
     exited: BTreeSet<ProcId>,
-    used: BTreeMap<Tag, Used>,
+    used: BTreeMap<Tag, ResourceUse>,
     evidence: BTreeMap<Tag, String>,
     refused: BTreeMap<(Tag, Rule), Mono>,
     spared: BTreeSet<(Tag, ProcId)>,
     cpu: BTreeMap<SessionId, CpuSample>,
     unseen_tags: UnseenTags,
-    strays: Strays,
+    orphans: Orphans,
     applied: BTreeSet<(Tag, Rule)>,
     reported: BTreeSet<(Tag, Rule)>,
     kills: Vec<Mono>,
@@ -71,7 +72,7 @@ impl Reaping {
             spared: BTreeSet::new(),
             cpu: BTreeMap::new(),
             unseen_tags: UnseenTags::default(),
-            strays: Strays::default(),
+            orphans: Orphans::default(),
             applied: BTreeSet::new(),
             reported: BTreeSet::new(),
             kills: Vec::new(),
@@ -80,7 +81,7 @@ impl Reaping {
         }
     }
 
-    /// A reaper connects.
+    /// Connects a reaper.
     pub fn reaper_connected(&mut self, reaper: Peer, now: Timestamp) {
         if self.reapers.is_empty() {
             self.reaper_since = now;
@@ -88,7 +89,7 @@ impl Reaping {
         self.reapers.insert(reaper.connection, reaper);
     }
 
-    /// A connection ends, and its leases with it. Returns true if it was a reaper's.
+    /// Ends a connection, and its leases with it. Returns true if it was a reaper's.
     pub fn connection_ended(&mut self, connection: u64, now: Timestamp) -> bool {
         if self.reapers.remove(&connection).is_none() {
             return false;
@@ -111,7 +112,7 @@ impl Reaping {
         !self.reapers.is_empty()
     }
 
-    /// Start of the present situation: a reaper is connected, or none is.
+    /// Time since which a reaper, or none, is connected.
     #[must_use]
     pub fn reaper_since(&self) -> Timestamp {
         self.reaper_since
@@ -127,25 +128,25 @@ impl Reaping {
         self.leased.remove(&tag);
     }
 
-    /// True while a reaper holds a lease on the incarnation or claim of this tag.
+    /// True while a reaper holds a lease on the incarnation or claim with this tag.
     #[must_use]
     pub fn is_leased(&self, tag: Tag) -> bool {
         self.leased.contains_key(&tag)
     }
 
-    /// The newest verdict on an incarnation that is being ended.
+    /// The last verdict on an incarnation that is being ended.
     #[must_use]
     pub fn verdict(&self, tag: Tag) -> Option<&Outcome> {
         self.verdicts.get(&tag)
     }
 
-    /// True if the reaper could not end everything of this tag.
+    /// True if the reaper could not end everything with this tag.
     #[must_use]
     pub fn has_survivors(&self, tag: Tag) -> bool {
         matches!(self.verdicts.get(&tag), Some(Outcome::Survivors { .. }))
     }
 
-    /// Keeps a verdict for those who wait for it.
+    /// Stores a verdict for those who wait for it.
     pub fn note_verdict(&mut self, tag: Tag, outcome: Outcome) {
         self.verdicts.insert(tag, outcome);
     }
@@ -155,29 +156,30 @@ impl Reaping {
         self.verdicts.remove(&tag);
     }
 
-    /// Sets the time between TERM and KILL that a user asked for, in milliseconds.
+    /// Sets the time between TERM and KILL that a user requested, in milliseconds.
     pub fn set_grace(&mut self, tag: Tag, grace_ms: u64) {
         self.graces.insert(tag, grace_ms);
     }
 
-    /// The time between TERM and KILL that a user asked for, in milliseconds.
+    /// The time between TERM and KILL that a user requested, in milliseconds.
     #[must_use]
     pub fn grace(&self, tag: Tag) -> Option<u64> {
         self.graces.get(&tag).copied()
     }
 
-    /// An incarnation is over: nobody waits for a verdict on it.
+    /// Forgets verdict and grace of an ended incarnation.
     pub fn ended(&mut self, tag: Tag) {
         self.verdicts.remove(&tag);
         self.graces.remove(&tag);
     }
 
-    /// Keeps the reaper away from an incarnation that is being parked, until tmux has shown that nobody is attached.
+    /// Keeps the reaper away from an incarnation that is being parked, until tmux has shown that no client is
+    /// attached.
     pub fn guard(&mut self, tag: Tag) {
         self.guarded.insert(tag);
     }
 
-    /// Lets the reaper at it.
+    /// Ends a guard.
     pub fn end_guard(&mut self, tag: Tag) {
         self.guarded.remove(&tag);
     }
@@ -194,7 +196,7 @@ impl Reaping {
         &self.exited
     }
 
-    /// Notes processes that are proved to have ended. Returns true if any is news.
+    /// Stores processes that are proved to have ended. Returns true if any is news.
     pub fn note_exited(&mut self, processes: impl IntoIterator<Item = ProcId>) -> bool {
         let before = self.exited.len();
         self.exited.extend(processes);
@@ -203,17 +205,17 @@ impl Reaping {
 
     /// Memory and disk use of an incarnation, as last sampled.
     #[must_use]
-    pub fn used(&self, tag: Tag) -> Option<Used> {
+    pub fn used(&self, tag: Tag) -> Option<ResourceUse> {
         self.used.get(&tag).copied()
     }
 
-    /// Notes a sample of memory or disk use; what it leaves out stays as it was.
-    pub fn note_used(&mut self, tag: Tag, sample: Used) {
+    /// Stores a sample of memory or disk use; a missing value leaves the last one.
+    pub fn note_used(&mut self, tag: Tag, sample: ResourceUse) {
         let known = self.used.entry(tag).or_default();
-        *known = Used { memory: sample.memory.or(known.memory), disk: sample.disk.or(known.disk) };
+        *known = ResourceUse { memory: sample.memory.or(known.memory), disk: sample.disk.or(known.disk) };
     }
 
-    /// Notes a sample of the processor time (in microseconds) of all sessions that may hang.
+    /// Stores a sample of the processor time, in microseconds, of all sessions that may hang.
     pub fn note_cpu(&mut self, pool: &Pool, samples: Vec<(SessionId, Tag, u64)>, now: Timestamp) {
         let known = std::mem::take(&mut self.cpu);
         let noted = samples.into_iter().map(|(session, tag, cpu_us)| {
@@ -228,47 +230,48 @@ impl Reaping {
         self.cpu = noted.collect();
     }
 
-    /// Since when the processes of sessions have used next to no processor time.
+    /// Times since which the processes of sessions have used next to no processor time.
     #[must_use]
     pub fn calm_since(&self) -> BTreeMap<SessionId, Timestamp> {
         self.cpu.iter().map(|(session, sample)| (*session, sample.calm_since)).collect()
     }
 
-    /// Processes and workers that belong to nothing of the pool any more.
+    /// Processes and workers that belong to nothing running.
     #[must_use]
-    pub fn strays(&self) -> &Strays {
-        &self.strays
+    pub fn orphans(&self) -> &Orphans {
+        &self.orphans
     }
 
-    /// Notes the processes found in a scan of the machine. Returns true if they differ from those of the scan before.
-    pub fn note_strays(&mut self, found: Strays) -> bool {
-        let differs = (&self.strays.marked, &self.strays.clients) != (&found.marked, &found.clients);
-        (self.strays.marked, self.strays.clients) = (found.marked, found.clients);
+    /// Stores the orphans found in a scan of the machine. Returns true if they differ from those of the scan
+    /// before.
+    pub fn note_orphans(&mut self, found: Orphans) -> bool {
+        let differs = (&self.orphans.marked, &self.orphans.clients) != (&found.marked, &found.clients);
+        (self.orphans.marked, self.orphans.clients) = (found.marked, found.clients);
         differs
     }
 
-    /// Notes the registered workers of which nothing was heard lately.
-    pub fn note_silent_workers(&mut self, workers: Vec<crate::stale::Worker>) {
-        self.strays.workers = workers;
+    /// Stores the registered workers that have been silent.
+    pub fn note_silent_workers(&mut self, workers: Vec<SilentWorker>) {
+        self.orphans.workers = workers;
     }
 
-    /// True if the reaper left this process on purpose.
+    /// True if the reaper spared this process.
     #[must_use]
     pub fn is_spared(&self, tag: Tag, process: ProcId) -> bool {
         self.spared.contains(&(tag, process))
     }
 
-    /// Processes that the reaper left on purpose.
+    /// The processes that the reaper spared.
     pub fn spared(&self) -> impl Iterator<Item = ProcId> {
         self.spared.iter().map(|(_, process)| *process)
     }
 
-    /// Retired tags that no process and no pane has borne for long.
-    pub fn note_borne_tags(&mut self, pool: &Pool, borne: &BTreeSet<Tag>, now: Mono) -> Vec<Tag> {
-        self.unseen_tags.note(pool.retired_tags(), borne, now)
+    /// Takes the tags found in a scan. Returns the retired tags that nothing has carried for long.
+    pub fn note_carried_tags(&mut self, pool: &Pool, carried: &BTreeSet<Tag>, now: Mono) -> Vec<Tag> {
+        self.unseen_tags.note(pool.retired_tags(), carried, now)
     }
 
-    /// Kills by rules that are still allowed within the present minute.
+    /// Number of kills by rules that are still allowed within the present minute.
     #[must_use]
     pub fn kills_left(&self, settings: &Settings, now: Mono) -> usize {
         let recent = self.kills.iter().filter(|at| at.until(now) < MINUTE).count();
@@ -281,10 +284,12 @@ impl Reaping {
         self.kills.push(now);
     }
 
-    /// True if a candidate has to wait, as the limit on kills is reached.
+    /// True if a candidate has to wait because of the limit on kills.
     #[must_use]
     pub fn is_held_back(&self, settings: &Settings, candidate: &Candidate, now: Mono) -> bool {
-        counts(candidate) && self.kills_left(settings, now) == 0 && !self.forced.contains(&candidate.tag)
+        counts_as_kill(candidate)
+            && self.kills_left(settings, now) == 0
+            && !self.forced.contains(&candidate.tag)
     }
 
     /// Exempts candidates from the limit on kills.
@@ -292,18 +297,19 @@ impl Reaping {
         self.forced = candidates.iter().map(|candidate| candidate.tag).collect();
     }
 
-    /// Running sessions that rules would end, but for the limit on kills.
+    /// Number of running sessions that rules would end, but for the limit on kills.
     #[must_use]
     pub fn held_back(&self) -> usize {
         self.held_back
     }
 
-    /// Notes the outcome of asking all rules: which apply, and how many sessions the limit on kills keeps.
-    pub(super) fn asked(&mut self, applied: BTreeSet<(Tag, Rule)>, held_back: usize) {
+    /// Stores the result of an evaluation: the violations, and the number of sessions held back by the limit
+    /// on kills.
+    pub(super) fn evaluated(&mut self, applied: BTreeSet<(Tag, Rule)>, held_back: usize) {
         (self.applied, self.held_back) = (applied, held_back);
     }
 
-    /// True if this rule applied to this incarnation when the rules were last asked.
+    /// True if the last evaluation found this violation.
     pub(super) fn has_applied(&self, found: (Tag, Rule)) -> bool {
         self.applied.contains(&found)
     }
@@ -313,7 +319,7 @@ impl Reaping {
         self.refused.get(&found).is_some_and(|at| at.until(now) < MINUTE)
     }
 
-    /// Keeps the evidence for which a rule ends an incarnation.
+    /// Stores the evidence for which a rule ends an incarnation.
     pub(super) fn note_evidence(&mut self, tag: Tag, evidence: String) {
         self.evidence.insert(tag, evidence);
     }
@@ -328,7 +334,7 @@ impl Reaping {
         self.reported.insert(found)
     }
 
-    /// A lease is settled: what was found is looked for again, except for what was left on purpose.
+    /// Handles the outcome of a lease: the processes are scanned for again, except for spared ones.
     pub(super) fn settled(&mut self, candidate: &Candidate, outcome: &Outcome, now: Mono) {
         let tag = candidate.tag;
         let untouched = match outcome {
@@ -338,21 +344,21 @@ impl Reaping {
         };
         self.forced.remove(&tag);
         self.evidence.remove(&tag);
-        if counts(candidate) && untouched {
-            // Nothing was killed for it.
+        if counts_as_kill(candidate) && untouched {
+            // Nothing was killed.
             self.kills.pop();
         }
-        let marked = self.strays.marked.remove(&tag).unwrap_or_default();
+        let marked = self.orphans.marked.remove(&tag).unwrap_or_default();
         if matches!(outcome, Outcome::Spared { .. }) {
-            self.spared.extend(marked.iter().map(|stray| (tag, stray.process)));
+            self.spared.extend(marked.iter().map(|orphan| (tag, orphan.process)));
         }
-        self.strays.clients.retain(|client| Some(client.process) != candidate.init);
+        self.orphans.clients.retain(|client| Some(client.process) != candidate.init);
         if let (Outcome::Refused { .. }, Some(rule)) = (outcome, candidate.rule) {
             self.refused.insert((tag, rule), now);
         }
     }
 
-    /// Forgets what belongs to incarnations that are over. `named`: tags of the present candidates; `ended`: processes
+    /// Forgets ended incarnations and processes. `named`: tags of the present candidates; `ended`: processes
     /// that are proved to have ended.
     pub fn retain(&mut self, pool: &Pool, named: &BTreeSet<Tag>, ended: &BTreeSet<ProcId>, now: Mono) {
         let holders = || pool.sessions().filter(|session| session.lifecycle.holds_slot());
@@ -364,8 +370,8 @@ impl Reaping {
             .flatten()
             .chain(servers)
             .collect();
-        let Self { strays, reported, used, evidence, refused, spared, exited, .. } = self;
-        reported.retain(|(tag, _)| named.contains(tag) || strays.marked.contains_key(tag));
+        let Self { orphans, reported, used, evidence, refused, spared, exited, .. } = self;
+        reported.retain(|(tag, _)| named.contains(tag) || orphans.marked.contains_key(tag));
         used.retain(|tag, _| live.contains(tag));
         evidence.retain(|tag, _| live.contains(tag));
         refused.retain(|_, at| at.until(now) < MINUTE);
@@ -374,10 +380,11 @@ impl Reaping {
     }
 }
 
-/// True if ending a candidate counts against the limit: processes are killed for a rule's sake. Removing the pane of an
-/// ended incarnation is not, and what a rule decided on while it ran was counted then.
+/// True if ending a candidate counts against the limit on kills: processes are killed by a rule. Removing the
+/// pane of an ended incarnation does not count; a rule's decision on a running session was counted when it
+/// was made.
 #[must_use]
-pub fn counts(candidate: &Candidate) -> bool {
+pub(crate) fn counts_as_kill(candidate: &Candidate) -> bool {
     use CandidateKind::{Requested, ZombiePane};
     candidate.rule.is_some() && !matches!(candidate.kind, Requested | ZombiePane)
 }

@@ -1,5 +1,5 @@
-//! The volatile half of claims: who works messages, over which connection, until when. Gone when `poold` ends; what is
-//! durable of a claim is in the message's record.
+//! The volatile state of claims: the workers, their connections and their leases. Lost when `poold` ends; the
+//! claims themselves are on record.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,17 +10,17 @@ use protocol::{Holder, MessageId, MessageState, MessageStatus, ProcId, SessionId
 
 use crate::deadlines::{Deadlines, Mono};
 use crate::pool::Pool;
-use crate::stale;
+use crate::reap::orphans::SilentWorker;
 
-/// Time that a claim outlives its connection, where its holder is not proved dead.
+/// Time for which a claim outlives its connection, unless its holder is proved dead.
 const DISCONNECT_GRACE: Duration = Duration::from_secs(5);
 
-/// Connections that work messages, and the leases on what they claimed.
+/// Connections that work messages, and the leases on the messages that they claimed.
 #[derive(Debug, Default)]
 pub struct Workers {
     leases: Deadlines,
     claims: BTreeMap<MessageId, Claim>,
-    peers: BTreeMap<u64, Worker>,
+    workers: BTreeMap<u64, Worker>,
     armed: Mono,
     ticked_at: Timestamp,
 }
@@ -28,73 +28,118 @@ pub struct Workers {
 /// A claimed message.
 #[derive(Debug, Clone, Copy)]
 struct Claim {
-    /// The connection over which its holder was last heard of.
+    /// The connection over which its holder last sent something.
     connection: u64,
-    /// True if its holder is a registered worker, which the reaper ends before the message goes to another.
+    /// True if its holder is a registered worker, which is killed before the message goes to another.
     is_registered: bool,
 }
 
 /// A connection that works messages, or may.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Worker {
-    /// Its process, where the system tells.
-    pub process: Option<ProcId>,
-    /// Its registration as a worker.
-    pub registration: Option<Registration>,
-    /// When it connected.
-    pub since: Timestamp,
-    /// When it last spoke.
-    pub heard_at: Timestamp,
-    /// Shared with each of its claim requests that wait.
-    pub asking: Arc<()>,
+    process: Option<ProcId>,
+    registration: Option<Registration>,
+    connected_at: Timestamp,
+    last_seen_at: Timestamp,
+    /// Shared with each of its waiting requests.
+    requests: Arc<()>,
+}
+
+/// A request for messages that waits. While it exists, its worker counts as active.
+#[derive(Debug)]
+pub struct WaitingRequest {
+    _shared: Arc<()>,
 }
 
 impl Worker {
-    /// True while it waits for a message.
+    /// The process, if the system tells.
     #[must_use]
-    pub fn asks(&self) -> bool {
-        Arc::strong_count(&self.asking) > 1
+    pub fn process(&self) -> Option<ProcId> {
+        self.process
+    }
+
+    /// The registration as a worker.
+    #[must_use]
+    pub fn registration(&self) -> Option<&Registration> {
+        self.registration.as_ref()
+    }
+
+    /// Time at which it connected.
+    #[must_use]
+    pub fn connected_at(&self) -> Timestamp {
+        self.connected_at
+    }
+
+    /// Time of its last message.
+    #[must_use]
+    pub fn last_seen_at(&self) -> Timestamp {
+        self.last_seen_at
+    }
+
+    fn has_waiting_request(&self) -> bool {
+        Arc::strong_count(&self.requests) > 1
     }
 }
 
 /// The registration of a worker.
 #[derive(Debug, Clone)]
 pub struct Registration {
-    /// Its id.
+    /// The id.
     pub id: GeneratorId,
     /// The session whose messages it works.
     pub session: SessionId,
-    /// The kinds of messages that it works.
+    /// The kinds of messages that it works; empty for all except prompts.
     pub kinds: Vec<String>,
 }
 
 impl Workers {
-    /// A connection that may claim messages.
+    /// Adds a connection that may claim messages.
     pub fn connected(&mut self, connection: u64, process: Option<ProcId>, now: Timestamp) {
-        let worker =
-            Worker { process, registration: None, since: now, heard_at: now, asking: Arc::default() };
-        self.peers.insert(connection, worker);
+        let worker = Worker {
+            process,
+            registration: None,
+            connected_at: now,
+            last_seen_at: now,
+            requests: Arc::default(),
+        };
+        self.workers.insert(connection, worker);
     }
 
-    /// A connection spoke.
-    pub fn heard_from(&mut self, connection: u64, now: Timestamp) {
-        self.peers.get_mut(&connection).into_iter().for_each(|worker| worker.heard_at = now);
+    /// Stores that a connection sent something. Returns false if it has ended.
+    pub fn seen(&mut self, connection: u64, now: Timestamp) -> bool {
+        let worker = self.workers.get_mut(&connection);
+        worker.map(|worker| worker.last_seen_at = now).is_some()
+    }
+
+    /// Registers the worker at a connection.
+    pub fn register(&mut self, connection: u64, registration: Registration) {
+        if let Some(worker) = self.workers.get_mut(&connection) {
+            worker.registration = Some(registration);
+        }
+    }
+
+    /// Begins a request for messages that waits until the returned value is dropped.
+    #[must_use]
+    pub fn begin_request(&self, connection: u64) -> Option<WaitingRequest> {
+        let worker = self.workers.get(&connection)?;
+        Some(WaitingRequest { _shared: Arc::clone(&worker.requests) })
     }
 
     /// The worker at a connection.
-    pub fn get_mut(&mut self, connection: u64) -> Option<&mut Worker> {
-        self.peers.get_mut(&connection)
+    #[must_use]
+    pub fn get(&self, connection: u64) -> Option<&Worker> {
+        self.workers.get(&connection)
     }
 
     /// All workers, by connection.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &Worker)> {
-        self.peers.iter().map(|(connection, worker)| (*connection, worker))
+        self.workers.iter().map(|(connection, worker)| (*connection, worker))
     }
 
-    /// A connection ended. What it holds has [`DISCONNECT_GRACE`] to be heard of over another one. A registered worker
-    /// keeps its lease: it may live on, and comes back.
+    /// Ends a connection. Its claims last for [`DISCONNECT_GRACE`] unless their holder renews them over
+    /// another connection. A registered worker keeps its whole lease: it may live on and reconnect.
     pub fn connection_ended(&mut self, connection: u64, now: Mono) -> Option<Worker> {
-        let ended = self.peers.remove(&connection)?;
+        let ended = self.workers.remove(&connection)?;
         let of_it = self.claims.iter().filter(|(_, claim)| claim.connection == connection);
         let held: Vec<(MessageId, Claim)> = of_it.map(|(id, claim)| (*id, *claim)).collect();
         for (id, claim) in held {
@@ -106,7 +151,7 @@ impl Workers {
         Some(ended)
     }
 
-    /// A message was claimed, or its holder sent a heartbeat.
+    /// Renews the lease on a message that was just claimed, or whose holder sent a heartbeat.
     pub fn renew(&mut self, id: MessageId, holder: &Holder, connection: u64, now: Mono) {
         self.leases.set(id, now.after(Duration::from_millis(holder.lease_ms)));
         self.claims.insert(id, Claim { connection, is_registered: holder.generator.is_some() });
@@ -118,24 +163,24 @@ impl Workers {
         self.claims.contains_key(&id)
     }
 
-    /// The connection over which the holder of a message was last heard of.
+    /// The connection over which the holder of a message last sent something.
     #[must_use]
     pub fn connection_of(&self, id: MessageId) -> Option<u64> {
         self.claims.get(&id).map(|claim| claim.connection)
     }
 
-    /// When the lease on a message passes.
+    /// End of the lease on a message.
     #[must_use]
     pub fn deadline(&self, id: MessageId) -> Option<Mono> {
         self.leases.get(id)
     }
 
-    /// The messages whose leases passed by this moment; each is returned once.
+    /// Takes out the messages whose leases ended by this moment.
     pub fn take_lapsed(&mut self, by: Mono) -> Vec<MessageId> {
         self.leases.take_passed(by)
     }
 
-    /// When the first lease passes.
+    /// End of the first lease.
     #[must_use]
     pub fn first_deadline(&self) -> Option<Mono> {
         self.leases.first()
@@ -143,38 +188,39 @@ impl Workers {
 
     /// Gives all claims their whole lease again.
     pub fn restart_leases(&mut self, pool: &Pool, now: Mono) {
-        let claimed = pool.held_messages().filter(|open| open.state == MessageState::Claimed);
+        let claimed = pool.held_messages().filter(|message| message.state == MessageState::Claimed);
         let leases: Vec<(MessageId, u64)> =
-            claimed.filter_map(|open| Some((open.id, open.holder?.lease_ms))).collect();
+            claimed.filter_map(|message| Some((message.id, message.holder?.lease_ms))).collect();
         for (id, lease_ms) in leases {
             self.leases.set(id, now.after(Duration::from_millis(lease_ms)));
         }
     }
 
-    /// When the next tick is due; none before the first.
+    /// Time of the next tick; none before the first.
     #[must_use]
     pub fn armed(&self) -> Option<Mono> {
         Some(self.armed).filter(|armed| *armed != Mono::default())
     }
 
-    /// Sets when the next tick is due.
+    /// Sets the time of the next tick.
     pub fn arm(&mut self, at: Mono) {
         self.armed = at;
     }
 
-    /// Returns true, and arms the tick for it, if a lease passes before the next tick.
+    /// Moves the next tick forward to the end of the first lease, if that comes earlier. Returns true if it
+    /// does.
     pub fn advance_tick(&mut self) -> bool {
         let first = self.leases.first().filter(|first| *first < self.armed);
         self.armed = first.unwrap_or(self.armed);
         first.is_some()
     }
 
-    /// Notes a tick and returns when the one before was.
+    /// Stores the time of a tick. Returns that of the one before.
     pub fn tick(&mut self, now: Timestamp) -> Timestamp {
         std::mem::replace(&mut self.ticked_at, now)
     }
 
-    /// The status of a message changed: a claim begins, or is over.
+    /// Follows a change of a message's status: a claim begins, or is over.
     pub fn message_changed(&mut self, id: MessageId, status: &MessageStatus, now: Mono) {
         match (&status.holder, status.state) {
             (Some(holder), MessageState::Claimed) => {
@@ -187,28 +233,29 @@ impl Workers {
         }
     }
 
-    /// Registered workers that ask for nothing and hold nothing: each process by its newest word, over whatever connection.
-    /// A worker that asks, or holds a message, counts as heard of now.
-    pub fn silent(&mut self, pool: &Pool, now: Timestamp) -> Vec<stale::Worker> {
-        let mut heard: BTreeMap<ProcId, Timestamp> = BTreeMap::new();
-        for worker in self.peers.values() {
+    /// Registered workers that hold nothing and have no waiting request, with the time of their last message.
+    /// A process with several connections counts by its most recent message; one that holds a message or has
+    /// a waiting request counts as seen now.
+    pub fn silent(&mut self, pool: &Pool, now: Timestamp) -> Vec<SilentWorker> {
+        let mut seen: BTreeMap<ProcId, Timestamp> = BTreeMap::new();
+        for worker in self.workers.values() {
             let Some(process) = worker.process else { continue };
-            let at = if worker.asks() { now } else { worker.heard_at };
-            let newest = heard.entry(process).or_default();
+            let at = if worker.has_waiting_request() { now } else { worker.last_seen_at };
+            let newest = seen.entry(process).or_default();
             *newest = at.max(*newest);
         }
-        heard.extend(pool.held_messages().filter_map(|open| Some((open.holder?.process?, now))));
-        let at_work: BTreeSet<ProcId> =
-            heard.iter().filter(|(_, at)| **at == now).map(|(process, _)| *process).collect();
-        for worker in self.peers.values_mut() {
-            if worker.process.is_some_and(|process| at_work.contains(&process)) {
-                worker.heard_at = now;
+        seen.extend(pool.held_messages().filter_map(|message| Some((message.holder?.process?, now))));
+        let active: BTreeSet<ProcId> =
+            seen.iter().filter(|(_, at)| **at == now).map(|(process, _)| *process).collect();
+        for worker in self.workers.values_mut() {
+            if worker.process.is_some_and(|process| active.contains(&process)) {
+                worker.last_seen_at = now;
             }
         }
-        let silent = self.peers.values().filter_map(|worker| {
+        let silent = self.workers.values().filter_map(|worker| {
             let (registration, process) = (worker.registration.as_ref()?, worker.process?);
-            let heard_at = heard.get(&process).copied().filter(|at| *at < now)?;
-            Some(stale::Worker { id: registration.id, session: registration.session, process, heard_at })
+            let last_seen_at = seen.get(&process).copied().filter(|at| *at < now)?;
+            Some(SilentWorker { id: registration.id, session: registration.session, process, last_seen_at })
         });
         silent.collect()
     }
@@ -216,6 +263,6 @@ impl Workers {
     /// The processes of all workers.
     #[must_use]
     pub fn processes(&self) -> BTreeSet<ProcId> {
-        self.peers.values().filter_map(|worker| worker.process).collect()
+        self.workers.values().filter_map(|worker| worker.process).collect()
     }
 }

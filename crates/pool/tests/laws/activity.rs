@@ -1,9 +1,12 @@
-//! What an agent does, by the best evidence that there is.
+//! An agent's activity, by the best evidence.
 
 use std::time::Duration;
 
 use agents::screen::{Composer, Dialog};
-use pool::activity::{Look, Marks, SILENCE, Seen, Title, asks, judged, shown};
+use pool::agent::{
+    AgentObservation, SILENCE, ScreenReading, TerminalMarks, WindowTitle, current_activity, derive_activity,
+    waits_for_person,
+};
 use proptest::prelude::*;
 use protocol::activity::{AskKind, Source};
 use protocol::event::AgentEvent;
@@ -20,9 +23,15 @@ fn at(ms: u64) -> Timestamp {
     Timestamp(START + ms)
 }
 
-/// A composer that takes a prompt, seen then.
-fn ready(ms: u64) -> Look {
-    Look { at: at(ms), composer: Composer::Empty, dialog: None, works: Some(false), background: None }
+/// A reading at this time of a composer that takes a prompt.
+fn ready(ms: u64) -> ScreenReading {
+    ScreenReading {
+        at: at(ms),
+        composer: Composer::Empty,
+        dialog: None,
+        works: Some(false),
+        background: None,
+    }
 }
 
 fn dialog(name: &str) -> Option<Dialog> {
@@ -30,9 +39,9 @@ fn dialog(name: &str) -> Option<Dialog> {
 }
 
 impl Stage {
-    /// What is seen of it is taken in.
-    fn see(&mut self, seen: &Seen) -> Option<Activity> {
-        let event = judged(self.pool(), self.session(), seen, self.now())?;
+    /// Applies the activity derived from an observation.
+    fn see(&mut self, seen: &AgentObservation) -> Option<Activity> {
+        let event = derive_activity(self.pool(), self.session(), seen, self.now())?;
         self.world.emit(event.clone());
         let Event::Agent(AgentEvent::ActivityChanged { activity, .. }) = event else { panic!() };
         Some(activity)
@@ -44,31 +53,35 @@ impl Stage {
     }
 
     fn shown(&self) -> Activity {
-        shown(self.pool(), self.session())
+        current_activity(self.pool(), self.session())
     }
 }
 
-fn quiet(since: u64) -> Seen {
-    Seen { quiet_since: Some(at(since)), idle_quiet: Duration::from_secs(2), ..Seen::default() }
+fn quiet(since: u64) -> AgentObservation {
+    AgentObservation {
+        quiet_since: Some(at(since)),
+        idle_quiet: Duration::from_secs(2),
+        ..AgentObservation::default()
+    }
 }
 
-/// What is seen of a program without hooks, and what that comes to.
-fn guessed(seen: &Seen, now: u64) -> (ActivityState, Source, u64) {
-    // That nothing is known is no news.
+/// The activity derived from an observation of a program without hooks.
+fn guessed(seen: &AgentObservation, now: u64) -> (ActivityState, Source, u64) {
+    // An unknown activity is no news.
     let Some(found) = Stage::new("shell").at(now).see(seen) else { return (Unknown, Source::Nothing, 0) };
     (found.state, found.source, found.since.0 - START)
 }
 
 #[test]
 fn the_better_evidence_counts() {
-    let marks = |prompt: Option<u64>, command: Option<u64>, bell: Option<u64>| Marks {
+    let marks = |prompt: Option<u64>, command: Option<u64>, bell: Option<u64>| TerminalMarks {
         prompt_at: prompt.map(at),
         command_at: command.map(at),
         bell_at: bell.map(at),
         code: None,
     };
-    // Output says idle, the foreground says busy, the terminal says what it says.
-    let seen = |marks| Seen { marks, own_foreground: Some(false), ..quiet(10) };
+    // Output says idle, the foreground says busy, the marks vary.
+    let seen = |marks| AgentObservation { marks, own_foreground: Some(false), ..quiet(10) };
     for (marks, expected) in [
         (marks(None, None, Some(60)), (Attention, Source::Terminal, 60)),
         (marks(Some(50), None, None), (Idle, Source::Terminal, 50)),
@@ -81,7 +94,7 @@ fn the_better_evidence_counts() {
     ] {
         assert_eq!(guessed(&seen(marks.clone()), 9000), expected, "{marks:?}");
     }
-    let own = Seen { own_foreground: Some(true), ..quiet(8999) };
+    let own = AgentObservation { own_foreground: Some(true), ..quiet(8999) };
     assert_eq!(guessed(&own, 9000), (Idle, Source::Process, 9000));
     assert_eq!(guessed(&quiet(7000), 9000), (Idle, Source::Output, 7000));
     assert_eq!(guessed(&quiet(7001), 9000), (Busy, Source::Output, 9000));
@@ -89,15 +102,16 @@ fn the_better_evidence_counts() {
 
 #[test]
 fn what_nothing_tells_is_unknown_and_not_guessed() {
-    assert_eq!(guessed(&Seen::default(), 9000), (Unknown, Source::Nothing, 0));
-    let agent = Seen { is_known: true, own_foreground: Some(true), ..quiet(0) };
+    assert_eq!(guessed(&AgentObservation::default(), 9000), (Unknown, Source::Nothing, 0));
+    let agent = AgentObservation { has_known_screen: true, own_foreground: Some(true), ..quiet(0) };
     assert_eq!(guessed(&agent, 9000), (Unknown, Source::Nothing, 0), "of an agent only its screen tells");
 }
 
 #[test]
 fn of_an_agent_that_said_nothing_yet_the_screen_tells() {
     let holds = Composer::Holds("x".to_owned());
-    let look = |composer, dialog, works| Look { at: at(7), composer, dialog, works, background: None };
+    let look =
+        |composer, dialog, works| ScreenReading { at: at(7), composer, dialog, works, background: None };
     let idle = (Idle, Source::Screen, 7);
     let nothing = (Unknown, Source::Nothing, 0);
     for (look, expected) in [
@@ -110,9 +124,9 @@ fn of_an_agent_that_said_nothing_yet_the_screen_tells() {
         (look(Composer::Hidden, None, Some(false)), nothing),
         (look(Composer::Empty, dialog("trust"), Some(true)), (Attention, Source::Screen, 7)),
     ] {
-        // The shell's marks in the same terminal are not its own.
-        let marks = Marks { command_at: Some(at(5)), ..Marks::default() };
-        let seen = Seen { screen: Some(look.clone()), is_known: true, marks, ..quiet(0) };
+        // Marks of a shell in the same terminal are not the agent's.
+        let marks = TerminalMarks { command_at: Some(at(5)), ..TerminalMarks::default() };
+        let seen = AgentObservation { screen: Some(look.clone()), has_known_screen: true, marks, ..quiet(0) };
         assert_eq!(guessed(&seen, 9000), expected, "{look:?}");
     }
 }
@@ -120,14 +134,18 @@ fn of_an_agent_that_said_nothing_yet_the_screen_tells() {
 #[test]
 fn a_dialog_is_one_request_as_long_as_it_stands() {
     let mut stage = Stage::new("claude").at(9000);
-    let look = |ms, name| Look {
+    let look = |ms, name| ScreenReading {
         at: at(ms),
         composer: Composer::Hidden,
         dialog: dialog(name),
         works: None,
         background: None,
     };
-    let seen = |ms, name| Seen { screen: Some(look(ms, name)), is_known: true, ..Seen::default() };
+    let seen = |ms, name| AgentObservation {
+        screen: Some(look(ms, name)),
+        has_known_screen: true,
+        ..AgentObservation::default()
+    };
     let first = stage.see(&seen(1, "trust")).unwrap().ask.unwrap();
     assert_eq!((first.kind, first.answerable), (AskKind::Dialog, false));
     assert_eq!(stage.see(&seen(2, "trust")), None);
@@ -138,36 +156,47 @@ fn a_dialog_is_one_request_as_long_as_it_stands() {
 
 #[test]
 fn a_bell_asks_for_nobody_in_particular() {
-    let marks = Marks { bell_at: Some(at(1)), ..Marks::default() };
-    let found = Stage::new("shell").at(9).see(&Seen { marks, ..Seen::default() }).unwrap();
+    let marks = TerminalMarks { bell_at: Some(at(1)), ..TerminalMarks::default() };
+    let found =
+        Stage::new("shell").at(9).see(&AgentObservation { marks, ..AgentObservation::default() }).unwrap();
     assert_eq!(found.ask.as_ref().map(|ask| ask.kind), Some(AskKind::Bell));
-    assert!(!asks(&found));
+    assert!(!waits_for_person(&found));
 }
 
 #[test]
 fn a_bell_ends() {
-    let rang = Marks { bell_at: Some(at(1000)), ..Marks::default() };
-    let state = |now: u64, seen: Seen| Stage::new("shell").at(now).see(&seen).map(|found| found.state);
-    let seen = |wrote: u64| Seen { marks: rang.clone(), ..quiet(wrote) };
+    let rang = TerminalMarks { bell_at: Some(at(1000)), ..TerminalMarks::default() };
+    let state =
+        |now: u64, seen: AgentObservation| Stage::new("shell").at(now).see(&seen).map(|found| found.state);
+    let seen = |wrote: u64| AgentObservation { marks: rang.clone(), ..quiet(wrote) };
     assert_eq!(state(9000, seen(1000)), Some(Attention));
     assert_eq!(state(9000, seen(5000)), Some(Attention), "most write something just after it");
-    let typed = Seen { worked_at: Some(at(1500)), ..seen(1000) };
+    let typed = AgentObservation { delivered_at: Some(at(1500)), ..seen(1000) };
     assert_eq!(state(9000, typed), Some(Idle), "somebody answered");
     assert_eq!(state(40_000, seen(31_500)), Some(Idle), "it goes on by itself");
-    let prompt = Seen { marks: Marks { prompt_at: Some(at(1001)), ..rang.clone() }, ..quiet(1000) };
+    let prompt = AgentObservation {
+        marks: TerminalMarks { prompt_at: Some(at(1001)), ..rang.clone() },
+        ..quiet(1000)
+    };
     assert_eq!(state(9000, prompt), Some(Idle), "its prompt came back");
     assert_eq!(state(601_000, seen(1000)), Some(Idle), "not for ever");
 }
 
 #[test]
 fn how_a_command_ended_is_said_while_its_prompt_stands() {
-    let marks = |code, command| Marks {
+    let marks = |code, command| TerminalMarks {
         code,
         prompt_at: Some(at(5)),
         command_at: Some(at(command)),
-        ..Marks::default()
+        ..TerminalMarks::default()
     };
-    let detail = |marks| Stage::new("shell").at(9).see(&Seen { marks, ..Seen::default() }).unwrap().detail;
+    let detail = |marks| {
+        Stage::new("shell")
+            .at(9)
+            .see(&AgentObservation { marks, ..AgentObservation::default() })
+            .unwrap()
+            .detail
+    };
     assert_eq!(detail(marks(Some(2), 4)).as_deref(), Some("its last command ended with 2"));
     assert_eq!(detail(marks(Some(0), 4)), None);
     assert_eq!(detail(marks(Some(2), 6)), None);
@@ -186,16 +215,20 @@ fn what_its_hook_says_is_not_corrected_by_worse_evidence() {
         stage.says(said);
         assert_eq!(stage.state(), state);
         stage.pass(60_000);
-        let marks = Marks { command_at: Some(at(50)), bell_at: Some(at(70)), ..Marks::default() };
-        let seen = Seen { marks, own_foreground: Some(false), is_known: true, ..quiet(30_000) };
+        let marks =
+            TerminalMarks { command_at: Some(at(50)), bell_at: Some(at(70)), ..TerminalMarks::default() };
+        let seen =
+            AgentObservation { marks, own_foreground: Some(false), has_known_screen: true, ..quiet(30_000) };
         assert_eq!(stage.see(&seen), None);
-        let seen = Seen { screen: Some(Look { works: Some(true), ..ready(59_000) }), ..seen };
+        let seen =
+            AgentObservation { screen: Some(ScreenReading { works: Some(true), ..ready(59_000) }), ..seen };
         assert_eq!(stage.see(&seen), None, "nor by a screen that says that it works");
     }
 }
 
-/// An agent that works since 0, of which the last hook was heard at `heard`, looked at `now`.
-fn corrected(heard: u64, seen: &Seen, now: u64) -> Option<(ActivityState, Source, u64)> {
+/// The activity of an agent that has worked since 0 and whose last hook report came at `heard`, observed at
+/// `now`.
+fn corrected(heard: u64, seen: &AgentObservation, now: u64) -> Option<(ActivityState, Source, u64)> {
     let mut stage = Stage::new("claude");
     stage.says(signal::prompt());
     stage.world.now = START + heard;
@@ -207,40 +240,45 @@ fn corrected(heard: u64, seen: &Seen, now: u64) -> Option<(ActivityState, Source
 
 #[test]
 fn a_screen_corrects_a_hook_only_after_silence_and_only_to_idle() {
-    let seen =
-        |quiet_since: u64, look: Look| Seen { screen: Some(look), is_known: true, ..quiet(quiet_since) };
+    let seen = |quiet_since: u64, look: ScreenReading| AgentObservation {
+        screen: Some(look),
+        has_known_screen: true,
+        ..quiet(quiet_since)
+    };
     let idle = |ms| Some((Idle, Source::Screen, ms));
     assert_eq!(SILENCE.as_millis(), u128::from(SILENT));
-    // The hook was heard at 1000; output ended at 2000.
+    // The last hook report came at 1000; output ended at 2000.
     assert_eq!(corrected(1000, &seen(2000, ready(6999)), 7000), idle(6999));
     assert_eq!(corrected(1000, &seen(2000, ready(6998)), 6999), None, "it was silent for too short");
     assert_eq!(corrected(2000, &seen(1000, ready(6998)), 6999), None, "so were its hooks");
     assert_eq!(corrected(2000, &seen(1000, ready(6999)), 7000), idle(6999));
     assert_eq!(corrected(1000, &seen(2000, ready(2000)), 7000), None, "it was looked at before");
-    assert_eq!(corrected(1000, &Seen { quiet_since: None, ..seen(0, ready(6999)) }, 7000), None);
-    let works = Look { works: Some(true), ..ready(6999) };
+    assert_eq!(corrected(1000, &AgentObservation { quiet_since: None, ..seen(0, ready(6999)) }, 7000), None);
+    let works = ScreenReading { works: Some(true), ..ready(6999) };
     assert_eq!(corrected(1000, &seen(2000, works), 7000), None);
-    let always = Seen { keeps_composer: true, ..seen(2000, ready(6999)) };
+    let always = AgentObservation { composer_while_busy: true, ..seen(2000, ready(6999)) };
     assert_eq!(corrected(1000, &always, 7000), None, "its composer is there while it works, too");
-    let asks = Look { dialog: dialog("permission"), ..ready(6999) };
+    let asks = ScreenReading { dialog: dialog("permission"), ..ready(6999) };
     assert_eq!(corrected(1000, &seen(2000, asks), 7000), None);
     for (composer, expected) in [
         (Composer::Holds("SLOW".to_owned()), idle(6999)),
         (Composer::Hidden, None),
         (Composer::Unknown, None),
     ] {
-        let look = Look { composer: composer.clone(), ..ready(6999) };
+        let look = ScreenReading { composer: composer.clone(), ..ready(6999) };
         assert_eq!(corrected(1000, &seen(2000, look), 7000), expected, "{composer:?}");
     }
 }
 
 #[test]
 fn a_question_that_no_hook_tells_of_is_seen_after_silence_and_over_when_it_works_again() {
-    let seen = |look: Look| Seen { screen: Some(look), is_known: true, ..quiet(2000) };
-    let asks = |at: u64| Look { dialog: dialog("question"), composer: Composer::Hidden, ..ready(at) };
+    let seen =
+        |look: ScreenReading| AgentObservation { screen: Some(look), has_known_screen: true, ..quiet(2000) };
+    let asks =
+        |at: u64| ScreenReading { dialog: dialog("question"), composer: Composer::Hidden, ..ready(at) };
     assert_eq!(corrected(1000, &seen(asks(6999)), 7000), Some((Attention, Source::Screen, 6999)));
     assert_eq!(corrected(1000, &seen(asks(6998)), 6999), None, "it was silent for too short");
-    let works = |at: u64| Look { works: Some(true), composer: Composer::Hidden, ..ready(at) };
+    let works = |at: u64| ScreenReading { works: Some(true), composer: Composer::Hidden, ..ready(at) };
     for (next, expected) in [
         (asks(14_000), (Attention, Source::Screen, 6999)),
         (works(14_000), (Busy, Source::Screen, 6999)),
@@ -257,37 +295,40 @@ fn a_question_that_no_hook_tells_of_is_seen_after_silence_and_over_when_it_works
         let now = stage.activity();
         assert_eq!((now.state, now.source, now.since.0 - START), expected);
         assert_eq!(now.ask.is_some(), now.state == Attention);
-        // What it says itself counts at once.
+        // A report counts at once.
         stage.says(signal::works("Bash"));
         assert_eq!((stage.state(), stage.ask()), (Busy, None));
     }
-    // Its title says so at once, and that it is over.
-    let asking = |ms: u64, title| Seen { quiet_since: Some(at(6990)), title, ..seen(asks(ms)) };
+    // The title tells at once that a question is open, and that it is over.
+    let asking = |ms: u64, title| AgentObservation { quiet_since: Some(at(6990)), title, ..seen(asks(ms)) };
     let titled = |ms: u64, title| corrected(6980, &asking(ms, title), 7000);
-    assert_eq!(titled(6999, Title::Asks(at(6998))), Some((Attention, Source::Screen, 6999)));
-    assert_eq!(titled(6998, Title::Asks(at(6998))), None, "it was looked at before");
-    assert_eq!(titled(6999, Title::Other(at(6998))), None);
+    assert_eq!(titled(6999, WindowTitle::Asks(at(6998))), Some((Attention, Source::Screen, 6999)));
+    assert_eq!(titled(6998, WindowTitle::Asks(at(6998))), None, "it was looked at before");
+    assert_eq!(titled(6999, WindowTitle::Other(at(6998))), None);
     let mut stage = Stage::new("codex");
     stage.says(signal::prompt());
     let mut stage = stage.at(7000);
-    stage.see(&asking(6999, Title::Asks(at(6998))));
-    assert_eq!(stage.see(&asking(6999, Title::Other(at(6999)))), None, "that was read before");
-    stage.see(&asking(6999, Title::Other(at(7000))));
+    stage.see(&asking(6999, WindowTitle::Asks(at(6998))));
+    assert_eq!(stage.see(&asking(6999, WindowTitle::Other(at(6999)))), None, "that was read before");
+    stage.see(&asking(6999, WindowTitle::Other(at(7000))));
     assert_eq!((stage.state(), stage.ask()), (Busy, None));
-    // The next of several questions is another one; its record may say that it was interrupted.
-    stage.see(&asking(7001, Title::Asks(at(7000))));
+    // The next of several questions is another one; the agent's record may tell an interruption.
+    stage.see(&asking(7001, WindowTitle::Asks(at(7000))));
     let first = stage.ask().unwrap();
     let other = Dialog { text: "how many?".to_owned(), ..dialog("question").unwrap() };
-    let next = |ms: u64| Look { dialog: Some(other.clone()), ..asks(ms) };
-    stage.see(&Seen { screen: Some(next(7002)), ..asking(7002, Title::Asks(at(7000))) });
+    let next = |ms: u64| ScreenReading { dialog: Some(other.clone()), ..asks(ms) };
+    stage.see(&AgentObservation { screen: Some(next(7002)), ..asking(7002, WindowTitle::Asks(at(7000))) });
     let second = stage.ask().unwrap();
     assert_eq!((second.text.as_str(), first.id == second.id), ("how many?", false));
     let mut over = stage.at(7100);
-    over.see(&Seen { screen: Some(next(7002)), ..asking(7002, Title::Other(at(7050))) });
+    over.see(&AgentObservation { screen: Some(next(7002)), ..asking(7002, WindowTitle::Other(at(7050))) });
     assert_eq!(over.state(), Busy);
-    over.see(&Seen { interrupted_at: Some(at(7040)), ..asking(7002, Title::Other(at(7050))) });
+    over.see(&AgentObservation {
+        interrupted_at: Some(at(7040)),
+        ..asking(7002, WindowTitle::Other(at(7050)))
+    });
     assert_eq!((over.state(), over.activity().source), (Idle, Source::Transcript));
-    // What its hook waits for is not another thing for being seen.
+    // A request whose hook waits is not another request when it is seen on the screen.
     let mut stage = Stage::new("claude");
     stage.says(signal::asks("Bash", 60_000));
     let mut stage = stage.at(7000);
@@ -297,8 +338,11 @@ fn a_question_that_no_hook_tells_of_is_seen_after_silence_and_over_when_it_works
 
 #[test]
 fn its_own_record_tells_at_once_that_it_was_interrupted() {
-    let seen =
-        |interrupted: u64| Seen { interrupted_at: Some(at(interrupted)), is_known: true, ..Seen::default() };
+    let seen = |interrupted: u64| AgentObservation {
+        interrupted_at: Some(at(interrupted)),
+        has_known_screen: true,
+        ..AgentObservation::default()
+    };
     assert_eq!(corrected(10, &seen(20), 30), Some((Idle, Source::Transcript, 20)));
     assert_eq!(corrected(10, &seen(0), 30), None, "that was the turn before");
     let mut stage = Stage::new("claude");
@@ -313,7 +357,8 @@ fn hooks_of_an_earlier_incarnation_say_nothing() {
     stage.again();
     let mut stage = stage.at(10);
     assert_eq!(stage.shown().state, Unknown);
-    let seen = Seen { screen: Some(ready(9)), is_known: true, ..Seen::default() };
+    let seen =
+        AgentObservation { screen: Some(ready(9)), has_known_screen: true, ..AgentObservation::default() };
     assert_eq!(stage.see(&seen).map(|a| (a.state, a.source)), Some((Idle, Source::Screen)));
 }
 
@@ -326,7 +371,11 @@ fn what_does_not_run_does_nothing() {
         stage.is(lifecycle, Some(Reason::Exited));
         let runs = matches!(lifecycle, Live | Draining);
         assert_eq!(stage.shown().state, if runs { Busy } else { Unknown }, "{lifecycle:?}");
-        let seen = Seen { interrupted_at: Some(at(9)), is_known: true, ..Seen::default() };
+        let seen = AgentObservation {
+            interrupted_at: Some(at(9)),
+            has_known_screen: true,
+            ..AgentObservation::default()
+        };
         assert_eq!(stage.at(10).see(&seen).is_some(), lifecycle == Live, "{lifecycle:?}");
     }
 }
@@ -343,42 +392,45 @@ fn a_prompt_in_doubt_is_shown_before_all_else() {
     assert_eq!((activity.state, activity.source, activity.since), (Attention, Source::Queue, at(5)));
     assert_eq!((ask.kind, ask.id, ask.answerable), (AskKind::Message, id.0, false));
     let how = format!("poolctl queue resolve {} {id} --as", stage.session().name);
-    assert!(ask.text.contains(&how) && asks(&activity), "{}", ask.text);
+    assert!(ask.text.contains(&how) && waits_for_person(&activity), "{}", ask.text);
     stage.moves(id, MessageState::Done);
     assert_eq!(stage.shown().state, Idle);
     stage.is(Lifecycle::Parked, Some(Reason::Parked));
     assert_eq!(stage.shown().state, Unknown);
 }
 
-fn seen() -> impl Strategy<Value = Seen> {
+fn seen() -> impl Strategy<Value = AgentObservation> {
     let time = || prop::option::of((0_u64..30_000).prop_map(at));
-    let marks = (time(), time(), time(), prop::option::of(0..3))
-        .prop_map(|(prompt_at, command_at, bell_at, code)| Marks { prompt_at, command_at, bell_at, code });
+    let marks = (time(), time(), time(), prop::option::of(0..3)).prop_map(
+        |(prompt_at, command_at, bell_at, code)| TerminalMarks { prompt_at, command_at, bell_at, code },
+    );
     let composers = [Composer::Empty, Composer::Hidden, Composer::Unknown, Composer::Holds("x".to_owned())];
     let dialogs = prop::sample::select(vec![None, Some("trust"), Some("question")]);
     let look = (0_u64..30_000, prop::sample::select(composers.to_vec()), dialogs, any::<Option<bool>>());
     let look = look.prop_map(|(ms, composer, asks, works)| {
         let dialog = asks.and_then(dialog);
-        Look { at: at(ms), composer, dialog, works, background: None }
+        ScreenReading { at: at(ms), composer, dialog, works, background: None }
     });
     let flags = (any::<Option<bool>>(), any::<bool>());
     let title = prop_oneof![
-        Just(Title::Unread),
-        (0_u64..30_000).prop_map(|ms| Title::Asks(at(ms))),
-        (0_u64..30_000).prop_map(|ms| Title::Other(at(ms))),
+        Just(WindowTitle::Unread),
+        (0_u64..30_000).prop_map(|ms| WindowTitle::Asks(at(ms))),
+        (0_u64..30_000).prop_map(|ms| WindowTitle::Other(at(ms))),
     ];
     (time(), marks, time(), (prop::option::of(look), title), flags).prop_map(
-        |(quiet_since, marks, interrupted_at, (screen, title), (own_foreground, is_known))| Seen {
-            worked_at: None,
-            quiet_since,
-            idle_quiet: Duration::from_secs(2),
-            marks,
-            own_foreground,
-            interrupted_at,
-            screen,
-            title,
-            keeps_composer: false,
-            is_known,
+        |(quiet_since, marks, interrupted_at, (screen, title), (own_foreground, is_known))| {
+            AgentObservation {
+                delivered_at: None,
+                quiet_since,
+                idle_quiet: Duration::from_secs(2),
+                marks,
+                own_foreground,
+                interrupted_at,
+                screen,
+                title,
+                composer_while_busy: false,
+                has_known_screen: is_known,
+            }
         },
     )
 }
@@ -386,7 +438,7 @@ fn seen() -> impl Strategy<Value = Seen> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 800, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever is seen in whatever order.
+    /// Arbitrary observations in arbitrary order.
     #[test]
     fn since_stays_while_the_state_does_and_the_same_is_no_news(
         hooked in any::<bool>(), all in prop::collection::vec((seen(), 0_u64..9000), 1..12),
@@ -414,9 +466,9 @@ proptest! {
                 prop_assert!(works || after == before, "only a hook makes it busy again");
             } else {
                 let by_screen = matches!(after.source, Source::Screen | Source::Nothing);
-                // Where nothing was seen it is as before.
+                // Without any evidence the activity stays as it was.
                 let nothing = found.is_none();
-                prop_assert!(nothing || by_screen == (seen.is_known || after.state == Unknown));
+                prop_assert!(nothing || by_screen == (seen.has_known_screen || after.state == Unknown));
                 prop_assert_eq!(after.ask.is_some(), after.state == Attention);
             }
         }

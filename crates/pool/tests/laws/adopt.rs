@@ -1,10 +1,10 @@
-//! `adopt`: which pane is meant, what it becomes, and what is never taken in.
+//! `adopt`: the pane that a target names, the record that it gets, and panes that are never adopted.
 
 use std::collections::BTreeMap;
 
-use pool::admit::{self, Adoptee, Program, Target};
-use pool::foreign::{changes, foreign, to_adopt};
-use pool::{Adoption, Agent, Pool, Settings};
+use pool::observe::{foreign_changes, foreign_sessions, panes_to_adopt};
+use pool::session::{AdoptTarget, ForeignPane, ForeignProgram};
+use pool::{Adoption, Agent, Pool, Settings, session};
 use protocol::tmux::{Server, TmuxPane, TmuxSession, TmuxState};
 use protocol::{
     ErrorCode, Event, Lifecycle, PaneId, ProcId, Seq, ServerId, Session, Stamped, Tag, Timestamp,
@@ -23,7 +23,7 @@ fn pane(session: u32) -> TmuxPane {
     TmuxPane { process, ..TmuxPane::bare(TmuxSessionId(session), WindowId(session), 100 + session) }
 }
 
-/// Sessions by these names with one pane each; the last has two.
+/// A server with sessions of these names, with one pane each; the last has two.
 fn state(names: &[&str]) -> TmuxState {
     let session = |name: &str| TmuxSession { name: name.to_owned(), created_at: 1, attached: 0 };
     let ids = 1_u32..;
@@ -42,10 +42,10 @@ fn server() -> ServerId {
     ServerId { process: ProcId { pid: 10, start: 1 }, started_at: 1 }
 }
 
-fn found(pool: &Pool, state: &TmuxState, target: &str) -> Result<Adoptee, ErrorCode> {
-    match admit::target(pool, state, target) {
-        Ok(Target::Foreign(adoptee)) => Ok(*adoptee),
-        Ok(Target::Ours(_)) => Err(ErrorCode::Conflict),
+fn found(pool: &Pool, state: &TmuxState, target: &str) -> Result<ForeignPane, ErrorCode> {
+    match session::adopt_target(pool, state, target) {
+        Ok(AdoptTarget::Foreign(adoptee)) => Ok(*adoptee),
+        Ok(AdoptTarget::Ours(_)) => Err(ErrorCode::Conflict),
         Err(refusal) => Err(refusal.code),
     }
 }
@@ -55,10 +55,16 @@ fn adopt_one(pool: &mut Pool, state: &TmuxState, target: &str, n: u8) -> Result<
     adopt(pool, &adoptee, n, None)
 }
 
-fn adopt(pool: &mut Pool, adoptee: &Adoptee, n: u8, workspace: Option<&str>) -> Result<Session, ErrorCode> {
+fn adopt(
+    pool: &mut Pool,
+    adoptee: &ForeignPane,
+    n: u8,
+    workspace: Option<&str>,
+) -> Result<Session, ErrorCode> {
     let launch = world::launch(Tag([n; 16]), 9);
-    let program = Program { argv: vec!["/usr/bin/claude".into()], cwd: "/src".into() };
-    let made = admit::adopt(pool, &settings(), adoptee, (program, workspace), &launch).map_err(|r| r.code)?;
+    let program = ForeignProgram { argv: vec!["/usr/bin/claude".into()], cwd: "/src".into() };
+    let made =
+        session::adopt(pool, &settings(), adoptee, (program, workspace), &launch).map_err(|r| r.code)?;
     for event in made.events {
         pool.apply(&Stamped { seq: Seq(1), at: Timestamp(9), event });
     }
@@ -94,7 +100,7 @@ fn an_ended_program_and_anothers_pane_are_refused() {
     assert_eq!(seen(&mut state, |pane| pane.dead = true), Err(ErrorCode::Refused));
     assert_eq!(seen(&mut state, |pane| pane.tag = Some(Tag([9; 16]))), Err(ErrorCode::Conflict));
     assert!(seen(&mut state, |pane| pane.detached = true).is_ok(), "asked for by name");
-    assert!(foreign(&pool, &state).contains_key(&TmuxSessionId(1)));
+    assert!(foreign_sessions(&pool, &state).contains_key(&TmuxSessionId(1)));
 }
 
 #[test]
@@ -104,7 +110,7 @@ fn an_adopted_session_has_a_record_like_any_other() {
     let one = adopt_one(&mut pool, &state, "%1", 1).unwrap();
     assert_eq!((one.name.as_str(), one.workspace.as_str()), ("my-project-x", "my-project-x"));
     assert_eq!((one.spec.agent.as_str(), one.lifecycle), ("claude", Lifecycle::Starting));
-    assert!(admit::is_adoption(&one) && one.incarnation.unwrap().pane == Some(PaneId(1)));
+    assert!(session::is_being_adopted(&one) && one.incarnation.unwrap().pane == Some(PaneId(1)));
     let adoptee = found(&pool, &state, "%2").unwrap();
     assert_eq!(adopt(&mut pool, &adoptee, 2, Some("my-project-x")).unwrap_err(), ErrorCode::Conflict);
     assert_eq!(adopt(&mut pool, &adoptee, 2, Some("no good")).unwrap_err(), ErrorCode::Usage);
@@ -128,7 +134,9 @@ fn any_name_of_tmux_gives_a_name() {
 fn w13_only_what_the_configuration_names_is_adopted_and_never_what_was_given_back() {
     let pool = Pool::default();
     let mut state = state(&["x-one", "other", "x-two"]);
-    let due = |state: &TmuxState, adoption: &Adoption| to_adopt(adoption, &foreign(&pool, state), state);
+    let due = |state: &TmuxState, adoption: &Adoption| {
+        panes_to_adopt(adoption, &foreign_sessions(&pool, state), state)
+    };
     assert_eq!(due(&state, &Adoption::Never), []);
     assert_eq!(due(&state, &Adoption::Prefix("x-".into())), [PaneId(1), PaneId(3)]);
     assert_eq!(due(&state, &Adoption::All), [PaneId(1), PaneId(2), PaneId(3)]);
@@ -140,10 +148,12 @@ fn w13_only_what_the_configuration_names_is_adopted_and_never_what_was_given_bac
 #[test]
 fn w09_what_the_pool_has_is_not_found_again_whatever_it_is_called() {
     let mut pool = Pool::default();
-    let due = |pool: &Pool, state: &TmuxState| to_adopt(&Adoption::All, &foreign(pool, state), state);
+    let due = |pool: &Pool, state: &TmuxState| {
+        panes_to_adopt(&Adoption::All, &foreign_sessions(pool, state), state)
+    };
     let nothing = TmuxState { sessions: BTreeMap::new(), panes: BTreeMap::new(), ..state(&["x"]) };
     assert_eq!(due(&pool, &nothing), []);
-    // Two of one name are two, and what is called nothing is one too.
+    // Two sessions may have the same name, and a name may be empty.
     let mut state = state(&["main", "main", ""]);
     assert_eq!(due(&pool, &state), [PaneId(1), PaneId(2), PaneId(3)]);
     adopt_one(&mut pool, &state, "%1", 1).unwrap();
@@ -161,11 +171,12 @@ fn w09_what_the_pool_has_is_not_found_again_whatever_it_is_called() {
 #[test]
 fn foreign_sessions_come_get_other_names_and_go() {
     let pool = Pool::default();
-    let before = foreign(&pool, &state(&["one", "two"]));
-    let after = foreign(&pool, &state(&["uno"]));
-    let seen: Vec<String> = changes(&before, &after).iter().map(|event| format!("{event:?}")).collect();
+    let before = foreign_sessions(&pool, &state(&["one", "two"]));
+    let after = foreign_sessions(&pool, &state(&["uno"]));
+    let seen: Vec<String> =
+        foreign_changes(&before, &after).iter().map(|event| format!("{event:?}")).collect();
     let [gone, new] = seen.as_slice() else { panic!("{seen:?}") };
     assert!(gone.starts_with("ForeignGone") && gone.contains("two"));
     assert!(new.starts_with("ForeignSeen") && new.contains("uno"));
-    assert_eq!(changes(&after, &after), Vec::<Event>::new());
+    assert_eq!(foreign_changes(&after, &after), Vec::<Event>::new());
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use pool::clock::{self, OFF_MAX, Reading, STEP};
-use pool::queue::{self, Rules};
+use pool::clock::{OFF_MAX, Reading, STEP};
+use pool::{QueueRules, clock, queue};
 use proptest::prelude::*;
 use protocol::clock::{Clock, ClockStep};
 use protocol::{Event, OpId, Seq, Timestamp};
@@ -17,7 +17,7 @@ const HOUR: u64 = 3_600_000;
 struct Machine {
     clock: Clock,
     last: Reading,
-    /// What has really passed.
+    /// The time that has really passed.
     real: u64,
 }
 
@@ -27,7 +27,7 @@ impl Machine {
         Self { clock: clock::at_start(&Clock::default(), false, None, last).0, last, real: 0 }
     }
 
-    /// So much time passes, and the clock is set by so much meanwhile.
+    /// Lets time pass, and sets the clock meanwhile.
     fn passes(&mut self, ms: u64, set_by: i64) {
         self.real += ms;
         let wall = Timestamp((self.last.wall.0 + ms).saturating_add_signed(set_by));
@@ -51,7 +51,7 @@ fn a_clock_that_is_set_forward_and_a_sleep_make_nothing_older() {
     assert_eq!((machine.age(10 * HOUR), machine.age(11 * HOUR)), (HOUR + 1000, 1000));
     machine.passes(500, 0);
     assert_eq!(machine.age(59 * HOUR + 1000), 500);
-    // What a file of then says.
+    // The time of a file from then.
     assert_eq!(machine.age(20 * HOUR), 500, "while it slept");
     assert_eq!(machine.age(100 * HOUR), 0, "in the future");
 }
@@ -65,7 +65,7 @@ fn a_clock_that_is_set_back_makes_nothing_older() {
     assert_eq!(machine.age(11 * HOUR + 1500), 1500, "before or after it was set back: the later counts");
     assert_eq!(machine.age(11 * HOUR + 500), HOUR + 2500, "said only before");
     assert_eq!(machine.age(10 * HOUR), 2 * HOUR + 3000);
-    // It was a year ahead.
+    // The clock was a year ahead.
     let mut machine = Machine::new(9000 * HOUR);
     machine.passes(HOUR, -i64::try_from(8760 * HOUR).unwrap());
     assert_eq!(machine.age(9000 * HOUR), HOUR);
@@ -109,7 +109,7 @@ fn a_restart_of_the_daemon_goes_on_with_the_same_clock_and_one_of_the_machine_ad
 fn an_event_of_before_the_clock_was_set_back_says_nothing_of_how_long_the_machine_was_off() {
     let read = Reading { wall: Timestamp(100 * HOUR), awake_ms: HOUR };
     let (first, _) = clock::at_start(&Clock::default(), false, None, read);
-    // It was two days ahead.
+    // The clock was two days ahead.
     let back = Reading { wall: Timestamp(52 * HOUR), awake_ms: HOUR + 1000 };
     let (set, _) = clock::step(&first, read, back).unwrap();
     let set = Clock { seq: Seq(7), ..set };
@@ -148,7 +148,7 @@ fn the_time_so_long_ago_is_behind_all_that_is_younger() {
 }
 
 proptest! {
-    /// Whatever happens to the clock, nothing is ever older than it is, and steps stay few.
+    /// Whatever happens to the clock, nothing is older than it really is, and the steps stay few.
     #[test]
     fn nothing_is_older_than_it_is(
         moves in proptest::collection::vec((1_u64..5 * HOUR, prop_oneof![
@@ -163,7 +163,7 @@ proptest! {
             machine.passes(ms, set_by);
             for (wall, real) in &stamps {
                 let (age, really) = (machine.age(*wall), machine.real - real);
-                // What is less than a step is not noticed.
+                // Smaller differences than a step are not noticed.
                 let unnoticed = 1000 * stamps.len() as u64;
                 prop_assert!(age <= really + unnoticed, "{age} > {really}");
             }
@@ -185,7 +185,7 @@ proptest! {
             let (age, really) = (machine.age(*wall), machine.real - real);
             prop_assert!(age <= really, "{age} > {really}");
         }
-        // What is left out is the shortest of it.
+        // The shortest naps are left out.
         let age = machine.age(HOUR);
         prop_assert!(age >= machine.real / 4, "{age} is much less than {}", machine.real);
     }
@@ -207,9 +207,9 @@ fn a_message_has_its_time_whatever_the_clock_said_when_it_was_queued() {
     let mut world = World { now: 100 * HOUR, ..World::default() };
     let session = world.live("s", server(1), 1);
     let sending = protocol::request::Send { ttl_ms: Some(HOUR), ..asked(session, "job") };
-    send(&mut world, &Rules::default(), &sending, &OpId::Named("a".into())).unwrap();
+    send(&mut world, &QueueRules::default(), &sending, &OpId::Named("a".into())).unwrap();
     let expired = |world: &World, now: Timestamp| queue::expired(&world.pool, now).len();
-    // The clock was two days ahead. The daemon starts anew after that, and reads the message once more.
+    // The clock was two days ahead. The daemon restarts after that, and loads the message again.
     let back = Timestamp(52 * HOUR);
     let steps = vec![ClockStep { before: Timestamp(100 * HOUR), after: back }];
     let clock = Event::ClockRead(Clock { read_at: back, steps, ..Clock::default() });

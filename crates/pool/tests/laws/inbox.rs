@@ -1,9 +1,8 @@
-//! What waits for a person.
+//! The inbox.
 
 use std::collections::BTreeMap;
 
-use pool::inbox;
-use pool::queue::Rules;
+use pool::{QueueRules, inbox};
 use protocol::policy::Budget;
 use protocol::{Event, OpId, SessionId, Timestamp};
 
@@ -63,7 +62,7 @@ fn what_is_started_no_more_by_itself_is_told() {
 fn messages_that_no_worker_takes_are_told_after_ten_minutes() {
     let mut stage = Stage::new("claude");
     let (op, send) = (OpId::Named("one".to_owned()), asked(stage.id, "observation"));
-    queue::send(&mut stage.world, &Rules::default(), &send, &op).unwrap();
+    queue::send(&mut stage.world, &QueueRules::default(), &send, &op).unwrap();
     stage.pass(599_999);
     assert_eq!(kind(&stage, ""), [""; 0]);
     stage.pass(1);

@@ -1,24 +1,24 @@
-//! The laws of the core.
+//! The laws of the core, as property, model and table tests.
 #![expect(clippy::unwrap_used, reason = "what a test needs is there, or the test fails")]
 
 mod activity;
 mod adopt;
-mod budget;
 mod clock;
-mod creation;
-mod delivery;
-mod heard;
+mod create;
+mod hook_event;
 mod inbox;
-mod lives;
-mod locks;
-mod parking;
+mod lifecycle;
+mod lock;
+mod orphans;
+mod prompt_gates;
 mod queue;
 mod random;
 mod reconcile;
+mod restart_budget;
 mod rules;
 mod sessions;
+mod slots;
 mod stage;
-mod strays;
 mod thought;
 mod update;
 mod world;

@@ -1,4 +1,4 @@
-//! The laws of the core, for random events, requests and observations.
+//! The laws of the core, under random events, requests and observations.
 
 use pool::queue;
 use proptest::collection::vec;
@@ -8,10 +8,10 @@ use protocol::clock::Clock;
 use protocol::event::AgentEvent;
 use protocol::policy::{Budget, Policy};
 use protocol::session::Conversation;
-use protocol::usage::Account;
 use protocol::session::{DeleteMode, Reason, SessionLock};
 use protocol::thought::{StreamPosition, Thought};
 use protocol::tmux::{TmuxPane, TmuxState};
+use protocol::usage::Account;
 use protocol::{
     Breaker, Epoch, Event, Exit, Incarnation, MessageId, MessageState, MessageStatus, OpId, PaneId, ProcId,
     SessionId, Stamped, Tag, Timestamp, TmuxSessionId, Token, WindowId,
@@ -23,9 +23,9 @@ use crate::world::{World, process, server, up};
 proptest! {
     #[test]
     fn i2_nothing_can_leave_paste_mode(text in ".*") {
-        let clean = queue::printable(&text);
+        let clean = queue::strip_controls(&text);
         prop_assert!(clean.chars().all(|c| c == '\n' || c == '\t' || !c.is_control()));
-        prop_assert_eq!(queue::printable(&clean), clean.clone());
+        prop_assert_eq!(queue::strip_controls(&clean), clean.clone());
         let wanted: String = text.replace("\r\n", "\n").chars().filter(|c| !c.is_control()).collect();
         prop_assert_eq!(clean.chars().filter(|c| !c.is_control()).collect::<String>(), wanted);
     }
@@ -42,7 +42,7 @@ fn reason() -> impl Strategy<Value = Reason> {
     prop::sample::select(vec![Reason::Exited, Reason::Killed, Reason::Restarted, Reason::TmuxGone])
 }
 
-/// What happens to the session with this number; it may not exist.
+/// An event about the session with this number, which may not exist.
 fn session_event() -> impl Strategy<Value = Event> {
     let id = (1_u64..6).prop_map(SessionId);
     let run = (0_u8..6, 0_u32..3, any::<bool>()).prop_map(|(tag, n, dead)| Incarnation {
@@ -71,7 +71,7 @@ fn session_event() -> impl Strategy<Value = Event> {
     })
 }
 
-/// What becomes of the session with this number; it may not exist.
+/// An event of the lifecycle of the session with this number, which may not exist.
 fn life_event() -> impl Strategy<Value = Event> {
     let id = (1_u64..6).prop_map(SessionId);
     let parks = prop::sample::select(vec![Reason::Evicted, Reason::Idle, Reason::Parked]);
@@ -93,7 +93,7 @@ fn life_event() -> impl Strategy<Value = Event> {
     })
 }
 
-/// What becomes of the lock of the session with this number; it may not exist, and the lock may be another one.
+/// An event about the lock of the session with this number, which may not exist, or have another lock.
 fn lock_event() -> impl Strategy<Value = Event> {
     ((1_u64..6).prop_map(SessionId), 1_u64..4, 0..5).prop_map(|(session, n, which)| {
         let (token, reason) = (Token { epoch: Epoch(1), n }, "why".to_owned());
@@ -118,7 +118,7 @@ fn lock_event() -> impl Strategy<Value = Event> {
     })
 }
 
-/// What becomes known of the agent of the session with this number; it may not exist.
+/// An event about the agent of the session with this number, which may not exist.
 fn agent_event() -> impl Strategy<Value = Event> {
     let state = prop::sample::select(ActivityState::ALL.to_vec());
     ((1_u64..6).prop_map(SessionId), state, any::<bool>(), 0_u64..9, 0..4).prop_map(
@@ -160,7 +160,7 @@ fn other_event() -> impl Strategy<Value = Event> {
     })
 }
 
-/// What is said of a message, of a session that it may not belong to.
+/// An event about a message of a session that it may not belong to.
 fn message_event() -> impl Strategy<Value = Event> {
     use MessageState::{Cancelled, Claimed, Dead, Done, Expired, InDoubt, Queued, Revoking, Typing};
     let states = vec![Cancelled, Claimed, Dead, Done, Expired, InDoubt, Queued, Revoking, Typing];
@@ -224,8 +224,8 @@ fn play(steps: Vec<Step>) -> World {
             Step::Fact(event) => drop(world.emit(*event)),
             Step::Message(id, state) => {
                 let now = Timestamp(world.now);
-                let open = world.pool.find_open(MessageId(id));
-                if let Some(event) = open.map(|open| queue::moved(&open, state, Some("why"), now)) {
+                let open = world.pool.find_pending(MessageId(id));
+                if let Some(event) = open.map(|open| queue::transition(&open, state, Some("why"), now)) {
                     world.emit(event);
                 }
             }

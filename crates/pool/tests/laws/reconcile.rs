@@ -1,10 +1,11 @@
-//! What follows from an observation of tmux, and what should be dead.
+//! Events that follow from an observation of tmux, and candidates.
 
 use std::collections::BTreeSet;
 
-use pool::admit::{self, Next};
-use pool::reconcile::{Touched, touched};
-use pool::stale::{self, Facts, Strays};
+use pool::observe::{DiffScope, diff_scope};
+use pool::reap::{Orphans, ReapInputs};
+use pool::session;
+use pool::session::NextRun;
 use protocol::diff::Change;
 use protocol::session::Reason;
 use protocol::tmux::{Server, TmuxPane, TmuxSession, TmuxState};
@@ -12,23 +13,23 @@ use protocol::{Event, Incarnation, Lifecycle, PaneId, Tag, Timestamp, TmuxSessio
 
 use crate::world::{World, pane, process, server, settings, up};
 
-/// What should be dead by this state of tmux, by the end of these processes, and by a listing of that time.
+/// The candidates with this state of tmux, these ended processes, and a listing of this time.
 fn named(
     world: &World,
     state: &TmuxState,
     exited: &[protocol::ProcId],
     listed_from: u64,
 ) -> Vec<protocol::reap::Candidate> {
-    let facts = Facts {
+    let inputs = ReapInputs {
         state,
         exited: &exited.iter().copied().collect(),
         now: Timestamp(world.now),
         listed_from: Some(Timestamp(listed_from)),
         grace_ms: 1,
         drained: &BTreeSet::new(),
-        strays: &Strays::default(),
+        orphans: &Orphans::default(),
     };
-    stale::candidates(&world.pool, &settings(), &facts)
+    crate::world::candidates(&world.pool, &settings(), &inputs)
 }
 
 #[test]
@@ -44,7 +45,7 @@ fn t02_first_absence_is_published_and_the_second_is_proof() {
     world.now = 1998;
     assert_eq!(world.see(&empty, &[]), vec![]);
     world.now = 2000;
-    let part = Touched { sessions: [id].into(), ..Touched::default() };
+    let part = DiffScope { sessions: [id].into(), ..DiffScope::default() };
     assert_eq!(world.see_only(&empty, Some(&part)), vec![], "not a listing of the whole server");
     world.see(&empty, &[]);
     assert_eq!(world.lifecycle(id), Lifecycle::Stopped);
@@ -115,7 +116,7 @@ fn what_drains_and_cannot_work_its_queue_any_more_is_ended() {
     let mut world = World::default();
     let id = world.live("a", server(1), 1);
     crate::queue::send_prompt(&mut world, id).unwrap();
-    let drained = admit::drain(&world.pool, world.pool.session(id).unwrap()).unwrap();
+    let drained = session::drain(&world.pool, world.pool.session(id).unwrap()).unwrap();
     world.emit_all(drained);
     let found = |world: &World, state: &TmuxState, exited: &[protocol::ProcId]| {
         named(world, state, exited, world.now).len()
@@ -147,14 +148,14 @@ fn t02_a_diff_says_nothing_of_what_it_does_not_name() {
     let (one, two) = (world.live("one", server(1), 1), world.live("two", server(1), 2));
     let before = up(1, vec![pane(&world, one, 1), pane(&world, two, 2)]);
     let changes = [Change::PaneGone(PaneId(1)), Change::SessionGone(TmuxSessionId(1))];
-    let touched = touched(&world.pool, &before, &changes).unwrap();
+    let touched = diff_scope(&world.pool, &before, &changes).unwrap();
     assert_eq!(touched.sessions, BTreeSet::from([one]));
-    // As little as was read: the other is not in it either.
+    // The other session was not read, so it is not declared missing.
     let events = world.see_only(&up(1, vec![]), Some(&touched));
     let drained: Vec<_> = events.iter().filter_map(Event::session).collect();
     assert_eq!(drained, [one]);
     assert_eq!(world.lifecycle(two), Lifecycle::Live);
-    assert_eq!(pool::reconcile::touched(&world.pool, &before, &[Change::Server(Server::Absent)]), None);
+    assert_eq!(pool::observe::diff_scope(&world.pool, &before, &[Change::Server(Server::Absent)]), None);
 }
 
 #[test]
@@ -203,14 +204,14 @@ fn w32_a_program_whose_pane_went_with_it_was_ended_by_tmux() {
 
 #[test]
 fn a_process_seen_to_end_is_the_end_of_its_session() {
-    // Its init ends as the program did, but for KILL, which only somebody else sends it.
+    // An init exits as its program did, except for KILL, which only others can send to it.
     for (signal, told) in [(15, Some(15)), (9, None)] {
         let mut world = World::default();
         let id = world.live("one", server(1), 1);
         let (at, mut seen) = pane(&world, id, 1);
         (seen.exited, seen.exit_signal) = (true, Some(signal));
         let state = up(1, vec![(at, seen)]);
-        assert_eq!(pool::reconcile::suspects(&world.pool, &state, None).count(), 1);
+        assert_eq!(pool::observe::unconfirmed_runs(&world.pool, &state, None).count(), 1);
         world.see(&state, &[process(101)]);
         let session = world.pool.session(id).unwrap();
         assert_eq!((session.lifecycle, session.reason), (Lifecycle::Draining, Some(Reason::Exited)));
@@ -273,24 +274,24 @@ fn w13_a_tag_of_an_ended_incarnation_is_removed_and_never_adopted() {
     let (number, old) = pane(&world, id, 1);
     world.emit(Event::SessionStopped { session: id, reason: Reason::Restarted, exit: None });
     let (tag, now) = (world.tag(), Timestamp(world.now));
-    let events = admit::next_incarnation(
+    let events = session::next_incarnation(
         world.pool.session(id).unwrap(),
-        Next { tag, now, conversation: "talk", fresh: false },
+        NextRun { tag, now, conversation: "talk", fresh: false },
     );
     world.emit_all(events);
     let state = up(1, vec![(number, old)]);
     world.see(&state, &[]);
     assert_eq!(world.lifecycle(id), Lifecycle::Starting);
-    let facts = Facts {
+    let inputs = ReapInputs {
         state: &state,
         exited: &BTreeSet::new(),
         now: Timestamp(world.now),
         listed_from: Some(Timestamp(world.now)),
         grace_ms: 1,
         drained: &BTreeSet::new(),
-        strays: &Strays::default(),
+        orphans: &Orphans::default(),
     };
-    let found = stale::candidates(&world.pool, &settings(), &facts);
+    let found = crate::world::candidates(&world.pool, &settings(), &inputs);
     assert_eq!(
         found.iter().map(|c| (c.kind, c.pane)).collect::<Vec<_>>(),
         [(protocol::reap::CandidateKind::RetiredTag, Some(number))]
@@ -305,14 +306,14 @@ fn p06_a_pane_without_a_record_is_never_a_candidate() {
     stranger.tag = Some(Tag([0xaa; 16]));
     stranger.dead = true;
     let state = up(1, vec![pane(&world, id, 1), (number, stranger)]);
-    let facts = Facts {
+    let inputs = ReapInputs {
         state: &state,
         exited: &BTreeSet::new(),
         now: Timestamp(world.now),
         listed_from: Some(Timestamp(world.now)),
         grace_ms: 1,
         drained: &BTreeSet::new(),
-        strays: &Strays::default(),
+        orphans: &Orphans::default(),
     };
-    assert_eq!(stale::candidates(&world.pool, &settings(), &facts), vec![]);
+    assert_eq!(crate::world::candidates(&world.pool, &settings(), &inputs), vec![]);
 }

@@ -1,4 +1,4 @@
-//! Whether a running session should end, rule by rule: at its threshold, just before, far beyond, and never.
+//! The rules about running sessions, one by one: at the threshold, just before, far beyond, and never.
 
 mod decided;
 mod explained;
@@ -7,8 +7,8 @@ mod thresholds;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use pool::stale::rules::{self, Signs, Used, Verdict};
-use pool::{Agent, Settings, slots};
+use pool::reap::{ResourceUse, RuleInputs, RuleVerdict};
+use pool::{Agent, Settings, reap, slots};
 use protocol::message::PROMPT;
 use protocol::reap::{Action, Rule};
 use protocol::session::SessionLock;
@@ -20,11 +20,11 @@ use crate::queue::{asked, send, send_prompt};
 use crate::world::{World, process, server, settings};
 
 pub(crate) const MINUTE: u64 = 60_000;
-/// Every session starts here, and nothing moves in it from here on.
+/// Time at which every session starts; nothing moves in it from here on.
 pub(crate) const START: u64 = 1000 * MINUTE;
 pub(crate) const ONE: SessionId = SessionId(1);
 
-/// A live session that can resume, and all that is known of it.
+/// A live session that can resume, with the volatile inputs about it.
 pub(crate) struct Scene {
     pub(crate) world: World,
     pub(crate) settings: Settings,
@@ -32,7 +32,7 @@ pub(crate) struct Scene {
     pub(crate) calm: BTreeMap<SessionId, Timestamp>,
     pub(crate) worked: BTreeMap<Tag, Timestamp>,
     pub(crate) busy: BTreeSet<SessionId>,
-    pub(crate) used: BTreeMap<SessionId, Used>,
+    pub(crate) used: BTreeMap<SessionId, ResourceUse>,
     pub(crate) ask: BTreeSet<SessionId>,
 }
 
@@ -47,7 +47,7 @@ impl Scene {
             calm: [(ONE, start)].into(),
             worked: BTreeMap::new(),
             busy: BTreeSet::new(),
-            used: [(ONE, Used { memory: Some(1000), disk: Some(1000) })].into(),
+            used: [(ONE, ResourceUse { memory: Some(1000), disk: Some(1000) })].into(),
             ask: BTreeSet::new(),
         };
         assert_eq!(scene.world.live("s", server(1), 1), ONE);
@@ -55,7 +55,7 @@ impl Scene {
         scene
     }
 
-    /// One in which this rule applies from the time that is answered on.
+    /// A scene that violates this rule from the returned time on.
     pub(crate) fn of(rule: Rule) -> (Self, Timestamp) {
         let mut scene = Self::new();
         let minutes = match rule {
@@ -99,29 +99,33 @@ impl Scene {
         send_prompt(&mut self.world, ONE).unwrap()
     }
 
-    /// Its agent has a prompt.
+    /// Gives the agent a prompt.
     pub(crate) fn type_prompt(&mut self) -> MessageId {
         let id = self.prompt();
         let now = Timestamp(self.world.now);
-        let open = pool::queue::next(&self.world.pool, ONE, now).unwrap();
-        let typing = pool::queue::typing(&open, Token { epoch: Epoch(1), n: 1 }, now);
+        let open = pool::queue::next_prompt(&self.world.pool, ONE, now).unwrap();
+        let typing = pool::queue::begin_typing(&open, Token { epoch: Epoch(1), n: 1 }, now);
         self.world.emit(typing);
-        let typed =
-            pool::queue::moved(&self.world.pool.find_open(id).unwrap(), MessageState::Typed, None, now);
+        let typed = pool::queue::transition(
+            &self.world.pool.find_pending(id).unwrap(),
+            MessageState::Typed,
+            None,
+            now,
+        );
         self.world.emit(typed);
         id
     }
 
-    /// A worker has a message of another kind.
+    /// Gives a message of another kind to a worker.
     pub(crate) fn claim_other(&mut self) {
         let rules = self.settings.queue.clone();
         let id =
             send(&mut self.world, &rules, &asked(ONE, "observation"), &OpId::Named("other".into())).unwrap();
         assert_ne!(asked(ONE, "observation").kind, PROMPT);
-        let open = self.world.pool.find_open(id).unwrap();
+        let open = self.world.pool.find_pending(id).unwrap();
         let holder = Holder { generator: None, process: Some(process(900)), lease_ms: 60_000, op: None };
         let token = Token { epoch: Epoch(1), n: 2 };
-        let given = pool::queue::given(&open, token, holder, Timestamp(self.world.now));
+        let given = pool::queue::claimed(&open, token, holder, Timestamp(self.world.now));
         self.world.emit(given);
     }
 
@@ -138,24 +142,32 @@ impl Scene {
         let (purpose, op) = ("make".to_owned(), OpId::Random([1; 16]));
         let since = Timestamp(self.world.now);
         self.change(|s| {
-            s.lock = Some(SessionLock { token, purpose, holder: None, lease_ms: 1, since, op, used_for_send: false });
+            s.lock = Some(SessionLock {
+                token,
+                purpose,
+                holder: None,
+                lease_ms: 1,
+                since,
+                op,
+                used_for_send: false,
+            });
         });
     }
 
-    pub(crate) fn with_signs<R>(&self, now: Timestamp, with: impl FnOnce(&Signs<'_>) -> R) -> R {
-        let slots = slots::Facts {
+    pub(crate) fn with_signs<R>(&self, now: Timestamp, with: impl FnOnce(&RuleInputs<'_>) -> R) -> R {
+        let slots = slots::EvictionInputs {
             now,
             quiet_since: &self.quiet,
-            worked: &self.worked,
-            touched: &BTreeSet::new(),
+            delivered_at: &self.worked,
+            attended: &BTreeSet::new(),
             busy: &self.busy,
         };
-        with(&Signs { slots: &slots, calm_since: &self.calm, used: &self.used, ask: &self.ask })
+        with(&RuleInputs { eviction: &slots, calm_since: &self.calm, used: &self.used, asking: &self.ask })
     }
 
-    pub(crate) fn verdict(&self, rule: Rule, now: Timestamp) -> Verdict {
+    pub(crate) fn verdict(&self, rule: Rule, now: Timestamp) -> RuleVerdict {
         let (pool, session) = (&self.world.pool, self.session());
-        self.with_signs(now, |signs| rules::verdict(pool, &self.settings, session, rule, signs))
+        self.with_signs(now, |signs| reap::rule_verdict(pool, &self.settings, session, rule, signs))
     }
 
     pub(crate) fn applies(&self, rule: Rule, now: Timestamp) -> bool {
@@ -164,14 +176,14 @@ impl Scene {
         verdict.applies
     }
 
-    /// Whether it never applies, not even when everything has been as it is for a year.
+    /// True if the rule is not violated, not even after a year without a change.
     pub(crate) fn never(&self, rule: Rule) -> bool {
         let year = Timestamp(START).after(Duration::from_secs(365 * 86400));
         !self.applies(rule, year) && self.verdict(rule, Timestamp(START)).at.is_none()
     }
 
     pub(crate) fn action(&self, rule: Rule) -> (Action, &'static str) {
-        rules::action(&self.settings, Some(self.session()), rule)
+        reap::rule_action(&self.settings, Some(self.session()), rule)
     }
 }
 

@@ -1,7 +1,7 @@
-//! What a request may do with sessions.
+//! Requests about sessions.
 
-use pool::Pool;
-use pool::admit::{self, Admitted};
+use pool::session::CreateOutcome;
+use pool::{Pool, session};
 use protocol::request::New;
 use protocol::session::Reason;
 use protocol::{Event, SessionId, Tag};
@@ -40,7 +40,8 @@ fn names_and_workspaces_share_one_namespace() {
         command: vec!["cat".into()],
         ..New::default()
     };
-    let Ok(Admitted::Create(made)) = admit::new(&world.pool, &settings(), &asked, &launch(Tag([1; 16]), 0))
+    let Ok(CreateOutcome::Create(made)) =
+        session::create(&world.pool, &settings(), &asked, &launch(Tag([1; 16]), 0))
     else {
         panic!()
     };
@@ -48,6 +49,6 @@ fn names_and_workspaces_share_one_namespace() {
     assert_eq!(world.create("w"), None);
     assert_eq!(world.create("a"), None);
     let reuse = New { workspace: Some("w".into()), reuse: true, ..asked };
-    let again = admit::new(&world.pool, &settings(), &reuse, &launch(Tag([2; 16]), 0));
-    assert_eq!(again, Ok(Admitted::Existing(made.session)));
+    let again = session::create(&world.pool, &settings(), &reuse, &launch(Tag([2; 16]), 0));
+    assert_eq!(again, Ok(CreateOutcome::Existing(made.session)));
 }

@@ -2,8 +2,8 @@
 
 use agents::prompt::TextMatch;
 use agents::{Adapter, Confirm};
-use pool::heard::{self, Heard, Hearing};
-use pool::{Agent, OnInterrupted, Pool, Settings, queue};
+use pool::agent::{HookInputs, HookOutcome};
+use pool::{Agent, OnInterrupted, Pool, QueueRules, Settings, agent, prompt, queue};
 use protocol::activity::Ask;
 use protocol::hook::{Hook, HookEvent};
 use protocol::session::Conversation;
@@ -18,10 +18,10 @@ use crate::world::{self, World, server};
 
 /// The conversation that the pool chose.
 pub(crate) const TALK: &str = "talk";
-/// When the clock begins.
+/// Time at which the clock begins.
 pub(crate) const START: u64 = 1_000_000;
 
-/// Kinds of agents as they are configured.
+/// Agent kinds as they are configured.
 pub(crate) fn agent(kind: &str) -> Agent {
     let (adapter, confirm, start) = match kind {
         "claude" => (Adapter::Claude, Confirm::Hook, "--session-id {conversation}"),
@@ -50,10 +50,10 @@ pub(crate) struct Stage {
     pub(crate) world: World,
     pub(crate) agent: Agent,
     pub(crate) id: SessionId,
-    /// What is configured of queues.
-    pub(crate) rules: queue::Rules,
+    /// The rules for queues.
+    pub(crate) rules: QueueRules,
     hooks: u64,
-    /// What it asks beside what is shown.
+    /// The agent's questions behind the one that is shown.
     behind: Vec<Ask>,
 }
 
@@ -96,7 +96,7 @@ impl Stage {
         self.world.emit(Event::SessionCreated(Box::new(record)));
     }
 
-    /// A report of its agent, now.
+    /// A report of the agent, now.
     pub(crate) fn hook(&mut self, signal: HookEvent) -> Hook {
         self.hooks += 1;
         let conversation = self.session().conversation.as_ref().map(|conversation| conversation.id.clone());
@@ -112,17 +112,18 @@ impl Stage {
         }
     }
 
-    /// What follows from a report; it is taken in.
-    pub(crate) fn hear(&mut self, hook: &Hook, same: TextMatch) -> Vec<Event> {
-        let hearing = Hearing {
+    /// Handles a report. Returns the events, which are applied.
+    pub(crate) fn handle_hook(&mut self, hook: &Hook, same: TextMatch) -> Vec<Event> {
+        let inputs = HookInputs {
             agent: &self.agent,
             rules: &self.rules,
             turn: None,
-            same,
-            behind: &self.behind,
+            text_match: same,
+            queued_asks: &self.behind,
             now: self.now(),
         };
-        let Heard { events, open } = heard::heard(self.pool(), self.session(), hook, hearing);
+        let HookOutcome { events, open_asks: open } =
+            agent::handle_hook(self.pool(), self.session(), hook, inputs);
         if !events.is_empty() {
             self.behind = open.get(1..).unwrap_or_default().to_vec();
         }
@@ -130,10 +131,10 @@ impl Stage {
         events
     }
 
-    /// Its agent says this, now.
+    /// Handles a report of the agent, now.
     pub(crate) fn says(&mut self, signal: HookEvent) -> Vec<Event> {
         let hook = self.hook(signal);
-        self.hear(&hook, TextMatch::Exact)
+        self.handle_hook(&hook, TextMatch::Exact)
     }
 
     pub(crate) fn activity(&self) -> Activity {
@@ -148,9 +149,9 @@ impl Stage {
         self.activity().ask
     }
 
-    /// All that it asks, what is shown first.
+    /// All open questions, the one that is shown first.
     pub(crate) fn asks(&self) -> Vec<Ask> {
-        heard::open(&self.activity(), &self.behind)
+        agent::open_asks(&self.activity(), &self.behind)
     }
 
     pub(crate) fn notes(&self) -> Notes {
@@ -161,22 +162,22 @@ impl Stage {
         send_prompt(&mut self.world, self.id).unwrap()
     }
 
-    /// The next prompt is on its way into the pane, if there is one that may be.
+    /// Begins to type the next prompt, if it can be typed now.
     pub(crate) fn begin(&mut self) -> Option<MessageId> {
         let now = self.now();
-        let open = queue::next(self.pool(), self.id, now)?;
-        let (id, event) = (open.id, queue::typing(&open, Token { epoch: Epoch(1), n: now.0 }, now));
+        let open = queue::next_prompt(self.pool(), self.id, now)?;
+        let (id, event) = (open.id, queue::begin_typing(&open, Token { epoch: Epoch(1), n: now.0 }, now));
         self.world.emit(event);
         Some(id)
     }
 
-    /// A message moves on.
+    /// Moves a message to another state.
     pub(crate) fn moves(&mut self, id: MessageId, state: MessageState) {
-        let event = queue::moved(&self.pool().find_open(id).unwrap(), state, None, self.now());
+        let event = queue::transition(&self.pool().find_pending(id).unwrap(), state, None, self.now());
         self.world.emit(event);
     }
 
-    /// A prompt that was typed and entered.
+    /// Queues a prompt that is typed and entered.
     pub(crate) fn typed(&mut self) -> MessageId {
         self.send();
         let id = self.begin().unwrap();
@@ -188,18 +189,18 @@ impl Stage {
         self.pool().message_state(self.id, id).unwrap()
     }
 
-    /// Why a message is where it is.
+    /// The reason of a message's state.
     pub(crate) fn why(&self, id: MessageId) -> Option<String> {
         self.world.disk.messages[&id].1.as_ref().and_then(|status| status.reason.clone())
     }
 
-    /// Its incarnation is over.
+    /// Ends the incarnation.
     pub(crate) fn end(&mut self) {
         let (session, reason, exit) = (self.id, Reason::Exited, None);
         self.world.emit(Event::SessionStopped { session, reason, exit });
     }
 
-    /// Another incarnation of it runs.
+    /// Starts another incarnation.
     pub(crate) fn again(&mut self) {
         let (tag, at) = (self.world.tag(), self.now());
         let before = self.session().incarnation.clone().unwrap();
@@ -210,21 +211,21 @@ impl Stage {
         self.world.emit(Event::SessionLive { session, incarnation, recovered: false });
     }
 
-    /// What the daemon does about agents that ended.
+    /// Ends the prompts of ended agents, as the daemon does.
     pub(crate) fn settle_ended(&mut self) -> Vec<Event> {
         let events =
-            heard::agent_ended(self.pool(), &heard::ended_with_prompts(self.pool(), self.now()), self.now());
+            prompt::fail_abandoned(self.pool(), &prompt::abandoned(self.pool(), self.now()), self.now());
         self.world.emit_all(events.clone());
         events
     }
 
-    /// The daemon dies and another one starts from the disk.
+    /// Replaces the daemon by another one that starts from disk.
     pub(crate) fn crash(&mut self) {
         self.world.pool = self.world.rebuilt();
         // No pane tells what was typed.
         let typing = self.pool().held_messages().filter(|open| open.state == MessageState::Typing);
         let events: Vec<Event> =
-            typing.map(|open| queue::moved(&open, MessageState::InDoubt, None, self.now())).collect();
+            typing.map(|open| queue::transition(&open, MessageState::InDoubt, None, self.now())).collect();
         self.world.emit_all(events);
     }
 
@@ -232,14 +233,14 @@ impl Stage {
         self.change(|s| (s.lifecycle, s.reason) = (lifecycle, reason));
     }
 
-    /// What happens to the prompts whose turn is interrupted.
+    /// Sets the treatment of interrupted prompts.
     pub(crate) fn on_interrupted(mut self, then: OnInterrupted) -> Self {
         self.agent.on_interrupted = then;
         self
     }
 }
 
-/// Signals by their plain names.
+/// Signals by plain names.
 pub(crate) mod signal {
     use protocol::Timestamp;
     use protocol::hook::{HookEvent, Notice, Start, ToolUse};
@@ -270,7 +271,7 @@ pub(crate) mod signal {
         HookEvent::Permission { tool: tool.to_owned(), text: "rm -rf x".to_owned(), wait_ms }
     }
 
-    /// The same of a command, as the tool's own arguments tell it.
+    /// The use of `Bash` for a command, as the tool's own arguments show it.
     pub(crate) fn ran(command: &str) -> HookEvent {
         let HookEvent::ToolUsed(used) = used("Bash") else { unreachable!() };
         let input = format!("{{\"command\":{command:?},\"description\":\"x\"}}");

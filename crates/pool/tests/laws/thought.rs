@@ -1,10 +1,10 @@
-//! What is published of agents, and what is carried forward.
+//! Published thoughts, and what they inherit.
 
-use pool::thought::publish;
+use pool::agent::publish_thought;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use protocol::thought::{
-    FINGERPRINT_MAX, StreamPosition, Publish, RestState, THOUGHT_MAX, Thought, ThoughtSource, ThoughtState,
+    FINGERPRINT_MAX, Publish, RestState, StreamPosition, THOUGHT_MAX, Thought, ThoughtSource, ThoughtState,
 };
 use protocol::{ErrorCode, SessionRef, Timestamp};
 
@@ -31,7 +31,7 @@ fn place(stream: &str, seq: u64) -> Option<StreamPosition> {
     Some(StreamPosition { stream: stream.to_owned(), seq })
 }
 
-/// One that has everything.
+/// A thought with every field.
 fn full() -> Thought {
     Thought {
         text: Some("testing the parser".to_owned()),
@@ -49,7 +49,7 @@ fn full() -> Thought {
 }
 
 fn after(before: &Thought, asked: &Publish) -> Thought {
-    publish(Some(before), asked, NOW).unwrap().unwrap()
+    publish_thought(Some(before), asked, NOW).unwrap().unwrap()
 }
 
 #[test]
@@ -82,12 +82,12 @@ fn w36_all_that_is_said_is_kept() {
         place: place("two", 1),
     };
     assert_eq!(after(&full(), &asked), expected);
-    assert_eq!(publish(None, &asked, NOW), Ok(Some(expected)));
+    assert_eq!(publish_thought(None, &asked, NOW), Ok(Some(expected)));
 }
 
 #[test]
 fn w37_where_nothing_was_thought_it_holds_and_carries_forward() {
-    let thought = publish(None, &nothing(), NOW).unwrap().unwrap();
+    let thought = publish_thought(None, &nothing(), NOW).unwrap().unwrap();
     assert_eq!(thought, Thought { updated_at: NOW, ..Thought::default() });
     assert_eq!((thought.state, thought.source), (ThoughtState::Holding, ThoughtSource::CarryForward));
     assert_eq!((thought.text, thought.rest_state, thought.token_count), (None, None, 0));
@@ -160,7 +160,7 @@ fn w27_a_fixed_text_for_one_that_sleeps_keeps_the_last_thought() {
     let thought = after(&full(), &sleeps);
     assert_eq!(thought.text.as_deref(), Some("testing the parser"));
     assert_eq!((thought.source, thought.state), (ThoughtSource::CarryForward, ThoughtState::Sleeping));
-    let first = publish(None, &sleeps, NOW).unwrap().unwrap();
+    let first = publish_thought(None, &sleeps, NOW).unwrap().unwrap();
     assert_eq!((first.text, first.source), (None, ThoughtSource::CarryForward));
 }
 
@@ -176,7 +176,7 @@ fn a_thought_is_a_models_where_nothing_else_is_said() {
 fn w36_the_place_in_a_stream_says_what_is_newer() {
     let applies = |before: Option<StreamPosition>, next: Option<StreamPosition>| {
         let before = Thought { place: before, ..full() };
-        publish(Some(&before), &Publish { place: next, ..nothing() }, NOW).unwrap().is_some()
+        publish_thought(Some(&before), &Publish { place: next, ..nothing() }, NOW).unwrap().is_some()
     };
     for (before, next, expected, why) in [
         (place("a", 7), place("a", 8), true, "later"),
@@ -197,13 +197,13 @@ fn w27_what_has_no_place_leaves_that_of_the_stream() {
     let manual = after(&full(), &nothing());
     assert_eq!(manual.place, place("one", 7));
     let late = Publish { place: place("one", 6), ..nothing() };
-    assert_eq!(publish(Some(&manual), &late, NOW), Ok(None), "the stream goes on where it was");
+    assert_eq!(publish_thought(Some(&manual), &late, NOW), Ok(None), "the stream goes on where it was");
 }
 
 #[test]
 fn what_is_too_long_or_no_place_is_refused() {
     let long = |n: usize| Some("x".repeat(n));
-    let refused = |asked: Publish| publish(None, &asked, NOW).map_err(|refusal| refusal.code).err();
+    let refused = |asked: Publish| publish_thought(None, &asked, NOW).map_err(|refusal| refusal.code).err();
     assert_eq!(refused(Publish { text: long(THOUGHT_MAX), ..nothing() }), None);
     assert_eq!(refused(Publish { objective: long(FINGERPRINT_MAX), ..nothing() }), None);
     for asked in [
@@ -212,13 +212,16 @@ fn what_is_too_long_or_no_place_is_refused() {
         Publish { objective: long(0), ..nothing() },
         Publish { place: place("", 1), ..nothing() },
         Publish { place: place("a", 0), ..nothing() },
-        Publish { place: Some(StreamPosition { stream: "x".repeat(FINGERPRINT_MAX + 1), seq: 1 }), ..nothing() },
+        Publish {
+            place: Some(StreamPosition { stream: "x".repeat(FINGERPRINT_MAX + 1), seq: 1 }),
+            ..nothing()
+        },
     ] {
         assert_eq!(refused(asked.clone()), Some(ErrorCode::Usage), "{asked:?}");
     }
 }
 
-/// What a publisher may say.
+/// Arbitrary publications.
 fn said() -> impl Strategy<Value = Publish> {
     let text = prop::option::of(prop::sample::select(vec!["", "one", "two"]));
     let state = prop::option::of(prop::sample::select(ThoughtState::ALL));
@@ -239,7 +242,7 @@ fn said() -> impl Strategy<Value = Publish> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Each field against a plain list of all that was taken: the last that was said of it.
+    /// Each field against a list of all accepted publications: it has the last published value.
     #[test]
     fn w36_no_stream_is_locked_out_and_each_field_is_the_last_that_was_said(all in vec(said(), 1..30)) {
         let (mut thought, mut taken): (Option<Thought>, Vec<Publish>) = (None, Vec::new());
@@ -247,7 +250,7 @@ proptest! {
             let last = taken.iter().rev().find_map(|one| one.place.clone());
             let older = |next: &StreamPosition| last.as_ref().is_some_and(|l| l.stream == next.stream && l.seq >= next.seq);
             let ignored = asked.place.as_ref().is_some_and(older);
-            let next = publish(thought.as_ref(), &asked, NOW).unwrap();
+            let next = publish_thought(thought.as_ref(), &asked, NOW).unwrap();
             prop_assert_eq!(next.is_none(), ignored);
             let Some(next) = next else { continue };
             taken.push(asked.clone());

@@ -1,8 +1,8 @@
-//! What is changed of a session's policy, and what not.
+//! `update`: the parts of a session's policy that it changes, and those that it keeps.
 
 use std::collections::BTreeMap;
 
-use pool::admit;
+use pool::session;
 use protocol::policy::{Policy, RestartPolicy};
 use protocol::reap::{Action, Rule};
 use protocol::request::Update;
@@ -23,18 +23,18 @@ fn nothing() -> Update {
 }
 
 fn update(scene: &mut Scene, asked: &Update) -> Result<Policy, ErrorCode> {
-    let decided = admit::update(&scene.settings, scene.session(), asked).map_err(|refusal| refusal.code)?;
+    let decided = session::update(&scene.settings, scene.session(), asked).map_err(|refusal| refusal.code)?;
     let before = scene.session().policy.clone();
     if let Some(event) = decided {
         scene.world.emit(event);
         assert_ne!(scene.session().policy, before, "no event without a change");
     }
-    let again = admit::update(&scene.settings, scene.session(), asked).unwrap();
+    let again = session::update(&scene.settings, scene.session(), asked).unwrap();
     assert_eq!(again, None::<Event>, "twice is once");
     Ok(scene.session().policy.clone())
 }
 
-/// A policy of which every part is said.
+/// A policy with every field set.
 fn full() -> Policy {
     Policy {
         restart: RestartPolicy::OnFailure,

@@ -1,13 +1,14 @@
-//! A pool under test with what a shell brings: the clock, tags, and a disk with its rows.
+//! A pool under test with a minimal shell: the clock, tags, and a disk with its rows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pool::admit::{self, Admitted, Launch};
-use pool::reconcile::{Evidence, Touched, reconcile};
-use pool::settings::Bounds;
-use pool::{Naming, Pool, ReapRules, RestartRules, Settings, queue};
+use pool::observe::{DiffScope, Observation, reconcile};
+use pool::reap::{ReapInputs, find_candidates, is_to_end};
+use pool::session::{CreateInputs, CreateOutcome};
+use pool::{EnforceableLimits, Naming, Pool, QueueRules, ReapRules, RestartRules, Settings, session};
+use protocol::reap::Candidate;
 use protocol::request::New;
 use protocol::session::Size;
 use protocol::tmux::{Server, TmuxPane, TmuxSession, TmuxState};
@@ -23,7 +24,7 @@ pub(crate) fn settings() -> Settings {
         size: Size { cols: 80, rows: 24 },
         sessions_dir: PathBuf::from("/state/sessions"),
         agents: BTreeMap::new(),
-        queue: queue::Rules::default(),
+        queue: QueueRules::default(),
         grace_ms: 5000,
         umask: 0o022,
         env: Default::default(),
@@ -32,19 +33,19 @@ pub(crate) fn settings() -> Settings {
         idle_timeout: None,
         idle_quiet: Duration::from_secs(2),
         idle_settle: Duration::from_secs(3),
-        bounds: Bounds::default(),
+        bounds: EnforceableLimits::default(),
         reap: ReapRules::default(),
         typing_pause: Duration::from_secs(3),
         ready_limit: Duration::from_secs(30),
     }
 }
 
-/// What a shell adds to a request.
-pub(crate) fn launch(tag: Tag, now: u64) -> Launch<'static> {
-    Launch { tag, now: Timestamp(now), stamp: "20260101-000000", conversation: "talk", ahead: 0 }
+/// Inputs to a creation.
+pub(crate) fn launch(tag: Tag, now: u64) -> CreateInputs<'static> {
+    CreateInputs { tag, now: Timestamp(now), stamp: "20260101-000000", conversation: "talk", ahead: 0 }
 }
 
-/// What a store has of messages: how each was queued and its last change; and the breakers.
+/// The rows of a store: each message as it was queued, with its last status, and the breakers.
 #[derive(Debug, Default)]
 pub(crate) struct Disk {
     pub(crate) messages: BTreeMap<MessageId, (Message, Option<MessageStatus>)>,
@@ -119,7 +120,7 @@ impl World {
         events.into_iter().map(|e| self.emit(e)).collect()
     }
 
-    /// The pool as a new daemon reads it from the disk: messages by id, each with its last change.
+    /// The pool as a new daemon loads it from disk: messages by id, each with its last status.
     pub(crate) fn rebuilt(&self) -> Pool {
         let mut pool = Pool::default();
         let rows = self.pool.replicate().into_iter();
@@ -138,8 +139,8 @@ impl World {
     pub(crate) fn create(&mut self, name: &str) -> Option<SessionId> {
         let launch = launch(self.tag(), self.now);
         let asked = New { name: Some(name.to_owned()), command: vec!["cat".into()], ..New::default() };
-        match admit::new(&self.pool, &settings(), &asked, &launch) {
-            Ok(Admitted::Create(made)) => {
+        match session::create(&self.pool, &settings(), &asked, &launch) {
+            Ok(CreateOutcome::Create(made)) => {
                 self.emit_all(made.events);
                 Some(made.session)
             }
@@ -165,7 +166,7 @@ impl World {
         self.see_all(state, exited, None)
     }
 
-    pub(crate) fn see_only(&mut self, state: &TmuxState, only: Option<&Touched>) -> Vec<Event> {
+    pub(crate) fn see_only(&mut self, state: &TmuxState, only: Option<&DiffScope>) -> Vec<Event> {
         self.see_all(state, &[], only)
     }
 
@@ -173,10 +174,10 @@ impl World {
         &mut self,
         state: &TmuxState,
         exited: &[ProcId],
-        only: Option<&Touched>,
+        only: Option<&DiffScope>,
     ) -> Vec<Event> {
         let exited: BTreeSet<ProcId> = exited.iter().copied().collect();
-        let seen = Evidence {
+        let seen = Observation {
             state,
             now: Timestamp(self.now),
             began: Timestamp(self.now + 1),
@@ -216,4 +217,11 @@ pub(crate) fn up(n: u32, panes: Vec<(PaneId, TmuxPane)>) -> TmuxState {
     };
     let sessions = panes.iter().map(|(_, pane)| session(pane)).collect();
     TmuxState { server: Server::Up(server(n)), sessions, panes: panes.into_iter().collect() }
+}
+
+/// The candidates to end, without those that are only to be reported.
+pub(crate) fn candidates(pool: &Pool, settings: &Settings, inputs: &ReapInputs<'_>) -> Vec<Candidate> {
+    let mut found = find_candidates(pool, settings, inputs);
+    found.retain(|candidate| is_to_end(pool, settings, candidate));
+    found
 }

@@ -68,7 +68,7 @@ pub(super) fn kill_remaining(job: &Job) {
                     print_about(&process.member, &format!("is left running: it {}", process.reason));
                 }
                 return foreign.iter().for_each(|member| {
-                    print_about(member, "belongs to another user now, and is left running")
+                    print_about(member, "belongs to another user now, and is left running");
                 });
             }
             Ok(KillReport { survivors, .. }) => {

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::activity::{Activity, Notes};
+use crate::event_kind::EventKind;
 use crate::ids::SessionId;
 use crate::thought::Thought;
 
@@ -57,13 +58,13 @@ pub enum AgentEvent {
 impl AgentEvent {
     /// Returns the event kind that users see.
     #[must_use]
-    pub fn kind(&self) -> &'static str {
+    pub fn kind(&self) -> EventKind {
         match self {
-            Self::ActivityChanged { .. } => "activity_changed",
-            Self::AgentNoted { .. } => "agent_noted",
-            Self::ThoughtPublished { .. } => "thought_published",
-            Self::AskAnswered { .. } => "ask_answered",
-            Self::ConversationLost { .. } => "conversation_lost",
+            Self::ActivityChanged { .. } => EventKind::ActivityChanged,
+            Self::AgentNoted { .. } => EventKind::AgentNoted,
+            Self::ThoughtPublished { .. } => EventKind::ThoughtPublished,
+            Self::AskAnswered { .. } => EventKind::AskAnswered,
+            Self::ConversationLost { .. } => EventKind::ConversationLost,
         }
     }
 
@@ -82,6 +83,6 @@ impl AgentEvent {
     /// True if the event is kept in the journal and published.
     #[must_use]
     pub fn is_journaled(&self) -> bool {
-        !matches!(self, Self::AgentNoted { .. } | Self::ActivityChanged { turned: false, .. })
+        self.kind().is_published() && !matches!(self, Self::ActivityChanged { turned: false, .. })
     }
 }

@@ -1,60 +1,61 @@
 //! Properties of each event: its kind, its session, and whether it is kept in the journal.
 
 use super::fact::Event;
+use crate::event_kind::EventKind;
 use crate::ids::SessionId;
 
 impl Event {
     /// Returns the event kind that users see (`poolctl events`, `--kind`).
     #[must_use]
-    pub fn kind(&self) -> &'static str {
+    pub fn kind(&self) -> EventKind {
         match self {
-            Self::PoolStarted { .. } => "pool_started",
-            Self::NextSession { .. } => "next_session",
-            Self::ClockRead(_) => "clock_read",
-            Self::TagForgotten(_) => "tag_forgotten",
-            Self::SessionCreated(_) => "session_created",
-            Self::SessionStarting { .. } => "session_starting",
-            Self::SessionLive { .. } => "session_live",
-            Self::SessionRenamed { .. } => "session_renamed",
-            Self::SessionLabelled { .. } => "session_labelled",
-            Self::SessionDraining { .. } => "session_draining",
-            Self::SessionStopped { .. } => "session_stopped",
-            Self::SessionLost { .. } => "session_lost",
-            Self::SessionFailed { .. } => "session_failed",
-            Self::SessionDeleted { .. } => "session_deleted",
-            Self::SessionObserved { .. } => "session_observed",
-            Self::AgentStarted { .. } => "generator_registered",
-            Self::TagRetired { .. } => "generator_ended",
-            Self::MessageQueued(_) => "message_queued",
+            Self::PoolStarted { .. } => EventKind::PoolStarted,
+            Self::NextSession { .. } => EventKind::NextSession,
+            Self::ClockRead(_) => EventKind::ClockRead,
+            Self::TagForgotten(_) => EventKind::TagForgotten,
+            Self::SessionCreated(_) => EventKind::SessionCreated,
+            Self::SessionStarting { .. } => EventKind::SessionStarting,
+            Self::SessionLive { .. } => EventKind::SessionLive,
+            Self::SessionRenamed { .. } => EventKind::SessionRenamed,
+            Self::SessionLabelled { .. } => EventKind::SessionLabelled,
+            Self::SessionDraining { .. } => EventKind::SessionDraining,
+            Self::SessionStopped { .. } => EventKind::SessionStopped,
+            Self::SessionLost { .. } => EventKind::SessionLost,
+            Self::SessionFailed { .. } => EventKind::SessionFailed,
+            Self::SessionDeleted { .. } => EventKind::SessionDeleted,
+            Self::SessionObserved { .. } => EventKind::SessionObserved,
+            Self::AgentStarted { .. } => EventKind::GeneratorRegistered,
+            Self::TagRetired { .. } => EventKind::GeneratorEnded,
+            Self::MessageQueued(_) => EventKind::MessageQueued,
             Self::MessageChanged { status, .. } => status.event_kind(),
-            Self::MessageForgotten { .. } => "message_forgotten",
-            Self::ReapStarted { .. } => "reap_started",
-            Self::ReapFinished { .. } => "reap_finished",
-            Self::WatcherConnected { .. } => "watcher_connected",
-            Self::WatcherLost { .. } => "watcher_lost",
-            Self::TmuxServerChanged { .. } => "tmux_server_changed",
-            Self::OperationDone { .. } => "operation_done",
-            Self::OperationBegun { .. } => "operation_begun",
-            Self::OperationForgotten { .. } => "operation_forgotten",
-            Self::SessionPlaced { .. } => "session_placed",
-            Self::ForeignSeen { .. } => "foreign_seen",
-            Self::ForeignGone { .. } => "foreign_gone",
-            Self::GeneratorRegistered { .. } => "generator_registered",
-            Self::GeneratorEnded { .. } => "generator_ended",
-            Self::BreakerChanged { breaker, .. } if breaker.is_open() => "breaker_opened",
-            Self::BreakerChanged { .. } => "breaker_closed",
-            Self::SessionParked { .. } => "session_parked",
-            Self::SessionPolicyChanged { .. } => "session_policy_changed",
-            Self::BudgetChanged { .. } => "restarts_exhausted",
-            Self::ConversationChanged { .. } => "conversation_changed",
-            Self::SessionAccounted { .. } => "session_accounted",
-            Self::LimitExceeded { .. } => "limit_exceeded",
-            Self::LogResumed { .. } => "log_resumed",
-            Self::LockGranted { .. } => "lock_granted",
-            Self::LockReleased { .. } => "lock_released",
-            Self::LockRevoked { .. } => "lock_revoked",
-            Self::StaleFound { .. } => "stale_found",
-            Self::LockUsedForSend { .. } => "lock_fed",
+            Self::MessageForgotten { .. } => EventKind::MessageForgotten,
+            Self::ReapStarted { .. } => EventKind::ReapStarted,
+            Self::ReapFinished { .. } => EventKind::ReapFinished,
+            Self::WatcherConnected { .. } => EventKind::WatcherConnected,
+            Self::WatcherLost { .. } => EventKind::WatcherLost,
+            Self::TmuxServerChanged { .. } => EventKind::TmuxServerChanged,
+            Self::OperationDone { .. } => EventKind::OperationDone,
+            Self::OperationBegun { .. } => EventKind::OperationBegun,
+            Self::OperationForgotten { .. } => EventKind::OperationForgotten,
+            Self::SessionPlaced { .. } => EventKind::SessionPlaced,
+            Self::ForeignSeen { .. } => EventKind::ForeignSeen,
+            Self::ForeignGone { .. } => EventKind::ForeignGone,
+            Self::GeneratorRegistered { .. } => EventKind::GeneratorRegistered,
+            Self::GeneratorEnded { .. } => EventKind::GeneratorEnded,
+            Self::BreakerChanged { breaker, .. } if breaker.is_open() => EventKind::BreakerOpened,
+            Self::BreakerChanged { .. } => EventKind::BreakerClosed,
+            Self::SessionParked { .. } => EventKind::SessionParked,
+            Self::SessionPolicyChanged { .. } => EventKind::SessionPolicyChanged,
+            Self::BudgetChanged { .. } => EventKind::RestartsExhausted,
+            Self::ConversationChanged { .. } => EventKind::ConversationChanged,
+            Self::SessionAccounted { .. } => EventKind::SessionAccounted,
+            Self::LimitExceeded { .. } => EventKind::LimitExceeded,
+            Self::LogResumed { .. } => EventKind::LogResumed,
+            Self::LockGranted { .. } => EventKind::LockGranted,
+            Self::LockReleased { .. } => EventKind::LockReleased,
+            Self::LockRevoked { .. } => EventKind::LockRevoked,
+            Self::StaleFound { .. } => EventKind::StaleFound,
+            Self::LockUsedForSend { .. } => EventKind::LockFed,
             Self::Agent(event) => event.kind(),
         }
     }
@@ -99,34 +100,28 @@ impl Event {
             | Self::StaleFound { session, .. }
             | Self::LockUsedForSend { session, .. }
             | Self::LogResumed { session } => Some(*session),
-            _ => None,
+            Self::PoolStarted { .. }
+            | Self::NextSession { .. }
+            | Self::ClockRead(_)
+            | Self::TagForgotten(_)
+            | Self::WatcherConnected { .. }
+            | Self::WatcherLost { .. }
+            | Self::TmuxServerChanged { .. }
+            | Self::OperationDone { .. }
+            | Self::OperationForgotten { .. }
+            | Self::ForeignSeen { .. }
+            | Self::ForeignGone { .. } => None,
         }
     }
 
     /// True if the event is kept in the journal and published. Other events only change records.
     #[must_use]
     pub fn is_journaled(&self) -> bool {
-        if let Self::BudgetChanged { budget, .. } = self {
-            return budget.exhausted;
+        match self {
+            Self::BudgetChanged { budget, .. } => budget.exhausted,
+            Self::BreakerChanged { turned, .. } => *turned,
+            Self::Agent(event) => event.is_journaled(),
+            event => event.kind().is_published(),
         }
-        if let Self::Agent(event) = self {
-            return event.is_journaled();
-        }
-        !matches!(
-            self,
-            Self::NextSession { .. }
-                | Self::ClockRead(_)
-                | Self::TagForgotten(_)
-                | Self::SessionObserved { .. }
-                | Self::SessionPlaced { .. }
-                | Self::BreakerChanged { turned: false, .. }
-                | Self::MessageForgotten { .. }
-                | Self::ConversationChanged { .. }
-                | Self::SessionAccounted { .. }
-                | Self::LockUsedForSend { .. }
-                | Self::OperationDone { .. }
-                | Self::OperationBegun { .. }
-                | Self::OperationForgotten { .. }
-        )
     }
 }

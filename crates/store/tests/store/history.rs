@@ -27,7 +27,7 @@ use crate::rng::Rng;
 fn journaled(stamped: &Stamped) -> Stamped {
     let mut kept = stamped.clone();
     if let Event::SessionCreated(_) = kept.event {
-        pool::redacted::event(&mut kept.event);
+        pool::redaction::event(&mut kept.event);
     }
     kept
 }

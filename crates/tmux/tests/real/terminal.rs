@@ -44,8 +44,11 @@ async fn a_dead_pane_is_looked_at_too() {
     let rig = Rig::new();
     let pane = rig.start("a", "echo last words; exit 3").await.pane;
     rig.dead(pane).await;
-    let seen = rig.device.snapshot(pane).await.unwrap();
-    assert!(seen.answer == Answer::Done && seen.dead && seen.screen.starts_with(b"last words\n"));
+    // tmux may still be reading what the program printed last.
+    let snapshot = async || rig.device.snapshot(pane).await.unwrap();
+    eventually("its last words", async || snapshot().await.screen.starts_with(b"last words\n")).await;
+    let seen = snapshot().await;
+    assert!(seen.answer == Answer::Done && seen.dead, "{seen:?}");
     assert_eq!(rig.device.input(pane, b"x").await.unwrap(), Answer::Dead);
 }
 

@@ -1,75 +1,71 @@
-//! What a session's agent does and says, as JSON.
+//! The documents of a session's agent: its activity and the last published thought.
 
-use protocol::Activity;
 use protocol::activity::{Ask, Source};
-use protocol::thought::Thought;
-use serde::Serialize;
+use protocol::thought::{RestState, Thought, ThoughtSource, ThoughtState};
+use protocol::{Activity, ActivityState, Timestamp};
+use serde::{Serialize, Serializer};
 
-use crate::show::time::rfc3339;
+use super::form::{Json, form, forms, optional};
 
-/// What an agent does; its keys are among those of its session.
-#[derive(Debug, Serialize)]
-pub(crate) struct ActivityJson<'a> {
-    activity: &'static str,
-    activity_source: Option<&'static str>,
-    activity_since: Option<String>,
-    activity_detail: Option<&'a str>,
-    ask: Option<&'a Ask>,
-    limited_until: Option<String>,
+forms!(Activity => ActivityFields, Thought => ThoughtFields);
+
+/// The activity, as keys of the document of its session. Source and time are null if no source tells it.
+#[derive(Serialize)]
+#[serde(remote = "Activity")]
+struct ActivityFields {
+    #[serde(rename = "activity")]
+    state: ActivityState,
+    #[serde(rename = "activity_source", serialize_with = "source")]
+    source: Source,
+    #[serde(getter = "since")]
+    activity_since: Option<Json<Timestamp>>,
+    #[serde(rename = "activity_detail")]
+    detail: Option<String>,
+    ask: Option<Ask>,
+    #[serde(serialize_with = "optional")]
+    limited_until: Option<Timestamp>,
 }
 
-impl<'a> ActivityJson<'a> {
-    /// The keys of this; where nothing tells, there is neither a source nor a time.
-    #[must_use]
-    pub(crate) fn new(activity: &'a Activity) -> Self {
-        let known = activity.source != Source::Nothing;
-        Self {
-            activity: activity.state.as_str(),
-            activity_source: known.then(|| activity.source.as_str()),
-            activity_since: known.then(|| rfc3339(activity.since)),
-            activity_detail: activity.detail.as_deref(),
-            ask: activity.ask.as_ref(),
-            limited_until: activity.limited_until.map(rfc3339),
-        }
-    }
+fn source<S: Serializer>(source: &Source, s: S) -> Result<S::Ok, S::Error> {
+    Some(source).filter(|source| **source != Source::Nothing).serialize(s)
 }
 
-/// What was last published of a session. Numbers that are not known are null.
-#[derive(Debug, Serialize)]
-pub(crate) struct ThoughtJson<'a> {
-    text: Option<&'a str>,
-    state: &'static str,
-    source: &'static str,
-    token_count: Option<u64>,
-    context_limit: Option<u64>,
-    objective_changed_at: Option<String>,
+fn since(activity: &Activity) -> Option<Json<Timestamp>> {
+    (activity.source != Source::Nothing).then_some(Json(activity.since))
+}
+
+/// A thought. Unknown numbers are null.
+#[derive(Serialize)]
+#[serde(remote = "Thought")]
+struct ThoughtFields {
+    text: Option<String>,
+    state: ThoughtState,
+    source: ThoughtSource,
+    #[serde(serialize_with = "unless_zero")]
+    token_count: u64,
+    #[serde(serialize_with = "unless_zero")]
+    context_limit: u64,
+    #[serde(serialize_with = "optional")]
+    objective_changed_at: Option<Timestamp>,
     commit_candidate: bool,
-    updated_at: String,
-    rest_state: Option<&'static str>,
-    objective: Option<&'a str>,
-    stream: Option<&'a str>,
+    #[serde(serialize_with = "form")]
+    updated_at: Timestamp,
+    rest_state: Option<RestState>,
+    objective: Option<String>,
+    #[serde(getter = "stream")]
+    stream: Option<String>,
+    #[serde(getter = "seq")]
     seq: Option<u64>,
 }
 
-impl<'a> ThoughtJson<'a> {
-    /// The document of a thought.
-    #[must_use]
-    pub(crate) fn new(thought: &'a Thought) -> Self {
-        let known = |number| Some(number).filter(|number| *number > 0);
-        let place = thought.place.as_ref();
-        Self {
-            text: thought.text.as_deref(),
-            state: thought.state.as_str(),
-            source: thought.source.as_str(),
-            token_count: known(thought.token_count),
-            context_limit: known(thought.context_limit),
-            objective_changed_at: thought.objective_changed_at.map(rfc3339),
-            commit_candidate: thought.commit_candidate,
-            updated_at: rfc3339(thought.updated_at),
-            rest_state: thought.rest_state.map(|rest| rest.as_str()),
-            objective: thought.objective.as_deref(),
-            stream: place.map(|place| place.stream.as_str()),
-            seq: place.map(|place| place.seq),
-        }
-    }
+fn unless_zero<S: Serializer>(number: &u64, s: S) -> Result<S::Ok, S::Error> {
+    Some(number).filter(|number| **number > 0).serialize(s)
+}
+
+fn stream(thought: &Thought) -> Option<String> {
+    thought.place.as_ref().map(|place| place.stream.clone())
+}
+
+fn seq(thought: &Thought) -> Option<u64> {
+    thought.place.as_ref().map(|place| place.seq)
 }

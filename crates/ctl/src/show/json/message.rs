@@ -1,67 +1,68 @@
 //! The JSON document of a message.
 
-use protocol::message::{Breaker, MessageState, Step};
-use protocol::{Message, OsBytes, Timestamp};
+use protocol::message::{MessageState, Step};
+use protocol::{GeneratorId, Message, MessageId, OsBytes, SessionId, Timestamp, Token};
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use crate::show::time::rfc3339;
+use super::form::{Json, form, forms};
 
 /// A message, as `queue ls` and `send` print it.
 #[derive(Debug, Serialize)]
 pub(crate) struct MessageJson<'a> {
-    id: u64,
-    session: String,
+    id: MessageId,
+    session: SessionId,
     kind: &'a str,
     key: Option<&'a str>,
     origin: &'a str,
-    cause: Option<u64>,
+    cause: Option<MessageId>,
     state: MessageState,
     priority: i8,
     attempts: u32,
     max_attempts: u32,
     size: u32,
-    created_at: String,
-    not_before: Option<String>,
-    expires_at: Option<String>,
+    created_at: Json<Timestamp>,
+    not_before: Option<Json<Timestamp>>,
+    expires_at: Option<Json<Timestamp>>,
     claim: Option<Claim>,
-    accepted_at: Option<String>,
-    finished_at: Option<String>,
+    accepted_at: Option<Json<Timestamp>>,
+    finished_at: Option<Json<Timestamp>>,
     result: Option<&'a OsBytes>,
     reason: Option<&'a str>,
 }
 
 #[derive(Debug, Serialize)]
 struct Claim {
-    generator: Option<u64>,
-    token: String,
-    deadline_at: Option<String>,
+    generator: Option<GeneratorId>,
+    token: Token,
+    /// Always null: only the daemon knows it (see `generators`).
+    deadline_at: (),
 }
 
 impl<'a> MessageJson<'a> {
-    /// The document of a message.
+    /// Creates the document of a message.
     #[must_use]
     pub(crate) fn new(message: &'a Message) -> Self {
         let status = &message.status;
         let waits = status.state == MessageState::Queued;
         Self {
-            id: message.id.0,
-            session: message.session.to_string(),
+            id: message.id,
+            session: message.session,
             kind: &message.kind,
             key: message.key.as_deref(),
             origin: &message.origin,
-            cause: message.cause.map(|cause| cause.0),
+            cause: message.cause,
             state: status.state,
             priority: message.priority,
             attempts: status.attempts,
             max_attempts: message.max_attempts,
             size: message.size,
-            created_at: rfc3339(message.created_at),
-            not_before: status.not_before.filter(|_| waits).map(rfc3339),
-            expires_at: message.expires_at.map(rfc3339),
+            created_at: Json(message.created_at),
+            not_before: status.not_before.filter(|_| waits).map(Json),
+            expires_at: message.expires_at.map(Json),
             claim: claim(message),
-            accepted_at: accepted_at(message).map(rfc3339),
-            finished_at: status.state.is_final().then(|| rfc3339(status.changed_at)),
+            accepted_at: accepted_at(message).map(Json),
+            finished_at: status.state.is_final().then_some(Json(status.changed_at)),
             result: status.result.as_ref(),
             reason: status.reason.as_deref(),
         }
@@ -71,49 +72,50 @@ impl<'a> MessageJson<'a> {
 fn claim(message: &Message) -> Option<Claim> {
     let status = &message.status;
     let token = status.token.filter(|_| status.state.in_flight())?;
-    let generator = status.holder.as_ref().and_then(|holder| holder.generator).map(|id| id.0);
-    Some(Claim { generator, token: token.to_string(), deadline_at: None })
+    let generator = status.holder.as_ref().and_then(|holder| holder.generator);
+    Some(Claim { generator, token, deadline_at: () })
 }
 
-/// When the agent confirmed it, as far as that is known.
+/// Returns the time at which the agent confirmed the message, if it is known.
 fn accepted_at(message: &Message) -> Option<Timestamp> {
     let last = message.status.step();
     let mut steps = [&last].into_iter().chain(message.steps.iter().rev());
     steps.find(|step| step.state == MessageState::Accepted).map(|step| step.at)
 }
 
-/// A message with what happened to it and, where it was asked for, its body, as `queue show` prints it.
-///
-/// # Errors
-/// None that can occur: every key is a string.
-pub(crate) fn with_history(message: &Message, body: Option<&OsBytes>) -> serde_json::Result<Value> {
-    let mut document = serde_json::to_value(MessageJson::new(message))?;
-    document["history"] = message.steps.iter().map(step).collect();
-    if let Some(body) = body {
-        document["body"] = serde_json::to_value(body)?;
-    }
-    Ok(document)
+/// A message with its history and, if it was requested, its body.
+#[derive(Serialize)]
+struct MessageWithHistory<'a> {
+    #[serde(flatten)]
+    message: MessageJson<'a>,
+    history: Vec<Json<&'a Step>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    body: Option<&'a OsBytes>,
 }
 
-fn step(step: &Step) -> Value {
-    json!({"at": rfc3339(step.at), "state": step.state, "attempts": step.attempts, "reason": step.reason})
+forms!(Step => StepFields);
+
+#[derive(Serialize)]
+#[serde(remote = "Step")]
+struct StepFields {
+    #[serde(serialize_with = "form")]
+    at: Timestamp,
+    state: MessageState,
+    attempts: u32,
+    reason: Option<String>,
 }
 
-/// The failures of a kind.
+/// Returns the document of a message with its history and, if it was requested, its body, as `queue show`
+/// prints it: sorted by key.
 #[must_use]
-pub(crate) fn breaker(breaker: &Breaker) -> Map<String, Value> {
-    let mut document = Map::new();
-    document.insert("failures".into(), json!(breaker.failures));
-    document.insert("opened_at".into(), json!(breaker.opened_at.map(rfc3339)));
-    document.insert("probe_at".into(), json!(breaker.probe_at.map(rfc3339)));
-    document.insert("reason".into(), json!(breaker.reason));
-    document
+pub(crate) fn with_history(message: &Message, body: Option<&OsBytes>) -> Value {
+    let history = message.steps.iter().map(Json).collect();
+    json!(MessageWithHistory { message: MessageJson::new(message), history, body })
 }
 
 #[cfg(test)]
 mod tests {
     use protocol::message::Holder;
-    use protocol::{GeneratorId, MessageId};
 
     use super::*;
     use crate::manual::contract_tests;
@@ -144,13 +146,13 @@ mod tests {
         message.status.state = MessageState::Done;
         message.status.changed_at = Timestamp(2000);
         message.status.result = Some(OsBytes(vec![0xff]));
-        let shown = with_history(&message, Some(&"hi".into())).unwrap();
+        let shown = with_history(&message, Some(&"hi".into()));
         assert_eq!(shown["accepted_at"], "1970-01-01T00:00:01.000Z");
         assert_eq!(shown["finished_at"], "1970-01-01T00:00:02.000Z");
         assert_eq!((&shown["result"], &shown["body"]), (&json!({"hex": "ff"}), &json!("hi")));
         let first =
             json!({"at": "1970-01-01T00:00:01.000Z", "state": "accepted", "attempts": 1, "reason": null});
         assert_eq!(shown["history"][0], first);
-        assert!(with_history(&message, None).unwrap().get("body").is_none());
+        assert!(with_history(&message, None).get("body").is_none());
     }
 }

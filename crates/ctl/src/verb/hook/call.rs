@@ -49,7 +49,7 @@ impl HookCall {
 
     fn set(&mut self, flag: &str, value: &OsStr) {
         match flag {
-            "--wait" => self.report.wait = value.to_str().and_then(|wait| time::parse(wait).ok()),
+            "--wait" => self.report.wait = value.to_str().and_then(|wait| time::parse_duration(wait).ok()),
             "--installed" => self.report.installed = true,
             "--socket" => self.socket = std::path::absolute(value).ok(),
             "-v" | "--verbose" => self.verbose = true,

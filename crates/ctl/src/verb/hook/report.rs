@@ -25,7 +25,7 @@ use crate::show::{escape, out, time};
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct ReportArgs {
     /// For a permission: wait this long for `poolctl approve`, and print the decision
-    #[arg(long, value_name = "DUR", value_parser = time::parse)]
+    #[arg(long, value_name = "DUR", value_parser = time::parse_duration)]
     pub wait: Option<Duration>,
     /// The hook is from a configuration file: do nothing if the agent was started with the pool's own hooks
     /// (POOL_HOOKED)

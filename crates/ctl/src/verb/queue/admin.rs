@@ -13,7 +13,7 @@ use crate::calls::expect_message;
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::Error;
-use crate::show::json::{MessageJson, word};
+use crate::show::json::{MessageJson, json_name};
 use crate::show::{out, time};
 use crate::targets::{for_each, only_one};
 
@@ -67,7 +67,7 @@ fn change(context: &Context, client: &mut Client, repeat: &Repeat, request: Requ
     if context.style.json {
         out::json(&MessageJson::new(&message))
     } else {
-        context.say(&format!("{}  {}", message.id, word(&message.status.state)))
+        context.say(&format!("{}  {}", message.id, json_name(&message.status.state)))
     }
 }
 

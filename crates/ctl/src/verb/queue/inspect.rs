@@ -83,8 +83,7 @@ fn show_one(
     let message = find(client, of, id)?;
     let body = if with_body { Some(body(client, id)?) } else { None };
     if context.style.json {
-        let document = with_history(&message, body.as_ref());
-        return out::json(&document.map_err(|error| Error::Output(error.into()))?);
+        return out::json(&with_history(&message, body.as_ref()));
     }
     match &body {
         Some(body) if !context.style.terminal => return out::bytes(&body.0),

@@ -102,7 +102,7 @@ pub(crate) enum QueueCommand {
         #[arg(long = "state", value_name = "STATE", value_parser = state(&FINAL))]
         states: Vec<MessageState>,
         /// Only those that have been final for at least this long
-        #[arg(long, value_name = "DUR", value_parser = time::parse)]
+        #[arg(long, value_name = "DUR", value_parser = time::parse_duration)]
         older_than: Option<Duration>,
         #[command(flatten)]
         repeat: Repeat,

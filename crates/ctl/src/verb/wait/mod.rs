@@ -40,7 +40,7 @@ pub(crate) struct Args {
     #[arg(default_value = DEFAULT, hide_default_value = true)]
     wanted: Vec<Conditions>,
     /// For output: search what was written since (10m ago, or a time), to about a second, and no screen
-    #[arg(long, value_name = "TIME", value_parser = time::moment)]
+    #[arg(long, value_name = "TIME", value_parser = time::parse_time)]
     since: Option<Timestamp>,
     /// The first of several conditions, which is the default
     #[arg(long)]

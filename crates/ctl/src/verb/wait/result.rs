@@ -4,7 +4,7 @@ use protocol::reply::SessionView;
 use protocol::request::Until;
 use protocol::{ActivityState, Lifecycle, Message, Response, SessionRef};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::condition::{Condition, Kind};
 use super::output::OutputMatch;
@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::exit;
 use crate::outcome;
 use crate::show::json::{MessageJson, SessionJson};
-use crate::show::{escape, human, out, time};
+use crate::show::{escape, out, session, time};
 
 /// The exit code for attention, if it was one of several conditions.
 const ATTENTION: u8 = 10;
@@ -106,11 +106,9 @@ pub(super) fn print(
 
 /// Prints the document, with the condition that holds, and the text that matched.
 fn print_json(document: &impl Serialize, word: &str, text: Option<&str>) -> Result<(), Error> {
-    let mut document = serde_json::to_value(document).map_err(|error| Error::Output(error.into()))?;
-    if let Value::Object(document) = &mut document {
-        document.insert("came".into(), json!(word));
-        document.insert("match".into(), json!(text));
-    }
+    let mut document = json!(document);
+    document["came"] = json!(word);
+    document["match"] = json!(text);
     out::json(&document)
 }
 
@@ -118,7 +116,7 @@ fn code(view: &SessionView, until: Option<&Until>, several: bool) -> Result<u8, 
     match until {
         Some(Until::Exit) => outcome::of_session(view),
         Some(Until::Started | Until::Ready) if !view.session.lifecycle.holds_slot() => {
-            Err(Error::failed(human::why_over(view)))
+            Err(Error::failed(session::why_ended(view)))
         }
         Some(Until::Activity(ActivityState::Attention)) if several => Ok(ATTENTION),
         Some(Until::Activity(ActivityState::Error)) if several => Ok(ERROR),

@@ -25,11 +25,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(super) concurrency: u32,
     /// Interval of heartbeats to the pool; at most a third of the lease [default: 15s]
-    #[arg(long, value_name = "DUR", value_parser = time::positive)]
+    #[arg(long, value_name = "DUR", value_parser = time::parse_positive_duration)]
     pub(super) heartbeat: Option<Duration>,
     /// Lease: without a heartbeat for this long, the messages go to other workers [default: from the
     /// configuration]
-    #[arg(long, value_name = "DUR", value_parser = time::positive)]
+    #[arg(long, value_name = "DUR", value_parser = time::parse_positive_duration)]
     pub(super) lease: Option<Duration>,
     /// Store the first 64 KiB of the handler's output as the message's result, instead of printing it
     #[arg(long)]

@@ -59,21 +59,7 @@ pub(super) fn print(
         return Ok(());
     }
     let reason = reason.map(|reason| format!("  {}", escape::line(reason))).unwrap_or_default();
-    let line = format!("{}  {}  {}  {}{reason}", message.id, message.kind, outcome.as_str(), seconds(took));
+    let line =
+        format!("{}  {}  {}  {}{reason}", message.id, message.kind, outcome.as_str(), time::precise(took));
     out::line(&line)
-}
-
-fn seconds(took: Duration) -> String {
-    if took < Duration::from_secs(60) { format!("{:.1}s", took.as_secs_f64()) } else { time::short(took) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn short_times_have_a_tenth() {
-        assert_eq!(seconds(Duration::from_millis(1240)), "1.2s");
-        assert_eq!(seconds(Duration::from_secs(125)), "2m");
-    }
 }

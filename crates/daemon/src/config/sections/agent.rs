@@ -1,76 +1,107 @@
-//! The table of an agent kind.
+//! The section of an agent kind.
 
 use std::collections::BTreeMap;
 
 use agents::{Adapter, Confirm};
-use protocol::reap::Leftovers;
-use protocol::reap::{Action, Rule};
+use protocol::reap::{Action, Leftovers, Rule};
 use serde::{Deserialize, Serialize};
 
 /// `[agents.NAME]`
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AgentSection {
-    /// The program; the caller's shell where empty.
+    /// The program; the caller's shell if empty.
     pub command: String,
     /// Its arguments.
     pub args: Option<Vec<String>>,
-    /// Added to its environment.
+    /// Variables added to its environment.
     pub env: BTreeMap<String, String>,
-    /// Whether it sees the tmux it runs in.
+    /// True if the program sees the tmux it runs in (`TMUX` is set).
     pub see_tmux: Option<bool>,
-    /// Arguments that begin a conversation; `{conversation}` is its id, a UUID.
+    /// Arguments that start a new conversation; `{conversation}` is replaced by its id, a UUID.
     pub start_args: Option<Vec<String>>,
-    /// Arguments that take one up again, in their place; such an agent may be parked.
+    /// Arguments that resume a conversation, in place of `start_args`. An agent that has them may be parked.
     pub resume_args: Option<Vec<String>>,
-    /// Whether it may be parked to make room although it cannot take up where it was.
+    /// True if the agent may be parked to free a slot although it cannot resume.
     pub parkable: Option<bool>,
-    /// What bounds it, like `mem=2G,nice=10`.
+    /// Resource limits, like `mem=2G,nice=10`.
     pub limits: String,
-    /// How many tokens it can keep in mind.
+    /// Size of its context in tokens.
     pub context_limit: Option<u64>,
-    /// What becomes of its sessions where a rule applies.
+    /// The action of each rule of the reaper for its sessions.
     pub reap: BTreeMap<Rule, Action>,
-    /// What becomes of daemons that it detached: `kill`, but for those that serve others, or `report`.
+    /// Treatment of daemons that it detached: `kill`, except those that serve others, or `report`.
     pub leftovers: Option<Leftovers>,
-    /// How to speak with it: `claude`, `codex`, `gemini`, `opencode`, `aider` or `none`.
+    /// The adapter that reads its hooks and its screen: `claude`, `codex`, `gemini`, `opencode`, `aider` or
+    /// `none`.
     pub adapter: Option<Adapter>,
-    /// How it is known that it took a prompt: `hook`, `echo`, `prompt` or `none`.
+    /// The evidence that it took a prompt: `hook`, `echo`, `prompt` or `none`.
     pub confirm: Option<Confirm>,
-    /// How its screen looks, where the adapter does not know it.
+    /// Patterns of its screen, where the adapter does not know it.
     pub screen: ScreenSection,
-    /// Whether its hooks are wired when it is started; its own configuration is never changed.
+    /// True to pass it the pool's hooks when it is started; its own configuration is never changed.
     pub hooks: Option<bool>,
-    /// How long its hook waits for `poolctl approve` where it asks for a permission; `0s` for not at all.
+    /// Time for which a permission hook waits for `poolctl approve`; `0s` for not at all.
     pub approve_wait: Option<String>,
-    /// What becomes of a prompt whose turn somebody interrupts: `dead` or `retry`.
+    /// Treatment of a prompt whose turn is interrupted: `dead` or `retry`.
     pub on_interrupted: Option<Interrupted>,
-    /// What becomes of a prompt whose turn fails by an outage of the service: `hold`, `next` or `retry`.
+    /// Treatment of a prompt whose turn fails because of an outage of the service: `hold`, `next` or `retry`.
     pub on_failed_turn: Option<FailedTurn>,
-    /// The keys that answer a dialog of its start or about its usage limit, by its name: `{ trust = ["Enter"] }`. A dialog
-    /// with an empty list, and any other, waits for a person.
+    /// Keys that answer a dialog of its start or about its usage limit, by the dialog's name: `{ trust =
+    /// ["Enter"] }`. Any other dialog, or one with an empty list, waits for a person.
     pub dialogs: BTreeMap<String, Vec<String>>,
-    /// Whether a prompt waits while it shows a full-screen program.
+    /// True if prompts wait while it shows a full-screen program.
     pub wait_for_screen: Option<bool>,
-    /// Whether each use of a tool becomes a message of kind `observation`.
+    /// True to queue a message of kind `observation` for each use of a tool.
     pub observations: bool,
-    /// Whether the end of each turn becomes a message of kind `summarize`.
+    /// True to queue a message of kind `summarize` at the end of each turn.
     pub summaries: bool,
-    /// What is said to it once a usage limit or an outage is over; empty for nothing.
+    /// Prompt that is sent to it after a usage limit or an outage; empty for none.
     pub go_on: Option<String>,
+}
+
+impl AgentSection {
+    /// Returns a section in which every key is present.
+    pub(crate) fn full() -> Self {
+        Self {
+            args: Some(Vec::new()),
+            see_tmux: Some(false),
+            start_args: Some(Vec::new()),
+            resume_args: Some(Vec::new()),
+            parkable: Some(false),
+            context_limit: Some(0),
+            leftovers: Some(Leftovers::Kill),
+            adapter: Some(Adapter::None),
+            confirm: Some(Confirm::None),
+            hooks: Some(false),
+            approve_wait: Some(String::new()),
+            on_interrupted: Some(Interrupted::Dead),
+            on_failed_turn: Some(FailedTurn::Hold),
+            wait_for_screen: Some(false),
+            screen: ScreenSection {
+                composer: Some(String::new()),
+                works: Some(String::new()),
+                dialog: Some(String::new()),
+                background: Some(String::new()),
+            },
+            go_on: Some(String::new()),
+            ..Self::default()
+        }
+    }
 }
 
 /// Regular expressions for an agent's screen.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ScreenSection {
-    /// The place where prompts are typed; the last group matches the text in it. The last match counts.
+    /// The place where prompts are typed; the last group matches the text in it. Of several matches the last
+    /// one counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub composer: Option<String>,
     /// The agent at work.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub works: Option<String>,
-    /// A question, behind which nothing may be typed.
+    /// A question, behind which no prompt is typed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dialog: Option<String>,
     /// Background work, which keeps it from being parked.
@@ -78,24 +109,24 @@ pub struct ScreenSection {
     pub background: Option<String>,
 }
 
-/// What becomes of a prompt whose turn somebody interrupts.
+/// Treatment of a prompt whose turn is interrupted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Interrupted {
-    /// It is over.
+    /// It is dead.
     Dead,
     /// It is sent again.
     Retry,
 }
 
-/// What becomes of a prompt whose turn fails by an outage of the service.
+/// Treatment of a prompt whose turn fails because of an outage of the service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailedTurn {
-    /// The prompts behind it wait, and its agent is told to go on until the service is back.
+    /// The prompts behind it wait; the agent is told to continue until the service is back.
     Hold,
-    /// It is over, and the next one goes.
+    /// It is dead, and the next prompt is sent.
     Next,
-    /// It is sent again, as often as a message is tried.
+    /// It is sent again, up to the maximum number of attempts.
     Retry,
 }

@@ -9,39 +9,40 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::config::sections::agent::{AgentSection, FailedTurn, Interrupted, ScreenSection};
 
-/// For a time that does not come.
+/// The value of a time that never comes.
 pub(super) const NEVER: &str = "never";
 
 /// `[pool]`
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PoolSection {
-    /// How many sessions may run at once.
+    /// Maximum number of sessions that run at once.
     pub max_sessions: usize,
-    /// `timestamp` or `numeric`.
-    pub naming: NamingWord,
-    /// How long what asks for a session waits for a slot, where it does not say.
+    /// The way names of new sessions are made: `timestamp` (agent, date and time) or `numeric` (the next
+    /// number).
+    pub naming: NamingScheme,
+    /// Time for which a request waits for a slot, unless it says otherwise.
     pub wait_slot: String,
-    /// No session is started with less memory available than that.
+    /// Available memory below which no session is started.
     pub min_free_memory: String,
-    /// No session is started with less free space than that.
+    /// Free disk space below which no session is started.
     pub min_free_disk: String,
-    /// A session that has been idle for so long is parked, where it may be; `never`.
+    /// Idle time after which a session is parked, if nothing is lost by it; `never` for no parking by age.
     pub idle_timeout: String,
-    /// A program that has written nothing for so long is taken for idle.
+    /// Silence after which a program without hooks counts as idle.
     pub idle_quiet: String,
-    /// But not before so long after it was given a prompt, as long as nothing confirms it.
+    /// Minimum time after an unconfirmed prompt before silence counts as idle.
     pub idle_settle: String,
-    /// After an attached client typed something, prompts wait for so long.
+    /// Time for which prompts wait after an attached client typed something.
     pub typing_pause: String,
-    /// An agent that says nothing of itself is taken for ready so long after its start.
+    /// Time after its start when an agent that reports nothing counts as ready.
     pub ready_limit: String,
-    /// What is over is removed after so long; `never`.
+    /// Age at which ended sessions are removed; `never`.
     pub keep_stopped: String,
-    /// Archives of removed sessions are removed after so long; `never`.
+    /// Age at which archives of removed sessions are deleted; `never`.
     pub keep_archives: String,
-    /// The control group below which each incarnation gets one of its own: `auto` for that of the tmux
-    /// server where it is delegated, `off`, or the path of one.
+    /// Control group below which each incarnation gets one of its own: `auto` (that of the tmux server, if it
+    /// is delegated), `off`, or an absolute path.
     pub cgroup: String,
 }
 
@@ -49,7 +50,7 @@ impl Default for PoolSection {
     fn default() -> Self {
         Self {
             max_sessions: 16,
-            naming: NamingWord::Timestamp,
+            naming: NamingScheme::Timestamp,
             wait_slot: "0s".to_owned(),
             min_free_memory: "1GiB".to_owned(),
             min_free_disk: "2GiB".to_owned(),
@@ -65,29 +66,29 @@ impl Default for PoolSection {
     }
 }
 
-/// How names are made.
+/// The way names are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum NamingWord {
+pub enum NamingScheme {
     /// Agent, date and time.
     Timestamp,
     /// The next number.
     Numeric,
 }
 
-/// `[env]`: what of the environment of whoever creates a session goes along. Names, or beginnings with `*`.
+/// `[env]`: the caller's environment variables that a new session gets. Names, or prefixes followed by `*`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct EnvSection {
-    /// Only these.
+    /// Variables that are passed on.
     pub pass: Vec<String>,
-    /// But not these.
+    /// Variables that are not passed on although `pass` names them.
     pub drop: Vec<String>,
 }
 
 impl Default for EnvSection {
     fn default() -> Self {
-        let pool::settings::Passing { pass, drop } = pool::settings::Passing::default();
+        let pool::EnvFilter { pass, drop } = pool::EnvFilter::default();
         Self { pass, drop }
     }
 }
@@ -96,17 +97,18 @@ impl Default for EnvSection {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TmuxSection {
-    /// `own`, `default` for the user's own server, or the path of a server's socket.
+    /// The server's socket: `own` for a server of the pool, `default` for the user's own server, or an
+    /// absolute path.
     pub socket: String,
     /// The tmux program.
     pub binary: String,
-    /// The configuration of a server that the pool starts; its own minimal one where empty.
+    /// Configuration file of a server that the pool starts; if empty, the pool's minimal one.
     pub config: String,
     /// Size of a new terminal, `COLSxROWS`.
     pub size: String,
-    /// Lines of scrollback.
+    /// Lines of scrollback of each pane.
     pub history_limit: u32,
-    /// Which foreign sessions are adopted without being asked for: `never`, `prefix:…` or `all`.
+    /// Foreign sessions that are adopted automatically: `never`, `prefix:…` or `all`.
     pub adopt: String,
 }
 
@@ -127,11 +129,11 @@ impl Default for TmuxSection {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct WatchSection {
-    /// Longest silence of a healthy watcher.
+    /// Maximum silence of a healthy watcher.
     pub heartbeat: String,
-    /// Time between two whole listings; `auto` is by the number of panes.
+    /// Time between two complete listings of tmux; `auto` derives it from the number of panes.
     pub sweep: String,
-    /// How changes are noticed: `auto`, `native`, `control` or `listings`.
+    /// The way changes in tmux are noticed: `auto`, `native`, `control` or `listings`.
     pub connection: String,
 }
 
@@ -145,31 +147,31 @@ impl Default for WatchSection {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct QueueSection {
-    /// Messages of a session that are not final.
+    /// Maximum number of unfinished messages of a session.
     pub max_messages: u64,
-    /// Bytes of them.
+    /// Maximum bytes of a session's unfinished messages.
     pub max_bytes: String,
-    /// Messages of all sessions.
+    /// Maximum number of unfinished messages of all sessions.
     pub pool_max_messages: u64,
-    /// Bytes of them.
+    /// Maximum bytes of all sessions' unfinished messages.
     pub pool_max_bytes: String,
-    /// No message is taken with less free space than that.
+    /// Free disk space below which no message is accepted.
     pub min_free_disk: String,
-    /// How often a message is given out.
+    /// Maximum number of attempts of a message.
     pub max_attempts: u32,
-    /// How long a worker may be silent about a message.
+    /// Time for which a claim holds without a heartbeat.
     pub lease: String,
-    /// Pause before the second attempt; it doubles, up to a minute.
+    /// Pause before the second attempt; it doubles with each further one, up to a minute.
     pub retry_backoff: String,
-    /// Failures of a kind in a row after which it is held back; 0 for never.
+    /// Consecutive failures of a kind of messages after which it is held back; 0 for never.
     pub breaker_failures: u32,
-    /// Time until it is probed; it doubles, up to half an hour.
+    /// Time until a kind that is held back is probed; it doubles, up to half an hour.
     pub breaker_pause: String,
-    /// How long a message that is done, cancelled or expired is kept.
+    /// Age up to which a done, cancelled or expired message is kept.
     pub keep_done: String,
-    /// How long a dead one is.
+    /// Age up to which a dead message is kept.
     pub keep_dead: String,
-    /// How many of either are kept for each session, whatever their age.
+    /// Maximum number of finished messages kept for each session, whatever their age.
     pub keep_count: u64,
 }
 
@@ -197,29 +199,29 @@ impl Default for QueueSection {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ReaperSection {
-    /// Time between two looks.
+    /// Time between two rounds of the rules.
     pub interval: String,
-    /// A worker that asks for nothing and was silent for longer is stale.
+    /// Silence after which a worker that is not waiting for messages counts as stale.
     pub stale_worker: String,
-    /// An agent that holds a message and of which nothing was seen for so long is stale.
+    /// Time without a sign of life after which an agent with a prompt counts as stale.
     pub stale_agent: String,
-    /// A session that has something to do and in which nothing moves for so long hangs.
+    /// Time without any activity after which a session that has work counts as hung.
     pub hung: String,
-    /// A session that has had nothing to do for so long is idle.
+    /// Time without work after which a session counts as idle.
     pub idle_session: String,
     /// Time between TERM and KILL.
     pub grace: String,
     /// Time between the first KILL and giving up.
     pub verify: String,
-    /// So many are ended by rules within a minute at most.
+    /// Maximum number of kills by rules within a minute.
     pub max_kills_per_minute: u32,
-    /// The command to run before something is ended: where it does not exit with 0, what a rule found is left for now.
+    /// Command to run before something is ended. If it fails, what a rule found is left for now.
     pub before: Vec<String>,
-    /// The command to run after.
+    /// Command to run after something was ended.
     pub after: Vec<String>,
-    /// What becomes of what a rule finds: `kill`, `restart`, `park` or `report`. Where nothing is said, nobody's quiet
-    /// work is ended: `hung` and `idle_session` are reported, and so is `stale_agent` where it could not take up where
-    /// it was; else it is restarted. All others are ended.
+    /// The action of each rule: `kill`, `restart`, `park` or `report`. By default `hung` and `idle_session`
+    /// report, so that no quiet work is ended; `stale_agent` restarts agents that can resume and reports
+    /// others; all other rules kill.
     pub policy: BTreeMap<Rule, Action>,
 }
 
@@ -245,11 +247,11 @@ impl Default for ReaperSection {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LogsSection {
-    /// Bytes that a session's logs take on disk at most.
+    /// Maximum bytes of a session's logs on disk.
     pub max_size: String,
-    /// Earlier parts that are kept.
+    /// Number of earlier parts of a log that are kept, 1 to 100.
     pub keep: u32,
-    /// Whether they are compressed.
+    /// True to compress earlier parts.
     pub compress: bool,
 }
 
@@ -263,15 +265,15 @@ impl Default for LogsSection {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RestartSection {
-    /// Of sessions that do not say: `no`, `on-failure` or `always`.
+    /// Restart policy of sessions that have none of their own: `no`, `on-failure` or `always`.
     pub policy: String,
-    /// Starts of a session by itself within the window, before it stays as it is.
+    /// Maximum number of automatic starts of a session within the window.
     pub max: u32,
-    /// The window.
+    /// The window for `max`.
     pub window: String,
-    /// Pause before the first; it doubles with each failure in a row.
+    /// Pause before the first automatic start; it doubles with each failure in a row.
     pub backoff: String,
-    /// The longest pause.
+    /// Maximum pause.
     pub backoff_max: String,
 }
 
@@ -291,9 +293,9 @@ impl Default for RestartSection {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RestoreSection {
-    /// Whether lost sessions are started when the daemon starts.
+    /// True to start lost sessions when the daemon starts.
     pub on_start: bool,
-    /// Time between two of them.
+    /// Time between two of these starts.
     pub spacing: String,
 }
 
@@ -307,9 +309,9 @@ impl Default for RestoreSection {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct EventsSection {
-    /// Events that the journal keeps.
+    /// Maximum number of events in the journal.
     pub keep: u64,
-    /// How long it keeps them.
+    /// Maximum age of events in the journal.
     pub keep_for: String,
 }
 

@@ -1,57 +1,57 @@
-//! Contents of an archive, and the reasons for which there is none.
+//! The contents of an archive, and the errors of writing one.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use protocol::SessionId;
 
-/// What goes into an archive.
+/// The contents of an archive.
 pub(crate) struct Contents<'a> {
     /// The directory of all sessions.
     pub(crate) sessions: &'a Path,
-    /// What the pool itself keeps of each.
+    /// The directory of the pool's own files of each session.
     pub(crate) meta: &'a Path,
-    /// Whose directory there it is; it may be missing.
+    /// The session; its directory may be missing.
     pub(crate) session: SessionId,
     /// `session.json`.
     pub(crate) record: &'a [u8],
-    /// `messages.jsonl`, some lines at a time.
+    /// `messages.jsonl`, some lines at a time; `None` at the end.
     pub(crate) messages: &'a mut dyn FnMut() -> io::Result<Option<Vec<u8>>>,
-    /// `work/`, too, and whatever else a purge removes, but for `tmp/`.
+    /// True to include `work/` and everything else that a purge removes, except `tmp/`.
     pub(crate) work: bool,
 }
 
-/// Why there is no archive. Nothing is left of it then.
+/// The reason why an archive was not written. No file is left then.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ArchiveError {
-    /// It has to be one plain file name.
+    /// The name is not a plain file name.
     #[error("{0:?} cannot be the name of an archive")]
     Name(String),
-    /// Nothing is ever overwritten.
+    /// The archive exists; nothing is overwritten.
     #[error("{} is there already", .0.display())]
     Exists(PathBuf),
-    /// Of what should go into it.
+    /// A part of the contents could not be read.
     #[error("cannot read {path}: {source}")]
     Read {
-        /// Its path in the archive.
+        /// Path in the archive.
         path: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// A full disk, mostly.
+    /// The archive could not be written, mostly because the disk is full.
     #[error("cannot write {}: {source}", .path.display())]
     Write {
         /// The archive, or its directory.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// The disk did not give back what it got.
+    /// The disk returned other bytes than were written.
     #[error("{} was not read again as it was written: {what}", .path.display())]
     Damaged {
         /// The archive.
         path: PathBuf,
-        /// What is wrong.
+        /// The difference.
         what: String,
     },
 }

@@ -1,4 +1,4 @@
-//! Gathers what a session left, and notes what was not stored as it was.
+//! Collects the contents of an archive, and notes in `skipped.txt` what was not stored as it was.
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -9,39 +9,39 @@ use std::path::{Path, PathBuf};
 use nix::fcntl::readlinkat;
 
 use crate::host::archive::contents::{ArchiveError, Contents};
-use crate::host::archive::entries::{Change, Entries};
-use crate::host::archive::spool::Spool;
-use crate::host::archive::tree::{Folder, Kind, Walk, kind, present, shown};
+use crate::host::archive::scratch_file::ScratchFile;
+use crate::host::archive::tar_writer::{SizeChange, TarWriter};
+use crate::host::dir_tree::{Dir, FileKind, Walk, kind, present, shown};
 use crate::host::files;
 
-/// Names that may wait for their turn at once; more would take too much memory.
+/// Maximum names in memory at once.
 const NAMES_MAX: usize = 1 << 20;
 
-/// Writes it all into a file; gives the file back and what should be in it.
+/// Writes the archive into `file`. Returns the file and the records of its entries.
 pub(crate) fn pack(
     file: File,
     archive: &Path,
     name: &str,
     contents: Contents<'_>,
-) -> Result<(File, Spool), ArchiveError> {
+) -> Result<(File, ScratchFile), ArchiveError> {
     let archives = archive.parent().unwrap_or(Path::new("."));
-    let spool = |what| {
-        Spool::new(archives, name, what)
+    let scratch = |what| {
+        ScratchFile::new(archives, name, what)
             .map_err(|source| ArchiveError::Write { path: archive.to_owned(), source })
     };
-    let mut entries = Entries::new(file, spool("records")?, archive);
+    let mut entries = TarWriter::new(file, scratch("records")?, archive);
     let name = Path::new(name);
-    entries.made(&name.join("session.json"), contents.record.len() as u64, contents.record)?;
-    let mut messages = spool("messages")?;
+    entries.add_generated(&name.join("session.json"), contents.record.len() as u64, contents.record)?;
+    let mut messages = scratch("messages")?;
     while let Some(lines) = (contents.messages)().map_err(cannot_read(Path::new("the messages")))? {
         messages.add(&lines).map_err(|error| entries.failed(error))?;
     }
-    entries.spooled(&name.join("messages.jsonl"), messages)?;
-    let mut pack = Pack { entries, name: name.to_owned(), notes: spool("notes")? };
+    entries.add_scratch(&name.join("messages.jsonl"), messages)?;
+    let mut pack = Pack { entries, name: name.to_owned(), notes: scratch("notes")? };
     pack.session(&contents)?;
     let Pack { mut entries, notes, .. } = pack;
     if notes.length > 0 {
-        entries.spooled(&name.join("skipped.txt"), notes)?;
+        entries.add_scratch(&name.join("skipped.txt"), notes)?;
     }
     entries.finish()
 }
@@ -52,30 +52,30 @@ fn cannot_read(path: &Path) -> impl FnOnce(io::Error) -> ArchiveError + use<> {
 }
 
 struct Pack {
-    entries: Entries,
-    /// What every path in it begins with.
+    entries: TarWriter,
+    /// The first component of every path in the archive.
     name: PathBuf,
     /// The lines of `skipped.txt`.
-    notes: Spool,
+    notes: ScratchFile,
 }
 
 impl Pack {
     fn session(&mut self, contents: &Contents<'_>) -> Result<(), ArchiveError> {
-        if let Some((dir, _)) = self.folder(contents.meta, contents)? {
+        if let Some((dir, _)) = self.session_dir(contents.meta, contents)? {
             let screen =
                 CString::new(files::SCREEN).map_err(|error| cannot_read(contents.meta)(error.into()))?;
             if dir.stat(&screen).is_ok() {
                 self.tree(&dir, &screen, self.name.clone())?;
             }
         }
-        let Some((dir, path)) = self.folder(contents.sessions, contents)? else { return Ok(()) };
+        let Some((dir, path)) = self.session_dir(contents.sessions, contents)? else { return Ok(()) };
         let names = names_in(&dir, NAMES_MAX).map_err(cannot_read(&path))?;
         for name in names.iter().rev() {
             match name.to_bytes() {
                 b"logs" => self.tree(&dir, name, self.name.clone())?,
                 b"work" if contents.work => self.tree(&dir, name, self.name.clone())?,
                 b"tmp" => {}
-                // A purge removes it. It may be called like something of ours.
+                // A purge removes it. Its name may be that of a file of ours.
                 _ if contents.work => self.tree(&dir, name, self.name.join("other"))?,
                 _ => {}
             }
@@ -83,78 +83,80 @@ impl Pack {
         Ok(())
     }
 
-    /// The session's directory among these, where there is one.
-    fn folder(
+    /// Opens the session's directory among these, if it exists.
+    fn session_dir(
         &self,
         among: &Path,
         contents: &Contents<'_>,
-    ) -> Result<Option<(Folder, PathBuf)>, ArchiveError> {
+    ) -> Result<Option<(Dir, PathBuf)>, ArchiveError> {
         let id = contents.session.to_string();
         let path = among.join(&id);
-        let opened = CString::new(id).map_err(io::Error::from).and_then(|id| Folder::open(among)?.enter(&id));
+        let opened = CString::new(id).map_err(io::Error::from).and_then(|id| Dir::open(among)?.open_dir(&id));
         let dir = present(opened).map_err(cannot_read(&path))?;
         Ok(dir.map(|dir| (dir, path)))
     }
 
-    /// Stores what has this name in a directory, with all below it, as a part of `top`.
-    fn tree(&mut self, dir: &Folder, name: &CStr, top: PathBuf) -> Result<(), ArchiveError> {
-        let dir = dir.again().map_err(cannot_read(&top))?;
+    /// Stores an entry of a directory, with everything below it, below `top` in the archive.
+    fn tree(&mut self, dir: &Dir, name: &CStr, top: PathBuf) -> Result<(), ArchiveError> {
+        let dir = dir.try_clone().map_err(cannot_read(&top))?;
         let mut walk = Walk::new(dir, top);
         let mut pending = vec![vec![name.to_owned()]];
         while let Some(names) = pending.last_mut() {
             if let Some(name) = names.pop() {
-                if let Some(folder) = self.one(&walk, &name)? {
-                    walk.down(name, folder);
-                    let room = NAMES_MAX - pending.iter().map(Vec::len).sum::<usize>();
-                    pending.push(names_in(&walk.here, room).map_err(cannot_read(&walk.path()))?);
+                if let Some(dir) = self.entry(&walk, &name)? {
+                    walk.descend(name, dir);
+                    let max = NAMES_MAX - pending.iter().map(Vec::len).sum::<usize>();
+                    pending.push(names_in(&walk.here, max).map_err(cannot_read(&walk.path()))?);
                 }
             } else {
                 pending.pop();
-                walk.up().map_err(|error| cannot_read(&walk.path())(error))?;
+                walk.ascend().map_err(|error| cannot_read(&walk.path())(error))?;
             }
         }
         Ok(())
     }
 
-    /// Stores one thing; gives it back where it is a directory, which is entered next.
-    fn one(&mut self, walk: &Walk, name: &CStr) -> Result<Option<Folder>, ArchiveError> {
+    /// Stores an entry. Returns it if it is a directory, to be entered next.
+    fn entry(&mut self, walk: &Walk, name: &CStr) -> Result<Option<Dir>, ArchiveError> {
         let path = walk.path_of(name);
-        let Some(stat) = self.there(&path, walk.here.stat(name))? else { return Ok(None) };
+        let Some(stat) = self.found_or_noted(&path, walk.here.stat(name))? else { return Ok(None) };
         match kind(&stat) {
-            Kind::Folder => {
-                let Some(folder) = self.there(&path, walk.here.enter(name))? else { return Ok(None) };
-                self.entries.folder(&path, &folder.meta)?;
-                return Ok(Some(folder));
+            FileKind::Dir => {
+                let Some(dir) = self.found_or_noted(&path, walk.here.open_dir(name))? else {
+                    return Ok(None);
+                };
+                self.entries.add_dir(&path, &dir.meta)?;
+                return Ok(Some(dir));
             }
-            Kind::File => self.file(&path, walk.here.read(name))?,
-            Kind::Link => {
+            FileKind::File => self.file(&path, walk.here.open_file(name))?,
+            FileKind::Link => {
                 let target = readlinkat(&walk.here, name).map_err(io::Error::from);
-                if let Some(target) = self.there(&path, target)? {
-                    self.entries.link(&path, &stat, target.as_bytes())?;
+                if let Some(target) = self.found_or_noted(&path, target)? {
+                    self.entries.add_symlink(&path, &stat, target.as_bytes())?;
                 }
             }
-            Kind::Other(what) => self.note(&path, what)?,
+            FileKind::Other(what) => self.note(&path, what)?,
         }
         Ok(None)
     }
 
     fn file(&mut self, path: &Path, opened: io::Result<File>) -> Result<(), ArchiveError> {
-        let Some(file) = self.there(path, opened)? else { return Ok(()) };
+        let Some(file) = self.found_or_noted(path, opened)? else { return Ok(()) };
         let meta = file.metadata().map_err(cannot_read(path))?;
         if !meta.is_file() {
             return self.note(path, "no file any more");
         }
-        match self.entries.file(path, &meta, file)? {
-            Change::None => Ok(()),
-            Change::Grew => self.note(path, "it grew while it was read: stored without that"),
-            Change::Shrank(by) => {
+        match self.entries.add_file(path, &meta, file)? {
+            SizeChange::None => Ok(()),
+            SizeChange::Grew => self.note(path, "it grew while it was read: stored without that"),
+            SizeChange::Shrank(by) => {
                 self.note(path, &format!("it shrank while it was read: {by} zero bytes stored at its end"))
             }
         }
     }
 
-    /// What was found, or `None` with a note where it is not ours, or not there any more.
-    fn there<T>(&mut self, path: &Path, found: io::Result<T>) -> Result<Option<T>, ArchiveError> {
+    /// Returns what was found; `None`, with a note, if it is on another file system or no longer there.
+    fn found_or_noted<T>(&mut self, path: &Path, found: io::Result<T>) -> Result<Option<T>, ArchiveError> {
         match found {
             Ok(found) => Ok(Some(found)),
             Err(error) => {
@@ -174,10 +176,10 @@ impl Pack {
     }
 }
 
-/// All names in a directory, the last first.
-fn names_in(folder: &Folder, room: usize) -> io::Result<Vec<CString>> {
-    let mut names = folder.names()?.take(room + 1).collect::<io::Result<Vec<CString>>>()?;
-    if names.len() > room {
+/// Returns the names in a directory in descending order; fails if there are more than `max`.
+fn names_in(dir: &Dir, max: usize) -> io::Result<Vec<CString>> {
+    let mut names = dir.names()?.take(max + 1).collect::<io::Result<Vec<CString>>>()?;
+    if names.len() > max {
         return Err(io::Error::other("there are too many files"));
     }
     names.sort_unstable_by(|a, b| b.cmp(a));

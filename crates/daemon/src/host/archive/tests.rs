@@ -1,4 +1,4 @@
-//! Archives: what is in them, and that there is none where anything was wrong.
+//! Archives: their contents, and that a failed one leaves nothing.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -14,21 +14,22 @@ use flate2::read::GzDecoder;
 use protocol::SessionId;
 use tempfile::TempDir;
 
-use crate::host::archive::entries::{Change, Entries};
-use crate::host::archive::spool::Spool;
-use crate::host::archive::{ArchiveError, Contents, sweep, write_then};
+use crate::host::archive::scratch_file::ScratchFile;
+use crate::host::archive::tar_writer::{SizeChange, TarWriter};
+use crate::host::archive::verify::verify;
+use crate::host::archive::{ArchiveError, Contents, sweep, write, write_then};
 
-/// Not UTF-8, where there are such names.
+/// A name that is not UTF-8, where the system allows it.
 const ODD: &[u8] = if cfg!(target_os = "linux") { b"\xff odd\n" } else { b"odd\n" };
 const NAME: &str = "sess_5-web-20261122T101500Z";
 
-/// A file system of its own at a path, until it is dropped.
+/// A mounted file system, until it is dropped.
 pub(crate) struct Mount {
     pub(crate) path: PathBuf,
 }
 
 impl Mount {
-    /// Of so many bytes. `None` where it may not be made, which it says.
+    /// Mounts a file system of this size; `None`, with a message, if that is not permitted.
     pub(crate) fn new(path: &Path, size: &str) -> Option<Self> {
         Self::made(path, &["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])
     }
@@ -43,7 +44,7 @@ impl Mount {
         match mounted {
             Ok(output) if output.status.success() => Some(Self { path: path.to_owned() }),
             other => {
-                skipped(&format!("nothing may be mounted: {other:?}"));
+                report_skipped(&format!("nothing may be mounted: {other:?}"));
                 None
             }
         }
@@ -56,14 +57,14 @@ impl Drop for Mount {
     }
 }
 
-/// Says past the test runner's capture that a part was left out.
-fn skipped(reason: &str) {
+/// Reports, past the test runner's capture, that a part of a test was skipped.
+fn report_skipped(reason: &str) {
     let name = std::thread::current().name().unwrap_or_default().to_owned();
     drop(writeln!(io::stderr(), "skipped: {name}: {reason}"));
 }
 
-/// Gives the directory with all in it to the user who owns nothing, and does this with that user's rights over
-/// files: those of this thread alone.
+/// Gives the directory with everything in it to the user `nobody`, and runs `does` with that user's rights
+/// over files, in this thread alone.
 #[cfg(target_os = "linux")]
 pub(crate) fn as_nobody(dir: &Path, does: impl FnOnce()) {
     use nix::unistd::{Gid, Uid, setfsgid, setfsuid};
@@ -86,7 +87,7 @@ pub(crate) fn as_nobody(_: &Path, does: impl FnOnce()) {
     does();
 }
 
-/// So many directories of this name, each in the other, and a file in the last.
+/// Creates nested directories of this name, and a file in the last.
 pub(crate) fn deep(top: &Path, name: &str, levels: usize) {
     use nix::fcntl::{OFlag, open, openat};
     use nix::sys::stat::{Mode, mkdirat};
@@ -103,7 +104,7 @@ struct Fixture {
     dir: TempDir,
     sessions: PathBuf,
     session: PathBuf,
-    /// What the pool keeps of sessions, and of this one.
+    /// The directories of the pool's own files, of all sessions and of this one.
     metas: PathBuf,
     meta: PathBuf,
     archives: PathBuf,
@@ -140,14 +141,14 @@ impl Fixture {
         write_then(&self.archives, NAME, contents, written)
     }
 
-    /// What lies in the directory of archives.
+    /// Returns the files in the directory of archives.
     fn left(&self) -> Vec<PathBuf> {
         let Ok(entries) = fs::read_dir(&self.archives) else { return Vec::new() };
         entries.map(|entry| entry.unwrap().path()).collect()
     }
 }
 
-/// What is in an archive by path: `/` for a directory, `-> …` for a link.
+/// Returns the contents of an archive by path: `/` for a directory, `-> …` for a link.
 fn read(archive: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let mut tar = tar::Archive::new(GzDecoder::new(File::open(archive).unwrap()));
     let entries = tar.entries().unwrap().map(|entry| {
@@ -217,7 +218,7 @@ fn g11_everything_is_in_it_as_it_was() {
     let out = fixture.dir.path().join("out");
     fs::create_dir(&out).unwrap();
     let Ok(status) = Command::new("tar").arg("-xzf").arg(&path).arg("-C").arg(&out).status() else {
-        return skipped("there is no tar");
+        return report_skipped("there is no tar");
     };
     let work = out.join(NAME).join("work");
     assert!(status.success() && work.join(odd).is_dir());
@@ -236,7 +237,7 @@ fn work_is_in_it_only_where_asked_for_and_missing_parts_are_no_error() {
         [&b"logs"[..], b"logs/output.log", b"messages.jsonl", b"session.json"]
     );
     fs::remove_file(fixture.left().remove(0)).unwrap();
-    // What a purge removes beside it is kept as well, apart from what is ours.
+    // Everything else that a purge removes is stored too, apart from the pool's own files.
     let with = read(&fixture.write(true).unwrap());
     assert_eq!(
         (&*with[&b"session.json"[..]], &*with[&b"other/session.json"[..]]),
@@ -302,7 +303,7 @@ fn only_a_plain_name_is_taken() {
             messages: &mut || panic!("it is refused first"),
             work: false,
         };
-        let error = crate::host::archive::write(&fixture.archives, name, contents).unwrap_err();
+        let error = write(&fixture.archives, name, contents).unwrap_err();
         assert!(matches!(error, ArchiveError::Name(_)), "{name:?}: {error}");
     }
     assert!(!fixture.archives.exists());
@@ -312,7 +313,7 @@ fn only_a_plain_name_is_taken() {
 fn nothing_is_overwritten() {
     let fixture = fixture();
     let path = fixture.archives.join(format!("{NAME}.tar.gz"));
-    // Also where it appears at the last moment.
+    // Even if the file appears at the last moment.
     let error = fixture.write_then(false, &mut |_| fs::write(&path, "theirs").unwrap()).unwrap_err();
     assert!(matches!(error, ArchiveError::Exists(_)), "{error}");
     let error = fixture.write(false).unwrap_err();
@@ -324,7 +325,7 @@ fn nothing_is_overwritten() {
     assert!(matches!(fixture.write(false).unwrap_err(), ArchiveError::Exists(_)));
 }
 
-/// That this damage is noticed, and nothing is left.
+/// Asserts that the damage is noticed, and nothing is left.
 #[track_caller]
 fn noticed(fixture: &Fixture, damage: &mut dyn FnMut(&Path)) {
     let error = fixture.write_then(true, damage).unwrap_err();
@@ -339,7 +340,7 @@ fn g11_damage_on_disk_is_noticed() {
     let length = fixture.write(true).unwrap().metadata().unwrap().len();
     fs::remove_dir_all(&fixture.archives).unwrap();
     for at in (0..length).step_by(97).chain([length - 1, length - 5]) {
-        // Bytes 3 to 9 of the header of gzip say nothing about what is in it.
+        // Bytes 3 to 9 of gzip's header say nothing about the contents.
         if (3..10).contains(&at) {
             continue;
         }
@@ -406,23 +407,23 @@ fn a_file_that_changes_meanwhile_is_stored_as_long_as_it_was() {
     let fixture = fixture();
     let path = fixture.dir.path().join("file");
     let archive = fixture.dir.path().join("x.tar.gz");
-    let records = Spool::new(fixture.dir.path(), "x", "records").unwrap();
+    let records = ScratchFile::new(fixture.dir.path(), "x", "records").unwrap();
     let file = OpenOptions::new().read(true).write(true).create_new(true).open(&archive).unwrap();
-    let mut entries = Entries::new(file, records, &archive);
+    let mut entries = TarWriter::new(file, records, &archive);
     let mut opened = |name: &str, change: &dyn Fn()| {
         fs::write(&path, "0123456789").unwrap();
         let file = File::open(&path).unwrap();
         let meta = file.metadata().unwrap();
         change();
-        entries.file(&Path::new(NAME).join(name), &meta, file).unwrap()
+        entries.add_file(&Path::new(NAME).join(name), &meta, file).unwrap()
     };
     let longer = || OpenOptions::new().append(true).open(&path).unwrap().write_all(b"more").unwrap();
     let shorter = || OpenOptions::new().write(true).open(&path).unwrap().set_len(7).unwrap();
-    assert_eq!(opened("same", &|| ()), Change::None);
-    assert_eq!(opened("grew", &longer), Change::Grew);
-    assert_eq!(opened("shrank", &shorter), Change::Shrank(3));
+    assert_eq!(opened("same", &|| ()), SizeChange::None);
+    assert_eq!(opened("grew", &longer), SizeChange::Grew);
+    assert_eq!(opened("shrank", &shorter), SizeChange::Shrank(3));
     let (file, records) = entries.finish().unwrap();
-    crate::host::archive::verify::verify(file, records).unwrap();
+    verify(file, records).unwrap();
     let entries = read(&archive);
     assert_eq!(entries[&b"grew"[..]], b"0123456789");
     assert_eq!(entries[&b"shrank"[..]], b"0123456\0\0\0");
@@ -464,7 +465,7 @@ fn a_full_disk_leaves_nothing() {
     };
     full(fixture.write(false).unwrap_err());
     assert!(fixture.left().is_empty());
-    // Where it is what is gathered that has no room.
+    // The disk is also full if the scratch files do not fit.
     fs::write(fixture.session.join("logs/output.log"), "").unwrap();
     let mut pages = 0;
     let mut messages = || {
@@ -479,7 +480,7 @@ fn a_full_disk_leaves_nothing() {
         messages: &mut messages,
         work: false,
     };
-    full(crate::host::archive::write(&fixture.archives, NAME, contents).unwrap_err());
+    full(write(&fixture.archives, NAME, contents).unwrap_err());
     assert!(fixture.left().is_empty());
     fixture.write(false).unwrap();
 }
@@ -512,7 +513,7 @@ fn what_cannot_be_read_is_an_error_that_names_it() {
         messages: &mut || Err(io::Error::other("the database is gone")),
         work: false,
     };
-    let error = crate::host::archive::write(&fixture.archives, "other", contents).unwrap_err().to_string();
+    let error = write(&fixture.archives, "other", contents).unwrap_err().to_string();
     assert_eq!(error, "cannot read the messages: the database is gone");
     assert_eq!(fixture.left().len(), 1);
 }

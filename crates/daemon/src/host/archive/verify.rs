@@ -1,4 +1,4 @@
-//! What an archive should hold, noted as it is written, and whether it does, read again from disk.
+//! Verifies an archive against the records of its entries, as read again from disk.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek};
@@ -7,21 +7,21 @@ use crc32fast::Hasher;
 use flate2::bufread::GzDecoder;
 use tar::{Archive, Entry, EntryType};
 
-use crate::host::archive::spool::Spool;
+use crate::host::archive::scratch_file::ScratchFile;
 
-/// One entry of an archive.
-pub(crate) struct Record<'a> {
-    /// Its path in the archive.
+/// The record of an archive's entry.
+pub(crate) struct EntryRecord<'a> {
+    /// Path in the archive.
     pub(crate) path: &'a [u8],
     pub(crate) kind: EntryType,
-    /// Bytes of what it holds.
+    /// Size of its contents in bytes.
     pub(crate) size: u64,
-    /// CRC-32 of what it holds, or of where a link points.
+    /// CRC-32 of its contents, or of a link's target.
     pub(crate) digest: u32,
 }
 
-impl Record<'_> {
-    /// As it is noted: fields of fixed size, then the path, each led by its length.
+impl EntryRecord<'_> {
+    /// Encodes the record: the length of the path, fields of fixed size, the path.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut bytes = (self.path.len() as u64).to_le_bytes().to_vec();
         bytes.push(self.kind.as_byte());
@@ -32,23 +32,23 @@ impl Record<'_> {
     }
 }
 
-/// Compares the file with what was noted of each entry, to its last byte. What is wrong comes in words.
-pub(crate) fn verify(mut file: File, records: Spool) -> Result<(), String> {
+/// Compares the file with the records, to its last byte. The error describes the difference.
+pub(crate) fn verify(mut file: File, records: ScratchFile) -> Result<(), String> {
     forget_pages(&file);
-    let said = |error: io::Error| error.to_string();
-    file.rewind().map_err(said)?;
-    let mut records = records.read().map_err(said)?;
+    let to_text = |error: io::Error| error.to_string();
+    file.rewind().map_err(to_text)?;
+    let mut records = records.read().map_err(to_text)?;
     let mut tar = Archive::new(GzDecoder::new(BufReader::new(file)));
-    for entry in tar.entries().map_err(said)? {
-        check(&mut entry.map_err(said)?, &mut records)?;
+    for entry in tar.entries().map_err(to_text)? {
+        check(&mut entry.map_err(to_text)?, &mut records)?;
     }
-    if !records.fill_buf().map_err(said)?.is_empty() {
+    if !records.fill_buf().map_err(to_text)?.is_empty() {
         return Err("it ends too soon".to_owned());
     }
-    // The checksum of all comes at the very end.
+    // gzip's checksum comes at the very end.
     let mut rest = tar.into_inner();
-    io::copy(&mut rest, &mut io::sink()).map_err(said)?;
-    match rest.into_inner().fill_buf().map_err(said)? {
+    io::copy(&mut rest, &mut io::sink()).map_err(to_text)?;
+    match rest.into_inner().fill_buf().map_err(to_text)? {
         [] => Ok(()),
         _ => Err("it goes on after its end".to_owned()),
     }
@@ -63,7 +63,7 @@ fn check(entry: &mut Entry<'_, impl Read>, records: &mut impl Read) -> Result<()
     }
     let kind = entry.header().entry_type();
     let size = digest(entry, &mut hash).map_err(differs)?;
-    let found = Record { path: &path, kind, size, digest: hash.finalize() }.bytes();
+    let found = EntryRecord { path: &path, kind, size, digest: hash.finalize() }.bytes();
     let mut noted = vec![0; found.len()];
     records.read_exact(&mut noted).map_err(differs)?;
     if noted == found { Ok(()) } else { Err(differs(ErrorKind::InvalidData.into())) }
@@ -85,11 +85,11 @@ fn digest(from: &mut impl Read, hash: &mut Hasher) -> io::Result<u64> {
     }
 }
 
-/// So that it is read from the disk, not from memory.
+/// Drops the file from the page cache, so that it is read from disk.
 #[cfg(target_os = "linux")]
 fn forget_pages(file: &File) {
     use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
-    // A file system that cannot is read from memory; the comparison still holds.
+    // Without it the file is read from memory; the comparison still holds.
     _ = posix_fadvise(file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED);
 }
 

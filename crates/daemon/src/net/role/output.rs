@@ -1,5 +1,6 @@
-//! Subscribers to what a session writes: the bytes of its log from where they want, then each as it comes, over all
-//! runs. The log is the buffer: whoever reads slowly is only behind, until what it would read next is not kept any more.
+//! Subscribers to a session's output: the bytes of its log from an offset on, then new ones as they are
+//! written, over all incarnations. The log is the buffer: a slow reader is only behind, until the bytes that
+//! it would read next are rotated away.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,38 +13,37 @@ use protocol::{Frame, Lifecycle, OsBytes, Refusal, SessionId, Tag};
 use tokio::time::{Instant, sleep};
 
 use crate::engine::Turn;
-use crate::engine::context::Daemon;
-use crate::host::blocking;
-use crate::host::blocking::Purpose;
-use crate::host::outbox::{Gone, Outbox};
+use crate::engine::daemon::Daemon;
+use crate::host::blocking_pool::{self, Purpose};
+use crate::host::outbox::{Outbox, PeerGone};
 use crate::net::connection::Connection;
 
-/// The most bytes of a frame.
-const BLOCK: usize = 64 << 10;
+/// Maximum number of bytes in a frame.
+const BLOCK_MAX: usize = 64 << 10;
 
-/// Between two looks whether the log's writer is done.
+/// Time between two checks whether the log writer is done.
 const WRITER_PAUSE: Duration = Duration::from_millis(20);
 
-/// Serves it until the connection or the session is over.
-pub(crate) async fn serve(daemon: &Arc<Daemon>, mut connection: Connection, (id, asked): (u64, Output)) {
+/// Serves the subscription until the connection or the session ends.
+pub(super) async fn serve(daemon: &Arc<Daemon>, mut connection: Connection, (id, asked): (u64, Output)) {
     let (reader, outbox) = (&mut connection.reader, &connection.outbox);
     let wanted = asked.session;
     let found =
-        daemon.engine.turn(move |turn| pool::admit::resolve(turn.pool(), &wanted).map(|s| s.id)).await;
+        daemon.engine.turn(move |turn| pool::session::resolve(turn.pool(), &wanted).map(|s| s.id)).await;
     let session = match found.and_then(|found| found) {
         Ok(session) => session,
         Err(refusal) => return refuse(outbox, id, refusal),
     };
     tokio::select! {
-        // A peer that is gone, and a file system that does not answer, end it alike.
+        // The peer is gone, the session has ended, or the file system does not answer.
         followed = follow(daemon, outbox, session, asked.from) => drop(followed),
-        // It says nothing more; this is its end.
+        // A subscriber sends nothing more: anything read here ends the subscription.
         _ = reader.next() => {}
     }
 }
 
 fn refuse(outbox: &Outbox, id: u64, refusal: Refusal) {
-    // It may be gone already.
+    // The peer may be gone already.
     drop(outbox.reply(id, Err(refusal)));
 }
 
@@ -52,36 +52,37 @@ async fn follow(
     outbox: &Outbox,
     session: SessionId,
     from: Option<u64>,
-) -> Result<(), Gone> {
+) -> Result<(), PeerGone> {
     let dir = daemon.paths.session(session).join("logs");
-    // Before the first look, so that nothing comes in between.
-    let mut ear = daemon.ears.listen(&dir);
+    // Before the first read, so that no change is missed.
+    let mut watch = daemon.dir_watcher.watch(&dir);
     let mut log = Log::open(dir, from).await?;
-    // Where it begins.
+    // Tells the offset at which the output begins.
     outbox.send(Frame::Output { offset: log.offset, bytes: OsBytes(Vec::new()) }).await?;
     loop {
-        let ends = daemon.engine.wait_on(session, None, move |turn| end(turn, session));
+        let ends = daemon.engine.wait_on(session, None, move |turn| finished(turn, session));
         tokio::pin!(ends);
         let run = loop {
             if log.send_rest(outbox).await? {
-                ear.heard();
+                watch.reset_backoff();
             }
             tokio::select! {
-                () = ear.hear() => {}
-                ended = &mut ends => break ended.map_err(|_| Gone)?,
+                () = watch.changed() => {}
+                ended = &mut ends => break ended.map_err(|_| PeerGone)?,
             }
         };
-        log.written(run).await?;
+        log.wait_for_writer(run).await?;
         log.send_rest(outbox).await?;
-        // It may have been started again meanwhile.
-        if daemon.engine.turn(move |turn| end(turn, session)).await.map_err(|_| Gone)?.is_some() {
+        // The session may have been started again meanwhile.
+        if daemon.engine.turn(move |turn| finished(turn, session)).await.map_err(|_| PeerGone)?.is_some() {
             return outbox.send(Frame::Closed { offset: log.offset }).await;
         }
     }
 }
 
-/// Whether nothing will write to the session's log any more, unless somebody starts it again; and its last incarnation.
-fn end(turn: &Turn<'_>, session: SessionId) -> Option<Option<Tag>> {
+/// Returns the last incarnation of a session whose log will not grow any more, unless a user starts it again;
+/// `None` while it may grow.
+fn finished(turn: &Turn<'_>, session: SessionId) -> Option<Option<Tag>> {
     match turn.pool().session(session) {
         None => Some(None),
         Some(session) if may_write_more(session) => None,
@@ -89,48 +90,51 @@ fn end(turn: &Turn<'_>, session: SessionId) -> Option<Option<Tag>> {
     }
 }
 
+/// True if the session runs, or will be started again by itself.
 fn may_write_more(session: &Session) -> bool {
     let lifecycle = session.lifecycle;
-    let comes_again = lifecycle == Lifecycle::Parked || session.budget.due_at.is_some();
-    lifecycle.holds_slot() || comes_again || pool::is_between(session)
+    let will_start = lifecycle == Lifecycle::Parked || session.budget.due_at.is_some();
+    lifecycle.holds_slot() || will_start || pool::session::is_restarting(session)
 }
 
-/// A log that is sent.
+/// A log that is being sent.
 struct Log {
     dir: PathBuf,
-    /// Not there while it is read elsewhere.
+    /// None while another thread reads.
     reader: Option<Reader>,
-    /// The offset of what comes next.
+    /// Offset of the next byte to send.
     offset: u64,
 }
 
-/// What comes next in a log.
-struct Piece {
+/// A block read from a log.
+struct Block {
     reader: Reader,
     bytes: Vec<u8>,
+    /// True if bytes before the block are rotated away.
     missed: bool,
 }
 
 impl Log {
-    /// At this offset, or at its end.
-    async fn open(dir: PathBuf, from: Option<u64>) -> Result<Self, Gone> {
+    /// Opens the log at an offset, or at its end.
+    async fn open(dir: PathBuf, from: Option<u64>) -> Result<Self, PeerGone> {
         let path = dir.clone();
         let begin = move || match from {
             Some(from) => Ok(from),
             None => logs::bounds(&path).map(|(_, end)| end),
         };
-        let offset = blocking::limited(Purpose::Logs, begin).await.and_then(Result::ok).ok_or(Gone)?;
+        let offset =
+            blocking_pool::with_timeout(Purpose::Logs, begin).await.and_then(Result::ok).ok_or(PeerGone)?;
         Ok(Self { reader: Some(Reader::new(&dir, offset)), dir, offset })
     }
 
-    /// Sends all that there is, as fast as the peer reads. Whether that was anything.
-    async fn send_rest(&mut self, outbox: &Outbox) -> Result<bool, Gone> {
+    /// Sends the rest of the log as fast as the peer reads. Returns true if there was any.
+    async fn send_rest(&mut self, outbox: &Outbox) -> Result<bool, PeerGone> {
         let mut any = false;
         loop {
-            outbox.empty().await?;
-            let Some(reader) = self.reader.take() else { return Err(Gone) };
-            let Piece { reader, bytes, missed } =
-                blocking::limited(Purpose::Logs, move || next(reader)).await.ok_or(Gone)??;
+            outbox.wait_until_empty().await?;
+            let Some(reader) = self.reader.take() else { return Err(PeerGone) };
+            let Block { reader, bytes, missed } =
+                blocking_pool::with_timeout(Purpose::Logs, move || next(reader)).await.ok_or(PeerGone)??;
             let offset = reader.offset() - bytes.len() as u64;
             self.offset = reader.offset();
             self.reader = Some(reader);
@@ -145,28 +149,29 @@ impl Log {
         }
     }
 
-    /// Waits until the writer of this incarnation is done, but not for ever.
-    async fn written(&self, run: Option<Tag>) -> Result<(), Gone> {
+    /// Waits until the log writer of an incarnation is done, up to a limit.
+    async fn wait_for_writer(&self, run: Option<Tag>) -> Result<(), PeerGone> {
         let began = Instant::now();
         let awaited = || {
             let dir = self.dir.clone();
-            blocking::limited(Purpose::Logs, move || logs::should_wait(&dir, run, began.elapsed()))
+            blocking_pool::with_timeout(Purpose::Logs, move || logs::should_wait(&dir, run, began.elapsed()))
         };
-        while awaited().await.ok_or(Gone)? {
+        while awaited().await.ok_or(PeerGone)? {
             sleep(WRITER_PAUSE).await;
         }
         Ok(())
     }
 }
 
-fn next(mut reader: Reader) -> Result<Piece, Gone> {
-    let mut bytes = vec![0; BLOCK];
+/// Reads the next block.
+fn next(mut reader: Reader) -> Result<Block, PeerGone> {
+    let mut bytes = vec![0; BLOCK_MAX];
     let read = reader.read(&mut bytes).map_err(|error| {
         tracing::warn!(%error, log = %reader.dir().display(), "a log cannot be read");
-        Gone
+        PeerGone
     })?;
     bytes.truncate(read);
     bytes.shrink_to_fit();
     let missed = reader.take_missed() > 0;
-    Ok(Piece { reader, bytes, missed })
+    Ok(Block { reader, bytes, missed })
 }

@@ -1,15 +1,12 @@
-//! Reapers: candidates out, leases, verdicts in. A lease is the session's lock; it ends with the
-//! verdict, or with the connection, and then the next reaper goes on.
+//! Reapers: candidates out, leases, verdicts in. A lease holds the session's lock. It ends with the verdict,
+//! or with the connection; then the next reaper continues.
 
-use pool::observe::Peer;
-use pool::reap;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pool::Volatile;
-use pool::observe::{Findings, accounted};
-use pool::reconcile::ended_by_tmux;
+use pool::observe::{Findings, Peer, account_reported, ended_by_tmux};
+use pool::{Volatile, reap};
 use protocol::reap::{Candidate, CandidateKind, Lease, Outcome, Verdict};
 use protocol::session::Reason;
 use protocol::{
@@ -18,44 +15,43 @@ use protocol::{
 };
 use tokio::time::{Instant, timeout};
 
-use crate::decide::lock::Grant;
+use crate::decide::lock::LockGuard;
 use crate::decide::worker;
 use crate::effect::cgroup;
-use crate::effect::keep_screen::{Pane, keep_screen};
+use crate::effect::last_screen::{PanePresence, save_screen};
 use crate::engine::Turn;
-use crate::engine::context::Daemon;
-use crate::host::blocking::Purpose;
-use crate::host::{blocking, files};
-use crate::net::connection::{Connection, done};
-use crate::sense::exit_reports;
-use crate::sense::snapshot;
+use crate::engine::daemon::Daemon;
+use crate::host::blocking_pool::{self, Purpose};
+use crate::host::files;
+use crate::net::connection::Connection;
+use crate::sense::{exit_reports, tmux_snapshot};
 use crate::verb::dispatch;
 
-/// How long a reaper waits for a session's lock before it asks for something else.
+/// Time that a reaper waits for a session's lock before it requests another candidate.
 const LOCK_LIMIT: Duration = Duration::from_secs(10);
 
-/// What a lease lasts beyond two graces: verification, and a busy machine.
+/// Duration of a lease beyond two grace periods: verification, and a busy machine.
 const LEASE_SLACK: Duration = Duration::from_secs(40);
 
-/// How long a reaper may ask to wait for a candidate.
+/// Maximum waiting time for a candidate.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
-pub(crate) async fn admit(
+pub(super) async fn register(
     daemon: &Arc<Daemon>,
     id: u64,
     hello: &Hello,
     pid: Option<u32>,
 ) -> Result<(), Refusal> {
     let build = hello.build.clone();
-    let take = move |turn: &mut Turn<'_>| {
+    let register = move |turn: &mut Turn<'_>| {
         let now = turn.now();
         turn.volatile.reaping.reaper_connected(Peer { connection: id, build, pid }, now);
         turn.wake();
     };
-    daemon.engine.turn(take).await
+    daemon.engine.turn(register).await
 }
 
-pub(crate) async fn serve(daemon: &Arc<Daemon>, mut connection: Connection) {
+pub(super) async fn serve(daemon: &Arc<Daemon>, mut connection: Connection) {
     let mut leases = Leases { connection: connection.id, held: HashMap::new(), deadline: None };
     loop {
         let payload = tokio::select! {
@@ -73,13 +69,13 @@ pub(crate) async fn serve(daemon: &Arc<Daemon>, mut connection: Connection) {
         let call = match call {
             Ok(call) => call,
             Err(error) => {
-                tracing::info!(%error, "a reaper was cut off");
+                tracing::info!(%error, "a reaper was disconnected");
                 break;
             }
         };
         let id = call.id;
         let answering = answer(daemon, &mut leases, call);
-        // It says nothing while it waits, so anything read here is its end.
+        // A reaper sends nothing while it waits: anything read here ends the connection.
         let reply = tokio::select! {
             reply = answering => reply,
             _ = connection.reader.next() => break,
@@ -90,24 +86,16 @@ pub(crate) async fn serve(daemon: &Arc<Daemon>, mut connection: Connection) {
     }
 }
 
-/// A connection ended; if it was a reaper's, its leases end too.
-pub(crate) fn forget(turn: &mut Turn<'_>, id: u64) {
-    let now = turn.now();
-    if turn.volatile.reaping.connection_ended(id, now) {
-        turn.wake();
-    }
-}
-
 /// The leases of one connection.
 struct Leases {
     connection: u64,
-    held: HashMap<Token, (Grant, Candidate)>,
-    /// When the newest lease must be settled: no lock is held for ever by a reaper that hangs.
+    held: HashMap<Token, (LockGuard, Candidate)>,
+    /// Deadline of the newest lease, so that a reaper that hangs does not hold its locks for ever.
     deadline: Option<Instant>,
 }
 
 impl Leases {
-    /// Ends when a lease is held for too long; never without one.
+    /// Returns once a lease is overdue; never without a lease.
     async fn overdue(&self) {
         match self.deadline.filter(|_| !self.held.is_empty()) {
             Some(deadline) => tokio::time::sleep_until(deadline).await,
@@ -116,50 +104,52 @@ impl Leases {
     }
 }
 
+/// Answers a request: those of the role here, all others as for a client.
 async fn answer(daemon: &Arc<Daemon>, leases: &mut Leases, call: Call) -> Reply {
     call.request.check_bounds()?;
     match call.request {
         Request::Candidates => {
             let context = Arc::clone(daemon);
-            let named = move |turn: &mut Turn<'_>| candidates(turn, &context);
-            Ok(Response::Candidates(daemon.engine.turn(named).await?))
+            let list = move |turn: &mut Turn<'_>| candidates(turn, &context);
+            Ok(Response::Candidates(daemon.engine.turn(list).await?))
         }
         Request::NextCandidate { wait_ms } => {
             next(daemon, Duration::from_millis(wait_ms).min(WAIT_MAX)).await
         }
         Request::TakeLease { session, tag } => lease(daemon, leases, session, tag).await,
         Request::Settle(verdict) => settle(daemon, leases, verdict).await,
-        _ => dispatch::answer(daemon, call).await,
+        _ => dispatch::answer(daemon, None, call).await,
     }
 }
 
+/// Waits for a candidate.
 async fn next(daemon: &Arc<Daemon>, wait: Duration) -> Reply {
     let context = Arc::clone(daemon);
-    let look = move |turn: &mut Turn<'_>| candidates(turn, &context).into_iter().next();
-    match daemon.engine.wait_for(Some(wait), look).await {
+    let first = move |turn: &mut Turn<'_>| candidates(turn, &context).into_iter().next();
+    match daemon.engine.wait_for(Some(wait), first).await {
         Ok(candidate) => Ok(Response::Candidates(vec![candidate])),
         Err(refusal) if refusal.code == ErrorCode::Timeout => Ok(Response::Candidates(Vec::new())),
         Err(refusal) => Err(refusal),
     }
 }
 
-/// The session's lock, the reason checked again, the last screen kept: then the lease.
+/// Gives out a lease: takes the session's lock, saves its last screen, and checks the reason again.
 async fn lease(daemon: &Arc<Daemon>, leases: &mut Leases, session: SessionId, tag: Tag) -> Reply {
-    let lock = daemon.engine.lock_inside(locked_as(session, tag), "reap");
+    let lock = daemon.engine.lock_inside(lock_id(session, tag), "reap");
     let Ok(grant) = timeout(LOCK_LIMIT, lock).await else {
-        return Err(Refusal::new(ErrorCode::Conflict, format!("{session} is locked by somebody else")));
+        return Err(Refusal::new(ErrorCode::Conflict, format!("{session} is locked")));
     };
     let grant = grant?;
-    // Of a worker there is none.
-    let pane = keep_screen(daemon, session, tag).await;
-    let findings = exit_reports::report_of(daemon, tag).await;
+    // A worker has no screen.
+    let pane = save_screen(daemon, session, tag).await;
+    let findings = exit_reports::read_report(daemon, tag).await;
     let note = move |turn: &mut Turn<'_>| {
         turn.volatile.reaping.note_exited(findings.exited);
         note_pane(turn, session, tag, pane)
     };
     if daemon.engine.turn(note).await? {
-        // It drains for another reason, which an observation settles.
-        drop(snapshot::take(daemon).await);
+        // The reason for the end changed; an observation decides what follows.
+        drop(tmux_snapshot::take(daemon).await);
     }
     let (context, token, connection) = (Arc::clone(daemon), grant.token(), leases.connection);
     let decide = move |turn: &mut Turn<'_>| {
@@ -168,7 +158,7 @@ async fn lease(daemon: &Arc<Daemon>, leases: &mut Leases, session: SessionId, ta
         let Some(candidate) = found else {
             return Err(Refusal::new(ErrorCode::NotFound, "there is no reason for it any more"));
         };
-        reap::leased(turn, &candidate);
+        reap::lease_taken(turn, &candidate);
         turn.emit(Event::ReapStarted { session, kind: candidate.kind, tag, token });
         turn.volatile.reaping.lease(tag, connection);
         Ok(lease_of(turn, &context, token, candidate))
@@ -181,8 +171,9 @@ async fn lease(daemon: &Arc<Daemon>, leases: &mut Leases, session: SessionId, ta
     Ok(Response::Lease(Box::new(lease)))
 }
 
-/// What belongs to no session keeps nobody else waiting.
-fn locked_as(session: SessionId, tag: Tag) -> SessionId {
+/// Returns the id under which a candidate is locked. Candidates without a session have ids of their own, so
+/// that they do not wait for each other.
+fn lock_id(session: SessionId, tag: Tag) -> SessionId {
     let low: [u8; 8] = std::array::from_fn(|n| tag.0[8 + n]);
     if session.0 == 0 { SessionId((1 << 63) | u64::from_be_bytes(low)) } else { session }
 }
@@ -190,7 +181,7 @@ fn locked_as(session: SessionId, tag: Tag) -> SessionId {
 fn lease_of(turn: &Turn<'_>, daemon: &Daemon, token: Token, candidate: Candidate) -> Lease {
     let loaded = daemon.loaded();
     let session = turn.pool().session(candidate.session);
-    let leftovers = session.map(|s| pool::launch::leftovers(s, &loaded.settings)).unwrap_or_default();
+    let leftovers = session.map(|s| pool::session::leftover_policy(s, &loaded.settings)).unwrap_or_default();
     Lease {
         token,
         tmux_socket: daemon.tmux_socket(),
@@ -201,13 +192,13 @@ fn lease_of(turn: &Turn<'_>, daemon: &Daemon, token: Token, candidate: Candidate
         leftovers,
         run: daemon.paths.run.clone().into(),
         private: session.map(|s| s.dir.clone()),
-        before: loaded.life.before.clone(),
-        after: loaded.life.after.clone(),
+        before: loaded.daemon.before.clone(),
+        after: loaded.daemon.after.clone(),
         candidate,
     }
 }
 
-/// The tmux server, the daemons and who started them: never signalled.
+/// Returns the process ids that are never signalled: the tmux server, the daemons and their supervisor.
 fn protected(turn: &Turn<'_>, daemon: &Daemon) -> Vec<u32> {
     let Volatile { observed, reaping, .. } = &*turn.volatile;
     let peers = observed.watcher().into_iter().chain(reaping.reapers()).filter_map(|peer| peer.pid);
@@ -219,14 +210,15 @@ fn protected(turn: &Turn<'_>, daemon: &Daemon) -> Vec<u32> {
         .collect()
 }
 
-/// What a reaper may end now.
+/// Returns the candidates that a reaper may end now.
 fn candidates(turn: &Turn<'_>, daemon: &Daemon) -> Vec<Candidate> {
     let now = (turn.now(), turn.mono());
     pool::reap::candidates(turn.pool(), turn.volatile, &daemon.settings(), now)
 }
 
-/// Why a program ended: by itself, where its pane is left; else tmux ended it. Answers whether that is news.
-fn note_pane(turn: &mut Turn<'_>, id: SessionId, tag: Tag, pane: Pane) -> bool {
+/// Records why a program ended: by itself if its pane is left, else by tmux. Returns true if the reason
+/// changed.
+fn note_pane(turn: &mut Turn<'_>, id: SessionId, tag: Tag, pane: PanePresence) -> bool {
     let Some(session) = turn.pool().session(id) else { return false };
     let current = session.incarnation.as_ref().is_some_and(|run| run.tag == tag);
     if session.lifecycle != Lifecycle::Draining || !current || !ended_by_tmux(session) {
@@ -235,39 +227,39 @@ fn note_pane(turn: &mut Turn<'_>, id: SessionId, tag: Tag, pane: Pane) -> bool {
     let (exit, now) = (session.exit, turn.now());
     let (attached, current_command) = (session.attached_clients, session.current_command.clone());
     let reason = match pane {
-        Pane::Here => {
+        PanePresence::Present => {
             turn.emit(Event::SessionObserved { session: id, at: now, dead: true, attached, current_command });
             return false;
         }
-        Pane::Gone => Reason::TmuxGone,
-        Pane::Unknown if lost_its_server(turn, session) => Reason::ServerGone,
-        Pane::Unknown => return false,
+        PanePresence::Gone => Reason::TmuxGone,
+        PanePresence::Unknown if lost_its_server(turn, session) => Reason::ServerGone,
+        PanePresence::Unknown => return false,
     };
     turn.emit(Event::SessionDraining { session: id, reason, exit, missing_since: Some(now) });
     true
 }
 
-/// Whether its server is proved dead.
+/// True if the session's tmux server is proved dead.
 fn lost_its_server(turn: &Turn<'_>, session: &Session) -> bool {
     let server = session.incarnation.as_ref().and_then(|run| run.server);
     server.is_some_and(|server| turn.volatile.reaping.exited().contains(&server.process))
 }
 
-/// Takes a verdict in, if its lease still stands.
+/// Records a verdict, if its lease is still valid.
 async fn settle(daemon: &Arc<Daemon>, leases: &mut Leases, verdict: Verdict) -> Reply {
     let Some((grant, candidate)) = leases.held.remove(&verdict.token) else {
         return Err(Refusal::new(ErrorCode::Conflict, "that lease is not valid any more"));
     };
     let verdict = Verdict { outcome: verdict.outcome.within_bounds(), ..verdict };
     let is_gone = verdict.outcome.is_gone();
-    let findings = exit_reports::report_of(daemon, candidate.tag).await;
+    let findings = exit_reports::read_report(daemon, candidate.tag).await;
     let (context, tag, cgroup) = (Arc::clone(daemon), candidate.tag, candidate.cgroup.clone());
     let stops = is_gone && ends_session(candidate.kind);
     let apply = move |turn: &mut Turn<'_>| {
         turn.volatile.reaping.end_lease(candidate.tag);
         let gone = verdict.outcome.is_gone();
-        reap::settled(turn, &candidate, &verdict.outcome);
-        if has_waiters(candidate.kind) && !is_past(turn, &candidate, &verdict.outcome) {
+        reap::lease_settled(turn, &candidate, &verdict.outcome);
+        if has_waiters(candidate.kind) && !is_outdated(turn, &candidate, &verdict.outcome) {
             turn.volatile.reaping.note_verdict(candidate.tag, verdict.outcome.clone());
         }
         let (session, kind, tag) = (candidate.session, candidate.kind, candidate.tag);
@@ -275,7 +267,7 @@ async fn settle(daemon: &Arc<Daemon>, leases: &mut Leases, verdict: Verdict) -> 
         match (gone, kind, candidate.init) {
             (true, CandidateKind::StaleWorker, Some(process)) => {
                 turn.volatile.reaping.forget_verdict(tag);
-                worker::ended(turn, &context.settings(), process);
+                worker::tree_ended(turn, &context.settings(), process);
             }
             (true, ..) if stops => stop(turn, &findings, &candidate),
             _ => {}
@@ -287,27 +279,40 @@ async fn settle(daemon: &Arc<Daemon>, leases: &mut Leases, verdict: Verdict) -> 
         clean_up(daemon, tag, cgroup).await;
     }
     drop(grant);
-    done()
+    Ok(Response::Done)
 }
 
-/// Whether it was refused to a rule, and somebody asked for its end meanwhile.
-fn is_past(turn: &Turn<'_>, candidate: &Candidate, outcome: &Outcome) -> bool {
+/// True if the verdict refuses the end to a rule while a user has asked for the end meanwhile.
+fn is_outdated(turn: &Turn<'_>, candidate: &Candidate, outcome: &Outcome) -> bool {
     let reason = turn.pool().session(candidate.session).and_then(|s| s.reason);
-    let by_rule = reason.and_then(pool::stale::act::rule_of).is_some();
+    let by_rule = reason.and_then(pool::reap::rule_of).is_some();
     matches!(outcome, Outcome::Refused { .. }) && !by_rule
 }
 
-/// Whether somebody may wait for what comes of it.
+/// True if a verb may wait for the verdict.
 fn has_waiters(kind: CandidateKind) -> bool {
-    !matches!(kind, CandidateKind::Orphan | CandidateKind::StaleClient)
+    match kind {
+        CandidateKind::Requested
+        | CandidateKind::ZombiePane
+        | CandidateKind::RetiredTag
+        | CandidateKind::Leftover
+        | CandidateKind::StaleWorker => true,
+        CandidateKind::Orphan | CandidateKind::StaleClient => false,
+    }
 }
 
 /// True if a verdict of this kind is about the incarnation of a session.
 fn ends_session(kind: CandidateKind) -> bool {
-    !matches!(kind, CandidateKind::StaleWorker | CandidateKind::Orphan | CandidateKind::StaleClient)
+    match kind {
+        CandidateKind::Requested
+        | CandidateKind::ZombiePane
+        | CandidateKind::RetiredTag
+        | CandidateKind::Leftover => true,
+        CandidateKind::StaleWorker | CandidateKind::Orphan | CandidateKind::StaleClient => false,
+    }
 }
 
-/// Its processes are proved gone: the session is over, if this was its current incarnation.
+/// Ends a session whose processes are proved gone, if this is its current incarnation.
 fn stop(turn: &mut Turn<'_>, findings: &Findings, candidate: &Candidate) {
     turn.volatile.reaping.note_exited(findings.exited.iter().copied());
     let current = turn.pool().session(candidate.session).filter(|s| {
@@ -318,26 +323,26 @@ fn stop(turn: &mut Turn<'_>, findings: &Findings, candidate: &Candidate) {
         let lost = ended_by_tmux(session) && lost_its_server(turn, session);
         let reason = if lost { Reason::ServerGone } else { session.reason.unwrap_or(Reason::Exited) };
         let account = findings.accounts.get(&candidate.tag);
-        let account = account.and_then(|account| accounted(turn.pool(), candidate.tag, *account));
+        let account = account.and_then(|account| account_reported(turn.pool(), candidate.tag, *account));
         turn.emit_all(account);
-        turn.emit(pool::ended(candidate.session, reason, exit));
+        turn.emit(pool::session::run_ended(candidate.session, reason, exit));
     }
     if let Some(pane) = candidate.pane.filter(|_| candidate.remove_pane) {
-        // Seen gone by the reaper, sooner than by the watcher.
+        // The reaper saw it gone, sooner than the watcher.
         turn.volatile.observed.remove_pane(pane);
     }
     turn.volatile.reaping.ended(candidate.tag);
 }
 
-/// Removes the files and the control group of an incarnation that is over.
+/// Removes the files and the control group of an incarnation that has ended.
 async fn clean_up(daemon: &Daemon, tag: Tag, group: Option<OsBytes>) {
     let run = daemon.paths.run.clone();
     let remove = move || {
         if let Some(group) = &group {
             cgroup::remove(group.as_path());
         }
-        files::forget(&run, tag);
+        files::remove_run_files(&run, tag);
     };
-    // What does not answer is removed at the next start.
-    blocking::limited(Purpose::House, remove).await;
+    // A file system that does not answer: they are removed at the next start.
+    blocking_pool::with_timeout(Purpose::Housekeeping, remove).await;
 }

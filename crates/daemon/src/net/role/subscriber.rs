@@ -1,107 +1,113 @@
-//! Subscribers: the state first, or the journal from where they were; then every change. A slow
-//! one is told what it missed and cut; it resumes from the journal.
+//! Subscribers: the state first, or the journal from a given event on; then every change. A slow subscriber
+//! is told what it missed and disconnected; it resumes from the journal.
 
-use crate::engine::Sighting;
-use pool::observe::Sight;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pool::observe::Report;
 use protocol::request::{Observe, View};
 use protocol::{Call, Event, Frame, MessageId, Request, Seq, Stamped, frame, parts};
 use store::{Reader, StoreError};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
-use crate::engine::Turn;
-use crate::engine::context::Daemon;
-use crate::host::blocking;
-use crate::host::blocking::Purpose;
-use crate::host::outbox::{Gone, Outbox};
+use crate::engine::daemon::Daemon;
+use crate::engine::{ObservedTmux, Turn};
+use crate::host::blocking_pool::{self, Purpose};
+use crate::host::outbox::{Outbox, PeerGone};
 use crate::net::connection::Connection;
-use crate::verb::read::redacted;
+use crate::net::role::output;
+use crate::verb::events::redacted;
 
-/// Events of the journal that are read at once.
+/// Number of records read at a time.
 const PAGE: usize = 1000;
 
-pub(crate) async fn serve(daemon: &Arc<Daemon>, mut connection: Connection) {
+pub(super) async fn serve(daemon: &Arc<Daemon>, mut connection: Connection) {
     let Ok(Some(payload)) = connection.reader.next().await else { return };
     let since = match frame::decode::<Call>(&payload) {
         Ok(Call { request: Request::Subscribe(subscribe), .. }) => subscribe.since,
         Ok(Call { id, request: Request::Output(output), .. }) => {
-            return crate::net::role::output::serve(daemon, connection, (id, output)).await;
+            return output::serve(daemon, connection, (id, output)).await;
         }
         Ok(Call { request: Request::Watch, .. }) => return follow_tmux(daemon, connection).await,
-        Ok(_) => return tracing::info!("a subscriber asked for something else"),
-        Err(error) => return tracing::info!(%error, "a subscriber was cut off"),
+        Ok(_) => return tracing::info!("a subscriber was disconnected: it requested something else"),
+        Err(error) => return tracing::info!(%error, "a subscriber was disconnected"),
     };
     let (reader, outbox) = (&mut connection.reader, &connection.outbox);
     tokio::select! {
         followed = follow(daemon, outbox, since) => {
             drop(followed);
-            // After a failure of the database the engine learns of it with its next turn.
+            // The engine notices a failure of the database in its next turn.
             daemon.engine.post(|_| ());
         }
-        // It says nothing more; this is its end.
+        // A subscriber sends nothing more: anything read here ends the subscription.
         _ = reader.next() => {}
     }
 }
 
-/// Where a subscriber begins.
+/// The beginning of a subscription.
 struct Start {
-    /// The state but for its messages, and the messages that are not over; none of both where the journal continues
-    /// from where the subscriber was.
+    /// The state without its messages; empty if the journal continues from where the subscriber was.
     state: Vec<Stamped>,
+    /// The messages of the state that are not final.
     messages: Vec<MessageId>,
+    /// The last event that the subscriber has.
     sent: Seq,
-    /// Whether the state comes first: then the mark follows it, and all changes come after that.
-    anew: bool,
+    /// True if the state comes first. `Synced` follows the state then, else the journal.
+    with_state: bool,
     events: broadcast::Receiver<Stamped>,
     reader: Reader,
 }
 
-/// The state, or nothing where the journal continues from `since`; and changes from there on.
+/// Begins a subscription after the event `since`, or with the state.
 fn start(turn: &mut Turn<'_>, since: Option<Seq>) -> Start {
     let (events, reader) = (turn.subscribe(), turn.reader());
-    // Where that is not readable the state comes.
+    // If the beginning of the journal is not readable, the state comes first.
     let floor = reader.floor().unwrap_or(Seq(u64::MAX));
     let continues = |since: &Seq| (floor..=turn.pool().seq()).contains(since);
     if let Some(sent) = since.filter(continues) {
-        return Start { state: Vec::new(), messages: Vec::new(), sent, anew: false, events, reader };
+        return Start { state: Vec::new(), messages: Vec::new(), sent, with_state: false, events, reader };
     }
     let state = turn.pool().replicate().into_iter().filter(|s| s.event.is_journaled()).collect();
     let sessions = turn.pool().sessions();
-    let messages = sessions.flat_map(|s| turn.pool().open_messages_of(s.id)).map(|m| m.id).collect();
-    Start { state, messages, sent: turn.pool().seq(), anew: true, events, reader }
+    let messages = sessions.flat_map(|s| turn.pool().pending_messages_of(s.id)).map(|m| m.id).collect();
+    Start { state, messages, sent: turn.pool().seq(), with_state: true, events, reader }
 }
 
-/// Reads elsewhere: neither the engine nor the other connections wait for the disk.
+/// Reads the database outside of the engine, so that neither the engine nor other connections wait for the
+/// disk.
 async fn read<T: Send + 'static>(
     reader: &Reader,
     work: impl FnOnce(&Reader) -> Result<T, StoreError> + Send + 'static,
-) -> Result<T, Gone> {
+) -> Result<T, PeerGone> {
     let reader = reader.clone();
-    // What is not readable is a gap: it ends here, and the state comes first next time.
-    blocking::unlimited(Purpose::Reads, move || work(&reader)).await.map_err(|_| Gone)?.map_err(|_| Gone)
+    // A record that is not readable is a gap: the connection ends, and the state comes first next time.
+    blocking_pool::without_timeout(Purpose::DatabaseReads, move || work(&reader))
+        .await
+        .map_err(|_| PeerGone)?
+        .map_err(|_| PeerGone)
 }
 
-async fn follow(daemon: &Arc<Daemon>, outbox: &Outbox, since: Option<Seq>) -> Result<(), Gone> {
+async fn follow(daemon: &Arc<Daemon>, outbox: &Outbox, since: Option<Seq>) -> Result<(), PeerGone> {
     let mut since = since;
     loop {
-        let Ok(begun) = daemon.engine.turn(move |turn| start(turn, since)).await else { return Err(Gone) };
+        let Ok(begun) = daemon.engine.turn(move |turn| start(turn, since)).await else {
+            return Err(PeerGone);
+        };
         if let Some((sent, events)) = catch_up(outbox, begun).await? {
             return live(outbox, sent, events).await;
         }
-        // What comes next is gone, or not readable: the state comes instead.
+        // The next events are gone or not readable: send the state instead.
         since = None;
     }
 }
 
-/// Sends what there was, and the mark. None where the journal has a gap.
+/// Sends everything up to now, and `Synced`. Returns none if the journal has a gap.
 async fn catch_up(
     outbox: &Outbox,
     start: Start,
-) -> Result<Option<(Seq, broadcast::Receiver<Stamped>)>, Gone> {
-    let Start { state, mut messages, mut sent, anew, events, reader } = start;
+) -> Result<Option<(Seq, broadcast::Receiver<Stamped>)>, PeerGone> {
+    let Start { state, mut messages, mut sent, with_state, events, reader } = start;
     for stamped in state {
         outbox.send(event(stamped, true)).await?;
     }
@@ -114,7 +120,7 @@ async fn catch_up(
             outbox.send(event(stamped, true)).await?;
         }
     }
-    if anew {
+    if with_state {
         outbox.send(Frame::Synced { seq: sent }).await?;
     }
     loop {
@@ -133,7 +139,7 @@ async fn catch_up(
             outbox.send(event(stamped, false)).await?;
         }
         if last {
-            if !anew {
+            if !with_state {
                 outbox.send(Frame::Synced { seq: sent }).await?;
             }
             return Ok(Some((sent, events)));
@@ -141,12 +147,16 @@ async fn catch_up(
     }
 }
 
-/// Every change from here on.
-async fn live(outbox: &Outbox, mut sent: Seq, mut events: broadcast::Receiver<Stamped>) -> Result<(), Gone> {
+/// Sends every change from now on.
+async fn live(
+    outbox: &Outbox,
+    mut sent: Seq,
+    mut events: broadcast::Receiver<Stamped>,
+) -> Result<(), PeerGone> {
     loop {
         match events.recv().await {
             Ok(stamped) if stamped.seq <= sent => {}
-            // The journal was not readable to its end.
+            // The end of the journal was not readable.
             Ok(stamped) if stamped.seq.0 != sent.0 + 1 => {
                 return outbox.send(Frame::Lagged { from: sent, to: stamped.seq }).await;
             }
@@ -163,14 +173,14 @@ async fn live(outbox: &Outbox, mut sent: Seq, mut events: broadcast::Receiver<St
     }
 }
 
-/// tmux as it is known, then every observation as it comes, numbered anew.
+/// Sends the observed state of tmux, then every observation as it arrives, with numbers of this stream.
 async fn follow_tmux(daemon: &Arc<Daemon>, mut connection: Connection) {
     let (reader, outbox) = (&mut connection.reader, &connection.outbox);
     let follow = async {
         let begin = |turn: &mut Turn<'_>| (turn.subscribe_to_tmux(), turn.volatile.observed.state().clone());
         let Ok((mut observed, state)) = daemon.engine.turn(begin).await else { return };
-        let mut stream = Numbered { watcher: connection.id, seq: 0 };
-        let mut seen = Arc::new(Sighting::whole(state, Duration::ZERO));
+        let mut stream = NumberedStream { watcher: connection.id, seq: 0 };
+        let mut seen = Arc::new(ObservedTmux::whole(state, Duration::ZERO));
         loop {
             for observe in stream.frames(&seen) {
                 let Ok(()) = outbox.send(Frame::Observed(Box::new(observe))).await else { return };
@@ -191,19 +201,20 @@ async fn follow_tmux(daemon: &Arc<Daemon>, mut connection: Connection) {
     }
 }
 
-/// A stream of observations with numbers of its own.
-struct Numbered {
+/// A stream of observations, numbered consecutively.
+struct NumberedStream {
     watcher: u64,
     seq: u64,
 }
 
-impl Numbered {
-    fn frames(&mut self, seen: &Sighting) -> Vec<Observe> {
+impl NumberedStream {
+    /// Returns the frames of an observation.
+    fn frames(&mut self, seen: &ObservedTmux) -> Vec<Observe> {
         let views = match &seen.sight {
-            Sight::Whole(state) => parts::snapshot(state.clone()),
-            Sight::Changes(changes) => vec![View::Diff(changes.clone())],
-            Sight::Same => vec![View::Unchanged],
-            Sight::Alive => vec![View::Alive],
+            Report::Snapshot(state) => parts::snapshot(state.clone()),
+            Report::Diff(changes) => vec![View::Diff(changes.clone())],
+            Report::Unchanged => vec![View::Unchanged],
+            Report::Alive => vec![View::Alive],
         };
         let age_ms = u64::try_from(seen.age.as_millis()).unwrap_or(u64::MAX);
         let number = |view| {
@@ -214,6 +225,7 @@ impl Numbered {
     }
 }
 
+/// Returns the frame of an event. `snapshot`: it is part of the state.
 fn event(stamped: Stamped, snapshot: bool) -> Frame {
     Frame::Event { stamped: Box::new(redacted(stamped)), snapshot }
 }

@@ -1,10 +1,10 @@
-//! The watcher: one at a time; a stream of snapshots and diffs with a number each. A gap, or a
-//! diff without a snapshot before it, is answered with the wish for a snapshot.
+//! The watcher, of which there is one at a time: a stream of numbered snapshots and diffs. A gap, or a diff
+//! without a snapshot before it, is answered with a request for a snapshot.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use pool::observe::{Peer, Sight};
+use pool::observe::{Peer, Report};
 use protocol::diff::Change;
 use protocol::reply::{WatchSetup, WatcherCommand};
 use protocol::request::{Observe, View};
@@ -12,19 +12,20 @@ use protocol::tmux::{Server, TmuxState, TmuxTransport};
 use protocol::{Call, ErrorCode, Event, Frame, Hello, Refusal, Reply, Request, Response, Role, frame, parts};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::engine::context::Daemon;
-use crate::engine::{Sighting, Turn};
-use crate::net::connection::{Connection, done as done_reply};
-use crate::sense::observe::{LOOK_AGAIN, take_in};
-use crate::sense::snapshot;
+use crate::engine::daemon::Daemon;
+use crate::engine::{ObservedTmux, Turn};
+use crate::net::connection::Connection;
+use crate::sense::observe::{RECHECK_DELAY, take_in};
+use crate::sense::tmux_snapshot;
 
-/// Silence of a watcher after which it is taken for dead, at least: tmux's own deadline twice.
+/// Minimum silence after which a watcher counts as dead: twice the deadline of its requests to tmux.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// The most panes, and the most tmux sessions, of one snapshot: a hundred times what tmux itself bears well.
+/// Maximum number of panes, and of tmux sessions, in a snapshot: a hundred times what tmux itself handles
+/// well.
 const PANES_MAX: usize = 100_000;
 
-pub(crate) async fn admit(
+pub(super) async fn register(
     daemon: &Arc<Daemon>,
     id: u64,
     hello: &Hello,
@@ -32,7 +33,7 @@ pub(crate) async fn admit(
 ) -> Result<(), Refusal> {
     let build = hello.build.clone();
     let takes_over = hello.role == Role::NextWatcher;
-    let take = move |turn: &mut Turn<'_>| {
+    let register = move |turn: &mut Turn<'_>| {
         if let Some(other) = turn.volatile.observed.watcher().cloned() {
             let who = who(other.pid);
             if !takes_over {
@@ -46,55 +47,48 @@ pub(crate) async fn admit(
         turn.emit(Event::WatcherConnected { build });
         Ok(())
     };
-    daemon.engine.turn(take).await??;
-    daemon.watched.send_replace(Some(id));
+    daemon.engine.turn(register).await??;
+    daemon.watcher_connection.send_replace(Some(id));
     Ok(())
 }
 
-pub(crate) async fn serve(daemon: &Arc<Daemon>, mut connection: Connection) {
+pub(super) async fn serve(daemon: &Arc<Daemon>, mut connection: Connection) {
     let why = watch(daemon, &mut connection).await;
-    daemon.watched.send_if_modified(|watched| {
+    daemon.watcher_connection.send_if_modified(|watched| {
         let mine = *watched == Some(connection.id);
         if mine {
             *watched = None;
         }
         mine
     });
-    connection.registration.ends(why);
+    connection.registration.set_reason(why);
 }
 
+/// Returns how a watcher is named to people.
 fn who(pid: Option<u32>) -> String {
     pid.map_or_else(|| "another one".to_owned(), |pid| format!("pid {pid}"))
 }
 
-/// The connection ended; if it was the watcher's, there is none now.
-pub(crate) fn forget(turn: &mut Turn<'_>, id: u64, reason: String) {
-    let now = turn.now();
-    if turn.volatile.observed.connection_ended(id, now) {
-        turn.emit(Event::WatcherLost { reason });
-    }
-}
-
-/// Serves it until it ends. Answers why it did.
+/// Serves the watcher until its connection ends. Returns why it ended.
 async fn watch(daemon: &Arc<Daemon>, connection: &mut Connection) -> String {
-    let config = daemon.config.borrow().config.clone();
-    let heartbeat = config.heartbeat().unwrap_or(Duration::from_secs(2));
+    let settings = daemon.loaded().daemon.clone();
+    let heartbeat = settings.watch_heartbeat;
     let setup = WatchSetup {
         binary: daemon.device.binary.clone().into(),
         socket: daemon.tmux_socket(),
-        heartbeat_ms: u64::try_from(heartbeat.as_millis()).unwrap_or(u64::MAX),
+        heartbeat_ms: protocol::time::millis(heartbeat),
         own: daemon.device.own,
-        means: config.means().unwrap_or_default(),
-        sweep_ms: config.sweep().unwrap_or_default(),
+        means: settings.watch_transport,
+        sweep_ms: settings.watch_sweep_ms,
     };
     let mut asked = daemon.snapshots.subscribe();
     if *asked.borrow() > 0 {
-        // Asked of the one before, it may be waited for still.
+        // A request that the previous watcher did not answer may still be waited for.
         asked.mark_changed();
     }
     let silence = SILENCE.max(heartbeat * 5);
     let mut deadline = Instant::now() + silence;
-    let (mine, mut watched) = (connection.id, daemon.watched.subscribe());
+    let (mine, mut watched) = (connection.id, daemon.watcher_connection.subscribe());
     let mut stream = Stream { connection: connection.id, ..Stream::default() };
     if connection.outbox.send(Frame::Command(WatcherCommand::Watch(setup))).await.is_err() {
         return "it went away".to_owned();
@@ -111,7 +105,7 @@ async fn watch(daemon: &Arc<Daemon>, connection: &mut Connection) -> String {
             }
             () = async { drop(watched.wait_for(|other| other.is_some_and(|other| other > mine)).await) } => {
                 let gone = Err(Refusal::new(ErrorCode::Conflict, "another watcher has taken over"));
-                // No call has this number: it says why the connection ends.
+                // No call has the id 0: the answer says why the connection ends.
                 drop(connection.outbox.reply(0, gone));
                 return "it made room for another".to_owned();
             }
@@ -139,64 +133,69 @@ async fn watch(daemon: &Arc<Daemon>, connection: &mut Connection) -> String {
     }
 }
 
-/// What a watcher sent so far.
+/// The stream of a watcher.
 #[derive(Default)]
 struct Stream {
     connection: u64,
     watcher: u64,
     seq: u64,
-    /// Whether the state is that of its last snapshot with all that followed.
-    in_step: bool,
-    /// The parts of a snapshot that is not whole yet, and the number of the next.
-    coming: Option<(u32, TmuxState)>,
+    /// True if the observed state is that of its last snapshot with all diffs since.
+    in_sync: bool,
+    /// The parts received of an incomplete snapshot, and the number of the next part.
+    partial: Option<(u32, TmuxState)>,
 }
 
 impl Stream {
+    /// Applies an observation.
     async fn take(&mut self, daemon: &Arc<Daemon>, observe: Observe) -> Reply {
         let follows = observe.watcher == self.watcher && Some(observe.seq) == self.seq.checked_add(1);
         if observe.watcher == self.watcher && observe.seq <= self.seq {
-            // Taken in already, or too late to be.
-            return if self.in_step || self.coming.is_some() { done_reply() } else { self.lost_step() };
+            // A repetition, or overtaken by a newer one.
+            return if self.in_sync || self.partial.is_some() {
+                Ok(Response::Done)
+            } else {
+                self.lost_sync()
+            };
         }
         (self.watcher, self.seq) = (observe.watcher, observe.seq);
         if !follows {
-            self.coming = None;
+            self.partial = None;
         }
         let sight = match observe.view {
-            View::Snapshot { part, .. } if self.coming.as_ref().map_or(0, |(next, _)| *next) != part => {
-                return self.lost_step();
+            View::Snapshot { part, .. } if self.partial.as_ref().map_or(0, |(next, _)| *next) != part => {
+                return self.lost_sync();
             }
             View::Snapshot { state, part, more } => {
-                let whole = parts::join(self.coming.take().map(|(_, before)| before), state);
+                let whole = parts::join(self.partial.take().map(|(_, before)| before), state);
                 if whole.panes.len() > PANES_MAX || whole.sessions.len() > PANES_MAX {
                     let why = format!("a snapshot of over {PANES_MAX} panes or sessions");
                     return Err(Refusal::new(ErrorCode::Usage, why));
                 }
                 if more {
-                    (self.in_step, self.coming) = (false, Some((part.saturating_add(1), whole)));
-                    return done_reply();
+                    (self.in_sync, self.partial) = (false, Some((part.saturating_add(1), whole)));
+                    return Ok(Response::Done);
                 }
-                Sight::Whole(whole)
+                Report::Snapshot(whole)
             }
-            _ if !follows || !self.in_step => return self.lost_step(),
-            // Only a whole look tells that there is a server, or none.
+            _ if !follows || !self.in_sync => return self.lost_sync(),
+            // Only a complete observation proves that a server exists, or none does.
             View::Diff(changes) if !observe.complete && changes.iter().any(is_about_a_server) => {
-                return self.lost_step();
+                return self.lost_sync();
             }
-            View::Diff(changes) => Sight::Changes(changes),
-            View::Unchanged => Sight::Same,
-            View::Alive => Sight::Alive,
+            View::Diff(changes) => Report::Diff(changes),
+            View::Unchanged => Report::Unchanged,
+            View::Alive => Report::Alive,
         };
         let sighting =
-            Sighting { sight, complete: observe.complete, age: Duration::from_millis(observe.age_ms) };
+            ObservedTmux { sight, complete: observe.complete, age: Duration::from_millis(observe.age_ms) };
         let (asked, connection, received) = (observe.asked, self.connection, Instant::now());
-        let is_whole = matches!(sighting.sight, Sight::Whole(_));
+        let is_whole = matches!(sighting.sight, Report::Snapshot(_));
         let admit = move |turn: &mut Turn<'_>| {
             still_watcher(turn, connection)?;
-            let out_of_step = turn.volatile.observed.take_resync() && !is_whole;
-            // It grew older while the engine was at something else.
+            let out_of_sync = turn.volatile.observed.take_resync() && !is_whole;
+            // The observation aged while it waited for the engine.
             let age = sighting.age + received.elapsed();
-            Ok((!out_of_step).then_some(Sighting { age, ..sighting }))
+            Ok((!out_of_sync).then_some(ObservedTmux { age, ..sighting }))
         };
         let done = move |turn: &mut Turn<'_>| {
             if is_whole && turn.volatile.observed.snapshot_received(asked) {
@@ -204,22 +203,24 @@ impl Stream {
             }
         };
         let taken = take_in(daemon, admit, done).await?;
-        self.in_step = taken.admitted;
+        self.in_sync = taken.admitted;
         if taken.is_missing {
             let daemon = Arc::clone(daemon);
             tokio::spawn(async move {
-                sleep(LOOK_AGAIN).await;
-                drop(snapshot::take(&daemon).await);
+                sleep(RECHECK_DELAY).await;
+                drop(tmux_snapshot::take(&daemon).await);
             });
         }
-        if self.in_step { done_reply() } else { self.lost_step() }
+        if self.in_sync { Ok(Response::Done) } else { self.lost_sync() }
     }
 
-    fn lost_step(&mut self) -> Reply {
-        (self.in_step, self.coming) = (false, None);
+    /// Requests a snapshot.
+    fn lost_sync(&mut self) -> Reply {
+        (self.in_sync, self.partial) = (false, None);
         Ok(Response::SendSnapshot)
     }
 
+    /// Records the transport in use.
     async fn watching_by(&self, daemon: &Arc<Daemon>, means: TmuxTransport) -> Reply {
         let connection = self.connection;
         let note = move |turn: &mut Turn<'_>| {
@@ -231,11 +232,12 @@ impl Stream {
     }
 }
 
+/// True if the change says that a server exists, or none does.
 fn is_about_a_server(change: &Change) -> bool {
     matches!(change, Change::Server(Server::Up(_) | Server::Absent))
 }
 
-/// Refuses what comes from a watcher whose place was taken.
+/// Refuses observations of a watcher that was replaced.
 fn still_watcher(turn: &Turn<'_>, connection: u64) -> Result<(), Refusal> {
     match turn.volatile.observed.watcher() {
         Some(watcher) if watcher.connection == connection => Ok(()),

@@ -1,58 +1,49 @@
-//! `status`: what runs, what is wrong, and what to do about it.
+//! `status`: an overview of the pool, with each problem and what to do about it.
 
-pub(crate) mod queues;
-pub(crate) mod server;
+mod queues;
+mod server;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pool::observe::Peer;
-use pool::{Volatile, activity, queue};
-use protocol::reply::{BreakerView, Component, InboxItem, PendingAsk, Status};
+use pool::{Volatile, agent};
+use protocol::reply::{BreakerView, Component, PendingAsk, Status};
 use protocol::{Activity, ActivityState, Lifecycle, Reply, Response, Session, Timestamp};
 
 use crate::engine::Turn;
-use crate::engine::context::{BUILD, Daemon};
-use crate::host;
-use crate::host::blocking;
-use crate::host::blocking::Purpose;
-use crate::sense::capacity;
+use crate::engine::daemon::{BUILD, Daemon};
+use crate::host::blocking_pool::{self, Purpose};
+use crate::host::{self};
+use crate::sense::machine_capacity;
+use crate::verb::attention;
 
-/// The most sessions that a problem names.
+/// Maximum number of sessions named in a problem.
 const NAMED: usize = 5;
 
 pub(super) async fn status(daemon: &Arc<Daemon>) -> Reply {
-    capacity::refresh(daemon).await?;
+    machine_capacity::refresh(daemon).await?;
     let program = daemon.device.binary.clone();
-    let look = move || host::programs::in_path(&program.to_string_lossy()).is_file();
-    // A directory that does not answer has no program.
-    let has_tmux = blocking::limited(Purpose::House, look).await.unwrap_or(false);
+    let find = move || host::program_path::find(&program.to_string_lossy()).is_file();
+    // A directory that does not answer counts as one without the program.
+    let has_tmux = blocking_pool::with_timeout(Purpose::Housekeeping, find).await.unwrap_or(false);
     let context = Arc::clone(daemon);
     let read = move |turn: &mut Turn<'_>| Response::Status(Box::new(overview(turn, &context, has_tmux)));
     daemon.engine.turn(read).await
 }
 
-/// All that waits for a person.
-pub(super) async fn inbox(daemon: &Arc<Daemon>) -> Reply {
-    daemon.engine.turn(|turn| Ok(Response::Inbox(waiting(turn)))).await?
-}
-
-fn waiting(turn: &Turn<'_>) -> Vec<InboxItem> {
-    let is_worked = |session, kind: &str| queues::is_worked(turn, session, kind);
-    pool::inbox::items(turn.pool(), turn.volatile.prompts.blocked(), is_worked, turn.now())
-}
-
+/// Composes the overview.
 fn overview(turn: &Turn<'_>, daemon: &Daemon, has_tmux: bool) -> Status {
-    let (pool, volatile, capacity) = (turn.pool(), &*turn.volatile, capacity::latest(daemon));
-    let seen = (&volatile.observed, capacity);
-    let tmux = server::status(pool, seen, daemon.tmux_socket());
-    let counts = queue::counts(pool, None);
+    let (pool, volatile, capacity) = (turn.pool(), &*turn.volatile, machine_capacity::latest(daemon));
+    let observed = (&volatile.observed, capacity);
+    let tmux = server::status(pool, observed, daemon.tmux_socket());
+    let counts = pool.queue_counts(None);
     let quarantined = turn.reader().quarantined().unwrap_or_default();
-    let mut problems = problems(volatile, server::problem(pool, seen, &tmux), counts.in_doubt);
-    problems.extend(queues::problems(turn, daemon, quarantined));
+    let mut problems = problems(volatile, server::problem(pool, observed, &tmux), counts.in_doubt);
+    problems.extend(queues::problems(turn, daemon, (quarantined, capacity.disk)));
     problems.extend(exhausted(pool));
     problems.extend(Some(without_tmux(daemon)).filter(|_| !has_tmux));
-    problems.extend(held_back(turn, daemon));
+    problems.extend(rate_limited(turn, daemon));
     Status {
         pool: daemon.paths.pool.to_string(),
         build: BUILD.to_owned(),
@@ -70,17 +61,18 @@ fn overview(turn: &Turn<'_>, daemon: &Daemon, has_tmux: bool) -> Status {
         quarantined,
         free_bytes: capacity.disk,
         breakers: breakers(pool),
-        generators: turn.volatile.workers.iter().filter(|(_, worker)| worker.registration.is_some()).count()
+        generators: turn.volatile.workers.iter().filter(|(_, worker)| worker.registration().is_some()).count()
             as u64,
         state_dir: daemon.paths.state.clone().into(),
         problems,
-        room: capacity::shown(turn, daemon),
-        asking: asking(pool),
-        inbox: waiting(turn).len() as u64,
+        room: machine_capacity::view(turn, daemon),
+        asking: pending_asks(pool),
+        inbox: attention::items(turn).len() as u64,
         tmux,
     }
 }
 
+/// Returns the watcher and the reaper, connected or not.
 fn components(volatile: &Volatile) -> Vec<Component> {
     let Volatile { observed, reaping, .. } = volatile;
     let component = |name: &str, peer: Option<&Peer>, since: Timestamp| Component {
@@ -96,6 +88,7 @@ fn components(volatile: &Volatile) -> Vec<Component> {
     ]
 }
 
+/// Returns the open circuit breakers.
 fn breakers(pool: &pool::Pool) -> Vec<BreakerView> {
     let open = pool.breakers().filter(|(_, _, breaker)| breaker.is_open());
     open.filter_map(|(session, kind, breaker)| {
@@ -105,9 +98,10 @@ fn breakers(pool: &pool::Pool) -> Vec<BreakerView> {
     .collect()
 }
 
-fn asking(pool: &pool::Pool) -> Vec<PendingAsk> {
+/// Returns the agents that ask something, longest waiting first.
+fn pending_asks(pool: &pool::Pool) -> Vec<PendingAsk> {
     let asks = |session: &Session| {
-        let Activity { state, since, ask, .. } = activity::shown(pool, session);
+        let Activity { state, since, ask, .. } = agent::current_activity(pool, session);
         let (kind, answerable) = (ask.as_ref().map(|ask| ask.kind), ask.is_some_and(|ask| ask.answerable));
         let (session, name) = (session.id, session.name.clone());
         (state == ActivityState::Attention).then_some(PendingAsk { session, name, kind, answerable, since })
@@ -117,38 +111,42 @@ fn asking(pool: &pool::Pool) -> Vec<PendingAsk> {
     asking
 }
 
-/// A watcher needs no tmux program to see that no server is there; a new session does.
+/// Returns the problem of a missing tmux program, which only the start of a session would find.
 fn without_tmux(daemon: &Daemon) -> String {
     let shown = daemon.device.binary.display();
     format!("the program tmux is not there ({shown}): install tmux, or set [tmux] binary")
 }
 
-/// What was started by itself too often stays as it is, and so does what a copy or an older state of a pool does not run.
+/// Returns the sessions that are not started automatically: their budget is exhausted, or the pool is a copy
+/// or was restored.
 fn exhausted(pool: &pool::Pool) -> impl Iterator<Item = String> {
-    let held = || pool.sessions().filter(|s| s.budget.exhausted);
+    let stopped = || pool.sessions().filter(|s| s.budget.exhausted);
     let names = |of_copy: bool| {
-        let of = held().filter(move |s| s.budget.starts.is_empty() == of_copy);
+        let of = stopped().filter(move |s| s.budget.starts.is_empty() == of_copy);
         of.map(|s| s.name.as_str()).take(NAMED).collect::<Vec<_>>()
     };
     let (often, copied) = (names(false), names(true));
     let often = often.first().map(|name| {
         format!(
-            "started by themselves too often, and held back: {}; `poolctl logs {name}` may tell why, `poolctl restart` starts it",
+            "started by themselves too often, and held back: {}; `poolctl logs {name}` may tell why, \
+             `poolctl restart` starts it",
             often.join(", ")
         )
     });
     let copied = copied.first().map(|_| {
         format!(
-            "not started by themselves, as this pool is a copy or was restored: {}; `poolctl restart` starts each",
+            "not started by themselves, as this pool is a copy or was restored: {}; `poolctl restart` \
+             starts each",
             copied.join(", ")
         )
     });
     often.into_iter().chain(copied)
 }
 
+/// Returns the number of sessions in each state.
 fn lifecycles(pool: &pool::Pool) -> Vec<(String, u64)> {
     use Lifecycle::{Draining, Failed, Live, Lost, Parked, Starting, Stopped};
-    let words: BTreeMap<Lifecycle, &str> = [
+    let names: BTreeMap<Lifecycle, &str> = [
         (Starting, "starting"),
         (Live, "live"),
         (Draining, "draining"),
@@ -159,29 +157,33 @@ fn lifecycles(pool: &pool::Pool) -> Vec<(String, u64)> {
     ]
     .into();
     let count = |state: Lifecycle| pool.sessions().filter(|s| s.lifecycle == state).count() as u64;
-    words.into_iter().map(|(state, word)| (word.to_owned(), count(state))).collect()
+    names.into_iter().map(|(state, name)| (name.to_owned(), count(state))).collect()
 }
 
-/// What rules found and may not be ended yet.
-fn held_back(turn: &Turn<'_>, daemon: &Daemon) -> Option<String> {
+/// Returns the problem of candidates of rules that the limit of kills per minute delays.
+fn rate_limited(turn: &Turn<'_>, daemon: &Daemon) -> Option<String> {
     let settings = daemon.settings();
     let reaping = &turn.volatile.reaping;
-    let named = pool::reap::named(turn.pool(), turn.volatile, &settings, turn.now());
+    let named = pool::reap::all_candidates(turn.pool(), turn.volatile, &settings, turn.now());
     let held =
         named.iter().filter(|candidate| reaping.is_held_back(&settings, candidate, turn.mono())).count();
     let waits = held + reaping.held_back();
     let limit = settings.reap.max_kills_per_minute;
     (waits > 0).then(|| {
-        format!("the reaper holds {waits} ends back: {limit} within a minute are the limit ([reaper] max_kills_per_minute); `poolctl reap --force` goes on")
+        format!(
+            "the reaper holds {waits} ends back: {limit} within a minute are the limit ([reaper] \
+             max_kills_per_minute); `poolctl reap --force` goes on"
+        )
     })
 }
 
+/// Returns the problems of the components, of the tmux server, and of messages in doubt.
 fn problems(volatile: &Volatile, server: Option<String>, in_doubt: u64) -> Vec<String> {
     let mut problems = Vec::new();
     if volatile.observed.watcher().is_none() {
         problems.push(
-            "tmux-watch is not connected: poold looks at tmux itself at each operation, and notices nothing in \
-             between; `poolctl up` starts it"
+            "tmux-watch is not connected: poold looks at tmux itself at each operation, and notices nothing \
+             in between; `poolctl up` starts it"
                 .to_owned(),
         );
     }

@@ -1,26 +1,26 @@
-//! The tmux server in `status`: what is the matter with it, and the cure.
+//! The tmux server in `status`: its state, and what to do about a problem.
 
 use pool::observe::Observed;
 use protocol::reply::TmuxStatus;
 use protocol::tmux::{NoAnswer, Server, ServerProblem};
 use protocol::{OsBytes, ServerId, Session};
 
-use crate::host::capacity::Capacity;
-use crate::sense::capacity::nearly_full;
+use crate::host::machine_sample::MachineSample;
+use crate::sense::machine_capacity::near_file_limit;
 
-/// What is known of tmux and of the machine.
-pub(super) type Seen<'a> = (&'a Observed, Capacity);
+/// The last observation of tmux, and the last sample of the machine.
+pub(super) type Observation<'a> = (&'a Observed, MachineSample);
 
-pub(super) fn status(pool: &pool::Pool, seen: Seen<'_>, socket: OsBytes) -> TmuxStatus {
-    let (observed, capacity) = seen;
-    let elsewhere = elsewhere(pool, seen);
+pub(super) fn status(pool: &pool::Pool, observation: Observation<'_>, socket: OsBytes) -> TmuxStatus {
+    let (observed, capacity) = observation;
+    let elsewhere = on_other_server(pool, observation);
     let (state, server) = match &observed.state().server {
         Server::Up(server) if elsewhere > 0 => ("replaced", Some(*server)),
         Server::Up(server) => ("up", Some(*server)),
         Server::Absent => ("absent", None),
-        Server::Unknown(silence) => (word(silence.trouble), silence.server),
+        Server::Unknown(silence) => (problem_name(silence.trouble), silence.server),
     };
-    let detail = problem_of(pool, seen, &socket).or_else(|| match &observed.state().server {
+    let detail = problem_of(pool, observation, &socket).or_else(|| match &observed.state().server {
         Server::Unknown(silence) => Some(silence.detail.clone()),
         _ => None,
     });
@@ -29,19 +29,24 @@ pub(super) fn status(pool: &pool::Pool, seen: Seen<'_>, socket: OsBytes) -> Tmux
         state: state.to_owned(),
         detail,
         means: observed.transport(),
-        open_files: server.and_then(|server| capacity.files_of(server)),
+        open_files: server.and_then(|server| capacity.server_files(server)),
         server,
         seen_at: observed.seen_at(),
     }
 }
 
-/// What is wrong, and what to do.
-pub(super) fn problem(pool: &pool::Pool, seen: Seen<'_>, status: &TmuxStatus) -> Option<String> {
-    problem_of(pool, seen, &status.socket)
+/// Returns the problem, with what to do about it.
+pub(super) fn problem(
+    pool: &pool::Pool,
+    observation: Observation<'_>,
+    status: &TmuxStatus,
+) -> Option<String> {
+    problem_of(pool, observation, &status.socket)
 }
 
-fn word(trouble: ServerProblem) -> &'static str {
-    match trouble {
+/// Returns the name of a problem in `status`.
+fn problem_name(problem: ServerProblem) -> &'static str {
+    match problem {
         ServerProblem::Unknown => "unknown",
         ServerProblem::Stopped => "stopped",
         ServerProblem::Spinning => "spinning",
@@ -52,54 +57,57 @@ fn word(trouble: ServerProblem) -> &'static str {
     }
 }
 
-fn problem_of(pool: &pool::Pool, seen: Seen<'_>, socket: &OsBytes) -> Option<String> {
-    let (observed, capacity) = seen;
+fn problem_of(pool: &pool::Pool, observation: Observation<'_>, socket: &OsBytes) -> Option<String> {
+    let (observed, capacity) = observation;
     match &observed.state().server {
-        Server::Unknown(silence) => Some(silent(silence, socket)),
-        Server::Absent => match missing(pool, seen) {
+        Server::Unknown(silence) => Some(no_answer(silence, socket)),
+        Server::Absent => match missing(pool, observation) {
             0 => None,
             running => Some(format!(
-                "nothing answers at the tmux socket, and the server of {running} sessions{} is not proved dead; \
-                 if its socket was deleted, send SIGUSR1 to the server",
+                "nothing answers at the tmux socket, and the server of {running} sessions{} is not proved \
+                 dead; if its socket was deleted, send SIGUSR1 to the server",
                 pool.server().map(|server| format!(" (pid {})", server.process.pid)).unwrap_or_default()
             )),
         },
-        Server::Up(server) => match elsewhere(pool, seen) {
-            0 => nearly_full(capacity, *server),
+        Server::Up(server) => match on_other_server(pool, observation) {
+            0 => near_file_limit(capacity, *server),
             elsewhere => Some(replaced(pool, *server, elsewhere)),
         },
     }
 }
 
-/// What does not answer, and the cure.
-fn silent(silence: &NoAnswer, socket: &OsBytes) -> String {
+/// Returns why the server does not answer, with what to do.
+fn no_answer(silence: &NoAnswer, socket: &OsBytes) -> String {
     let pid = silence.server.map_or_else(|| "PID".to_owned(), |server| server.process.pid.to_string());
     let (socket, detail) = (socket.as_path().display(), &silence.detail);
-    let cure = match silence.trouble {
+    let remedy = match silence.trouble {
         ServerProblem::Stopped => format!("`kill -CONT {pid}` lets it go on"),
         ServerProblem::Spinning => format!(
-            "if it does not recover, `kill -KILL {pid}` ends it and its sessions, which `poolctl restart` starts again"
+            "if it does not recover, `kill -KILL {pid}` ends it and its sessions, which `poolctl restart` \
+             starts again"
         ),
         ServerProblem::Unreachable => {
             format!("`kill -USR1 {pid}` makes it listen again; tmux-watch does so by itself")
         }
         ServerProblem::Full => format!(
-            "end some of its programs (`kill` their processes); before the next start raise its limit of open \
-             files (`ulimit -n`, LimitNOFILE); the server is pid {pid}"
+            "end some of its programs (`kill` their processes); before the next start raise its limit of \
+             open files (`ulimit -n`, LimitNOFILE); the server is pid {pid}"
         ),
         ServerProblem::Forbidden => format!("`chmod u+rwx {socket}` and the directories above it"),
         ServerProblem::NoTmux => "install tmux, or set [tmux] binary".to_owned(),
         ServerProblem::Unknown => "`poolctl sync` looks again".to_owned(),
     };
-    format!("the tmux server is not seen: {detail}; its sessions are left as they are; {cure}")
+    format!("the tmux server is not seen: {detail}; its sessions are left as they are; {remedy}")
 }
 
+/// Returns the problem of another server at the socket of one that is not proved dead.
 fn replaced(pool: &pool::Pool, server: ServerId, elsewhere: usize) -> String {
     let other = pool.sessions().filter_map(|s| s.incarnation.as_ref()?.server).find(|own| *own != server);
     let old = other.map_or_else(|| "PID".to_owned(), |own| own.process.pid.to_string());
     format!(
-        "another tmux server (pid {}) answers at the socket, and that of {elsewhere} sessions (pid {old}) is not \
-         proved dead; they are left as they are; end the new one, then `kill -USR1 {old}` makes the old one listen again",
+        "another tmux server (pid {}) answers at the socket, and that of {elsewhere} sessions (pid {old}) is \
+         not proved dead; they are left as they are; end the new one, then `kill -USR1 {old}` makes the old \
+         one listen again",
         server.process.pid
     )
 }
@@ -108,13 +116,14 @@ fn running(pool: &pool::Pool) -> impl Iterator<Item = &Session> {
     pool.sessions().filter(|s| s.lifecycle.holds_slot())
 }
 
-/// Sessions that should be seen: what was started since tmux was last seen is not missing.
-fn missing(pool: &pool::Pool, (observed, _): Seen<'_>) -> usize {
+/// Returns the number of running sessions that the last observation does not show. Those started after it do
+/// not count.
+fn missing(pool: &pool::Pool, (observed, _): Observation<'_>) -> usize {
     running(pool).filter(|s| observed.seen_at().is_some_and(|at| s.changed_at < at)).count()
 }
 
-/// Sessions in another server than the one that answers.
-fn elsewhere(pool: &pool::Pool, (observed, _): Seen<'_>) -> usize {
+/// Returns the number of running sessions in another server than the one that answers.
+fn on_other_server(pool: &pool::Pool, (observed, _): Observation<'_>) -> usize {
     let Server::Up(server) = observed.state().server else { return 0 };
     let is_elsewhere =
         |s: &&Session| s.incarnation.as_ref().and_then(|run| run.server).is_some_and(|own| own != server);

@@ -1,10 +1,10 @@
-//! What may happen to queues, in any order. What a command is about is named by its place among what
-//! there is when its turn comes, so that every sequence of commands makes sense, and every part of one.
+//! Commands to queues, in any order. A command names its subject by a position among what exists at its turn,
+//! so that every sequence of commands makes sense, and every part of one.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 use protocol::message::PROMPT;
-use protocol::request::{Resolution, Disposition};
+use protocol::request::{Disposition, Resolution};
 use protocol::{MessageState, SessionId};
 
 pub(crate) const KINDS: [&str; 3] = [PROMPT, "observation", "summarize"];
@@ -12,21 +12,22 @@ pub(crate) const KINDS: [&str; 3] = [PROMPT, "observation", "summarize"];
 #[derive(Debug, Clone)]
 pub(crate) enum Command {
     Send(Sending),
-    /// Of these kinds, none for all but prompts; by a worker with this number, or a client without a process.
+    /// Messages of these kinds, or of all except prompts; by the worker with this number, or a client without
+    /// a process.
     Claim {
         session: SessionId,
         kinds: Vec<String>,
         max: usize,
         worker: Option<usize>,
     },
-    /// Under the token that was given out so many claims ago, current or not.
+    /// Under the token that was issued this many claims ago, current or not.
     Heartbeat(usize),
     Ack(usize),
     Fail(usize, Disposition),
     WorkerDies(usize),
     /// The next prompt of a session is typed.
     Type(SessionId),
-    /// One that is with the agent moves on.
+    /// A prompt at an agent moves on.
     Prompt(usize, Moves),
     Cancel(usize),
     Retry(usize),
@@ -36,14 +37,14 @@ pub(crate) enum Command {
         states: Vec<MessageState>,
         older_ms: u64,
     },
-    /// Both clocks go on.
+    /// Both clocks advance.
     Pass(u64),
     /// The wall clock alone jumps.
     Jump(i64),
-    /// Out of their time: messages that are over; random operation ids.
+    /// Retention is over: of finished messages; of random operation ids.
     Forget,
     AgeOperations,
-    /// The daemon dies, and another one starts from the disk.
+    /// The daemon dies, and another one starts from disk.
     Crash,
 }
 
@@ -62,22 +63,22 @@ pub(crate) struct Sending {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Op {
     Fresh,
-    /// The one of so many sends ago.
+    /// Repeats the send of this many sends ago.
     Again(usize),
     Named(usize),
 }
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Moves {
-    /// One step: typed, accepted, done.
+    /// The next state: typed, accepted, done.
     On,
     Dead,
     InDoubt,
-    /// It was not begun.
+    /// The prompt was not begun.
     Back,
 }
 
-/// Bits of a number, taken off from its low end.
+/// Bits of a number, taken from its low end.
 struct Bits(u64);
 
 impl Bits {
@@ -92,7 +93,7 @@ impl Bits {
         all[self.below(all.len())].clone()
     }
 
-    /// Mostly the first; the last is over.
+    /// Mostly the first session; the last one is over.
     fn session(&mut self) -> SessionId {
         SessionId(self.of(&[1, 1, 1, 1, 1, 1, 2, 2, 2, 3]))
     }
@@ -127,7 +128,7 @@ fn purge(bits: &mut Bits) -> Command {
     Command::Purge { session: bits.session(), states, older_ms: bits.of(&[0, 60 * SECOND, 3 * HOUR]) }
 }
 
-/// The command that a number stands for; small numbers for simple ones, so that failures shrink to those.
+/// The command for a number. Small numbers give simple commands, so that failures shrink to those.
 pub(crate) fn decode(which: u8, number: u64) -> Command {
     let mut bits = Bits(number);
     let bits = &mut bits;

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use pool::admit;
 use pool::deadlines::{Deadlines, Mono};
-use pool::locks::LockTable;
-use pool::queue::{self, Asked, Gone, Open, Rules};
+use pool::lock::LockTable;
+use pool::queue::{ClaimQuery, LeaseEnd, PendingMessage};
+use pool::{QueueRules, queue};
 use protocol::message::PROMPT;
 use protocol::reply::QueueCounts;
-use protocol::request::{ClaimRef, Purge, ResolveMessage, Send, Disposition};
+use protocol::request::{ClaimRef, Disposition, Purge, ResolveMessage, Send};
 use protocol::session::Reason;
 use protocol::{
     Epoch, ErrorCode, Event, Holder, MessageId, MessageState, OpId, OsBytes, ProcId, Refusal, SessionId,
@@ -22,29 +22,29 @@ use super::{asked, send};
 use crate::world::{World, process, server};
 
 const SESSIONS: [SessionId; 3] = [SessionId(1), SessionId(2), SessionId(3)];
-/// When the clocks begin.
+/// Time at which the clocks begin.
 const START: u64 = 1_800_000_000_000;
 
 #[derive(Debug)]
 pub(crate) struct Machine {
     pub(crate) world: World,
     pub(crate) reference: Reference,
-    pub(crate) rules: Rules,
+    pub(crate) rules: QueueRules,
     epoch: u64,
     locks: LockTable,
     mono: Mono,
     deadlines: Deadlines,
-    /// Every claim that was ever given, and the operation of every send.
+    /// Every claim ever made, and the operation of every send.
     pub(crate) given: Vec<ClaimRef>,
     ops: Vec<OpId>,
     newest: Token,
-    /// Process numbers: each worker's present one.
+    /// The present process number of each worker.
     workers: [u32; 2],
 }
 
-/// Small enough that every limit is met.
-pub(crate) fn tight() -> Rules {
-    Rules {
+/// Rules so tight that every limit is met.
+pub(crate) fn tight() -> QueueRules {
+    QueueRules {
         max_messages: 6,
         max_bytes: 200,
         pool_max_messages: 9,
@@ -55,13 +55,13 @@ pub(crate) fn tight() -> Rules {
         keep_done: Duration::from_secs(3600),
         keep_dead: Duration::from_secs(40 * 3600),
         keep_count: 3,
-        ..Rules::default()
+        ..QueueRules::default()
     }
 }
 
 impl Machine {
-    /// With two sessions that live and one that is over.
-    pub(crate) fn new(rules: Rules) -> Self {
+    /// Two live sessions and one that is over.
+    pub(crate) fn new(rules: QueueRules) -> Self {
         let mut world = World { now: START, ..World::default() };
         for (n, name) in (1..).zip(["a", "b", "c"]) {
             world.live(name, server(1), n);
@@ -113,7 +113,7 @@ impl Machine {
             Command::Resolve(nth, resolution) => {
                 let (id, now) = (self.nth(*nth), self.now());
                 let asked = ResolveMessage { id, resolution: *resolution };
-                let decided = admit::resolve_message(&self.world.pool, &asked, now);
+                let decided = queue::resolve(&self.world.pool, &asked, now);
                 let expected = self.reference.resolve(id, *resolution, now.0);
                 self.agree(decided, expected);
             }
@@ -133,13 +133,13 @@ impl Machine {
         }
     }
 
-    /// Takes in what was decided, where it was expected to be.
+    /// Applies a decision that the reference expects.
     fn agree(&mut self, decided: Result<Vec<Event>, Refusal>, expected: Result<(), ErrorCode>) {
         assert_eq!(decided.as_ref().map(|_| ()).map_err(|refusal| refusal.code), expected);
         self.world.emit_all(decided.unwrap_or_default());
     }
 
-    /// One of all messages, or one that there is not.
+    /// The id of a message, or an unknown one.
     fn nth(&self, n: usize) -> MessageId {
         let all = &self.reference.messages;
         if all.is_empty() { MessageId(999) } else { all[n % all.len()].id }
@@ -196,9 +196,9 @@ impl Machine {
         sent
     }
 
-    /// A token that is larger than all before.
+    /// Issues a token that is larger than all before.
     fn issue(&mut self) -> Token {
-        let token = self.locks.issue();
+        let token = self.locks.issue_token();
         assert!(token > self.newest, "{token} after {}", self.newest);
         self.newest = token;
         token
@@ -212,7 +212,7 @@ impl Machine {
         process: Option<ProcId>,
     ) -> Vec<ClaimRef> {
         let now = self.now();
-        let found = queue::claimable(&self.world.pool, Asked { session, kinds, max }, now);
+        let found = queue::claimable(&self.world.pool, ClaimQuery { session, kinds, max }, now);
         let found: Vec<MessageId> = found.iter().map(|open| open.id).collect();
         let wanted = |kind: &&str| {
             if kinds.is_empty() { *kind != PROMPT } else { kinds.iter().any(|wanted| wanted == kind) }
@@ -227,7 +227,7 @@ impl Machine {
     fn give(&mut self, id: MessageId, process: Option<ProcId>) -> ClaimRef {
         let (now, token, lease) = (self.now(), self.issue(), self.rules.lease);
         let holder = Holder { generator: None, process, lease_ms: protocol::time::millis(lease), op: None };
-        let event = queue::given(&self.open(id), token, holder, now);
+        let event = queue::claimed(&self.open(id), token, holder, now);
         self.world.emit(event);
         let held = ClaimRef { id, token };
         self.reference.give(held, MessageState::Claimed, process, now.0);
@@ -236,8 +236,8 @@ impl Machine {
         held
     }
 
-    fn open(&self, id: MessageId) -> Open<'_> {
-        self.world.pool.find_open(id).unwrap()
+    fn open(&self, id: MessageId) -> PendingMessage<'_> {
+        self.world.pool.find_pending(id).unwrap()
     }
 
     fn held(&self, back: usize) -> Option<ClaimRef> {
@@ -274,19 +274,19 @@ impl Machine {
     fn worker_dies(&mut self, n: usize) {
         let (dead, now) = (process(self.workers[n]), self.now());
         self.workers[n] += 1;
-        let events = queue::dead_worker(&self.world.pool, &self.rules, dead, |_| false, now);
+        let events = queue::release_dead_worker(&self.world.pool, &self.rules, dead, |_| false, now);
         self.world.emit_all(events);
         self.reference.dead_worker(dead, now.0);
     }
 
     fn type_next(&mut self, session: SessionId) {
         let now = self.now();
-        let next = queue::next(&self.world.pool, session, now).map(|open| open.id);
+        let next = queue::next_prompt(&self.world.pool, session, now).map(|open| open.id);
         let head = self.reference.head(session, PROMPT, now.0).filter(|_| session != SESSIONS[2]);
         assert_eq!(next, head.map(|m| m.id));
         let Some(id) = next else { return };
         let token = self.issue();
-        let event = queue::typing(&self.open(id), token, now);
+        let event = queue::begin_typing(&self.open(id), token, now);
         self.world.emit(event);
         self.reference.give(ClaimRef { id, token }, MessageState::Typing, None, now.0);
     }
@@ -298,7 +298,7 @@ impl Machine {
         let (id, now) = (m.id, self.now());
         let to = match (moves, m.state) {
             (Moves::Back, Typing) => {
-                let event = queue::withdrawn(&self.open(id), "why", now);
+                let event = queue::give_back(&self.open(id), "why", now);
                 self.world.emit(event);
                 return self.reference.give_back(id, now.0);
             }
@@ -308,7 +308,7 @@ impl Machine {
             (_, Typed) => Accepted,
             _ => Done,
         };
-        let event = queue::moved(&self.open(id), to, Some("why"), now);
+        let event = queue::transition(&self.open(id), to, Some("why"), now);
         self.world.emit(event);
         self.reference.move_to(id, to, now.0);
     }
@@ -316,13 +316,13 @@ impl Machine {
     fn cancel(&mut self, nth: usize) {
         let (id, now) = (self.nth(nth), self.now());
         let expected = self.reference.cancel(id, now.0);
-        self.agree(admit::cancel(&self.world.pool, id, now), expected);
+        self.agree(queue::cancel(&self.world.pool, id, now), expected);
     }
 
     fn retry(&mut self, nth: usize) {
         let (id, now) = (self.nth(nth), self.now());
         let expected = self.reference.retry(id, now.0);
-        self.agree(admit::retry(&self.world.pool, &self.rules, id, now), expected);
+        self.agree(queue::retry(&self.world.pool, &self.rules, id, now), expected);
     }
 
     fn purge(&mut self, session: SessionId, states: &[MessageState], older_ms: u64) {
@@ -331,7 +331,7 @@ impl Machine {
         let (record, now) = (self.world.pool.session(session).unwrap(), self.now());
         let pool = &self.world.pool;
         let decided =
-            admit::may_purge(pool, record, &asked).map(|()| admit::purge(pool, record.id, &asked, now));
+            queue::check_purge(pool, record, &asked).map(|()| queue::purge(pool, record.id, &asked, now));
         if !states.iter().all(|state| state.is_final()) {
             return self.agree(decided, Err(ErrorCode::Usage));
         }
@@ -353,21 +353,21 @@ impl Machine {
         self.expire();
     }
 
-    /// Whose worker is a process that lives has to be ended first.
+    /// Ends a lease: a registered worker that lives has to be killed first.
     fn lapse(&mut self, id: MessageId) {
         let now = self.now();
         let gone = match self.open(id).holder.and_then(|holder| holder.process) {
             Some(process) => {
                 assert!(self.workers.contains(&process.pid), "what the dead held is free");
-                Gone::No(self.issue())
+                LeaseEnd::Revoke(self.issue())
             }
-            None => Gone::YesOrFenced,
+            None => LeaseEnd::Release,
         };
-        let events = queue::lapsed(&self.world.pool, &self.rules, &self.open(id), (gone, "silent"), now);
+        let events = queue::lease_ended(&self.world.pool, &self.rules, &self.open(id), (gone, "silent"), now);
         self.world.emit_all(events);
         match gone {
-            Gone::No(token) => self.reference.revoke(id, token, now.0),
-            Gone::YesOrFenced => self.reference.taken(id, now.0),
+            LeaseEnd::Revoke(token) => self.reference.revoke(id, token, now.0),
+            LeaseEnd::Release => self.reference.taken(id, now.0),
         }
     }
 
@@ -383,13 +383,13 @@ impl Machine {
 
     fn forget(&mut self) {
         let now = self.now();
-        let forgotten = queue::outdated(&self.world.pool, &self.rules, now);
+        let forgotten = queue::past_retention(&self.world.pool, &self.rules, now);
         self.world.emit_all(forgotten);
         for session in SESSIONS {
             let gone = self.reference.outdated(session, now.0);
             self.reference.messages.retain(|m| !gone.contains(&m.id));
         }
-        assert_eq!(queue::outdated(&self.world.pool, &self.rules, now), []);
+        assert_eq!(queue::past_retention(&self.world.pool, &self.rules, now), []);
     }
 
     fn crash(&mut self) {
@@ -403,7 +403,7 @@ impl Machine {
         // No pane tells what was typed.
         let typing = self.world.pool.held_messages().filter(|open| open.state == MessageState::Typing);
         let events: Vec<Event> =
-            typing.map(|open| queue::moved(&open, MessageState::InDoubt, None, now)).collect();
+            typing.map(|open| queue::transition(&open, MessageState::InDoubt, None, now)).collect();
         self.world.emit_all(events);
         self.reference.crash(now.0);
         for open in self.world.pool.held_messages().filter(|open| open.state == MessageState::Claimed) {
@@ -412,7 +412,7 @@ impl Machine {
     }
 }
 
-/// What is the same after every step.
+/// Comparisons after every step.
 impl Machine {
     fn compare(&self) {
         SESSIONS.into_iter().for_each(|session| self.compare_session(session));
@@ -428,20 +428,20 @@ impl Machine {
         assert_eq!(queue::next_due(pool, now), self.reference.next_due(now.0).map(Timestamp));
     }
 
-    /// Every message is in exactly one place, in its order, and one of a kind is in flight at most.
+    /// Every message is in exactly one list, in its order, and at most one of a kind is in flight.
     fn compare_session(&self, session: SessionId) {
         let pool = &self.world.pool;
-        let mut seen = pool.open_messages_of(session);
+        let mut seen = pool.pending_messages_of(session);
         for kind in KINDS_IN_ORDER {
-            let lane = self.reference.lane(session, kind);
-            assert!(lane.iter().filter(|m| m.is_held()).count() <= 1);
-            lane.into_iter().for_each(|m| same(&seen.next().unwrap(), m));
+            let kind_queue = self.reference.kind_queue(session, kind);
+            assert!(kind_queue.iter().filter(|m| m.is_held()).count() <= 1);
+            kind_queue.into_iter().for_each(|m| same(&seen.next().unwrap(), m));
         }
         assert_eq!(seen.next(), None);
         let over = self.reference.over(session).into_iter();
         let over = over.map(|m| (m.id, m.state, m.kind, Timestamp(m.since)));
-        assert!(pool.over_messages_of(session).eq(over), "over: {session}");
-        let all = Asked { session, kinds: &[], max: usize::MAX };
+        assert!(pool.finished_messages_of(session).eq(over), "over: {session}");
+        let all = ClaimQuery { session, kinds: &[], max: usize::MAX };
         let given = queue::claimable(pool, all, self.now()).into_iter().map(|open| open.id);
         assert!(given.eq(self.reference.claimable(session, &KINDS[1..], self.world.now)), "next: {session}");
     }
@@ -451,21 +451,21 @@ impl Machine {
         let (mut count, mut bytes) = (0, 0);
         for session in SESSIONS {
             let counts = self.counts(|m| m.session == session);
-            assert_eq!(queue::counts(pool, Some(session)), counts, "{session}");
+            assert_eq!(pool.queue_counts(Some(session)), counts, "{session}");
             let open: Vec<_> = self.reference.open().filter(|m| m.session == session).collect();
             let size = (open.len() as u64, open.iter().map(|m| u64::from(m.size)).sum::<u64>());
             assert_eq!(pool.queue_size(session), size, "{session}");
-            assert_eq!(queue::is_empty(pool, session), open.is_empty());
+            assert_eq!(pool.is_queue_empty(session), open.is_empty());
             (count, bytes) = (count + size.0, bytes + size.1);
         }
-        assert_eq!(queue::counts(pool, None), self.counts(|_| true));
+        assert_eq!(pool.queue_counts(None), self.counts(|_| true));
         assert_eq!(pool.queue_totals(), (count, bytes));
     }
 
     fn counts(&self, of: impl Fn(&Kept) -> bool) -> QueueCounts {
         let all: Vec<&Kept> = self.reference.messages.iter().filter(|m| of(m)).collect();
         let number = |is: fn(&Kept) -> bool| all.iter().filter(|m| is(m)).count() as u64;
-        // The clock may have jumped: of one lane and priority, the first to come is the oldest.
+        // The clock may have jumped: of one kind and priority, the first to come is the oldest.
         let waiting = all.iter().filter(|m| m.state == MessageState::Queued);
         let first: BTreeMap<_, u64> =
             waiting.rev().map(|m| ((m.session, m.kind, m.priority), m.created)).collect();
@@ -478,7 +478,7 @@ impl Machine {
         }
     }
 
-    /// What a new daemon would read is what this one knows, and each row tells what its message's holder may repeat.
+    /// A new daemon would load the same state, and each row has what the message's holder may repeat.
     fn compare_disk(&self) {
         assert_eq!(self.world.rebuilt(), self.world.pool);
         assert!(self.world.disk.messages.keys().eq(self.reference.messages.iter().map(|m| &m.id)));
@@ -493,12 +493,12 @@ impl Machine {
     }
 }
 
-/// As lanes lie in memory.
+/// The kinds, in the order in which they are in memory.
 const KINDS_IN_ORDER: [&str; 3] = ["observation", PROMPT, "summarize"];
 
-fn same(open: &Open<'_>, m: &Kept) {
+fn same(open: &PendingMessage<'_>, m: &Kept) {
     let in_flight = m.is_held();
-    let expected = Open {
+    let expected = PendingMessage {
         id: m.id,
         session: m.session,
         kind: m.kind,

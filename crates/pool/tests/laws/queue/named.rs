@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use pool::admit;
-use pool::locks::LockTable;
-use pool::queue::{self, Asked, Rules};
-use pool::stale;
+use pool::lock::LockTable;
+use pool::queue::ClaimQuery;
+use pool::{QueueRules, queue, reap};
 use protocol::message::{BODY_MAX, HOPS_MAX, KEY_MAX, KIND_MAX, PROMPT, REASON_MAX, RESULT_MAX};
 use protocol::reap::CandidateKind;
-use protocol::request::{ClaimRef, Send, Disposition};
+use protocol::request::{ClaimRef, Disposition, Send};
 use protocol::session::Reason;
 use protocol::tmux::TmuxState;
 use protocol::{
@@ -63,7 +62,7 @@ fn q01_a_message_has_one_live_claim_and_its_tokens_grow_over_a_crash() {
     let second = claim(&mut machine).unwrap();
     assert_eq!((first.id, second.id), (id, id));
     assert!(second.token > first.token);
-    assert!(machine.world.pool.find_open(id).is_some_and(|open| open.token == Some(second.token)));
+    assert!(machine.world.pool.find_pending(id).is_some_and(|open| open.token == Some(second.token)));
 }
 
 #[test]
@@ -92,7 +91,7 @@ fn q03_every_message_ends_and_attempts_are_counted_with_the_claim() {
     let id = machine.send(&PLAIN).unwrap();
     for attempt in 1..=machine.rules.max_attempts {
         claim(&mut machine).unwrap();
-        assert_eq!(machine.world.pool.find_open(id).unwrap().attempts, attempt);
+        assert_eq!(machine.world.pool.find_pending(id).unwrap().attempts, attempt);
         machine.run(&[Command::Crash, Command::Pass(61 * SECOND), Command::Pass(61 * SECOND)]);
     }
     assert_eq!(state(&machine, id), MessageState::Dead);
@@ -113,7 +112,7 @@ fn q03_what_was_not_begun_is_no_attempt() {
         claim(&mut machine).unwrap();
         machine.run(&[Command::Fail(0, Disposition::GiveBack)]);
     }
-    assert_eq!(machine.world.pool.find_open(id).unwrap().attempts, 0);
+    assert_eq!(machine.world.pool.find_pending(id).unwrap().attempts, 0);
 }
 
 #[test]
@@ -161,7 +160,7 @@ fn q06_what_was_being_typed_in_a_crash_is_in_doubt_and_never_typed_again_by_itse
     machine.run(&[Command::Type(ONE), Command::Crash]);
     assert_eq!(state(&machine, id), MessageState::InDoubt);
     machine.run(&[Command::Pass(7200 * SECOND), Command::Crash, Command::Type(ONE)]);
-    assert_eq!(state(&machine, next), MessageState::Queued, "it holds its lane");
+    assert_eq!(state(&machine, next), MessageState::Queued, "it holds its kind");
     machine.run(&[Command::Resolve(0, protocol::request::Resolution::Done), Command::Type(ONE)]);
     assert_eq!(state(&machine, next), MessageState::Typing);
     machine.run(&[Command::Prompt(0, Moves::On), Command::Crash]);
@@ -192,8 +191,8 @@ fn q08_a_full_queue_refuses_and_evicts_nothing() {
 
 #[test]
 fn q08_the_pool_as_a_whole_has_its_limits() {
-    let many = Rules { pool_max_messages: 3, ..Rules::default() };
-    let large = Rules { pool_max_bytes: 3, ..Rules::default() };
+    let many = QueueRules { pool_max_messages: 3, ..QueueRules::default() };
+    let large = QueueRules { pool_max_bytes: 3, ..QueueRules::default() };
     for rules in [many, large] {
         let mut machine = Machine::new(rules);
         for _ in 0..3 {
@@ -238,8 +237,8 @@ fn o01_a_random_operation_is_known_for_two_ages_and_after_a_crash() {
 #[test]
 fn l02_tokens_grow_over_a_restart() {
     let (mut before, mut after) = (LockTable::new(Epoch(4)), LockTable::new(Epoch(5)));
-    let last = (0..1000).map(|_| before.issue()).last().unwrap();
-    assert!(after.issue() > last);
+    let last = (0..1000).map(|_| before.issue_token()).last().unwrap();
+    assert!(after.issue_token() > last);
 }
 
 #[test]
@@ -270,20 +269,20 @@ fn l04_what_is_taken_from_a_worker_that_lives_waits_for_its_end() {
     machine.run(&[Command::Pass(61 * SECOND), Command::Crash, Command::Pass(600 * SECOND)]);
     assert_eq!(state(&machine, id), MessageState::Revoking);
     assert_eq!(claim(&mut machine), None);
-    let open = machine.world.pool.find_open(id).unwrap();
+    let open = machine.world.pool.find_pending(id).unwrap();
     assert!(open.token > Some(held.token), "fenced first");
     let (state_of_tmux, exited) = (TmuxState::default(), std::collections::BTreeSet::new());
     let (now, listed_from) = (machine.now(), None);
-    let facts = stale::Facts {
+    let inputs = reap::ReapInputs {
         state: &state_of_tmux,
         exited: &exited,
         now,
         listed_from,
         grace_ms: 1,
         drained: &[].into(),
-        strays: &stale::Strays::default(),
+        orphans: &reap::Orphans::default(),
     };
-    let found = stale::candidates(&machine.world.pool, &settings(), &facts);
+    let found = crate::world::candidates(&machine.world.pool, &settings(), &inputs);
     let found: Vec<_> = found.iter().map(|c| (c.kind, c.init, c.tag)).collect();
     let tag = Tag::for_claim(open.token.unwrap());
     assert_eq!(found, [(CandidateKind::StaleWorker, Some(process(1000)), tag)]);
@@ -296,8 +295,12 @@ fn l05_a_holder_that_slept_past_its_lease_can_do_nothing() {
     let mut machine = machine();
     let id = machine.send(&PLAIN).unwrap();
     machine.claim(ONE, &[], 1, Some(process(1000)));
-    let asleep =
-        [Command::Pass(61 * SECOND), Command::Ack(0), Command::Fail(0, Disposition::Dead), Command::Heartbeat(0)];
+    let asleep = [
+        Command::Pass(61 * SECOND),
+        Command::Ack(0),
+        Command::Fail(0, Disposition::Dead),
+        Command::Heartbeat(0),
+    ];
     machine.run(&asleep);
     assert_eq!(state(&machine, id), MessageState::Revoking);
 }
@@ -346,7 +349,8 @@ fn a_kind_that_fails_in_a_row_is_held_back_but_for_one_probe_at_a_time() {
 #[test]
 fn a_success_begins_the_count_of_failures_anew_and_a_retry_closes() {
     let mut machine = machine();
-    for then in [Disposition::Dead, Disposition::Later(None), Disposition::GiveBack, Disposition::Later(None)] {
+    for then in [Disposition::Dead, Disposition::Later(None), Disposition::GiveBack, Disposition::Later(None)]
+    {
         machine.send(&PLAIN).unwrap();
         claim(&mut machine).unwrap();
         machine.run(&[Command::Fail(0, then), Command::Pass(5 * SECOND)]);
@@ -360,11 +364,12 @@ fn a_success_begins_the_count_of_failures_anew_and_a_retry_closes() {
     }
     machine.run(&[Command::Retry(2)]);
     assert_eq!(machine.world.pool.breaker(ONE, WORK), None);
-    let never = Rules { breaker_failures: 0, max_attempts: 99, ..Rules::default() };
+    let never = QueueRules { breaker_failures: 0, max_attempts: 99, ..QueueRules::default() };
     let mut machine = Machine::new(never.clone());
     machine.send(&PLAIN).unwrap();
     let held = claim(&mut machine).unwrap();
-    let failed = queue::fail(&machine.world.pool, &never, held, ("why", Disposition::Retry), machine.now()).unwrap();
+    let failed =
+        queue::fail(&machine.world.pool, &never, held, ("why", Disposition::Retry), machine.now()).unwrap();
     assert_eq!(failed.len(), 1, "no breaker where none is wanted");
 }
 
@@ -425,7 +430,7 @@ fn the_oldest_is_the_oldest_of_every_priority() {
     let queued_at = machine.now();
     machine.run(&[Command::Pass(SECOND)]);
     machine.send(&Sending { priority: 5, ..PLAIN }).unwrap();
-    assert_eq!(queue::counts(&machine.world.pool, None).oldest_at, Some(queued_at));
+    assert_eq!(machine.world.pool.queue_counts(None).oldest_at, Some(queued_at));
 }
 
 #[test]
@@ -440,18 +445,21 @@ fn a_removed_session_leaves_no_message_and_no_breaker() {
     claim(&mut machine).unwrap();
     machine.run(&[Command::Fail(0, Disposition::Dead), Command::Type(ONE)]);
     let (world, now) = (&mut machine.world, machine.reference.messages[0].created);
-    let events = admit::forget_messages(&world.pool, ONE, Timestamp(now));
+    let events = queue::forget_messages(&world.pool, ONE, Timestamp(now));
     world.emit_all(events);
     let mode = protocol::session::DeleteMode::KillTmux;
     world.emit(Event::SessionDeleted { session: ONE, reason: Reason::ApiDelete, mode, tmux_alive: false });
     world.disk.breakers.clear();
     assert_eq!(world.disk.messages.keys().collect::<Vec<_>>(), [&kept]);
     assert_eq!((world.pool.queue_totals(), world.pool.breakers().count()), ((1, 1), 0));
-    assert_eq!((world.pool.keyed(ONE, "key0"), queue::next_due(&world.pool, Timestamp(0))), (None, None));
+    assert_eq!(
+        (world.pool.message_by_key(ONE, "key0"), queue::next_due(&world.pool, Timestamp(0))),
+        (None, None)
+    );
     assert_eq!(world.rebuilt(), world.pool);
 }
 
-/// One live session, and sends to it with the rules of every day.
+/// One live session with the default rules.
 struct Desk {
     world: World,
     session: SessionId,
@@ -469,7 +477,7 @@ impl Desk {
         self.ops += 1;
         let mut wanted = asked(self.session, kind);
         change(&mut wanted);
-        send(&mut self.world, &Rules::default(), &wanted, &OpId::Random([self.ops; 16]))
+        send(&mut self.world, &QueueRules::default(), &wanted, &OpId::Random([self.ops; 16]))
     }
 }
 
@@ -499,7 +507,7 @@ fn what_is_too_long_or_has_no_proper_name_is_refused() {
     let id = desk.send(&long(KIND_MAX), |send| send.body = OsBytes(vec![b'x'; BODY_MAX])).unwrap();
     assert_eq!(desk.world.pool.queue_size(desk.session), (1, BODY_MAX as u64));
     let held = ClaimRef { id, token: Token::default() };
-    let (pool, rules) = (&desk.world.pool, Rules::default());
+    let (pool, rules) = (&desk.world.pool, QueueRules::default());
     let result = Some(OsBytes(vec![0; RESULT_MAX + 1]));
     assert_eq!(queue::ack(pool, held, result, Timestamp(0)).unwrap_err().code, ErrorCode::Usage);
     let reason = long(REASON_MAX + 1);
@@ -526,20 +534,22 @@ fn nothing_feeds_itself() {
     assert_eq!(desk.world.disk.messages[&last].0.hops, HOPS_MAX);
 }
 
-/// The pauses that follow one upon another where every attempt fails in the same way.
-fn pauses(rules: &Rules, then: Disposition) -> Vec<Duration> {
+/// The consecutive pauses of a message whose every attempt fails in the same way.
+fn pauses(rules: &QueueRules, then: Disposition) -> Vec<Duration> {
     let mut desk = Desk::new();
     let (mut pauses, mut locks) = (Vec::new(), LockTable::new(Epoch(1)));
     for n in 0..9 {
         if n == 0 || then == Disposition::Dead {
             desk.send(WORK, |_| ()).unwrap();
         }
-        let (now, token) = (Timestamp(desk.world.now), locks.issue());
-        let asked = Asked { session: desk.session, kinds: &[], max: 1 };
+        let (now, token) = (Timestamp(desk.world.now), locks.issue_token());
+        let asked = ClaimQuery { session: desk.session, kinds: &[], max: 1 };
         let open = queue::claimable(&desk.world.pool, asked, now).remove(0);
-        let (held, holder) =
-            (ClaimRef { id: open.id, token }, Holder { generator: None, process: None, lease_ms: 1, op: None });
-        let given = queue::given(&open, token, holder, now);
+        let (held, holder) = (
+            ClaimRef { id: open.id, token },
+            Holder { generator: None, process: None, lease_ms: 1, op: None },
+        );
+        let given = queue::claimed(&open, token, holder, now);
         desk.world.emit(given);
         let failed = queue::fail(&desk.world.pool, rules, held, ("why", then), now).unwrap();
         desk.world.emit_all(failed);
@@ -552,13 +562,13 @@ fn pauses(rules: &Rules, then: Disposition) -> Vec<Duration> {
 
 #[test]
 fn a_pause_before_another_attempt_doubles_up_to_a_minute() {
-    let rules = Rules { max_attempts: 99, breaker_failures: 0, ..Rules::default() };
+    let rules = QueueRules { max_attempts: 99, breaker_failures: 0, ..QueueRules::default() };
     assert_eq!(pauses(&rules, Disposition::Retry), [1, 2, 4, 8, 16, 32, 60, 60, 60].map(Duration::from_secs));
 }
 
 #[test]
 fn a_pause_before_another_probe_doubles_up_to_half_an_hour() {
-    let rules = Rules { breaker_failures: 1, ..Rules::default() };
+    let rules = QueueRules { breaker_failures: 1, ..QueueRules::default() };
     let minutes = [1, 2, 4, 8, 16, 30, 30, 30, 30];
     assert_eq!(pauses(&rules, Disposition::Dead), minutes.map(|n| Duration::from_secs(n * 60)));
 }

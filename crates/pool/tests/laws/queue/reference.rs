@@ -1,11 +1,12 @@
-//! What queues are, as plainly as it can be said: a list of messages.
+//! Queues in the plainest form: a list of messages.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use pool::queue::{PROBE_PAUSE_MAX, RETRY_PAUSE_MAX, Rules};
-use protocol::request::{ClaimRef, Resolution, Disposition};
+use pool::QueueRules;
+use pool::queue::{PROBE_PAUSE_MAX, RETRY_PAUSE_MAX};
+use protocol::request::{ClaimRef, Disposition, Resolution};
 use protocol::time::millis;
 use protocol::{ErrorCode, MessageId, MessageState, OpId, ProcId, SessionId, Token};
 
@@ -23,23 +24,23 @@ pub(crate) struct Kept {
     pub(crate) size: u32,
     pub(crate) key: Option<String>,
     pub(crate) op: OpId,
-    /// How often random operation ids have aged since.
+    /// Number of times that random operation ids have aged since.
     pub(crate) op_age: u32,
     pub(crate) hops: u8,
     pub(crate) created: u64,
     pub(crate) expires: Option<u64>,
     pub(crate) state: MessageState,
     pub(crate) attempts: u32,
-    /// The newest token under which it was held, unless it was queued anew or ended while it waited.
+    /// The last token under which it was held, unless it was reset or ended while it waited.
     pub(crate) token: Option<Token>,
     pub(crate) process: Option<ProcId>,
     pub(crate) not_before: Option<u64>,
     pub(crate) since: u64,
-    /// A user queued it again, and it was not given out since.
+    /// True if a user queued it again and no attempt began since.
     pub(crate) anew: bool,
 }
 
-/// Failures of a kind in a row; since when it is held back; when it is probed.
+/// Failures of a kind in a row; the time since which it is held back; the time of its next probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Failures {
     pub(crate) in_a_row: u32,
@@ -49,7 +50,7 @@ pub(crate) struct Failures {
 
 #[derive(Debug, Default)]
 pub(crate) struct Reference {
-    pub(crate) rules: Rules,
+    pub(crate) rules: QueueRules,
     pub(crate) messages: Vec<Kept>,
     pub(crate) failures: BTreeMap<(SessionId, &'static str), Failures>,
 }
@@ -76,7 +77,8 @@ impl Kept {
     }
 
     fn turn(&mut self, state: MessageState, now: u64) {
-        // How a waiting message was held before is not kept in memory, so an end while it waits forgets it.
+        // The state in which a queued message was held before is not in memory, so its end while queued
+        // forgets it.
         if self.state == Queued {
             self.token = None;
         }
@@ -102,7 +104,7 @@ impl Reference {
         self.messages.iter().filter(|m| m.is_open())
     }
 
-    /// Which message a send comes to; none for a new one.
+    /// The message that a send leads to; none for a new one.
     pub(crate) fn send(
         &self,
         wanted: &Kept,
@@ -124,7 +126,7 @@ impl Reference {
         if over || feeds || !self.has_room(wanted) { Err(ErrorCode::Refused) } else { Ok(None) }
     }
 
-    /// Whether one more like this may wait.
+    /// True if one more message like this fits.
     fn has_room(&self, wanted: &Kept) -> bool {
         let of = |m: &&Kept| m.session == wanted.session;
         let fits = |all: Vec<&Kept>, count: u64, bytes: u64| {
@@ -136,22 +138,22 @@ impl Reference {
         its_own && fits(self.open().collect(), r.pool_max_messages, r.pool_max_bytes)
     }
 
-    /// Those of a kind that are not over, in the order in which they are worked.
-    pub(crate) fn lane(&self, session: SessionId, kind: &str) -> Vec<&Kept> {
-        let mut lane: Vec<_> = self.open().filter(|m| m.session == session && m.kind == kind).collect();
-        lane.sort_by_key(|m| (Reverse(m.priority), m.id));
-        lane
+    /// The pending messages of a kind, in the order in which they are worked.
+    pub(crate) fn kind_queue(&self, session: SessionId, kind: &str) -> Vec<&Kept> {
+        let mut kind_queue: Vec<_> = self.open().filter(|m| m.session == session && m.kind == kind).collect();
+        kind_queue.sort_by_key(|m| (Reverse(m.priority), m.id));
+        kind_queue
     }
 
-    /// The next of a kind, if it can be given out now.
+    /// The next message of a kind, if it can be attempted now.
     pub(crate) fn head(&self, session: SessionId, kind: &str, now: u64) -> Option<&Kept> {
-        let lane = self.lane(session, kind);
+        let kind_queue = self.kind_queue(session, kind);
         let key = self.failures.keys().find(|(of, its)| *of == session && *its == kind);
         let failures = key.map(|key| self.failures[key]).unwrap_or_default();
         let in_the_past = |at: u64| at <= now || at - now > millis(PROBE_PAUSE_MAX);
         let lets_through = failures.opened.is_none() || failures.probe.is_none_or(in_the_past);
-        let free = lane.iter().all(|m| m.state == Queued);
-        lane.first().copied().filter(|m| free && lets_through && m.is_due(now))
+        let free = kind_queue.iter().all(|m| m.state == Queued);
+        kind_queue.first().copied().filter(|m| free && lets_through && m.is_due(now))
     }
 
     pub(crate) fn claimable(&self, session: SessionId, kinds: &[&'static str], now: u64) -> Vec<MessageId> {
@@ -203,13 +205,13 @@ impl Reference {
         self.get_mut(id).attempts -= 1;
     }
 
-    /// Its attempt came to nothing.
+    /// An attempt failed.
     pub(crate) fn failed(&mut self, id: MessageId, now: u64) {
         self.again(id, None, now);
         self.count_failure(id, now);
     }
 
-    /// Taken from its holder: its token is good for nothing from here on.
+    /// A message is taken from its holder, whose token is void from here on.
     pub(crate) fn taken(&mut self, id: MessageId, now: u64) {
         self.failed(id, now);
         self.get_mut(id).token = None;
@@ -241,7 +243,7 @@ impl Reference {
         self.get_mut(id).turn(state, now);
     }
 
-    /// Taken from a worker that lives on.
+    /// A message is taken from a worker that lives on.
     pub(crate) fn revoke(&mut self, id: MessageId, token: Token, now: u64) {
         let m = self.get_mut(id);
         let process = m.process;
@@ -303,7 +305,7 @@ impl Reference {
         Ok(())
     }
 
-    /// Those that are over, dead ones first, by the time they were.
+    /// The finished messages, dead ones first, by the time of their end.
     pub(crate) fn over(&self, session: SessionId) -> Vec<&Kept> {
         let mut over: Vec<_> =
             self.messages.iter().filter(|m| m.session == session && !m.is_open()).collect();
@@ -311,8 +313,9 @@ impl Reference {
         over
     }
 
-    /// What retention forgets: of a session's dead and of its others, those beyond the number that is kept,
-    /// and those out of their time, unless a key or a given operation id names them in their first day.
+    /// The messages that retention forgets: the oldest of a session's dead and of its other finished
+    /// messages, beyond the number that is kept, and those whose time is over, unless a key or a chosen
+    /// operation id protects them in their first day.
     pub(crate) fn outdated(&self, session: SessionId, now: u64) -> Vec<MessageId> {
         let (dead, other): (Vec<_>, Vec<_>) = self.over(session).into_iter().partition(|m| m.state == Dead);
         let of_list = |list: Vec<&Kept>, age: Duration| {
@@ -328,7 +331,7 @@ impl Reference {
         [of_list(other, self.rules.keep_done), of_list(dead, self.rules.keep_dead)].concat()
     }
 
-    /// When each of those ends whose time is limited, soonest first.
+    /// The ends of all times to live, soonest first.
     pub(crate) fn expiring(&self) -> Vec<(u64, MessageId)> {
         let waits = |m: &&Kept| matches!(m.state, Queued | InDoubt) && !m.anew;
         let mut all: Vec<_> =
@@ -337,7 +340,7 @@ impl Reference {
         all
     }
 
-    /// When something is next given out or given up by time alone.
+    /// The next time at which a message can be attempted or expires.
     pub(crate) fn next_due(&self, now: u64) -> Option<u64> {
         let pauses = self.open().filter(|m| m.state == Queued).filter_map(|m| m.not_before);
         let probes = self.failures.values().filter_map(|f| f.probe);

@@ -1,10 +1,9 @@
-//! What is done about what a rule found: who says so, and what follows.
+//! The action on a violated rule: where it is set, and what follows.
 
 use std::time::Duration;
 
-use pool::stale::act::{self, Decision};
-use pool::stale::rules::{self, OF_SESSIONS};
-use pool::{Agent, RestartRules, admit, budget, slots};
+use pool::reap::{Decision, SESSION_RULES};
+use pool::{Agent, RestartRules, reap, session, slots};
 use protocol::policy::Budget;
 use protocol::reap::{Action, Rule};
 use protocol::session::Reason;
@@ -15,7 +14,7 @@ use super::{MINUTE, ONE, START, Scene};
 const MINUTES_30: Timestamp = Timestamp(START + 30 * MINUTE);
 
 fn decide(scene: &Scene, rule: Rule, now: Timestamp) -> Decision {
-    act::decide(&scene.world.pool, &scene.settings, scene.session(), (rule, "because".to_owned()), now)
+    reap::decide(&scene.world.pool, &scene.settings, scene.session(), (rule, "because".to_owned()), now)
 }
 
 fn says(scene: &mut Scene, rule: Rule, action: Action) {
@@ -56,13 +55,13 @@ fn nobodys_quiet_work_is_ended_by_default() {
     let mut scene = Scene::new();
     scene.change(|s| s.spec.resume_args.clear());
     assert_eq!(scene.action(Rule::StaleAgent).0, Action::Report, "it could not take up where it was");
-    let nobodys = rules::action(&scene.settings, None, Rule::Orphans);
+    let nobodys = reap::rule_action(&scene.settings, None, Rule::Orphans);
     assert_eq!(nobodys, (Action::Kill, "default"));
 }
 
 #[test]
 fn a_session_says_more_than_its_agent_and_that_more_than_the_configuration() {
-    for rule in OF_SESSIONS {
+    for rule in SESSION_RULES {
         let mut scene = Scene::new();
         let other = if rule == Rule::Hung { Rule::Memory } else { Rule::Hung };
         scene.settings.reap.actions = [(rule, Action::Park)].into();
@@ -77,13 +76,13 @@ fn a_session_says_more_than_its_agent_and_that_more_than_the_configuration() {
         assert_eq!(scene.action(rule), (Action::Restart, "agent"), "the session says nothing of this one");
         says(&mut scene, rule, Action::Report);
         assert_eq!(scene.action(rule), (Action::Report, "session"));
-        assert_eq!(rules::action(&scene.settings, None, rule), (Action::Park, "configuration"));
+        assert_eq!(reap::rule_action(&scene.settings, None, rule), (Action::Park, "configuration"));
     }
 }
 
 #[test]
 fn g13_each_rule_ends_a_session_for_a_reason_of_its_own() {
-    let reasons = OF_SESSIONS.map(|rule| {
+    let reasons = SESSION_RULES.map(|rule| {
         let mut scene = Scene::new();
         says(&mut scene, rule, Action::Kill);
         let decision = decide(&scene, rule, MINUTES_30);
@@ -91,7 +90,7 @@ fn g13_each_rule_ends_a_session_for_a_reason_of_its_own() {
         let found = Event::StaleFound { session: ONE, rule, action: Action::Kill, evidence };
         assert_eq!((decision.action, decision.events.len(), &decision.events[0]), (Action::Kill, 2, &found));
         let reason = draining(&decision.events).unwrap();
-        assert_eq!(reason, act::reason(rule));
+        assert_eq!(reason, reap::end_reason(rule));
         scene.world.emit_all(decision.events);
         assert_eq!((scene.session().lifecycle, scene.session().reason), (Lifecycle::Draining, Some(reason)));
         assert!(!scene.applies(rule, MINUTES_30), "and it is not found again");
@@ -126,18 +125,22 @@ fn a_restart_is_an_end_and_one_start_after_a_pause() {
     let due = scene.session().budget.due_at.unwrap();
     let pause = due.since(MINUTES_30);
     assert!((Duration::from_secs(1)..=Duration::from_millis(1200)).contains(&pause), "{pause:?}");
-    let wanting = |scene: &Scene, now| slots::wanting(&scene.world.pool, now);
+    let wanting = |scene: &Scene, now| slots::wanting_start(&scene.world.pool, now);
     assert_eq!(wanting(&scene, Timestamp(u64::MAX)), [], "not beside what is ending");
     scene.prompt();
     scene.world.emit(Event::SessionStopped { session: ONE, reason: Reason::Hung, exit: None });
-    assert_eq!(budget::decide(&scene.world.pool, &scene.settings, MINUTES_30), [], "nothing follows twice");
+    assert_eq!(
+        session::decide_restarts(&scene.world.pool, &scene.settings, MINUTES_30),
+        [],
+        "nothing follows twice"
+    );
     assert_eq!(wanting(&scene, Timestamp(due.0 - 1)), []);
     assert_eq!(wanting(&scene, due), [ONE]);
-    let spent = budget::spent(&scene.world.pool, &scene.settings, scene.session(), due);
+    let spent = session::spend_restart(&scene.world.pool, &scene.settings, scene.session(), due);
     scene.world.emit(spent);
     let tag = scene.world.tag();
-    let next = admit::Next { tag, now: due, conversation: "talk", fresh: false };
-    let started = admit::next_incarnation(scene.session(), next);
+    let next = session::NextRun { tag, now: due, conversation: "talk", fresh: false };
+    let started = session::next_incarnation(scene.session(), next);
     scene.world.emit_all(started);
     let budget = &scene.session().budget;
     assert_eq!((budget.due_at, budget.starts.len(), budget.failures), (None, 1, 1));
@@ -158,7 +161,7 @@ fn a_restart_too_many_is_reported() {
     let Event::StaleFound { action: Action::Report, evidence, .. } = &decision.events[0] else { panic!() };
     assert!(evidence.starts_with("because; ") && evidence.contains("too often"), "{evidence}");
     assert_eq!(at(10).action, Action::Restart, "the window does not reach the first of them any more");
-    // To kill it is no start.
+    // A kill is no start.
     scene.change(|s| s.policy.reap = [(Rule::StaleAgent, Action::Kill)].into());
     assert_eq!(decide(&scene, Rule::StaleAgent, Timestamp(START + 6 * MINUTE)).action, Action::Kill);
 }

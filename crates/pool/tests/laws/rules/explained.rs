@@ -1,10 +1,9 @@
-//! What is said of the rules is what they do.
+//! The explained verdicts of the rules agree with their findings.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pool::stale::explain::explain;
-use pool::stale::rules::{self, OF_SESSIONS, Used};
-use pool::stale::{self, Facts, Stray, Strays, Worker};
+use pool::reap;
+use pool::reap::{OrphanProcess, Orphans, ReapInputs, ResourceUse, SESSION_RULES, SilentWorker, explain};
 use proptest::prelude::*;
 use protocol::ids::GeneratorId;
 use protocol::reap::Rule;
@@ -16,12 +15,12 @@ use protocol::{Lifecycle, MessageState, ProcId, Timestamp};
 use super::{MINUTE, ONE, START, Scene};
 use crate::world::{pane, process, server, up};
 
-/// The times of what happened, from the start, in half minutes.
+/// Times of past events since the start, in half minutes.
 fn when() -> impl Strategy<Value = u64> {
     (0_u64..80).prop_map(|n| START + n * MINUTE / 2)
 }
 
-/// What there is of a session, and what is known of it.
+/// A session in an arbitrary situation.
 #[derive(Debug, Clone)]
 struct Situation {
     lifecycle: Lifecycle,
@@ -37,7 +36,7 @@ struct Situation {
     limits: (Option<u64>, Option<u64>),
     runtime: Option<u64>,
     resumes: bool,
-    /// The pane is there, and dead; the init is over; a process has the mark, and serves others.
+    /// The pane exists; it is dead; the init has ended; a process carries the marker; it serves others.
     around: [bool; 5],
     missing: Option<u64>,
     now: u64,
@@ -107,7 +106,7 @@ struct Stage {
     scene: Scene,
     state: TmuxState,
     exited: BTreeSet<ProcId>,
-    strays: Strays,
+    orphans: Orphans,
 }
 
 impl Situation {
@@ -115,8 +114,8 @@ impl Situation {
         let mut scene = Scene::new();
         if let Some(state) = self.message {
             let id = scene.type_prompt();
-            let open = scene.world.pool.find_open(id).unwrap();
-            let moved = pool::queue::moved(&open, state, None, Timestamp(START));
+            let open = scene.world.pool.find_pending(id).unwrap();
+            let moved = pool::queue::transition(&open, state, None, Timestamp(START));
             scene.world.emit(moved);
         }
         if self.waits {
@@ -149,47 +148,53 @@ impl Situation {
         scene.busy = busy.then_some(ONE).into_iter().collect();
         scene.ask = asks.then_some(ONE).into_iter().collect();
         if old {
-            scene.used = [(ONE, Used::default())].into();
+            scene.used = [(ONE, ResourceUse::default())].into();
         }
-        let mut strays = Strays::default();
+        let mut orphans = Orphans::default();
         if marked {
             let serves = serves.then(|| "serves a socket".to_owned());
-            strays.marked.insert(tag, vec![Stray { process: process(700), command: "sleep".into(), serves }]);
+            orphans
+                .marked
+                .insert(tag, vec![OrphanProcess { process: process(700), command: "sleep".into(), serves }]);
         }
-        let worker =
-            |at| Worker { id: GeneratorId(1), session: ONE, process: process(500), heard_at: Timestamp(at) };
-        strays.workers = self.heard.map(worker).into_iter().collect();
+        let worker = |at| SilentWorker {
+            id: GeneratorId(1),
+            session: ONE,
+            process: process(500),
+            last_seen_at: Timestamp(at),
+        };
+        orphans.workers = self.heard.map(worker).into_iter().collect();
         let exited = [ended.then(|| process(101)), (!there && dead).then(|| server(1).process)];
-        Stage { scene, state, exited: exited.into_iter().flatten().collect(), strays }
+        Stage { scene, state, exited: exited.into_iter().flatten().collect(), orphans }
     }
 }
 
 impl Stage {
     fn explained(&self, now: Timestamp) -> Vec<Explained> {
         let (pool, settings, session) = (&self.scene.world.pool, &self.scene.settings, self.scene.session());
-        self.with(now, |facts| {
-            self.scene.with_signs(now, |signs| explain(pool, settings, session, facts, signs))
+        self.with(now, |inputs| {
+            self.scene.with_signs(now, |signs| explain(pool, settings, session, inputs, signs))
         })
     }
 
-    fn with<R>(&self, now: Timestamp, with: impl FnOnce(&Facts<'_>) -> R) -> R {
-        with(&Facts {
+    fn with<R>(&self, now: Timestamp, with: impl FnOnce(&ReapInputs<'_>) -> R) -> R {
+        with(&ReapInputs {
             state: &self.state,
             exited: &self.exited,
             now,
             listed_from: Some(now),
             grace_ms: 1,
             drained: &BTreeSet::new(),
-            strays: &self.strays,
+            orphans: &self.orphans,
         })
     }
 
-    /// What is found, by either way.
+    /// The violated rules, found in both ways.
     fn found(&self, now: Timestamp) -> BTreeSet<Rule> {
         let (pool, settings) = (&self.scene.world.pool, &self.scene.settings);
-        let running = self.scene.with_signs(now, |signs| rules::found(pool, settings, signs));
-        assert!(running.iter().all(|(id, rule, _)| *id == ONE && OF_SESSIONS.contains(rule)));
-        let over = self.with(now, |facts| stale::named(pool, settings, facts));
+        let running = self.scene.with_signs(now, |signs| reap::violations(pool, settings, signs));
+        assert!(running.iter().all(|(id, rule, _)| *id == ONE && SESSION_RULES.contains(rule)));
+        let over = self.with(now, |inputs| reap::find_candidates(pool, settings, inputs));
         let over = over.into_iter().filter(|candidate| candidate.session == ONE).filter_map(|c| c.rule);
         running.into_iter().map(|(_, rule, _)| rule).chain(over).collect()
     }
@@ -208,7 +213,7 @@ proptest! {
         let applies: BTreeSet<Rule> = explained.iter().filter(|of| of.applies).map(|of| of.rule).collect();
         prop_assert_eq!(&applies, &stage.found(now));
         for of in explained {
-            let policy = rules::action(&stage.scene.settings, Some(stage.scene.session()), of.rule);
+            let policy = reap::rule_action(&stage.scene.settings, Some(stage.scene.session()), of.rule);
             prop_assert_eq!((of.action, of.by.as_str()), policy);
             prop_assert!(!of.why.is_empty());
             let Some(at) = of.at else { continue };

@@ -1,9 +1,9 @@
-//! When each rule applies, and when it never does.
+//! The thresholds of the rules, and the sessions that they never apply to.
 
 use std::time::Duration;
 
-use pool::ReapRules;
-use pool::stale::rules::{self, OF_SESSIONS, Used};
+use pool::reap::{ResourceUse, SESSION_RULES};
+use pool::{ReapRules, reap};
 use protocol::clock::{Clock, ClockStep};
 use protocol::reap::Rule;
 use protocol::session::Reason;
@@ -12,7 +12,7 @@ use protocol::{Event, Lifecycle, MessageState, SessionId, Timestamp};
 use super::{MINUTE, ONE, START, Scene, before};
 use crate::world::server;
 
-/// The rules by which something ends because nothing is seen of it.
+/// The rules that end a session for its silence.
 const OF_SILENCE: [Rule; 3] = [Rule::StaleAgent, Rule::Hung, Rule::IdleSession];
 const OF_TIME: [Rule; 4] = [Rule::StaleAgent, Rule::Hung, Rule::IdleSession, Rule::RunTime];
 
@@ -30,7 +30,7 @@ fn c01_a_worker_may_be_silent_for_five_minutes_and_a_session_idle_for_fifteen() 
         assert!(scene.applies(rule, at) && scene.applies(rule, Timestamp(u64::MAX)), "{rule:?}");
         let told = [Timestamp(START + MINUTE), before(at)].map(|now| scene.verdict(rule, now).at);
         assert_eq!(told, [Some(at); 2], "{rule:?}: from when on it would");
-        let others: Vec<Rule> = OF_SESSIONS.into_iter().filter(|other| scene.applies(*other, at)).collect();
+        let others: Vec<Rule> = SESSION_RULES.into_iter().filter(|other| scene.applies(*other, at)).collect();
         let hung_too = if rule == Rule::StaleAgent { vec![rule, Rule::Hung] } else { vec![rule] };
         let idle_too = if rule == Rule::RunTime { vec![rule, Rule::IdleSession] } else { hung_too };
         assert_eq!(others, idle_too, "it is that rule, and none that it has nothing to do with");
@@ -96,7 +96,7 @@ fn c12_what_has_something_to_do_is_not_idle() {
     let mut scene = Scene::new();
     let id = scene.prompt();
     assert!(scene.never(Rule::IdleSession));
-    let cancelled = pool::admit::cancel(&scene.world.pool, id, Timestamp(START)).unwrap();
+    let cancelled = pool::queue::cancel(&scene.world.pool, id, Timestamp(START)).unwrap();
     scene.world.emit_all(cancelled);
     assert!(!scene.never(Rule::IdleSession));
     scene.claim_other();
@@ -166,7 +166,7 @@ fn p06_a_message_in_doubt_waits_for_a_person_and_makes_nobody_stale() {
     scene.prompt();
     assert!(scene.applies(Rule::StaleAgent, at) && scene.applies(Rule::Hung, at));
     let open = scene.world.pool.held_messages().next().unwrap();
-    let doubt = pool::queue::moved(&open, MessageState::InDoubt, Some("cut off"), Timestamp(START));
+    let doubt = pool::queue::transition(&open, MessageState::InDoubt, Some("cut off"), Timestamp(START));
     scene.world.emit(doubt);
     assert!(OF_SILENCE.into_iter().all(|rule| scene.never(rule)));
 }
@@ -189,7 +189,7 @@ fn p06_what_is_pinned_attached_locked_or_waits_for_a_person_is_not_ended_for_its
             assert!(scene.never(rule), "{rule:?}: {why}");
         }
     }
-    // What was said for it by name holds, but while somebody is attached.
+    // A limit that was set for the session holds, except while a client is attached.
     for (why, change) in changes {
         let (mut scene, at) = Scene::of(Rule::RunTime);
         change(&mut scene);
@@ -200,7 +200,7 @@ fn p06_what_is_pinned_attached_locked_or_waits_for_a_person_is_not_ended_for_its
 #[test]
 fn p06_what_does_not_run_is_found_by_no_rule() {
     use Lifecycle::{Draining, Failed, Lost, Parked, Starting, Stopped};
-    for rule in OF_SESSIONS {
+    for rule in SESSION_RULES {
         for lifecycle in [Starting, Draining, Stopped, Parked, Lost, Failed] {
             let (mut scene, at) = Scene::of(rule);
             assert!(scene.applies(rule, at));
@@ -212,7 +212,7 @@ fn p06_what_does_not_run_is_found_by_no_rule() {
     for rule in Rule::ALL.into_iter().filter(|rule| !rule.applies_to_session()) {
         assert!(scene.never(rule), "{rule:?}");
     }
-    let mut listed = OF_SESSIONS.to_vec();
+    let mut listed = SESSION_RULES.to_vec();
     listed.sort_unstable();
     assert_eq!(listed, Rule::ALL.into_iter().filter(|rule| rule.applies_to_session()).collect::<Vec<_>>());
 }
@@ -232,9 +232,9 @@ fn what_fills_the_disk_comes_before_what_is_only_idle_whichever_session_it_is() 
     let mut record = scene.world.pool.session(two).unwrap().clone();
     record.spec.limits.disk = Some(999);
     scene.world.emit(Event::SessionCreated(Box::new(record)));
-    scene.used.insert(two, Used { memory: None, disk: Some(1000) });
+    scene.used.insert(two, ResourceUse { memory: None, disk: Some(1000) });
     let found = scene
-        .with_signs(Timestamp(u64::MAX), |signs| rules::found(&scene.world.pool, &scene.settings, signs));
+        .with_signs(Timestamp(u64::MAX), |signs| reap::violations(&scene.world.pool, &scene.settings, signs));
     let found: Vec<(SessionId, Rule)> = found.into_iter().map(|(id, rule, _)| (id, rule)).collect();
     assert_eq!((found[0], found.contains(&(ONE, Rule::IdleSession))), ((two, Rule::Disk), true), "{found:?}");
 }
@@ -243,7 +243,7 @@ fn what_fills_the_disk_comes_before_what_is_only_idle_whichever_session_it_is() 
 fn p06_what_is_at_work_when_the_clock_is_set_back_is_not_silent() {
     for rule in OF_SILENCE {
         let (mut scene, at) = Scene::of(rule);
-        // It has worked until now, whatever its record says of when it was started.
+        // The session has worked until now, whatever its record says about its start.
         let back = Timestamp(at.0 - 20 * MINUTE);
         let step = ClockStep { before: at, after: back };
         scene.world.emit(Event::ClockRead(Clock { read_at: back, steps: vec![step], ..Clock::default() }));

@@ -1,0 +1,97 @@
+//! The form of the protocol's types in the documents, where it differs from that in `rpc`: times are text,
+//! secrets are redacted.
+
+use protocol::message::Breaker;
+use protocol::reply::QueueCounts;
+use protocol::session::Exit;
+use protocol::{Timestamp, redact};
+use serde::{Serialize, Serializer};
+
+use crate::show::time::rfc3339;
+
+/// A type with a form of its own in the documents.
+pub(crate) trait Form {
+    fn serialize_form<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error>;
+}
+
+/// A value in its form in the documents.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Json<T>(pub T);
+
+impl<T: Form> Serialize for Json<T> {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize_form(s)
+    }
+}
+
+impl<T: Form> Form for &T {
+    fn serialize_form<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        (*self).serialize_form(s)
+    }
+}
+
+/// Serializes a field in its form (for `serialize_with`).
+pub(super) fn form<T: Form, S: Serializer>(value: &T, s: S) -> Result<S::Ok, S::Error> {
+    value.serialize_form(s)
+}
+
+/// Serializes an optional field in its form (for `serialize_with`).
+pub(super) fn optional<T: Form, S: Serializer>(value: &Option<T>, s: S) -> Result<S::Ok, S::Error> {
+    value.as_ref().map(Json).serialize(s)
+}
+
+/// Serializes a text without secrets (for `serialize_with`).
+pub(super) fn redacted<S: Serializer>(text: &str, s: S) -> Result<S::Ok, S::Error> {
+    redact::text(text).serialize(s)
+}
+
+/// Implements [`Form`] for types by the structs that serde derives for them.
+macro_rules! forms {
+    ($($type:ty => $fields:ty),+ $(,)?) => {$(
+        impl $crate::show::json::form::Form for $type {
+            fn serialize_form<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+                <$fields>::serialize(self, s)
+            }
+        }
+    )+};
+}
+pub(super) use forms;
+
+impl Form for Timestamp {
+    fn serialize_form<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.serialize_str(&rfc3339(*self))
+    }
+}
+
+forms!(Exit => ExitFields, QueueCounts => QueueFields, Breaker => BreakerFields);
+
+#[derive(Serialize)]
+#[serde(remote = "Exit")]
+struct ExitFields {
+    code: Option<i32>,
+    signal: Option<i32>,
+    #[serde(serialize_with = "form")]
+    at: Timestamp,
+}
+
+#[derive(Serialize)]
+#[serde(remote = "QueueCounts")]
+struct QueueFields {
+    queued: u64,
+    claimed: u64,
+    in_doubt: u64,
+    dead: u64,
+    #[serde(serialize_with = "optional")]
+    oldest_at: Option<Timestamp>,
+}
+
+#[derive(Serialize)]
+#[serde(remote = "Breaker")]
+struct BreakerFields {
+    failures: u32,
+    #[serde(serialize_with = "optional")]
+    opened_at: Option<Timestamp>,
+    #[serde(serialize_with = "optional")]
+    probe_at: Option<Timestamp>,
+    reason: Option<String>,
+}

@@ -1,0 +1,202 @@
+//! The lifecycle of a session as text: the reasons for its state, its automatic starts and its policy.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use protocol::policy::{Budget, Policy, RestartPolicy};
+use protocol::reap::{Action, Rule};
+use protocol::session::Incarnation;
+use protocol::{Lifecycle, Reason, Session, Timestamp};
+
+use crate::show::json::json_name;
+use crate::show::time;
+
+/// Returns a reason in one word, as in the brackets behind a state.
+#[must_use]
+pub(crate) fn short_reason(reason: Reason) -> String {
+    match reason {
+        Reason::Parked => "user".to_owned(),
+        other => json_name(&other),
+    }
+}
+
+/// Returns a reason as a sentence, if it says more than its name.
+#[must_use]
+pub(crate) fn reason(reason: Reason) -> Option<&'static str> {
+    Some(match reason {
+        Reason::Exited | Reason::ApiDelete => return None,
+        Reason::Killed => "a user ended it",
+        Reason::Restarted => "it is being restarted",
+        Reason::Evicted => "parked to free its slot for another session",
+        Reason::Idle => "parked after its idle timeout",
+        Reason::Parked => "a user parked it",
+        Reason::Drained => "drained: its queue is empty",
+        Reason::TmuxGone => "its pane vanished from tmux",
+        Reason::ServerGone => "its tmux server went away",
+        Reason::StartupMissingTmux => "it was no longer in tmux when poold started",
+        Reason::ExecFailed => "its program could not be executed",
+        Reason::TmuxFailed => "tmux refused or did not answer",
+        Reason::Setup => "its directories or files could not be created",
+        Reason::NameTaken => "tmux has a session of the same name that is not the pool's",
+        Reason::MemoryLimit => "it exceeded its memory limit",
+        Reason::DiskLimit => "it exceeded its disk limit",
+        Reason::RunTime => "it reached its maximum run time",
+        Reason::Ttl => "its time to live after its end expired",
+        Reason::Ephemeral => "ephemeral: removed at its end",
+        Reason::Hung => "hung: it had work, but wrote nothing and used no CPU",
+        Reason::StaleAgent => "its agent held a message and showed no activity",
+        Reason::TooIdle => "it had no work for longer than the rule idle_session allows",
+        Reason::Limited => "parked because its agent reached its usage limit",
+    })
+}
+
+/// Returns why the exit status of an ended session is unknown, if it is.
+#[must_use]
+pub(crate) fn unknown_exit(session: &Session) -> Option<String> {
+    let has_ended = matches!(session.lifecycle, Lifecycle::Stopped | Lifecycle::Parked | Lifecycle::Lost);
+    if !has_ended || session.exit.is_some() {
+        return None;
+    }
+    let why = match session.reason {
+        _ if session.incarnation.as_ref().is_some_and(Incarnation::is_adopted) => {
+            "it was adopted, so that no init of the pool waited for its program"
+        }
+        Some(Reason::ServerGone) => "its tmux server died, and its init left no exit record",
+        Some(Reason::StartupMissingTmux) => {
+            "it ended while poold was down (the machine went down, or its init was killed), \
+             and left no exit record"
+        }
+        Some(Reason::TmuxGone) => "its pane vanished, and its init was killed before it left an exit record",
+        _ => "its init was killed, or could not write, before it left an exit record",
+    };
+    Some(format!("not known: {why}"))
+}
+
+/// Returns how to start a session that does not run, if it can be.
+#[must_use]
+pub(crate) fn how_to_start(session: &Session) -> Option<String> {
+    let name = &session.name;
+    match session.lifecycle {
+        Lifecycle::Parked => Some(format!("a prompt, `poolctl attach {name}` or `poolctl restore {name}`")),
+        Lifecycle::Lost => Some(format!("`poolctl restore {name}`, or `poolctl restore --all`")),
+        _ => None,
+    }
+}
+
+/// Returns the time of the next automatic start, if one is due: `in 12s, the 3rd in 8m`.
+#[must_use]
+pub(crate) fn next_start(session: &Session, now: Timestamp) -> Option<String> {
+    let Budget { starts, due_at, exhausted, .. } = &session.budget;
+    if *exhausted {
+        let name = &session.name;
+        return Some(format!("none: too many restarts; `poolctl restart {name}` starts it"));
+    }
+    let due = (*due_at)?;
+    let nth = starts
+        .first()
+        .map(|first| format!(", the {} in {}", ordinal(starts.len() + 1), time::short(due.since(*first))));
+    Some(time::until(due, now) + &nth.unwrap_or_default())
+}
+
+fn ordinal(n: usize) -> String {
+    let ending = match (n % 10, n % 100) {
+        (_, 11..=13) => "th",
+        (1, _) => "st",
+        (2, _) => "nd",
+        (3, _) => "rd",
+        _ => "th",
+    };
+    format!("{n}{ending}")
+}
+
+/// Formats a policy, without what is left to the configuration.
+#[must_use]
+pub(crate) fn policy(policy: &Policy) -> String {
+    let span = |what: &str, ms: Option<u64>| {
+        ms.map(|ms| match ms {
+            u64::MAX => format!("{what} never"),
+            ms => format!("{what} {}", time::exact(Duration::from_millis(ms))),
+        })
+    };
+    let most = policy.max_restarts.map(|most| format!(" (at most {most})"));
+    let restart = match policy.restart {
+        RestartPolicy::No => "no restart".to_owned(),
+        other => format!("restart {}{}", other.as_str(), most.unwrap_or_default()),
+    };
+    let parts = [
+        Some(restart),
+        span("idle timeout", policy.idle_timeout_ms),
+        span("ttl", policy.ttl_ms),
+        span("run time", policy.max_runtime_ms),
+        policy.ephemeral.then(|| "ephemeral".to_owned()),
+        policy.pinned.then(|| "pinned".to_owned()),
+        (!policy.reap.is_empty()).then(|| format!("reap {}", rules(&policy.reap))),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+/// Formats the actions of reap rules, as in flags.
+fn rules(reap: &BTreeMap<Rule, Action>) -> String {
+    let rules = reap.iter().map(|(rule, action)| format!("{}={}", rule.as_str(), action.as_str()));
+    rules.collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::ids::ProcId;
+    use protocol::session::Exit;
+
+    use super::*;
+    use crate::testing;
+
+    #[test]
+    fn the_next_start_has_a_time_and_a_number() {
+        let mut session = testing::session("web").session;
+        let now = Timestamp(1_000_000);
+        assert_eq!(next_start(&session, now), None);
+        session.budget.due_at = Some(Timestamp(1_012_000));
+        assert_eq!(next_start(&session, now).unwrap(), "in 12s");
+        session.budget.starts = vec![Timestamp(412_000), Timestamp(900_000)];
+        assert_eq!(next_start(&session, now).unwrap(), "in 12s, the 3rd in 10m");
+        assert_eq!(next_start(&session, Timestamp(2_000_000)).unwrap(), "now, the 3rd in 10m");
+        session.budget.exhausted = true;
+        assert!(next_start(&session, now).unwrap().contains("poolctl restart web"));
+        assert_eq!(
+            [1, 2, 4, 11, 12, 21, 111].map(ordinal),
+            ["1st", "2nd", "4th", "11th", "12th", "21st", "111th"]
+        );
+    }
+
+    #[test]
+    fn an_unknown_exit_has_a_reason() {
+        let mut session = testing::session("web").session;
+        assert_eq!(unknown_exit(&session), None);
+        for (lifecycle, reason, says) in [
+            (Lifecycle::Lost, Reason::ServerGone, "tmux server died"),
+            (Lifecycle::Lost, Reason::StartupMissingTmux, "while poold was down"),
+            (Lifecycle::Stopped, Reason::TmuxGone, "its pane vanished"),
+            (Lifecycle::Parked, Reason::Evicted, "its init was killed"),
+        ] {
+            (session.lifecycle, session.reason) = (lifecycle, Some(reason));
+            assert!(unknown_exit(&session).unwrap().contains(says), "{reason:?}");
+        }
+        let process = Some(ProcId { pid: 5, start: 6 });
+        let incarnation = session.incarnation.as_mut().unwrap();
+        (incarnation.init, incarnation.agent) = (process, process);
+        assert!(unknown_exit(&session).unwrap().contains("adopted"));
+        session.exit = Some(Exit { code: Some(0), signal: None, at: Timestamp(0) });
+        assert_eq!(unknown_exit(&session), None);
+    }
+
+    #[test]
+    fn a_policy_says_what_was_set() {
+        let mut chosen = Policy::default();
+        assert_eq!(policy(&chosen), "no restart");
+        (chosen.restart, chosen.max_restarts) = (RestartPolicy::OnFailure, Some(5));
+        (chosen.idle_timeout_ms, chosen.ttl_ms, chosen.pinned) = (Some(u64::MAX), Some(90_000), true);
+        assert_eq!(policy(&chosen), "restart on-failure (at most 5), idle timeout never, ttl 1m 30s, pinned");
+        let reap = [(Rule::Hung, Action::Restart), (Rule::IdleSession, Action::Park)].into();
+        let chosen = Policy { reap, ..Policy::default() };
+        assert_eq!(policy(&chosen), "no restart, reap hung=restart idle_session=park");
+    }
+}

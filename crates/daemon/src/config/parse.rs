@@ -1,0 +1,59 @@
+//! Reads and checks the configuration file.
+
+use std::path::Path;
+
+use crate::config::file::{Config, check_keys};
+use crate::config::values::{ConfigError, invalid};
+
+impl Config {
+    /// Reads and checks the file; a missing file gives the defaults.
+    ///
+    /// # Errors
+    /// The first problem, with the path.
+    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        let text = match std::fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+            Err(error) => return invalid(format!("{}: {error}", path.display())),
+        };
+        Self::parse(&text).map_err(|ConfigError(what)| ConfigError(format!("{}: {what}", path.display())))
+    }
+
+    /// Parses and checks a text.
+    ///
+    /// # Errors
+    /// The first problem, with its section and key.
+    pub fn parse(text: &str) -> Result<Self, ConfigError> {
+        let table: toml::Table = toml::from_str(text).map_err(|e| ConfigError(e.to_string()))?;
+        check_keys(&table)?;
+        let config: Self = toml::from_str(text).map_err(|e| ConfigError(e.to_string()))?;
+        config.settings(Path::new("/"), 0)?;
+        config.daemon_settings()?;
+        Ok(config)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_valid_and_survive_a_round_trip() {
+        let config = Config::parse("").unwrap();
+        assert_eq!(Config::parse(&config.to_toml().unwrap()).unwrap(), config);
+        assert_eq!(config.settings(Path::new("/s"), 0).unwrap().max_sessions, 16);
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let error = |text: &str| Config::parse(text).unwrap_err().0;
+        assert!(error("[pool]\nmax_session = 3").contains("[pool] max_session; did you mean max_sessions?"));
+        assert!(error("[tmuxx]\n").contains("did you mean tmux?"));
+        assert!(error("[agents.x]\ncomand = 'y'").contains("did you mean command?"));
+        assert!(error("[reaper]\ngrace = 'soon'").contains("duration like 5s"));
+        assert!(error("[queue]\nmax_bytes = '1 furlong'").contains("size like 64MiB"));
+        assert!(error("[tmux]\nsize = '0x5'").contains("200x50"));
+        assert!(error("[watch]\nheartbeat = '1ms'").contains("under 100ms"));
+        assert!(error("[pool\n").contains("TOML parse error"));
+    }
+}

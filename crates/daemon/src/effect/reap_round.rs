@@ -1,0 +1,81 @@
+//! One round of the reaper's rules: samples running sessions, decides, and parks.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use pool::reap;
+use process::tree::Table;
+use protocol::message::PROMPT;
+use protocol::reap::CandidateKind;
+use protocol::{Lifecycle, Session, SessionId, Tag};
+
+use crate::effect::park;
+use crate::engine::Turn;
+use crate::engine::daemon::Daemon;
+use crate::host::blocking_pool::{self, Purpose};
+use crate::sense::{quiet, usage};
+
+/// Samples, applies the rules, and starts their actions. `force` lifts the limit on kills. Returns false once
+/// the engine has stopped.
+pub(crate) async fn round(daemon: &Arc<Daemon>, force: bool) -> bool {
+    if !sample(daemon).await {
+        return false;
+    }
+    let context = Arc::clone(daemon);
+    let decide = move |turn: &mut Turn<'_>| {
+        let settings = context.settings();
+        let named = reap::all_candidates(turn.pool(), turn.volatile, &settings, turn.now());
+        reap::report_findings(turn, &settings, &named);
+        // No event tells that something became stale merely by age.
+        if named.iter().any(|candidate| candidate.kind == CandidateKind::StaleWorker) {
+            turn.wake();
+        }
+        reap::evaluate_rules(turn, &settings, force)
+    };
+    let Ok(parks) = daemon.engine.turn(decide).await else { return false };
+    park_all(daemon, parks);
+    true
+}
+
+/// Samples processor time, logs and workers. Returns false once the engine has stopped.
+pub(crate) async fn sample(daemon: &Arc<Daemon>) -> bool {
+    let Ok(suspects) = daemon.engine.turn(|turn| suspects(turn)).await else { return false };
+    let used = if suspects.is_empty() {
+        Vec::new()
+    } else {
+        blocking_pool::with_timeout(Purpose::Processes, move || cpu(&suspects)).await.unwrap_or_default()
+    };
+    let note = move |turn: &mut Turn<'_>| {
+        let now = turn.now();
+        let (pool, volatile) = turn.state();
+        volatile.reaping.note_cpu(pool, used, now);
+        reap::note_silent_workers(turn);
+    };
+    daemon.engine.turn(note).await.is_ok() && quiet::refresh(daemon).await.is_ok()
+}
+
+/// Returns the sessions that have work; only their processes are sampled.
+fn suspects(turn: &Turn<'_>) -> Vec<Session> {
+    let pool = turn.pool();
+    let holds: BTreeSet<SessionId> =
+        pool.held_messages().filter(|open| open.kind == PROMPT).map(|open| open.session).collect();
+    let live = pool.sessions().filter(|s| s.lifecycle == Lifecycle::Live);
+    live.filter(|s| holds.contains(&s.id) || pool.prompts(s.id).waiting > 0).cloned().collect()
+}
+
+fn cpu(suspects: &[Session]) -> Vec<(SessionId, Tag, u64)> {
+    let Ok(table) = Table::read() else { return Vec::new() };
+    let cpu = |s: &Session| {
+        let tag = s.incarnation.as_ref()?.tag;
+        Some((s.id, tag, usage::usage_in(&table, s)?.cpu_us))
+    };
+    suspects.iter().filter_map(cpu).collect()
+}
+
+/// Parks incarnations, each in a task of its own.
+pub(crate) fn park_all(daemon: &Arc<Daemon>, parks: Vec<(SessionId, Tag)>) {
+    for (session, tag) in parks {
+        let daemon = Arc::clone(daemon);
+        tokio::spawn(async move { drop(park::end_unattended(&daemon, session, tag).await) });
+    }
+}

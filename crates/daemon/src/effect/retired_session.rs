@@ -1,0 +1,42 @@
+//! Renames the leftover tmux session of an ended incarnation, so that a new one can take its name before the
+//! reaper removes it.
+
+use protocol::tmux::{Server, TmuxState};
+use protocol::{Name, Tag, TmuxSessionId};
+use tmux::{Answer, PaneRef};
+
+use crate::engine::Turn;
+use crate::engine::daemon::Daemon;
+use crate::sense::tmux_snapshot;
+
+/// Renames the tmux session of this name if it is such a leftover. Returns true if the name is free now.
+pub(crate) async fn free_name(daemon: &Daemon, name: &Name) -> bool {
+    let state = tmux_snapshot::list(daemon).await;
+    let taken = state.sessions.values().any(|session| session.name == name.as_str());
+    if !taken {
+        // The reaper removed it meanwhile.
+        return matches!(state.server, Server::Up(_));
+    }
+    let panes = tagged_panes(&state, name);
+    // On the pool's own server an unknown tag belongs to another timeline: the database was restored since.
+    let own = daemon.device.own;
+    let retired = move |turn: &mut Turn<'_>| {
+        let pool = turn.pool();
+        let is_over = |tag| pool.retired(tag).is_some() || own && pool.tagged(tag).is_none();
+        panes.into_iter().find(|(_, pane)| is_over(pane.tag))
+    };
+    let Ok(Some((session, pane))) = daemon.engine.turn(retired).await else { return false };
+    let renamed = daemon.tmux.rename(pane, session, &tmux::act::retired_name(pane.tag)).await;
+    tracing::debug!(%name, ?renamed, "renamed the session of an ended incarnation");
+    matches!(renamed, Ok(Answer::Done | Answer::Gone))
+}
+
+/// Returns the tagged panes of the tmux session with this name.
+fn tagged_panes(state: &TmuxState, name: &Name) -> Vec<(TmuxSessionId, PaneRef)> {
+    let Server::Up(server) = state.server else { return Vec::new() };
+    let has_name =
+        |session: &TmuxSessionId| state.sessions.get(session).is_some_and(|s| s.name == name.as_str());
+    let pane_of = |pane, tag: Tag| PaneRef { server: server.into(), pane, tag };
+    let tagged = state.panes.iter().filter(|(_, pane)| has_name(&pane.session));
+    tagged.filter_map(|(id, pane)| Some((pane.session, pane_of(*id, pane.tag?)))).collect()
+}

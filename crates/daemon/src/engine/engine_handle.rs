@@ -1,0 +1,187 @@
+//! A cloneable way into the engine: turns, and waiting for conditions.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::{Duration, Instant};
+
+use protocol::{ErrorCode, Refusal, SessionId};
+use tokio::sync::{Notify, oneshot, watch};
+
+use crate::engine::publish::Publisher;
+use crate::engine::turn::{Check, Completion, Condition, Turn, Work};
+
+/// A way into the engine.
+#[derive(Clone)]
+pub(crate) struct EngineHandle {
+    sender: mpsc::Sender<Work>,
+    publish: Publisher,
+    tickets: Arc<AtomicU64>,
+    /// Deadline of the engine's current long piece of work.
+    long_work: Arc<Mutex<Option<Instant>>>,
+}
+
+/// Returns the refusal of what was in progress when the store failed or the daemon ended.
+pub(crate) fn in_doubt() -> Refusal {
+    Refusal::new(
+        ErrorCode::Storage,
+        "the daemon is stopping or its database failed; this may be stored: repeat it with the same operation \
+         id",
+    )
+}
+
+impl EngineHandle {
+    pub(crate) fn new(sender: mpsc::Sender<Work>, publish: Publisher) -> Self {
+        Self { sender, publish, tickets: Arc::default(), long_work: Arc::default() }
+    }
+
+    /// Runs `work` within a turn. Returns its result once the turn is on disk.
+    ///
+    /// # Errors
+    /// Storage: the store failed, or the daemon ends.
+    pub(crate) async fn turn<R: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Turn<'_>) -> R + Send + 'static,
+    ) -> Result<R, Refusal> {
+        let (answer, answered) = oneshot::channel();
+        let work: Work = Box::new(move |turn| {
+            let result = work(turn);
+            Box::new(move || drop(answer.send(result)))
+        });
+        self.sender.send(work).map_err(|_| in_doubt())?;
+        answered.await.map_err(|_| in_doubt())
+    }
+
+    /// Runs `work` within a turn; the engine itself runs its completion once the turn is on disk.
+    ///
+    /// # Errors
+    /// Storage: the daemon ends.
+    pub(crate) fn submit(&self, work: Work) -> Result<(), Refusal> {
+        self.sender.send(work).map_err(|_| in_doubt())
+    }
+
+    /// Notes that the engine begins a piece of work that may take this long; `None` when it is over.
+    pub(crate) fn set_long_work(&self, limit: Option<Duration>) {
+        let until = limit.map(|limit| Instant::now() + limit);
+        *self.long_work.lock().unwrap_or_else(PoisonError::into_inner) = until;
+    }
+
+    /// True if the engine is at such work, within its limit.
+    pub(crate) fn is_in_long_work(&self) -> bool {
+        let until = *self.long_work.lock().unwrap_or_else(PoisonError::into_inner);
+        until.is_some_and(|until| Instant::now() < until)
+    }
+
+    /// Returns a number that is unique within this daemon.
+    pub(crate) fn ticket(&self) -> u64 {
+        self.tickets.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Runs `work` within a later turn, without waiting for it.
+    pub(crate) fn post(&self, work: impl FnOnce(&mut Turn<'_>) + Send + 'static) {
+        let work: Work = Box::new(move |turn| {
+            work(turn);
+            Box::new(|| {})
+        });
+        // A stopped engine has nothing left to change.
+        drop(self.sender.send(work));
+    }
+
+    /// Waits until `find` returns a value; it is called again after each turn that changed anything but
+    /// messages.
+    ///
+    /// # Errors
+    /// Timeout; storage: the daemon ends.
+    pub(crate) async fn wait_for<R: Send + 'static>(
+        &self,
+        limit: Option<Duration>,
+        find: impl FnMut(&mut Turn<'_>) -> Option<R> + Send + 'static,
+    ) -> Result<R, Refusal> {
+        self.wait(None, limit, find).await
+    }
+
+    /// As [`Self::wait_for`], but `find` is also called after each turn that changed messages of the session.
+    /// It runs within the turn that changes something, so nothing happens in between, and nothing is missed.
+    ///
+    /// # Errors
+    /// Timeout; storage: the daemon ends.
+    pub(crate) async fn wait_on<R: Send + 'static>(
+        &self,
+        session: SessionId,
+        limit: Option<Duration>,
+        find: impl FnMut(&mut Turn<'_>) -> Option<R> + Send + 'static,
+    ) -> Result<R, Refusal> {
+        self.wait(Some(session), limit, find).await
+    }
+
+    async fn wait<R: Send + 'static>(
+        &self,
+        session: Option<SessionId>,
+        limit: Option<Duration>,
+        mut find: impl FnMut(&mut Turn<'_>) -> Option<R> + Send + 'static,
+    ) -> Result<R, Refusal> {
+        let id = self.ticket();
+        // Removed even if this future is dropped half-way.
+        let mut waiting = ConditionGuard { handle: Some(self.clone()), id };
+        let (answer, mut answered) = oneshot::channel();
+        let mut answer = Some(answer);
+        let mut check: Check = Box::new(move |turn| {
+            let found = find(turn)?;
+            let answer = answer.take()?;
+            Some(Box::new(move || drop(answer.send(found))) as Completion)
+        });
+        let work: Work = Box::new(move |turn| {
+            check(turn).unwrap_or_else(|| {
+                turn.conditions.insert(id, Condition { session, check });
+                Box::new(|| {})
+            })
+        });
+        self.sender.send(work).map_err(|_| in_doubt())?;
+        let found = match limit {
+            None => answered.await,
+            Some(limit) => match tokio::time::timeout(limit, &mut answered).await {
+                Ok(found) => found,
+                // It may have come true meanwhile, and then its effects are part of that turn.
+                Err(_) if self.remove_condition(id).await? => {
+                    waiting.handle = None;
+                    return Err(Refusal::new(ErrorCode::Timeout, "the wait timed out"));
+                }
+                Err(_) => answered.await,
+            },
+        };
+        if found.is_ok() {
+            waiting.handle = None;
+        }
+        found.map_err(|_| in_doubt())
+    }
+
+    /// Removes a condition. Returns true if it had not come true yet.
+    async fn remove_condition(&self, id: u64) -> Result<bool, Refusal> {
+        self.turn(move |turn| turn.conditions.remove(&id).is_some()).await
+    }
+
+    /// Returns the number of turns that changed something, as it grows.
+    pub(crate) fn turns(&self) -> watch::Receiver<u64> {
+        self.publish.turns.subscribe()
+    }
+
+    /// Returns the signal that a deadline is earlier than the next known one.
+    pub(crate) fn timer_changed(&self) -> Arc<Notify> {
+        Arc::clone(&self.publish.timer_changed)
+    }
+}
+
+/// Removes a condition from the engine when dropped.
+struct ConditionGuard {
+    /// `None` once the answer has arrived.
+    handle: Option<EngineHandle>,
+    id: u64,
+}
+
+impl Drop for ConditionGuard {
+    fn drop(&mut self) {
+        let id = self.id;
+        if let Some(handle) = &self.handle {
+            handle.post(move |turn| drop(turn.conditions.remove(&id)));
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Tasks that wait for an event of a turn: a lock, the answer of an operation, or a decision on an agent's
+//! request. Tasks that wait for a condition are in [`crate::engine::turn`].
+
+use std::collections::{BTreeMap, HashMap};
+
+use pool::lock::Ticket;
+use protocol::activity::Ask;
+use protocol::hook::Decision;
+use protocol::session::SessionLock;
+use protocol::{OpId, Refusal, Reply, SessionId, Token};
+use tokio::sync::oneshot;
+
+/// Tasks that wait for an event of a turn.
+#[derive(Default)]
+pub(crate) struct Waiters {
+    /// Tasks that wait for session locks, by their tickets in the lock table.
+    pub(crate) locks: HashMap<Ticket, LockWaiter>,
+    /// Operations in progress: the digest of each, and the tasks that repeated it.
+    pub(crate) operations: HashMap<OpId, (u64, Vec<oneshot::Sender<Reply>>)>,
+    /// Tasks that wait for decisions on agents' requests.
+    pub(crate) decisions: PendingDecisions,
+}
+
+/// A task that waits for a lock.
+pub(crate) enum LockWaiter {
+    /// An operation of the daemon.
+    Operation(oneshot::Sender<Result<Token, Refusal>>),
+    /// A user's lock, the lock under which it was requested if any, and the receiver of its token.
+    User(Box<SessionLock>, Option<Token>, oneshot::Sender<Result<Token, Refusal>>),
+}
+
+/// Hooks that wait for decisions, and the deciders that wait until the agent has taken theirs.
+#[derive(Default)]
+pub(crate) struct PendingDecisions {
+    hooks: BTreeMap<(SessionId, u64), oneshot::Sender<Decision>>,
+    sent: BTreeMap<(SessionId, u64), oneshot::Sender<()>>,
+}
+
+impl PendingDecisions {
+    /// Adds a hook that waits for the decision on this request.
+    pub(crate) fn wait(&mut self, session: SessionId, ask: u64) -> oneshot::Receiver<Decision> {
+        let (sender, decision) = oneshot::channel();
+        self.hooks.insert((session, ask), sender);
+        decision
+    }
+
+    /// Takes the hook that waits for this decision.
+    pub(crate) fn take(&mut self, session: SessionId, ask: u64) -> Option<oneshot::Sender<Decision>> {
+        self.hooks.remove(&(session, ask))
+    }
+
+    /// Notes that a hook was sent its decision. The receiver is notified when the agent has taken it.
+    pub(crate) fn sent(&mut self, session: SessionId, ask: u64) -> oneshot::Receiver<()> {
+        let (sender, taken) = oneshot::channel();
+        self.sent.insert((session, ask), sender);
+        taken
+    }
+
+    /// Takes the decider of a sent decision, which the agent has taken or which is given up.
+    pub(crate) fn settle(&mut self, session: SessionId, ask: u64) -> Option<oneshot::Sender<()>> {
+        self.sent.remove(&(session, ask))
+    }
+
+    /// Drops the hooks of a session whose requests are not open any more.
+    pub(crate) fn retain(&mut self, session: SessionId, open: &[Ask]) {
+        self.hooks
+            .retain(|(waits_for, ask), _| *waits_for != session || open.iter().any(|open| open.id == *ask));
+    }
+}

@@ -1,0 +1,49 @@
+//! A sample of the machine's resources: memory, disk, terminals, and the open files of a tmux server.
+
+use std::path::Path;
+use std::time::Duration;
+
+use protocol::ServerId;
+use tokio::time::Instant;
+
+/// A sample of the machine's resources. Values that the system does not tell are `None`.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct MachineSample {
+    at: Option<Instant>,
+    /// Available memory in bytes.
+    pub(crate) memory: Option<u64>,
+    /// Free space in bytes on the file system of the state directory.
+    pub(crate) disk: Option<u64>,
+    /// Pseudo-terminals in use, and their maximum.
+    pub(crate) terminals: Option<(u64, u64)>,
+    /// The tmux server, with its open files and their maximum.
+    server_files: Option<(ServerId, (u64, u64))>,
+}
+
+impl MachineSample {
+    /// Time since the sample was taken; `None` if none was taken yet.
+    pub(crate) fn age(&self) -> Option<Duration> {
+        self.at.map(|at| at.elapsed())
+    }
+
+    /// Open files of this tmux server, and their maximum.
+    pub(crate) fn server_files(&self, server: ServerId) -> Option<(u64, u64)> {
+        self.server_files.filter(|(sampled, _)| *sampled == server).map(|(_, files)| files)
+    }
+}
+
+/// Takes a sample. Blocks: it reads the process table and queries the file system.
+pub(crate) fn sample(state: &Path, server: Option<ServerId>) -> MachineSample {
+    MachineSample {
+        at: Some(Instant::now()),
+        memory: process::inspect::machine::available_memory(),
+        disk: process::inspect::machine::free_disk(state),
+        terminals: process::inspect::machine::terminals(),
+        server_files: server.and_then(|server| Some((server, open_files(server)?))),
+    }
+}
+
+fn open_files(server: ServerId) -> Option<(u64, u64)> {
+    let vitals = process::inspect::resources::resources(server.process).ok().flatten()?;
+    Some((vitals.open_files?, vitals.open_files_max?))
+}

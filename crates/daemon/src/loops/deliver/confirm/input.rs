@@ -1,0 +1,180 @@
+//! Confirmation of a prompt by a program without hooks: it is done once the program has read it. A count of
+//! no unread bytes proves nothing before tmux has written the text; a terminal that is read by lines does not
+//! count an incomplete line; and the end of the program is not a read.
+
+use std::time::Duration;
+
+use process::inspect::tty::{self, InputState, ReadDetector};
+use protocol::{MessageId, MessageState, ProcId, Refusal, SessionId};
+use tmux::PaneRef;
+use tokio::time::{Instant, sleep};
+
+use crate::engine::Turn;
+use crate::engine::daemon::Daemon;
+use crate::host::blocking_pool::{self, Purpose};
+use crate::loops::deliver::prompt::{ClaimedPrompt, Note, TypedPrompt, advance};
+
+/// The reasons for which a prompt is done.
+const READ: &str = "unconfirmed";
+const PARTIAL_LINE: &str = "unconfirmed: it stands in its line, which Enter ends";
+const UNSUPPORTED: &str = "unconfirmed: this system does not tell whether it was read";
+
+/// Time for a program to read the text before it is recorded that it has not.
+const LIMIT: Duration = Duration::from_secs(1);
+
+/// Time between two samples: at first, and at most.
+const PAUSE: Duration = Duration::from_millis(10);
+const PAUSE_MAX: Duration = Duration::from_millis(500);
+
+/// A terminal whose input is watched for being read.
+pub(crate) struct InputWatch {
+    pane: PaneRef,
+    program: ProcId,
+    detector: ReadDetector,
+    /// True if the text ends a line.
+    ends_line: bool,
+}
+
+/// The state of the input.
+enum InputStatus {
+    /// The prompt is done, for this reason.
+    Done(&'static str),
+    /// The text is not read yet.
+    Pending(Note),
+    /// The program has ended, which the end of its incarnation settles.
+    Ended,
+}
+
+impl InputWatch {
+    /// Begins to watch, once the text is in the terminal and before Enter. None if its program is not known.
+    pub(crate) async fn begin(daemon: &Daemon, prompt: &ClaimedPrompt) -> Option<Self> {
+        let program = daemon.incarnation(prompt.message.session).await?.agent?;
+        Self::new(daemon, (prompt.pane, program), prompt.message.enter).await
+    }
+
+    async fn new(daemon: &Daemon, (pane, program): (PaneRef, ProcId), ends_line: bool) -> Option<Self> {
+        has_written(daemon, pane).await.then_some(())?;
+        let arm = move || tty::arm_read_detector(program).ok().flatten();
+        let detector = blocking_pool::with_timeout(Purpose::Processes, arm).await.flatten()?;
+        Some(Self { pane, program, detector, ends_line })
+    }
+
+    /// Samples the input. A long text may be written in pieces, so a read counts only if there is no more
+    /// input after tmux has answered another command.
+    async fn sample(&self, daemon: &Daemon) -> InputStatus {
+        if !has_written(daemon, self.pane).await {
+            return InputStatus::Pending(Note::Unread);
+        }
+        match self.read_state().await {
+            Some(InputState::Read) if has_written(daemon, self.pane).await => match self.read_state().await {
+                Some(InputState::Read) => InputStatus::Done(READ),
+                Some(InputState::ProcessEnded) => InputStatus::Ended,
+                _ => InputStatus::Pending(Note::Unread),
+            },
+            Some(InputState::PartialLine) if !self.ends_line => InputStatus::Done(PARTIAL_LINE),
+            Some(InputState::Unsupported) => InputStatus::Done(UNSUPPORTED),
+            Some(InputState::ProcessEnded) => InputStatus::Ended,
+            Some(InputState::Missing) => InputStatus::Pending(Note::Discarded),
+            Some(InputState::Read | InputState::PartialLine | InputState::Unread(_)) | None => {
+                InputStatus::Pending(Note::Unread)
+            }
+        }
+    }
+
+    /// Reads the state of the terminal's input; none if it cannot be read.
+    async fn read_state(&self) -> Option<InputState> {
+        let Self { program, detector, ends_line, .. } = *self;
+        let read = move || tty::input_state(program, detector, ends_line).ok();
+        blocking_pool::with_timeout(Purpose::Processes, read).await.flatten()
+    }
+}
+
+/// True once tmux has written the text into the terminal. It writes after it has answered the command, and
+/// before it answers the next one.
+pub(crate) async fn has_written(daemon: &Daemon, pane: PaneRef) -> bool {
+    daemon.tmux.peek(pane).await.is_ok()
+}
+
+/// Waits up to [`LIMIT`] until the text is read. Returns the reason for which the prompt is done; none if it
+/// is not.
+pub(crate) async fn read_within_limit(daemon: &Daemon, watch: Option<&InputWatch>) -> Option<&'static str> {
+    let watch = watch?;
+    let (deadline, mut pause) = (Instant::now() + LIMIT, PAUSE);
+    loop {
+        match watch.sample(daemon).await {
+            InputStatus::Done(why) => return Some(why),
+            InputStatus::Ended => return None,
+            InputStatus::Pending(_) if Instant::now() >= deadline => return None,
+            InputStatus::Pending(_) => {}
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
+}
+
+/// Waits until the prompt is read, or settled otherwise.
+pub(super) async fn follow_up(
+    daemon: &Daemon,
+    session: SessionId,
+    prompt: TypedPrompt,
+    watch: Option<InputWatch>,
+) -> Result<(), Refusal> {
+    let id = prompt.id;
+    // After a restart of the daemon it is unknown what was read meanwhile: input that is gone counts as read.
+    let is_resumed = watch.is_none();
+    let watch = match (watch, prompt.run.agent) {
+        (Some(watch), _) => Some(watch),
+        (None, Some(program)) => InputWatch::new(daemon, (prompt.pane, program), prompt.enter).await,
+        (None, None) => None,
+    };
+    let (mut pause, began) = (PAUSE, Instant::now());
+    loop {
+        let status = match &watch {
+            None => InputStatus::Done(UNSUPPORTED),
+            Some(watch) => match watch.sample(daemon).await {
+                InputStatus::Pending(Note::Discarded) if is_resumed => InputStatus::Done(READ),
+                status => status,
+            },
+        };
+        match status {
+            InputStatus::Done(why) => {
+                return advance(daemon, (session, id), MessageState::Done, Some(why)).await;
+            }
+            InputStatus::Ended => return Ok(()),
+            InputStatus::Pending(note) if began.elapsed() >= LIMIT => {
+                record_note(daemon, (session, id), note).await?;
+            }
+            InputStatus::Pending(_) => {}
+        }
+        let loaded = daemon.loaded();
+        let is_pending = move |turn: &mut Turn<'_>| {
+            TypedPrompt::of(turn, &loaded.settings, session).is_some_and(|prompt| prompt.id == id)
+        };
+        if !daemon.engine.turn(is_pending).await? {
+            return Ok(());
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
+}
+
+/// Records why the prompt is not done, unless that is recorded already.
+async fn record_note(
+    daemon: &Daemon,
+    (session, id): (SessionId, MessageId),
+    note: Note,
+) -> Result<(), Refusal> {
+    let record = move |turn: &mut Turn<'_>| {
+        let Some(open) = turn.pool().pending_message(session, id) else { return };
+        if open.state != MessageState::Typed {
+            return;
+        }
+        let recorded = turn.message(id).ok().flatten().and_then(|(message, _)| message.status.reason);
+        if recorded.as_deref() != Some(note.as_str()) {
+            // The state keeps the time at which the prompt was typed.
+            let event = pool::queue::transition(&open, MessageState::Typed, Some(note.as_str()), open.since);
+            turn.emit(event);
+        }
+    };
+    daemon.engine.turn(record).await
+}

@@ -1,0 +1,220 @@
+//! Confirmation of a prompt by its shell, whose own prompt disappears and comes back. Shells that mark their
+//! prompts (OSC 133) report that themselves; for others, the terminal's foreground process and mode are
+//! sampled.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use process::inspect::tty::ShellState;
+use protocol::activity::Source;
+use protocol::event::AgentEvent;
+use protocol::{
+    Activity, ActivityState, Event, Incarnation, MessageId, MessageState, Refusal, SessionId, Tag,
+};
+use tokio::time::Instant;
+
+use crate::engine::Turn;
+use crate::engine::daemon::Daemon;
+use crate::host::blocking_pool::{self, Purpose};
+use crate::loops::deliver::confirm::input::has_written;
+use crate::loops::deliver::prompt::{ClaimedPrompt, TypedPrompt, advance};
+use crate::sense::pane_state::shell_state;
+
+/// Time after which a shell counts as back even if nothing was written.
+const SILENT_LIMIT: Duration = Duration::from_secs(3);
+
+/// Time between two samples of the terminal: at first, and at most.
+const PAUSE: Duration = Duration::from_millis(15);
+const PAUSE_MAX: Duration = Duration::from_millis(250);
+
+/// Samples in a row that must show a shell at rest: it may be about to run what it has read.
+const RESTS: u32 = 3;
+
+/// The reasons for which a prompt is done.
+const PROMPT_BACK: &str = "its prompt came back";
+const IN_FOREGROUND: &str = "its shell is in front again";
+
+/// A shell's terminal before Enter was pressed.
+pub(crate) struct ShellBefore {
+    /// The end of its log.
+    log_end: u64,
+    /// True if the terminal was read by lines; `None` if the system does not tell.
+    canonical: Option<bool>,
+}
+
+impl ShellBefore {
+    /// Reads the terminal, once the text is in it.
+    pub(crate) async fn read(daemon: &Daemon, prompt: &ClaimedPrompt) -> Option<Self> {
+        let session = prompt.message.session;
+        let run = daemon.incarnation(session).await?;
+        has_written(daemon, prompt.pane).await.then_some(())?;
+        let canonical = shell_state(&run).await.map(|state| state.canonical);
+        Some(Self { log_end: log_end(daemon, session).await?, canonical })
+    }
+}
+
+/// Returns the end of a session's log.
+async fn log_end(daemon: &Daemon, session: SessionId) -> Option<u64> {
+    let dir = daemon.log_options(session).dir;
+    blocking_pool::with_timeout(Purpose::Logs, move || logs::bounds(&dir)).await?.ok().map(|(_, end)| end)
+}
+
+/// Waits until the shell has accepted the prompt, and its own prompt is back.
+pub(super) async fn follow_up(
+    daemon: &Arc<Daemon>,
+    session: SessionId,
+    prompt: TypedPrompt,
+    before: Option<ShellBefore>,
+) -> Result<(), Refusal> {
+    let tag = prompt.pane.tag;
+    let has_marks = move |turn: &mut Turn<'_>| {
+        let marks = turn.volatile.agents.marks(tag);
+        marks.is_some_and(|marks| marks.command_at.max(marks.prompt_at).is_some())
+    };
+    let has_marks = daemon.engine.turn(has_marks).await?;
+    match shell_state(&prompt.run).await {
+        Some(_) if !has_marks => follow_samples(daemon, session, &prompt, before).await,
+        _ => follow_marks(daemon, session, prompt).await,
+    }
+}
+
+/// Waits for the shell's prompt marks, or for its activity as it is sampled.
+async fn follow_marks(daemon: &Arc<Daemon>, session: SessionId, prompt: TypedPrompt) -> Result<(), Refusal> {
+    // From the beginning of the typing: a sample may precede the record that the prompt was typed.
+    let (id, tag, since) = (prompt.id, prompt.pane.tag, prompt.began_at);
+    let began = move |turn: &mut Turn<'_>| {
+        let marks = turn.volatile.agents.marks(tag);
+        let mark = marks.and_then(|marks| marks.command_at.max(marks.prompt_at)).is_some_and(|at| at > since);
+        let activity = turn.pool().activity_in(session, tag);
+        let busy = activity
+            .is_some_and(|a| a.state == ActivityState::Busy && is_of_shell(a.source) && a.since >= since);
+        (mark || busy || is_over(turn, (session, tag), id)).then_some(())
+    };
+    if prompt.state == MessageState::Typed {
+        if daemon.engine.wait_for(Some(SILENT_LIMIT), began).await.is_err() {
+            return advance(daemon, (session, id), MessageState::Done, Some("unconfirmed")).await;
+        }
+        advance(daemon, (session, id), MessageState::Accepted, None).await?;
+    }
+    let back = move |turn: &mut Turn<'_>| {
+        let marks = turn.volatile.agents.marks(tag);
+        let prompt = marks.and_then(|marks| marks.prompt_at.filter(|at| Some(*at) > marks.command_at));
+        let activity = turn.pool().activity_in(session, tag);
+        let idle = activity
+            .is_some_and(|a| a.state == ActivityState::Idle && is_of_shell(a.source) && a.since >= since);
+        (prompt.is_some_and(|at| at > since) || idle || is_over(turn, (session, tag), id)).then_some(())
+    };
+    daemon.engine.wait_for(None, back).await?;
+    advance(daemon, (session, id), MessageState::Done, Some(PROMPT_BACK)).await
+}
+
+/// Samples the terminal until its shell is at rest again: in the foreground, all input read, the terminal in
+/// its mode from before, and output written since Enter.
+async fn follow_samples(
+    daemon: &Arc<Daemon>,
+    session: SessionId,
+    prompt: &TypedPrompt,
+    before: Option<ShellBefore>,
+) -> Result<(), Refusal> {
+    let (id, tag) = (prompt.id, prompt.pane.tag);
+    let (began_at, mut rested, mut accepted) = (Instant::now(), 0, prompt.state == MessageState::Accepted);
+    loop {
+        let Some(state) = shell_state(&prompt.run).await else { return Ok(()) };
+        let rests = is_at_rest(&state, before.as_ref());
+        rested = if rests { rested + 1 } else { 0 };
+        let wrote = match &before {
+            Some(before) => log_end(daemon, session).await.is_some_and(|end| end > before.log_end),
+            // After a restart of the daemon the end of the log before Enter is unknown.
+            None => true,
+        };
+        let late = began_at.elapsed() >= SILENT_LIMIT;
+        if rested >= RESTS && (wrote || late) {
+            let why = if wrote { IN_FOREGROUND } else { "unconfirmed" };
+            return finish(daemon, (session, id), &prompt.run, why).await;
+        }
+        if !rests && !accepted && state.unread == 0 {
+            accepted = true;
+            advance(daemon, (session, id), MessageState::Accepted, None).await?;
+        }
+        let pause = (began_at.elapsed() / 32).clamp(PAUSE, PAUSE_MAX);
+        let over = move |turn: &mut Turn<'_>| is_over(turn, (session, tag), id).then_some(());
+        if daemon.engine.wait_on(session, Some(pause), over).await.is_ok() {
+            return Ok(());
+        }
+    }
+}
+
+/// True if the shell waits for input. A shell with line editing reads by lines only while it runs a command,
+/// or before its first prompt.
+fn is_at_rest(state: &ShellState, before: Option<&ShellBefore>) -> bool {
+    let edits_lines = before.is_some_and(|before| before.canonical == Some(false));
+    state.in_foreground && state.unread == 0 && !(edits_lines && state.canonical)
+}
+
+/// Records that the prompt is done and its shell waits for the next one, which the last sample of its
+/// activity may not show yet.
+async fn finish(
+    daemon: &Daemon,
+    (session, id): (SessionId, MessageId),
+    run: &Incarnation,
+    why: &'static str,
+) -> Result<(), Refusal> {
+    advance(daemon, (session, id), MessageState::Accepted, None).await?;
+    let tag = run.tag;
+    let foreground = run.init.and_then(|init| process::inspect::program::foreground(init.pid).ok().flatten());
+    let idle = move |turn: &mut Turn<'_>| {
+        let now = turn.now();
+        let corrected = foreground.and_then(|foreground| {
+            pool::observe::correct_foreground(turn.pool(), (session, tag), &foreground.command, turn.now())
+        });
+        turn.emit_all(corrected);
+        let busy = turn
+            .pool()
+            .activity_in(session, tag)
+            .filter(|activity| activity.state == ActivityState::Busy && activity.source == Source::Process);
+        if busy.is_some() {
+            let state = ActivityState::Idle;
+            let activity = Activity {
+                state,
+                source: Source::Process,
+                since: now,
+                tag: Some(tag),
+                ..Activity::default()
+            };
+            turn.emit(Event::Agent(AgentEvent::ActivityChanged { session, activity, turned: true }));
+        }
+    };
+    daemon.engine.turn(idle).await?;
+    advance(daemon, (session, id), MessageState::Done, Some(why)).await
+}
+
+/// True for sources that observe a shell.
+fn is_of_shell(source: Source) -> bool {
+    matches!(source, Source::Terminal | Source::Process)
+}
+
+/// True if the prompt is final or given back, or its shell has ended.
+fn is_over(turn: &Turn<'_>, (session, tag): (SessionId, Tag), id: MessageId) -> bool {
+    let open = turn.pool().pending_message(session, id);
+    let given = open.is_some_and(|open| matches!(open.state, MessageState::Typed | MessageState::Accepted));
+    !given || turn.pool().tagged(tag).is_none_or(|found| found.id != session || !found.takes_prompts())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shell_rests_where_it_edits_its_line_again_or_reads_lines_as_it_always_does() {
+        let state = |canonical| ShellState { in_foreground: true, canonical, unread: 0 };
+        let before = |canonical| Some(ShellBefore { log_end: 0, canonical });
+        let rests = |canonical, before: Option<ShellBefore>| is_at_rest(&state(canonical), before.as_ref());
+        assert!(rests(false, before(Some(false))), "it edits its line again");
+        assert!(!rests(true, before(Some(false))), "a builtin runs");
+        assert!(rests(true, before(Some(true))), "a plain shell");
+        assert!(rests(false, before(Some(true))), "it was typed before its first prompt");
+        assert!(rests(true, before(None)) && rests(true, None));
+        assert!(!is_at_rest(&ShellState { in_foreground: false, ..state(false) }, None));
+        assert!(!is_at_rest(&ShellState { unread: 1, ..state(false) }, None));
+    }
+}

@@ -1,0 +1,176 @@
+//! After the text of a prompt was pasted: the pause, Enter, and recording that it was typed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use agents::Confirm;
+use pool::prompt::enter_delay;
+use pool::queue;
+use protocol::{MessageState, Refusal, SessionId};
+use tmux::Answer;
+use tmux::act::Lines;
+use tokio::time::{Instant, sleep};
+
+use crate::decide::lock::LockGuard;
+use crate::engine::Turn;
+use crate::engine::daemon::Daemon;
+use crate::loops::deliver::confirm::input::{self, InputWatch};
+use crate::loops::deliver::confirm::shell::ShellBefore;
+use crate::loops::deliver::confirm::{self, BeforeEnter};
+use crate::loops::deliver::prompt::{ClaimedPrompt, Note, is_unreported};
+use crate::sense::pane_state::read_screen;
+
+/// Time for a typed text to appear on the screen.
+const ECHO_LIMIT: Duration = Duration::from_secs(2);
+
+/// Time between two looks at the screen.
+const ECHO_PAUSE: Duration = Duration::from_millis(50);
+
+/// Number of characters of the text that are searched on the screen.
+const ECHO_CHARS: usize = 40;
+
+/// Records that a prompt was not typed, or not in full.
+pub(super) async fn record_failure(
+    daemon: &Daemon,
+    prompt: &ClaimedPrompt,
+    state: MessageState,
+    why: String,
+) -> Result<(), Refusal> {
+    let (session, id, tag) = (prompt.message.session, prompt.message.id, prompt.pane.tag);
+    crate::crash::point("deliver-typed");
+    let record = move |turn: &mut Turn<'_>| {
+        let now = turn.now();
+        turn.volatile.prompts.end_paste(session);
+        turn.wake();
+        let Some(open) = turn.pool().pending_message(session, id) else { return };
+        let is_typing = open.state == MessageState::Typing;
+        let event = match state {
+            _ if !is_typing => return,
+            // Does not count as an attempt.
+            MessageState::Queued => queue::give_back(&open, &why, now),
+            state => queue::transition(&open, state, Some(&why), now),
+        };
+        if state == MessageState::Queued {
+            turn.volatile.prompts.block(session, why);
+        } else {
+            turn.volatile.prompts.delivered(tag, now);
+        }
+        turn.emit(event);
+    };
+    daemon.engine.turn(record).await
+}
+
+/// Presses Enter after a pause that depends on the length of the text, records the prompt as typed, and
+/// follows it up.
+pub(super) async fn press_enter(
+    daemon: &Arc<Daemon>,
+    prompt: ClaimedPrompt,
+    grant: LockGuard,
+) -> Result<(), Refusal> {
+    let hooked = prompt.agent.confirm == Confirm::Hook;
+    let unreported = hooked && is_unreported(&prompt.agent, prompt.message.enter, &prompt.body);
+    let confirm = if unreported { Confirm::None } else { prompt.agent.confirm };
+    crate::crash::point("deliver-pasted");
+    if prompt.message.enter {
+        sleep(enter_delay(prompt.message.size)).await;
+    }
+    let before = BeforeEnter {
+        input: if confirm == Confirm::None { InputWatch::begin(daemon, &prompt).await } else { None },
+        shell: if confirm == Confirm::Prompt { ShellBefore::read(daemon, &prompt).await } else { None },
+    };
+    if prompt.message.enter {
+        // A dialog that has opened meanwhile would take Enter as its answer: then Enter waits until the text
+        // is seen.
+        let has_dialog = hooked && shows_dialog(daemon, &prompt).await;
+        if has_dialog && unreported {
+            let why = "typed, and a dialog came up before Enter was pressed".to_owned();
+            return record_failure(daemon, &prompt, MessageState::InDoubt, why).await;
+        }
+        let enter = daemon.tmux.enter_after(prompt.pane, prompt.token);
+        match if has_dialog { Ok(Answer::Done) } else { enter.await } {
+            Ok(Answer::Done) => {}
+            Ok(answer) => {
+                let why = format!("typed, and Enter could not be pressed: {answer:?}");
+                return record_failure(daemon, &prompt, MessageState::InDoubt, why).await;
+            }
+            Err(error) => {
+                let id = prompt.message.id.0;
+                tracing::warn!(prompt = id, %error, "the pane is asked whether Enter was pressed");
+                drop(grant);
+                return ask_pane(daemon, prompt.message.session).await;
+            }
+        }
+    }
+    crate::crash::point("deliver-typed");
+    let session = prompt.message.session;
+    record_typed(daemon, &prompt, confirm, &before).await?;
+    // Others may act on the session while the agent works.
+    drop(grant);
+    confirm::follow_up_from(daemon, session, before).await
+}
+
+/// Records that a prompt was typed, and done if its program confirms it by reading or by its echo.
+async fn record_typed(
+    daemon: &Daemon,
+    prompt: &ClaimedPrompt,
+    confirm: Confirm,
+    before: &BeforeEnter,
+) -> Result<(), Refusal> {
+    let (session, id, tag) = (prompt.message.session, prompt.message.id, prompt.pane.tag);
+    let done = match confirm {
+        Confirm::Hook | Confirm::Prompt => None,
+        Confirm::Echo => Some(echo_result(daemon, prompt).await),
+        Confirm::None => input::read_within_limit(daemon, before.input.as_ref()).await,
+    };
+    let record = move |turn: &mut Turn<'_>| {
+        let now = turn.now();
+        turn.volatile.prompts.delivered(tag, now);
+        if turn.volatile.prompts.end_paste(session) && turn.volatile.is_stopping() {
+            turn.wake();
+        }
+        // The agent's hook may have reported the prompt already.
+        let Some(open) = turn.pool().pending_message(session, id) else { return };
+        if open.state != MessageState::Typing {
+            return;
+        }
+        let note = (confirm == Confirm::None && done.is_none()).then_some(Note::Unread.as_str());
+        let typed = queue::transition(&open, MessageState::Typed, note, now);
+        let done = done.map(|why| queue::transition(&open, MessageState::Done, Some(why), now));
+        turn.emit_all(std::iter::once(typed).chain(done));
+    };
+    daemon.engine.turn(record).await
+}
+
+/// Ends a paste whose result is unknown, and follows the prompt up: the pane tells the result.
+pub(super) async fn ask_pane(daemon: &Arc<Daemon>, session: SessionId) -> Result<(), Refusal> {
+    let end = move |turn: &mut Turn<'_>| {
+        turn.volatile.prompts.end_paste(session);
+        turn.wake();
+    };
+    daemon.engine.turn(end).await?;
+    confirm::follow_up(daemon, session).await
+}
+
+/// True if the agent's screen shows a dialog.
+async fn shows_dialog(daemon: &Daemon, prompt: &ClaimedPrompt) -> bool {
+    let screen = read_screen(daemon, &prompt.agent, prompt.pane).await;
+    screen.is_ok_and(|(_, look)| look.is_some_and(|look| look.dialog.is_some()))
+}
+
+/// Waits until the end of the text is seen on the screen. Returns the reason for which the prompt is done.
+async fn echo_result(daemon: &Daemon, prompt: &ClaimedPrompt) -> &'static str {
+    let text = String::from_utf8_lossy(&prompt.body);
+    let last = text.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    let wanted: String = last.chars().take(ECHO_CHARS).collect();
+    let deadline = Instant::now() + ECHO_LIMIT;
+    loop {
+        let screen = daemon.tmux.capture(prompt.pane, Lines::Visible, false).await;
+        if screen.is_ok_and(|(_, screen)| String::from_utf8_lossy(&screen).contains(&wanted)) {
+            return "echoed";
+        }
+        if Instant::now() >= deadline {
+            return "unconfirmed: it was not seen on the screen";
+        }
+        sleep(ECHO_PAUSE).await;
+    }
+}

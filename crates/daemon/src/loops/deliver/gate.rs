@@ -1,0 +1,38 @@
+//! The gate before a prompt is typed, as far as the record tells.
+
+use pool::{Settings, prompt};
+use protocol::{SessionId, Tag};
+
+use crate::decide::lock;
+use crate::engine::Turn;
+
+/// The reason if the pane has the receipt of a token that this pool has not issued yet.
+pub(super) const NEWER_RECEIPT: &str =
+    "its terminal knows prompts that this pool does not: its data is an older copy; restart the session";
+
+/// True if a prompt may be typed into the session now. The reason against it is kept for `show`.
+pub(super) fn is_open(turn: &mut Turn<'_>, settings: &Settings, session: SessionId) -> bool {
+    let blocked = if lock::holds_back_prompts(turn, session) {
+        Err("somebody holds its lock".to_owned())
+    } else if running_tag(turn, session).is_some_and(|tag| turn.volatile.prompts.has_newer_receipt(tag)) {
+        Err(NEWER_RECEIPT.to_owned())
+    } else if turn.volatile.scheduler.gives_way(session) {
+        Err("it gives way to others that wait for a slot".to_owned())
+    } else {
+        let record = turn.pool().session(session);
+        record.map_or(Ok(()), |record| prompt::record_gate(turn.pool(), settings, record, turn.now()))
+    };
+    match blocked {
+        Ok(()) => true,
+        Err(reason) => {
+            turn.volatile.prompts.block(session, reason);
+            false
+        }
+    }
+}
+
+/// Returns the tag of the incarnation that takes prompts.
+pub(super) fn running_tag(turn: &Turn<'_>, session: SessionId) -> Option<Tag> {
+    let session = turn.pool().session(session).filter(|session| session.takes_prompts())?;
+    session.incarnation.as_ref().map(|run| run.tag)
+}

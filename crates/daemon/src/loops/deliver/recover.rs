@@ -1,0 +1,163 @@
+//! Recovery of a prompt whose typing was interrupted: the daemon stopped, or tmux did not answer. Each paste
+//! stores its token as a receipt in an option of the pane, in the same command list, guarded by `receipt <
+//! token`. Reading the receipt also revokes the token, so that a late duplicate is rejected.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use agents::Confirm;
+use pool::prompt::{enter_delay, is_untouched, stands_in_composer};
+use pool::queue::{self, PendingMessage};
+use protocol::{Event, MessageState, Refusal, SessionId, Timestamp};
+use tmux::{Answer, Receipt};
+use tokio::time::sleep;
+
+use crate::decide::lock;
+use crate::engine::Turn;
+use crate::engine::daemon::Daemon;
+use crate::loops::deliver::prompt::{Note, TypedPrompt};
+use crate::sense::pane_state::read_pane;
+
+/// Looks for the text in the composer, and the time between them: an agent may still be drawing it.
+const LOOKS: u32 = 12;
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// The reason if the pane does not tell whether the text was typed.
+const NO_RECEIPT: &str = "its typing was cut off, and its terminal does not tell whether it arrived";
+
+/// The reason if the text was typed and Enter was not pressed.
+const NO_ENTER: &str = "typed without Enter, and the terminal may have changed since";
+
+/// The reason if the prompt is queued again.
+const NOT_TYPED: &str = "it was not typed: what was on its way was called off";
+
+/// Reads the receipt of the pane, and settles the prompt by it. If tmux does not answer, the prompt stays
+/// `typing` for another attempt.
+pub(super) async fn resolve(
+    daemon: &Arc<Daemon>,
+    session: SessionId,
+    prompt: &TypedPrompt,
+) -> Result<(), Refusal> {
+    let answer = match prompt.token {
+        Some(token) => daemon.tmux.revoke(prompt.pane, token).await,
+        None => Ok((Answer::Done, Receipt::Unknown)),
+    };
+    let receipt = match answer {
+        Ok((Answer::Done, receipt)) => receipt,
+        // The incarnation has ended, or is about to.
+        Ok((answer, _)) => {
+            tracing::warn!(%session, ?answer, "a pane has no receipt of a prompt");
+            Receipt::Unknown
+        }
+        Err(error) => {
+            tracing::warn!(%session, %error, "tmux does not answer whether a prompt was typed");
+            sleep(PAUSE).await;
+            return Ok(());
+        }
+    };
+    tracing::info!(%session, prompt = prompt.id.0, ?receipt, "the typing of a prompt was interrupted");
+    match receipt {
+        Receipt::Revoked => {
+            let event = |open: &PendingMessage<'_>, now| queue::give_back(open, NOT_TYPED, now);
+            daemon.engine.turn(commit(session, prompt, event)).await
+        }
+        Receipt::Typed if prompt.enter => press_missing_enter(daemon, session, prompt).await,
+        Receipt::Typed | Receipt::Entered => {
+            daemon.engine.turn(transition(session, prompt, MessageState::Typed, None)).await
+        }
+        Receipt::Unknown => search_composer(daemon, session, prompt).await,
+    }
+}
+
+/// Presses the missing Enter, if the text is unchanged in the terminal and no user has acted on it since.
+/// Otherwise the prompt is in doubt.
+async fn press_missing_enter(
+    daemon: &Arc<Daemon>,
+    session: SessionId,
+    prompt: &TypedPrompt,
+) -> Result<(), Refusal> {
+    let size = u32::try_from(prompt.body.len()).unwrap_or(u32::MAX);
+    sleep(enter_delay(size).saturating_sub(daemon.age(prompt.began_at).await?)).await;
+    for _ in 0..LOOKS {
+        let grant = daemon.engine.lock_inside(session, "deliver").await?;
+        let has_user = move |turn: &mut Turn<'_>| {
+            turn.volatile.prompts.has_keys(session) || lock::holds_back_prompts(turn, session)
+        };
+        if daemon.engine.turn(has_user).await? {
+            break;
+        }
+        let waits = waits_for_enter(daemon, prompt).await;
+        if let Some(token) = prompt.token.filter(|_| waits) {
+            let entered = daemon.tmux.enter_after(prompt.pane, token).await;
+            tracing::info!(%session, prompt = prompt.id.0, ?entered, "the missing Enter was pressed");
+            return match entered {
+                Ok(Answer::Done) => {
+                    daemon.engine.turn(transition(session, prompt, MessageState::Typed, None)).await
+                }
+                Ok(_) => break,
+                // The receipt is read again.
+                Err(_) => Ok(()),
+            };
+        }
+        drop(grant);
+        sleep(PAUSE).await;
+    }
+    daemon.engine.turn(transition(session, prompt, MessageState::InDoubt, Some(NO_ENTER))).await
+}
+
+/// Searches the composer for the text, without a receipt. tmux pastes a text in one go, so a text in the
+/// composer was typed whole and once. Otherwise the prompt is in doubt.
+async fn search_composer(
+    daemon: &Arc<Daemon>,
+    session: SessionId,
+    prompt: &TypedPrompt,
+) -> Result<(), Refusal> {
+    let hooked = prompt.agent.confirm == Confirm::Hook && !prompt.is_unreported;
+    let looks = if hooked && prompt.agent.shows_composer() { LOOKS } else { 0 };
+    for _ in 0..looks {
+        sleep(PAUSE).await;
+        let _grant = daemon.engine.lock_inside(session, "deliver").await?;
+        if waits_for_enter(daemon, prompt).await {
+            let note = Some(Note::InComposer.as_str());
+            return daemon.engine.turn(transition(session, prompt, MessageState::Typed, note)).await;
+        }
+    }
+    daemon.engine.turn(transition(session, prompt, MessageState::InDoubt, Some(NO_RECEIPT))).await
+}
+
+/// True if the text waits for Enter: it is in the composer of an agent whose screen is known, or else the
+/// pane is untouched since.
+async fn waits_for_enter(daemon: &Daemon, prompt: &TypedPrompt) -> bool {
+    let Ok(pane) = read_pane(daemon, &prompt.agent, &prompt.run, prompt.pane).await else { return false };
+    let Ok(age) = daemon.age(prompt.began_at).await else { return false };
+    if !prompt.agent.shows_composer() {
+        return is_untouched(age, &pane);
+    }
+    let text = String::from_utf8_lossy(&prompt.body);
+    stands_in_composer(&daemon.loaded().settings, (&text, age), &pane)
+}
+
+/// Returns the work of a turn that moves the prompt to a state. A later report of the agent still counts,
+/// also for a prompt in doubt.
+fn transition(
+    session: SessionId,
+    prompt: &TypedPrompt,
+    state: MessageState,
+    why: Option<&'static str>,
+) -> impl FnOnce(&mut Turn<'_>) + Send + use<> {
+    commit(session, prompt, move |open, now| queue::transition(open, state, why, now))
+}
+
+/// Returns the work of a turn that commits an event for the prompt, unless it is not `typing` any more.
+fn commit<F>(session: SessionId, prompt: &TypedPrompt, event: F) -> impl FnOnce(&mut Turn<'_>) + Send + use<F>
+where
+    F: FnOnce(&PendingMessage<'_>, Timestamp) -> Event + Send,
+{
+    let id = prompt.id;
+    move |turn| {
+        let open = turn.pool().pending_message(session, id).filter(|open| open.state == MessageState::Typing);
+        let event = open.map(|open| event(&open, turn.now()));
+        turn.emit_all(event);
+        turn.wake();
+    }
+}

@@ -1,0 +1,88 @@
+//! Accepting connections, with limits on their number.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use interprocess::local_socket::tokio::Listener;
+use interprocess::local_socket::traits::tokio::Listener as _;
+use tokio::sync::{Semaphore, oneshot};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::engine::daemon::Daemon;
+use crate::net::{handshake, role};
+
+/// Maximum number of connections: enough for a thousand sessions with a hook each. Fewer where the system
+/// allows few open files, some of which the database and tmux need.
+const CONNECTIONS_MAX: usize = 4096;
+
+/// Maximum number of connections without a hello yet, including those that are turned away.
+const PENDING_MAX: usize = 64;
+
+/// Time for a peer to send its hello.
+const HELLO_LIMIT: Duration = Duration::from_secs(5);
+
+/// Time that a peer has for its hello before it may be evicted for another one.
+const PENDING_MIN: Duration = Duration::from_millis(500);
+
+/// Pause after the system refused a connection: it lacks descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Peers whose hello is pending, oldest first. A sender that is dropped evicts its peer.
+type Pending = VecDeque<(Instant, oneshot::Sender<()>)>;
+
+/// Accepts connections until the daemon ends. With too many hellos pending, the oldest peer is evicted, so
+/// that silent peers never keep others waiting.
+pub(crate) async fn accept(daemon: Arc<Daemon>, listener: Listener) {
+    let (connections_max, pending_max) = limits();
+    let places = Arc::new(Semaphore::new(connections_max));
+    let mut pending = Pending::new();
+    for id in 1.. {
+        let stream = match listener.accept().await {
+            Ok(stream) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection");
+                sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        evict_pending(&mut pending, pending_max).await;
+        let (peer, evicted) = oneshot::channel();
+        pending.push_back((Instant::now(), peer));
+        let daemon = Arc::clone(&daemon);
+        let place = Arc::clone(&places).try_acquire_owned().ok();
+        tokio::spawn(async move {
+            let handshake = handshake::shake_hands(&daemon, id, stream, place.is_some());
+            let connection = tokio::select! {
+                done = timeout(HELLO_LIMIT, handshake) => done.ok().flatten(),
+                _ = evicted => None,
+            };
+            if let Some(connection) = connection {
+                role::serve(&daemon, connection).await;
+            }
+            drop(place);
+        });
+    }
+}
+
+/// Waits until fewer than `max` hellos are pending. Evicts the oldest peer once it has had its minimum time.
+async fn evict_pending(pending: &mut Pending, max: usize) {
+    loop {
+        pending.retain(|(_, peer)| !peer.is_closed());
+        if pending.len() < max.max(1) {
+            return;
+        }
+        if pending.front().is_some_and(|(since, _)| since.elapsed() >= PENDING_MIN) {
+            pending.pop_front();
+        } else {
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+/// Returns the maximum number of connections, and of pending hellos beside them.
+fn limits() -> (usize, usize) {
+    let limit = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE);
+    let files = limit.map_or(usize::MAX, |(soft, _)| usize::try_from(soft).unwrap_or(usize::MAX));
+    (CONNECTIONS_MAX.min(files / 8 * 3), PENDING_MAX.min(files / 8))
+}

@@ -1,0 +1,101 @@
+//! The state of a pane: its screen, its input, the program in its foreground.
+
+use agents::Confirm;
+use agents::screen::Screen;
+use pool::agent::ScreenReading;
+use pool::{Agent, prompt};
+use process::inspect::tty::ShellState;
+use protocol::activity::Source;
+use protocol::{ActivityState, Incarnation, Timestamp};
+use tmux::{Answer, PaneRef};
+
+use crate::engine::Turn;
+use crate::engine::daemon::Daemon;
+use crate::host::blocking_pool::{self, Purpose};
+use crate::host::clock;
+use crate::sense::bracketed_paste;
+
+/// Returns the state that decides whether a prompt may be typed; the error says why it cannot be determined.
+pub(crate) async fn read_pane(
+    daemon: &Daemon,
+    agent: &Agent,
+    run: &Incarnation,
+    pane: PaneRef,
+) -> Result<prompt::PaneSnapshot, String> {
+    let (seen, look) = read_screen(daemon, agent, pane).await?;
+    let (tag, started_at, ready_limit) = (run.tag, run.started_at, daemon.loaded().settings.ready_limit);
+    let reported = move |turn: &mut Turn<'_>| {
+        let session = turn.pool().tagged(tag);
+        let activity = session.and_then(|session| turn.pool().activity_in(session.id, tag));
+        let said_idle = activity.filter(|activity| {
+            let rests = matches!(activity.state, ActivityState::Idle | ActivityState::Error);
+            rests && activity.source == Source::Hook
+        });
+        let ago = |seconds: u64| turn.age(Timestamp(seconds.saturating_mul(1000)));
+        let said_idle_ago = said_idle.map(|activity| turn.age(activity.since));
+        // Agents that never enabled bracketed pastes within the limit do without.
+        let starting = session.filter(|_| turn.age(started_at) < ready_limit).map(|session| session.id);
+        (starting, said_idle_ago, seen.typed_at.map(ago), seen.active_at.map(ago))
+    };
+    let reported = daemon.engine.turn(reported).await.map_err(|refusal| refusal.to_string())?;
+    let (starting, said_idle_ago, typed_ago, active_ago) = reported;
+    let takes_pastes = match starting.filter(|_| agent.asks_for_pastes()) {
+        Some(session) if seen.bracketed.is_none() => bracketed_paste::is_enabled(daemon, session, tag).await,
+        starting => starting.and(seen.bracketed),
+    };
+    let unread = unread_input(run).await;
+    let shell = if agent.confirm == Confirm::Prompt { shell_state(run).await } else { None };
+    Ok(prompt::PaneSnapshot {
+        in_mode: seen.in_mode,
+        alternate: seen.alternate,
+        typed_ago,
+        active_ago,
+        unread,
+        in_front: shell.map(|shell| shell.in_foreground),
+        screen: look,
+        said_idle_ago,
+        takes_pastes,
+    })
+}
+
+/// Returns the bytes of input that the program has not read; `None` if the system does not tell.
+pub(crate) async fn unread_input(run: &Incarnation) -> Option<u32> {
+    let agent = run.agent?;
+    blocking_pool::with_timeout(Purpose::Processes, move || {
+        process::inspect::tty::unread_input(agent).ok().flatten()
+    })
+    .await
+    .flatten()
+}
+
+/// Returns the state of a shell in its terminal; `None` if the system does not tell.
+pub(crate) async fn shell_state(run: &Incarnation) -> Option<ShellState> {
+    let shell = run.agent?;
+    blocking_pool::with_timeout(Purpose::Processes, move || {
+        process::inspect::tty::shell_state(shell).ok().flatten()
+    })
+    .await
+    .flatten()
+}
+
+/// Reads a pane, and interprets its screen if the agent's screen is known. The error says why it cannot be
+/// read.
+pub(crate) async fn read_screen(
+    daemon: &Daemon,
+    agent: &Agent,
+    pane: PaneRef,
+) -> Result<(tmux::PaneSnapshot, Option<ScreenReading>), String> {
+    let seen = daemon.tmux.snapshot(pane).await.map_err(|error| error.to_string())?;
+    match seen.answer {
+        Answer::Done => {}
+        Answer::InMode => return Err("it is in copy mode".to_owned()),
+        Answer::Dead | Answer::Gone => return Err("its terminal is closed".to_owned()),
+        Answer::InputOff => return Err("its pane does not take input".to_owned()),
+        other => return Err(format!("its pane cannot be read: {other:?}")),
+    }
+    let look = agent.shows_composer().then(|| {
+        let screen = Screen::new(&seen.screen);
+        agent.read_screen(&screen, seen.cursor, clock::now())
+    });
+    Ok((seen, look))
+}

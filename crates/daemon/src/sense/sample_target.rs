@@ -1,0 +1,136 @@
+//! A running session, as the sampler needs it.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use agents::{Confirm, wiring};
+use pool::{Agent, queue};
+use protocol::paths::Paths;
+use protocol::{Activity, ActivityState, MessageId, Notes, OsBytes, Session, SessionId, Tag, Timestamp};
+use tmux::PaneRef;
+
+use crate::engine::Turn;
+use crate::engine::daemon::pane_of;
+
+/// A running session to be sampled.
+pub(crate) struct SampleTarget {
+    pub(crate) id: SessionId,
+    pub(crate) tag: Tag,
+    pub(crate) pane: Option<PaneRef>,
+    pub(crate) agent: Arc<Agent>,
+    /// Start of its incarnation.
+    pub(crate) started_at: Timestamp,
+    /// Deadline of its start.
+    pub(crate) start_limit: Timestamp,
+    /// The recorded activity of its agent.
+    pub(crate) known: Activity,
+    pub(crate) notes: Notes,
+    /// True if a hook of this incarnation has reported.
+    pub(crate) hooked: bool,
+    /// True if a client is attached.
+    pub(crate) attached: bool,
+    /// A prompt that was typed and not confirmed.
+    pub(crate) unconfirmed: Option<MessageId>,
+    /// The shell, if the session is one.
+    pub(crate) shell: Option<ShellProgram>,
+    /// The current part of its log.
+    pub(crate) log: PathBuf,
+    /// The file in which its agent records its prompts.
+    pub(crate) record: Option<PathBuf>,
+}
+
+impl SampleTarget {
+    pub(crate) fn new(
+        turn: &Turn<'_>,
+        (paths, kind): (&Paths, &AgentKind),
+        session: &Session,
+    ) -> Option<Self> {
+        let run = session.incarnation.as_ref()?;
+        let known = turn.pool().activity_in(session.id, run.tag).cloned();
+        let notes = turn.pool().notes(session.id).cloned().unwrap_or_default();
+        let unconfirmed =
+            queue::held_prompt(turn.pool(), session.id).filter(|open| open.state.is_unconfirmed());
+        Some(Self {
+            unconfirmed: unconfirmed.map(|open| open.id),
+            id: session.id,
+            tag: run.tag,
+            pane: pane_of(run),
+            hooked: notes.hooked == Some(run.tag),
+            known: known.unwrap_or_default(),
+            record: record_of(paths, session, &kind.agent, &notes),
+            notes,
+            agent: Arc::clone(&kind.agent),
+            started_at: run.started_at,
+            start_limit: run.started_at.after(kind.ready_limit),
+            attached: session.attached_clients > 0,
+            shell: ShellProgram::of(session, &kind.agent),
+            log: paths.session(session.id).join("logs").join(protocol::logs::CURRENT),
+        })
+    }
+
+    /// True if the session is this one, in the same incarnation.
+    pub(crate) fn is_of(&self, session: &Session) -> bool {
+        session.incarnation.as_ref().is_some_and(|run| run.tag == self.tag)
+    }
+
+    /// True if its agent has not reported or shown yet that it is ready, within the limit.
+    pub(crate) fn is_starting(&self, now: Timestamp) -> bool {
+        let unready = matches!(self.known.state, ActivityState::Unknown | ActivityState::Attention);
+        self.agent.shows_composer() && !self.hooked && unready && now < self.start_limit
+    }
+}
+
+/// Returns the file in which an agent records its prompts: reported by its hooks, or chosen by its wiring.
+pub(crate) fn record_of(paths: &Paths, session: &Session, agent: &Agent, notes: &Notes) -> Option<PathBuf> {
+    let chosen = || wiring::prompt_history(agent.adapter, &paths.session(session.id)).filter(|_| agent.hooks);
+    notes.transcript.as_ref().map(|path| path.as_path().to_owned()).or_else(chosen)
+}
+
+/// An agent kind, as configured.
+pub(crate) struct AgentKind {
+    pub(crate) agent: Arc<Agent>,
+    /// Maximum duration of its start.
+    pub(crate) ready_limit: Duration,
+}
+
+/// A shell: a program that is in the foreground of its terminal while it waits for a command.
+pub(crate) struct ShellProgram {
+    /// The process id of its init, in the same terminal.
+    pub(crate) init: Option<u32>,
+    /// The name of its program.
+    pub(crate) own: OsString,
+    /// The program that the watcher last saw in the foreground; under load, this may be half a minute old.
+    pub(crate) last_seen: Option<OsBytes>,
+}
+
+impl ShellProgram {
+    pub(crate) fn of(session: &Session, agent: &Agent) -> Option<Self> {
+        if session.spec.agent != "shell" && agent.confirm != Confirm::Prompt {
+            return None;
+        }
+        let own = session.spec.command.first()?.as_path().file_name()?.to_owned();
+        let init = session.incarnation.as_ref().and_then(|run| run.init).map(|init| init.pid);
+        Some(Self { init, own, last_seen: session.current_command.clone() })
+    }
+
+    /// True if the shell is in the foreground, by the program found there just now, or else the one seen
+    /// last; `None` if neither is known.
+    pub(crate) fn is_in_foreground(&self, found: Option<&OsBytes>) -> Option<bool> {
+        let command = found.or(self.last_seen.as_ref())?;
+        Some(is_same_program(&self.own, command.as_os_str()))
+    }
+}
+
+/// True if both are the same program: the kernel keeps 15 bytes of a name, and that of a login shell begins
+/// with a dash.
+pub(crate) fn is_same_program(own: &OsStr, foreground: &OsStr) -> bool {
+    let short = |name: &OsStr| {
+        let name = name.as_bytes();
+        let name = name.strip_prefix(b"-").unwrap_or(name);
+        name[..name.len().min(15)].to_vec()
+    };
+    short(own) == short(foreground)
+}

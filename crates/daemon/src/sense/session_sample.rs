@@ -1,0 +1,312 @@
+//! A sample of a session from outside: the output of its program, the agent's own record, its screen.
+
+use std::fs::Metadata;
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use agents::terminal_marks::{Mark, Scanner, title_wants_attention};
+use agents::transcript::{RecordedPrompt, TurnEnd};
+use agents::{Adapter, transcript};
+use nix::fcntl::OFlag;
+use pool::agent::{SILENCE, ScreenReading, TerminalMarks, WindowTitle};
+use protocol::activity::Source;
+use protocol::{ActivityState, OsBytes, Timestamp};
+
+use crate::host::{clock, files};
+use crate::sense::sample_target::SampleTarget;
+
+/// Maximum bytes of new output read in one sample: the newest marks are at the end.
+const OUTPUT_MAX: u64 = 256 << 10;
+
+/// Bytes at the end of the output in which the title of an agent's window is looked for: an agent that asks
+/// writes nothing else.
+const TITLE_TAIL: u64 = 1 << 10;
+
+/// Bytes at the end of the agent's own record that are read.
+const RECORD_TAIL: u64 = 128 << 10;
+
+/// The same while a prompt is awaited in the record: the longest one, escaped, several times, and what
+/// follows it.
+const RECORD_TAIL_FOR_PROMPT: u64 = 2 << 20;
+
+/// Maximum lag of a file's time behind the write: the resolution of the system's coarse clock.
+const MTIME_LAG: Duration = Duration::from_millis(10);
+
+/// Silence after which a working agent may have stopped without a report.
+const STALL: Duration = Duration::from_secs(1);
+
+/// Number of prompts of a record that are kept.
+const PROMPTS_MAX: usize = 8;
+
+/// The state of a session between two samples.
+#[derive(Default)]
+pub(crate) struct SampleState {
+    scanner: Scanner,
+    /// The log: its inode, and the length up to which it was read.
+    log: (u64, u64),
+    /// The record when it was last read: its length, its modification time, and how many bytes were to be
+    /// read.
+    record: (u64, u64, u64),
+    /// Time of the last output.
+    pub(crate) quiet_since: Option<Timestamp>,
+    marks: TerminalMarks,
+    title: WindowTitle,
+    screen: Option<ScreenReading>,
+    screen_read_at: Option<Timestamp>,
+    said: Arc<Vec<RecordedPrompt>>,
+    ended: Option<TurnEnd>,
+    tokens: Option<u64>,
+    /// The program in the foreground of a shell's terminal.
+    foreground: Option<OsBytes>,
+}
+
+/// The result of a sample.
+pub(crate) struct Sample {
+    /// Time of the last output.
+    pub(crate) quiet_since: Option<Timestamp>,
+    pub(crate) marks: TerminalMarks,
+    pub(crate) title: WindowTitle,
+    pub(crate) screen: Option<ScreenReading>,
+    /// The agent's last prompts, as its record has them.
+    pub(crate) said: Arc<Vec<RecordedPrompt>>,
+    /// The end of its last turn.
+    pub(crate) ended: Option<TurnEnd>,
+    pub(crate) tokens: Option<u64>,
+    /// The program in the foreground of a shell's terminal.
+    pub(crate) foreground: Option<OsBytes>,
+}
+
+impl SampleState {
+    /// True if the agent's own record is worth reading: the agent has stopped, has fallen silent, or may have
+    /// got a prompt that it did not confirm.
+    pub(crate) fn wants_record(&self, target: &SampleTarget, now: Timestamp) -> bool {
+        let silent = self.quiet_since.is_some_and(|since| now.since(since) >= STALL);
+        let works = target.known.state.is_at_work();
+        target.agent.adapter != Adapter::None && (!works || silent || target.unconfirmed.is_some())
+    }
+
+    /// True if only its screen tells what the agent does now.
+    pub(crate) fn wants_screen(&self, target: &SampleTarget, now: Timestamp) -> bool {
+        if !target.agent.shows_composer() {
+            return false;
+        }
+        if !target.hooked {
+            return target.is_starting(now) || self.wrote_since_screen_read();
+        }
+        let works = target.known.state.is_at_work();
+        let asks = target.known.state == ActivityState::Attention && target.known.source == Source::Screen;
+        if (asks || target.known.state == ActivityState::Busy) && self.is_title_unresolved(now) {
+            return true;
+        }
+        let last =
+            target.notes.heard_at.into_iter().chain(self.quiet_since).chain([target.known.since]).max();
+        let silent = last.is_some_and(|last| now.since(last) >= SILENCE);
+        works && silent && self.screen_read_at() <= last
+    }
+
+    /// Returns the result of the last sample.
+    pub(crate) fn sample(&self) -> Sample {
+        Sample {
+            quiet_since: self.quiet_since,
+            marks: self.marks.clone(),
+            title: self.title,
+            screen: self.screen.clone(),
+            said: Arc::clone(&self.said),
+            ended: self.ended.clone(),
+            tokens: self.tokens,
+            foreground: self.foreground.clone(),
+        }
+    }
+
+    /// Returns the time when the last successful read of its screen began.
+    pub(crate) fn screen_read_at(&self) -> Option<Timestamp> {
+        self.screen_read_at
+    }
+
+    /// True if it wrote something after its screen was last read.
+    pub(crate) fn wrote_since_screen_read(&self) -> bool {
+        self.screen_read_at
+            .is_none_or(|at| self.quiet_since.is_some_and(|wrote| wrote.after(MTIME_LAG) >= at))
+    }
+
+    /// True if the window's title says that the agent asks, and its screen was not read since, or is due
+    /// again.
+    pub(crate) fn is_title_unresolved(&self, now: Timestamp) -> bool {
+        let WindowTitle::Asks(since) = self.title else { return false };
+        self.screen_read_at.is_none_or(|at| at <= since || now.since(at) >= SILENCE)
+    }
+
+    /// Stores the interpretation of its screen; the read began at this time.
+    pub(crate) fn set_screen(&mut self, screen: ScreenReading, began: Timestamp) {
+        (self.screen, self.screen_read_at) = (Some(screen), Some(began));
+    }
+
+    /// Reads what is new in its files.
+    pub(crate) fn read(&mut self, target: &SampleTarget, now: Timestamp) {
+        let init = target.shell.as_ref().and_then(|shell| shell.init);
+        let foreground = init.and_then(|init| process::inspect::program::foreground(init).ok().flatten());
+        self.foreground = foreground.map(|program| program.command);
+        if target.attached {
+            // The attached client hears it.
+            self.marks.bell_at = None;
+        }
+        if let Ok(meta) = std::fs::metadata(&target.log) {
+            self.quiet_since = Some(written_at(&meta));
+            match target.agent.adapter {
+                Adapter::None => self.read_log(target, &meta, now),
+                Adapter::Codex if target.known.state.is_at_work() => self.read_title(target, &meta, now),
+                _ => {}
+            }
+        }
+        if let Some(path) = target.record.as_ref().filter(|_| self.wants_record(target, now)) {
+            let max = if target.unconfirmed.is_some() { RECORD_TAIL_FOR_PROMPT } else { RECORD_TAIL };
+            self.read_record(target.agent.adapter, path, max);
+        }
+    }
+
+    fn read_log(&mut self, target: &SampleTarget, meta: &Metadata, now: Timestamp) {
+        let (file, read) = self.log;
+        let from = if file == meta.ino() { read } else { 0 };
+        if meta.len() <= from {
+            self.log = (meta.ino(), meta.len());
+            return;
+        }
+        let from = from.max(meta.len().saturating_sub(OUTPUT_MAX));
+        let Ok(piece) = read_range(&target.log, from, meta.len() - from) else { return };
+        self.log = (meta.ino(), meta.len());
+        for mark in self.scanner.feed(&piece) {
+            self.apply(mark, target.attached, now);
+        }
+    }
+
+    /// Reads the current title of its window.
+    fn read_title(&mut self, target: &SampleTarget, meta: &Metadata, now: Timestamp) {
+        let state = (meta.ino(), meta.len());
+        if self.log == state {
+            return;
+        }
+        let Ok(tail) = read_range(&target.log, meta.len().saturating_sub(TITLE_TAIL), TITLE_TAIL) else {
+            return;
+        };
+        self.log = state;
+        for mark in Scanner::new().feed(&tail) {
+            let Mark::Title(title) = mark else { continue };
+            self.title = match (title_wants_attention(target.agent.adapter, &title), self.title) {
+                (true, asked @ WindowTitle::Asks(_)) => asked,
+                (true, _) => WindowTitle::Asks(now),
+                (false, _) => WindowTitle::Other(now),
+            };
+        }
+    }
+
+    fn apply(&mut self, mark: Mark, attached: bool, now: Timestamp) {
+        // Of two marks in one sample the later one counts.
+        let newest = self.marks.prompt_at.max(self.marks.command_at);
+        let now = newest.map_or(now, |newest| now.max(Timestamp(newest.0 + 1)));
+        match mark {
+            Mark::PromptStart | Mark::PromptEnd => self.marks.prompt_at = Some(now),
+            Mark::CommandStart => (self.marks.command_at, self.marks.code) = (Some(now), None),
+            Mark::CommandEnd(code) => (self.marks.prompt_at, self.marks.code) = (Some(now), code),
+            Mark::Bell if !attached => self.marks.bell_at = Some(now),
+            _ => {}
+        }
+    }
+
+    fn read_record(&mut self, adapter: Adapter, path: &Path, max: u64) {
+        let Ok(meta) = std::fs::metadata(path) else { return };
+        let state = (meta.len(), written_at(&meta).0, max);
+        if self.record == state {
+            return;
+        }
+        let Ok(tail) = read_range(path, meta.len().saturating_sub(max), max) else { return };
+        self.record = state;
+        let mut said = transcript::prompts(adapter, &tail);
+        said.drain(..said.len().saturating_sub(PROMPTS_MAX));
+        // A last entry without a time was written when the file was.
+        if let Some(last) = said.last_mut() {
+            last.at = last.at.or(Some(written_at(&meta)));
+        }
+        self.said = Arc::new(said);
+        self.ended = transcript::turn_end(adapter, &tail);
+        self.tokens = transcript::tokens(adapter, &tail).or(self.tokens);
+    }
+}
+
+fn written_at(meta: &Metadata) -> Timestamp {
+    let modified = meta.modified().unwrap_or(std::time::UNIX_EPOCH);
+    clock::timestamp(modified)
+}
+
+fn read_range(path: &Path, from: u64, max: u64) -> std::io::Result<Vec<u8>> {
+    let (mut file, _) = files::open_regular(path, OFlag::empty())?;
+    file.seek(SeekFrom::Start(from))?;
+    let mut bytes = Vec::new();
+    file.take(max).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn line(text: &str) -> String {
+        let said = serde_json::json!({
+            "type": "user", "timestamp": "2026-01-02T03:04:05Z",
+            "message": { "role": "user", "content": text },
+        });
+        format!("{said}\n")
+    }
+
+    #[test]
+    fn the_longest_prompt_is_found_in_a_record_while_it_is_looked_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("record");
+        let long = "a \"line\"\n".repeat(30_000);
+        fs::write(&path, line("first") + &line(&long) + &line(&long)).unwrap();
+        let mut state = SampleState::default();
+        state.read_record(Adapter::Claude, &path, RECORD_TAIL);
+        assert_eq!(state.sample().said.len(), 0, "it begins before the part that is read");
+        // The same file, but a larger part of it is wanted.
+        state.read_record(Adapter::Claude, &path, RECORD_TAIL_FOR_PROMPT);
+        let texts: Vec<String> = state.sample().said.iter().map(|said| said.text.clone()).collect();
+        assert_eq!(texts, ["first".to_owned(), long.clone(), long]);
+    }
+
+    #[test]
+    fn only_a_regular_file_is_a_record_and_a_failed_read_is_repeated() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("record");
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let mut state = SampleState::default();
+        state.read_record(Adapter::Claude, &path, RECORD_TAIL);
+        assert_eq!((state.sample().said.len(), state.record), (0, Default::default()));
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, line("hello")).unwrap();
+        state.read_record(Adapter::Claude, &path, RECORD_TAIL);
+        assert_eq!(state.sample().said[0].text, "hello");
+    }
+
+    #[test]
+    fn output_during_a_read_of_the_screen_has_it_read_again() {
+        let at = |ms: u64| Timestamp(1_000_000 + ms);
+        let mut state = SampleState::default();
+        assert!(state.wrote_since_screen_read());
+        let screen = ScreenReading {
+            at: at(120),
+            composer: agents::screen::Composer::Empty,
+            dialog: None,
+            works: None,
+            background: None,
+        };
+        state.set_screen(screen, at(100));
+        for (wrote, again) in [(0, false), (95, true), (100, true), (110, true)] {
+            state.quiet_since = Some(at(wrote));
+            assert_eq!(state.wrote_since_screen_read(), again, "{wrote}");
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Snapshots of tmux: by the watcher, or by the daemon itself.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use protocol::tmux::{Server, TmuxState};
+use protocol::{ErrorCode, Refusal};
+
+use crate::engine::daemon::Daemon;
+use crate::engine::{ObservedTmux, Turn};
+use crate::sense::observe;
+
+/// Time within which the watcher has to send a snapshot: tmux's own deadline, and a margin.
+const SNAPSHOT_LIMIT: Duration = Duration::from_secs(6);
+
+/// Time limit of the daemon's own listing, for which requests wait.
+const LIST_LIMIT: Duration = Duration::from_secs(2);
+
+/// Maximum age of the last observation, without a watcher.
+const AGE_MAX: Duration = Duration::from_millis(500);
+
+/// Name of the observer when the daemon listed tmux itself.
+pub(crate) const OBSERVER: &str = "poold";
+
+/// Lists the tmux server.
+pub(crate) async fn list(daemon: &Daemon) -> TmuxState {
+    tmux::listing::observed_state(daemon.tmux.observe().await, |pid| {
+        process::identity::identify(pid).ok().flatten()
+    })
+}
+
+/// Takes and applies a snapshot. Returns the name of its observer.
+///
+/// # Errors
+/// The engine has stopped.
+pub(crate) async fn take(daemon: &Arc<Daemon>) -> Result<String, Refusal> {
+    let ask = |turn: &mut Turn<'_>| turn.volatile.observed.request_snapshot();
+    let Some(number) = daemon.engine.turn(ask).await? else { return list_and_apply(daemon).await };
+    daemon.snapshots.send_replace(number);
+    let answered = move |turn: &mut Turn<'_>| {
+        let observed = &turn.volatile.observed;
+        let has_come = observed.has_snapshot(number);
+        (has_come || observed.watcher().is_none()).then_some(has_come)
+    };
+    match daemon.engine.wait_for(Some(SNAPSHOT_LIMIT), answered).await {
+        Ok(true) => Ok("tmux-watch".to_owned()),
+        Ok(false) => list_and_apply(daemon).await,
+        Err(refusal) if refusal.code == ErrorCode::Timeout => list_and_apply(daemon).await,
+        Err(refusal) => Err(refusal),
+    }
+}
+
+async fn list_and_apply(daemon: &Arc<Daemon>) -> Result<String, Refusal> {
+    let began = tokio::time::Instant::now();
+    let listed = tokio::time::timeout(LIST_LIMIT, list(daemon)).await;
+    let silent = |_| {
+        let server = Server::unknown(format!("tmux did not answer within {LIST_LIMIT:?}"));
+        TmuxState { server, ..TmuxState::default() }
+    };
+    let state = listed.unwrap_or_else(silent);
+    let admit = move |turn: &mut Turn<'_>| {
+        // A watcher's changes are not relative to this state.
+        turn.volatile.observed.request_resync();
+        Ok(Some(ObservedTmux::whole(state, began.elapsed())))
+    };
+    observe::take_in(daemon, admit, |_| {}).await?;
+    Ok(OBSERVER.to_owned())
+}
+
+/// Without a watcher, lists tmux before something is shown or acted on, unless the last observation is
+/// recent.
+///
+/// # Errors
+/// The engine has stopped.
+pub(crate) async fn refresh(daemon: &Arc<Daemon>) -> Result<(), Refusal> {
+    if daemon.watcher_connection.borrow().is_some() {
+        return Ok(());
+    }
+    // One listing serves all waiting requests.
+    let _listing = daemon.listing.lock().await;
+    let is_due = |turn: &mut Turn<'_>| turn.volatile.observed.is_outdated(turn.pool(), turn.now(), AGE_MAX);
+    if daemon.engine.turn(is_due).await? {
+        list_and_apply(daemon).await?;
+    }
+    Ok(())
+}

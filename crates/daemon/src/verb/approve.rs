@@ -1,0 +1,149 @@
+//! `approve`: answers the request that a session's agent waits on: by its hook, or in the dialog on its
+//! screen.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use agents::Adapter;
+use pool::{agent, session};
+use protocol::activity::Ask;
+use protocol::event::AgentEvent;
+use protocol::hook::Decision;
+use protocol::request::Approve;
+use protocol::{Activity, ActivityState, ErrorCode, Event, Refusal, Reply, Response, Session, SessionId};
+use tokio::time::timeout;
+
+use crate::decide::asks;
+use crate::decide::idempotency::ClientOperation;
+use crate::effect::dialog;
+use crate::engine::Turn;
+use crate::engine::daemon::Daemon;
+use crate::verb::session_view;
+
+/// Time for a hook to report that its agent took the decision.
+const TAKEN_LIMIT: Duration = Duration::from_secs(5);
+
+/// Acknowledged, and recorded as answered, once the agent has the answer.
+pub(super) async fn approve(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Approve) -> Reply {
+    let (context, wanted) = (Arc::clone(daemon), asked.clone());
+    let choice = daemon.engine.turn(move |turn| dialog::choice(turn, &context, &wanted)).await??;
+    if let Some(choice) = choice {
+        return answer_dialog(daemon, op, choice).await;
+    }
+    let (context, operation) = (Arc::clone(daemon), op.clone());
+    let allow = !asked.deny;
+    let decision = Decision { allow, reason: asked.reason.clone(), answers: asked.answers.clone() };
+    let decide = move |turn: &mut Turn<'_>| {
+        let session = session::resolve(turn.pool(), &asked.session)?.clone();
+        let ask = answerable_ask(turn, &context, &session, asked.ask)?;
+        agent::check_answer(&ask, &asked, session.name.as_str())?;
+        let no_hook = || Refusal::new(ErrorCode::Conflict, only_at_terminal(&session));
+        let hook = turn.waiting.decisions.take(session.id, ask.id);
+        let hook = hook.filter(|hook| !hook.is_closed()).ok_or_else(no_hook)?;
+        let taken = turn.waiting.decisions.sent(session.id, ask.id);
+        operation.record_begun(turn, session.id);
+        withdraw(turn, &session, &ask);
+        Ok::<_, Refusal>((hook, taken, session, ask))
+    };
+    let (hook, taken, session, ask) = daemon.engine.turn(decide).await??;
+    crate::crash::point("ask-answered");
+    let sent = hook.send(decision).is_ok();
+    let taken = sent && timeout(TAKEN_LIMIT, taken).await.is_ok_and(|taken| taken.is_ok());
+    let (context, operation) = (Arc::clone(daemon), op.clone());
+    let conclude = move |turn: &mut Turn<'_>| {
+        turn.waiting.decisions.settle(session.id, ask.id);
+        let reply = if taken {
+            let by = "approve".to_owned();
+            let answered = AgentEvent::AskAnswered { session: session.id, ask: ask.id, allowed: allow, by };
+            turn.emit(Event::Agent(answered));
+            session_view::reply(turn, &context, session.id)
+        } else {
+            restore(turn, &session, ask);
+            Err(Refusal::new(ErrorCode::Conflict, only_at_terminal(&session)))
+        };
+        operation.record_answer(turn, &reply);
+        reply
+    };
+    daemon.engine.turn(conclude).await?
+}
+
+/// Answers the dialog on the screen of a session's agent.
+async fn answer_dialog(daemon: &Arc<Daemon>, op: &ClientOperation, choice: dialog::DialogChoice) -> Reply {
+    let grant = daemon.engine.lock_inside(choice.session, "approve").await?;
+    let chosen = dialog::choose(daemon, &choice).await;
+    drop(grant);
+    let (context, operation) = (Arc::clone(daemon), op.clone());
+    let conclude = move |turn: &mut Turn<'_>| {
+        let reply = chosen.and_then(|()| {
+            dialog::answered(turn, &choice);
+            session_view::reply(turn, &context, choice.session)
+        });
+        operation.record_answer(turn, &reply);
+        reply
+    };
+    daemon.engine.turn(conclude).await?
+}
+
+/// Withdraws a request that is being answered, so that it is shown to no other client.
+fn withdraw(turn: &mut Turn<'_>, session: &Session, ask: &Ask) {
+    let open = asks::open_asks(turn, session.id);
+    let left: Vec<Ask> = open.into_iter().filter(|open| open.id != ask.id).collect();
+    let since = turn.now();
+    asks::set_open_asks(turn, session.id, &left, |before| Activity {
+        state: ActivityState::Busy,
+        since,
+        ask: None,
+        detail: None,
+        ..before
+    });
+}
+
+/// Restores a request whose answer may not have arrived. It can only be answered at the terminal then.
+fn restore(turn: &mut Turn<'_>, session: &Session, ask: Ask) {
+    let mut open = asks::open_asks(turn, session.id);
+    open.insert(0, Ask { answerable: false, ..ask });
+    asks::set_open_asks(turn, session.id, &open, |before| before);
+}
+
+/// Returns the open request with the id `wanted`, or the first one without an id.
+///
+/// # Errors
+/// Conflict: there is none, or it can only be answered at the terminal.
+fn answerable_ask(
+    turn: &Turn<'_>,
+    daemon: &Daemon,
+    session: &Session,
+    wanted: Option<u64>,
+) -> Result<Ask, Refusal> {
+    let conflict = |why: String| Err(Refusal::new(ErrorCode::Conflict, why));
+    let now = agent::current_activity(turn.pool(), session);
+    let Some(shown) = now.ask.clone().filter(|_| agent::waits_for_person(&now)) else {
+        return conflict(format!("{} asks for nothing now", session.name));
+    };
+    let is_wanted = |ask: &Ask| wanted.is_none_or(|id| id == ask.id);
+    let mut open = std::iter::once(shown.clone()).chain(asks::open_asks(turn, session.id));
+    let Some(ask) = open.find(is_wanted) else {
+        return conflict(format!("{} does not ask that any more; it asks {}", session.name, shown.id));
+    };
+    if !ask.answerable {
+        let adapter = daemon.loaded().settings.agent_of(session).adapter;
+        let hint = if adapter == Adapter::None { "" } else { " (its hook does not wait for it)" };
+        return conflict(format!("{}{hint}", only_at_terminal(session)));
+    }
+    Ok(ask)
+}
+
+fn only_at_terminal(session: &Session) -> String {
+    let name = &session.name;
+    format!(
+        "what {name} asks can only be answered at its terminal: poolctl attach {name}, or poolctl keys {name}"
+    )
+}
+
+/// Records that a hook has received its decision and that its agent took it.
+pub(crate) fn decision_taken(turn: &mut Turn<'_>, session: SessionId, ask: u64) -> Reply {
+    if let Some(taken) = turn.waiting.decisions.settle(session, ask) {
+        taken.send(()).ok();
+    }
+    Ok(Response::Done)
+}

@@ -1,0 +1,19 @@
+//! Everything that waits for a person, for `inbox` and `status`.
+
+use protocol::SessionId;
+use protocol::reply::InboxItem;
+
+use crate::engine::Turn;
+
+/// Returns everything that waits for a person.
+pub(super) fn items(turn: &Turn<'_>) -> Vec<InboxItem> {
+    let has_worker = |session, kind: &str| has_worker(turn, session, kind);
+    pool::inbox::items(turn.pool(), turn.volatile.prompts.blocked(), has_worker, turn.now())
+}
+
+/// True if a worker is registered for this kind of a session's messages.
+pub(super) fn has_worker(turn: &Turn<'_>, session: SessionId, kind: &str) -> bool {
+    let registered = turn.volatile.workers.iter().filter_map(|(_, worker)| worker.registration());
+    let takes = |kinds: &[String]| kinds.is_empty() || kinds.iter().any(|taken| taken == kind);
+    registered.filter(|worker| worker.session == session).any(|worker| takes(&worker.kinds))
+}

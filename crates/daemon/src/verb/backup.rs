@@ -1,0 +1,23 @@
+//! `backup`: a consistent copy of the database while it is in use.
+
+use std::sync::Arc;
+
+use protocol::{ErrorCode, OsBytes, Refusal, Reply, Response};
+use store::maintenance;
+
+use crate::engine::daemon::Daemon;
+use crate::host::blocking_pool::{self, Purpose};
+use crate::verb::database;
+
+pub(super) async fn backup(daemon: &Arc<Daemon>, path: OsBytes) -> Reply {
+    if !path.as_path().is_absolute() {
+        return Err(Refusal::new(ErrorCode::Usage, "the path of a backup is absolute"));
+    }
+    let reader = database::reader(daemon).await?;
+    let made = blocking_pool::without_timeout(Purpose::DatabaseCopies, move || {
+        maintenance::backup(&reader, path.as_path())
+            .and_then(|()| Ok(std::fs::metadata(path.as_path())?.len()))
+    });
+    let bytes = made.await.map_err(blocking_pool::refusal)?.map_err(|error| database::refusal(&error))?;
+    Ok(Response::Text(format!("{bytes} bytes")))
+}

@@ -1,0 +1,40 @@
+//! `compact`: returns unused space of the database to the file system.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use protocol::{Refusal, Reply, Response};
+use tokio::sync::oneshot;
+
+use crate::engine::daemon::Daemon;
+use crate::engine::engine_handle::in_doubt;
+use crate::host::clock;
+use crate::verb::database;
+
+/// Maximum duration of a compaction, beside a second for each `BYTES_PER_SECOND` of the database.
+const BASE_LIMIT: Duration = Duration::from_secs(60);
+const BYTES_PER_SECOND: u64 = 2 << 20;
+
+/// Run by the engine after a turn. Nothing else is answered meanwhile; `poolctl up` and the watchdog are told
+/// how long that may take.
+pub(super) async fn compact(daemon: &Arc<Daemon>) -> Reply {
+    let bytes = std::fs::metadata(&daemon.paths.database).map_or(0, |found| found.len());
+    let limit = BASE_LIMIT + Duration::from_secs(bytes / BYTES_PER_SECOND);
+    let notice = daemon.paths.run.join("compacting");
+    let until = clock::now().after(limit).0;
+    // Only a hint for `poolctl up`.
+    drop(std::fs::write(&notice, format!("{} {until}\n", std::process::id())));
+    daemon.engine.set_long_work(Some(limit));
+    let result = run(daemon).await;
+    daemon.engine.set_long_work(None);
+    drop(std::fs::remove_file(notice));
+    let (before, after) = result?;
+    Ok(Response::Compacted { before, after })
+}
+
+/// Returns the size before and after, in bytes.
+async fn run(daemon: &Arc<Daemon>) -> Result<(u64, u64), Refusal> {
+    let (answer, answered) = oneshot::channel();
+    daemon.engine.turn(move |turn| turn.compact(answer)).await?;
+    answered.await.map_err(|_| in_doubt())?.map_err(|error| database::refusal(&error))
+}

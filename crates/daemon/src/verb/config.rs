@@ -1,0 +1,53 @@
+//! `config`: the configuration in force, and reading its file again.
+
+use std::sync::Arc;
+
+use protocol::{ErrorCode, Refusal, Reply, Response};
+
+use crate::config::file::Config;
+use crate::config::values::ConfigError;
+use crate::engine::daemon::{Daemon, LoadedConfig};
+
+/// The settings that are read only at a start of the daemon.
+const AT_START: &str = "[tmux] socket, binary, config and [watch]";
+
+/// Answers with the configuration in force, as TOML.
+pub(super) fn config(daemon: &Daemon) -> Reply {
+    let loaded = daemon.loaded();
+    let text = loaded.config.to_toml().map_err(|e| Refusal::new(ErrorCode::Failed, e.to_string()))?;
+    let pending = needs_restart(&daemon.startup_config, &loaded.config);
+    let note = if pending {
+        format!("# Not in force before a restart of poold: {AT_START}.\n")
+    } else {
+        String::new()
+    };
+    Ok(Response::Text(note + &text))
+}
+
+/// True if the two differ in a setting that is read only at a start.
+fn needs_restart(startup: &Config, config: &Config) -> bool {
+    startup.tmux.socket != config.tmux.socket
+        || startup.tmux.binary != config.tmux.binary
+        || startup.tmux.config != config.tmux.config
+        || startup.watch != config.watch
+}
+
+/// Reads the configuration file again. Answers whether it changed, and which changes need a restart.
+pub(crate) fn reload(daemon: &Daemon) -> Reply {
+    let usage =
+        |e: ConfigError| Refusal::new(ErrorCode::Usage, format!("{e}; the configuration is as before"));
+    let mut loaded = LoadedConfig::read(&daemon.paths, daemon.settings().umask).map_err(usage)?;
+    loaded.settings.bounds = daemon.settings().bounds;
+    let restart = needs_restart(&daemon.startup_config, &loaded.config);
+    let changed = daemon.loaded().config != loaded.config;
+    let retention = loaded.journal_retention();
+    daemon.config.send_replace(Arc::new(loaded));
+    daemon.engine.post(move |turn| turn.set_retention(retention));
+    Ok(Response::Text(match (changed, restart) {
+        (false, _) => "nothing changed".to_owned(),
+        (true, false) => "the new configuration is in force".to_owned(),
+        (true, true) => {
+            format!("in force, but for {AT_START}, which need a restart of poold")
+        }
+    }))
+}

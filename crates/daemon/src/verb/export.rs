@@ -1,0 +1,78 @@
+//! `export`: the whole database as JSON lines.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use protocol::{ErrorCode, Frame, Refusal, Reply, Response};
+use store::maintenance;
+use tokio::sync::mpsc;
+
+use crate::engine::daemon::Daemon;
+use crate::engine::engine_handle::in_doubt;
+use crate::host::blocking_pool::{self, Purpose};
+use crate::verb::database;
+use crate::verb::parts::Parts;
+
+/// Bytes of a part.
+const PART: usize = 128 * 1024;
+
+/// Sends the database in parts, as fast as the client reads.
+pub(super) async fn export(daemon: &Arc<Daemon>, parts: Parts<'_>) -> Reply {
+    let reader = database::reader(daemon).await?;
+    let (sender, mut texts) = mpsc::channel::<String>(4);
+    // In its own task, so that the next part is written while the last one is sent.
+    let writing = tokio::spawn(blocking_pool::without_timeout(Purpose::DatabaseCopies, move || {
+        let mut out = TextParts { sender, text: Vec::with_capacity(PART) };
+        maintenance::export(&reader, &mut out).and_then(|()| Ok(out.flush()?))
+    }));
+    while let Some(text) = texts.recv().await {
+        let part = Frame::Part { id: parts.call, part: Response::Text(text) };
+        if parts.outbox.send(part).await.is_err() {
+            // The writing thread notices at its next part.
+            return Err(Refusal::new(ErrorCode::Unavailable, "the client is gone"));
+        }
+    }
+    match writing.await.map_err(|_| in_doubt())? {
+        Ok(Ok(())) => Ok(Response::Done),
+        Ok(Err(error)) => {
+            // The engine notices a failure of the database in its next turn.
+            daemon.engine.post(|_| ());
+            Err(database::refusal(&error))
+        }
+        Err(error) => Err(blocking_pool::refusal(error)),
+    }
+}
+
+/// A writer of JSON that sends it in parts, cut between two characters.
+struct TextParts {
+    sender: mpsc::Sender<String>,
+    text: Vec<u8>,
+}
+
+impl TextParts {
+    /// Sends the complete characters of the first `bytes` bytes.
+    fn send(&mut self, bytes: usize) -> io::Result<()> {
+        let whole = match std::str::from_utf8(&self.text[..bytes]) {
+            Ok(text) => text.len(),
+            Err(cut) if cut.error_len().is_none() => cut.valid_up_to(),
+            Err(error) => return Err(io::Error::other(error)),
+        };
+        let rest = self.text.split_off(whole);
+        let text = String::from_utf8(std::mem::replace(&mut self.text, rest)).map_err(io::Error::other)?;
+        self.sender.blocking_send(text).map_err(|_| io::ErrorKind::BrokenPipe.into())
+    }
+}
+
+impl Write for TextParts {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.text.extend_from_slice(bytes);
+        while self.text.len() >= PART {
+            self.send(PART)?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.text.is_empty() { Ok(()) } else { self.send(self.text.len()) }
+    }
+}

@@ -1,0 +1,101 @@
+//! `generators`: workers, the agents of sessions, and clients that hold claims.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use pool::queue;
+use pool::worker::Worker;
+use protocol::message::PROMPT;
+use protocol::reply::{ClaimView, GeneratorView};
+use protocol::request::ClaimRef;
+use protocol::{Lifecycle, Reply, Response, Session, SessionId, Timestamp};
+
+use crate::engine::Turn;
+use crate::engine::daemon::Daemon;
+use crate::sense::quiet;
+
+pub(super) async fn generators(daemon: &Arc<Daemon>) -> Reply {
+    quiet::refresh(daemon).await?;
+    let read = move |turn: &mut Turn<'_>| {
+        Ok(Response::Generators(list(turn, turn.volatile.scheduler.quiet_since())))
+    };
+    daemon.engine.turn(read).await?
+}
+
+/// Lists all generators. `last_output_at` is the time of each program's last output.
+fn list(turn: &Turn<'_>, last_output_at: &BTreeMap<SessionId, Timestamp>) -> Vec<GeneratorView> {
+    let live = turn.pool().sessions().filter(|session| session.lifecycle == Lifecycle::Live);
+    let agents = live.map(|session| agent(turn, session, last_output_at));
+    let workers = turn.volatile.workers.iter();
+    agents.chain(workers.filter_map(|(connection, peer)| worker(turn, connection, peer))).collect()
+}
+
+/// Returns the view of the agent of a session.
+fn agent(
+    turn: &Turn<'_>,
+    session: &Session,
+    last_output_at: &BTreeMap<SessionId, Timestamp>,
+) -> GeneratorView {
+    let run = session.incarnation.as_ref();
+    let last_activity_at = session.last_activity_at;
+    GeneratorView {
+        id: None,
+        generation: u64::from(session.incarnations),
+        session: session.id,
+        name: session.name.clone(),
+        role: "agent".to_owned(),
+        kinds: vec![PROMPT.to_owned()],
+        process: run.and_then(|run| run.agent.or(run.init)),
+        since: session.changed_at,
+        last_activity_at: last_output_at
+            .get(&session.id)
+            .map_or(last_activity_at, |at| last_activity_at.max(*at)),
+        holds: claims(turn, session.id, |open| open.kind == PROMPT),
+    }
+}
+
+/// Returns the view of a connection that is registered, or holds claims.
+fn worker(turn: &Turn<'_>, connection: u64, worker: &Worker) -> Option<GeneratorView> {
+    let registered = worker.registration();
+    // A generator's claims may be renewed over another connection than its own.
+    let is_its_own = |open: &queue::PendingMessage<'_>| match (
+        registered,
+        open.holder.and_then(|holder| holder.generator),
+    ) {
+        (Some(registered), generator) => generator == Some(registered.id),
+        (None, Some(_)) => false,
+        (None, None) => turn.volatile.workers.connection_of(open.id) == Some(connection),
+    };
+    let held = || turn.pool().held_messages().filter(|open| is_its_own(open)).map(|open| open.session);
+    let session = registered.map(|registered| registered.session).or_else(|| held().next())?;
+    Some(GeneratorView {
+        id: registered.map(|r| r.id),
+        generation: registered.map_or(connection, |r| r.id.0),
+        session,
+        name: turn.pool().session(session)?.name.clone(),
+        role: if registered.is_some() { "worker" } else { "client" }.to_owned(),
+        kinds: registered.map(|r| r.kinds.clone()).unwrap_or_default(),
+        process: worker.process(),
+        since: worker.connected_at(),
+        last_activity_at: worker.last_seen_at(),
+        holds: claims(turn, session, is_its_own),
+    })
+}
+
+/// Returns the claims on messages of a session that `filter` selects.
+fn claims(
+    turn: &Turn<'_>,
+    session: SessionId,
+    filter: impl Fn(&queue::PendingMessage<'_>) -> bool,
+) -> Vec<ClaimView> {
+    let held = turn.pool().held_messages().filter(|open| open.session == session && filter(open));
+    let view = |open: queue::PendingMessage<'_>| {
+        let left = turn.volatile.workers.deadline(open.id).map(|at| turn.mono().until(at));
+        Some(ClaimView {
+            held: ClaimRef { id: open.id, token: open.token? },
+            kind: open.kind.to_owned(),
+            deadline_at: left.map(|left| turn.now().after(left)),
+        })
+    };
+    held.filter_map(view).collect()
+}

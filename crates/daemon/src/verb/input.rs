@@ -1,0 +1,20 @@
+//! `input`: writes bytes to a session's terminal, for a viewer.
+
+use std::sync::Arc;
+
+use protocol::request::{INPUT_MAX, Input};
+use protocol::{ErrorCode, OsBytes, Refusal, Reply};
+
+use crate::decide::idempotency::ClientOperation;
+use crate::engine::daemon::Daemon;
+use crate::verb::pane;
+
+pub(super) async fn input(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Input) -> Reply {
+    let Input { session, bytes: OsBytes(bytes) } = asked;
+    if bytes.is_empty() || bytes.len() > INPUT_MAX {
+        let why = format!("input has 1 to {INPUT_MAX} bytes");
+        return Err(Refusal::new(ErrorCode::Usage, why));
+    }
+    let tmux = Arc::clone(&daemon.tmux);
+    pane::act(daemon, op, (session, "input"), async move |pane| tmux.input(pane, &bytes).await).await
+}

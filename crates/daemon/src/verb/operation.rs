@@ -1,0 +1,117 @@
+//! The frame around every operation: executed at most once per operation id, in a task of its own.
+
+use std::sync::Arc;
+
+use protocol::{ErrorCode, Lifecycle, OpId, Refusal, Reply, Request, SessionId, Token};
+
+use crate::decide::idempotency::{ClientOperation, OperationStatus};
+use crate::decide::lock;
+use crate::engine::Turn;
+use crate::engine::daemon::Daemon;
+use crate::engine::engine_handle::in_doubt;
+use crate::verb::start::{OUTCOME_LIMIT, outcome};
+
+/// The answer to a repeat of an operation that an earlier daemon began, where the session does not tell the
+/// outcome.
+pub(super) type InterruptedAnswer = (ErrorCode, &'static str);
+
+/// A request that changes something, and is not begun yet.
+pub(super) struct Operation<'a> {
+    daemon: &'a Arc<Daemon>,
+    /// An error if the request has no usable operation id.
+    op: Result<ClientOperation, Refusal>,
+    /// The user's lock under which it is executed.
+    lock: Option<Token>,
+    /// The answer to a repeat after an interruption, instead of what became of the session.
+    if_interrupted: Option<InterruptedAnswer>,
+}
+
+impl<'a> Operation<'a> {
+    pub(super) fn new(
+        daemon: &'a Arc<Daemon>,
+        (id, lock): (Option<OpId>, Option<Token>),
+        request: &Request,
+    ) -> Self {
+        Self { daemon, op: ClientOperation::new(id, request), lock, if_interrupted: None }
+    }
+
+    /// Sets the answer to a repeat of the operation after an earlier daemon began it.
+    pub(super) fn if_interrupted(self, answer: InterruptedAnswer) -> Self {
+        Self { if_interrupted: Some(answer), ..self }
+    }
+
+    /// Executes `work` at most once per operation id, however often the request is repeated. In its own task,
+    /// so that a client that disconnects does not stop it half-way.
+    pub(super) async fn run<F: Future<Output = Reply> + Send + 'static>(
+        self,
+        work: impl FnOnce(Arc<Daemon>, ClientOperation) -> F + Send + 'static,
+    ) -> Reply {
+        let Self { daemon, op, lock, if_interrupted } = self;
+        if let Some(token) = lock {
+            let is_held = daemon.engine.turn(move |turn| turn.volatile.locks.is_held(token)).await?;
+            is_held.then_some(()).ok_or_else(lock::not_held)?;
+        }
+        let awaiter = Awaiter { daemon: Arc::clone(daemon), alive: Some(Arc::default()) };
+        let op = op?.with_user_lock(lock);
+        let op = awaiter.alive.iter().fold(op, ClientOperation::awaited_by);
+        let daemon = Arc::clone(daemon);
+        let once = async move { once(&daemon, op, if_interrupted, work).await };
+        tokio::spawn(lock::with_user_lock(lock, once)).await.map_err(|_| in_doubt())?
+    }
+}
+
+/// A client that waits for the answer. Dropped with its connection, it gives up its place in every wait
+/// queue.
+struct Awaiter {
+    daemon: Arc<Daemon>,
+    alive: Option<Arc<()>>,
+}
+
+impl Drop for Awaiter {
+    fn drop(&mut self) {
+        self.alive = None;
+        self.daemon.engine.post(|turn| {
+            if !turn.volatile.scheduler.waiting.is_empty() {
+                turn.wake();
+            }
+        });
+    }
+}
+
+/// Executes an operation unless it is known already: then it answers with its result.
+async fn once<F: Future<Output = Reply>>(
+    daemon: &Arc<Daemon>,
+    op: ClientOperation,
+    if_interrupted: Option<InterruptedAnswer>,
+    work: impl FnOnce(Arc<Daemon>, ClientOperation) -> F,
+) -> Reply {
+    let begin = op.clone();
+    match daemon.engine.turn(move |turn| begin.begin(turn)).await? {
+        OperationStatus::Answered(reply) => reply,
+        OperationStatus::Running(answer) => answer.await.map_err(|_| in_doubt())?,
+        OperationStatus::Interrupted(session) => match if_interrupted {
+            Some((code, why)) => Err(Refusal::new(code, why)),
+            None => interrupted_outcome(daemon, session).await,
+        },
+        OperationStatus::Fresh => {
+            let reply = work(Arc::clone(daemon), op.clone()).await;
+            let answer = reply.clone();
+            daemon.engine.turn(move |turn| op.finish(turn, &answer)).await?;
+            reply
+        }
+    }
+}
+
+/// Waits until an interrupted operation's session has settled, and answers with it.
+async fn interrupted_outcome(daemon: &Arc<Daemon>, session: SessionId) -> Reply {
+    let context = Arc::clone(daemon);
+    let settled = move |turn: &mut Turn<'_>| {
+        // Without a record the session was given up.
+        let is_settled = turn.pool().session(session).is_none_or(|record| {
+            !pool::session::is_restarting(record)
+                && !matches!(record.lifecycle, Lifecycle::Starting | Lifecycle::Draining)
+        });
+        is_settled.then(|| outcome(turn, &context, session))
+    };
+    daemon.engine.wait_for(Some(OUTCOME_LIMIT), settled).await?
+}

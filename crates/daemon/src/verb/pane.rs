@@ -1,0 +1,67 @@
+//! Effects on a session's pane: under its lock, once, with their answers.
+
+use std::sync::Arc;
+
+use protocol::{ErrorCode, Lifecycle, Refusal, Reply, Response, SessionRef};
+use tmux::{Answer, PaneRef, TmuxError};
+
+use crate::decide::idempotency::ClientOperation;
+use crate::engine::Turn;
+use crate::engine::daemon::{Daemon, pane_of};
+use crate::verb::session_view;
+
+/// Performs an effect on the pane of a running session, under its lock, and counts it as input of its user.
+pub(super) async fn act(
+    daemon: &Arc<Daemon>,
+    op: &ClientOperation,
+    (session, purpose): (SessionRef, &'static str),
+    effect: impl AsyncFnOnce(PaneRef) -> Result<Answer, TmuxError>,
+) -> Reply {
+    let session = session_view::resolve(daemon, session).await?;
+    let grant = daemon.engine.lock(session.id, purpose).await?;
+    let id = session.id;
+    let begun = op.clone();
+    let begin = move |turn: &mut Turn<'_>| {
+        begun.record_begun(turn, id);
+        let session = turn.pool().session(id).cloned();
+        let run = session.as_ref().and_then(|s| s.incarnation.as_ref());
+        turn.volatile.prompts.attend(run.map(|run| run.tag));
+        session
+    };
+    let now = daemon.engine.turn(begin).await?;
+    let live = now.filter(|s| s.lifecycle == Lifecycle::Live);
+    let Some(pane) = live.and_then(|s| s.incarnation).as_ref().and_then(pane_of) else {
+        return Err(Refusal::new(ErrorCode::Refused, format!("{} does not run", session.name)));
+    };
+    let done = effect(pane).await;
+    drop(grant);
+    let (operation, reply) = (op.clone(), reply_of(done));
+    let answer = reply.clone();
+    let conclude = move |turn: &mut Turn<'_>| {
+        let (mono, now) = (turn.mono(), turn.now());
+        turn.volatile.prompts.keys_pressed(id, mono);
+        turn.volatile.prompts.delivered(pane.tag, now);
+        operation.record_answer(turn, &answer);
+    };
+    daemon.engine.turn(conclude).await?;
+    reply
+}
+
+/// Returns the reply for the result of an effect.
+pub(super) fn reply_of(effect: Result<Answer, TmuxError>) -> Reply {
+    let failed = |message: &str| Err(Refusal::new(ErrorCode::Failed, message));
+    match effect {
+        Ok(Answer::Done) => Ok(Response::Done),
+        Ok(Answer::InMode) => failed("the pane is in copy mode, which would swallow it; nothing was typed"),
+        Ok(Answer::InputOff) => failed("the pane does not take input; nothing was typed"),
+        Ok(Answer::Dead | Answer::Gone) => failed("its program ended; nothing was typed"),
+        Ok(Answer::Already) => failed("it was typed before; nothing was done"),
+        Ok(Answer::Attached) => failed("a client is attached; nothing was done"),
+        Ok(Answer::NotOurs) => failed("the pane has lost the pool's mark; nothing was done"),
+        Ok(Answer::OtherServer) => failed("another tmux server answers; nothing was done"),
+        Err(error) if error.in_doubt() => {
+            Err(Refusal::new(ErrorCode::Unavailable, format!("{error}; it may have been done")))
+        }
+        Err(error) => Err(Refusal::new(ErrorCode::Unavailable, format!("{error}; nothing was done"))),
+    }
+}

@@ -1,0 +1,270 @@
+//! Removal of sessions, for `rm`, `prune` and retention: ends the incarnation, archives the session if asked,
+//! forgets its record, then removes its files.
+
+use std::sync::Arc;
+
+use protocol::request::{Messages, Remove};
+use protocol::session::Reason;
+use protocol::{ErrorCode, Event, MessageId, OsBytes, Refusal, Response, Session, SessionId};
+use store::Reader;
+
+use crate::decide::idempotency::ClientOperation;
+use crate::decide::lock;
+use crate::effect::cgroup;
+use crate::engine::Turn;
+use crate::engine::daemon::{Daemon, pane_of};
+use crate::host::archive::Contents;
+use crate::host::blocking_pool::{self, Purpose};
+use crate::host::{files, remove_tree};
+use crate::sense::tmux_snapshot;
+use crate::verb::{message_selection, termination};
+
+/// The file, in a session's metadata, with the process that still uses the session's directory after it was
+/// given back to tmux.
+const DETACHED: &str = "detached";
+
+/// Maximum size of that file, in bytes: it holds one process.
+const DETACHED_MAX: u64 = 1024;
+
+/// Number of messages that are read for an archive at a time.
+const ARCHIVE_PAGE: usize = 200;
+
+/// Removes a session whose retention is over.
+pub(crate) async fn remove_expired(daemon: &Arc<Daemon>, id: SessionId, reason: Reason) {
+    let force = reason == Reason::Ephemeral;
+    let asked = Remove { session: id.into(), keep_tmux: false, force, purge: false, archive: false };
+    match remove_for(daemon, None, asked, reason).await {
+        Ok(_) => tracing::info!(session = %id, ?reason, "removed"),
+        Err(refusal) => tracing::warn!(session = %id, %refusal, "not removed"),
+    }
+    daemon.engine.post(move |turn| {
+        turn.volatile.scheduler.end_removal(id);
+    });
+}
+
+/// Removes a session for a user. Returns the number of bytes freed.
+pub(super) async fn remove(
+    daemon: &Arc<Daemon>,
+    op: Option<&ClientOperation>,
+    asked: Remove,
+) -> Result<u64, Refusal> {
+    remove_for(daemon, op, asked, Reason::ApiDelete).await
+}
+
+/// Removes a session for the given reason. Returns the number of bytes freed.
+async fn remove_for(
+    daemon: &Arc<Daemon>,
+    op: Option<&ClientOperation>,
+    asked: Remove,
+    reason: Reason,
+) -> Result<u64, Refusal> {
+    let session = check(daemon, &asked).await?;
+    if session.lifecycle.holds_slot() && !asked.keep_tmux {
+        end_first(daemon, &session).await?;
+    }
+    let grant = daemon.engine.lock(session.id, "rm").await?;
+    let id = session.id;
+    if asked.archive {
+        archive(daemon, &asked, id).await?;
+    }
+    forget_final_messages(daemon, id, &asked).await?;
+    let (operation, ask) = (op.cloned(), asked.clone());
+    let decide = move |turn: &mut Turn<'_>| {
+        let Some(session) = turn.pool().session(id).cloned() else { return Ok(None) };
+        check_removable(turn, &session, &ask)?;
+        let events = pool::session::remove(turn.pool(), &session, &ask, reason, turn.now())?;
+        turn.emit_all(events);
+        lock::end_with_record(turn, id);
+        if let Some(op) = operation {
+            op.record_answer(turn, &Ok(Response::Done));
+        }
+        Ok(Some(session))
+    };
+    let removed: Option<Session> = daemon.engine.turn(decide).await??;
+    let freed = match removed {
+        Some(session) => clean_up(daemon, &session, &asked).await,
+        None => Ok(0),
+    };
+    drop(grant);
+    match freed {
+        Err(why) if asked.purge => {
+            let what =
+                format!("{id} is removed, but not its directory: {why}; `poolctl prune --purge` tries again");
+            Err(Refusal::new(ErrorCode::Failed, what))
+        }
+        freed => Ok(freed.unwrap_or(0)),
+    }
+}
+
+/// Archives the record, the messages and the files of a session. The archive is verified before anything is
+/// removed.
+async fn archive(daemon: &Arc<Daemon>, asked: &Remove, id: SessionId) -> Result<(), Refusal> {
+    let wanted = asked.clone();
+    let read = move |turn: &mut Turn<'_>| {
+        let Some(session) = turn.pool().session(id).cloned() else {
+            return Err(pool::session::not_found(turn.pool(), &id.to_string()));
+        };
+        check_removable(turn, &session, &wanted)?;
+        let all = Messages { session: id.into(), kinds: Vec::new(), states: Vec::new(), limit: u32::MAX };
+        Ok((session, message_selection::select(turn, id, &all, u32::MAX), turn.reader(), turn.now()))
+    };
+    let (session, ids, reader, now) = daemon.engine.turn(read).await??;
+    let (archives, sessions) = (daemon.paths.archives(), daemon.paths.sessions.clone());
+    let meta = daemon.paths.meta();
+    let name = format!("{id}-{}-{}", session.name, crate::host::clock::name_stamp(now));
+    let purge = asked.purge;
+    let write = move || {
+        let record = serde_json::to_vec_pretty(&pool::redaction::session(&session))?;
+        let mut pages = ids.chunks(ARCHIVE_PAGE);
+        let mut messages = || pages.next().map(|ids| lines(&reader, ids)).transpose();
+        let (sessions, meta, messages) = (&*sessions, &*meta, &mut messages);
+        let contents = Contents { sessions, meta, session: id, record: &record, messages, work: purge };
+        crate::host::archive::write(&archives, &name, contents).map_err(std::io::Error::other)
+    };
+    let failed =
+        |why: String| Refusal::new(ErrorCode::Failed, format!("{id} is not archived, so it stays: {why}"));
+    match blocking_pool::without_timeout(Purpose::Removal, write).await {
+        Ok(Ok(path)) => {
+            tracing::info!(session = %id, path = %path.display(), "archived");
+            Ok(())
+        }
+        Ok(Err(error)) => Err(failed(error.to_string())),
+        Err(_) => Err(failed("the work was interrupted".to_owned())),
+    }
+}
+
+/// Returns messages with their bodies as JSON lines.
+fn lines(reader: &Reader, ids: &[MessageId]) -> std::io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    for id in ids {
+        let found = reader.message(*id).map_err(std::io::Error::other)?;
+        if let Some((message, body)) = found {
+            serde_json::to_writer(
+                &mut text,
+                &serde_json::json!({ "message": message, "body": OsBytes(body) }),
+            )?;
+            text.push(b'\n');
+        }
+    }
+    Ok(text)
+}
+
+/// Forgets the final messages, some in each turn, so that other requests do not wait long. Each turn checks
+/// first that the session may still be removed.
+async fn forget_final_messages(daemon: &Arc<Daemon>, id: SessionId, asked: &Remove) -> Result<(), Refusal> {
+    loop {
+        let asked = asked.clone();
+        let part = move |turn: &mut Turn<'_>| {
+            if let Some(session) = turn.pool().session(id) {
+                check_removable(turn, session, &asked)?;
+            }
+            let events = pool::queue::forget_finished(turn.pool(), id);
+            let more = events.len() == pool::queue::FORGET_BATCH;
+            turn.emit_all(events);
+            Ok(more)
+        };
+        if !daemon.engine.turn(part).await?? {
+            return Ok(());
+        }
+    }
+}
+
+/// Refuses the removal of a session that was started again, or is in use.
+fn check_removable(turn: &Turn<'_>, session: &Session, asked: &Remove) -> Result<(), Refusal> {
+    if session.lifecycle.holds_slot() && !asked.keep_tmux {
+        let why = format!("{} was started again meanwhile", session.name);
+        return Err(Refusal::new(ErrorCode::Conflict, why));
+    }
+    if asked.force {
+        Ok(())
+    } else {
+        pool::session::check_unused(turn.pool(), session, pool::session::REMOVE_HINT)
+    }
+}
+
+/// Refuses a session that is locked or in use, before anything is ended.
+async fn check(daemon: &Arc<Daemon>, asked: &Remove) -> Result<Session, Refusal> {
+    let (asked, under) = (asked.clone(), lock::current());
+    let check = move |turn: &mut Turn<'_>| {
+        let session = pool::session::resolve(turn.pool(), &asked.session)?;
+        lock::check_unlocked(turn, session.id, under)?;
+        if !asked.force {
+            pool::session::check_unused(turn.pool(), session, pool::session::REMOVE_HINT)?;
+        }
+        Ok(session.clone())
+    };
+    daemon.engine.turn(check).await?
+}
+
+/// Ends the incarnation, and waits until it is verified gone.
+async fn end_first(daemon: &Arc<Daemon>, session: &Session) -> Result<(), Refusal> {
+    let id = session.id;
+    let begin = move |turn: &mut Turn<'_>| {
+        let events: Vec<Event> = turn.pool().session(id).map(pool::session::kill).unwrap_or_default();
+        turn.emit_all(events);
+        if let Some(tag) = turn.pool().session(id).and_then(|s| s.incarnation.as_ref()).map(|i| i.tag) {
+            turn.volatile.reaping.forget_verdict(tag);
+        }
+        turn.pool().session(id).cloned()
+    };
+    match daemon.engine.turn(begin).await? {
+        Some(session) => termination::wait(daemon, &session).await,
+        None => Ok(()),
+    }
+}
+
+/// Removes the files of a session whose record is forgotten; with `--keep-tmux`, gives its pane back instead.
+/// Returns the number of bytes freed.
+async fn clean_up(daemon: &Arc<Daemon>, session: &Session, asked: &Remove) -> Result<u64, String> {
+    let run = session.incarnation.as_ref();
+    if asked.keep_tmux {
+        mark_detached(daemon, session);
+        if let Some(pane) = run.and_then(pane_of).filter(|_| session.lifecycle.holds_slot()) {
+            if let Err(error) = daemon.tmux.release(pane).await {
+                tracing::warn!(session = %session.id, %error, "its pane keeps the pool's marks");
+            }
+            // tmux does not notify of options.
+            let daemon = Arc::clone(daemon);
+            tokio::spawn(async move { drop(tmux_snapshot::take(&daemon).await) });
+        }
+        return Ok(0);
+    }
+    if let Some(run) = run {
+        files::remove_run_files(&daemon.paths.run, run.tag);
+        if let Some(group) = &run.cgroup {
+            cgroup::remove(group.as_path());
+        }
+    }
+    let (sessions, id, purge) = (daemon.paths.sessions.clone(), session.id, asked.purge);
+    let meta = daemon.paths.meta();
+    let remove = move || {
+        remove_tree::remove_session_dir(&meta, id, true)?;
+        remove_tree::remove_session_dir(&sessions, id, purge)
+    };
+    let removed = blocking_pool::without_timeout(Purpose::Removal, remove).await;
+    let why = match removed {
+        Ok(Ok(removed)) => return Ok(removed.bytes),
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => "the work was interrupted".to_owned(),
+    };
+    tracing::warn!(session = %session.id, why, "its directory was not removed");
+    Err(why)
+}
+
+/// Records that a program still uses the session's directory, if one runs.
+fn mark_detached(daemon: &Daemon, session: &Session) {
+    let init = session.incarnation.as_ref().and_then(|run| run.init);
+    let Some(init) = init.filter(|_| session.lifecycle.holds_slot()) else { return };
+    let path = daemon.paths.meta_of(session.id).join(DETACHED);
+    let written = serde_json::to_vec(&init).map_err(std::io::Error::from);
+    if let Err(error) = written.and_then(|text| files::write_atomic(&path, &text)) {
+        tracing::warn!(session = %session.id, %error, "its directory is not marked as in use");
+    }
+}
+
+/// True if a program that was given back to tmux still uses the directory of the session with this metadata.
+pub(super) fn is_in_use(meta: &std::path::Path) -> bool {
+    let text = files::read_bounded(&meta.join(DETACHED), DETACHED_MAX).ok();
+    let init = text.and_then(|text| serde_json::from_slice(&text).ok());
+    init.is_some_and(|init| !process::identity::exited(init).unwrap_or(false))
+}

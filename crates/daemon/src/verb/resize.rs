@@ -1,0 +1,20 @@
+//! `resize`: sets the size of a session's terminal, for a viewer.
+
+use std::sync::Arc;
+
+use protocol::request::Resize;
+use protocol::{ErrorCode, Refusal, Reply};
+
+use crate::decide::idempotency::ClientOperation;
+use crate::engine::daemon::{Daemon, tmux_size};
+use crate::verb::pane;
+
+/// Refused while a client is attached: the size is that of its terminal.
+pub(super) async fn resize(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Resize) -> Reply {
+    let Resize { session, size } = asked;
+    if size.cols == 0 || size.rows == 0 {
+        return Err(Refusal::new(ErrorCode::Usage, "a terminal has columns and rows"));
+    }
+    let (tmux, size) = (Arc::clone(&daemon.tmux), tmux_size(size));
+    pane::act(daemon, op, (session, "resize"), async move |pane| tmux.resize(pane, size).await).await
+}

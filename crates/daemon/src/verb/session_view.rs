@@ -1,0 +1,69 @@
+//! Sessions in replies.
+
+use std::sync::Arc;
+
+use pool::session::{ViewInputs, view};
+use protocol::reply::{SessionView, TreeProcess};
+use protocol::{OsBytes, Refusal, Reply, Response, Session, SessionId, SessionRef};
+
+use crate::decide::{blocked, lock};
+use crate::engine::Turn;
+use crate::engine::daemon::Daemon;
+use crate::host::blocking_pool::{self, Purpose};
+
+/// Maximum number of processes shown of a session: fits a frame, and a screen.
+const PROCESSES_SHOWN: usize = 1000;
+
+/// Returns the view of a session whose tmux server listens at `tmux_socket`.
+pub(super) fn view_of(
+    turn: &Turn<'_>,
+    daemon: &Daemon,
+    tmux_socket: &OsBytes,
+    session: &Session,
+) -> SessionView {
+    let lock = lock::view(turn, session.id);
+    let observed = &turn.volatile.observed;
+    let pane =
+        session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot()).and_then(|run| run.pane);
+    let current_dir = pane.and_then(|id| observed.state().panes.get(&id)?.current_dir.clone());
+    let shown = ViewInputs {
+        tmux_socket,
+        seen_at: observed.seen_at(),
+        lock,
+        current_dir,
+        processes: Vec::new(),
+        usage: None,
+        parkable: pool::slots::is_parkable(&daemon.loaded().settings, session),
+        slot_wait: turn.volatile.scheduler.waiting.position(session.id),
+        waits: blocked::blocked_prompt(turn, session.id).map(|(_, why)| why),
+        confirm: daemon.loaded().settings.agent_of(session).confirm,
+    };
+    view(turn.pool(), session, shown)
+}
+
+/// Returns the live processes of a session, from the process table.
+pub(super) async fn processes(session: &Session) -> Vec<TreeProcess> {
+    let run = session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot());
+    let Some(init) = run.and_then(|run| run.init) else { return Vec::new() };
+    let read = move || process::tree::processes(init).unwrap_or_default();
+    let found = blocking_pool::with_timeout(Purpose::Processes, read).await.unwrap_or_default();
+    let shown =
+        |p: process::identity::Process| TreeProcess { process: p.id, parent: p.ppid, command: p.comm };
+    found.into_iter().take(PROCESSES_SHOWN).map(shown).collect()
+}
+
+/// Returns the reply that shows a session.
+pub(super) fn reply(turn: &Turn<'_>, daemon: &Daemon, id: SessionId) -> Reply {
+    let Some(session) = turn.pool().session(id) else {
+        return Err(pool::session::not_found(turn.pool(), &id.to_string()));
+    };
+    Ok(Response::Session(Box::new(view_of(turn, daemon, &daemon.tmux_socket(), session))))
+}
+
+/// Returns the session that a reference names.
+///
+/// # Errors
+/// Not found, or ambiguous; storage, where the engine has stopped.
+pub(super) async fn resolve(daemon: &Arc<Daemon>, wanted: SessionRef) -> Result<Session, Refusal> {
+    daemon.engine.turn(move |turn| pool::session::resolve(turn.pool(), &wanted).cloned()).await?
+}

@@ -1,0 +1,28 @@
+//! `show`: a session with its processes, its resource usage and the colours of its repository.
+
+mod theme;
+
+use std::sync::Arc;
+
+use protocol::{Reply, Response, SessionRef};
+
+use crate::engine::daemon::Daemon;
+use crate::host::blocking_pool::{self, Purpose};
+use crate::verb::{session_view, usage};
+
+/// Processes, usage and colours are read outside of the engine.
+pub(super) async fn show(daemon: &Arc<Daemon>, wanted: SessionRef) -> Reply {
+    let session = session_view::resolve(daemon, wanted).await?;
+    let processes = session_view::processes(&session).await;
+    let measured = session.clone();
+    let usage = blocking_pool::with_timeout(Purpose::Processes, move || usage::measure(&measured)).await;
+    let context = Arc::clone(daemon);
+    let mut reply = daemon.engine.turn(move |turn| session_view::reply(turn, &context, session.id)).await?;
+    if let Ok(Response::Session(view)) = &mut reply {
+        view.processes = processes;
+        view.usage = usage;
+        let dir = view.current_dir.clone().unwrap_or_else(|| view.session.spec.cwd.clone());
+        view.theme = blocking_pool::with_timeout(Purpose::Theme, move || theme::of(dir.as_path())).await;
+    }
+    reply
+}

@@ -1,0 +1,147 @@
+//! Ending an incarnation: the verb commits that it is to end, the reaper ends and verifies it, the verb
+//! answers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use protocol::reap::Outcome;
+use protocol::{ErrorCode, Event, Refusal, Session, SessionId, SessionRef, Tag};
+
+use crate::decide::idempotency::ClientOperation;
+use crate::decide::lock;
+use crate::engine::Turn;
+use crate::engine::daemon::{Daemon, pane_of};
+
+/// Time for a reaper to connect, before the daemon closes the pane itself.
+const REAPER_LIMIT: Duration = Duration::from_secs(1);
+
+/// The same after the daemon's own start: more than the reaper's longest pause between two attempts to
+/// connect.
+const REAPER_RETURN: Duration = Duration::from_secs(5);
+
+/// Time for an end beyond its grace: the reaper's verification, and its other candidates.
+const END_SLACK: Duration = Duration::from_secs(15);
+
+/// Commits that the incarnation of a session is to end, with the events that `decide` returns. Returns the
+/// session as it is then.
+pub(super) async fn begin(
+    daemon: &Arc<Daemon>,
+    op: &ClientOperation,
+    (wanted, grace_ms): (SessionRef, Option<u64>),
+    decide: fn(&Session) -> Vec<Event>,
+) -> Result<Session, Refusal> {
+    let (op, under) = (op.clone(), lock::current());
+    let commit = move |turn: &mut Turn<'_>| {
+        let session = pool::session::resolve(turn.pool(), &wanted)?.clone();
+        lock::check_unlocked(turn, session.id, under)?;
+        let events = decide(&session);
+        let run = session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot());
+        if let Some(tag) = run.map(|run| run.tag) {
+            turn.volatile.reaping.forget_verdict(tag);
+            if let Some(grace) = grace_ms {
+                turn.volatile.reaping.set_grace(tag, grace);
+            }
+        }
+        // The operation on a session that does not run begins with its next incarnation.
+        if session.lifecycle.holds_slot() {
+            op.record_begun(turn, session.id);
+        }
+        turn.emit_all(events);
+        turn.pool()
+            .session(session.id)
+            .cloned()
+            .ok_or_else(|| pool::session::not_found(turn.pool(), &wanted.0))
+    };
+    daemon.engine.turn(commit).await?
+}
+
+/// Waits until the incarnation is verified gone.
+///
+/// # Errors
+/// The reaper could not end it, or did not in time; without a reaper, that its pane was closed unverified.
+pub(super) async fn wait(daemon: &Arc<Daemon>, session: &Session) -> Result<(), Refusal> {
+    wait_unless(daemon, session, |_| false).await
+}
+
+/// Waits until the incarnation is verified gone, or `unless` is true of the session.
+///
+/// # Errors
+/// As [`wait`].
+pub(super) async fn wait_unless(
+    daemon: &Arc<Daemon>,
+    session: &Session,
+    unless: fn(&Session) -> bool,
+) -> Result<(), Refusal> {
+    let Some(run) = session.incarnation.clone().filter(|_| session.lifecycle.holds_slot()) else {
+        return Ok(());
+    };
+    let (id, tag) = (session.id, run.tag);
+    let reaper = move |turn: &mut Turn<'_>| {
+        (outcome(turn, (id, tag), unless).is_some() || turn.volatile.reaping.has_reaper()).then_some(())
+    };
+    let limit = REAPER_LIMIT.max(REAPER_RETURN.saturating_sub(daemon.started.elapsed()));
+    match daemon.engine.wait_for(Some(limit), reaper).await {
+        Ok(()) => {}
+        Err(refusal) if refusal.code == ErrorCode::Timeout => return close_pane(daemon, session).await,
+        Err(refusal) => return Err(refusal),
+    }
+    let grace = daemon.engine.turn(move |turn| turn.volatile.reaping.grace(tag)).await?;
+    let limit = Duration::from_millis(grace.unwrap_or(daemon.settings().grace_ms)) + END_SLACK;
+    let verdict = daemon.engine.wait_for(Some(limit), move |turn| outcome(turn, (id, tag), unless)).await;
+    match verdict {
+        Ok(verdict) => verdict,
+        Err(refusal) if refusal.code == ErrorCode::Timeout => Err(Refusal::new(
+            ErrorCode::Timeout,
+            format!("{} is not verified gone yet; the reaper goes on", session.name),
+        )),
+        Err(refusal) => Err(refusal),
+    }
+}
+
+/// Returns the result of the end, once there is one. An error says why the reaper could not end the
+/// incarnation.
+fn outcome(
+    turn: &Turn<'_>,
+    (id, tag): (SessionId, Tag),
+    unless: fn(&Session) -> bool,
+) -> Option<Result<(), Refusal>> {
+    let current = turn
+        .pool()
+        .session(id)
+        .filter(|s| s.lifecycle.holds_slot() && s.incarnation.as_ref().is_some_and(|i| i.tag == tag));
+    if current.is_none_or(unless) {
+        return Some(Ok(()));
+    }
+    let failed = |what: String| Some(Err(Refusal::new(ErrorCode::Failed, what)));
+    match turn.volatile.reaping.verdict(tag)? {
+        Outcome::Gone { .. } | Outcome::Spared { .. } => None,
+        Outcome::Survivors { left } => failed(format!("not all of it is gone; left: {}", left.join(", "))),
+        Outcome::Refused { why } => failed(format!("nothing was done: {why}")),
+        Outcome::Untouched { why } => {
+            failed(format!("nothing was done: {why}; it stays draining and is tried again"))
+        }
+    }
+}
+
+/// Closes the pane, which hangs up its programs, where no reaper is connected to verify their end. Always an
+/// error.
+async fn close_pane(daemon: &Arc<Daemon>, session: &Session) -> Result<(), Refusal> {
+    let grant = daemon.engine.lock_inside(session.id, "kill").await?;
+    let pane = session.incarnation.as_ref().and_then(pane_of);
+    let done = match pane {
+        Some(pane) => match daemon.tmux.kill_pane(pane).await {
+            Ok(answer) => format!("its pane was asked to close ({answer:?})"),
+            Err(error) => format!("its pane was not closed: {error}"),
+        },
+        None => "its pane is not known".to_owned(),
+    };
+    drop(grant);
+    Err(Refusal::new(
+        ErrorCode::Failed,
+        format!(
+            "no reaper is connected, so nobody verified that the processes of {} are gone; {done}. \
+             Start it (`poolctl up`): it goes on from here",
+            session.name
+        ),
+    ))
+}

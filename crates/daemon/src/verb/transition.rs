@@ -1,0 +1,34 @@
+//! Lifecycle states that pass by themselves, and waiting for their end.
+
+use protocol::{Lifecycle, Reason, Refusal, Session, SessionId};
+
+use crate::engine::Turn;
+use crate::engine::daemon::Daemon;
+use crate::verb::start::OUTCOME_LIMIT;
+
+/// Waits until `holds` is false of a session, or the session is removed.
+///
+/// # Errors
+/// Timeout, or storage where the engine has stopped.
+pub(super) async fn wait_while(
+    daemon: &Daemon,
+    id: SessionId,
+    holds: fn(&Session) -> bool,
+) -> Result<(), Refusal> {
+    let over = move |turn: &mut Turn<'_>| (!turn.pool().session(id).is_some_and(holds)).then_some(());
+    daemon.engine.wait_for(Some(OUTCOME_LIMIT), over).await
+}
+
+/// True if a launch of the session is in progress.
+pub(super) fn is_starting(session: &Session) -> bool {
+    session.lifecycle == Lifecycle::Starting
+}
+
+/// True if the session starts, ends by itself, or is between two incarnations: its next state is still
+/// unknown.
+pub(super) fn is_in_transition(session: &Session) -> bool {
+    let is_asked_for = matches!(session.reason, Some(Reason::Drained | Reason::Killed));
+    is_starting(session)
+        || pool::session::is_restarting(session)
+        || session.lifecycle == Lifecycle::Draining && !is_asked_for
+}

@@ -1,0 +1,232 @@
+//! `work`: a worker registers, and claims messages as soon as there are some.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pool::queue::{self, ClaimQuery};
+use pool::worker::Registration;
+use protocol::ids::GeneratorId;
+use protocol::reply::Registered;
+use protocol::request::{CLAIM_MAX, Claim, ClaimRef, Disposition, Register};
+use protocol::{
+    Claimed, ErrorCode, Event, Holder, MessageId, MessageState, OpId, OsBytes, ProcId, Refusal, Reply,
+    Response, SessionId, Timestamp,
+};
+
+use crate::decide::queue::message;
+use crate::engine::Turn;
+use crate::engine::daemon::Daemon;
+use crate::verb::caller::{Caller, other_role};
+
+/// Maximum size of the bodies in one answer, in bytes. The first body is sent whatever its size.
+const BYTES_MAX: usize = 512 * 1024;
+
+/// Maximum waiting time of a claim.
+const WAIT_MAX: Duration = Duration::from_secs(600);
+
+/// Shortest and longest lease, in milliseconds.
+const LEASE: std::ops::RangeInclusive<u64> = 1_000..=24 * 3600 * 1000;
+
+/// Registers the caller as a generator, at most once per connection.
+pub(super) async fn register(daemon: &Arc<Daemon>, caller: &Caller, asked: Register) -> Reply {
+    if !caller.is_generator {
+        return Err(other_role());
+    }
+    asked.kinds.iter().try_for_each(|kind| pool::queue::check_kind(kind))?;
+    let lease_ms = protocol::time::millis(daemon.loaded().settings.queue.lease);
+    let (connection, process) = (caller.connection, caller.process);
+    if process.is_none() {
+        let why =
+            "a generator is ended before its messages go to another, and its process cannot be identified";
+        return Err(Refusal::new(ErrorCode::Unavailable, why));
+    }
+    let register = move |turn: &mut Turn<'_>| {
+        let session = pool::session::resolve(turn.pool(), &asked.session)?.id;
+        let id = GeneratorId(turn.next_seq().0);
+        let Some(worker) = turn.volatile.workers.get(connection) else {
+            return Err(Refusal::new(ErrorCode::Unavailable, "the connection has ended"));
+        };
+        if worker.registration().is_some() {
+            return Err(Refusal::new(ErrorCode::Usage, "a connection registers once"));
+        }
+        let registration = Registration { id, session, kinds: asked.kinds.clone() };
+        turn.volatile.workers.register(connection, registration);
+        turn.emit(Event::GeneratorRegistered { id, session, kinds: asked.kinds, process });
+        Ok(Response::Registered(Registered { generator: id, session, lease_ms }))
+    };
+    daemon.engine.turn(register).await?
+}
+
+/// Claims messages, waiting for the first one. Answers with an empty list once the wait is over.
+pub(super) async fn claim(daemon: &Arc<Daemon>, caller: &Caller, op: Option<OpId>, asked: Claim) -> Reply {
+    asked.kinds.iter().try_for_each(|kind| pool::queue::check_kind(kind))?;
+    if asked.max == 0 || asked.max > CLAIM_MAX {
+        return Err(Refusal::new(ErrorCode::Usage, format!("a claim is for 1 to {CLAIM_MAX} messages")));
+    }
+    let (wanted, connection, process) = (asked.session.clone(), caller.connection, caller.process);
+    let begin = move |turn: &mut Turn<'_>| {
+        let session = pool::session::resolve(turn.pool(), &wanted)?.id;
+        let asking = turn.volatile.workers.begin_request(connection);
+        Ok((session, asking))
+    };
+    // Held while this claim waits: the worker counts as asking.
+    let (session, _asking) = daemon.engine.turn(begin).await??;
+    let default = protocol::time::millis(daemon.loaded().settings.queue.lease);
+    let lease_ms = asked.lease_ms.unwrap_or(default).clamp(*LEASE.start(), *LEASE.end());
+    let wait = Duration::from_millis(asked.wait_ms).min(WAIT_MAX);
+    let context = Arc::clone(daemon);
+    let request = ClaimRequest { daemon: context, connection, process, op, session, lease_ms, asked };
+    if let Some(process) = process {
+        // The receiver lives as long as the daemon.
+        daemon.holders_to_watch.send(process).ok();
+    }
+    let reply = match daemon.engine.wait_on(session, Some(wait), move |turn| request.claim(turn)).await {
+        Err(refusal) if refusal.code == ErrorCode::Timeout => Ok(Response::Claimed(Vec::new())),
+        Err(refusal) => Err(refusal),
+        Ok(claims) => claims.map(|claims| Response::Claimed(claims.into_inner())),
+    };
+    crate::crash::point("claim-given");
+    reply
+}
+
+/// A claim that waits for messages.
+struct ClaimRequest {
+    daemon: Arc<Daemon>,
+    connection: u64,
+    process: Option<ProcId>,
+    op: Option<OpId>,
+    session: SessionId,
+    lease_ms: u64,
+    asked: Claim,
+}
+
+impl ClaimRequest {
+    /// Claims what is there now; none if nothing is.
+    fn claim(&self, turn: &mut Turn<'_>) -> Option<Result<UnsentClaims, Refusal>> {
+        let now = turn.now();
+        if !turn.volatile.workers.seen(self.connection, now) {
+            return Some(Err(Refusal::new(ErrorCode::Unavailable, "the connection has ended")));
+        }
+        if turn.pool().session(self.session).is_none() {
+            return Some(Err(pool::session::not_found(turn.pool(), &self.session.to_string())));
+        }
+        let repeated = self.held_by_operation(turn);
+        let ids = if repeated.is_empty() { self.claim_new(turn) } else { repeated };
+        if ids.is_empty() {
+            return None;
+        }
+        let claimed: Result<Vec<Claimed>, Refusal> =
+            ids.into_iter().filter_map(|id| claimed(turn, id)).collect();
+        Some(claimed.map(|claimed| UnsentClaims { claimed, daemon: Arc::clone(&self.daemon) }))
+    }
+
+    /// Returns the messages that an earlier attempt of the same operation claimed, with their leases renewed.
+    fn held_by_operation(&self, turn: &mut Turn<'_>) -> Vec<MessageId> {
+        let Some(op) = &self.op else { return Vec::new() };
+        let same = |holder: &Holder| holder.op.as_ref() == Some(op);
+        let held = turn.pool().held_messages().filter(|open| {
+            open.session == self.session
+                && open.state == MessageState::Claimed
+                && open.holder.is_some_and(same)
+        });
+        let held: Vec<(MessageId, Holder)> =
+            held.filter_map(|open| Some((open.id, open.holder?.clone()))).collect();
+        let mono = turn.mono();
+        for (id, holder) in &held {
+            turn.volatile.workers.renew(*id, holder, self.connection, mono);
+        }
+        held.into_iter().map(|(id, _)| id).collect()
+    }
+
+    /// Claims new messages, and records their claims.
+    fn claim_new(&self, turn: &mut Turn<'_>) -> Vec<MessageId> {
+        if turn.volatile.is_stopping() {
+            return Vec::new();
+        }
+        let now = turn.now();
+        let expired = queue::expired(turn.pool(), now);
+        turn.emit_all(expired);
+        let asked =
+            ClaimQuery { session: self.session, kinds: &self.asked.kinds, max: self.asked.max as usize };
+        let mut bytes = 0;
+        let open = queue::claimable(turn.pool(), asked, now);
+        let mut fits = |size: u32| {
+            let first = bytes == 0;
+            bytes += size as usize;
+            first || bytes <= BYTES_MAX
+        };
+        let ids: Vec<MessageId> =
+            open.iter().take_while(|open| fits(open.size)).map(|open| open.id).collect();
+        let generator = turn.volatile.workers.get(self.connection).and_then(|w| Some(w.registration()?.id));
+        ids.into_iter().filter(|id| self.claim_one(turn, *id, (generator, now))).collect()
+    }
+
+    /// Records the claim on a message. Returns false if its body is not readable: the message is dead then.
+    fn claim_one(
+        &self,
+        turn: &mut Turn<'_>,
+        id: MessageId,
+        (generator, now): (Option<GeneratorId>, Timestamp),
+    ) -> bool {
+        let has_body = matches!(turn.message(id), Ok(Some(_)));
+        let token = turn.volatile.locks.issue_token();
+        let Some(open) = turn.pool().pending_message(self.session, id) else { return false };
+        if !has_body {
+            // Recorded, so that it does not block the messages behind it.
+            let event = queue::transition(&open, MessageState::Dead, Some("its record is not readable"), now);
+            turn.emit(event);
+            return false;
+        }
+        let holder =
+            Holder { generator, process: self.process, lease_ms: self.lease_ms, op: self.op.clone() };
+        let event = queue::claimed(&open, token, holder.clone(), now);
+        turn.emit(event);
+        let mono = turn.mono();
+        turn.volatile.workers.renew(id, &holder, self.connection, mono);
+        true
+    }
+}
+
+/// Claims that are not sent to the worker yet. Dropped unsent, they are given back, and do not count as
+/// attempts.
+struct UnsentClaims {
+    claimed: Vec<Claimed>,
+    daemon: Arc<Daemon>,
+}
+
+impl UnsentClaims {
+    /// Returns the claims to be sent.
+    fn into_inner(mut self) -> Vec<Claimed> {
+        std::mem::take(&mut self.claimed)
+    }
+}
+
+impl Drop for UnsentClaims {
+    fn drop(&mut self) {
+        let token = |claimed: &Claimed| Some((claimed.message.id, claimed.message.status.token?));
+        let held: Vec<ClaimRef> =
+            self.claimed.iter().filter_map(token).map(|(id, token)| ClaimRef { id, token }).collect();
+        if held.is_empty() {
+            return;
+        }
+        let context = Arc::clone(&self.daemon);
+        self.daemon.engine.post(move |turn| {
+            for held in held {
+                let rules = &context.loaded().settings.queue;
+                let back = ("the client had left", Disposition::GiveBack);
+                // The same operation may have settled it already, over another connection.
+                let events = queue::fail(turn.pool(), rules, held, back, turn.now()).unwrap_or_default();
+                turn.emit_all(events);
+            }
+        });
+    }
+}
+
+/// Returns a claimed message with its body.
+fn claimed(turn: &Turn<'_>, id: MessageId) -> Option<Result<Claimed, Refusal>> {
+    let found = message(turn, id).transpose()?;
+    Some(found.map(|(mut message, body)| {
+        message.steps = Vec::new();
+        Claimed { message, body: OsBytes(body) }
+    }))
+}

@@ -1,0 +1,268 @@
+//! An agent's activity, derived from the best evidence there is: its hooks; its own record of the
+//! conversation; its terminal marks; the foreground process; its output; its screen.
+
+use std::time::Duration;
+
+use agents::screen;
+use agents::screen::{Composer, Dialog};
+use protocol::activity::{Ask, AskKind, Source};
+use protocol::event::AgentEvent;
+use protocol::{Activity, ActivityState, Event, Lifecycle, MessageState, Notes, Reason, Session, Timestamp};
+
+use crate::agent::screen::{ScreenReading, TerminalMarks, WindowTitle};
+use crate::pool::Pool;
+use crate::queue::prompts::held_prompt;
+use crate::queue::{admin, idempotency_index};
+
+/// Time for which the hooks and the output of a working agent must be silent before its screen is believed
+/// instead.
+pub const SILENCE: Duration = Duration::from_secs(5);
+
+/// A session as it is seen from outside.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AgentObservation {
+    /// Time since which its program has written nothing, if known.
+    pub quiet_since: Option<Timestamp>,
+    /// Silence after which its program counts as idle.
+    pub idle_quiet: Duration,
+    /// Marks in its output during this incarnation.
+    pub marks: TerminalMarks,
+    /// Time at which the pool last typed into it.
+    pub delivered_at: Option<Timestamp>,
+    /// For shells: true if the shell itself is in the foreground of its terminal, not a program that it
+    /// started.
+    pub own_foreground: Option<bool>,
+    /// Time at which its user last interrupted it, according to the agent's own record.
+    pub interrupted_at: Option<Timestamp>,
+    /// The last reading of its screen.
+    pub screen: Option<ScreenReading>,
+    /// The window title.
+    pub title: WindowTitle,
+    /// True if an agent runs in it whose screen the pool can read.
+    pub has_known_screen: bool,
+    /// True if its composer can be free while it works, because its description does not say how its screen
+    /// looks at work.
+    pub composer_while_busy: bool,
+}
+
+impl AgentObservation {
+    /// True if nothing was seen that tells anything.
+    fn is_empty(&self) -> bool {
+        let outside = self.quiet_since.is_none() && self.own_foreground.is_none();
+        if self.has_known_screen {
+            self.screen.is_none()
+        } else {
+            outside && self.marks == TerminalMarks::default()
+        }
+    }
+}
+
+/// Returns the event if the agent's activity, by this observation, is news.
+#[must_use]
+pub fn derive_activity(
+    pool: &Pool,
+    session: &Session,
+    observed: &AgentObservation,
+    now: Timestamp,
+) -> Option<Event> {
+    let tag = session.incarnation.as_ref().filter(|_| session.takes_prompts())?.tag;
+    let before = pool.activity_in(session.id, tag).cloned().unwrap_or_default();
+    let hooked = pool.notes(session.id).filter(|notes| notes.hooked == Some(tag));
+    let after = match hooked {
+        Some(notes) => corrected_by_screen(pool, &before, notes, observed, now)?,
+        // Without any evidence the activity stays as it was.
+        None if observed.is_empty() => return None,
+        None => from_outside(pool, observed, now),
+    };
+    // An unknown activity is no news.
+    let unknown = |activity: &Activity| activity.state == ActivityState::Unknown && activity.ask.is_none();
+    if unknown(&before) && unknown(&after) {
+        return None;
+    }
+    activity_changed(session, &before, Activity { tag: Some(tag), ..after })
+}
+
+/// The activity of an agent with hooks. Other evidence corrects only what hooks cannot tell: an interruption
+/// by the user, and questions of Codex (0.169.0) in its plan mode.
+fn corrected_by_screen(
+    pool: &Pool,
+    before: &Activity,
+    notes: &Notes,
+    observed: &AgentObservation,
+    now: Timestamp,
+) -> Option<Activity> {
+    let idle = |source, since| Activity { state: ActivityState::Idle, source, since, ..Activity::default() };
+    let busy = before.state == ActivityState::Busy;
+    let asked = before.state == ActivityState::Attention;
+    let by_screen = asked && before.source == Source::Screen;
+    if let Some(at) = observed.interrupted_at.filter(|at| (busy || by_screen) && *at > before.since) {
+        return Some(idle(Source::Transcript, at));
+    }
+    // The turn goes on, as its own record will say: since the same time.
+    let busy_again = || Activity { state: ActivityState::Busy, ..idle(Source::Screen, before.since) };
+    let questioned = before.ask.as_ref().is_some_and(|ask| ask.kind == AskKind::Question);
+    if let WindowTitle::Other(at) = observed.title
+        && by_screen
+        && questioned
+        && at > before.since
+    {
+        let again = busy_again();
+        return corrected_by_screen(pool, &again, notes, observed, now).or(Some(again));
+    }
+    let look = observed.screen.as_ref()?;
+    let said = notes.heard_at.into_iter().chain(observed.quiet_since).chain([before.since]);
+    let silent_since = pool.latest(now, said);
+    let silent = observed.quiet_since.is_some()
+        && pool.age(now, silent_since) >= SILENCE
+        && pool.is_earlier(now, silent_since, look.at);
+    let ready = matches!(look.composer, Composer::Empty | Composer::Holds(_));
+    // The title blinks while the agent asks, so the agent is not silent.
+    let asks = match observed.title {
+        WindowTitle::Asks(since) => silent || look.at > since.max(before.since),
+        WindowTitle::Other(at) => silent && look.at >= at,
+        WindowTitle::Unread => silent,
+    };
+    match &look.dialog {
+        Some(dialog) => {
+            // The next of several questions has another id.
+            let asks = asks && (busy || by_screen) && dialog.name == screen::QUESTION;
+            asks.then(|| dialog_activity(look, dialog, AskKind::Question))
+        }
+        None if !silent || !(busy || asked) => (by_screen && look.at > before.since).then(busy_again),
+        None if look.works == Some(true) => by_screen.then(busy_again),
+        None => (ready && !observed.composer_while_busy).then(|| idle(Source::Screen, look.at)),
+    }
+}
+
+/// The activity of a program without hooks.
+fn from_outside(pool: &Pool, observed: &AgentObservation, now: Timestamp) -> Activity {
+    let is = |state, source, since: Timestamp| Activity { state, source, since, ..Activity::default() };
+    if observed.has_known_screen {
+        return from_screen(observed, now);
+    }
+    let marks = &observed.marks;
+    let newest = marks.prompt_at.max(marks.command_at);
+    if let Some(at) = marks.bell_at.filter(|at| bell_asks(pool, *at, newest, observed, now)) {
+        let text = "it rang the bell".to_owned();
+        let ask = Ask { id: at.0, kind: AskKind::Bell, text, tool: None, answerable: false };
+        return Activity { ask: Some(ask), ..is(ActivityState::Attention, Source::Terminal, at) };
+    }
+    if let Some(at) = newest {
+        let state =
+            if marks.command_at > marks.prompt_at { ActivityState::Busy } else { ActivityState::Idle };
+        let code = marks.code.filter(|code| *code != 0 && state == ActivityState::Idle);
+        let detail = code.map(|code| format!("its last command ended with {code}"));
+        return Activity { detail, ..is(state, Source::Terminal, at) };
+    }
+    if let Some(own) = observed.own_foreground {
+        let state = if own { ActivityState::Idle } else { ActivityState::Busy };
+        return is(state, Source::Process, now);
+    }
+    match observed.quiet_since {
+        Some(since) if pool.age(now, since) >= observed.idle_quiet => {
+            is(ActivityState::Idle, Source::Output, since)
+        }
+        Some(_) => is(ActivityState::Busy, Source::Output, now),
+        None => Activity { since: now, ..Activity::default() },
+    }
+}
+
+/// Time after a bell within which output does not end the request: most programs write something just after
+/// it.
+const BELL_OUTPUT: Duration = Duration::from_secs(30);
+
+/// Time for which a bell asks for a person at most.
+const BELL_LIMIT: Duration = Duration::from_secs(10 * 60);
+
+/// True if a bell still asks for a person: until it is answered (something was typed, or a prompt or command
+/// mark followed), until its program goes on by itself, or until [`BELL_LIMIT`]. Attaching a client clears
+/// the bell.
+fn bell_asks(
+    pool: &Pool,
+    at: Timestamp,
+    newest: Option<Timestamp>,
+    observed: &AgentObservation,
+    now: Timestamp,
+) -> bool {
+    newest.max(observed.delivered_at).is_none_or(|then| at > then)
+        && observed.quiet_since.is_none_or(|wrote| wrote < at.after(BELL_OUTPUT))
+        && pool.age(now, at) < BELL_LIMIT
+}
+
+/// The activity of an agent without any hook report yet: only its screen tells whether it is ready.
+fn from_screen(observed: &AgentObservation, now: Timestamp) -> Activity {
+    let Some(look) = &observed.screen else { return Activity { since: now, ..Activity::default() } };
+    let is = |state| Activity { state, source: Source::Screen, since: look.at, ..Activity::default() };
+    match (&look.dialog, &look.composer) {
+        (Some(dialog), _) => dialog_activity(look, dialog, AskKind::Dialog),
+        (None, _) if look.works == Some(true) => is(ActivityState::Busy),
+        (None, Composer::Empty | Composer::Holds(_)) => is(ActivityState::Idle),
+        _ => Activity { since: look.at, ..Activity::default() },
+    }
+}
+
+/// The activity of an agent with a dialog on its screen.
+#[must_use]
+pub fn dialog_activity(look: &ScreenReading, dialog: &Dialog, kind: AskKind) -> Activity {
+    // The same dialog is the same request.
+    let id = match kind {
+        AskKind::Question => idempotency_index::hash(&[dialog.name.as_bytes(), dialog.text.as_bytes()]),
+        // A dialog with other choices is another request.
+        _ if !screen::choices(&dialog.text).is_empty() => {
+            idempotency_index::hash(&[dialog.name.as_bytes(), screen::strip_markers(&dialog.text).as_bytes()])
+        }
+        _ => idempotency_index::hash(&[dialog.name.as_bytes()]),
+    };
+    let ask = Ask { id, kind, text: dialog.text.clone(), tool: None, answerable: false };
+    let (state, source) = (ActivityState::Attention, Source::Screen);
+    let detail = Some(dialog.name.clone());
+    Activity { state, source, since: look.at, ask: Some(ask), detail, ..Activity::default() }
+}
+
+/// The activity of a session's agent as it is shown. A prompt in doubt comes first: a person has to resolve
+/// it.
+#[must_use]
+pub fn current_activity(pool: &Pool, session: &Session) -> Activity {
+    let limited = session.lifecycle == Lifecycle::Parked && session.reason == Some(Reason::Limited);
+    if !matches!(session.lifecycle, Lifecycle::Live | Lifecycle::Draining) && !limited {
+        return Activity { since: session.changed_at, ..Activity::default() };
+    }
+    let tag = session.incarnation.as_ref().map(|run| run.tag);
+    let known = pool.activity(session.id).filter(|activity| activity.tag == tag);
+    doubted_prompt(pool, session).or_else(|| known.cloned()).unwrap_or_else(|| Activity {
+        since: session.changed_at,
+        tag,
+        ..Activity::default()
+    })
+}
+
+/// Asks a person to resolve a prompt in doubt.
+fn doubted_prompt(pool: &Pool, session: &Session) -> Option<Activity> {
+    let open = held_prompt(pool, session.id).filter(|open| open.state == MessageState::InDoubt)?;
+    let id = open.id;
+    let how = admin::resolve_command(session.name.as_str(), id);
+    let text = format!("message {id} may not have arrived as it was sent: {how}");
+    let ask = Ask { id: id.0, kind: AskKind::Message, text, tool: None, answerable: false };
+    let (state, source) = (ActivityState::Attention, Source::Queue);
+    Some(Activity { state, source, since: open.since, ask: Some(ask), ..Activity::default() })
+}
+
+/// True if the agent waits for a person. A bell does not count.
+#[must_use]
+pub fn waits_for_person(activity: &Activity) -> bool {
+    activity.ask.as_ref().is_some_and(|ask| ask.kind != AskKind::Bell)
+}
+
+/// Returns the event of a change of activity, if it is news.
+#[must_use]
+pub fn activity_changed(session: &Session, before: &Activity, after: Activity) -> Option<Event> {
+    let same =
+        |a: &Activity, b: &Activity| (a.state, &a.ask, a.limited_until) == (b.state, &b.ask, b.limited_until);
+    let turned = !same(before, &after) || before.tag != after.tag;
+    if !turned && (before.source, &before.detail) == (after.source, &after.detail) {
+        return None;
+    }
+    let since = if turned { after.since } else { before.since };
+    let activity = Activity { since, ..after };
+    Some(Event::Agent(AgentEvent::ActivityChanged { session: session.id, activity, turned }))
+}

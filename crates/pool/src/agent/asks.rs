@@ -1,0 +1,138 @@
+//! The open questions of an agent. An agent with several tools at work may ask several at once; they are
+//! shown one at a time, the oldest first.
+
+use protocol::activity::{ASK_MAX, Ask, AskKind, Source};
+use protocol::bounds::{LIST_MAX, cut};
+use protocol::event::AgentEvent;
+use protocol::hook::{Hook, HookEvent, Notice, Start, ToolUse};
+use protocol::request::Approve;
+use protocol::{Activity, ActivityState, ErrorCode, Event, Refusal, SessionId, Timestamp};
+
+use crate::pool::Pool;
+
+/// All open questions: the one that is shown, then the `queued` ones.
+#[must_use]
+pub fn open_asks(shown: &Activity, queued: &[Ask]) -> Vec<Ask> {
+    let first = shown.ask.iter().filter(|ask| ask.kind != AskKind::Bell);
+    // Questions queued behind one that is no longer shown are over with it.
+    let queued = if shown.ask.is_some() { queued } else { &[] };
+    first.chain(queued).cloned().collect()
+}
+
+/// The open questions after a hook report.
+pub(crate) fn asks_after(open: &[Ask], hook: &Hook) -> Vec<Ask> {
+    let mut open = open.to_vec();
+    let ask = |kind, text: &str, tool: Option<&str>, answerable| {
+        let (text, tool) = (cut(text, ASK_MAX).to_owned(), tool.map(str::to_owned));
+        Ask { id: hook.id, kind, text, tool, answerable }
+    };
+    match &hook.signal {
+        HookEvent::Permission { tool, text, wait_ms } => {
+            // Only a request whose hook waits is known to be open still.
+            open.retain(|ask| ask.answerable && ask.id != hook.id);
+            let questions = agents::payload::asks_questions(tool);
+            let kind = if questions { AskKind::Question } else { AskKind::Permission };
+            // Questions that could not be parsed have no text.
+            let answerable = *wait_ms > 0 && (kind == AskKind::Permission || !text.is_empty());
+            open.push(ask(kind, text, Some(tool), answerable));
+        }
+        HookEvent::Asking { tool } => {
+            open.retain(|ask| ask.answerable);
+            open.push(ask(AskKind::Question, tool, Some(tool), false));
+        }
+        HookEvent::ToolUsed(used) => {
+            open.retain(|ask| ask.tool.is_some());
+            if let Some(at) = open.iter().position(|ask| is_for(ask, used)) {
+                open.remove(at);
+            }
+        }
+        HookEvent::Notified { kind: kind @ (Notice::Permission | Notice::Question), text } => {
+            let permission = *kind == Notice::Permission;
+            let kind = if permission { AskKind::Permission } else { AskKind::Question };
+            // While something is asked, the notice is only a reminder of it.
+            if open.is_empty() {
+                open.push(ask(kind, text, None, false));
+            }
+        }
+        HookEvent::Started { source: Start::Compacted }
+        | HookEvent::Notified { kind: Notice::LoggedIn, .. } => {}
+        // Other work does not answer a question about a tool.
+        HookEvent::Working { .. } => open.retain(|ask| ask.tool.is_some()),
+        _ => open.clear(),
+    }
+    // Bounds questions that an agent never withdrew.
+    let excess = open.len().saturating_sub(LIST_MAX);
+    open.drain(..excess);
+    open
+}
+
+/// True if this is the use of the tool that was asked for; other uses of the same tool may go on beside it.
+fn is_for(ask: &Ask, used: &ToolUse) -> bool {
+    let does = || agents::payload::tool_summary(&used.input).filter(|_| ask.kind == AskKind::Permission);
+    ask.tool.as_ref() == Some(&used.tool) && does().is_none_or(|does| does == ask.text)
+}
+
+/// Checks that an answer fits the question.
+///
+/// # Errors
+/// Conflict, with the right form of answer: texts for questions, yes or no for a permission.
+pub fn check_answer(ask: &Ask, said: &Approve, name: &str) -> Result<(), Refusal> {
+    let conflict = |why: String| Err(Refusal::new(ErrorCode::Conflict, why));
+    let questions = if ask.kind == AskKind::Question { ask.text.lines().count() } else { 0 };
+    match (said.deny, questions, said.answers.len()) {
+        (true, _, 0) => Ok(()),
+        (true, ..) => conflict("an answer is no denial: say one of them".to_owned()),
+        (false, questions, given) if questions == given => Ok(()),
+        (false, 0, _) => {
+            conflict(format!("{name} asks for a permission: `poolctl approve {name}`, or --deny"))
+        }
+        (false, 1, 0) => conflict(format!("{name} asks a question: --answer TEXT, or --deny --reason TEXT")),
+        (false, questions, given) => conflict(format!(
+            "{name} asks {questions} questions, and {given} answers were given: --answer TEXT for each, in their order"
+        )),
+    }
+}
+
+/// The activity of an agent with these open questions; none without any.
+#[must_use]
+pub fn ask_activity(before: &Activity, open: &[Ask], now: Timestamp) -> Option<Activity> {
+    let first = open.first()?;
+    let more: Vec<String> = open[1..].iter().map(|ask| ask.id.to_string()).collect();
+    Some(Activity {
+        state: ActivityState::Attention,
+        source: Source::Hook,
+        since: now,
+        ask: Some(first.clone()),
+        detail: (!more.is_empty()).then(|| format!("it asks more: {}", more.join(", "))),
+        limited_until: None,
+        tag: before.tag,
+    })
+}
+
+/// Reports the requests that are over without an answer from `approve`.
+pub(crate) fn answered_elsewhere(
+    session: SessionId,
+    (open, after): (&[Ask], &[Ask]),
+    hook: &Hook,
+) -> impl Iterator<Item = Event> {
+    let over = open.iter().filter(|ask| ask.answerable && !after.iter().any(|left| left.id == ask.id));
+    let allowed = matches!(hook.signal, HookEvent::ToolUsed(_));
+    let event = move |ask: &Ask| {
+        let by = "the terminal".to_owned();
+        Event::Agent(AgentEvent::AskAnswered { session, ask: ask.id, allowed, by })
+    };
+    over.map(event)
+}
+
+/// Marks all questions as to be answered at the terminal, after a start of the daemon: no hook waits for it
+/// any more.
+#[must_use]
+pub fn mark_asks_unanswerable(pool: &Pool) -> Vec<Event> {
+    let asked = pool.sessions().filter_map(|session| {
+        let before = pool.activity(session.id)?;
+        let ask = before.ask.clone().filter(|ask| ask.answerable)?;
+        let activity = Activity { ask: Some(Ask { answerable: false, ..ask }), ..before.clone() };
+        Some(Event::Agent(AgentEvent::ActivityChanged { session: session.id, activity, turned: true }))
+    });
+    asked.collect()
+}

@@ -1,0 +1,168 @@
+//! Handling of hook reports: they change the agent's activity, its prompt, and its conversation. Only reports
+//! of the current incarnation and of its own conversation count, each once.
+
+use std::time::Duration;
+
+use protocol::activity::{ASK_MAX, Ask, Source};
+use protocol::event::AgentEvent;
+use protocol::hook::{Hook, HookEvent, Notice, Start};
+use protocol::session::Conversation;
+use protocol::{Activity, ActivityState, Event, MessageState, Notes, Session, Timestamp, bounds};
+
+use crate::agent::activity::activity_changed;
+use crate::agent::asks::{answered_elsewhere, ask_activity, asks_after, open_asks};
+use crate::agent::hook_inputs::{HookInputs, is_before};
+use crate::agent::usage_limit::limited_until;
+use crate::pool::Pool;
+use crate::prompt::confirm;
+use crate::queue::prompts::held_prompt;
+use crate::queue::settle;
+use crate::settings::Agent;
+
+/// Minimum rest before an agent's notice of its idleness; Claude Code sends it after a minute, as measured.
+const IDLE_NOTICE_MIN: Duration = Duration::from_secs(30);
+
+/// The consequences of a hook report; none if it is ignored.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct HookOutcome {
+    /// The changes.
+    pub events: Vec<Event>,
+    /// All open questions of the agent, oldest first.
+    pub open_asks: Vec<Ask>,
+}
+
+/// Handles a hook report.
+#[must_use]
+pub fn handle_hook(pool: &Pool, session: &Session, hook: &Hook, inputs: HookInputs<'_>) -> HookOutcome {
+    let current = session.incarnation.as_ref().is_some_and(|run| run.tag == hook.tag);
+    if !current {
+        return HookOutcome::default();
+    }
+    let known = check_conversation(session, hook, inputs.agent);
+    let Ok(changed) = known else { return HookOutcome::default() };
+    // After the agent's end, its report may still tell the outcome of its prompt.
+    if !session.lifecycle.holds_slot() {
+        return HookOutcome { events: confirm::confirm(pool, hook, inputs, None), open_asks: Vec::new() };
+    }
+    let notes = pool.notes(session.id).cloned().unwrap_or_default();
+    let now = inputs.now;
+    let late = notes.hooked == Some(hook.tag) && notes.heard_at.is_some_and(|at| is_before(hook, at, now));
+    let before = pool.activity_in(session.id, hook.tag).cloned().unwrap_or_default();
+    let another =
+        changed.is_some() && hook.conversation != session.conversation.as_ref().map(|known| known.id.clone());
+    let mut events: Vec<Event> = changed.into_iter().collect();
+    events.extend(settle::restart_suspended(pool, session.id, now).filter(|_| another));
+    events.extend(confirm::confirm(pool, hook, inputs, late.then_some(&before)));
+    let open = open_asks(&before, inputs.queued_asks);
+    // A request whose hook waits is open, even if a later report came first, unless its turn is over.
+    let works = before.state.is_at_work();
+    let taken_in = !late || works && matches!(hook.signal, HookEvent::Permission { wait_ms: 1.., .. });
+    // The notice reports a long rest and knows nothing of a prompt that was accepted since.
+    let stale = matches!(hook.signal, HookEvent::Notified { kind: Notice::Idle, .. })
+        && held_prompt(pool, session.id).is_some_and(|open| {
+            open.state == MessageState::Accepted && pool.age(hook.at, open.since) < IDLE_NOTICE_MIN
+        });
+    let taken_in = taken_in && !stale;
+    let asked = if taken_in { asks_after(&open, hook) } else { open.clone() };
+    if taken_in {
+        let after = activity_after(&before, (&open, &asked), hook, (notes.resumes, now));
+        events.extend(answered_elsewhere(session.id, (&open, &asked), hook));
+        events.extend(after.and_then(|after| activity_changed(session, &before, after)));
+    }
+    let heard_at = if late { notes.heard_at } else { Some(hook.at.min(now)) };
+    events.push(note(session, notes, hook, heard_at));
+    HookOutcome { events, open_asks: asked }
+}
+
+/// Checks that the report is of the session's own conversation. Returns the event of a change of
+/// conversation.
+fn check_conversation(session: &Session, hook: &Hook, agent: &Agent) -> Result<Option<Event>, ForeignAgent> {
+    let Some(id) = &hook.conversation else { return Ok(None) };
+    let known = session.conversation.as_ref();
+    let begun = matches!(hook.signal, HookEvent::Prompt { .. });
+    let is = |begun| {
+        let conversation = Some(Conversation { id: id.clone(), begun });
+        Event::ConversationChanged { session: session.id, conversation }
+    };
+    let chooses = known.is_some() && !agent.is_told_its_conversation();
+    match known {
+        Some(known) if known.id == *id => Ok((begun && !known.begun).then(|| is(true))),
+        // The agent's own command begins another conversation, or resumes one.
+        _ if matches!(hook.signal, HookEvent::Started { source } if source != Start::New || chooses) => {
+            Ok(Some(is(matches!(hook.signal, HookEvent::Started { source: Start::Resumed }))))
+        }
+        // The agent chooses its conversation itself.
+        Some(known) if !known.begun && chooses => Ok(Some(is(begun))),
+        // A program that the pool does not know began a conversation.
+        None => Ok(None),
+        Some(_) => Err(ForeignAgent),
+    }
+}
+
+/// The report comes from another agent that runs inside this one.
+struct ForeignAgent;
+
+fn note(session: &Session, notes: Notes, hook: &Hook, heard_at: Option<Timestamp>) -> Event {
+    let skill = match &hook.signal {
+        HookEvent::Working { skill, .. } => skill.clone(),
+        HookEvent::Prompt { text, .. } => agents::payload::last_skill(text),
+        _ => None,
+    };
+    let resumes = if matches!(hook.signal, HookEvent::TurnOver { .. }) { 0 } else { notes.resumes };
+    let transcript = hook.transcript.clone().or(notes.transcript);
+    let notes = Notes {
+        hooked: Some(hook.tag),
+        heard_at,
+        transcript,
+        tokens: notes.tokens,
+        skill: skill.or(notes.skill),
+        resumes,
+    };
+    Event::Agent(AgentEvent::AgentNoted { session: session.id, notes })
+}
+
+/// The activity after a report, with the questions before (`open`) and after (`asked`) it; none if it does
+/// not change.
+fn activity_after(
+    before: &Activity,
+    (open, asked): (&[Ask], &[Ask]),
+    hook: &Hook,
+    (resumes, now): (u32, Timestamp),
+) -> Option<Activity> {
+    let at = hook.at.min(now);
+    let is = |state| Activity {
+        state,
+        source: Source::Hook,
+        since: at,
+        ask: None,
+        detail: None,
+        limited_until: None,
+        tag: Some(hook.tag),
+    };
+    // While something is asked, other work does not change the activity.
+    if !asked.is_empty() {
+        let before = Activity { tag: Some(hook.tag), ..before.clone() };
+        return ask_activity(&before, asked, at.max(before.since).min(now)).filter(|_| asked != open);
+    }
+    match &hook.signal {
+        HookEvent::Started { source: Start::Compacted } => None,
+        HookEvent::Started { .. } | HookEvent::TurnOver { .. } | HookEvent::Interrupted => {
+            Some(is(ActivityState::Idle))
+        }
+        HookEvent::Working { what, .. } => Some(Activity { detail: what.clone(), ..is(ActivityState::Busy) }),
+        HookEvent::Prompt { .. } | HookEvent::ToolUsed(_) => Some(is(ActivityState::Busy)),
+        HookEvent::Notified { kind: Notice::Idle, .. } => {
+            (before.state != ActivityState::Idle).then(|| is(ActivityState::Idle))
+        }
+        HookEvent::Notified { .. } | HookEvent::Permission { .. } | HookEvent::Asking { .. } => None,
+        HookEvent::TurnFailed { error, limited, until } => Some(Activity {
+            detail: Some(bounds::cut(error, ASK_MAX).to_owned()),
+            limited_until: limited.then(|| limited_until(*until, error, (resumes, now))),
+            ..is(ActivityState::Error)
+        }),
+        // The usage limit still holds, so that the session can be parked until its end.
+        HookEvent::Ended { .. } => {
+            Some(Activity { limited_until: before.limited_until, ..is(ActivityState::Unknown) })
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! Inputs of the handling of a hook report.
+
+use agents::prompt::TextMatch;
+use protocol::Timestamp;
+use protocol::activity::Ask;
+use protocol::hook::Hook;
+
+use crate::settings::{Agent, QueueRules};
+
+/// Additional inputs to a hook report.
+#[derive(Debug, Clone, Copy)]
+pub struct HookInputs<'a> {
+    /// The table of its agent kind.
+    pub agent: &'a Agent,
+    /// The rules for queues.
+    pub rules: &'a QueueRules,
+    /// The agent's name for the turn that its present prompt began, if known.
+    pub turn: Option<&'a str>,
+    /// Comparison of the reported prompt with the one that was typed last.
+    pub text_match: TextMatch,
+    /// The agent's questions behind the one that is shown, oldest first.
+    pub queued_asks: &'a [Ask],
+    /// Now.
+    pub now: Timestamp,
+}
+
+/// True if the report is of before this time. A time in the future, from before the clock was set back, does
+/// not count.
+pub(crate) fn is_before(hook: &Hook, at: Timestamp, now: Timestamp) -> bool {
+    hook.at < at && at <= now
+}

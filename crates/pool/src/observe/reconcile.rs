@@ -1,0 +1,326 @@
+//! From an observation of tmux to events. Unknown removes nothing. A session is gone only by proof: its
+//! server is dead, or a complete listing lacks its pane and its process ended, or two complete listings at
+//! least [`ABSENCE_PROOF`] apart lack it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use protocol::diff::Change;
+use protocol::session::Reason;
+use protocol::tmux::{Server, TmuxPane, TmuxState};
+use protocol::{
+    Event, Exit, Incarnation, Lifecycle, Name, PaneId, ProcId, ServerId, Session, SessionId, Tag, Timestamp,
+    TmuxSessionId,
+};
+
+use crate::pool::Pool;
+use crate::session::lifecycle::{is_loss, run_ended};
+
+/// Minimum time between two listings that together prove an absence.
+pub(crate) const ABSENCE_PROOF: Duration = Duration::from_secs(1);
+
+/// The signal of a closed terminal; its number is the same on all systems.
+const SIGHUP: i32 = 1;
+
+/// The signal that no process can catch; its number is the same on all systems.
+const SIGKILL: i32 = 9;
+
+/// An observation of tmux, with samples of processes.
+#[derive(Debug)]
+pub struct Observation<'a> {
+    /// The observed state of tmux.
+    pub state: &'a TmuxState,
+    /// Time of its end.
+    pub now: Timestamp,
+    /// Time of its beginning: later changes may be missing in it.
+    pub began: Timestamp,
+    /// Processes of records that are proved to have ended.
+    pub exited: &'a BTreeSet<ProcId>,
+    /// Exits of programs, as their inits reported them.
+    pub exits: &'a BTreeMap<Tag, Exit>,
+    /// True for the first complete observation since the start of `poold`.
+    pub first: bool,
+    /// The observed part, unless the whole server was observed: nothing follows for the rest.
+    pub only: Option<&'a DiffScope>,
+}
+
+/// The part of a server that a diff is about.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DiffScope {
+    /// Sessions of the pool.
+    pub sessions: BTreeSet<SessionId>,
+    /// tmux sessions.
+    pub tmux: BTreeSet<TmuxSessionId>,
+}
+
+/// The scope of these changes of `before`; none if they concern the whole server.
+#[must_use]
+pub fn diff_scope(pool: &Pool, before: &TmuxState, changes: &[Change]) -> Option<DiffScope> {
+    let mut touched = DiffScope::default();
+    let mut tags: BTreeSet<Tag> = BTreeSet::new();
+    for change in changes {
+        match change {
+            Change::Server(_) => return None,
+            Change::Session(id, _) | Change::SessionGone(id) => {
+                touched.tmux.insert(*id);
+            }
+            Change::Pane(id, pane) => {
+                tags.extend(pane.tag.into_iter().chain(before.panes.get(id).and_then(|pane| pane.tag)));
+            }
+            Change::PaneGone(id) => tags.extend(before.panes.get(id).and_then(|pane| pane.tag)),
+        }
+    }
+    if !touched.tmux.is_empty() {
+        let shown = before.panes.values().filter(|pane| touched.tmux.contains(&pane.session));
+        tags.extend(shown.filter_map(|pane| pane.tag));
+    }
+    touched.sessions = tags.into_iter().filter_map(|tag| Some(pool.tagged(tag)?.id)).collect();
+    Some(touched)
+}
+
+/// The incarnations that an observation does not simply confirm: their processes and exit reports have to be
+/// sampled.
+pub fn unconfirmed_runs<'a>(
+    pool: &'a Pool,
+    state: &'a TmuxState,
+    only: Option<&'a DiffScope>,
+) -> impl Iterator<Item = &'a Incarnation> {
+    let confirmed = |run: &Incarnation| pane_of(state, run).is_some_and(|(_, pane)| !pane.is_over());
+    running(pool, only)
+        .filter(move |(s, run)| s.lifecycle != Lifecycle::Live || !confirmed(run))
+        .map(|(_, run)| run)
+}
+
+/// The sessions that hold a slot, within the scope.
+fn running<'a>(
+    pool: &'a Pool,
+    only: Option<&'a DiffScope>,
+) -> impl Iterator<Item = (&'a Session, &'a Incarnation)> {
+    let all = only.is_none().then(|| pool.sessions()).into_iter().flatten();
+    let some = only.into_iter().flat_map(|only| &only.sessions).filter_map(|id| pool.session(*id));
+    all.chain(some).filter(|s| s.lifecycle.holds_slot()).filter_map(|s| Some((s, s.incarnation.as_ref()?)))
+}
+
+/// The pane with the incarnation's tag; first looked for where it was seen before.
+fn pane_of<'a>(state: &'a TmuxState, run: &Incarnation) -> Option<(PaneId, &'a TmuxPane)> {
+    let is_its = |pane: &TmuxPane| pane.tag == Some(run.tag);
+    let known = run.pane.and_then(|id| Some((id, state.panes.get(&id)?))).filter(|(_, pane)| is_its(pane));
+    known.or_else(|| state.panes.iter().find(|(_, pane)| is_its(pane)).map(|(id, pane)| (*id, pane)))
+}
+
+/// Decides on the events that follow from an observation.
+#[must_use]
+pub fn reconcile(pool: &Pool, observation: &Observation<'_>) -> Vec<Event> {
+    let server = match &observation.state.server {
+        Server::Unknown(_) => return Vec::new(),
+        Server::Absent => None,
+        Server::Up(server) => Some(*server),
+    };
+    let mut events = server_events(pool, observation, server);
+    let mut given: BTreeSet<TmuxSessionId> = BTreeSet::new();
+    for (session, incarnation) in running(pool, observation.only) {
+        let case = Case { pool, session, incarnation, observation };
+        match (server, pane_of(observation.state, incarnation)) {
+            (Some(server), Some((id, pane))) => {
+                events.extend(case.present(server, id, pane));
+                // A tmux session that shows several of the pool's sessions has the name of the first.
+                if given.insert(pane.session) {
+                    events.extend(case.renamed(pool, pane));
+                }
+            }
+            (Some(server), None) => events.extend(case.absent(server)),
+            (None, _) => events.extend(case.server_silent()),
+        }
+    }
+    events
+}
+
+fn server_events(pool: &Pool, observation: &Observation<'_>, server: Option<ServerId>) -> Vec<Event> {
+    let dead = pool.server().is_some_and(|s| observation.exited.contains(&s.process));
+    let changed = pool.server() != server && (server.is_some() || dead);
+    if changed { vec![Event::TmuxServerChanged { server }] } else { Vec::new() }
+}
+
+/// True if a program that was seen to end was ended by tmux, which is known once its pane is gone: the pane
+/// of a program that ends by itself remains. The pane of an adopted one may not remain; but tmux ends
+/// programs by hanging up.
+#[must_use]
+pub fn ended_by_tmux(session: &Session) -> bool {
+    let Some(run) = &session.incarnation else { return false };
+    let hung_up = session.exit.and_then(|exit| exit.signal) == Some(SIGHUP);
+    session.reason == Some(Reason::Exited) && !run.dead && (!run.is_adopted() || hung_up)
+}
+
+struct Case<'a> {
+    pool: &'a Pool,
+    session: &'a Session,
+    incarnation: &'a Incarnation,
+    observation: &'a Observation<'a>,
+}
+
+impl Case<'_> {
+    fn has_exited(&self, process: Option<ProcId>) -> bool {
+        process.is_some_and(|p| self.observation.exited.contains(&p))
+    }
+
+    fn exit(&self) -> Option<Exit> {
+        self.observation.exits.get(&self.incarnation.tag).copied().or(self.session.exit)
+    }
+
+    /// The pane was observed.
+    fn present(&self, server: ServerId, id: PaneId, pane: &TmuxPane) -> Vec<Event> {
+        let mut events = Vec::new();
+        let found = self.found(server, id, pane);
+        let was_missing = self.incarnation.missing_since.is_some();
+        let came_back = was_missing && self.session.reason == Some(Reason::TmuxGone);
+        let starting = self.session.lifecycle == Lifecycle::Starting;
+        let live = self.session.lifecycle == Lifecycle::Live;
+        if starting
+            || came_back
+            || (live && (found != *self.incarnation || (self.observation.first && !self.session.recovered)))
+        {
+            let recovered = self.session.recovered || (self.observation.first && !starting);
+            events.push(Event::SessionLive { session: self.session.id, incarnation: found, recovered });
+        }
+        events.extend(self.observed(pane));
+        if (live || starting || came_back)
+            && pane.is_over()
+            && (self.exit().is_some() || self.has_exited(self.incarnation.init))
+        {
+            events.push(self.draining(Reason::Exited, self.exit().or_else(|| self.shown_exit(pane)), None));
+        }
+        events
+    }
+
+    /// The exit that the pane shows. An init exits as its program did, unless the init itself is ended, which
+    /// only KILL can do.
+    fn shown_exit(&self, pane: &TmuxPane) -> Option<Exit> {
+        let told = self.incarnation.is_adopted() || pane.exit_signal != Some(SIGKILL);
+        if told { tmux_exit(pane, self.observation.now) } else { None }
+    }
+
+    /// Takes over a valid and free name that somebody gave the tmux session. Any other name remains tmux's
+    /// own.
+    fn renamed(&self, pool: &Pool, pane: &TmuxPane) -> Option<Event> {
+        let was_read = self.observation.only.is_none_or(|only| only.tmux.contains(&pane.session));
+        let shown = &self.observation.state.sessions.get(&pane.session)?.name;
+        if !was_read || shown == self.session.name.as_str() || self.session.lifecycle == Lifecycle::Starting {
+            return None;
+        }
+        let name: Name = shown.parse().ok()?;
+        let free = pool.named(shown).is_none_or(|other| other.id == self.session.id);
+        free.then_some(Event::SessionRenamed { session: self.session.id, name })
+    }
+
+    /// The incarnation, completed by the listing.
+    fn found(&self, server: ServerId, id: PaneId, pane: &TmuxPane) -> Incarnation {
+        Incarnation {
+            server: Some(server),
+            session: Some(pane.session),
+            pane: Some(id),
+            init: self.incarnation.init.or(pane.process),
+            missing_since: None,
+            dead: pane.dead,
+            ..self.incarnation.clone()
+        }
+    }
+
+    /// Frequently changing properties, if they changed.
+    fn observed(&self, pane: &TmuxPane) -> Option<Event> {
+        let attached = self.observation.state.sessions.get(&pane.session).map_or(0, |s| s.attached);
+        let same = self.incarnation.dead == pane.dead
+            && self.session.attached_clients == attached
+            && self.session.current_command == pane.current_command
+            && self.session.verified_at.is_some();
+        (!same).then(|| Event::SessionObserved {
+            session: self.session.id,
+            at: self.observation.now,
+            dead: pane.dead,
+            attached,
+            current_command: pane.current_command.clone(),
+        })
+    }
+
+    /// A complete listing of a living server lacks the pane.
+    fn absent(&self, server: ServerId) -> Option<Event> {
+        match self.incarnation.server {
+            // The creation or adoption is under way, and that operation finds out.
+            None => None,
+            Some(known) if known == server && self.session.lifecycle == Lifecycle::Starting => None,
+            Some(known) if known != server && !self.has_exited(Some(known.process)) => None,
+            Some(known) if known != server => self.lost(),
+            // The pane may have been created while the listing was taken.
+            Some(_)
+                if !self.pool.is_earlier(
+                    self.observation.now,
+                    self.session.changed_at,
+                    self.observation.began,
+                ) =>
+            {
+                None
+            }
+            Some(_) => self.vanished(),
+        }
+    }
+
+    fn vanished(&self) -> Option<Event> {
+        let reason = self.absence_reason();
+        let ended = self.has_exited(self.incarnation.init);
+        match self.incarnation.missing_since {
+            _ if ended => Some(self.stopped(reason)),
+            None => Some(self.draining(reason, self.exit(), Some(self.observation.now))),
+            // An incarnation that is known to live keeps its slot: the reaper ends it.
+            Some(_) if self.incarnation.init.is_some() => None,
+            Some(since) if self.proves_absence(since) => Some(self.stopped(reason)),
+            Some(_) => None,
+        }
+    }
+
+    /// True if the whole server was observed, long enough after the pane was first missed.
+    fn proves_absence(&self, since: Timestamp) -> bool {
+        self.observation.only.is_none() && self.pool.age(self.observation.began, since) >= ABSENCE_PROOF
+    }
+
+    /// The reason for the absence: the end that was under way, else that tmux lost it.
+    fn absence_reason(&self) -> Reason {
+        match (self.session.lifecycle, self.session.reason) {
+            (Lifecycle::Draining, Some(reason)) if !ended_by_tmux(self.session) => reason,
+            _ if self.observation.first => Reason::StartupMissingTmux,
+            _ => Reason::TmuxGone,
+        }
+    }
+
+    /// Nothing listens at the socket. That proves a loss only if the server's process ended.
+    fn server_silent(&self) -> Option<Event> {
+        let server = self.incarnation.server?;
+        if self.has_exited(Some(server.process)) { self.lost() } else { None }
+    }
+
+    /// The server is dead. An incarnation that is known to live keeps its slot: the reaper ends it first.
+    fn lost(&self) -> Option<Event> {
+        let (session, exit) = (self.session.id, self.exit());
+        let alive = self.incarnation.init.is_some() && !self.has_exited(self.incarnation.init);
+        match (self.session.lifecycle, self.session.reason) {
+            (Lifecycle::Draining, _) if alive => None,
+            (Lifecycle::Draining, Some(reason)) if !is_loss(reason) && !ended_by_tmux(self.session) => {
+                Some(run_ended(session, reason, exit))
+            }
+            _ if alive => Some(self.draining(Reason::ServerGone, exit, Some(self.observation.now))),
+            _ => Some(Event::SessionLost { session, reason: Reason::ServerGone, exit }),
+        }
+    }
+
+    fn draining(&self, reason: Reason, exit: Option<Exit>, missing_since: Option<Timestamp>) -> Event {
+        Event::SessionDraining { session: self.session.id, reason, exit, missing_since }
+    }
+
+    fn stopped(&self, reason: Reason) -> Event {
+        run_ended(self.session.id, reason, self.exit())
+    }
+}
+
+/// The exit as tmux reports it, for a program whose init reported none.
+fn tmux_exit(pane: &TmuxPane, at: Timestamp) -> Option<Exit> {
+    let code = pane.exit_status.filter(|_| pane.exit_signal.is_none());
+    pane.has_exit_status().then_some(Exit { code, signal: pane.exit_signal, at })
+}

@@ -1,0 +1,233 @@
+//! The outcome of the prompt that an agent has: accepted, done, failed, interrupted, abandoned.
+
+use std::time::Duration;
+
+use agents::Confirm;
+use agents::prompt::TextMatch;
+use protocol::activity::Source;
+use protocol::hook::{Hook, HookEvent};
+use protocol::message::{PROMPT, RESULT_MAX};
+use protocol::{
+    Activity, ActivityState, Event, Lifecycle, MessageState, MessageStatus, OsBytes, SessionId, Timestamp,
+};
+
+use crate::agent::activity::current_activity;
+use crate::agent::hook_inputs::{HookInputs, is_before};
+use crate::pool::Pool;
+use crate::queue::pending::PendingMessage;
+use crate::queue::prompts::held_prompt;
+use crate::queue::transition::transition;
+use crate::queue::{breaker, settle};
+use crate::settings::{OnFailedTurn, OnInterrupted, QueueRules, Settings};
+
+/// Time for which an agent at rest may still report the outcome of its prompt; its own record tells sooner.
+const WORD_LIMIT: Duration = Duration::from_secs(15);
+
+/// The consequences of a hook report for the agent's prompt. `newer` is the activity from a report that
+/// overtook this one.
+pub(crate) fn confirm(
+    pool: &Pool,
+    hook: &Hook,
+    inputs: HookInputs<'_>,
+    newer: Option<&Activity>,
+) -> Vec<Event> {
+    let Some(message) = held_prompt(pool, hook.session) else { return Vec::new() };
+    let now = inputs.now;
+    let typed = matches!(message.state, MessageState::Typing | MessageState::Typed | MessageState::InDoubt);
+    // A late report of the end of an earlier turn is not the end of this one.
+    let accepted = message.state == MessageState::Accepted && !is_before(hook, message.since, now);
+    match &hook.signal {
+        HookEvent::Prompt { .. } if typed => prompt_taken(pool, &message, hook, inputs, newer),
+        HookEvent::TurnOver { said, turn } if accepted => {
+            let another = turn.as_deref().zip(inputs.turn).is_some_and(|(ended, its)| ended != its);
+            let over = if another {
+                other_turn_over(&message, now)
+            } else {
+                turn_over(&message, said.as_deref(), now)
+            };
+            [over].into_iter().chain(breaker::close(pool, message.session, message.kind)).collect()
+        }
+        HookEvent::TurnFailed { error, limited, .. } if accepted => {
+            turn_failed(pool, &message, (error, *limited), inputs)
+        }
+        HookEvent::Interrupted if accepted => {
+            vec![interrupted(&message, (inputs.agent.on_interrupted, inputs.rules), now)]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The agent accepted the prompt. If a newer report says that it rests, its turn is over as well.
+fn prompt_taken(
+    pool: &Pool,
+    message: &PendingMessage<'_>,
+    hook: &Hook,
+    inputs: HookInputs<'_>,
+    newer: Option<&Activity>,
+) -> Vec<Event> {
+    let now = inputs.now;
+    let HookEvent::Prompt { text, .. } = &hook.signal else { return Vec::new() };
+    let around = match inputs.text_match {
+        TextMatch::Exact => None,
+        // For a prompt that may not have been typed, a report with other text around it proves nothing: a
+        // person may have typed it.
+        TextMatch::Surrounded
+            if message.state != MessageState::InDoubt && !settle::is_cut_off(pool, message) =>
+        {
+            Some("with other text around it")
+        }
+        TextMatch::Altered if message.state == MessageState::Typed => {
+            return vec![prompt_altered(message, text, now)];
+        }
+        TextMatch::Surrounded | TextMatch::Altered | TextMatch::Different => return Vec::new(),
+    };
+    let accepted = transition(message, MessageState::Accepted, around, hook.at.min(now));
+    let newer = newer.filter(|newer| newer.source == Source::Hook);
+    let end = newer.map_or_else(Vec::new, |newer| match newer.state {
+        ActivityState::Idle => {
+            let reopened = breaker::close(pool, message.session, message.kind);
+            [turn_over(message, None, now)].into_iter().chain(reopened).collect()
+        }
+        ActivityState::Error => {
+            let error = newer.detail.as_deref().unwrap_or_default();
+            turn_failed(pool, message, (error, newer.limited_until.is_some()), inputs)
+        }
+        _ => Vec::new(),
+    });
+    std::iter::once(accepted).chain(end).collect()
+}
+
+/// The agent received another text than was typed: a person has to resolve the prompt, and nothing is typed
+/// meanwhile.
+fn prompt_altered(message: &PendingMessage<'_>, text: &str, now: Timestamp) -> Event {
+    // Redacted before it is quoted: behind `\
+    // ` a key is not recognised.
+    let text = protocol::redact::text(text);
+    let why = format!("altered: its agent got {:?}", protocol::bounds::cut(&text, 400));
+    transition(message, MessageState::InDoubt, Some(&why), now)
+}
+
+/// The agent's turn failed. The next prompt may fail for the same reason: after several failures in a row
+/// prompts are held back. A usage limit has a time of its own.
+fn turn_failed(
+    pool: &Pool,
+    message: &PendingMessage<'_>,
+    (error, limited): (&str, bool),
+    inputs: HookInputs<'_>,
+) -> Vec<Event> {
+    let why = format!("the agent's turn failed: {}", protocol::bounds::cut(error, 400));
+    let kind = (message.session, message.kind);
+    let held_back = || breaker::count_failure(pool, inputs.rules, kind, inputs.now, &why);
+    if !limited && agents::payload::is_outage(inputs.agent.adapter, error) {
+        match (inputs.agent.on_failed_turn, &inputs.agent.go_on) {
+            (OnFailedTurn::Hold, Some(_)) => {
+                return settle::suspend(inputs.rules, message, &why, inputs.now).into();
+            }
+            (OnFailedTurn::Retry, _) => {
+                let again = settle::retry_later(inputs.rules, message, &why, inputs.now);
+                return [again].into_iter().chain(held_back()).collect();
+            }
+            // There is nothing to tell the agent.
+            (OnFailedTurn::Hold, None) | (OnFailedTurn::Next, _) => {}
+        }
+    }
+    let dead = transition(message, MessageState::Dead, Some(&why), inputs.now);
+    let held_back = (!limited).then(held_back);
+    [dead].into_iter().chain(held_back.into_iter().flatten()).collect()
+}
+
+/// The agent's turn is over and the prompt is done; the agent's last words are the result.
+fn turn_over(message: &PendingMessage<'_>, said: Option<&str>, now: Timestamp) -> Event {
+    let result = said.map(|said| OsBytes::from(protocol::bounds::cut(said, RESULT_MAX)));
+    match transition(message, MessageState::Done, None, now) {
+        Event::MessageChanged { id, session, status } => {
+            Event::MessageChanged { id, session, status: Box::new(MessageStatus { result, ..*status }) }
+        }
+        other => other,
+    }
+}
+
+/// The turn of another prompt, which came in between, is over: its last words are not the answer to this
+/// prompt.
+fn other_turn_over(message: &PendingMessage<'_>, now: Timestamp) -> Event {
+    transition(message, MessageState::Done, Some("another prompt came in between; its turn is over"), now)
+}
+
+/// A person interrupted the turn of a prompt.
+#[must_use]
+pub fn interrupted(
+    message: &PendingMessage<'_>,
+    action: (OnInterrupted, &QueueRules),
+    now: Timestamp,
+) -> Event {
+    turn_interrupted(message, action, "interrupted", now)
+}
+
+fn turn_interrupted(
+    message: &PendingMessage<'_>,
+    (action, rules): (OnInterrupted, &QueueRules),
+    why: &str,
+    now: Timestamp,
+) -> Event {
+    match action {
+        OnInterrupted::Dead => transition(message, MessageState::Dead, Some(why), now),
+        OnInterrupted::Retry => settle::retry_later(rules, message, why, now),
+    }
+}
+
+/// True if the incarnation that was given the prompt is over.
+fn is_abandoned(pool: &Pool, message: &PendingMessage<'_>, now: Timestamp) -> bool {
+    let given =
+        matches!(message.state, MessageState::Typed | MessageState::Accepted) && message.kind == PROMPT;
+    let Some(session) = pool.session(message.session).filter(|_| given) else { return false };
+    // A start in the future, from before the clock was set back, tells nothing.
+    let another = |started_at: Timestamp| message.since < started_at && started_at <= now;
+    let another = session.incarnation.as_ref().is_none_or(|run| another(run.started_at));
+    another || !matches!(session.lifecycle, Lifecycle::Live | Lifecycle::Draining)
+}
+
+/// Sessions whose agents ended with a prompt. Their hook reports may still tell its outcome.
+#[must_use]
+pub fn abandoned(pool: &Pool, now: Timestamp) -> Vec<SessionId> {
+    let held = pool.held_messages().filter(|message| is_abandoned(pool, message, now));
+    held.map(|message| message.session).collect()
+}
+
+/// Ends the prompts that the agents of these sessions had at their end.
+#[must_use]
+pub fn fail_abandoned(pool: &Pool, sessions: &[SessionId], now: Timestamp) -> Vec<Event> {
+    let why = |message: &PendingMessage<'_>| match message.state {
+        MessageState::Accepted => "agent_ended",
+        _ => "agent_ended before it confirmed the prompt",
+    };
+    let ended = pool
+        .held_messages()
+        .filter(|message| sessions.contains(&message.session) && is_abandoned(pool, message, now));
+    ended.map(|message| transition(&message, MessageState::Dead, Some(why(&message)), now)).collect()
+}
+
+/// Ends prompts whose agents have been at rest for [`WORD_LIMIT`] without reporting an outcome: a person
+/// interrupted them, or the report was lost.
+#[must_use]
+pub fn end_stranded(pool: &Pool, settings: &Settings, now: Timestamp) -> Vec<Event> {
+    let rests = |message: &PendingMessage<'_>| {
+        let session = pool.session(message.session).filter(|session| session.takes_prompts())?;
+        let agent = settings.agent_of(session);
+        let activity = current_activity(pool, session);
+        let rests = !activity.state.is_at_work();
+        let hooked = pool.notes(session.id).is_some_and(|notes| notes.hooked == activity.tag);
+        let since = pool.latest(now, [activity.since, message.since]);
+        let long = rests && hooked && agent.confirm == Confirm::Hook && pool.age(now, since) >= WORD_LIMIT;
+        long.then_some(agent.on_interrupted)
+    };
+    let held = pool
+        .held_messages()
+        .filter(|message| message.state == MessageState::Accepted && message.kind == PROMPT);
+    let event = |message: PendingMessage<'_>| {
+        Some(turn_interrupted(&message, (rests(&message)?, &settings.queue), STRANDED, now))
+    };
+    held.filter_map(event).collect()
+}
+
+/// The reason of a prompt whose agent stopped without a report.
+const STRANDED: &str = "interrupted: its agent stopped and did not say how the turn ended";

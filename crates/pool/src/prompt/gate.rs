@@ -1,0 +1,156 @@
+//! The two gates that a prompt passes before it is typed: by the record, and by a snapshot of the pane.
+
+use std::time::Duration;
+
+use agents::Confirm;
+use agents::screen::Composer;
+use protocol::activity::Source;
+use protocol::{Activity, ActivityState, Session, Timestamp};
+
+use crate::agent::activity::{current_activity, waits_for_person};
+use crate::pool::Pool;
+use crate::prompt::pane::PaneSnapshot;
+use crate::settings::{Agent, Settings};
+
+/// Time for which an agent may still draw its composer after its hook reported that it waits: ten times what
+/// it usually takes.
+const DRAW_LIMIT: Duration = Duration::from_secs(3);
+
+/// Checks by the record that a prompt may be typed into a session now.
+///
+/// # Errors
+/// The reason against it, for people.
+pub fn record_gate(
+    pool: &Pool,
+    settings: &Settings,
+    session: &Session,
+    now: Timestamp,
+) -> Result<(), String> {
+    let agent = settings.agent_of(session);
+    let activity = current_activity(pool, session);
+    if let Some(why) = limit_reason(&activity, now) {
+        return Err(why);
+    }
+    match activity.state {
+        ActivityState::Attention if waits_for_person(&activity) => {
+            let ask = activity.ask.as_ref().map_or("", |ask| ask.kind.as_str());
+            Err(format!("it waits for a person: {ask}"))
+        }
+        ActivityState::Busy if is_blocking(agent, &activity) => Err(match activity.source {
+            Source::Process => NOT_IN_FRONT.to_owned(),
+            source => format!("its agent is busy ({})", source.as_str()),
+        }),
+        _ if activity.source == Source::Screen
+            && awaits_first_hook(pool, agent, session)
+            && !is_ready_overdue(pool, settings, session, now) =>
+        {
+            Err("its agent is not ready yet".to_owned())
+        }
+        ActivityState::Unknown if agent.confirm == Confirm::Hook && activity.source == Source::Hook => {
+            Err("its agent ended its conversation".to_owned())
+        }
+        ActivityState::Unknown
+            if agent.confirm == Confirm::Hook && !is_ready_overdue(pool, settings, session, now) =>
+        {
+            Err("its agent is not ready yet".to_owned())
+        }
+        _ => Ok(()),
+    }
+}
+
+const NOT_IN_FRONT: &str = "another program is in front of its shell";
+
+/// The reason against prompting an agent whose usage limit is reached.
+#[must_use]
+pub fn limit_reason(activity: &Activity, now: Timestamp) -> Option<String> {
+    let until = activity.limited_until.filter(|until| *until > now)?;
+    Some(format!("its agent has used up what it may, for {} s more", until.since(now).as_secs()))
+}
+
+/// True if prompts wait for the end of this activity.
+fn is_blocking(agent: &Agent, activity: &Activity) -> bool {
+    match activity.source {
+        Source::Hook | Source::Transcript => true,
+        Source::Screen => agent.confirm == Confirm::Hook,
+        Source::Terminal | Source::Process => agent.confirm == Confirm::Prompt,
+        // A program may read while it writes.
+        Source::Output | Source::Queue | Source::Nothing => false,
+    }
+}
+
+/// True if the agent's first hook report is still to come: its screen may look ready before. An agent that
+/// chooses its conversation itself reports nothing before its first prompt.
+fn awaits_first_hook(pool: &Pool, agent: &Agent, session: &Session) -> bool {
+    let tag = session.incarnation.as_ref().map(|run| run.tag);
+    let heard = pool.notes(session.id).is_some_and(|notes| notes.hooked == tag);
+    agent.confirm == Confirm::Hook && agent.is_told_its_conversation() && !heard
+}
+
+/// True if a session has run for `ready_limit`: its agent is ready, or never reports it.
+#[must_use]
+pub fn is_ready_overdue(pool: &Pool, settings: &Settings, session: &Session, now: Timestamp) -> bool {
+    let started = session.incarnation.as_ref().map(|run| run.started_at);
+    started.is_none_or(|at| pool.age(now, at) >= settings.ready_limit)
+}
+
+/// Checks by a snapshot of the pane that a prompt may be typed now.
+///
+/// # Errors
+/// The reason against it, for people.
+pub fn pane_gate(settings: &Settings, agent: &Agent, pane: &PaneSnapshot) -> Result<(), String> {
+    if pane.in_mode {
+        return Err("it is in copy mode".to_owned());
+    }
+    if pane.typed_ago.is_some_and(|ago| ago < settings.typing_pause) {
+        return Err("somebody is typing in it".to_owned());
+    }
+    if let Some(bytes) = pane.unread.filter(|bytes| *bytes > 0) {
+        return Err(format!("its program has not read what was typed before ({bytes} bytes)"));
+    }
+    if agent.confirm == Confirm::Prompt && pane.in_front == Some(false) {
+        return Err(NOT_IN_FRONT.to_owned());
+    }
+    if pane.alternate && agent.waits_for_screen {
+        return Err("it shows a full-screen program".to_owned());
+    }
+    if pane.takes_pastes == Some(false) && agent.asks_for_pastes() {
+        return Err("its agent does not take pastes yet".to_owned());
+    }
+    let Some(seen) = pane.screen.as_ref().filter(|_| agent.shows_composer()) else { return Ok(()) };
+    match (&seen.dialog, &seen.composer) {
+        (Some(dialog), _) => Err(format!("it shows a dialog: {}", dialog.name)),
+        (None, Composer::Holds(text)) => Err(holds_text(text)),
+        (None, Composer::Hidden) => Err("its composer is not to be seen".to_owned()),
+        // A new version of a known agent may look different, and its hook tells that it waits. A full screen
+        // is not the agent but its editor. A description of an agent covers every screen that takes prompts.
+        (None, Composer::Unknown)
+            if pane.alternate
+                || !agent.adapter.knows_screen()
+                || pane.said_idle_ago.is_none_or(|ago| ago < DRAW_LIMIT) =>
+        {
+            Err("its screen does not show where it takes prompts".to_owned())
+        }
+        (None, Composer::Empty | Composer::Unknown) => Ok(()),
+    }
+}
+
+/// True if only a person at the terminal can remove the obstacle, which [`pane_gate`] or the delivery
+/// reported.
+#[must_use]
+pub(crate) fn needs_person(why: &str) -> bool {
+    let ends = [
+        "it is in copy mode",
+        "it shows a ",
+        "its composer ",
+        "its terminal knows prompts",
+        "its screen does not show",
+        "its program has not read",
+    ];
+    ends.iter().any(|begin| why.starts_with(begin))
+}
+
+/// The reason for a text in the composer; a beginning of it is shown.
+pub(crate) fn holds_text(text: &str) -> String {
+    let shown: String = text.chars().take(40).collect();
+    format!("its composer holds text: {shown:?}")
+}

@@ -1,0 +1,53 @@
+//! The state of a session's pane, as it is read before something is typed and while nothing confirms it.
+
+use std::time::Duration;
+
+use agents::screen::Composer;
+
+use crate::agent::screen::ScreenReading;
+use crate::settings::Settings;
+
+/// A snapshot of a pane.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PaneSnapshot {
+    /// True if it is in copy mode.
+    pub in_mode: bool,
+    /// True if it shows a full-screen program.
+    pub alternate: bool,
+    /// Time since an attached client last typed.
+    pub typed_ago: Option<Duration>,
+    /// Time since the last activity in its tmux session, if known: creation, attaching, typing.
+    pub active_ago: Option<Duration>,
+    /// Bytes that its program has not read, if known.
+    pub unread: Option<u32>,
+    /// For shells: true if the shell itself is in the foreground, if known.
+    pub in_front: Option<bool>,
+    /// The reading of its screen, if the agent's screen is known.
+    pub screen: Option<ScreenReading>,
+    /// Time since the agent's hook reported that it waits for a prompt, if that was its last report.
+    pub said_idle_ago: Option<Duration>,
+    /// True if its program asked for bracketed pastes, if known.
+    pub takes_pastes: Option<bool>,
+}
+
+/// True if a text, typed `age` ago, stands in the agent's composer and nobody typed since: Enter can only
+/// send that text.
+#[must_use]
+pub fn stands_in_composer(settings: &Settings, (text, age): (&str, Duration), pane: &PaneSnapshot) -> bool {
+    // Typing of attached clients is known to the second.
+    let since = settings.typing_pause.max(age + Duration::from_secs(1));
+    // The unread bytes may be the last Enter.
+    let read = pane.unread.is_none_or(|bytes| bytes == 0);
+    let alone = read && !pane.in_mode && pane.typed_ago.is_none_or(|ago| ago >= since);
+    let Some(screen) = pane.screen.as_ref().filter(|_| alone) else { return false };
+    let rests = screen.dialog.is_none() && screen.works != Some(true);
+    let Composer::Holds(line) = &screen.composer else { return false };
+    rests && agents::prompt::ends_with_line(text, line)
+}
+
+/// True if nobody was at the terminal since something was typed into it `age` ago, whoever is attached now.
+#[must_use]
+pub fn is_untouched(age: Duration, pane: &PaneSnapshot) -> bool {
+    // Known to the second.
+    !pane.in_mode && pane.active_ago.is_some_and(|ago| ago >= age + Duration::from_secs(1))
+}

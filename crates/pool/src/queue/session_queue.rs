@@ -1,0 +1,309 @@
+//! The queue of one session: the pending messages by kind, and the finished ones.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use protocol::{Holder, MessageId, MessageState, MessageStatus, SessionId, Timestamp, Token};
+
+use crate::queue::entry::{EntryState, QueueEntry};
+use crate::queue::kind_queue::KindQueue;
+use crate::queue::pending::PendingMessage;
+
+/// The queue of one session.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct SessionQueue {
+    kinds: BTreeMap<Arc<str>, KindQueue>,
+    held: BTreeMap<MessageId, HeldMessage>,
+    /// Queued messages that were attempted before, or have to wait for their time.
+    retries: BTreeMap<MessageId, RetryState>,
+    /// Prompts whose agents have the text already and are only told to continue.
+    suspended: BTreeSet<MessageId>,
+    dead: FinishedList,
+    /// Finished messages in any other state than `dead`.
+    finished: FinishedList,
+    finished_at: BTreeMap<MessageId, Timestamp>,
+    bytes: u64,
+}
+
+/// Messages in a final state, by the time at which they reached it.
+pub(crate) type FinishedList = BTreeMap<(Timestamp, MessageId), FinishedMessage>;
+
+/// A message in flight or in doubt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct HeldMessage {
+    kind: Arc<str>,
+    state: MessageState,
+    attempts: u32,
+    token: Option<Token>,
+    holder: Option<Holder>,
+    since: Timestamp,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct RetryState {
+    attempts: u32,
+    not_before: Option<Timestamp>,
+    since: Timestamp,
+}
+
+/// A message in a final state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FinishedMessage {
+    pub(crate) at: Timestamp,
+    pub(crate) state: MessageState,
+    entry: QueueEntry,
+    priority: i8,
+    kind: Arc<str>,
+}
+
+impl FinishedMessage {
+    pub(crate) fn id(&self) -> MessageId {
+        self.entry.id()
+    }
+
+    pub(crate) fn created_at(&self) -> Timestamp {
+        self.entry.created_at()
+    }
+
+    pub(crate) fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    pub(crate) fn size(&self) -> u32 {
+        self.entry.size()
+    }
+}
+
+/// A message taken out of its list, on the way to another one.
+pub(super) struct MovingMessage {
+    entry: QueueEntry,
+    priority: i8,
+    kind: Arc<str>,
+    was_pending: bool,
+}
+
+impl MovingMessage {
+    pub(super) fn size(&self) -> u32 {
+        self.entry.size()
+    }
+
+    pub(super) fn was_pending(&self) -> bool {
+        self.was_pending
+    }
+}
+
+impl SessionQueue {
+    /// The pending messages of one kind, with the kind's name.
+    pub(crate) fn kind(&self, kind: &str) -> Option<(&str, &KindQueue)> {
+        self.kinds.get_key_value(kind).map(|(kind, messages)| (kind.as_ref(), messages))
+    }
+
+    /// The pending messages by kind.
+    pub(crate) fn kinds(&self) -> impl Iterator<Item = (&str, &KindQueue)> {
+        self.kinds.iter().map(|(kind, messages)| (kind.as_ref(), messages))
+    }
+
+    /// Adds a new message.
+    pub(super) fn add(&mut self, kind: &str, priority: i8, entry: QueueEntry) {
+        self.bytes += u64::from(entry.size());
+        self.kind_mut(kind).put(priority, entry);
+    }
+
+    fn kind_mut(&mut self, kind: &str) -> &mut KindQueue {
+        if !self.kinds.contains_key(kind) {
+            self.kinds.insert(kind.into(), KindQueue::default());
+        }
+        self.kinds.get_mut(kind).unwrap_or_else(|| unreachable!("it was just put there"))
+    }
+
+    pub(super) fn has(&self, id: MessageId) -> bool {
+        self.kinds.values().any(|kind| kind.get(id).is_some()) || self.find_finished(id).is_some()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.kinds.is_empty() && self.dead.is_empty() && self.finished.is_empty()
+    }
+
+    /// Number of pending messages.
+    pub(crate) fn pending(&self) -> u64 {
+        self.waiting() + self.held.len() as u64
+    }
+
+    /// Number of queued messages.
+    pub(crate) fn waiting(&self) -> u64 {
+        self.kinds.values().map(KindQueue::waiting).sum()
+    }
+
+    /// Bytes of the pending messages.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The messages in flight or in doubt.
+    pub(crate) fn held(&self, session: SessionId) -> impl Iterator<Item = PendingMessage<'_>> {
+        self.held.keys().filter_map(move |id| self.get(session, *id))
+    }
+
+    pub(crate) fn is_held(&self, id: MessageId) -> bool {
+        self.held.contains_key(&id)
+    }
+
+    /// Number of messages in flight or in doubt.
+    pub(crate) fn held_count(&self) -> u64 {
+        self.held.len() as u64
+    }
+
+    /// Number of messages in doubt.
+    pub(crate) fn in_doubt(&self) -> u64 {
+        self.held.values().filter(|held| held.state == MessageState::InDoubt).count() as u64
+    }
+
+    pub(super) fn ids(&self) -> impl Iterator<Item = MessageId> {
+        let finished = self.all_finished().map(FinishedMessage::id);
+        self.kinds.values().flat_map(KindQueue::iter).map(|(_, entry)| entry.id()).chain(finished)
+    }
+
+    pub(crate) fn find_finished(&self, id: MessageId) -> Option<&FinishedMessage> {
+        let key = (*self.finished_at.get(&id)?, id);
+        self.finished.get(&key).or_else(|| self.dead.get(&key))
+    }
+
+    /// All finished messages: the dead ones first, each list by the time of its end.
+    pub(crate) fn all_finished(&self) -> impl DoubleEndedIterator<Item = &FinishedMessage> {
+        self.dead.values().chain(self.finished.values())
+    }
+
+    pub(crate) fn dead(&self) -> &FinishedList {
+        &self.dead
+    }
+
+    /// The finished messages except for the dead ones.
+    pub(crate) fn finished(&self) -> &FinishedList {
+        &self.finished
+    }
+
+    /// Takes a message out of its list.
+    pub(super) fn take(&mut self, id: MessageId) -> Option<MovingMessage> {
+        self.held.remove(&id);
+        self.retries.remove(&id);
+        let found = self.kinds.iter_mut().find_map(|(kind, messages)| {
+            let (priority, entry) = messages.take(id)?;
+            let moving = MovingMessage { entry, priority, kind: Arc::clone(kind), was_pending: true };
+            Some((moving, messages.is_empty()))
+        });
+        if let Some((moving, kind_is_empty)) = found {
+            if kind_is_empty {
+                self.kinds.remove(&moving.kind);
+            }
+            self.bytes -= u64::from(moving.size());
+            return Some(moving);
+        }
+        let key = (self.finished_at.remove(&id)?, id);
+        let finished = self.finished.remove(&key).or_else(|| self.dead.remove(&key))?;
+        let FinishedMessage { entry, priority, kind, .. } = finished;
+        Some(MovingMessage { entry, priority, kind, was_pending: false })
+    }
+
+    /// Takes a message out for good.
+    pub(super) fn forget(&mut self, id: MessageId) -> Option<MovingMessage> {
+        self.suspended.remove(&id);
+        self.take(id)
+    }
+
+    /// Puts a message into the list of its new status.
+    pub(super) fn put(&mut self, moving: MovingMessage, status: &MessageStatus) {
+        let (id, since) = (moving.entry.id(), status.changed_at);
+        if status.state == MessageState::Suspended {
+            self.suspended.insert(id);
+        } else if status.state.is_final() || status.is_reset() {
+            self.suspended.remove(&id);
+        }
+        if status.state.is_final() {
+            let finished = FinishedMessage {
+                at: since,
+                state: status.state,
+                entry: moving.entry.with_state(EntryState::Removed),
+                priority: moving.priority,
+                kind: moving.kind,
+            };
+            let is_dead = status.state == MessageState::Dead;
+            let list = if is_dead { &mut self.dead } else { &mut self.finished };
+            list.insert((since, id), finished);
+            self.finished_at.insert(id, since);
+            return;
+        }
+        self.bytes += u64::from(moving.size());
+        let waits = status.state == MessageState::Queued;
+        let state = if waits { EntryState::Waiting } else { EntryState::InFlight };
+        if !waits {
+            let held = HeldMessage {
+                kind: Arc::clone(&moving.kind),
+                state: status.state,
+                attempts: status.attempts,
+                token: status.token,
+                holder: status.holder.clone(),
+                since,
+            };
+            self.held.insert(id, held);
+        } else if status.attempts > 0 || status.not_before.is_some() {
+            let retry = RetryState { attempts: status.attempts, not_before: status.not_before, since };
+            self.retries.insert(id, retry);
+        }
+        self.kind_mut(&moving.kind).put(moving.priority, moving.entry.with_state(state));
+    }
+
+    /// A pending message.
+    pub(crate) fn get(&self, session: SessionId, id: MessageId) -> Option<PendingMessage<'_>> {
+        if let Some(held) = self.held.get(&id) {
+            let (kind, messages) = self.kinds.get_key_value(&held.kind)?;
+            return Some(self.pending_message(session, kind, messages.get(id)?));
+        }
+        let mut kinds = self.kinds.iter();
+        kinds.find_map(|(kind, messages)| Some(self.pending_message(session, kind, messages.get(id)?)))
+    }
+
+    pub(crate) fn pending_message<'a>(
+        &'a self,
+        session: SessionId,
+        kind: &'a str,
+        (priority, entry): (i8, QueueEntry),
+    ) -> PendingMessage<'a> {
+        let id = entry.id();
+        let (held, retry) = (self.held.get(&id), self.retries.get(&id));
+        PendingMessage {
+            id,
+            session,
+            kind,
+            priority,
+            size: entry.size(),
+            created_at: entry.created_at(),
+            state: held.map_or(MessageState::Queued, |held| held.state),
+            attempts: held.map(|held| held.attempts).or(retry.map(|retry| retry.attempts)).unwrap_or(0),
+            token: held.and_then(|held| held.token),
+            holder: held.and_then(|held| held.holder.as_ref()),
+            not_before: retry.and_then(|retry| retry.not_before),
+            since: held
+                .map(|held| held.since)
+                .or(retry.map(|retry| retry.since))
+                .unwrap_or(entry.created_at()),
+            is_suspended: self.suspended.contains(&id),
+        }
+    }
+
+    /// The next message of a kind: a suspended one comes before all others, whatever their priority.
+    pub(crate) fn next_in(&self, messages: &KindQueue) -> Option<(i8, QueueEntry)> {
+        let waits = |(_, entry): &(i8, QueueEntry)| entry.state() == EntryState::Waiting;
+        let begun = self.suspended.iter().filter_map(|id| messages.get(*id)).find(waits);
+        begun.or_else(|| messages.iter().find(waits))
+    }
+
+    /// Time at which the oldest queued message was queued.
+    pub(crate) fn oldest(&self) -> Option<Timestamp> {
+        self.kinds.values().filter_map(KindQueue::oldest).min()
+    }
+
+    /// Times before which messages are not attempted again.
+    pub(crate) fn pauses(&self) -> impl Iterator<Item = Timestamp> {
+        self.retries.values().filter_map(|retry| retry.not_before)
+    }
+}

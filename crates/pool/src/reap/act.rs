@@ -1,0 +1,107 @@
+//! The consequences of a violated rule.
+
+use protocol::policy::Budget;
+use protocol::reap::{Action, Rule};
+use protocol::session::Reason;
+use protocol::{Event, Incarnation, Lifecycle, Session, Timestamp};
+
+use crate::pool::Pool;
+use crate::reap::rules;
+use crate::reap::rules::SESSION_RULES;
+use crate::session::lifecycle::begin_end;
+use crate::session::restart_budget;
+use crate::settings::Settings;
+use crate::slots::eviction;
+
+/// A decision about a running session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decision {
+    /// The action, after objections: what could not be undone is only reported.
+    pub action: Action,
+    /// The events, the finding first.
+    pub events: Vec<Event>,
+}
+
+/// Decides on a running session that violates a rule.
+#[must_use]
+pub fn decide(
+    pool: &Pool,
+    settings: &Settings,
+    session: &Session,
+    (rule, evidence): (Rule, String),
+    now: Timestamp,
+) -> Decision {
+    let wanted = rules::rule_action(settings, Some(session), rule).0;
+    let against = objection(pool, settings, session, wanted, now);
+    let action = if against.is_some() { Action::Report } else { wanted };
+    let evidence = match against {
+        Some(why) => format!("{evidence}; not {}: {why}", wanted.as_str()),
+        None => evidence,
+    };
+    let mut events = vec![Event::StaleFound { session: session.id, rule, action, evidence }];
+    match action {
+        Action::Kill => events.push(begin_end(session, end_reason(rule))),
+        Action::Restart => {
+            events.push(begin_end(session, end_reason(rule)));
+            // The session as it will be at its end, so that its run time counts.
+            let ended = Session { changed_at: now, ..session.clone() };
+            let budget = restart_budget::next_budget(pool, settings, &ended, now);
+            events.push(Event::BudgetChanged { session: session.id, budget });
+        }
+        // A session is only parked once tmux has shown that no client is attached.
+        Action::Park | Action::Report => {}
+    }
+    Decision { action, events }
+}
+
+/// The reason against an action.
+fn objection(
+    pool: &Pool,
+    settings: &Settings,
+    session: &Session,
+    action: Action,
+    now: Timestamp,
+) -> Option<&'static str> {
+    let adopted = session.incarnation.as_ref().is_some_and(Incarnation::is_adopted);
+    match action {
+        Action::Restart | Action::Park if adopted => Some("it was adopted, and could not be started again"),
+        Action::Restart if restart_budget::check_restarts(pool, settings, session, now).is_err() => {
+            Some("it was started too often already")
+        }
+        Action::Park if session.policy.pinned => Some("it is pinned"),
+        Action::Park if !eviction::is_parkable(settings, session) => {
+            Some("its agent cannot resume its conversation")
+        }
+        _ => None,
+    }
+}
+
+/// The reason of a session that a rule ends.
+#[must_use]
+pub fn end_reason(rule: Rule) -> Reason {
+    match rule {
+        Rule::Memory => Reason::MemoryLimit,
+        Rule::Disk => Reason::DiskLimit,
+        Rule::RunTime => Reason::RunTime,
+        Rule::StaleAgent => Reason::StaleAgent,
+        Rule::IdleSession => Reason::TooIdle,
+        _ => Reason::Hung,
+    }
+}
+
+/// The rule that ends a session with this reason.
+#[must_use]
+pub fn rule_of(reason: Reason) -> Option<Rule> {
+    SESSION_RULES.into_iter().find(|rule| end_reason(*rule) == reason)
+}
+
+/// Makes a session live again that a rule was to end, because the command before the kill refused it.
+#[must_use]
+pub(crate) fn continue_refused(session: &Session) -> Vec<Event> {
+    let ends = session.lifecycle == Lifecycle::Draining && session.reason.and_then(rule_of).is_some();
+    let Some(incarnation) = session.incarnation.clone().filter(|_| ends) else { return Vec::new() };
+    let live = Event::SessionLive { session: session.id, incarnation, recovered: session.recovered };
+    let budget = Budget { due_at: None, ..session.budget.clone() };
+    let kept = (budget != session.budget).then_some(Event::BudgetChanged { session: session.id, budget });
+    std::iter::once(live).chain(kept).collect()
+}

@@ -1,0 +1,194 @@
+//! Candidates of the reaper, each with its evidence: incarnations that are ending, panes and processes that
+//! ended ones left, workers that fell silent. The reaper never picks by itself. Running sessions are judged
+//! by [`crate::reap::rules`]; one that a rule ends drains, and is a candidate from then on.
+
+use protocol::reap::{Action, Candidate, CandidateKind, Rule};
+use protocol::session::Reason;
+use protocol::tmux::{Server, TmuxPane};
+use protocol::{Incarnation, Lifecycle, MessageState, PaneId, Session, Tag, Timestamp};
+
+use crate::observe::reconcile::ABSENCE_PROOF;
+use crate::pool::Pool;
+use crate::reap::act::rule_of;
+use crate::reap::inputs::{ReapInputs, session_name};
+use crate::reap::orphan_candidates::orphan_candidates;
+use crate::reap::rules;
+use crate::session::lifecycle::{is_loss, is_restarting};
+use crate::settings::Settings;
+
+/// All candidates, including those that are only to be reported.
+#[must_use]
+pub fn find_candidates(pool: &Pool, settings: &Settings, inputs: &ReapInputs<'_>) -> Vec<Candidate> {
+    let sessions = pool.sessions().filter_map(|s| session_candidate(pool, s, inputs));
+    let panes = inputs.state.panes.iter().filter_map(|(id, pane)| pane_candidate(pool, inputs, *id, pane));
+    let orphans = orphan_candidates(pool, settings, inputs);
+    sessions.chain(panes).chain(revoked_workers(pool, inputs)).chain(orphans).collect()
+}
+
+/// True if a candidate is to be ended, not only reported.
+#[must_use]
+pub fn is_to_end(pool: &Pool, settings: &Settings, candidate: &Candidate) -> bool {
+    let session = pool.session(candidate.session);
+    // For a session that a rule ends, this was decided when it began to drain.
+    if candidate.kind == CandidateKind::Requested {
+        return true;
+    }
+    candidate.rule.is_none_or(|rule| rules::rule_action(settings, session, rule).0 != Action::Report)
+}
+
+/// Registered workers that outlived the lease on a message.
+fn revoked_workers<'a>(pool: &'a Pool, inputs: &'a ReapInputs<'_>) -> impl Iterator<Item = Candidate> + 'a {
+    let revoked = pool.held_messages().filter(|m| m.state == MessageState::Revoking);
+    revoked.filter_map(|m| {
+        let (token, process) = (m.token?, m.holder?.process?);
+        Some(Candidate {
+            session: m.session,
+            name: session_name(pool, m.session),
+            kind: CandidateKind::StaleWorker,
+            evidence: format!("silent about message {} for longer than its lease", m.id),
+            tag: Tag::for_claim(token),
+            server: None,
+            pane: None,
+            // A worker counts as its own init: it is ended together with what it started.
+            init: Some(process),
+            agent: Some(process),
+            grace_ms: inputs.grace_ms,
+            remove_pane: false,
+            cgroup: None,
+            rule: Some(Rule::StaleWorker),
+        })
+    })
+}
+
+fn session_candidate(pool: &Pool, session: &Session, inputs: &ReapInputs<'_>) -> Option<Candidate> {
+    let incarnation = session.incarnation.as_ref()?;
+    if session.lifecycle != Lifecycle::Draining {
+        return None;
+    }
+    match session.reason? {
+        Reason::Killed => Some(incarnation_candidate(
+            session,
+            incarnation,
+            CandidateKind::Requested,
+            "kill was requested",
+            inputs,
+        )),
+        Reason::Evicted | Reason::Idle | Reason::Parked => {
+            let evidence = "it is being parked";
+            Some(incarnation_candidate(session, incarnation, CandidateKind::Requested, evidence, inputs))
+        }
+        reason if rule_of(reason).is_some() => {
+            let evidence = "a rule ends it";
+            Some(incarnation_candidate(session, incarnation, CandidateKind::Requested, evidence, inputs))
+        }
+        Reason::Drained if inputs.drained.contains(&session.id) || is_zombie(incarnation, inputs) => {
+            let evidence = "it was drained, and has ended or worked off its queue";
+            Some(incarnation_candidate(session, incarnation, CandidateKind::Requested, evidence, inputs))
+        }
+        Reason::Restarted => {
+            let named = incarnation_candidate(
+                session,
+                incarnation,
+                CandidateKind::Requested,
+                "restart was requested",
+                inputs,
+            );
+            Some(Candidate { remove_pane: false, ..named })
+        }
+        // A draining session that cannot work any more is over too.
+        reason
+            if (is_loss(reason) || reason == Reason::Drained)
+                && is_left_over(pool, reason, incarnation, inputs) =>
+        {
+            let evidence = "its pane is gone and its processes are left";
+            Some(incarnation_candidate(session, incarnation, CandidateKind::Leftover, evidence, inputs))
+        }
+        Reason::Exited | Reason::Drained if is_zombie(incarnation, inputs) => {
+            let evidence = "its program ended and its pane is left";
+            Some(incarnation_candidate(session, incarnation, CandidateKind::ZombiePane, evidence, inputs))
+        }
+        _ => None,
+    }
+}
+
+/// True if an incarnation is proved missing and its init is known to live: its server is dead, or a complete
+/// listing that began long enough after it was first missed lacks it too.
+pub(crate) fn is_left_over(
+    pool: &Pool,
+    reason: Reason,
+    incarnation: &Incarnation,
+    inputs: &ReapInputs<'_>,
+) -> bool {
+    let looked = if reason == Reason::ServerGone { Some(inputs.now) } else { inputs.listed_from };
+    let apart = |(since, looked): (Timestamp, Timestamp)| pool.age(looked, since) >= ABSENCE_PROOF;
+    let seen = || inputs.state.panes.values().any(|pane| pane.tag == Some(incarnation.tag));
+    let missed = incarnation.missing_since.zip(looked).is_some_and(apart) && !seen();
+    // A draining session keeps its reason when its server dies.
+    let cut_off = reason == Reason::Drained
+        && incarnation.server.is_some_and(|server| inputs.exited.contains(&server.process));
+    (missed || cut_off) && incarnation.init.is_some_and(|init| !inputs.exited.contains(&init))
+}
+
+/// True if the pane is closed, or its init has ended, which closes it.
+pub(crate) fn is_zombie(incarnation: &Incarnation, inputs: &ReapInputs<'_>) -> bool {
+    let seen = incarnation.pane.and_then(|id| inputs.state.panes.get(&id));
+    let dead = seen.is_some_and(|pane| pane.dead && pane.tag == Some(incarnation.tag));
+    dead || incarnation.init.is_some_and(|init| inputs.exited.contains(&init))
+}
+
+/// A pane that an ended incarnation left.
+fn pane_candidate(pool: &Pool, inputs: &ReapInputs<'_>, id: PaneId, pane: &TmuxPane) -> Option<Candidate> {
+    let tag = pane.tag?;
+    let Server::Up(server) = inputs.state.server else { return None };
+    let over = |s: &&Session| !s.lifecycle.holds_slot() && !is_restarting(s);
+    let session = match pool.tagged(tag) {
+        Some(session) => Some(session).filter(over)?.id,
+        None => pool.retired(tag)?,
+    };
+    Some(Candidate {
+        session,
+        name: session_name(pool, session),
+        kind: CandidateKind::RetiredTag,
+        evidence: "its incarnation is over and its pane is left".to_owned(),
+        tag,
+        server: Some(server),
+        pane: Some(id),
+        init: pane.process,
+        agent: None,
+        grace_ms: inputs.grace_ms,
+        remove_pane: true,
+        cgroup: None,
+        rule: Some(Rule::ZombiePane),
+    })
+}
+
+fn incarnation_candidate(
+    session: &Session,
+    run: &Incarnation,
+    kind: CandidateKind,
+    evidence: &str,
+    inputs: &ReapInputs<'_>,
+) -> Candidate {
+    // The last observation may complete the record.
+    let seen = inputs.state.panes.iter().find(|(_, pane)| pane.tag == Some(run.tag));
+    let server = if let Server::Up(server) = inputs.state.server { Some(server) } else { None };
+    Candidate {
+        session: session.id,
+        name: session.name.clone(),
+        kind,
+        evidence: evidence.to_owned(),
+        tag: run.tag,
+        server: run.server.or(seen.and(server)),
+        pane: run.pane.or(seen.map(|(id, _)| *id)),
+        init: run.init.or_else(|| seen.and_then(|(_, pane)| pane.process)),
+        agent: run.agent,
+        grace_ms: inputs.grace_ms,
+        remove_pane: true,
+        cgroup: run.cgroup.clone(),
+        rule: match kind {
+            CandidateKind::Leftover => Some(Rule::Leftovers),
+            CandidateKind::ZombiePane => Some(Rule::ZombiePane),
+            _ => session.reason.and_then(rule_of),
+        },
+    }
+}

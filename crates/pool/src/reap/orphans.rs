@@ -1,0 +1,77 @@
+//! Orphans: processes with the marker of something that is over, tmux clients of a dead daemon, silent
+//! workers.
+
+use std::collections::BTreeMap;
+
+use protocol::ids::GeneratorId;
+use protocol::{ProcId, Session, SessionId, Tag, Timestamp, Token};
+
+use crate::pool::Pool;
+use crate::session::lifecycle::is_restarting;
+use crate::settings::Settings;
+
+/// The orphans found on the machine.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Orphans {
+    /// Processes by the tag in their environment, found in two scans in a row.
+    pub marked: BTreeMap<Tag, Vec<OrphanProcess>>,
+    /// tmux clients whose daemon is dead.
+    pub clients: Vec<OrphanClient>,
+    /// Connected workers that have been silent.
+    pub workers: Vec<SilentWorker>,
+}
+
+/// A process with the tag of an ended incarnation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OrphanProcess {
+    /// The process.
+    pub process: ProcId,
+    /// The name, for people.
+    pub command: String,
+    /// The way in which it serves others, if it does: it is left then.
+    pub serves: Option<String>,
+}
+
+/// A tmux client of a dead daemon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OrphanClient {
+    /// The client.
+    pub process: ProcId,
+    /// The dead daemon.
+    pub owner: ProcId,
+}
+
+/// A registered worker without a waiting request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SilentWorker {
+    /// The id.
+    pub id: GeneratorId,
+    /// The session whose messages it works.
+    pub session: SessionId,
+    /// The process.
+    pub process: ProcId,
+    /// Time of its last message.
+    pub last_seen_at: Timestamp,
+}
+
+/// The tag of a worker that holds no message, as a candidate. No claim has the token behind it, because
+/// tokens of claims count from epoch 1.
+#[must_use]
+pub fn worker_tag(id: GeneratorId) -> Tag {
+    Tag::for_claim(Token { epoch: protocol::Epoch(0), n: id.0 })
+}
+
+/// True if a worker has been silent for longer than allowed.
+pub(crate) fn is_silent(pool: &Pool, settings: &Settings, worker: &SilentWorker, now: Timestamp) -> bool {
+    pool.age(now, worker.last_seen_at) > settings.reap.stale_worker
+}
+
+/// The session of an ended incarnation or claim.
+#[must_use]
+pub fn ended_owner(pool: &Pool, tag: Tag) -> Option<SessionId> {
+    let ended = |s: &&Session| !s.lifecycle.holds_slot() && !is_restarting(s);
+    match pool.tagged(tag) {
+        Some(session) => Some(session).filter(ended).map(|s| s.id),
+        None => pool.retired(tag),
+    }
+}

@@ -1,0 +1,147 @@
+//! Redaction of secrets in what is published: command lines, labels, sentences.
+
+use protocol::activity::{Ask, AskKind};
+use protocol::event::AgentEvent;
+use protocol::reap::Outcome;
+use protocol::{Activity, Event, Session, redact};
+
+/// Redacts an event. One arm for each event, so that a new one cannot be forgotten.
+pub fn event(event: &mut Event) {
+    match event {
+        Event::SessionCreated(session) => **session = self::session(session),
+        Event::SessionLabelled { labels, .. } => *labels = redact::labels(labels),
+        Event::LockGranted { lock, .. } => text(&mut lock.purpose),
+        Event::MessageQueued(message) => message.status.reason.iter_mut().for_each(text),
+        Event::MessageChanged { status, .. } => status.reason.iter_mut().for_each(text),
+        Event::ReapFinished { outcome, .. } => self::outcome(outcome),
+        Event::Agent(of_agent) => agent(of_agent),
+        Event::SessionFailed { detail: said, .. }
+        | Event::StaleFound { evidence: said, .. }
+        | Event::GeneratorEnded { reason: said, .. }
+        | Event::WatcherLost { reason: said }
+        | Event::LockReleased { reason: said, .. }
+        | Event::LockRevoked { reason: said, .. } => text(said),
+        // The reply is for the one client that requested it.
+        Event::OperationDone { reply, .. } => reply.clear(),
+        // Numbers, names and fixed words.
+        Event::PoolStarted { .. }
+        | Event::NextSession { .. }
+        | Event::ClockRead(_)
+        | Event::TagForgotten(_)
+        | Event::SessionStarting { .. }
+        | Event::SessionLive { .. }
+        | Event::SessionRenamed { .. }
+        | Event::SessionDraining { .. }
+        | Event::SessionStopped { .. }
+        | Event::SessionLost { .. }
+        | Event::SessionDeleted { .. }
+        | Event::SessionObserved { .. }
+        | Event::AgentStarted { .. }
+        | Event::TagRetired { .. }
+        | Event::MessageForgotten { .. }
+        | Event::ReapStarted { .. }
+        | Event::WatcherConnected { .. }
+        | Event::TmuxServerChanged { .. }
+        | Event::OperationBegun { .. }
+        | Event::OperationForgotten { .. }
+        | Event::SessionPlaced { .. }
+        | Event::ForeignSeen { .. }
+        | Event::ForeignGone { .. }
+        | Event::GeneratorRegistered { .. }
+        | Event::BreakerChanged { .. }
+        | Event::SessionParked { .. }
+        | Event::SessionPolicyChanged { .. }
+        | Event::BudgetChanged { .. }
+        | Event::ConversationChanged { .. }
+        | Event::SessionAccounted { .. }
+        | Event::LimitExceeded { .. }
+        | Event::LogResumed { .. }
+        | Event::LockUsedForSend { .. } => {}
+    }
+}
+
+fn agent(event: &mut AgentEvent) {
+    match event {
+        AgentEvent::ActivityChanged { activity, .. } => self::activity(activity),
+        AgentEvent::ThoughtPublished { thought, .. } => {
+            thought.text.iter_mut().chain(&mut thought.objective).for_each(text);
+        }
+        AgentEvent::AskAnswered { by, .. } => text(by),
+        AgentEvent::AgentNoted { .. } | AgentEvent::ConversationLost { .. } => {}
+    }
+}
+
+/// Redacts an activity. The texts of questions stay: answers have to match them.
+pub fn activity(activity: &mut Activity) {
+    activity.detail.iter_mut().for_each(text);
+    let permission = |ask: &&mut Ask| ask.kind == AskKind::Permission;
+    activity.ask.iter_mut().filter(permission).for_each(|ask| text(&mut ask.text));
+}
+
+fn outcome(outcome: &mut Outcome) {
+    match outcome {
+        Outcome::Gone { .. } => {}
+        Outcome::Survivors { left } | Outcome::Spared { left, .. } => left.iter_mut().for_each(text),
+        Outcome::Untouched { why } | Outcome::Refused { why } => text(why),
+    }
+}
+
+fn text(said: &mut String) {
+    *said = redact::text(said);
+}
+
+/// The record of a session without its environment, and without keys and passwords in its command line and
+/// labels.
+#[must_use]
+pub fn session(session: &Session) -> Session {
+    let mut record = session.clone();
+    let spec = &mut record.spec;
+    spec.env.clear();
+    for words in [&mut spec.command, &mut spec.start_args, &mut spec.resume_args] {
+        *words = redact::command(words);
+    }
+    record.labels = redact::labels(&record.labels);
+    record.lock.iter_mut().for_each(|lock| text(&mut lock.purpose));
+    record
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::reap::{Action, Rule};
+    use protocol::{SessionId, Timestamp};
+
+    use super::*;
+
+    const SECRET: &str = "sk-ant-REDACTME0123456789abcdef";
+
+    fn shown(mut told: Event) -> String {
+        event(&mut told);
+        format!("{told:?}")
+    }
+
+    #[test]
+    fn no_text_of_an_event_shows_a_key() {
+        let session = SessionId(1);
+        let said = || format!("curl -H 'Authorization: Bearer {SECRET}' x");
+        let ask = Ask { id: 1, kind: AskKind::Permission, text: said(), tool: None, answerable: true };
+        let activity = Activity { ask: Some(ask), detail: Some(said()), ..Activity::default() };
+        let events = [
+            Event::SessionLabelled { session, labels: [("k".to_owned(), SECRET.to_owned())].into() },
+            Event::GeneratorEnded { id: protocol::GeneratorId(1), session, reason: said() },
+            Event::WatcherLost { reason: said() },
+            Event::Agent(AgentEvent::ActivityChanged { session, activity, turned: true }),
+            Event::Agent(AgentEvent::AskAnswered { session, ask: 1, allowed: true, by: said() }),
+            Event::OperationDone {
+                op: protocol::OpId::Named("x".to_owned()),
+                digest: 1,
+                reply: said().into_bytes(),
+                at: Timestamp(1),
+            },
+            Event::StaleFound { session, rule: Rule::Hung, action: Action::Kill, evidence: said() },
+        ];
+        for event in events {
+            let shown = shown(event);
+            assert!(!shown.contains("REDACTME"), "{shown}");
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! `adopt`: a tmux session that the pool did not create becomes one of its own. Its record is on disk before
+//! its pane is marked.
+
+use protocol::limits::Limits;
+use protocol::session::Size;
+use protocol::tmux::{Server, TmuxPane, TmuxState};
+use protocol::{
+    ErrorCode, Event, Incarnation, Lifecycle, Name, OsBytes, PaneId, Refusal, ServerId, Session, SessionId,
+    Spec, TmuxSessionId,
+};
+
+use crate::pool::Pool;
+use crate::refusal::refuse;
+use crate::session::create::{COMMAND, CreateInputs, Creation};
+use crate::session::naming::{first_free, name_taken};
+use crate::session::{create, input};
+use crate::settings::Settings;
+use crate::slots::capacity::free;
+
+/// A pane that can be adopted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForeignPane {
+    /// The server of the pane.
+    pub server: ServerId,
+    /// The id of the pane.
+    pub id: PaneId,
+    /// The pane, as it was seen.
+    pub pane: TmuxPane,
+    /// The name of the pane's tmux session.
+    pub name: String,
+}
+
+/// The pane or session that a target names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AdoptTarget {
+    /// A session of the pool.
+    Ours(SessionId),
+    /// A pane that can be adopted.
+    Foreign(Box<ForeignPane>),
+}
+
+/// The process in a pane to adopt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForeignProgram {
+    /// The program and arguments.
+    pub argv: Vec<OsBytes>,
+    /// The working directory.
+    pub cwd: OsBytes,
+}
+
+/// Finds the pane with this id (`%3`), or the only pane of the tmux session with this id (`$3`) or exact
+/// name.
+///
+/// # Errors
+/// Not found; conflict if there are several panes; refused if the program has ended; unavailable if no server
+/// answers.
+pub fn adopt_target(pool: &Pool, state: &TmuxState, target: &str) -> Result<AdoptTarget, Refusal> {
+    let Server::Up(server) = state.server else {
+        return refuse(ErrorCode::Unavailable, "no tmux server answers at the pool's tmux socket");
+    };
+    let id = pane_meant(state, target)?;
+    let missing = || Refusal::new(ErrorCode::NotFound, format!("no pane {id} in this tmux server"));
+    let pane = state.panes.get(&id).ok_or_else(missing)?.clone();
+    if let Some(session) = pane.tag.and_then(|tag| pool.tagged(tag)) {
+        return Ok(AdoptTarget::Ours(session.id));
+    }
+    if pane.tag.is_some() {
+        return refuse(
+            ErrorCode::Conflict,
+            format!("{id} has the mark of another pool, or of an ended session"),
+        );
+    }
+    if pane.is_over() || pane.process.is_none() {
+        return refuse(ErrorCode::Refused, format!("the program in {id} has ended"));
+    }
+    let name = state.sessions.get(&pane.session).map(|s| s.name.clone()).unwrap_or_default();
+    Ok(AdoptTarget::Foreign(Box::new(ForeignPane { server, id, pane, name })))
+}
+
+fn pane_meant(state: &TmuxState, target: &str) -> Result<PaneId, Refusal> {
+    if let Ok(pane) = target.parse::<PaneId>() {
+        return Ok(pane);
+    }
+    let by_id = target.parse::<TmuxSessionId>().ok().filter(|id| state.sessions.contains_key(id));
+    let name = target.strip_prefix('=').unwrap_or(target);
+    let by_name = || state.sessions.iter().find(|(_, session)| session.name == name).map(|(id, _)| *id);
+    let Some(session) = by_id.or_else(by_name) else {
+        return refuse(ErrorCode::NotFound, no_tmux_session(state, target));
+    };
+    let panes: Vec<PaneId> =
+        state.panes.iter().filter(|(_, pane)| pane.session == session).map(|(id, _)| *id).collect();
+    match panes.as_slice() {
+        [one] => Ok(*one),
+        [] => refuse(ErrorCode::NotFound, format!("{target} has no panes of its own")),
+        many => {
+            let many: Vec<String> = many.iter().map(ToString::to_string).collect();
+            refuse(
+                ErrorCode::Conflict,
+                format!("{target} has several panes; name one of {}", many.join(", ")),
+            )
+        }
+    }
+}
+
+fn no_tmux_session(state: &TmuxState, target: &str) -> String {
+    let shown: String = target.chars().take(80).collect();
+    let names: Vec<&str> = state.sessions.values().map(|s| s.name.as_str()).take(8).collect();
+    let there =
+        if names.is_empty() { "it has none".to_owned() } else { format!("it has {}", names.join(", ")) };
+    format!("no session {shown:?} in this tmux server; {there}")
+}
+
+/// Decides on `adopt`.
+///
+/// # Errors
+/// Usage; conflict if the workspace is taken; refused without a free slot.
+pub fn adopt(
+    pool: &Pool,
+    settings: &Settings,
+    adoptee: &ForeignPane,
+    (program, workspace): (ForeignProgram, Option<&str>),
+    launch: &CreateInputs<'_>,
+) -> Result<Creation, Refusal> {
+    let workspace = workspace.map(input::check_name).transpose()?;
+    input::check_launch_size(&program.argv, &[])?;
+    input::check_directory(&program.cwd)?;
+    if let Some(wanted) = &workspace
+        && let Some(other) = pool.named(wanted.as_str())
+    {
+        return refuse(ErrorCode::Conflict, name_taken(wanted, other));
+    }
+    if free(pool, settings) <= launch.ahead {
+        return Err(create::pool_full(pool, settings));
+    }
+    let name = free_name(pool, &adoptee.name)?;
+    let workspace = workspace.unwrap_or_else(|| name.clone());
+    let session = record(pool, settings, (adoptee, program), (name, workspace), launch);
+    Ok(Creation { session: session.id, events: vec![Event::SessionCreated(Box::new(session))] })
+}
+
+/// A free valid name, as close to the tmux session's name as possible.
+fn free_name(pool: &Pool, shown: &str) -> Result<Name, Refusal> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    let lower = shown.to_lowercase();
+    let clean: String = lower.chars().map(|c| if allowed(c) { c } else { '-' }).take(48).collect();
+    let clean = clean.trim_matches(['-', '_']);
+    let base = if clean.parse::<Name>().is_ok() { clean.to_owned() } else { format!("tmux-{clean}") };
+    input::check_name(&first_free(pool, base.trim_end_matches('-')))
+}
+
+fn record(
+    pool: &Pool,
+    settings: &Settings,
+    (adoptee, program): (&ForeignPane, ForeignProgram),
+    names: (Name, Name),
+    launch: &CreateInputs<'_>,
+) -> Session {
+    let id = SessionId(pool.next_session());
+    let pane = &adoptee.pane;
+    let incarnation = Incarnation {
+        server: Some(adoptee.server),
+        session: Some(pane.session),
+        pane: Some(adoptee.id),
+        init: pane.process,
+        agent: pane.process,
+        ..Incarnation::intended(launch.tag, launch.now)
+    };
+    let spec = Spec {
+        agent: agent_kind(settings, &program.argv),
+        command: program.argv,
+        cwd: program.cwd,
+        env: Vec::new(),
+        size: Size { cols: pane.width.max(1), rows: pane.height.max(1) },
+        start_args: Vec::new(),
+        resume_args: Vec::new(),
+        limits: Limits::default(),
+        context_limit: None,
+    };
+    let dir = settings.sessions_dir.join(id.to_string()).into();
+    let current_command = pane.current_command.clone();
+    Session { current_command, ..Session::intended(id, names, dir, spec, incarnation) }
+}
+
+/// The agent kind with the program's name, or `command`.
+fn agent_kind(settings: &Settings, argv: &[OsBytes]) -> String {
+    let program = argv.first().and_then(|word| word.as_path().file_name()).and_then(|name| name.to_str());
+    let known = program.filter(|name| settings.agents.contains_key(*name));
+    known.unwrap_or(COMMAND).to_owned()
+}
+
+/// True if a starting session is being adopted: its pane was there before.
+#[must_use]
+pub fn is_being_adopted(session: &Session) -> bool {
+    let placed = |run: &Incarnation| run.pane.is_some() && run.is_adopted();
+    session.lifecycle == Lifecycle::Starting && session.incarnation.as_ref().is_some_and(placed)
+}

@@ -1,0 +1,37 @@
+//! `park`: a session gives up its slot and can resume.
+
+use protocol::session::Reason;
+use protocol::{ErrorCode, Event, Lifecycle, Refusal, Session};
+
+use crate::pool::Pool;
+use crate::refusal::refuse;
+use crate::session::in_use::check_unused;
+use crate::session::lifecycle::begin_end;
+
+/// Decides on `park`. Returns no event if the session is parked, or on its way there.
+///
+/// # Errors
+/// Conflict if the session is in use, unless forced, or while it starts or ends; refused if it does not run
+/// or was adopted.
+pub fn park(pool: &Pool, session: &Session, force: bool) -> Result<Vec<Event>, Refusal> {
+    let name = &session.name;
+    match (session.lifecycle, session.reason) {
+        (Lifecycle::Parked, _) => return Ok(Vec::new()),
+        (Lifecycle::Draining, Some(reason)) if reason.parks() => return Ok(Vec::new()),
+        (Lifecycle::Live, _) => {}
+        (Lifecycle::Starting | Lifecycle::Draining, _) => {
+            return refuse(ErrorCode::Conflict, format!("{name} is just starting or ending; try again"));
+        }
+        (Lifecycle::Stopped | Lifecycle::Failed | Lifecycle::Lost, _) => {
+            return refuse(ErrorCode::Refused, format!("{name} does not run, so it holds no slot"));
+        }
+    }
+    if session.incarnation.as_ref().is_some_and(protocol::Incarnation::is_adopted) {
+        let why = format!("{name} was adopted: the pool does not know how to start it again");
+        return refuse(ErrorCode::Refused, why);
+    }
+    if !force {
+        check_unused(pool, session, "park --force parks it all the same; what waits wakes it again")?;
+    }
+    Ok(vec![begin_end(session, Reason::Parked)])
+}

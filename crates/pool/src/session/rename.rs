@@ -1,0 +1,23 @@
+//! `rename`: a session's name, which is that of its tmux session.
+
+use protocol::{ErrorCode, Name, Refusal, Session};
+
+use crate::pool::Pool;
+use crate::refusal::refuse;
+use crate::session::input;
+use crate::session::naming::name_taken;
+
+/// Decides on `rename`. Returns none if the session has the name already.
+///
+/// # Errors
+/// Usage; conflict if the name is taken.
+pub fn rename(pool: &Pool, session: &Session, name: &str) -> Result<Option<Name>, Refusal> {
+    let name = input::check_name(name.trim())?;
+    if session.name == name {
+        return Ok(None);
+    }
+    match pool.named(name.as_str()) {
+        Some(other) if other.id != session.id => refuse(ErrorCode::Conflict, name_taken(&name, other)),
+        _ => Ok(Some(name)),
+    }
+}

@@ -1,0 +1,40 @@
+//! Resolution of what a user wrote to a session: exact, never by prefix.
+
+use protocol::{ErrorCode, Refusal, Session, SessionId, SessionRef};
+
+use crate::pool::Pool;
+
+/// Number of similar names in an error.
+const NEAREST: usize = 3;
+
+/// Finds the session with this id, name or workspace.
+///
+/// # Errors
+/// [`ErrorCode::NotFound`], with similar names.
+pub fn resolve<'a>(pool: &'a Pool, wanted: &SessionRef) -> Result<&'a Session, Refusal> {
+    let by_id = wanted.0.parse::<SessionId>().ok().and_then(|id| pool.session(id));
+    by_id.or_else(|| pool.named(&wanted.0)).ok_or_else(|| not_found(pool, &wanted.0))
+}
+
+/// The refusal of an unknown session.
+#[must_use]
+pub fn not_found(pool: &Pool, wanted: &str) -> Refusal {
+    let shown: String = wanted.chars().take(80).collect();
+    let near = nearest(pool, wanted);
+    let hint = match near.as_slice() {
+        [] if pool.sessions.is_empty() => "; the pool has no sessions".to_owned(),
+        [] => "; `poolctl ls --all` shows what there is".to_owned(),
+        near => format!("; did you mean {}?", near.join(", ")),
+    };
+    Refusal::new(ErrorCode::NotFound, format!("no session {shown:?}{hint}"))
+}
+
+fn nearest(pool: &Pool, wanted: &str) -> Vec<String> {
+    let mut scored: Vec<(f64, String)> = pool
+        .sessions()
+        .map(|s| (strsim::jaro_winkler(s.name.as_str(), wanted), s.name.to_string()))
+        .filter(|(score, _)| *score > 0.75)
+        .collect();
+    scored.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+    scored.into_iter().take(NEAREST).map(|(_, name)| name).collect()
+}

@@ -1,0 +1,174 @@
+//! Starts that no user asked for: their number, their spacing, and their exhaustion. All of it is on record,
+//! so that no crash forgives or forgets a start.
+
+use std::cmp::Reverse;
+use std::time::Duration;
+
+use protocol::clock::ClockStep;
+use protocol::policy::{Budget, RestartPolicy};
+use protocol::session::Reason;
+use protocol::{Event, Lifecycle, Session, Timestamp};
+
+use crate::pool::Pool;
+use crate::session::lifecycle::is_restarting;
+use crate::settings::{RestartRules, Settings};
+
+/// Run time after which a program ran well: earlier failures no longer count.
+pub(crate) const RAN_WELL: Duration = Duration::from_secs(60);
+
+/// Most starts remembered, whatever the window.
+const STARTS_MAX: usize = 128;
+
+/// Checks that the pool may start a session once more by itself.
+///
+/// # Errors
+/// The time from which on it may.
+pub fn check_restarts(
+    pool: &Pool,
+    settings: &Settings,
+    session: &Session,
+    now: Timestamp,
+) -> Result<(), Timestamp> {
+    let rules = &settings.restart;
+    let recent = recent_starts(pool, &session.budget, rules, now);
+    let max = usize::try_from(max_restarts(rules, session)).unwrap_or(usize::MAX).clamp(1, STARTS_MAX);
+    match recent.len().checked_sub(max) {
+        None => Ok(()),
+        Some(over) => Err(pool.time_after(now, recent[over], rules.window)),
+    }
+}
+
+fn max_restarts(rules: &RestartRules, session: &Session) -> u32 {
+    session.policy.max_restarts.unwrap_or(rules.max)
+}
+
+/// The starts within the window, oldest first.
+fn recent_starts(pool: &Pool, budget: &Budget, rules: &RestartRules, now: Timestamp) -> Vec<Timestamp> {
+    let is_recent = |at: &Timestamp| pool.age(now, *at) < rules.window;
+    let mut recent: Vec<Timestamp> = budget.starts.iter().copied().filter(is_recent).collect();
+    recent.sort_unstable_by_key(|at| (Reverse(pool.age(now, *at)), *at));
+    recent
+}
+
+/// Moves due starts by a step of the clock, so that their pauses keep their length.
+#[must_use]
+pub fn shift_due_starts(pool: &Pool, step: ClockStep) -> Vec<Event> {
+    let by = i64::try_from(i128::from(step.after.0) - i128::from(step.before.0)).unwrap_or(0);
+    let event = |session: &Session| {
+        let due_at = session.budget.due_at?.0.saturating_add_signed(by);
+        let budget = Budget { due_at: Some(Timestamp(due_at)), ..session.budget.clone() };
+        Some(Event::BudgetChanged { session: session.id, budget })
+    };
+    pool.sessions().filter_map(event).collect()
+}
+
+/// Records a start by the pool itself. Waking a parked session counts only if its program then fails and is
+/// started once more.
+#[must_use]
+pub fn spend_restart(pool: &Pool, settings: &Settings, session: &Session, now: Timestamp) -> Event {
+    let mut starts = recent_starts(pool, &session.budget, &settings.restart, now);
+    starts.extend((session.lifecycle != Lifecycle::Parked).then_some(now));
+    let extra = starts.len().saturating_sub(STARTS_MAX);
+    starts.drain(..extra);
+    let budget = Budget { starts, failures: session.budget.failures, ..Budget::default() };
+    Event::BudgetChanged { session: session.id, budget }
+}
+
+/// Forgets earlier starts and failures: a user started the session, or wants it to stay as it is. Returns no
+/// event if there are none.
+#[must_use]
+pub fn reset_budget(session: &Session) -> Option<Event> {
+    let fresh = Budget::default();
+    let changed = session.budget != fresh;
+    changed.then_some(Event::BudgetChanged { session: session.id, budget: fresh })
+}
+
+/// Makes an ended session start at once, because a message that is to start it was sent. Returns no event if
+/// it is not over.
+#[must_use]
+pub fn wake_ended(session: &Session, now: Timestamp) -> Option<Event> {
+    let over = matches!(session.lifecycle, Lifecycle::Stopped | Lifecycle::Failed | Lifecycle::Lost);
+    let budget = Budget { due_at: Some(now), ..Budget::default() };
+    (over && !is_restarting(session)).then_some(Event::BudgetChanged { session: session.id, budget })
+}
+
+/// Decides on the sessions that ended, by their policies: the time of the next start, or that there is none.
+/// Decides only once per end.
+#[must_use]
+pub fn decide_restarts(pool: &Pool, settings: &Settings, now: Timestamp) -> Vec<Event> {
+    pool.sessions().filter_map(|session| decide_restart(pool, settings, session, now)).collect()
+}
+
+/// True if [`decide_restarts`] is about to start the session once more.
+#[must_use]
+pub fn will_restart(pool: &Pool, settings: &Settings, session: &Session, now: Timestamp) -> bool {
+    let decided = decide_restart(pool, settings, session, now);
+    matches!(decided, Some(Event::BudgetChanged { budget, .. }) if budget.due_at.is_some())
+}
+
+fn decide_restart(pool: &Pool, settings: &Settings, session: &Session, now: Timestamp) -> Option<Event> {
+    let decided = session.budget.due_at.is_some() || session.budget.exhausted;
+    let over = !session.lifecycle.holds_slot() && !is_restarting(session);
+    if decided || !over || !(policy_restarts(session) || is_failed_wake(pool, session)) {
+        return None;
+    }
+    let budget = match check_restarts(pool, settings, session, now) {
+        Ok(()) => next_budget(pool, settings, session, now),
+        Err(_) => Budget { exhausted: true, ..session.budget.clone() },
+    };
+    Some(Event::BudgetChanged { session: session.id, budget })
+}
+
+pub(crate) fn next_budget(pool: &Pool, settings: &Settings, session: &Session, now: Timestamp) -> Budget {
+    let failures = if has_run_well(pool, session) { 0 } else { session.budget.failures };
+    let delay = backoff(&settings.restart, session, failures);
+    Budget { due_at: Some(now.after(delay)), failures: failures.saturating_add(1), ..session.budget.clone() }
+}
+
+/// True if the last incarnation ran for [`RAN_WELL`].
+fn has_run_well(pool: &Pool, session: &Session) -> bool {
+    let started = session.incarnation.as_ref().map(|run| run.started_at);
+    started.is_some_and(|at| pool.age(session.changed_at, at) >= RAN_WELL)
+}
+
+/// The pause before a start: doubles with each failure in a row, and is up to a fifth longer, so that many
+/// sessions that fail together do not start together.
+fn backoff(rules: &RestartRules, session: &Session, failures: u32) -> Duration {
+    let doubled = 2_u32.checked_pow(failures).and_then(|factor| rules.backoff.checked_mul(factor));
+    let delay = doubled.unwrap_or(rules.backoff_max).min(rules.backoff_max);
+    let mixed = (session.id.0 ^ (u64::from(session.incarnations) << 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    delay + delay.mul_f64((mixed >> 40) as f64 / (1_u64 << 24) as f64 / 5.0)
+}
+
+/// True if a session could not be started that was woken to work its messages: it is started once more,
+/// whatever its policy.
+fn is_failed_wake(pool: &Pool, session: &Session) -> bool {
+    let failed = session.lifecycle == Lifecycle::Failed && session.incarnations > 1;
+    failed && pool.prompts(session.id).waiting > 0
+}
+
+/// True if the session's policy starts it again after this end. A session that its user ended stays as it is.
+fn policy_restarts(session: &Session) -> bool {
+    use Reason::{
+        DiskLimit, ExecFailed, Exited, Hung, MemoryLimit, Setup, StaleAgent, StartupMissingTmux, TmuxFailed,
+        TmuxGone,
+    };
+    let Some(reason) = session.reason else { return false };
+    let again = session.incarnations > 1;
+    let failed = match (session.lifecycle, reason) {
+        (Lifecycle::Stopped, Exited) => session.exit.is_none_or(|exit| exit.code != Some(0)),
+        (Lifecycle::Stopped, MemoryLimit | Hung | StaleAgent) => true,
+        (Lifecycle::Stopped, DiskLimit) => false,
+        (Lifecycle::Failed, TmuxFailed | Setup | ExecFailed) => again,
+        _ => false,
+    };
+    match session.policy.restart {
+        RestartPolicy::No => false,
+        RestartPolicy::OnFailure => failed,
+        RestartPolicy::Always => {
+            let ended = session.lifecycle == Lifecycle::Stopped
+                && matches!(reason, Exited | TmuxGone | StartupMissingTmux);
+            failed || ended || session.lifecycle == Lifecycle::Lost
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! `restore`: lost sessions run again.
+
+use std::time::Duration;
+
+use protocol::policy::Budget;
+use protocol::session::Reason;
+use protocol::{Event, Lifecycle, Session, Timestamp};
+
+use crate::pool::Pool;
+
+/// Makes all sessions start that are lost or about to be, `spacing` apart.
+#[must_use]
+pub fn restore_all(pool: &Pool, spacing: Duration, now: Timestamp) -> Vec<Event> {
+    let ending = |s: &&Session| s.lifecycle == Lifecycle::Draining && s.reason == Some(Reason::ServerGone);
+    let lost = pool.sessions().filter(|s| s.lifecycle == Lifecycle::Lost || ending(s));
+    let step = |n: usize| spacing.saturating_mul(u32::try_from(n).unwrap_or(u32::MAX));
+    let due = |(n, s): (usize, &Session)| {
+        let due_at = Some(now.after(step(n)));
+        Event::BudgetChanged { session: s.id, budget: Budget { due_at, ..Budget::default() } }
+    };
+    lost.enumerate().map(due).collect()
+}

@@ -1,0 +1,36 @@
+//! Retention of ended sessions.
+
+use std::time::Duration;
+
+use protocol::session::Reason;
+use protocol::{Lifecycle, Session, Timestamp};
+
+use crate::pool::Pool;
+use crate::session::lifecycle::is_restarting;
+
+/// The sessions whose retention time is over, with the reason of their removal.
+pub fn past_retention(
+    pool: &Pool,
+    keep_stopped: Option<Duration>,
+    now: Timestamp,
+) -> impl Iterator<Item = (&Session, Reason)> {
+    pool.sessions().filter_map(move |session| {
+        let over = matches!(session.lifecycle, Lifecycle::Stopped | Lifecycle::Failed);
+        let aside = matches!(session.lifecycle, Lifecycle::Parked | Lifecycle::Lost);
+        let settled = session.budget.due_at.is_none() && !is_restarting(session);
+        let age = pool.age(now, session.changed_at);
+        if session.policy.pinned || session.lock.is_some() {
+            return None;
+        }
+        if over && settled && session.policy.ephemeral && age >= EPHEMERAL_KEEP {
+            return Some((session, Reason::Ephemeral));
+        }
+        let own = session.policy.ttl_ms.map(|ms| (ms != u64::MAX).then(|| Duration::from_millis(ms)));
+        let keep = if over { own.unwrap_or(keep_stopped) } else { own.flatten() }?;
+        let goes = (over || aside) && pool.is_queue_empty(session.id) && settled && age >= keep;
+        goes.then_some((session, Reason::Ttl))
+    })
+}
+
+/// Time for which an ephemeral session is kept after its end, so that its exit can be read.
+const EPHEMERAL_KEEP: Duration = Duration::from_secs(10);

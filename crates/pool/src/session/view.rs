@@ -1,0 +1,104 @@
+//! A session as it is shown.
+
+use agents::Confirm;
+use protocol::reply::{LockView, SessionView, TreeProcess};
+use protocol::request::List;
+use protocol::usage::Usage;
+use protocol::{Lifecycle, OsBytes, Session, Timestamp};
+
+use crate::agent::activity::current_activity;
+use crate::pool::Pool;
+use crate::redaction;
+
+/// Additional inputs to a view.
+#[derive(Debug)]
+pub struct ViewInputs<'a> {
+    /// The socket of the tmux server.
+    pub tmux_socket: &'a OsBytes,
+    /// Time of the last complete listing, which confirms running sessions.
+    pub seen_at: Option<Timestamp>,
+    /// The holder of its lock.
+    pub lock: Option<LockView>,
+    /// Working directory of its foreground program.
+    pub current_dir: Option<OsBytes>,
+    /// The processes, if requested.
+    pub processes: Vec<TreeProcess>,
+    /// The resource use, if requested.
+    pub usage: Option<Usage>,
+    /// True if it may be parked for another session.
+    pub parkable: bool,
+    /// The position among the waiters for a slot, from 1.
+    pub slot_wait: Option<u64>,
+    /// The reason for which its next prompt is not typed yet.
+    pub waits: Option<String>,
+    /// The way in which its prompts are confirmed.
+    pub confirm: Confirm,
+}
+
+/// Makes the view of a session, without secrets.
+#[must_use]
+pub fn view(pool: &Pool, session: &Session, inputs: ViewInputs<'_>) -> SessionView {
+    let confirmed = matches!(session.lifecycle, Lifecycle::Live) && !is_missing(session);
+    let mut record = redaction::session(session);
+    if confirmed {
+        record.verified_at = record.verified_at.max(inputs.seen_at);
+    }
+    record.detail = record.detail.or_else(|| lost_conversation_note(pool, session));
+    let mut activity = current_activity(pool, session);
+    redaction::activity(&mut activity);
+    SessionView {
+        session: record,
+        queue: pool.queue_counts(Some(session.id)),
+        tmux_socket: inputs.tmux_socket.clone(),
+        lock: inputs.lock,
+        current_dir: inputs.current_dir,
+        processes: inputs.processes,
+        usage: inputs.usage,
+        parkable: inputs.parkable,
+        slot_wait: inputs.slot_wait,
+        activity,
+        notes: pool.notes(session.id).cloned().unwrap_or_default(),
+        thought: pool.thought(session.id).cloned(),
+        waits: inputs.waits,
+        confirm: inputs.confirm.as_str().to_owned(),
+        theme: None,
+    }
+}
+
+/// The note that its agent began a new conversation because the last one was lost, until a conversation is
+/// resumed again.
+fn lost_conversation_note(pool: &Pool, session: &Session) -> Option<String> {
+    let run = session.incarnation.as_ref().filter(|_| session.lifecycle == Lifecycle::Live)?;
+    let lost = pool.lost_conversation(session.id).filter(|_| !run.resumed)?;
+    Some(format!("its agent no longer found conversation {lost} and began a new one (conversation_lost)"))
+}
+
+/// True if a session passes a listing's filter.
+#[must_use]
+pub fn matches_filter(session: &Session, filter: &List) -> bool {
+    let state = match filter.state {
+        Some(state) => session.lifecycle == state,
+        None => filter.all || session.lifecycle.holds_slot() || session.lifecycle == Lifecycle::Parked,
+    };
+    let labels = filter.labels.iter().all(|(key, value)| session.labels.get(key) == Some(value));
+    let agent = filter.agent.as_ref().is_none_or(|agent| session.spec.agent == *agent);
+    state && labels && agent
+}
+
+fn is_missing(session: &Session) -> bool {
+    session.incarnation.as_ref().is_some_and(|i| i.missing_since.is_some())
+}
+
+/// The name of a lifecycle state, for people.
+#[must_use]
+pub fn lifecycle_label(lifecycle: Lifecycle) -> &'static str {
+    match lifecycle {
+        Lifecycle::Starting => "starting",
+        Lifecycle::Live => "live",
+        Lifecycle::Draining => "ending",
+        Lifecycle::Parked => "parked",
+        Lifecycle::Stopped => "stopped",
+        Lifecycle::Lost => "lost",
+        Lifecycle::Failed => "failed",
+    }
+}

@@ -1,0 +1,229 @@
+//! Eviction: many sessions share few slots, so an idle session that can resume is parked for one that has
+//! something to do.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use agents::screen::Composer;
+use protocol::activity::Source;
+use protocol::{ActivityState, Lifecycle, Session, SessionId, Tag, Timestamp};
+
+use crate::agent::activity::{current_activity, waits_for_person};
+use crate::agent::screen::ScreenReading;
+use crate::pool::Pool;
+use crate::prompt::gate::holds_text;
+use crate::settings::Settings;
+
+/// Minimum time for which a woken session keeps its slot that was given nothing to do.
+pub const MIN_STAY: Duration = Duration::from_secs(30);
+
+/// Run time after which a session gives its slot up between two messages if others wait for one.
+pub const QUANTUM: Duration = Duration::from_secs(600);
+
+/// Volatile facts about running sessions.
+#[derive(Debug)]
+pub struct EvictionInputs<'a> {
+    /// Now.
+    pub now: Timestamp,
+    /// Times since which the programs of sessions have written nothing.
+    pub quiet_since: &'a BTreeMap<SessionId, Timestamp>,
+    /// Times at which incarnations were last given a message.
+    pub delivered_at: &'a BTreeMap<Tag, Timestamp>,
+    /// Incarnations that a person spoke to.
+    pub attended: &'a BTreeSet<Tag>,
+    /// Sessions that are being typed into, started or ended.
+    pub busy: &'a BTreeSet<SessionId>,
+}
+
+/// True if parking loses nothing: the agent can resume its conversation, or its kind is configured as
+/// parkable. An adopted session belongs to its user.
+#[must_use]
+pub fn is_parkable(settings: &Settings, session: &Session) -> bool {
+    let said = settings.agents.get(&session.spec.agent).is_some_and(|agent| agent.parkable);
+    let adopted = session.incarnation.as_ref().is_some_and(protocol::Incarnation::is_adopted);
+    !adopted && (said || !session.spec.resume_args.is_empty())
+}
+
+/// Time since which a session is idle.
+///
+/// # Errors
+/// The reason why it is not idle.
+pub(crate) fn idle_since(
+    pool: &Pool,
+    settings: &Settings,
+    session: &Session,
+    inputs: &EvictionInputs<'_>,
+) -> Result<Timestamp, &'static str> {
+    if session.lifecycle != Lifecycle::Live {
+        return Err("it does not run");
+    }
+    if session.attached_clients > 0 {
+        return Err("a client is attached");
+    }
+    if inputs.busy.contains(&session.id) {
+        return Err("it is being started, ended or typed into");
+    }
+    if session.lock.is_some() {
+        return Err("a user holds its lock");
+    }
+    let counts = pool.queue_counts(Some(session.id));
+    if pool.prompts(session.id).waiting > 0 || counts.claimed + counts.in_doubt > 0 {
+        return Err("it has messages to work");
+    }
+    at_rest_since(pool, settings, session, inputs)
+}
+
+/// Time since which a session's agent has been at rest: by its own report, else by its silence.
+///
+/// # Errors
+/// The reason why it is not at rest.
+pub(crate) fn at_rest_since(
+    pool: &Pool,
+    settings: &Settings,
+    session: &Session,
+    inputs: &EvictionInputs<'_>,
+) -> Result<Timestamp, &'static str> {
+    let known = current_activity(pool, session);
+    let tells = matches!(known.source, Source::Hook | Source::Transcript);
+    // The screen of an agent with hooks shows it working again after a question, which is as good as a
+    // report.
+    let hooked =
+        pool.notes(session.id).is_some_and(|notes| notes.hooked.is_some() && notes.hooked == known.tag);
+    match known.state {
+        ActivityState::Attention if waits_for_person(&known) => Err("it waits for a person"),
+        ActivityState::Busy if tells || hooked => Err("its agent is busy"),
+        ActivityState::Idle | ActivityState::Error if tells => {
+            Ok(pool.latest(inputs.now, [known.since, session.last_activity_at]))
+        }
+        _ => quiet_since(pool, settings, session, inputs).ok_or("its program is writing"),
+    }
+}
+
+/// Time since which a session has written nothing and was given nothing, if that is long enough.
+#[must_use]
+pub(crate) fn quiet_since(
+    pool: &Pool,
+    settings: &Settings,
+    session: &Session,
+    inputs: &EvictionInputs<'_>,
+) -> Option<Timestamp> {
+    let quiet = *inputs.quiet_since.get(&session.id)?;
+    let since = pool.latest(inputs.now, [quiet, session.last_activity_at]);
+    // An unconfirmed message may not have been read yet: silence soon after it says little.
+    let given = session.incarnation.as_ref().and_then(|run| inputs.delivered_at.get(&run.tag));
+    let settled = given.is_none_or(|at| pool.age(inputs.now, *at) >= settings.idle_settle);
+    (settled && pool.age(inputs.now, since) >= settings.idle_quiet).then_some(since)
+}
+
+/// Time since which a session is idle that may be parked for another one.
+///
+/// # Errors
+/// The reason why it may not be parked.
+pub fn evictable(
+    pool: &Pool,
+    settings: &Settings,
+    session: &Session,
+    inputs: &EvictionInputs<'_>,
+) -> Result<Timestamp, &'static str> {
+    check_parkable(settings, session)?;
+    let run = session.incarnation.as_ref().ok_or("it does not run")?;
+    let age = pool.age(inputs.now, run.started_at);
+    match idle_since(pool, settings, session, inputs) {
+        Ok(_) if age < MIN_STAY && !inputs.delivered_at.contains_key(&run.tag) => {
+            Err("it was started a moment ago")
+        }
+        Ok(_) if was_only_attended(session, inputs) => Err("a person spoke to it at the terminal"),
+        Ok(since) => Ok(since),
+        Err(_) if between_messages(pool, settings, session, inputs) && age >= QUANTUM => Ok(run.started_at),
+        Err(why) => Err(why),
+    }
+}
+
+/// The loss if a session with this screen were parked: an unsent text, or work of the agent in the
+/// background.
+#[must_use]
+pub fn loss_if_parked(screen: &ScreenReading) -> Option<String> {
+    if let Composer::Holds(text) = &screen.composer {
+        return Some(holds_text(&protocol::redact::text(text)));
+    }
+    screen.background.as_ref().map(|what| format!("its agent has {what} in the background"))
+}
+
+/// True if only a person spoke to the agent, not the pool: the agent could not resume that.
+fn was_only_attended(session: &Session, inputs: &EvictionInputs<'_>) -> bool {
+    let attended = session.incarnation.as_ref().is_some_and(|run| inputs.attended.contains(&run.tag));
+    attended && session.conversation.as_ref().is_some_and(|conversation| !conversation.begun)
+}
+
+fn check_parkable(settings: &Settings, session: &Session) -> Result<(), &'static str> {
+    if session.policy.pinned {
+        return Err("it is pinned");
+    }
+    if is_parkable(settings, session) { Ok(()) } else { Err("its agent cannot resume its conversation") }
+}
+
+/// True if messages wait and none is in work.
+fn between_messages(
+    pool: &Pool,
+    settings: &Settings,
+    session: &Session,
+    inputs: &EvictionInputs<'_>,
+) -> bool {
+    let prompts = pool.prompts(session.id);
+    let free = session.attached_clients == 0 && session.lock.is_none() && !inputs.busy.contains(&session.id);
+    let live = session.lifecycle == Lifecycle::Live;
+    let at_rest = at_rest_since(pool, settings, session, inputs).is_ok();
+    live && free && prompts.waiting > 0 && !prompts.held && at_rest
+}
+
+/// The sessions that have used up their quantum and can resume: if others wait, they are given no further
+/// message.
+pub fn over_quantum<'a>(
+    pool: &'a Pool,
+    settings: &'a Settings,
+    now: Timestamp,
+) -> impl Iterator<Item = SessionId> + 'a {
+    let had = move |s: &&Session| {
+        let age = s.incarnation.as_ref().map(|run| pool.age(now, run.started_at));
+        s.lifecycle == Lifecycle::Live
+            && s.attached_clients == 0
+            && s.lock.is_none()
+            && age.is_some_and(|age| age >= QUANTUM)
+            && check_parkable(settings, s).is_ok()
+    };
+    pool.sessions().filter(had).map(|s| s.id)
+}
+
+/// The session to park for another one: the one that has been idle for longest.
+#[must_use]
+pub fn longest_idle(pool: &Pool, settings: &Settings, inputs: &EvictionInputs<'_>) -> Option<SessionId> {
+    let evictable = |s: &Session| Some((evictable(pool, settings, s, inputs).ok()?, s.id));
+    pool.sessions().filter_map(evictable).min().map(|(_, id)| id)
+}
+
+/// Sessions that have been idle for longer than their time-out.
+pub fn past_idle_timeout<'a>(
+    pool: &'a Pool,
+    settings: &'a Settings,
+    inputs: &'a EvictionInputs<'_>,
+) -> impl Iterator<Item = SessionId> + 'a {
+    pool.sessions()
+        .filter(|session| {
+            let Some(limit) = idle_timeout(settings, session) else { return false };
+            let idle =
+                check_parkable(settings, session).and_then(|()| idle_since(pool, settings, session, inputs));
+            !was_only_attended(session, inputs)
+                && idle.is_ok_and(|since| pool.age(inputs.now, since) >= limit)
+        })
+        .map(|session| session.id)
+}
+
+/// Idle time after which a session is parked; none for never.
+#[must_use]
+pub(crate) fn idle_timeout(settings: &Settings, session: &Session) -> Option<Duration> {
+    match session.policy.idle_timeout_ms {
+        Some(u64::MAX) => None,
+        Some(ms) => Some(Duration::from_millis(ms)),
+        None => settings.idle_timeout,
+    }
+}

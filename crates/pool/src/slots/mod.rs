@@ -1,0 +1,31 @@
+//! Slots: the right to have a running incarnation. Many sessions share few slots.
+//!
+//! - `wanting` tells which sessions want a slot, `capacity` how many are free; `wait_queue` keeps the order.
+//! - `eviction` tells which sessions can give theirs up, by the volatile facts of `inputs`; `park` and
+//!   `start` record the decisions.
+//! - `scheduler` makes all of these decisions after a turn ([`tick`]); `state` is volatile.
+//! - `conversation` delays the decision about an agent that ended instead of resuming.
+
+pub(crate) mod capacity;
+pub(crate) mod conversation;
+pub(crate) mod eviction;
+pub(crate) mod inputs;
+pub(crate) mod park;
+pub(crate) mod scheduler;
+pub(crate) mod start;
+pub(crate) mod state;
+pub(crate) mod wait_queue;
+pub(crate) mod wanting;
+
+pub use capacity::free;
+pub use conversation::{conversation_checked, is_conversation_unchecked};
+pub use eviction::{
+    EvictionInputs, MIN_STAY, QUANTUM, evictable, is_parkable, longest_idle, loss_if_parked, over_quantum,
+    past_idle_timeout,
+};
+pub use park::begin_park;
+pub use scheduler::{Action, Tick, TickInputs, leaving, tick, victim};
+pub use start::{RunIdentity, Starter, begin_start, renew_incarnation};
+pub use state::Scheduler;
+pub use wait_queue::{WaitQueue, Waiter};
+pub use wanting::{next_start, wanting_start};

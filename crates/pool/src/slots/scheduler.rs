@@ -1,0 +1,246 @@
+//! The scheduler's tick: starts, parks and removes sessions after a turn.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use protocol::session::Reason;
+use protocol::{Lifecycle, Session, SessionId, Tag};
+
+use crate::lock::gate::holds_back;
+use crate::session::drain::is_drained;
+use crate::session::restore::restore_all;
+use crate::session::{restart_budget, retention};
+use crate::settings::Settings;
+use crate::slots::capacity::free;
+use crate::slots::conversation::unchecked_conversations;
+use crate::slots::park::begin_park;
+use crate::slots::start::{RunIdentity, Starter, begin_start};
+use crate::slots::wait_queue::Waiter;
+use crate::slots::{eviction, inputs, wanting};
+use crate::turn::Turn;
+
+/// Most sessions that are started, parked or removed at a time.
+const BATCH: usize = 4;
+
+/// Time until the next tick while something depends on the passing of time.
+const SOON: Duration = Duration::from_secs(1);
+
+/// Time until the next tick otherwise.
+const LATER: Duration = Duration::from_secs(60);
+
+/// Time after which a session that is being parked no longer counts as freeing its slot.
+const LEAVING_LIMIT: Duration = Duration::from_secs(10);
+
+/// Inputs to a tick.
+pub struct TickInputs<'a> {
+    /// The settings.
+    pub settings: &'a Settings,
+    /// Retention of ended sessions; none for ever.
+    pub keep_stopped: Option<Duration>,
+    /// Time between two restored sessions, if lost ones are restored at the start of `poold`.
+    pub restore_spacing: Option<Duration>,
+    /// True if the machine has capacity for one more session; none without a fresh sample.
+    pub has_capacity: Option<bool>,
+    /// Supplies random identities; none if the system has no random numbers.
+    pub identities: &'a mut dyn FnMut() -> Option<RunIdentity>,
+}
+
+/// An effect of a tick.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Action {
+    /// Launch the next incarnation of a session, whose record is as before the decision.
+    Start(Box<Session>),
+    /// End an incarnation that is being parked.
+    Park(SessionId, Tag),
+    /// Check whether the conversation of an ended incarnation is lost.
+    CheckConversation(SessionId, Tag),
+    /// Remove a session.
+    Remove(SessionId, Reason),
+}
+
+/// The outcome of a tick.
+#[derive(Debug, PartialEq)]
+pub struct Tick {
+    /// The effects.
+    pub actions: Vec<Action>,
+    /// Time until the next tick.
+    pub pause: Duration,
+    /// True if decisions wait for a fresh sample of the logs or of the machine.
+    pub wants_sample: bool,
+}
+
+/// Runs a tick.
+pub fn tick(turn: &mut Turn<'_>, inputs: TickInputs<'_>) -> Tick {
+    if turn.volatile.is_stopping() {
+        return Tick { actions: Vec::new(), pause: LATER, wants_sample: false };
+    }
+    let settings = inputs.settings;
+    let mut actions = restore(turn, inputs.restore_spacing);
+    let (unchecked, broken) = unchecked_conversations(turn, settings);
+    actions.extend(broken.into_iter().map(|(session, tag)| Action::CheckConversation(session, tag)));
+    let mut decided = restart_budget::decide_restarts(turn.pool(), settings, turn.now());
+    decided.retain(|event| event.session().is_none_or(|session| !unchecked.contains(&session)));
+    turn.emit_all(decided);
+    note_waiting(turn, settings);
+    let wants_capacity = inputs.has_capacity.is_none() && !turn.volatile.scheduler.waiting.is_empty();
+    if inputs.has_capacity == Some(true) {
+        start(turn, settings, inputs.identities, &mut actions);
+    }
+    let is_fresh = turn.volatile.scheduler.is_quiet_fresh(turn.now());
+    let wants_quiet = depends_on_silence(turn, settings) && !is_fresh;
+    if !wants_quiet {
+        evict(turn, settings, &mut actions);
+        park_idle(turn, settings, &mut actions);
+        note_drained(turn, settings);
+    }
+    remove(turn, inputs.keep_stopped, &mut actions);
+    Tick { actions, pause: pause(turn, settings), wants_sample: wants_capacity || wants_quiet }
+}
+
+/// Runs once after the first complete observation: restores lost sessions, if configured, and continues to
+/// park those that an earlier daemon was parking.
+fn restore(turn: &mut Turn<'_>, spacing: Option<Duration>) -> Vec<Action> {
+    if turn.volatile.observed.is_first() || !turn.volatile.scheduler.begin_restore() {
+        return Vec::new();
+    }
+    let lost = spacing.map(|spacing| restore_all(turn.pool(), spacing, turn.now()));
+    turn.emit_all(lost.into_iter().flatten());
+    let parks = turn.pool().sessions().filter(|s| s.reason.is_some_and(|why| why.parks()));
+    let tagged = parks.filter_map(|s| Some((s.id, s.incarnation.as_ref()?.tag)));
+    let guarded = tagged.filter(|(_, tag)| turn.volatile.reaping.is_guarded(*tag));
+    guarded.map(|(session, tag)| Action::Park(session, tag)).collect()
+}
+
+/// Updates the sessions that wait for slots, are attended, or are over their quantum.
+fn note_waiting(turn: &mut Turn<'_>, settings: &Settings) {
+    let now = turn.now();
+    let (pool, volatile) = turn.state();
+    let mut wanting = wanting::wanting_start(pool, now);
+    wanting.retain(|session| !holds_back(pool, volatile, *session));
+    volatile.scheduler.waiting.set_sessions(&wanting);
+    let attached = pool.sessions().filter(|s| s.attached_clients > 0);
+    volatile.prompts.attend(attached.filter_map(|s| s.incarnation.as_ref()).map(|run| run.tag));
+    volatile.scheduler.retain_deferrals(pool);
+    volatile.scheduler.set_over_quantum(eviction::over_quantum(pool, settings, now).collect());
+}
+
+/// Starts the first waiting sessions while there are slots.
+fn start(
+    turn: &mut Turn<'_>,
+    settings: &Settings,
+    identities: &mut dyn FnMut() -> Option<RunIdentity>,
+    actions: &mut Vec<Action>,
+) {
+    loop {
+        let starting = turn.pool().sessions().filter(|s| s.lifecycle == Lifecycle::Starting).count();
+        let free = free(turn.pool(), settings);
+        let next = turn.volatile.scheduler.waiting.first_session(free).filter(|_| starting < BATCH);
+        let Some(session) = next.and_then(|id| turn.pool().session(id).cloned()) else { return };
+        turn.volatile.scheduler.waiting.leave(Waiter::Session(session.id));
+        // An operation is starting it already.
+        if turn.volatile.scheduler.is_starting(session.id) {
+            continue;
+        }
+        let Some(identity) = identities() else { return };
+        begin_start(turn, settings, &session, (Starter::Policy, identity));
+        actions.push(Action::Start(Box::new(session)));
+    }
+}
+
+/// True if decisions of this tick depend on the silence of programs.
+fn depends_on_silence(turn: &Turn<'_>, settings: &Settings) -> bool {
+    let is_drained = |session: &Session| is_drained(turn.pool(), session);
+    missing_slots(turn, settings) > 0
+        || any_idle_timeout(turn, settings)
+        || turn.pool().sessions().any(is_drained)
+}
+
+/// Number of waiters without a slot, free or about to come free.
+fn missing_slots(turn: &Turn<'_>, settings: &Settings) -> usize {
+    let free = free(turn.pool(), settings) + leaving(turn);
+    turn.volatile.scheduler.waiting.len().saturating_sub(free)
+}
+
+/// Number of sessions that are about to give up their slots.
+#[must_use]
+pub fn leaving(turn: &Turn<'_>) -> usize {
+    let parks = |s: &&Session| s.is_being_parked() && turn.age(s.changed_at) < LEAVING_LIMIT;
+    turn.pool().sessions().filter(parks).count()
+}
+
+/// The session to park for others: the one that has been idle for longest.
+#[must_use]
+pub fn victim(turn: &Turn<'_>, settings: &Settings) -> Option<SessionId> {
+    inputs::with_inputs(turn.pool(), turn.volatile, turn.now(), |inputs| {
+        eviction::longest_idle(turn.pool(), settings, inputs)
+    })
+}
+
+/// Parks idle sessions if others wait.
+fn evict(turn: &mut Turn<'_>, settings: &Settings, actions: &mut Vec<Action>) {
+    for _ in 0..missing_slots(turn, settings).min(BATCH) {
+        let victim = victim(turn, settings);
+        let Some(session) = victim.and_then(|id| turn.pool().session(id).cloned()) else { return };
+        actions.extend(begin_park(turn, &session, Reason::Evicted).map(|(id, tag)| Action::Park(id, tag)));
+    }
+}
+
+/// Parks sessions that have been idle for longer than their time-out.
+fn park_idle(turn: &mut Turn<'_>, settings: &Settings, actions: &mut Vec<Action>) {
+    if !any_idle_timeout(turn, settings) {
+        return;
+    }
+    let found: Vec<SessionId> = inputs::with_inputs(turn.pool(), turn.volatile, turn.now(), |inputs| {
+        eviction::past_idle_timeout(turn.pool(), settings, inputs).take(BATCH).collect()
+    });
+    let sessions: Vec<Session> = found.iter().filter_map(|id| turn.pool().session(*id).cloned()).collect();
+    for session in sessions {
+        actions.extend(begin_park(turn, &session, Reason::Idle).map(|(id, tag)| Action::Park(id, tag)));
+    }
+}
+
+fn any_idle_timeout(turn: &Turn<'_>, settings: &Settings) -> bool {
+    let mut live = turn.pool().sessions().filter(|s| s.lifecycle == Lifecycle::Live);
+    live.any(|s| eviction::idle_timeout(settings, s).is_some())
+}
+
+/// Updates the draining sessions that have worked off their queues and are at rest.
+fn note_drained(turn: &mut Turn<'_>, settings: &Settings) {
+    let pool = turn.pool();
+    let ids: Vec<SessionId> = pool.sessions().filter(|s| is_drained(pool, s)).map(|s| s.id).collect();
+    let drained: BTreeSet<SessionId> = if ids.is_empty() {
+        BTreeSet::new()
+    } else {
+        inputs::with_inputs(pool, turn.volatile, turn.now(), |inputs| {
+            let rests = |s: &Session| eviction::at_rest_since(pool, settings, s, inputs).is_ok();
+            ids.into_iter().filter(|id| pool.session(*id).is_some_and(rests)).collect()
+        })
+    };
+    if turn.volatile.scheduler.set_drained(drained) {
+        turn.wake();
+    }
+}
+
+/// Removes ended sessions whose retention is over.
+fn remove(turn: &mut Turn<'_>, keep_stopped: Option<Duration>, actions: &mut Vec<Action>) {
+    let now = turn.now();
+    let (pool, volatile) = turn.state();
+    let outdated = retention::past_retention(pool, keep_stopped, now).map(|(s, why)| (s.id, why)).take(BATCH);
+    let new = outdated.filter(|(id, _)| volatile.scheduler.begin_removal(*id));
+    actions.extend(new.map(|(id, why)| Action::Remove(id, why)));
+}
+
+/// Time until something changes by the passing of time alone.
+fn pause(turn: &Turn<'_>, settings: &Settings) -> Duration {
+    let is_timed = |s: &Session| {
+        let over = !s.lifecycle.holds_slot();
+        let draining = s.lifecycle == Lifecycle::Draining && s.reason == Some(Reason::Drained);
+        draining || (over && (s.policy.ephemeral || s.policy.ttl_ms.is_some_and(|ms| ms != u64::MAX)))
+    };
+    let soon = !turn.volatile.scheduler.waiting.is_empty()
+        || any_idle_timeout(turn, settings)
+        || turn.pool().sessions().any(is_timed);
+    let start = wanting::next_start(turn.pool(), turn.now());
+    let start = start.map_or(LATER, |at| at.since(turn.now()).max(Duration::from_millis(1)));
+    start.min(if soon { SOON } else { LATER })
+}

@@ -1,0 +1,199 @@
+//! The volatile state of scheduling: sessions in transition, the queue for slots, samples of silence. Lost
+//! when `poold` ends; its decisions are made again from the record.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use protocol::tmux::TmuxState;
+use protocol::{Session, SessionId, Tag, Timestamp, TmuxSessionId};
+
+use crate::pool::Pool;
+use crate::slots::wait_queue::WaitQueue;
+
+/// First pause after an attempt to park a session failed. It doubles each time.
+const DEFERRAL_MIN: Duration = Duration::from_secs(10);
+
+/// Longest of these pauses.
+const DEFERRAL_MAX: Duration = Duration::from_secs(10 * 60);
+
+/// Maximum age of a sample of silence that decisions are based on.
+const QUIET_AGE_MAX: Duration = Duration::from_millis(200);
+
+/// A session whose parking is deferred, because something would have been lost.
+#[derive(Debug, Clone, Copy)]
+struct ParkDeferral {
+    tag: Tag,
+    at: Timestamp,
+    pause: Duration,
+}
+
+/// Sessions in transition, and waiters for slots.
+#[derive(Debug, Default)]
+pub struct Scheduler {
+    /// Requests and sessions that wait for a slot.
+    pub waiting: WaitQueue,
+    starting: BTreeSet<SessionId>,
+    removing: BTreeSet<SessionId>,
+    drained: BTreeSet<SessionId>,
+    over_quantum: BTreeSet<SessionId>,
+    deferred: BTreeMap<SessionId, ParkDeferral>,
+    conversations_checked: BTreeMap<Tag, bool>,
+    restored: bool,
+    quiet_at: Option<Timestamp>,
+    quiet_since: BTreeMap<SessionId, Timestamp>,
+}
+
+impl Scheduler {
+    /// Begins to start a session. Returns false if it is being started already.
+    pub fn begin_start(&mut self, session: SessionId) -> bool {
+        self.starting.insert(session)
+    }
+
+    /// Ends the start of a session.
+    pub fn end_start(&mut self, session: SessionId) {
+        self.starting.remove(&session);
+    }
+
+    /// True while a session is being started.
+    #[must_use]
+    pub fn is_starting(&self, session: SessionId) -> bool {
+        self.starting.contains(&session)
+    }
+
+    /// The sessions that are being started.
+    pub fn starting(&self) -> impl Iterator<Item = SessionId> {
+        self.starting.iter().copied()
+    }
+
+    /// Begins to remove a session. Returns false if it is being removed already.
+    pub fn begin_removal(&mut self, session: SessionId) -> bool {
+        self.removing.insert(session)
+    }
+
+    /// Ends the removal of a session.
+    pub fn end_removal(&mut self, session: SessionId) {
+        self.removing.remove(&session);
+    }
+
+    /// Draining sessions that have worked off their queues and are at rest.
+    #[must_use]
+    pub fn drained(&self) -> &BTreeSet<SessionId> {
+        &self.drained
+    }
+
+    /// Sets the draining sessions that are done. Returns true if they differ from those before.
+    pub fn set_drained(&mut self, drained: BTreeSet<SessionId>) -> bool {
+        let differs = self.drained != drained;
+        self.drained = drained;
+        differs
+    }
+
+    /// Sets the sessions that are over their quantum.
+    pub fn set_over_quantum(&mut self, sessions: BTreeSet<SessionId>) {
+        self.over_quantum = sessions;
+    }
+
+    /// True if a session gives way between two messages: it is over its quantum, and others wait for a slot.
+    #[must_use]
+    pub fn gives_way(&self, session: SessionId) -> bool {
+        !self.waiting.is_empty() && self.over_quantum.contains(&session)
+    }
+
+    /// Returns true once, when the state of all sessions at the start of `poold` is known.
+    pub fn begin_restore(&mut self) -> bool {
+        !std::mem::replace(&mut self.restored, true)
+    }
+
+    /// Defers the parking of a session, because something would be lost now. The pause doubles each time.
+    pub fn defer_parking(&mut self, session: SessionId, tag: Tag, now: Timestamp) {
+        let before = self.deferred.get(&session).filter(|deferred| deferred.tag == tag);
+        let pause = before.map_or(DEFERRAL_MIN, |deferred| (deferred.pause * 2).min(DEFERRAL_MAX));
+        self.deferred.insert(session, ParkDeferral { tag, at: now, pause });
+    }
+
+    /// True until the pause of a session's deferred parking is over and its program has written again.
+    #[must_use]
+    pub fn is_parking_deferred(&self, pool: &Pool, session: SessionId, now: Timestamp) -> bool {
+        let Some(deferred) = self.deferred.get(&session).filter(|deferred| runs(pool, session, deferred.tag))
+        else {
+            return false;
+        };
+        let is_unchanged = |since: &Timestamp| pool.is_earlier(now, *since, deferred.at);
+        self.quiet_since.get(&session).is_some_and(is_unchanged)
+            || pool.age(now, deferred.at) < deferred.pause
+    }
+
+    /// Forgets sessions with another incarnation now.
+    pub fn retain_deferrals(&mut self, pool: &Pool) {
+        self.deferred.retain(|session, deferred| runs(pool, *session, deferred.tag));
+    }
+
+    /// True if the check of an ended incarnation's conversation has a result.
+    #[must_use]
+    pub fn is_conversation_checked(&self, tag: Tag) -> bool {
+        self.conversations_checked.get(&tag) == Some(&true)
+    }
+
+    /// Stores that the check of an ended incarnation's conversation has a result.
+    pub fn conversation_checked(&mut self, tag: Tag) {
+        self.conversations_checked.insert(tag, true);
+    }
+
+    /// Begins to check an ended incarnation's conversation. Returns false if that was begun before.
+    pub fn begin_conversation_check(&mut self, tag: Tag) -> bool {
+        self.conversations_checked.insert(tag, false).is_none()
+    }
+
+    /// Forgets the checks of other incarnations than these.
+    pub fn retain_checks(&mut self, ended: &BTreeSet<Tag>) {
+        self.conversations_checked.retain(|tag, _| ended.contains(tag));
+    }
+
+    /// True if the sample of silence is recent enough to decide by.
+    #[must_use]
+    pub fn is_quiet_fresh(&self, now: Timestamp) -> bool {
+        self.quiet_at.is_some_and(|at| at <= now && now.since(at) < QUIET_AGE_MAX)
+    }
+
+    /// Stores a sample of silence: times since which running programs have written nothing.
+    pub fn note_quiet(&mut self, quiet_since: BTreeMap<SessionId, Timestamp>, at: Timestamp) {
+        (self.quiet_since, self.quiet_at) = (quiet_since, Some(at));
+    }
+
+    /// Times since which running programs have written nothing, as last sampled.
+    #[must_use]
+    pub fn quiet_since(&self) -> &BTreeMap<SessionId, Timestamp> {
+        &self.quiet_since
+    }
+
+    /// Sessions that may not be parked now: they are being delivered to or started, their parking is
+    /// deferred, or they share their tmux session with panes of others.
+    #[must_use]
+    pub fn busy(
+        &self,
+        pool: &Pool,
+        tmux: &TmuxState,
+        delivering: impl Iterator<Item = SessionId>,
+        now: Timestamp,
+    ) -> BTreeSet<SessionId> {
+        let deferred =
+            self.deferred.keys().copied().filter(|session| self.is_parking_deferred(pool, *session, now));
+        delivering.chain(self.starting()).chain(shared(pool, tmux)).chain(deferred).collect()
+    }
+}
+
+/// True if this is the session's present incarnation.
+fn runs(pool: &Pool, session: SessionId, tag: Tag) -> bool {
+    let run = pool.session(session).and_then(|session| session.incarnation.as_ref());
+    run.is_some_and(|run| run.tag == tag)
+}
+
+/// Sessions whose tmux sessions show panes that are not the pool's: a person works there.
+fn shared(pool: &Pool, tmux: &TmuxState) -> Vec<SessionId> {
+    let mut panes: BTreeMap<TmuxSessionId, usize> = BTreeMap::new();
+    tmux.panes.values().for_each(|pane| *panes.entry(pane.session).or_default() += 1);
+    let shown_in = |s: &Session| s.incarnation.as_ref().filter(|_| s.lifecycle.holds_slot())?.session;
+    let is_shared =
+        |s: &&Session| shown_in(s).is_some_and(|id| panes.get(&id).is_some_and(|count| *count > 1));
+    pool.sessions().filter(is_shared).map(|s| s.id).collect()
+}
