@@ -189,7 +189,7 @@ fn q06_a_moment_without_an_answer_of_tmux_is_no_doubt() {
     let stopped = Stopped::new(pool.tmux_pid().unwrap());
     pool.start(Program::Poold);
     wait_until("it was asked, and did not answer", PATIENCE, || {
-        pool.logs().contains("does not say whether a prompt was typed")
+        pool.logs().contains("tmux does not answer whether a prompt was typed")
     });
     assert_eq!(state(&pool, &message), "typing");
     assert_eq!(pool.ctl(&["queue", "resolve", "web", &message, "--as", "retry"]).code, 4);
