@@ -206,7 +206,7 @@ pub fn fail_abandoned(pool: &Pool, sessions: &[SessionId], now: Timestamp) -> Ve
     ended.map(|message| transition(&message, MessageState::Dead, Some(why(&message)), now)).collect()
 }
 
-/// Ends prompts whose agents have been at rest for [`WORD_LIMIT`] without reporting an outcome: a person
+/// Ends prompts whose agents have been at rest for `WORD_LIMIT` without reporting an outcome: a person
 /// interrupted them, or the report was lost.
 #[must_use]
 pub fn end_stranded(pool: &Pool, settings: &Settings, now: Timestamp) -> Vec<Event> {

@@ -23,7 +23,7 @@ pub struct Unclaimed<'a> {
     pub oldest: Timestamp,
 }
 
-/// The kinds without a worker whose messages have waited for [`UNCLAIMED_MIN`]. `is_worked` tells whether a
+/// The kinds without a worker whose messages have waited for `UNCLAIMED_MIN`. `is_worked` tells whether a
 /// kind of a session's messages has a worker.
 pub fn unclaimed<'a>(
     pool: &'a Pool,

@@ -136,7 +136,7 @@ impl Workers {
         self.workers.iter().map(|(connection, worker)| (*connection, worker))
     }
 
-    /// Ends a connection. Its claims last for [`DISCONNECT_GRACE`] unless their holder renews them over
+    /// Ends a connection. Its claims last for `DISCONNECT_GRACE` unless their holder renews them over
     /// another connection. A registered worker keeps its whole lease: it may live on and reconnect.
     pub fn connection_ended(&mut self, connection: u64, now: Mono) -> Option<Worker> {
         let ended = self.workers.remove(&connection)?;
