@@ -10,7 +10,7 @@ use protocol::{ActivityState, Lifecycle, MessageState, Session, SessionId, Times
 
 use crate::agent::activity::current_activity;
 use crate::pool::Pool;
-use crate::prompt::gate::needs_person;
+use crate::prompt::blocked::Blocked;
 use crate::queue::prompts::{held_prompt, waiting_prompt};
 use crate::queue::{admin, unclaimed};
 use crate::session::lifecycle::is_restarting;
@@ -26,12 +26,12 @@ const TEXT_MAX: usize = 300;
 #[must_use]
 pub fn items(
     pool: &Pool,
-    blocked: &BTreeMap<SessionId, String>,
+    blocked: &BTreeMap<SessionId, Blocked>,
     is_worked: impl Fn(SessionId, &str) -> bool,
     now: Timestamp,
 ) -> Vec<InboxItem> {
     let of = |session: &Session| {
-        let why = blocked.get(&session.id).map(String::as_str);
+        let why = blocked.get(&session.id);
         let items = SessionItems { pool, session, now };
         let found = [items.asks(), items.login(), items.unconfirmed(), items.blocked_prompt(why)];
         let held = [items.failing(), items.suspended(), items.exhausted(), items.over()];
@@ -108,11 +108,11 @@ impl SessionItems<'_> {
     }
 
     /// The next prompt waits for something that only a person at the terminal can do.
-    fn blocked_prompt(&self, why: Option<&str>) -> Option<InboxItem> {
-        let why = why.filter(|why| needs_person(why))?;
+    fn blocked_prompt(&self, why: Option<&Blocked>) -> Option<InboxItem> {
+        let why = why.filter(|why| why.needs_person())?;
         let oldest = self.pool.prompts(self.session.id).oldest?;
         let late = self.pool.age(self.now, oldest) >= SOON;
-        late.then(|| self.item("held_back", oldest, (why.to_owned(), self.attach())))
+        late.then(|| self.item("held_back", oldest, (why.reason().to_owned(), self.attach())))
     }
 
     /// A kind of messages failed several times in a row.

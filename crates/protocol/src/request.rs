@@ -1,4 +1,5 @@
-//! Requests: one struct for each verb, with the name of the verb.
+//! Requests: one struct for each verb, mostly with the name of the verb; `ls` is `List`, `rm` is `Remove`,
+//! `stats` is `Usage`.
 
 mod agent;
 mod lock;

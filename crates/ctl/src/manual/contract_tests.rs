@@ -73,7 +73,9 @@ fn synopses() -> BTreeMap<String, BTreeSet<String>> {
 
 /// The verbs that a line begins with: `queue ls`; `hook claude|codex` are two.
 fn names(line: &str) -> Vec<String> {
-    let is_name = |word: &&str| word.chars().all(|c| c.is_ascii_lowercase() || c == '|');
+    let is_name = |word: &&str| {
+        word.chars().all(|c| c.is_ascii_lowercase() || c == '|' || c == '-') && !word.starts_with('-')
+    };
     let words: Vec<&str> = line.split(' ').take_while(is_name).collect();
     let (last, before) = words.split_last().unwrap();
     last.split('|').map(|last| [before, &[last]].concat().join(" ")).collect()

@@ -48,6 +48,6 @@ pub(crate) fn blocked_prompt(turn: &Turn<'_>, session: SessionId) -> Option<(Mes
         let why = if open.attempts > 0 { tried() } else { None };
         Some(why.map_or(format!("not before {at}"), |why| format!("{why}; tried again at {at}")))
     };
-    let known = earlier.or_else(|| turn.volatile.prompts.blocked().get(&session).cloned());
+    let known = earlier.or_else(|| turn.volatile.prompts.blocked().get(&session).map(ToString::to_string));
     Some((next, known.or_else(limited).or_else(held_back).or_else(later).or_else(not_running)?))
 }

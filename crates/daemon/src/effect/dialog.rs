@@ -61,7 +61,7 @@ pub(crate) async fn answer(daemon: Arc<Daemon>, answer: DialogAnswer) {
             press(&daemon, (session, pane), &name, &keys).await;
         }
         seen => {
-            let why = seen.err().unwrap_or_else(|| "it is no longer shown".to_owned());
+            let why = seen.err().map_or_else(|| "it is no longer shown".to_owned(), |why| why.to_string());
             tracing::info!(%session, dialog = name, why, "a dialog is left to its user");
         }
     }

@@ -9,7 +9,7 @@ use crate::engine::turn::Work;
 const BATCH_MAX: usize = 256;
 
 /// Maximum wait of a turn for the senders of the last batch, as a fraction of the duration of a commit, and
-/// absolute. A single client never waits.
+/// absolute. A single client waits at most once, behind a batch of several.
 const GATHER_PART: u32 = 4;
 const GATHER_MAX: Duration = Duration::from_micros(500);
 

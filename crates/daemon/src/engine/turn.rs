@@ -25,7 +25,8 @@ pub(crate) type Check = Box<dyn FnMut(&mut Turn<'_>) -> Option<Completion> + Sen
 
 /// A task that waits for a condition.
 pub(crate) struct Condition {
-    /// The session whose messages matter: the condition is also checked after changes of only these.
+    /// The session whose messages the condition depends on. After a turn that changed only messages of other
+    /// sessions, the condition is not checked.
     pub(crate) session: Option<SessionId>,
     pub(crate) check: Check,
 }

@@ -13,6 +13,9 @@ pub(crate) fn split(response: Response) -> (Vec<Response>, Reply) {
         Response::Messages(items) => groups(items).into_iter().map(Response::Messages).collect(),
         Response::Events(items) => groups(items).into_iter().map(Response::Events).collect(),
         Response::Candidates(items) => groups(items).into_iter().map(Response::Candidates).collect(),
+        Response::Generators(items) => groups(items).into_iter().map(Response::Generators).collect(),
+        Response::Usage(items) => groups(items).into_iter().map(Response::Usage).collect(),
+        Response::Inbox(items) => groups(items).into_iter().map(Response::Inbox).collect(),
         Response::Screen(OsBytes(bytes)) if bytes.len() > CHUNK_MAX => {
             bytes.chunks(CHUNK_MAX).map(|chunk| Response::Screen(OsBytes(chunk.to_vec()))).collect()
         }

@@ -31,17 +31,19 @@ pub(crate) async fn run(daemon: Arc<Daemon>) {
 /// Decides, a second time with fresh samples if the decision needs them. Returns the time until the next
 /// tick; none once the engine has stopped.
 async fn tick(daemon: &Arc<Daemon>) -> Option<Duration> {
-    let first = decide(daemon).await?;
+    let first = decide(daemon, false).await?;
     if !first.wants_sample {
         return Some(first.pause);
     }
-    machine_capacity::refresh(daemon).await.ok()?;
+    // The machine last: its sample is the one that is old soonest.
     quiet::refresh(daemon).await.ok()?;
-    Some(decide(daemon).await?.pause)
+    machine_capacity::refresh(daemon).await.ok()?;
+    Some(decide(daemon, true).await?.pause)
 }
 
-/// Decides in a turn, and starts the actions.
-async fn decide(daemon: &Arc<Daemon>) -> Option<Tick> {
+/// Decides in a turn, and starts the actions. If `sampled`, the samples were just taken, and are used however
+/// long that took: otherwise nothing would start on a slow machine.
+async fn decide(daemon: &Arc<Daemon>, sampled: bool) -> Option<Tick> {
     let context = Arc::clone(daemon);
     let decide = move |turn: &mut Turn<'_>| {
         let loaded = context.loaded();
@@ -50,8 +52,9 @@ async fn decide(daemon: &Arc<Daemon>) -> Option<Tick> {
             settings: &loaded.settings,
             keep_stopped: own.keep_stopped,
             restore_spacing: own.restore_on_start.then_some(own.restore_spacing),
-            has_capacity: machine_capacity::is_fresh(&context)
+            has_capacity: (sampled || machine_capacity::is_fresh(&context))
                 .then(|| machine_capacity::check(turn, &context).is_ok()),
+            sampled,
             identities: &mut || identity().ok(),
         };
         slots::tick(turn, inputs)

@@ -22,7 +22,7 @@ const CLEAN_UP_LIMIT: Duration = Duration::from_secs(15);
 
 /// Handles an init's nudge: its program ended.
 pub(crate) async fn handle_nudge(daemon: Arc<Daemon>, tag: Tag) {
-    let findings = read_report(&daemon, tag).await;
+    let findings = read_report(&daemon, tag).await.unwrap_or_default();
     let noted = daemon.engine.turn(move |turn| note_exit(turn, &findings, tag)).await;
     let Ok(Some(init)) = noted else { return };
     if await_exit(init).await {
@@ -36,7 +36,8 @@ pub(crate) async fn handle_nudge(daemon: Arc<Daemon>, tag: Tag) {
 }
 
 /// Returns what the init reported of its program's exit, and which processes of the incarnation have ended.
-pub(crate) async fn read_report(daemon: &Daemon, tag: Tag) -> Findings {
+/// None if its files do not answer.
+pub(crate) async fn read_report(daemon: &Daemon, tag: Tag) -> Option<Findings> {
     let find = move |turn: &mut Turn<'_>| {
         let run = turn.pool().tagged(tag)?.incarnation.clone()?;
         let processes = [run.init, run.agent, run.server.map(|server| server.process)];
@@ -45,7 +46,7 @@ pub(crate) async fn read_report(daemon: &Daemon, tag: Tag) -> Findings {
     };
     match daemon.engine.turn(find).await {
         Ok(Some(suspects)) => observe::sample(daemon, suspects).await,
-        _ => Findings::default(),
+        _ => Some(Findings::default()),
     }
 }
 

@@ -60,7 +60,7 @@ pub(crate) async fn take_in(
         Step::Rejected => return Ok(TakenIn::default()),
         Step::Done(taken, over) => (taken, over),
         Step::Open(update, suspects) => {
-            let findings = sample(daemon, suspects).await;
+            let findings = sample(daemon, suspects).await.unwrap_or_default();
             let second = move |turn: &mut Turn<'_>| {
                 let concluded = conclude(turn, &update, &findings);
                 done.into_iter().for_each(|done| done(turn));
@@ -84,12 +84,12 @@ fn conclude(turn: &mut Turn<'_>, update: &Update, findings: &Findings) -> (Taken
     (TakenIn { admitted: true, is_missing: outcome.is_missing }, outcome.over)
 }
 
-/// Determines which processes have ended, and reads what inits reported of ended programs. Files that do not
-/// answer prove nothing.
-pub(crate) async fn sample(daemon: &Daemon, suspects: Suspects) -> Findings {
+/// Determines which processes have ended, and reads what inits reported of ended programs. None if the files
+/// do not answer, which proves nothing.
+pub(crate) async fn sample(daemon: &Daemon, suspects: Suspects) -> Option<Findings> {
     let run = daemon.paths.run.clone();
     let look = move || read(&run, &suspects);
-    blocking_pool::with_timeout(Purpose::Processes, look).await.unwrap_or_default()
+    blocking_pool::with_timeout(Purpose::Processes, look).await
 }
 
 fn read(run: &Path, suspects: &Suspects) -> Findings {

@@ -2,8 +2,9 @@
 
 use agents::Confirm;
 use agents::screen::Screen;
+use pool::Agent;
 use pool::agent::ScreenReading;
-use pool::{Agent, prompt};
+use pool::prompt::{Blocked, PaneSnapshot};
 use process::inspect::tty::ShellState;
 use protocol::activity::Source;
 use protocol::{ActivityState, Incarnation, Timestamp};
@@ -15,13 +16,13 @@ use crate::host::blocking_pool::{self, Purpose};
 use crate::host::clock;
 use crate::sense::bracketed_paste;
 
-/// Returns the state that decides whether a prompt may be typed; the error says why it cannot be determined.
+/// Returns the state that decides whether a prompt may be typed; the error is the reason why it cannot be determined.
 pub(crate) async fn read_pane(
     daemon: &Daemon,
     agent: &Agent,
     run: &Incarnation,
     pane: PaneRef,
-) -> Result<prompt::PaneSnapshot, String> {
+) -> Result<PaneSnapshot, Blocked> {
     let (seen, look) = read_screen(daemon, agent, pane).await?;
     let (tag, started_at, ready_limit) = (run.tag, run.started_at, daemon.loaded().settings.ready_limit);
     let reported = move |turn: &mut Turn<'_>| {
@@ -37,7 +38,8 @@ pub(crate) async fn read_pane(
         let starting = session.filter(|_| turn.age(started_at) < ready_limit).map(|session| session.id);
         (starting, said_idle_ago, seen.typed_at.map(ago), seen.active_at.map(ago))
     };
-    let reported = daemon.engine.turn(reported).await.map_err(|refusal| refusal.to_string())?;
+    let reported =
+        daemon.engine.turn(reported).await.map_err(|refusal| Blocked::for_now(refusal.to_string()))?;
     let (starting, said_idle_ago, typed_ago, active_ago) = reported;
     let takes_pastes = match starting.filter(|_| agent.asks_for_pastes()) {
         Some(session) if seen.bracketed.is_none() => bracketed_paste::is_enabled(daemon, session, tag).await,
@@ -45,7 +47,7 @@ pub(crate) async fn read_pane(
     };
     let unread = unread_input(run).await;
     let shell = if agent.confirm == Confirm::Prompt { shell_state(run).await } else { None };
-    Ok(prompt::PaneSnapshot {
+    Ok(PaneSnapshot {
         in_mode: seen.in_mode,
         alternate: seen.alternate,
         typed_ago,
@@ -84,14 +86,14 @@ pub(crate) async fn read_screen(
     daemon: &Daemon,
     agent: &Agent,
     pane: PaneRef,
-) -> Result<(tmux::PaneSnapshot, Option<ScreenReading>), String> {
-    let seen = daemon.tmux.snapshot(pane).await.map_err(|error| error.to_string())?;
+) -> Result<(tmux::PaneSnapshot, Option<ScreenReading>), Blocked> {
+    let seen = daemon.tmux.snapshot(pane).await.map_err(|error| Blocked::for_now(error.to_string()))?;
     match seen.answer {
         Answer::Done => {}
-        Answer::InMode => return Err("it is in copy mode".to_owned()),
-        Answer::Dead | Answer::Gone => return Err("its terminal is closed".to_owned()),
-        Answer::InputOff => return Err("its pane does not take input".to_owned()),
-        other => return Err(format!("its pane cannot be read: {other:?}")),
+        Answer::InMode => return Err(Blocked::by_terminal("it is in copy mode")),
+        Answer::Dead | Answer::Gone => return Err(Blocked::for_now("its terminal is closed")),
+        Answer::InputOff => return Err(Blocked::for_now("its pane does not take input")),
+        other => return Err(Blocked::for_now(format!("its pane cannot be read: {other:?}"))),
     }
     let look = agent.shows_composer().then(|| {
         let screen = Screen::new(&seen.screen);

@@ -55,12 +55,12 @@ impl UserLocks {
         self.0.get(&session).is_some_and(|lock| lock.token == token)
     }
 
-    /// Maps the token that a caller carries to that of the session's own lock, if the carried lock was
-    /// requested, directly or through others, inside that one. Returns any other token as it is.
+    /// The token of the session's own lock if a caller with the token `carried` acts inside it: the carried
+    /// lock is that lock, or was requested, directly or through others, inside it.
     #[must_use]
-    pub fn through(&self, session: SessionId, under: Option<Token>) -> Option<Token> {
+    pub fn through(&self, session: SessionId, carried: Option<Token>) -> Option<Token> {
         let own = self.0.get(&session)?.token;
-        let mut token = under;
+        let mut token = carried;
         // Each lock was requested inside an older one, so this ends.
         while let Some(held) = token.filter(|held| *held != own) {
             token = self.0.values().find(|lock| lock.token == held).and_then(|lock| lock.outer);
@@ -87,6 +87,67 @@ impl UserLocks {
             if let (Some(lock), Some(held)) = (&session.lock, self.0.get_mut(&session.id)) {
                 held.deadline = now.after(Duration::from_millis(lock.lease_ms));
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use protocol::Epoch;
+
+    use super::*;
+
+    fn token(n: u64) -> Token {
+        Token { epoch: Epoch(1), n }
+    }
+
+    /// A lock with the token of its number, whose lease ends at `deadline`, inside the lock `outer`.
+    fn lock(n: u64, deadline: u64, outer: Option<u64>) -> UserLock {
+        UserLock { ticket: Ticket(n), token: token(n), deadline: Mono(deadline), outer: outer.map(token) }
+    }
+
+    #[test]
+    fn a_lock_lapses_at_the_end_of_its_lease_unless_it_is_renewed_under_its_own_token() {
+        let (one, two) = (SessionId(1), SessionId(2));
+        let mut locks = UserLocks::default();
+        locks.grant(one, lock(1, 10, None));
+        locks.grant(two, lock(2, 20, None));
+        assert_eq!((locks.first_deadline(), locks.lapsed(Mono(9))), (Some(Mono(10)), vec![]));
+        assert_eq!(locks.lapsed(Mono(20)), [one, two]);
+        assert!(!locks.renew(one, token(2), Mono(30)), "the token of another lock");
+        assert!(locks.renew(one, token(1), Mono(30)));
+        assert_eq!((locks.first_deadline(), locks.lapsed(Mono(20))), (Some(Mono(20)), vec![two]));
+        assert_eq!(locks.remove(two).map(|lock| lock.token), Some(token(2)));
+        assert!(!locks.renew(two, token(2), Mono(30)) && !locks.is_held(two, token(2)));
+        assert!(locks.is_held(one, token(1)) && !locks.is_held(one, token(2)));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Against a walk from each lock to the ones that it was requested inside.
+        #[test]
+        fn a_caller_acts_inside_every_lock_that_its_own_was_requested_inside(
+            outers in vec(any::<Option<prop::sample::Index>>(), 1..8),
+            carried in 0_u64..9,
+            session in 0_usize..8,
+        ) {
+            let mut locks = UserLocks::default();
+            let mut inside_of: Vec<Vec<u64>> = Vec::new();
+            for (n, outer) in outers.iter().enumerate() {
+                // A lock is requested inside an older one.
+                let outer = outer.filter(|_| n > 0).map(|index| index.index(n));
+                let around = outer.map_or_else(Vec::new, |outer| inside_of[outer].clone());
+                inside_of.push(around.into_iter().chain([n as u64]).collect());
+                locks.grant(SessionId(n as u64), lock(n as u64, 0, outer.map(|outer| outer as u64)));
+            }
+            let own = session as u64;
+            let is_inside = inside_of.get(usize::try_from(carried).unwrap()).is_some_and(|of| of.contains(&own));
+            let mapped = locks.through(SessionId(own), Some(token(carried)));
+            prop_assert_eq!(mapped, is_inside.then_some(token(own)));
+            prop_assert_eq!(locks.through(SessionId(own), None), None);
         }
     }
 }

@@ -199,7 +199,7 @@ impl Case<'_> {
         if told { tmux_exit(pane, self.observation.now) } else { None }
     }
 
-    /// Takes over a valid and free name that somebody gave the tmux session. Any other name remains tmux's
+    /// Takes over a valid and free name that a person gave the tmux session. Any other name remains tmux's
     /// own.
     fn renamed(&self, pool: &Pool, pane: &TmuxPane) -> Option<Event> {
         let was_read = self.observation.only.is_none_or(|only| only.tmux.contains(&pane.session));

@@ -100,8 +100,7 @@ fn prompt_taken(
 /// The agent received another text than was typed: a person has to resolve the prompt, and nothing is typed
 /// meanwhile.
 fn prompt_altered(message: &PendingMessage<'_>, text: &str, now: Timestamp) -> Event {
-    // Redacted before it is quoted: behind `\
-    // ` a key is not recognised.
+    // Redacted before it is quoted: behind a quoted line feed a key is not recognised.
     let text = protocol::redact::text(text);
     let why = format!("altered: its agent got {:?}", protocol::bounds::cut(&text, 400));
     transition(message, MessageState::InDoubt, Some(&why), now)

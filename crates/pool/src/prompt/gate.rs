@@ -9,6 +9,7 @@ use protocol::{Activity, ActivityState, Session, Timestamp};
 
 use crate::agent::activity::{current_activity, waits_for_person};
 use crate::pool::Pool;
+use crate::prompt::blocked::Blocked;
 use crate::prompt::pane::PaneSnapshot;
 use crate::settings::{Agent, Settings};
 
@@ -19,40 +20,42 @@ const DRAW_LIMIT: Duration = Duration::from_secs(3);
 /// Checks by the record that a prompt may be typed into a session now.
 ///
 /// # Errors
-/// The reason against it, for people.
+/// The reason against it.
 pub fn record_gate(
     pool: &Pool,
     settings: &Settings,
     session: &Session,
     now: Timestamp,
-) -> Result<(), String> {
+) -> Result<(), Blocked> {
     let agent = settings.agent_of(session);
     let activity = current_activity(pool, session);
     if let Some(why) = limit_reason(&activity, now) {
-        return Err(why);
+        return Err(Blocked::for_now(why));
     }
     match activity.state {
         ActivityState::Attention if waits_for_person(&activity) => {
             let ask = activity.ask.as_ref().map_or("", |ask| ask.kind.as_str());
-            Err(format!("it waits for a person: {ask}"))
+            Err(Blocked::for_now(format!("it waits for a person: {ask}")))
         }
-        ActivityState::Busy if is_blocking(agent, &activity) => Err(match activity.source {
-            Source::Process => NOT_IN_FRONT.to_owned(),
-            source => format!("its agent is busy ({})", source.as_str()),
-        }),
+        ActivityState::Busy if is_blocking(agent, &activity) => {
+            Err(Blocked::for_now(match activity.source {
+                Source::Process => NOT_IN_FRONT.to_owned(),
+                source => format!("its agent is busy ({})", source.as_str()),
+            }))
+        }
         _ if activity.source == Source::Screen
             && awaits_first_hook(pool, agent, session)
             && !is_ready_overdue(pool, settings, session, now) =>
         {
-            Err("its agent is not ready yet".to_owned())
+            Err(Blocked::for_now("its agent is not ready yet"))
         }
         ActivityState::Unknown if agent.confirm == Confirm::Hook && activity.source == Source::Hook => {
-            Err("its agent ended its conversation".to_owned())
+            Err(Blocked::for_now("its agent ended its conversation"))
         }
         ActivityState::Unknown
             if agent.confirm == Confirm::Hook && !is_ready_overdue(pool, settings, session, now) =>
         {
-            Err("its agent is not ready yet".to_owned())
+            Err(Blocked::for_now("its agent is not ready yet"))
         }
         _ => Ok(()),
     }
@@ -96,31 +99,32 @@ pub fn is_ready_overdue(pool: &Pool, settings: &Settings, session: &Session, now
 /// Checks by a snapshot of the pane that a prompt may be typed now.
 ///
 /// # Errors
-/// The reason against it, for people.
-pub fn pane_gate(settings: &Settings, agent: &Agent, pane: &PaneSnapshot) -> Result<(), String> {
+/// The reason against it.
+pub fn pane_gate(settings: &Settings, agent: &Agent, pane: &PaneSnapshot) -> Result<(), Blocked> {
     if pane.in_mode {
-        return Err("it is in copy mode".to_owned());
+        return Err(Blocked::by_terminal("it is in copy mode"));
     }
     if pane.typed_ago.is_some_and(|ago| ago < settings.typing_pause) {
-        return Err("somebody is typing in it".to_owned());
+        return Err(Blocked::for_now("somebody is typing in it"));
     }
     if let Some(bytes) = pane.unread.filter(|bytes| *bytes > 0) {
-        return Err(format!("its program has not read what was typed before ({bytes} bytes)"));
+        let why = format!("its program has not read what was typed before ({bytes} bytes)");
+        return Err(Blocked::by_terminal(why));
     }
     if agent.confirm == Confirm::Prompt && pane.in_front == Some(false) {
-        return Err(NOT_IN_FRONT.to_owned());
+        return Err(Blocked::for_now(NOT_IN_FRONT));
     }
     if pane.alternate && agent.waits_for_screen {
-        return Err("it shows a full-screen program".to_owned());
+        return Err(Blocked::by_terminal("it shows a full-screen program"));
     }
     if pane.takes_pastes == Some(false) && agent.asks_for_pastes() {
-        return Err("its agent does not take pastes yet".to_owned());
+        return Err(Blocked::for_now("its agent does not take pastes yet"));
     }
     let Some(seen) = pane.screen.as_ref().filter(|_| agent.shows_composer()) else { return Ok(()) };
     match (&seen.dialog, &seen.composer) {
-        (Some(dialog), _) => Err(format!("it shows a dialog: {}", dialog.name)),
-        (None, Composer::Holds(text)) => Err(holds_text(text)),
-        (None, Composer::Hidden) => Err("its composer is not to be seen".to_owned()),
+        (Some(dialog), _) => Err(Blocked::by_terminal(format!("it shows a dialog: {}", dialog.name))),
+        (None, Composer::Holds(text)) => Err(Blocked::by_terminal(holds_text(text))),
+        (None, Composer::Hidden) => Err(Blocked::by_terminal("its composer is not to be seen")),
         // A new version of a known agent may look different, and its hook tells that it waits. A full screen
         // is not the agent but its editor. A description of an agent covers every screen that takes prompts.
         (None, Composer::Unknown)
@@ -128,25 +132,10 @@ pub fn pane_gate(settings: &Settings, agent: &Agent, pane: &PaneSnapshot) -> Res
                 || !agent.adapter.knows_screen()
                 || pane.said_idle_ago.is_none_or(|ago| ago < DRAW_LIMIT) =>
         {
-            Err("its screen does not show where it takes prompts".to_owned())
+            Err(Blocked::by_terminal("its screen does not show where it takes prompts"))
         }
         (None, Composer::Empty | Composer::Unknown) => Ok(()),
     }
-}
-
-/// True if only a person at the terminal can remove the obstacle, which [`pane_gate`] or the delivery
-/// reported.
-#[must_use]
-pub(crate) fn needs_person(why: &str) -> bool {
-    let ends = [
-        "it is in copy mode",
-        "it shows a ",
-        "its composer ",
-        "its terminal knows prompts",
-        "its screen does not show",
-        "its program has not read",
-    ];
-    ends.iter().any(|begin| why.starts_with(begin))
 }
 
 /// The reason for a text in the composer; a beginning of it is shown.

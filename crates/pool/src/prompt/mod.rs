@@ -7,12 +7,14 @@
 //!
 //! The states of a prompt are drawn in [`crate::queue`].
 
+pub(crate) mod blocked;
 pub(crate) mod confirm;
 pub(crate) mod gate;
 pub(crate) mod pane;
 pub(crate) mod state;
 pub(crate) mod unconfirmed;
 
+pub use blocked::Blocked;
 pub use confirm::{abandoned, end_stranded, fail_abandoned, interrupted};
 pub use gate::{is_ready_overdue, limit_reason, pane_gate, record_gate};
 pub use pane::{PaneSnapshot, is_untouched, stands_in_composer};

@@ -7,13 +7,14 @@ use protocol::{MessageId, MessageState, SessionId, Tag, Timestamp};
 
 use crate::deadlines::Mono;
 use crate::pool::Pool;
+use crate::prompt::blocked::Blocked;
 
 /// Sessions that prompts are being delivered to, and the reasons for which others wait.
 #[derive(Debug, Default)]
 pub struct Prompts {
     delivering: BTreeSet<SessionId>,
     pasting: BTreeSet<SessionId>,
-    blocked: BTreeMap<SessionId, String>,
+    blocked: BTreeMap<SessionId, Blocked>,
     keys_at: BTreeMap<SessionId, Mono>,
     newer_receipts: BTreeSet<Tag>,
     left_to_person: BTreeMap<SessionId, MessageId>,
@@ -62,13 +63,13 @@ impl Prompts {
     }
 
     /// Stores the reason for which the next prompt of a session is not typed yet.
-    pub fn block(&mut self, session: SessionId, reason: String) {
-        self.blocked.insert(session, reason);
+    pub fn block(&mut self, session: SessionId, blocked: Blocked) {
+        self.blocked.insert(session, blocked);
     }
 
     /// The reasons for which the next prompts of sessions are not typed yet.
     #[must_use]
-    pub fn blocked(&self) -> &BTreeMap<SessionId, String> {
+    pub fn blocked(&self) -> &BTreeMap<SessionId, Blocked> {
         &self.blocked
     }
 
@@ -152,5 +153,78 @@ impl Prompts {
         self.delivered_at.retain(|tag, _| runs.contains(tag));
         self.attended.retain(|tag| runs.contains(tag));
         self.newer_receipts.retain(|tag| runs.contains(tag));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: SessionId = SessionId(1);
+    const TWO: SessionId = SessionId(2);
+
+    fn tag(n: u8) -> Tag {
+        Tag([n; 16])
+    }
+
+    #[test]
+    fn a_session_is_delivered_to_once_at_a_time() {
+        let mut prompts = Prompts::default();
+        assert!(prompts.begin_delivery(ONE) && !prompts.begin_delivery(ONE) && prompts.begin_delivery(TWO));
+        assert!(prompts.delivering().eq([ONE, TWO]));
+        prompts.end_delivery(ONE);
+        assert!(!prompts.is_delivering(ONE) && prompts.begin_delivery(ONE));
+    }
+
+    #[test]
+    fn a_paste_begins_without_a_reason_to_wait_and_without_earlier_keys() {
+        let mut prompts = Prompts::default();
+        prompts.block(ONE, Blocked::by_terminal("it is in copy mode"));
+        prompts.block(TWO, Blocked::for_now("its agent is busy (hook)"));
+        prompts.keys_pressed(ONE, Mono(10));
+        assert!(!prompts.end_paste(ONE));
+        prompts.begin_paste(ONE);
+        assert!(prompts.is_pasting() && !prompts.has_keys(ONE));
+        assert_eq!(prompts.blocked().keys().collect::<Vec<_>>(), [&TWO]);
+        assert!(prompts.end_paste(ONE) && !prompts.is_pasting());
+        prompts.retain_blocked(&[ONE]);
+        assert!(prompts.blocked().is_empty(), "no prompt waits for it");
+    }
+
+    #[test]
+    fn the_age_of_keys_is_told_once() {
+        let mut prompts = Prompts::default();
+        prompts.keys_pressed(ONE, Mono(10));
+        prompts.keys_pressed(ONE, Mono(30));
+        assert!(prompts.has_keys(ONE) && !prompts.has_keys(TWO));
+        assert_eq!(prompts.take_keys_age(ONE, Mono(100)), Some(Duration::from_millis(70)));
+        assert_eq!((prompts.take_keys_age(ONE, Mono(100)), prompts.has_keys(ONE)), (None, false));
+    }
+
+    #[test]
+    fn what_belongs_to_other_sessions_and_incarnations_is_forgotten() {
+        let mut prompts = Prompts::default();
+        for (session, tag) in [(ONE, tag(1)), (TWO, tag(2))] {
+            prompts.block(session, Blocked::for_now("why"));
+            prompts.keys_pressed(session, Mono(1));
+            prompts.delivered(tag, Timestamp(1));
+            prompts.attend([tag]);
+            prompts.note_newer_receipt(tag);
+        }
+        prompts.retain(&[TWO].into(), &[tag(2)].into());
+        assert_eq!(prompts.blocked().keys().collect::<Vec<_>>(), [&TWO]);
+        assert_eq!(prompts.delivered_at().keys().collect::<Vec<_>>(), [&tag(2)]);
+        assert!(!prompts.has_keys(ONE) && prompts.has_keys(TWO));
+        assert!(prompts.attended().iter().eq([&tag(2)]));
+        assert!(!prompts.has_newer_receipt(tag(1)) && prompts.has_newer_receipt(tag(2)));
+    }
+
+    #[test]
+    fn a_prompt_is_left_to_a_person_until_its_state_changes() {
+        let mut prompts = Prompts::default();
+        prompts.leave_to_person(ONE, MessageId(5));
+        assert_eq!((prompts.left_to_person(ONE), prompts.left_to_person(TWO)), (Some(MessageId(5)), None));
+        prompts.retain_left_to_person(&Pool::default());
+        assert_eq!(prompts.left_to_person(ONE), None, "no such message is typed");
     }
 }

@@ -32,7 +32,8 @@ pub fn is_restarting(session: &Session) -> bool {
     session.lifecycle == Lifecycle::Stopped && session.reason == Some(Reason::Restarted)
 }
 
-/// True if a session with this reason was lost, rather than ended.
+/// True if a session ended for this reason because tmux lost it, not because its program ended or somebody
+/// asked for it. After `ServerGone` it is lost; after the others it is stopped.
 #[must_use]
 pub(crate) fn is_loss(reason: Reason) -> bool {
     matches!(reason, Reason::ServerGone | Reason::TmuxGone | Reason::StartupMissingTmux)

@@ -37,7 +37,7 @@ pub fn next_incarnation(session: &Session, next: NextRun<'_>) -> Vec<Event> {
         events.push(Event::TagRetired { tag: last.tag, session: session.id });
     }
     let had = session.conversation.is_some();
-    // A conversation that the pool never prompted is not resumed: its id may have been used by somebody else.
+    // A conversation that the pool never prompted is not resumed: its id may be in use elsewhere.
     let begun = session.conversation.as_ref().is_some_and(|last| last.begun);
     let resumed = begun && !next.fresh;
     let fresh = (had && !resumed).then(|| Conversation { id: next.conversation.to_owned(), begun: false });

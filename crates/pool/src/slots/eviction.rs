@@ -115,7 +115,8 @@ pub(crate) fn quiet_since(
     (settled && pool.age(inputs.now, since) >= settings.idle_quiet).then_some(since)
 }
 
-/// Time since which a session is idle that may be parked for another one.
+/// Time by which a session that may be parked for another one is ordered, the earliest first: since when it
+/// is idle or, between two messages after its quantum, when it started.
 ///
 /// # Errors
 /// The reason why it may not be parked.

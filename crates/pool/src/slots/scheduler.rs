@@ -41,6 +41,8 @@ pub struct TickInputs<'a> {
     pub restore_spacing: Option<Duration>,
     /// True if the machine has capacity for one more session; none without a fresh sample.
     pub has_capacity: Option<bool>,
+    /// True if this tick follows samples that were taken for it: then silence is decided by, however old.
+    pub sampled: bool,
     /// Supplies random identities; none if the system has no random numbers.
     pub identities: &'a mut dyn FnMut() -> Option<RunIdentity>,
 }
@@ -86,7 +88,7 @@ pub fn tick(turn: &mut Turn<'_>, inputs: TickInputs<'_>) -> Tick {
     if inputs.has_capacity == Some(true) {
         start(turn, settings, inputs.identities, &mut actions);
     }
-    let is_fresh = turn.volatile.scheduler.is_quiet_fresh(turn.now());
+    let is_fresh = inputs.sampled || turn.volatile.scheduler.is_quiet_fresh(turn.now());
     let wants_quiet = depends_on_silence(turn, settings) && !is_fresh;
     if !wants_quiet {
         evict(turn, settings, &mut actions);

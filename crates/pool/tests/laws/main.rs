@@ -20,5 +20,6 @@ mod sessions;
 mod slots;
 mod stage;
 mod thought;
+mod turn;
 mod update;
 mod world;

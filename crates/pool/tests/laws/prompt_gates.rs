@@ -37,7 +37,9 @@ fn doing(kind: &str, activity: Activity) -> Stage {
 }
 
 fn why(stage: &Stage) -> Option<String> {
-    record_gate(stage.pool(), &settings(), stage.session(), stage.now()).err()
+    let blocked = record_gate(stage.pool(), &settings(), stage.session(), stage.now()).err()?;
+    assert!(!blocked.needs_person(), "{blocked}: it ends by itself");
+    Some(blocked.to_string())
 }
 
 fn asks(kind: AskKind) -> Option<Ask> {
@@ -158,7 +160,8 @@ fn seen(composer: Composer, dialog: Option<&str>) -> ScreenReading {
 /// The reason for which a prompt is not typed, in one word.
 fn reason(kind: &str, waits_for_screen: bool, pane: &PaneSnapshot) -> Option<&'static str> {
     let agent = Agent { waits_for_screen, ..agent(kind) };
-    let why = pane_gate(&settings(), &agent, pane).err()?;
+    let blocked = pane_gate(&settings(), &agent, pane).err()?;
+    let why = blocked.to_string();
     let words = [
         "copy mode",
         "typing",
@@ -170,7 +173,9 @@ fn reason(kind: &str, waits_for_screen: bool, pane: &PaneSnapshot) -> Option<&'s
         "does not show",
         "does not take pastes",
     ];
-    Some(*words.iter().find(|word| why.contains(**word)).unwrap_or_else(|| panic!("{why}")))
+    let word = *words.iter().find(|word| why.contains(**word)).unwrap_or_else(|| panic!("{why}"));
+    assert_eq!(blocked.needs_person(), !["typing", "does not take pastes"].contains(&word), "{why}");
+    Some(word)
 }
 
 #[test]

@@ -24,7 +24,7 @@ pub(crate) const MINUTE: u64 = 60_000;
 pub(crate) const START: u64 = 1000 * MINUTE;
 pub(crate) const ONE: SessionId = SessionId(1);
 
-/// A live session that can resume, with the volatile inputs about it.
+/// A live session that can resume, with the volatile facts about it.
 pub(crate) struct Scene {
     pub(crate) world: World,
     pub(crate) settings: Settings,

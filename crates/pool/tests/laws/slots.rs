@@ -18,7 +18,7 @@ use protocol::{
 use crate::queue::{asked, send, send_prompt};
 use crate::world::{World, server, settings};
 
-/// Sessions named by letters, all live since 0 and able to resume, with the volatile inputs about them.
+/// Sessions named by letters, all live since 0 and able to resume, with the volatile facts about them.
 struct Scene {
     world: World,
     quiet: BTreeMap<SessionId, Timestamp>,

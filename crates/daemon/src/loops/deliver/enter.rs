@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agents::Confirm;
-use pool::prompt::enter_delay;
+use pool::prompt::{Blocked, enter_delay};
 use pool::queue;
 use protocol::{MessageState, Refusal, SessionId};
 use tmux::Answer;
@@ -51,7 +51,7 @@ pub(super) async fn record_failure(
             state => queue::transition(&open, state, Some(&why), now),
         };
         if state == MessageState::Queued {
-            turn.volatile.prompts.block(session, why);
+            turn.volatile.prompts.block(session, Blocked::for_now(why));
         } else {
             turn.volatile.prompts.delivered(tag, now);
         }

@@ -1,5 +1,6 @@
 //! The gate before a prompt is typed, as far as the record tells.
 
+use pool::prompt::Blocked;
 use pool::{Settings, prompt};
 use protocol::{SessionId, Tag};
 
@@ -12,20 +13,20 @@ pub(super) const NEWER_RECEIPT: &str =
 
 /// True if a prompt may be typed into the session now. The reason against it is kept for `show`.
 pub(super) fn is_open(turn: &mut Turn<'_>, settings: &Settings, session: SessionId) -> bool {
-    let blocked = if lock::holds_back_prompts(turn, session) {
-        Err("somebody holds its lock".to_owned())
+    let gate = if lock::holds_back_prompts(turn, session) {
+        Err(Blocked::for_now("a user holds its lock"))
     } else if running_tag(turn, session).is_some_and(|tag| turn.volatile.prompts.has_newer_receipt(tag)) {
-        Err(NEWER_RECEIPT.to_owned())
+        Err(Blocked::by_terminal(NEWER_RECEIPT))
     } else if turn.volatile.scheduler.gives_way(session) {
-        Err("it gives way to others that wait for a slot".to_owned())
+        Err(Blocked::for_now("it gives way to others that wait for a slot"))
     } else {
         let record = turn.pool().session(session);
         record.map_or(Ok(()), |record| prompt::record_gate(turn.pool(), settings, record, turn.now()))
     };
-    match blocked {
+    match gate {
         Ok(()) => true,
-        Err(reason) => {
-            turn.volatile.prompts.block(session, reason);
+        Err(blocked) => {
+            turn.volatile.prompts.block(session, blocked);
             false
         }
     }

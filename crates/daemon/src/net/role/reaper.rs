@@ -13,7 +13,7 @@ use protocol::{
     Call, ErrorCode, Event, Hello, Lifecycle, OsBytes, Refusal, Reply, Request, Response, Session, SessionId,
     Tag, Token, frame,
 };
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::decide::lock::LockGuard;
 use crate::decide::worker;
@@ -32,6 +32,11 @@ const LOCK_LIMIT: Duration = Duration::from_secs(10);
 
 /// Duration of a lease beyond two grace periods: verification, and a busy machine.
 const LEASE_SLACK: Duration = Duration::from_secs(40);
+
+/// Attempts to read the report of an ended incarnation, each with the time limit of the blocking pool, and
+/// the pause between them.
+const REPORT_TRIES: u32 = 3;
+const REPORT_PAUSE: Duration = Duration::from_secs(1);
 
 /// Maximum waiting time for a candidate.
 const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -142,7 +147,7 @@ async fn lease(daemon: &Arc<Daemon>, leases: &mut Leases, session: SessionId, ta
     let grant = grant?;
     // A worker has no screen.
     let pane = save_screen(daemon, session, tag).await;
-    let findings = exit_reports::read_report(daemon, tag).await;
+    let findings = exit_reports::read_report(daemon, tag).await.unwrap_or_default();
     let note = move |turn: &mut Turn<'_>| {
         turn.volatile.reaping.note_exited(findings.exited);
         note_pane(turn, session, tag, pane)
@@ -251,8 +256,21 @@ async fn settle(daemon: &Arc<Daemon>, leases: &mut Leases, verdict: Verdict) -> 
         return Err(Refusal::new(ErrorCode::Conflict, "that lease is not valid any more"));
     };
     let verdict = Verdict { outcome: verdict.outcome.within_bounds(), ..verdict };
+    // A task of its own: a reaper that disconnects now does not undo its verdict.
+    let settled = tokio::spawn(record(Arc::clone(daemon), (grant, candidate), verdict));
+    settled
+        .await
+        .unwrap_or_else(|_| Err(Refusal::new(ErrorCode::Unavailable, "the verdict was not recorded")))
+}
+
+/// Records a verdict whose lease was valid, and releases the session's lock.
+async fn record(daemon: Arc<Daemon>, (grant, candidate): (LockGuard, Candidate), verdict: Verdict) -> Reply {
+    let daemon = &daemon;
     let is_gone = verdict.outcome.is_gone();
-    let findings = exit_reports::read_report(daemon, candidate.tag).await;
+    let report = await_report(daemon, candidate.tag).await;
+    // The files of a report that was not read are kept: the next start reads them.
+    let is_read = report.is_some();
+    let findings = report.unwrap_or_default();
     let (context, tag, cgroup) = (Arc::clone(daemon), candidate.tag, candidate.cgroup.clone());
     let stops = is_gone && ends_session(candidate.kind);
     let apply = move |turn: &mut Turn<'_>| {
@@ -275,11 +293,22 @@ async fn settle(daemon: &Arc<Daemon>, leases: &mut Leases, verdict: Verdict) -> 
         turn.wake();
     };
     daemon.engine.turn(apply).await?;
-    if stops {
+    if stops && is_read {
         clean_up(daemon, tag, cgroup).await;
     }
     drop(grant);
     Ok(Response::Done)
+}
+
+/// Reads the report of an incarnation's init, again while its files do not answer. None if they never do.
+async fn await_report(daemon: &Daemon, tag: Tag) -> Option<Findings> {
+    for _ in 1..REPORT_TRIES {
+        if let Some(findings) = exit_reports::read_report(daemon, tag).await {
+            return Some(findings);
+        }
+        sleep(REPORT_PAUSE).await;
+    }
+    exit_reports::read_report(daemon, tag).await
 }
 
 /// True if the verdict refuses the end to a rule while a user has asked for the end meanwhile.

@@ -1,0 +1,229 @@
+//! Ticks of the scheduler.
+
+use std::time::Duration;
+
+use pool::slots::{self, Action};
+use proptest::prelude::*;
+use protocol::policy::RestartPolicy;
+use protocol::session::{Conversation, Reason};
+use protocol::{Event, Exit, Lifecycle, SessionId, Timestamp};
+
+use super::{Engine, MINUTE, ONE, THREE, TWO};
+use crate::queue::send_prompt;
+use crate::stage::agent;
+
+/// The sessions that are started, in this order.
+fn started(actions: &[Action]) -> Vec<SessionId> {
+    let start = |action: &Action| if let Action::Start(session) = action { Some(session.id) } else { None };
+    actions.iter().filter_map(start).collect()
+}
+
+/// The sessions that are parked, in this order.
+fn parked(actions: &[Action]) -> Vec<SessionId> {
+    let park = |action: &Action| if let Action::Park(session, _) = action { Some(*session) } else { None };
+    actions.iter().filter_map(park).collect()
+}
+
+impl Engine {
+    /// Parks a session that is sent a prompt then.
+    fn wants_slot(&mut self, id: SessionId) {
+        self.is(id, Lifecycle::Parked, Reason::Evicted);
+        send_prompt(&mut self.world, id).unwrap();
+        self.pass(1);
+    }
+
+    /// Two slots, both in use by sessions that have been idle for minutes, and a third session that wants one.
+    fn full() -> Self {
+        let mut engine = Self::with_live(3);
+        engine.settings.max_sessions = 2;
+        engine.wants_slot(THREE);
+        engine.pass(10 * MINUTE);
+        let now = engine.world.now;
+        engine.quiet(&[now - 2 * MINUTE, now - 3 * MINUTE]);
+        engine
+    }
+}
+
+#[test]
+fn the_idlest_session_is_parked_for_one_that_waits() {
+    let mut engine = Engine::full();
+    let (tick, _) = engine.tick();
+    assert_eq!(parked(&tick.actions), [TWO]);
+    let (session, tag) = (engine.session(TWO), engine.tag(TWO));
+    assert_eq!((session.lifecycle, session.reason), (Lifecycle::Draining, Some(Reason::Evicted)));
+    assert!(engine.volatile.reaping.is_guarded(tag), "tmux has to show first that no client is attached");
+    let (tick, _) = engine.tick();
+    assert_eq!(parked(&tick.actions), [], "a slot is about to come free");
+    engine.pass(11_000);
+    let now = engine.world.now;
+    engine.quiet(&[now - 2 * MINUTE]);
+    let (tick, _) = engine.tick();
+    assert_eq!(parked(&tick.actions), [ONE], "it did not come free in time");
+}
+
+#[test]
+fn nothing_is_parked_by_an_old_sample_or_while_its_parking_is_deferred() {
+    let mut engine = Engine::full();
+    engine.pass(201);
+    let (tick, _) = engine.tick();
+    assert!(parked(&tick.actions).is_empty() && tick.wants_sample);
+    let now = engine.world.now;
+    engine.quiet(&[now - 2 * MINUTE, now - 3 * MINUTE]);
+    let (tag, at) = (engine.tag(TWO), engine.now());
+    engine.volatile.scheduler.defer_parking(TWO, tag, at);
+    let (tick, _) = engine.tick();
+    assert!(parked(&tick.actions) == [ONE] && !tick.wants_sample);
+}
+
+#[test]
+fn starts_need_capacity_and_no_start_happens_twice() {
+    let mut engine = Engine::with_live(1);
+    engine.wants_slot(ONE);
+    engine.has_capacity = None;
+    let (tick, _) = engine.tick();
+    assert!(tick.actions.is_empty() && tick.wants_sample);
+    engine.has_capacity = Some(false);
+    let (tick, _) = engine.tick();
+    assert!(tick.actions.is_empty() && !tick.wants_sample);
+    engine.has_capacity = Some(true);
+    let (tick, _) = engine.tick();
+    assert_eq!(started(&tick.actions), [ONE]);
+    let (tick, events) = engine.tick();
+    assert_eq!((started(&tick.actions), events), (vec![], vec![]));
+}
+
+#[test]
+fn a_session_that_a_user_locked_is_not_woken_before_the_user_sends_something() {
+    for used_for_send in [false, true] {
+        let mut engine = Engine::with_live(1);
+        engine.wants_slot(ONE);
+        engine.lock(ONE, used_for_send);
+        let (tick, _) = engine.tick();
+        assert_eq!(started(&tick.actions).len(), usize::from(used_for_send));
+    }
+}
+
+#[test]
+fn lost_sessions_are_restored_once_and_only_after_the_first_observation() {
+    let mut engine = Engine::with_live(2);
+    for id in [ONE, TWO] {
+        engine.is(id, Lifecycle::Lost, Reason::ServerGone);
+    }
+    let before = std::mem::replace(&mut engine.volatile, Engine::new().volatile);
+    engine.restore_spacing = Some(Duration::from_secs(5));
+    let (tick, events) = engine.tick();
+    assert_eq!((tick.actions, events), (vec![], vec![]), "nothing was observed yet");
+    engine.volatile = before;
+    let (tick, _) = engine.tick();
+    assert_eq!(started(&tick.actions), [ONE], "one now");
+    assert_eq!(engine.session(TWO).budget.due_at, Some(Timestamp(engine.world.now + 5000)), "one later");
+    engine.change(TWO, |s| s.budget.due_at = None);
+    let (tick, events) = engine.tick();
+    assert_eq!((tick.actions, events), (vec![], vec![]), "only once");
+}
+
+#[test]
+fn nothing_follows_from_the_end_of_an_agent_before_its_conversation_is_checked() {
+    for is_lost in [false, true] {
+        let mut engine = Engine::with_live(1);
+        engine.settings.agents = [("claude".to_owned(), agent("claude"))].into();
+        let at = engine.now();
+        engine.change(ONE, |s| {
+            s.spec.agent = "claude".to_owned();
+            s.conversation = Some(Conversation { id: "talk".to_owned(), begun: true });
+            s.policy.restart = RestartPolicy::OnFailure;
+            let run = s.incarnation.as_mut().unwrap();
+            (run.resumed, run.started_at) = (true, at);
+            s.exit = Some(Exit { code: Some(1), signal: None, at });
+        });
+        engine.is(ONE, Lifecycle::Stopped, Reason::Exited);
+        let tag = engine.tag(ONE);
+        let (tick, events) = engine.tick();
+        assert_eq!((tick.actions, events), (vec![Action::CheckConversation(ONE, tag)], vec![]));
+        let (tick, events) = engine.tick();
+        assert_eq!((tick.actions, events), (vec![], vec![]), "the check is under way");
+        let checked =
+            engine.turn(|turn, settings| slots::conversation_checked(turn, settings, (ONE, tag), is_lost));
+        assert_eq!(checked.0, is_lost);
+        assert_eq!(engine.session(ONE).conversation.as_ref().unwrap().begun, !is_lost);
+        let (tick, _) = engine.tick();
+        assert_eq!(
+            started(&tick.actions).len(),
+            usize::from(is_lost),
+            "at once, or after the policy's pause"
+        );
+        assert_eq!(engine.session(ONE).budget.due_at.is_some(), !is_lost);
+    }
+}
+
+#[test]
+fn a_session_is_removed_once_when_its_retention_is_over() {
+    let mut engine = Engine::with_live(1);
+    engine.is(ONE, Lifecycle::Stopped, Reason::Killed);
+    engine.keep_stopped = Some(Duration::from_secs(3600));
+    engine.pass(60 * MINUTE - 1);
+    assert_eq!(engine.tick().0.actions, []);
+    engine.pass(1);
+    let removed = vec![Action::Remove(ONE, Reason::Ttl)];
+    assert_eq!(engine.tick().0.actions, removed);
+    assert_eq!(engine.tick().0.actions, [], "it is being removed");
+    engine.volatile.scheduler.end_removal(ONE);
+    assert_eq!(engine.tick().0.actions, removed, "the removal failed");
+}
+
+#[test]
+fn a_draining_session_is_done_when_its_queue_is_empty_and_its_agent_rests() {
+    let mut engine = Engine::with_live(1);
+    engine.is(ONE, Lifecycle::Draining, Reason::Drained);
+    let is_done = |engine: &mut Engine, quiet_for: u64| {
+        let now = engine.world.now;
+        engine.quiet(&[now - quiet_for]);
+        engine.tick();
+        engine.volatile.scheduler.drained().contains(&ONE)
+    };
+    engine.pass(MINUTE);
+    assert!(!is_done(&mut engine, 1000), "its program writes");
+    assert!(is_done(&mut engine, 2000));
+    send_prompt(&mut engine.world, ONE).unwrap_err();
+    assert!(!is_done(&mut engine, 1999));
+}
+
+#[test]
+fn nothing_is_begun_once_the_daemon_stops() {
+    let mut engine = Engine::full();
+    engine.volatile.stop();
+    let (tick, events) = engine.tick();
+    assert!(tick.actions.is_empty() && events.is_empty() && !tick.wants_sample);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Waiting sessions start in their order, a few at a time, and never more than there are slots.
+    #[test]
+    fn sessions_start_in_the_order_of_their_prompts_within_the_slots(
+        slots in 1_usize..9,
+        running in 0_u32..4,
+        order in Just((1..=6_u64).collect::<Vec<_>>()).prop_shuffle(),
+    ) {
+        let mut engine = Engine::with_live(6 + running);
+        engine.settings.max_sessions = slots.max(running as usize);
+        let order: Vec<SessionId> = order.into_iter().map(SessionId).collect();
+        order.iter().for_each(|id| engine.wants_slot(*id));
+        let mut begun = Vec::new();
+        for _ in 0..4 {
+            let (tick, events) = engine.tick();
+            let now = started(&tick.actions);
+            prop_assert!(now.len() <= 4, "a few at a time");
+            prop_assert_eq!(events.iter().filter(|e| matches!(e, Event::SessionStarting { .. })).count(), now.len());
+            prop_assert!(engine.world.pool.slots_used() <= engine.settings.max_sessions);
+            for id in &now {
+                engine.change(*id, |s| s.lifecycle = Lifecycle::Live);
+                engine.volatile.scheduler.end_start(*id);
+            }
+            begun.extend(now);
+        }
+        let free = engine.settings.max_sessions - running as usize;
+        prop_assert_eq!(&begun[..], &order[..free.min(order.len())]);
+    }
+}

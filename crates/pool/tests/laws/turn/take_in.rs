@@ -1,0 +1,178 @@
+//! Observations of tmux, while others act on the same sessions.
+
+use pool::lock::{LockRequest, OuterLock, Ticket};
+use pool::observe::{Findings, ObserveOutcome, Peer};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use protocol::reap::Outcome;
+use protocol::session::Reason;
+use protocol::tmux::{TmuxPane, TmuxState};
+use protocol::{Event, Exit, Lifecycle, SessionId, TmuxSessionId, WindowId};
+
+use super::{Engine, ONE};
+use crate::world::{pane, process, up};
+
+/// The kinds of the events about a session.
+fn kinds(outcome: &ObserveOutcome, id: SessionId) -> Vec<&'static str> {
+    let of_it = outcome.events.iter().filter(|event| event.session() == Some(id));
+    of_it.map(|event| event.kind().as_str()).collect()
+}
+
+fn with_pane(engine: &Engine) -> TmuxState {
+    up(1, vec![pane(&engine.world, ONE, 1)])
+}
+
+#[test]
+fn a_session_that_an_operation_starts_is_left_to_that_operation() {
+    let mut engine = Engine::new();
+    assert_eq!(engine.world.create("a"), Some(ONE));
+    assert!(engine.volatile.scheduler.begin_start(ONE));
+    engine.pass(1000);
+    let listing = with_pane(&engine);
+    assert_eq!(kinds(&engine.see(listing.clone(), &[]), ONE), [""; 0]);
+    engine.volatile.scheduler.end_start(ONE);
+    assert_eq!(kinds(&engine.see(listing, &[]), ONE)[0], "session_live");
+}
+
+#[test]
+fn an_end_that_the_reaper_is_going_to_report_is_left_to_the_reaper() {
+    let mut engine = Engine::with_live(1);
+    engine.is(ONE, Lifecycle::Draining, Reason::Killed);
+    engine.pass(1000);
+    let (tag, gone) = (engine.tag(ONE), [process(101)]);
+    let sees = |engine: &mut Engine| kinds(&engine.see(up(1, vec![]), &gone), ONE);
+    engine.volatile.reaping.lease(tag, 7);
+    assert_eq!(sees(&mut engine), [""; 0], "it holds a lease");
+    engine.volatile.reaping.end_lease(tag);
+    assert_eq!(sees(&mut engine), ["session_stopped"]);
+    engine.volatile.reaping.note_verdict(tag, Outcome::Survivors { left: Vec::new() });
+    assert_eq!(sees(&mut engine), ["session_stopped"], "no reaper is connected to try again");
+    let (reaper, now) = (Peer { connection: 7, build: "1".to_owned(), pid: None }, engine.now());
+    engine.volatile.reaping.reaper_connected(reaper, now);
+    assert_eq!(sees(&mut engine), [""; 0], "it tries again");
+}
+
+#[test]
+fn a_program_that_ended_by_itself_just_now_has_left_its_pane() {
+    for (passed, signal, expected) in [(100, None, 0), (100, Some(1), 1), (250, None, 1)] {
+        let mut engine = Engine::with_live(1);
+        let now = engine.now();
+        engine.change(ONE, |s| s.changed_at = now);
+        engine.pass(passed);
+        let exit = Exit { code: signal.is_none().then_some(0), signal, at: engine.now() };
+        let exits = [(engine.tag(ONE), exit)].into();
+        let findings = Findings { exited: [process(101)].into(), exits, ..Findings::default() };
+        let outcome = engine.see_from(up(1, vec![]), findings);
+        assert_eq!(
+            (kinds(&outcome, ONE).len(), outcome.over.len()),
+            (expected, expected),
+            "{passed} {signal:?}"
+        );
+    }
+}
+
+#[test]
+fn a_name_given_in_tmux_counts_unless_the_pool_itself_renames() {
+    let renames = |prepare: &dyn Fn(&mut Engine)| {
+        let mut engine = Engine::with_live(1);
+        prepare(&mut engine);
+        engine.pass(1);
+        let mut listing = with_pane(&engine);
+        listing.sessions.values_mut().for_each(|session| session.name = "other".to_owned());
+        kinds(&engine.see(listing, &[]), ONE).contains(&"session_renamed")
+    };
+    let operation = |engine: &mut Engine, outer| {
+        let request = LockRequest { ticket: Ticket(9), purpose: "rename", outer };
+        engine.volatile.locks.request(ONE, request).unwrap().unwrap();
+    };
+    let user = |engine: &mut Engine| {
+        engine.volatile.locks.request_user_lock(ONE, Ticket(8), "deploy", false).unwrap();
+    };
+    assert!(renames(&|_| ()));
+    assert!(!renames(&|engine| operation(engine, OuterLock::None)));
+    assert!(renames(&|engine| user(engine)), "a user's lock alone renames nothing");
+    assert!(!renames(&|engine| {
+        user(engine);
+        operation(engine, OuterLock::Current);
+    }));
+    assert!(renames(&|engine| engine.volatile.observed.renamed(ONE, engine.now())), "seen after that");
+    assert!(!renames(&|engine| {
+        let soon = protocol::Timestamp(engine.world.now + 1);
+        engine.volatile.observed.renamed(ONE, soon);
+    }));
+}
+
+#[test]
+fn foreign_sessions_are_news_from_the_second_observation_on() {
+    let mut engine = Engine::new();
+    let foreign = |n: u32| {
+        let bare = TmuxPane::bare(TmuxSessionId(n), WindowId(n), 100 + n);
+        (protocol::PaneId(n), TmuxPane { process: Some(process(100 + n)), ..bare })
+    };
+    let seen = |outcome: ObserveOutcome| -> Vec<Event> {
+        let is_foreign =
+            |event: &Event| matches!(event, Event::ForeignSeen { .. } | Event::ForeignGone { .. });
+        outcome.events.into_iter().filter(is_foreign).collect()
+    };
+    assert_eq!(seen(engine.see(up(1, vec![foreign(1)]), &[])), []);
+    let (gone, new) = (TmuxSessionId(1), TmuxSessionId(2));
+    let expected = [
+        Event::ForeignGone { tmux: gone, name: "S1".to_owned() },
+        Event::ForeignSeen { tmux: new, name: "S2".to_owned() },
+    ];
+    assert_eq!(seen(engine.see(up(1, vec![foreign(2)]), &[])), expected);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// An observation that may be older than the session's last change declares nothing missing, but is repeated.
+    #[test]
+    fn nothing_is_missing_by_an_observation_that_may_be_older_than_the_session(passed in 0_u64..600) {
+        let mut engine = Engine::with_live(1);
+        let now = engine.now();
+        engine.change(ONE, |s| s.changed_at = now);
+        engine.pass(passed);
+        let outcome = engine.see(up(1, vec![]), &[]);
+        prop_assert_eq!(outcome.is_missing, passed > 0);
+        let expected = if passed < 250 { vec![] } else { vec!["session_draining"] };
+        prop_assert_eq!(kinds(&outcome, ONE), expected);
+    }
+
+    /// Law 2, of what production does: whatever others do, taking in the same observation twice finds nothing the
+    /// second time.
+    #[test]
+    fn law_2_taking_in_the_same_observation_twice_finds_nothing_the_second_time(
+        sessions in vec((0_u8..4, any::<[bool; 6]>()), 1..4),
+    ) {
+        let mut engine = Engine::with_live(u32::try_from(sessions.len()).unwrap());
+        let (mut panes, mut exited) = (Vec::new(), Vec::new());
+        for (n, (lifecycle, [there, dead, ended, leased, starting, young])) in (1_u32..).zip(sessions) {
+            let id = SessionId(n.into());
+            match lifecycle {
+                0 => engine.is(id, Lifecycle::Starting, Reason::Killed),
+                1 => engine.is(id, Lifecycle::Draining, Reason::Killed),
+                2 => engine.is(id, Lifecycle::Draining, Reason::Parked),
+                _ => {}
+            }
+            if !young {
+                engine.pass(1000);
+            }
+            let (at, found) = pane(&engine.world, id, n);
+            panes.extend(there.then_some((at, TmuxPane { dead, ..found })));
+            exited.extend(ended.then(|| process(100 + n)));
+            if leased {
+                let tag = engine.tag(id);
+                engine.volatile.reaping.lease(tag, 7);
+            }
+            if starting {
+                engine.volatile.scheduler.begin_start(id);
+            }
+        }
+        engine.pass(100);
+        let listing = up(1, panes);
+        let first = engine.see(listing.clone(), &exited);
+        engine.world.emit_all(first.events);
+        prop_assert_eq!(engine.see(listing, &exited).events, vec![]);
+    }
+}

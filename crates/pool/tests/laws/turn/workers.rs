@@ -1,0 +1,105 @@
+//! Workers: silence, and the ends of their connections.
+
+use std::time::Duration;
+
+use pool::deadlines::Mono;
+use pool::worker::Registration;
+use pool::{QueueRules, queue};
+use protocol::{GeneratorId, Holder, MessageId, OpId};
+
+use super::{Engine, ONE, token};
+use crate::queue::{asked, send};
+use crate::world::process;
+
+impl Engine {
+    /// A worker at this connection, with this process and registration.
+    fn worker(&mut self, connection: u64, pid: u32, id: Option<u64>) {
+        let now = self.now();
+        self.volatile.workers.connected(connection, Some(process(pid)), now);
+        if let Some(id) = id {
+            let registration = Registration { id: GeneratorId(id), session: ONE, kinds: Vec::new() };
+            self.volatile.workers.register(connection, registration);
+        }
+    }
+
+    /// The registered workers that are silent, with the time of their silence in seconds.
+    fn silent(&mut self) -> Vec<(u64, u64)> {
+        let now = self.now();
+        let silent = self.volatile.workers.silent(&self.world.pool, now);
+        silent.iter().map(|worker| (worker.id.0, now.since(worker.last_seen_at).as_secs())).collect()
+    }
+
+    /// A message that a worker claims over this connection for a minute.
+    fn claim(&mut self, connection: u64, pid: u32, id: Option<u64>) -> MessageId {
+        let (op, asked) = (OpId::Random([7; 16]), asked(ONE, "observation"));
+        let message = send(&mut self.world, &QueueRules::default(), &asked, &op).unwrap();
+        let generator = id.map(GeneratorId);
+        let holder = Holder { generator, process: Some(process(pid)), lease_ms: 60_000, op: None };
+        let pending = self.world.pool.find_pending(message).unwrap();
+        let event = queue::claimed(&pending, token(1), holder.clone(), self.now());
+        self.turn(|turn, _| turn.emit(event));
+        let now = Mono(self.world.now);
+        self.volatile.workers.renew(message, &holder, connection, now);
+        message
+    }
+}
+
+#[test]
+fn a_worker_is_silent_that_neither_speaks_nor_waits_nor_works() {
+    let mut engine = Engine::with_live(1);
+    engine.worker(1, 500, Some(5));
+    engine.worker(2, 600, None);
+    engine.pass(10_000);
+    assert_eq!(engine.silent(), [(5, 10)], "only registered ones");
+    let waits = engine.volatile.workers.begin_request(1).unwrap();
+    assert_eq!(engine.silent(), []);
+    drop(waits);
+    engine.pass(3000);
+    assert_eq!(engine.silent(), [(5, 3)], "its request ended then");
+    engine.claim(1, 500, Some(5));
+    assert_eq!(engine.silent(), [], "it works");
+}
+
+#[test]
+fn a_process_counts_by_its_newest_message_over_any_connection() {
+    let mut engine = Engine::with_live(1);
+    engine.worker(1, 500, Some(5));
+    engine.pass(10_000);
+    engine.worker(2, 500, None);
+    engine.pass(1000);
+    assert_eq!(engine.silent(), [(5, 1)]);
+    let now = engine.now();
+    assert!(engine.volatile.workers.seen(2, now) && !engine.volatile.workers.seen(3, now));
+    assert_eq!(engine.silent(), []);
+}
+
+#[test]
+fn the_claims_of_an_ended_connection_last_a_grace_unless_its_worker_is_registered() {
+    for (id, expected) in [(None, 5), (Some(5), 60)] {
+        let mut engine = Engine::with_live(1);
+        engine.worker(1, 500, id);
+        let message = engine.claim(1, 500, id);
+        let now = Mono(engine.world.now);
+        engine.volatile.workers.connection_ended(1, now);
+        let workers = &mut engine.volatile.workers;
+        let ends = now.after(Duration::from_secs(expected));
+        assert_eq!((workers.deadline(message), workers.first_deadline()), (Some(ends), Some(ends)));
+        assert!(!workers.is_holder_connected(message));
+        assert_eq!(workers.take_lapsed(Mono(ends.0 - 1)), []);
+        assert_eq!(workers.take_lapsed(ends), [message]);
+        assert_eq!(workers.take_lapsed(ends), [], "taken out once");
+    }
+}
+
+#[test]
+fn a_claim_over_another_connection_outlives_the_first() {
+    let mut engine = Engine::with_live(1);
+    engine.worker(1, 500, None);
+    let message = engine.claim(1, 500, None);
+    let holder = engine.world.pool.find_held(message).unwrap().holder.unwrap().clone();
+    let now = Mono(engine.world.now);
+    engine.volatile.workers.renew(message, &holder, 2, now);
+    engine.volatile.workers.connection_ended(1, now);
+    assert_eq!(engine.volatile.workers.deadline(message), Some(now.after(Duration::from_secs(60))));
+    assert_eq!(engine.volatile.workers.connection_of(message), Some(2));
+}
