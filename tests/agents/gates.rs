@@ -249,7 +249,7 @@ fn l05_a_prompt_waits_while_somebody_holds_the_lock() {
         Talk::start(pool.poolctl().args(["lock", "web", "--", "sh", "-c", "echo held; read -r end"]));
     wait_until("it is held", PATIENCE, || holder.lines() == ["held"]);
     let message = pool.ok(&["send", &id, "text"]);
-    await_reason(&pool, &id, &message, "somebody holds its lock");
+    await_reason(&pool, &id, &message, "a user holds its lock");
     holder.hang_up();
     holder.await_end();
     await_done(&pool, &id, &message);

@@ -144,7 +144,7 @@ fn c11_the_idlest_is_put_aside_and_never_one_that_has_something_to_do() {
     assert_eq!(scene.victim(), None, "somebody is at it");
     scene.busy.clear();
     scene.lock(4);
-    assert_eq!(scene.victim(), None, "somebody holds its lock");
+    assert_eq!(scene.victim(), None, "a user holds its lock");
     scene.change(4, |s| s.lock = None);
     scene.is(4, Lifecycle::Draining, Reason::Exited);
     assert_eq!(scene.victim(), None, "it ends anyhow");
@@ -230,7 +230,7 @@ fn what_has_had_its_turn_yields_between_two_messages() {
     };
     assert_eq!(had(&scene), 1);
     scene.lock(1);
-    assert_eq!((scene.victim(), had(&scene)), (None, 0), "somebody holds its lock");
+    assert_eq!((scene.victim(), had(&scene)), (None, 0), "a user holds its lock");
     scene.change(1, |s| s.lock = None);
     scene.type_into(1);
     assert_eq!(scene.victim(), None, "not within one");
@@ -417,7 +417,7 @@ fn what_goes_when_its_time_is_up() {
         scene.change(1, |s| s.budget.due_at = None);
         assert_eq!(gone(&scene, u64::MAX), from.is_some());
         scene.lock(1);
-        assert!(!gone(&scene, u64::MAX), "somebody holds its lock");
+        assert!(!gone(&scene, u64::MAX), "a user holds its lock");
         scene.change(1, |s| s.lock = None);
         scene.change(1, |s| s.policy.pinned = true);
         assert!(!gone(&scene, u64::MAX), "it is pinned");
