@@ -1,5 +1,6 @@
 //! The colours of a repository: those in its `.swimmers/colors.json`, otherwise a set derived from its path.
 
+use protocol::digest::digest;
 use protocol::reply::Theme;
 use protocol::text::OsBytes;
 use serde::Deserialize;
@@ -66,12 +67,10 @@ fn hex(text: &str) -> Option<String> {
         .then(|| text.to_ascii_lowercase())
 }
 
-/// FNV-1a of 64 bits with the finalizer of `SplitMix64`, so that paths that differ in one letter have distant
+/// The digest with the finalizer of `SplitMix64`, so that paths that differ in one letter have distant
 /// hashes.
 fn hash(bytes: &[u8]) -> u64 {
-    let fnv = bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum: u64, byte| {
-        (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
+    let fnv = digest(bytes);
     let mixed = (fnv ^ (fnv >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     mixed ^ (mixed >> 31)

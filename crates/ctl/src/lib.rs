@@ -13,11 +13,10 @@
 //! - `targets`, `calls`, `follow`, `tail`: requests for several targets, common requests, streams, logs;
 //! - `client`: requests that survive a restart of `poold`; `supervisor_lock`;
 //! - `context`, `exit`, `args`, `show`, `error`: flags and environment, exit codes, output;
-//! - `atomic_file`, `backoff`, `poll`, `signals`: helpers without knowledge of the pool.
+//! - `atomic_file`, `poll`, `signals`: helpers without knowledge of the pool.
 
 mod args;
 mod atomic_file;
-mod backoff;
 mod body;
 mod calls;
 mod cli;

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use logs::{Reader, Times};
 use protocol::Timestamp;
+use protocol::backoff::Backoff;
 use protocol::ids::Tag;
 use protocol::reply::LogFiles;
 
-use crate::backoff::Backoff;
 use crate::error::Error;
 use crate::show::clean::{Cleaner, Mode};
 use crate::show::out;

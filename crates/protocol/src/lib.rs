@@ -9,7 +9,8 @@
 //! `hello`. A `request` is checked against `bounds` and encoded by `frame`. The daemon answers with frames of
 //! `reply`, or with a `refusal`. What it decides is an `event`, and events are folded into the records that
 //! replies and events carry: `session` with its `policy`, `limits` and `usage`, `message`, `activity` and
-//! `thought`. All of them use `ids`, `text`, `time` and `clock`. `redact` hides secrets in what is displayed.
+//! `thought`. All of them use `ids`, `text`, `time` and `clock`. `redact` hides secrets in what is displayed;
+//! `backoff` and `digest` are the pauses and the digest of all programs.
 //!
 //! Three more directions: the watcher sends `tmux` states and their `diff`, split into `parts`. The reaper
 //! takes candidates and returns verdicts (`reap`). Programs in a session speak through files: an init through
@@ -285,11 +286,13 @@
 pub mod activity;
 #[cfg(feature = "aio")]
 pub mod aio;
+pub mod backoff;
 pub mod blocking;
 pub mod bounds;
 pub mod clock;
 pub mod connect;
 pub mod diff;
+pub mod digest;
 pub mod env;
 pub mod event;
 mod event_kind;

@@ -6,6 +6,7 @@ use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
 use protocol::Tag;
+use protocol::backoff::Backoff;
 use protocol::reap::Candidate;
 use tokio::task::JoinSet;
 use tracing::Instrument;
@@ -47,16 +48,15 @@ impl Dispatcher {
     pub(crate) async fn serve(&mut self) -> Result<Infallible, Error> {
         let mut link = Link::open(&self.options).await?;
         tracing::info!("serving");
-        let mut pause = IDLE_PAUSE.0;
+        let mut idle = Backoff::new(IDLE_PAUSE.0, IDLE_PAUSE.1);
         loop {
             self.wait_for_jobs(MAX_JOBS - 1).await;
             let asked = Instant::now();
             if let Some(candidate) = self.pick(&mut link).await? {
                 self.start_job(&candidate);
-                pause = IDLE_PAUSE.0;
+                idle.reset();
             } else if asked.elapsed() < CANDIDATE_WAIT {
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(IDLE_PAUSE.1);
+                tokio::time::sleep(idle.pause()).await;
             }
         }
     }

@@ -27,6 +27,7 @@ use std::time::{Duration, Instant};
 
 use dispatcher::Dispatcher;
 use error::Error;
+use protocol::backoff::Backoff;
 
 pub use list::list;
 
@@ -80,7 +81,7 @@ pub async fn once(options: Options) -> anyhow::Result<()> {
 }
 
 async fn serve(dispatcher: &mut Dispatcher) -> Error {
-    let (mut pause, mut warned) = (BACKOFF.0, false);
+    let (mut backoff, mut warned) = (Backoff::new(BACKOFF.0, BACKOFF.1), false);
     loop {
         let start = Instant::now();
         let Err(error) = dispatcher.serve().await;
@@ -88,8 +89,10 @@ async fn serve(dispatcher: &mut Dispatcher) -> Error {
             return error;
         }
         if start.elapsed() > STABLE {
-            (pause, warned) = (BACKOFF.0, false);
+            backoff.reset();
+            warned = false;
         }
+        let pause = backoff.pause();
         if warned {
             tracing::debug!(%error, ?pause, "poold still unavailable");
         } else {
@@ -97,6 +100,5 @@ async fn serve(dispatcher: &mut Dispatcher) -> Error {
         }
         warned = true;
         tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(BACKOFF.1);
     }
 }

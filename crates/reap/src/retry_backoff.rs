@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use protocol::Tag;
+use protocol::backoff::Backoff;
 
 /// Result of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,8 +33,8 @@ pub(crate) struct RetryBackoff(HashMap<Tag, Entry>);
 struct Entry {
     /// Time of the next attempt; `None` while a job runs.
     retry_at: Option<Instant>,
-    /// Pause after the next failure.
-    pause: Duration,
+    /// The pauses after failures.
+    pauses: Backoff,
 }
 
 impl RetryBackoff {
@@ -44,7 +45,10 @@ impl RetryBackoff {
 
     /// Records the start of a job.
     pub(crate) fn started(&mut self, tag: Tag) {
-        self.0.entry(tag).or_insert(Entry { retry_at: None, pause: FAILED_PAUSE.0 }).retry_at = None;
+        self.0
+            .entry(tag)
+            .or_insert_with(|| Entry { retry_at: None, pauses: Backoff::new(FAILED_PAUSE.0, FAILED_PAUSE.1) })
+            .retry_at = None;
     }
 
     /// Records the result of a job.
@@ -54,10 +58,7 @@ impl RetryBackoff {
         match result {
             JobResult::Gone => drop(self.0.remove(&tag)),
             JobResult::NoLease => entry.retry_at = Some(now + NO_LEASE_PAUSE),
-            JobResult::Left => {
-                entry.retry_at = Some(now + entry.pause);
-                entry.pause = (entry.pause * 2).min(FAILED_PAUSE.1);
-            }
+            JobResult::Left => entry.retry_at = Some(now + entry.pauses.pause()),
         }
     }
 }

@@ -41,7 +41,7 @@ use protocol::Role;
 use protocol::tmux::TmuxTransport;
 use source::{Plan, Source};
 use stream::Stream;
-use timing::{Backoff, STABLE};
+use timing::{STABLE, backoff, pause_after};
 use tmux::Device;
 
 pub use print::print;
@@ -78,7 +78,7 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> anyhow
 
 async fn watch(options: &Options) -> Result<Infallible, Error> {
     let mut source = None;
-    let mut backoff = Backoff::default();
+    let mut backoff = backoff();
     let mut role = if options.take_over { Role::NextWatcher } else { Role::Watcher };
     let mut warned = false;
     loop {
@@ -88,9 +88,10 @@ async fn watch(options: &Options) -> Result<Infallible, Error> {
             return Err(error);
         }
         if start.elapsed() > STABLE {
-            (backoff, warned) = (Backoff::default(), false);
+            backoff.reset();
+            warned = false;
         }
-        let pause = backoff.after(&error);
+        let pause = pause_after(&mut backoff, &error);
         if warned {
             tracing::debug!(%error, ?pause, "poold still unavailable");
         } else {

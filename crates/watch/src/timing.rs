@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use protocol::backoff::Backoff;
+
 use crate::error::Error;
 
 /// Shortest time between two listings, if they are the only transport.
@@ -31,26 +33,14 @@ pub(crate) fn sweep_interval(took: Duration) -> Duration {
     took.saturating_mul(SWEEP_SHARE).clamp(SWEEP_INTERVAL.0, SWEEP_INTERVAL.1)
 }
 
-/// Pause before the next attempt to connect to `poold`; doubles with each.
-#[derive(Debug)]
-pub(crate) struct Backoff(Duration);
-
-impl Default for Backoff {
-    fn default() -> Self {
-        Self(BACKOFF.0)
-    }
+/// The pauses between attempts to connect to `poold`.
+pub(crate) const fn backoff() -> Backoff {
+    Backoff::new(BACKOFF.0, BACKOFF.1)
 }
 
-impl Backoff {
-    /// Returns the pause after this error: the longest one beside another watcher, where nothing is urgent.
-    pub(crate) fn after(&mut self, error: &Error) -> Duration {
-        if error.is_second() {
-            return BACKOFF.1;
-        }
-        let pause = self.0;
-        self.0 = (pause * 2).min(BACKOFF.1);
-        pause
-    }
+/// Returns the pause after this error: the longest one beside another watcher, where nothing is urgent.
+pub(crate) fn pause_after(backoff: &mut Backoff, error: &Error) -> Duration {
+    if error.is_second() { BACKOFF.1 } else { backoff.pause() }
 }
 
 #[cfg(test)]
@@ -73,11 +63,10 @@ mod tests {
 
     #[test]
     fn waiting_doubles_to_two_seconds() {
-        let mut backoff = Backoff::default();
-        let pauses: Vec<u128> =
-            (0..7).map(|_| backoff.after(&Error::Lost(TransportError::Closed)).as_millis()).collect();
+        let (mut backoff, lost) = (backoff(), Error::Lost(TransportError::Closed));
+        let pauses: Vec<u128> = (0..7).map(|_| pause_after(&mut backoff, &lost).as_millis()).collect();
         assert_eq!(pauses, [100, 200, 400, 800, 1600, 2000, 2000]);
         let second = Error::Refused(Refusal::new(ErrorCode::Conflict, "one is enough"));
-        assert_eq!(Backoff::default().after(&second), BACKOFF.1);
+        assert_eq!(pause_after(&mut super::backoff(), &second), BACKOFF.1);
     }
 }

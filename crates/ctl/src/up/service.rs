@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use process::runtime::detach::spawn_detached;
 use process::runtime::logfile;
+use protocol::backoff::Backoff;
 use protocol::paths::Paths;
 
-use crate::backoff::Backoff;
 use crate::up::programs;
 
 /// The daemons in the order of their start; they are stopped in reverse order.

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use process::handle::Handle;
 use process::identity;
+use protocol::backoff::Backoff;
 use protocol::reply::Status;
 
-use crate::backoff::Backoff;
 use crate::context::Context;
 use crate::error::Error;
 use crate::show::out;

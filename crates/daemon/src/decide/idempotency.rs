@@ -6,17 +6,15 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use pool::OperationState;
+use pool::queue::KEEP_NAMED;
+use protocol::digest::digest;
 use protocol::{ErrorCode, Event, OpId, Refusal, Reply, Request, SessionId, Timestamp, Token};
 use tokio::sync::oneshot;
 
 use crate::engine::Turn;
-use crate::host::digest::digest;
 
 /// Time for which random ids are remembered: longer than any client repeats.
 pub(crate) const KEEP_RANDOM: Duration = Duration::from_secs(10 * 60);
-
-/// Time for which ids given by a user are remembered.
-pub(crate) const KEEP_NAMED: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Maximum number of remembered answers, and of their bytes; beyond them the oldest are forgotten.
 const ANSWERS_MAX: usize = 50_000;

@@ -3,6 +3,7 @@
 use agents::Adapter;
 use pool::queue::{Body, EarlierMessages, SendInputs, SendOutcome};
 use pool::{queue, session};
+use protocol::digest::digest;
 use protocol::message::PROMPT;
 use protocol::request::{Ack, ClaimRef, Fail, Send};
 use protocol::{
@@ -16,7 +17,6 @@ use crate::decide::lock;
 use crate::engine::Turn;
 use crate::engine::daemon::{Daemon, LoadedConfig};
 use crate::engine::engine_handle::in_doubt;
-use crate::host::digest::digest;
 
 /// Returns the refusal for a message that could not be read.
 fn unreadable(error: &StoreError) -> Refusal {

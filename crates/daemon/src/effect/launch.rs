@@ -8,6 +8,7 @@ use std::time::Duration;
 use agents::Adapter;
 use agents::wiring::{Wiring, WiringOptions};
 use pool::session::LaunchInputs;
+use protocol::backoff::Backoff;
 use protocol::job::Started;
 use protocol::limits::Limits;
 use protocol::session::Reason;
@@ -19,7 +20,6 @@ use tokio::time::{Instant, sleep};
 use crate::effect::{cgroup, retired_session};
 use crate::engine::Turn;
 use crate::engine::daemon::{Daemon, tmux_size};
-use crate::host::backoff::Backoff;
 use crate::host::blocking_pool::Purpose;
 use crate::host::files::Fence;
 use crate::host::{blocking_pool, files, short_tmp};
@@ -379,7 +379,7 @@ pub(crate) async fn await_start(daemon: &Daemon, run: Incarnation) -> Launched {
             let why = "the program did not start in time".to_owned();
             return Launched::Unknown { why, run: Box::new(with_claimed_init(daemon, &run)) };
         }
-        backoff.pause().await;
+        sleep(backoff.pause()).await;
     }
 }
 

@@ -4,7 +4,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::host::backoff::Backoff;
+use protocol::backoff::Backoff;
+use tokio::time::sleep;
 
 /// Poll interval right after a change; it doubles up to [`LONG_PAUSE`] while nothing changes.
 const SHORT_PAUSE: Duration = Duration::from_millis(20);
@@ -63,7 +64,7 @@ impl DirWatch {
         if let Some(subscription) = &self.subscription {
             return subscription.changed().await;
         }
-        self.backoff.pause().await;
+        sleep(self.backoff.pause()).await;
         self.attach();
     }
 

@@ -2,11 +2,9 @@
 //! Nothing here knows the configuration or the engine.
 
 pub(crate) mod archive;
-pub(crate) mod backoff;
 pub(crate) mod blocking_pool;
 pub(crate) mod chunks;
 pub(crate) mod clock;
-pub(crate) mod digest;
 pub(crate) mod dir_tree;
 pub(crate) mod dir_watcher;
 pub(crate) mod disk_reserve;

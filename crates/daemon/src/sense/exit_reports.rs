@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pool::observe::{Findings, Suspects};
+use protocol::backoff::Backoff;
 use protocol::session::Reason;
 use protocol::{Event, Lifecycle, ProcId, Tag};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
-use crate::host::backoff::Backoff;
 use crate::sense::{exits, observe, tmux_snapshot};
 
 /// The signal with which the kernel's out-of-memory killer ends a process.
@@ -93,7 +93,7 @@ async fn await_exit(init: ProcId) -> bool {
         if Instant::now() >= deadline {
             return false;
         }
-        backoff.pause().await;
+        sleep(backoff.pause()).await;
     }
     true
 }

@@ -6,13 +6,13 @@ use std::time::Duration;
 use agents::prompt::{TextMatch, compare};
 use agents::transcript::{RecordedPrompt, TurnOutcome};
 use pool::{Agent, queue};
+use protocol::digest::digest;
 use protocol::hook::{Hook, HookEvent};
 use protocol::{ActivityState, MessageId, MessageState, Timestamp};
 
 use crate::decide::{hook, prompt};
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
-use crate::host::digest::digest;
 use crate::sense::sample_target::SampleTarget;
 use crate::sense::session_sample::Sample;
 

@@ -4,6 +4,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 
+use protocol::digest::digest;
 use protocol::{MessageId, OpId, SessionId};
 
 /// Random operation ids per generation. One to two generations are remembered, unless their time is over
@@ -117,9 +118,7 @@ pub(crate) fn op_hash(op: &OpId) -> u64 {
     }
 }
 
-/// FNV-1a of 64 bits. Fixed forever, because hashes are stored. Not collision-resistant; an adversary would
-/// be the same user.
+/// The digest of the parts one after the other.
 pub(crate) fn hash(parts: &[&[u8]]) -> u64 {
-    let bytes = parts.iter().flat_map(|part| part.iter());
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+    digest(parts.iter().copied().flatten())
 }

@@ -73,7 +73,7 @@ pub use expiry::expired;
 pub use lookup::PromptCounts;
 pub use pending::PendingMessage;
 pub use prompts::{deliverable, has_prompt_work, held_prompt, next_prompt, waiting_prompt};
-pub use retention::past_retention;
+pub use retention::{KEEP_NAMED, past_retention};
 pub use send::{Body, EarlierMessages, SendInputs, SendOutcome, check_kind, send, strip_controls};
 pub use settle::{
     LeaseEnd, ack, doubt_cut_off, fail, give_back, is_cut_off, lease_ended, release_dead_worker,

@@ -8,9 +8,9 @@ use crate::pool::Pool;
 use crate::queue::session_queue::{FinishedList, FinishedMessage};
 use crate::settings::QueueRules;
 
-/// Minimum time, from queueing, for which a message with an idempotency key or a chosen operation id is
-/// remembered. More messages than the configuration keeps are forgotten earlier.
-const KEEP_NAMED: Duration = Duration::from_secs(24 * 3600);
+/// Minimum time for which an idempotency key and an operation id that a user chose are remembered; that of a
+/// message from its queueing. More messages than the configuration keeps are forgotten earlier.
+pub const KEEP_NAMED: Duration = Duration::from_secs(24 * 3600);
 
 /// Most messages forgotten at a time, so that no turn takes long.
 const BATCH: usize = 4096;

@@ -266,13 +266,12 @@ async fn settle(daemon: &Arc<Daemon>, leases: &mut Leases, verdict: Verdict) -> 
 /// Records a verdict whose lease was valid, and releases the session's lock.
 async fn record(daemon: Arc<Daemon>, (grant, candidate): (LockGuard, Candidate), verdict: Verdict) -> Reply {
     let daemon = &daemon;
-    let is_gone = verdict.outcome.is_gone();
-    let report = await_report(daemon, candidate.tag).await;
+    let stops = verdict.outcome.is_gone() && ends_session(candidate.kind);
+    let report = if stops { await_report(daemon, candidate.tag).await } else { None };
     // The files of a report that was not read are kept: the next start reads them.
-    let is_read = report.is_some();
+    let cleans_up = report.is_some();
     let findings = report.unwrap_or_default();
     let (context, tag, cgroup) = (Arc::clone(daemon), candidate.tag, candidate.cgroup.clone());
-    let stops = is_gone && ends_session(candidate.kind);
     let apply = move |turn: &mut Turn<'_>| {
         turn.volatile.reaping.end_lease(candidate.tag);
         let gone = verdict.outcome.is_gone();
@@ -293,7 +292,7 @@ async fn record(daemon: Arc<Daemon>, (grant, candidate): (LockGuard, Candidate),
         turn.wake();
     };
     daemon.engine.turn(apply).await?;
-    if stops && is_read {
+    if cleans_up {
         clean_up(daemon, tag, cgroup).await;
     }
     drop(grant);
@@ -302,13 +301,16 @@ async fn record(daemon: Arc<Daemon>, (grant, candidate): (LockGuard, Candidate),
 
 /// Reads the report of an incarnation's init, again while its files do not answer. None if they never do.
 async fn await_report(daemon: &Daemon, tag: Tag) -> Option<Findings> {
-    for _ in 1..REPORT_TRIES {
-        if let Some(findings) = exit_reports::read_report(daemon, tag).await {
-            return Some(findings);
+    for attempt in 0..REPORT_TRIES {
+        if attempt > 0 {
+            sleep(REPORT_PAUSE).await;
         }
-        sleep(REPORT_PAUSE).await;
+        let report = exit_reports::read_report(daemon, tag).await;
+        if report.is_some() {
+            return report;
+        }
     }
-    exit_reports::read_report(daemon, tag).await
+    None
 }
 
 /// True if the verdict refuses the end to a rule while a user has asked for the end meanwhile.

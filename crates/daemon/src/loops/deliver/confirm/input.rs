@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use process::inspect::tty::{self, InputState, ReadDetector};
+use protocol::backoff::Backoff;
 use protocol::{MessageId, MessageState, ProcId, Refusal, SessionId};
 use tmux::PaneRef;
 use tokio::time::{Instant, sleep};
@@ -99,7 +100,7 @@ pub(crate) async fn has_written(daemon: &Daemon, pane: PaneRef) -> bool {
 /// is not.
 pub(crate) async fn read_within_limit(daemon: &Daemon, watch: Option<&InputWatch>) -> Option<&'static str> {
     let watch = watch?;
-    let (deadline, mut pause) = (Instant::now() + LIMIT, PAUSE);
+    let (deadline, mut backoff) = (Instant::now() + LIMIT, Backoff::new(PAUSE, PAUSE_MAX));
     loop {
         match watch.sample(daemon).await {
             InputStatus::Done(why) => return Some(why),
@@ -107,8 +108,7 @@ pub(crate) async fn read_within_limit(daemon: &Daemon, watch: Option<&InputWatch
             InputStatus::Pending(_) if Instant::now() >= deadline => return None,
             InputStatus::Pending(_) => {}
         }
-        sleep(pause).await;
-        pause = (pause * 2).min(PAUSE_MAX);
+        sleep(backoff.pause()).await;
     }
 }
 
@@ -127,7 +127,7 @@ pub(super) async fn follow_up(
         (None, Some(program)) => InputWatch::new(daemon, (prompt.pane, program), prompt.enter).await,
         (None, None) => None,
     };
-    let (mut pause, began) = (PAUSE, Instant::now());
+    let (mut backoff, began) = (Backoff::new(PAUSE, PAUSE_MAX), Instant::now());
     loop {
         let status = match &watch {
             None => InputStatus::Done(UNSUPPORTED),
@@ -153,8 +153,7 @@ pub(super) async fn follow_up(
         if !daemon.engine.turn(is_pending).await? {
             return Ok(());
         }
-        sleep(pause).await;
-        pause = (pause * 2).min(PAUSE_MAX);
+        sleep(backoff.pause()).await;
     }
 }
 

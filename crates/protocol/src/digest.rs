@@ -1,10 +1,10 @@
-//! A digest that tells a repeated request from a different one. It need not resist an adversary: callers are
-//! the same user.
+//! A digest that tells contents apart. It need not resist an adversary: that would be the same user.
 
-/// FNV-1a, 64 bit. It never changes, because digests are stored.
-pub(crate) fn digest(bytes: &[u8]) -> u64 {
+/// FNV-1a of 64 bits. It never changes, because digests are stored.
+#[must_use]
+pub fn digest<'a>(bytes: impl IntoIterator<Item = &'a u8>) -> u64 {
     bytes
-        .iter()
+        .into_iter()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
