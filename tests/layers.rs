@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::tidy;
+
 /// The layers of the daemon, from the bottom: each imports only from itself and from those before it.
 const LAYERS: [&str; 10] =
     ["host", "config", "engine", "decide", "sense", "effect", "verb", "loops", "net", "run"];
@@ -13,43 +15,15 @@ type Modules = BTreeMap<String, PathBuf>;
 /// The modules that each module imports.
 type Imports = BTreeMap<String, BTreeSet<String>>;
 
-fn source_dir(krate: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("crates").join(krate).join("src")
-}
-
 fn modules(krate: &str) -> Modules {
-    let root = source_dir(krate);
-    let mut found = Modules::new();
-    let mut dirs = vec![root.clone()];
-    while let Some(dir) = dirs.pop() {
-        for entry in fs::read_dir(&dir).unwrap().flatten() {
-            let path = entry.path();
-            let stem = path.file_stem().unwrap().to_string_lossy().into_owned();
-            if path.is_dir() {
-                dirs.push(path);
-            } else if path.extension().is_some_and(|ext| ext == "rs") && !is_test(&stem) {
-                let inside = path.strip_prefix(&root).unwrap().with_extension("");
-                let parts: Vec<String> = inside
-                    .iter()
-                    .map(|part| part.to_string_lossy().into_owned())
-                    .filter(|part| part != "mod" && part != "lib")
-                    .collect();
-                found.insert(parts.join("::"), path);
-            }
-        }
-    }
-    found
-}
-
-fn is_test(stem: &str) -> bool {
-    stem == "tests" || stem == "testing" || stem.ends_with("_tests")
-}
-
-/// The code of a file, without comments and unit tests.
-fn code(path: &Path) -> String {
-    let text = fs::read_to_string(path).unwrap();
-    let text = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
-    text.lines().map(|line| line.split("//").next().unwrap_or_default()).collect::<Vec<_>>().join("\n")
+    let root = Path::new("crates").join(krate).join("src");
+    let of = |path: PathBuf| {
+        let inside = path.strip_prefix(&root).ok()?.with_extension("");
+        let parts = inside.iter().map(|part| part.to_string_lossy().into_owned());
+        let parts: Vec<String> = parts.filter(|part| part != "mod" && part != "lib").collect();
+        Some((parts.join("::"), path))
+    };
+    tidy::sources(false).into_iter().filter_map(of).collect()
 }
 
 /// All paths that a `use` tree names: `a::{b, c::d}` is `a::b` and `a::c::d`.
@@ -142,7 +116,8 @@ fn target(modules: &Modules, module: &str, path: &str) -> Option<String> {
 fn imports(krate: &str) -> Imports {
     let modules = modules(krate);
     let of = |(module, path): (&String, &PathBuf)| {
-        let targets = paths(&code(path)).iter().filter_map(|path| target(&modules, module, path)).collect();
+        let targets =
+            paths(&tidy::code(path)).iter().filter_map(|path| target(&modules, module, path)).collect();
         (module.clone(), targets)
     };
     modules.iter().map(of).collect()

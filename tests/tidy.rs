@@ -65,7 +65,7 @@ fn read(path: &Path) -> String {
 }
 
 /// Source files of libraries and programs; with `with_tests`, also those of tests.
-fn sources(with_tests: bool) -> Vec<PathBuf> {
+pub(crate) fn sources(with_tests: bool) -> Vec<PathBuf> {
     let is_test = |path: &Path| {
         let name = path.file_stem().unwrap().to_string_lossy();
         path.components().any(|part| part.as_os_str() == "tests")
@@ -79,7 +79,7 @@ fn sources(with_tests: bool) -> Vec<PathBuf> {
 }
 
 /// Code of a file without its tests and comments.
-fn code(path: &Path) -> String {
+pub(crate) fn code(path: &Path) -> String {
     let text = read(path);
     let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
     code.lines().map(|line| line.split("//").next().unwrap_or_default()).collect::<Vec<_>>().join("\n")
