@@ -1,4 +1,4 @@
-//! When a prompt waits, with which reason, and that it is typed afterwards: a person types, copies or holds
+//! Prompts that wait, each with its reason, and are typed afterwards: a person types, copies or holds
 //! the lock, the program does not read, is full-screen or gone.
 
 use std::fs::{self, File};

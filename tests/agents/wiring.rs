@@ -1,4 +1,4 @@
-//! How agents are started: hooks are wired for this launch alone, no file of the user is touched; `hook
+//! The start of agents: hooks are wired for this launch alone, no file of the user is touched; `hook
 //! install` writes hooks on request and removes them again.
 
 use std::collections::BTreeMap;

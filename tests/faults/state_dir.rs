@@ -1,4 +1,4 @@
-//! What `poold` may find in place of its state directory: it does not touch what it does not trust.
+//! Hostile things in place of the state directory: `poold` touches nothing that it does not trust.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};

@@ -341,7 +341,7 @@ fn q01_a_message_has_one_holder_at_a_time_whatever_happens() {
             KINDS.map(|kind| client.sent(Send { priority: (n % 3) as i8, ..sending(kind, b"x") }).unwrap()),
         );
     }
-    // Which worker gets which message when; every third is failed, and worked by the next.
+    // Records for each message which worker got it, and when. Every third is failed, and worked by the next.
     let work = |worker: usize| {
         let mut client = Client::new(&pool);
         let mut taken: Vec<ClaimRef> = Vec::new();

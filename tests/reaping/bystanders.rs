@@ -1,4 +1,4 @@
-//! What no rule may name: panes of others, attached sessions, and those that give signs of life.
+//! Bystanders that no rule may name: panes of others, attached sessions, and those that give signs of life.
 
 use super::support::{Process, SOON, await_look, events};
 use crate::harness::{PATIENCE, Pool, Talk, wait_until};

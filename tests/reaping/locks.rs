@@ -305,7 +305,7 @@ fn a_lease_is_over_when_it_is_whatever_else_is_due_later() {
     }
 }
 
-// That the holder of a claim that slept past its lease can settle nothing is tested with the claims
+// A holder of a claim that slept past its lease and can settle nothing is tested with the claims
 // (`queue::leases`).
 #[test]
 fn l05_a_holder_that_slept_past_its_lease_can_do_nothing() {

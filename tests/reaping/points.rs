@@ -21,7 +21,7 @@ const CONFIG: &str = "[pool]\ncgroup = 'off'\nmin_free_disk = '0B'\nmin_free_mem
                       breaker_failures = 0\nmax_attempts = 1000\n[reaper]\ngrace = '200ms'\ninterval = '100ms'\n\
                       max_kills_per_minute = 100000\n";
 
-/// What dies, and when.
+/// A process that dies, and the moment.
 #[derive(Debug, Clone, Copy)]
 enum Death {
     /// `poold`, at a crash point.

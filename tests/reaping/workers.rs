@@ -1,7 +1,7 @@
 //! Registered workers without a claim: a silent one is ended with everything it started, one that waits for
 //! messages or sends heartbeats never is; successive generations are told apart.
 //!
-//! That a worker silent about a message is ended before the next gets it is tested with the claims
+//! The end of a worker that is silent about a message, before the next gets it, is tested with the claims
 //! (`queue::leases`).
 
 use std::env;

@@ -96,7 +96,7 @@ fn w32_the_death_of_a_pane_process_is_told_with_its_signal() {
     let ((agent, _), (orphan, init)) = (pool.pane_pids(&id), pool.pane_pids(&other));
     send_signal(agent, Signal::SIGKILL);
     send_signal(init, Signal::SIGKILL);
-    // How the other one's program ended is unknown: its init, which would have reported it, was killed.
+    // The exit of the other program is unknown: its init, which would have reported it, was killed.
     for (session, signal) in [(&id, Value::from(9)), (&other, Value::Null)] {
         await_event(&pool, "session_stopped", |event| event["session"] == session.as_str());
         let shown = pool.show(session);

@@ -1,4 +1,4 @@
-//! How the pool observes tmux: every change at once, the true state of the server, nothing of the user's
+//! Observation of tmux by the pool: every change at once, the true state of the server, nothing of the user's
 //! touched; adoption; and a watcher's stream, recorded, replayed, damaged.
 
 mod adopt;

@@ -221,7 +221,7 @@ fn t08_a_stopped_server_keeps_nobody_waiting_who_needs_no_answer_of_it() {
     let capped = pool.ctl(&["--timeout", "30s", "capture", &id]);
     assert_eq!(capped.code, 7, "{capped:?}");
     send_signal(server, Signal::SIGCONT);
-    // Whether the message was typed meanwhile is unknown, so it may be in doubt.
+    // The message may have been typed meanwhile, so it may be in doubt.
     await_state(&pool, "up");
     assert_nothing_ended(&pool, &[&id]);
 }

@@ -26,7 +26,7 @@ pub(crate) struct LifecycleArgs {
     pub limits: Option<String>,
     #[command(flatten)]
     pub policy: PolicyArgs,
-    /// What the reaper does when a rule applies: hung=restart, idle_session=park, … [default: its agent's]
+    /// Action of the reaper when a rule applies: hung=restart, idle_session=park, … [default: its agent's]
     #[arg(long, value_name = "RULE=ACTION", value_parser = rule_action)]
     pub reap: Vec<(Rule, Action)>,
     /// Remove it as soon as it has ended

@@ -27,7 +27,7 @@
 //! No code outside a turn sees the pool's state. Within a turn nothing blocks: files, processes and tmux are
 //! read before it (`sense`) and changed after it (`effect`).
 //!
-//! How a request travels: `net` decodes it, `verb::dispatch` calls its verb, the verb submits work to the
+//! The path of a request: `net` decodes it, `verb::dispatch` calls its verb, the verb submits work to the
 //! engine by an `EngineHandle`. The engine takes a batch of work,
 //! decides each piece, commits the events of all in one transaction, and only then answers, publishes the
 //! events to subscribers and wakes the loops.

@@ -10,7 +10,7 @@ use crate::time::Timestamp;
 /// The lifecycle policy of a session, chosen at its creation and changed by `update`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Policy {
-    /// When to restart the session after its program ended by itself.
+    /// Restart policy after its program ended by itself.
     pub restart: RestartPolicy,
     /// Maximum number of automatic starts within the configured window; defaults to the configuration's.
     pub max_restarts: Option<u32>,
@@ -29,7 +29,7 @@ pub struct Policy {
     pub reap: BTreeMap<Rule, Action>,
 }
 
-/// When to restart a session after its program ended by itself.
+/// Restart policy of a session whose program ended by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RestartPolicy {

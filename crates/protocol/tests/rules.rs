@@ -45,7 +45,7 @@ fn only_what_is_about_a_session_can_start_or_park_it() {
         let of_session = whole.contains(&rule.as_str());
         assert_eq!(rule.applies_to_session(), of_session, "{rule:?}");
         let allowed = Action::ALL.map(|action| rule.allows(action));
-        // What a session leaves behind occupies its slot until it is ended.
+        // Leftovers of a session occupy its slot until they are ended.
         let report = !["zombie_pane", "leftovers"].contains(&rule.as_str());
         assert_eq!(allowed, [true, of_session, of_session, report], "{rule:?}");
     }

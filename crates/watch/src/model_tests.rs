@@ -42,7 +42,7 @@ enum Action {
     SwapPane(u32, u32),
     /// The program of a pane ends, and the pane stays.
     Die(u32),
-    /// That many of the watcher's reads are answered.
+    /// Number of the watcher's reads that are answered.
     Answer(usize),
 }
 

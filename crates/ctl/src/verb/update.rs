@@ -19,7 +19,7 @@ use crate::targets::print_session;
 pub(crate) struct Args {
     /// The session
     session: String,
-    /// What the reaper does when a rule applies: hung=restart, …; RULE=default: as configured for its agent,
+    /// Action of the reaper when a rule applies: hung=restart, …; RULE=default: as configured for its agent,
     /// or else for all
     #[arg(long, value_name = "RULE=ACTION", value_parser = rule_action_or_default)]
     reap: Vec<(Rule, Option<Action>)>,

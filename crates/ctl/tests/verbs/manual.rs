@@ -55,7 +55,7 @@ fn the_manual_is_written_as_man_pages() {
     assert!(
         !dir.path().join("man1/poolctl-become.1").exists() && !dir.path().join("man1/poolctl-man.1").exists()
     );
-    // Where there is a formatter, it has nothing to say against them.
+    // The formatter, if there is one, warns of none of them.
     for page in
         fs::read_dir(dir.path().join("man7")).unwrap().chain(fs::read_dir(dir.path().join("man1")).unwrap())
     {

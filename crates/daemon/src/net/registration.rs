@@ -11,7 +11,7 @@ use crate::engine::engine_handle::EngineHandle;
 pub(crate) struct Registration {
     engine: EngineHandle,
     id: u64,
-    /// Why the connection ended.
+    /// Reason for the end of the connection.
     reason: String,
 }
 

@@ -56,7 +56,7 @@ pub(super) async fn rename(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Re
 /// Renames the tmux session, if there is one.
 ///
 /// # Errors
-/// Why tmux did not, and true if that is certain.
+/// The reason for which tmux did not, and true if that is certain.
 async fn in_tmux(daemon: &Daemon, session: &Session, name: &Name) -> Result<(), (Refusal, bool)> {
     let run = session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot());
     let Some((pane, tmux_session)) = run.and_then(|run| Some((pane_of(run)?, run.session?))) else {

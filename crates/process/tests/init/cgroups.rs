@@ -211,7 +211,7 @@ fn another_users_process_in_the_group_ends_with_it() {
     assert_eq!(other.wait().unwrap().signal(), Some(Signal::SIGKILL as i32));
     assert!(!cgroup::is_populated(&groups.group).unwrap());
 
-    // That nothing can be signalled does not prove that all have ended.
+    // A group without a member that can be signalled is no proof that all have ended.
     let mut other = groups.stranger(Some(NOBODY));
     let mut spared = groups.stranger(None);
     let (grace, verify, protected) = (Duration::ZERO, Duration::from_millis(100), vec![spared.id()]);

@@ -91,7 +91,7 @@ impl Rule {
     #[must_use]
     pub fn allows(self, action: Action) -> bool {
         match self {
-            // What a session leaves behind occupies its slot until it is ended.
+            // Leftovers of a session occupy its slot until they are ended.
             Self::ZombiePane | Self::Leftovers => action == Action::Kill,
             rule => rule.applies_to_session() || matches!(action, Action::Kill | Action::Report),
         }

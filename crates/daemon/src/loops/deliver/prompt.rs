@@ -27,7 +27,7 @@ pub(super) struct TypedPrompt {
     pub(super) run: Incarnation,
     pub(super) pane: PaneRef,
     pub(super) agent: Agent,
-    /// When its typing began.
+    /// Time at which its typing began.
     pub(super) began_at: Timestamp,
     /// The fencing token under which it was typed.
     pub(super) token: Option<Token>,
