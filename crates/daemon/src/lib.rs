@@ -45,6 +45,9 @@ mod verb;
 
 use process::runtime::crash;
 
+pub use crate::engine::daemon::LoadedConfig;
 pub use crate::host::error::DaemonError;
 pub use crate::run::maintenance::{Maintenance, maintain};
-pub use crate::run::{Options, check_config, print_config, run};
+pub use crate::run::{
+    EngineMode, Host, Options, Site, Socket, check_config, open_database, print_config, run, serve,
+};

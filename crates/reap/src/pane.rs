@@ -139,6 +139,7 @@ mod tests {
             init: "/i".into(),
             job: "/j".into(),
             log: tmux::LogOptions::new("/l"),
+            start_server: true,
         };
         tmux.create(&create).await.unwrap()
     }

@@ -62,6 +62,7 @@ impl Tmux {
             init: self.dir.path().join("init"),
             job,
             log: LogOptions::new(self.dir.path()),
+            start_server: true,
         };
         let created = self.device.create(&create).await.unwrap();
         self.server = identity::identify(created.pane.server.pid).unwrap();
@@ -523,6 +524,7 @@ async fn in_pane(tagged: &str, kind: CandidateKind, remove_pane: bool) -> (Outco
         init: "/i".into(),
         job: "/j".into(),
         log: LogOptions::new("/l"),
+        start_server: true,
     };
     let created = tmux.create(&create).await.unwrap();
     let mut victim = Stubborn::start(Some(tag("one")));

@@ -44,6 +44,8 @@ pub struct Create {
     pub job: PathBuf,
     /// Log of the pane.
     pub log: LogOptions,
+    /// True to start the server if none answers and [`Device::start_server`] allows it.
+    pub start_server: bool,
 }
 
 /// A created session.
@@ -62,7 +64,7 @@ pub struct Created {
 const CREATED: &str = "#{session_id}\t#{window_id}\t#{pane_id}\t#{pane_pid}\t#{pid}\t#{start_time}";
 
 impl Device {
-    /// Creates the session; also starts the server if [`Device::start_server`] allows it.
+    /// Creates the session; also starts the server if [`Create::start_server`] and [`Device::start_server`] allow it.
     ///
     /// # Errors
     /// [`TmuxError::Duplicate`] if the name is taken. After an error that is not [in
@@ -70,7 +72,7 @@ impl Device {
     /// complete listing.
     pub async fn create(&self, create: &Create) -> Result<Created, TmuxError> {
         let nonce = Nonce::new();
-        let reply = self.run(&create.line(nonce), None, self.start_server).await?;
+        let reply = self.run(&create.line(nonce), None, self.start_server && create.start_server).await?;
         match create.read(nonce, &reply.stdout)? {
             Some(created) => Ok(created),
             None if reply.stdout.is_empty() => Err(reply.error()),
@@ -161,6 +163,7 @@ mod tests {
             init: "/i".into(),
             job: "/j".into(),
             log: LogOptions::new("/l"),
+            start_server: true,
         };
         let nonce = Nonce::new();
         let read = |text: &str| create.read(nonce, text.as_bytes());

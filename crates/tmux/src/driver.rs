@@ -77,6 +77,8 @@ pub trait Driver: Send + Sync {
         client: &'a str,
         session: TmuxSessionId,
     ) -> Call<'a, ()>;
+    /// See [`Device::end_if_empty`].
+    fn end_if_empty(&self) -> Call<'_, ()>;
 }
 
 impl Driver for Device {
@@ -173,5 +175,9 @@ impl Driver for Device {
         session: TmuxSessionId,
     ) -> Call<'a, ()> {
         Box::pin(self.switch_client(server, client, session))
+    }
+
+    fn end_if_empty(&self) -> Call<'_, ()> {
+        Box::pin(self.end_if_empty())
     }
 }

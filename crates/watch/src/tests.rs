@@ -62,6 +62,7 @@ impl Tmux {
             init: self.dir.path().join("init"),
             job,
             log: LogOptions::new(self.dir.path()),
+            start_server: true,
         };
         let created = self.device.create(&create).await.unwrap();
         self.server = identity::identify(created.pane.server.pid).unwrap();

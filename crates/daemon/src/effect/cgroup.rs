@@ -12,7 +12,7 @@ use crate::config::CgroupPlacement;
 use crate::engine::Turn;
 use crate::engine::cgroups::CgroupState;
 use crate::engine::daemon::{Daemon, LoadedConfig};
-use crate::host::blocking_pool::{self, Purpose};
+use crate::host::blocking_pool::Purpose;
 
 /// Finds where groups can be created, if the configuration or the tmux server changed since the last call.
 pub(crate) async fn refresh(daemon: &Arc<Daemon>) {
@@ -25,7 +25,7 @@ pub(crate) async fn refresh(daemon: &Arc<Daemon>) {
     if daemon.cgroups.with_state(|state| state.inputs == inputs) {
         return;
     }
-    let prepared = blocking_pool::with_timeout(Purpose::Processes, move || prepare(&wanted, server)).await;
+    let prepared = daemon.blocking.with_timeout(Purpose::Processes, move || prepare(&wanted, server)).await;
     let found = match prepared.unwrap_or_else(|| Err("control groups do not answer".to_owned())) {
         Ok((subtree, controllers)) => {
             let missing = missing(&controllers);

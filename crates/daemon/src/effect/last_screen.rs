@@ -8,7 +8,7 @@ use tmux::act::Lines;
 
 use crate::engine::daemon::{Daemon, pane_of};
 use crate::host::blocking_pool::Purpose;
-use crate::host::{blocking_pool, files};
+use crate::host::files;
 
 /// The presence of a pane in tmux.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +25,9 @@ pub(crate) async fn save_screen(daemon: &Arc<Daemon>, session: SessionId, tag: T
     match daemon.tmux.capture(pane, Lines::Visible, false).await {
         Ok((Answer::Done, screen)) => {
             let path = daemon.paths.meta_of(session).join(files::SCREEN);
-            match blocking_pool::with_timeout(Purpose::Launch, move || files::write_atomic(&path, &screen))
+            match daemon
+                .blocking
+                .with_timeout(Purpose::Launch, move || files::write_atomic(&path, &screen))
                 .await
             {
                 Some(Ok(())) => {}

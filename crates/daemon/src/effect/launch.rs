@@ -14,7 +14,7 @@ use protocol::limits::Limits;
 use protocol::session::Reason;
 use protocol::tmux::Server;
 use protocol::{Event, Exit, Incarnation, Lifecycle, Refusal, ServerId, Session, SessionId, Tag, Token};
-use tmux::{Create, Created, Device, PaneRef, TmuxError};
+use tmux::{Create, Created, PaneRef, TmuxError};
 use tokio::time::{Instant, sleep};
 
 use crate::effect::{cgroup, retired_session};
@@ -22,7 +22,7 @@ use crate::engine::Turn;
 use crate::engine::daemon::{Daemon, tmux_size};
 use crate::host::blocking_pool::Purpose;
 use crate::host::files::Fence;
-use crate::host::{blocking_pool, files, short_tmp};
+use crate::host::{files, short_tmp};
 use crate::sense::tmux_snapshot;
 
 /// Maximum time from an init's claim of a job until its program runs.
@@ -150,6 +150,7 @@ async fn start(
         init: daemon.reaper_program.clone(),
         job,
         log: daemon.log_options(session.id),
+        start_server: true,
     };
     let mut created = create_in_tmux(daemon, &create).await;
     if matches!(created, Err(TmuxError::Duplicate(_)))
@@ -159,7 +160,7 @@ async fn start(
     }
     crate::crash::point("new-after-tmux");
     let placed = match created {
-        Ok(created) => placed(run, &created),
+        Ok(created) => placed(daemon, run, &created),
         Err(error) if !error.in_doubt() => {
             drop(files::fence(&daemon.paths.run, run.tag));
             let taken = matches!(error, TmuxError::Duplicate(_));
@@ -218,12 +219,9 @@ async fn create_in_tmux(daemon: &Daemon, create: &Create) -> Result<Created, Tmu
     };
     // A stopping engine does not answer; then nothing is started.
     let servers = daemon.engine.turn(known).await.map_err(|_| TmuxError::NoServer)?;
-    let lives = servers.into_iter().any(|server| !process::identity::exited(server).unwrap_or(false));
-    if lives {
-        Device { start_server: false, ..daemon.device.clone() }.create(create).await
-    } else {
-        daemon.tmux.create(create).await
-    }
+    let lives = servers.into_iter().any(|server| !daemon.world.processes.has_exited(server));
+    let create = Create { start_server: !lives, ..create.clone() };
+    daemon.tmux.create(&create).await
 }
 
 /// Creates the directories and the job file. The error is a sentence.
@@ -255,7 +253,7 @@ async fn prepare(daemon: &Daemon, session: &Session, run: &Incarnation) -> Resul
         }
         written.map_err(|e| format!("cannot write the job file: {e}"))
     };
-    let written = blocking_pool::with_timeout(Purpose::Launch, write).await;
+    let written = daemon.blocking.with_timeout(Purpose::Launch, write).await;
     drop(awaited);
     written.unwrap_or_else(|| {
         fence(&daemon.paths.run, tag);
@@ -294,9 +292,9 @@ fn explain(error: &TmuxError, session: &Session) -> String {
     }
 }
 
-fn placed(run: &Incarnation, created: &Created) -> Incarnation {
+fn placed(daemon: &Daemon, run: &Incarnation, created: &Created) -> Incarnation {
     let PaneRef { server, pane, .. } = created.pane;
-    let identify = |pid| process::identity::identify(pid).ok().flatten();
+    let identify = |pid| daemon.world.processes.identify(pid);
     Incarnation {
         server: identify(server.pid).map(|process| ServerId { process, started_at: server.started_at }),
         session: Some(created.session),

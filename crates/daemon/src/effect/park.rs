@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use agents::Confirm;
 use pool::Agent;
-use process::tree::Table;
 use protocol::{Event, ProcId, SessionId, Tag};
 use tmux::Answer;
 use tokio::time::sleep;
@@ -13,7 +12,7 @@ use tokio::time::sleep;
 use crate::effect::last_screen::save_screen;
 use crate::engine::Turn;
 use crate::engine::daemon::{Daemon, pane_of};
-use crate::host::blocking_pool::{self, Purpose};
+use crate::host::blocking_pool::Purpose;
 use crate::sense::pane_state::read_screen;
 
 /// Number of further samples in which a process has to show up before it counts as background work, and the
@@ -63,24 +62,32 @@ async fn expected_loss(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) -> Op
         return Some(shown);
     }
     let run = record.incarnation.as_ref()?;
-    background_work(run.init.zip(run.agent)?, &agent).await
+    background_work(daemon, run.init.zip(run.agent)?, &agent).await
 }
 
-/// Returns the background work of an agent, by the process table. `processes` are its init and the agent.
-async fn background_work(processes: (ProcId, ProcId), agent: &Agent) -> Option<String> {
+/// Returns the background work of an agent, by the process table. `init_and_program` are its processes.
+async fn background_work(
+    daemon: &Daemon,
+    init_and_program: (ProcId, ProcId),
+    agent: &Agent,
+) -> Option<String> {
     let is_shell = agent.confirm == Confirm::Prompt;
     if !is_shell && agent.confirm != Confirm::Hook && !agent.shows_composer() {
         // Of other programs it is unknown which processes are their helpers.
         return None;
     }
-    let look = move || Table::read().map(|table| table.background(processes, is_shell)).unwrap_or_default();
-    let mut found = blocking_pool::with_timeout(Purpose::Processes, look).await?;
+    let look = || {
+        let processes = daemon.processes();
+        let look = move || processes.background(init_and_program, is_shell);
+        daemon.blocking.with_timeout(Purpose::Processes, look)
+    };
+    let mut found = look().await?;
     for _ in 0..RECHECKS {
         if found.is_empty() {
             return None;
         }
         sleep(PAUSE).await;
-        let again = blocking_pool::with_timeout(Purpose::Processes, look).await?;
+        let again = look().await?;
         found.retain(|work| again.iter().any(|other| other.first == work.first));
     }
     let first = found.first()?;

@@ -4,15 +4,16 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use pool::reap;
-use process::tree::Table;
 use protocol::message::PROMPT;
 use protocol::reap::CandidateKind;
+use protocol::usage::Usage;
 use protocol::{Lifecycle, Session, SessionId, Tag};
+use world::processes::Processes;
 
 use crate::effect::park;
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
-use crate::host::blocking_pool::{self, Purpose};
+use crate::host::blocking_pool::Purpose;
 use crate::sense::{quiet, usage};
 
 /// Samples, applies the rules, and starts their actions. `force` lifts the limit on kills. Returns false once
@@ -40,10 +41,15 @@ pub(crate) async fn round(daemon: &Arc<Daemon>, force: bool) -> bool {
 /// Samples processor time, logs and workers. Returns false once the engine has stopped.
 pub(crate) async fn sample(daemon: &Arc<Daemon>) -> bool {
     let Ok(suspects) = daemon.engine.turn(|turn| suspects(turn)).await else { return false };
+    let processes = daemon.processes();
     let used = if suspects.is_empty() {
         Vec::new()
     } else {
-        blocking_pool::with_timeout(Purpose::Processes, move || cpu(&suspects)).await.unwrap_or_default()
+        daemon
+            .blocking
+            .with_timeout(Purpose::Processes, move || cpu(&*processes, &suspects))
+            .await
+            .unwrap_or_default()
     };
     let note = move |turn: &mut Turn<'_>| {
         let now = turn.now();
@@ -63,19 +69,16 @@ fn suspects(turn: &Turn<'_>) -> Vec<Session> {
     live.filter(|s| holds.contains(&s.id) || pool.prompts(s.id).waiting > 0).cloned().collect()
 }
 
-fn cpu(suspects: &[Session]) -> Vec<(SessionId, Tag, u64)> {
-    let Ok(table) = Table::read() else { return Vec::new() };
-    let cpu = |s: &Session| {
-        let tag = s.incarnation.as_ref()?.tag;
-        Some((s.id, tag, usage::usage_in(&table, s)?.cpu_us))
-    };
-    suspects.iter().filter_map(cpu).collect()
+fn cpu(processes: &dyn Processes, suspects: &[Session]) -> Vec<(SessionId, Tag, u64)> {
+    let used = usage::of_sessions(processes, suspects);
+    let cpu = |(s, used): (&Session, Option<Usage>)| Some((s.id, s.incarnation.as_ref()?.tag, used?.cpu_us));
+    suspects.iter().zip(used).filter_map(cpu).collect()
 }
 
 /// Parks incarnations, each in a task of its own.
 pub(crate) fn park_all(daemon: &Arc<Daemon>, parks: Vec<(SessionId, Tag)>) {
     for (session, tag) in parks {
-        let daemon = Arc::clone(daemon);
-        tokio::spawn(async move { drop(park::end_unattended(&daemon, session, tag).await) });
+        let (daemon, world) = (Arc::clone(daemon), daemon.world.clone());
+        world.spawn("park", async move { drop(park::end_unattended(&daemon, session, tag).await) });
     }
 }

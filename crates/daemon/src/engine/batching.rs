@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::engine::turn::Work;
 
 /// Maximum pieces of work in a turn: enough to share a commit, few enough to answer soon.
-const BATCH_MAX: usize = 256;
+pub(super) const BATCH_MAX: usize = 256;
 
 /// Maximum wait of a turn for the senders of the last batch, as a fraction of the duration of a commit, and
 /// absolute. A single client waits at most once, behind a batch of several.

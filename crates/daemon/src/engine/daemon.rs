@@ -10,11 +10,15 @@ use protocol::session::Size;
 use protocol::{Incarnation, OsBytes, ProcId, Refusal, SessionId, Timestamp};
 use tmux::{Device, Driver, LogOptions, PaneRef};
 use tokio::sync::{Mutex, Semaphore, mpsc, watch};
+use tokio::time::Instant;
+use world::World;
+use world::processes::Processes;
 
 use crate::config::{Config, ConfigError, DaemonSettings};
 use crate::engine::cgroups::Cgroups;
 use crate::engine::engine_handle::EngineHandle;
 use crate::engine::turn::JournalRetention;
+use crate::host::blocking_pool::BlockingPool;
 use crate::host::dir_watcher::DirWatcher;
 use crate::host::free_disk::FreeDisk;
 use crate::host::machine_sample::MachineSample;
@@ -23,6 +27,10 @@ use crate::host::machine_sample::MachineSample;
 pub(crate) struct Daemon {
     pub(crate) paths: Paths,
     pub(crate) engine: EngineHandle,
+    /// Clocks, randomness, tasks, processes.
+    pub(crate) world: World,
+    /// Runs blocking work.
+    pub(crate) blocking: BlockingPool,
     pub(crate) tmux: Arc<dyn Driver>,
     /// The same server as data, for command lines that others run.
     pub(crate) device: Device,
@@ -32,7 +40,7 @@ pub(crate) struct Daemon {
     pub(crate) process: ProcId,
     pub(crate) started_at: Timestamp,
     /// The start on the monotonic clock.
-    pub(crate) started: std::time::Instant,
+    pub(crate) started: Instant,
     /// The configuration in force.
     pub(crate) config: watch::Sender<Arc<LoadedConfig>>,
     /// The configuration at the start. Its settings that need a restart are still in force.
@@ -58,7 +66,7 @@ pub(crate) struct Daemon {
 
 /// The configuration file, and the settings that it gives.
 #[derive(Clone)]
-pub(crate) struct LoadedConfig {
+pub struct LoadedConfig {
     pub(crate) config: Config,
     /// The settings of the core.
     pub(crate) settings: Settings,
@@ -71,7 +79,7 @@ impl LoadedConfig {
     ///
     /// # Errors
     /// The first problem.
-    pub(crate) fn read(paths: &Paths, umask: u32) -> Result<Self, ConfigError> {
+    pub fn read(paths: &Paths, umask: u32) -> Result<Self, ConfigError> {
         let config = Config::read(&paths.config)?;
         let (settings, daemon) = (config.settings(&paths.sessions, umask)?, config.daemon_settings()?);
         Ok(Self { config, settings, daemon })
@@ -87,6 +95,16 @@ impl LoadedConfig {
 pub(crate) const BUILD: &str = concat!("poold ", env!("CARGO_PKG_VERSION"));
 
 impl Daemon {
+    /// Returns the process table and the machine, for blocking work.
+    pub(crate) fn processes(&self) -> Arc<dyn Processes> {
+        Arc::clone(&self.world.processes)
+    }
+
+    /// Samples the free space of the disk, if queueing `more` bytes needs it.
+    pub(crate) async fn refresh_disk(&self, more: u64) {
+        self.disk.refresh(&self.blocking, self.processes(), more).await;
+    }
+
     /// Returns the current incarnation of a session; `None` if it has none, or the engine has stopped.
     pub(crate) async fn incarnation(&self, session: SessionId) -> Option<Incarnation> {
         self.engine.turn(move |turn| turn.pool().session(session)?.incarnation.clone()).await.ok().flatten()

@@ -1,19 +1,21 @@
 //! A cloneable way into the engine: turns, and waiting for conditions.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use protocol::{ErrorCode, Refusal, SessionId};
 use tokio::sync::{Notify, oneshot, watch};
+use tokio::time::Instant;
 
+use crate::engine::inbox::{Inbox, Stopped};
 use crate::engine::publish::Publisher;
 use crate::engine::turn::{Check, Completion, Condition, Turn, Work};
 
 /// A way into the engine.
 #[derive(Clone)]
 pub(crate) struct EngineHandle {
-    sender: mpsc::Sender<Work>,
+    inbox: Arc<dyn Inbox>,
     publish: Publisher,
     tickets: Arc<AtomicU64>,
     /// Deadline of the engine's current long piece of work.
@@ -30,8 +32,8 @@ pub(crate) fn in_doubt() -> Refusal {
 }
 
 impl EngineHandle {
-    pub(crate) fn new(sender: mpsc::Sender<Work>, publish: Publisher) -> Self {
-        Self { sender, publish, tickets: Arc::default(), long_work: Arc::default() }
+    pub(crate) fn new(inbox: Arc<dyn Inbox>, publish: Publisher) -> Self {
+        Self { inbox, publish, tickets: Arc::default(), long_work: Arc::default() }
     }
 
     /// Runs `work` within a turn. Returns its result once the turn is on disk.
@@ -47,7 +49,7 @@ impl EngineHandle {
             let result = work(turn);
             Box::new(move || drop(answer.send(result)))
         });
-        self.sender.send(work).map_err(|_| in_doubt())?;
+        self.inbox.post(work).map_err(|Stopped| in_doubt())?;
         answered.await.map_err(|_| in_doubt())
     }
 
@@ -56,7 +58,7 @@ impl EngineHandle {
     /// # Errors
     /// Storage: the daemon ends.
     pub(crate) fn submit(&self, work: Work) -> Result<(), Refusal> {
-        self.sender.send(work).map_err(|_| in_doubt())
+        self.inbox.post(work).map_err(|Stopped| in_doubt())
     }
 
     /// Notes that the engine begins a piece of work that may take this long; `None` when it is over.
@@ -83,7 +85,7 @@ impl EngineHandle {
             Box::new(|| {})
         });
         // A stopped engine has nothing left to change.
-        drop(self.sender.send(work));
+        drop(self.inbox.post(work));
     }
 
     /// Waits until `find` returns a value; it is called again after each turn that changed anything but
@@ -135,7 +137,7 @@ impl EngineHandle {
                 Box::new(|| {})
             })
         });
-        self.sender.send(work).map_err(|_| in_doubt())?;
+        self.inbox.post(work).map_err(|Stopped| in_doubt())?;
         let found = match limit {
             None => answered.await,
             Some(limit) => match tokio::time::timeout(limit, &mut answered).await {

@@ -1,5 +1,5 @@
 //! The engine: the one thread that owns the pool and its store. In the order in which a piece of work
-//! travels: an [`EngineHandle`](engine_handle::EngineHandle) sends it, the [`thread`] takes it in batches
+//! travels: an [`EngineHandle`](engine_handle::EngineHandle) sends it to the [`inbox`], the [`thread`] takes it in batches
 //! ([`batching`]), a [`Turn`] decides it, the commit is published ([`publish`]), and waiting tasks
 //! ([`waiters`]) continue. [`daemon::Daemon`] is the state that all parts of the daemon share.
 
@@ -7,6 +7,7 @@ pub(crate) mod batching;
 pub(crate) mod cgroups;
 pub(crate) mod daemon;
 pub(crate) mod engine_handle;
+pub(crate) mod inbox;
 pub(crate) mod publish;
 pub(crate) mod thread;
 pub(crate) mod turn;

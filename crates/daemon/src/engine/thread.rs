@@ -2,15 +2,18 @@
 //! commits all of it in one transaction, and only then answers and publishes. After the first storage error
 //! nothing is answered any more and the process ends.
 
-use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use pool::clock::Reading;
 use pool::{Output, Pool, Volatile};
 use protocol::{Event, MessageId, Seq, Stamped};
 use store::{Store, StoreError};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::Instant;
+use world::clock::Clock;
 
-use crate::engine::batching::Batching;
+use crate::engine::batching::{BATCH_MAX, Batching};
 use crate::engine::publish::Publisher;
 use crate::engine::turn::{Completion, Conditions, JournalRetention, Turn, Work};
 use crate::engine::waiters::Waiters;
@@ -37,6 +40,7 @@ pub(crate) struct Engine {
     committed_at: Instant,
     /// Start of the daemon, the origin of its monotonic clock.
     started: Instant,
+    clock: Arc<dyn Clock>,
     /// The clocks at the last turn.
     reading: Reading,
     batching: Batching,
@@ -52,7 +56,7 @@ impl Engine {
         (pool, store, volatile): (Pool, Store, Volatile),
         publish: Publisher,
         retention: JournalRetention,
-        (reading, started): (Reading, Instant),
+        (clock, reading, started): (Arc<dyn Clock>, Reading, Instant),
     ) -> Self {
         Self {
             pool,
@@ -65,6 +69,7 @@ impl Engine {
             uncommitted: Vec::new(),
             committed_at: started,
             started,
+            clock,
             reading,
             batching: Batching::default(),
             is_trimming: false,
@@ -75,17 +80,37 @@ impl Engine {
     /// Runs until the last sender of work is gone, an end is requested, or the store fails. Returns the
     /// number of the last event if it ended cleanly.
     pub(crate) fn run(mut self, jobs: &mpsc::Receiver<Work>) -> Option<Seq> {
-        while let Some(first) = self.batching.next(jobs, self.committed_at) {
+        while let Some(first) = self.batching.next(jobs, self.committed_at.into_std()) {
             let batch = self.batching.gather(first, jobs);
-            if let Err(error) = self.turn(batch) {
-                tracing::error!(%error, "the store failed; nothing more is answered");
-                self.publish.failed.send_replace(Some(error.to_string()));
-                return None;
-            }
+            self.take(batch)?;
             if self.stopping {
                 break;
             }
         }
+        self.close()
+    }
+
+    /// Like [`Self::run`], as a task.
+    pub(crate) async fn run_as_task(mut self, mut jobs: UnboundedReceiver<Work>) -> Option<Seq> {
+        let mut batch = Vec::new();
+        while jobs.recv_many(&mut batch, BATCH_MAX).await > 0 {
+            self.take(std::mem::take(&mut batch))?;
+            if self.stopping {
+                break;
+            }
+        }
+        self.close()
+    }
+
+    /// Runs a turn. `None` if the store failed.
+    fn take(&mut self, batch: Vec<Work>) -> Option<()> {
+        let Err(failed) = self.turn(batch) else { return Some(()) };
+        tracing::error!(error = %failed, "the store failed; nothing more is answered");
+        self.publish.failed.send_replace(Some(failed.to_string()));
+        None
+    }
+
+    fn close(self) -> Option<Seq> {
         let last = self.pool.seq();
         match self.store.close() {
             Ok(()) => Some(last),
@@ -97,7 +122,7 @@ impl Engine {
     }
 
     fn turn(&mut self, batch: Vec<Work>) -> Result<(), StoreError> {
-        let reading = clock::read();
+        let reading = clock::read(&*self.clock);
         let stepped = pool::clock::step(self.pool.clock(), self.reading, reading);
         self.reading = reading;
         let mono = clock::mono(self.started);

@@ -2,12 +2,13 @@
 //! answer blocks only the work of its own purpose.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::{ErrorCode, Refusal};
-use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio::task::spawn_blocking;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
+use world::World;
 
 /// Time after which a file system counts as dead.
 const WORK_LIMIT: Duration = Duration::from_secs(10);
@@ -42,60 +43,73 @@ pub(crate) enum Purpose {
 }
 
 /// Maximum concurrent threads of each purpose, in the order of [`Purpose`].
-static PERMITS: [Semaphore; 10] = [
-    Semaphore::const_new(2),  // Theme
-    Semaphore::const_new(8),  // UserDirs
-    Semaphore::const_new(16), // Logs
-    Semaphore::const_new(8),  // HookSpool
-    Semaphore::const_new(8),  // Launch
-    Semaphore::const_new(16), // Processes
-    Semaphore::const_new(4),  // Housekeeping
-    Semaphore::const_new(32), // DatabaseReads
-    Semaphore::const_new(4),  // Removal
-    Semaphore::const_new(2),  // DatabaseCopies
+const THREADS: [usize; 10] = [
+    2,  // Theme
+    8,  // UserDirs
+    16, // Logs
+    8,  // HookSpool
+    8,  // Launch
+    16, // Processes
+    4,  // Housekeeping
+    32, // DatabaseReads
+    4,  // Removal
+    2,  // DatabaseCopies
 ];
 
-impl Purpose {
-    async fn permit(self) -> Option<SemaphorePermit<'static>> {
-        let permits = &PERMITS[self as usize];
-        match self {
+/// Runs blocking work on threads.
+#[derive(Clone)]
+pub(crate) struct BlockingPool {
+    world: World,
+    permits: [Arc<Semaphore>; THREADS.len()],
+}
+
+impl BlockingPool {
+    pub(crate) fn new(world: World) -> Self {
+        Self { world, permits: THREADS.map(|threads| Arc::new(Semaphore::new(threads))) }
+    }
+
+    /// Runs `work` on a thread of the purpose, for at most [`WORK_LIMIT`]. `None` if it did not finish in
+    /// time, or no thread came free.
+    pub(crate) async fn with_timeout<T: Send + 'static>(
+        &self,
+        purpose: Purpose,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        timeout(WORK_LIMIT, self.without_timeout(purpose, work)).await.ok()?.ok()
+    }
+
+    /// Runs `work` on a thread of the purpose, however long it takes.
+    ///
+    /// # Errors
+    /// `WouldBlock`: all threads of the purpose are busy.
+    pub(crate) async fn without_timeout<T: Send + 'static>(
+        &self,
+        purpose: Purpose,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> io::Result<T> {
+        let busy = || {
+            io::Error::new(
+                io::ErrorKind::WouldBlock,
+                "too many operations of this kind are in progress; try again later",
+            )
+        };
+        let permit = self.permit(purpose).await.ok_or_else(busy)?;
+        // The thread keeps its permit until it is done, even if the caller has given up.
+        let work = move || {
+            let _permit = permit;
+            work()
+        };
+        self.world.block(work).await
+    }
+
+    async fn permit(&self, purpose: Purpose) -> Option<OwnedSemaphorePermit> {
+        let permits = Arc::clone(&self.permits[purpose as usize]);
+        match purpose {
             // No wait for a mere decoration, nor behind work that takes minutes.
-            Self::Theme | Self::DatabaseCopies => permits.try_acquire().ok(),
-            _ => timeout(PERMIT_LIMIT, permits.acquire()).await.ok()?.ok(),
+            Purpose::Theme | Purpose::DatabaseCopies => permits.try_acquire_owned().ok(),
+            _ => timeout(PERMIT_LIMIT, permits.acquire_owned()).await.ok()?.ok(),
         }
     }
-}
-
-/// Runs `work` on a thread of the purpose, for at most [`WORK_LIMIT`]. `None` if it did not finish in time,
-/// or no thread came free.
-pub(crate) async fn with_timeout<T: Send + 'static>(
-    purpose: Purpose,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Option<T> {
-    timeout(WORK_LIMIT, without_timeout(purpose, work)).await.ok()?.ok()
-}
-
-/// Runs `work` on a thread of the purpose, however long it takes.
-///
-/// # Errors
-/// `WouldBlock`: all threads of the purpose are busy.
-pub(crate) async fn without_timeout<T: Send + 'static>(
-    purpose: Purpose,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> io::Result<T> {
-    let busy = || {
-        io::Error::new(
-            io::ErrorKind::WouldBlock,
-            "too many operations of this kind are in progress; try again later",
-        )
-    };
-    let permit = purpose.permit().await.ok_or_else(busy)?;
-    // The thread keeps its permit until it is done, even if the caller has given up.
-    let work = move || {
-        let _permit = permit;
-        work()
-    };
-    spawn_blocking(work).await.map_err(io::Error::other)
 }
 
 /// Returns the refusal for a request for which no thread was free.
@@ -111,24 +125,26 @@ mod tests {
 
     #[tokio::test]
     async fn threads_that_hang_stop_their_own_purpose_only() {
+        let pool = BlockingPool::new(World::system());
         let (stuck, wait): (mpsc::Sender<()>, _) = mpsc::channel();
         let wait = std::sync::Arc::new(std::sync::Mutex::new(wait));
         let hung: Vec<_> = (0..2)
             .map(|_| {
                 let wait = std::sync::Arc::clone(&wait);
                 let work = move || drop(wait.lock().map(|wait| wait.recv()));
-                tokio::spawn(with_timeout(Purpose::Theme, work))
+                let pool = pool.clone();
+                tokio::spawn(async move { pool.with_timeout(Purpose::Theme, work).await })
             })
             .collect();
-        while PERMITS[Purpose::Theme as usize].available_permits() > 0 {
+        while pool.permits[Purpose::Theme as usize].available_permits() > 0 {
             tokio::task::yield_now().await;
         }
-        assert_eq!(with_timeout(Purpose::Theme, || 1).await, None, "at once");
-        assert_eq!(with_timeout(Purpose::HookSpool, || 2).await, Some(2));
+        assert_eq!(pool.with_timeout(Purpose::Theme, || 1).await, None, "at once");
+        assert_eq!(pool.with_timeout(Purpose::HookSpool, || 2).await, Some(2));
         drop(stuck);
         for one in hung {
             one.await.unwrap();
         }
-        assert_eq!(with_timeout(Purpose::Theme, || 3).await, Some(3));
+        assert_eq!(pool.with_timeout(Purpose::Theme, || 3).await, Some(3));
     }
 }

@@ -2,29 +2,20 @@
 
 use std::fs::Metadata;
 use std::io;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
-use nix::time::{ClockId, clock_gettime};
 use pool::clock::Reading;
 use pool::deadlines::Mono;
 use protocol::Timestamp;
-use protocol::clock::Clock;
+use protocol::clock::Clock as ClockRecord;
 use protocol::time::millis;
-
-/// Returns the current wall time.
-pub(crate) fn now() -> Timestamp {
-    Timestamp(timestamp(SystemTime::now()).0.saturating_add_signed(test_offset_ms()))
-}
-
-/// Converts a system time; times before 1970 become 0.
-pub(crate) fn timestamp(at: SystemTime) -> Timestamp {
-    Timestamp(millis(at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()))
-}
+use tokio::time::Instant;
+use world::clock::{Clock, timestamp};
 
 /// The clock state with which the ages of files are computed.
 pub(crate) struct FileAges {
     /// The recorded steps of the wall clock.
-    pub(crate) clock: Clock,
+    pub(crate) clock: ClockRecord,
     pub(crate) now: Timestamp,
 }
 
@@ -37,12 +28,12 @@ impl FileAges {
 }
 
 /// Reads both clocks as close together as possible: the process may be preempted between the two reads.
-pub(crate) fn read() -> Reading {
+pub(crate) fn read(clock: &dyn Clock) -> Reading {
     let mut reading = Reading::default();
     for _ in 0..READ_ATTEMPTS {
-        let began = uptime();
-        reading = Reading { wall: now(), awake_ms: millis(began) };
-        if uptime().saturating_sub(began) < READ_GAP_MAX {
+        let began = clock.awake();
+        reading = Reading { wall: clock.now(), awake_ms: millis(began) };
+        if clock.awake().saturating_sub(began) < READ_GAP_MAX {
             break;
         }
     }
@@ -54,26 +45,6 @@ const READ_ATTEMPTS: usize = 5;
 
 /// Maximum time between the two reads of a valid reading.
 const READ_GAP_MAX: Duration = Duration::from_millis(100);
-
-/// Time since boot without time asleep; it has the same origin for every process of one boot.
-fn uptime() -> Duration {
-    #[cfg(not(target_os = "macos"))]
-    let clock = ClockId::CLOCK_MONOTONIC;
-    // There, CLOCK_MONOTONIC also counts time asleep; 8 is CLOCK_UPTIME_RAW.
-    #[cfg(target_os = "macos")]
-    let clock = ClockId::from_raw(8);
-    clock_gettime(clock).map(Duration::from).unwrap_or_default()
-}
-
-/// Offset of the wall clock in milliseconds, which a test writes into the file that `POOL_CLOCK` names. Only
-/// in builds with debug assertions.
-fn test_offset_ms() -> i64 {
-    #[cfg(debug_assertions)]
-    if let Some(path) = std::env::var_os("POOL_CLOCK") {
-        return std::fs::read_to_string(path).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
-    }
-    0
-}
 
 /// Returns the current monotonic time; `started` is its origin.
 pub(crate) fn mono(started: Instant) -> Mono {

@@ -19,6 +19,14 @@ pub(crate) struct DirWatcher {
 }
 
 impl DirWatcher {
+    /// Returns a watcher that polls.
+    pub(crate) fn polling() -> Self {
+        let watcher = Self::default();
+        #[cfg(target_os = "linux")]
+        watcher.hub.get_or_init(|| None);
+        watcher
+    }
+
     /// Watches this directory, which need not exist yet.
     pub(crate) fn watch(
         &self,

@@ -5,7 +5,7 @@ use std::ffi::CString;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use tokio::time::Instant;
 
 use nix::libc::{dev_t, ino_t};
 

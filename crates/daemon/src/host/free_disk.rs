@@ -3,12 +3,13 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
+use world::processes::Processes;
 
-use crate::host::blocking_pool::{self, Purpose};
+use crate::host::blocking_pool::{BlockingPool, Purpose};
 
 /// Maximum age of a sample.
 const AGE_MAX: Duration = Duration::from_millis(100);
@@ -49,7 +50,7 @@ impl FreeDisk {
 
     /// Samples again if queueing `more` bytes needs it: the last sample is too old, or too much was queued on
     /// it. A file system that does not answer keeps the old sample.
-    pub(crate) async fn refresh(&self, more: u64) {
+    pub(crate) async fn refresh(&self, blocking: &BlockingPool, processes: Arc<dyn Processes>, more: u64) {
         let is_usable = |sample: &DiskSample| {
             sample.at.is_some_and(|at| at.elapsed() < AGE_MAX)
                 && sample.queued.saturating_add(more) <= BYTES_MAX
@@ -60,10 +61,7 @@ impl FreeDisk {
         }
         let _done = Sampling(&self.sampling);
         let dir = self.dir.clone();
-        let free = blocking_pool::with_timeout(Purpose::Housekeeping, move || {
-            process::inspect::machine::free_disk(&dir)
-        })
-        .await;
+        let free = blocking.with_timeout(Purpose::Housekeeping, move || processes.free_disk(&dir)).await;
         if let Some(free) = free {
             *self.lock() = DiskSample { free, at: Some(Instant::now()), queued: 0 };
         }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use protocol::ServerId;
 use tokio::time::Instant;
+use world::processes::Processes;
 
 /// A sample of the machine's resources. Values that the system does not tell are `None`.
 #[derive(Debug, Clone, Copy, Default)]
@@ -33,17 +34,17 @@ impl MachineSample {
 }
 
 /// Takes a sample. Blocks: it reads the process table and queries the file system.
-pub(crate) fn sample(state: &Path, server: Option<ServerId>) -> MachineSample {
+pub(crate) fn sample(processes: &dyn Processes, state: &Path, server: Option<ServerId>) -> MachineSample {
     MachineSample {
         at: Some(Instant::now()),
-        memory: process::inspect::machine::available_memory(),
-        disk: process::inspect::machine::free_disk(state),
-        terminals: process::inspect::machine::terminals(),
-        server_files: server.and_then(|server| Some((server, open_files(server)?))),
+        memory: processes.available_memory(),
+        disk: processes.free_disk(state),
+        terminals: processes.terminals(),
+        server_files: server.and_then(|server| Some((server, open_files(processes, server)?))),
     }
 }
 
-fn open_files(server: ServerId) -> Option<(u64, u64)> {
-    let vitals = process::inspect::resources::resources(server.process).ok().flatten()?;
+fn open_files(processes: &dyn Processes, server: ServerId) -> Option<(u64, u64)> {
+    let vitals = processes.resources(server.process)?;
     Some((vitals.open_files?, vitals.open_files_max?))
 }

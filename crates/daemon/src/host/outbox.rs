@@ -2,15 +2,13 @@
 //! before it: going through another thread would delay replies. What the socket does not take is buffered,
 //! and a task of the connection writes it.
 
-use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use nix::sys::socket::{Shutdown, shutdown};
-use protocol::aio::WriteHalf;
 use protocol::{ErrorCode, Frame, Refusal, Reply, frame};
 use tokio::sync::Notify;
 use tokio::time::timeout;
+use world::transport::Sender;
 
 use crate::host::chunks;
 
@@ -30,7 +28,7 @@ pub(crate) struct Outbox(Arc<Senders>);
 pub(crate) struct PeerGone;
 
 struct Shared {
-    writer: WriteHalf,
+    writer: Box<dyn Sender>,
     buffer: Mutex<Buffer>,
     /// Signalled when there is data to write, or the last sender is dropped.
     wake: Notify,
@@ -69,7 +67,7 @@ impl Outbox {
     /// Returns an outbox, and the task that writes its buffer, which must be spawned. Nothing is written
     /// before the bytes of `first`.
     pub(crate) fn new(
-        writer: WriteHalf,
+        writer: Box<dyn Sender>,
         first: impl Future<Output = Option<Vec<u8>>> + Send + 'static,
     ) -> (Self, impl Future<Output = ()> + Send + 'static) {
         let buffer = Buffer { bytes: Vec::new(), busy: true, gone: false, closed: false };
@@ -158,7 +156,7 @@ impl Outbox {
         let mut written = 0;
         if !buffer.busy && buffer.bytes.is_empty() {
             // After a failure the task tries again, and handles the error.
-            written = shared.writer.try_write(bytes).unwrap_or(0);
+            written = shared.writer.try_send(bytes).unwrap_or(0);
         }
         if written < bytes.len() {
             buffer.bytes.extend_from_slice(&bytes[written..]);
@@ -186,7 +184,7 @@ fn encode(sent: Frame) -> Result<Vec<u8>, PeerGone> {
 async fn run(shared: Arc<Shared>, first: impl Future<Output = Option<Vec<u8>>>) {
     let mut bytes = first.await;
     while let Some(out) = bytes {
-        if let Err(error) = write_all(&shared.writer, &out, STALL_LIMIT).await {
+        if let Err(error) = write_all(&*shared.writer, &out, STALL_LIMIT).await {
             tracing::debug!(%error, "a peer is gone, or does not read");
             break;
         }
@@ -197,8 +195,8 @@ async fn run(shared: Arc<Shared>, first: impl Future<Output = Option<Vec<u8>>>) 
     buffer.bytes = Vec::new();
     drop(buffer);
     shared.space.notify_waiters();
-    // Ends the reading half too, and tells the peer. It may be gone already, so errors do not matter.
-    shutdown(shared.writer.as_ref().as_raw_fd(), Shutdown::Both).ok();
+    // Ends the receiving direction too, and tells the peer.
+    shared.writer.close();
 }
 
 /// Waits for buffered bytes and takes them; `None` once the last sender is dropped and the buffer is empty.
@@ -222,11 +220,19 @@ async fn next(shared: &Shared) -> Option<Vec<u8>> {
     }
 }
 
+/// Sends bytes before there is an outbox, as fast as the peer reads.
+///
+/// # Errors
+/// The peer is gone, or reads nothing for [`STALL_LIMIT`].
+pub(crate) async fn send_all(writer: &dyn Sender, bytes: &[u8]) -> std::io::Result<()> {
+    write_all(writer, bytes, STALL_LIMIT).await
+}
+
 /// Writes all bytes, as fast as the peer reads. Fails with `TimedOut` if it reads nothing for `stall`.
-async fn write_all(writer: &WriteHalf, mut bytes: &[u8], stall: Duration) -> std::io::Result<()> {
+async fn write_all(writer: &dyn Sender, mut bytes: &[u8], stall: Duration) -> std::io::Result<()> {
     while !bytes.is_empty() {
-        timeout(stall, writer.writable()).await??;
-        match writer.try_write(bytes) {
+        timeout(stall, writer.ready()).await??;
+        match writer.try_send(bytes) {
             Ok(0) => return Err(std::io::ErrorKind::WriteZero.into()),
             Ok(written) => bytes = &bytes[written..],
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
@@ -274,7 +280,7 @@ mod tests {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let (_ours, writer) = ours.into_split();
         let (mut reader, _theirs) = theirs.into_split();
-        let (outbox, task) = Outbox::new(writer, async { Some(Vec::new()) });
+        let (outbox, task) = Outbox::new(Box::new(writer), async { Some(Vec::new()) });
         tokio::spawn(task);
         let full = || Frame::Output { offset: 0, bytes: OsBytes(vec![0; 512 << 10]) };
         for _ in 0..2 {
@@ -292,6 +298,7 @@ mod tests {
             }
         };
         tokio::select! {
+            biased;
             emptied = outbox.wait_until_empty() => emptied.unwrap(),
             () = read => {}
         }

@@ -14,7 +14,9 @@ use protocol::{Event, Lifecycle, OsBytes, Session, SessionId};
 use serde::{Deserialize, Serialize};
 use store::Timeline;
 
-use crate::host::{files, random};
+use world::random::Random;
+
+use crate::host::files;
 
 /// Name of the timeline file in the state directory.
 const NAME: &str = "timeline";
@@ -130,8 +132,8 @@ pub(crate) struct TimelineStart {
 pub(crate) fn start(
     paths: &Paths,
     pool: &Pool,
-    database: Timeline,
-    boot: &str,
+    (database, boot): (Timeline, &str),
+    random: &dyn Random,
 ) -> std::io::Result<TimelineStart> {
     let file = read(&paths.state);
     let place = StateDirId::read(&paths.state, boot)?;
@@ -140,7 +142,7 @@ pub(crate) fn start(
     let highest = file.as_ref().map_or(epoch, |file| file.epoch.max(epoch));
     let reserved = file.as_ref().map_or(0, |file| file.sessions);
     let seen = highest_session(paths) + 1;
-    let random = random_number()?;
+    let random = random_number(random)?;
     let (id, epoch, seq, next) = match continuity {
         Continuity::Other(_) => {
             let next = pool.next_session().max(reserved).max(seen);
@@ -214,8 +216,8 @@ fn write(state: &Path, file: &TimelineFile) -> std::io::Result<()> {
     std::fs::File::open(state)?.sync_all()
 }
 
-fn random_number() -> std::io::Result<u64> {
-    let tag = random::tag()?;
+fn random_number(random: &dyn Random) -> std::io::Result<u64> {
+    let tag = random.tag()?;
     Ok(u64::from_le_bytes(tag.0[..8].try_into().unwrap_or_default()) >> 1)
 }
 

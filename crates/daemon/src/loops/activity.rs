@@ -17,11 +17,10 @@ use crate::effect::dialog::{self, DialogAnswer};
 use crate::effect::reap_round;
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
-use crate::host::clock;
 use crate::sense::pane_state::read_screen;
 use crate::sense::sample_target::{AgentKind, SampleTarget};
 use crate::sense::sampler::Sampler;
-use crate::sense::session_sample::Sample;
+use crate::sense::session_sample::{Sample, SampleState};
 use crate::sense::{hook_spool, transcript};
 
 /// Time between two samples.
@@ -37,11 +36,15 @@ pub(crate) async fn run(daemon: Arc<Daemon>) {
         let daemon = Arc::clone(&context);
         async move { read_screen(&daemon, &agent, pane).await.ok()?.1 }
     };
-    let mut sampler = Sampler::new(|target, watched| watched.read(target, clock::now()), read_screen);
+    let world = daemon.world.clone();
+    let read_files = move |target: &SampleTarget, state: &mut SampleState| {
+        state.read(&*world.processes, target, world.clock.now());
+    };
+    let mut sampler = Sampler::new(daemon.world.clone(), read_files, read_screen);
     loop {
         let context = Arc::clone(&daemon);
         let Ok(targets) = daemon.engine.turn(move |turn| targets(turn, &context)).await else { return };
-        let now = clock::now();
+        let now = daemon.world.clock.now();
         let pause = if targets.iter().any(|target| target.is_starting(now)) { START_PAUSE } else { PAUSE };
         let samples = sampler.sample(targets).await;
         if read_spooled(&daemon, &samples).await.is_err() {
@@ -52,7 +55,7 @@ pub(crate) async fn run(daemon: Arc<Daemon>) {
         let Ok(Effects { parks, answers }) = daemon.engine.turn(decide).await else { return };
         reap_round::park_all(&daemon, parks);
         for answer in answers {
-            tokio::spawn(dialog::answer(Arc::clone(&daemon), answer));
+            daemon.world.spawn("dialog", dialog::answer(Arc::clone(&daemon), answer));
         }
         sleep(pause).await;
     }

@@ -34,7 +34,7 @@ pub(crate) async fn run(daemon: Arc<Daemon>) {
         let claimed: Result<Vec<PaneId>, Refusal> = daemon.engine.turn(claim).await;
         let Ok(due) = claimed else { return };
         for pane in due {
-            tokio::spawn(adopt_one(Arc::clone(&daemon), pane));
+            daemon.world.spawn("adopt one", adopt_one(Arc::clone(&daemon), pane));
         }
         if turns.changed().await.is_err() {
             return;

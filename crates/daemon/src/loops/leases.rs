@@ -17,7 +17,7 @@ pub(crate) async fn run(daemon: Arc<Daemon>) {
         let asked_at = clock::mono(daemon.started);
         let suspects = daemon.engine.turn(move |turn| worker::suspects(turn, asked_at)).await;
         let Ok(suspects) = suspects else { return };
-        let exited = exits::sample(suspects).await;
+        let exited = exits::sample(&daemon, suspects).await;
         let context = Arc::clone(&daemon);
         let tick = move |turn: &mut Turn<'_>| {
             turn.volatile.reaping.note_exited(exited);

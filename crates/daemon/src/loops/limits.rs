@@ -2,20 +2,22 @@
 //! on their use.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pool::reap::ResourceUse;
-use process::tree::Table;
+use protocol::usage::Usage;
 use protocol::{Event, Lifecycle, Session, Tag};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
+
+use world::processes::Processes;
 
 use crate::effect::{cgroup, reap_round};
 use crate::engine::Turn;
 use crate::engine::daemon::{Daemon, pane_of};
-use crate::host::blocking_pool::{self, Purpose};
+use crate::host::blocking_pool::Purpose;
 use crate::host::disk_usage::disk_usage_at_least;
 use crate::sense::quiet;
-use crate::sense::usage::usage_in;
+use crate::sense::usage;
 
 /// Time between two samples if a session has limits.
 const LIMITED_PAUSE: Duration = Duration::from_secs(1);
@@ -56,8 +58,12 @@ async fn memory_and_run_time(daemon: &Arc<Daemon>) {
         let limited: Vec<Session> = sessions.into_iter().filter(has_limits).collect();
         let pause = if limited.is_empty() { UNLIMITED_PAUSE } else { LIMITED_PAUSE };
         let bounded = limited.iter().any(|s| s.spec.limits.memory.is_some());
+        let processes = daemon.processes();
         let measured = if bounded {
-            blocking_pool::with_timeout(Purpose::Processes, move || memory_usage(&limited)).await
+            daemon
+                .blocking
+                .with_timeout(Purpose::Processes, move || memory_usage(&*processes, &limited))
+                .await
         } else {
             Some(Vec::new())
         };
@@ -81,7 +87,7 @@ async fn disks(daemon: &Arc<Daemon>) {
             let Some(tag) = session.incarnation.as_ref().map(|run| run.tag) else { continue };
             let dir = session.dir.clone();
             let count = move || disk_usage_at_least(dir.as_path(), Instant::now() + DISK_LIMIT);
-            let counted = blocking_pool::without_timeout(Purpose::Housekeeping, count).await.ok();
+            let counted = daemon.blocking.without_timeout(Purpose::Housekeeping, count).await.ok();
             apply_samples(daemon, vec![(tag, ResourceUse { disk: counted, memory: None })]).await;
             rest += began.elapsed() * DISK_REST;
         }
@@ -121,15 +127,12 @@ fn has_limits(session: &Session) -> bool {
 }
 
 /// Returns the memory in use by the sessions that have a limit for it.
-fn memory_usage(limited: &[Session]) -> Vec<(Tag, ResourceUse)> {
-    // The process table is read once for all sessions.
-    let Ok(table) = Table::read() else { return Vec::new() };
-    let bounded = limited.iter().filter(|s| s.spec.limits.memory.is_some());
-    let memory = |s: &Session| {
-        let tag = s.incarnation.as_ref()?.tag;
-        Some((tag, ResourceUse { memory: Some(usage_in(&table, s)?.memory), disk: None }))
+fn memory_usage(processes: &dyn Processes, limited: &[Session]) -> Vec<(Tag, ResourceUse)> {
+    let memory = |(s, used): (&Session, Option<Usage>)| {
+        let tag = s.incarnation.as_ref().filter(|_| s.spec.limits.memory.is_some())?.tag;
+        Some((tag, ResourceUse { memory: Some(used?.memory), disk: None }))
     };
-    bounded.filter_map(memory).collect()
+    limited.iter().zip(usage::of_sessions(processes, limited)).filter_map(memory).collect()
 }
 
 /// Starts another log writer for a session that has lost its own.
@@ -140,7 +143,9 @@ async fn replace_lost_writer(daemon: &Arc<Daemon>, session: &Session) {
     let Some(pane) = pane_of(&run).filter(|_| !young && !run.dead) else { return };
     let log = daemon.log_options(id);
     let dir = log.dir.clone();
-    if blocking_pool::with_timeout(Purpose::Logs, move || process::log_writer::has_writer(&dir))
+    if daemon
+        .blocking
+        .with_timeout(Purpose::Logs, move || process::log_writer::has_writer(&dir))
         .await
         .unwrap_or(true)
     {

@@ -11,10 +11,11 @@ use protocol::tmux::Server;
 use protocol::{Event, OsBytes, ProcId, Tag};
 use tokio::time::sleep;
 
+use world::processes::Processes;
+
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
-use crate::host::blocking_pool::{self, Purpose};
-use crate::sense::exits::has_exited;
+use crate::host::blocking_pool::Purpose;
 
 /// Time between two scans, in intervals of the reaper's rules.
 const SCAN_INTERVALS: u32 = 6;
@@ -29,8 +30,9 @@ pub(crate) async fn run(daemon: &Arc<Daemon>) {
     loop {
         sleep(daemon.loaded().daemon.reap_interval * SCAN_INTERVALS).await;
         // One scan at a time, so that a scan that hangs takes one thread only.
-        let looked =
-            blocking_pool::without_timeout(Purpose::Housekeeping, move || (scanner.scan(), scanner)).await;
+        let processes = daemon.processes();
+        let scan = move || (processes.marked(&mut scanner), scanner);
+        let looked = daemon.blocking.without_timeout(Purpose::Housekeeping, scan).await;
         let (seen, back) = looked.unwrap_or_else(|error| (Err(error), MarkerScanner::default()));
         scanner = back;
         match seen {
@@ -66,15 +68,15 @@ async fn report(
     };
     let (markers, seen) = daemon.engine.turn(classify).await.ok()?;
     let (socket, sessions) = (OsBytes::from(daemon.paths.socket.clone()), daemon.paths.sessions.clone());
-    let before = before.clone();
+    let (before, processes) = (before.clone(), daemon.processes());
     let check = move || {
         let suspected: Vec<MarkedProcess> =
-            seen.into_iter().filter(|marked| is_suspect(marked, &markers, &socket)).collect();
+            seen.into_iter().filter(|marked| is_suspect(&*processes, marked, &markers, &socket)).collect();
         let suspects: BTreeSet<ProcId> = suspected.iter().map(|marked| marked.process).collect();
         let again = suspected.into_iter().filter(|marked| before.contains(&marked.process)).collect();
-        (suspects, with_service(again, &sessions))
+        (suspects, with_service(&*processes, again, &sessions))
     };
-    match blocking_pool::with_timeout(Purpose::Processes, check).await {
+    match daemon.blocking.with_timeout(Purpose::Processes, check).await {
         Some((suspects, found)) => {
             daemon.engine.turn(move |turn| note(turn, found)).await.ok()?;
             Some(suspects)
@@ -118,24 +120,29 @@ fn markers(turn: &Turn<'_>, seen: &[MarkedProcess]) -> Markers {
 
 /// True if the process has the marker of an ended incarnation or claim of this pool, or of a dead daemon. A
 /// pool that was made from a copy of this one has another socket in its markers.
-fn is_suspect(marked: &MarkedProcess, markers: &Markers, socket: &OsBytes) -> bool {
+fn is_suspect(
+    processes: &dyn Processes,
+    marked: &MarkedProcess,
+    markers: &Markers,
+    socket: &OsBytes,
+) -> bool {
     if marked.socket.as_ref() != Some(socket) {
         return false;
     }
     match marked.marker {
         Marker::Incarnation(tag) if tag.is_claim() => {
-            !markers.held.contains(&tag) && !descends(marked.process, &markers.workers)
+            !markers.held.contains(&tag) && !descends(processes, marked.process, &markers.workers)
         }
         Marker::Incarnation(tag) => markers.ended.contains(&tag),
-        Marker::Client(owner) => has_exited(owner),
+        Marker::Client(owner) => processes.has_exited(owner),
     }
 }
 
 /// True if one of these processes is an ancestor of the process, or an ancestor cannot be read.
-fn descends(process: ProcId, from: &BTreeSet<u32>) -> bool {
+fn descends(processes: &dyn Processes, process: ProcId, from: &BTreeSet<u32>) -> bool {
     let mut pid = process.pid;
     for _ in 0..GENERATIONS_MAX {
-        match process::identity::read(pid) {
+        match processes.read(pid) {
             Ok(Some(found)) if from.contains(&found.ppid) => return true,
             Ok(Some(found)) if found.ppid > 1 => pid = found.ppid,
             Ok(_) => return false,
@@ -148,13 +155,17 @@ fn descends(process: ProcId, from: &BTreeSet<u32>) -> bool {
 /// Returns the processes that live, each with the reason why it is to be spared: it listens for others, or
 /// has the same marker as a process that does, as what a background service starts later belongs to its user,
 /// too.
-fn with_service(found: Vec<MarkedProcess>, sessions: &Path) -> Vec<(MarkedProcess, Option<String>)> {
+fn with_service(
+    processes: &dyn Processes,
+    found: Vec<MarkedProcess>,
+    sessions: &Path,
+) -> Vec<(MarkedProcess, Option<String>)> {
     let serves = |marked: &MarkedProcess| {
-        let path = process::tree::listeners::listening_path(marked.process, Some(sessions))?;
+        let path = processes.listening_path(marked.process, sessions)?;
         Some(format!("serves {path}"))
     };
     // A process may have ended since the scan.
-    let found = found.into_iter().filter(|marked| !has_exited(marked.process));
+    let found = found.into_iter().filter(|marked| !processes.has_exited(marked.process));
     let looked: Vec<(MarkedProcess, Option<String>)> =
         found.map(|marked| (serves(&marked), marked)).map(|(serves, marked)| (marked, serves)).collect();
     let servers: Vec<(Marker, u32)> = looked

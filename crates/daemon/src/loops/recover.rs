@@ -27,7 +27,7 @@ pub(crate) async fn run(daemon: Arc<Daemon>) {
         turns.borrow_and_update();
         let Ok(due) = daemon.engine.turn(claim).await else { return };
         for (session, is_restart) in due {
-            tokio::spawn(settle(Arc::clone(&daemon), session, is_restart));
+            daemon.world.spawn("recover one", settle(Arc::clone(&daemon), session, is_restart));
         }
         if turns.changed().await.is_err() {
             return;
@@ -76,7 +76,7 @@ async fn resume(daemon: &Arc<Daemon>, session: SessionId) -> Result<(), Refusal>
     match files::fence(&daemon.paths.run, run.tag) {
         Ok(Fence::Never) => {
             // This incarnation never ran and never will. The start is still decided, and gets a new tag.
-            let identity = identity()?;
+            let identity = identity(&*daemon.world.random)?;
             daemon.engine.turn(move |turn| renew_incarnation(turn, session, false, &identity)).await?;
             launch::launch(daemon, session, |_| ()).await?;
         }
@@ -94,7 +94,7 @@ async fn resume_claimed(daemon: &Arc<Daemon>, session: SessionId, run: &Incarnat
     let placed = launch::find_by_tag(daemon, &run, Duration::from_secs(2)).await;
     let seen = placed.is_some();
     let mut launched = launch::await_start(daemon, placed.unwrap_or_else(|| run.clone())).await;
-    let ended = run.init.is_some_and(|init| process::identity::exited(init).unwrap_or(false));
+    let ended = run.init.is_some_and(|init| daemon.world.processes.has_exited(init));
     if let Launched::Unknown { .. } = launched
         && ended
     {

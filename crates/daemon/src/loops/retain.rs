@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 use crate::decide::idempotency::{self, KEEP_RANDOM};
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
-use crate::host::blocking_pool::{self, Purpose};
+use crate::host::blocking_pool::Purpose;
 use crate::host::clock::FileAges;
 use crate::host::{disk_reserve, short_tmp, timeline};
 use crate::sense::exits;
@@ -39,7 +39,7 @@ pub(crate) async fn run(daemon: Arc<Daemon>) {
     loop {
         let spared = |turn: &mut Turn<'_>| turn.volatile.reaping.spared().collect::<BTreeSet<_>>();
         let Ok(spared) = daemon.engine.turn(spared).await else { return };
-        let ended = exits::sample(spared).await;
+        let ended = exits::sample(&daemon, spared).await;
         let context = Arc::clone(&daemon);
         let is_due = operations_due <= Instant::now();
         if is_due {
@@ -81,7 +81,7 @@ async fn maintain_files(daemon: &Daemon) -> Option<()> {
             remove_archives(&paths.archives(), keep, &ages);
         }
     };
-    blocking_pool::with_timeout(Purpose::Housekeeping, maintain).await;
+    daemon.blocking.with_timeout(Purpose::Housekeeping, maintain).await;
     Some(())
 }
 
@@ -158,12 +158,12 @@ mod tests {
     use std::time::SystemTime;
 
     use protocol::clock::Clock;
+    use world::clock::timestamp;
 
     use super::*;
-    use crate::host::clock;
 
     fn ages() -> FileAges {
-        FileAges { clock: Clock::default(), now: clock::now() }
+        FileAges { clock: Clock::default(), now: timestamp(SystemTime::now()) }
     }
 
     #[test]

@@ -55,13 +55,13 @@ async fn decide(daemon: &Arc<Daemon>, sampled: bool) -> Option<Tick> {
             has_capacity: (sampled || machine_capacity::is_fresh(&context))
                 .then(|| machine_capacity::check(turn, &context).is_ok()),
             sampled,
-            identities: &mut || identity().ok(),
+            identities: &mut || identity(&*context.world.random).ok(),
         };
         slots::tick(turn, inputs)
     };
     let mut tick = daemon.engine.turn(decide).await.ok()?;
     for action in std::mem::take(&mut tick.actions) {
-        tokio::spawn(perform(Arc::clone(daemon), action));
+        daemon.world.spawn("scheduled action", perform(Arc::clone(daemon), action));
     }
     Some(tick)
 }

@@ -4,10 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use interprocess::local_socket::tokio::Listener;
-use interprocess::local_socket::traits::tokio::Listener as _;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{Instant, sleep, timeout};
+use world::transport::Listener;
 
 use crate::engine::daemon::Daemon;
 use crate::net::{handshake, role};
@@ -33,13 +32,14 @@ type Pending = VecDeque<(Instant, oneshot::Sender<()>)>;
 
 /// Accepts connections until the daemon ends. With too many hellos pending, the oldest peer is evicted, so
 /// that silent peers never keep others waiting.
-pub(crate) async fn accept(daemon: Arc<Daemon>, listener: Listener) {
+pub(crate) async fn accept(daemon: Arc<Daemon>, mut listener: Box<dyn Listener>) {
     let (connections_max, pending_max) = limits();
     let places = Arc::new(Semaphore::new(connections_max));
     let mut pending = Pending::new();
     for id in 1.. {
-        let stream = match listener.accept().await {
-            Ok(stream) => stream,
+        let incoming = match listener.accept(&*daemon.world.processes).await {
+            Ok(Some(incoming)) => incoming,
+            Ok(None) => continue,
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection");
                 sleep(ACCEPT_PAUSE).await;
@@ -49,11 +49,12 @@ pub(crate) async fn accept(daemon: Arc<Daemon>, listener: Listener) {
         evict_pending(&mut pending, pending_max).await;
         let (peer, evicted) = oneshot::channel();
         pending.push_back((Instant::now(), peer));
-        let daemon = Arc::clone(&daemon);
+        let (daemon, world) = (Arc::clone(&daemon), daemon.world.clone());
         let place = Arc::clone(&places).try_acquire_owned().ok();
-        tokio::spawn(async move {
-            let handshake = handshake::shake_hands(&daemon, id, stream, place.is_some());
+        world.spawn("connection", async move {
+            let handshake = handshake::shake_hands(&daemon, id, incoming, place.is_some());
             let connection = tokio::select! {
+                biased;
                 done = timeout(HELLO_LIMIT, handshake) => done.ok().flatten(),
                 _ = evicted => None,
             };

@@ -1,7 +1,8 @@
 //! A connection after its handshake.
 
-use protocol::aio::{FrameReader, ReadHalf};
+use protocol::aio::FrameReader;
 use protocol::{Hello, ProcId, Role};
+use world::transport::Receiver;
 
 use crate::host::outbox::Outbox;
 use crate::net::registration::Registration;
@@ -13,7 +14,7 @@ pub(crate) struct Connection {
     pub(crate) pid: Option<u32>,
     /// The peer's process, as identified when it connected.
     pub(crate) process: Option<ProcId>,
-    pub(crate) reader: FrameReader<ReadHalf>,
+    pub(crate) reader: FrameReader<Receiver>,
     pub(crate) outbox: Outbox,
     pub(crate) registration: Registration,
 }

@@ -7,8 +7,8 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use interprocess::local_socket::tokio::Listener;
 use process::runtime::untrusted_file;
+use world::transport::{Listener, SocketListener};
 
 use crate::host::error::DaemonError;
 
@@ -33,15 +33,18 @@ impl SocketFile {
 ///
 /// # Errors
 /// The socket cannot be created, or another program listens at its path.
-pub(crate) fn listen(path: &Path) -> Result<(Listener, Option<SocketFile>), DaemonError> {
+pub(crate) fn listen(path: &Path) -> Result<(Box<dyn Listener>, Option<SocketFile>), DaemonError> {
     if let Some(fd) = inherited()? {
         let listener = protocol::aio::from_fd(fd).map_err(handover_failed)?;
-        return Ok((listener, None));
+        return Ok((Box::new(SocketListener(listener)), None));
     }
     remove_dead_socket(path)?;
     let listener = protocol::aio::listen(path).map_err(|e| DaemonError::io(path, e))?;
     let created = fs::symlink_metadata(path).map_err(|e| DaemonError::io(path, e))?;
-    Ok((listener, Some(SocketFile { path: path.to_owned(), id: untrusted_file::id(&created) })))
+    Ok((
+        Box::new(SocketListener(listener)),
+        Some(SocketFile { path: path.to_owned(), id: untrusted_file::id(&created) }),
+    ))
 }
 
 /// Returns the socket that a service manager handed over.

@@ -14,33 +14,37 @@ mod state_lock;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, mpsc};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::sys::stat::{Mode, umask};
+use pool::Volatile;
 use pool::clock::Reading;
 use pool::lock::LockTable;
-use pool::{Pool, Volatile};
-use protocol::paths::{Paths, prepare_dir};
-use protocol::{ProcId, Refusal};
-use store::Store;
-use tokio::sync::{mpsc as mpsc_async, watch};
-use tokio::time::timeout;
+use protocol::paths::prepare_dir;
+use protocol::{ProcId, Refusal, Seq};
+use tokio::sync::{mpsc as mpsc_async, oneshot, watch};
+use tokio::time::{Instant, timeout};
+use world::World;
+use world::signals::Signals;
 
 use crate::decide::{lock, worker};
 use crate::engine::Turn;
 use crate::engine::daemon::{Daemon, LoadedConfig};
 use crate::engine::engine_handle::EngineHandle;
+use crate::engine::inbox::Inbox;
 use crate::engine::publish::Publisher;
 use crate::engine::thread::Engine;
 use crate::engine::turn::Work;
+use crate::host::archive;
 use crate::host::error::DaemonError;
-use crate::host::{archive, clock};
 use crate::loops::{activity, adopt, deliver, leases, limits, reap, recover, retain, schedule};
 use crate::net::accept;
 use crate::net::listen::{self, SocketFile};
 use crate::sense::{exits, hook_spool};
 
+pub use crate::run::open::open_database;
 pub use crate::run::options::{Options, check_config, print_config};
+pub use crate::run::setup::{EngineMode, Host, Site, Socket};
 
 /// Open files that the daemon asks for, for itself and for a tmux server that it starts: a few for each pane.
 const OPEN_FILES: u64 = 65_536;
@@ -64,9 +68,9 @@ pub fn run(options: Options) -> Result<(), DaemonError> {
         prepare_dir(dir)?;
     }
     let lock = state_lock::lock(&paths.lock)?;
-    let loaded = LoadedConfig::read(&paths, bits(users_umask.bits()))
+    let config = LoadedConfig::read(&paths, bits(users_umask.bits()))
         .map_err(|error| DaemonError::Config(error.to_string()))?;
-    let (store, pool) = open::open_store(&paths)?;
+    let database = open::open_database(&paths)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -74,7 +78,7 @@ pub fn run(options: Options) -> Result<(), DaemonError> {
     if let Err(error) = archive::sweep(&paths.archives()) {
         tracing::warn!(%error, "the remains of interrupted archives were not removed");
     }
-    let result = runtime.block_on(serve(&options, paths, loaded, (store, pool)));
+    let result = runtime.block_on(async { serve(setup::host(&options, paths, config, database)?).await });
     // Threads that hang do not keep the process.
     runtime.shutdown_background();
     drop(lock);
@@ -87,48 +91,77 @@ fn bits(mode: impl Into<u32>) -> u32 {
 }
 
 /// Runs the engine, and everything around it.
-async fn serve(
-    options: &Options,
-    paths: Paths,
-    loaded: LoadedConfig,
-    (store, pool): (Store, Pool),
-) -> Result<(), DaemonError> {
-    let (jobs, inbox) = mpsc::channel::<Work>();
+///
+/// # Errors
+/// The reason why it did not start, or had to end.
+pub async fn serve(host: Host) -> Result<(), DaemonError> {
+    let Host { site, engine: mode, database, socket, signals } = host;
+    let (store, pool) = open::begin(&site.paths, &site.world, database)?;
     // The reading on record: the first turn finds a step of the clock since then.
     let reading = Reading { wall: pool.clock().read_at, awake_ms: pool.clock().awake_ms };
-    let started = Instant::now();
+    let (clock, started) = (Arc::clone(&site.world.clock), Instant::now());
     let publish = Publisher::new();
     // Subscribed before the engine runs, so that no failure is missed.
     let mut failed = publish.failed.subscribe();
-    let mut volatile = Volatile::new(LockTable::new(pool.epoch()), clock::now());
+    let mut volatile = Volatile::new(LockTable::new(pool.epoch()), clock.now());
     load::being_parked(&pool).into_iter().for_each(|tag| volatile.reaping.guard(tag));
-    let retention = loaded.journal_retention();
-    let engine = Engine::new((pool, store, volatile), publish.clone(), retention, (reading, started));
-    let thread = std::thread::Builder::new()
-        .name("engine".to_owned())
-        .spawn(move || engine.run(&inbox))
-        .map_err(|e| DaemonError::Other(format!("cannot start the engine: {e}")))?;
-    let handle = EngineHandle::new(jobs, publish);
+    let retention = site.config.journal_retention();
+    let engine = Engine::new((pool, store, volatile), publish.clone(), retention, (clock, reading, started));
+    let (inbox, engine_end) = start_engine(engine, mode, &site.world)?;
+    let handle = EngineHandle::new(inbox, publish);
     let (holders, held) = mpsc_async::unbounded_channel();
-    let daemon = Arc::new(setup::daemon(options, paths, loaded, (handle, holders, started))?);
-    tokio::spawn(exits::watch_holders(Arc::clone(&daemon), held));
-    let mut socket = None;
+    let parts = setup::Parts { engine: handle, holders, started };
+    let daemon = Arc::new(setup::daemon(site, parts)?);
+    daemon.world.spawn("holders", exits::watch_holders(Arc::clone(&daemon), held));
+    let mut created = None;
     let ended = tokio::select! {
         biased;
         why = store_failed(&mut failed) => Err(why),
-        ended = work(&daemon, &mut socket) => ended,
+        ended = work(&daemon, (socket, &mut created), signals) => ended,
     };
     service::stopping();
-    if let Some(socket) = socket {
+    if let Some(socket) = created {
         socket.remove();
     }
     if ended.is_ok() {
-        shutdown::stop(&daemon, thread).await;
+        shutdown::stop(&daemon, engine_end).await;
     }
     // Also the result of the last turn.
     match failed.borrow().clone() {
         Some(why) => Err(DaemonError::Storage(why)),
         None => ended,
+    }
+}
+
+/// Receives the number of the last event once the engine has ended cleanly.
+pub(crate) type EngineEnd = oneshot::Receiver<Option<Seq>>;
+
+/// Starts the engine, on a thread of its own or as a task. Returns its queue, and its end.
+fn start_engine(
+    engine: Engine,
+    mode: EngineMode,
+    world: &World,
+) -> Result<(Arc<dyn Inbox>, EngineEnd), DaemonError> {
+    let (end, ended) = oneshot::channel();
+    match mode {
+        EngineMode::Thread => {
+            let (jobs, inbox) = mpsc::channel::<Work>();
+            std::thread::Builder::new()
+                .name("engine".to_owned())
+                .spawn(move || {
+                    // The receiver may be gone.
+                    end.send(engine.run(&inbox)).ok();
+                })
+                .map_err(|e| DaemonError::Other(format!("cannot start the engine: {e}")))?;
+            Ok((Arc::new(jobs), ended))
+        }
+        EngineMode::Task => {
+            let (jobs, inbox) = mpsc_async::unbounded_channel();
+            world.spawn("engine", async move {
+                end.send(engine.run_as_task(inbox).await).ok();
+            });
+            Ok((Arc::new(jobs), ended))
+        }
     }
 }
 
@@ -139,9 +172,13 @@ async fn store_failed(failed: &mut watch::Receiver<Option<String>>) -> DaemonErr
 }
 
 /// Recovers the claims and the hook reports of before, then serves connections until a signal ends the
-/// daemon. Sets `socket` to the socket's file that it creates.
-async fn work(daemon: &Arc<Daemon>, socket: &mut Option<SocketFile>) -> Result<(), DaemonError> {
-    daemon.disk.refresh(0).await;
+/// daemon. Sets `created` to the socket's file that it creates.
+async fn work(
+    daemon: &Arc<Daemon>,
+    (socket, created): (Socket, &mut Option<SocketFile>),
+    mut signals: Box<dyn Signals>,
+) -> Result<(), DaemonError> {
+    daemon.refresh_disk(0).await;
     resume_claims(daemon).await?;
     // Reports spooled while no daemon ran come before new ones.
     match timeout(SPOOL_LIMIT, hook_spool::read(daemon)).await {
@@ -151,24 +188,31 @@ async fn work(daemon: &Arc<Daemon>, socket: &mut Option<SocketFile>) -> Result<(
         }
         Err(_) => tracing::warn!("reading spooled hook reports takes long; the rest is read later"),
     }
-    let (listener, created) = listen::listen(&daemon.paths.socket)?;
-    *socket = created;
-    tokio::spawn(accept::accept(Arc::clone(daemon), listener));
+    let listener = match socket {
+        Socket::Path => {
+            let (listener, file) = listen::listen(&daemon.paths.socket)?;
+            *created = file;
+            listener
+        }
+        Socket::Given(listener) => listener,
+    };
+    daemon.world.spawn("accept", accept::accept(Arc::clone(daemon), listener));
     service::ready();
     tracing::info!(socket = %daemon.paths.socket.display(), "ready");
-    tokio::spawn(service::watchdog(Arc::clone(daemon)));
-    tokio::spawn(recover::run(Arc::clone(daemon)));
-    tokio::spawn(deliver::run(Arc::clone(daemon)));
-    tokio::spawn(hook_spool::run(Arc::clone(daemon)));
-    tokio::spawn(activity::run(Arc::clone(daemon)));
-    tokio::spawn(adopt::run(Arc::clone(daemon)));
-    tokio::spawn(retain::run(Arc::clone(daemon)));
-    tokio::spawn(leases::run(Arc::clone(daemon)));
-    tokio::spawn(schedule::run(Arc::clone(daemon)));
-    tokio::spawn(limits::run(Arc::clone(daemon)));
-    tokio::spawn(reap::run(Arc::clone(daemon)));
+    daemon.world.spawn("watchdog", service::watchdog(Arc::clone(daemon)));
+    daemon.world.spawn("recover", recover::run(Arc::clone(daemon)));
+    daemon.world.spawn("deliver", deliver::run(Arc::clone(daemon)));
+    daemon.world.spawn("hook_spool", hook_spool::run(Arc::clone(daemon)));
+    daemon.world.spawn("activity", activity::run(Arc::clone(daemon)));
+    daemon.world.spawn("adopt", adopt::run(Arc::clone(daemon)));
+    daemon.world.spawn("retain", retain::run(Arc::clone(daemon)));
+    daemon.world.spawn("leases", leases::run(Arc::clone(daemon)));
+    daemon.world.spawn("schedule", schedule::run(Arc::clone(daemon)));
+    daemon.world.spawn("limits", limits::run(Arc::clone(daemon)));
+    daemon.world.spawn("reap", reap::run(Arc::clone(daemon)));
     tokio::select! {
-        ended = shutdown::wait_for_signal(daemon) => ended,
+        biased;
+        () = shutdown::wait_for_signal(daemon, &mut *signals) => Ok(()),
         why = state_lock::removed(&daemon.paths.lock) => Err(why),
     }
 }
@@ -181,7 +225,7 @@ async fn resume_claims(daemon: &Arc<Daemon>) -> Result<(), DaemonError> {
         let claims = turn.pool().held_messages().filter_map(|open| open.holder?.process);
         locks.chain(claims).collect::<BTreeSet<ProcId>>()
     };
-    let dead = exits::sample(daemon.engine.turn(holders).await.map_err(failed)?).await;
+    let dead = exits::sample(daemon, daemon.engine.turn(holders).await.map_err(failed)?).await;
     let context = Arc::clone(daemon);
     let recover = move |turn: &mut Turn<'_>| {
         turn.volatile.reaping.note_exited(dead.iter().copied());

@@ -8,7 +8,8 @@ use pool::Pool;
 use protocol::clock::Clock;
 use protocol::paths::Paths;
 use protocol::{Epoch, Event, Seq, Stamped, Timestamp};
-use store::{Store, StoreError};
+use store::{Loaded, Store, StoreError};
+use world::World;
 
 use crate::engine::daemon::BUILD;
 use crate::engine::turn;
@@ -38,25 +39,36 @@ fn storage(error: StoreError) -> DaemonError {
     DaemonError::Storage(error.to_string())
 }
 
-/// Opens the database and commits this start: a new epoch, and the ends of what the last daemon left
-/// half-way.
-pub(super) fn open_store(paths: &Paths) -> Result<(Store, Pool), DaemonError> {
+/// Opens the database; creates it if there is none.
+///
+/// # Errors
+/// It is damaged, of another version, or used by another process.
+pub fn open_database(paths: &Paths) -> Result<(Store, Loaded), DaemonError> {
     let recovery = paths.run.join("recovery");
     let opening = service::OpeningWatchdog::new();
     let opened = Store::open(&paths.database, progress(recovery.clone()));
     drop(opening);
     drop(std::fs::remove_file(recovery));
-    let (mut store, found) = opened.map_err(storage)?;
+    let opened = opened.map_err(storage)?;
     disk_reserve::preallocate(&paths.database);
+    Ok(opened)
+}
+
+/// Commits this start: a new epoch, and the ends of what the last daemon left half-way.
+pub(super) fn begin(
+    paths: &Paths,
+    world: &World,
+    (mut store, found): (Store, Loaded),
+) -> Result<(Store, Pool), DaemonError> {
     for lost in &found.quarantined {
         let (table, key, why) = (&lost.table, lost.key.escape_ascii(), &lost.why);
         tracing::error!(table, %key, why, "a damaged record was put aside");
     }
     let mut pool = found.pool;
-    let boot = process::identity::boot_id().unwrap_or_else(|_| pool.started_by().1.to_owned());
-    let (same_boot, reading) = (pool.started_by().1 == boot, clock::read());
+    let boot = world.processes.boot_id().unwrap_or_else(|| pool.started_by().1.to_owned());
+    let (same_boot, reading) = (pool.started_by().1 == boot, clock::read(&*world.clock));
     let placed = |e: std::io::Error| DaemonError::io(&paths.state, e);
-    let start = timeline::start(paths, &pool, found.timeline, &boot).map_err(placed)?;
+    let start = timeline::start(paths, &pool, (found.timeline, &boot), &*world.random).map_err(placed)?;
     let mut events = vec![
         Event::PoolStarted { epoch: Epoch(start.file.epoch()), build: BUILD.to_owned(), boot: boot.clone() },
         Event::NextSession { next: start.file.next_session() },

@@ -2,56 +2,149 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
 
 use protocol::ProcId;
 use protocol::paths::Paths;
-use tmux::Device;
+use store::{Loaded, Store};
+use tmux::{Device, Driver};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Mutex, Semaphore, watch};
+use tokio::time::Instant;
+use world::World;
+use world::signals::{Signals, SystemSignals};
+use world::transport::Listener;
 
 use crate::config::file::Config;
 use crate::engine::daemon::{Daemon, LoadedConfig};
 use crate::engine::engine_handle::EngineHandle;
+use crate::host::blocking_pool::BlockingPool;
+use crate::host::dir_watcher::DirWatcher;
 use crate::host::error::DaemonError;
 use crate::host::free_disk::FreeDisk;
-use crate::host::{clock, files, program_path};
+use crate::host::{files, program_path};
 use crate::run::options::Options;
 
 /// Maximum number of sessions being created in tmux at the same time.
 const LAUNCHES: usize = 4;
 
-/// Creates the context.
-pub(super) fn daemon(
+/// What a daemon runs on: the operating system, or a simulation of it.
+pub struct Host {
+    /// Files, programs and the outside world.
+    pub site: Site,
+    /// Where the engine runs.
+    pub engine: EngineMode,
+    /// The database, opened.
+    pub database: (Store, Loaded),
+    /// Where clients connect.
+    pub socket: Socket,
+    /// Requests to end, or to read the configuration again.
+    pub signals: Box<dyn Signals>,
+}
+
+/// Files, programs and the outside world of a daemon.
+pub struct Site {
+    /// Where the pool's files are.
+    pub paths: Paths,
+    /// The configuration.
+    pub config: LoadedConfig,
+    /// Clocks, randomness, tasks, processes.
+    pub world: World,
+    /// The tmux server.
+    pub tmux: Arc<dyn Driver>,
+    /// The same server as data, for command lines that others run.
+    pub device: Device,
+    /// The program `reaper`, the init of each pane.
+    pub reaper_program: PathBuf,
+    /// True to poll directories instead of watching them.
+    pub polls_dirs: bool,
+}
+
+/// Where the engine runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EngineMode {
+    /// On a thread of its own.
+    Thread,
+    /// As a task beside the others.
+    Task,
+}
+
+/// Where clients connect.
+pub enum Socket {
+    /// At the socket of the paths, or at the one that a service manager handed over.
+    Path,
+    /// At this listener.
+    Given(Box<dyn Listener>),
+}
+
+/// The parts of the context that the start makes.
+pub(super) struct Parts {
+    pub(super) engine: EngineHandle,
+    pub(super) holders: UnboundedSender<ProcId>,
+    /// The start on the monotonic clock.
+    pub(super) started: Instant,
+}
+
+/// Returns the operating system as site.
+pub(super) fn host(
     options: &Options,
     paths: Paths,
-    loaded: LoadedConfig,
-    (engine, holders, started): (EngineHandle, UnboundedSender<ProcId>, Instant),
-) -> Result<Daemon, DaemonError> {
-    let mut device = device(options, &paths, &loaded.config)?;
-    let process = process::identity::me()
-        .map_err(|e| DaemonError::Other(format!("cannot read the process table: {e}")))?;
+    config: LoadedConfig,
+    database: (Store, Loaded),
+) -> Result<Host, DaemonError> {
+    let world = World::system();
+    let mut device = device(options, &paths, &config.config)?;
+    let process = own_process(&world)?;
     device.mark = process::tree::marker_scan::client_marker(process, &paths.socket);
+    let signals = SystemSignals::new();
+    Ok(Host {
+        site: Site {
+            tmux: Arc::new(device.clone()),
+            device,
+            reaper_program: reaper_program()?,
+            polls_dirs: false,
+            paths,
+            config,
+            world,
+        },
+        engine: EngineMode::Thread,
+        database,
+        socket: Socket::Path,
+        signals: Box::new(
+            signals.map_err(|e| DaemonError::Other(format!("cannot listen for signals: {e}")))?,
+        ),
+    })
+}
+
+fn own_process(world: &World) -> Result<ProcId, DaemonError> {
+    let me = world.processes.me();
+    me.map_err(|e| DaemonError::Other(format!("cannot read the process table: {e}")))
+}
+
+/// Creates the context.
+pub(super) fn daemon(site: Site, parts: Parts) -> Result<Daemon, DaemonError> {
+    let process = own_process(&site.world)?;
     Ok(Daemon {
-        engine,
-        tmux: Arc::new(device.clone()),
-        device,
-        reaper_program: reaper_program()?,
+        engine: parts.engine,
+        tmux: site.tmux,
+        device: site.device,
+        reaper_program: site.reaper_program,
         process,
-        started_at: clock::now(),
-        started,
-        startup_config: loaded.config.clone(),
-        config: watch::channel(Arc::new(loaded)).0,
-        holders_to_watch: holders,
+        started_at: site.world.clock.now(),
+        started: parts.started,
+        startup_config: site.config.config.clone(),
+        config: watch::channel(Arc::new(site.config)).0,
+        holders_to_watch: parts.holders,
         snapshots: watch::channel(0).0,
         watcher_connection: watch::channel(None).0,
         listing: Mutex::new(()),
         cgroups: Default::default(),
-        disk: FreeDisk::new(paths.state.clone()),
+        disk: FreeDisk::new(site.paths.state.clone()),
         machine: watch::channel(Default::default()).0,
-        dir_watcher: Default::default(),
+        dir_watcher: if site.polls_dirs { DirWatcher::polling() } else { DirWatcher::default() },
         launch_permits: Semaphore::new(LAUNCHES),
-        paths,
+        paths: site.paths,
+        blocking: BlockingPool::new(site.world.clone()),
+        world: site.world,
     })
 }
 

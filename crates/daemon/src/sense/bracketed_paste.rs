@@ -7,7 +7,7 @@ use agents::terminal_marks::{Mark, Scanner};
 use protocol::{SessionId, Tag};
 
 use crate::engine::daemon::Daemon;
-use crate::host::blocking_pool::{self, Purpose};
+use crate::host::blocking_pool::Purpose;
 
 /// Maximum bytes of an incarnation's output that are read: an agent enables them before it draws anything.
 const READ_MAX: u64 = 4 << 20;
@@ -15,7 +15,7 @@ const READ_MAX: u64 = 4 << 20;
 /// True if the program of this incarnation has enabled bracketed pastes; `None` if its output does not tell.
 pub(crate) async fn is_enabled(daemon: &Daemon, session: SessionId, tag: Tag) -> Option<bool> {
     let logs = daemon.log_options(session).dir;
-    blocking_pool::with_timeout(Purpose::Logs, move || read(&logs, tag).ok()).await.flatten()?
+    daemon.blocking.with_timeout(Purpose::Logs, move || read(&logs, tag).ok()).await.flatten()?
 }
 
 /// Returns the last setting in the output of this incarnation; disabled until it is set. `None` if the log

@@ -10,7 +10,7 @@ use protocol::{SessionId, Tag};
 
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
-use crate::host::blocking_pool::{self, Purpose};
+use crate::host::blocking_pool::Purpose;
 
 /// Maximum bytes of the agent's output that are read.
 const OUTPUT_MAX: usize = 64 << 10;
@@ -29,7 +29,7 @@ pub(crate) async fn check(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) {
         gone || output(&logs, tag).is_ok_and(|output| says_conversation_missing(adapter, &output))
     };
     // Files that do not answer prove nothing.
-    let lost = blocking_pool::with_timeout(Purpose::Logs, sample).await.unwrap_or(false);
+    let lost = daemon.blocking.with_timeout(Purpose::Logs, sample).await.unwrap_or(false);
     let context = Arc::clone(daemon);
     daemon.engine.post(move |turn| {
         let settings = &context.loaded().settings;

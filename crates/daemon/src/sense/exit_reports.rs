@@ -25,7 +25,7 @@ pub(crate) async fn handle_nudge(daemon: Arc<Daemon>, tag: Tag) {
     let findings = read_report(&daemon, tag).await.unwrap_or_default();
     let noted = daemon.engine.turn(move |turn| note_exit(turn, &findings, tag)).await;
     let Ok(Some(init)) = noted else { return };
-    if await_exit(init).await {
+    if await_exit(&daemon, init).await {
         daemon.engine.post(move |turn| {
             turn.volatile.reaping.note_exited([init]);
             turn.wake();
@@ -86,10 +86,10 @@ fn ended_before_drained(turn: &Turn<'_>, session: &protocol::Session) -> bool {
 }
 
 /// Waits until an init has ended. Returns false after [`CLEAN_UP_LIMIT`].
-async fn await_exit(init: ProcId) -> bool {
+async fn await_exit(daemon: &Daemon, init: ProcId) -> bool {
     let deadline = Instant::now() + CLEAN_UP_LIMIT;
     let mut backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(50));
-    while exits::sample([init].into()).await.is_empty() {
+    while exits::sample(daemon, [init].into()).await.is_empty() {
         if Instant::now() >= deadline {
             return false;
         }

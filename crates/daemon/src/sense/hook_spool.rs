@@ -19,7 +19,7 @@ use crate::decide::hook::take_in;
 use crate::decide::hook_order::is_typing_undecided;
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
-use crate::host::blocking_pool::{self, Purpose};
+use crate::host::blocking_pool::Purpose;
 use crate::host::dir_tree::Dir;
 use crate::sense::notification::{is_notification, resolve_in_background};
 
@@ -72,7 +72,7 @@ pub(crate) async fn read_of(daemon: &Arc<Daemon>, sessions: &[SessionId]) -> boo
     }
     let (all, ids) = (daemon.paths.sessions.clone(), sessions.to_vec());
     let open = move || ids.into_iter().filter_map(|id| SpoolDir::open(&all, id)).collect::<Vec<_>>();
-    for spool in blocking_pool::with_timeout(Purpose::HookSpool, open).await.unwrap_or_default() {
+    for spool in daemon.blocking.with_timeout(Purpose::HookSpool, open).await.unwrap_or_default() {
         if !read_all(daemon, spool).await {
             return false;
         }
@@ -89,7 +89,8 @@ async fn read_all(daemon: &Arc<Daemon>, mut spool: SpoolDir) -> bool {
             (batch, spool)
         };
         // Files that do not answer are read again later.
-        let Some(((taken, hooks), left)) = blocking_pool::with_timeout(Purpose::HookSpool, read).await else {
+        let Some(((taken, hooks), left)) = daemon.blocking.with_timeout(Purpose::HookSpool, read).await
+        else {
             return true;
         };
         let (notifications, hooks): (Vec<_>, Vec<_>) = hooks.into_iter().partition(is_notification);
@@ -106,7 +107,7 @@ async fn read_all(daemon: &Arc<Daemon>, mut spool: SpoolDir) -> bool {
             left.remove(&taken);
             left
         };
-        let Some(left) = blocking_pool::with_timeout(Purpose::HookSpool, remove).await else { return true };
+        let Some(left) = daemon.blocking.with_timeout(Purpose::HookSpool, remove).await else { return true };
         spool = left;
     }
     true

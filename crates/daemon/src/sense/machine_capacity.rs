@@ -11,8 +11,8 @@ use protocol::{ErrorCode, Refusal, ServerId};
 use crate::engine::Turn;
 use crate::engine::daemon::{Daemon, LoadedConfig};
 use crate::host::blocking_pool::Purpose;
+use crate::host::machine_sample;
 use crate::host::machine_sample::MachineSample;
-use crate::host::{blocking_pool, machine_sample};
 
 /// Pseudo-terminals that are left for other programs.
 const TERMINALS_RESERVED: u64 = 16;
@@ -38,8 +38,9 @@ pub(crate) async fn refresh(daemon: &Arc<Daemon>) -> Result<(), Refusal> {
         Server::Absent | Server::Unknown(_) => None,
     };
     let (server, state) = (daemon.engine.turn(server).await?, daemon.paths.state.clone());
-    let look = move || machine_sample::sample(&state, server);
-    let found = blocking_pool::with_timeout(Purpose::Processes, look).await.unwrap_or_default();
+    let processes = daemon.processes();
+    let look = move || machine_sample::sample(&*processes, &state, server);
+    let found = daemon.blocking.with_timeout(Purpose::Processes, look).await.unwrap_or_default();
     daemon.machine.send_replace(found);
     Ok(())
 }

@@ -28,7 +28,7 @@ pub(crate) fn is_notification(hook: &Hook) -> bool {
 
 /// Determines in the background what the agent waits for, and applies the result as a report.
 pub(crate) fn resolve_in_background(daemon: &Arc<Daemon>, hook: Hook) {
-    drop(tokio::spawn(resolve(Arc::clone(daemon), hook)));
+    daemon.world.spawn("notification", resolve(Arc::clone(daemon), hook));
 }
 
 async fn resolve(daemon: Arc<Daemon>, hook: Hook) {

@@ -9,11 +9,12 @@ use std::time::Duration;
 use pool::observe::{self, Findings, Suspects, Update};
 use protocol::{Refusal, Tag, Timestamp};
 
+use world::processes::Processes;
+
 use crate::engine::daemon::Daemon;
 use crate::engine::{ObservedTmux, Turn};
 use crate::host::blocking_pool::Purpose;
-use crate::host::{blocking_pool, files};
-use crate::sense::exits::has_exited;
+use crate::host::files;
 
 /// The effect of an observation.
 #[derive(Debug, Default)]
@@ -88,11 +89,13 @@ fn conclude(turn: &mut Turn<'_>, update: &Update, findings: &Findings) -> (Taken
 /// do not answer, which proves nothing.
 pub(crate) async fn sample(daemon: &Daemon, suspects: Suspects) -> Option<Findings> {
     let run = daemon.paths.run.clone();
-    let look = move || read(&run, &suspects);
-    blocking_pool::with_timeout(Purpose::Processes, look).await
+    let processes = daemon.processes();
+    let look = move || read(&*processes, &run, &suspects);
+    daemon.blocking.with_timeout(Purpose::Processes, look).await
 }
 
-fn read(run: &Path, suspects: &Suspects) -> Findings {
+fn read(processes: &dyn Processes, run: &Path, suspects: &Suspects) -> Findings {
+    let has_exited = |process| processes.has_exited(process);
     let exited = suspects.processes.iter().copied().filter(|process| has_exited(*process)).collect();
     let mut findings = Findings { exited, ..Findings::default() };
     for (tag, agent) in &suspects.runs {
@@ -116,7 +119,10 @@ pub(crate) fn remove_run_files(daemon: &Daemon, over: Vec<Tag>) {
     let run = daemon.paths.run.clone();
     let remove = move || over.into_iter().for_each(|tag| files::remove_run_files(&run, tag));
     // Files that do not answer are removed at the next start.
-    drop(tokio::spawn(async move { blocking_pool::with_timeout(Purpose::Housekeeping, remove).await }));
+    let blocking = daemon.blocking.clone();
+    daemon.world.spawn("run files", async move {
+        blocking.with_timeout(Purpose::Housekeeping, remove).await;
+    });
 }
 
 /// Pause before another observation after something was missing.

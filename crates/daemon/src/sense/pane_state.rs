@@ -12,8 +12,7 @@ use tmux::{Answer, PaneRef};
 
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
-use crate::host::blocking_pool::{self, Purpose};
-use crate::host::clock;
+use crate::host::blocking_pool::Purpose;
 use crate::sense::bracketed_paste;
 
 /// Returns the state that decides whether a prompt may be typed; the error is the reason why it cannot be determined.
@@ -45,8 +44,8 @@ pub(crate) async fn read_pane(
         Some(session) if seen.bracketed.is_none() => bracketed_paste::is_enabled(daemon, session, tag).await,
         starting => starting.and(seen.bracketed),
     };
-    let unread = unread_input(run).await;
-    let shell = if agent.confirm == Confirm::Prompt { shell_state(run).await } else { None };
+    let unread = unread_input(daemon, run).await;
+    let shell = if agent.confirm == Confirm::Prompt { shell_state(daemon, run).await } else { None };
     Ok(PaneSnapshot {
         in_mode: seen.in_mode,
         alternate: seen.alternate,
@@ -61,23 +60,15 @@ pub(crate) async fn read_pane(
 }
 
 /// Returns the bytes of input that the program has not read; `None` if the system does not tell.
-pub(crate) async fn unread_input(run: &Incarnation) -> Option<u32> {
-    let agent = run.agent?;
-    blocking_pool::with_timeout(Purpose::Processes, move || {
-        process::inspect::tty::unread_input(agent).ok().flatten()
-    })
-    .await
-    .flatten()
+pub(crate) async fn unread_input(daemon: &Daemon, run: &Incarnation) -> Option<u32> {
+    let (agent, processes) = (run.agent?, daemon.processes());
+    daemon.blocking.with_timeout(Purpose::Processes, move || processes.unread_input(agent)).await.flatten()
 }
 
 /// Returns the state of a shell in its terminal; `None` if the system does not tell.
-pub(crate) async fn shell_state(run: &Incarnation) -> Option<ShellState> {
-    let shell = run.agent?;
-    blocking_pool::with_timeout(Purpose::Processes, move || {
-        process::inspect::tty::shell_state(shell).ok().flatten()
-    })
-    .await
-    .flatten()
+pub(crate) async fn shell_state(daemon: &Daemon, run: &Incarnation) -> Option<ShellState> {
+    let (shell, processes) = (run.agent?, daemon.processes());
+    daemon.blocking.with_timeout(Purpose::Processes, move || processes.shell_state(shell)).await.flatten()
 }
 
 /// Reads a pane, and interprets its screen if the agent's screen is known. The error says why it cannot be
@@ -97,7 +88,7 @@ pub(crate) async fn read_screen(
     }
     let look = agent.shows_composer().then(|| {
         let screen = Screen::new(&seen.screen);
-        agent.read_screen(&screen, seen.cursor, clock::now())
+        agent.read_screen(&screen, seen.cursor, daemon.world.clock.now())
     });
     Ok((seen, look))
 }

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use protocol::{Lifecycle, Refusal, SessionId, Timestamp};
 
+use world::clock::timestamp;
+
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
 use crate::host::blocking_pool::Purpose;
-use crate::host::{blocking_pool, clock};
 
 /// The log of a running session, and the start of its incarnation.
 struct RunningLog {
@@ -29,7 +30,7 @@ pub(crate) async fn refresh(daemon: &Arc<Daemon>) -> Result<(), Refusal> {
         return Ok(());
     };
     let look = move || running_logs.into_iter().filter_map(written).collect::<Vec<_>>();
-    let found = blocking_pool::with_timeout(Purpose::Logs, look).await.unwrap_or_default();
+    let found = daemon.blocking.with_timeout(Purpose::Logs, look).await.unwrap_or_default();
     let note = move |turn: &mut Turn<'_>| {
         let now = turn.now();
         let latest =
@@ -57,5 +58,5 @@ fn running_logs(turn: &Turn<'_>, daemon: &Daemon) -> Option<Vec<RunningLog>> {
 
 fn written(running_log: RunningLog) -> Option<(SessionId, [Timestamp; 2])> {
     let modified = std::fs::metadata(running_log.log).and_then(|found| found.modified()).ok()?;
-    Some((running_log.session, [clock::timestamp(modified), running_log.started_at]))
+    Some((running_log.session, [timestamp(modified), running_log.started_at]))
 }

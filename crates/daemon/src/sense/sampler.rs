@@ -11,8 +11,8 @@ use protocol::Tag;
 use tmux::PaneRef;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
+use world::World;
 
-use crate::host::clock;
 use crate::sense::sample_target::SampleTarget;
 use crate::sense::session_sample::{Sample, SampleState};
 
@@ -26,7 +26,7 @@ const READERS_MAX: usize = 64;
 const SCREEN_READS_MAX: usize = 8;
 
 /// Reads a session's files.
-pub(crate) type ReadFiles = fn(&SampleTarget, &mut SampleState);
+type ReadFiles = Arc<dyn Fn(&SampleTarget, &mut SampleState) + Send + Sync>;
 
 type Sampled = (SampleTarget, SampleState);
 
@@ -40,6 +40,7 @@ enum Finished {
 
 /// Samples sessions, round after round.
 pub(crate) struct Sampler<G> {
+    world: World,
     read_files: ReadFiles,
     read_screen: G,
     /// The states of the sessions whose samples are not pending.
@@ -58,10 +59,15 @@ where
     F: Future<Output = Option<ScreenReading>> + Send + 'static,
 {
     /// Creates a sampler. `read_screen` reads and interprets a terminal; `None` if that fails.
-    pub(crate) fn new(read_files: ReadFiles, read_screen: G) -> Self {
+    pub(crate) fn new(
+        world: World,
+        read_files: impl Fn(&SampleTarget, &mut SampleState) + Send + Sync + 'static,
+        read_screen: G,
+    ) -> Self {
         let (sender, results) = mpsc::unbounded_channel();
         Self {
-            read_files,
+            world,
+            read_files: Arc::new(read_files),
             read_screen,
             states: BTreeMap::new(),
             pending: BTreeSet::new(),
@@ -91,7 +97,7 @@ where
         while goes_on && !awaited.is_empty() {
             match timeout(STALL, self.results.recv()).await {
                 Ok(Some(Finished::Files((target, state)))) if awaited.contains(&target.tag) => {
-                    let now = clock::now();
+                    let now = self.world.clock.now();
                     match target.pane.filter(|_| state.wants_screen(&target, now)) {
                         Some(pane) => self.start_screen_read(pane, (target, state)),
                         None => samples.push(self.finish((target, state), &mut awaited)),
@@ -130,8 +136,9 @@ where
     /// Starts one more thread that reads the queue. Returns false if the maximum is reached.
     fn start_reader(&self, queue: &Queue) -> bool {
         let Ok(permit) = Arc::clone(&self.readers).try_acquire_owned() else { return false };
-        let (queue, sender, read_files) = (Arc::clone(queue), self.sender.clone(), self.read_files);
-        tokio::task::spawn_blocking(move || {
+        let (queue, sender, read_files) =
+            (Arc::clone(queue), self.sender.clone(), Arc::clone(&self.read_files));
+        self.world.tasks.block(Box::new(move || {
             let next = || lock(&queue).pop_front();
             while let Some((target, mut state)) = next() {
                 read_files(&target, &mut state);
@@ -139,16 +146,17 @@ where
                 drop(sender.send(Finished::Files((target, state))));
             }
             drop(permit);
-        });
+        }));
         true
     }
 
     fn start_screen_read(&self, pane: PaneRef, (target, mut state): Sampled) {
         let read = (self.read_screen)(Arc::clone(&target.agent), pane);
         let (screen_reads, sender) = (Arc::clone(&self.screen_reads), self.sender.clone());
-        tokio::spawn(async move {
+        let clock = Arc::clone(&self.world.clock);
+        self.world.spawn("screen", async move {
             let permit = screen_reads.acquire().await;
-            let began = clock::now();
+            let began = clock.now();
             if let Some(screen) = read.await {
                 state.set_screen(screen, began);
             }
@@ -207,7 +215,7 @@ mod tests {
 
     fn look() -> ScreenReading {
         ScreenReading {
-            at: clock::now(),
+            at: Timestamp(0),
             composer: Composer::Empty,
             dialog: None,
             works: None,
@@ -257,7 +265,8 @@ mod tests {
         let path = pipe.0.clone();
         let targets = || (0..20).map(|n| target(n, if n % 9 == 3 { &path } else { &plain })).collect();
         // Opening a pipe blocks until its other end is open.
-        let mut sampler = Sampler::new(|target, _| drop(fs::read(&target.log)), async |_, _| Some(look()));
+        let mut sampler =
+            Sampler::new(World::system(), |target, _| drop(fs::read(&target.log)), async |_, _| Some(look()));
         let others: Vec<u64> = (0..20).filter(|n| n % 9 != 3).collect();
         for _ in 0..3 {
             assert_eq!(numbers(&sampler.sample(targets()).await), others);
@@ -289,7 +298,7 @@ mod tests {
                 Some(look())
             }
         };
-        let mut sampler = Sampler::new(|_, _| {}, read_screen);
+        let mut sampler = Sampler::new(World::system(), |_, _| {}, read_screen);
         let targets = || (0..30).map(|n| target(n, Path::new("/"))).collect::<Vec<_>>();
         for left in [1, 0, 0] {
             let found = sampler.sample(targets()).await;

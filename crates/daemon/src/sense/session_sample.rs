@@ -15,7 +15,11 @@ use pool::agent::{SILENCE, ScreenReading, TerminalMarks, WindowTitle};
 use protocol::activity::Source;
 use protocol::{ActivityState, OsBytes, Timestamp};
 
-use crate::host::{clock, files};
+use world::processes::Processes;
+
+use world::clock::timestamp;
+
+use crate::host::files;
 use crate::sense::sample_target::SampleTarget;
 
 /// Maximum bytes of new output read in one sample: the newest marks are at the end.
@@ -145,9 +149,9 @@ impl SampleState {
     }
 
     /// Reads what is new in its files.
-    pub(crate) fn read(&mut self, target: &SampleTarget, now: Timestamp) {
+    pub(crate) fn read(&mut self, processes: &dyn Processes, target: &SampleTarget, now: Timestamp) {
         let init = target.shell.as_ref().and_then(|shell| shell.init);
-        let foreground = init.and_then(|init| process::inspect::program::foreground(init).ok().flatten());
+        let foreground = init.and_then(|init| processes.foreground(init));
         self.foreground = foreground.map(|program| program.command);
         if target.attached {
             // The attached client hears it.
@@ -237,7 +241,7 @@ impl SampleState {
 
 fn written_at(meta: &Metadata) -> Timestamp {
     let modified = meta.modified().unwrap_or(std::time::UNIX_EPOCH);
-    clock::timestamp(modified)
+    timestamp(modified)
 }
 
 fn read_range(path: &Path, from: u64, max: u64) -> std::io::Result<Vec<u8>> {

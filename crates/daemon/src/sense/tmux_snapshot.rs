@@ -24,9 +24,7 @@ pub(crate) const OBSERVER: &str = "poold";
 
 /// Lists the tmux server.
 pub(crate) async fn list(daemon: &Daemon) -> TmuxState {
-    tmux::listing::observed_state(daemon.tmux.observe().await, |pid| {
-        process::identity::identify(pid).ok().flatten()
-    })
+    tmux::listing::observed_state(daemon.tmux.observe().await, |pid| daemon.world.processes.identify(pid))
 }
 
 /// Takes and applies a snapshot. Returns the name of its observer.

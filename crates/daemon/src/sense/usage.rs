@@ -1,16 +1,17 @@
-//! Resource use of the processes of a session.
+//! Resource use of the processes of sessions.
 
-use process::tree::Table;
 use protocol::Session;
 use protocol::usage::Usage;
+use world::processes::{Processes, SessionProcesses};
 
-/// Returns the resource use of a session's processes, while it runs.
-pub(crate) fn usage_in(table: &Table, session: &Session) -> Option<Usage> {
-    let run = session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot())?;
-    process::inspect::usage::usage_in(
-        table,
-        run.init?,
-        run.agent,
-        run.cgroup.as_ref().map(|path| path.as_path()),
-    )
+/// Returns the resource use of the processes of each session; `None` for one that does not run.
+pub(crate) fn of_sessions(processes: &dyn Processes, sessions: &[Session]) -> Vec<Option<Usage>> {
+    let running = |session: &Session| {
+        let run = session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot())?;
+        Some(SessionProcesses { init: run.init?, agent: run.agent, cgroup: run.cgroup.clone() })
+    };
+    let running: Vec<Option<SessionProcesses>> = sessions.iter().map(running).collect();
+    let measured: Vec<SessionProcesses> = running.iter().flatten().cloned().collect();
+    let mut usage = processes.usage(&measured).into_iter();
+    running.iter().map(|session| session.as_ref().and_then(|_| usage.next()?)).collect()
 }

@@ -15,7 +15,7 @@ use tokio::time::sleep;
 use crate::decide::idempotency::ClientOperation;
 use crate::engine::Turn;
 use crate::engine::daemon::{Daemon, pane_of};
-use crate::host::blocking_pool::{self, Purpose};
+use crate::host::blocking_pool::Purpose;
 use crate::host::{clock, files, random, remove_tree};
 use crate::sense::tmux_snapshot;
 use crate::verb::session_view;
@@ -77,11 +77,11 @@ pub(crate) async fn adopt_pane(
     adoptee: ForeignPane,
     workspace: Option<String>,
 ) -> Reply {
-    let program = program(&adoptee).await?;
+    let program = program(daemon, &adoptee).await?;
     let (context, operation, pane) = (Arc::clone(daemon), op.cloned(), adoptee.id);
     let decide = move |turn: &mut Turn<'_>| {
         let now = turn.now();
-        let tag = random::identity()?.tag;
+        let tag = random::identity(&*context.world.random)?.tag;
         let ahead = turn.volatile.scheduler.waiting.len();
         let inputs = CreateInputs { tag, now, stamp: &clock::name_stamp(now), conversation: "", ahead };
         let with = (program, workspace.as_deref());
@@ -124,13 +124,13 @@ fn is_starting(turn: &Turn<'_>, session: SessionId) -> bool {
 
 /// Returns the pane's program, from the process table. While a process executes another program, its command
 /// line is empty for a moment.
-async fn program(adoptee: &ForeignPane) -> Result<ForeignProgram, Refusal> {
+async fn program(daemon: &Daemon, adoptee: &ForeignPane) -> Result<ForeignProgram, Refusal> {
     let ended = || Refusal::new(ErrorCode::Refused, format!("the program in {} has ended", adoptee.id));
     let process = adoptee.pane.process.ok_or_else(ended)?;
     for _ in 0..ARGV_TRIES {
-        let argv = process::inspect::program::argv(process).ok().flatten().ok_or_else(ended)?;
+        let argv = daemon.world.processes.argv(process).ok_or_else(ended)?;
         if !argv.is_empty() {
-            let cwd = process::inspect::program::current_dir(process.pid).ok().flatten();
+            let cwd = daemon.world.processes.current_dir(process.pid);
             return Ok(ForeignProgram { argv, cwd: cwd.unwrap_or_else(|| "/".into()) });
         }
         sleep(ARGV_PAUSE).await;
@@ -143,7 +143,7 @@ async fn mark(daemon: &Arc<Daemon>, record: &Session) -> Result<(), Refusal> {
     let placed = record.incarnation.as_ref().and_then(|run| Some((run, pane_of(run)?, run.session?)));
     let Some((run, pane, session)) = placed else { return Ok(()) };
     let dir = daemon.paths.session(record.id);
-    let created = blocking_pool::with_timeout(Purpose::Launch, move || files::make_session_dir(&dir)).await;
+    let created = daemon.blocking.with_timeout(Purpose::Launch, move || files::make_session_dir(&dir)).await;
     if !matches!(created, Some(Ok(()))) {
         abandon(daemon, record.id).await?;
         return Err(Refusal::new(
@@ -223,10 +223,12 @@ async fn abandon(daemon: &Daemon, session: SessionId) -> Result<(), Refusal> {
     daemon.engine.turn(forget).await?;
     let sessions = daemon.paths.sessions.clone();
     drop(
-        blocking_pool::with_timeout(Purpose::Removal, move || {
-            remove_tree::remove_session_dir(&sessions, session, false)
-        })
-        .await,
+        daemon
+            .blocking
+            .with_timeout(Purpose::Removal, move || {
+                remove_tree::remove_session_dir(&sessions, session, false)
+            })
+            .await,
     );
     Ok(())
 }
@@ -241,7 +243,7 @@ pub(crate) async fn resume(daemon: &Arc<Daemon>, record: &Session) -> Result<(),
             commit_live(daemon, record.id, run.clone()).await
         }
         (Server::Up(server), Some(known)) if *server == known => mark(daemon, record).await,
-        (_, Some(known)) if process::identity::exited(known.process).unwrap_or(false) => {
+        (_, Some(known)) if daemon.world.processes.has_exited(known.process) => {
             abandon(daemon, record.id).await
         }
         _ => Ok(()),

@@ -38,14 +38,14 @@ pub(super) async fn attach(daemon: &Arc<Daemon>, asked: Attach) -> Reply {
 async fn wake(daemon: &Arc<Daemon>, session: Session) -> Result<Session, Refusal> {
     let id = session.id;
     if session.is_being_parked() || matches!(session.lifecycle, Lifecycle::Parked | Lifecycle::Lost) {
-        let daemon = Arc::clone(daemon);
+        let (daemon, world) = (Arc::clone(daemon), daemon.world.clone());
         // In its own task, so that a client that disconnects does not stop it half-way.
         let wake = async move {
             termination::wait_unless(&daemon, &session, |s| s.lifecycle == Lifecycle::Live).await?;
             start_next(&daemon, None, (id, StartOptions::default()), |_| ()).await
         };
-        let woken = tokio::spawn(lock::with_user_lock(lock::current(), wake));
-        woken.await.map_err(|_| in_doubt())??;
+        let woken = world.detach("attach", lock::with_user_lock(lock::current(), wake));
+        woken.await.ok_or_else(in_doubt)??;
     }
     wait_while(daemon, id, is_starting).await?;
     session_view::resolve(daemon, id.into()).await

@@ -14,7 +14,7 @@ pub(super) async fn backup(daemon: &Arc<Daemon>, path: OsBytes) -> Reply {
         return Err(Refusal::new(ErrorCode::Usage, "the path of a backup is absolute"));
     }
     let reader = database::reader(daemon).await?;
-    let made = blocking_pool::without_timeout(Purpose::DatabaseCopies, move || {
+    let made = daemon.blocking.without_timeout(Purpose::DatabaseCopies, move || {
         maintenance::backup(&reader, path.as_path())
             .and_then(|()| Ok(std::fs::metadata(path.as_path())?.len()))
     });

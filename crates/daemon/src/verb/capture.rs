@@ -8,7 +8,7 @@ use tmux::Answer;
 use tmux::act::Lines;
 
 use crate::engine::daemon::{Daemon, pane_of};
-use crate::host::blocking_pool::{self, Purpose};
+use crate::host::blocking_pool::Purpose;
 use crate::host::files;
 use crate::verb::{pane, session_view};
 
@@ -31,7 +31,9 @@ pub(super) async fn capture(daemon: &Arc<Daemon>, asked: Capture) -> Reply {
 
 async fn last_screen(daemon: &Daemon, session: &Session) -> Reply {
     let path = daemon.paths.meta_of(session.id).join(files::SCREEN);
-    match blocking_pool::with_timeout(Purpose::Launch, move || files::read_bounded(&path, files::SCREEN_MAX))
+    match daemon
+        .blocking
+        .with_timeout(Purpose::Launch, move || files::read_bounded(&path, files::SCREEN_MAX))
         .await
     {
         Some(Ok(screen)) => Ok(Response::Screen(OsBytes(screen))),

@@ -11,9 +11,10 @@ use crate::verb::database;
 
 pub(super) async fn check(daemon: &Arc<Daemon>) -> Reply {
     let reader = database::reader(daemon).await?;
-    let checked =
-        blocking_pool::without_timeout(Purpose::DatabaseCopies, move || maintenance::check(&reader))
-            .await
-            .map_err(blocking_pool::refusal)?;
+    let checked = daemon
+        .blocking
+        .without_timeout(Purpose::DatabaseCopies, move || maintenance::check(&reader))
+        .await
+        .map_err(blocking_pool::refusal)?;
     checked.map(Response::Checked).map_err(|error| database::refusal(&error))
 }

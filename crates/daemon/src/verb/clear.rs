@@ -6,14 +6,14 @@ use protocol::{ErrorCode, Refusal, Reply, Response, SessionRef};
 
 use crate::decide::idempotency::ClientOperation;
 use crate::engine::daemon::{Daemon, pane_of};
-use crate::host::blocking_pool::{self, Purpose};
+use crate::host::blocking_pool::Purpose;
 use crate::verb::{pane, session_view};
 
 pub(super) async fn clear(daemon: &Arc<Daemon>, op: &ClientOperation, wanted: SessionRef) -> Reply {
     let session = session_view::resolve(daemon, wanted).await?;
     let grant = daemon.engine.lock(session.id, "clear").await?;
     let dir = daemon.log_options(session.id).dir;
-    let cleared = blocking_pool::with_timeout(Purpose::Logs, move || process::log_writer::clear(&dir)).await;
+    let cleared = daemon.blocking.with_timeout(Purpose::Logs, move || process::log_writer::clear(&dir)).await;
     let pane = session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot()).and_then(pane_of);
     let reply = match (cleared, pane) {
         (Some(Ok(())), Some(pane)) => pane::reply_of(daemon.tmux.clear_history(pane).await),

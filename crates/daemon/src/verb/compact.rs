@@ -8,7 +8,6 @@ use tokio::sync::oneshot;
 
 use crate::engine::daemon::Daemon;
 use crate::engine::engine_handle::in_doubt;
-use crate::host::clock;
 use crate::verb::database;
 
 /// Maximum duration of a compaction, beside a second for each `BYTES_PER_SECOND` of the database.
@@ -21,7 +20,7 @@ pub(super) async fn compact(daemon: &Arc<Daemon>) -> Reply {
     let bytes = std::fs::metadata(&daemon.paths.database).map_or(0, |found| found.len());
     let limit = BASE_LIMIT + Duration::from_secs(bytes / BYTES_PER_SECOND);
     let notice = daemon.paths.run.join("compacting");
-    let until = clock::now().after(limit).0;
+    let until = daemon.world.clock.now().after(limit).0;
     // Only a hint for `poolctl up`.
     drop(std::fs::write(&notice, format!("{} {until}\n", std::process::id())));
     daemon.engine.set_long_work(Some(limit));

@@ -7,7 +7,7 @@ use protocol::{Reply, Response, Stamped};
 
 use crate::engine::daemon::Daemon;
 use crate::engine::engine_handle::in_doubt;
-use crate::host::blocking_pool::{self, Purpose};
+use crate::host::blocking_pool::Purpose;
 use crate::verb::database;
 use crate::verb::parts::Parts;
 
@@ -24,7 +24,7 @@ pub(super) async fn events(daemon: &Arc<Daemon>, asked: Events, parts: Parts<'_>
     while left > 0 {
         let (reader, page) = (reader.clone(), left.min(PAGE));
         let read =
-            blocking_pool::without_timeout(Purpose::DatabaseReads, move || reader.events_since(since, page));
+            daemon.blocking.without_timeout(Purpose::DatabaseReads, move || reader.events_since(since, page));
         let events = read.await.map_err(|_| in_doubt())?.map_err(|e| database::read_failed(daemon, &e))?;
         let Some(last) = events.last() else { break };
         (since, left) = (last.seq, left - events.len());

@@ -21,10 +21,14 @@ pub(super) async fn export(daemon: &Arc<Daemon>, parts: Parts<'_>) -> Reply {
     let reader = database::reader(daemon).await?;
     let (sender, mut texts) = mpsc::channel::<String>(4);
     // In its own task, so that the next part is written while the last one is sent.
-    let writing = tokio::spawn(blocking_pool::without_timeout(Purpose::DatabaseCopies, move || {
+    let blocking = daemon.blocking.clone();
+    let write = move || {
         let mut out = TextParts { sender, text: Vec::with_capacity(PART) };
         maintenance::export(&reader, &mut out).and_then(|()| Ok(out.flush()?))
-    }));
+    };
+    let writing = daemon
+        .world
+        .detach("export", async move { blocking.without_timeout(Purpose::DatabaseCopies, write).await });
     while let Some(text) = texts.recv().await {
         let part = Frame::Part { id: parts.call, part: Response::Text(text) };
         if parts.outbox.send(part).await.is_err() {
@@ -32,7 +36,7 @@ pub(super) async fn export(daemon: &Arc<Daemon>, parts: Parts<'_>) -> Reply {
             return Err(Refusal::new(ErrorCode::Unavailable, "the client is gone"));
         }
     }
-    match writing.await.map_err(|_| in_doubt())? {
+    match writing.await.ok_or_else(in_doubt)? {
         Ok(Ok(())) => Ok(Response::Done),
         Ok(Err(error)) => {
             // The engine notices a failure of the database in its next turn.

@@ -26,7 +26,7 @@ pub(super) async fn hook(daemon: &Arc<Daemon>, hook: Box<Hook>) -> Reply {
         return Ok(Response::Done);
     }
     // Reports may queue messages for workers.
-    daemon.disk.refresh(0).await;
+    daemon.refresh_disk(0).await;
     let context = Arc::clone(daemon);
     let take_unless_early = move |turn: &mut Turn<'_>| {
         if hook_order::needs_spool_first(turn, &hook) {
@@ -65,6 +65,7 @@ async fn decision(daemon: &Arc<Daemon>, awaited: AwaitedDecision) -> Option<Deci
         }
     };
     tokio::select! {
+        biased;
         decision = &mut decision => return decision.ok(),
         () = sleep(limit) => {}
         () = attention => {}

@@ -15,15 +15,15 @@ use crate::effect::cgroup;
 use crate::effect::slot::{self, SlotDecision};
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
-use crate::host::blocking_pool::{self, Purpose};
+use crate::host::blocking_pool::Purpose;
 use crate::host::{clock, random};
 use crate::sense::machine_capacity;
 use crate::verb::start;
 
 pub(super) async fn new(daemon: &Arc<Daemon>, op: &ClientOperation, asked: New) -> Reply {
-    check_directory(&asked).await?;
+    check_directory(daemon, &asked).await?;
     cgroup::refresh(daemon).await;
-    daemon.disk.refresh(0).await;
+    daemon.refresh_disk(0).await;
     let wait_ms = asked.wait_slot_ms;
     let creation = Creation { prompt: first_prompt(&asked)?, asked };
     let (context, operation) = (Arc::clone(daemon), op.clone());
@@ -59,10 +59,10 @@ enum Outcome {
 }
 
 /// Refuses a directory that does not exist, before anything is written.
-async fn check_directory(asked: &New) -> Result<(), Refusal> {
+async fn check_directory(daemon: &Daemon, asked: &New) -> Result<(), Refusal> {
     let Some(cwd) = asked.cwd.clone().or_else(|| asked.caller_cwd.clone()) else { return Ok(()) };
     let path = cwd.as_path().to_owned();
-    match blocking_pool::with_timeout(Purpose::UserDirs, move || path.is_dir()).await {
+    match daemon.blocking.with_timeout(Purpose::UserDirs, move || path.is_dir()).await {
         Some(true) => Ok(()),
         Some(false) => {
             Err(Refusal::new(ErrorCode::Usage, format!("{} is not a directory", cwd.as_path().display())))
@@ -101,7 +101,7 @@ fn decide(
     ahead: usize,
 ) -> Result<SlotDecision<Outcome>, Refusal> {
     let now = turn.now();
-    let RunIdentity { tag, conversation } = random::identity()?;
+    let RunIdentity { tag, conversation } = random::identity(&*daemon.world.random)?;
     let stamp = clock::name_stamp(now);
     let inputs = CreateInputs { tag, now, stamp: &stamp, conversation: &conversation, ahead };
     let prompt = creation.prompt.as_ref();
@@ -162,7 +162,7 @@ fn start_existing(
         None => None,
     };
     let starter = Starter::User { fresh: false };
-    begin_start(turn, &daemon.settings(), &before, (starter, random::identity()?));
+    begin_start(turn, &daemon.settings(), &before, (starter, random::identity(&*daemon.world.random)?));
     op.record_begun(turn, id);
     if let Some((message, body)) = message {
         // A message's id is its sequence number in the journal.

@@ -54,9 +54,9 @@ impl<'a> Operation<'a> {
         let awaiter = Awaiter { daemon: Arc::clone(daemon), alive: Some(Arc::default()) };
         let op = op?.with_user_lock(lock);
         let op = awaiter.alive.iter().fold(op, ClientOperation::awaited_by);
-        let daemon = Arc::clone(daemon);
+        let (daemon, world) = (Arc::clone(daemon), daemon.world.clone());
         let once = async move { once(&daemon, op, if_interrupted, work).await };
-        tokio::spawn(lock::with_user_lock(lock, once)).await.map_err(|_| in_doubt())?
+        world.detach("operation", lock::with_user_lock(lock, once)).await.ok_or_else(in_doubt)?
     }
 }
 

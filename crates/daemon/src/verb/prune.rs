@@ -11,7 +11,7 @@ use protocol::{ErrorCode, Lifecycle, Name, Refusal, Reply, Response, Session, Se
 use crate::decide::idempotency::ClientOperation;
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
-use crate::host::blocking_pool::{self, Purpose};
+use crate::host::blocking_pool::Purpose;
 use crate::host::clock::FileAges;
 use crate::host::remove_tree::{self, UnrecordedDir};
 use crate::verb::removal;
@@ -72,6 +72,7 @@ async fn remove_directories(daemon: &Arc<Daemon>, asked: &Prune, pruned: &mut Pr
     let (sessions, purge, dry_run) = (daemon.paths.sessions.clone(), asked.purge, asked.dry_run);
     let meta = daemon.paths.meta();
     let older = Duration::from_millis(asked.older_ms);
+    let processes = daemon.processes();
     let work = move || {
         let mut pruned = Pruned::default();
         // A directory with an id that is not given out yet may be in creation.
@@ -88,7 +89,7 @@ async fn remove_directories(daemon: &Arc<Daemon>, asked: &Prune, pruned: &mut Pr
             let wanted = purge || !leftover.needs_purge;
             wanted
                 && is_old(&leftover.path, older, &ages)
-                && !removal::is_in_use(&meta.join(leftover.id.to_string()))
+                && !removal::is_in_use(&*processes, &meta.join(leftover.id.to_string()))
         };
         for leftover in found.into_iter().filter(due) {
             if dry_run {
@@ -107,7 +108,7 @@ async fn remove_directories(daemon: &Arc<Daemon>, asked: &Prune, pruned: &mut Pr
         pruned
     };
     let failed = |_| Refusal::new(ErrorCode::Failed, "the directories were not looked at");
-    let found = blocking_pool::without_timeout(Purpose::Removal, work).await.map_err(failed)?;
+    let found = daemon.blocking.without_timeout(Purpose::Removal, work).await.map_err(failed)?;
     pruned.directories = found.directories;
     pruned.bytes += found.bytes;
     pruned.failed.extend(found.failed);

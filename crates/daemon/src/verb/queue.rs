@@ -76,7 +76,9 @@ async fn send_messages(daemon: &Arc<Daemon>, asked: Messages, open_limit: u32, p
     let (ids, blocked, reader) = daemon.engine.turn(choose).await??;
     for ids in ids.chunks(PAGE) {
         let (ids, reader) = (ids.to_vec(), reader.clone());
-        let read = blocking_pool::without_timeout(Purpose::DatabaseReads, move || reader.messages(&ids))
+        let read = daemon
+            .blocking
+            .without_timeout(Purpose::DatabaseReads, move || reader.messages(&ids))
             .await
             .map_err(blocking_pool::refusal)?;
         let mut messages = read.map_err(|e| database::read_failed(daemon, &e))?;

@@ -8,13 +8,15 @@ use protocol::session::Reason;
 use protocol::{ErrorCode, Event, MessageId, OsBytes, Refusal, Response, Session, SessionId};
 use store::Reader;
 
+use world::processes::Processes;
+
 use crate::decide::idempotency::ClientOperation;
 use crate::decide::lock;
 use crate::effect::cgroup;
 use crate::engine::Turn;
 use crate::engine::daemon::{Daemon, pane_of};
 use crate::host::archive::Contents;
-use crate::host::blocking_pool::{self, Purpose};
+use crate::host::blocking_pool::Purpose;
 use crate::host::{files, remove_tree};
 use crate::sense::tmux_snapshot;
 use crate::verb::{message_selection, termination};
@@ -123,7 +125,7 @@ async fn archive(daemon: &Arc<Daemon>, asked: &Remove, id: SessionId) -> Result<
     };
     let failed =
         |why: String| Refusal::new(ErrorCode::Failed, format!("{id} is not archived, so it stays: {why}"));
-    match blocking_pool::without_timeout(Purpose::Removal, write).await {
+    match daemon.blocking.without_timeout(Purpose::Removal, write).await {
         Ok(Ok(path)) => {
             tracing::info!(session = %id, path = %path.display(), "archived");
             Ok(())
@@ -224,8 +226,8 @@ async fn clean_up(daemon: &Arc<Daemon>, session: &Session, asked: &Remove) -> Re
                 tracing::warn!(session = %session.id, %error, "its pane keeps the pool's marks");
             }
             // tmux does not notify of options.
-            let daemon = Arc::clone(daemon);
-            tokio::spawn(async move { drop(tmux_snapshot::take(&daemon).await) });
+            let (daemon, world) = (Arc::clone(daemon), daemon.world.clone());
+            world.spawn("snapshot", async move { drop(tmux_snapshot::take(&daemon).await) });
         }
         return Ok(0);
     }
@@ -241,7 +243,7 @@ async fn clean_up(daemon: &Arc<Daemon>, session: &Session, asked: &Remove) -> Re
         remove_tree::remove_session_dir(&meta, id, true)?;
         remove_tree::remove_session_dir(&sessions, id, purge)
     };
-    let removed = blocking_pool::without_timeout(Purpose::Removal, remove).await;
+    let removed = daemon.blocking.without_timeout(Purpose::Removal, remove).await;
     let why = match removed {
         Ok(Ok(removed)) => return Ok(removed.bytes),
         Ok(Err(error)) => error.to_string(),
@@ -263,8 +265,8 @@ fn mark_detached(daemon: &Daemon, session: &Session) {
 }
 
 /// True if a program that was given back to tmux still uses the directory of the session with this metadata.
-pub(super) fn is_in_use(meta: &std::path::Path) -> bool {
+pub(super) fn is_in_use(processes: &dyn Processes, meta: &std::path::Path) -> bool {
     let text = files::read_bounded(&meta.join(DETACHED), DETACHED_MAX).ok();
     let init = text.and_then(|text| serde_json::from_slice(&text).ok());
-    init.is_some_and(|init| !process::identity::exited(init).unwrap_or(false))
+    init.is_some_and(|init| !processes.has_exited(init))
 }

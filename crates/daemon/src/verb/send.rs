@@ -21,7 +21,7 @@ pub(crate) async fn send(
 ) -> Result<impl FnOnce(&mut Turn<'_>) -> Reply + std::marker::Send + use<>, Refusal> {
     let op = idempotency::check_id(op)?;
     let body = queue::body(&mut asked)?;
-    daemon.disk.refresh(body.bytes.len() as u64).await;
+    daemon.refresh_disk(body.bytes.len() as u64).await;
     let context = Arc::clone(daemon);
     Ok(move |turn: &mut Turn<'_>| queue::send_under(turn, &context, (&op, lock), (&asked, body)))
 }

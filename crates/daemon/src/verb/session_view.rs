@@ -9,7 +9,7 @@ use protocol::{OsBytes, Refusal, Reply, Response, Session, SessionId, SessionRef
 use crate::decide::{blocked, lock};
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
-use crate::host::blocking_pool::{self, Purpose};
+use crate::host::blocking_pool::Purpose;
 
 /// Maximum number of processes shown of a session: fits a frame, and a screen.
 const PROCESSES_SHOWN: usize = 1000;
@@ -42,11 +42,12 @@ pub(super) fn view_of(
 }
 
 /// Returns the live processes of a session, from the process table.
-pub(super) async fn processes(session: &Session) -> Vec<TreeProcess> {
+pub(super) async fn processes(daemon: &Daemon, session: &Session) -> Vec<TreeProcess> {
     let run = session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot());
     let Some(init) = run.and_then(|run| run.init) else { return Vec::new() };
-    let read = move || process::tree::processes(init).unwrap_or_default();
-    let found = blocking_pool::with_timeout(Purpose::Processes, read).await.unwrap_or_default();
+    let table = daemon.processes();
+    let read = move || table.descendants(init);
+    let found = daemon.blocking.with_timeout(Purpose::Processes, read).await.unwrap_or_default();
     let shown =
         |p: process::identity::Process| TreeProcess { process: p.id, parent: p.ppid, command: p.comm };
     found.into_iter().take(PROCESSES_SHOWN).map(shown).collect()

@@ -178,7 +178,7 @@ pub(crate) async fn start_next<R: Send + 'static>(
             machine_capacity::check(turn, &context)?;
         }
         let starter = Starter::User { fresh: options.fresh };
-        begin_start(turn, &context.settings(), &session, (starter, identity()?));
+        begin_start(turn, &context.settings(), &session, (starter, identity(&*context.world.random)?));
         if let Some(op) = &operation {
             op.record_begun(turn, id);
         }

@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use process::tree::Table;
 use protocol::reply::UsageView;
 use protocol::{ErrorCode, Refusal, Reply, Response, Session, SessionRef};
 
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
-use crate::host::blocking_pool::{self, Purpose};
+use crate::host::blocking_pool::Purpose;
 use crate::verb::usage;
 
 pub(super) async fn stats(daemon: &Arc<Daemon>, wanted: Option<SessionRef>) -> Reply {
@@ -17,15 +16,12 @@ pub(super) async fn stats(daemon: &Arc<Daemon>, wanted: Option<SessionRef>) -> R
         None => Ok(turn.pool().sessions().filter(|s| s.lifecycle.holds_slot()).cloned().collect()),
     };
     let sessions: Vec<Session> = daemon.engine.turn(find).await??;
+    let processes = daemon.processes();
     let measure = move || {
-        let table = Table::read().ok();
-        let view = |s: &Session| {
-            let usage = usage::measure_in(table.as_ref(), s);
-            UsageView { session: s.id, name: s.name.clone(), usage }
-        };
-        sessions.iter().map(view).collect()
+        let view = |(s, usage): (&Session, _)| UsageView { session: s.id, name: s.name.clone(), usage };
+        sessions.iter().zip(usage::measure(&*processes, &sessions)).map(view).collect()
     };
-    match blocking_pool::with_timeout(Purpose::Processes, measure).await {
+    match daemon.blocking.with_timeout(Purpose::Processes, measure).await {
         Some(views) => Ok(Response::Usage(views)),
         None => Err(Refusal::new(ErrorCode::Failed, "the process table or the file system does not answer")),
     }

@@ -7,7 +7,7 @@ use protocol::{ErrorCode, OsBytes, Refusal, Reply, Response, SessionRef};
 use tmux::Answer;
 
 use crate::engine::daemon::{Daemon, pane_of};
-use crate::host::blocking_pool::{self, Purpose};
+use crate::host::blocking_pool::Purpose;
 use crate::verb::{pane, session_view};
 
 /// Also answers for a program that has ended, until its pane is gone.
@@ -19,7 +19,7 @@ pub(super) async fn terminal(daemon: &Arc<Daemon>, asked: SessionRef) -> Reply {
     let dir = daemon.paths.session(session.id).join("logs");
     // Read before the screen, so that the log after this offset continues from the screen without a gap.
     let bounds =
-        blocking_pool::with_timeout(Purpose::Logs, move || logs::bounds(&dir)).await.and_then(Result::ok);
+        daemon.blocking.with_timeout(Purpose::Logs, move || logs::bounds(&dir)).await.and_then(Result::ok);
     let (_, offset) = bounds.ok_or_else(|| Refusal::new(ErrorCode::Failed, "its log cannot be read"))?;
     let glance = match daemon.tmux.snapshot(pane).await {
         Ok(glance) if glance.answer == Answer::Done => glance,

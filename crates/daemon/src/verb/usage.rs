@@ -1,10 +1,11 @@
-//! Measuring the resource usage of a session, for `stats` and `show`.
+//! Measuring the resource usage of sessions, for `stats` and `show`.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use process::tree::Table;
 use protocol::Session;
 use protocol::usage::Usage;
+use tokio::time::Instant;
+use world::processes::Processes;
 
 use crate::host::disk_usage::disk_usage;
 use crate::sense::usage;
@@ -12,17 +13,15 @@ use crate::sense::usage;
 /// Time for counting the files of one directory; files counted by then are the result.
 const DISK_LIMIT: Duration = Duration::from_millis(500);
 
-/// Returns the current usage of a session: only that of the disk if it does not run.
-pub(super) fn measure(session: &Session) -> Usage {
-    measure_in(Table::read().ok().as_ref(), session)
-}
-
-/// Returns the current usage of a session, its processes as in `table`.
-pub(super) fn measure_in(table: Option<&Table>, session: &Session) -> Usage {
-    let dir = session.dir.as_path();
-    Usage {
-        disk: disk_usage(dir, Instant::now() + DISK_LIMIT),
-        log: disk_usage(&dir.join("logs"), Instant::now() + DISK_LIMIT),
-        ..table.and_then(|table| usage::usage_in(table, session)).unwrap_or_default()
-    }
+/// Returns the current usage of each session: only that of the disk if it does not run.
+pub(super) fn measure(processes: &dyn Processes, sessions: &[Session]) -> Vec<Usage> {
+    let with_disk = |(session, usage): (&Session, Option<Usage>)| {
+        let dir = session.dir.as_path();
+        Usage {
+            disk: disk_usage(dir, Instant::now() + DISK_LIMIT),
+            log: disk_usage(&dir.join("logs"), Instant::now() + DISK_LIMIT),
+            ..usage.unwrap_or_default()
+        }
+    };
+    sessions.iter().zip(usage::of_sessions(processes, sessions)).map(with_disk).collect()
 }

@@ -14,7 +14,7 @@ use protocol::{
 use crate::decide::queue;
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
-use crate::host::blocking_pool::{self, Purpose};
+use crate::host::blocking_pool::Purpose;
 use crate::verb::session_view;
 
 pub(super) async fn wait(daemon: &Arc<Daemon>, asked: Wait) -> Reply {
@@ -36,7 +36,7 @@ async fn wait_for_log(daemon: &Daemon, session: &Session) {
     let over = session.exit.is_some() && !session.lifecycle.holds_slot();
     let Some(run) = session.incarnation.as_ref().filter(|_| over) else { return };
     let (dir, tag) = (daemon.log_options(session.id).dir, run.tag);
-    blocking_pool::with_timeout(Purpose::Logs, move || logs::wait_for_writer(&dir, Some(tag))).await;
+    daemon.blocking.with_timeout(Purpose::Logs, move || logs::wait_for_writer(&dir, Some(tag))).await;
 }
 
 /// Returns the message once `reached` is true of its state.

@@ -172,4 +172,13 @@ impl Driver for Fake {
             if state.up()? == server { state.switch(client, session) } else { Err(not_found(session)) }
         })
     }
+
+    fn end_if_empty(&self) -> Call<'_, ()> {
+        self.call("end_if_empty", |state| {
+            if state.up().is_ok() && state.sessions.is_empty() {
+                state.stop();
+            }
+            Ok(())
+        })
+    }
 }

@@ -63,6 +63,7 @@ impl Rig {
             init: executable(&self.path("init"), INIT),
             job,
             log: LogOptions::new(self.dir.path()),
+            start_server: true,
         }
     }
 

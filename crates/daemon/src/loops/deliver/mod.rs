@@ -55,8 +55,8 @@ pub(crate) async fn run(daemon: Arc<Daemon>) {
             return;
         }
         for session in ready {
-            let daemon = Arc::clone(&daemon);
-            tokio::spawn(async move {
+            let (daemon, world) = (Arc::clone(&daemon), daemon.world.clone());
+            world.spawn("delivery", async move {
                 if let Err(refusal) = deliver_all(&daemon, session).await {
                     tracing::warn!(%session, %refusal, "delivery stopped");
                 }
@@ -67,6 +67,7 @@ pub(crate) async fn run(daemon: Arc<Daemon>) {
             });
         }
         tokio::select! {
+            biased;
             changed = turns.changed() => if changed.is_err() { return },
             () = sleep(IDLE_PAUSE) => {}
         }

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
-use crate::host::blocking_pool::{self, Purpose};
+use crate::host::blocking_pool::{BlockingPool, Purpose};
 use crate::host::outbox::{Outbox, PeerGone};
 use crate::net::connection::Connection;
 
@@ -35,6 +35,7 @@ pub(super) async fn serve(daemon: &Arc<Daemon>, mut connection: Connection, (id,
         Err(refusal) => return refuse(outbox, id, refusal),
     };
     tokio::select! {
+        biased;
         // The peer is gone, the session has ended, or the file system does not answer.
         followed = follow(daemon, outbox, session, asked.from) => drop(followed),
         // A subscriber sends nothing more: anything read here ends the subscription.
@@ -56,7 +57,7 @@ async fn follow(
     let dir = daemon.paths.session(session).join("logs");
     // Before the first read, so that no change is missed.
     let mut watch = daemon.dir_watcher.watch(&dir);
-    let mut log = Log::open(dir, from).await?;
+    let mut log = Log::open(daemon.blocking.clone(), dir, from).await?;
     // Tells the offset at which the output begins.
     outbox.send(Frame::Output { offset: log.offset, bytes: OsBytes(Vec::new()) }).await?;
     loop {
@@ -67,6 +68,7 @@ async fn follow(
                 watch.reset_backoff();
             }
             tokio::select! {
+                biased;
                 () = watch.changed() => {}
                 ended = &mut ends => break ended.map_err(|_| PeerGone)?,
             }
@@ -99,6 +101,7 @@ fn may_write_more(session: &Session) -> bool {
 
 /// A log that is being sent.
 struct Log {
+    blocking: BlockingPool,
     dir: PathBuf,
     /// None while another thread reads.
     reader: Option<Reader>,
@@ -116,15 +119,15 @@ struct Block {
 
 impl Log {
     /// Opens the log at an offset, or at its end.
-    async fn open(dir: PathBuf, from: Option<u64>) -> Result<Self, PeerGone> {
+    async fn open(blocking: BlockingPool, dir: PathBuf, from: Option<u64>) -> Result<Self, PeerGone> {
         let path = dir.clone();
         let begin = move || match from {
             Some(from) => Ok(from),
             None => logs::bounds(&path).map(|(_, end)| end),
         };
         let offset =
-            blocking_pool::with_timeout(Purpose::Logs, begin).await.and_then(Result::ok).ok_or(PeerGone)?;
-        Ok(Self { reader: Some(Reader::new(&dir, offset)), dir, offset })
+            blocking.with_timeout(Purpose::Logs, begin).await.and_then(Result::ok).ok_or(PeerGone)?;
+        Ok(Self { blocking, reader: Some(Reader::new(&dir, offset)), dir, offset })
     }
 
     /// Sends the rest of the log as fast as the peer reads. Returns true if there was any.
@@ -134,7 +137,7 @@ impl Log {
             outbox.wait_until_empty().await?;
             let Some(reader) = self.reader.take() else { return Err(PeerGone) };
             let Block { reader, bytes, missed } =
-                blocking_pool::with_timeout(Purpose::Logs, move || next(reader)).await.ok_or(PeerGone)??;
+                self.blocking.with_timeout(Purpose::Logs, move || next(reader)).await.ok_or(PeerGone)??;
             let offset = reader.offset() - bytes.len() as u64;
             self.offset = reader.offset();
             self.reader = Some(reader);
@@ -154,7 +157,7 @@ impl Log {
         let began = Instant::now();
         let awaited = || {
             let dir = self.dir.clone();
-            blocking_pool::with_timeout(Purpose::Logs, move || logs::should_wait(&dir, run, began.elapsed()))
+            self.blocking.with_timeout(Purpose::Logs, move || logs::should_wait(&dir, run, began.elapsed()))
         };
         while awaited().await.ok_or(PeerGone)? {
             sleep(WRITER_PAUSE).await;

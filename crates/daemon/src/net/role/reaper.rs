@@ -21,7 +21,7 @@ use crate::effect::cgroup;
 use crate::effect::last_screen::{PanePresence, save_screen};
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
-use crate::host::blocking_pool::{self, Purpose};
+use crate::host::blocking_pool::Purpose;
 use crate::host::files;
 use crate::net::connection::Connection;
 use crate::sense::{exit_reports, tmux_snapshot};
@@ -60,11 +60,12 @@ pub(super) async fn serve(daemon: &Arc<Daemon>, mut connection: Connection) {
     let mut leases = Leases { connection: connection.id, held: HashMap::new(), deadline: None };
     loop {
         let payload = tokio::select! {
-            payload = connection.reader.next() => payload,
+            biased;
             () = leases.overdue() => {
                 tracing::warn!("a reaper did not settle its lease in time");
                 break;
             }
+            payload = connection.reader.next() => payload,
         };
         let call = match payload {
             Ok(Some(payload)) => frame::decode::<Call>(&payload),
@@ -82,6 +83,7 @@ pub(super) async fn serve(daemon: &Arc<Daemon>, mut connection: Connection) {
         let answering = answer(daemon, &mut leases, call);
         // A reaper sends nothing while it waits: anything read here ends the connection.
         let reply = tokio::select! {
+            biased;
             reply = answering => reply,
             _ = connection.reader.next() => break,
         };
@@ -257,10 +259,9 @@ async fn settle(daemon: &Arc<Daemon>, leases: &mut Leases, verdict: Verdict) -> 
     };
     let verdict = Verdict { outcome: verdict.outcome.within_bounds(), ..verdict };
     // A task of its own: a reaper that disconnects now does not undo its verdict.
-    let settled = tokio::spawn(record(Arc::clone(daemon), (grant, candidate), verdict));
-    settled
-        .await
-        .unwrap_or_else(|_| Err(Refusal::new(ErrorCode::Unavailable, "the verdict was not recorded")))
+    let verdict = record(Arc::clone(daemon), (grant, candidate), verdict);
+    let settled = daemon.world.detach("verdict", verdict);
+    settled.await.unwrap_or_else(|| Err(Refusal::new(ErrorCode::Unavailable, "the verdict was not recorded")))
 }
 
 /// Records a verdict whose lease was valid, and releases the session's lock.
@@ -375,5 +376,5 @@ async fn clean_up(daemon: &Daemon, tag: Tag, group: Option<OsBytes>) {
         files::remove_run_files(&run, tag);
     };
     // A file system that does not answer: they are removed at the next start.
-    blocking_pool::with_timeout(Purpose::Housekeeping, remove).await;
+    daemon.blocking.with_timeout(Purpose::Housekeeping, remove).await;
 }

@@ -13,7 +13,7 @@ use tokio::sync::broadcast::error::RecvError;
 
 use crate::engine::daemon::Daemon;
 use crate::engine::{ObservedTmux, Turn};
-use crate::host::blocking_pool::{self, Purpose};
+use crate::host::blocking_pool::{BlockingPool, Purpose};
 use crate::host::outbox::{Outbox, PeerGone};
 use crate::net::connection::Connection;
 use crate::net::role::output;
@@ -35,6 +35,7 @@ pub(super) async fn serve(daemon: &Arc<Daemon>, mut connection: Connection) {
     };
     let (reader, outbox) = (&mut connection.reader, &connection.outbox);
     tokio::select! {
+        biased;
         followed = follow(daemon, outbox, since) => {
             drop(followed);
             // The engine notices a failure of the database in its next turn.
@@ -77,12 +78,14 @@ fn start(turn: &mut Turn<'_>, since: Option<Seq>) -> Start {
 /// Reads the database outside of the engine, so that neither the engine nor other connections wait for the
 /// disk.
 async fn read<T: Send + 'static>(
+    blocking: &BlockingPool,
     reader: &Reader,
     work: impl FnOnce(&Reader) -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, PeerGone> {
     let reader = reader.clone();
     // A record that is not readable is a gap: the connection ends, and the state comes first next time.
-    blocking_pool::without_timeout(Purpose::DatabaseReads, move || work(&reader))
+    blocking
+        .without_timeout(Purpose::DatabaseReads, move || work(&reader))
         .await
         .map_err(|_| PeerGone)?
         .map_err(|_| PeerGone)
@@ -94,7 +97,7 @@ async fn follow(daemon: &Arc<Daemon>, outbox: &Outbox, since: Option<Seq>) -> Re
         let Ok(begun) = daemon.engine.turn(move |turn| start(turn, since)).await else {
             return Err(PeerGone);
         };
-        if let Some((sent, events)) = catch_up(outbox, begun).await? {
+        if let Some((sent, events)) = catch_up(&daemon.blocking, outbox, begun).await? {
             return live(outbox, sent, events).await;
         }
         // The next events are gone or not readable: send the state instead.
@@ -104,6 +107,7 @@ async fn follow(daemon: &Arc<Daemon>, outbox: &Outbox, since: Option<Seq>) -> Re
 
 /// Sends everything up to now, and `Synced`. Returns none if the journal has a gap.
 async fn catch_up(
+    blocking: &BlockingPool,
     outbox: &Outbox,
     start: Start,
 ) -> Result<Option<(Seq, broadcast::Receiver<Stamped>)>, PeerGone> {
@@ -114,7 +118,7 @@ async fn catch_up(
     messages.sort_unstable();
     for ids in messages.chunks(PAGE) {
         let ids = ids.to_vec();
-        for message in read(&reader, move |reader| reader.messages(&ids)).await? {
+        for message in read(blocking, &reader, move |reader| reader.messages(&ids)).await? {
             let (seq, at) = (sent, message.status.changed_at);
             let stamped = Stamped { seq, at, event: Event::MessageQueued(Box::new(message)) };
             outbox.send(event(stamped, true)).await?;
@@ -125,7 +129,7 @@ async fn catch_up(
     }
     loop {
         let from = sent;
-        let page = read(&reader, move |reader| match reader.events_since(from, PAGE) {
+        let page = read(blocking, &reader, move |reader| match reader.events_since(from, PAGE) {
             Err(StoreError::Record { .. }) => Ok(None),
             page => page.map(Some),
         });
@@ -196,6 +200,7 @@ async fn follow_tmux(daemon: &Arc<Daemon>, mut connection: Connection) {
         }
     };
     tokio::select! {
+        biased;
         () = follow => {}
         _ = reader.next() => {}
     }

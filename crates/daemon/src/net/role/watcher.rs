@@ -95,7 +95,13 @@ async fn watch(daemon: &Arc<Daemon>, connection: &mut Connection) -> String {
     }
     loop {
         let payload = tokio::select! {
-            payload = timeout_at(deadline, connection.reader.next()) => payload,
+            biased;
+            () = async { drop(watched.wait_for(|other| other.is_some_and(|other| other > mine)).await) } => {
+                let gone = Err(Refusal::new(ErrorCode::Conflict, "another watcher has taken over"));
+                // No call has the id 0: the answer says why the connection ends.
+                drop(connection.outbox.reply(0, gone));
+                return "it made room for another".to_owned();
+            }
             _ = asked.changed() => {
                 let n = *asked.borrow_and_update();
                 if connection.outbox.send(Frame::Command(WatcherCommand::Snapshot { n })).await.is_err() {
@@ -103,12 +109,7 @@ async fn watch(daemon: &Arc<Daemon>, connection: &mut Connection) -> String {
                 }
                 continue;
             }
-            () = async { drop(watched.wait_for(|other| other.is_some_and(|other| other > mine)).await) } => {
-                let gone = Err(Refusal::new(ErrorCode::Conflict, "another watcher has taken over"));
-                // No call has the id 0: the answer says why the connection ends.
-                drop(connection.outbox.reply(0, gone));
-                return "it made room for another".to_owned();
-            }
+            payload = timeout_at(deadline, connection.reader.next()) => payload,
         };
         deadline = Instant::now() + silence;
         let call = match payload {
@@ -205,8 +206,8 @@ impl Stream {
         let taken = take_in(daemon, admit, done).await?;
         self.in_sync = taken.admitted;
         if taken.is_missing {
-            let daemon = Arc::clone(daemon);
-            tokio::spawn(async move {
+            let (daemon, world) = (Arc::clone(daemon), daemon.world.clone());
+            world.spawn("recheck", async move {
                 sleep(RECHECK_DELAY).await;
                 drop(tmux_snapshot::take(&daemon).await);
             });

@@ -13,7 +13,7 @@ use protocol::{Activity, ActivityState, Lifecycle, Reply, Response, Session, Tim
 
 use crate::engine::Turn;
 use crate::engine::daemon::{BUILD, Daemon};
-use crate::host::blocking_pool::{self, Purpose};
+use crate::host::blocking_pool::Purpose;
 use crate::host::{self};
 use crate::sense::machine_capacity;
 use crate::verb::attention;
@@ -26,7 +26,7 @@ pub(super) async fn status(daemon: &Arc<Daemon>) -> Reply {
     let program = daemon.device.binary.clone();
     let find = move || host::program_path::find(&program.to_string_lossy()).is_file();
     // A directory that does not answer counts as one without the program.
-    let has_tmux = blocking_pool::with_timeout(Purpose::Housekeeping, find).await.unwrap_or(false);
+    let has_tmux = daemon.blocking.with_timeout(Purpose::Housekeeping, find).await.unwrap_or(false);
     let context = Arc::clone(daemon);
     let read = move |turn: &mut Turn<'_>| Response::Status(Box::new(overview(turn, &context, has_tmux)));
     daemon.engine.turn(read).await

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use process::inspect::tty::{self, InputState, ReadDetector};
+use process::inspect::tty::{InputState, ReadDetector};
 use protocol::backoff::Backoff;
 use protocol::{MessageId, MessageState, ProcId, Refusal, SessionId};
 use tmux::PaneRef;
@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
-use crate::host::blocking_pool::{self, Purpose};
+use crate::host::blocking_pool::Purpose;
 use crate::loops::deliver::prompt::{ClaimedPrompt, Note, TypedPrompt, advance};
 
 /// The reasons for which a prompt is done.
@@ -55,8 +55,9 @@ impl InputWatch {
 
     async fn new(daemon: &Daemon, (pane, program): (PaneRef, ProcId), ends_line: bool) -> Option<Self> {
         has_written(daemon, pane).await.then_some(())?;
-        let arm = move || tty::arm_read_detector(program).ok().flatten();
-        let detector = blocking_pool::with_timeout(Purpose::Processes, arm).await.flatten()?;
+        let processes = daemon.processes();
+        let arm = move || processes.arm_read_detector(program);
+        let detector = daemon.blocking.with_timeout(Purpose::Processes, arm).await.flatten()?;
         Some(Self { pane, program, detector, ends_line })
     }
 
@@ -66,12 +67,14 @@ impl InputWatch {
         if !has_written(daemon, self.pane).await {
             return InputStatus::Pending(Note::Unread);
         }
-        match self.read_state().await {
-            Some(InputState::Read) if has_written(daemon, self.pane).await => match self.read_state().await {
-                Some(InputState::Read) => InputStatus::Done(READ),
-                Some(InputState::ProcessEnded) => InputStatus::Ended,
-                _ => InputStatus::Pending(Note::Unread),
-            },
+        match self.read_state(daemon).await {
+            Some(InputState::Read) if has_written(daemon, self.pane).await => {
+                match self.read_state(daemon).await {
+                    Some(InputState::Read) => InputStatus::Done(READ),
+                    Some(InputState::ProcessEnded) => InputStatus::Ended,
+                    _ => InputStatus::Pending(Note::Unread),
+                }
+            }
             Some(InputState::PartialLine) if !self.ends_line => InputStatus::Done(PARTIAL_LINE),
             Some(InputState::Unsupported) => InputStatus::Done(UNSUPPORTED),
             Some(InputState::ProcessEnded) => InputStatus::Ended,
@@ -83,10 +86,11 @@ impl InputWatch {
     }
 
     /// Reads the state of the terminal's input; none if it cannot be read.
-    async fn read_state(&self) -> Option<InputState> {
+    async fn read_state(&self, daemon: &Daemon) -> Option<InputState> {
         let Self { program, detector, ends_line, .. } = *self;
-        let read = move || tty::input_state(program, detector, ends_line).ok();
-        blocking_pool::with_timeout(Purpose::Processes, read).await.flatten()
+        let processes = daemon.processes();
+        let read = move || processes.input_state(program, detector, ends_line);
+        daemon.blocking.with_timeout(Purpose::Processes, read).await.flatten()
     }
 }
 

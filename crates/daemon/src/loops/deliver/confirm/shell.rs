@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
-use crate::host::blocking_pool::{self, Purpose};
+use crate::host::blocking_pool::Purpose;
 use crate::loops::deliver::confirm::input::has_written;
 use crate::loops::deliver::prompt::{ClaimedPrompt, TypedPrompt, advance};
 use crate::sense::pane_state::shell_state;
@@ -48,7 +48,7 @@ impl ShellBefore {
         let session = prompt.message.session;
         let run = daemon.incarnation(session).await?;
         has_written(daemon, prompt.pane).await.then_some(())?;
-        let canonical = shell_state(&run).await.map(|state| state.canonical);
+        let canonical = shell_state(daemon, &run).await.map(|state| state.canonical);
         Some(Self { log_end: log_end(daemon, session).await?, canonical })
     }
 }
@@ -56,7 +56,7 @@ impl ShellBefore {
 /// Returns the end of a session's log.
 async fn log_end(daemon: &Daemon, session: SessionId) -> Option<u64> {
     let dir = daemon.log_options(session).dir;
-    blocking_pool::with_timeout(Purpose::Logs, move || logs::bounds(&dir)).await?.ok().map(|(_, end)| end)
+    daemon.blocking.with_timeout(Purpose::Logs, move || logs::bounds(&dir)).await?.ok().map(|(_, end)| end)
 }
 
 /// Waits until the shell has accepted the prompt, and its own prompt is back.
@@ -72,7 +72,7 @@ pub(super) async fn follow_up(
         marks.is_some_and(|marks| marks.command_at.max(marks.prompt_at).is_some())
     };
     let has_marks = daemon.engine.turn(has_marks).await?;
-    match shell_state(&prompt.run).await {
+    match shell_state(daemon, &prompt.run).await {
         Some(_) if !has_marks => follow_samples(daemon, session, &prompt, before).await,
         _ => follow_marks(daemon, session, prompt).await,
     }
@@ -119,7 +119,7 @@ async fn follow_samples(
     let (id, tag) = (prompt.id, prompt.pane.tag);
     let (began_at, mut rested, mut accepted) = (Instant::now(), 0, prompt.state == MessageState::Accepted);
     loop {
-        let Some(state) = shell_state(&prompt.run).await else { return Ok(()) };
+        let Some(state) = shell_state(daemon, &prompt.run).await else { return Ok(()) };
         let rests = is_at_rest(&state, before.as_ref());
         rested = if rests { rested + 1 } else { 0 };
         let wrote = match &before {
@@ -161,7 +161,7 @@ async fn finish(
 ) -> Result<(), Refusal> {
     advance(daemon, (session, id), MessageState::Accepted, None).await?;
     let tag = run.tag;
-    let foreground = run.init.and_then(|init| process::inspect::program::foreground(init.pid).ok().flatten());
+    let foreground = run.init.and_then(|init| daemon.world.processes.foreground(init.pid));
     let idle = move |turn: &mut Turn<'_>| {
         let now = turn.now();
         let corrected = foreground.and_then(|foreground| {

@@ -1,0 +1,32 @@
+//! The queue of work for the engine: of its thread, or of a task.
+
+use std::sync::mpsc;
+
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::engine::turn::Work;
+
+/// The engine takes no more work.
+#[derive(Debug)]
+pub(crate) struct Stopped;
+
+/// The sending side of the engine's queue. The engine ends when the last one is dropped.
+pub(crate) trait Inbox: Send + Sync {
+    /// Adds work to the queue.
+    ///
+    /// # Errors
+    /// The engine has stopped.
+    fn post(&self, work: Work) -> Result<(), Stopped>;
+}
+
+impl Inbox for mpsc::Sender<Work> {
+    fn post(&self, work: Work) -> Result<(), Stopped> {
+        self.send(work).map_err(|_| Stopped)
+    }
+}
+
+impl Inbox for UnboundedSender<Work> {
+    fn post(&self, work: Work) -> Result<(), Stopped> {
+        self.send(work).map_err(|_| Stopped)
+    }
+}
