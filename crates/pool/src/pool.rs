@@ -29,7 +29,7 @@ pub struct Pool {
     pub(crate) tags: BTreeSet<(Tag, SessionId)>,
     pub(crate) queues: QueueState,
     pub(crate) retired: BTreeMap<Tag, SessionId>,
-    pub(crate) operations: HashMap<OpId, Operation>,
+    pub(crate) operations: BTreeMap<OpId, Operation>,
     pub(crate) agents: AgentRecords,
 }
 

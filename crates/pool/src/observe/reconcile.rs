@@ -244,8 +244,7 @@ impl Case<'_> {
     /// A complete listing of a living server lacks the pane.
     fn absent(&self, server: ServerId) -> Option<Event> {
         match self.incarnation.server {
-            // The creation or adoption is under way, and that operation finds out.
-            None => None,
+            None => self.unplaced(),
             Some(known) if known == server && self.session.lifecycle == Lifecycle::Starting => None,
             Some(known) if known != server && !self.has_exited(Some(known.process)) => None,
             Some(known) if known != server => self.lost(),
@@ -290,9 +289,16 @@ impl Case<'_> {
         }
     }
 
+    /// Its server is not known. The creation or adoption that is under way finds out; where that was left in
+    /// doubt, the end of its init proves that it is over.
+    fn unplaced(&self) -> Option<Event> {
+        let is_under_way = self.session.lifecycle == Lifecycle::Starting;
+        (!is_under_way && self.has_exited(self.incarnation.init)).then(|| self.stopped(self.absence_reason()))
+    }
+
     /// Nothing listens at the socket. That proves a loss only if the server's process ended.
     fn server_silent(&self) -> Option<Event> {
-        let server = self.incarnation.server?;
+        let Some(server) = self.incarnation.server else { return self.unplaced() };
         if self.has_exited(Some(server.process)) { self.lost() } else { None }
     }
 

@@ -119,11 +119,15 @@ fn note_waiting(turn: &mut Turn<'_>, settings: &Settings) {
     let (pool, volatile) = turn.state();
     let mut wanting = wanting::wanting_start(pool, now);
     wanting.retain(|session| !holds_back(pool, volatile, *session));
-    volatile.scheduler.waiting.set_sessions(&wanting);
+    let have_left = volatile.scheduler.waiting.set_sessions(&wanting);
     let attached = pool.sessions().filter(|s| s.attached_clients > 0);
     volatile.prompts.attend(attached.filter_map(|s| s.incarnation.as_ref()).map(|run| run.tag));
     volatile.scheduler.retain_deferrals(pool);
     volatile.scheduler.set_over_quantum(eviction::over_quantum(pool, settings, now).collect());
+    if have_left {
+        // Requests behind them may have a slot now, and no event tells them.
+        turn.wake();
+    }
 }
 
 /// Starts the first waiting sessions while there are slots.

@@ -59,15 +59,18 @@ impl WaitQueue {
         self.0.len() != before
     }
 
-    /// Sets the sessions that wait. New ones go to the end, in this order.
-    pub fn set_sessions(&mut self, wanting: &[SessionId]) {
+    /// Sets the sessions that wait. New ones go to the end, in this order. Returns true if others have left.
+    pub fn set_sessions(&mut self, wanting: &[SessionId]) -> bool {
+        let before = self.0.len();
         self.0.retain(|waiting| match waiting {
             Waiter::Session(session) => wanting.contains(session),
             Waiter::Request(_) => true,
         });
+        let have_left = self.0.len() != before;
         for session in wanting {
             self.join(Waiter::Session(*session));
         }
+        have_left
     }
 
     /// The first session among the first `within` waiters.
@@ -90,11 +93,11 @@ mod tests {
         let (a, b) = (Waiter::Request(1), Waiter::Request(2));
         assert_eq!(queue.ahead(a), 0, "nobody waits");
         assert!(queue.join(a) && !queue.join(a));
-        queue.set_sessions(&[SessionId(7), SessionId(8)]);
+        assert!(!queue.set_sessions(&[SessionId(7), SessionId(8)]));
         assert!(queue.join(b));
         assert_eq!((queue.ahead(a), queue.ahead(b), queue.ahead(Waiter::Request(3))), (0, 3, 4));
         assert_eq!((queue.first_session(1), queue.first_session(2)), (None, Some(SessionId(7))));
-        queue.set_sessions(&[SessionId(9), SessionId(8)]);
+        assert!(queue.set_sessions(&[SessionId(9), SessionId(8)]), "session 7 has left");
         assert_eq!((queue.position(SessionId(8)), queue.position(SessionId(9))), (Some(2), Some(4)));
         assert!(queue.leave(a) && !queue.leave(a));
         assert_eq!(queue.first_session(1), Some(SessionId(8)));

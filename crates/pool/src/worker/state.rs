@@ -204,7 +204,8 @@ impl Workers {
 
     /// Sets the time of the next tick.
     pub fn arm(&mut self, at: Mono) {
-        self.armed = at;
+        // A lease that ends before the shortest pause waits for the tick: it is known, and wakes nobody.
+        self.armed = self.leases.first().map_or(at, |first| first.min(at));
     }
 
     /// Moves the next tick forward to the end of the first lease, if that comes earlier. Returns true if it

@@ -317,3 +317,21 @@ fn p06_a_pane_without_a_record_is_never_a_candidate() {
     };
     assert_eq!(crate::world::candidates(&world.pool, &settings(), &inputs), vec![]);
 }
+
+/// Found by the simulator: tmux did not answer the creation, the init was killed, and the server died; nobody
+/// knew of which server it had been.
+#[test]
+fn what_runs_on_no_known_server_is_over_once_its_init_is() {
+    for state in [up(1, vec![]), TmuxState::default()] {
+        let mut world = World::default();
+        let id = world.live("a", server(1), 1);
+        let run = world.pool.session(id).unwrap().incarnation.clone().unwrap();
+        let unplaced = Incarnation { server: None, session: None, pane: None, ..run };
+        world.emit(Event::SessionPlaced { session: id, incarnation: unplaced });
+        world.now = 5000;
+        world.see(&state, &[]);
+        assert_eq!(world.lifecycle(id), Lifecycle::Live, "its init lives");
+        world.see(&state, &[process(101)]);
+        assert_eq!(world.lifecycle(id), Lifecycle::Stopped);
+    }
+}
