@@ -21,7 +21,7 @@
 //! - `engine`: the thread that owns the pool and its store, its turns and commits, and the state that all
 //!   parts share (`engine::daemon::Daemon`).
 //! - `config`: the configuration file and the settings that it gives.
-//! - `host`: files, directories, archives, clocks, randomness, blocking work. Knows neither sessions' state
+//! - `host`: files, directories, archives, readings of the clocks, blocking work. Knows neither sessions' state
 //!   nor the engine.
 //!
 //! No code outside a turn sees the pool's state. Within a turn nothing blocks: files, processes and tmux are

@@ -67,7 +67,7 @@ pub enum Frame {
     Lagged {
         /// The last event sent.
         from: Seq,
-        /// The newest event.
+        /// The first event after those that it missed.
         to: Seq,
     },
     /// To a watcher: a command.

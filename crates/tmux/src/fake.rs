@@ -111,6 +111,13 @@ impl Fake {
         state.count_clients();
     }
 
+    /// Detaches all clients of a session.
+    pub fn detach(&self, session: TmuxSessionId) {
+        let mut state = self.state();
+        state.clients.remove(&session);
+        state.count_clients();
+    }
+
     /// Kills the server with everything on it.
     pub fn kill_server(&self) {
         self.state().stop();

@@ -1,5 +1,5 @@
-//! The process table, terminals of processes, and the resources of the machine. All methods but those of
-//! [`Exits`] may block.
+//! The process table, terminals of processes, and the resources of the machine. Methods about many processes,
+//! about resource use and about files may block for long; those about a single process read `/proc`.
 
 use std::io;
 use std::path::Path;
@@ -12,7 +12,7 @@ use process::inspect::tty::{InputState, ReadDetector, ShellState};
 use process::inspect::{machine, program, resources, tty, usage};
 use process::tree::marker_scan::{MarkedProcess, MarkerScanner};
 use process::tree::{Background, Table};
-use process::{identity, tree};
+use process::{identity, log_writer, tree};
 use protocol::usage::Usage;
 use protocol::{OsBytes, ProcId};
 use tokio::io::Interest;
@@ -87,6 +87,8 @@ pub trait Processes: Send + Sync {
     /// # Errors
     /// The process table cannot be read.
     fn marked(&self, scanner: &mut MarkerScanner) -> io::Result<Vec<MarkedProcess>>;
+    /// True if a log writer works in this directory.
+    fn has_log_writer(&self, dir: &Path) -> bool;
     /// Returns the path of a socket outside of `private` at which the process listens.
     fn listening_path(&self, process: ProcId, private: &Path) -> Option<String>;
 }
@@ -202,6 +204,10 @@ impl Processes for SystemProcesses {
 
     fn marked(&self, scanner: &mut MarkerScanner) -> io::Result<Vec<MarkedProcess>> {
         scanner.scan()
+    }
+
+    fn has_log_writer(&self, dir: &Path) -> bool {
+        log_writer::has_writer(dir)
     }
 
     fn listening_path(&self, process: ProcId, private: &Path) -> Option<String> {

@@ -17,39 +17,45 @@ pub enum Signal {
 
 /// A source of signals.
 pub trait Signals: Send {
+    /// Listens from now on. Before, a signal has the effect that the system gives it.
+    ///
+    /// # Errors
+    /// The system refuses.
+    fn listen(&mut self) -> io::Result<()>;
     /// Waits for the next signal.
     fn next(&mut self) -> BoxFuture<'_, Signal>;
 }
 
 /// The signals of the operating system.
-pub struct SystemSignals {
+#[derive(Default)]
+pub struct SystemSignals(Option<Listening>);
+
+struct Listening {
     terminate: unix::Signal,
     interrupt: unix::Signal,
     hang_up: unix::Signal,
 }
 
-impl SystemSignals {
-    /// Listens from now on. Needs a tokio runtime.
-    ///
-    /// # Errors
-    /// The system refuses.
-    pub fn new() -> io::Result<Self> {
-        Ok(Self {
+impl Signals for SystemSignals {
+    fn listen(&mut self) -> io::Result<()> {
+        self.0 = Some(Listening {
             terminate: unix::signal(SignalKind::terminate())?,
             interrupt: unix::signal(SignalKind::interrupt())?,
             hang_up: unix::signal(SignalKind::hangup())?,
-        })
+        });
+        Ok(())
     }
-}
 
-impl Signals for SystemSignals {
     fn next(&mut self) -> BoxFuture<'_, Signal> {
         Box::pin(async move {
+            let Some(Listening { terminate, interrupt, hang_up }) = &mut self.0 else {
+                return std::future::pending().await;
+            };
             tokio::select! {
                 biased;
-                _ = self.terminate.recv() => Signal::End,
-                _ = self.interrupt.recv() => Signal::End,
-                _ = self.hang_up.recv() => Signal::Reload,
+                _ = terminate.recv() => Signal::End,
+                _ = interrupt.recv() => Signal::End,
+                _ = hang_up.recv() => Signal::Reload,
             }
         })
     }

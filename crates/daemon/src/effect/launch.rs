@@ -139,6 +139,12 @@ async fn start(
     cgroup::refresh(daemon).await;
     let grouped = with_cgroup(daemon, session, run).map_err(|detail| (Reason::Setup, detail))?;
     let run = &grouped;
+    if let Ok(Fence::Claimed) = files::fence(&daemon.paths.run, run.tag) {
+        // Another start of this incarnation, for whose lock this one waited, got as far: a job runs once.
+        let claimed = with_claimed_init(daemon, run);
+        let placed = find_by_tag(daemon, &claimed, DOUBT_LIMIT).await;
+        return Ok(await_start(daemon, placed.unwrap_or(claimed)).await);
+    }
     let job = prepare(daemon, session, run).await.map_err(|detail| (Reason::Setup, detail))?;
     crate::crash::point("new-before-tmux");
     let create = Create {

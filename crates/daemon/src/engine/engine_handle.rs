@@ -5,12 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use protocol::{ErrorCode, Refusal, SessionId};
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use crate::engine::inbox::{Inbox, Stopped};
 use crate::engine::publish::Publisher;
 use crate::engine::turn::{Check, Completion, Condition, Turn, Work};
+use crate::engine::turn_counter::TurnReceiver;
 
 /// A way into the engine.
 #[derive(Clone)]
@@ -161,8 +162,8 @@ impl EngineHandle {
         self.turn(move |turn| turn.conditions.remove(&id).is_some()).await
     }
 
-    /// Returns the number of turns that changed something, as it grows.
-    pub(crate) fn turns(&self) -> watch::Receiver<u64> {
+    /// Returns a receiver of turns that change something.
+    pub(crate) fn turns(&self) -> TurnReceiver {
         self.publish.turns.subscribe()
     }
 

@@ -11,6 +11,7 @@ pub(crate) mod inbox;
 pub(crate) mod publish;
 pub(crate) mod thread;
 pub(crate) mod turn;
+pub(crate) mod turn_counter;
 pub(crate) mod waiters;
 
 pub(crate) use crate::engine::publish::ObservedTmux;

@@ -8,6 +8,8 @@ use protocol::Stamped;
 use protocol::tmux::TmuxState;
 use tokio::sync::{Notify, broadcast, watch};
 
+use crate::engine::turn_counter::TurnCounter;
+
 /// Events by which a subscriber may lag before it is cut off.
 const SUBSCRIBER_BACKLOG: usize = 1024;
 
@@ -36,7 +38,7 @@ pub(crate) struct Publisher {
     /// Observations of tmux in order.
     pub(crate) tmux: broadcast::Sender<Arc<ObservedTmux>>,
     /// Number of turns that changed something.
-    pub(crate) turns: watch::Sender<u64>,
+    pub(crate) turns: TurnCounter,
     /// The error of the store; the daemon then ends.
     pub(crate) failed: watch::Sender<Option<String>>,
     /// Signalled when a deadline is earlier than the next known one.
@@ -48,7 +50,7 @@ impl Publisher {
         Self {
             events: broadcast::channel(SUBSCRIBER_BACKLOG).0,
             tmux: broadcast::channel(SUBSCRIBER_BACKLOG).0,
-            turns: watch::channel(0).0,
+            turns: TurnCounter::default(),
             failed: watch::channel(None).0,
             timer_changed: Arc::default(),
         }

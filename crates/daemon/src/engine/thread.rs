@@ -10,6 +10,7 @@ use pool::{Output, Pool, Volatile};
 use protocol::{Event, MessageId, Seq, Stamped};
 use store::{Store, StoreError};
 use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 use world::clock::Clock;
 
@@ -24,6 +25,9 @@ const OBSERVATION_DELAY_MAX: Duration = Duration::from_secs(1);
 
 /// Number of events between two trims of the journal.
 const TRIM_EVERY: u64 = 4096;
+
+/// Receives the number of the last event once the engine has ended cleanly.
+pub(crate) type EngineEnd = oneshot::Receiver<Option<Seq>>;
 
 /// The state that the engine thread owns.
 pub(crate) struct Engine {
@@ -153,7 +157,7 @@ impl Engine {
         }
         after.into_iter().for_each(|answer| answer());
         if is_woken {
-            self.publish.turns.send_modify(|n| *n += 1);
+            self.publish.turns.increment();
         }
         if has_deadline || self.volatile.workers.advance_tick() {
             self.publish.timer_changed.notify_one();

@@ -1,7 +1,7 @@
 //! Tasks that wait for an event of a turn: a lock, the answer of an operation, or a decision on an agent's
 //! request. Tasks that wait for a condition are in [`crate::engine::turn`].
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use pool::lock::Ticket;
 use protocol::activity::Ask;
@@ -14,9 +14,9 @@ use tokio::sync::oneshot;
 #[derive(Default)]
 pub(crate) struct Waiters {
     /// Tasks that wait for session locks, by their tickets in the lock table.
-    pub(crate) locks: HashMap<Ticket, LockWaiter>,
+    pub(crate) locks: BTreeMap<Ticket, LockWaiter>,
     /// Operations in progress: the digest of each, and the tasks that repeated it.
-    pub(crate) operations: HashMap<OpId, (u64, Vec<oneshot::Sender<Reply>>)>,
+    pub(crate) operations: BTreeMap<OpId, (u64, Vec<oneshot::Sender<Reply>>)>,
     /// Tasks that wait for decisions on agents' requests.
     pub(crate) decisions: PendingDecisions,
 }

@@ -1,4 +1,4 @@
-//! The machine as the daemon uses it: files and directories, clocks, randomness, threads for blocking work.
+//! The machine as the daemon uses it: files and directories, readings of the clocks, limits of blocking work.
 //! Nothing here knows the configuration or the engine.
 
 pub(crate) mod archive;

@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_secs(5);
 pub(crate) async fn run(daemon: Arc<Daemon>) {
     let mut turns = daemon.engine.turns();
     loop {
-        turns.borrow_and_update();
+        turns.mark_seen();
         let settings = daemon.settings();
         let claim = move |turn: &mut Turn<'_>| {
             if turn.pool().slots_used() >= settings.max_sessions {
@@ -36,9 +36,7 @@ pub(crate) async fn run(daemon: Arc<Daemon>) {
         for pane in due {
             daemon.world.spawn("adopt one", adopt_one(Arc::clone(&daemon), pane));
         }
-        if turns.changed().await.is_err() {
-            return;
-        }
+        turns.changed().await;
     }
 }
 

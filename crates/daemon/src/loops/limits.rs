@@ -57,9 +57,10 @@ async fn memory_and_run_time(daemon: &Arc<Daemon>) {
         cgroup::refresh(daemon).await;
         let limited: Vec<Session> = sessions.into_iter().filter(has_limits).collect();
         let pause = if limited.is_empty() { UNLIMITED_PAUSE } else { LIMITED_PAUSE };
-        let bounded = limited.iter().any(|s| s.spec.limits.memory.is_some());
+        // Only these are measured: a process that hangs in the kernel delays no other session's limit.
+        let limited: Vec<Session> = limited.into_iter().filter(|s| s.spec.limits.memory.is_some()).collect();
         let processes = daemon.processes();
-        let measured = if bounded {
+        let measured = if !limited.is_empty() {
             daemon
                 .blocking
                 .with_timeout(Purpose::Processes, move || memory_usage(&*processes, &limited))
@@ -129,7 +130,7 @@ fn has_limits(session: &Session) -> bool {
 /// Returns the memory in use by the sessions that have a limit for it.
 fn memory_usage(processes: &dyn Processes, limited: &[Session]) -> Vec<(Tag, ResourceUse)> {
     let memory = |(s, used): (&Session, Option<Usage>)| {
-        let tag = s.incarnation.as_ref().filter(|_| s.spec.limits.memory.is_some())?.tag;
+        let tag = s.incarnation.as_ref()?.tag;
         Some((tag, ResourceUse { memory: Some(used?.memory), disk: None }))
     };
     limited.iter().zip(usage::of_sessions(processes, limited)).filter_map(memory).collect()
@@ -142,10 +143,10 @@ async fn replace_lost_writer(daemon: &Arc<Daemon>, session: &Session) {
     let young = daemon.age(run.started_at).await.is_ok_and(|age| age < WRITER_START_LIMIT);
     let Some(pane) = pane_of(&run).filter(|_| !young && !run.dead) else { return };
     let log = daemon.log_options(id);
-    let dir = log.dir.clone();
+    let (dir, processes) = (log.dir.clone(), daemon.processes());
     if daemon
         .blocking
-        .with_timeout(Purpose::Logs, move || process::log_writer::has_writer(&dir))
+        .with_timeout(Purpose::Logs, move || processes.has_log_writer(&dir))
         .await
         .unwrap_or(true)
     {

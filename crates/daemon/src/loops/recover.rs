@@ -24,14 +24,12 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(crate) async fn run(daemon: Arc<Daemon>) {
     let mut turns = daemon.engine.turns();
     loop {
-        turns.borrow_and_update();
+        turns.mark_seen();
         let Ok(due) = daemon.engine.turn(claim).await else { return };
         for (session, is_restart) in due {
             daemon.world.spawn("recover one", settle(Arc::clone(&daemon), session, is_restart));
         }
-        if turns.changed().await.is_err() {
-            return;
-        }
+        turns.changed().await;
     }
 }
 

@@ -18,11 +18,11 @@ use crate::verb::{removal, start};
 pub(crate) async fn run(daemon: Arc<Daemon>) {
     let mut turns = daemon.engine.turns();
     loop {
-        turns.borrow_and_update();
+        turns.mark_seen();
         let Some(pause) = tick(&daemon).await else { return };
         tokio::select! {
             biased;
-            changed = turns.changed() => if changed.is_err() { return },
+            () = turns.changed() => {}
             () = sleep(pause) => {}
         }
     }

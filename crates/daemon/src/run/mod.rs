@@ -21,7 +21,7 @@ use pool::Volatile;
 use pool::clock::Reading;
 use pool::lock::LockTable;
 use protocol::paths::prepare_dir;
-use protocol::{ProcId, Refusal, Seq};
+use protocol::{ProcId, Refusal};
 use tokio::sync::{mpsc as mpsc_async, oneshot, watch};
 use tokio::time::{Instant, timeout};
 use world::World;
@@ -33,7 +33,7 @@ use crate::engine::daemon::{Daemon, LoadedConfig};
 use crate::engine::engine_handle::EngineHandle;
 use crate::engine::inbox::Inbox;
 use crate::engine::publish::Publisher;
-use crate::engine::thread::Engine;
+use crate::engine::thread::{Engine, EngineEnd};
 use crate::engine::turn::Work;
 use crate::host::archive;
 use crate::host::error::DaemonError;
@@ -133,9 +133,6 @@ pub async fn serve(host: Host) -> Result<(), DaemonError> {
     }
 }
 
-/// Receives the number of the last event once the engine has ended cleanly.
-pub(crate) type EngineEnd = oneshot::Receiver<Option<Seq>>;
-
 /// Starts the engine, on a thread of its own or as a task. Returns its queue, and its end.
 fn start_engine(
     engine: Engine,
@@ -210,6 +207,7 @@ async fn work(
     daemon.world.spawn("schedule", schedule::run(Arc::clone(daemon)));
     daemon.world.spawn("limits", limits::run(Arc::clone(daemon)));
     daemon.world.spawn("reap", reap::run(Arc::clone(daemon)));
+    signals.listen().map_err(|e| DaemonError::Other(format!("cannot listen for signals: {e}")))?;
     tokio::select! {
         biased;
         () = shutdown::wait_for_signal(daemon, &mut *signals) => Ok(()),

@@ -95,7 +95,6 @@ pub(super) fn host(
     let mut device = device(options, &paths, &config.config)?;
     let process = own_process(&world)?;
     device.mark = process::tree::marker_scan::client_marker(process, &paths.socket);
-    let signals = SystemSignals::new();
     Ok(Host {
         site: Site {
             tmux: Arc::new(device.clone()),
@@ -109,9 +108,7 @@ pub(super) fn host(
         engine: EngineMode::Thread,
         database,
         socket: Socket::Path,
-        signals: Box::new(
-            signals.map_err(|e| DaemonError::Other(format!("cannot listen for signals: {e}")))?,
-        ),
+        signals: Box::new(SystemSignals::default()),
     })
 }
 

@@ -9,8 +9,8 @@ use world::signals::{Signal, Signals};
 
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
+use crate::engine::thread::EngineEnd;
 use crate::host::timeline;
-use crate::run::EngineEnd;
 use crate::verb::config;
 
 /// Time for each step of the shutdown.

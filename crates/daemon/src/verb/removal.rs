@@ -69,20 +69,14 @@ async fn remove_for(
     if asked.archive {
         archive(daemon, &asked, id).await?;
     }
-    forget_final_messages(daemon, id, &asked).await?;
-    let (operation, ask) = (op.cloned(), asked.clone());
-    let decide = move |turn: &mut Turn<'_>| {
-        let Some(session) = turn.pool().session(id).cloned() else { return Ok(None) };
-        check_removable(turn, &session, &ask)?;
-        let events = pool::session::remove(turn.pool(), &session, &ask, reason, turn.now())?;
-        turn.emit_all(events);
-        lock::end_with_record(turn, id);
-        if let Some(op) = operation {
-            op.record_answer(turn, &Ok(Response::Done));
+    let removed = loop {
+        let (operation, ask) = (op.cloned(), asked.clone());
+        let step = move |turn: &mut Turn<'_>| remove_step(turn, id, (&ask, reason), operation.as_ref());
+        match daemon.engine.turn(step).await?? {
+            Step::MoreMessages => {}
+            Step::Removed(session) => break session.map(|session| *session),
         }
-        Ok(Some(session))
     };
-    let removed: Option<Session> = daemon.engine.turn(decide).await??;
     let freed = match removed {
         Some(session) => clean_up(daemon, &session, &asked).await,
         None => Ok(0),
@@ -120,7 +114,7 @@ async fn archive(daemon: &Arc<Daemon>, asked: &Remove, id: SessionId) -> Result<
         let mut pages = ids.chunks(ARCHIVE_PAGE);
         let mut messages = || pages.next().map(|ids| lines(&reader, ids)).transpose();
         let (sessions, meta, messages) = (&*sessions, &*meta, &mut messages);
-        let contents = Contents { sessions, meta, session: id, record: &record, messages, work: purge };
+        let contents = Contents { sessions, meta, session: id, record: &record, messages, now, work: purge };
         crate::host::archive::write(&archives, &name, contents).map_err(std::io::Error::other)
     };
     let failed =
@@ -151,24 +145,37 @@ fn lines(reader: &Reader, ids: &[MessageId]) -> std::io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Forgets the final messages, some in each turn, so that other requests do not wait long. Each turn checks
-/// first that the session may still be removed.
-async fn forget_final_messages(daemon: &Arc<Daemon>, id: SessionId, asked: &Remove) -> Result<(), Refusal> {
-    loop {
-        let asked = asked.clone();
-        let part = move |turn: &mut Turn<'_>| {
-            if let Some(session) = turn.pool().session(id) {
-                check_removable(turn, session, &asked)?;
-            }
-            let events = pool::queue::forget_finished(turn.pool(), id);
-            let more = events.len() == pool::queue::FORGET_BATCH;
-            turn.emit_all(events);
-            Ok(more)
-        };
-        if !daemon.engine.turn(part).await?? {
-            return Ok(());
-        }
+/// The outcome of one turn of a removal.
+enum Step {
+    /// More final messages are left.
+    MoreMessages,
+    /// The record is removed, with the last messages; none if there was none.
+    Removed(Option<Box<Session>>),
+}
+
+/// Forgets final messages, some in each turn, so that other requests do not wait long; the last ones go in one
+/// turn with the record, so that a removal that is refused has taken nothing of a usual session.
+fn remove_step(
+    turn: &mut Turn<'_>,
+    id: SessionId,
+    (asked, reason): (&Remove, Reason),
+    operation: Option<&ClientOperation>,
+) -> Result<Step, Refusal> {
+    let Some(session) = turn.pool().session(id).cloned() else { return Ok(Step::Removed(None)) };
+    check_removable(turn, &session, asked)?;
+    let forgotten = pool::queue::forget_finished(turn.pool(), id);
+    if forgotten.len() == pool::queue::FORGET_BATCH {
+        turn.emit_all(forgotten);
+        return Ok(Step::MoreMessages);
     }
+    let events = pool::session::remove(turn.pool(), &session, asked, reason, turn.now())?;
+    turn.emit_all(forgotten);
+    turn.emit_all(events);
+    lock::end_with_record(turn, id);
+    if let Some(op) = operation {
+        op.record_answer(turn, &Ok(Response::Done));
+    }
+    Ok(Step::Removed(Some(Box::new(session))))
 }
 
 /// Refuses the removal of a session that was started again, or is in use.

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use protocol::SessionId;
+use protocol::{SessionId, Timestamp};
 
 /// The contents of an archive.
 pub(crate) struct Contents<'a> {
@@ -17,6 +17,8 @@ pub(crate) struct Contents<'a> {
     pub(crate) record: &'a [u8],
     /// `messages.jsonl`, some lines at a time; `None` at the end.
     pub(crate) messages: &'a mut dyn FnMut() -> io::Result<Option<Vec<u8>>>,
+    /// Time of the archive.
+    pub(crate) now: Timestamp,
     /// True to include `work/` and everything else that a purge removes, except `tmp/`.
     pub(crate) work: bool,
 }

@@ -29,7 +29,7 @@ pub(crate) fn pack(
         ScratchFile::new(archives, name, what)
             .map_err(|source| ArchiveError::Write { path: archive.to_owned(), source })
     };
-    let mut entries = TarWriter::new(file, scratch("records")?, archive);
+    let mut entries = TarWriter::new(file, scratch("records")?, archive, contents.now);
     let name = Path::new(name);
     entries.add_generated(&name.join("session.json"), contents.record.len() as u64, contents.record)?;
     let mut messages = scratch("messages")?;

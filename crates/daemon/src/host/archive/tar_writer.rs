@@ -5,12 +5,12 @@ use std::io::{self, ErrorKind, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use crc32fast::Hasher;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use nix::sys::stat::FileStat;
+use protocol::Timestamp;
 use tar::{Builder, EntryType, Header};
 
 use crate::host::archive::contents::ArchiveError;
@@ -25,6 +25,8 @@ pub(crate) struct TarWriter {
     records: ScratchFile,
     /// The archive's final path, for errors.
     archive: PathBuf,
+    /// Time of the archive, which generated files get.
+    now: Timestamp,
 }
 
 /// The difference between a stored file and its announced size.
@@ -38,9 +40,9 @@ pub(crate) enum SizeChange {
 }
 
 impl TarWriter {
-    pub(crate) fn new(file: File, records: ScratchFile, archive: &Path) -> Self {
+    pub(crate) fn new(file: File, records: ScratchFile, archive: &Path, now: Timestamp) -> Self {
         let tar = Builder::new(GzEncoder::new(file, Compression::default()));
-        Self { tar, records, archive: archive.to_owned() }
+        Self { tar, records, archive: archive.to_owned(), now }
     }
 
     /// Returns the error of a failed write.
@@ -57,8 +59,7 @@ impl TarWriter {
     ) -> Result<(), ArchiveError> {
         let mut header = header(EntryType::Regular, size);
         header.set_mode(0o600);
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        header.set_mtime(now.as_secs());
+        header.set_mtime(self.now.0 / 1000);
         self.entry(path, header, b"", from).map(|_| ())
     }
 
@@ -135,7 +136,7 @@ impl TarWriter {
 
     /// Ends the archive. Returns the file, not yet synced, and the records of its entries.
     pub(crate) fn finish(self) -> Result<(File, ScratchFile), ArchiveError> {
-        let Self { tar, mut records, archive: path } = self;
+        let Self { tar, mut records, archive: path, .. } = self;
         let file = records.flush().and_then(|()| tar.into_inner()).and_then(GzEncoder::finish);
         Ok((file.map_err(|source| ArchiveError::Write { path, source })?, records))
     }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use flate2::read::GzDecoder;
-use protocol::SessionId;
+use protocol::{SessionId, Timestamp};
 use tempfile::TempDir;
 
 use crate::host::archive::scratch_file::ScratchFile;
@@ -136,6 +136,7 @@ impl Fixture {
             session: SessionId(5),
             record: b"{}",
             messages: &mut messages,
+            now: Timestamp(1_700_000_000_000),
             work,
         };
         write_then(&self.archives, NAME, contents, written)
@@ -301,6 +302,7 @@ fn only_a_plain_name_is_taken() {
             session: SessionId(5),
             record: b"",
             messages: &mut || panic!("it is refused first"),
+            now: Timestamp(1_700_000_000_000),
             work: false,
         };
         let error = write(&fixture.archives, name, contents).unwrap_err();
@@ -409,7 +411,7 @@ fn a_file_that_changes_meanwhile_is_stored_as_long_as_it_was() {
     let archive = fixture.dir.path().join("x.tar.gz");
     let records = ScratchFile::new(fixture.dir.path(), "x", "records").unwrap();
     let file = OpenOptions::new().read(true).write(true).create_new(true).open(&archive).unwrap();
-    let mut entries = TarWriter::new(file, records, &archive);
+    let mut entries = TarWriter::new(file, records, &archive, Timestamp(0));
     let mut opened = |name: &str, change: &dyn Fn()| {
         fs::write(&path, "0123456789").unwrap();
         let file = File::open(&path).unwrap();
@@ -478,6 +480,7 @@ fn a_full_disk_leaves_nothing() {
         session: SessionId(5),
         record: b"{}",
         messages: &mut messages,
+        now: Timestamp(1_700_000_000_000),
         work: false,
     };
     full(write(&fixture.archives, NAME, contents).unwrap_err());
@@ -511,6 +514,7 @@ fn what_cannot_be_read_is_an_error_that_names_it() {
         session: SessionId(5),
         record: b"{}",
         messages: &mut || Err(io::Error::other("the database is gone")),
+        now: Timestamp(1_700_000_000_000),
         work: false,
     };
     let error = write(&fixture.archives, "other", contents).unwrap_err().to_string();

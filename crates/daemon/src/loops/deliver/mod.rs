@@ -47,7 +47,7 @@ const IDLE_PAUSE: Duration = Duration::from_secs(5);
 pub(crate) async fn run(daemon: Arc<Daemon>) {
     let mut turns = daemon.engine.turns();
     loop {
-        turns.borrow_and_update();
+        turns.mark_seen();
         let context = Arc::clone(&daemon);
         let claimed = daemon.engine.turn(move |turn| claim_sessions(turn, &context)).await;
         let Ok((ready, ended)) = claimed else { return };
@@ -68,7 +68,7 @@ pub(crate) async fn run(daemon: Arc<Daemon>) {
         }
         tokio::select! {
             biased;
-            changed = turns.changed() => if changed.is_err() { return },
+            () = turns.changed() => {}
             () = sleep(IDLE_PAUSE) => {}
         }
     }

@@ -1,7 +1,7 @@
 //! Reapers: candidates out, leases, verdicts in. A lease holds the session's lock. It ends with the verdict,
 //! or with the connection; then the next reaper continues.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,15 +57,16 @@ pub(super) async fn register(
 }
 
 pub(super) async fn serve(daemon: &Arc<Daemon>, mut connection: Connection) {
-    let mut leases = Leases { connection: connection.id, held: HashMap::new(), deadline: None };
+    let mut leases = Leases { connection: connection.id, held: BTreeMap::new(), deadline: None };
     loop {
         let payload = tokio::select! {
             biased;
+            // First, so that a verdict that was sent in time counts.
+            payload = connection.reader.next() => payload,
             () = leases.overdue() => {
                 tracing::warn!("a reaper did not settle its lease in time");
                 break;
             }
-            payload = connection.reader.next() => payload,
         };
         let call = match payload {
             Ok(Some(payload)) => frame::decode::<Call>(&payload),
@@ -79,6 +80,10 @@ pub(super) async fn serve(daemon: &Arc<Daemon>, mut connection: Connection) {
                 break;
             }
         };
+        if leases.is_overdue() && !matches!(call.request, Request::Settle(_)) {
+            tracing::warn!("a reaper goes on without settling its lease in time");
+            break;
+        }
         let id = call.id;
         let answering = answer(daemon, &mut leases, call);
         // A reaper sends nothing while it waits: anything read here ends the connection.
@@ -96,12 +101,16 @@ pub(super) async fn serve(daemon: &Arc<Daemon>, mut connection: Connection) {
 /// The leases of one connection.
 struct Leases {
     connection: u64,
-    held: HashMap<Token, (LockGuard, Candidate)>,
+    held: BTreeMap<Token, (LockGuard, Candidate)>,
     /// Deadline of the newest lease, so that a reaper that hangs does not hold its locks for ever.
     deadline: Option<Instant>,
 }
 
 impl Leases {
+    fn is_overdue(&self) -> bool {
+        !self.held.is_empty() && self.deadline.is_some_and(|deadline| deadline <= Instant::now())
+    }
+
     /// Returns once a lease is overdue; never without a lease.
     async fn overdue(&self) {
         match self.deadline.filter(|_| !self.held.is_empty()) {
