@@ -34,7 +34,10 @@ pub(crate) fn wait(
     view: SessionView,
     left: Option<Duration>,
 ) -> Result<SessionView, Error> {
-    let reports = view.confirm == "hook" && view.session.lifecycle == Lifecycle::Live;
+    // An agent may have ended before this answer: that is found as soon as it is waited for.
+    let session = &view.session;
+    let is_removed = session.policy.ephemeral && !session.lifecycle.holds_slot();
+    let reports = view.confirm == "hook" && session.lifecycle != Lifecycle::Parked && !is_removed;
     if blocking.no_block || !reports {
         return Ok(view);
     }

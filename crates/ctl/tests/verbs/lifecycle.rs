@@ -30,6 +30,7 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
     ("restore_starts_each_that_is_named", restore_starts_each_that_is_named),
     ("restore_all_waits_for_each_and_names_what_failed", restore_all_waits_for_each_and_names_what_failed),
     ("restore_all_ends_when_its_time_is_over", restore_all_ends_when_its_time_is_over),
+    ("an_agent_that_ended_before_the_answer_is_reported", an_agent_that_ended_before_the_answer_is_reported),
     ("drain_waits_for_the_end", drain_waits_for_the_end),
     ("pin_and_unpin_say_how_it_is", pin_and_unpin_say_how_it_is),
     ("clear_empties_each", clear_empties_each),
@@ -275,6 +276,24 @@ fn restore_all_ends_when_its_time_is_over() {
     let requests = requests(&pool);
     let Request::Wait(Wait { timeout_ms: Some(ms), .. }) = requests[1] else { panic!("{requests:?}") };
     assert!(ms <= 9000 && requests.len() == 2, "{requests:?}");
+}
+
+fn an_agent_that_ended_before_the_answer_is_reported() {
+    let ended = || {
+        let mut view = view(1, "web", Lifecycle::Stopped, Some(Reason::Exited));
+        view.confirm = "hook".into();
+        shown(view)
+    };
+    let pool = Pool::new(move |call| match &call.request {
+        Request::Restore(_) | Request::Restart(_) | Request::Wait(_) => ended(),
+        other => panic!("{other:?}"),
+    });
+    for line in ["restore web", "restart web"] {
+        let ran = pool.run(line);
+        assert_eq!(ran.code, 1, "{ran:?}");
+        assert!(ran.err.contains("`poolctl logs web`"), "{ran:?}");
+    }
+    assert_eq!(pool.run("restore web --no-block").code, 0);
 }
 
 fn drain_waits_for_the_end() {
