@@ -1,0 +1,330 @@
+//! Clients: create, send, end, park, lock, wait; each mutating request is repeated with its operation id until
+//! it is answered.
+
+use std::time::Duration;
+
+use protocol::message::PROMPT;
+use protocol::request::{
+    Approve, Input, Kill, List, Lock, New, Park, Pin, Remove, Rename, Request, Resolution, ResolveMessage,
+    Restart, Restore, Send, Until, Wait,
+};
+use protocol::{MessageId, OpId, OsBytes, Refusal, Reply, Response, Role, SessionRef};
+use tokio::time::sleep;
+use world::tasks::Tasks;
+
+use crate::actors::worker::{self, JOB};
+use crate::client::Client;
+use crate::land::Land;
+use crate::rng::Rng;
+
+/// Attempts of a request before its client gives up.
+const ATTEMPTS: u32 = 40;
+
+/// Time by which a lease may have begun before its client knows of it.
+const LEASE_MARGIN: Duration = Duration::from_secs(2);
+
+/// A client.
+pub(crate) struct Actor {
+    land: Land,
+    rng: Rng,
+    client: Option<Client>,
+    /// The messages that it sent.
+    sent: Vec<MessageId>,
+}
+
+impl Actor {
+    pub(crate) fn new(land: Land, name: &str) -> Self {
+        let rng = land.rng(name);
+        Self { land, rng, client: None, sent: Vec::new() }
+    }
+
+    /// Acts so many times.
+    pub(crate) async fn run(mut self, steps: u64) {
+        for _ in 0..steps {
+            let pause = self.rng.below(self.land.climate.pause_ms);
+            sleep(Duration::from_millis(pause)).await;
+            self.act().await;
+        }
+    }
+
+    /// Creates a session, and gives it a prompt and a job, which have to be done.
+    pub(crate) async fn probe(mut self) {
+        let name = "probe";
+        self.land.life.spawn("worker", Box::pin(worker::run(self.land.clone(), name.to_owned())));
+        let op = self.land.operation();
+        let new = New {
+            name: Some(name.to_owned()),
+            agent: Some("sim".to_owned()),
+            wait_slot_ms: Some(200_000),
+            ..New::default()
+        };
+        // All slots may be taken.
+        for n in 0..6 {
+            self.kill(SessionRef(format!("s{n}"))).await;
+        }
+        let made = self.repeat(&op, Request::New(Box::new(new))).await;
+        self.told("probe", "", &made);
+        if !matches!(made, Some(Ok(_))) {
+            let list = self.once(Request::List(List { all: true, ..List::default() })).await;
+            let Some(Ok(Response::Sessions(sessions))) = list else { return };
+            let states: Vec<String> = sessions
+                .iter()
+                .map(|found| {
+                    let session = &found.session;
+                    format!("{} {:?} {:?} {:?}", session.name, session.lifecycle, session.reason, found.lock)
+                })
+                .collect();
+            return self
+                .land
+                .judge
+                .violated(format!("the healed pool starts no session: {made:?} {states:?}"));
+        }
+        for kind in [PROMPT, JOB] {
+            let body = format!("{} probe", if kind == PROMPT { "prompt" } else { "job" });
+            self.send(SessionRef(name.to_owned()), body.clone(), kind, false).await;
+            let Some(id) = self.sent.last().copied() else {
+                return self.land.judge.violated(format!("the healed pool takes no {kind}"));
+            };
+            let until = vec![Until::Message(id)];
+            let wait = Wait { session: SessionRef(name.to_owned()), until, timeout_ms: Some(200_000) };
+            match self.once(Request::Wait(wait)).await {
+                Some(Ok(Response::Message(message))) if message.status.state.is_final() => {}
+                other => {
+                    return self
+                        .land
+                        .judge
+                        .violated(format!("{body:?} of the healed pool does not end: {other:?}"));
+                }
+            }
+        }
+    }
+
+    async fn act(&mut self) {
+        let session = format!("s{}", self.rng.below(6));
+        let to = SessionRef(session.clone());
+        match self.rng.below(100) {
+            0..15 => self.new_session(session).await,
+            15..55 => self.prompt(to).await,
+            55..65 => self.job(to).await,
+            65..70 => self.kill(to).await,
+            70..74 => {
+                self.change(
+                    "restart",
+                    Request::Restart(Restart {
+                        session: to,
+                        grace_ms: Some(1000),
+                        fresh: false,
+                        wait_slot_ms: Some(10_000),
+                    }),
+                )
+                .await;
+            }
+            74..77 => {
+                let park = Park { session: to, force: true, grace_ms: Some(1000) };
+                self.change("park", Request::Park(park)).await;
+            }
+            77..80 => {
+                let restore = Restore { session: Some(to), wait_slot_ms: Some(10_000) };
+                self.change("restore", Request::Restore(restore)).await;
+            }
+            80..82 => self.remove(to).await,
+            82..84 => self.change("drain", Request::Drain(to)).await,
+            84..86 => {
+                let pinned = self.rng.per_mille(500);
+                self.change("pin", Request::Pin(Pin { session: to, pinned })).await;
+            }
+            86..89 => self.cancel_or_retry().await,
+            89..92 => self.hold_lock(to).await,
+            92 => {
+                let input = Input { session: to, bytes: OsBytes(b"hello\r".to_vec()) };
+                self.change("input", Request::Input(input)).await;
+            }
+            93 => {
+                let deny = self.rng.per_mille(300);
+                let approve = Approve { session: to, deny, ask: None, reason: None, answers: Vec::new() };
+                self.change("approve", Request::Approve(approve)).await;
+            }
+            94 => {
+                let name = format!("s{}", self.rng.below(6));
+                self.change("rename", Request::Rename(Rename { session: to, name })).await;
+            }
+            95 => self.change("reap", Request::Reap { force: false }).await,
+            96 => {
+                let until = vec![Until::QueueEmpty];
+                let wait = Wait { session: to, until, timeout_ms: Some(self.rng.between(1, 20_000)) };
+                drop(self.once(Request::Wait(wait)).await);
+            }
+            _ => drop(self.once(Request::List(List { all: true, ..List::default() })).await),
+        }
+    }
+
+    async fn new_session(&mut self, name: String) {
+        let plain = self.rng.per_mille(200);
+        let agent = if plain { "plain" } else { "sim" };
+        let new = New {
+            name: Some(name),
+            agent: Some(agent.to_owned()),
+            wait_slot_ms: Some(self.rng.below(30_000)),
+            ..New::default()
+        };
+        self.change("new", Request::New(Box::new(new))).await;
+    }
+
+    async fn prompt(&mut self, session: SessionRef) {
+        let body = format!("prompt {}", self.land.unique());
+        let wake = self.rng.per_mille(600);
+        self.send(session, body, PROMPT, wake).await;
+    }
+
+    async fn job(&mut self, session: SessionRef) {
+        let body = format!("job {}", self.land.unique());
+        self.send(session, body, JOB, false).await;
+    }
+
+    async fn send(&mut self, session: SessionRef, body: String, kind: &str, wake: bool) {
+        let send = Send {
+            session,
+            body: OsBytes(body.clone().into_bytes()),
+            kind: kind.to_owned(),
+            key: self.rng.per_mille(300).then(|| body.clone()),
+            origin: "sim".to_owned(),
+            ttl_ms: None,
+            enter: true,
+            raw: false,
+            priority: 0,
+            cause: None,
+            wake,
+        };
+        let op = self.land.operation();
+        let reply = self.repeat(&op, Request::Send(send)).await;
+        self.told("send", &body, &reply);
+        if let Some(Ok(Response::Sent(sent))) = reply {
+            self.land.judge.acknowledged(sent.message.id, sent.message.session, &body);
+            self.sent.push(sent.message.id);
+        }
+    }
+
+    /// Ends a session. What is said to have ended must have.
+    async fn kill(&mut self, session: SessionRef) {
+        let Some(Ok(Response::Session(found))) = self.once(Request::Show(session)).await else { return };
+        let id = found.session.id;
+        // What an earlier incarnation left behind is found by its marker, later.
+        let running = found.session.incarnation.map(|run| run.tag);
+        let op = self.land.operation();
+        let kill = Request::Kill(Kill { session: id.into(), grace_ms: Some(1000) });
+        let reply = self.repeat(&op, kill).await;
+        self.told("kill", "", &reply);
+        let is_done = matches!(reply, Some(Ok(_)));
+        // A program that outlives the killing of its init is found by its marker, later.
+        let living = self.land.machine.supervised();
+        if let Some(left) = living.iter().find(|left| left.tag.is_some() && left.tag == running)
+            && is_done
+        {
+            self.land.judge.violated(format!("P3: {id} is said to be killed, and {} lives", left.id));
+        }
+    }
+
+    async fn remove(&mut self, session: SessionRef) {
+        if let Some(Ok(Response::Session(found))) = self.once(Request::Show(session.clone())).await {
+            self.land.judge.removed(found.session.id);
+            let session = SessionRef::from(found.session.id);
+            let remove = Remove { session, force: true, keep_tmux: false, purge: false, archive: false };
+            self.change("remove", Request::Remove(remove)).await;
+        }
+    }
+
+    async fn cancel_or_retry(&mut self) {
+        let Some(id) = self.rng.pick(&self.sent).copied() else { return };
+        match self.rng.below(3) {
+            0 => {
+                self.land.judge.taken_back(id);
+                self.change("cancel", Request::Cancel(id)).await;
+                self.land.judge.taken_back(id);
+            }
+            1 => {
+                self.land.judge.retried(id);
+                self.change("retry", Request::Retry(id)).await;
+            }
+            _ => {
+                let resolve = ResolveMessage { id, resolution: Resolution::Dead };
+                self.change("resolve", Request::ResolveMessage(resolve)).await;
+            }
+        }
+    }
+
+    async fn hold_lock(&mut self, session: SessionRef) {
+        let forced = self.rng.per_mille(100);
+        let lock = Lock {
+            session,
+            purpose: "sim".to_owned(),
+            wait_ms: Some(self.rng.below(5000)),
+            lease_ms: Some(10_000),
+            force: forced,
+        };
+        let op = self.land.operation();
+        let Some(Ok(Response::Locked(locked))) = self.repeat(&op, Request::Lock(lock)).await else { return };
+        let lease = Duration::from_millis(locked.lease_ms);
+        self.land.judge.locked(locked.session, locked.token, lease.saturating_sub(LEASE_MARGIN), forced);
+        sleep(Duration::from_millis(self.rng.below(8000))).await;
+        self.land.judge.unlocked(locked.session, locked.token);
+        let unlock = Request::Unlock { session: locked.session, token: locked.token };
+        drop(self.once(unlock).await);
+    }
+
+    /// Makes a mutating request, and tells its outcome.
+    async fn change(&mut self, name: &'static str, request: Request) {
+        let op = self.land.operation();
+        let reply = self.repeat(&op, request).await;
+        self.told(name, "", &reply);
+    }
+
+    fn told(&self, name: &str, what: &str, reply: &Option<Reply>) {
+        let outcome = match reply {
+            None => "unanswered".to_owned(),
+            Some(Ok(_)) => "done".to_owned(),
+            Some(Err(Refusal { code, .. })) => format!("{code:?}"),
+        };
+        self.land.judge.count(format!("{name}:{outcome}"));
+        self.land.trace.tell(|| match reply {
+            Some(Err(refusal)) => format!("{name} {what}: {refusal}"),
+            _ => format!("{name} {what}: {outcome}"),
+        });
+    }
+
+    /// Makes a request again and again, until it is answered.
+    async fn repeat(&mut self, op: &OpId, request: Request) -> Option<Reply> {
+        for _ in 0..ATTEMPTS {
+            if !self.land.judge.violations().is_empty() {
+                return None;
+            }
+            let reply = self.attempt(Some(op.clone()), request.clone()).await;
+            match reply {
+                // In doubt: the daemon stopped while it was at it.
+                Some(Err(refusal)) if refusal.code == protocol::ErrorCode::Storage => {}
+                Some(reply) => return Some(reply),
+                None => {}
+            }
+            sleep(Duration::from_millis(self.rng.between(100, 2000))).await;
+        }
+        None
+    }
+
+    async fn once(&mut self, request: Request) -> Option<Reply> {
+        self.attempt(None, request).await
+    }
+
+    async fn attempt(&mut self, op: Option<OpId>, request: Request) -> Option<Reply> {
+        if self.client.is_none() {
+            self.client = Client::connect(&self.land.net, Role::Client, None).await;
+        }
+        let shown = format!("{request:?}");
+        let reply = self.client.as_mut()?.call(op, request).await;
+        if reply.is_none()
+            && let Some(lost) = self.client.take()
+            && lost.is_unanswered
+        {
+            self.land.judge.violated(format!("a request is not answered: {shown:.200}"));
+        }
+        reply
+    }
+}

@@ -1,0 +1,7 @@
+//! Those who act on the pool: clients and people, workers, the reaper and the watcher.
+
+pub(crate) mod client;
+pub(crate) mod reaper;
+pub(crate) mod subscriber;
+pub(crate) mod watcher;
+pub(crate) mod worker;

@@ -1,0 +1,92 @@
+//! The reaper: ends what the daemon names, under a lease, and reports what it has proved.
+
+use std::time::Duration;
+
+use protocol::reap::{CandidateKind, Lease, Outcome, Verdict};
+use protocol::{ProcId, Request, Response, Role};
+use tmux::{Driver, PaneRef};
+use tokio::time::sleep;
+
+use crate::client::Client;
+use crate::land::Land;
+use crate::rng::Rng;
+
+/// Reaps, for ever.
+pub(crate) async fn run(land: Land) {
+    let mut rng = land.rng("reaper");
+    loop {
+        if let Some(client) = Client::connect(&land.net, Role::Reaper, None).await {
+            reap(&land, client, &mut rng).await;
+        }
+        sleep(Duration::from_millis(rng.between(50, 1500))).await;
+    }
+}
+
+async fn reap(land: &Land, mut client: Client, rng: &mut Rng) -> Option<()> {
+    loop {
+        let Response::Candidates(found) =
+            client.call(None, Request::NextCandidate { wait_ms: 5000 }).await?.ok()?
+        else {
+            return None;
+        };
+        let Some(candidate) = found.into_iter().next() else { continue };
+        let (session, tag) = (candidate.session, candidate.tag);
+        let Ok(Response::Lease(lease)) = client.call(None, Request::TakeLease { session, tag }).await? else {
+            sleep(Duration::from_millis(200)).await;
+            continue;
+        };
+        if land.suffers(rng, land.climate.helper_faults) {
+            // It dies before it has done anything.
+            return None;
+        }
+        let outcome = end(land, &lease).await;
+        if land.suffers(rng, land.climate.helper_faults) {
+            // It dies before it reports.
+            return None;
+        }
+        land.judge.count(format!("verdict:{:?}", lease.candidate.kind));
+        let verdict = Verdict { token: lease.token, session, tag, outcome };
+        drop(client.call(None, Request::Settle(verdict)).await?);
+    }
+}
+
+/// Ends the processes of a candidate, and its pane.
+async fn end(land: &Land, lease: &Lease) -> Outcome {
+    let candidate = &lease.candidate;
+    land.trace.tell(|| format!("reaper ends {:?} {} {}", candidate.kind, candidate.name, candidate.tag));
+    let is_worker = candidate.kind == CandidateKind::StaleWorker;
+    let own = |land: &Land| -> Vec<(ProcId, bool)> {
+        let living = land.machine.living().into_iter();
+        let own = living.filter(|found| {
+            if is_worker { Some(found.id) == candidate.init } else { found.tag == Some(candidate.tag) }
+        });
+        own.map(|found| (found.id, found.is_stubborn)).collect()
+    };
+    let processes = own(land);
+    processes.iter().for_each(|(process, _)| land.machine.hang_up(*process));
+    let grace = Duration::from_millis(candidate.grace_ms.min(60_000));
+    let (step, mut waited) = (Duration::from_millis(100), Duration::ZERO);
+    while !own(land).is_empty() && waited < grace {
+        sleep(step).await;
+        waited += step;
+    }
+    for (process, _) in own(land) {
+        land.machine.end(process);
+    }
+    if candidate.remove_pane
+        && let (Some(server), Some(pane)) = (candidate.server, candidate.pane)
+    {
+        let pane = PaneRef { server: server.into(), pane, tag: candidate.tag };
+        if let Err(error) = land.tmux.kill_pane(pane).await
+            && !matches!(error, tmux::TmuxError::NoServer)
+        {
+            return Outcome::Untouched { why: error.to_string() };
+        }
+    }
+    let left: Vec<String> = own(land).into_iter().map(|(process, _)| process.to_string()).collect();
+    if left.is_empty() {
+        Outcome::Gone { killed: processes.into_iter().map(|(process, _)| process).collect() }
+    } else {
+        Outcome::Survivors { left }
+    }
+}

@@ -1,0 +1,71 @@
+//! The watcher: reports the state of tmux when something changes, when asked, and at intervals.
+
+use std::time::Duration;
+
+use protocol::reply::WatcherCommand;
+use protocol::request::{Observe, View};
+use protocol::{Call, Frame, Request, Role, frame};
+use tmux::{Driver, listing};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::client::Client;
+use crate::land::Land;
+use crate::rng::Rng;
+
+/// Time between two reports.
+const HEARTBEAT: Duration = Duration::from_millis(1500);
+
+/// Watches, for ever.
+pub(crate) async fn run(land: Land) {
+    let mut rng = land.rng("watcher");
+    loop {
+        let watcher = rng.next();
+        if let Some(client) = Client::connect(&land.net, Role::Watcher, None).await {
+            watch(&land, client, watcher, &mut rng).await;
+        }
+        sleep(Duration::from_millis(rng.between(20, 500))).await;
+    }
+}
+
+async fn watch(land: &Land, mut client: Client, watcher: u64, rng: &mut Rng) -> Option<()> {
+    let (mut asked, mut call) = (0, 0);
+    loop {
+        let began = Instant::now();
+        let listed = land.tmux.observe().await;
+        let state = listing::observed_state(listed, |pid| land.machine.identify(pid));
+        call += 1;
+        if land.suffers(rng, land.climate.helper_faults) {
+            // A report is lost: there is a gap.
+            call += 1;
+        }
+        if land.suffers(rng, land.climate.helper_faults) {
+            sleep(Duration::from_millis(rng.between(100, 20_000))).await;
+        }
+        if land.suffers(rng, land.climate.helper_faults) {
+            return None;
+        }
+        let observe = Observe {
+            watcher,
+            seq: call,
+            asked,
+            age_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(0),
+            complete: true,
+            view: View::Snapshot { state, part: 0, more: false },
+        };
+        let report = Call { id: call, op: None, lock: None, request: Request::Observe(observe) };
+        client.send(&frame::encode(&report).ok()?).await?;
+        let until = Instant::now() + HEARTBEAT;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            match timeout(left, client.frame()).await {
+                Err(_) => break,
+                Ok(Some(Frame::Command(WatcherCommand::Snapshot { n }))) => {
+                    asked = n;
+                    break;
+                }
+                Ok(Some(_)) => {}
+                Ok(None) => return None,
+            }
+        }
+    }
+}

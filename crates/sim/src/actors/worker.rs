@@ -1,0 +1,86 @@
+//! A worker: claims messages, and reports each processed or failed; sometimes it dies, or forgets to report.
+
+use std::time::Duration;
+
+use protocol::request::{Ack, Claim, ClaimRef, Disposition, Fail, Register};
+use protocol::{Request, Response, Role};
+use tokio::time::sleep;
+
+use crate::client::Client;
+use crate::land::Land;
+use crate::rng::Rng;
+use crate::world::machine::Kind;
+
+/// The kind of messages that workers process.
+pub(crate) const JOB: &str = "job";
+
+/// Works on messages of a session, for ever.
+pub(crate) async fn run(land: Land, session: String) {
+    let mut rng = land.rng(&format!("worker {session} {}", land.unique()));
+    loop {
+        let process = land.machine.start(Kind::Worker, None, false);
+        if let Some(client) = Client::connect(&land.net, Role::Generator, Some(process)).await {
+            work(&land, client, &session, &mut rng, process).await;
+        }
+        land.machine.end(process);
+        sleep(Duration::from_millis(rng.between(500, 5000))).await;
+    }
+}
+
+async fn work(
+    land: &Land,
+    mut client: Client,
+    session: &str,
+    rng: &mut Rng,
+    process: protocol::ProcId,
+) -> Option<()> {
+    let session = protocol::SessionRef(session.to_owned());
+    let register = Register { session: session.clone(), kinds: vec![JOB.to_owned()] };
+    client.call(None, Request::Register(register)).await?.ok()?;
+    while land.machine.lives(process) && !land.machine.is_hung_up(process) {
+        let claim = Claim {
+            session: session.clone(),
+            kinds: vec![JOB.to_owned()],
+            max: 4,
+            lease_ms: Some(20_000),
+            wait_ms: 30_000,
+        };
+        let Response::Claimed(claimed) =
+            client.call(Some(land.operation()), Request::Claim(claim)).await?.ok()?
+        else {
+            return None;
+        };
+        let held = |claimed: protocol::message::Claimed| {
+            Some(ClaimRef { id: claimed.message.id, token: claimed.message.status.token? })
+        };
+        let claims: Vec<ClaimRef> = claimed.into_iter().filter_map(held).collect();
+        for held in &claims {
+            land.judge.claimed((held.id, held.token), process, |other| land.machine.lives(other));
+        }
+        for held in claims {
+            sleep(Duration::from_millis(rng.between(1, 3000))).await;
+            if !land.heals() && rng.per_mille(30) {
+                // It dies at work.
+                return None;
+            }
+            if !land.heals() && rng.per_mille(20) {
+                // It hangs, past its lease.
+                sleep(Duration::from_secs(60)).await;
+            }
+            land.judge.reported(held.id, held.token);
+            let request = match rng.below(10) {
+                0 if !land.heals() => {
+                    Request::Fail(Fail { held, reason: "it failed".to_owned(), then: Disposition::Retry })
+                }
+                1 if !land.heals() => Request::Fail(Fail {
+                    held,
+                    reason: "later".to_owned(),
+                    then: Disposition::Later(Some(50)),
+                }),
+                _ => Request::Ack(Ack { held, result: None }),
+            };
+            drop(client.call(None, request).await?);
+        }
+    }
+    None
+}

@@ -1,0 +1,110 @@
+//! What kinds of trouble a run has, and how much of each.
+
+use crate::rng::Rng;
+use crate::world::life::Jitter;
+
+/// The climate of a run. No run has all troubles.
+#[derive(Debug, Clone)]
+pub(crate) struct Climate {
+    /// Delays of tasks.
+    pub(crate) jitter: Jitter,
+    /// Maximum duration of an answered tmux call, in microseconds.
+    pub(crate) tmux_delay_us: u64,
+    /// Calls to tmux that are lost, late or not answered, per mille.
+    pub(crate) tmux_faults: u64,
+    /// Slots of the pool.
+    pub(crate) slots: u64,
+    /// Client actions.
+    pub(crate) steps: u64,
+    /// Chance that the daemon is killed before an action, per mille.
+    pub(crate) kills: u64,
+    /// Chance that a death comes within a commit, or with a power cut, per mille of the deaths.
+    pub(crate) dirty_deaths: u64,
+    /// Chance that the tmux server dies before an action, per mille.
+    pub(crate) server_deaths: u64,
+    /// Chance that the tmux server stops for a while before an action, per mille.
+    pub(crate) server_stops: u64,
+    /// Chance that the clock is set before an action, per mille.
+    pub(crate) clock_steps: u64,
+    /// Chance that a program ends by itself after a prompt, per mille.
+    pub(crate) crashes: u64,
+    /// Chance that a hook's report is repeated, per mille.
+    pub(crate) repeated_hooks: u64,
+    /// Chance that an agent ignores HUP and TERM, per mille.
+    pub(crate) stubborn: u64,
+    /// Chance that a program, an init or a worker is killed before an action, per mille.
+    pub(crate) process_kills: u64,
+    /// Chance that somebody attaches to a session before an action, per mille.
+    pub(crate) attaches: u64,
+    /// Chance that a reaper or a watcher fails at a step, per mille.
+    pub(crate) helper_faults: u64,
+    /// Chance that an agent asks for a permission, per mille of its prompts.
+    pub(crate) permissions: u64,
+    /// Chance that an agent reaches a usage limit, per mille of its prompts.
+    pub(crate) usage_limits: u64,
+    /// The restart policy of sessions.
+    pub(crate) restart: &'static str,
+    /// The idle time after which sessions are parked.
+    pub(crate) idle_timeout: &'static str,
+    /// True if lost sessions are started when the daemon starts.
+    pub(crate) restores: bool,
+    /// Maximum number of unfinished messages of a session.
+    pub(crate) messages_max: u64,
+    /// Pause between two actions of an actor: at most, in milliseconds.
+    pub(crate) pause_ms: u64,
+}
+
+impl Climate {
+    /// Draws a climate.
+    pub(crate) fn draw(seed: u64) -> Self {
+        let mut rng = Rng::stream(seed, "climate");
+        // Each trouble is absent from half of the runs.
+        let mut trouble = |most: u64| if rng.per_mille(500) { rng.between(1, most) } else { 0 };
+        let (yields, sleeps) = (trouble(300), trouble(20));
+        let tmux_faults = trouble(60);
+        let (kills, server_deaths, server_stops, clock_steps) =
+            (trouble(120), trouble(40), trouble(30), trouble(60));
+        let (crashes, repeated_hooks, stubborn, dirty_deaths) =
+            (trouble(150), trouble(200), trouble(400), trouble(900));
+        let (process_kills, attaches, helper_faults) = (trouble(60), trouble(60), trouble(60));
+        let (permissions, usage_limits) = (trouble(300), trouble(100));
+        Self {
+            process_kills,
+            attaches,
+            helper_faults,
+            permissions,
+            usage_limits,
+            restart: rng.pick(&["no", "no", "on-failure", "always"]).unwrap_or(&"no"),
+            idle_timeout: rng.pick(&["never", "never", "20s"]).unwrap_or(&"never"),
+            restores: rng.per_mille(300),
+            messages_max: *rng.pick(&[10_000, 10_000, 4]).unwrap_or(&10_000),
+            jitter: Jitter { yields, sleeps },
+            tmux_delay_us: *rng.pick(&[1000, 5000, 50_000, 500_000]).unwrap_or(&1000),
+            tmux_faults,
+            slots: rng.between(1, 5),
+            steps: rng.between(20, 60),
+            kills,
+            dirty_deaths,
+            server_deaths,
+            server_stops,
+            clock_steps,
+            crashes,
+            repeated_hooks,
+            stubborn,
+            pause_ms: *rng.pick(&[50, 500, 5000]).unwrap_or(&500),
+        }
+    }
+
+    /// Returns the same climate without faults.
+    pub(crate) fn calm(&self) -> Self {
+        Self {
+            tmux_faults: 0,
+            crashes: 0,
+            repeated_hooks: 0,
+            helper_faults: 0,
+            permissions: 0,
+            usage_limits: 0,
+            ..self.clone()
+        }
+    }
+}

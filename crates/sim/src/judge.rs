@@ -1,0 +1,252 @@
+//! The judge: what really happened in the world, against what was promised.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use protocol::{MessageId, ProcId, Seq, SessionId, Tag, Token};
+use tokio::time::Instant;
+
+use crate::trace::Trace;
+
+/// The judge; clones share it.
+#[derive(Clone)]
+pub(crate) struct Judge(Arc<Mutex<State>>, Trace);
+
+#[derive(Default)]
+struct State {
+    slots: usize,
+    /// What was typed of each prompt.
+    prompts: BTreeMap<String, Prompt>,
+    pastes: u64,
+    /// The prompt typed last into the pane of an incarnation.
+    last: BTreeMap<Tag, String>,
+    /// Messages that were acknowledged, with their bodies.
+    acknowledged: BTreeMap<MessageId, (SessionId, String)>,
+    /// Messages that somebody has asked to be typed again.
+    retried: BTreeSet<String>,
+    /// Sessions that somebody has asked to be removed.
+    removed: BTreeSet<SessionId>,
+    /// Incarnations whose programs have started, with their sessions.
+    started: BTreeMap<Tag, SessionId>,
+    /// Claims that their workers hold.
+    claims: BTreeMap<MessageId, (Token, ProcId)>,
+    /// The newest token of each message.
+    tokens: BTreeMap<MessageId, Token>,
+    /// Locks that their clients hold, with the end of their leases.
+    locks: BTreeMap<SessionId, (Token, Instant)>,
+    /// The last event that a subscriber has seen.
+    seen: Seq,
+    counts: BTreeMap<String, u64>,
+    violations: Vec<String>,
+}
+
+#[derive(Default, Clone, Copy)]
+pub(crate) struct Prompt {
+    pub(crate) pasted: u32,
+    pub(crate) entered: u32,
+    /// Number among all pastes.
+    pub(crate) nth: u64,
+    /// The session into which it was pasted last.
+    pub(crate) session: Option<SessionId>,
+}
+
+impl Judge {
+    /// Returns a judge of a pool with this many slots.
+    pub(crate) fn new(slots: usize, trace: Trace) -> Self {
+        Self(Arc::new(Mutex::new(State { slots, ..State::default() })), trace)
+    }
+
+    /// Notes a broken promise.
+    pub(crate) fn violated(&self, what: String) {
+        self.1.tell(|| format!("VIOLATION: {what}"));
+        self.state().violations.push(what);
+    }
+
+    /// Returns the broken promises.
+    pub(crate) fn violations(&self) -> Vec<String> {
+        self.state().violations.clone()
+    }
+
+    /// Counts something for the coverage.
+    pub(crate) fn count(&self, what: impl Into<String>) {
+        *self.state().counts.entry(what.into()).or_default() += 1;
+    }
+
+    /// Returns the counts.
+    pub(crate) fn counts(&self) -> BTreeMap<String, u64> {
+        self.state().counts.clone()
+    }
+
+    /// Notes that tmux has typed text into the pane of an incarnation.
+    pub(crate) fn typed(&self, tag: Tag, text: &[u8], is_paste: bool) {
+        let text = String::from_utf8_lossy(text).into_owned();
+        self.1.tell(|| format!("typed into {tag}: {text:?}"));
+        let mut state = self.state();
+        if is_paste {
+            state.pastes += 1;
+            let nth = state.pastes;
+            let session = state.started.get(&tag).copied();
+            let prompt = state.prompts.entry(text.clone()).or_default();
+            prompt.pasted += 1;
+            prompt.nth = nth;
+            prompt.session = session;
+            let twice = prompt.pasted > 1 && !state.retried.contains(&text);
+            state.last.insert(tag, text.clone());
+            drop(state);
+            if twice {
+                self.violated(format!("Q6: {text:?} was typed twice"));
+            }
+        } else if text == "\r"
+            && let Some(last) = state.last.get(&tag).cloned()
+        {
+            let prompt = state.prompts.entry(last.clone()).or_default();
+            prompt.entered += 1;
+            let twice = prompt.entered > prompt.pasted;
+            drop(state);
+            if twice {
+                self.violated(format!("Q6: Enter was pressed twice on {last:?}"));
+            }
+        }
+    }
+
+    /// Notes that the program of an incarnation starts, beside this many others.
+    pub(crate) fn started(&self, (tag, session): (Tag, SessionId), others: usize) {
+        let mut state = self.state();
+        let is_first = state.started.insert(tag, session).is_none();
+        let slots = state.slots;
+        drop(state);
+        if !is_first {
+            self.violated(format!("a job was started twice: {tag}"));
+        }
+        if others >= slots {
+            self.violated(format!("G-08: {} programs run in {slots} slots", others + 1));
+        }
+    }
+
+    /// Notes an acknowledged message.
+    pub(crate) fn acknowledged(&self, id: MessageId, session: SessionId, body: &str) {
+        let before = self.state().acknowledged.insert(id, (session, body.to_owned()));
+        if let Some((_, other)) = before
+            && other != body
+        {
+            self.violated(format!("two messages have the id {id}: {other:?} and {body:?}"));
+        }
+    }
+
+    /// Returns the acknowledged messages.
+    pub(crate) fn messages(&self) -> BTreeMap<MessageId, (SessionId, String)> {
+        self.state().acknowledged.clone()
+    }
+
+    /// Notes that somebody asks for a message to be typed again.
+    pub(crate) fn retried(&self, id: MessageId) {
+        let mut state = self.state();
+        if let Some((_, body)) = state.acknowledged.get(&id).cloned() {
+            state.retried.insert(body);
+        }
+    }
+
+    /// True if somebody asked for the message to be typed again.
+    pub(crate) fn is_retried(&self, body: &str) -> bool {
+        self.state().retried.contains(body)
+    }
+
+    /// Notes that somebody asks for a session to be removed.
+    pub(crate) fn removed(&self, session: SessionId) {
+        self.state().removed.insert(session);
+    }
+
+    /// True if somebody asked for the session to be removed.
+    pub(crate) fn is_removed(&self, session: SessionId) -> bool {
+        self.state().removed.contains(&session)
+    }
+
+    /// Returns what was typed of a prompt.
+    pub(crate) fn prompt(&self, body: &str) -> Prompt {
+        self.state().prompts.get(body).copied().unwrap_or_default()
+    }
+
+    /// Notes that a worker has got a claim. `is_alive` tells whether a process lives.
+    pub(crate) fn claimed(
+        &self,
+        (id, token): (MessageId, Token),
+        worker: ProcId,
+        is_alive: impl Fn(ProcId) -> bool,
+    ) {
+        let mut state = self.state();
+        let before = state.claims.insert(id, (token, worker));
+        let newest = state.tokens.insert(id, token);
+        drop(state);
+        if let Some((_, other)) =
+            before.filter(|(old, other)| *old != token && *other != worker && is_alive(*other))
+        {
+            self.violated(format!(
+                "L4: message {id} is claimed by {worker} while {other} holds it and lives"
+            ));
+        }
+        if newest.is_some_and(|newest| newest > token) {
+            self.violated(format!("Q1: the tokens of message {id} went back"));
+        }
+    }
+
+    /// Notes that a person takes a message back: its worker holds nothing any more.
+    pub(crate) fn taken_back(&self, id: MessageId) {
+        self.state().claims.remove(&id);
+    }
+
+    /// Notes that a worker is about to report a claim.
+    pub(crate) fn reported(&self, id: MessageId, token: Token) {
+        let mut state = self.state();
+        if state.claims.get(&id).is_some_and(|(held, _)| *held == token) {
+            state.claims.remove(&id);
+        }
+    }
+
+    /// Notes that a client has got a lock for this time, `forced` if it took it away from another one.
+    pub(crate) fn locked(&self, session: SessionId, token: Token, lease: Duration, forced: bool) {
+        let mut state = self.state();
+        let until = Instant::now() + lease;
+        let before = state.locks.insert(session, (token, until));
+        drop(state);
+        let Some((old, ends)) = before else { return };
+        if old > token {
+            self.violated(format!("L2: the tokens of the lock of {session} went back"));
+        }
+        if old != token && !forced && Instant::now() < ends {
+            self.violated(format!("L2: the lock of {session} has two holders"));
+        }
+    }
+
+    /// Notes that a client is about to release a lock.
+    pub(crate) fn unlocked(&self, session: SessionId, token: Token) {
+        let mut state = self.state();
+        if let Some((held, ends)) = state.locks.get_mut(&session)
+            && *held == token
+        {
+            *ends = Instant::now();
+        }
+    }
+
+    /// Notes an event that a subscriber has got, after the state or another event.
+    pub(crate) fn saw(&self, seq: Seq, is_after_state: bool) {
+        let mut state = self.state();
+        let before = std::mem::replace(&mut state.seen, seq);
+        drop(state);
+        if seq.0 < before.0 {
+            self.violated(format!("D3: event {} was told, and now the last one is {}", before.0, seq.0));
+        }
+        if !is_after_state && seq.0 != before.0 + 1 {
+            self.violated(format!("S5: event {} follows event {}", seq.0, before.0));
+        }
+    }
+
+    /// Returns the last event that a subscriber has seen.
+    pub(crate) fn seen(&self) -> Seq {
+        self.state().seen
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

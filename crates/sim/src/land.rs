@@ -1,0 +1,91 @@
+//! Everything that outlives the daemons of a run.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use protocol::OpId;
+use protocol::paths::Paths;
+
+use crate::climate::Climate;
+use crate::judge::Judge;
+use crate::rng::Rng;
+use crate::trace::Trace;
+use crate::world::clock::SimClock;
+use crate::world::disk::Medium;
+use crate::world::life::Life;
+use crate::world::machine::Machine;
+use crate::world::net::Net;
+use crate::world::tmux::SimTmux;
+
+/// The machine of a run with all that is on it.
+#[derive(Clone)]
+pub(crate) struct Land(Arc<Parts>);
+
+/// The parts of the machine.
+pub(crate) struct Parts {
+    pub(crate) seed: u64,
+    pub(crate) climate: Climate,
+    pub(crate) clock: Arc<SimClock>,
+    pub(crate) machine: Machine,
+    pub(crate) net: Net,
+    pub(crate) tmux: SimTmux,
+    pub(crate) medium: Medium,
+    pub(crate) paths: Paths,
+    pub(crate) trace: Trace,
+    pub(crate) judge: Judge,
+    /// The tasks of the world: programs, people, workers.
+    pub(crate) life: Life,
+    pub(crate) heals: Mutex<bool>,
+    pub(crate) next: Mutex<u64>,
+}
+
+impl std::ops::Deref for Land {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.0
+    }
+}
+
+impl Land {
+    pub(crate) fn new(parts: Parts) -> Self {
+        Self(Arc::new(parts))
+    }
+
+    /// Returns a stream of random numbers.
+    pub(crate) fn rng(&self, name: &str) -> Rng {
+        Rng::stream(self.seed, name)
+    }
+
+    /// Returns a number that is unique in the run.
+    pub(crate) fn unique(&self) -> u64 {
+        let mut next = lock(&self.next);
+        *next += 1;
+        *next
+    }
+
+    /// Returns a new operation id.
+    pub(crate) fn operation(&self) -> OpId {
+        OpId::Random(u128::from(self.unique()).to_le_bytes())
+    }
+
+    /// True if a trouble of this chance happens now, per mille.
+    pub(crate) fn suffers(&self, rng: &mut Rng, per_mille: u64) -> bool {
+        rng.per_mille(per_mille) && !self.heals()
+    }
+
+    /// True once no more faults happen.
+    pub(crate) fn heals(&self) -> bool {
+        *lock(&self.heals)
+    }
+
+    /// Ends all faults.
+    pub(crate) fn heal(&self) {
+        *lock(&self.heals) = true;
+        self.tmux.detach_all();
+        self.tmux.calm();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,297 @@
+//! One run: harm, then healing. While faults happen, the judge watches each step; afterwards everything has
+//! to settle, and the pool's word is compared with the world.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use protocol::paths::{Env, Paths, prepare_dir};
+use store::Store;
+use tokio::time::{Instant, sleep};
+use world::tasks::Tasks;
+
+use crate::actors::client::Actor;
+use crate::actors::{reaper, subscriber, watcher, worker};
+use crate::climate::Climate;
+use crate::daemon_process::DaemonProcess;
+use crate::judge::Judge;
+use crate::land::{Land, Parts};
+use crate::rng::Rng;
+use crate::settled;
+use crate::trace::Trace;
+use crate::world::clock::SimClock;
+use crate::world::disk::{Fault, FaultKind, Medium};
+use crate::world::life::{Jitter, Life};
+use crate::world::machine::{Kind, Machine};
+use crate::world::net::Net;
+use crate::world::program;
+use crate::world::tmux::SimTmux;
+
+/// Clients of a run.
+const CLIENTS: u64 = 3;
+
+/// Sessions with a worker.
+const WORKED: u64 = 6;
+
+/// Time for everything to settle once no more faults happen.
+const SETTLE_LIMIT: Duration = Duration::from_secs(2 * 3600);
+
+/// The result of a run.
+pub(crate) struct Outcome {
+    pub(crate) hash: u64,
+    pub(crate) polls: u64,
+    pub(crate) violations: Vec<String>,
+    pub(crate) counts: BTreeMap<String, u64>,
+    pub(crate) story: Vec<String>,
+}
+
+/// Runs a seed in this directory, which is empty.
+pub(crate) fn run(seed: u64, dir: &Path, is_verbose: bool) -> anyhow::Result<Outcome> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
+    let outcome = runtime.block_on(async {
+        let land = land(seed, dir, is_verbose)?;
+        conduct(&land).await;
+        land.life.kill().await;
+        anyhow::Ok(Outcome {
+            hash: land.trace.hash(),
+            polls: land.trace.polls(),
+            violations: land.judge.violations(),
+            counts: land.judge.counts(),
+            story: land.trace.last(60),
+        })
+    });
+    runtime.shutdown_background();
+    outcome
+}
+
+fn land(seed: u64, dir: &Path, is_verbose: bool) -> anyhow::Result<Land> {
+    let climate = Climate::draw(seed);
+    let env = Env { state_dir: Some(dir.join("state").into()), home: Some(dir.to_owned()), ..Env::default() };
+    let mut paths = Paths::new(&env)?;
+    paths.config = dir.join("config.toml");
+    for part in [&paths.state, &paths.run, &paths.sessions] {
+        prepare_dir(part)?;
+    }
+    std::fs::write(&paths.config, config(&climate))?;
+    let trace = Trace::new(is_verbose);
+    let judge = Judge::new(usize::try_from(climate.slots)?, trace.clone());
+    let life = Life::new(Rng::stream(seed, "world"), Jitter { yields: 0, sleeps: 0 }, trace.clone());
+    let machine = Machine::default();
+    let parts = (trace.clone(), judge.clone());
+    let tmux =
+        SimTmux::new((machine.clone(), life.clone()), parts, (Rng::stream(seed, "tmux"), climate.clone()));
+    trace.tell(|| format!("seed {seed}: {climate:?}"));
+    Ok(Land::new(Parts {
+        seed,
+        clock: Arc::new(SimClock::new()),
+        machine,
+        net: Net::default(),
+        tmux,
+        medium: Medium::holding(first_image()?),
+        paths,
+        trace,
+        judge,
+        life,
+        heals: Mutex::new(false),
+        next: Mutex::new(0),
+        climate,
+    }))
+}
+
+/// Returns the content of a new database, which is the same for all runs.
+fn first_image() -> anyhow::Result<Vec<u8>> {
+    static IMAGE: OnceLock<Vec<u8>> = OnceLock::new();
+    if let Some(image) = IMAGE.get() {
+        return Ok(image.clone());
+    }
+    let medium = Medium::default();
+    let life = Life::new(Rng::stream(0, "image"), Jitter { yields: 0, sleeps: 0 }, Trace::new(false));
+    let (store, _) = Store::with_backend(medium.open(life))?;
+    store.close()?;
+    Ok(IMAGE.get_or_init(|| medium.bytes()).clone())
+}
+
+fn config(climate: &Climate) -> String {
+    format!(
+        r#"
+[pool]
+max_sessions = {}
+cgroup = "off"
+min_free_memory = "0"
+min_free_disk = "0"
+idle_quiet = "2s"
+idle_timeout = "{}"
+
+[restart]
+policy = "{}"
+backoff_max = "5s"
+
+[restore]
+on_start = {}
+
+[queue]
+max_messages = {}
+min_free_disk = "0"
+breaker_pause = "5s"
+
+[agents.sim]
+command = "/sim/sim-agent"
+confirm = "hook"
+resume_args = ["--resume"]
+
+[agents.plain]
+command = "/sim/sim-plain"
+confirm = "none"
+"#,
+        climate.slots, climate.idle_timeout, climate.restart, climate.restores, climate.messages_max
+    )
+}
+
+async fn conduct(land: &Land) {
+    land.life.spawn("programs", Box::pin(program::run(land.clone())));
+    land.life.spawn("watcher", Box::pin(watcher::run(land.clone())));
+    land.life.spawn("reaper", Box::pin(reaper::run(land.clone())));
+    land.life.spawn("subscriber", Box::pin(subscriber::run(land.clone())));
+    // Two workers a session: one may go on where the other hangs.
+    for n in (0..WORKED).chain(0..WORKED) {
+        land.life.spawn("worker", Box::pin(worker::run(land.clone(), format!("s{n}"))));
+    }
+    let steps = land.climate.steps;
+    let actors: Vec<_> = (0..CLIENTS)
+        .map(|n| tokio::spawn(Actor::new(land.clone(), &format!("client {n}")).run(steps)))
+        .collect();
+    let mut is_probed = false;
+    let mut rng = land.rng("conductor");
+    let mut daemon = DaemonProcess::start(land, None);
+    while !actors.iter().all(tokio::task::JoinHandle::is_finished) {
+        sleep(Duration::from_millis(rng.between(1, 1 + land.climate.pause_ms))).await;
+        daemon = harm(land, daemon, &mut rng).await;
+        if !land.judge.violations().is_empty() {
+            return daemon.kill(land).await;
+        }
+    }
+    land.trace.tell(|| "no more faults".to_owned());
+    land.heal();
+    let until = Instant::now() + SETTLE_LIMIT;
+    loop {
+        daemon = revive(land, daemon).await;
+        sleep(Duration::from_secs(20)).await;
+        match settled::judge(land, Instant::now() >= until).await {
+            None if land.judge.violations().is_empty() => {}
+            Some(()) if !is_probed && land.judge.violations().is_empty() => {
+                is_probed = true;
+                Actor::new(land.clone(), "probe").probe().await;
+            }
+            _ => {
+                if land.life.panicked().is_some() {
+                    land.judge.violated("a task of the world panicked".to_owned());
+                }
+                return daemon.kill(land).await;
+            }
+        }
+    }
+}
+
+/// Does some harm, perhaps.
+async fn harm(land: &Land, daemon: DaemonProcess, rng: &mut Rng) -> DaemonProcess {
+    let climate = &land.climate;
+    if rng.per_mille(climate.server_deaths) {
+        land.trace.tell(|| "the tmux server dies".to_owned());
+        land.judge.count("fault:server-death");
+        land.tmux.kill_server();
+    }
+    if rng.per_mille(climate.server_stops) {
+        land.trace.tell(|| "the tmux server stops".to_owned());
+        land.judge.count("fault:server-stop");
+        land.tmux.set_stopped(true);
+        let (tmux, for_ms) = (land.tmux.clone(), rng.between(100, 20_000));
+        land.life.spawn(
+            "continue",
+            Box::pin(async move {
+                sleep(Duration::from_millis(for_ms)).await;
+                tmux.set_stopped(false);
+            }),
+        );
+    }
+    if rng.per_mille(climate.clock_steps) {
+        let by = i64::try_from(rng.between(0, 7_200_000)).unwrap_or(0) - 3_600_000;
+        land.trace.tell(|| format!("the clock is set by {by} ms"));
+        land.judge.count("fault:clock");
+        land.clock.step(by);
+    }
+    if rng.per_mille(climate.process_kills)
+        && let Some(killed) = rng.pick(&land.machine.living()).filter(|found| is_fair_game(found.kind))
+    {
+        land.trace.tell(|| format!("{:?} {} is killed", killed.kind, killed.id));
+        land.judge.count(format!("fault:kill-{:?}", killed.kind));
+        land.machine.end(killed.id);
+    }
+    if rng.per_mille(climate.attaches) {
+        land.judge.count("person:attach");
+        land.tmux.attach_somewhere(rng);
+    }
+    if rng.per_mille(climate.kills) {
+        return kill_daemon(land, daemon, rng).await;
+    }
+    revive(land, daemon).await
+}
+
+/// True for processes that somebody may kill by hand.
+fn is_fair_game(kind: Kind) -> bool {
+    matches!(kind, Kind::Init | Kind::Agent | Kind::Worker)
+}
+
+/// Starts the daemon again if it has ended.
+async fn revive(land: &Land, daemon: DaemonProcess) -> DaemonProcess {
+    match daemon.result() {
+        None if !daemon.life.is_dead() => daemon,
+        result => {
+            land.trace.tell(|| format!("poold has ended: {result:?}"));
+            daemon.kill(land).await;
+            DaemonProcess::start(land, None)
+        }
+    }
+}
+
+async fn kill_daemon(land: &Land, daemon: DaemonProcess, rng: &mut Rng) -> DaemonProcess {
+    let is_dirty = rng.per_mille(land.climate.dirty_deaths);
+    let mut next_fault = None;
+    if is_dirty {
+        let kind = if rng.per_mille(700) { FaultKind::Death } else { FaultKind::Failure };
+        let fault = Fault { after: rng.below(12), kind };
+        land.judge.count(format!("fault:disk-{kind:?}"));
+        land.trace.tell(|| format!("the disk: {fault:?}"));
+        daemon.faults.plan(fault);
+        let until = Instant::now() + Duration::from_secs(5);
+        while !daemon.life.is_dead() && daemon.result().is_none() && Instant::now() < until {
+            sleep(Duration::from_millis(5)).await;
+        }
+        if rng.per_mille(200) {
+            next_fault = Some(Fault { after: rng.below(40), kind: FaultKind::Death });
+        }
+    } else if rng.per_mille(200) {
+        land.judge.count("fault:stop");
+        land.trace.tell(|| "poold is told to end".to_owned());
+        daemon.stop();
+        let until = Instant::now() + Duration::from_secs(30);
+        while daemon.result().is_none() && !daemon.life.is_dead() && Instant::now() < until {
+            sleep(Duration::from_millis(20)).await;
+        }
+        if daemon.result().is_none() && !daemon.life.is_dead() {
+            land.judge.violated("O2: poold did not end within 30 s of being told to".to_owned());
+        }
+    } else {
+        land.judge.count("fault:kill");
+    }
+    daemon.kill(land).await;
+    if is_dirty && rng.per_mille(500) {
+        land.judge.count("fault:power");
+        land.trace.tell(|| "the power is cut".to_owned());
+        land.medium.cut_power(rng);
+        land.tmux.kill_server();
+        land.machine.reboot();
+    }
+    sleep(Duration::from_millis(rng.below(3000))).await;
+    DaemonProcess::start(land, next_fault)
+}

@@ -1,0 +1,161 @@
+//! The end of a run: whether everything has settled, and whether the pool's word agrees with the world.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use protocol::reply::SessionView;
+use protocol::request::{List, Request, Resolution, ResolveMessage};
+use protocol::{Lifecycle, MessageState, Response, Role, SessionId, Tag};
+
+use crate::client::Client;
+use crate::land::Land;
+use crate::world::machine::Kind;
+
+/// Compares. `None` if it has not settled yet and there is still time.
+pub(crate) async fn judge(land: &Land, is_last: bool) -> Option<()> {
+    match compare(land).await {
+        Ok(()) => Some(()),
+        Err(Verdict::Pending(_)) if !is_last => None,
+        Err(Verdict::Pending(why)) => {
+            land.judge.violated(format!("it does not settle: {why}"));
+            Some(())
+        }
+        Err(Verdict::Broken(why)) => {
+            land.judge.violated(why);
+            Some(())
+        }
+    }
+}
+
+enum Verdict {
+    /// Something has not settled yet.
+    Pending(String),
+    Broken(String),
+}
+
+async fn compare(land: &Land) -> Result<(), Verdict> {
+    let lost = || Verdict::Pending("the daemon does not answer".to_owned());
+    let mut client = Client::connect(&land.net, Role::Client, None).await.ok_or_else(lost)?;
+    let list = Request::List(List { all: true, ..List::default() });
+    let Ok(Response::Sessions(sessions)) = client.call(None, list).await.ok_or_else(lost)? else {
+        return Err(Verdict::Pending("the sessions are not listed".to_owned()));
+    };
+    resolve_doubts(land, &mut client).await.ok_or_else(lost)?;
+    for found in &sessions {
+        let session = &found.session;
+        if matches!(session.lifecycle, Lifecycle::Starting | Lifecycle::Draining) {
+            let open = unfinished(&mut client, session.id).await.ok_or_else(lost)?;
+            let (name, state, reason) = (&session.name, session.lifecycle, session.reason);
+            return Err(Verdict::Pending(format!("{name} is {state:?} ({reason:?}): {open:?}")));
+        }
+    }
+    let live: BTreeSet<Tag> = sessions
+        .iter()
+        .filter(|found| found.session.lifecycle == Lifecycle::Live)
+        .filter_map(|found| Some(found.session.incarnation.as_ref()?.tag))
+        .collect();
+    let living = land.machine.living();
+    let running: BTreeSet<Tag> =
+        living.iter().filter(|found| found.kind == Kind::Agent).filter_map(|found| found.tag).collect();
+    if let Some(tag) = live.difference(&running).next() {
+        return Err(Verdict::Pending(format!("{tag} is said to be live, and does not run")));
+    }
+    if let Some(tag) = running.difference(&live).next() {
+        return Err(Verdict::Pending(format!("{tag} runs, and is not said to be live")));
+    }
+    compare_messages(land, &mut client, &sessions).await?;
+    check_health(&mut client).await
+}
+
+/// Compares each acknowledged message with what happened in the world.
+async fn compare_messages(land: &Land, client: &mut Client, sessions: &[SessionView]) -> Result<(), Verdict> {
+    let lost = || Verdict::Pending("the daemon does not answer".to_owned());
+    let mut last_typed: BTreeMap<SessionId, (u64, String)> = BTreeMap::new();
+    for (id, (session, body)) in land.judge.messages() {
+        let typed = land.judge.prompt(&body);
+        if typed.pasted == 1 && !land.judge.is_retried(&body) {
+            let before = last_typed.insert(session, (typed.nth, body.clone()));
+            if let Some((_, later)) = before.filter(|(nth, _)| *nth > typed.nth) {
+                return Err(Verdict::Broken(format!(
+                    "Q4: {body:?} was sent first and typed after {later:?}"
+                )));
+            }
+        }
+        if typed.session.is_some_and(|into| into != session) {
+            return Err(Verdict::Broken(format!(
+                "I3: {body:?} of {session} was typed into {:?}",
+                typed.session
+            )));
+        }
+        let reply = client.call(None, Request::ShowMessage(id)).await.ok_or_else(lost)?;
+        let message = match reply {
+            Ok(Response::Message(message)) => message,
+            _ if land.judge.is_removed(session)
+                && sessions.iter().all(|found| found.session.id != session) =>
+            {
+                continue;
+            }
+            other => return Err(Verdict::Broken(format!("D1: {body:?} ({id}) is lost: {other:?}"))),
+        };
+        let view = sessions.iter().find(|found| found.session.id == session);
+        let state = message.status.state;
+        let is_prompt = body.starts_with("prompt");
+        if is_prompt && state == MessageState::Done && typed.entered == 0 {
+            return Err(Verdict::Broken(format!(
+                "{body:?} ({id}) is said to be done, and was never entered"
+            )));
+        }
+        if state.is_final() {
+            land.judge.count(format!("final:{state:?}"));
+            continue;
+        }
+        let waits = state == MessageState::Queued;
+        let is_served =
+            view.is_some_and(|found| found.session.lifecycle == Lifecycle::Live && found.lock.is_none());
+        if !waits || is_served {
+            let why = message.status.reason.clone();
+            return Err(Verdict::Pending(format!("{body:?} ({id}) is {state:?}: {why:?}")));
+        }
+        land.judge.count("final:waits");
+    }
+    Ok(())
+}
+
+/// Checks that the pool is healthy, and that every record of its database can be read.
+async fn check_health(client: &mut Client) -> Result<(), Verdict> {
+    let lost = || Verdict::Pending("the daemon does not answer".to_owned());
+    match client.call(None, Request::Check).await.ok_or_else(lost)? {
+        Ok(Response::Checked(checked)) if checked.problems.is_empty() && checked.quarantined.is_empty() => {}
+        other => return Err(Verdict::Broken(format!("D: the database: {other:?}"))),
+    }
+    match client.call(None, Request::Status).await.ok_or_else(lost)? {
+        Ok(Response::Status(status)) if status.problems.is_empty() => Ok(()),
+        Ok(Response::Status(status)) => Err(Verdict::Pending(format!("unhealthy: {:?}", status.problems))),
+        other => Err(Verdict::Broken(format!("no status: {other:?}"))),
+    }
+}
+
+/// Gives up the prompts in doubt, as a person would who has looked. `None` if the connection is lost.
+async fn resolve_doubts(land: &Land, client: &mut Client) -> Option<()> {
+    for (id, _) in land.judge.messages() {
+        let Ok(Response::Message(message)) = client.call(None, Request::ShowMessage(id)).await? else {
+            continue;
+        };
+        if message.status.state == MessageState::InDoubt {
+            land.judge.count("final:in doubt");
+            let resolve = ResolveMessage { id, resolution: Resolution::Dead };
+            drop(client.call(Some(land.operation()), Request::ResolveMessage(resolve)).await?);
+        }
+    }
+    Some(())
+}
+
+/// Returns the unfinished messages of a session, in words. `None` if the connection is lost.
+async fn unfinished(client: &mut Client, session: SessionId) -> Option<Vec<String>> {
+    let list = Request::ListMessages(session.into());
+    let Ok(Response::Messages(messages)) = client.call(None, list).await? else { return None };
+    let open = messages.into_iter().filter(|message| !message.status.state.is_final());
+    Some(
+        open.map(|message| format!("{} {:?} {:?}", message.id, message.status.state, message.status.reason))
+            .collect(),
+    )
+}

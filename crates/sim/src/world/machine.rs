@@ -1,0 +1,314 @@
+//! The processes of the machine: each with its parent, its incarnation and its habits.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use process::identity::Process;
+use process::inspect::program::Foreground;
+use process::inspect::resources::Resources;
+use process::inspect::tty::{InputState, ReadDetector, ShellState};
+use process::tree::Background;
+use process::tree::marker_scan::{MarkedProcess, Marker, MarkerScanner};
+use protocol::usage::Usage;
+use protocol::{OsBytes, ProcId, Tag};
+use tokio::sync::Notify;
+use world::BoxFuture;
+use world::processes::{Exits, Processes, SessionProcesses};
+
+/// The pids that are given out before they come again.
+const PID_FIRST: u32 = 1000;
+const PID_MAX: u32 = 1400;
+
+/// A living process.
+#[derive(Debug, Clone)]
+pub(crate) struct Proc {
+    pub(crate) id: ProcId,
+    /// The incarnation that it belongs to.
+    pub(crate) tag: Option<Tag>,
+    pub(crate) kind: Kind,
+    /// Its parent, of an agent.
+    pub(crate) init: Option<ProcId>,
+    /// True if TERM and HUP do not end it.
+    pub(crate) is_stubborn: bool,
+}
+
+/// What a process is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Daemon,
+    TmuxServer,
+    Init,
+    Agent,
+    Worker,
+}
+
+/// The machine; clones share it.
+#[derive(Clone, Default)]
+pub(crate) struct Machine(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    table: Mutex<Table>,
+    /// Signalled at each exit and signal.
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct Table {
+    living: BTreeMap<u32, Proc>,
+    next: u32,
+    starts: u64,
+    boot: u64,
+    /// Processes that were asked to end, in order.
+    hung_up: Vec<ProcId>,
+}
+
+impl Machine {
+    /// Starts a process.
+    pub(crate) fn start(&self, kind: Kind, tag: Option<Tag>, is_stubborn: bool) -> ProcId {
+        let mut table = self.table();
+        loop {
+            let pid = PID_FIRST + table.next % (PID_MAX - PID_FIRST);
+            table.next += 1;
+            if table.living.contains_key(&pid) {
+                continue;
+            }
+            table.starts += 1;
+            let id = ProcId { pid, start: table.starts * 100 };
+            table.living.insert(pid, Proc { id, tag, kind, init: None, is_stubborn });
+            return id;
+        }
+    }
+
+    /// Starts the agent of an init.
+    pub(crate) fn start_below(&self, init: ProcId, tag: Tag, is_stubborn: bool) -> ProcId {
+        let agent = self.start(Kind::Agent, Some(tag), is_stubborn);
+        if let Some(found) = self.table().living.get_mut(&agent.pid) {
+            found.init = Some(init);
+        }
+        agent
+    }
+
+    /// Returns the agents whose inits live.
+    pub(crate) fn supervised(&self) -> Vec<Proc> {
+        let living = self.living();
+        let is_supervised = |found: &Proc| found.init.is_some_and(|init| self.lives(init));
+        living.into_iter().filter(is_supervised).collect()
+    }
+
+    /// Starts a process with a pid of its own.
+    pub(crate) fn start_as(&self, pid: u32, kind: Kind) -> ProcId {
+        let mut table = self.table();
+        table.starts += 1;
+        let id = ProcId { pid, start: table.starts * 100 };
+        table.living.insert(pid, Proc { id, tag: None, kind, init: None, is_stubborn: false });
+        id
+    }
+
+    /// Ends a process, if it lives.
+    pub(crate) fn end(&self, process: ProcId) {
+        let mut table = self.table();
+        if table.living.get(&process.pid).is_some_and(|found| found.id == process) {
+            table.living.remove(&process.pid);
+        }
+        drop(table);
+        self.0.changed.notify_waiters();
+    }
+
+    /// Asks a process to end, as HUP and TERM do.
+    pub(crate) fn hang_up(&self, process: ProcId) {
+        let mut table = self.table();
+        if table.living.get(&process.pid).is_some_and(|found| found.id == process && !found.is_stubborn) {
+            table.hung_up.push(process);
+        }
+        drop(table);
+        self.0.changed.notify_waiters();
+    }
+
+    /// True if the process was asked to end.
+    pub(crate) fn is_hung_up(&self, process: ProcId) -> bool {
+        self.table().hung_up.contains(&process)
+    }
+
+    /// True if the process lives.
+    pub(crate) fn lives(&self, process: ProcId) -> bool {
+        self.table().living.get(&process.pid).is_some_and(|found| found.id == process)
+    }
+
+    /// Returns the living process with this pid.
+    pub(crate) fn identify(&self, pid: u32) -> Option<ProcId> {
+        self.table().living.get(&pid).map(|found| found.id)
+    }
+
+    /// Returns the living processes.
+    pub(crate) fn living(&self) -> Vec<Proc> {
+        self.table().living.values().cloned().collect()
+    }
+
+    /// Waits for the next exit or signal.
+    pub(crate) async fn changed(&self) {
+        self.0.changed.notified().await;
+    }
+
+    /// Returns the number of the boot.
+    pub(crate) fn boot(&self) -> u64 {
+        self.table().boot
+    }
+
+    /// Ends every process, as a reboot does.
+    pub(crate) fn reboot(&self) {
+        let mut table = self.table();
+        table.living.clear();
+        table.hung_up.clear();
+        (table.boot, table.next) = (table.boot + 1, 0);
+        drop(table);
+        self.0.changed.notify_waiters();
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.0.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The machine as one daemon sees it.
+pub(crate) struct View {
+    pub(crate) machine: Machine,
+    pub(crate) me: ProcId,
+    /// The socket of the pool, which is in the environment of its programs.
+    pub(crate) socket: OsBytes,
+}
+
+impl Processes for View {
+    fn me(&self) -> io::Result<ProcId> {
+        Ok(self.me)
+    }
+
+    fn boot_id(&self) -> Option<String> {
+        Some(format!("boot-{}", self.machine.table().boot))
+    }
+
+    fn read(&self, _: u32) -> io::Result<Option<Process>> {
+        Ok(None)
+    }
+
+    fn identify(&self, pid: u32) -> Option<ProcId> {
+        self.machine.identify(pid)
+    }
+
+    fn has_exited(&self, process: ProcId) -> bool {
+        !self.machine.lives(process)
+    }
+
+    fn watch_exits(&self) -> io::Result<Box<dyn Exits>> {
+        Ok(Box::new(Watch { machine: self.machine.clone(), watched: Vec::new() }))
+    }
+
+    fn descendants(&self, _: ProcId) -> Vec<Process> {
+        Vec::new()
+    }
+
+    fn background(&self, _: (ProcId, ProcId), _: bool) -> Vec<Background> {
+        Vec::new()
+    }
+
+    fn usage(&self, sessions: &[SessionProcesses]) -> Vec<Option<Usage>> {
+        sessions.iter().map(|_| None).collect()
+    }
+
+    fn foreground(&self, _: u32) -> Option<Foreground> {
+        None
+    }
+
+    fn argv(&self, process: ProcId) -> Option<Vec<OsBytes>> {
+        self.machine.lives(process).then(|| vec![OsBytes::from("program")])
+    }
+
+    fn current_dir(&self, _: u32) -> Option<OsBytes> {
+        Some(OsBytes::from("/"))
+    }
+
+    fn unread_input(&self, _: ProcId) -> Option<u32> {
+        None
+    }
+
+    fn shell_state(&self, _: ProcId) -> Option<ShellState> {
+        None
+    }
+
+    fn arm_read_detector(&self, _: ProcId) -> Option<ReadDetector> {
+        None
+    }
+
+    fn input_state(&self, _: ProcId, _: ReadDetector, _: bool) -> Option<InputState> {
+        None
+    }
+
+    fn resources(&self, _: ProcId) -> Option<Resources> {
+        None
+    }
+
+    fn available_memory(&self) -> Option<u64> {
+        None
+    }
+
+    fn free_disk(&self, _: &Path) -> Option<u64> {
+        None
+    }
+
+    fn terminals(&self) -> Option<(u64, u64)> {
+        None
+    }
+
+    fn marked(&self, _: &mut MarkerScanner) -> io::Result<Vec<MarkedProcess>> {
+        let marked = |found: Proc| {
+            Some(MarkedProcess {
+                process: found.id,
+                marker: Marker::Incarnation(found.tag?),
+                socket: Some(self.socket.clone()),
+                command: OsBytes::from("program"),
+            })
+        };
+        Ok(self.machine.living().into_iter().filter_map(marked).collect())
+    }
+
+    fn has_log_writer(&self, _: &Path) -> bool {
+        true
+    }
+
+    fn listening_path(&self, _: ProcId, _: &Path) -> Option<String> {
+        None
+    }
+}
+
+/// Processes whose exits a daemon watches.
+struct Watch {
+    machine: Machine,
+    watched: Vec<ProcId>,
+}
+
+impl Exits for Watch {
+    fn watch(&mut self, process: ProcId) -> io::Result<bool> {
+        let lives = self.machine.lives(process);
+        if lives && !self.watched.contains(&process) {
+            self.watched.push(process);
+        }
+        Ok(lives)
+    }
+
+    fn next(&mut self) -> BoxFuture<'_, io::Result<Vec<ProcId>>> {
+        Box::pin(async move {
+            loop {
+                let machine = self.machine.clone();
+                let changed = machine.0.changed.notified();
+                let (living, ended) = self.watched.iter().partition(|process| self.machine.lives(**process));
+                self.watched = living;
+                if !Vec::is_empty(&ended) {
+                    return Ok(ended);
+                }
+                changed.await;
+            }
+        })
+    }
+}

@@ -1,0 +1,316 @@
+//! What runs in a pane: the init of an incarnation and its agent. The init claims its job, starts the program,
+//! reports its end and closes the pane.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use protocol::hook::{Hook, HookEvent, SPOOL_DIR, SPOOL_VERSION, SpooledHook, Start};
+use protocol::job::{self, ExitRecord, JOB_VERSION, Job, Started};
+use protocol::{ProcId, Request, Response, Role};
+use serde_json::to_vec;
+use tmux::{Create, PaneRef};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use world::clock::Clock;
+use world::tasks::Tasks;
+
+use crate::client::Client;
+use crate::land::Land;
+use crate::rng::Rng;
+
+/// Time between TERM and KILL by an init.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Time limit of a hook.
+const HOOK_LIMIT: Duration = Duration::from_secs(5);
+
+/// Runs the inits of new panes, for ever.
+pub(crate) async fn run(land: Land) {
+    loop {
+        for (create, pane, init) in land.tmux.take_begun() {
+            let run =
+                Incarnation { land: land.clone(), create, pane, init, rng: land.rng(&format!("{init:?}")) };
+            land.life.spawn("init", Box::pin(run.run()));
+        }
+        land.tmux.input().await;
+    }
+}
+
+/// An incarnation at work.
+struct Incarnation {
+    land: Land,
+    create: Create,
+    pane: PaneRef,
+    init: ProcId,
+    rng: Rng,
+}
+
+/// The end of a program.
+enum End {
+    Exited(i32),
+    Signalled,
+    /// The init itself was killed.
+    InitGone,
+}
+
+impl Incarnation {
+    async fn run(mut self) {
+        let (land, job) = (self.land.clone(), self.create.job.clone());
+        let delay = self.rng.between(1, 60);
+        if self.pause(Duration::from_millis(delay), self.init).await.is_none() {
+            return self.close().await;
+        }
+        let taken = job.with_extension("taken");
+        if fs::rename(&job, &taken).is_err() {
+            land.trace.tell(|| format!("init of {} finds no job", self.pane.tag));
+            return self.close().await;
+        }
+        let read = fs::read(&taken).ok().and_then(|text| serde_json::from_slice::<Job>(&text).ok());
+        drop(fs::write(&taken, to_vec(&self.init).unwrap_or_default()));
+        let Some(job_spec) = read else { return self.close().await };
+        let others = land.machine.supervised().len();
+        let is_stubborn = self.rng.per_mille(land.climate.stubborn);
+        let agent = land.machine.start_below(self.init, self.pane.tag, is_stubborn);
+        land.judge.started((self.pane.tag, job_spec.session), others);
+        land.trace.tell(|| format!("{} runs: {}", self.pane.tag, job_spec.session));
+        let started = Started {
+            version: JOB_VERSION,
+            init: self.init,
+            agent,
+            at: land.clock.now(),
+            unenforced: Vec::new(),
+        };
+        write(&job.with_extension("started"), &started);
+        self.output("it begins\n");
+        let end = self.work(&job_spec, agent).await;
+        if matches!(end, End::InitGone) {
+            // Its terminal is gone. A program that ignores that goes on, until somebody ends it.
+            land.machine.hang_up(agent);
+            if land.machine.is_hung_up(agent) {
+                land.machine.end(agent);
+            }
+            return land.tmux.close(self.pane).await;
+        }
+        land.machine.end(agent);
+        self.write_exit(&job, &end).await;
+        self.close().await;
+    }
+
+    /// Writes into the log of the pane.
+    fn output(&self, text: &str) {
+        let path = self.create.log.dir.join(protocol::logs::CURRENT);
+        drop(fs::create_dir_all(&self.create.log.dir));
+        let Ok(mut file) = OpenOptions::new().create(true).append(true).open(path) else { return };
+        drop(file.write_all(text.as_bytes()));
+        let now = SystemTime::UNIX_EPOCH + Duration::from_millis(self.land.clock.now().0);
+        drop(file.set_modified(now));
+    }
+
+    async fn close(&self) {
+        self.land.machine.end(self.init);
+        self.land.tmux.close(self.pane).await;
+    }
+
+    async fn write_exit(&mut self, job: &Path, end: &End) {
+        let (code, signal) = match end {
+            End::Exited(code) => (Some(*code), None),
+            _ => (None, Some(15)),
+        };
+        let record = ExitRecord {
+            version: JOB_VERSION,
+            code,
+            signal,
+            exec_error: None,
+            at: self.land.clock.now(),
+            user_us: 0,
+            system_us: 0,
+            max_rss_kib: 0,
+            oom_kills: None,
+        };
+        let temporary = job.with_extension("exit.tmp");
+        write(&temporary, &record);
+        drop(fs::rename(temporary, job.with_extension("exit")));
+        self.land.trace.tell(|| format!("{} ended: {code:?} {signal:?}", self.pane.tag));
+        let Some(stream) = self.land.net.connect(Some(self.init)) else { return };
+        let mut nudge = u32::try_from(job::NUDGE_LEN).unwrap_or(0).to_le_bytes().to_vec();
+        nudge.extend(job::nudge(self.pane.tag));
+        drop(stream.sender.try_send(&nudge));
+        // The pane closes a moment after the program's end.
+        sleep(Duration::from_millis(self.rng.between(1, 40))).await;
+    }
+
+    /// Sleeps; `None` if the process ends or is asked to end meanwhile.
+    async fn pause(&self, by: Duration, process: ProcId) -> Option<()> {
+        let machine = &self.land.machine;
+        let until = Instant::now() + by;
+        loop {
+            if !machine.lives(process) || !machine.lives(self.init) || machine.is_hung_up(self.init) {
+                return None;
+            }
+            tokio::select! {
+                biased;
+                () = machine.changed() => {}
+                () = sleep_until(until) => return Some(()),
+            }
+        }
+    }
+
+    async fn work(&mut self, job: &Job, agent: ProcId) -> End {
+        let worked = self.work_on_prompts(job, agent).await;
+        let machine = self.land.machine.clone();
+        if let Some(code) = worked {
+            return End::Exited(code);
+        }
+        if !machine.lives(self.init) {
+            return End::InitGone;
+        }
+        if machine.lives(agent) {
+            machine.hang_up(agent);
+            if !machine.is_hung_up(agent) {
+                // It ignores the signal, until it is killed.
+                let until = Instant::now() + GRACE;
+                while machine.lives(agent) && machine.lives(self.init) && Instant::now() < until {
+                    sleep(Duration::from_millis(250)).await;
+                }
+                if !machine.lives(self.init) {
+                    return End::InitGone;
+                }
+            }
+        }
+        End::Signalled
+    }
+
+    /// Works on prompts. Returns its exit code if it ends by itself.
+    async fn work_on_prompts(&mut self, job: &Job, agent: ProcId) -> Option<i32> {
+        let hooks = job.argv.first().is_some_and(|program| program.as_path().ends_with("sim-agent"));
+        let start = Duration::from_millis(self.rng.between(10, 1500));
+        self.pause(start, agent).await?;
+        if hooks {
+            self.hook(job, HookEvent::Started { source: Start::New }).await;
+        }
+        let mut read = 0;
+        loop {
+            let typed = self.land.tmux.typed(self.pane.pane);
+            let new = typed.get(read..).unwrap_or_default();
+            if let Some(length) = new.iter().position(|byte| *byte == b'\r') {
+                let text = String::from_utf8_lossy(&new[..length]).into_owned();
+                read += length + 1;
+                self.output(&text);
+                if hooks {
+                    self.prompt(job, agent, text).await?;
+                }
+                if self.rng.per_mille(self.land.climate.crashes) && !self.land.heals() {
+                    return Some(i32::try_from(self.rng.below(3)).unwrap_or(0));
+                }
+                continue;
+            }
+            let machine = self.land.machine.clone();
+            if !machine.lives(agent) || !machine.lives(self.init) || machine.is_hung_up(self.init) {
+                return None;
+            }
+            tokio::select! {
+                biased;
+                () = machine.changed() => {}
+                () = self.land.tmux.input() => {}
+            }
+        }
+    }
+
+    /// Works on a prompt: reports it, and its end.
+    async fn prompt(&mut self, job: &Job, agent: ProcId, text: String) -> Option<()> {
+        let begin = Duration::from_millis(self.rng.between(1, 200));
+        self.pause(begin, agent).await?;
+        self.hook(job, HookEvent::Prompt { text, cut: false, turn: None }).await;
+        if self.land.suffers(&mut self.rng, self.land.climate.permissions) {
+            self.permission(job, agent).await?;
+        }
+        let work = Duration::from_millis(self.rng.between(5, 20_000));
+        self.pause(work, agent).await?;
+        self.output("it works\n");
+        if self.land.suffers(&mut self.rng, self.land.climate.usage_limits) {
+            let until = self.land.clock.now().after(Duration::from_secs(20));
+            let error = "limit".to_owned();
+            self.hook(job, HookEvent::TurnFailed { error, limited: true, until: Some(until) }).await;
+            return Some(());
+        }
+        let end = match self.rng.below(20) {
+            0 => HookEvent::Interrupted,
+            1 => HookEvent::TurnFailed { error: "an error".to_owned(), limited: false, until: None },
+            _ => HookEvent::TurnOver { turn: None, said: Some("done".to_owned()) },
+        };
+        self.hook(job, end).await;
+        Some(())
+    }
+
+    /// Asks for a permission, and waits for the answer; without one, somebody answers at the terminal.
+    async fn permission(&mut self, job: &Job, agent: ProcId) -> Option<()> {
+        let wait_ms = self.rng.between(0, 20_000);
+        let signal = HookEvent::Permission { tool: "Bash".to_owned(), text: "ls".to_owned(), wait_ms };
+        let hook = self.report(job, signal);
+        let limit = Duration::from_millis(wait_ms + 5000);
+        let decided = timeout(limit, ask(&self.land, hook, self.init)).await;
+        self.land.judge.count(format!("permission:{}", matches!(decided, Ok(Some(true)))));
+        let pause = Duration::from_millis(self.rng.between(100, 30_000));
+        self.pause(pause, agent).await?;
+        self.hook(job, HookEvent::Working { what: None, skill: None }).await;
+        Some(())
+    }
+
+    /// Returns the report of an event.
+    fn report(&mut self, job: &Job, signal: HookEvent) -> Hook {
+        Hook {
+            session: job.session,
+            tag: job.tag,
+            id: self.rng.next(),
+            at: self.land.clock.now(),
+            agent: "sim".to_owned(),
+            conversation: None,
+            transcript: None,
+            signal,
+        }
+    }
+
+    /// Reports an event, as `poolctl hook` does: to the daemon, or else into the spool.
+    async fn hook(&mut self, job: &Job, signal: HookEvent) {
+        let hook = self.report(job, signal);
+        let times = if self.rng.per_mille(self.land.climate.repeated_hooks) { 2 } else { 1 };
+        for _ in 0..times {
+            let sent = timeout(HOOK_LIMIT, send(&self.land, hook.clone(), self.init)).await;
+            if !matches!(sent, Ok(Some(()))) {
+                self.land.judge.count("hook:spooled");
+                self.spool(job, &hook);
+            }
+        }
+    }
+
+    fn spool(&mut self, job: &Job, hook: &Hook) {
+        let dir = self.land.paths.session(job.session).join(SPOOL_DIR);
+        let name = format!("{:020}-{:016x}.json", self.land.clock.now().0, hook.id);
+        drop(fs::create_dir_all(&dir));
+        let spooled = SpooledHook { version: SPOOL_VERSION, hook: hook.clone() };
+        let hidden = dir.join(format!(".{name}"));
+        write(&hidden, &spooled);
+        drop(fs::rename(hidden, dir.join(name)));
+    }
+}
+
+async fn send(land: &Land, hook: Hook, process: ProcId) -> Option<()> {
+    let mut client = Client::connect(&land.net, Role::Client, Some(process)).await?;
+    client.call(None, Request::Hook(Box::new(hook))).await?.ok().map(drop)
+}
+
+/// Reports a permission request. True if it was decided, and the decision taken.
+async fn ask(land: &Land, hook: Hook, process: ProcId) -> Option<bool> {
+    let (session, ask) = (hook.session, hook.id);
+    let mut client = Client::connect(&land.net, Role::Client, Some(process)).await?;
+    let Ok(Response::Decided(_)) = client.call(None, Request::Hook(Box::new(hook))).await? else {
+        return Some(false);
+    };
+    client.call(None, Request::DecisionTaken { session, ask }).await?.ok()?;
+    Some(true)
+}
+
+fn write<T: serde::Serialize>(path: &Path, value: &T) {
+    drop(fs::write(path, to_vec(value).unwrap_or_default()));
+}

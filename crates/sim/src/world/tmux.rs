@@ -1,0 +1,262 @@
+//! The tmux server: the in-memory tmux of the tests, with delays and faults that the seed decides, and with a
+//! program in each pane.
+
+mod driver;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use protocol::ids::{PaneId, TmuxSessionId};
+use protocol::{ProcId, Tag};
+use tmux::act::Client;
+use tmux::fake::Fake;
+use tmux::{Call, Create, DEADLINE, Driver, PaneRef, ServerRef, TmuxError};
+use tokio::sync::{Notify, oneshot};
+use tokio::time::sleep;
+use world::tasks::Tasks;
+
+use crate::climate::Climate;
+use crate::judge::Judge;
+use crate::rng::Rng;
+use crate::trace::Trace;
+use crate::world::life::Life;
+use crate::world::machine::Machine;
+
+/// The server, and the programs in its panes. Clones share it.
+#[derive(Clone)]
+pub(crate) struct SimTmux(Arc<Shared>);
+
+struct Shared {
+    fake: Fake,
+    machine: Machine,
+    /// The world, which outlives every daemon.
+    life: Life,
+    trace: Trace,
+    judge: Judge,
+    state: Mutex<State>,
+    /// Signalled when something is typed.
+    typed: Notify,
+}
+
+struct State {
+    rng: Rng,
+    climate: Climate,
+    server: Option<(ServerRef, ProcId)>,
+    /// The programs of the panes.
+    inits: BTreeMap<PaneId, (Tag, ProcId)>,
+    /// The tmux sessions of the panes.
+    sessions: BTreeMap<PaneId, TmuxSessionId>,
+    /// Inits whose panes are to begin their work.
+    begun: Vec<(Create, PaneRef, ProcId)>,
+    /// True while the server is stopped: it takes nothing and answers nothing.
+    is_stopped: bool,
+}
+
+/// What happens to a call.
+enum Fate {
+    Answered,
+    /// The effect happens, and no answer comes.
+    AnswerLost,
+    /// Nothing happens, and no answer comes.
+    Lost,
+    /// No answer comes, and the effect happens after this time.
+    Late(Duration),
+}
+
+impl SimTmux {
+    /// Returns a machine's tmux without a server.
+    pub(crate) fn new(
+        (machine, life): (Machine, Life),
+        (trace, judge): (Trace, Judge),
+        (rng, climate): (Rng, Climate),
+    ) -> Self {
+        let fake = Fake::default();
+        fake.kill_server();
+        let state = State {
+            rng,
+            climate,
+            server: None,
+            inits: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            begun: Vec::new(),
+            is_stopped: false,
+        };
+        Self(Arc::new(Shared {
+            fake,
+            machine,
+            life,
+            trace,
+            judge,
+            state: Mutex::new(state),
+            typed: Notify::new(),
+        }))
+    }
+
+    /// Ends the server, as a crash does: every program gets a hang-up.
+    pub(crate) fn kill_server(&self) {
+        self.0.fake.kill_server();
+        let mut state = self.state();
+        state.is_stopped = false;
+        let server = state.server.take();
+        let inits = std::mem::take(&mut state.inits);
+        state.sessions.clear();
+        drop(state);
+        server.into_iter().for_each(|(_, process)| self.0.machine.end(process));
+        inits.into_values().for_each(|(_, init)| self.0.machine.hang_up(init));
+    }
+
+    /// Stops or continues the server.
+    pub(crate) fn set_stopped(&self, is_stopped: bool) {
+        self.state().is_stopped = is_stopped;
+    }
+
+    /// Sets whether faults happen.
+    pub(crate) fn calm(&self) {
+        let mut state = self.state();
+        state.climate = state.climate.calm();
+        state.is_stopped = false;
+    }
+
+    /// Attaches a terminal to a session, and detaches those of all others.
+    pub(crate) fn attach_somewhere(&self, rng: &mut Rng) {
+        self.detach_all();
+        let sessions: Vec<TmuxSessionId> = self.state().sessions.values().copied().collect();
+        if let Some(session) = rng.pick(&sessions) {
+            let client = Client { name: "/dev/pts/9".to_owned(), pid: 9, control: false, read_only: false };
+            self.0.fake.attach(*session, client);
+        }
+    }
+
+    /// Detaches all terminals.
+    pub(crate) fn detach_all(&self) {
+        let sessions: Vec<TmuxSessionId> = self.state().sessions.values().copied().collect();
+        sessions.into_iter().for_each(|session| self.0.fake.detach(session));
+    }
+
+    /// Returns everything typed into a pane.
+    pub(crate) fn typed(&self, pane: PaneId) -> Vec<u8> {
+        self.0.fake.typed(pane)
+    }
+
+    /// Waits until something is typed anywhere.
+    pub(crate) async fn input(&self) {
+        self.0.typed.notified().await;
+    }
+
+    /// Closes a pane whose program has ended.
+    pub(crate) async fn close(&self, pane: PaneRef) {
+        drop(self.0.fake.kill_pane(pane).await);
+        let mut state = self.state();
+        if state.inits.get(&pane.pane).is_some_and(|(tag, _)| *tag == pane.tag) {
+            state.inits.remove(&pane.pane);
+            state.sessions.remove(&pane.pane);
+        }
+    }
+
+    /// Returns the panes in which an init is to begin.
+    pub(crate) fn take_begun(&self) -> Vec<(Create, PaneRef, ProcId)> {
+        std::mem::take(&mut self.state().begun)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn fate(&self) -> (Duration, Fate) {
+        let State { rng, climate, .. } = &mut *self.state();
+        let delay = Duration::from_micros(rng.between(100, climate.tmux_delay_us));
+        let fate = if !rng.per_mille(climate.tmux_faults) {
+            Fate::Answered
+        } else {
+            match rng.below(4) {
+                0 => Fate::Lost,
+                1 => Fate::Late(Duration::from_millis(rng.between(1, 30_000))),
+                _ => Fate::AnswerLost,
+            }
+        };
+        (delay, fate)
+    }
+
+    /// Waits while the server is stopped.
+    async fn while_stopped(&self) {
+        while self.state().is_stopped {
+            sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    /// Performs a call with an effect, in which `effect` is the whole of it.
+    fn call<'a, T: Send + 'static>(
+        &'a self,
+        name: &'static str,
+        effect: impl FnOnce(Self) -> Call<'static, T> + Send + 'static,
+    ) -> Call<'a, T> {
+        // The client of tmux is a process of its own: it goes on when its daemon dies.
+        let (server, (sender, answer)) = (self.clone(), oneshot::channel());
+        let call = async move {
+            let (delay, fate) = server.fate();
+            // What was sent to a server that has died since, or before a reboot, has no effect.
+            let sent_to = server.receiver();
+            sleep(delay).await;
+            if server.receiver() != sent_to {
+                return Err(TmuxError::ServerExited);
+            }
+            if server.state().is_stopped {
+                // What was sent is read once the server continues.
+                let late = server.clone();
+                server.0.life.spawn(
+                    "late tmux call",
+                    Box::pin(async move {
+                        late.while_stopped().await;
+                        if late.receiver() == sent_to {
+                            drop(effect(late.clone()).await);
+                        }
+                    }),
+                );
+                sleep(DEADLINE).await;
+                return Err(TmuxError::TimedOut(DEADLINE));
+            }
+            if !matches!(fate, Fate::Answered) {
+                server.0.judge.count(format!("fault:tmux-{name}"));
+            }
+            match fate {
+                Fate::Answered => return effect(server.clone()).await,
+                Fate::Lost => {}
+                Fate::AnswerLost => drop(effect(server.clone()).await),
+                Fate::Late(by) => {
+                    let late = server.clone();
+                    server.0.life.spawn(
+                        "late tmux call",
+                        Box::pin(async move {
+                            sleep(by).await;
+                            if late.receiver() == sent_to {
+                                drop(effect(late.clone()).await);
+                            }
+                        }),
+                    );
+                }
+            }
+            server.0.trace.tell(|| format!("tmux: no answer to {name}"));
+            sleep(DEADLINE).await;
+            Err(TmuxError::TimedOut(DEADLINE))
+        };
+        self.0.life.spawn("tmux call", Box::pin(async move { drop(sender.send(call.await)) }));
+        Box::pin(async move { answer.await.unwrap_or(Err(TmuxError::Incomplete)) })
+    }
+
+    /// Returns who receives what is sent now: the server, and the boot of the machine.
+    fn receiver(&self) -> (Option<ServerRef>, u64) {
+        (self.state().server.map(|(server, _)| server), self.0.machine.boot())
+    }
+
+    fn note_typed(&self, pane: PaneRef, text: &[u8], is_paste: bool) {
+        self.0.judge.typed(pane.tag, text, is_paste);
+        self.0.typed.notify_waiters();
+    }
+
+    /// Hangs up the program of a pane that was closed.
+    fn hang_up(&self, pane: PaneRef) {
+        let init = self.state().inits.remove(&pane.pane);
+        init.into_iter().for_each(|(_, init)| self.0.machine.hang_up(init));
+    }
+}

@@ -1,0 +1,212 @@
+//! The tmux server as a daemon reaches it.
+
+use std::path::Path;
+
+use protocol::Token;
+use protocol::ids::{PaneId, TmuxSessionId};
+use protocol::text::Name;
+use tmux::act::{Client, Lines};
+use tmux::{
+    Adopt, Answer, Call, Create, Created, Driver, Key, Listing, LogOptions, PaneRef, PaneSnapshot, Receipt,
+    ServerRef, Size, TmuxError,
+};
+
+use super::SimTmux;
+use crate::world::machine::Kind;
+
+impl Driver for SimTmux {
+    fn observe(&self) -> Call<'_, Listing> {
+        self.call("observe", |server| Box::pin(async move { server.0.fake.observe().await }))
+    }
+
+    fn create<'a>(&'a self, create: &'a Create) -> Call<'a, Created> {
+        let create = create.clone();
+        self.call("create", |server| {
+            Box::pin(async move {
+                if !create.start_server && server.state().server.is_none() {
+                    return Err(TmuxError::NoServer);
+                }
+                let mut created = server.0.fake.create(&create).await?;
+                let mut state = server.state();
+                if state.server.is_none_or(|(known, _)| known != created.pane.server) {
+                    let process = server.0.machine.start_as(created.pane.server.pid, Kind::TmuxServer);
+                    state.server = Some((created.pane.server, process));
+                }
+                let init = server.0.machine.start(Kind::Init, Some(create.tag), false);
+                created.pid = init.pid;
+                server.0.fake.change(created.pane.pane, |pane| pane.pid = init.pid);
+                state.inits.insert(created.pane.pane, (create.tag, init));
+                state.sessions.insert(created.pane.pane, created.session);
+                state.begun.push((create, created.pane, init));
+                drop(state);
+                server.0.typed.notify_waiters();
+                Ok(created)
+            })
+        })
+    }
+
+    fn capture(&self, pane: PaneRef, lines: Lines, ansi: bool) -> Call<'_, (Answer, Vec<u8>)> {
+        self.call("capture", move |server| {
+            Box::pin(async move { server.0.fake.capture(pane, lines, ansi).await })
+        })
+    }
+
+    fn snapshot(&self, pane: PaneRef) -> Call<'_, PaneSnapshot> {
+        self.call("snapshot", move |server| Box::pin(async move { server.0.fake.snapshot(pane).await }))
+    }
+
+    fn paste<'a>(&'a self, pane: PaneRef, token: Token, text: &'a [u8]) -> Call<'a, Answer> {
+        let text = text.to_vec();
+        self.call("paste", move |server| {
+            Box::pin(async move {
+                let answer = server.0.fake.paste(pane, token, &text).await?;
+                if answer == Answer::Done {
+                    server.note_typed(pane, &text, true);
+                }
+                Ok(answer)
+            })
+        })
+    }
+
+    fn revoke(&self, pane: PaneRef, token: Token) -> Call<'_, (Answer, Receipt)> {
+        self.call("revoke", move |server| Box::pin(async move { server.0.fake.revoke(pane, token).await }))
+    }
+
+    fn input<'a>(&'a self, pane: PaneRef, bytes: &'a [u8]) -> Call<'a, Answer> {
+        let bytes = bytes.to_vec();
+        self.call("input", move |server| {
+            Box::pin(async move {
+                let answer = server.0.fake.input(pane, &bytes).await?;
+                if answer == Answer::Done {
+                    server.note_typed(pane, &bytes, false);
+                }
+                Ok(answer)
+            })
+        })
+    }
+
+    fn enter(&self, pane: PaneRef) -> Call<'_, Answer> {
+        self.call("enter", move |server| {
+            Box::pin(async move {
+                let answer = server.0.fake.enter(pane).await?;
+                if answer == Answer::Done {
+                    server.note_typed(pane, b"\r", false);
+                }
+                Ok(answer)
+            })
+        })
+    }
+
+    fn enter_after(&self, pane: PaneRef, token: Token) -> Call<'_, Answer> {
+        self.call("enter_after", move |server| {
+            Box::pin(async move {
+                let answer = server.0.fake.enter_after(pane, token).await?;
+                if answer == Answer::Done {
+                    server.note_typed(pane, b"\r", false);
+                }
+                Ok(answer)
+            })
+        })
+    }
+
+    fn keys<'a>(&'a self, pane: PaneRef, keys: &'a [Key]) -> Call<'a, Answer> {
+        let keys = keys.to_vec();
+        self.call("keys", move |server| {
+            Box::pin(async move {
+                let answer = server.0.fake.keys(pane, &keys).await;
+                server.0.typed.notify_waiters();
+                answer
+            })
+        })
+    }
+
+    fn peek(&self, pane: PaneRef) -> Call<'_, Answer> {
+        self.call("peek", move |server| Box::pin(async move { server.0.fake.peek(pane).await }))
+    }
+
+    fn kill_pane(&self, pane: PaneRef) -> Call<'_, Answer> {
+        self.call("kill_pane", move |server| {
+            Box::pin(async move {
+                let answer = server.0.fake.kill_pane(pane).await?;
+                if answer == Answer::Done {
+                    server.hang_up(pane);
+                }
+                Ok(answer)
+            })
+        })
+    }
+
+    fn kill_unattended(&self, pane: PaneRef) -> Call<'_, Answer> {
+        self.call("kill_unattended", move |server| {
+            Box::pin(async move {
+                let answer = server.0.fake.kill_unattended(pane).await?;
+                if answer == Answer::Done {
+                    server.hang_up(pane);
+                }
+                Ok(answer)
+            })
+        })
+    }
+
+    fn rename<'a>(&'a self, pane: PaneRef, session: TmuxSessionId, name: &'a Name) -> Call<'a, Answer> {
+        let name = name.clone();
+        self.call("rename", move |server| {
+            Box::pin(async move { server.0.fake.rename(pane, session, &name).await })
+        })
+    }
+
+    fn release(&self, pane: PaneRef) -> Call<'_, Answer> {
+        self.call("release", move |server| Box::pin(async move { server.0.fake.release(pane).await }))
+    }
+
+    fn adopt<'a>(
+        &'a self,
+        at: ServerRef,
+        session: TmuxSessionId,
+        pane: PaneId,
+        adopt: &'a Adopt,
+    ) -> Call<'a, Answer> {
+        let adopt = adopt.clone();
+        self.call("adopt", move |server| {
+            Box::pin(async move { server.0.fake.adopt(at, session, pane, &adopt).await })
+        })
+    }
+
+    fn reopen_log<'a>(&'a self, pane: PaneRef, _: &'a LogOptions, _: &'a Path) -> Call<'a, Answer> {
+        self.call("reopen_log", move |server| Box::pin(async move { server.0.fake.peek(pane).await }))
+    }
+
+    fn resize(&self, pane: PaneRef, size: Size) -> Call<'_, Answer> {
+        self.call("resize", move |server| Box::pin(async move { server.0.fake.resize(pane, size).await }))
+    }
+
+    fn clear_history(&self, pane: PaneRef) -> Call<'_, Answer> {
+        self.call("clear_history", move |server| {
+            Box::pin(async move { server.0.fake.clear_history(pane).await })
+        })
+    }
+
+    fn clients(&self, at: ServerRef, session: TmuxSessionId) -> Call<'_, Vec<Client>> {
+        self.call("clients", move |server| Box::pin(async move { server.0.fake.clients(at, session).await }))
+    }
+
+    fn switch_client<'a>(&'a self, at: ServerRef, client: &'a str, to: TmuxSessionId) -> Call<'a, ()> {
+        let client = client.to_owned();
+        self.call("switch_client", move |server| {
+            Box::pin(async move { server.0.fake.switch_client(at, &client, to).await })
+        })
+    }
+
+    fn end_if_empty(&self) -> Call<'_, ()> {
+        self.call("end_if_empty", |server| {
+            Box::pin(async move {
+                server.0.fake.end_if_empty().await?;
+                if matches!(server.0.fake.observe().await, Err(TmuxError::NoServer)) {
+                    let ended = server.state().server.take();
+                    ended.into_iter().for_each(|(_, process)| server.0.machine.end(process));
+                }
+                Ok(())
+            })
+        })
+    }
+}
