@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each crate of this workspace, with the crates it may depend on.
-const ARROWS: [(&str, &[&str]); 13] = [
+const ARROWS: [(&str, &[&str]); 15] = [
     ("protocol", &[]),
     ("agents", &["protocol"]),
     ("pool", &["agents", "protocol"]),
@@ -13,21 +13,23 @@ const ARROWS: [(&str, &[&str]); 13] = [
     ("logs", &["process", "protocol"]),
     ("tmux", &["protocol"]),
     ("process", &["protocol"]),
-    ("daemon", &["agents", "logs", "pool", "process", "protocol", "store", "tmux"]),
+    ("world", &["process", "protocol"]),
+    ("daemon", &["agents", "logs", "pool", "process", "protocol", "store", "tmux", "world"]),
     ("watch", &["process", "protocol", "tmux"]),
     ("reap", &["process", "protocol", "tmux"]),
     ("ctl", &["agents", "logs", "process", "protocol"]),
+    ("sim", &["daemon", "process", "protocol", "store", "tmux", "world"]),
     ("bench", &["agents", "process", "protocol", "tmux"]),
     ("tmux-pool", &["ctl", "daemon", "process", "protocol", "reap", "tmux", "watch"]),
 ];
 
 /// External packages, each with the only crates that may depend on it.
 const RESERVED: [(&str, &[&str]); 5] = [
-    ("redb", &["store"]),
+    ("redb", &["store", "sim"]),
     ("bincode", &["protocol"]),
     ("rustix", &["process"]),
-    ("clap", &["ctl", "tmux-pool"]),
-    ("tokio", &["protocol", "tmux", "daemon", "watch", "reap", "bench", "tmux-pool"]),
+    ("clap", &["ctl", "sim", "tmux-pool"]),
+    ("tokio", &["protocol", "tmux", "daemon", "watch", "reap", "bench", "sim", "tmux-pool", "world"]),
 ];
 
 /// Maximum lines of a file, of a file in `bin/`, and of a function.
@@ -213,11 +215,10 @@ fn only_tmux_spawns_tmux() {
 
 /// Files of the daemon that may open files directly, not by the function that treats what an agent could have
 /// put there as hostile: files that only the user writes, fresh files, and those beside the database.
-const OPENS: [&str; 10] = [
+const OPENS: [&str; 9] = [
     "config/parse.rs",
     "host/archive/mod.rs",
     "host/archive/part_file.rs",
-    "host/clock.rs",
     "host/disk_reserve.rs",
     "host/files.rs",
     "host/timeline.rs",
@@ -241,14 +242,68 @@ fn files_that_agents_can_write_are_opened_by_one_function() {
     }
 }
 
+/// The daemon reaches tasks, clocks, randomness, processes and its socket through `crates/world` alone, so that
+/// a simulation decides all of them.
+#[test]
+fn the_daemon_reaches_the_world_through_its_traits() {
+    let past_the_traits = [
+        "tokio::spawn",
+        "spawn_blocking",
+        "block_in_place",
+        "SystemTime::now",
+        "getrandom",
+        "identity::read",
+        "inspect::program",
+        "inspect::resources",
+        "inspect::usage",
+        "log_writer::has_writer",
+        "tree::Table",
+        "identity::exited",
+        "identity::identify",
+        "identity::me",
+        "inspect::machine",
+        "tokio::net",
+        "tokio::signal",
+    ];
+    // Of a real database file alone, before there is a world.
+    let reserve = |hit: &String| hit.starts_with("crates/daemon/src/host/disk_reserve.rs");
+    let in_daemon = |hit: &String| hit.starts_with("crates/daemon/") && !reserve(hit);
+    none(past_the_traits.iter().flat_map(|needle| outside(needle, &[])).filter(in_daemon));
+}
+
+/// Blocking work has threads of its own, with a limit for each purpose.
 #[test]
 fn slow_files_have_threads_of_their_own() {
     let owns = ["crates/daemon/src/host/blocking_pool.rs", "crates/daemon/src/sense/sampler.rs"];
     let allowed =
         |hit: &String| !hit.starts_with("crates/daemon/") || owns.iter().any(|own| hit.starts_with(own));
-    for needle in ["spawn_blocking", "block_in_place"] {
+    for needle in ["world.block(", "tasks.block("] {
         none(outside(needle, &[]).into_iter().filter(|hit| !allowed(hit)));
     }
+}
+
+/// The daemon measures time by tokio's clock, which a simulation controls; the engine's thread gathers its batches
+/// by the system's.
+#[test]
+fn the_daemon_measures_time_by_tokio() {
+    let std_time = outside("use std::time::", &[]).into_iter().filter(|hit| hit.contains("Instant"));
+    let in_daemon = |hit: &String| hit.starts_with("crates/daemon/");
+    none(std_time.filter(in_daemon).filter(|hit| !hit.starts_with("crates/daemon/src/engine/batching.rs")));
+}
+
+/// Without a fixed order, tokio polls the branches of a `select!` in a random one, which no seed decides.
+#[test]
+fn selects_of_the_daemon_are_biased() {
+    let mut wrong = Vec::new();
+    for path in sources(false).iter().filter(|path| owner(path) == "daemon") {
+        let lines: Vec<String> = code(path).lines().map(|line| line.trim().to_owned()).collect();
+        for (n, pair) in lines.windows(2).enumerate() {
+            if pair[0].ends_with("select! {") && pair[1] != "biased;" {
+                wrong.push(format!("{}:{}: {}", path.display(), n + 1, pair[0]));
+            }
+        }
+    }
+    none(wrong);
 }
 
 #[test]
