@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use protocol::aio::FrameReader;
 use protocol::hello::HelloReply;
-use protocol::{Call, Frame, Hello, OpId, ProcId, Reply, Request, Role, Token, frame};
+use protocol::{Call, Frame, Hello, OpId, ProcId, Reply, Request, Role, frame};
 use tokio::time::timeout;
 use world::transport::{Receiver, Sender};
 
@@ -41,19 +41,9 @@ impl Client {
     /// Sends a request, and returns its answer; the parts of a long one are joined. `None` if the connection
     /// is lost.
     pub(crate) async fn call(&mut self, op: Option<OpId>, request: Request) -> Option<Reply> {
-        self.call_under(op, None, request).await
-    }
-
-    /// As [`Self::call`], under a lock.
-    pub(crate) async fn call_under(
-        &mut self,
-        op: Option<OpId>,
-        lock: Option<Token>,
-        request: Request,
-    ) -> Option<Reply> {
         self.calls += 1;
         let id = self.calls;
-        let call = Call { id, op, lock, request };
+        let call = Call { id, op, lock: None, request };
         self.send(&frame::encode(&call).ok()?).await?;
         let mut whole: Option<protocol::Response> = None;
         loop {

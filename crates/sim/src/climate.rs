@@ -1,4 +1,4 @@
-//! What kinds of trouble a run has, and how much of each.
+//! Kinds of trouble in a run, and the chance of each.
 
 use crate::rng::Rng;
 use crate::world::life::Jitter;

@@ -16,7 +16,7 @@ pub(crate) struct Judge(Arc<Mutex<State>>, Trace);
 #[derive(Default)]
 struct State {
     slots: usize,
-    /// What was typed of each prompt.
+    /// Pastes and Enters of each prompt, by its text.
     prompts: BTreeMap<String, Prompt>,
     pastes: u64,
     /// The prompt typed last into the pane of an incarnation.

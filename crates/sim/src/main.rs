@@ -52,7 +52,7 @@ struct Args {
     keep_going: bool,
 }
 
-/// What all seeds together have shown.
+/// Sums over all seeds.
 #[derive(Default)]
 struct Total {
     runs: u64,

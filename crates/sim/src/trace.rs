@@ -1,4 +1,4 @@
-//! What happens in a run: a hash of each decision, and a story for people.
+//! The trace of a run: a hash of each decision, and a story for people.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

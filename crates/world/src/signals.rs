@@ -6,7 +6,7 @@ use tokio::signal::unix::{self, SignalKind};
 
 use crate::BoxFuture;
 
-/// What a signal asks for.
+/// The request in a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
     /// End in order: `SIGTERM`, `SIGINT`.

@@ -27,7 +27,7 @@ use crate::run::options::Options;
 /// Maximum number of sessions being created in tmux at the same time.
 const LAUNCHES: usize = 4;
 
-/// What a daemon runs on: the operating system, or a simulation of it.
+/// The surroundings of a daemon: the operating system, or a simulation of it.
 pub struct Host {
     /// Files, programs and the outside world.
     pub site: Site,

@@ -1,4 +1,4 @@
-//! Those who act on the pool: clients and people, workers, the reaper and the watcher.
+//! Actors on the pool: clients and people, workers, the reaper, the watcher, a subscriber.
 
 pub(crate) mod client;
 pub(crate) mod reaper;

@@ -16,7 +16,7 @@ use world::tasks::{Blocking, Tasks};
 use crate::rng::Rng;
 use crate::trace::Trace;
 
-/// How often tasks are delayed, per mille of their polls.
+/// Chances of a delay at each poll of a task, per mille.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Jitter {
     /// Behind all tasks that are ready.

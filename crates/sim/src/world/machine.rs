@@ -34,7 +34,7 @@ pub(crate) struct Proc {
     pub(crate) is_stubborn: bool,
 }
 
-/// What a process is.
+/// The kind of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Daemon,

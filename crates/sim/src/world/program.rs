@@ -1,4 +1,4 @@
-//! What runs in a pane: the init of an incarnation and its agent. The init claims its job, starts the program,
+//! The programs of a pane: the init of an incarnation and its agent. The init claims its job, starts the program,
 //! reports its end and closes the pane.
 
 use std::fs::{self, OpenOptions};

@@ -53,7 +53,7 @@ struct State {
     is_stopped: bool,
 }
 
-/// What happens to a call.
+/// The fate of a call.
 enum Fate {
     Answered,
     /// The effect happens, and no answer comes.

@@ -107,13 +107,18 @@ struct Leases {
 }
 
 impl Leases {
+    /// Returns the deadline while a lease is held.
+    fn due(&self) -> Option<Instant> {
+        self.deadline.filter(|_| !self.held.is_empty())
+    }
+
     fn is_overdue(&self) -> bool {
-        !self.held.is_empty() && self.deadline.is_some_and(|deadline| deadline <= Instant::now())
+        self.due().is_some_and(|due| due <= Instant::now())
     }
 
     /// Returns once a lease is overdue; never without a lease.
     async fn overdue(&self) {
-        match self.deadline.filter(|_| !self.held.is_empty()) {
+        match self.due() {
             Some(deadline) => tokio::time::sleep_until(deadline).await,
             None => std::future::pending().await,
         }
