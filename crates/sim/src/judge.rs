@@ -45,6 +45,8 @@ struct State {
 pub(crate) struct Prompt {
     pub(crate) pasted: u32,
     pub(crate) entered: u32,
+    /// A person typed a line into the same terminal afterwards, which enters the prompt with it.
+    pub(crate) entered_by_person: bool,
     /// Number among all pastes.
     pub(crate) nth: u64,
     /// The session into which it was pasted last.
@@ -97,10 +99,14 @@ impl Judge {
             if twice {
                 self.violated(format!("Q6: {text:?} was typed twice"));
             }
-        } else if text == "\r"
+        } else if text.contains('\r')
             && let Some(last) = state.last.get(&tag).cloned()
         {
             let prompt = state.prompts.entry(last.clone()).or_default();
+            if text != "\r" {
+                prompt.entered_by_person = true;
+                return;
+            }
             prompt.entered += 1;
             let twice = prompt.entered > prompt.pasted;
             drop(state);

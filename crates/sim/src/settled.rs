@@ -99,7 +99,8 @@ async fn compare_messages(land: &Land, client: &mut Client, sessions: &[SessionV
         let view = sessions.iter().find(|found| found.session.id == session);
         let state = message.status.state;
         let is_prompt = body.starts_with("prompt");
-        if is_prompt && state == MessageState::Done && typed.entered == 0 {
+        let is_entered = typed.entered > 0 || typed.entered_by_person;
+        if is_prompt && state == MessageState::Done && !is_entered {
             return Err(Verdict::Broken(format!(
                 "{body:?} ({id}) is said to be done, and was never entered"
             )));
@@ -128,10 +129,17 @@ async fn check_health(client: &mut Client) -> Result<(), Verdict> {
         other => return Err(Verdict::Broken(format!("D: the database: {other:?}"))),
     }
     match client.call(None, Request::Status).await.ok_or_else(lost)? {
-        Ok(Response::Status(status)) if status.problems.is_empty() => Ok(()),
-        Ok(Response::Status(status)) => Err(Verdict::Pending(format!("unhealthy: {:?}", status.problems))),
+        Ok(Response::Status(status)) => match status.problems.iter().find(|problem| !is_lasting(problem)) {
+            None => Ok(()),
+            Some(problem) => Err(Verdict::Pending(format!("unhealthy: {problem:?}"))),
+        },
         other => Err(Verdict::Broken(format!("no status: {other:?}"))),
     }
+}
+
+/// True for a problem that stays until a person acts: a session that used up its budget of restarts.
+fn is_lasting(problem: &str) -> bool {
+    problem.starts_with("started by themselves too often")
 }
 
 /// Gives up the prompts in doubt, as a person would who has looked. `None` if the connection is lost.
