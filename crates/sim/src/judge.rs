@@ -27,6 +27,14 @@ struct State {
     retried: BTreeSet<String>,
     /// Sessions that somebody has asked to be removed.
     removed: BTreeSet<SessionId>,
+    /// Sessions whose creation was acknowledged, with their first names.
+    created: BTreeMap<SessionId, String>,
+    /// Sessions whose removal was acknowledged.
+    gone: BTreeSet<SessionId>,
+    /// Messages whose processing was reported, and the report acknowledged.
+    processed: BTreeSet<MessageId>,
+    /// Messages that a person gave up.
+    given_up: BTreeSet<MessageId>,
     /// Incarnations whose programs have started, with their sessions.
     started: BTreeMap<Tag, SessionId>,
     /// Claims that their workers hold.
@@ -166,6 +174,49 @@ impl Judge {
     /// True if somebody asked for the session to be removed.
     pub(crate) fn is_removed(&self, session: SessionId) -> bool {
         self.state().removed.contains(&session)
+    }
+
+    /// Notes that the creation of a session was acknowledged.
+    pub(crate) fn created(&self, session: SessionId, name: &str) {
+        self.state().created.insert(session, name.to_owned());
+    }
+
+    /// Notes that the removal of a session was acknowledged.
+    pub(crate) fn gone(&self, session: SessionId) {
+        self.state().gone.insert(session);
+    }
+
+    /// Compares the sessions that exist with the acknowledged creations and removals.
+    pub(crate) fn compare_sessions(&self, existing: &BTreeSet<SessionId>) -> Result<(), String> {
+        let state = self.state();
+        if let Some(id) = state.gone.iter().find(|id| existing.contains(id)) {
+            return Err(format!("D1: {id} is there, and its removal was acknowledged"));
+        }
+        let lost = state.created.iter().find(|(id, _)| !existing.contains(id) && !state.removed.contains(id));
+        match lost {
+            Some((id, name)) => Err(format!("D1: {name} ({id}) was acknowledged, and is lost")),
+            None => Ok(()),
+        }
+    }
+
+    /// Notes that a worker's report that it processed a message was acknowledged.
+    pub(crate) fn processed(&self, id: MessageId) {
+        self.state().processed.insert(id);
+    }
+
+    /// True if a worker's report that it processed the message was acknowledged.
+    pub(crate) fn is_processed(&self, id: MessageId) -> bool {
+        self.state().processed.contains(&id)
+    }
+
+    /// Notes that a person gives a message up, or takes it back.
+    pub(crate) fn given_up(&self, id: MessageId) {
+        self.state().given_up.insert(id);
+    }
+
+    /// True if a person gave the message up, or took it back.
+    pub(crate) fn is_given_up(&self, id: MessageId) -> bool {
+        self.state().given_up.contains(&id)
     }
 
     /// Returns what was typed of a prompt.

@@ -2,13 +2,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use protocol::message::PROMPT;
 use protocol::reply::SessionView;
 use protocol::request::{List, Request, Resolution, ResolveMessage};
 use protocol::{Lifecycle, MessageState, Response, Role, SessionId, Tag};
 
+use crate::actors::worker::JOB;
 use crate::client::Client;
 use crate::land::Land;
 use crate::world::machine::Kind;
+
+/// Reasons for which a prompt that was typed ends without having been worked.
+const PROMPT_ENDS: [&str; 3] = ["agent_ended", "interrupted", "the agent's turn failed"];
+
+/// Attempts of a message by default (`max_attempts`).
+const MAX_ATTEMPTS: u32 = 5;
 
 /// Compares. `None` if it has not settled yet and there is still time.
 pub(crate) async fn judge(land: &Land, is_last: bool) -> Option<()> {
@@ -39,6 +47,8 @@ async fn compare(land: &Land) -> Result<(), Verdict> {
     let Ok(Response::Sessions(sessions)) = client.call(None, list).await.ok_or_else(lost)? else {
         return Err(Verdict::Pending("the sessions are not listed".to_owned()));
     };
+    let existing = sessions.iter().map(|found| found.session.id).collect();
+    land.judge.compare_sessions(&existing).map_err(Verdict::Broken)?;
     resolve_doubts(land, &mut client).await.ok_or_else(lost)?;
     for found in &sessions {
         let session = &found.session;
@@ -105,6 +115,10 @@ async fn compare_messages(land: &Land, client: &mut Client, sessions: &[SessionV
                 "{body:?} ({id}) is said to be done, and was never entered"
             )));
         }
+        if land.judge.is_processed(id) && state != MessageState::Done && !land.judge.is_retried(&body) {
+            return Err(Verdict::Broken(format!("D1: {body:?} ({id}) was processed, and is {state:?}")));
+        }
+        check_end(land, &message).map_err(|why| Verdict::Broken(format!("{body:?} ({id}): {why}")))?;
         if state.is_final() {
             land.judge.count(format!("final:{state:?}"));
             continue;
@@ -137,6 +151,28 @@ async fn check_health(client: &mut Client) -> Result<(), Verdict> {
     }
 }
 
+/// Checks that a message did not end without a cause.
+fn check_end(land: &Land, message: &protocol::Message) -> Result<(), String> {
+    let status = &message.status;
+    let is_given_up = land.judge.is_given_up(message.id);
+    let is_used_up = message.kind == JOB && status.attempts >= MAX_ATTEMPTS;
+    let reason = status.reason.as_deref().unwrap_or_default();
+    let body = land.judge.messages().remove(&message.id).map(|(_, body)| body).unwrap_or_default();
+    let is_cut_short = message.kind == PROMPT
+        && land.judge.prompt(&body).pasted > 0
+        && PROMPT_ENDS.iter().any(|end| reason.starts_with(end));
+    match status.state {
+        MessageState::Dead if !is_given_up && !is_used_up && !is_cut_short => {
+            Err(format!("it is dead after {} attempts: {:?}", status.attempts, status.reason))
+        }
+        MessageState::Cancelled if !is_given_up => {
+            Err("it is cancelled, and nobody asked for that".to_owned())
+        }
+        MessageState::Expired => Err("it is expired, and had no time limit".to_owned()),
+        _ => Ok(()),
+    }
+}
+
 /// True for a problem that stays until a person acts: a session that used up its budget of restarts.
 fn is_lasting(problem: &str) -> bool {
     problem.starts_with("started by themselves too often")
@@ -150,6 +186,7 @@ async fn resolve_doubts(land: &Land, client: &mut Client) -> Option<()> {
         };
         if message.status.state == MessageState::InDoubt {
             land.judge.count("final:in doubt");
+            land.judge.given_up(id);
             let resolve = ResolveMessage { id, resolution: Resolution::Dead };
             drop(client.call(Some(land.operation()), Request::ResolveMessage(resolve)).await?);
         }

@@ -128,7 +128,9 @@ impl Actor {
                 self.change("restore", Request::Restore(restore)).await;
             }
             80..82 => self.remove(to).await,
-            82..84 => self.change("drain", Request::Drain(to)).await,
+            82..84 => {
+                self.change("drain", Request::Drain(to)).await;
+            }
             84..86 => {
                 let pinned = self.rng.per_mille(500);
                 self.change("pin", Request::Pin(Pin { session: to, pinned })).await;
@@ -148,7 +150,9 @@ impl Actor {
                 let name = format!("s{}", self.rng.below(6));
                 self.change("rename", Request::Rename(Rename { session: to, name })).await;
             }
-            95 => self.change("reap", Request::Reap { force: false }).await,
+            95 => {
+                self.change("reap", Request::Reap { force: false }).await;
+            }
             96 => {
                 let until = vec![Until::QueueEmpty];
                 let wait = Wait { session: to, until, timeout_ms: Some(self.rng.between(1, 20_000)) };
@@ -167,7 +171,10 @@ impl Actor {
             wait_slot_ms: Some(self.rng.below(30_000)),
             ..New::default()
         };
-        self.change("new", Request::New(Box::new(new))).await;
+        let name = new.name.clone().unwrap_or_default();
+        if let Some(Response::Session(made)) = self.change("new", Request::New(Box::new(new))).await {
+            self.land.judge.created(made.session.id, &name);
+        }
     }
 
     async fn prompt(&mut self, session: SessionRef) {
@@ -227,9 +234,12 @@ impl Actor {
     async fn remove(&mut self, session: SessionRef) {
         if let Some(Ok(Response::Session(found))) = self.once(Request::Show(session.clone())).await {
             self.land.judge.removed(found.session.id);
-            let session = SessionRef::from(found.session.id);
+            let id = found.session.id;
+            let session = SessionRef::from(id);
             let remove = Remove { session, force: true, keep_tmux: false, purge: false, archive: false };
-            self.change("remove", Request::Remove(remove)).await;
+            if self.change("remove", Request::Remove(remove)).await.is_some() {
+                self.land.judge.gone(id);
+            }
         }
     }
 
@@ -238,6 +248,7 @@ impl Actor {
         match self.rng.below(3) {
             0 => {
                 self.land.judge.taken_back(id);
+                self.land.judge.given_up(id);
                 self.change("cancel", Request::Cancel(id)).await;
                 self.land.judge.taken_back(id);
             }
@@ -246,6 +257,7 @@ impl Actor {
                 self.change("retry", Request::Retry(id)).await;
             }
             _ => {
+                self.land.judge.given_up(id);
                 let resolve = ResolveMessage { id, resolution: Resolution::Dead };
                 self.change("resolve", Request::ResolveMessage(resolve)).await;
             }
@@ -271,11 +283,12 @@ impl Actor {
         drop(self.once(unlock).await);
     }
 
-    /// Makes a mutating request, and tells its outcome.
-    async fn change(&mut self, name: &'static str, request: Request) {
+    /// Makes a mutating request, and tells its outcome. Returns the answer of one that was done.
+    async fn change(&mut self, name: &'static str, request: Request) -> Option<Response> {
         let op = self.land.operation();
         let reply = self.repeat(&op, request).await;
         self.told(name, "", &reply);
+        reply?.ok()
     }
 
     fn told(&self, name: &str, what: &str, reply: &Option<Reply>) {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use protocol::request::{Ack, Claim, ClaimRef, Disposition, Fail, Register};
-use protocol::{Request, Response, Role};
+use protocol::{ProcId, Request, Response, Role};
 use tokio::time::sleep;
 
 use crate::client::Client;
@@ -13,6 +13,10 @@ use crate::world::machine::Kind;
 
 /// The kind of messages that workers process.
 pub(crate) const JOB: &str = "job";
+
+/// Attempts to connect again after a connection was lost, and the pause before each.
+const RECONNECTS: u32 = 20;
+const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
 
 /// Works on messages of a session, for ever.
 pub(crate) async fn run(land: Land, session: String) {
@@ -27,16 +31,10 @@ pub(crate) async fn run(land: Land, session: String) {
     }
 }
 
-async fn work(
-    land: &Land,
-    mut client: Client,
-    session: &str,
-    rng: &mut Rng,
-    process: protocol::ProcId,
-) -> Option<()> {
+async fn work(land: &Land, mut client: Client, session: &str, rng: &mut Rng, process: ProcId) -> Option<()> {
     let session = protocol::SessionRef(session.to_owned());
     let register = Register { session: session.clone(), kinds: vec![JOB.to_owned()] };
-    client.call(None, Request::Register(register)).await?.ok()?;
+    client.call(None, Request::Register(register.clone())).await?.ok()?;
     while land.machine.lives(process) && !land.machine.is_hung_up(process) {
         let claim = Claim {
             session: session.clone(),
@@ -79,7 +77,30 @@ async fn work(
                 }),
                 _ => Request::Ack(Ack { held, result: None }),
             };
-            drop(client.call(None, request).await?);
+            let is_ack = matches!(request, Request::Ack(_));
+            let reply = match client.call(None, request.clone()).await {
+                Some(reply) => reply,
+                None => {
+                    client = reconnect(land, register.clone(), process).await?;
+                    client.call(None, request).await?
+                }
+            };
+            if is_ack && reply.is_ok() {
+                land.judge.processed(held.id);
+            }
+        }
+    }
+    None
+}
+
+/// Connects the same worker again after its connection was lost, to repeat its report.
+async fn reconnect(land: &Land, register: Register, process: ProcId) -> Option<Client> {
+    for _ in 0..RECONNECTS {
+        sleep(RECONNECT_PAUSE).await;
+        if let Some(mut client) = Client::connect(&land.net, Role::Generator, Some(process)).await
+            && let Some(Ok(_)) = client.call(None, Request::Register(register.clone())).await
+        {
+            return Some(client);
         }
     }
     None
