@@ -151,6 +151,11 @@ pub fn ended_by_tmux(session: &Session) -> bool {
     session.reason == Some(Reason::Exited) && !run.dead && (!run.is_adopted() || hung_up)
 }
 
+/// True if the init or the program of an incarnation is not proved to have ended.
+pub(crate) fn runs_on(run: &Incarnation, exited: &BTreeSet<ProcId>) -> bool {
+    run.init.into_iter().chain(run.agent).any(|process| !exited.contains(&process))
+}
+
 struct Case<'a> {
     pool: &'a Pool,
     session: &'a Session,
@@ -159,6 +164,17 @@ struct Case<'a> {
 }
 
 impl Case<'_> {
+    /// True if a known process of the incarnation is not proved to have ended. A program that ignores signals
+    /// may outlive its init, which somebody else killed.
+    fn runs_on(&self) -> bool {
+        runs_on(self.incarnation, self.observation.exited)
+    }
+
+    /// True if the end of the init and of its program is proved.
+    fn has_ended(&self) -> bool {
+        self.incarnation.init.is_some() && !self.runs_on()
+    }
+
     fn has_exited(&self, process: Option<ProcId>) -> bool {
         process.is_some_and(|p| self.observation.exited.contains(&p))
     }
@@ -264,9 +280,8 @@ impl Case<'_> {
 
     fn vanished(&self) -> Option<Event> {
         let reason = self.absence_reason();
-        let ended = self.has_exited(self.incarnation.init);
         match self.incarnation.missing_since {
-            _ if ended => Some(self.stopped(reason)),
+            _ if self.has_ended() => Some(self.stopped(reason)),
             None => Some(self.draining(reason, self.exit(), Some(self.observation.now))),
             // An incarnation that is known to live keeps its slot: the reaper ends it.
             Some(_) if self.incarnation.init.is_some() => None,
@@ -290,10 +305,10 @@ impl Case<'_> {
     }
 
     /// Its server is not known. The creation or adoption that is under way finds out; where that was left in
-    /// doubt, the end of its init proves that it is over.
+    /// doubt, the end of its processes proves that it is over.
     fn unplaced(&self) -> Option<Event> {
         let is_under_way = self.session.lifecycle == Lifecycle::Starting;
-        (!is_under_way && self.has_exited(self.incarnation.init)).then(|| self.stopped(self.absence_reason()))
+        (!is_under_way && self.has_ended()).then(|| self.stopped(self.absence_reason()))
     }
 
     /// Nothing listens at the socket. That proves a loss only if the server's process ended.
@@ -305,7 +320,7 @@ impl Case<'_> {
     /// The server is dead. An incarnation that is known to live keeps its slot: the reaper ends it first.
     fn lost(&self) -> Option<Event> {
         let (session, exit) = (self.session.id, self.exit());
-        let alive = self.incarnation.init.is_some() && !self.has_exited(self.incarnation.init);
+        let alive = self.runs_on();
         match (self.session.lifecycle, self.session.reason) {
             (Lifecycle::Draining, _) if alive => None,
             (Lifecycle::Draining, Some(reason)) if !is_loss(reason) && !ended_by_tmux(self.session) => {

@@ -7,7 +7,7 @@ use protocol::session::Reason;
 use protocol::tmux::{Server, TmuxPane};
 use protocol::{Incarnation, Lifecycle, MessageState, PaneId, Session, Tag, Timestamp};
 
-use crate::observe::reconcile::ABSENCE_PROOF;
+use crate::observe::reconcile::{ABSENCE_PROOF, runs_on};
 use crate::pool::Pool;
 use crate::reap::act::rule_of;
 use crate::reap::inputs::{ReapInputs, session_name};
@@ -111,7 +111,7 @@ fn session_candidate(pool: &Pool, session: &Session, inputs: &ReapInputs<'_>) ->
     }
 }
 
-/// True if an incarnation is proved missing and its init is known to live: its server is dead, or a complete
+/// True if an incarnation is proved missing and its init or its program is known to live: its server is dead, or a complete
 /// listing that began long enough after it was first missed lacks it too.
 pub(crate) fn is_left_over(
     pool: &Pool,
@@ -126,7 +126,7 @@ pub(crate) fn is_left_over(
     // A draining session keeps its reason when its server dies.
     let cut_off = reason == Reason::Drained
         && incarnation.server.is_some_and(|server| inputs.exited.contains(&server.process));
-    (missed || cut_off) && incarnation.init.is_some_and(|init| !inputs.exited.contains(&init))
+    (missed || cut_off) && runs_on(incarnation, inputs.exited)
 }
 
 /// True if the pane is closed, or its init has ended, which closes it.

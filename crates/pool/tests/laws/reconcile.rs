@@ -112,6 +112,29 @@ fn what_is_known_to_live_keeps_its_slot_until_the_reaper_ended_it() {
 }
 
 #[test]
+fn a_program_that_outlives_its_init_keeps_its_slot_until_its_end_is_proved() {
+    for (state, dead, end) in [
+        (up(1, vec![]), vec![process(101)], Lifecycle::Stopped),
+        (TmuxState::default(), vec![process(101), server(1).process], Lifecycle::Lost),
+    ] {
+        let mut world = World::default();
+        let id = world.live("a", server(1), 1);
+        let run = world.pool.session(id).unwrap().incarnation.clone().unwrap();
+        let agent = Some(process(201));
+        world.emit(Event::SessionPlaced { session: id, incarnation: Incarnation { agent, ..run } });
+        for now in [1000, 3000] {
+            world.now = now;
+            world.see(&state, &dead);
+            assert_eq!(world.lifecycle(id), Lifecycle::Draining);
+        }
+        let kinds: Vec<_> = named(&world, &state, &dead, world.now).iter().map(|c| c.kind).collect();
+        assert_eq!(kinds, [protocol::reap::CandidateKind::Leftover]);
+        world.see(&state, &[dead, vec![process(201)]].concat());
+        assert_eq!(world.lifecycle(id), end);
+    }
+}
+
+#[test]
 fn what_drains_and_cannot_work_its_queue_any_more_is_ended() {
     let mut world = World::default();
     let id = world.live("a", server(1), 1);

@@ -222,8 +222,7 @@ impl Actor {
         let reply = self.repeat(&op, kill).await;
         self.told("kill", "", &reply);
         let is_done = matches!(reply, Some(Ok(_)));
-        // A program that outlives the killing of its init is found by its marker, later.
-        let living = self.land.machine.supervised();
+        let living = self.land.machine.agents();
         if let Some(left) = living.iter().find(|left| left.tag.is_some() && left.tag == running)
             && is_done
         {

@@ -28,8 +28,6 @@ pub(crate) struct Proc {
     /// The incarnation that it belongs to.
     pub(crate) tag: Option<Tag>,
     pub(crate) kind: Kind,
-    /// Its parent, of an agent.
-    pub(crate) init: Option<ProcId>,
     /// True if TERM and HUP do not end it.
     pub(crate) is_stubborn: bool,
 }
@@ -77,25 +75,14 @@ impl Machine {
             }
             table.starts += 1;
             let id = ProcId { pid, start: table.starts * 100 };
-            table.living.insert(pid, Proc { id, tag, kind, init: None, is_stubborn });
+            table.living.insert(pid, Proc { id, tag, kind, is_stubborn });
             return id;
         }
     }
 
-    /// Starts the agent of an init.
-    pub(crate) fn start_below(&self, init: ProcId, tag: Tag, is_stubborn: bool) -> ProcId {
-        let agent = self.start(Kind::Agent, Some(tag), is_stubborn);
-        if let Some(found) = self.table().living.get_mut(&agent.pid) {
-            found.init = Some(init);
-        }
-        agent
-    }
-
-    /// Returns the agents whose inits live.
-    pub(crate) fn supervised(&self) -> Vec<Proc> {
-        let living = self.living();
-        let is_supervised = |found: &Proc| found.init.is_some_and(|init| self.lives(init));
-        living.into_iter().filter(is_supervised).collect()
+    /// Returns the living agents.
+    pub(crate) fn agents(&self) -> Vec<Proc> {
+        self.living().into_iter().filter(|found| found.kind == Kind::Agent).collect()
     }
 
     /// Starts a process with a pid of its own.
@@ -103,7 +90,7 @@ impl Machine {
         let mut table = self.table();
         table.starts += 1;
         let id = ProcId { pid, start: table.starts * 100 };
-        table.living.insert(pid, Proc { id, tag: None, kind, init: None, is_stubborn: false });
+        table.living.insert(pid, Proc { id, tag: None, kind, is_stubborn: false });
         id
     }
 

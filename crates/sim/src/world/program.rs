@@ -18,6 +18,7 @@ use world::tasks::Tasks;
 use crate::client::Client;
 use crate::land::Land;
 use crate::rng::Rng;
+use crate::world::machine::Kind;
 
 /// Time between TERM and KILL by an init.
 const GRACE: Duration = Duration::from_secs(5);
@@ -69,9 +70,9 @@ impl Incarnation {
         let read = fs::read(&taken).ok().and_then(|text| serde_json::from_slice::<Job>(&text).ok());
         drop(fs::write(&taken, to_vec(&self.init).unwrap_or_default()));
         let Some(job_spec) = read else { return self.close().await };
-        let others = land.machine.supervised().len();
+        let others = land.machine.agents().len();
         let is_stubborn = self.rng.per_mille(land.climate.stubborn);
-        let agent = land.machine.start_below(self.init, self.pane.tag, is_stubborn);
+        let agent = land.machine.start(Kind::Agent, Some(self.pane.tag), is_stubborn);
         land.judge.started((self.pane.tag, job_spec.session), others);
         land.trace.tell(|| format!("{} runs: {}", self.pane.tag, job_spec.session));
         let started = Started {
