@@ -173,6 +173,7 @@ async fn conduct(land: &Land) {
     }
     land.trace.tell(|| "no more faults".to_owned());
     land.heal();
+    land.clock.set_right();
     let until = Instant::now() + SETTLE_LIMIT;
     loop {
         daemon = revive(land, daemon).await;

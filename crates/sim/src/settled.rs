@@ -49,7 +49,7 @@ async fn compare(land: &Land) -> Result<(), Verdict> {
     };
     let existing = sessions.iter().map(|found| found.session.id).collect();
     land.judge.compare_sessions(&existing).map_err(Verdict::Broken)?;
-    resolve_doubts(land, &mut client).await.ok_or_else(lost)?;
+    resolve_doubts(land, &mut client, &sessions).await.ok_or_else(lost)?;
     for found in &sessions {
         let session = &found.session;
         if matches!(session.lifecycle, Lifecycle::Starting | Lifecycle::Draining) {
@@ -179,15 +179,14 @@ fn is_lasting(problem: &str) -> bool {
 }
 
 /// Gives up the prompts in doubt, as a person would who has looked. `None` if the connection is lost.
-async fn resolve_doubts(land: &Land, client: &mut Client) -> Option<()> {
-    for (id, _) in land.judge.messages() {
-        let Ok(Response::Message(message)) = client.call(None, Request::ShowMessage(id)).await? else {
-            continue;
-        };
-        if message.status.state == MessageState::InDoubt {
+async fn resolve_doubts(land: &Land, client: &mut Client, sessions: &[SessionView]) -> Option<()> {
+    for found in sessions {
+        let list = Request::ListMessages(found.session.id.into());
+        let Ok(Response::Messages(messages)) = client.call(None, list).await? else { continue };
+        for message in messages.into_iter().filter(|found| found.status.state == MessageState::InDoubt) {
             land.judge.count("final:in doubt");
-            land.judge.given_up(id);
-            let resolve = ResolveMessage { id, resolution: Resolution::Dead };
+            land.judge.given_up(message.id);
+            let resolve = ResolveMessage { id: message.id, resolution: Resolution::Dead };
             drop(client.call(Some(land.operation()), Request::ResolveMessage(resolve)).await?);
         }
     }

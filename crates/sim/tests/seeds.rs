@@ -14,3 +14,14 @@ fn d1_q6_l4_g08_no_seed_breaks_a_promise_and_each_gives_the_same_run_again() {
     let output = sim.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
+
+/// Seeds that have failed once: a worker's report, doubts, starts that ended one after the other.
+const FOUND: [&str; 5] = ["5185", "5519", "7423", "10900", "11014"];
+
+#[test]
+fn seeds_that_have_failed_once_pass() {
+    for seed in FOUND {
+        let output = Command::new(env!("CARGO_BIN_EXE_sim")).args(["--seed", seed]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    }
+}

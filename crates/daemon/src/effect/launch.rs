@@ -8,51 +8,24 @@ use std::time::Duration;
 use agents::Adapter;
 use agents::wiring::{Wiring, WiringOptions};
 use pool::session::LaunchInputs;
-use protocol::backoff::Backoff;
-use protocol::job::Started;
 use protocol::limits::Limits;
 use protocol::session::Reason;
-use protocol::tmux::Server;
-use protocol::{Event, Exit, Incarnation, Lifecycle, Refusal, ServerId, Session, SessionId, Tag, Token};
+use protocol::{Event, Incarnation, Lifecycle, Refusal, ServerId, Session, SessionId, Tag, Token};
 use tmux::{Create, Created, PaneRef, TmuxError};
-use tokio::time::{Instant, sleep};
 
+use crate::effect::claimed_job::{Launched, await_start, find_by_tag, follow_claimed, with_claimed_init};
 use crate::effect::{cgroup, retired_session};
 use crate::engine::Turn;
 use crate::engine::daemon::{Daemon, tmux_size};
 use crate::host::blocking_pool::Purpose;
 use crate::host::files::Fence;
 use crate::host::{files, short_tmp};
-use crate::sense::tmux_snapshot;
-
-/// Maximum time from an init's claim of a job until its program runs.
-const START_LIMIT: Duration = Duration::from_secs(5);
 
 /// Time for a pane to appear after tmux's answer was in doubt.
 const DOUBT_LIMIT: Duration = Duration::from_secs(2);
 
 /// Time in milliseconds for which an agent waits for a hook of the pool: a thousand times its usual duration.
 const HOOK_LIMIT_MS: u64 = 5000;
-
-/// The outcome of a launch.
-#[derive(Debug)]
-pub(crate) enum Launched {
-    /// It runs, or has run and ended.
-    Ran {
-        /// The incarnation, with what is known of it.
-        run: Box<Incarnation>,
-        /// Its exit, if it ended.
-        exit: Option<Exit>,
-    },
-    /// It certainly does not run and never will.
-    Failed { reason: Reason, detail: String, exit: Option<Exit> },
-    /// Unknown: it stays `starting` until its tag is seen.
-    Unknown {
-        why: String,
-        /// The incarnation, with what is known of it.
-        run: Box<Incarnation>,
-    },
-}
 
 /// Launches the session's intended incarnation and commits the outcome. `finish` adds to that commit.
 pub(crate) async fn launch<R: Send + 'static>(
@@ -141,9 +114,7 @@ async fn start(
     let run = &grouped;
     if let Ok(Fence::Claimed) = files::fence(&daemon.paths.run, run.tag) {
         // Another start of this incarnation, for whose lock this one waited, got as far: a job runs once.
-        let claimed = with_claimed_init(daemon, run);
-        let placed = find_by_tag(daemon, &claimed, DOUBT_LIMIT).await;
-        return Ok(await_start(daemon, placed.unwrap_or(claimed)).await);
+        return Ok(follow_claimed(daemon, run, DOUBT_LIMIT).await.launched);
     }
     let job = prepare(daemon, session, run).await.map_err(|detail| (Reason::Setup, detail))?;
     crate::crash::point("new-before-tmux");
@@ -329,65 +300,4 @@ async fn resolve_doubt(
         }
         Err(fence) => Err(unknown(format!("{error}; and {fence}"))),
     }
-}
-
-/// Returns the incarnation with the init that claimed its job, and its control group.
-pub(crate) fn with_claimed_init(daemon: &Daemon, run: &Incarnation) -> Incarnation {
-    let init = run.init.or_else(|| files::claimed_by(&daemon.paths.run, run.tag));
-    let cgroup = run.cgroup.clone().or_else(|| daemon.cgroups.find(run.tag).map(Into::into));
-    Incarnation { init, cgroup, ..run.clone() }
-}
-
-/// Waits until the incarnation's tag appears in a complete listing; `None` after `limit`.
-pub(crate) async fn find_by_tag(daemon: &Daemon, run: &Incarnation, limit: Duration) -> Option<Incarnation> {
-    let deadline = Instant::now() + limit;
-    loop {
-        let state = tmux_snapshot::list(daemon).await;
-        if let Server::Up(server) = state.server
-            && let Some((id, pane)) = state.panes.iter().find(|(_, pane)| pane.tag == Some(run.tag))
-        {
-            let found = run.clone();
-            return Some(Incarnation {
-                server: Some(server),
-                session: Some(pane.session),
-                pane: Some(*id),
-                init: pane.process.or(run.init),
-                ..found
-            });
-        }
-        if Instant::now() >= deadline {
-            return None;
-        }
-        sleep(Duration::from_millis(100)).await;
-    }
-}
-
-/// Waits until the program runs, or its init reports why not.
-pub(crate) async fn await_start(daemon: &Daemon, run: Incarnation) -> Launched {
-    let deadline = Instant::now() + START_LIMIT;
-    let mut backoff = Backoff::new(Duration::from_micros(500), Duration::from_millis(20));
-    loop {
-        let dir = &daemon.paths.run;
-        let ended = files::read_exit(dir, run.tag);
-        if let Some((exit, Some(error))) = ended {
-            return Launched::Failed { reason: Reason::ExecFailed, detail: error, exit: Some(exit) };
-        }
-        if let Some(started) = files::read_started(dir, run.tag) {
-            let exit = ended.map(|(exit, _)| exit);
-            return Launched::Ran { run: Box::new(with_processes(run, started)), exit };
-        }
-        if let Some((exit, None)) = ended {
-            return Launched::Ran { run: Box::new(with_claimed_init(daemon, &run)), exit: Some(exit) };
-        }
-        if Instant::now() >= deadline {
-            let why = "the program did not start in time".to_owned();
-            return Launched::Unknown { why, run: Box::new(with_claimed_init(daemon, &run)) };
-        }
-        sleep(backoff.pause()).await;
-    }
-}
-
-fn with_processes(run: Incarnation, started: Started) -> Incarnation {
-    let unenforced = run.unenforced.iter().cloned().chain(started.unenforced).collect();
-    Incarnation { init: Some(started.init), agent: Some(started.agent), unenforced, ..run }
 }

@@ -2,6 +2,7 @@
 //! committed.
 
 pub(crate) mod cgroup;
+pub(crate) mod claimed_job;
 pub(crate) mod dialog;
 pub(crate) mod last_screen;
 pub(crate) mod launch;

@@ -39,10 +39,10 @@ const EPOCH_STEP_MAX: u64 = 1 << 16;
 pub(crate) struct TimelineFile {
     /// Random number of the timeline.
     id: u64,
-    /// The epoch of the last start.
+    /// The epoch of the last start, which may have ended before it committed that.
     epoch: u64,
-    /// True once the last start has committed its epoch to the database.
-    begun: bool,
+    /// The last epoch that is known to be in the database; 0 before the first.
+    committed: u64,
     /// Number of the last event when the daemon last ended cleanly; `None` after a crash.
     ended_at: Option<u64>,
     /// Every session id given out is below this.
@@ -103,16 +103,15 @@ fn check(
             Timeline { id: None, .. } => Continuity::First,
         };
     };
-    // The last start may have crashed between writing the file and committing to the database.
-    let behind = epoch < file.epoch && (file.begun || epoch + 1 < file.epoch);
     match database {
         Timeline { copied: true, .. } => Continuity::Other("it was made from a backup or an export"),
         Timeline { id, .. } if id.is_some_and(|id| id != file.id) => {
             Continuity::Other("its database is another pool's")
         }
-        Timeline { id: None, .. } if file.begun => Continuity::Other("its database was replaced"),
-        _ if behind => Continuity::Other("its database is older than its last start"),
-        _ if file.ended_at.is_some_and(|ended| file.begun && seq < ended) => {
+        Timeline { id: None, .. } if file.committed > 0 => Continuity::Other("its database was replaced"),
+        // Any number of starts may have crashed between writing the file and committing to the database.
+        _ if epoch < file.committed => Continuity::Other("its database is older than its last start"),
+        _ if file.ended_at.is_some_and(|ended| seq < ended) => {
             Continuity::Other("its database is older than its last end")
         }
         _ if !file.place.is_same(place) => Continuity::Other("its state directory is a copy"),
@@ -155,7 +154,10 @@ pub(crate) fn start(
         }
     };
     let (sessions, events) = (next + SESSION_RESERVE, seq + EVENT_RESERVE);
-    let file = TimelineFile { id, epoch, begun: false, ended_at: None, sessions, events, place };
+    let committed = file.as_ref().map_or(0, |file| file.committed);
+    let is_same = continuity == Continuity::Same;
+    let ended_at = file.filter(|_| is_same).and_then(|file| file.ended_at);
+    let file = TimelineFile { id, epoch, committed, ended_at, sessions, events, place };
     write(&paths.state, &file)?;
     Ok(TimelineStart { continuity, file, seq })
 }
@@ -179,7 +181,7 @@ impl TimelineFile {
 
 /// Records that the start is committed to the database.
 pub(crate) fn mark_started(paths: &Paths, file: &TimelineFile) -> std::io::Result<()> {
-    write(&paths.state, &TimelineFile { begun: true, ..file.clone() })
+    write(&paths.state, &TimelineFile { committed: file.epoch, ended_at: None, ..file.clone() })
 }
 
 /// Records that the daemon ended cleanly after this event. Errors are only logged.
@@ -290,7 +292,7 @@ mod tests {
         TimelineFile {
             id: 7,
             epoch: 5,
-            begun: true,
+            committed: 5,
             ended_at: Some(100),
             sessions: 1010,
             events: 1_000_100,
@@ -309,8 +311,11 @@ mod tests {
             same(mine, (5, 90), Some(TimelineFile { ended_at: None, ..file() }), place(3)),
             "it was killed"
         );
-        let cut_off = TimelineFile { epoch: 6, begun: false, ..file() };
-        assert!(same(mine, (5, 100), Some(cut_off), place(3)), "a start ended between file and database");
+        for epoch in [6, 7, 8] {
+            let cut_off = TimelineFile { epoch, ..file() };
+            let why = "starts that ended between file and database, in a row";
+            assert!(same(mine, (5, 100), Some(cut_off), place(3)), "{why}");
+        }
         let moved = StateDirId { path: "/moved".into(), ..place(3) };
         assert!(same(mine, (5, 100), Some(file()), moved), "a directory that was moved");
         let rebooted = StateDirId { boot: "c".to_owned(), device: 9, ..place(3) };

@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pool::slots::renew_incarnation;
-use protocol::session::Reason;
 use protocol::{Incarnation, Lifecycle, Refusal, Session, SessionId};
 use tokio::time::sleep;
 
-use crate::effect::launch::{self, Launched};
+use crate::effect::{claimed_job, launch};
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
 use crate::host::files::{self, Fence};
@@ -88,20 +87,10 @@ async fn resume(daemon: &Arc<Daemon>, session: SessionId) -> Result<(), Refusal>
 /// Resolves an incarnation whose init has claimed its job file, so that it is or was in tmux. The session
 /// stays `starting` until the incarnation is observed, or its init is proved to have ended.
 async fn resume_claimed(daemon: &Arc<Daemon>, session: SessionId, run: &Incarnation) -> Result<(), Refusal> {
-    let run = launch::with_claimed_init(daemon, run);
-    let placed = launch::find_by_tag(daemon, &run, Duration::from_secs(2)).await;
-    let seen = placed.is_some();
-    let mut launched = launch::await_start(daemon, placed.unwrap_or_else(|| run.clone())).await;
-    let ended = run.init.is_some_and(|init| daemon.world.processes.has_exited(init));
-    if let Launched::Unknown { .. } = launched
-        && ended
-    {
-        let detail = "its init ended before the program ran".to_owned();
-        launched = Launched::Failed { reason: Reason::TmuxFailed, detail, exit: None };
-    }
-    let ran_unseen = matches!(launched, Launched::Ran { exit: None, .. }) && !seen && !ended;
-    if !ran_unseen {
-        daemon.engine.turn(move |turn| launch::commit_outcome(turn, session, (run.tag, launched))).await?;
+    let followed = claimed_job::follow_claimed(daemon, run, Duration::from_secs(2)).await;
+    if !followed.is_unseen {
+        let outcome = (run.tag, followed.launched);
+        daemon.engine.turn(move |turn| launch::commit_outcome(turn, session, outcome)).await?;
     }
     Ok(())
 }

@@ -31,6 +31,13 @@ impl SimClock {
         }
     }
 
+    /// Sets the wall clock right, as a time server does.
+    pub(crate) fn set_right(&self) {
+        if let Ok(mut offset) = self.offset_ms.lock() {
+            *offset = 0;
+        }
+    }
+
     /// Returns the milliseconds since the beginning, which no step changes.
     pub(crate) fn elapsed_ms(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
