@@ -305,10 +305,17 @@ impl Case<'_> {
     }
 
     /// Its server is not known. The creation or adoption that is under way finds out; where that was left in
-    /// doubt, the end of its processes proves that it is over.
+    /// doubt, the end of its processes proves that it is over, and the end of its init that its pane is.
     fn unplaced(&self) -> Option<Event> {
-        let is_under_way = self.session.lifecycle == Lifecycle::Starting;
-        (!is_under_way && self.has_ended()).then(|| self.stopped(self.absence_reason()))
+        let reason = self.absence_reason();
+        match self.session.lifecycle {
+            Lifecycle::Starting => None,
+            _ if self.has_ended() => Some(self.stopped(reason)),
+            _ if self.has_exited(self.incarnation.init) && self.incarnation.missing_since.is_none() => {
+                Some(self.draining(reason, self.exit(), Some(self.observation.now)))
+            }
+            _ => None,
+        }
     }
 
     /// Nothing listens at the socket. That proves a loss only if the server's process ended.

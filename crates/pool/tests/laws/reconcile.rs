@@ -358,3 +358,25 @@ fn what_runs_on_no_known_server_is_over_once_its_init_is() {
         assert_eq!(world.lifecycle(id), Lifecycle::Stopped);
     }
 }
+
+#[test]
+fn what_runs_on_no_known_server_without_its_init_is_left_over() {
+    for state in [up(1, vec![]), TmuxState::default()] {
+        let mut world = World::default();
+        let id = world.live("a", server(1), 1);
+        let run = world.pool.session(id).unwrap().incarnation.clone().unwrap();
+        let agent = Some(process(201));
+        let unplaced = Incarnation { server: None, session: None, pane: None, agent, ..run };
+        world.emit(Event::SessionPlaced { session: id, incarnation: unplaced });
+        for now in [5000, 7000] {
+            world.now = now;
+            world.see(&state, &[process(101)]);
+            assert_eq!(world.lifecycle(id), Lifecycle::Draining);
+        }
+        let kinds: Vec<_> =
+            named(&world, &state, &[process(101)], world.now).iter().map(|c| c.kind).collect();
+        assert_eq!(kinds, [protocol::reap::CandidateKind::Leftover]);
+        world.see(&state, &[process(101), process(201)]);
+        assert_eq!(world.lifecycle(id), Lifecycle::Stopped);
+    }
+}
