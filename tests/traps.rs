@@ -36,7 +36,15 @@ const TRAPS: &[(&str, &[&str])] = &[
     ("T-20", &["reuse_gets_or_creates_by_workspace"]),
     ("T-21", &["t21_the_cap_holds_under_many_at_once"]),
     ("T-22", &["t22_a_prompt_of_several_lines_stays_one"]),
-    ("T-23", &["t21_the_cap_holds_under_many_at_once"]),
+    (
+        "T-23",
+        &[
+            "t23_a_soft_reset_gives_a_fresh_context_without_a_new_process_and_is_typed_once",
+            "t23_a_reset_is_a_new_process_with_a_fresh_conversation_and_an_empty_log",
+            "t23_ephemeral_sessions_go_first_at_the_cap_also_where_they_cannot_resume",
+            "t23_an_idle_ephemeral_session_is_the_first_to_go_at_the_cap_and_is_removed",
+        ],
+    ),
     (
         "T-24",
         &[
@@ -63,7 +71,7 @@ const TRAPS: &[(&str, &[&str])] = &[
     ("P-06", &["p10_fallback_without_metadata"]),
     ("P-07", &["p10_created_at_and_counts_survive_a_restart"]),
     ("P-08", &["p08_every_change_is_on_disk_when_it_is_answered", "p10_cleanup_on_delete"]),
-    ("P-09", &["run_streams_and_ends_like_its_program"]),
+    ("P-09", &["what_is_over_is_removed_when_its_time_is_up", "what_goes_when_its_time_is_up"]),
     (
         "P-10",
         &[

@@ -66,6 +66,68 @@ fn a_conversation_that_the_agent_was_told_to_begin_anew_is_the_one_from_then_on(
     agent.assert_no_hook_failed();
 }
 
+#[test]
+fn t23_a_soft_reset_gives_a_fresh_context_without_a_new_process_and_is_typed_once() {
+    let pool = fakes::pool("");
+    for (kind, command) in [("claude", "/clear"), ("codex", "/new")] {
+        let agent = Agent::new(&pool, kind);
+        assert_eq!(agent.tell("hello"), "done: hello");
+        let (process, first) = (pool.pane_pids(&agent.id).0, agent.show()["conversation"]["id"].clone());
+        let shown = pool.json(&["reset", "--soft", "--op-id", &format!("fresh-{kind}"), &agent.id]);
+        assert_eq!(shown["id"], agent.id.as_str());
+        assert_eq!(agent.prompts(), ["hello", command]);
+        assert!(!pool.ok(&["logs", "--raw", &agent.id]).contains("hello"), "the log was emptied");
+        assert_eq!(pool.pane_pids(&agent.id).0, process, "the same process");
+        let now = agent.show()["conversation"].clone();
+        assert_eq!(now["begun"], false, "{kind}: nothing to resume");
+        assert_eq!(now["id"] != first, kind == "claude", "its hook has told the new one");
+        pool.ok(&["reset", "--soft", "--op-id", &format!("fresh-{kind}"), &agent.id]);
+        assert_eq!(agent.prompts().len(), 2, "a repeat types nothing");
+        parked_and_woken(&agent);
+        let runs = agent.lines("runs");
+        assert!(runs[1].starts_with("startup "), "{kind}: the old conversation is not taken up: {runs:?}");
+        agent.assert_unharmed();
+    }
+}
+
+#[test]
+fn t23_a_soft_reset_waits_for_an_idle_agent_and_outlives_poold() {
+    let pool = fakes::pool("");
+    let agent = Agent::claude(&pool);
+    agent.send("SLOW work");
+    agent.await_activity("busy");
+    std::thread::scope(|scope| {
+        let reset = scope.spawn(|| pool.ok(&["reset", "--soft", &agent.id]));
+        wait_until("the command waits", PATIENCE, || agent.show()["queue"]["queued"] == 1);
+        pool.restart_poold();
+        assert_eq!(agent.prompts(), ["SLOW work"]);
+        agent.go();
+        reset.join().unwrap();
+    });
+    assert_eq!(agent.prompts(), ["SLOW work", "/clear"]);
+    agent.assert_unharmed();
+}
+
+#[test]
+fn t23_a_reset_is_a_new_process_with_a_fresh_conversation_and_an_empty_log() {
+    let pool = fakes::pool("");
+    let agent = Agent::claude(&pool);
+    assert_eq!(agent.tell("hello"), "done: hello");
+    let (process, first) = (pool.pane_pids(&agent.id).0, agent.conversation());
+    pool.ok(&["reset", &agent.id]);
+    agent.await_activity("idle");
+    let runs = agent.lines("runs");
+    assert!(runs.len() == 2 && runs[1].starts_with("startup ") && !runs[1].ends_with(&first), "{runs:?}");
+    assert_ne!(pool.pane_pids(&agent.id).0, process);
+    assert!(!pool.ok(&["logs", "--raw", &agent.id]).contains("hello"), "the log was emptied");
+    pool.ok(&["kill", &agent.id]);
+    let refused = pool.ctl(&["reset", "--soft", &agent.id]).expect(5);
+    assert!(refused.stderr.contains("does not run; `poolctl reset"), "{refused:?}");
+    let shell = pool.ok(&["new", "--agent", "shell"]);
+    let refused = pool.ctl(&["reset", "--soft", &shell]).expect(5);
+    assert!(refused.stderr.contains("[agents.shell] clear"), "{refused:?}");
+}
+
 /// Bytes stored about sessions and their agents, without messages and journal.
 #[track_caller]
 fn kept(pool: &Pool) -> usize {

@@ -155,6 +155,7 @@ submit() {
     *RECORDED*) said "$prompt" && return ;;
     *LOST*) return ;;
     /clear) clear_conversation && return ;;
+    /new) conversation=own-$$-$RANDOM begun= mode=startup && return ;; # Codex reports it with the next prompt
     *DIE*) kill -9 $$ ;;
   esac
   echo "$conversation" >>conversations

@@ -46,6 +46,17 @@ fn park(pool: &Pool, session: &str) -> Value {
 }
 
 #[test]
+fn t23_an_idle_ephemeral_session_is_the_first_to_go_at_the_cap_and_is_removed() {
+    let pool = Pool::with(&few_slots(2));
+    let kept = keeper(&pool, "kept");
+    let shell = pool.ok(&["new", "scratch", "--agent", "shell", "--ephemeral"]);
+    pool.ok(&["send", &shell, "--wait", "done", "true"]);
+    pool.ok(&["--timeout", "60s", "new", "next", "--agent", "keeper", "--wait-slot", "60s"]);
+    assert_eq!(pool.lifecycle(&kept), "live", "idle for longer, and not ephemeral");
+    wait_until("it is removed", PATIENCE, || pool.ctl(&["show", &shell]).code == 3);
+}
+
+#[test]
 fn c11_many_sessions_work_on_few_slots() {
     let messages = number("POOL_PARKING_MESSAGES", 100);
     let (sessions, slots_max) = if messages < 1000 { (10, 3) } else { (20, 4) };

@@ -1,7 +1,7 @@
 //! The exit codes for the end of a session's program, and for the end of a message.
 
 use protocol::reply::SessionView;
-use protocol::{Message, MessageState};
+use protocol::{Message, MessageState, SessionRef};
 
 use crate::error::Error;
 use crate::exit;
@@ -35,6 +35,15 @@ pub(crate) fn of_message(message: &Message) -> Result<u8, Error> {
         }
         _ => Ok(exit::OK),
     }
+}
+
+/// The error of a message in doubt, which a person has to resolve.
+pub(crate) fn in_doubt(session: &SessionRef, message: &Message) -> Error {
+    let (what, id) = (describe(message), message.id);
+    Error::failed(format!(
+        "{what}; look at it with `poolctl attach {session}`, then run `poolctl queue resolve {session} {id} \
+         --as …`"
+    ))
 }
 
 /// The state of a message and its reason: `message 3 is dead: agent_ended`.

@@ -278,6 +278,8 @@ pub struct Agent {
     pub summarize: bool,
     /// The text that tells it to continue after a usage limit or an outage; none to tell it nothing.
     pub go_on: Option<String>,
+    /// Its own command for a fresh context; none if it has none.
+    pub clear: Option<String>,
 }
 
 impl Agent {
@@ -285,6 +287,12 @@ impl Agent {
     #[must_use]
     pub fn is_told_its_conversation(&self) -> bool {
         self.start_args.iter().any(|word| word.contains("{conversation}"))
+    }
+
+    /// True if the text is its own command for a fresh context.
+    #[must_use]
+    pub fn is_clear(&self, text: &[u8]) -> bool {
+        self.clear.as_deref().is_some_and(|clear| text.trim_ascii() == clear.as_bytes())
     }
 
     /// True if the pool knows where on its screen prompts are typed.

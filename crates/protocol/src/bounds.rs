@@ -96,6 +96,9 @@ impl Request {
                 check_word("the origin", &send.origin)?;
                 send.key.iter().try_for_each(|key| check_word("the key", key))
             }
+            Self::ClearContext(asked) => {
+                check_session(&asked.session).and_then(|()| check_word("the origin", &asked.origin))
+            }
             Self::Keys(keys) => {
                 check_session(&keys.session)?;
                 at_most("keys", keys.keys.len(), CLAIMS_MAX)?;

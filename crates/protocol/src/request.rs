@@ -28,7 +28,9 @@ pub use queue::{
     Ack, CLAIM_MAX, Claim, ClaimRef, Disposition, Fail, Messages, Purge, Register, Resolution,
     ResolveMessage, Send,
 };
-pub use session::{Adopt, Kill, Label, New, Park, Pin, Prune, Remove, Rename, Restart, Restore, Update};
+pub use session::{
+    Adopt, ClearContext, Kill, Label, New, Park, Pin, Prune, Remove, Rename, Restart, Restore, Update,
+};
 pub use terminal::{Attach, Capture, Extent, INPUT_MAX, Input, Keys, Output, Resize};
 
 /// One request on a connection.
@@ -224,6 +226,8 @@ pub enum Request {
     },
     /// List everything that waits for a person. → `Inbox`, in parts
     Inbox,
+    /// Queue the agent's own command for a fresh context, as a prompt. → `Sent`, once it is on disk. Mutates.
+    ClearContext(ClearContext),
 }
 
 impl Request {
@@ -261,7 +265,8 @@ impl Request {
             | Self::Approve(_)
             | Self::Publish(_)
             | Self::Input(_)
-            | Self::Resize(_) => true,
+            | Self::Resize(_)
+            | Self::ClearContext(_) => true,
             Self::Ping
             | Self::Status
             | Self::Sync

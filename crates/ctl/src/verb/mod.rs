@@ -36,6 +36,7 @@ pub(crate) mod prune;
 pub(crate) mod queue;
 pub(crate) mod reap;
 pub(crate) mod rename;
+pub(crate) mod reset;
 pub(crate) mod restart;
 pub(crate) mod restore;
 pub(crate) mod rm;

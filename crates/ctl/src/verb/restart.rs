@@ -39,6 +39,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
         session: context.session(&args.session)?,
         grace_ms: args.grace.map(time::millis),
         fresh: args.fresh,
+        clear: false,
         wait_slot_ms: args.wait_slot.map(time::millis),
     };
     let progress = context.progress(&format!("{} to run again", args.session));

@@ -122,11 +122,7 @@ fn exit_code(session: &SessionRef, message: &Message, stage: Stage) -> Result<u8
     if stage == Stage::Queued || message.status.state != MessageState::InDoubt {
         return outcome::of_message(message);
     }
-    let (what, id) = (outcome::describe(message), message.id);
-    Err(Error::failed(format!(
-        "{what}; look at it with `poolctl attach {session}`, then run `poolctl queue resolve {session} {id} \
-         --as …`"
-    )))
+    Err(outcome::in_doubt(session, message))
 }
 
 /// Prints the agent's last words, and a newline at the end.

@@ -202,7 +202,13 @@ fn park_and_restart_say_how() {
     assert_eq!((&document["lifecycle"], &document["reason"]), (&json!("parked"), &json!("parked")));
     let pool = Pool::new(live);
     assert_eq!(pool.run("restart web --fresh --wait-slot 5s").success(), "sess_1  web  live\n");
-    let restart = Restart { session: named("web"), grace_ms: None, fresh: true, wait_slot_ms: Some(5000) };
+    let restart = Restart {
+        session: named("web"),
+        grace_ms: None,
+        fresh: true,
+        clear: false,
+        wait_slot_ms: Some(5000),
+    };
     assert_eq!(pool.request(), Request::Restart(restart));
 }
 

@@ -56,23 +56,28 @@ fn built_in() -> BTreeMap<String, Agent> {
     let claude = Agent {
         start_args: strings(&["--session-id", "{conversation}"]),
         resume_args: strings(&["--resume", "{conversation}"]),
+        clear: Some("/clear".to_owned()),
         ..with_adapter(Adapter::Claude, agent("claude", CLAUDE_CONTEXT))
     };
     let codex = Agent {
         resume_args: strings(&["resume", "{conversation}"]),
+        clear: Some("/new".to_owned()),
         ..with_adapter(Adapter::Codex, agent("codex", CODEX_CONTEXT))
     };
     let gemini = Agent {
         start_args: strings(&["--session-id", "{conversation}"]),
         resume_args: strings(&["--resume", "{conversation}"]),
+        clear: Some("/clear".to_owned()),
         ..with_adapter(Adapter::Gemini, agent("gemini", OTHER_CONTEXT))
     };
     let opencode = Agent {
         resume_args: strings(&["--session", "{conversation}"]),
+        clear: Some("/new".to_owned()),
         ..with_adapter(Adapter::Opencode, agent("opencode", OTHER_CONTEXT))
     };
     let aider = Agent {
         resume_args: strings(&["--restore-chat-history"]),
+        clear: Some("/clear".to_owned()),
         screen: Patterns::of(Adapter::Aider),
         ..with_adapter(Adapter::Aider, agent("aider", OTHER_CONTEXT))
     };
@@ -147,6 +152,10 @@ impl AgentSection {
         };
         let go_on = self.go_on.clone().or(agent.go_on).filter(|text| !agents::prompt::is_blank(text));
         check_prompt(&format!("[agents.{name}] go_on"), agent.adapter, go_on.as_deref().unwrap_or_default())?;
+        let clear = self.clear.clone().or(agent.clear).filter(|text| !agents::prompt::is_blank(text));
+        if clear.as_deref().is_some_and(|text| text.trim() != text || text.contains(char::is_control)) {
+            return invalid(format!("[agents.{name}] clear is one line, without blanks around it"));
+        }
         let limits = self.limits.parse().map_err(|e| ConfigError(format!("[agents.{name}] limits: {e}")))?;
         Ok(Agent {
             command: program.into_iter().chain(args).collect(),
@@ -171,6 +180,7 @@ impl AgentSection {
             observe: self.observations,
             summarize: self.summaries,
             go_on,
+            clear,
         })
     }
 }

@@ -7,7 +7,7 @@ use agents::Adapter;
 use agents::prompt::{TextMatch, compare};
 use pool::agent::{HookInputs, HookOutcome};
 use pool::{Agent, agent, queue};
-use protocol::hook::{Hook, HookEvent};
+use protocol::hook::{Hook, HookEvent, Start};
 use protocol::{Event, MessageState};
 
 use crate::decide::asks::{self, AwaitedDecision};
@@ -72,9 +72,13 @@ fn accepts(event: &Event) -> bool {
     matches!(event, Event::MessageChanged { status, .. } if status.state == MessageState::Accepted)
 }
 
-/// Compares the prompt in a report with the typed one.
+/// Compares the prompt in a report with the typed one. A cleared context is the effect of the agent's own
+/// command for it.
 fn compare_prompt(turn: &Turn<'_>, agent: &Agent, hook: &Hook) -> TextMatch {
-    let HookEvent::Prompt { text, cut, .. } = &hook.signal else { return TextMatch::Different };
+    let is_clear = matches!(hook.signal, HookEvent::Started { source: Start::Cleared });
+    if !is_clear && !matches!(hook.signal, HookEvent::Prompt { .. }) {
+        return TextMatch::Different;
+    }
     let Some(open) = queue::held_prompt(turn.pool(), hook.session) else { return TextMatch::Different };
     let Ok(Some((message, body))) = turn.message(open.id) else { return TextMatch::Different };
     // An earlier prompt with the same text is another one, however late its hook reports.
@@ -82,5 +86,8 @@ fn compare_prompt(turn: &Turn<'_>, agent: &Agent, hook: &Hook) -> TextMatch {
         return TextMatch::Different;
     }
     let body = typed_text(turn, agent, &message, body);
+    let HookEvent::Prompt { text, cut, .. } = &hook.signal else {
+        return if agent.is_clear(&body) { TextMatch::Exact } else { TextMatch::Different };
+    };
     compare(agent.adapter, &String::from_utf8_lossy(&body), text, *cut)
 }

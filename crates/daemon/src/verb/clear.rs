@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use protocol::{ErrorCode, Refusal, Reply, Response, SessionRef};
+use protocol::{ErrorCode, Refusal, Reply, Response, Session, SessionRef};
 
 use crate::decide::idempotency::ClientOperation;
 use crate::engine::daemon::{Daemon, pane_of};
@@ -12,20 +12,29 @@ use crate::verb::{pane, session_view};
 pub(super) async fn clear(daemon: &Arc<Daemon>, op: &ClientOperation, wanted: SessionRef) -> Reply {
     let session = session_view::resolve(daemon, wanted).await?;
     let grant = daemon.engine.lock(session.id, "clear").await?;
-    let dir = daemon.log_options(session.id).dir;
-    let cleared = daemon.blocking.with_timeout(Purpose::Logs, move || process::log_writer::clear(&dir)).await;
+    let cleared = empty_log(daemon, &session).await;
     let pane = session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot()).and_then(pane_of);
     let reply = match (cleared, pane) {
-        (Some(Ok(())), Some(pane)) => pane::reply_of(daemon.tmux.clear_history(pane).await),
-        (Some(Ok(())), None) => Ok(Response::Done),
-        (Some(Err(error)), _) => Err(Refusal::new(
-            ErrorCode::Failed,
-            format!("the log of {} is not emptied: {error}", session.name),
-        )),
-        (None, _) => Err(Refusal::new(ErrorCode::Failed, "the file system does not answer")),
+        (Ok(()), Some(pane)) => pane::reply_of(daemon.tmux.clear_history(pane).await),
+        (Ok(()), None) => Ok(Response::Done),
+        (Err(refusal), _) => Err(refusal),
     };
     drop(grant);
     let (operation, answer) = (op.clone(), reply.clone());
     daemon.engine.turn(move |turn| operation.record_answer(turn, &answer)).await?;
     reply
+}
+
+/// Empties a session's log, under the session's lock or while nothing runs.
+pub(super) async fn empty_log(daemon: &Daemon, session: &Session) -> Result<(), Refusal> {
+    let dir = daemon.log_options(session.id).dir;
+    let clear = move || process::log_writer::clear(&dir);
+    match daemon.blocking.with_timeout(Purpose::Logs, clear).await {
+        Some(Ok(())) => Ok(()),
+        Some(Err(error)) => Err(Refusal::new(
+            ErrorCode::Failed,
+            format!("the log of {} is not emptied: {error}", session.name),
+        )),
+        None => Err(Refusal::new(ErrorCode::Failed, "the file system does not answer")),
+    }
 }

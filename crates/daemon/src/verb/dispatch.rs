@@ -10,9 +10,10 @@ use crate::sense::tmux_snapshot;
 use crate::verb::caller::{Caller, other_role};
 use crate::verb::operation::{InterruptedAnswer, Operation};
 use crate::verb::{
-    adopt, approve, attach, backup, capture, check, clear, compact, config, drain, events, export,
-    generators, hook, inbox, input, keys, kill, label, lock, logs, ls, new, park, pin, prune, queue, reap,
-    rename, resize, restart, restore, rm, show, stats, status, sync, terminal, thought, update, wait, work,
+    adopt, approve, attach, backup, capture, check, clear, clear_context, compact, config, drain, events,
+    export, generators, hook, inbox, input, keys, kill, label, lock, logs, ls, new, park, pin, prune, queue,
+    reap, rename, resize, restart, restore, rm, show, stats, status, sync, terminal, thought, update, wait,
+    work,
 };
 
 /// The answer to a repeat of input that an earlier daemon began to write.
@@ -81,6 +82,8 @@ pub(crate) async fn answer(daemon: &Arc<Daemon>, caller: Option<&Caller>, call: 
         // Repeats of these get the claim or the lock that the first one got.
         Request::Claim(asked) => work::claim(daemon, caller?, op, asked).await,
         Request::Lock(asked) => lock::lock(daemon, caller?, (op, lock), asked).await,
+        // A repeat gets the message of the first one.
+        Request::ClearContext(asked) => clear_context::clear_context(daemon, (op, lock), asked).await,
         // Operations.
         Request::New(asked) => refreshed(daemon, operate!(operation, new::new, *asked)).await,
         Request::Adopt(asked) => operate!(operation, adopt::adopt, asked).await,

@@ -16,6 +16,7 @@ pub(crate) mod caller;
 mod capture;
 mod check;
 mod clear;
+mod clear_context;
 mod compact;
 pub(crate) mod config;
 mod database;

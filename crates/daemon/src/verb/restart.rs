@@ -12,21 +12,24 @@ use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
 use crate::sense::hook_spool;
 use crate::verb::start::{StartClaim, StartOptions, start_stopped};
-use crate::verb::termination;
+use crate::verb::{clear, termination};
 
 /// Time for reading the spooled hook reports of the incarnation that ended.
 const HOOKS_LIMIT: Duration = Duration::from_secs(1);
 
 /// If it fails half-way, the session is still due to start, once its last incarnation is over.
 pub(super) async fn restart(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Restart) -> Reply {
-    let session =
-        termination::begin(daemon, op, (asked.session, asked.grace_ms), pool::session::restart).await?;
+    let decide = if asked.fresh { pool::session::restart_fresh } else { pool::session::restart };
+    let session = termination::begin(daemon, op, (asked.session, asked.grace_ms), decide).await?;
     let ran = session.lifecycle.holds_slot();
     let claim = move |turn: &mut Turn<'_>| turn.volatile.scheduler.begin_start(session.id);
     let claim = daemon.engine.turn(claim).await?.then(|| StartClaim::new(daemon, session.id));
     termination::wait(daemon, &session).await?;
     // Reports of the ended incarnation say nothing about the next one.
     timeout(HOOKS_LIMIT, hook_spool::read_of(daemon, &[session.id])).await.ok();
+    if asked.clear {
+        clear::empty_log(daemon, &session).await?;
+    }
     let options = StartOptions { is_restart: ran, fresh: asked.fresh, wait_ms: asked.wait_slot_ms };
     let reply = start_stopped(daemon, op, session.id, options).await;
     drop(claim);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use agents::Confirm;
 use agents::prompt::TextMatch;
 use protocol::activity::Source;
-use protocol::hook::{Hook, HookEvent};
+use protocol::hook::{Hook, HookEvent, Start};
 use protocol::message::{PROMPT, RESULT_MAX};
 use protocol::{
     Activity, ActivityState, Event, Lifecycle, MessageState, MessageStatus, OsBytes, SessionId, Timestamp,
@@ -23,6 +23,9 @@ use crate::settings::{OnFailedTurn, OnInterrupted, QueueRules, Settings};
 /// Time for which an agent at rest may still report the outcome of its prompt; its own record tells sooner.
 const WORD_LIMIT: Duration = Duration::from_secs(15);
 
+/// The reason of the agent's own command for a fresh context that its hook confirmed.
+const CLEARED: &str = "its agent began a new conversation";
+
 /// The consequences of a hook report for the agent's prompt. `newer` is the activity from a report that
 /// overtook this one.
 pub(crate) fn confirm(
@@ -38,6 +41,11 @@ pub(crate) fn confirm(
     let accepted = message.state == MessageState::Accepted && !is_before(hook, message.since, now);
     match &hook.signal {
         HookEvent::Prompt { .. } if typed => prompt_taken(pool, &message, hook, inputs, newer),
+        // The agent's own command for a fresh context, which has no turn.
+        HookEvent::Started { source: Start::Cleared } if typed && inputs.text_match == TextMatch::Exact => {
+            let done = transition(&message, MessageState::Done, Some(CLEARED), now);
+            [done].into_iter().chain(breaker::close(pool, message.session, message.kind)).collect()
+        }
         HookEvent::TurnOver { said, turn } if accepted => {
             let another = turn.as_deref().zip(inputs.turn).is_some_and(|(ended, its)| ended != its);
             let over = if another {

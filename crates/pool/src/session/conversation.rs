@@ -22,6 +22,15 @@ pub fn begin_conversation(session: &Session) -> Option<Event> {
     conversation.is_some().then_some(Event::ConversationChanged { session: session.id, conversation })
 }
 
+/// Records that the conversation is not to be resumed: the next start begins another one. Returns no event if
+/// that is so.
+#[must_use]
+pub fn forget_conversation(session: &Session) -> Option<Event> {
+    let begun = session.conversation.clone().filter(|last| last.begun);
+    let conversation = begun.map(|last| Conversation { begun: false, ..last });
+    conversation.is_some().then_some(Event::ConversationChanged { session: session.id, conversation })
+}
+
 /// Time within which an agent that does not find its conversation ends: a second, and longer on a loaded
 /// machine.
 const RESUME_FAILURE_MAX: Duration = Duration::from_secs(30);

@@ -62,7 +62,7 @@ pub(crate) mod update;
 pub(crate) mod view;
 
 pub use adopt::{AdoptTarget, ForeignPane, ForeignProgram, adopt, adopt_target, is_being_adopted};
-pub use conversation::begin_conversation;
+pub use conversation::{begin_conversation, forget_conversation};
 pub use create::{CreateInputs, CreateOutcome, Creation, create, pool_full};
 pub use drain::{drain, is_drained};
 pub use in_use::check_unused;
@@ -75,7 +75,7 @@ pub use pin::pin;
 pub use remove::{REMOVE_HINT, remove};
 pub use rename::rename;
 pub use resolve::{not_found, resolve};
-pub use restart::{NextRun, next_incarnation, restart};
+pub use restart::{NextRun, next_incarnation, restart, restart_fresh};
 pub use restart_budget::{
     check_restarts, decide_restarts, reset_budget, shift_due_starts, spend_restart, wake_ended, will_restart,
 };

@@ -3,6 +3,7 @@
 use protocol::session::{Conversation, Reason};
 use protocol::{Event, Incarnation, Lifecycle, Session, Tag, Timestamp};
 
+use crate::session::conversation::forget_conversation;
 use crate::session::lifecycle::begin_end;
 
 /// Decides on `restart`: a running incarnation ends first. Returns no event if nothing runs, or it ends for a
@@ -14,6 +15,12 @@ pub fn restart(session: &Session) -> Vec<Event> {
         return vec![begin_end(session, Reason::Restarted)];
     }
     Vec::new()
+}
+
+/// As [`restart`], with a new conversation, whatever starts the next incarnation.
+#[must_use]
+pub fn restart_fresh(session: &Session) -> Vec<Event> {
+    restart(session).into_iter().chain(forget_conversation(session)).collect()
 }
 
 /// Inputs to the next incarnation.

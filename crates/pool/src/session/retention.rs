@@ -22,7 +22,12 @@ pub fn past_retention(
         if session.policy.pinned || session.lock.is_some() {
             return None;
         }
-        if over && settled && session.policy.ephemeral && age >= EPHEMERAL_KEEP {
+        // An ephemeral session that gave up its slot, and cannot resume, has ended.
+        let evicted = session.lifecycle == Lifecycle::Parked
+            && session.reason == Some(Reason::Evicted)
+            && session.spec.resume_args.is_empty()
+            && pool.is_queue_empty(session.id);
+        if (over || evicted) && settled && session.policy.ephemeral && age >= EPHEMERAL_KEEP {
             return Some((session, Reason::Ephemeral));
         }
         let own = session.policy.ttl_ms.map(|ms| (ms != u64::MAX).then(|| Duration::from_millis(ms)));

@@ -1,5 +1,5 @@
 //! Eviction: many sessions share few slots, so an idle session that can resume is parked for one that has
-//! something to do.
+//! something to do. Ephemeral sessions go first, also where they cannot resume.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -126,7 +126,12 @@ pub fn evictable(
     session: &Session,
     inputs: &EvictionInputs<'_>,
 ) -> Result<Timestamp, &'static str> {
-    check_parkable(settings, session)?;
+    let ends = session.policy.ephemeral && !is_parkable(settings, session);
+    if ends {
+        check_expendable(pool, session)?
+    } else {
+        check_parkable(settings, session)?
+    }
     let run = session.incarnation.as_ref().ok_or("it does not run")?;
     let age = pool.age(inputs.now, run.started_at);
     match idle_since(pool, settings, session, inputs) {
@@ -135,7 +140,9 @@ pub fn evictable(
         }
         Ok(_) if was_only_attended(session, inputs) => Err("a person spoke to it at the terminal"),
         Ok(since) => Ok(since),
-        Err(_) if between_messages(pool, settings, session, inputs) && age >= QUANTUM => Ok(run.started_at),
+        Err(_) if !ends && between_messages(pool, settings, session, inputs) && age >= QUANTUM => {
+            Ok(run.started_at)
+        }
         Err(why) => Err(why),
     }
 }
@@ -161,6 +168,23 @@ fn check_parkable(settings: &Settings, session: &Session) -> Result<(), &'static
         return Err("it is pinned");
     }
     if is_parkable(settings, session) { Ok(()) } else { Err("its agent cannot resume its conversation") }
+}
+
+/// Checks that an ephemeral session may be ended for another one although it cannot resume. Silence alone is
+/// no rest: a command may compute without a word.
+fn check_expendable(pool: &Pool, session: &Session) -> Result<(), &'static str> {
+    if session.policy.pinned {
+        return Err("it is pinned");
+    }
+    if session.incarnation.as_ref().is_some_and(protocol::Incarnation::is_adopted) {
+        return Err("it was adopted");
+    }
+    let known = current_activity(pool, session);
+    let is_guess = matches!(known.source, Source::Output | Source::Queue | Source::Nothing);
+    if known.state == ActivityState::Idle && !is_guess {
+        return Ok(());
+    }
+    Err("it cannot resume, and nothing but its silence says that it is idle")
 }
 
 /// True if messages wait and none is in work.
@@ -195,11 +219,13 @@ pub fn over_quantum<'a>(
     pool.sessions().filter(had).map(|s| s.id)
 }
 
-/// The session to park for another one: the one that has been idle for longest.
+/// The session to park for another one: the one that has been idle for longest, of the ephemeral ones if
+/// there are any.
 #[must_use]
 pub fn longest_idle(pool: &Pool, settings: &Settings, inputs: &EvictionInputs<'_>) -> Option<SessionId> {
-    let evictable = |s: &Session| Some((evictable(pool, settings, s, inputs).ok()?, s.id));
-    pool.sessions().filter_map(evictable).min().map(|(_, id)| id)
+    let evictable =
+        |s: &Session| Some((!s.policy.ephemeral, evictable(pool, settings, s, inputs).ok()?, s.id));
+    pool.sessions().filter_map(evictable).min().map(|(.., id)| id)
 }
 
 /// Sessions that have been idle for longer than their time-out.

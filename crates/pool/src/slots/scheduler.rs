@@ -174,7 +174,7 @@ pub fn leaving(turn: &Turn<'_>) -> usize {
     turn.pool().sessions().filter(parks).count()
 }
 
-/// The session to park for others: the one that has been idle for longest.
+/// The session to park for others.
 #[must_use]
 pub fn victim(turn: &Turn<'_>, settings: &Settings) -> Option<SessionId> {
     inputs::with_inputs(turn.pool(), turn.volatile, turn.now(), |inputs| {

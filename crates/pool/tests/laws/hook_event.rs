@@ -128,6 +128,20 @@ fn c05_a_conversation_is_that_of_the_incarnation_that_has_it() {
 }
 
 #[test]
+fn t23_a_cleared_context_is_the_end_of_the_command_for_it_and_of_no_other_prompt() {
+    for (same, state) in [(TextMatch::Exact, MessageState::Done), (TextMatch::Different, MessageState::Typed)]
+    {
+        let mut stage = Stage::new("claude");
+        let id = stage.typed();
+        let hook =
+            Hook { conversation: Some("another".to_owned()), ..stage.hook(signal::started(Start::Cleared)) };
+        stage.handle_hook(&hook, same);
+        assert_eq!(stage.message(id), state, "{same:?}");
+        assert_eq!(stage.session().conversation.as_ref().unwrap().id, "another");
+    }
+}
+
+#[test]
 fn c05_codex_chooses_its_conversation_and_tells() {
     assert_eq!(talks("codex", false, "its", signal::started(Start::New)), Some(("its".to_owned(), false)));
     let mut stage = Stage::new("codex");

@@ -164,6 +164,56 @@ fn c11_only_where_nothing_is_lost_by_it() {
 }
 
 #[test]
+fn t23_ephemeral_sessions_go_first_at_the_cap_also_where_they_cannot_resume() {
+    use ActivityState::{Busy, Idle, Unknown};
+    let ephemeral = |pinned| Policy { ephemeral: true, pinned, ..Policy::default() };
+    let mut scene = Scene::new(2);
+    scene.world.now = 5 * MINUTE;
+    scene.quiet.insert(SessionId(2), Timestamp(4 * MINUTE));
+    assert_eq!(scene.victim(), Some(1), "the idlest");
+    scene.policy(2, ephemeral(false));
+    assert_eq!(scene.victim(), Some(2), "ephemeral, though idle for a shorter time");
+    scene.change(2, |s| s.spec.resume_args.clear());
+    for (said, goes) in [
+        ((Idle, Source::Hook), true),
+        ((Idle, Source::Process), true),
+        ((Idle, Source::Terminal), true),
+        ((Busy, Source::Hook), false),
+        ((Idle, Source::Output), false),
+        ((Unknown, Source::Nothing), false),
+    ] {
+        scene.does(2, said, None, 0);
+        assert_eq!(scene.victim(), Some(if goes { 2 } else { 1 }), "{said:?}");
+    }
+    scene.does(2, (Idle, Source::Process), None, 0);
+    scene.policy(2, ephemeral(true));
+    assert_eq!(scene.victim(), Some(1), "it is pinned");
+    scene.policy(2, ephemeral(false));
+    scene.prompt(2);
+    assert_eq!(scene.victim(), Some(1), "it has something to do");
+    scene.world.now = 20 * MINUTE;
+    scene.policy(1, Policy { pinned: true, ..Policy::default() });
+    assert_eq!(scene.victim(), None, "it would forget what came before its next message");
+}
+
+#[test]
+fn t23_an_ephemeral_session_that_gave_its_slot_up_is_kept_only_if_it_can_resume_or_has_something_to_do() {
+    let mut scene = Scene::new(1);
+    scene.policy(1, Policy { ephemeral: true, ..Policy::default() });
+    let goes =
+        |scene: &Scene| session::past_retention(&scene.world.pool, None, Timestamp(10_000)).count() == 1;
+    scene.is(1, Lifecycle::Parked, Reason::Evicted);
+    assert!(!goes(&scene), "it can resume");
+    scene.change(1, |s| s.spec.resume_args.clear());
+    assert!(goes(&scene));
+    scene.is(1, Lifecycle::Parked, Reason::Parked);
+    assert!(!goes(&scene), "a user put it aside");
+    scene.is(1, Lifecycle::Parked, Reason::Evicted);
+    scene.prompt(1);
+    assert!(!goes(&scene), "a message wakes it");
+}
+
+#[test]
 fn c11_what_is_written_now_or_not_known_is_not_idle() {
     let mut scene = Scene::new(1);
     scene.world.now = 5 * MINUTE;

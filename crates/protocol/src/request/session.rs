@@ -125,8 +125,19 @@ pub struct Restart {
     pub grace_ms: Option<u64>,
     /// Begins a new conversation instead of resuming the last one.
     pub fresh: bool,
+    /// Empties the log between the two incarnations.
+    pub clear: bool,
     /// Maximum waiting time for a slot, in milliseconds; defaults to the configuration's.
     pub wait_slot_ms: Option<u64>,
+}
+
+/// `reset --soft`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClearContext {
+    /// The session.
+    pub session: SessionRef,
+    /// The origin of the message.
+    pub origin: String,
 }
 
 /// `kill`.

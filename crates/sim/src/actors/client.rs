@@ -114,6 +114,7 @@ impl Actor {
                         session: to,
                         grace_ms: Some(1000),
                         fresh: false,
+                        clear: false,
                         wait_slot_ms: Some(10_000),
                     }),
                 )

@@ -58,6 +58,8 @@ pub struct AgentSection {
     pub summaries: bool,
     /// Prompt that is sent to it after a usage limit or an outage; empty for none.
     pub go_on: Option<String>,
+    /// Its own command for a fresh context, which `poolctl reset --soft` types; empty for none.
+    pub clear: Option<String>,
 }
 
 impl AgentSection {
@@ -85,6 +87,7 @@ impl AgentSection {
                 background: Some(String::new()),
             },
             go_on: Some(String::new()),
+            clear: Some(String::new()),
             ..Self::default()
         }
     }

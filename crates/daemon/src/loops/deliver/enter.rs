@@ -117,8 +117,10 @@ async fn record_typed(
     before: &BeforeEnter,
 ) -> Result<(), Refusal> {
     let (session, id, tag) = (prompt.message.session, prompt.message.id, prompt.pane.tag);
+    let is_clear = prompt.agent.is_clear(&prompt.body);
     let done = match confirm {
         Confirm::Hook | Confirm::Prompt => None,
+        Confirm::None if is_clear => None,
         Confirm::Echo => Some(echo_result(daemon, prompt).await),
         Confirm::None => input::read_within_limit(daemon, before.input.as_ref()).await,
     };
@@ -133,7 +135,7 @@ async fn record_typed(
         if open.state != MessageState::Typing {
             return;
         }
-        let note = (confirm == Confirm::None && done.is_none()).then_some(Note::Unread.as_str());
+        let note = (confirm == Confirm::None && !is_clear && done.is_none()).then_some(Note::Unread.as_str());
         let typed = queue::transition(&open, MessageState::Typed, note, now);
         let done = done.map(|why| queue::transition(&open, MessageState::Done, Some(why), now));
         turn.emit_all(std::iter::once(typed).chain(done));

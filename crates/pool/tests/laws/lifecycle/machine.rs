@@ -418,7 +418,10 @@ impl Machine {
         for (session, reason) in gone {
             let (record, life) = (self.session(session), &self.lives[&session]);
             let over = matches!(record.lifecycle, Lifecycle::Stopped | Lifecycle::Failed);
-            assert!(over || (life.prompts().is_empty() && life.asked.ttl_ms.is_some()), "kept for its user");
+            let evicted =
+                life.asked.ephemeral && !life.can_resume() && record.reason == Some(Reason::Evicted);
+            let is_due = life.prompts().is_empty() && (life.asked.ttl_ms.is_some() || evicted);
+            assert!(over || is_due, "kept for its user");
             assert!(!record.lifecycle.holds_slot() && record.budget.due_at.is_none());
             let mut events = queue::forget_messages(&self.world.pool, session, now);
             let mode = DeleteMode::KillTmux;
@@ -493,11 +496,12 @@ impl Machine {
             let since = self.seen.evictable(&self.settings, session, life, now);
             let found = slots::evictable(&self.world.pool, &self.settings, session, &inputs).ok();
             assert_eq!(found, since.map(Timestamp), "{session:?}");
-            expected.extend(since.map(|since| ((since, session.id), session.id)));
+            let order = |since| (!session.policy.ephemeral, since, session.id);
+            expected.extend(since.map(|since| (order(since), session.id)));
             let open: Vec<_> = self.world.pool.pending_messages_of(session.id).map(|open| open.id).collect();
             assert_eq!(open, life.prompts(), "none is lost, and each keeps its place");
         }
-        assert_eq!(self.victim(), expected.into_values().next(), "the one that has been idle for longest");
+        assert_eq!(self.victim(), expected.into_values().next(), "ephemeral ones first, then the idlest");
         assert_eq!(self.lives.len(), self.world.pool.sessions().count());
     }
 

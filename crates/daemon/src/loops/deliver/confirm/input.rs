@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use agents::Confirm;
 use process::inspect::tty::{InputState, ReadDetector};
 use protocol::backoff::Backoff;
 use protocol::{MessageId, MessageState, ProcId, Refusal, SessionId};
@@ -26,6 +27,9 @@ const LIMIT: Duration = Duration::from_secs(1);
 /// Time between two samples: at first, and at most.
 const PAUSE: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
+
+/// Time for an agent to report its new conversation.
+const CLEAR_LIMIT: Duration = Duration::from_secs(5);
 
 /// A terminal whose input is watched for being read.
 pub(crate) struct InputWatch {
@@ -141,6 +145,9 @@ pub(super) async fn follow_up(
             },
         };
         match status {
+            InputStatus::Done(why) if prompt.agent.is_clear(&prompt.body) => {
+                return clear_read(daemon, (session, &prompt), why).await;
+            }
             InputStatus::Done(why) => {
                 return advance(daemon, (session, id), MessageState::Done, Some(why)).await;
             }
@@ -159,6 +166,33 @@ pub(super) async fn follow_up(
         }
         sleep(backoff.pause()).await;
     }
+}
+
+/// Ends the agent's own command for a fresh context, once it is read: by the agent's report of its new
+/// conversation, if it is one that reports it. Without a report, the last conversation is not resumed either.
+async fn clear_read(
+    daemon: &Daemon,
+    (session, prompt): (SessionId, &TypedPrompt),
+    why: &'static str,
+) -> Result<(), Refusal> {
+    let id = prompt.id;
+    if prompt.agent.confirm == Confirm::Hook && prompt.agent.is_told_its_conversation() {
+        let is_over = move |turn: &mut Turn<'_>| {
+            let open = turn.pool().pending_message(session, id);
+            open.is_none_or(|open| open.state != MessageState::Typed).then_some(())
+        };
+        if daemon.engine.wait_on(session, Some(CLEAR_LIMIT), is_over).await.is_ok() {
+            return Ok(());
+        }
+    }
+    let end = move |turn: &mut Turn<'_>| {
+        let open = turn.pool().pending_message(session, id);
+        let Some(open) = open.filter(|open| open.state == MessageState::Typed) else { return };
+        let done = pool::queue::transition(&open, MessageState::Done, Some(why), turn.now());
+        let forgotten = turn.pool().session(session).and_then(pool::session::forget_conversation);
+        turn.emit_all(std::iter::once(done).chain(forgotten));
+    };
+    daemon.engine.turn(end).await
 }
 
 /// Records why the prompt is not done, unless that is recorded already.

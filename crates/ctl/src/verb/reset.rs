@@ -1,0 +1,96 @@
+//! `reset`: a fresh context, with an empty log and history: in a new process, or by the agent's own command.
+
+use std::time::Duration;
+
+use protocol::reply::SessionView;
+use protocol::request::{ClearContext, Restart, Until, Wait};
+use protocol::{Message, MessageState, Request, SessionRef};
+
+use crate::args::Repeat;
+use crate::calls::{self, expect_done, expect_message, expect_session, expected};
+use crate::context::Context;
+use crate::error::Error;
+use crate::outcome;
+use crate::ready::{self, Blocking};
+use crate::show::{escape, session, time};
+use crate::targets::{for_each, only_one, print_session};
+
+/// Begin a fresh conversation, and empty log and history; what is queued stays
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The sessions
+    #[arg(required = true, value_name = "SESSION")]
+    sessions: Vec<String>,
+    /// In the running process: type the agent's own command for it, once the agent is idle, like a prompt
+    #[arg(long, conflicts_with_all = ["grace", "wait_slot", "no_block"])]
+    soft: bool,
+    /// Time between TERM and KILL [default: from the configuration]
+    #[arg(long, value_name = "DUR", value_parser = time::parse_duration)]
+    grace: Option<Duration>,
+    /// Time to wait for a slot; 0: not at all [default: from the configuration]
+    #[arg(long, value_name = "DUR", value_parser = time::parse_duration)]
+    wait_slot: Option<Duration>,
+    #[command(flatten)]
+    blocking: Blocking,
+    #[command(flatten)]
+    repeat: Repeat,
+}
+
+/// Resets them one after the other.
+pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
+    only_one(&args.repeat, args.sessions.len())?;
+    for_each(context, &args.sessions, |name| {
+        let session = context.session(name)?;
+        let view = if args.soft { soft(context, &args, session)? } else { hard(context, &args, session)? };
+        print_session(context, &view, &session::state_line(&view))
+    })
+}
+
+/// Ends the process, if one runs, and starts another.
+fn hard(context: &Context, args: &Args, session: SessionRef) -> Result<SessionView, Error> {
+    let progress = context.progress(&format!("{session} to run again"));
+    let restart = Restart {
+        session,
+        grace_ms: args.grace.map(time::millis),
+        fresh: true,
+        clear: true,
+        wait_slot_ms: args.wait_slot.map(time::millis),
+    };
+    let mut client = context.client_for_slot(args.wait_slot, args.grace.unwrap_or_default());
+    let view = expect_session(client.change(&args.repeat, Request::Restart(restart))?)?;
+    drop(progress);
+    ready::wait(context, args.blocking, view, None)
+}
+
+/// Has the agent's own command typed, waits until the agent has carried it out, and clears what was printed.
+fn soft(context: &Context, args: &Args, session: SessionRef) -> Result<SessionView, Error> {
+    let request = ClearContext { session: session.clone(), origin: context.origin() };
+    let sent = *expected!(context.client().change(&args.repeat, Request::ClearContext(request))?, Sent)?;
+    let message = wait(context, &session, sent.message)?;
+    if message.status.state == MessageState::InDoubt {
+        return Err(outcome::in_doubt(&session, &message));
+    }
+    outcome::of_message(&message)?;
+    let mut client = context.client();
+    // Clearing again does no harm, so that this part needs no id of the user's.
+    expect_done(&client.change(&Repeat::default(), Request::Clear(session.clone()))?)?;
+    calls::session(&mut client, session)
+}
+
+/// Waits until the command is final, or left to a person.
+fn wait(context: &Context, session: &SessionRef, message: Message) -> Result<Message, Error> {
+    let id = message.id;
+    let what = format!("the agent of {} to take message {id}", escape::line(&session.0));
+    let _progress = context.progress(&what);
+    let mut client = context.unlimited_client();
+    let timeout_ms = context.waiting_limit().map(time::millis);
+    let mut until = |until| {
+        let wait = Wait { session: session.clone(), until: vec![until], timeout_ms };
+        expect_message(client.ask(Request::Wait(wait))?)
+    };
+    let accepted = until(Until::Accepted(id))?;
+    if accepted.status.state.is_final() || accepted.status.state == MessageState::InDoubt {
+        return Ok(accepted);
+    }
+    until(Until::Message(id))
+}
