@@ -42,12 +42,13 @@ fn p01_200_forced_pid_reuses_signal_no_impostor() {
 
 /// Runs as pid 1 of the namespace.
 pub(crate) fn reuse() -> ExitCode {
+    let mut twins = 0;
     for _ in 0..REUSES {
         let mut victim = leader();
         let id = identity::identify(victim.id()).unwrap().unwrap();
         let held = Handle::open(id).unwrap().unwrap();
         drop((victim.kill(), victim.wait()));
-        let (mut impostor, now) = impostor(id);
+        let (mut impostor, now) = impostor(&held, &mut twins);
         assert!(!held.signal(Signal::SIGTERM).unwrap());
         assert!(Handle::open(id).unwrap().is_none());
         let evidence =
@@ -59,6 +60,7 @@ pub(crate) fn reuse() -> ExitCode {
         assert_eq!(identity::state(now).unwrap(), State::Running, "it was signalled");
         drop((impostor.kill(), impostor.wait()));
     }
+    assert!(twins > 0, "no impostor started within the tick of its victim: nothing is proved about those");
     ExitCode::SUCCESS
 }
 
@@ -78,8 +80,10 @@ fn leader() -> Child {
 }
 
 /// Starts another process with the same pid and a later start time. Repeats if both started within the same
-/// clock tick (10 ms), which happens only because the pid is chosen.
-fn impostor(id: ProcId) -> (Child, ProcId) {
+/// clock tick (10 ms), which happens only because the pid is chosen: such a twin has the identity of the
+/// victim, and only the victim's descriptor tells them apart.
+fn impostor(victim: &Handle, twins: &mut u32) -> (Child, ProcId) {
+    let id = victim.id();
     loop {
         std::fs::write("/proc/sys/kernel/ns_last_pid", (id.pid - 1).to_string()).unwrap();
         let mut other = leader();
@@ -88,6 +92,11 @@ fn impostor(id: ProcId) -> (Child, ProcId) {
         if now.start != id.start {
             return (other, now);
         }
+        *twins += 1;
+        assert!(victim.exited().unwrap(), "the twin is taken for its victim");
+        assert!(!victim.signal(Signal::SIGKILL).unwrap());
+        assert_eq!(identity::state(now).unwrap(), State::Running, "the twin was signalled");
+        assert_eq!(other.try_wait().unwrap(), None, "the twin was signalled");
         drop((other.kill(), other.wait()));
     }
 }
