@@ -11,7 +11,7 @@ use protocol::blocking::Connection;
 use protocol::request::Send;
 use protocol::{ErrorCode, Hello, OpId, OsBytes, Request, Response, Role, SessionRef};
 
-use super::support::{has, is_root, queued};
+use super::support::{has, is_root, may_trace, queued};
 use crate::harness::{Mount, Output, PATIENCE, Pool, Program, eventually, number, wait_until};
 
 /// Sends one message; returns its key and id, or the output of the failed send.
@@ -247,18 +247,6 @@ fn survives(pool: &Pool, (n, fault): (usize, &str), acknowledged: &mut Vec<(Stri
     are_there(pool, acknowledged);
     pool.kill9(Program::Poold);
     failed
-}
-
-/// True if system calls may be traced and failed here; prints a skip otherwise.
-fn may_trace() -> bool {
-    if !cfg!(target_os = "linux") || !has("strace") {
-        return false;
-    }
-    let may = Output::of(Command::new("strace").args(["-qq", "-o", "/dev/null", "true"]), b"").code == 0;
-    if !may {
-        crate::harness::skipped("strace may not trace here");
-    }
-    may
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod reaping;
 mod refusals;
 mod restarts;
 mod server;
+mod service;
 mod sizes;
 mod state_dir;
 mod strangers;

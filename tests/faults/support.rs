@@ -8,7 +8,7 @@ use std::thread;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::harness::{PATIENCE, Pool, Program, is_stopped, send_signal, wait_until};
+use crate::harness::{Output, PATIENCE, Pool, Program, is_stopped, send_signal, wait_until};
 
 /// A process stopped by a signal; continued on drop, however the test ends.
 #[derive(Debug)]
@@ -133,4 +133,16 @@ pub(crate) fn has(program: &str) -> bool {
         crate::harness::skipped(&format!("needs {program}"));
     }
     found
+}
+
+/// True if system calls may be traced and failed here; prints a skip otherwise.
+pub(super) fn may_trace() -> bool {
+    if !cfg!(target_os = "linux") || !has("strace") {
+        return false;
+    }
+    let may = Output::of(Command::new("strace").args(["-qq", "-o", "/dev/null", "true"]), b"").code == 0;
+    if !may {
+        crate::harness::skipped("strace may not trace here");
+    }
+    may
 }

@@ -113,3 +113,43 @@ fn o05_what_clients_leave_behind_is_given_back() {
     (0..5).for_each(|_| visit());
     settled(Some(before));
 }
+
+#[test]
+fn o05_many_clients_come_and_go_and_the_memory_stays() {
+    /// Connections at a time, and rounds of them: before the memory counts, and after.
+    const CROWD: usize = 16;
+    const ROUNDS: (usize, usize) = (20, 60);
+    /// More than the allocator keeps, and less than 16 KiB for each connection.
+    const GROWTH_MAX: u64 = 12 << 20;
+    let pool = super::support::pool("");
+    let poold = pool.pid(Program::Poold).unwrap();
+    let visit = |rounds: usize| {
+        for _ in 0..rounds {
+            thread::scope(|scope| {
+                for n in 0..CROWD {
+                    let pool = &pool;
+                    scope.spawn(move || {
+                        let mut client = Client::new(pool);
+                        // A request and an answer that are not small.
+                        let asked = protocol::request::List {
+                            agent: Some("a".repeat(200)),
+                            labels: (0..50).map(|n| (format!("k{n}"), "v".repeat(2000))).collect(),
+                            ..Default::default()
+                        };
+                        drop(client.connection.call(None, None, protocol::Request::List(asked)));
+                        drop(client.take(&["none"]));
+                        drop(half_open(pool, n));
+                    });
+                }
+            });
+        }
+    };
+    visit(ROUNDS.0);
+    let before = memory(poold);
+    visit(ROUNDS.1);
+    let mut after = 0;
+    wait_until("the memory of those that have left is given back", PATIENCE, || {
+        after = memory(poold);
+        after < before + GROWTH_MAX
+    });
+}

@@ -193,6 +193,7 @@ async fn work(
         }
         Socket::Given(listener) => listener,
     };
+    crate::crash::point("listening");
     daemon.world.spawn("accept", accept::accept(Arc::clone(daemon), listener));
     service::ready();
     tracing::info!(socket = %daemon.paths.socket.display(), "ready");

@@ -11,4 +11,5 @@ mod history;
 mod maintenance;
 mod rng;
 mod rows;
+mod size;
 mod speed;
