@@ -8,6 +8,7 @@ mod files;
 mod hidden;
 mod means;
 mod own_socket;
+mod provenance;
 mod scale;
 mod server;
 mod support;

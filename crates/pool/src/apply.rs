@@ -198,7 +198,10 @@ impl Pool {
     fn go_live(&mut self, id: SessionId, at: Timestamp, run: &Incarnation, recovered: bool) {
         let entered = self.entered(id, at);
         self.change(id, |s| {
-            enter(s, Lifecycle::Live, None, entered);
+            // An adoption is no activity of the program.
+            let adopted = s.lifecycle == Lifecycle::Starting && run.is_adopted();
+            let active_at = if adopted { s.last_activity_at } else { entered.active_at };
+            enter(s, Lifecycle::Live, None, Entered { active_at, ..entered });
             s.incarnation = Some(run.clone());
             s.recovered = recovered;
             s.verified_at = Some(at);

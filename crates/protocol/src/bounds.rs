@@ -77,15 +77,17 @@ impl Request {
     pub fn check_bounds(&self) -> Result<(), Refusal> {
         match self {
             Self::New(new) => check_new(new),
-            Self::List(list) => {
+            Self::List(list) | Self::Snapshot(list) => {
                 check_label_count(list.labels.len())?;
                 list.labels.iter().try_for_each(|(key, value)| check_label_pair(key, value))?;
                 list.agent.iter().try_for_each(|agent| check_word("the agent", agent))
             }
             Self::Show(of) | Self::ListMessages(of) | Self::Logs(of) | Self::Drain(of) => check_session(of),
-            Self::Clear(of) | Self::Explain(of) | Self::Terminal(of) | Self::Usage(Some(of)) => {
-                check_session(of)
-            }
+            Self::Clear(of)
+            | Self::Dismiss(of)
+            | Self::Explain(of)
+            | Self::Terminal(of)
+            | Self::Usage(Some(of)) => check_session(of),
             Self::Attach(asked) => {
                 check_session(&asked.session)?;
                 asked.tmux_env.iter().try_for_each(|value| check_path("TMUX", value))
@@ -267,7 +269,11 @@ impl Hook {
             }
             HookEvent::TurnFailed { error, .. } => shorten(error, TEXT_MAX),
             HookEvent::Started { source: _ } | HookEvent::Interrupted => {}
-            HookEvent::Ended { reason: word } | HookEvent::Asking { tool: word } => shorten(word, WORD_MAX),
+            HookEvent::Asking { tool, plan } => {
+                shorten(tool, WORD_MAX);
+                shorten_all(plan, TEXT_MAX);
+            }
+            HookEvent::Ended { reason: word } => shorten(word, WORD_MAX),
         }
         self
     }

@@ -118,6 +118,9 @@ pub enum HookEvent {
     Asking {
         /// The tool's name.
         tool: String,
+        /// The plan that the dialog shows, at most [`TEXT_MAX`] bytes.
+        #[serde(default)]
+        plan: Option<String>,
     },
 }
 

@@ -304,6 +304,7 @@ pub mod job;
 pub mod limits;
 pub mod logs;
 pub mod message;
+mod origin;
 pub mod parts;
 pub mod paths;
 pub mod peer;

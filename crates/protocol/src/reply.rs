@@ -25,7 +25,9 @@ pub use agent::{InboxItem, Theme};
 pub use lock::{LockView, Locked};
 pub use queue::{BreakerView, Checked, ClaimView, GeneratorView, QueueCounts, Registered, Sent};
 pub use reap::{Explained, Pruned};
-pub use session::{DROWSY_AFTER_MS, SessionView, TreeProcess};
+pub use session::{
+    DROWSY_AFTER_MS, PaneObservation, REPLAY_CHARS, SessionView, TransportHealth, TreeProcess,
+};
 pub use status::{Capacity, Component, PendingAsk, Status, TmuxStatus};
 pub use terminal::{AttachCommand, Terminal};
 pub use usage::UsageView;

@@ -228,6 +228,12 @@ pub enum Request {
     Inbox,
     /// Queue the agent's own command for a fresh context, as a prompt. → `Sent`, once it is on disk. Mutates.
     ClearContext(ClearContext),
+    /// List sessions as [`Request::List`] does, each with the colours of its repository and the end of its
+    /// output. → `Sessions`, in parts
+    Snapshot(List),
+    /// Dismiss what a session's agent asks: this occurrence is no longer listed as waiting for a person, and
+    /// a bell ends. → `Session`. Mutates.
+    Dismiss(SessionRef),
 }
 
 impl Request {
@@ -266,7 +272,8 @@ impl Request {
             | Self::Publish(_)
             | Self::Input(_)
             | Self::Resize(_)
-            | Self::ClearContext(_) => true,
+            | Self::ClearContext(_)
+            | Self::Dismiss(_) => true,
             Self::Ping
             | Self::Status
             | Self::Sync
@@ -308,7 +315,8 @@ impl Request {
             | Self::Output(_)
             | Self::Terminal(_)
             | Self::DecisionTaken { .. }
-            | Self::Inbox => false,
+            | Self::Inbox
+            | Self::Snapshot(_) => false,
         }
     }
 }

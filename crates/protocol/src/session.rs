@@ -11,6 +11,8 @@ use crate::text::{Name, OsBytes};
 use crate::time::Timestamp;
 use crate::usage::Account;
 
+pub use crate::origin::Origin;
+
 /// The durable record of a session. Its run in tmux is the [`Incarnation`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Session {
@@ -44,7 +46,9 @@ pub struct Session {
     pub total_requests: u64,
     /// True if the running incarnation was found again after a restart of `poold`.
     pub recovered: bool,
-    /// The time of the creation.
+    /// The way in which its record came about.
+    pub origin: Origin,
+    /// The time of the creation; of an adopted session that of its tmux session.
     pub created_at: Timestamp,
     /// The time of the last change of the lifecycle state.
     pub changed_at: Timestamp,
@@ -131,6 +135,7 @@ impl Session {
             exit: None,
             total_requests: 0,
             recovered: false,
+            origin: Origin::ApiCreate,
             created_at: now,
             changed_at: now,
             last_activity_at: now,

@@ -15,7 +15,8 @@ use crate::journal::{floor, last};
 use crate::quarantine::{self, Quarantined};
 use crate::record::{record_error, unseal_event};
 use crate::tables::{
-    CLOCK_KEY, COPIED_KEY, NEXT_SESSION_KEY, SEQ_KEY, SERVER_KEY, STARTED_KEY, TIMELINE_KEY, Table,
+    CLOCK_KEY, COPIED_KEY, FROM_EXPORT, NEXT_SESSION_KEY, SEQ_KEY, SERVER_KEY, STARTED_KEY, TIMELINE_KEY,
+    Table,
 };
 use crate::transaction::{Tables, meta_number, open};
 use scan::{BadRecord, Found, UnknownState};
@@ -43,6 +44,8 @@ pub struct Timeline {
     /// True if the file was made as a copy ([`crate::maintenance::backup`], [`crate::maintenance::import`])
     /// that no pool has adopted yet.
     pub copied: bool,
+    /// True if that copy was made from an export.
+    pub imported: bool,
 }
 
 /// Builds the pool and quarantines unreadable records; returns the journal's floor, too. `progress` is called
@@ -51,7 +54,9 @@ pub(crate) fn load(db: &Database, progress: &dyn Fn(f64)) -> Result<(Loaded, u64
     let read = db.begin_read()?;
     let floor = floor(&read)?;
     let number = |key| meta_number(&read, key);
-    let timeline = Timeline { id: number(TIMELINE_KEY)?, copied: number(COPIED_KEY)?.is_some() };
+    let copied = number(COPIED_KEY)?;
+    let (id, imported) = (number(TIMELINE_KEY)?, copied == Some(FROM_EXPORT));
+    let timeline = Timeline { id, copied: copied.is_some(), imported };
     let mut loader = Loader { pool: meta(&read)?, bad: Vec::new(), unknown: Vec::new() };
     loader.table(&read, Table::Sessions)?;
     loader.messages(&read, progress)?;

@@ -59,6 +59,10 @@ pub(crate) const TIMELINE_KEY: &[u8] = b"timeline";
 /// Key in [`Table::Meta`]: present if the file was made as a copy of another database and no pool has adopted
 /// it yet.
 pub(crate) const COPIED_KEY: &[u8] = b"copied";
+/// Value of [`COPIED_KEY`] in a backup.
+pub(crate) const FROM_BACKUP: u64 = 1;
+/// Value of [`COPIED_KEY`] in a database made from an export.
+pub(crate) const FROM_EXPORT: u64 = 2;
 
 /// A table as redb sees it.
 pub(crate) type Definition = TableDefinition<'static, &'static [u8], &'static [u8]>;

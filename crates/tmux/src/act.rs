@@ -145,6 +145,20 @@ impl Device {
         lines.map(|line| client(line).ok_or_else(|| format::malformed(line))).collect()
     }
 
+    /// Returns the time of the last activity in a session (its creation, a client that attached, a key), in
+    /// seconds since the Unix epoch.
+    ///
+    /// # Errors
+    /// [`TmuxError::NotFound`] if this server has no such session, or another server answers.
+    pub async fn active_at(&self, server: ServerRef, session: TmuxSessionId) -> Result<u64, TmuxError> {
+        let target = session.to_string();
+        let read: &[&str] = &["display-message", "-p", "-t", &target, "#{session_activity}"];
+        let text = self.on_server(server, &[read]).await?;
+        format::take_line(&text)
+            .and_then(|(line, _)| format::field(Some(line)))
+            .ok_or_else(|| format::malformed(&text))
+    }
+
     /// Switches the client with this [`Client::name`] to another session.
     ///
     /// # Errors

@@ -70,6 +70,8 @@ pub trait Driver: Send + Sync {
     fn clear_history(&self, pane: PaneRef) -> Call<'_, Answer>;
     /// See [`Device::clients`].
     fn clients(&self, server: ServerRef, session: TmuxSessionId) -> Call<'_, Vec<Client>>;
+    /// See [`Device::active_at`].
+    fn active_at(&self, server: ServerRef, session: TmuxSessionId) -> Call<'_, u64>;
     /// See [`Device::switch_client`].
     fn switch_client<'a>(
         &'a self,
@@ -166,6 +168,10 @@ impl Driver for Device {
 
     fn clients(&self, server: ServerRef, session: TmuxSessionId) -> Call<'_, Vec<Client>> {
         Box::pin(self.clients(server, session))
+    }
+
+    fn active_at(&self, server: ServerRef, session: TmuxSessionId) -> Call<'_, u64> {
+        Box::pin(self.active_at(server, session))
     }
 
     fn switch_client<'a>(

@@ -9,7 +9,7 @@ use std::path::Path;
 use pool::Pool;
 use protocol::paths::Paths;
 use protocol::policy::{Budget, RestartPolicy};
-use protocol::session::Reason;
+use protocol::session::{Origin, Reason};
 use protocol::{Event, Lifecycle, OsBytes, Session, SessionId};
 use serde::{Deserialize, Serialize};
 use store::Timeline;
@@ -238,16 +238,16 @@ fn highest_session(paths: &Paths) -> u64 {
 
 /// Returns the events that start a new timeline: all sessions without their incarnations, which belong to
 /// another pool, and none that would start by itself.
-pub(crate) fn fork_events(pool: &Pool, paths: &Paths) -> Vec<Event> {
+pub(crate) fn fork_events(pool: &Pool, paths: &Paths, database: Timeline) -> Vec<Event> {
+    let origin = if database.imported { Origin::Imported } else { Origin::Restored };
+    let forked = pool.sessions().map(|session| without_incarnation(session, paths, origin));
     let mut events = vec![Event::TmuxServerChanged { server: None }];
-    events.extend(
-        pool.sessions().map(|session| Event::SessionCreated(Box::new(without_incarnation(session, paths)))),
-    );
+    events.extend(forked.map(|session| Event::SessionCreated(Box::new(session))));
     events
 }
 
 /// Returns a session without its incarnation, below this state directory.
-fn without_incarnation(session: &Session, paths: &Paths) -> Session {
+fn without_incarnation(session: &Session, paths: &Paths, origin: Origin) -> Session {
     let mut session = session.clone();
     if session.lifecycle.holds_slot() {
         (session.lifecycle, session.reason, session.exit) = (Lifecycle::Lost, Some(Reason::ServerGone), None);
@@ -256,7 +256,7 @@ fn without_incarnation(session: &Session, paths: &Paths) -> Session {
     // Otherwise the copy would start what the original runs: by restart policy, or for a queued prompt.
     let by_itself = session.policy.restart != RestartPolicy::No || session.lifecycle == Lifecycle::Parked;
     session.budget = Budget { exhausted: by_itself, ..Budget::default() };
-    Session { incarnation: None, lock: None, attached_clients: 0, current_command: None, ..session }
+    Session { incarnation: None, lock: None, origin, attached_clients: 0, current_command: None, ..session }
 }
 
 /// Sets a session's directory to the one below this state directory.
@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn only_the_database_of_its_file_continues_the_timeline() {
-        let mine = Timeline { id: Some(7), copied: false };
+        let mine = Timeline { id: Some(7), copied: false, imported: false };
         let same = |database, at, file: Option<TimelineFile>, place| {
             check(database, at, file.as_ref(), &place) == Continuity::Same
         };

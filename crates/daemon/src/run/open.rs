@@ -64,11 +64,11 @@ pub(super) fn begin(
         let (table, key, why) = (&lost.table, lost.key.escape_ascii(), &lost.why);
         tracing::error!(table, %key, why, "a damaged record was put aside");
     }
-    let mut pool = found.pool;
+    let (mut pool, database) = (found.pool, found.timeline);
     let boot = world.processes.boot_id().unwrap_or_else(|| pool.started_by().1.to_owned());
     let (same_boot, reading) = (pool.started_by().1 == boot, clock::read(&*world.clock));
     let placed = |e: std::io::Error| DaemonError::io(&paths.state, e);
-    let start = timeline::start(paths, &pool, (found.timeline, &boot), &*world.random).map_err(placed)?;
+    let start = timeline::start(paths, &pool, (database, &boot), &*world.random).map_err(placed)?;
     let mut events = vec![
         Event::PoolStarted { epoch: Epoch(start.file.epoch()), build: BUILD.to_owned(), boot: boot.clone() },
         Event::NextSession { next: start.file.next_session() },
@@ -81,7 +81,7 @@ pub(super) fn begin(
     events.push(Event::ClockRead(Clock { seq: pool.seq(), ..clock }));
     if let Continuity::Other(why) = start.continuity {
         tracing::warn!(why, "this pool begins another timeline: what ran is lost, and not touched");
-        events.extend(timeline::fork_events(&pool, paths));
+        events.extend(timeline::fork_events(&pool, paths, database));
     } else {
         load::remove_stale_run_files(&pool, &paths.run);
         events.extend(load::events(&pool, &paths.run, &boot));

@@ -8,7 +8,9 @@ use pool::session::{AdoptTarget, CreateInputs, ForeignPane, ForeignProgram};
 use protocol::request::Adopt;
 use protocol::session::{DeleteMode, Reason};
 use protocol::tmux::Server;
-use protocol::{ErrorCode, Event, Incarnation, Lifecycle, PaneId, Refusal, Reply, Session, SessionId};
+use protocol::{
+    ErrorCode, Event, Incarnation, Lifecycle, PaneId, Refusal, Reply, Session, SessionId, Timestamp,
+};
 use tmux::Answer;
 use tokio::time::sleep;
 
@@ -84,7 +86,9 @@ pub(crate) async fn adopt_pane(
         let tag = random::identity(&*context.world.random)?.tag;
         let ahead = turn.volatile.scheduler.waiting.len();
         let inputs = CreateInputs { tag, now, stamp: &clock::name_stamp(now), conversation: "", ahead };
-        let with = (program, workspace.as_deref());
+        let by_itself = operation.is_none().then_some(context.started_at);
+        let origin = pool::session::adoption_origin(&adoptee, by_itself);
+        let with = (program, workspace.as_deref(), origin);
         let made = pool::session::adopt(turn.pool(), &context.settings(), &adoptee, with, &inputs)?;
         turn.emit_all(made.events);
         turn.volatile.scheduler.begin_start(made.session);
@@ -131,11 +135,18 @@ async fn program(daemon: &Daemon, adoptee: &ForeignPane) -> Result<ForeignProgra
         let argv = daemon.world.processes.argv(process).ok_or_else(ended)?;
         if !argv.is_empty() {
             let cwd = daemon.world.processes.current_dir(process.pid);
-            return Ok(ForeignProgram { argv, cwd: cwd.unwrap_or_else(|| "/".into()) });
+            let active_at = active_at(daemon, adoptee).await;
+            return Ok(ForeignProgram { argv, cwd: cwd.unwrap_or_else(|| "/".into()), active_at });
         }
         sleep(ARGV_PAUSE).await;
     }
     Err(Refusal::new(ErrorCode::Failed, format!("{} has no command line", adoptee.id)))
+}
+
+/// Returns the time of the last activity in the tmux session of a pane, if tmux tells.
+async fn active_at(daemon: &Daemon, adoptee: &ForeignPane) -> Option<Timestamp> {
+    let seconds = daemon.tmux.active_at(adoptee.server.into(), adoptee.pane.session).await.ok()?;
+    Some(Timestamp(seconds.saturating_mul(1000)))
 }
 
 /// Marks the pane of an adoption, and commits the result.

@@ -2,11 +2,11 @@
 //! its pane is marked.
 
 use protocol::limits::Limits;
-use protocol::session::Size;
+use protocol::session::{Origin, Size};
 use protocol::tmux::{Server, TmuxPane, TmuxState};
 use protocol::{
     ErrorCode, Event, Incarnation, Lifecycle, Name, OsBytes, PaneId, Refusal, ServerId, Session, SessionId,
-    Spec, TmuxSessionId,
+    Spec, Timestamp, TmuxSessionId,
 };
 
 use crate::pool::Pool;
@@ -28,6 +28,8 @@ pub struct ForeignPane {
     pub pane: TmuxPane,
     /// The name of the pane's tmux session.
     pub name: String,
+    /// The time of the creation of the pane's tmux session.
+    pub created_at: Timestamp,
 }
 
 /// The pane or session that a target names.
@@ -46,6 +48,18 @@ pub struct ForeignProgram {
     pub argv: Vec<OsBytes>,
     /// The working directory.
     pub cwd: OsBytes,
+    /// The time of the last activity in its tmux session, if tmux told.
+    pub active_at: Option<Timestamp>,
+}
+
+/// The origin of a session whose pane is adopted. `started_at` is the time of the start of `poold`, for an
+/// adoption that nobody requested.
+#[must_use]
+pub fn adoption_origin(adoptee: &ForeignPane, started_at: Option<Timestamp>) -> Origin {
+    match started_at {
+        Some(started) if adoptee.created_at <= started => Origin::StartupDiscovery,
+        _ => Origin::Adopted,
+    }
 }
 
 /// Finds the pane with this id (`%3`), or the only pane of the tmux session with this id (`$3`) or exact
@@ -73,8 +87,10 @@ pub fn adopt_target(pool: &Pool, state: &TmuxState, target: &str) -> Result<Adop
     if pane.is_over() || pane.process.is_none() {
         return refuse(ErrorCode::Refused, format!("the program in {id} has ended"));
     }
-    let name = state.sessions.get(&pane.session).map(|s| s.name.clone()).unwrap_or_default();
-    Ok(AdoptTarget::Foreign(Box::new(ForeignPane { server, id, pane, name })))
+    let session = state.sessions.get(&pane.session);
+    let name = session.map(|s| s.name.clone()).unwrap_or_default();
+    let created_at = Timestamp(session.map_or(0, |s| s.created_at.saturating_mul(1000)));
+    Ok(AdoptTarget::Foreign(Box::new(ForeignPane { server, id, pane, name, created_at })))
 }
 
 fn pane_meant(state: &TmuxState, target: &str) -> Result<PaneId, Refusal> {
@@ -118,7 +134,7 @@ pub fn adopt(
     pool: &Pool,
     settings: &Settings,
     adoptee: &ForeignPane,
-    (program, workspace): (ForeignProgram, Option<&str>),
+    (program, workspace, origin): (ForeignProgram, Option<&str>, Origin),
     launch: &CreateInputs<'_>,
 ) -> Result<Creation, Refusal> {
     let workspace = workspace.map(input::check_name).transpose()?;
@@ -134,7 +150,8 @@ pub fn adopt(
     }
     let name = free_name(pool, &adoptee.name)?;
     let workspace = workspace.unwrap_or_else(|| name.clone());
-    let session = record(pool, settings, (adoptee, program), (name, workspace), launch);
+    let record = record(pool, settings, (adoptee, program), (name, workspace), launch);
+    let session = Session { origin, ..record };
     Ok(Creation { session: session.id, events: vec![Event::SessionCreated(Box::new(session))] })
 }
 
@@ -156,6 +173,10 @@ fn record(
     launch: &CreateInputs<'_>,
 ) -> Session {
     let id = SessionId(pool.next_session());
+    // Without its time, or with one ahead of the pool's clock, the session begins now.
+    let past = |at: Timestamp| if at.0 == 0 { launch.now } else { at.min(launch.now) };
+    let created_at = past(adoptee.created_at);
+    let last_activity_at = past(program.active_at.unwrap_or(created_at)).max(created_at);
     let pane = &adoptee.pane;
     let incarnation = Incarnation {
         server: Some(adoptee.server),
@@ -178,7 +199,8 @@ fn record(
     };
     let dir = settings.sessions_dir.join(id.to_string()).into();
     let current_command = pane.current_command.clone();
-    Session { current_command, ..Session::intended(id, names, dir, spec, incarnation) }
+    let intended = Session::intended(id, names, dir, spec, incarnation);
+    Session { current_command, created_at, last_activity_at, ..intended }
 }
 
 /// The agent kind with the program's name, or `command`.

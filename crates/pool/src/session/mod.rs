@@ -61,7 +61,9 @@ pub(crate) mod retention;
 pub(crate) mod update;
 pub(crate) mod view;
 
-pub use adopt::{AdoptTarget, ForeignPane, ForeignProgram, adopt, adopt_target, is_being_adopted};
+pub use adopt::{
+    AdoptTarget, ForeignPane, ForeignProgram, adopt, adopt_target, adoption_origin, is_being_adopted,
+};
 pub use conversation::{begin_conversation, forget_conversation};
 pub use create::{CreateInputs, CreateOutcome, Creation, create, pool_full};
 pub use drain::{drain, is_drained};

@@ -1,7 +1,7 @@
 //! A session as it is shown.
 
 use agents::Confirm;
-use protocol::reply::{LockView, SessionView, TreeProcess};
+use protocol::reply::{LockView, SessionView, TransportHealth, TreeProcess};
 use protocol::request::List;
 use protocol::usage::Usage;
 use protocol::{Lifecycle, OsBytes, Session, Timestamp};
@@ -33,6 +33,8 @@ pub struct ViewInputs<'a> {
     pub waits: Option<String>,
     /// The way in which its prompts are confirmed.
     pub confirm: Confirm,
+    /// How well its pane is observed.
+    pub transport_health: TransportHealth,
 }
 
 /// Makes the view of a session, without secrets.
@@ -62,6 +64,10 @@ pub fn view(pool: &Pool, session: &Session, inputs: ViewInputs<'_>) -> SessionVi
         waits: inputs.waits,
         confirm: inputs.confirm.as_str().to_owned(),
         theme: None,
+        replay: None,
+        transport_health: inputs.transport_health,
+        plan: None,
+        files: Vec::new(),
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use pool::observe::{foreign_changes, foreign_sessions, panes_to_adopt};
 use pool::session::{AdoptTarget, ForeignPane, ForeignProgram};
 use pool::{Adoption, Agent, Pool, Settings, session};
+use protocol::session::Origin;
 use protocol::tmux::{Server, TmuxPane, TmuxSession, TmuxState};
 use protocol::{
     ErrorCode, Event, Lifecycle, PaneId, ProcId, Seq, ServerId, Session, Stamped, Tag, Timestamp,
@@ -62,9 +63,10 @@ fn adopt(
     workspace: Option<&str>,
 ) -> Result<Session, ErrorCode> {
     let launch = world::launch(Tag([n; 16]), 9);
-    let program = ForeignProgram { argv: vec!["/usr/bin/claude".into()], cwd: "/src".into() };
-    let made =
-        session::adopt(pool, &settings(), adoptee, (program, workspace), &launch).map_err(|r| r.code)?;
+    let program =
+        ForeignProgram { argv: vec!["/usr/bin/claude".into()], cwd: "/src".into(), active_at: None };
+    let made = session::adopt(pool, &settings(), adoptee, (program, workspace, Origin::Adopted), &launch)
+        .map_err(|r| r.code)?;
     for event in made.events {
         pool.apply(&Stamped { seq: Seq(1), at: Timestamp(9), event });
     }
@@ -179,4 +181,49 @@ fn foreign_sessions_come_get_other_names_and_go() {
     assert!(gone.starts_with("ForeignGone") && gone.contains("two"));
     assert!(new.starts_with("ForeignSeen") && new.contains("uno"));
     assert_eq!(foreign_changes(&after, &after), Vec::<Event>::new());
+}
+
+#[test]
+fn t05_an_adopted_session_is_as_old_and_as_active_as_its_tmux_session() {
+    let mut state = state(&["one"]);
+    state.panes.remove(&PaneId(90));
+    let adopted = |created_at: u64, active_at: Option<u64>| {
+        let (mut pool, mut state) = (Pool::default(), state.clone());
+        state.sessions.values_mut().for_each(|session| session.created_at = created_at);
+        let adoptee = found(&pool, &state, "one").unwrap();
+        let active_at = active_at.map(Timestamp);
+        let program = ForeignProgram { argv: vec!["cat".into()], cwd: "/".into(), active_at };
+        let launch = world::launch(Tag([1; 16]), 9000);
+        let with = (program, None, Origin::Adopted);
+        let made = session::adopt(&pool, &settings(), &adoptee, with, &launch).unwrap();
+        let mut events = made.events;
+        let run = match &events[0] {
+            Event::SessionCreated(session) => session.incarnation.clone().unwrap(),
+            other => panic!("{other:?}"),
+        };
+        events.push(Event::SessionLive { session: made.session, incarnation: run, recovered: false });
+        for event in events {
+            pool.apply(&Stamped { seq: Seq(1), at: Timestamp(9500), event });
+        }
+        let session = pool.session(made.session).unwrap();
+        (session.created_at.0, session.last_activity_at.0, session.changed_at.0)
+    };
+    assert_eq!(adopted(2, Some(5000)), (2000, 5000, 9500), "its adoption is no activity");
+    assert_eq!(adopted(2, None), (2000, 2000, 9500));
+    assert_eq!(adopted(2, Some(1000)), (2000, 2000, 9500), "not before it began");
+    assert_eq!(adopted(20, Some(30_000)), (9000, 9000, 9500), "nor in the future");
+    assert_eq!(adopted(0, None), (9000, 9000, 9500), "if tmux does not tell");
+}
+
+#[test]
+fn w12_an_adoption_at_the_start_is_a_discovery_unless_it_was_requested() {
+    let state = state(&["one"]);
+    let adoptee = found(&Pool::default(), &state, "$1");
+    // Its tmux session has two panes; one of them is named.
+    assert_eq!(adoptee.unwrap_err(), ErrorCode::Conflict);
+    let adoptee = found(&Pool::default(), &state, "%1").unwrap();
+    let origin = |started: Option<u64>| session::adoption_origin(&adoptee, started.map(Timestamp));
+    assert_eq!(origin(Some(1000)), Origin::StartupDiscovery);
+    assert_eq!(origin(Some(999)), Origin::Adopted);
+    assert_eq!(origin(None), Origin::Adopted);
 }

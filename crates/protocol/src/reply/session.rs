@@ -11,6 +11,7 @@ use crate::session::{Lifecycle, Session};
 use crate::text::OsBytes;
 use crate::thought::{RestState, Thought, ThoughtState};
 use crate::time::Timestamp;
+use crate::tmux::TmuxTransport;
 use crate::usage::Usage;
 
 /// Idle time after which a session is drowsy, in milliseconds.
@@ -47,8 +48,48 @@ pub struct SessionView {
     pub waits: Option<String>,
     /// The way in which its agent's prompts are confirmed: `hook`, `echo`, `prompt`, `none`.
     pub confirm: String,
-    /// The colours of its repository. Filled in only where a single session is shown.
+    /// The colours of its repository. Filled in by [`crate::Request::Show`] and [`crate::Request::Snapshot`].
     pub theme: Option<Theme>,
+    /// The last [`REPLAY_CHARS`] characters of its output, without control sequences. Filled in by
+    /// [`crate::Request::Snapshot`].
+    pub replay: Option<String>,
+    /// How well its pane is observed.
+    pub transport_health: TransportHealth,
+    /// The plan that its agent last proposed. Filled in by [`crate::Request::Show`].
+    pub plan: Option<String>,
+    /// The files that its agent wrote, the last one first. Filled in by [`crate::Request::Show`].
+    pub files: Vec<String>,
+}
+
+/// Characters of the end of a session's output that are shown.
+pub const REPLAY_CHARS: usize = 500;
+
+/// How well a session's pane is observed.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct TransportHealth {
+    /// The state.
+    pub state: PaneObservation,
+    /// The watcher's way of noticing changes; none without a watcher.
+    pub means: Option<TmuxTransport>,
+    /// The time since which the state holds; for [`PaneObservation::Stale`] that of the last observation.
+    pub since: Option<Timestamp>,
+    /// The last trouble of observing the tmux server since the daemon's start, which may be over.
+    pub last_error: Option<String>,
+    /// The time of that trouble.
+    pub last_error_at: Option<Timestamp>,
+}
+
+/// The states of the observation of a pane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PaneObservation {
+    /// A watcher sees the pane and reports its changes.
+    Observed,
+    /// What is known of the pane is from an earlier observation.
+    Stale,
+    /// The pane was not seen, or the session has none.
+    #[default]
+    Unobserved,
 }
 
 impl SessionView {

@@ -6,7 +6,7 @@ use crate::atomic_file::{Directory, OsDirectory, create_new};
 use crate::database;
 use crate::error::StoreError;
 use crate::reader::Reader;
-use crate::tables::{COPIED_KEY, Table};
+use crate::tables::{COPIED_KEY, FROM_BACKUP, Table};
 use crate::transaction::Tables;
 
 /// Writes a snapshot to a new database file, which gets its name only when it is complete and on disk.
@@ -28,7 +28,7 @@ pub(crate) fn backup_with(directory: &dyn Directory, reader: &Reader, path: &Pat
         for table in Table::ALL {
             reader.each(&read, table, |key, record| tables.put(table, key, record))?;
         }
-        tables.put_number(COPIED_KEY, 1)?;
+        tables.put_number(COPIED_KEY, FROM_BACKUP)?;
         drop(tables);
         transaction.commit()?;
         Ok(db.close()?)

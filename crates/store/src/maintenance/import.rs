@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use super::line::{End, Footer, Header, Line};
 use crate::atomic_file::{Directory, OsDirectory, create_new};
 use crate::error::StoreError;
-use crate::tables::{COPIED_KEY, SCHEMA_KEY, Table};
+use crate::tables::{COPIED_KEY, FROM_EXPORT, SCHEMA_KEY, Table};
 use crate::transaction::Tables;
 use crate::{database, migrate, schema};
 
@@ -73,7 +73,7 @@ fn fill(db: &Database, lines: &mut LineReader<'_>) -> Result<u64, StoreError> {
         return Err(lines.error("it has no schema version, or another than its header says".to_owned()));
     }
     migrate::upgrade(&transaction, &mut tables, version)?;
-    tables.put_number(COPIED_KEY, 1)?;
+    tables.put_number(COPIED_KEY, FROM_EXPORT)?;
     drop(tables);
     transaction.commit()?;
     Ok(count)

@@ -162,6 +162,13 @@ impl Driver for Fake {
         })
     }
 
+    fn active_at(&self, server: ServerRef, session: TmuxSessionId) -> Call<'_, u64> {
+        self.call("active_at", move |state| {
+            let found = state.sessions.get(&session).filter(|_| state.server == Some(server));
+            found.map(|found| found.created_at).ok_or_else(|| not_found(session))
+        })
+    }
+
     fn switch_client<'a>(
         &'a self,
         server: ServerRef,

@@ -190,6 +190,12 @@ impl Driver for SimTmux {
         self.call("clients", move |server| Box::pin(async move { server.0.fake.clients(at, session).await }))
     }
 
+    fn active_at(&self, at: ServerRef, session: TmuxSessionId) -> Call<'_, u64> {
+        self.call("active_at", move |server| {
+            Box::pin(async move { server.0.fake.active_at(at, session).await })
+        })
+    }
+
     fn switch_client<'a>(&'a self, at: ServerRef, client: &'a str, to: TmuxSessionId) -> Call<'a, ()> {
         let client = client.to_owned();
         self.call("switch_client", move |server| {
