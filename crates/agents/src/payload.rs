@@ -102,6 +102,12 @@ pub fn tool_summary(input: &str) -> Option<String> {
     fields::tool_summary(input)
 }
 
+/// Returns the file that a tool writes. `input` is the arguments as JSON.
+#[must_use]
+pub fn written_file(tool: &str, input: &str) -> Option<String> {
+    fields::written_file(tool, input)
+}
+
 /// The events of subagents that concern the session: the use of tools and permission requests. Prompts and
 /// ends of turns of subagents (which Codex reports with the conversation of the session) do not.
 const SUBAGENT_EVENTS: [&str; 5] =

@@ -9,6 +9,7 @@ use protocol::reply::InboxItem;
 use protocol::{ActivityState, Lifecycle, MessageState, Session, SessionId, Timestamp};
 
 use crate::agent::activity::current_activity;
+use crate::agent::state::Agents;
 use crate::pool::Pool;
 use crate::prompt::blocked::Blocked;
 use crate::queue::prompts::{held_prompt, waiting_prompt};
@@ -21,11 +22,13 @@ const SOON: Duration = Duration::from_secs(30);
 /// Maximum length of an item's text, in bytes.
 const TEXT_MAX: usize = 300;
 
-/// All items, the longest waiting first. `blocked` has the reasons for which the next prompts of sessions are
-/// not typed yet; `is_worked` tells whether a kind of a session's messages has a worker.
+/// All items, the longest waiting first. `agents` knows the dismissed questions; `blocked` has the reasons for
+/// which the next prompts of sessions are not typed yet; `is_worked` tells whether a kind of a session's
+/// messages has a worker.
 #[must_use]
 pub fn items(
     pool: &Pool,
+    agents: &Agents,
     blocked: &BTreeMap<SessionId, Blocked>,
     is_worked: impl Fn(SessionId, &str) -> bool,
     now: Timestamp,
@@ -33,7 +36,7 @@ pub fn items(
     let of = |session: &Session| {
         let why = blocked.get(&session.id);
         let items = SessionItems { pool, session, now };
-        let found = [items.asks(), items.login(), items.unconfirmed(), items.blocked_prompt(why)];
+        let found = [items.asks(agents), items.login(), items.unconfirmed(), items.blocked_prompt(why)];
         let held = [items.failing(), items.suspended(), items.exhausted(), items.over()];
         found.into_iter().chain(held).flatten().collect::<Vec<_>>()
     };
@@ -67,9 +70,12 @@ impl SessionItems<'_> {
     }
 
     /// The agent asks: for a permission, an answer, at a dialog, by the bell.
-    fn asks(&self) -> Option<InboxItem> {
+    fn asks(&self, agents: &Agents) -> Option<InboxItem> {
         let name = &self.session.name;
         let shown = current_activity(self.pool, self.session);
+        if agents.is_dismissed(self.session.id, &shown) {
+            return None;
+        }
         let ask = shown.ask.filter(|_| shown.state == ActivityState::Attention)?;
         let id = ask.id;
         let next = match ask.kind {

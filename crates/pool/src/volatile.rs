@@ -1,7 +1,7 @@
 //! The volatile half of the state: what is not on record. Each feature owns its part, behind methods. All of
 //! it is lost when `poold` ends, and is observed or decided again after the next start.
 
-use protocol::Timestamp;
+use protocol::{Tag, Timestamp};
 
 use crate::agent::state::Agents;
 use crate::lock::table::LockTable;
@@ -49,6 +49,13 @@ impl Volatile {
             user_locks: UserLocks::default(),
             stopping: false,
         }
+    }
+
+    /// Stores that a person is at incarnations: attached, or typing by `keys`.
+    pub fn attend(&mut self, tags: impl IntoIterator<Item = Tag>, at: Timestamp) {
+        let tags: Vec<Tag> = tags.into_iter().collect();
+        self.prompts.attend(tags.iter().copied());
+        self.agents.answer_bell(tags, at);
     }
 
     /// Stops: nothing new is begun from here on.

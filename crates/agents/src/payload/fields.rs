@@ -27,6 +27,12 @@ const SUMMARY_KEYS: [&str; 12] = [
     "name",
 ];
 
+/// The tools of Claude Code, Gemini CLI and OpenCode that write a file.
+const WRITING_TOOLS: [&str; 8] =
+    ["Write", "Edit", "MultiEdit", "NotebookEdit", "write_file", "replace", "write", "edit"];
+/// Their arguments that name it.
+const FILE_KEYS: [&str; 3] = ["file_path", "filePath", "notebook_path"];
+
 /// The fields of a payload.
 pub(super) struct Fields {
     /// The complete values.
@@ -94,10 +100,11 @@ impl Fields {
     /// Returns the event of a tool that begins.
     pub(super) fn tool_begins(&self) -> HookEvent {
         let tool = self.word_or_default("tool_name");
-        if [QUESTIONS_TOOL, PLAN_TOOL].contains(&tool.as_str()) {
-            return HookEvent::Asking { tool };
-        }
         let input = self.map.get("tool_input");
+        if [QUESTIONS_TOOL, PLAN_TOOL].contains(&tool.as_str()) {
+            let plan = input.and_then(|input| input.get("plan")?.as_str()).filter(|_| tool == PLAN_TOOL);
+            return HookEvent::Asking { plan: plan.map(|plan| clip(plan, TEXT_MAX)), tool };
+        }
         let skill = match (tool.as_str(), input) {
             ("Skill", Some(Value::Object(map))) => {
                 ["skill", "name", "command"].into_iter().find_map(|key| map.get(key)?.as_str())
@@ -193,6 +200,20 @@ pub(super) fn tool_summary(input: &str) -> Option<String> {
     summary(&input).map(|summary| clip(summary, ASK_MAX))
 }
 
+/// See [`super::written_file`]. The JSON may have been cut off.
+pub(super) fn written_file(tool: &str, input: &str) -> Option<String> {
+    if !WRITING_TOOLS.contains(&tool) {
+        return None;
+    }
+    // Only complete values: a path that was cut off names another file.
+    let fields = Fields::read(input.as_bytes())?;
+    FILE_KEYS
+        .into_iter()
+        .find_map(|key| fields.text(key))
+        .filter(|path| path.len() <= WORD_MAX * 4)
+        .map(str::to_owned)
+}
+
 /// Returns the first line that is not blank.
 fn first_line(text: &str) -> &str {
     text.trim_start().lines().next().unwrap_or_default()
@@ -245,8 +266,36 @@ mod tests {
     fn a_tool_that_shows_a_dialog_is_no_work() {
         for tool in [QUESTIONS_TOOL, PLAN_TOOL] {
             let input = serde_json::json!({"tool_name": tool, "tool_input": {"name": "x"}});
-            assert_eq!(fields(input).tool_begins(), HookEvent::Asking { tool: tool.to_owned() });
+            assert_eq!(fields(input).tool_begins(), HookEvent::Asking { tool: tool.to_owned(), plan: None });
         }
+    }
+
+    #[test]
+    fn a_plan_is_told_with_the_dialog_that_shows_it() {
+        let plan = |tool: &str| {
+            let input = serde_json::json!({"tool_name": tool, "tool_input": {"plan": "# Plan\n1. do it"}});
+            match fields(input).tool_begins() {
+                HookEvent::Asking { plan, .. } => plan,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(plan(PLAN_TOOL).as_deref(), Some("# Plan\n1. do it"));
+        assert_eq!(plan(QUESTIONS_TOOL), None);
+    }
+
+    #[test]
+    fn the_file_that_a_tool_wrote_is_known_by_its_arguments() {
+        let written = |tool, input| written_file(tool, input);
+        assert_eq!(
+            written("Edit", r#"{"old_string":"a","file_path":"/src/x.rs"}"#).as_deref(),
+            Some("/src/x.rs")
+        );
+        assert_eq!(written("NotebookEdit", r#"{"notebook_path":"a.ipynb"}"#).as_deref(), Some("a.ipynb"));
+        assert_eq!(written("write", r#"{"filePath":"b","content":"x"}"#).as_deref(), Some("b"));
+        assert_eq!(written("write_file", r#"{"file_path":"c","content":"cut o"#).as_deref(), Some("c"));
+        assert_eq!(written("Write", r#"{"file_path":"cut o"#), None, "another file");
+        assert_eq!(written("Read", r#"{"file_path":"d"}"#), None);
+        assert_eq!(written("Write", r#"{"file_path":3}"#), None);
     }
 
     #[test]

@@ -47,6 +47,7 @@ pub(crate) fn take_in(turn: &mut Turn<'_>, daemon: &Daemon, hook: Hook) -> Optio
         turn.volatile.agents.begin_turn(session.id, begun.clone());
     }
     turn.emit_all(events);
+    turn.volatile.agents.note_artefacts(session.id, &hook.signal);
     asks::note_open_asks(turn, session.id, &open);
     let now = turn.now();
     turn.volatile.prompts.delivered(hook.tag, hook.at.min(now));

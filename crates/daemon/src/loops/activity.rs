@@ -135,6 +135,7 @@ fn decide(
             idle_quiet,
             marks: sample.marks,
             delivered_at: turn.volatile.prompts.delivered_at().get(&target.tag).copied(),
+            attended_at: turn.volatile.agents.bell_answered_at(target.tag),
             own_foreground: target
                 .shell
                 .as_ref()
@@ -145,6 +146,10 @@ fn decide(
             has_known_screen: target.agent.shows_composer(),
             composer_while_busy: target.agent.adapter == Adapter::None && target.agent.screen.works.is_none(),
         };
+        let under = agent::activity_under_bell(turn.pool(), &observation, turn.now());
+        if turn.volatile.agents.note_under_bell(target.tag, under) {
+            turn.wake();
+        }
         let session = turn.pool().session(target.id);
         if let Some(event) =
             session.and_then(|s| agent::derive_activity(turn.pool(), s, &observation, turn.now()))

@@ -20,7 +20,10 @@ pub(super) async fn attach(daemon: &Arc<Daemon>, asked: Attach) -> Reply {
     let session = session_view::resolve(daemon, asked.session.clone()).await?;
     let session = wake(daemon, session).await?;
     let tag = session.incarnation.as_ref().filter(|_| !asked.read_only).map(|run| run.tag);
-    daemon.engine.post(move |turn| turn.volatile.prompts.attend(tag));
+    daemon.engine.post(move |turn| {
+        let now = turn.now();
+        turn.volatile.attend(tag, now);
+    });
     let is_running = matches!(session.lifecycle, Lifecycle::Live | Lifecycle::Draining);
     let run = session.incarnation.as_ref().filter(|_| is_running);
     let Some(target) = run.and_then(|run| run.session) else {

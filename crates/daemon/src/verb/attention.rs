@@ -8,7 +8,8 @@ use crate::engine::Turn;
 /// Returns everything that waits for a person.
 pub(super) fn items(turn: &Turn<'_>) -> Vec<InboxItem> {
     let has_worker = |session, kind: &str| has_worker(turn, session, kind);
-    pool::inbox::items(turn.pool(), turn.volatile.prompts.blocked(), has_worker, turn.now())
+    let (agents, blocked) = (&turn.volatile.agents, turn.volatile.prompts.blocked());
+    pool::inbox::items(turn.pool(), agents, blocked, has_worker, turn.now())
 }
 
 /// True if a worker is registered for this kind of a session's messages.

@@ -25,7 +25,8 @@ pub(super) async fn act(
         begun.record_begun(turn, id);
         let session = turn.pool().session(id).cloned();
         let run = session.as_ref().and_then(|s| s.incarnation.as_ref());
-        turn.volatile.prompts.attend(run.map(|run| run.tag));
+        let now = turn.now();
+        turn.volatile.attend(run.map(|run| run.tag), now);
         session
     };
     let now = daemon.engine.turn(begin).await?;

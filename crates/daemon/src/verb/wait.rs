@@ -96,7 +96,7 @@ fn activity_result(
     state: ActivityState,
 ) -> Option<Reply> {
     let shown = pool::agent::current_activity(turn.pool(), session);
-    if shown.state == state {
+    if pool::agent::is_in_state(&turn.volatile.agents, &shown, state) {
         // A prompt that is queued, typed or processed is not finished, whatever the last sample shows.
         let prompted = || pool::queue::has_prompt_work(turn.pool(), session.id, turn.now());
         let is_reached = match state {

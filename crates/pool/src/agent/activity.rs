@@ -10,6 +10,7 @@ use protocol::event::AgentEvent;
 use protocol::{Activity, ActivityState, Event, Lifecycle, MessageState, Notes, Reason, Session, Timestamp};
 
 use crate::agent::screen::{ScreenReading, TerminalMarks, WindowTitle};
+use crate::agent::state::Agents;
 use crate::pool::Pool;
 use crate::queue::prompts::held_prompt;
 use crate::queue::{admin, idempotency_index};
@@ -29,6 +30,8 @@ pub struct AgentObservation {
     pub marks: TerminalMarks,
     /// Time at which the pool last typed into it.
     pub delivered_at: Option<Timestamp>,
+    /// Time at which a person was last at it: attached, typed, or dismissed its bell.
+    pub attended_at: Option<Timestamp>,
     /// For shells: true if the shell itself is in the foreground of its terminal, not a program that it
     /// started.
     pub own_foreground: Option<bool>,
@@ -136,18 +139,37 @@ fn corrected_by_screen(
 
 /// The activity of a program without hooks.
 fn from_outside(pool: &Pool, observed: &AgentObservation, now: Timestamp) -> Activity {
-    let is = |state, source, since: Timestamp| Activity { state, source, since, ..Activity::default() };
     if observed.has_known_screen {
         return from_screen(observed, now);
     }
-    let marks = &observed.marks;
-    let newest = marks.prompt_at.max(marks.command_at);
-    if let Some(at) = marks.bell_at.filter(|at| bell_asks(pool, *at, newest, observed, now)) {
+    if let Some(at) = asking_bell(pool, observed, now) {
         let text = "it rang the bell".to_owned();
         let ask = Ask { id: at.0, kind: AskKind::Bell, text, tool: None, answerable: false };
-        return Activity { ask: Some(ask), ..is(ActivityState::Attention, Source::Terminal, at) };
+        let (state, source) = (ActivityState::Attention, Source::Terminal);
+        return Activity { state, source, since: at, ask: Some(ask), ..Activity::default() };
     }
-    if let Some(at) = newest {
+    without_bell(pool, observed, now)
+}
+
+/// The activity of a program apart from its bell, while the bell asks for a person.
+#[must_use]
+pub fn activity_under_bell(pool: &Pool, observed: &AgentObservation, now: Timestamp) -> Option<Activity> {
+    asking_bell(pool, observed, now).map(|_| without_bell(pool, observed, now))
+}
+
+/// True if a session is in a state, seen from outside. A bell hides no state: its program may be idle or busy.
+#[must_use]
+pub fn is_in_state(agents: &Agents, shown: &Activity, state: ActivityState) -> bool {
+    let rings = shown.ask.as_ref().is_some_and(|ask| ask.kind == AskKind::Bell);
+    let under = shown.tag.filter(|_| rings).and_then(|tag| agents.under_bell(tag));
+    shown.state == state || under.is_some_and(|under| under.state == state)
+}
+
+/// The activity of a program without hooks and a known screen, apart from its bell.
+fn without_bell(pool: &Pool, observed: &AgentObservation, now: Timestamp) -> Activity {
+    let is = |state, source, since: Timestamp| Activity { state, source, since, ..Activity::default() };
+    let marks = &observed.marks;
+    if let Some(at) = marks.prompt_at.max(marks.command_at) {
         let state =
             if marks.command_at > marks.prompt_at { ActivityState::Busy } else { ActivityState::Idle };
         let code = marks.code.filter(|code| *code != 0 && state == ActivityState::Idle);
@@ -174,19 +196,16 @@ const BELL_OUTPUT: Duration = Duration::from_secs(30);
 /// Time for which a bell asks for a person at most.
 const BELL_LIMIT: Duration = Duration::from_secs(10 * 60);
 
-/// True if a bell still asks for a person: until it is answered (something was typed, or a prompt or command
-/// mark followed), until its program goes on by itself, or until [`BELL_LIMIT`]. Attaching a client clears
-/// the bell.
-fn bell_asks(
-    pool: &Pool,
-    at: Timestamp,
-    newest: Option<Timestamp>,
-    observed: &AgentObservation,
-    now: Timestamp,
-) -> bool {
-    newest.max(observed.delivered_at).is_none_or(|then| at > then)
+/// The time of a bell that still asks for a person: until somebody was there (attached, typed, sent a prompt or
+/// dismissed it), a prompt or command mark followed, its program went on by itself, or [`BELL_LIMIT`] is over.
+fn asking_bell(pool: &Pool, observed: &AgentObservation, now: Timestamp) -> Option<Timestamp> {
+    let marks = &observed.marks;
+    let at = marks.bell_at.filter(|_| !observed.has_known_screen)?;
+    let answers = [marks.prompt_at, marks.command_at, observed.delivered_at, observed.attended_at];
+    let asks = answers.into_iter().flatten().all(|then| at > then)
         && observed.quiet_since.is_none_or(|wrote| wrote < at.after(BELL_OUTPUT))
-        && pool.age(now, at) < BELL_LIMIT
+        && pool.age(now, at) < BELL_LIMIT;
+    asks.then_some(at)
 }
 
 /// The activity of an agent without any hook report yet: only its screen tells whether it is ready.

@@ -36,7 +36,7 @@ pub(crate) fn asks_after(open: &[Ask], hook: &Hook) -> Vec<Ask> {
             let answerable = *wait_ms > 0 && (kind == AskKind::Permission || !text.is_empty());
             open.push(ask(kind, text, Some(tool), answerable));
         }
-        HookEvent::Asking { tool } => {
+        HookEvent::Asking { tool, plan: _ } => {
             open.retain(|ask| ask.answerable);
             open.push(ask(AskKind::Question, tool, Some(tool), false));
         }

@@ -5,10 +5,13 @@
 //! - `activity` derives the activity of agents that report nothing, or not everything, from their output,
 //!   their terminal and their `screen`.
 //! - `record` folds the events about agents, `lookup` reads it; `state` is volatile.
+//! - `dismiss` decides on `dismiss`, `artefacts` keeps the plan and the files of an agent.
 //! - `thought` decides on published thoughts.
 
 pub(crate) mod activity;
+pub(crate) mod artefacts;
 pub(crate) mod asks;
+pub(crate) mod dismiss;
 pub(crate) mod hook_event;
 pub(crate) mod hook_inputs;
 pub(crate) mod lookup;
@@ -19,10 +22,12 @@ pub(crate) mod thought;
 pub(crate) mod usage_limit;
 
 pub use activity::{
-    AgentObservation, SILENCE, activity_changed, current_activity, derive_activity, dialog_activity,
-    waits_for_person,
+    AgentObservation, SILENCE, activity_changed, activity_under_bell, current_activity, derive_activity,
+    dialog_activity, is_in_state, waits_for_person,
 };
+pub use artefacts::Artefacts;
 pub use asks::{ask_activity, check_answer, mark_asks_unanswerable, open_asks};
+pub use dismiss::dismiss;
 pub use hook_event::{HookOutcome, handle_hook};
 pub use hook_inputs::HookInputs;
 pub use screen::{ScreenReading, TerminalMarks, WindowTitle};

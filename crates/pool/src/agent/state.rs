@@ -3,20 +3,31 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use protocol::activity::Ask;
-use protocol::{SessionId, Tag, Timestamp};
+use protocol::hook::HookEvent;
+use protocol::{Activity, SessionId, Tag, Timestamp};
 
+use crate::agent::artefacts::Artefacts;
 use crate::agent::screen::TerminalMarks;
 
 /// Number of hook reports that are remembered, so that a repeated one is handled once.
 const REPORTS_MAX: usize = 4096;
 
-/// Hook reports, queued questions, terminal marks.
+/// Identifies one occurrence of a question: the same dialog may be shown again later.
+fn occurrence(shown: &Activity) -> Option<(u64, Timestamp)> {
+    shown.ask.as_ref().map(|ask| (ask.id, shown.since))
+}
+
+/// Hook reports, questions, terminal marks, plans.
 #[derive(Debug, Default)]
 pub struct Agents {
     reports: VecDeque<u64>,
     queued_asks: BTreeMap<SessionId, Vec<Ask>>,
     marks: BTreeMap<Tag, TerminalMarks>,
     observed_at: BTreeMap<Tag, Timestamp>,
+    under_bells: BTreeMap<Tag, Activity>,
+    bells_answered: BTreeMap<Tag, Timestamp>,
+    dismissed: BTreeMap<SessionId, (u64, Timestamp)>,
+    artefacts: BTreeMap<SessionId, Artefacts>,
     turns: BTreeMap<SessionId, String>,
     continue_after: BTreeMap<SessionId, Timestamp>,
 }
@@ -73,6 +84,62 @@ impl Agents {
         self.observed_at.insert(tag, began)
     }
 
+    /// The activity of an incarnation apart from its bell, while the bell asks.
+    #[must_use]
+    pub fn under_bell(&self, tag: Tag) -> Option<&Activity> {
+        self.under_bells.get(&tag)
+    }
+
+    /// Stores the activity of an incarnation apart from its bell; none if no bell asks. Returns true if the
+    /// state is news.
+    pub fn note_under_bell(&mut self, tag: Tag, activity: Option<Activity>) -> bool {
+        let state = activity.as_ref().map(|activity| activity.state);
+        let before = match activity {
+            Some(activity) => self.under_bells.insert(tag, activity),
+            None => self.under_bells.remove(&tag),
+        };
+        before.map(|before| before.state) != state
+    }
+
+    /// Stores that a person was at incarnations (attached, typed) or dismissed their bells: earlier bells ask no
+    /// more.
+    pub fn answer_bell(&mut self, tags: impl IntoIterator<Item = Tag>, at: Timestamp) {
+        self.bells_answered.extend(tags.into_iter().map(|tag| (tag, at)));
+    }
+
+    /// Time up to which the bells of an incarnation are answered.
+    #[must_use]
+    pub fn bell_answered_at(&self, tag: Tag) -> Option<Timestamp> {
+        self.bells_answered.get(&tag).copied()
+    }
+
+    /// Stores that a person dismissed what a session asks at present.
+    pub fn dismiss(&mut self, session: SessionId, shown: &Activity) {
+        self.dismissed.extend(occurrence(shown).map(|asked| (session, asked)));
+    }
+
+    /// True if a person dismissed what a session asks at present. The same question asked again is another
+    /// one.
+    #[must_use]
+    pub fn is_dismissed(&self, session: SessionId, shown: &Activity) -> bool {
+        self.dismissed.get(&session).is_some_and(|asked| occurrence(shown).as_ref() == Some(asked))
+    }
+
+    /// The plan and the files of a session's agent.
+    #[must_use]
+    pub fn artefacts(&self, session: SessionId) -> Option<&Artefacts> {
+        self.artefacts.get(&session)
+    }
+
+    /// Stores what a hook report says of the plan and the files of a session's agent.
+    pub fn note_artefacts(&mut self, session: SessionId, signal: &HookEvent) {
+        if Artefacts::begin_anew(signal) {
+            self.artefacts.remove(&session);
+        } else if Artefacts::are_named_by(signal) {
+            self.artefacts.entry(session).or_default().note(signal);
+        }
+    }
+
     /// The agent's own name for the turn in which it works its present prompt, if known.
     #[must_use]
     pub fn turn(&self, session: SessionId) -> Option<&str> {
@@ -97,5 +164,9 @@ impl Agents {
         self.queued_asks.retain(|session, _| sessions.contains(session));
         self.marks.retain(|tag, _| running.contains(tag));
         self.observed_at.retain(|tag, _| running.contains(tag));
+        self.under_bells.retain(|tag, _| running.contains(tag));
+        self.bells_answered.retain(|tag, _| running.contains(tag));
+        self.dismissed.retain(|session, _| sessions.contains(session));
+        self.artefacts.retain(|session, _| sessions.contains(session));
     }
 }

@@ -7,14 +7,16 @@
 //!
 //! A session is gone only by proof: the proven death of its server; absence from one complete listing
 //! together with the end of its pane's process; or absence from two complete listings at least 1 s apart.
-//! `foreign` finds the tmux sessions that are not the pool's.
+//! `foreign` finds the tmux sessions that are not the pool's; `health` tells how well a pane is observed.
 
 pub(crate) mod foreign;
+pub(crate) mod health;
 pub(crate) mod reconcile;
 pub(crate) mod state;
 pub(crate) mod take_in;
 
 pub use foreign::{ForeignSessions, foreign_changes, foreign_sessions, panes_to_adopt};
+pub use health::transport_health;
 pub use reconcile::{DiffScope, Observation, diff_scope, ended_by_tmux, reconcile, unconfirmed_runs};
 pub use state::{Observed, Peer, Report, Update};
 pub use take_in::{

@@ -65,6 +65,8 @@ pub struct Observed {
     watcher_since: Timestamp,
     snapshots_requested: u64,
     snapshots_received: u64,
+    trouble: Option<(Timestamp, String)>,
+    answers_since: Timestamp,
 }
 
 impl Observed {
@@ -86,6 +88,8 @@ impl Observed {
             watcher_since: now,
             snapshots_requested: 0,
             snapshots_received: 0,
+            trouble: None,
+            answers_since: now,
         }
     }
 
@@ -105,6 +109,18 @@ impl Observed {
     #[must_use]
     pub fn listed_from(&self) -> Option<Timestamp> {
         self.listed_from
+    }
+
+    /// The last trouble with observing the tmux server, which may be over, and its time.
+    #[must_use]
+    pub fn trouble(&self) -> Option<&(Timestamp, String)> {
+        self.trouble.as_ref()
+    }
+
+    /// Time since which the tmux server answers, if it does.
+    #[must_use]
+    pub fn answers_since(&self) -> Timestamp {
+        self.answers_since
     }
 
     /// True until the first complete observation after the start of `poold`.
@@ -162,6 +178,7 @@ impl Observed {
     pub fn connection_ended(&mut self, connection: u64, now: Timestamp) -> bool {
         let is_its = self.watcher.as_ref().is_some_and(|watcher| watcher.connection == connection);
         if is_its {
+            self.trouble = Some((now, "tmux-watch disconnected".to_owned()));
             (self.watcher, self.transport, self.watcher_since) = (None, None, now);
         }
         is_its
@@ -276,6 +293,9 @@ impl Observed {
             self.listed_from = Some(update.began);
         }
         self.looked_at = Some(now);
+        if let Server::Unknown(silence) = &self.state.server {
+            (self.trouble, self.answers_since) = (Some((now, silence.detail.clone())), now);
+        }
         if !known || !(update.differs || update.complete || self.foreign.is_none()) {
             return Vec::new();
         }

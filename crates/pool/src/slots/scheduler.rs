@@ -121,7 +121,7 @@ fn note_waiting(turn: &mut Turn<'_>, settings: &Settings) {
     wanting.retain(|session| !holds_back(pool, volatile, *session));
     let have_left = volatile.scheduler.waiting.set_sessions(&wanting);
     let attached = pool.sessions().filter(|s| s.attached_clients > 0);
-    volatile.prompts.attend(attached.filter_map(|s| s.incarnation.as_ref()).map(|run| run.tag));
+    volatile.attend(attached.filter_map(|s| s.incarnation.as_ref()).map(|run| run.tag), now);
     volatile.scheduler.retain_deferrals(pool);
     volatile.scheduler.set_over_quantum(eviction::over_quantum(pool, settings, now).collect());
     if have_left {

@@ -421,6 +421,7 @@ fn seen() -> impl Strategy<Value = AgentObservation> {
         |(quiet_since, marks, interrupted_at, (screen, title), (own_foreground, is_known))| {
             AgentObservation {
                 delivered_at: None,
+                attended_at: None,
                 quiet_since,
                 idle_quiet: Duration::from_secs(2),
                 marks,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use pool::agent::Agents;
 use pool::prompt::Blocked;
 use pool::{QueueRules, inbox};
 use protocol::policy::Budget;
@@ -16,7 +17,13 @@ fn kinds(stage: &Stage, why: &Blocked) -> Vec<(String, String)> {
 
 fn told(stage: &Stage, why: &Blocked, is_worked: bool) -> Vec<(String, String)> {
     let blocked: BTreeMap<SessionId, Blocked> = [(stage.session().id, why.clone())].into();
-    let items = inbox::items(&stage.world.pool, &blocked, |_, _| is_worked, Timestamp(stage.world.now));
+    let items = inbox::items(
+        &stage.world.pool,
+        &Agents::default(),
+        &blocked,
+        |_, _| is_worked,
+        Timestamp(stage.world.now),
+    );
     items.into_iter().map(|item| (item.kind, item.next)).collect()
 }
 

@@ -5,6 +5,7 @@ mod activity;
 mod adopt;
 mod clock;
 mod create;
+mod dismiss;
 mod hook_event;
 mod inbox;
 mod lifecycle;

@@ -258,7 +258,7 @@ pub(crate) mod signal {
     }
 
     pub(crate) fn asking(tool: &str) -> HookEvent {
-        HookEvent::Asking { tool: tool.to_owned() }
+        HookEvent::Asking { tool: tool.to_owned(), plan: None }
     }
 
     pub(crate) fn used(tool: &str) -> HookEvent {

@@ -66,7 +66,7 @@ fn overview(turn: &Turn<'_>, daemon: &Daemon, has_tmux: bool) -> Status {
         state_dir: daemon.paths.state.clone().into(),
         problems,
         room: machine_capacity::view(turn, daemon),
-        asking: pending_asks(pool),
+        asking: pending_asks(pool, &volatile.agents),
         inbox: attention::items(turn).len() as u64,
         tmux,
     }
@@ -98,10 +98,14 @@ fn breakers(pool: &pool::Pool) -> Vec<BreakerView> {
     .collect()
 }
 
-/// Returns the agents that ask something, longest waiting first.
-fn pending_asks(pool: &pool::Pool) -> Vec<PendingAsk> {
+/// Returns the agents that ask something which was not dismissed, longest waiting first.
+fn pending_asks(pool: &pool::Pool, agents: &agent::Agents) -> Vec<PendingAsk> {
     let asks = |session: &Session| {
-        let Activity { state, since, ask, .. } = agent::current_activity(pool, session);
+        let shown = agent::current_activity(pool, session);
+        if agents.is_dismissed(session.id, &shown) {
+            return None;
+        }
+        let Activity { state, since, ask, .. } = shown;
         let (kind, answerable) = (ask.as_ref().map(|ask| ask.kind), ask.is_some_and(|ask| ask.answerable));
         let (session, name) = (session.id, session.name.clone());
         (state == ActivityState::Attention).then_some(PendingAsk { session, name, kind, answerable, since })

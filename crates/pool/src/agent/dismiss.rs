@@ -1,0 +1,48 @@
+//! `dismiss`: a person has seen what a session asks, and need not be told of this occurrence any more.
+
+use protocol::activity::AskKind;
+use protocol::{Activity, ActivityState, ErrorCode, Event, Refusal, Session, Timestamp};
+
+use crate::agent::activity::{activity_changed, current_activity};
+use crate::pool::Pool;
+use crate::queue::admin;
+use crate::refusal::refuse;
+use crate::volatile::Volatile;
+
+/// Decides on `dismiss`. A bell ends with it. A question stays open until it is answered, but is no longer
+/// listed. If nothing is asked, nothing changes.
+///
+/// # Errors
+/// Conflict: a message in doubt has to be resolved.
+pub fn dismiss(
+    pool: &Pool,
+    volatile: &mut Volatile,
+    session: &Session,
+    now: Timestamp,
+) -> Result<Option<Event>, Refusal> {
+    let shown = current_activity(pool, session);
+    let Some(ask) = shown.ask.as_ref().filter(|_| shown.state == ActivityState::Attention) else {
+        return Ok(None);
+    };
+    match ask.kind {
+        AskKind::Message => {
+            let name = session.name.as_str();
+            let how = admin::resolve_command(name, protocol::MessageId(ask.id));
+            refuse(
+                ErrorCode::Conflict,
+                format!("a message of {name} is in doubt, which only you can resolve: `{how}`"),
+            )
+        }
+        AskKind::Bell => {
+            volatile.agents.dismiss(session.id, &shown);
+            volatile.agents.answer_bell(shown.tag, now);
+            let under = shown.tag.and_then(|tag| volatile.agents.under_bell(tag).cloned());
+            let after = under.map(|under| Activity { tag: shown.tag, ..under });
+            Ok(after.and_then(|after| activity_changed(session, &shown, after)))
+        }
+        AskKind::Permission | AskKind::Question | AskKind::Dialog => {
+            volatile.agents.dismiss(session.id, &shown);
+            Ok(None)
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! How well a session's pane is observed.
+
+use protocol::reply::{PaneObservation, TransportHealth};
+use protocol::tmux::Server;
+use protocol::{Incarnation, Session};
+
+use crate::observe::state::Observed;
+
+/// The health of the observation of a session's pane. Without a watcher, and while its tmux server does not
+/// answer, what is known is from the last complete listing.
+#[must_use]
+pub fn transport_health(observed: &Observed, session: &Session) -> TransportHealth {
+    let (last_error_at, last_error) = observed.trouble().cloned().unzip();
+    let health = |state, since| {
+        let (last_error, last_error_at) = (last_error.clone(), last_error_at);
+        TransportHealth { state, means: observed.transport(), since, last_error, last_error_at }
+    };
+    let run = session.incarnation.as_ref().filter(|run| session.lifecycle.holds_slot() && run.pane.is_some());
+    let Some(run) = run else { return health(PaneObservation::Unobserved, Some(session.changed_at)) };
+    if observed.watcher().is_some() && is_seen(observed, run) {
+        let since = observed.watcher_since().max(session.changed_at).max(observed.answers_since());
+        return health(PaneObservation::Observed, Some(since));
+    }
+    match session.verified_at.max(observed.seen_at().filter(|_| is_seen(observed, run))) {
+        Some(at) => health(PaneObservation::Stale, Some(run.missing_since.unwrap_or(at))),
+        None => health(PaneObservation::Unobserved, Some(session.changed_at)),
+    }
+}
+
+/// True if the last observation shows the pane in its own server.
+fn is_seen(observed: &Observed, run: &Incarnation) -> bool {
+    let state = observed.state();
+    let server = matches!(state.server, Server::Up(server) if run.server == Some(server));
+    let pane = run.pane.and_then(|pane| state.panes.get(&pane));
+    server && pane.is_some_and(|pane| pane.tag == Some(run.tag)) && run.missing_since.is_none()
+}

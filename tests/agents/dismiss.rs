@@ -1,0 +1,95 @@
+//! Attention that ends: a bell by whoever comes, a question by its answer alone; and `dismiss`.
+
+use serde_json::{Value, json};
+
+use super::fakes::{self, Agent};
+use crate::harness::{PATIENCE, Pool, Talk, wait_until};
+
+/// Kinds of the inbox entries of a session.
+fn inbox(pool: &Pool, session: &str) -> Vec<Value> {
+    let items = pool.lines(&["inbox"]).into_iter();
+    items.filter(|item| item["session"] == session).map(|item| item["kind"].clone()).collect()
+}
+
+#[track_caller]
+fn await_inbox(pool: &Pool, session: &str, kinds: &[&str]) {
+    wait_until(&format!("it waits for {kinds:?}"), PATIENCE, || inbox(pool, session) == kinds);
+}
+
+/// A program without prompt marks that rings the bell whenever it reads a line, and writes nothing else.
+fn ringer(pool: &Pool, name: &str) -> String {
+    let id = pool.script(name, "stty -echo; printf '\\a'; while read -r line; do printf '\\a'; done");
+    await_inbox(pool, &id, &["bell"]);
+    id
+}
+
+fn rings_again(pool: &Pool, id: &str) {
+    pool.tmux_text(&["send-keys", "-t", pool.show(id)["tmux"]["pane_id"].as_str().unwrap(), "Enter"]);
+    await_inbox(pool, id, &["bell"]);
+}
+
+#[test]
+fn a_bell_ends_when_somebody_comes_and_never_holds_a_wait_for_idle() {
+    let pool = Pool::with("[pool]\nidle_quiet = '300ms'\n[reaper]\ngrace = '300ms'\n");
+    let id = ringer(&pool, "ringer");
+    // It is idle below its bell.
+    pool.ok(&["wait", &id, "--for", "idle"]);
+    assert_eq!(pool.show(&id)["activity"], "attention", "and rings on");
+    // Somebody attaches, and leaves again.
+    drop(Talk::attached(&pool, "=ringer:"));
+    let attached = Talk::attached(&pool, "=ringer:");
+    await_inbox(&pool, &id, &[]);
+    drop(attached);
+    wait_until("nobody is attached", PATIENCE, || pool.show(&id)["attached_clients"] == 0);
+    rings_again(&pool, &id);
+    // Somebody dismisses it: at once, and only this one.
+    let dismissed = pool.json(&["dismiss", &id]);
+    assert_eq!((&dismissed["activity"], &dismissed["ask"]), (&json!("idle"), &Value::Null), "{dismissed}");
+    assert!(inbox(&pool, &id).is_empty() && pool.status()["asking"] == json!([]));
+    pool.ok(&["dismiss", &id]);
+    rings_again(&pool, &id);
+    pool.ctl(&["dismiss", "nobody"]).expect(3);
+}
+
+#[test]
+fn a_bell_ends_when_keys_or_a_prompt_are_typed() {
+    let pool = Pool::with("[pool]\nidle_quiet = '300ms'\n[reaper]\ngrace = '300ms'\n");
+    for (name, typed) in
+        [("keys", &["keys", "keys", "x"][..]), ("prompt", &["send", "prompt", "--wait", "done", "x"])]
+    {
+        let id = pool.script(name, "stty raw -echo; printf '\\a'; exec cat >/dev/null");
+        await_inbox(&pool, &id, &["bell"]);
+        pool.ok(typed);
+        await_inbox(&pool, &id, &[]);
+        assert_eq!(pool.show(&id)["ask"], Value::Null);
+    }
+}
+
+#[test]
+fn a_question_is_dismissed_once_and_stays_open_until_it_is_answered() {
+    let pool = fakes::pool("");
+    let agent = Agent::claude(&pool);
+    agent.send("ASK me");
+    await_inbox(&pool, &agent.id, &["permission"]);
+    // Attaching and dismissing are no answers.
+    let attached = Talk::attached(&pool, pool.show(&agent.id)["tmux"]["pane_id"].as_str().unwrap());
+    wait_until("somebody is attached", PATIENCE, || pool.show(&agent.id)["attached_clients"] == 1);
+    assert_eq!(inbox(&pool, &agent.id), ["permission"]);
+    drop(attached);
+    pool.ok(&["dismiss", &agent.id, "--op-id", "one"]);
+    assert!(inbox(&pool, &agent.id).is_empty());
+    assert_eq!(pool.status()["inbox"], 0);
+    let shown = pool.show(&agent.id);
+    assert_eq!((&shown["activity"], &shown["ask"]["kind"]), (&json!("attention"), &json!("permission")));
+    pool.ok(&["approve", &agent.id]);
+    pool.ok(&["wait", &agent.id, "--for", "idle"]);
+    // The next occurrence is another one.
+    agent.send("ASK me");
+    await_inbox(&pool, &agent.id, &["permission"]);
+    // A message in doubt is resolved, not dismissed.
+    let other = Agent::codex(&pool);
+    other.send("ALTER\tthis");
+    await_inbox(&pool, &other.id, &["message"]);
+    let refused = pool.ctl(&["dismiss", &other.id]).expect(4);
+    assert!(refused.stderr.contains("queue resolve"), "{}", refused.stderr);
+}
