@@ -8,7 +8,7 @@ const TRAPS: &[(&str, &[&str])] = &[
     ("T-02", &["t13_sync_happens_by_itself"]),
     ("T-03", &["t03_an_operation_is_verified_by_its_own_result"]),
     ("T-04", &["t24_a_stopped_server_removes_nothing", "t01_unknown_and_silence_remove_nothing"]),
-    ("T-05", &["p10_created_at_and_counts_survive_a_restart"]),
+    ("T-05", &["t05_an_adopted_session_is_as_old_and_as_active_as_its_tmux_session"]),
     ("T-06", &["t08_kill_is_idempotent_and_a_miss_is_told"]),
     ("T-07", &["t07_a_repeat_is_never_typed_twice"]),
     ("T-08", &["t08_kill_is_idempotent_and_a_miss_is_told", "t13_concurrent_operations_do_not_deadlock"]),
@@ -113,11 +113,12 @@ const TRAPS: &[(&str, &[&str])] = &[
     ),
     ("W-10", &["w10_the_last_activity_survives_a_restart"]),
     ("W-11", &["w15_creating_while_discovering_makes_each_once"]),
-    ("W-12", &["w12_events_carry_the_facts", "w12_foreign_sessions_come_and_go_in_the_journal"]),
+    ("W-12", &["w12_events_carry_the_facts", "w12_w33_a_creation_says_how_it_came_about"]),
     (
         "W-13",
         &[
             "w13_a_tag_of_an_ended_incarnation_is_removed_and_never_adopted",
+            "w13_what_disappeared_while_poold_was_down_is_told_with_its_reason",
             "w13_an_external_kill_is_told_without_polling",
         ],
     ),
@@ -192,12 +193,14 @@ const TRAPS: &[(&str, &[&str])] = &[
         &[
             "w25_the_colours_of_a_repository_are_its_own_or_made_of_its_path_and_nothing_is_written",
             "w25_colours_that_are_no_file_keep_nobody_waiting",
+            "w25_w26_w38_one_answer_has_the_colours_the_output_and_the_thought_of_every_session",
         ],
     ),
     (
         "W-26",
         &[
             "w26_the_replay_is_the_last_500_characters_whatever_they_are_made_of",
+            "w25_w26_w38_one_answer_has_the_colours_the_output_and_the_thought_of_every_session",
             "w21_a_program_that_does_not_react_is_not_forgotten",
         ],
     ),
@@ -227,7 +230,13 @@ const TRAPS: &[(&str, &[&str])] = &[
     ),
     ("W-31", &["p08_every_change_is_on_disk_when_it_is_answered", "t13_sync_happens_by_itself"]),
     ("W-32", &["w32_the_death_of_a_pane_process_is_told_with_its_signal", "w32_who_detaches_ends_nothing"]),
-    ("W-33", &["w33_a_follower_gets_the_state_then_the_mark_then_changes"]),
+    (
+        "W-33",
+        &[
+            "w33_a_follower_gets_the_state_then_the_mark_then_changes",
+            "w12_w33_a_creation_says_how_it_came_about",
+        ],
+    ),
     ("W-34", &["w33_a_follower_gets_the_state_then_the_mark_then_changes"]),
     ("W-35", &["w35_documents_have_every_key_of_the_contract"]),
     (
@@ -250,6 +259,7 @@ const TRAPS: &[(&str, &[&str])] = &[
     (
         "W-38",
         &[
+            "w38_how_a_pane_is_observed_is_told_with_the_last_trouble",
             "w22_w36_w38_all_fields_of_a_thought_are_in_get_show_and_ls",
             "every_key_of_a_session_and_a_message_is_there_whatever_it_does",
         ],
@@ -291,6 +301,8 @@ const TRAPS: &[(&str, &[&str])] = &[
     (
         "3.3",
         &[
+            "a_bell_ends_when_somebody_comes_and_never_holds_a_wait_for_idle",
+            "the_plan_and_the_files_of_an_agent_are_shown_and_a_new_conversation_has_none",
             "t14_only_the_exact_name_is_meant",
             "a_shell_that_marks_its_prompts_confirms_and_its_terminal_tells_what_it_does",
             "any_other_program_is_busy_while_it_writes_and_idle_when_it_is_silent",

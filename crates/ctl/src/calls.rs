@@ -28,6 +28,11 @@ pub(crate) fn sessions(client: &mut Client, list: List) -> Result<Vec<SessionVie
     expected!(client.ask(Request::List(list))?, Sessions)
 }
 
+/// Asks for the sessions of a list, with the ends of their output and the colours of their repositories.
+pub(crate) fn snapshot(client: &mut Client, list: List) -> Result<Vec<SessionView>, Error> {
+    expected!(client.ask(Request::Snapshot(list))?, Sessions)
+}
+
 /// Asks for the pool's status.
 pub(crate) fn status(client: &mut Client) -> Result<Status, Error> {
     expect_status(client.ask(Request::Status)?)

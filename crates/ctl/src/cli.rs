@@ -68,6 +68,7 @@ verbs! {
     #[command(aliases = ["switch"])]
     Attach(attach::Args) => attach::run,
     Approve(approve::Args) => approve::run,
+    Dismiss(dismiss::Args) => dismiss::run,
     Send(send::Args) => send::run,
     Keys(keys::Args) => keys::run,
     Capture(capture::Args) => capture::run,
@@ -212,6 +213,10 @@ mod tests {
         "poolctl new --size 80x24 --op-id x --prompt hi -- sh -c --json",
         "poolctl ls --all --state live --label a=b --agent claude",
         "poolctl show -",
+        "poolctl show web --plan",
+        "poolctl ls --full --all",
+        "poolctl dismiss web www",
+        "poolctl dismiss - --op-id x",
         "poolctl attach web --read-only",
         "poolctl attach web --window",
         "poolctl send web hello world --key k --wait done --ttl 5m",

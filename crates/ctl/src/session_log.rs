@@ -14,8 +14,8 @@ use crate::calls::{self, expected};
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::Error;
-use crate::show::emulator::Emulator;
 use crate::tail::{Sink, Tail};
+use logs::emulator::Emulator;
 
 /// Time limit for tmux to report the size of a terminal.
 const SIZE_LIMIT: Duration = Duration::from_secs(2);

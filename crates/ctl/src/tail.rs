@@ -11,8 +11,8 @@ use protocol::ids::Tag;
 use protocol::reply::LogFiles;
 
 use crate::error::Error;
-use crate::show::clean::{Cleaner, Mode};
 use crate::show::out;
+use logs::clean::{Cleaner, Mode};
 
 /// Bytes read at a time.
 const BLOCK: usize = 64 * 1024;

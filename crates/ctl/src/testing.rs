@@ -1,7 +1,7 @@
 //! Samples for the tests of this crate.
 
 use protocol::limits::Limits;
-use protocol::reply::{Capacity, Component, QueueCounts, SessionView, Status, TmuxStatus};
+use protocol::reply::{Capacity, Component, QueueCounts, SessionView, Status, TmuxStatus, TransportHealth};
 use protocol::session::{Incarnation, Lifecycle, Size, Spec};
 use protocol::tmux::TmuxTransport;
 use protocol::{
@@ -55,6 +55,10 @@ pub(crate) fn session(name: &str) -> SessionView {
         waits: None,
         confirm: "none".into(),
         theme: None,
+        replay: None,
+        transport_health: TransportHealth::default(),
+        plan: None,
+        files: Vec::new(),
     }
 }
 

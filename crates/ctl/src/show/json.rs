@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use protocol::limits::Limits;
 use protocol::message::PROMPT;
 use protocol::policy::{Budget, Policy};
-use protocol::reply::{LockView, QueueCounts, SessionView, Theme};
-use protocol::session::{Conversation, Exit};
+use protocol::reply::{LockView, QueueCounts, SessionView, Theme, TransportHealth};
+use protocol::session::{Conversation, Exit, Origin};
 use protocol::thought::{RestState, Thought};
 use protocol::usage::{Account, Usage};
 use protocol::{
@@ -56,6 +56,8 @@ pub(crate) struct SessionJson<'a> {
     queue: Json<&'a QueueCounts>,
     total_requests: u64,
     active_requests: u64,
+    adopted: bool,
+    origin: Origin,
     created_at: Json<Timestamp>,
     last_activity_at: Json<Timestamp>,
     incarnations: u32,
@@ -80,6 +82,9 @@ pub(crate) struct SessionJson<'a> {
     thought: Option<Json<&'a Thought>>,
     theme: Option<&'a Theme>,
     replay: Option<String>,
+    transport_health: Json<&'a TransportHealth>,
+    plan: Option<&'a str>,
+    files: Option<&'a [String]>,
     verified_at: Option<Json<Timestamp>>,
     recovered: bool,
 }
@@ -141,6 +146,8 @@ impl<'a> SessionJson<'a> {
             queue: Json(&view.queue),
             total_requests: session.total_requests,
             active_requests: view.queue.claimed,
+            adopted: session.origin.is_adopted(),
+            origin: session.origin,
             created_at: Json(session.created_at),
             last_activity_at: Json(session.last_activity_at),
             incarnations: session.incarnations,
@@ -164,13 +171,17 @@ impl<'a> SessionJson<'a> {
             usage: view.usage.as_ref().map(Json),
             thought: view.thought.as_ref().map(Json),
             theme: view.theme.as_ref(),
-            replay: None,
+            replay: view.replay.clone(),
+            transport_health: Json(&view.transport_health),
+            plan: None,
+            files: None,
             verified_at: session.verified_at.map(Json),
             recovered: session.recovered,
         }
     }
 
-    /// Adds the processes and the end of the output, which are known only if a single session is shown.
+    /// Adds the processes, the end of the output, the plan and the files, which are known only if a single
+    /// session is shown.
     #[must_use]
     pub(crate) fn in_full(self, view: &'a SessionView, replay: Option<String>) -> Self {
         let processes = view.processes.iter().map(|found| TreeProcess {
@@ -178,7 +189,8 @@ impl<'a> SessionJson<'a> {
             parent: found.parent,
             command: &found.command,
         });
-        Self { processes: Some(processes.collect()), replay, ..self }
+        let (plan, files) = (view.plan.as_deref(), Some(view.files.as_slice()));
+        Self { processes: Some(processes.collect()), replay, plan, files, ..self }
     }
 }
 

@@ -1,14 +1,12 @@
 //! Output as text for people and as JSON. Each module imports only from those before it:
 //!
-//! - `escape`, `clean`, `emulator`, `size`: helpers for text;
+//! - `escape`, `size`: helpers for text;
 //! - `out`, `time`, `table`, `tree`, `progress`: standard output and its building blocks;
 //! - `json`: the documents; `resources`, `lifecycle`, `agent`, `lock`, `queue`, `change`: parts as text;
 //! - `session`, `status`, `event`: whole sessions, the pool's status and events.
 
 pub(crate) mod agent;
 pub(crate) mod change;
-pub(crate) mod clean;
-pub(crate) mod emulator;
 pub(crate) mod escape;
 pub(crate) mod event;
 pub(crate) mod json;

@@ -101,9 +101,17 @@ pub(crate) fn session(view: &SessionView, replay: Option<&str>, style: Style, no
     rows.add("created", when(session.created_at, style, now));
     rows.add("active", when(session.last_activity_at, style, now));
     rows.maybe("verified", session.verified_at.map(|at| when(at, style, now)));
+    rows.maybe("adopted", session.origin.is_adopted().then(|| "yes".to_owned()));
+    rows.maybe("plan", view.plan.as_ref().map(|_| format!("poolctl show {} --plan", session.name)));
+    rows.maybe("wrote", view.files.first().map(|last| wrote(last, view.files.len() - 1)));
     let processes = tree::render(&view.processes);
     let processes = if processes.is_empty() { processes } else { format!("processes\n{processes}") };
     rows.0.render() + &agent::asked(view, style) + &processes + &agent::replay(replay)
+}
+
+/// Formats the files that an agent wrote in a line: the last one, and the number of others.
+fn wrote(last: &str, others: usize) -> String {
+    if others == 0 { last.to_owned() } else { format!("{last} and {others} more") }
 }
 
 /// Formats the state in a line, as the verbs that change a session print it:

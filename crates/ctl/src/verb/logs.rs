@@ -11,10 +11,10 @@ use crate::client::Client;
 use crate::context::Context;
 use crate::error::Error;
 use crate::session_log::{emulator, files, follow_to_end, terminal_size};
-use crate::show::clean::{Cleaner, Mode};
-use crate::show::emulator::Emulator;
 use crate::show::{out, time};
 use crate::tail::{CleanOutput, Sink, Tail};
+use logs::clean::{Cleaner, Mode};
+use logs::emulator::Emulator;
 
 /// Bytes of the end of a log that are read first for its last lines.
 const LINES_WINDOW: u64 = 256 * 1024;

@@ -29,6 +29,9 @@ pub(crate) struct Args {
     /// Only those with this kind of agent
     #[arg(long, value_name = "KIND")]
     agent: Option<String>,
+    /// With the colours of their repositories and the last 500 characters of their output, all in one answer
+    #[arg(long)]
+    full: bool,
 }
 
 const STATES: [&str; 7] = ["starting", "live", "draining", "parked", "stopped", "lost", "failed"];
@@ -43,12 +46,16 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     let all = args.all || args.state.is_some();
     let list = List { all, state: args.state, labels, agent: args.agent };
     let mut client = context.client();
-    let views = calls::sessions(&mut client, list)?;
+    let full = args.full;
+    let views = if full { calls::snapshot(&mut client, list) } else { calls::sessions(&mut client, list) }?;
     let now = time::now();
     if context.style.json {
         views.iter().try_for_each(|view| out::json(&SessionJson::new(view, now)))
     } else if context.style.quiet {
         views.iter().try_for_each(|view| out::line(&view.session.id.to_string()))
+    } else if full {
+        let shown = |view| session::session(view, view.replay.as_deref(), context.style, now);
+        out::text(&views.iter().map(shown).collect::<Vec<_>>().join("\n"))
     } else {
         let needs = if views.is_empty() { BTreeMap::new() } else { needs(&mut client) };
         out::text(&session::sessions(&views, &needs, context.style, now))

@@ -13,6 +13,7 @@ pub(crate) mod clear;
 pub(crate) mod compact;
 pub(crate) mod completions;
 pub(crate) mod config;
+pub(crate) mod dismiss;
 pub(crate) mod down;
 pub(crate) mod drain;
 pub(crate) mod events;

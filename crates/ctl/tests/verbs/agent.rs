@@ -31,6 +31,9 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
     ("a_thought_is_read", a_thought_is_read),
     ("a_session_shows_what_its_agent_does", a_session_shows_what_its_agent_does),
     ("attention_stands_out_in_a_list", attention_stands_out_in_a_list),
+    ("a_full_list_has_the_output_of_each", a_full_list_has_the_output_of_each),
+    ("a_plan_is_shown_alone", a_plan_is_shown_alone),
+    ("several_sessions_are_dismissed", several_sessions_are_dismissed),
 ];
 
 fn doing(state: ActivityState) -> SessionView {
@@ -341,4 +344,36 @@ fn attention_stands_out_in_a_list() {
     assert_eq!(column, ["ACTIVITY", "attention", "busy", "-"]);
     let text = pool.run("ls --color always").success();
     assert!(text.contains("\x1b[33mattention\x1b[0m  0 ") && text.contains("  busy       0 "), "{text:?}");
+}
+
+fn a_full_list_has_the_output_of_each() {
+    let pool = Pool::new(|_| {
+        let view = SessionView { replay: Some("red\x1b[2J\n".into()), ..asking() };
+        ok(Response::Sessions(vec![view, over(0)]))
+    });
+    let text = pool.run("ls --full --all").success();
+    assert!(text.contains("red\\x1b[2J") && text.matches("workspace").count() == 2, "{text}");
+    let Request::Snapshot(list) = pool.request() else { panic!() };
+    assert!(list.all);
+    let lines = pool.run("ls --full --json").success();
+    let documents: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((&documents[0]["replay"], &documents[1]["replay"]), (&json!("red\u{1b}[2J\n"), &Value::Null));
+    assert_eq!(documents[0]["transport_health"]["state"], "unobserved");
+}
+
+fn a_plan_is_shown_alone() {
+    let pool =
+        Pool::new(|_| shown(SessionView { plan: Some("# Plan\n\x1b[2Jdo it\n".into()), ..session("web") }));
+    assert_eq!(pool.run("show web --plan").success(), "# Plan\n\\x1b[2Jdo it\n");
+    let none = Pool::new(|_| shown(session("web"))).run("show web --plan");
+    assert!(none.code == 3 && none.err.contains("no plan"), "{}", none.err);
+}
+
+fn several_sessions_are_dismissed() {
+    let pool = Pool::new(|_| shown(session("web")));
+    assert_eq!(pool.run("dismiss web www").success(), "sess_1  web  dismissed\nsess_1  web  dismissed\n");
+    let asked: Vec<_> = pool.calls().into_iter().map(|call| (call.op.is_some(), call.request)).collect();
+    let dismiss = |name: &str| (true, Request::Dismiss(protocol::SessionRef(name.into())));
+    assert_eq!(asked, [dismiss("web"), dismiss("www")]);
+    assert_eq!(pool.run("dismiss web www --op-id x").code, 2);
 }

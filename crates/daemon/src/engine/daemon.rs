@@ -20,6 +20,7 @@ use crate::engine::engine_handle::EngineHandle;
 use crate::engine::turn::JournalRetention;
 use crate::host::blocking_pool::BlockingPool;
 use crate::host::dir_watcher::DirWatcher;
+use crate::host::display_cache::DisplayCache;
 use crate::host::free_disk::FreeDisk;
 use crate::host::machine_sample::MachineSample;
 
@@ -62,6 +63,8 @@ pub(crate) struct Daemon {
     pub(crate) dir_watcher: DirWatcher,
     /// Permits for launches in tmux at the same time.
     pub(crate) launch_permits: Semaphore,
+    /// What was last read from files to be shown.
+    pub(crate) displayed: Arc<DisplayCache>,
 }
 
 /// The configuration file, and the settings that it gives.

@@ -139,6 +139,7 @@ pub(super) fn daemon(site: Site, parts: Parts) -> Result<Daemon, DaemonError> {
         machine: watch::channel(Default::default()).0,
         dir_watcher: if site.polls_dirs { DirWatcher::polling() } else { DirWatcher::default() },
         launch_permits: Semaphore::new(LAUNCHES),
+        displayed: Default::default(),
         paths: site.paths,
         blocking: BlockingPool::new(site.world.clone()),
         world: site.world,

@@ -10,10 +10,10 @@ use crate::sense::tmux_snapshot;
 use crate::verb::caller::{Caller, other_role};
 use crate::verb::operation::{InterruptedAnswer, Operation};
 use crate::verb::{
-    adopt, approve, attach, backup, capture, check, clear, clear_context, compact, config, drain, events,
-    export, generators, hook, inbox, input, keys, kill, label, lock, logs, ls, new, park, pin, prune, queue,
-    reap, rename, resize, restart, restore, rm, show, stats, status, sync, terminal, thought, update, wait,
-    work,
+    adopt, approve, attach, backup, capture, check, clear, clear_context, compact, config, dismiss, drain,
+    events, export, generators, hook, inbox, input, keys, kill, label, lock, logs, ls, new, park, pin, prune,
+    queue, reap, rename, resize, restart, restore, rm, show, snapshot, stats, status, sync, terminal,
+    thought, update, wait, work,
 };
 
 /// The answer to a repeat of input that an earlier daemon began to write.
@@ -50,6 +50,7 @@ pub(crate) async fn answer(daemon: &Arc<Daemon>, caller: Option<&Caller>, call: 
         Request::Status => refreshed(daemon, status::status(daemon)).await,
         Request::Inbox => refreshed(daemon, inbox::inbox(daemon)).await,
         Request::List(asked) => refreshed(daemon, ls::ls(daemon, asked)).await,
+        Request::Snapshot(asked) => refreshed(daemon, snapshot::snapshot(daemon, asked)).await,
         Request::Show(of) => refreshed(daemon, show::show(daemon, of)).await,
         Request::Logs(of) => logs::logs(daemon, of).await,
         Request::Events(asked) => events::events(daemon, asked, caller?.parts(id)).await,
@@ -96,6 +97,7 @@ pub(crate) async fn answer(daemon: &Arc<Daemon>, caller: Option<&Caller>, call: 
         Request::Prune(asked) => operate!(operation, prune::prune, asked).await,
         Request::Rename(asked) => refreshed(daemon, operate!(operation, rename::rename, asked)).await,
         Request::Label(asked) => refreshed(daemon, operate!(operation, label::label, asked)).await,
+        Request::Dismiss(of) => operate!(operation, dismiss::dismiss, of).await,
         Request::Pin(asked) => operate!(operation, pin::pin, asked).await,
         Request::Update(asked) => operate!(operation, update::update, asked).await,
         Request::Clear(of) => refreshed(daemon, operate!(operation, clear::clear, of)).await,

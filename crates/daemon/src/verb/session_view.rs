@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use pool::session::{ViewInputs, view};
 use protocol::reply::{SessionView, TreeProcess};
+use protocol::request::List;
 use protocol::{OsBytes, Refusal, Reply, Response, Session, SessionId, SessionRef};
 
 use crate::decide::{blocked, lock};
@@ -37,8 +38,19 @@ pub(super) fn view_of(
         slot_wait: turn.volatile.scheduler.waiting.position(session.id),
         waits: blocked::blocked_prompt(turn, session.id).map(|(_, why)| why),
         confirm: daemon.loaded().settings.agent_of(session).confirm,
+        transport_health: pool::observe::transport_health(observed, session),
     };
     view(turn.pool(), session, shown)
+}
+
+/// Returns the views of the sessions that pass a filter.
+pub(super) fn listed(turn: &Turn<'_>, daemon: &Daemon, filter: &List) -> Vec<SessionView> {
+    let socket = daemon.tmux_socket();
+    // Views are large: a growing vector would copy them repeatedly.
+    let mut views = Vec::with_capacity(turn.pool().sessions().count());
+    let listed = turn.pool().sessions().filter(|s| pool::session::matches_filter(s, filter));
+    views.extend(listed.map(|s| view_of(turn, daemon, &socket, s)));
+    views
 }
 
 /// Returns the live processes of a session, from the process table.

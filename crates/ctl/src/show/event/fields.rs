@@ -133,7 +133,8 @@ fn session_document(session: &Session) -> Value {
     let record = json!({
         "id": session.id, "name": session.name, "workspace": session.workspace, "dir": session.dir,
         "spec": spec_document(&session.spec), "labels": redact::labels(&session.labels),
-        "lifecycle": session.lifecycle, "reason": session.reason, "detail": session.detail,
+        "reason": session.origin, "adopted": session.origin.is_adopted(),
+        "lifecycle": session.lifecycle, "lifecycle_reason": session.reason, "detail": session.detail,
         "incarnation": session.incarnation.as_ref().map(incarnation_document),
         "incarnations": session.incarnations, "restarts": session.restarts,
         "exit": session.exit.map(Json), "total_requests": session.total_requests,

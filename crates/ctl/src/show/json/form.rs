@@ -2,8 +2,9 @@
 //! secrets are redacted.
 
 use protocol::message::Breaker;
-use protocol::reply::QueueCounts;
+use protocol::reply::{PaneObservation, QueueCounts, TransportHealth};
 use protocol::session::Exit;
+use protocol::tmux::TmuxTransport;
 use protocol::{Timestamp, redact};
 use serde::{Serialize, Serializer};
 
@@ -63,7 +64,22 @@ impl Form for Timestamp {
     }
 }
 
-forms!(Exit => ExitFields, QueueCounts => QueueFields, Breaker => BreakerFields);
+forms!(
+    Exit => ExitFields, QueueCounts => QueueFields, Breaker => BreakerFields,
+    TransportHealth => TransportFields
+);
+
+#[derive(Serialize)]
+#[serde(remote = "TransportHealth")]
+struct TransportFields {
+    state: PaneObservation,
+    means: Option<TmuxTransport>,
+    #[serde(serialize_with = "optional")]
+    since: Option<Timestamp>,
+    last_error: Option<String>,
+    #[serde(serialize_with = "optional")]
+    last_error_at: Option<Timestamp>,
+}
 
 #[derive(Serialize)]
 #[serde(remote = "Exit")]

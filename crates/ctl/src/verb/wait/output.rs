@@ -13,8 +13,8 @@ use crate::client::Client;
 use crate::context::Context;
 use crate::error::Error;
 use crate::session_log;
-use crate::show::clean::{Cleaner, Mode};
 use crate::tail::{Sink, Tail};
+use logs::clean::{Cleaner, Mode};
 
 /// Bytes of output that are searched: of the existing log, and for one match.
 const WINDOW: usize = 64 * 1024;

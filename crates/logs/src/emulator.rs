@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use vt100::capture::{BasicFormattedCaptureState, RowContents, basic_formatted_to_plain};
 use vt100::{Callbacks, Parser};
 
-use crate::show::clean::{Cleaner, Mode};
+use crate::clean::{Cleaner, Mode};
 
 /// Time for which a row must stay unchanged before it is passed on to a follower.
 const STABLE: Duration = Duration::from_millis(500);
@@ -26,7 +26,7 @@ const SIZE_MAX: u16 = 1000;
 const PIECE: usize = 4096;
 
 /// Converts a stream of output to lines.
-pub(crate) struct Emulator {
+pub struct Emulator {
     terminal: Parser<Scrolled>,
     cleaner: Cleaner,
     /// True once the output has moved back over the screen.
@@ -97,7 +97,7 @@ impl Row {
 impl Emulator {
     /// Creates an emulator of a terminal of this size.
     #[must_use]
-    pub(crate) fn new(rows: u16, columns: u16) -> Self {
+    pub fn new(rows: u16, columns: u16) -> Self {
         let size = |n: u16| std::num::NonZeroU16::new(n.min(SIZE_MAX)).unwrap_or(std::num::NonZeroU16::MIN);
         Self {
             terminal: Parser::new_with_callbacks(
@@ -116,7 +116,7 @@ impl Emulator {
     }
 
     /// Processes a piece and returns the text that it completes.
-    pub(crate) fn write(&mut self, piece: &[u8]) -> Vec<u8> {
+    pub fn write(&mut self, piece: &[u8]) -> Vec<u8> {
         let mut bytes = std::mem::take(&mut self.held);
         bytes.extend_from_slice(piece);
         if !self.redraws {
@@ -142,7 +142,7 @@ impl Emulator {
     }
 
     /// Returns the text that has become final because time has passed.
-    pub(crate) fn quiet(&mut self) -> Vec<u8> {
+    pub fn quiet(&mut self) -> Vec<u8> {
         if !self.redraws {
             let held = std::mem::take(&mut self.held);
             return self.append(&held);
@@ -162,12 +162,12 @@ impl Emulator {
     }
 
     /// Returns the text so far, final or not.
-    pub(crate) fn flush(&mut self) -> Vec<u8> {
+    pub fn flush(&mut self) -> Vec<u8> {
         if self.redraws { [self.scrolled(), self.settle_all()].concat() } else { self.quiet() }
     }
 
     /// Returns the remaining text at the end of the output.
-    pub(crate) fn end(&mut self) -> Vec<u8> {
+    pub fn end(&mut self) -> Vec<u8> {
         let held = std::mem::take(&mut self.held);
         if !self.redraws {
             return self.append(&held);

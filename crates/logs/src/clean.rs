@@ -2,7 +2,7 @@
 
 /// The bytes to remove.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mode {
+pub enum Mode {
     /// None.
     Raw,
     /// The carriage return in a terminal's line ending.
@@ -13,7 +13,7 @@ pub(crate) enum Mode {
 
 /// Cleans a stream of bytes. A sequence may be divided between pieces.
 #[derive(Debug)]
-pub(crate) struct Cleaner {
+pub struct Cleaner {
     mode: Mode,
     state: State,
     carriage_return: bool,
@@ -43,12 +43,12 @@ const BEL: u8 = 0x07;
 impl Cleaner {
     /// Creates a cleaner for the start of a stream.
     #[must_use]
-    pub(crate) fn new(mode: Mode) -> Self {
+    pub fn new(mode: Mode) -> Self {
         Self { mode, state: State::Ground, carriage_return: false }
     }
 
     /// Returns what remains of a piece.
-    pub(crate) fn clean(&mut self, piece: &[u8]) -> Vec<u8> {
+    pub fn clean(&mut self, piece: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(piece.len());
         match self.mode {
             Mode::Raw => out.extend_from_slice(piece),

@@ -16,7 +16,7 @@ const COLOUR_DIRS: [&str; 2] = [".swimmers", ".throngterm"];
 const COLOURS_MAX: u64 = 64 << 10;
 
 /// Returns the colours of the repository of a directory.
-pub(super) fn of(dir: &Path) -> Theme {
+pub(crate) fn of(dir: &Path) -> Theme {
     let own = |dir: &Path| {
         let files = COLOUR_DIRS.iter().map(|kept| dir.join(kept).join("colors.json"));
         let text = files.filter_map(|path| read(&path)).next()?;

@@ -1,13 +1,14 @@
-//! `show`: a session with its processes, its resource usage and the colours of its repository.
-
-mod theme;
+//! `show`: a session with its processes, its resource usage, the colours of its repository, and the plan and the
+//! files of its agent.
 
 use std::sync::Arc;
 
 use protocol::{Reply, Response, SessionRef};
 
+use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
 use crate::host::blocking_pool::Purpose;
+use crate::host::theme;
 use crate::verb::{session_view, usage};
 
 /// Processes, usage and colours are read outside of the engine.
@@ -18,7 +19,16 @@ pub(super) async fn show(daemon: &Arc<Daemon>, wanted: SessionRef) -> Reply {
     let measure = move || usage::measure(&*table, &measured).pop();
     let usage = daemon.blocking.with_timeout(Purpose::Processes, measure).await.flatten();
     let context = Arc::clone(daemon);
-    let mut reply = daemon.engine.turn(move |turn| session_view::reply(turn, &context, session.id)).await?;
+    let read = move |turn: &mut Turn<'_>| {
+        let mut reply = session_view::reply(turn, &context, session.id);
+        let artefacts = turn.volatile.agents.artefacts(session.id);
+        if let (Ok(Response::Session(view)), Some(artefacts)) = (&mut reply, artefacts) {
+            view.plan = artefacts.plan().map(protocol::redact::text);
+            view.files = artefacts.files().map(str::to_owned).collect();
+        }
+        reply
+    };
+    let mut reply = daemon.engine.turn(read).await?;
     if let Ok(Response::Session(view)) = &mut reply {
         view.processes = processes;
         view.usage = usage;

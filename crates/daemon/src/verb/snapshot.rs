@@ -1,0 +1,66 @@
+//! `ls --full`: sessions with the ends of their output and the colours of their repositories. Files are read
+//! outside of the engine, and only those that may have changed.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use protocol::reply::SessionView;
+use protocol::request::List;
+use protocol::{Reply, Response};
+use tokio::time::timeout;
+
+use crate::engine::Turn;
+use crate::engine::daemon::Daemon;
+use crate::host::blocking_pool::Purpose;
+use crate::host::display_cache::LogOf;
+use crate::verb::session_view;
+
+/// Time that the answer waits for files; what is not read by then is shown as it was.
+const FILES_LIMIT: Duration = Duration::from_secs(1);
+
+pub(super) async fn snapshot(daemon: &Arc<Daemon>, filter: List) -> Reply {
+    let context = Arc::clone(daemon);
+    let read = move |turn: &mut Turn<'_>| {
+        let views = session_view::listed(turn, &context, &filter);
+        let logs: Vec<LogOf> = views.iter().map(|view| log_of(turn, &context, view)).collect();
+        (views, logs)
+    };
+    let (mut views, logs) = daemon.engine.turn(read).await?;
+    let dirs: BTreeSet<PathBuf> = views.iter().map(dir_of).collect();
+    let dirs = dirs.into_iter().collect();
+    tokio::join!(read_logs(daemon, logs), read_themes(daemon, dirs));
+    for view in &mut views {
+        view.replay = daemon.displayed.replay(view.session.id);
+        view.theme = daemon.displayed.theme(&dir_of(view));
+    }
+    Ok(Response::Sessions(views))
+}
+
+/// The directory whose repository's colours a session has.
+fn dir_of(view: &SessionView) -> PathBuf {
+    view.current_dir.as_ref().unwrap_or(&view.session.spec.cwd).as_path().to_owned()
+}
+
+fn log_of(turn: &Turn<'_>, daemon: &Daemon, view: &SessionView) -> LogOf {
+    let session = &view.session;
+    let pane = session.incarnation.as_ref().and_then(|run| run.pane);
+    let pane = pane.filter(|_| session.lifecycle.holds_slot());
+    let seen = pane.and_then(|pane| turn.volatile.observed.state().panes.get(&pane));
+    let size =
+        seen.map_or((session.spec.size.rows, session.spec.size.cols), |pane| (pane.height, pane.width));
+    LogOf { session: session.id, dir: daemon.log_options(session.id).dir, size }
+}
+
+async fn read_logs(daemon: &Daemon, logs: Vec<LogOf>) {
+    let cache = Arc::clone(&daemon.displayed);
+    let read = daemon.blocking.with_timeout(Purpose::Logs, move || cache.read_replays(&logs));
+    timeout(FILES_LIMIT, read).await.ok();
+}
+
+async fn read_themes(daemon: &Daemon, dirs: Vec<PathBuf>) {
+    let (cache, now) = (Arc::clone(&daemon.displayed), daemon.world.clock.awake());
+    let read = daemon.blocking.with_timeout(Purpose::Theme, move || cache.read_themes(&dirs, now));
+    timeout(FILES_LIMIT, read).await.ok();
+}
