@@ -7,6 +7,8 @@ mod chaos;
 #[cfg(target_os = "linux")]
 mod held;
 #[cfg(target_os = "linux")]
+mod host;
+#[cfg(target_os = "linux")]
 mod locks;
 #[cfg(target_os = "linux")]
 mod orphans;

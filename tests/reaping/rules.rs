@@ -326,6 +326,8 @@ fn each_rule_says_why_it_applies_or_not_and_when_it_would() {
         "run_time",
         "leftovers",
         "orphans",
+        "host_memory",
+        "host_disk",
     ];
     for name in names {
         let rule = &rules[name];
@@ -510,6 +512,9 @@ fn what_is_wrong_in_the_section_of_the_reaper_is_named() {
         ("[reaper]\nhung = 'soon'", "hung"),
         ("[reaper]\nstale_worker = 3", "stale_worker"),
         ("[reaper]\nidle_session = ''", "idle_session"),
+        ("[reaper]\nhost_memory = '0%'", "host_memory"),
+        ("[reaper]\nhost_disk = 'half'", "host_disk"),
+        ("[reaper.policy]\nhost_disk = 'kill'", "park or report"),
         ("[reaper]\nmax_kills_per_minute = -1", "max_kills_per_minute"),
         ("[reaper]\nbefore = 'true'", "before"),
         ("[reaper]\nspeed = 1", "speed"),

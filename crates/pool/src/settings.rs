@@ -150,6 +150,12 @@ pub struct ReapRules {
     pub hung: Duration,
     /// Time without anything to do after which a session is idle.
     pub idle_session: Duration,
+    /// Share of the machine's memory, in hundredths of a percent, whose use is a shortage; none for never.
+    pub host_memory: Option<u32>,
+    /// Share of the time in which programs wait for memory; the same.
+    pub host_memory_pressure: Option<u32>,
+    /// Share of the disk of the state directory; the same.
+    pub host_disk: Option<u32>,
     /// Time between the first KILL and giving up, in milliseconds.
     pub verify_ms: u64,
     /// Maximum number of kills by rules per minute.
@@ -165,6 +171,9 @@ impl Default for ReapRules {
             stale_agent: Duration::from_secs(30 * 60),
             hung: Duration::from_secs(10 * 60),
             idle_session: Duration::from_secs(15 * 60),
+            host_memory: Some(9000),
+            host_memory_pressure: None,
+            host_disk: Some(9500),
             verify_ms: 5000,
             max_kills_per_minute: 30,
             actions: BTreeMap::new(),

@@ -326,13 +326,18 @@ pub enum Reason {
     TooIdle,
     /// The agent reached a usage limit.
     Limited,
+    /// The session was parked because the machine was short of memory.
+    HostMemory,
+    /// The session was parked because the disk of the state directory was nearly full.
+    HostDisk,
 }
 
 impl Reason {
     /// True if a session that ends for this reason is parked instead of stopped.
     #[must_use]
     pub fn parks(self) -> bool {
-        matches!(self, Self::Evicted | Self::Idle | Self::Parked | Self::Limited)
+        use Reason::{Evicted, HostDisk, HostMemory, Idle, Limited, Parked};
+        matches!(self, Evicted | Idle | Parked | Limited | HostMemory | HostDisk)
     }
 }
 

@@ -40,14 +40,19 @@ fn what_is_no_word_is_answered_with_the_words_there_are() {
 
 #[test]
 fn only_what_is_about_a_session_can_start_or_park_it() {
-    let whole = ["stale_agent", "hung", "idle_session", "memory", "disk", "run_time"];
+    let whole =
+        ["stale_agent", "hung", "idle_session", "memory", "disk", "run_time", "host_memory", "host_disk"];
     for rule in Rule::ALL {
         let of_session = whole.contains(&rule.as_str());
         assert_eq!(rule.applies_to_session(), of_session, "{rule:?}");
         let allowed = Action::ALL.map(|action| rule.allows(action));
         // Leftovers of a session occupy its slot until they are ended.
         let report = !["zombie_pane", "leftovers"].contains(&rule.as_str());
-        assert_eq!(allowed, [true, of_session, of_session, report], "{rule:?}");
+        // Of the machine's shortage a session is not guilty.
+        let about_host = rule.as_str().starts_with("host_");
+        assert_eq!(rule.is_about_host(), about_host, "{rule:?}");
+        let restarts = of_session && !about_host;
+        assert_eq!(allowed, [!about_host, restarts, of_session, report], "{rule:?}");
     }
 }
 

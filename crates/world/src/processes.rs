@@ -78,6 +78,12 @@ pub trait Processes: Send + Sync {
     fn resources(&self, process: ProcId) -> Option<Resources>;
     /// Returns the available memory of the machine in bytes.
     fn available_memory(&self) -> Option<u64>;
+    /// Returns the memory of the machine in bytes.
+    fn total_memory(&self) -> Option<u64>;
+    /// Returns the share of the last 10 s in which some program waited for memory, in hundredths of a percent.
+    fn memory_pressure(&self) -> Option<u32>;
+    /// Returns the bytes in use on the path's file system, and those that could be used in all.
+    fn disk_use(&self, path: &Path) -> Option<(u64, u64)>;
     /// Returns the free space of the path's file system in bytes.
     fn free_disk(&self, path: &Path) -> Option<u64>;
     /// Returns the pseudo-terminals in use, and their maximum.
@@ -192,6 +198,18 @@ impl Processes for SystemProcesses {
 
     fn available_memory(&self) -> Option<u64> {
         machine::available_memory()
+    }
+
+    fn total_memory(&self) -> Option<u64> {
+        machine::total_memory()
+    }
+
+    fn memory_pressure(&self) -> Option<u32> {
+        machine::memory_pressure()
+    }
+
+    fn disk_use(&self, path: &Path) -> Option<(u64, u64)> {
+        machine::disk_use(path)
     }
 
     fn free_disk(&self, path: &Path) -> Option<u64> {

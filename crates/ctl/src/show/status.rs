@@ -95,6 +95,7 @@ fn room_document(room: &Capacity) -> Value {
         "cgroup": room.cgroup,
         "controllers": room.controllers,
         "without": room.without,
+        "short_of": room.short_of,
     })
 }
 
@@ -145,6 +146,9 @@ fn table(status: &Status, style: Style, now: Timestamp) -> Table {
     let sessions: Vec<String> = status.sessions.iter().map(|(state, n)| format!("{n} {state}")).collect();
     row("sessions", if sessions.is_empty() { "none".to_owned() } else { sessions.join(", ") });
     row("slots", slots_line(status));
+    for short in &status.room.short_of {
+        row("short of", escape::line(short));
+    }
     row("limits", limits_line(&status.room));
     row("queue", queue_line(status, style, now));
     row("generators", status.generators.to_string());
@@ -378,15 +382,18 @@ mod tests {
             cgroup: Some("/sys/fs/cgroup/x".into()),
             controllers: vec!["memory".into(), "pids".into()],
             without: Some("cpu is not delegated".into()),
+            short_of: vec!["96% of the disk are in use".into()],
         };
         let text = overview(&status, Style::default(), Timestamp(0));
         let slots = "slots       1 of 16 taken, 2 waiting, 8G memory available, 12/4096 terminals in use\n";
         let limits = "limits      memory, tasks by control groups below /sys/fs/cgroup/x; \
                       CPU share cannot be bounded: cpu is not delegated\n";
         assert!(text.contains(slots) && text.contains(limits), "{text}");
+        assert!(text.contains("short of    96% of the disk are in use\n"), "{text}");
         let expected = json!({
             "waiting": 2, "memory_bytes": 8_u64 << 30, "terminals": {"used": 12, "max": 4096},
-            "cgroup": "/sys/fs/cgroup/x", "controllers": ["memory", "pids"], "without": "cpu is not delegated"
+            "cgroup": "/sys/fs/cgroup/x", "controllers": ["memory", "pids"], "without": "cpu is not delegated",
+            "short_of": ["96% of the disk are in use"]
         });
         assert_eq!(document(&status)["room"], expected);
     }

@@ -9,7 +9,9 @@ use protocol::time::millis;
 use crate::config::agent_kinds;
 use crate::config::file::Config;
 use crate::config::sections::{EnvSection, NamingScheme};
-use crate::config::values::{ConfigError, bytes, check_actions, duration, duration_or_never, invalid, size};
+use crate::config::values::{
+    ConfigError, bytes, check_actions, duration, duration_or_never, invalid, share_or_never, size,
+};
 
 impl Config {
     /// Returns the settings of the core.
@@ -111,6 +113,12 @@ impl Config {
             stale_agent: time("stale_agent", &reaper.stale_agent)?,
             hung: time("hung", &reaper.hung)?,
             idle_session: time("idle_session", &reaper.idle_session)?,
+            host_memory: share_or_never("[reaper] host_memory", &reaper.host_memory)?,
+            host_memory_pressure: share_or_never(
+                "[reaper] host_memory_pressure",
+                &reaper.host_memory_pressure,
+            )?,
+            host_disk: share_or_never("[reaper] host_disk", &reaper.host_disk)?,
             verify_ms: millis(time("verify", &reaper.verify)?),
             max_kills_per_minute: reaper.max_kills_per_minute,
             actions: reaper.policy.clone(),

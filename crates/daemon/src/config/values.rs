@@ -48,6 +48,18 @@ pub(crate) fn duration_or_never(key: &str, text: &str) -> Result<Option<Duration
     if text == NEVER { Ok(None) } else { duration(key, text).map(Some) }
 }
 
+/// Parses a share like `90%`, in hundredths of a percent; `None` for `never`.
+pub(crate) fn share_or_never(key: &str, text: &str) -> Result<Option<u32>, ConfigError> {
+    if text == NEVER {
+        return Ok(None);
+    }
+    let share = text.strip_suffix('%').and_then(|number| number.trim().parse().ok());
+    share
+        .filter(|share| (1..=100).contains(share))
+        .map(|share: u32| Some(share * 100))
+        .ok_or_else(|| ConfigError(format!("{key} is a share from 1% to 100%, or \"never\", not {text:?}")))
+}
+
 /// Parses a number of bytes like `64MiB`.
 pub(crate) fn bytes(key: &str, text: &str) -> Result<u64, ConfigError> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -66,7 +78,8 @@ pub(crate) fn bytes(key: &str, text: &str) -> Result<u64, ConfigError> {
 pub(crate) fn check_actions(place: &str, actions: &BTreeMap<Rule, Action>) -> Result<(), ConfigError> {
     match actions.iter().find(|(rule, action)| !rule.allows(**action)) {
         Some((rule, action)) => {
-            invalid(format!("{place} {} is kill or report, not {}", rule.as_str(), action.as_str()))
+            let (rule, allowed) = (rule.as_str(), rule.allowed_actions());
+            invalid(format!("{place} {rule} is {allowed}, not {}", action.as_str()))
         }
         None => Ok(()),
     }

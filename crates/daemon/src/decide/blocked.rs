@@ -1,7 +1,7 @@
 //! The reason why the next prompt of a session is not typed yet.
 
-use pool::queue;
 use pool::session::lifecycle_label;
+use pool::{Settings, queue};
 use protocol::message::PROMPT;
 use protocol::{MessageId, MessageState, SessionId};
 
@@ -9,7 +9,11 @@ use crate::engine::Turn;
 use crate::host::clock;
 
 /// Returns the next prompt of a session, and the reason why it is not typed yet.
-pub(crate) fn blocked_prompt(turn: &Turn<'_>, session: SessionId) -> Option<(MessageId, String)> {
+pub(crate) fn blocked_prompt(
+    turn: &Turn<'_>,
+    settings: &Settings,
+    session: SessionId,
+) -> Option<(MessageId, String)> {
     let open = queue::waiting_prompt(turn.pool(), session)?;
     let (next, not_before) = (open.id, open.not_before.filter(|at| *at > turn.now()));
     let before = queue::held_prompt(turn.pool(), session);
@@ -38,7 +42,13 @@ pub(crate) fn blocked_prompt(turn: &Turn<'_>, session: SessionId) -> Option<(Mes
         let session = turn.pool().session(session).filter(|s| !s.lifecycle.holds_slot())?;
         let (name, word) = (&session.name, lifecycle_label(session.lifecycle));
         Some(match session.lifecycle {
-            protocol::Lifecycle::Parked => "its session is parked, and waits for a slot".to_owned(),
+            protocol::Lifecycle::Parked => match pool::reap::held_by_host(turn.volatile, settings, session) {
+                Some(figures) => format!(
+                    "its session is parked until the machine has enough again: {figures}; `poolctl restore \
+                     {name}` starts it all the same"
+                ),
+                None => "its session is parked, and waits for a slot".to_owned(),
+            },
             _ => format!("its session is {word}: `poolctl restart {name}`"),
         })
     };

@@ -14,7 +14,7 @@ use crate::effect::park;
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
 use crate::host::blocking_pool::Purpose;
-use crate::sense::{quiet, usage};
+use crate::sense::{machine_capacity, quiet, usage};
 
 /// Samples, applies the rules, and starts their actions. `force` lifts the limit on kills. Returns false once
 /// the engine has stopped.
@@ -38,7 +38,7 @@ pub(crate) async fn round(daemon: &Arc<Daemon>, force: bool) -> bool {
     true
 }
 
-/// Samples processor time, logs and workers. Returns false once the engine has stopped.
+/// Samples processor time, logs, workers and the machine. Returns false once the engine has stopped.
 pub(crate) async fn sample(daemon: &Arc<Daemon>) -> bool {
     let Ok(suspects) = daemon.engine.turn(|turn| suspects(turn)).await else { return false };
     let processes = daemon.processes();
@@ -57,7 +57,9 @@ pub(crate) async fn sample(daemon: &Arc<Daemon>) -> bool {
         volatile.reaping.note_cpu(pool, used, now);
         reap::note_silent_workers(turn);
     };
-    daemon.engine.turn(note).await.is_ok() && quiet::refresh(daemon).await.is_ok()
+    daemon.engine.turn(note).await.is_ok()
+        && quiet::refresh(daemon).await.is_ok()
+        && machine_capacity::refresh(daemon).await.is_ok()
 }
 
 /// Returns the sessions that have work; only their processes are sampled.

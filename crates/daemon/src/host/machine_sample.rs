@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use pool::reap::{HostUse, Share};
 use protocol::ServerId;
 use tokio::time::Instant;
 use world::processes::Processes;
@@ -15,6 +16,8 @@ pub(crate) struct MachineSample {
     pub(crate) memory: Option<u64>,
     /// Free space in bytes on the file system of the state directory.
     pub(crate) disk: Option<u64>,
+    /// What the rules about the machine are judged by.
+    pub(crate) host: HostUse,
     /// Pseudo-terminals in use, and their maximum.
     pub(crate) terminals: Option<(u64, u64)>,
     /// The tmux server, with its open files and their maximum.
@@ -35,9 +38,17 @@ impl MachineSample {
 
 /// Takes a sample. Blocks: it reads the process table and queries the file system.
 pub(crate) fn sample(processes: &dyn Processes, state: &Path, server: Option<ServerId>) -> MachineSample {
+    let (available, total) = (processes.available_memory(), processes.total_memory());
+    let used = |(available, total): (u64, u64)| Share { used: total.saturating_sub(available), total };
+    let host = HostUse {
+        memory: available.zip(total).map(used),
+        memory_pressure: processes.memory_pressure(),
+        disk: processes.disk_use(state).map(|(used, total)| Share { used, total }),
+    };
     MachineSample {
         at: Some(Instant::now()),
-        memory: processes.available_memory(),
+        memory: available,
+        host,
         disk: processes.free_disk(state),
         terminals: processes.terminals(),
         server_files: server.and_then(|server| Some((server, open_files(processes, server)?))),

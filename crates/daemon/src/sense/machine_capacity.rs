@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use protocol::reap::Rule;
 use protocol::reply::Capacity as CapacityView;
 use protocol::tmux::Server;
 use protocol::{ErrorCode, Refusal, ServerId};
@@ -42,7 +43,9 @@ pub(crate) async fn refresh(daemon: &Arc<Daemon>) -> Result<(), Refusal> {
     let look = move || machine_sample::sample(&*processes, &state, server);
     let found = daemon.blocking.with_timeout(Purpose::Processes, look).await.unwrap_or_default();
     daemon.machine.send_replace(found);
-    Ok(())
+    let context = Arc::clone(daemon);
+    let note = move |turn: &mut Turn<'_>| pool::reap::note_host(turn, &context.loaded().settings, found.host);
+    daemon.engine.turn(note).await
 }
 
 /// True if the last sample is recent enough to decide by.
@@ -114,6 +117,25 @@ pub(crate) fn near_file_limit(capacity: MachineSample, server: ServerId) -> Opti
     ))
 }
 
+/// Returns what the machine is short of by the rules of the reaper, with its figures, and whether no session can
+/// be parked for it although one should be.
+fn shortages(turn: &Turn<'_>, daemon: &Daemon) -> Vec<(Rule, String, bool)> {
+    pool::reap::shortages(turn.pool(), turn.volatile, &daemon.loaded().settings, turn.now())
+}
+
+/// Returns the problems of shortages for which no session can be parked.
+pub(crate) fn unrelieved(turn: &Turn<'_>, daemon: &Daemon) -> Vec<String> {
+    let unrelieved = shortages(turn, daemon).into_iter().filter(|(.., is_unrelieved)| *is_unrelieved);
+    let problem = |(rule, figures, _): (Rule, String, bool)| {
+        format!(
+            "{figures}, and no session can be parked for it (the rule {}): end something; \
+             `poolctl reap --explain SESSION` tells why it is kept",
+            rule.as_str()
+        )
+    };
+    unrelieved.map(problem).collect()
+}
+
 /// Returns the capacity that `status` shows.
 pub(crate) fn view(turn: &Turn<'_>, daemon: &Daemon) -> CapacityView {
     let capacity = latest(daemon);
@@ -121,6 +143,7 @@ pub(crate) fn view(turn: &Turn<'_>, daemon: &Daemon) -> CapacityView {
         waiting: turn.volatile.scheduler.waiting.len() as u64,
         memory: capacity.memory,
         terminals: capacity.terminals,
+        short_of: shortages(turn, daemon).into_iter().map(|(_, figures, _)| figures).collect(),
         ..daemon.cgroups.view()
     }
 }

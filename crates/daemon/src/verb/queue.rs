@@ -36,10 +36,11 @@ pub(super) async fn body(daemon: &Arc<Daemon>, id: MessageId) -> Reply {
 
 /// Reads a message with its body.
 async fn read(daemon: &Arc<Daemon>, id: MessageId) -> Result<(Message, Vec<u8>), Refusal> {
+    let loaded = daemon.loaded();
     let read = move |turn: &mut Turn<'_>| {
         let mut found = queue::message(turn, id)?;
         if let Some((message, _)) = &mut found {
-            explain(message, blocked_prompt(turn, message.session).as_ref());
+            explain(message, blocked_prompt(turn, &loaded.settings, message.session).as_ref());
         }
         found.ok_or_else(|| queue::no_such_message(id))
     };
@@ -69,9 +70,11 @@ pub(super) async fn list(daemon: &Arc<Daemon>, asked: Messages, parts: Parts<'_>
 /// Reads the first `open_limit` messages that are not final, and the newest final ones, outside of the
 /// engine. Sends them as fast as the client reads.
 async fn send_messages(daemon: &Arc<Daemon>, asked: Messages, open_limit: u32, parts: Parts<'_>) -> Reply {
+    let loaded = daemon.loaded();
     let choose = move |turn: &mut Turn<'_>| {
         let session = pool::session::resolve(turn.pool(), &asked.session)?.id;
-        Ok((select(turn, session, &asked, open_limit), blocked_prompt(turn, session), turn.reader()))
+        let blocked = blocked_prompt(turn, &loaded.settings, session);
+        Ok((select(turn, session, &asked, open_limit), blocked, turn.reader()))
     };
     let (ids, blocked, reader) = daemon.engine.turn(choose).await??;
     for ids in ids.chunks(PAGE) {

@@ -36,7 +36,7 @@ pub(super) fn view_of(
         usage: None,
         parkable: pool::slots::is_parkable(&daemon.loaded().settings, session),
         slot_wait: turn.volatile.scheduler.waiting.position(session.id),
-        waits: blocked::blocked_prompt(turn, session.id).map(|(_, why)| why),
+        waits: blocked::blocked_prompt(turn, &daemon.loaded().settings, session.id).map(|(_, why)| why),
         confirm: daemon.loaded().settings.agent_of(session).confirm,
         transport_health: pool::observe::transport_health(observed, session),
     };

@@ -6,6 +6,7 @@ use protocol::session::Reason;
 use protocol::{Event, Incarnation, Lifecycle, Session, Timestamp};
 
 use crate::pool::Pool;
+use crate::reap::host::HOST_RULES;
 use crate::reap::rules;
 use crate::reap::rules::SESSION_RULES;
 use crate::session::lifecycle::begin_end;
@@ -85,6 +86,8 @@ pub fn end_reason(rule: Rule) -> Reason {
         Rule::RunTime => Reason::RunTime,
         Rule::StaleAgent => Reason::StaleAgent,
         Rule::IdleSession => Reason::TooIdle,
+        Rule::HostMemory => Reason::HostMemory,
+        Rule::HostDisk => Reason::HostDisk,
         _ => Reason::Hung,
     }
 }
@@ -92,7 +95,7 @@ pub fn end_reason(rule: Rule) -> Reason {
 /// The rule that ends a session with this reason.
 #[must_use]
 pub fn rule_of(reason: Reason) -> Option<Rule> {
-    SESSION_RULES.into_iter().find(|rule| end_reason(*rule) == reason)
+    SESSION_RULES.into_iter().chain(HOST_RULES).find(|rule| end_reason(*rule) == reason)
 }
 
 /// Makes a session live again that a rule was to end, because the command before the kill refused it.

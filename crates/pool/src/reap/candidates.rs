@@ -73,7 +73,7 @@ fn session_candidate(pool: &Pool, session: &Session, inputs: &ReapInputs<'_>) ->
             "kill was requested",
             inputs,
         )),
-        Reason::Evicted | Reason::Idle | Reason::Parked => {
+        reason if reason.parks() => {
             let evidence = "it is being parked";
             Some(incarnation_candidate(session, incarnation, CandidateKind::Requested, evidence, inputs))
         }

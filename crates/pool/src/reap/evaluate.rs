@@ -6,9 +6,9 @@ use protocol::reap::{Action, Candidate, CandidateKind, Outcome, Rule};
 use protocol::session::Reason;
 use protocol::{Event, Lifecycle, Session, SessionId, Tag};
 
-use crate::reap::act::{Decision, continue_refused};
+use crate::reap::act::{Decision, continue_refused, end_reason};
 use crate::reap::orphans::ended_owner;
-use crate::reap::{act, candidates, gather, rules, state};
+use crate::reap::{act, candidates, gather, host_rules, rules, state};
 use crate::settings::Settings;
 use crate::slots::park::begin_park;
 use crate::turn::Turn;
@@ -48,7 +48,8 @@ pub fn evaluate_rules(turn: &mut Turn<'_>, settings: &Settings, force: bool) -> 
             turn.volatile.reaping.forget_verdict(tag);
         }
         if action == Action::Park {
-            parks.extend(begin_park(turn, &session, Reason::Idle));
+            let reason = if rule.is_about_host() { end_reason(rule) } else { Reason::Idle };
+            parks.extend(begin_park(turn, &session, reason));
         }
     }
     turn.volatile.reaping.evaluated(applied, held_back.len());
@@ -58,7 +59,9 @@ pub fn evaluate_rules(turn: &mut Turn<'_>, settings: &Settings, force: bool) -> 
 fn all_violations(turn: &Turn<'_>, settings: &Settings) -> Vec<(SessionId, Rule, String)> {
     let pool = turn.pool();
     gather::with_rule_inputs(pool, turn.volatile, turn.now(), |inputs| {
-        rules::violations(pool, settings, inputs)
+        let mut found = rules::violations(pool, settings, inputs);
+        found.extend(host_rules::host_violations(pool, settings, inputs));
+        found
     })
 }
 

@@ -8,6 +8,7 @@ use protocol::reply::Explained;
 
 use crate::pool::Pool;
 use crate::reap::candidates::is_zombie;
+use crate::reap::host_rules::host_verdict;
 use crate::reap::inputs::ReapInputs;
 use crate::reap::orphans::{OrphanProcess, ended_owner};
 use crate::reap::rules::{RuleInputs, RuleVerdict};
@@ -36,6 +37,9 @@ pub fn explain(
                     RuleVerdict::no("nothing is left of it; leftovers are searched for at its end")
                 }
                 (Rule::Orphans, None) => RuleVerdict::no(no_orphans(pool, session, inputs)),
+                (Rule::HostMemory | Rule::HostDisk, None) => {
+                    host_verdict(pool, settings, session, rule, rule_inputs)
+                }
                 _ => rules::rule_verdict(pool, settings, session, rule, rule_inputs),
             };
             let (action, by) = rules::rule_action(settings, Some(session), rule);

@@ -84,6 +84,12 @@ pub fn with_rule_inputs<R>(
     let asks = |s: &&Session| waits_for_person(&current_activity(pool, s));
     let asking: BTreeSet<SessionId> = pool.sessions().filter(asks).map(|s| s.id).collect();
     inputs::with_inputs(pool, volatile, now, |eviction| {
-        with(&RuleInputs { eviction, calm_since: &reaping.calm_since(), used: &used, asking: &asking })
+        with(&RuleInputs {
+            eviction,
+            calm_since: &reaping.calm_since(),
+            used: &used,
+            asking: &asking,
+            host: &reaping.host,
+        })
     })
 }

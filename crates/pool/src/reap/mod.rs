@@ -6,6 +6,7 @@
 //!   silent workers), by the volatile facts of `inputs`. `retired_tags` tells when a tag can be forgotten.
 //! - What runs: `rules` (each with its threshold and its evidence), `act` (the action on a violation),
 //!   `explain` (the verdicts, for people).
+//!   `host` knows what the machine is short of, and `host_rules` names the idlest session then.
 //! - With both halves of the state: `gather` (candidates and inputs), `evaluate` (the rules, and the outcomes
 //!   of leases). `state` is volatile.
 
@@ -14,6 +15,8 @@ pub(crate) mod candidates;
 pub(crate) mod evaluate;
 pub(crate) mod explain;
 pub(crate) mod gather;
+pub(crate) mod host;
+pub(crate) mod host_rules;
 pub(crate) mod inputs;
 pub(crate) mod orphan_candidates;
 pub(crate) mod orphans;
@@ -29,6 +32,8 @@ pub use evaluate::{
 };
 pub use explain::explain;
 pub use gather::{all_candidates, candidates, with_inputs, with_rule_inputs};
+pub use host::{HOST_RULES, Host, HostUse, Share};
+pub use host_rules::{HOST_PAUSE, held_by_host, host_verdict, note_host, shortages};
 pub use inputs::ReapInputs;
 pub use orphans::{OrphanClient, OrphanProcess, Orphans, SilentWorker, ended_owner, worker_tag};
 pub use rules::{ResourceUse, RuleInputs, RuleVerdict, SESSION_RULES, rule_action, rule_verdict, violations};

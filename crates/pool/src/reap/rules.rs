@@ -10,11 +10,12 @@ use protocol::reap::{Action, Leftovers, Rule};
 use protocol::{Lifecycle, MessageId, MessageState, Session, SessionId, Timestamp};
 
 use crate::pool::Pool;
+use crate::reap::host::Host;
 use crate::settings::Settings;
 use crate::slots::eviction;
 use crate::slots::eviction::EvictionInputs;
 
-/// The rules about running sessions, the most pressing first: a full disk stops the pool itself, and the
+/// The rules about single running sessions, the most pressing first: a full disk stops the pool itself, and the
 /// number of kills per minute is limited.
 pub const SESSION_RULES: [Rule; 6] =
     [Rule::Disk, Rule::Memory, Rule::RunTime, Rule::StaleAgent, Rule::Hung, Rule::IdleSession];
@@ -30,6 +31,8 @@ pub struct RuleInputs<'a> {
     pub used: &'a BTreeMap<SessionId, ResourceUse>,
     /// Sessions that wait for a person.
     pub asking: &'a BTreeSet<SessionId>,
+    /// The machine.
+    pub host: &'a Host,
 }
 
 /// A session's use of limited resources, in bytes, as last sampled.
@@ -95,6 +98,7 @@ fn default_action(session: Option<&Session>, rule: Rule) -> Action {
     match rule {
         Rule::StaleAgent if resumes => Action::Restart,
         Rule::StaleAgent | Rule::Hung | Rule::IdleSession => Action::Report,
+        Rule::HostMemory | Rule::HostDisk => Action::Report,
         _ => Action::Kill,
     }
 }
@@ -122,11 +126,11 @@ pub fn rule_verdict(
         Rule::StaleAgent => stale_agent_verdict(pool, settings, session, inputs),
         Rule::Hung => hung_verdict(pool, settings, session, inputs),
         Rule::IdleSession => idle_session_verdict(pool, settings, session, inputs),
-        _ => RuleVerdict::no("the rule is about ended sessions"),
+        _ => RuleVerdict::no("the rule is not about a single running session"),
     }
 }
 
-/// All violations by running sessions, the most pressing rule first.
+/// All violations by single running sessions, the most pressing rule first.
 #[must_use]
 pub fn violations(
     pool: &Pool,

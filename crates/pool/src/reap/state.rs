@@ -10,6 +10,7 @@ use protocol::{ProcId, SessionId, Tag, Timestamp};
 use crate::deadlines::Mono;
 use crate::observe::state::Peer;
 use crate::pool::Pool;
+use crate::reap::host::Host;
 use crate::reap::orphans::{Orphans, SilentWorker};
 use crate::reap::retired_tags::UnseenTags;
 use crate::reap::rules::ResourceUse;
@@ -33,6 +34,8 @@ struct CpuSample {
 /// Reapers, leases, verdicts and violations.
 #[derive(Debug)]
 pub struct Reaping {
+    /// The machine, as last sampled.
+    pub host: Host,
     reapers: BTreeMap<u64, Peer>,
     reaper_since: Timestamp,
     leased: BTreeMap<Tag, u64>,
@@ -59,6 +62,7 @@ impl Reaping {
     #[must_use]
     pub fn new(now: Timestamp) -> Self {
         Self {
+            host: Host::default(),
             reapers: BTreeMap::new(),
             reaper_since: now,
             leased: BTreeMap::new(),

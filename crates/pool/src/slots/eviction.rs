@@ -133,17 +133,43 @@ pub fn evictable(
         check_parkable(settings, session)?
     }
     let run = session.incarnation.as_ref().ok_or("it does not run")?;
-    let age = pool.age(inputs.now, run.started_at);
-    match idle_since(pool, settings, session, inputs) {
-        Ok(_) if age < MIN_STAY && !inputs.delivered_at.contains_key(&run.tag) => {
-            Err("it was started a moment ago")
-        }
-        Ok(_) if was_only_attended(session, inputs) => Err("a person spoke to it at the terminal"),
-        Ok(since) => Ok(since),
-        Err(_) if !ends && between_messages(pool, settings, session, inputs) && age >= QUANTUM => {
+    let has_had_its_time = || pool.age(inputs.now, run.started_at) >= QUANTUM;
+    match quiet_since(pool, settings, session, inputs) {
+        Err(_) if !ends && has_had_its_time() && between_messages(pool, settings, session, inputs) => {
             Ok(run.started_at)
         }
-        Err(why) => Err(why),
+        known => known,
+    }
+}
+
+/// Time since which a session has been idle that loses nothing if it is parked.
+///
+/// # Errors
+/// The reason why it may not be parked.
+pub fn parkable_since(
+    pool: &Pool,
+    settings: &Settings,
+    session: &Session,
+    inputs: &EvictionInputs<'_>,
+) -> Result<Timestamp, &'static str> {
+    check_parkable(settings, session)?;
+    quiet_since(pool, settings, session, inputs)
+}
+
+fn quiet_since(
+    pool: &Pool,
+    settings: &Settings,
+    session: &Session,
+    inputs: &EvictionInputs<'_>,
+) -> Result<Timestamp, &'static str> {
+    let since = idle_since(pool, settings, session, inputs)?;
+    let run = session.incarnation.as_ref().ok_or("it does not run")?;
+    if pool.age(inputs.now, run.started_at) < MIN_STAY && !inputs.delivered_at.contains_key(&run.tag) {
+        Err("it was started a moment ago")
+    } else if was_only_attended(session, inputs) {
+        Err("a person spoke to it at the terminal")
+    } else {
+        Ok(since)
     }
 }
 

@@ -21,7 +21,7 @@ pub use capacity::free;
 pub use conversation::{conversation_checked, is_conversation_unchecked};
 pub use eviction::{
     EvictionInputs, MIN_STAY, QUANTUM, evictable, is_parkable, longest_idle, loss_if_parked, over_quantum,
-    past_idle_timeout,
+    parkable_since, past_idle_timeout,
 };
 pub use park::begin_park;
 pub use scheduler::{Action, Tick, TickInputs, leaving, tick, victim};

@@ -7,6 +7,7 @@ use protocol::session::Reason;
 use protocol::{Lifecycle, Session, SessionId, Tag};
 
 use crate::lock::gate::holds_back;
+use crate::reap::host_rules::held_by_host;
 use crate::session::drain::is_drained;
 use crate::session::restore::restore_all;
 use crate::session::{restart_budget, retention};
@@ -119,6 +120,8 @@ fn note_waiting(turn: &mut Turn<'_>, settings: &Settings) {
     let (pool, volatile) = turn.state();
     let mut wanting = wanting::wanting_start(pool, now);
     wanting.retain(|session| !holds_back(pool, volatile, *session));
+    let is_woken = |s: &Session| s.budget.due_at.is_none() && held_by_host(volatile, settings, s).is_some();
+    wanting.retain(|session| !pool.session(*session).is_some_and(is_woken));
     let have_left = volatile.scheduler.waiting.set_sessions(&wanting);
     let attached = pool.sessions().filter(|s| s.attached_clients > 0);
     volatile.attend(attached.filter_map(|s| s.incarnation.as_ref()).map(|run| run.tag), now);

@@ -115,6 +115,38 @@ fn p06_only_the_mark_of_what_is_over_makes_an_orphan() {
 }
 
 #[test]
+fn p04_what_drains_when_its_server_dies_is_ended_if_its_init_is_known_to_live() {
+    let kinds = |yard: &Yard| yard.named().into_iter().map(|c| (c.session, c.kind)).collect::<Vec<_>>();
+    let mut yard = Yard::new();
+    yard.is(Lifecycle::Draining, Reason::Drained);
+    assert_eq!(kinds(&yard), [], "it works off its queue");
+    let run = yard.scene.session().incarnation.clone().unwrap();
+    yard.exited = [run.server.unwrap().process].into();
+    assert_eq!(kinds(&yard), [(ONE, CandidateKind::Leftover)]);
+    assert_eq!(yard.named()[0].rule, Some(Rule::Leftovers));
+    // Another reason changes to that of the dead server; only a draining session keeps its own.
+    yard.is(Lifecycle::Draining, Reason::Exited);
+    assert_eq!(kinds(&yard), []);
+    yard.is(Lifecycle::Draining, Reason::Drained);
+    yard.exited.insert(run.init.unwrap());
+    assert_eq!(kinds(&yard), [(ONE, CandidateKind::Requested)], "its program has ended, too");
+    yard.exited.clear();
+    yard.scene.change(|s| s.incarnation.as_mut().unwrap().server = None);
+    assert_eq!(kinds(&yard), [], "it is not known which server it was");
+}
+
+#[test]
+fn p04_what_survives_being_parked_is_ended_whatever_it_was_parked_for() {
+    use Reason::{Evicted, HostDisk, HostMemory, Idle, Limited, Parked};
+    for reason in [Evicted, Idle, Parked, Limited, HostMemory, HostDisk] {
+        let mut yard = Yard::new();
+        yard.is(Lifecycle::Draining, reason);
+        let named: Vec<_> = yard.named().into_iter().map(|c| (c.session, c.kind)).collect();
+        assert_eq!(named, [(ONE, CandidateKind::Requested)], "{reason:?}");
+    }
+}
+
+#[test]
 fn p06_the_mark_of_an_earlier_incarnation_is_over_and_an_unknown_one_is_nobodys() {
     let mut yard = Yard::new();
     yard.mark(Tag([0xaa; 16]), 700, None);

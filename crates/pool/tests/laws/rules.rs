@@ -7,7 +7,7 @@ mod thresholds;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use pool::reap::{ResourceUse, RuleInputs, RuleVerdict};
+use pool::reap::{Host, ResourceUse, RuleInputs, RuleVerdict};
 use pool::{Agent, Settings, reap, slots};
 use protocol::message::PROMPT;
 use protocol::reap::{Action, Rule};
@@ -34,6 +34,7 @@ pub(crate) struct Scene {
     pub(crate) busy: BTreeSet<SessionId>,
     pub(crate) used: BTreeMap<SessionId, ResourceUse>,
     pub(crate) ask: BTreeSet<SessionId>,
+    pub(crate) host: Host,
 }
 
 impl Scene {
@@ -49,6 +50,7 @@ impl Scene {
             busy: BTreeSet::new(),
             used: [(ONE, ResourceUse { memory: Some(1000), disk: Some(1000) })].into(),
             ask: BTreeSet::new(),
+            host: Host::default(),
         };
         assert_eq!(scene.world.live("s", server(1), 1), ONE);
         scene.change(|s| s.spec.resume_args = vec!["--resume".into()]);
@@ -162,7 +164,13 @@ impl Scene {
             attended: &BTreeSet::new(),
             busy: &self.busy,
         };
-        with(&RuleInputs { eviction: &slots, calm_since: &self.calm, used: &self.used, asking: &self.ask })
+        with(&RuleInputs {
+            eviction: &slots,
+            calm_since: &self.calm,
+            used: &self.used,
+            asking: &self.ask,
+            host: &self.host,
+        })
     }
 
     pub(crate) fn verdict(&self, rule: Rule, now: Timestamp) -> RuleVerdict {

@@ -1,6 +1,7 @@
 //! Decisions on both halves of the state, in a [`Turn`], as production makes them.
 
 mod evaluate;
+mod host;
 mod schedule;
 mod take_in;
 mod workers;
@@ -33,6 +34,8 @@ struct Engine {
     keep_stopped: Option<Duration>,
     restore_spacing: Option<Duration>,
     has_capacity: Option<bool>,
+    /// True if the next tick follows samples that were taken for it.
+    sampled: bool,
 }
 
 impl Engine {
@@ -44,6 +47,7 @@ impl Engine {
             keep_stopped: None,
             restore_spacing: None,
             has_capacity: Some(true),
+            sampled: false,
         }
     }
 
@@ -119,7 +123,7 @@ impl Engine {
     /// Runs a tick of the scheduler.
     fn tick(&mut self) -> (Tick, Vec<Event>) {
         let (keep_stopped, restore_spacing) = (self.keep_stopped, self.restore_spacing);
-        let (has_capacity, mut tags) = (self.has_capacity, self.world.tags);
+        let (has_capacity, sampled, mut tags) = (self.has_capacity, self.sampled, self.world.tags);
         let mut identities = || {
             tags += 1;
             Some(RunIdentity { tag: Tag([tags; 16]), conversation: format!("talk{tags}") })
@@ -128,14 +132,7 @@ impl Engine {
             let identities = &mut identities;
             slots::tick(
                 turn,
-                TickInputs {
-                    settings,
-                    keep_stopped,
-                    restore_spacing,
-                    has_capacity,
-                    sampled: false,
-                    identities,
-                },
+                TickInputs { settings, keep_stopped, restore_spacing, has_capacity, sampled, identities },
             )
         });
         self.world.tags = tags;

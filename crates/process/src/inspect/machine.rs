@@ -12,6 +12,19 @@ pub fn available_memory() -> Option<u64> {
     system::available_memory()
 }
 
+/// Returns the bytes of memory; `None` if the system does not report it.
+#[must_use]
+pub fn total_memory() -> Option<u64> {
+    system::total_memory()
+}
+
+/// Returns the share of the last 10 s in which some program waited for memory, in hundredths of a percent;
+/// `None` if the system does not report it.
+#[must_use]
+pub fn memory_pressure() -> Option<u32> {
+    system::memory_pressure()
+}
+
 /// Returns the number of pseudo-terminals in use and their maximum; `None` if the system does not report it.
 #[must_use]
 pub fn terminals() -> Option<(u64, u64)> {
@@ -27,6 +40,17 @@ pub fn free_disk(path: &Path) -> Option<u64> {
     Some(u64::from(system.blocks_available()).saturating_mul(u64::from(system.fragment_size())))
 }
 
+/// Returns the bytes in use on the file system of this path, and the bytes that this user could use in all, as
+/// `df` counts them; `None` if it cannot be read.
+#[must_use]
+pub fn disk_use(path: &Path) -> Option<(u64, u64)> {
+    let system = nix::sys::statvfs::statvfs(path).ok()?;
+    #[expect(clippy::useless_conversion, reason = "u32 on macOS")]
+    let bytes = |blocks| u64::from(blocks).saturating_mul(u64::from(system.fragment_size()));
+    let used = bytes(system.blocks()).saturating_sub(bytes(system.blocks_free()));
+    Some((used, used.saturating_add(bytes(system.blocks_available()))))
+}
+
 #[cfg(test)]
 #[cfg(target_os = "linux")]
 mod tests {
@@ -35,6 +59,9 @@ mod tests {
     #[test]
     fn there_is_some_memory_and_a_new_terminal_counts() {
         assert!(available_memory().unwrap() > 1 << 20);
+        assert!(available_memory().unwrap() < total_memory().unwrap());
+        let (used, total) = disk_use(Path::new("/")).unwrap();
+        assert!(used <= total && total > 0);
         let (before, most) = terminals().unwrap();
         assert!(before < most);
         let many: Vec<_> = (0..8).map(|_| nix::pty::openpty(None, None).unwrap()).collect();

@@ -125,6 +125,18 @@ pub fn parse_kib(text: &[u8], name: &str) -> Option<u64> {
     std::str::from_utf8(line).ok()?.strip_suffix("kB")?.trim().parse().ok()
 }
 
+/// Parses the share of the last 10 s in which some program waited, in hundredths of a percent, from a file of
+/// `/proc/pressure`.
+#[must_use]
+pub fn parse_pressure(text: &[u8]) -> Option<u32> {
+    let text = std::str::from_utf8(text).ok()?;
+    let some = text.lines().find_map(|line| line.strip_prefix("some "))?;
+    let (whole, part) =
+        some.split_whitespace().find_map(|word| word.strip_prefix("avg10="))?.split_once('.')?;
+    let (whole, part): (u32, u32) = (whole.parse().ok()?, part.parse().ok().filter(|_| part.len() == 2)?);
+    whole.checked_mul(100)?.checked_add(part)
+}
+
 /// Parses the pids in the `children` file of a thread or a `cgroup.procs` file.
 #[must_use]
 pub fn parse_pids(children: &[u8]) -> Vec<u32> {
@@ -254,6 +266,18 @@ mod tests {
     }
 
     #[test]
+    fn the_share_of_time_that_programs_waited() {
+        let text = b"some avg10=12.34 avg60=0.50 avg300=0.00 total=9\nfull avg10=1.00 avg60=0.00 avg300=0.00 total=9\n";
+        assert_eq!(parse_pressure(text), Some(1234));
+        assert_eq!(parse_pressure(b"some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"), Some(0));
+        for bad in
+            ["", "full avg10=1.00", "some avg60=1.00", "some avg10=1", "some avg10=1.5", "some avg10=-1.00"]
+        {
+            assert_eq!(parse_pressure(bad.as_bytes()), None, "{bad}");
+        }
+    }
+
+    #[test]
     fn the_real_user_id() {
         assert_eq!(parse_uid(b"Name:\tUid:\nUid:\t1000\t0\t0\t0\nGid:\t5\t5\t5\t5\n"), Some(1000));
         assert_eq!(parse_uid(b"Name:\tx\n"), None);
@@ -284,7 +308,7 @@ mod tests {
         #[test]
         fn any_bytes_are_survived(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
             let _ = (parse_stat(&bytes), parse_uid(&bytes), parse_variable(&bytes, "A"), parse_exit_status(&bytes));
-            let _ = (parse_open_files_max(&bytes), parse_kib(&bytes, "a"));
+            let _ = (parse_open_files_max(&bytes), parse_kib(&bytes, "a"), parse_pressure(&bytes));
             drop((parse_cmdline(&bytes), parse_procargs(&bytes), parse_pids(&bytes)));
         }
 

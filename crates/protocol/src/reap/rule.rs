@@ -30,6 +30,10 @@ pub enum Rule {
     Orphans,
     /// tmux clients of a `poold` that is dead.
     StaleClient,
+    /// An idle session while the machine is short of memory.
+    HostMemory,
+    /// An idle session while the disk of the state directory is nearly full.
+    HostDisk,
 }
 
 /// The action of a rule.
@@ -48,7 +52,7 @@ pub enum Action {
 
 impl Rule {
     /// All rules, in wire order.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::ZombiePane,
         Self::StaleWorker,
         Self::StaleAgent,
@@ -60,6 +64,8 @@ impl Rule {
         Self::Leftovers,
         Self::Orphans,
         Self::StaleClient,
+        Self::HostMemory,
+        Self::HostDisk,
     ];
 
     /// Returns the name used in options and in the configuration.
@@ -77,14 +83,22 @@ impl Rule {
             Self::Leftovers => "leftovers",
             Self::Orphans => "orphans",
             Self::StaleClient => "stale_client",
+            Self::HostMemory => "host_memory",
+            Self::HostDisk => "host_disk",
         }
     }
 
-    /// True if the rule finds whole sessions, which can be restarted or parked.
+    /// True if the rule finds whole sessions, so that each session can have an action of its own.
     #[must_use]
     pub fn applies_to_session(self) -> bool {
         use Rule::{Disk, Hung, IdleSession, Memory, RunTime, StaleAgent};
-        matches!(self, StaleAgent | Hung | IdleSession | Memory | Disk | RunTime)
+        matches!(self, StaleAgent | Hung | IdleSession | Memory | Disk | RunTime) || self.is_about_host()
+    }
+
+    /// True if the rule is about the machine: then it finds a session that loses nothing by being parked.
+    #[must_use]
+    pub fn is_about_host(self) -> bool {
+        matches!(self, Self::HostMemory | Self::HostDisk)
     }
 
     /// True if the rule may take this action.
@@ -93,8 +107,16 @@ impl Rule {
         match self {
             // Leftovers of a session occupy its slot until they are ended.
             Self::ZombiePane | Self::Leftovers => action == Action::Kill,
+            Self::HostMemory | Self::HostDisk => matches!(action, Action::Park | Action::Report),
             rule => rule.applies_to_session() || matches!(action, Action::Kill | Action::Report),
         }
+    }
+
+    /// Returns the actions that the rule may take, as in `kill or report`.
+    #[must_use]
+    pub fn allowed_actions(self) -> String {
+        let allowed = Action::ALL.into_iter().filter(|action| self.allows(*action));
+        allowed.map(Action::as_str).collect::<Vec<_>>().join(" or ")
     }
 }
 

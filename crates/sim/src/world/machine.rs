@@ -240,6 +240,18 @@ impl Processes for View {
         None
     }
 
+    fn total_memory(&self) -> Option<u64> {
+        None
+    }
+
+    fn memory_pressure(&self) -> Option<u32> {
+        None
+    }
+
+    fn disk_use(&self, _: &Path) -> Option<(u64, u64)> {
+        None
+    }
+
     fn free_disk(&self, _: &Path) -> Option<u64> {
         None
     }

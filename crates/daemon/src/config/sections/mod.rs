@@ -209,6 +209,14 @@ pub struct ReaperSection {
     pub hung: String,
     /// Time without work after which a session counts as idle.
     pub idle_session: String,
+    /// Share of the machine's memory in use above which it is short of memory; `never` for no limit.
+    pub host_memory: String,
+    /// The same for the share of the last 10 s in which programs waited for memory (Linux, `some avg10` of
+    /// `/proc/pressure/memory`).
+    pub host_memory_pressure: String,
+    /// Share of the state directory's disk in use above which the machine is short of disk; `never` for no
+    /// limit.
+    pub host_disk: String,
     /// Time between TERM and KILL.
     pub grace: String,
     /// Time between the first KILL and giving up.
@@ -220,8 +228,8 @@ pub struct ReaperSection {
     /// Command to run after something was ended.
     pub after: Vec<String>,
     /// The action of each rule: `kill`, `restart`, `park` or `report`. By default `hung` and `idle_session`
-    /// report, so that no quiet work is ended; `stale_agent` restarts agents that can resume and reports
-    /// others; all other rules kill.
+    /// report, so that no quiet work is ended, and `host_memory` and `host_disk`, which may also park;
+    /// `stale_agent` restarts agents that can resume and reports others; all other rules kill.
     pub policy: BTreeMap<Rule, Action>,
 }
 
@@ -233,6 +241,9 @@ impl Default for ReaperSection {
             stale_agent: "30m".to_owned(),
             hung: "10m".to_owned(),
             idle_session: "15m".to_owned(),
+            host_memory: "90%".to_owned(),
+            host_memory_pressure: NEVER.to_owned(),
+            host_disk: "95%".to_owned(),
             grace: "5s".to_owned(),
             verify: "5s".to_owned(),
             max_kills_per_minute: 30,

@@ -44,6 +44,7 @@ fn overview(turn: &Turn<'_>, daemon: &Daemon, has_tmux: bool) -> Status {
     problems.extend(exhausted(pool));
     problems.extend(Some(without_tmux(daemon)).filter(|_| !has_tmux));
     problems.extend(rate_limited(turn, daemon));
+    problems.extend(machine_capacity::unrelieved(turn, daemon));
     Status {
         pool: daemon.paths.pool.to_string(),
         build: BUILD.to_owned(),

@@ -44,7 +44,7 @@ fn nobodys_quiet_work_is_ended_by_default() {
     ];
     let expected = Rule::ALL.map(|rule| match rule {
         Rule::StaleAgent => (rule, Action::Restart),
-        Rule::Hung | Rule::IdleSession => (rule, Action::Report),
+        Rule::Hung | Rule::IdleSession | Rule::HostMemory | Rule::HostDisk => (rule, Action::Report),
         rule => {
             assert!(kill.contains(&rule));
             (rule, Action::Kill)

@@ -21,6 +21,17 @@ pub(super) fn available_memory() -> Option<u64> {
         .then(|| (u64::from(found.free_count) + u64::from(found.inactive_count)) * page)
 }
 
+pub(super) fn total_memory() -> Option<u64> {
+    // SAFETY: sysconf has no preconditions.
+    let (pages, page) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+    u64::try_from(pages).ok()?.checked_mul(u64::try_from(page).ok()?)
+}
+
+/// Not reported on macOS.
+pub(super) fn memory_pressure() -> Option<u32> {
+    None
+}
+
 /// Not reported on macOS.
 pub(super) fn terminals() -> Option<(u64, u64)> {
     None
