@@ -133,12 +133,16 @@ pub fn evictable(
         check_parkable(settings, session)?
     }
     let run = session.incarnation.as_ref().ok_or("it does not run")?;
-    let has_had_its_time = || pool.age(inputs.now, run.started_at) >= QUANTUM;
-    match quiet_since(pool, settings, session, inputs) {
-        Err(_) if !ends && has_had_its_time() && between_messages(pool, settings, session, inputs) => {
+    match idle_since(pool, settings, session, inputs) {
+        Ok(since) => check_settled(pool, session, inputs).map(|()| since),
+        Err(_)
+            if !ends
+                && between_messages(pool, settings, session, inputs)
+                && pool.age(inputs.now, run.started_at) >= QUANTUM =>
+        {
             Ok(run.started_at)
         }
-        known => known,
+        Err(why) => Err(why),
     }
 }
 
@@ -153,23 +157,19 @@ pub fn parkable_since(
     inputs: &EvictionInputs<'_>,
 ) -> Result<Timestamp, &'static str> {
     check_parkable(settings, session)?;
-    quiet_since(pool, settings, session, inputs)
+    let since = idle_since(pool, settings, session, inputs)?;
+    check_settled(pool, session, inputs).map(|()| since)
 }
 
-fn quiet_since(
-    pool: &Pool,
-    settings: &Settings,
-    session: &Session,
-    inputs: &EvictionInputs<'_>,
-) -> Result<Timestamp, &'static str> {
-    let since = idle_since(pool, settings, session, inputs)?;
+/// Checks that an idle session was not started just now, and not for a person at its terminal.
+fn check_settled(pool: &Pool, session: &Session, inputs: &EvictionInputs<'_>) -> Result<(), &'static str> {
     let run = session.incarnation.as_ref().ok_or("it does not run")?;
     if pool.age(inputs.now, run.started_at) < MIN_STAY && !inputs.delivered_at.contains_key(&run.tag) {
         Err("it was started a moment ago")
     } else if was_only_attended(session, inputs) {
         Err("a person spoke to it at the terminal")
     } else {
-        Ok(since)
+        Ok(())
     }
 }
 
