@@ -89,7 +89,7 @@ fn a_bell_that_is_dismissed_ends_at_once_and_a_later_one_asks() {
     seen.marks.bell_at = Some(at(9500));
     observe(&mut stage, &mut volatile, &seen);
     assert_eq!(inbox_of(&stage, &volatile), ["bell"], "another one");
-    assert_eq!(dismiss(stage.pool(), &mut volatile, stage.session(), stage.now()).unwrap().is_some(), true);
+    assert!(dismiss(stage.pool(), &mut volatile, stage.session(), stage.now()).unwrap().is_some());
 }
 
 #[test]
